@@ -47,7 +47,7 @@ pub fn requested_iterations(iterations: u32, wanted: &str, folders: &Folders) ->
 fn add_log(set: &mut IterationSet, log: &StreamLog, maps: &StreamMaps) -> Result<()> {
     for unit in &maps.counted.units {
         for function in &unit.map.functions {
-            if set.function(&unit.map, function).is_none() && !function.cuts.is_empty() {
+            if set.add_function(&unit.map, function).is_none() && !function.cuts.is_empty() {
                 log::warn!(
                     "paths over iterations of `{}` in {} are omitted, because a different program in the run has different paths for the \
                         same code. Build all programs with the same options",
@@ -69,7 +69,7 @@ fn add_log(set: &mut IterationSet, log: &StreamLog, maps: &StreamMaps) -> Result
             let unit = &maps.counted.units[place.unit];
             let function = &unit.map.functions[place.function];
             let to_path = events.entry(place).or_insert_with(|| EventPaths::new(function, function.event_words()?).ok());
-            let Some(known) = set.function(&unit.map, function) else { continue };
+            let Some(known) = set.add_function(&unit.map, function) else { continue };
             let (dag, numbering) = known.numbered_paths().with_context(|| format!("the map of `{}` is corrupt", function.name))?;
             for (events, count) in counts {
                 let path = |event: &u64| to_path.as_ref().map_or(Some(*event), |to_path| to_path.path(*event));

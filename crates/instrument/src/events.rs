@@ -101,7 +101,7 @@ fn declare_reading(module: Module, source: EventSource) -> Value {
 /// Defines the thread's state, the costs, the record, and the function by which the runtime finds the thread's state. All units of an
 /// image define them in a section group named after the event. If two units use different events, the linker reports duplicate symbols.
 fn define(module: Module, source: EventSource) {
-    let (kind, config) = source.kernel();
+    let (kind, config) = source.perf_event();
     let (symbol, group) = (EVENT_SYMBOL, format!("{EVENT_SYMBOL}.{}", source.name().replace('-', "_")));
     let (thread, cost) = (size_of::<EventThread>(), size_of::<EventCost>());
     module.append_assembly(&format!(

@@ -174,7 +174,7 @@ impl SegmentPlan {
     /// Finds the calls on segments, and records those for which the function has no call instruction.
     fn place_calls(&mut self, on: &FunctionOnSegments, rows: u64) {
         let mut by_callee: BTreeMap<u32, BTreeSet<u64>> = BTreeMap::new();
-        for (callee, context) in on.set.calls_of(on.number) {
+        for (callee, context) in on.set.contexts_with_caller(on.number) {
             by_callee.entry(callee).or_default().insert(context.path);
         }
         let mut placed: IndexMap<(Edge, Value), Vec<(Value, usize)>> = IndexMap::new();

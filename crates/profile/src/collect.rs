@@ -144,7 +144,7 @@ pub fn raw_files(folder: &Path) -> Result<Vec<PathBuf>, ProfileError> {
 /// Builds a profile from the raw files of a run. Sums the counts of files of the same image.
 pub fn collect<P: AsRef<Path>>(files: impl IntoIterator<Item = P>, mut run: Run, store: Option<&UnitCache>) -> Collected {
     let mut collector = ProfileCollector::new(store);
-    // Files that do not record their image's path are read last, when a different file of the same image may have provided it.
+    // Files that do not record their image's path are read last. By then, a different file of the same image may have provided the path.
     let mut unnamed = Vec::new();
     for file in files {
         match RawFile::open(file.as_ref()) {
@@ -169,10 +169,10 @@ pub fn collect_loaded(files: Vec<RawProfile>, run: Run, store: Option<&UnitCache
 ///
 /// # Errors
 /// Fails like [`RawProfile::read`]. The inner results are errors for units whose maps are corrupt.
-pub fn counters(file: &Path, maps: &[&UnitMap]) -> Result<Vec<Result<Decoded, MapError>>, ProfileError> {
+pub fn decode_counters(file: &Path, maps: &[&UnitMap]) -> Result<Vec<Result<Decoded, MapError>>, ProfileError> {
     let mut raw = RawFile::open(file)?;
     let mut decoders: Vec<UnitDecoder> = maps.iter().map(|map| UnitDecoder::new(map)).collect();
-    raw.each_word(&mut |unit, word| {
+    raw.for_each_word(&mut |unit, word| {
         if let Some(decoder) = decoders.get_mut(unit) {
             decoder.add_word(word.index, word.offset, word.value);
         }
@@ -188,7 +188,6 @@ struct ProfileCollector<'a> {
     /// Number of threads whose counts are in no file.
     lost: u64,
     unreadable: Vec<ProfileError>,
-    /// Problems of raw files.
     problems: Vec<CollectProblem>,
     image_problems: Vec<CollectProblem>,
 }
@@ -205,7 +204,7 @@ struct ImageCounts {
 }
 
 /// Contents of an image's file.
-struct OnDisk {
+struct ImageFile {
     frames: HashMap<Identity, Frame>,
     build_id: Option<String>,
     /// Identity of the file, if it is not the build that ran.
@@ -226,7 +225,7 @@ impl<'a> ProfileCollector<'a> {
         let image = self.image_index(Identity(raw.header.image), &raw.image_path, &units);
         let maps = self.maps_of(image);
         let mut decoders: Vec<Option<UnitDecoder>> = maps.iter().map(|map| map.as_deref().map(UnitDecoder::new)).collect();
-        let read = raw.each_word(&mut |unit, word| {
+        let read = raw.for_each_word(&mut |unit, word| {
             if let Some(decoder) = &mut decoders[unit] {
                 decoder.add_word(word.index, word.offset, word.value);
             }
@@ -271,7 +270,6 @@ impl<'a> ProfileCollector<'a> {
         self.images[image].units.iter().map(|unit| unit.as_ref().map(|u| u.map.clone())).collect()
     }
 
-    /// Adds decoded counts to an image's units.
     fn add_decoded(&mut self, image: usize, file: &Path, image_path: &Path, decoders: Vec<Option<UnitDecoder>>) {
         for (index, decoder) in decoders.into_iter().enumerate() {
             let Some(decoder) = decoder else { continue };
@@ -293,7 +291,6 @@ impl<'a> ProfileCollector<'a> {
         }
     }
 
-    /// Builds the profile.
     fn finish(self, mut run: Run) -> Collected {
         run.lost += self.lost;
         let image = |image: ImageCounts| {
@@ -346,7 +343,7 @@ impl<'a> ProfileCollector<'a> {
     }
 
     /// Finds a unit's map in memory, in the image or in the unit cache; `None` if it is in none of them.
-    fn find_map(&mut self, image: &str, unit: Identity, words: u64, disk: &OnDisk) -> Result<Option<Arc<UnitMap>>, String> {
+    fn find_map(&mut self, image: &str, unit: Identity, words: u64, disk: &ImageFile) -> Result<Option<Arc<UnitMap>>, String> {
         let map = match self.maps.get(&unit) {
             Some(map) => map.clone(),
             None => match self.load_map(image, unit, disk)? {
@@ -363,7 +360,7 @@ impl<'a> ProfileCollector<'a> {
         }
     }
 
-    fn load_map(&mut self, image: &str, unit: Identity, disk: &OnDisk) -> Result<Option<UnitMap>, String> {
+    fn load_map(&mut self, image: &str, unit: Identity, disk: &ImageFile) -> Result<Option<UnitMap>, String> {
         let mut first = None;
         if let Some(frame) = disk.frames.get(&unit) {
             match frame.map() {
@@ -395,8 +392,8 @@ impl<'a> ProfileCollector<'a> {
     }
 }
 
-fn read_image(ran: Identity, path: &Path) -> OnDisk {
-    let nothing = |reason: String| OnDisk { frames: HashMap::new(), build_id: None, other: None, reason };
+fn read_image(ran: Identity, path: &Path) -> ImageFile {
+    let nothing = |reason: String| ImageFile { frames: HashMap::new(), build_id: None, other: None, reason };
     if path.as_os_str().is_empty() {
         return nothing("the path of its file was not recorded".into());
     }
@@ -410,21 +407,20 @@ fn read_image(ran: Identity, path: &Path) -> OnDisk {
         Err(e) => return nothing(format!("its file is {e}")),
     };
     if image.identity != ran {
-        return OnDisk { other: Some(image.identity), ..nothing("its file is a different build".into()) };
+        return ImageFile { other: Some(image.identity), ..nothing("its file is a different build".into()) };
     }
     let reason = match image.frame_errors.first() {
         Some(error) => format!("its file is corrupt ({error})"),
         None => "its file does not contain them (was it stripped?)".into(),
     };
     let frames = image.frames.into_iter().map(|f| (f.unit, f)).collect();
-    OnDisk { frames, build_id: image.build_id, other: None, reason }
+    ImageFile { frames, build_id: image.build_id, other: None, reason }
 }
 
-/// Lists the first few units.
 fn list_first(units: &[Identity]) -> String {
-    const SHOWN: usize = 3;
-    let mut text: Vec<String> = units.iter().take(SHOWN).map(|u| u.to_string()).collect();
-    if units.len() > SHOWN {
+    const MAX_LISTED: usize = 3;
+    let mut text: Vec<String> = units.iter().take(MAX_LISTED).map(|u| u.to_string()).collect();
+    if units.len() > MAX_LISTED {
         text.push("...".into());
     }
     text.join(", ")

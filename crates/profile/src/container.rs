@@ -220,7 +220,7 @@ fn assemble(path: &Path, maps: &mut Maps, strict: bool) -> Result<Recovered, Pro
             _ => ReadMode::Decode,
         };
         let Some(item) = blocks.next(&mode)? else { break };
-        assembler.take(item);
+        assembler.add_item(item);
         if strict && let Some(LostPart { offset, what }) = assembler.lost.pop() {
             return Err(ProfileError::Corrupt { path: path.to_owned(), offset, what });
         }
@@ -234,7 +234,6 @@ fn assemble(path: &Path, maps: &mut Maps, strict: bool) -> Result<Recovered, Pro
     }
 }
 
-/// Assembles a profile from its blocks.
 struct ProfileAssembler<'a> {
     maps: &'a mut Maps,
     run: Option<Run>,
@@ -259,7 +258,7 @@ impl<'a> ProfileAssembler<'a> {
         ProfileAssembler { maps, run: None, sampling: None, images: Vec::new(), blocks: 0, complete: false, lost: Vec::new() }
     }
 
-    fn take(&mut self, item: BlockItem) {
+    fn add_item(&mut self, item: BlockItem) {
         let (offset, header, content) = match item {
             BlockItem::Block { offset, header, content } => (offset, header, content),
             BlockItem::Corrupt { offset, what } => return self.add_loss(offset, what),
@@ -287,22 +286,22 @@ impl<'a> ProfileAssembler<'a> {
             }
             BlockContent::Counts(block) => {
                 let counts = block.unpack();
-                self.take_counts(offset, &header, (block.image, block.place), "counts", |unit| counts.map(|c| unit.executions = c));
+                self.add_counts(offset, &header, (block.image, block.place), "counts", |unit| counts.map(|c| unit.executions = c));
             }
             BlockContent::Events(EventsBlock { image, place, events }) => {
                 let events = Some(events).filter(|events| events.is_sorted_by(|a, b| a.0 < b.0));
-                self.take_counts(offset, &header, (image, place), "events", |unit| events.map(|e| unit.events = e));
+                self.add_counts(offset, &header, (image, place), "events", |unit| events.map(|e| unit.events = e));
             }
             BlockContent::Times(block) => {
                 let times = block.unpack();
-                self.take_counts(offset, &header, (block.image, block.place), "times", |unit| times.map(|t| unit.first_seen = t));
+                self.add_counts(offset, &header, (block.image, block.place), "times", |unit| times.map(|t| unit.first_seen = t));
             }
         }
         self.blocks += 1;
     }
 
-    /// Adds counts, events or times to a unit with `put`, which returns `None` if they are not in ascending order.
-    fn take_counts(
+    /// Adds counts, events or times to a unit. `put` stores them, and returns `None` if they are not in ascending order.
+    fn add_counts(
         &mut self,
         offset: u64,
         header: &ProfileBlockHeader,

@@ -1,9 +1,10 @@
-//! Merges the profiles of several copies of a program, each of which counted a part of the paths, into one profile of the program. A copy's
-//! graphs have a subset of the program's edges ([`trodden_unit::parts`]), so its paths are translated edge by edge.
+//! Merges the profiles of several copies of a program, each of which counted a part of the paths, into one profile of the program. A
+//! copy's graphs have a subset of the program's edges ([`trodden_unit::parts`]), so its paths are translated edge by edge.
 //!
-//! All copies must run the same execution. They did not if two copies counted the same path differently, if an image that all of them count
-//! in full has different counts, or if a function's counts violate flow conservation: as many paths must begin after a cut edge as end with
-//! it. If a signal ended all copies, interrupted paths can cause the same differences ([`MergedCopies::interrupted`]).
+//! All copies must run the same execution. Their executions differed if two copies counted the same path differently, or if an image that
+//! all copies count in full has different counts. They also differed if a function's counts violate flow conservation: as many paths must
+//! begin after a cut edge as end with it. If a signal ended all copies, interrupted paths can cause the same symptoms
+//! ([`MergedCopies::interrupted`]).
 
 mod copy_edges;
 mod differences;
@@ -135,7 +136,7 @@ pub struct MergedCopies {
     pub divergences: Vec<CopyDivergence>,
     /// Differences that are explained by a signal that ended all copies in the middle of a path.
     pub interrupted: Vec<CopyDivergence>,
-    /// Number of paths on whose counts two or more copies agree.
+    /// Number of paths that two or more copies counted with the same result.
     pub confirmed: u64,
     /// Complete counts of processes in which the command started the original program instead of a copy.
     pub restarted: Option<ImageProfile>,
@@ -225,7 +226,6 @@ fn find_copied_unit(image: &ImageProfile, unit: Identity, occurrence: usize) -> 
     image.units.iter().filter(|u| parts::origin(&u.map) == Some(unit)).nth(occurrence)
 }
 
-/// A copy's counts of one function.
 struct CopyFunctionCounts {
     copy: usize,
     edges: CopyEdges,
@@ -257,7 +257,7 @@ impl CopyFunctionCounts {
 }
 
 impl MergedCopies {
-    /// Merges the counts of one function from all copies that count some of it.
+    /// Merges a function's counts from all copies that count some of its paths.
     fn merge_function(
         &mut self,
         function: &FunctionMap,

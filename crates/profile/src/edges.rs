@@ -16,7 +16,7 @@ use md5::{Digest, Md5};
 use std::collections::{BTreeMap, HashMap};
 use trodden_flow::Edge;
 use trodden_unit::{CounterPlaceholder, EdgeCounter, EdgeProfile, MapError, PlaceholderPosition};
-use values::{Values as PlaceValues, add_values, sorted};
+use values::{Values as PlaceValues, add_values, sort_sites};
 
 /// LLVM's counters of a program.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -90,7 +90,6 @@ pub enum EdgeError {
     Map(#[from] MapError),
 }
 
-/// The counters of a function.
 #[derive(Default)]
 pub(crate) struct EdgeCounters {
     counters: Vec<i128>,
@@ -113,18 +112,17 @@ impl EdgeCounts {
         for image in &profile.images {
             add_values(&mut sum.values, image, targets(image))?;
         }
-        sum.counts()
+        sum.finish()
     }
 
     /// Computes the counter values for one image, without profiled values. Fails like [`EdgeCounts::new`].
     pub fn of_image(image: &ImageProfile) -> Result<EdgeCounts, EdgeError> {
         let mut sum = CounterSums::default();
         image.units.iter().try_for_each(|unit| sum.add(unit))?;
-        sum.counts()
+        sum.finish()
     }
 }
 
-/// Counters summed over units.
 #[derive(Default)]
 struct CounterSums {
     values: ProfileFunctions,
@@ -150,21 +148,21 @@ impl CounterSums {
         add_unit(&mut self.values, unit, edges)
     }
 
-    fn counts(mut self) -> Result<EdgeCounts, EdgeError> {
+    fn finish(mut self) -> Result<EdgeCounts, EdgeError> {
         let version = self.version.ok_or(EdgeError::NoPlaceholders)?;
         self.without_placeholders.sort();
         self.without_placeholders.dedup();
-        Ok(EdgeCounts { version, functions: functions(self.values, &self.names)?, without_placeholders: self.without_placeholders })
+        Ok(EdgeCounts { version, functions: build_functions(self.values, &self.names)?, without_placeholders: self.without_placeholders })
     }
 }
 
-fn functions(all: ProfileFunctions, names: &HashMap<u64, String>) -> Result<Vec<FunctionEdges>, EdgeError> {
+fn build_functions(all: ProfileFunctions, names: &HashMap<u64, String>) -> Result<Vec<FunctionEdges>, EdgeError> {
     let mut functions = Vec::with_capacity(all.len());
     for ((name, hash), known) in all {
         let name = names.get(&name).ok_or(EdgeError::Corrupt { unit: format!("{name:#x}"), what: "a function without a name" })?.clone();
         let counts = known.counters.into_iter().map(|v| v.clamp(0, i128::from(u64::MAX)) as u64).collect();
         let bitmap = known.bits.chunks(8).map(pack_bits).collect();
-        functions.push(FunctionEdges { name, hash, counts, bitmap, values: known.values.map(sorted) });
+        functions.push(FunctionEdges { name, hash, counts, bitmap, values: known.values.map(sort_sites) });
     }
     functions.sort_by(|a, b| (&a.name, a.hash).cmp(&(&b.name, b.hash)));
     Ok(functions)
@@ -175,7 +173,7 @@ fn pack_bits(counts: &[i128]) -> u8 {
     counts.iter().rev().fold(0, |byte, count| byte << 1 | u8::from(*count > 0))
 }
 
-/// LLVM's hash of a function name.
+/// Computes LLVM's hash of a function name.
 fn name_hash(name: &str) -> u64 {
     let digest = Md5::digest(name.as_bytes());
     u64::from_le_bytes(digest[..8].try_into().expect("eight bytes"))

@@ -34,7 +34,7 @@ pub fn balance_forks(function: &FunctionMap, paths: &FunctionPaths, forks: &[Edg
     Ok(Some(balanced))
 }
 
-/// Returns the targets of cut edges at which, because of forks, more paths begin than end, and the differences.
+/// Returns the targets of cut edges where, because of forks, more paths begin than end. The values are the differences.
 fn extra_starts(function: &FunctionMap, paths: &FunctionPaths, forks: &[Edge]) -> BTreeMap<Node, u64> {
     let is_after_fork = |head: Node| forks.iter().any(|edge| function.graph.get_edge(*edge).is_some_and(|e| e.to == head));
     // `setjmp` also returns twice, but in one process, where LLVM's own counters count both returns, too.

@@ -85,7 +85,7 @@ pub fn merge_files<P: AsRef<Path>>(
 }
 
 impl Merger {
-    /// Starts with an empty sum.
+    /// Creates a merger that contains no profile yet.
     pub fn new(builds: BuildPolicy) -> Merger {
         Merger { builds, ..Merger::default() }
     }
@@ -122,7 +122,7 @@ impl Merger {
         self.run.map(|run| Profile { run, images, sampling })
     }
 
-    /// Rejects profiles that were sampled in a different way than those before, or for a different share of their run time.
+    /// Rejects a profile that was sampled differently from the previous profiles, or for a different share of its run time.
     fn check_sampling(&self, name: &str, profile: &Profile) -> Result<(), ProfileError> {
         if self.run.is_none() {
             return Ok(());

@@ -23,7 +23,6 @@ use trodden_wire::{region_holder_offset, region_lost_offset};
 
 /// Maximum number of units; a file with more is corrupt.
 const MAX_UNITS: u64 = 1 << 22;
-/// Maximum length of a path in bytes.
 const MAX_PATH_BYTES: u64 = 1 << 16;
 /// Number of bytes read at a time; a multiple of 8.
 const READ_BYTES: usize = 1 << 17;
@@ -134,7 +133,7 @@ impl RawProfile {
     pub fn read(path: &Path) -> Result<RawProfile, ProfileError> {
         let mut file = RawFile::open(path)?;
         let mut sums: Vec<CountSums> = file.units.iter().map(|_| CountSums::default()).collect();
-        file.each_word(&mut |unit, word| sums[unit].add(word.index, word.value))?;
+        file.for_each_word(&mut |unit, word| sums[unit].add(word.index, word.value))?;
         let counts = |(unit, sums): (&RawUnit, CountSums)| {
             let (counts, overflow) = sums.finish();
             RawUnitCounts { unit: Identity(unit.unit), counters: unit.counters, counts, overflow }
@@ -151,25 +150,21 @@ impl RawProfile {
 pub(crate) struct RawWord {
     /// Its index among the unit's words.
     pub index: u64,
-    /// Its offset in the file.
     pub offset: u64,
-    /// Its value.
     pub value: u64,
 }
 
 /// An open raw file with a verified header.
 pub(crate) struct RawFile {
     pub file: Raw,
-    /// Path of the image as the process saw it; empty if unknown.
     pub image_path: PathBuf,
     pub header: RawHeader,
-    /// Units in link order.
     pub units: Vec<RawUnit>,
-    /// Number of regions. Set by `each_word`.
+    /// Number of regions. Set by `for_each_word`.
     pub regions: u64,
-    /// Number of threads whose counts are in no region. Set by `each_word`.
+    /// Number of threads whose counts are in no region. Set by `for_each_word`.
     pub lost: u64,
-    /// Missing or corrupt data. `each_word` adds to it.
+    /// Missing or corrupt data. `for_each_word` adds to it.
     pub problems: Vec<RawProblem>,
 }
 
@@ -191,7 +186,7 @@ impl RawFile {
     ///
     /// # Errors
     /// The file cannot be read, or was truncated after it was opened.
-    pub fn each_word(&mut self, visit: &mut dyn FnMut(usize, RawWord)) -> Result<(), ProfileError> {
+    pub fn for_each_word(&mut self, visit: &mut dyn FnMut(usize, RawWord)) -> Result<(), ProfileError> {
         let (header, length) = (self.header, self.file.length);
         let bytes = length.saturating_sub(header.regions_offset);
         let (whole, rest) = (bytes / header.region_stride, bytes % header.region_stride);
@@ -204,12 +199,12 @@ impl RawFile {
         let mut stray: Option<(u64, u64)> = None;
         let mut lost = LostThreads(header.lost);
         let [holder, losses] = [region_holder_offset(header.counters), region_lost_offset(header.counters)].map(|offset| offset / 8);
-        self.file.each_word(header.regions_offset, &mut |offset, value| {
+        self.file.for_each_word(header.regions_offset, &mut |offset, value| {
             let index = (offset - header.regions_offset) % header.region_stride / 8;
             match owners.find(index).filter(|_| index < header.counters) {
                 Some((unit, first)) => visit(unit, RawWord { index: index - first, offset, value }),
                 None if index == losses => lost = lost.merge(LostThreads(value)),
-                // The ID of the thread that holds or last held the region.
+                // The ID of the process that holds or last held the region.
                 None if index == holder => {}
                 None => stray.get_or_insert((0, offset)).0 += 1,
             }
@@ -258,9 +253,7 @@ pub(crate) struct Raw {
 /// The part of the file that a program writes first and does not change afterwards.
 pub(crate) struct RawSetup {
     pub header: RawHeader,
-    /// Units in link order.
     pub units: Vec<RawUnit>,
-    /// Path of the image as the process saw it; empty if unknown.
     pub image_path: PathBuf,
 }
 
@@ -296,7 +289,7 @@ impl Raw {
             header.ok_or_else(|| self.corrupt(self.length, format!("the file ends within its header of {} bytes", bytes.len())))?;
         let units = self.read_items("units", header.units_offset, header.units, RawUnit::BYTES, MAX_UNITS)?;
         let path = self.read_items("bytes of a path", header.path_offset, header.path_len, 1, MAX_PATH_BYTES)?;
-        if Checksum::new().add_bytes(&bytes[RawHeader::CHECKED]).add_bytes(&units).add_bytes(&path).value() != header.checksum {
+        if Checksum::new().add_bytes(&bytes[RawHeader::CHECKED_RANGE]).add_bytes(&units).add_bytes(&path).value() != header.checksum {
             let what = "the checksum of its header, its units and the path of its image does not match";
             return Err(self.corrupt(FILE_HEADER_BYTES as u64, what.into()));
         }
@@ -369,7 +362,7 @@ impl Raw {
     }
 
     /// Calls `visit` with the offset and value of each complete nonzero word from offset `start` to the end of the file.
-    fn each_word(&self, start: u64, visit: &mut dyn FnMut(u64, u64)) -> Result<(), ProfileError> {
+    fn for_each_word(&self, start: u64, visit: &mut dyn FnMut(u64, u64)) -> Result<(), ProfileError> {
         let mut buffer = vec![0; READ_BYTES];
         let mut at = start;
         while let Some((from, to)) = self.next_data(at)? {

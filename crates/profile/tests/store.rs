@@ -10,7 +10,6 @@ fn numbers(store: &RunStore, wanted: &str) -> Vec<u64> {
     store.select(wanted).unwrap().iter().map(|r| r.number).collect()
 }
 
-/// A user without write permission can still read the store.
 #[test]
 fn unwritable_store_can_be_read() {
     let project = tempfile::tempdir().unwrap();

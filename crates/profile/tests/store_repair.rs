@@ -31,7 +31,6 @@ fn at(project: &TempDir, name: &str) -> PathBuf {
     project.path().join(FOLDER).join(name)
 }
 
-/// Returns the paths and contents of all profiles.
 fn profiles(project: &TempDir) -> Vec<(PathBuf, Vec<u8>)> {
     let files = fs::read_dir(at(project, "profiles")).unwrap().map(|entry| entry.unwrap().path());
     let mut files: Vec<_> = files.map(|path| (path.clone(), fs::read(path).unwrap())).collect();

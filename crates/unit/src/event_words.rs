@@ -45,7 +45,6 @@ impl FunctionMap {
         }
     }
 
-    /// Returns whether the description of the function's events is consistent with its blocks and edges.
     pub(crate) fn has_sound_events(&self, words: &EventWords) -> bool {
         let is_block = |block: Node| block.index() < self.blocks.len();
         let edges = self.graph.edge_count() + words.calls.len();

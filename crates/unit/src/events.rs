@@ -34,8 +34,8 @@ pub enum EventSource {
 }
 
 impl EventSource {
-    /// Type and number of the event for `perf_event_open`; [`EVENT_TSC`] and 0 for the time-stamp counter.
-    pub fn kernel(self) -> (u32, u64) {
+    /// Returns the event's type and config for `perf_event_open`; [`EVENT_TSC`] and 0 for the time-stamp counter.
+    pub fn perf_event(self) -> (u32, u64) {
         const HARDWARE: u32 = 0;
         const SOFTWARE: u32 = 1;
         match self {

@@ -1,5 +1,5 @@
-//! The units of an executable or shared library on disk. Its unit records ([`trodden_wire::UnitRecord`]), which stripping does not remove,
-//! give the image's identity and the layout of its counters. Its frames contain maps and bitcode.
+//! The units of an executable or shared library on disk. The image's unit records ([`trodden_wire::UnitRecord`]), which stripping does not
+//! remove, give its identity and the layout of its counters. Its frames contain maps and bitcode.
 
 use crate::cache::UnitCache;
 use crate::frame::{Frame, FrameError};
@@ -13,7 +13,7 @@ use trodden_wire::{COUNTERS_SECTION, FRAMES_SECTION, UNIT_MAGIC, UNIT_VERSION, U
 pub struct PlacedUnit {
     /// The unit.
     pub unit: Identity,
-    /// Index of the unit's first counter in the section of counters.
+    /// Index of the unit's first counter in the image's counter section.
     pub first: u64,
     /// Number of its counters.
     pub counters: u64,

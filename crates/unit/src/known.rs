@@ -54,7 +54,6 @@ impl KnownFunction {
         self.known.binary_search_by_key(&path, |k| k.0).is_ok()
     }
 
-    /// Returns whether all IDs and cuts are valid.
     fn is_sound(&self) -> bool {
         let ids = self.known.is_sorted_by(|a, b| a.0 < b.0) && self.known.last().is_none_or(|(id, _)| *id < self.paths);
         ids && self.cuts.iter().all(|(edge, _)| edge.index() < self.edges.len())
@@ -112,8 +111,8 @@ impl KnownPaths {
         self.functions.get(&(unit.to_owned(), name.to_owned(), version))
     }
 
-    /// Returns the known paths of a function or, if there is none with this version, of a function with the same graph but different code,
-    /// which has the same paths.
+    /// Returns the known paths of a function. If this version is not in the set, returns those of a function with the same graph but
+    /// different code, because it has the same paths.
     pub fn find_same_shape(&self, unit: &str, name: &str, version: NameVersion) -> Option<&KnownFunction> {
         let key = |code| (unit.to_owned(), name.to_owned(), NameVersion { code, ..version });
         self.get(unit, name, version).or_else(|| self.functions.range(key(0)..=key(u64::MAX)).next().map(|(_, function)| function))

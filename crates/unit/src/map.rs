@@ -1,4 +1,4 @@
-//! The static description of a unit, by which path IDs are translated to blocks, source lines and branches.
+//! The static description of a unit, which translates path IDs to blocks, source lines and branches.
 //!
 //! Wire format: [`UnitMap`] in [postcard](https://postcard.jamesmunns.com/wire-format) encoding, inside a [`crate::frame`]. Each change of
 //! these types requires a new [`MAP_VERSION`].
@@ -42,10 +42,10 @@ pub struct UnitMap {
     pub functions: Vec<FunctionMap>,
     /// Functions with a body that are not instrumented, with the reasons.
     pub skipped: Vec<Skipped>,
-    /// Functions of which all paths are counted although only some are interesting, with the reasons.
+    /// Functions whose paths are all counted although only some are interesting, with the reasons.
     pub fully_counted: Vec<Skipped>,
     /// Number of counters of the unit. Each function has a range of counters, and the edge profile has further ones. The first
-    /// [`UnitMap::counters_in_regions`] counters are in memory; the others belong to functions whose words do not correspond to paths one
+    /// [`UnitMap::counters_in_regions`] counters are in memory. The others belong to functions whose words do not correspond to paths one
     /// to one.
     pub counters: u64,
     /// LLVM's counters and how they are computed from the unit's paths; `None` if the unit was not built for an edge profile or coverage.
@@ -124,7 +124,7 @@ pub struct Skipped {
 /// An instrumented function.
 ///
 /// Its graph has a node for each block of the optimised code, followed by a node for the exit. A block that calls a function that returns
-/// twice is split into two nodes. Cuts and paths refer to edges of this graph by their numbers; nothing in the map repeats what it says.
+/// twice is split into two nodes. Cuts and paths refer to edges of this graph by their numbers.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct FunctionMap {
     /// Linkage name.
@@ -137,9 +137,9 @@ pub struct FunctionMap {
     pub shape: u64,
     /// Hash of the code without source positions, which distinguishes functions of the same shape.
     pub code: u64,
-    /// Index of its first counter among the unit's.
+    /// Index of its first counter among the unit's counters.
     pub first_counter: u64,
-    /// Number of its counters, and of its paths. Counter `first_counter + i` counts path `i`.
+    /// Number of its counters, which is also the number of its paths. Counter `first_counter + i` counts path `i`.
     pub counters: u64,
     /// Where its counts are stored while the program runs.
     pub storage: Storage,
@@ -147,7 +147,7 @@ pub struct FunctionMap {
     pub blocks: Vec<UnitBlock>,
     /// Its control-flow graph.
     pub graph: FlowGraph,
-    /// The edges of the acyclic graph whose paths are numbered, in their order, by the edges of `graph` to which they correspond.
+    /// The edges of the acyclic graph whose paths are numbered. Each is given by the edge of `graph` to which it corresponds.
     pub dag: Vec<Origin>,
     /// The value of each edge of `dag`. A path's ID is the sum of its edges' values.
     pub values: Vec<i64>,
@@ -184,8 +184,8 @@ pub struct UnitBlock {
     pub kind: BlockKind,
 }
 
-/// Kind of a node of a function's graph. Nodes of the first two kinds come first, in the order of the module's blocks, each continuation
-/// directly after the block that it continues.
+/// Kind of a node of a function's graph. Code and continuation nodes come first, in the order of the module's blocks; each continuation
+/// directly follows the block that it continues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum BlockKind {
     /// A basic block of the module.
@@ -236,7 +236,7 @@ impl UnitMap {
         self.counters_in_regions().checked_mul(each)
     }
 
-    /// Returns whether the counters are followed by the same number of times of first executions ([`trodden_wire::FunctionRecord`]).
+    /// Returns true if the counters are followed by equally many times of first executions ([`trodden_wire::FunctionRecord`]).
     pub fn has_times(&self) -> bool {
         self.experiment.observation().observed().words() == CounterWords::CountAndTime
     }
@@ -261,12 +261,12 @@ pub fn count_distinct<'m>(functions: impl IntoIterator<Item = &'m FunctionMap>) 
     functions.into_iter().filter(|f| f.local || names.insert(f.name.as_str())).count()
 }
 
-/// Hash of code ([`FunctionMap::code`]).
+/// Computes [`FunctionMap::code`].
 pub fn code_hash(code: &[u8]) -> u64 {
     xxhash_rust::xxh3::xxh3_64(code)
 }
 
-/// Hash of a graph and its blocks without source positions.
+/// Computes a hash of a graph and its blocks, without source positions ([`FunctionMap::shape`]).
 pub fn graph_hash(blocks: &[UnitBlock], graph: &FlowGraph) -> u64 {
     let kinds: Vec<(u32, BlockKind)> = blocks.iter().map(|b| (b.instructions, b.kind)).collect();
     let edges: Vec<FlowEdge> = graph.flow_edges().collect();
@@ -275,7 +275,7 @@ pub fn graph_hash(blocks: &[UnitBlock], graph: &FlowGraph) -> u64 {
 }
 
 impl FunctionMap {
-    /// Distinguishes the function from others with the same name.
+    /// Returns the hashes that distinguish the function from others with the same name.
     pub fn version(&self) -> crate::NameVersion {
         crate::NameVersion { shape: self.shape, code: self.code }
     }
@@ -330,7 +330,7 @@ impl FunctionMap {
         self.storage.is_partial()
     }
 
-    /// Range of the counters for executions whose path is unknown.
+    /// Returns the range of the counters for executions whose path is unknown.
     pub fn unattributed(&self) -> std::ops::Range<u64> {
         self.storage.unattributed()
     }

@@ -1,8 +1,8 @@
 //! The part of the paths that one of several copies of a program counts, as input of the copy's build.
 //!
-//! A file ([`FileFormat`]) contains the copy's [part](trodden_flow::part::Part) of each function, by the unit's identity in the original
-//! program. Functions in which the copy counts nothing are omitted. Each function has its cuts, so that its paths are those of the original
-//! program, and its [shape](crate::graph_hash), which the build checks.
+//! A file ([`FileFormat`]) contains the copy's [part](trodden_flow::part::Part) of each function. Units are identified as in the original
+//! program. Functions in which the copy counts nothing are omitted. Each function has its cuts, so that its paths are those of the
+//! original program, and its [shape](crate::graph_hash), which the build checks.
 
 use crate::{FunctionMap, Identity, UnitMap};
 use serde::{Deserialize, Serialize};
@@ -24,7 +24,7 @@ pub struct FunctionParts {
 pub struct FunctionPart {
     /// Hash of the function's graph.
     pub shape: u64,
-    /// Edges where its paths are cut.
+    /// Edges at which the function's paths are cut.
     pub cuts: Vec<(Edge, CutReason)>,
     /// Number of the function's paths in the original program.
     pub paths: u64,

@@ -1,6 +1,6 @@
-//! Properties of a unit's instructions, from which the computations and loads on a path that repeat earlier ones are found.
+//! Properties of a unit's instructions. `trodden advise` uses them to find computations and loads on a path that repeat earlier ones.
 //!
-//! Properties are not part of a [`crate::UnitMap`]: for `trodden advise`, the plugin computes them on demand from stored bitcode
+//! Properties are not part of a [`crate::UnitMap`]: the plugin computes them on demand from stored bitcode
 //! ([`UnitAction::Describe`](crate::experiment::UnitAction::Describe)). The name of an operation includes everything except the operands
 //! (`icmp ult`, `load i32`), so two steps with the same operation and operands compute the same value.
 //!
@@ -203,7 +203,6 @@ impl UnitProperties {
         steps.for_each(|s| s.position = None);
     }
 
-    /// Returns whether all indices in a function's properties are in range.
     fn has_valid_indices(&self, function: &FunctionProperties) -> bool {
         let value = |v: &ValueId| (v.0 as usize) < function.values.len();
         let operation = |o: &OperationId| (o.0 as usize) < self.operations.len();

@@ -7,10 +7,10 @@
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Variable that names a file with [`UnitTasks`] of the plugin, which then ignores the module that clang compiles.
+/// Environment variable that names a file with [`UnitTasks`]. If it is set, the plugin ignores the module that clang compiles.
 pub const TASKS_VARIABLE: &str = "TRODDEN_UNITS";
 
-/// Attribute of a function that a different unit defines and whose calls always return.
+/// LLVM attribute of a function that is defined in a different unit and always returns.
 pub const RETURNS_ATTRIBUTE: &str = "trodden-returns";
 
 /// The tasks of a process.
@@ -62,9 +62,6 @@ pub struct CallSummary {
 }
 
 /// Converts tasks or a summary to bytes.
-///
-/// # Panics
-/// Never for these types.
 pub fn to_bytes(value: &impl Serialize) -> Vec<u8> {
     postcard::to_allocvec(value).expect("sequences have known lengths")
 }
@@ -130,7 +127,7 @@ mod tests {
             summary(&[("a", &["b"]), ("leaf", &[]), ("fails", &["unknown"])]),
             summary(&[("b", &["a", "leaf"]), ("also_fails", &["leaf", "fails"])]),
         ];
-        let found = returning(&units.iter().collect::<Vec<_>>());
+        let found = find_returning_functions(&units.iter().collect::<Vec<_>>());
         assert_eq!(found.iter().copied().collect::<Vec<_>>(), ["a", "b", "leaf"]);
         assert_eq!(units[0].called_functions_in(&found), ["b"]);
         assert_eq!(CallSummary::from_bytes(&to_bytes(&units[0])).as_ref(), Some(&units[0]));

@@ -28,7 +28,7 @@ impl FunctionWeights {
         self.functions.get(&(function.to_owned(), shape)).map(Vec::as_slice).filter(|w| w.len() == edges)
     }
 
-    /// Sum of the executions of all edges.
+    /// Returns the sum of all edges' executions.
     pub fn total(&self) -> f64 {
         self.functions.values().flatten().map(|n| *n as f64).sum()
     }

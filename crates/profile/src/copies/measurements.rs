@@ -30,11 +30,11 @@ pub struct CopyMeasurements {
     pub is_residual: bool,
     /// The plan of each copy.
     pub plans: Vec<CopyPlan>,
-    /// Plan for a single copy that counts all paths, with labels placed by the same frequencies; `None` if edges are counted.
+    /// Plan for a single copy that counts all paths, with labels placed according to the same frequencies; `None` if edges are counted.
     pub whole: Option<CopyPlan>,
     /// The program's functions with the counts of all copies together, in the order of the plans; empty for a residual program.
     pub procedures: Vec<Procedure>,
-    /// Number of paths on whose counts two or more copies agree.
+    /// Number of paths that two or more copies counted with the same result.
     pub confirmed: u64,
     /// Times of each copy.
     pub times: Vec<CopyTimes>,
@@ -46,7 +46,8 @@ pub struct CopyMeasurements {
     pub baseline: Option<[CopyTimes; 2]>,
 }
 
-/// Returns how many labels and counter increments a copy executed, and how many of these were labels. Copies count this on request.
+/// Returns how many labels and counter increments a copy executed, and how many of these were labels. Copies record these numbers only on
+/// request.
 pub fn counted_hits(profile: &Profile) -> [u64; 2] {
     let mut sums = [0; 2];
     for (_, unit, function) in profile.functions() {

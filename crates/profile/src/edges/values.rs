@@ -37,7 +37,7 @@ pub struct CallTarget {
 pub type Targets = BTreeMap<u64, CallTarget>;
 
 /// Sorts the values of each site by descending count, then by value.
-pub(crate) fn sorted(places: Vec<Values>) -> Vec<Vec<(ProfiledValue, u64)>> {
+pub(crate) fn sort_sites(places: Vec<Values>) -> Vec<Vec<(ProfiledValue, u64)>> {
     let sort = |values: Values| {
         let mut list: Vec<_> = values.into_iter().collect();
         list.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
@@ -62,7 +62,7 @@ pub(crate) fn add_values(all: &mut ProfileFunctions, image: &ImageProfile, targe
             let known = all.get_mut(&(function.name, function.hash)).ok_or_else(corrupt)?;
             let kind = if site.kind == ProfiledValueKind::Target { 0 } else { 1 };
             let values = known.values[kind].get_mut(usize::from(site.site)).ok_or_else(corrupt)?;
-            let counts = counts_of(unit, site);
+            let counts = site_counts(unit, site);
             match site.kind {
                 ProfiledValueKind::Size => add_sizes(values, &counts),
                 ProfiledValueKind::Target => add_targets(values, &counts, &targets, &candidates),
@@ -72,8 +72,7 @@ pub(crate) fn add_values(all: &mut ProfileFunctions, image: &ImageProfile, targe
     Ok(())
 }
 
-/// Returns the counts of a site.
-fn counts_of(unit: &UnitProfile, site: &ValueCounters) -> Vec<u64> {
+fn site_counts(unit: &UnitProfile, site: &ValueCounters) -> Vec<u64> {
     let size = u64::from(site.kind.counters());
     let mut counts = vec![0; size as usize];
     for (at, count) in unit.counts.in_range(site.first..site.first.saturating_add(size)) {
@@ -99,7 +98,7 @@ fn add_targets(values: &mut Values, counts: &[u64], targets: &Targets, candidate
     for bucket in (0..TARGET_BUCKETS).filter(|b| counts[2 * *b as usize] > 0) {
         let (calls, sum) = (counts[2 * bucket as usize], counts[2 * bucket as usize + 1]);
         let of_bucket: Vec<u64> = candidates.iter().copied().filter(|c| target_bucket(*c) == bucket).collect();
-        for (distance, count) in callees(calls, sum, bucket, targets, &of_bucket) {
+        for (distance, count) in solve_callees(calls, sum, bucket, targets, &of_bucket) {
             let name = targets.get(&distance).map_or(ProfiledValue::Elsewhere, |t| ProfiledValue::Function(t.name.clone()));
             add(values, name, count);
         }
@@ -110,7 +109,7 @@ fn add_targets(values: &mut Values, counts: &[u64], targets: &Targets, candidate
 const ELSEWHERE: u64 = 0;
 
 /// Finds the callees and their calls from the number of calls and the sum of the callees' offsets.
-fn callees(calls: u64, sum: u64, bucket: u32, targets: &Targets, candidates: &[u64]) -> Vec<(u64, u64)> {
+fn solve_callees(calls: u64, sum: u64, bucket: u32, targets: &Targets, candidates: &[u64]) -> Vec<(u64, u64)> {
     let mean = sum / calls;
     if sum.is_multiple_of(calls) && target_bucket(mean) == bucket && (mean == ELSEWHERE || targets.contains_key(&mean)) {
         return vec![(mean, calls)];
@@ -147,12 +146,12 @@ mod tests {
         let other = (0x1240..).step_by(16).find(|d| target_bucket(*d) == bucket).unwrap();
         let third = (other + 16..).step_by(16).find(|d| target_bucket(*d) == bucket).unwrap();
         let (all, known) = ([0x1230, other, third], targets(&[0x1230, other, third]));
-        assert_eq!(callees(7, 7 * 0x1230, bucket, &known, &all), [(0x1230, 7)]);
+        assert_eq!(solve_callees(7, 7 * 0x1230, bucket, &known, &all), [(0x1230, 7)]);
         let sum = 1_000_003 * 0x1230 + 77 * third;
-        assert_eq!(callees(1_000_080, sum, bucket, &known, &all), [(0x1230, 1_000_003), (third, 77)]);
+        assert_eq!(solve_callees(1_000_080, sum, bucket, &known, &all), [(0x1230, 1_000_003), (third, 77)]);
         // Calls to three functions: no two of them yield the sum.
         let sum = 5 * 0x1230 + 3 * other + 1_000 * third + 1;
-        assert_eq!(callees(1_008, sum, bucket, &known, &all), [(ELSEWHERE, 1_008)]);
+        assert_eq!(solve_callees(1_008, sum, bucket, &known, &all), [(ELSEWHERE, 1_008)]);
     }
 
     #[test]

@@ -1,7 +1,7 @@
-//! Decoders for the kinds of observation that need a decoder. The modules have the same names as in [`trodden_unit::observe`].
+//! Decoders for the kinds of observation, and checks for inexact counts. The modules have the same names as in [`trodden_unit::observe`].
 //!
-//! If a kind's words are not its counters, [`counters`] translates them. A kind whose counts are inexact or incomplete reports that through
-//! an [`InexactFinder`]; all reasons are variants of [`Inexact`].
+//! If a kind's words are not its counters, [`translate_words`] translates them. A kind whose counts are inexact or incomplete reports the
+//! reason through an [`InexactFinder`]; all reasons are variants of [`Inexact`].
 
 pub(crate) mod bursts;
 pub(crate) mod interesting;
@@ -17,7 +17,7 @@ pub(crate) mod watched;
 use std::ops::Range;
 use trodden_unit::{FunctionMap, MapError, Storage, UnitMap};
 
-/// Returns the range of a function's words that [`counters`] must translate; `None` if each word is the counter with its index.
+/// Returns the range of a function's words that [`translate_words`] must translate; `None` if each word is the counter with its index.
 pub(crate) fn coded_range(storage: &Storage) -> Option<Range<u64>> {
     match storage {
         Storage::Interesting(words) => Some(words.range()),
@@ -28,11 +28,11 @@ pub(crate) fn coded_range(storage: &Storage) -> Option<Range<u64>> {
 }
 
 /// Translates indices of words to counters; `None` for a word that belongs to no counted path.
-pub(crate) fn counters(function: &FunctionMap, indices: &[u64]) -> Result<Vec<Option<u64>>, MapError> {
+pub(crate) fn translate_words(function: &FunctionMap, indices: &[u64]) -> Result<Vec<Option<u64>>, MapError> {
     match &function.storage {
-        Storage::Interesting(words) => Ok(interesting::counters(function, words, indices)),
-        Storage::Labels(words) => part::counters(function, words, indices),
-        Storage::Events(words) => stream::counters(function, words, indices),
+        Storage::Interesting(words) => Ok(interesting::translate_words(function, words, indices)),
+        Storage::Labels(words) => part::translate_words(function, words, indices),
+        Storage::Events(words) => stream::translate_words(function, words, indices),
         Storage::Array | Storage::Table(_) | Storage::Segments(_) | Storage::Iterations(_) => {
             Ok(indices.iter().copied().map(Some).collect())
         }
@@ -41,18 +41,16 @@ pub(crate) fn counters(function: &FunctionMap, indices: &[u64]) -> Result<Vec<Op
 
 /// Looks for reasons why counts are inexact in the units of a profile.
 pub(crate) trait InexactFinder {
-    /// Examines a unit.
-    fn unit(&mut self, _map: &UnitMap) {}
+    fn visit_unit(&mut self, _map: &UnitMap) {}
 
     /// Examines a function, with the number of its executions whose path is unknown. Not called for functions of copies.
-    fn function(&mut self, _map: &UnitMap, _function: &FunctionMap, _unattributed: u64) {}
+    fn visit_function(&mut self, _map: &UnitMap, _function: &FunctionMap, _unattributed: u64) {}
 
-    /// Returns the reasons found.
     fn reasons(&mut self) -> Vec<Inexact>;
 }
 
 /// Returns all finders, in the order in which reports list their reasons.
-pub(crate) fn finders() -> Vec<Box<dyn InexactFinder>> {
+pub(crate) fn all_finders() -> Vec<Box<dyn InexactFinder>> {
     vec![
         Box::new(bursts::BurstFinder::default()),
         Box::new(segments::SegmentFinder::default()),
@@ -218,11 +216,10 @@ fn units_count(units: u64) -> String {
     plural_verb(units, "unit", "counts", "count")
 }
 
-/// Lists the first few names and the number of the others.
 fn list_first(names: &[String]) -> String {
-    const SHOWN: usize = 5;
-    let more = if names.len() > SHOWN { format!(" and {} more", names.len() - SHOWN) } else { String::new() };
-    format!("{}{more}", names[..names.len().min(SHOWN)].join(", "))
+    const MAX_LISTED: usize = 5;
+    let more = if names.len() > MAX_LISTED { format!(" and {} more", names.len() - MAX_LISTED) } else { String::new() };
+    format!("{}{more}", names[..names.len().min(MAX_LISTED)].join(", "))
 }
 
 /// Formats a number with its noun: `1 unit`, `2 units`.

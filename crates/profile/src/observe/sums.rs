@@ -3,7 +3,6 @@
 use crate::events::PathEvents;
 use trodden_unit::events::CELLS;
 
-/// Counts by counter, and events by counter.
 pub type CountsAndEvents = (Vec<(u64, u64)>, Vec<(u64, PathEvents)>);
 
 /// Splits the cells of a unit that counts events into counts and events. `overflow` is the excess of the cells that saturated.

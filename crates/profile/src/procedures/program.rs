@@ -111,7 +111,6 @@ impl<'a> ProfiledFunctions<'a> {
         self.find_by_name(map, function).into_iter().find(|(_, other)| same(other))
     }
 
-    /// Functions with the same name and source file.
     fn find_by_name(&self, map: &UnitMap, function: &FunctionMap) -> Vec<(&'a UnitProfile, &'a FunctionMap)> {
         self.functions.get(&(map.source.as_str(), function.name.as_str())).cloned().unwrap_or_default()
     }

@@ -19,7 +19,7 @@ pub(super) const NORMAL_QUANTILE_95: f64 = 1.96;
 /// Share of its runnable time that a program may wait for a processor. If it waits longer, estimates based on wall time are withheld. With
 /// 17 processes on two processors, programs waited three quarters of the time, and estimated totals were a third to three quarters of the
 /// true totals.
-const MAX_WAITED: f32 = 0.5;
+const MAX_WAITING_SHARE: f32 = 0.5;
 
 /// How a profile was sampled in bursts.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -78,7 +78,7 @@ impl BurstSampling {
 
     /// Returns whether estimates are withheld, because the program mostly waited for a processor and wall time is not meaningful.
     pub fn is_withheld(&self) -> bool {
-        self.waited > MAX_WAITED
+        self.waited > MAX_WAITING_SHARE
     }
 
     /// Estimates the executions from an observed count; `None` if estimates are withheld.
@@ -154,7 +154,7 @@ impl SamplingSwitch {
         Ok((offset != 0).then_some(SamplingSwitch { file, offset, process }))
     }
 
-    /// ID of the process that created the file.
+    /// Returns the ID of the process that created the file.
     pub fn process(&self) -> u64 {
         self.process
     }

@@ -11,9 +11,7 @@ use super::busy::SampledClock;
 /// The observations of one reading.
 #[derive(Clone, Copy, Debug)]
 pub struct SeenReading {
-    /// Time with the switch on, in nanoseconds.
     pub on_ns: f64,
-    /// Number of bursts.
     pub bursts: f64,
     /// Executions of paths times their cost in instructions, including the cost of counting.
     pub work: f64,
@@ -24,7 +22,6 @@ pub struct SeenReading {
 pub struct BurstLoss {
     /// Nanoseconds per burst.
     pub ns: f64,
-    /// Standard error in nanoseconds.
     pub error_ns: f64,
 }
 
@@ -104,7 +101,7 @@ impl BurstLoss {
         (on_ns - self.ns * bursts).max((1.0 - MAX_LOSS_SHARE) * on_ns)
     }
 
-    /// Relative standard error of the effective time.
+    /// Returns the relative standard error of the effective time.
     pub fn relative_error(self, on_ns: f64, bursts: f64) -> f64 {
         let effective = self.effective_ns(on_ns, bursts);
         if effective > 0.0 { self.error_ns * bursts / effective } else { 0.0 }

@@ -9,7 +9,7 @@ use super::bursts::{BurstSampling, CounterEstimate, NORMAL_QUANTILE_95, UnitEsti
 use super::busy::SampledClock;
 use super::loss::{BurstLoss, SeenReading};
 use super::quantile::student_t_quantile_95;
-use super::slowdown::{COST_ERROR, PathCost, Work, costs};
+use super::slowdown::{COST_ERROR, PathCost, Work, compute_costs};
 use crate::model::Profile;
 use crate::raw::RawProfile;
 use crate::sum;
@@ -51,9 +51,7 @@ pub struct SwitchedOn {
 /// The counts between two readings.
 #[derive(Clone, Debug, Default)]
 struct ReadingInterval {
-    /// Time with the switch on.
     on: SwitchedOn,
-    /// Total time in nanoseconds.
     passed_ns: u64,
     counts: UnitSums,
 }
@@ -61,7 +59,6 @@ struct ReadingInterval {
 /// Collects readings while a program runs, and joins neighbouring ones to bound their number.
 #[derive(Debug)]
 pub struct Readings {
-    /// Identity of each unit.
     units: BTreeMap<ImageUnit, Identity>,
     /// Counts at the previous reading.
     before: UnitSums,
@@ -99,12 +96,12 @@ impl SwitchedOn {
 }
 
 impl Readings {
-    /// Factor by which the interval between readings should grow. It doubles each time readings are joined.
+    /// Returns the factor by which the interval between readings should grow. It doubles each time readings are joined.
     pub fn stride(&self) -> u32 {
         self.stride
     }
 
-    /// Records the current counts, the time in nanoseconds that passed since the previous reading, and the part of it with the switch on.
+    /// Records the current counts, the nanoseconds since the previous reading, and how much of that time the switch was on.
     pub fn read(&mut self, raws: &[RawProfile], on: SwitchedOn, passed_ns: u64) {
         let mut now = UnitSums::new();
         for raw in raws {
@@ -132,7 +129,7 @@ impl Readings {
     /// Computes each reading's work from the cost of the paths in `profile`.
     fn compute_work(&self, profile: &Profile) -> Vec<Work> {
         let costs: BTreeMap<ImageUnit, HashMap<u64, PathCost>> =
-            self.units.iter().map(|(key, unit)| (*key, costs(profile, key.0, *unit))).collect();
+            self.units.iter().map(|(key, unit)| (*key, compute_costs(profile, key.0, *unit))).collect();
         let work = |reading: &ReadingInterval| {
             let mut work = Work::default();
             for (key, counts) in &reading.counts {
@@ -215,9 +212,7 @@ impl Readings {
 #[derive(Debug, Default)]
 struct RunSlice {
     readings: usize,
-    /// Time with the switch on, in nanoseconds.
     on_ns: f64,
-    /// Total time, in nanoseconds.
     passed_ns: f64,
     counts: BTreeMap<ImageUnit, HashMap<u64, f64>>,
 }
@@ -326,7 +321,7 @@ mod tests {
         }
     }
 
-    /// Adds a reading with the switch on for 1% of the time, `on` nanoseconds.
+    /// Adds a reading in which the switch was on for `on` nanoseconds, 1% of the time.
     fn add_reading(readings: &mut Readings, raw: RawProfile, on: u64) {
         readings.read(&[raw], SwitchedOn { ns: on, bursts: 0 }, 100 * on);
     }
@@ -397,7 +392,7 @@ mod tests {
             let unit = UnitProfile { unit: identity, map: map.clone(), counts: crate::Counts::from_executions(counts) };
             let units = vec![unit];
             let images = vec![ImageProfile { identity: image, path: "a".into(), build_id: None, units }];
-            let costs = costs(&Profile { run: Run::default(), images, sampling: None }, image, identity);
+            let costs = compute_costs(&Profile { run: Run::default(), images, sampling: None }, image, identity);
             for function in &map.functions {
                 let counts = (0..function.counters).map(|path| (path, 1));
                 for path in FunctionPaths::decode(function, counts).unwrap().complete {

@@ -7,12 +7,10 @@ use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Path of a run's profile.
 pub fn profile_path(folder: &Path, number: u64) -> PathBuf {
     folder.join(PROFILES).join(profile_name(number))
 }
 
-/// File name of a run's profile.
 pub fn profile_name(number: u64) -> String {
     format!("{number:06}.{EXTENSION}")
 }

@@ -41,7 +41,7 @@ pub struct StreamHeader {
     pub created_ns: u64,
 }
 
-/// Identifies a thread's stream. Process and thread IDs may be reused, so the start time is part of it.
+/// Identifies a thread's stream. Process and thread IDs may be reused, so the key includes the start time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct ThreadKey {
     /// Process ID.
@@ -122,7 +122,7 @@ pub fn is_stream_file(path: &Path) -> bool {
 }
 
 impl LiveStream {
-    /// Opens a stream file. If `to_drain`, it is opened for writing as well, so that chunks can be returned to the program.
+    /// Opens a stream file. If `to_drain`, the file is opened for writing as well, so that chunks can be returned to the program.
     ///
     /// # Errors
     /// The file cannot be opened, is not a stream file, has no header yet, or its header is corrupt.
@@ -148,7 +148,7 @@ impl LiveStream {
         Ok(LiveStream { path: raw.path, file: raw.file, header: stream_header, regions_offset, stride })
     }
 
-    /// Path of the file.
+    /// Returns the path of the file.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -158,7 +158,7 @@ impl LiveStream {
         &self.header
     }
 
-    /// Threads that have recorded nothing so far, because there was no space.
+    /// Returns the threads that have recorded nothing so far, because there was no space.
     pub fn lost_threads(&self) -> Result<LostThreads, ProfileError> {
         let word = |offset: u64| {
             let mut word = [0; 8];

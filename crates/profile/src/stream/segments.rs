@@ -14,7 +14,6 @@ use std::collections::HashMap;
 
 /// A chain of callers' paths, given by its index in `SegmentReader::chains`.
 type ChainId = u32;
-/// The empty chain.
 const NO_CALLERS: ChainId = 0;
 
 /// Counts the segments of one thread.

@@ -19,7 +19,7 @@ use trodden_profile::iterations::{CountedIterations, add_counted, counts_iterati
 use trodden_profile::{ImageProfile, Profile};
 use trodden_text::words::plural;
 use trodden_unit::experiment::SettingsFile;
-use trodden_unit::iterations::{NOT_OF_THIS_COPY, end_of};
+use trodden_unit::iterations::{NO_COUNTED_ITERATION_PATHS, end_of};
 use trodden_unit::{FunctionKey, IterationFunction, IterationSet, Settings};
 
 /// Records a run with copies that share the counting of paths over iterations.
@@ -79,7 +79,7 @@ impl IterationPathPartition {
         let units = profiles.iter().flat_map(|profile| &profile.images).flat_map(|image| &image.units);
         let skipped = units.flat_map(|unit| unit.map.skipped.iter().map(move |skipped| (&unit.map.source, skipped)));
         let missing: BTreeMap<NamedFunction, &String> = skipped
-            .filter(|(unit, skipped)| skipped.reason != NOT_OF_THIS_COPY && self.set.has_function(unit, &skipped.name))
+            .filter(|(unit, skipped)| skipped.reason != NO_COUNTED_ITERATION_PATHS && self.set.has_function(unit, &skipped.name))
             .map(|(unit, skipped)| ((unit.clone(), skipped.name.clone()), &skipped.reason))
             .collect();
         for ((_, name), reason) in &missing {

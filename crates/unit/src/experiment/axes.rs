@@ -31,7 +31,7 @@ pub enum ThreadCounters {
 /// Where paths are cut, and how probes are placed.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ProbePlacement {
-    /// Maximum number of paths of a function. If it has more, its paths are cut.
+    /// Maximum number of paths of a function. In functions with more, paths are cut.
     pub max_paths: u64,
     /// Whether increments are placed on the chords of a spanning tree, instead of on all edges with a nonzero value.
     pub chords: bool,
@@ -47,7 +47,7 @@ pub struct ProbePlacement {
     pub weights: Option<Identity>,
 }
 
-/// Which loops are counted by their trip count, once when they are left.
+/// Which loops are counted once, by their trip count, when control leaves them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum TripCounts {
     /// No loops.

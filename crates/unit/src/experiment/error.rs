@@ -22,7 +22,7 @@ pub enum ExperimentError {
 }
 
 /// Returns the identity of the input file that the setting `key` names; `None` if the setting is not given.
-pub(crate) fn identity(key: &'static str, input: &Option<SettingsFile>) -> Result<Option<Identity>, ExperimentError> {
+pub(crate) fn stored_identity(key: &'static str, input: &Option<SettingsFile>) -> Result<Option<Identity>, ExperimentError> {
     match input {
         None => Ok(None),
         Some(SettingsFile::Stored(identity)) => Ok(Some(*identity)),

@@ -92,7 +92,7 @@ pub enum InputError {
 }
 
 impl InputPurpose {
-    /// All kinds.
+    /// All purposes.
     pub const ALL: [InputPurpose; 8] = [
         InputPurpose::Weights,
         InputPurpose::Known,
@@ -104,7 +104,6 @@ impl InputPurpose {
         InputPurpose::Apply,
     ];
 
-    /// Returns the key of the setting, and what to do if a file of this kind is lost.
     fn key_and_remedy(self) -> (&'static str, &'static str) {
         match self {
             InputPurpose::Weights => ("weights", "specify it again (--weights)"),
@@ -118,7 +117,7 @@ impl InputPurpose {
         }
     }
 
-    /// Returns the setting for a file of this kind.
+    /// Returns the setting that names the file for this purpose.
     pub fn setting(self, settings: &mut Settings) -> &mut Option<SettingsFile> {
         match self {
             InputPurpose::Weights => &mut settings.weights,
@@ -132,7 +131,6 @@ impl InputPurpose {
         }
     }
 
-    /// Checks that bytes are a valid file of this kind.
     fn check(self, bytes: &[u8]) -> Result<(), ContentError> {
         match self {
             InputPurpose::Weights => FunctionWeights::from_bytes(bytes).map(drop),
@@ -151,7 +149,7 @@ impl InputFolder {
         InputFolder { folder: folder.into() }
     }
 
-    /// Path of the file with an identity. The file may not exist.
+    /// Returns the path for content with this identity. The file may not exist.
     pub fn path(&self, identity: Identity) -> PathBuf {
         self.folder.join(identity.to_string())
     }

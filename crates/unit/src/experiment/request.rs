@@ -1,5 +1,6 @@
-//! Requests to the plugin, in a file that [`EXPERIMENT_VARIABLE`] names. clang cannot pass options to the plugin, and environment variables
-//! contain only text, so the request is a file ([`FileFormat`]) in an [`InputFolder`], together with the files that the experiment names.
+//! Requests to the plugin, in a file that [`EXPERIMENT_VARIABLE`] names. clang cannot pass options to the plugin, and environment
+//! variables contain only text. Therefore, the request is a file ([`FileFormat`]). It is in the same [`InputFolder`] as the files that the
+//! experiment names.
 
 use super::exclusions;
 use super::inputs::{InputError, InputFolder, InputPurpose};
@@ -25,7 +26,7 @@ pub struct PluginRequest {
     pub experiment: Experiment,
     /// What the plugin does with a unit.
     pub action: UnitAction,
-    /// What the object file contains of the unit.
+    /// Which data about the unit the object file contains.
     pub keep: Keep,
     /// Default pattern for the file names of a flight recorder. An environment variable may override it when the program runs.
     pub recorder: Option<OsString>,
@@ -104,7 +105,7 @@ impl PluginRequest {
         Settings { apply, keep: Some(self.keep), recorder: self.recorder.clone(), ..Settings::from(&self.experiment) }
     }
 
-    /// Returns whether a program built by this request counts nothing, and therefore does not need the runtime.
+    /// Returns true if a program built by this request counts nothing, and therefore needs no runtime.
     pub fn counts_nothing(&self) -> bool {
         let counts = !matches!(self.experiment.observation(), Observation::BlockAddresses(_) | Observation::TraceSleds(_));
         !counts || self.action != UnitAction::Instrument

@@ -8,7 +8,7 @@
 use super::interesting::{self, InterestingPaths};
 use super::{Admission, Observation, ObservationKind, ObservationProperties, Observe};
 use crate::Identity;
-use crate::experiment::{FeatureRule, Relation, RequestedFeature, Settings, SettingsFile, identity};
+use crate::experiment::{FeatureRule, Relation, RequestedFeature, Settings, SettingsFile, stored_identity};
 use serde::{Deserialize, Serialize};
 use trodden_flow::{Edge, Node, Origin};
 
@@ -25,7 +25,7 @@ pub(super) static KIND: ObservationKind = ObservationKind {
     conflict_remedy: None,
     is_requested,
     read: |settings| {
-        let functions = identity("interesting", &settings.interesting)?;
+        let functions = stored_identity("interesting", &settings.interesting)?;
         Ok(Some(Observation::PathStream(PathStream { functions })))
     },
     restricted_by: &[&interesting::KIND],
@@ -37,9 +37,9 @@ pub(super) static KIND: ObservationKind = ObservationKind {
     tables: Admission::Rejected { reason: "a stream has no counters", remedy: "omit --table-slots" },
     shared_counters: Admission::Rejected { reason: "each thread writes a stream of its own", remedy: "omit --threads" },
     rules: &[FeatureRule {
-        one: RequestedFeature { spelling: "--flight-recorder (recorder=PATTERN)", is_made: |settings| settings.recorder.is_some() },
+        one: RequestedFeature { spelling: "--flight-recorder (recorder=PATTERN)", is_requested: |settings| settings.recorder.is_some() },
         relation: Relation::Needs,
-        other: RequestedFeature { spelling: "--stream (observe=stream)", is_made: is_requested },
+        other: RequestedFeature { spelling: "--stream (observe=stream)", is_requested },
         reason: "the flight recorder keeps the end of a stream",
         remedy: "add --stream",
     }],
@@ -69,7 +69,7 @@ impl ObservationProperties for PathStream {
 /// writes their addresses to the stream.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EventWords {
-    /// The unit's word for the first path.
+    /// Index of the unit's word for the first path.
     pub first_word: u64,
     /// Number of words.
     pub words: u64,
@@ -84,7 +84,7 @@ pub struct EventWords {
 }
 
 impl EventWords {
-    /// Range of its words.
+    /// Returns the range of its words in the unit.
     pub fn range(&self) -> std::ops::Range<u64> {
         self.first_word..self.first_word.saturating_add(self.words)
     }

@@ -19,7 +19,7 @@ pub enum Observe {
     Stream,
     /// The address of each block, without counts.
     Addresses,
-    /// Nothing. Blocks have sleds, by which an execution is traced from outside.
+    /// Nothing. Blocks have sleds, with which an execution is traced from outside.
     Trace,
 }
 

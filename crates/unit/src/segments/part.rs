@@ -1,9 +1,13 @@
 //! Divides a set of segments into parts, one for each copy of a program.
 //!
-//! A part contains some of each function's paths, in all their contexts, and the contexts that it needs, renumbered from 1. A context is
-//! needed if a segment of the part ends in it, if it is the caller's own context of a needed one or a suffix of a needed one (so that the
-//! set stays closed), or if a needed one is its suffix (otherwise the longer chain would be counted as the shorter one). So each pair of a
-//! context and a path has the same count in the part as in the complete set.
+//! A part contains some of each function's paths, in all their contexts, and the contexts that it needs, renumbered from 1. A context C is
+//! needed if
+//!
+//! - a segment of the part ends in C, or
+//! - C is a suffix of a needed context, or the caller's own context in one (so that the set stays closed), or
+//! - a needed context is a suffix of C (otherwise, the longer chain would be counted as the shorter one).
+//!
+//! So each pair of a context and a path has the same count in the part as in the complete set.
 
 use super::{SegmentContext, SegmentFunction, SegmentIndex, SegmentSet};
 use std::collections::{BTreeMap, BTreeSet};
@@ -26,8 +30,8 @@ impl SegmentFunction {
 }
 
 impl SegmentSet {
-    /// Returns the part of the set that counts only paths for which `counted` returns true, given the function's index and the path. The
-    /// part counts only interesting segments, even if the set counts all pairs.
+    /// Returns the part of the set that counts only paths for which `counted` returns true. `counted` is given the function's index and
+    /// the path. The part counts only interesting segments, even if the set counts all pairs.
     pub fn part(&self, counted: impl Fn(u32, u64) -> bool) -> SegmentSet {
         let mut functions = self.functions.clone();
         for (number, function) in (0..).zip(&mut functions) {
@@ -71,9 +75,9 @@ impl SegmentSet {
         while let Some((number, context)) = work.pop() {
             let Some(known) = self.context(number, context).filter(|_| needed[number as usize].insert(context)) else { continue };
             work.push((known.caller, known.context));
-            work.push((number, self.shorter(number, context)));
+            work.push((number, self.drop_outermost(number, context)));
             let longer = 1..=self.functions[number as usize].contexts.len() as u32;
-            work.extend(longer.filter(|longer| self.shorter(number, *longer) == context).map(|longer| (number, longer)));
+            work.extend(longer.filter(|longer| self.drop_outermost(number, *longer) == context).map(|longer| (number, longer)));
         }
         needed
     }
@@ -90,12 +94,12 @@ mod tests {
         let mut context = 0;
         for (at, (function, path)) in chain.iter().enumerate() {
             let to = chain.get(at + 1).map_or(callee, |next| next.0);
-            context = set.target(*function, context, *path, to);
+            context = set.context_after_call(*function, context, *path, to);
         }
         set.functions[callee as usize].interesting.contains(&(context, path)).then(|| chain_of(set, callee, context))
     }
 
-    /// Together, the parts contain each segment once. After any sequence of calls, each part counts a path in the same context as the set.
+    /// Together, the parts contain each segment once. After any sequence of calls, a part counts a path in the same context as the set.
     #[test]
     fn parts_count_what_the_set_counts() {
         let mut builder = builder(3);
@@ -139,9 +143,9 @@ mod tests {
         assert!(!part.functions[1].counts && part.functions[2].counts);
     }
 
-    /// The function is a loop with a branch, of whose paths half begin at the entry.
+    /// The function is a loop with a branch. Half of its paths begin at the entry.
     #[test]
-    fn set_of_all_pairs_is_made_explicit() {
+    fn all_pairs_become_explicit_segments() {
         let mut builder = builder(2);
         builder.context(&[(0, 0)], 1);
         let mut set = builder.finish(true);
