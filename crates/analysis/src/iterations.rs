@@ -90,7 +90,7 @@ fn add_log(set: &mut IterationSet, log: &StreamLog, maps: &StreamMaps) -> Result
 /// Returns the paths over iterations that a profile's programs counted, by function; empty if they counted none.
 pub fn counted_iterations(profile: &Profile) -> BTreeMap<FunctionKey, CountedIterations> {
     let mut all = BTreeMap::new();
-    profile.images.iter().for_each(|image| iterations::add_counted(image, &mut all));
+    profile.images.iter().for_each(|image| iterations::add_counted_iterations(image, &mut all));
     all
 }
 
@@ -112,7 +112,7 @@ pub fn counted_document(
     let mut rows = Vec::new();
     for (name, function) in names.iter().zip(counted.values()) {
         let name = if shared.contains(&name.short) { &name.full } else { &name.short };
-        rows.extend(function.of_length(length).into_iter().map(|(path, count)| (count, name, path)));
+        rows.extend(function.counts_of_length(length).into_iter().map(|(path, count)| (count, name, path)));
     }
     rows.sort_by(|a, b| b.0.cmp(&a.0).then_with(|| (a.1, &a.2).cmp(&(b.1, &b.2))));
     let row = |(count, name, path): (u64, &String, Vec<u64>)| IterationRow {

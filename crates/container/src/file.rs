@@ -10,29 +10,15 @@ const COMPRESSION_LEVEL: i32 = 3;
 
 /// The reason why a file cannot be read. Callers put "FILE: " before the message.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages describe the variants and their fields")]
 pub enum FileError {
-    /// It does not start with a valid header.
     #[error(transparent)]
     Header(#[from] HeaderError),
-    /// It is a file of a different kind.
     #[error("it is {}, not {}", found.description(), expected.description())]
-    Kind {
-        /// The actual kind.
-        found: FileKind,
-        /// The expected kind.
-        expected: FileKind,
-    },
+    Kind { found: FileKind, expected: FileKind },
     /// It has the right kind, but a format version that this version of trodden does not read.
     #[error("it has format {found}, but this version of trodden reads format {known} of {}", kind.description())]
-    Version {
-        /// The kind of file.
-        kind: FileKind,
-        /// The file's version.
-        found: u32,
-        /// The only version that can be read.
-        known: u32,
-    },
-    /// It is corrupt.
+    Version { kind: FileKind, found: u32, known: u32 },
     #[error("it is corrupt: {0}")]
     Corrupt(#[from] SectionError),
     /// Its content could be decoded, but is inconsistent.
@@ -40,10 +26,7 @@ pub enum FileError {
     Inconsistent,
 }
 
-/// Reads and checks the header at the start of `bytes`.
-///
-/// # Errors
-/// The header is corrupt, or of a different kind or version.
+/// Reads and checks the header at the start of `bytes`. Fails if the header is corrupt, or of a different kind or version.
 pub fn expect_header(bytes: &[u8], kind: FileKind, version: u32) -> Result<FileHeader, FileError> {
     let header = FileHeader::read(bytes)?;
     if header.kind != kind {
@@ -83,18 +66,12 @@ impl FileFormat {
         [&FileHeader::new(self.kind, self.version).to_bytes()[..], &section].concat()
     }
 
-    /// Reads the value in a file.
-    ///
-    /// # Errors
-    /// The file is of a different kind or version, or corrupt.
+    /// Reads the value in a file. Fails if the file is of a different kind or version, or corrupt.
     pub fn read<T: DeserializeOwned>(&self, bytes: &[u8]) -> Result<T, ContentError> {
         self.read_checked(bytes, |_| true)
     }
 
-    /// Reads the value in a file, and checks it with `is_sound`.
-    ///
-    /// # Errors
-    /// As for [`FileFormat::read`], or `is_sound` returns false.
+    /// Reads the value in a file, and checks it with `is_sound`. Fails like [`FileFormat::read`], or if `is_sound` returns false.
     pub fn read_checked<T: DeserializeOwned>(&self, bytes: &[u8], is_sound: impl FnOnce(&T) -> bool) -> Result<T, ContentError> {
         let value = self.read_value(bytes).and_then(|value| is_sound(&value).then_some(value).ok_or(FileError::Inconsistent));
         value.map_err(|error| ContentError { error, remedy: self.remedy })
@@ -103,7 +80,7 @@ impl FileFormat {
     /// Returns true if `bytes` start with [`MAGIC`](crate::MAGIC) and this kind. The rest of the file, including its version, is not
     /// checked.
     pub fn matches_kind(&self, bytes: &[u8]) -> bool {
-        FileKind::of(bytes) == Some(self.kind)
+        FileKind::detect(bytes) == Some(self.kind)
     }
 
     fn read_value<T: DeserializeOwned>(&self, bytes: &[u8]) -> Result<T, FileError> {

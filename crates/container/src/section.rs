@@ -74,52 +74,37 @@ pub struct SectionHeader {
 
 /// The reason why a section cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages describe the variants and their fields")]
 pub enum SectionError {
-    /// No section begins here.
     #[error("no section begins here")]
     Marker,
-    /// The file ends within the section.
     #[error("the file ends within it")]
     Truncated,
-    /// The header is corrupt.
     #[error("the checksum of its header does not match")]
     Header,
-    /// The index is corrupt.
     #[error("the checksum of its index does not match")]
     Index,
-    /// The content is corrupt.
     #[error("its checksum does not match")]
     Content,
     /// The header has a size that no writer produces.
     #[error("its header has an impossible size: {claimed} bytes of content in {packed} compressed bytes")]
-    Size {
-        /// The size in the header.
-        claimed: u64,
-        /// The compressed size.
-        packed: u64,
-    },
-    /// The content cannot be decompressed.
+    Size { claimed: u64, packed: u64 },
     #[error("it cannot be decompressed: {0}")]
     Decompression(String),
-    /// The content is not a value of the expected type.
     #[error("its content has an unexpected form: {0}")]
     UnexpectedForm(String),
 }
 
 impl Section<'_> {
-    /// Returns the section's bytes. A higher compression level makes them fewer, but takes longer.
-    ///
-    /// # Panics
-    /// Panics if the index has 4 GiB or more, which no writer produces.
+    /// Returns the section's bytes. A higher compression level makes them fewer, but takes longer. Panics if the index has 4 GiB or more,
+    /// which no writer produces.
     pub fn to_bytes(&self, content: &[u8], level: i32) -> Vec<u8> {
         let packed = zstd::bulk::compress(content, level).expect("memory can be compressed into memory");
         self.packed_to_bytes(&packed, content.len() as u64)
     }
 
-    /// Returns the section's bytes for content that is already compressed. `unpacked` is its original size.
-    ///
-    /// # Panics
-    /// As for [`Section::to_bytes`].
+    /// Returns the section's bytes for content that is already compressed. `unpacked` is its original size. Panics like
+    /// [`Section::to_bytes`].
     pub fn packed_to_bytes(&self, packed: &[u8], unpacked: u64) -> Vec<u8> {
         let index = u32::try_from(self.index.len()).expect("an index has less than 4 GiB");
         let mut bytes = Vec::with_capacity(SECTION_HEADER_BYTES + self.index.len() + packed.len());
@@ -145,10 +130,8 @@ impl Section<'_> {
 }
 
 impl SectionHeader {
-    /// Reads the header at the start of `bytes`.
-    ///
-    /// # Errors
-    /// `bytes` do not start with a header, the header is corrupt, or it has sizes that no section can have.
+    /// Reads the header at the start of `bytes`. Fails if `bytes` do not start with a header, the header is corrupt, or it has sizes that
+    /// no section can have.
     pub fn read(bytes: &[u8]) -> Result<SectionHeader, SectionError> {
         if !bytes.starts_with(&MARKER) {
             return Err(SectionError::Marker);
@@ -195,26 +178,18 @@ impl SectionHeader {
         self.unpacked
     }
 
-    /// Verifies an index.
-    ///
-    /// # Errors
-    /// Its checksum does not match.
+    /// Verifies an index. Fails if the checksum does not match.
     pub fn check_index(&self, index: &[u8]) -> Result<(), SectionError> {
         (xxh3_64(index) == self.index_checksum).then_some(()).ok_or(SectionError::Index)
     }
 
-    /// Verifies compressed content.
-    ///
-    /// # Errors
-    /// Its checksum does not match.
+    /// Verifies compressed content. Fails if the checksum does not match.
     pub fn check(&self, packed: &[u8]) -> Result<(), SectionError> {
         (xxh3_64(packed) == self.checksum).then_some(()).ok_or(SectionError::Content)
     }
 
-    /// Verifies and decompresses content. Memory is only allocated for content that exists, no matter what size the header claims.
-    ///
-    /// # Errors
-    /// The checksum does not match, or the content does not have the size in the header.
+    /// Verifies and decompresses content. Memory is only allocated for content that exists, no matter what size the header claims. Fails
+    /// if the checksum does not match, or the content does not have the size in the header.
     pub fn unpack(&self, packed: &[u8]) -> Result<Vec<u8>, SectionError> {
         self.check(packed)?;
         let cannot = |e: std::io::Error| SectionError::Decompression(e.to_string());
@@ -227,10 +202,8 @@ impl SectionHeader {
         }
     }
 
-    /// Verifies, decompresses and decodes content that is a value.
-    ///
-    /// # Errors
-    /// As for [`SectionHeader::unpack`], or the content is not a value of this type.
+    /// Verifies, decompresses and decodes content that is a value. Fails like [`SectionHeader::unpack`], or if the content is not a value
+    /// of this type.
     pub fn value<T: DeserializeOwned>(&self, packed: &[u8]) -> Result<T, SectionError> {
         decode(&self.unpack(packed)?)
     }
@@ -241,10 +214,7 @@ pub fn encode(value: &impl Serialize) -> Vec<u8> {
     postcard::to_allocvec(value).expect("stored values can be encoded")
 }
 
-/// Decodes content that is a value.
-///
-/// # Errors
-/// The content is not a value of this type, or bytes follow the value.
+/// Decodes content that is a value. Fails if the content is not a value of this type, or bytes follow the value.
 pub fn decode<T: DeserializeOwned>(content: &[u8]) -> Result<T, SectionError> {
     match postcard::take_from_bytes(content) {
         Ok((value, [])) => Ok(value),

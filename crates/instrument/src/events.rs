@@ -12,7 +12,7 @@ use llvm_sys::core::*;
 use llvm_sys::prelude::{LLVMMetadataRef, LLVMTypeRef, LLVMValueRef};
 use std::mem::offset_of;
 use trodden_unit::EventSource;
-use trodden_unit::events::CELLS;
+use trodden_unit::events::CELLS_PER_COUNTER;
 use trodden_unit::experiment::Spelling;
 use trodden_wire::{EVENT_SYMBOL, EventCost, EventThread};
 
@@ -50,7 +50,7 @@ impl EventSymbols {
         let now = self.read(&builder);
         let start = builder.subtract(now, builder.load(module.i64(), self.thread));
         self.add_spent(&builder, builder.load(module.i64(), self.at_cost(&builder, offset_of!(EventCost, begin))));
-        let cells = llvm!(LLVMArrayType2(module.i64(), CELLS));
+        let cells = llvm!(LLVMArrayType2(module.i64(), CELLS_PER_COUNTER));
         EventActivation { cells, events: self, start }
     }
 

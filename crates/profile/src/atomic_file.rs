@@ -42,10 +42,7 @@ enum FileDestination {
 
 impl AtomicFile {
     /// Starts a file with default permissions ([`Access::Umask`]). `temporary_prefix` is the prefix of its temporary name. Creates missing
-    /// folders.
-    ///
-    /// # Errors
-    /// The folder cannot be written, or the path is a symbolic link that must not be followed.
+    /// folders. Fails if the folder cannot be written, or the path is a symbolic link that must not be followed.
     pub fn create(path: &Path, temporary_prefix: &str) -> io::Result<AtomicFile> {
         AtomicFile::create_with_access(path, temporary_prefix, Access::Umask)
     }
@@ -172,7 +169,6 @@ impl UnfinishedFile {
         }
     }
 
-    /// Names the file, replacing any file of that name.
     fn rename(self, path: &Path) -> io::Result<()> {
         match self {
             UnfinishedFile::Named(file) => file.rename(path),

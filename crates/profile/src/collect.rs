@@ -5,7 +5,7 @@
 //! input. Units whose maps cannot be found are reported and left out of the profile.
 
 use crate::counts::Counts;
-pub use crate::decode::Decoded;
+pub use crate::decode::DecodedCounters;
 use crate::decode::UnitDecoder;
 use crate::error::ProfileError;
 use crate::model::{ImageProfile, Profile, Run, UnitProfile};
@@ -28,31 +28,20 @@ pub struct Collected {
 
 /// A problem found while a profile was made. All data that no problem mentions is in the profile.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages describe the variants and their fields")]
 pub enum CollectProblem {
-    /// A raw file could not be read.
     #[error(transparent)]
     Unreadable(ProfileError),
-    /// A raw file has a problem.
     #[error("{file} (counts of `{image}`): {problem}")]
-    Raw {
-        /// The raw file.
-        file: PathBuf,
-        /// The image.
-        image: String,
-        /// What is wrong.
-        problem: RawProblem,
-    },
+    Raw { file: PathBuf, image: String, problem: RawProblem },
     /// The image on disk is not the build that ran, and maps are missing from the unit cache. The image is not in the profile.
     #[error(
         "`{image}` is not in the profile: it was rebuilt after it ran (build {ran} was counted, the file is now build {on_disk}), and \
             the maps of {missing} of its units are not in the unit cache. Run it again"
     )]
     Rebuilt {
-        /// Path of the image.
         image: String,
-        /// Identity of the build that ran.
         ran: Identity,
-        /// Identity of the build on disk.
         on_disk: Identity,
         /// Number of units without a map.
         missing: usize,
@@ -62,45 +51,25 @@ pub enum CollectProblem {
         "`{image}` was rebuilt after it ran: the profile describes build {ran}, whose maps are in the unit cache, but the file is now \
             build {on_disk}"
     )]
-    RebuiltButCached {
-        /// Path of the image.
-        image: String,
-        /// Identity of the build that ran.
-        ran: Identity,
-        /// Identity of the build on disk.
-        on_disk: Identity,
-    },
-    /// Some units have no map, and are not in the profile.
+    RebuiltButCached { image: String, ran: Identity, on_disk: Identity },
     #[error(
         "`{image}` (build {ran}): {} of its {units} units have no map and are not in the profile ({}), because {reason}, {remedy}",
         .missing.len(), list_first(.missing)
     )]
     NoMaps {
-        /// Path of the image.
         image: String,
-        /// Its identity.
         ran: Identity,
-        /// Total number of units.
         units: usize,
-        /// The units without a map.
         missing: Vec<Identity>,
         /// Why the image's file does not provide them.
         reason: String,
         /// Why the unit cache does not provide them either, and what to do.
         remedy: String,
     },
-    /// A unit's map is corrupt or belongs to a different program. The unit is not in the profile.
     #[error(
         "`{image}`: the map of unit {unit} is corrupt ({what}), so the unit is not in the profile. Rebuild the program and run it again"
     )]
-    BadMap {
-        /// Path of the image.
-        image: String,
-        /// The unit.
-        unit: Identity,
-        /// What is wrong.
-        what: String,
-    },
+    BadMap { image: String, unit: Identity, what: String },
 }
 
 impl CollectProblem {
@@ -165,11 +134,9 @@ pub fn collect_loaded(files: Vec<RawProfile>, run: Run, store: Option<&UnitCache
     collector.finish(run)
 }
 
-/// Decodes the counters of an image's units in one raw file. `maps` must be in the order of the image's units, and so is the result.
-///
-/// # Errors
-/// Fails like [`RawProfile::read`]. The inner results are errors for units whose maps are corrupt.
-pub fn decode_counters(file: &Path, maps: &[&UnitMap]) -> Result<Vec<Result<Decoded, MapError>>, ProfileError> {
+/// Decodes the counters of an image's units in one raw file. `maps` must be in the order of the image's units, and so is the result. Fails
+/// like [`RawProfile::read`]. The inner results are errors for units whose maps are corrupt.
+pub fn decode_counters(file: &Path, maps: &[&UnitMap]) -> Result<Vec<Result<DecodedCounters, MapError>>, ProfileError> {
     let mut raw = RawFile::open(file)?;
     let mut decoders: Vec<UnitDecoder> = maps.iter().map(|map| UnitDecoder::new(map)).collect();
     raw.for_each_word(&mut |unit, word| {
@@ -192,7 +159,6 @@ struct ProfileCollector<'a> {
     image_problems: Vec<CollectProblem>,
 }
 
-/// An image of the profile while it is being collected.
 struct ImageCounts {
     identity: Identity,
     path: String,
@@ -203,13 +169,11 @@ struct ImageCounts {
     units: Vec<Option<UnitProfile>>,
 }
 
-/// Contents of an image's file.
 struct ImageFile {
     frames: HashMap<Identity, Frame>,
     build_id: Option<String>,
     /// Identity of the file, if it is not the build that ran.
     other: Option<Identity>,
-    /// Why frames are missing.
     reason: String,
 }
 

@@ -46,10 +46,7 @@ pub struct LostPart {
 }
 
 impl Profile {
-    /// Reads a stored profile.
-    ///
-    /// # Errors
-    /// The file cannot be read, has a different kind or version, or any part of it is corrupt.
+    /// Reads a stored profile. Fails if the file cannot be read, has a different kind or version, or is corrupt in any part.
     pub fn read(path: &Path) -> Result<Profile, ProfileError> {
         Profile::read_sharing(path, &mut Maps::new())
     }
@@ -60,10 +57,8 @@ impl Profile {
         Ok(recovered.profile)
     }
 
-    /// Reads the intact part of a stored profile.
-    ///
-    /// # Errors
-    /// The file cannot be read, has a different kind or version, or contains no intact image.
+    /// Reads the intact part of a stored profile. Fails if the file cannot be read, has a different kind or version, or contains no intact
+    /// image.
     pub fn recover(path: &Path) -> Result<Recovered, ProfileError> {
         Profile::recover_sharing(path, &mut Maps::new())
     }
@@ -128,10 +123,7 @@ pub struct ProfileHeader {
 
 impl ProfileHeader {
     /// Reads the run and images, and checks that the profile is complete: all checksums match, and the end block is present. Maps and
-    /// counts are not decompressed.
-    ///
-    /// # Errors
-    /// The file cannot be read, has a different kind or version, or any part of it is corrupt.
+    /// counts are not decompressed. Fails if the file cannot be read, has a different kind or version, or is corrupt in any part.
     pub fn read(path: &Path) -> Result<ProfileHeader, ProfileError> {
         let file = open_regular(path)?;
         let mut blocks = BlockReader::new(path, file)?;
@@ -165,10 +157,8 @@ impl ProfileHeader {
     }
 }
 
-/// Rewrites a stored profile with a changed [`Run`], and copies all other blocks unchanged.
-///
-/// # Errors
-/// The first block is not a run, or the file cannot be written.
+/// Rewrites a stored profile with a changed [`Run`], and copies all other blocks unchanged. Fails if the first block is not a run, or the
+/// file cannot be written.
 pub(crate) fn change_run(path: &Path, access: Access, change: impl FnOnce(&mut Run)) -> Result<(), ProfileError> {
     let mut file = open_regular(path)?;
     let mut blocks = BlockReader::new(path, file.try_clone().map_err(ProfileError::io(path, "read"))?)?;
@@ -244,7 +234,6 @@ struct ProfileAssembler<'a> {
     lost: Vec<LostPart>,
 }
 
-/// An image whose counts are still being read.
 struct PendingImage {
     offset: u64,
     identity: Identity,

@@ -25,7 +25,7 @@ pub struct UnitDecoder<'m> {
 
 /// The decoded counters of a unit.
 #[derive(Debug, Default)]
-pub struct Decoded {
+pub struct DecodedCounters {
     /// The unit's counts.
     pub counts: Counts,
     /// Number of invalid table cells: a count without a key, or a key that is not a path.
@@ -51,7 +51,7 @@ impl<'m> UnitDecoder<'m> {
         self.sums.add_wide(index, value);
     }
 
-    pub fn finish(self) -> Result<Decoded, MapError> {
+    pub fn finish(self) -> Result<DecodedCounters, MapError> {
         let (words, overflow) = self.sums.finish();
         let (words, events) = match self.map.events() {
             Some(_) => sums::split_cells(&words, &overflow),
@@ -65,7 +65,7 @@ impl<'m> UnitDecoder<'m> {
         })?;
         let events = sums.into_iter().filter(|(_, events)| *events != PathEvents::default()).collect();
         let counts = Counts { executions: executions.finish().0, events, first_seen: self.times.first.into_iter().collect() };
-        Ok(Decoded { counts, invalid_cells: self.tables.invalid })
+        Ok(DecodedCounters { counts, invalid_cells: self.tables.invalid })
     }
 }
 

@@ -132,10 +132,8 @@ impl PathDiff {
     }
 }
 
-/// Compares two profiles. Each is paired with the name that messages use for it.
-///
-/// # Errors
-/// The profiles are of different builds (unless `options` allows that), have no image in common, or contain a corrupt map.
+/// Compares two profiles. Each is paired with the name that messages use for it. Fails if the profiles are of different builds (unless
+/// `options` allows that), have no image in common, or contain a corrupt map.
 pub fn diff(before: (&str, &Profile), after: (&str, &Profile), options: &DiffOptions) -> Result<ProfileDiff, ProfileError> {
     if !options.across_builds {
         check_builds(before, after)?;
@@ -285,7 +283,6 @@ impl DecodedFunction<'_> {
         (self.unit.unit, self.function)
     }
 
-    /// Returns the function's name; `None` if it was not executed.
     fn name_if_executed(&self) -> Option<String> {
         let is_executed = !self.paths.complete.is_empty() || !self.paths.all_finished();
         is_executed.then(|| self.map().plain_name().to_owned())
@@ -329,7 +326,6 @@ fn diff_function(old: &DecodedFunction, new: &DecodedFunction, programs: (u128, 
     Some(FunctionDiff { image, unit, function, entries, executions: totals, unfinished, paths, weight })
 }
 
-/// A path in both profiles, and its counts.
 struct PathPair<'a> {
     path: &'a PathCount,
     counts: (u64, u64),

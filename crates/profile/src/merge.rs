@@ -90,10 +90,8 @@ impl Merger {
         Merger { builds, ..Merger::default() }
     }
 
-    /// Adds a profile; `name` identifies it in messages.
-    ///
-    /// # Errors
-    /// The profile has a different build of an image, or was sampled differently. Nothing is added then.
+    /// Adds a profile; `name` identifies it in messages. Fails if the profile has a different build of an image, or was sampled
+    /// differently. Nothing is added then.
     pub fn add(&mut self, name: &str, profile: Profile) -> Result<(), ProfileError> {
         self.check_builds(name, &profile)?;
         self.check_sampling(name, &profile)?;
@@ -110,7 +108,7 @@ impl Merger {
         }
         self.run = Some(match self.run.take() {
             None => profile.run,
-            Some(run) => common_run(run, profile.run),
+            Some(run) => merge_runs(run, profile.run),
         });
         Ok(())
     }
@@ -201,7 +199,7 @@ impl MergedImage {
 }
 
 /// Returns the properties that two runs have in common, and sums of their numbers.
-fn common_run(one: Run, other: Run) -> Run {
+fn merge_runs(one: Run, other: Run) -> Run {
     fn same<T: Default + PartialEq>(one: T, other: &T) -> T {
         if one == *other { one } else { T::default() }
     }

@@ -128,10 +128,7 @@ pub struct LostPath {
 }
 
 impl FunctionPaths {
-    /// Decodes the counts of a function, given by path ID.
-    ///
-    /// # Errors
-    /// The map is corrupt, or a count's ID does not denote a path.
+    /// Decodes the counts of a function, given by path ID. Fails if the map is corrupt, or a count's ID does not denote a path.
     pub fn decode(function: &FunctionMap, counts: impl IntoIterator<Item = (u64, u64)>) -> Result<FunctionPaths, MapError> {
         let PathDecoder { dag, numbering, .. } = PathDecoder::from_function(function)?;
         let (mut complete, mut reached) = (Vec::new(), Vec::new());

@@ -54,10 +54,7 @@ pub fn create_folder(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Creates a folder whose parent exists.
-///
-/// # Errors
-/// The folder exists already, or cannot be created.
+/// Creates a folder whose parent exists. Fails if the folder exists already, or cannot be created.
 pub fn create_new_folder(path: &Path) -> io::Result<()> {
     DirBuilder::new().mode(FOLDER_MODE).create(path)?;
     match folder_mode(path.parent().unwrap_or(path)) {

@@ -20,10 +20,7 @@ const ESTIMATE_SCALE: f64 = 1024.0;
 /// Maximum scaled estimate, so that sums fit into 64 bits. Nested loops and calls yield very high estimates.
 const MAX_ESTIMATE: f64 = (1u64 << 48) as f64;
 
-/// Converts a function and its counts, given by path ID.
-///
-/// # Errors
-/// The map is corrupt, or an ID is out of range.
+/// Converts a function and its counts, given by path ID. Fails if the map is corrupt, or an ID is out of range.
 pub fn measured_procedure(function: &FunctionMap, counts: &[(u64, u64)]) -> Result<Procedure, MapError> {
     let dag = function.dag()?;
     let ends = CountingEdges::new(&dag);
@@ -80,7 +77,9 @@ pub fn estimated_procedure(function: &FunctionMap, calls: f64) -> Result<Procedu
         Origin::Real(e) if function.graph.kind(e) == EdgeKind::Reach => estimate.node(edge.from),
         Origin::Real(e) | Origin::Leave(e) => estimate.edge(e),
         // Cut edges to the same block may share the edge at which paths begin.
-        Origin::Enter(_) => cuts_into(&dag, function, edge.to).map(|e| estimate.edge(e)).sum::<f64>() / count_entry_edges(&dag, edge.to),
+        Origin::Enter(_) => {
+            cut_edges_into(&dag, function, edge.to).map(|e| estimate.edge(e)).sum::<f64>() / count_entry_edges(&dag, edge.to)
+        }
         Origin::Stop(node) => estimate.node(node),
     };
     let frequencies = dag.edges().iter().map(|e| (of(e) * calls * ESTIMATE_SCALE).round().min(MAX_ESTIMATE) as u64).collect();
@@ -96,7 +95,6 @@ fn count_entry_edges(dag: &Dag, head: Node) -> f64 {
     dag.incoming(head).iter().filter(|e| matches!(dag.edge(**e).origin, Origin::Enter(_))).count().max(1) as f64
 }
 
-/// Finds the edge at which a path is counted.
 struct CountingEdges {
     ends: DagEdgeSet,
 }

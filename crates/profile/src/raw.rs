@@ -73,17 +73,10 @@ impl RawUnitCounts {
 
 /// A problem in a raw file that leaves the rest of its data usable.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages describe the variants and their fields")]
 pub enum RawProblem {
-    /// The last region is truncated.
     #[error("the counts of region {region} are incomplete: the file ends at byte {end}, but the region at byte {expected}. Record again")]
-    Truncated {
-        /// Length of the file.
-        end: u64,
-        /// The region.
-        region: u64,
-        /// Offset of the end of the complete region.
-        expected: u64,
-    },
+    Truncated { end: u64, region: u64, expected: u64 },
     /// The file has no region, although a program creates one when it starts.
     #[error(
         "the file contains no counts: the program ended while it created the file, or the file was truncated after its header. Record again"
@@ -92,23 +85,15 @@ pub enum RawProblem {
     /// Threads counted in memory that could not be mapped to the file, and was discarded.
     #[error("the counts of {} are lost: {}", plural((*.threads).into(), "thread", "threads"), lost_reasons(.reasons))]
     Lost {
-        /// Number of threads.
         threads: u64,
         /// Reasons, as far as the file records them.
         reasons: Vec<LostReason>,
     },
-    /// Words outside all counters are nonzero.
     #[error(
         "the counts are unreliable, because the file was overwritten: {} outside the counters, the first at byte {first}. Record again",
         plural((*words).into(), "nonzero word", "nonzero words")
     )]
-    Stray {
-        /// Number of words.
-        words: u64,
-        /// Offset of the first one.
-        first: u64,
-    },
-    /// Number of invalid cells in hash tables.
+    Stray { words: u64, first: u64 },
     #[error(
         "the counts are unreliable, because the file was overwritten: found {} for paths that do not exist. Record again",
         plural((*.0).into(), "hash table cell", "hash table cells")
@@ -126,10 +111,8 @@ fn lost_reasons(reasons: &[LostReason]) -> String {
 }
 
 impl RawProfile {
-    /// Reads a raw file. Programs may still be writing to it.
-    ///
-    /// # Errors
-    /// The file cannot be read, is not a raw file, has a different version, has no header yet, or its header is corrupt.
+    /// Reads a raw file. Programs may still be writing to it. Fails if the file cannot be read, is not a raw file, has a different
+    /// version, has no header yet, or its header is corrupt.
     pub fn read(path: &Path) -> Result<RawProfile, ProfileError> {
         let mut file = RawFile::open(path)?;
         let mut sums: Vec<CountSums> = file.units.iter().map(|_| CountSums::default()).collect();
@@ -139,7 +122,7 @@ impl RawProfile {
             RawUnitCounts { unit: Identity(unit.unit), counters: unit.counters, counts, overflow }
         };
         let units = file.units.iter().zip(sums).map(counts).collect();
-        let RawFile { file: Raw { path, .. }, image_path, header, regions, lost, problems, .. } = file;
+        let RawFile { file: RegionFile { path, .. }, image_path, header, regions, lost, problems, .. } = file;
         let (image, pid, created_ns) = (Identity(header.image), header.pid, header.created_ns);
         Ok(RawProfile { file: path, image, image_path, pid, created_ns, regions, lost, units, problems })
     }
@@ -156,7 +139,7 @@ pub(crate) struct RawWord {
 
 /// An open raw file with a verified header.
 pub(crate) struct RawFile {
-    pub file: Raw,
+    pub file: RegionFile,
     pub image_path: PathBuf,
     pub header: RawHeader,
     pub units: Vec<RawUnit>,
@@ -176,16 +159,13 @@ impl RawFile {
             return Err(ProfileError::io(path, "read")(io::Error::other("not a regular file")));
         }
         let file = File::open(path).map_err(ProfileError::io(path, "read"))?;
-        let file = Raw::new(path, file)?;
+        let file = RegionFile::new(path, file)?;
         let RawSetup { header, units, image_path } = file.read_setup(FileKind::RAW_COUNTS)?;
         Ok(RawFile { file, image_path, header, units, regions: 0, lost: 0, problems: Vec::new() })
     }
 
     /// Calls `visit` with each nonzero word of each region and the index of the word's unit, in the order of the file. Sets `regions`,
-    /// `lost` and `problems`.
-    ///
-    /// # Errors
-    /// The file cannot be read, or was truncated after it was opened.
+    /// `lost` and `problems`. Fails if the file cannot be read, or was truncated after it was opened.
     pub fn for_each_word(&mut self, visit: &mut dyn FnMut(usize, RawWord)) -> Result<(), ProfileError> {
         let (header, length) = (self.header, self.file.length);
         let bytes = length.saturating_sub(header.regions_offset);
@@ -236,7 +216,6 @@ impl WordOwners {
         WordOwners { ranges }
     }
 
-    /// Returns the index and the first word of the unit that owns a word.
     fn find(&self, index: u64) -> Option<(usize, u64)> {
         let (first, end, unit) = *self.ranges[..self.ranges.partition_point(|r| r.0 <= index)].last()?;
         (index < end).then_some((unit, first))
@@ -244,7 +223,7 @@ impl WordOwners {
 }
 
 /// A raw file of counts or a stream file. Both have the same header.
-pub(crate) struct Raw {
+pub(crate) struct RegionFile {
     pub path: PathBuf,
     pub file: File,
     length: u64,
@@ -260,19 +239,17 @@ pub(crate) struct RawSetup {
 /// Returns whether a file's first bytes identify it as a file of this kind. The file may have any version, and may be corrupt.
 pub(crate) fn has_kind(path: &Path, kind: FileKind) -> bool {
     let mut beginning = [0; FILE_HEADER_BYTES];
-    File::open(path).and_then(|file| file.read_at(&mut beginning, 0)).is_ok_and(|have| FileKind::of(&beginning[..have]) == Some(kind))
+    File::open(path).and_then(|file| file.read_at(&mut beginning, 0)).is_ok_and(|have| FileKind::detect(&beginning[..have]) == Some(kind))
 }
 
-impl Raw {
-    pub(crate) fn new(path: &Path, file: File) -> Result<Raw, ProfileError> {
+impl RegionFile {
+    pub(crate) fn new(path: &Path, file: File) -> Result<RegionFile, ProfileError> {
         let length = file.metadata().map_err(ProfileError::io(path, "read"))?.len();
-        Ok(Raw { path: path.to_owned(), file, length })
+        Ok(RegionFile { path: path.to_owned(), file, length })
     }
 
-    /// Reads and checks the header, the units and the image's path.
-    ///
-    /// # Errors
-    /// The file has a different kind or version, has no header yet, or its header is corrupt.
+    /// Reads and checks the header, the units and the image's path. Fails if the file has a different kind or version, has no header yet,
+    /// or its header is corrupt.
     pub(crate) fn read_setup(&self, kind: FileKind) -> Result<RawSetup, ProfileError> {
         let mut bytes = [0; RawHeader::BYTES];
         let have = self.length.min(RawHeader::BYTES as u64) as usize;
@@ -416,7 +393,7 @@ impl Raw {
 
 /// Returns the offset of the image's sampling switch in the raw file (0 if it has none), and the ID of the process that created the file.
 pub(crate) fn switch_and_process(path: &Path, file: &File) -> Result<(u64, u64), ProfileError> {
-    let raw = Raw::new(path, file.try_clone().map_err(ProfileError::io(path, "read"))?)?;
+    let raw = RegionFile::new(path, file.try_clone().map_err(ProfileError::io(path, "read"))?)?;
     let header = raw.read_setup(FileKind::RAW_COUNTS)?.header;
     match header.switch_offset < header.regions_offset.min(raw.length) {
         true => Ok((header.switch_offset, header.pid)),

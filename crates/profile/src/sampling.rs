@@ -9,7 +9,7 @@ pub mod readings;
 mod slowdown;
 
 pub use branches::{BranchSampling, BranchSource, Losses, ObservedBranches};
-pub use bursts::{BurstEstimate, BurstSampling, CounterEstimate, SamplingSwitch, UnitEstimates, subtract};
+pub use bursts::{BurstEstimate, BurstSampling, CounterEstimate, SamplingSwitch, UnitEstimates, subtract_earlier_counts};
 pub use busy::SampledClock;
 pub use readings::{Readings, SampledRun, SwitchedOn};
 

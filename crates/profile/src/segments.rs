@@ -115,7 +115,6 @@ fn functions(image: &ImageProfile) -> impl Iterator<Item = (FunctionIndex, &Func
     })
 }
 
-/// Resolves the contexts of an image's functions.
 struct SegmentContexts<'a> {
     image: &'a ImageProfile,
     /// Functions by source file and name.

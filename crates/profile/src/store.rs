@@ -92,7 +92,6 @@ pub struct RunImage {
     pub build_id: Option<String>,
 }
 
-/// Reason why an operation on the index failed.
 #[derive(Debug)]
 enum IndexFailure {
     Sql(rusqlite::Error),
@@ -121,7 +120,6 @@ impl From<ProfileError> for IndexFailure {
     }
 }
 
-/// Returns whether the error means that the folder or the disk cannot be written.
 fn is_unwritable(error: &rusqlite::Error) -> bool {
     use ErrorCode::{CannotOpen, DiskFull, ReadOnly, SystemIoFailure};
     matches!(error.sqlite_error_code(), Some(CannotOpen | DiskFull | ReadOnly | SystemIoFailure))
@@ -158,10 +156,8 @@ impl RunStore {
         Ok(store)
     }
 
-    /// Opens the store in `start` or the nearest folder above it, or the one that [`set_store_folder`] named.
-    ///
-    /// # Errors
-    /// The folder has no store, or the store cannot be opened.
+    /// Opens the store in `start` or the nearest folder above it, or the one that [`set_store_folder`] named. Fails if the folder has no
+    /// store, or the store cannot be opened.
     pub fn find(start: &Path) -> Result<RunStore, ProfileError> {
         let absolute = std::path::absolute(start).map_err(ProfileError::io(start, "read"))?;
         match (locate(start), private::named_store()) {
@@ -171,10 +167,8 @@ impl RunStore {
         }
     }
 
-    /// Opens the store in this folder (`.trodden`), and upgrades its index if an older version of trodden created it.
-    ///
-    /// # Errors
-    /// The store cannot be opened, or a newer version of trodden created it.
+    /// Opens the store in this folder (`.trodden`), and upgrades its index if an older version of trodden created it. Fails if the store
+    /// cannot be opened, or a newer version of trodden created it.
     pub fn open(folder: &Path) -> Result<RunStore, ProfileError> {
         let (index, unwritable) = match index::open(folder, folder) {
             Err(ProfileError::Database { source, .. }) if is_unwritable(&source) => {
@@ -259,10 +253,8 @@ impl RunStore {
         self.query(&format!("{RUNS_QUERY} ORDER BY number"), [])
     }
 
-    /// Finds the runs that `wanted` names: a number (`12`, `#12`), `last`, `last~1` (the last but one), or a suite.
-    ///
-    /// # Errors
-    /// No run or suite has this name, or the database cannot be read.
+    /// Finds the runs that `wanted` names: a number (`12`, `#12`), `last`, `last~1` (the last but one), or a suite. Fails if no run or
+    /// suite has this name, or the database cannot be read.
     pub fn select(&self, wanted: &str) -> Result<Vec<RunEntry>, ProfileError> {
         let found = if let Ok(number) = wanted.strip_prefix('#').unwrap_or(wanted).parse::<u64>() {
             self.query(&format!("{RUNS_QUERY} AND number = ?1"), [signed(number)])?
@@ -297,10 +289,8 @@ impl RunStore {
         })
     }
 
-    /// Moves a run to a suite, or removes it from its suite if `suite` is `None`.
-    ///
-    /// # Errors
-    /// The run does not exist, the suite's name is not allowed, or the profile or the database cannot be written.
+    /// Moves a run to a suite, or removes it from its suite if `suite` is `None`. Fails if the run does not exist, the suite's name is not
+    /// allowed, or the profile or the database cannot be written.
     pub fn set_suite(&self, number: u64, suite: Option<&str>) -> Result<(), ProfileError> {
         let entry = self.entry(number)?;
         suite.map_or(Ok(()), check_suite_name)?;
@@ -314,10 +304,7 @@ impl RunStore {
         })
     }
 
-    /// Removes a run with its profile and streams.
-    ///
-    /// # Errors
-    /// The run does not exist, or cannot be removed.
+    /// Removes a run with its profile and streams. Fails if the run does not exist, or cannot be removed.
     pub fn remove(&self, number: u64) -> Result<(), ProfileError> {
         let entry = self.entry(number)?;
         self.in_write_transaction(|t| {

@@ -29,7 +29,7 @@ impl UnitCache {
 
     /// Returns the root that the environment variables name; `None` if none of them is set. `variable` looks up an environment variable,
     /// like `std::env::var_os`.
-    pub fn root_from(variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
+    pub fn root_from_environment(variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
         let folder = |name: &str| variable(name).filter(|v| !v.is_empty()).map(PathBuf::from);
         folder(CACHE_VARIABLE)
             .or_else(|| folder("XDG_DATA_HOME").map(|d| d.join("trodden")))
@@ -63,10 +63,7 @@ impl UnitCache {
         Ok(path)
     }
 
-    /// Reads a unit's frame; `None` if it is not in the cache.
-    ///
-    /// # Errors
-    /// The file cannot be read, is corrupt, or contains a different unit.
+    /// Reads a unit's frame; `None` if it is not in the cache. Fails if the file cannot be read, is corrupt, or contains a different unit.
     pub fn get(&self, unit: Identity) -> io::Result<Option<Frame>> {
         let path = self.path(unit);
         let bytes = match std::fs::read(&path) {

@@ -6,10 +6,7 @@ use crate::storage::Storage;
 use std::ops::Range;
 
 impl UnitMap {
-    /// Checks the counters and words of all functions.
-    ///
-    /// # Errors
-    /// A description of the first inconsistency.
+    /// Checks the counters and words of all functions. The error describes the first inconsistency.
     pub fn check(&self) -> Result<(), String> {
         let mut ranges: Vec<(u64, u64, &str)> = self.functions.iter().map(|f| (f.first_counter, f.counters, f.name.as_str())).collect();
         ranges.sort();

@@ -150,10 +150,7 @@ pub struct RejectedOption {
 pub struct CodegenOptions(Vec<String>);
 
 impl CodegenOptions {
-    /// Checks the options of a map ([`crate::UnitMap::codegen`]).
-    ///
-    /// # Errors
-    /// An option or its value is not on the list.
+    /// Checks the options of a map ([`crate::UnitMap::codegen`]). Fails if an option or its value is not on the list.
     pub fn from_map(arguments: &[String]) -> Result<CodegenOptions, RejectedOption> {
         let rejected = |option: String| Err(RejectedOption { option: option.escape_debug().to_string() });
         let mut rest = arguments.iter();

@@ -65,12 +65,12 @@ impl EdgeProfile {
     }
 
     /// Returns the calls of a function at which paths may end. The calls of each block are in order. `function` is the function's index.
-    pub fn reached_in(&self, function: usize) -> impl Iterator<Item = &ReachedCall> {
+    pub fn reached_calls_in(&self, function: usize) -> impl Iterator<Item = &ReachedCall> {
         self.reached.iter().filter(move |call| call.function as usize == function)
     }
 
     /// Returns the edges of a function after calls that duplicate the process. `function` is the function's index.
-    pub fn forks_of(&self, function: usize) -> impl Iterator<Item = Edge> + '_ {
+    pub fn fork_edges_of(&self, function: usize) -> impl Iterator<Item = Edge> + '_ {
         self.forks.iter().filter(move |call| call.function as usize == function).map(|call| call.edge)
     }
 }

@@ -38,7 +38,7 @@ impl FunctionMap {
             storage: Storage::Array,
             dag: words.dag.clone(),
             values: words.values.clone(),
-            cuts: self.cuts.iter().map(|(edge, reason)| (words.edge_of_events(*edge), *reason)).collect(),
+            cuts: self.cuts.iter().map(|(edge, reason)| (words.to_event_edge(*edge), *reason)).collect(),
             blocks,
             graph,
             ..self.clone()

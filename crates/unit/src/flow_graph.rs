@@ -99,10 +99,7 @@ impl FlowEdge<'static> {
 }
 
 impl FlowGraph {
-    /// Creates the graph of a function with `blocks` blocks.
-    ///
-    /// # Errors
-    /// An edge names a block that does not exist, or there is no block.
+    /// Creates the graph of a function with `blocks` blocks. Fails if an edge names a block that does not exist, or there is no block.
     pub fn new<'a>(blocks: usize, edges: impl IntoIterator<Item = FlowEdge<'a>>) -> Result<FlowGraph, GraphError> {
         let (mut ends, mut conditions) = (Vec::new(), Vec::new());
         for FlowEdge { from, to, kind, cases } in edges {
@@ -118,10 +115,7 @@ impl FlowGraph {
         self.conditions[edge.index()].kind
     }
 
-    /// Returns an edge.
-    ///
-    /// # Panics
-    /// There is no such edge.
+    /// Returns an edge. Panics if there is no such edge.
     pub fn edge(&self, edge: Edge) -> FlowEdge<'_> {
         let EdgeCondition { kind, cases } = &self.conditions[edge.index()];
         FlowEdge { from: self.from(edge), to: self.to(edge), kind: *kind, cases: Cow::Borrowed(cases) }

@@ -28,11 +28,10 @@ pub struct Frame {
 
 /// Reason why bytes are not a readable frame.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages describe the variants and their fields")]
 pub enum FrameError {
-    /// The bytes are not a frame.
     #[error("expected a unit at byte {0}: the section is corrupt, or was not written by trodden")]
     Magic(usize),
-    /// The frame has a different version.
     #[error(
         "the unit at byte {at} was built by a different version of trodden (format {found}; this version reads {MAP_VERSION}): \
             rebuild the program"
@@ -40,35 +39,19 @@ pub enum FrameError {
     Version {
         /// The unit's offset in the section.
         at: usize,
-        /// The frame's version.
         found: u32,
     },
     /// The frame was written by a version of trodden whose files had a different header.
     #[error("the unit at byte {0} was built by an earlier version of trodden: rebuild the program")]
     Earlier(usize),
-    /// A section is missing or corrupt.
     #[error("the unit at byte {at} is corrupt: {error}")]
-    Section {
-        /// The unit's offset in the section.
-        at: usize,
-        /// What is wrong.
-        error: SectionError,
-    },
-    /// The frame is truncated.
+    Section { at: usize, error: SectionError },
     #[error("unit {0} is truncated")]
     Truncated(Identity),
-    /// The checksum of the map does not match.
     #[error("unit {0} is corrupt: its checksum does not match")]
     Checksum(Identity),
-    /// The content cannot be decompressed or decoded.
     #[error("unit {unit} cannot be read: {what}")]
-    Payload {
-        /// The unit.
-        unit: Identity,
-        /// What is wrong.
-        what: String,
-    },
-    /// The unit's bitcode was not stored.
+    Payload { unit: Identity, what: String },
     #[error("unit {0} has no bitcode, from which variants are built: rebuild it without `keep=map`")]
     NoBitcode(Identity),
 }
@@ -100,10 +83,7 @@ impl Frame {
     }
 
     /// Reads the frame at offset `at`. Also returns the offset of the frame's end. Verifies the map's checksum; [`Frame::bitcode`]
-    /// verifies the bitcode's.
-    ///
-    /// # Errors
-    /// The bytes at this offset are not a frame, or the frame has a different version or is corrupt.
+    /// verifies the bitcode's. Fails if the bytes at this offset are not a frame, or the frame has a different version or is corrupt.
     pub fn read(bytes: &[u8], at: usize) -> Result<(Frame, usize), FrameError> {
         let rest = bytes.get(at..).unwrap_or_default();
         match expect_header(rest, FileKind::UNIT, MAP_VERSION) {
@@ -155,10 +135,7 @@ impl Frame {
         SectionHeader::read(&self.map).and_then(|header| header.value(&self.map[SECTION_HEADER_BYTES..])).map_err(|e| self.unreadable(&e))
     }
 
-    /// Decompresses the bitcode.
-    ///
-    /// # Errors
-    /// The bitcode was not stored, or is corrupt.
+    /// Decompresses the bitcode. Fails if the bitcode was not stored, or is corrupt.
     pub fn bitcode(&self) -> Result<Vec<u8>, FrameError> {
         if self.bitcode.is_empty() {
             return Err(FrameError::NoBitcode(self.unit));

@@ -38,23 +38,18 @@ pub struct InstrumentedImage {
 
 /// Reason why a file is not an instrumented image.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages describe the variants and their fields")]
 pub enum ImageError {
-    /// The file is not an ELF file, or is corrupt.
     #[error("not a readable ELF file: {0}")]
     Elf(#[from] object::Error),
-    /// The file contains no instrumented unit.
     #[error("nothing in it was built with trodden. Build it with `trodden cc`, `trodden build` or `cargo trodden build`")]
     NotInstrumented,
-    /// The unit records have a different version, or are corrupt.
     #[error("its unit records are corrupt, or were written by a different version of trodden ({0}). Rebuild it")]
     Records(String),
 }
 
 impl InstrumentedImage {
-    /// Reads an image from the bytes of its file.
-    ///
-    /// # Errors
-    /// The file is not an ELF file, contains no instrumented unit, or is corrupt.
+    /// Reads an image from the bytes of its file. Fails if the file is not an ELF file, contains no instrumented unit, or is corrupt.
     pub fn read(bytes: &[u8]) -> Result<InstrumentedImage, ImageError> {
         let file = object::File::parse(bytes)?;
         let records = file.section_by_name(UNITS_SECTION).ok_or(ImageError::NotInstrumented)?;

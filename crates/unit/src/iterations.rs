@@ -147,10 +147,7 @@ impl IterationSet {
         FORMAT.to_bytes(self)
     }
 
-    /// Decodes a file's content.
-    ///
-    /// # Errors
-    /// The file has a different kind or version, or is corrupt.
+    /// Decodes a file's content. Fails if the file has a different kind or version, or is corrupt.
     pub fn from_bytes(bytes: &[u8]) -> Result<IterationSet, ContentError> {
         let is_sound = |set: &IterationSet| {
             (2..=MAX_ITERATIONS).contains(&set.iterations) && set.functions.values().all(|function| function.is_sound(set.iterations))

@@ -78,10 +78,8 @@ pub type FunctionKey = (String, String, NameVersion);
 pub struct ConflictingNumberings(pub String);
 
 impl KnownPaths {
-    /// Adds a function's known paths with their executions, and its edge counts.
-    ///
-    /// # Errors
-    /// The set contains the function with different cuts.
+    /// Adds a function's known paths with their executions, and its edge counts. Fails if the set contains the function with different
+    /// cuts.
     pub fn add(
         &mut self,
         unit: &UnitMap,
@@ -118,10 +116,7 @@ impl KnownPaths {
         self.get(unit, name, version).or_else(|| self.functions.range(key(0)..=key(u64::MAX)).next().map(|(_, function)| function))
     }
 
-    /// Adds the functions and executions in `other`.
-    ///
-    /// # Errors
-    /// The sets contain the same function with different cuts.
+    /// Adds the functions and executions in `other`. Fails if the sets contain the same function with different cuts.
     pub fn merge(&mut self, other: KnownPaths) -> Result<(), ConflictingNumberings> {
         for (key, more) in other.functions {
             match self.functions.entry(key) {
@@ -204,10 +199,7 @@ impl KnownPaths {
         FORMAT.matches_kind(bytes)
     }
 
-    /// Decodes a file's content.
-    ///
-    /// # Errors
-    /// The file has a different kind or version, or is corrupt.
+    /// Decodes a file's content. Fails if the file has a different kind or version, or is corrupt.
     pub fn from_bytes(bytes: &[u8]) -> Result<KnownPaths, ContentError> {
         FORMAT.read_checked(bytes, |known: &KnownPaths| known.functions.values().all(KnownFunction::is_sound))
     }

@@ -200,23 +200,13 @@ pub enum BlockKind {
 
 /// Reason why a [`FunctionMap`] is invalid.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages describe the variants and their fields")]
 pub enum MapError {
-    /// The acyclic graph is invalid.
     #[error("the path graph of function `{function}` is corrupt: {what}")]
-    Dag {
-        /// The function.
-        function: String,
-        /// What is wrong.
-        what: String,
-    },
+    Dag { function: String, what: String },
     /// Indices are out of range, or sizes do not match.
     #[error("the map of function `{function}` is corrupt: {what}")]
-    Inconsistent {
-        /// The function.
-        function: String,
-        /// What is wrong.
-        what: String,
-    },
+    Inconsistent { function: String, what: String },
 }
 
 impl UnitMap {
@@ -232,7 +222,7 @@ impl UnitMap {
     /// Returns the number of words of the unit in each thread's region: [`UnitMap::counters_in_regions`] times the words per counter.
     /// `None` if this overflows.
     pub fn words(&self) -> Option<u64> {
-        let each = self.experiment.observation().observed().words().per_counter();
+        let each = self.experiment.observation().observed().words().words_per_counter();
         self.counters_in_regions().checked_mul(each)
     }
 
@@ -255,7 +245,7 @@ impl UnitMap {
 }
 
 /// Counts distinct functions. A function that is in several units of an image, such as an inline function, counts once.
-pub fn count_distinct<'m>(functions: impl IntoIterator<Item = &'m FunctionMap>) -> usize {
+pub fn count_distinct_functions<'m>(functions: impl IntoIterator<Item = &'m FunctionMap>) -> usize {
     let mut names = std::collections::HashSet::new();
     // Local functions with the same name are different functions.
     functions.into_iter().filter(|f| f.local || names.insert(f.name.as_str())).count()
@@ -340,10 +330,8 @@ impl FunctionMap {
         Node(self.blocks.len() as u32)
     }
 
-    /// Builds the acyclic graph whose paths are counted.
-    ///
-    /// # Errors
-    /// The stored edges do not form an acyclic graph, or do not match the function's graph and values.
+    /// Builds the acyclic graph whose paths are counted. Fails if the stored edges do not form an acyclic graph, or do not match the
+    /// function's graph and values.
     pub fn dag(&self) -> Result<Dag, MapError> {
         let wrong = |what: String| MapError::Dag { function: self.name.clone(), what };
         if self.graph.node_count() != self.blocks.len() + 1 {
@@ -355,10 +343,7 @@ impl FunctionMap {
         Dag::from_origins(&self.graph, &self.dag, &self.cuts).map_err(wrong)
     }
 
-    /// Builds the path numbering of the function's acyclic graph.
-    ///
-    /// # Errors
-    /// The edges' values are not a numbering of the paths.
+    /// Builds the path numbering of the function's acyclic graph. Fails if the edges' values are not a numbering of the paths.
     pub fn numbering(&self, dag: &Dag) -> Result<Numbering, MapError> {
         Numbering::from_values(dag, &self.values).map_err(|what| self.inconsistency(what))
     }

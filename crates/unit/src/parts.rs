@@ -49,10 +49,7 @@ impl FunctionParts {
         FORMAT.to_bytes(self)
     }
 
-    /// Decodes a file's content.
-    ///
-    /// # Errors
-    /// The file has a different kind or version, or is corrupt.
+    /// Decodes a file's content. Fails if the file has a different kind or version, or is corrupt.
     pub fn from_bytes(bytes: &[u8]) -> Result<FunctionParts, ContentError> {
         FORMAT.read(bytes)
     }

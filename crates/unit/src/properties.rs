@@ -105,43 +105,31 @@ pub struct BlockStep {
 
 /// A computation or a memory access.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[allow(missing_docs, reason = "the names of the fields say their role")]
 pub enum BlockAction {
     /// A value that depends only on the operands.
-    Compute {
-        /// The value.
-        result: ValueId,
-        /// The operation.
-        operation: OperationId,
-        /// The operands.
-        operands: Vec<ValueId>,
-    },
+    Compute { result: ValueId, operation: OperationId, operands: Vec<ValueId> },
     /// An address at a constant offset from a base address.
     Offset {
-        /// The address.
         result: ValueId,
-        /// The base address.
         base: ValueId,
         /// Offset in bytes.
         bytes: i64,
     },
     /// A value read from memory.
     Load {
-        /// The value.
         result: ValueId,
         /// Name of the operation, including the type.
         operation: OperationId,
-        /// The access.
         access: AccessedMemory,
         /// Whether the memory is never written.
         constant: bool,
     },
     /// A value written to memory.
     Store {
-        /// The value.
         value: ValueId,
         /// The operation of a load that reads the value back unchanged.
         operation: OperationId,
-        /// The access.
         access: AccessedMemory,
     },
     /// An operation that may write any memory, such as a call or an atomic operation.
@@ -161,17 +149,15 @@ pub struct AccessedMemory {
 
 /// Reason why bytes cannot be read as properties.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages describe the variants and their fields")]
 pub enum PropertiesError {
-    /// The properties were written by a different version of the plugin.
     #[error(
         "a unit's instruction properties have format {0}, but this version of trodden reads format {PROPERTIES_VERSION}. Install the \
             plugin and trodden in the same version"
     )]
     Version(u32),
-    /// The properties are corrupt.
     #[error("cannot read a unit's instruction properties: {0}. Please report this bug with the unit's source")]
     Corrupt(#[from] postcard::Error),
-    /// An index is out of range.
     #[error(
         "the instruction properties of function `{0}` are corrupt: an index is out of range. Please report this bug with the unit's source"
     )]

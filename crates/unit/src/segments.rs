@@ -217,10 +217,7 @@ impl SegmentSet {
         FORMAT.matches_kind(bytes)
     }
 
-    /// Decodes a file's content.
-    ///
-    /// # Errors
-    /// The file has a different kind or version, or is corrupt.
+    /// Decodes a file's content. Fails if the file has a different kind or version, or is corrupt.
     pub fn from_bytes(bytes: &[u8]) -> Result<SegmentSet, ContentError> {
         FORMAT.read_checked(bytes, SegmentSet::is_sound)
     }

@@ -66,10 +66,7 @@ pub fn to_bytes(value: &impl Serialize) -> Vec<u8> {
     postcard::to_allocvec(value).expect("sequences have known lengths")
 }
 
-/// Reads tasks.
-///
-/// # Errors
-/// The bytes are not tasks.
+/// Reads tasks. Fails if the bytes are not tasks.
 pub fn tasks_from_bytes(bytes: &[u8]) -> Result<UnitTasks, postcard::Error> {
     postcard::from_bytes(bytes)
 }
@@ -87,7 +84,7 @@ impl CallSummary {
 }
 
 /// Returns the functions of all units that return: the largest set whose members depend only on members.
-pub fn returning<'s>(summaries: &[&'s CallSummary]) -> BTreeSet<&'s str> {
+pub fn find_returning_functions<'s>(summaries: &[&'s CallSummary]) -> BTreeSet<&'s str> {
     let all = || summaries.iter().flat_map(|summary| &summary.returning);
     let mut known: BTreeSet<&str> = all().map(|(name, _)| name.as_str()).collect();
     let mut callers: BTreeMap<&str, Vec<&str>> = BTreeMap::new();

@@ -48,10 +48,7 @@ impl FunctionWeights {
         FORMAT.to_bytes(self)
     }
 
-    /// Decodes a file's content.
-    ///
-    /// # Errors
-    /// The file has a different kind or version, or is corrupt.
+    /// Decodes a file's content. Fails if the file has a different kind or version, or is corrupt.
     pub fn from_bytes(bytes: &[u8]) -> Result<FunctionWeights, ContentError> {
         FORMAT.read(bytes)
     }

@@ -86,7 +86,7 @@ impl FileKind {
     /// Returns the kind of a file that starts with `bytes`, even if the rest of its header is corrupt. `None` if the file is not one of
     /// trodden's, or is too short.
     #[inline]
-    pub fn of(bytes: &[u8]) -> Option<FileKind> {
+    pub fn detect(bytes: &[u8]) -> Option<FileKind> {
         bytes.strip_prefix(&MAGIC)?.first_chunk().copied().map(FileKind)
     }
 
@@ -153,13 +153,10 @@ impl FileHeader {
     /// interrupted.
     #[inline]
     pub fn is_unfinished(bytes: &[u8; FILE_HEADER_BYTES], kind: FileKind) -> bool {
-        FileKind::of(bytes) == Some(kind) && bytes[FILE_HEADER_CHECKSUM..] == [0; 8]
+        FileKind::detect(bytes) == Some(kind) && bytes[FILE_HEADER_CHECKSUM..] == [0; 8]
     }
 
-    /// Reads the header at the start of `bytes`.
-    ///
-    /// # Errors
-    /// `bytes` do not start with a header, or the header is corrupt.
+    /// Reads the header at the start of `bytes`. Fails if `bytes` do not start with a header, or the header is corrupt.
     #[inline]
     pub fn read(bytes: &[u8]) -> Result<FileHeader, HeaderError> {
         let begins_with = |magic: &[u8]| bytes.starts_with(magic);

@@ -40,7 +40,7 @@ pub const BIAS_SYMBOL: &str = "__trodden_bias";
 /// Thread-local [`DirectThread`], hidden in each image that has units of the residual tier.
 pub const DIRECT_BIAS_SYMBOL: &str = "__trodden_direct_bias";
 /// Function `() -> *mut DirectThread` in the same images. Returns the calling thread's instance.
-pub const DIRECT_PLACE_SYMBOL: &str = "__trodden_direct_place";
+pub const DIRECT_ADDRESS_SYMBOL: &str = "__trodden_direct_place";
 /// A thread's state in an image with units of the residual tier.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
@@ -60,7 +60,7 @@ pub const CONTEXT_SYMBOL: &str = "__trodden_context";
 /// Size of the three words in bytes.
 pub const CONTEXT_BYTES: usize = 24;
 /// Function `() -> *mut u64` in the same images. Returns the address of the calling thread's words.
-pub const CONTEXT_PLACE_SYMBOL: &str = "__trodden_context_place";
+pub const CONTEXT_ADDRESS_SYMBOL: &str = "__trodden_context_place";
 /// Function `() -> i64` that acquires a region for the calling thread, stores the region's bias and returns it. If out of memory, it
 /// returns 0 and stores nothing; code then counts in the template, which is never read. The function preserves all registers except `rax`,
 /// `r11` and flags (LLVM's `preserve_allcc`), so that a call on a cold path does not slow down its caller.

@@ -42,7 +42,7 @@ pub const MAX_LAST_EVENTS: u64 = (SLOTS - 2) * CHUNK_EVENTS;
 /// Thread-local [`ThreadStream`], hidden in each stream image.
 pub const STREAM_SYMBOL: &str = "__trodden_stream";
 /// Function `() -> *mut ThreadStream` in the same images. Returns the calling thread's instance.
-pub const STREAM_PLACE_SYMBOL: &str = "__trodden_stream_place";
+pub const STREAM_ADDRESS_SYMBOL: &str = "__trodden_stream_place";
 /// Code to jump to at a chunk's end, with the cursor in `rax` and the return address in `r11`. Returns in `rax` the address for the event.
 /// Preserves all registers except `rax`, `r11` and flags.
 pub const NEXT_CHUNK_SYMBOL: &str = "__trodden_stream_next";
@@ -157,8 +157,8 @@ pub enum Event {
     Exit(u32),
     /// A function (given by its first counter) was entered.
     Enter(u32),
-    /// Control returned to the frame at this depth (from 1): by an exception, by `longjmp`, or because a function such as `setjmp`
-    /// returned. Frames above it are gone. 0 represents all frames that are too deep for the shadow stack.
+    /// Control returned to the frame at this depth (from 1): by an exception, by `longjmp`, or by the first return of a function that
+    /// returns twice, such as `setjmp`. Frames above it are gone. 0 represents all frames that are too deep for the shadow stack.
     Resume(u32),
     /// At a stream's start, outermost frame first: a frame that existed when the process was forked, given by a counter of its function.
     Inherited(u32),

@@ -43,7 +43,7 @@ pub const NO_STACK: u32 = u32::MAX;
 pub const NO_PEER: i32 = -1;
 /// Peer in a receive from any source.
 pub const ANY_PEER: i32 = -2;
-/// Peer in a collective operation between two groups, in the root itself.
+/// Peer in the root's own record of a collective operation between two groups (`MPI_ROOT`).
 pub const ROOT_PEER: i32 = -3;
 /// Tag in a receive that accepts any tag.
 pub const ANY_TAG: i32 = -1;
@@ -250,7 +250,7 @@ pub mod kind {
     pub const START: u16 = 0x30;
     /// A request (`request`) is freed.
     pub const REQUEST_FREE: u16 = 0x31;
-    /// An MPI call that may wait, and whose partners the analysis does not know.
+    /// An MPI call that may wait, and that the analysis has no rule for.
     pub const MPI_OTHER: u16 = 0x32;
     /// Initialisation of MPI. Its end is the origin of the rank's times.
     pub const MPI_INIT: u16 = 0x33;

@@ -22,7 +22,7 @@ pub enum ProfiledValue {
 }
 
 /// Counts of the values at one site.
-pub type Values = BTreeMap<ProfiledValue, u64>;
+pub type CountsByValue = BTreeMap<ProfiledValue, u64>;
 
 /// A possible callee of indirect calls.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,8 +37,8 @@ pub struct CallTarget {
 pub type Targets = BTreeMap<u64, CallTarget>;
 
 /// Sorts the values of each site by descending count, then by value.
-pub(crate) fn sort_sites(places: Vec<Values>) -> Vec<Vec<(ProfiledValue, u64)>> {
-    let sort = |values: Values| {
+pub(crate) fn sort_sites(places: Vec<CountsByValue>) -> Vec<Vec<(ProfiledValue, u64)>> {
+    let sort = |values: CountsByValue| {
         let mut list: Vec<_> = values.into_iter().collect();
         list.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
         list
@@ -46,7 +46,6 @@ pub(crate) fn sort_sites(places: Vec<Values>) -> Vec<Vec<(ProfiledValue, u64)>> 
     places.into_iter().map(sort).collect()
 }
 
-/// Adds the profiled values of an image's units.
 pub(crate) fn add_values(all: &mut ProfileFunctions, image: &ImageProfile, targets: Targets) -> Result<(), EdgeError> {
     let executed: HashSet<&str> = image
         .units
@@ -81,20 +80,20 @@ fn site_counts(unit: &UnitProfile, site: &ValueCounters) -> Vec<u64> {
     counts
 }
 
-fn add(values: &mut Values, value: ProfiledValue, count: u64) {
+fn add(values: &mut CountsByValue, value: ProfiledValue, count: u64) {
     if count > 0 {
         let sum = values.entry(value).or_default();
         *sum = sum.saturating_add(count);
     }
 }
 
-fn add_sizes(values: &mut Values, counts: &[u64]) {
+fn add_sizes(values: &mut CountsByValue, counts: &[u64]) {
     for class in 0..SIZE_CLASSES {
         add(values, ProfiledValue::Number(size_of_class(class)), counts[class as usize]);
     }
 }
 
-fn add_targets(values: &mut Values, counts: &[u64], targets: &Targets, candidates: &[u64]) {
+fn add_targets(values: &mut CountsByValue, counts: &[u64], targets: &Targets, candidates: &[u64]) {
     for bucket in (0..TARGET_BUCKETS).filter(|b| counts[2 * *b as usize] > 0) {
         let (calls, sum) = (counts[2 * bucket as usize], counts[2 * bucket as usize + 1]);
         let of_bucket: Vec<u64> = candidates.iter().copied().filter(|c| target_bucket(*c) == bucket).collect();
@@ -106,21 +105,21 @@ fn add_targets(values: &mut Values, counts: &[u64], targets: &Targets, candidate
 }
 
 /// Offset that represents unknown functions.
-const ELSEWHERE: u64 = 0;
+const UNKNOWN_OFFSET: u64 = 0;
 
 /// Finds the callees and their calls from the number of calls and the sum of the callees' offsets.
 fn solve_callees(calls: u64, sum: u64, bucket: u32, targets: &Targets, candidates: &[u64]) -> Vec<(u64, u64)> {
     let mean = sum / calls;
-    if sum.is_multiple_of(calls) && target_bucket(mean) == bucket && (mean == ELSEWHERE || targets.contains_key(&mean)) {
+    if sum.is_multiple_of(calls) && target_bucket(mean) == bucket && (mean == UNKNOWN_OFFSET || targets.contains_key(&mean)) {
         return vec![(mean, calls)];
     }
-    let elsewhere = (target_bucket(ELSEWHERE) == bucket).then_some(ELSEWHERE);
+    let elsewhere = (target_bucket(UNKNOWN_OFFSET) == bucket).then_some(UNKNOWN_OFFSET);
     let all: Vec<u64> = candidates.iter().copied().chain(elsewhere).collect();
     let pairs = all.iter().enumerate().flat_map(|(i, a)| all[i + 1..].iter().map(move |b| (*a.min(b), *a.max(b))));
     let answers: Vec<_> = pairs.filter_map(|(low, high)| Some(((low, high), calls_to_higher(calls, sum, low, high)?))).take(2).collect();
     match answers[..] {
         [((low, high), of_high)] => vec![(low, calls - of_high), (high, of_high)],
-        _ => vec![(ELSEWHERE, calls)],
+        _ => vec![(UNKNOWN_OFFSET, calls)],
     }
 }
 
@@ -151,7 +150,7 @@ mod tests {
         assert_eq!(solve_callees(1_000_080, sum, bucket, &known, &all), [(0x1230, 1_000_003), (third, 77)]);
         // Calls to three functions: no two of them yield the sum.
         let sum = 5 * 0x1230 + 3 * other + 1_000 * third + 1;
-        assert_eq!(solve_callees(1_008, sum, bucket, &known, &all), [(ELSEWHERE, 1_008)]);
+        assert_eq!(solve_callees(1_008, sum, bucket, &known, &all), [(UNKNOWN_OFFSET, 1_008)]);
     }
 
     #[test]

@@ -79,22 +79,15 @@ impl FunctionTally {
 
 /// A reason why counts are inexact or incomplete. The message continues the note "not exact".
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages describe the variants and their fields")]
 pub enum Inexact {
-    /// The numbering omits some paths.
     #[error(
         "only some paths of {} are counted (scheme {scheme}), and the path of {} is unknown. Record a build without --interesting to \
             count all paths",
         plural(*.functions, "function"),
         plural(*.executions, "execution")
     )]
-    Partial {
-        /// Name of the numbering.
-        scheme: String,
-        /// Number of functions that count only some of their paths.
-        functions: u64,
-        /// Number of executions whose path is unknown.
-        executions: u64,
-    },
+    Partial { scheme: String, functions: u64, executions: u64 },
     /// Number of functions that count interprocedural segments instead of their paths.
     #[error(
         "the paths of {} are missing, because they were counted as ends of interprocedural segments. `trodden segments` shows them; \
@@ -102,7 +95,6 @@ pub enum Inexact {
         plural(*.0, "function")
     )]
     Segments(u64),
-    /// Paths over iterations are counted instead of paths.
     #[error(
         "the paths of {} are missing, because they were counted together with the paths of previous iterations. \
             `trodden-lab patterns iterations` shows them. {}",
@@ -116,55 +108,37 @@ pub enum Inexact {
         }
     )]
     Iterations {
-        /// Number of functions that count paths over iterations.
         functions: u64,
         /// Number of executions that were counted together, because the build did not know their path over iterations.
         others: u64,
     },
-    /// Tables overflowed.
     #[error(
         "the hash tables of {} overflowed, so the path of {} is unknown. Build with a larger table-slots=N in TRODDEN_INSTRUMENT, or \
             omit table-slots",
         plural(*.functions, "function"),
         plural(*.executions, "execution")
     )]
-    TableFull {
-        /// Number of functions.
-        functions: u64,
-        /// Number of executions whose path is unknown.
-        executions: u64,
-    },
+    TableFull { functions: u64, executions: u64 },
     /// Number of units that count only paths that were unknown to the build.
-    #[error("{} only paths that were unknown at the time of the build (--residual). {EXACTLY}", units_count(*.0))]
+    #[error("{} only paths that were unknown at the time of the build (--residual). {COUNTS_ARE_EXACT}", units_count(*.0))]
     Residual(u64),
     /// Number of units that count only paths that match an expression.
-    #[error("{} only paths that match the expression (--watch). {EXACTLY}", units_count(*.0))]
+    #[error("{} only paths that match the expression (--watch). {COUNTS_ARE_EXACT}", units_count(*.0))]
     Watched(u64),
-    /// Only interesting paths are counted separately.
     #[error(
         "only the interesting paths of {} are counted separately (--interesting, scheme {scheme}). {} of their other paths are counted \
             together, and functions without interesting paths are not counted",
         plural(*.functions, "function"),
         plural(*.executions, "execution")
     )]
-    Interesting {
-        /// Name of the numbering.
-        scheme: String,
-        /// Number of functions with interesting paths.
-        functions: u64,
-        /// Number of executions of their uninteresting paths.
-        executions: u64,
-    },
-    /// Counts of interesting paths may include executions of other paths.
+    Interesting { scheme: String, functions: u64, executions: u64 },
     #[error(
         "scheme {scheme} counts {} of {} as if they were interesting. Use --scheme ppp or known-table for exact counts",
         plural(*.aliases, "other path"),
         plural(*.functions, "function")
     )]
     Aliases {
-        /// Name of the numbering.
         scheme: String,
-        /// Number of functions with such paths.
         functions: u64,
         /// Number of uninteresting paths that share an interesting path's counter; possibly determined by sampling.
         aliases: u64,
@@ -174,7 +148,7 @@ pub enum Inexact {
     Unproven(u64),
     /// Number of units that belong to a copy, which counts only a part of the paths.
     #[error(
-        "{} to one of several copies, each of which counts some of the paths. {EXACTLY}",
+        "{} to one of several copies, each of which counts some of the paths. {COUNTS_ARE_EXACT}",
         plural_verb(*.0, "unit", "belongs", "belong")
     )]
     Copy(u64),
@@ -210,7 +184,7 @@ pub enum Inexact {
 }
 
 /// Ends the messages about builds that count only some paths.
-const EXACTLY: &str = "The counts of these paths are exact";
+const COUNTS_ARE_EXACT: &str = "The counts of these paths are exact";
 
 fn units_count(units: u64) -> String {
     plural_verb(units, "unit", "counts", "count")
@@ -222,7 +196,6 @@ fn list_first(names: &[String]) -> String {
     format!("{}{more}", names[..names.len().min(MAX_LISTED)].join(", "))
 }
 
-/// Formats a number with its noun: `1 unit`, `2 units`.
 fn plural(number: u64, noun: &str) -> String {
     format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
 }

@@ -141,11 +141,8 @@ pub struct SamplingSwitch {
 }
 
 impl SamplingSwitch {
-    /// Opens and locks a raw file for switching; `None` if its image has no switch.
-    ///
-    /// # Errors
-    /// The file cannot be read or written, is not a raw file, has no header yet ([`ProfileError::NotReady`]), or is locked by a different
-    /// recorder.
+    /// Opens and locks a raw file for switching; `None` if its image has no switch. Fails if the file cannot be read or written, is not a
+    /// raw file, has no header yet ([`ProfileError::NotReady`]), or is locked by a different recorder.
     pub fn open(path: &Path) -> Result<Option<SamplingSwitch>, ProfileError> {
         let file = OpenOptions::new().read(true).write(true).open(path).map_err(ProfileError::io(path, "open"))?;
         let (offset, process) = crate::raw::switch_and_process(path, &file)?;
@@ -166,7 +163,7 @@ impl SamplingSwitch {
 }
 
 /// Subtracts the counts that were present before the recorder started.
-pub fn subtract(now: &mut [RawProfile], before: &[RawProfile]) {
+pub fn subtract_earlier_counts(now: &mut [RawProfile], before: &[RawProfile]) {
     for raw in now {
         let Some(old) = before.iter().find(|b| b.file == raw.file && b.image == raw.image) else { continue };
         for (unit, old) in raw.units.iter_mut().zip(&old.units) {

@@ -7,7 +7,7 @@
 
 use super::bursts::{BurstSampling, CounterEstimate, NORMAL_QUANTILE_95, UnitEstimates, difference};
 use super::busy::SampledClock;
-use super::loss::{BurstLoss, SeenReading};
+use super::loss::{BurstLoss, ObservedReading};
 use super::quantile::student_t_quantile_95;
 use super::slowdown::{COST_ERROR, PathCost, Work, compute_costs};
 use crate::model::Profile;
@@ -189,19 +189,19 @@ impl Readings {
     /// of the run time during which the switch was on.
     fn weights(&self, profile: &Profile, share: f64, clock: SampledClock) -> (Vec<f64>, f64) {
         let works = self.compute_work(profile);
-        let seen = |(reading, work): (&ReadingInterval, &Work)| SeenReading {
+        let seen = |(reading, work): (&ReadingInterval, &Work)| ObservedReading {
             on_ns: reading.on.ns as f64,
             bursts: reading.on.bursts as f64,
             work: work.instructions + work.counting,
         };
-        let seen: Vec<SeenReading> = self.readings.iter().zip(&works).map(seen).collect();
+        let seen: Vec<ObservedReading> = self.readings.iter().zip(&works).map(seen).collect();
         let loss = BurstLoss::from_readings(&seen, clock);
-        let sum = |of: &dyn Fn(&SeenReading, &Work) -> f64| seen.iter().zip(&works).map(|(s, w)| of(s, w)).sum::<f64>();
+        let sum = |of: &dyn Fn(&ObservedReading, &Work) -> f64| seen.iter().zip(&works).map(|(s, w)| of(s, w)).sum::<f64>();
         let (on, bursts) = (sum(&|s, _| s.on_ns), sum(&|s, _| s.bursts));
         // Time with the switch on that the same work would take without counting.
         let uncounted = |times: f64| sum(&|s, w| s.on_ns / w.slowdown(times));
         let faster = if on > 0.0 { 1.0 - share + share * uncounted(1.0) / on } else { 1.0 };
-        let lost = |s: &SeenReading| if s.on_ns > 0.0 { s.on_ns / loss.effective_ns(s.on_ns, s.bursts) } else { 1.0 };
+        let lost = |s: &ObservedReading| if s.on_ns > 0.0 { s.on_ns / loss.effective_ns(s.on_ns, s.bursts) } else { 1.0 };
         let weights = seen.iter().zip(&works).map(|(s, w)| w.slowdown(1.0) * faster * lost(s)).collect();
         let slower = if on > 0.0 { uncounted(1.0) / uncounted(1.0 + COST_ERROR) - 1.0 } else { 0.0 };
         (weights, loss.relative_error(on, bursts).hypot(slower * (1.0 - share)).hypot(COLD_ERROR))
@@ -334,7 +334,6 @@ mod tests {
         })
     }
 
-    /// Standard error by the textbook formula.
     fn ratio_estimator_error(counts: &[f64], times: &[f64]) -> f64 {
         let rate = counts.iter().sum::<f64>() / times.iter().sum::<f64>();
         let n = counts.len() as f64;

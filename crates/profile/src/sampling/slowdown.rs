@@ -16,7 +16,6 @@ pub(super) const COST_SHARE: f64 = 0.17;
 pub(super) const COST_ERROR: f64 = 0.5;
 /// Maximum cost in IR instructions. The seven programs' paths had up to 40 instructions on average.
 pub(super) const MAX_COST: f64 = 40.0 * COST_SHARE;
-/// Maximum slowdown factor.
 const MAX_SLOWDOWN: f64 = 4.0;
 
 /// Work of a reading, in executed IR instructions.

@@ -205,7 +205,6 @@ fn synchronize(database: &mut Connection, folder: &Path, reason: Option<String>)
     Ok(is_changed.then_some(repair))
 }
 
-/// Differences between an index and the profiles.
 struct Differences {
     /// Profiles that the index lists neither as runs nor as unreadable.
     missing: Vec<u64>,

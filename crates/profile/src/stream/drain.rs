@@ -208,7 +208,6 @@ impl Drain {
         Ok(full)
     }
 
-    /// Advances the expected slot of each region past the drained chunks.
     fn advance_expected(&mut self, drained: &[StreamChunk]) {
         let drained: BTreeSet<(u64, u64)> = drained.iter().map(|c| c.place).collect();
         for (region, expected) in self.expected.iter_mut().enumerate() {

@@ -5,7 +5,7 @@
 //! it: the events that were read from a chunk are valid only if the chunk's header is unchanged afterwards.
 
 use crate::error::ProfileError;
-use crate::raw::{Raw, RawSetup, has_kind};
+use crate::raw::{RawSetup, RegionFile, has_kind};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
@@ -122,14 +122,12 @@ pub fn is_stream_file(path: &Path) -> bool {
 }
 
 impl LiveStream {
-    /// Opens a stream file. If `to_drain`, the file is opened for writing as well, so that chunks can be returned to the program.
-    ///
-    /// # Errors
-    /// The file cannot be opened, is not a stream file, has no header yet, or its header is corrupt.
+    /// Opens a stream file. If `to_drain`, the file is opened for writing as well, so that chunks can be returned to the program. Fails if
+    /// the file cannot be opened, is not a stream file, has no header yet, or its header is corrupt.
     pub fn open(path: &Path, to_drain: bool) -> Result<LiveStream, ProfileError> {
         let action = if to_drain { "write" } else { "read" };
         let file = OpenOptions::new().read(true).write(to_drain).open(path).map_err(ProfileError::io(path, action))?;
-        let raw = Raw::new(path, file)?;
+        let raw = RegionFile::new(path, file)?;
         let RawSetup { header, units, image_path } = raw.read_setup(FileKind::STREAM_FILE)?;
         if header.region_stride != region_stride(REGION_WORDS) {
             let what = format!("expected regions of {} bytes, found {}", region_stride(REGION_WORDS), header.region_stride);
@@ -274,10 +272,7 @@ impl LiveStream {
     }
 
     /// Returns each thread's most recent events, by process and start time. If the file is being drained, these are the events that have
-    /// not been drained yet.
-    ///
-    /// # Errors
-    /// The file cannot be read, or a chunk's header is corrupt.
+    /// not been drained yet. Fails if the file cannot be read, or a chunk's header is corrupt.
     pub fn threads(&self) -> Result<Vec<LiveThread>, ProfileError> {
         if let Some(offset) = self.corrupt_chunks()?.first() {
             let what = "the checksum of a chunk's header does not match".into();

@@ -172,7 +172,6 @@ impl ThreadLog {
     }
 }
 
-/// A frame's headers and position in the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct FramePosition {
     header: LogFrameHeader,
@@ -190,10 +189,8 @@ pub(super) struct PackedFrame {
 }
 
 impl StreamLog {
-    /// Opens a log and finds its frames.
-    ///
-    /// # Errors
-    /// The file cannot be read, is not a log, has a different version, or its stream header is corrupt.
+    /// Opens a log and finds its frames. Fails if the file cannot be read, is not a log, has a different version, or its stream header is
+    /// corrupt.
     pub fn open(path: &Path) -> Result<StreamLog, ProfileError> {
         let file = File::open(path).map_err(ProfileError::io(path, "read"))?;
         let foreign = |what: String| ProfileError::Foreign { path: path.to_owned(), expected: "stream log", what };
@@ -268,10 +265,8 @@ impl StreamLog {
         Ok(window.grammar)
     }
 
-    /// Joins a thread's windows into one grammar, without expanding them.
-    ///
-    /// # Errors
-    /// The file cannot be read or is corrupt, or the joined grammar would be too large.
+    /// Joins a thread's windows into one grammar, without expanding them. Fails if the file cannot be read or is corrupt, or the joined
+    /// grammar would be too large.
     pub fn grammar(&self, thread: &ThreadLog) -> Result<Grammar, ProfileError> {
         let windows = (0..thread.windows()).map(|number| self.window(thread, number)).collect::<Result<Vec<_>, _>>()?;
         if let [window] = windows.as_slice() {

@@ -2,8 +2,8 @@
 //!
 //! - *Enter* pushes a frame. Its caller is the top frame, at the last call that this frame reached.
 //! - *Path* belongs to the top frame. If the path's function is not the top frame's, frames disappeared without an event (the program
-//!   switched stacks) or began without one. Both are counted ([`UnclearFrames`]). Neither happens in a complete stream of a program that does
-//!   not switch stacks.
+//!   switched stacks) or began without one. Both kinds are counted ([`UnclearFrames`]). Neither occurs in a complete stream of a program
+//!   that does not switch stacks.
 //! - *Unwound* pops frames that an exception or `longjmp` left.
 
 use super::counters::{CounterLookup, FunctionIndex, PathRole};

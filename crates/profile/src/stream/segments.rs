@@ -35,7 +35,6 @@ pub struct SegmentReader<'p, 'a> {
     tails: HashMap<u32, bool>,
 }
 
-/// A frame's chain of callers.
 #[derive(Clone, Copy)]
 struct FrameChain {
     callers: ChainId,

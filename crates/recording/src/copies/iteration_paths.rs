@@ -15,7 +15,7 @@ use std::path::Path;
 use trodden_flow::part::Ends;
 use trodden_flow::{DagEdgeId, Origin};
 use trodden_partition::setup::{DivisibleTask, distribute};
-use trodden_profile::iterations::{CountedIterations, add_counted, counts_iterations};
+use trodden_profile::iterations::{CountedIterations, add_counted_iterations, counts_iterations};
 use trodden_profile::{ImageProfile, Profile};
 use trodden_text::words::plural;
 use trodden_unit::experiment::SettingsFile;
@@ -160,7 +160,7 @@ fn merge(
                 images.extend((copy == 0).then_some(image));
                 continue;
             }
-            add_counted(&image, &mut own);
+            add_counted_iterations(&image, &mut own);
             for unit in &mut image.units {
                 let map = unit.map.clone();
                 let is_dropped = |name: &str| is_in(uncounted, &map.source, name) || copy > 0 && is_in(counted_by_all, &map.source, name);

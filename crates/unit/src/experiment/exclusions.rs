@@ -9,10 +9,7 @@ use super::rule::{FeatureRule, Relation, RequestedFeature, SettingsConflict};
 use super::settings::Settings;
 use crate::observe::{Admission, KINDS, ObservationKind, requested_kinds};
 
-/// Checks whether settings can be combined.
-///
-/// # Errors
-/// The first conflict.
+/// Checks whether settings can be combined. The error is the first conflict.
 pub fn check(settings: &Settings) -> Result<(), SettingsConflict> {
     let kinds: Vec<&'static ObservationKind> = requested_kinds(settings).collect();
     check_kinds(&kinds)?;

@@ -48,10 +48,8 @@ impl Default for Experiment {
 }
 
 impl Experiment {
-    /// Creates the experiment that settings describe. Settings that are not given have their default values.
-    ///
-    /// # Errors
-    /// The settings cannot be combined, or name a file by its path instead of its identity ([`Settings::resolve`]).
+    /// Creates the experiment that settings describe. Settings that are not given have their default values. Fails if the settings cannot
+    /// be combined, or name a file by its path instead of its identity ([`Settings::resolve`]).
     pub fn new(settings: &Settings) -> Result<Experiment, ExperimentError> {
         exclusions::check(settings)?;
         let destination = match settings.table_slots.unwrap_or(0) {

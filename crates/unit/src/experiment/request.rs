@@ -49,30 +49,17 @@ pub enum UnitAction {
 
 /// Reason why a request cannot be created or read.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages describe the variants and their fields")]
 pub enum RequestError {
-    /// The settings do not describe an experiment.
     #[error(transparent)]
     Experiment(#[from] ExperimentError),
-    /// An input file cannot be used.
     #[error(transparent)]
     Input(#[from] InputError),
-    /// The request's file cannot be read.
     #[error("cannot read {file}, which {EXPERIMENT_VARIABLE} names: {source}. Unset the variable, or build with trodden, which sets \
         it", file = file.display())]
-    Unreadable {
-        /// The file.
-        file: PathBuf,
-        /// The reason.
-        source: io::Error,
-    },
-    /// The file is not a request, or has a different version.
+    Unreadable { file: PathBuf, source: io::Error },
     #[error("cannot use {file}, which {EXPERIMENT_VARIABLE} names: {wrong}", file = file.display())]
-    Other {
-        /// The file.
-        file: PathBuf,
-        /// What is wrong with it.
-        wrong: ContentError,
-    },
+    Other { file: PathBuf, wrong: ContentError },
 }
 
 impl PluginRequest {
@@ -86,10 +73,8 @@ impl PluginRequest {
         Ok(folder.path(folder.put(&FORMAT.to_bytes(self))?))
     }
 
-    /// Reads a request. Also returns its folder, which contains the files that the request names.
-    ///
-    /// # Errors
-    /// The file cannot be read, is not a request, or has a different version.
+    /// Reads a request. Also returns its folder, which contains the files that the request names. Fails if the file cannot be read, is not
+    /// a request, or has a different version.
     pub fn read(file: &Path) -> Result<(PluginRequest, InputFolder), RequestError> {
         let bytes = std::fs::read(file).map_err(|source| RequestError::Unreadable { file: file.to_owned(), source })?;
         let request = FORMAT.read(&bytes).map_err(|wrong| RequestError::Other { file: file.to_owned(), wrong })?;
@@ -113,10 +98,8 @@ impl PluginRequest {
 }
 
 impl Settings {
-    /// Checks all files, copies them to the folder, and replaces their paths by their identities.
-    ///
-    /// # Errors
-    /// A file cannot be read or stored, or has invalid content, or a file that is named by its identity is not in the folder.
+    /// Checks all files, copies them to the folder, and replaces their paths by their identities. Fails if a file cannot be read or
+    /// stored, or has invalid content, or a file that is named by its identity is not in the folder.
     pub fn resolve(mut self, folder: &InputFolder) -> Result<Settings, InputError> {
         for kind in InputPurpose::ALL {
             let input = kind.setting(&mut self);
@@ -129,10 +112,8 @@ impl Settings {
         Ok(self)
     }
 
-    /// Creates the request, and stores its files in a folder. Stores nothing if the settings cannot be combined.
-    ///
-    /// # Errors
-    /// The settings cannot be combined, or a file cannot be read or stored.
+    /// Creates the request, and stores its files in a folder. Fails if the settings cannot be combined (then it stores nothing), or if a
+    /// file cannot be read or stored.
     pub fn request(self, folder: &InputFolder) -> Result<PluginRequest, RequestError> {
         exclusions::check(&self).map_err(ExperimentError::from)?;
         let settings = self.resolve(folder)?;

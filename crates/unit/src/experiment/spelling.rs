@@ -214,22 +214,12 @@ static SPELLED_SETTINGS: &[SpelledSetting] = &[
 
 /// Reason why text cannot be parsed as settings.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages describe the variants and their fields")]
 pub enum SpellingError {
-    /// The text contains an unknown setting.
     #[error("unknown build setting `{entry}`. Known settings: {known}", entry = entry.escape_debug(), known = list_settings())]
-    Unknown {
-        /// The entry.
-        entry: String,
-    },
-    /// A setting has an invalid value.
+    Unknown { entry: String },
     #[error("invalid build setting `{key}={value}`: {key} takes {known}", value = value.escape_debug(), known = list_values(key))]
-    Value {
-        /// The setting.
-        key: &'static str,
-        /// The value.
-        value: String,
-    },
-    /// The text is not valid UTF-8.
+    Value { key: &'static str, value: String },
     #[error("{SETTINGS_VARIABLE} is not valid UTF-8. In file names, write bytes that are not UTF-8 as %XX")]
     NotText,
 }
@@ -243,10 +233,7 @@ fn list_settings() -> String {
 }
 
 impl Settings {
-    /// Sets the setting with a key. File names in `value` are literal.
-    ///
-    /// # Errors
-    /// The key is unknown, or the value is invalid.
+    /// Sets the setting with a key. File names in `value` are literal. Fails if the key is unknown, or the value is invalid.
     pub fn set(&mut self, key: &str, value: &OsStr) -> Result<(), SpellingError> {
         let text = value.to_string_lossy();
         let Some(entry) = SPELLED_SETTINGS.iter().find(|entry| entry.key == key) else {

@@ -38,7 +38,7 @@ pub use watched::WatchedPaths;
 pub use words::Observe;
 
 use crate::Identity;
-use crate::events::CELLS;
+use crate::events::CELLS_PER_COUNTER;
 use crate::experiment::{ExperimentError, ExperimentScheme, FeatureRule, Settings};
 use std::fmt;
 use trodden_flow::NumberingScheme;
@@ -180,11 +180,11 @@ pub enum CounterWords {
 
 impl CounterWords {
     /// Returns the number of words per counter.
-    pub fn per_counter(self) -> u64 {
+    pub fn words_per_counter(self) -> u64 {
         match self {
             CounterWords::Count => 1,
             CounterWords::CountAndTime => 2,
-            CounterWords::Cells => CELLS,
+            CounterWords::Cells => CELLS_PER_COUNTER,
             CounterWords::Nothing => 0,
         }
     }

@@ -18,21 +18,23 @@ pub struct CopyPart {
     pub count_hits: bool,
 }
 
-const PART: RequestedFeature = RequestedFeature { spelling: "a copy's part (part=FILE)", is_requested: |settings| settings.part.is_some() };
-const ORIGIN: RequestedFeature =
+const PART_FEATURE: RequestedFeature =
+    RequestedFeature { spelling: "a copy's part (part=FILE)", is_requested: |settings| settings.part.is_some() };
+const ORIGIN_FEATURE: RequestedFeature =
     RequestedFeature { spelling: "the unit of a copy (origin=UNIT)", is_requested: |settings| settings.origin.is_some() };
-const HITS: RequestedFeature =
+const HITS_FEATURE: RequestedFeature =
     RequestedFeature { spelling: "--count-hits (count-hits=on)", is_requested: |settings| settings.count_hits == Some(true) };
-const KNOWN: RequestedFeature = RequestedFeature { spelling: "--residual (known=FILE)", is_requested: |settings| settings.known.is_some() };
+const KNOWN_FEATURE: RequestedFeature =
+    RequestedFeature { spelling: "--residual (known=FILE)", is_requested: |settings| settings.known.is_some() };
 
 const PART_NEEDS_UNIT: &str = "a part belongs to one unit";
 const SET_BY_RECORDING: &str = "use `trodden record --copies`, which sets both";
 
 pub(super) static KIND: ObservationKind = ObservationKind {
-    option: PART.spelling,
+    option: PART_FEATURE.spelling,
     observes: "a copy's part of the counts of all paths, or of unknown ones",
     conflict_remedy: Some("build the program that is to be copied without the other option"),
-    is_requested: PART.is_requested,
+    is_requested: PART_FEATURE.is_requested,
     read: |settings| {
         let (known, count_hits) = (stored_identity("known", &settings.known)?, settings.count_hits.unwrap_or(false));
         let part = stored_identity("part", &settings.part)?.zip(settings.origin);
@@ -50,19 +52,31 @@ pub(super) static KIND: ObservationKind = ObservationKind {
     },
     shared_counters: Admission::Admitted,
     rules: &[
-        FeatureRule { one: PART, relation: Relation::Needs, other: ORIGIN, reason: PART_NEEDS_UNIT, remedy: SET_BY_RECORDING },
-        FeatureRule { one: ORIGIN, relation: Relation::Needs, other: PART, reason: PART_NEEDS_UNIT, remedy: SET_BY_RECORDING },
         FeatureRule {
-            one: HITS,
+            one: PART_FEATURE,
             relation: Relation::Needs,
-            other: PART,
+            other: ORIGIN_FEATURE,
+            reason: PART_NEEDS_UNIT,
+            remedy: SET_BY_RECORDING,
+        },
+        FeatureRule {
+            one: ORIGIN_FEATURE,
+            relation: Relation::Needs,
+            other: PART_FEATURE,
+            reason: PART_NEEDS_UNIT,
+            remedy: SET_BY_RECORDING,
+        },
+        FeatureRule {
+            one: HITS_FEATURE,
+            relation: Relation::Needs,
+            other: PART_FEATURE,
             reason: "hits are executions of a copy's probes",
             remedy: "use `trodden-lab with --count-hits -- record --copies K`",
         },
         FeatureRule {
-            one: HITS,
+            one: HITS_FEATURE,
             relation: Relation::Excludes,
-            other: KNOWN,
+            other: KNOWN_FEATURE,
             reason: "copies of a residual build record times of first executions instead of hits",
             remedy: "count hits in a program that counts all paths",
         },

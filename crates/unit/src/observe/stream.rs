@@ -101,7 +101,7 @@ impl EventWords {
     }
 
     /// Maps an edge of the function's graph to the corresponding edge of the event graph.
-    pub fn edge_of_events(&self, own: Edge) -> Edge {
+    pub fn to_event_edge(&self, own: Edge) -> Edge {
         self.calls.iter().fold(own, |edge, call| if call.0 <= edge { Edge(edge.0 + 1) } else { edge })
     }
 }

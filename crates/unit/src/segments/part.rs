@@ -22,7 +22,7 @@ impl SegmentFunction {
     }
 
     /// Returns the number of paths that begin at the entry. They have the lowest IDs. `None` if the set is corrupt.
-    pub fn first_paths(&self) -> Option<u64> {
+    pub fn count_first_paths(&self) -> Option<u64> {
         let (dag, numbering) = self.numbered_paths()?;
         let later = dag.out(dag.entry()).iter().filter(|e| matches!(dag.edge(**e).origin, Origin::Enter(_)));
         Some(later.map(|e| numbering.values()[e.index()] as u64).min().unwrap_or(self.paths))
@@ -61,7 +61,7 @@ impl SegmentSet {
         let mut functions = self.functions.clone();
         for function in functions.iter_mut().filter(|f| !f.contexts.is_empty()) {
             let contexts = function.contexts.len() as u32;
-            let Some(paths) = function.first_paths().filter(|paths| paths.saturating_mul(contexts.into()) <= max) else { continue };
+            let Some(paths) = function.count_first_paths().filter(|paths| paths.saturating_mul(contexts.into()) <= max) else { continue };
             function.interesting = (1..=contexts).flat_map(|context| (0..paths).map(move |path| (context, path))).collect();
         }
         SegmentSet { functions, counts_all_pairs: false, growth: self.growth, index: SegmentIndex::default() }
@@ -154,7 +154,7 @@ mod tests {
         function.graph = Graph::new(4, Node(0), Node(3), edges.map(|(from, to)| (Node(from), Node(to))).to_vec()).unwrap();
         function.cuts = vec![(Edge(3), CutReason::Back)];
         (function.paths, function.edges) = (8, vec![0; edges.len()]);
-        assert_eq!(function.first_paths(), Some(4));
+        assert_eq!(function.count_first_paths(), Some(4));
         assert_eq!(set.with_explicit_segments(4).functions[1].interesting, (0..4).map(|path| (1, path)).collect());
         assert!(set.with_explicit_segments(3).functions[1].interesting.is_empty());
     }
