@@ -114,7 +114,7 @@ pub fn write_with_access(
     file.finish()
 }
 
-/// A file that is complete on disk but has no name yet, or only a temporary one.
+/// A file that is complete on disk but has no name yet, or only a temporary name.
 #[derive(Debug)]
 pub struct UnnamedFile(UnfinishedFile);
 
@@ -132,7 +132,7 @@ impl UnnamedFile {
         Ok(UnnamedFile(file))
     }
 
-    /// Gives the file the name `path` if it is free; otherwise returns the file.
+    /// Names the file `path` if no file has this name; otherwise returns the unnamed file.
     pub fn name_if_free(self, path: &Path) -> io::Result<Option<UnnamedFile>> {
         Ok(self.0.name_if_free(path)?.map(UnnamedFile))
     }
@@ -182,7 +182,7 @@ impl UnfinishedFile {
         }
     }
 
-    /// Gives the file the name `path` if it is free; otherwise returns the file.
+    /// Names the file `path` if no file has this name; otherwise returns the unnamed file.
     fn name_if_free(self, path: &Path) -> io::Result<Option<UnfinishedFile>> {
         match self {
             UnfinishedFile::Named(file) => Ok(file.name_if_free(path)?.map(UnfinishedFile::Named)),

@@ -62,9 +62,9 @@ impl ContentKind {
     fn layout_version(self) -> u32 {
         match self {
             ContentKind::Map => MAP_VERSION,
-            // 2 added weights.
+            // Version 2 added weights.
             ContentKind::Sampling => 2,
-            // 2 added the test, 3 the divergence of copies, 4 the lost counts.
+            // Version 2 added the test, version 3 the divergence of copies, version 4 the lost counts.
             ContentKind::Run => 4,
             _ => 1,
         }
@@ -110,7 +110,7 @@ pub struct CountsBlock {
     pub image: u32,
     /// Index of the unit in the image.
     pub place: u32,
-    /// The distance of each counter's index from the previous one's (from 0 for the first), and the counter's value.
+    /// For each counter, the difference between its index and the previous index (0 for the first), and its value.
     pub counts: Vec<(u64, u64)>,
 }
 
@@ -228,7 +228,7 @@ pub struct BlockReader {
     file: BufReader<File>,
     at: u64,
     length: u64,
-    /// What is wrong with the file header, until it is reported.
+    /// A description of the file header's error, until it is reported.
     header_error: Option<String>,
 }
 

@@ -110,7 +110,7 @@ pub fn raw_files(folder: &Path) -> Result<Vec<PathBuf>, ProfileError> {
     Ok(files)
 }
 
-/// Builds a profile from the raw files of a run. Sums the counts of files of the same image.
+/// Builds a profile from the raw files of a run. If several files belong to an image, their counts are added.
 pub fn collect<P: AsRef<Path>>(files: impl IntoIterator<Item = P>, mut run: Run, store: Option<&UnitCache>) -> Collected {
     let mut collector = ProfileCollector::new(store);
     // Files that do not record their image's path are read last. By then, a different file of the same image may have provided the path.
@@ -127,7 +127,7 @@ pub fn collect<P: AsRef<Path>>(files: impl IntoIterator<Item = P>, mut run: Run,
     collector.finish(run)
 }
 
-/// Builds a profile from raw files that are already in memory. Sums the counts of files of the same image.
+/// Like [`collect`], for raw files that are already in memory.
 pub fn collect_loaded(files: Vec<RawProfile>, run: Run, store: Option<&UnitCache>) -> Collected {
     let mut collector = ProfileCollector::new(store);
     files.into_iter().for_each(|raw| collector.add(raw));
@@ -152,7 +152,7 @@ struct ProfileCollector<'a> {
     maps: HashMap<Identity, Arc<UnitMap>>,
     /// The images, in the order in which they were found.
     images: Vec<ImageCounts>,
-    /// Number of threads whose counts are in no file.
+    /// Number of threads that have no counts in any file.
     lost: u64,
     unreadable: Vec<ProfileError>,
     problems: Vec<CollectProblem>,
@@ -165,7 +165,7 @@ struct ImageCounts {
     build_id: Option<String>,
     /// Whether the image belongs in the profile: its file was not rebuilt, or all its maps were found.
     is_known: bool,
-    /// Units by index in the image; `None` for those without a usable map.
+    /// Units by index in the image; `None` if a unit has no usable map.
     units: Vec<Option<UnitProfile>>,
 }
 

@@ -31,7 +31,7 @@ pub const EXTENSION: &str = "trodden";
 pub struct Recovered {
     /// The intact part. Counts that were lost are zero.
     pub profile: Profile,
-    /// What is missing; empty if the file is intact.
+    /// The missing parts; empty if the file is intact.
     pub lost: Vec<LostPart>,
 }
 
@@ -41,7 +41,7 @@ pub struct Recovered {
 pub struct LostPart {
     /// Offset in the file.
     pub offset: u64,
-    /// What is lost, and why.
+    /// Describes the lost part, and the reason.
     pub what: String,
 }
 

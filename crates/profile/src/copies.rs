@@ -101,7 +101,7 @@ pub enum CopiesError {
     Uncounted(String),
 }
 
-/// The program whose paths were partitioned among copies.
+/// The program that was copied. Each copy counts some of its paths.
 #[derive(Clone, Debug)]
 pub struct PartitionedProgram {
     /// Identity of the image.

@@ -30,7 +30,7 @@ impl Counts {
         self.executions.is_empty()
     }
 
-    /// Returns the number of executions of a counter.
+    /// Returns a counter's number of executions.
     pub fn executions_of(&self, counter: u64) -> u64 {
         find(&self.executions, counter).unwrap_or(0)
     }

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use trodden_flow::Node;
 use trodden_unit::{FunctionMap, Identity, UnitMap};
 
-/// What to compare, and thresholds below which changes are not reported.
+/// Options of a comparison, including thresholds below which changes are not reported.
 #[derive(Clone, Debug, Default)]
 pub struct DiffOptions {
     /// Match equal functions of different builds.
@@ -25,7 +25,7 @@ pub struct DiffOptions {
     pub min_program_share: f64,
     /// Minimum number of executions in at least one of the profiles.
     pub min_count: u64,
-    /// Whether to report paths whose count changed but whose share did not.
+    /// Whether to report a path if its count changed but its share did not.
     pub report_counts: bool,
 }
 
@@ -77,7 +77,7 @@ pub struct FunctionDiff {
     pub executions: (u64, u64),
     /// Executions of unfinished paths, before and after.
     pub unfinished: (i64, i64),
-    /// Its changed paths; the path whose share of the program changed most comes first.
+    /// Its changed paths, in descending order of [`PathDiff::program_change`].
     pub paths: Vec<PathDiff>,
     /// Sum of [`PathDiff::program_change`] over its changed paths.
     pub weight: f64,

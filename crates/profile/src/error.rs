@@ -1,4 +1,4 @@
-//! Errors of this crate. Each message names the file, run or image, and says what the user can do.
+//! Errors of this crate. Each message names the file, run or image, and gives advice.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -56,7 +56,7 @@ pub enum ProfileError {
         one: Identity,
         other_name: String,
         other: Identity,
-        /// What else the user can do, as the end of the sentence.
+        /// Additional advice that ends the sentence.
         alternative: &'static str,
     },
     #[error(

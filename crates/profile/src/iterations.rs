@@ -5,7 +5,7 @@ use crate::model::ImageProfile;
 use std::collections::BTreeMap;
 use trodden_unit::{FunctionKey, IterationPath};
 
-/// Number of executions of each path over iterations.
+/// Executions by path over iterations.
 pub type IterationPathCounts = BTreeMap<IterationPath, u64>;
 
 /// The paths over iterations of a function.

@@ -12,7 +12,7 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use trodden_unit::Identity;
 
-/// What to do with a profile that contains a different build of an image.
+/// How to handle a profile that contains a different build of an image.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum BuildPolicy {
     /// Reject the profile.
@@ -198,7 +198,7 @@ impl MergedImage {
     }
 }
 
-/// Returns the properties that two runs have in common, and sums of their numbers.
+/// Returns the common properties of two runs, and the sums of their counts and durations.
 fn merge_runs(one: Run, other: Run) -> Run {
     fn same<T: Default + PartialEq>(one: T, other: &T) -> T {
         if one == *other { one } else { T::default() }

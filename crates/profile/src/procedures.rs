@@ -45,7 +45,7 @@ pub fn measured_procedure(function: &FunctionMap, counts: &[(u64, u64)]) -> Resu
     Ok(Procedure { dag, frequencies, paths, call_sites: None, unit: 0 })
 }
 
-/// Converts a function whose paths are single edges ([`crate::copies::edges`]). `known` holds the original function's decoded paths.
+/// Converts a function in which each path is a single edge ([`crate::copies::edges`]). `known` has the original function's decoded paths.
 pub fn edge_procedure(function: &FunctionMap, known: &FunctionPaths) -> Result<Procedure, MapError> {
     let dag = function.dag()?;
     let executed = |node: Node| known.blocks.get(node.index()).copied().unwrap_or(0);

@@ -27,7 +27,7 @@ const MAX_PATH_BYTES: u64 = 1 << 16;
 /// Number of bytes read at a time; a multiple of 8.
 const READ_BYTES: usize = 1 << 17;
 
-/// The counts of one image, from one raw file.
+/// An image's counts from a raw file.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RawProfile {
     /// The raw file.
@@ -40,7 +40,7 @@ pub struct RawProfile {
     pub pid: u64,
     /// Creation time of the file, in nanoseconds since 1970.
     pub created_ns: u64,
-    /// Number of regions: the maximum number of threads of all processes that counted at the same time.
+    /// Number of regions: the maximum number of threads, in all processes, that counted at the same time.
     pub regions: u64,
     /// Number of threads whose counts are lost, because there was no space or the file could not be opened.
     pub lost: u64,
@@ -145,7 +145,7 @@ pub(crate) struct RawFile {
     pub units: Vec<RawUnit>,
     /// Number of regions. Set by `for_each_word`.
     pub regions: u64,
-    /// Number of threads whose counts are in no region. Set by `for_each_word`.
+    /// Number of threads without counts in any region. Set by `for_each_word`.
     pub lost: u64,
     /// Missing or corrupt data. `for_each_word` adds to it.
     pub problems: Vec<RawProblem>,

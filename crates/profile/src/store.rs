@@ -138,7 +138,7 @@ fn copy_index(folder: &Path) -> Result<TemporaryFolder, ProfileError> {
 }
 
 impl RunStore {
-    /// Opens a project's store, or the one that [`set_store_folder`] named. Creates it if it does not exist.
+    /// Opens a project's store, or the store that [`set_store_folder`] named. Creates the store if it does not exist.
     pub fn create(project: &Path) -> Result<RunStore, ProfileError> {
         let folder = store_folder(project);
         private::create_folder(&folder.join(PROFILES)).map_err(ProfileError::io(&folder, "create"))?;

@@ -17,7 +17,7 @@ static NAMES: Mutex<BTreeMap<PathBuf, Removal>> = Mutex::new(BTreeMap::new());
 
 static LOCK_HOOK: OnceLock<fn()> = OnceLock::new();
 
-/// What to do with a registered file or folder.
+/// How a registered file or folder is cleaned up.
 #[derive(Debug)]
 enum Removal {
     Delete,

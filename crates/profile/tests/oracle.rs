@@ -134,7 +134,7 @@ impl Machine<'_> {
         }
     }
 
-    /// Kills the program between two blocks. What was executed since the last count is not known.
+    /// Kills the program between two blocks. Blocks and edges executed since the last count leave no trace.
     fn kill(&mut self, a: &Activation) {
         let map = &self.subject.map;
         let known = match a.last_call {

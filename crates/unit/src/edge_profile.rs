@@ -10,7 +10,7 @@ use crate::position::SourcePosition;
 use serde::{Deserialize, Serialize};
 use trodden_flow::{Edge, Node};
 
-/// LLVM's counters of a unit, and the data from which their values are computed.
+/// LLVM's counters in a unit, and the data that their values are computed from.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EdgeProfile {
     /// LLVM's profile version with its variant flags (`__llvm_profile_raw_version`).
@@ -157,16 +157,16 @@ pub enum ProfiledValueKind {
     /// [`TARGET_BUCKETS`] pairs of counters: the number of calls, and the sum of the offsets. If all calls that are counted by a pair have
     /// the same target, the pair determines the target. The pairs of several threads and runs can be added.
     Target,
-    /// Sizes of memory operations, in [`SIZE_CLASSES`] classes with one counter each: the sizes 0 to 8, then alternately a power of two and
-    /// the sizes up to the next one, and finally all sizes above 512.
+    /// Sizes of memory operations, in [`SIZE_CLASSES`] classes with one counter each: the sizes 0 to 8, then alternately the sizes between
+    /// two powers of two and the next power of two (up to 512), and finally all sizes above 512.
     Size,
 }
 
-/// Number of pairs of counters for the targets of one call; a power of two.
+/// Number of counter pairs per call site, for its targets; a power of two.
 pub const TARGET_BUCKETS: u32 = 32;
 /// Number of size classes.
 pub const SIZE_CLASSES: u32 = 22;
-/// Factor by which offsets are multiplied. The highest bits of the product select a pair of counters.
+/// Multiplier for offsets. The highest bits of the product select a counter pair.
 pub const TARGET_HASH: u64 = 0x9e37_79b9_7f4a_7c15;
 
 impl ProfiledValueKind {
@@ -179,7 +179,7 @@ impl ProfiledValueKind {
     }
 }
 
-/// Returns the index of the pair of counters that counts calls of a target at this offset.
+/// Returns the index of the counter pair for calls of a target at this offset.
 pub fn target_bucket(offset: u64) -> u32 {
     (offset.wrapping_mul(TARGET_HASH) >> (u64::BITS - TARGET_BUCKETS.ilog2())) as u32
 }

@@ -34,7 +34,7 @@ pub struct IterationSet {
     functions: BTreeMap<FunctionKey, IterationFunction>,
 }
 
-/// A function whose paths over iterations are counted.
+/// A function with counted paths over iterations.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct IterationFunction {
     /// The function's graph.

@@ -42,7 +42,7 @@ pub struct UnitMap {
     pub functions: Vec<FunctionMap>,
     /// Functions with a body that are not instrumented, with the reasons.
     pub skipped: Vec<Skipped>,
-    /// Functions whose paths are all counted although only some are interesting, with the reasons.
+    /// Functions in which all paths are counted although only some are interesting, with the reasons.
     pub fully_counted: Vec<Skipped>,
     /// Number of counters of the unit. Each function has a range of counters, and the edge profile has further ones. The first
     /// [`UnitMap::counters_in_regions`] counters are in memory. The others belong to functions whose words do not correspond to paths one
@@ -147,7 +147,7 @@ pub struct FunctionMap {
     pub blocks: Vec<UnitBlock>,
     /// Its control-flow graph.
     pub graph: FlowGraph,
-    /// The edges of the acyclic graph whose paths are numbered. Each is given by the edge of `graph` to which it corresponds.
+    /// The edges of the acyclic graph whose paths are numbered, each given by its corresponding edge of `graph`.
     pub dag: Vec<Origin>,
     /// The value of each edge of `dag`. A path's ID is the sum of its edges' values.
     pub values: Vec<i64>,
@@ -175,8 +175,8 @@ pub struct UnitBlock {
     pub instructions: u32,
     /// Distinct source positions of its instructions, in order of first occurrence.
     pub positions: Vec<SourcePosition>,
-    /// Number of positions up to the block's last call that may not return, at which a path may end. If there is no such call, the number
-    /// of all positions.
+    /// Number of positions up to the block's last call that may not return, because a path may end there. Without such a call, the number of
+    /// all positions.
     pub up_to_calls: u32,
     /// Position of the branch at its end, if known.
     pub branch: Option<SourcePosition>,
@@ -192,7 +192,7 @@ pub enum BlockKind {
     Code,
     /// The rest of a basic block after a call that returns twice.
     Continuation,
-    /// A block without code in front of a target of indirect branches that also has other incoming edges.
+    /// A block without code that precedes a target of indirect branches if the target also has other incoming edges.
     Landing,
     /// A block without code and address at which all indirect branches of a function meet, if there are several.
     Dispatch,
@@ -320,7 +320,7 @@ impl FunctionMap {
         self.storage.is_partial()
     }
 
-    /// Returns the range of the counters for executions whose path is unknown.
+    /// Returns the range of the counters for executions with an unknown path.
     pub fn unattributed(&self) -> std::ops::Range<u64> {
         self.storage.unattributed()
     }

@@ -28,7 +28,7 @@ pub struct FunctionPart {
     pub cuts: Vec<(Edge, CutReason)>,
     /// Number of the function's paths in the original program.
     pub paths: u64,
-    /// The paths that the copy counts, and the increments by which it counts them.
+    /// The paths that the copy counts, and the increments with which it counts them.
     pub part: Part,
 }
 

@@ -42,7 +42,7 @@ pub const MAX_DEPTH: u32 = 16;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SegmentSet {
     functions: Vec<SegmentFunction>,
-    /// Whether all pairs of a context and a path are counted if there is enough space, instead of only interesting ones.
+    /// Whether all pairs of a context and a path are counted if there is enough space, instead of only interesting pairs.
     counts_all_pairs: bool,
     /// Maximum growth of a unit's code by copies of callees, in percent.
     growth: u32,
@@ -72,7 +72,7 @@ pub struct SegmentFunction {
     pub unit: String,
     /// Linkage name.
     pub name: String,
-    /// Other names by which it is called.
+    /// Other names that callers use for it.
     pub aliases: Vec<String>,
     /// Distinguishes it from other functions with the same name.
     pub version: NameVersion,
@@ -124,7 +124,7 @@ impl SegmentSet {
         self.functions.iter().any(|f| f.unit == unit && f.name == name)
     }
 
-    /// Returns whether all pairs of a context and a path are counted, instead of only interesting ones.
+    /// Returns true if all pairs of a context and a path are counted, instead of only interesting pairs.
     pub fn counts_all_pairs(&self) -> bool {
         self.counts_all_pairs
     }
@@ -313,7 +313,7 @@ impl SegmentSetBuilder {
         self.set.functions[function as usize].interesting.insert((context, path));
     }
 
-    /// Returns the set. If `counts_all_pairs`, all pairs of a context and a path are counted, instead of only interesting ones.
+    /// Returns the set. If `counts_all_pairs`, all pairs of a context and a path are counted, instead of only interesting pairs.
     pub fn finish(self, counts_all_pairs: bool) -> SegmentSet {
         SegmentSet { counts_all_pairs, ..self.set }
     }

@@ -24,7 +24,7 @@ pub enum Storage {
 }
 
 impl Storage {
-    /// Returns the range of the words that count executions whose path is unknown.
+    /// Returns the range of the words that count executions with an unknown path.
     pub fn unattributed(&self) -> Range<u64> {
         match self {
             Storage::Table(table) => table.overflow_word(),

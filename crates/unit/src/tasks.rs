@@ -16,7 +16,7 @@ pub const RETURNS_ATTRIBUTE: &str = "trodden-returns";
 /// The tasks of a process.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UnitTasks {
-    /// Summaries of the units of the crate that the process does not summarise itself.
+    /// Summaries of the crate's units that the process does not summarise itself.
     pub others: Vec<CallSummary>,
     /// The tasks.
     pub tasks: Vec<UnitTask>,
@@ -29,18 +29,18 @@ pub struct UnitTask {
     pub bitcode: String,
     /// The file to write.
     pub output: String,
-    /// What to write there.
+    /// The kind of output.
     pub work: UnitWork,
 }
 
-/// What a task writes.
+/// The kind of a task's output.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum UnitWork {
     /// A [`CallSummary`].
     Summarize,
     /// The instrumented object.
     Compile {
-        /// Functions of other units whose calls return.
+        /// Functions of other units that always return.
         returning: Vec<String>,
     },
     /// A [`CallSummary`] in a file of its own, and the instrumented object, which depends on the summaries of all units.
@@ -52,7 +52,7 @@ pub enum UnitWork {
     CompilePlain,
 }
 
-/// What other units must know about a unit's functions, and what the unit must know about theirs.
+/// The facts about a unit's functions that other units need, and the facts that the unit needs from them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CallSummary {
     /// The functions with external linkage that always return, provided that the named functions, which other units may define, do so.
@@ -83,7 +83,7 @@ impl CallSummary {
     }
 }
 
-/// Returns the functions of all units that return: the largest set whose members depend only on members.
+/// Finds all functions that always return: the largest set of functions that depend only on functions in the set.
 pub fn find_returning_functions<'s>(summaries: &[&'s CallSummary]) -> BTreeSet<&'s str> {
     let all = || summaries.iter().flat_map(|summary| &summary.returning);
     let mut known: BTreeSet<&str> = all().map(|(name, _)| name.as_str()).collect();

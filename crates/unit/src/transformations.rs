@@ -27,7 +27,7 @@ pub enum Transformation {
 /// See [`Transformation::Weights`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BranchWeights {
-    /// Number of calls of the function.
+    /// How often the function was called.
     pub entries: u64,
     /// Executions of each edge of its graph, by index.
     pub edges: Vec<u64>,

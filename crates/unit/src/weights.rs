@@ -1,4 +1,4 @@
-//! Measured edge frequencies, by which a later build places probes on rarely executed edges.
+//! Measured edge frequencies. They let a later build place probes on rarely executed edges.
 //!
 //! A file is a list of functions ([`FileFormat`]), identified by name and [shape](crate::graph_hash). If a function's graph has changed
 //! since the measurement, it has no weights.

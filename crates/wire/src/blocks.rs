@@ -5,7 +5,7 @@
 //
 // Block      BlockHeader | size of each instruction, a byte | code
 // Executed   words u64: the number of a block, a memory access (bit 63), or [`HANDLER_RETURN`]
-// Mappings   base u64 | text of /proc/PID/maps, whose addresses are the program's plus `base`
+// Mappings   base u64 | text of /proc/PID/maps, with addresses that are the program's plus `base`
 // End        u64: number of threads that were not recorded
 // Handler    u64: address of a signal handler that the program installed
 // Fork       empty: the program created a child process, which is not recorded
@@ -13,14 +13,14 @@
 
 use crate::layout::Layout;
 
-/// Version of the layout of [`crate::file_header::FileKind::BLOCKS`] files.
+/// Version of files of kind [`crate::file_header::FileKind::BLOCKS`].
 pub const VERSION: u32 = 2;
 /// Bit that marks a word as a memory access.
 pub const MEMORY_BIT: u64 = 1 << 63;
 /// Word for a thread's return from a signal handler, by the system call at the end of the preceding block.
 pub const HANDLER_RETURN: u64 = 1 << 62;
 const STORE_BIT: u64 = 1 << 62;
-/// Bit position of the size of a memory access.
+/// Bit position of a memory access's size.
 const SIZE_SHIFT: u32 = 58;
 /// Bit position of the instruction's number in its block; the lower bits are the address.
 const INSTRUCTION_SHIFT: u32 = 48;

@@ -20,7 +20,7 @@
 
 use crate::Checksum;
 
-/// Version of the layout of [`crate::file_header::FileKind::STREAM_FILE`] files.
+/// Version of files of kind [`crate::file_header::FileKind::STREAM_FILE`].
 pub const STREAM_VERSION: u32 = 3;
 /// Size of a chunk in bytes; cursors stop at multiples of it.
 pub const CHUNK_BYTES: u64 = 1 << 14;
@@ -92,7 +92,7 @@ pub struct RegionStream {
     pub sequence: u64,
     /// Number of events lost so far.
     pub lost: u64,
-    /// Address of the end of the current chunk, in the process.
+    /// Address at which the current chunk ends, in the process.
     pub end: u64,
     /// Address of the region with the current chunk, in the process.
     pub region: u64,
@@ -116,7 +116,7 @@ pub struct StreamChunkHeader {
     pub started_ns: u64,
     /// Number of the chunk in its stream, from 0.
     pub sequence: u64,
-    /// Address of the template of counters in the process.
+    /// Address of the counter template in the process.
     pub template: u64,
     /// Number of the stream's events that were lost before this chunk.
     pub lost: u64,

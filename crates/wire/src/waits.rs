@@ -17,7 +17,7 @@
 use crate::Checksum;
 use crate::file_header::{FILE_HEADER_BYTES, FileHeader, FileKind};
 
-/// Version of the layout of [`FileKind::WAITS`] files.
+/// Version of files of kind [`FileKind::WAITS`].
 pub const VERSION: u32 = 4;
 /// Environment variable with the recording's folder, where the recorder writes its files.
 pub const OUTPUT_VARIABLE: &str = "TRODDEN_WAITS";
@@ -240,7 +240,7 @@ pub mod kind {
     pub const COLLECTIVE_FROM_ROOT: u16 = 13;
     /// A collective operation in which the root (`peer`) waits for all other processes.
     pub const COLLECTIVE_TO_ROOT: u16 = 14;
-    /// A collective operation in which higher ranks wait for lower ones.
+    /// A collective operation in which each rank waits for the lower ranks.
     pub const COLLECTIVE_SCAN: u16 = 15;
     /// Added to the kind of a collective operation if it is non-blocking.
     pub const NON_BLOCKING: u16 = 0x10;

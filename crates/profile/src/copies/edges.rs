@@ -32,7 +32,7 @@ pub fn edge_unit(map: &UnitMap) -> Result<UnitMap, MapError> {
     Ok(out)
 }
 
-/// Builds the network of countable events for a function whose unit was converted by [`edge_unit`].
+/// Builds the network of countable events for a function of a unit that [`edge_unit`] converted.
 pub fn build_event_network(function: &FunctionMap) -> Result<(Dag, Network), MapError> {
     let dag = function.dag()?;
     let is_reach = |edge: Edge| function.graph.kind(edge) == EdgeKind::Reach;

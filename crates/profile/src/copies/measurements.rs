@@ -1,4 +1,4 @@
-//! Measurements of a program's copies, from which the costs of counting are computed.
+//! Measurements of a program's copies. The costs of counting are computed from them.
 
 use crate::model::Profile;
 use serde::{Deserialize, Serialize};
@@ -42,7 +42,7 @@ pub struct CopyMeasurements {
     pub attempts: Vec<u32>,
     /// For each copy, the result of [`counted_hits`]; `None` if the copies did not count their label executions.
     pub counted_hits: Option<Vec<[u64; 2]>>,
-    /// Times of the uninstrumented program, and of one instrumented program that counts everything, each run alone.
+    /// Times of the uninstrumented program, and of an instrumented program that counts all paths, each run alone.
     pub baseline: Option<[CopyTimes; 2]>,
 }
 

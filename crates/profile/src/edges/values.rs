@@ -17,7 +17,7 @@ pub enum ProfiledValue {
     Number(u64),
     /// A function, by its name in LLVM's profiles.
     Function(String),
-    /// An unknown function, or one without a profile.
+    /// An unknown function, or a function without a profile.
     Elsewhere,
 }
 

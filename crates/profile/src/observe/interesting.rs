@@ -16,7 +16,7 @@ pub fn translate_words(function: &FunctionMap, words: &InterestingWords, indices
 #[derive(Default)]
 pub struct InterestingPathFinder {
     scheme: String,
-    /// Number of functions, and of executions of their uninteresting paths.
+    /// Number of functions, and number of times that their uninteresting paths were executed.
     interesting: FunctionTally,
     /// Number of functions with uninteresting paths that are counted as interesting, and the number of these paths.
     aliases: FunctionTally,

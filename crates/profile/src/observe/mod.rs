@@ -43,7 +43,7 @@ pub(crate) fn translate_words(function: &FunctionMap, indices: &[u64]) -> Result
 pub(crate) trait InexactFinder {
     fn visit_unit(&mut self, _map: &UnitMap) {}
 
-    /// Examines a function, with the number of its executions whose path is unknown. Not called for functions of copies.
+    /// Examines a function, given the number of its executions with an unknown path. Not called for functions of copies.
     fn visit_function(&mut self, _map: &UnitMap, _function: &FunctionMap, _unattributed: u64) {}
 
     fn reasons(&mut self) -> Vec<Inexact>;

@@ -20,7 +20,7 @@ pub fn translate_words(function: &FunctionMap, words: &LabelWords, indices: &[u6
 #[derive(Default)]
 pub struct CopyPartFinder {
     scheme: String,
-    /// Number of functions that count only some of their paths, and of executions whose path is unknown.
+    /// Number of functions that count only some of their paths, and number of executions with an unknown path.
     partial: FunctionTally,
     copy: u64,
     edges: u64,

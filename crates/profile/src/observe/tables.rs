@@ -6,7 +6,7 @@ use crate::sum::CountSums;
 use std::ops::Range;
 use trodden_unit::{FunctionMap, Storage, UnitMap};
 
-/// Finds functions whose tables overflowed, with the number of executions whose path is unknown.
+/// Finds functions with overflowed tables, and the number of executions that have an unknown path for this reason.
 #[derive(Default)]
 pub struct FullTableFinder(FunctionTally);
 

@@ -19,7 +19,7 @@ impl InexactFinder for UnknownPathFinder {
     }
 }
 
-/// Collects the times of first executions. A unit has one for each counter.
+/// Collects the times of first executions. A unit has a time for each counter.
 #[derive(Default)]
 pub struct FirstExecutionTimes {
     words: Range<u64>,

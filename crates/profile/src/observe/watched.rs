@@ -1,4 +1,4 @@
-//! Builds that count only watched paths. Their times are decoded like those of [unknown paths](super::unknown).
+//! Builds that count only watched paths. Their times are decoded in [`super::unknown`].
 
 use super::{Inexact, InexactFinder};
 use trodden_unit::UnitMap;

@@ -53,7 +53,7 @@ pub fn procedures(units: &[(Frame, UnitMap)], profile: Option<&Profile>) -> Resu
     functions().zip(calls).map(procedure).collect::<Result<_, MapError>>().map_err(ProcedureError::Map)
 }
 
-/// Converts the functions of `edges`, units whose paths are single edges. `units` are the original units, to which the profile belongs.
+/// Converts the functions of `edges`, in which each path is a single edge. `units` are the original units, which the profile describes.
 pub fn edge_procedures(
     units: &[(Frame, UnitMap)],
     edges: &[(Frame, UnitMap)],

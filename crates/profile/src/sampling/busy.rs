@@ -1,7 +1,7 @@
 //! The clock of a sampled run, and the error of estimates that are based on wall time, on a machine with more runnable programs than
 //! processors.
 
-/// The clock by which a sampled run's times were measured.
+/// The clock that measured a sampled run's times.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum SampledClock {
     /// The program's own processor time.

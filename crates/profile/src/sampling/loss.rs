@@ -44,7 +44,7 @@ const MIN_READINGS: usize = 12;
 const MAX_LOSS_SHARE: f64 = 0.9;
 
 impl BurstLoss {
-    /// Fits the loss to readings, whose times were measured by `clock`.
+    /// Fits the loss to readings. Their times were measured by `clock`.
     pub fn from_readings(readings: &[ObservedReading], clock: SampledClock) -> BurstLoss {
         let used: Vec<ObservedReading> = readings.iter().copied().filter(|seen| seen.on_ns > 0.0 && seen.bursts > 0.0).collect();
         let sum = |of: &dyn Fn(&ObservedReading) -> f64| used.iter().map(of).sum::<f64>();
@@ -145,7 +145,7 @@ mod tests {
         assert_eq!(BurstLoss::from_readings(&equal, WALL), BurstLoss { ns: 0.0, error_ns: 25_000.0 });
         assert_eq!(BurstLoss::from_readings(&readings(&mut Random::new(1), 0.0, MIN_READINGS - 1), WALL).ns, 0.0);
         assert_eq!(BurstLoss::from_readings(&[], WALL), BurstLoss { ns: 0.0, error_ns: 0.0 });
-        // The unknown loss matters for short bursts, but hardly for long ones.
+        // The unknown loss matters for short bursts, but hardly for long bursts.
         assert!(BurstLoss::fallback(50_000.0, WALL).relative_error(50_000.0, 1.0) >= 0.5);
         assert!(BurstLoss::fallback(5e6, WALL).relative_error(5e6, 1.0) <= 0.01);
         // With processor time the loss is about the same for all programs.

@@ -83,7 +83,7 @@ pub struct SampledRun {
     pub total_ns: u64,
     /// See [`BurstSampling::bursts`].
     pub bursts: u64,
-    /// The clock by which the times were measured.
+    /// The clock that measured the times.
     pub clock: SampledClock,
 }
 

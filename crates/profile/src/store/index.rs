@@ -244,7 +244,7 @@ impl Differences {
     }
 }
 
-/// Returns a file's size and modification time, by which an unchanged file is recognised.
+/// Returns a file's size and modification time, which identify an unchanged file.
 fn size_and_mtime(file: &Metadata) -> (i64, i64) {
     (signed(file.len()), file.mtime().saturating_mul(1_000_000_000).saturating_add(file.mtime_nsec()))
 }

@@ -8,7 +8,7 @@ use rusqlite::{Row, Transaction, params};
 use std::path::Path;
 use trodden_unit::Identity;
 
-/// Query for all listed runs, to which conditions can be appended.
+/// Query for all listed runs. Conditions can be appended to it.
 pub const RUNS_QUERY: &str =
     "SELECT number, bytes, command, directory, host, suites.name, started_ns, duration_ns, exit_status, signal, merged_runs, recorder,
     test, diverged, lost, interrupted FROM runs LEFT JOIN suites ON suites.id = runs.suite WHERE true";
@@ -119,7 +119,7 @@ pub fn signed(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
 
-/// Converts from an SQLite integer; negative ones become 0.
+/// Converts from an SQLite integer; negative numbers become 0.
 pub fn unsigned(number: i64) -> u64 {
     u64::try_from(number).unwrap_or(0)
 }

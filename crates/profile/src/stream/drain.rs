@@ -17,7 +17,7 @@ use trodden_sequence::CompressionMethod;
 use trodden_wire::LostThreads;
 use trodden_wire::stream::{CHUNK_EVENTS, SLOTS};
 
-/// Number of chunks of a thread (256 KiB) that are collected before they are written as one frame.
+/// Number of a thread's chunks (256 KiB) that are collected before they are written as a frame.
 const FRAME_CHUNKS: usize = 16;
 /// Number of polls after which all chunks are examined, instead of only those that are expected to be full next.
 const FULL_SCAN_INTERVAL: u32 = 200;

@@ -57,7 +57,7 @@ pub struct ThreadKey {
 pub struct StreamChunk {
     /// Its thread.
     pub key: ThreadKey,
-    /// Process that forked this one, if the stream began with a fork.
+    /// The parent process, if the stream began with a fork.
     pub parent: Option<u32>,
     /// Its number among the chunks of the stream.
     pub sequence: u64,
@@ -201,7 +201,7 @@ impl LiveStream {
         }
     }
 
-    /// Returns the offsets of the chunks whose headers are corrupt. Their events are lost.
+    /// Returns the offsets of chunks with corrupt headers. Their events are lost.
     pub fn corrupt_chunks(&self) -> Result<Vec<u64>, ProfileError> {
         let mut corrupt = Vec::new();
         for region in 0..self.regions()? {

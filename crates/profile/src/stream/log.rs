@@ -50,7 +50,7 @@ pub enum LogContent {
 pub struct LogFrameHeader {
     pub content: LogContent,
     pub key: ThreadKey,
-    /// Process that forked this one, if the stream began with a fork.
+    /// The parent process, if the stream began with a fork.
     pub parent: Option<u32>,
     /// Number of the first chunk.
     pub sequence: u64,
@@ -151,7 +151,7 @@ pub struct StreamLog {
 pub struct ThreadLog {
     /// The thread.
     pub key: ThreadKey,
-    /// Process that forked this one, if the stream began with a fork.
+    /// The parent process, if the stream began with a fork.
     pub parent: Option<u32>,
     /// Number of the thread's symbols in the log.
     pub events: u64,

@@ -26,7 +26,7 @@ pub struct SegmentReader<'p, 'a> {
     tail: Option<(ChainId, u32)>,
     chains: Vec<Vec<u32>>,
     numbers: HashMap<Vec<u32>, ChainId>,
-    /// Cache of `extend`: the chain that results from a chain and one more path.
+    /// Cache of `extend`: the chain that results from a chain and an additional path.
     extended: HashMap<(ChainId, u32), ChainId>,
     counts: HashMap<(ChainId, u32), u64>,
     /// Cache of `may_call`.

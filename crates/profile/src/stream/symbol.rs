@@ -67,7 +67,7 @@ impl Symbol {
     }
 }
 
-/// Number of a thread's live frames. With it, depths in events are converted to numbers of unwound frames.
+/// Number of a thread's live frames, needed to convert depths in events to numbers of unwound frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Depth {
     /// Number of live frames.

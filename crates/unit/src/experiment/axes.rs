@@ -43,7 +43,7 @@ pub struct ProbePlacement {
     pub dominant_iteration: DominantIteration,
     /// At which calls the path up to the call is counted.
     pub reach: Reach,
-    /// File of measured edge frequencies, by which probes are placed.
+    /// File of measured edge frequencies, which guide where probes are placed.
     pub weights: Option<Identity>,
 }
 

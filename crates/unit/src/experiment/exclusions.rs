@@ -27,7 +27,7 @@ pub(super) fn rules() -> impl Iterator<Item = &'static FeatureRule> {
     KINDS.iter().flat_map(|kind| kind.rules).chain(RULES)
 }
 
-/// Checks that at most one kind is requested, apart from a kind that only restricts it.
+/// Checks that the requested kinds can be combined: there is at most one, plus possibly one that restricts it.
 fn check_kinds(kinds: &[&'static ObservationKind]) -> Result<(), SettingsConflict> {
     let pairs = kinds.iter().enumerate().flat_map(|(at, one)| kinds[at + 1..].iter().map(move |other| (*one, *other)));
     let Some((one, other)) = pairs.into_iter().find(|(one, other)| !one.can_combine_with(other)) else { return Ok(()) };

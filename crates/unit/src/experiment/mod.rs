@@ -72,7 +72,7 @@ impl Experiment {
         })
     }
 
-    /// Returns the experiment of programs that were not built for profiling, and whose paths were traced from outside.
+    /// Returns the experiment for a trace of a program that was not built for profiling.
     pub fn from_trace() -> Experiment {
         let settings = Settings { observe: Some(Observe::Trace), ..Settings::default() };
         Experiment::new(&settings).expect("tracing does not conflict with the defaults")

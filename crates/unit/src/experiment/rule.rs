@@ -22,7 +22,7 @@ pub struct FeatureRule {
     pub other: RequestedFeature,
     /// The reason for the rule, as a clause.
     pub reason: &'static str,
-    /// What to do instead, as an imperative clause.
+    /// Advice, as an imperative clause.
     pub remedy: &'static str,
 }
 
@@ -46,7 +46,7 @@ pub struct SettingsConflict {
     pub other: &'static str,
     /// The reason.
     pub reason: String,
-    /// What to do instead.
+    /// Advice, as an imperative clause.
     pub remedy: &'static str,
 }
 

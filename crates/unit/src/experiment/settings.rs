@@ -94,7 +94,7 @@ settings! {
     time_limit_s: u64,
     /// The part of the paths that a copy of a program counts.
     part: SettingsFile,
-    /// The original program's unit from which a copy's unit is made.
+    /// The unit of the original program that a copy's unit is made from.
     origin: Identity,
     /// Whether executions of a copy's probes are counted.
     count_hits: bool,

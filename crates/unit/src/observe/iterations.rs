@@ -1,4 +1,4 @@
-//! Builds that count the paths over iterations of a set instead of paths ([`crate::iterations`]).
+//! Builds that count a set's paths over iterations ([`crate::iterations`]) instead of single paths.
 
 use super::{Admission, Observation, ObservationKind, ObservationProperties};
 use crate::Identity;

@@ -68,15 +68,15 @@ macro_rules! kinds {
 kinds! {
     /// Each path's count, and the sum of an event over the path's executions.
     sums::EventSums,
-    /// Counts of all paths, from which LLVM's edge profile can be computed.
+    /// Counts of all paths. LLVM's edge profile is computed from them.
     edge_profile::EdgeProfileCounts,
-    /// Counts of all paths, from which the counters of source-based coverage (clang's, rustc's) can be computed.
+    /// Counts of all paths. The counters of source-based coverage (clang's, rustc's) are computed from them.
     coverage::CoverageCounts,
-    /// The sequence of paths and calls, from which counts can be computed.
+    /// The sequence of paths and calls. Counts are computed from it.
     stream::PathStream,
-    /// Addresses of blocks, with which branches recorded by hardware are translated to paths. Nothing is counted.
+    /// Addresses of blocks, to translate hardware-recorded branches to paths. Nothing is counted.
     addresses::BlockAddresses,
-    /// Nothing. Blocks have sleds, with which an execution is traced from outside.
+    /// Nothing. A tracer follows the execution from outside, with the help of sleds in the blocks.
     sleds::TraceSleds,
     /// Counts of all paths, while a switch outside the program is on.
     bursts::CountsInBursts,
@@ -90,7 +90,7 @@ kinds! {
     unknown::UnknownPaths,
     /// Counts of the watched paths.
     watched::WatchedPaths,
-    /// Counts of the part of the paths that belongs to a copy of a program.
+    /// Counts of the paths that are assigned to a copy of a program.
     part::CopyPart,
     /// Counts of all paths.
     every_path::EveryPath,
@@ -102,15 +102,15 @@ pub struct ObservationKind {
     pub option: &'static str,
     /// What is observed, as a noun phrase for messages.
     pub observes: &'static str,
-    /// What to do if a conflicting kind is requested as well; `None` to advise two builds.
+    /// Advice if a conflicting kind is requested as well; `None` to advise two builds.
     pub(crate) conflict_remedy: Option<&'static str>,
     /// Returns whether settings request this kind.
     pub(crate) is_requested: fn(&Settings) -> bool,
     /// Returns the observation that settings describe; `None` if a required setting is missing.
     pub(crate) read: fn(&Settings) -> Result<Option<Observation>, ExperimentError>,
-    /// Kinds that may restrict this one. If one of them is requested as well, only the paths that it selects are observed.
+    /// Kinds that may restrict this kind. If such a kind is requested as well, only the paths that it selects are observed.
     pub(crate) restricted_by: &'static [&'static ObservationKind],
-    /// The supported numberings, in addition to that of all paths.
+    /// The supported numberings, in addition to the numbering of all paths.
     pub(crate) numberings: &'static [NumberingScheme],
     /// Whether this kind rejects other numberings. If it admits them, they are checked as if no kind had been requested.
     pub(crate) other_numberings: Admission,
@@ -131,7 +131,7 @@ pub enum Admission {
     Rejected {
         /// The reason.
         reason: &'static str,
-        /// What to do instead.
+        /// Advice, as an imperative clause.
         remedy: &'static str,
     },
 }

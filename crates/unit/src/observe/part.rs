@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 pub struct CopyPart {
     /// File of the copy's part.
     pub file: Identity,
-    /// The original program's unit from which this unit is made.
+    /// The unit of the original program that this unit is made from.
     pub origin: Identity,
     /// File of the known paths, if the program counts only unknown paths.
     pub known: Option<Identity>,
@@ -114,7 +114,7 @@ pub struct LabelWords {
     pub words: u64,
     /// Whether the words are followed by two words that count executions of labels and of all probes ([`LabelWords::hits`]).
     pub has_hits: bool,
-    /// Label of each edge of the function's `dag`.
+    /// Labels of the edges in the function's `dag`, in the same order.
     pub labels: Vec<i64>,
 }
 

@@ -29,7 +29,7 @@ pub enum SegmentNumbering {
     /// The same segments as [`SegmentNumbering::Minimal`], recognised by precise selective labels of their paths
     /// ([`trodden_flow::NumberingScheme::Pspp`]).
     PreciseSelective,
-    /// The segments of the set, by preferential numbering over contexts and paths, checked against the pair's number among all pairs.
+    /// The segments of the set, recognised by preferential numbering and a check of the pair's number among all pairs.
     Preferential,
 }
 

@@ -15,7 +15,7 @@ use trodden_flow::{Edge, Node, Origin};
 /// The sequence of paths and calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct PathStream {
-    /// File of a set whose functions are streamed; `None` if all are.
+    /// File of a set; only its functions are streamed. `None` if all functions are.
     pub functions: Option<Identity>,
 }
 
@@ -75,7 +75,7 @@ pub struct EventWords {
     pub words: u64,
     /// The event graph's additional edges, by their index in this graph, each with the block that makes the call; ascending.
     pub calls: Vec<(Edge, Node)>,
-    /// Blocks whose [`up_to_calls`](crate::UnitBlock::up_to_calls) differs in the graph of events, with the value there.
+    /// Blocks that have a different [`up_to_calls`](crate::UnitBlock::up_to_calls) in the graph of events, with that value.
     pub up_to_calls: Vec<(Node, u32)>,
     /// The edges of the acyclic graph of events, like [`FunctionMap::dag`](crate::FunctionMap::dag).
     pub dag: Vec<Origin>,

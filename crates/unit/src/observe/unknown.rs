@@ -1,11 +1,11 @@
-//! Residual builds: all paths are counted except known ones, such as those that a program's tests take.
+//! Residual builds: all paths are counted except known paths, for example the paths that a program's tests take.
 
 use super::{Admission, CounterWords, Observation, ObservationKind, ObservationProperties};
 use crate::Identity;
 use crate::experiment::{ExperimentScheme, Settings, SettingsFile, stored_identity};
 use trodden_flow::NumberingScheme;
 
-/// Counts of all paths except known ones.
+/// Counts of all paths except known paths.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct UnknownPaths {
     /// File of the known paths.

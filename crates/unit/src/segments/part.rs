@@ -1,13 +1,10 @@
-//! Divides a set of segments into parts, one for each copy of a program.
+//! Divides a set of segments into parts, one for each copy of a program. Each pair of a context and a path has the same count in its part
+//! as in the complete set.
 //!
-//! A part contains some of each function's paths, in all their contexts, and the contexts that it needs, renumbered from 1. A context C is
-//! needed if
-//!
+//! A part contains some paths of each function, in all their contexts. Its contexts are renumbered from 1. It has a context C if
 //! - a segment of the part ends in C, or
-//! - C is a suffix of a needed context, or the caller's own context in one (so that the set stays closed), or
-//! - a needed context is a suffix of C (otherwise, the longer chain would be counted as the shorter one).
-//!
-//! So each pair of a context and a path has the same count in the part as in the complete set.
+//! - C is a suffix of a context of the part, or the caller's own context in one (so that the set stays closed), or
+//! - a context of the part is a suffix of C (otherwise, the longer chain would be counted as the shorter one).
 
 use super::{SegmentContext, SegmentFunction, SegmentIndex, SegmentSet};
 use std::collections::{BTreeMap, BTreeSet};
