@@ -155,8 +155,8 @@ impl<'a> SegmentContexts<'a> {
     }
 }
 
-/// Returns the block that makes the call at which a path ends; `None` if the path does not end at a call. The block is the path's last block
-/// or, for a tail call, possibly the preceding block.
+/// Returns the block that makes the call at which a path ends; `None` if the path does not end at a call. This is the path's last block or,
+/// for a tail call, possibly the preceding block.
 pub fn calling_block(function: &FunctionMap, walk: &DecodedPath) -> Option<Node> {
     let (last, before) = walk.blocks.split_last()?;
     let is_tail_call = |from: &Node| function.graph.flow_edges().any(|e| e.from == *from && e.to == *last && e.kind == EdgeKind::TailCall);

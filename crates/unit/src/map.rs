@@ -175,8 +175,8 @@ pub struct UnitBlock {
     pub instructions: u32,
     /// Distinct source positions of its instructions, in order of first occurrence.
     pub positions: Vec<SourcePosition>,
-    /// Number of positions up to the block's last call that may not return, because a path may end there. Without such a call, the number of
-    /// all positions.
+    /// Number of positions up to the block's last call that may not return, because a path may end there. Without such a call, all
+    /// positions are included.
     pub up_to_calls: u32,
     /// Position of the branch at its end, if known.
     pub branch: Option<SourcePosition>,

@@ -110,7 +110,7 @@ pub struct StreamChunkHeader {
     pub thread: u32,
     /// Id of the thread's process.
     pub process: u32,
-    /// Id of the parent process if it forked while this stream had frames; else 0.
+    /// ID of the parent process if it forked while this stream had frames; else 0.
     pub parent: u32,
     /// When the stream began; together with process and thread it identifies the stream.
     pub started_ns: u64,
