@@ -8,7 +8,7 @@ use crate::changes::{self, DiffError, is_file_below};
 use std::collections::HashSet;
 use std::ops::RangeInclusive;
 use trodden_flow::{DagEdgeId, Node};
-use trodden_profile::paths::{blocks, path_end};
+use trodden_profile::paths::{path_blocks, path_end};
 use trodden_unit::{ConflictingNumberings, FunctionMap, KnownPaths, MapError, UnitBlock, UnitMap};
 
 /// Maximum number of paths of a function that are tested one by one.
@@ -273,7 +273,7 @@ fn paths_that_pass(function: &FunctionMap, test: &dyn Fn(&[Node]) -> bool) -> Re
     }
     let dag = function.dag()?;
     let numbering = function.numbering(&dag)?;
-    let is_included = |path: &Vec<DagEdgeId>| path_end(function, &dag, path).is_some() && test(&blocks(&dag, path));
+    let is_included = |path: &Vec<DagEdgeId>| path_end(function, &dag, path).is_some() && test(&path_blocks(&dag, path));
     Ok((0..function.counters).filter(|id| numbering.path(&dag, *id).is_some_and(|p| is_included(&p))).collect())
 }
 

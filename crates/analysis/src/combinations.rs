@@ -8,7 +8,7 @@
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use trodden_flow::{Dag, DagEdgeId, DagEdgeSet, Node, Origin};
-use trodden_profile::paths::{FunctionPaths, PathCount, blocks, path_end, path_start};
+use trodden_profile::paths::{FunctionPaths, PathCount, path_blocks, path_end, path_start};
 use trodden_unit::{EdgeKind, FunctionMap};
 
 /// Numbers of possible, taken and untested paths of a function.
@@ -66,7 +66,7 @@ pub fn untested(function: &FunctionMap, dag: &Dag, paths: &FunctionPaths, limit:
     let path = |id: u64| {
         let path = numbering.path(dag, id)?;
         let end = path_end(function, dag, &path)?;
-        Some(PathCount { id, count: 0, blocks: blocks(dag, &path), beginning: path_start(dag, &path), end, path })
+        Some(PathCount { id, count: 0, blocks: path_blocks(dag, &path), beginning: path_start(dag, &path), end, path })
     };
     find_untested_ids(function, dag, paths, limit).into_iter().filter_map(path).collect()
 }

@@ -47,7 +47,7 @@ pub fn requested_iterations(iterations: u32, wanted: &str, folders: &Folders) ->
 fn add_log(set: &mut IterationSet, log: &StreamLog, maps: &StreamMaps) -> Result<()> {
     for unit in &maps.counted.units {
         for function in &unit.map.functions {
-            if set.function(&unit.map, function).is_none() && !function.cuts.is_empty() {
+            if set.add_function(&unit.map, function).is_none() && !function.cuts.is_empty() {
                 log::warn!(
                     "paths over iterations of `{}` in {} are omitted, because a different program in the run has different paths for the \
                         same code. Build all programs with the same options",
@@ -69,7 +69,7 @@ fn add_log(set: &mut IterationSet, log: &StreamLog, maps: &StreamMaps) -> Result
             let unit = &maps.counted.units[place.unit];
             let function = &unit.map.functions[place.function];
             let to_path = events.entry(place).or_insert_with(|| EventPaths::new(function, function.event_words()?).ok());
-            let Some(known) = set.function(&unit.map, function) else { continue };
+            let Some(known) = set.add_function(&unit.map, function) else { continue };
             let (dag, numbering) = known.numbered_paths().with_context(|| format!("the map of `{}` is corrupt", function.name))?;
             for (events, count) in counts {
                 let path = |event: &u64| to_path.as_ref().map_or(Some(*event), |to_path| to_path.path(*event));
@@ -90,7 +90,7 @@ fn add_log(set: &mut IterationSet, log: &StreamLog, maps: &StreamMaps) -> Result
 /// Returns the paths over iterations that a profile's programs counted, by function; empty if they counted none.
 pub fn counted_iterations(profile: &Profile) -> BTreeMap<FunctionKey, CountedIterations> {
     let mut all = BTreeMap::new();
-    profile.images.iter().for_each(|image| iterations::add_counted(image, &mut all));
+    profile.images.iter().for_each(|image| iterations::add_counted_iterations(image, &mut all));
     all
 }
 
@@ -112,7 +112,7 @@ pub fn counted_document(
     let mut rows = Vec::new();
     for (name, function) in names.iter().zip(counted.values()) {
         let name = if shared.contains(&name.short) { &name.full } else { &name.short };
-        rows.extend(function.of_length(length).into_iter().map(|(path, count)| (count, name, path)));
+        rows.extend(function.counts_of_length(length).into_iter().map(|(path, count)| (count, name, path)));
     }
     rows.sort_by(|a, b| b.0.cmp(&a.0).then_with(|| (a.1, &a.2).cmp(&(b.1, &b.2))));
     let row = |(count, name, path): (u64, &String, Vec<u64>)| IterationRow {

@@ -11,7 +11,7 @@ use object::{Object, ObjectKind, ObjectSection, ObjectSegment, ObjectSymbol, Sec
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use trodden_unit::probes::{PseudoProbe, probe_function};
+use trodden_unit::probes::{PseudoProbe, probe_function_id};
 use trodden_unit::{FunctionMap, Identity, InstrumentedImage, UnitCache, UnitMap};
 
 /// An index into [`ProbedImage::functions`].
@@ -142,7 +142,7 @@ impl ProbedImage {
     fn locate_functions(&mut self, bodies: Vec<pseudo_probes::ProbedBody>, symbols: &[ProbedSymbol]) {
         let mut known: HashMap<u64, (usize, usize)> = HashMap::new();
         for (u, (unit, map)) in self.units.iter().enumerate() {
-            known.extend((0..map.functions.len()).map(|f| (probe_function(*unit, f as u32), (u, f))));
+            known.extend((0..map.functions.len()).map(|f| (probe_function_id(*unit, f as u32), (u, f))));
         }
         let mut found: HashMap<(usize, usize), Vec<pseudo_probes::ProbedBody>> = HashMap::new();
         for body in bodies {

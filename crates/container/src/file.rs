@@ -5,45 +5,28 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use trodden_wire::file_header::{FILE_HEADER_BYTES, FileHeader, FileKind, HeaderError};
 
-/// Compression level of such files.
-const LEVEL: i32 = 3;
+/// Compression level of single-value files.
+const COMPRESSION_LEVEL: i32 = 3;
 
 /// The reason why a file cannot be read. Callers put "FILE: " before the message.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages describe the variants and their fields")]
 pub enum FileError {
-    /// It does not start with a valid header.
     #[error(transparent)]
     Header(#[from] HeaderError),
-    /// It is a file of a different kind.
     #[error("it is {}, not {}", found.description(), expected.description())]
-    Kind {
-        /// The actual kind.
-        found: FileKind,
-        /// The expected kind.
-        expected: FileKind,
-    },
-    /// A different version of trodden wrote it.
+    Kind { found: FileKind, expected: FileKind },
+    /// It has the right kind, but a format version that this version of trodden does not read.
     #[error("it has format {found}, but this version of trodden reads format {known} of {}", kind.description())]
-    Version {
-        /// The kind of file.
-        kind: FileKind,
-        /// The version of the file.
-        found: u32,
-        /// The version that can be read.
-        known: u32,
-    },
-    /// It is corrupt.
+    Version { kind: FileKind, found: u32, known: u32 },
     #[error("it is corrupt: {0}")]
     Corrupt(#[from] SectionError),
-    /// Its content is inconsistent.
+    /// Its content could be decoded, but is inconsistent.
     #[error("its content is inconsistent")]
     Inconsistent,
 }
 
-/// Reads and checks the header at the start of `bytes`.
-///
-/// # Errors
-/// The header is corrupt, or of a different kind or version.
+/// Reads and checks the header at the start of `bytes`. Fails if the header is corrupt, or of a different kind or version.
 pub fn expect_header(bytes: &[u8], kind: FileKind, version: u32) -> Result<FileHeader, FileError> {
     let header = FileHeader::read(bytes)?;
     if header.kind != kind {
@@ -62,7 +45,7 @@ pub struct FileFormat {
     pub kind: FileKind,
     /// Version of the value.
     pub version: u32,
-    /// How to obtain a valid file of this kind; the end of error messages.
+    /// How to obtain a valid file of this kind. Error messages end with it.
     pub remedy: &'static str,
 }
 
@@ -79,34 +62,28 @@ pub struct ContentError {
 impl FileFormat {
     /// Returns the bytes of a file with this value.
     pub fn to_bytes(&self, value: &impl Serialize) -> Vec<u8> {
-        let section = Section { layout: self.version, ..Section::default() }.value_to_bytes(value, LEVEL);
+        let section = Section { layout: self.version, ..Section::default() }.value_to_bytes(value, COMPRESSION_LEVEL);
         [&FileHeader::new(self.kind, self.version).to_bytes()[..], &section].concat()
     }
 
-    /// Reads the value in a file.
-    ///
-    /// # Errors
-    /// The file is of a different kind or version, or corrupt.
+    /// Reads the value in a file. Fails if the file is of a different kind or version, or corrupt.
     pub fn read<T: DeserializeOwned>(&self, bytes: &[u8]) -> Result<T, ContentError> {
         self.read_checked(bytes, |_| true)
     }
 
-    /// Reads the value in a file, and checks it with `is_sound`.
-    ///
-    /// # Errors
-    /// As for [`FileFormat::read`], or `is_sound` returns false.
+    /// Reads the value in a file, and checks it with `is_sound`. Fails like [`FileFormat::read`], or if `is_sound` returns false.
     pub fn read_checked<T: DeserializeOwned>(&self, bytes: &[u8], is_sound: impl FnOnce(&T) -> bool) -> Result<T, ContentError> {
-        let value = self.value(bytes).and_then(|value| is_sound(&value).then_some(value).ok_or(FileError::Inconsistent));
+        let value = self.read_value(bytes).and_then(|value| is_sound(&value).then_some(value).ok_or(FileError::Inconsistent));
         value.map_err(|error| ContentError { error, remedy: self.remedy })
     }
 
-    /// Returns true if `bytes` start with [`MAGIC`](crate::MAGIC) and this kind. The version is not checked, and the rest of the file may
-    /// be corrupt.
+    /// Returns true if `bytes` start with [`MAGIC`](crate::MAGIC) and this kind. The rest of the file, including its version, is not
+    /// checked.
     pub fn matches_kind(&self, bytes: &[u8]) -> bool {
-        FileKind::of(bytes) == Some(self.kind)
+        FileKind::detect(bytes) == Some(self.kind)
     }
 
-    fn value<T: DeserializeOwned>(&self, bytes: &[u8]) -> Result<T, FileError> {
+    fn read_value<T: DeserializeOwned>(&self, bytes: &[u8]) -> Result<T, FileError> {
         expect_header(bytes, self.kind, self.version)?;
         let section = &bytes[FILE_HEADER_BYTES..];
         let header = SectionHeader::read(section)?;

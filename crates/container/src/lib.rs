@@ -1,9 +1,9 @@
-//! The container format of all files that trodden does not write while a program runs: profiles, traces, maps of units, sets and requests.
+//! The container format of all files that trodden writes outside of running programs: profiles, traces, unit maps, sets and requests.
 //!
-//! A file is a [header](FileHeader), which identifies its kind, and a sequence of [sections](Section), which are compressed separately and
-//! have checksums of their header, index and content. Readers can skip a section without reading it. A corrupt section does not affect the
-//! others, because readers search for the next [`MARKER`]. Files that programs write while they run start with the same header, but have no
-//! sections.
+//! A file is a [header](FileHeader), which identifies its kind, and a sequence of [sections](Section). Each section is compressed
+//! separately, and has checksums of its header, index and content, so readers can skip a section without reading it. A corrupt section
+//! does not affect the others, because readers search for the next [`MARKER`]. Files that programs write while they run start with the
+//! same header, but have no sections.
 
 #![forbid(unsafe_code)]
 
@@ -11,5 +11,5 @@ mod file;
 mod section;
 
 pub use file::{ContentError, FileError, FileFormat, expect_header};
-pub use section::{MARKER, SECTION_HEADER_BYTES, Section, SectionError, SectionHeader, decode, encode, find_marker, max_unpacked};
+pub use section::{MARKER, SECTION_HEADER_BYTES, Section, SectionError, SectionHeader, decode, encode, find_marker, max_unpacked_size};
 pub use trodden_wire::file_header::{FILE_HEADER_BYTES, FileHeader, FileKind, HeaderError, MAGIC};

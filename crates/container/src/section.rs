@@ -1,5 +1,5 @@
-//! Sections: the parts of a file that are compressed and checked separately. Everything is little-endian; checksums are XXH3 (64 bits,
-//! seed 0). Content that is a value uses the [postcard](https://postcard.jamesmunns.com/wire-format) format.
+//! Sections: the parts of a file that are compressed and checked separately. Everything is little-endian. Checksums are XXH3 (64 bits,
+//! seed 0). Values are encoded in the [postcard](https://postcard.jamesmunns.com/wire-format) format.
 
 // Layout of a section:
 //
@@ -25,30 +25,28 @@ use xxhash_rust::xxh3::xxh3_64;
 pub const MARKER: [u8; 8] = *b"\x93SECTION";
 /// Size of a section's header in bytes.
 pub const SECTION_HEADER_BYTES: usize = 80;
-/// Number of bytes of the header that its checksum covers.
 const CHECKED_BYTES: usize = SECTION_HEADER_BYTES - 8;
-/// Maximum size of an index.
-const MAX_INDEX: u32 = 1 << 28;
-/// Maximum size of content. If a header has a larger size, it is corrupt.
-const MAX_UNPACKED: u64 = 4 << 30;
-/// Maximum ratio of the size of content to its compressed size, so that a small file cannot exhaust memory.
-const MAX_RATIO: u64 = 1024;
-/// Size of content below which [`MAX_RATIO`] does not apply.
-const MIN_SIZE_FOR_RATIO: u64 = 16 << 20;
+const MAX_INDEX_BYTES: u32 = 1 << 28;
+/// Maximum size of a section's decompressed content. If a header has a larger size, it is corrupt.
+const MAX_UNPACKED_BYTES: u64 = 4 << 30;
+/// Maximum ratio of decompressed to compressed size. It keeps a small file from exhausting memory.
+const MAX_COMPRESSION_RATIO: u64 = 1024;
+/// Decompressed size below which [`MAX_COMPRESSION_RATIO`] does not apply.
+const MIN_SIZE_FOR_MAX_RATIO: u64 = 16 << 20;
 
-/// Returns the maximum size of content with this compressed size. If a header has a larger size, it is corrupt.
-pub fn max_unpacked(packed: u64) -> u64 {
-    packed.saturating_mul(MAX_RATIO).clamp(MIN_SIZE_FOR_RATIO, MAX_UNPACKED)
+/// Returns the maximum decompressed size that is plausible for this compressed size. If a header has a larger size, it is corrupt.
+pub fn max_unpacked_size(packed: u64) -> u64 {
+    packed.saturating_mul(MAX_COMPRESSION_RATIO).clamp(MIN_SIZE_FOR_MAX_RATIO, MAX_UNPACKED_BYTES)
 }
 
 /// A section to be written, without its content.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Section<'a> {
-    /// The meaning of the section, by kind of file.
+    /// The meaning of the section; each kind of file defines its own tags.
     pub tag: u32,
     /// Version of the tag's layout.
     pub layout: u32,
-    /// Identity of the section's subject. Zeros if there is none.
+    /// Identity of what the section is about, such as a unit or an image. Zeros if there is nothing to identify.
     pub subject: [u8; 16],
     /// A number whose meaning depends on the tag.
     pub count: u32,
@@ -59,13 +57,13 @@ pub struct Section<'a> {
 /// The header of a section.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SectionHeader {
-    /// The meaning of the section, by kind of file.
+    /// The meaning of the section; each kind of file defines its own tags.
     pub tag: u32,
     /// Version of the tag's layout.
     pub layout: u32,
-    /// Identity of the section's subject.
+    /// Identity of what the section is about; zeros if there is nothing to identify.
     pub subject: [u8; 16],
-    /// Meaning by tag.
+    /// A number whose meaning depends on the tag.
     pub count: u32,
     index: u32,
     packed: u64,
@@ -76,53 +74,38 @@ pub struct SectionHeader {
 
 /// The reason why a section cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages describe the variants and their fields")]
 pub enum SectionError {
-    /// No section begins here.
     #[error("no section begins here")]
     Marker,
-    /// The file ends within the section.
     #[error("the file ends within it")]
     Truncated,
-    /// The header is corrupt.
     #[error("the checksum of its header does not match")]
     Header,
-    /// The index is corrupt.
     #[error("the checksum of its index does not match")]
     Index,
-    /// The content is corrupt.
     #[error("its checksum does not match")]
     Content,
     /// The header has a size that no writer produces.
     #[error("its header has an impossible size: {claimed} bytes of content in {packed} compressed bytes")]
-    Size {
-        /// The claimed size.
-        claimed: u64,
-        /// The compressed size.
-        packed: u64,
-    },
-    /// The content cannot be decompressed.
+    Size { claimed: u64, packed: u64 },
     #[error("it cannot be decompressed: {0}")]
     Decompression(String),
-    /// The content is not a value of the expected type.
     #[error("its content has an unexpected form: {0}")]
     UnexpectedForm(String),
 }
 
 impl Section<'_> {
-    /// Returns the section's bytes. A higher compression level makes it smaller and takes longer.
-    ///
-    /// # Panics
-    /// Panics if the index has 4 GiB or more, which no writer produces.
+    /// Returns the section's bytes. A higher compression level makes them fewer, but takes longer. Panics if the index has 4 GiB or more,
+    /// which no writer produces.
     pub fn to_bytes(&self, content: &[u8], level: i32) -> Vec<u8> {
         let packed = zstd::bulk::compress(content, level).expect("memory can be compressed into memory");
-        self.to_bytes_of_packed(&packed, content.len() as u64)
+        self.packed_to_bytes(&packed, content.len() as u64)
     }
 
-    /// Returns the section's bytes for content that is already compressed. `unpacked` is its original size.
-    ///
-    /// # Panics
-    /// As for [`Section::to_bytes`].
-    pub fn to_bytes_of_packed(&self, packed: &[u8], unpacked: u64) -> Vec<u8> {
+    /// Returns the section's bytes for content that is already compressed. `unpacked` is its original size. Panics like
+    /// [`Section::to_bytes`].
+    pub fn packed_to_bytes(&self, packed: &[u8], unpacked: u64) -> Vec<u8> {
         let index = u32::try_from(self.index.len()).expect("an index has less than 4 GiB");
         let mut bytes = Vec::with_capacity(SECTION_HEADER_BYTES + self.index.len() + packed.len());
         bytes.extend(MARKER);
@@ -147,10 +130,8 @@ impl Section<'_> {
 }
 
 impl SectionHeader {
-    /// Reads the header at the start of `bytes`.
-    ///
-    /// # Errors
-    /// `bytes` do not start with a header, the header is corrupt, or it has sizes that no section can have.
+    /// Reads the header at the start of `bytes`. Fails if `bytes` do not start with a header, the header is corrupt, or it has sizes that
+    /// no section can have.
     pub fn read(bytes: &[u8]) -> Result<SectionHeader, SectionError> {
         if !bytes.starts_with(&MARKER) {
             return Err(SectionError::Marker);
@@ -172,7 +153,8 @@ impl SectionHeader {
             index_checksum: word(56),
             checksum: word(64),
         };
-        let is_sound = header.index <= MAX_INDEX && header.packed <= MAX_UNPACKED && header.unpacked <= max_unpacked(header.packed);
+        let is_sound =
+            header.index <= MAX_INDEX_BYTES && header.packed <= MAX_UNPACKED_BYTES && header.unpacked <= max_unpacked_size(header.packed);
         is_sound.then_some(header).ok_or(SectionError::Size { claimed: header.unpacked.max(header.index.into()), packed: header.packed })
     }
 
@@ -191,31 +173,23 @@ impl SectionHeader {
         self.packed
     }
 
-    /// Returns the size of the content.
+    /// Returns the size of the content after decompression.
     pub fn unpacked_length(&self) -> u64 {
         self.unpacked
     }
 
-    /// Verifies an index.
-    ///
-    /// # Errors
-    /// Its checksum does not match.
+    /// Verifies an index. Fails if the checksum does not match.
     pub fn check_index(&self, index: &[u8]) -> Result<(), SectionError> {
         (xxh3_64(index) == self.index_checksum).then_some(()).ok_or(SectionError::Index)
     }
 
-    /// Verifies compressed content.
-    ///
-    /// # Errors
-    /// Its checksum does not match.
+    /// Verifies compressed content. Fails if the checksum does not match.
     pub fn check(&self, packed: &[u8]) -> Result<(), SectionError> {
         (xxh3_64(packed) == self.checksum).then_some(()).ok_or(SectionError::Content)
     }
 
-    /// Verifies and decompresses content. Memory is allocated for the actual content, not for the claimed size.
-    ///
-    /// # Errors
-    /// The checksum does not match, or the content does not have the size in the header.
+    /// Verifies and decompresses content. Memory is only allocated for content that exists, no matter what size the header claims. Fails
+    /// if the checksum does not match, or the content does not have the size in the header.
     pub fn unpack(&self, packed: &[u8]) -> Result<Vec<u8>, SectionError> {
         self.check(packed)?;
         let cannot = |e: std::io::Error| SectionError::Decompression(e.to_string());
@@ -228,10 +202,8 @@ impl SectionHeader {
         }
     }
 
-    /// Decodes content that is a value.
-    ///
-    /// # Errors
-    /// As for [`SectionHeader::unpack`], or the content is not a value of this type.
+    /// Verifies, decompresses and decodes content that is a value. Fails like [`SectionHeader::unpack`], or if the content is not a value
+    /// of this type.
     pub fn value<T: DeserializeOwned>(&self, packed: &[u8]) -> Result<T, SectionError> {
         decode(&self.unpack(packed)?)
     }
@@ -242,10 +214,7 @@ pub fn encode(value: &impl Serialize) -> Vec<u8> {
     postcard::to_allocvec(value).expect("stored values can be encoded")
 }
 
-/// Decodes content that is a value.
-///
-/// # Errors
-/// The content is not such a value, or bytes follow it.
+/// Decodes content that is a value. Fails if the content is not a value of this type, or bytes follow the value.
 pub fn decode<T: DeserializeOwned>(content: &[u8]) -> Result<T, SectionError> {
     match postcard::take_from_bytes(content) {
         Ok((value, [])) => Ok(value),
@@ -308,11 +277,11 @@ mod tests {
 
     #[test]
     fn memory_is_allocated_for_actual_content_only() {
-        // The header of a frame that claims 4 GB, with nothing after it.
+        // The header of a zstd frame that claims to contain 4 GB, although nothing follows the header.
         let claim = [0x28, 0xb5, 0x2f, 0xfd, 0xa0, 0xff, 0xff, 0xff, 0xff, 0x01, 0x00, 0x00];
         let header = SectionHeader {
             packed: claim.len() as u64,
-            unpacked: MIN_SIZE_FOR_RATIO,
+            unpacked: MIN_SIZE_FOR_MAX_RATIO,
             checksum: xxh3_64(&claim),
             ..read(&section()).unwrap().0
         };

@@ -238,7 +238,7 @@ fn log_caveats(caveats: &[&Caveat]) {
 fn correct_counts(view: &View, images: &[PathBuf], mappings: &[Mapping], names: &FileNames, folder: &Path) -> Result<Corrected> {
     let executed = counted_images(view.profile);
     let counters = executed.iter().map(|image| match has_counters(image) {
-        true => Ok(EdgeCounts::of_image(image)?.functions),
+        true => Ok(EdgeCounts::from_image(image)?.functions),
         false => Ok(Vec::new()),
     });
     let counters = counters.collect::<Result<_>>()?;

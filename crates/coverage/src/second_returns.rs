@@ -24,7 +24,7 @@ pub fn returned_again(function: &Function) -> bool {
     let forks = || {
         Some((function.unit.map.edge_profile.as_ref()?, function.unit.map.functions.iter().position(|f| std::ptr::eq(f, function.map))?))
     };
-    let is_fork = |edge: &Edge| forks().is_some_and(|(edges, number)| edges.forks_of(number).any(|fork| fork == *edge));
+    let is_fork = |edge: &Edge| forks().is_some_and(|(edges, number)| edges.fork_edges_of(number).any(|fork| fork == *edge));
     let cuts = function.map.cuts.iter().filter(|(_, reason)| *reason == CutReason::ReturnsTwice);
     let again: BTreeSet<Edge> = cuts.map(|(edge, _)| *edge).filter(|edge| !is_fork(edge)).collect();
     let returned = |beginning: &PathStart| matches!(beginning, PathStart::After(edge) if again.contains(edge));

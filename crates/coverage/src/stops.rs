@@ -51,7 +51,7 @@ impl Stops {
             let number = function.unit.map.functions.iter().position(|map| std::ptr::eq(map, function.map));
             let Some(number) = number else { continue };
             let names = edges.names.iter().map(|name| (linkage_name(name), name.as_str())).collect();
-            let forks: Vec<Edge> = edges.forks_of(number).collect();
+            let forks: Vec<Edge> = edges.fork_edges_of(number).collect();
             // The counters of each process that continues the function include the execution before the fork. The paths are made to do the
             // same.
             let paths = balance_forks(function.map, &function.paths, &forks).ok().flatten();

@@ -13,7 +13,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use trodden_unit::{Identity, UnitMap};
 use trodden_wire::{
-    BIAS_SYMBOL, COUNT_SYMBOL, COUNTERS_SECTION, DEFAULT_OUTPUT_SYMBOL, DIRECT_BIAS_SYMBOL, DIRECT_PLACE_SYMBOL, DirectThread,
+    BIAS_SYMBOL, COUNT_SYMBOL, COUNTERS_SECTION, DEFAULT_OUTPUT_SYMBOL, DIRECT_ADDRESS_SYMBOL, DIRECT_BIAS_SYMBOL, DirectThread,
     FRAMES_SECTION, FUNCTIONS_SECTION, FunctionRecord, SHARED_BIAS_SYMBOL, SWITCH_SYMBOL, UNIT_MAGIC, UNIT_VERSION, UNITS_SECTION,
     UnitRecord,
 };
@@ -67,7 +67,7 @@ pub fn direct_bias(module: Module) -> Value {
 /// Defines the direct bias, and the function by which the runtime finds it. All units of the residual tier define both; linkers keep
 /// one definition.
 pub fn define_direct_bias(module: Module) {
-    thread_local_with_place(module, DIRECT_BIAS_SYMBOL, size_of::<DirectThread>(), DIRECT_PLACE_SYMBOL, DIRECT_BIAS_SYMBOL);
+    thread_local_with_place(module, DIRECT_BIAS_SYMBOL, size_of::<DirectThread>(), DIRECT_ADDRESS_SYMBOL, DIRECT_BIAS_SYMBOL);
 }
 
 /// Defines a zeroed thread-local object of `size` bytes, and a function `place` that returns the address of the calling thread's instance,

@@ -12,7 +12,7 @@ use llvm_sys::core::*;
 use llvm_sys::prelude::{LLVMMetadataRef, LLVMTypeRef, LLVMValueRef};
 use std::mem::offset_of;
 use trodden_unit::EventSource;
-use trodden_unit::events::CELLS;
+use trodden_unit::events::CELLS_PER_COUNTER;
 use trodden_unit::experiment::Spelling;
 use trodden_wire::{EVENT_SYMBOL, EventCost, EventThread};
 
@@ -50,7 +50,7 @@ impl EventSymbols {
         let now = self.read(&builder);
         let start = builder.subtract(now, builder.load(module.i64(), self.thread));
         self.add_spent(&builder, builder.load(module.i64(), self.at_cost(&builder, offset_of!(EventCost, begin))));
-        let cells = llvm!(LLVMArrayType2(module.i64(), CELLS));
+        let cells = llvm!(LLVMArrayType2(module.i64(), CELLS_PER_COUNTER));
         EventActivation { cells, events: self, start }
     }
 
@@ -101,7 +101,7 @@ fn declare_reading(module: Module, source: EventSource) -> Value {
 /// Defines the thread's state, the costs, the record, and the function by which the runtime finds the thread's state. All units of an
 /// image define them in a section group named after the event. If two units use different events, the linker reports duplicate symbols.
 fn define(module: Module, source: EventSource) {
-    let (kind, config) = source.kernel();
+    let (kind, config) = source.perf_event();
     let (symbol, group) = (EVENT_SYMBOL, format!("{EVENT_SYMBOL}.{}", source.name().replace('-', "_")));
     let (thread, cost) = (size_of::<EventThread>(), size_of::<EventCost>());
     module.append_assembly(&format!(

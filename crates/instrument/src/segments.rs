@@ -32,7 +32,7 @@ use trodden_flow::{Edge, Graph, Node, Origin, ProbeProgram};
 use trodden_selective::contexts::ContextNumbering;
 use trodden_unit::observe::SegmentNumbering;
 use trodden_unit::{CallerPath, EdgeKind, Identity, SegmentSet, SegmentWords, UnplacedCall};
-use trodden_wire::{CONTEXT_BYTES, CONTEXT_PLACE_SYMBOL, CONTEXT_SYMBOL};
+use trodden_wire::{CONTEXT_ADDRESS_SYMBOL, CONTEXT_BYTES, CONTEXT_SYMBOL};
 
 /// Maximum number of words of a function if every pair of context and path is counted.
 const MAX_WORDS_EVERY_PAIR: u64 = 1 << 20;
@@ -44,7 +44,7 @@ const MAX_WORDS_PER_UNIT: u64 = 1 << 25;
 /// Declares the words in which callers pass contexts.
 pub fn declare_context(module: Module) -> ContextWords {
     let words = module.add_thread_local(CONTEXT_SYMBOL);
-    emit::thread_local_with_place(module, CONTEXT_SYMBOL, CONTEXT_BYTES, CONTEXT_PLACE_SYMBOL, CONTEXT_SYMBOL);
+    emit::thread_local_with_place(module, CONTEXT_SYMBOL, CONTEXT_BYTES, CONTEXT_ADDRESS_SYMBOL, CONTEXT_SYMBOL);
     ContextWords(words)
 }
 
@@ -174,7 +174,7 @@ impl SegmentPlan {
     /// Finds the calls on segments, and records those for which the function has no call instruction.
     fn place_calls(&mut self, on: &FunctionOnSegments, rows: u64) {
         let mut by_callee: BTreeMap<u32, BTreeSet<u64>> = BTreeMap::new();
-        for (callee, context) in on.set.calls_of(on.number) {
+        for (callee, context) in on.set.contexts_with_caller(on.number) {
             by_callee.entry(callee).or_default().insert(context.path);
         }
         let mut placed: IndexMap<(Edge, Value), Vec<(Value, usize)>> = IndexMap::new();

@@ -16,7 +16,7 @@ use llvm_sys::prelude::LLVMMetadataRef;
 use trodden_flow::program::StreamEdges;
 use trodden_unit::{BlockKind, EdgeKind};
 use trodden_wire::stream::{
-    CHUNK_BYTES, NEXT_CHUNK_SYMBOL, NEXT_SLOT_SYMBOL, SHADOW_BYTES, STREAM_PLACE_SYMBOL, STREAM_SYMBOL, TAG_ENTER, TAG_EXIT, TAG_PATH,
+    CHUNK_BYTES, NEXT_CHUNK_SYMBOL, NEXT_SLOT_SYMBOL, SHADOW_BYTES, STREAM_ADDRESS_SYMBOL, STREAM_SYMBOL, TAG_ENTER, TAG_EXIT, TAG_PATH,
     TAG_RESUME, ThreadStream,
 };
 
@@ -56,7 +56,7 @@ pub struct StreamCode {
 impl Streams {
     /// Declares the runtime's functions, and defines the thread's stream state (linkers keep one definition per image).
     pub fn declare(module: Module) -> Streams {
-        emit::thread_local_with_place(module, STREAM_SYMBOL, size_of::<ThreadStream>(), STREAM_PLACE_SYMBOL, STREAM_SYMBOL);
+        emit::thread_local_with_place(module, STREAM_SYMBOL, size_of::<ThreadStream>(), STREAM_ADDRESS_SYMBOL, STREAM_SYMBOL);
         let kind = llvm!(LLVMFunctionType(module.void(), std::ptr::null_mut(), 0, 0));
         let [next_chunk, next_slot] = [NEXT_CHUNK_SYMBOL, NEXT_SLOT_SYMBOL].map(|name| declare_of_runtime(module, name, kind));
         Streams { module, next_chunk, next_slot }

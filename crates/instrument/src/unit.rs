@@ -36,7 +36,7 @@ pub fn identity(bitcode: &[u8], options: &PluginOptions) -> Identity {
 }
 
 fn store(frame: &Frame) -> Result<PathBuf, InstrumentError> {
-    let folder = UnitCache::root_from(|name| std::env::var_os(name)).ok_or(InstrumentError::NoCacheFolder)?;
+    let folder = UnitCache::root_from_environment(|name| std::env::var_os(name)).ok_or(InstrumentError::NoCacheFolder)?;
     let folder = std::path::absolute(&folder).map_err(|source| InstrumentError::CacheWrite { folder: folder.clone(), source })?;
     UnitCache::new(&folder).put(frame).map_err(|source| InstrumentError::CacheWrite { folder, source })
 }
@@ -70,7 +70,7 @@ impl Unit {
     /// Stores the unit's map and bitcode in the unit cache, and emits the sections of the object file, which include them.
     pub fn emit_map(self, edge_profile: Option<EdgeProfile>, unit: Identity, bitcode: Vec<u8>) -> Result<(), InstrumentError> {
         let module = self.module;
-        let each = self.options.experiment.observation().observed().words().per_counter();
+        let each = self.options.experiment.observation().observed().words().words_per_counter();
         let words = self.map.counters.checked_mul(each).expect("a unit has fewer counters than memory has bytes");
         let (map, frame) = self.finish(edge_profile, unit, bitcode)?;
         emit::sections(module, unit, words, map.events().is_some(), &frame);

@@ -8,7 +8,7 @@ use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
-use trodden_profile::collect::counters;
+use trodden_profile::collect::decode_counters;
 use trodden_unit::experiment::{InputFolder, Keep, PluginRequest, UnitAction};
 use trodden_unit::{Identity, InstrumentedImage, UnitCache, UnitMap};
 
@@ -226,7 +226,7 @@ impl Subject {
         for file in fs::read_dir(&folder).map_err(OracleError::file(&folder))? {
             let path = file.map_err(OracleError::file(&folder))?.path();
             let maps: Vec<&UnitMap> = self.units.iter().map(|u| &u.map).collect();
-            for (counted, decoded) in counts.iter_mut().zip(counters(&path, &maps)?) {
+            for (counted, decoded) in counts.iter_mut().zip(decode_counters(&path, &maps)?) {
                 counted.extend(decoded?.counts.executions);
             }
         }

@@ -28,7 +28,7 @@ pub fn check(trial: &Trial) -> Result<ExitCode, OracleError> {
     let tools = Toolkit::prepare(folder.path())?;
     let (name, arguments) = trial.command.split_first().expect("the command line requires a program");
     let run = prepare_run(name, arguments, folder.path())?;
-    let store = trial.store.clone().or_else(|| UnitCache::root_from(|name| std::env::var_os(name))).unwrap_or_default();
+    let store = trial.store.clone().or_else(|| UnitCache::root_from_environment(|name| std::env::var_os(name))).unwrap_or_default();
     let subject = program::read(Path::new(name), &store, folder.path())?.with_inputs_of(&UnitCache::new(&store));
     let mut text = String::new();
     let (outcome, by_blocks) = counts::verify_in_one_run(&subject, &tools, &run)?;

@@ -2,8 +2,8 @@
 //! complete on disk. If writing fails, the old file is unchanged.
 //!
 //! An existing file that is not regular (a pipe, a terminal, a descriptor in `/proc`) is written to directly. Symbolic links are followed
-//! by the kernel's `protected_symlinks` rule: not if they belong to a different user and are in a sticky, world-writable folder. Invariant:
-//! a file with a temporary name is locked while its writer lives ([`is_orphaned`]).
+//! according to the kernel's `protected_symlinks` rule: unless they belong to a different user and are in a sticky, world-writable folder.
+//! Invariant: a file with a temporary name is locked while its writer lives ([`is_orphaned`]).
 
 use crate::temporary::{self, TemporaryFile};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags};
@@ -42,10 +42,7 @@ enum FileDestination {
 
 impl AtomicFile {
     /// Starts a file with default permissions ([`Access::Umask`]). `temporary_prefix` is the prefix of its temporary name. Creates missing
-    /// folders.
-    ///
-    /// # Errors
-    /// The folder cannot be written, or the path is a symbolic link that must not be followed.
+    /// folders. Fails if the folder cannot be written, or the path is a symbolic link that must not be followed.
     pub fn create(path: &Path, temporary_prefix: &str) -> io::Result<AtomicFile> {
         AtomicFile::create_with_access(path, temporary_prefix, Access::Umask)
     }
@@ -53,7 +50,7 @@ impl AtomicFile {
     /// Like [`AtomicFile::create`], with the permissions in `access`.
     pub fn create_with_access(path: &Path, temporary_prefix: &str, access: Access) -> io::Result<AtomicFile> {
         if is_stream(path) {
-            // Opened for appending, so that output of other processes is not overwritten: each open file has its own position.
+            // Each open file has its own position, so without appending, this output would overwrite that of other processes.
             return Ok(AtomicFile(FileDestination::Stream(File::options().append(true).open(path)?)));
         }
         let path = resolve_links(path)?;
@@ -117,7 +114,7 @@ pub fn write_with_access(
     file.finish()
 }
 
-/// A file that is complete on disk but has no name yet, or only a temporary one.
+/// A file that is complete on disk but has no name yet, or only a temporary name.
 #[derive(Debug)]
 pub struct UnnamedFile(UnfinishedFile);
 
@@ -135,9 +132,9 @@ impl UnnamedFile {
         Ok(UnnamedFile(file))
     }
 
-    /// Gives the file the name `path` if it is free; otherwise returns the file.
-    pub fn name(self, path: &Path) -> io::Result<Option<UnnamedFile>> {
-        Ok(self.0.name(path)?.map(UnnamedFile))
+    /// Names the file `path` if no file has this name; otherwise returns the unnamed file.
+    pub fn name_if_free(self, path: &Path) -> io::Result<Option<UnnamedFile>> {
+        Ok(self.0.name_if_free(path)?.map(UnnamedFile))
     }
 }
 
@@ -172,7 +169,6 @@ impl UnfinishedFile {
         }
     }
 
-    /// Names the file, replacing any file of that name.
     fn rename(self, path: &Path) -> io::Result<()> {
         match self {
             UnfinishedFile::Named(file) => file.rename(path),
@@ -186,10 +182,10 @@ impl UnfinishedFile {
         }
     }
 
-    /// Gives the file the name `path` if it is free; otherwise returns the file.
-    fn name(self, path: &Path) -> io::Result<Option<UnfinishedFile>> {
+    /// Names the file `path` if no file has this name; otherwise returns the unnamed file.
+    fn name_if_free(self, path: &Path) -> io::Result<Option<UnfinishedFile>> {
         match self {
-            UnfinishedFile::Named(file) => Ok(file.name(path)?.map(UnfinishedFile::Named)),
+            UnfinishedFile::Named(file) => Ok(file.name_if_free(path)?.map(UnfinishedFile::Named)),
             UnfinishedFile::Unnamed { ref file, .. } => match link_unnamed(file, path) {
                 Ok(()) => Ok(None),
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(Some(self)),
@@ -208,7 +204,6 @@ fn descriptor_path(file: &File) -> PathBuf {
     PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()))
 }
 
-/// Creates a file with the given permissions and locks it.
 fn create_locked(folder: &Path, temporary_prefix: &str, access: Access) -> io::Result<UnfinishedFile> {
     let mode = match access {
         Access::Umask => 0o666,
@@ -228,7 +223,7 @@ fn write_content(file: &File, content: impl FnOnce(&mut dyn Write) -> io::Result
     content(&mut out).and_then(|()| out.flush())
 }
 
-/// Returns whether a file or folder is unlocked, so that the process that created it has ended.
+/// Returns true if a file or folder is unlocked, which means that the process that created it has ended.
 pub fn is_orphaned(path: &Path) -> bool {
     File::open(path).is_ok_and(|file| file.try_lock().is_ok())
 }
@@ -239,7 +234,7 @@ fn is_stream(path: &Path) -> bool {
     std::fs::metadata(path).is_ok_and(|there| is_open || !there.is_file())
 }
 
-/// Resolves symbolic links; the target may not exist.
+/// Resolves symbolic links. The result may not exist.
 fn resolve_links(path: &Path) -> io::Result<PathBuf> {
     /// The kernel's limit.
     const MAX_LINKS: usize = 40;
@@ -356,8 +351,8 @@ mod tests {
         let at = |name: &str| folder.path().join(name);
         fs::write(at("taken"), "old").unwrap();
         let file = UnnamedFile::write(folder.path(), ".begun-", Access::PRIVATE, |out| out.write_all(b"new")).unwrap();
-        let file = file.name(&at("taken")).unwrap().expect("the name is taken");
-        assert!(file.name(&at("free")).unwrap().is_none());
+        let file = file.name_if_free(&at("taken")).unwrap().expect("the name is taken");
+        assert!(file.name_if_free(&at("free")).unwrap().is_none());
         assert_eq!((read_text(&at("taken")), read_text(&at("free"))), ("old".into(), "new".into()));
     }
 

@@ -28,14 +28,10 @@ const OTHER_KINDS: &[(FileKind, &str)] = &[
 /// map only once.
 pub type Maps = HashMap<Identity, Arc<UnitMap>>;
 
-/// Version of the stored profile format.
 pub const FORMAT_VERSION: u32 = 2;
-/// Size of the file header in bytes.
 pub const FILE_HEADER_LENGTH: u64 = FILE_HEADER_BYTES as u64;
-/// zstd compression level of the blocks.
 const COMPRESSION_LEVEL: i32 = 3;
 
-/// Kind of a block's content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ContentKind {
     /// A [`Run`].
@@ -63,13 +59,12 @@ impl ContentKind {
         [Run, Map, Image, Counts, End, Sampling, Events, Times].into_iter().find(|kind| *kind as u32 == number)
     }
 
-    /// Version of the content's layout.
     fn layout_version(self) -> u32 {
         match self {
             ContentKind::Map => MAP_VERSION,
-            // 2 added weights.
+            // Version 2 added weights.
             ContentKind::Sampling => 3,
-            // 2 added the test, 3 the divergence of copies, 4 the lost counts.
+            // Version 2 added the test, version 3 the divergence of copies, version 4 the lost counts.
             ContentKind::Run => 4,
             _ => 1,
         }
@@ -92,20 +87,17 @@ impl ContentKind {
 /// An image and its units. The units' maps precede this block, and their counts follow it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ImageBlock {
-    /// Number by which the blocks with the image's counts refer to it.
+    /// Number with which the image's count blocks refer to it.
     pub number: u32,
     /// Path as the process saw it.
     pub path: String,
-    /// The linker's build ID.
     pub build_id: Option<String>,
     /// Units in link order.
     pub units: Vec<UnitEntry>,
 }
 
-/// A unit of an image.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct UnitEntry {
-    /// Identity of the unit.
     pub unit: Identity,
     /// Number of nonzero counters in the unit's [`CountsBlock`].
     pub executed: u64,
@@ -118,7 +110,7 @@ pub struct CountsBlock {
     pub image: u32,
     /// Index of the unit in the image.
     pub place: u32,
-    /// The distance of each counter's index from the previous one's (from 0 for the first), and the counter's value.
+    /// For each counter, the difference between its index and the previous index (0 for the first), and its value.
     pub counts: Vec<(u64, u64)>,
 }
 
@@ -148,22 +140,18 @@ impl CountsBlock {
 /// Events of one unit's paths.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct EventsBlock {
-    /// Number of the image.
     pub image: u32,
-    /// Index of the unit in the image.
     pub place: u32,
     /// Events by counter, ascending.
     pub events: Vec<(u64, PathEvents)>,
 }
 
-/// Writes the blocks of a stored profile.
 pub struct BlockWriter<'a> {
     out: &'a mut dyn Write,
     blocks: u64,
 }
 
 impl<'a> BlockWriter<'a> {
-    /// Starts a file by writing its header.
     pub fn new(out: &'a mut dyn Write) -> io::Result<BlockWriter<'a>> {
         out.write_all(&FileHeader::new(FileKind::PROFILE, FORMAT_VERSION).to_bytes())?;
         Ok(BlockWriter { out, blocks: 0 })
@@ -174,7 +162,6 @@ impl<'a> BlockWriter<'a> {
         BlockWriter { out, blocks: 0 }
     }
 
-    /// Writes a block.
     pub fn put(&mut self, kind: ContentKind, subject: Identity, content: &impl Serialize) -> io::Result<()> {
         let section = Section { tag: kind as u32, layout: kind.layout_version(), subject: subject.0, ..Section::default() };
         self.out.write_all(&section.value_to_bytes(content, COMPRESSION_LEVEL))?;
@@ -182,14 +169,12 @@ impl<'a> BlockWriter<'a> {
         Ok(())
     }
 
-    /// Writes the end block.
     pub fn finish(mut self) -> io::Result<()> {
         let blocks = self.blocks;
         self.put(ContentKind::End, Identity([0; 16]), &blocks)
     }
 }
 
-/// Header of a block.
 #[derive(Clone, Debug)]
 pub struct ProfileBlockHeader {
     section: SectionHeader,
@@ -202,28 +187,20 @@ pub struct ProfileBlockHeader {
 pub enum ReadMode {
     /// Verify the checksum and decode the content.
     Decode,
-    /// Verify the checksum only.
     Verify,
-    /// Skip the block.
     Skip,
 }
 
-/// The content of a block.
 #[derive(Debug)]
 pub enum BlockContent {
-    /// The run.
     Run(Run),
-    /// A map.
     Map(Box<UnitMap>),
     /// A block that was verified or skipped, but not decoded.
     NotDecoded,
-    /// An image.
     Image(ImageBlock),
-    /// Counts.
     Counts(CountsBlock),
     /// How the profile was sampled.
     Sampling(Sampling),
-    /// Events.
     Events(EventsBlock),
     /// Times of first executions, by counter.
     Times(CountsBlock),
@@ -231,40 +208,32 @@ pub enum BlockContent {
     End(u64),
 }
 
-/// Result of reading the next block.
 #[derive(Debug)]
 pub enum BlockItem {
-    /// An intact block.
     Block {
-        /// Its offset.
         offset: u64,
-        /// Its header.
         header: ProfileBlockHeader,
-        /// Its content.
         content: Box<BlockContent>,
     },
     /// A corrupt block, or bytes that are not a block. The reader continues after the block if its header is intact, otherwise at the
     /// next marker.
     Corrupt {
-        /// Offset of the block or bytes.
         offset: u64,
-        /// What is wrong.
         what: String,
     },
 }
 
-/// Reads the blocks of a file in order.
 pub struct BlockReader {
     path: PathBuf,
     file: BufReader<File>,
     at: u64,
     length: u64,
-    /// What is wrong with the file header, until it is reported.
+    /// A description of the file header's error, until it is reported.
     header_error: Option<String>,
 }
 
 impl BlockReader {
-    /// Reads the file's header.
+    /// Reads and checks the file's header.
     pub fn new(path: &Path, file: File) -> Result<BlockReader, ProfileError> {
         let length = file.metadata().map_err(ProfileError::io(path, "read"))?.len();
         let mut reader =
@@ -297,17 +266,15 @@ impl BlockReader {
         }
     }
 
-    /// Length of the file in bytes.
     pub fn length(&self) -> u64 {
         self.length
     }
 
-    /// Offset of the next block.
     pub fn offset(&self) -> u64 {
         self.at
     }
 
-    /// Reads the next block; `None` at the end of the file. `mode` chooses how much of the block to read from its kind and subject.
+    /// Reads the next block; `None` at the end of the file. `mode` decides, from the block's kind and subject, how much of it to read.
     pub fn next(&mut self, mode: &dyn Fn(ContentKind, Identity) -> ReadMode) -> Result<Option<BlockItem>, ProfileError> {
         if let Some(what) = self.header_error.take() {
             return Ok(Some(BlockItem::Corrupt { offset: 0, what }));
@@ -328,7 +295,7 @@ impl BlockReader {
         }
     }
 
-    /// Reads the block at the current offset; the inner error is the fault of the block.
+    /// Reads the block at the current offset. The inner error says why the block is corrupt.
     #[allow(clippy::type_complexity)]
     fn read_block(
         &mut self,
@@ -353,7 +320,7 @@ impl BlockReader {
         let kind = ContentKind::from_number(section.tag);
         let mode = kind.map_or(ReadMode::Skip, |kind| mode(kind, header.subject));
         if mode == ReadMode::Skip {
-            self.go_to(self.at)?;
+            self.seek_to(self.at)?;
             header.check_layout(&self.path)?;
             return Ok(match kind {
                 Some(_) => Ok((header, BlockContent::NotDecoded)),
@@ -384,11 +351,11 @@ impl BlockReader {
         self.at = from;
         while self.at < self.length {
             let size = (self.length - self.at).min(WINDOW as u64) as usize;
-            self.go_to(self.at)?;
+            self.seek_to(self.at)?;
             self.read(&mut window[..size])?;
             if let Some(found) = find_marker(&window[..size]) {
                 self.at += found as u64;
-                return self.go_to(self.at);
+                return self.seek_to(self.at);
             }
             if size < MARKER.len() || self.at + size as u64 == self.length {
                 break;
@@ -399,7 +366,7 @@ impl BlockReader {
         Ok(())
     }
 
-    fn go_to(&mut self, at: u64) -> Result<(), ProfileError> {
+    fn seek_to(&mut self, at: u64) -> Result<(), ProfileError> {
         self.file.seek(SeekFrom::Start(at)).map(drop).map_err(ProfileError::io(&self.path, "read"))
     }
 }

@@ -5,7 +5,7 @@
 //! input. Units whose maps cannot be found are reported and left out of the profile.
 
 use crate::counts::Counts;
-pub use crate::decode::Decoded;
+pub use crate::decode::DecodedCounters;
 use crate::decode::UnitDecoder;
 use crate::error::ProfileError;
 use crate::model::{ImageProfile, Profile, Run, UnitProfile};
@@ -28,31 +28,20 @@ pub struct Collected {
 
 /// A problem found while a profile was made. All data that no problem mentions is in the profile.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages describe the variants and their fields")]
 pub enum CollectProblem {
-    /// A raw file could not be read.
     #[error(transparent)]
     Unreadable(ProfileError),
-    /// A raw file has a problem.
     #[error("{file} (counts of `{image}`): {problem}")]
-    Raw {
-        /// The raw file.
-        file: PathBuf,
-        /// The image.
-        image: String,
-        /// What is wrong.
-        problem: RawProblem,
-    },
+    Raw { file: PathBuf, image: String, problem: RawProblem },
     /// The image on disk is not the build that ran, and maps are missing from the unit cache. The image is not in the profile.
     #[error(
         "`{image}` is not in the profile: it was rebuilt after it ran (build {ran} was counted, the file is now build {on_disk}), and \
             the maps of {missing} of its units are not in the unit cache. Run it again"
     )]
     Rebuilt {
-        /// Path of the image.
         image: String,
-        /// Identity of the build that ran.
         ran: Identity,
-        /// Identity of the build on disk.
         on_disk: Identity,
         /// Number of units without a map.
         missing: usize,
@@ -62,45 +51,25 @@ pub enum CollectProblem {
         "`{image}` was rebuilt after it ran: the profile describes build {ran}, whose maps are in the unit cache, but the file is now \
             build {on_disk}"
     )]
-    RebuiltButCached {
-        /// Path of the image.
-        image: String,
-        /// Identity of the build that ran.
-        ran: Identity,
-        /// Identity of the build on disk.
-        on_disk: Identity,
-    },
-    /// Some units have no map, and are not in the profile.
+    RebuiltButCached { image: String, ran: Identity, on_disk: Identity },
     #[error(
         "`{image}` (build {ran}): {} of its {units} units have no map and are not in the profile ({}), because {reason}, {remedy}",
         .missing.len(), list_first(.missing)
     )]
     NoMaps {
-        /// Path of the image.
         image: String,
-        /// Its identity.
         ran: Identity,
-        /// Total number of units.
         units: usize,
-        /// The units without a map.
         missing: Vec<Identity>,
         /// Why the image's file does not provide them.
         reason: String,
         /// Why the unit cache does not provide them either, and what to do.
         remedy: String,
     },
-    /// A unit's map is corrupt or belongs to a different program. The unit is not in the profile.
     #[error(
         "`{image}`: the map of unit {unit} is corrupt ({what}), so the unit is not in the profile. Rebuild the program and run it again"
     )]
-    BadMap {
-        /// Path of the image.
-        image: String,
-        /// The unit.
-        unit: Identity,
-        /// What is wrong.
-        what: String,
-    },
+    BadMap { image: String, unit: Identity, what: String },
 }
 
 impl CollectProblem {
@@ -141,10 +110,10 @@ pub fn raw_files(folder: &Path) -> Result<Vec<PathBuf>, ProfileError> {
     Ok(files)
 }
 
-/// Builds a profile from the raw files of a run. Sums the counts of files of the same image.
+/// Builds a profile from the raw files of a run. If several files belong to an image, their counts are added.
 pub fn collect<P: AsRef<Path>>(files: impl IntoIterator<Item = P>, mut run: Run, store: Option<&UnitCache>) -> Collected {
     let mut collector = ProfileCollector::new(store);
-    // Files that do not record their image's path are read last, when a different file of the same image may have provided it.
+    // Files that do not record their image's path are read last. By then, a different file of the same image may have provided the path.
     let mut unnamed = Vec::new();
     for file in files {
         match RawFile::open(file.as_ref()) {
@@ -158,21 +127,19 @@ pub fn collect<P: AsRef<Path>>(files: impl IntoIterator<Item = P>, mut run: Run,
     collector.finish(run)
 }
 
-/// Builds a profile from raw files that are already in memory. Sums the counts of files of the same image.
+/// Like [`collect`], for raw files that are already in memory.
 pub fn collect_loaded(files: Vec<RawProfile>, run: Run, store: Option<&UnitCache>) -> Collected {
     let mut collector = ProfileCollector::new(store);
     files.into_iter().for_each(|raw| collector.add(raw));
     collector.finish(run)
 }
 
-/// Decodes the counters of an image's units in one raw file. `maps` must be in the order of the image's units, and so is the result.
-///
-/// # Errors
-/// Fails like [`RawProfile::read`]. The inner results are errors for units whose maps are corrupt.
-pub fn counters(file: &Path, maps: &[&UnitMap]) -> Result<Vec<Result<Decoded, MapError>>, ProfileError> {
+/// Decodes the counters of an image's units in one raw file. `maps` must be in the order of the image's units, and so is the result. Fails
+/// like [`RawProfile::read`]. The inner results are errors for units whose maps are corrupt.
+pub fn decode_counters(file: &Path, maps: &[&UnitMap]) -> Result<Vec<Result<DecodedCounters, MapError>>, ProfileError> {
     let mut raw = RawFile::open(file)?;
     let mut decoders: Vec<UnitDecoder> = maps.iter().map(|map| UnitDecoder::new(map)).collect();
-    raw.each_word(&mut |unit, word| {
+    raw.for_each_word(&mut |unit, word| {
         if let Some(decoder) = decoders.get_mut(unit) {
             decoder.add_word(word.index, word.offset, word.value);
         }
@@ -185,32 +152,28 @@ struct ProfileCollector<'a> {
     maps: HashMap<Identity, Arc<UnitMap>>,
     /// The images, in the order in which they were found.
     images: Vec<ImageCounts>,
-    /// Number of threads whose counts are in no file.
+    /// Number of threads that have no counts in any file.
     lost: u64,
     unreadable: Vec<ProfileError>,
-    /// Problems of raw files.
     problems: Vec<CollectProblem>,
     image_problems: Vec<CollectProblem>,
 }
 
-/// An image of the profile while it is being collected.
 struct ImageCounts {
     identity: Identity,
     path: String,
     build_id: Option<String>,
     /// Whether the image belongs in the profile: its file was not rebuilt, or all its maps were found.
     is_known: bool,
-    /// Units by index in the image; `None` for those without a usable map.
+    /// Units by index in the image; `None` if a unit has no usable map.
     units: Vec<Option<UnitProfile>>,
 }
 
-/// Contents of an image's file.
-struct OnDisk {
+struct ImageFile {
     frames: HashMap<Identity, Frame>,
     build_id: Option<String>,
     /// Identity of the file, if it is not the build that ran.
     other: Option<Identity>,
-    /// Why frames are missing.
     reason: String,
 }
 
@@ -226,7 +189,7 @@ impl<'a> ProfileCollector<'a> {
         let image = self.image_index(Identity(raw.header.image), &raw.image_path, &units);
         let maps = self.maps_of(image);
         let mut decoders: Vec<Option<UnitDecoder>> = maps.iter().map(|map| map.as_deref().map(UnitDecoder::new)).collect();
-        let read = raw.each_word(&mut |unit, word| {
+        let read = raw.for_each_word(&mut |unit, word| {
             if let Some(decoder) = &mut decoders[unit] {
                 decoder.add_word(word.index, word.offset, word.value);
             }
@@ -271,7 +234,6 @@ impl<'a> ProfileCollector<'a> {
         self.images[image].units.iter().map(|unit| unit.as_ref().map(|u| u.map.clone())).collect()
     }
 
-    /// Adds decoded counts to an image's units.
     fn add_decoded(&mut self, image: usize, file: &Path, image_path: &Path, decoders: Vec<Option<UnitDecoder>>) {
         for (index, decoder) in decoders.into_iter().enumerate() {
             let Some(decoder) = decoder else { continue };
@@ -293,7 +255,6 @@ impl<'a> ProfileCollector<'a> {
         }
     }
 
-    /// Builds the profile.
     fn finish(self, mut run: Run) -> Collected {
         run.lost += self.lost;
         let image = |image: ImageCounts| {
@@ -346,7 +307,7 @@ impl<'a> ProfileCollector<'a> {
     }
 
     /// Finds a unit's map in memory, in the image or in the unit cache; `None` if it is in none of them.
-    fn find_map(&mut self, image: &str, unit: Identity, words: u64, disk: &OnDisk) -> Result<Option<Arc<UnitMap>>, String> {
+    fn find_map(&mut self, image: &str, unit: Identity, words: u64, disk: &ImageFile) -> Result<Option<Arc<UnitMap>>, String> {
         let map = match self.maps.get(&unit) {
             Some(map) => map.clone(),
             None => match self.load_map(image, unit, disk)? {
@@ -363,7 +324,7 @@ impl<'a> ProfileCollector<'a> {
         }
     }
 
-    fn load_map(&mut self, image: &str, unit: Identity, disk: &OnDisk) -> Result<Option<UnitMap>, String> {
+    fn load_map(&mut self, image: &str, unit: Identity, disk: &ImageFile) -> Result<Option<UnitMap>, String> {
         let mut first = None;
         if let Some(frame) = disk.frames.get(&unit) {
             match frame.map() {
@@ -395,8 +356,8 @@ impl<'a> ProfileCollector<'a> {
     }
 }
 
-fn read_image(ran: Identity, path: &Path) -> OnDisk {
-    let nothing = |reason: String| OnDisk { frames: HashMap::new(), build_id: None, other: None, reason };
+fn read_image(ran: Identity, path: &Path) -> ImageFile {
+    let nothing = |reason: String| ImageFile { frames: HashMap::new(), build_id: None, other: None, reason };
     if path.as_os_str().is_empty() {
         return nothing("the path of its file was not recorded".into());
     }
@@ -410,21 +371,20 @@ fn read_image(ran: Identity, path: &Path) -> OnDisk {
         Err(e) => return nothing(format!("its file is {e}")),
     };
     if image.identity != ran {
-        return OnDisk { other: Some(image.identity), ..nothing("its file is a different build".into()) };
+        return ImageFile { other: Some(image.identity), ..nothing("its file is a different build".into()) };
     }
     let reason = match image.frame_errors.first() {
         Some(error) => format!("its file is corrupt ({error})"),
         None => "its file does not contain them (was it stripped?)".into(),
     };
     let frames = image.frames.into_iter().map(|f| (f.unit, f)).collect();
-    OnDisk { frames, build_id: image.build_id, other: None, reason }
+    ImageFile { frames, build_id: image.build_id, other: None, reason }
 }
 
-/// Lists the first few units.
 fn list_first(units: &[Identity]) -> String {
-    const SHOWN: usize = 3;
-    let mut text: Vec<String> = units.iter().take(SHOWN).map(|u| u.to_string()).collect();
-    if units.len() > SHOWN {
+    const MAX_LISTED: usize = 3;
+    let mut text: Vec<String> = units.iter().take(MAX_LISTED).map(|u| u.to_string()).collect();
+    if units.len() > MAX_LISTED {
         text.push("...".into());
     }
     text.join(", ")

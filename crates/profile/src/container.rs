@@ -31,7 +31,7 @@ pub const EXTENSION: &str = "trodden";
 pub struct Recovered {
     /// The intact part. Counts that were lost are zero.
     pub profile: Profile,
-    /// What is missing; empty if the file is intact.
+    /// The missing parts; empty if the file is intact.
     pub lost: Vec<LostPart>,
 }
 
@@ -41,15 +41,12 @@ pub struct Recovered {
 pub struct LostPart {
     /// Offset in the file.
     pub offset: u64,
-    /// What is lost, and why.
+    /// Describes the lost part, and the reason.
     pub what: String,
 }
 
 impl Profile {
-    /// Reads a stored profile.
-    ///
-    /// # Errors
-    /// The file cannot be read, has a different kind or version, or any part of it is corrupt.
+    /// Reads a stored profile. Fails if the file cannot be read, has a different kind or version, or is corrupt in any part.
     pub fn read(path: &Path) -> Result<Profile, ProfileError> {
         Profile::read_sharing(path, &mut Maps::new())
     }
@@ -60,10 +57,8 @@ impl Profile {
         Ok(recovered.profile)
     }
 
-    /// Reads the intact part of a stored profile.
-    ///
-    /// # Errors
-    /// The file cannot be read, has a different kind or version, or contains no intact image.
+    /// Reads the intact part of a stored profile. Fails if the file cannot be read, has a different kind or version, or contains no intact
+    /// image.
     pub fn recover(path: &Path) -> Result<Recovered, ProfileError> {
         Profile::recover_sharing(path, &mut Maps::new())
     }
@@ -128,10 +123,7 @@ pub struct ProfileHeader {
 
 impl ProfileHeader {
     /// Reads the run and images, and checks that the profile is complete: all checksums match, and the end block is present. Maps and
-    /// counts are not decompressed.
-    ///
-    /// # Errors
-    /// The file cannot be read, has a different kind or version, or any part of it is corrupt.
+    /// counts are not decompressed. Fails if the file cannot be read, has a different kind or version, or is corrupt in any part.
     pub fn read(path: &Path) -> Result<ProfileHeader, ProfileError> {
         let file = open_regular(path)?;
         let mut blocks = BlockReader::new(path, file)?;
@@ -165,10 +157,8 @@ impl ProfileHeader {
     }
 }
 
-/// Rewrites a stored profile with a changed [`Run`], and copies all other blocks unchanged.
-///
-/// # Errors
-/// The first block is not a run, or the file cannot be written.
+/// Rewrites a stored profile with a changed [`Run`], and copies all other blocks unchanged. Fails if the first block is not a run, or the
+/// file cannot be written.
 pub(crate) fn change_run(path: &Path, access: Access, change: impl FnOnce(&mut Run)) -> Result<(), ProfileError> {
     let mut file = open_regular(path)?;
     let mut blocks = BlockReader::new(path, file.try_clone().map_err(ProfileError::io(path, "read"))?)?;
@@ -220,7 +210,7 @@ fn assemble(path: &Path, maps: &mut Maps, strict: bool) -> Result<Recovered, Pro
             _ => ReadMode::Decode,
         };
         let Some(item) = blocks.next(&mode)? else { break };
-        assembler.take(item);
+        assembler.add_item(item);
         if strict && let Some(LostPart { offset, what }) = assembler.lost.pop() {
             return Err(ProfileError::Corrupt { path: path.to_owned(), offset, what });
         }
@@ -234,7 +224,6 @@ fn assemble(path: &Path, maps: &mut Maps, strict: bool) -> Result<Recovered, Pro
     }
 }
 
-/// Assembles a profile from its blocks.
 struct ProfileAssembler<'a> {
     maps: &'a mut Maps,
     run: Option<Run>,
@@ -245,7 +234,6 @@ struct ProfileAssembler<'a> {
     lost: Vec<LostPart>,
 }
 
-/// An image whose counts are still being read.
 struct PendingImage {
     offset: u64,
     identity: Identity,
@@ -259,7 +247,7 @@ impl<'a> ProfileAssembler<'a> {
         ProfileAssembler { maps, run: None, sampling: None, images: Vec::new(), blocks: 0, complete: false, lost: Vec::new() }
     }
 
-    fn take(&mut self, item: BlockItem) {
+    fn add_item(&mut self, item: BlockItem) {
         let (offset, header, content) = match item {
             BlockItem::Block { offset, header, content } => (offset, header, content),
             BlockItem::Corrupt { offset, what } => return self.add_loss(offset, what),
@@ -287,22 +275,22 @@ impl<'a> ProfileAssembler<'a> {
             }
             BlockContent::Counts(block) => {
                 let counts = block.unpack();
-                self.take_counts(offset, &header, (block.image, block.place), "counts", |unit| counts.map(|c| unit.executions = c));
+                self.add_counts(offset, &header, (block.image, block.place), "counts", |unit| counts.map(|c| unit.executions = c));
             }
             BlockContent::Events(EventsBlock { image, place, events }) => {
                 let events = Some(events).filter(|events| events.is_sorted_by(|a, b| a.0 < b.0));
-                self.take_counts(offset, &header, (image, place), "events", |unit| events.map(|e| unit.events = e));
+                self.add_counts(offset, &header, (image, place), "events", |unit| events.map(|e| unit.events = e));
             }
             BlockContent::Times(block) => {
                 let times = block.unpack();
-                self.take_counts(offset, &header, (block.image, block.place), "times", |unit| times.map(|t| unit.first_seen = t));
+                self.add_counts(offset, &header, (block.image, block.place), "times", |unit| times.map(|t| unit.first_seen = t));
             }
         }
         self.blocks += 1;
     }
 
-    /// Adds counts, events or times to a unit with `put`, which returns `None` if they are not in ascending order.
-    fn take_counts(
+    /// Adds counts, events or times to a unit. `put` stores them, and returns `None` if they are not in ascending order.
+    fn add_counts(
         &mut self,
         offset: u64,
         header: &ProfileBlockHeader,

@@ -1,9 +1,10 @@
-//! Merges the profiles of several copies of a program, each of which counted a part of the paths, into one profile of the program. A copy's
-//! graphs have a subset of the program's edges ([`trodden_unit::parts`]), so its paths are translated edge by edge.
+//! Merges the profiles of several copies of a program, each of which counted a part of the paths, into one profile of the program. A
+//! copy's graphs have a subset of the program's edges ([`trodden_unit::parts`]), so its paths are translated edge by edge.
 //!
-//! All copies must run the same execution. They did not if two copies counted the same path differently, if an image that all of them count
-//! in full has different counts, or if a function's counts violate flow conservation: as many paths must begin after a cut edge as end with
-//! it. If a signal ended all copies, interrupted paths can cause the same differences ([`MergedCopies::interrupted`]).
+//! All copies must run the same execution. Their executions differed if two copies counted the same path differently, or if an image that
+//! all copies count in full has different counts. They also differed if a function's counts violate flow conservation: as many paths must
+//! begin after a cut edge as end with it. If a signal ended all copies, interrupted paths can cause the same symptoms
+//! ([`MergedCopies::interrupted`]).
 
 mod copy_edges;
 mod differences;
@@ -25,12 +26,11 @@ use trodden_unit::{FunctionMap, Identity, MapError, UnitMap, parts};
 
 /// A difference between copies, which shows that they did not run the same execution.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the messages describe the variants and their fields")]
 pub enum CopyDivergence {
     /// Two copies counted a path differently.
     Counts {
-        /// The function.
         function: String,
-        /// ID of the path.
         path: u64,
         /// Number of one copy, and its count.
         one: (usize, u64),
@@ -39,14 +39,12 @@ pub enum CopyDivergence {
     },
     /// The counts of several copies for one function violate flow conservation.
     Flow {
-        /// The function.
         function: String,
         /// Number of paths that begin after the cut edge minus paths that end with it; `None` if edges were counted.
         missing: Option<i64>,
     },
     /// An image that all copies count in full has different counts in one copy, or did not run in it.
     Image {
-        /// Path of the image.
         image: String,
         /// The copy that differs from copy 0.
         copy: usize,
@@ -91,27 +89,19 @@ impl fmt::Display for CopyDivergence {
 
 /// Reason why copies cannot be merged.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages describe the variants and their fields")]
 pub enum CopiesError {
-    /// A map is corrupt.
     #[error(transparent)]
     Map(#[from] MapError),
-    /// A copy was made from a different program.
     #[error("function `{function}` of copy {copy} differs from the program's. Build the copies again")]
-    OtherProgram {
-        /// The copy.
-        copy: usize,
-        /// The function.
-        function: String,
-    },
-    /// No copy counted anything.
+    OtherProgram { copy: usize, function: String },
     #[error("no copy counted anything. Check that the command runs the program that was copied")]
     Nothing,
-    /// No copy counts a function.
     #[error("no copy counts function `{0}`. Build the copies again")]
     Uncounted(String),
 }
 
-/// The program whose paths were partitioned among copies.
+/// The program that was copied. Each copy counts some of its paths.
 #[derive(Clone, Debug)]
 pub struct PartitionedProgram {
     /// Identity of the image.
@@ -135,7 +125,7 @@ pub struct MergedCopies {
     pub divergences: Vec<CopyDivergence>,
     /// Differences that are explained by a signal that ended all copies in the middle of a path.
     pub interrupted: Vec<CopyDivergence>,
-    /// Number of paths on whose counts two or more copies agree.
+    /// Number of paths that two or more copies counted with the same result.
     pub confirmed: u64,
     /// Complete counts of processes in which the command started the original program instead of a copy.
     pub restarted: Option<ImageProfile>,
@@ -143,10 +133,8 @@ pub struct MergedCopies {
     pub silent: Vec<usize>,
 }
 
-/// Merges the profiles of copies. A copy's number is its index in `copies`.
-///
-/// # Errors
-/// No copy counted anything, or the copies were not made from this program.
+/// Merges the profiles of copies. A copy's number is its index in `copies`. Fails if no copy counted anything, or the copies were not made
+/// from this program.
 pub fn merge_copies(program: &PartitionedProgram, run: Run, copies: &[Profile]) -> Result<MergedCopies, CopiesError> {
     // A copy that executed none of its functions has no image.
     let own: Vec<Option<&ImageProfile>> = copies.iter().map(|copy| copy.images.iter().find(|i| is_copy(i))).collect();
@@ -186,7 +174,6 @@ pub fn merge_copies(program: &PartitionedProgram, run: Run, copies: &[Profile]) 
     Ok(merged)
 }
 
-/// How a signal ended all copies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum SignalEnd {
     /// A different process, a timer or a resource limit sent the signal, so each copy was interrupted at a different point.
@@ -197,7 +184,7 @@ enum SignalEnd {
 
 impl SignalEnd {
     /// Signals that a program raises synchronously: SIGILL, SIGTRAP, SIGABRT, SIGBUS, SIGFPE, SIGSEGV, SIGSYS.
-    const FAULTS: [i32; 7] = [4, 5, 6, 7, 8, 11, 31];
+    const SYNCHRONOUS_SIGNALS: [i32; 7] = [4, 5, 6, 7, 8, 11, 31];
 
     /// Returns how a signal ended all copies; `None` if they did not all end in the same way by a signal.
     fn from_copies(copies: &[Profile]) -> Option<SignalEnd> {
@@ -206,7 +193,7 @@ impl SignalEnd {
             return None;
         }
         match first {
-            ProcessEnding::Signal(signal) if !SignalEnd::FAULTS.contains(&signal) => Some(SignalEnd::FromOutside),
+            ProcessEnding::Signal(signal) if !SignalEnd::SYNCHRONOUS_SIGNALS.contains(&signal) => Some(SignalEnd::FromOutside),
             ProcessEnding::Signal(_) => Some(SignalEnd::FromProgram),
             // Shells and signal handlers exit with 128 + signal. Other values are ordinary exit statuses: only signals 1 to 15 are
             // recognised.
@@ -225,7 +212,6 @@ fn find_copied_unit(image: &ImageProfile, unit: Identity, occurrence: usize) -> 
     image.units.iter().filter(|u| parts::origin(&u.map) == Some(unit)).nth(occurrence)
 }
 
-/// A copy's counts of one function.
 struct CopyFunctionCounts {
     copy: usize,
     edges: CopyEdges,
@@ -257,7 +243,6 @@ impl CopyFunctionCounts {
 }
 
 impl MergedCopies {
-    /// Merges the counts of one function from all copies that count some of it.
     fn merge_function(
         &mut self,
         function: &FunctionMap,
@@ -361,7 +346,6 @@ impl MergedCopies {
     }
 }
 
-/// Finds the first function whose counts differ.
 fn first_difference(one: &ImageProfile, other: &ImageProfile, copy: usize) -> Option<CopyDivergence> {
     let pairs = one.units.iter().zip(&other.units);
     let mut functions = pairs.flat_map(|(a, b)| a.map.functions.iter().map(move |f| (a, b, f)));

@@ -30,22 +30,22 @@ impl Counts {
         self.executions.is_empty()
     }
 
-    /// Returns the number of executions of a counter.
+    /// Returns a counter's number of executions.
     pub fn executions_of(&self, counter: u64) -> u64 {
         find(&self.executions, counter).unwrap_or(0)
     }
 
-    /// Events of a counter.
+    /// Returns the events of a counter.
     pub fn events_of(&self, counter: u64) -> PathEvents {
         find(&self.events, counter).unwrap_or_default()
     }
 
-    /// Time of a counter's first execution in nanoseconds since 1970, if known.
+    /// Returns the time of a counter's first execution in nanoseconds since 1970, if known.
     pub fn first_seen_of(&self, counter: u64) -> Option<u64> {
         find(&self.first_seen, counter)
     }
 
-    /// Nonzero counters in a range with their executions, ascending.
+    /// Returns the nonzero counters in a range with their executions, ascending.
     pub fn in_range(&self, counters: Range<u64>) -> impl Iterator<Item = (u64, u64)> {
         let from = self.executions.partition_point(|c| c.0 < counters.start);
         self.executions[from..].iter().copied().take_while(move |c| c.0 < counters.end)

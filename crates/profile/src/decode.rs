@@ -25,7 +25,7 @@ pub struct UnitDecoder<'m> {
 
 /// The decoded counters of a unit.
 #[derive(Debug, Default)]
-pub struct Decoded {
+pub struct DecodedCounters {
     /// The unit's counts.
     pub counts: Counts,
     /// Number of invalid table cells: a count without a key, or a key that is not a path.
@@ -33,7 +33,6 @@ pub struct Decoded {
 }
 
 impl<'m> UnitDecoder<'m> {
-    /// Creates a decoder of the unit's words.
     pub fn new(map: &'m UnitMap) -> UnitDecoder<'m> {
         UnitDecoder { map, sums: CountSums::default(), tables: Tables::new(map), times: FirstExecutionTimes::new(map) }
     }
@@ -52,8 +51,7 @@ impl<'m> UnitDecoder<'m> {
         self.sums.add_wide(index, value);
     }
 
-    /// Decodes the words that were added.
-    pub fn finish(self) -> Result<Decoded, MapError> {
+    pub fn finish(self) -> Result<DecodedCounters, MapError> {
         let (words, overflow) = self.sums.finish();
         let (words, events) = match self.map.events() {
             Some(_) => sums::split_cells(&words, &overflow),
@@ -67,7 +65,7 @@ impl<'m> UnitDecoder<'m> {
         })?;
         let events = sums.into_iter().filter(|(_, events)| *events != PathEvents::default()).collect();
         let counts = Counts { executions: executions.finish().0, events, first_seen: self.times.first.into_iter().collect() };
-        Ok(Decoded { counts, invalid_cells: self.tables.invalid })
+        Ok(DecodedCounters { counts, invalid_cells: self.tables.invalid })
     }
 }
 
@@ -82,7 +80,7 @@ fn for_each_counter<'m, T: Copy>(map: &'m UnitMap, words: &[(u64, T)], mut put: 
         let (own, after) = after.split_at(after.partition_point(|w| w.0 < range.end));
         plain.iter().for_each(|&(index, value)| put(index, value));
         if !own.is_empty() {
-            let counters = observe::counters(function, &own.iter().map(|w| w.0).collect::<Vec<u64>>())?;
+            let counters = observe::translate_words(function, &own.iter().map(|w| w.0).collect::<Vec<u64>>())?;
             counters.into_iter().zip(own).for_each(|(counter, &(_, value))| counter.into_iter().for_each(|counter| put(counter, value)));
         }
         rest = after;

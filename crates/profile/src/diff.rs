@@ -14,7 +14,7 @@ use std::sync::Arc;
 use trodden_flow::Node;
 use trodden_unit::{FunctionMap, Identity, UnitMap};
 
-/// What to compare, and thresholds below which changes are not reported.
+/// Options of a comparison, including thresholds below which changes are not reported.
 #[derive(Clone, Debug, Default)]
 pub struct DiffOptions {
     /// Match equal functions of different builds.
@@ -25,7 +25,7 @@ pub struct DiffOptions {
     pub min_program_share: f64,
     /// Minimum number of executions in at least one of the profiles.
     pub min_count: u64,
-    /// Whether to report paths whose count changed but whose share did not.
+    /// Whether to report a path if its count changed but its share did not.
     pub report_counts: bool,
 }
 
@@ -77,7 +77,7 @@ pub struct FunctionDiff {
     pub executions: (u64, u64),
     /// Executions of unfinished paths, before and after.
     pub unfinished: (i64, i64),
-    /// Its changed paths; the path whose share of the program changed most comes first.
+    /// Its changed paths, in descending order of [`PathDiff::program_change`].
     pub paths: Vec<PathDiff>,
     /// Sum of [`PathDiff::program_change`] over its changed paths.
     pub weight: f64,
@@ -121,21 +121,19 @@ impl FunctionDiff {
 }
 
 impl PathDiff {
-    /// Absolute change of the path's share of its function, from 0 to 1.
+    /// Returns the absolute change of the path's share of its function, from 0 to 1.
     pub fn function_change(&self) -> f64 {
         (self.function_share.1 - self.function_share.0).abs()
     }
 
-    /// Absolute change of the path's share of the program, from 0 to 1.
+    /// Returns the absolute change of the path's share of the program, from 0 to 1.
     pub fn program_change(&self) -> f64 {
         (self.program_share.1 - self.program_share.0).abs()
     }
 }
 
-/// Compares two profiles. Each is paired with the name that messages use for it.
-///
-/// # Errors
-/// The profiles are of different builds (unless `options` allows that), have no image in common, or contain a corrupt map.
+/// Compares two profiles. Each is paired with the name that messages use for it. Fails if the profiles are of different builds (unless
+/// `options` allows that), have no image in common, or contain a corrupt map.
 pub fn diff(before: (&str, &Profile), after: (&str, &Profile), options: &DiffOptions) -> Result<ProfileDiff, ProfileError> {
     if !options.across_builds {
         check_builds(before, after)?;
@@ -151,7 +149,7 @@ pub fn diff(before: (&str, &Profile), after: (&str, &Profile), options: &DiffOpt
             (Some(a), Some(b)) if are_same_code(a.map(), b.map()) => {
                 diff.compared += 1;
                 diff.overlap.add(a, b, &old, &new);
-                diff.functions.extend(compare(a, b, (old.instructions, new.instructions), options));
+                diff.functions.extend(diff_function(a, b, (old.instructions, new.instructions), options));
             }
             (a, b) => {
                 diff.only_before.extend(a.and_then(DecodedFunction::name_if_executed));
@@ -201,7 +199,6 @@ fn check_builds(before: (&str, &Profile), after: (&str, &Profile)) -> Result<(),
 /// Image and unit are identities, or across builds the image's file name (empty if there is only one image) and the unit's source file.
 type DiffKey = (String, String, String, usize);
 
-/// One decoded profile.
 struct DecodedProfile<'a> {
     functions: BTreeMap<DiffKey, DecodedFunction<'a>>,
     /// Number of instructions executed on complete paths.
@@ -251,7 +248,7 @@ impl<'a> DecodedProfile<'a> {
                     let estimated = estimate_executions(profile, image, unit, map, &paths);
                     for (path, executions) in paths.complete.iter().zip(&estimated) {
                         decoded.estimated.0 += executions;
-                        decoded.estimated.1 += executions * instructions(map, path) as f64;
+                        decoded.estimated.1 += executions * count_instructions(map, path) as f64;
                     }
                     decoded
                         .functions
@@ -270,7 +267,7 @@ impl Overlap {
         let share = |part: f64, whole: f64| if whole == 0.0 { 0.0 } else { part / whole };
         for (path, other) in new.paths.complete.iter().zip(&new.estimated) {
             let one = executions.get(&path.id).copied().unwrap_or(0.0);
-            let size = instructions(new.map(), path) as f64;
+            let size = count_instructions(new.map(), path) as f64;
             self.executions += share(one, before.estimated.0).min(share(*other, after.estimated.0));
             self.instructions += share(one * size, before.estimated.1).min(share(other * size, after.estimated.1));
         }
@@ -286,7 +283,6 @@ impl DecodedFunction<'_> {
         (self.unit.unit, self.function)
     }
 
-    /// Returns the function's name; `None` if it was not executed.
     fn name_if_executed(&self) -> Option<String> {
         let is_executed = !self.paths.complete.is_empty() || !self.paths.all_finished();
         is_executed.then(|| self.map().plain_name().to_owned())
@@ -304,7 +300,7 @@ fn are_same_code(one: &FunctionMap, other: &FunctionMap) -> bool {
         || (one.graph == other.graph && one.dag == other.dag && one.values == other.values && blocks(one) == blocks(other))
 }
 
-fn compare(old: &DecodedFunction, new: &DecodedFunction, programs: (u128, u128), options: &DiffOptions) -> Option<FunctionDiff> {
+fn diff_function(old: &DecodedFunction, new: &DecodedFunction, programs: (u128, u128), options: &DiffOptions) -> Option<FunctionDiff> {
     let totals = (old.paths.total(), new.paths.total());
     let mut pairs = BTreeMap::<u64, PathPair>::new();
     for path in &old.paths.complete {
@@ -314,7 +310,7 @@ fn compare(old: &DecodedFunction, new: &DecodedFunction, programs: (u128, u128),
         pairs.entry(path.id).or_insert(PathPair { path, counts: (0, 0) }).counts.1 = path.count;
     }
     let mut paths: Vec<PathDiff> =
-        pairs.into_values().filter_map(|pair| change(new.map(), pair, totals, programs)).filter(|p| is_reported(p, options)).collect();
+        pairs.into_values().filter_map(|pair| diff_path(new.map(), pair, totals, programs)).filter(|p| is_reported(p, options)).collect();
     let entries = (old.paths.entries(), new.paths.entries());
     let unfinished = (old.unfinished(), new.unfinished());
     let unfinished_differs = (unfinished.0 == 0) != (unfinished.1 == 0);
@@ -330,13 +326,12 @@ fn compare(old: &DecodedFunction, new: &DecodedFunction, programs: (u128, u128),
     Some(FunctionDiff { image, unit, function, entries, executions: totals, unfinished, paths, weight })
 }
 
-/// A path in both profiles, and its counts.
 struct PathPair<'a> {
     path: &'a PathCount,
     counts: (u64, u64),
 }
 
-fn change(map: &FunctionMap, pair: PathPair, totals: (u64, u64), programs: (u128, u128)) -> Option<PathDiff> {
+fn diff_path(map: &FunctionMap, pair: PathPair, totals: (u64, u64), programs: (u128, u128)) -> Option<PathDiff> {
     let PathPair { path, counts: (old, new) } = pair;
     let change = match (old, new) {
         (0, 0) => return None,
@@ -348,7 +343,7 @@ fn change(map: &FunctionMap, pair: PathPair, totals: (u64, u64), programs: (u128
         _ => return None,
     };
     let share = |part: u128, whole: u128| if whole == 0 { 0.0 } else { part as f64 / whole as f64 };
-    let size = u128::from(instructions(map, path));
+    let size = u128::from(count_instructions(map, path));
     Some(PathDiff {
         id: path.id,
         change,
@@ -367,13 +362,12 @@ fn is_reported(path: &PathDiff, options: &DiffOptions) -> bool {
     }
 }
 
-/// Returns the number of instructions on a path.
-fn instructions(map: &FunctionMap, path: &PathCount) -> u64 {
+fn count_instructions(map: &FunctionMap, path: &PathCount) -> u64 {
     path.blocks.iter().map(|b| u64::from(map.blocks[b.index()].instructions)).sum()
 }
 
 fn executed_instructions(map: &FunctionMap, path: &PathCount) -> u128 {
-    u128::from(path.count) * u128::from(instructions(map, path))
+    u128::from(path.count) * u128::from(count_instructions(map, path))
 }
 
 fn file_name(path: &str) -> String {

@@ -16,7 +16,7 @@ use md5::{Digest, Md5};
 use std::collections::{BTreeMap, HashMap};
 use trodden_flow::Edge;
 use trodden_unit::{CounterPlaceholder, EdgeCounter, EdgeProfile, MapError, PlaceholderPosition};
-use values::{Values as PlaceValues, add_values, sorted};
+use values::{CountsByValue, add_values, sort_sites};
 
 /// LLVM's counters of a program.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -59,8 +59,8 @@ pub type SiteValues = Vec<(ProfiledValue, u64)>;
 
 /// Reason why there is no edge profile.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages describe the variants and their fields")]
 pub enum EdgeError {
-    /// No unit was built with placeholders.
     #[error(
         "the profiled program was built without LLVM's counters. Build it with `trodden build` (or `cargo trodden build`) and --coverage \
             for coverage, or --pgo for `-fprofile-use`, and record again"
@@ -74,29 +74,20 @@ pub enum EdgeError {
     Versions {
         /// Version and flags of one unit.
         one: u64,
-        /// Version and flags of a different unit.
         other: u64,
     },
-    /// The placeholders in a map are corrupt.
     #[error("the counter placeholders of unit {unit} are corrupt ({what}). Rebuild the program and record again")]
-    Corrupt {
-        /// The unit's source.
-        unit: String,
-        /// What is wrong.
-        what: &'static str,
-    },
-    /// The map is corrupt.
+    Corrupt { unit: String, what: &'static str },
     #[error(transparent)]
     Map(#[from] MapError),
 }
 
-/// The counters of a function.
 #[derive(Default)]
 pub(crate) struct EdgeCounters {
     counters: Vec<i128>,
     bits: Vec<i128>,
     /// Profiled values by kind and site.
-    pub(crate) values: [Vec<PlaceValues>; 3],
+    pub(crate) values: [Vec<CountsByValue>; 3],
 }
 
 /// Functions by name hash and graph hash.
@@ -104,27 +95,24 @@ pub(crate) type ProfileFunctions = BTreeMap<(u64, u64), EdgeCounters>;
 
 impl EdgeCounts {
     /// Computes the values of all counters. `targets` returns an image's functions, from which the callees of indirect calls are found.
-    ///
-    /// # Errors
-    /// The program was built without placeholders or for different profile versions, or a map is corrupt.
+    /// Fails if the program was built without placeholders or for different profile versions, or a map is corrupt.
     pub fn new(profile: &Profile, targets: &dyn Fn(&ImageProfile) -> Targets) -> Result<EdgeCounts, EdgeError> {
         let mut sum = CounterSums::default();
         profile.images.iter().flat_map(|image| &image.units).try_for_each(|unit| sum.add(unit))?;
         for image in &profile.images {
             add_values(&mut sum.values, image, targets(image))?;
         }
-        sum.counts()
+        sum.finish()
     }
 
     /// Computes the counter values for one image, without profiled values. Fails like [`EdgeCounts::new`].
-    pub fn of_image(image: &ImageProfile) -> Result<EdgeCounts, EdgeError> {
+    pub fn from_image(image: &ImageProfile) -> Result<EdgeCounts, EdgeError> {
         let mut sum = CounterSums::default();
         image.units.iter().try_for_each(|unit| sum.add(unit))?;
-        sum.counts()
+        sum.finish()
     }
 }
 
-/// Counters summed over units.
 #[derive(Default)]
 struct CounterSums {
     values: ProfileFunctions,
@@ -150,21 +138,21 @@ impl CounterSums {
         add_unit(&mut self.values, unit, edges)
     }
 
-    fn counts(mut self) -> Result<EdgeCounts, EdgeError> {
+    fn finish(mut self) -> Result<EdgeCounts, EdgeError> {
         let version = self.version.ok_or(EdgeError::NoPlaceholders)?;
         self.without_placeholders.sort();
         self.without_placeholders.dedup();
-        Ok(EdgeCounts { version, functions: functions(self.values, &self.names)?, without_placeholders: self.without_placeholders })
+        Ok(EdgeCounts { version, functions: build_functions(self.values, &self.names)?, without_placeholders: self.without_placeholders })
     }
 }
 
-fn functions(all: ProfileFunctions, names: &HashMap<u64, String>) -> Result<Vec<FunctionEdges>, EdgeError> {
+fn build_functions(all: ProfileFunctions, names: &HashMap<u64, String>) -> Result<Vec<FunctionEdges>, EdgeError> {
     let mut functions = Vec::with_capacity(all.len());
     for ((name, hash), known) in all {
         let name = names.get(&name).ok_or(EdgeError::Corrupt { unit: format!("{name:#x}"), what: "a function without a name" })?.clone();
         let counts = known.counters.into_iter().map(|v| v.clamp(0, i128::from(u64::MAX)) as u64).collect();
         let bitmap = known.bits.chunks(8).map(pack_bits).collect();
-        functions.push(FunctionEdges { name, hash, counts, bitmap, values: known.values.map(sorted) });
+        functions.push(FunctionEdges { name, hash, counts, bitmap, values: known.values.map(sort_sites) });
     }
     functions.sort_by(|a, b| (&a.name, a.hash).cmp(&(&b.name, b.hash)));
     Ok(functions)
@@ -175,7 +163,7 @@ fn pack_bits(counts: &[i128]) -> u8 {
     counts.iter().rev().fold(0, |byte, count| byte << 1 | u8::from(*count > 0))
 }
 
-/// LLVM's hash of a function name.
+/// Computes LLVM's hash of a function name.
 fn name_hash(name: &str) -> u64 {
     let digest = Md5::digest(name.as_bytes());
     u64::from_le_bytes(digest[..8].try_into().expect("eight bytes"))
@@ -188,7 +176,7 @@ fn add_unit(all: &mut ProfileFunctions, unit: &UnitProfile, edges: &EdgeProfile)
         known.counters.resize(known.counters.len().max(function.counters as usize), 0);
         known.bits.resize(known.bits.len().max(function.bits as usize), 0);
         for (places, count) in known.values.iter_mut().zip(function.value_sites) {
-            places.resize_with(places.len().max(usize::from(count)), PlaceValues::new);
+            places.resize_with(places.len().max(usize::from(count)), CountsByValue::new);
         }
     }
     let mut add = |counter: EdgeCounter, amount: i128| -> Result<(), EdgeError> {
@@ -206,7 +194,7 @@ fn add_unit(all: &mut ProfileFunctions, unit: &UnitProfile, edges: &EdgeProfile)
     for (number, placeholders) in by_function {
         let function = unit.map.functions.get(number as usize).ok_or(corrupt("a function number out of range"))?;
         let Some(paths) = unit.executed_paths(function)? else { continue };
-        let forks: Vec<Edge> = edges.forks_of(number as usize).collect();
+        let forks: Vec<Edge> = edges.fork_edges_of(number as usize).collect();
         let paths = balance_forks(function, &paths, &forks)?.unwrap_or(paths);
         for placeholder in placeholders {
             let executions = executions(&paths, placeholder).ok_or(corrupt("a block number out of range"))?;

@@ -1,4 +1,4 @@
-//! Errors of this crate. Each message names the file, run or image, and says what the user can do.
+//! Errors of this crate. Each message names the file, run or image, and gives advice.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -6,223 +6,91 @@ use trodden_unit::{Identity, MapError};
 
 /// An error of this crate.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages describe the variants and their fields")]
 pub enum ProfileError {
-    /// A file operation failed.
     #[error("cannot {action} {path}: {source}{}", advice(source))]
     Io {
-        /// The file or folder.
         path: PathBuf,
         /// The operation, as a verb (`read`, `write`).
         action: &'static str,
-        /// The reason.
         source: io::Error,
     },
-    /// A file is not of the expected kind.
     #[error("{path} is not a {expected}: {what}")]
-    Foreign {
-        /// The file.
-        path: PathBuf,
-        /// The expected kind.
-        expected: &'static str,
-        /// What was found.
-        what: String,
-    },
-    /// A file has an unsupported version.
+    Foreign { path: PathBuf, expected: &'static str, what: String },
     #[error(
         "{path}: this {kind} has format {found}, but this version of trodden reads format {known}. Use the version of trodden that \
             wrote the file, or record again"
     )]
-    Version {
-        /// The file.
-        path: PathBuf,
-        /// Kind of file.
-        kind: &'static str,
-        /// Version found.
-        found: u64,
-        /// Version known.
-        known: u64,
-    },
+    Version { path: PathBuf, kind: &'static str, found: u64, known: u64 },
     /// The file was written by a version of trodden whose files had a different header.
     #[error("{path}: this {kind} was written by an earlier version of trodden. Use that version, or record again")]
-    Earlier {
-        /// The file.
-        path: PathBuf,
-        /// Kind of file.
-        kind: &'static str,
-    },
-    /// A stored profile has an older layout.
+    Earlier { path: PathBuf, kind: &'static str },
     #[error(
         "{path}: written by an older version of trodden ({what} has layout {found}, this version reads {known}). Rebuild the program \
             and record again, or use the version that wrote the file"
     )]
-    Older {
-        /// The file.
-        path: PathBuf,
-        /// The part of the file.
-        what: String,
-        /// Layout found.
-        found: u32,
-        /// Layout known.
-        known: u32,
-    },
-    /// A stored profile has a newer layout.
+    Older { path: PathBuf, what: String, found: u32, known: u32 },
     #[error("{path}: written by a newer version of trodden ({what} has layout {found}, this version reads {known}). Use that version")]
-    Newer {
-        /// The file.
-        path: PathBuf,
-        /// The part of the file.
-        what: String,
-        /// Layout found.
-        found: u32,
-        /// Layout known.
-        known: u32,
-    },
+    Newer { path: PathBuf, what: String, found: u32, known: u32 },
     /// A raw file has no header yet: its program is still starting, or ended before it wrote the header.
     #[error("{0}: the program ended before it wrote the header of this raw file, so the file has no counts. Delete it")]
     NotReady(PathBuf),
-    /// The disk or the file size limit had no space for a raw file.
     #[error(
         "{0}: the program's counts are lost, because the disk was full or the file size limit (ulimit -f) was too low. Free space or \
             raise the limit, and record again"
     )]
     GivenUp(PathBuf),
-    /// A raw file is so corrupt that nothing can be recovered.
     #[error("{path}: corrupt at byte {offset}: {what}. No counts can be recovered; record again")]
-    RawCorrupt {
-        /// The file.
-        path: PathBuf,
-        /// Offset in the file.
-        offset: u64,
-        /// What is wrong.
-        what: String,
-    },
-    /// A stored profile or a stream log is corrupt.
+    RawCorrupt { path: PathBuf, offset: u64, what: String },
     #[error("{path}: corrupt at byte {offset}: {what}. `trodden info FILE` shows the intact part")]
-    Corrupt {
-        /// The file.
-        path: PathBuf,
-        /// Offset in the file.
-        offset: u64,
-        /// What is wrong.
-        what: String,
-    },
-    /// No part of a profile is intact.
+    Corrupt { path: PathBuf, offset: u64, what: String },
     #[error("{path}: no part of this profile is intact ({lost} parts are corrupt). Record again")]
-    NothingIntact {
-        /// The file.
-        path: PathBuf,
-        /// Number of corrupt parts.
-        lost: usize,
-    },
-    /// Two profiles belong to different builds of the same program or library.
+    NothingIntact { path: PathBuf, lost: usize },
     #[error(
         "`{image}` was built differently: {one_name} has build {one}, {other_name} has build {other}. Record both with one \
             build{alternative}"
     )]
     OtherBuild {
-        /// Path of the executable or library.
         image: String,
-        /// Name of the first profile.
         one_name: String,
-        /// Its image's identity.
         one: Identity,
-        /// Name of the second profile.
         other_name: String,
-        /// Its image's identity.
         other: Identity,
-        /// What else the user can do, as the end of the sentence.
+        /// Additional advice that ends the sentence.
         alternative: &'static str,
     },
-    /// One profile was sampled, the other counted in full.
     #[error(
         "{name} was {what}, the profiles before it were {others}. Merge the two kinds separately, and compare the results with \
             `trodden diff --across-builds`"
     )]
-    SampledAndFull {
-        /// The profile.
-        name: String,
-        /// How it was counted.
-        what: &'static str,
-        /// How the others were counted.
-        others: &'static str,
-    },
-    /// Different shares of the profiles' run time were sampled.
+    SampledAndFull { name: String, what: &'static str, others: &'static str },
     #[error(
         "{name} was counted for {share:.2}% of its run time, the profiles before it for {others:.2}%, so the merged profile would \
             weight the runs unequally. Sample all runs with the same --burst and --every"
     )]
-    OtherShare {
-        /// The profile.
-        name: String,
-        /// Its share in percent.
-        share: f64,
-        /// Share of the others in percent.
-        others: f64,
-    },
-    /// Two profiles have no image in common.
+    OtherShare { name: String, share: f64, others: f64 },
     #[error("{one_name} and {other_name} have no program or library in common ({one} and {other}). Compare runs of the same program")]
-    NothingInCommon {
-        /// First profile.
-        one_name: String,
-        /// Its images.
-        one: String,
-        /// Second profile.
-        other_name: String,
-        /// Its images.
-        other: String,
-    },
-    /// A map in a profile is corrupt.
+    NothingInCommon { one_name: String, one: String, other_name: String, other: String },
     #[error("{name}: {source}. Rebuild the program and record again")]
-    Map {
-        /// The profile.
-        name: String,
-        /// What is wrong.
-        source: MapError,
-    },
-    /// The run store's database reported an error.
+    Map { name: String, source: MapError },
     #[error("cannot use the run store's index {path}: {source}. If this persists, delete the file; trodden rebuilds it from the profiles")]
-    Database {
-        /// The database.
-        path: PathBuf,
-        /// The reason.
-        source: rusqlite::Error,
-    },
-    /// The run store cannot be written.
+    Database { path: PathBuf, source: rusqlite::Error },
     #[error(
         "cannot write run store {folder}: {why}. Check the folder's permissions and the free disk space, or write the profile to a file \
             with `trodden record --no-store --output FILE`"
     )]
-    StoreUnwritable {
-        /// Its folder.
-        folder: PathBuf,
-        /// The reason.
-        why: String,
-    },
-    /// No run store was found.
+    StoreUnwritable { folder: PathBuf, why: String },
     #[error("no run store (`{folder}`) in {start} or a parent folder. `trodden record -- PROGRAM` creates one")]
-    NoStore {
-        /// Name of the folder.
-        folder: &'static str,
-        /// Where the search began.
-        start: PathBuf,
-    },
-    /// The folder that TRODDEN_RUNS names is not a run store.
+    NoStore { folder: &'static str, start: PathBuf },
     #[error("no run store in {folder}, which TRODDEN_RUNS names. `trodden record -- PROGRAM` creates one")]
-    NoNamedStore {
-        /// The folder.
-        folder: PathBuf,
-    },
-    /// A run store has no such run.
+    NoNamedStore { folder: PathBuf },
     #[error("{store}: no run or suite `{wanted}`; {known}")]
     NoRun {
-        /// The store.
         store: PathBuf,
-        /// The run or suite that the user named.
         wanted: String,
         /// A description of the runs and suites in the store.
         known: String,
     },
-    /// A suite name is not allowed.
     #[error(
         "a suite cannot be called `{0}`. Names must not be empty, contain line breaks, or be a number, `last` or `last~N`, which name runs"
     )]

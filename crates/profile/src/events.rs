@@ -16,12 +16,12 @@ pub struct PathEvents {
 }
 
 impl PathEvents {
-    /// Mean number of events per execution; `count` is the number of executions.
+    /// Returns the mean number of events per execution; `count` is the number of executions.
     pub fn mean(&self, count: u64) -> f64 {
         if count == 0 { 0.0 } else { self.sum as f64 / count as f64 }
     }
 
-    /// Standard deviation of the events per execution; `count` is the number of executions.
+    /// Returns the standard deviation of the events per execution; `count` is the number of executions.
     pub fn deviation(&self, count: u64) -> f64 {
         if count == 0 {
             return 0.0;
@@ -37,7 +37,6 @@ impl PathEvents {
         variance.sqrt()
     }
 
-    /// Adds sums and squares, saturating.
     pub(crate) fn add(self, other: PathEvents) -> PathEvents {
         PathEvents { sum: self.sum.saturating_add(other.sum), squares: self.squares.saturating_add(other.squares) }
     }

@@ -13,7 +13,7 @@ pub fn reasons_of_units<'a>(maps: impl Iterator<Item = &'a UnitMap>) -> Vec<Inex
 }
 
 impl Profile {
-    /// Returns whether a function's path without a count may have been executed, because executions may be missing.
+    /// Returns true if a path of the function may have been executed although it has no count, because executions may be missing.
     pub fn may_miss_executions(&self, unit: &UnitProfile, function: &FunctionMap) -> bool {
         self.has_incomparable_paths(unit, function) || [self.run.lost, self.run.interrupted, self.run.diverged] != [0; 3]
     }
@@ -41,12 +41,12 @@ impl Profile {
 }
 
 fn collect<'a>(maps: impl Iterator<Item = (&'a UnitMap, usize)>, unattributed: impl Fn(usize, &FunctionMap) -> u64) -> Vec<Inexact> {
-    let mut finders = observe::finders();
+    let mut finders = observe::all_finders();
     for (map, at) in maps {
         let functions: &[FunctionMap] = if parts::origin(map).is_none() { &map.functions } else { &[] };
         for finder in &mut finders {
-            finder.unit(map);
-            functions.iter().for_each(|function| finder.function(map, function, unattributed(at, function)));
+            finder.visit_unit(map);
+            functions.iter().for_each(|function| finder.visit_function(map, function, unattributed(at, function)));
         }
     }
     finders.iter_mut().flat_map(|finder| finder.reasons()).collect()

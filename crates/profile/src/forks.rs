@@ -20,7 +20,7 @@ pub fn balance_forks(function: &FunctionMap, paths: &FunctionPaths, forks: &[Edg
     let mut balanced = paths.clone();
     balanced.unfinished.retain(|prefix| prefix.count > 0);
     balanced.derive_counts(function, &function.dag()?);
-    let extra_starts = extra_starts(function, &balanced, forks);
+    let extra_starts = find_extra_starts(function, &balanced, forks);
     if extra_starts.is_empty() && balanced.unfinished.len() == paths.unfinished.len() {
         return Ok(None);
     }
@@ -34,8 +34,8 @@ pub fn balance_forks(function: &FunctionMap, paths: &FunctionPaths, forks: &[Edg
     Ok(Some(balanced))
 }
 
-/// Returns the targets of cut edges at which, because of forks, more paths begin than end, and the differences.
-fn extra_starts(function: &FunctionMap, paths: &FunctionPaths, forks: &[Edge]) -> BTreeMap<Node, u64> {
+/// Returns the targets of cut edges where, because of forks, more paths begin than end. The values are the differences.
+fn find_extra_starts(function: &FunctionMap, paths: &FunctionPaths, forks: &[Edge]) -> BTreeMap<Node, u64> {
     let is_after_fork = |head: Node| forks.iter().any(|edge| function.graph.get_edge(*edge).is_some_and(|e| e.to == head));
     // `setjmp` also returns twice, but in one process, where LLVM's own counters count both returns, too.
     let is_continuation = |head: Node| function.blocks.get(head.index()).is_some_and(|b| b.kind == BlockKind::Continuation);

@@ -5,7 +5,7 @@ use crate::model::ImageProfile;
 use std::collections::BTreeMap;
 use trodden_unit::{FunctionKey, IterationPath};
 
-/// Number of executions of each path over iterations.
+/// Executions by path over iterations.
 pub type IterationPathCounts = BTreeMap<IterationPath, u64>;
 
 /// The paths over iterations of a function.
@@ -15,14 +15,14 @@ pub struct CountedIterations {
     pub iterations: u32,
     /// Executions of the paths over iterations that the program was built to count.
     pub counts: IterationPathCounts,
-    /// Executions of others.
+    /// Executions of all other paths over iterations.
     pub others: u64,
 }
 
 impl CountedIterations {
     /// Returns the executions of each sequence of exactly `length` consecutive paths of an activation; `length` may be at most
     /// `iterations`.
-    pub fn of_length(&self, length: usize) -> IterationPathCounts {
+    pub fn counts_of_length(&self, length: usize) -> IterationPathCounts {
         let mut counts = IterationPathCounts::new();
         for (path, count) in self.counts.iter().filter(|(path, count)| path.len() >= length && **count > 0) {
             let sum = counts.entry(path[path.len() - length..].to_vec()).or_default();
@@ -37,9 +37,9 @@ pub fn counts_iterations(image: &ImageProfile) -> bool {
     image.units.iter().any(|unit| unit.map.experiment.iterations().is_some())
 }
 
-/// Adds the paths over iterations that an image counted to those of other images, such as other copies of the program. Versions of a
-/// function are kept apart, since their path numbers mean different paths.
-pub fn add_counted(image: &ImageProfile, all: &mut BTreeMap<FunctionKey, CountedIterations>) {
+/// Adds the paths over iterations that an image counted to those of other images, such as the program's other copies. Versions of a
+/// function are kept apart, because their path numbers denote different paths.
+pub fn add_counted_iterations(image: &ImageProfile, all: &mut BTreeMap<FunctionKey, CountedIterations>) {
     for unit in &image.units {
         for function in &unit.map.functions {
             let Some(words) = function.iteration_words() else { continue };
@@ -61,10 +61,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn shorter_sequences_are_suffixes() {
+    fn sequences_of_a_length_are_counted_by_their_suffix() {
         let counts = [(vec![1], 2), (vec![1, 5], 2), (vec![5, 5], 7), (vec![5, 6], 1)].map(|(path, count): (Vec<u64>, u64)| (path, count));
         let counted = CountedIterations { iterations: 2, counts: counts.into(), others: 0 };
-        assert_eq!(counted.of_length(1), IterationPathCounts::from([(vec![1], 2), (vec![5], 9), (vec![6], 1)]));
-        assert_eq!(counted.of_length(2), IterationPathCounts::from([(vec![1, 5], 2), (vec![5, 5], 7), (vec![5, 6], 1)]));
+        assert_eq!(counted.counts_of_length(1), IterationPathCounts::from([(vec![1], 2), (vec![5], 9), (vec![6], 1)]));
+        assert_eq!(counted.counts_of_length(2), IterationPathCounts::from([(vec![1, 5], 2), (vec![5, 5], 7), (vec![5, 6], 1)]));
     }
 }

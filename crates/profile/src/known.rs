@@ -8,23 +8,19 @@ use trodden_unit::{ConflictingNumberings, FunctionMap, KnownPaths, MapError};
 
 /// Reason why a residual build cannot use the paths of a profile.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages describe the variants and their fields")]
 pub enum KnownPathsError {
-    /// A map is corrupt.
     #[error(transparent)]
     Map(#[from] MapError),
-    /// The profile contains two builds that number a function's paths differently.
     #[error(transparent)]
     TwoNumberings(#[from] ConflictingNumberings),
-    /// A function's paths are not numbered as the residual build numbers them.
     #[error("the paths of function `{0}` are not numbered as in a residual build. Record a program that was built without table-slots")]
     OtherNumbering(String),
 }
 
 impl Profile {
-    /// Returns the executed paths of all functions, including prefixes up to calls that may not return.
-    ///
-    /// # Errors
-    /// A map is corrupt, the profile contains two builds with different numberings, or paths are not numbered as in a residual build.
+    /// Returns the executed paths of all functions, including prefixes up to calls that may not return. Fails if a map is corrupt, the
+    /// profile contains two builds with different numberings, or paths are not numbered as in a residual build.
     pub fn known_paths(&self) -> Result<KnownPaths, KnownPathsError> {
         self.select_executed(false, |executed, _| executed)
     }

@@ -12,7 +12,7 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use trodden_unit::Identity;
 
-/// What to do with a profile that contains a different build of an image.
+/// How to handle a profile that contains a different build of an image.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum BuildPolicy {
     /// Reject the profile.
@@ -85,15 +85,13 @@ pub fn merge_files<P: AsRef<Path>>(
 }
 
 impl Merger {
-    /// Starts with an empty sum.
+    /// Creates a merger that contains no profile yet.
     pub fn new(builds: BuildPolicy) -> Merger {
         Merger { builds, ..Merger::default() }
     }
 
-    /// Adds a profile; `name` identifies it in messages.
-    ///
-    /// # Errors
-    /// The profile has a different build of an image, or was sampled differently. Nothing is added then.
+    /// Adds a profile; `name` identifies it in messages. Fails if the profile has a different build of an image, or was sampled
+    /// differently. Nothing is added then.
     pub fn add(&mut self, name: &str, profile: Profile) -> Result<(), ProfileError> {
         self.check_builds(name, &profile)?;
         self.check_sampling(name, &profile)?;
@@ -110,7 +108,7 @@ impl Merger {
         }
         self.run = Some(match self.run.take() {
             None => profile.run,
-            Some(run) => common_run(run, profile.run),
+            Some(run) => merge_runs(run, profile.run),
         });
         Ok(())
     }
@@ -122,7 +120,7 @@ impl Merger {
         self.run.map(|run| Profile { run, images, sampling })
     }
 
-    /// Rejects profiles that were sampled in a different way than those before, or for a different share of their run time.
+    /// Rejects a profile that was sampled differently from the previous profiles, or for a different share of its run time.
     fn check_sampling(&self, name: &str, profile: &Profile) -> Result<(), ProfileError> {
         if self.run.is_none() {
             return Ok(());
@@ -200,8 +198,8 @@ impl MergedImage {
     }
 }
 
-/// Returns the properties that two runs have in common, and sums of their numbers.
-fn common_run(one: Run, other: Run) -> Run {
+/// Returns the common properties of two runs, and the sums of their counts and durations.
+fn merge_runs(one: Run, other: Run) -> Run {
     fn same<T: Default + PartialEq>(one: T, other: &T) -> T {
         if one == *other { one } else { T::default() }
     }

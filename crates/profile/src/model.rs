@@ -87,18 +87,18 @@ pub struct UnitProfile {
 }
 
 impl UnitProfile {
-    /// Nonzero counts of one of the unit's functions by path ID, ascending.
+    /// Returns a function's nonzero counts by path ID, ascending. The function must be one of the unit's.
     pub fn counts_of<'a>(&'a self, function: &FunctionMap) -> impl Iterator<Item = (u64, u64)> + use<'a> {
         let first = function.first_counter;
         self.counts.in_range(first..first.saturating_add(function.counters)).map(move |(at, count)| (at - first, count))
     }
 
-    /// Events of a path of one of the unit's functions.
+    /// Returns the events of a function's path. The function must be one of the unit's.
     pub fn events_of(&self, function: &FunctionMap, path: u64) -> PathEvents {
         self.counts.events_of(function.first_counter.saturating_add(path))
     }
 
-    /// Time of the first execution of a path of one of the unit's functions in nanoseconds since 1970, if known.
+    /// Returns when a function's path was first executed, in nanoseconds since 1970, if known.
     pub fn first_seen(&self, function: &FunctionMap, path: u64) -> Option<u64> {
         self.counts.first_seen_of(function.first_counter.saturating_add(path))
     }

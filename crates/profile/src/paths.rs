@@ -21,7 +21,7 @@ pub struct FunctionPaths {
     pub lost: Vec<LostPath>,
     /// Executions of each block, on complete and unfinished paths.
     pub blocks: Vec<u64>,
-    /// Executions of each edge in the function's graph; 0 for `Reach` edges, which control never takes.
+    /// Executions of each edge in the function's graph. 0 for `Reach` edges, because control never takes them.
     pub edges: Vec<u64>,
 }
 
@@ -128,10 +128,7 @@ pub struct LostPath {
 }
 
 impl FunctionPaths {
-    /// Decodes the counts of a function, given by path ID.
-    ///
-    /// # Errors
-    /// The map is corrupt, or a count's ID does not denote a path.
+    /// Decodes the counts of a function, given by path ID. Fails if the map is corrupt, or a count's ID does not denote a path.
     pub fn decode(function: &FunctionMap, counts: impl IntoIterator<Item = (u64, u64)>) -> Result<FunctionPaths, MapError> {
         let PathDecoder { dag, numbering, .. } = PathDecoder::from_function(function)?;
         let (mut complete, mut reached) = (Vec::new(), Vec::new());
@@ -140,15 +137,15 @@ impl FunctionPaths {
             match path_end(function, &dag, &path) {
                 None => reached.push((id, count, path)),
                 Some(end) => {
-                    let (beginning, blocks) = (path_start(&dag, &path), blocks(&dag, &path));
+                    let (beginning, blocks) = (path_start(&dag, &path), path_blocks(&dag, &path));
                     complete.push(PathCount { id, count, path, blocks, beginning, end });
                 }
             }
         }
         let unfinished = match function.is_partial() {
-            // Cannot be computed: an execution that reached a call may have completed a path that is not counted.
+            // Unfinished paths cannot be computed: an execution that reached a call may have completed a path that is not counted.
             true => Vec::new(),
-            false => unfinished(function, &dag, &numbering, &complete, reached),
+            false => find_unfinished(function, &dag, &numbering, &complete, reached),
         };
         let mut paths = FunctionPaths { complete, unfinished, lost: Vec::new(), blocks: Vec::new(), edges: Vec::new() };
         paths.complete.sort_by_key(|p| (Reverse(p.count), p.id));
@@ -171,7 +168,7 @@ impl FunctionPaths {
         self.blocks.first().copied().unwrap_or(0)
     }
 
-    /// Sum of the complete paths' counts, saturating.
+    /// Returns the sum of the complete paths' counts, saturating.
     pub fn total(&self) -> u64 {
         self.complete.iter().fold(0, |sum, p| sum.saturating_add(p.count))
     }
@@ -250,7 +247,7 @@ impl<'a> PathDecoder<'a> {
     pub fn decode(&self, id: u64) -> Option<DecodedPath> {
         let path = self.numbering.path(&self.dag, id)?;
         let end = path_end(self.function, &self.dag, &path);
-        Some(DecodedPath { blocks: blocks(&self.dag, &path), beginning: path_start(&self.dag, &path), end })
+        Some(DecodedPath { blocks: path_blocks(&self.dag, &path), beginning: path_start(&self.dag, &path), end })
     }
 }
 
@@ -274,14 +271,14 @@ pub fn path_start(dag: &Dag, path: &[DagEdgeId]) -> PathStart {
 }
 
 /// Returns the blocks of a path, from the entry or the target of a cut edge to the last block before the exit.
-pub fn blocks(dag: &Dag, path: &[DagEdgeId]) -> Vec<Node> {
+pub fn path_blocks(dag: &Dag, path: &[DagEdgeId]) -> Vec<Node> {
     let entered = matches!(path.first().map(|e| dag.edge(*e).origin), Some(Origin::Enter(_)));
     let inner = path.iter().map(|e| dag.edge(*e).from);
     inner.skip(usize::from(entered)).collect()
 }
 
 /// Computes the unfinished paths, from the last calls in topological order back to the first.
-fn unfinished(
+fn find_unfinished(
     function: &FunctionMap,
     dag: &Dag,
     numbering: &Numbering,
@@ -307,9 +304,9 @@ fn unfinished(
         let mut path = numbering.path(dag, id).expect("the prefix and the edge after it are a path");
         path.pop();
         calls.subtract_continued(&path, remaining);
-        let mut path_blocks = blocks(dag, &path);
-        path_blocks.push(at);
-        out.push(UnfinishedPath { id, count: clamp_signed(remaining), blocks: path_blocks, beginning: path_start(dag, &path), path });
+        let mut prefix_blocks = path_blocks(dag, &path);
+        prefix_blocks.push(at);
+        out.push(UnfinishedPath { id, count: clamp_signed(remaining), blocks: prefix_blocks, beginning: path_start(dag, &path), path });
     }
     out.sort_by_key(|u| u.id);
     out

@@ -22,7 +22,6 @@ pub(crate) fn set_named_store(folder: PathBuf) {
     let _ = NAMED_STORE.set(folder);
 }
 
-/// Returns the folder that [`set_named_store`] set.
 pub(crate) fn named_store() -> Option<&'static Path> {
     NAMED_STORE.get().map(PathBuf::as_path)
 }
@@ -48,22 +47,19 @@ pub fn create_folder(path: &Path) -> io::Result<()> {
     match create() {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             create_folder(path.parent().filter(|above| !above.as_os_str().is_empty()).ok_or(error)?)?;
-            // Tried only once more: in `/proc`, creating a folder fails with `NotFound` although the parent exists.
+            // Repeated only once: in `/proc`, creating a folder fails with `NotFound` although the parent exists.
             create()
         }
         other => other,
     }
 }
 
-/// Creates a folder whose parent exists.
-///
-/// # Errors
-/// The folder exists already, or cannot be created.
+/// Creates a folder whose parent exists. Fails if the folder exists already, or cannot be created.
 pub fn create_new_folder(path: &Path) -> io::Result<()> {
     DirBuilder::new().mode(FOLDER_MODE).create(path)?;
     match folder_mode(path.parent().unwrap_or(path)) {
         FOLDER_MODE => Ok(()),
-        // Regardless of the umask, so that a shared store stays shared.
+        // The mode is set regardless of the umask, so that a shared store stays shared.
         mode => std::fs::set_permissions(path, Permissions::from_mode(mode)),
     }
 }

@@ -15,15 +15,12 @@ use trodden_flow::{Dag, DagEdge, DagEdgeId, DagEdgeSet, Edge, Node, Origin};
 use trodden_partition::{ExecutedPath, Procedure};
 use trodden_unit::{EdgeKind, FunctionMap, MapError};
 
-/// Scale by which estimated frequencies, which are fractions, are converted to integers.
-const SCALE: f64 = 1024.0;
+/// Factor that converts estimated frequencies, which are fractions, to integers.
+const ESTIMATE_SCALE: f64 = 1024.0;
 /// Maximum scaled estimate, so that sums fit into 64 bits. Nested loops and calls yield very high estimates.
 const MAX_ESTIMATE: f64 = (1u64 << 48) as f64;
 
-/// Converts a function with its counts by path ID.
-///
-/// # Errors
-/// The map is corrupt, or an ID is out of range.
+/// Converts a function and its counts, given by path ID. Fails if the map is corrupt, or an ID is out of range.
 pub fn measured_procedure(function: &FunctionMap, counts: &[(u64, u64)]) -> Result<Procedure, MapError> {
     let dag = function.dag()?;
     let ends = CountingEdges::new(&dag);
@@ -48,7 +45,7 @@ pub fn measured_procedure(function: &FunctionMap, counts: &[(u64, u64)]) -> Resu
     Ok(Procedure { dag, frequencies, paths, call_sites: None, unit: 0 })
 }
 
-/// Converts a function whose paths are single edges ([`crate::copies::edges`]). `known` holds the original function's decoded paths.
+/// Converts a function in which each path is a single edge ([`crate::copies::edges`]). `known` has the original function's decoded paths.
 pub fn edge_procedure(function: &FunctionMap, known: &FunctionPaths) -> Result<Procedure, MapError> {
     let dag = function.dag()?;
     let executed = |node: Node| known.blocks.get(node.index()).copied().unwrap_or(0);
@@ -80,10 +77,12 @@ pub fn estimated_procedure(function: &FunctionMap, calls: f64) -> Result<Procedu
         Origin::Real(e) if function.graph.kind(e) == EdgeKind::Reach => estimate.node(edge.from),
         Origin::Real(e) | Origin::Leave(e) => estimate.edge(e),
         // Cut edges to the same block may share the edge at which paths begin.
-        Origin::Enter(_) => cuts_into(&dag, function, edge.to).map(|e| estimate.edge(e)).sum::<f64>() / entries(&dag, edge.to),
+        Origin::Enter(_) => {
+            cut_edges_into(&dag, function, edge.to).map(|e| estimate.edge(e)).sum::<f64>() / count_entry_edges(&dag, edge.to)
+        }
         Origin::Stop(node) => estimate.node(node),
     };
-    let frequencies = dag.edges().iter().map(|e| (of(e) * calls * SCALE).round().min(MAX_ESTIMATE) as u64).collect();
+    let frequencies = dag.edges().iter().map(|e| (of(e) * calls * ESTIMATE_SCALE).round().min(MAX_ESTIMATE) as u64).collect();
     Ok(Procedure { dag, frequencies, paths: Vec::new(), call_sites: None, unit: 0 })
 }
 
@@ -92,11 +91,10 @@ fn cuts_into<'a>(dag: &'a Dag, function: &'a FunctionMap, head: Node) -> impl It
 }
 
 /// Returns the number of edges at which paths begin in a block, at least 1.
-fn entries(dag: &Dag, head: Node) -> f64 {
+fn count_entry_edges(dag: &Dag, head: Node) -> f64 {
     dag.incoming(head).iter().filter(|e| matches!(dag.edge(**e).origin, Origin::Enter(_))).count().max(1) as f64
 }
 
-/// Finds the edge at which a path is counted.
 struct CountingEdges {
     ends: DagEdgeSet,
 }

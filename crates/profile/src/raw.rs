@@ -23,12 +23,11 @@ use trodden_wire::{region_holder_offset, region_lost_offset};
 
 /// Maximum number of units; a file with more is corrupt.
 const MAX_UNITS: u64 = 1 << 22;
-/// Maximum length of a path in bytes.
 const MAX_PATH_BYTES: u64 = 1 << 16;
 /// Number of bytes read at a time; a multiple of 8.
 const READ_BYTES: usize = 1 << 17;
 
-/// The counts of one image, from one raw file.
+/// An image's counts from a raw file.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RawProfile {
     /// The raw file.
@@ -41,7 +40,7 @@ pub struct RawProfile {
     pub pid: u64,
     /// Creation time of the file, in nanoseconds since 1970.
     pub created_ns: u64,
-    /// Number of regions: the maximum number of threads of all processes that counted at the same time.
+    /// Number of regions: the maximum number of threads, in all processes, that counted at the same time.
     pub regions: u64,
     /// Number of threads whose counts are lost, because there was no space or the file could not be opened.
     pub lost: u64,
@@ -74,17 +73,10 @@ impl RawUnitCounts {
 
 /// A problem in a raw file that leaves the rest of its data usable.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages describe the variants and their fields")]
 pub enum RawProblem {
-    /// The last region is truncated.
     #[error("the counts of region {region} are incomplete: the file ends at byte {end}, but the region at byte {expected}. Record again")]
-    Truncated {
-        /// Length of the file.
-        end: u64,
-        /// The region.
-        region: u64,
-        /// Offset of the end of the complete region.
-        expected: u64,
-    },
+    Truncated { end: u64, region: u64, expected: u64 },
     /// The file has no region, although a program creates one when it starts.
     #[error(
         "the file contains no counts: the program ended while it created the file, or the file was truncated after its header. Record again"
@@ -93,23 +85,15 @@ pub enum RawProblem {
     /// Threads counted in memory that could not be mapped to the file, and was discarded.
     #[error("the counts of {} are lost: {}", plural((*.threads).into(), "thread", "threads"), lost_reasons(.reasons))]
     Lost {
-        /// Number of threads.
         threads: u64,
         /// Reasons, as far as the file records them.
         reasons: Vec<LostReason>,
     },
-    /// Words outside all counters are nonzero.
     #[error(
         "the counts are unreliable, because the file was overwritten: {} outside the counters, the first at byte {first}. Record again",
         plural((*words).into(), "nonzero word", "nonzero words")
     )]
-    Stray {
-        /// Number of words.
-        words: u64,
-        /// Offset of the first one.
-        first: u64,
-    },
-    /// Number of invalid cells in hash tables.
+    Stray { words: u64, first: u64 },
     #[error(
         "the counts are unreliable, because the file was overwritten: found {} for paths that do not exist. Record again",
         plural((*.0).into(), "hash table cell", "hash table cells")
@@ -127,20 +111,18 @@ fn lost_reasons(reasons: &[LostReason]) -> String {
 }
 
 impl RawProfile {
-    /// Reads a raw file. Programs may still be writing to it.
-    ///
-    /// # Errors
-    /// The file cannot be read, is not a raw file, has a different version, has no header yet, or its header is corrupt.
+    /// Reads a raw file. Programs may still be writing to it. Fails if the file cannot be read, is not a raw file, has a different
+    /// version, has no header yet, or its header is corrupt.
     pub fn read(path: &Path) -> Result<RawProfile, ProfileError> {
         let mut file = RawFile::open(path)?;
         let mut sums: Vec<CountSums> = file.units.iter().map(|_| CountSums::default()).collect();
-        file.each_word(&mut |unit, word| sums[unit].add(word.index, word.value))?;
+        file.for_each_word(&mut |unit, word| sums[unit].add(word.index, word.value))?;
         let counts = |(unit, sums): (&RawUnit, CountSums)| {
             let (counts, overflow) = sums.finish();
             RawUnitCounts { unit: Identity(unit.unit), counters: unit.counters, counts, overflow }
         };
         let units = file.units.iter().zip(sums).map(counts).collect();
-        let RawFile { file: Raw { path, .. }, image_path, header, regions, lost, problems, .. } = file;
+        let RawFile { file: RegionFile { path, .. }, image_path, header, regions, lost, problems, .. } = file;
         let (image, pid, created_ns) = (Identity(header.image), header.pid, header.created_ns);
         Ok(RawProfile { file: path, image, image_path, pid, created_ns, regions, lost, units, problems })
     }
@@ -151,25 +133,21 @@ impl RawProfile {
 pub(crate) struct RawWord {
     /// Its index among the unit's words.
     pub index: u64,
-    /// Its offset in the file.
     pub offset: u64,
-    /// Its value.
     pub value: u64,
 }
 
 /// An open raw file with a verified header.
 pub(crate) struct RawFile {
-    pub file: Raw,
-    /// Path of the image as the process saw it; empty if unknown.
+    pub file: RegionFile,
     pub image_path: PathBuf,
     pub header: RawHeader,
-    /// Units in link order.
     pub units: Vec<RawUnit>,
-    /// Number of regions. Set by `each_word`.
+    /// Number of regions. Set by `for_each_word`.
     pub regions: u64,
-    /// Number of threads whose counts are in no region. Set by `each_word`.
+    /// Number of threads without counts in any region. Set by `for_each_word`.
     pub lost: u64,
-    /// Missing or corrupt data. `each_word` adds to it.
+    /// Missing or corrupt data. `for_each_word` adds to it.
     pub problems: Vec<RawProblem>,
 }
 
@@ -181,17 +159,14 @@ impl RawFile {
             return Err(ProfileError::io(path, "read")(io::Error::other("not a regular file")));
         }
         let file = File::open(path).map_err(ProfileError::io(path, "read"))?;
-        let file = Raw::new(path, file)?;
+        let file = RegionFile::new(path, file)?;
         let RawSetup { header, units, image_path } = file.read_setup(FileKind::RAW_COUNTS)?;
         Ok(RawFile { file, image_path, header, units, regions: 0, lost: 0, problems: Vec::new() })
     }
 
     /// Calls `visit` with each nonzero word of each region and the index of the word's unit, in the order of the file. Sets `regions`,
-    /// `lost` and `problems`.
-    ///
-    /// # Errors
-    /// The file cannot be read, or was truncated after it was opened.
-    pub fn each_word(&mut self, visit: &mut dyn FnMut(usize, RawWord)) -> Result<(), ProfileError> {
+    /// `lost` and `problems`. Fails if the file cannot be read, or was truncated after it was opened.
+    pub fn for_each_word(&mut self, visit: &mut dyn FnMut(usize, RawWord)) -> Result<(), ProfileError> {
         let (header, length) = (self.header, self.file.length);
         let bytes = length.saturating_sub(header.regions_offset);
         let (whole, rest) = (bytes / header.region_stride, bytes % header.region_stride);
@@ -204,12 +179,12 @@ impl RawFile {
         let mut stray: Option<(u64, u64)> = None;
         let mut lost = LostThreads(header.lost);
         let [holder, losses] = [region_holder_offset(header.counters), region_lost_offset(header.counters)].map(|offset| offset / 8);
-        self.file.each_word(header.regions_offset, &mut |offset, value| {
+        self.file.for_each_word(header.regions_offset, &mut |offset, value| {
             let index = (offset - header.regions_offset) % header.region_stride / 8;
             match owners.find(index).filter(|_| index < header.counters) {
                 Some((unit, first)) => visit(unit, RawWord { index: index - first, offset, value }),
                 None if index == losses => lost = lost.merge(LostThreads(value)),
-                // The ID of the thread that holds or last held the region.
+                // The ID of the process that holds or last held the region.
                 None if index == holder => {}
                 None => stray.get_or_insert((0, offset)).0 += 1,
             }
@@ -241,7 +216,6 @@ impl WordOwners {
         WordOwners { ranges }
     }
 
-    /// Returns the index and the first word of the unit that owns a word.
     fn find(&self, index: u64) -> Option<(usize, u64)> {
         let (first, end, unit) = *self.ranges[..self.ranges.partition_point(|r| r.0 <= index)].last()?;
         (index < end).then_some((unit, first))
@@ -249,7 +223,7 @@ impl WordOwners {
 }
 
 /// A raw file of counts or a stream file. Both have the same header.
-pub(crate) struct Raw {
+pub(crate) struct RegionFile {
     pub path: PathBuf,
     pub file: File,
     length: u64,
@@ -258,28 +232,24 @@ pub(crate) struct Raw {
 /// The part of the file that a program writes first and does not change afterwards.
 pub(crate) struct RawSetup {
     pub header: RawHeader,
-    /// Units in link order.
     pub units: Vec<RawUnit>,
-    /// Path of the image as the process saw it; empty if unknown.
     pub image_path: PathBuf,
 }
 
 /// Returns whether a file's first bytes identify it as a file of this kind. The file may have any version, and may be corrupt.
 pub(crate) fn has_kind(path: &Path, kind: FileKind) -> bool {
     let mut beginning = [0; FILE_HEADER_BYTES];
-    File::open(path).and_then(|file| file.read_at(&mut beginning, 0)).is_ok_and(|have| FileKind::of(&beginning[..have]) == Some(kind))
+    File::open(path).and_then(|file| file.read_at(&mut beginning, 0)).is_ok_and(|have| FileKind::detect(&beginning[..have]) == Some(kind))
 }
 
-impl Raw {
-    pub(crate) fn new(path: &Path, file: File) -> Result<Raw, ProfileError> {
+impl RegionFile {
+    pub(crate) fn new(path: &Path, file: File) -> Result<RegionFile, ProfileError> {
         let length = file.metadata().map_err(ProfileError::io(path, "read"))?.len();
-        Ok(Raw { path: path.to_owned(), file, length })
+        Ok(RegionFile { path: path.to_owned(), file, length })
     }
 
-    /// Reads and checks the header, the units and the image's path.
-    ///
-    /// # Errors
-    /// The file has a different kind or version, has no header yet, or its header is corrupt.
+    /// Reads and checks the header, the units and the image's path. Fails if the file has a different kind or version, has no header yet,
+    /// or its header is corrupt.
     pub(crate) fn read_setup(&self, kind: FileKind) -> Result<RawSetup, ProfileError> {
         let mut bytes = [0; RawHeader::BYTES];
         let have = self.length.min(RawHeader::BYTES as u64) as usize;
@@ -296,7 +266,7 @@ impl Raw {
             header.ok_or_else(|| self.corrupt(self.length, format!("the file ends within its header of {} bytes", bytes.len())))?;
         let units = self.read_items("units", header.units_offset, header.units, RawUnit::BYTES, MAX_UNITS)?;
         let path = self.read_items("bytes of a path", header.path_offset, header.path_len, 1, MAX_PATH_BYTES)?;
-        if Checksum::new().add_bytes(&bytes[RawHeader::CHECKED]).add_bytes(&units).add_bytes(&path).value() != header.checksum {
+        if Checksum::new().add_bytes(&bytes[RawHeader::CHECKED_RANGE]).add_bytes(&units).add_bytes(&path).value() != header.checksum {
             let what = "the checksum of its header, its units and the path of its image does not match";
             return Err(self.corrupt(FILE_HEADER_BYTES as u64, what.into()));
         }
@@ -369,7 +339,7 @@ impl Raw {
     }
 
     /// Calls `visit` with the offset and value of each complete nonzero word from offset `start` to the end of the file.
-    fn each_word(&self, start: u64, visit: &mut dyn FnMut(u64, u64)) -> Result<(), ProfileError> {
+    fn for_each_word(&self, start: u64, visit: &mut dyn FnMut(u64, u64)) -> Result<(), ProfileError> {
         let mut buffer = vec![0; READ_BYTES];
         let mut at = start;
         while let Some((from, to)) = self.next_data(at)? {
@@ -423,7 +393,7 @@ impl Raw {
 
 /// Returns the offset of the image's sampling switch in the raw file (0 if it has none), and the ID of the process that created the file.
 pub(crate) fn switch_and_process(path: &Path, file: &File) -> Result<(u64, u64), ProfileError> {
-    let raw = Raw::new(path, file.try_clone().map_err(ProfileError::io(path, "read"))?)?;
+    let raw = RegionFile::new(path, file.try_clone().map_err(ProfileError::io(path, "read"))?)?;
     let header = raw.read_setup(FileKind::RAW_COUNTS)?.header;
     match header.switch_offset < header.regions_offset.min(raw.length) {
         true => Ok((header.switch_offset, header.pid)),

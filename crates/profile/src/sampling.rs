@@ -9,7 +9,7 @@ pub mod readings;
 mod slowdown;
 
 pub use branches::{BranchSampling, BranchSource, Losses, ObservedBranches};
-pub use bursts::{BurstEstimate, BurstSampling, CounterEstimate, SamplingSwitch, UnitEstimates, subtract};
+pub use bursts::{BurstEstimate, BurstSampling, CounterEstimate, SamplingSwitch, UnitEstimates, subtract_earlier_counts};
 pub use busy::SampledClock;
 pub use readings::{Readings, SampledRun, SwitchedOn};
 
@@ -25,7 +25,7 @@ pub enum Sampling {
 }
 
 impl Sampling {
-    /// Data of sampling in bursts; `None` if the profile was derived from branches.
+    /// Returns the data of sampling in bursts; `None` if the profile was derived from branches.
     pub fn bursts(&self) -> Option<&BurstSampling> {
         match self {
             Sampling::Bursts(bursts) => Some(bursts),
@@ -33,7 +33,7 @@ impl Sampling {
         }
     }
 
-    /// Data about the branch records or the trace; `None` if the profile was counted in bursts.
+    /// Returns the data about the branch records or the trace; `None` if the profile was counted in bursts.
     pub fn branches(&self) -> Option<&BranchSampling> {
         match self {
             Sampling::Branches(branches) => Some(branches),

@@ -107,7 +107,7 @@ pub fn sum_to_depth(counts: &CountsBySegment, depth: usize) -> CountsBySegment {
     sums
 }
 
-/// Functions of an image that count segments or pass contexts to callees.
+/// Returns the functions of an image that count segments or pass contexts to callees.
 fn functions(image: &ImageProfile) -> impl Iterator<Item = (FunctionIndex, &FunctionMap, &SegmentWords)> {
     image.units.iter().enumerate().flat_map(|(unit, profile)| {
         let functions = profile.map.functions.iter().enumerate();
@@ -115,7 +115,6 @@ fn functions(image: &ImageProfile) -> impl Iterator<Item = (FunctionIndex, &Func
     })
 }
 
-/// Resolves the contexts of an image's functions.
 struct SegmentContexts<'a> {
     image: &'a ImageProfile,
     /// Functions by source file and name.
@@ -156,8 +155,8 @@ impl<'a> SegmentContexts<'a> {
     }
 }
 
-/// Returns the block with the call at which a path ends: its last block, or at a tail call possibly the one before; `None` if the path does
-/// not end at a call.
+/// Returns the block that makes the call at which a path ends; `None` if the path does not end at a call. This is the path's last block or,
+/// for a tail call, possibly the preceding block.
 pub fn calling_block(function: &FunctionMap, walk: &DecodedPath) -> Option<Node> {
     let (last, before) = walk.blocks.split_last()?;
     let is_tail_call = |from: &Node| function.graph.flow_edges().any(|e| e.from == *from && e.to == *last && e.kind == EdgeKind::TailCall);

@@ -20,7 +20,7 @@ use crate::error::ProfileError;
 use crate::model::{Profile, Run};
 use crate::private;
 use crate::temporary::TemporaryFolder;
-use rows::{RUNS_QUERY, insert_run, read_entry, read_images, remove_unused, signed, suite_id, unsigned};
+use rows::{RUNS_QUERY, insert_run, read_entry, read_images, remove_unused_suites_and_builds, signed, suite_id, unsigned};
 use rusqlite::{Connection, ErrorCode, Transaction, TransactionBehavior, params};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -28,7 +28,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use trodden_unit::Identity;
 
 const DATABASE: &str = "runs.db";
-/// Subfolder with the profiles.
 const PROFILES: &str = "profiles";
 /// Subfolder with a folder of streams for each run.
 const STREAMS: &str = "streams";
@@ -93,36 +92,34 @@ pub struct RunImage {
     pub build_id: Option<String>,
 }
 
-/// Reason why an operation on the index failed.
 #[derive(Debug)]
-enum Failure {
+enum IndexFailure {
     Sql(rusqlite::Error),
     Other(ProfileError),
 }
 
-impl Failure {
+impl IndexFailure {
     /// Converts to a [`ProfileError`] that names the database.
     fn into_error(self, database: &Path) -> ProfileError {
         match self {
-            Failure::Sql(source) => ProfileError::Database { path: database.to_owned(), source },
-            Failure::Other(error) => error,
+            IndexFailure::Sql(source) => ProfileError::Database { path: database.to_owned(), source },
+            IndexFailure::Other(error) => error,
         }
     }
 }
 
-impl From<rusqlite::Error> for Failure {
-    fn from(error: rusqlite::Error) -> Failure {
-        Failure::Sql(error)
+impl From<rusqlite::Error> for IndexFailure {
+    fn from(error: rusqlite::Error) -> IndexFailure {
+        IndexFailure::Sql(error)
     }
 }
 
-impl From<ProfileError> for Failure {
-    fn from(error: ProfileError) -> Failure {
-        Failure::Other(error)
+impl From<ProfileError> for IndexFailure {
+    fn from(error: ProfileError) -> IndexFailure {
+        IndexFailure::Other(error)
     }
 }
 
-/// Returns whether the error means that the folder or the disk cannot be written.
 fn is_unwritable(error: &rusqlite::Error) -> bool {
     use ErrorCode::{CannotOpen, DiskFull, ReadOnly, SystemIoFailure};
     matches!(error.sqlite_error_code(), Some(CannotOpen | DiskFull | ReadOnly | SystemIoFailure))
@@ -141,28 +138,26 @@ fn copy_index(folder: &Path) -> Result<TemporaryFolder, ProfileError> {
 }
 
 impl RunStore {
-    /// Opens a project's store, or the one that [`set_store_folder`] named. Creates it if it does not exist.
+    /// Opens a project's store, or the store that [`set_store_folder`] named. Creates the store if it does not exist.
     pub fn create(project: &Path) -> Result<RunStore, ProfileError> {
         let folder = store_folder(project);
         private::create_folder(&folder.join(PROFILES)).map_err(ProfileError::io(&folder, "create"))?;
         let ignore = folder.join(".gitignore");
         if !ignore.exists() {
             let access = Access::Mode(private::file_mode(&folder));
-            let written =
-                UnnamedFile::write(&folder, TEMPORARY_PREFIX, access, |out| out.write_all(b"*\n")).and_then(|file| file.name(&ignore));
+            let written = UnnamedFile::write(&folder, TEMPORARY_PREFIX, access, |out| out.write_all(b"*\n"))
+                .and_then(|file| file.name_if_free(&ignore));
             written.map_err(ProfileError::io(&ignore, "write"))?;
         }
         let store = RunStore::open(&folder)?;
         // An empty transaction, to fail before anything is recorded if the store cannot be written.
-        store.writing(|_| Ok::<(), Failure>(()))?;
+        store.in_write_transaction(|_| Ok::<(), IndexFailure>(()))?;
         store.report_repair();
         Ok(store)
     }
 
-    /// Opens the store in `start` or the nearest folder above it, or the one that [`set_store_folder`] named.
-    ///
-    /// # Errors
-    /// The folder has no store, or the store cannot be opened.
+    /// Opens the store in `start` or the nearest folder above it, or the one that [`set_store_folder`] named. Fails if the folder has no
+    /// store, or the store cannot be opened.
     pub fn find(start: &Path) -> Result<RunStore, ProfileError> {
         let absolute = std::path::absolute(start).map_err(ProfileError::io(start, "read"))?;
         match (locate(start), private::named_store()) {
@@ -172,10 +167,8 @@ impl RunStore {
         }
     }
 
-    /// Opens the store in this folder (`.trodden`), and upgrades its index if an older version of trodden created it.
-    ///
-    /// # Errors
-    /// The store cannot be opened, or a newer version of trodden created it.
+    /// Opens the store in this folder (`.trodden`), and upgrades its index if an older version of trodden created it. Fails if the store
+    /// cannot be opened, or a newer version of trodden created it.
     pub fn open(folder: &Path) -> Result<RunStore, ProfileError> {
         let (index, unwritable) = match index::open(folder, folder) {
             Err(ProfileError::Database { source, .. }) if is_unwritable(&source) => {
@@ -188,13 +181,13 @@ impl RunStore {
         Ok(RunStore { folder: folder.to_owned(), database: index.database, repair: index.repair, unwritable })
     }
 
-    /// Repair of the index when the store was opened; `None` if the index was consistent. If the store cannot be written, only a copy was
-    /// repaired.
+    /// Returns the repair of the index when the store was opened; `None` if the index was consistent. If the store cannot be written, only
+    /// a copy of the index was repaired.
     pub fn repair(&self) -> Option<&IndexRepair> {
         self.repair.as_ref()
     }
 
-    /// Logs the repair, once per process: each copy of an index that cannot be written is repaired again.
+    /// Logs the repair, but only once per process, because an index that cannot be written is copied and repaired each time.
     fn report_repair(&self) {
         static IS_REPORTED: AtomicBool = AtomicBool::new(false);
         let Some(repair) = &self.repair else { return };
@@ -203,9 +196,9 @@ impl RunStore {
         }
     }
 
-    /// Profiles that are not listed because they cannot be read.
+    /// Returns the profiles that are not listed because they cannot be read.
     pub fn unreadable(&self) -> Result<Vec<UnreadableProfile>, ProfileError> {
-        self.reading(|t| {
+        self.in_read_transaction(|t| {
             let mut statement = t.prepare("SELECT number, why FROM unreadable ORDER BY number")?;
             let path = |number: i64| names::profile_path(&self.folder, unsigned(number));
             let rows = statement.query_map([], |row| Ok(UnreadableProfile { path: path(row.get(0)?), why: row.get(1)? }))?;
@@ -230,11 +223,11 @@ impl RunStore {
         let images = profile.images.iter().map(|i| (i.identity, i.path.clone(), i.build_id.clone())).collect();
         let header = ProfileHeader { run: profile.run.clone(), images };
         let mut named = None;
-        let listed = self.writing(|t| {
+        let listed = self.in_write_transaction(|t| {
             let mut number = index::next_number(t, &self.folder)?;
             let path = loop {
                 let path = names::profile_path(&self.folder, number);
-                match file.name(&path).map_err(ProfileError::io(&path, "write"))? {
+                match file.name_if_free(&path).map_err(ProfileError::io(&path, "write"))? {
                     None => break path,
                     // A run with this number was stored by a recorder whose index has since been deleted.
                     Some(again) => file = again,
@@ -243,7 +236,7 @@ impl RunStore {
             };
             let bytes = named.insert(path.clone()).metadata().map_err(ProfileError::io(&path, "read"))?.len();
             insert_run(t, number, &header, bytes)?;
-            Ok::<u64, Failure>(number)
+            Ok::<u64, IndexFailure>(number)
         });
         match (listed, named) {
             (Err(error), Some(path)) => {
@@ -260,10 +253,8 @@ impl RunStore {
         self.query(&format!("{RUNS_QUERY} ORDER BY number"), [])
     }
 
-    /// Finds the runs that `wanted` names: a number (`12`, `#12`), `last`, `last~1` (the last but one), or a suite.
-    ///
-    /// # Errors
-    /// No run or suite has this name, or the database cannot be read.
+    /// Finds the runs that `wanted` names: a number (`12`, `#12`), `last`, `last~1` (the last but one), or a suite. Fails if no run or
+    /// suite has this name, or the database cannot be read.
     pub fn select(&self, wanted: &str) -> Result<Vec<RunEntry>, ProfileError> {
         let found = if let Ok(number) = wanted.strip_prefix('#').unwrap_or(wanted).parse::<u64>() {
             self.query(&format!("{RUNS_QUERY} AND number = ?1"), [signed(number)])?
@@ -278,7 +269,7 @@ impl RunStore {
         }
     }
 
-    /// Finds the run that `wanted` names; of a suite, the last run. Fails like [`RunStore::select`].
+    /// Finds the run that `wanted` names. If `wanted` names a suite, finds its last run. Fails like [`RunStore::select`].
     pub fn get(&self, wanted: &str) -> Result<RunEntry, ProfileError> {
         Ok(self.select(wanted)?.pop().expect("select finds at least one"))
     }
@@ -288,42 +279,37 @@ impl RunStore {
         Profile::read(&entry.profile)
     }
 
-    /// Names of the suites, each with its number of runs.
+    /// Returns the names of the suites, each with its number of runs.
     pub fn suites(&self) -> Result<Vec<(String, u64)>, ProfileError> {
         let sql = "SELECT name, count(*) FROM suites JOIN runs ON runs.suite = suites.id GROUP BY name ORDER BY name";
-        self.reading(|t| {
+        self.in_read_transaction(|t| {
             let mut statement = t.prepare(sql)?;
             let rows = statement.query_map([], |row| Ok((row.get(0)?, unsigned(row.get(1)?))))?;
             rows.collect()
         })
     }
 
-    /// Moves a run to a suite, or removes it from its suite if `suite` is `None`.
-    ///
-    /// # Errors
-    /// The run does not exist, the suite's name is not allowed, or the profile or the database cannot be written.
+    /// Moves a run to a suite, or removes it from its suite if `suite` is `None`. Fails if the run does not exist, the suite's name is not
+    /// allowed, or the profile or the database cannot be written.
     pub fn set_suite(&self, number: u64, suite: Option<&str>) -> Result<(), ProfileError> {
         let entry = self.entry(number)?;
         suite.map_or(Ok(()), check_suite_name)?;
-        self.writing(|t| {
+        self.in_write_transaction(|t| {
             change_run(&entry.profile, Access::Mode(private::file_mode(&self.folder)), |run| run.suite = suite.map(str::to_owned))?;
             let bytes = entry.profile.metadata().map_err(ProfileError::io(&entry.profile, "read"))?.len();
             t.execute("UPDATE runs SET bytes = ?1 WHERE number = ?2", params![signed(bytes), signed(number)])?;
             let suite = suite.map(|name| suite_id(t, name)).transpose()?;
             t.execute("UPDATE runs SET suite = ?1 WHERE number = ?2", params![suite, signed(number)])?;
-            Ok::<(), Failure>(remove_unused(t)?)
+            Ok::<(), IndexFailure>(remove_unused_suites_and_builds(t)?)
         })
     }
 
-    /// Removes a run with its profile and streams.
-    ///
-    /// # Errors
-    /// The run does not exist, or cannot be removed.
+    /// Removes a run with its profile and streams. Fails if the run does not exist, or cannot be removed.
     pub fn remove(&self, number: u64) -> Result<(), ProfileError> {
         let entry = self.entry(number)?;
-        self.writing(|t| {
+        self.in_write_transaction(|t| {
             t.execute("DELETE FROM runs WHERE number = ?1", [signed(number)])?;
-            remove_unused(t)?;
+            remove_unused_suites_and_builds(t)?;
             let streams = self.streams(number);
             // The profile is removed last: as long as it exists, the run is listed again.
             for (removed, path) in [(std::fs::remove_dir_all(&streams), &streams), (std::fs::remove_file(&entry.profile), &entry.profile)] {
@@ -332,11 +318,11 @@ impl RunStore {
                     _ => {}
                 }
             }
-            Ok::<(), Failure>(())
+            Ok::<(), IndexFailure>(())
         })
     }
 
-    /// Folder of a run's streams, which may not exist.
+    /// Returns the folder of a run's streams, which may not exist.
     pub fn streams(&self, number: u64) -> PathBuf {
         self.folder.join(STREAMS).join(format!("{number:06}"))
     }
@@ -360,7 +346,7 @@ impl RunStore {
     }
 
     fn query(&self, sql: &str, values: impl rusqlite::Params) -> Result<Vec<RunEntry>, ProfileError> {
-        self.reading(|t| {
+        self.in_read_transaction(|t| {
             let mut statement = t.prepare(sql)?;
             let mut entries: Vec<RunEntry> = statement.query_map(values, |row| read_entry(&self.folder, row))?.collect::<Result<_, _>>()?;
             for entry in &mut entries {
@@ -371,19 +357,20 @@ impl RunStore {
     }
 
     /// Runs `work` in a read transaction, so that its result is consistent.
-    fn reading<T>(&self, work: impl FnOnce(&Transaction) -> rusqlite::Result<T>) -> Result<T, ProfileError> {
+    fn in_read_transaction<T>(&self, work: impl FnOnce(&Transaction) -> rusqlite::Result<T>) -> Result<T, ProfileError> {
         self.transact(TransactionBehavior::Deferred, work)
     }
 
-    /// Runs `work` in a write transaction, which takes the lock at its start so that `work` does not fail halfway because of it.
-    fn writing<T, E: Into<Failure>>(&self, work: impl FnOnce(&Transaction) -> Result<T, E>) -> Result<T, ProfileError> {
+    /// Runs `work` in a write transaction. The transaction takes the lock at its start, so that `work` does not fail halfway for lack of
+    /// it.
+    fn in_write_transaction<T, E: Into<IndexFailure>>(&self, work: impl FnOnce(&Transaction) -> Result<T, E>) -> Result<T, ProfileError> {
         if let Some((_, why)) = &self.unwritable {
             return Err(ProfileError::StoreUnwritable { folder: self.folder.clone(), why: why.clone() });
         }
         self.transact(TransactionBehavior::Immediate, work)
     }
 
-    fn transact<T, E: Into<Failure>>(
+    fn transact<T, E: Into<IndexFailure>>(
         &self,
         how: TransactionBehavior,
         work: impl FnOnce(&Transaction) -> Result<T, E>,
@@ -395,7 +382,7 @@ impl RunStore {
             Ok(out)
         };
         run().map_err(|failure| match failure {
-            Failure::Sql(source) if is_unwritable(&source) => {
+            IndexFailure::Sql(source) if is_unwritable(&source) => {
                 ProfileError::StoreUnwritable { folder: self.folder.clone(), why: source.to_string() }
             }
             other => other.into_error(&self.folder.join(DATABASE)),

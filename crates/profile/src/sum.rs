@@ -17,7 +17,6 @@ pub struct CountSums {
 }
 
 impl CountSums {
-    /// Adds `count` to a counter.
     pub fn add(&mut self, index: u64, count: u64) {
         self.list.push((index, count));
         if self.list.len() >= 4096 && self.list.len() >= 2 * self.summed_length {

@@ -17,10 +17,9 @@ static NAMES: Mutex<BTreeMap<PathBuf, Removal>> = Mutex::new(BTreeMap::new());
 
 static LOCK_HOOK: OnceLock<fn()> = OnceLock::new();
 
-/// What to do with a registered file or folder.
+/// How a registered file or folder is cleaned up.
 #[derive(Debug)]
 enum Removal {
-    /// Delete it.
     Delete,
     /// Rename the file back to its original name, replacing any file that now has this name.
     Rename(PathBuf),
@@ -28,7 +27,6 @@ enum Removal {
 
 /// Maximum number of attempts to remove a folder to which other threads or processes may still be writing.
 const MAX_REMOVALS: u32 = 200;
-/// Pause between two attempts.
 const REMOVAL_PAUSE: Duration = Duration::from_millis(5);
 
 /// Sets a function that is called each time before the registry is locked. Only the first call has an effect.
@@ -108,7 +106,7 @@ impl TemporaryFolder {
         Ok(TemporaryFolder { path: made.keep(), is_kept: false })
     }
 
-    /// Path of the folder.
+    /// Returns the path of the folder.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -137,7 +135,7 @@ impl TemporaryFolder {
 impl Drop for TemporaryFolder {
     fn drop(&mut self) {
         if !self.is_kept {
-            // Locked, so that `remove_all` in a different thread does not remove the folder at the same time.
+            // The registry is locked so that `remove_all` in a different thread does not remove the folder at the same time.
             let mut names = lock_registry();
             names.unregister(&self.path);
             let _ = std::fs::remove_dir_all(&self.path);
@@ -178,7 +176,7 @@ impl TemporaryFile {
         self.file.as_file()
     }
 
-    /// Its path.
+    /// Returns the path of the file.
     pub fn path(&self) -> &Path {
         self.file.path()
     }
@@ -194,7 +192,7 @@ impl TemporaryFile {
     }
 
     /// Renames the file if the name is free; otherwise returns the file.
-    pub fn name(self, path: &Path) -> io::Result<Option<TemporaryFile>> {
+    pub fn name_if_free(self, path: &Path) -> io::Result<Option<TemporaryFile>> {
         let TemporaryFile { file, _name: name } = self;
         let names = lock_registry();
         let renamed = file.persist_noclobber(path);

@@ -9,20 +9,19 @@ use std::sync::Arc;
 use trodden_profile::{CollectProblem, Collected, Profile, collect, raw_files};
 use trodden_unit::{Frame, Identity, UnitCache, UnitMap};
 
-/// A program and its folder.
-struct Built {
+struct BuiltProgram {
     folder: tempfile::TempDir,
     image: PathBuf,
     maps: Vec<Arc<UnitMap>>,
     units: Vec<(Identity, u64)>,
 }
 
-impl Built {
-    fn new() -> Built {
+impl BuiltProgram {
+    fn new() -> BuiltProgram {
         let folder = tempfile::tempdir().unwrap();
         let maps: Vec<_> = (1..=3).map(|n| unit_map(n, &format!("unit_{n}.c"))).collect();
         let units = maps.iter().map(|m| (Identity::from_content(m.source.as_bytes()), m.counters)).collect();
-        Built { image: folder.path().join("prog"), folder, maps, units }
+        BuiltProgram { image: folder.path().join("prog"), folder, maps, units }
     }
 
     fn frames(&self) -> Vec<Frame> {
@@ -60,7 +59,7 @@ fn units(profile: &Profile) -> Vec<Identity> {
 
 #[test]
 fn maps_come_from_the_image() {
-    let built = Built::new();
+    let built = BuiltProgram::new();
     built.write_image(&built.frames());
     let Collected { profile, problems } = built.collect(None);
     assert!(problems.is_empty(), "{problems:?}");
@@ -75,7 +74,7 @@ fn maps_come_from_the_image() {
 
 #[test]
 fn raw_files_of_one_image_are_summed() {
-    let built = Built::new();
+    let built = BuiltProgram::new();
     built.write_image(&built.frames());
     let files = [
         built.raw(vec![BTreeMap::from([(0, 1)]), BTreeMap::from([(0, 2)])], "1.raw"),
@@ -88,7 +87,7 @@ fn raw_files_of_one_image_are_summed() {
 
 #[test]
 fn maps_of_stripped_programs_come_from_the_unit_cache() {
-    let built = Built::new();
+    let built = BuiltProgram::new();
     built.write_image(&built.frames()[..1]);
     let Collected { profile, problems } = built.collect(Some(&built.store()));
     assert_eq!(units(&profile), [built.units[0].0]);
@@ -106,8 +105,8 @@ fn maps_of_stripped_programs_come_from_the_unit_cache() {
 
 #[test]
 fn rebuilt_programs_are_reported_with_both_identities() {
-    let built = Built::new();
-    let mut other = Built::new();
+    let built = BuiltProgram::new();
+    let mut other = BuiltProgram::new();
     other.units[0].0 = Identity([9; 16]);
     std::fs::write(&built.image, image_file(&other.units, &other.frames())).unwrap();
     let Collected { profile, problems } = built.collect(Some(&built.store()));
@@ -125,7 +124,7 @@ fn rebuilt_programs_are_reported_with_both_identities() {
 
 #[test]
 fn unreadable_files_and_images_do_not_affect_others() {
-    let built = Built::new();
+    let built = BuiltProgram::new();
     built.write_image(&built.frames());
     let good = built.raw(vec![BTreeMap::from([(0, 1)])], "good.raw");
     let empty = built.folder.path().join("empty.raw");
@@ -147,7 +146,7 @@ fn unreadable_files_and_images_do_not_affect_others() {
 
 #[test]
 fn wrong_maps_are_reported() {
-    let mut built = Built::new();
+    let mut built = BuiltProgram::new();
     let mut frames = built.frames();
     frames[1] = Frame::pack(built.units[1].0, &built.maps[2], b"");
     built.units[1].1 = built.maps[2].counters + 1;
@@ -159,7 +158,7 @@ fn wrong_maps_are_reported() {
 
 #[test]
 fn cache_keeps_the_latest_map_and_any_bitcode() {
-    let built = Built::new();
+    let built = BuiltProgram::new();
     let (store, unit) = (built.store(), built.units[0].0);
     let frame = |map: &UnitMap, bitcode: &[u8]| Frame::pack(unit, map, bitcode);
     let kept = || {

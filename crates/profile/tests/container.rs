@@ -145,7 +145,7 @@ fn maps_are_stored_once_and_shared_by_readers() {
 }
 
 #[test]
-fn every_truncation_is_an_error_and_the_part_before_is_recovered() {
+fn truncated_profile_is_an_error_and_its_intact_blocks_are_recovered() {
     let profile = profile(0, 5);
     let bytes = bytes_of(&profile);
     let mut recovered = 0;

@@ -16,7 +16,7 @@ const FUNCTIONS: u64 = 30_000;
 /// Maximum number of activations, which stops fork bombs.
 const MAX_ACTIVATIONS: u64 = 200;
 
-/// A path: the block after the cut edge where it begins (`None`: the entry), and its edges, including a cut one at its end.
+/// A path: the block where it begins (`None` for the entry), and its edges, including a cut edge at its end.
 type LoggedPath = (Option<Node>, Vec<Edge>);
 
 /// Everything that was executed.
@@ -63,7 +63,7 @@ impl Machine<'_> {
         }
     }
 
-    /// Executes one block; false when the activation is over.
+    /// Executes one block. Returns false if the activation is over.
     fn step(&mut self, random: &mut Random, a: &mut Activation, running: &mut Vec<Activation>) -> bool {
         let map = &self.subject.map;
         if !std::mem::take(&mut a.is_after_call) {
@@ -134,7 +134,7 @@ impl Machine<'_> {
         }
     }
 
-    /// Kills the program between two blocks. What was executed since the last count is not known.
+    /// Kills the program between two blocks. Blocks and edges executed since the last count leave no trace.
     fn kill(&mut self, a: &Activation) {
         let map = &self.subject.map;
         let known = match a.last_call {

@@ -19,7 +19,7 @@ fn example() -> RawFile {
     file
 }
 
-fn stored(name: &str, bytes: &[u8]) -> (tempfile::TempDir, PathBuf) {
+fn write_file(name: &str, bytes: &[u8]) -> (tempfile::TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join(name);
     std::fs::write(&path, bytes).unwrap();
@@ -28,7 +28,7 @@ fn stored(name: &str, bytes: &[u8]) -> (tempfile::TempDir, PathBuf) {
 
 #[test]
 fn regions_are_summed_and_saturate() {
-    let (_folder, path) = stored("a.raw", &example().bytes());
+    let (_folder, path) = write_file("a.raw", &example().bytes());
     let raw = RawProfile::read(&path).unwrap();
     assert!(raw.problems.is_empty());
     assert_eq!((raw.regions, raw.pid), (3, 4711));
@@ -43,7 +43,7 @@ fn holes_of_terabytes_are_skipped() {
     let mut file = RawFile::new(Path::new("/opt/prog"), &[(identity(1), 1 << 36)]);
     file.regions.clear();
     let (header, stride) = file.header();
-    let (_folder, path) = stored("a.raw", &header);
+    let (_folder, path) = write_file("a.raw", &header);
     let out = File::options().write(true).open(&path).unwrap();
     if out.set_len(header.len() as u64 + 8 * stride).is_err() {
         eprintln!("no sparse files of this size here");
@@ -61,12 +61,12 @@ fn holes_of_terabytes_are_skipped() {
 fn truncation_is_reported_and_the_rest_is_read() {
     let bytes = example().bytes();
     let (header, stride) = example().header();
-    let (_folder, path) = stored("a.raw", &bytes[..header.len() + stride as usize + 8]);
+    let (_folder, path) = write_file("a.raw", &bytes[..header.len() + stride as usize + 8]);
     let raw = RawProfile::read(&path).unwrap();
     let end = (header.len() + stride as usize + 8) as u64;
     assert_eq!(raw.problems, [RawProblem::Truncated { end, region: 1, expected: header.len() as u64 + 2 * stride }]);
     assert_eq!(raw.units[0].counts, [(0, 3), (599, u64::MAX)]);
-    let (_folder, path) = stored("a.raw", &header);
+    let (_folder, path) = write_file("a.raw", &header);
     let raw = RawProfile::read(&path).unwrap();
     assert_eq!((raw.problems, raw.regions), (vec![RawProblem::NoRegion], 0));
 }
@@ -77,7 +77,7 @@ fn every_truncation_is_an_error_or_is_reported() {
     let header = example().header().0.len();
     let setup = RawHeader::BYTES + 2 * RawUnit::BYTES + example().image.len();
     for length in (0..header + 64).step_by(8) {
-        let (_folder, path) = stored("a.raw", &bytes[..length]);
+        let (_folder, path) = write_file("a.raw", &bytes[..length]);
         match RawProfile::read(&path) {
             // Without a region, nothing was counted yet.
             Ok(raw) => assert!(length >= setup && (!raw.problems.is_empty() || length >= header || raw.regions == 0), "{length}"),
@@ -93,7 +93,7 @@ fn counts_outside_units_are_reported() {
     let mut bytes = file.bytes();
     let end = bytes.len();
     bytes[end - 8] = 1; // after the region's tail
-    let (_folder, path) = stored("a.raw", &bytes);
+    let (_folder, path) = write_file("a.raw", &bytes);
     let raw = RawProfile::read(&path).unwrap();
     let first = file.header().0.len() as u64 + 8 * 600;
     assert_eq!(raw.problems, [RawProblem::Stray { words: 2, first }]);
@@ -101,11 +101,11 @@ fn counts_outside_units_are_reported() {
 }
 
 #[test]
-fn identifier_of_the_thread_that_holds_a_region_is_not_a_count() {
+fn process_id_of_a_region_holder_is_not_a_count() {
     let mut file = example();
     let holder = trodden_wire::region_holder_offset(file.counters()) / 8;
     file.regions[1].insert(holder, 4711);
-    let (_folder, path) = stored("a.raw", &file.bytes());
+    let (_folder, path) = write_file("a.raw", &file.bytes());
     let raw = RawProfile::read(&path).unwrap();
     assert_eq!((raw.problems, raw.lost), (vec![], 0));
     assert_eq!(raw.units[0].counts, [(0, 3), (599, u64::MAX)]);
@@ -115,13 +115,13 @@ fn identifier_of_the_thread_that_holds_a_region_is_not_a_count() {
 fn lost_counts_are_reported() {
     use trodden_wire::{LostReason, LostThreads};
     let mut file = example();
-    let lost = LostThreads::default().with(LostReason::NoSpace).with(LostReason::NoSpace);
+    let lost = LostThreads::default().add_thread(LostReason::NoSpace).add_thread(LostReason::NoSpace);
     let index = trodden_wire::region_lost_offset(file.counters()) / 8;
     file.regions[1].insert(index, lost.0);
     let mut bytes = file.bytes();
     let offset = offset_of!(RawHeader, lost);
-    bytes[offset..offset + 8].copy_from_slice(&LostThreads::default().with(LostReason::SizeLimit).0.to_le_bytes());
-    let (_folder, path) = stored("a.raw", &bytes);
+    bytes[offset..offset + 8].copy_from_slice(&LostThreads::default().add_thread(LostReason::SizeLimit).0.to_le_bytes());
+    let (_folder, path) = write_file("a.raw", &bytes);
     let raw = RawProfile::read(&path).unwrap();
     assert_eq!(raw.problems, [RawProblem::Lost { threads: 3, reasons: vec![LostReason::NoSpace, LostReason::SizeLimit] }]);
     assert_eq!(raw.lost, 3);
@@ -135,12 +135,12 @@ fn lost_counts_are_reported() {
 
 #[test]
 fn file_that_could_not_be_allocated_is_reported() {
-    let (_folder, path) = stored("a.raw", &[0]);
+    let (_folder, path) = write_file("a.raw", &[0]);
     assert!(matches!(RawProfile::read(&path), Err(ProfileError::GivenUp(_))));
     let collected = trodden_profile::collect([&path], trodden_profile::Run::default(), None);
     assert!(collected.profile.run.lost == 1 && collected.problems[0].loses_counts());
     // An empty file was just created, or its program ended while it created it; its counts are not reported as lost.
-    let (_folder, path) = stored("a.raw", &[]);
+    let (_folder, path) = write_file("a.raw", &[]);
     assert!(matches!(RawProfile::read(&path), Err(ProfileError::NotReady(_))));
 }
 
@@ -148,7 +148,7 @@ fn file_that_could_not_be_allocated_is_reported() {
 fn files_of_other_kinds_and_versions_are_rejected() {
     let bytes = example().bytes();
     let read_with_header = |header: &[u8]| {
-        let (_folder, path) = stored("a.raw", &[header, &bytes[header.len()..]].concat());
+        let (_folder, path) = write_file("a.raw", &[header, &bytes[header.len()..]].concat());
         let error = RawProfile::read(&path).unwrap_err();
         assert!(error.to_string().contains("a.raw"), "{error}");
         error
@@ -165,7 +165,7 @@ fn files_of_other_kinds_and_versions_are_rejected() {
     }
     let unfinished = FileHeader::new(FileKind::RAW_COUNTS, trodden_wire::RAW_VERSION).unfinished_bytes();
     assert!(matches!(read_with_header(&unfinished), ProfileError::NotReady(_)));
-    assert!(matches!(RawProfile::read(&stored("e.raw", &[0; 4096]).1), Err(ProfileError::NotReady(_))));
+    assert!(matches!(RawProfile::read(&write_file("e.raw", &[0; 4096]).1), Err(ProfileError::NotReady(_))));
     assert!(matches!(RawProfile::read(Path::new("/nowhere/e.raw")), Err(ProfileError::Io { .. })));
 }
 
@@ -188,7 +188,6 @@ fn every_changed_byte_of_the_setup_is_detected() {
     }
 }
 
-/// Values that no program writes are rejected even if the checksum is right.
 #[test]
 fn impossible_values_in_the_header_are_rejected() {
     let bytes = example().bytes();
@@ -196,7 +195,7 @@ fn impossible_values_in_the_header_are_rejected() {
         let mut bytes = bytes.clone();
         bytes[at..at + 8].copy_from_slice(&value.to_le_bytes());
         common::seal(&mut bytes);
-        let (_folder, path) = stored("a.raw", &bytes);
+        let (_folder, path) = write_file("a.raw", &bytes);
         match RawProfile::read(&path).unwrap_err() {
             ProfileError::RawCorrupt { offset, .. } => offset as usize,
             other => panic!("{other}"),

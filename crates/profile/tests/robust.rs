@@ -94,7 +94,6 @@ fn readers_of_corrupt_profiles_do_not_panic() {
     assert!(recovered > 4000, "{recovered}");
 }
 
-/// Decodes and compares a profile.
 fn use_profile(profile: &Profile) {
     for (_, unit, function) in profile.functions() {
         let _ = FunctionPaths::decode(function, unit.counts_of(function));

@@ -10,7 +10,6 @@ fn numbers(store: &RunStore, wanted: &str) -> Vec<u64> {
     store.select(wanted).unwrap().iter().map(|r| r.number).collect()
 }
 
-/// A user without write permission can still read the store.
 #[test]
 fn unwritable_store_can_be_read() {
     let project = tempfile::tempdir().unwrap();
@@ -106,7 +105,7 @@ fn several_processes_can_record_at_the_same_time() {
     let mut given: Vec<u64> = std::thread::scope(|scope| {
         let work = |thread: u64| {
             let project = project.path();
-            // Each thread opens the store itself, as a process would; the first ones create it.
+            // Each thread opens the store itself, as a process would; the first threads create it.
             scope.spawn(move || {
                 let add = |i| RunStore::create(project).unwrap().add_run(&profile(0, 100 * thread + i)).unwrap().number;
                 (0..each).map(add).collect::<Vec<_>>()

@@ -10,7 +10,7 @@ use tempfile::TempDir;
 use trodden_profile::store::FOLDER;
 use trodden_profile::{ProcessEnding, ProfileError, RunEntry, RunStore};
 
-/// Returns a store of three runs: one recorded in a suite, one put into a different suite later, one with the name of a test.
+/// Returns a store of three runs: the first was recorded in a suite, the second was moved to a suite, the third has a test's name.
 fn three_runs() -> (TempDir, Vec<RunEntry>) {
     let project = tempfile::tempdir().unwrap();
     let store = RunStore::create(project.path()).unwrap();
@@ -31,7 +31,6 @@ fn at(project: &TempDir, name: &str) -> PathBuf {
     project.path().join(FOLDER).join(name)
 }
 
-/// Returns the paths and contents of all profiles.
 fn profiles(project: &TempDir) -> Vec<(PathBuf, Vec<u8>)> {
     let files = fs::read_dir(at(project, "profiles")).unwrap().map(|entry| entry.unwrap().path());
     let mut files: Vec<_> = files.map(|path| (path.clone(), fs::read(path).unwrap())).collect();

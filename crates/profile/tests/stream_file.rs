@@ -105,7 +105,7 @@ fn every_changed_byte_of_a_chunk_header_is_an_error_or_a_loss() {
         for change in [1, 2, 0x80] {
             std::fs::write(&path, with_changed_byte(&bytes, first + at, change)).unwrap();
             let what = format!("byte {at} ^ {change}");
-            // The state decides whether a chunk is used; a changed one may hide a chunk.
+            // The state decides whether a chunk is used, so a changed state may hide a chunk.
             match events(&path) {
                 Ok(events) => {
                     assert_eq!(at % CHUNK_BYTES as usize, 0, "{what}: {events:?}");

@@ -79,7 +79,7 @@ extern "C" fn on_system_call(_: PluginId, thread: c_uint, number: i64, one: u64,
     let stream = ProcessStream::get();
     match number {
         RT_SIGACTION => stream.send_handler(two),
-        RT_SIGRETURN => stream.push(thread, trodden_wire::blocks::LEAVES_HANDLER),
+        RT_SIGRETURN => stream.push(thread, trodden_wire::blocks::HANDLER_RETURN),
         CLONE => stream.send_fork(one),
         CLONE3 => stream.send_fork_of_clone3(one),
         FORK | VFORK => stream.send_fork(0),
@@ -135,7 +135,7 @@ extern "C" fn on_execution(thread: c_uint, number: *mut c_void) {
 extern "C" fn on_access(thread: c_uint, info: u32, address: u64, instruction: *mut c_void) {
     // SAFETY: QEMU passed `info` to this callback.
     let (is_store, size_shift) = unsafe { (qemu::qemu_plugin_mem_is_store(info), qemu::qemu_plugin_mem_size_shift(info)) };
-    ProcessStream::get().push(thread, trodden_wire::blocks::memory_word(instruction.addr() as u64, address, size_shift, is_store));
+    ProcessStream::get().push(thread, trodden_wire::blocks::encode_memory_access(instruction.addr() as u64, address, size_shift, is_store));
 }
 
 #[cfg(test)]

@@ -20,7 +20,7 @@ use trodden_launch::process::{cannot_run, exit_code, wait_forwarding};
 use trodden_profile::{Collected, Profile, Run, SampledRun, Sampling, UnitProfile, collect, raw_files};
 use trodden_text::words::{plural, quote_for_shell};
 use trodden_unit::InstrumentedImage;
-use trodden_wire::{SWITCH_IS_ON, SWITCH_VARIABLE};
+use trodden_wire::{SWITCH_ON_VALUE, SWITCH_VARIABLE};
 
 /// Records a command with all its processes as one run. Returns the command's exit status. With `must_sample`, warns if no program was
 /// built with `--sample`.
@@ -218,7 +218,7 @@ fn run_counted_command(
 ) -> Result<CountedRun> {
     if bursts.burst == bursts.period {
         // The program must count even before the recorder has found its raw file.
-        command.env(SWITCH_VARIABLE, SWITCH_IS_ON);
+        command.env(SWITCH_VARIABLE, SWITCH_ON_VALUE);
     }
     let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let clock = Instant::now();

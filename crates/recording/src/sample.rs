@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
-use trodden_profile::sampling::subtract;
+use trodden_profile::sampling::subtract_earlier_counts;
 use trodden_profile::{Run, Sampling, SamplingSwitch, collect, is_raw_file};
 use trodden_trace::{ProcessMapping, mappings};
 
@@ -65,7 +65,7 @@ pub fn attach(job: &Sample, context: &RecordingContext) -> Result<()> {
         ..new_run()
     };
     let mut now = read(&files.list()?)?;
-    subtract(&mut now, &before);
+    subtract_earlier_counts(&mut now, &before);
     let mut collected = collect::collect_loaded(now, run, context.units.as_ref());
     collected.profile.sampling = sampled.map(|s| Sampling::Bursts(s.finish(&collected.profile)));
     deliver(&collected, &job.destination, context)?.check()

@@ -65,7 +65,7 @@ pub fn count_stops_by_block(function: &Function, paths: &FunctionPaths) -> Vec<u
 pub fn count_call_returns<'a>(function: &Function<'a>, block: usize, entered: u64, left: u64) -> Vec<(&'a ReachedCall, u64)> {
     let unit = function.unit;
     let number = unit.map.functions.iter().position(|map| std::ptr::eq(map, function.map));
-    let calls = unit.map.edge_profile.iter().zip(number).flat_map(|(edges, number)| edges.reached_in(number));
+    let calls = unit.map.edge_profile.iter().zip(number).flat_map(|(edges, number)| edges.reached_calls_in(number));
     // A forked child has not counted what its parent executed in the block before the fork. Therefore the count is clamped.
     let counted =
         |counter: u64| unit.counts.in_range(counter..counter + 1).map(|(_, n)| n).next().unwrap_or(0).clamp(left, entered.max(left));

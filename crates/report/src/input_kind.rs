@@ -214,7 +214,7 @@ fn detect_content(path: &Path) -> Result<Option<InputKind>> {
         "{0} is a binary file of `perf record`: convert it to text with `perf script -i {0} > trace.txt`",
         path.display()
     );
-    if let Some(kind) = FileKind::of(&beginning) {
+    if let Some(kind) = FileKind::detect(&beginning) {
         let only = match kind {
             FileKind::KNOWN_PATHS | FileKind::SEGMENTS | FileKind::ITERATIONS | FileKind::WEIGHTS => {
                 "only options such as --known and --weights accept"
@@ -245,7 +245,7 @@ fn detect_by_beginning(path: &Path, bytes: &[u8]) -> Option<InputKind> {
             _ => None,
         };
     }
-    if let Some(found) = FileKind::of(bytes) {
+    if let Some(found) = FileKind::detect(bytes) {
         return KINDS.iter().find(|(kind, _)| *kind == found).map(|(_, kind)| *kind);
     }
     MAGIC_NUMBERS.iter().find(|(known, _)| bytes.starts_with(known)).map(|(_, kind)| *kind)

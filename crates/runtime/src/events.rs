@@ -304,7 +304,7 @@ pub fn end_thread() {
     if of_image().is_some_and(|e| e.kind != EVENT_TSC) {
         save_reading();
         let thread = thread();
-        (thread.source, thread.base) = (0, thread.noted);
+        (thread.source, thread.base) = (0, thread.reading_at_fork);
     }
 }
 
@@ -312,7 +312,7 @@ pub fn end_thread() {
 pub fn save_reading() {
     if of_image().is_some_and(|e| e.kind != EVENT_TSC) {
         let now = __trodden_event_now();
-        thread().noted = now;
+        thread().reading_at_fork = now;
     }
 }
 
@@ -320,7 +320,7 @@ pub fn save_reading() {
 pub fn reopen() -> Result<u64, OutputFailure> {
     let Some(events) = of_image().filter(|e| e.kind != EVENT_TSC) else { return Ok(0) };
     let thread = thread();
-    (thread.source, thread.base) = (0, thread.noted);
+    (thread.source, thread.base) = (0, thread.reading_at_fork);
     events.begin()
 }
 

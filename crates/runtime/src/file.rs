@@ -9,7 +9,7 @@ use crate::system::{self, Descriptor, Errno};
 use crate::text::{OutputFailure, Text};
 use crate::wire::file_header::{FILE_HEADER_BYTES, FILE_HEADER_CHECKSUM, FileHeader, HeaderError};
 use crate::wire::{
-    Checksum, HEADER_LOCK_BYTE, IdentityBytes, LostReason, LostThreads, RAW_NO_SPACE_LENGTH, RawHeader, RawUnit, SWITCH_IS_ON,
+    Checksum, HEADER_LOCK_BYTE, IdentityBytes, LostReason, LostThreads, RAW_NO_SPACE_LENGTH, RawHeader, RawUnit, SWITCH_ON_VALUE,
     SWITCH_VARIABLE, region_stride,
 };
 use core::sync::atomic::{AtomicU64, Ordering::SeqCst};
@@ -62,7 +62,7 @@ pub fn open(
                 return Err(rejection(&header));
             }
             // The processes that found no space lost their counts.
-            let lost = if given_up { LostThreads::default().with(LostReason::Other) } else { LostThreads::default() };
+            let lost = if given_up { LostThreads::default().add_thread(LostReason::Other) } else { LostThreads::default() };
             write_header(&descriptor, image, identity, lost, scratch, &mut header).inspect_err(|_| mark_without_space(&descriptor))?;
         }
     }
@@ -223,7 +223,7 @@ fn write_header(
     write(scratch.bytes(), header.path_offset)?;
     // Includes the page of the switch, which other processes write.
     reserve_space(file, 0, header.regions_offset)?;
-    if header.switch_offset != 0 && output::variable_is(SWITCH_VARIABLE, SWITCH_IS_ON, scratch) {
+    if header.switch_offset != 0 && output::variable_is(SWITCH_VARIABLE, SWITCH_ON_VALUE, scratch) {
         write(&[1], header.switch_offset)?;
     }
     header.file_header = *image.file_header();
@@ -261,7 +261,7 @@ fn fill_header(header: &mut RawHeader, image: &OwnImage, identity: IdentityBytes
 }
 
 fn checksum(header: &RawHeader, image: &OwnImage, path: &[u8]) -> u64 {
-    let fields = Checksum::new().add_bytes(bytes_of(header).get(RawHeader::CHECKED).unwrap_or(&[]));
+    let fields = Checksum::new().add_bytes(bytes_of(header).get(RawHeader::CHECKED_RANGE).unwrap_or(&[]));
     image.units().fold(fields, |sum, unit| sum.add_bytes(bytes_of(&unit))).add_bytes(path).value()
 }
 
@@ -329,7 +329,7 @@ pub fn note_lost(file: &Descriptor, reason: LostReason) {
 pub fn add_lost(address: usize, reason: LostReason) {
     // SAFETY: the caller guarantees that the word is mapped; all processes access it atomically, or read the file.
     let word = unsafe { AtomicU64::from_ptr(address as *mut u64) };
-    let _ = word.fetch_update(SeqCst, SeqCst, |lost| Some(LostThreads(lost).with(reason).0));
+    let _ = word.fetch_update(SeqCst, SeqCst, |lost| Some(LostThreads(lost).add_thread(reason).0));
 }
 
 /// Stores in `path` the name of the file that is mapped at `address`, from `/proc/self/maps` (proc(5)); empty if unknown.

@@ -8,7 +8,7 @@ use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use trodden_profile::stream::{Drain, JOURNAL, StreamLog, Symbol, ThreadKey, ThreadLog};
+use trodden_profile::stream::{Drain, JOURNAL_EXTENSION, StreamLog, Symbol, ThreadKey, ThreadLog};
 use trodden_sequence::CompressionMethod;
 
 /// Does some work for each byte that it reads.
@@ -23,7 +23,7 @@ fn journals_of(stream: &Path) -> Vec<PathBuf> {
     let begin = stream.with_extension("");
     let files = fs::read_dir(stream.parent().unwrap()).unwrap().map(|entry| entry.unwrap().path());
     let is_its = |file: &PathBuf| file.to_str().unwrap().starts_with(begin.to_str().unwrap());
-    files.filter(|file| is_its(file) && file.extension().is_some_and(|e| e == JOURNAL)).collect()
+    files.filter(|file| is_its(file) && file.extension().is_some_and(|e| e == JOURNAL_EXTENSION)).collect()
 }
 
 /// Whether a log is whole and has at least `number` frames.

@@ -12,6 +12,5 @@ pub fn write_atomically(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);
     let temporary = folder.join(format!(".{}.{}.{number}", name.display(), std::process::id()));
     let written = std::fs::write(&temporary, bytes).and_then(|()| std::fs::rename(&temporary, path));
-    // If writing fails, for example because the disk is full, the temporary file is removed.
     written.inspect_err(|_| _ = std::fs::remove_file(&temporary))
 }

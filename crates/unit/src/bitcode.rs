@@ -4,17 +4,15 @@
 //! trodden compares the versions first. Since LLVM 4, every bitcode file begins with an identification block, which contains the version as
 //! a string. LLVM's "LLVM Bitcode File Format" describes the encoding.
 
-/// First bytes of bitcode.
 const MAGIC: [u8; 4] = *b"BC\xc0\xde";
 /// First bytes of the header that may precede bitcode, and the header's size.
 const WRAPPER: ([u8; 4], usize) = (*b"\xde\xc0\x17\x0b", 20);
-/// ID of the identification block, and of the record in it that names the producer.
-const IDENTIFICATION: u64 = 13;
-const PRODUCER: u64 = 1;
-/// Maximum number of characters that are read.
-const MAX_LENGTH: usize = 256;
+/// IDs of the identification block, and of its record that names the producer.
+const IDENTIFICATION_BLOCK: u64 = 13;
+const PRODUCER_RECORD: u64 = 1;
+const MAX_OPERANDS: usize = 256;
 
-/// Returns true if bytes are bitcode, with or without a header.
+/// Returns true if the bytes are bitcode, with or without a wrapper header.
 pub fn is_bitcode(bytes: &[u8]) -> bool {
     bytes.starts_with(&MAGIC) || bytes.starts_with(&WRAPPER.0)
 }
@@ -23,7 +21,7 @@ pub fn is_bitcode(bytes: &[u8]) -> bool {
 /// bitcode, or name a producer other than LLVM.
 pub fn producer_major(bytes: &[u8]) -> Option<u32> {
     let start = if bytes.starts_with(&WRAPPER.0) { WRAPPER.1 } else { 0 };
-    let text = producer(Bits { bytes: bytes.get(start..)?.strip_prefix(&MAGIC)?, at: 0 })?;
+    let text = read_producer(BitReader { bytes: bytes.get(start..)?.strip_prefix(&MAGIC)?, at: 0 })?;
     text.strip_prefix("LLVM")?.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()
 }
 
@@ -38,44 +36,44 @@ enum Encoding {
     Character,
 }
 
-fn producer(mut bits: Bits) -> Option<String> {
+fn read_producer(mut bits: BitReader) -> Option<String> {
     const ENTER_BLOCK: u64 = 1;
     const DEFINE_ABBREVIATION: u64 = 2;
     const RECORD: u64 = 3;
-    if bits.fixed(2)? != ENTER_BLOCK || bits.variable(8)? != IDENTIFICATION {
+    if bits.read_fixed(2)? != ENTER_BLOCK || bits.read_variable(8)? != IDENTIFICATION_BLOCK {
         return None;
     }
-    let width = u32::try_from(bits.variable(4)?).ok()?;
-    bits.align();
-    bits.fixed(32)?;
+    let width = u32::try_from(bits.read_variable(4)?).ok()?;
+    bits.skip_to_word();
+    bits.read_fixed(32)?;
     let mut abbreviations: Vec<Vec<Encoding>> = Vec::new();
     loop {
-        let record = match bits.fixed(width)? {
+        let record = match bits.read_fixed(width)? {
             DEFINE_ABBREVIATION => {
-                abbreviations.push(bits.abbreviation()?);
+                abbreviations.push(bits.read_abbreviation()?);
                 continue;
             }
             RECORD => {
-                let (code, count) = (bits.variable(6)?, bits.variable(6)?);
-                let operands = (0..count.min(MAX_LENGTH as u64)).map(|_| bits.variable(6));
+                let (code, count) = (bits.read_variable(6)?, bits.read_variable(6)?);
+                let operands = (0..count.min(MAX_OPERANDS as u64)).map(|_| bits.read_variable(6));
                 [Some(code)].into_iter().chain(operands).collect::<Option<Vec<u64>>>()?
             }
-            id => bits.abbreviated(abbreviations.get(usize::try_from(id.checked_sub(4)?).ok()?)?)?,
+            id => bits.read_abbreviated_record(abbreviations.get(usize::try_from(id.checked_sub(4)?).ok()?)?)?,
         };
-        if let [PRODUCER, text @ ..] = record.as_slice() {
+        if let [PRODUCER_RECORD, text @ ..] = record.as_slice() {
             return text.iter().map(|c| u8::try_from(*c).ok().map(char::from)).collect();
         }
     }
 }
 
 /// A sequence of bits, the lowest of each byte first.
-struct Bits<'a> {
+struct BitReader<'a> {
     bytes: &'a [u8],
     at: usize,
 }
 
-impl Bits<'_> {
-    fn fixed(&mut self, width: u32) -> Option<u64> {
+impl BitReader<'_> {
+    fn read_fixed(&mut self, width: u32) -> Option<u64> {
         if width > 64 {
             return None;
         }
@@ -89,10 +87,10 @@ impl Bits<'_> {
     }
 
     /// Reads an integer in groups of `width` bits. The highest bit of each group says whether another group follows.
-    fn variable(&mut self, width: u32) -> Option<u64> {
+    fn read_variable(&mut self, width: u32) -> Option<u64> {
         let (mut value, mut shift) = (0, 0);
         loop {
-            let group = self.fixed(width)?;
+            let group = self.read_fixed(width)?;
             let more = 1 << width.checked_sub(1)?;
             value |= (group & (more - 1)).checked_shl(shift)?;
             if group & more == 0 {
@@ -102,19 +100,18 @@ impl Bits<'_> {
         }
     }
 
-    /// Skips to the next multiple of 32 bits.
-    fn align(&mut self) {
+    fn skip_to_word(&mut self) {
         self.at = self.at.next_multiple_of(32);
     }
 
-    fn abbreviation(&mut self) -> Option<Vec<Encoding>> {
-        let count = self.variable(5)?;
+    fn read_abbreviation(&mut self) -> Option<Vec<Encoding>> {
+        let count = self.read_variable(5)?;
         let one = |bits: &mut Self| {
-            if bits.fixed(1)? == 1 {
-                return Some(Encoding::Literal(bits.variable(8)?));
+            if bits.read_fixed(1)? == 1 {
+                return Some(Encoding::Literal(bits.read_variable(8)?));
             }
-            let width = |bits: &mut Self| u32::try_from(bits.variable(5)?).ok();
-            Some(match bits.fixed(3)? {
+            let width = |bits: &mut Self| u32::try_from(bits.read_variable(5)?).ok();
+            Some(match bits.read_fixed(3)? {
                 1 => Encoding::Fixed(width(bits)?),
                 2 => Encoding::Variable(width(bits)?),
                 3 => Encoding::Array,
@@ -122,33 +119,33 @@ impl Bits<'_> {
                 _ => return None,
             })
         };
-        (0..count.min(MAX_LENGTH as u64)).map(|_| one(self)).collect()
+        (0..count.min(MAX_OPERANDS as u64)).map(|_| one(self)).collect()
     }
 
-    fn abbreviated(&mut self, encodings: &[Encoding]) -> Option<Vec<u64>> {
+    fn read_abbreviated_record(&mut self, encodings: &[Encoding]) -> Option<Vec<u64>> {
         let mut values = Vec::new();
         let mut encodings = encodings.iter();
         while let Some(encoding) = encodings.next() {
             match encoding {
                 Encoding::Array => {
-                    let (count, element) = (self.variable(6)?, encodings.next()?);
-                    for _ in 0..count.min(MAX_LENGTH as u64) {
-                        values.push(self.scalar(*element)?);
+                    let (count, element) = (self.read_variable(6)?, encodings.next()?);
+                    for _ in 0..count.min(MAX_OPERANDS as u64) {
+                        values.push(self.read_scalar(*element)?);
                     }
                 }
-                scalar => values.push(self.scalar(*scalar)?),
+                scalar => values.push(self.read_scalar(*scalar)?),
             }
         }
         Some(values)
     }
 
-    fn scalar(&mut self, encoding: Encoding) -> Option<u64> {
+    fn read_scalar(&mut self, encoding: Encoding) -> Option<u64> {
         const CHARACTERS: &[u8; 64] = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._";
         match encoding {
             Encoding::Literal(value) => Some(value),
-            Encoding::Fixed(width) => self.fixed(width),
-            Encoding::Variable(width) => self.variable(width),
-            Encoding::Character => Some(CHARACTERS[self.fixed(6)? as usize].into()),
+            Encoding::Fixed(width) => self.read_fixed(width),
+            Encoding::Variable(width) => self.read_variable(width),
+            Encoding::Character => Some(CHARACTERS[self.read_fixed(6)? as usize].into()),
             Encoding::Array => None,
         }
     }
@@ -166,14 +163,14 @@ mod tests {
         \xec\x50\x0e\x42\x14\x20\x53\x00\x00\x00";
 
     #[test]
-    fn producers_are_known_in_both_encodings() {
+    fn producer_is_read_from_both_record_encodings() {
         assert_eq!((producer_major(BY_CLANG), producer_major(BY_RUSTC)), (Some(19), Some(22)));
         let wrapped = [&WRAPPER.0[..], &[0; 16], BY_CLANG].concat();
         assert!(is_bitcode(&wrapped) && producer_major(&wrapped) == Some(19));
     }
 
     #[test]
-    fn other_bytes_have_no_producer() {
+    fn truncated_or_foreign_bytes_have_no_producer() {
         assert_eq!((producer_major(b"\x7fELF"), is_bitcode(b"\x7fELF"), producer_major(b"")), (None, false, None));
         for length in 0..BY_RUSTC.len() - 20 {
             assert_eq!(producer_major(&BY_RUSTC[..length]), None, "{length}");
@@ -182,7 +179,7 @@ mod tests {
             for bit in 0..8 {
                 let mut changed = BY_RUSTC.to_vec();
                 changed[at] ^= 1 << bit;
-                // Whatever it is, it is read without panicking.
+                // The result does not matter: reading must not panic.
                 let _ = producer_major(&changed);
             }
         }

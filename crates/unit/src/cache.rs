@@ -1,8 +1,8 @@
-//! The unit cache, which stores unit frames by identity for programs that have lost theirs (`llvm-strip`). Several compilers may write to
-//! it at the same time, so files are replaced atomically.
+//! The unit cache stores unit frames by identity, for programs whose own frames were stripped (`llvm-strip`). Several compilers may write
+//! to the cache at the same time, so files are replaced atomically.
 //!
-//! The path of a frame is `ROOT/units/ab/abcdef....unit`, where ROOT is `$TRODDEN_CACHE`, or if that is not set `$XDG_DATA_HOME/trodden`,
-//! or if that is not set either `$HOME/.local/share/trodden`.
+//! The path of a frame is `ROOT/units/ab/abcdef....unit`. ROOT is the first of `$TRODDEN_CACHE`, `$XDG_DATA_HOME/trodden` and
+//! `$HOME/.local/share/trodden` whose variable is set.
 
 use crate::atomic_file::write_atomically;
 use crate::experiment::InputFolder;
@@ -27,9 +27,9 @@ impl UnitCache {
         UnitCache { root: root.into() }
     }
 
-    /// Returns the root that the environment variables name; `None` if none of them is set. `variable` looks a variable up, like
-    /// `std::env::var_os`.
-    pub fn root_from(variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
+    /// Returns the root that the environment variables name; `None` if none of them is set. `variable` looks up an environment variable,
+    /// like `std::env::var_os`.
+    pub fn root_from_environment(variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
         let folder = |name: &str| variable(name).filter(|v| !v.is_empty()).map(PathBuf::from);
         folder(CACHE_VARIABLE)
             .or_else(|| folder("XDG_DATA_HOME").map(|d| d.join("trodden")))
@@ -46,7 +46,7 @@ impl UnitCache {
         InputFolder::new(self.root.join("inputs"))
     }
 
-    /// Path of a unit's frame. The file may not exist.
+    /// Returns the path for a unit's frame. The file may not exist.
     pub fn path(&self, unit: Identity) -> PathBuf {
         let name = unit.to_string();
         self.root.join("units").join(&name[..2]).join(format!("{name}.unit"))
@@ -63,10 +63,7 @@ impl UnitCache {
         Ok(path)
     }
 
-    /// Reads a unit's frame; `None` if it is not in the cache.
-    ///
-    /// # Errors
-    /// The file cannot be read, is corrupt, or contains a different unit.
+    /// Reads a unit's frame; `None` if it is not in the cache. Fails if the file cannot be read, is corrupt, or contains a different unit.
     pub fn get(&self, unit: Identity) -> io::Result<Option<Frame>> {
         let path = self.path(unit);
         let bytes = match std::fs::read(&path) {

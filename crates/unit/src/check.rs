@@ -6,10 +6,7 @@ use crate::storage::Storage;
 use std::ops::Range;
 
 impl UnitMap {
-    /// Checks the counters and words of all functions.
-    ///
-    /// # Errors
-    /// A description of the first inconsistency.
+    /// Checks the counters and words of all functions. The error describes the first inconsistency.
     pub fn check(&self) -> Result<(), String> {
         let mut ranges: Vec<(u64, u64, &str)> = self.functions.iter().map(|f| (f.first_counter, f.counters, f.name.as_str())).collect();
         ranges.sort();
@@ -40,7 +37,7 @@ impl UnitMap {
     }
 }
 
-/// Checks that the words of each function are consistent, are within the unit's, and do not overlap those of a different function.
+/// Checks that each function's words are consistent, are within the unit's words, and do not overlap a different function's words.
 fn check_storage(map: &UnitMap) -> Result<(), String> {
     let words = map.counters_in_regions();
     let mut ranges: Vec<_> = map.functions.iter().map(|f| (word_range(f).start, word_range(f).end, &f.name)).collect();
@@ -52,14 +49,13 @@ fn check_storage(map: &UnitMap) -> Result<(), String> {
         }
         end = end.max(to);
     }
-    let is_inconsistent = |f: &&FunctionMap| !is_sound(f) || f.has_separate_words() && f.first_counter < words;
+    let is_inconsistent = |f: &&FunctionMap| !has_sound_storage(f) || f.has_separate_words() && f.first_counter < words;
     match map.functions.iter().find(is_inconsistent) {
         Some(function) => Err(format!("the description of the words of function `{}` is inconsistent", function.name)),
         None => Ok(()),
     }
 }
 
-/// Range of a function's words within the unit.
 fn word_range(function: &FunctionMap) -> Range<u64> {
     match &function.storage {
         Storage::Array => function.first_counter..function.first_counter.saturating_add(function.counters),
@@ -72,8 +68,7 @@ fn word_range(function: &FunctionMap) -> Range<u64> {
     }
 }
 
-/// Returns whether the description of a function's words is consistent.
-fn is_sound(function: &FunctionMap) -> bool {
+fn has_sound_storage(function: &FunctionMap) -> bool {
     match &function.storage {
         Storage::Array => true,
         Storage::Table(table) => table.slots > 0,

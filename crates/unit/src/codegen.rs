@@ -11,13 +11,10 @@ use std::fmt;
 /// Values that an option accepts after its name.
 #[derive(Clone, Copy, Debug)]
 enum AcceptedValues {
-    /// No value.
     Nothing,
-    /// One of the listed values.
     OneOf(&'static [&'static str]),
     /// Letters, digits and `+ - _ .`, which cannot form the path of a file in a different folder.
     Name,
-    /// An unsigned decimal number.
     Number,
 }
 
@@ -34,10 +31,10 @@ impl AcceptedValues {
 
 use AcceptedValues::{Name, Nothing, Number, OneOf};
 
-const SWITCH: AcceptedValues = OneOf(&["true", "false", "1", "0"]);
+const BOOLEAN: AcceptedValues = OneOf(&["true", "false", "1", "0"]);
 
-/// Options of clang. A name is listed several times if its values have several forms.
-const CLANG: &[(&str, AcceptedValues)] = &[
+/// Options of clang. A name has several entries if its values have several forms.
+const CLANG_OPTIONS: &[(&str, AcceptedValues)] = &[
     ("-O", OneOf(&["", "0", "1", "2", "3", "4", "5", "6", "7", "8", "9", "s", "z", "g", "fast"])),
     ("-fpic", Nothing),
     ("-fPIC", Nothing),
@@ -92,24 +89,24 @@ const CLANG: &[(&str, AcceptedValues)] = &[
 ];
 
 /// Options of LLVM, each preceded by the argument `-mllvm`. The names of options with a value end with `=`.
-const LLVM: &[(&str, AcceptedValues)] = &[
+const LLVM_OPTIONS: &[(&str, AcceptedValues)] = &[
     ("-x86-asm-syntax=", OneOf(&["att", "intel"])),
     ("-x86-branches-within-32B-boundaries", Nothing),
     ("-x86-align-branch-boundary=", Number),
     ("-x86-align-branch=", Name),
     ("-x86-pad-max-prefix-size=", Number),
     ("-x86-early-ifcvt", Nothing),
-    ("-x86-cmov-converter=", SWITCH),
+    ("-x86-cmov-converter=", BOOLEAN),
     ("-align-all-functions=", Number),
     ("-align-all-blocks=", Number),
     ("-align-all-nofallthru-blocks=", Number),
     ("-align-loops=", Number),
-    ("-enable-tail-merge=", SWITCH),
+    ("-enable-tail-merge=", BOOLEAN),
     ("-enable-tail-merge", Nothing),
     ("-tail-merge-threshold=", Number),
     ("-tail-merge-size=", Number),
     ("-tail-dup-size=", Number),
-    ("-tail-dup-placement=", SWITCH),
+    ("-tail-dup-placement=", BOOLEAN),
     ("-disable-block-placement", Nothing),
     ("-disable-tail-duplicate", Nothing),
     ("-disable-early-taildup", Nothing),
@@ -121,9 +118,9 @@ const LLVM: &[(&str, AcceptedValues)] = &[
     ("-disable-lsr", Nothing),
     ("-disable-copyprop", Nothing),
     ("-disable-peephole", Nothing),
-    ("-enable-misched=", SWITCH),
+    ("-enable-misched=", BOOLEAN),
     ("-enable-misched", Nothing),
-    ("-enable-post-misched=", SWITCH),
+    ("-enable-post-misched=", BOOLEAN),
     ("-regalloc=", OneOf(&["default", "basic", "fast", "greedy", "pbqp"])),
     ("-split-spill-mode=", OneOf(&["default", "size", "speed"])),
     ("-min-jump-table-entries=", Number),
@@ -132,8 +129,8 @@ const LLVM: &[(&str, AcceptedValues)] = &[
     ("-optsize-jump-table-density=", Number),
     ("-enable-machine-outliner=", OneOf(&["always", "never", "optimistic-pgo", "conservative-pgo"])),
     ("-enable-split-machine-functions", Nothing),
-    ("-emulated-tls=", SWITCH),
-    ("-relax-elf-relocations=", SWITCH),
+    ("-emulated-tls=", BOOLEAN),
+    ("-relax-elf-relocations=", BOOLEAN),
     ("-stack-alignment=", Number),
 ];
 
@@ -153,20 +150,17 @@ pub struct RejectedOption {
 pub struct CodegenOptions(Vec<String>);
 
 impl CodegenOptions {
-    /// Checks the options of a map ([`crate::UnitMap::codegen`]).
-    ///
-    /// # Errors
-    /// An option or its value is not on the list.
+    /// Checks the options of a map ([`crate::UnitMap::codegen`]). Fails if an option or its value is not on the list.
     pub fn from_map(arguments: &[String]) -> Result<CodegenOptions, RejectedOption> {
         let rejected = |option: String| Err(RejectedOption { option: option.escape_debug().to_string() });
         let mut rest = arguments.iter();
         while let Some(argument) = rest.next() {
             if argument == "-mllvm" {
                 let option = rest.next().map_or("", String::as_str);
-                if !is_listed(LLVM, option) {
+                if !is_listed(LLVM_OPTIONS, option) {
                     return rejected(format!("-mllvm {option}"));
                 }
-            } else if !is_listed(CLANG, argument) && !argument.strip_prefix("--target=").is_some_and(is_known_target) {
+            } else if !is_listed(CLANG_OPTIONS, argument) && !argument.strip_prefix("--target=").is_some_and(is_known_target) {
                 return rejected(argument.clone());
             }
         }
@@ -190,11 +184,11 @@ impl fmt::Display for CodegenOptions {
     }
 }
 
-/// Returns whether an option affects the code that is generated from bitcode, so that maps must contain it. Includes listed options with
+/// Returns true if an option affects code generation from bitcode. Maps must contain such options. This includes listed options with
 /// values that are not listed (files), which are accepted only from the user's own command line.
 pub fn affects_generated_code(option: &str) -> bool {
     let has_any_value = |name: &str| name.ends_with('=') && option.starts_with(name);
-    is_listed(CLANG, option) || CLANG.iter().any(|(name, _)| has_any_value(name))
+    is_listed(CLANG_OPTIONS, option) || CLANG_OPTIONS.iter().any(|(name, _)| has_any_value(name))
 }
 
 /// Returns whether trodden supports a target.

@@ -38,14 +38,13 @@ impl FunctionMap {
             storage: Storage::Array,
             dag: words.dag.clone(),
             values: words.values.clone(),
-            cuts: self.cuts.iter().map(|(edge, reason)| (words.edge_of_events(*edge), *reason)).collect(),
+            cuts: self.cuts.iter().map(|(edge, reason)| (words.to_event_edge(*edge), *reason)).collect(),
             blocks,
             graph,
             ..self.clone()
         }
     }
 
-    /// Returns whether the description of the function's events is consistent with its blocks and edges.
     pub(crate) fn has_sound_events(&self, words: &EventWords) -> bool {
         let is_block = |block: Node| block.index() < self.blocks.len();
         let edges = self.graph.edge_count() + words.calls.len();

@@ -1,13 +1,13 @@
 //! Events that can be summed for each path.
 //!
-//! A unit that sums an event has [`CELLS`] words per counter, called cells: the count, the sum, and the 128-bit sum of squares, low half
-//! first. Counters are numbered as in other builds, so `n` counters have `CELLS * n` cells.
+//! A unit that sums an event has [`CELLS_PER_COUNTER`] words per counter, called cells: the count, the sum, and the 128-bit sum of
+//! squares, low half first. Counters are numbered as in other builds, so `n` counters have `CELLS_PER_COUNTER * n` cells.
 
 use serde::{Deserialize, Serialize};
 use trodden_wire::EVENT_TSC;
 
 /// Number of cells per counter.
-pub const CELLS: u64 = 4;
+pub const CELLS_PER_COUNTER: u64 = 4;
 
 /// An event that occurs while a program runs. Its [name](crate::experiment::Spelling::name) is the one in `perf list`, if the event is
 /// listed there; its description is the unit for reports, as a plural noun.
@@ -34,8 +34,8 @@ pub enum EventSource {
 }
 
 impl EventSource {
-    /// Type and number of the event for `perf_event_open`; [`EVENT_TSC`] and 0 for the time-stamp counter.
-    pub fn kernel(self) -> (u32, u64) {
+    /// Returns the event's type and config for `perf_event_open`; [`EVENT_TSC`] and 0 for the time-stamp counter.
+    pub fn perf_event(self) -> (u32, u64) {
         const HARDWARE: u32 = 0;
         const SOFTWARE: u32 = 1;
         match self {

@@ -1,7 +1,7 @@
 //! A function's control-flow graph: a [`Graph`] whose edges have conditions.
 //!
-//! The compiler plugin builds it from the function's code, the map stores it, and readers use it as it is. Whatever refers to an edge, such
-//! as a cut, an edge of the acyclic graph or a count, has its number in this graph.
+//! The compiler plugin builds the graph from the function's code, the map stores it, and readers use it without changes. Cuts, edges of
+//! the acyclic graph and counts refer to an edge by its index in this graph.
 
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
@@ -13,11 +13,9 @@ use trodden_flow::{Edge, EdgeSet, Graph, GraphError, Node};
 #[serde(try_from = "StoredFlowGraph")]
 pub struct FlowGraph {
     graph: Graph,
-    /// The condition of each edge.
     conditions: Vec<EdgeCondition>,
 }
 
-/// When an edge is taken.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct EdgeCondition {
     kind: EdgeKind,
@@ -35,7 +33,7 @@ impl TryFrom<StoredFlowGraph> for FlowGraph {
     type Error = &'static str;
 
     fn try_from(StoredFlowGraph { graph, conditions }: StoredFlowGraph) -> Result<FlowGraph, &'static str> {
-        // Blocks are found by the numbers of nodes.
+        // Node numbers are also used as block numbers.
         if graph.entry() != Node(0) || graph.exit().index() + 1 != graph.node_count() {
             return Err("a graph does not begin with its entry, or does not end with its exit");
         }
@@ -55,7 +53,7 @@ pub struct FlowEdge<'a> {
     pub to: Node,
     /// Condition under which the edge is taken.
     pub kind: EdgeKind,
-    /// All switch values for which the edge is taken. A default edge has some if cases lead to the same block.
+    /// All switch values for which the edge is taken. A default edge has values if some cases lead to the default's block.
     pub cases: Cow<'a, [i64]>,
 }
 
@@ -68,7 +66,7 @@ pub enum EdgeKind {
     True,
     /// The branch's condition is false.
     False,
-    /// The switch's value is one of the edge's cases, of which this is the first.
+    /// The switch's value is one of the edge's cases. Contains the first of them.
     Case(i64),
     /// The switch's value is not a case of a different edge.
     Default,
@@ -101,10 +99,7 @@ impl FlowEdge<'static> {
 }
 
 impl FlowGraph {
-    /// Creates the graph of a function with so many blocks.
-    ///
-    /// # Errors
-    /// An edge names a block that does not exist, or there is no block.
+    /// Creates the graph of a function with `blocks` blocks. Fails if an edge names a block that does not exist, or there is no block.
     pub fn new<'a>(blocks: usize, edges: impl IntoIterator<Item = FlowEdge<'a>>) -> Result<FlowGraph, GraphError> {
         let (mut ends, mut conditions) = (Vec::new(), Vec::new());
         for FlowEdge { from, to, kind, cases } in edges {
@@ -120,10 +115,7 @@ impl FlowGraph {
         self.conditions[edge.index()].kind
     }
 
-    /// Returns an edge.
-    ///
-    /// # Panics
-    /// There is no such edge.
+    /// Returns an edge. Panics if there is no such edge.
     pub fn edge(&self, edge: Edge) -> FlowEdge<'_> {
         let EdgeCondition { kind, cases } = &self.conditions[edge.index()];
         FlowEdge { from: self.from(edge), to: self.to(edge), kind: *kind, cases: Cow::Borrowed(cases) }
@@ -158,14 +150,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn graphs_survive_encoding_and_refer_to_their_own_nodes() {
+    fn graph_survives_encoding_and_corrupt_graph_is_rejected() {
         let edge = FlowEdge { cases: vec![3, 5].into(), ..FlowEdge::new(Node(0), Node(1), EdgeKind::Case(3)) };
         let graph = FlowGraph::new(2, [edge.clone(), FlowEdge::new(Node(1), Node(2), EdgeKind::Return)]).unwrap();
         assert_eq!((graph.edge(Edge(0)), graph.kind(Edge(1)), graph.get_edge(Edge(2))), (edge, EdgeKind::Return, None));
         let bytes = postcard::to_allocvec(&graph).unwrap();
         let read: FlowGraph = postcard::from_bytes(&bytes).unwrap();
         assert_eq!((&read, read.out(Node(1))), (&graph, &[Edge(1)][..]));
-        // The last node of the last edge, which is the exit.
+        // The target of the last edge, which is the exit.
         let at = bytes.windows(2).position(|pair| pair == [1, 2]).unwrap() + 1;
         let wrong: Vec<u8> = bytes.iter().enumerate().map(|(i, byte)| if i == at { 3 } else { *byte }).collect();
         assert!(postcard::from_bytes::<FlowGraph>(&wrong).is_err());

@@ -1,8 +1,8 @@
 //! Unit frames, which contain a unit's map and bitcode, in a section of object files and in the unit cache.
 //!
 //! A frame is a [container](trodden_container) file with one or two sections, padded with zeros to a multiple of 8 bytes. The subject of
-//! both sections is the unit; the count of the first is the number of sections after it. Linkers concatenate a program's frames, possibly
-//! with zero bytes between them.
+//! both sections is the unit. The count of the first section is the number of sections after it. Linkers concatenate a program's frames,
+//! possibly with zero bytes between them.
 
 use crate::identity::Identity;
 use crate::map::{MAP_VERSION, UnitMap};
@@ -11,31 +11,27 @@ use trodden_container::{
     encode, expect_header,
 };
 
-/// Tag of the section with the [`UnitMap`].
-const MAP: u32 = 1;
-/// Tag of the section with LLVM bitcode. The section is missing if the bitcode was not stored.
-const BITCODE: u32 = 2;
-/// zstd compression level.
-const LEVEL: i32 = 3;
+const MAP_TAG: u32 = 1;
+/// The bitcode's section is missing if the bitcode was not stored.
+const BITCODE_TAG: u32 = 2;
+const COMPRESSION_LEVEL: i32 = 3;
 
 /// A unit's map and bitcode, compressed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Frame {
     /// Identity of the unit.
     pub unit: Identity,
-    /// The map's section.
     map: Vec<u8>,
-    /// The bitcode's section; empty if the bitcode was not stored.
+    /// Empty if the bitcode was not stored.
     bitcode: Vec<u8>,
 }
 
 /// Reason why bytes are not a readable frame.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages describe the variants and their fields")]
 pub enum FrameError {
-    /// The bytes are not a frame.
     #[error("expected a unit at byte {0}: the section is corrupt, or was not written by trodden")]
     Magic(usize),
-    /// The frame has a different version.
     #[error(
         "the unit at byte {at} was built by a different version of trodden (format {found}; this version reads {MAP_VERSION}): \
             rebuild the program"
@@ -43,35 +39,19 @@ pub enum FrameError {
     Version {
         /// The unit's offset in the section.
         at: usize,
-        /// The frame's version.
         found: u32,
     },
     /// The frame was written by a version of trodden whose files had a different header.
     #[error("the unit at byte {0} was built by an earlier version of trodden: rebuild the program")]
     Earlier(usize),
-    /// A section is missing or corrupt.
     #[error("the unit at byte {at} is corrupt: {error}")]
-    Section {
-        /// The unit's offset in the section.
-        at: usize,
-        /// What is wrong.
-        error: SectionError,
-    },
-    /// The frame is truncated.
+    Section { at: usize, error: SectionError },
     #[error("unit {0} is truncated")]
     Truncated(Identity),
-    /// The checksum of the map does not match.
     #[error("unit {0} is corrupt: its checksum does not match")]
     Checksum(Identity),
-    /// The content cannot be decompressed or decoded.
     #[error("unit {unit} cannot be read: {what}")]
-    Payload {
-        /// The unit.
-        unit: Identity,
-        /// What is wrong.
-        what: String,
-    },
-    /// The unit's bitcode was not stored.
+    Payload { unit: Identity, what: String },
     #[error("unit {0} has no bitcode, from which variants are built: rebuild it without `keep=map`")]
     NoBitcode(Identity),
 }
@@ -79,19 +59,19 @@ pub enum FrameError {
 impl Frame {
     /// Compresses a unit. An empty `bitcode` is not stored.
     pub fn pack(unit: Identity, map: &UnitMap, bitcode: &[u8]) -> Frame {
-        let section =
-            |tag, count, content: &[u8]| Section { tag, layout: MAP_VERSION, subject: unit.0, count, index: &[] }.to_bytes(content, LEVEL);
+        let section = |tag, count, content: &[u8]| {
+            Section { tag, layout: MAP_VERSION, subject: unit.0, count, index: &[] }.to_bytes(content, COMPRESSION_LEVEL)
+        };
         let has_bitcode = !bitcode.is_empty();
         Frame {
             unit,
-            map: section(MAP, has_bitcode.into(), &encode(map)),
-            bitcode: if has_bitcode { section(BITCODE, 0, bitcode) } else { Vec::new() },
+            map: section(MAP_TAG, has_bitcode.into(), &encode(map)),
+            bitcode: if has_bitcode { section(BITCODE_TAG, 0, bitcode) } else { Vec::new() },
         }
     }
 
-    /// Returns whether two frames have the same map.
     pub(crate) fn has_same_map(&self, other: &Frame) -> bool {
-        // The section's header is not compared, since it says whether bitcode follows.
+        // The section's header is not compared, because it says whether bitcode follows.
         self.map[SECTION_HEADER_BYTES..] == other.map[SECTION_HEADER_BYTES..]
     }
 
@@ -102,11 +82,8 @@ impl Frame {
         out
     }
 
-    /// Reads the frame at offset `at`. Also returns the offset of its end. Verifies the map's checksum; the bitcode's is verified by
-    /// [`Frame::bitcode`].
-    ///
-    /// # Errors
-    /// The bytes at this offset are not a frame, or the frame has a different version or is corrupt.
+    /// Reads the frame at offset `at`. Also returns the offset of the frame's end. Verifies the map's checksum; [`Frame::bitcode`]
+    /// verifies the bitcode's. Fails if the bytes at this offset are not a frame, or the frame has a different version or is corrupt.
     pub fn read(bytes: &[u8], at: usize) -> Result<(Frame, usize), FrameError> {
         let rest = bytes.get(at..).unwrap_or_default();
         match expect_header(rest, FileKind::UNIT, MAP_VERSION) {
@@ -115,7 +92,7 @@ impl Frame {
             Err(FileError::Header(HeaderError::EarlierFormat)) => return Err(FrameError::Earlier(at)),
             Err(_) => return Err(FrameError::Magic(at)),
         }
-        let (map_header, map) = section(&rest[FILE_HEADER_BYTES..], MAP).map_err(|error| FrameError::Section { at, error })?;
+        let (map_header, map) = read_section(&rest[FILE_HEADER_BYTES..], MAP_TAG).map_err(|error| FrameError::Section { at, error })?;
         let unit = Identity(map_header.subject);
         if map_header.check(&map[SECTION_HEADER_BYTES..]).is_err() {
             return Err(FrameError::Checksum(unit));
@@ -123,7 +100,7 @@ impl Frame {
         let mut end = FILE_HEADER_BYTES + map.len();
         let bitcode = match map_header.count {
             0 => Vec::new(),
-            _ => section(&rest[end..], BITCODE).map_err(|_| FrameError::Truncated(unit))?.1.to_vec(),
+            _ => read_section(&rest[end..], BITCODE_TAG).map_err(|_| FrameError::Truncated(unit))?.1.to_vec(),
         };
         end += bitcode.len();
         Ok((Frame { unit, map: map.to_vec(), bitcode }, (at + end.next_multiple_of(8)).min(bytes.len())))
@@ -153,15 +130,12 @@ impl Frame {
         (frames, errors)
     }
 
-    /// Decodes the map.
+    /// Decodes the map. Fails if the map is corrupt.
     pub fn map(&self) -> Result<UnitMap, FrameError> {
         SectionHeader::read(&self.map).and_then(|header| header.value(&self.map[SECTION_HEADER_BYTES..])).map_err(|e| self.unreadable(&e))
     }
 
-    /// Decompresses the bitcode.
-    ///
-    /// # Errors
-    /// The bitcode was not stored, or is corrupt.
+    /// Decompresses the bitcode. Fails if the bitcode was not stored, or is corrupt.
     pub fn bitcode(&self) -> Result<Vec<u8>, FrameError> {
         if self.bitcode.is_empty() {
             return Err(FrameError::NoBitcode(self.unit));
@@ -182,7 +156,7 @@ impl Frame {
 }
 
 /// Returns the header and the bytes of the section at the start of `bytes`. Fails if the section has a different tag.
-fn section(bytes: &[u8], tag: u32) -> Result<(SectionHeader, &[u8]), SectionError> {
+fn read_section(bytes: &[u8], tag: u32) -> Result<(SectionHeader, &[u8]), SectionError> {
     let header = SectionHeader::read(bytes)?;
     if header.tag != tag || header.index_length() != 0 {
         return Err(SectionError::UnexpectedForm("a section of a different kind".to_owned()));
@@ -239,8 +213,8 @@ mod tests {
         let mut bytes = Frame::pack(Identity([1; 16]), &map(), b"BC").to_bytes();
         bytes[..FILE_HEADER_BYTES].copy_from_slice(&FileHeader::new(FileKind::UNIT, MAP_VERSION - 1).to_bytes());
         for (bytes, found) in [(&bytes[..], "format"), (b"TRODUNIT and more", "earlier version")] {
-            let said = Frame::read_all(bytes).1[0].to_string();
-            assert!(said.contains(found) && said.contains("rebuild the program"), "{said}");
+            let message = Frame::read_all(bytes).1[0].to_string();
+            assert!(message.contains(found) && message.contains("rebuild the program"), "{message}");
         }
     }
 

@@ -1,5 +1,5 @@
-//! The units of an executable or shared library on disk. Its unit records ([`trodden_wire::UnitRecord`]), which stripping does not remove,
-//! give the image's identity and the layout of its counters. Its frames contain maps and bitcode.
+//! The units of an executable or shared library on disk. The image's unit records ([`trodden_wire::UnitRecord`]), which stripping does not
+//! remove, give its identity and the layout of its counters. Its frames contain maps and bitcode.
 
 use crate::cache::UnitCache;
 use crate::frame::{Frame, FrameError};
@@ -13,7 +13,7 @@ use trodden_wire::{COUNTERS_SECTION, FRAMES_SECTION, UNIT_MAGIC, UNIT_VERSION, U
 pub struct PlacedUnit {
     /// The unit.
     pub unit: Identity,
-    /// Index of the unit's first counter in the section of counters.
+    /// Index of the unit's first counter in the image's counter section.
     pub first: u64,
     /// Number of its counters.
     pub counters: u64,
@@ -38,23 +38,18 @@ pub struct InstrumentedImage {
 
 /// Reason why a file is not an instrumented image.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages describe the variants and their fields")]
 pub enum ImageError {
-    /// The file is not an ELF file, or is corrupt.
     #[error("not a readable ELF file: {0}")]
     Elf(#[from] object::Error),
-    /// The file contains no instrumented unit.
     #[error("nothing in it was built with trodden. Build it with `trodden cc`, `trodden build` or `cargo trodden build`")]
     NotInstrumented,
-    /// The unit records have a different version, or are corrupt.
     #[error("its unit records are corrupt, or were written by a different version of trodden ({0}). Rebuild it")]
     Records(String),
 }
 
 impl InstrumentedImage {
-    /// Reads an image from the bytes of its file.
-    ///
-    /// # Errors
-    /// The file is not an ELF file, contains no instrumented unit, or is corrupt.
+    /// Reads an image from the bytes of its file. Fails if the file is not an ELF file, contains no instrumented unit, or is corrupt.
     pub fn read(bytes: &[u8]) -> Result<InstrumentedImage, ImageError> {
         let file = object::File::parse(bytes)?;
         let records = file.section_by_name(UNITS_SECTION).ok_or(ImageError::NotInstrumented)?;

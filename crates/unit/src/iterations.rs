@@ -1,9 +1,9 @@
-//! Sets of paths over iterations ([`IterationSet`]) that a build counts without a stream.
+//! Sets of paths over iterations ([`IterationSet`]). A build can count them without recording a stream.
 //!
-//! A *path over K iterations* consists of K paths of one activation of a function, each of which follows the previous one through a cut
-//! edge, such as a loop's back edge. The first K - 1 paths of an activation end shorter ones. So each complete path is the last one of
-//! exactly one path over iterations, and the counts of all that end with it sum to its own count. Paths up to a call that may not return
-//! are not complete.
+//! A *path over K iterations* consists of K consecutive paths of one activation of a function. Each path except the first follows its
+//! predecessor through a cut edge, such as a loop's back edge. The first K - 1 paths of an activation have too few predecessors and end
+//! shorter sequences. Therefore, each complete path is the last path of exactly one path over iterations, and its count is the sum of the
+//! counts of all paths over iterations that end with it. A path up to a call that may not return is not complete.
 
 use crate::{FunctionKey, FunctionMap, NameVersion, UnitMap};
 use serde::{Deserialize, Serialize};
@@ -17,11 +17,11 @@ use trodden_flow::{CutReason, Dag, DagEdgeId, Edge, Graph, Numbering, Origin, Pl
 const FORMAT: FileFormat =
     FileFormat { kind: FileKind::ITERATIONS, version: 1, remedy: "`trodden-lab with --iterations` creates such files" };
 
-/// Maximum number of iterations of a path.
+/// Maximum value of K.
 pub const MAX_ITERATIONS: u32 = 16;
 
-/// Why a build skips functions of which it counts no path over iterations.
-pub const NOT_OF_THIS_COPY: &str = "this build counts none of its paths over iterations (--iterations)";
+/// The reported reason for not instrumenting a function of which the build counts no path over iterations.
+pub const NO_COUNTED_ITERATION_PATHS: &str = "this build counts none of its paths over iterations (--iterations)";
 
 /// Path numbers, in the order in which the paths are executed.
 pub type IterationPath = Vec<u64>;
@@ -34,18 +34,18 @@ pub struct IterationSet {
     functions: BTreeMap<FunctionKey, IterationFunction>,
 }
 
-/// A function whose paths over iterations are counted.
+/// A function with counted paths over iterations.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct IterationFunction {
     /// The function's graph.
     pub graph: Graph,
-    /// Edges at which its paths are cut.
+    /// Edges at which the function's paths are cut.
     pub cuts: Vec<(Edge, CutReason)>,
-    /// Number of its paths.
+    /// Number of the function's paths.
     pub paths: u64,
     /// Executions of each edge; all 0 if unknown.
     pub edges: Vec<u64>,
-    /// The [ends](Ends::within_paths) of its paths at which the build counts, ascending.
+    /// The [ends](Ends::within_paths) of the function's paths at which the build counts, ascending.
     pub ends: Vec<DagEdgeId>,
     /// The paths over iterations that are distinguished, with their known executions. The last path of each has one of `ends`.
     pub counted: BTreeMap<IterationPath, u64>,
@@ -57,7 +57,6 @@ impl IterationFunction {
         Plan::cut_at_if_same_count(&self.graph, &self.cuts, Entries::Shared, self.paths)
     }
 
-    /// Returns whether all IDs and edges are valid.
     fn is_sound(&self, iterations: u32) -> bool {
         let is_path = |path: &IterationPath| (1..=iterations as usize).contains(&path.len()) && path.iter().all(|p| *p < self.paths);
         let edges = self.graph.edge_count();
@@ -72,19 +71,19 @@ impl IterationSet {
         IterationSet { iterations, functions: BTreeMap::new() }
     }
 
-    /// Maximum number of paths in a path over iterations.
+    /// Returns the maximum number of paths in a path over iterations.
     pub fn iterations(&self) -> u32 {
         self.iterations
     }
 
-    /// The functions.
+    /// Returns the functions in the set.
     pub fn functions(&self) -> &BTreeMap<FunctionKey, IterationFunction> {
         &self.functions
     }
 
-    /// Adds a function that has a cut edge and counts at all ends of complete paths, and returns it. Returns `None` if the function has no
-    /// cut edge, or if the set contains the function with other cuts.
-    pub fn function(&mut self, unit: &UnitMap, function: &FunctionMap) -> Option<&mut IterationFunction> {
+    /// Returns the set's entry for a function. Adds the function if it is new; it then counts at all ends of complete paths. Returns
+    /// `None` if the function has no cut edge, or if the set contains the function with other cuts.
+    pub fn add_function(&mut self, unit: &UnitMap, function: &FunctionMap) -> Option<&mut IterationFunction> {
         if function.cuts.is_empty() {
             return None;
         }
@@ -112,8 +111,8 @@ impl IterationSet {
         }
     }
 
-    /// Returns the function with this name and graph. If there is none with the same code, it may be one with different code, which has the
-    /// same paths.
+    /// Returns the function with this name and graph. If no function has the same code, one with different code is returned, because it
+    /// has the same paths.
     pub fn find_same_shape(&self, unit: &str, name: &str, version: NameVersion) -> Option<&IterationFunction> {
         let key = |code| (unit.to_owned(), name.to_owned(), NameVersion { code, ..version });
         let same = self.functions.get(&key(version.code));
@@ -148,10 +147,7 @@ impl IterationSet {
         FORMAT.to_bytes(self)
     }
 
-    /// Decodes a file's content.
-    ///
-    /// # Errors
-    /// The file has a different kind or version, or is corrupt.
+    /// Decodes a file's content. Fails if the file has a different kind or version, or is corrupt.
     pub fn from_bytes(bytes: &[u8]) -> Result<IterationSet, ContentError> {
         let is_sound = |set: &IterationSet| {
             (2..=MAX_ITERATIONS).contains(&set.iterations) && set.functions.values().all(|function| function.is_sound(set.iterations))
@@ -208,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn sets_survive_encoding_and_are_checked() {
+    fn set_survives_encoding_and_corrupt_set_is_rejected() {
         let mut function = looped();
         function.counted = BTreeMap::from([(vec![1, 7], 3), (vec![0], 1)]);
         let set = set_of(function);

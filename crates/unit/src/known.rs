@@ -54,7 +54,6 @@ impl KnownFunction {
         self.known.binary_search_by_key(&path, |k| k.0).is_ok()
     }
 
-    /// Returns whether all IDs and cuts are valid.
     fn is_sound(&self) -> bool {
         let ids = self.known.is_sorted_by(|a, b| a.0 < b.0) && self.known.last().is_none_or(|(id, _)| *id < self.paths);
         ids && self.cuts.iter().all(|(edge, _)| edge.index() < self.edges.len())
@@ -79,10 +78,8 @@ pub type FunctionKey = (String, String, NameVersion);
 pub struct ConflictingNumberings(pub String);
 
 impl KnownPaths {
-    /// Adds a function's known paths with their executions, and its edge counts.
-    ///
-    /// # Errors
-    /// The set contains the function with different cuts.
+    /// Adds a function's known paths with their executions, and its edge counts. Fails if the set contains the function with different
+    /// cuts.
     pub fn add(
         &mut self,
         unit: &UnitMap,
@@ -112,17 +109,14 @@ impl KnownPaths {
         self.functions.get(&(unit.to_owned(), name.to_owned(), version))
     }
 
-    /// Returns the known paths of a function or, if there is none with this version, of a function with the same graph but different code,
-    /// which has the same paths.
+    /// Returns the known paths of a function. If this version is not in the set, returns those of a function with the same graph but
+    /// different code, because it has the same paths.
     pub fn find_same_shape(&self, unit: &str, name: &str, version: NameVersion) -> Option<&KnownFunction> {
         let key = |code| (unit.to_owned(), name.to_owned(), NameVersion { code, ..version });
         self.get(unit, name, version).or_else(|| self.functions.range(key(0)..=key(u64::MAX)).next().map(|(_, function)| function))
     }
 
-    /// Adds the functions and executions in `other`.
-    ///
-    /// # Errors
-    /// The sets contain the same function with different cuts.
+    /// Adds the functions and executions in `other`. Fails if the sets contain the same function with different cuts.
     pub fn merge(&mut self, other: KnownPaths) -> Result<(), ConflictingNumberings> {
         for (key, more) in other.functions {
             match self.functions.entry(key) {
@@ -205,10 +199,7 @@ impl KnownPaths {
         FORMAT.matches_kind(bytes)
     }
 
-    /// Decodes a file's content.
-    ///
-    /// # Errors
-    /// The file has a different kind or version, or is corrupt.
+    /// Decodes a file's content. Fails if the file has a different kind or version, or is corrupt.
     pub fn from_bytes(bytes: &[u8]) -> Result<KnownPaths, ContentError> {
         FORMAT.read_checked(bytes, |known: &KnownPaths| known.functions.values().all(KnownFunction::is_sound))
     }

@@ -1,4 +1,4 @@
-//! The static description of a unit, by which path IDs are translated to blocks, source lines and branches.
+//! The static description of a unit, which translates path IDs to blocks, source lines and branches.
 //!
 //! Wire format: [`UnitMap`] in [postcard](https://postcard.jamesmunns.com/wire-format) encoding, inside a [`crate::frame`]. Each change of
 //! these types requires a new [`MAP_VERSION`].
@@ -42,10 +42,10 @@ pub struct UnitMap {
     pub functions: Vec<FunctionMap>,
     /// Functions with a body that are not instrumented, with the reasons.
     pub skipped: Vec<Skipped>,
-    /// Functions of which all paths are counted although only some are interesting, with the reasons.
+    /// Functions in which all paths are counted although only some are interesting, with the reasons.
     pub fully_counted: Vec<Skipped>,
     /// Number of counters of the unit. Each function has a range of counters, and the edge profile has further ones. The first
-    /// [`UnitMap::counters_in_regions`] counters are in memory; the others belong to functions whose words do not correspond to paths one
+    /// [`UnitMap::counters_in_regions`] counters are in memory. The others belong to functions whose words do not correspond to paths one
     /// to one.
     pub counters: u64,
     /// LLVM's counters and how they are computed from the unit's paths; `None` if the unit was not built for an edge profile or coverage.
@@ -124,7 +124,7 @@ pub struct Skipped {
 /// An instrumented function.
 ///
 /// Its graph has a node for each block of the optimised code, followed by a node for the exit. A block that calls a function that returns
-/// twice is split into two nodes. Cuts and paths refer to edges of this graph by their numbers; nothing in the map repeats what it says.
+/// twice is split into two nodes. Cuts and paths refer to edges of this graph by their numbers.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct FunctionMap {
     /// Linkage name.
@@ -137,9 +137,9 @@ pub struct FunctionMap {
     pub shape: u64,
     /// Hash of the code without source positions, which distinguishes functions of the same shape.
     pub code: u64,
-    /// Index of its first counter among the unit's.
+    /// Index of its first counter among the unit's counters.
     pub first_counter: u64,
-    /// Number of its counters, and of its paths. Counter `first_counter + i` counts path `i`.
+    /// Number of its counters, which is also the number of its paths. Counter `first_counter + i` counts path `i`.
     pub counters: u64,
     /// Where its counts are stored while the program runs.
     pub storage: Storage,
@@ -147,7 +147,7 @@ pub struct FunctionMap {
     pub blocks: Vec<UnitBlock>,
     /// Its control-flow graph.
     pub graph: FlowGraph,
-    /// The edges of the acyclic graph whose paths are numbered, in their order, by the edges of `graph` to which they correspond.
+    /// The edges of the acyclic graph whose paths are numbered, each given by its corresponding edge of `graph`.
     pub dag: Vec<Origin>,
     /// The value of each edge of `dag`. A path's ID is the sum of its edges' values.
     pub values: Vec<i64>,
@@ -175,8 +175,8 @@ pub struct UnitBlock {
     pub instructions: u32,
     /// Distinct source positions of its instructions, in order of first occurrence.
     pub positions: Vec<SourcePosition>,
-    /// Number of positions up to the block's last call that may not return, at which a path may end. If there is no such call, the number
-    /// of all positions.
+    /// Number of positions up to the block's last call that may not return, because a path may end there. Without such a call, all
+    /// positions are included.
     pub up_to_calls: u32,
     /// Position of the branch at its end, if known.
     pub branch: Option<SourcePosition>,
@@ -184,15 +184,15 @@ pub struct UnitBlock {
     pub kind: BlockKind,
 }
 
-/// Kind of a node of a function's graph. Nodes of the first two kinds come first, in the order of the module's blocks, each continuation
-/// directly after the block that it continues.
+/// Kind of a node of a function's graph. Code and continuation nodes come first, in the order of the module's blocks; each continuation
+/// directly follows the block that it continues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum BlockKind {
     /// A basic block of the module.
     Code,
     /// The rest of a basic block after a call that returns twice.
     Continuation,
-    /// A block without code in front of a target of indirect branches that also has other incoming edges.
+    /// A block without code that precedes a target of indirect branches if the target also has other incoming edges.
     Landing,
     /// A block without code and address at which all indirect branches of a function meet, if there are several.
     Dispatch,
@@ -200,23 +200,13 @@ pub enum BlockKind {
 
 /// Reason why a [`FunctionMap`] is invalid.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages describe the variants and their fields")]
 pub enum MapError {
-    /// The acyclic graph is invalid.
     #[error("the path graph of function `{function}` is corrupt: {what}")]
-    Dag {
-        /// The function.
-        function: String,
-        /// What is wrong.
-        what: String,
-    },
+    Dag { function: String, what: String },
     /// Indices are out of range, or sizes do not match.
     #[error("the map of function `{function}` is corrupt: {what}")]
-    Inconsistent {
-        /// The function.
-        function: String,
-        /// What is wrong.
-        what: String,
-    },
+    Inconsistent { function: String, what: String },
 }
 
 impl UnitMap {
@@ -232,11 +222,11 @@ impl UnitMap {
     /// Returns the number of words of the unit in each thread's region: [`UnitMap::counters_in_regions`] times the words per counter.
     /// `None` if this overflows.
     pub fn words(&self) -> Option<u64> {
-        let each = self.experiment.observation().observed().words().per_counter();
+        let each = self.experiment.observation().observed().words().words_per_counter();
         self.counters_in_regions().checked_mul(each)
     }
 
-    /// Returns whether the counters are followed by the same number of times of first executions ([`trodden_wire::FunctionRecord`]).
+    /// Returns true if the counters are followed by equally many times of first executions ([`trodden_wire::FunctionRecord`]).
     pub fn has_times(&self) -> bool {
         self.experiment.observation().observed().words() == CounterWords::CountAndTime
     }
@@ -255,18 +245,18 @@ impl UnitMap {
 }
 
 /// Counts distinct functions. A function that is in several units of an image, such as an inline function, counts once.
-pub fn count_distinct<'m>(functions: impl IntoIterator<Item = &'m FunctionMap>) -> usize {
+pub fn count_distinct_functions<'m>(functions: impl IntoIterator<Item = &'m FunctionMap>) -> usize {
     let mut names = std::collections::HashSet::new();
     // Local functions with the same name are different functions.
     functions.into_iter().filter(|f| f.local || names.insert(f.name.as_str())).count()
 }
 
-/// Hash of code ([`FunctionMap::code`]).
+/// Computes [`FunctionMap::code`].
 pub fn code_hash(code: &[u8]) -> u64 {
     xxhash_rust::xxh3::xxh3_64(code)
 }
 
-/// Hash of a graph and its blocks without source positions.
+/// Computes a hash of a graph and its blocks, without source positions ([`FunctionMap::shape`]).
 pub fn graph_hash(blocks: &[UnitBlock], graph: &FlowGraph) -> u64 {
     let kinds: Vec<(u32, BlockKind)> = blocks.iter().map(|b| (b.instructions, b.kind)).collect();
     let edges: Vec<FlowEdge> = graph.flow_edges().collect();
@@ -275,7 +265,7 @@ pub fn graph_hash(blocks: &[UnitBlock], graph: &FlowGraph) -> u64 {
 }
 
 impl FunctionMap {
-    /// Distinguishes the function from others with the same name.
+    /// Returns the hashes that distinguish the function from others with the same name.
     pub fn version(&self) -> crate::NameVersion {
         crate::NameVersion { shape: self.shape, code: self.code }
     }
@@ -330,7 +320,7 @@ impl FunctionMap {
         self.storage.is_partial()
     }
 
-    /// Range of the counters for executions whose path is unknown.
+    /// Returns the range of the counters for executions with an unknown path.
     pub fn unattributed(&self) -> std::ops::Range<u64> {
         self.storage.unattributed()
     }
@@ -340,10 +330,8 @@ impl FunctionMap {
         Node(self.blocks.len() as u32)
     }
 
-    /// Builds the acyclic graph whose paths are counted.
-    ///
-    /// # Errors
-    /// The stored edges do not form an acyclic graph, or do not match the function's graph and values.
+    /// Builds the acyclic graph whose paths are counted. Fails if the stored edges do not form an acyclic graph, or do not match the
+    /// function's graph and values.
     pub fn dag(&self) -> Result<Dag, MapError> {
         let wrong = |what: String| MapError::Dag { function: self.name.clone(), what };
         if self.graph.node_count() != self.blocks.len() + 1 {
@@ -355,10 +343,7 @@ impl FunctionMap {
         Dag::from_origins(&self.graph, &self.dag, &self.cuts).map_err(wrong)
     }
 
-    /// Builds the path numbering of the function's acyclic graph.
-    ///
-    /// # Errors
-    /// The edges' values are not a numbering of the paths.
+    /// Builds the path numbering of the function's acyclic graph. Fails if the edges' values are not a numbering of the paths.
     pub fn numbering(&self, dag: &Dag) -> Result<Numbering, MapError> {
         Numbering::from_values(dag, &self.values).map_err(|what| self.inconsistency(what))
     }

@@ -1,8 +1,8 @@
 //! The part of the paths that one of several copies of a program counts, as input of the copy's build.
 //!
-//! A file ([`FileFormat`]) contains the copy's [part](trodden_flow::part::Part) of each function, by the unit's identity in the original
-//! program. Functions in which the copy counts nothing are omitted. Each function has its cuts, so that its paths are those of the original
-//! program, and its [shape](crate::graph_hash), which the build checks.
+//! A file ([`FileFormat`]) contains the copy's [part](trodden_flow::part::Part) of each function. Units are identified as in the original
+//! program. Functions in which the copy counts nothing are omitted. Each function has its cuts, so that its paths are those of the
+//! original program, and its [shape](crate::graph_hash), which the build checks.
 
 use crate::{FunctionMap, Identity, UnitMap};
 use serde::{Deserialize, Serialize};
@@ -24,11 +24,11 @@ pub struct FunctionParts {
 pub struct FunctionPart {
     /// Hash of the function's graph.
     pub shape: u64,
-    /// Edges where its paths are cut.
+    /// Edges at which the function's paths are cut.
     pub cuts: Vec<(Edge, CutReason)>,
     /// Number of the function's paths in the original program.
     pub paths: u64,
-    /// The paths that the copy counts, and the increments by which it counts them.
+    /// The paths that the copy counts, and the increments with which it counts them.
     pub part: Part,
 }
 
@@ -49,10 +49,7 @@ impl FunctionParts {
         FORMAT.to_bytes(self)
     }
 
-    /// Decodes a file's content.
-    ///
-    /// # Errors
-    /// The file has a different kind or version, or is corrupt.
+    /// Decodes a file's content. Fails if the file has a different kind or version, or is corrupt.
     pub fn from_bytes(bytes: &[u8]) -> Result<FunctionParts, ContentError> {
         FORMAT.read(bytes)
     }

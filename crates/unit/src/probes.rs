@@ -1,11 +1,11 @@
-//! Encoding of blocks in the section `.pseudo_probe`, in builds that record addresses. An LLVM pseudo probe has a function identifier, for
-//! which these builds use a hash of the unit and the function's index in its map, and a number, which encodes the block and the event at
-//! the probe. The crate `trodden-binary` reads the section.
+//! Encoding of blocks in the section `.pseudo_probe`, in builds that record addresses. An LLVM pseudo probe has a function identifier and
+//! a number. In these builds, the identifier is a hash of the unit and the function's index in the unit's map, and the number encodes the
+//! block and the event at the probe. The crate `trodden-binary` reads the section.
 
 use crate::identity::Identity;
 
 /// Returns the identifier of a function, given its index in the unit's map.
-pub fn probe_function(unit: Identity, function: u32) -> u64 {
+pub fn probe_function_id(unit: Identity, function: u32) -> u64 {
     let mut content = unit.0.to_vec();
     content.extend(function.to_le_bytes());
     xxhash_rust::xxh3::xxh3_64(&content)
@@ -74,7 +74,7 @@ mod tests {
         }
         assert_eq!(PseudoProbe::from_number(0), None);
         let unit = |n| Identity([n; 16]);
-        assert_ne!(probe_function(unit(1), 0), probe_function(unit(1), 1));
-        assert_ne!(probe_function(unit(1), 0), probe_function(unit(2), 0));
+        assert_ne!(probe_function_id(unit(1), 0), probe_function_id(unit(1), 1));
+        assert_ne!(probe_function_id(unit(1), 0), probe_function_id(unit(2), 0));
     }
 }

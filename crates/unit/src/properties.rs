@@ -1,6 +1,6 @@
-//! Properties of a unit's instructions, from which the computations and loads on a path that repeat earlier ones are found.
+//! Properties of a unit's instructions. `trodden advise` uses them to find computations and loads on a path that repeat earlier ones.
 //!
-//! Properties are not part of a [`crate::UnitMap`]: for `trodden advise`, the plugin computes them on demand from stored bitcode
+//! Properties are not part of a [`crate::UnitMap`]: the plugin computes them on demand from stored bitcode
 //! ([`UnitAction::Describe`](crate::experiment::UnitAction::Describe)). The name of an operation includes everything except the operands
 //! (`icmp ult`, `load i32`), so two steps with the same operation and operands compute the same value.
 //!
@@ -105,43 +105,31 @@ pub struct BlockStep {
 
 /// A computation or a memory access.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[allow(missing_docs, reason = "the names of the fields say their role")]
 pub enum BlockAction {
     /// A value that depends only on the operands.
-    Compute {
-        /// The value.
-        result: ValueId,
-        /// The operation.
-        operation: OperationId,
-        /// The operands.
-        operands: Vec<ValueId>,
-    },
+    Compute { result: ValueId, operation: OperationId, operands: Vec<ValueId> },
     /// An address at a constant offset from a base address.
     Offset {
-        /// The address.
         result: ValueId,
-        /// The base address.
         base: ValueId,
         /// Offset in bytes.
         bytes: i64,
     },
     /// A value read from memory.
     Load {
-        /// The value.
         result: ValueId,
         /// Name of the operation, including the type.
         operation: OperationId,
-        /// The access.
         access: AccessedMemory,
         /// Whether the memory is never written.
         constant: bool,
     },
     /// A value written to memory.
     Store {
-        /// The value.
         value: ValueId,
         /// The operation of a load that reads the value back unchanged.
         operation: OperationId,
-        /// The access.
         access: AccessedMemory,
     },
     /// An operation that may write any memory, such as a call or an atomic operation.
@@ -161,17 +149,15 @@ pub struct AccessedMemory {
 
 /// Reason why bytes cannot be read as properties.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages describe the variants and their fields")]
 pub enum PropertiesError {
-    /// The properties were written by a different version of the plugin.
     #[error(
         "a unit's instruction properties have format {0}, but this version of trodden reads format {PROPERTIES_VERSION}. Install the \
             plugin and trodden in the same version"
     )]
     Version(u32),
-    /// The properties are corrupt.
     #[error("cannot read a unit's instruction properties: {0}. Please report this bug with the unit's source")]
     Corrupt(#[from] postcard::Error),
-    /// An index is out of range.
     #[error(
         "the instruction properties of function `{0}` are corrupt: an index is out of range. Please report this bug with the unit's source"
     )]
@@ -203,7 +189,6 @@ impl UnitProperties {
         steps.for_each(|s| s.position = None);
     }
 
-    /// Returns whether all indices in a function's properties are in range.
     fn has_valid_indices(&self, function: &FunctionProperties) -> bool {
         let value = |v: &ValueId| (v.0 as usize) < function.values.len();
         let operation = |o: &OperationId| (o.0 as usize) < self.operations.len();

@@ -1,9 +1,9 @@
-//! Sets of interprocedural path segments ([`SegmentSet`]) that a build counts without a trace.
+//! Sets of interprocedural path segments ([`SegmentSet`]). A build can count them without recording a trace.
 //!
-//! A *context* of a function is a chain of callers' paths that leads to it. The contexts of a set are closed under suffixes, so a build can
-//! track the longest suffix of the executed chain that is a context ([`SegmentSet::target`]), like the automaton of Aho and Corasick. The
-//! count of a segment is the sum over all contexts that end with its chain. Source: K. Vaswani, *Efficient Online Path Profiling*, sections
-//! 3.4.1 to 3.4.5, whose grammar leaves open what a segment is.
+//! A *context* of a function is a chain of callers' paths that leads to it. The contexts of a set are closed under suffixes, so a build
+//! can track the longest suffix of the executed chain that is a context ([`SegmentSet::context_after_call`]), like the automaton of Aho
+//! and Corasick. The count of a segment is the sum over all contexts that end with its chain. Source: K. Vaswani, *Efficient Online Path
+//! Profiling*, sections 3.4.1 to 3.4.5. Its grammar leaves open what a segment is; [`SegmentSet`] defines it.
 
 mod part;
 
@@ -42,11 +42,10 @@ pub const MAX_DEPTH: u32 = 16;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SegmentSet {
     functions: Vec<SegmentFunction>,
-    /// Whether all pairs of a context and a path are counted if there is enough space, instead of only interesting ones.
+    /// Whether all pairs of a context and a path are counted if there is enough space, instead of only interesting pairs.
     counts_all_pairs: bool,
     /// Maximum growth of a unit's code by copies of callees, in percent.
     growth: u32,
-    /// Lookup tables of functions and contexts, built on first use.
     #[serde(skip)]
     index: SegmentIndex,
 }
@@ -73,7 +72,7 @@ pub struct SegmentFunction {
     pub unit: String,
     /// Linkage name.
     pub name: String,
-    /// Other names by which it is called.
+    /// Other names that callers use for it.
     pub aliases: Vec<String>,
     /// Distinguishes it from other functions with the same name.
     pub version: NameVersion,
@@ -97,10 +96,10 @@ pub struct SegmentFunction {
     pub counts: bool,
 }
 
-/// A context: the caller, the caller's own context, and the caller's path up to the call.
+/// A context: the direct caller, the caller's own context, and the caller's path up to the call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct SegmentContext {
-    /// Index of the caller in the set.
+    /// Index of the direct caller in the set.
     pub caller: u32,
     /// Number of the caller's own context; 0 for any context.
     pub context: u32,
@@ -109,7 +108,7 @@ pub struct SegmentContext {
 }
 
 impl SegmentSet {
-    /// Its functions.
+    /// Returns the functions in the set.
     pub fn functions(&self) -> &[SegmentFunction] {
         &self.functions
     }
@@ -125,7 +124,7 @@ impl SegmentSet {
         self.functions.iter().any(|f| f.unit == unit && f.name == name)
     }
 
-    /// Returns whether all pairs of a context and a path are counted, instead of only interesting ones.
+    /// Returns true if all pairs of a context and a path are counted, instead of only interesting pairs.
     pub fn counts_all_pairs(&self) -> bool {
         self.counts_all_pairs
     }
@@ -140,25 +139,25 @@ impl SegmentSet {
         self.len() == 0
     }
 
-    /// Returns the context that results from dropping the outermost path of the given context's chain; 0 if no path remains.
-    pub fn shorter(&self, function: u32, context: u32) -> u32 {
+    /// Returns the context whose chain is that of `context` without the outermost path; 0 if no path remains.
+    pub fn drop_outermost(&self, function: u32, context: u32) -> u32 {
         let Some(whole) = self.context(function, context) else { return 0 };
         match whole.context {
             0 => 0,
-            outer => self.find(function, SegmentContext { context: self.shorter(whole.caller, outer), ..whole }),
+            outer => self.find(function, SegmentContext { context: self.drop_outermost(whole.caller, outer), ..whole }),
         }
     }
 
-    /// Returns the context of `callee` after a call from `caller` on `path` in `context`: the one with the longest matching chain; 0 if
-    /// there is none.
-    pub fn target(&self, caller: u32, context: u32, path: u64, callee: u32) -> u32 {
+    /// Returns the context that `callee` has after `caller`, in `context`, called it on `path`: the context with the longest matching
+    /// chain, or 0 if no chain matches.
+    pub fn context_after_call(&self, caller: u32, context: u32, path: u64, callee: u32) -> u32 {
         let mut context = context;
         loop {
             let found = self.find(callee, SegmentContext { caller, context, path });
             if found > 0 || context == 0 {
                 return found;
             }
-            context = self.shorter(caller, context);
+            context = self.drop_outermost(caller, context);
         }
     }
 
@@ -168,7 +167,7 @@ impl SegmentSet {
     }
 
     /// Returns the contexts whose direct caller is the given function, each with its callee.
-    pub fn calls_of(&self, caller: u32) -> Vec<(u32, SegmentContext)> {
+    pub fn contexts_with_caller(&self, caller: u32) -> Vec<(u32, SegmentContext)> {
         let all = (0..).zip(&self.functions);
         all.flat_map(|(callee, f)| f.contexts.iter().filter(|c| c.caller == caller).map(move |c| (callee, *c))).collect()
     }
@@ -176,7 +175,7 @@ impl SegmentSet {
     /// Returns a function's paths that occur in segments.
     pub fn paths_of(&self, function: u32) -> BTreeSet<u64> {
         let last = self.functions[function as usize].interesting.iter().map(|(_, path)| *path);
-        last.chain(self.calls_of(function).into_iter().map(|(_, context)| context.path)).collect()
+        last.chain(self.contexts_with_caller(function).into_iter().map(|(_, context)| context.path)).collect()
     }
 
     fn find(&self, function: u32, context: SegmentContext) -> u32 {
@@ -185,7 +184,8 @@ impl SegmentSet {
         self.index.contexts.get_or_init(all).get(&(function, context)).copied().unwrap_or(0)
     }
 
-    /// Maximum growth of a unit's code, in percent, by inlining callees or copying them with the context as an additional argument.
+    /// Returns the maximum growth of a unit's code, in percent. Code grows by inlining callees, and by copying callees with the context as
+    /// an additional argument.
     pub fn growth(&self) -> u32 {
         self.growth
     }
@@ -217,15 +217,11 @@ impl SegmentSet {
         FORMAT.matches_kind(bytes)
     }
 
-    /// Decodes a file's content.
-    ///
-    /// # Errors
-    /// The file has a different kind or version, or is corrupt.
+    /// Decodes a file's content. Fails if the file has a different kind or version, or is corrupt.
     pub fn from_bytes(bytes: &[u8]) -> Result<SegmentSet, ContentError> {
         FORMAT.read_checked(bytes, SegmentSet::is_sound)
     }
 
-    /// Returns whether all contexts and paths are valid, and no chain is infinite.
     fn is_sound(&self) -> bool {
         let lengths = |f: &SegmentFunction| f.contexts.iter().map(|c| self.length(c, MAX_DEPTH)).collect::<Option<Vec<u32>>>();
         let is_sound = |f: &SegmentFunction| {
@@ -257,7 +253,7 @@ pub struct SegmentSetBuilder {
 
 impl SegmentSetBuilder {
     /// Returns the index of a function. Adds the function if it is new.
-    pub fn function(&mut self, unit: &UnitMap, function: &FunctionMap) -> u32 {
+    pub fn add_function(&mut self, unit: &UnitMap, function: &FunctionMap) -> u32 {
         let key = (unit.source.clone(), function.name.clone(), function.version());
         let functions = &mut self.set.functions;
         *self.functions.entry(key).or_insert_with_key(|key| {
@@ -317,7 +313,7 @@ impl SegmentSetBuilder {
         self.set.functions[function as usize].interesting.insert((context, path));
     }
 
-    /// Returns the set. If `counts_all_pairs`, all pairs of a context and a path are counted, instead of only interesting ones.
+    /// Returns the set. If `counts_all_pairs`, all pairs of a context and a path are counted, instead of only interesting pairs.
     pub fn finish(self, counts_all_pairs: bool) -> SegmentSet {
         SegmentSet { counts_all_pairs, ..self.set }
     }
@@ -349,7 +345,6 @@ mod tests {
         SegmentSetBuilder { set, ..SegmentSetBuilder::default() }
     }
 
-    /// Returns a context's chain of calls.
     pub fn chain_of(set: &SegmentSet, callee: u32, context: u32) -> Vec<(u32, u64)> {
         let (mut function, mut context, mut chain) = (callee, context, Vec::new());
         while let Some(c) = set.context(function, context) {
@@ -387,7 +382,7 @@ mod tests {
                         let mut context = 0;
                         for (at, (function, path)) in chain.iter().enumerate() {
                             let to = chain.get(at + 1).map_or(callee, |next| next.0);
-                            context = set.target(*function, context, *path, to);
+                            context = set.context_after_call(*function, context, *path, to);
                         }
                         let expected = longest_context(&set, &chain, callee);
                         let length = set.context(callee, context).map_or(0, |c| set.length(&c, MAX_DEPTH).unwrap());

@@ -24,12 +24,12 @@ pub enum Storage {
 }
 
 impl Storage {
-    /// Range of the words that count executions whose path is unknown.
+    /// Returns the range of the words that count executions with an unknown path.
     pub fn unattributed(&self) -> Range<u64> {
         match self {
-            Storage::Table(table) => table.lost(),
+            Storage::Table(table) => table.overflow_word(),
             Storage::Interesting(words) => words.shared_word()..words.range().end,
-            Storage::Iterations(words) => words.others()..words.range().end,
+            Storage::Iterations(words) => words.shared_word()..words.range().end,
             // Words of labels and segments that belong to no counted path are dropped when they are read.
             Storage::Array | Storage::Events(_) | Storage::Labels(_) | Storage::Segments(_) => 0..0,
         }
@@ -41,8 +41,8 @@ impl Storage {
     }
 }
 
-/// A hash table of counts: a word that counts executions for which the table was full, followed by `slots` cells of two words each, the key
-/// (path ID + 1, or 0 if the cell is free) and the count. Keys are never changed. A path's cell depends on the paths that were counted
+/// A hash table of counts. Its first word counts executions for which the table was full. Then come `slots` cells of two words each: the
+/// key (path ID + 1, or 0 if the cell is free) and the count. Keys are never changed. A path's cell depends on the paths that were counted
 /// before, so tables cannot be added cell by cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CountTable {
@@ -58,17 +58,17 @@ impl CountTable {
         1 + 2 * slots
     }
 
-    /// Range of its words.
+    /// Returns the range of its words in the unit.
     pub fn range(&self) -> Range<u64> {
         self.first_word..self.cells().end
     }
 
-    /// Range of the single word that counts executions for which the table was full.
-    pub fn lost(&self) -> Range<u64> {
+    /// Returns the range of the single word that counts executions for which the table was full.
+    pub fn overflow_word(&self) -> Range<u64> {
         self.first_word..self.first_word.saturating_add(1)
     }
 
-    /// Range of the words of its cells.
+    /// Returns the range of its cells' words.
     pub fn cells(&self) -> Range<u64> {
         self.first_word.saturating_add(1)..self.first_word.saturating_add(self.slots.saturating_mul(2).saturating_add(1))
     }

@@ -7,16 +7,16 @@
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Variable that names a file with [`UnitTasks`] of the plugin, which then ignores the module that clang compiles.
+/// Environment variable that names a file with [`UnitTasks`]. If it is set, the plugin ignores the module that clang compiles.
 pub const TASKS_VARIABLE: &str = "TRODDEN_UNITS";
 
-/// Attribute of a function that a different unit defines and whose calls always return.
+/// LLVM attribute of a function that is defined in a different unit and always returns.
 pub const RETURNS_ATTRIBUTE: &str = "trodden-returns";
 
 /// The tasks of a process.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UnitTasks {
-    /// Summaries of the units of the crate that the process does not summarise itself.
+    /// Summaries of the crate's units that the process does not summarise itself.
     pub others: Vec<CallSummary>,
     /// The tasks.
     pub tasks: Vec<UnitTask>,
@@ -29,18 +29,18 @@ pub struct UnitTask {
     pub bitcode: String,
     /// The file to write.
     pub output: String,
-    /// What to write there.
+    /// The kind of output.
     pub work: UnitWork,
 }
 
-/// What a task writes.
+/// The kind of a task's output.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum UnitWork {
     /// A [`CallSummary`].
     Summarize,
     /// The instrumented object.
     Compile {
-        /// Functions of other units whose calls return.
+        /// Functions of other units that always return.
         returning: Vec<String>,
     },
     /// A [`CallSummary`] in a file of its own, and the instrumented object, which depends on the summaries of all units.
@@ -52,7 +52,7 @@ pub enum UnitWork {
     CompilePlain,
 }
 
-/// What other units must know about a unit's functions, and what the unit must know about theirs.
+/// The facts about a unit's functions that other units need, and the facts that the unit needs from them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CallSummary {
     /// The functions with external linkage that always return, provided that the named functions, which other units may define, do so.
@@ -62,17 +62,11 @@ pub struct CallSummary {
 }
 
 /// Converts tasks or a summary to bytes.
-///
-/// # Panics
-/// Never for these types.
 pub fn to_bytes(value: &impl Serialize) -> Vec<u8> {
     postcard::to_allocvec(value).expect("sequences have known lengths")
 }
 
-/// Reads tasks.
-///
-/// # Errors
-/// The bytes are not tasks.
+/// Reads tasks. Fails if the bytes are not tasks.
 pub fn tasks_from_bytes(bytes: &[u8]) -> Result<UnitTasks, postcard::Error> {
     postcard::from_bytes(bytes)
 }
@@ -89,8 +83,8 @@ impl CallSummary {
     }
 }
 
-/// Returns the functions of all units that return: the largest set whose members depend only on members.
-pub fn returning<'s>(summaries: &[&'s CallSummary]) -> BTreeSet<&'s str> {
+/// Finds all functions that always return: the largest set of functions that depend only on functions in the set.
+pub fn find_returning_functions<'s>(summaries: &[&'s CallSummary]) -> BTreeSet<&'s str> {
     let all = || summaries.iter().flat_map(|summary| &summary.returning);
     let mut known: BTreeSet<&str> = all().map(|(name, _)| name.as_str()).collect();
     let mut callers: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
@@ -130,7 +124,7 @@ mod tests {
             summary(&[("a", &["b"]), ("leaf", &[]), ("fails", &["unknown"])]),
             summary(&[("b", &["a", "leaf"]), ("also_fails", &["leaf", "fails"])]),
         ];
-        let found = returning(&units.iter().collect::<Vec<_>>());
+        let found = find_returning_functions(&units.iter().collect::<Vec<_>>());
         assert_eq!(found.iter().copied().collect::<Vec<_>>(), ["a", "b", "leaf"]);
         assert_eq!(units[0].called_functions_in(&found), ["b"]);
         assert_eq!(CallSummary::from_bytes(&to_bytes(&units[0])).as_ref(), Some(&units[0]));

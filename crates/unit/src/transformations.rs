@@ -27,7 +27,7 @@ pub enum Transformation {
 /// See [`Transformation::Weights`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BranchWeights {
-    /// Number of calls of the function.
+    /// How often the function was called.
     pub entries: u64,
     /// Executions of each edge of its graph, by index.
     pub edges: Vec<u64>,
@@ -97,10 +97,7 @@ impl TransformationPlan {
         FORMAT.to_bytes(self)
     }
 
-    /// Decodes a file's content.
-    ///
-    /// # Errors
-    /// The file has a different kind or version, or is corrupt.
+    /// Decodes a file's content. Fails if the file has a different kind or version, or is corrupt.
     pub fn from_bytes(bytes: &[u8]) -> Result<TransformationPlan, ContentError> {
         FORMAT.read(bytes)
     }

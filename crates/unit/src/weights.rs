@@ -1,4 +1,4 @@
-//! Measured edge frequencies, by which a later build places probes on rarely executed edges.
+//! Measured edge frequencies. They let a later build place probes on rarely executed edges.
 //!
 //! A file is a list of functions ([`FileFormat`]), identified by name and [shape](crate::graph_hash). If a function's graph has changed
 //! since the measurement, it has no weights.
@@ -28,7 +28,7 @@ impl FunctionWeights {
         self.functions.get(&(function.to_owned(), shape)).map(Vec::as_slice).filter(|w| w.len() == edges)
     }
 
-    /// Sum of the executions of all edges.
+    /// Returns the sum of all edges' executions.
     pub fn total(&self) -> f64 {
         self.functions.values().flatten().map(|n| *n as f64).sum()
     }
@@ -48,10 +48,7 @@ impl FunctionWeights {
         FORMAT.to_bytes(self)
     }
 
-    /// Decodes a file's content.
-    ///
-    /// # Errors
-    /// The file has a different kind or version, or is corrupt.
+    /// Decodes a file's content. Fails if the file has a different kind or version, or is corrupt.
     pub fn from_bytes(bytes: &[u8]) -> Result<FunctionWeights, ContentError> {
         FORMAT.read(bytes)
     }

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use trodden_text::words::plural;
 use trodden_wire::layout::Layout;
-use trodden_wire::waits::{CallRecord, RECORD_SIZE, SAMPLE_SIZE, SampleRecord, ThreadHeader, kind};
+use trodden_wire::waits::{CALL_RECORD_SIZE, CallRecord, SAMPLE_RECORD_SIZE, SampleRecord, ThreadHeader, kind};
 
 /// A recording.
 #[derive(Debug)]
@@ -142,7 +142,7 @@ impl ThreadRecording {
     pub fn samples(&self) -> Result<Vec<SampleRecord>> {
         let mut samples = Vec::new();
         for bytes in self.read(&self.samples)? {
-            samples.extend(bytes.chunks_exact(SAMPLE_SIZE).map_while(SampleRecord::read).take_while(|sample| sample.time != 0));
+            samples.extend(bytes.chunks_exact(SAMPLE_RECORD_SIZE).map_while(SampleRecord::read).take_while(|sample| sample.time != 0));
         }
         Ok(samples)
     }
@@ -194,7 +194,7 @@ pub struct RecordedCalls {
     is_incomplete: bool,
 }
 
-const READ_SIZE: u32 = 256 * RECORD_SIZE as u32;
+const READ_SIZE: u32 = 256 * CALL_RECORD_SIZE as u32;
 
 impl RecordedCalls {
     /// Returns the next record without consuming it.
@@ -204,7 +204,7 @@ impl RecordedCalls {
                 return None;
             }
             let record = CallRecord::read(&self.bytes[self.used..])?;
-            self.used += RECORD_SIZE;
+            self.used += CALL_RECORD_SIZE;
             if record.kind == kind::END {
                 // Only the last piece may be partially filled.
                 self.is_incomplete = self.piece + 1 < self.pieces.len();
@@ -223,7 +223,7 @@ impl RecordedCalls {
 
     /// Reads more records. Returns false at the end.
     fn fill(&mut self) -> bool {
-        let left = |piece: &Piece, at: u32| piece.size.saturating_sub(at) / RECORD_SIZE as u32 * RECORD_SIZE as u32;
+        let left = |piece: &Piece, at: u32| piece.size.saturating_sub(at) / CALL_RECORD_SIZE as u32 * CALL_RECORD_SIZE as u32;
         while self.pieces.get(self.piece).is_some_and(|piece| left(piece, self.at) == 0) {
             (self.piece, self.at) = (self.piece + 1, 0);
         }

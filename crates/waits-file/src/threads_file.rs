@@ -12,8 +12,8 @@ use std::path::Path;
 use trodden_container::{FileError, FileKind, HeaderError, expect_header};
 use trodden_wire::layout::Layout;
 use trodden_wire::waits::{
-    CHUNK_ALIGNMENT, CHUNK_HEADER_SIZE, EXTENT_ALIGNMENT, EXTENT_HEADER_SIZE, ExtentHeader, RECORD_SIZE, SAMPLE_SIZE, ThreadHeader,
-    VERSION, WaitsChunkHeader, chunk_kind,
+    CALL_RECORD_SIZE, CHUNK_ALIGNMENT, CHUNK_HEADER_SIZE, EXTENT_ALIGNMENT, EXTENT_HEADER_SIZE, ExtentHeader, SAMPLE_RECORD_SIZE,
+    ThreadHeader, VERSION, WaitsChunkHeader, chunk_kind,
 };
 
 /// Maximum plausible size of an extent, bytes. Recorders write smaller extents.
@@ -115,7 +115,7 @@ impl ThreadsFile {
                     return false;
                 };
                 for ((pieces, size), what) in
-                    thread.pieces.iter_mut().zip([RECORD_SIZE, SAMPLE_SIZE, 0]).zip(["calls", "samples", "stacks"])
+                    thread.pieces.iter_mut().zip([CALL_RECORD_SIZE, SAMPLE_RECORD_SIZE, 0]).zip(["calls", "samples", "stacks"])
                 {
                     if let Some(complete) = pieces_before_gap(pieces, size) {
                         pieces.truncate(complete);

@@ -7,7 +7,9 @@
 use core::ffi::CStr;
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicUsize, Ordering};
-use trodden_wire::stream::{CHUNK_BYTES, CHUNK_CURRENT, CHUNK_EVENTS, HEADER_BYTES, STREAM_PLACE_SYMBOL, StreamChunkHeader, ThreadStream};
+use trodden_wire::stream::{
+    CHUNK_BYTES, CHUNK_CURRENT, CHUNK_EVENTS, HEADER_BYTES, STREAM_ADDRESS_SYMBOL, StreamChunkHeader, ThreadStream,
+};
 
 /// Address of the function that returns the calling thread's stream; 0 if the program writes no streams.
 static STREAM_FUNCTION: AtomicUsize = AtomicUsize::new(0);
@@ -81,7 +83,7 @@ fn address(image: &[u8]) -> Option<usize> {
     let names = section(section(table, 0x28, 4)? as usize, 0x18, 8)? as usize;
     let is_stream_function = |at: &usize| {
         let name = number(image, *at, 4).and_then(|offset| image.get(names + offset as usize..));
-        name.and_then(|name| CStr::from_bytes_until_nul(name).ok()).is_some_and(|name| name.to_bytes() == STREAM_PLACE_SYMBOL.as_bytes())
+        name.and_then(|name| CStr::from_bytes_until_nul(name).ok()).is_some_and(|name| name.to_bytes() == STREAM_ADDRESS_SYMBOL.as_bytes())
     };
     let symbol = (begin..begin + size).step_by(SYMBOL).find(is_stream_function)?;
     let value = number(image, symbol + 8, 8)? as usize;

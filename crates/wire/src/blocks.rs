@@ -4,8 +4,8 @@
 // Content of each kind of frame:
 //
 // Block      BlockHeader | size of each instruction, a byte | code
-// Executed   words u64: the number of a block, a memory access (bit 63), or [`LEAVES_HANDLER`]
-// Mappings   base u64 | text of /proc/PID/maps, whose addresses are the program's plus `base`
+// Executed   words u64: the number of a block, a memory access (bit 63), or [`HANDLER_RETURN`]
+// Mappings   base u64 | text of /proc/PID/maps, with addresses that are the program's plus `base`
 // End        u64: number of threads that were not recorded
 // Handler    u64: address of a signal handler that the program installed
 // Fork       empty: the program created a child process, which is not recorded
@@ -13,30 +13,27 @@
 
 use crate::layout::Layout;
 
-/// Version of this layout, of kind [`crate::file_header::FileKind::BLOCKS`].
+/// Version of files of kind [`crate::file_header::FileKind::BLOCKS`].
 pub const VERSION: u32 = 2;
 /// Bit that marks a word as a memory access.
-pub const MEMORY: u64 = 1 << 63;
+pub const MEMORY_BIT: u64 = 1 << 63;
 /// Word for a thread's return from a signal handler, by the system call at the end of the preceding block.
-pub const LEAVES_HANDLER: u64 = 1 << 62;
-/// Bit that marks a memory access as a store.
-const STORE: u64 = 1 << 62;
-/// Bit position of the size of a memory access.
+pub const HANDLER_RETURN: u64 = 1 << 62;
+const STORE_BIT: u64 = 1 << 62;
+/// Bit position of a memory access's size.
 const SIZE_SHIFT: u32 = 58;
 /// Bit position of the instruction's number in its block; the lower bits are the address.
 const INSTRUCTION_SHIFT: u32 = 48;
-/// Mask of an address.
-const ADDRESS: u64 = (1 << INSTRUCTION_SHIFT) - 1;
-/// Mask of an instruction's number in its block.
-const INSTRUCTION: u64 = (1 << (SIZE_SHIFT - INSTRUCTION_SHIFT)) - 1;
+const ADDRESS_MASK: u64 = (1 << INSTRUCTION_SHIFT) - 1;
+const INSTRUCTION_MASK: u64 = (1 << (SIZE_SHIFT - INSTRUCTION_SHIFT)) - 1;
 
 /// The content of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum FrameKind {
-    /// The description of a block.
+    /// The description of a block. It precedes the block's first execution.
     Block = 1,
-    /// The words that a thread executed.
+    /// Words for the blocks and memory accesses that a thread executed, in order.
     Executed = 2,
     /// The mapped files.
     Mappings = 3,
@@ -55,7 +52,7 @@ pub enum FrameKind {
 }
 
 impl FrameKind {
-    /// Returns the kind with that number.
+    /// Returns the kind with this number, or `None` if there is none.
     pub fn from_number(number: u32) -> Option<FrameKind> {
         use FrameKind::{Block, End, Exec, Executed, Fork, Handler, Mappings, ThreadBegins, ThreadEnds};
         [Block, Executed, Mappings, ThreadBegins, ThreadEnds, End, Handler, Fork, Exec].into_iter().find(|k| *k as u32 == number)
@@ -68,7 +65,7 @@ impl FrameKind {
 pub struct FrameHeader {
     /// A [`FrameKind`].
     pub kind: u32,
-    /// QEMU's number of the frame's thread. 0 if the frame concerns no thread.
+    /// QEMU's number for the thread, or 0 if the frame is not about a thread.
     pub thread: u32,
     /// Size of the content in bytes.
     pub bytes: u64,
@@ -114,10 +111,14 @@ crate::layout::layouts! {
     BlockHeader { number, address, instructions }
 }
 
-/// Encodes a memory access as a word. `size_shift` is the binary logarithm of its size.
-pub fn memory_word(instruction: u64, address: u64, size_shift: u32, is_store: bool) -> u64 {
-    let store = if is_store { STORE } else { 0 };
-    MEMORY | store | u64::from(size_shift & 0xf) << SIZE_SHIFT | (instruction & INSTRUCTION) << INSTRUCTION_SHIFT | address & ADDRESS
+/// Encodes a memory access as a word. `size_shift` is the binary logarithm of the access's size in bytes.
+pub fn encode_memory_access(instruction: u64, address: u64, size_shift: u32, is_store: bool) -> u64 {
+    let store = if is_store { STORE_BIT } else { 0 };
+    MEMORY_BIT
+        | store
+        | u64::from(size_shift & 0xf) << SIZE_SHIFT
+        | (instruction & INSTRUCTION_MASK) << INSTRUCTION_SHIFT
+        | address & ADDRESS_MASK
 }
 
 /// A memory access.
@@ -133,11 +134,11 @@ pub struct MemoryAccess {
     pub is_store: bool,
 }
 
-/// Decodes a word that represents a memory access; `None` for any other word.
-pub fn memory_access(word: u64) -> Option<MemoryAccess> {
+/// Returns the memory access that a word represents, or `None` if the word represents anything else.
+pub fn decode_memory_access(word: u64) -> Option<MemoryAccess> {
     let size = 1u32.checked_shl((word >> SIZE_SHIFT) as u32 & 0xf)?;
-    let instruction = word >> INSTRUCTION_SHIFT & INSTRUCTION;
-    (word & MEMORY != 0).then_some(MemoryAccess { instruction, address: word & ADDRESS, size, is_store: word & STORE != 0 })
+    let instruction = word >> INSTRUCTION_SHIFT & INSTRUCTION_MASK;
+    (word & MEMORY_BIT != 0).then_some(MemoryAccess { instruction, address: word & ADDRESS_MASK, size, is_store: word & STORE_BIT != 0 })
 }
 
 #[cfg(test)]
@@ -145,14 +146,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn memory_accesses_and_blocks_have_different_words() {
+    fn memory_access_is_decoded_from_its_word_only() {
         for (address, shift, is_store) in [(0x7fff_1234_5678, 3, true), (0x10, 0, false), (0x40_0000, 6, false)] {
             let access = MemoryAccess { instruction: u64::from(shift) * 100, address, size: 1 << shift, is_store };
-            assert_eq!(memory_access(memory_word(access.instruction, address, shift, is_store)), Some(access));
+            assert_eq!(decode_memory_access(encode_memory_access(access.instruction, address, shift, is_store)), Some(access));
         }
-        assert_eq!(memory_access(77), None);
+        assert_eq!(decode_memory_access(77), None);
         assert_eq!(FrameKind::from_number(6), Some(FrameKind::End));
         assert_eq!(FrameKind::from_number(10), None);
-        assert_eq!(memory_access(LEAVES_HANDLER), None);
+        assert_eq!(decode_memory_access(HANDLER_RETURN), None);
     }
 }

@@ -1,19 +1,23 @@
-//! The header at the start of each of trodden's binary files, which identifies its kind and version: [`MAGIC`] (8 bytes), a constant of
-//! [`FileKind`] (4), the version of the kind's format (4), flags whose meaning depends on the kind (8), and the
-//! [`checksum`](crate::checksum) of the preceding 24 bytes (8).
+//! The header at the start of each of trodden's binary files. Its fields and their sizes in bytes:
+//!
+//! - [`MAGIC`] (8)
+//! - a constant of [`FileKind`] (4)
+//! - the version of the kind's format (4)
+//! - flags whose meaning depends on the kind (8)
+//! - the [`checksum`](crate::checksum) of the preceding 24 bytes (8)
 
 // Functions are inline so that the runtime's object, which must not panic, contains only the functions it uses.
 
 use crate::Checksum;
 
-/// The first eight bytes. The first byte does not occur in text.
+/// First eight bytes of every file. The byte 0x93 cannot begin ASCII or UTF-8 text.
 pub const MAGIC: [u8; 8] = *b"\x93TRODDEN";
 /// Size of a header in bytes.
 pub const FILE_HEADER_BYTES: usize = 32;
 /// Offset of the checksum in a header, in bytes.
 pub const FILE_HEADER_CHECKSUM: usize = FILE_HEADER_BYTES - 8;
-/// First bytes of files in the binary formats of earlier versions.
-const EARLIER: [&[u8]; 2] = [b"TROD", b"trod"];
+/// First bytes of binary files that earlier versions of trodden wrote.
+const EARLIER_MAGICS: [&[u8]; 2] = [b"TROD", b"trod"];
 
 /// The kind of a file: four letters, readable in a hex dump.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -30,7 +34,7 @@ impl FileKind {
     pub const STREAM_LOG: FileKind = FileKind(*b"SLOG");
     /// A unit's map and bitcode.
     pub const UNIT: FileKind = FileKind(*b"UNIT");
-    /// The part of the paths that one of several copies of a program counts.
+    /// The share of a program's paths that one of its copies counts.
     pub const COPY: FileKind = FileKind(*b"COPY");
     /// A request to a build to observe a program.
     pub const REQUEST: FileKind = FileKind(*b"REQU");
@@ -44,15 +48,15 @@ impl FileKind {
     pub const ITERATIONS: FileKind = FileKind(*b"ITER");
     /// A set of known paths.
     pub const KNOWN_PATHS: FileKind = FileKind(*b"KNOW");
-    /// Further known paths of one program, which its runtime reads.
+    /// Paths that a program's runtime treats as known in addition to those known at build time.
     pub const FURTHER_KNOWN_PATHS: FileKind = FileKind(*b"MORE");
-    /// Counts as programs write them: a raw file.
+    /// A raw file: the counts that a program writes.
     pub const RAW_COUNTS: FileKind = FileKind(*b"RAWC");
-    /// Streams of paths as programs write them: rings of chunks.
+    /// A stream file: the rings of chunks in which a stream build records its paths.
     pub const STREAM_FILE: FileKind = FileKind(*b"RING");
-    /// Calls and samples of threads, as the recorder of waits writes them.
+    /// Each thread's calls and samples, written by the waits recorder.
     pub const WAITS: FileKind = FileKind(*b"WAIT");
-    /// Blocks that a program executes under QEMU, as the plugin writes them.
+    /// Blocks that a program executed under QEMU, written by the QEMU plugin.
     pub const BLOCKS: FileKind = FileKind(*b"BLKS");
     /// A recording of branches.
     pub const BRANCHES: FileKind = FileKind(*b"BRCH");
@@ -82,7 +86,7 @@ impl FileKind {
     /// Returns the kind of a file that starts with `bytes`, even if the rest of its header is corrupt. `None` if the file is not one of
     /// trodden's, or is too short.
     #[inline]
-    pub fn of(bytes: &[u8]) -> Option<FileKind> {
+    pub fn detect(bytes: &[u8]) -> Option<FileKind> {
         bytes.strip_prefix(&MAGIC)?.first_chunk().copied().map(FileKind)
     }
 
@@ -128,7 +132,7 @@ impl FileHeader {
     #[inline]
     pub const fn to_bytes(&self) -> [u8; FILE_HEADER_BYTES] {
         let kind = u32::from_le_bytes(self.kind.0) as u64 | (self.version as u64) << 32;
-        let words = [u64::from_le_bytes(MAGIC), kind, self.flags, sum_of([u64::from_le_bytes(MAGIC), kind, self.flags])];
+        let words = [u64::from_le_bytes(MAGIC), kind, self.flags, header_checksum([u64::from_le_bytes(MAGIC), kind, self.flags])];
         let (mut bytes, mut at) = ([0; FILE_HEADER_BYTES], 0);
         while at < FILE_HEADER_BYTES {
             bytes[at] = words[at / 8].to_le_bytes()[at % 8];
@@ -137,7 +141,7 @@ impl FileHeader {
         bytes
     }
 
-    /// Returns the header's bytes without its checksum. If a file is created in several steps, the checksum is written last.
+    /// Returns the header's bytes with zeros for the checksum. A file that is created in several steps gets its checksum last.
     #[inline]
     pub fn unfinished_bytes(&self) -> [u8; FILE_HEADER_BYTES] {
         let mut bytes = self.to_bytes();
@@ -145,22 +149,19 @@ impl FileHeader {
         bytes
     }
 
-    /// Returns true if `bytes` are a header of `kind`, of any version, without its checksum, which means that the file's creation was
+    /// Returns true if `bytes` are a header of `kind` (in any version) whose checksum is still 0. The creation of such a file was
     /// interrupted.
     #[inline]
     pub fn is_unfinished(bytes: &[u8; FILE_HEADER_BYTES], kind: FileKind) -> bool {
-        FileKind::of(bytes) == Some(kind) && bytes[FILE_HEADER_CHECKSUM..] == [0; 8]
+        FileKind::detect(bytes) == Some(kind) && bytes[FILE_HEADER_CHECKSUM..] == [0; 8]
     }
 
-    /// Reads the header at the start of `bytes`.
-    ///
-    /// # Errors
-    /// `bytes` do not start with a header, or the header is corrupt.
+    /// Reads the header at the start of `bytes`. Fails if `bytes` do not start with a header, or the header is corrupt.
     #[inline]
     pub fn read(bytes: &[u8]) -> Result<FileHeader, HeaderError> {
         let begins_with = |magic: &[u8]| bytes.starts_with(magic);
         if !begins_with(&MAGIC) {
-            return Err(match EARLIER.into_iter().any(begins_with) {
+            return Err(match EARLIER_MAGICS.into_iter().any(begins_with) {
                 true => HeaderError::EarlierFormat,
                 false if MAGIC.starts_with(bytes) => HeaderError::Truncated,
                 false => HeaderError::NotTrodden,
@@ -169,15 +170,14 @@ impl FileHeader {
         let Some([magic, kind, flags, sum]) = bytes.as_chunks().0.first_chunk().map(|words| words.map(u64::from_le_bytes)) else {
             return Err(HeaderError::Truncated);
         };
-        if sum_of([magic, kind, flags]) != sum {
+        if header_checksum([magic, kind, flags]) != sum {
             return Err(HeaderError::Checksum);
         }
         Ok(FileHeader { kind: FileKind((kind as u32).to_le_bytes()), version: (kind >> 32) as u32, flags })
     }
 }
 
-/// Computes the header's [`checksum`](crate::checksum) from its first three words.
-const fn sum_of([magic, kind, flags]: [u64; 3]) -> u64 {
+const fn header_checksum([magic, kind, flags]: [u64; 3]) -> u64 {
     Checksum::new().add_word(magic).add_word(kind).add_word(flags).value()
 }
 

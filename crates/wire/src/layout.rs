@@ -1,5 +1,4 @@
-//! Reading and writing layouts as bytes. The offset of each field is that in the `#[repr(C)]` type, so that offsets are not
-//! repeated.
+//! Conversion between `#[repr(C)]` types and bytes. Field offsets are taken from the type, so they are not written down a second time.
 
 use core::mem::size_of;
 
@@ -83,19 +82,19 @@ mod tests {
     use crate::waits::{CallRecord, ExtentHeader, SampleRecord, ThreadHeader};
     use crate::{KnownHeader, RawHeader, RawUnit, UnitRecord};
 
-    /// Bytes that differ from all others, so that a field read from a wrong offset has a wrong value.
-    fn bytes() -> [u8; 256] {
+    /// All bytes differ, so a field that is read at a wrong offset has a wrong value.
+    fn distinct_bytes() -> [u8; 256] {
         core::array::from_fn(|i| i as u8)
     }
 
     #[test]
-    fn fields_are_at_documented_offsets() {
-        let bytes = bytes();
+    fn fields_are_read_from_documented_offsets() {
+        let bytes = distinct_bytes();
         let word = |at: usize| u64::from_le_bytes(*bytes[at..].first_chunk().unwrap());
         let header = RawHeader::read(&bytes).unwrap();
         assert_eq!((header.file_header, header.image), (*bytes[..].first_chunk().unwrap(), *bytes[32..].first_chunk().unwrap()));
         assert_eq!((header.counters, header.switch_offset, header.checksum, header.lost), (word(48), word(120), word(128), word(136)));
-        assert_eq!(RawHeader::CHECKED, 32..128);
+        assert_eq!(RawHeader::CHECKED_RANGE, 32..128);
         assert_eq!(RawUnit::read(&bytes).unwrap().counters, word(24));
         assert_eq!(UnitRecord::read(&bytes).unwrap().counters_delta, word(24) as i64);
         assert_eq!(KnownHeader::read(&bytes).unwrap().checksum, word(56));
@@ -114,14 +113,14 @@ mod tests {
     #[test]
     fn written_values_are_read_unchanged() {
         let mut written = [0; 256];
-        RawHeader::read(&bytes()).unwrap().write(&mut written).unwrap();
-        assert_eq!((&written[..RawHeader::BYTES], written[RawHeader::BYTES]), (&bytes()[..RawHeader::BYTES], 0));
-        assert_eq!(RawUnit::read(&bytes()).unwrap().write(&mut written[..RawUnit::BYTES - 1]), None);
+        RawHeader::read(&distinct_bytes()).unwrap().write(&mut written).unwrap();
+        assert_eq!((&written[..RawHeader::BYTES], written[RawHeader::BYTES]), (&distinct_bytes()[..RawHeader::BYTES], 0));
+        assert_eq!(RawUnit::read(&distinct_bytes()).unwrap().write(&mut written[..RawUnit::BYTES - 1]), None);
     }
 
     #[test]
-    fn too_few_bytes_give_no_value() {
-        let bytes = bytes();
+    fn truncated_layout_is_not_read() {
+        let bytes = distinct_bytes();
         for length in 0..RawHeader::BYTES {
             assert_eq!(RawHeader::read(&bytes[..length]), None);
         }

@@ -1,14 +1,15 @@
-//! Layouts shared by the runtime inside a subject and the readers of its output: the linked image has a [`UnitRecord`] per compilation
-//! unit in [`UNITS_SECTION`] and counters (`u64`) in [`COUNTERS_SECTION`]. The latter are only a *template*, which fixes the distance of
-//! each counter from the section's start: each thread counts in a *region*, a copy with the same layout, and finds it by adding its bias
-//! ([`BIAS_SYMBOL`]). The raw file ([`RawHeader`]) contains all regions of one image, of one or many processes, and is memory-mapped while
-//! they count. Its profile is the sum of its regions. Everything is little-endian and without implicit padding; [`live`] explains how
+//! Layouts that the runtime inside a subject shares with the readers of its output. Everything is little-endian, without implicit padding.
+//!
+//! An instrumented image has a [`UnitRecord`] per compilation unit in [`UNITS_SECTION`], and counters (`u64`) in [`COUNTERS_SECTION`].
+//! These counters are only a *template* that fixes each counter's offset. A thread counts in a *region*, a copy of the template in the raw
+//! file ([`RawHeader`]), and finds it by adding its bias ([`BIAS_SYMBOL`]) to addresses in the template. A raw file has the regions of one
+//! image, for one or many processes, and is memory-mapped while they count. Its profile is the sum of its regions. [`live`] explains how
 //! files can be read while they change.
 #![no_std]
 #![forbid(unsafe_code)]
 
-// Layout of a raw file. A region belongs to the holder of the lock on its byte [`region_lock_byte`]: an open-file-description lock, which
-// lives as long as the mapping made from that description, so that the kernel releases it however a process ends.
+// Layout of a raw file. The owner of a region holds an open-file-description lock on the byte [`region_lock_byte`]. Such a lock lives as
+// long as the mapping made from its file description, so the kernel releases it no matter how the process ends.
 //
 // 0              units_offset     path_offset   (switch_offset)   regions_offset (page aligned)
 // | RawHeader    | RawUnit x n    | path bytes  | (switch page)   | region 0 | region 1 | ...   each region_stride bytes
@@ -22,61 +23,64 @@ pub mod waits;
 
 use file_header::FILE_HEADER_BYTES;
 
-/// Section of the [`UnitRecord`]s. A C identifier, so that linkers define `__start_` and `__stop_` symbols.
+/// Section of the [`UnitRecord`]s. The name is a C identifier, so linkers define `__start_` and `__stop_` symbols for it.
 pub const UNITS_SECTION: &str = "trodden_units";
-/// Section of the template of counters, which occupies no space in the file. A C identifier, like [`UNITS_SECTION`].
+/// Section of the counter template, which occupies no space in the file. The name is a C identifier, like [`UNITS_SECTION`].
 pub const COUNTERS_SECTION: &str = "trodden_counters";
-/// Section (not allocated) of the unit frames: maps and bitcode, see the crate `trodden-unit`.
+/// Section of the unit frames (maps and bitcode; see the crate `trodden-unit`). It is not loaded at run time.
 pub const FRAMES_SECTION: &str = ".trodden.unit";
 
-/// A witness sled, at the start of each block of programs built for `trodden trace record --collector compiled`, which writes a jump there
-/// if the block is a witness. A no-op (`nop [rax + rax + 0x646f7274]`) that no compiler emits.
+/// A witness sled: a no-op (`nop [rax + rax + 0x646f7274]`) that no compiler emits, at the start of each block of a program built for
+/// `trodden trace record --collector compiled`. At a block that is a witness, the collector replaces the sled by a jump.
 pub const SLED: [u8; 8] = *b"\x0f\x1f\x84\x00trod";
 
-/// Thread-local `i64`, hidden in each image: address of the thread's region minus address of the template. 0 if no region is acquired.
+/// Thread-local `i64`, hidden in each image: the address of the thread's region minus the address of the template, or 0 if the thread has
+/// no region.
 pub const BIAS_SYMBOL: &str = "__trodden_bias";
 /// Thread-local [`DirectThread`], hidden in each image that has units of the residual tier.
 pub const DIRECT_BIAS_SYMBOL: &str = "__trodden_direct_bias";
-/// Function `() -> *mut DirectThread` of such images: returns the calling thread's instance.
-pub const DIRECT_PLACE_SYMBOL: &str = "__trodden_direct_place";
+/// Function `() -> *mut DirectThread` in the same images. Returns the calling thread's instance.
+pub const DIRECT_ADDRESS_SYMBOL: &str = "__trodden_direct_place";
 /// A thread's state in an image with units of the residual tier.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct DirectThread {
-    /// The bias with which instrumented code checks whether a path was counted before in the thread's region, and counts it. Equal to the
-    /// thread's bias, or 0 while [`COUNT_SYMBOL`] must see each count: code then reads the template, whose counters are 0.
+    /// Bias that instrumented code uses to check whether the thread's region already has a count of a path, and to increment that count.
+    /// It equals the thread's bias, except while [`COUNT_SYMBOL`] must see each count: then it is 0, and code reads the template, whose
+    /// counters are 0.
     pub bias: i64,
-    /// Address of the stack frame from which the runtime calls [`UNTESTED_SYMBOL`], during the call; else 0. Only accessed by its thread.
+    /// Address of the stack frame from which the runtime is calling [`UNTESTED_SYMBOL`], or 0 outside such a call. Only the thread itself
+    /// accesses this field.
     pub callback: u64,
 }
 
-/// Thread-local words through which callers pass contexts, hidden in images that count interprocedural segments: one for a call, one for a
-/// jump, and the previous value of the first.
+/// Three thread-local words, hidden in images that count interprocedural segments, in which callers pass contexts. The first is for a
+/// call, the second for a jump; the third has the previous value of the first.
 pub const CONTEXT_SYMBOL: &str = "__trodden_context";
-/// Size of these words in bytes.
+/// Size of the three words in bytes.
 pub const CONTEXT_BYTES: usize = 24;
-/// Function `() -> *mut u64` of such images: returns the calling thread's words.
-pub const CONTEXT_PLACE_SYMBOL: &str = "__trodden_context_place";
+/// Function `() -> *mut u64` in the same images. Returns the address of the calling thread's words.
+pub const CONTEXT_ADDRESS_SYMBOL: &str = "__trodden_context_place";
 /// Function `() -> i64` that acquires a region for the calling thread, stores the region's bias and returns it. If out of memory, it
-/// returns 0 and stores nothing; code then counts in the template, which is never read. Preserves all registers except `rax`, `r11` and
-/// flags (LLVM's `preserve_allcc`), so that a call on a cold path does not slow down its caller.
+/// returns 0 and stores nothing; code then counts in the template, which is never read. The function preserves all registers except `rax`,
+/// `r11` and flags (LLVM's `preserve_allcc`), so that a call on a cold path does not slow down its caller.
 pub const ENTER_SYMBOL: &str = "__trodden_enter";
 
-/// Code to jump to, with a counter's address in `rdi` and the return address in `r11`, in the residual tier. It increments the calling
-/// thread's copy of the counter, acquiring a region if necessary. At the first count in a region it records the time (see
-/// [`FunctionRecord`]). Preserves all registers except `r10`, `r11` and flags.
+/// Code that the residual tier jumps to, with a counter's address in `rdi` and the return address in `r11`. It increments the calling
+/// thread's copy of the counter, and acquires a region if necessary. When a region first counts a path, the code also records the time
+/// (see [`FunctionRecord`]). It preserves all registers except `r10`, `r11` and flags.
 pub const COUNT_SYMBOL: &str = "__trodden_count";
 /// Hidden `i64` in each image with units whose threads share a region: the region's bias, or 0 before the region is acquired.
 pub const SHARED_BIAS_SYMBOL: &str = "__trodden_shared_bias";
-/// Function `() -> i64` that acquires the region shared by all threads, stores the region's bias and returns it; otherwise like
+/// Function `() -> i64` that acquires the region shared by all threads, stores the region's bias and returns it. It otherwise behaves like
 /// [`ENTER_SYMBOL`].
 pub const ENTER_SHARED_SYMBOL: &str = "__trodden_enter_shared";
 
 /// Section of the [`FunctionRecord`]s of the residual tier. A C identifier like [`UNITS_SECTION`].
 pub const FUNCTIONS_SECTION: &str = "trodden_functions";
 
-/// Describes a function of the residual tier. The counters of its unit are followed by as many words for times: when each counter was
-/// first counted in its region, in nanoseconds since 1970; 0 if not yet, or unknown.
+/// A function of the residual tier. The unit's counters are followed by equally many `u64` times. The time of a counter is when its region
+/// first counted the path, in nanoseconds since 1970, or 0 if that is unknown or has not happened.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FunctionRecord {
@@ -90,19 +94,20 @@ pub struct FunctionRecord {
     pub name_delta: i64,
 }
 
-/// Hidden NUL-terminated string that an image may define: the pattern of raw files if [`OUTPUT_VARIABLE`] is not set. Only used if its
-/// folder exists.
+/// Hidden NUL-terminated string that an image may define: the pattern of raw files if [`OUTPUT_VARIABLE`] is not set. The runtime ignores
+/// it if the pattern's folder does not exist.
 pub const DEFAULT_OUTPUT_SYMBOL: &str = "__trodden_default_output";
 /// Hidden NUL-terminated string that an image may define: the action if [`ON_UNTESTED_VARIABLE`] is not set.
 pub const DEFAULT_ON_UNTESTED_SYMBOL: &str = "__trodden_default_on_untested";
 /// Hidden NUL-terminated string that an image may define: in a watch, the expression that all unknown paths match.
 pub const WATCHED_SYMBOL: &str = "__trodden_watched";
-/// Environment variable: the action when an unknown path is executed in a residual build, in addition to counting it. `report`,
-/// `abort`, `callback`, or `count` (none).
+/// Environment variable: what a residual build does at an unknown path, besides counting it. The values are `report`, `abort`, `callback`,
+/// and `count` (nothing else).
 pub const ON_UNTESTED_VARIABLE: &str = "TRODDEN_ON_UNTESTED";
-/// Environment variable: a file of paths that count as known in addition to those known at build time; see [`KnownHeader`].
+/// Environment variable: a file with paths that count as known in addition to those known at build time; see [`KnownHeader`].
 pub const KNOWN_VARIABLE: &str = "TRODDEN_KNOWN";
-/// Weak function `(function: *const c_char, path: u64, count: u64)` of the subject, called for `callback`.
+/// Weak function `(function: *const c_char, path: u64, count: u64)` that the subject may define. The runtime calls it if the action is
+/// `callback`.
 pub const UNTESTED_SYMBOL: &str = "trodden_untested";
 /// Version of files of further known paths, of kind [`file_header::FileKind::FURTHER_KNOWN_PATHS`].
 pub const KNOWN_VERSION: u32 = 3;
@@ -123,23 +128,24 @@ pub struct KnownHeader {
 }
 
 /// Returns a checksum that detects every change of a single word, and nearly all other changes. It is computed over 8-byte little-endian
-/// words. The last one is padded with zeros.
+/// words. The last word is padded with zeros.
 pub fn checksum(bytes: &[u8]) -> u64 {
     Checksum::new().add_bytes(bytes).value()
 }
 
-/// An incremental [`checksum`], equal to that of the concatenated pieces.
+/// A [`checksum`] that is computed piece by piece. The result is the checksum of the concatenated pieces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Checksum(u64);
 
 impl Checksum {
-    /// Starts a checksum. Start value and prime are those of FNV-1a, which does not carry high bits to low ones.
+    /// Starts a checksum. The start value and the prime are those of FNV-1a. FNV-1a never carries high bits to low ones, so
+    /// [`Checksum::add_word`] also shifts.
     #[allow(clippy::new_without_default, reason = "`new` is const")]
     pub const fn new() -> Checksum {
         Checksum(0xcbf2_9ce4_8422_2325)
     }
 
-    /// Appends a piece. All pieces but the last must have a length that is a multiple of 8.
+    /// Appends a piece. The length of each piece but the last must be a multiple of 8.
     pub fn add_bytes(self, bytes: &[u8]) -> Checksum {
         let word = |bytes: &[u8]| bytes.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte));
         bytes.chunks(8).fold(self, |sum, bytes| sum.add_word(word(bytes)))
@@ -152,21 +158,22 @@ impl Checksum {
         Checksum(product ^ (product >> 32))
     }
 
-    /// Returns the checksum.
+    /// Returns the checksum of everything added so far.
     #[inline]
     pub const fn value(self) -> u64 {
         self.0
     }
 }
 
-/// The switch of the sampling tier: a byte at the start of a page, hidden in each image with units of that tier. They count while it is
-/// not 0. The runtime maps the raw file's page at [`RawHeader::switch_offset`] over it, so that other processes can flip it.
+/// The switch of the sampling tier: a byte at the start of a page, hidden in each image with units of that tier. Such units count while
+/// the byte is not 0. The runtime maps the page of the raw file at [`RawHeader::switch_offset`] over the switch, so that other processes
+/// can flip it.
 pub const SWITCH_SYMBOL: &str = "__trodden_switch";
 
-/// The [`EventRecord`] of an image whose units sum events per path. These units define all symbols with this prefix, in a section group
-/// named after the event: linkers keep one group, and reject units with different events.
+/// The [`EventRecord`] of an image whose units sum events per path. All symbols with this prefix are in a section group named after the
+/// event. Linkers keep one such group, and reject a program whose units have different events.
 pub const EVENT_SYMBOL: &str = "__trodden_event";
-/// [`EventRecord::kind`] of the time-stamp counter, which code reads itself.
+/// [`EventRecord::kind`] of the time-stamp counter, which instrumented code reads without the kernel.
 pub const EVENT_TSC: u32 = u32::MAX;
 
 /// The event that an image sums per path.
@@ -181,21 +188,22 @@ pub struct EventRecord {
     pub config: u64,
 }
 
-/// A thread's state of event counting, in thread-local memory of the image; `__trodden_event_thread` returns its address.
+/// A thread's event counting state, in the image's thread-local memory. `__trodden_event_thread` returns its address.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EventThread {
-    /// Events added to paths that have ended, and those caused by counting.
+    /// Number of events added to paths that have ended, plus those that counting caused.
     pub spent: i64,
-    /// Source of the counter's value: 0 for none, below 2^32 a descriptor's number plus 1, otherwise the address of its page.
+    /// Source of the counter's value: 0 for none; below 2^32 a file descriptor's number plus 1; otherwise the address of the counter's
+    /// mapped page.
     pub source: u64,
-    /// Value to add to the counter: the events of the thread's earlier counters, including those before a fork.
+    /// Added to the counter's value: the events that the thread's earlier counters had counted, including those before a fork.
     pub base: i64,
     /// The thread's reading when the process forked.
-    pub noted: i64,
+    pub reading_at_fork: i64,
 }
 
-/// The events caused by reading the counter, in the image's `__trodden_event_cost`. They are subtracted from paths' sums.
+/// The number of events that reading the counter causes, in the image's `__trodden_event_cost`. It is subtracted from each path's sum.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EventCost {
@@ -209,14 +217,15 @@ pub struct EventCost {
 /// (32 hexadecimal digits), `%%` a percent sign. Without `%p`, all processes share one file per image, which merges their counts.
 pub const OUTPUT_VARIABLE: &str = "TRODDEN_OUTPUT";
 
-/// Environment variable: whether the sampling switch is on in a new raw file ([`SWITCH_IS_ON`]); off if unset.
+/// Environment variable: whether the sampling switch is on in a new raw file ([`SWITCH_ON_VALUE`]); off if unset.
 pub const SWITCH_VARIABLE: &str = "TRODDEN_SWITCH";
 /// Value of [`SWITCH_VARIABLE`] that makes a program count from its first path on.
-pub const SWITCH_IS_ON: &str = "on";
+pub const SWITCH_ON_VALUE: &str = "on";
 
 /// Version of raw files, of kind [`file_header::FileKind::RAW_COUNTS`].
 pub const RAW_VERSION: u32 = 4;
-/// Length (one zero byte) of a file whose program had no space for a header and lost all its counts. An empty file was just created.
+/// Length of a file that consists of one zero byte: its program had no disk space for a header, and lost all its counts. In contrast, an
+/// empty file was just created.
 pub const RAW_NO_SPACE_LENGTH: u64 = 1;
 /// First field of every [`UnitRecord`].
 pub const UNIT_MAGIC: u32 = 0x5452_4455;
@@ -278,9 +287,9 @@ pub struct RawHeader {
 
 impl RawHeader {
     /// Byte range of the header's fields that [`RawHeader::checksum`] covers.
-    pub const CHECKED: core::ops::Range<usize> = FILE_HEADER_BYTES..core::mem::offset_of!(RawHeader, checksum);
+    pub const CHECKED_RANGE: core::ops::Range<usize> = FILE_HEADER_BYTES..core::mem::offset_of!(RawHeader, checksum);
 
-    /// Computes [`RawHeader::checksum`] for a file that starts with these bytes. `None` if they do not include all that the checksum
+    /// Computes [`RawHeader::checksum`] for a file that starts with these bytes. `None` if `bytes` end before something that the checksum
     /// covers.
     pub fn checksum_of(bytes: &[u8]) -> Option<u64> {
         let header = <RawHeader as layout::Layout>::read(bytes)?;
@@ -290,16 +299,16 @@ impl RawHeader {
         };
         let units = part(header.units_offset, header.units.checked_mul(size_of::<RawUnit>() as u64)?)?;
         let path = part(header.path_offset, header.path_len)?;
-        Some(Checksum::new().add_bytes(bytes.get(RawHeader::CHECKED)?).add_bytes(units).add_bytes(path).value())
+        Some(Checksum::new().add_bytes(bytes.get(RawHeader::CHECKED_RANGE)?).add_bytes(units).add_bytes(path).value())
     }
 }
 
-/// A word with the number of threads that counted in discarded memory, and the reasons. The header and each region have one; readers merge
-/// them.
+/// Number of threads whose counts were discarded (the low 32 bits), and the reasons (higher bits). The file header and each region have
+/// such a word; readers merge all of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LostThreads(pub u64);
 
-/// The reason why counts are lost. There may be several.
+/// A reason why counts were lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LostReason {
     /// The disk was full, or a quota exhausted.
@@ -324,7 +333,7 @@ impl LostThreads {
 
     /// Adds a thread that lost its counts for this reason.
     #[inline]
-    pub const fn with(self, reason: LostReason) -> LostThreads {
+    pub const fn add_thread(self, reason: LostReason) -> LostThreads {
         let threads = self.0 & LostThreads::THREADS;
         let threads = if threads == LostThreads::THREADS { threads } else { threads + 1 };
         LostThreads(self.0 & !LostThreads::THREADS | threads | reason.bit())
@@ -370,31 +379,31 @@ layout::layouts! {
     KnownHeader { file_header, image, counters, checksum }
 }
 
-/// Returns the offset of the byte of a raw file whose lock represents ownership of region `index`. The offset is far beyond the end of the
-/// file.
+/// Returns the offset of the byte whose lock represents ownership of region `index`. The offset is far beyond the end of the raw file.
 #[inline]
 pub const fn region_lock_byte(index: u64) -> i64 {
     (1 << 62) + index as i64
 }
 
-/// The byte of a raw file whose lock serialises writing the header and extending the file.
+/// The byte of a raw file whose lock serialises writers of the header and extensions of the file.
 pub const HEADER_LOCK_BYTE: i64 = (1 << 62) - 1;
 
-/// Distance in bytes between regions for an image with `counters` counters: whole pages, with room for the two words of the tail.
+/// Returns the distance in bytes between the regions of an image with `counters` counters: whole pages, with room for the holder and the
+/// [`LostThreads`].
 #[inline]
 pub const fn region_stride(counters: u64) -> u64 {
     region_holder_offset(counters).saturating_add(16).next_multiple_of(4096)
 }
 
-/// Offset of the holder within a region, a `u64` after the last counter: the id of the process that has the region, if the mapping does not
-/// keep the lock alive (overlay file systems, locks that belong to a process); else 0. A process that ends without running its destructors
-/// does not reset it.
+/// Returns the offset of a region's holder, the `u64` after the last counter. If the mapping does not keep the region's lock alive
+/// (overlay file systems, locks that belong to a process), the holder is the id of the process that owns the region; else 0. A process
+/// that ends without running its destructors leaves its id there.
 #[inline]
 pub const fn region_holder_offset(counters: u64) -> u64 {
     counters.saturating_mul(8)
 }
 
-/// Offset of the [`LostThreads`] within a region, the `u64` after the holder.
+/// Returns the offset of a region's [`LostThreads`], the `u64` after the holder.
 #[inline]
 pub const fn region_lost_offset(counters: u64) -> u64 {
     region_holder_offset(counters).saturating_add(8)
@@ -402,7 +411,7 @@ pub const fn region_lost_offset(counters: u64) -> u64 {
 
 /// Returns the identity of an image, which depends on its units, their sizes and their order.
 pub fn image_identity(units: impl Iterator<Item = (IdentityBytes, u64)>) -> IdentityBytes {
-    // Two independent multiply-xor hashes over words that are content hashes already.
+    // Two independent multiply-xor hashes suffice, because the words are content hashes already.
     let (mut a, mut b) = (0x9e37_79b9_7f4a_7c15_u64, 0xc2b2_ae3d_27d4_eb4f_u64);
     let mut feed = |word: u64| {
         a = (a ^ word).wrapping_mul(0xff51_afd7_ed55_8ccd).rotate_left(29);
@@ -428,7 +437,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn regions_are_whole_pages_with_room_for_their_tail() {
+    fn region_stride_is_whole_pages_with_room_for_holder_and_losses() {
         for (counters, stride) in [(0, 4096), (1, 4096), (510, 4096), (511, 8192), (512, 8192), (513, 8192)] {
             assert_eq!(region_stride(counters), stride);
             assert!(region_lost_offset(counters) + 8 <= stride && region_lost_offset(counters) >= 8 * counters + 8);
@@ -463,11 +472,11 @@ mod tests {
 
     #[test]
     fn merged_losses_keep_their_reasons() {
-        let one = LostThreads::default().with(LostReason::NoSpace);
-        let sum = one.with(LostReason::NoSpace).merge(LostThreads::default().with(LostReason::Other));
+        let one = LostThreads::default().add_thread(LostReason::NoSpace);
+        let sum = one.add_thread(LostReason::NoSpace).merge(LostThreads::default().add_thread(LostReason::Other));
         assert_eq!(sum.threads(), 3);
         assert_eq!(LostReason::ALL.map(|reason| sum.has_reason(reason)), [true, false, true]);
-        let all = LostThreads(u64::from(u32::MAX)).merge(one).with(LostReason::SizeLimit);
+        let all = LostThreads(u64::from(u32::MAX)).merge(one).add_thread(LostReason::SizeLimit);
         assert_eq!(all.threads(), u64::from(u32::MAX));
         assert_eq!(LostReason::ALL.map(|reason| all.has_reason(reason)), [true, true, false]);
     }

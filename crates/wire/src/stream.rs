@@ -1,8 +1,8 @@
 //! Layouts of streams: what a thread of a stream build writes while it runs.
 //!
-//! A stream build does not count. Where a counting build increments a counter, it appends an *event*, a four-byte word that is unique in
-//! the image, so that counts as well as the order of paths and calls follow from the events ([`Event`]). [`crate::live`] explains how files
-//! can be read while they are written. Invariants: no event is 0; the events of a chunk end with the last nonzero word.
+//! A stream build does not count. Where a counting build increments a counter, a stream build appends an *event*, a four-byte word that is
+//! unique in the image. The events ([`Event`]) give the order of paths and calls as well as their counts. [`crate::live`] explains how
+//! files can be read while they are written. Invariants: no event is 0; the events of a chunk end with the last nonzero word.
 
 // stream file  RawHeader (kind STREAM_FILE) ... regions, one or more per thread
 // region       0              64           SHADOW_BYTES     RING_OFFSET                    REGION_WORDS * 8
@@ -14,13 +14,13 @@
 //   instruction, so that a signal handler in between loses nothing) and a store. If the cursor was a multiple of [`CHUNK_BYTES`], or 0,
 //   the runtime finds the next chunk first.
 // - The *shadow stack* has a slot for each live frame of the image's functions: the event of the frame's last call, or of its entry. The
-//   first slot that is 0 ends the stack. A function clears its slot when it is left.
-// - If a signal handler runs after the addition that reaches the end of a chunk and before the runtime, it writes beyond the chunk. So the
-//   chunk after the current one is always free.
+//   first slot that is 0 ends the stack. A function clears its slot when its frame ends.
+// - A signal handler may interrupt a thread after the addition that reaches the end of a chunk, but before the runtime finds the next one.
+//   The handler then writes beyond the chunk. Therefore, the chunk after the current one is always free.
 
 use crate::Checksum;
 
-/// Version of stream files, of kind [`crate::file_header::FileKind::STREAM_FILE`].
+/// Version of files of kind [`crate::file_header::FileKind::STREAM_FILE`].
 pub const STREAM_VERSION: u32 = 3;
 /// Size of a chunk in bytes; cursors stop at multiples of it.
 pub const CHUNK_BYTES: u64 = 1 << 14;
@@ -28,39 +28,40 @@ pub const CHUNK_BYTES: u64 = 1 << 14;
 pub const SHADOW_BYTES: u64 = 1 << 18;
 /// Offset of the first chunk in a region.
 pub const RING_OFFSET: u64 = SHADOW_BYTES + CHUNK_BYTES;
-/// Number of chunks of a region.
+/// Number of chunks in a region.
 pub const SLOTS: u64 = 45;
-/// Number of words (`u64`) of a region before its tail, as in [`crate::region_stride`].
+/// Number of words (`u64`) in a region before its tail, as in [`crate::region_stride`].
 pub const REGION_WORDS: u64 = (RING_OFFSET + (SLOTS + 1) * CHUNK_BYTES) / 8;
 /// Size in bytes of [`RegionStream`] and of [`StreamChunkHeader`].
 pub const HEADER_BYTES: u64 = 64;
-/// Number of events of a chunk.
+/// Number of events in a chunk.
 pub const CHUNK_EVENTS: u64 = (CHUNK_BYTES - HEADER_BYTES) / 4;
-/// Maximum number of events per thread that a flight recorder can keep.
+/// Maximum number of events that a flight recorder can keep per thread.
 pub const MAX_LAST_EVENTS: u64 = (SLOTS - 2) * CHUNK_EVENTS;
 
 /// Thread-local [`ThreadStream`], hidden in each stream image.
 pub const STREAM_SYMBOL: &str = "__trodden_stream";
-/// Function `() -> *mut ThreadStream` of such images: returns the calling thread's instance.
-pub const STREAM_PLACE_SYMBOL: &str = "__trodden_stream_place";
-/// Code to jump to with a cursor at a chunk's end in `rax` and the return address in `r11`. Returns in `rax` the address for the event.
+/// Function `() -> *mut ThreadStream` in the same images. Returns the calling thread's instance.
+pub const STREAM_ADDRESS_SYMBOL: &str = "__trodden_stream_place";
+/// Code to jump to at a chunk's end, with the cursor in `rax` and the return address in `r11`. Returns in `rax` the address for the event.
 /// Preserves all registers except `rax`, `r11` and flags.
 pub const NEXT_CHUNK_SYMBOL: &str = "__trodden_stream_next";
-/// Code to jump to with a shadow stack pointer in `rax` that is not the address of a slot, at the thread's first frame or when the stack is
-/// full, and the return address in `r11`. Returns the frame's slot in `rax`; the thread's pointer is then after the slot.
+/// Code to jump to when the shadow stack pointer is not the address of a slot: at the thread's first frame, or when the stack is full. The
+/// pointer is in `rax`, the return address in `r11`. Returns the frame's slot in `rax`, and sets the thread's pointer to the address after
+/// that slot.
 pub const NEXT_SLOT_SYMBOL: &str = "__trodden_stream_enter";
-/// Environment variable: `whole` or `whole,REGIONS,MILLISECONDS`, or the number of events of each thread that the flight recorder keeps.
+/// Environment variable: `whole` or `whole,REGIONS,MILLISECONDS`, or the number of events that the flight recorder keeps per thread.
 pub const STREAM_VARIABLE: &str = "TRODDEN_STREAM";
 /// Number of events that the flight recorder keeps by default.
 pub const DEFAULT_LAST_EVENTS: u64 = 1000;
-/// Default maximum number of regions of a thread, each about 1 MiB of the file: when all are full, the thread waits for the recorder.
+/// Default maximum number of regions per thread. Each is about 1 MiB of the file. When all are full, the thread waits for the recorder.
 pub const DEFAULT_REGIONS: u64 = 64;
 /// Maximum number of regions that can be requested.
 pub const MAX_REGIONS: u64 = 1 << 20;
-/// Default maximum time, in milliseconds, that a thread waits for the recorder to release a chunk. After that it discards events and
-/// counts them.
+/// Default maximum time, in milliseconds, that a thread waits for the recorder to release a chunk. After that, the thread discards events
+/// and counts the discarded ones.
 pub const DEFAULT_MAX_WAIT_MS: u64 = 2000;
-/// Maximum wait that can be requested.
+/// Maximum value, in milliseconds, that can be requested instead of [`DEFAULT_MAX_WAIT_MS`].
 pub const MAX_WAIT_LIMIT_MS: u64 = 3_600_000;
 
 /// A thread's stream state in thread-local memory.
@@ -77,13 +78,13 @@ pub struct ThreadStream {
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RegionStream {
-    /// Thread id, or 0 if the region only has chunks.
+    /// Id of the thread. 0 if the region only adds chunks to a thread's first region.
     pub thread: u32,
     /// Process id.
     pub process: u32,
-    /// Number of chunks that a flight recorder uses in turn; 0 for a whole program.
+    /// Number of chunks that a flight recorder uses in turn. 0 if the stream is recorded completely.
     pub slots: u32,
-    /// In a thread's first region: the number of its other regions.
+    /// The number of the thread's other regions. Only set in the first one.
     pub more_regions: u32,
     /// When the thread began to write its stream, in nanoseconds since 1970.
     pub started_ns: u64,
@@ -91,7 +92,7 @@ pub struct RegionStream {
     pub sequence: u64,
     /// Number of events lost so far.
     pub lost: u64,
-    /// Address of the end of the current chunk, in the process.
+    /// Address at which the current chunk ends, in the process.
     pub end: u64,
     /// Address of the region with the current chunk, in the process.
     pub region: u64,
@@ -109,15 +110,15 @@ pub struct StreamChunkHeader {
     pub thread: u32,
     /// Id of the thread's process.
     pub process: u32,
-    /// The parent process if it forked while this stream had frames; else 0.
+    /// ID of the parent process if it forked while this stream had frames; else 0.
     pub parent: u32,
     /// When the stream began; together with process and thread it identifies the stream.
     pub started_ns: u64,
-    /// Position among the chunks of the stream.
+    /// Number of the chunk in its stream, from 0.
     pub sequence: u64,
-    /// Address of the template of counters in the process.
+    /// Address of the counter template in the process.
     pub template: u64,
-    /// Number of events of the stream lost before this chunk.
+    /// Number of the stream's events that were lost before this chunk.
     pub lost: u64,
     /// [`StreamChunkHeader::fields_checksum`].
     pub checksum: u64,
@@ -150,16 +151,16 @@ pub const CHUNK_FULL: u32 = 2;
 /// An event of a stream. Counters are indices into the image's counters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Event {
-    /// A path ended, or reached a call that may not return, and its frame continues: the path's counter.
+    /// A path (given by its counter) ended or reached a call that may not return, and its frame continues.
     Path(u32),
-    /// A path ended together with its frame: the path's counter.
+    /// A path (given by its counter) ended together with its frame.
     Exit(u32),
-    /// A function was entered: its first counter.
+    /// A function (given by its first counter) was entered.
     Enter(u32),
-    /// Control returned to the frame at this depth (from 1), by an exception, `longjmp`, or the first return of a function that returns
-    /// twice. Frames above it are gone. 0 represents all frames that are too deep for the shadow stack.
+    /// Control returned to the frame at this depth (from 1): by an exception, by `longjmp`, or by the first return of a function that
+    /// returns twice, such as `setjmp`. Frames above it are gone. 0 represents all frames that are too deep for the shadow stack.
     Resume(u32),
-    /// At a stream's start, outermost first: a frame that existed when the process was forked, by a counter of its function.
+    /// At a stream's start, outermost frame first: a frame that existed when the process was forked, given by a counter of its function.
     Inherited(u32),
 }
 
@@ -177,12 +178,12 @@ pub const TAG_EXIT: u32 = 5;
 pub const TAG_MASK: u32 = 7;
 
 impl Event {
-    /// Decodes a word of a chunk, given the address of the image's template. `None` if the word is not an event.
+    /// Decodes a word of a chunk. `template` is the address of the counter template in the process. `None` if the word is not an event.
     #[inline]
     pub const fn from_word(word: u32, template: u64) -> Option<Event> {
         let tag = word & TAG_MASK;
         let value = match tag {
-            TAG_RESUME => depth_of((word >> 3) as u64 * 4),
+            TAG_RESUME => slot_depth((word >> 3) as u64 * 4),
             _ => (word & !TAG_MASK).wrapping_sub(template as u32) / 8,
         };
         Event::from_parts(tag, value)
@@ -218,9 +219,9 @@ impl Event {
     }
 }
 
-/// Returns the depth of a frame from its slot's offset in the region: 1 for the first slot, 0 for the limit slot, whose offset modulo
+/// Returns a frame's depth, given the offset of its slot in the region: 1 for the first slot, 0 for the limit slot, whose offset modulo
 /// [`SHADOW_BYTES`] is 0.
-const fn depth_of(offset: u64) -> u32 {
+const fn slot_depth(offset: u64) -> u32 {
     if offset < HEADER_BYTES { 0 } else { ((offset - HEADER_BYTES) / 4 + 1) as u32 }
 }
 

@@ -1,26 +1,27 @@
-//! Layout of the files that the waiting-time recorder writes inside a program and `trodden waits` reads: a folder with two files for each
-//! program that a process executes, including forked children. Everything is little-endian. Times are ticks of the time-stamp counter, or
-//! nanoseconds if the processor has no constant one; anchors in the process file relate ticks to the monotonic clock. Files are
-//! memory-mapped while they are written, so recorded data survive a crash or kill; [`crate::live`] explains how to read them meanwhile.
+//! Layout of the files that the waits recorder writes inside a program and `trodden waits` reads. A recording is a folder with two files
+//! for each program that a process executes, including forked children. Everything is little-endian. Times are ticks of the time-stamp
+//! counter, or nanoseconds if the processor has no constant one. Anchors in the process file relate ticks to the monotonic clock. Files
+//! are memory-mapped while they are written, so recorded data survive a crash or kill; [`crate::live`] explains how to read them
+//! meanwhile.
 
 // Files of a recording:
 //
 // <process>.process   lines of text: clock anchors, rank, communicators, mapped images, memory shared with others
 // <process>.threads   extents, each with an ExtentHeader and chunks without gaps; a chunk has a ChunkHeader and records
 //
-// - `<process>` consists of process id and start time, so that a process that executes a different program starts new files.
+// - `<process>` consists of the process id and the start time, so a process that executes a different program starts new files.
 // - An extent belongs to one process and starts at a multiple of [`EXTENT_ALIGNMENT`]. Zeros between two extents are an extent whose
 //   process ended before writing its header. Zeros after the last chunk of an extent are free space.
-// - A chunk has records of one kind and one thread ([`chunk_kind`]). The first record that is zero ends it.
+// - All records in a chunk are of one kind ([`chunk_kind`]) and from one thread. The chunk ends at the first record of zeros.
 
 use crate::Checksum;
 use crate::file_header::{FILE_HEADER_BYTES, FileHeader, FileKind};
 
-/// Version of this layout, of kind [`FileKind::WAITS`].
+/// Version of files of kind [`FileKind::WAITS`].
 pub const VERSION: u32 = 4;
-/// Environment variable with the folder of the recording, for the recorder.
+/// Environment variable with the recording's folder, where the recorder writes its files.
 pub const OUTPUT_VARIABLE: &str = "TRODDEN_WAITS";
-/// Environment variable with the number of samples per second of processor time of a thread; with `0`, there are no samples.
+/// Environment variable with the number of samples per second of a thread's processor time; `0` disables sampling.
 pub const RATE_VARIABLE: &str = "TRODDEN_WAITS_RATE";
 /// Size of an [`ExtentHeader`].
 pub const EXTENT_HEADER_SIZE: usize = size_of::<ExtentHeader>();
@@ -33,18 +34,18 @@ pub const CHUNK_ALIGNMENT: usize = 32;
 /// First word of a chunk.
 pub const CHUNK_MAGIC: u32 = u32::from_le_bytes(*b"CHNK");
 /// Size of a [`CallRecord`].
-pub const RECORD_SIZE: usize = 64;
+pub const CALL_RECORD_SIZE: usize = 64;
 /// Size of a [`SampleRecord`].
-pub const SAMPLE_SIZE: usize = 32;
-/// Stack number of a record without a stack.
+pub const SAMPLE_RECORD_SIZE: usize = 32;
+/// The number that a record without a stack has instead of a stack's number.
 pub const NO_STACK: u32 = u32::MAX;
-/// Peer of a record for a null process or a call without partner.
+/// Peer in a record of a call without a partner, or whose partner is MPI's null process.
 pub const NO_PEER: i32 = -1;
-/// Peer of a receive from any source.
+/// Peer in a receive from any source.
 pub const ANY_PEER: i32 = -2;
-/// Peer of the root of a collective operation between two groups.
+/// Peer in the root's own record of a collective operation between two groups (`MPI_ROOT`).
 pub const ROOT_PEER: i32 = -3;
-/// Tag of a receive of any tag.
+/// Tag in a receive that accepts any tag.
 pub const ANY_TAG: i32 = -1;
 
 /// Start of an extent, and thus of a `.threads` file.
@@ -53,9 +54,9 @@ pub const ANY_TAG: i32 = -1;
 pub struct ExtentHeader {
     /// The [`FileHeader`]. Each extent has one, because the process that reserved the first extent may have ended before writing it.
     pub file_header: [u8; FILE_HEADER_BYTES],
-    /// When recording of the process began, in ticks: part of its name in the process file.
+    /// When the process's recording began, in ticks. Together with `process`, it identifies the process in the process file.
     pub start: u64,
-    /// Number of the process.
+    /// Id of the process.
     pub process: u32,
     /// Size of the extent in bytes, including this header; a multiple of [`EXTENT_ALIGNMENT`].
     pub size: u32,
@@ -73,7 +74,7 @@ impl ExtentHeader {
         ExtentHeader { checksum: header.fields_checksum(), ..header }
     }
 
-    /// Returns true if a recorder of this version wrote the header, and it is not corrupt.
+    /// Returns true if the checksums match and a recorder of this version wrote the header.
     pub fn is_intact(&self) -> bool {
         FileHeader::read(&self.file_header) == Ok(FileHeader::new(FileKind::WAITS, VERSION)) && self.checksum == self.fields_checksum()
     }
@@ -91,7 +92,7 @@ pub struct WaitsChunkHeader {
     pub magic: u32,
     /// A constant of [`chunk_kind`].
     pub kind: u32,
-    /// Number of the thread. Threads of a process are numbered in the order in which their recording began.
+    /// Number of the thread. A process's threads are numbered in the order in which their recording began.
     pub thread: u32,
     /// Number of the thread's records of this kind in earlier chunks.
     pub first: u32,
@@ -110,7 +111,7 @@ impl WaitsChunkHeader {
         WaitsChunkHeader { checksum: header.fields_checksum(), ..header }
     }
 
-    /// Returns true if a recorder wrote the header, and it is not corrupt.
+    /// Returns true if the header starts with [`CHUNK_MAGIC`] and its checksum matches.
     pub const fn is_intact(&self) -> bool {
         self.magic == CHUNK_MAGIC && self.checksum == self.fields_checksum()
     }
@@ -141,13 +142,13 @@ pub struct ThreadHeader {
     pub thread: u32,
     /// Zero.
     pub reserved: u32,
-    /// When recording of the thread began, in ticks.
+    /// When the thread's recording began, in ticks.
     pub begin: u64,
     /// The monotonic clock at `begin`, in ns.
     pub begin_ns: u64,
-    /// Object of the [`kind::THREAD_CREATE`] that created the thread; 0 for a process's first thread.
+    /// The `object` of the [`kind::THREAD_CREATE`] record for this thread; 0 for a process's first thread.
     pub token: u64,
-    /// The time of a later anchor, in ticks.
+    /// Time of a later anchor, in ticks.
     pub anchor_ticks: u64,
     /// The monotonic clock at that anchor, in ns.
     pub anchor_ns: u64,
@@ -169,15 +170,16 @@ pub struct CallRecord {
     pub stack: u32,
     /// Communicator, lock, condition variable, futex address, or token of a thread.
     pub object: u64,
-    /// The other process of a message, or the root of a collective operation, relative to the communicator.
+    /// Rank of the message's other process, or of the collective operation's root, relative to the communicator.
     pub peer: i32,
     /// Tag of a message.
     pub tag: i32,
-    /// Bytes of a message, participants of a barrier, or threads woken; for a failed call its error number.
+    /// The message's size in bytes, the number of participants in a barrier, or the number of woken threads. For a failed call, its error
+    /// number.
     pub size_or_count: u64,
-    /// Handle of the request that is started or completed; for a wait on a condition variable, the mutex.
+    /// Handle of the request that the call starts or completes. For a wait on a condition variable, its mutex.
     pub request: u64,
-    /// Processor time of the thread at the end of the call, in ns; 0 if it was not measured. See [`kind::CPU_AT_ENTER`].
+    /// The thread's processor time at the end of the call, in ns; 0 if it was not measured. See [`kind::CPU_AT_ENTER`].
     pub cpu_ns: u64,
 }
 
@@ -189,11 +191,11 @@ pub struct SampleRecord {
     pub time: u64,
     /// Address of the instruction.
     pub address: u64,
-    /// Number of the stack with the return addresses, among the thread's stacks.
+    /// Number of the return addresses' stack among the thread's stacks.
     pub stack: u32,
     /// Number of calls that the thread had begun: the sample lies between call `calls - 1` and call `calls`.
     pub calls: u32,
-    /// Number of events that the thread had written to its stream of paths, plus 1; 0 if unknown, or if the program writes none.
+    /// Number of events that the thread had written to its stream of paths, plus 1. 0 if unknown, or if the program records no stream.
     pub position: u64,
 }
 
@@ -213,7 +215,7 @@ pub mod kind {
     pub const SEND: u16 = 1;
     /// A synchronous send.
     pub const SYNC_SEND: u16 = 2;
-    /// A blocking receive. `peer` and `tag` are those requested; [`COMPLETED`] follows if either is a wildcard.
+    /// A blocking receive. `peer` and `tag` are as requested. If either is a wildcard, a [`COMPLETED`] record follows.
     pub const RECV: u16 = 3;
     /// A non-blocking send, with `request`.
     pub const ISEND: u16 = 4;
@@ -223,22 +225,22 @@ pub mod kind {
     pub const IRECV: u16 = 6;
     /// A call that waits for requests, each followed by a [`COMPLETED`] record.
     pub const WAIT: u16 = 7;
-    /// A request completed by the preceding record (`request`, 0 for the call itself), with the actual `peer` and `tag`. `size_or_count` is
-    /// 1 if it was cancelled.
+    /// A request that the preceding record completed, or that record itself if `request` is 0. `peer` and `tag` are the actual ones, and
+    /// `size_or_count` is 1 if the request was cancelled.
     pub const COMPLETED: u16 = 8;
     /// The send of a combined send and receive; [`SENDRECV_RECV`] follows.
     pub const SENDRECV: u16 = 9;
     /// The receive of a combined send and receive.
     pub const SENDRECV_RECV: u16 = 10;
-    /// Waits for a message without receiving it.
+    /// A wait for a message that does not receive the message.
     pub const PROBE: u16 = 11;
-    /// A collective operation in which all processes wait for all.
+    /// A collective operation in which each process waits for all others.
     pub const COLLECTIVE_ALL: u16 = 12;
-    /// A collective operation in which all wait for the root (`peer`).
+    /// A collective operation in which all processes wait for the root (`peer`).
     pub const COLLECTIVE_FROM_ROOT: u16 = 13;
-    /// A collective operation in which the root (`peer`) waits for all.
+    /// A collective operation in which the root (`peer`) waits for all other processes.
     pub const COLLECTIVE_TO_ROOT: u16 = 14;
-    /// A collective operation in which higher ranks wait for lower ones.
+    /// A collective operation in which each rank waits for the lower ranks.
     pub const COLLECTIVE_SCAN: u16 = 15;
     /// Added to the kind of a collective operation if it is non-blocking.
     pub const NON_BLOCKING: u16 = 0x10;
@@ -248,22 +250,22 @@ pub mod kind {
     pub const START: u16 = 0x30;
     /// A request (`request`) is freed.
     pub const REQUEST_FREE: u16 = 0x31;
-    /// An MPI call that may wait but has no rule.
+    /// An MPI call that may wait, and that the analysis has no rule for.
     pub const MPI_OTHER: u16 = 0x32;
-    /// Initialisation of MPI; its end is the rank's origin of time.
+    /// Initialisation of MPI. Its end is the origin of the rank's times.
     pub const MPI_INIT: u16 = 0x33;
     /// Finalisation of MPI.
     pub const MPI_FINALIZE: u16 = 0x34;
     /// An MPI call that transfers data and never waits for another process.
     pub const MPI_TRANSFER: u16 = 0x35;
-    /// A call that sends to and receives from several processes; [`MEETING_SEND`] and [`MEETING_RECV`] follow. With a `request`, it is
-    /// only started.
+    /// A call that sends to several processes and receives from several processes; [`MEETING_SEND`] and [`MEETING_RECV`] records follow.
+    /// If it has a `request`, the call only starts the transfers.
     pub const MEETING: u16 = 0x36;
     /// A send of a [`MEETING`]: `peer`, `tag`, `object`.
     pub const MEETING_SEND: u16 = 0x37;
     /// A receive of a [`MEETING`].
     pub const MEETING_RECV: u16 = 0x38;
-    /// The lock of a window at a process is acquired; `object` identifies both across processes.
+    /// The lock of a window at a process is acquired. `object` identifies the window and the process, and is the same in all processes.
     pub const WINDOW_LOCK: u16 = 0x39;
     /// The lock of a window is released.
     pub const WINDOW_UNLOCK: u16 = 0x3a;
@@ -273,7 +275,7 @@ pub mod kind {
     pub const LOCK: u16 = 0x40;
     /// A lock is released.
     pub const UNLOCK: u16 = 0x41;
-    /// A wait for the condition variable `object`, which releases the mutex `request` meanwhile.
+    /// A wait for the condition variable `object`. The mutex `request` is released during the wait.
     pub const CONDITION_WAIT: u16 = 0x42;
     /// One (`size_or_count` 1) or all (`size_or_count` `u64::MAX`) waiters are woken.
     pub const CONDITION_WAKE: u16 = 0x43;
@@ -295,7 +297,7 @@ pub mod kind {
     pub const FUTEX_WAKE: u16 = 0x4b;
     /// The thread sleeps, or waits for something that is not recorded (input, a file).
     pub const BLOCKED: u16 = 0x4c;
-    /// The processor time of the thread when the next record begins (`cpu_ns`). Since the end of the last long call it was runnable
+    /// The thread's processor time when the next record begins (`cpu_ns`). Since the end of the last long call, the thread was runnable
     /// without a processor for `object` ns.
     pub const CPU_AT_ENTER: u16 = 0x4d;
     /// A wait for the end of a process. `object` is its process id, 0 if none has ended, or -1.

@@ -156,7 +156,7 @@ struct FunctionNumbers {
 
 impl FunctionNumbers {
     fn number(&mut self, builder: &mut SegmentSetBuilder, image: &ImageProfile, place: FunctionIndex) -> u32 {
-        *self.known.entry(place).or_insert_with(|| builder.function(unit_map(image, place), function_map(image, place)))
+        *self.known.entry(place).or_insert_with(|| builder.add_function(unit_map(image, place), function_map(image, place)))
     }
 
     fn path_numbers(&mut self, builder: &mut SegmentSetBuilder, image: &ImageProfile, paths: &[FunctionPath]) -> Vec<(u32, u64)> {

@@ -13,7 +13,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::thread;
 use trodden_unit::Identity;
-use trodden_unit::tasks::{CallSummary, UnitTask, UnitTasks, UnitWork, returning};
+use trodden_unit::tasks::{CallSummary, UnitTask, UnitTasks, UnitWork, find_returning_functions};
 
 /// Bytes of bitcode per process: more bitcode is divided among more processes.
 const BYTES_PER_PROCESS: usize = 1 << 20;
@@ -35,7 +35,7 @@ impl CrateObjects<'_> {
     fn compile(&self) -> Result<Vec<PathBuf>> {
         let units: Vec<usize> = (0..self.objects.len()).filter(|at| self.objects[*at].is_counted).collect();
         let summaries = if units.len() > 1 { self.summaries(&units)? } else { vec![CallSummary::default(); units.len()] };
-        let known = returning(&summaries.iter().collect::<Vec<_>>());
+        let known = find_returning_functions(&summaries.iter().collect::<Vec<_>>());
         let mut told = vec![Vec::new(); self.objects.len()];
         units.iter().zip(&summaries).for_each(|(unit, summary)| told[*unit] = summary.called_functions_in(&known));
         let place = |at: usize| match self.objects[at].is_counted {

@@ -1,7 +1,7 @@
 //! The tier `addresses`: code and counters stay as they are, and blocks are only marked so that their addresses can be found later.
 //!
 //! Each block gets an `llvm.pseudoprobe`, which emits no instruction, stays in its block, is duplicated with the block, and becomes an
-//! entry (function, number, address) of the section `.pseudo_probe`, which is not loaded. Functions are named there by [`probe_function`],
+//! entry (function, number, address) of the section `.pseudo_probe`, which is not loaded. Functions are named there by [`probe_function_id`],
 //! which is unique to trodden, and a probe's number says which block starts, or which call is about to happen ([`PseudoProbe`]). A function
 //! is described on a copy of the module, because describing splits blocks ([`crate::shape`]); probes are transferred by the index of
 //! instructions within blocks.
@@ -16,7 +16,7 @@ use crate::unit::Unit;
 use indexmap::{IndexMap, IndexSet};
 use llvm_sys::LLVMOpcode;
 use llvm_sys::core::*;
-use trodden_unit::probes::{PseudoProbe, probe_function};
+use trodden_unit::probes::{PseudoProbe, probe_function_id};
 use trodden_unit::{EdgeKind, Identity};
 
 /// LLVM only emits pseudo probes for modules with this named metadata.
@@ -160,7 +160,7 @@ fn insert(module: Module, unit: Identity, probes: &[FunctionPseudoProbes]) {
         let location = crate::debug::no_line(module, function);
         for &((block, place), at) in &probes.at {
             let builder = Builder::before(module, blocks[block][place], location);
-            let [function, number] = [probe_function(unit, number as u32), at.number()].map(|word| builder.constant(word));
+            let [function, number] = [probe_function_id(unit, number as u32), at.number()].map(|word| builder.constant(word));
             // The last two arguments: a block probe, with all of the block's executions.
             builder.call(probe, &[function, number, whole, module.constant(-1)]);
         }

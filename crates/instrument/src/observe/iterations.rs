@@ -8,7 +8,7 @@ use crate::llvm::Value;
 use crate::path_end::PathEndAction;
 use crate::probes;
 use crate::unit::{Unit, verify_plan};
-use trodden_unit::iterations::NOT_OF_THIS_COPY;
+use trodden_unit::iterations::NO_COUNTED_ITERATION_PATHS;
 use trodden_unit::{IterationFunction, NameVersion, Skipped, Storage, graph_hash};
 
 /// Observer that counts the paths over iterations of a set.
@@ -17,7 +17,7 @@ pub struct IterationCounts;
 impl Observer for IterationCounts {
     fn reason_to_skip(&self, unit: &Unit, function: Value) -> Option<&'static str> {
         let is_counted = unit.options.iterations.as_ref().is_none_or(|set| set.has_function(&unit.map.source, &function.name()));
-        (!is_counted).then_some(NOT_OF_THIS_COPY)
+        (!is_counted).then_some(NO_COUNTED_ITERATION_PATHS)
     }
 
     fn measured_edges<'u>(&self, unit: &'u Unit, name: &str, cfg: &FunctionCfg) -> Option<&'u [u64]> {

@@ -50,7 +50,7 @@ impl Transition {
     /// Builds the transition for the given paths of a caller, keyed by the sums that represent them, in all of the caller's contexts.
     pub fn new((set, caller): (&SegmentSet, u32), callee: u32, sums: &BTreeMap<u64, u64>, (bits, rows): (u32, u64)) -> Transition {
         let own = set.functions()[caller as usize].contexts.len() as u32;
-        let target = |context: u32, path: u64| set.target(caller, context, path, callee);
+        let target = |context: u32, path: u64| set.context_after_call(caller, context, path, callee);
         if sums.values().all(|path| (1..=own).all(|context| target(context, *path) == target(0, *path))) {
             let contexts = sums.iter().map(|(sum, path)| (*sum, target(0, *path))).collect();
             let mask = (own > 0).then(|| (1 << bits) - 1);

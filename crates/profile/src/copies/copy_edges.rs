@@ -1,4 +1,4 @@
-//! Translates a copy's paths to the program's paths: the copy's graph has a subset of the function's edges, in the same order.
+//! Translates a copy's paths to the program's paths. The copy's graph has a subset of the edges of the program's graph, in the same order.
 
 use trodden_flow::{DagEdgeId, DagEdgeSet};
 use trodden_unit::FunctionMap;
@@ -8,12 +8,12 @@ use trodden_unit::FunctionMap;
 pub struct CopyEdges {
     /// The edges of the program's graph that the copy has.
     edges: DagEdgeSet,
-    /// For each edge of the copy's graph, the edge of the program's graph.
+    /// For each edge of the copy's graph, the corresponding edge of the program's graph.
     program_edges: Vec<DagEdgeId>,
 }
 
 impl CopyEdges {
-    /// Matches the edges; `None` if the copy's function differs from the program's.
+    /// Matches the edges of a copy's function, `own`, to those of the program's function. `None` if the functions differ.
     pub fn new(function: &FunctionMap, own: &FunctionMap) -> Option<CopyEdges> {
         let mut rest = (0..).map(DagEdgeId).zip(&function.dag);
         let program_edges: Option<Vec<DagEdgeId>> = own.dag.iter().map(|e| rest.find(|(_, known)| *known == e).map(|(at, _)| at)).collect();

@@ -15,7 +15,7 @@ pub fn edge_differences(one: &Profile, other: &Profile) -> Result<Vec<String>, M
             out.push(format!("`{}` ran in only one of the two runs", image.path));
             continue;
         };
-        for ((a, f), (b, g)) in functions(image).zip(functions(same)) {
+        for ((a, f), (b, g)) in image_functions(image).zip(image_functions(same)) {
             let edges = |unit: &UnitProfile, function| Ok(FunctionPaths::decode(function, unit.counts_of(function))?.edges);
             let (mine, own): (Result<Vec<u64>, MapError>, Result<Vec<u64>, MapError>) = (edges(a, f), edges(b, g));
             if mine? != own? {
@@ -24,16 +24,16 @@ pub fn edge_differences(one: &Profile, other: &Profile) -> Result<Vec<String>, M
         }
     }
     if one.images.len() != other.images.len() {
-        out.push(images_differ(one, other));
+        out.push(describe_image_difference(one, other));
     }
     Ok(out)
 }
 
-fn functions(image: &ImageProfile) -> impl Iterator<Item = (&UnitProfile, &FunctionMap)> {
+fn image_functions(image: &ImageProfile) -> impl Iterator<Item = (&UnitProfile, &FunctionMap)> {
     image.units.iter().flat_map(|unit| unit.map.functions.iter().map(move |f| (unit, f)))
 }
 
-fn images_differ(one: &Profile, other: &Profile) -> String {
+fn describe_image_difference(one: &Profile, other: &Profile) -> String {
     format!("one run has {} images, the other {}", one.images.len(), other.images.len())
 }
 
@@ -47,15 +47,15 @@ pub fn path_differences(one: &Profile, other: &Profile) -> Vec<String> {
             continue;
         };
         let pairs = image.units.iter().zip(&same.units);
-        out.extend(pairs.flat_map(|(a, b)| differing(a, b)));
+        out.extend(pairs.flat_map(|(a, b)| list_differing_functions(a, b)));
     }
     if one.images.len() != other.images.len() {
-        out.push(images_differ(one, other));
+        out.push(describe_image_difference(one, other));
     }
     out
 }
 
-fn differing(one: &UnitProfile, other: &UnitProfile) -> Vec<String> {
+fn list_differing_functions(one: &UnitProfile, other: &UnitProfile) -> Vec<String> {
     let functions = one.map.functions.iter().filter(|f| one.counts_of(f).ne(other.counts_of(f)));
     functions.map(|f| format!("function `{}` has different path counts", f.name)).collect()
 }

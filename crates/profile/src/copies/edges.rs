@@ -32,8 +32,8 @@ pub fn edge_unit(map: &UnitMap) -> Result<UnitMap, MapError> {
     Ok(out)
 }
 
-/// Builds the network of countable events for a function whose unit was converted by [`edge_unit`].
-pub fn network(function: &FunctionMap) -> Result<(Dag, Network), MapError> {
+/// Builds the network of countable events for a function of a unit that [`edge_unit`] converted.
+pub fn build_event_network(function: &FunctionMap) -> Result<(Dag, Network), MapError> {
     let dag = function.dag()?;
     let is_reach = |edge: Edge| function.graph.kind(edge) == EdgeKind::Reach;
     let returning = |node: Node| function.blocks.get(node.index()).is_some_and(|b| b.kind == BlockKind::Continuation);
@@ -47,7 +47,7 @@ pub(super) fn complete(
     parts: &[&CopyEdges],
     counts: &mut BTreeMap<u64, u64>,
 ) -> Result<Option<CopyDivergence>, CopiesError> {
-    let (_, network) = network(function)?;
+    let (_, network) = build_event_network(function)?;
     let ids: Vec<u64> =
         network.events().iter().map(|event| event.path.iter().map(|e| function.values[e.index()]).sum::<i64>() as u64).collect();
     let known = network.events().iter().zip(&ids).map(|(event, id)| {

@@ -1,4 +1,4 @@
-//! Measurements of a program's copies, from which the costs of counting are computed.
+//! Measurements of a program's copies. The costs of counting are computed from them.
 
 use crate::model::Profile;
 use serde::{Deserialize, Serialize};
@@ -30,11 +30,11 @@ pub struct CopyMeasurements {
     pub is_residual: bool,
     /// The plan of each copy.
     pub plans: Vec<CopyPlan>,
-    /// Plan for a single copy that counts all paths, with labels placed by the same frequencies; `None` if edges are counted.
+    /// Plan for a single copy that counts all paths, with labels placed according to the same frequencies; `None` if edges are counted.
     pub whole: Option<CopyPlan>,
     /// The program's functions with the counts of all copies together, in the order of the plans; empty for a residual program.
     pub procedures: Vec<Procedure>,
-    /// Number of paths on whose counts two or more copies agree.
+    /// Number of paths that two or more copies counted with the same result.
     pub confirmed: u64,
     /// Times of each copy.
     pub times: Vec<CopyTimes>,
@@ -42,11 +42,12 @@ pub struct CopyMeasurements {
     pub attempts: Vec<u32>,
     /// For each copy, the result of [`counted_hits`]; `None` if the copies did not count their label executions.
     pub counted_hits: Option<Vec<[u64; 2]>>,
-    /// Times of the uninstrumented program, and of one instrumented program that counts everything, each run alone.
+    /// Times of the uninstrumented program, and of an instrumented program that counts all paths, each run alone.
     pub baseline: Option<[CopyTimes; 2]>,
 }
 
-/// Returns how many labels and counter increments a copy executed, and how many of these were labels. Copies count this on request.
+/// Returns how many labels and counter increments a copy executed, and how many of these were labels. Copies record these numbers only on
+/// request.
 pub fn counted_hits(profile: &Profile) -> [u64; 2] {
     let mut sums = [0; 2];
     for (_, unit, function) in profile.functions() {

@@ -17,12 +17,12 @@ pub enum ProfiledValue {
     Number(u64),
     /// A function, by its name in LLVM's profiles.
     Function(String),
-    /// An unknown function, or one without a profile.
+    /// An unknown function, or a function without a profile.
     Elsewhere,
 }
 
 /// Counts of the values at one site.
-pub type Values = BTreeMap<ProfiledValue, u64>;
+pub type CountsByValue = BTreeMap<ProfiledValue, u64>;
 
 /// A possible callee of indirect calls.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,8 +37,8 @@ pub struct CallTarget {
 pub type Targets = BTreeMap<u64, CallTarget>;
 
 /// Sorts the values of each site by descending count, then by value.
-pub(crate) fn sorted(places: Vec<Values>) -> Vec<Vec<(ProfiledValue, u64)>> {
-    let sort = |values: Values| {
+pub(crate) fn sort_sites(places: Vec<CountsByValue>) -> Vec<Vec<(ProfiledValue, u64)>> {
+    let sort = |values: CountsByValue| {
         let mut list: Vec<_> = values.into_iter().collect();
         list.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
         list
@@ -46,7 +46,6 @@ pub(crate) fn sorted(places: Vec<Values>) -> Vec<Vec<(ProfiledValue, u64)>> {
     places.into_iter().map(sort).collect()
 }
 
-/// Adds the profiled values of an image's units.
 pub(crate) fn add_values(all: &mut ProfileFunctions, image: &ImageProfile, targets: Targets) -> Result<(), EdgeError> {
     let executed: HashSet<&str> = image
         .units
@@ -62,7 +61,7 @@ pub(crate) fn add_values(all: &mut ProfileFunctions, image: &ImageProfile, targe
             let known = all.get_mut(&(function.name, function.hash)).ok_or_else(corrupt)?;
             let kind = if site.kind == ProfiledValueKind::Target { 0 } else { 1 };
             let values = known.values[kind].get_mut(usize::from(site.site)).ok_or_else(corrupt)?;
-            let counts = counts_of(unit, site);
+            let counts = site_counts(unit, site);
             match site.kind {
                 ProfiledValueKind::Size => add_sizes(values, &counts),
                 ProfiledValueKind::Target => add_targets(values, &counts, &targets, &candidates),
@@ -72,8 +71,7 @@ pub(crate) fn add_values(all: &mut ProfileFunctions, image: &ImageProfile, targe
     Ok(())
 }
 
-/// Returns the counts of a site.
-fn counts_of(unit: &UnitProfile, site: &ValueCounters) -> Vec<u64> {
+fn site_counts(unit: &UnitProfile, site: &ValueCounters) -> Vec<u64> {
     let size = u64::from(site.kind.counters());
     let mut counts = vec![0; size as usize];
     for (at, count) in unit.counts.in_range(site.first..site.first.saturating_add(size)) {
@@ -82,24 +80,24 @@ fn counts_of(unit: &UnitProfile, site: &ValueCounters) -> Vec<u64> {
     counts
 }
 
-fn add(values: &mut Values, value: ProfiledValue, count: u64) {
+fn add(values: &mut CountsByValue, value: ProfiledValue, count: u64) {
     if count > 0 {
         let sum = values.entry(value).or_default();
         *sum = sum.saturating_add(count);
     }
 }
 
-fn add_sizes(values: &mut Values, counts: &[u64]) {
+fn add_sizes(values: &mut CountsByValue, counts: &[u64]) {
     for class in 0..SIZE_CLASSES {
         add(values, ProfiledValue::Number(size_of_class(class)), counts[class as usize]);
     }
 }
 
-fn add_targets(values: &mut Values, counts: &[u64], targets: &Targets, candidates: &[u64]) {
+fn add_targets(values: &mut CountsByValue, counts: &[u64], targets: &Targets, candidates: &[u64]) {
     for bucket in (0..TARGET_BUCKETS).filter(|b| counts[2 * *b as usize] > 0) {
         let (calls, sum) = (counts[2 * bucket as usize], counts[2 * bucket as usize + 1]);
         let of_bucket: Vec<u64> = candidates.iter().copied().filter(|c| target_bucket(*c) == bucket).collect();
-        for (distance, count) in callees(calls, sum, bucket, targets, &of_bucket) {
+        for (distance, count) in solve_callees(calls, sum, bucket, targets, &of_bucket) {
             let name = targets.get(&distance).map_or(ProfiledValue::Elsewhere, |t| ProfiledValue::Function(t.name.clone()));
             add(values, name, count);
         }
@@ -107,21 +105,21 @@ fn add_targets(values: &mut Values, counts: &[u64], targets: &Targets, candidate
 }
 
 /// Offset that represents unknown functions.
-const ELSEWHERE: u64 = 0;
+const UNKNOWN_OFFSET: u64 = 0;
 
 /// Finds the callees and their calls from the number of calls and the sum of the callees' offsets.
-fn callees(calls: u64, sum: u64, bucket: u32, targets: &Targets, candidates: &[u64]) -> Vec<(u64, u64)> {
+fn solve_callees(calls: u64, sum: u64, bucket: u32, targets: &Targets, candidates: &[u64]) -> Vec<(u64, u64)> {
     let mean = sum / calls;
-    if sum.is_multiple_of(calls) && target_bucket(mean) == bucket && (mean == ELSEWHERE || targets.contains_key(&mean)) {
+    if sum.is_multiple_of(calls) && target_bucket(mean) == bucket && (mean == UNKNOWN_OFFSET || targets.contains_key(&mean)) {
         return vec![(mean, calls)];
     }
-    let elsewhere = (target_bucket(ELSEWHERE) == bucket).then_some(ELSEWHERE);
+    let elsewhere = (target_bucket(UNKNOWN_OFFSET) == bucket).then_some(UNKNOWN_OFFSET);
     let all: Vec<u64> = candidates.iter().copied().chain(elsewhere).collect();
     let pairs = all.iter().enumerate().flat_map(|(i, a)| all[i + 1..].iter().map(move |b| (*a.min(b), *a.max(b))));
     let answers: Vec<_> = pairs.filter_map(|(low, high)| Some(((low, high), calls_to_higher(calls, sum, low, high)?))).take(2).collect();
     match answers[..] {
         [((low, high), of_high)] => vec![(low, calls - of_high), (high, of_high)],
-        _ => vec![(ELSEWHERE, calls)],
+        _ => vec![(UNKNOWN_OFFSET, calls)],
     }
 }
 
@@ -147,12 +145,12 @@ mod tests {
         let other = (0x1240..).step_by(16).find(|d| target_bucket(*d) == bucket).unwrap();
         let third = (other + 16..).step_by(16).find(|d| target_bucket(*d) == bucket).unwrap();
         let (all, known) = ([0x1230, other, third], targets(&[0x1230, other, third]));
-        assert_eq!(callees(7, 7 * 0x1230, bucket, &known, &all), [(0x1230, 7)]);
+        assert_eq!(solve_callees(7, 7 * 0x1230, bucket, &known, &all), [(0x1230, 7)]);
         let sum = 1_000_003 * 0x1230 + 77 * third;
-        assert_eq!(callees(1_000_080, sum, bucket, &known, &all), [(0x1230, 1_000_003), (third, 77)]);
+        assert_eq!(solve_callees(1_000_080, sum, bucket, &known, &all), [(0x1230, 1_000_003), (third, 77)]);
         // Calls to three functions: no two of them yield the sum.
         let sum = 5 * 0x1230 + 3 * other + 1_000 * third + 1;
-        assert_eq!(callees(1_008, sum, bucket, &known, &all), [(ELSEWHERE, 1_008)]);
+        assert_eq!(solve_callees(1_008, sum, bucket, &known, &all), [(UNKNOWN_OFFSET, 1_008)]);
     }
 
     #[test]

@@ -13,7 +13,7 @@ const NOT_SAMPLED: &str = "it is not sampled";
 pub struct BurstFinder(BTreeSet<String>);
 
 impl InexactFinder for BurstFinder {
-    fn unit(&mut self, map: &UnitMap) {
+    fn visit_unit(&mut self, map: &UnitMap) {
         if map.experiment.is_sampled() {
             let unsampled = map.skipped.iter().filter(|s| s.reason.starts_with(NOT_SAMPLED));
             self.0.extend(unsampled.map(|s| s.name.trim_start_matches('\u{1}').to_owned()));

@@ -5,8 +5,7 @@ use super::{FunctionTally, Inexact, InexactFinder};
 use trodden_unit::experiment::Spelling;
 use trodden_unit::{FunctionMap, InterestingWords, StorageAliases, UnitMap};
 
-/// Translates indices of words to counters.
-pub fn counters(function: &FunctionMap, words: &InterestingWords, indices: &[u64]) -> Vec<Option<u64>> {
+pub fn translate_words(function: &FunctionMap, words: &InterestingWords, indices: &[u64]) -> Vec<Option<u64>> {
     let counter = |word: &u64| match words.paths.binary_search_by_key(&(word - words.first_word), |path| path.0) {
         Ok(at) => function.first_counter.saturating_add(words.paths[at].1),
         Err(_) => words.shared_word(),
@@ -14,11 +13,10 @@ pub fn counters(function: &FunctionMap, words: &InterestingWords, indices: &[u64
     indices.iter().map(|word| Some(counter(word))).collect()
 }
 
-/// Functions that distinguish only their interesting paths.
 #[derive(Default)]
 pub struct InterestingPathFinder {
     scheme: String,
-    /// Number of functions, and of executions of their uninteresting paths.
+    /// Number of functions, and number of times that their uninteresting paths were executed.
     interesting: FunctionTally,
     /// Number of functions with uninteresting paths that are counted as interesting, and the number of these paths.
     aliases: FunctionTally,
@@ -26,7 +24,7 @@ pub struct InterestingPathFinder {
 }
 
 impl InexactFinder for InterestingPathFinder {
-    fn function(&mut self, map: &UnitMap, function: &FunctionMap, unattributed: u64) {
+    fn visit_function(&mut self, map: &UnitMap, function: &FunctionMap, unattributed: u64) {
         let Some(words) = function.interesting() else { return };
         self.scheme = map.experiment.scheme().name().to_owned();
         self.interesting.add(unattributed);

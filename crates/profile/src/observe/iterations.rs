@@ -5,7 +5,7 @@ use super::{FunctionTally, Inexact, InexactFinder};
 use std::collections::BTreeSet;
 use trodden_unit::{FunctionMap, UnitMap};
 
-/// Counts functions with paths over iterations. A function may be in several copies of a program.
+/// Finds functions that count paths over iterations. Uses a set, because a function may be in several copies of a program.
 #[derive(Default)]
 pub struct IterationFinder {
     functions: BTreeSet<(String, String)>,
@@ -13,7 +13,7 @@ pub struct IterationFinder {
 }
 
 impl InexactFinder for IterationFinder {
-    fn function(&mut self, map: &UnitMap, function: &FunctionMap, unattributed: u64) {
+    fn visit_function(&mut self, map: &UnitMap, function: &FunctionMap, unattributed: u64) {
         if function.iteration_words().is_some() {
             self.functions.insert((map.source.clone(), function.name.clone()));
             self.others.add(unattributed);

@@ -1,7 +1,7 @@
-//! Decoders for the kinds of observation that need a decoder. The modules have the same names as in [`trodden_unit::observe`].
+//! Decoders for the kinds of observation, and checks for inexact counts. The modules have the same names as in [`trodden_unit::observe`].
 //!
-//! If a kind's words are not its counters, [`counters`] translates them. A kind whose counts are inexact or incomplete reports that through
-//! an [`InexactFinder`]; all reasons are variants of [`Inexact`].
+//! If a kind's words are not its counters, [`translate_words`] translates them. A kind whose counts are inexact or incomplete reports the
+//! reason through an [`InexactFinder`]; all reasons are variants of [`Inexact`].
 
 pub(crate) mod bursts;
 pub(crate) mod interesting;
@@ -17,7 +17,7 @@ pub(crate) mod watched;
 use std::ops::Range;
 use trodden_unit::{FunctionMap, MapError, Storage, UnitMap};
 
-/// Returns the range of a function's words that [`counters`] must translate; `None` if each word is the counter with its index.
+/// Returns the range of a function's words that [`translate_words`] must translate; `None` if each word is the counter with its index.
 pub(crate) fn coded_range(storage: &Storage) -> Option<Range<u64>> {
     match storage {
         Storage::Interesting(words) => Some(words.range()),
@@ -28,11 +28,11 @@ pub(crate) fn coded_range(storage: &Storage) -> Option<Range<u64>> {
 }
 
 /// Translates indices of words to counters; `None` for a word that belongs to no counted path.
-pub(crate) fn counters(function: &FunctionMap, indices: &[u64]) -> Result<Vec<Option<u64>>, MapError> {
+pub(crate) fn translate_words(function: &FunctionMap, indices: &[u64]) -> Result<Vec<Option<u64>>, MapError> {
     match &function.storage {
-        Storage::Interesting(words) => Ok(interesting::counters(function, words, indices)),
-        Storage::Labels(words) => part::counters(function, words, indices),
-        Storage::Events(words) => stream::counters(function, words, indices),
+        Storage::Interesting(words) => Ok(interesting::translate_words(function, words, indices)),
+        Storage::Labels(words) => part::translate_words(function, words, indices),
+        Storage::Events(words) => stream::translate_words(function, words, indices),
         Storage::Array | Storage::Table(_) | Storage::Segments(_) | Storage::Iterations(_) => {
             Ok(indices.iter().copied().map(Some).collect())
         }
@@ -41,18 +41,16 @@ pub(crate) fn counters(function: &FunctionMap, indices: &[u64]) -> Result<Vec<Op
 
 /// Looks for reasons why counts are inexact in the units of a profile.
 pub(crate) trait InexactFinder {
-    /// Examines a unit.
-    fn unit(&mut self, _map: &UnitMap) {}
+    fn visit_unit(&mut self, _map: &UnitMap) {}
 
-    /// Examines a function, with the number of its executions whose path is unknown. Not called for functions of copies.
-    fn function(&mut self, _map: &UnitMap, _function: &FunctionMap, _unattributed: u64) {}
+    /// Examines a function, given the number of its executions with an unknown path. Not called for functions of copies.
+    fn visit_function(&mut self, _map: &UnitMap, _function: &FunctionMap, _unattributed: u64) {}
 
-    /// Returns the reasons found.
     fn reasons(&mut self) -> Vec<Inexact>;
 }
 
 /// Returns all finders, in the order in which reports list their reasons.
-pub(crate) fn finders() -> Vec<Box<dyn InexactFinder>> {
+pub(crate) fn all_finders() -> Vec<Box<dyn InexactFinder>> {
     vec![
         Box::new(bursts::BurstFinder::default()),
         Box::new(segments::SegmentFinder::default()),
@@ -81,22 +79,15 @@ impl FunctionTally {
 
 /// A reason why counts are inexact or incomplete. The message continues the note "not exact".
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages describe the variants and their fields")]
 pub enum Inexact {
-    /// The numbering omits some paths.
     #[error(
         "only some paths of {} are counted (scheme {scheme}), and the path of {} is unknown. Record a build without --interesting to \
             count all paths",
         plural(*.functions, "function"),
         plural(*.executions, "execution")
     )]
-    Partial {
-        /// Name of the numbering.
-        scheme: String,
-        /// Number of functions that count only some of their paths.
-        functions: u64,
-        /// Number of executions whose path is unknown.
-        executions: u64,
-    },
+    Partial { scheme: String, functions: u64, executions: u64 },
     /// Number of functions that count interprocedural segments instead of their paths.
     #[error(
         "the paths of {} are missing, because they were counted as ends of interprocedural segments. `trodden segments` shows them; \
@@ -104,7 +95,6 @@ pub enum Inexact {
         plural(*.0, "function")
     )]
     Segments(u64),
-    /// Paths over iterations are counted instead of paths.
     #[error(
         "the paths of {} are missing, because they were counted together with the paths of previous iterations. \
             `trodden-lab patterns iterations` shows them. {}",
@@ -118,55 +108,37 @@ pub enum Inexact {
         }
     )]
     Iterations {
-        /// Number of functions that count paths over iterations.
         functions: u64,
         /// Number of executions that were counted together, because the build did not know their path over iterations.
         others: u64,
     },
-    /// Tables overflowed.
     #[error(
         "the hash tables of {} overflowed, so the path of {} is unknown. Build with a larger table-slots=N in TRODDEN_INSTRUMENT, or \
             omit table-slots",
         plural(*.functions, "function"),
         plural(*.executions, "execution")
     )]
-    TableFull {
-        /// Number of functions.
-        functions: u64,
-        /// Number of executions whose path is unknown.
-        executions: u64,
-    },
+    TableFull { functions: u64, executions: u64 },
     /// Number of units that count only paths that were unknown to the build.
-    #[error("{} only paths that were unknown at the time of the build (--residual). {EXACTLY}", units_count(*.0))]
+    #[error("{} only paths that were unknown at the time of the build (--residual). {COUNTS_ARE_EXACT}", units_count(*.0))]
     Residual(u64),
     /// Number of units that count only paths that match an expression.
-    #[error("{} only paths that match the expression (--watch). {EXACTLY}", units_count(*.0))]
+    #[error("{} only paths that match the expression (--watch). {COUNTS_ARE_EXACT}", units_count(*.0))]
     Watched(u64),
-    /// Only interesting paths are counted separately.
     #[error(
         "only the interesting paths of {} are counted separately (--interesting, scheme {scheme}). {} of their other paths are counted \
             together, and functions without interesting paths are not counted",
         plural(*.functions, "function"),
         plural(*.executions, "execution")
     )]
-    Interesting {
-        /// Name of the numbering.
-        scheme: String,
-        /// Number of functions with interesting paths.
-        functions: u64,
-        /// Number of executions of their uninteresting paths.
-        executions: u64,
-    },
-    /// Counts of interesting paths may include executions of other paths.
+    Interesting { scheme: String, functions: u64, executions: u64 },
     #[error(
         "scheme {scheme} counts {} of {} as if they were interesting. Use --scheme ppp or known-table for exact counts",
         plural(*.aliases, "other path"),
         plural(*.functions, "function")
     )]
     Aliases {
-        /// Name of the numbering.
         scheme: String,
-        /// Number of functions with such paths.
         functions: u64,
         /// Number of uninteresting paths that share an interesting path's counter; possibly determined by sampling.
         aliases: u64,
@@ -176,7 +148,7 @@ pub enum Inexact {
     Unproven(u64),
     /// Number of units that belong to a copy, which counts only a part of the paths.
     #[error(
-        "{} to one of several copies, each of which counts some of the paths. {EXACTLY}",
+        "{} to one of several copies, each of which counts some of the paths. {COUNTS_ARE_EXACT}",
         plural_verb(*.0, "unit", "belongs", "belong")
     )]
     Copy(u64),
@@ -212,20 +184,18 @@ pub enum Inexact {
 }
 
 /// Ends the messages about builds that count only some paths.
-const EXACTLY: &str = "The counts of these paths are exact";
+const COUNTS_ARE_EXACT: &str = "The counts of these paths are exact";
 
 fn units_count(units: u64) -> String {
     plural_verb(units, "unit", "counts", "count")
 }
 
-/// Lists the first few names and the number of the others.
 fn list_first(names: &[String]) -> String {
-    const SHOWN: usize = 5;
-    let more = if names.len() > SHOWN { format!(" and {} more", names.len() - SHOWN) } else { String::new() };
-    format!("{}{more}", names[..names.len().min(SHOWN)].join(", "))
+    const MAX_LISTED: usize = 5;
+    let more = if names.len() > MAX_LISTED { format!(" and {} more", names.len() - MAX_LISTED) } else { String::new() };
+    format!("{}{more}", names[..names.len().min(MAX_LISTED)].join(", "))
 }
 
-/// Formats a number with its noun: `1 unit`, `2 units`.
 fn plural(number: u64, noun: &str) -> String {
     format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
 }

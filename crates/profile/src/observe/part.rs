@@ -7,8 +7,7 @@ use trodden_flow::part::LabelSums;
 use trodden_unit::experiment::Spelling;
 use trodden_unit::{CountedEvent, FunctionMap, LabelWords, MapError, Storage, UnitMap, parts};
 
-/// Translates indices of words to counters; `None` for a word that belongs to no counted path.
-pub fn counters(function: &FunctionMap, words: &LabelWords, indices: &[u64]) -> Result<Vec<Option<u64>>, MapError> {
+pub fn translate_words(function: &FunctionMap, words: &LabelWords, indices: &[u64]) -> Result<Vec<Option<u64>>, MapError> {
     let dag = function.dag()?;
     let numbering = function.numbering(&dag)?;
     let all = DagEdgeSet::full(dag.edges().len());
@@ -21,19 +20,19 @@ pub fn counters(function: &FunctionMap, words: &LabelWords, indices: &[u64]) -> 
 #[derive(Default)]
 pub struct CopyPartFinder {
     scheme: String,
-    /// Number of functions that count only some of their paths, and of executions whose path is unknown.
+    /// Number of functions that count only some of their paths, and number of executions with an unknown path.
     partial: FunctionTally,
     copy: u64,
     edges: u64,
 }
 
 impl InexactFinder for CopyPartFinder {
-    fn unit(&mut self, map: &UnitMap) {
+    fn visit_unit(&mut self, map: &UnitMap) {
         self.edges += u64::from(map.counted == CountedEvent::Edges);
         self.copy += u64::from(parts::origin(map).is_some());
     }
 
-    fn function(&mut self, map: &UnitMap, function: &FunctionMap, unattributed: u64) {
+    fn visit_function(&mut self, map: &UnitMap, function: &FunctionMap, unattributed: u64) {
         if matches!(function.storage, Storage::Labels(_)) {
             self.scheme = map.experiment.scheme().name().to_owned();
             self.partial.add(unattributed);

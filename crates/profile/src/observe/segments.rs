@@ -3,12 +3,11 @@
 use super::{Inexact, InexactFinder};
 use trodden_unit::{FunctionMap, UnitMap};
 
-/// Counts functions with segments.
 #[derive(Default)]
 pub struct SegmentFinder(u64);
 
 impl InexactFinder for SegmentFinder {
-    fn function(&mut self, _: &UnitMap, function: &FunctionMap, _: u64) {
+    fn visit_function(&mut self, _: &UnitMap, function: &FunctionMap, _: u64) {
         self.0 += u64::from(function.segment_words().is_some());
     }
 

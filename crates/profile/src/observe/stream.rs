@@ -50,7 +50,7 @@ impl EventPaths {
 }
 
 impl ImageProfile {
-    /// Returns the image without counts and with converted maps, in which each event is a path.
+    /// Returns the image without counts. Its maps are converted so that each event is a path.
     #[must_use]
     pub fn with_event_paths(&self) -> ImageProfile {
         let unit =
@@ -60,7 +60,7 @@ impl ImageProfile {
 }
 
 /// Translates indices of words to counters; `None` for events at calls at which no path is counted.
-pub fn counters(function: &FunctionMap, words: &EventWords, indices: &[u64]) -> Result<Vec<Option<u64>>, MapError> {
+pub fn translate_words(function: &FunctionMap, words: &EventWords, indices: &[u64]) -> Result<Vec<Option<u64>>, MapError> {
     let paths = EventPaths::new(function, words)?;
     let counter = |word: &u64| Some(function.first_counter.saturating_add(paths.path(word - words.first_word)?));
     Ok(indices.iter().map(counter).collect())

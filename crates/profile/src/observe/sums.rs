@@ -1,9 +1,8 @@
 //! Decodes the counters of units that count events: each counter has several cells ([`trodden_unit::events`]).
 
 use crate::events::PathEvents;
-use trodden_unit::events::CELLS;
+use trodden_unit::events::CELLS_PER_COUNTER;
 
-/// Counts by counter, and events by counter.
 pub type CountsAndEvents = (Vec<(u64, u64)>, Vec<(u64, PathEvents)>);
 
 /// Splits the cells of a unit that counts events into counts and events. `overflow` is the excess of the cells that saturated.
@@ -13,10 +12,10 @@ pub fn split_cells(cells: &[(u64, u64)], overflow: &[(u64, u128)]) -> CountsAndE
     let (mut counts, mut events) = (Vec::new(), Vec::new());
     let mut cells = wide.peekable();
     while let Some(&(first, _)) = cells.peek() {
-        let counter = first / CELLS;
-        let mut path = [0u128; CELLS as usize];
-        while let Some((at, value)) = cells.next_if(|(at, _)| at / CELLS == counter) {
-            path[(at % CELLS) as usize] = value;
+        let counter = first / CELLS_PER_COUNTER;
+        let mut path = [0u128; CELLS_PER_COUNTER as usize];
+        while let Some((at, value)) = cells.next_if(|(at, _)| at / CELLS_PER_COUNTER == counter) {
+            path[(at % CELLS_PER_COUNTER) as usize] = value;
         }
         let [count, sum, low, high] = path;
         if count > 0 {

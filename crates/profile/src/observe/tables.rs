@@ -6,12 +6,12 @@ use crate::sum::CountSums;
 use std::ops::Range;
 use trodden_unit::{FunctionMap, Storage, UnitMap};
 
-/// Finds functions whose tables overflowed, with the number of executions whose path is unknown.
+/// Finds functions with overflowed tables, and the number of executions that have an unknown path for this reason.
 #[derive(Default)]
 pub struct FullTableFinder(FunctionTally);
 
 impl InexactFinder for FullTableFinder {
-    fn function(&mut self, _: &UnitMap, function: &FunctionMap, unattributed: u64) {
+    fn visit_function(&mut self, _: &UnitMap, function: &FunctionMap, unattributed: u64) {
         if unattributed > 0 && matches!(function.storage, Storage::Table(_)) {
             self.0.add(unattributed);
         }
@@ -25,7 +25,6 @@ impl InexactFinder for FullTableFinder {
     }
 }
 
-/// Decodes the tables of a unit.
 #[derive(Default)]
 pub struct Tables {
     /// Tables, ascending by first word.
@@ -34,11 +33,9 @@ pub struct Tables {
     key: Option<(u64, u64)>,
     /// Counts by counter.
     pub sums: CountSums,
-    /// Number of invalid cells.
     pub invalid: u64,
 }
 
-/// The cells of one function.
 struct TableCells {
     words: Range<u64>,
     first_counter: u64,
@@ -46,7 +43,6 @@ struct TableCells {
 }
 
 impl Tables {
-    /// Creates a decoder for a unit's tables.
     pub fn new(map: &UnitMap) -> Tables {
         let cells = |f: &FunctionMap| Some(TableCells { words: f.table()?.cells(), first_counter: f.first_counter, counters: f.counters });
         let mut cells: Vec<TableCells> = map.functions.iter().filter_map(cells).collect();

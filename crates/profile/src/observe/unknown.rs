@@ -1,17 +1,16 @@
-//! Builds that count only unknown or watched paths. Their counters are followed by times of first executions, of which the earliest is
-//! kept.
+//! Builds that count only unknown or watched paths. Their counters are followed by times of first executions. If several regions have a
+//! time for a counter, the earliest is kept.
 
 use super::{Inexact, InexactFinder};
 use std::collections::BTreeMap;
 use std::ops::Range;
 use trodden_unit::UnitMap;
 
-/// Counts units that count only unknown paths.
 #[derive(Default)]
 pub struct UnknownPathFinder(u64);
 
 impl InexactFinder for UnknownPathFinder {
-    fn unit(&mut self, map: &UnitMap) {
+    fn visit_unit(&mut self, map: &UnitMap) {
         self.0 += u64::from(map.has_times() && !map.experiment.is_watched());
     }
 
@@ -20,7 +19,7 @@ impl InexactFinder for UnknownPathFinder {
     }
 }
 
-/// Collects the times of first executions. A unit has one for each counter.
+/// Collects the times of first executions. A unit has a time for each counter.
 #[derive(Default)]
 pub struct FirstExecutionTimes {
     words: Range<u64>,
@@ -29,7 +28,6 @@ pub struct FirstExecutionTimes {
 }
 
 impl FirstExecutionTimes {
-    /// Creates a decoder for a unit's times.
     pub fn new(map: &UnitMap) -> FirstExecutionTimes {
         let words = if map.has_times() { map.counters..map.counters.saturating_mul(2) } else { 0..0 };
         FirstExecutionTimes { words, ..FirstExecutionTimes::default() }

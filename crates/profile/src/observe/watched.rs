@@ -1,14 +1,13 @@
-//! Builds that count only watched paths. Their times are decoded like those of [unknown paths](super::unknown).
+//! Builds that count only watched paths. Their times are decoded in [`super::unknown`].
 
 use super::{Inexact, InexactFinder};
 use trodden_unit::UnitMap;
 
-/// Counts units that count only watched paths.
 #[derive(Default)]
 pub struct WatchedPathFinder(u64);
 
 impl InexactFinder for WatchedPathFinder {
-    fn unit(&mut self, map: &UnitMap) {
+    fn visit_unit(&mut self, map: &UnitMap) {
         self.0 += u64::from(map.experiment.is_watched());
     }
 

@@ -7,34 +7,31 @@ use trodden_unit::{Frame, FunctionMap, UnitMap};
 /// Numbers of call sites by the callee's name, in each unit and in all units.
 pub struct UnitCalls<'a> {
     units: &'a [(Frame, UnitMap)],
-    /// Call sites in each unit.
-    direct: Vec<HashMap<&'a str, u32>>,
-    /// Call sites in all units.
+    by_unit: Vec<HashMap<&'a str, u32>>,
     all: HashMap<&'a str, u32>,
 }
 
 impl UnitCalls<'_> {
-    /// Counts the call sites in all units.
     pub fn from_units(units: &[(Frame, UnitMap)]) -> UnitCalls<'_> {
-        let direct: Vec<HashMap<&str, u32>> = units.iter().map(|(_, map)| sites(map)).collect();
+        let by_unit: Vec<HashMap<&str, u32>> = units.iter().map(|(_, map)| count_sites(map)).collect();
         let mut all = HashMap::<&str, u32>::new();
-        for (name, sites) in direct.iter().flatten() {
+        for (name, sites) in by_unit.iter().flatten() {
             let sum = all.entry(*name).or_default();
             *sum = sum.saturating_add(*sites);
         }
-        UnitCalls { units, direct, all }
+        UnitCalls { units, by_unit, all }
     }
 
     /// Returns the number of call sites of a unit's function, including those of its aliases.
     pub fn sites(&self, unit: usize, function: &FunctionMap) -> u32 {
-        let known = if function.local { &self.direct[unit] } else { &self.all };
+        let known = if function.local { &self.by_unit[unit] } else { &self.all };
         let sites_of = |sites: &HashMap<&str, u32>, name: &str| sites.get(name).copied().unwrap_or(0);
         let aliases = self.units[unit].1.aliases.iter().filter(|alias| alias.of == function.name);
         aliases.fold(sites_of(known, function.plain_name()), |sum, alias| sum.saturating_add(sites_of(&self.all, &alias.name)))
     }
 }
 
-fn sites(map: &UnitMap) -> HashMap<&str, u32> {
+fn count_sites(map: &UnitMap) -> HashMap<&str, u32> {
     let mut sites = HashMap::new();
     map.calls.iter().for_each(|callee| *sites.entry(callee.plain_name()).or_default() += callee.sites);
     sites

@@ -15,7 +15,7 @@ pub fn calls_of_program(units: &[(Frame, UnitMap)]) -> Result<Vec<f64>, MapError
     let mut calls = Vec::new();
     let functions = units.iter().enumerate().flat_map(|(unit, (_, map))| map.functions.iter().map(move |f| (unit, f)));
     for (caller, (unit, function)) in functions.clone().enumerate() {
-        let named = function.calls.iter().filter_map(|call| Some((call.block, names.function(unit, call.callee.as_deref()?)?)));
+        let named = function.calls.iter().filter_map(|call| Some((call.block, names.find_callee(unit, call.callee.as_deref()?)?)));
         let named: Vec<_> = named.collect();
         if named.is_empty() {
             continue;
@@ -49,7 +49,7 @@ impl<'a> CallNames<'a> {
             let index_of = |name: &str| map.functions.iter().position(|f: &FunctionMap| f.name == name);
             for alias in &map.aliases {
                 if let Some(index) = index_of(&alias.of) {
-                    names.add(unit, false, plain(&alias.name), first + index);
+                    names.add(unit, false, strip_mangling_mark(&alias.name), first + index);
                 }
             }
         }
@@ -62,13 +62,13 @@ impl<'a> CallNames<'a> {
     }
 
     /// Returns the index of the function that a unit calls by this name; `None` if it is not in the program's units.
-    fn function(&self, unit: usize, name: &str) -> Option<usize> {
-        let name = plain(name);
+    fn find_callee(&self, unit: usize, name: &str) -> Option<usize> {
+        let name = strip_mangling_mark(name);
         self.local[unit].get(name).or_else(|| self.all.get(name)).copied()
     }
 }
 
 /// Strips LLVM's `\x01` prefix, which marks linkage names that must not be mangled.
-fn plain(name: &str) -> &str {
+fn strip_mangling_mark(name: &str) -> &str {
     name.strip_prefix('\u{1}').unwrap_or(name)
 }

@@ -13,31 +13,22 @@ use trodden_unit::{Frame, FunctionMap, Identity, MapError, UnitMap};
 
 /// Reason why a profile cannot be used to partition a program.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages describe the variants and their fields")]
 pub enum ProcedureError {
-    /// The profile has none of the program's functions.
     #[error("the profile contains none of the program's functions, so it belongs to a different program or build. Record this program")]
     OtherProgram,
-    /// The profile contains functions with the same names but different paths.
     #[error(
         "the profile belongs to a different variant of the program, in which {} different paths (the first is `{first}`). Record this \
             program",
         plural(*functions as u128, "function has", "functions have")
     )]
-    OtherVariant {
-        /// Number of functions whose paths differ.
-        functions: usize,
-        /// Name of the first one.
-        first: String,
-    },
-    /// A map is corrupt.
+    OtherVariant { functions: usize, first: String },
     #[error(transparent)]
     Map(#[from] MapError),
 }
 
-/// Converts a program's functions, with the counts of a profile or, if there is none, with estimated frequencies.
-///
-/// # Errors
-/// The profile belongs to a different program or variant, or a map is corrupt.
+/// Converts a program's functions, with the counts of a profile or, if there is none, with estimated frequencies. Fails if the profile
+/// belongs to a different program or variant, or a map is corrupt.
 pub fn procedures(units: &[(Frame, UnitMap)], profile: Option<&Profile>) -> Result<Vec<Procedure>, ProcedureError> {
     let counted = profile.map(ProfiledFunctions::from_profile);
     let functions = || units.iter().enumerate().flat_map(|(at, (frame, map))| map.functions.iter().map(move |f| (at, frame, map, f)));
@@ -62,7 +53,7 @@ pub fn procedures(units: &[(Frame, UnitMap)], profile: Option<&Profile>) -> Resu
     functions().zip(calls).map(procedure).collect::<Result<_, MapError>>().map_err(ProcedureError::Map)
 }
 
-/// Converts the functions of `edges`, units whose paths are single edges. `units` are the original units, to which the profile belongs.
+/// Converts the functions of `edges`, in which each path is a single edge. `units` are the original units, which the profile describes.
 pub fn edge_procedures(
     units: &[(Frame, UnitMap)],
     edges: &[(Frame, UnitMap)],
@@ -111,7 +102,6 @@ impl<'a> ProfiledFunctions<'a> {
         self.find_by_name(map, function).into_iter().find(|(_, other)| same(other))
     }
 
-    /// Functions with the same name and source file.
     fn find_by_name(&self, map: &UnitMap, function: &FunctionMap) -> Vec<(&'a UnitProfile, &'a FunctionMap)> {
         self.functions.get(&(map.source.as_str(), function.name.as_str())).cloned().unwrap_or_default()
     }

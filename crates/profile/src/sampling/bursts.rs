@@ -19,7 +19,7 @@ pub(super) const NORMAL_QUANTILE_95: f64 = 1.96;
 /// Share of its runnable time that a program may wait for a processor. If it waits longer, estimates based on wall time are withheld. With
 /// 17 processes on two processors, programs waited three quarters of the time, and estimated totals were a third to three quarters of the
 /// true totals.
-const MAX_WAITED: f32 = 0.5;
+const MAX_WAITING_SHARE: f32 = 0.5;
 
 /// How a profile was sampled in bursts.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -84,7 +84,7 @@ impl BurstSampling {
 
     /// Returns whether estimates are withheld, because the program mostly waited for a processor and wall time is not meaningful.
     pub fn is_withheld(&self) -> bool {
-        self.waited > MAX_WAITED
+        self.waited > MAX_WAITING_SHARE
     }
 
     /// Estimates the executions from an observed count; `None` if estimates are withheld.
@@ -152,11 +152,8 @@ pub struct SamplingSwitch {
 }
 
 impl SamplingSwitch {
-    /// Opens and locks a raw file for switching; `None` if its image has no switch.
-    ///
-    /// # Errors
-    /// The file cannot be read or written, is not a raw file, has no header yet ([`ProfileError::NotReady`]), or is locked by a different
-    /// recorder.
+    /// Opens and locks a raw file for switching; `None` if its image has no switch. Fails if the file cannot be read or written, is not a
+    /// raw file, has no header yet ([`ProfileError::NotReady`]), or is locked by a different recorder.
     pub fn open(path: &Path) -> Result<Option<SamplingSwitch>, ProfileError> {
         let file = OpenOptions::new().read(true).write(true).open(path).map_err(ProfileError::io(path, "open"))?;
         let (offset, process) = crate::raw::switch_and_process(path, &file)?;
@@ -165,7 +162,7 @@ impl SamplingSwitch {
         Ok((offset != 0).then_some(SamplingSwitch { file, offset, process }))
     }
 
-    /// ID of the process that created the file.
+    /// Returns the ID of the process that created the file.
     pub fn process(&self) -> u64 {
         self.process
     }
@@ -177,7 +174,7 @@ impl SamplingSwitch {
 }
 
 /// Subtracts the counts that were present before the recorder started.
-pub fn subtract(now: &mut [RawProfile], before: &[RawProfile]) {
+pub fn subtract_earlier_counts(now: &mut [RawProfile], before: &[RawProfile]) {
     for raw in now {
         let Some(old) = before.iter().find(|b| b.file == raw.file && b.image == raw.image) else { continue };
         for (unit, old) in raw.units.iter_mut().zip(&old.units) {

@@ -1,7 +1,7 @@
 //! The clock of a sampled run, and the error of estimates that are based on wall time, on a machine with more runnable programs than
 //! processors.
 
-/// The clock by which a sampled run's times were measured.
+/// The clock that measured a sampled run's times.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum SampledClock {
     /// The program's own processor time.
@@ -16,7 +16,7 @@ pub enum SampledClock {
 }
 
 impl SampledClock {
-    /// Relative standard error that the clock adds to all estimates; `on_ns` is the measured time with the switch on.
+    /// Returns the relative standard error that the clock adds to all estimates; `on_ns` is the measured time with the switch on.
     pub(super) fn relative_error(self, on_ns: u64) -> f64 {
         match self {
             SampledClock::Processor => 0.0,
@@ -27,7 +27,7 @@ impl SampledClock {
         }
     }
 
-    /// Share of its runnable time in which the program waited for a processor; 0 with processor time, which excludes waiting.
+    /// Returns the share of its runnable time in which the program waited for a processor; 0 with processor time, which excludes waiting.
     pub(super) fn waited(self) -> f64 {
         match self {
             SampledClock::Processor => 0.0,
@@ -45,8 +45,8 @@ const LATE_ERROR: f64 = 0.5;
 /// the true count of a hot path without this term, and 219 of 219 with it (an interpreter, a compressor and a text tool).
 const WAITING_ERROR: f64 = 1.0;
 
-/// Relative standard error of all estimates. `late` is the unintended share of the time with the switch on, `waited` the share of its
-/// runnable time in which the program waited for a processor.
+/// Returns the relative standard error of all estimates. `late` is the unintended share of the time with the switch on. `waited` is the
+/// share of its runnable time in which the program waited for a processor.
 fn busy_error(late: f64, waited: f64) -> f64 {
     (LATE_ERROR * late).hypot(WAITING_ERROR * waited)
 }

@@ -10,10 +10,8 @@ use super::busy::SampledClock;
 
 /// The observations of one reading.
 #[derive(Clone, Copy, Debug)]
-pub struct SeenReading {
-    /// Time with the switch on, in nanoseconds.
+pub struct ObservedReading {
     pub on_ns: f64,
-    /// Number of bursts.
     pub bursts: f64,
     /// Executions of paths times their cost in instructions, including the cost of counting.
     pub work: f64,
@@ -24,7 +22,6 @@ pub struct SeenReading {
 pub struct BurstLoss {
     /// Nanoseconds per burst.
     pub ns: f64,
-    /// Standard error in nanoseconds.
     pub error_ns: f64,
 }
 
@@ -37,7 +34,6 @@ const PRIOR_ERROR_SHARE: f64 = 0.5;
 /// Expected loss with processor time, in nanoseconds: the cost of cold code and of the calls that turn the switch on and off. It was 16 to
 /// 40 µs in six programs (docs/benchmarks/constants.md).
 const PROCESSOR_NS: f64 = 30_000.0;
-/// Standard error of [`PROCESSOR_NS`].
 const PROCESSOR_ERROR_NS: f64 = 20_000.0;
 /// Maximum of [`PROCESSOR_NS`] and of [`PROCESSOR_ERROR_NS`], as a share of the mean burst.
 const MAX_PROCESSOR_SHARE: f64 = 0.25;
@@ -48,39 +44,39 @@ const MIN_READINGS: usize = 12;
 const MAX_LOSS_SHARE: f64 = 0.9;
 
 impl BurstLoss {
-    /// Fits the loss to readings, whose times were measured by `clock`.
-    pub fn from_readings(readings: &[SeenReading], clock: SampledClock) -> BurstLoss {
-        let used: Vec<SeenReading> = readings.iter().copied().filter(|seen| seen.on_ns > 0.0 && seen.bursts > 0.0).collect();
-        let sum = |of: &dyn Fn(&SeenReading) -> f64| used.iter().map(of).sum::<f64>();
+    /// Fits the loss to readings. Their times were measured by `clock`.
+    pub fn from_readings(readings: &[ObservedReading], clock: SampledClock) -> BurstLoss {
+        let used: Vec<ObservedReading> = readings.iter().copied().filter(|seen| seen.on_ns > 0.0 && seen.bursts > 0.0).collect();
+        let sum = |of: &dyn Fn(&ObservedReading) -> f64| used.iter().map(of).sum::<f64>();
         let (time, bursts, work) = (sum(&|s| s.on_ns), sum(&|s| s.bursts), sum(&|s| s.work));
         let squares = sum(&|s| s.bursts * s.bursts / s.on_ns);
         let products = sum(&|s| s.work * s.bursts / s.on_ns);
         // A measure of how much the burst lengths vary; 0 if all are equal.
         let spread = time * squares - bursts * bursts;
         if used.len() < MIN_READINGS || work <= 0.0 || spread <= 1e-6 * bursts * bursts {
-            return BurstLoss::unknown(time / bursts, clock);
+            return BurstLoss::fallback(time / bursts, clock);
         }
         let lost = (bursts * work - time * products) / spread;
         let speed = (work + lost * bursts) / time;
         if speed <= 0.0 {
-            return BurstLoss::unknown(time / bursts, clock);
+            return BurstLoss::fallback(time / bursts, clock);
         }
-        let residue = |s: &SeenReading| (s.work - speed * s.on_ns + lost * s.bursts).powi(2) / s.on_ns;
+        let residue = |s: &ObservedReading| (s.work - speed * s.on_ns + lost * s.bursts).powi(2) / s.on_ns;
         let variance = sum(&residue) / (used.len() - 2) as f64;
         let error_ns = (variance * time / spread).sqrt() / speed;
         // A loss cannot be negative, and is less than a burst.
         BurstLoss { ns: (lost / speed).clamp(0.0, MAX_LOSS_SHARE * time / bursts), error_ns }
-            .averaged_with(BurstLoss::expected(time / bursts, clock))
+            .averaged_with(BurstLoss::prior(time / bursts, clock))
     }
 
     /// Returns the loss that is assumed if it cannot be fitted. `length_ns` is the mean length of a burst.
-    fn unknown(length_ns: f64, clock: SampledClock) -> BurstLoss {
-        let BurstLoss { ns, error_ns } = BurstLoss::expected(length_ns, clock);
+    fn fallback(length_ns: f64, clock: SampledClock) -> BurstLoss {
+        let BurstLoss { ns, error_ns } = BurstLoss::prior(length_ns, clock);
         BurstLoss { ns, error_ns: error_ns.min(MAX_UNKNOWN_ERROR_NS) }
     }
 
     /// Returns the loss that is expected before any reading. `length_ns` is the mean length of a burst.
-    fn expected(length_ns: f64, clock: SampledClock) -> BurstLoss {
+    fn prior(length_ns: f64, clock: SampledClock) -> BurstLoss {
         // Without bursts the mean length is NaN.
         let length_ns = if length_ns > 0.0 { length_ns } else { 0.0 };
         match clock {
@@ -104,7 +100,7 @@ impl BurstLoss {
         (on_ns - self.ns * bursts).max((1.0 - MAX_LOSS_SHARE) * on_ns)
     }
 
-    /// Relative standard error of the effective time.
+    /// Returns the relative standard error of the effective time.
     pub fn relative_error(self, on_ns: f64, bursts: f64) -> f64 {
         let effective = self.effective_ns(on_ns, bursts);
         if effective > 0.0 { self.error_ns * bursts / effective } else { 0.0 }
@@ -119,12 +115,12 @@ mod tests {
     const WALL: SampledClock = SampledClock::Wall { intended_ns: 0, waited: 0.0 };
 
     /// Readings of a program whose speed varies between 0.5 and 1.5. A quarter of them have longer bursts.
-    fn readings(random: &mut Random, loss_ns: f64, number: usize) -> Vec<SeenReading> {
+    fn readings(random: &mut Random, loss_ns: f64, number: usize) -> Vec<ObservedReading> {
         let reading = |_| {
             let length = if random.chance(25) { 200_000.0 } else { 50_000.0 };
             let bursts = 1.0 + random.below(10) as f64;
             let speed = 0.5 + random.below(1000) as f64 / 1000.0;
-            SeenReading { on_ns: length * bursts, bursts, work: speed * (length - loss_ns) * bursts }
+            ObservedReading { on_ns: length * bursts, bursts, work: speed * (length - loss_ns) * bursts }
         };
         (0..number).map(reading).collect()
     }
@@ -144,24 +140,26 @@ mod tests {
 
     #[test]
     fn equal_bursts_or_few_readings_give_the_default_loss() {
-        let equal: Vec<SeenReading> = (1..100).map(|at| SeenReading { on_ns: 50_000.0, bursts: 1.0, work: f64::from(at) }).collect();
+        let equal: Vec<ObservedReading> =
+            (1..100).map(|at| ObservedReading { on_ns: 50_000.0, bursts: 1.0, work: f64::from(at) }).collect();
         assert_eq!(BurstLoss::from_readings(&equal, WALL), BurstLoss { ns: 0.0, error_ns: 25_000.0 });
         assert_eq!(BurstLoss::from_readings(&readings(&mut Random::new(1), 0.0, MIN_READINGS - 1), WALL).ns, 0.0);
         assert_eq!(BurstLoss::from_readings(&[], WALL), BurstLoss { ns: 0.0, error_ns: 0.0 });
-        // The unknown loss matters for short bursts, but hardly for long ones.
-        assert!(BurstLoss::unknown(50_000.0, WALL).relative_error(50_000.0, 1.0) >= 0.5);
-        assert!(BurstLoss::unknown(5e6, WALL).relative_error(5e6, 1.0) <= 0.01);
+        // The unknown loss matters for short bursts, but hardly for long bursts.
+        assert!(BurstLoss::fallback(50_000.0, WALL).relative_error(50_000.0, 1.0) >= 0.5);
+        assert!(BurstLoss::fallback(5e6, WALL).relative_error(5e6, 1.0) <= 0.01);
         // With processor time the loss is about the same for all programs.
         let of_program =
-            |length| BurstLoss::from_readings(&[SeenReading { on_ns: length, bursts: 1.0, work: 1.0 }], SampledClock::Processor);
+            |length| BurstLoss::from_readings(&[ObservedReading { on_ns: length, bursts: 1.0, work: 1.0 }], SampledClock::Processor);
         assert_eq!(of_program(5e5), BurstLoss { ns: 30_000.0, error_ns: 20_000.0 });
         assert_eq!(of_program(4e4), BurstLoss { ns: 10_000.0, error_ns: 10_000.0 });
     }
 
     #[test]
     fn loss_is_less_than_a_burst() {
-        let seen = |length: f64, work: f64| SeenReading { on_ns: length, bursts: 1.0, work };
-        let all: Vec<SeenReading> = (0..100).map(|at| if at % 4 == 0 { seen(200_000.0, 1000.0) } else { seen(50_000.0, 0.0) }).collect();
+        let seen = |length: f64, work: f64| ObservedReading { on_ns: length, bursts: 1.0, work };
+        let all: Vec<ObservedReading> =
+            (0..100).map(|at| if at % 4 == 0 { seen(200_000.0, 1000.0) } else { seen(50_000.0, 0.0) }).collect();
         let found = BurstLoss::from_readings(&all, WALL);
         assert!(found.ns > 40_000.0 && found.effective_ns(50_000.0, 1.0) > 0.0, "{found:?}");
     }

@@ -6,11 +6,11 @@ use super::bursts::NORMAL_QUANTILE_95;
 /// Returns the two-sided 95% quantile. Exact for one and two degrees of freedom, interpolated in between, and computed by the expansion
 /// around the normal quantile for more.
 pub(super) fn student_t_quantile_95(freedom: f64) -> f64 {
-    const ONE: f64 = 12.706;
-    const TWO: f64 = 4.303;
+    const ONE_DEGREE: f64 = 12.706;
+    const TWO_DEGREES: f64 = 4.303;
     let (z, n) = (NORMAL_QUANTILE_95, freedom.max(1.0));
     if n < 2.0 {
-        return ONE + (TWO - ONE) * (n - 1.0);
+        return ONE_DEGREE + (TWO_DEGREES - ONE_DEGREE) * (n - 1.0);
     }
     let terms = [
         (z.powi(3) + z) / 4.0,

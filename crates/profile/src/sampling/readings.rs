@@ -7,9 +7,9 @@
 
 use super::bursts::{BurstSampling, CounterEstimate, NORMAL_QUANTILE_95, UnitEstimates, difference};
 use super::busy::SampledClock;
-use super::loss::{BurstLoss, SeenReading};
+use super::loss::{BurstLoss, ObservedReading};
 use super::quantile::student_t_quantile_95;
-use super::slowdown::{COST_ERROR, PathCost, Work, costs};
+use super::slowdown::{COST_ERROR, PathCost, Work, compute_costs};
 use crate::model::Profile;
 use crate::raw::RawProfile;
 use crate::sum;
@@ -51,9 +51,7 @@ pub struct SwitchedOn {
 /// The counts between two readings.
 #[derive(Clone, Debug, Default)]
 struct ReadingInterval {
-    /// Time with the switch on.
     on: SwitchedOn,
-    /// Total time in nanoseconds.
     passed_ns: u64,
     counts: UnitSums,
 }
@@ -61,7 +59,6 @@ struct ReadingInterval {
 /// Collects readings while a program runs, and joins neighbouring ones to bound their number.
 #[derive(Debug)]
 pub struct Readings {
-    /// Identity of each unit.
     units: BTreeMap<ImageUnit, Identity>,
     /// Counts at the previous reading.
     before: UnitSums,
@@ -86,7 +83,7 @@ pub struct SampledRun {
     pub total_ns: u64,
     /// See [`BurstSampling::bursts`].
     pub bursts: u64,
-    /// The clock by which the times were measured.
+    /// The clock that measured the times.
     pub clock: SampledClock,
 }
 
@@ -99,12 +96,12 @@ impl SwitchedOn {
 }
 
 impl Readings {
-    /// Factor by which the interval between readings should grow. It doubles each time readings are joined.
+    /// Returns the factor by which the interval between readings should grow. It doubles each time readings are joined.
     pub fn stride(&self) -> u32 {
         self.stride
     }
 
-    /// Records the current counts, the time in nanoseconds that passed since the previous reading, and the part of it with the switch on.
+    /// Records the current counts, the nanoseconds since the previous reading, and how much of that time the switch was on.
     pub fn read(&mut self, raws: &[RawProfile], on: SwitchedOn, passed_ns: u64) {
         let mut now = UnitSums::new();
         for raw in raws {
@@ -132,7 +129,7 @@ impl Readings {
     /// Computes each reading's work from the cost of the paths in `profile`.
     fn compute_work(&self, profile: &Profile) -> Vec<Work> {
         let costs: BTreeMap<ImageUnit, HashMap<u64, PathCost>> =
-            self.units.iter().map(|(key, unit)| (*key, costs(profile, key.0, *unit))).collect();
+            self.units.iter().map(|(key, unit)| (*key, compute_costs(profile, key.0, *unit))).collect();
         let work = |reading: &ReadingInterval| {
             let mut work = Work::default();
             for (key, counts) in &reading.counts {
@@ -192,19 +189,19 @@ impl Readings {
     /// of the run time during which the switch was on.
     fn weights(&self, profile: &Profile, share: f64, clock: SampledClock) -> (Vec<f64>, f64) {
         let works = self.compute_work(profile);
-        let seen = |(reading, work): (&ReadingInterval, &Work)| SeenReading {
+        let seen = |(reading, work): (&ReadingInterval, &Work)| ObservedReading {
             on_ns: reading.on.ns as f64,
             bursts: reading.on.bursts as f64,
             work: work.instructions + work.counting,
         };
-        let seen: Vec<SeenReading> = self.readings.iter().zip(&works).map(seen).collect();
+        let seen: Vec<ObservedReading> = self.readings.iter().zip(&works).map(seen).collect();
         let loss = BurstLoss::from_readings(&seen, clock);
-        let sum = |of: &dyn Fn(&SeenReading, &Work) -> f64| seen.iter().zip(&works).map(|(s, w)| of(s, w)).sum::<f64>();
+        let sum = |of: &dyn Fn(&ObservedReading, &Work) -> f64| seen.iter().zip(&works).map(|(s, w)| of(s, w)).sum::<f64>();
         let (on, bursts) = (sum(&|s, _| s.on_ns), sum(&|s, _| s.bursts));
         // Time with the switch on that the same work would take without counting.
         let uncounted = |times: f64| sum(&|s, w| s.on_ns / w.slowdown(times));
         let faster = if on > 0.0 { 1.0 - share + share * uncounted(1.0) / on } else { 1.0 };
-        let lost = |s: &SeenReading| if s.on_ns > 0.0 { s.on_ns / loss.effective_ns(s.on_ns, s.bursts) } else { 1.0 };
+        let lost = |s: &ObservedReading| if s.on_ns > 0.0 { s.on_ns / loss.effective_ns(s.on_ns, s.bursts) } else { 1.0 };
         let weights = seen.iter().zip(&works).map(|(s, w)| w.slowdown(1.0) * faster * lost(s)).collect();
         let slower = if on > 0.0 { uncounted(1.0) / uncounted(1.0 + COST_ERROR) - 1.0 } else { 0.0 };
         (weights, loss.relative_error(on, bursts).hypot(slower * (1.0 - share)).hypot(COLD_ERROR))
@@ -215,9 +212,7 @@ impl Readings {
 #[derive(Debug, Default)]
 struct RunSlice {
     readings: usize,
-    /// Time with the switch on, in nanoseconds.
     on_ns: f64,
-    /// Total time, in nanoseconds.
     passed_ns: f64,
     counts: BTreeMap<ImageUnit, HashMap<u64, f64>>,
 }
@@ -327,7 +322,7 @@ mod tests {
         }
     }
 
-    /// Adds a reading with the switch on for 1% of the time, `on` nanoseconds.
+    /// Adds a reading in which the switch was on for `on` nanoseconds, 1% of the time.
     fn add_reading(readings: &mut Readings, raw: RawProfile, on: u64) {
         readings.read(&[raw], SwitchedOn { ns: on, bursts: 0 }, 100 * on);
     }
@@ -340,7 +335,6 @@ mod tests {
         })
     }
 
-    /// Standard error by the textbook formula.
     fn ratio_estimator_error(counts: &[f64], times: &[f64]) -> f64 {
         let rate = counts.iter().sum::<f64>() / times.iter().sum::<f64>();
         let n = counts.len() as f64;
@@ -406,7 +400,7 @@ mod tests {
             let unit = UnitProfile { unit: identity, map: map.clone(), counts: crate::Counts::from_executions(counts) };
             let units = vec![unit];
             let images = vec![ImageProfile { identity: image, path: "a".into(), build_id: None, units }];
-            let costs = costs(&Profile { run: Run::default(), images, sampling: None }, image, identity);
+            let costs = compute_costs(&Profile { run: Run::default(), images, sampling: None }, image, identity);
             for function in &map.functions {
                 let counts = (0..function.counters).map(|path| (path, 1));
                 for path in FunctionPaths::decode(function, counts).unwrap().complete {

@@ -16,13 +16,11 @@ pub(super) const COST_SHARE: f64 = 0.17;
 pub(super) const COST_ERROR: f64 = 0.5;
 /// Maximum cost in IR instructions. The seven programs' paths had up to 40 instructions on average.
 pub(super) const MAX_COST: f64 = 40.0 * COST_SHARE;
-/// Maximum slowdown factor.
 const MAX_SLOWDOWN: f64 = 4.0;
 
 /// Work of a reading, in executed IR instructions.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Work {
-    /// Instructions of the paths.
     pub instructions: f64,
     /// Additional cost of counting, in instructions.
     pub counting: f64,
@@ -38,14 +36,13 @@ impl Work {
 /// Cost of one execution of a path, in IR instructions.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PathCost {
-    /// Instructions of the path.
     pub instructions: f64,
     /// Additional cost of counting the path.
     pub counting: f64,
 }
 
 /// Returns the costs of a unit's executed paths, by counter.
-pub(super) fn costs(profile: &Profile, image: Identity, unit: Identity) -> HashMap<u64, PathCost> {
+pub(super) fn compute_costs(profile: &Profile, image: Identity, unit: Identity) -> HashMap<u64, PathCost> {
     let mut all = HashMap::new();
     let images = profile.images.iter().filter(|i| i.identity == image);
     let Some(unit) = images.flat_map(|i| &i.units).find(|u| u.unit == unit) else { return all };
@@ -65,7 +62,7 @@ pub(super) fn costs(profile: &Profile, image: Identity, unit: Identity) -> HashM
     all
 }
 
-/// Cost of counting a path with the given number of instructions.
+/// Returns the cost of counting a path with the given number of instructions.
 pub(super) fn counting_cost(instructions: f64) -> f64 {
     (COST_SHARE * instructions).min(MAX_COST)
 }

@@ -4,9 +4,9 @@
 //! index is locked for writing, a recorder was killed, or files were added or removed without trodden.
 
 use super::names::{profile_path, run_numbers};
-use super::rows::{IMAGES_QUERY, RUNS_QUERY, insert_run, remove_unused, signed, unsigned};
-use super::schema::{self, BUSY_TIMEOUT, MIGRATIONS, migrate, prepare};
-use super::{DATABASE, Failure, PROFILES, STREAMS};
+use super::rows::{IMAGES_QUERY, RUNS_QUERY, insert_run, remove_unused_suites_and_builds, signed, unsigned};
+use super::schema::{self, BUSY_TIMEOUT, MIGRATIONS, configure, migrate};
+use super::{DATABASE, IndexFailure, PROFILES, STREAMS};
 use crate::atomic_file::Access;
 use crate::container::{ProfileHeader, change_run};
 use crate::error::ProfileError;
@@ -70,7 +70,6 @@ impl fmt::Display for IndexRepair {
     }
 }
 
-/// An open index.
 pub struct StoreIndex {
     pub database: Connection,
     pub repair: Option<IndexRepair>,
@@ -89,14 +88,14 @@ pub fn open(index_folder: &Path, folder: &Path) -> Result<StoreIndex, ProfileErr
     if is_store {
         set_permissions(&path, folder);
     }
-    let attempt = |store, reason| -> Result<StoreIndex, Failure> {
+    let attempt = |store, reason| -> Result<StoreIndex, IndexFailure> {
         let mut database = connect(&path, store)?;
         let repair = synchronize(&mut database, folder, reason)?;
         Ok(StoreIndex { database, repair })
     };
     let index = match attempt(is_store.then_some(folder), is_missing.then(|| "was missing".to_owned())) {
-        Err(Failure::Sql(error)) if is_corrupt(&error) => {
-            reset(&path).map_err(failed)?;
+        Err(IndexFailure::Sql(error)) if is_corrupt(&error) => {
+            reset_database(&path).map_err(failed)?;
             attempt(None, Some(format!("was corrupt ({error})")))
         }
         other => other,
@@ -105,11 +104,11 @@ pub fn open(index_folder: &Path, folder: &Path) -> Result<StoreIndex, ProfileErr
 }
 
 /// Opens the database, upgrades its tables and checks it. `store` is the store's folder if the upgrade may change profiles.
-fn connect(path: &Path, store: Option<&Path>) -> Result<Connection, Failure> {
+fn connect(path: &Path, store: Option<&Path>) -> Result<Connection, IndexFailure> {
     let mut database = Connection::open(path)?;
-    prepare(&database)?;
+    configure(&database)?;
     if let Some(folder) = store
-        && (1..schema::PROFILES_KNOW_SUITES).contains(&schema::version(&database)?)
+        && (1..schema::FIRST_VERSION_WITH_SUITES_IN_PROFILES).contains(&schema::version(&database)?)
     {
         add_suites_to_profiles(&mut database, folder)?;
     }
@@ -131,7 +130,7 @@ fn connect(path: &Path, store: Option<&Path>) -> Result<Connection, Failure> {
 }
 
 /// Adds suites to the profiles in a store from an older version, in which only the index contained suites.
-fn add_suites_to_profiles(database: &mut Connection, folder: &Path) -> Result<(), Failure> {
+fn add_suites_to_profiles(database: &mut Connection, folder: &Path) -> Result<(), IndexFailure> {
     let t = database.transaction_with_behavior(TransactionBehavior::Immediate)?;
     let rows = {
         let mut statement = t.prepare("SELECT number, suites.name FROM runs LEFT JOIN suites ON suites.id = runs.suite")?;
@@ -148,7 +147,6 @@ fn add_suites_to_profiles(database: &mut Connection, folder: &Path) -> Result<()
     Ok(t.commit()?)
 }
 
-/// Returns whether an error means that the index is corrupt.
 fn is_corrupt(error: &rusqlite::Error) -> bool {
     use ErrorCode::{ConstraintViolation, DatabaseCorrupt, NotADatabase, TypeMismatch, Unknown};
     match error.sqlite_error_code() {
@@ -159,7 +157,7 @@ fn is_corrupt(error: &rusqlite::Error) -> bool {
 }
 
 /// Empties a corrupt database in place under SQLite's locks, since other processes may have it open.
-fn reset(path: &Path) -> rusqlite::Result<()> {
+fn reset_database(path: &Path) -> rusqlite::Result<()> {
     let database = Connection::open(path)?;
     database.busy_timeout(BUSY_TIMEOUT)?;
     database.set_db_config(DbConfig::SQLITE_DBCONFIG_RESET_DATABASE, true)?;
@@ -168,7 +166,7 @@ fn reset(path: &Path) -> rusqlite::Result<()> {
 }
 
 /// Lists profiles that are missing from the index, and removes runs whose profiles no longer exist. Returns the changes, if any.
-fn synchronize(database: &mut Connection, folder: &Path, reason: Option<String>) -> Result<Option<IndexRepair>, Failure> {
+fn synchronize(database: &mut Connection, folder: &Path, reason: Option<String>) -> Result<Option<IndexRepair>, IndexFailure> {
     let differences = Differences::find(database, folder)?;
     if differences.is_empty() {
         return Ok(None);
@@ -194,20 +192,19 @@ fn synchronize(database: &mut Connection, folder: &Path, reason: Option<String>)
                 repair.added += 1;
             }
             Err(why) => {
-                let (bytes, modified) = stamp(&there);
+                let (bytes, modified) = size_and_mtime(&there);
                 let sql = "INSERT OR REPLACE INTO unreadable (number, bytes, modified_ns, why) VALUES (?1, ?2, ?3, ?4)";
                 t.execute(sql, params![signed(number), bytes, modified, why])?;
                 repair.unreadable.push(UnreadableProfile { path, why });
             }
         }
     }
-    remove_unused(&t)?;
+    remove_unused_suites_and_builds(&t)?;
     t.commit()?;
     let is_changed = repair.added > 0 || repair.gone > 0 || !repair.unreadable.is_empty();
     Ok(is_changed.then_some(repair))
 }
 
-/// Differences between an index and the profiles.
 struct Differences {
     /// Profiles that the index lists neither as runs nor as unreadable.
     missing: Vec<u64>,
@@ -218,7 +215,7 @@ struct Differences {
 }
 
 impl Differences {
-    fn find(database: &Connection, folder: &Path) -> Result<Differences, Failure> {
+    fn find(database: &Connection, folder: &Path) -> Result<Differences, IndexFailure> {
         let listed: BTreeSet<u64> = {
             let mut statement = database.prepare("SELECT number FROM runs ORDER BY number")?;
             statement.query_map([], |row| row.get(0).map(unsigned))?.collect::<Result<_, _>>()?
@@ -232,7 +229,7 @@ impl Differences {
         // second check, under the lock, corrects this.
         let there = run_numbers(&folder.join(PROFILES))?;
         let is_unchanged =
-            |number: u64, known: (i64, i64)| profile_path(folder, number).symlink_metadata().is_ok_and(|now| stamp(&now) == known);
+            |number: u64, known: (i64, i64)| profile_path(folder, number).symlink_metadata().is_ok_and(|now| size_and_mtime(&now) == known);
         let stale_unreadable: Vec<u64> = unreadable.iter().filter(|(n, known)| !is_unchanged(**n, **known)).map(|(n, _)| *n).collect();
         let is_known = |n: &u64| listed.contains(n) || (unreadable.contains_key(n) && !stale_unreadable.contains(n));
         Ok(Differences {
@@ -247,13 +244,13 @@ impl Differences {
     }
 }
 
-/// Returns a file's size and modification time, by which an unchanged file is recognised.
-fn stamp(file: &Metadata) -> (i64, i64) {
+/// Returns a file's size and modification time, which identify an unchanged file.
+fn size_and_mtime(file: &Metadata) -> (i64, i64) {
     (signed(file.len()), file.mtime().saturating_mul(1_000_000_000).saturating_add(file.mtime_nsec()))
 }
 
 /// Returns the number of the next run, which is higher than those of all runs in the index, all removed runs, and all files in the store.
-pub fn next_number(t: &Transaction, folder: &Path) -> Result<u64, Failure> {
+pub fn next_number(t: &Transaction, folder: &Path) -> Result<u64, IndexFailure> {
     let assigned: Option<i64> = t.query_row("SELECT max(seq) FROM sqlite_sequence WHERE name = 'runs'", [], |row| row.get(0))?;
     let listed: Option<i64> = t.query_row("SELECT max(number) FROM runs", [], |row| row.get(0))?;
     let mut last = assigned.into_iter().chain(listed).map(unsigned).max().unwrap_or(0);

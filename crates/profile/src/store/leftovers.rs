@@ -18,7 +18,7 @@ pub struct Leftover {
     pub bytes: u64,
 }
 
-/// Size on disk in bytes of a file, or of a folder with its contents. Unreadable folders and files count as 0.
+/// Returns the size on disk in bytes of a file, or of a folder with its contents. Unreadable folders and files count as 0.
 fn disk_usage(path: &Path) -> u64 {
     let Ok(there) = path.symlink_metadata() else { return 0 };
     if !there.is_dir() {

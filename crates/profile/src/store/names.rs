@@ -7,12 +7,10 @@ use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Path of a run's profile.
 pub fn profile_path(folder: &Path, number: u64) -> PathBuf {
     folder.join(PROFILES).join(profile_name(number))
 }
 
-/// File name of a run's profile.
 pub fn profile_name(number: u64) -> String {
     format!("{number:06}.{EXTENSION}")
 }
@@ -25,7 +23,7 @@ fn parse_run_number(name: &str) -> Option<u64> {
     (format!("{number:06}") == digits).then_some(number)
 }
 
-/// Returns the run numbers by which a folder's entries are named; empty if the folder does not exist.
+/// Returns the run numbers in the names of a folder's entries; empty if the folder does not exist.
 pub fn run_numbers(folder: &Path) -> Result<BTreeSet<u64>, ProfileError> {
     let failed = || ProfileError::io(folder, "read");
     let entries = match std::fs::read_dir(folder) {

@@ -8,16 +8,14 @@ use rusqlite::{Row, Transaction, params};
 use std::path::Path;
 use trodden_unit::Identity;
 
-/// Query for all listed runs, to which conditions can be appended.
+/// Query for all listed runs. Conditions can be appended to it.
 pub const RUNS_QUERY: &str =
     "SELECT number, bytes, command, directory, host, suites.name, started_ns, duration_ns, exit_status, signal, merged_runs, recorder,
     test, diverged, lost, interrupted FROM runs LEFT JOIN suites ON suites.id = runs.suite WHERE true";
 
-/// Query for a run's images.
 pub const IMAGES_QUERY: &str =
     "SELECT identity, path, build_id FROM run_builds JOIN builds ON builds.id = build WHERE run = ?1 ORDER BY place";
 
-/// Adds a run to the index.
 pub fn insert_run(t: &Transaction, number: u64, header: &ProfileHeader, bytes: u64) -> rusqlite::Result<()> {
     let run = &header.run;
     let suite = run.suite.as_deref().map(|name| suite_id(t, name)).transpose()?;
@@ -72,7 +70,7 @@ pub fn suite_id(t: &Transaction, name: &str) -> rusqlite::Result<i64> {
 }
 
 /// Removes suites and builds without runs.
-pub fn remove_unused(t: &Transaction) -> rusqlite::Result<()> {
+pub fn remove_unused_suites_and_builds(t: &Transaction) -> rusqlite::Result<()> {
     t.execute("DELETE FROM suites WHERE id NOT IN (SELECT suite FROM runs WHERE suite IS NOT NULL)", [])?;
     t.execute("DELETE FROM builds WHERE id NOT IN (SELECT build FROM run_builds)", []).map(drop)
 }
@@ -107,7 +105,6 @@ pub fn read_entry(folder: &Path, row: &Row) -> rusqlite::Result<RunEntry> {
     Ok(RunEntry { number, run, profile: profile_path(folder, number), bytes, images: Vec::new() })
 }
 
-/// Reads the images of a run.
 pub fn read_images(t: &Transaction, number: u64) -> rusqlite::Result<Vec<RunImage>> {
     let mut statement = t.prepare_cached(IMAGES_QUERY)?;
     let rows = statement.query_map([signed(number)], |row| {
@@ -122,7 +119,7 @@ pub fn signed(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
 
-/// Converts from an SQLite integer; negative ones become 0.
+/// Converts from an SQLite integer; negative numbers become 0.
 pub fn unsigned(number: i64) -> u64 {
     u64::try_from(number).unwrap_or(0)
 }

@@ -27,7 +27,7 @@ pub const MIGRATIONS: &[&str] = &[
 ];
 
 /// First version of the schema whose profiles contain their suite.
-pub const PROFILES_KNOW_SUITES: u64 = 5;
+pub const FIRST_VERSION_WITH_SUITES_IN_PROFILES: u64 = 5;
 
 const SCHEMA: &str = "
     CREATE TABLE suites (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE);
@@ -63,8 +63,7 @@ const SCHEMA: &str = "
     CREATE INDEX runs_by_build ON run_builds (build);
 ";
 
-/// Configures a connection.
-pub fn prepare(database: &Connection) -> rusqlite::Result<()> {
+pub fn configure(database: &Connection) -> rusqlite::Result<()> {
     database.busy_timeout(BUSY_TIMEOUT)?;
     database.pragma_update(None, "foreign_keys", true)?;
     let mode: String = database.pragma_query_value(None, "journal_mode", |row| row.get(0))?;

@@ -18,7 +18,7 @@ use trodden_sequence::{CompressionMethod, Compressor};
 use trodden_wire::stream::Event;
 
 /// Extension of journals.
-pub const JOURNAL: &str = "journal";
+pub const JOURNAL_EXTENSION: &str = "journal";
 /// Maximum number of bytes that a compressor needs for each entry in its memory ([`Compressor::items_in_memory`]).
 pub const BYTES_PER_ENTRY: usize = 200;
 
@@ -27,19 +27,18 @@ pub const BYTES_PER_ENTRY: usize = 200;
 pub struct WindowBounds {
     /// Maximum number of entries of all open windows of a file together ([`Compressor::items_in_memory`], [`BYTES_PER_ENTRY`] each). If it
     /// is exceeded, the largest windows are closed.
-    pub held: usize,
+    pub max_entries: usize,
     /// Maximum size of a thread's journal in bytes. If it is exceeded, the thread's window is closed.
-    pub journal: u64,
+    pub max_journal_bytes: u64,
 }
 
 impl Default for WindowBounds {
     /// About 100 MB of memory, and a journal of 32 MiB for each thread.
     fn default() -> WindowBounds {
-        WindowBounds { held: 1 << 19, journal: 32 << 20 }
+        WindowBounds { max_entries: 1 << 19, max_journal_bytes: 32 << 20 }
     }
 }
 
-/// Compresses the events of a stream file into windows of a log.
 pub struct LogBuilder {
     log: LogWriter,
     header: StreamHeader,
@@ -66,14 +65,12 @@ impl std::fmt::Debug for LogBuilder {
 }
 
 impl LogBuilder {
-    /// Creates a log without windows.
     pub fn create(path: &Path, header: &StreamHeader, method: CompressionMethod, bounds: WindowBounds) -> Result<LogBuilder, ProfileError> {
         let log = LogWriter::create(path, header)?;
         let (open, ended) = (BTreeMap::new(), BTreeMap::new());
         Ok(LogBuilder { log, header: header.clone(), method, bounds, open, ended, symbols: 0 })
     }
 
-    /// Changes the bounds, starting with the next frame.
     pub fn set_bounds(&mut self, bounds: WindowBounds) {
         self.bounds = bounds;
     }
@@ -119,7 +116,7 @@ impl LogBuilder {
         }
         let (mut depth, mut symbols) = (window.header.depth, 0);
         for event in words.iter().filter_map(|word| Event::from_stored(*word)) {
-            if let Some(symbol) = depth.symbol(event) {
+            if let Some(symbol) = depth.next_symbol(event) {
                 window.compressor.push(symbol.to_number());
                 symbols += 1;
             }
@@ -128,10 +125,10 @@ impl LogBuilder {
         window.header.events += symbols;
         window.header.chunks = header.sequence + header.chunks - window.header.sequence;
         window.header.lost = header.lost;
-        if window.journal_bytes >= bounds.journal {
+        if window.journal_bytes >= bounds.max_journal_bytes {
             return self.close(header.key);
         }
-        while self.held() > bounds.held {
+        while self.entries_in_memory() > bounds.max_entries {
             let Some(largest) = self.open.iter().max_by_key(|(_, w)| w.compressor.items_in_memory()).map(|(key, _)| *key) else { break };
             self.close(largest)?;
         }
@@ -153,11 +150,10 @@ impl LogBuilder {
     }
 
     /// Returns the number of entries in the open windows' memory.
-    pub fn held(&self) -> usize {
+    pub fn entries_in_memory(&self) -> usize {
         self.open.values().map(|w| w.compressor.items_in_memory()).sum()
     }
 
-    /// Returns the number of symbols in all windows, closed and open.
     pub fn symbols(&self) -> u64 {
         self.symbols + self.open.values().map(|w| w.header.events).sum::<u64>()
     }
@@ -198,7 +194,7 @@ impl LogBuilder {
 }
 
 fn journal_path(log: &Path, key: ThreadKey) -> PathBuf {
-    log.with_extension(format!("{}-{}-{}.{JOURNAL}", key.process, key.thread, key.started_ns))
+    log.with_extension(format!("{}-{}-{}.{JOURNAL_EXTENSION}", key.process, key.thread, key.started_ns))
 }
 
 /// Finds the journals that a killed recorder left next to a log.
@@ -210,7 +206,7 @@ pub fn find_journals(log: &Path) -> Result<Vec<PathBuf>, ProfileError> {
     for entry in fs::read_dir(folder).map_err(ProfileError::io(folder, "read"))? {
         let path = entry.map_err(ProfileError::io(folder, "read"))?.path();
         let has_log_name = path.file_name().is_some_and(|n| n.to_string_lossy().starts_with(&begin));
-        if has_log_name && path.extension().is_some_and(|e| e == JOURNAL) {
+        if has_log_name && path.extension().is_some_and(|e| e == JOURNAL_EXTENSION) {
             journals.push(path);
         }
     }

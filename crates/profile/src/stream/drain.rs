@@ -17,7 +17,7 @@ use trodden_sequence::CompressionMethod;
 use trodden_wire::LostThreads;
 use trodden_wire::stream::{CHUNK_EVENTS, SLOTS};
 
-/// Number of chunks of a thread (256 KiB) that are collected before they are written as one frame.
+/// Number of a thread's chunks (256 KiB) that are collected before they are written as a frame.
 const FRAME_CHUNKS: usize = 16;
 /// Number of polls after which all chunks are examined, instead of only those that are expected to be full next.
 const FULL_SCAN_INTERVAL: u32 = 200;
@@ -89,9 +89,9 @@ impl Drain {
         self.builder.set_bounds(bounds);
     }
 
-    /// Returns whether windows are open.
-    pub fn is_active(&self) -> bool {
-        self.builder.held() > 0
+    /// Returns true if windows are open.
+    pub fn has_open_windows(&self) -> bool {
+        self.builder.entries_in_memory() > 0
     }
 
     /// Drains the chunks that are full and returns their number.
@@ -107,7 +107,7 @@ impl Drain {
             let some_full = !expected.is_empty();
             let next = self.select_next(expected);
             self.advance_expected(&next);
-            // Full chunks were found, but none is the next one of its thread, which must be in a different slot.
+            // Full chunks were found, but none is its thread's next chunk; that chunk must be in a different slot.
             if some_full && next.is_empty() { self.scan_all_chunks()? } else { next }
         };
         for chunk in &full {
@@ -128,7 +128,7 @@ impl Drain {
             self.read_chunk(&chunk)?;
         }
         self.flush_all()?;
-        self.drained.invalid_words += lost_words(&self.live)?;
+        self.drained.invalid_words += count_lost_words(&self.live)?;
         let bytes = self.builder.close_all()?;
         Ok(DrainTotals { bytes, events: self.builder.symbols(), lost: self.live.lost_threads()?, ..self.drained })
     }
@@ -137,7 +137,7 @@ impl Drain {
     /// (`before`). These files are not changed.
     pub fn resume(stream: &Path, log: &Path, before: Option<&Path>, method: CompressionMethod) -> Result<DrainTotals, ProfileError> {
         let live = LiveStream::open(stream, false)?;
-        // Read before the chunks: if the program is still running, chunks that it fills in between are not reported as missing.
+        // The ends are read before the chunks, so that chunks that a running program fills in between are not reported as missing.
         let ends = live.ends()?;
         let mut builder = LogBuilder::create(log, live.header(), method, WindowBounds::default())?;
         let mut drained = DrainTotals::default();
@@ -167,7 +167,7 @@ impl Drain {
                 next = piece.header.sequence.saturating_add(piece.header.chunks);
             }
         }
-        drained.invalid_words += lost_words(&live)?;
+        drained.invalid_words += count_lost_words(&live)?;
         // If a journal or log was truncated, chunks that were already returned to the program are missing.
         ends.into_iter().try_for_each(|(key, end)| builder.end_thread(key, end))?;
         let bytes = builder.close_all()?;
@@ -208,7 +208,6 @@ impl Drain {
         Ok(full)
     }
 
-    /// Advances the expected slot of each region past the drained chunks.
     fn advance_expected(&mut self, drained: &[StreamChunk]) {
         let drained: BTreeSet<(u64, u64)> = drained.iter().map(|c| c.place).collect();
         for (region, expected) in self.expected.iter_mut().enumerate() {
@@ -267,7 +266,7 @@ fn select_in_order(next: &mut BTreeMap<ThreadKey, u64>, chunks: impl Iterator<It
 }
 
 /// Counts the words in chunks that cannot be attributed to a thread because their headers are corrupt. Logs a warning for each chunk.
-fn lost_words(live: &LiveStream) -> Result<u64, ProfileError> {
+fn count_lost_words(live: &LiveStream) -> Result<u64, ProfileError> {
     let corrupt = live.corrupt_chunks()?;
     for offset in &corrupt {
         ::log::warn!("{}: the events of the chunk at byte {offset} are lost, because its header is corrupt", live.path().display());
@@ -282,9 +281,7 @@ struct DrainedPiece {
 }
 
 enum PieceSource {
-    /// A chunk of the stream file.
     Chunk(StreamChunk),
-    /// A frame of a journal.
     Journal(PackedFrame),
 }
 

@@ -17,7 +17,7 @@ use trodden_wire::{LostThreads, RAW_VERSION, RawHeader, RawUnit, region_lost_off
 const PAGE_BYTES: u64 = 4096;
 
 /// Returns the values of the image's counters, computed one window at a time from the grammars without expanding them.
-pub fn counts(log: &StreamLog) -> Result<Vec<u64>, ProfileError> {
+pub fn fold_counts(log: &StreamLog) -> Result<Vec<u64>, ProfileError> {
     let mut counts = vec![0u64; log.header().counters as usize];
     for thread in log.threads() {
         for window in 0..thread.windows() {

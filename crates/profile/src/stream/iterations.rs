@@ -14,7 +14,6 @@ pub struct IterationReader<'p, 'a> {
     counts: HashMap<Vec<u32>, u64>,
 }
 
-/// The last paths of a frame.
 #[derive(Clone, Default)]
 struct FrameHistory {
     /// Counters of at most K - 1 paths, the most recent one last.

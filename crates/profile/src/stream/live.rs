@@ -5,7 +5,7 @@
 //! it: the events that were read from a chunk are valid only if the chunk's header is unchanged afterwards.
 
 use crate::error::ProfileError;
-use crate::raw::{Raw, RawSetup, has_kind};
+use crate::raw::{RawSetup, RegionFile, has_kind};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
@@ -41,7 +41,7 @@ pub struct StreamHeader {
     pub created_ns: u64,
 }
 
-/// Identifies a thread's stream. Process and thread IDs may be reused, so the start time is part of it.
+/// Identifies a thread's stream. Process and thread IDs may be reused, so the key includes the start time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct ThreadKey {
     /// Process ID.
@@ -57,7 +57,7 @@ pub struct ThreadKey {
 pub struct StreamChunk {
     /// Its thread.
     pub key: ThreadKey,
-    /// Process that forked this one, if the stream began with a fork.
+    /// The parent process, if the stream began with a fork.
     pub parent: Option<u32>,
     /// Its number among the chunks of the stream.
     pub sequence: u64,
@@ -122,14 +122,12 @@ pub fn is_stream_file(path: &Path) -> bool {
 }
 
 impl LiveStream {
-    /// Opens a stream file. If `to_drain`, it is opened for writing as well, so that chunks can be returned to the program.
-    ///
-    /// # Errors
-    /// The file cannot be opened, is not a stream file, has no header yet, or its header is corrupt.
+    /// Opens a stream file. If `to_drain`, the file is opened for writing as well, so that chunks can be returned to the program. Fails if
+    /// the file cannot be opened, is not a stream file, has no header yet, or its header is corrupt.
     pub fn open(path: &Path, to_drain: bool) -> Result<LiveStream, ProfileError> {
         let action = if to_drain { "write" } else { "read" };
         let file = OpenOptions::new().read(true).write(to_drain).open(path).map_err(ProfileError::io(path, action))?;
-        let raw = Raw::new(path, file)?;
+        let raw = RegionFile::new(path, file)?;
         let RawSetup { header, units, image_path } = raw.read_setup(FileKind::STREAM_FILE)?;
         if header.region_stride != region_stride(REGION_WORDS) {
             let what = format!("expected regions of {} bytes, found {}", region_stride(REGION_WORDS), header.region_stride);
@@ -148,7 +146,7 @@ impl LiveStream {
         Ok(LiveStream { path: raw.path, file: raw.file, header: stream_header, regions_offset, stride })
     }
 
-    /// Path of the file.
+    /// Returns the path of the file.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -158,7 +156,7 @@ impl LiveStream {
         &self.header
     }
 
-    /// Threads that have recorded nothing so far, because there was no space.
+    /// Returns the threads that have recorded nothing so far, because there was no space.
     pub fn lost_threads(&self) -> Result<LostThreads, ProfileError> {
         let word = |offset: u64| {
             let mut word = [0; 8];
@@ -203,7 +201,7 @@ impl LiveStream {
         }
     }
 
-    /// Returns the offsets of the chunks whose headers are corrupt. Their events are lost.
+    /// Returns the offsets of chunks with corrupt headers. Their events are lost.
     pub fn corrupt_chunks(&self) -> Result<Vec<u64>, ProfileError> {
         let mut corrupt = Vec::new();
         for region in 0..self.regions()? {
@@ -274,10 +272,7 @@ impl LiveStream {
     }
 
     /// Returns each thread's most recent events, by process and start time. If the file is being drained, these are the events that have
-    /// not been drained yet.
-    ///
-    /// # Errors
-    /// The file cannot be read, or a chunk's header is corrupt.
+    /// not been drained yet. Fails if the file cannot be read, or a chunk's header is corrupt.
     pub fn threads(&self) -> Result<Vec<LiveThread>, ProfileError> {
         if let Some(offset) = self.corrupt_chunks()?.first() {
             let what = "the checksum of a chunk's header does not match".into();

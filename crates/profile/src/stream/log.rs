@@ -21,12 +21,9 @@ use trodden_sequence::Grammar;
 use trodden_sequence::grammar::read_window;
 use trodden_wire::stream::CHUNK_EVENTS;
 
-const VERSION: u32 = 4;
-/// Tag of the section with the [`StreamHeader`].
+const LOG_VERSION: u32 = 4;
 const STREAM_HEADER_TAG: u32 = 1;
-/// Tag of a frame of events.
 const EVENTS_TAG: u32 = 2;
-/// Tag of a frame that is a window.
 const WINDOW_TAG: u32 = 3;
 /// Size of a frame's index in bytes: seven numbers.
 const FRAME_INDEX_BYTES: usize = 7 * 8;
@@ -34,19 +31,15 @@ const FRAME_INDEX_BYTES: usize = 7 * 8;
 const FRAME_HEADER_BYTES: usize = SECTION_HEADER_BYTES + FRAME_INDEX_BYTES;
 /// Offset of the first section's content.
 const FIRST_CONTENT_OFFSET: usize = FILE_HEADER_BYTES + SECTION_HEADER_BYTES;
-/// Number of bytes that are read at a time in search of a frame.
 const SEARCH_BYTES: usize = 1 << 16;
-/// zstd compression level of the [`StreamHeader`].
-const HEADER_LEVEL: i32 = 3;
-/// zstd compression level of events. Low, since the program may be waiting while they are written.
-const EVENTS_LEVEL: i32 = 1;
-/// zstd compression level of windows, which are written rarely.
-const WINDOW_LEVEL: i32 = 6;
+const HEADER_COMPRESSION_LEVEL: i32 = 3;
+/// Low, because the program may be waiting while events are written.
+const EVENTS_COMPRESSION_LEVEL: i32 = 1;
+/// Higher than for events, because windows are written rarely.
+const WINDOW_COMPRESSION_LEVEL: i32 = 6;
 
-/// Kind of a frame's content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogContent {
-    /// Events, one after another.
     Events,
     /// A grammar of symbols.
     Window,
@@ -55,11 +48,9 @@ pub enum LogContent {
 /// Header of a frame, which contains the events that one thread wrote to consecutive chunks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LogFrameHeader {
-    /// Kind of the frame's content.
     pub content: LogContent,
-    /// The thread.
     pub key: ThreadKey,
-    /// Process that forked this one, if the stream began with a fork.
+    /// The parent process, if the stream began with a fork.
     pub parent: Option<u32>,
     /// Number of the first chunk.
     pub sequence: u64,
@@ -73,7 +64,6 @@ pub struct LogFrameHeader {
     pub depth: Depth,
 }
 
-/// Writes a stream log or a journal.
 #[derive(Debug)]
 pub struct LogWriter {
     path: PathBuf,
@@ -82,16 +72,15 @@ pub struct LogWriter {
 }
 
 impl LogWriter {
-    /// Creates a log without frames.
     pub fn create(path: &Path, header: &StreamHeader) -> Result<LogWriter, ProfileError> {
         let file = private::create_file(path).map_err(ProfileError::io(path, "write"))?;
         let mut log = LogWriter { path: path.to_owned(), file, bytes: 0 };
-        let section = Section { tag: STREAM_HEADER_TAG, layout: VERSION, ..Section::default() }.to_bytes(&encode(header), HEADER_LEVEL);
-        log.write(&[&FileHeader::new(FileKind::STREAM_LOG, VERSION).to_bytes()[..], &section].concat())?;
+        let section = Section { tag: STREAM_HEADER_TAG, layout: LOG_VERSION, ..Section::default() }
+            .to_bytes(&encode(header), HEADER_COMPRESSION_LEVEL);
+        log.write(&[&FileHeader::new(FileKind::STREAM_LOG, LOG_VERSION).to_bytes()[..], &section].concat())?;
         Ok(log)
     }
 
-    /// Opens an existing log to append to it.
     pub fn reopen(path: &Path) -> Result<LogWriter, ProfileError> {
         let file = OpenOptions::new().append(true).open(path).map_err(ProfileError::io(path, "write"))?;
         let bytes = file.metadata().map_err(ProfileError::io(path, "read"))?.len();
@@ -101,8 +90,8 @@ impl LogWriter {
     /// Compresses `content` and appends it as a frame.
     pub fn append(&mut self, header: &LogFrameHeader, content: &[u8]) -> Result<(), ProfileError> {
         let level = match header.content {
-            LogContent::Events => EVENTS_LEVEL,
-            LogContent::Window => WINDOW_LEVEL,
+            LogContent::Events => EVENTS_COMPRESSION_LEVEL,
+            LogContent::Window => WINDOW_COMPRESSION_LEVEL,
         };
         let packed = zstd::bulk::compress(content, level).map_err(ProfileError::io(&self.path, "write"))?;
         self.append_packed(header, &packed, content.len() as u64)
@@ -123,16 +112,14 @@ impl LogWriter {
             LogContent::Events => EVENTS_TAG,
             LogContent::Window => WINDOW_TAG,
         };
-        let section = Section { tag, layout: VERSION, subject, count: 0, index: &index };
-        self.write(&section.to_bytes_of_packed(packed, unpacked))
+        let section = Section { tag, layout: LOG_VERSION, subject, count: 0, index: &index };
+        self.write(&section.packed_to_bytes(packed, unpacked))
     }
 
-    /// Its path.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Its size in bytes.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
@@ -164,7 +151,7 @@ pub struct StreamLog {
 pub struct ThreadLog {
     /// The thread.
     pub key: ThreadKey,
-    /// Process that forked this one, if the stream began with a fork.
+    /// The parent process, if the stream began with a fork.
     pub parent: Option<u32>,
     /// Number of the thread's symbols in the log.
     pub events: u64,
@@ -179,13 +166,12 @@ impl ThreadLog {
         self.frames.len()
     }
 
-    /// Compressed size in bytes.
+    /// Returns the compressed size in bytes.
     pub fn bytes(&self) -> u64 {
         self.frames.iter().map(|f| f.section.length()).sum()
     }
 }
 
-/// A frame's headers and position in the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct FramePosition {
     header: LogFrameHeader,
@@ -196,7 +182,6 @@ struct FramePosition {
     before: u64,
 }
 
-/// A frame with compressed content.
 pub(super) struct PackedFrame {
     pub header: LogFrameHeader,
     pub packed: Vec<u8>,
@@ -204,10 +189,8 @@ pub(super) struct PackedFrame {
 }
 
 impl StreamLog {
-    /// Opens a log and finds its frames.
-    ///
-    /// # Errors
-    /// The file cannot be read, is not a log, has a different version, or its stream header is corrupt.
+    /// Opens a log and finds its frames. Fails if the file cannot be read, is not a log, has a different version, or its stream header is
+    /// corrupt.
     pub fn open(path: &Path) -> Result<StreamLog, ProfileError> {
         let file = File::open(path).map_err(ProfileError::io(path, "read"))?;
         let foreign = |what: String| ProfileError::Foreign { path: path.to_owned(), expected: "stream log", what };
@@ -218,7 +201,7 @@ impl StreamLog {
         };
         let mut begin = Vec::new();
         (&file).take(FIRST_CONTENT_OFFSET as u64).read_to_end(&mut begin).map_err(ProfileError::io(path, "read"))?;
-        match expect_header(&begin, FileKind::STREAM_LOG, VERSION) {
+        match expect_header(&begin, FileKind::STREAM_LOG, LOG_VERSION) {
             Ok(_) => {}
             Err(FileError::Version { found, known, .. }) => {
                 let (found, known) = (found.into(), known.into());
@@ -242,7 +225,7 @@ impl StreamLog {
         Ok(log)
     }
 
-    /// Its path.
+    /// Returns the path of the log.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -282,10 +265,8 @@ impl StreamLog {
         Ok(window.grammar)
     }
 
-    /// Joins a thread's windows into one grammar, without expanding them.
-    ///
-    /// # Errors
-    /// The file cannot be read or is corrupt, or the joined grammar would be too large.
+    /// Joins a thread's windows into one grammar, without expanding them. Fails if the file cannot be read or is corrupt, or the joined
+    /// grammar would be too large.
     pub fn grammar(&self, thread: &ThreadLog) -> Result<Grammar, ProfileError> {
         let windows = (0..thread.windows()).map(|number| self.window(thread, number)).collect::<Result<Vec<_>, _>>()?;
         if let [window] = windows.as_slice() {
@@ -396,7 +377,6 @@ impl StreamLog {
     }
 }
 
-/// Result of parsing a frame.
 enum FoundFrame {
     Complete(FramePosition),
     /// The file ends within the frame.
@@ -414,11 +394,10 @@ pub(super) fn has_incomplete_header(path: &Path) -> Result<bool, ProfileError> {
     if begin.len() < FIRST_CONTENT_OFFSET {
         return Ok(true);
     }
-    let is_log = expect_header(&begin, FileKind::STREAM_LOG, VERSION).is_ok();
+    let is_log = expect_header(&begin, FileKind::STREAM_LOG, LOG_VERSION).is_ok();
     Ok(is_log && SectionHeader::read(&begin[FILE_HEADER_BYTES..]).is_ok_and(|header| FILE_HEADER_BYTES as u64 + header.length() > length))
 }
 
-/// Decompresses a frame of events.
 pub(super) fn unpack_events(frame: &PackedFrame, path: &Path) -> Result<Vec<u32>, ProfileError> {
     let corrupt = |error: SectionError| ProfileError::Corrupt { path: path.to_owned(), offset: 0, what: error.to_string() };
     let bytes = frame.section.unpack(&frame.packed).map_err(corrupt)?;

@@ -2,8 +2,8 @@
 //!
 //! - *Enter* pushes a frame. Its caller is the top frame, at the last call that this frame reached.
 //! - *Path* belongs to the top frame. If the path's function is not the top frame's, frames disappeared without an event (the program
-//!   switched stacks) or began without one. Both are counted ([`Unclear`]). Neither happens in a complete stream of a program that does
-//!   not switch stacks.
+//!   switched stacks) or began without one. Both kinds are counted ([`UnclearFrames`]). Neither occurs in a complete stream of a program
+//!   that does not switch stacks.
 //! - *Unwound* pops frames that an exception or `longjmp` left.
 
 use super::counters::{CounterLookup, FunctionIndex, PathRole};
@@ -42,7 +42,7 @@ pub enum NestingStep {
 
 /// Number of frames whose beginning or end is not in the stream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Unclear {
+pub struct UnclearFrames {
     /// Frames that disappeared without an event.
     pub vanished: u64,
     /// Frames that began without an event.
@@ -54,13 +54,13 @@ pub struct Unclear {
 pub struct Nesting<'p, 'a> {
     lookup: &'p CounterLookup<'a>,
     frames: Vec<StreamActivation>,
-    unclear: Unclear,
+    unclear: UnclearFrames,
 }
 
 impl<'p, 'a> Nesting<'p, 'a> {
-    /// Starts without frames.
+    /// Starts with an empty call stack.
     pub fn new(lookup: &'p CounterLookup<'a>) -> Nesting<'p, 'a> {
-        Nesting { lookup, frames: Vec::new(), unclear: Unclear::default() }
+        Nesting { lookup, frames: Vec::new(), unclear: UnclearFrames::default() }
     }
 
     /// Starts in the middle of a stream. `live` contains, outermost first, a counter of each live frame's function. The frames' callers are
@@ -68,7 +68,7 @@ impl<'p, 'a> Nesting<'p, 'a> {
     pub fn with_live_frames(lookup: &'p CounterLookup<'a>, live: impl IntoIterator<Item = u32>) -> Nesting<'p, 'a> {
         let functions = live.into_iter().filter_map(|counter| lookup.path(counter));
         let frames = functions.map(|(function, _)| StreamActivation { function, call: None, at: None }).collect();
-        Nesting { lookup, frames, unclear: Unclear::default() }
+        Nesting { lookup, frames, unclear: UnclearFrames::default() }
     }
 
     /// Returns the live frames, outermost first.
@@ -77,7 +77,7 @@ impl<'p, 'a> Nesting<'p, 'a> {
     }
 
     /// Returns the number of frames so far whose beginning or end is not in the stream.
-    pub fn unclear(&self) -> Unclear {
+    pub fn unclear(&self) -> UnclearFrames {
         self.unclear
     }
 

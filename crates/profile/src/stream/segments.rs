@@ -14,7 +14,6 @@ use std::collections::HashMap;
 
 /// A chain of callers' paths, given by its index in `SegmentReader::chains`.
 type ChainId = u32;
-/// The empty chain.
 const NO_CALLERS: ChainId = 0;
 
 /// Counts the segments of one thread.
@@ -27,7 +26,7 @@ pub struct SegmentReader<'p, 'a> {
     tail: Option<(ChainId, u32)>,
     chains: Vec<Vec<u32>>,
     numbers: HashMap<Vec<u32>, ChainId>,
-    /// Cache of `extend`: the chain that results from a chain and one more path.
+    /// Cache of `extend`: the chain that results from a chain and an additional path.
     extended: HashMap<(ChainId, u32), ChainId>,
     counts: HashMap<(ChainId, u32), u64>,
     /// Cache of `may_call`.
@@ -36,7 +35,6 @@ pub struct SegmentReader<'p, 'a> {
     tails: HashMap<u32, bool>,
 }
 
-/// A frame's chain of callers.
 #[derive(Clone, Copy)]
 struct FrameChain {
     callers: ChainId,

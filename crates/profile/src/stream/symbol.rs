@@ -56,7 +56,7 @@ impl Symbol {
         }
     }
 
-    /// Effect on the call stack.
+    /// Returns the effect on the call stack.
     pub fn effect(self) -> FrameEffect {
         match self {
             Symbol::Path(_) => FrameEffect::default(),
@@ -67,7 +67,7 @@ impl Symbol {
     }
 }
 
-/// Number of a thread's live frames, from which depths in events are converted to numbers of unwound frames.
+/// Number of a thread's live frames, needed to convert depths in events to numbers of unwound frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Depth {
     /// Number of live frames.
@@ -77,7 +77,7 @@ pub struct Depth {
 }
 
 impl Default for Depth {
-    /// Returns the beginning of a stream.
+    /// Returns the depth at the beginning of a stream.
     fn default() -> Depth {
         Depth { frames: 0, is_known: true }
     }
@@ -86,7 +86,7 @@ impl Default for Depth {
 impl Depth {
     /// Converts the next event to a symbol; `None` if it unwinds no frames.
     #[inline]
-    pub fn symbol(&mut self, event: Event) -> Option<Symbol> {
+    pub fn next_symbol(&mut self, event: Event) -> Option<Symbol> {
         match event {
             Event::Path(counter) => Some(Symbol::Path(counter)),
             Event::Exit(counter) => {
@@ -129,11 +129,11 @@ mod tests {
     fn resume_depths_become_numbers_of_unwound_frames() {
         let mut depth = Depth::default();
         let events = [Event::Inherited(9), Event::Enter(1), Event::Enter(5), Event::Enter(5), Event::Resume(2), Event::Resume(2)];
-        let symbols: Vec<_> = events.into_iter().filter_map(|e| depth.symbol(e)).collect();
+        let symbols: Vec<_> = events.into_iter().filter_map(|e| depth.next_symbol(e)).collect();
         assert_eq!(symbols[4..], [Symbol::Unwound(2)]);
-        assert_eq!(depth.symbol(Event::Exit(3)), Some(Symbol::Exit(3)));
-        assert_eq!((depth.frames, depth.symbol(Event::Resume(0))), (1, None));
+        assert_eq!(depth.next_symbol(Event::Exit(3)), Some(Symbol::Exit(3)));
+        assert_eq!((depth.frames, depth.next_symbol(Event::Resume(0))), (1, None));
         depth.is_known = false;
-        assert_eq!(depth.symbol(Event::Resume(1)), None);
+        assert_eq!(depth.next_symbol(Event::Resume(1)), None);
     }
 }

@@ -15,7 +15,6 @@ use trodden_wire::{RAW_VERSION, RawHeader, RawUnit, UNIT_MAGIC, UNIT_VERSION, Un
 
 /// Builder of raw files.
 pub struct RawFile {
-    /// Path of the image.
     pub image: String,
     /// For each unit, its identity, first counter and number of counters.
     pub units: Vec<(Identity, u64, u64)>,
@@ -35,12 +34,10 @@ impl RawFile {
         RawFile { image: image.display().to_string(), units: units.iter().map(place).collect(), regions: Vec::new() }
     }
 
-    /// Returns the number of counters in a region.
     pub fn counters(&self) -> u64 {
         self.units.iter().map(|u| u.1 + u.2).max().unwrap_or(0)
     }
 
-    /// Returns the identity of the image.
     pub fn identity(&self) -> Identity {
         Identity(image_identity(self.units.iter().map(|u| (u.0.0, u.2))))
     }
@@ -75,7 +72,6 @@ impl RawFile {
         (bytes, stride)
     }
 
-    /// Returns the file.
     pub fn bytes(&self) -> Vec<u8> {
         let (mut bytes, stride) = self.header();
         for region in &self.regions {

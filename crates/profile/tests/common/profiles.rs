@@ -8,17 +8,14 @@ use trodden_testkit::{Random, functions};
 use trodden_unit::{Identity, UnitMap};
 use trodden_wire::image_identity;
 
-/// Builds an identity from a number.
 pub fn identity(number: u8) -> Identity {
     Identity([number; 16])
 }
 
-/// Builds a unit of random functions.
 pub fn unit_map(seed: u64, source: &str) -> Arc<UnitMap> {
     Arc::new(functions::unit(&mut Random::new(seed), source, 4, 8).0)
 }
 
-/// Draws random counts of a unit's paths.
 pub fn counts(random: &mut Random, map: &UnitMap) -> Vec<(u64, u64)> {
     let mut counts = BTreeMap::new();
     for _ in 0..random.below(30) {
@@ -27,7 +24,6 @@ pub fn counts(random: &mut Random, map: &UnitMap) -> Vec<(u64, u64)> {
     counts.into_iter().collect()
 }
 
-/// Builds the description of a run.
 pub fn run(command: &str) -> Run {
     Run {
         command: command.split(' ').map(str::to_owned).collect(),

@@ -15,11 +15,11 @@ use std::path::Path;
 use trodden_flow::part::Ends;
 use trodden_flow::{DagEdgeId, Origin};
 use trodden_partition::setup::{DivisibleTask, distribute};
-use trodden_profile::iterations::{CountedIterations, add_counted, counts_iterations};
+use trodden_profile::iterations::{CountedIterations, add_counted_iterations, counts_iterations};
 use trodden_profile::{ImageProfile, Profile};
 use trodden_text::words::plural;
 use trodden_unit::experiment::SettingsFile;
-use trodden_unit::iterations::{NOT_OF_THIS_COPY, end_of};
+use trodden_unit::iterations::{NO_COUNTED_ITERATION_PATHS, end_of};
 use trodden_unit::{FunctionKey, IterationFunction, IterationSet, Settings};
 
 /// Records a run with copies that share the counting of paths over iterations.
@@ -79,7 +79,7 @@ impl IterationPathPartition {
         let units = profiles.iter().flat_map(|profile| &profile.images).flat_map(|image| &image.units);
         let skipped = units.flat_map(|unit| unit.map.skipped.iter().map(move |skipped| (&unit.map.source, skipped)));
         let missing: BTreeMap<NamedFunction, &String> = skipped
-            .filter(|(unit, skipped)| skipped.reason != NOT_OF_THIS_COPY && self.set.has_function(unit, &skipped.name))
+            .filter(|(unit, skipped)| skipped.reason != NO_COUNTED_ITERATION_PATHS && self.set.has_function(unit, &skipped.name))
             .map(|(unit, skipped)| ((unit.clone(), skipped.name.clone()), &skipped.reason))
             .collect();
         for ((_, name), reason) in &missing {
@@ -160,7 +160,7 @@ fn merge(
                 images.extend((copy == 0).then_some(image));
                 continue;
             }
-            add_counted(&image, &mut own);
+            add_counted_iterations(&image, &mut own);
             for unit in &mut image.units {
                 let map = unit.map.clone();
                 let is_dropped = |name: &str| is_in(uncounted, &map.source, name) || copy > 0 && is_in(counted_by_all, &map.source, name);

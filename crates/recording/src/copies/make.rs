@@ -70,7 +70,7 @@ impl CopiedProgram {
         let edges = self.units.iter().map(|(frame, map)| Ok((frame.clone(), edges::edge_unit(map)?))).collect::<Result<Vec<_>>>()?;
         let procedures = edge_procedures(&self.units, &edges, weights)?;
         let functions = edges.iter().flat_map(|(_, map)| &map.functions);
-        let networks = functions.map(|f| Ok(edges::network(f)?.1)).collect::<Result<Vec<_>>>()?;
+        let networks = functions.map(|f| Ok(edges::build_event_network(f)?.1)).collect::<Result<Vec<_>>>()?;
         let plan = trodden_partition::edges::plan(&procedures, &networks, copies);
         let original = edges::edge_program(&self.original)?;
         Ok(PathPartition::from_plan(CopiedProgram { original, units: edges, ..self }, plan))

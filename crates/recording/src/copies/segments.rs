@@ -174,7 +174,7 @@ type CallSites = BTreeMap<u32, BTreeSet<(u32, Option<Edge>)>>;
 fn call_sites(set: &SegmentSet) -> Result<CallSites> {
     let mut sites = CallSites::new();
     for (caller, function) in (0..).zip(set.functions()) {
-        let calls = set.calls_of(caller);
+        let calls = set.contexts_with_caller(caller);
         if calls.is_empty() {
             continue;
         }

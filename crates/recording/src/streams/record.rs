@@ -19,7 +19,7 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use trodden_launch::process::wait_forwarding;
-use trodden_profile::stream::{Drain, DrainTotals, LiveStream, StreamLog, counts, is_stream_file, write_raw};
+use trodden_profile::stream::{Drain, DrainTotals, LiveStream, StreamLog, fold_counts, is_stream_file, write_raw};
 use trodden_profile::{ProcessEnding, Run, collect as collect_profile, is_raw_file, raw_files};
 use trodden_sequence::CompressionMethod;
 use trodden_stored::place::{self, LOG_EXTENSION, STREAM_EXTENSION, files_with_extension, move_logs, streams_folder_of};
@@ -183,8 +183,8 @@ pub fn write_raw_counts(path: &Path) -> Result<u64> {
     if lost > 0 {
         log::warn!("{} of {} were lost because the file was full", plural(lost.into(), "event", "events"), path.display());
     }
-    let lost_threads = (0..lossy).fold(LostThreads::default(), |lost, _| lost.with(LostReason::Other));
-    write_raw(&path.with_extension("raw"), log.header(), &counts(&log)?, lost_threads)?;
+    let lost_threads = (0..lossy).fold(LostThreads::default(), |lost, _| lost.add_thread(LostReason::Other));
+    write_raw(&path.with_extension("raw"), log.header(), &fold_counts(&log)?, lost_threads)?;
     Ok(lossy)
 }
 

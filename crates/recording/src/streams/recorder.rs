@@ -89,8 +89,8 @@ impl<'a> StreamRecorder<'a> {
     /// Divides the memory bound equally among files with open windows.
     fn divide_memory(&mut self) {
         let total = WindowBounds::default();
-        let active = self.drains.values().filter(|(d, _)| d.is_active()).count().max(1);
-        let bounds = WindowBounds { held: total.held / active, ..total };
+        let active = self.drains.values().filter(|(d, _)| d.has_open_windows()).count().max(1);
+        let bounds = WindowBounds { max_entries: total.max_entries / active, ..total };
         self.drains.values_mut().for_each(|(drain, _)| drain.set_bounds(bounds));
     }
 

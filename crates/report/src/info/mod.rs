@@ -14,7 +14,7 @@ use std::path::Path;
 use trodden_analysis::libraries::NeededLibrary;
 use trodden_flow::CutReason;
 use trodden_profile::exactness;
-use trodden_unit::{FunctionMap, InstrumentedImage, Skipped, UnitCache, UnitMap, count_distinct};
+use trodden_unit::{FunctionMap, InstrumentedImage, Skipped, UnitCache, UnitMap, count_distinct_functions};
 
 const SCHEMA_VERSION: u32 = 3;
 /// Maximum number of list entries shown as text. JSON has all entries.
@@ -122,7 +122,7 @@ impl ImageSummary {
                 }
             }
         }
-        out.functions = count_distinct(maps.iter().flat_map(|m| &m.functions));
+        out.functions = count_distinct_functions(maps.iter().flat_map(|m| &m.functions));
         // Sampling duplicates functions, and counting segments copies callees.
         let is_version = |f: &str| f.strip_suffix(".counted").is_some_and(|f| known.contains(f));
         let is_copy = |f: &str| {

@@ -7,7 +7,7 @@ use serde::{Serialize, Serializer};
 use std::fmt::{self, Write};
 use std::path::Path;
 use trodden_profile::{ProcessEnding, Recovered, Run};
-use trodden_unit::count_distinct;
+use trodden_unit::count_distinct_functions;
 
 /// Summary of the parts of a profile that could be read.
 #[derive(Debug, Serialize)]
@@ -99,8 +99,8 @@ fn summarise_image(image: &trodden_profile::ImageProfile) -> ProfiledImageSummar
         image: image.identity.to_string(),
         build_id: image.build_id.as_deref(),
         units: image.units.len(),
-        functions: count_distinct(functions().map(|(_, f)| f)),
-        functions_entered: count_distinct(functions().filter(|(u, f)| u.counts_of(f).next().is_some()).map(|(_, f)| f)),
+        functions: count_distinct_functions(functions().map(|(_, f)| f)),
+        functions_entered: count_distinct_functions(functions().filter(|(u, f)| u.counts_of(f).next().is_some()).map(|(_, f)| f)),
         // A unit may also have counters that do not count paths.
         counters: functions().fold(0, |sum: u64, (_, f)| sum.saturating_add(f.counters)),
         counters_hit: functions().map(|(u, f)| u.counts_of(f).count()).sum(),

@@ -159,7 +159,7 @@ fn thread_report(thread: &LiveThread, event_names: &EventNames, limit: usize) ->
     let mut depth = Depth { is_known: thread.earlier == 0, ..Depth::default() };
     let mut nesting = Nesting::new(&event_names.places);
     let mut events = Vec::new();
-    for symbol in thread.events.iter().filter_map(|event| depth.symbol(*event)) {
+    for symbol in thread.events.iter().filter_map(|event| depth.next_symbol(*event)) {
         let step = nesting.feed(symbol);
         events.extend(event_report(step, nesting.frames().len(), event_names));
     }

@@ -56,7 +56,7 @@ fn find_open_path(thread: &LiveThread, names: &EventNames) -> Option<(FunctionIn
     let mut depth = Depth { is_known: thread.earlier == 0, ..Depth::default() };
     let mut nesting = Nesting::new(&names.places);
     let mut begun: Vec<Vec<Node>> = Vec::new();
-    for symbol in thread.events.iter().filter_map(|event| depth.symbol(*event)) {
+    for symbol in thread.events.iter().filter_map(|event| depth.next_symbol(*event)) {
         match nesting.feed(symbol) {
             NestingStep::Entered(_) => begun.push(vec![Node(0)]),
             NestingStep::Path { counter, role, depth } => {

@@ -140,7 +140,7 @@ fn recognise_format(path: &Path, beginning: &[u8]) -> Result<SourceFormat> {
     let start = &beginning[..beginning.len().min(1024)];
     let is_text = !start.is_empty() && start.iter().all(|b| b.is_ascii_graphic() || b.is_ascii_whitespace());
     Ok(match start {
-        _ if FileKind::of(start).is_some() || start.starts_with(b"trodrec\n") => SourceFormat::Recorded,
+        _ if FileKind::detect(start).is_some() || start.starts_with(b"trodrec\n") => SourceFormat::Recorded,
         [b'B', b'T', b'9', b'_', ..] => SourceFormat::Bt9,
         _ if is_text => SourceFormat::PerfScript,
         [b'P', b'E', b'R', b'F', b'I', b'L', b'E', b'2', ..] => {

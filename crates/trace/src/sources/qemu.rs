@@ -13,7 +13,7 @@ use trodden_binary::MappedFile;
 use trodden_binary::instruction::BranchInstruction;
 use trodden_container::{FILE_HEADER_BYTES, FileError, FileKind, expect_header};
 use trodden_hardware::{Address, BranchKind, Instruction, RetiredBranch, StreamEvent, ThreadId};
-use trodden_wire::blocks::{BlockHeader, FrameHeader, FrameKind, LEAVES_HANDLER, MemoryAccess, VERSION, memory_access};
+use trodden_wire::blocks::{BlockHeader, FrameHeader, FrameKind, HANDLER_RETURN, MemoryAccess, VERSION, decode_memory_access};
 use trodden_wire::layout::Layout;
 
 /// Maximum size of a frame in bytes.
@@ -197,11 +197,11 @@ impl Threads {
         let mut context = Context { handlers: &self.handlers, unexplained: 0, instructions: 0, iterations: 0, blocks, batch };
         for word in words.chunks_exact(8) {
             let word = u64::from_le_bytes([word[0], word[1], word[2], word[3], word[4], word[5], word[6], word[7]]);
-            if let Some(access) = memory_access(word) {
+            if let Some(access) = decode_memory_access(word) {
                 thread.accesses.push(access);
                 continue;
             }
-            if word == LEAVES_HANDLER {
+            if word == HANDLER_RETURN {
                 thread.leaves_handler = true;
                 continue;
             }

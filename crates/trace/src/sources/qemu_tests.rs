@@ -96,7 +96,7 @@ fn threads_are_separated_and_string_instructions_count_once() {
 fn interrupted_transitions_complete_after_the_handler() {
     let stream = Stream::with_blocks()
         .frame(FrameKind::Handler, 0, &0x2000u64.to_le_bytes())
-        .executed(0, &[0, 3, 4, LEAVES_HANDLER, 1, 0])
+        .executed(0, &[0, 3, 4, HANDLER_RETURN, 1, 0])
         .frame(FrameKind::End, 0, &[0; 8]);
     let (events, notes) = stream.events();
     let back = RetiredBranch {
@@ -158,11 +158,20 @@ fn corrupt_data_is_reported_with_its_offset() {
 
 #[test]
 fn memory_accesses_belong_to_their_instructions() {
-    use trodden_wire::blocks::memory_word;
+    use trodden_wire::blocks::encode_memory_access;
     // mov rax, [rbx]; add [rcx], rax; jmp to itself.
     let stream = Stream::new()
         .block(0x1000, &[&[0x48, 0x8b, 0x03], &[0x48, 0x01, 0x01], &[0xeb, 0xf8]])
-        .executed(0, &[0, memory_word(0, 0x8000, 3, false), memory_word(1, 0x9000, 3, false), memory_word(1, 0x9000, 3, true), 0])
+        .executed(
+            0,
+            &[
+                0,
+                encode_memory_access(0, 0x8000, 3, false),
+                encode_memory_access(1, 0x9000, 3, false),
+                encode_memory_access(1, 0x9000, 3, true),
+                0,
+            ],
+        )
         .frame(FrameKind::End, 0, &[0; 8]);
     let mut source = QemuSource::new(&stream.0[..], Path::new("pipe"), Level::Instructions).unwrap();
     let mut batch = Batch::default();

@@ -83,7 +83,7 @@ impl Inputs<'_> {
             let mut chain: Vec<(u32, u64)> = chain
                 .iter()
                 .map(|word| word.split_once(':').expect("FUNCTION:PATH"))
-                .map(|(function, path)| (builder.function(&self.map, self.function(function)), path.parse().unwrap()))
+                .map(|(function, path)| (builder.add_function(&self.map, self.function(function)), path.parse().unwrap()))
                 .collect();
             let (callee, path) = chain.pop().expect("a segment ends with a path");
             builder.insert(&chain, callee, path);

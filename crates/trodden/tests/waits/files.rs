@@ -7,7 +7,8 @@ use std::process::Output;
 use trodden_wire::file_header::{FILE_HEADER_BYTES, FileHeader, FileKind};
 use trodden_wire::layout::Layout;
 use trodden_wire::waits::{
-    CHUNK_HEADER_SIZE, CallRecord, EXTENT_HEADER_SIZE, ExtentHeader, RECORD_SIZE, SAMPLE_SIZE, VERSION, WaitsChunkHeader, chunk_kind, kind,
+    CALL_RECORD_SIZE, CHUNK_HEADER_SIZE, CallRecord, EXTENT_HEADER_SIZE, ExtentHeader, SAMPLE_RECORD_SIZE, VERSION, WaitsChunkHeader,
+    chunk_kind, kind,
 };
 
 /// A chunk of a threads file: its position and its header.
@@ -59,7 +60,7 @@ impl Place {
                     chunk_kind::THREAD => threads += 1,
                     chunk_kind::CALLS => {
                         let at = std::mem::offset_of!(CallRecord, kind);
-                        let all = records(&bytes, &chunk, RECORD_SIZE, at..at + 2);
+                        let all = records(&bytes, &chunk, CALL_RECORD_SIZE, at..at + 2);
                         calls += all.iter().filter(|record| record[at..at + 2] == kind.to_le_bytes()).count();
                     }
                     _ => {}
@@ -81,7 +82,7 @@ pub fn samples(place: &Place) -> usize {
     let of_file = |path: PathBuf| {
         let bytes = std::fs::read(path).unwrap();
         let samples = chunks(&bytes).into_iter().filter(|chunk| chunk.header.kind == chunk_kind::SAMPLES);
-        samples.map(|chunk| records(&bytes, &chunk, SAMPLE_SIZE, 0..8).len()).sum::<usize>()
+        samples.map(|chunk| records(&bytes, &chunk, SAMPLE_RECORD_SIZE, 0..8).len()).sum::<usize>()
     };
     place.files("threads").into_iter().map(of_file).sum()
 }
@@ -311,7 +312,7 @@ fn corrupt_chunks_are_reported_as_missing() {
     let chunk = of(chunk_kind::CALLS).find(|chunk| chunk.header.first > 0).unwrap();
     let before = of(chunk_kind::CALLS).find(|c| c.header.thread == chunk.header.thread && c.header.first == 0).unwrap();
     let mut bytes = kept.clone();
-    bytes[before.at + CHUNK_HEADER_SIZE..][..RECORD_SIZE].fill(0);
+    bytes[before.at + CHUNK_HEADER_SIZE..][..CALL_RECORD_SIZE].fill(0);
     let said = notes(&bytes);
     assert!(said.contains("calls of 1 thread are corrupt"), "{said}");
     let cut = of(chunk_kind::CALLS).nth(10).unwrap();

@@ -31,7 +31,7 @@ pub enum ThreadCounters {
 /// Where paths are cut, and how probes are placed.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ProbePlacement {
-    /// Maximum number of paths of a function. If it has more, its paths are cut.
+    /// Maximum number of paths of a function. In functions with more, paths are cut.
     pub max_paths: u64,
     /// Whether increments are placed on the chords of a spanning tree, instead of on all edges with a nonzero value.
     pub chords: bool,
@@ -43,11 +43,11 @@ pub struct ProbePlacement {
     pub dominant_iteration: DominantIteration,
     /// At which calls the path up to the call is counted.
     pub reach: Reach,
-    /// File of measured edge frequencies, by which probes are placed.
+    /// File of measured edge frequencies, which guide where probes are placed.
     pub weights: Option<Identity>,
 }
 
-/// Which loops are counted by their trip count, once when they are left.
+/// Which loops are counted once, by their trip count, when control leaves them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum TripCounts {
     /// No loops.

@@ -7,22 +7,17 @@ use std::path::PathBuf;
 
 /// Reason why settings do not describe an experiment.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages describe the variants and their fields")]
 pub enum ExperimentError {
-    /// The settings contradict each other, or a required setting is missing.
     #[error(transparent)]
     Excluded(#[from] SettingsConflict),
     /// A file's identity is unknown, because it has not been read.
     #[error("the file {file} of setting `{key}` has not been read: call `Settings::resolve` first", file = file.display())]
-    Unresolved {
-        /// The setting's key.
-        key: &'static str,
-        /// The file.
-        file: PathBuf,
-    },
+    Unresolved { key: &'static str, file: PathBuf },
 }
 
 /// Returns the identity of the input file that the setting `key` names; `None` if the setting is not given.
-pub(crate) fn identity(key: &'static str, input: &Option<SettingsFile>) -> Result<Option<Identity>, ExperimentError> {
+pub(crate) fn stored_identity(key: &'static str, input: &Option<SettingsFile>) -> Result<Option<Identity>, ExperimentError> {
     match input {
         None => Ok(None),
         Some(SettingsFile::Stored(identity)) => Ok(Some(*identity)),

@@ -9,29 +9,25 @@ use super::rule::{FeatureRule, Relation, RequestedFeature, SettingsConflict};
 use super::settings::Settings;
 use crate::observe::{Admission, KINDS, ObservationKind, requested_kinds};
 
-/// Checks whether settings can be combined.
-///
-/// # Errors
-/// The first conflict.
+/// Checks whether settings can be combined. The error is the first conflict.
 pub fn check(settings: &Settings) -> Result<(), SettingsConflict> {
     let kinds: Vec<&'static ObservationKind> = requested_kinds(settings).collect();
     check_kinds(&kinds)?;
     check_numbering(settings, &kinds)?;
-    let admits = |choice: &RequestedFeature, admission: fn(&ObservationKind) -> Admission| match (choice.is_made)(settings) {
-        true => kinds.iter().try_for_each(|kind| check_admission(kind, choice, admission(kind))),
+    let admits = |feature: &RequestedFeature, admission: fn(&ObservationKind) -> Admission| match (feature.is_requested)(settings) {
+        true => kinds.iter().try_for_each(|kind| check_admission(kind, feature, admission(kind))),
         false => Ok(()),
     };
     admits(&TABLES, |kind| kind.tables)?;
     admits(&SHARED_COUNTERS, |kind| kind.shared_counters)?;
-    rules().find(|rule| rule.is_broken(settings)).map_or(Ok(()), |rule| Err(rule.conflict()))
+    rules().find(|rule| rule.is_violated_by(settings)).map_or(Ok(()), |rule| Err(rule.conflict()))
 }
 
-/// Returns all rules: the kinds' rules, and [`RULES`].
 pub(super) fn rules() -> impl Iterator<Item = &'static FeatureRule> {
     KINDS.iter().flat_map(|kind| kind.rules).chain(RULES)
 }
 
-/// Checks that at most one kind is requested, not counting a kind that restricts it.
+/// Checks that the requested kinds can be combined: there is at most one, plus possibly one that restricts it.
 fn check_kinds(kinds: &[&'static ObservationKind]) -> Result<(), SettingsConflict> {
     let pairs = kinds.iter().enumerate().flat_map(|(at, one)| kinds[at + 1..].iter().map(move |other| (*one, *other)));
     let Some((one, other)) = pairs.into_iter().find(|(one, other)| !one.can_combine_with(other)) else { return Ok(()) };
@@ -44,18 +40,17 @@ fn check_kinds(kinds: &[&'static ObservationKind]) -> Result<(), SettingsConflic
     })
 }
 
-/// Checks that the kind supports the requested numbering of interesting paths.
 fn check_numbering(settings: &Settings, kinds: &[&'static ObservationKind]) -> Result<(), SettingsConflict> {
     let Some(ExperimentScheme::Interesting(scheme)) = settings.scheme else { return Ok(()) };
     let others = || kinds.iter().filter(|kind| !kind.numberings.contains(&scheme));
     others().try_for_each(|kind| match kind.other_numberings {
         Admission::Admitted => Ok(()),
-        Admission::Rejected { reason, remedy } => Err(excludes(SELECTIVE.spelling, kind.option, reason, remedy)),
+        Admission::Rejected { reason, remedy } => Err(excludes(SELECTIVE_SCHEME.spelling, kind.option, reason, remedy)),
     })?;
     match others().count() < kinds.len() {
         true => Ok(()),
         false => Err(SettingsConflict {
-            one: SELECTIVE.spelling,
+            one: SELECTIVE_SCHEME.spelling,
             relation: Relation::Needs,
             other: "--interesting",
             reason: "the scheme numbers interesting paths".into(),
@@ -64,32 +59,29 @@ fn check_numbering(settings: &Settings, kinds: &[&'static ObservationKind]) -> R
     }
 }
 
-fn check_admission(kind: &ObservationKind, choice: &RequestedFeature, admission: Admission) -> Result<(), SettingsConflict> {
+fn check_admission(kind: &ObservationKind, feature: &RequestedFeature, admission: Admission) -> Result<(), SettingsConflict> {
     let Admission::Rejected { reason, remedy } = admission else { return Ok(()) };
-    Err(excludes(kind.option, choice.spelling, reason, remedy))
+    Err(excludes(kind.option, feature.spelling, reason, remedy))
 }
 
 fn excludes(one: &'static str, other: &'static str, reason: &str, remedy: &'static str) -> SettingsConflict {
     SettingsConflict { one, relation: Relation::Excludes, other, reason: reason.into(), remedy }
 }
 
-/// Requests a numbering of interesting paths.
-pub(super) const SELECTIVE: RequestedFeature = RequestedFeature {
+pub(super) const SELECTIVE_SCHEME: RequestedFeature = RequestedFeature {
     spelling: "a --scheme of interesting paths",
-    is_made: |settings| matches!(settings.scheme, Some(ExperimentScheme::Interesting(_))),
+    is_requested: |settings| matches!(settings.scheme, Some(ExperimentScheme::Interesting(_))),
 };
 
-/// Requests tables.
 pub(super) const TABLES: RequestedFeature =
-    RequestedFeature { spelling: "--table-slots", is_made: |settings| settings.table_slots.is_some_and(|slots| slots > 0) };
+    RequestedFeature { spelling: "--table-slots", is_requested: |settings| settings.table_slots.is_some_and(|slots| slots > 0) };
 
-/// Requests counters that all threads share.
 pub(super) const SHARED_COUNTERS: RequestedFeature =
-    RequestedFeature { spelling: "--threads atomic", is_made: |settings| settings.threads == Some(ThreadCounters::Atomic) };
+    RequestedFeature { spelling: "--threads atomic", is_requested: |settings| settings.threads == Some(ThreadCounters::Atomic) };
 
 /// Rules that do not belong to a kind.
 static RULES: &[FeatureRule] = &[FeatureRule {
-    one: RequestedFeature { spelling: "--array-paths", is_made: |settings| settings.array_paths.is_some() },
+    one: RequestedFeature { spelling: "--array-paths", is_requested: |settings| settings.array_paths.is_some() },
     relation: Relation::Needs,
     other: TABLES,
     reason: "without tables, all counts are in arrays",

@@ -38,61 +38,31 @@ pub enum InputPurpose {
 
 /// Reason why a build cannot use an input file.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages describe the variants and their fields")]
 pub enum InputError {
-    /// The file cannot be read.
     #[error("cannot read {file}, which setting `{key}` names: {source}. Choose a readable file", file = file.display())]
     Unreadable {
         /// The setting's key.
         key: &'static str,
-        /// The file.
         file: PathBuf,
-        /// The reason.
         source: io::Error,
     },
-    /// The file has invalid content.
     #[error("cannot use {file} for setting `{key}`: {reason}", file = file.display())]
-    Content {
-        /// The setting's key.
-        key: &'static str,
-        /// The file.
-        file: PathBuf,
-        /// What is wrong, and what to do.
-        reason: ContentError,
-    },
-    /// The file cannot be stored in the folder.
+    Content { key: &'static str, file: PathBuf, reason: ContentError },
     #[error("cannot write {file}: {source}. Set TRODDEN_CACHE to a writable folder", file = file.display())]
-    Unwritable {
-        /// The file.
-        file: PathBuf,
-        /// The reason.
-        source: io::Error,
-    },
-    /// The file is not in the folder.
+    Unwritable { file: PathBuf, source: io::Error },
     #[error(
         "the build's input file {identity} (setting `{key}`) is not in {folder}. Set TRODDEN_CACHE to the unit cache of that build, or \
             {remedy}",
         folder = folder.display()
     )]
-    Missing {
-        /// The setting's key.
-        key: &'static str,
-        /// What to do.
-        remedy: &'static str,
-        /// The file's identity.
-        identity: Identity,
-        /// The folder in which it should be.
-        folder: PathBuf,
-    },
-    /// The file's content does not match its name.
+    Missing { key: &'static str, remedy: &'static str, identity: Identity, folder: PathBuf },
     #[error("{file} is corrupt. Delete it, and rebuild from the original files", file = file.display())]
-    Corrupt {
-        /// The file.
-        file: PathBuf,
-    },
+    Corrupt { file: PathBuf },
 }
 
 impl InputPurpose {
-    /// All kinds.
+    /// All purposes.
     pub const ALL: [InputPurpose; 8] = [
         InputPurpose::Weights,
         InputPurpose::Known,
@@ -104,7 +74,6 @@ impl InputPurpose {
         InputPurpose::Apply,
     ];
 
-    /// Returns the key of the setting, and what to do if a file of this kind is lost.
     fn key_and_remedy(self) -> (&'static str, &'static str) {
         match self {
             InputPurpose::Weights => ("weights", "specify it again (--weights)"),
@@ -118,7 +87,7 @@ impl InputPurpose {
         }
     }
 
-    /// Returns the setting for a file of this kind.
+    /// Returns the setting that names the file for this purpose.
     pub fn setting(self, settings: &mut Settings) -> &mut Option<SettingsFile> {
         match self {
             InputPurpose::Weights => &mut settings.weights,
@@ -132,7 +101,6 @@ impl InputPurpose {
         }
     }
 
-    /// Checks that bytes are a valid file of this kind.
     fn check(self, bytes: &[u8]) -> Result<(), ContentError> {
         match self {
             InputPurpose::Weights => FunctionWeights::from_bytes(bytes).map(drop),
@@ -151,15 +119,13 @@ impl InputFolder {
         InputFolder { folder: folder.into() }
     }
 
-    /// Path of the file with an identity. The file may not exist.
+    /// Returns the path for content with this identity. The file may not exist.
     pub fn path(&self, identity: Identity) -> PathBuf {
         self.folder.join(identity.to_string())
     }
 
-    /// Checks a file's content and copies the file to the folder.
-    ///
-    /// # Errors
-    /// The file cannot be read or has invalid content, or the folder cannot be written.
+    /// Checks a file's content and copies the file to the folder. Fails if the file cannot be read or has invalid content, or the folder
+    /// cannot be written.
     pub fn put_file(&self, kind: InputPurpose, file: &Path) -> Result<Identity, InputError> {
         let (key, _) = kind.key_and_remedy();
         let bytes = std::fs::read(file).map_err(|source| InputError::Unreadable { key, file: file.to_owned(), source })?;
@@ -190,10 +156,7 @@ impl InputFolder {
         InputError::Missing { key, remedy, identity, folder: self.folder.clone() }
     }
 
-    /// Reads the content of a file.
-    ///
-    /// # Errors
-    /// The file is not in the folder, cannot be read, or is corrupt.
+    /// Reads the content of a file. Fails if the file is not in the folder, cannot be read, or is corrupt.
     pub fn get(&self, kind: InputPurpose, identity: Identity) -> Result<Vec<u8>, InputError> {
         let file = self.path(identity);
         let bytes = match std::fs::read(&file) {

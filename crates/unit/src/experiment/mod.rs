@@ -1,10 +1,10 @@
-//! Describes what a build observes. The command line, drivers, plugin, maps and readers share this description.
+//! Describes what a build observes. The command line, drivers, plugin, maps and readers all use this description.
 //!
-//! An [`Experiment`] has an [`Observation`], a storage ([`OutputDestination`]) and owner ([`ThreadCounters`]) of counts, and a
-//! [`ProbePlacement`], which affects the cost of counting and where long paths are cut, but not what a count means. Users write
+//! An [`Experiment`] has an [`Observation`], a storage ([`OutputDestination`]) and owner ([`ThreadCounters`]) for counts, and a
+//! [`ProbePlacement`]. The placement affects the cost of counting and where long paths are cut, but not what a count means. Users write
 //! [`Settings`], a flat list ([`spelling`]). [`Experiment::new`], which deserialisation uses as well, rejects settings that cannot be
-//! combined ([`exclusions`]). The wire format is that of the [`Settings`]; a change requires a new [`crate::MAP_VERSION`]. Files are named
-//! by [`Identity`] in an [`InputFolder`], which also contains the [`PluginRequest`].
+//! combined ([`exclusions`]). An experiment is stored as its [`Settings`]; a change of their format requires a new [`crate::MAP_VERSION`].
+//! Files are named by [`Identity`] in an [`InputFolder`], which also contains the [`PluginRequest`].
 
 mod axes;
 mod error;
@@ -17,7 +17,7 @@ pub mod spelling;
 
 pub use axes::{DominantIteration, ExperimentScheme, OutputDestination, ProbePlacement, Reach, ThreadCounters, TripCounts};
 pub use error::ExperimentError;
-pub(crate) use error::identity;
+pub(crate) use error::stored_identity;
 pub use inputs::{InputError, InputFolder, InputPurpose};
 pub use request::{EXPERIMENT_VARIABLE, PluginRequest, RequestError, UnitAction};
 pub use rule::{FeatureRule, Relation, RequestedFeature, SettingsConflict};
@@ -48,10 +48,8 @@ impl Default for Experiment {
 }
 
 impl Experiment {
-    /// Creates the experiment that settings describe. Settings that are not given have their default values.
-    ///
-    /// # Errors
-    /// The settings cannot be combined, or name a file by its path instead of its identity ([`Settings::resolve`]).
+    /// Creates the experiment that settings describe. Settings that are not given have their default values. Fails if the settings cannot
+    /// be combined, or name a file by its path instead of its identity ([`Settings::resolve`]).
     pub fn new(settings: &Settings) -> Result<Experiment, ExperimentError> {
         exclusions::check(settings)?;
         let destination = match settings.table_slots.unwrap_or(0) {
@@ -69,33 +67,33 @@ impl Experiment {
                 early: settings.early.unwrap_or(true),
                 dominant_iteration: settings.dominant_iteration.unwrap_or_default(),
                 reach: settings.reach.unwrap_or_default(),
-                weights: identity("weights", &settings.weights)?,
+                weights: stored_identity("weights", &settings.weights)?,
             },
         })
     }
 
-    /// Returns the experiment of programs that were not built for profiling, and whose paths were traced from outside.
+    /// Returns the experiment for a trace of a program that was not built for profiling.
     pub fn from_trace() -> Experiment {
         let settings = Settings { observe: Some(Observe::Trace), ..Settings::default() };
         Experiment::new(&settings).expect("tracing does not conflict with the defaults")
     }
 
-    /// Returns the observation.
+    /// Returns what the build observes.
     pub fn observation(&self) -> Observation {
         self.observation
     }
 
-    /// Where counts are stored.
+    /// Returns where counts are stored.
     pub fn destination(&self) -> OutputDestination {
         self.destination
     }
 
-    /// Which counters a thread increments.
+    /// Returns which counters a thread increments.
     pub fn threads(&self) -> ThreadCounters {
         self.threads
     }
 
-    /// Where paths are cut, and how probes are placed.
+    /// Returns where paths are cut, and how probes are placed.
     pub fn placement(&self) -> &ProbePlacement {
         &self.placement
     }
@@ -105,12 +103,12 @@ impl Experiment {
         self.observation.observed().scheme()
     }
 
-    /// File of the paths that are not counted, if all other paths are.
+    /// Returns the file of the paths that are not counted, if the build counts all other paths.
     pub fn known(&self) -> Option<Identity> {
         self.observation.observed().uncounted()
     }
 
-    /// File of the paths that tests took, if the build counts all other paths. `None` for builds that count watched paths.
+    /// Returns the file of the paths that tests took, if the build counts all other paths. `None` for builds that count watched paths.
     pub fn tested_paths(&self) -> Option<Identity> {
         self.known().filter(|_| !self.is_watched())
     }
@@ -126,7 +124,7 @@ impl Experiment {
         matches!(self.observation, Observation::WatchedPaths(_))
     }
 
-    /// File of the interprocedural segments that are counted instead of paths.
+    /// Returns the file of the interprocedural segments that are counted instead of paths.
     pub fn segments(&self) -> Option<Identity> {
         match self.observation {
             Observation::SegmentCounts(segments) => Some(segments.set),
@@ -134,7 +132,7 @@ impl Experiment {
         }
     }
 
-    /// File of the paths over iterations that are counted instead of paths.
+    /// Returns the file of the paths over iterations that are counted instead of paths.
     pub fn iterations(&self) -> Option<Identity> {
         match self.observation {
             Observation::IterationCounts(iterations) => Some(iterations.set),
@@ -183,7 +181,7 @@ impl Experiment {
         }
     }
 
-    /// Returns the input files of the build, with their kinds.
+    /// Returns the input files of the build, with their purposes.
     pub fn inputs(&self) -> Vec<(InputPurpose, Identity)> {
         let mut settings = Settings::from(self);
         let stored = |kind: InputPurpose| Some((kind, kind.setting(&mut settings).as_ref()?.stored()?));
@@ -205,7 +203,7 @@ impl From<Experiment> for Settings {
     }
 }
 
-/// Converts to settings that describe the same experiment: those that differ from their defaults, and some that are always included.
+/// Converts an experiment to settings that describe it: all settings that differ from their defaults, and some that are always included.
 impl From<&Experiment> for Settings {
     fn from(experiment: &Experiment) -> Settings {
         let placement = &experiment.placement;

@@ -1,5 +1,6 @@
-//! Requests to the plugin, in a file that [`EXPERIMENT_VARIABLE`] names. clang cannot pass options to the plugin, and environment variables
-//! contain only text, so the request is a file ([`FileFormat`]) in an [`InputFolder`], together with the files that the experiment names.
+//! Requests to the plugin, in a file that [`EXPERIMENT_VARIABLE`] names. clang cannot pass options to the plugin, and environment
+//! variables contain only text. Therefore, the request is a file ([`FileFormat`]). It is in the same [`InputFolder`] as the files that the
+//! experiment names.
 
 use super::exclusions;
 use super::inputs::{InputError, InputFolder, InputPurpose};
@@ -25,7 +26,7 @@ pub struct PluginRequest {
     pub experiment: Experiment,
     /// What the plugin does with a unit.
     pub action: UnitAction,
-    /// What the object file contains of the unit.
+    /// Which data about the unit the object file contains.
     pub keep: Keep,
     /// Default pattern for the file names of a flight recorder. An environment variable may override it when the program runs.
     pub recorder: Option<OsString>,
@@ -48,30 +49,17 @@ pub enum UnitAction {
 
 /// Reason why a request cannot be created or read.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages describe the variants and their fields")]
 pub enum RequestError {
-    /// The settings do not describe an experiment.
     #[error(transparent)]
     Experiment(#[from] ExperimentError),
-    /// An input file cannot be used.
     #[error(transparent)]
     Input(#[from] InputError),
-    /// The request's file cannot be read.
     #[error("cannot read {file}, which {EXPERIMENT_VARIABLE} names: {source}. Unset the variable, or build with trodden, which sets \
         it", file = file.display())]
-    Unreadable {
-        /// The file.
-        file: PathBuf,
-        /// The reason.
-        source: io::Error,
-    },
-    /// The file is not a request, or has a different version.
+    Unreadable { file: PathBuf, source: io::Error },
     #[error("cannot use {file}, which {EXPERIMENT_VARIABLE} names: {wrong}", file = file.display())]
-    Other {
-        /// The file.
-        file: PathBuf,
-        /// What is wrong with it.
-        wrong: ContentError,
-    },
+    Other { file: PathBuf, wrong: ContentError },
 }
 
 impl PluginRequest {
@@ -85,10 +73,8 @@ impl PluginRequest {
         Ok(folder.path(folder.put(&FORMAT.to_bytes(self))?))
     }
 
-    /// Reads a request. Also returns its folder, which contains the files that the request names.
-    ///
-    /// # Errors
-    /// The file cannot be read, is not a request, or has a different version.
+    /// Reads a request. Also returns its folder, which contains the files that the request names. Fails if the file cannot be read, is not
+    /// a request, or has a different version.
     pub fn read(file: &Path) -> Result<(PluginRequest, InputFolder), RequestError> {
         let bytes = std::fs::read(file).map_err(|source| RequestError::Unreadable { file: file.to_owned(), source })?;
         let request = FORMAT.read(&bytes).map_err(|wrong| RequestError::Other { file: file.to_owned(), wrong })?;
@@ -104,7 +90,7 @@ impl PluginRequest {
         Settings { apply, keep: Some(self.keep), recorder: self.recorder.clone(), ..Settings::from(&self.experiment) }
     }
 
-    /// Returns whether a program built by this request counts nothing, and therefore does not need the runtime.
+    /// Returns true if a program built by this request counts nothing, and therefore needs no runtime.
     pub fn counts_nothing(&self) -> bool {
         let counts = !matches!(self.experiment.observation(), Observation::BlockAddresses(_) | Observation::TraceSleds(_));
         !counts || self.action != UnitAction::Instrument
@@ -112,10 +98,8 @@ impl PluginRequest {
 }
 
 impl Settings {
-    /// Checks all files, copies them to the folder, and replaces their paths by their identities.
-    ///
-    /// # Errors
-    /// A file cannot be read or stored, or has invalid content, or a file that is named by its identity is not in the folder.
+    /// Checks all files, copies them to the folder, and replaces their paths by their identities. Fails if a file cannot be read or
+    /// stored, or has invalid content, or a file that is named by its identity is not in the folder.
     pub fn resolve(mut self, folder: &InputFolder) -> Result<Settings, InputError> {
         for kind in InputPurpose::ALL {
             let input = kind.setting(&mut self);
@@ -128,10 +112,8 @@ impl Settings {
         Ok(self)
     }
 
-    /// Creates the request, and stores its files in a folder. Stores nothing if the settings cannot be combined.
-    ///
-    /// # Errors
-    /// The settings cannot be combined, or a file cannot be read or stored.
+    /// Creates the request, and stores its files in a folder. Fails if the settings cannot be combined (then it stores nothing), or if a
+    /// file cannot be read or stored.
     pub fn request(self, folder: &InputFolder) -> Result<PluginRequest, RequestError> {
         exclusions::check(&self).map_err(ExperimentError::from)?;
         let settings = self.resolve(folder)?;

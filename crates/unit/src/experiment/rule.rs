@@ -6,27 +6,27 @@ use std::fmt;
 /// A feature that settings may request.
 #[derive(Clone, Copy)]
 pub struct RequestedFeature {
-    /// The option by which users request the feature, and the setting if there is no option or the setting has a different name.
+    /// The option that requests the feature. The text includes the setting if there is no option, or if the setting's name is different.
     pub spelling: &'static str,
-    /// Returns whether settings request the feature.
-    pub is_made: fn(&Settings) -> bool,
+    /// Returns true if settings request the feature.
+    pub is_requested: fn(&Settings) -> bool,
 }
 
-/// A rule about two choices.
+/// A rule about two features.
 pub struct FeatureRule {
-    /// The choice that the rule restricts.
+    /// The feature that the rule restricts.
     pub one: RequestedFeature,
-    /// Whether it excludes or needs the other choice.
+    /// Whether it excludes or needs the other feature.
     pub relation: Relation,
-    /// The other choice.
+    /// The other feature.
     pub other: RequestedFeature,
     /// The reason for the rule, as a clause.
     pub reason: &'static str,
-    /// What to do instead, as an imperative clause.
+    /// Advice, as an imperative clause.
     pub remedy: &'static str,
 }
 
-/// Relation of one choice to another.
+/// Relation of one feature to another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Relation {
     /// The two cannot be combined.
@@ -38,15 +38,15 @@ pub enum Relation {
 /// Settings that cannot be combined.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SettingsConflict {
-    /// The choice that is restricted.
+    /// The feature that is restricted, as users spell it.
     pub one: &'static str,
-    /// Whether it excludes or needs the other choice.
+    /// Whether it excludes or needs the other feature.
     pub relation: Relation,
-    /// The other choice.
+    /// The other feature, as users spell it.
     pub other: &'static str,
     /// The reason.
     pub reason: String,
-    /// What to do instead.
+    /// Advice, as an imperative clause.
     pub remedy: &'static str,
 }
 
@@ -64,16 +64,14 @@ impl fmt::Display for SettingsConflict {
 impl std::error::Error for SettingsConflict {}
 
 impl FeatureRule {
-    /// Returns whether settings violate the rule.
-    pub(super) fn is_broken(&self, settings: &Settings) -> bool {
-        (self.one.is_made)(settings)
+    pub(super) fn is_violated_by(&self, settings: &Settings) -> bool {
+        (self.one.is_requested)(settings)
             && match self.relation {
-                Relation::Excludes => (self.other.is_made)(settings),
-                Relation::Needs => !(self.other.is_made)(settings),
+                Relation::Excludes => (self.other.is_requested)(settings),
+                Relation::Needs => !(self.other.is_requested)(settings),
             }
     }
 
-    /// Returns the error for settings that violate the rule.
     pub(super) fn conflict(&self) -> SettingsConflict {
         let FeatureRule { one, relation, other, reason, remedy } = self;
         SettingsConflict { one: one.spelling, relation: *relation, other: other.spelling, reason: (*reason).into(), remedy }

@@ -52,7 +52,7 @@ macro_rules! settings {
 settings! {
     /// Numbering of paths.
     scheme: ExperimentScheme,
-    /// Maximum number of paths of a function. If it has more, its paths are cut.
+    /// Maximum number of paths of a function. In functions with more, paths are cut.
     max_paths: u64,
     /// Number of slots of each hash table; 0 if no tables are used.
     table_slots: u64,
@@ -92,15 +92,15 @@ settings! {
     iterations: SettingsFile,
     /// Time limit for finding a numbering, in seconds.
     time_limit_s: u64,
-    /// The part of the paths that one of several copies counts.
+    /// The part of the paths that a copy of a program counts.
     part: SettingsFile,
-    /// The original program's unit from which a copy's unit is made.
+    /// The unit of the original program that a copy's unit is made from.
     origin: Identity,
     /// Whether executions of a copy's probes are counted.
     count_hits: bool,
     /// Transformation plan to apply. Nothing is observed then.
     apply: SettingsFile,
-    /// What the object file contains of a unit.
+    /// Which data about a unit the object file contains.
     keep: Keep,
     /// Default pattern for the file names of a stream's flight recorder. An environment variable may override it when the program runs.
     recorder: OsString,
@@ -117,7 +117,7 @@ pub enum Timing {
     Bursts,
 }
 
-/// What the object file contains of a unit.
+/// Which data about a unit the object file contains.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Keep {
     /// Map and bitcode.

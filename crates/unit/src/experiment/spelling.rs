@@ -18,7 +18,7 @@ use std::str::FromStr;
 /// Environment variable with settings for the drivers.
 pub const SETTINGS_VARIABLE: &str = "TRODDEN_INSTRUMENT";
 
-/// Maximum size of arrays and tables. Programs with larger ones (128 MB per function) would not link.
+/// Maximum number of counters in an array, or of slots in a table. A program with larger arrays (128 MB per function) would not link.
 pub const MAX_PATHS: u64 = 1 << 24;
 
 /// A type with a finite number of named values.
@@ -31,12 +31,12 @@ pub trait Spelling: Copy + PartialEq + Sized + 'static {
         Self::spellings().into_iter().find(|(_, name, _)| *name == text).map(|(value, ..)| value)
     }
 
-    /// Name of the value.
+    /// Returns the value's name.
     fn name(self) -> &'static str {
         Self::spellings().into_iter().find(|(value, ..)| *value == self).map_or("", |(_, name, _)| name)
     }
 
-    /// Description of the value.
+    /// Returns the value's description.
     fn description(self) -> &'static str {
         Self::spellings().into_iter().find(|(value, ..)| *value == self).map_or("", |(.., about)| about)
     }
@@ -116,7 +116,6 @@ spell! { EventSource:
     EventSource::PageFaults => "page-faults", "page faults";
 }
 
-/// A setting in text: its key, a description of its values, and its parser and writer.
 struct SpelledSetting {
     key: &'static str,
     values: fn() -> String,
@@ -167,7 +166,7 @@ macro_rules! file {
 }
 
 /// All settings, in the order in which they are written.
-static TABLE: &[SpelledSetting] = &[
+static SPELLED_SETTINGS: &[SpelledSetting] = &[
     one_of!("scheme", scheme: ExperimentScheme),
     number!("max-paths", max_paths: 1 to MAX_PATHS),
     one_of!("chords", chords: bool),
@@ -215,44 +214,29 @@ static TABLE: &[SpelledSetting] = &[
 
 /// Reason why text cannot be parsed as settings.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages describe the variants and their fields")]
 pub enum SpellingError {
-    /// The text contains an unknown setting.
     #[error("unknown build setting `{entry}`. Known settings: {known}", entry = entry.escape_debug(), known = list_settings())]
-    Unknown {
-        /// The entry.
-        entry: String,
-    },
-    /// A setting has an invalid value.
+    Unknown { entry: String },
     #[error("invalid build setting `{key}={value}`: {key} takes {known}", value = value.escape_debug(), known = list_values(key))]
-    Value {
-        /// The setting.
-        key: &'static str,
-        /// The value.
-        value: String,
-    },
-    /// The text is not valid UTF-8.
+    Value { key: &'static str, value: String },
     #[error("{SETTINGS_VARIABLE} is not valid UTF-8. In file names, write bytes that are not UTF-8 as %XX")]
     NotText,
 }
 
-/// Describes the values of a setting.
 fn list_values(key: &str) -> String {
-    TABLE.iter().find(|entry| entry.key == key).map(|entry| (entry.values)()).unwrap_or_default()
+    SPELLED_SETTINGS.iter().find(|entry| entry.key == key).map(|entry| (entry.values)()).unwrap_or_default()
 }
 
-/// Lists all settings with their values.
 fn list_settings() -> String {
-    TABLE.iter().map(|entry| format!("{}={}", entry.key, (entry.values)())).collect::<Vec<_>>().join(", ")
+    SPELLED_SETTINGS.iter().map(|entry| format!("{}={}", entry.key, (entry.values)())).collect::<Vec<_>>().join(", ")
 }
 
 impl Settings {
-    /// Sets the setting with a key. File names in `value` are literal.
-    ///
-    /// # Errors
-    /// The key is unknown, or the value is invalid.
+    /// Sets the setting with a key. File names in `value` are literal. Fails if the key is unknown, or the value is invalid.
     pub fn set(&mut self, key: &str, value: &OsStr) -> Result<(), SpellingError> {
         let text = value.to_string_lossy();
-        let Some(entry) = TABLE.iter().find(|entry| entry.key == key) else {
+        let Some(entry) = SPELLED_SETTINGS.iter().find(|entry| entry.key == key) else {
             return Err(SpellingError::Unknown { entry: format!("{key}={text}") });
         };
         (entry.read)(self, value).ok_or_else(|| SpellingError::Value { key: entry.key, value: text.into_owned() })
@@ -280,7 +264,7 @@ impl FromStr for Settings {
 
 impl fmt::Display for Settings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let entries = TABLE.iter().filter_map(|entry| Some((entry.key, (entry.write)(self)?)));
+        let entries = SPELLED_SETTINGS.iter().filter_map(|entry| Some((entry.key, (entry.write)(self)?)));
         for (i, (key, value)) in entries.enumerate() {
             write!(f, "{}{key}={value}", if i == 0 { "" } else { " " })?;
         }
@@ -288,7 +272,6 @@ impl fmt::Display for Settings {
     }
 }
 
-/// Displays an experiment as its [`Settings`].
 impl fmt::Display for Experiment {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         Settings::from(self).fmt(f)

@@ -1,6 +1,6 @@
 //! Tests each kind alone, all conflicts between settings, and the text form of settings.
 
-use super::exclusions::{SELECTIVE, SHARED_COUNTERS, TABLES};
+use super::exclusions::{SELECTIVE_SCHEME, SHARED_COUNTERS, TABLES};
 use super::*;
 use crate::observe::{Admission, EveryPath, KINDS, ObservationKind, requested_kinds};
 use std::ffi::OsStr;
@@ -13,7 +13,7 @@ fn settings(text: &str) -> Settings {
 
 const FILE: &str = "id:000102030405060708090a0b0c0d0e0f";
 
-/// Returns settings that request only this kind; empty for the default kind.
+/// Returns settings that request only this kind. They are empty for the default kind.
 fn settings_for(kind: &ObservationKind) -> String {
     let texts = [
         "events=tsc".to_owned(),
@@ -58,7 +58,6 @@ fn every_kind_can_be_observed_alone() {
     }
 }
 
-/// The error names both kinds.
 #[test]
 fn two_kinds_conflict_unless_one_restricts_the_other() {
     let mut restricted = Vec::new();
@@ -106,7 +105,7 @@ fn each_kind_rejects_numberings_tables_and_shared_counters_that_it_does_not_supp
             assert_eq!(Experiment::new(&settings(&both)).is_ok(), is_supported, "{both}");
             if !is_supported {
                 let (one, other) = (conflict_of(&both).one, conflict_of(&both).other);
-                assert!([one, other].contains(&SELECTIVE.spelling), "{both}: {one}, {other}");
+                assert!([one, other].contains(&SELECTIVE_SCHEME.spelling), "{both}: {one}, {other}");
             }
         }
     }
@@ -117,7 +116,6 @@ fn each_kind_rejects_numberings_tables_and_shared_counters_that_it_does_not_supp
     assert_eq!(conflict_of(&format!("{part} threads=atomic")).one, "--residual (known=FILE)");
 }
 
-/// Each rule is tested with settings that violate it, and with settings that satisfy it.
 #[test]
 fn violation_of_each_rule_is_reported_with_reason_and_remedy() {
     let part = format!("part={FILE} origin={}", &FILE[3..]);
@@ -141,7 +139,6 @@ fn violation_of_each_rule_is_reported_with_reason_and_remedy() {
     }
 }
 
-/// No setting is silently ignored.
 #[test]
 fn experiment_contains_all_requested_settings() {
     let part = format!("part={FILE} origin={}", &FILE[3..]);
@@ -214,58 +211,59 @@ fn unknown_settings_and_values_are_named_in_the_error() {
 #[test]
 fn file_names_may_contain_any_bytes() {
     let name = Path::new(OsStr::from_bytes(b"a b\"c'd=%20\t\xff\n\xc3\xa9"));
-    let said =
+    let with_files =
         Settings { weights: Some(SettingsFile::File(name.into())), known: Some(SettingsFile::File("id:x".into())), ..Settings::default() };
-    let text = Settings { known: None, ..said.clone() }.to_string();
+    let text = Settings { known: None, ..with_files.clone() }.to_string();
     assert_eq!(text, "weights=a%20b%22c%27d=%2520%09%FF%0A%C3%A9");
-    assert_eq!(text.parse(), Ok(Settings { known: None, ..said.clone() }));
+    assert_eq!(text.parse(), Ok(Settings { known: None, ..with_files.clone() }));
     let mut set = Settings::default();
     set.set("weights", name.as_os_str()).unwrap();
-    assert_eq!(set, Settings { known: None, ..said });
+    assert_eq!(set, Settings { known: None, ..with_files });
 }
 
 #[test]
-fn settings_take_precedence_one_by_one() {
+fn given_settings_take_precedence_one_by_one() {
     let over = settings("scheme=ball-larus max-paths=9").or(settings("max-paths=100 keep=map"));
     assert_eq!(over, settings("scheme=ball-larus max-paths=9 keep=map"));
 }
 
 #[test]
 fn request_stores_its_files_by_content() {
-    let place = tempfile::tempdir().unwrap();
-    let folder = InputFolder::new(place.path().join("a b").join("inputs"));
-    let file = place.path().join(OsStr::from_bytes(b"known \"paths\" \xff"));
+    let temporary = tempfile::tempdir().unwrap();
+    let folder = InputFolder::new(temporary.path().join("a b").join("inputs"));
+    let file = temporary.path().join(OsStr::from_bytes(b"known \"paths\" \xff"));
     let paths = crate::KnownPaths::default().to_bytes();
     std::fs::write(&file, &paths).unwrap();
-    let asked = Settings { known: Some(SettingsFile::File(file.clone())), keep: Some(Keep::Map), ..Settings::default() };
-    let request = asked.clone().request(&folder).unwrap();
+    let requested = Settings { known: Some(SettingsFile::File(file.clone())), keep: Some(Keep::Map), ..Settings::default() };
+    let request = requested.clone().request(&folder).unwrap();
     std::fs::remove_file(&file).unwrap();
-    let (read, beside) = PluginRequest::read(&request.write(&folder).unwrap()).unwrap();
+    let (read, inputs) = PluginRequest::read(&request.write(&folder).unwrap()).unwrap();
     assert_eq!((&read, read.keep), (&request, Keep::Map));
     let known = read.experiment.known().unwrap();
-    assert_eq!(beside.get(InputPurpose::Known, known).unwrap(), paths);
+    assert_eq!(inputs.get(InputPurpose::Known, known).unwrap(), paths);
     assert_eq!(read.experiment.inputs(), [(InputPurpose::Known, known)]);
     assert_eq!(Settings::from(&read.experiment).or(read.settings()).keep, Some(Keep::Map));
-    let missing = asked.request(&folder).unwrap_err().to_string();
+    let missing = requested.request(&folder).unwrap_err().to_string();
     assert!(missing.contains("known") && missing.contains("Choose a readable file"), "{missing}");
 }
 
 #[test]
-fn nothing_is_stored_for_conflicting_settings() {
-    let place = tempfile::tempdir().unwrap();
-    let (folder, file) = (InputFolder::new(place.path().join("inputs")), place.path().join("known"));
+fn files_of_conflicting_settings_are_not_stored() {
+    let temporary = tempfile::tempdir().unwrap();
+    let (folder, file) = (InputFolder::new(temporary.path().join("inputs")), temporary.path().join("known"));
     std::fs::write(&file, crate::KnownPaths::default().to_bytes()).unwrap();
-    let asked = Settings { known: Some(SettingsFile::File(file.clone())), events: Some(crate::EventSource::Tsc), ..Settings::default() };
-    assert!(asked.request(&folder).unwrap_err().to_string().contains("--events cannot be combined with --residual"));
-    assert!(!place.path().join("inputs").exists());
-    let asked = Settings { weights: Some(SettingsFile::File(file)), ..Settings::default() };
-    assert!(asked.request(&folder).unwrap_err().to_string().contains("weights"));
+    let requested =
+        Settings { known: Some(SettingsFile::File(file.clone())), events: Some(crate::EventSource::Tsc), ..Settings::default() };
+    assert!(requested.request(&folder).unwrap_err().to_string().contains("--events cannot be combined with --residual"));
+    assert!(!temporary.path().join("inputs").exists());
+    let requested = Settings { weights: Some(SettingsFile::File(file)), ..Settings::default() };
+    assert!(requested.request(&folder).unwrap_err().to_string().contains("weights"));
 }
 
 #[test]
 fn builds_that_count_nothing_need_no_runtime() {
-    let place = tempfile::tempdir().unwrap();
-    let folder = InputFolder::new(place.path());
+    let temporary = tempfile::tempdir().unwrap();
+    let folder = InputFolder::new(temporary.path());
     for (text, counts) in [("observe=trace", false), ("observe=addresses", false), ("observe=stream", true), ("", true)] {
         assert_eq!(settings(text).request(&folder).unwrap().counts_nothing(), !counts, "{text}");
     }
@@ -273,8 +271,8 @@ fn builds_that_count_nothing_need_no_runtime() {
 
 #[test]
 fn corrupt_and_missing_files_are_reported_with_advice() {
-    let place = tempfile::tempdir().unwrap();
-    let folder = InputFolder::new(place.path());
+    let temporary = tempfile::tempdir().unwrap();
+    let folder = InputFolder::new(temporary.path());
     let identity = folder.put(b"content").unwrap();
     std::fs::write(folder.path(identity), b"changed").unwrap();
     assert!(matches!(folder.get(InputPurpose::Weights, identity), Err(InputError::Corrupt { .. })));

@@ -25,9 +25,9 @@ pub(super) static KIND: ObservationKind = ObservationKind {
     tables: Admission::Rejected { reason: "nothing is counted in such a build", remedy: "omit --table-slots" },
     shared_counters: Admission::Rejected { reason: "nothing is counted in such a build", remedy: "omit --threads" },
     rules: &[FeatureRule {
-        one: RequestedFeature { spelling: "--tail-merging", is_made: |settings| settings.tail_merging.is_some() },
+        one: RequestedFeature { spelling: "--tail-merging", is_requested: |settings| settings.tail_merging.is_some() },
         relation: Relation::Needs,
-        other: RequestedFeature { spelling: "--addresses (observe=addresses)", is_made: is_requested },
+        other: RequestedFeature { spelling: "--addresses (observe=addresses)", is_requested },
         reason: "only such builds need a separate address for each block",
         remedy: "omit --tail-merging, or build with --addresses",
     }],

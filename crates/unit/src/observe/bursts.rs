@@ -1,5 +1,5 @@
-//! Counts in bursts: code that checks a switch outside the program, and a duplicate that counts all paths while the switch is on (Arnold
-//! and Ryder's sampling framework).
+//! Counts in bursts: the code checks a switch outside the program. While the switch is on, a duplicate of the code counts all paths
+//! (Arnold and Ryder's sampling framework).
 
 use super::{Admission, Observation, ObservationKind, ObservationProperties};
 use crate::experiment::{Settings, Timing};

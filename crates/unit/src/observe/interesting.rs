@@ -4,7 +4,8 @@
 use super::{Admission, Observation, ObservationKind, ObservationProperties};
 use crate::Identity;
 use crate::experiment::{
-    DEFAULT_TIME_LIMIT_S, ExperimentError, ExperimentScheme, FeatureRule, Relation, RequestedFeature, Settings, SettingsFile, identity,
+    DEFAULT_TIME_LIMIT_S, ExperimentError, ExperimentScheme, FeatureRule, Relation, RequestedFeature, Settings, SettingsFile,
+    stored_identity,
 };
 use serde::{Deserialize, Serialize};
 use trodden_flow::NumberingScheme;
@@ -32,11 +33,11 @@ pub(super) static KIND: ObservationKind = ObservationKind {
     tables: Admission::Rejected { reason: "each interesting path has its own counter", remedy: "omit one of the two" },
     shared_counters: Admission::Admitted,
     rules: &[FeatureRule {
-        one: RequestedFeature { spelling: "--time-limit", is_made: |settings| settings.time_limit_s.is_some() },
+        one: RequestedFeature { spelling: "--time-limit", is_requested: |settings| settings.time_limit_s.is_some() },
         relation: Relation::Needs,
         other: RequestedFeature {
             spelling: "--scheme ppp-optimal",
-            is_made: |settings| settings.scheme == Some(ExperimentScheme::Interesting(NumberingScheme::PppOptimal)),
+            is_requested: |settings| settings.scheme == Some(ExperimentScheme::Interesting(NumberingScheme::PppOptimal)),
         },
         reason: "only that scheme has a time limit",
         remedy: "omit --time-limit, or use --scheme ppp-optimal",
@@ -52,7 +53,7 @@ impl InterestingPaths {
             None => Some(NumberingScheme::KnownTable),
         };
         let time_limit_s = settings.time_limit_s.unwrap_or(DEFAULT_TIME_LIMIT_S);
-        Ok(identity("interesting", &settings.interesting)?.map(|set| InterestingPaths { set, numbering, time_limit_s }))
+        Ok(stored_identity("interesting", &settings.interesting)?.map(|set| InterestingPaths { set, numbering, time_limit_s }))
     }
 }
 
@@ -78,7 +79,7 @@ impl ObservationProperties for InterestingPaths {
 /// Counter words of interesting paths. All other words of the range, including the last one, count other paths.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InterestingWords {
-    /// The function's first word among those of the unit.
+    /// Index of the function's first word among the unit's words.
     pub first_word: u64,
     /// Number of words; at least one.
     pub words: u64,
@@ -112,7 +113,7 @@ impl StorageAliases {
 }
 
 impl InterestingWords {
-    /// Range of its words.
+    /// Returns the range of its words in the unit.
     pub fn range(&self) -> std::ops::Range<u64> {
         self.first_word..self.first_word.saturating_add(self.words)
     }
@@ -122,7 +123,6 @@ impl InterestingWords {
         self.range().end.saturating_sub(1)
     }
 
-    /// Returns whether words and paths are valid for a function with `paths` paths.
     pub(crate) fn is_sound(&self, paths: u64) -> bool {
         let is_known = |&(word, path): &(u64, u64)| word < self.words.saturating_sub(1) && path < paths;
         self.words > 0 && self.paths.is_sorted_by(|a, b| a.0 < b.0) && self.paths.iter().all(is_known)

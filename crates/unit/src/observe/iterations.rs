@@ -1,8 +1,8 @@
-//! Builds that count the paths over iterations of a set instead of paths ([`crate::iterations`]).
+//! Builds that count a set's paths over iterations ([`crate::iterations`]) instead of single paths.
 
 use super::{Admission, Observation, ObservationKind, ObservationProperties};
 use crate::Identity;
-use crate::experiment::{Settings, SettingsFile, identity};
+use crate::experiment::{Settings, SettingsFile, stored_identity};
 use crate::iterations::{IterationPath, MAX_ITERATIONS};
 use serde::{Deserialize, Serialize};
 
@@ -20,7 +20,7 @@ pub(super) static KIND: ObservationKind = ObservationKind {
     is_requested: |settings| settings.iterations.is_some(),
     read: |settings| {
         let observation = |set| Observation::IterationCounts(IterationCounts { set });
-        Ok(identity("iterations", &settings.iterations)?.map(observation))
+        Ok(stored_identity("iterations", &settings.iterations)?.map(observation))
     },
     restricted_by: &[],
     numberings: &[],
@@ -40,10 +40,10 @@ impl ObservationProperties for IterationCounts {
     }
 }
 
-/// Counter words of paths over iterations. The last word counts all others that the function counts.
+/// Counter words of paths over iterations. The last word counts all paths over iterations that have no word of their own.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct IterationWords {
-    /// The function's first word among those of the unit.
+    /// Index of the function's first word among the unit's words.
     pub first_word: u64,
     /// Maximum number of paths in a path over iterations.
     pub iterations: u32,
@@ -57,17 +57,16 @@ impl IterationWords {
         self.paths.len() as u64 + 1
     }
 
-    /// Range of the words.
+    /// Returns the range of its words in the unit.
     pub fn range(&self) -> std::ops::Range<u64> {
         self.first_word..self.first_word.saturating_add(self.words())
     }
 
-    /// Returns the word that counts all others.
-    pub fn others(&self) -> u64 {
+    /// Returns the word that counts all paths over iterations without a word of their own.
+    pub fn shared_word(&self) -> u64 {
         self.range().end.saturating_sub(1)
     }
 
-    /// Returns whether the paths are valid for a function with `paths` paths.
     pub(crate) fn is_sound(&self, paths: u64) -> bool {
         let is_path = |path: &IterationPath| (1..=self.iterations as usize).contains(&path.len()) && path.iter().all(|p| *p < paths);
         (2..=MAX_ITERATIONS).contains(&self.iterations) && self.paths.iter().all(is_path)

@@ -1,9 +1,9 @@
 //! The kinds of observations that a build can make ([`Observation`]), with a module for each.
 //!
-//! An [`ObservationKind`] describes how users request it, which other kinds restrict it, and which numberings, tables and shared counters
-//! it supports; [`ObservationProperties`] describes an observation of this kind. The module with the same name in `trodden-instrument`
-//! changes the code, and the one in `trodden-profile` explains why counts are inexact. A new kind requires a module, an entry in [`kinds`],
-//! and possibly a value of [`Observe`].
+//! An [`ObservationKind`] describes how users request the kind, which other kinds restrict it, and which numberings, tables and shared
+//! counters it supports. [`ObservationProperties`] describes one observation. The module with the same name in `trodden-instrument`
+//! changes the code, and the one in `trodden-profile` explains why counts are inexact. A new kind requires a module, an entry in
+//! [`kinds`], and possibly a value of [`Observe`].
 
 mod addresses;
 mod bursts;
@@ -38,7 +38,7 @@ pub use watched::WatchedPaths;
 pub use words::Observe;
 
 use crate::Identity;
-use crate::events::CELLS;
+use crate::events::CELLS_PER_COUNTER;
 use crate::experiment::{ExperimentError, ExperimentScheme, FeatureRule, Settings};
 use std::fmt;
 use trodden_flow::NumberingScheme;
@@ -66,17 +66,17 @@ macro_rules! kinds {
 }
 
 kinds! {
-    /// The count of each path, and its sum of an event.
+    /// Each path's count, and the sum of an event over the path's executions.
     sums::EventSums,
-    /// Counts of all paths, from which LLVM's edge profile can be computed.
+    /// Counts of all paths. LLVM's edge profile is computed from them.
     edge_profile::EdgeProfileCounts,
-    /// Counts of all paths, from which the counters of source-based coverage (clang's, rustc's) can be computed.
+    /// Counts of all paths. The counters of source-based coverage (clang's, rustc's) are computed from them.
     coverage::CoverageCounts,
-    /// The sequence of paths and calls, from which counts can be computed.
+    /// The sequence of paths and calls. Counts are computed from it.
     stream::PathStream,
-    /// Addresses of blocks, by which branches that hardware recorded are translated to paths. Nothing is counted.
+    /// Addresses of blocks, to translate hardware-recorded branches to paths. Nothing is counted.
     addresses::BlockAddresses,
-    /// Nothing. Blocks have sleds, by which an execution is traced from outside.
+    /// Nothing. A tracer follows the execution from outside, with the help of sleds in the blocks.
     sleds::TraceSleds,
     /// Counts of all paths, while a switch outside the program is on.
     bursts::CountsInBursts,
@@ -90,7 +90,7 @@ kinds! {
     unknown::UnknownPaths,
     /// Counts of the watched paths.
     watched::WatchedPaths,
-    /// Counts of the part of the paths that belongs to one of several copies of a program.
+    /// Counts of the paths that are assigned to a copy of a program.
     part::CopyPart,
     /// Counts of all paths.
     every_path::EveryPath,
@@ -98,19 +98,19 @@ kinds! {
 
 /// A kind of observation: how users request it, and which settings it can be combined with.
 pub struct ObservationKind {
-    /// The option, and the setting if there is no option or the setting has a different name.
+    /// The option. The text includes the setting if there is no option, or if the setting's name is different.
     pub option: &'static str,
     /// What is observed, as a noun phrase for messages.
     pub observes: &'static str,
-    /// What to do if a conflicting kind is requested as well; `None` to advise two builds.
+    /// Advice if a conflicting kind is requested as well; `None` to advise two builds.
     pub(crate) conflict_remedy: Option<&'static str>,
     /// Returns whether settings request this kind.
     pub(crate) is_requested: fn(&Settings) -> bool,
     /// Returns the observation that settings describe; `None` if a required setting is missing.
     pub(crate) read: fn(&Settings) -> Result<Option<Observation>, ExperimentError>,
-    /// Kinds that may restrict this one: if one of them is requested as well, only the paths that it selects are observed.
+    /// Kinds that may restrict this kind. If such a kind is requested as well, only the paths that it selects are observed.
     pub(crate) restricted_by: &'static [&'static ObservationKind],
-    /// The supported numberings, in addition to that of all paths.
+    /// The supported numberings, in addition to the numbering of all paths.
     pub(crate) numberings: &'static [NumberingScheme],
     /// Whether this kind rejects other numberings. If it admits them, they are checked as if no kind had been requested.
     pub(crate) other_numberings: Admission,
@@ -131,7 +131,7 @@ pub enum Admission {
     Rejected {
         /// The reason.
         reason: &'static str,
-        /// What to do instead.
+        /// Advice, as an imperative clause.
         remedy: &'static str,
     },
 }
@@ -149,12 +149,12 @@ pub trait ObservationProperties {
         ExperimentScheme::BallLarus
     }
 
-    /// Meaning of the words of a counter.
+    /// Returns the meaning of a counter's words.
     fn words(&self) -> CounterWords {
         CounterWords::Count
     }
 
-    /// File of the paths that are not counted, if all other paths are.
+    /// Returns the file of the paths that are not counted, if all other paths are counted.
     fn uncounted(&self) -> Option<Identity> {
         None
     }
@@ -180,18 +180,17 @@ pub enum CounterWords {
 
 impl CounterWords {
     /// Returns the number of words per counter.
-    pub fn per_counter(self) -> u64 {
+    pub fn words_per_counter(self) -> u64 {
         match self {
             CounterWords::Count => 1,
             CounterWords::CountAndTime => 2,
-            CounterWords::Cells => CELLS,
+            CounterWords::Cells => CELLS_PER_COUNTER,
             CounterWords::Nothing => 0,
         }
     }
 }
 
 impl ObservationKind {
-    /// Returns whether `self` and `other` are the same kind.
     pub(crate) fn is(&self, other: &ObservationKind) -> bool {
         std::ptr::eq(self, other)
     }
@@ -209,7 +208,6 @@ impl fmt::Debug for ObservationKind {
     }
 }
 
-/// Returns the kinds that settings request.
 pub(crate) fn requested_kinds(settings: &Settings) -> impl Iterator<Item = &'static ObservationKind> + '_ {
     KINDS.iter().copied().filter(|kind| (kind.is_requested)(settings))
 }

@@ -2,7 +2,7 @@
 
 use super::{Admission, CounterWords, Observation, ObservationKind, ObservationProperties, unknown};
 use crate::Identity;
-use crate::experiment::{FeatureRule, Relation, RequestedFeature, Settings, SettingsFile, identity};
+use crate::experiment::{FeatureRule, Relation, RequestedFeature, Settings, SettingsFile, stored_identity};
 use serde::{Deserialize, Serialize};
 
 /// The part that one of several copies of a program counts.
@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 pub struct CopyPart {
     /// File of the copy's part.
     pub file: Identity,
-    /// The original program's unit from which this unit is made.
+    /// The unit of the original program that this unit is made from.
     pub origin: Identity,
     /// File of the known paths, if the program counts only unknown paths.
     pub known: Option<Identity>,
@@ -18,24 +18,26 @@ pub struct CopyPart {
     pub count_hits: bool,
 }
 
-const PART: RequestedFeature = RequestedFeature { spelling: "a copy's part (part=FILE)", is_made: |settings| settings.part.is_some() };
-const ORIGIN: RequestedFeature =
-    RequestedFeature { spelling: "the unit of a copy (origin=UNIT)", is_made: |settings| settings.origin.is_some() };
-const HITS: RequestedFeature =
-    RequestedFeature { spelling: "--count-hits (count-hits=on)", is_made: |settings| settings.count_hits == Some(true) };
-const KNOWN: RequestedFeature = RequestedFeature { spelling: "--residual (known=FILE)", is_made: |settings| settings.known.is_some() };
+const PART_FEATURE: RequestedFeature =
+    RequestedFeature { spelling: "a copy's part (part=FILE)", is_requested: |settings| settings.part.is_some() };
+const ORIGIN_FEATURE: RequestedFeature =
+    RequestedFeature { spelling: "the unit of a copy (origin=UNIT)", is_requested: |settings| settings.origin.is_some() };
+const HITS_FEATURE: RequestedFeature =
+    RequestedFeature { spelling: "--count-hits (count-hits=on)", is_requested: |settings| settings.count_hits == Some(true) };
+const KNOWN_FEATURE: RequestedFeature =
+    RequestedFeature { spelling: "--residual (known=FILE)", is_requested: |settings| settings.known.is_some() };
 
 const PART_NEEDS_UNIT: &str = "a part belongs to one unit";
 const SET_BY_RECORDING: &str = "use `trodden record --copies`, which sets both";
 
 pub(super) static KIND: ObservationKind = ObservationKind {
-    option: PART.spelling,
+    option: PART_FEATURE.spelling,
     observes: "a copy's part of the counts of all paths, or of unknown ones",
     conflict_remedy: Some("build the program that is to be copied without the other option"),
-    is_requested: PART.is_made,
+    is_requested: PART_FEATURE.is_requested,
     read: |settings| {
-        let (known, count_hits) = (identity("known", &settings.known)?, settings.count_hits.unwrap_or(false));
-        let part = identity("part", &settings.part)?.zip(settings.origin);
+        let (known, count_hits) = (stored_identity("known", &settings.known)?, settings.count_hits.unwrap_or(false));
+        let part = stored_identity("part", &settings.part)?.zip(settings.origin);
         Ok(part.map(|(file, origin)| Observation::CopyPart(CopyPart { file, origin, known, count_hits })))
     },
     restricted_by: &[&unknown::KIND],
@@ -50,19 +52,31 @@ pub(super) static KIND: ObservationKind = ObservationKind {
     },
     shared_counters: Admission::Admitted,
     rules: &[
-        FeatureRule { one: PART, relation: Relation::Needs, other: ORIGIN, reason: PART_NEEDS_UNIT, remedy: SET_BY_RECORDING },
-        FeatureRule { one: ORIGIN, relation: Relation::Needs, other: PART, reason: PART_NEEDS_UNIT, remedy: SET_BY_RECORDING },
         FeatureRule {
-            one: HITS,
+            one: PART_FEATURE,
             relation: Relation::Needs,
-            other: PART,
+            other: ORIGIN_FEATURE,
+            reason: PART_NEEDS_UNIT,
+            remedy: SET_BY_RECORDING,
+        },
+        FeatureRule {
+            one: ORIGIN_FEATURE,
+            relation: Relation::Needs,
+            other: PART_FEATURE,
+            reason: PART_NEEDS_UNIT,
+            remedy: SET_BY_RECORDING,
+        },
+        FeatureRule {
+            one: HITS_FEATURE,
+            relation: Relation::Needs,
+            other: PART_FEATURE,
             reason: "hits are executions of a copy's probes",
             remedy: "use `trodden-lab with --count-hits -- record --copies K`",
         },
         FeatureRule {
-            one: HITS,
+            one: HITS_FEATURE,
             relation: Relation::Excludes,
-            other: KNOWN,
+            other: KNOWN_FEATURE,
             reason: "copies of a residual build record times of first executions instead of hits",
             remedy: "count hits in a program that counts all paths",
         },
@@ -94,18 +108,18 @@ impl ObservationProperties for CopyPart {
 /// the copy does not count.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LabelWords {
-    /// The unit's word for the sum 0.
+    /// Index of the unit's word for the sum 0.
     pub first_word: u64,
     /// Number of words.
     pub words: u64,
     /// Whether the words are followed by two words that count executions of labels and of all probes ([`LabelWords::hits`]).
     pub has_hits: bool,
-    /// Label of each edge of the function's `dag`.
+    /// Labels of the edges in the function's `dag`, in the same order.
     pub labels: Vec<i64>,
 }
 
 impl LabelWords {
-    /// Range of the words, including those that count probes.
+    /// Returns the range of its words in the unit, including those that count probes.
     pub fn range(&self) -> std::ops::Range<u64> {
         let hits = if self.has_hits { HIT_WORDS } else { 0 };
         self.first_word..self.first_word.saturating_add(self.words).saturating_add(hits)
@@ -116,11 +130,9 @@ impl LabelWords {
         self.has_hits.then(|| self.first_word.saturating_add(self.words))
     }
 
-    /// Returns whether there is a label for each edge of the function's acyclic graph.
     pub(crate) fn is_sound(&self, edges: usize) -> bool {
         self.labels.len() == edges
     }
 }
 
-/// Number of words that count executions of probes.
 const HIT_WORDS: u64 = 2;

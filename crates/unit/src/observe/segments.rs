@@ -1,11 +1,11 @@
 //! Builds that count the interprocedural segments of a set instead of paths ([`crate::segments`]).
 //!
-//! The map says what each of a function's words counts: either each key has a word, or interesting pairs have words that are found by a
-//! perfect hash, and all other pairs share one word. The map gives callers by unit and linkage name, so it can be read without the set.
+//! The map says what each of a function's words counts. Either each key has a word, or only interesting pairs have words, which a perfect
+//! hash finds, and all other pairs share one word. The map identifies callers by unit and linkage name, so it can be read without the set.
 
 use super::{Admission, Observation, ObservationKind, ObservationProperties};
 use crate::Identity;
-use crate::experiment::{ExperimentScheme, Settings, SettingsFile, identity};
+use crate::experiment::{ExperimentScheme, Settings, SettingsFile, stored_identity};
 use serde::{Deserialize, Serialize};
 use trodden_flow::NumberingScheme;
 
@@ -26,10 +26,10 @@ pub enum SegmentNumbering {
     Minimal,
     /// Every path in every context (Ball and Larus).
     BallLarus,
-    /// Like [`SegmentNumbering::Minimal`], found by precise selective labels of the paths in the set's segments
+    /// The same segments as [`SegmentNumbering::Minimal`], recognised by precise selective labels of their paths
     /// ([`trodden_flow::NumberingScheme::Pspp`]).
     PreciseSelective,
-    /// The segments of the set, by preferential numbering over contexts and paths, checked against the pair's number among all pairs.
+    /// The segments of the set, recognised by preferential numbering and a check of the pair's number among all pairs.
     Preferential,
 }
 
@@ -45,7 +45,7 @@ pub(super) static KIND: ObservationKind = ObservationKind {
             Some(ExperimentScheme::Interesting(NumberingScheme::Ppp)) => SegmentNumbering::Preferential,
             _ => SegmentNumbering::Minimal,
         };
-        Ok(identity("segments", &settings.segments)?.map(|set| Observation::SegmentCounts(SegmentCounts { set, numbering })))
+        Ok(stored_identity("segments", &settings.segments)?.map(|set| Observation::SegmentCounts(SegmentCounts { set, numbering })))
     },
     restricted_by: &[],
     numberings: &[NumberingScheme::KnownTable, NumberingScheme::Ppp, NumberingScheme::Pspp],
@@ -81,7 +81,7 @@ impl ObservationProperties for SegmentCounts {
 /// by a key, with the path's ID in the low bits and the context's number in the bits above ([`SegmentWords::key`]).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SegmentWords {
-    /// The function's first word among those of the unit.
+    /// Index of the function's first word among the unit's words.
     pub first_word: u64,
     /// Number of words.
     pub words: u64,
@@ -125,7 +125,7 @@ pub struct UnplacedCall {
 }
 
 impl SegmentWords {
-    /// Range of its words.
+    /// Returns the range of its words in the unit.
     pub fn range(&self) -> std::ops::Range<u64> {
         self.first_word..self.first_word.saturating_add(self.words)
     }
@@ -152,7 +152,6 @@ impl SegmentWords {
         Some((context, key & ((1 << bits) - 1))).filter(|(_, path)| *path < paths)
     }
 
-    /// Returns whether words, contexts and pairs are valid for a function with `paths` paths.
     pub(crate) fn is_sound(&self, paths: u64) -> bool {
         let pairs = self.interesting.iter().all(|(context, path)| *context as usize <= self.contexts.len() && *path < paths);
         let rows = (self.contexts.len() as u64 + 1).saturating_mul(paths.max(1).next_power_of_two());

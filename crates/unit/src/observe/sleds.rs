@@ -1,4 +1,4 @@
-//! Builds with sleds, by which an execution is traced from outside. The program counts nothing, but a profile of the trace contains the
+//! Builds with sleds, with which an execution is traced from outside. The program counts nothing, but a profile of the trace contains the
 //! counts of the reconstructed paths.
 
 use super::{Admission, Observation, ObservationKind, ObservationProperties, Observe};

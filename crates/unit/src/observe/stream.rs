@@ -8,14 +8,14 @@
 use super::interesting::{self, InterestingPaths};
 use super::{Admission, Observation, ObservationKind, ObservationProperties, Observe};
 use crate::Identity;
-use crate::experiment::{FeatureRule, Relation, RequestedFeature, Settings, SettingsFile, identity};
+use crate::experiment::{FeatureRule, Relation, RequestedFeature, Settings, SettingsFile, stored_identity};
 use serde::{Deserialize, Serialize};
 use trodden_flow::{Edge, Node, Origin};
 
 /// The sequence of paths and calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct PathStream {
-    /// File of a set whose functions are streamed; `None` if all are.
+    /// File of a set; only its functions are streamed. `None` if all functions are.
     pub functions: Option<Identity>,
 }
 
@@ -25,7 +25,7 @@ pub(super) static KIND: ObservationKind = ObservationKind {
     conflict_remedy: None,
     is_requested,
     read: |settings| {
-        let functions = identity("interesting", &settings.interesting)?;
+        let functions = stored_identity("interesting", &settings.interesting)?;
         Ok(Some(Observation::PathStream(PathStream { functions })))
     },
     restricted_by: &[&interesting::KIND],
@@ -37,9 +37,9 @@ pub(super) static KIND: ObservationKind = ObservationKind {
     tables: Admission::Rejected { reason: "a stream has no counters", remedy: "omit --table-slots" },
     shared_counters: Admission::Rejected { reason: "each thread writes a stream of its own", remedy: "omit --threads" },
     rules: &[FeatureRule {
-        one: RequestedFeature { spelling: "--flight-recorder (recorder=PATTERN)", is_made: |settings| settings.recorder.is_some() },
+        one: RequestedFeature { spelling: "--flight-recorder (recorder=PATTERN)", is_requested: |settings| settings.recorder.is_some() },
         relation: Relation::Needs,
-        other: RequestedFeature { spelling: "--stream (observe=stream)", is_made: is_requested },
+        other: RequestedFeature { spelling: "--stream (observe=stream)", is_requested },
         reason: "the flight recorder keeps the end of a stream",
         remedy: "add --stream",
     }],
@@ -69,13 +69,13 @@ impl ObservationProperties for PathStream {
 /// writes their addresses to the stream.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EventWords {
-    /// The unit's word for the first path.
+    /// Index of the unit's word for the first path.
     pub first_word: u64,
     /// Number of words.
     pub words: u64,
     /// The event graph's additional edges, by their index in this graph, each with the block that makes the call; ascending.
     pub calls: Vec<(Edge, Node)>,
-    /// Blocks whose [`up_to_calls`](crate::UnitBlock::up_to_calls) differs in the graph of events, with the value there.
+    /// Blocks that have a different [`up_to_calls`](crate::UnitBlock::up_to_calls) in the graph of events, with that value.
     pub up_to_calls: Vec<(Node, u32)>,
     /// The edges of the acyclic graph of events, like [`FunctionMap::dag`](crate::FunctionMap::dag).
     pub dag: Vec<Origin>,
@@ -84,7 +84,7 @@ pub struct EventWords {
 }
 
 impl EventWords {
-    /// Range of its words.
+    /// Returns the range of its words in the unit.
     pub fn range(&self) -> std::ops::Range<u64> {
         self.first_word..self.first_word.saturating_add(self.words)
     }
@@ -101,7 +101,7 @@ impl EventWords {
     }
 
     /// Maps an edge of the function's graph to the corresponding edge of the event graph.
-    pub fn edge_of_events(&self, own: Edge) -> Edge {
+    pub fn to_event_edge(&self, own: Edge) -> Edge {
         self.calls.iter().fold(own, |edge, call| if call.0 <= edge { Edge(edge.0 + 1) } else { edge })
     }
 }

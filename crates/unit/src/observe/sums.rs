@@ -1,5 +1,5 @@
 //! Sums of an event for each path, in addition to its count. If a set of paths is given, each path in it has its own sum, and a function's
-//! other paths share one. A counter has several cells ([`crate::events`]), so hash tables and atomic additions are not supported.
+//! other paths share one sum. A counter has several cells ([`crate::events`]), so hash tables and atomic additions are not supported.
 
 use super::interesting::{self, InterestingPaths};
 use super::{Admission, CounterWords, Observation, ObservationKind, ObservationProperties};

@@ -1,11 +1,11 @@
-//! Residual builds: all paths are counted except known ones, such as those that a program's tests take.
+//! Residual builds: all paths are counted except known paths, for example the paths that a program's tests take.
 
 use super::{Admission, CounterWords, Observation, ObservationKind, ObservationProperties};
 use crate::Identity;
-use crate::experiment::{ExperimentScheme, Settings, SettingsFile, identity};
+use crate::experiment::{ExperimentScheme, Settings, SettingsFile, stored_identity};
 use trodden_flow::NumberingScheme;
 
-/// Counts of all paths except known ones.
+/// Counts of all paths except known paths.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct UnknownPaths {
     /// File of the known paths.
@@ -17,17 +17,17 @@ pub struct UnknownPaths {
 /// How a residual build recognises known paths.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Recognition {
-    /// By the code that is executed: known paths have a copy of the code, which any other edge leaves.
+    /// By the executed code: known paths have their own copy of the code, and every edge that is not on a known path leaves this copy.
     #[default]
     Region,
-    /// By the number at the path's end, as published: preferential numbering, checked against the Ball-Larus number.
+    /// By the number at the path's end: preferential numbering as published, checked against the Ball-Larus number.
     Preferential,
-    /// Likewise, by the numbers of precise selective numbering, of which a table says which are those of known paths.
+    /// By the number at the path's end: precise selective numbering, with a table of the numbers that belong to known paths.
     Selective,
 }
 
 impl Recognition {
-    /// The numbering; `None` if paths are not recognised by numbers.
+    /// Returns the numbering; `None` if paths are not recognised by numbers.
     pub fn numbering(self) -> Option<NumberingScheme> {
         match self {
             Recognition::Region => None,
@@ -48,7 +48,7 @@ pub(super) static KIND: ObservationKind = ObservationKind {
             Some(ExperimentScheme::Interesting(NumberingScheme::Pspp)) => Recognition::Selective,
             _ => Recognition::Region,
         };
-        Ok(identity("known", &settings.known)?.map(|known| Observation::UnknownPaths(UnknownPaths { known, recognition })))
+        Ok(stored_identity("known", &settings.known)?.map(|known| Observation::UnknownPaths(UnknownPaths { known, recognition })))
     },
     restricted_by: &[],
     numberings: &[NumberingScheme::Ppp, NumberingScheme::Pspp],

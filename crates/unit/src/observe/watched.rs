@@ -3,7 +3,7 @@
 
 use super::{Admission, CounterWords, Observation, ObservationKind, ObservationProperties};
 use crate::Identity;
-use crate::experiment::{Settings, SettingsFile, identity};
+use crate::experiment::{Settings, SettingsFile, stored_identity};
 
 /// Counts of the watched paths.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -19,7 +19,7 @@ pub(super) static KIND: ObservationKind = ObservationKind {
     is_requested: |settings| settings.watched.is_some(),
     read: |settings| {
         let observation = |others| Observation::WatchedPaths(WatchedPaths { others });
-        Ok(identity("watched", &settings.watched)?.map(observation))
+        Ok(stored_identity("watched", &settings.watched)?.map(observation))
     },
     restricted_by: &[],
     numberings: &[],

@@ -9,9 +9,9 @@ pub enum Observe {
     /// Counts of paths.
     #[default]
     Counts,
-    /// Counts from which LLVM's edge profile can be computed.
+    /// Counts of paths, to compute LLVM's edge profile.
     EdgeProfile,
-    /// Counts from which the counters of source-based coverage can be computed.
+    /// Counts of paths, to compute the counters of source-based coverage.
     Coverage,
     /// Counts as for `Coverage`, and the test vectors of decisions (MC/DC).
     Mcdc,
@@ -19,7 +19,7 @@ pub enum Observe {
     Stream,
     /// The address of each block, without counts.
     Addresses,
-    /// Nothing. Blocks have sleds, by which an execution is traced from outside.
+    /// Nothing. A tracer follows the execution from outside, with the help of sleds in the blocks.
     Trace,
 }
 

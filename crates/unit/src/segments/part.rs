@@ -1,9 +1,10 @@
-//! Divides a set of segments into parts, one for each copy of a program.
+//! Divides a set of segments into parts, one for each copy of a program. Each pair of a context and a path has the same count in its part
+//! as in the complete set.
 //!
-//! A part contains some of each function's paths, in all their contexts, and the contexts that it needs, renumbered from 1. A context is
-//! needed if a segment of the part ends in it, if it is the caller's own context of a needed one or a suffix of a needed one (so that the
-//! set stays closed), or if a needed one is its suffix (otherwise the longer chain would be counted as the shorter one). So each pair of a
-//! context and a path has the same count in the part as in the complete set.
+//! A part contains some paths of each function, in all their contexts. Its contexts are renumbered from 1. It has a context C if
+//! - a segment of the part ends in C, or
+//! - C is a suffix of a context of the part, or the caller's own context in one (so that the set stays closed), or
+//! - a context of the part is a suffix of C (otherwise, the longer chain would be counted as the shorter one).
 
 use super::{SegmentContext, SegmentFunction, SegmentIndex, SegmentSet};
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,7 +19,7 @@ impl SegmentFunction {
     }
 
     /// Returns the number of paths that begin at the entry. They have the lowest IDs. `None` if the set is corrupt.
-    pub fn first_paths(&self) -> Option<u64> {
+    pub fn count_first_paths(&self) -> Option<u64> {
         let (dag, numbering) = self.numbered_paths()?;
         let later = dag.out(dag.entry()).iter().filter(|e| matches!(dag.edge(**e).origin, Origin::Enter(_)));
         Some(later.map(|e| numbering.values()[e.index()] as u64).min().unwrap_or(self.paths))
@@ -26,8 +27,8 @@ impl SegmentFunction {
 }
 
 impl SegmentSet {
-    /// Returns the part of the set that counts only paths for which `counted` returns true, given the function's index and the path. The
-    /// part counts only interesting segments, even if the set counts all pairs.
+    /// Returns the part of the set that counts only paths for which `counted` returns true. `counted` is given the function's index and
+    /// the path. The part counts only interesting segments, even if the set counts all pairs.
     pub fn part(&self, counted: impl Fn(u32, u64) -> bool) -> SegmentSet {
         let mut functions = self.functions.clone();
         for (number, function) in (0..).zip(&mut functions) {
@@ -57,7 +58,7 @@ impl SegmentSet {
         let mut functions = self.functions.clone();
         for function in functions.iter_mut().filter(|f| !f.contexts.is_empty()) {
             let contexts = function.contexts.len() as u32;
-            let Some(paths) = function.first_paths().filter(|paths| paths.saturating_mul(contexts.into()) <= max) else { continue };
+            let Some(paths) = function.count_first_paths().filter(|paths| paths.saturating_mul(contexts.into()) <= max) else { continue };
             function.interesting = (1..=contexts).flat_map(|context| (0..paths).map(move |path| (context, path))).collect();
         }
         SegmentSet { functions, counts_all_pairs: false, growth: self.growth, index: SegmentIndex::default() }
@@ -71,9 +72,9 @@ impl SegmentSet {
         while let Some((number, context)) = work.pop() {
             let Some(known) = self.context(number, context).filter(|_| needed[number as usize].insert(context)) else { continue };
             work.push((known.caller, known.context));
-            work.push((number, self.shorter(number, context)));
+            work.push((number, self.drop_outermost(number, context)));
             let longer = 1..=self.functions[number as usize].contexts.len() as u32;
-            work.extend(longer.filter(|longer| self.shorter(number, *longer) == context).map(|longer| (number, longer)));
+            work.extend(longer.filter(|longer| self.drop_outermost(number, *longer) == context).map(|longer| (number, longer)));
         }
         needed
     }
@@ -90,12 +91,12 @@ mod tests {
         let mut context = 0;
         for (at, (function, path)) in chain.iter().enumerate() {
             let to = chain.get(at + 1).map_or(callee, |next| next.0);
-            context = set.target(*function, context, *path, to);
+            context = set.context_after_call(*function, context, *path, to);
         }
         set.functions[callee as usize].interesting.contains(&(context, path)).then(|| chain_of(set, callee, context))
     }
 
-    /// Together, the parts contain each segment once. After any sequence of calls, each part counts a path in the same context as the set.
+    /// Together, the parts contain each segment once. After any sequence of calls, a part counts a path in the same context as the set.
     #[test]
     fn parts_count_what_the_set_counts() {
         let mut builder = builder(3);
@@ -139,9 +140,9 @@ mod tests {
         assert!(!part.functions[1].counts && part.functions[2].counts);
     }
 
-    /// The function is a loop with a branch, of whose paths half begin at the entry.
+    /// The function is a loop with a branch. Half of its paths begin at the entry.
     #[test]
-    fn set_of_all_pairs_is_made_explicit() {
+    fn all_pairs_become_explicit_segments() {
         let mut builder = builder(2);
         builder.context(&[(0, 0)], 1);
         let mut set = builder.finish(true);
@@ -150,7 +151,7 @@ mod tests {
         function.graph = Graph::new(4, Node(0), Node(3), edges.map(|(from, to)| (Node(from), Node(to))).to_vec()).unwrap();
         function.cuts = vec![(Edge(3), CutReason::Back)];
         (function.paths, function.edges) = (8, vec![0; edges.len()]);
-        assert_eq!(function.first_paths(), Some(4));
+        assert_eq!(function.count_first_paths(), Some(4));
         assert_eq!(set.with_explicit_segments(4).functions[1].interesting, (0..4).map(|path| (1, path)).collect());
         assert!(set.with_explicit_segments(3).functions[1].interesting.is_empty());
     }
