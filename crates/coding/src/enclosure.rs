@@ -27,17 +27,17 @@ impl Enclosure {
         Enclosure { low: value.clone(), high: value }
     }
 
-    /// Returns the sum.
+    /// Returns an interval that contains the sum of the two enclosed numbers.
     pub fn plus(&self, other: &Enclosure) -> Enclosure {
         Enclosure { low: &self.low + &other.low, high: &self.high + &other.high }
     }
 
-    /// Returns the product with a non-negative factor.
+    /// Returns the interval scaled by `factor`, which must not be negative.
     pub fn times(&self, factor: &BigRational) -> Enclosure {
         Enclosure { low: &self.low * factor, high: &self.high * factor }
     }
 
-    /// Returns true if the number lies in the interval.
+    /// Returns true if `value` is between the bounds, inclusive.
     pub fn contains(&self, value: &BigRational) -> bool {
         &self.low <= value && value <= &self.high
     }
