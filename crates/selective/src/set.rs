@@ -1,10 +1,10 @@
 //! The interesting paths that a scheme must distinguish, given as a list of paths or as a set of edges.
 //!
 //! SPP and PSPP (P3 paper, section 3.1) work on edges: all paths of interesting edges, the *closure*, are interesting. PPP and the table of
-//! known paths work on a list. From a list, the set of its edges is made, whose closure may contain more paths. From a set of edges, the
-//! list of its closure is made, if that is short enough.
+//! known paths work on a list. A list also defines the set of its edges, whose closure may contain more paths. A set of edges also defines
+//! the list of its closure, if that is short enough.
 //!
-//! Invariants: every edge of the set lies on an interesting path; paths are sorted by Ball-Larus number and differ; there is at least one.
+//! Invariants: every edge of the set is on an interesting path; paths are sorted by Ball-Larus number and differ; there is at least one.
 
 use super::NumberingError;
 use trodden_flow::Numbering;
@@ -43,7 +43,7 @@ impl InterestingSet {
             return Err(NumberingError::NothingInteresting);
         }
         let edges = DagEdgeSet::from_members(dag.edges().len(), listed.iter().flatten().copied());
-        let closure = count(dag, &edges);
+        let closure = count_paths(dag, &edges);
         Ok(InterestingSet { edges, closure, listed: Some(listed) })
     }
 
@@ -57,13 +57,13 @@ impl InterestingSet {
         InterestingSet::from_paths(dag, numbering, &paths)
     }
 
-    /// Creates the set of all paths of marked edges.
+    /// Creates the set of all paths that consist of marked edges.
     ///
     /// # Errors
     /// There is no such path.
     pub fn from_edges(dag: &Dag, marked: &DagEdgeSet) -> Result<InterestingSet, NumberingError> {
         let edges = dag.on_marked_paths(|e| marked.contains(e));
-        match count(dag, &edges) {
+        match count_paths(dag, &edges) {
             0 => Err(NumberingError::NothingInteresting),
             closure => Ok(InterestingSet { edges, closure, listed: None }),
         }
@@ -84,7 +84,7 @@ impl InterestingSet {
         InterestingSet::from_edges(dag, &marked).map_err(|_| NumberingError::NoPathThrough { nodes: nodes.iter().map(|n| n.0).collect() })
     }
 
-    /// Returns true if an edge lies on an interesting path.
+    /// Returns true if `edge` is on an interesting path.
     pub fn has(&self, edge: DagEdgeId) -> bool {
         self.edges.contains(edge)
     }
@@ -94,7 +94,7 @@ impl InterestingSet {
         &self.edges
     }
 
-    /// Returns the number of paths of interesting edges.
+    /// Returns the number of paths that consist of interesting edges.
     pub fn closure(&self) -> u128 {
         self.closure
     }
@@ -150,7 +150,7 @@ impl InterestingSet {
     }
 }
 
-/// Checks that these edges form a path from the entry to the exit. The error says why they do not.
+/// Checks that these edges form a path from the entry to the exit. The error says which edge is wrong.
 fn check_path(dag: &Dag, path: &[DagEdgeId]) -> Result<(), String> {
     if let Some(bad) = path.iter().find(|e| e.index() >= dag.edges().len()) {
         return Err(format!("edge {} does not exist", bad.0));
@@ -165,8 +165,8 @@ fn check_path(dag: &Dag, path: &[DagEdgeId]) -> Result<(), String> {
     if at == dag.exit() { Ok(()) } else { Err(format!("it ends at node {}, which is not the exit", at.0)) }
 }
 
-/// Returns the number of paths of marked edges.
-fn count(dag: &Dag, marked: &DagEdgeSet) -> u128 {
+/// Returns the number of paths that consist of marked edges, saturating at the maximum.
+fn count_paths(dag: &Dag, marked: &DagEdgeSet) -> u128 {
     let mut paths = vec![0u128; dag.node_count()];
     paths[dag.exit().index()] = 1;
     for &node in dag.order().iter().rev().filter(|n| **n != dag.exit()) {
