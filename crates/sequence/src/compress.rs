@@ -22,7 +22,7 @@ pub use window::{WindowLimits, WindowWriter};
 
 use crate::{Grammar, SequenceError};
 
-/// Builds the grammar of a sequence.
+/// Builds a sequence's grammar from symbols that are pushed one by one.
 pub trait Compressor {
     /// Appends a symbol.
     fn push(&mut self, symbol: u64);
@@ -37,7 +37,7 @@ pub trait Compressor {
     fn close(self: Box<Self>) -> Result<Grammar, SequenceError>;
 }
 
-/// A grammar compression algorithm.
+/// An algorithm that compresses a sequence into a grammar.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum CompressionMethod {
     /// Unique digrams, and rules that are used at least twice (Nevill-Manning and Witten 1997).
@@ -55,7 +55,7 @@ impl CompressionMethod {
     pub const ALL: [CompressionMethod; 4] =
         [CompressionMethod::Sequitur, CompressionMethod::RePair, CompressionMethod::LocallyConsistent, CompressionMethod::Phrases];
 
-    /// Returns the name in options and reports.
+    /// Returns the method's name in options and reports.
     pub fn name(self) -> &'static str {
         match self {
             CompressionMethod::Sequitur => "sequitur",
@@ -65,13 +65,13 @@ impl CompressionMethod {
         }
     }
 
-    /// Parses a method's name.
+    /// Parses a name that [`CompressionMethod::name`] returns.
     pub fn from_name(name: &str) -> Result<CompressionMethod, SequenceError> {
         let found = CompressionMethod::ALL.into_iter().find(|method| method.name() == name);
         found.ok_or_else(|| SequenceError::parameter("method", name, "sequitur, re-pair, locally-consistent or phrases"))
     }
 
-    /// Creates a compressor.
+    /// Creates an empty compressor that uses this method.
     pub fn compressor(self) -> Box<dyn Compressor + Send> {
         match self {
             CompressionMethod::Sequitur => Box::new(Sequitur::default()),

@@ -1,9 +1,9 @@
-//! General paths: the last k branches as a path, across loops and joins.
+//! General paths: the last k branches as a path, across loops and joins of the control flow.
 //!
-//! Source: C. Young and M. D. Smith, "Better global scheduling using path profiles" (MICRO 1998), section 3. An automaton is built lazily:
-//! its states are the paths so far, and the transition on a branch leads to the path that consists of the last k branches. So a branch
-//! usually costs one hash look-up and one increment for any k. Paths near the start of a frame have fewer than k branches. Memory is
-//! proportional to the number of distinct paths, at most 2^k per loop.
+//! Source: C. Young and M. D. Smith, "Better global scheduling using path profiles" (MICRO 1998), section 3. An automaton is built lazily.
+//! Its states are the paths so far, and a branch leads to the path that consists of the last k branches. A branch therefore usually costs
+//! one hash look-up and one increment for any k. Paths near the start of a frame have fewer than k branches. Memory is proportional to the
+//! number of distinct paths, at most 2^k per loop.
 
 use crate::SequenceError;
 use crate::compress::hashing::BuildMixer;

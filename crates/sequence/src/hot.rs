@@ -1,9 +1,10 @@
 //! Minimal hot subpaths, computed from the grammar (J. R. Larus, "Whole program paths", PLDI 1999, section 4).
 //!
-//! A *subpath* is a string of symbols in the sequence, its *frequency* the number of its (possibly overlapping) occurrences, and its *cost*
-//! its frequency times the sum of its symbols' weights. It is *hot* if its length is within bounds and its cost reaches a threshold, and
-//! *minimal* if it contains no shorter hot subpath. Nearly every string that contains a hot subpath is also hot, so minimality keeps the
-//! result short. Each length takes O(items x longest) time. Strings that are hot, or too rare to become hot, are not extended.
+//! A *subpath* is a string of symbols in the sequence, its *frequency* is the number of its (possibly overlapping) occurrences, and its
+//! *cost* is its frequency times the sum of its symbols' weights. A subpath is *hot* if its length is within bounds and its cost reaches a
+//! threshold, and *minimal* if it contains no shorter hot subpath. Nearly every string that contains a hot subpath is also hot, so
+//! minimality keeps the result short. Each length takes O(items x longest) time. Strings that are hot, or too rare to become hot, are not
+//! extended.
 
 use crate::SequenceError;
 use crate::compress::hashing::BuildMixer;
@@ -25,7 +26,7 @@ pub struct HotParameters {
 /// A minimal hot subpath.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HotSubpath {
-    /// Its symbols.
+    /// The symbols in order.
     pub symbols: Vec<u64>,
     /// Number of occurrences.
     pub frequency: u64,
@@ -78,7 +79,7 @@ pub fn minimal_hot_subpaths(
 
 /// All strings of one length that may be part of a hot subpath.
 struct CandidateStrings {
-    /// The number of the string that begins at each position of the texts. [`GAP`] if there is none.
+    /// For each position of the texts, the number of the string that begins there, or [`GAP`] if none does.
     at: Vec<u32>,
     strings: Vec<CountedString>,
 }

@@ -96,7 +96,6 @@ fn long_frames_are_aligned_piece_by_piece() {
     assert!(found.iter().all(|difference| difference.aligned && difference.left.end - difference.left.start <= 1));
 }
 
-/// What remains outside the differences must be equal.
 #[test]
 fn sequences_without_their_differences_are_equal() {
     for seed in 0..500 {
