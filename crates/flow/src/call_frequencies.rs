@@ -62,7 +62,7 @@ fn solve_group(group: &[usize], inner: &[WeightedCall], called: &mut [f64]) {
     }
 }
 
-/// Computes one iteration of the solution: the calls from outside plus those from within the group.
+/// Computes one iteration of the solution, which is the sum of the calls from outside and those from within the group.
 fn iterate(group: &[usize], inner: &[WeightedCall], called: &[f64], outside: &[f64]) -> Vec<f64> {
     let mut next = called.to_vec();
     group.iter().for_each(|function| next[*function] = outside[*function]);
@@ -173,7 +173,7 @@ mod tests {
         WeightedCall { caller, callee, executions }
     }
 
-    /// Solves x = r + Mx by Gaussian elimination; `None` if there is no solution.
+    /// Solves x = r + Mx by Gaussian elimination. Returns `None` if there is no solution.
     fn solve_by_elimination(roots: &[f64], calls: &[WeightedCall]) -> Option<Vec<f64>> {
         let size = roots.len();
         let mut rows: Vec<Vec<f64>> =
@@ -214,7 +214,7 @@ mod tests {
             (1..size).for_each(|f| roots[f] = if calls.iter().any(|c| c.callee == f && c.caller < f) { 0.0 } else { 1.0 });
             let (expected, found) = (solve_by_elimination(&roots, &calls).unwrap(), call_frequencies(&roots, &calls));
             for (function, (e, f)) in expected.iter().zip(&found).enumerate() {
-                // By convention, a group that is never called is entered once.
+                // By convention, a group that is never called from outside is entered once.
                 let is_rootless = *e == 0.0;
                 assert!(is_rootless || (e - f).abs() <= 1e-6 * e.max(1.0), "{function}: {found:?}, not {expected:?} ({roots:?} {calls:?})");
             }

@@ -40,9 +40,9 @@ macro_rules! indices {
 }
 indices!(Node, Edge);
 
-/// Edges of a [`Graph`].
+/// A set of a [`Graph`]'s edges.
 pub type EdgeSet = DenseSet<Edge>;
-/// Nodes of a [`Graph`].
+/// A set of a [`Graph`]'s nodes.
 pub type NodeSet = DenseSet<Node>;
 
 /// Reason why nodes and edges do not form a [`Graph`].
@@ -71,11 +71,10 @@ pub struct Graph {
     entry: Node,
     exit: Node,
     edges: Vec<(Node, Node)>,
-    /// Derived from the edges when it is first needed, because most graphs of a map are not.
+    /// Computed when it is first needed, because most graphs of a map never need it.
     incidence: OnceLock<GraphIncidence>,
 }
 
-/// The edges that leave and enter each node.
 #[derive(Clone, Debug)]
 struct GraphIncidence {
     out: Incidence<Edge>,
@@ -91,7 +90,7 @@ struct StoredGraph {
     edges: Vec<(Node, Node)>,
 }
 
-/// The same, to be stored.
+/// The stored form of a graph.
 #[derive(Serialize)]
 struct GraphToStore<'a> {
     nodes: u32,
@@ -104,7 +103,7 @@ impl TryFrom<StoredGraph> for Graph {
     type Error = String;
 
     fn try_from(stored: StoredGraph) -> Result<Graph, String> {
-        // Readers allocate memory for each node.
+        // Readers allocate memory for each node, so a corrupt number of nodes must not be accepted.
         if stored.nodes as usize > 2 * stored.edges.len() + 2 {
             return Err(format!("a graph has {} nodes but only {} edges", stored.nodes, stored.edges.len()));
         }

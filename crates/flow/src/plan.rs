@@ -57,10 +57,10 @@ pub struct Plan {
     pub numbering: Numbering,
     /// The increments of the path register.
     pub probes: Probes,
-    /// The paths that the plan omits, if any. The numbering is then that of the remaining paths.
+    /// Set if the plan omits some paths. The numbering is then that of the remaining paths.
     pub partial: Option<Partial>,
-    /// The part of the paths that is counted, if this is the plan of one of several copies of a program. The numbering is then that of
-    /// this part, and [`crate::program`] counts paths at their ends.
+    /// Set if this is the plan of one of several copies of a program. The numbering is then that of the copy's part of the paths, and
+    /// [`crate::program`] counts these paths at their ends.
     pub part: Option<PartPlan>,
 }
 
@@ -77,7 +77,7 @@ pub struct PartPlan {
     pub part: Part,
 }
 
-/// A plan without the paths that end on edges that are not part of the function's flow.
+/// The remaining paths of a plan that omits all paths over certain edges, which are not part of the function's flow.
 #[derive(Clone, Debug)]
 pub struct Partial {
     /// The acyclic graph of the paths that are counted.
@@ -106,7 +106,7 @@ impl Plan {
         Plan { dag, numbering, probes, partial: None, part: None }
     }
 
-    /// Creates a plan for a copy's part of the paths; `None` if the part does not belong to this graph.
+    /// Creates a plan for a copy's part of the paths, or returns `None` if the part does not belong to this graph.
     pub fn from_part(dag: Dag, part: Part) -> Option<Plan> {
         if !part.has_edges(dag.edges().len()) {
             return None;
@@ -121,7 +121,7 @@ impl Plan {
         Some(Plan { dag, numbering, probes, partial: None, part: Some(PartPlan { dag: counted, labels, words, part }) })
     }
 
-    /// Returns the acyclic graph of the paths that are numbered.
+    /// Returns the acyclic graph whose paths are numbered.
     pub fn numbered(&self) -> &Dag {
         match (&self.partial, &self.part) {
             (Some(partial), _) => &partial.dag,
@@ -145,7 +145,8 @@ impl Plan {
         Plan::cut_at(graph, cuts, entries).ok().filter(|(_, numbering)| numbering.paths() == paths)
     }
 
-    /// Returns the action for an edge of the plan's graph. Not valid for plans with a [`PartPlan`], which [`crate::program`] handles.
+    /// Returns the action for an edge of the plan's graph. The action is not valid for a plan with a [`PartPlan`], which [`crate::program`]
+    /// handles.
     pub fn action(&self, graph: &Graph, edge: Edge) -> RegisterAction {
         if self.partial.as_ref().is_some_and(|partial| partial.never_taken.contains(edge)) {
             return RegisterAction::Dead;
@@ -177,7 +178,7 @@ fn number_hottest_first(dag: &Dag, graph: &Graph, frequencies: &Frequencies) -> 
     (dag, numbering)
 }
 
-/// Returns the executions of each edge of the DAG. Those of an [`Origin::Enter`] edge are the sum over all cut edges into its head.
+/// Returns the executions of each edge of the DAG. An [`Origin::Enter`] edge has the sum of the executions of all cut edges into its head.
 pub fn edge_frequencies(dag: &Dag, graph: &Graph, frequencies: &Frequencies) -> Vec<f64> {
     let frequency = |id: DagEdgeId| match dag.edge(id).origin {
         Origin::Real(e) | Origin::Leave(e) => frequencies.edge(e),
@@ -195,8 +196,8 @@ pub fn edge_frequencies(dag: &Dag, graph: &Graph, frequencies: &Frequencies) -> 
 /// An increment on an edge that begins or ends a path is almost free, because it is folded into the constant to which the register is set,
 /// or into the counter's address.
 pub fn probe_costs(dag: &Dag, graph: &Graph, frequencies: &Frequencies) -> Vec<f64> {
-    // Relative to the cost on other edges. With 1, three programs execute 0.3 to 7.3% more instructions; with 1e-6, the same number
-    // (docs/benchmarks/constants.md).
+    // The cost relative to the cost on other edges. With 1, three programs execute 0.3 to 7.3% more instructions; with 1e-6, the same
+    // number (docs/benchmarks/constants.md).
     const FOLDED_COST: f64 = 1e-3;
     dag.edge_ids()
         .map(|id| match dag.edge(id).origin {

@@ -37,10 +37,9 @@ mod region;
 pub struct ResidualPlan {
     known: DagEdgeSet,
     region: Automaton,
-    /// Nodes that exist once, and their states.
+    /// The nodes that exist only once, with their states.
     single: Vec<(Node, usize)>,
     paths: Vec<KnownPath>,
-    /// The numbers of the known paths.
     ids: Vec<u64>,
 }
 
@@ -66,7 +65,7 @@ struct KnownPath {
 }
 
 impl KnownPath {
-    /// Executions of the path's edges, except the last one, that belong to no other path.
+    /// Returns how often the path's edges, except the last one, are executed without belonging to a different path.
     fn own_executions(&self) -> u64 {
         if self.ends_at_call { 0 } else { self.executions }
     }
@@ -141,7 +140,7 @@ enum ControlVersion {
 impl ResidualPlan {
     /// Creates the program of a graph that contains all versions of the function's code. The graph contains only reachable nodes; its first
     /// node is the entry and its last one the exit. The exit of `graph` must be its last node.
-    pub fn versions(&self, graph: &Graph, plan: &Plan) -> ProbeProgram {
+    pub fn program_with_versions(&self, graph: &Graph, plan: &Plan) -> ProbeProgram {
         let needed = self.region.needs_register(&plan.dag);
         let successors = Successors { graph, plan, residual: self };
         let mut found: Vec<(Node, ControlVersion)> = vec![(graph.entry(), ControlVersion::Known(0))];
@@ -176,7 +175,7 @@ impl ResidualPlan {
     }
 }
 
-/// Returns the nodes in topological order of the paths. The region comes first, since paths leave it and do not return.
+/// Returns the nodes in topological order of the paths. The region comes first, because paths that leave it do not return.
 fn topological_order(dag: &Dag, found: &[(Node, ControlVersion)]) -> Vec<Node> {
     let position = dag.positions();
     let mut order: Vec<usize> = (0..found.len()).collect();
@@ -184,7 +183,7 @@ fn topological_order(dag: &Dag, found: &[(Node, ControlVersion)]) -> Vec<Node> {
     order.into_iter().map(|at| Node(at as u32)).collect()
 }
 
-/// Returns the version of each node. The state of a node with the most executions becomes the original.
+/// Returns the version of each node. Of a node's states, the one with the most executions becomes the original.
 fn number_versions(found: &[(Node, ControlVersion)], versions: &Graph, executions: &[u64]) -> Vec<NodePlace> {
     let executed = |at: usize| versions.out(Node(at as u32)).iter().map(|e| executions[e.index()]).fold(0, u64::saturating_add);
     let mut ranked: Vec<usize> = (0..found.len()).collect();
@@ -233,7 +232,7 @@ impl Successors<'_> {
         single.or(transition.and_then(|transition| transition.to)).map_or(ControlVersion::Instrumented, ControlVersion::Known)
     }
 
-    /// Executions of each edge of all versions by known paths.
+    /// Returns how often known paths execute each edge of all versions.
     fn executions(&self, number: &HashMap<(Node, ControlVersion), usize>, versions: &Graph, origins: &[Edge]) -> Vec<u64> {
         let mut executions = vec![0u64; versions.edge_count()];
         for path in &self.residual.paths {

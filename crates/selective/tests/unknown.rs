@@ -117,7 +117,7 @@ fn regions_and_numbers_count_the_same_untested_paths() {
         let list: Vec<(u64, u64)> = known.iter().map(|(id, count)| (*id, *count)).collect();
         let excluded = EdgeSet::empty(graph.edge_count());
         let region = ResidualPlan::new(&plan.dag, &plan.numbering, ResidualInput { paths: &list, uncopied: &[], marks_call: &excluded });
-        assert_eq!(count_with_program(&region.versions(&graph, &plan), &ids, &walks, u64::MAX), expected, "seed {seed}");
+        assert_eq!(count_with_program(&region.program_with_versions(&graph, &plan), &ids, &walks, u64::MAX), expected, "seed {seed}");
 
         let paths: Vec<_> = ids.iter().map(|id| plan.numbering.path(&plan.dag, *id).unwrap()).collect();
         let weights = probe_costs(&plan.dag, &graph, &frequencies);

@@ -84,8 +84,8 @@ impl Numbering {
         path.iter().map(|e| self.values[e.index()]).sum::<i64>() as u64
     }
 
-    /// Returns the path with a number. `None` if the number is too large. At each node, the path takes the out-edge with the greatest value
-    /// that does not exceed the remaining number.
+    /// Returns the path with a number, or `None` if the number is too large. At each node, the path takes the out-edge with the greatest
+    /// value that does not exceed the remaining number.
     pub fn path(&self, dag: &Dag, id: u64) -> Option<Vec<DagEdgeId>> {
         if id >= self.paths {
             return None;

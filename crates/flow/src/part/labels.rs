@@ -35,7 +35,7 @@ impl<'a> LabelSums<'a> {
         LabelSums { dag, labels, interesting, ranges }
     }
 
-    /// Finds the interesting path with a sum; `None` if there is none.
+    /// Finds the interesting path with a sum, or returns `None` if there is no such path.
     pub fn path(&self, sum: i64) -> Option<Vec<DagEdgeId>> {
         let (mut path, mut node, mut left) = (Vec::new(), self.dag.entry(), i128::from(sum));
         while node != self.dag.exit() {

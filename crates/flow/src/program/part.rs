@@ -11,7 +11,6 @@ use crate::dag::{Cut, CutReason, Dag, DagEdgeId};
 use crate::graph::{Edge, Graph, Node, NodeSet};
 use crate::part::{Hits, Part};
 
-/// Returns the operations on each edge of a graph.
 pub fn operations(graph: &Graph, dag: &Dag, part: &Part) -> Vec<Vec<Operation>> {
     let mut returning = NodeSet::empty(graph.node_count());
     for cut in dag.cuts().iter().filter(|c| c.reason == CutReason::ReturnsTwice) {
@@ -20,7 +19,7 @@ pub fn operations(graph: &Graph, dag: &Dag, part: &Part) -> Vec<Vec<Operation>> 
             false => returning.remove(graph.to(cut.edge)),
         };
     }
-    let counting = PartCounting { graph, dag, part, reaches_count: part.reaches_count(dag), returning };
+    let counting = PartCounting { graph, dag, part, nodes_before_counts: part.nodes_before_counts(dag), returning };
     graph.edges().map(|e| counting.on(e)).collect()
 }
 
@@ -38,9 +37,9 @@ struct PartCounting<'a> {
     graph: &'a Graph,
     dag: &'a Dag,
     part: &'a Part,
-    /// Nodes from which a counting edge is reachable.
-    reaches_count: NodeSet,
-    /// Nodes at which a call returns twice, if the part counts the path that begins there on its first edge.
+    /// The nodes from which a counting edge is reachable.
+    nodes_before_counts: NodeSet,
+    /// The nodes at which a call returns twice, if the part counts the path that begins there on its first edge.
     returning: NodeSet,
 }
 
@@ -68,14 +67,13 @@ impl PartCounting<'_> {
         [ends, Some(start), begins].into_iter().flatten().collect()
     }
 
-    /// Returns the difference between the number of the path that is counted on this edge and the register. `None` if no path is counted on
-    /// it.
+    /// Returns the difference between a path's number and the register if the path is counted on this edge, or `None` if no path is counted
+    /// on it.
     fn counted(&self, id: DagEdgeId) -> Option<i64> {
         self.part.counted.contains(id).then(|| self.part.increments[id.index()].wrapping_add(self.part.offset))
     }
 
-    /// Returns whether the register is used after an edge.
     fn needs_register(&self, id: DagEdgeId, to: Node) -> bool {
-        !self.part.ends.contains(id) && self.reaches_count.contains(to)
+        !self.part.ends.contains(id) && self.nodes_before_counts.contains(to)
     }
 }

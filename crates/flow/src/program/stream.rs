@@ -44,8 +44,8 @@ impl ProbeProgram {
         self.stream = Some(edges);
     }
 
-    /// Returns the edge on which all paths that take `edge` end; `None` if they end on different edges. If `edge` leads to the exit, it is
-    /// `edge` itself.
+    /// Returns the edge on which all paths that take `edge` end, or `None` if they end on different edges. If `edge` leads to the exit, the
+    /// result is `edge` itself.
     fn only_end_after(&self, edge: Edge) -> Option<Edge> {
         let graph = &self.frame.graph;
         let mut last = edge;
@@ -61,7 +61,7 @@ impl ProbeProgram {
         None
     }
 
-    /// Returns the edge properties of a stream. `None` if the program counts its paths.
+    /// Returns the edges on which calls end, or `None` if the program counts its paths.
     pub fn stream(&self) -> Option<&StreamEdges> {
         self.stream.as_ref()
     }

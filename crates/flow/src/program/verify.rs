@@ -45,7 +45,7 @@ pub enum ProgramFault {
     Count {
         /// The walk.
         walk: Vec<Edge>,
-        /// The counter.
+        /// The counter's index.
         cell: i64,
         /// The expected count.
         expected: u64,
@@ -75,7 +75,7 @@ pub enum ProgramFault {
 }
 
 /// Verifies that a program's paths are numbered consecutively from 0 and, if their increments should sum to the numbers, that they do. The
-/// interesting paths of a copy's part only need different numbers. Linear in the size of the graph.
+/// interesting paths of a copy's part only need to have different numbers. Linear in the size of the graph.
 ///
 /// # Errors
 /// A description of the first fault.
@@ -103,7 +103,7 @@ pub fn verify_counts(program: &ProbeProgram, budget: &WalkBudget) -> Result<(), 
     (0..budget.walks).map_while(|number| random_walk(program, &distances, number, budget.edges)).try_for_each(|walk| counting.verify(walk))
 }
 
-/// Returns the minimum number of edges from each node to the exit; `None` if the exit is unreachable.
+/// Returns the minimum number of edges from each node to the exit, or `None` if the exit is unreachable.
 fn distances_to_exit(program: &ProbeProgram) -> Vec<Option<usize>> {
     let graph = program.graph();
     let mut distances = vec![None; graph.node_count()];
@@ -122,7 +122,7 @@ fn distances_to_exit(program: &ProbeProgram) -> Vec<Option<usize>> {
     distances
 }
 
-/// Returns the pseudo-random walk with a number, from entry to exit; `None` if the exit is unreachable.
+/// Returns the pseudo-random walk with a number, from entry to exit, or `None` if the exit is unreachable.
 fn random_walk(program: &ProbeProgram, distances: &[Option<usize>], number: u64, max_edges: usize) -> Option<Vec<Edge>> {
     let graph = program.graph();
     let mut state = number.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
@@ -149,19 +149,19 @@ fn random_walk(program: &ProbeProgram, distances: &[Option<usize>], number: u64,
 }
 
 /// The expected effect of a path.
-enum Expected {
-    /// It is counted once, in this counter.
+enum ExpectedEffect {
+    /// The path is counted once, in this counter.
     Cell(i64),
-    /// It is not counted.
+    /// The path is not counted.
     Nothing,
-    /// It is counted in a counter that belongs to no single path, or not at all.
+    /// The path is counted in a counter that belongs to no single path, or is not counted.
     Elsewhere,
 }
 
-/// The expected counters of a program's paths.
+/// The counters that a program's paths are expected to use.
 struct ExpectedCounters<'a> {
     program: &'a ProbeProgram,
-    /// Edges of the numbered acyclic graph.
+    /// The edges of the numbered acyclic graph, by their ends and origin.
     numbered: HashMap<(Node, Node, Origin), DagEdgeId>,
     known: HashSet<u64>,
     /// The counters of interesting paths, by path number.
@@ -194,9 +194,9 @@ impl<'a> ExpectedCounters<'a> {
         let (mut expected, mut elsewhere) = (BTreeMap::new(), 0);
         for path in self.paths(&walk) {
             match self.expected(&path) {
-                Expected::Cell(cell) => *expected.entry(cell).or_insert(0u64) += 1,
-                Expected::Nothing => {}
-                Expected::Elsewhere => elsewhere += 1,
+                ExpectedEffect::Cell(cell) => *expected.entry(cell).or_insert(0u64) += 1,
+                ExpectedEffect::Nothing => {}
+                ExpectedEffect::Elsewhere => elsewhere += 1,
             }
         }
         let counted = self.by_cell(&machine);
@@ -264,19 +264,19 @@ impl<'a> ExpectedCounters<'a> {
         paths
     }
 
-    fn expected(&self, path: &[DagEdgeId]) -> Expected {
+    fn expected(&self, path: &[DagEdgeId]) -> ExpectedEffect {
         if let Cells::Labels { part, .. } = self.program.cells() {
-            return if part.profiles(path) { Expected::Cell(part.id(path)) } else { Expected::Elsewhere };
+            return if part.is_interesting(path) { ExpectedEffect::Cell(part.id(path)) } else { ExpectedEffect::Elsewhere };
         }
-        let Some(number) = self.number(path) else { return Expected::Elsewhere };
+        let Some(number) = self.number(path) else { return ExpectedEffect::Elsewhere };
         match self.program.cells() {
-            Cells::Interesting(_) => self.interesting.get(&number).map_or(Expected::Elsewhere, |cell| Expected::Cell(*cell)),
-            _ if self.known.contains(&number) => Expected::Nothing,
-            _ => Expected::Cell(number as i64),
+            Cells::Interesting(_) => self.interesting.get(&number).map_or(ExpectedEffect::Elsewhere, |cell| ExpectedEffect::Cell(*cell)),
+            _ if self.known.contains(&number) => ExpectedEffect::Nothing,
+            _ => ExpectedEffect::Cell(number as i64),
         }
     }
 
-    /// Returns a path's number. `None` if the plan omits the path.
+    /// Returns a path's number, or `None` if the plan omits the path.
     fn number(&self, path: &[DagEdgeId]) -> Option<u64> {
         let whole = self.program.dag();
         let key = |edge: DagEdge| (edge.from, edge.to, edge.origin);

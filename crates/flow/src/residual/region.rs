@@ -17,20 +17,19 @@ const MIN_IMPROVEMENT: f64 = 1e-3;
 /// Maximum number of search steps for a function, which bounds the build time. The best region found until then is used.
 const MAX_STEPS: usize = 300_000_000;
 
-/// The known paths, and the edges of the region.
+/// The known paths, and the region's edges while the region is improved.
 pub struct KnownPathRegion<'a> {
     dag: &'a Dag,
-    /// The edges of the region.
     pub edges: DagEdgeSet,
     paths: Vec<KnownPath>,
     prices: Prices,
-    /// By edge, the paths that take it.
+    /// For each edge, the paths that take it.
     paths_with: Vec<Vec<usize>>,
-    /// By path, the number of its edges that are not in the region.
+    /// For each path, the number of its edges that are not in the region.
     outside: Vec<u32>,
-    /// By edge, its executions on known paths that are completely in the region.
+    /// For each edge, its executions on known paths that are completely in the region.
     flow: Vec<f64>,
-    /// By edge, the number of known paths that are completely in the region and end with it.
+    /// For each edge, the number of known paths that are completely in the region and end with the edge.
     ends: Vec<u64>,
     steps: usize,
 }
@@ -50,8 +49,8 @@ impl<'a> KnownPathRegion<'a> {
         all
     }
 
-    /// Removes edges as long as that lowers the cost, and then the edges that no known path in the region takes, whose code would be
-    /// unused.
+    /// Removes edges as long as that lowers the cost. Then removes the edges that no known path in the region takes, because their code
+    /// would be unused.
     pub fn improve(&mut self) {
         self.make_cheaper();
         for edge in self.dag.edge_ids() {
@@ -85,7 +84,6 @@ impl<'a> KnownPathRegion<'a> {
         }
     }
 
-    /// Returns the edges of the region, and the paths.
     pub fn into_parts(self) -> (DagEdgeSet, Vec<KnownPath>) {
         (self.edges, self.paths)
     }
@@ -121,8 +119,8 @@ impl<'a> KnownPathRegion<'a> {
         moves
     }
 
-    /// Returns edges whose removal leaves no unknown path in the region that ends with `end`, chosen greedily by unknown paths per
-    /// execution; `None` if there are too many.
+    /// Returns edges whose removal leaves no unknown path in the region that ends with `end`, or `None` if too many edges are necessary.
+    /// The edges are chosen greedily by unknown paths per execution.
     fn edges_to_clear(&mut self, end: DagEdgeId) -> Option<Vec<DagEdgeId>> {
         const MAX_EDGES: usize = 32;
         if self.steps >= MAX_STEPS {
@@ -210,7 +208,6 @@ impl<'a> KnownPathRegion<'a> {
         cost
     }
 
-    /// Returns the number of nodes in the region.
     pub fn node_count(&self) -> usize {
         let path_counts = self.path_counts();
         self.dag.order().iter().filter(|n| **n != self.dag.exit() && path_counts[n.index()] > 0).count()
@@ -240,7 +237,7 @@ impl<'a> KnownPathRegion<'a> {
                 kept += into().map(|e| self.flow[e.index()]).sum::<f64>();
             }
         }
-        self.prices.executed(detours, lookups, kept)
+        self.prices.execution_cost(detours, lookups, kept)
     }
 
     /// Returns the number of paths in the region from the entry to each node.

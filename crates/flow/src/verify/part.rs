@@ -54,7 +54,7 @@ pub fn verify_part(dag: &Dag, part: &Part) -> Result<(), PartFault> {
 /// The state of all interesting paths to a node.
 #[derive(Clone, Copy, PartialEq)]
 enum InterestingProgress {
-    /// They are not counted yet. The sum of values exceeds the register by this amount.
+    /// The paths are not counted yet. The sum of values exceeds the register by this amount.
     NotCounted(i128),
     Counted,
 }
