@@ -1,4 +1,5 @@
-//! Which paths does a function take in consecutive iterations? The sets of paths over iterations that programs count, and the counts.
+//! Which paths does a function take in consecutive iterations? This module builds the sets of paths over iterations that programs count,
+//! and lists the counts.
 
 use crate::segments::find_logs;
 use crate::sequences::{IterationDocument, IterationRow, take_top};
@@ -14,8 +15,8 @@ use trodden_text::names::Name;
 use trodden_text::words::plural;
 use trodden_unit::{FunctionKey, IterationSet};
 
-/// Returns the set of paths over iterations that a run's stream contains. Functions with cut edges that have none are in the set, too, so
-/// that a program that counts the set shows whether there are others.
+/// Returns the set of paths over iterations that a run's stream contains. Functions with cut edges but without such paths are also in the
+/// set, so that a program that counts the set can show whether they have any.
 ///
 /// # Errors
 /// `wanted` names no run, the run has no stream, or no path over `iterations` iterations was executed.
@@ -87,14 +88,15 @@ fn add_log(set: &mut IterationSet, log: &StreamLog, maps: &StreamMaps) -> Result
     Ok(())
 }
 
-/// Returns the paths over iterations that a profile's programs counted, by function; empty if they counted none.
+/// Returns the paths over iterations that a profile's programs counted, by function. The result is empty if they counted none.
 pub fn counted_iterations(profile: &Profile) -> BTreeMap<FunctionKey, CountedIterations> {
     let mut all = BTreeMap::new();
     profile.images.iter().for_each(|image| iterations::add_counted(image, &mut all));
     all
 }
 
-/// Lists the counted sequences of `length` consecutive paths, or of as many as were counted; at most `top`, or all if it is 0.
+/// Lists at most `top` counted sequences of `length` consecutive paths, or all of them if `top` is 0. `None` stands for the maximum length
+/// that was counted.
 ///
 /// # Errors
 /// Only shorter sequences were counted.

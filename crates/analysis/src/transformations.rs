@@ -21,7 +21,7 @@ use trodden_unit::{EdgeKind, FunctionMap, MapError, Transformation, Transformati
 pub struct TransformationOptions {
     /// Minimum saving of a copy, as a share (0 to 1) of all executed instructions.
     pub min_saving: f64,
-    /// Minimum share (0 to 1) of all executed instructions that a loop must have for its last iteration to be split off.
+    /// Minimum share (0 to 1) of all executed instructions for a loop from which the last iteration is split off.
     pub min_loop_share: f64,
     /// Maximum number of instructions copied for one edge.
     pub max_copied: u64,
@@ -42,7 +42,7 @@ pub struct TransformedFunction {
     pub function: String,
     /// Hash of the graph's shape.
     pub shape: u64,
-    /// The function's executed instructions as a share (0 to 1) of the program's.
+    /// The function's executed instructions, as a share (0 to 1) of the program's executed instructions.
     pub share: f64,
     /// The transformations.
     pub transformations: Vec<Transformation>,
@@ -85,7 +85,7 @@ pub fn build_plan(transformed: &[TransformedFunction]) -> TransformationPlan {
     transformations
 }
 
-/// Returns the transformations of one function; `total` is the number of instructions that the program executed.
+/// Returns the transformations of one function. `total` is the number of instructions that the program executed.
 pub fn transformations_for(map: &FunctionMap, paths: &FunctionPaths, total: u64, options: &TransformationOptions) -> Vec<Transformation> {
     let walks = Walks::new(map, paths);
     let (mut copies, mut iterations) = (Vec::new(), Vec::new());
@@ -101,7 +101,7 @@ pub fn transformations_for(map: &FunctionMap, paths: &FunctionPaths, total: u64,
         if (finding.saves as f64) < options.min_saving * total as f64 {
             continue;
         }
-        // If some executions took a different edge, the copy would have to keep the test, so only certain outcomes are used.
+        // If some executions took a different edge, the copy would have to keep the test. Only certain outcomes are therefore used.
         for given in found.given.iter().filter(|g| g.is_certain()) {
             if let Some(copy) = copy_for_edge(&walks, &found, given, options)
                 && entries.insert(copy.entry)
@@ -113,8 +113,8 @@ pub fn transformations_for(map: &FunctionMap, paths: &FunctionPaths, total: u64,
     copies.into_iter().chain(iterations.into_iter().map(Transformation::LastIterations)).collect()
 }
 
-/// Returns the loop whose last iteration an earlier branch decides; `None` if the finding is of a different kind or the loop is not hot
-/// enough.
+/// Returns the loop for which an earlier branch decides whether an iteration is the last. Returns `None` if the finding is of a different
+/// kind or the loop is not hot enough.
 fn last_iterations(walks: &Walks, found: &Correlated, total: u64, options: &TransformationOptions) -> Option<LastIterations> {
     if !found.last_iteration || found.stretch.obstacle.is_some() {
         return None;
@@ -168,7 +168,7 @@ fn innermost_loop(walks: &Walks, one: Node, other: Node) -> Option<(Node, BTreeS
     both.min_by_key(|(_, body)| body.len())
 }
 
-/// Sorts blocks topologically; `None` if they contain a cycle.
+/// Sorts blocks topologically, or returns `None` if they contain a cycle.
 fn topological_order(map: &FunctionMap, blocks: &BTreeSet<Node>) -> Option<Vec<Node>> {
     let cut: BTreeSet<Edge> = map.cuts.iter().map(|(edge, _)| *edge).collect();
     let graph = &map.graph;
@@ -189,7 +189,7 @@ fn back_edges(map: &FunctionMap) -> impl Iterator<Item = (Node, Node)> {
     back.map(|(edge, _)| (map.graph.from(*edge), map.graph.to(*edge)))
 }
 
-/// Number of executed instructions in these blocks.
+/// Returns the number of instructions that were executed in these blocks.
 fn executed_instructions(map: &FunctionMap, executions: &[u64], blocks: impl IntoIterator<Item = u32>) -> u64 {
     let of = |b: u32| executions.get(b as usize).copied().unwrap_or(0).saturating_mul(u64::from(map.blocks[b as usize].instructions));
     blocks.into_iter().fold(0, |sum, b| sum.saturating_add(of(b)))

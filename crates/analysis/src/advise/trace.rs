@@ -32,7 +32,7 @@ pub struct ValueTracer<'a> {
     unit: &'a UnitProperties,
     function: &'a FunctionProperties,
     commutes: Vec<bool>,
-    /// The number of each value on this path; `None` if the value's index is its number.
+    /// The number of each value on this path, or `None` if the value's index is its number.
     numbers: Vec<Option<Number>>,
     assigned: Vec<ValueId>,
     /// Properties of each number. The function's values come first.
@@ -45,7 +45,7 @@ pub struct ValueTracer<'a> {
 #[derive(Clone, Copy)]
 struct NumberProperties {
     constant: bool,
-    /// If the value is an address: its root and, if known, its offset from the root in bytes.
+    /// If the value is an address, these are its root and, if known, its offset from the root in bytes.
     root: Number,
     bytes: Option<i64>,
     /// Whether the value is the address of a distinct object, which overlaps no other such object.
@@ -79,7 +79,6 @@ impl<'a> ValueTracer<'a> {
         }
     }
 
-    /// Follows a path, and calls `visit` for each computation and load.
     pub fn follow(&mut self, walk: &BlockWalk, mut visit: impl FnMut(StepPosition, StepResult)) {
         self.reset();
         let function = self.function;
@@ -106,7 +105,7 @@ impl<'a> ValueTracer<'a> {
         self.memory.clear();
     }
 
-    /// Assigns all phi nodes of a block at once.
+    /// Assigns the phi nodes of a block. All incoming values are read before any node is assigned.
     fn assign_phis(&mut self, phis: &[Phi], before: Node) {
         let incoming = |p: &Phi| p.incoming.iter().find(|(from, _)| *from == before).map(|(_, value)| (p.result, *value));
         let values: Vec<(ValueId, Number)> = phis.iter().filter_map(incoming).map(|(result, v)| (result, self.number_of(v))).collect();
@@ -153,7 +152,8 @@ impl<'a> ValueTracer<'a> {
         if constant { StepResult::Constant } else { StepResult::New }
     }
 
-    /// Numbers an address with a constant offset. Equal offsets from the same root get the same number, however many steps lead there.
+    /// Numbers an address with a constant offset. Equal offsets from the same root get the same number, even if different steps compute
+    /// them.
     fn number_address(&mut self, base: ValueId, bytes: i64) -> Number {
         let from = self.number_of(base);
         let NumberProperties { root, bytes: so_far, constant, .. } = self.known[from as usize];
@@ -163,7 +163,7 @@ impl<'a> ValueTracer<'a> {
         }
         let number = self.new_number(constant, Some(self.known[from as usize]));
         let fresh = &mut self.known[number as usize];
-        // An address at an unknown offset is not a root, since two of them may be equal.
+        // An address at an unknown offset is not a root, since two such addresses may be equal.
         if so_far.is_some() {
             fresh.bytes = Some(distance);
         }
@@ -181,7 +181,7 @@ impl<'a> ValueTracer<'a> {
             self.assign(result, content);
             return StepResult::Known(from);
         }
-        // A fresh number: a phi node of this path may have given the value's own number to a different value.
+        // The content needs a new number, because a phi node of this path may have given the value's own number to a different value.
         let content = self.new_number(false, None);
         self.assign(result, content);
         self.memory.push(MemoryCell { address, operation, access, content, from: place, constant });
@@ -219,12 +219,14 @@ impl<'a> ValueTracer<'a> {
         known.is_none_or(|known| wanted.is_some_and(|wanted| self.enclosing_classes(wanted).any(|c| c == known)))
     }
 
-    /// A class and the classes that contain it. Bounded, in case corrupt input makes classes contain themselves.
+    /// Iterates over a class and the classes that contain it. The iteration is bounded, because corrupt input may make classes contain
+    /// themselves.
     fn enclosing_classes(&self, class: ClassId) -> impl Iterator<Item = ClassId> {
         std::iter::successors(Some(class), |c| self.unit.classes[c.0 as usize]).take(self.unit.classes.len())
     }
 
-    /// Returns true if one class contains the other, or if they have different roots (other languages), which says nothing about aliasing.
+    /// Returns true if one class contains the other, or if they have different roots. Different roots (of other languages) say nothing
+    /// about aliasing.
     fn classes_may_alias(&self, a: ClassId, b: ClassId) -> bool {
         self.enclosing_classes(a).any(|c| c == b)
             || self.enclosing_classes(b).any(|c| c == a)
@@ -240,7 +242,7 @@ impl<'a> ValueTracer<'a> {
         self.assigned.push(value);
     }
 
-    /// Creates a number that no other value has. As an address, it has the root of `base` at an unknown offset.
+    /// Creates a number that no other value has. If it is an address, it has the root of `base` at an unknown offset.
     fn new_number(&mut self, constant: bool, base: Option<NumberProperties>) -> Number {
         let number = self.known.len() as Number;
         let (root, bytes) = base.map_or((number, Some(0)), |b| (b.root, None));
@@ -257,7 +259,6 @@ impl NumberProperties {
     }
 }
 
-/// Returns true for a commutative operation.
 fn is_commutative(operation: &str) -> bool {
     let word = operation.split(' ').next().unwrap_or_default();
     matches!(word, "add" | "mul" | "and" | "or" | "xor" | "fadd" | "fmul")

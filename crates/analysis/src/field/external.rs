@@ -1,5 +1,5 @@
-//! External merge sort that sums rows with equal keys: sorted runs in temporary files are merged (Knuth, "The Art of Computer Programming",
-//! volume 3, section 5.4). Rows are summed early: whenever memory is full, and in each merge. At most [`FAN_IN`] runs are merged at a time.
+//! External merge sort that sums rows with equal keys. Sorted runs in temporary files are merged (Knuth, "The Art of Computer Programming",
+//! volume 3, section 5.4). Rows are summed early, whenever memory is full and in each merge. At most [`FAN_IN`] runs are merged at a time.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -21,11 +21,8 @@ pub struct UserPathRow {
     pub unit: u32,
     /// The path's counter in the unit.
     pub counter: u64,
-    /// The user.
     pub user: [u8; 16],
-    /// Number of reports.
     pub reports: u64,
-    /// Number of executions.
     pub count: u64,
 }
 
@@ -76,14 +73,10 @@ impl Sorter {
         Sorter { rows: Vec::new(), max_rows: (memory / size_of::<UserPathRow>()).max(1024), runs: Vec::new() }
     }
 
-    /// Adds a row.
-    ///
-    /// # Errors
-    /// A temporary file cannot be written.
     pub fn add(&mut self, row: UserPathRow) -> io::Result<()> {
         if self.rows.len() == self.max_rows {
             self.sum_equal_keys();
-            // Summing frees memory. If it freed little, write a run, since sorting again soon would cost more than it saves.
+            // Summing frees memory. If it freed little, write a run, because sorting again soon would cost more than it saves.
             if self.rows.len() > self.max_rows / 2 {
                 self.spill()?;
             }

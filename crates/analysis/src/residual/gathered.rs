@@ -23,8 +23,8 @@ pub struct FieldProfiles {
 }
 
 impl FieldProfiles {
-    /// Reads the named profiles and removes the paths that tests took; with `all`, nothing is removed. `one_run` is the template for runs
-    /// whose details are unknown.
+    /// Reads the named profiles and removes the paths that tests took. If `all` is true, nothing is removed. `one_run` is the template for
+    /// runs with unknown details.
     ///
     /// # Errors
     /// A profile does not exist, or no known paths are given.

@@ -1,9 +1,9 @@
 //! Selects the segments that a build counts: the segments of a run, the most frequent of them, or everything that can follow executed
 //! paths.
 //!
-//! Both schemes of Vaswani's thesis (section 3.5.2) for finding tested segments use this module. In the first, a stream has the segments
-//! that the tests took. In the second, the paths of an ordinary run determine the calls that can occur (`calls:RUN`, stage I), and a build
-//! that counts what follows them has the segments (stage II).
+//! Both schemes of Vaswani's thesis (section 3.5.2) for finding tested segments use this module. In the first scheme, a stream has the
+//! segments that the tests took. In the second scheme, the paths of an ordinary run determine the calls that can occur (`calls:RUN`, stage
+//! I). The segments then come from a build that counts what follows these calls (stage II).
 
 use super::callees::{Callees, executed_paths, functions};
 use super::observed::ObservedSegments;
@@ -21,7 +21,7 @@ use trodden_unit::{SegmentSet, SegmentSetBuilder};
 /// Segments with their image and count.
 type SegmentRows<'a> = Vec<(&'a ImageProfile, Segment, u64)>;
 
-/// Returns the set of segments that `--segments` names, up to `depth`. `only` selects segments of a run; it has no effect on `calls:`,
+/// Returns the set of segments that `--segments` names, up to `depth`. `only` selects segments of a run, but has no effect on `calls:`,
 /// `top:` and `share:`.
 ///
 /// # Errors
@@ -56,8 +56,8 @@ pub fn requested_segments(depth: usize, only: &[String], wanted: &str, folders: 
     Ok(set)
 }
 
-/// Returns the tested segments as a set that counts everything in their contexts, and in contexts with other functions that the same paths
-/// may call, by name or through a pointer.
+/// Returns the set for a build that counts everything in the contexts of the tested segments, and in contexts with other functions that the
+/// same paths may call, by name or through a pointer.
 pub fn tested_contexts(wanted: &str, depth: usize, folders: &Folders) -> Result<SegmentSet> {
     let observed = ObservedSegments::load(wanted, depth, folders)?;
     let mut builder = SegmentSetBuilder::default();
@@ -108,7 +108,7 @@ fn following_calls(profile: &Profile) -> Result<SegmentSet> {
 fn set_from_rows(rows: &SegmentRows, run: &str) -> SegmentSet {
     let mut builder = SegmentSetBuilder::default();
     let mut numbers: HashMap<*const ImageProfile, FunctionNumbers> = HashMap::new();
-    // The set of a shortest segment includes the counts of longer segments with the same suffix.
+    // The set of a shortest segment includes the counts of all longer segments that end with it.
     let shortest = rows.iter().map(|(_, segment, _)| segment.len()).min();
     for (image, segment, executions) in rows {
         let numbers = numbers.entry(std::ptr::from_ref(*image)).or_default();
@@ -126,8 +126,8 @@ fn set_from_rows(rows: &SegmentRows, run: &str) -> SegmentSet {
 fn add_edge_counts(builder: &mut SegmentSetBuilder, run: &str) {
     let Ok(profile) = named::load(run) else { return };
     let Ok(known) = profile.known_paths() else { return };
-    // The set identifies a function in a stream by the graph of its events, whereas the execution counts belong to the function's own
-    // graph.
+    // The set identifies a function in a stream by the graph of the function's events, whereas the execution counts belong to the
+    // function's own graph.
     let mut streamed = HashMap::new();
     for (_, unit, function) in profile.functions() {
         if let Some(words) = function.event_words() {
@@ -148,7 +148,7 @@ fn add_edge_counts(builder: &mut SegmentSetBuilder, run: &str) {
     });
 }
 
-/// Numbers of an image's functions in a set.
+/// The numbers that an image's functions have in a set.
 #[derive(Default)]
 struct FunctionNumbers {
     known: HashMap<FunctionIndex, u32>,

@@ -15,7 +15,7 @@ pub struct SegmentProfiles {
     merger: Merger,
 }
 
-/// Returns true if an image was built with tested segments, and so counts all others that begin with tested paths.
+/// Returns true if an image was built with tested segments, so that it counts all other segments that begin with tested paths.
 pub fn knows_tests(image: &ImageProfile, folders: &Folders) -> bool {
     let sets = image.units.iter().filter_map(|unit| unit.map.experiment.segments());
     let every = |set| {
@@ -31,16 +31,16 @@ pub struct UntestedOfDepth<'a> {
     pub depth: usize,
     /// The untested segments with their image and count.
     pub found: Vec<(&'a ImageProfile, Segment, u64)>,
-    /// Number of all segments of this depth, tested or not, and their executions.
+    /// Number of all segments of this depth, tested or not, and the number of their executions.
     pub all: (usize, u128),
 }
 
 /// Filters for untested segments.
 #[derive(Clone, Copy, Debug)]
 pub struct UntestedSegmentSelection<'a> {
-    /// Names of tests, whose segments are known.
+    /// Names of tests. The segments of these tests are known.
     pub known: &'a [String],
-    /// Only segments that end in this function.
+    /// Restricts the result to segments that end in this function.
     pub function: Option<&'a str>,
 }
 
@@ -66,7 +66,7 @@ impl SegmentProfiles {
         Ok(())
     }
 
-    /// The merged segments; `None` if no profile had any.
+    /// Returns the merged segments, or `None` if no profile had any segments.
     pub fn finish(self) -> Option<ObservedSegments> {
         self.merger.finish().map(ObservedSegments::from_profile)
     }
@@ -79,7 +79,7 @@ pub struct UntestedSegments<'a> {
 }
 
 impl<'a> UntestedSegments<'a> {
-    /// Removes the segments that were known when the build was made, and segments that are known from tests or filtered out.
+    /// Removes the segments that were known when the build was made, the segments of the known tests, and segments that are filtered out.
     ///
     /// # Errors
     /// A profile of the tests cannot be read.
@@ -110,12 +110,12 @@ impl<'a> UntestedSegments<'a> {
         self.depths.iter().all(|d| d.found.is_empty())
     }
 
-    /// All observed segments.
+    /// Returns all observed segments.
     pub fn observed(&self) -> &'a ObservedSegments {
         self.observed
     }
 
-    /// The untested segments by depth.
+    /// Returns the untested segments by depth.
     pub fn depths(&self) -> &[UntestedOfDepth<'a>] {
         &self.depths
     }

@@ -11,10 +11,10 @@ use trodden_unit::{Identity, InstrumentedImage, SegmentFunction, SegmentSet, Uni
 /// Maximum number of functions named in a warning.
 const MAX_NAMED: usize = 5;
 
-/// Warns of functions in a set that a variant of `program` does not contain.
+/// Warns about functions in a set that a variant of `program` does not contain.
 ///
 /// # Errors
-/// The variant contains none of them and would count nothing. It is then removed.
+/// The variant contains none of the functions and would count nothing. The variant is then removed.
 pub fn check_variant(made: &InstrumentedImage, set: Identity, program: &Path, output: &Path, folder: &InputFolder) -> Result<()> {
     let bytes = folder.get(InputPurpose::Segments, set)?;
     let set = SegmentSet::from_bytes(&bytes).with_context(|| folder.path(set).display().to_string())?;

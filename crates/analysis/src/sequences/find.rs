@@ -47,7 +47,7 @@ pub fn find(opened: &OpenedSequence, events: &[String], top: usize) -> Result<Fo
     Ok(FoundEvents { occurrences, found })
 }
 
-/// All strings of symbols with these labels. A label may belong to several symbols.
+/// Returns all strings of symbols with these labels. A label may belong to several symbols.
 fn symbol_strings(table: &EventTable, labels: &[String]) -> Result<Vec<Vec<u64>>> {
     let mut strings = vec![Vec::new()];
     for label in labels {

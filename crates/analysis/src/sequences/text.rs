@@ -1,8 +1,8 @@
 //! Parser for recordings in either of two text formats.
 //!
-//! `trodden-lab simulate --preset whole-program --sequence` writes lines `THREAD START OUTCOMES END`, where a path that ended at a call is
-//! followed by the callee's first path. The other format has tab-separated fields; empty lines and comments (`#`) are ignored, and `leave`
-//! leaves the innermost frame, whose paths precede it:
+//! `trodden-lab simulate --preset whole-program --sequence` writes lines `THREAD START OUTCOMES END`. After a path that ended at a call,
+//! the next line is the callee's first path. The other format has tab-separated fields. Empty lines and comments (`#`) are ignored. `leave`
+//! leaves the innermost frame, and the frame's paths precede it:
 //!
 //! ```text
 //! #trodden events 1

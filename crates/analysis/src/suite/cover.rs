@@ -8,9 +8,9 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
-/// Lagrangian multipliers are in units of 1/SCALE.
+/// Lagrangian multipliers are integers in units of 1/SCALE.
 const SCALE: i128 = 1 << 12;
-/// Numbers of subgradient steps for a bound: at the root, and at each node of the search.
+/// Numbers of subgradient steps for a bound at the root, and at each node of the search.
 const SUBGRADIENT_STEPS: (u32, u32) = (300, 25);
 
 /// A weighted set-cover problem.
@@ -40,7 +40,7 @@ impl Cover {
     }
 }
 
-/// The sets that contain each element. Elements of the same sets share a row.
+/// For each row, the sets that contain its elements. Elements that are in the same sets share a row.
 type SetsByElement = Vec<Vec<u32>>;
 
 /// Returns the greedy cover, with a lower bound for any cover.
@@ -52,11 +52,11 @@ pub fn find_greedy_cover(problem: &CoverProblem) -> Cover {
     build_cover(selected, bound, problem)
 }
 
-/// Returns the cheapest cover, or the best one found before `should_continue` returned false. The function is called once per search
+/// Returns the cheapest cover, or the best one found before `should_continue` returned false. `should_continue` is called once per search
 /// node.
 pub fn find_cheapest_cover(problem: &CoverProblem, should_continue: &mut dyn FnMut() -> bool) -> Cover {
     let mut rows = build_rows(problem);
-    let mut selected = reduce(&mut rows, &problem.costs);
+    let mut selected = reduce_rows(&mut rows, &problem.costs);
     let mut bound = total_cost(&selected, &problem.costs);
     for rows in split_parts(rows) {
         let part = CoverPart { rows, costs: &problem.costs };
@@ -83,7 +83,6 @@ fn total_cost(sets: &[u32], costs: &[u64]) -> u64 {
     sets.iter().map(|s| costs[*s as usize]).sum()
 }
 
-/// Builds the rows of a problem.
 fn build_rows(problem: &CoverProblem) -> SetsByElement {
     let mut of: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
     for (set, elements) in problem.sets.iter().enumerate() {
@@ -96,7 +95,7 @@ fn build_rows(problem: &CoverProblem) -> SetsByElement {
     rows
 }
 
-/// The rows that each set covers.
+/// Returns the rows that each set covers.
 fn columns(rows: &SetsByElement) -> BTreeMap<u32, Vec<u32>> {
     let mut columns: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
     for (at, row) in rows.iter().enumerate() {
@@ -111,7 +110,7 @@ fn greedy_rows(rows: &SetsByElement, costs: &[u64]) -> Vec<u32> {
     let mut left = rows.len();
     while left > 0 {
         columns.values_mut().for_each(|c| c.retain(|row| open[*row as usize]));
-        // The set with the most open rows for its cost; if equal, the first.
+        // The best set has the most open rows for its cost. Of equal sets, it is the first.
         let better = |a: (&u32, &Vec<u32>), b: (&u32, &Vec<u32>)| {
             let weigh = |n: usize, other: u32| n as u128 * u128::from(costs[other as usize]);
             weigh(b.1.len(), *a.0) > weigh(a.1.len(), *b.0)
@@ -126,7 +125,7 @@ fn greedy_rows(rows: &SetsByElement, costs: &[u64]) -> Vec<u32> {
     drop_redundant_sets(rows, selected, costs)
 }
 
-/// Drops sets whose rows the other sets cover, the most expensive first.
+/// Drops sets whose rows are also covered by the other sets, the most expensive set first.
 fn drop_redundant_sets(rows: &SetsByElement, mut selected: Vec<u32>, costs: &[u64]) -> Vec<u32> {
     let mut times: Vec<u32> = rows.iter().map(|row| row.iter().filter(|s| selected.contains(s)).count() as u32).collect();
     let columns = columns(rows);
@@ -142,8 +141,8 @@ fn drop_redundant_sets(rows: &SetsByElement, mut selected: Vec<u32>, costs: &[u6
     selected
 }
 
-/// Makes the forced decisions, and returns sets that are in some cheapest cover.
-fn reduce(rows: &mut SetsByElement, costs: &[u64]) -> Vec<u32> {
+/// Makes the forced decisions on `rows`, and returns the sets that they select. Some cheapest cover contains all of these sets.
+fn reduce_rows(rows: &mut SetsByElement, costs: &[u64]) -> Vec<u32> {
     let mut selected = Vec::new();
     loop {
         let before = (rows.len(), rows.iter().map(Vec::len).sum::<usize>());
@@ -163,7 +162,7 @@ fn is_subset(small: &[u32], large: &[u32]) -> bool {
     small.len() <= large.len() && small.iter().all(|s| rest.by_ref().any(|l| l == s))
 }
 
-/// Removes rows that are covered whenever some other row is, because the other row's sets are a subset of theirs.
+/// Removes each row whose sets include all sets of a different row, because a cover of the different row also covers it.
 fn drop_implied_rows(rows: &mut SetsByElement) {
     rows.sort_unstable_by(|a, b| a.len().cmp(&b.len()).then_with(|| a.cmp(b)));
     rows.dedup();
@@ -230,8 +229,8 @@ struct CoverPart<'a> {
 }
 
 impl CoverPart<'_> {
-    /// Lower bound of the cost of a cover: the Lagrangian bound, improved by subgradient steps (Held and Karp, 1971). `multipliers`, keyed
-    /// by the row's sets, are the starting point, and are replaced by the best ones found.
+    /// Returns a lower bound of the cost of a cover, which is the Lagrangian bound improved by subgradient steps (Held and Karp, 1971).
+    /// `multipliers`, by the row's sets, are the starting point, and are replaced by the best multipliers found.
     fn bound(&self, multipliers: &mut BTreeMap<Vec<u32>, i128>, steps: u32, upper: u64) -> u64 {
         if self.rows.is_empty() {
             return 0;
@@ -274,7 +273,7 @@ impl CoverPart<'_> {
     }
 }
 
-/// Scales a bound back, rounding up since costs are integers.
+/// Converts a scaled bound to a cost, rounded up because costs are integers.
 fn unscale_rounding_up(scaled: i128) -> u64 {
     ((scaled + SCALE - 1) / SCALE).max(0) as u64
 }
@@ -317,7 +316,7 @@ impl CoverSearch<'_> {
             }
             let kept = selected.len();
             selected.push(*set);
-            selected.extend(reduce(&mut rows, self.costs));
+            selected.extend(reduce_rows(&mut rows, self.costs));
             self.descend(&CoverPart { rows, costs: self.costs }, selected, multipliers.clone());
             selected.truncate(kept);
         }

@@ -1,8 +1,9 @@
 //! Test suites: each test as the set of paths that it takes.
 //!
 //! A test is redundant if other tests take all of its paths, and tests that take paths through changed code should run first. Runs with the
-//! same name are one test, since a test may run several programs or be recorded twice. Completed and unfinished paths are distinguished, as
-//! in [`crate::isolate`]. [`cover`] finds the cheapest set of tests that covers all paths; [`order`] orders tests by additional coverage.
+//! same name are one test, because a test may run several programs or be recorded twice. Completed and unfinished paths are distinguished,
+//! as in [`crate::isolate`]. [`cover`] finds the cheapest set of tests that covers all paths; [`order`] orders tests by additional
+//! coverage.
 
 pub mod cover;
 pub mod order;
@@ -33,7 +34,7 @@ pub struct SuitePathKey {
 /// A test: all runs with one name.
 #[derive(Clone, Debug, Default)]
 pub struct SuiteTest {
-    /// The test's name; the command line if the run has none.
+    /// The test's name, or the command line if the run has no name.
     pub name: String,
     /// Number of runs.
     pub runs: u64,
@@ -55,7 +56,7 @@ pub struct Suite {
     index: HashMap<SuitePathKey, PathIndex>,
     names: HashMap<String, usize>,
     units: HashMap<Identity, Arc<UnitMap>>,
-    /// The identity of each image, and a test that ran the image, by path.
+    /// For each path of an image, the image's identity and a test that ran the image.
     builds: BTreeMap<String, (Identity, String)>,
 }
 
@@ -122,19 +123,19 @@ impl Suite {
         })
     }
 
-    /// Number of tests that take each path.
+    /// Returns the number of tests that take each path.
     pub fn tests_per_path(&self) -> Vec<u32> {
         let mut takers = vec![0; self.paths.len()];
         self.tests.iter().flat_map(|t| &t.paths).for_each(|p| takers[p.0 as usize] += 1);
         takers
     }
 
-    /// The functions with a path that some test takes.
+    /// Returns the functions with a path that a test takes.
     pub fn functions(&self) -> BTreeSet<UnitFunction> {
         self.paths.iter().map(|p| p.function).collect()
     }
 
-    /// Removes the paths of all functions but these. Tests that are left without paths remain.
+    /// Removes the paths of all functions that are not in `functions`. Tests without remaining paths stay in the suite.
     pub fn keep(&mut self, functions: &BTreeSet<UnitFunction>) {
         let all = std::mem::take(&mut self.paths);
         self.index.clear();
@@ -179,7 +180,6 @@ impl Suite {
     }
 }
 
-/// The paths that a run takes.
 fn taken_paths(profile: &Profile) -> Result<BTreeSet<SuitePathKey>, MapError> {
     let mut keys = BTreeSet::new();
     for unit in profile.images.iter().flat_map(|i| &i.units) {
