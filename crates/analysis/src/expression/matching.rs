@@ -152,7 +152,8 @@ fn is_at_block(unit: &UnitMap, function: &FunctionMap, place: &BlockSet, at: usi
         BlockSet::Any => true,
         BlockSet::Block(number) => *number as usize == at,
         BlockSet::Lines { file: Some(file), first, last } => {
-            let of_file = |p: &SourcePosition| unit.files.get(p.file as usize).is_some_and(|name| crate::changes::is_file(name, file));
+            let of_file =
+                |p: &SourcePosition| unit.files.get(p.file as usize).is_some_and(|name| crate::changes::file_names_match(name, file));
             chains.any(|p| (*first..=*last).contains(&p.line) && of_file(&p))
         }
         BlockSet::Lines { file: None, first, last } => {
