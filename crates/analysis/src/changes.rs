@@ -214,7 +214,6 @@ fn decode_name(name: &str) -> Option<String> {
     (name != "/dev/null").then_some(name)
 }
 
-/// Decodes a C string literal up to its closing quote.
 fn decode_c_string(quoted: &str) -> String {
     let mut out = Vec::new();
     let mut bytes = quoted.bytes().peekable();
@@ -246,7 +245,6 @@ fn decode_c_string(quoted: &str) -> String {
 /// The number of the first line, and the number of lines.
 type HunkRange = (u32, u32);
 
-/// Parses a hunk header into the ranges in the old and in the new file.
 fn parse_hunk_header(line: &str) -> Option<(HunkRange, HunkRange)> {
     let mut words = line.split(' ');
     let _ = words.next();

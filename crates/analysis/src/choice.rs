@@ -171,10 +171,8 @@ pub fn paths_through_all(units: &[&UnitMap], places: &[LineSpan]) -> Result<Know
     })
 }
 
-/// Returns the complete paths that match at least one of the sequences. `has_name` decides whether a function has a given name.
-///
-/// # Errors
-/// See [`ChoiceError`]. A sequence that no path matches is also an error.
+/// Returns the complete paths that match at least one of the sequences. `has_name` decides whether a function has a given name. A sequence
+/// that no path matches is an error.
 pub fn paths_matching(
     units: &[&UnitMap],
     sequences: &[ChosenSequence],

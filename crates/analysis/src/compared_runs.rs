@@ -25,9 +25,6 @@ pub struct ComparedRuns<'a> {
 
 /// Reads runs, both one by one and merged into one profile. Only runs of one build of one program are used, because the paths of different
 /// builds cannot be compared. Other runs are skipped, and so are runs with an unknown outcome.
-///
-/// # Errors
-/// No run is found, or the runs cannot be compared.
 pub fn gather(job: &ComparedRuns) -> Result<(Isolation, Profile)> {
     let (mut isolation, mut sum, mut maps) = (Isolation::default(), Merger::new(BuildPolicy::Reject), Maps::new());
     for run in select_build(read_runs(job)?, job.program)? {
@@ -44,7 +41,6 @@ struct ComparedRun {
     file: PathBuf,
     failed: bool,
     images: BTreeSet<Identity>,
-    /// Path of the program's file.
     program: String,
 }
 

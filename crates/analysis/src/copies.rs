@@ -10,7 +10,6 @@ use trodden_profile::copies::{CopyMeasurements, CopyTimes};
 const UNKNOWN: &str = "unknown";
 /// Value of `counted` for copies of `--divide edges`.
 const EDGES: &str = "edges";
-/// Version of the JSON schema.
 const SCHEMA_VERSION: u32 = 2;
 
 /// How the copies were requested, as named on the command line.
@@ -114,9 +113,7 @@ pub struct BaselineTimes {
     pub plain_ns: u64,
     /// Wall time with all counting in one program.
     pub sequential_ns: u64,
-    /// Processor time without counting.
     plain_cpu_ns: u64,
-    /// Processor time with all counting in one program.
     sequential_cpu_ns: u64,
 }
 

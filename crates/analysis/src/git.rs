@@ -19,10 +19,8 @@ pub fn read_diff(file: &Path) -> Result<UnifiedDiff> {
     Ok(UnifiedDiff { text: String::from_utf8_lossy(&bytes).into_owned(), root: None })
 }
 
-/// Runs `git diff` in the current folder, and returns the difference from a revision to the working tree.
-///
-/// # Errors
-/// git is not installed, the current folder is not in a repository, or the revision does not exist.
+/// Runs `git diff` in the current folder, and returns the difference from a revision to the working tree. Fails if git is not installed,
+/// the current folder is not in a repository, or the revision does not exist.
 pub fn diff(revision: &str) -> Result<UnifiedDiff> {
     let options = [
         "-c",

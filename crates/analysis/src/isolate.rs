@@ -121,10 +121,7 @@ impl Suspect {
 }
 
 impl Isolation {
-    /// Adds a run.
-    ///
-    /// # Errors
-    /// A function's map is corrupt. The run is then not added.
+    /// Adds a run. If a function's map is corrupt, this fails and the run is not added.
     pub fn add(&mut self, profile: &Profile, failed: bool) -> Result<(), MapError> {
         let mut seen = Vec::new();
         for unit in profile.images.iter().flat_map(|i| &i.units) {

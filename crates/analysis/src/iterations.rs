@@ -16,10 +16,8 @@ use trodden_text::words::plural;
 use trodden_unit::{FunctionKey, IterationSet};
 
 /// Returns the set of paths over iterations that a run's stream contains. Functions with cut edges but without such paths are also in the
-/// set, so that a program that counts the set can show whether they have any.
-///
-/// # Errors
-/// `wanted` names no run, the run has no stream, or no path over `iterations` iterations was executed.
+/// set, so that a program that counts the set can show whether they have any. Fails if the run has no stream, or if no path over
+/// `iterations` iterations was executed.
 pub fn requested_iterations(iterations: u32, wanted: &str, folders: &Folders) -> Result<IterationSet> {
     let logs = match streams::logs_of_copies(wanted) {
         Ok(Some(copies)) => copies.concat(),
@@ -44,7 +42,6 @@ pub fn requested_iterations(iterations: u32, wanted: &str, folders: &Folders) ->
     Ok(set)
 }
 
-/// Adds the paths over iterations in a log.
 fn add_log(set: &mut IterationSet, log: &StreamLog, maps: &StreamMaps) -> Result<()> {
     for unit in &maps.counted.units {
         for function in &unit.map.functions {
@@ -96,10 +93,7 @@ pub fn counted_iterations(profile: &Profile) -> BTreeMap<FunctionKey, CountedIte
 }
 
 /// Lists at most `top` counted sequences of `length` consecutive paths, or all of them if `top` is 0. `None` stands for the maximum length
-/// that was counted.
-///
-/// # Errors
-/// Only shorter sequences were counted.
+/// that was counted. Fails if only shorter sequences were counted.
 pub fn counted_document(
     counted: &BTreeMap<FunctionKey, CountedIterations>,
     length: Option<usize>,

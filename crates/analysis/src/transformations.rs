@@ -189,7 +189,6 @@ fn back_edges(map: &FunctionMap) -> impl Iterator<Item = (Node, Node)> {
     back.map(|(edge, _)| (map.graph.from(*edge), map.graph.to(*edge)))
 }
 
-/// Returns the number of instructions that were executed in these blocks.
 fn executed_instructions(map: &FunctionMap, executions: &[u64], blocks: impl IntoIterator<Item = u32>) -> u64 {
     let of = |b: u32| executions.get(b as usize).copied().unwrap_or(0).saturating_mul(u64::from(map.blocks[b as usize].instructions));
     blocks.into_iter().fold(0, |sum, b| sum.saturating_add(of(b)))

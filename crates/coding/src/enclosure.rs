@@ -9,7 +9,6 @@ use num_bigint::{BigInt, BigUint};
 use num_rational::BigRational;
 use num_traits::{One, Signed, ToPrimitive, Zero};
 
-/// Number of bits that are computed in addition to the requested precision.
 const GUARD_BITS: u32 = 32;
 
 /// An interval with rational ends that contains a real number.

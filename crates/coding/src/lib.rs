@@ -107,10 +107,8 @@ impl CodingModel {
     }
 
     /// Returns the model for measured `weights`, which are indexed by edge. An edge's probability is its weight divided by the total weight
-    /// of all edges that leave its source. A path over an edge of weight zero has probability 0 and no number.
-    ///
-    /// # Errors
-    /// [`CodingError::NoWeight`] if all edges out of a node have weight zero.
+    /// of all edges that leave its source. A path over an edge of weight zero has probability 0 and no number. Fails if all edges out of a
+    /// node have weight zero.
     pub fn from_weights(dag: &Dag, weights: &[f64]) -> Result<CodingModel, CodingError> {
         let weight = |e: DagEdgeId| BigRational::from_float(weights[e.index()]).unwrap_or_else(BigRational::zero);
         let mut sums = vec![BigRational::zero(); dag.node_count()];
@@ -128,10 +126,7 @@ impl CodingModel {
     /// Returns the finite-context model of order `order` for executed paths and their execution counts. The context of an edge is its
     /// source and the `order` edges before it. The edge's probability is its share of the executions in that context. With order 0, the
     /// context is only the node. A path has probability 0 and no number if one of its edges was never executed in its context. If `order`
-    /// is at least the length of the longest path, only executed paths therefore have numbers.
-    ///
-    /// # Errors
-    /// [`CodingError::NoPaths`] if no path was executed.
+    /// is at least the length of the longest path, only executed paths therefore have numbers. Fails if no path was executed.
     pub fn from_executed_paths(dag: &Dag, order: usize, paths: &[(Vec<DagEdgeId>, u64)]) -> Result<CodingModel, CodingError> {
         let place = dag.positions();
         // Keys start with the node's topological position, so contexts are in topological order. The exit has one context only.
@@ -173,14 +168,11 @@ impl CodingModel {
 
     /// Returns the model of a preferential numbering, given its edge values and the interesting paths.
     ///
-    /// A context is a prefix of interesting paths, and its interval is the span of the numbers of the paths that continue it. The range
-    /// of each edge is the span of the paths through it. The ranges of a context do not overlap, and numbers between them are holes. Every
+    /// A context is a prefix of interesting paths, and its interval is the span of the numbers of the paths that continue it. The range of
+    /// each edge is the span of the paths through it. The ranges of a context do not overlap, and numbers between them are holes. Every
     /// interesting path then encodes to its number and has probability 1/N, where N is the span of all numbers. (With the probabilities
     /// printed in table 4.3, `sact` would get the number of `sacdt`.) The entropy counts every number in a hole as a separate symbol, so
-    /// 2^H = N, and gamma equals delta.
-    ///
-    /// # Errors
-    /// [`CodingError::NoPaths`] if there are no paths, [`CodingError::Overlap`] if the ranges of a context overlap.
+    /// 2^H = N, and gamma equals delta. Fails if there are no paths, or if the ranges of a context overlap.
     pub fn preferential(dag: &Dag, values: &[i64], paths: &[Vec<DagEdgeId>]) -> Result<CodingModel, CodingError> {
         let mut model =
             CodingModel { contexts: vec![BTreeMap::new()], nodes: vec![dag.entry().0], holes: Vec::new(), size: BigInt::zero() };
@@ -250,7 +242,6 @@ impl CodingModel {
         &self.size
     }
 
-    /// Returns the smallest non-zero probability of a path.
     fn min_nonzero_probability(&self) -> BigRational {
         let mut least = vec![BigRational::one(); self.contexts.len()];
         for at in (0..self.contexts.len()).rev().filter(|c| !self.contexts[*c].is_empty()) {

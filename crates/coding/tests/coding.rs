@@ -61,7 +61,6 @@ fn encoder_reproduces_path_numbers() {
     assert!(seen >= 1_000 && holes >= 50, "{seen} graphs, {holes} with holes");
 }
 
-/// Each path's number is in the interval that follows from its probability, and all other numbers fail to decode.
 #[test]
 fn numbers_of_measured_models_are_uniquely_decodable() {
     let (mut seen, mut unnumbered) = (0, 0);
@@ -122,7 +121,6 @@ fn assert_unbounded_order_gives_relative_frequencies(dag: &Dag, paths: &[Vec<Dag
     }
 }
 
-/// A path's probability is compared with relative frequencies in the same context.
 #[test]
 fn models_of_every_order_are_uniquely_decodable() {
     let (mut seen, mut unnumbered, mut unexecuted) = (0, 0, 0);

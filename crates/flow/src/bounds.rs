@@ -9,7 +9,6 @@
 use crate::dominators::immediate_dominators;
 use crate::{Edge, Graph, Node};
 
-/// Maximum number of passes over all edges.
 const MAX_PASSES: usize = 64;
 
 /// A closed interval of counts.

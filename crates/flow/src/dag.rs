@@ -84,11 +84,8 @@ impl Dag {
     }
 
     /// Rebuilds a DAG from the graph and the stored [origins](Dag::origins) of its edges. `cuts` are the cut edges of the graph. If several
-    /// cut edges share an [`Origin::Enter`] edge, only the cut edge that the origin names refers to it.
-    ///
-    /// # Errors
-    /// An origin does not belong to the graph or contradicts the cuts, or an invariant of [`Dag`] is violated. The error describes the
-    /// first fault.
+    /// cut edges share an [`Origin::Enter`] edge, only the cut edge that the origin names refers to it. Fails if an origin does not belong
+    /// to the graph or contradicts the cuts, or if an invariant of [`Dag`] is violated. The error describes the first fault.
     pub fn from_origins(graph: &Graph, origins: &[Origin], cuts: &[(Edge, CutReason)]) -> Result<Dag, String> {
         let reasons: BTreeMap<Edge, CutReason> = cuts.iter().copied().collect();
         let mut named = reasons.keys().copied().chain(origins.iter().filter_map(|origin| origin.edge()));
@@ -111,10 +108,8 @@ impl Dag {
         Ok(dag)
     }
 
-    /// Builds a DAG from some edges of a different DAG. The cuts are recovered from the origins of the edges.
-    ///
-    /// # Errors
-    /// A description of the first violated invariant of [`Dag`].
+    /// Builds a DAG from some edges of a different DAG. The cuts are recovered from the origins of the edges. The error describes the first
+    /// violated invariant of [`Dag`].
     pub fn from_edges(nodes: u32, entry: Node, exit: Node, edges: Vec<DagEdge>) -> Result<Dag, String> {
         if entry.0 >= nodes || exit.0 >= nodes || entry == exit {
             return Err(format!("entry {} and exit {} are not two different nodes of {nodes}", entry.0, exit.0));

@@ -90,7 +90,6 @@ struct StoredGraph {
     edges: Vec<(Node, Node)>,
 }
 
-/// The stored form of a graph.
 #[derive(Serialize)]
 struct GraphToStore<'a> {
     nodes: u32,
@@ -127,9 +126,6 @@ impl Eq for Graph {}
 
 impl Graph {
     /// Creates a graph of `nodes` nodes with the given edges.
-    ///
-    /// # Errors
-    /// An edge, the entry or the exit names a node that does not exist, or entry and exit are the same node.
     pub fn new(nodes: u32, entry: Node, exit: Node, edges: Vec<(Node, Node)>) -> Result<Graph, GraphError> {
         let check = |node: Node, what: &dyn Fn() -> String| match node.0 < nodes {
             true => Ok(()),

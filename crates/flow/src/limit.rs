@@ -56,7 +56,6 @@ pub fn cut_to_limit_avoiding_edges(
     }
 }
 
-/// An edge of the acyclic graph that may be cut.
 #[derive(Clone, Copy)]
 struct CutCandidate {
     edge: Edge,

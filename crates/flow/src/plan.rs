@@ -131,9 +131,6 @@ impl Plan {
     }
 
     /// Cuts a graph at the same edges as an earlier plan, and numbers its paths.
-    ///
-    /// # Errors
-    /// There are too many paths to number them.
     pub fn cut_at(graph: &Graph, cuts: &[(Edge, CutReason)], entries: Entries) -> Result<(Dag, Numbering), TooManyPaths> {
         let dag = Dag::new(graph, cuts, entries);
         let numbering = Numbering::ball_larus(&dag)?;

@@ -55,7 +55,6 @@ pub struct ResidualInput<'a> {
     pub marks_call: &'a EdgeSet,
 }
 
-/// A known path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct KnownPath {
     edges: Vec<DagEdgeId>,
@@ -133,7 +132,6 @@ impl ResidualPlan {
 enum ControlVersion {
     /// This state of the region.
     Known(usize),
-    /// The instrumented code.
     Instrumented,
 }
 
@@ -232,7 +230,6 @@ impl Successors<'_> {
         single.or(transition.and_then(|transition| transition.to)).map_or(ControlVersion::Instrumented, ControlVersion::Known)
     }
 
-    /// Returns how often known paths execute each edge of all versions.
     fn executions(&self, number: &HashMap<(Node, ControlVersion), usize>, versions: &Graph, origins: &[Edge]) -> Vec<u64> {
         let mut executions = vec![0u64; versions.edge_count()];
         for path in &self.residual.paths {
@@ -257,7 +254,6 @@ impl Successors<'_> {
     }
 }
 
-/// Returns the operations on an edge of the function in a version of the code.
 fn operations(graph: &Graph, plan: &Plan, residual: &ResidualPlan, needed: &[bool], edge: Edge, at: ControlVersion) -> Vec<Operation> {
     let action = plan.action(graph, edge);
     let transition = |id: Option<DagEdgeId>| match at {
@@ -287,7 +283,6 @@ fn operations(graph: &Graph, plan: &Plan, residual: &ResidualPlan, needed: &[boo
     }
 }
 
-/// Whether the paths that end with an edge are known.
 enum EndKind {
     Known,
     Unclear,

@@ -69,7 +69,6 @@ pub struct InliningChoice {
     pub duplicates: Vec<Option<usize>>,
 }
 
-/// A step of the choice, which adds code.
 #[derive(Clone, Copy)]
 enum InliningStep {
     Inline { version: usize, call: usize },
@@ -155,7 +154,6 @@ impl InliningChoice {
         self.versions.push(FunctionVersion { function: callee, kind, inlined: vec![None; candidate.calls.len()], share });
     }
 
-    /// Returns the executions of a function's call sites that are not inlined.
     fn executions_not_inlined(&self, functions: &[InliningCandidate], callee: usize) -> f64 {
         let of_version = |version: &FunctionVersion| -> f64 {
             let calls = functions[version.function].calls.iter().zip(&version.inlined);

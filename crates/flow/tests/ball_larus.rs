@@ -11,7 +11,6 @@ use trodden_testkit::Random;
 use trodden_testkit::graphs::{Cycles, all_paths, forced_cuts, graph, plan_options};
 
 const GRAPHS: u64 = 60_000;
-/// Graphs with more paths are not enumerated.
 const MAX_PATHS: u64 = 3_000;
 
 fn random_graph(random: &mut Random) -> Graph {

@@ -14,7 +14,6 @@ const MAX_PATHS: u64 = 4096;
 /// Maximum number of path numbers to compute, so that the search takes at most a tenth of a second.
 const MAX_STEPS: u64 = 1 << 22;
 
-/// All paths of a graph with their numbers.
 struct PathNumbers {
     interesting: Vec<bool>,
     sums: Vec<i64>,

@@ -18,17 +18,11 @@ const MAX_REPAIRED_PATHS: u64 = 1 << 16;
 
 /// Returns the edge values of selective path profiling. It keeps interesting out-edges in the order of the graph, so the labelling may be
 /// invalid.
-///
-/// # Errors
-/// There are too many paths.
 pub fn spp_values(dag: &Dag, set: &InterestingSet) -> Result<Vec<i64>, NumberingError> {
     values_after_push(dag, set, false)
 }
 
 /// Returns the edge values of precise selective path profiling. The labelling is always valid.
-///
-/// # Errors
-/// There are too many paths.
 pub fn pspp_values(dag: &Dag, set: &InterestingSet) -> Result<Vec<i64>, NumberingError> {
     values_after_push(dag, set, true)
 }
@@ -42,10 +36,8 @@ fn values_after_push(dag: &Dag, set: &InterestingSet, sorted: bool) -> Result<Ve
     Ok(values)
 }
 
-/// Returns the edge values of SPP with repair, which drops the value of an uninteresting edge only if the labelling stays valid.
-///
-/// # Errors
-/// There are too many paths to number, or too many for the repair to try each of them.
+/// Returns the edge values of SPP with repair, which drops the value of an uninteresting edge only if the labelling stays valid. Fails if
+/// there are too many paths for the repair to try each of them.
 pub fn mspp_values(dag: &Dag, set: &InterestingSet) -> Result<Vec<i64>, NumberingError> {
     let all = Numbering::ball_larus(dag)?;
     if all.paths() > MAX_REPAIRED_PATHS {
@@ -68,9 +60,6 @@ pub fn mspp_values(dag: &Dag, set: &InterestingSet) -> Result<Vec<i64>, Numberin
 /// Numbers the closure compactly, from 0, with the Ball-Larus numbers of the graph without its uninteresting edges. An edge that leaves
 /// this graph adds the number of interesting paths, and no value is negative. So all uninteresting paths have higher numbers than the
 /// interesting ones.
-///
-/// # Errors
-/// There are too many paths, or the greatest sum does not fit into a word.
 pub fn pertinent_values(dag: &Dag, set: &InterestingSet) -> Result<Vec<i64>, NumberingError> {
     let total = i64::try_from(set.closure()).ok().filter(|t| *t <= i64::MAX / 2).ok_or(TooManyPaths(dag.entry().0))?;
     let (mut values, marked_paths) = number_marked(dag, set.edges());
@@ -85,7 +74,6 @@ pub fn pertinent_values(dag: &Dag, set: &InterestingSet) -> Result<Vec<i64>, Num
     }
 }
 
-/// Returns the greatest sum of values on a path, or `None` if the sum overflows.
 fn greatest_sum(dag: &Dag, values: &[i64]) -> Option<i64> {
     let mut greatest_sum = vec![0i64; dag.node_count()];
     for &node in dag.order().iter().rev().filter(|n| **n != dag.exit()) {

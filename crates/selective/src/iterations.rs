@@ -46,9 +46,6 @@ pub enum IterationNumberingError {
 impl IterationNumbering {
     /// Numbers paths over `iterations` iterations. Each is a list of 1 to `iterations` path numbers in the order of execution. A list with
     /// fewer than `iterations` numbers is the beginning of an activation.
-    ///
-    /// # Errors
-    /// See [`IterationNumberingError`].
     pub fn new(
         (dag, numbering): (&Dag, &Numbering),
         iterations: u32,

@@ -354,7 +354,6 @@ impl ClosureMembership {
     }
 }
 
-/// Places the increments of one or two registers on the same edges.
 pub(super) fn place_increments(dag: &Dag, values: &[&[i64]], weights: &[f64], placement: RegisterPlacement) -> PlacedRegisters {
     let placed_by = |placement: RegisterPlacement| {
         let probes = |v: &[i64]| match placement {

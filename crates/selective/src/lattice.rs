@@ -9,14 +9,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use trodden_flow::dag::{Dag, DagEdgeId};
 
-/// The result of a search for numbers within a span.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum NumberSearch {
     /// Lattice coefficients that give such numbers.
     Numbers(Vec<i64>),
-    /// No such numbers exist.
     NoNumbers,
-    /// The search ended before it could decide.
     Unfinished,
 }
 

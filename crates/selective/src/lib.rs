@@ -124,9 +124,6 @@ impl NumberingError {
 }
 
 /// Numbers the paths of `dag`. `weights` are execution counts of the edges, or costs of increments on them.
-///
-/// # Errors
-/// See [`NumberingError`].
 pub fn number(
     scheme: NumberingScheme,
     dag: &Dag,
@@ -179,9 +176,6 @@ fn closure_values(scheme: NumberingScheme, dag: &Dag, set: &InterestingSet) -> R
 
 /// Numbers the paths of `dag` so that exactly the paths in the list of `set` are recognised, even by a scheme that numbers the closure of
 /// their edges. A second register has the Ball-Larus number of every path.
-///
-/// # Errors
-/// See [`NumberingError`].
 pub fn number_listed(
     scheme: NumberingScheme,
     dag: &Dag,

@@ -58,7 +58,6 @@ struct RowBit {
 /// Linear equations for one bit of all coefficients. Each equation is stored at the index of its lowest coefficient.
 struct Equations {
     by_coefficient: Vec<Equation>,
-    /// Number of choices so far.
     choice_count: u32,
 }
 
@@ -84,7 +83,6 @@ impl Equations {
         sum
     }
 
-    /// Adds an equation that is reduced and not empty.
     fn add(&mut self, equation: Equation) {
         self.by_coefficient[equation.vector.trailing_zeros() as usize] = equation;
     }

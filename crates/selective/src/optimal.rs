@@ -74,7 +74,6 @@ const LIFTING_FACTOR: u64 = 16;
 const MAX_SPAN: usize = 1 << 24;
 /// Maximum number of paths for a search. Without any search, the spans in three programs are 1.3 to 1.4 times as wide.
 const MAX_SEARCHED_PATHS: usize = 200;
-/// Number of steps between two calls of [`Budget::stop`].
 const STEPS_PER_STOP_CHECK: u64 = 1 << 16;
 
 /// Finds compact numbers for `paths`, which must differ. The search starts with the numbers in `first`.
@@ -210,7 +209,6 @@ struct SearchState {
 }
 
 enum Advance {
-    /// Every path has a number.
     Done,
     /// The next path's number can be chosen.
     Choice,
@@ -243,7 +241,6 @@ impl SearchState {
         self.numbers.push(number);
     }
 
-    /// Returns true if the next path, which has a pivot, can have this number.
     fn can_take(&self, lattice: &Lattice, number: i64) -> bool {
         let pivot = lattice.pivots[self.numbers.len()].expect("it can be chosen");
         !self.used[number as usize] && (pivot == 1 || (number - self.known(lattice)) % pivot == 0)

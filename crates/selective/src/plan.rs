@@ -32,7 +32,6 @@ pub struct InterestingInput<'a> {
     pub marks_call: &'a EdgeSet,
 }
 
-/// Returns the plan that counts all paths together, if none of the remaining paths is interesting.
 fn plan_without_interesting_paths(
     dag: Dag,
     numbering: Numbering,
@@ -74,9 +73,6 @@ pub enum InterestingPlanError {
 }
 
 /// Plans to count the paths of the acyclic graph `dag` that have the given numbers. Paths with an excluded edge are not counted.
-///
-/// # Errors
-/// See [`InterestingPlanError`].
 pub fn plan_interesting(
     graph: &Graph,
     (dag, numbering): (Dag, Numbering),
@@ -121,9 +117,6 @@ pub fn plan_interesting(
 /// Returns the [`PathEnding`] that maps a path's sum to its counter, and the increment of each edge of the acyclic graph. `scheme`
 /// determines the numbers by which a program recognises the listed paths. The lower bits of a sum are the path's Ball-Larus number, whether
 /// or not the path is listed.
-///
-/// # Errors
-/// See [`InterestingPlanError`].
 pub fn listed_register(
     scheme: NumberingScheme,
     (dag, all): (&Dag, &Numbering),
@@ -145,7 +138,6 @@ fn sum(path: &[DagEdgeId], increments: &[i64]) -> i64 {
     path.iter().fold(0i64, |sum, e| sum.wrapping_add(increments[e.index()]))
 }
 
-/// A labelling whose registers are joined in one.
 struct SingleRegister<'a> {
     dag: &'a Dag,
     all: &'a Numbering,
@@ -197,7 +189,6 @@ impl SingleRegister<'_> {
         Ok((PathEnding::Checked { bias: low.wrapping_neg().wrapping_shl(shift), shift, expected }, increments.collect()))
     }
 
-    /// Returns true if the sums of all paths are from `low` to `high`.
     fn are_sums_between(&self, low: i64, high: i64) -> bool {
         let values = &self.labelling.registers()[0].values;
         let sums = self.dag.sums_to_exit(|e| Some(values[e.index()]));
@@ -205,7 +196,6 @@ impl SingleRegister<'_> {
     }
 }
 
-/// Returns the number of counters, or an error if it exceeds the limit.
 fn check_counter_count(words: u128) -> Result<u64, InterestingPlanError> {
     u64::try_from(words).ok().filter(|w| *w < MAX_COUNTERS).ok_or(InterestingPlanError::TooWide { words })
 }

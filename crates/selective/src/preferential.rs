@@ -26,9 +26,6 @@ pub struct PreferentialIds {
 }
 
 /// Numbers `paths`, which must differ and lead from entry to exit. Tries the order of the out-edges, then `restarts` random orders.
-///
-/// # Errors
-/// The numbers do not fit into a word.
 pub fn preferential(dag: &Dag, paths: &[Vec<DagEdgeId>], restarts: u32) -> Result<PreferentialIds, NumberingError> {
     let trie = PathTrie::new(dag, paths);
     let mut best = trie.number(dag, |_| {}, &mut |_, _, _| {});
@@ -51,7 +48,6 @@ pub fn preferential(dag: &Dag, paths: &[Vec<DagEdgeId>], restarts: u32) -> Resul
 /// interval for the preceding out-edges, and the edge's value.
 type StepObserver<'a> = dyn FnMut(DagEdgeId, usize, ((i64, i64), i64, i64)) + 'a;
 
-/// The trie of prefixes of interesting paths.
 pub(super) struct PathTrie {
     /// For each node of the DAG, the prefixes that lead to it.
     at: Vec<Vec<usize>>,

@@ -30,10 +30,7 @@ pub enum Separation {
     Unknown,
 }
 
-/// Decides whether the paths of a set can be separated from all others.
-///
-/// # Errors
-/// The set is too long to list.
+/// Decides whether the paths of a set can be separated from all others. Fails if the set is too long to list.
 pub fn decide_separation(dag: &Dag, all: &Numbering, set: &InterestingSet) -> Result<Separation, NumberingError> {
     if all.paths() > MAX_SEPARATED_PATHS {
         return Ok(Separation::Unknown);

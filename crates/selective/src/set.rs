@@ -28,10 +28,7 @@ impl InterestingSet {
         InterestingSet::from_edges(dag, &DagEdgeSet::full(dag.edges().len())).expect("a graph has a path")
     }
 
-    /// Creates the set of the given paths.
-    ///
-    /// # Errors
-    /// No path is given, or a path does not lead from entry to exit.
+    /// Creates the set of the given paths. Fails if there is no path, or if a path does not lead from entry to exit.
     pub fn from_paths(dag: &Dag, numbering: &Numbering, paths: &[Vec<DagEdgeId>]) -> Result<InterestingSet, NumberingError> {
         for (number, path) in paths.iter().enumerate() {
             check_path(dag, path).map_err(|why| NumberingError::NoPath { number, why })?;
@@ -47,20 +44,14 @@ impl InterestingSet {
         Ok(InterestingSet { edges, closure, listed: Some(listed) })
     }
 
-    /// Creates the set of the paths with these Ball-Larus numbers.
-    ///
-    /// # Errors
-    /// No number is given, or no path has one of the numbers.
+    /// Creates the set of the paths with these Ball-Larus numbers. Fails if there is no number, or if a number belongs to no path.
     pub fn from_ids(dag: &Dag, numbering: &Numbering, ids: &[u64]) -> Result<InterestingSet, NumberingError> {
         let path = |id: &u64| numbering.path(dag, *id).ok_or(NumberingError::NoSuchId { id: *id, paths: numbering.paths() });
         let paths: Vec<Vec<DagEdgeId>> = ids.iter().map(path).collect::<Result<_, _>>()?;
         InterestingSet::from_paths(dag, numbering, &paths)
     }
 
-    /// Creates the set of all paths that consist of marked edges.
-    ///
-    /// # Errors
-    /// There is no such path.
+    /// Creates the set of all paths that consist of marked edges. Fails if there is no such path.
     pub fn from_edges(dag: &Dag, marked: &DagEdgeSet) -> Result<InterestingSet, NumberingError> {
         let edges = dag.on_marked_paths(|e| marked.contains(e));
         match count_paths(dag, &edges) {
@@ -70,10 +61,7 @@ impl InterestingSet {
     }
 
     /// Creates the set of all paths through all of these nodes. They form a closure, because an edge that bypasses one of the nodes is on
-    /// none of them.
-    ///
-    /// # Errors
-    /// No path passes through all of them.
+    /// none of them. Fails if there is no such path.
     pub fn through(dag: &Dag, nodes: &[Node]) -> Result<InterestingSet, NumberingError> {
         let mut marked = DagEdgeSet::full(dag.edges().len());
         for &node in nodes {
@@ -114,10 +102,7 @@ impl InterestingSet {
         InterestingSet { listed: None, ..self.clone() }
     }
 
-    /// Returns the interesting paths, sorted by Ball-Larus number.
-    ///
-    /// # Errors
-    /// There are more than [`MAX_LISTED`].
+    /// Returns the interesting paths, sorted by Ball-Larus number. Fails if there are more than [`MAX_LISTED`].
     pub fn paths(&self, dag: &Dag) -> Result<Vec<Vec<DagEdgeId>>, NumberingError> {
         if let Some(listed) = &self.listed {
             return Ok(listed.clone());

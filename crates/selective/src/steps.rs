@@ -22,9 +22,6 @@ pub struct SelectiveSteps {
 }
 
 /// Computes the steps for the closure of a set of paths.
-///
-/// # Errors
-/// There are too many paths.
 pub fn selective_steps(dag: &Dag, set: &InterestingSet) -> Result<SelectiveSteps, TooManyPaths> {
     let initial = number_marked_last(dag, set.edges(), true)?;
     let mut paths = vec![0u128; dag.node_count()];
@@ -63,9 +60,6 @@ pub struct PreferentialStep {
 
 /// Computes the steps of preferential numbering, from the exit on in the order of the out-edges. Also returns the critical nodes, where
 /// interesting paths with the same prefix diverge.
-///
-/// # Errors
-/// The numbers do not fit into a word.
 pub fn preferential_steps(dag: &Dag, paths: &[Vec<DagEdgeId>]) -> Result<(Vec<PreferentialStep>, Vec<Node>), NumberingError> {
     let trie = PathTrie::new(dag, paths);
     let prefixes = trie.prefixes();

@@ -82,7 +82,6 @@ fn interesting_paths_have_separate_counters() {
     assert!(endings.len() > 2, "{endings:?}");
 }
 
-/// Takes walks through the graph itself, and executes the plan's action on each edge.
 #[test]
 fn walks_are_counted_as_the_full_plan_counts_them() {
     let mut counted = 0;

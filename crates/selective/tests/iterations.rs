@@ -65,7 +65,6 @@ fn iteration_paths(paths: &[u64], iterations: usize) -> impl Iterator<Item = Vec
     (1..=paths.len()).map(move |end| paths[end.saturating_sub(iterations)..end].to_vec())
 }
 
-/// A copy of the function that counts paths over iterations.
 struct Copy {
     program: ProbeProgram,
     numbered: IterationNumbering,
@@ -121,7 +120,6 @@ fn count_only_at(program: &mut ProbeProgram, ends: impl Iterator<Item = DagEdgeI
     before - increments(program)
 }
 
-/// Returns the probes of a copy, on chords or on all edges with a label.
 fn probe_program(graph: &Graph, (dag, numbering): (&Dag, &Numbering), numbered: &IterationNumbering, on_chords: bool) -> ProbeProgram {
     let frequencies = Frequencies::estimate(graph, &vec![1.0; graph.edge_count()]);
     let probes = match on_chords {

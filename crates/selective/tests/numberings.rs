@@ -64,7 +64,6 @@ fn check(seed: u64, dag: &Dag, labelling: &Labelling, paths: &[Path], interestin
     paths.iter().filter(|p| !interesting.contains(*p)).filter(known).count()
 }
 
-/// The schemes that can number any set of paths.
 const SCHEMES: [NumberingScheme; 7] = [
     NumberingScheme::Spp,
     NumberingScheme::Mspp,
@@ -155,7 +154,6 @@ fn pspp_is_ball_larus_if_all_paths_are_interesting_and_never_needs_more_probes()
     }
 }
 
-/// Returns a graph whose edges are given as pairs of letters.
 fn graph_of_letters(edges: &[&str], entry: char, exit: char) -> Dag {
     let mut names = vec![entry, exit];
     names.extend(edges.iter().flat_map(|e| e.chars()).filter(|c| *c != entry && *c != exit));
@@ -167,7 +165,6 @@ fn graph_of_letters(edges: &[&str], entry: char, exit: char) -> Dag {
     Dag::new(&graph, &[], Entries::PerEdge)
 }
 
-/// Returns the path that visits the nodes named by the letters of `word`.
 fn path(dag: &Dag, edges: &[&str], word: &str) -> Path {
     let letters: Vec<char> = word.chars().collect();
     let place = |pair: &[char]| edges.iter().position(|e| e.chars().eq(pair.iter().copied())).unwrap();

@@ -10,8 +10,7 @@ use trodden_selective::{Budget, NumberOptions, PathClass, number};
 use trodden_testkit::Random;
 use trodden_testkit::graphs::{Cycles, graph};
 
-/// A budget without enumeration.
-const SEARCH: VerifyBudget = VerifyBudget { paths: 0, states: 1_000_000, samples: 1_000 };
+const BUDGET_WITHOUT_ENUMERATION: VerifyBudget = VerifyBudget { paths: 0, states: 1_000_000, samples: 1_000 };
 
 fn random_case(random: &mut Random, nodes: u32, edges: u32, most: u64) -> (Dag, Numbering, InterestingSet) {
     loop {
@@ -57,7 +56,7 @@ fn search_enumeration_and_brute_force_agree() {
         }
         let aliases: u64 = sums.values().filter(|c| c.0 > 0).map(|c| c.1).sum();
         let unique = sums.values().all(|c| c.0 <= 1);
-        for budget in [VerifyBudget::default(), SEARCH] {
+        for budget in [VerifyBudget::default(), BUDGET_WITHOUT_ENUMERATION] {
             let verdict = verify(&dag, &set, &labelling, &budget);
             assert_eq!(verdict.method, if budget.paths == 0 { VerifyMethod::Searched } else { VerifyMethod::Enumerated }, "seed {seed}");
             assert_eq!(verdict.uniqueness == VerifyFinding::Holds, unique, "seed {seed}, {}: {verdict:?}", scheme.name());
@@ -94,7 +93,7 @@ fn graphs_with_billions_of_paths_are_verified_exactly() {
         let weights: Vec<f64> = dag.edge_ids().map(|_| random.below(50) as f64).collect();
         for scheme in [NumberingScheme::BallLarus, NumberingScheme::Pspp, NumberingScheme::Ppp, NumberingScheme::KnownTable] {
             let Ok(labelling) = number(scheme, &dag, &weights, &set, &NumberOptions::default()) else { continue };
-            let verdict = verify(&dag, &set, &labelling, &SEARCH);
+            let verdict = verify(&dag, &set, &labelling, &BUDGET_WITHOUT_ENUMERATION);
             assert!(verdict.is_not_refuted(true), "seed {seed}, {}: {verdict:?}", scheme.name());
             *searched.entry(scheme.name()).or_default() += u32::from(verdict.is_proof());
         }
@@ -117,7 +116,7 @@ fn paths_beyond_the_budget_are_sampled_and_the_verdict_mentions_this() {
     // Half of the samples are drawn from all paths, and most of these are recognised as an interesting path.
     assert!(matches!(verdict.aliases, NumberAliases::Sampled { aliases, of } if of >= 990 && aliases > 0), "{:?}", verdict.aliases);
     // With a larger budget, the aliases are counted exactly, by sums.
-    let verdict = verify(&dag, &set, &labelling, &SEARCH);
+    let verdict = verify(&dag, &set, &labelling, &BUDGET_WITHOUT_ENUMERATION);
     let NumberAliases::Exact(aliases) = verdict.aliases else { panic!("{verdict:?}") };
     assert!(verdict.is_proof() && aliases > 1 << 30, "{aliases}");
     let ppp = number(NumberingScheme::Ppp, &dag, &[1.0; 80], &set, &NumberOptions::default()).unwrap();

@@ -30,10 +30,7 @@ pub trait Compressor {
     /// Returns the number of body items and terminals in memory, each of which takes some tens of bytes.
     fn items_in_memory(&self) -> usize;
 
-    /// Returns the grammar of all symbols so far.
-    ///
-    /// # Errors
-    /// The grammar has more than [`crate::grammar::MAX_ITEMS`] items.
+    /// Returns the grammar of all symbols so far. Fails if the grammar has more than [`crate::grammar::MAX_ITEMS`] items.
     fn close(self: Box<Self>) -> Result<Grammar, SequenceError>;
 }
 
@@ -82,9 +79,6 @@ impl CompressionMethod {
     }
 
     /// Compresses a complete sequence.
-    ///
-    /// # Errors
-    /// The grammar has too many items.
     pub fn compress(self, symbols: impl IntoIterator<Item = u64>) -> Result<Grammar, SequenceError> {
         let mut compressor = self.compressor();
         symbols.into_iter().for_each(|symbol| compressor.push(symbol));

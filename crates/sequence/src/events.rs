@@ -54,7 +54,6 @@ impl<F: Fn(u64) -> EventClass> Classify for F {
     }
 }
 
-/// Returns the class of each terminal, by terminal number.
 pub(crate) fn classify_terminals(grammar: &crate::Grammar, classify: &impl Classify) -> Vec<EventClass> {
     grammar.terminals().iter().map(|symbol| classify.class(*symbol)).collect()
 }

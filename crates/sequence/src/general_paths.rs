@@ -27,10 +27,7 @@ pub struct GeneralPaths {
 }
 
 impl GeneralPaths {
-    /// Creates empty counts for paths of up to `k` branches.
-    ///
-    /// # Errors
-    /// `k` is zero or above [`MAX_BRANCHES`].
+    /// Creates empty counts for paths of up to `k` branches. `k` must be from 1 to [`MAX_BRANCHES`].
     pub fn new(k: usize) -> Result<GeneralPaths, SequenceError> {
         if k == 0 || k > MAX_BRANCHES {
             return Err(SequenceError::parameter("branches of a general path", k, "1 to 1000"));

@@ -206,10 +206,8 @@ impl Grammar {
         values
     }
 
-    /// Concatenates windows into one grammar. Linear in the number of items, because nothing is expanded.
-    ///
-    /// # Errors
-    /// The result has more than [`MAX_ITEMS`] items.
+    /// Concatenates windows into one grammar. Linear in the number of items, because nothing is expanded. Fails if the result has more than
+    /// [`MAX_ITEMS`] items.
     pub fn concatenated<'a>(windows: impl IntoIterator<Item = &'a Grammar>) -> Result<Grammar, SequenceError> {
         let mut raw = RawRules { terminals: Vec::new(), bodies: Vec::new(), root: 0 };
         let mut terminals = Terminals::default();
@@ -233,9 +231,6 @@ impl Grammar {
     }
 
     /// Returns the sequence of those symbols for which `keep` returns true. Linear in the number of items, because nothing is expanded.
-    ///
-    /// # Errors
-    /// The result is too large. This is impossible, because it has at most as many items as this grammar.
     pub fn retained(&self, keep: impl Fn(u64) -> bool) -> Result<Grammar, SequenceError> {
         let mut terminals = Terminals::default();
         let kept: Vec<Option<u32>> = self.terminals.iter().map(|s| keep(*s).then(|| terminals.number(*s))).collect();
@@ -258,9 +253,7 @@ impl Grammar {
     }
 
     /// Replaces each symbol by any number of symbols. Linear in the number of items and of inserted symbols, because nothing is expanded.
-    ///
-    /// # Errors
-    /// The result has more than [`MAX_ITEMS`] items.
+    /// Fails if the result has more than [`MAX_ITEMS`] items.
     pub fn substituted(&self, replacement: impl FnMut(u64) -> Vec<u64>) -> Result<Grammar, SequenceError> {
         let mut terminals = Terminals::default();
         let mut bodies: Vec<Vec<u32>> = Vec::with_capacity(self.terminals.len() + self.rule_count());

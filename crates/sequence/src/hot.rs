@@ -37,10 +37,7 @@ pub struct HotSubpath {
 /// Maximum for [`HotParameters::longest`].
 pub const MAX_LENGTH: usize = 1000;
 
-/// Returns the minimal hot subpaths in order of descending cost, then by symbols.
-///
-/// # Errors
-/// The bounds are empty or exceed [`MAX_LENGTH`].
+/// Returns the minimal hot subpaths in order of descending cost, then by symbols. Fails if the bounds are empty or exceed [`MAX_LENGTH`].
 pub fn minimal_hot_subpaths(
     grammar: &Grammar,
     parameters: HotParameters,
@@ -85,7 +82,6 @@ struct CandidateStrings {
 }
 
 struct CountedString {
-    /// A position at which the string begins.
     place: usize,
     frequency: u64,
 }

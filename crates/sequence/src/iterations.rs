@@ -44,9 +44,7 @@ struct IterationNode {
 }
 
 impl SlabForest {
-    /// Creates an empty forest for `k` iterations.
-    /// # Errors
-    /// `k` is zero or above [`MAX_ITERATIONS`].
+    /// Creates an empty forest for `k` iterations. `k` must be from 1 to [`MAX_ITERATIONS`].
     pub fn new(k: usize) -> Result<SlabForest, SequenceError> {
         if k == 0 || k > MAX_ITERATIONS {
             return Err(SequenceError::parameter("iterations of a path", k, "1 to 64"));
@@ -134,9 +132,7 @@ pub struct RepeatedPattern {
 }
 
 impl IterationProfile {
-    /// Creates an empty profile for `k` iterations.
-    /// # Errors
-    /// `k` is zero or above [`MAX_ITERATIONS`].
+    /// Creates an empty profile for `k` iterations. `k` must be from 1 to [`MAX_ITERATIONS`].
     pub fn new(k: usize) -> Result<IterationProfile, SequenceError> {
         SlabForest::new(k)?;
         Ok(IterationProfile {
@@ -149,9 +145,6 @@ impl IterationProfile {
     }
 
     /// Computes the profile of a sequence.
-    ///
-    /// # Errors
-    /// See [`IterationProfile::new`].
     pub fn from_grammar(grammar: &Grammar, classify: &impl Classify, k: usize) -> Result<IterationProfile, SequenceError> {
         let mut profile = IterationProfile::new(k)?;
         for symbol in grammar.symbols() {
@@ -166,9 +159,6 @@ impl IterationProfile {
     }
 
     /// Records the next event.
-    ///
-    /// # Errors
-    /// See [`IterationProfile::new`].
     pub fn push(&mut self, symbol: u64, class: EventClass) -> Result<(), SequenceError> {
         match class {
             EventClass::Enter => self.frames.push(ActivationFrame::default()),

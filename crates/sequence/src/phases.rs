@@ -62,10 +62,7 @@ impl Phases {
 }
 
 /// Splits a sequence into intervals of `length` symbols (the last may be shorter). `features` passes a symbol's features with their weights
-/// to the callback.
-///
-/// # Errors
-/// `length` is zero.
+/// to the callback. `length` must not be zero.
 pub fn intervals(
     symbols: impl Iterator<Item = u64>,
     length: u64,
@@ -97,13 +94,10 @@ const MIN_CRITERION_GAIN: f64 = 5.0;
 
 /// Finds the phases of a sequence of intervals. The result is deterministic, since projections and initial centres come from hashes.
 ///
-/// The method differs from the paper's, because a path vector may have few features, and an execution may have few intervals. The
-/// criterion uses the effective number of dimensions. No cluster is assumed to be narrower than sampling noise (a variance of 1 / W for W
-/// events). The number of phases is at most the square root of the number of intervals. Choosing several phases over one needs "very
-/// strong" evidence (R. E. Kass and A. E. Raftery, "Bayes factors", 1995).
-///
-/// # Errors
-/// A parameter is zero, or `enough` is not between 0 and 1.
+/// The method differs from the paper's, because a path vector may have few features, and an execution may have few intervals. The criterion
+/// uses the effective number of dimensions. No cluster is assumed to be narrower than sampling noise (a variance of 1 / W for W events).
+/// The number of phases is at most the square root of the number of intervals. Choosing several phases over one needs "very strong"
+/// evidence (R. E. Kass and A. E. Raftery, "Bayes factors", 1995). Parameters must not be zero, and `enough` must be from 0 to 1.
 pub fn find_phases(intervals: &[IntervalVector], parameters: PhaseParameters) -> Result<Phases, SequenceError> {
     let PhaseParameters { max_phases, dimensions, seeds, enough } = parameters;
     if max_phases == 0 || dimensions == 0 || seeds == 0 {

@@ -144,13 +144,11 @@ pub fn find(walks: &Walks, pairs: &BranchPairs, nest: &BTreeMap<Node, BTreeSet<N
     found
 }
 
-/// Returns true if an edge of the later branch leaves a loop that contains both branches.
 fn leaves_loop(walks: &Walks, nest: &BTreeMap<Node, BTreeSet<Node>>, earlier: Node, later: Node) -> bool {
     let mut both = nest.values().filter(|body| body.contains(&earlier) && body.contains(&later));
     both.any(|body| walks.taken_edges(later).iter().any(|e| !body.contains(&walks.map.graph.to(*e))))
 }
 
-/// Compares two tables by the mean distance between their branches.
 fn compare_distances(a: &ContingencyTable, b: &ContingencyTable) -> std::cmp::Ordering {
     let mean = |t: &ContingencyTable| t.distance as f64 / t.total() as f64;
     mean(a).total_cmp(&mean(b))
@@ -208,7 +206,6 @@ fn entropies_after_paths(walks: &Walks) -> HashMap<Node, f64> {
     sums.into_iter().map(|(block, (bits, count))| (block, bits / count as f64)).collect()
 }
 
-/// Returns the blocks between the deciding edges and the later branch, on the paths that take these edges.
 fn blocks_between(walks: &Walks, later: Node, given: &[ConditionalOutcomes]) -> BlocksBetween {
     let deciding: BTreeSet<Edge> = given.iter().filter(|g| g.decides.is_some()).map(|g| g.edge).collect();
     let mut blocks = BTreeSet::new();

@@ -16,7 +16,6 @@ use trodden_flow::{CutReason, Edge, Node};
 /// Share of the iterations that the reported patterns cover. A loop that needs more than [`MAX_PATTERNS`] patterns for that is not
 /// reported.
 const COVERED_SHARE: f64 = 0.9;
-/// Maximum number of patterns reported per loop.
 const MAX_PATTERNS: usize = 16;
 /// Minimum saving, in bits per iteration.
 const MIN_SAVING: f64 = 0.2;
@@ -84,7 +83,6 @@ pub fn find(walks: &Walks, nest: &BTreeMap<Node, BTreeSet<Node>>, options: &Advi
     found.filter(|l| l.iterations >= options.min_count && l.saved_bits() >= MIN_SAVING && l.patterns.len() <= MAX_PATTERNS).collect()
 }
 
-/// Returns true if paths are cut within an iteration of the loop.
 fn is_cut_inside(walks: &Walks, head: Node, body: &BTreeSet<Node>) -> bool {
     let edge = |e: &Edge| walks.map.graph.edge(*e);
     let inside = |e: &Edge| body.contains(&edge(e).from) && body.contains(&edge(e).to);

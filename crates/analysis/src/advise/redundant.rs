@@ -127,13 +127,11 @@ fn build_finding(walks: &Walks, block: Node, mut repeated: Vec<Repeated>) -> Opt
     (!repeated.is_empty()).then(|| Redundant { block, executions: walks.blocks[block.index()], earlier, unavoidable, repeated })
 }
 
-/// Returns true if each path of the graph to `block` passes a block that computed the results.
 fn is_computed_on_every_path<'r>(walks: &Walks, block: Node, repeated: impl IntoIterator<Item = &'r Repeated>) -> bool {
     let sources: BTreeSet<Node> = repeated.into_iter().flat_map(|r| &r.from).map(|(site, _)| site.block).collect();
     !sources.is_empty() && !is_reached_without(walks, block, &sources)
 }
 
-/// Returns true if some path of the graph reaches `block` without passing any of `others`.
 fn is_reached_without(walks: &Walks, block: Node, others: &BTreeSet<Node>) -> bool {
     let dag: Vec<DagEdge> = walks.map.dag.iter().map(|origin| origin.dag_edge(&walks.map.graph)).collect();
     let entered = dag.iter().filter(|e| matches!(e.origin, Origin::Enter(_))).map(|e| e.to);

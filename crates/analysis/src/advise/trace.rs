@@ -19,7 +19,6 @@ type Number = u32;
 /// What a step computes, relative to earlier steps of the path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StepResult {
-    /// A new result.
     New,
     /// The result of this earlier step.
     Known(StepPosition),
@@ -201,7 +200,6 @@ impl<'a> ValueTracer<'a> {
         a == b || (x.root == y.root && x.bytes.is_some() && x.bytes == y.bytes)
     }
 
-    /// Returns true if two accesses may touch the same byte.
     fn may_alias(&self, (a, one): (Number, AccessedMemory), (b, other): (Number, AccessedMemory)) -> bool {
         let (x, y) = (self.known[a as usize], self.known[b as usize]);
         if x.root != y.root && self.known[x.root as usize].object && self.known[y.root as usize].object {

@@ -12,7 +12,6 @@ use trodden_flow::{CutReason, Edge, Node};
 use trodden_profile::paths::{CountedPath, FunctionPaths, PathEnd, PathStart};
 use trodden_unit::FunctionMap;
 
-/// Maximum number of chains tried.
 const MAX_CHAINS: usize = 200_000;
 
 /// A piece, given by whether it was completed and by its number.

@@ -110,11 +110,7 @@ impl Aggregator {
         self.reports
     }
 
-    /// Reads all reports of a file.
-    ///
-    /// # Errors
-    /// The file cannot be read, a temporary file cannot be written, or a report is corrupt ([`FieldError::Corrupt`]). The reports before a
-    /// corrupt report are counted.
+    /// Reads all reports of a file. If a report is corrupt, the reports before it are counted.
     pub fn add_file(&mut self, path: &Path) -> Result<(), FieldError> {
         let file = File::open(path).map_err(FieldError::io(path, "read"))?;
         let mut reports = Reports::new(path, BufReader::with_capacity(BUFFER_SIZE, file));
@@ -169,9 +165,6 @@ impl Aggregator {
     }
 
     /// Computes the sums. `each` is called for every path of every user, in the order of the paths.
-    ///
-    /// # Errors
-    /// A temporary file cannot be written or read, or `each` failed.
     pub fn finish(self, each: &mut dyn FnMut(&UserPath) -> io::Result<()>) -> io::Result<FieldAggregate> {
         let mut units: Vec<(UnitKey, u32)> = self.numbers.into_iter().collect();
         units.sort_unstable_by_key(|u| u.1);

@@ -7,7 +7,6 @@ use std::fs::File;
 use std::io::{self, BufReader, BufWriter, Read, Seek, Write};
 use std::mem;
 
-/// Number of runs merged at a time.
 const FAN_IN: usize = 64;
 /// Size of a row in a file, in bytes.
 const ROW_SIZE: usize = 44;
@@ -19,7 +18,6 @@ const BUFFER_SIZE: usize = 1 << 16;
 pub struct UserPathRow {
     /// Number of the image's unit.
     pub unit: u32,
-    /// The path's counter in the unit.
     pub counter: u64,
     pub user: [u8; 16],
     pub reports: u64,
@@ -89,9 +87,6 @@ impl Sorter {
     }
 
     /// Calls `visit` with the sum of each key's rows, in ascending order of keys.
-    ///
-    /// # Errors
-    /// A temporary file cannot be written or read, or `visit` failed.
     pub fn finish(mut self, visit: &mut dyn FnMut(&UserPathRow) -> io::Result<()>) -> io::Result<()> {
         self.sum_equal_keys();
         if self.runs.is_empty() {

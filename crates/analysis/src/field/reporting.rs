@@ -16,7 +16,6 @@ pub struct ReportingUsersCounter {
 pub struct ReportingUsers {
     /// Number of users by set of copies. The copies of a set are in ascending order.
     users: BTreeMap<Vec<u32>, u64>,
-    /// Number of reports by copy.
     reports: BTreeMap<u32, u64>,
 }
 
@@ -27,9 +26,6 @@ impl ReportingUsersCounter {
     }
 
     /// Adds a report.
-    ///
-    /// # Errors
-    /// A temporary file cannot be written.
     pub fn add(&mut self, user: &User, copy: u32) -> io::Result<()> {
         self.sorter.add(encode_row(user, copy))
     }

@@ -28,9 +28,6 @@ pub struct BuildCost {
 impl BuildCosts {
     /// Measures the named `builds`, the first of which counts nothing. `field` returns the command to run with a build. The commands are
     /// run `rounds` times, alternating between builds. `cpu_time` returns the processor time of all terminated children, in nanoseconds.
-    ///
-    /// # Errors
-    /// A build cannot be read, or the field's command does not run.
     pub fn measure(
         builds: &[(&'static str, &Path)],
         field: impl Fn(&Path) -> Result<String>,

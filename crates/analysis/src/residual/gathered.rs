@@ -24,10 +24,7 @@ pub struct FieldProfiles {
 
 impl FieldProfiles {
     /// Reads the named profiles and removes the paths that tests took. If `all` is true, nothing is removed. `one_run` is the template for
-    /// runs with unknown details.
-    ///
-    /// # Errors
-    /// A profile does not exist, or no known paths are given.
+    /// runs with unknown details. Fails if a profile does not exist or no known paths are given.
     pub fn gather(wanted: &[String], tests: &[String], all: bool, one_run: &Run, folders: &Folders) -> Result<FieldProfiles> {
         let inputs = find_inputs(wanted, folders)?;
         let mut known = KnownInput::default();

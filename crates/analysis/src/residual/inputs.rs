@@ -32,9 +32,6 @@ pub enum ProfileInput {
 impl ProfileInput {
     /// Reads the profile. Raw files accumulate over time, so an unreadable raw file is skipped with a warning and yields `None`. `one_run`
     /// is the template for runs with unknown details.
-    ///
-    /// # Errors
-    /// A stored profile cannot be read.
     pub fn read(&self, one_run: &Run, folders: &Folders) -> Result<Option<(RunLabel, Profile)>> {
         match self.read_profile(one_run, folders) {
             Err(error) if matches!(self, ProfileInput::Raw(_)) => {
@@ -79,10 +76,8 @@ fn describe_raw_file(file: &Path, raw: &RawProfile) -> String {
     }
 }
 
-/// Finds the named profiles, or the profiles of residual builds if no name is given.
-///
-/// # Errors
-/// A name matches no profile, or there is no profile of a residual build.
+/// Finds the named profiles, or the profiles of residual builds if no name is given. Fails if a name matches no profile, or if there is no
+/// profile of a residual build.
 pub fn find_inputs(wanted: &[String], folders: &Folders) -> Result<Vec<ProfileInput>> {
     if wanted.is_empty() {
         return inputs_of_residual_builds(folders);

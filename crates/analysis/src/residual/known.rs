@@ -56,10 +56,7 @@ impl KnownInput {
         Ok(())
     }
 
-    /// Warns about sets that are missing from the unit cache.
-    ///
-    /// # Errors
-    /// No known paths were given.
+    /// Warns about sets that are missing from the unit cache. Fails if no known paths were given.
     pub fn check(&self, profile: &Profile, folders: &Folders) -> Result<()> {
         let all_residual = profile.images.iter().flat_map(|i| &i.units).all(|u| u.map.has_times());
         if self.paths.is_empty() && self.missing.is_empty() && !all_residual {
@@ -97,10 +94,8 @@ pub fn warn_if_tests_differ(known: &KnownPaths, maps: &[&UnitMap], consequence: 
     }
 }
 
-/// Builds a file for `TRODDEN_KNOWN`: the known paths as a bit set over the program's counters.
-///
-/// # Errors
-/// The program is not instrumented, a map is missing, or it was not built with `--residual`.
+/// Builds a file for `TRODDEN_KNOWN`: the known paths as a bit set over the program's counters. Fails if the program is not instrumented, a
+/// map is missing, or the program was not built with `--residual`.
 pub fn build_known_file(program: &Path, known: &KnownPaths, folders: &Folders) -> Result<Vec<u8>> {
     let bytes = fs::read(program).with_context(|| format!("cannot read {}", program.display()))?;
     let image = InstrumentedImage::read(&bytes).with_context(|| program.display().to_string())?;

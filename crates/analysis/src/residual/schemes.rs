@@ -18,7 +18,6 @@ use std::time::{Duration, Instant};
 use trodden_stored::Folders;
 use trodden_text::names::Name;
 
-/// Placeholder for the program in a command.
 const PLACEHOLDER: &str = "{}";
 /// Number of calls in a segment. It is one, because stage I of the second scheme knows the paths up to each call.
 const DEPTH: usize = 1;
@@ -93,7 +92,6 @@ impl SchemeResults {
     }
 }
 
-/// Laboratory options for a build that counts paths up to each call.
 const REACHES_CALLS: &str = "--reach calls";
 
 struct Stages<'a> {
@@ -183,7 +181,6 @@ fn path_str(path: &Path) -> Result<&str> {
 }
 
 impl Scheme {
-    /// Reads the result of the field's run.
     fn new(stages: &'static str, runs: usize, time: Duration, (profile, folders): (&Path, &Folders)) -> Result<Scheme> {
         let observed = ObservedSegments::load(path_str(profile)?, DEPTH, folders)?;
         let (tested, _) = observed.requested(DEPTH, false);

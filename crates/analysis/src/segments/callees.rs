@@ -8,7 +8,6 @@ use trodden_profile::stream::FunctionIndex;
 use trodden_profile::{FunctionPaths, ImageProfile, PathDecoder};
 use trodden_unit::{EdgeKind, FunctionMap};
 
-/// Resolves the calls of an image.
 pub struct Callees<'a> {
     image: &'a ImageProfile,
     /// Functions by name, and by unit if only their own unit can name them.

@@ -20,10 +20,8 @@ pub struct ComparedSegments {
     pub left_out: usize,
 }
 
-/// Compares the counted segments with the segments of the run `other`, for one depth, or for all depths that the program counts.
-///
-/// # Errors
-/// The program does not count segments of this depth, or the run does not exist.
+/// Compares the counted segments with the segments of the run `other`, for one depth, or for all depths that the program counts. Fails if
+/// the program does not count segments of this depth.
 pub fn compare(counted: &ObservedSegments, other: &str, depth: Option<usize>, folders: &Folders) -> Result<Vec<ComparedSegments>> {
     ensure!(
         counted.is_counted,

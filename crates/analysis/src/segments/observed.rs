@@ -28,10 +28,7 @@ pub type NamedPath = (String, String, u64);
 pub type NamedCounts = BTreeMap<Vec<NamedPath>, u64>;
 
 impl ObservedSegments {
-    /// Loads the segments of a run, a suite, a profile, or stream logs.
-    ///
-    /// # Errors
-    /// No run, suite, profile or log has this name, or the run has neither streams nor counted segments.
+    /// Loads the segments of a run, a suite, a profile, or stream logs. Fails if the run has neither streams nor counted segments.
     pub fn load(wanted: &str, depth: usize, folders: &Folders) -> Result<ObservedSegments> {
         let Some(observed) = ObservedSegments::load_if_any(wanted, depth, folders)? else {
             bail!(

@@ -18,14 +18,10 @@ use trodden_stored::named::{self, LAST};
 use trodden_text::names::Name;
 use trodden_unit::{SegmentSet, SegmentSetBuilder};
 
-/// Segments with their image and count.
 type SegmentRows<'a> = Vec<(&'a ImageProfile, Segment, u64)>;
 
 /// Returns the set of segments that `--segments` names, up to `depth`. `only` selects segments of a run, but has no effect on `calls:`,
-/// `top:` and `share:`.
-///
-/// # Errors
-/// The run does not exist, or no segment remains.
+/// `top:` and `share:`. Fails if the run does not exist or no segment remains.
 pub fn requested_segments(depth: usize, only: &[String], wanted: &str, folders: &Folders) -> Result<SegmentSet> {
     let (kind, rest) = wanted.split_once(':').unwrap_or(("", wanted));
     let set = match kind {

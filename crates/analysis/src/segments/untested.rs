@@ -45,7 +45,6 @@ pub struct UntestedSegmentSelection<'a> {
 }
 
 impl Default for SegmentProfiles {
-    /// Creates a collection without profiles.
     fn default() -> SegmentProfiles {
         SegmentProfiles { merger: Merger::new(BuildPolicy::Separate) }
     }
@@ -53,9 +52,6 @@ impl Default for SegmentProfiles {
 
 impl SegmentProfiles {
     /// Moves the images that count segments out of a profile.
-    ///
-    /// # Errors
-    /// The images cannot be merged with the images of earlier profiles.
     pub fn take_images(&mut self, name: &str, profile: &mut Profile) -> Result<()> {
         let (counted, rest) = std::mem::take(&mut profile.images).into_iter().partition(counts_segments);
         profile.images = rest;
@@ -80,9 +76,6 @@ pub struct UntestedSegments<'a> {
 
 impl<'a> UntestedSegments<'a> {
     /// Removes the segments that were known when the build was made, the segments of the known tests, and segments that are filtered out.
-    ///
-    /// # Errors
-    /// A profile of the tests cannot be read.
     pub fn new(observed: &'a ObservedSegments, wanted: &UntestedSegmentSelection, folders: &Folders) -> Result<UntestedSegments<'a>> {
         let mut depths = Vec::new();
         for depth in 1..=observed.deepest() {

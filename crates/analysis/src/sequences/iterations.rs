@@ -10,7 +10,6 @@ use trodden_sequence::events::{Classify, EventClass, SubpathEnd};
 use trodden_sequence::general_paths::{GeneralPathState, GeneralPaths};
 use trodden_sequence::iterations::IterationProfile;
 
-/// Maximum period of a pattern.
 const MAX_PERIOD: usize = 8;
 
 /// Parameters of the analysis of iterations.
@@ -163,10 +162,7 @@ pub struct BranchPath {
 }
 
 /// Counts paths of the last `k` branches in the first `max_symbols` symbols of the sequence. Returns the `top` most frequent, or all if
-/// `top` is 0.
-///
-/// # Errors
-/// `k` is out of range, or the events name no blocks.
+/// `top` is 0. Fails if `k` is out of range or the events name no blocks.
 pub fn last_branches(opened: &OpenedSequence, k: usize, top: usize, max_symbols: u64) -> Result<BranchPathDocument> {
     let mut paths = GeneralPaths::new(k)?;
     let mut edges = EdgeNumbers::default();

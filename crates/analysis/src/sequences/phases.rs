@@ -6,7 +6,6 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use trodden_sequence::phases::{PhaseParameters, Phases, find_phases, intervals};
 
-/// Maximum number of paths or blocks listed for a phase.
 const MAX_LISTED: usize = 5;
 
 /// Phases of a sequence.

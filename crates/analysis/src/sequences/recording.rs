@@ -183,9 +183,6 @@ pub struct SequenceRecording {
 
 impl SequenceRecording {
     /// Concatenates a thread's windows into one grammar.
-    ///
-    /// # Errors
-    /// The sequence is too long.
     pub fn grammar(&self, thread: usize) -> Result<Grammar> {
         Ok(Grammar::concatenated(self.threads[thread].windows.iter().map(|window| &window.grammar))?)
     }
@@ -205,9 +202,6 @@ impl RecordingWriter {
     }
 
     /// Returns the number of a thread, adding it if new.
-    ///
-    /// # Errors
-    /// The limits are out of range.
     pub fn thread(&mut self, name: &str) -> Result<usize> {
         if let Some(known) = self.threads.iter().position(|thread| thread.0 == name) {
             return Ok(known);

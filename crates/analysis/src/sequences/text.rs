@@ -36,10 +36,7 @@ pub fn is_first_line(line: &str) -> bool {
     }
 }
 
-/// Parses a file of either format.
-///
-/// # Errors
-/// The file cannot be read, or a line is malformed. The error names the line.
+/// Parses a file of either format. An error names the malformed line.
 pub fn read(file: &Path, method: CompressionMethod, limits: WindowLimits, table: &mut EventTable) -> Result<SequenceRecording> {
     let mut lines = BufReader::new(File::open(file)?);
     let mut line = String::new();
@@ -74,7 +71,6 @@ struct TextEvents<'a> {
     frames: Vec<Vec<u32>>,
 }
 
-/// The open frames of a simulated thread.
 #[derive(Default)]
 struct OpenFrames {
     functions: Vec<u32>,
@@ -108,7 +104,6 @@ impl TextEvents<'_> {
         self.writer.push(thread, symbol)
     }
 
-    /// Parses an event and returns its symbol.
     fn parse_event(&mut self, fields: &[&str], thread: usize) -> Result<u64> {
         self.frames.resize(self.frames.len().max(thread + 1), Vec::new());
         let frames = &mut self.frames[thread];

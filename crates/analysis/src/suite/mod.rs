@@ -82,10 +82,7 @@ pub enum SuiteError {
 }
 
 impl Suite {
-    /// Adds a run.
-    ///
-    /// # Errors
-    /// The run is of a different build than earlier runs, or a map is corrupt. The suite is then unchanged.
+    /// Adds a run. If the run is of a different build than earlier runs, or a map is corrupt, this fails and leaves the suite unchanged.
     pub fn add(&mut self, profile: &Profile) -> Result<(), SuiteError> {
         let run = &profile.run;
         let name = run.test.clone().unwrap_or_else(|| run.command.join(" "));

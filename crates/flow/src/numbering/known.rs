@@ -7,7 +7,6 @@
 
 use super::sequence::Shuffle;
 
-/// Maximum number of slots of a table.
 pub const MAX_SLOTS: u64 = 1 << 24;
 /// Number of multiplications that are tried with one table size before the size is doubled.
 const WORK_PER_SIZE: usize = 1 << 21;
@@ -32,9 +31,6 @@ pub struct PerfectHash {
 
 impl PerfectHash {
     /// Builds a table of distinct keys.
-    ///
-    /// # Errors
-    /// No multiplier without collisions was found, even for the largest table.
     pub fn from_keys(keys: &[u64]) -> Result<PerfectHash, NoHash> {
         let mut bits = keys.len().next_power_of_two().trailing_zeros().max(1);
         let mut random = Shuffle::default();

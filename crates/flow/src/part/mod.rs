@@ -50,7 +50,6 @@ pub struct Part {
 
 /// Constraints for placing increments on chords.
 struct Chords<'a> {
-    /// The edges that may be chords.
     live: &'a DagEdgeSet,
     /// Whether all sums may be off by the same constant. The spanning tree can then contain one more edge, because it need not contain the
     /// edge from exit to entry.
@@ -181,7 +180,6 @@ fn move_values_to_ends(dag: &Dag, ends: &Ends, values: &[i64]) -> Vec<i64> {
     resolved
 }
 
-/// Returns the edges on paths with one of the interesting ends.
 fn on_paths_with_ends(dag: &Dag, interesting_ends: &[DagEdgeId]) -> DagEdgeSet {
     let mut marked = DagEdgeSet::full(dag.edges().len());
     for end in Ends::from_dag(dag).edges() {

@@ -63,12 +63,10 @@ impl ProgramFrame {
         ProgramFrame { graph: graph.clone(), order, dag: dag.clone(), origins: None }
     }
 
-    /// Returns the function's edge to which an edge corresponds.
     pub fn origin(&self, edge: Edge) -> Edge {
         self.origins.as_ref().map_or(edge, |origins| origins[edge.index()])
     }
 
-    /// Returns the cut of an edge, or `None` if the edge is not cut.
     pub fn cut(&self, edge: Edge) -> Option<&Cut> {
         self.dag.cut(self.origin(edge))
     }
@@ -87,7 +85,6 @@ pub(super) struct EdgeCode {
 }
 
 impl EdgeCode {
-    /// Creates code without loops.
     pub fn new(operations: Vec<Vec<Operation>>) -> EdgeCode {
         EdgeCode { operations, loops: Vec::new(), dominant: Vec::new() }
     }
@@ -117,7 +114,6 @@ impl EdgeCode {
         self.on(edge).iter().any(|o| o.needs_code())
     }
 
-    /// Returns whether the register's value before an edge is used on or after it.
     pub fn reads_register(&self, edge: Edge) -> bool {
         reads_register(self.on(edge))
     }

@@ -91,9 +91,7 @@ struct LoopSearch<'a> {
 #[derive(Clone, Copy)]
 struct DominantPrefix {
     probability: f64,
-    /// The path register at the node.
     register: i64,
-    /// Number of instructions before the node.
     size: u32,
 }
 

@@ -54,7 +54,6 @@ fn count_at_end(operations: &[Operation]) -> Option<Operation> {
     }
 }
 
-/// Returns whether operations count a path that continues after them.
 fn counts_continuing_path(operations: &[Operation]) -> bool {
     matches!(operations.last(), Some(Operation::Count { .. } | Operation::Check { .. }))
 }

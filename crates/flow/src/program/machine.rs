@@ -86,9 +86,6 @@ impl Machine {
     }
 
     /// Executes the operations on an edge.
-    ///
-    /// # Errors
-    /// See [`MachineFault`].
     pub fn take(&mut self, program: &ProbeProgram, edge: Edge) -> Result<(), MachineFault> {
         for operation in program.operations(edge) {
             self.execute(program, edge, *operation)?;

@@ -293,9 +293,6 @@ impl ProbeProgram {
     }
 
     /// Like [`ProbeProgram::run_passes`], but [verifies](verify_counts) the program before the first pass and after each pass.
-    ///
-    /// # Errors
-    /// The program miscounts its paths.
     pub fn run_verified_passes(
         &mut self,
         frequencies: &Frequencies,

@@ -83,7 +83,6 @@ impl Operation {
         matches!(self, Operation::Set(_) | Operation::Discard)
     }
 
-    /// Returns whether the operation uses the value of the register.
     fn uses_register(self) -> bool {
         use Operation::{Add, Check, Count, CountIteration, Emit, Flush};
         matches!(self, Add(_) | Count { .. } | CountIteration { .. } | Check { .. } | Flush { .. } | Emit { .. })

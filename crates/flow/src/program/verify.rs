@@ -75,10 +75,8 @@ pub enum ProgramFault {
 }
 
 /// Verifies that a program's paths are numbered consecutively from 0 and, if their increments should sum to the numbers, that they do. The
-/// interesting paths of a copy's part only need to have different numbers. Linear in the size of the graph.
-///
-/// # Errors
-/// A description of the first fault.
+/// interesting paths of a copy's part only need to have different numbers. Linear in the size of the graph. The error describes the first
+/// fault.
 pub fn verify_numbering(program: &ProbeProgram) -> Result<(), String> {
     if let Cells::Labels { part, .. } = program.cells() {
         return verify_part(program.dag(), part).map_err(|fault| fault.to_string());
@@ -94,9 +92,6 @@ pub fn verify_numbering(program: &ProbeProgram) -> Result<(), String> {
 }
 
 /// Verifies a program's counts along walks.
-///
-/// # Errors
-/// See [`ProgramFault`].
 pub fn verify_counts(program: &ProbeProgram, budget: &WalkBudget) -> Result<(), ProgramFault> {
     let counting = ExpectedCounters::new(program);
     let distances = distances_to_exit(program);
@@ -148,17 +143,14 @@ fn random_walk(program: &ProbeProgram, distances: &[Option<usize>], number: u64,
     Some(taken)
 }
 
-/// The expected effect of a path.
 enum ExpectedEffect {
     /// The path is counted once, in this counter.
     Cell(i64),
-    /// The path is not counted.
     Nothing,
     /// The path is counted in a counter that belongs to no single path, or is not counted.
     Elsewhere,
 }
 
-/// The counters that a program's paths are expected to use.
 struct ExpectedCounters<'a> {
     program: &'a ProbeProgram,
     /// The edges of the numbered acyclic graph, by their ends and origin.

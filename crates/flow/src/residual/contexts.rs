@@ -61,7 +61,6 @@ pub fn find_cheapest(dag: &Dag, paths: &[KnownPath], prices: Prices, cost: f64, 
 }
 
 struct KnownPrefix {
-    /// The node in which the prefix ends.
     node: Node,
     /// The prefix without its last edge, and the last edge.
     before: Option<(usize, DagEdgeId)>,
@@ -158,7 +157,6 @@ impl PrefixTrie {
 struct ContextAutomaton {
     /// One of the prefixes that lead to each state.
     states: Vec<usize>,
-    /// The state of each prefix.
     state_of: Vec<usize>,
     /// Executions of states that join edges with different register values.
     kept: f64,

@@ -18,7 +18,6 @@ const STATE_PRICE_SHARE: f64 = 3e-3;
 /// code size by up to 5%.
 const MIN_STATE_PRICE: f64 = 200.0;
 
-/// The prices of one function.
 #[derive(Clone, Copy, Debug)]
 pub struct Prices {
     /// Executions of all known paths of the function.
@@ -26,7 +25,6 @@ pub struct Prices {
 }
 
 impl Prices {
-    /// Creates the prices of a function whose known paths are executed `all` times.
     pub fn new(all: u64) -> Prices {
         Prices { all: all as f64 }
     }
@@ -37,7 +35,6 @@ impl Prices {
         DETOUR_PRICE * detours + LOOKUP_PRICE * lookups + REGISTER_PRICE * kept
     }
 
-    /// Returns the cost of additional states.
     pub fn state_cost(&self, states: usize) -> f64 {
         (STATE_PRICE_SHARE * self.all).max(MIN_STATE_PRICE) * states as f64
     }

@@ -213,7 +213,6 @@ impl<'a> KnownPathRegion<'a> {
         self.dag.order().iter().filter(|n| **n != self.dag.exit() && path_counts[n.index()] > 0).count()
     }
 
-    /// Returns the cost of the known paths, in instructions.
     pub fn cost(&mut self) -> f64 {
         self.steps += 3 * self.dag.edges().len() + self.paths.len();
         let detours: f64 =

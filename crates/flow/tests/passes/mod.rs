@@ -3,7 +3,6 @@
 use trodden_flow::ProbeProgram;
 use trodden_flow::program::{Cells, DominantCounting, EarlyCounting, PassChoices, TripCounting};
 
-/// Returns the passes that the compiler plugin's observations run on such a program.
 pub fn limit(program: &ProbeProgram) -> PassChoices {
     let all = PassChoices { trip_counts: TripCounting::On, early: EarlyCounting::IfProfitable, dominant: DominantCounting::Register };
     match (program.cells(), program.known(), program.places()) {

@@ -104,7 +104,6 @@ pub fn verify(dag: &Dag, set: &InterestingSet, labelling: &Labelling, budget: &V
     tally.verdict(labelling, VerifyMethod::Sampled(tally.seen))
 }
 
-/// Returns the verdict if the search for pairs was completed.
 fn searched_verdict(dag: &Dag, members: &MarkedPaths, labelling: &Labelling, budget: &VerifyBudget, found: pairs::PairSearch) -> Verdict {
     // Even if no two paths have the same sums, exactly the sums of the interesting paths must be recognised.
     let mut tally = PathTally::default();

@@ -35,7 +35,6 @@ struct PairState {
     difference: RegisterSums,
 }
 
-/// A visited state, its predecessor, and the edges between them.
 struct Visit {
     state: PairState,
     before: usize,
@@ -159,7 +158,6 @@ fn sum_bounds(dag: &Dag, marked: &DagEdgeSet, labelling: &Labelling) -> Vec<Opti
     bounds
 }
 
-/// Returns the least and greatest number of a path of interesting edges.
 pub fn number_range(dag: &Dag, members: &MarkedPaths, labelling: &Labelling) -> Option<(i64, i64)> {
     let (low, high) = sum_bounds(dag, &members.edges(dag), labelling)[dag.entry().index()]?[0];
     Some((low.try_into().ok()?, high.try_into().ok()?))

@@ -5,11 +5,9 @@ use std::collections::{HashMap, HashSet};
 use trodden_flow::dag::{Dag, DagEdgeId, DagEdgeSet};
 use trodden_flow::graph::Node;
 
-/// Maximum number of paths of a closure to list.
 const MAX_LISTED: u128 = 1 << 17;
 
 pub enum MarkedPaths {
-    /// All paths that consist of these edges.
     Closure(DagEdgeSet),
     /// A list of paths, as a set and as a trie whose nodes are the automaton's states.
     List(HashSet<Vec<DagEdgeId>>, HashMap<(u32, DagEdgeId), u32>),
@@ -106,7 +104,6 @@ pub fn count(dag: &Dag, marked: &DagEdgeSet) -> u128 {
     path_counts(dag, marked)[dag.entry().index()]
 }
 
-/// Returns the number of paths on marked edges from each node to the exit.
 fn path_counts(dag: &Dag, marked: &DagEdgeSet) -> Vec<u128> {
     let mut paths = vec![0u128; dag.node_count()];
     paths[dag.exit().index()] = 1;

@@ -26,13 +26,11 @@ const FOLD: u64 = 0xff51_afd7_ed55_8ccd;
 /// Compressor of content-defined phrases.
 #[derive(Default)]
 pub struct Phrases {
-    /// Compresses the sequence of phrase numbers.
     upper: Sequitur,
     open_phrase: Vec<u64>,
     /// Hash of the last four symbols.
     window_hash: u64,
     open_hash: u64,
-    /// Symbols of all distinct phrases.
     symbols: Vec<u64>,
     /// End of each phrase in `symbols`.
     ends: Vec<u32>,
@@ -45,7 +43,6 @@ impl Phrases {
         &self.symbols[start..self.ends[number] as usize]
     }
 
-    /// Pushes the open phrase to Sequitur.
     fn close_phrase(&mut self) {
         // Hash collisions are resolved by linear probing.
         let mut place = self.open_hash;

@@ -116,7 +116,6 @@ impl PairedSequence {
         None
     }
 
-    /// Replaces one occurrence of a pair by a rule.
     fn replace(&mut self, place: u32, pair: (u32, u32), rule: u32) {
         let second = self.next[place as usize];
         debug_assert!(self.items[place as usize] == pair.0 && self.items[second as usize] == pair.1, "the place has another pair");

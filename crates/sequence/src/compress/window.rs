@@ -16,7 +16,6 @@ pub struct WindowLimits {
     pub max_held: usize,
 }
 
-/// Upper bound for [`WindowLimits::max_held`].
 const MAX_HELD: usize = 1 << 28;
 
 impl Default for WindowLimits {
@@ -38,10 +37,7 @@ pub struct WindowWriter {
 }
 
 impl WindowWriter {
-    /// Creates a writer for an empty sequence.
-    ///
-    /// # Errors
-    /// A limit is zero or too large.
+    /// Creates a writer for an empty sequence. Fails if a limit is zero or too large.
     pub fn new(method: CompressionMethod, limits: WindowLimits) -> Result<WindowWriter, SequenceError> {
         if limits.max_symbols == 0 {
             return Err(SequenceError::parameter("symbols of a window", limits.max_symbols, "at least 1"));
@@ -53,9 +49,6 @@ impl WindowWriter {
     }
 
     /// Appends a symbol, and returns the window if this symbol completes it.
-    ///
-    /// # Errors
-    /// The window's grammar is too large. The limits prevent this.
     pub fn push(&mut self, symbol: u64) -> Result<Option<Window>, SequenceError> {
         self.compressor.push(symbol);
         self.symbols += 1;
@@ -66,9 +59,6 @@ impl WindowWriter {
     }
 
     /// Closes the open window and begins a new one. Returns `None` if the window is empty.
-    ///
-    /// # Errors
-    /// The window's grammar is too large. The limits prevent this.
     pub fn close(&mut self) -> Result<Option<Window>, SequenceError> {
         if self.symbols == 0 {
             return Ok(None);

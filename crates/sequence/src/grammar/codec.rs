@@ -35,10 +35,7 @@ pub struct Window {
 }
 
 impl Window {
-    /// Appends the encoded window to `out`.
-    ///
-    /// # Errors
-    /// The payload has 4 GiB or more.
+    /// Appends the encoded window to `out`. Fails if the payload has 4 GiB or more.
     pub fn write(&self, out: &mut Vec<u8>) -> Result<(), SequenceError> {
         let begin = out.len();
         out.extend_from_slice(MAGIC);
@@ -82,11 +79,8 @@ impl Window {
     }
 }
 
-/// Decodes the window at the start of `bytes`, and returns it with its encoded size.
-///
-/// # Errors
-/// [`SequenceError::Truncated`] if the bytes end within the window, for example because the writer was killed. A different error if the
-/// bytes are not a valid window.
+/// Decodes the window at the start of `bytes`, and returns it with its encoded size. Returns [`SequenceError::Truncated`] if the bytes end
+/// within the window, for example because the writer was killed.
 pub fn read_window(bytes: &[u8]) -> Result<(Window, usize), SequenceError> {
     let truncated = |needed| SequenceError::Truncated { needed, available: bytes.len() };
     let header = bytes.get(..HEADER_SIZE).ok_or_else(|| truncated(HEADER_SIZE))?;

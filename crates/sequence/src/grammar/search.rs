@@ -25,7 +25,6 @@ pub struct Occurrences<'a> {
     /// The rest of each open rule's body.
     open: Vec<std::ops::Range<usize>>,
     state: u32,
-    /// Number of symbols consumed.
     position: u64,
 }
 

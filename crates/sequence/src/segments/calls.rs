@@ -11,10 +11,7 @@ use std::collections::HashMap;
 /// Counts the call segments of depth `k`, as defined by the example in Vaswani's section 3.4.2. Each executed call starts one segment. The
 /// segment begins with the subpath that ends at the call (or the call's `Enter`, if no subpath leads to the call) and the next event. It
 /// ends before call k + 1, nested or not, after a subpath that ends at a back edge, or before its first frame is left. Calls of functions
-/// that record no events count towards `k`, but start no segment.
-///
-/// # Errors
-/// `k` is zero or above [`MAX_DEPTH`].
+/// that record no events count towards `k`, but start no segment. `k` must be from 1 to [`MAX_DEPTH`].
 pub fn call_segments(grammar: &Grammar, classify: &impl Classify, convention: Convention, k: usize) -> Result<StringCounts, SequenceError> {
     if k == 0 || k > MAX_DEPTH {
         return Err(SequenceError::parameter("depth of call segments", k, "1 to 100"));

@@ -52,7 +52,6 @@ enum TraceState {
     Uncut,
     /// The events after the last cut.
     Cut(SupergraphPiece),
-    /// The root's frame was left.
     Closed,
 }
 
@@ -71,10 +70,7 @@ struct Summary {
 /// `k`. Each activation is the root of such a graph. Its execution is cut at back edges of frames at depths 0 to `k`, and at its own entry
 /// and return. Each range between two cuts that has an event of the root's own frame (a path, a call from it, a return to it) is one path.
 /// Paths may span siblings, or begin in a callee's loop and return into the root. Counts are sums over all activations, as counted in
-/// inlined code; with `k` = 0, they are the intraprocedural profile.
-///
-/// # Errors
-/// `k` is above [`MAX_DEPTH`].
+/// inlined code; with `k` = 0, they are the intraprocedural profile. `k` must be at most [`MAX_DEPTH`].
 pub fn supergraph_paths(grammar: &Grammar, classify: &impl Classify, k: usize) -> Result<SupergraphPaths, SequenceError> {
     if k > MAX_DEPTH {
         return Err(SequenceError::parameter("depth of supergraph paths", k, "0 to 100"));
@@ -216,7 +212,6 @@ impl Summary {
     }
 }
 
-/// Extends the unfinished path of a frame.
 fn extend_known(path: &mut SupergraphPiece, trace: &RootTrace, complete: &mut impl FnMut(SupergraphPiece)) {
     path.extend(&trace.first);
     match &trace.state {
