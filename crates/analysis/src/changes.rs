@@ -49,8 +49,7 @@ pub enum DiffError {
 }
 
 impl ChangedLines {
-    /// Parses a unified diff and collects the changed lines of the old files. File names are relative to the folder `root`, if known. An
-    /// empty diff changes nothing.
+    /// Parses a unified diff, and collects the changed lines of the old files. File names are relative to `root`, if known.
     pub fn from_diff(text: &str, root: Option<&str>) -> Result<ChangedLines, DiffError> {
         // A new file has no old lines.
         ChangedLines::read(text, root, |file| (file.old_name, file.old))

@@ -194,8 +194,7 @@ impl Costs {
     }
 }
 
-/// Returns the lower bound for copies that count paths. The hits of a single program that counts all paths with the same frequencies
-/// tighten the bound.
+/// Returns the lower bound for copies that count paths. It is tighter if a single program with all counts was run.
 fn path_bound(measured: &CopyMeasurements, measure: Measure) -> LowerBound {
     let (procedures, copies) = (&measured.procedures, measured.plans.len());
     let bound = bound(procedures, copies, measure);

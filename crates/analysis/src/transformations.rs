@@ -113,8 +113,7 @@ pub fn transformations_for(map: &FunctionMap, paths: &FunctionPaths, total: u64,
     copies.into_iter().chain(iterations.into_iter().map(Transformation::LastIterations)).collect()
 }
 
-/// Returns the loop for which an earlier branch decides whether an iteration is the last. Returns `None` if the finding is of a different
-/// kind or the loop is not hot enough.
+/// Returns the loop for which an earlier branch decides whether an iteration is the last, if there is one and it is hot enough.
 fn last_iterations(walks: &Walks, found: &Correlated, total: u64, options: &TransformationOptions) -> Option<LastIterations> {
     if !found.last_iteration || found.stretch.obstacle.is_some() {
         return None;
@@ -128,8 +127,7 @@ fn last_iterations(walks: &Walks, found: &Correlated, total: u64, options: &Tran
     (decides && weight as f64 >= options.min_loop_share * total as f64).then_some(LastIterations { head, latches })
 }
 
-/// Copies the blocks between two branches for executions through a deciding edge. Returns `None` if they cannot be copied or have too many
-/// instructions.
+/// Copies the blocks between two branches for executions through a deciding edge, if they can be copied and are few enough.
 fn copy_for_edge(walks: &Walks, found: &Correlated, given: &ConditionalOutcomes, options: &TransformationOptions) -> Option<PathCopy> {
     let matching: Vec<(&BlockWalk, usize, usize)> =
         walks.walks.iter().filter_map(|w| block_range(w, given.edge, found.later).map(|(a, b)| (w, a, b))).collect();

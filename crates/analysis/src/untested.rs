@@ -154,8 +154,7 @@ impl Sightings {
     }
 }
 
-/// Returns true if all known complete paths of the function have separate counters. Paths that end at calls are not counted in such
-/// builds.
+/// Returns true if all known complete paths of the function have separate counters. Such builds do not count paths up to calls.
 fn counts_all_known(function: &FunctionMap, words: &InterestingWords, known: Option<&KnownFunction>) -> Result<bool, MapError> {
     let counted: BTreeSet<u64> = words.paths.iter().map(|(_, path)| *path).collect();
     let mut others = known.iter().flat_map(|k| &k.known).map(|(path, _)| *path).filter(|path| !counted.contains(path)).peekable();
@@ -182,8 +181,7 @@ fn remove_known_paths(unit: &mut UnitProfile, known: &KnownPaths) {
 pub fn new_edges(function: &FunctionMap, known: Option<&KnownFunction>, dag: &[DagEdgeId]) -> BTreeSet<Edge> {
     let edges = dag.iter().filter_map(|id| match *function.dag.get(id.index())? {
         Origin::Real(edge) | Origin::Leave(edge) => Some(edge),
-        // The cut edge before a path's first block is the last edge of a different path. It is not even unique if several cut edges lead to
-        // the block.
+        // The cut edge before a path's first block belongs to a different path, and several cut edges may lead to the block.
         Origin::Enter(_) | Origin::Stop(_) => None,
     });
     let taken = |edge: &Edge| known.is_some_and(|k| k.edges.get(edge.index()).is_some_and(|n| *n > 0));

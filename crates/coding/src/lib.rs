@@ -41,8 +41,7 @@ pub enum CodingError {
     /// The weights of all edges out of this node are zero.
     #[error("{}", CodingError::no_weight(.0))]
     NoWeight(u32),
-    /// Two out-edges of this node lead to interesting paths with overlapping ranges of numbers, so the values are not a preferential
-    /// numbering.
+    /// Interesting paths through two out-edges of this node have overlapping numbers, so the values are not a preferential numbering.
     #[error("{}", CodingError::overlap(.0))]
     Overlap(u32),
     /// The set of interesting paths is empty.
@@ -258,8 +257,7 @@ impl CodingModel {
         Some(last.map_or_else(BigInt::zero, |step| step.interval.0.ceil().to_integer()))
     }
 
-    /// Returns the steps that encode a path, or `None` if the path has no number. The number is the least integer in the last step's
-    /// interval.
+    /// Returns the steps that encode a path, or `None` if the path has no number. The number is the least integer in the last interval.
     pub fn encoding_steps(&self, path: &[DagEdgeId]) -> Option<Vec<CodingStep>> {
         let mut from = BigRational::zero();
         let mut width = BigRational::from_integer(self.size.clone());

@@ -71,8 +71,7 @@ pub fn find_contradicted_nodes(graph: &Graph, nodes: Vec<Bounds>, may_end: &[boo
     graph.nodes().filter(|n| nodes[n.index()].high == 0 && is_needed(n)).collect()
 }
 
-/// Returns, for each node, whether it may have been executed. This requires a path from the entry over nodes and edges that may have been
-/// executed.
+/// Returns, for each node, whether it is reachable from the entry over nodes and edges that may have been executed.
 pub fn find_reachable_nodes(graph: &Graph, nodes: Vec<Bounds>, may_end: &[bool]) -> Vec<bool> {
     let (nodes, edges) = narrow_bounds(graph, nodes, may_end);
     let mut found = vec![false; graph.node_count()];
@@ -133,8 +132,7 @@ fn narrow_bounds(graph: &Graph, mut nodes: Vec<Bounds>, may_end: &[bool]) -> (Ve
     (nodes, edges)
 }
 
-/// Narrows a node and the edges on one side of it. The edges' counts sum to the node's count, or to at most that if `at_most`. Returns
-/// whether an interval changed.
+/// Narrows a node and the edges on one side of it. The edges' counts sum to the node's count, or to less if `at_most`.
 fn balance(node: &mut Bounds, edges: &mut [Bounds], side: &[Edge], at_most: bool) -> bool {
     let mut sums = BoundSums::default();
     side.iter().for_each(|edge| sums.add(edges[edge.index()]));

@@ -291,8 +291,7 @@ impl Dag {
         Dag { entry, exit, edges, out, into, nodes, order, cuts, real }
     }
 
-    /// Recovers the cuts from the origins of the dummy edges. Reasons are not stored with edges, so each cut becomes a [`CutReason::Back`].
-    /// If several cuts share an [`Origin::Enter`] edge, only the cut that the origin names refers to it.
+    /// Recovers the cuts from the dummy edges, as described at [`Dag::from_origins`]. Reasons are not stored, so they become `Back`.
     fn recover_cuts(&mut self) {
         let mut cuts = BTreeMap::<Edge, Cut>::new();
         for id in self.edge_ids() {
@@ -309,8 +308,7 @@ impl Dag {
     }
 }
 
-/// Cuts all retreating edges of a depth-first search over the edges that are not cut yet. Returns the nodes that are reachable from the
-/// entry, possibly over cut edges.
+/// Cuts all retreating edges of a depth-first search over the uncut edges. Returns the nodes that are reachable from the entry.
 fn cut_retreating_edges(graph: &Graph, cut: &mut [Option<CutReason>]) -> NodeSet {
     #[derive(Clone, Copy, PartialEq)]
     enum NodeState {

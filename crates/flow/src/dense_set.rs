@@ -61,8 +61,7 @@ impl<I: DenseIndex> DenseSet<I> {
         set
     }
 
-    /// Creates the set of the edges or nodes for which `is_member` returns true. Calls `is_member` once for each of them, in ascending
-    /// order.
+    /// Creates the set of the edges or nodes for which `is_member` returns true. Calls it once for each, in ascending order.
     pub fn from_fn(universe: usize, mut is_member: impl FnMut(I) -> bool) -> DenseSet<I> {
         let mut set = DenseSet::empty(universe);
         for (at, word) in set.words.iter_mut().enumerate() {
@@ -73,10 +72,7 @@ impl<I: DenseIndex> DenseSet<I> {
         set
     }
 
-    /// Creates the set of the given members.
-    ///
-    /// # Panics
-    /// A member is not below `universe`.
+    /// Creates the set of the given members. Panics if a member is not below `universe`.
     pub fn from_members(universe: usize, members: impl IntoIterator<Item = I>) -> DenseSet<I> {
         let mut set = DenseSet::empty(universe);
         set.extend(members);
@@ -94,10 +90,7 @@ impl<I: DenseIndex> DenseSet<I> {
         self.words.get(at / BITS).is_some_and(|word| word >> (at % BITS) & 1 != 0)
     }
 
-    /// Adds a member, and returns whether it is new.
-    ///
-    /// # Panics
-    /// The member is not below the universe.
+    /// Adds a member, and returns whether it is new. Panics if it is not below the universe.
     pub fn insert(&mut self, member: I) -> bool {
         let at = member.to_index();
         assert!(at < self.universe, "{at} is outside of a set of {}", self.universe);

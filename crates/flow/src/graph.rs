@@ -201,8 +201,7 @@ impl Graph {
     }
 }
 
-/// Returns the nodes that are reachable from `from` and not `seen` yet, in depth-first postorder, and marks them as seen. Does not use
-/// recursion, because graphs may be deep.
+/// Marks the nodes that are reachable from `from` as seen, and returns the new ones in depth-first postorder. Does not use recursion.
 pub fn postorder<I: Iterator<Item = usize>>(from: usize, seen: &mut [bool], next: impl Fn(usize) -> I) -> Vec<usize> {
     let (mut order, mut walk) = (Vec::new(), Vec::new());
     if !std::mem::replace(&mut seen[from], true) {

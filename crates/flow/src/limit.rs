@@ -99,8 +99,7 @@ impl Cutter {
         };
         for edge in dag.edges() {
             match edge.origin {
-                // Cutting an edge that is never taken also has a small price, because it needs code for the count and makes the profile
-                // less readable.
+                // An edge that is never taken also has a small price: a cut needs code for the count, and makes the profile less readable.
                 Origin::Real(e) => {
                     let price = 1e-6 + frequencies.edge(e);
                     let candidate = CutCandidate { edge: e, from: edge.from.index(), price, spared: spared.contains(&e) };

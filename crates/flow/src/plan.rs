@@ -142,8 +142,7 @@ impl Plan {
         Plan::cut_at(graph, cuts, entries).ok().filter(|(_, numbering)| numbering.paths() == paths)
     }
 
-    /// Returns the action for an edge of the plan's graph. The action is not valid for a plan with a [`PartPlan`], which [`crate::program`]
-    /// handles.
+    /// Returns the action for an edge of the plan's graph. Not valid for a plan with a [`PartPlan`] ([`crate::program`] handles it).
     pub fn action(&self, graph: &Graph, edge: Edge) -> RegisterAction {
         if self.partial.as_ref().is_some_and(|partial| partial.never_taken.contains(edge)) {
             return RegisterAction::Dead;
@@ -164,8 +163,7 @@ impl Plan {
     }
 }
 
-/// Numbers paths with each node's out-edges in the order of decreasing frequency, so that the values of the hottest edges are 0 and paths
-/// with cold edges have high numbers.
+/// Numbers paths with each node's hottest out-edge first, so that paths with cold edges have high numbers.
 fn number_hottest_first(dag: &Dag, graph: &Graph, frequencies: &Frequencies) -> (Dag, Numbering) {
     let costs = edge_frequencies(dag, graph, frequencies);
     let mut order: Vec<DagEdgeId> = dag.edge_ids().collect();
@@ -188,10 +186,7 @@ pub fn edge_frequencies(dag: &Dag, graph: &Graph, frequencies: &Frequencies) -> 
     dag.edge_ids().map(frequency).collect()
 }
 
-/// Returns the cost of an increment on each edge of the DAG: its executions times the cost of one execution.
-///
-/// An increment on an edge that begins or ends a path is almost free, because it is folded into the constant to which the register is set,
-/// or into the counter's address.
+/// Returns each edge's executions times the cost of an increment there, which is almost 0 if the edge begins or ends a path.
 pub fn probe_costs(dag: &Dag, graph: &Graph, frequencies: &Frequencies) -> Vec<f64> {
     // The cost relative to the cost on other edges. With 1, three programs execute 0.3 to 7.3% more instructions; with 1e-6, the same
     // number (docs/benchmarks/constants.md).

@@ -50,8 +50,7 @@ pub struct ResidualInput<'a> {
     pub paths: &'a [(u64, u64)],
     /// Nodes that must not be copied. All edges into them are cut.
     pub uncopied: &'a [Node],
-    /// Edges of the graph that only mark that a call was reached. Executions of a path that ends with such an edge are also part of the
-    /// paths that continue after the call.
+    /// Edges that only mark that a call was reached. A path that continues after the call includes the executions of its marked prefix.
     pub marks_call: &'a EdgeSet,
 }
 
@@ -105,8 +104,7 @@ impl ResidualPlan {
         &self.region
     }
 
-    /// Creates the program of a function with a single version of the code. Paths are looked up at their end, unless their last edge shows
-    /// that they are unknown.
+    /// Creates a program with a single version of the code. A path is looked up at its end unless no known path has its last edge.
     pub fn program_with_lookups(&self, graph: &Graph, plan: &Plan) -> ProbeProgram {
         let operations = graph.edges().map(|e| operations(graph, plan, self, &[], e, ControlVersion::Instrumented)).collect();
         ProbeProgram::from_lookups(graph, plan, operations, self.ids.clone())
@@ -136,8 +134,7 @@ enum ControlVersion {
 }
 
 impl ResidualPlan {
-    /// Creates the program of a graph that contains all versions of the function's code. The graph contains only reachable nodes; its first
-    /// node is the entry and its last one the exit. The exit of `graph` must be its last node.
+    /// Creates a program whose graph has all versions of the code, its entry first and its exit last. The exit of `graph` must be last.
     pub fn program_with_versions(&self, graph: &Graph, plan: &Plan) -> ProbeProgram {
         let needed = self.region.needs_register(&plan.dag);
         let successors = Successors { graph, plan, residual: self };

@@ -100,8 +100,7 @@ fn assert_dag_invariants(seed: u64, graph: &Graph, dag: &Dag) {
     assert!(traced.eq(again.cuts().iter().filter(|c| c.leave.is_some()).map(|c| c.edge)), "seed {seed}");
 }
 
-/// A path as the oracle sees it: the head of the cut edge where the path began (`None` at the entry), its edges, and the cut edge that
-/// ended it.
+/// The head of the cut edge where a path began (`None` at the entry), the path's edges, and the cut edge that ended the path.
 type Walked = (Option<Node>, Vec<Edge>, Option<Edge>);
 
 fn as_walked(dag: &Dag, graph: &Graph, path: &[DagEdgeId]) -> Walked {

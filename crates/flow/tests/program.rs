@@ -130,8 +130,7 @@ fn loops_counted_by_the_program_are_counted_by_trip_count_if_they_have_one_exit_
     assert_eq!(loops(&[(1, 3), (2, 3)], true), 0);
 }
 
-/// Returns true if the register of a dominant iteration is written where control enters an inner loop from which it can return to the back
-/// edge without passing the outer loop's head.
+/// Returns true if the register of a dominant iteration is written where control enters an inner loop that can return to the back edge.
 fn is_written_before_inner_loop(graph: &Graph, dominant: &DominantIterationCode) -> bool {
     let Some(in_register) = &dominant.in_register else { return false };
     let innermost = innermost_loops(graph);

@@ -24,8 +24,7 @@ struct PathNumbers {
 /// The number of aliases and the span after a change. Smaller values are better.
 type ChangeOutcome = (usize, i64);
 
-/// Returns edge values with fewer aliases. Under `values`, interesting paths must have different numbers. At most `steps` path numbers are
-/// computed.
+/// Returns edge values with fewer aliases. `values` must give interesting paths different numbers. Computes at most `steps` numbers.
 pub fn reduce_aliases(dag: &Dag, all: &Numbering, paths: &[Vec<DagEdgeId>], values: Vec<i64>, steps: u64) -> Vec<i64> {
     if all.paths() > MAX_PATHS {
         return values;

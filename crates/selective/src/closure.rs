@@ -16,8 +16,7 @@ use trodden_flow::{Dag, DagEdgeId, Node};
 /// Maximum number of paths for which SPP is repaired, because the repair tries every path for every edge.
 const MAX_REPAIRED_PATHS: u64 = 1 << 16;
 
-/// Returns the edge values of selective path profiling. It keeps interesting out-edges in the order of the graph, so the labelling may be
-/// invalid.
+/// Returns the edge values of SPP, with interesting out-edges in the order of the graph. The labelling may be invalid.
 pub fn spp_values(dag: &Dag, set: &InterestingSet) -> Result<Vec<i64>, NumberingError> {
     values_after_push(dag, set, false)
 }
@@ -63,8 +62,7 @@ pub fn mspp_values(dag: &Dag, set: &InterestingSet) -> Result<Vec<i64>, Numberin
 pub fn pertinent_values(dag: &Dag, set: &InterestingSet) -> Result<Vec<i64>, NumberingError> {
     let total = i64::try_from(set.closure()).ok().filter(|t| *t <= i64::MAX / 2).ok_or(TooManyPaths(dag.entry().0))?;
     let (mut values, marked_paths) = number_marked(dag, set.edges());
-    // A path may leave the graph of interesting edges several times. Only the first time matters, but the complete sum must fit into a
-    // word.
+    // A path may leave the graph of interesting edges several times. Only the first time matters, but the sum must fit into a word.
     let region = |node: Node| node == dag.entry() || marked_paths[node.index()] > 0;
     let leaves = |e: DagEdgeId| !set.has(e) && region(dag.edge(e).from);
     dag.edge_ids().filter(|e| leaves(*e)).for_each(|e| values[e.index()] = total);

@@ -21,8 +21,7 @@ pub struct ContextNumbering {
     pub values: Vec<i64>,
     /// Maps a sum to the counter of its pair.
     pub ending: PathEnding,
-    /// The key of each counter's pair, or `None` for a counter without a pair. The last counter, which counts all other pairs, has no
-    /// entry.
+    /// The key of each counter's pair, or `None` for a counter without a pair. The last counter (all other pairs) has no entry.
     pub keys: Vec<Option<u64>>,
 }
 

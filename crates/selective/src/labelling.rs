@@ -25,8 +25,7 @@ pub enum RegisterPlacement {
     Direct,
     /// The chords of a maximum spanning tree.
     Chords,
-    /// Whichever of the two placements has probes of less total weight or, if the weights are equal, fewer probes. `Direct` if both are
-    /// equal.
+    /// The placement with less total weight or, if the weights are equal, with fewer probes. `Direct` if both are equal.
     Cheaper,
 }
 
@@ -111,8 +110,7 @@ pub enum Classification {
 pub struct ClosureMembership {
     interesting: DagEdgeSet,
     values: Vec<i64>,
-    /// The least and greatest sum of values along interesting edges from each node to the exit, or `None` if no such edges lead to the
-    /// exit.
+    /// The least and greatest sum of values along interesting edges from each node to the exit, or `None` if there is no such path.
     sums_to_exit: Vec<Option<(i128, i128)>>,
 }
 

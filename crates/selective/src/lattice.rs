@@ -110,8 +110,7 @@ impl Lattice {
     }
 }
 
-/// Groups the differences between rows by the last pivot on which they depend. Differences that are equal except for the sign are listed
-/// once.
+/// Groups the differences between rows by the last pivot on which they depend. Of opposite differences, only one is listed.
 fn differences(rows: &[Vec<i64>], rank: usize) -> Vec<Vec<Vec<i64>>> {
     let mut differences = vec![BTreeSet::new(); rank];
     if rows.len() > MAX_COMPARED_ROWS {
@@ -138,9 +137,7 @@ fn dot(row: &[i64], coefficients: &[i64]) -> Option<i64> {
     row.iter().zip(coefficients).try_fold(0i64, |sum, (a, b)| sum.checked_add(a.checked_mul(*b)?))
 }
 
-/// Returns the matrix `A`. It has a column per chord that some but not all of the paths contain, with equal columns merged, and a column of
-/// ones.
-/// The spanning tree is the first out-edge of each node.
+/// Returns the matrix `A`, with equal columns merged. The spanning tree consists of the first out-edge of each node.
 fn incidence_matrix(dag: &Dag, paths: &[Vec<DagEdgeId>]) -> (Vec<DagEdgeId>, Vec<Vec<i64>>) {
     let mut paths_with: BTreeMap<DagEdgeId, Vec<usize>> = BTreeMap::new();
     for (number, path) in paths.iter().enumerate() {

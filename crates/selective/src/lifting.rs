@@ -61,8 +61,7 @@ struct Equations {
     choice_count: u32,
 }
 
-/// An equation over GF(2): the coefficients in `vector` and the choices in `choices` have the same sum. If `vector` is empty, there is no
-/// equation.
+/// An equation: the coefficients in `vector` and the choices in `choices` have the same sum modulo 2. Unused if `vector` is empty.
 #[derive(Clone, Copy, Default)]
 struct Equation {
     vector: u64,
@@ -144,8 +143,7 @@ impl Lifting<'_> {
         let mut coefficients: Vec<i64> = Vec::with_capacity(self.lattice.rank());
         for ((row, pivot), value) in self.lattice.rows.iter().zip(&self.lattice.pivots).zip(values) {
             let known = row.iter().zip(&coefficients).try_fold(0i64, |sum, (a, y)| sum.checked_add(a.checked_mul(*y)?));
-            // On overflow, suitable coefficients that do not fit into a word may exist. They would be useless, but it is not proven that
-            // none exist.
+            // On overflow, coefficients that do not fit into a word may exist. They would be useless, but their absence is not proven.
             let Some(left) = known.and_then(|known| (value & mask).checked_sub(known)) else { return NumberSearch::Unfinished };
             match pivot {
                 Some(pivot) if left % pivot == 0 => coefficients.push(left / pivot),

@@ -274,8 +274,7 @@ mod tests {
     use trodden_flow::dag::Entries;
     use trodden_flow::graph::{Graph, Node};
 
-    /// Returns the lattice of nearly all paths through four consecutive branches and up to two additional edges. The paths have many common
-    /// edges.
+    /// Returns the lattice of nearly all paths through four consecutive branches and up to two additional edges.
     fn lattice(shuffle: &mut Shuffle) -> Lattice {
         let mut edges: Vec<(Node, Node)> = (0..4).flat_map(|n| [(Node(n), Node(n + 1)); 2]).collect();
         for _ in 0..shuffle.below(3) {

@@ -45,8 +45,7 @@ pub fn decide_separation(dag: &Dag, all: &Numbering, set: &InterestingSet) -> Re
 /// Returns `None` if a number overflows.
 fn separate(dag: &Dag, paths: &[Vec<DagEdgeId>], interesting: &[bool]) -> Option<Separation> {
     let edges = dag.edges().len();
-    // A path's column has a nonzero entry for each of its edges: 1, or -1 for other paths. The last row makes the interesting paths'
-    // weights sum to 1.
+    // A path's column is 1 at its edges, or -1 for other paths. The last row makes the interesting paths' weights sum to 1.
     let column = |(path, interesting): (&Vec<DagEdgeId>, &bool)| {
         let mut column = vec![0; edges + 1];
         path.iter().for_each(|e| column[e.index()] = if *interesting { 1 } else { -1 });

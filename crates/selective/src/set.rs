@@ -60,8 +60,7 @@ impl InterestingSet {
         }
     }
 
-    /// Creates the set of all paths through all of these nodes. They form a closure, because an edge that bypasses one of the nodes is on
-    /// none of them. Fails if there is no such path.
+    /// Creates the set of all paths through all of these nodes, which is always a closure. Fails if there is no such path.
     pub fn through(dag: &Dag, nodes: &[Node]) -> Result<InterestingSet, NumberingError> {
         let mut marked = DagEdgeSet::full(dag.edges().len());
         for &node in nodes {

@@ -15,8 +15,7 @@ pub(crate) const GAP: u32 = u32::MAX;
 pub(crate) struct CrossingTexts {
     /// Terminal numbers and gaps, rule after rule.
     pub text: Vec<u32>,
-    /// For each position in the text, the end of its item. A terminal's end is its own position, so that a string of length 1 counts as
-    /// crossing.
+    /// The end of each position's item. A terminal's end is its own position, so that a string of length 1 counts as crossing.
     ends: Vec<u32>,
     /// For each rule, its range in `text` and the number of its occurrences.
     pub rules: Vec<(Range<usize>, u64)>,

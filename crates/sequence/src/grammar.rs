@@ -206,8 +206,7 @@ impl Grammar {
         values
     }
 
-    /// Concatenates windows into one grammar. Linear in the number of items, because nothing is expanded. Fails if the result has more than
-    /// [`MAX_ITEMS`] items.
+    /// Concatenates windows into one grammar without expanding them. Fails if the result has more than [`MAX_ITEMS`] items.
     pub fn concatenated<'a>(windows: impl IntoIterator<Item = &'a Grammar>) -> Result<Grammar, SequenceError> {
         let mut raw = RawRules { terminals: Vec::new(), bodies: Vec::new(), root: 0 };
         let mut terminals = Terminals::default();
@@ -252,8 +251,7 @@ impl Grammar {
         RawRules { terminals: terminals.list, root: bodies.len() - 1, bodies }.grammar()
     }
 
-    /// Replaces each symbol by any number of symbols. Linear in the number of items and of inserted symbols, because nothing is expanded.
-    /// Fails if the result has more than [`MAX_ITEMS`] items.
+    /// Replaces each symbol by any number of symbols, without expansion. Fails if the result has more than [`MAX_ITEMS`] items.
     pub fn substituted(&self, replacement: impl FnMut(u64) -> Vec<u64>) -> Result<Grammar, SequenceError> {
         let mut terminals = Terminals::default();
         let mut bodies: Vec<Vec<u32>> = Vec::with_capacity(self.terminals.len() + self.rule_count());

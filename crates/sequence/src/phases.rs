@@ -211,8 +211,7 @@ fn squared_distance(a: &[f64], b: &[f64]) -> f64 {
 }
 
 impl Clustering {
-    /// Returns the Bayesian information criterion, which is the likelihood of the points under equal spherical normal distributions around
-    /// the centres, minus a penalty for the number of centres.
+    /// Returns the likelihood of the points under equal spherical normal distributions, minus a penalty for the number of centres.
     fn criterion(&self, points: usize, dimensions: f64, min_variance: f64) -> f64 {
         let (count, k) = (points as f64, self.centres.len() as f64);
         let freedom = (count - k).max(1.0) * dimensions;

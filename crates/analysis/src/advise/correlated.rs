@@ -17,8 +17,7 @@ use trodden_unit::BlockKind;
 
 /// Maximum share of one outcome for a branch that is undecided on its own.
 const MAX_UNDECIDED_SHARE: f64 = 0.99;
-/// Minimum share of the later branch's executions that the earlier branch must decide, and of its entropy that the earlier branch must
-/// explain.
+/// Minimum share of the later branch's executions that the earlier branch must decide, and of its entropy that it must explain.
 const MIN_DECIDED_SHARE: f64 = 0.1;
 
 /// A branch that an earlier branch decides.

@@ -13,8 +13,7 @@ use super::{AdviseOptions, TEST_INSTRUCTIONS};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use trodden_flow::{CutReason, Edge, Node};
 
-/// Share of the iterations that the reported patterns cover. A loop that needs more than [`MAX_PATTERNS`] patterns for that is not
-/// reported.
+/// Share of the iterations that the reported patterns cover. A loop that needs more than [`MAX_PATTERNS`] patterns is not reported.
 const COVERED_SHARE: f64 = 0.9;
 const MAX_PATTERNS: usize = 16;
 /// Minimum saving, in bits per iteration.
@@ -152,8 +151,7 @@ impl LoopBranches {
         self.edges.values().map(bits).sum::<f64>() / iterations as f64
     }
 
-    /// Finds the branch that best decides the pattern among those that every iteration executes, or returns `None` if too much entropy
-    /// remains.
+    /// Finds the branch that best decides the pattern, among those that every iteration executes, if little entropy remains.
     fn find_split(&self, patterns: &[LoopPattern], uncut: f64) -> Option<Split> {
         let iterations: u64 = patterns.iter().map(|p| p.count).sum();
         let each = self.edges.iter().filter(|(_, counts)| counts.values().sum::<u64>() == iterations && counts.len() < patterns.len());

@@ -97,8 +97,7 @@ impl AdviceFinding {
         }
     }
 
-    /// Returns the negated decimal logarithm of the probability that the finding is due to chance, or 0 for kinds other than
-    /// [`NeverTogether`].
+    /// Returns the negated decimal logarithm of the probability that a [`NeverTogether`] is due to chance, or 0 for other kinds.
     pub fn surprise(&self) -> f64 {
         match &self.advice {
             Advice::Never(never) => never.surprise,

@@ -113,8 +113,7 @@ fn tally_steps(walks: &Walks, unit: &UnitProperties, properties: &FunctionProper
     tallies
 }
 
-/// Builds the finding for a block, if any computation remains. A value that every path computes and no write can change is left to the
-/// compiler.
+/// Builds the finding for a block, without values that every path computes and no write can change (the compiler's task).
 fn build_finding(walks: &Walks, block: Node, mut repeated: Vec<Repeated>) -> Option<Redundant> {
     repeated.retain(|r| r.operation.starts_with("load ") || !is_computed_on_every_path(walks, block, [r]));
     repeated.sort_by_key(|r| r.at.step);

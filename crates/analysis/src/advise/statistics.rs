@@ -8,8 +8,7 @@ pub fn entropy(counts: impl IntoIterator<Item = u64>) -> f64 {
     bits.max(0.0)
 }
 
-/// Returns the negated decimal logarithm of the probability that `drawn` of `all` items, drawn at random, contain none of the `marked`
-/// items.
+/// Returns the negated decimal logarithm of the probability that `drawn` random items of `all` contain no `marked` item.
 pub fn surprise_of_empty_draw(all: u64, marked: u64, drawn: u64) -> f64 {
     if marked.checked_add(drawn).is_none_or(|sum| sum > all) {
         return f64::INFINITY;

@@ -151,8 +151,7 @@ impl<'a> ValueTracer<'a> {
         if constant { StepResult::Constant } else { StepResult::New }
     }
 
-    /// Numbers an address with a constant offset. Equal offsets from the same root get the same number, even if different steps compute
-    /// them.
+    /// Numbers an address with a constant offset. Equal offsets from the same root get the same number.
     fn number_address(&mut self, base: ValueId, bytes: i64) -> Number {
         let from = self.number_of(base);
         let NumberProperties { root, bytes: so_far, constant, .. } = self.known[from as usize];
@@ -217,14 +216,12 @@ impl<'a> ValueTracer<'a> {
         known.is_none_or(|known| wanted.is_some_and(|wanted| self.enclosing_classes(wanted).any(|c| c == known)))
     }
 
-    /// Iterates over a class and the classes that contain it. The iteration is bounded, because corrupt input may make classes contain
-    /// themselves.
+    /// Iterates over a class and its ancestors. The iteration is bounded, because corrupt input may make classes contain themselves.
     fn enclosing_classes(&self, class: ClassId) -> impl Iterator<Item = ClassId> {
         std::iter::successors(Some(class), |c| self.unit.classes[c.0 as usize]).take(self.unit.classes.len())
     }
 
-    /// Returns true if one class contains the other, or if they have different roots. Different roots (of other languages) say nothing
-    /// about aliasing.
+    /// Returns true if one class contains the other, or if their roots differ (other languages), so that nothing is known about aliasing.
     fn classes_may_alias(&self, a: ClassId, b: ClassId) -> bool {
         self.enclosing_classes(a).any(|c| c == b)
             || self.enclosing_classes(b).any(|c| c == a)

@@ -60,8 +60,7 @@ pub struct UserPath {
 pub struct AggregateLimits {
     /// Memory for sorting rows, in bytes.
     pub memory: usize,
-    /// Maximum number of paths in the result. Paths with the most users come first or, for distributed copies, paths with the greatest
-    /// share of the users who count them.
+    /// Maximum number of paths in the result: those with the most users or, for distributed copies, with the greatest share of users.
     pub paths: usize,
     /// Maximum number of users listed for each path.
     pub users: usize,

@@ -26,8 +26,8 @@ pub struct BuildCost {
 }
 
 impl BuildCosts {
-    /// Measures the named `builds`, the first of which counts nothing. `field` returns the command to run with a build. The commands are
-    /// run `rounds` times, alternating between builds. `cpu_time` returns the processor time of all terminated children, in nanoseconds.
+    /// Measures `builds`, the first of which counts nothing, `rounds` times each with the command from `field`. `cpu_time` is in
+    /// nanoseconds.
     pub fn measure(
         builds: &[(&'static str, &Path)],
         field: impl Fn(&Path) -> Result<String>,

@@ -122,8 +122,7 @@ fn set_from_rows(rows: &SegmentRows, run: &str) -> SegmentSet {
 fn add_edge_counts(builder: &mut SegmentSetBuilder, run: &str) {
     let Ok(profile) = named::load(run) else { return };
     let Ok(known) = profile.known_paths() else { return };
-    // The set identifies a function in a stream by the graph of the function's events, whereas the execution counts belong to the
-    // function's own graph.
+    // The set identifies a streamed function by the graph of its events, but the execution counts belong to the function's own graph.
     let mut streamed = HashMap::new();
     for (_, unit, function) in profile.functions() {
         if let Some(words) = function.event_words() {

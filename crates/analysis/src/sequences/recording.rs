@@ -59,8 +59,7 @@ impl EventTable {
         self.intern_function_with_key(name, name)
     }
 
-    /// Returns the number of the function that is identified by `key`, adding the function if new. Several functions may have the same
-    /// `name`.
+    /// Returns the number of the function with this `key`, adding the function if new. Several functions may have the same `name`.
     pub fn intern_function_with_key(&mut self, key: &str, name: &str) -> u32 {
         if let Some(number) = self.function_numbers.get(key) {
             return *number;

@@ -52,8 +52,7 @@ pub fn find_greedy_cover(problem: &CoverProblem) -> Cover {
     build_cover(selected, bound, problem)
 }
 
-/// Returns the cheapest cover, or the best one found before `should_continue` returned false. `should_continue` is called once per search
-/// node.
+/// Returns the cheapest cover, or the best one found before `should_continue`, called at each search node, returned false.
 pub fn find_cheapest_cover(problem: &CoverProblem, should_continue: &mut dyn FnMut() -> bool) -> Cover {
     let mut rows = build_rows(problem);
     let mut selected = reduce_rows(&mut rows, &problem.costs);

@@ -44,8 +44,7 @@ pub fn order_tests(tests: &[SuiteTest], interesting: Option<&BTreeSet<PathIndex>
     placed
 }
 
-/// Orders tests greedily by additional paths. The value of a test only decreases while other tests are placed. An outdated value is
-/// therefore an upper bound, and is recomputed only when it reaches the top of the heap.
+/// Orders tests greedily. A test's value only decreases, so an outdated value is an upper bound, updated when it reaches the top.
 fn order_by_additional(tests: &[SuiteTest], mut remaining: Vec<usize>, sets: &[Vec<PathIndex>], by: OrderBy) -> Vec<OrderedTest> {
     let (mut placed, mut pass) = (Vec::new(), 0);
     while !remaining.is_empty() {

@@ -31,8 +31,7 @@ impl Ends {
         Ends::after_decision(dag, decided)
     }
 
-    /// Finds the ends if a path may not be counted on the dummy edge where it begins. All nodes at which paths begin are then undecided,
-    /// and so are all nodes before them.
+    /// Finds the ends if no path may be counted on the dummy edge where it begins. Nodes where paths begin are then undecided.
     pub fn within_paths(dag: &Dag) -> Ends {
         let mut decided = Ends::from_dag(dag).decided;
         // The exit stays decided even if a cut edge leads to it, so that a path begins there.

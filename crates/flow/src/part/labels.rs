@@ -8,9 +8,7 @@
 use crate::dag::{Dag, DagEdgeId, DagEdgeSet};
 use crate::numbering::{number_marked_last, push_down, zero_unmarked};
 
-/// Returns the label of each edge.
-///
-/// The sums are less than the number of paths of the DAG, which must be less than 2^63.
+/// Returns the label of each edge. The DAG must have fewer than 2^63 paths; sums are less than the number of paths.
 pub fn precise_selective_labels(dag: &Dag, interesting: &DagEdgeSet) -> Vec<i64> {
     let mut values = number_marked_last(dag, interesting, true).expect("the paths can be numbered");
     push_down(dag, &mut values);

@@ -39,8 +39,7 @@ pub struct Part {
     pub values: Vec<i64>,
     /// The increment of the path register on the edge.
     pub increments: Vec<i64>,
-    /// The difference between a path's number and the sum of its increments, which is the same for all paths. It is folded into the
-    /// counters' base address.
+    /// A path's number minus the sum of its increments, which is the same for all paths. It is part of the counters' base address.
     pub offset: i64,
     /// The edges on which paths are counted, which are ends.
     pub counted: DagEdgeSet,
@@ -51,14 +50,12 @@ pub struct Part {
 /// Constraints for placing increments on chords.
 struct Chords<'a> {
     live: &'a DagEdgeSet,
-    /// Whether all sums may be off by the same constant. The spanning tree can then contain one more edge, because it need not contain the
-    /// edge from exit to entry.
+    /// Whether all sums may be off by the same constant, so that the edge from exit to entry need not be in the spanning tree.
     free_exit: bool,
 }
 
 impl Part {
-    /// Creates the part that counts all paths, or returns `None` if there are 2^63 or more. A path's increments sum to its Ball-Larus
-    /// number.
+    /// Creates the part that counts all paths by their Ball-Larus numbers, or returns `None` if there are 2^63 or more.
     pub fn whole(dag: &Dag, frequencies: &[u64], measure: Measure) -> Option<Part> {
         let numbering = Numbering::ball_larus(dag).ok()?;
         let all = DagEdgeSet::full(dag.edges().len());
@@ -92,8 +89,7 @@ impl Part {
         (0..self.increments.len() as u32).map(DagEdgeId).filter(is_probe).count()
     }
 
-    /// Returns whether the part belongs to a graph with `edges` edges, judging by the sizes of its vectors and sets. A corrupt file may
-    /// contain a part of the wrong size.
+    /// Returns whether the sizes of the vectors and sets are those of a graph with `edges` edges, which a corrupt file can violate.
     pub fn has_edges(&self, edges: usize) -> bool {
         let sets = [&self.interesting, &self.counted, &self.ends];
         sets.iter().all(|set| set.universe() == edges) && [&self.values, &self.increments].iter().all(|values| values.len() == edges)

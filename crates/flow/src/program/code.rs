@@ -18,8 +18,7 @@ pub struct TripCountedLoop {
     pub start: i64,
     /// The sum of increments in an iteration, up to the count.
     pub increment: i64,
-    /// Executions of the back edge per entry of the loop, or `None` if their number is not constant. With a constant number, there is no
-    /// code inside the loop.
+    /// Executions of the back edge per entry if they are constant, or `None`. A constant count needs no code inside the loop.
     pub trip_count: Option<NonZeroU64>,
 }
 

@@ -96,8 +96,7 @@ struct DominantPrefix {
 }
 
 impl LoopSearch<'_> {
-    /// Returns the most frequent iteration that ends with a back edge, and its executions. Returns `None` if the iteration is too long,
-    /// makes a call, contains a loop, or is not counted on the back edge.
+    /// Returns the most frequent iteration that ends with a back edge and is counted there, if it is short and has no calls or loops.
     fn iteration(&self, back: Edge) -> Option<(DominantIterationCode, f64)> {
         let head = self.frame.graph.to(back);
         let [Operation::Count { increment }, Operation::Set(start)] = *self.code.after_flushes(back) else { return None };

@@ -13,8 +13,7 @@ use super::{BlockProperties, EarlyCounting};
 use crate::frequency::Frequencies;
 use crate::graph::{Edge, Node};
 
-/// Moves the chosen counts from a node's out-edge to its in-edges. Visits nodes in reverse topological order, so that a count can move over
-/// several nodes. Linear in the size of the graph.
+/// Moves the chosen counts from a node's out-edge to its in-edges, in reverse topological order so that a count can move repeatedly.
 pub fn run(frame: &ProgramFrame, code: &mut EdgeCode, frequencies: &Frequencies, blocks: &BlockProperties, which: EarlyCounting) {
     if which == EarlyCounting::Never {
         return;

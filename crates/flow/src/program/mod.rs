@@ -56,8 +56,7 @@ pub struct BlockProperties {
     pub sizes: Vec<u32>,
     /// Back edges on which control may change to a different version of the code. Their loops cannot be counted by trip count.
     pub changes_version: BTreeSet<Edge>,
-    /// Back edges that are executed a constant number of times per entry of their loop, with this number. The loop must be left at the
-    /// edge's tail.
+    /// Executions of a back edge per entry of its loop, if they are constant and the loop is left at the edge's tail.
     pub trip_counts: BTreeMap<Edge, u64>,
     /// Back edges of loops whose iterations the program itself counts, so that their number is available at no cost.
     pub counted: BTreeSet<Edge>,
@@ -113,8 +112,7 @@ impl PassChoices {
         }
     }
 
-    /// Counts iterations in registers if that is profitable, for all passes that are enabled. If a program is killed inside a loop, these
-    /// counts are lost.
+    /// Counts iterations in registers where that is profitable. If a program is killed inside a loop, these counts are lost.
     pub fn in_registers(self) -> PassChoices {
         let trip_counts = if self.trip_counts == TripCounting::Tight { TripCounting::On } else { self.trip_counts };
         let dominant = if self.dominant == DominantCounting::Split { DominantCounting::Register } else { self.dominant };
@@ -213,15 +211,13 @@ impl ProbeProgram {
         let program = ProbeProgram::from_actions(graph, plan);
         let increments = plan.probes.increments().to_vec();
         let counted = DagEdgeSet::from_members(plan.dag.edges().len(), plan.dag.incoming(plan.dag.exit()).iter().copied());
-        // For all edges of a node, sums of increments differ from sums of labels by the same constant, so the ranges of sums are also
-        // disjoint.
+        // At each node, the sums of increments differ from the sums of labels by a constant, so their ranges are also disjoint.
         let part = Part { interesting, values: increments.clone(), increments, offset: 0, ends: counted.clone(), counted };
         let cells = Cells::Labels { labels: part.values.clone(), cells: plan.numbering.paths(), part };
         ProbeProgram { cells, ..program }
     }
 
-    /// Creates the program that counts each interesting path in a separate counter, and all other paths in one counter. Path numbers are
-    /// those among all paths.
+    /// Creates the program that counts each interesting path separately, and all others in one counter. Numbers are among all paths.
     pub fn from_interesting(graph: &Graph, planned: InterestingPlan) -> ProbeProgram {
         let program = ProbeProgram::from_plan(graph, &planned.plan);
         let InterestingPlan { dag, numbering, ending, paths, aliases, proven, .. } = planned;
@@ -229,8 +225,7 @@ impl ProbeProgram {
         ProbeProgram { paths: NumberedPaths { dag, numbering }, increments: None, cells, ..program }
     }
 
-    /// Creates the program that counts a plan's unknown paths in a function with a single version of the code. Paths are looked up at their
-    /// end.
+    /// Creates the program that counts a plan's unknown paths in a single version of the code. Paths are looked up at their end.
     pub(crate) fn from_lookups(graph: &Graph, plan: &Plan, operations: Vec<Vec<Operation>>, known: Vec<u64>) -> ProbeProgram {
         let program = ProbeProgram::new(ProgramFrame::from_function(graph, &plan.dag), operations, plan);
         ProbeProgram { increments: Some(plan.probes.clone()), known: Some(known), ..program }
@@ -248,8 +243,7 @@ impl ProbeProgram {
         ProbeProgram { increments: None, cells: Cells::Preferential(ending), ..program }
     }
 
-    /// Creates the program that counts all paths by a [`PathEnding`]. The plan's increments must belong to `ending`, and its numbering to
-    /// all paths.
+    /// Creates the program that counts all paths by `ending`, to which the plan's increments must belong. The numbering is of all paths.
     pub fn from_register_ending(graph: &Graph, plan: &Plan, ending: PathEnding) -> ProbeProgram {
         ProbeProgram { increments: None, cells: Cells::Preferential(ending), ..ProbeProgram::from_complete(graph, plan) }
     }
@@ -285,8 +279,7 @@ impl ProbeProgram {
         program
     }
 
-    /// Runs the chosen passes. `frequencies` belong to the function's graph, `blocks` to the program's graph, which may contain several
-    /// versions of the function.
+    /// Runs the chosen passes. `frequencies` belong to the function's graph, `blocks` to the program's, which may have several versions.
     pub fn run_passes(&mut self, frequencies: &Frequencies, blocks: &BlockProperties, choices: PassChoices) {
         let own = self.own_frequencies(frequencies);
         Pass::ALL.into_iter().for_each(|pass| self.run(pass, own.as_ref().unwrap_or(frequencies), blocks, choices));
@@ -375,8 +368,7 @@ impl ProbeProgram {
         self.known.as_deref()
     }
 
-    /// Returns, for each node except the exit, the function's node and its version, or `None` if the program has a single version of the
-    /// function.
+    /// Returns the function's node and version for each node except the exit, or `None` if there is only a single version.
     pub fn places(&self) -> Option<&[NodePlace]> {
         self.versions.as_ref().map(|v| v.places.as_slice())
     }

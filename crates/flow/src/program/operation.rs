@@ -30,8 +30,7 @@ pub enum Operation {
         /// The counter's index minus the register.
         increment: i64,
     },
-    /// Like [`Operation::Count`], on the back edge of a loop with a dominant iteration. If `r + increment` is the index of the dominant
-    /// iteration, the iteration is counted by a separate instruction, or in a register.
+    /// Like [`Operation::Count`], on a back edge with a dominant iteration, which is counted by a separate instruction or in a register.
     CountIteration {
         /// The counter's index minus the register.
         increment: i64,
@@ -53,8 +52,7 @@ pub enum Operation {
         /// The increments from the loop's head to this edge.
         partial: i64,
     },
-    /// Adds the executions of a dominant iteration that are counted in a register to their counter: `count[index] += register`,
-    /// `register = 0`.
+    /// Adds the executions of a dominant iteration that is counted in a register: `count[index] += register`, `register = 0`.
     FlushDominant(DominantId),
     /// Counts the hits of a copy's probes, for comparison with the prediction.
     CountHits(Hits),

@@ -67,8 +67,7 @@ impl PartCounting<'_> {
         [ends, Some(start), begins].into_iter().flatten().collect()
     }
 
-    /// Returns the difference between a path's number and the register if the path is counted on this edge, or `None` if no path is counted
-    /// on it.
+    /// Returns the number of the path that is counted on this edge, minus the register, or `None` if no path is counted here.
     fn counted(&self, id: DagEdgeId) -> Option<i64> {
         self.part.counted.contains(id).then(|| self.part.increments[id.index()].wrapping_add(self.part.offset))
     }

@@ -44,8 +44,7 @@ impl ProbeProgram {
         self.stream = Some(edges);
     }
 
-    /// Returns the edge on which all paths that take `edge` end, or `None` if they end on different edges. If `edge` leads to the exit, the
-    /// result is `edge` itself.
+    /// Returns the edge on which all paths that take `edge` end (`edge` itself if it leads to the exit), or `None` if there are several.
     fn only_end_after(&self, edge: Edge) -> Option<Edge> {
         let graph = &self.frame.graph;
         let mut last = edge;

@@ -29,8 +29,7 @@ impl Prices {
         Prices { all: all as f64 }
     }
 
-    /// Returns the cost of `detours` paths through the instrumented code, `lookups` of paths, and `kept` executions of joins that need the
-    /// register.
+    /// Returns the cost of paths outside the region, of lookups, and of `kept` executions of joins that need the register.
     pub fn execution_cost(&self, detours: f64, lookups: f64, kept: f64) -> f64 {
         DETOUR_PRICE * detours + LOOKUP_PRICE * lookups + REGISTER_PRICE * kept
     }

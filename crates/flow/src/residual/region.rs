@@ -49,8 +49,7 @@ impl<'a> KnownPathRegion<'a> {
         all
     }
 
-    /// Removes edges as long as that lowers the cost. Then removes the edges that no known path in the region takes, because their code
-    /// would be unused.
+    /// Removes edges as long as that lowers the cost, and then the edges that no known path in the region takes.
     pub fn improve(&mut self) {
         self.make_cheaper();
         for edge in self.dag.edge_ids() {
@@ -119,8 +118,7 @@ impl<'a> KnownPathRegion<'a> {
         moves
     }
 
-    /// Returns edges whose removal leaves no unknown path in the region that ends with `end`, or `None` if too many edges are necessary.
-    /// The edges are chosen greedily by unknown paths per execution.
+    /// Returns edges to remove so that no unknown path in the region ends with `end`, chosen greedily, or `None` if they are too many.
     fn edges_to_clear(&mut self, end: DagEdgeId) -> Option<Vec<DagEdgeId>> {
         const MAX_EDGES: usize = 32;
         if self.steps >= MAX_STEPS {

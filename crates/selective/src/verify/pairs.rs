@@ -90,8 +90,7 @@ pub fn search_pairs(dag: &Dag, members: &MarkedPaths, labelling: &Labelling, max
 
 type EdgePair = (Option<DagEdgeId>, Option<DagEdgeId>);
 
-/// Calls `visit` with each successor of a state until `visit` breaks. A state can have as many successors as the square of a node's
-/// out-edges, so they are not collected.
+/// Calls `visit` with each successor of a state until `visit` breaks. There may be too many successors to collect them.
 fn for_each_successor(
     dag: &Dag,
     members: &MarkedPaths,
@@ -166,8 +165,7 @@ pub fn number_range(dag: &Dag, members: &MarkedPaths, labelling: &Labelling) -> 
 /// Numbers of paths by their sums and automaton state.
 type PathsBySums = HashMap<([i64; 2], Option<u32>), u128>;
 
-/// Returns the number of uninteresting paths that are recognised as interesting ones, or `None` if there are more than `max_states`
-/// different sums.
+/// Returns the number of uninteresting paths recognised as interesting, or `None` if there are more than `max_states` sums.
 pub fn count_aliases(dag: &Dag, members: &MarkedPaths, labelling: &Labelling, max_states: usize) -> Option<u128> {
     // The automaton state determines which of the paths with a sum are interesting.
     let mut states: Vec<PathsBySums> = vec![PathsBySums::new(); dag.node_count()];

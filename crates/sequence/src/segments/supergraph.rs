@@ -169,8 +169,7 @@ fn summary_of<'s>(item: GrammarItem, leaves: &'s [Summary], summaries: &'s [Summ
 }
 
 impl Summary {
-    /// Returns the summary of a single event. In the supergraph of the frame that is n frames outside the innermost one, the event is at
-    /// depth n.
+    /// Returns the summary of one event. For the frame that is n frames outside the innermost one, the event is at depth n.
     fn from_event(terminal: u32, class: EventClass, k: usize) -> Summary {
         let seen = |is_own| RootTrace { first: SupergraphPiece { terminals: vec![terminal], is_own }, state: TraceState::Uncut };
         let mut summary = Summary::default();
