@@ -26,8 +26,7 @@ pub struct BuildCost {
 }
 
 impl BuildCosts {
-    /// Measures `builds`, the first of which counts nothing, `rounds` times each with the command from `field`. `cpu_time` is in
-    /// nanoseconds.
+    /// Measures `builds` in `rounds` runs each of the command from `field`. The first build counts nothing. `cpu_time` returns nanoseconds.
     pub fn measure(
         builds: &[(&'static str, &Path)],
         field: impl Fn(&Path) -> Result<String>,
