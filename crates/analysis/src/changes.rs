@@ -52,16 +52,16 @@ impl ChangedLines {
     /// Parses a unified diff, and collects the changed lines of the old files. File names are relative to `root`, if known.
     pub fn from_diff(text: &str, root: Option<&str>) -> Result<ChangedLines, DiffError> {
         // A new file has no old lines.
-        ChangedLines::read(text, root, |file| (file.old_name, file.old))
+        ChangedLines::parse_side(text, root, |file| (file.old_name, file.old))
     }
 
     /// Parses a unified diff and collects the changed lines of the new files, for a program that was built from the new files.
     pub fn from_new_files(text: &str, root: Option<&str>) -> Result<ChangedLines, DiffError> {
         // A removed file has no new lines.
-        ChangedLines::read(text, root, |file| (file.new_name, file.new))
+        ChangedLines::parse_side(text, root, |file| (file.new_name, file.new))
     }
 
-    fn read(
+    fn parse_side(
         text: &str,
         root: Option<&str>,
         side: impl Fn(FileChange) -> (Option<String>, BTreeSet<u32>),
@@ -134,8 +134,8 @@ pub fn parse_diff(text: &str) -> Result<Vec<FileChange>, DiffError> {
             let (old, new) = parse_hunk_header(line).ok_or(malformed("expected `@@ -LINE,COUNT +LINE,COUNT @@`"))?;
             let body: Vec<&str> = take_hunk(&mut lines, old.1, new.1).ok_or(malformed("the hunk has fewer lines than its header says"))?;
             if let Some(file) = files.last_mut() {
-                file.old.extend(changed_lines(b'-', old, &body));
-                file.new.extend(changed_lines(b'+', new, &body));
+                file.old.extend(collect_changed_lines(b'-', old, &body));
+                file.new.extend(collect_changed_lines(b'+', new, &body));
             }
         } else if line.starts_with("Binary files ") || line.starts_with("diff --git ") {
             seen = true;
@@ -275,7 +275,7 @@ fn take_hunk<'a>(lines: &mut impl Iterator<Item = (usize, &'a str)>, mut old: u3
 }
 
 /// Returns the changed lines of one side of a hunk. `mark` is the character that starts the lines of that side.
-fn changed_lines(mark: u8, (first, count): HunkRange, body: &[&str]) -> BTreeSet<u32> {
+fn collect_changed_lines(mark: u8, (first, count): HunkRange, body: &[&str]) -> BTreeSet<u32> {
     let mut changed = BTreeSet::new();
     // The header of a hunk with no lines on this side names the line before the hunk.
     let mut line = if count == 0 { first.saturating_add(1) } else { first };

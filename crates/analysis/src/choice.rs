@@ -157,7 +157,7 @@ pub fn all_paths_of(units: &[&UnitMap], included: impl Fn(&FunctionMap) -> bool)
 /// Returns all complete paths that touch at least one of the places.
 pub fn paths_touching(units: &[&UnitMap], places: &[LineSpan]) -> Result<KnownPaths, ChoiceError> {
     collect_paths(units, |map, function| {
-        let marked = nodes_in(function, |block| places.iter().any(|p| p.has_code_in(map, block)));
+        let marked = find_nodes(function, |block| places.iter().any(|p| p.has_code_in(map, block)));
         (!marked.is_empty()).then_some(move |path: &[Node]| path.iter().any(|n| marked.contains(n)))
     })
 }
@@ -165,7 +165,7 @@ pub fn paths_touching(units: &[&UnitMap], places: &[LineSpan]) -> Result<KnownPa
 /// Returns all complete paths that touch every one of the places, in any order.
 pub fn paths_through_all(units: &[&UnitMap], places: &[LineSpan]) -> Result<KnownPaths, ChoiceError> {
     collect_paths(units, |map, function| {
-        let marked: Vec<HashSet<Node>> = places.iter().map(|p| nodes_in(function, |block| p.has_code_in(map, block))).collect();
+        let marked: Vec<HashSet<Node>> = places.iter().map(|p| find_nodes(function, |block| p.has_code_in(map, block))).collect();
         let possible = !marked.is_empty() && marked.iter().all(|m| !m.is_empty());
         possible.then_some(move |path: &[Node]| marked.iter().all(|m| path.iter().any(|n| m.contains(n))))
     })
@@ -227,7 +227,7 @@ fn retain_paths(set: &mut KnownPaths, kept: &[PathCandidate]) {
     set.retain(|unit, name, path, _| kept.contains(&(unit, name, path)));
 }
 
-fn nodes_in(function: &FunctionMap, is: impl Fn(&UnitBlock) -> bool) -> HashSet<Node> {
+fn find_nodes(function: &FunctionMap, is: impl Fn(&UnitBlock) -> bool) -> HashSet<Node> {
     (0u32..).zip(&function.blocks).filter(|(_, block)| is(block)).map(|(n, _)| Node(n)).collect()
 }
 

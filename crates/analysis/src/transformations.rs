@@ -92,7 +92,7 @@ pub fn transformations_for(map: &FunctionMap, paths: &FunctionPaths, total: u64,
     let mut entries = BTreeSet::new();
     for finding in advise(map, paths, None, &AdviseOptions::default()) {
         let Advice::Correlated(found) = finding.advice else { continue };
-        if let Some(last) = last_iterations(&walks, &found, total, options) {
+        if let Some(last) = find_last_iterations(&walks, &found, total, options) {
             if !iterations.contains(&last) {
                 iterations.push(last);
             }
@@ -114,11 +114,11 @@ pub fn transformations_for(map: &FunctionMap, paths: &FunctionPaths, total: u64,
 }
 
 /// Returns the loop for which an earlier branch decides whether an iteration is the last, if there is one and it is hot enough.
-fn last_iterations(walks: &Walks, found: &Correlated, total: u64, options: &TransformationOptions) -> Option<LastIterations> {
+fn find_last_iterations(walks: &Walks, found: &Correlated, total: u64, options: &TransformationOptions) -> Option<LastIterations> {
     if !found.last_iteration || found.stretch.obstacle.is_some() {
         return None;
     }
-    let (head, body) = innermost_loop(walks, found.earlier, found.later)?;
+    let (head, body) = find_innermost_loop(walks, found.earlier, found.later)?;
     let leaves = |edge: Edge| !body.contains(&walks.map.graph.to(edge));
     let decided: Vec<Edge> = found.given.iter().filter_map(|g| g.decides).collect();
     let decides = decided.iter().any(|e| leaves(*e)) && decided.iter().any(|e| !leaves(*e));
@@ -130,7 +130,7 @@ fn last_iterations(walks: &Walks, found: &Correlated, total: u64, options: &Tran
 /// Copies the blocks between two branches for executions through a deciding edge, if they can be copied and are few enough.
 fn copy_for_edge(walks: &Walks, found: &Correlated, given: &ConditionalOutcomes, options: &TransformationOptions) -> Option<PathCopy> {
     let matching: Vec<(&BlockWalk, usize, usize)> =
-        walks.walks.iter().filter_map(|w| block_range(w, given.edge, found.later).map(|(a, b)| (w, a, b))).collect();
+        walks.walks.iter().filter_map(|w| find_block_range(w, given.edge, found.later).map(|(a, b)| (w, a, b))).collect();
     let blocks: BTreeSet<Node> = matching.iter().flat_map(|(walk, from, to)| walk.blocks[*from..=*to].iter().copied()).collect();
     let copied: u64 = blocks.iter().map(|b| u64::from(walks.map.blocks[b.index()].instructions)).sum();
     if copied > options.max_copied || found.stretch.obstacle.is_some() || !walks.map.graph.edge(given.edge).cases.is_empty() {
@@ -153,14 +153,14 @@ fn copy_for_edge(walks: &Walks, found: &Correlated, given: &ConditionalOutcomes,
 }
 
 /// Returns the indices, in the walk, of the block after `edge` and of the block `later`.
-fn block_range(walk: &BlockWalk, edge: Edge, later: Node) -> Option<(usize, usize)> {
+fn find_block_range(walk: &BlockWalk, edge: Edge, later: Node) -> Option<(usize, usize)> {
     let from = walk.edges.iter().position(|e| *e == edge)? + 1;
     let to = walk.blocks.iter().position(|b| *b == later)?;
     (from <= to).then_some((from, to))
 }
 
 /// Returns the head and the blocks of the innermost loop that contains both blocks.
-fn innermost_loop(walks: &Walks, one: Node, other: Node) -> Option<(Node, BTreeSet<Node>)> {
+fn find_innermost_loop(walks: &Walks, one: Node, other: Node) -> Option<(Node, BTreeSet<Node>)> {
     let loops = crate::advise::natural_loops(walks.map);
     let both = loops.into_iter().filter(|(_, body)| body.contains(&one) && body.contains(&other));
     both.min_by_key(|(_, body)| body.len())

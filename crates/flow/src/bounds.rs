@@ -118,11 +118,11 @@ fn narrow_bounds(graph: &Graph, mut nodes: Vec<Bounds>, may_end: &[bool]) -> (Ve
         for node in graph.nodes() {
             let ends = may_end.get(node.index()).copied().unwrap_or(false);
             if node != graph.entry() {
-                changed |= balance(&mut nodes[node.index()], &mut edges, graph.incoming(node), false);
+                changed |= narrow_side(&mut nodes[node.index()], &mut edges, graph.incoming(node), false);
             }
             // An execution that reaches a node without successors ends there.
             if node != graph.exit() && !graph.out(node).is_empty() {
-                changed |= balance(&mut nodes[node.index()], &mut edges, graph.out(node), ends);
+                changed |= narrow_side(&mut nodes[node.index()], &mut edges, graph.out(node), ends);
             }
         }
         if !changed {
@@ -133,7 +133,7 @@ fn narrow_bounds(graph: &Graph, mut nodes: Vec<Bounds>, may_end: &[bool]) -> (Ve
 }
 
 /// Narrows a node and the edges on one side of it. The edges' counts sum to the node's count, or to less if `at_most`.
-fn balance(node: &mut Bounds, edges: &mut [Bounds], side: &[Edge], at_most: bool) -> bool {
+fn narrow_side(node: &mut Bounds, edges: &mut [Bounds], side: &[Edge], at_most: bool) -> bool {
     let mut sums = BoundSums::default();
     side.iter().for_each(|edge| sums.add(edges[edge.index()]));
     let mut changed = node.narrow(sums.low(), if at_most { u64::MAX } else { sums.high() });

@@ -80,7 +80,7 @@ impl Dag {
             cut[edge.index()].get_or_insert(CutReason::FromExit);
         }
         let reachable = cut_retreating_edges(graph, &mut cut);
-        build(graph, &cut, &reachable, entries)
+        build_dag(graph, &cut, &reachable, entries)
     }
 
     /// Rebuilds a DAG from the graph and the stored [origins](Dag::origins) of its edges. `cuts` are the cut edges of the graph. If several
@@ -348,7 +348,7 @@ fn cut_retreating_edges(graph: &Graph, cut: &mut [Option<CutReason>]) -> NodeSet
     NodeSet::from_fn(graph.node_count(), |node| state[node.index()] == NodeState::Done)
 }
 
-fn build(graph: &Graph, cut: &[Option<CutReason>], reachable: &NodeSet, entries: Entries) -> Dag {
+fn build_dag(graph: &Graph, cut: &[Option<CutReason>], reachable: &NodeSet, entries: Entries) -> Dag {
     let (entry, exit) = (graph.entry(), graph.exit());
     let live = |edge: &Edge| reachable.contains(graph.from(*edge));
     let mut edges: Vec<DagEdge> = Vec::new();

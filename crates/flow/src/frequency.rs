@@ -43,7 +43,7 @@ pub fn branch_weights(graph: &Graph, hints: &[Hint]) -> Vec<f64> {
                 Hint::Never => 0.0,
                 Hint::Cold => COLD,
                 Hint::None if hinted => COLD,
-                Hint::None if loops.leaves(node, graph.to(edge)) => 1.0,
+                Hint::None if loops.leaves_loop(node, graph.to(edge)) => 1.0,
                 Hint::None => STAY,
             };
         }
@@ -67,7 +67,7 @@ impl GraphLoops {
         let mut loops = GraphLoops { bodies: HashMap::new(), innermost: vec![None; graph.node_count()] };
         // Reverse postorder visits outer heads first, so inner heads overwrite them.
         for &head in &order.nodes {
-            if let Some(body) = loop_body(graph, order, head) {
+            if let Some(body) = find_loop_body(graph, order, head) {
                 body.iter().for_each(|n| loops.innermost[n.index()] = Some(head));
                 loops.bodies.insert(head, body.into_iter().collect());
             }
@@ -75,7 +75,7 @@ impl GraphLoops {
         loops
     }
 
-    fn leaves(&self, from: Node, to: Node) -> bool {
+    fn leaves_loop(&self, from: Node, to: Node) -> bool {
         self.innermost[from.index()].is_some_and(|head| !self.bodies[&head].contains(&to))
     }
 }
@@ -103,13 +103,13 @@ impl Frequencies {
         let probability = branch_probabilities(graph, weights);
         let mut repeat_probability = vec![0.0; graph.node_count()];
         for &head in order.nodes.iter().rev() {
-            if let Some(body) = loop_body(graph, &order, head) {
-                let local = propagate(graph, &order, &probability, &repeat_probability, head, Some(&body));
+            if let Some(body) = find_loop_body(graph, &order, head) {
+                let local = propagate_frequency(graph, &order, &probability, &repeat_probability, head, Some(&body));
                 let back: f64 = order.back_edges(graph, head).map(|e| local[graph.from(e).index()] * probability[e.index()]).sum();
                 repeat_probability[head.index()] = back.min(1.0 - 1.0 / MAX_ITERATIONS);
             }
         }
-        let nodes = propagate(graph, &order, &probability, &repeat_probability, graph.entry(), None);
+        let nodes = propagate_frequency(graph, &order, &probability, &repeat_probability, graph.entry(), None);
         let edges = graph.edges().map(|e| nodes[graph.from(e).index()] * probability[e.index()]).collect();
         Frequencies { nodes, edges }
     }
@@ -173,7 +173,7 @@ fn branch_probabilities(graph: &Graph, weights: &[f64]) -> Vec<f64> {
 }
 
 /// Returns the nodes of the loop with the given head, in reverse postorder, or `None` if the node is not a loop head.
-fn loop_body(graph: &Graph, order: &ReversePostorder, head: Node) -> Option<Vec<Node>> {
+fn find_loop_body(graph: &Graph, order: &ReversePostorder, head: Node) -> Option<Vec<Node>> {
     let mut stack: Vec<Node> = order.back_edges(graph, head).map(|e| graph.from(e)).collect();
     if stack.is_empty() {
         return None;
@@ -194,7 +194,7 @@ fn loop_body(graph: &Graph, order: &ReversePostorder, head: Node) -> Option<Vec<
 
 /// Propagates a frequency of 1 from `start` along the forward edges. If `within` is given, only its nodes are visited. At each loop head,
 /// the frequency is multiplied, except at `start` if `start` is the head of the loop `within`.
-fn propagate(
+fn propagate_frequency(
     graph: &Graph,
     order: &ReversePostorder,
     probability: &[f64],

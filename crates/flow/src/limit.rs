@@ -127,7 +127,7 @@ impl Cutter {
             if best.is_empty() {
                 break;
             }
-            best.into_iter().for_each(|(head, only)| chosen.extend(self.cut(head, only)));
+            best.into_iter().for_each(|(head, only)| chosen.extend(self.make_cut(head, only)));
         }
         chosen
     }
@@ -178,7 +178,7 @@ impl Cutter {
                 if !any && edges.iter().any(|e| e.spared) {
                     return;
                 }
-                let score = self.score(head, edges);
+                let score = self.score_cut(head, edges);
                 if score > best.0 {
                     best = (score, Some((head, what)));
                 }
@@ -194,7 +194,7 @@ impl Cutter {
     }
 
     /// Returns the reduction of the logarithm of the number of paths, divided by the price of the edges.
-    fn score(&self, head: usize, edges: &[CutCandidate]) -> f64 {
+    fn score_cut(&self, head: usize, edges: &[CutCandidate]) -> f64 {
         let before = edges.iter().fold(f64::NEG_INFINITY, |sum, e| log2_of_sum(sum, self.paths_to[e.from]));
         let entrances = match self.entries {
             Entries::Shared if self.entering[head] > 0.0 => 0.0,
@@ -210,7 +210,7 @@ impl Cutter {
         (self.total_paths() - left) / edges.iter().map(|e| e.price).sum::<f64>()
     }
 
-    fn cut(&mut self, head: usize, only: Option<usize>) -> Vec<Edge> {
+    fn make_cut(&mut self, head: usize, only: Option<usize>) -> Vec<Edge> {
         let cut: Vec<CutCandidate> = match only {
             Some(i) => vec![self.real[head].remove(i)],
             None => std::mem::take(&mut self.real[head]),
@@ -258,19 +258,19 @@ mod tests {
         Graph::new(3 * count + 1, Node(0), Node(3 * count), edges).unwrap()
     }
 
-    fn limited(graph: &Graph, limit: u64) -> NumberedPaths {
+    fn cut_graph(graph: &Graph, limit: u64) -> NumberedPaths {
         let frequencies = Frequencies::estimate(graph, &vec![1.0; graph.edge_count()]);
         cut_to_limit(graph, &[], &frequencies, limit, Entries::Shared)
     }
 
     #[test]
     fn graphs_within_the_limit_are_not_cut() {
-        assert!(limited(&diamonds(10), 1024).dag.cuts().is_empty());
+        assert!(cut_graph(&diamonds(10), 1024).dag.cuts().is_empty());
     }
 
     #[test]
     fn graphs_with_very_many_paths_are_cut_near_the_middle() {
-        let all = limited(&diamonds(400), 4096);
+        let all = cut_graph(&diamonds(400), 4096);
         assert!(all.numbering.paths() <= 4096);
         // 2^400 paths in pieces of at most 2^12 need at least 33 cuts of two edges each.
         let cuts = all.dag.cuts().len();
@@ -279,7 +279,7 @@ mod tests {
 
     #[test]
     fn numbers_stay_below_two_to_the_sixty_third() {
-        assert!(limited(&diamonds(64), u64::MAX).numbering.paths() <= i64::MAX as u64);
+        assert!(cut_graph(&diamonds(64), u64::MAX).numbering.paths() <= i64::MAX as u64);
     }
 
     #[test]
@@ -303,7 +303,7 @@ mod tests {
     #[test]
     fn unreachable_limit_minimises_the_number_of_paths() {
         let edges = (1..=50).flat_map(|n| [(Node(0), Node(n)), (Node(n), Node(51))]).collect();
-        let all = limited(&Graph::new(52, Node(0), Node(51), edges).unwrap(), 3);
+        let all = cut_graph(&Graph::new(52, Node(0), Node(51), edges).unwrap(), 3);
         assert_eq!(all.numbering.paths(), 50);
     }
 }

@@ -106,7 +106,7 @@ impl ResidualPlan {
 
     /// Creates a program with a single version of the code. A path is looked up at its end unless no known path has its last edge.
     pub fn program_with_lookups(&self, graph: &Graph, plan: &Plan) -> ProbeProgram {
-        let operations = graph.edges().map(|e| operations(graph, plan, self, &[], e, ControlVersion::Instrumented)).collect();
+        let operations = graph.edges().map(|e| operations_on_edge(graph, plan, self, &[], e, ControlVersion::Instrumented)).collect();
         ProbeProgram::from_lookups(graph, plan, operations, self.ids.clone())
     }
 
@@ -147,7 +147,7 @@ impl ResidualPlan {
             for &edge in graph.out(node) {
                 let to = graph.to(edge);
                 let head = (to != graph.exit()).then(|| {
-                    let head = (to, successors.of_edge(edge, version));
+                    let head = (to, successors.version_after_edge(edge, version));
                     *number.entry(head).or_insert_with(|| {
                         found.push(head);
                         found.len() - 1
@@ -155,14 +155,14 @@ impl ResidualPlan {
                 });
                 edges.push((at, head));
                 origins.push(edge);
-                code.push(operations(graph, plan, self, &needed, edge, version));
+                code.push(operations_on_edge(graph, plan, self, &needed, edge, version));
             }
             at += 1;
         }
         let exit = Node(found.len() as u32);
         let edges = edges.into_iter().map(|(from, to)| (Node(from as u32), to.map_or(exit, |to| Node(to as u32)))).collect();
         let versions = Graph::new(exit.0 + 1, Node(0), exit, edges).expect("the edges connect nodes of the graph");
-        let executions = successors.executions(&number, &versions, &origins);
+        let executions = successors.count_executions(&number, &versions, &origins);
         let places = number_versions(&found, &versions, &executions);
         let order = topological_order(&plan.dag, &found);
         let frame = ProgramFrame { graph: versions, order, dag: plan.dag.clone(), origins: Some(origins) };
@@ -208,17 +208,17 @@ struct Successors<'a> {
 }
 
 impl Successors<'_> {
-    fn of_edge(&self, edge: Edge, from: ControlVersion) -> ControlVersion {
+    fn version_after_edge(&self, edge: Edge, from: ControlVersion) -> ControlVersion {
         match (self.plan.dag.real(edge), self.plan.dag.cut(edge).map(|cut| cut.enter)) {
-            (Some(id), _) => self.after(id, edge, from),
-            (None, Some(Some(enter))) => self.after(enter, edge, ControlVersion::Known(0)),
+            (Some(id), _) => self.version_after(id, edge, from),
+            (None, Some(Some(enter))) => self.version_after(enter, edge, ControlVersion::Known(0)),
             (None, Some(None)) => ControlVersion::Known(0),
             (None, None) => ControlVersion::Instrumented,
         }
     }
 
     /// Returns the location after an edge of the path graph that corresponds to `edge` of the function.
-    fn after(&self, id: DagEdgeId, edge: Edge, from: ControlVersion) -> ControlVersion {
+    fn version_after(&self, id: DagEdgeId, edge: Edge, from: ControlVersion) -> ControlVersion {
         let transition = match from {
             ControlVersion::Known(state) => self.residual.region.transition(state, id),
             ControlVersion::Instrumented => None,
@@ -227,7 +227,7 @@ impl Successors<'_> {
         single.or(transition.and_then(|transition| transition.to)).map_or(ControlVersion::Instrumented, ControlVersion::Known)
     }
 
-    fn executions(&self, number: &HashMap<(Node, ControlVersion), usize>, versions: &Graph, origins: &[Edge]) -> Vec<u64> {
+    fn count_executions(&self, number: &HashMap<(Node, ControlVersion), usize>, versions: &Graph, origins: &[Edge]) -> Vec<u64> {
         let mut executions = vec![0u64; versions.edge_count()];
         for path in &self.residual.paths {
             let mut version = ControlVersion::Known(0);
@@ -243,7 +243,7 @@ impl Successors<'_> {
                     executions[taken.index()] = executions[taken.index()].saturating_add(path.own_executions());
                 }
                 if let Origin::Enter(e) | Origin::Real(e) = origin {
-                    version = self.after(id, e, version);
+                    version = self.version_after(id, e, version);
                 }
             }
         }
@@ -251,7 +251,14 @@ impl Successors<'_> {
     }
 }
 
-fn operations(graph: &Graph, plan: &Plan, residual: &ResidualPlan, needed: &[bool], edge: Edge, at: ControlVersion) -> Vec<Operation> {
+fn operations_on_edge(
+    graph: &Graph,
+    plan: &Plan,
+    residual: &ResidualPlan,
+    needed: &[bool],
+    edge: Edge,
+    at: ControlVersion,
+) -> Vec<Operation> {
     let action = plan.action(graph, edge);
     let transition = |id: Option<DagEdgeId>| match at {
         ControlVersion::Known(state) => id.and_then(|id| residual.region.transition(state, id)),

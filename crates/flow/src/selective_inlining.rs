@@ -86,9 +86,9 @@ pub fn choose_versions(functions: &[InliningCandidate], depth: u32, budget: u64)
     let mut choice = InliningChoice { versions: functions.iter().enumerate().map(own).collect(), duplicates: vec![None; functions.len()] };
     let mut left = budget;
     for _ in 0..MAX_STEPS {
-        let Some((step, callee)) = choice.best(functions, depth, left) else { break };
+        let Some((step, callee)) = choice.find_best_step(functions, depth, left) else { break };
         left -= functions[callee].size;
-        choice.take(functions, step, callee);
+        choice.take_step(functions, step, callee);
     }
     choice
 }
@@ -101,7 +101,7 @@ impl InliningChoice {
     }
 
     /// Returns the step that saves most per instruction of added code, and the function of which it adds a version.
-    fn best(&self, functions: &[InliningCandidate], depth: u32, left: u64) -> Option<(InliningStep, usize)> {
+    fn find_best_step(&self, functions: &[InliningCandidate], depth: u32, left: u64) -> Option<(InliningStep, usize)> {
         let mut not_inlined = vec![0.0; functions.len()];
         let mut best: Option<(f64, InliningStep, usize)> = None;
         let mut consider = |gain: f64, step: InliningStep, callee: usize| {
@@ -133,7 +133,7 @@ impl InliningChoice {
         best.map(|(_, step, callee)| (step, callee))
     }
 
-    fn take(&mut self, functions: &[InliningCandidate], step: InliningStep, callee: usize) {
+    fn take_step(&mut self, functions: &[InliningCandidate], step: InliningStep, callee: usize) {
         let (new, candidate) = (self.versions.len(), &functions[callee]);
         let (kind, executions, replaced) = match step {
             InliningStep::Inline { version, call } => {
@@ -180,7 +180,7 @@ mod tests {
         ]
     }
 
-    fn added(choice: &InliningChoice, functions: &[InliningCandidate]) -> u64 {
+    fn added_size(choice: &InliningChoice, functions: &[InliningCandidate]) -> u64 {
         choice.versions[functions.len()..].iter().map(|v| functions[v.function].size).sum()
     }
 
@@ -188,7 +188,7 @@ mod tests {
     fn no_version_is_added_without_a_budget() {
         let functions = functions();
         let choice = choose_versions(&functions, 1, 0);
-        assert_eq!((choice.versions.len(), added(&choice, &functions)), (3, 0));
+        assert_eq!((choice.versions.len(), added_size(&choice, &functions)), (3, 0));
         assert!((0..3).all(|call| choice.target(&functions, 0, call).is_none()));
     }
 
@@ -212,7 +212,7 @@ mod tests {
         for depth in 0..4 {
             for budget in [0, 9, 10, 15, 30, 100, 600, 100_000] {
                 let choice = choose_versions(&functions, depth, budget);
-                assert!(added(&choice, &functions) <= budget);
+                assert!(added_size(&choice, &functions) <= budget);
                 for (at, version) in choice.versions.iter().enumerate() {
                     assert!(!matches!(version.kind, VersionKind::Inlined { depth: own } if own > depth), "{version:?}");
                     for (call, inlined) in functions[version.function].calls.iter().zip(&version.inlined) {

@@ -66,13 +66,13 @@ pub fn pertinent_values(dag: &Dag, set: &InterestingSet) -> Result<Vec<i64>, Num
     let region = |node: Node| node == dag.entry() || marked_paths[node.index()] > 0;
     let leaves = |e: DagEdgeId| !set.has(e) && region(dag.edge(e).from);
     dag.edge_ids().filter(|e| leaves(*e)).for_each(|e| values[e.index()] = total);
-    match greatest_sum(dag, &values) {
+    match find_greatest_sum(dag, &values) {
         Some(_) => Ok(values),
         None => Err(TooManyPaths(dag.entry().0).into()),
     }
 }
 
-fn greatest_sum(dag: &Dag, values: &[i64]) -> Option<i64> {
+fn find_greatest_sum(dag: &Dag, values: &[i64]) -> Option<i64> {
     let mut greatest_sum = vec![0i64; dag.node_count()];
     for &node in dag.order().iter().rev().filter(|n| **n != dag.exit()) {
         for &edge in dag.out(node) {

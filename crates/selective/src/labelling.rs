@@ -282,13 +282,13 @@ impl Labelling {
         paths: &[Vec<DagEdgeId>],
         proof: Option<Proof>,
     ) -> Result<Labelling, NumberingError> {
-        let span = span_of(paths, values);
+        let span = find_span(paths, values);
         if span.width() > MAX_CHECKED_SPAN {
             return Err(NumberingError::TooWide { span: span.width(), limit: MAX_CHECKED_SPAN });
         }
         let mut expected = vec![None; span.width() as usize];
         for path in paths {
-            let slot = span.slot(sum(path, values)).expect("the span contains the numbers of all interesting paths");
+            let slot = span.slot(sum_values(path, values)).expect("the span contains the numbers of all interesting paths");
             expected[slot as usize] = Some(all.id(path));
         }
         let classification = Classification::Checked { expected };
@@ -296,19 +296,19 @@ impl Labelling {
     }
 
     pub(super) fn unchecked(placed: PlacedRegisters, values: &[i64], all: &Numbering, paths: &[Vec<DagEdgeId>]) -> Labelling {
-        let mut ids: Vec<(i64, u64)> = paths.iter().map(|p| (sum(p, values), all.id(p))).collect();
+        let mut ids: Vec<(i64, u64)> = paths.iter().map(|p| (sum_values(p, values), all.id(p))).collect();
         ids.sort_unstable();
-        let (span, count) = (span_of(paths, values), paths.len() as u128);
+        let (span, count) = (find_span(paths, values), paths.len() as u128);
         Labelling::new(NumberingScheme::Approximate, placed, Classification::Listed { ids }, span, count)
     }
 }
 
-fn sum(path: &[DagEdgeId], values: &[i64]) -> i64 {
+fn sum_values(path: &[DagEdgeId], values: &[i64]) -> i64 {
     path.iter().fold(0i64, |s, e| s.wrapping_add(values[e.index()]))
 }
 
-fn span_of(paths: &[Vec<DagEdgeId>], values: &[i64]) -> NumberSpan {
-    let sums = || paths.iter().map(|p| sum(p, values));
+fn find_span(paths: &[Vec<DagEdgeId>], values: &[i64]) -> NumberSpan {
+    let sums = || paths.iter().map(|p| sum_values(p, values));
     NumberSpan { low: sums().min().expect("a set has a path"), high: sums().max().expect("a set has a path") }
 }
 

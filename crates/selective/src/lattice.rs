@@ -50,7 +50,7 @@ impl Lattice {
         let mut rank = 0;
         let mut pivots = Vec::new();
         for row in 0..order.len() {
-            eliminate(&mut columns, &mut transform, row, rank)?;
+            eliminate_row(&mut columns, &mut transform, row, rank)?;
             let pivot = columns.get(rank).map(|c| c[row]).filter(|p| *p != 0);
             pivots.push(pivot);
             rank += usize::from(pivot.is_some());
@@ -62,7 +62,7 @@ impl Lattice {
         };
         let rows: Vec<Vec<i64>> = pivots.iter().enumerate().map(row).collect();
         transform.truncate(rank);
-        let differences = differences(&rows, rank);
+        let differences = group_differences(&rows, rank);
         Some(Lattice { order, rows, pivots, differences, transform, value_edges })
     }
 
@@ -81,7 +81,7 @@ impl Lattice {
     fn solve(&self, numbers: &[i64]) -> Option<Vec<i64>> {
         let mut coefficients: Vec<i64> = Vec::new();
         for (step, row) in self.rows.iter().enumerate() {
-            let known = dot(row, &coefficients)?;
+            let known = dot_product(row, &coefficients)?;
             let left = numbers[self.order[step]].checked_sub(known)?;
             match self.pivots[step] {
                 Some(pivot) if left % pivot == 0 => coefficients.push(left / pivot),
@@ -111,7 +111,7 @@ impl Lattice {
 }
 
 /// Groups the differences between rows by the last pivot on which they depend. Of opposite differences, only one is listed.
-fn differences(rows: &[Vec<i64>], rank: usize) -> Vec<Vec<Vec<i64>>> {
+fn group_differences(rows: &[Vec<i64>], rank: usize) -> Vec<Vec<Vec<i64>>> {
     let mut differences = vec![BTreeSet::new(); rank];
     if rows.len() > MAX_COMPARED_ROWS {
         return vec![Vec::new(); rank];
@@ -133,7 +133,7 @@ fn differences(rows: &[Vec<i64>], rank: usize) -> Vec<Vec<Vec<i64>>> {
 }
 
 #[cfg(test)]
-fn dot(row: &[i64], coefficients: &[i64]) -> Option<i64> {
+fn dot_product(row: &[i64], coefficients: &[i64]) -> Option<i64> {
     row.iter().zip(coefficients).try_fold(0i64, |sum, (a, b)| sum.checked_add(a.checked_mul(*b)?))
 }
 
@@ -158,7 +158,7 @@ fn incidence_matrix(dag: &Dag, paths: &[Vec<DagEdgeId>]) -> (Vec<DagEdgeId>, Vec
 }
 
 /// Makes `row` zero in every column after `rank`, by Euclid's algorithm. Returns `None` if a number overflows.
-fn eliminate(columns: &mut [Vec<i64>], transform: &mut [Vec<i64>], row: usize, rank: usize) -> Option<()> {
+fn eliminate_row(columns: &mut [Vec<i64>], transform: &mut [Vec<i64>], row: usize, rank: usize) -> Option<()> {
     loop {
         let nonzero: Vec<usize> = (rank..columns.len()).filter(|c| columns[*c][row] != 0).collect();
         let Some(&least) = nonzero.iter().min_by_key(|c| columns[**c][row].unsigned_abs()) else { return Some(()) };
@@ -199,7 +199,7 @@ fn order_rows(rows: &[Vec<i64>]) -> Vec<usize> {
             continue;
         }
         // Rows that are multiples of each other modulo the basis follow together.
-        let normal: Vec<Vec<u64>> = reduced.iter().map(|r| normalised(r)).collect();
+        let normal: Vec<Vec<u64>> = reduced.iter().map(|r| normalise(r)).collect();
         let gain = |i: usize| normal.iter().filter(|n| **n == normal[i]).count();
         // Of rows with equal gain, the one with the fewest nonzero entries is chosen, so that other rows soon are linear combinations.
         let weight = |i: usize| reduced[i].iter().filter(|v| **v != 0).count();
@@ -231,7 +231,7 @@ impl Basis {
     }
 
     fn add(&mut self, row: &[i64]) {
-        let vector = normalised(&self.reduce(row));
+        let vector = normalise(&self.reduce(row));
         let lead = vector.iter().position(|v| *v != 0).expect("the row does not follow");
         for (_, other) in &mut self.vectors {
             let times = other[lead];
@@ -242,7 +242,7 @@ impl Basis {
 }
 
 /// Returns the multiple of `row` whose first nonzero entry is 1.
-fn normalised(row: &[u64]) -> Vec<u64> {
+fn normalise(row: &[u64]) -> Vec<u64> {
     let lead = row.iter().copied().find(|v| *v != 0).unwrap_or(1);
     let inverse = power_mod_prime(lead, PRIME - 2);
     row.iter().map(|v| v * inverse % PRIME).collect()

@@ -96,7 +96,7 @@ impl Equations {
     }
 
     /// Returns the choices that a row's bit depends on, and the row's new choice, if it has one.
-    fn row_bit(&mut self, parities: u64) -> (u64, Option<u32>) {
+    fn assign_row_bit(&mut self, parities: u64) -> (u64, Option<u32>) {
         let reduced = self.reduce(Equation { vector: parities, choices: 0 });
         if reduced.vector == 0 {
             return (reduced.choices, None);
@@ -124,17 +124,17 @@ impl Lifting<'_> {
         if 1u64 << level >= self.span {
             return self.solve_exactly(values, (1 << level) - 1);
         }
-        let Some(groups) = self.groups(level, values) else { return NumberSearch::NoNumbers };
-        let Some(mut equations) = self.equations(&groups, level, values) else { return NumberSearch::NoNumbers };
+        let Some(groups) = self.group_paths(level, values) else { return NumberSearch::NoNumbers };
+        let Some(mut equations) = self.derive_equations(&groups, level, values) else { return NumberSearch::NoNumbers };
         let place = |(group, row): (usize, usize)| {
-            let (choices, own) = equations.row_bit(self.parities[row]);
+            let (choices, own) = equations.assign_row_bit(self.parities[row]);
             RowBit { group, base: values[row] >> level & 1 == 1, choices, own }
         };
         let members = groups.iter().enumerate().flat_map(|(at, g)| g.members.iter().map(move |row| (at, *row)));
         let places: Vec<RowBit> = members.map(place).collect();
         let mut counts: Vec<[usize; 2]> = groups.iter().map(|g| [g.members.len() - g.min_set, g.max_set]).collect();
-        self.choose(&places, &mut counts, CONSTANT_ONE, &mut |search, choices| {
-            search.next(level, coefficients, values, &equations, choices)
+        self.choose_bits(&places, &mut counts, CONSTANT_ONE, &mut |search, choices| {
+            search.lift_next_level(level, coefficients, values, &equations, choices)
         })
     }
 
@@ -160,7 +160,7 @@ impl Lifting<'_> {
     }
 
     /// Returns the groups, the most constrained ones first, or `None` if a group has more paths than numbers.
-    fn groups(&self, level: u32, values: &[i64]) -> Option<Vec<PathGroup>> {
+    fn group_paths(&self, level: u32, values: &[i64]) -> Option<Vec<PathGroup>> {
         let mut by_residue: Vec<(u64, usize)> = values.iter().enumerate().map(|(row, v)| (*v as u64 & ((1 << level) - 1), row)).collect();
         by_residue.sort_unstable();
         let mut groups = Vec::new();
@@ -178,7 +178,7 @@ impl Lifting<'_> {
     }
 
     /// Returns a path whose bit may be assumed clear, because the bit is clear either in the numbers or in the mirrored numbers.
-    fn symmetric_row(&self, level: u32, values: &[i64]) -> Option<usize> {
+    fn find_symmetric_row(&self, level: u32, values: &[i64]) -> Option<usize> {
         match (self.span % 4, level) {
             (0 | 2, 0) => Some(0),
             (3, 1) => values.iter().position(|v| v & 1 == 0),
@@ -188,10 +188,10 @@ impl Lifting<'_> {
     }
 
     /// Returns the equations that hold before any bit is chosen, or `None` if they contradict each other.
-    fn equations(&self, groups: &[PathGroup], level: u32, values: &[i64]) -> Option<Equations> {
+    fn derive_equations(&self, groups: &[PathGroup], level: u32, values: &[i64]) -> Option<Equations> {
         let mut equations = Equations { by_coefficient: vec![Equation::default(); self.lattice.rank()], choice_count: 0 };
         let base = |row: usize| values[row] >> level & 1 == 1;
-        let symmetric_row = self.symmetric_row(level, values).is_none_or(|row| equations.require(self.parities[row], base(row)));
+        let symmetric_row = self.find_symmetric_row(level, values).is_none_or(|row| equations.require(self.parities[row], base(row)));
         let of_group = |group: &PathGroup| {
             let vector = group.members.iter().fold(0, |sum, row| sum ^ self.parities[*row]);
             let sum = group.members.iter().fold(group.max_set % 2 == 1, |sum, row| sum ^ base(*row));
@@ -202,7 +202,7 @@ impl Lifting<'_> {
     }
 
     /// Chooses the bits of `places`. For each group, `counts` has the remaining numbers with a clear bit and those with a set bit.
-    fn choose(
+    fn choose_bits(
         &mut self,
         places: &[RowBit],
         counts: &mut [[usize; 2]],
@@ -224,7 +224,7 @@ impl Lifting<'_> {
                 continue;
             }
             counts[group][bit_of_number] -= 1;
-            let step = self.choose(rest, counts, place.own.map_or(choices, |own| choices | u64::from(bit) << own), next);
+            let step = self.choose_bits(rest, counts, place.own.map_or(choices, |own| choices | u64::from(bit) << own), next);
             counts[group][bit_of_number] += 1;
             if !matches!(step, NumberSearch::NoNumbers) {
                 return step;
@@ -234,7 +234,7 @@ impl Lifting<'_> {
     }
 
     /// Continues with the next level. Coefficients that no equation determines may have either bit.
-    fn next(&mut self, level: u32, coefficients: &[i64], values: &[i64], equations: &Equations, choices: u64) -> NumberSearch {
+    fn lift_next_level(&mut self, level: u32, coefficients: &[i64], values: &[i64], equations: &Equations, choices: u64) -> NumberSearch {
         let free: Vec<usize> = (0..equations.by_coefficient.len()).filter(|at| equations.by_coefficient[*at].vector == 0).collect();
         let mut free_bits = 0u64;
         loop {

@@ -123,10 +123,10 @@ pub(super) fn find_compact_numbers(
         }
         max_steps = max_steps.saturating_mul(2);
     }
-    Ok(assignment(&lattice, best, bound, search.steps))
+    Ok(build_assignment(&lattice, best, bound, search.steps))
 }
 
-fn assignment(lattice: &Lattice, (span, values): (u64, Vec<i64>), bound: u64, steps: u64) -> Assignment {
+fn build_assignment(lattice: &Lattice, (span, values): (u64, Vec<i64>), bound: u64, steps: u64) -> Assignment {
     let end = match span == bound {
         true if lattice.has_all_numbers() => SearchEnd::ClosedForm,
         true => SearchEnd::Optimal,
@@ -218,7 +218,7 @@ enum Advance {
 
 impl SearchState {
     /// Returns the contribution of the coefficients so far to the next path's number.
-    fn known(&self, lattice: &Lattice) -> i64 {
+    fn known_contribution(&self, lattice: &Lattice) -> i64 {
         lattice.rows[self.numbers.len()].iter().zip(&self.coefficients).fold(0i64, |s, (a, b)| s.wrapping_add(a.wrapping_mul(*b)))
     }
 
@@ -228,28 +228,28 @@ impl SearchState {
             match lattice.pivots.get(self.numbers.len()) {
                 None => return Advance::Done,
                 Some(Some(_)) => return Advance::Choice,
-                Some(None) => match usize::try_from(self.known(lattice)) {
-                    Ok(number) if number < self.used.len() && !self.used[number] => self.take(number),
+                Some(None) => match usize::try_from(self.known_contribution(lattice)) {
+                    Ok(number) if number < self.used.len() && !self.used[number] => self.take_number(number),
                     _ => return Advance::Conflict,
                 },
             }
         }
     }
 
-    fn take(&mut self, number: usize) {
+    fn take_number(&mut self, number: usize) {
         self.used[number] = true;
         self.numbers.push(number);
     }
 
     fn can_take(&self, lattice: &Lattice, number: i64) -> bool {
         let pivot = lattice.pivots[self.numbers.len()].expect("it can be chosen");
-        !self.used[number as usize] && (pivot == 1 || (number - self.known(lattice)) % pivot == 0)
+        !self.used[number as usize] && (pivot == 1 || (number - self.known_contribution(lattice)) % pivot == 0)
     }
 
     fn choose(&mut self, lattice: &Lattice, number: i64) {
         let pivot = lattice.pivots[self.numbers.len()].expect("it can be chosen");
-        self.coefficients.push((number - self.known(lattice)) / pivot);
-        self.take(number as usize);
+        self.coefficients.push((number - self.known_contribution(lattice)) / pivot);
+        self.take_number(number as usize);
     }
 
     /// Returns true if all differences that the last choice determines are nonzero and less than the span.
@@ -275,7 +275,7 @@ mod tests {
     use trodden_flow::graph::{Graph, Node};
 
     /// Returns the lattice of nearly all paths through four consecutive branches and up to two additional edges.
-    fn lattice(shuffle: &mut Shuffle) -> Lattice {
+    fn random_lattice(shuffle: &mut Shuffle) -> Lattice {
         let mut edges: Vec<(Node, Node)> = (0..4).flat_map(|n| [(Node(n), Node(n + 1)); 2]).collect();
         for _ in 0..shuffle.below(3) {
             let from = shuffle.below(4) as u32;
@@ -304,7 +304,7 @@ mod tests {
         let mut shuffle = Shuffle::default();
         let (mut impossible, mut wide) = (0, 0);
         for graph in 0..250 {
-            let lattice = lattice(&mut shuffle);
+            let lattice = random_lattice(&mut shuffle);
             let count = lattice.rows.len() as u64;
             for span in count..count + 6 {
                 let mut search =

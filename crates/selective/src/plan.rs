@@ -98,12 +98,12 @@ pub fn plan_interesting(
         return Err(InterestingPlanError::Wrong(format!("{verdict:?}")));
     }
     let register = SingleRegister { dag: &trimmed, all: &all, labelling: &labelling };
-    let (ending, registers) = register.ending()?;
+    let (ending, registers) = register.derive_ending()?;
     let back: Vec<DagEdgeId> = dag.edge_ids().filter(|e| kept[e.index()].is_some()).collect();
     let interesting = if input.scheme.selects_edges() { set.closed() } else { set };
     let whole = |path: &[DagEdgeId]| numbering.id(&path.iter().map(|e| back[e.index()]).collect::<Vec<_>>());
     let mut paths: Vec<(u64, u64)> =
-        interesting.paths(&trimmed)?.iter().map(|path| (ending.counter_of(sum(path, &registers)), whole(path))).collect();
+        interesting.paths(&trimmed)?.iter().map(|path| (ending.counter_of(sum_increments(path, &registers)), whole(path))).collect();
     paths.sort_unstable();
     if !paths.is_sorted_by(|a, b| a.0 < b.0) || paths.last().is_some_and(|p| p.0 + 1 >= ending.counter_count()) {
         return Err(InterestingPlanError::Wrong("two paths have the same word".into()));
@@ -131,10 +131,10 @@ pub fn listed_register(
     if !verdict.is_not_refuted(scheme.is_exact()) {
         return Err(InterestingPlanError::Wrong(format!("{verdict:?}")));
     }
-    SingleRegister { dag, all, labelling: &labelling }.ending()
+    SingleRegister { dag, all, labelling: &labelling }.derive_ending()
 }
 
-fn sum(path: &[DagEdgeId], increments: &[i64]) -> i64 {
+fn sum_increments(path: &[DagEdgeId], increments: &[i64]) -> i64 {
     path.iter().fold(0i64, |sum, e| sum.wrapping_add(increments[e.index()]))
 }
 
@@ -145,7 +145,7 @@ struct SingleRegister<'a> {
 }
 
 impl SingleRegister<'_> {
-    fn ending(&self) -> Result<(PathEnding, Vec<i64>), InterestingPlanError> {
+    fn derive_ending(&self) -> Result<(PathEnding, Vec<i64>), InterestingPlanError> {
         let span = self.labelling.span();
         let first = || self.labelling.registers()[0].probes.increments().to_vec();
         match self.labelling.classification() {

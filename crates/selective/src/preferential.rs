@@ -28,13 +28,13 @@ pub struct PreferentialIds {
 /// Numbers `paths`, which must differ and lead from entry to exit. Tries the order of the out-edges, then `restarts` random orders.
 pub fn preferential(dag: &Dag, paths: &[Vec<DagEdgeId>], restarts: u32) -> Result<PreferentialIds, NumberingError> {
     let trie = PathTrie::new(dag, paths);
-    let mut best = trie.number(dag, |_| {}, &mut |_, _, _| {});
+    let mut best = trie.number_paths(dag, |_| {}, &mut |_, _, _| {});
     let mut shuffle = Shuffle::default();
     for _ in 0..restarts.min(MAX_RESTARTS) {
         if best.as_ref().is_ok_and(|b| b.span == paths.len() as u64) {
             break;
         }
-        let other = trie.number(dag, |out| shuffle.shuffle(out), &mut |_, _, _| {});
+        let other = trie.number_paths(dag, |out| shuffle.shuffle(out), &mut |_, _, _| {});
         best = match (best, other) {
             (Ok(b), Ok(o)) if o.span < b.span => Ok(o),
             (Err(_), other) => other,
@@ -73,7 +73,7 @@ impl PathTrie {
         trie
     }
 
-    pub(super) fn prefixes(&self) -> Vec<Vec<DagEdgeId>> {
+    pub(super) fn list_prefixes(&self) -> Vec<Vec<DagEdgeId>> {
         let mut edges = vec![Vec::new(); self.next.len()];
         for at in 0..self.next.len() {
             for (edge, next) in &self.next[at] {
@@ -90,7 +90,7 @@ impl PathTrie {
     }
 
     /// Runs `computePPPIncrements` with the out-edges of each node in the order that `arrange` gives.
-    pub(super) fn number(
+    pub(super) fn number_paths(
         &self,
         dag: &Dag,
         mut arrange: impl FnMut(&mut [DagEdgeId]),

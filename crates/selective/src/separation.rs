@@ -53,7 +53,7 @@ fn separate(dag: &Dag, paths: &[Vec<DagEdgeId>], interesting: &[bool]) -> Option
         column
     };
     let mut tableau = Tableau::new(paths.iter().zip(interesting).map(column).collect(), edges + 1);
-    while tableau.step()? {}
+    while tableau.pivot()? {}
     if tableau.objective() == 0 {
         let weights = tableau.solution();
         let of = |side: bool| -> Option<WeightedPaths> {
@@ -63,7 +63,7 @@ fn separate(dag: &Dag, paths: &[Vec<DagEdgeId>], interesting: &[bool]) -> Option
         return Some(Separation::Inseparable { interesting: of(true)?, others: of(false)? });
     }
     // The dual prices separate. Scaling them and adding Ball-Larus numbers makes all numbers different.
-    let prices = tableau.prices();
+    let prices = tableau.dual_prices();
     let count = paths.len() as i128;
     let all = Numbering::ball_larus(dag).ok()?;
     let value = |e: usize| i64::try_from(prices[e].checked_mul(count)?.checked_add(all.values()[e].into())?).ok();
@@ -97,7 +97,7 @@ impl Tableau {
     }
 
     /// Makes one pivot step. Returns `Some(false)` at the optimum, and `None` if a number overflows.
-    fn step(&mut self) -> Option<bool> {
+    fn pivot(&mut self) -> Option<bool> {
         let (height, right) = (self.basis.len(), self.paths + self.basis.len());
         let Some(enters) = (0..self.paths).find(|at| self.rows[height][*at] < 0) else { return Some(false) };
         let mut leaves: Option<usize> = None;
@@ -142,7 +142,7 @@ impl Tableau {
     }
 
     /// Returns the dual price of each row, times the denominator.
-    fn prices(&self) -> Vec<i128> {
+    fn dual_prices(&self) -> Vec<i128> {
         let last = &self.rows[self.basis.len()];
         (0..self.basis.len()).map(|row| self.denominator - last[self.paths + row]).collect()
     }

@@ -62,12 +62,12 @@ pub struct PreferentialStep {
 /// interesting paths with the same prefix diverge.
 pub fn preferential_steps(dag: &Dag, paths: &[Vec<DagEdgeId>]) -> Result<(Vec<PreferentialStep>, Vec<Node>), NumberingError> {
     let trie = PathTrie::new(dag, paths);
-    let prefixes = trie.prefixes();
+    let prefixes = trie.list_prefixes();
     let mut steps = Vec::new();
     let mut observe = |edge: DagEdgeId, prefix: usize, (interval, cumulative, value): ((i64, i64), i64, i64)| {
         let (prefix, weight) = (prefixes[prefix].clone(), cumulative - interval.0);
         steps.push(PreferentialStep { edge, prefix, interval, cumulative, weight, value });
     };
-    trie.number(dag, |_| {}, &mut observe)?;
+    trie.number_paths(dag, |_| {}, &mut observe)?;
     Ok((steps, trie.critical_nodes(dag)))
 }

@@ -87,15 +87,15 @@ impl SequenceComparison<'_> {
             if (end_left, end_right) != (left.end, right.end) {
                 open.push((end_left..left.end, end_right..right.end));
             }
-            let mut inner = self.align(from_left..end_left, from_right..end_right);
+            let mut inner = self.align_units(from_left..end_left, from_right..end_right);
             inner.reverse();
             open.extend(inner);
         }
     }
 
     /// Aligns the rest of a frame. Records the units that differ, and returns pairs of ranges that remain to be compared.
-    fn align(&mut self, left: Range<u64>, right: Range<u64>) -> Vec<(Range<u64>, Range<u64>)> {
-        let (a, b) = (self.left.units(left.clone()), self.right.units(right.clone()));
+    fn align_units(&mut self, left: Range<u64>, right: Range<u64>) -> Vec<(Range<u64>, Range<u64>)> {
+        let (a, b) = (self.left.first_units(left.clone()), self.right.first_units(right.clone()));
         let keys = |units: &[ComparedUnit]| units.iter().map(|unit| unit.fingerprint).collect::<Vec<_>>();
         let mut operations = capture_diff_slices(Algorithm::Myers, &keys(&a), &keys(&b));
         let start = |units: &[ComparedUnit], index: usize, end: u64| units.get(index).map_or(end, |unit| unit.range.start);
@@ -154,7 +154,7 @@ fn units_reach(units: &[ComparedUnit], end: u64) -> bool {
 
 impl ComparedSide<'_> {
     /// Returns the first [`MAX_UNITS`] units of a range within one frame.
-    fn units(&self, range: Range<u64>) -> Vec<ComparedUnit> {
+    fn first_units(&self, range: Range<u64>) -> Vec<ComparedUnit> {
         let mut units = Vec::new();
         let mut at = range.start;
         while at < range.end && units.len() < MAX_UNITS {

@@ -28,14 +28,14 @@ impl CrossingTexts {
         for (rule, occurrences) in grammar.rules().zip(grammar.rule_occurrences()) {
             let start = texts.text.len();
             for item in grammar.body(rule) {
-                texts.append(grammar, item, longest.saturating_sub(1));
+                texts.append_item(grammar, item, longest.saturating_sub(1));
             }
             texts.rules.push((start..texts.text.len(), occurrences));
         }
         texts
     }
 
-    fn append(&mut self, grammar: &Grammar, item: GrammarItem, kept: usize) {
+    fn append_item(&mut self, grammar: &Grammar, item: GrammarItem, kept: usize) {
         let rule = match item {
             GrammarItem::Terminal(terminal) => {
                 self.ends.push(self.text.len() as u32);

@@ -168,12 +168,12 @@ impl IterationProfile {
                     self.frames.push(ActivationFrame::default());
                 }
             }
-            EventClass::Subpath { function, end } => return self.subpath(symbol, function, end),
+            EventClass::Subpath { function, end } => return self.push_subpath(symbol, function, end),
         }
         Ok(())
     }
 
-    fn subpath(&mut self, symbol: u64, function: u32, end: SubpathEnd) -> Result<(), SequenceError> {
+    fn push_subpath(&mut self, symbol: u64, function: u32, end: SubpathEnd) -> Result<(), SequenceError> {
         let Some(frame) = self.frames.last_mut() else { return Ok(()) };
         frame.subpaths.push(symbol);
         if end == SubpathEnd::Call {

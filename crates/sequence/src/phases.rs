@@ -109,7 +109,7 @@ pub fn find_phases(intervals: &[IntervalVector], parameters: PhaseParameters) ->
     if intervals.is_empty() {
         return Ok(Phases { phase_of_interval: Vec::new(), phases: Vec::new() });
     }
-    let points: Vec<Vec<f64>> = intervals.iter().map(|interval| project(interval, dimensions)).collect();
+    let points: Vec<Vec<f64>> = intervals.iter().map(|interval| project_vector(interval, dimensions)).collect();
     let most = max_phases.min(points.len().isqrt());
     let clusterings: Vec<Clustering> = (1..=most).map(|k| best_clustering(&points, k, seeds)).collect();
     let spread = effective_dimensions(&points);
@@ -121,7 +121,7 @@ pub fn find_phases(intervals: &[IntervalVector], parameters: PhaseParameters) ->
     let (least, greatest) = scores.iter().fold((f64::MAX, f64::MIN), |(a, b), score| (a.min(*score), b.max(*score)));
     let is_enough = |score: &f64| *score >= least + enough * (greatest - least);
     let chosen = if greatest - scores[0] < MIN_CRITERION_GAIN { 0 } else { scores.iter().position(is_enough).unwrap_or(0) };
-    Ok(describe(&clusterings[chosen], &points, intervals))
+    Ok(describe_phases(&clusterings[chosen], &points, intervals))
 }
 
 fn event_count(interval: &IntervalVector) -> f64 {
@@ -129,7 +129,7 @@ fn event_count(interval: &IntervalVector) -> f64 {
 }
 
 /// Scales a vector to sum 1 and projects it, with a random direction in the cube from -1 to 1 for each feature.
-fn project(interval: &IntervalVector, dimensions: usize) -> Vec<f64> {
+fn project_vector(interval: &IntervalVector, dimensions: usize) -> Vec<f64> {
     let total = event_count(interval);
     let mut point = vec![0.0; dimensions];
     for (feature, weight) in &interval.0 {
@@ -168,10 +168,10 @@ fn best_clustering(points: &[Vec<f64>], k: usize, seeds: u64) -> Clustering {
 const MAX_KMEANS_ITERATIONS: usize = 100;
 
 fn run_kmeans(points: &[Vec<f64>], k: usize, seed: u64) -> Clustering {
-    let mut centres = first_centres(points, k, seed);
+    let mut centres = choose_first_centres(points, k, seed);
     let mut of_point = vec![usize::MAX; points.len()];
     for _ in 0..MAX_KMEANS_ITERATIONS {
-        let nearest: Vec<usize> = points.iter().map(|point| nearest(point, &centres).0).collect();
+        let nearest: Vec<usize> = points.iter().map(|point| nearest_centre(point, &centres).0).collect();
         if nearest == of_point {
             break;
         }
@@ -191,17 +191,17 @@ fn run_kmeans(points: &[Vec<f64>], k: usize, seed: u64) -> Clustering {
 }
 
 /// Chooses the initial centres: first a point that depends on the seed, then repeatedly the point farthest from all centres.
-fn first_centres(points: &[Vec<f64>], k: usize, seed: u64) -> Vec<Vec<f64>> {
+fn choose_first_centres(points: &[Vec<f64>], k: usize, seed: u64) -> Vec<Vec<f64>> {
     let first = (mix(seed + 1) % points.len() as u64) as usize;
     let mut centres = vec![points[first].clone()];
     while centres.len() < k {
-        let far = points.iter().max_by(|a, b| nearest(a, &centres).1.total_cmp(&nearest(b, &centres).1));
+        let far = points.iter().max_by(|a, b| nearest_centre(a, &centres).1.total_cmp(&nearest_centre(b, &centres).1));
         centres.extend(far.cloned());
     }
     centres
 }
 
-fn nearest(point: &[f64], centres: &[Vec<f64>]) -> (usize, f64) {
+fn nearest_centre(point: &[f64], centres: &[Vec<f64>]) -> (usize, f64) {
     let distances = centres.iter().map(|centre| squared_distance(point, centre)).enumerate();
     distances.min_by(|a, b| a.1.total_cmp(&b.1)).unwrap_or((0, 0.0))
 }
@@ -227,7 +227,7 @@ impl Clustering {
     }
 }
 
-fn describe(clustering: &Clustering, points: &[Vec<f64>], intervals: &[IntervalVector]) -> Phases {
+fn describe_phases(clustering: &Clustering, points: &[Vec<f64>], intervals: &[IntervalVector]) -> Phases {
     let mut order: Vec<usize> = Vec::new();
     for cluster in &clustering.of_point {
         if !order.contains(cluster) {

@@ -108,7 +108,7 @@ pub fn find(walks: &Walks, pairs: &BranchPairs, nest: &BTreeMap<Node, BTreeSet<N
         if executions < options.min_count || max_count as f64 > MAX_UNDECIDED_SHARE * executions as f64 {
             continue;
         }
-        let candidates = tables.iter().map(|(&earlier, table)| (earlier, table, conditional_outcomes(table, options)));
+        let candidates = tables.iter().map(|(&earlier, table)| (earlier, table, compute_conditional_outcomes(table, options)));
         let weighed = candidates.map(|(earlier, table, given)| (count_decided(&given), earlier, table, given));
         let Some((decided, earlier, table, given)) = weighed.max_by(|a, b| a.0.cmp(&b.0).then_with(|| compare_distances(b.2, a.2))) else {
             continue;
@@ -136,7 +136,7 @@ pub fn find(walks: &Walks, pairs: &BranchPairs, nest: &BTreeMap<Node, BTreeSet<N
             entropy_after_path: remaining_entropy.get(&later).copied().unwrap_or(0.0),
             first_iteration: enters_loop(nest, earlier, later),
             last_iteration: leaves_loop(walks, nest, earlier, later),
-            stretch: blocks_between(walks, later, &given),
+            stretch: find_blocks_between(walks, later, &given),
             given,
         });
     }
@@ -153,7 +153,7 @@ fn compare_distances(a: &ContingencyTable, b: &ContingencyTable) -> std::cmp::Or
     mean(a).total_cmp(&mean(b))
 }
 
-fn conditional_outcomes(table: &ContingencyTable, options: &AdviseOptions) -> Vec<ConditionalOutcomes> {
+fn compute_conditional_outcomes(table: &ContingencyTable, options: &AdviseOptions) -> Vec<ConditionalOutcomes> {
     let mut all = Vec::new();
     for (edge, count) in table.by_earlier() {
         let cells = table.cells.iter().filter(|((earlier, _), _)| *earlier == edge);
@@ -205,7 +205,7 @@ fn entropies_after_paths(walks: &Walks) -> HashMap<Node, f64> {
     sums.into_iter().map(|(block, (bits, count))| (block, bits / count as f64)).collect()
 }
 
-fn blocks_between(walks: &Walks, later: Node, given: &[ConditionalOutcomes]) -> BlocksBetween {
+fn find_blocks_between(walks: &Walks, later: Node, given: &[ConditionalOutcomes]) -> BlocksBetween {
     let deciding: BTreeSet<Edge> = given.iter().filter(|g| g.decides.is_some()).map(|g| g.edge).collect();
     let mut blocks = BTreeSet::new();
     for walk in &walks.walks {

@@ -87,7 +87,7 @@ impl<'a> ValueTracer<'a> {
                 self.assign_phis(&properties.phis, before);
             }
             for (place, step) in (0..).zip(&properties.steps) {
-                if let Some(result) = self.step(&step.what, (block, place)) {
+                if let Some(result) = self.trace_step(&step.what, (block, place)) {
                     visit((block, place), result);
                 }
             }
@@ -111,17 +111,19 @@ impl<'a> ValueTracer<'a> {
         values.into_iter().for_each(|(result, number)| self.assign(result, number));
     }
 
-    fn step(&mut self, what: &BlockAction, place: StepPosition) -> Option<StepResult> {
+    fn trace_step(&mut self, what: &BlockAction, place: StepPosition) -> Option<StepResult> {
         match what {
-            BlockAction::Compute { result, operation, operands } => Some(self.compute(*result, *operation, operands, place)),
+            BlockAction::Compute { result, operation, operands } => Some(self.number_computation(*result, *operation, operands, place)),
             BlockAction::Offset { result, base, bytes } => {
                 let number = self.number_address(*base, *bytes);
                 self.assign(*result, number);
                 None
             }
-            BlockAction::Load { result, operation, access, constant } => Some(self.load(*result, *operation, *access, *constant, place)),
+            BlockAction::Load { result, operation, access, constant } => {
+                Some(self.number_load(*result, *operation, *access, *constant, place))
+            }
             BlockAction::Store { value, operation, access } => {
-                self.store(*value, *operation, *access, place);
+                self.record_store(*value, *operation, *access, place);
                 None
             }
             BlockAction::Clobber => {
@@ -131,7 +133,7 @@ impl<'a> ValueTracer<'a> {
         }
     }
 
-    fn compute(&mut self, result: ValueId, operation: OperationId, operands: &[ValueId], place: StepPosition) -> StepResult {
+    fn number_computation(&mut self, result: ValueId, operation: OperationId, operands: &[ValueId], place: StepPosition) -> StepResult {
         let mut key: Vec<Number> = operands.iter().map(|o| self.number_of(*o)).collect();
         if self.commutes[operation.0 as usize] {
             key.sort_unstable();
@@ -169,7 +171,14 @@ impl<'a> ValueTracer<'a> {
         number
     }
 
-    fn load(&mut self, result: ValueId, operation: OperationId, access: AccessedMemory, constant: bool, place: StepPosition) -> StepResult {
+    fn number_load(
+        &mut self,
+        result: ValueId,
+        operation: OperationId,
+        access: AccessedMemory,
+        constant: bool,
+        place: StepPosition,
+    ) -> StepResult {
         let address = self.number_of(access.address);
         let is_known = |c: &&MemoryCell| {
             c.operation == operation && self.same_address(c.address, address) && self.survives_as(c.access.class, access.class)
@@ -186,7 +195,7 @@ impl<'a> ValueTracer<'a> {
         StepResult::New
     }
 
-    fn store(&mut self, value: ValueId, operation: OperationId, access: AccessedMemory, place: StepPosition) {
+    fn record_store(&mut self, value: ValueId, operation: OperationId, access: AccessedMemory, place: StepPosition) {
         let (address, content) = (self.number_of(access.address), self.number_of(value));
         let mut memory = std::mem::take(&mut self.memory);
         memory.retain(|cell| cell.constant || !self.may_alias((cell.address, cell.access), (address, access)));

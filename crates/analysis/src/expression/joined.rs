@@ -47,7 +47,7 @@ fn is_join(reason: CutReason) -> bool {
 }
 
 /// Returns whether joins lead to a block, and a cut edge of a different kind that leads to the block, preferably a back edge.
-fn cuts_to(function: &FunctionMap, block: Node) -> (bool, Option<Edge>) {
+fn find_cuts_to(function: &FunctionMap, block: Node) -> (bool, Option<Edge>) {
     let cuts = || function.cuts.iter().filter(|(cut, _)| function.graph.get_edge(*cut).is_some_and(|e| e.to == block));
     let others = || cuts().filter(|(_, reason)| !is_join(*reason));
     let other = others().find(|(_, reason)| *reason == CutReason::Back).or_else(|| others().next());
@@ -56,7 +56,7 @@ fn cuts_to(function: &FunctionMap, block: Node) -> (bool, Option<Edge>) {
 
 /// Returns true if a counted path is certain to be a complete path of the function, not a piece.
 pub fn is_whole(function: &FunctionMap, blocks: &[Node], end: Option<PathEnd>) -> bool {
-    let begins = blocks.first().is_some_and(|first| !cuts_to(function, *first).0);
+    let begins = blocks.first().is_some_and(|first| !find_cuts_to(function, *first).0);
     begins && !matches!(end, Some(PathEnd::Cut(edge)) if function.cuts.iter().any(|(cut, reason)| *cut == edge && is_join(*reason)))
 }
 
@@ -67,7 +67,7 @@ impl PathExpression {
         let excludes = |gap: &Gap| matches!(gap, Gap::Without(places) if !places.is_empty());
         let is_uncertain = |(cut, _): &(Edge, CutReason)| {
             function.graph.get_edge(*cut).is_some_and(|e| {
-                let (joins, other) = cuts_to(function, e.to);
+                let (joins, other) = find_cuts_to(function, e.to);
                 joins && (other.is_some() || e.to == Node(0))
             })
         };
@@ -103,7 +103,7 @@ pub fn join(matcher: &Matcher, function: &FunctionMap, paths: &FunctionPaths) ->
     }
     for at in 0..search.pieces.len() {
         if let Some(at_least) = search.min_path_starts(at) {
-            search.extend(&mut vec![at], at_least);
+            search.extend_chain(&mut vec![at], at_least);
         }
     }
     search.found.is_undecided |= search.remaining_chains == 0;
@@ -135,13 +135,13 @@ impl JoinSearch<'_> {
     /// Returns the minimum number of a piece's executions that begin a path, or `None` if no path can begin with the piece.
     fn min_path_starts(&self, at: usize) -> Option<i128> {
         let CountedPath { beginning, blocks, count, .. } = self.pieces[at];
-        let begins = beginning == PathStart::Entry || cuts_to(self.function, blocks[0]).1.is_some();
+        let begins = beginning == PathStart::Entry || find_cuts_to(self.function, blocks[0]).1.is_some();
         // The other executions of the piece may continue paths that were cut here.
         begins.then(|| count - self.joined.get(&blocks[0]).copied().unwrap_or(0))
     }
 
     /// Tries all extensions of a chain that was executed at least `at_least` times.
-    fn extend(&mut self, chain: &mut Vec<usize>, at_least: i128) {
+    fn extend_chain(&mut self, chain: &mut Vec<usize>, at_least: i128) {
         if self.remaining_chains == 0 {
             return;
         }
@@ -151,7 +151,7 @@ impl JoinSearch<'_> {
         let total = self.total.get(&to).copied().unwrap_or(0);
         for at in self.starting_at.get(&to).cloned().unwrap_or_default() {
             chain.push(at);
-            self.extend(chain, at_least + self.pieces[at].count - total);
+            self.extend_chain(chain, at_least + self.pieces[at].count - total);
             chain.pop();
         }
     }
@@ -159,7 +159,7 @@ impl JoinSearch<'_> {
     fn check_match(&mut self, chain: &[usize], at_least: i128) {
         let blocks: Vec<Node> = chain.iter().flat_map(|at| self.pieces[*at].blocks).copied().collect();
         let (first, last) = (&self.pieces[chain[0]], &self.pieces[chain[chain.len() - 1]]);
-        let beginning = match (first.beginning, cuts_to(self.function, blocks[0]).1) {
+        let beginning = match (first.beginning, find_cuts_to(self.function, blocks[0]).1) {
             (PathStart::After(_), Some(edge)) => PathStart::After(edge),
             (beginning, _) => beginning,
         };

@@ -96,9 +96,9 @@ impl Sorter {
         self.rows = Vec::new();
         while self.runs.len() > FAN_IN {
             let some: Vec<File> = self.runs.drain(..FAN_IN).collect();
-            self.runs.push(write_run(|out| merge(some, &mut |row| row.write(out)))?);
+            self.runs.push(write_run(|out| merge_runs(some, &mut |row| row.write(out)))?);
         }
-        merge(mem::take(&mut self.runs), visit)
+        merge_runs(mem::take(&mut self.runs), visit)
     }
 
     fn sum_equal_keys(&mut self) {
@@ -129,7 +129,7 @@ fn write_run(write: impl FnOnce(&mut BufWriter<File>) -> io::Result<()>) -> io::
     Ok(file)
 }
 
-fn merge(runs: Vec<File>, visit: &mut dyn FnMut(&UserPathRow) -> io::Result<()>) -> io::Result<()> {
+fn merge_runs(runs: Vec<File>, visit: &mut dyn FnMut(&UserPathRow) -> io::Result<()>) -> io::Result<()> {
     let mut inputs: Vec<BufReader<File>> = runs.into_iter().map(|f| BufReader::with_capacity(BUFFER_SIZE, f)).collect();
     let mut heads = BinaryHeap::new();
     for (number, input) in inputs.iter_mut().enumerate() {

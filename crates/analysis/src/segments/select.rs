@@ -62,7 +62,7 @@ pub fn tested_contexts(wanted: &str, depth: usize, folders: &Folders) -> Result<
         callees.observe(found.counts.keys());
         let mut numbers = FunctionNumbers::default();
         for segment in (1..=depth).flat_map(|depth| sum_to_depth(&found.counts, depth).into_keys()) {
-            numbers.insert(&mut builder, image, &segment);
+            numbers.insert_segment(&mut builder, image, &segment);
             for at in 0..segment.len() {
                 for callee in callees.callees_of(segment[at]) {
                     let callers = &segment[(at + 1).saturating_sub(depth)..=at];
@@ -108,9 +108,9 @@ fn set_from_rows(rows: &SegmentRows, run: &str) -> SegmentSet {
     let shortest = rows.iter().map(|(_, segment, _)| segment.len()).min();
     for (image, segment, executions) in rows {
         let numbers = numbers.entry(std::ptr::from_ref(*image)).or_default();
-        numbers.insert(&mut builder, image, segment);
+        numbers.insert_segment(&mut builder, image, segment);
         if let Some(last) = segment.last().filter(|_| Some(segment.len()) == shortest) {
-            let function = numbers.number(&mut builder, image, last.function);
+            let function = numbers.function_number(&mut builder, image, last.function);
             builder.add_executions(function, last.path, *executions);
         }
     }
@@ -150,15 +150,15 @@ struct FunctionNumbers {
 }
 
 impl FunctionNumbers {
-    fn number(&mut self, builder: &mut SegmentSetBuilder, image: &ImageProfile, place: FunctionIndex) -> u32 {
+    fn function_number(&mut self, builder: &mut SegmentSetBuilder, image: &ImageProfile, place: FunctionIndex) -> u32 {
         *self.known.entry(place).or_insert_with(|| builder.function(unit_map(image, place), function_map(image, place)))
     }
 
     fn path_numbers(&mut self, builder: &mut SegmentSetBuilder, image: &ImageProfile, paths: &[FunctionPath]) -> Vec<(u32, u64)> {
-        paths.iter().map(|at| (self.number(builder, image, at.function), at.path)).collect()
+        paths.iter().map(|at| (self.function_number(builder, image, at.function), at.path)).collect()
     }
 
-    fn insert(&mut self, builder: &mut SegmentSetBuilder, image: &ImageProfile, segment: &Segment) {
+    fn insert_segment(&mut self, builder: &mut SegmentSetBuilder, image: &ImageProfile, segment: &Segment) {
         let chain = self.path_numbers(builder, image, segment);
         if let Some(((function, path), callers)) = chain.split_last() {
             builder.insert(callers, *function, *path);
@@ -167,7 +167,7 @@ impl FunctionNumbers {
 
     fn add_context(&mut self, builder: &mut SegmentSetBuilder, image: &ImageProfile, callers: &[FunctionPath], callee: FunctionIndex) {
         let chain = self.path_numbers(builder, image, callers);
-        let callee = self.number(builder, image, callee);
+        let callee = self.function_number(builder, image, callee);
         builder.context(&chain, callee);
     }
 }

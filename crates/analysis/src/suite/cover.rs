@@ -46,9 +46,9 @@ type SetsByElement = Vec<Vec<u32>>;
 /// Returns the greedy cover, with a lower bound for any cover.
 pub fn find_greedy_cover(problem: &CoverProblem) -> Cover {
     let rows = build_rows(problem);
-    let selected = greedy_rows(&rows, &problem.costs);
+    let selected = cover_greedily(&rows, &problem.costs);
     let root = CoverPart { rows, costs: &problem.costs };
-    let bound = root.bound(&mut BTreeMap::new(), SUBGRADIENT_STEPS.0, total_cost(&selected, &problem.costs));
+    let bound = root.find_lower_bound(&mut BTreeMap::new(), SUBGRADIENT_STEPS.0, total_cost(&selected, &problem.costs));
     build_cover(selected, bound, problem)
 }
 
@@ -59,12 +59,12 @@ pub fn find_cheapest_cover(problem: &CoverProblem, should_continue: &mut dyn FnM
     let mut bound = total_cost(&selected, &problem.costs);
     for rows in split_parts(rows) {
         let part = CoverPart { rows, costs: &problem.costs };
-        let best = greedy_rows(&part.rows, &problem.costs);
-        let lower_bound = part.bound(&mut BTreeMap::new(), SUBGRADIENT_STEPS.0, total_cost(&best, &problem.costs));
+        let best = cover_greedily(&part.rows, &problem.costs);
+        let lower_bound = part.find_lower_bound(&mut BTreeMap::new(), SUBGRADIENT_STEPS.0, total_cost(&best, &problem.costs));
         let mut search =
             CoverSearch { costs: &problem.costs, cost: total_cost(&best, &problem.costs), best, should_continue, stopped: false };
         if search.cost > lower_bound {
-            search.descend(&part, &mut Vec::new(), BTreeMap::new());
+            search.search_cover(&part, &mut Vec::new(), BTreeMap::new());
         }
         bound += if search.stopped { lower_bound } else { search.cost };
         selected.extend(search.best);
@@ -95,7 +95,7 @@ fn build_rows(problem: &CoverProblem) -> SetsByElement {
 }
 
 /// Returns the rows that each set covers.
-fn columns(rows: &SetsByElement) -> BTreeMap<u32, Vec<u32>> {
+fn rows_by_set(rows: &SetsByElement) -> BTreeMap<u32, Vec<u32>> {
     let mut columns: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
     for (at, row) in rows.iter().enumerate() {
         row.iter().for_each(|set| columns.entry(*set).or_default().push(at as u32));
@@ -103,8 +103,8 @@ fn columns(rows: &SetsByElement) -> BTreeMap<u32, Vec<u32>> {
     columns
 }
 
-fn greedy_rows(rows: &SetsByElement, costs: &[u64]) -> Vec<u32> {
-    let mut columns = columns(rows);
+fn cover_greedily(rows: &SetsByElement, costs: &[u64]) -> Vec<u32> {
+    let mut columns = rows_by_set(rows);
     let (mut open, mut selected) = (vec![true; rows.len()], Vec::new());
     let mut left = rows.len();
     while left > 0 {
@@ -127,7 +127,7 @@ fn greedy_rows(rows: &SetsByElement, costs: &[u64]) -> Vec<u32> {
 /// Drops sets whose rows are also covered by the other sets, the most expensive set first.
 fn drop_redundant_sets(rows: &SetsByElement, mut selected: Vec<u32>, costs: &[u64]) -> Vec<u32> {
     let mut times: Vec<u32> = rows.iter().map(|row| row.iter().filter(|s| selected.contains(s)).count() as u32).collect();
-    let columns = columns(rows);
+    let columns = rows_by_set(rows);
     let mut order = selected.clone();
     order.sort_by_key(|s| std::cmp::Reverse(costs[*s as usize]));
     for set in order {
@@ -165,7 +165,7 @@ fn is_subset(small: &[u32], large: &[u32]) -> bool {
 fn drop_implied_rows(rows: &mut SetsByElement) {
     rows.sort_unstable_by(|a, b| a.len().cmp(&b.len()).then_with(|| a.cmp(b)));
     rows.dedup();
-    let columns = columns(rows);
+    let columns = rows_by_set(rows);
     let mut implied = vec![false; rows.len()];
     for (at, row) in rows.iter().enumerate() {
         if implied[at] {
@@ -183,7 +183,7 @@ fn drop_implied_rows(rows: &mut SetsByElement) {
 
 /// Removes sets whose rows are all covered by a different set that costs no more.
 fn drop_dominated_sets(rows: &mut SetsByElement, costs: &[u64]) {
-    let columns = columns(rows);
+    let columns = rows_by_set(rows);
     let mut gone = BTreeSet::new();
     for (set, own) in &columns {
         let Some(rarest) = own.iter().map(|row| &rows[*row as usize]).min_by_key(|r| r.len()) else { continue };
@@ -230,11 +230,11 @@ struct CoverPart<'a> {
 impl CoverPart<'_> {
     /// Returns a lower bound of the cost of a cover, which is the Lagrangian bound improved by subgradient steps (Held and Karp, 1971).
     /// `multipliers`, by the row's sets, are the starting point, and are replaced by the best multipliers found.
-    fn bound(&self, multipliers: &mut BTreeMap<Vec<u32>, i128>, steps: u32, upper: u64) -> u64 {
+    fn find_lower_bound(&self, multipliers: &mut BTreeMap<Vec<u32>, i128>, steps: u32, upper: u64) -> u64 {
         if self.rows.is_empty() {
             return 0;
         }
-        let columns = columns(&self.rows);
+        let columns = rows_by_set(&self.rows);
         let scaled = |set: &u32| i128::from(self.costs[*set as usize]) * SCALE;
         // A row's initial price is an even share of the cost of its cheapest set.
         let share = |row: &Vec<u32>| row.iter().map(|s| scaled(s) / columns[s].len() as i128).min().unwrap_or(0);
@@ -287,23 +287,23 @@ struct CoverSearch<'a> {
 
 impl CoverSearch<'_> {
     /// Searches for a cheaper cover of a subproblem, given the sets selected so far.
-    fn descend(&mut self, part: &CoverPart, selected: &mut Vec<u32>, mut multipliers: BTreeMap<Vec<u32>, i128>) {
+    fn search_cover(&mut self, part: &CoverPart, selected: &mut Vec<u32>, mut multipliers: BTreeMap<Vec<u32>, i128>) {
         self.stopped |= !(self.should_continue)();
         if self.stopped {
             return;
         }
         let spent = total_cost(selected, self.costs);
-        let completed = greedy_rows(&part.rows, self.costs);
+        let completed = cover_greedily(&part.rows, self.costs);
         if spent + total_cost(&completed, self.costs) < self.cost {
             self.cost = spent + total_cost(&completed, self.costs);
             self.best = selected.iter().chain(&completed).copied().collect();
         }
-        if spent + part.bound(&mut multipliers, SUBGRADIENT_STEPS.1, self.cost.saturating_sub(spent)) >= self.cost {
+        if spent + part.find_lower_bound(&mut multipliers, SUBGRADIENT_STEPS.1, self.cost.saturating_sub(spent)) >= self.cost {
             return;
         }
         // Some set of the shortest row is in the cover. Try the set that covers the most rows first, and exclude it afterwards.
         let Some(row) = part.rows.iter().min_by_key(|r| r.len()) else { return };
-        let columns = columns(&part.rows);
+        let columns = rows_by_set(&part.rows);
         let mut sets = row.clone();
         sets.sort_by_key(|s| std::cmp::Reverse(columns[s].len()));
         for (at, set) in sets.iter().enumerate() {
@@ -316,7 +316,7 @@ impl CoverSearch<'_> {
             let kept = selected.len();
             selected.push(*set);
             selected.extend(reduce_rows(&mut rows, self.costs));
-            self.descend(&CoverPart { rows, costs: self.costs }, selected, multipliers.clone());
+            self.search_cover(&CoverPart { rows, costs: self.costs }, selected, multipliers.clone());
             selected.truncate(kept);
         }
     }

@@ -94,7 +94,7 @@ impl Suite {
                 _ => {}
             }
         }
-        let keys = taken_paths(profile)?;
+        let keys = collect_taken_paths(profile)?;
         for image in &profile.images {
             self.builds.entry(image.path.clone()).or_insert_with(|| (image.identity, name.clone()));
             self.units.extend(image.units.iter().map(|u| (u.unit, u.map.clone())));
@@ -103,7 +103,7 @@ impl Suite {
         if place == self.tests.len() {
             self.tests.push(SuiteTest { name, ..SuiteTest::default() });
         }
-        let found: Vec<PathIndex> = keys.into_iter().map(|key| self.index(key)).collect();
+        let found: Vec<PathIndex> = keys.into_iter().map(|key| self.intern_path(key)).collect();
         let test = &mut self.tests[place];
         test.runs += 1;
         test.duration_ns = test.duration_ns.saturating_add(run.duration_ns);
@@ -112,7 +112,7 @@ impl Suite {
         Ok(())
     }
 
-    fn index(&mut self, key: SuitePathKey) -> PathIndex {
+    fn intern_path(&mut self, key: SuitePathKey) -> PathIndex {
         let next = PathIndex(self.paths.len() as u32);
         *self.index.entry(key).or_insert_with(|| {
             self.paths.push(key);
@@ -136,7 +136,8 @@ impl Suite {
     pub fn keep(&mut self, functions: &BTreeSet<UnitFunction>) {
         let all = std::mem::take(&mut self.paths);
         self.index.clear();
-        let new_indices: Vec<Option<PathIndex>> = all.iter().map(|p| functions.contains(&p.function).then(|| self.index(*p))).collect();
+        let new_indices: Vec<Option<PathIndex>> =
+            all.iter().map(|p| functions.contains(&p.function).then(|| self.intern_path(*p))).collect();
         for test in &mut self.tests {
             test.paths = test.paths.iter().filter_map(|p| new_indices[p.0 as usize]).collect();
         }
@@ -177,7 +178,7 @@ impl Suite {
     }
 }
 
-fn taken_paths(profile: &Profile) -> Result<BTreeSet<SuitePathKey>, MapError> {
+fn collect_taken_paths(profile: &Profile) -> Result<BTreeSet<SuitePathKey>, MapError> {
     let mut keys = BTreeSet::new();
     for unit in profile.images.iter().flat_map(|i| &i.units) {
         for (at, function) in unit.map.functions.iter().enumerate() {

@@ -73,7 +73,8 @@ impl Part {
     pub fn by_ends(dag: &Dag, interesting_ends: &[DagEdgeId], frequencies: &[u64], measure: Measure) -> Part {
         let interesting = on_paths_with_ends(dag, interesting_ends);
         let (values, _) = number_marked(dag, &interesting);
-        let mut part = Part::place(dag, &Chords { live: &interesting, free_exit: true }, interesting.clone(), values, frequencies, measure);
+        let mut part =
+            Part::place_increments(dag, &Chords { live: &interesting, free_exit: true }, interesting.clone(), values, frequencies, measure);
         part.counted.extend(interesting_ends.iter().copied());
         part
     }
@@ -137,13 +138,20 @@ impl Part {
 
     fn counting_all(dag: &Dag, interesting: DagEdgeSet, values: Vec<i64>, frequencies: &[u64], measure: Measure) -> Part {
         let live = DagEdgeSet::full(dag.edges().len());
-        let mut part = Part::place(dag, &Chords { live: &live, free_exit: false }, interesting, values, frequencies, measure);
+        let mut part = Part::place_increments(dag, &Chords { live: &live, free_exit: false }, interesting, values, frequencies, measure);
         part.counted.clone_from(&part.ends);
         part
     }
 
     /// Places increments on the edges with values or on chords, whichever costs fewer hits.
-    fn place(dag: &Dag, chords: &Chords, interesting: DagEdgeSet, values: Vec<i64>, frequencies: &[u64], measure: Measure) -> Part {
+    fn place_increments(
+        dag: &Dag,
+        chords: &Chords,
+        interesting: DagEdgeSet,
+        values: Vec<i64>,
+        frequencies: &[u64],
+        measure: Measure,
+    ) -> Part {
         let found = Ends::from_dag(dag);
         let ends = DagEdgeSet::from_members(dag.edges().len(), found.edges().iter().copied());
         let direct = move_values_to_ends(dag, &found, &values);

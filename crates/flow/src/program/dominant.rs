@@ -62,7 +62,7 @@ fn find_iterations(
         return Vec::new();
     }
     let search = LoopSearch { frame, code, frequencies, blocks, innermost: innermost_loops(&frame.graph) };
-    let mut found: Vec<(DominantIterationCode, f64)> = frame.back_edges().filter_map(|back| search.iteration(back)).collect();
+    let mut found: Vec<(DominantIterationCode, f64)> = frame.back_edges().filter_map(|back| search.find_iteration(back)).collect();
     if counting == DominantCounting::Register {
         // Only the most frequent dominant iteration of a loop with several back edges is counted in a register.
         let mut most_frequent = BTreeMap::<Node, usize>::new();
@@ -73,7 +73,7 @@ fn find_iterations(
             }
         }
         for (head, i) in most_frequent {
-            found[i].0.in_register = search.register_counted(head, found[i].0.back, found[i].1);
+            found[i].0.in_register = search.plan_register_counting(head, found[i].0.back, found[i].1);
         }
     }
     found.into_iter().map(|(dominant, _)| dominant).collect()
@@ -97,7 +97,7 @@ struct DominantPrefix {
 
 impl LoopSearch<'_> {
     /// Returns the most frequent iteration that ends with a back edge and is counted there, if it is short and has no calls or loops.
-    fn iteration(&self, back: Edge) -> Option<(DominantIterationCode, f64)> {
+    fn find_iteration(&self, back: Edge) -> Option<(DominantIterationCode, f64)> {
         let head = self.frame.graph.to(back);
         let [Operation::Count { increment }, Operation::Set(start)] = *self.code.after_flushes(back) else { return None };
         let mut prefixes = HashMap::from([(head, DominantPrefix { probability: 1.0, register: start, size: 0 })]);
@@ -142,9 +142,9 @@ impl LoopSearch<'_> {
     }
 
     /// Returns how a loop's dominant iterations are counted in a register, or `None` if that is impossible or not profitable.
-    fn register_counted(&self, head: Node, back: Edge, often: f64) -> Option<RegisterCounted> {
-        let body = self.body(head)?;
-        let nodes = self.register_nodes(head, &body);
+    fn plan_register_counting(&self, head: Node, back: Edge, often: f64) -> Option<RegisterCounted> {
+        let body = self.find_loop_nodes(head)?;
+        let nodes = self.find_register_nodes(head, &body);
         let stays = |e: Edge| self.frame.graph.to(e) == head || (nodes.contains(&self.frame.graph.to(e)) && self.frame.cut(e).is_none());
         let all = nodes.iter().flat_map(|n| self.code.live(self.frame.graph.out(*n)));
         let writes: Vec<Edge> = all.filter(|e| !stays(*e)).collect();
@@ -158,7 +158,7 @@ impl LoopSearch<'_> {
     }
 
     /// Returns the nodes of a loop, including those of inner loops, or `None` if the loop has an entry other than its head.
-    fn body(&self, head: Node) -> Option<BTreeSet<Node>> {
+    fn find_loop_nodes(&self, head: Node) -> Option<BTreeSet<Node>> {
         let closes = |e: &Edge| self.frame.cut(*e).is_some_and(|c| c.reason == CutReason::Back);
         let before = |node: Node| self.code.live(self.frame.graph.incoming(node));
         let mut body = BTreeSet::from([head]);
@@ -175,7 +175,7 @@ impl LoopSearch<'_> {
     }
 
     /// Returns the nodes of a loop in which the register may be nonzero. Nodes of inner loops are excluded.
-    fn register_nodes(&self, head: Node, body: &BTreeSet<Node>) -> Vec<Node> {
+    fn find_register_nodes(&self, head: Node, body: &BTreeSet<Node>) -> Vec<Node> {
         let mut nodes = vec![head];
         let may = |n: Node| n != head && body.contains(&n) && self.innermost[n.index()] == Some(head) && self.blocks.quiet.contains(n);
         for &node in self.frame.order.iter().filter(|n| may(**n)) {

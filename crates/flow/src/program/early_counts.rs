@@ -20,7 +20,7 @@ pub fn run(frame: &ProgramFrame, code: &mut EdgeCode, frequencies: &Frequencies,
     }
     let if_profitable = which == EarlyCounting::IfProfitable;
     let graph = &frame.graph;
-    let known = constants(frame, code);
+    let known = find_register_constants(frame, code);
     let in_loops: Vec<Node> = code.loops.iter().flat_map(|l| l.nodes.iter().copied()).collect();
     for &node in frame.order.iter().rev().filter(|n| **n != graph.entry()) {
         let mut out = code.live(graph.out(node));
@@ -68,7 +68,7 @@ fn is_profitable(code: &EdgeCode, into: &[Edge], known: &[Option<i64>], frequenc
 }
 
 /// Returns the register's value after each edge, or `None` if different paths have different values.
-fn constants(frame: &ProgramFrame, code: &EdgeCode) -> Vec<Option<i64>> {
+fn find_register_constants(frame: &ProgramFrame, code: &EdgeCode) -> Vec<Option<i64>> {
     let graph = &frame.graph;
     let mut known: Vec<Option<i64>> = graph.edges().map(|e| value_set(code.on(e))).collect();
     for &node in &frame.order {

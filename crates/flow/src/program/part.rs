@@ -47,7 +47,7 @@ impl PartCounting<'_> {
     fn on(&self, edge: Edge) -> Vec<Operation> {
         let pending = self.returning.contains(self.graph.from(edge)).then_some(self.part.offset);
         if let Some(id) = self.dag.real(edge) {
-            return match self.counted(id).or(pending) {
+            return match self.counted_increment(id).or(pending) {
                 Some(increment) => vec![Operation::Count { increment }],
                 None if self.needs_register(id, self.graph.to(edge)) => add(self.part.increments[id.index()]).into_iter().collect(),
                 None => vec![Operation::Discard],
@@ -60,7 +60,7 @@ impl PartCounting<'_> {
     }
 
     fn on_cut(&self, cut: &Cut, pending: Option<i64>) -> Vec<Operation> {
-        let ends = cut.leave.and_then(|id| self.counted(id)).or(pending).map(|increment| Operation::Count { increment });
+        let ends = cut.leave.and_then(|id| self.counted_increment(id)).or(pending).map(|increment| Operation::Count { increment });
         let start = Operation::Set(cut.enter.map_or(0, |id| self.part.increments[id.index()]));
         let is_decided = cut.enter.is_some_and(|id| self.part.counted.contains(id)) && cut.reason != CutReason::ReturnsTwice;
         let begins = is_decided.then_some(Operation::Count { increment: self.part.offset });
@@ -68,7 +68,7 @@ impl PartCounting<'_> {
     }
 
     /// Returns the number of the path that is counted on this edge, minus the register, or `None` if no path is counted here.
-    fn counted(&self, id: DagEdgeId) -> Option<i64> {
+    fn counted_increment(&self, id: DagEdgeId) -> Option<i64> {
         self.part.counted.contains(id).then(|| self.part.increments[id.index()].wrapping_add(self.part.offset))
     }
 

@@ -49,7 +49,7 @@ impl CountableLoop {
         if blocks.changes_version.contains(&back) {
             return None;
         }
-        let nodes = only_path(frame, code, blocks, back)?;
+        let nodes = find_only_path(frame, code, blocks, back)?;
         let start = value_set(code.on(back)).filter(|_| is_counted_once(code, graph, &nodes, back))?;
         let exits: Vec<Edge> =
             nodes.iter().flat_map(|n| code.live(graph.out(*n))).filter(|e| !stays_in_loop(graph, &nodes, back, *e)).collect();
@@ -125,7 +125,7 @@ fn is_counted_once(code: &EdgeCode, graph: &Graph, nodes: &[Node], back: Edge) -
 
 /// Returns the nodes of the loop with this back edge. Returns `None` unless the loop has a single path, is entered only at its head,
 /// contains no other loop, and has only [quiet](BlockProperties::quiet) nodes.
-fn only_path(frame: &ProgramFrame, code: &EdgeCode, blocks: &BlockProperties, back: Edge) -> Option<Vec<Node>> {
+fn find_only_path(frame: &ProgramFrame, code: &EdgeCode, blocks: &BlockProperties, back: Edge) -> Option<Vec<Node>> {
     let graph = &frame.graph;
     let (latch, head) = (graph.from(back), graph.to(back));
     if head == graph.entry() || code.live(graph.incoming(head)).any(|e| e != back && frame.cut(e).is_some()) {

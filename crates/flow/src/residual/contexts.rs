@@ -48,11 +48,11 @@ pub fn find_cheapest(dag: &Dag, paths: &[KnownPath], prices: Prices, cost: f64, 
         let trie = PrefixTrie::new(dag, &ranked[..region]);
         for divisor in DISTINCT_DIVISORS {
             let distinct_from = all.checked_div(divisor).unwrap_or(u64::MAX);
-            let Some(contexts) = trie.contexts(distinct_from, max_states) else { continue };
+            let Some(contexts) = trie.choose_states(distinct_from, max_states) else { continue };
             let more = contexts.states.len().saturating_sub(nodes);
             let new = prices.execution_cost((all - sum) as f64, 0.0, contexts.kept) + prices.state_cost(more);
             if new < best.as_ref().map_or(cost, |(least, _)| *least) {
-                best = Some((new, contexts.automaton(dag, &trie)));
+                best = Some((new, contexts.build_automaton(dag, &trie)));
             }
         }
     }
@@ -120,7 +120,7 @@ impl PrefixTrie {
 
     /// Chooses the states, or returns `None` if there are more than `max_states`. Prefixes that need the register and have at least
     /// `distinct_from` executions get a separate state. All others share the state of their class.
-    fn contexts(&self, distinct_from: u64, max_states: usize) -> Option<ContextAutomaton> {
+    fn choose_states(&self, distinct_from: u64, max_states: usize) -> Option<ContextAutomaton> {
         let mut of_class = vec![None; self.needed.len()];
         let (mut state_of, mut states) = (vec![0; self.prefixes.len()], Vec::<usize>::new());
         let (mut arriving, mut into) = (Vec::<u64>::new(), Vec::<Option<(usize, DagEdgeId)>>::new());
@@ -162,7 +162,7 @@ struct ContextAutomaton {
 }
 
 impl ContextAutomaton {
-    fn automaton(&self, dag: &Dag, trie: &PrefixTrie) -> Automaton {
+    fn build_automaton(&self, dag: &Dag, trie: &PrefixTrie) -> Automaton {
         let transition =
             |(edge, to): &(DagEdgeId, Option<usize>)| RegionTransition { edge: *edge, to: to.map(|to| self.state_of[to]), unclear: false };
         let state = |at: &usize| {

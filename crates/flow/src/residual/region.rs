@@ -63,7 +63,7 @@ impl<'a> KnownPathRegion<'a> {
         let mut cost = self.cost();
         while cost > 0.0 && self.steps < MAX_STEPS {
             let mut best: Option<(f64, Vec<DagEdgeId>)> = None;
-            for edges in self.moves() {
+            for edges in self.list_moves() {
                 // The time of a round is quadratic in the size of the function, so a single round may take too many steps.
                 if self.steps >= MAX_STEPS {
                     break;
@@ -102,7 +102,7 @@ impl<'a> KnownPathRegion<'a> {
     }
 
     /// Returns the moves to try, each a set of edges to remove.
-    fn moves(&mut self) -> Vec<Vec<DagEdgeId>> {
+    fn list_moves(&mut self) -> Vec<Vec<DagEdgeId>> {
         let inner = |e: &DagEdgeId| self.edges.contains(*e) && !self.is_end(*e);
         let mut moves: Vec<Vec<DagEdgeId>> = self.dag.edge_ids().filter(inner).map(|e| vec![e]).collect();
         for &node in self.dag.order().iter().filter(|n| **n != self.dag.exit()) {
@@ -126,7 +126,7 @@ impl<'a> KnownPathRegion<'a> {
         }
         let mut out = Vec::new();
         let found = loop {
-            match self.most_unknown(end) {
+            match self.find_edge_with_most_unknown(end) {
                 None => break true,
                 Some(_) if out.len() == MAX_EDGES => break false,
                 Some(edge) => {
@@ -139,7 +139,7 @@ impl<'a> KnownPathRegion<'a> {
         found.then_some(out)
     }
 
-    fn most_unknown(&mut self, end: DagEdgeId) -> Option<DagEdgeId> {
+    fn find_edge_with_most_unknown(&mut self, end: DagEdgeId) -> Option<DagEdgeId> {
         let (dag, tail) = (self.dag, self.dag.edge(end).from);
         self.steps += 4 * dag.edges().len();
         let to = self.path_counts();

@@ -79,7 +79,7 @@ impl LocallyConsistent {
     }
 
     /// Passes the remaining items of a level to the level above.
-    fn flush(&mut self, level: usize) {
+    fn flush_level(&mut self, level: usize) {
         if let Some((item, times)) = self.levels[level].run.take() {
             let item = self.rules.rule_for_run(item, times);
             self.extend_block(level, item);
@@ -106,7 +106,7 @@ impl Compressor for LocallyConsistent {
         let mut level = 0;
         // The top level is the first that received only one item.
         while level < self.levels.len() && (self.levels[level].pushed > 1 || level + 1 < self.levels.len()) {
-            self.flush(level);
+            self.flush_level(level);
             level += 1;
         }
         let root: Vec<u32> = self.levels.get(level).and_then(|top| top.run).map(|run| run.0).into_iter().collect();

@@ -37,7 +37,7 @@ impl Compressor for RePair {
             let rule = RULE | bodies.len() as u32;
             bodies.push(vec![pair.0, pair.1]);
             for place in occurrences {
-                pairs.replace(place, pair, rule);
+                pairs.replace_pair(place, pair, rule);
             }
         }
         let root = bodies.len();
@@ -116,7 +116,7 @@ impl PairedSequence {
         None
     }
 
-    fn replace(&mut self, place: u32, pair: (u32, u32), rule: u32) {
+    fn replace_pair(&mut self, place: u32, pair: (u32, u32), rule: u32) {
         let second = self.next[place as usize];
         debug_assert!(self.items[place as usize] == pair.0 && self.items[second as usize] == pair.1, "the place has another pair");
         let (left, right) = (self.previous[place as usize], self.next[second as usize]);

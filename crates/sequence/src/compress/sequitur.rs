@@ -113,7 +113,7 @@ impl Sequitur {
                 return false;
             }
         }
-        match (self.rule_of_whole_body(known), self.rule_of_whole_body(node)) {
+        match (self.rule_with_body(known), self.rule_with_body(node)) {
             (Some(rule), None) => self.substitute(node, rule),
             (None, Some(rule)) => {
                 self.digrams.insert(key, node);
@@ -127,7 +127,7 @@ impl Sequitur {
     }
 
     /// Returns the rule whose body is exactly the digram at a node.
-    fn rule_of_whole_body(&self, node: BodyNode) -> Option<u32> {
+    fn rule_with_body(&self, node: BodyNode) -> Option<u32> {
         let (left, right) = (self.before(node), self.after(self.after(node)));
         (left == right && self.is_guard(left) && left != self.rules[0].guard).then(|| self.value(left) & !GUARD)
     }

@@ -196,7 +196,7 @@ impl Summary {
         let known = self.opens.len();
         for (distance, trace) in next.outer.iter().enumerate() {
             if distance < known {
-                extend_known(&mut self.opens[known - 1 - distance], trace, &mut |path| complete(OPENED, path));
+                extend_open_path(&mut self.opens[known - 1 - distance], trace, &mut |path| complete(OPENED, path));
                 continue;
             }
             let root = self.closes + distance - known;
@@ -211,7 +211,7 @@ impl Summary {
     }
 }
 
-fn extend_known(path: &mut SupergraphPiece, trace: &RootTrace, complete: &mut impl FnMut(SupergraphPiece)) {
+fn extend_open_path(path: &mut SupergraphPiece, trace: &RootTrace, complete: &mut impl FnMut(SupergraphPiece)) {
     path.extend(&trace.first);
     match &trace.state {
         TraceState::Uncut => {}
@@ -228,7 +228,7 @@ impl RootTrace {
                 self.state = next.state.clone();
             }
             TraceState::Cut(path) => {
-                extend_known(path, next, complete);
+                extend_open_path(path, next, complete);
                 if next.state == TraceState::Closed {
                     self.state = TraceState::Closed;
                 }
