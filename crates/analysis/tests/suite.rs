@@ -75,7 +75,7 @@ fn bound_of_stopped_search_is_valid() {
     assert!(unproven > 0, "no search was stopped before its end");
 }
 
-fn test(name: &str, duration_ns: u64, paths: &[u32]) -> SuiteTest {
+fn suite_test(name: &str, duration_ns: u64, paths: &[u32]) -> SuiteTest {
     SuiteTest { name: name.into(), runs: 1, duration_ns, failed: false, paths: paths.iter().map(|p| PathIndex(*p)).collect() }
 }
 
@@ -86,7 +86,13 @@ fn order_as_tuples(tests: &[SuiteTest], wanted: Option<&[u32]>, by: OrderBy) -> 
 
 #[test]
 fn tests_with_most_new_paths_come_first() {
-    let tests = [test("a", 10, &[1, 2]), test("b", 10, &[1, 2, 3]), test("c", 1, &[4, 5]), test("d", 10, &[]), test("e", 10, &[5])];
+    let tests = [
+        suite_test("a", 10, &[1, 2]),
+        suite_test("b", 10, &[1, 2, 3]),
+        suite_test("c", 1, &[4, 5]),
+        suite_test("d", 10, &[]),
+        suite_test("e", 10, &[5]),
+    ];
     // When no test adds a new path, a new pass orders the remaining tests.
     assert_eq!(order_as_tuples(&tests, None, OrderBy::Paths), [(1, 3, 3), (2, 2, 2), (0, 2, 2), (4, 1, 1), (3, 0, 0)]);
     assert_eq!(order_as_tuples(&tests, None, OrderBy::PathsPerTime)[0], (2, 2, 2));
@@ -97,7 +103,7 @@ fn tests_with_most_new_paths_come_first() {
 #[test]
 fn average_covered_matches_its_formula() {
     // Paths 1 and 2 are covered at position 1, path 3 at position 2: 1 - (1 + 1 + 2) / (2 * 3) + 1 / 4.
-    let tests = [test("a", 1, &[1, 2]), test("b", 1, &[2, 3])];
+    let tests = [suite_test("a", 1, &[1, 2]), suite_test("b", 1, &[2, 3])];
     assert!((average_covered(&tests, 0..2, None).unwrap() - 100.0 * (1.0 - 4.0 / 6.0 + 0.25)).abs() < 1e-9);
     let wanted = BTreeSet::from([PathIndex(3)]);
     assert!((average_covered(&tests, 0..2, Some(&wanted)).unwrap() - 25.0).abs() < 1e-9);
@@ -109,7 +115,7 @@ fn order_is_greedy_on_random_suites() {
     let mut random = Random::new(3);
     for _ in 0..300 {
         let tests: Vec<SuiteTest> = (0..1 + random.below(12))
-            .map(|i| test(&i.to_string(), 1 + random.below(100), &(0..20).filter(|_| random.chance(20)).collect::<Vec<u32>>()))
+            .map(|i| suite_test(&i.to_string(), 1 + random.below(100), &(0..20).filter(|_| random.chance(20)).collect::<Vec<u32>>()))
             .collect();
         let placed = order_tests(&tests, None, OrderBy::Paths);
         assert_eq!(placed.iter().map(|p| p.test).collect::<BTreeSet<_>>().len(), tests.len());

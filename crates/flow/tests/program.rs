@@ -295,7 +295,7 @@ impl Walks {
 }
 
 /// Returns random cuts of a graph, including cuts of edges that are their head's only in-edge, such as edges to calls that return twice.
-fn cuts(random: &mut Random, graph: &Graph) -> Vec<(Edge, CutReason)> {
+fn random_cuts(random: &mut Random, graph: &Graph) -> Vec<(Edge, CutReason)> {
     let alone = |e: Edge| graph.incoming(graph.to(e)).len() == 1 && graph.to(e) != graph.entry();
     let mut cuts = forced_cuts(random, graph);
     let twice = graph.edges().filter(|e| alone(*e) && graph.to(*e) != graph.exit() && random.chance(15));
@@ -321,7 +321,7 @@ fn counts_of_copies_sum_to_the_counts_of_all_paths() {
         if !graph.out(graph.exit()).is_empty() {
             continue;
         }
-        let cuts = cuts(&mut random, &graph);
+        let cuts = random_cuts(&mut random, &graph);
         let twice: Vec<Edge> = cuts.iter().filter(|(_, r)| *r == CutReason::ReturnsTwice).map(|(e, _)| *e).collect();
         let weights: Vec<f64> = graph.edges().map(|_| random.below(40) as f64).collect();
         let plan = Plan::ball_larus(&graph, &cuts, &Frequencies::estimate(&graph, &weights), &plan_options(&mut random));

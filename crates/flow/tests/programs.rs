@@ -164,7 +164,7 @@ fn programs_match_their_golden_files() {
         let mut program = case.program(&graph, &frequencies);
         verify_numbering(&program).unwrap();
         let blocks = case.blocks(&program);
-        let choices = case.choices().limited_to(passes::limit(&program));
+        let choices = case.choices().limited_to(passes::allowed_passes(&program));
         program.run_verified_passes(&frequencies, &blocks, choices, &WalkBudget::default()).unwrap();
         if case.stream {
             let are = |set: &BTreeSet<u32>| EdgeSet::from_fn(graph.edge_count(), |e| set.contains(&e.0));

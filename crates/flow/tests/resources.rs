@@ -11,7 +11,7 @@ use trodden_partition::{PartitionOptions, PartitionStrategy, Procedure, Profitab
 use trodden_testkit::Random;
 
 /// Returns a state machine in which each state leads to some other states, or to the exit.
-fn machine(states: u32, successors: u32) -> Graph {
+fn state_machine(states: u32, successors: u32) -> Graph {
     let mut random = Random::new(1);
     let mut edges = vec![(Node(0), Node(1))];
     for state in 1..=states {
@@ -22,12 +22,12 @@ fn machine(states: u32, successors: u32) -> Graph {
 }
 
 /// Returns a graph with an edge from each node to each later one.
-fn dense(nodes: u32) -> Graph {
+fn dense_graph(nodes: u32) -> Graph {
     let edges = (0..nodes).flat_map(|from| (from + 1..nodes).map(move |to| (Node(from), Node(to)))).collect();
     Graph::new(nodes, Node(0), Node(nodes - 1), edges).unwrap()
 }
 
-fn limited(graph: &Graph, limit: u64) -> NumberedPaths {
+fn cut_graph(graph: &Graph, limit: u64) -> NumberedPaths {
     let frequencies = Frequencies::estimate(graph, &vec![1.0; graph.edge_count()]);
     cut_to_limit(graph, &[], &frequencies, limit, Entries::Shared)
 }
@@ -35,11 +35,11 @@ fn limited(graph: &Graph, limit: u64) -> NumberedPaths {
 /// When each round examined all edges and made only one cut, each of these graphs took a minute.
 #[test]
 fn graphs_that_need_thousands_of_cuts_are_cut_in_a_few_rounds() {
-    let graph = machine(1000, 20);
-    let cut = limited(&graph, 4096);
+    let graph = state_machine(1000, 20);
+    let cut = cut_graph(&graph, 4096);
     // All edges must be cut: each state has 21 successors, and even one path for each would exceed the limit.
     assert!(cut.dag.cuts().len() > 19_000 && cut.numbering.paths() <= graph.edge_count() as u64 + 1000);
-    let cut = limited(&dense(300), i64::MAX as u64);
+    let cut = cut_graph(&dense_graph(300), i64::MAX as u64);
     assert!(cut.numbering.paths() <= i64::MAX as u64);
     assert!(cut.dag.cuts().len() < 6000, "one cut per round made 5,917: {}", cut.dag.cuts().len());
 }

@@ -53,10 +53,10 @@ fn is_irreducible(graph: &Graph) -> bool {
     }
 }
 
-/// Number of schemes that [`program`] supports.
+/// Number of schemes that [`random_program`] supports.
 const SCHEMES: u64 = 4;
 
-fn program(random: &mut Random, graph: &Graph, scheme: u64) -> Option<ProbeProgram> {
+fn random_program(random: &mut Random, graph: &Graph, scheme: u64) -> Option<ProbeProgram> {
     let (cuts, frequencies) = (forced_cuts(random, graph), machine::frequencies(random, graph));
     let options = plan_options(random);
     let plan = || Plan::ball_larus(graph, &cuts, &frequencies, &options);
@@ -89,7 +89,7 @@ fn program(random: &mut Random, graph: &Graph, scheme: u64) -> Option<ProbeProgr
     })
 }
 
-fn choices(random: &mut Random) -> PassChoices {
+fn random_choices(random: &mut Random) -> PassChoices {
     PassChoices {
         trip_counts: random.pick(&[TripCounting::Off, TripCounting::Tight, TripCounting::On]),
         early: if random.chance(80) { EarlyCounting::IfProfitable } else { EarlyCounting::IfNecessary },
@@ -104,9 +104,10 @@ fn programs_of_all_schemes_count_their_paths_after_every_pass() {
         let mut random = Random::new(seed ^ 0x9e_7a);
         let Some(graph) = random_subject(&mut random) else { continue };
         let scheme = seed % SCHEMES;
-        let Some(mut program) = program(&mut random, &graph, scheme) else { continue };
+        let Some(mut program) = random_program(&mut random, &graph, scheme) else { continue };
         assert_eq!(verify_numbering(&program), Ok(()), "seed {seed}");
-        let (blocks, choices) = (blocks(&mut random, program.graph()), choices(&mut random).limited_to(passes::limit(&program)));
+        let (blocks, choices) =
+            (blocks(&mut random, program.graph()), random_choices(&mut random).limited_to(passes::allowed_passes(&program)));
         let frequencies = machine::frequencies(&mut random, &graph);
         program.run_verified_passes(&frequencies, &blocks, choices, &BUDGET).unwrap_or_else(|fault| panic!("seed {seed}: {fault}"));
         verified[scheme as usize] += 1;
@@ -116,8 +117,8 @@ fn programs_of_all_schemes_count_their_paths_after_every_pass() {
 }
 
 /// Returns a program that appends every path to a stream. Some of its counts were moved early.
-fn streaming(random: &mut Random, graph: &Graph) -> ProbeProgram {
-    let mut program = program(random, graph, 0).expect("every path has a program");
+fn streaming_program(random: &mut Random, graph: &Graph) -> ProbeProgram {
+    let mut program = random_program(random, graph, 0).expect("every path has a program");
     let blocks = blocks(random, graph);
     let early = if random.chance(60) { EarlyCounting::IfProfitable } else { EarlyCounting::IfNecessary };
     let choices = PassChoices { early, ..PassChoices::AT_PATH_ENDS };
@@ -138,7 +139,7 @@ fn streams_contain_the_paths_of_walks_in_order() {
     for seed in 0..12_000 {
         let mut random = Random::new(seed ^ 0x57_4ea);
         let Some(graph) = random_subject(&mut random) else { continue };
-        let program = streaming(&mut random, &graph);
+        let program = streaming_program(&mut random, &graph);
         verify_counts(&program, &BUDGET).unwrap_or_else(|fault| panic!("seed {seed}: {fault}\n{program}"));
         verified += 1;
         early += usize::from(graph.edges().any(|e| program.counts_early(e)));
@@ -152,7 +153,7 @@ fn faulty_streams_are_rejected() {
     for seed in 0..16_000 {
         let mut random = Random::new(seed ^ 0xfa_57_4e);
         let Some(graph) = random_subject(&mut random) else { continue };
-        let mut program = streaming(&mut random, &graph);
+        let mut program = streaming_program(&mut random, &graph);
         let edges: Vec<Edge> = graph.edges().filter(|e| !program.operations(*e).is_empty()).collect();
         if edges.is_empty() {
             continue;
@@ -196,10 +197,10 @@ fn faulty_programs_are_rejected() {
     for seed in 0..6_000 {
         let mut random = Random::new(seed ^ 0xfa_017);
         let Some(graph) = random_subject(&mut random) else { continue };
-        let Some(mut program) = program(&mut random, &graph, 0) else { continue };
+        let Some(mut program) = random_program(&mut random, &graph, 0) else { continue };
         let blocks = blocks(&mut random, program.graph());
         let frequencies = machine::frequencies(&mut random, &graph);
-        program.run_passes(&frequencies, &blocks, choices(&mut random));
+        program.run_passes(&frequencies, &blocks, random_choices(&mut random));
         let with_code: Vec<Edge> = graph.edges().filter(|e| !program.operations(*e).is_empty()).collect();
         if with_code.is_empty() {
             continue;

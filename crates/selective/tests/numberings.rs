@@ -47,7 +47,7 @@ fn set_of(dag: &Dag, interesting: &BTreeSet<Path>) -> InterestingSet {
 }
 
 /// Checks that interesting paths are recognised, each as a different one. Returns how many other paths are recognised as interesting.
-fn check(seed: u64, dag: &Dag, labelling: &Labelling, paths: &[Path], interesting: &BTreeSet<Path>) -> usize {
+fn assert_paths_are_recognised(seed: u64, dag: &Dag, labelling: &Labelling, paths: &[Path], interesting: &BTreeSet<Path>) -> usize {
     let mut reported = BTreeMap::new();
     for path in interesting {
         let PathClass::Known(slot) = labelling.classify(dag, labelling.register_values(path)) else {
@@ -102,7 +102,7 @@ fn exact_schemes_distinguish_every_path_and_others_are_measured() {
             match scheme {
                 NumberingScheme::Spp => invalid += spp_is_invalid(&labelling, &paths, &closed),
                 _ => {
-                    let aliases = check(seed, &dag, &labelling, &paths, interesting);
+                    let aliases = assert_paths_are_recognised(seed, &dag, &labelling, &paths, interesting);
                     assert!(aliases == 0 || !scheme.is_exact(), "seed {seed}: {} takes {aliases} paths for others", scheme.name());
                     if scheme == NumberingScheme::Approximate {
                         approximate += u64::from(aliases > 0);
@@ -193,7 +193,7 @@ fn figure_3_4_has_the_published_numbers() {
     // With these values, two other paths have the numbers of interesting ones; approximate separation finds values without aliases.
     let approximate =
         number(NumberingScheme::Approximate, &dag, &[1.0; 8], &set_of(&dag, &interesting), &NumberOptions::default()).unwrap();
-    assert_eq!(check(0, &dag, &approximate, &all_paths(&dag, usize::MAX).unwrap(), &interesting), 0);
+    assert_eq!(assert_paths_are_recognised(0, &dag, &approximate, &all_paths(&dag, usize::MAX).unwrap(), &interesting), 0);
 }
 
 #[test]
@@ -212,7 +212,7 @@ fn figure_3_5_cannot_be_separated_by_numbers_alone() {
     }
     let labelling = number(NumberingScheme::Ppp, &dag, &[1.0; 8], &set, &NumberOptions::default()).unwrap();
     assert_eq!(labelling.span().width(), 2);
-    assert_eq!(check(0, &dag, &labelling, &all_paths(&dag, usize::MAX).unwrap(), &interesting), 0);
+    assert_eq!(assert_paths_are_recognised(0, &dag, &labelling, &all_paths(&dag, usize::MAX).unwrap(), &interesting), 0);
 }
 
 #[test]
@@ -223,7 +223,7 @@ fn figure_3_6_has_no_perfect_numbers_and_its_least_span_is_7() {
     let labelling = number(NumberingScheme::PppOptimal, &dag, &[1.0; 12], &set_of(&dag, &interesting), &NumberOptions::default()).unwrap();
     let proof = labelling.proof().unwrap();
     assert_eq!((labelling.span().width(), proof.bound, proof.end), (7, 7, SearchEnd::Optimal));
-    assert_eq!(check(0, &dag, &labelling, &all_paths(&dag, usize::MAX).unwrap(), &interesting), 0);
+    assert_eq!(assert_paths_are_recognised(0, &dag, &labelling, &all_paths(&dag, usize::MAX).unwrap(), &interesting), 0);
 }
 
 #[test]
@@ -258,12 +258,12 @@ fn optimum_matches_brute_force_and_is_never_worse_than_ppp() {
         let (span, proof) = (best.span().width(), best.proof().unwrap());
         assert!(span <= ppp.span().width(), "seed {seed}");
         assert_eq!(u128::from(proof.bound), span, "seed {seed}: {proof:?}");
-        assert_eq!(check(seed, &dag, &best, &paths, &interesting), 0);
+        assert_eq!(assert_paths_are_recognised(seed, &dag, &best, &paths, &interesting), 0);
         better += u64::from(span < ppp.span().width());
         closed += u64::from(proof.end == SearchEnd::ClosedForm);
         if span > interesting.len() as u128 {
             let numbers: Vec<Path> = interesting.iter().cloned().collect();
-            assert!(!fits(&dag, &numbers, span as i64 - 1), "seed {seed}: {span} is not the least span");
+            assert!(!fits_in_span(&dag, &numbers, span as i64 - 1), "seed {seed}: {span} is not the least span");
         }
     }
     assert!(better >= 30 && closed >= 100, "{better} better than PPP, {closed} in closed form");
@@ -271,7 +271,7 @@ fn optimum_matches_brute_force_and_is_never_worse_than_ppp() {
 
 /// Returns true if some labelling gives the paths different numbers below `span`. Tries every assignment of numbers, and determines by
 /// floating-point elimination whether real values of the edges give it. Integer solutions are among the real ones, so `false` is a proof.
-fn fits(dag: &Dag, paths: &[Path], span: i64) -> bool {
+fn fits_in_span(dag: &Dag, paths: &[Path], span: i64) -> bool {
     let mut numbers = vec![0i64; paths.len()];
     loop {
         let distinct = numbers.iter().collect::<BTreeSet<_>>().len() == numbers.len();

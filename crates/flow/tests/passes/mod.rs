@@ -3,7 +3,7 @@
 use trodden_flow::ProbeProgram;
 use trodden_flow::program::{Cells, DominantCounting, EarlyCounting, PassChoices, TripCounting};
 
-pub fn limit(program: &ProbeProgram) -> PassChoices {
+pub fn allowed_passes(program: &ProbeProgram) -> PassChoices {
     let all = PassChoices { trip_counts: TripCounting::On, early: EarlyCounting::IfProfitable, dominant: DominantCounting::Register };
     match (program.cells(), program.known(), program.places()) {
         (Cells::Interesting(_), ..) => PassChoices { early: EarlyCounting::IfProfitable, ..PassChoices::AT_PATH_ENDS },

@@ -1,6 +1,6 @@
 //! Grammars generate their sequences, keep their invariants, and answer queries as the expanded sequences do.
 
-use super::sequences::sequence;
+use super::sequences::random_sequence;
 use crate::grammar::{Grammar, GrammarItem, SearchPattern, read_window};
 use crate::{CompressionMethod, SequenceError, WindowLimits, WindowWriter};
 use std::collections::{HashMap, HashSet};
@@ -60,7 +60,7 @@ fn sequitur_reproduces_the_examples_of_its_paper() {
 #[test]
 fn grammars_expand_to_their_sequences() {
     for seed in 0..1000 {
-        let symbols = sequence(seed, 300);
+        let symbols = random_sequence(seed, 300);
         for method in CompressionMethod::ALL {
             let grammar = method.compress(symbols.iter().copied()).unwrap();
             assert_eq!(grammar.symbols().collect::<Vec<_>>(), symbols, "seed {seed}, {}", method.name());
@@ -76,7 +76,7 @@ fn grammars_expand_to_their_sequences() {
 #[test]
 fn positions_counts_and_searches_match_the_sequence() {
     for seed in 0..400 {
-        let symbols = sequence(seed, 200);
+        let symbols = random_sequence(seed, 200);
         let mut random = Random::new(seed);
         for method in CompressionMethod::ALL {
             let grammar = method.compress(symbols.iter().copied()).unwrap();
@@ -119,7 +119,7 @@ fn assert_search_matches_sequence(grammar: &Grammar, symbols: &[u64], random: &m
 #[test]
 fn windows_are_bounded_and_can_be_read_one_by_one() {
     for (seed, method) in (0..60).flat_map(|seed| CompressionMethod::ALL.map(|method| (seed, method))) {
-        let symbols = sequence(seed, 3000);
+        let symbols = random_sequence(seed, 3000);
         let limits = WindowLimits { max_symbols: 700, max_held: 150 };
         let mut writer = WindowWriter::new(method, limits).unwrap();
         let mut windows = Vec::new();
@@ -146,7 +146,7 @@ fn windows_are_bounded_and_can_be_read_one_by_one() {
 
 #[test]
 fn truncated_and_corrupt_windows_are_errors() {
-    let grammar = CompressionMethod::Sequitur.compress(sequence(5, 400)).unwrap();
+    let grammar = CompressionMethod::Sequitur.compress(random_sequence(5, 400)).unwrap();
     let mut bytes = Vec::new();
     crate::grammar::Window { first: 7, method: CompressionMethod::Sequitur, grammar }.write(&mut bytes).unwrap();
     for cut in 0..bytes.len() {

@@ -30,7 +30,7 @@ pub fn class(symbol: u64) -> EventClass {
 }
 
 /// Generates an execution of about `max_events` events.
-pub fn execution(seed: u64, max_events: usize) -> Vec<u64> {
+pub fn random_execution(seed: u64, max_events: usize) -> Vec<u64> {
     let mut random = Random::new(seed);
     let mut events = Vec::new();
     let max_depth = 1 + random.index(6);

@@ -1,6 +1,6 @@
 //! Interprocedural segments: the example of section 3.4.2, and naive counts on random executions.
 
-use super::executions::{LEAVE, class, enter, execution, subpath};
+use super::executions::{LEAVE, class, enter, random_execution, subpath};
 use crate::CompressionMethod;
 use crate::events::Convention::{self, Prefixes, Subpaths, WholePaths};
 use crate::events::SubpathEnd::{BackEdge, Call, Return};
@@ -106,7 +106,7 @@ fn naive_supergraph_paths(events: &[u64], k: usize) -> (StringCounts, Vec<Vec<u6
 fn segments_match_the_expanded_sequence() {
     let mut segments = 0;
     for seed in 0..250 {
-        let mut events = execution(seed, 200);
+        let mut events = random_execution(seed, 200);
         events.truncate(if seed % 3 == 0 { events.len() * 2 / 3 } else { events.len() });
         for method in CompressionMethod::ALL {
             let grammar = method.compress(events.iter().copied()).unwrap();
