@@ -25,7 +25,7 @@ use llvm_sys::target_machine::LLVMTargetMachineRef;
 use llvm_sys::{LLVMLinkage, LLVMOpcode};
 use std::cell::RefCell;
 use std::collections::{BTreeSet, HashMap};
-use trodden_flow::selective_inlining::{CandidateCall, InliningCandidate, InliningChoice, VersionKind, choose};
+use trodden_flow::selective_inlining::{CandidateCall, InliningCandidate, InliningChoice, VersionKind, choose_versions};
 use trodden_unit::SegmentSet;
 use version::{ContextSource, SegmentVersion, VersionTarget};
 
@@ -54,7 +54,7 @@ impl Supergraph {
     pub fn new(module: Module, source: &str, set: &SegmentSet, functions: &[OnSegments]) -> Supergraph {
         let sites = Sites::from_functions(functions);
         let budget = u128::from(size_of(module)) * u128::from(set.growth()) / 100;
-        let choice = choose(&sites.candidates, set.depth(), u64::try_from(budget).unwrap_or(u64::MAX));
+        let choice = choose_versions(&sites.candidates, set.depth(), u64::try_from(budget).unwrap_or(u64::MAX));
         let mut codes: Vec<Value> = functions.iter().map(|f| f.function).collect();
         for (at, version) in choice.versions.iter().enumerate().skip(functions.len()) {
             codes.push(declare(module, functions[version.function].function, at, version.kind));
