@@ -1,8 +1,8 @@
 //! Source lines that a change touches, and the blocks that contain code of these lines.
 //!
 //! The input is a unified diff, as `git diff` prints it. In the *old* files, removed and replaced lines count as changed. Where lines were
-//! only added, the neighbouring old lines count, because executions of these may now run through the new lines. In the *new* files, added
-//! lines count as changed, and the neighbours of lines that were only removed. Choose the side that the program was built from
+//! only added, the neighbouring old lines count, because their executions may now run through the new lines. In the *new* files, added
+//! lines count as changed, and so do the neighbours of lines that were only removed. Choose the side from which the program was built
 //! ([`ChangedLines::from_diff`] or [`ChangedLines::from_new_files`]).
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,7 +13,7 @@ use trodden_unit::{FunctionMap, SourcePosition, UnitMap};
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ChangedLines {
     files: BTreeMap<String, BTreeSet<u32>>,
-    /// The folder that file names are relative to, if known.
+    /// The folder to which file names are relative, if known.
     root: Option<String>,
     /// Changed lines for which some block contains code.
     found: BTreeSet<(String, u32)>,
@@ -22,9 +22,9 @@ pub struct ChangedLines {
 /// The changes to one file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FileChange {
-    /// The old name; `None` for a new file.
+    /// The old name, or `None` for a new file.
     pub old_name: Option<String>,
-    /// The new name; `None` for a removed file.
+    /// The new name, or `None` for a removed file.
     pub new_name: Option<String>,
     /// Changed lines, numbered as in the old file.
     pub old: BTreeSet<u32>,
@@ -49,20 +49,19 @@ pub enum DiffError {
 }
 
 impl ChangedLines {
-    /// Parses a unified diff and collects the changed lines of the old files. File names are relative to the folder `root`, if known. An
-    /// empty diff changes nothing.
+    /// Parses a unified diff, and collects the changed lines of the old files. File names are relative to `root`, if known.
     pub fn from_diff(text: &str, root: Option<&str>) -> Result<ChangedLines, DiffError> {
         // A new file has no old lines.
-        ChangedLines::read(text, root, |file| (file.old_name, file.old))
+        ChangedLines::parse_side(text, root, |file| (file.old_name, file.old))
     }
 
-    /// Parses a unified diff and collects the changed lines of the new files, for a program that was built from these.
+    /// Parses a unified diff and collects the changed lines of the new files, for a program that was built from the new files.
     pub fn from_new_files(text: &str, root: Option<&str>) -> Result<ChangedLines, DiffError> {
         // A removed file has no new lines.
-        ChangedLines::read(text, root, |file| (file.new_name, file.new))
+        ChangedLines::parse_side(text, root, |file| (file.new_name, file.new))
     }
 
-    fn read(
+    fn parse_side(
         text: &str,
         root: Option<&str>,
         side: impl Fn(FileChange) -> (Option<String>, BTreeSet<u32>),
@@ -76,9 +75,9 @@ impl ChangedLines {
         Ok(changes)
     }
 
-    /// Returns true if the line is changed. `file` is the name that the compiler recorded.
+    /// Returns true if `line` of `file`, the name that the compiler recorded, is changed.
     pub fn has(&self, file: &str, line: u32) -> bool {
-        self.files.iter().any(|(changed, lines)| is_file_below(self.root.as_deref(), file, changed) && lines.contains(&line))
+        self.files.iter().any(|(changed, lines)| file_names_match_below(self.root.as_deref(), file, changed) && lines.contains(&line))
     }
 
     /// Returns the blocks of a function that contain code of changed lines, including inlined code.
@@ -98,7 +97,7 @@ impl ChangedLines {
         let Some(file) = unit.files.get(position.file as usize) else { return false };
         let mut any = false;
         for (changed, lines) in &self.files {
-            if is_file_below(self.root.as_deref(), file, changed) && lines.contains(&position.line) {
+            if file_names_match_below(self.root.as_deref(), file, changed) && lines.contains(&position.line) {
                 self.found.insert((changed.clone(), position.line));
                 any = true;
             }
@@ -106,18 +105,18 @@ impl ChangedLines {
         any
     }
 
-    /// Returns the number of changed lines, and the number of those for which [`ChangedLines::blocks`] has found a block.
+    /// Returns the number of changed lines, and how many of them [`ChangedLines::blocks`] has found in a block.
     pub fn line_counts(&self) -> (usize, usize) {
         (self.files.values().map(BTreeSet::len).sum(), self.found.len())
     }
 
-    /// The changed lines of each file.
+    /// Returns the changed lines of each file.
     pub fn files(&self) -> &BTreeMap<String, BTreeSet<u32>> {
         &self.files
     }
 }
 
-/// Parses the file changes of a unified diff. An empty diff has none.
+/// Parses the file changes of a unified diff. An empty diff has no changes.
 pub fn parse_diff(text: &str) -> Result<Vec<FileChange>, DiffError> {
     let mut files: Vec<FileChange> = Vec::new();
     let mut lines = text.lines().enumerate().peekable();
@@ -135,8 +134,8 @@ pub fn parse_diff(text: &str) -> Result<Vec<FileChange>, DiffError> {
             let (old, new) = parse_hunk_header(line).ok_or(malformed("expected `@@ -LINE,COUNT +LINE,COUNT @@`"))?;
             let body: Vec<&str> = take_hunk(&mut lines, old.1, new.1).ok_or(malformed("the hunk has fewer lines than its header says"))?;
             if let Some(file) = files.last_mut() {
-                file.old.extend(changed_lines(b'-', old, &body));
-                file.new.extend(changed_lines(b'+', new, &body));
+                file.old.extend(collect_changed_lines(b'-', old, &body));
+                file.new.extend(collect_changed_lines(b'+', new, &body));
             }
         } else if line.starts_with("Binary files ") || line.starts_with("diff --git ") {
             seen = true;
@@ -146,18 +145,18 @@ pub fn parse_diff(text: &str) -> Result<Vec<FileChange>, DiffError> {
 }
 
 /// Returns true if a file name recorded by the compiler ends with the components of `named`.
-pub(crate) fn is_file(compiled: &str, named: &str) -> bool {
+pub(crate) fn file_names_match(compiled: &str, named: &str) -> bool {
     let named = named.trim_start_matches("./");
     compiled.strip_suffix(named).is_some_and(|rest| rest.is_empty() || rest.ends_with('/'))
 }
 
-/// Like [`is_file`], for names relative to the folder `root`, if it is known. A file compiled below that folder must have exactly this
-/// relative name. For a file compiled from a copy of the sources elsewhere, the last components must match.
-pub(crate) fn is_file_below(root: Option<&str>, compiled: &str, named: &str) -> bool {
-    let Some(root) = root else { return is_file(compiled, named) };
+/// Like [`file_names_match`], but for names relative to the folder `root`, if it is known. A file compiled below that folder must have
+/// exactly this relative name. For a file compiled from a copy of the sources elsewhere, the last components must match.
+pub(crate) fn file_names_match_below(root: Option<&str>, compiled: &str, named: &str) -> bool {
+    let Some(root) = root else { return file_names_match(compiled, named) };
     match normalize(compiled).strip_prefix(root.trim_end_matches('/')).and_then(|rest| rest.strip_prefix('/')) {
         Some(rest) => rest == named.trim_start_matches("./"),
-        None => is_file(compiled, named),
+        None => file_names_match(compiled, named),
     }
 }
 
@@ -181,9 +180,9 @@ pub fn normalize(name: &str) -> String {
     parts.join("/")
 }
 
-/// Returns the old and the new name of a file; `None` where the file does not exist on that side. git puts a prefix before each name: `a/`
-/// and `b/`, or, with `diff.mnemonicPrefix`, a letter for commit, index, object or work tree. The two prefixes differ, whereas a source
-/// folder is the same in both names, so a one-letter first component is removed only if it differs.
+/// Returns the old and the new name of a file, or `None` for a side on which the file does not exist. git puts a prefix before each name:
+/// `a/` and `b/`, or, with `diff.mnemonicPrefix`, a letter for commit, index, object or work tree. The two prefixes differ, whereas a
+/// source folder is the same in both names, so a one-letter first component is removed only if the two names differ in it.
 fn file_names(old: &str, new: &str) -> (Option<String>, Option<String>) {
     let (old, new) = (decode_name(old), decode_name(new));
     let letter = |name: &Option<String>| {
@@ -214,7 +213,6 @@ fn decode_name(name: &str) -> Option<String> {
     (name != "/dev/null").then_some(name)
 }
 
-/// Decodes a C string literal up to its closing quote.
 fn decode_c_string(quoted: &str) -> String {
     let mut out = Vec::new();
     let mut bytes = quoted.bytes().peekable();
@@ -243,10 +241,9 @@ fn decode_c_string(quoted: &str) -> String {
     String::from_utf8_lossy(&out).into_owned()
 }
 
-/// First line and number of lines.
+/// The number of the first line, and the number of lines.
 type HunkRange = (u32, u32);
 
-/// Parses a hunk header into the ranges in the old and in the new file.
 fn parse_hunk_header(line: &str) -> Option<(HunkRange, HunkRange)> {
     let mut words = line.split(' ');
     let _ = words.next();
@@ -277,8 +274,8 @@ fn take_hunk<'a>(lines: &mut impl Iterator<Item = (usize, &'a str)>, mut old: u3
     Some(body)
 }
 
-/// Returns the changed lines of one side of a hunk; `mark` is the character that starts the lines of that side.
-fn changed_lines(mark: u8, (first, count): HunkRange, body: &[&str]) -> BTreeSet<u32> {
+/// Returns the changed lines of one side of a hunk. `mark` is the character that starts the lines of that side.
+fn collect_changed_lines(mark: u8, (first, count): HunkRange, body: &[&str]) -> BTreeSet<u32> {
     let mut changed = BTreeSet::new();
     // The header of a hunk with no lines on this side names the line before the hunk.
     let mut line = if count == 0 { first.saturating_add(1) } else { first };
@@ -350,7 +347,7 @@ mod tests {
         let files = parse_diff(diff).unwrap();
         let names = |f: &FileChange| (f.old_name.clone().unwrap_or_default(), f.new_name.clone().unwrap_or_default());
         assert_eq!(files.iter().map(names).collect::<Vec<_>>(), [("x.c".into(), "x.c".into()), ("gone.c".into(), String::new())]);
-        // Context lines are not changed; where lines were only removed, their neighbours are.
+        // Context lines are not changed. Where lines were only removed, the neighbouring lines are changed.
         assert_eq!(files[0].new, BTreeSet::from([6, 7, 8, 9, 22, 23]));
         assert_eq!(files[0].old, BTreeSet::from([4, 6, 20, 21]));
     }
@@ -372,9 +369,9 @@ mod tests {
 
     #[test]
     fn file_names_match_by_last_components() {
-        assert!(is_file("/build/prog/src/a.c", "src/a.c") && is_file("a.c", "a.c"));
-        assert!(is_file("x.c", "./x.c") && is_file("/a/x.c", "/a/x.c"));
-        assert!(!is_file("/build/xsrc/a.c", "src/a.c") && !is_file("/build/a.c", "src/a.c"));
+        assert!(file_names_match("/build/prog/src/a.c", "src/a.c") && file_names_match("a.c", "a.c"));
+        assert!(file_names_match("x.c", "./x.c") && file_names_match("/a/x.c", "/a/x.c"));
+        assert!(!file_names_match("/build/xsrc/a.c", "src/a.c") && !file_names_match("/build/a.c", "src/a.c"));
     }
 
     #[test]
@@ -387,7 +384,7 @@ mod tests {
         assert_eq!(names(r#""a/src/b\303\244r.c""#, r#""b/src/b\303\244r.c""#), both("src/bär.c"));
         assert_eq!(names(r#""a/a\"b\\c\td.c""#, r#""b/a\"b\\c\td.c""#), both("a\"b\\c\td.c"));
         assert_eq!(names("a/my file.c\t", "b/my file.c\t"), both("my file.c"));
-        // Mnemonic prefixes, and no prefixes.
+        // The first line has mnemonic prefixes; the second has names without prefixes.
         assert_eq!((names("i/x.c", "w/x.c"), names("c/b/x.c", "w/b/x.c")), (both("x.c"), both("b/x.c")));
         assert_eq!((names("b/x.c", "b/x.c"), names("x.c", "x.c")), (both("b/x.c"), both("x.c")));
         assert_eq!((names("/dev/null", "w/x.c").1, names("i/x.c", "/dev/null").0), ("x.c".to_owned(), "x.c".to_owned()));
@@ -395,10 +392,10 @@ mod tests {
 
     #[test]
     fn file_below_known_root_must_have_exactly_this_name() {
-        let is = |compiled: &str, named: &str| is_file_below(Some("/home/u/p"), compiled, named);
+        let is = |compiled: &str, named: &str| file_names_match_below(Some("/home/u/p"), compiled, named);
         assert!(is("/home/u/p/m.c", "m.c") && is("/home/u/p/build/../m.c", "m.c") && is("/home/u/p/src/m.c", "src/m.c"));
         assert!(!is("/home/u/p/src/m.c", "m.c") && !is("/home/u/p/build/../src/m.c", "m.c"));
-        // A copy elsewhere.
+        // The program was compiled from a copy elsewhere.
         assert!(is("/build/p/src/m.c", "src/m.c") && is("src/m.c", "src/m.c") && is("/home/u/p2/m.c", "m.c"));
     }
 }

@@ -4,7 +4,7 @@
 //! Only sets that come from a profile have execution counts. All sets contain complete paths only, not prefixes that end at a call. Paths
 //! are found by testing every path of a function, so functions with too many paths are rejected.
 
-use crate::changes::{self, DiffError, is_file_below};
+use crate::changes::{self, DiffError, file_names_match_below};
 use std::collections::HashSet;
 use std::ops::RangeInclusive;
 use trodden_flow::{DagEdgeId, Node};
@@ -17,9 +17,9 @@ const MAX_TESTED_PATHS: u64 = 1 << 20;
 /// Lines of a source file. The file name may be the last components of a longer path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LineSpan {
-    /// The file.
+    /// Name of the file.
     pub file: String,
-    /// The folder that the file name is relative to, if known.
+    /// The folder to which the file name is relative, if known.
     pub root: Option<String>,
     /// The lines.
     pub lines: RangeInclusive<u32>,
@@ -39,7 +39,7 @@ pub enum Waypoint {
 pub struct ChosenSequence {
     /// The function.
     pub function: String,
-    /// Either all blocks of the path, or places.
+    /// Either all blocks of the path, or places in order.
     pub waypoints: Vec<Waypoint>,
     /// The input line that the sequence was parsed from.
     pub text: String,
@@ -99,14 +99,14 @@ impl LineSpan {
     fn has_code_in(&self, map: &UnitMap, block: &UnitBlock) -> bool {
         let at = |p: &trodden_unit::SourcePosition| {
             self.lines.contains(&p.line)
-                && map.files.get(p.file as usize).is_some_and(|f| is_file_below(self.root.as_deref(), f, &self.file))
+                && map.files.get(p.file as usize).is_some_and(|f| file_names_match_below(self.root.as_deref(), f, &self.file))
         };
         block.positions.iter().chain(&block.branch).any(at)
     }
 }
 
-/// Returns the places that a unified diff changes in the new files: added lines, and the neighbours of removed lines. File names are
-/// relative to the folder `root`, if known.
+/// Returns the places that a unified diff changes in the new files, which are the added lines and the neighbours of removed lines. File
+/// names are relative to the folder `root`, if known.
 pub fn changed_places(difference: &str, root: Option<&str>) -> Result<Vec<LineSpan>, DiffError> {
     let mut places = Vec::new();
     for change in changes::parse_diff(difference)? {
@@ -133,7 +133,7 @@ pub fn parse_sequences(text: &str) -> Result<Vec<ChosenSequence>, ChoiceError> {
             continue;
         }
         let wrong = || ChoiceError::NotASequence { line: number + 1, text: line.to_owned() };
-        // Function names may contain colons, but none that is followed by a space.
+        // A function name may contain colons, but not a colon followed by a space.
         let (function, rest) = line.rsplit_once(": ").ok_or_else(wrong)?;
         let waypoint = |word: &str| match word.parse() {
             Ok(block) => Ok(Waypoint::Block(block)),
@@ -149,7 +149,7 @@ pub fn parse_sequences(text: &str) -> Result<Vec<ChosenSequence>, ChoiceError> {
     Ok(all)
 }
 
-/// Returns all complete paths of the functions for which `included` holds.
+/// Returns all complete paths of the functions for which `included` returns true.
 pub fn all_paths_of(units: &[&UnitMap], included: impl Fn(&FunctionMap) -> bool) -> Result<KnownPaths, ChoiceError> {
     collect_paths(units, |_, function| included(function).then_some(|_: &[Node]| true))
 }
@@ -157,24 +157,22 @@ pub fn all_paths_of(units: &[&UnitMap], included: impl Fn(&FunctionMap) -> bool)
 /// Returns all complete paths that touch at least one of the places.
 pub fn paths_touching(units: &[&UnitMap], places: &[LineSpan]) -> Result<KnownPaths, ChoiceError> {
     collect_paths(units, |map, function| {
-        let marked = nodes_in(function, |block| places.iter().any(|p| p.has_code_in(map, block)));
+        let marked = find_nodes(function, |block| places.iter().any(|p| p.has_code_in(map, block)));
         (!marked.is_empty()).then_some(move |path: &[Node]| path.iter().any(|n| marked.contains(n)))
     })
 }
 
-/// Returns all complete paths through every one of the places, in any order.
+/// Returns all complete paths that touch every one of the places, in any order.
 pub fn paths_through_all(units: &[&UnitMap], places: &[LineSpan]) -> Result<KnownPaths, ChoiceError> {
     collect_paths(units, |map, function| {
-        let marked: Vec<HashSet<Node>> = places.iter().map(|p| nodes_in(function, |block| p.has_code_in(map, block))).collect();
+        let marked: Vec<HashSet<Node>> = places.iter().map(|p| find_nodes(function, |block| p.has_code_in(map, block))).collect();
         let possible = !marked.is_empty() && marked.iter().all(|m| !m.is_empty());
         possible.then_some(move |path: &[Node]| marked.iter().all(|m| path.iter().any(|n| m.contains(n))))
     })
 }
 
-/// Returns the complete paths that match at least one of the sequences; `has_name` decides whether a function has a given name.
-///
-/// # Errors
-/// Besides the other reasons in [`ChoiceError`], a sequence that no path matches is an error.
+/// Returns the complete paths that match at least one of the sequences. `has_name` decides whether a function has a given name. A sequence
+/// that no path matches is an error.
 pub fn paths_matching(
     units: &[&UnitMap],
     sequences: &[ChosenSequence],
@@ -229,7 +227,7 @@ fn retain_paths(set: &mut KnownPaths, kept: &[PathCandidate]) {
     set.retain(|unit, name, path, _| kept.contains(&(unit, name, path)));
 }
 
-fn nodes_in(function: &FunctionMap, is: impl Fn(&UnitBlock) -> bool) -> HashSet<Node> {
+fn find_nodes(function: &FunctionMap, is: impl Fn(&UnitBlock) -> bool) -> HashSet<Node> {
     (0u32..).zip(&function.blocks).filter(|(_, block)| is(block)).map(|(n, _)| Node(n)).collect()
 }
 
@@ -249,7 +247,7 @@ fn matches_waypoints(map: &UnitMap, function: &FunctionMap, path: &[Node], waypo
     remaining.peek().is_none()
 }
 
-/// Collects the complete paths that pass the test of their function. Functions without a test are skipped.
+/// Collects the complete paths that pass the test of their function. Functions for which `test_of` returns `None` are skipped.
 fn collect_paths<'a, T: Fn(&[Node]) -> bool>(
     units: &[&'a UnitMap],
     test_of: impl Fn(&'a UnitMap, &'a FunctionMap) -> Option<T>,

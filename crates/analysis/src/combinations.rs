@@ -3,7 +3,7 @@
 //! Edge coverage (of branches or lines) reports such a path as covered. Only path counts show that its steps were never executed
 //! *together*. Residual path profiling (Vaswani, Rajan and Ramalingam) finds such paths relative to known paths; here, the only input is
 //! one profile. Counting is linear in the acyclic graph, and exact up to 2^128; listing takes time proportional to the number of paths
-//! found and taken. Paths that end at a call that may not return are not counted, as they are prefixes of others.
+//! found and taken. Paths that end at a call that may not return are not counted, because they are prefixes of other paths.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
@@ -32,7 +32,7 @@ impl Combinations {
         Combinations { possible, taken, untested: tested.saturating_sub(u128::from(taken)) }
     }
 
-    /// Adds a second function's numbers.
+    /// Returns the sum of two functions' numbers.
     #[must_use]
     pub fn plus(self, other: Combinations) -> Combinations {
         Combinations {
@@ -61,7 +61,7 @@ pub fn merge_programs<'p>(programs: impl IntoIterator<Item = &'p FunctionPaths>)
 }
 
 /// Returns at most `limit` untested combinations of a function as paths with a count of 0, in the order of the graph's edges.
-pub fn untested(function: &FunctionMap, dag: &Dag, paths: &FunctionPaths, limit: usize) -> Vec<PathCount> {
+pub fn find_untested_paths(function: &FunctionMap, dag: &Dag, paths: &FunctionPaths, limit: usize) -> Vec<PathCount> {
     let Ok(numbering) = function.numbering(dag) else { return Vec::new() };
     let path = |id: u64| {
         let path = numbering.path(dag, id)?;
@@ -71,7 +71,6 @@ pub fn untested(function: &FunctionMap, dag: &Dag, paths: &FunctionPaths, limit:
     find_untested_ids(function, dag, paths, limit).into_iter().filter_map(path).collect()
 }
 
-/// The numbers of the untested combinations.
 fn find_untested_ids(function: &FunctionMap, dag: &Dag, paths: &FunctionPaths, limit: usize) -> Vec<u64> {
     let executed = executed_edges(dag, paths);
     let is_usable = |edge: DagEdgeId| executed.contains(edge) && can_be_completed(function, dag, edge);
@@ -100,12 +99,12 @@ fn executed_edges(dag: &Dag, paths: &FunctionPaths) -> DagEdgeSet {
     DagEdgeSet::from_members(dag.edges().len(), executions.flat_map(|p| p.path).copied())
 }
 
-/// Returns false if a path over this edge ends at a call that may not return, and so cannot be complete.
+/// Returns false if a path over this edge ends at a call that may not return. Such a path cannot be complete.
 fn can_be_completed(function: &FunctionMap, dag: &Dag, edge: DagEdgeId) -> bool {
     !matches!(dag.edge(edge).origin, Origin::Real(e) if function.graph.kind(e) == EdgeKind::Reach)
 }
 
-/// For each node, the number of paths from it to the exit over the included edges.
+/// Returns, for each node, the number of paths to the exit over the included edges.
 fn count_completions(dag: &Dag, included: impl Fn(DagEdgeId) -> bool) -> Vec<u128> {
     let mut completions = vec![0u128; dag.node_count()];
     completions[dag.exit().index()] = 1;

@@ -23,11 +23,8 @@ pub struct ComparedRuns<'a> {
     pub program: Option<&'a str>,
 }
 
-/// Reads runs, both one by one and merged into one profile. Only runs of one build of one program are used, since the paths of different
-/// builds cannot be compared. Other runs are skipped, and so are runs whose outcome is unknown.
-///
-/// # Errors
-/// No run is found, or the runs cannot be compared.
+/// Reads runs, both one by one and merged into one profile. Only runs of one build of one program are used, because the paths of different
+/// builds cannot be compared. Other runs are skipped, and so are runs with an unknown outcome.
 pub fn gather(job: &ComparedRuns) -> Result<(Isolation, Profile)> {
     let (mut isolation, mut sum, mut maps) = (Isolation::default(), Merger::new(BuildPolicy::Reject), Maps::new());
     for run in select_build(read_runs(job)?, job.program)? {
@@ -44,11 +41,9 @@ struct ComparedRun {
     file: PathBuf,
     failed: bool,
     images: BTreeSet<Identity>,
-    /// Path of the program's file.
     program: String,
 }
 
-/// Reads the requested runs and warns about those that cannot be compared.
 fn read_runs(job: &ComparedRuns) -> Result<Vec<ComparedRun>> {
     let (mut runs, mut maps, mut unknown) = (Vec::new(), Maps::new(), Vec::new());
     let (mut unreadable, mut empty) = (Vec::new(), Vec::new());
@@ -94,8 +89,8 @@ fn and_others(files: &[String]) -> String {
     }
 }
 
-/// Restricts runs to one program and build: the requested program, if any, and of its builds the one with the most runs,
-/// preferring builds with both failing and passing runs.
+/// Restricts runs to one program and build. The program is the requested program, if any; the build is the one with the most runs, but a
+/// build with both failing and passing runs is preferred.
 fn select_build(runs: Vec<ComparedRun>, program: Option<&str>) -> Result<Vec<ComparedRun>> {
     let is_wanted = |run: &ComparedRun| program.is_none_or(|wanted| run.program == wanted || base_name(&run.program) == wanted);
     let (runs, others): (Vec<ComparedRun>, Vec<ComparedRun>) = runs.into_iter().partition(is_wanted);
@@ -150,7 +145,7 @@ fn group_by_image(runs: Vec<ComparedRun>) -> Vec<Vec<ComparedRun>> {
     groups.into_iter().map(|(_, runs)| runs).collect()
 }
 
-/// The profiles of the named runs, each with the outcome that the user stated, if any.
+/// Returns the profiles of the named runs, each with the outcome that the user stated, if any.
 fn profiles_with_outcomes(job: &ComparedRuns) -> Result<Vec<(PathBuf, Option<bool>)>> {
     let mut all = Vec::new();
     for (wanted, failed) in [(job.runs, None), (job.failing, Some(true)), (job.passing, Some(false))] {

@@ -1,4 +1,4 @@
-//! Costs of copies of a program that share its counting: run times, probe hits computed from the merged counts, and lower bounds.
+//! Costs of the copies that share the counting of a program: run times, probe hits computed from the merged counts, and lower bounds.
 
 use serde::Serialize;
 use trodden_flow::part::{Measure, Part};
@@ -10,7 +10,6 @@ use trodden_profile::copies::{CopyMeasurements, CopyTimes};
 const UNKNOWN: &str = "unknown";
 /// Value of `counted` for copies of `--divide edges`.
 const EDGES: &str = "edges";
-/// Version of the JSON schema.
 const SCHEMA_VERSION: u32 = 2;
 
 /// How the copies were requested, as named on the command line.
@@ -20,7 +19,7 @@ pub struct RequestedCopies {
     pub strategy: &'static str,
     /// The engine that ran the copies.
     pub engine: String,
-    /// The hits that were minimised.
+    /// The measure by which hits were minimised.
     pub measure: Measure,
     /// Name of the measure.
     pub hits: &'static str,
@@ -47,12 +46,12 @@ pub struct Costs {
     pub sequential_hits: u64,
     /// `sequential_hits` divided by the number of copies, rounded up.
     pub ideal_hits: u64,
-    /// Lower bound for this number of copies: in every plan, some copy has at least this many hits.
+    /// Lower bound for this number of copies. In every plan, at least one copy has this many hits.
     pub lower_bound_hits: u64,
-    /// `hits_of_slowest` relative to `ideal_hits`, minus 1; `None` if hits are unknown.
+    /// `hits_of_slowest` relative to `ideal_hits`, minus 1, or `None` if hits are unknown.
     pub distance_from_ideal: Option<f64>,
-    /// Time that the slowest copy saves, as a share of the time of one program that counts everything; negative if it takes longer. `None`
-    /// if that program was not run.
+    /// Time that the slowest copy saves, as a share of the time of one program that counts everything. It is negative if the slowest copy
+    /// takes longer, and `None` if that program was not run.
     pub saving: Option<f64>,
     /// Number of paths for which several copies counted the same number of executions.
     pub confirmed_paths: u64,
@@ -114,9 +113,7 @@ pub struct BaselineTimes {
     pub plain_ns: u64,
     /// Wall time with all counting in one program.
     pub sequential_ns: u64,
-    /// Processor time without counting.
     plain_cpu_ns: u64,
-    /// Processor time with all counting in one program.
     sequential_cpu_ns: u64,
 }
 
@@ -164,12 +161,11 @@ impl Costs {
         all
     }
 
-    /// Returns false for programs that count unknown paths only, whose hits cannot be computed.
+    /// Returns false for programs that count unknown paths only, because their hits cannot be computed.
     pub fn knows_hits(&self) -> bool {
         self.counted != UNKNOWN
     }
 
-    /// Adds the baseline, and the overheads and savings relative to it.
     fn add_baseline(&mut self, plain: &CopyTimes, sequential: &CopyTimes) {
         self.baseline = Some(BaselineTimes {
             plain_ns: plain.wall_ns,
@@ -183,12 +179,12 @@ impl Costs {
         self.saving = Some(1.0 - self.slowest().wall_ns as f64 / sequential.wall_ns.max(1) as f64);
     }
 
-    /// The copy with the longest wall time.
+    /// Returns the copy with the longest wall time.
     pub fn slowest(&self) -> &CopyCosts {
         &self.copies[self.slowest_copy]
     }
 
-    /// Hits of a copy by the minimised measure; `None` for programs that count unknown paths only.
+    /// Returns the hits of a copy by the minimised measure, or `None` for programs that count unknown paths only.
     pub fn hits(&self, copy: &CopyCosts) -> Option<u64> {
         match (self.counted, self.hits_counted) {
             (UNKNOWN, _) => None,
@@ -198,14 +194,14 @@ impl Costs {
     }
 }
 
-/// Lower bound for copies that count paths. A program that counts all of them with the same frequencies tightens it.
+/// Returns the lower bound for copies that count paths. It is tighter if a single program with all counts was run.
 fn path_bound(measured: &CopyMeasurements, measure: Measure) -> LowerBound {
     let (procedures, copies) = (&measured.procedures, measured.plans.len());
     let bound = bound(procedures, copies, measure);
     measured.whole.as_ref().map_or(bound, |whole| bound.with_sequential(hits::of_copy(procedures, whole).of(measure), copies))
 }
 
-/// Lower bound for copies that count edges: each counter that a single program needs is in exactly one copy.
+/// Returns the lower bound for copies that count edges. Each counter that a single program needs is in exactly one copy.
 fn edge_bound(measured: &CopyMeasurements) -> LowerBound {
     let parts = measured.plans.iter().flat_map(|copy| measured.procedures.iter().zip(&copy.parts));
     let all = parts.filter_map(|(p, part)| Some((p, part.as_ref()?)));

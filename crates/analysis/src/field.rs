@@ -1,7 +1,8 @@
 //! Reports from many users: what each machine sends, and how reports are aggregated.
 //!
 //! A report has identities of builds and paths, execution counts, and the hash of the sender's name (anyone who guesses the name can
-//! confirm it). A report has no names, command lines or times. A file is a concatenation of reports, so reports are collected by appending.
+//! confirm it). A report does not contain names, command lines or times. A file is a concatenation of reports, so reports are collected by
+//! appending.
 //!
 //! ```text
 //! report  magic "TRODFLD\x01" 8 | length of the body u32 | checksum u32 (low half of XXH3, 64 bits, of the body) | body
@@ -28,7 +29,7 @@ const MAGIC: [u8; 8] = *b"TRODFLD\x01";
 /// Maximum length of a report's body; a larger length in the header means that the report is corrupt.
 const MAX_BODY: u32 = 1 << 30;
 
-/// Hash of the sender's name; zero if unknown.
+/// Hash of the sender's name, or zero if unknown.
 pub type User = [u8; 16];
 
 /// The counts of one machine.
@@ -57,8 +58,9 @@ pub fn hash_user(name: &str) -> User {
 }
 
 impl FieldReport {
-    /// Creates a report of the paths, complete and unfinished, in a profile without known paths ([`crate::untested`]). A copy that counts
-    /// only some of the paths ([`trodden_profile::copies`]) cannot compute its unfinished paths, so all of its counters are reported.
+    /// Creates a report of the complete and unfinished paths in a profile from which known paths were removed ([`crate::untested`]). A copy
+    /// that counts only some of the paths ([`trodden_profile::copies`]) cannot compute its unfinished paths, so all of its counters are
+    /// reported.
     pub fn new(filtered: &Profile, user: User) -> Result<FieldReport, MapError> {
         let mut units = Vec::new();
         for (image, unit) in filtered.images.iter().flat_map(|i| i.units.iter().map(move |u| (i, u))) {
@@ -71,7 +73,7 @@ impl FieldReport {
                 }
                 let untested: Vec<(u64, u64)> = unit.counts_of(function).collect();
                 let paths = FunctionPaths::decode(function, untested.iter().copied())?;
-                // Known prefixes are not counted, so subtraction says nothing about them.
+                // Known prefixes are not counted, so subtraction does not yield the executions of unfinished paths that are known.
                 let counted = |id: u64| untested.binary_search_by_key(&id, |c| c.0).is_ok();
                 let unfinished = paths.unfinished.iter().filter(|u| u.count > 0 && counted(u.id)).map(|u| (u.id, u.count.unsigned_abs()));
                 let all = paths.complete.iter().map(|p| (p.id, p.count)).chain(unfinished);
@@ -122,7 +124,7 @@ fn put_leb128(out: &mut Vec<u8>, mut number: u64) {
     out.push(number as u8);
 }
 
-/// Reader of consecutive reports, which reuses one buffer.
+/// Reader of consecutive reports. It reuses one buffer.
 pub struct Reports<'a, R> {
     path: &'a Path,
     input: R,

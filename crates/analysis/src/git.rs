@@ -9,7 +9,7 @@ use std::process::Command;
 pub struct UnifiedDiff {
     /// The text of the diff.
     pub text: String,
-    /// The folder that the diff's file names are relative to, if known.
+    /// The folder to which the diff's file names are relative, if known.
     pub root: Option<String>,
 }
 
@@ -19,10 +19,8 @@ pub fn read_diff(file: &Path) -> Result<UnifiedDiff> {
     Ok(UnifiedDiff { text: String::from_utf8_lossy(&bytes).into_owned(), root: None })
 }
 
-/// Runs `git diff` in the current folder: the difference from a revision to the working tree.
-///
-/// # Errors
-/// git is not installed, the current folder is not in a repository, or the revision does not exist.
+/// Runs `git diff` in the current folder, and returns the difference from a revision to the working tree. Fails if git is not installed,
+/// the current folder is not in a repository, or the revision does not exist.
 pub fn diff(revision: &str) -> Result<UnifiedDiff> {
     let options = [
         "-c",
@@ -35,7 +33,7 @@ pub fn diff(revision: &str) -> Result<UnifiedDiff> {
         "--src-prefix=a/",
         "--dst-prefix=b/",
     ];
-    // --end-of-options: without it, a revision that looks like an option could write files (`--output=`).
+    // Without --end-of-options, a revision that looks like an option could write files (`--output=`).
     let words = options.into_iter().chain(["--end-of-options", revision, "--"]);
     let output = Command::new("git").args(words).env("LC_ALL", "C").output().context("cannot run git")?;
     if output.status.success() {
@@ -52,7 +50,7 @@ pub fn diff(revision: &str) -> Result<UnifiedDiff> {
     bail!("`git diff {revision}` failed: {}", stderr.lines().next().unwrap_or("git failed without a message"))
 }
 
-/// The top folder of the repository; `None` if git does not report it.
+/// Returns the top folder of the repository, or `None` if git does not report it.
 fn repository_root() -> Result<Option<String>> {
     let output = Command::new("git").args(["rev-parse", "--show-toplevel"]).output().context("cannot run git")?;
     let root = String::from_utf8_lossy(&output.stdout).trim_end_matches('\n').to_owned();

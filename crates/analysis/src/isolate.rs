@@ -12,7 +12,7 @@ use trodden_unit::{Identity, MapError};
 /// Half-width of a 95 % confidence interval, in standard deviations.
 const Z_95: f64 = 1.96;
 
-/// A function: the unit's identity, and the index in the unit's map.
+/// A function, given by the unit's identity and the index in the unit's map.
 pub type UnitFunction = (Identity, usize);
 
 /// Formulas by which suspects are ranked.
@@ -55,7 +55,7 @@ impl RunTally {
         if both == 0.0 { 0.0 } else { self.failing as f64 / both.sqrt() }
     }
 
-    /// The share of failing runs, and the variance of this estimate.
+    /// Returns the share of failing runs, and the variance of this estimate.
     fn failure_share(self) -> (f64, f64) {
         let runs = (self.failing + self.passing) as f64;
         if runs == 0.0 {
@@ -76,9 +76,9 @@ pub struct Isolation {
 #[derive(Debug, Default)]
 struct FunctionObservations {
     executed: RunTally,
-    /// Keyed by whether the path was completed, and its number.
+    /// The runs that took each path. The key is whether the path was completed, and its number.
     paths: BTreeMap<(bool, u64), RunTally>,
-    /// Keyed by edge of the acyclic graph.
+    /// The runs that took each edge of the acyclic graph.
     edges: BTreeMap<u32, RunTally>,
 }
 
@@ -101,11 +101,11 @@ pub struct Suspect {
     pub ochiai: f64,
     /// `(F/NF) / (F/NF + S/NS)`, from 0 to 1.
     pub tarantula: f64,
-    /// Failure probability of runs that took the path, minus that of runs that executed its function (-1 to 1), and the half-width of the
-    /// difference's 95 % confidence interval.
+    /// Failure probability of runs that took the path, minus the failure probability of runs that executed its function (-1 to 1), and the
+    /// half-width of the difference's 95 % confidence interval.
     pub increase: (f64, f64),
     /// Harmonic mean of the increase and of `log(F + 1) / log(NF + 1)`, from 0 to 1. As published, it is 0 unless the increase is above
-    /// zero with 95 % confidence. Without the `+ 1`, as in the published formula, a single failure would have no value.
+    /// zero with 95 % confidence. The published formula lacks the `+ 1`, so a single failure would have no value.
     pub importance: f64,
 }
 
@@ -121,10 +121,7 @@ impl Suspect {
 }
 
 impl Isolation {
-    /// Adds a run.
-    ///
-    /// # Errors
-    /// A function's map is corrupt. The run is then not added.
+    /// Adds a run. If a function's map is corrupt, this fails and the run is not added.
     pub fn add(&mut self, profile: &Profile, failed: bool) -> Result<(), MapError> {
         let mut seen = Vec::new();
         for unit in profile.images.iter().flat_map(|i| &i.units) {
@@ -157,7 +154,7 @@ impl Isolation {
         Ok(())
     }
 
-    /// The numbers of runs added.
+    /// Returns how many failing and passing runs were added.
     pub fn runs(&self) -> RunTally {
         self.all
     }
@@ -220,14 +217,14 @@ mod tests {
 
     #[test]
     fn scores_match_their_formulas() {
-        // Taken by all failing runs and no passing one.
+        // All failing runs and no passing run take this path.
         let one = suspect((4, 12), (4, 0), (4, 12));
         assert_eq!((one.ochiai, one.tarantula), (1.0, 1.0));
         assert!((one.increase.0 - 0.75).abs() < 1e-12);
         // sqrt(0.25 * 0.75 / 16) = 0.108253...
         assert!((one.increase.1 - 1.96 * 0.108_253_175).abs() < 1e-6);
         assert!((one.importance - 2.0 / (1.0 / 0.75 + 1.0)).abs() < 1e-12);
-        // Taken by half of the failing runs and a quarter of the passing ones.
+        // Half of the failing runs and a quarter of the passing runs take this path.
         let other = suspect((4, 12), (2, 3), (4, 12));
         assert!((other.ochiai - 2.0 / 20f64.sqrt()).abs() < 1e-12);
         assert!((other.tarantula - 0.5 / 0.75).abs() < 1e-12);

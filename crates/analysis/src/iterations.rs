@@ -1,4 +1,5 @@
-//! Which paths does a function take in consecutive iterations? The sets of paths over iterations that programs count, and the counts.
+//! Which paths does a function take in consecutive iterations? This module builds the sets of paths over iterations that programs count,
+//! and lists the counts.
 
 use crate::segments::find_logs;
 use crate::sequences::{IterationDocument, IterationRow, take_top};
@@ -14,11 +15,9 @@ use trodden_text::names::Name;
 use trodden_text::words::plural;
 use trodden_unit::{FunctionKey, IterationSet};
 
-/// Returns the set of paths over iterations that a run's stream contains. Functions with cut edges that have none are in the set, too, so
-/// that a program that counts the set shows whether there are others.
-///
-/// # Errors
-/// `wanted` names no run, the run has no stream, or no path over `iterations` iterations was executed.
+/// Returns the set of paths over iterations that a run's stream contains. Functions with cut edges but without such paths are also in the
+/// set, so that a program that counts the set can show whether they have any. Fails if the run has no stream, or if no path over
+/// `iterations` iterations was executed.
 pub fn requested_iterations(iterations: u32, wanted: &str, folders: &Folders) -> Result<IterationSet> {
     let logs = match streams::logs_of_copies(wanted) {
         Ok(Some(copies)) => copies.concat(),
@@ -43,7 +42,6 @@ pub fn requested_iterations(iterations: u32, wanted: &str, folders: &Folders) ->
     Ok(set)
 }
 
-/// Adds the paths over iterations in a log.
 fn add_log(set: &mut IterationSet, log: &StreamLog, maps: &StreamMaps) -> Result<()> {
     for unit in &maps.counted.units {
         for function in &unit.map.functions {
@@ -87,17 +85,15 @@ fn add_log(set: &mut IterationSet, log: &StreamLog, maps: &StreamMaps) -> Result
     Ok(())
 }
 
-/// Returns the paths over iterations that a profile's programs counted, by function; empty if they counted none.
+/// Returns the paths over iterations that a profile's programs counted, by function. The result is empty if they counted none.
 pub fn counted_iterations(profile: &Profile) -> BTreeMap<FunctionKey, CountedIterations> {
     let mut all = BTreeMap::new();
     profile.images.iter().for_each(|image| iterations::add_counted_iterations(image, &mut all));
     all
 }
 
-/// Lists the counted sequences of `length` consecutive paths, or of as many as were counted; at most `top`, or all if it is 0.
-///
-/// # Errors
-/// Only shorter sequences were counted.
+/// Lists at most `top` counted sequences of `length` consecutive paths, or all of them if `top` is 0. `None` stands for the maximum length
+/// that was counted. Fails if only shorter sequences were counted.
 pub fn counted_document(
     counted: &BTreeMap<FunctionKey, CountedIterations>,
     length: Option<usize>,

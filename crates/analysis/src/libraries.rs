@@ -1,7 +1,7 @@
 //! The shared libraries that a program needs, and whether they are instrumented.
 //!
-//! The list comes from the dynamic loader itself (`ld.so --list`), which knows run paths, the cache and the environment. The loader runs no
-//! code of the program.
+//! The list comes from the dynamic loader itself (`ld.so --list`), which knows run paths, the cache and the environment. The loader does
+//! not run any code of the program.
 
 use object::{Object, ObjectSection};
 use serde::Serialize;
@@ -17,16 +17,14 @@ const LOADER: &str = "/lib64/ld-linux-x86-64.so.2";
 pub struct NeededLibrary {
     /// The library's name.
     pub name: String,
-    /// The library's file; `None` if the loader does not find it.
+    /// The library's file, or `None` if the loader does not find it.
     pub path: Option<PathBuf>,
     /// Number of instrumented units.
     pub units: usize,
 }
 
-/// Returns the libraries of a program, in load order.
-///
-/// # Errors
-/// The program is not an ELF file, its loader is not trusted, or the loader fails; then the text is the loader's message.
+/// Returns the libraries of a program, in load order. Fails if the program is not an ELF file, if its loader is not trusted, or with the
+/// loader's message if the loader fails.
 pub fn needed_libraries(program: &Path, bytes: &[u8]) -> Result<Vec<NeededLibrary>, String> {
     let file = object::File::parse(bytes).map_err(|e| e.to_string())?;
     if file.section_by_name(".dynamic").is_none() {
@@ -49,7 +47,7 @@ pub fn needed_libraries(program: &Path, bytes: &[u8]) -> Result<Vec<NeededLibrar
     Ok(parse_list(&text).into_iter().map(|(name, path)| read_library(name, path)).collect())
 }
 
-/// Returns true for a known loader in a system folder. A program could name any file as its loader.
+/// Returns true for a known loader in a system folder. The check is necessary because a program could name any file as its loader.
 fn is_system_loader(path: &str) -> bool {
     const FOLDERS: &[&str] = &["/lib/", "/lib64/", "/usr/lib/", "/usr/lib64/", "/nix/store/", "/gnu/store/"];
     const NAMES: &[&str] = &["ld-linux-x86-64.so.2", "ld-musl-x86_64.so.1"];

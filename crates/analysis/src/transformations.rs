@@ -21,7 +21,7 @@ use trodden_unit::{EdgeKind, FunctionMap, MapError, Transformation, Transformati
 pub struct TransformationOptions {
     /// Minimum saving of a copy, as a share (0 to 1) of all executed instructions.
     pub min_saving: f64,
-    /// Minimum share (0 to 1) of all executed instructions that a loop must have for its last iteration to be split off.
+    /// Minimum share (0 to 1) of all executed instructions for a loop from which the last iteration is split off.
     pub min_loop_share: f64,
     /// Maximum number of instructions copied for one edge.
     pub max_copied: u64,
@@ -42,7 +42,7 @@ pub struct TransformedFunction {
     pub function: String,
     /// Hash of the graph's shape.
     pub shape: u64,
-    /// The function's executed instructions as a share (0 to 1) of the program's.
+    /// The function's executed instructions, as a share (0 to 1) of the program's executed instructions.
     pub share: f64,
     /// The transformations.
     pub transformations: Vec<Transformation>,
@@ -85,14 +85,14 @@ pub fn build_plan(transformed: &[TransformedFunction]) -> TransformationPlan {
     transformations
 }
 
-/// Returns the transformations of one function; `total` is the number of instructions that the program executed.
+/// Returns the transformations of one function. `total` is the number of instructions that the program executed.
 pub fn transformations_for(map: &FunctionMap, paths: &FunctionPaths, total: u64, options: &TransformationOptions) -> Vec<Transformation> {
     let walks = Walks::new(map, paths);
     let (mut copies, mut iterations) = (Vec::new(), Vec::new());
     let mut entries = BTreeSet::new();
     for finding in advise(map, paths, None, &AdviseOptions::default()) {
         let Advice::Correlated(found) = finding.advice else { continue };
-        if let Some(last) = last_iterations(&walks, &found, total, options) {
+        if let Some(last) = find_last_iterations(&walks, &found, total, options) {
             if !iterations.contains(&last) {
                 iterations.push(last);
             }
@@ -101,7 +101,7 @@ pub fn transformations_for(map: &FunctionMap, paths: &FunctionPaths, total: u64,
         if (finding.saves as f64) < options.min_saving * total as f64 {
             continue;
         }
-        // If some executions took a different edge, the copy would have to keep the test, so only certain outcomes are used.
+        // If some executions took a different edge, the copy would have to keep the test. Only certain outcomes are therefore used.
         for given in found.given.iter().filter(|g| g.is_certain()) {
             if let Some(copy) = copy_for_edge(&walks, &found, given, options)
                 && entries.insert(copy.entry)
@@ -113,13 +113,12 @@ pub fn transformations_for(map: &FunctionMap, paths: &FunctionPaths, total: u64,
     copies.into_iter().chain(iterations.into_iter().map(Transformation::LastIterations)).collect()
 }
 
-/// Returns the loop whose last iteration an earlier branch decides; `None` if the finding is of a different kind or the loop is not hot
-/// enough.
-fn last_iterations(walks: &Walks, found: &Correlated, total: u64, options: &TransformationOptions) -> Option<LastIterations> {
+/// Returns the loop for which an earlier branch decides whether an iteration is the last, if there is one and it is hot enough.
+fn find_last_iterations(walks: &Walks, found: &Correlated, total: u64, options: &TransformationOptions) -> Option<LastIterations> {
     if !found.last_iteration || found.stretch.obstacle.is_some() {
         return None;
     }
-    let (head, body) = innermost_loop(walks, found.earlier, found.later)?;
+    let (head, body) = find_innermost_loop(walks, found.earlier, found.later)?;
     let leaves = |edge: Edge| !body.contains(&walks.map.graph.to(edge));
     let decided: Vec<Edge> = found.given.iter().filter_map(|g| g.decides).collect();
     let decides = decided.iter().any(|e| leaves(*e)) && decided.iter().any(|e| !leaves(*e));
@@ -128,11 +127,10 @@ fn last_iterations(walks: &Walks, found: &Correlated, total: u64, options: &Tran
     (decides && weight as f64 >= options.min_loop_share * total as f64).then_some(LastIterations { head, latches })
 }
 
-/// Copies the blocks between two branches for executions through a deciding edge. Returns `None` if they cannot be copied or have too many
-/// instructions.
+/// Copies the blocks between two branches for executions through a deciding edge, if they can be copied and are few enough.
 fn copy_for_edge(walks: &Walks, found: &Correlated, given: &ConditionalOutcomes, options: &TransformationOptions) -> Option<PathCopy> {
     let matching: Vec<(&BlockWalk, usize, usize)> =
-        walks.walks.iter().filter_map(|w| block_range(w, given.edge, found.later).map(|(a, b)| (w, a, b))).collect();
+        walks.walks.iter().filter_map(|w| find_block_range(w, given.edge, found.later).map(|(a, b)| (w, a, b))).collect();
     let blocks: BTreeSet<Node> = matching.iter().flat_map(|(walk, from, to)| walk.blocks[*from..=*to].iter().copied()).collect();
     let copied: u64 = blocks.iter().map(|b| u64::from(walks.map.blocks[b.index()].instructions)).sum();
     if copied > options.max_copied || found.stretch.obstacle.is_some() || !walks.map.graph.edge(given.edge).cases.is_empty() {
@@ -155,20 +153,20 @@ fn copy_for_edge(walks: &Walks, found: &Correlated, given: &ConditionalOutcomes,
 }
 
 /// Returns the indices, in the walk, of the block after `edge` and of the block `later`.
-fn block_range(walk: &BlockWalk, edge: Edge, later: Node) -> Option<(usize, usize)> {
+fn find_block_range(walk: &BlockWalk, edge: Edge, later: Node) -> Option<(usize, usize)> {
     let from = walk.edges.iter().position(|e| *e == edge)? + 1;
     let to = walk.blocks.iter().position(|b| *b == later)?;
     (from <= to).then_some((from, to))
 }
 
 /// Returns the head and the blocks of the innermost loop that contains both blocks.
-fn innermost_loop(walks: &Walks, one: Node, other: Node) -> Option<(Node, BTreeSet<Node>)> {
+fn find_innermost_loop(walks: &Walks, one: Node, other: Node) -> Option<(Node, BTreeSet<Node>)> {
     let loops = crate::advise::natural_loops(walks.map);
     let both = loops.into_iter().filter(|(_, body)| body.contains(&one) && body.contains(&other));
     both.min_by_key(|(_, body)| body.len())
 }
 
-/// Sorts blocks topologically; `None` if they contain a cycle.
+/// Sorts blocks topologically, or returns `None` if they contain a cycle.
 fn topological_order(map: &FunctionMap, blocks: &BTreeSet<Node>) -> Option<Vec<Node>> {
     let cut: BTreeSet<Edge> = map.cuts.iter().map(|(edge, _)| *edge).collect();
     let graph = &map.graph;
@@ -189,7 +187,6 @@ fn back_edges(map: &FunctionMap) -> impl Iterator<Item = (Node, Node)> {
     back.map(|(edge, _)| (map.graph.from(*edge), map.graph.to(*edge)))
 }
 
-/// Number of executed instructions in these blocks.
 fn executed_instructions(map: &FunctionMap, executions: &[u64], blocks: impl IntoIterator<Item = u32>) -> u64 {
     let of = |b: u32| executions.get(b as usize).copied().unwrap_or(0).saturating_mul(u64::from(map.blocks[b as usize].instructions));
     blocks.into_iter().fold(0, |sum, b| sum.saturating_add(of(b)))

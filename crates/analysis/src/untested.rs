@@ -1,10 +1,10 @@
 //! Untested paths: paths in a profile from the field that are not among the known paths (those of the tests).
 //!
-//! Known paths are first removed from the profile. What remains is untested: complete paths, and prefixes up to a call that may not return,
-//! which are reported only if the path ended there. A path can be *new although every edge is known*; only residual path profiling finds
-//! those (Vaswani, Rajan and Ramalingam, "Efficient Online Path Profiling", table 3.1). Untested paths of failing runs are ranked by Ochiai
-//! ([`crate::isolate`]), then by closeness to the failure (section 6.2.2 there): unfinished paths first, then paths whose first execution
-//! was latest.
+//! Known paths are first removed from the profile. The remaining paths are untested: complete paths, and prefixes up to a call that may not
+//! return. A prefix is reported only if the path ended there. A path can be *new although every edge is known*; only residual path
+//! profiling finds such paths (Vaswani, Rajan and Ramalingam, "Efficient Online Path Profiling", table 3.1). Untested paths of failing runs
+//! are ranked by Ochiai ([`crate::isolate`]), then by closeness to the failure (section 6.2.2 there): unfinished paths come first, then
+//! paths with the latest first execution.
 
 use crate::isolate::RunTally;
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,9 +13,9 @@ use trodden_profile::model::{ProcessEnding, Profile, UnitProfile};
 use trodden_profile::paths::{FunctionPaths, PathDecoder};
 use trodden_unit::{EdgeKind, FunctionMap, Identity, InterestingWords, KnownFunction, KnownPaths, MapError, UnitMap};
 
-/// A function: the unit's identity, and the index in the unit's map.
+/// A function, given by the unit's identity and the index in the unit's map.
 pub type UntestedFunction = (Identity, usize);
-/// A counter: the unit's identity, and the index in the unit.
+/// A counter, given by the unit's identity and the index in the unit.
 pub type CounterKey = (Identity, u64);
 
 /// The runs that took an untested path.
@@ -25,36 +25,36 @@ pub struct Sighting {
     pub runs: u64,
     /// Outcomes of these runs, where known.
     pub outcomes: RunTally,
-    /// Time of the path's first execution, in nanoseconds since 1970, if the program recorded it, or else the start time of the run; 0 if
+    /// Time of the path's first execution, in nanoseconds since 1970. If the program did not record it, the start time of the run. 0 if
     /// unknown.
     pub first_ns: u64,
-    /// The number, as passed to [`Sightings::add`], of the run that took the path first.
+    /// The run that took the path first, by the number passed to [`Sightings::add`].
     pub first_run: usize,
 }
 
 /// Untested paths in all profiles from the field.
 #[derive(Debug, Default)]
 pub struct Sightings {
-    /// Keyed by counter.
+    /// The sightings of each path, by counter.
     pub paths: BTreeMap<CounterKey, Sighting>,
     /// Counted executions of complete paths, including known paths if the program counts those.
     pub executions: u128,
     /// Distinct complete paths that were counted.
     pub counted: BTreeSet<CounterKey>,
-    /// Whether any unit counts known paths as well, so that shares can be computed.
+    /// True if a unit also counts known paths, so that shares can be computed.
     pub counts_known: bool,
-    /// Numbers of runs whose outcome is known.
+    /// Numbers of failing and passing runs, without runs with an unknown outcome.
     pub outcomes: RunTally,
     /// Executions that builds with `--interesting` counted without distinguishing their paths.
     pub without_path: UndistinguishedExecutions,
 }
 
-/// Executions of paths that the build does not distinguish: it counts all uninteresting paths of a function in one counter.
+/// Executions of paths that the build does not distinguish, because it counts all uninteresting paths of a function in one counter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct UndistinguishedExecutions {
-    /// In functions whose known paths all have separate counters, so these executions took untested paths.
+    /// Executions in functions whose known paths all have separate counters. They took untested paths.
     pub untested: u128,
-    /// In other functions; these executions may have taken known paths.
+    /// Executions in other functions. They may have taken known paths.
     pub unclear: u128,
 }
 
@@ -90,7 +90,7 @@ pub struct UntestedSummary {
     pub functions_with_new_edges: u64,
 }
 
-/// Returns the known paths of a function; `None` if there are none with the same cuts and numbering.
+/// Returns the known paths of a function, or `None` if there are none with the same cuts and numbering.
 pub fn known_paths_of<'k>(known: &'k KnownPaths, unit: &UnitMap, function: &FunctionMap) -> Option<&'k KnownFunction> {
     known
         .get(&unit.source, &function.name, function.version())
@@ -107,9 +107,9 @@ impl Sightings {
         let mut in_run = BTreeSet::new();
         for unit in profile.images.iter_mut().flat_map(|i| &mut i.units) {
             self.counts_known |= !unit.map.has_times();
-            self.tally(unit)?;
-            self.tally_without_path(unit, known)?;
-            filter_known(unit, known);
+            self.tally_counted_paths(unit)?;
+            self.tally_undistinguished_executions(unit, known)?;
+            remove_known_paths(unit, known);
             for (counter, _) in &unit.counts.executions {
                 let first_ns = unit.counts.first_seen_of(*counter).unwrap_or(started);
                 let seen = self.paths.entry((unit.unit, *counter)).or_insert(Sighting {
@@ -131,8 +131,7 @@ impl Sightings {
         Ok(())
     }
 
-    /// Adds executions whose paths the build does not distinguish.
-    fn tally_without_path(&mut self, unit: &UnitProfile, known: &KnownPaths) -> Result<(), MapError> {
+    fn tally_undistinguished_executions(&mut self, unit: &UnitProfile, known: &KnownPaths) -> Result<(), MapError> {
         for function in &unit.map.functions {
             let Some(words) = function.interesting() else { continue };
             let executions = u128::from(unit.unattributed(function));
@@ -145,8 +144,7 @@ impl Sightings {
         Ok(())
     }
 
-    /// Adds all counted paths, known or not.
-    fn tally(&mut self, unit: &UnitProfile) -> Result<(), MapError> {
+    fn tally_counted_paths(&mut self, unit: &UnitProfile) -> Result<(), MapError> {
         for function in &unit.map.functions {
             let Some(paths) = unit.executed_paths(function)? else { continue };
             self.executions += paths.complete.iter().map(|p| u128::from(p.count)).sum::<u128>();
@@ -156,8 +154,7 @@ impl Sightings {
     }
 }
 
-/// Returns true if all known complete paths of the function have separate counters. Paths that end at calls are not counted in such
-/// builds.
+/// Returns true if all known complete paths of the function have separate counters. Such builds do not count paths up to calls.
 fn counts_all_known(function: &FunctionMap, words: &InterestingWords, known: Option<&KnownFunction>) -> Result<bool, MapError> {
     let counted: BTreeSet<u64> = words.paths.iter().map(|(_, path)| *path).collect();
     let mut others = known.iter().flat_map(|k| &k.known).map(|(path, _)| *path).filter(|path| !counted.contains(path)).peekable();
@@ -169,7 +166,7 @@ fn counts_all_known(function: &FunctionMap, words: &InterestingWords, known: Opt
 }
 
 /// Removes the counts of known paths, and counters that belong to no function.
-fn filter_known(unit: &mut UnitProfile, known: &KnownPaths) {
+fn remove_known_paths(unit: &mut UnitProfile, known: &KnownPaths) {
     let mut remaining = Vec::new();
     for function in &unit.map.functions {
         let knows = known_paths_of(known, &unit.map, function);
@@ -184,8 +181,7 @@ fn filter_known(unit: &mut UnitProfile, known: &KnownPaths) {
 pub fn new_edges(function: &FunctionMap, known: Option<&KnownFunction>, dag: &[DagEdgeId]) -> BTreeSet<Edge> {
     let edges = dag.iter().filter_map(|id| match *function.dag.get(id.index())? {
         Origin::Real(edge) | Origin::Leave(edge) => Some(edge),
-        // The cut edge before a path's first block is the last edge of a different path, and not even unique if several cut edges lead
-        // there.
+        // The cut edge before a path's first block belongs to a different path, and several cut edges may lead to the block.
         Origin::Enter(_) | Origin::Stop(_) => None,
     });
     let taken = |edge: &Edge| known.is_some_and(|k| k.edges.get(edge.index()).is_some_and(|n| *n > 0));
@@ -193,7 +189,7 @@ pub fn new_edges(function: &FunctionMap, known: Option<&KnownFunction>, dag: &[D
     edges.filter(|edge| is_control_flow(edge) && !taken(edge)).collect()
 }
 
-/// Sums over the untested paths of a function; `paths` must contain only these.
+/// Sums up the untested paths of a function. `paths` must contain only untested paths.
 pub fn new_paths_in(function: &FunctionMap, known: Option<&KnownFunction>, paths: &FunctionPaths) -> UntestedInFunction {
     let mut new = UntestedInFunction::default();
     for path in &paths.complete {
@@ -220,7 +216,7 @@ impl UntestedSummary {
         }
     }
 
-    /// Sums up a profile from which known paths have been removed.
+    /// Sums up a profile after the removal of known paths.
     pub fn new(filtered: &Profile, known: &KnownPaths) -> Result<UntestedSummary, MapError> {
         let mut summary = UntestedSummary::default();
         for (_, unit, function) in filtered.functions() {
@@ -243,12 +239,12 @@ pub struct KnownHotPath {
     pub tested: u64,
     /// Number of executions in the field.
     pub field: u64,
-    /// Rank among the field's paths by executions, from 1; `None` if the field did not take the path.
+    /// Rank among the field's paths by executions, from 1, or `None` if the field did not take the path.
     pub rank: Option<usize>,
 }
 
-/// Checks whether hot paths stay hot. Returns the `top` complete paths that the tests executed most, and the share (0 to 1) of the field's
-/// executions that they account for. `field` must count all paths.
+/// Checks whether hot paths stay hot. Returns the `top` complete paths that the tests executed most, and their share (0 to 1) of the
+/// field's executions. `field` must count all paths.
 pub fn hot_paths(field: &Profile, known: &KnownPaths, top: usize) -> Result<(Vec<KnownHotPath>, f64), MapError> {
     let (mut tested, mut all) = (Vec::new(), BTreeMap::<(UntestedFunction, u64), u64>::new());
     for unit in field.images.iter().flat_map(|i| &i.units) {

@@ -1,4 +1,4 @@
-//! Checks findings on random functions with random counts against brute force: every execution is a list of edges, and every number is
+//! Checks findings on random functions with random counts against brute force. Every execution is a list of edges, and every number is
 //! recomputed from that list.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -12,7 +12,6 @@ const FUNCTIONS: u64 = 12_000;
 const MAX_PATHS: u64 = 200;
 const OPTIONS: AdviseOptions = AdviseOptions { decided: 0.9, min_count: 20 };
 
-/// A path, and the number of its executions.
 struct Execution {
     count: u64,
     blocks: Vec<Node>,
@@ -67,7 +66,6 @@ fn random_case(random: &mut Random) -> Option<Case> {
     Some(Case { map, paths, executions })
 }
 
-/// Enumerates all paths with their numbers.
 fn enumerate_paths(map: &FunctionMap, at: Node, sum: i64, path: &mut Vec<DagEdge>, all: &mut Vec<(i64, Vec<DagEdge>)>) {
     if at == map.exit() {
         all.push((sum, path.clone()));
@@ -82,12 +80,11 @@ fn enumerate_paths(map: &FunctionMap, at: Node, sum: i64, path: &mut Vec<DagEdge
 }
 
 impl Case {
-    /// Number of executions for which a predicate holds.
-    fn number(&self, holds: impl Fn(&Execution) -> bool) -> u64 {
+    fn count_executions(&self, holds: impl Fn(&Execution) -> bool) -> u64 {
         self.executions.iter().filter(|e| holds(e)).map(|e| e.count).sum()
     }
 
-    /// Branches with several executed outcomes, and these outcomes.
+    /// Returns the branches with several executed outcomes, and these outcomes.
     fn branches(&self) -> BTreeMap<Node, BTreeSet<Edge>> {
         let mut branches: BTreeMap<Node, BTreeSet<Edge>> = BTreeMap::new();
         for edge in self.executions.iter().flat_map(|e| &e.edges) {
@@ -104,7 +101,7 @@ impl Case {
         self.map.graph.from(edge)
     }
 
-    /// Blocks from which a back edge to the head can be reached without passing the head, and the head itself.
+    /// Returns the head, and the blocks from which a back edge to the head can be reached without passing the head.
     fn loop_of(&self, head: Node) -> BTreeSet<Node> {
         let back = |e: &Edge| self.map.cuts.contains(&(*e, CutReason::Back)) && self.map.graph.to(*e) == head;
         let tails: BTreeSet<Node> = (0..self.map.graph.edge_count() as u32).map(Edge).filter(back).map(|e| self.block(e)).collect();
@@ -122,7 +119,6 @@ impl Case {
         (0..self.map.blocks.len() as u32).map(Node).filter(|b| *b == head || reaches(*b)).collect()
     }
 
-    /// All natural loops by head.
     fn loops(&self) -> BTreeMap<Node, BTreeSet<Node>> {
         let heads = self.map.cuts.iter().filter(|(_, r)| *r == CutReason::Back).map(|(e, _)| self.map.graph.to(*e));
         let loops = heads.map(|h| (h, self.loop_of(h)));
@@ -138,8 +134,8 @@ fn position_of(execution: &Execution, edge: Edge) -> Option<usize> {
     execution.edges.iter().position(|e| *e == edge)
 }
 
-/// Returns true if both edges are taken, the first one first.
-fn both(execution: &Execution, first: Edge, second: Edge) -> bool {
+/// Returns true if an execution takes `first` before `second`.
+fn takes_in_order(execution: &Execution, first: Edge, second: Edge) -> bool {
     matches!((position_of(execution, first), position_of(execution, second)), (Some(a), Some(b)) if a < b)
 }
 
@@ -152,11 +148,11 @@ fn is_close(a: f64, b: f64) -> bool {
     (a - b).abs() < 1e-6 * (1.0 + a.abs())
 }
 
-/// Number of executions of the later branch that an earlier one decides, and the mean distance between the two.
+/// Returns the number of executions of the later branch that an earlier branch decides, and the mean distance between the branches.
 fn decided(case: &Case, earlier: &BTreeSet<Edge>, later: &BTreeSet<Edge>) -> (u64, f64) {
     let (mut decided, mut all, mut distance) = (0, 0u64, 0.0);
     for a in earlier {
-        let cells: Vec<u64> = later.iter().map(|c| case.number(|e| both(e, *a, *c))).collect();
+        let cells: Vec<u64> = later.iter().map(|c| case.count_executions(|e| takes_in_order(e, *a, *c))).collect();
         let total: u64 = cells.iter().sum();
         all += total;
         if total >= OPTIONS.min_count && *cells.iter().max().unwrap() as f64 >= OPTIONS.decided * total as f64 {
@@ -164,35 +160,37 @@ fn decided(case: &Case, earlier: &BTreeSet<Edge>, later: &BTreeSet<Edge>) -> (u6
         }
         for c in later {
             let apart = |e: &Execution| (position_of(e, *c).unwrap() - position_of(e, *a).unwrap()) as f64 * e.count as f64;
-            distance += case.executions.iter().filter(|e| both(e, *a, *c)).map(apart).sum::<f64>();
+            distance += case.executions.iter().filter(|e| takes_in_order(e, *a, *c)).map(apart).sum::<f64>();
         }
     }
     (decided, distance / all as f64)
 }
 
-/// Entropy of the later branch that remains if the outcome of the earlier one is known, including that it was not executed.
+/// Returns the entropy of the later branch that remains if the outcome of the earlier branch is known. Not executing the earlier branch
+/// counts as an outcome.
 fn remaining_entropy(case: &Case, earlier: &BTreeSet<Edge>, later: &BTreeSet<Edge>) -> f64 {
-    let total = case.number(|e| later.iter().any(|c| position_of(e, *c).is_some())) as f64;
+    let total = case.count_executions(|e| later.iter().any(|c| position_of(e, *c).is_some())) as f64;
     let mut bits = 0.0;
     for a in earlier.iter().map(Some).chain([None]) {
         let known = |e: &Execution, c: Edge| match a {
-            Some(a) => both(e, *a, c),
-            None => position_of(e, c).is_some() && !earlier.iter().any(|a| both(e, *a, c)),
+            Some(a) => takes_in_order(e, *a, c),
+            None => position_of(e, c).is_some() && !earlier.iter().any(|a| takes_in_order(e, *a, c)),
         };
-        let cells: Vec<u64> = later.iter().map(|c| case.number(|e| known(e, *c))).collect();
+        let cells: Vec<u64> = later.iter().map(|c| case.count_executions(|e| known(e, *c))).collect();
         bits += if cells.iter().any(|c| *c > 0) { entropy(&cells) * cells.iter().sum::<u64>() as f64 / total } else { 0.0 };
     }
     bits
 }
 
-fn check_correlated(case: &Case, found: &[&Correlated]) {
+fn assert_correlated_matches(case: &Case, found: &[&Correlated]) {
     let branches = case.branches();
     for (later, outcomes) in &branches {
-        let counts: Vec<u64> = outcomes.iter().map(|c| case.number(|e| position_of(e, *c).is_some())).collect();
+        let counts: Vec<u64> = outcomes.iter().map(|c| case.count_executions(|e| position_of(e, *c).is_some())).collect();
         let executions: u64 = counts.iter().sum();
         let undecided = *counts.iter().max().unwrap() as f64 <= 0.99 * executions as f64;
         let others = branches.iter().filter(|(a, _)| *a != later);
-        let met = others.filter(|(_, a)| a.iter().any(|a| outcomes.iter().any(|c| case.number(|e| both(e, *a, *c)) > 0)));
+        let met =
+            others.filter(|(_, a)| a.iter().any(|a| outcomes.iter().any(|c| case.count_executions(|e| takes_in_order(e, *a, *c)) > 0)));
         let all: Vec<(&Node, u64, f64)> =
             met.map(|(a, edges)| (a, decided(case, edges, outcomes))).map(|(a, (d, far))| (a, d, far)).collect();
         let most = all.iter().map(|c| c.1).max().unwrap_or(0);
@@ -202,7 +200,7 @@ fn check_correlated(case: &Case, found: &[&Correlated]) {
         let bits = entropy(&counts);
         let enough = |a: &Node| bits - remaining_entropy(case, &branches[a], outcomes) >= 0.1 * bits;
         let expected = executions >= OPTIONS.min_count && undecided && most >= OPTIONS.min_count && most as f64 >= 0.1 * executions as f64;
-        // Of several equally good and near branches, any may be reported.
+        // If several branches are equally good and near, any of them may be reported.
         match reported {
             None => assert!(!expected || !best.iter().all(|a| enough(a)), "the branch in block {} is not found", later.0),
             Some(reported) => {
@@ -229,22 +227,22 @@ fn check_correlated(case: &Case, found: &[&Correlated]) {
     assert!(found.iter().all(|c| branches.contains_key(&c.later)));
 }
 
-fn check_never(case: &Case, found: &[&NeverTogether], reported: &BTreeSet<Node>) {
+fn assert_never_together_matches(case: &Case, found: &[&NeverTogether], reported: &BTreeSet<Node>) {
     let branches = case.branches();
     let mut expected: BTreeMap<Edge, f64> = BTreeMap::new();
     for (later, outcomes) in branches.iter().filter(|(later, _)| !reported.contains(later)) {
-        let executions = case.number(|e| outcomes.iter().any(|c| position_of(e, *c).is_some()));
+        let executions = case.count_executions(|e| outcomes.iter().any(|c| position_of(e, *c).is_some()));
         for second in outcomes {
-            let seconds = case.number(|e| position_of(e, *second).is_some());
+            let seconds = case.count_executions(|e| position_of(e, *second).is_some());
             for (earlier, firsts) in branches.iter().filter(|(a, _)| !case.first_iteration(**a, *later)) {
                 for first in firsts.iter().filter(|_| earlier != later) {
-                    let after_first = case.number(|e| outcomes.iter().any(|c| both(e, *first, *c)));
+                    let after_first = case.count_executions(|e| outcomes.iter().any(|c| takes_in_order(e, *first, *c)));
                     let chance = after_first as f64 * seconds as f64 / executions as f64;
                     let often = seconds >= OPTIONS.min_count
                         && seconds as f64 >= 0.01 * executions as f64
                         && after_first as f64 >= 0.05 * executions as f64;
-                    if case.number(|e| both(e, *first, *second)) == 0 && often && chance >= 100.0 {
-                        // Draw the smaller number one by one; none may be marked.
+                    if case.count_executions(|e| takes_in_order(e, *first, *second)) == 0 && often && chance >= 100.0 {
+                        // Draw the smaller number of executions one by one; none of them may be marked.
                         let (drawn, marked) = (after_first.min(seconds), after_first.max(seconds));
                         let one = |i: u64| ((executions - marked - i) as f64 / (executions - i) as f64).log10();
                         let surprise: f64 = -(0..drawn).map(one).sum::<f64>();
@@ -263,7 +261,7 @@ fn check_never(case: &Case, found: &[&NeverTogether], reported: &BTreeSet<Node>)
     }
 }
 
-fn check_loops(case: &Case, found: &[&LoopPatterns]) {
+fn assert_loops_match(case: &Case, found: &[&LoopPatterns]) {
     let mut expected = BTreeSet::new();
     for (head, body) in case.loops() {
         let inside = |e: &Edge| body.contains(&case.block(*e)) && body.contains(&case.map.graph.to(*e));
@@ -285,7 +283,7 @@ fn check_loops(case: &Case, found: &[&LoopPatterns]) {
         }
         let counts: Vec<u64> = patterns.values().copied().collect();
         let iterations: u64 = counts.iter().sum();
-        if case.number(|e| e.blocks.contains(&head)) < OPTIONS.min_count {
+        if case.count_executions(|e| e.blocks.contains(&head)) < OPTIONS.min_count {
             continue;
         }
         let mut sum = 0.0;
@@ -328,9 +326,9 @@ fn findings_match_brute_force() {
                 Advice::Redundant(_) => panic!("there are no block properties to find this by"),
             }
         }
-        check_correlated(&case, &correlated);
-        check_never(&case, &never, &correlated.iter().map(|c| c.later).collect());
-        check_loops(&case, &loops);
+        assert_correlated_matches(&case, &correlated);
+        assert_never_together_matches(&case, &never, &correlated.iter().map(|c| c.later).collect());
+        assert_loops_match(&case, &loops);
         let found = [correlated.len(), loops.len(), never.len()];
         reported.iter_mut().zip(found).for_each(|(sum, n)| *sum += n);
     }

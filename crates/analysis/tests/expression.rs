@@ -65,7 +65,7 @@ fn allows(gap: &Gap, between: &[Node]) -> bool {
     }
 }
 
-/// Tries every block for the place at index `step`, after the previous place at index `last` of the walk.
+/// Tries every block for the place at index `step`, if the previous place is at index `last` of the walk.
 fn can_assign(sequence: &ExpressionSequence, walk: &[Node], step: usize, last: Option<usize>) -> bool {
     let rest_after = |last: Option<usize>| last.map_or(walk, |l| &walk[l + 1..]);
     let before = match step {
@@ -108,7 +108,7 @@ fn expected(sequence: &ExpressionSequence, function: &FunctionMap, walk: &Decode
 }
 
 #[test]
-fn matcher_agrees_with_trying_all_assignments() {
+fn matcher_finds_what_trying_all_assignments_finds() {
     let mut random = Random::new(7);
     let (mut matched, mut tried) = (0u64, 0u64);
     for round in 0..4000 {

@@ -1,4 +1,4 @@
-//! Checks path expressions in functions with cut paths against executions whose whole paths are known.
+//! Checks path expressions in functions with cut paths against executions with known complete paths.
 
 use std::collections::HashMap;
 use trodden_analysis::expression::joined::{is_cut, is_whole, join};
@@ -8,17 +8,17 @@ use trodden_profile::{FunctionPaths, PathEnd, PathStart};
 use trodden_testkit::{Random, RandomFunction};
 use trodden_unit::EdgeKind;
 
-/// A piece of an execution, or one of its whole paths.
+/// A piece of an execution, or one of its complete paths.
 #[derive(Clone, Debug)]
 struct Fragment {
     blocks: Vec<Node>,
     beginning: PathStart,
     end: PathEnd,
-    /// Path numbers of its pieces.
+    /// The path numbers of the pieces.
     ids: Vec<u64>,
 }
 
-/// The whole paths of a function's executions, their pieces, and the counts of all path numbers.
+/// The complete paths of a function's executions, their pieces, and the counts of all path numbers.
 #[derive(Default)]
 struct Executed {
     paths: Vec<Fragment>,
@@ -72,7 +72,7 @@ impl Executed {
     }
 }
 
-/// The edges of a random walk to the exit; `None` if it is too long.
+/// Returns the edges of a random walk to the exit, or `None` if the walk is too long.
 fn random_walk(subject: &RandomFunction, random: &mut Random) -> Option<Vec<Edge>> {
     let (map, mut at, mut edges) = (&subject.map, Node(0), Vec::new());
     while at.index() < map.blocks.len() {

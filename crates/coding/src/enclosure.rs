@@ -9,7 +9,6 @@ use num_bigint::{BigInt, BigUint};
 use num_rational::BigRational;
 use num_traits::{One, Signed, ToPrimitive, Zero};
 
-/// Number of bits that are computed in addition to the requested precision.
 const GUARD_BITS: u32 = 32;
 
 /// An interval with rational ends that contains a real number.
@@ -27,17 +26,17 @@ impl Enclosure {
         Enclosure { low: value.clone(), high: value }
     }
 
-    /// Returns the sum.
+    /// Returns an interval that contains the sum of the two enclosed numbers.
     pub fn plus(&self, other: &Enclosure) -> Enclosure {
         Enclosure { low: &self.low + &other.low, high: &self.high + &other.high }
     }
 
-    /// Returns the product with a non-negative factor.
+    /// Returns the interval scaled by `factor`, which must not be negative.
     pub fn times(&self, factor: &BigRational) -> Enclosure {
         Enclosure { low: &self.low * factor, high: &self.high * factor }
     }
 
-    /// Returns true if the number lies in the interval.
+    /// Returns true if `value` is between the bounds, inclusive.
     pub fn contains(&self, value: &BigRational) -> bool {
         &self.low <= value && value <= &self.high
     }

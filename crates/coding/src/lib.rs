@@ -21,17 +21,17 @@ use trodden_flow::dag::{Dag, DagEdgeId};
 /// An exact rational number.
 pub type Rational = BigRational;
 
-/// The half-open part of [0, 1) that an edge has in a context: its start and its end.
+/// A half-open interval, as (start, end).
 pub type CodingRange = (Rational, Rational);
 
-/// A context of a model, with the edges that can follow.
+/// A context of a [`CodingModel`], and the edges that can follow it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ModelContext {
-    /// The node whose out-edges the context has.
+    /// The node from which the context's edges start.
     pub node: u32,
-    /// A path to the node. In a preferential model it identifies the context; in other models, it is an arbitrary path.
+    /// A path to the node. In a preferential model, the path identifies the context; in other models, it is one of several possible paths.
     pub prefix: Vec<DagEdgeId>,
-    /// The edges that can follow, each with its range.
+    /// The edges that can follow, each with its share of [0, 1).
     pub choices: Vec<(DagEdgeId, CodingRange)>,
 }
 
@@ -41,7 +41,7 @@ pub enum CodingError {
     /// The weights of all edges out of this node are zero.
     #[error("{}", CodingError::no_weight(.0))]
     NoWeight(u32),
-    /// The numbers of the interesting paths through two edges out of this node overlap, so the values are not a preferential numbering.
+    /// Interesting paths through two out-edges of this node have overlapping numbers, so the values are not a preferential numbering.
     #[error("{}", CodingError::overlap(.0))]
     Overlap(u32),
     /// The set of interesting paths is empty.
@@ -61,18 +61,18 @@ impl CodingError {
     }
 }
 
-/// One step of the encoder: the interval of numbers after an edge.
+/// One step of the encoder, which narrows the interval of numbers by one edge.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CodingStep {
-    /// The edge.
+    /// The edge that this step encodes.
     pub edge: DagEdgeId,
-    /// The edge's range in its context.
+    /// The edge's share of [0, 1) in its context.
     pub range: CodingRange,
     /// The interval after this step.
     pub interval: CodingRange,
 }
 
-/// The range of an edge in a context, and the context to which the edge leads.
+/// An edge's share of [0, 1), and the index of the context after the edge.
 #[derive(Clone, Debug)]
 struct EdgeRange {
     range: CodingRange,
@@ -88,12 +88,12 @@ pub struct CodingModel {
     nodes: Vec<u32>,
     /// For each context, how many numbers in its interval belong to no edge.
     holes: Vec<BigInt>,
-    /// N: the size of the interval with which the encoder starts.
+    /// N, the length of the encoder's initial interval.
     size: BigInt,
 }
 
 impl CodingModel {
-    /// Returns the model of Ball-Larus numbering (`computeBLModel`): the probability of an edge is its share of the paths from its source.
+    /// Returns the model of Ball-Larus numbering (`computeBLModel`). An edge's probability is its share of the paths from its source.
     pub fn ball_larus(dag: &Dag) -> CodingModel {
         let mut paths = vec![BigInt::zero(); dag.node_count()];
         paths[dag.exit().index()] = BigInt::one();
@@ -105,12 +105,10 @@ impl CodingModel {
         CodingModel::from_nodes(dag, size, share)
     }
 
-    /// Returns the model of measured edge weights, indexed by edge: the probability of an edge is its share of the weights out of its
-    /// source. Paths over an edge of weight zero have probability 0 and no number.
-    ///
-    /// # Errors
-    /// [`CodingError::NoWeight`] if all edges out of a node have weight zero.
-    pub fn measured(dag: &Dag, weights: &[f64]) -> Result<CodingModel, CodingError> {
+    /// Returns the model for measured `weights`, which are indexed by edge. An edge's probability is its weight divided by the total weight
+    /// of all edges that leave its source. A path over an edge of weight zero has probability 0 and no number. Fails if all edges out of a
+    /// node have weight zero.
+    pub fn from_weights(dag: &Dag, weights: &[f64]) -> Result<CodingModel, CodingError> {
         let weight = |e: DagEdgeId| BigRational::from_float(weights[e.index()]).unwrap_or_else(BigRational::zero);
         let mut sums = vec![BigRational::zero(); dag.node_count()];
         for edge in dag.edge_ids() {
@@ -120,18 +118,15 @@ impl CodingModel {
             return Err(CodingError::NoWeight(bad.0));
         }
         let mut model = CodingModel::from_nodes(dag, BigInt::zero(), |e| weight(e) / &sums[dag.edge(e).from.index()]);
-        model.size = model.least_probability().recip().ceil().to_integer();
+        model.size = model.min_nonzero_probability().recip().ceil().to_integer();
         Ok(model)
     }
 
-    /// Returns the finite-context model of order k of executed paths and their execution counts. The context of an edge is its source and
-    /// the `order` edges before it; its probability is its share of the executions in that context. With order 0, the context is only the
-    /// node. A path with an edge that was never executed in its context has probability 0 and no number, so if `order` is at least the
-    /// length of the longest path, only executed paths have numbers.
-    ///
-    /// # Errors
-    /// [`CodingError::NoPaths`] if no path was executed.
-    pub fn executed(dag: &Dag, order: usize, paths: &[(Vec<DagEdgeId>, u64)]) -> Result<CodingModel, CodingError> {
+    /// Returns the finite-context model of order `order` for executed paths and their execution counts. The context of an edge is its
+    /// source and the `order` edges before it. The edge's probability is its share of the executions in that context. With order 0, the
+    /// context is only the node. A path has probability 0 and no number if one of its edges was never executed in its context. If `order`
+    /// is at least the length of the longest path, only executed paths therefore have numbers. Fails if no path was executed.
+    pub fn from_executed_paths(dag: &Dag, order: usize, paths: &[(Vec<DagEdgeId>, u64)]) -> Result<CodingModel, CodingError> {
         let place = dag.positions();
         // Keys start with the node's topological position, so contexts are in topological order. The exit has one context only.
         let context = |node: trodden_flow::graph::Node, before: &[DagEdgeId]| {
@@ -166,20 +161,17 @@ impl CodingModel {
         if model.contexts.first().is_none_or(BTreeMap::is_empty) {
             return Err(CodingError::NoPaths);
         }
-        model.size = model.least_probability().recip().ceil().to_integer();
+        model.size = model.min_nonzero_probability().recip().ceil().to_integer();
         Ok(model)
     }
 
     /// Returns the model of a preferential numbering, given its edge values and the interesting paths.
     ///
-    /// A context is a prefix of interesting paths, and its interval is the span of the numbers of the paths that continue it. The range
-    /// of each edge is the span of the paths through it. The ranges of a context do not overlap, and numbers between them are holes. Every
+    /// A context is a prefix of interesting paths, and its interval is the span of the numbers of the paths that continue it. The range of
+    /// each edge is the span of the paths through it. The ranges of a context do not overlap, and numbers between them are holes. Every
     /// interesting path then encodes to its number and has probability 1/N, where N is the span of all numbers. (With the probabilities
     /// printed in table 4.3, `sact` would get the number of `sacdt`.) The entropy counts every number in a hole as a separate symbol, so
-    /// 2^H = N, and gamma equals delta.
-    ///
-    /// # Errors
-    /// [`CodingError::NoPaths`] without paths, [`CodingError::Overlap`] if the ranges of a context overlap.
+    /// 2^H = N, and gamma equals delta. Fails if there are no paths, or if the ranges of a context overlap.
     pub fn preferential(dag: &Dag, values: &[i64], paths: &[Vec<DagEdgeId>]) -> Result<CodingModel, CodingError> {
         let mut model =
             CodingModel { contexts: vec![BTreeMap::new()], nodes: vec![dag.entry().0], holes: Vec::new(), size: BigInt::zero() };
@@ -195,12 +187,12 @@ impl CodingModel {
                 }
             }
         }
-        model.fill(values)?;
+        model.compute_ranges(values)?;
         Ok(model)
     }
 
     /// Computes the ranges of all contexts, last context first, from the spans of the numbers that continue each prefix.
-    fn fill(&mut self, values: &[i64]) -> Result<(), CodingError> {
+    fn compute_ranges(&mut self, values: &[i64]) -> Result<(), CodingError> {
         let zero = || BigInt::zero();
         let mut intervals = vec![(zero(), BigInt::one()); self.contexts.len()];
         self.holes = vec![zero(); self.contexts.len()];
@@ -244,13 +236,12 @@ impl CodingModel {
         CodingModel { nodes: dag.order().iter().map(|n| n.0).collect(), contexts, holes, size }
     }
 
-    /// Returns N, which is greater than all numbers.
+    /// Returns N, the exclusive upper bound of all path numbers.
     pub fn size(&self) -> &BigInt {
         &self.size
     }
 
-    /// Returns the smallest non-zero probability of a path.
-    fn least_probability(&self) -> BigRational {
+    fn min_nonzero_probability(&self) -> BigRational {
         let mut least = vec![BigRational::one(); self.contexts.len()];
         for at in (0..self.contexts.len()).rev().filter(|c| !self.contexts[*c].is_empty()) {
             let by = |choice: &EdgeRange| (&choice.range.1 - &choice.range.0) * &least[choice.next];
@@ -262,12 +253,12 @@ impl CodingModel {
 
     /// Returns the unique number of a path, below [`CodingModel::size`], or `None` if the probability of the path is 0.
     pub fn encode(&self, path: &[DagEdgeId]) -> Option<BigInt> {
-        let last = self.steps(path)?.pop();
+        let last = self.encoding_steps(path)?.pop();
         Some(last.map_or_else(BigInt::zero, |step| step.interval.0.ceil().to_integer()))
     }
 
-    /// Returns the steps of encoding a path. Its number is the least integer in the last interval. `None` if the path has no number.
-    pub fn steps(&self, path: &[DagEdgeId]) -> Option<Vec<CodingStep>> {
+    /// Returns the steps that encode a path, or `None` if the path has no number. The number is the least integer in the last interval.
+    pub fn encoding_steps(&self, path: &[DagEdgeId]) -> Option<Vec<CodingStep>> {
         let mut from = BigRational::zero();
         let mut width = BigRational::from_integer(self.size.clone());
         let (mut steps, mut at) = (Vec::new(), 0);
@@ -281,7 +272,7 @@ impl CodingModel {
         Some(steps)
     }
 
-    /// Returns the path with this number, or `None` if no path has it.
+    /// Returns the path with this number, or `None` if there is no such path.
     pub fn decode(&self, number: &BigInt) -> Option<Vec<DagEdgeId>> {
         if number.is_negative() || *number >= self.size {
             return None;
@@ -342,7 +333,7 @@ impl CodingModel {
         power.times(&BigRational::new(BigInt::one(), BigInt::from(interesting)))
     }
 
-    /// Returns the contexts that have outgoing edges, in topological order.
+    /// Iterates over the contexts that have outgoing edges, in topological order.
     pub fn contexts(&self) -> impl Iterator<Item = ModelContext> + '_ {
         let mut prefixes: Vec<Option<Vec<DagEdgeId>>> = vec![None; self.contexts.len()];
         prefixes[0] = Some(Vec::new());
@@ -357,12 +348,11 @@ impl CodingModel {
     }
 }
 
-/// Returns the nearest floating-point number, or NaN if there is none.
-pub fn approximate(value: &Rational) -> f64 {
+/// Returns the nearest floating-point number, or NaN if the value does not fit.
+pub fn nearest_f64(value: &Rational) -> f64 {
     value.to_f64().unwrap_or(f64::NAN)
 }
 
-/// Returns the term p log2(1/p) of an entropy.
 fn entropy_term(probability: &BigRational, bits: u32) -> Enclosure {
     if probability.is_zero() {
         return Enclosure::exact(BigRational::zero());

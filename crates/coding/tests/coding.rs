@@ -34,7 +34,7 @@ fn encoder_reproduces_path_numbers() {
             assert_eq!(model.probability(path), ratio(1, all.paths() as i64), "seed {seed}");
         }
         let count = BigRational::from_integer(all.paths().into());
-        assert!(overlap(&model.entropy(40), &log2(&count, 40)), "seed {seed}");
+        assert!(enclosures_overlap(&model.entropy(40), &log2(&count, 40)), "seed {seed}");
         assert!(model.gamma(all.paths().into(), 40).contains(&ratio(1, 1)), "seed {seed}: gamma of all paths is 1");
 
         let interesting: BTreeSet<usize> = (0..1 + random.index(12)).map(|_| random.index(paths.len())).collect();
@@ -61,7 +61,6 @@ fn encoder_reproduces_path_numbers() {
     assert!(seen >= 1_000 && holes >= 50, "{seen} graphs, {holes} with holes");
 }
 
-/// In a measured model, each path has a unique number in the interval given by its probability, and all other numbers fail to decode.
 #[test]
 fn numbers_of_measured_models_are_uniquely_decodable() {
     let (mut seen, mut unnumbered) = (0, 0);
@@ -70,7 +69,7 @@ fn numbers_of_measured_models_are_uniquely_decodable() {
         let dag = Dag::new(&graph(&mut random, 7, 14, Cycles::Some), &[], Entries::PerEdge);
         let all = Numbering::ball_larus(&dag).unwrap();
         let weights: Vec<f64> = dag.edges().iter().map(|_| random.pick(&[0.0, 1.0, 1.0, 2.0, 5.0, 7.0, 0.125])).collect();
-        let Ok(model) = CodingModel::measured(&dag, &weights) else { continue };
+        let Ok(model) = CodingModel::from_weights(&dag, &weights) else { continue };
         if !(2..=60).contains(&all.paths()) {
             continue;
         }
@@ -109,14 +108,12 @@ fn numbers_of_measured_models_are_uniquely_decodable() {
     assert!(seen > 500 && unnumbered > 500, "{seen} models, {unnumbered} paths without a number");
 }
 
-/// Returns all paths of a graph, if there are between 2 and 60.
-fn paths_of_small_graph(dag: &Dag, all: &Numbering) -> Option<Vec<Vec<DagEdgeId>>> {
+fn list_paths_if_few(dag: &Dag, all: &Numbering) -> Option<Vec<Vec<DagEdgeId>>> {
     (2..=60).contains(&all.paths()).then(|| (0..all.paths()).map(|id| all.path(dag, id).unwrap()).collect())
 }
 
-/// If the context is the whole prefix, the probability of a path is its share of the executions.
-fn check_unbounded_order_gives_relative_frequencies(dag: &Dag, paths: &[Vec<DagEdgeId>], executed: &[(Vec<DagEdgeId>, u64)]) {
-    let model = CodingModel::executed(dag, usize::MAX, executed).unwrap();
+fn assert_unbounded_order_gives_relative_frequencies(dag: &Dag, paths: &[Vec<DagEdgeId>], executed: &[(Vec<DagEdgeId>, u64)]) {
+    let model = CodingModel::from_executed_paths(dag, usize::MAX, executed).unwrap();
     let times: u64 = executed.iter().map(|(_, n)| n).sum();
     for path in paths {
         let own: u64 = executed.iter().filter(|(other, _)| other == path).map(|(_, n)| n).sum();
@@ -124,7 +121,6 @@ fn check_unbounded_order_gives_relative_frequencies(dag: &Dag, paths: &[Vec<DagE
     }
 }
 
-/// In models of executed paths, probabilities equal relative frequencies in the same context, and numbers decode to their paths.
 #[test]
 fn models_of_every_order_are_uniquely_decodable() {
     let (mut seen, mut unnumbered, mut unexecuted) = (0, 0, 0);
@@ -132,14 +128,14 @@ fn models_of_every_order_are_uniquely_decodable() {
         let mut random = Random::new(seed);
         let dag = Dag::new(&graph(&mut random, 8, 16, Cycles::Some), &[], Entries::PerEdge);
         let all = Numbering::ball_larus(&dag).unwrap();
-        let Some(paths) = paths_of_small_graph(&dag, &all) else { continue };
+        let Some(paths) = list_paths_if_few(&dag, &all) else { continue };
         seen += 1;
         let executed: Vec<(Vec<DagEdgeId>, u64)> =
             (0..1 + random.index(6)).map(|_| (paths[random.index(paths.len())].clone(), 1 + random.index(5) as u64)).collect();
         let mut entropy = f64::INFINITY;
         for order in [0, 1, 2, 3, paths.iter().map(Vec::len).max().unwrap()] {
-            let model = CodingModel::executed(&dag, order, &executed).unwrap();
-            // Of the executed steps in the same context, the share that takes the same edge.
+            let model = CodingModel::from_executed_paths(&dag, order, &executed).unwrap();
+            // Returns the share of the executed steps in the same context that take the same edge.
             let share = |path: &[DagEdgeId], at: usize| {
                 let before = &path[at.saturating_sub(order)..at];
                 let is_same_context = |other: &[DagEdgeId], place: usize| {
@@ -169,17 +165,17 @@ fn models_of_every_order_are_uniquely_decodable() {
             let free = (0..200).map(BigInt::from).filter(|n| !numbers.contains(n));
             free.for_each(|number| assert_eq!(model.decode(&number), None, "seed {seed}, order {order}: {number} belongs to no path"));
             // A longer context never makes the executed paths less predictable.
-            let now = trodden_coding::approximate(&model.entropy(40).high);
+            let now = trodden_coding::nearest_f64(&model.entropy(40).high);
             assert!(now <= entropy + 1e-9, "seed {seed}, order {order}: {now} after {entropy} bits");
             entropy = now;
         }
-        check_unbounded_order_gives_relative_frequencies(&dag, &paths, &executed);
+        assert_unbounded_order_gives_relative_frequencies(&dag, &paths, &executed);
     }
     assert!(seen > 500 && unnumbered > 500 && unexecuted > 500, "{seen} graphs; paths: {unnumbered} unnumbered, {unexecuted} unexecuted");
-    assert!(CodingModel::executed(&example(), 1, &[]).is_err());
+    assert!(CodingModel::from_executed_paths(&figure_4_2(), 1, &[]).is_err());
 }
 
-/// Encodes `bacc!`, from letters with probabilities 0.2, 0.3, 0.1, 0.2, 0.1, 0.1.
+/// The word is `bacc!`; its letters have the probabilities 0.2, 0.3, 0.1, 0.2, 0.1 and 0.1.
 #[test]
 fn encoder_reproduces_example_4_1_1() {
     let mut edges = Vec::new();
@@ -191,7 +187,7 @@ fn encoder_reproduces_example_4_1_1() {
     }
     let dag = Dag::new(&Graph::new(36, Node(0), Node(5), edges).unwrap(), &[], Entries::PerEdge);
     let weights: Vec<f64> = (0..60).map(|e| if e % 2 == 0 { [2.0, 3.0, 1.0, 2.0, 1.0, 1.0][e / 2 % 6] } else { 1.0 }).collect();
-    let model = CodingModel::measured(&dag, &weights).unwrap();
+    let model = CodingModel::from_weights(&dag, &weights).unwrap();
     let letters = |word: [u32; 5]| -> Vec<DagEdgeId> {
         (0u32..).zip(word).flat_map(|(place, letter)| [12 * place + 2 * letter, 12 * place + 2 * letter + 1].map(DagEdgeId)).collect()
     };
@@ -205,26 +201,26 @@ fn encoder_reproduces_example_4_1_1() {
     assert_eq!(numbers.len(), 7776);
 }
 
-fn overlap(a: &trodden_coding::Enclosure, b: &trodden_coding::Enclosure) -> bool {
+fn enclosures_overlap(a: &trodden_coding::Enclosure, b: &trodden_coding::Enclosure) -> bool {
     a.low <= b.high && b.low <= a.high
 }
 
-/// Returns the graph of figure 4.2, with its edges in an order that gives the published numbers.
-fn example() -> Dag {
+/// Returns the graph of figure 4.2, whose edges are in an order that gives the published numbers.
+fn figure_4_2() -> Dag {
     let [s, t, a, b, c, d] = [0, 1, 2, 3, 4, 5].map(Node);
     let edges = vec![(s, a), (s, b), (a, c), (a, b), (b, c), (c, d), (c, t), (d, t)];
     Dag::new(&Graph::new(6, s, t, edges).unwrap(), &[], Entries::PerEdge)
 }
 
-fn shares(model: &CodingModel) -> Vec<(u32, Vec<BigRational>)> {
+fn probabilities_by_node(model: &CodingModel) -> Vec<(u32, Vec<BigRational>)> {
     model.contexts().map(|c| (c.node, c.choices.iter().map(|(_, (low, high))| high - low).collect())).collect()
 }
 
 #[test]
 fn ball_larus_model_reproduces_table_4_2_and_example_4_2_2() {
-    let dag = example();
+    let dag = figure_4_2();
     let model = CodingModel::ball_larus(&dag);
-    let of = |node: u32| shares(&model).into_iter().find(|c| c.0 == node).unwrap().1;
+    let of = |node: u32| probabilities_by_node(&model).into_iter().find(|c| c.0 == node).unwrap().1;
     assert_eq!(of(0), [ratio(2, 3), ratio(1, 3)]);
     assert_eq!(of(2), [ratio(1, 2), ratio(1, 2)]);
     assert_eq!((of(3), of(4)), (vec![ratio(1, 1)], vec![ratio(1, 2), ratio(1, 2)]));
@@ -234,12 +230,12 @@ fn ball_larus_model_reproduces_table_4_2_and_example_4_2_2() {
 
 #[test]
 fn preferential_model_reproduces_numbers_of_example_4_2_3() {
-    let dag = example();
+    let dag = figure_4_2();
     let paths = [vec![0, 2, 5, 7], vec![0, 2, 6], vec![1, 4, 6]].map(|p| p.into_iter().map(DagEdgeId).collect::<Vec<_>>());
     let ids = preferential(&dag, &paths, 0).unwrap();
     let model = CodingModel::preferential(&dag, &ids.values, &paths).unwrap();
     assert_eq!(paths.each_ref().map(|p| model.encode(p).unwrap()), [0, 1, 2].map(BigInt::from));
-    // Both edges after sac are equally likely; the printed 1/3 and 2/3 would give sact the number of sacdt.
+    // Both edges after sac are equally likely. With the printed probabilities of 1/3 and 2/3, sact would have the number of sacdt.
     let sac = model.contexts().find(|c| c.prefix == [DagEdgeId(0), DagEdgeId(2)]).unwrap();
     let expected = [(ratio(0, 1), ratio(1, 2)), (ratio(1, 2), ratio(1, 1))];
     assert_eq!(sac.choices.into_iter().map(|c| c.1).collect::<Vec<_>>(), expected);
@@ -248,15 +244,16 @@ fn preferential_model_reproduces_numbers_of_example_4_2_3() {
 
 #[test]
 fn entropy_of_measured_model_matches_closed_form() {
-    let dag = example();
+    let dag = figure_4_2();
     let weights = [3.0, 1.0, 2.0, 1.0, 2.0, 1.0, 3.0, 1.0];
-    let model = CodingModel::measured(&dag, &weights).unwrap();
-    // Probabilities at s: 3/4, 1/4. At a: 2/3, 1/3, reached with probability 3/4. At c: 1/4, 3/4, always reached.
+    let model = CodingModel::from_weights(&dag, &weights).unwrap();
+    // Probabilities at s are 3/4 and 1/4. At a, which is reached with probability 3/4, they are 2/3 and 1/3. At c, which is always reached,
+    // they are 1/4 and 3/4.
     let h = |p: f64| -(p * p.log2() + (1.0 - p) * (1.0 - p).log2());
     let expected = h(0.75) + 0.75 * h(1.0 / 3.0) + h(0.25);
     let found = model.entropy(60);
-    let approximate = trodden_coding::approximate;
+    let approximate = trodden_coding::nearest_f64;
     assert!(approximate(&found.low) <= expected + 1e-12 && approximate(&found.high) >= expected - 1e-12, "{expected}: {found:?}");
     assert!(approximate(&(&found.high - &found.low)) < 1e-15);
-    assert!(CodingModel::measured(&dag, &[0.0; 8]).is_err());
+    assert!(CodingModel::from_weights(&dag, &[0.0; 8]).is_err());
 }

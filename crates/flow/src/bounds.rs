@@ -9,7 +9,6 @@
 use crate::dominators::immediate_dominators;
 use crate::{Edge, Graph, Node};
 
-/// Maximum number of passes over all edges.
 const MAX_PASSES: usize = 64;
 
 /// A closed interval of counts.
@@ -17,7 +16,7 @@ const MAX_PASSES: usize = 64;
 pub struct Bounds {
     /// The minimum count.
     pub low: u64,
-    /// The maximum count; `u64::MAX` if there is no upper bound.
+    /// The maximum count, or `u64::MAX` if there is no upper bound.
     pub high: u64,
 }
 
@@ -51,13 +50,13 @@ impl Bounds {
 /// If the entry has no incoming edge, its count is the number of calls of the function. `may_end` is true for nodes in which an execution
 /// may end without taking an out-edge, for example in a call that does not return.
 pub fn node_bounds(graph: &Graph, nodes: Vec<Bounds>, may_end: &[bool]) -> Vec<Bounds> {
-    bounds(graph, nodes, may_end).0
+    narrow_bounds(graph, nodes, may_end).0
 }
 
-/// Returns the nodes whose given count is 0 although their neighbours' counts require executions. If any of several nodes could account for
-/// the missing executions, all of them are returned.
-pub fn contradicted(graph: &Graph, nodes: Vec<Bounds>, may_end: &[bool]) -> Vec<Node> {
-    let (nodes, edges) = bounds(graph, nodes, may_end);
+/// Returns the nodes whose given count is 0 although their neighbours' counts require executions. If any one of several nodes could account
+/// for the missing executions, all of them are returned.
+pub fn find_contradicted_nodes(graph: &Graph, nodes: Vec<Bounds>, may_end: &[bool]) -> Vec<Node> {
+    let (nodes, edges) = narrow_bounds(graph, nodes, may_end);
     let max_executions =
         |side: &[Edge], but: Edge| side.iter().filter(|e| **e != but).fold(0u64, |sum, e| sum.saturating_add(edges[e.index()].high));
     let leaves = |edge: &Edge| {
@@ -72,9 +71,9 @@ pub fn contradicted(graph: &Graph, nodes: Vec<Bounds>, may_end: &[bool]) -> Vec<
     graph.nodes().filter(|n| nodes[n.index()].high == 0 && is_needed(n)).collect()
 }
 
-/// Returns, for each node, whether it may have been executed: whether it is reachable over nodes and edges that may have been executed.
-pub fn reachable(graph: &Graph, nodes: Vec<Bounds>, may_end: &[bool]) -> Vec<bool> {
-    let (nodes, edges) = bounds(graph, nodes, may_end);
+/// Returns, for each node, whether it is reachable from the entry over nodes and edges that may have been executed.
+pub fn find_reachable_nodes(graph: &Graph, nodes: Vec<Bounds>, may_end: &[bool]) -> Vec<bool> {
+    let (nodes, edges) = narrow_bounds(graph, nodes, may_end);
     let mut found = vec![false; graph.node_count()];
     let mut left = vec![graph.entry()];
     while let Some(node) = left.pop() {
@@ -85,9 +84,9 @@ pub fn reachable(graph: &Graph, nodes: Vec<Bounds>, may_end: &[bool]) -> Vec<boo
     found
 }
 
-/// Returns, for each node, whether it must have been executed because it dominates or postdominates an executed node. Nodes that cannot
-/// have been executed are ignored.
-pub fn inevitable(graph: &Graph, nodes: &[Bounds], may_end: &[bool]) -> Vec<bool> {
+/// Returns, for each node, whether it must have been executed because it dominates or postdominates an executed node. The analysis ignores
+/// nodes that cannot have been executed.
+pub fn find_inevitable_nodes(graph: &Graph, nodes: &[Bounds], may_end: &[bool]) -> Vec<bool> {
     let end = graph.node_count();
     let (mut next, mut before) = (vec![Vec::new(); end + 1], vec![Vec::new(); end + 1]);
     for node in graph.nodes().filter(|node| nodes[node.index()].high > 0) {
@@ -111,7 +110,7 @@ pub fn inevitable(graph: &Graph, nodes: &[Bounds], may_end: &[bool]) -> Vec<bool
     found
 }
 
-fn bounds(graph: &Graph, mut nodes: Vec<Bounds>, may_end: &[bool]) -> (Vec<Bounds>, Vec<Bounds>) {
+fn narrow_bounds(graph: &Graph, mut nodes: Vec<Bounds>, may_end: &[bool]) -> (Vec<Bounds>, Vec<Bounds>) {
     nodes.resize(graph.node_count(), Bounds::ANY);
     let mut edges = vec![Bounds::ANY; graph.edge_count()];
     for _ in 0..MAX_PASSES {
@@ -119,11 +118,11 @@ fn bounds(graph: &Graph, mut nodes: Vec<Bounds>, may_end: &[bool]) -> (Vec<Bound
         for node in graph.nodes() {
             let ends = may_end.get(node.index()).copied().unwrap_or(false);
             if node != graph.entry() {
-                changed |= balance(&mut nodes[node.index()], &mut edges, graph.incoming(node), false);
+                changed |= narrow_side(&mut nodes[node.index()], &mut edges, graph.incoming(node), false);
             }
-            // The execution also ends in nodes without successors.
+            // An execution that reaches a node without successors ends there.
             if node != graph.exit() && !graph.out(node).is_empty() {
-                changed |= balance(&mut nodes[node.index()], &mut edges, graph.out(node), ends);
+                changed |= narrow_side(&mut nodes[node.index()], &mut edges, graph.out(node), ends);
             }
         }
         if !changed {
@@ -133,9 +132,8 @@ fn bounds(graph: &Graph, mut nodes: Vec<Bounds>, may_end: &[bool]) -> (Vec<Bound
     (nodes, edges)
 }
 
-/// Narrows a node and the edges on one side of it. The edges' counts sum to the node's count, or to at most that if `at_most`. Returns
-/// whether an interval changed.
-fn balance(node: &mut Bounds, edges: &mut [Bounds], side: &[Edge], at_most: bool) -> bool {
+/// Narrows a node and the edges on one side of it. The edges' counts sum to the node's count, or to less if `at_most`.
+fn narrow_side(node: &mut Bounds, edges: &mut [Bounds], side: &[Edge], at_most: bool) -> bool {
     let mut sums = BoundSums::default();
     side.iter().for_each(|edge| sums.add(edges[edge.index()]));
     let mut changed = node.narrow(sums.low(), if at_most { u64::MAX } else { sums.high() });
@@ -153,13 +151,11 @@ fn balance(node: &mut Bounds, edges: &mut [Bounds], side: &[Edge], at_most: bool
     changed
 }
 
-/// Sums of edges' bounds.
 #[derive(Clone, Copy, Default)]
 struct BoundSums {
     low: u128,
-    /// Sum of the upper bounds that exist.
     high: u128,
-    /// Number of edges without an upper bound.
+    /// Number of edges without an upper bound. Their upper bounds are not in `high`.
     unbounded: usize,
 }
 

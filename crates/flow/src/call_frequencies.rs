@@ -29,7 +29,7 @@ pub fn call_frequencies(roots: &[f64], calls: &[WeightedCall]) -> Vec<f64> {
     let mut out: Vec<Vec<WeightedCall>> = vec![Vec::new(); roots.len()];
     calls.iter().for_each(|call| out[call.caller].push(*call));
     let mut called = roots.to_vec();
-    let group_of = recursion_groups(&out);
+    let group_of = find_recursion_groups(&out);
     let mut members: Vec<Vec<usize>> = vec![Vec::new(); roots.len()];
     (0..roots.len()).for_each(|function| members[group_of[function]].push(function));
     // Callees have lower group numbers than their callers.
@@ -53,7 +53,7 @@ pub fn call_frequencies(roots: &[f64], calls: &[WeightedCall]) -> Vec<f64> {
 fn solve_group(group: &[usize], inner: &[WeightedCall], called: &mut [f64]) {
     let outside: Vec<f64> = called.to_vec();
     for _ in 0..MAX_ROUNDS {
-        let next = iterate(group, inner, called, &outside);
+        let next = iterate_once(group, inner, called, &outside);
         let is_settled = group.iter().all(|f| (next[*f] - called[*f]).abs() <= TOLERANCE * next[*f]);
         called.copy_from_slice(&next);
         if is_settled {
@@ -62,8 +62,8 @@ fn solve_group(group: &[usize], inner: &[WeightedCall], called: &mut [f64]) {
     }
 }
 
-/// Computes one iteration of the solution: the calls from outside plus those from within the group.
-fn iterate(group: &[usize], inner: &[WeightedCall], called: &[f64], outside: &[f64]) -> Vec<f64> {
+/// Computes one iteration of the solution, which is the sum of the calls from outside and those from within the group.
+fn iterate_once(group: &[usize], inner: &[WeightedCall], called: &[f64], outside: &[f64]) -> Vec<f64> {
     let mut next = called.to_vec();
     group.iter().for_each(|function| next[*function] = outside[*function]);
     inner.iter().for_each(|call| next[call.callee] += called[call.caller] * call.executions);
@@ -84,7 +84,7 @@ fn spectral_radius(group: &[usize], inner: &[WeightedCall]) -> f64 {
     group.iter().for_each(|function| vector[*function] = 1.0 / group.len() as f64);
     let mut radius = 0.0;
     for _ in 0..MAX_ROUNDS {
-        let next = iterate(group, inner, &vector, &vector);
+        let next = iterate_once(group, inner, &vector, &vector);
         let sum: f64 = group.iter().map(|f| next[*f]).sum();
         let is_settled = (sum - 1.0 - radius).abs() <= TOLERANCE * sum;
         radius = sum - 1.0;
@@ -97,7 +97,7 @@ fn spectral_radius(group: &[usize], inner: &[WeightedCall]) -> f64 {
 }
 
 /// Returns, for each function, the number of its group of mutually recursive functions. Groups only call groups with lower numbers.
-fn recursion_groups(out: &[Vec<WeightedCall>]) -> Vec<usize> {
+fn find_recursion_groups(out: &[Vec<WeightedCall>]) -> Vec<usize> {
     let mut search = ComponentSearch {
         out,
         order: vec![None; out.len()],
@@ -144,12 +144,12 @@ impl ComponentSearch<'_> {
                         (Some(_), Some(_)) => {}
                     }
                 }
-                None => self.leave(function, work.last().map(|(caller, _)| *caller)),
+                None => self.leave_function(function, work.last().map(|(caller, _)| *caller)),
             }
         }
     }
 
-    fn leave(&mut self, function: usize, caller: Option<usize>) {
+    fn leave_function(&mut self, function: usize, caller: Option<usize>) {
         if self.order[function] == Some(self.low[function]) {
             while let Some(member) = self.stack.pop() {
                 self.group[member] = Some(self.next.1);
@@ -173,7 +173,7 @@ mod tests {
         WeightedCall { caller, callee, executions }
     }
 
-    /// Solves x = r + Mx by Gaussian elimination; `None` if there is no solution.
+    /// Solves x = r + Mx by Gaussian elimination. Returns `None` if there is no solution.
     fn solve_by_elimination(roots: &[f64], calls: &[WeightedCall]) -> Option<Vec<f64>> {
         let size = roots.len();
         let mut rows: Vec<Vec<f64>> =
@@ -214,7 +214,7 @@ mod tests {
             (1..size).for_each(|f| roots[f] = if calls.iter().any(|c| c.callee == f && c.caller < f) { 0.0 } else { 1.0 });
             let (expected, found) = (solve_by_elimination(&roots, &calls).unwrap(), call_frequencies(&roots, &calls));
             for (function, (e, f)) in expected.iter().zip(&found).enumerate() {
-                // By convention, a group that is never called is entered once.
+                // By convention, a group that is never called from outside is entered once.
                 let is_rootless = *e == 0.0;
                 assert!(is_rootless || (e - f).abs() <= 1e-6 * e.max(1.0), "{function}: {found:?}, not {expected:?} ({roots:?} {calls:?})");
             }

@@ -17,13 +17,13 @@ mod origin;
 
 pub use origin::{CutReason, DagEdge, Origin};
 
-/// An edge of a [`Dag`], by its position in the list.
+/// The index of an edge in [`Dag::edges`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct DagEdgeId(pub u32);
 
 indices!(DagEdgeId);
 
-/// Edges of a [`Dag`].
+/// A set of a [`Dag`]'s edges.
 pub type DagEdgeSet = DenseSet<DagEdgeId>;
 
 /// A cut edge and the dummy edges that replace it.
@@ -31,25 +31,25 @@ pub type DagEdgeSet = DenseSet<DagEdgeId>;
 pub struct Cut {
     /// The edge that was cut.
     pub edge: Edge,
-    /// The reason.
+    /// The reason why the edge was cut.
     pub reason: CutReason,
-    /// The dummy edge that begins a path at the head; `None` if the head is the entry, where paths begin without one.
+    /// The dummy edge that begins a path at the head, or `None` if the head is the entry, where paths begin without a dummy edge.
     pub enter: Option<DagEdgeId>,
-    /// The dummy edge that ends a path at the tail; `None` if the tail is the exit, where paths end without one.
+    /// The dummy edge that ends a path at the tail, or `None` if the tail is the exit, where paths end without a dummy edge.
     pub leave: Option<DagEdgeId>,
 }
 
 /// Whether cut edges with the same head share the dummy edge from the entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Entries {
-    /// Each cut edge has a dummy edge of its own, as published. Paths are then also distinguished by the cut edge before their first block.
+    /// Each cut edge has a separate dummy edge, as published. Paths are then also distinguished by the cut edge before their first block.
     PerEdge,
-    /// All cut edges with the same head share one, so there are fewer paths, with the same block sequences.
+    /// All cut edges with the same head share one dummy edge. There are fewer paths, but with the same block sequences.
     Shared,
 }
 
-/// An acyclic graph derived from a [`Graph`]. Nodes are those of the graph. The origins of its edges, in order, determine it
-/// ([`Dag::from_origins`]), so they are what is stored with a graph.
+/// An acyclic graph with the same nodes as a [`Graph`]. The graph and the origins of the DAG's edges determine the DAG
+/// ([`Dag::from_origins`]), so only the origins are stored with the graph.
 ///
 /// Invariants:
 /// - The graph has no cycles. All nodes with edges are reachable from the entry, and the exit is reachable from them.
@@ -80,14 +80,12 @@ impl Dag {
             cut[edge.index()].get_or_insert(CutReason::FromExit);
         }
         let reachable = cut_retreating_edges(graph, &mut cut);
-        build(graph, &cut, &reachable, entries)
+        build_dag(graph, &cut, &reachable, entries)
     }
 
     /// Rebuilds a DAG from the graph and the stored [origins](Dag::origins) of its edges. `cuts` are the cut edges of the graph. If several
-    /// of them share an [`Origin::Enter`] edge, only the one that it names has it.
-    ///
-    /// # Errors
-    /// An origin does not belong to the graph or contradicts the cuts, or an invariant of [`Dag`] is violated. Describes the first fault.
+    /// cut edges share an [`Origin::Enter`] edge, only the cut edge that the origin names refers to it. Fails if an origin does not belong
+    /// to the graph or contradicts the cuts, or if an invariant of [`Dag`] is violated. The error describes the first fault.
     pub fn from_origins(graph: &Graph, origins: &[Origin], cuts: &[(Edge, CutReason)]) -> Result<Dag, String> {
         let reasons: BTreeMap<Edge, CutReason> = cuts.iter().copied().collect();
         let mut named = reasons.keys().copied().chain(origins.iter().filter_map(|origin| origin.edge()));
@@ -110,10 +108,8 @@ impl Dag {
         Ok(dag)
     }
 
-    /// Builds a DAG from some of the edges of a different one. The cuts are recovered from the origins of the edges.
-    ///
-    /// # Errors
-    /// A description of the first violated invariant of [`Dag`].
+    /// Builds a DAG from some edges of a different DAG. The cuts are recovered from the origins of the edges. The error describes the first
+    /// violated invariant of [`Dag`].
     pub fn from_edges(nodes: u32, entry: Node, exit: Node, edges: Vec<DagEdge>) -> Result<Dag, String> {
         if entry.0 >= nodes || exit.0 >= nodes || entry == exit {
             return Err(format!("entry {} and exit {} are not two different nodes of {nodes}", entry.0, exit.0));
@@ -205,14 +201,14 @@ impl Dag {
         &self.order
     }
 
-    /// Returns the position of each node in the topological order; 0 for unreachable nodes.
+    /// Returns the position of each node in the topological order, or 0 for an unreachable node.
     pub fn positions(&self) -> Vec<usize> {
         let mut positions = vec![0; self.node_count()];
         self.order.iter().enumerate().for_each(|(at, node)| positions[node.index()] = at);
         positions
     }
 
-    /// Returns the nodes that are reachable from `node` over marked edges, `node` among them.
+    /// Returns the nodes that are reachable from `node` over marked edges, including `node`.
     pub fn reached_from(&self, node: Node, marked: impl Fn(DagEdgeId) -> bool) -> NodeSet {
         let mut reached = NodeSet::from_members(self.node_count(), [node]);
         for node in &self.order {
@@ -224,7 +220,7 @@ impl Dag {
         reached
     }
 
-    /// Returns the nodes from which `node` is reachable over marked edges, `node` among them.
+    /// Returns the nodes from which `node` is reachable over marked edges, including `node`.
     pub fn leading_to(&self, node: Node, marked: impl Fn(DagEdgeId) -> bool) -> NodeSet {
         let mut leads = NodeSet::from_members(self.node_count(), [node]);
         for node in self.order.iter().rev() {
@@ -243,8 +239,8 @@ impl Dag {
         DagEdgeSet::from_fn(self.edges.len(), is_on_path)
     }
 
-    /// Returns, for each node, the minimum and maximum sum of values on paths to the exit over edges for which `value` is not `None`;
-    /// `None` if there is no such path.
+    /// Returns the minimum and maximum sum of values on paths from each node to the exit, or `None` for a node without such a path. Paths
+    /// consist of the edges for which `value` is not `None`.
     pub fn sums_to_exit(&self, value: impl Fn(DagEdgeId) -> Option<i64>) -> Vec<Option<(i128, i128)>> {
         let mut sums: Vec<Option<(i128, i128)>> = vec![None; self.node_count()];
         sums[self.exit.index()] = Some((0, 0));
@@ -263,17 +259,17 @@ impl Dag {
         &self.cuts
     }
 
-    /// Returns the cut of an edge. `None` if it was not cut.
+    /// Returns the cut of an edge, or `None` if the edge was not cut.
     pub fn cut(&self, edge: Edge) -> Option<&Cut> {
         self.cuts.binary_search_by_key(&edge, |c| c.edge).ok().map(|at| &self.cuts[at])
     }
 
-    /// Returns the DAG's edge for an edge of the graph. `None` if the edge was cut or is unreachable.
+    /// Returns the DAG's edge for an edge of the graph, or `None` if the edge was cut or is unreachable.
     pub fn real(&self, edge: Edge) -> Option<DagEdgeId> {
         self.real.get(edge.index()).copied().flatten()
     }
 
-    /// Returns the edge of the graph to which a DAG's edge corresponds. `None` for [`Origin::Stop`].
+    /// Returns the edge of the graph to which a DAG's edge corresponds, or `None` for [`Origin::Stop`].
     pub fn underlying(&self, id: DagEdgeId) -> Option<Edge> {
         self.edge(id).origin.edge()
     }
@@ -295,8 +291,7 @@ impl Dag {
         Dag { entry, exit, edges, out, into, nodes, order, cuts, real }
     }
 
-    /// Recovers the cuts from the origins of the dummy edges. Reasons are not stored with edges, so each cut becomes a
-    /// [`CutReason::Back`]. If several cuts share an [`Origin::Enter`] edge, only the one that it names gets it.
+    /// Recovers the cuts from the dummy edges, as described at [`Dag::from_origins`]. Reasons are not stored, so they become `Back`.
     fn recover_cuts(&mut self) {
         let mut cuts = BTreeMap::<Edge, Cut>::new();
         for id in self.edge_ids() {
@@ -313,8 +308,7 @@ impl Dag {
     }
 }
 
-/// Cuts all retreating edges of a depth-first search over the edges that are not cut yet. Returns the nodes that are reachable from the
-/// entry, possibly over cut edges.
+/// Cuts all retreating edges of a depth-first search over the uncut edges. Returns the nodes that are reachable from the entry.
 fn cut_retreating_edges(graph: &Graph, cut: &mut [Option<CutReason>]) -> NodeSet {
     #[derive(Clone, Copy, PartialEq)]
     enum NodeState {
@@ -354,7 +348,7 @@ fn cut_retreating_edges(graph: &Graph, cut: &mut [Option<CutReason>]) -> NodeSet
     NodeSet::from_fn(graph.node_count(), |node| state[node.index()] == NodeState::Done)
 }
 
-fn build(graph: &Graph, cut: &[Option<CutReason>], reachable: &NodeSet, entries: Entries) -> Dag {
+fn build_dag(graph: &Graph, cut: &[Option<CutReason>], reachable: &NodeSet, entries: Entries) -> Dag {
     let (entry, exit) = (graph.entry(), graph.exit());
     let live = |edge: &Edge| reachable.contains(graph.from(*edge));
     let mut edges: Vec<DagEdge> = Vec::new();
@@ -385,7 +379,6 @@ fn build(graph: &Graph, cut: &[Option<CutReason>], reachable: &NodeSet, entries:
     Dag::assemble(graph.node_count(), entry, exit, edges, cuts, graph.edge_count())
 }
 
-/// Reverse postorder from the entry.
 fn topological_order(nodes: usize, entry: Node, edges: &[DagEdge], out: &Incidence<DagEdgeId>) -> Vec<Node> {
     let next = |node: usize| out.of(node).iter().map(|id| edges[id.index()].to.index());
     postorder(entry.index(), &mut vec![false; nodes], next).into_iter().rev().map(|node| Node(node as u32)).collect()

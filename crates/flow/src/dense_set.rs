@@ -61,7 +61,7 @@ impl<I: DenseIndex> DenseSet<I> {
         set
     }
 
-    /// Creates the set of the edges or nodes for which `is_member` returns true. Calls it once for each, in the order of their numbers.
+    /// Creates the set of the edges or nodes for which `is_member` returns true. Calls it once for each, in ascending order.
     pub fn from_fn(universe: usize, mut is_member: impl FnMut(I) -> bool) -> DenseSet<I> {
         let mut set = DenseSet::empty(universe);
         for (at, word) in set.words.iter_mut().enumerate() {
@@ -72,10 +72,7 @@ impl<I: DenseIndex> DenseSet<I> {
         set
     }
 
-    /// Creates the set of the given members.
-    ///
-    /// # Panics
-    /// One of them is not below `universe`.
+    /// Creates the set of the given members. Panics if a member is not below `universe`.
     pub fn from_members(universe: usize, members: impl IntoIterator<Item = I>) -> DenseSet<I> {
         let mut set = DenseSet::empty(universe);
         set.extend(members);
@@ -87,16 +84,13 @@ impl<I: DenseIndex> DenseSet<I> {
         self.universe
     }
 
-    /// Returns whether the set has a member. It has none outside of its universe.
+    /// Returns whether `member` is in the set, which is false for a member outside of the universe.
     pub fn contains(&self, member: I) -> bool {
         let at = member.to_index();
         self.words.get(at / BITS).is_some_and(|word| word >> (at % BITS) & 1 != 0)
     }
 
-    /// Adds a member. Returns whether it is new.
-    ///
-    /// # Panics
-    /// It is not below the universe.
+    /// Adds a member, and returns whether it is new. Panics if it is not below the universe.
     pub fn insert(&mut self, member: I) -> bool {
         let at = member.to_index();
         assert!(at < self.universe, "{at} is outside of a set of {}", self.universe);
@@ -106,7 +100,7 @@ impl<I: DenseIndex> DenseSet<I> {
         is_new
     }
 
-    /// Removes a member. Returns whether the set had it.
+    /// Removes a member, and returns whether it was in the set.
     pub fn remove(&mut self, member: I) -> bool {
         let (had, at) = (self.contains(member), member.to_index());
         if had {
@@ -154,7 +148,7 @@ impl<I: DenseIndex> Extend<I> for DenseSet<I> {
     }
 }
 
-/// Compares like lists of booleans: of two sets, the one that lacks the least edge or node in which they differ is less.
+/// Compares sets like lists of booleans: at the least edge or node that is in only one of two sets, the set without it is less.
 impl<I: Eq> Ord for DenseSet<I> {
     fn cmp(&self, other: &DenseSet<I>) -> Ordering {
         let own = self.words.iter().map(|word| word.reverse_bits());
@@ -226,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn stored_sets_with_members_outside_of_the_universe_are_refused() {
+    fn stored_sets_with_members_outside_of_the_universe_are_rejected() {
         let stored = |universe, words: &[u64]| EdgeSet::try_from(StoredSet { universe, words: words.to_vec() });
         assert_eq!(stored(65, &[1, 1]), Ok(set(65, &[0, 64])));
         assert_eq!(stored(0, &[]), Ok(set(0, &[])));

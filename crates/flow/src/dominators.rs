@@ -4,7 +4,7 @@
 
 use crate::graph::postorder;
 
-/// Returns the immediate dominator of each node. The entry's is the entry itself; unreachable nodes have none.
+/// Returns the immediate dominator of each node. The entry is its own immediate dominator; an unreachable node has none.
 pub fn immediate_dominators(next: &[Vec<u32>], entry: u32) -> Vec<Option<u32>> {
     let mut into = vec![Vec::new(); next.len()];
     next.iter().zip(0u32..).for_each(|(next, node)| next.iter().for_each(|to| into[*to as usize].push(node)));
@@ -27,7 +27,6 @@ pub fn immediate_dominators(next: &[Vec<u32>], entry: u32) -> Vec<Option<u32>> {
     dominator
 }
 
-/// Returns the nearest common dominator of two nodes.
 fn common_dominator(dominator: &[Option<u32>], position: &[u32], mut a: u32, mut b: u32) -> u32 {
     while a != b {
         while position[a as usize] > position[b as usize] {

@@ -43,7 +43,7 @@ pub fn branch_weights(graph: &Graph, hints: &[Hint]) -> Vec<f64> {
                 Hint::Never => 0.0,
                 Hint::Cold => COLD,
                 Hint::None if hinted => COLD,
-                Hint::None if loops.leaves(node, graph.to(edge)) => 1.0,
+                Hint::None if loops.leaves_loop(node, graph.to(edge)) => 1.0,
                 Hint::None => STAY,
             };
         }
@@ -51,25 +51,23 @@ pub fn branch_weights(graph: &Graph, hints: &[Hint]) -> Vec<f64> {
     weights
 }
 
-/// Returns the head of the innermost loop around each node; `None` for nodes outside loops.
+/// Returns the head of the innermost loop around each node, or `None` for a node outside of all loops.
 pub fn innermost_loops(graph: &Graph) -> Vec<Option<Node>> {
     GraphLoops::new(graph, &ReversePostorder::from_graph(graph)).innermost
 }
 
-/// The loops of a graph.
 struct GraphLoops {
     /// The nodes of each loop, by its head.
     bodies: HashMap<Node, HashSet<Node>>,
-    /// The head of the innermost loop around each node.
     innermost: Vec<Option<Node>>,
 }
 
 impl GraphLoops {
     fn new(graph: &Graph, order: &ReversePostorder) -> GraphLoops {
         let mut loops = GraphLoops { bodies: HashMap::new(), innermost: vec![None; graph.node_count()] };
-        // Reverse postorder visits outer heads first, so inner ones overwrite them.
+        // Reverse postorder visits outer heads first, so inner heads overwrite them.
         for &head in &order.nodes {
-            if let Some(body) = loop_body(graph, order, head) {
+            if let Some(body) = find_loop_body(graph, order, head) {
                 body.iter().for_each(|n| loops.innermost[n.index()] = Some(head));
                 loops.bodies.insert(head, body.into_iter().collect());
             }
@@ -77,8 +75,7 @@ impl GraphLoops {
         loops
     }
 
-    /// Returns whether an edge leaves the innermost loop around its tail.
-    fn leaves(&self, from: Node, to: Node) -> bool {
+    fn leaves_loop(&self, from: Node, to: Node) -> bool {
         self.innermost[from.index()].is_some_and(|head| !self.bodies[&head].contains(&to))
     }
 }
@@ -91,7 +88,7 @@ pub struct Frequencies {
 }
 
 impl Frequencies {
-    /// Measured frequencies, one for each edge.
+    /// Creates frequencies from measured executions, one for each edge.
     pub fn measured(graph: &Graph, edges: Vec<f64>) -> Frequencies {
         let into = |n: Node| graph.incoming(n).iter().map(|e| edges[e.index()]).sum::<f64>();
         let out = |n: Node| graph.out(n).iter().map(|e| edges[e.index()]).sum::<f64>();
@@ -103,31 +100,31 @@ impl Frequencies {
     /// node's weights. If all weights of a node are zero, its out-edges are equally likely.
     pub fn estimate(graph: &Graph, weights: &[f64]) -> Frequencies {
         let order = ReversePostorder::from_graph(graph);
-        let probability = probabilities(graph, weights);
+        let probability = branch_probabilities(graph, weights);
         let mut repeat_probability = vec![0.0; graph.node_count()];
         for &head in order.nodes.iter().rev() {
-            if let Some(body) = loop_body(graph, &order, head) {
-                let local = propagate(graph, &order, &probability, &repeat_probability, head, Some(&body));
+            if let Some(body) = find_loop_body(graph, &order, head) {
+                let local = propagate_frequency(graph, &order, &probability, &repeat_probability, head, Some(&body));
                 let back: f64 = order.back_edges(graph, head).map(|e| local[graph.from(e).index()] * probability[e.index()]).sum();
                 repeat_probability[head.index()] = back.min(1.0 - 1.0 / MAX_ITERATIONS);
             }
         }
-        let nodes = propagate(graph, &order, &probability, &repeat_probability, graph.entry(), None);
+        let nodes = propagate_frequency(graph, &order, &probability, &repeat_probability, graph.entry(), None);
         let edges = graph.edges().map(|e| nodes[graph.from(e).index()] * probability[e.index()]).collect();
         Frequencies { nodes, edges }
     }
 
-    /// Executions of a node per call.
+    /// Returns the executions of a node per call.
     pub fn node(&self, node: Node) -> f64 {
         self.nodes[node.index()]
     }
 
-    /// Executions of an edge per call.
+    /// Returns the executions of an edge per call.
     pub fn edge(&self, edge: Edge) -> f64 {
         self.edges[edge.index()]
     }
 
-    /// Executions of all edges per call, by edge number.
+    /// Returns the executions of all edges per call, by edge number.
     pub fn edges(&self) -> &[f64] {
         &self.edges
     }
@@ -163,7 +160,7 @@ impl ReversePostorder {
     }
 }
 
-fn probabilities(graph: &Graph, weights: &[f64]) -> Vec<f64> {
+fn branch_probabilities(graph: &Graph, weights: &[f64]) -> Vec<f64> {
     let mut probability = vec![0.0; graph.edge_count()];
     for node in graph.nodes() {
         let out = graph.out(node);
@@ -175,8 +172,8 @@ fn probabilities(graph: &Graph, weights: &[f64]) -> Vec<f64> {
     probability
 }
 
-/// Returns the nodes of the loop with the given head, in reverse postorder; `None` if the node is not a loop head.
-fn loop_body(graph: &Graph, order: &ReversePostorder, head: Node) -> Option<Vec<Node>> {
+/// Returns the nodes of the loop with the given head, in reverse postorder, or `None` if the node is not a loop head.
+fn find_loop_body(graph: &Graph, order: &ReversePostorder, head: Node) -> Option<Vec<Node>> {
     let mut stack: Vec<Node> = order.back_edges(graph, head).map(|e| graph.from(e)).collect();
     if stack.is_empty() {
         return None;
@@ -184,7 +181,8 @@ fn loop_body(graph: &Graph, order: &ReversePostorder, head: Node) -> Option<Vec<
     let mut region = HashSet::from([head]);
     let mut body = vec![head];
     while let Some(node) = stack.pop() {
-        // In an irreducible region, the search could leave the loop through a second entry, so it is restricted to nodes after the head.
+        // In an irreducible region, the search could leave the loop through a second entry. It is therefore restricted to nodes after the
+        // head.
         if order.position[node.index()] > order.position[head.index()] && region.insert(node) {
             body.push(node);
             stack.extend(graph.incoming(node).iter().map(|e| graph.from(*e)).filter(|n| order.is_reached(*n)));
@@ -194,9 +192,9 @@ fn loop_body(graph: &Graph, order: &ReversePostorder, head: Node) -> Option<Vec<
     Some(body)
 }
 
-/// Propagates a frequency of 1 from `start` along the forward edges; if `within` is given, only within its nodes. At loop heads, the
-/// frequency is multiplied, except at `start` if that is the head of the loop `within`.
-fn propagate(
+/// Propagates a frequency of 1 from `start` along the forward edges. If `within` is given, only its nodes are visited. At each loop head,
+/// the frequency is multiplied, except at `start` if `start` is the head of the loop `within`.
+fn propagate_frequency(
     graph: &Graph,
     order: &ReversePostorder,
     probability: &[f64],

@@ -40,9 +40,9 @@ macro_rules! indices {
 }
 indices!(Node, Edge);
 
-/// Edges of a [`Graph`].
+/// A set of a [`Graph`]'s edges.
 pub type EdgeSet = DenseSet<Edge>;
-/// Nodes of a [`Graph`].
+/// A set of a [`Graph`]'s nodes.
 pub type NodeSet = DenseSet<Node>;
 
 /// Reason why nodes and edges do not form a [`Graph`].
@@ -71,11 +71,10 @@ pub struct Graph {
     entry: Node,
     exit: Node,
     edges: Vec<(Node, Node)>,
-    /// Derived from the edges when it is first needed, because most graphs of a map are not.
+    /// Computed when it is first needed, because most graphs of a map never need it.
     incidence: OnceLock<GraphIncidence>,
 }
 
-/// The edges that leave and enter each node.
 #[derive(Clone, Debug)]
 struct GraphIncidence {
     out: Incidence<Edge>,
@@ -91,7 +90,6 @@ struct StoredGraph {
     edges: Vec<(Node, Node)>,
 }
 
-/// The same, to be stored.
 #[derive(Serialize)]
 struct GraphToStore<'a> {
     nodes: u32,
@@ -104,7 +102,7 @@ impl TryFrom<StoredGraph> for Graph {
     type Error = String;
 
     fn try_from(stored: StoredGraph) -> Result<Graph, String> {
-        // Readers allocate memory for each node.
+        // Readers allocate memory for each node, so a corrupt number of nodes must not be accepted.
         if stored.nodes as usize > 2 * stored.edges.len() + 2 {
             return Err(format!("a graph has {} nodes but only {} edges", stored.nodes, stored.edges.len()));
         }
@@ -128,9 +126,6 @@ impl Eq for Graph {}
 
 impl Graph {
     /// Creates a graph of `nodes` nodes with the given edges.
-    ///
-    /// # Errors
-    /// An edge, the entry or the exit names a node that does not exist, or entry and exit are the same node.
     pub fn new(nodes: u32, entry: Node, exit: Node, edges: Vec<(Node, Node)>) -> Result<Graph, GraphError> {
         let check = |node: Node, what: &dyn Fn() -> String| match node.0 < nodes {
             true => Ok(()),
@@ -206,8 +201,7 @@ impl Graph {
     }
 }
 
-/// Returns the nodes that are reachable from `from` and not `seen` yet, in depth-first postorder, and marks them as seen. Does not use
-/// recursion, because graphs may be deep.
+/// Marks the nodes that are reachable from `from` as seen, and returns the new ones in depth-first postorder. Does not use recursion.
 pub fn postorder<I: Iterator<Item = usize>>(from: usize, seen: &mut [bool], next: impl Fn(usize) -> I) -> Vec<usize> {
     let (mut order, mut walk) = (Vec::new(), Vec::new());
     if !std::mem::replace(&mut seen[from], true) {

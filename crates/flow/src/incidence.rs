@@ -1,17 +1,17 @@
-//! The edges of each node, as one list with the place where each node's part of it begins.
+//! The edges of each node, in one list with the index where each node's edges begin.
 
 use crate::dense_set::DenseIndex;
 
-/// For each node, the edges on one side of it, in the order of their numbers.
+/// For each node, the edges that leave it or those that enter it, in the order of their numbers.
 #[derive(Clone, Debug)]
 pub(crate) struct Incidence<E> {
-    /// For each node, the index of its first edge, followed by the number of all edges.
+    /// For each node, the index of its first edge. The last element is the number of all edges.
     starts: Vec<u32>,
     edges: Vec<E>,
 }
 
 impl<E: DenseIndex> Incidence<E> {
-    /// Sorts edges by node. `node_of` has the node of each edge.
+    /// Groups edges by node. `node_of` yields the node of each edge.
     pub fn new(nodes: usize, node_of: impl ExactSizeIterator<Item = usize> + Clone) -> Incidence<E> {
         let mut starts = vec![0u32; nodes + 1];
         node_of.clone().for_each(|node| starts[node + 1] += 1);
@@ -25,7 +25,6 @@ impl<E: DenseIndex> Incidence<E> {
         Incidence { starts, edges }
     }
 
-    /// Returns a node's edges.
     pub fn of(&self, node: usize) -> &[E] {
         &self.edges[self.starts[node] as usize..self.starts[node + 1] as usize]
     }

@@ -1,4 +1,5 @@
-//! Plans that count each interesting path in its own counter, and all other paths in one. The crate `selective` creates these plans.
+//! Plans that count each interesting path in a separate counter, and all other paths in one counter. The crate `selective` creates these
+//! plans.
 
 use crate::dag::Dag;
 use crate::numbering::Numbering;
@@ -17,13 +18,13 @@ pub struct InterestingPlan {
     pub ending: PathEnding,
     /// Counters of interesting paths, each with the number of its path, ascending. All other counters count uninteresting paths.
     pub paths: Vec<(u64, u64)>,
-    /// Number of uninteresting paths that an interesting path's counter counts as well.
+    /// Number of uninteresting paths that are counted by the counter of an interesting path.
     pub aliases: NumberAliases,
-    /// Whether the numbering was verified for all paths. Otherwise it was only tested on some paths.
+    /// Whether the numbering was verified for all paths. If false, it was only tested on some paths.
     pub proven: bool,
 }
 
-/// Maps the register at the end of a path to a counter. Counters are numbered from 0. The last one counts all uninteresting paths.
+/// Maps the register at the end of a path to a counter. Counters are numbered from 0. The last counter counts all uninteresting paths.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PathEnding {
     /// The counter is `register + bias`, if that is in range.
@@ -39,7 +40,7 @@ pub enum PathEnding {
     Checked {
         /// The negated minimum number, shifted to the upper bits.
         bias: i64,
-        /// Number of lower bits.
+        /// Number of bits below the counter.
         shift: u32,
         /// The expected `register + bias` for each counter; for counters without a path, a value that cannot occur there.
         expected: Vec<u64>,
@@ -65,7 +66,7 @@ impl PathEnding {
         }
     }
 
-    /// Returns the mask of the register's bits that contain the path's Ball-Larus number. `None` if all bits do.
+    /// Returns the mask of the register bits that contain the path's Ball-Larus number, or `None` if all bits do.
     pub fn identity_mask(&self) -> Option<u64> {
         match self {
             PathEnding::Checked { shift, .. } => Some(u64::MAX.checked_shr(u64::BITS - shift).unwrap_or(0)),
@@ -91,12 +92,12 @@ impl PathEnding {
     }
 }
 
-/// Number of uninteresting paths that are counted as interesting ones.
+/// Number of uninteresting paths that are counted as interesting paths.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum NumberAliases {
-    /// Number among all uninteresting paths.
+    /// The number among all uninteresting paths.
     Exact(u128),
-    /// Number among random uninteresting paths.
+    /// The number among random uninteresting paths.
     Sampled {
         /// Number of random paths that are counted as interesting ones.
         aliases: u64,

@@ -1,4 +1,5 @@
-//! Control-flow graphs, numberings of their paths, and the placement of probes that count them. Pure: no files, clock or randomness.
+//! Control-flow graphs, numberings of their paths, and the placement of probes that count them. The crate uses no files, clock or
+//! randomness.
 //!
 //! A function's [`Graph`] is converted to a [`Dag`], in which dummy edges replace back edges and other edges that must be cut; [`limit`]
 //! cuts further edges until the number of paths is within a limit. A [`Numbering`] gives each path a number, [`Probes`] moves the

@@ -19,15 +19,15 @@ const SINGLE_CUT_ROUNDS: u32 = 64;
 /// executes 2.8% fewer instructions; with 128, the difference is within 0.1%.
 const ROUNDS_PER_DOUBLING: u32 = 16;
 
-/// Cuts `graph` until it has at most `limit` paths, or until no further cut reduces their number. A limit above 2^63 - 1 is lowered to
-/// that.
+/// Cuts `graph` until it has at most `limit` paths, or until no further cut reduces their number. The limit is at most 2^63 - 1; a higher
+/// one is lowered.
 ///
-/// If all edges are cut, a function has about as many paths as edges. A lower limit cannot be reached; the result then exceeds the limit.
+/// If all edges are cut, a function has about as many paths as edges. The result exceeds a lower limit, which cannot be reached.
 pub fn cut_to_limit(graph: &Graph, forced: &[(Edge, CutReason)], frequencies: &Frequencies, limit: u64, entries: Entries) -> NumberedPaths {
     cut_to_limit_avoiding_edges(graph, forced, frequencies, limit, entries, &[])
 }
 
-/// Like [`cut_to_limit`], but cuts an edge in `spared` only if cutting all other edges is not sufficient.
+/// Like [`cut_to_limit`], but an edge in `spared` is cut only if cutting all other edges is not sufficient.
 pub fn cut_to_limit_avoiding_edges(
     graph: &Graph,
     forced: &[(Edge, CutReason)],
@@ -46,7 +46,7 @@ pub fn cut_to_limit_avoiding_edges(
         {
             return NumberedPaths { dag, numbering };
         }
-        let chosen = Cutter::new(&dag, frequencies, entries, &spared).choose((limit as f64).log2());
+        let chosen = Cutter::new(&dag, frequencies, entries, &spared).choose_cuts((limit as f64).log2());
         if chosen.is_empty() {
             let numbering = Numbering::ball_larus(&dag).expect("a graph without two edges in a row has few paths");
             return NumberedPaths { dag, numbering };
@@ -56,7 +56,6 @@ pub fn cut_to_limit_avoiding_edges(
     }
 }
 
-/// An edge of the acyclic graph that may be cut.
 #[derive(Clone, Copy)]
 struct CutCandidate {
     edge: Edge,
@@ -65,11 +64,11 @@ struct CutCandidate {
     spared: bool,
 }
 
-/// A cut: the head of the edges, and the index of the edge to cut among the edges into this head; `None` to cut all of them.
+/// A cut: the head of the edges, and the index of the edge to cut among the edges into this head, or `None` to cut all of them.
 type CutChoice = (usize, Option<usize>);
 
-/// The graph while cuts are chosen. Numbers of paths are base-2 logarithms. The topological order remains valid, because the dummy edges of
-/// a cut start at the entry or end at the exit.
+/// The graph while cuts are chosen. Numbers of paths are base-2 logarithms. The topological order remains valid, because each dummy edge of
+/// a cut starts at the entry or ends at the exit.
 struct Cutter {
     entries: Entries,
     /// Nodes in topological order, from the entry to the exit.
@@ -80,10 +79,8 @@ struct Cutter {
     entering: Vec<f64>,
     /// Number of dummy edges from each node to the exit.
     leaving: Vec<f64>,
-    /// Number of paths from the entry to each node.
-    to: Vec<f64>,
-    /// Number of paths from each node to the exit.
-    from: Vec<f64>,
+    paths_to: Vec<f64>,
+    paths_from: Vec<f64>,
 }
 
 impl Cutter {
@@ -97,12 +94,12 @@ impl Cutter {
             real: vec![Vec::new(); nodes],
             entering: vec![0.0; nodes],
             leaving: vec![0.0; nodes],
-            to: vec![f64::NEG_INFINITY; nodes],
-            from: vec![f64::NEG_INFINITY; nodes],
+            paths_to: vec![f64::NEG_INFINITY; nodes],
+            paths_from: vec![f64::NEG_INFINITY; nodes],
         };
         for edge in dag.edges() {
             match edge.origin {
-                // Cutting an edge that is never taken has a small price as well: code for the count, and a less readable profile.
+                // An edge that is never taken also has a small price: a cut needs code for the count, and makes the profile less readable.
                 Origin::Real(e) => {
                     let price = 1e-6 + frequencies.edge(e);
                     let candidate = CutCandidate { edge: e, from: edge.from.index(), price, spared: spared.contains(&e) };
@@ -116,27 +113,27 @@ impl Cutter {
     }
 
     /// Cuts until the number of paths is at most `limit` (a logarithm). Returns the cut edges.
-    fn choose(mut self, limit: f64) -> Vec<Edge> {
+    fn choose_cuts(mut self, limit: f64) -> Vec<Edge> {
         let mut chosen = Vec::new();
         for round in 0.. {
             self.count_paths();
             if self.total_paths() <= limit && !chosen.is_empty() {
                 break;
             }
-            let mut best = self.best_of_each(pieces(round), false);
+            let mut best = self.best_cuts(piece_count(round), false);
             if best.is_empty() {
-                best = self.best_of_each(pieces(round), true);
+                best = self.best_cuts(piece_count(round), true);
             }
             if best.is_empty() {
                 break;
             }
-            best.into_iter().for_each(|(head, only)| chosen.extend(self.cut(head, only)));
+            best.into_iter().for_each(|(head, only)| chosen.extend(self.make_cut(head, only)));
         }
         chosen
     }
 
     fn total_paths(&self) -> f64 {
-        self.from[self.order[0]]
+        self.paths_from[self.order[0]]
     }
 
     fn count_paths(&mut self) {
@@ -144,36 +141,36 @@ impl Cutter {
         for &node in &self.order {
             let mut sum = if node == entry { 0.0 } else { self.entering[node].log2() };
             for candidate in &self.real[node] {
-                sum = add_bits(sum, self.to[candidate.from]);
+                sum = log2_of_sum(sum, self.paths_to[candidate.from]);
             }
-            self.to[node] = sum;
-            self.from[node] = f64::NEG_INFINITY;
+            self.paths_to[node] = sum;
+            self.paths_from[node] = f64::NEG_INFINITY;
         }
         let mut entering = f64::NEG_INFINITY;
         for i in (0..self.order.len()).rev() {
             let node = self.order[i];
             let own = if node == exit { 0.0 } else { self.leaving[node].log2() };
-            self.from[node] = add_bits(self.from[node], own);
+            self.paths_from[node] = log2_of_sum(self.paths_from[node], own);
             if self.entering[node] > 0.0 {
-                entering = add_bits(entering, self.from[node] + self.entering[node].log2());
+                entering = log2_of_sum(entering, self.paths_from[node] + self.entering[node].log2());
             }
             if node == entry {
-                self.from[node] = add_bits(self.from[node], entering);
+                self.paths_from[node] = log2_of_sum(self.paths_from[node], entering);
             }
             for candidate in &self.real[node] {
-                self.from[candidate.from] = add_bits(self.from[candidate.from], self.from[node]);
+                self.paths_from[candidate.from] = log2_of_sum(self.paths_from[candidate.from], self.paths_from[node]);
             }
         }
     }
 
     /// Returns the best cut in each of `pieces` pieces of the graph, if there is one. If `any`, includes spared edges.
-    fn best_of_each(&self, pieces: usize, any: bool) -> Vec<CutChoice> {
+    fn best_cuts(&self, pieces: usize, any: bool) -> Vec<CutChoice> {
         let heads = &self.order[1..self.order.len() - 1];
-        heads.chunks(heads.len().div_ceil(pieces).max(1)).filter_map(|piece| self.best(piece, any)).collect()
+        heads.chunks(heads.len().div_ceil(pieces).max(1)).filter_map(|piece| self.best_cut(piece, any)).collect()
     }
 
     /// Returns the cut with the best score among the edges into `heads`. Considers spared edges only if `any`.
-    fn best(&self, heads: &[usize], any: bool) -> Option<CutChoice> {
+    fn best_cut(&self, heads: &[usize], any: bool) -> Option<CutChoice> {
         let mut best = (0.0, None);
         for &head in heads {
             let real = &self.real[head];
@@ -181,7 +178,7 @@ impl Cutter {
                 if !any && edges.iter().any(|e| e.spared) {
                     return;
                 }
-                let score = self.score(head, edges);
+                let score = self.score_cut(head, edges);
                 if score > best.0 {
                     best = (score, Some((head, what)));
                 }
@@ -196,24 +193,24 @@ impl Cutter {
         best.1
     }
 
-    /// Reduction of the logarithm of the number of paths by cutting edges, divided by their price.
-    fn score(&self, head: usize, edges: &[CutCandidate]) -> f64 {
-        let before = edges.iter().fold(f64::NEG_INFINITY, |sum, e| add_bits(sum, self.to[e.from]));
+    /// Returns the reduction of the logarithm of the number of paths, divided by the price of the edges.
+    fn score_cut(&self, head: usize, edges: &[CutCandidate]) -> f64 {
+        let before = edges.iter().fold(f64::NEG_INFINITY, |sum, e| log2_of_sum(sum, self.paths_to[e.from]));
         let entrances = match self.entries {
             Entries::Shared if self.entering[head] > 0.0 => 0.0,
             Entries::Shared => 1.0,
             Entries::PerEdge => edges.len() as f64,
         };
-        let new = add_bits(before, self.from[head] + f64::log2(entrances));
-        let gone = before + self.from[head];
+        let new = log2_of_sum(before, self.paths_from[head] + f64::log2(entrances));
+        let gone = before + self.paths_from[head];
         if gone <= new {
             return 0.0;
         }
-        let left = add_bits(subtract_bits(self.total_paths(), gone), new);
+        let left = log2_of_sum(log2_of_difference(self.total_paths(), gone), new);
         (self.total_paths() - left) / edges.iter().map(|e| e.price).sum::<f64>()
     }
 
-    fn cut(&mut self, head: usize, only: Option<usize>) -> Vec<Edge> {
+    fn make_cut(&mut self, head: usize, only: Option<usize>) -> Vec<Edge> {
         let cut: Vec<CutCandidate> = match only {
             Some(i) => vec![self.real[head].remove(i)],
             None => std::mem::take(&mut self.real[head]),
@@ -229,20 +226,20 @@ impl Cutter {
     }
 }
 
-/// Returns the number of pieces of the graph in a round. One edge of each piece is cut.
-fn pieces(round: u32) -> usize {
+/// Returns the number of pieces into which a round divides the graph. Each piece gets one cut.
+fn piece_count(round: u32) -> usize {
     if round < SINGLE_CUT_ROUNDS { 1 } else { 2 << ((round - SINGLE_CUT_ROUNDS) / ROUNDS_PER_DOUBLING).min(30) }
 }
 
 /// Returns log2(2^a + 2^b).
-fn add_bits(a: f64, b: f64) -> f64 {
+fn log2_of_sum(a: f64, b: f64) -> f64 {
     let (low, high) = if a < b { (a, b) } else { (b, a) };
-    // The smaller term is lost in the precision of a float. This also covers zero paths.
+    // A much smaller term is lost in the precision of a float. This also covers zero paths.
     if low < high - 60.0 { high } else { high + (low - high).exp2().ln_1p() * std::f64::consts::LOG2_E }
 }
 
 /// Returns log2(2^a - 2^b), for a >= b.
-fn subtract_bits(a: f64, b: f64) -> f64 {
+fn log2_of_difference(a: f64, b: f64) -> f64 {
     if b < a - 60.0 { a } else { a + (-(b - a).exp2().min(1.0)).ln_1p() * std::f64::consts::LOG2_E }
 }
 
@@ -261,19 +258,19 @@ mod tests {
         Graph::new(3 * count + 1, Node(0), Node(3 * count), edges).unwrap()
     }
 
-    fn limited(graph: &Graph, limit: u64) -> NumberedPaths {
+    fn cut_graph(graph: &Graph, limit: u64) -> NumberedPaths {
         let frequencies = Frequencies::estimate(graph, &vec![1.0; graph.edge_count()]);
         cut_to_limit(graph, &[], &frequencies, limit, Entries::Shared)
     }
 
     #[test]
     fn graphs_within_the_limit_are_not_cut() {
-        assert!(limited(&diamonds(10), 1024).dag.cuts().is_empty());
+        assert!(cut_graph(&diamonds(10), 1024).dag.cuts().is_empty());
     }
 
     #[test]
     fn graphs_with_very_many_paths_are_cut_near_the_middle() {
-        let all = limited(&diamonds(400), 4096);
+        let all = cut_graph(&diamonds(400), 4096);
         assert!(all.numbering.paths() <= 4096);
         // 2^400 paths in pieces of at most 2^12 need at least 33 cuts of two edges each.
         let cuts = all.dag.cuts().len();
@@ -282,7 +279,7 @@ mod tests {
 
     #[test]
     fn numbers_stay_below_two_to_the_sixty_third() {
-        assert!(limited(&diamonds(64), u64::MAX).numbering.paths() <= i64::MAX as u64);
+        assert!(cut_graph(&diamonds(64), u64::MAX).numbering.paths() <= i64::MAX as u64);
     }
 
     #[test]
@@ -306,7 +303,7 @@ mod tests {
     #[test]
     fn unreachable_limit_minimises_the_number_of_paths() {
         let edges = (1..=50).flat_map(|n| [(Node(0), Node(n)), (Node(n), Node(51))]).collect();
-        let all = limited(&Graph::new(52, Node(0), Node(51), edges).unwrap(), 3);
+        let all = cut_graph(&Graph::new(52, Node(0), Node(51), edges).unwrap(), 3);
         assert_eq!(all.numbering.paths(), 50);
     }
 }

@@ -1,15 +1,15 @@
 //! Event counting: moves increments to the chords of a spanning tree without changing the sums of paths.
 //!
 //! Source: Ball, "Efficiently counting program events with support for on-line queries" (TOPLAS 1994); Ball and Larus (1996), section 3.3.
-//! The spanning tree is one of the DAG plus an edge exit -> entry, which is always in the tree. Nodes get potentials such that the value of
-//! each tree edge is the difference of its ends' potentials; a chord's increment is its value minus that difference. Along a path the
-//! potentials cancel, since entry and exit have the same potential. Rarely executed edges are the chords of a maximum spanning tree. O(E
-//! log E).
+//! The spanning tree spans the DAG and an edge from exit to entry, which is always in the tree. Each node gets a potential such that the
+//! value of each tree edge is the difference between the potentials of its ends. A chord's increment is its value minus that difference.
+//! Along a path, the potentials cancel, because entry and exit have the same potential. In a maximum spanning tree, the chords are rarely
+//! executed edges. O(E log E).
 
 use crate::dag::{Dag, DagEdgeId};
 use crate::graph::Node;
 
-/// An increment for each edge of a DAG; zero if the edge does not need a probe.
+/// An increment for each edge of a DAG, or zero if the edge does not need a probe.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Probes {
     increments: Vec<i64>,
@@ -21,7 +21,7 @@ impl Probes {
         Probes { increments: values.to_vec() }
     }
 
-    /// Returns the given increments, by edge.
+    /// Creates probes with the given increments, by edge.
     pub fn from_increments(increments: Vec<i64>) -> Probes {
         Probes { increments }
     }
@@ -110,7 +110,7 @@ impl DisjointSets {
         node
     }
 
-    /// Makes each node a set of its own again.
+    /// Splits all sets, so that each node is in a separate set again.
     pub fn clear(&mut self) {
         self.parent.iter_mut().zip(0..).for_each(|(p, n)| *p = n);
     }

@@ -57,10 +57,10 @@ pub struct Plan {
     pub numbering: Numbering,
     /// The increments of the path register.
     pub probes: Probes,
-    /// The paths that the plan omits, if any. The numbering is then that of the remaining paths.
+    /// Set if the plan omits some paths. The numbering is then that of the remaining paths.
     pub partial: Option<Partial>,
-    /// The part of the paths that is counted, if this is the plan of one of several copies of a program. The numbering is then that of
-    /// this part, and [`crate::program`] counts paths at their ends.
+    /// Set if this is the plan of one of several copies of a program. The numbering is then that of the copy's part of the paths, and
+    /// [`crate::program`] counts these paths at their ends.
     pub part: Option<PartPlan>,
 }
 
@@ -77,7 +77,7 @@ pub struct PartPlan {
     pub part: Part,
 }
 
-/// A plan without the paths that end on edges that are not part of the function's flow.
+/// The remaining paths of a plan that omits all paths over certain edges, which are not part of the function's flow.
 #[derive(Clone, Debug)]
 pub struct Partial {
     /// The acyclic graph of the paths that are counted.
@@ -106,7 +106,7 @@ impl Plan {
         Plan { dag, numbering, probes, partial: None, part: None }
     }
 
-    /// Creates a plan for a copy's part of the paths; `None` if the part does not belong to this graph.
+    /// Creates a plan for a copy's part of the paths, or returns `None` if the part does not belong to this graph.
     pub fn from_part(dag: Dag, part: Part) -> Option<Plan> {
         if !part.has_edges(dag.edges().len()) {
             return None;
@@ -121,7 +121,7 @@ impl Plan {
         Some(Plan { dag, numbering, probes, partial: None, part: Some(PartPlan { dag: counted, labels, words, part }) })
     }
 
-    /// Returns the acyclic graph of the paths that are numbered.
+    /// Returns the acyclic graph whose paths are numbered.
     pub fn numbered(&self) -> &Dag {
         match (&self.partial, &self.part) {
             (Some(partial), _) => &partial.dag,
@@ -131,9 +131,6 @@ impl Plan {
     }
 
     /// Cuts a graph at the same edges as an earlier plan, and numbers its paths.
-    ///
-    /// # Errors
-    /// There are too many paths to number them.
     pub fn cut_at(graph: &Graph, cuts: &[(Edge, CutReason)], entries: Entries) -> Result<(Dag, Numbering), TooManyPaths> {
         let dag = Dag::new(graph, cuts, entries);
         let numbering = Numbering::ball_larus(&dag)?;
@@ -145,7 +142,7 @@ impl Plan {
         Plan::cut_at(graph, cuts, entries).ok().filter(|(_, numbering)| numbering.paths() == paths)
     }
 
-    /// Returns the action for an edge of the plan's graph. Not valid for plans with a [`PartPlan`], which [`crate::program`] handles.
+    /// Returns the action for an edge of the plan's graph. Not valid for a plan with a [`PartPlan`] ([`crate::program`] handles it).
     pub fn action(&self, graph: &Graph, edge: Edge) -> RegisterAction {
         if self.partial.as_ref().is_some_and(|partial| partial.never_taken.contains(edge)) {
             return RegisterAction::Dead;
@@ -166,8 +163,7 @@ impl Plan {
     }
 }
 
-/// Numbers paths with each node's out-edges in the order of decreasing frequency, so that the values of the hottest edges are 0 and paths
-/// with cold edges have high numbers.
+/// Numbers paths with each node's hottest out-edge first, so that paths with cold edges have high numbers.
 fn number_hottest_first(dag: &Dag, graph: &Graph, frequencies: &Frequencies) -> (Dag, Numbering) {
     let costs = edge_frequencies(dag, graph, frequencies);
     let mut order: Vec<DagEdgeId> = dag.edge_ids().collect();
@@ -177,7 +173,7 @@ fn number_hottest_first(dag: &Dag, graph: &Graph, frequencies: &Frequencies) -> 
     (dag, numbering)
 }
 
-/// Returns the executions of each edge of the DAG. Those of an [`Origin::Enter`] edge are the sum over all cut edges into its head.
+/// Returns the executions of each edge of the DAG. An [`Origin::Enter`] edge has the sum of the executions of all cut edges into its head.
 pub fn edge_frequencies(dag: &Dag, graph: &Graph, frequencies: &Frequencies) -> Vec<f64> {
     let frequency = |id: DagEdgeId| match dag.edge(id).origin {
         Origin::Real(e) | Origin::Leave(e) => frequencies.edge(e),
@@ -190,13 +186,10 @@ pub fn edge_frequencies(dag: &Dag, graph: &Graph, frequencies: &Frequencies) -> 
     dag.edge_ids().map(frequency).collect()
 }
 
-/// Returns the cost of an increment on each edge of the DAG: its executions times the cost of one execution.
-///
-/// An increment on an edge that begins or ends a path is almost free, because it is folded into the constant to which the register is set,
-/// or into the counter's address.
+/// Returns each edge's executions times the cost of an increment there, which is almost 0 if the edge begins or ends a path.
 pub fn probe_costs(dag: &Dag, graph: &Graph, frequencies: &Frequencies) -> Vec<f64> {
-    // Relative to the cost on other edges. With 1, three programs execute 0.3 to 7.3% more instructions; with 1e-6, the same number
-    // (docs/benchmarks/constants.md).
+    // The cost relative to the cost on other edges. With 1, three programs execute 0.3 to 7.3% more instructions; with 1e-6, the same
+    // number (docs/benchmarks/constants.md).
     const FOLDED_COST: f64 = 1e-3;
     dag.edge_ids()
         .map(|id| match dag.edge(id).origin {

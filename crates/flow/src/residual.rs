@@ -37,10 +37,9 @@ mod region;
 pub struct ResidualPlan {
     known: DagEdgeSet,
     region: Automaton,
-    /// Nodes that exist once, and their states.
+    /// The nodes that exist only once, with their states.
     single: Vec<(Node, usize)>,
     paths: Vec<KnownPath>,
-    /// The numbers of the known paths.
     ids: Vec<u64>,
 }
 
@@ -51,12 +50,10 @@ pub struct ResidualInput<'a> {
     pub paths: &'a [(u64, u64)],
     /// Nodes that must not be copied. All edges into them are cut.
     pub uncopied: &'a [Node],
-    /// Edges of the graph that only mark that a call was reached. Executions of a path that ends with such an edge are also part of the
-    /// paths that continue after the call.
+    /// Edges that only mark that a call was reached. A path that continues after the call includes the executions of its marked prefix.
     pub marks_call: &'a EdgeSet,
 }
 
-/// A known path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct KnownPath {
     edges: Vec<DagEdgeId>,
@@ -66,7 +63,7 @@ struct KnownPath {
 }
 
 impl KnownPath {
-    /// Executions of the path's edges, except the last one, that belong to no other path.
+    /// Returns how often the path's edges, except the last one, are executed without belonging to a different path.
     fn own_executions(&self) -> u64 {
         if self.ends_at_call { 0 } else { self.executions }
     }
@@ -107,10 +104,9 @@ impl ResidualPlan {
         &self.region
     }
 
-    /// Creates the program of a function with a single version of the code. Paths are looked up at their end, unless their last edge shows
-    /// that they are unknown.
+    /// Creates a program with a single version of the code. A path is looked up at its end unless no known path has its last edge.
     pub fn program_with_lookups(&self, graph: &Graph, plan: &Plan) -> ProbeProgram {
-        let operations = graph.edges().map(|e| operations(graph, plan, self, &[], e, ControlVersion::Instrumented)).collect();
+        let operations = graph.edges().map(|e| operations_on_edge(graph, plan, self, &[], e, ControlVersion::Instrumented)).collect();
         ProbeProgram::from_lookups(graph, plan, operations, self.ids.clone())
     }
 
@@ -134,14 +130,12 @@ impl ResidualPlan {
 enum ControlVersion {
     /// This state of the region.
     Known(usize),
-    /// The instrumented code.
     Instrumented,
 }
 
 impl ResidualPlan {
-    /// Creates the program of a graph that contains all versions of the function's code. The graph contains only reachable nodes; its first
-    /// node is the entry and its last one the exit. The exit of `graph` must be its last node.
-    pub fn versions(&self, graph: &Graph, plan: &Plan) -> ProbeProgram {
+    /// Creates a program whose graph has all versions of the code, its entry first and its exit last. The exit of `graph` must be last.
+    pub fn program_with_versions(&self, graph: &Graph, plan: &Plan) -> ProbeProgram {
         let needed = self.region.needs_register(&plan.dag);
         let successors = Successors { graph, plan, residual: self };
         let mut found: Vec<(Node, ControlVersion)> = vec![(graph.entry(), ControlVersion::Known(0))];
@@ -153,7 +147,7 @@ impl ResidualPlan {
             for &edge in graph.out(node) {
                 let to = graph.to(edge);
                 let head = (to != graph.exit()).then(|| {
-                    let head = (to, successors.of_edge(edge, version));
+                    let head = (to, successors.version_after_edge(edge, version));
                     *number.entry(head).or_insert_with(|| {
                         found.push(head);
                         found.len() - 1
@@ -161,14 +155,14 @@ impl ResidualPlan {
                 });
                 edges.push((at, head));
                 origins.push(edge);
-                code.push(operations(graph, plan, self, &needed, edge, version));
+                code.push(operations_on_edge(graph, plan, self, &needed, edge, version));
             }
             at += 1;
         }
         let exit = Node(found.len() as u32);
         let edges = edges.into_iter().map(|(from, to)| (Node(from as u32), to.map_or(exit, |to| Node(to as u32)))).collect();
         let versions = Graph::new(exit.0 + 1, Node(0), exit, edges).expect("the edges connect nodes of the graph");
-        let executions = successors.executions(&number, &versions, &origins);
+        let executions = successors.count_executions(&number, &versions, &origins);
         let places = number_versions(&found, &versions, &executions);
         let order = topological_order(&plan.dag, &found);
         let frame = ProgramFrame { graph: versions, order, dag: plan.dag.clone(), origins: Some(origins) };
@@ -176,7 +170,7 @@ impl ResidualPlan {
     }
 }
 
-/// Returns the nodes in topological order of the paths. The region comes first, since paths leave it and do not return.
+/// Returns the nodes in topological order of the paths. The region comes first, because paths that leave it do not return.
 fn topological_order(dag: &Dag, found: &[(Node, ControlVersion)]) -> Vec<Node> {
     let position = dag.positions();
     let mut order: Vec<usize> = (0..found.len()).collect();
@@ -184,7 +178,7 @@ fn topological_order(dag: &Dag, found: &[(Node, ControlVersion)]) -> Vec<Node> {
     order.into_iter().map(|at| Node(at as u32)).collect()
 }
 
-/// Returns the version of each node. The state of a node with the most executions becomes the original.
+/// Returns the version of each node. Of a node's states, the one with the most executions becomes the original.
 fn number_versions(found: &[(Node, ControlVersion)], versions: &Graph, executions: &[u64]) -> Vec<NodePlace> {
     let executed = |at: usize| versions.out(Node(at as u32)).iter().map(|e| executions[e.index()]).fold(0, u64::saturating_add);
     let mut ranked: Vec<usize> = (0..found.len()).collect();
@@ -214,17 +208,17 @@ struct Successors<'a> {
 }
 
 impl Successors<'_> {
-    fn of_edge(&self, edge: Edge, from: ControlVersion) -> ControlVersion {
+    fn version_after_edge(&self, edge: Edge, from: ControlVersion) -> ControlVersion {
         match (self.plan.dag.real(edge), self.plan.dag.cut(edge).map(|cut| cut.enter)) {
-            (Some(id), _) => self.after(id, edge, from),
-            (None, Some(Some(enter))) => self.after(enter, edge, ControlVersion::Known(0)),
+            (Some(id), _) => self.version_after(id, edge, from),
+            (None, Some(Some(enter))) => self.version_after(enter, edge, ControlVersion::Known(0)),
             (None, Some(None)) => ControlVersion::Known(0),
             (None, None) => ControlVersion::Instrumented,
         }
     }
 
     /// Returns the location after an edge of the path graph that corresponds to `edge` of the function.
-    fn after(&self, id: DagEdgeId, edge: Edge, from: ControlVersion) -> ControlVersion {
+    fn version_after(&self, id: DagEdgeId, edge: Edge, from: ControlVersion) -> ControlVersion {
         let transition = match from {
             ControlVersion::Known(state) => self.residual.region.transition(state, id),
             ControlVersion::Instrumented => None,
@@ -233,8 +227,7 @@ impl Successors<'_> {
         single.or(transition.and_then(|transition| transition.to)).map_or(ControlVersion::Instrumented, ControlVersion::Known)
     }
 
-    /// Executions of each edge of all versions by known paths.
-    fn executions(&self, number: &HashMap<(Node, ControlVersion), usize>, versions: &Graph, origins: &[Edge]) -> Vec<u64> {
+    fn count_executions(&self, number: &HashMap<(Node, ControlVersion), usize>, versions: &Graph, origins: &[Edge]) -> Vec<u64> {
         let mut executions = vec![0u64; versions.edge_count()];
         for path in &self.residual.paths {
             let mut version = ControlVersion::Known(0);
@@ -250,7 +243,7 @@ impl Successors<'_> {
                     executions[taken.index()] = executions[taken.index()].saturating_add(path.own_executions());
                 }
                 if let Origin::Enter(e) | Origin::Real(e) = origin {
-                    version = self.after(id, e, version);
+                    version = self.version_after(id, e, version);
                 }
             }
         }
@@ -258,8 +251,14 @@ impl Successors<'_> {
     }
 }
 
-/// Returns the operations on an edge of the function in a version of the code.
-fn operations(graph: &Graph, plan: &Plan, residual: &ResidualPlan, needed: &[bool], edge: Edge, at: ControlVersion) -> Vec<Operation> {
+fn operations_on_edge(
+    graph: &Graph,
+    plan: &Plan,
+    residual: &ResidualPlan,
+    needed: &[bool],
+    edge: Edge,
+    at: ControlVersion,
+) -> Vec<Operation> {
     let action = plan.action(graph, edge);
     let transition = |id: Option<DagEdgeId>| match at {
         ControlVersion::Known(state) => id.and_then(|id| residual.region.transition(state, id)),
@@ -288,7 +287,6 @@ fn operations(graph: &Graph, plan: &Plan, residual: &ResidualPlan, needed: &[boo
     }
 }
 
-/// Whether the paths that end with an edge are known.
 enum EndKind {
     Known,
     Unclear,

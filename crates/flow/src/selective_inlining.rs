@@ -20,7 +20,7 @@ pub struct InliningCandidate {
     pub size: u64,
     /// Number of calls of the function.
     pub entries: f64,
-    /// Its calls on segments to functions that may be copied.
+    /// The function's calls on segments to functions that may be copied.
     pub calls: Vec<CandidateCall>,
 }
 
@@ -33,14 +33,14 @@ pub struct CandidateCall {
     pub executions: f64,
 }
 
-/// Kind of a version of a function's code.
+/// How a version of a function's code is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum VersionKind {
-    /// The function itself.
+    /// As the function itself.
     Own,
-    /// A copy that several call sites share.
+    /// As a copy that several call sites share.
     Duplicate,
-    /// A copy that is inlined at one call site.
+    /// As a copy that is inlined at one call site.
     Inlined {
         /// Number of nested inlined calls, including this one.
         depth: u32,
@@ -52,9 +52,9 @@ pub enum VersionKind {
 pub struct FunctionVersion {
     /// The function.
     pub function: usize,
-    /// Kind of the version.
+    /// How the version is used.
     pub kind: VersionKind,
-    /// The version that is inlined at each call site of the function; `None` if none is.
+    /// For each call site of the function, the version that is inlined there, or `None` if the call is not inlined.
     pub inlined: Vec<Option<usize>>,
     /// This version's share of the function's executions.
     share: f64,
@@ -65,11 +65,10 @@ pub struct FunctionVersion {
 pub struct InliningChoice {
     /// All versions.
     pub versions: Vec<FunctionVersion>,
-    /// The copy of each function for call sites that are not inlined; `None` if it has no copy.
+    /// The copy of each function for call sites that are not inlined, or `None` if the function has no copy.
     pub duplicates: Vec<Option<usize>>,
 }
 
-/// A step of the choice, which adds code.
 #[derive(Clone, Copy)]
 enum InliningStep {
     Inline { version: usize, call: usize },
@@ -77,7 +76,7 @@ enum InliningStep {
 }
 
 /// Chooses versions such that at most `depth` inlined calls are nested, and all versions together add at most `budget` instructions.
-pub fn choose(functions: &[InliningCandidate], depth: u32, budget: u64) -> InliningChoice {
+pub fn choose_versions(functions: &[InliningCandidate], depth: u32, budget: u64) -> InliningChoice {
     let own = |(function, candidate): (usize, &InliningCandidate)| FunctionVersion {
         function,
         kind: VersionKind::Own,
@@ -87,22 +86,22 @@ pub fn choose(functions: &[InliningCandidate], depth: u32, budget: u64) -> Inlin
     let mut choice = InliningChoice { versions: functions.iter().enumerate().map(own).collect(), duplicates: vec![None; functions.len()] };
     let mut left = budget;
     for _ in 0..MAX_STEPS {
-        let Some((step, callee)) = choice.best(functions, depth, left) else { break };
+        let Some((step, callee)) = choice.find_best_step(functions, depth, left) else { break };
         left -= functions[callee].size;
-        choice.take(functions, step, callee);
+        choice.take_step(functions, step, callee);
     }
     choice
 }
 
 impl InliningChoice {
-    /// Returns the version of the callee that a version's call site calls or inlines. `None` for the callee itself.
+    /// Returns the version of the callee that a version's call site calls or inlines, or `None` if that is the callee itself.
     pub fn target(&self, functions: &[InliningCandidate], version: usize, call: usize) -> Option<usize> {
         let version = &self.versions[version];
         version.inlined[call].or(self.duplicates[functions[version.function].calls[call].callee])
     }
 
     /// Returns the step that saves most per instruction of added code, and the function of which it adds a version.
-    fn best(&self, functions: &[InliningCandidate], depth: u32, left: u64) -> Option<(InliningStep, usize)> {
+    fn find_best_step(&self, functions: &[InliningCandidate], depth: u32, left: u64) -> Option<(InliningStep, usize)> {
         let mut not_inlined = vec![0.0; functions.len()];
         let mut best: Option<(f64, InliningStep, usize)> = None;
         let mut consider = |gain: f64, step: InliningStep, callee: usize| {
@@ -134,7 +133,7 @@ impl InliningChoice {
         best.map(|(_, step, callee)| (step, callee))
     }
 
-    fn take(&mut self, functions: &[InliningCandidate], step: InliningStep, callee: usize) {
+    fn take_step(&mut self, functions: &[InliningCandidate], step: InliningStep, callee: usize) {
         let (new, candidate) = (self.versions.len(), &functions[callee]);
         let (kind, executions, replaced) = match step {
             InliningStep::Inline { version, call } => {
@@ -155,7 +154,6 @@ impl InliningChoice {
         self.versions.push(FunctionVersion { function: callee, kind, inlined: vec![None; candidate.calls.len()], share });
     }
 
-    /// Executions of a function's call sites that are not inlined.
     fn executions_not_inlined(&self, functions: &[InliningCandidate], callee: usize) -> f64 {
         let of_version = |version: &FunctionVersion| -> f64 {
             let calls = functions[version.function].calls.iter().zip(&version.inlined);
@@ -182,28 +180,28 @@ mod tests {
         ]
     }
 
-    fn added(choice: &InliningChoice, functions: &[InliningCandidate]) -> u64 {
+    fn added_size(choice: &InliningChoice, functions: &[InliningCandidate]) -> u64 {
         choice.versions[functions.len()..].iter().map(|v| functions[v.function].size).sum()
     }
 
     #[test]
     fn no_version_is_added_without_a_budget() {
         let functions = functions();
-        let choice = choose(&functions, 1, 0);
-        assert_eq!((choice.versions.len(), added(&choice, &functions)), (3, 0));
+        let choice = choose_versions(&functions, 1, 0);
+        assert_eq!((choice.versions.len(), added_size(&choice, &functions)), (3, 0));
         assert!((0..3).all(|call| choice.target(&functions, 0, call).is_none()));
     }
 
     #[test]
     fn copy_for_several_calls_is_preferred_to_inlining_one_call() {
         let functions = functions();
-        // A copy for the two call sites of function 1 saves less than inlining the more frequent one.
-        let choice = choose(&functions, 1, 5);
+        // A copy for the two call sites of function 1 saves less than inlining the call at the more frequent site.
+        let choice = choose_versions(&functions, 1, 5);
         assert_eq!(choice.versions[3].kind, VersionKind::Inlined { depth: 1 });
         assert_eq!((choice.target(&functions, 0, 1), choice.target(&functions, 0, 0)), (Some(3), None));
         let mut more = functions.clone();
         more[0].calls.push(CandidateCall { callee: 1, executions: 50.0 });
-        let choice = choose(&more, 1, 5);
+        let choice = choose_versions(&more, 1, 5);
         assert_eq!((choice.versions[3].kind, choice.duplicates[1]), (VersionKind::Duplicate, Some(3)));
         assert!([0, 1, 3].iter().all(|call| choice.target(&more, 0, *call) == Some(3)));
     }
@@ -213,8 +211,8 @@ mod tests {
         let functions = functions();
         for depth in 0..4 {
             for budget in [0, 9, 10, 15, 30, 100, 600, 100_000] {
-                let choice = choose(&functions, depth, budget);
-                assert!(added(&choice, &functions) <= budget);
+                let choice = choose_versions(&functions, depth, budget);
+                assert!(added_size(&choice, &functions) <= budget);
                 for (at, version) in choice.versions.iter().enumerate() {
                     assert!(!matches!(version.kind, VersionKind::Inlined { depth: own } if own > depth), "{version:?}");
                     for (call, inlined) in functions[version.function].calls.iter().zip(&version.inlined) {
@@ -226,7 +224,7 @@ mod tests {
             }
         }
         // Recursion is inlined up to depth 3: each version of function 0 contains the next one.
-        let choice = choose(&functions, 3, 100_000);
+        let choice = choose_versions(&functions, 3, 100_000);
         let mut at = 0;
         for depth in 1..=3 {
             at = choice.versions[at].inlined[2].unwrap();

@@ -11,7 +11,6 @@ use trodden_testkit::Random;
 use trodden_testkit::graphs::{Cycles, all_paths, forced_cuts, graph, plan_options};
 
 const GRAPHS: u64 = 60_000;
-/// Graphs with more paths are not enumerated.
 const MAX_PATHS: u64 = 3_000;
 
 fn random_graph(random: &mut Random) -> Graph {
@@ -27,7 +26,7 @@ fn identities_are_dense_invertible_and_kept_by_chord_placement() {
         let graph = random_graph(&mut random);
         let cuts = forced_cuts(&mut random, &graph);
         let dag = Dag::new(&graph, &cuts, random.pick(&[Entries::PerEdge, Entries::Shared]));
-        check_dag(seed, &graph, &dag);
+        assert_dag_invariants(seed, &graph, &dag);
         cyclic += u64::from(!dag.cuts().is_empty());
         let numbering = Numbering::ball_larus(&dag).unwrap();
         if numbering.paths() > MAX_PATHS {
@@ -54,7 +53,7 @@ fn identities_are_dense_invertible_and_kept_by_chord_placement() {
         // A spanning tree has V - 1 edges, one of which is the edge from exit to entry.
         assert!(chords.count() <= dag.edges().len() + 2 - dag.order().len(), "seed {seed}");
         let cost = |probes: &Probes| dag.edge_ids().filter(|e| probes.increment(*e) != 0).map(|e| weights[e.index()]).sum::<f64>();
-        assert!(cost(&chords) <= weights.iter().sum::<f64>() - heaviest_tree(&dag, &weights), "seed {seed}");
+        assert!(cost(&chords) <= weights.iter().sum::<f64>() - max_spanning_tree_weight(&dag, &weights), "seed {seed}");
         cheaper += u64::from(cost(&chords) < cost(&direct));
         assert_eq!(Numbering::from_values(&dag, numbering.values()).as_ref(), Ok(&numbering));
     }
@@ -62,7 +61,7 @@ fn identities_are_dense_invertible_and_kept_by_chord_placement() {
 }
 
 /// Weight of a maximum spanning tree (Prim's algorithm) that contains the edge from exit to entry, at no cost.
-fn heaviest_tree(dag: &Dag, weights: &[f64]) -> f64 {
+fn max_spanning_tree_weight(dag: &Dag, weights: &[f64]) -> f64 {
     let mut region = BTreeSet::from([dag.entry(), dag.exit()]);
     let mut total = 0.0;
     loop {
@@ -73,13 +72,12 @@ fn heaviest_tree(dag: &Dag, weights: &[f64]) -> f64 {
     }
 }
 
-/// The invariants of [`Dag`].
-fn check_dag(seed: u64, graph: &Graph, dag: &Dag) {
+fn assert_dag_invariants(seed: u64, graph: &Graph, dag: &Dag) {
     let place: BTreeMap<Node, usize> = dag.order().iter().enumerate().map(|(i, n)| (*n, i)).collect();
     assert!(dag.edges().iter().all(|e| place[&e.from] < place[&e.to]), "seed {seed}: not acyclic, or not reachable");
     assert!(dag.edges().iter().all(|e| e.to != dag.entry() && e.from != dag.exit()), "seed {seed}");
     assert!(dag.order().iter().all(|n| *n == dag.exit() || dag.edges().iter().any(|e| e.from == *n)), "seed {seed}: a dead end");
-    // The nodes that are reachable by edges of the graph.
+    // The nodes that are reachable over edges of the graph.
     let mut reached = BTreeSet::from([graph.entry()]);
     loop {
         let more: Vec<Node> =
@@ -102,7 +100,7 @@ fn check_dag(seed: u64, graph: &Graph, dag: &Dag) {
     assert!(traced.eq(again.cuts().iter().filter(|c| c.leave.is_some()).map(|c| c.edge)), "seed {seed}");
 }
 
-/// A path as the oracle sees it: the head of the cut edge where it began (`None` at the entry), its edges, and the cut edge that ended it.
+/// The head of the cut edge where a path began (`None` at the entry), the path's edges, and the cut edge that ended the path.
 type Walked = (Option<Node>, Vec<Edge>, Option<Edge>);
 
 fn as_walked(dag: &Dag, graph: &Graph, path: &[DagEdgeId]) -> Walked {
@@ -119,7 +117,7 @@ fn as_walked(dag: &Dag, graph: &Graph, path: &[DagEdgeId]) -> Walked {
 }
 
 /// Takes a random walk, counts it by the plan's actions, and logs it directly.
-fn walk(random: &mut Random, graph: &Graph, plan: &Plan, counts: &mut BTreeMap<i64, u64>, log: &mut BTreeMap<Walked, u64>) {
+fn count_random_walk(random: &mut Random, graph: &Graph, plan: &Plan, counts: &mut BTreeMap<i64, u64>, log: &mut BTreeMap<Walked, u64>) {
     let (mut at, mut register) = (graph.entry(), 0i64);
     let mut current: Walked = (None, Vec::new(), None);
     let exit_ends = graph.out(graph.exit()).is_empty();
@@ -130,7 +128,7 @@ fn walk(random: &mut Random, graph: &Graph, plan: &Plan, counts: &mut BTreeMap<i
         }
         let out = graph.out(at);
         if out.is_empty() || (at == graph.exit() && random.chance(50)) {
-            // At an exit that ends all paths, the edge into it has counted; elsewhere the path is counted now.
+            // At an exit that ends all paths, the edge into the exit has counted the path; elsewhere the path is counted now.
             let stop = plan.dag.out(at).iter().find(|e| matches!(plan.dag.edge(**e).origin, Origin::Stop(_)));
             if at != graph.exit() || !exit_ends {
                 *counts.entry(register + stop.map_or(0, |e| plan.probes.increment(*e))).or_default() += 1;
@@ -176,7 +174,7 @@ fn plans_count_what_a_log_of_the_walks_contains() {
         negative += u64::from(plan.probes.increments().iter().any(|i| *i < 0));
         let (mut counts, mut log) = (BTreeMap::new(), BTreeMap::new());
         for _ in 0..12 {
-            walk(&mut random, &graph, &plan, &mut counts, &mut log);
+            count_random_walk(&mut random, &graph, &plan, &mut counts, &mut log);
         }
         let mut decoded = BTreeMap::<Walked, u64>::new();
         for (id, count) in counts {

@@ -46,7 +46,7 @@ fn pairs_of_interesting_paths_have_numbers_that_no_other_pair_has() {
         }
         let labelled = |values: &[i64]| values.iter().filter(|value| **value != 0).count();
         fewer += usize::from(labelled(&labels) < labelled(numbering.values()));
-        // The program that counts by these sums is verified, too.
+        // The program that counts by these sums is also verified.
         let program = ProbeProgram::from_labels(&graph, &Plan { dag, numbering, probes, partial: None, part: None }, interesting);
         verify_numbering(&program).unwrap_or_else(|fault| panic!("seed {seed}: {fault}"));
         verify_counts(&program, &WalkBudget::default()).unwrap_or_else(|fault| panic!("seed {seed}: {fault}"));

@@ -1,12 +1,12 @@
 //! Bounds on the counts of nodes, checked with random executions of random graphs with some hidden counts.
 
-use trodden_flow::bounds::{Bounds, contradicted, inevitable, node_bounds, reachable};
+use trodden_flow::bounds::{Bounds, find_contradicted_nodes, find_inevitable_nodes, find_reachable_nodes, node_bounds};
 use trodden_flow::{Graph, Node};
 use trodden_testkit::Random;
 use trodden_testkit::graphs::{Cycles, graph};
 
-/// Counts of the nodes in some executions. An execution may end in a node of `may_end`; one that becomes too long ends at its node, and
-/// that node is added.
+/// Returns the counts of the nodes in random executions. An execution may end in a node of `may_end`. An execution that becomes too long
+/// ends at its current node, which is added to `may_end`.
 fn execute(random: &mut Random, graph: &Graph, may_end: &mut [bool]) -> Vec<u64> {
     let mut counts = vec![0; graph.node_count()];
     for _ in 0..random.below(8) {
@@ -63,12 +63,12 @@ fn inevitable_nodes_were_executed_and_executed_nodes_are_reachable() {
             false => Bounds::ANY,
         };
         let seen: Vec<Bounds> = counts.iter().map(seen).collect();
-        for (node, found) in inevitable(&graph, &seen, &may_end).into_iter().enumerate() {
+        for (node, found) in find_inevitable_nodes(&graph, &seen, &may_end).into_iter().enumerate() {
             assert!(!found || counts[node] > 0, "{node} {graph:?} {seen:?} {may_end:?}");
             concluded += u64::from(found && seen[node] == Bounds::ANY);
         }
         let given = counts.iter().map(|n| if *n == 0 && random.chance(30) { Bounds::exactly(0) } else { Bounds::ANY }).collect();
-        for (node, found) in reachable(&graph, given, &may_end).into_iter().enumerate() {
+        for (node, found) in find_reachable_nodes(&graph, given, &may_end).into_iter().enumerate() {
             assert!(found || counts[node] == 0, "{node} {graph:?} {counts:?}");
             unreachable += u64::from(!found);
         }
@@ -77,7 +77,7 @@ fn inevitable_nodes_were_executed_and_executed_nodes_are_reachable() {
 }
 
 #[test]
-fn the_unobserved_side_of_a_branch_gets_the_remaining_executions() {
+fn unobserved_side_of_a_branch_gets_the_remaining_executions() {
     // 0 -> 1 | 2 -> 3
     let edges = [(0, 1), (0, 2), (1, 3), (2, 3)].map(|(a, b)| (Node(a), Node(b))).to_vec();
     let graph = Graph::new(4, Node(0), Node(3), edges).unwrap();
@@ -98,13 +98,13 @@ fn nodes_given_as_unexecuted_are_contradicted_if_executions_are_missing() {
     let graph = Graph::new(5, Node(0), Node(4), edges).unwrap();
     let given =
         |one: u64, two: u64, three: u64| [Bounds::ANY, Bounds::exactly(one), Bounds::exactly(two), Bounds::at_least(three)].to_vec();
-    assert_eq!(contradicted(&graph, given(4, 0, 4), &[false; 5]), []);
-    assert_eq!(contradicted(&graph, given(4, 0, 6), &[false; 5]), [Node(2)]);
-    assert_eq!(contradicted(&graph, given(0, 0, 6), &[false; 5]), [Node(1), Node(2)]);
+    assert_eq!(find_contradicted_nodes(&graph, given(4, 0, 4), &[false; 5]), []);
+    assert_eq!(find_contradicted_nodes(&graph, given(4, 0, 6), &[false; 5]), [Node(2)]);
+    assert_eq!(find_contradicted_nodes(&graph, given(0, 0, 6), &[false; 5]), [Node(1), Node(2)]);
     let entered = |end| {
         let mut given = given(4, 0, 0);
         given[0] = Bounds::exactly(6);
-        contradicted(&graph, given, &[end, false, false, false, false])
+        find_contradicted_nodes(&graph, given, &[end, false, false, false, false])
     };
     assert_eq!((entered(false), entered(true)), (vec![Node(2)], vec![]));
 }

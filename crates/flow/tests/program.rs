@@ -9,7 +9,7 @@ use trodden_flow::part::{Measure, Part};
 use trodden_flow::plan::{Plan, RegisterAction};
 use trodden_flow::program::machine::Machine;
 use trodden_flow::program::operation::{Operation, value_set};
-use trodden_flow::program::{BlockProperties, Choices, DominantCounting, DominantIterationCode, EarlyCounting, TripCounting};
+use trodden_flow::program::{BlockProperties, DominantCounting, DominantIterationCode, EarlyCounting, PassChoices, TripCounting};
 use trodden_flow::verify::verify_part;
 use trodden_flow::{CutReason, Dag, DagEdgeId, Edge, EdgeSet, Graph, Node, NodeSet, Numbering, PlanOptions, ProbeProgram};
 use trodden_partition::{PartitionOptions, PartitionStrategy, Procedure, ProfitableProcedures};
@@ -18,17 +18,13 @@ use trodden_testkit::graphs::{Cycles, forced_cuts, graph, plan_options};
 
 mod machine;
 
-/// A path register and counts, changed by a plan's actions.
 #[derive(Default)]
-pub struct Planned {
-    /// The path register.
+pub struct PlanMachine {
     pub register: i64,
-    /// Counts by index.
     pub counts: BTreeMap<i64, u64>,
 }
 
-impl Planned {
-    /// Executes an action.
+impl PlanMachine {
     pub fn act(&mut self, action: RegisterAction) {
         match action {
             RegisterAction::Add { increment } => self.register += increment,
@@ -63,7 +59,7 @@ fn trip_counted_loops(which: TripCounting, sizes: [u32; 2], crossed: BTreeSet<Ed
     trip_counted_loops_with_exits(which, sizes, crossed, times, &[(1, 3)], false)
 }
 
-/// Returns the same with the given exit edges. The program may itself count the iterations.
+/// Like [`trip_counted_loops`], but with the given exit edges. The program may itself count the iterations.
 fn trip_counted_loops_with_exits(
     which: TripCounting,
     sizes: [u32; 2],
@@ -95,7 +91,7 @@ fn trip_counted_loops_with_exits(
         &plan,
         &frequencies,
         &properties,
-        Choices { trip_counts: which, early: EarlyCounting::IfProfitable, dominant: DominantCounting::Shared },
+        PassChoices { trip_counts: which, early: EarlyCounting::IfProfitable, dominant: DominantCounting::Shared },
     )
     .loops()
     .len()
@@ -134,8 +130,7 @@ fn loops_counted_by_the_program_are_counted_by_trip_count_if_they_have_one_exit_
     assert_eq!(loops(&[(1, 3), (2, 3)], true), 0);
 }
 
-/// Returns true if the register of a dominant iteration is written where control enters an inner loop from which it can return to the back
-/// edge without passing the outer loop's head.
+/// Returns true if the register of a dominant iteration is written where control enters an inner loop that can return to the back edge.
 fn is_written_before_inner_loop(graph: &Graph, dominant: &DominantIterationCode) -> bool {
     let Some(in_register) = &dominant.in_register else { return false };
     let innermost = innermost_loops(graph);
@@ -169,7 +164,7 @@ fn programs_count_what_plans_count() {
         let frequencies = machine::frequencies(&mut random, &graph);
         let plan = Plan::ball_larus(&graph, &cuts, &frequencies, &plan_options(&mut random));
         let properties = blocks(&mut random, &graph);
-        let choices = Choices {
+        let choices = PassChoices {
             trip_counts: random.pick(&[TripCounting::Off, TripCounting::Tight, TripCounting::On, TripCounting::On]),
             early: if random.chance(80) { EarlyCounting::IfProfitable } else { EarlyCounting::IfNecessary },
             dominant: random.pick(&[
@@ -191,7 +186,7 @@ fn programs_count_what_plans_count() {
         early += graph.edges().filter(|e| program.counts_early(*e)).count();
         for _ in 0..8 {
             let Some(walk) = random_walk(&mut random, &graph) else { continue };
-            let (mut planned, mut scheduled) = (Planned::default(), Machine::default());
+            let (mut planned, mut scheduled) = (PlanMachine::default(), Machine::default());
             for edge in walk {
                 planned.act(plan.action(&graph, edge));
                 scheduled.take(&program, edge).unwrap_or_else(|fault| panic!("seed {seed}: {fault}"));
@@ -206,8 +201,8 @@ fn programs_count_what_plans_count() {
     );
 }
 
-/// Returns the nodes of a path after the cut edge where it begins, and its probability from there.
-fn walk(graph: &Graph, plan: &Plan, frequencies: &Frequencies, path: &[DagEdgeId]) -> (Vec<Node>, f64) {
+/// Returns the nodes of a path after the cut edge where the path begins, and the path's probability from there.
+fn nodes_and_probability(graph: &Graph, plan: &Plan, frequencies: &Frequencies, path: &[DagEdgeId]) -> (Vec<Node>, f64) {
     let enters = |id: &&DagEdgeId| matches!(plan.dag.edge(**id).origin, Origin::Enter(_));
     let nodes: Vec<Node> = path.iter().filter(|id| !enters(id)).map(|id| plan.dag.edge(*id).from).collect();
     let real = path.iter().filter_map(|id| match plan.dag.edge(*id).origin {
@@ -231,7 +226,7 @@ fn dominant_iterations_are_the_most_frequent_of_their_loops() {
         let frequencies = Frequencies::estimate(&graph, &weights);
         let plan = Plan::ball_larus(&graph, &[], &frequencies, &plan_options(&mut random));
         let properties = blocks(&mut random, &graph);
-        let choices = Choices { dominant: DominantCounting::Split, ..Choices::AT_PATH_ENDS };
+        let choices = PassChoices { dominant: DominantCounting::Split, ..PassChoices::AT_PATH_ENDS };
         let program = ProbeProgram::from_graph(&graph, &plan, &frequencies, &properties, choices);
         let innermost = innermost_loops(&graph);
         let fits = |head: Node, nodes: &[Node]| {
@@ -242,14 +237,16 @@ fn dominant_iterations_are_the_most_frequent_of_their_loops() {
             let Some(dominant) = program.dominant().iter().find(|u| u.back == cut.edge).map(|u| u.index) else { continue };
             let head = graph.to(cut.edge);
             let path = plan.numbering.path(&plan.dag, dominant as u64).expect("it is the number of a path");
-            let begins = |p: &[DagEdgeId]| walk(&graph, &plan, &frequencies, p).0[0] == head;
+            let begins = |p: &[DagEdgeId]| nodes_and_probability(&graph, &plan, &frequencies, p).0[0] == head;
             let is_iteration = |p: &[DagEdgeId]| p.last() == cut.leave.as_ref() && cut.enter.is_none_or(|id| p[0] == id) && begins(p);
             assert!(is_iteration(&path), "seed {seed}");
-            let (nodes, probability) = walk(&graph, &plan, &frequencies, &path);
+            let (nodes, probability) = nodes_and_probability(&graph, &plan, &frequencies, &path);
             assert!(fits(head, &nodes), "seed {seed}: {nodes:?}");
             let all = (0..plan.numbering.paths()).filter_map(|id| plan.numbering.path(&plan.dag, id));
             let iterations: Vec<_> = all.filter(|p| is_iteration(p)).collect();
-            for other in iterations.iter().map(|p| walk(&graph, &plan, &frequencies, p)).filter(|(nodes, _)| fits(head, nodes)) {
+            for other in
+                iterations.iter().map(|p| nodes_and_probability(&graph, &plan, &frequencies, p)).filter(|(nodes, _)| fits(head, nodes))
+            {
                 assert!(other.1 <= probability * (1.0 + 1e-9), "seed {seed}: {other:?} is likelier than {nodes:?}");
             }
             found += 1;
@@ -274,9 +271,8 @@ impl Walks {
         Some(Walks(walks))
     }
 
-    /// Returns the counts of a plan for these walks.
-    fn planned(&self, graph: &Graph, plan: &Plan) -> BTreeMap<i64, u64> {
-        let mut machine = Planned::default();
+    fn count_by_plan(&self, graph: &Graph, plan: &Plan) -> BTreeMap<i64, u64> {
+        let mut machine = PlanMachine::default();
         let start = |edge| match plan.action(graph, edge) {
             RegisterAction::CountAndRestart { start, .. } => start,
             other => panic!("{other:?}"),
@@ -288,8 +284,7 @@ impl Walks {
         machine.counts
     }
 
-    /// Returns the counts of a program for these walks.
-    fn counted(&self, program: &ProbeProgram) -> BTreeMap<i64, u64> {
+    fn count_by_program(&self, program: &ProbeProgram) -> BTreeMap<i64, u64> {
         let mut machine = Machine::default();
         for (again, walk) in &self.0 {
             machine.register = Some(again.map_or(0, |e| value_set(program.operations(e)).expect("a path begins there")));
@@ -299,8 +294,8 @@ impl Walks {
     }
 }
 
-/// Random cuts of a graph, and cuts of edges that are the only ones into a node, such as those to calls that return twice.
-fn cuts(random: &mut Random, graph: &Graph) -> Vec<(Edge, CutReason)> {
+/// Returns random cuts of a graph, including cuts of edges that are their head's only in-edge, such as edges to calls that return twice.
+fn random_cuts(random: &mut Random, graph: &Graph) -> Vec<(Edge, CutReason)> {
     let alone = |e: Edge| graph.incoming(graph.to(e)).len() == 1 && graph.to(e) != graph.entry();
     let mut cuts = forced_cuts(random, graph);
     let twice = graph.edges().filter(|e| alone(*e) && graph.to(*e) != graph.exit() && random.chance(15));
@@ -326,7 +321,7 @@ fn counts_of_copies_sum_to_the_counts_of_all_paths() {
         if !graph.out(graph.exit()).is_empty() {
             continue;
         }
-        let cuts = cuts(&mut random, &graph);
+        let cuts = random_cuts(&mut random, &graph);
         let twice: Vec<Edge> = cuts.iter().filter(|(_, r)| *r == CutReason::ReturnsTwice).map(|(e, _)| *e).collect();
         let weights: Vec<f64> = graph.edges().map(|_| random.below(40) as f64).collect();
         let plan = Plan::ball_larus(&graph, &cuts, &Frequencies::estimate(&graph, &weights), &plan_options(&mut random));
@@ -340,37 +335,37 @@ fn counts_of_copies_sum_to_the_counts_of_all_paths() {
         let split = trodden_partition::plan(&[procedure], strategy, &options);
         let Some(walks) = Walks::new(&mut random, &graph, &twice) else { continue };
         returns += walks.0.len() - 1;
-        let truth = walks.planned(&graph, &plan);
+        let truth = walks.count_by_plan(&graph, &plan);
         let mut known = BTreeMap::new();
         for part in split.copies.into_iter().filter_map(|mut c| c.parts.remove(0)) {
-            check_part_verifier(seed, &mut random, &plan.dag, &part);
+            assert_verifier_rejects_faulty_parts(seed, &mut random, &plan.dag, &part);
             let copy = Plan::from_part(plan.dag.clone(), part.clone()).expect("a part has a plan");
             let program = ProbeProgram::from_graph(
                 &graph,
                 &copy,
                 &Frequencies::estimate(&graph, &weights),
                 &blocks(&mut random, &graph),
-                Choices { trip_counts: TripCounting::On, early: EarlyCounting::Never, dominant: DominantCounting::Shared },
+                PassChoices { trip_counts: TripCounting::On, early: EarlyCounting::Never, dominant: DominantCounting::Shared },
             );
             for counted_loop in program.loops() {
                 let leave = plan.dag.cut(counted_loop.back).and_then(|cut| cut.leave).expect("a loop is closed by a cut edge");
                 by_trip_count[usize::from(part.counted.contains(leave))] += 1;
             }
             beginnings += graph.edges().filter(|e| program.counts_early(*e) && plan.dag.cut(*e).is_some()).count();
-            let counts = walks.counted(&program);
+            let counts = walks.count_by_program(&program);
             parts += 1;
-            check_copy(seed, &plan.dag, &plan.numbering, &copy, &counts, &truth, &mut known);
+            assert_copy_counts_its_paths(seed, &plan.dag, &plan.numbering, &copy, &counts, &truth, &mut known);
         }
         compared += known.len();
         assert_eq!(known, truth, "seed {seed} {strategy:?}");
     }
     assert!(compared > 5_000 && parts > 5_000 && beginnings > 200 && returns > 30, "{compared} {parts} {beginnings} {returns}");
-    // Loops whose path is counted before the back edge, and on it.
+    // In some loops, the path is counted before the back edge; in others, it is counted on the back edge.
     assert!(by_trip_count[0] > 0 && by_trip_count[1] > 50, "{by_trip_count:?}");
 }
 
 /// Checks that the verifier accepts a part, and rejects it if a count is off by one or missing, or if all paths have the same number.
-fn check_part_verifier(seed: u64, random: &mut Random, dag: &Dag, part: &Part) {
+fn assert_verifier_rejects_faulty_parts(seed: u64, random: &mut Random, dag: &Dag, part: &Part) {
     assert_eq!(verify_part(dag, part), Ok(()), "seed {seed}");
     let counted: Vec<DagEdgeId> = part.counted.iter().filter(|e| part.interesting.contains(*e)).collect();
     let at = random.pick(&counted);
@@ -390,7 +385,7 @@ fn check_part_verifier(seed: u64, random: &mut Random, dag: &Dag, part: &Part) {
 }
 
 /// Checks that a copy's counters are right for its paths, and that no other counter is written.
-fn check_copy(
+fn assert_copy_counts_its_paths(
     seed: u64,
     dag: &Dag,
     all: &Numbering,
@@ -403,7 +398,7 @@ fn check_copy(
     assert!(counts.keys().all(|word| (0..part.words as i64).contains(word)), "seed {seed}: {counts:?} of {} words", part.words);
     for id in 0..all.paths() {
         let path = all.path(dag, id).unwrap();
-        if part.part.profiles(&path) {
+        if part.part.is_interesting(&path) {
             let word = path.iter().map(|e| part.part.values[e.index()]).sum::<i64>();
             let count = counts.get(&word).copied();
             assert_eq!(count, truth.get(&(id as i64)).copied(), "seed {seed}: path {id} in word {word}");

@@ -20,7 +20,7 @@ use trodden_flow::frequency::Frequencies;
 use trodden_flow::part::Measure;
 use trodden_flow::plan::{Plan, PlanOptions};
 use trodden_flow::program::verify::{WalkBudget, verify_counts, verify_numbering};
-use trodden_flow::program::{BlockProperties, Choices, DominantCounting, EarlyCounting, StreamEdges, TripCounting};
+use trodden_flow::program::{BlockProperties, DominantCounting, EarlyCounting, PassChoices, StreamEdges, TripCounting};
 use trodden_flow::residual::ResidualInput;
 use trodden_flow::{Edge, EdgeSet, Graph, Node, NodeSet, NumberingScheme, ProbeProgram, ResidualPlan};
 use trodden_partition::{PartitionOptions, PartitionStrategy, Procedure, ProfitableProcedures};
@@ -81,17 +81,17 @@ impl Case {
         Graph::new(exit + 1, Node(0), Node(exit), self.edges.iter().map(|(a, b)| (Node(*a), Node(*b))).collect()).unwrap()
     }
 
-    fn choices(&self) -> Choices {
+    fn choices(&self) -> PassChoices {
         let has = |word: &str| self.passes.iter().any(|p| p == word);
         let either = |names: [&str; 2]| names.iter().position(|n| has(n));
         let trip_counts = either(["tight", "all"]).map_or(TripCounting::Off, |i| [TripCounting::Tight, TripCounting::On][i]);
         let dominant =
             either(["split", "register"]).map_or(DominantCounting::Shared, |i| [DominantCounting::Split, DominantCounting::Register][i]);
         let early = if has("early") { EarlyCounting::IfProfitable } else { EarlyCounting::IfNecessary };
-        Choices { trip_counts, early, dominant }
+        PassChoices { trip_counts, early, dominant }
     }
 
-    /// Properties of the program's graph, which may have several versions of the function.
+    /// Returns the properties of the program's graph, which may have several versions of the function.
     fn blocks(&self, program: &ProbeProgram) -> BlockProperties {
         let graph = program.graph();
         let node = |n: Node| program.places().map_or(n.0, |places| places.get(n.index()).map_or(u32::MAX, |p| p.node.0));
@@ -141,7 +141,7 @@ impl Case {
                 let residual = ResidualPlan::new(&plan.dag, &plan.numbering, known);
                 let probes = residual.probes(&plan.dag, &plan.numbering, graph, frequencies);
                 let plan = Plan { probes, ..plan };
-                if what == "versions" { residual.versions(graph, &plan) } else { residual.program_with_lookups(graph, &plan) }
+                if what == "versions" { residual.program_with_versions(graph, &plan) } else { residual.program_with_lookups(graph, &plan) }
             }
             other => panic!("what is the scheme `{other}`?"),
         }
@@ -164,7 +164,7 @@ fn programs_match_their_golden_files() {
         let mut program = case.program(&graph, &frequencies);
         verify_numbering(&program).unwrap();
         let blocks = case.blocks(&program);
-        let choices = case.choices().limited_to(passes::limit(&program));
+        let choices = case.choices().limited_to(passes::allowed_passes(&program));
         program.run_verified_passes(&frequencies, &blocks, choices, &WalkBudget::default()).unwrap();
         if case.stream {
             let are = |set: &BTreeSet<u32>| EdgeSet::from_fn(graph.edge_count(), |e| set.contains(&e.0));

@@ -1,5 +1,5 @@
-//! Residual plans against full ones: on random walks through random graphs, they count every path except the known ones, at little cost
-//! for those.
+//! Residual plans compared with full plans: on random walks through random graphs, residual plans count every path except the known ones,
+//! and known paths have little cost.
 
 use machine::blocks;
 use std::collections::{BTreeMap, BTreeSet};
@@ -7,7 +7,7 @@ use trodden_flow::frequency::Frequencies;
 use trodden_flow::plan::{Plan, RegisterAction};
 use trodden_flow::program::CodeVersion;
 use trodden_flow::program::machine::Machine;
-use trodden_flow::program::{BlockProperties, Choices, DominantCounting, EarlyCounting, TripCounting};
+use trodden_flow::program::{BlockProperties, DominantCounting, EarlyCounting, PassChoices, TripCounting};
 use trodden_flow::residual::ResidualInput;
 use trodden_flow::{Edge, EdgeSet, Graph, Node, NodeSet, ProbeProgram, ResidualPlan};
 use trodden_testkit::Random;
@@ -18,13 +18,13 @@ mod machine;
 type Counts = BTreeMap<u64, u64>;
 
 /// Returns a random graph whose exit is its last node and has no out-edges.
-fn subject(random: &mut Random) -> Option<Graph> {
+fn random_subject(random: &mut Random) -> Option<Graph> {
     let graph = graph(random, 10, 18, Cycles::Some);
     (graph.out(graph.exit()).is_empty() && graph.exit().index() + 1 == graph.node_count()).then_some(graph)
 }
 
 /// Returns a walk from the entry to the exit that prefers certain edges.
-fn walk(random: &mut Random, graph: &Graph, habits: &[u64]) -> Option<Vec<Edge>> {
+fn random_walk(random: &mut Random, graph: &Graph, habits: &[u64]) -> Option<Vec<Edge>> {
     let (mut at, mut walk) = (graph.entry(), Vec::new());
     while at != graph.exit() {
         let out = graph.out(at);
@@ -42,8 +42,8 @@ fn walk(random: &mut Random, graph: &Graph, habits: &[u64]) -> Option<Vec<Edge>>
     Some(walk)
 }
 
-/// Returns the counts of a full plan, and the number of its actions that have an effect.
-fn full(graph: &Graph, plan: &Plan, walks: &[Vec<Edge>]) -> (Counts, u64) {
+/// Returns the counts of a full plan, and the number of its actions with an effect.
+fn run_full_plan(graph: &Graph, plan: &Plan, walks: &[Vec<Edge>]) -> (Counts, u64) {
     let (mut counts, mut work) = (Counts::new(), 0);
     for walk in walks {
         let mut register = 0;
@@ -78,19 +78,18 @@ fn edges_of(versions: &ProbeProgram, walk: &[Edge]) -> Vec<Edge> {
     taken
 }
 
-/// Returns the counts of a residual plan, and the number of its operations that have an effect.
-fn residual(versions: &ProbeProgram, known: &BTreeSet<u64>, walks: &[Vec<Edge>]) -> (Counts, u64) {
+/// Returns the counts of a residual plan, and the number of its operations with an effect.
+fn run_residual_plan(versions: &ProbeProgram, known: &BTreeSet<u64>, walks: &[Vec<Edge>]) -> (Counts, u64) {
     let (mut work, places) = (0, versions.places().unwrap());
     let is_counted = |node: Node| places.get(node.index()).is_some_and(|p| p.version == CodeVersion::Instrumented);
     for edge in walks.iter().flat_map(|walk| edges_of(versions, walk)) {
         let (from, to) = (versions.graph().from(edge), versions.graph().to(edge));
         work += u64::from(versions.has_code(edge)) + u64::from(!is_counted(from) && is_counted(to));
     }
-    (counted(versions, known, walks), work)
+    (count_with_program(versions, known, walks), work)
 }
 
-/// Returns the counts of the program of all versions.
-fn counted(versions: &ProbeProgram, known: &BTreeSet<u64>, walks: &[Vec<Edge>]) -> Counts {
+fn count_with_program(versions: &ProbeProgram, known: &BTreeSet<u64>, walks: &[Vec<Edge>]) -> Counts {
     let mut machine = Machine::with_known(known.iter().map(|id| *id as i64));
     for walk in walks {
         machine.enter(versions);
@@ -101,15 +100,14 @@ fn counted(versions: &ProbeProgram, known: &BTreeSet<u64>, walks: &[Vec<Edge>]) 
     machine.counts.into_iter().map(|(id, count)| (id as u64, count)).collect()
 }
 
-/// How often walks take each edge of the graph of all versions.
-fn taken(versions: &ProbeProgram, walks: &[Vec<Edge>]) -> Vec<u64> {
+fn count_taken_edges(versions: &ProbeProgram, walks: &[Vec<Edge>]) -> Vec<u64> {
     let mut taken = vec![0; versions.graph().edge_count()];
     walks.iter().flat_map(|walk| edges_of(versions, walk)).for_each(|edge| taken[edge.index()] += 1);
     taken
 }
 
 /// Checks that every copy has an original, and that each version of a node exists once.
-fn check_places(versions: &ProbeProgram, seed: u64) {
+fn assert_versions_are_consistent(versions: &ProbeProgram, seed: u64) {
     let places = versions.places().unwrap();
     let originals: BTreeSet<Node> = places.iter().filter(|p| p.version == CodeVersion::Known(0)).map(|p| p.node).collect();
     let mut copies = places.iter().filter(|p| matches!(p.version, CodeVersion::Known(1..)));
@@ -123,15 +121,15 @@ fn all_paths_except_known_ones_are_counted() {
     let (mut by_trip_count, mut in_register, mut copied) = (0, 0, 0u64);
     for seed in 0..120_000 {
         let mut random = Random::new(seed ^ 0x4e51_d0a1);
-        let Some(graph) = subject(&mut random) else { continue };
+        let Some(graph) = random_subject(&mut random) else { continue };
         let cuts = forced_cuts(&mut random, &graph);
         let frequencies = Frequencies::estimate(&graph, &vec![1.0; graph.edge_count()]);
         let plan = Plan::ball_larus(&graph, &cuts, &frequencies, &plan_options(&mut random));
         let habits: Vec<u64> = graph.edges().map(|_| random.below(3)).collect();
-        let walks: Vec<Vec<Edge>> = (0..12).filter_map(|_| walk(&mut random, &graph, &habits)).collect();
+        let walks: Vec<Vec<Edge>> = (0..12).filter_map(|_| random_walk(&mut random, &graph, &habits)).collect();
         let tested = random.index(walks.len() + 1);
-        let (known, work) = full(&graph, &plan, &walks[..tested]);
-        let (all, _) = full(&graph, &plan, &walks);
+        let (known, work) = run_full_plan(&graph, &plan, &walks[..tested]);
+        let (all, _) = run_full_plan(&graph, &plan, &walks);
         // With many executions, copies of code are profitable.
         let times = random.pick(&[1, 10_000]);
         let list: Vec<(u64, u64)> = known.iter().map(|(id, count)| (*id, times * *count)).collect();
@@ -140,28 +138,28 @@ fn all_paths_except_known_ones_are_counted() {
             ResidualPlan::new(&plan.dag, &plan.numbering, ResidualInput { paths: &list, uncopied: &[], marks_call: &excluded });
         let probes = residual_paths.probes(&plan.dag, &plan.numbering, &graph, &frequencies);
         let plan = Plan { probes, ..plan };
-        let versions = residual_paths.versions(&graph, &plan);
+        let versions = residual_paths.program_with_versions(&graph, &plan);
         let ids: BTreeSet<u64> = known.keys().copied().collect();
-        let (found, _) = residual(&versions, &ids, &walks);
+        let (found, _) = run_residual_plan(&versions, &ids, &walks);
         let expected: Counts = all.iter().filter(|(id, _)| !ids.contains(id)).map(|(id, n)| (*id, *n)).collect();
         assert_eq!(found, expected, "seed {seed}");
         let mut rewritten = versions.clone();
         let trip_counts = random.pick(&[TripCounting::Off, TripCounting::On]);
-        let choices = Choices { trip_counts, early: EarlyCounting::IfNecessary, dominant: DominantCounting::Register };
+        let choices = PassChoices { trip_counts, early: EarlyCounting::IfNecessary, dominant: DominantCounting::Register };
         let often = machine::frequencies(&mut random, &graph);
         rewritten.run_passes(&often, &blocks(&mut random, versions.graph()), choices);
-        assert_eq!(counted(&rewritten, &ids, &walks), expected, "seed {seed}: {rewritten:?}");
+        assert_eq!(count_with_program(&rewritten, &ids, &walks), expected, "seed {seed}: {rewritten:?}");
         by_trip_count += rewritten.loops().len();
         in_register += rewritten.dominant().iter().filter(|u| u.in_register.is_some()).count();
-        let taken: Vec<u64> = taken(&versions, &walks[..tested]).into_iter().map(|n| times * n).collect();
+        let taken: Vec<u64> = count_taken_edges(&versions, &walks[..tested]).into_iter().map(|n| times * n).collect();
         let executions: Vec<u64> = versions.graph().edges().map(|e| versions.executions(e)).collect();
         assert_eq!(executions, taken, "seed {seed}");
         copied += u64::from(versions.places().unwrap().iter().any(|p| p.version == CodeVersion::Known(1)));
-        check_places(&versions, seed);
+        assert_versions_are_consistent(&versions, seed);
         known_paths += known.len();
         unknown_paths += expected.len();
         work_of_full += work;
-        work_of_residual += residual(&versions, &ids, &walks[..tested]).1;
+        work_of_residual += run_residual_plan(&versions, &ids, &walks[..tested]).1;
     }
     assert!(known_paths > 10_000 && unknown_paths > 10_000, "{known_paths} known, {unknown_paths} unknown paths");
     assert!(copied > 1000, "code was copied in {copied} graphs");
@@ -175,12 +173,12 @@ fn any_set_of_paths_can_be_known() {
     let (mut left_out, mut copied) = (0, 0u64);
     for seed in 0..40_000 {
         let mut random = Random::new(seed ^ 0xa4_4b0e);
-        let Some(graph) = subject(&mut random) else { continue };
+        let Some(graph) = random_subject(&mut random) else { continue };
         let cuts = forced_cuts(&mut random, &graph);
         let frequencies = Frequencies::estimate(&graph, &vec![1.0; graph.edge_count()]);
         let plan = Plan::ball_larus(&graph, &cuts, &frequencies, &plan_options(&mut random));
         let habits: Vec<u64> = graph.edges().map(|_| random.below(3)).collect();
-        let walks: Vec<Vec<Edge>> = (0..6).filter_map(|_| walk(&mut random, &graph, &habits)).collect();
+        let walks: Vec<Vec<Edge>> = (0..6).filter_map(|_| random_walk(&mut random, &graph, &habits)).collect();
         let paths = plan.numbering.paths();
         // The last few numbers belong to no path.
         let any: BTreeMap<u64, u64> =
@@ -191,11 +189,11 @@ fn any_set_of_paths_can_be_known() {
             ResidualPlan::new(&plan.dag, &plan.numbering, ResidualInput { paths: &list, uncopied: &[], marks_call: &excluded });
         let probes = residual_paths.probes(&plan.dag, &plan.numbering, &graph, &frequencies);
         let plan = Plan { probes, ..plan };
-        let versions = residual_paths.versions(&graph, &plan);
+        let versions = residual_paths.program_with_versions(&graph, &plan);
         let ids: BTreeSet<u64> = list.iter().map(|(id, _)| *id).collect();
-        let (all, _) = full(&graph, &plan, &walks);
+        let (all, _) = run_full_plan(&graph, &plan, &walks);
         let expected: Counts = all.iter().filter(|(id, _)| !ids.contains(id)).map(|(id, n)| (*id, *n)).collect();
-        assert_eq!(residual(&versions, &ids, &walks).0, expected, "seed {seed}");
+        assert_eq!(run_residual_plan(&versions, &ids, &walks).0, expected, "seed {seed}");
         left_out += all.len() - expected.len();
         copied += u64::from(versions.places().unwrap().iter().any(|p| p.version == CodeVersion::Known(1)));
     }
@@ -229,18 +227,18 @@ fn known_paths_are_separated_from_their_combinations_in_the_cheapest_way() {
         region.sort();
         (region, transitions().filter(|w| w.unclear).count(), residual.region().states.iter().filter(|s| s.node == Node(3)).count())
     };
-    // The known edges can be combined to two unknown paths: the rare known path is left out.
+    // The known edges can be combined to form two unknown paths, so the rare known path is left out.
     assert_eq!(of([1_000_000, 1], &[]), (vec![0, 2, 4, 6], 0, 1));
-    // If both are frequent, the node where they meet is copied.
+    // If both known paths are frequent, the node where they meet is copied.
     assert_eq!(of([1_000_000, 1_000_000], &[]), ((0..8).collect(), 0, 2));
-    // If it cannot be copied, or if the gain is small, a lookup at the end costs less than a detour.
+    // If the node cannot be copied, or if the gain is small, a lookup at the end costs less than a detour.
     assert_eq!(of([1_000_000, 1_000_000], &[Node(3)]), ((0..8).collect(), 2, 1));
     assert_eq!(of([10, 10], &[]), ((0..8).collect(), 2, 1));
 }
 
 #[test]
 fn a_path_that_reached_a_call_is_not_an_execution_of_the_edges_before() {
-    // After node 1 the graph ends with a mark that a call was reached, or continues with node 2.
+    // After node 1, the graph either ends with a mark that a call was reached, or continues with node 2.
     let edges = [(0, 1), (0, 3), (1, 4), (1, 2), (2, 4), (3, 4)];
     let graph = Graph::new(5, Node(0), Node(4), edges.iter().map(|(a, b)| (Node(*a), Node(*b))).collect()).unwrap();
     let frequencies = Frequencies::estimate(&graph, &[1.0; 6]);
@@ -250,7 +248,7 @@ fn a_path_that_reached_a_call_is_not_an_execution_of_the_edges_before() {
     let known = [(id(&[0, 2]), 100), (id(&[0, 3, 4]), 100), (id(&[1, 5]), 60)];
     let excluded = EdgeSet::from_members(graph.edge_count(), [Edge(2)]);
     let of = ResidualInput { paths: &known, uncopied: &[], marks_call: &excluded };
-    let versions = ResidualPlan::new(&plan.dag, &plan.numbering, of).versions(&graph, &plan);
+    let versions = ResidualPlan::new(&plan.dag, &plan.numbering, of).program_with_versions(&graph, &plan);
     let taken: BTreeMap<u32, u64> = versions.graph().edges().map(|e| (versions.origin(e).0, versions.executions(e))).collect();
     assert_eq!(taken, BTreeMap::from([(0, 100), (1, 60), (2, 0), (3, 100), (4, 100), (5, 60)]));
 }
@@ -276,18 +274,18 @@ fn paths_are_looked_up_before_a_tail_call_that_ends_them() {
         trip_counts: BTreeMap::new(),
         counted: BTreeSet::new(),
     };
-    let choices = Choices { trip_counts: TripCounting::Tight, early: EarlyCounting::IfNecessary, dominant: DominantCounting::Split };
-    let mut versions = residual.versions(&graph, &plan);
+    let choices = PassChoices { trip_counts: TripCounting::Tight, early: EarlyCounting::IfNecessary, dominant: DominantCounting::Split };
+    let mut versions = residual.program_with_versions(&graph, &plan);
     let places = versions.places().unwrap().to_vec();
     let is_return = |n: Node| places.get(n.index()).is_some_and(|p| p.node == Node(3));
     let properties = blocks(versions.graph(), &is_return);
     let returns: Vec<Edge> = versions.graph().edges().filter(|e| is_return(versions.graph().from(*e))).collect();
     versions.run_passes(&frequencies, &properties, choices);
     let mut one = residual.program_with_lookups(&graph, &plan);
-    one.run_passes(&frequencies, &blocks(&graph, &|n| n == Node(3)), Choices::AT_PATH_ENDS);
+    one.run_passes(&frequencies, &blocks(&graph, &|n| n == Node(3)), PassChoices::AT_PATH_ENDS);
     assert!(returns.iter().all(|e| !versions.has_code(*e)) && !one.has_code(Edge(4)), "{versions:?} {one:?}");
     let walks = [vec![Edge(0), Edge(2), Edge(4)], vec![Edge(1), Edge(3), Edge(4)]];
-    assert_eq!(counted(&versions, &BTreeSet::from([0]), &walks), BTreeMap::from([(1, 1)]));
+    assert_eq!(count_with_program(&versions, &BTreeSet::from([0]), &walks), BTreeMap::from([(1, 1)]));
     let mut machine = Machine::with_known([0]);
     for walk in &walks {
         machine.enter(&one);

@@ -10,8 +10,8 @@ use trodden_partition::tasks::{are_too_many, tasks};
 use trodden_partition::{PartitionOptions, PartitionStrategy, Procedure, ProfitableProcedures, hits, plan};
 use trodden_testkit::Random;
 
-/// Returns a state machine: each state leads to some others, or to the exit.
-fn machine(states: u32, successors: u32) -> Graph {
+/// Returns a state machine in which each state leads to some other states, or to the exit.
+fn state_machine(states: u32, successors: u32) -> Graph {
     let mut random = Random::new(1);
     let mut edges = vec![(Node(0), Node(1))];
     for state in 1..=states {
@@ -22,29 +22,29 @@ fn machine(states: u32, successors: u32) -> Graph {
 }
 
 /// Returns a graph with an edge from each node to each later one.
-fn dense(nodes: u32) -> Graph {
+fn dense_graph(nodes: u32) -> Graph {
     let edges = (0..nodes).flat_map(|from| (from + 1..nodes).map(move |to| (Node(from), Node(to)))).collect();
     Graph::new(nodes, Node(0), Node(nodes - 1), edges).unwrap()
 }
 
-fn limited(graph: &Graph, limit: u64) -> NumberedPaths {
+fn cut_graph(graph: &Graph, limit: u64) -> NumberedPaths {
     let frequencies = Frequencies::estimate(graph, &vec![1.0; graph.edge_count()]);
     cut_to_limit(graph, &[], &frequencies, limit, Entries::Shared)
 }
 
-/// With one cut per round, each of which examined all edges, these took a minute each.
+/// When each round examined all edges and made only one cut, each of these graphs took a minute.
 #[test]
 fn graphs_that_need_thousands_of_cuts_are_cut_in_a_few_rounds() {
-    let graph = machine(1000, 20);
-    let cut = limited(&graph, 4096);
+    let graph = state_machine(1000, 20);
+    let cut = cut_graph(&graph, 4096);
     // All edges must be cut: each state has 21 successors, and even one path for each would exceed the limit.
     assert!(cut.dag.cuts().len() > 19_000 && cut.numbering.paths() <= graph.edge_count() as u64 + 1000);
-    let cut = limited(&dense(300), i64::MAX as u64);
+    let cut = cut_graph(&dense_graph(300), i64::MAX as u64);
     assert!(cut.numbering.paths() <= i64::MAX as u64);
     assert!(cut.dag.cuts().len() < 6000, "one cut per round made 5,917: {}", cut.dag.cuts().len());
 }
 
-/// Returns a chain of conditionals: each node leads to the next, or to the one after that (`meeting`) or the exit.
+/// Returns a chain of conditionals. Each node leads to the next node, and to the node after that (`meeting`) or the exit.
 fn chain(nodes: u32, meeting: bool) -> Graph {
     let mut edges = Vec::new();
     let last = Node(nodes - 1);
@@ -66,7 +66,7 @@ fn procedure(graph: &Graph) -> Procedure {
     Procedure { dag, frequencies, paths: Vec::new(), call_sites: Some(1), unit: 0 }
 }
 
-/// With a set of ends for each node, this took 450 MB, and half a minute to sort them by weight.
+/// When each node had a set of ends, this took 450 MB, and sorting the sets by weight took half a minute.
 #[test]
 fn paths_of_a_long_chain_are_distributed_in_time() {
     let procedure = procedure(&chain(60_000, false));
@@ -77,8 +77,8 @@ fn paths_of_a_long_chain_are_distributed_in_time() {
     assert!(*least > 0 && most - least < most / 4, "{hits:?}");
 }
 
-/// A chain that is cut every 62 conditionals has hundreds of out-edges at its entry, for each of which published partitions make a set of
-/// edges.
+/// A chain that is cut every 62 conditionals has hundreds of out-edges at its entry. Published partitions make a set of edges for each of
+/// them.
 #[test]
 fn a_graph_with_too_many_tasks_is_not_divided() {
     let procedure = procedure(&chain(60_000, true));
@@ -90,7 +90,7 @@ fn a_graph_with_too_many_tasks_is_not_divided() {
     assert!(!are_too_many(&short, ProfitableProcedures::ALL.threshold(&short, 4)));
 }
 
-/// With a set of edges for each node, this took 10 GB.
+/// When each node had a set of edges, this took 10 GB.
 #[test]
 fn a_straight_chain_is_one_task() {
     let nodes = 100_000;

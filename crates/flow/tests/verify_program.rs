@@ -8,7 +8,7 @@ use trodden_flow::part::Measure;
 use trodden_flow::plan::Plan;
 use trodden_flow::program::operation::Operation;
 use trodden_flow::program::verify::{WalkBudget, verify_counts, verify_numbering};
-use trodden_flow::program::{Choices, DominantCounting, EarlyCounting, StreamEdges, TripCounting};
+use trodden_flow::program::{DominantCounting, EarlyCounting, PassChoices, StreamEdges, TripCounting};
 use trodden_flow::residual::ResidualInput;
 use trodden_flow::{Edge, EdgeSet, Graph, Node, NumberingScheme, ProbeProgram, ResidualPlan};
 use trodden_partition::{PartitionOptions, PartitionStrategy, Procedure, ProfitableProcedures};
@@ -24,7 +24,7 @@ mod passes;
 const BUDGET: WalkBudget = WalkBudget { walks: 6, edges: 40 };
 
 /// Returns a random graph whose exit is its last node and has no out-edges.
-fn subject(random: &mut Random) -> Option<Graph> {
+fn random_subject(random: &mut Random) -> Option<Graph> {
     let graph = graph(random, 9, 16, Cycles::Some);
     (graph.out(graph.exit()).is_empty() && graph.exit().index() + 1 == graph.node_count()).then_some(graph)
 }
@@ -53,10 +53,10 @@ fn is_irreducible(graph: &Graph) -> bool {
     }
 }
 
-/// Number of schemes for which `program` makes programs.
+/// Number of schemes that [`random_program`] supports.
 const SCHEMES: u64 = 4;
 
-fn program(random: &mut Random, graph: &Graph, scheme: u64) -> Option<ProbeProgram> {
+fn random_program(random: &mut Random, graph: &Graph, scheme: u64) -> Option<ProbeProgram> {
     let (cuts, frequencies) = (forced_cuts(random, graph), machine::frequencies(random, graph));
     let options = plan_options(random);
     let plan = || Plan::ball_larus(graph, &cuts, &frequencies, &options);
@@ -84,13 +84,13 @@ fn program(random: &mut Random, graph: &Graph, scheme: u64) -> Option<ProbeProgr
             let known: Vec<(u64, u64)> = (0..plan.numbering.paths().min(50)).filter(|_| random.chance(40)).map(|id| (id, 1000)).collect();
             let of = ResidualInput { paths: &known, uncopied: &[], marks_call: &EdgeSet::empty(graph.edge_count()) };
             let residual = ResidualPlan::new(&plan.dag, &plan.numbering, of);
-            if random.chance(50) { residual.versions(graph, &plan) } else { residual.program_with_lookups(graph, &plan) }
+            if random.chance(50) { residual.program_with_versions(graph, &plan) } else { residual.program_with_lookups(graph, &plan) }
         }
     })
 }
 
-fn choices(random: &mut Random) -> Choices {
-    Choices {
+fn random_choices(random: &mut Random) -> PassChoices {
+    PassChoices {
         trip_counts: random.pick(&[TripCounting::Off, TripCounting::Tight, TripCounting::On]),
         early: if random.chance(80) { EarlyCounting::IfProfitable } else { EarlyCounting::IfNecessary },
         dominant: random.pick(&[DominantCounting::Shared, DominantCounting::Split, DominantCounting::Register]),
@@ -102,11 +102,12 @@ fn programs_of_all_schemes_count_their_paths_after_every_pass() {
     let (mut verified, mut irreducible) = ([0; SCHEMES as usize], 0);
     for seed in 0..12_000 {
         let mut random = Random::new(seed ^ 0x9e_7a);
-        let Some(graph) = subject(&mut random) else { continue };
+        let Some(graph) = random_subject(&mut random) else { continue };
         let scheme = seed % SCHEMES;
-        let Some(mut program) = program(&mut random, &graph, scheme) else { continue };
+        let Some(mut program) = random_program(&mut random, &graph, scheme) else { continue };
         assert_eq!(verify_numbering(&program), Ok(()), "seed {seed}");
-        let (blocks, choices) = (blocks(&mut random, program.graph()), choices(&mut random).limited_to(passes::limit(&program)));
+        let (blocks, choices) =
+            (blocks(&mut random, program.graph()), random_choices(&mut random).limited_to(passes::allowed_passes(&program)));
         let frequencies = machine::frequencies(&mut random, &graph);
         program.run_verified_passes(&frequencies, &blocks, choices, &BUDGET).unwrap_or_else(|fault| panic!("seed {seed}: {fault}"));
         verified[scheme as usize] += 1;
@@ -115,12 +116,12 @@ fn programs_of_all_schemes_count_their_paths_after_every_pass() {
     assert!(verified.iter().all(|n| *n > 500) && irreducible > 200, "{verified:?}, {irreducible} of irreducible graphs");
 }
 
-/// Returns a program that appends every path to a stream; some counts were moved early.
-fn streaming(random: &mut Random, graph: &Graph) -> ProbeProgram {
-    let mut program = program(random, graph, 0).expect("every path has a program");
+/// Returns a program that appends every path to a stream. Some of its counts were moved early.
+fn streaming_program(random: &mut Random, graph: &Graph) -> ProbeProgram {
+    let mut program = random_program(random, graph, 0).expect("every path has a program");
     let blocks = blocks(random, graph);
     let early = if random.chance(60) { EarlyCounting::IfProfitable } else { EarlyCounting::IfNecessary };
-    let choices = Choices { early, ..Choices::AT_PATH_ENDS };
+    let choices = PassChoices { early, ..PassChoices::AT_PATH_ENDS };
     let frequencies = machine::frequencies(random, graph);
     program.run_passes(&frequencies, &blocks, choices);
     let is_end = |e: Edge| graph.to(e) == graph.exit();
@@ -137,8 +138,8 @@ fn streams_contain_the_paths_of_walks_in_order() {
     let (mut verified, mut early) = (0, 0);
     for seed in 0..12_000 {
         let mut random = Random::new(seed ^ 0x57_4ea);
-        let Some(graph) = subject(&mut random) else { continue };
-        let program = streaming(&mut random, &graph);
+        let Some(graph) = random_subject(&mut random) else { continue };
+        let program = streaming_program(&mut random, &graph);
         verify_counts(&program, &BUDGET).unwrap_or_else(|fault| panic!("seed {seed}: {fault}\n{program}"));
         verified += 1;
         early += usize::from(graph.edges().any(|e| program.counts_early(e)));
@@ -151,8 +152,8 @@ fn faulty_streams_are_rejected() {
     let (mut corrupted, mut rejected) = ([0; 4], [0; 4]);
     for seed in 0..16_000 {
         let mut random = Random::new(seed ^ 0xfa_57_4e);
-        let Some(graph) = subject(&mut random) else { continue };
-        let mut program = streaming(&mut random, &graph);
+        let Some(graph) = random_subject(&mut random) else { continue };
+        let mut program = streaming_program(&mut random, &graph);
         let edges: Vec<Edge> = graph.edges().filter(|e| !program.operations(*e).is_empty()).collect();
         if edges.is_empty() {
             continue;
@@ -173,11 +174,11 @@ fn faulty_streams_are_rejected() {
         corrupted[kind] += 1;
         rejected[kind] += usize::from(verify_counts(&program, &WalkBudget { walks: 200, edges: 40 }).is_err());
     }
-    // Edges that are on no walk to the exit are not verified. A removed note may repeat an earlier one.
+    // Edges that are on no walk to the exit are not verified. A removed note may only repeat an earlier note.
     assert!((0..4).all(|k| corrupted[k] > 50 && rejected[k] * 2 > corrupted[k]), "{rejected:?} of {corrupted:?}");
 }
 
-/// Returns the operations with a fault in one of them. `None` if the change is not a fault.
+/// Returns the operations with a fault in one of them, or `None` if the change is not a fault.
 fn corrupt(random: &mut Random, operations: &[Operation]) -> Option<Vec<Operation>> {
     let at = random.index(operations.len());
     let mut wrong = operations.to_vec();
@@ -195,11 +196,11 @@ fn faulty_programs_are_rejected() {
     let (mut corrupted, mut rejected) = (0, 0);
     for seed in 0..6_000 {
         let mut random = Random::new(seed ^ 0xfa_017);
-        let Some(graph) = subject(&mut random) else { continue };
-        let Some(mut program) = program(&mut random, &graph, 0) else { continue };
+        let Some(graph) = random_subject(&mut random) else { continue };
+        let Some(mut program) = random_program(&mut random, &graph, 0) else { continue };
         let blocks = blocks(&mut random, program.graph());
         let frequencies = machine::frequencies(&mut random, &graph);
-        program.run_passes(&frequencies, &blocks, choices(&mut random));
+        program.run_passes(&frequencies, &blocks, random_choices(&mut random));
         let with_code: Vec<Edge> = graph.edges().filter(|e| !program.operations(*e).is_empty()).collect();
         if with_code.is_empty() {
             continue;

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use trodden_flow::PlanOptions;
 use trodden_flow::dag::Entries;
-use trodden_flow::program::{Choices, DominantCounting, EarlyCounting, TripCounting};
+use trodden_flow::program::{DominantCounting, EarlyCounting, PassChoices, TripCounting};
 use trodden_unit::experiment::spelling::SETTINGS_VARIABLE;
 use trodden_unit::experiment::{
     DominantIteration, EXPERIMENT_VARIABLE, InputError, InputFolder, InputPurpose, Keep, OutputDestination, PluginRequest, Reach,
@@ -32,7 +32,7 @@ pub struct PluginOptions {
     /// Where paths are cut and probes are placed.
     pub plan: PlanOptions,
     /// Options of the placement passes.
-    pub choices: Choices,
+    pub choices: PassChoices,
     /// Count the arrival at every call, not only at calls that may not return. The callers' paths are then known even if a signal ends
     /// the program.
     pub reach_all: bool,
@@ -173,9 +173,9 @@ impl PluginOptions {
 }
 
 /// Returns the placement passes that an experiment requests.
-fn choices(experiment: &Experiment) -> Choices {
+fn choices(experiment: &Experiment) -> PassChoices {
     let placement = experiment.placement();
-    Choices {
+    PassChoices {
         trip_counts: match placement.trip_counts {
             TripCounts::Off => TripCounting::Off,
             TripCounts::Tight => TripCounting::Tight,

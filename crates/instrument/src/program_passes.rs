@@ -3,10 +3,10 @@
 use trodden_flow::ProbeProgram;
 use trodden_flow::frequency::Frequencies;
 use trodden_flow::program::verify::{WalkBudget, verify_counts};
-use trodden_flow::program::{BlockProperties, Choices, StreamEdges};
+use trodden_flow::program::{BlockProperties, PassChoices, StreamEdges};
 
 /// Runs the passes on a program. With debug assertions, verifies it before and after each pass.
-pub fn run_passes(program: &mut ProbeProgram, frequencies: &Frequencies, blocks: &BlockProperties, choices: Choices) {
+pub fn run_passes(program: &mut ProbeProgram, frequencies: &Frequencies, blocks: &BlockProperties, choices: PassChoices) {
     if cfg!(debug_assertions) {
         let verified = program.run_verified_passes(frequencies, blocks, choices, &WalkBudget::default());
         verified.unwrap_or_else(|fault| panic!("{fault}"));

@@ -27,14 +27,14 @@ use indexmap::{IndexMap, IndexSet};
 use llvm_sys::LLVMOpcode;
 use llvm_sys::core::*;
 use std::collections::{BTreeMap, BTreeSet};
-use trodden_flow::program::{Cells, Choices, CodeVersion, NodePlace};
+use trodden_flow::program::{Cells, CodeVersion, NodePlace, PassChoices};
 use trodden_flow::{CutReason, Dag, Edge, Graph, Node, ProbeProgram};
 use trodden_unit::{BlockKind, FlowEdge, FlowGraph};
 
 mod gates;
 
 /// Inserts the code that counts a function's unknown paths.
-pub fn insert(context: ModuleContext, count: Value, planned: &PlannedFunction, first_counter: u64, choices: Choices) {
+pub fn insert(context: ModuleContext, count: Value, planned: &PlannedFunction, first_counter: u64, choices: PassChoices) {
     match planned.program.places() {
         Some(places) => insert_versions(context, count, planned, places, first_counter, choices),
         None => insert_single_version(context, count, planned, first_counter, choices),
@@ -48,7 +48,7 @@ fn insert_versions(
     planned: &PlannedFunction,
     places: &[NodePlace],
     first_counter: u64,
-    choices: Choices,
+    choices: PassChoices,
 ) {
     let PlannedFunction { function, frequencies, .. } = planned;
     let mut program = planned.program.clone();
@@ -88,7 +88,7 @@ pub fn dispatch_blocks(cfg: &FunctionCfg) -> Vec<Node> {
 
 /// Handles a function with a single version, because it cannot have two, none of its paths is known, or known paths are recognised by their
 /// numbers. A path is looked up where it ends, or counted without look-up.
-fn insert_single_version(context: ModuleContext, count: Value, planned: &PlannedFunction, first_counter: u64, choices: Choices) {
+fn insert_single_version(context: ModuleContext, count: Value, planned: &PlannedFunction, first_counter: u64, choices: PassChoices) {
     let PlannedFunction { function, cfg, frequencies, .. } = planned;
     let mut program = planned.program.clone();
     program_passes::run_passes(&mut program, frequencies, &places::block_properties(cfg), choices);

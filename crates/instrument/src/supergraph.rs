@@ -1,10 +1,10 @@
 //! The supergraph of segments: versions of functions that take the context of their first path as an argument. Source: K. Vaswani,
 //! *Efficient Online Path Profiling*, sections 3.4.3 to 3.4.5, figures 3.12 and 3.14. There, callees' graphs are inlined into callers at
-//! calls on segments, in the program or only in the analysis. Here [`choose`] decides for each call whether to inline the callee, to call a
-//! copy, or neither (then the context goes through a thread-local word, [`crate::segments`]). A copy takes its context as an argument and
-//! holds it above the bits of the path number, so that the caller's path, the call and the callee's path are counted once, where the
-//! callee's path ends. Copies get probes like the original, [`calls`] redirects calls to them, and LLVM inlines those with one call. A
-//! function whose calls on segments all lead to copies counts nothing itself.
+//! calls on segments, in the program or only in the analysis. Here [`choose_versions`] decides for each call whether to inline the callee,
+//! to call a copy, or neither (then the context goes through a thread-local word, [`crate::segments`]). A copy takes its context as an
+//! argument and holds it above the bits of the path number, so that the caller's path, the call and the callee's path are counted once,
+//! where the callee's path ends. Copies get probes like the original, [`calls`] redirects calls to them, and LLVM inlines those with one
+//! call. A function whose calls on segments all lead to copies counts nothing itself.
 
 pub mod calls;
 pub mod version;
@@ -25,7 +25,7 @@ use llvm_sys::target_machine::LLVMTargetMachineRef;
 use llvm_sys::{LLVMLinkage, LLVMOpcode};
 use std::cell::RefCell;
 use std::collections::{BTreeSet, HashMap};
-use trodden_flow::selective_inlining::{CandidateCall, InliningCandidate, InliningChoice, VersionKind, choose};
+use trodden_flow::selective_inlining::{CandidateCall, InliningCandidate, InliningChoice, VersionKind, choose_versions};
 use trodden_unit::SegmentSet;
 use version::{ContextSource, SegmentVersion, VersionTarget};
 
@@ -54,7 +54,7 @@ impl Supergraph {
     pub fn new(module: Module, source: &str, set: &SegmentSet, functions: &[OnSegments]) -> Supergraph {
         let sites = Sites::from_functions(functions);
         let budget = u128::from(size_of(module)) * u128::from(set.growth()) / 100;
-        let choice = choose(&sites.candidates, set.depth(), u64::try_from(budget).unwrap_or(u64::MAX));
+        let choice = choose_versions(&sites.candidates, set.depth(), u64::try_from(budget).unwrap_or(u64::MAX));
         let mut codes: Vec<Value> = functions.iter().map(|f| f.function).collect();
         for (at, version) in choice.versions.iter().enumerate().skip(functions.len()) {
             codes.push(declare(module, functions[version.function].function, at, version.kind));
@@ -140,7 +140,7 @@ struct Site {
     guard: Option<Value>,
 }
 
-/// Calls on segments by function, with the input of [`choose`].
+/// Calls on segments by function, with the input of [`choose_versions`].
 struct Sites {
     of_function: Vec<Vec<Site>>,
     candidates: Vec<InliningCandidate>,

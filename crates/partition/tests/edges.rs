@@ -106,8 +106,12 @@ fn counts_of_all_edges_follow_from_counts_of_chords() {
             verify_part(&dag, part).unwrap();
             assert!(dag.edge_ids().all(|e| part.increments[e.index()] == 0 || part.ends.contains(e)), "a label costs");
         }
-        let known: Vec<Option<u64>> =
-            network.events().iter().zip(&truth).map(|(event, n)| parts.iter().any(|p| p.profiles(&event.path)).then_some(*n)).collect();
+        let known: Vec<Option<u64>> = network
+            .events()
+            .iter()
+            .zip(&truth)
+            .map(|(event, n)| parts.iter().any(|p| p.is_interesting(&event.path)).then_some(*n))
+            .collect();
         assert_eq!(network.complete(&known).as_ref(), Ok(&truth));
         // No chord is superfluous, and none is counted twice.
         let chords = network.chords(&truth);

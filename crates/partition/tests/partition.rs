@@ -91,12 +91,12 @@ fn check(seed: u64, what: &str, subjects: &[Subject], plan: &PartitionPlan) {
                 if counted {
                     *counters.entry(id).or_default() += count;
                 }
-                if part.profiles(path) {
+                if part.is_interesting(path) {
                     assert!(counted, "seed {seed} {what}: an interesting path is not counted");
                     assert_eq!(id, part.id(path), "seed {seed} {what}: the sum of increments is the number");
                 }
             }
-            for ((path, count), known) in subject.paths.iter().zip(&mut merged).filter(|((p, _), _)| part.profiles(p)) {
+            for ((path, count), known) in subject.paths.iter().zip(&mut merged).filter(|((p, _), _)| part.is_interesting(p)) {
                 let id = part.id(path);
                 assert_eq!(part.path(dag, id).as_ref(), Some(path), "seed {seed} {what}: number {id} is another path's");
                 assert_eq!(counters[&id], *count, "seed {seed} {what}: number {id} counts other paths as well");

@@ -12,7 +12,7 @@ use crate::view::Function;
 use crate::words;
 use serde_json::{Value, json};
 use trodden_analysis::Combinations;
-use trodden_analysis::combinations::untested;
+use trodden_analysis::combinations::find_untested_paths;
 use trodden_profile::FunctionPaths;
 
 /// How many of the items of some kind were executed.
@@ -237,7 +237,7 @@ pub fn describe_untested(function: &Function, paths: &FunctionPaths, limit: usiz
         });
         format!("never together: path {}: {}", path.id, begins.into_iter().chain(turns).collect::<Vec<_>>().join("; "))
     };
-    untested(function.map, &function.dag, paths, limit).iter().map(text).collect()
+    find_untested_paths(function.map, &function.dag, paths, limit).iter().map(text).collect()
 }
 
 /// Counts the possible, taken and untested paths of a function. `paths` may come from several programs.

@@ -1,5 +1,5 @@
-//! Measures for how many graphs the numbers of interesting paths are proven most compact within a time limit, and how far the others are
-//! from the bound.
+//! Measures, within a time limit, for how many graphs the most compact path numbers are proven, and how far the remaining results are from
+//! the proven bound.
 //!
 //! `cargo run --release --package trodden-selective --example compact_numbers -- [SECONDS [GRAPHS [CHAINS [PATHS]]]]`: at most SECONDS
 //! (60) for each set of PATHS (30) random paths, through GRAPHS (200) random graphs of four sizes, and through CHAINS (5) chains of each

@@ -13,26 +13,20 @@ use std::collections::HashMap;
 use trodden_flow::numbering::{Numbering, TooManyPaths, number_marked, number_marked_last, push_down, zero_unmarked};
 use trodden_flow::{Dag, DagEdgeId, Node};
 
-/// Maximum number of paths for the repair of SPP, which tries every path for every edge.
+/// Maximum number of paths for which SPP is repaired, because the repair tries every path for every edge.
 const MAX_REPAIRED_PATHS: u64 = 1 << 16;
 
-/// Selective path profiling: interesting out-edges in the order of the graph. The labelling may be invalid.
-///
-/// # Errors
-/// There are too many paths.
-pub fn selective(dag: &Dag, set: &InterestingSet) -> Result<Vec<i64>, NumberingError> {
-    labels(dag, set, false)
+/// Returns the edge values of SPP, with interesting out-edges in the order of the graph. The labelling may be invalid.
+pub fn spp_values(dag: &Dag, set: &InterestingSet) -> Result<Vec<i64>, NumberingError> {
+    values_after_push(dag, set, false)
 }
 
-/// Precise selective path profiling. The labelling is always valid.
-///
-/// # Errors
-/// There are too many paths.
-pub fn precise_selective(dag: &Dag, set: &InterestingSet) -> Result<Vec<i64>, NumberingError> {
-    labels(dag, set, true)
+/// Returns the edge values of precise selective path profiling. The labelling is always valid.
+pub fn pspp_values(dag: &Dag, set: &InterestingSet) -> Result<Vec<i64>, NumberingError> {
+    values_after_push(dag, set, true)
 }
 
-fn labels(dag: &Dag, set: &InterestingSet, sorted: bool) -> Result<Vec<i64>, NumberingError> {
+fn values_after_push(dag: &Dag, set: &InterestingSet, sorted: bool) -> Result<Vec<i64>, NumberingError> {
     let mut values = number_marked_last(dag, set.edges(), sorted)?;
     if !set.edges().is_full() {
         push_down(dag, &mut values);
@@ -41,11 +35,9 @@ fn labels(dag: &Dag, set: &InterestingSet, sorted: bool) -> Result<Vec<i64>, Num
     Ok(values)
 }
 
-/// SPP that drops the value of an uninteresting edge only if the labelling stays valid.
-///
-/// # Errors
-/// There are too many paths for any numbering, or for trying each.
-pub fn modified_selective(dag: &Dag, set: &InterestingSet) -> Result<Vec<i64>, NumberingError> {
+/// Returns the edge values of SPP with repair, which drops the value of an uninteresting edge only if the labelling stays valid. Fails if
+/// there are too many paths for the repair to try each of them.
+pub fn mspp_values(dag: &Dag, set: &InterestingSet) -> Result<Vec<i64>, NumberingError> {
     let all = Numbering::ball_larus(dag)?;
     if all.paths() > MAX_REPAIRED_PATHS {
         return Err(NumberingError::TooLargeForRepair { paths: all.paths(), limit: MAX_REPAIRED_PATHS });
@@ -64,26 +56,23 @@ pub fn modified_selective(dag: &Dag, set: &InterestingSet) -> Result<Vec<i64>, N
     Ok(values)
 }
 
-/// Compact numbers for the closure, from 0: Ball-Larus numbers of the graph without the uninteresting edges. An edge that leaves this
-/// graph adds the number of interesting paths, and no value is negative, so other paths have higher numbers.
-///
-/// # Errors
-/// There are too many paths, or the greatest sum does not fit into a word.
-pub fn pertinent(dag: &Dag, set: &InterestingSet) -> Result<Vec<i64>, NumberingError> {
+/// Numbers the closure compactly, from 0, with the Ball-Larus numbers of the graph without its uninteresting edges. An edge that leaves
+/// this graph adds the number of interesting paths, and no value is negative. So all uninteresting paths have higher numbers than the
+/// interesting ones.
+pub fn pertinent_values(dag: &Dag, set: &InterestingSet) -> Result<Vec<i64>, NumberingError> {
     let total = i64::try_from(set.closure()).ok().filter(|t| *t <= i64::MAX / 2).ok_or(TooManyPaths(dag.entry().0))?;
     let (mut values, marked_paths) = number_marked(dag, set.edges());
-    // A path may leave this graph repeatedly. Only the first time matters, but the complete sum must fit into a word.
+    // A path may leave the graph of interesting edges several times. Only the first time matters, but the sum must fit into a word.
     let region = |node: Node| node == dag.entry() || marked_paths[node.index()] > 0;
     let leaves = |e: DagEdgeId| !set.has(e) && region(dag.edge(e).from);
     dag.edge_ids().filter(|e| leaves(*e)).for_each(|e| values[e.index()] = total);
-    match greatest_sum(dag, &values) {
+    match find_greatest_sum(dag, &values) {
         Some(_) => Ok(values),
         None => Err(TooManyPaths(dag.entry().0).into()),
     }
 }
 
-/// Returns the greatest sum of values on a path. `None` if it does not fit into a word.
-fn greatest_sum(dag: &Dag, values: &[i64]) -> Option<i64> {
+fn find_greatest_sum(dag: &Dag, values: &[i64]) -> Option<i64> {
     let mut greatest_sum = vec![0i64; dag.node_count()];
     for &node in dag.order().iter().rev().filter(|n| **n != dag.exit()) {
         for &edge in dag.out(node) {
@@ -94,7 +83,6 @@ fn greatest_sum(dag: &Dag, values: &[i64]) -> Option<i64> {
     Some(greatest_sum[dag.entry().index()])
 }
 
-/// Returns true if each interesting path has a number that no other path has.
 fn is_valid(paths: &[Vec<DagEdgeId>], set: &InterestingSet, values: &[i64]) -> bool {
     let mut seen: HashMap<i64, bool> = HashMap::new();
     paths.iter().all(|path| {

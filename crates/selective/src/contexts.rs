@@ -12,7 +12,7 @@ use trodden_flow::graph::Node;
 use trodden_flow::interesting::PathEnding;
 use trodden_flow::numbering::Numbering;
 
-/// Numbers of pairs of a context and a path.
+/// A numbering of pairs of a context and a path.
 #[derive(Clone, Debug)]
 pub struct ContextNumbering {
     /// The initial register value for each context, from 0 on.
@@ -21,15 +21,12 @@ pub struct ContextNumbering {
     pub values: Vec<i64>,
     /// Maps a sum to the counter of its pair.
     pub ending: PathEnding,
-    /// For each counter but the last, the key of its pair, if it has one.
+    /// The key of each counter's pair, or `None` for a counter without a pair. The last counter (all other pairs) has no entry.
     pub keys: Vec<Option<u64>>,
 }
 
-/// Numbers the interesting pairs of a function: each is a context from 0 to `contexts`, inclusive, and the Ball-Larus number of a path
-/// that begins at the function's entry. `path_bits` is the number of bits for the path in a key.
-///
-/// # Errors
-/// See [`InterestingPlanError`].
+/// Numbers the interesting pairs of a function. A pair consists of a context, from 0 to `contexts` inclusive, and the Ball-Larus number of
+/// a path that begins at the function's entry. The path takes `path_bits` bits of a key.
 pub fn preferential_contexts(
     (dag, all): (&Dag, &Numbering),
     (contexts, path_bits): (u32, u32),
@@ -61,7 +58,7 @@ pub fn preferential_contexts(
     }
     let expected_value = |(word, key): (usize, &Option<u64>)| match key {
         Some(key) => (word as u64) << shift | key,
-        // This value cannot occur for the counter.
+        // The upper bits belong to a different counter, so no register value matches.
         None => u64::from(word == 0) << shift,
     };
     let joined = |number: i64, key: u64| number.wrapping_shl(shift).wrapping_add(key as i64);
@@ -81,11 +78,10 @@ pub fn preferential_contexts(
     })
 }
 
-/// A function's acyclic graph with its contexts.
 struct ContextGraph {
-    /// The graph. Its first edges are the contexts.
+    /// The function's acyclic graph with an edge to the entry for each context. These edges come first, in the order of the contexts.
     dag: Dag,
-    /// For each edge of the function's graph, the supergraph's edge.
+    /// Maps each edge of the function's graph to its copy in the supergraph, or to `None` if no context reaches the edge.
     edges: Vec<Option<DagEdgeId>>,
 }
 

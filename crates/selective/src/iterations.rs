@@ -1,10 +1,10 @@
-//! Numbers of paths over iterations: K paths of one activation, each of which follows the previous one through a cut edge.
+//! Numbers of paths over iterations: up to K paths of one activation, each of which follows the previous one through a cut edge.
 //!
-//! The paths that occur in them are interesting and have precise selective labels (Afraz, Saha and Kanade, "P3", ESEC/FSE 2015, algorithm
-//! 1), so that no other path has the sum of one of them. A *context word* has the classes of the last K - 1 paths of the activation, the
-//! most recent one in the lowest bits. A path's class is its sum plus one; 0 means that there was no such path yet. Where a path is
+//! The paths in them are interesting and have precise selective labels (Afraz, Saha and Kanade, "P3", ESEC/FSE 2015, algorithm 1), so no
+//! other path has the same sum of labels as an interesting path. A *context word* holds the classes of the activation's last K - 1 paths,
+//! the most recent one in the lowest bits. A path's class is its sum plus one; 0 means that there is no such path yet. Where a path is
 //! counted, the context word and the path's class together are the *key* of the path over iterations. At a cut edge, the lower K - 1
-//! classes of the key become the next context word. So there is one register, whatever K is.
+//! classes of the key become the next context word. One register is therefore enough for any K.
 
 use std::collections::BTreeMap;
 use trodden_flow::DagEdgeSet;
@@ -12,7 +12,7 @@ use trodden_flow::dag::{Dag, DagEdgeId};
 use trodden_flow::numbering::Numbering;
 use trodden_flow::part::precise_selective_labels;
 
-/// The numbering of a function's paths over iterations.
+/// A numbering of one function's paths over iterations.
 #[derive(Clone, Debug)]
 pub struct IterationNumbering {
     /// The edges on interesting paths.
@@ -21,34 +21,31 @@ pub struct IterationNumbering {
     pub labels: Vec<i64>,
     /// Number of bits of a class.
     pub class_bits: u32,
-    /// K.
+    /// K, the maximum number of paths in a path over iterations.
     pub iterations: u32,
-    /// The index of the path over iterations that has each key.
+    /// Maps a key to the index of its path over iterations.
     pub keys: BTreeMap<u64, usize>,
 }
 
 /// The reason why paths over iterations cannot be numbered.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum IterationNumberingError {
-    /// A path is not one of the function, or there are no or too many paths in a sequence.
+    /// A number does not belong to any path of the function, or a path over iterations is empty or longer than K paths.
     #[error("the paths over iterations belong to a different function. Record their run again with the current program")]
     NoPath,
     /// The classes of K paths do not fit into a word.
     #[error("its paths over {iterations} iterations need keys of {bits} bits, but a key has 64. Count paths over fewer iterations")]
     TooLong {
-        /// K.
+        /// K, the requested number of iterations.
         iterations: u32,
-        /// Number of bits that are needed.
+        /// Number of bits that a key would need.
         bits: u32,
     },
 }
 
 impl IterationNumbering {
-    /// Numbers paths over `iterations` iterations. Each is a list of 1 to `iterations` path numbers in the order of execution; a shorter
-    /// list than `iterations` is the beginning of an activation.
-    ///
-    /// # Errors
-    /// See [`IterationNumberingError`].
+    /// Numbers paths over `iterations` iterations. Each is a list of 1 to `iterations` path numbers in the order of execution. A list with
+    /// fewer than `iterations` numbers is the beginning of an activation.
     pub fn new(
         (dag, numbering): (&Dag, &Numbering),
         iterations: u32,
@@ -72,7 +69,7 @@ impl IterationNumbering {
             if path.is_empty() || path.len() > iterations as usize {
                 return Err(IterationNumberingError::NoPath);
             }
-            let key = path.iter().fold(0, |context, path| numbered.key(numbered.next(context), numbered.sum(&edges[path])));
+            let key = path.iter().fold(0, |context, path| numbered.key(numbered.next_context(context), numbered.sum(&edges[path])));
             numbered.keys.insert(key, index);
         }
         Ok(numbered)
@@ -83,18 +80,18 @@ impl IterationNumbering {
         path.iter().map(|edge| self.labels[edge.index()]).sum()
     }
 
-    /// Returns the key where a path with this sum of labels is counted.
+    /// Returns the key of a path with label sum `sum` after the context word `context`.
     pub fn key(&self, context: u64, sum: i64) -> u64 {
         context << self.class_bits | (sum + 1) as u64
     }
 
-    /// Returns the bits of a key that are the context of the next path.
+    /// Returns the mask that selects the next path's context word from a key.
     pub fn context_mask(&self) -> u64 {
         (1 << (self.class_bits * (self.iterations - 1))) - 1
     }
 
-    /// Returns the context word after the path with this key.
-    pub fn next(&self, key: u64) -> u64 {
+    /// Returns the context word that follows the path with this key.
+    pub fn next_context(&self, key: u64) -> u64 {
         key & self.context_mask()
     }
 }

@@ -1,5 +1,5 @@
-//! The result of a scheme: one or two registers with values and increments for each edge, and the rule that recognises a path by them at
-//! its end.
+//! The result of a numbering scheme: one or two registers with values and increments for each edge, and the rule by which the final
+//! register values identify a path.
 //!
 //! Two registers have increments on the same edges, so that one probe increments both. Arithmetic wraps around, because increments on
 //! chords may be large even if sums along paths are not. [`crate::plan`] makes a plan from a labelling.
@@ -18,34 +18,34 @@ use trodden_flow::placement::Probes;
 /// Maximum span of a scheme that stores an expected value for each number.
 const MAX_CHECKED_SPAN: u128 = 1 << 24;
 
-/// The placement of increments.
+/// The edges on which increments are placed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RegisterPlacement {
-    /// On each edge whose value is not zero.
+    /// Each edge whose value is not zero.
     Direct,
-    /// On the chords of a maximum spanning tree.
+    /// The chords of a maximum spanning tree.
     Chords,
-    /// The one whose probes have less weight. If the weights are equal, the one with fewer probes. If these are equal, direct.
+    /// The placement with less total weight or, if the weights are equal, with fewer probes. `Direct` if both are equal.
     Cheaper,
 }
 
-/// One register: the contribution of each edge to a path's number, and its increments.
+/// A path register.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Register {
-    /// The value of each edge.
+    /// Each edge's contribution to a path's number.
     pub values: Vec<i64>,
     /// The increments, with the same sum along every path.
     pub probes: Probes,
 }
 
-/// Registers with placed increments.
+/// Registers whose increments have been placed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlacedRegisters {
     registers: Vec<Register>,
     placement: RegisterPlacement,
 }
 
-/// An increment of each register; the second is zero if there is only one register.
+/// The increment or value of each register. The second is zero if there is only one register.
 pub type Increments = [i64; 2];
 
 /// The range of interesting paths' numbers.
@@ -58,12 +58,12 @@ pub struct NumberSpan {
 }
 
 impl NumberSpan {
-    /// Returns the number of counters of an array for all these numbers.
+    /// Returns the length of a counter array with one counter for each number in the span.
     pub fn width(self) -> u128 {
         (i128::from(self.high) - i128::from(self.low)) as u128 + 1
     }
 
-    /// Returns the counter of a number. `None` outside of the span.
+    /// Returns a number's index in such an array, or `None` if the number is outside the span.
     pub fn slot(self, number: i64) -> Option<u64> {
         (self.low..=self.high).contains(&number).then(|| number.wrapping_sub(self.low) as u64)
     }
@@ -72,13 +72,13 @@ impl NumberSpan {
 /// The verdict at the end of a path: which interesting path it is, if any.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PathClass {
-    /// An interesting path, by its counter.
+    /// An interesting path, identified by its counter.
     Known(u64),
     /// A path that is not interesting.
     Unknown,
 }
 
-/// How paths are recognised by registers.
+/// The rule by which register values identify a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Classification {
     /// Every path is interesting, and its counter is the register.
@@ -86,14 +86,14 @@ pub enum Classification {
         /// Number of paths.
         paths: u64,
     },
-    /// A path is interesting if a path of interesting edges has its sum. The counter is the register's offset in the span.
+    /// A path is interesting if its sum equals that of a path of interesting edges. The counter is the register's offset in the span.
     Closure {
         /// The interesting edges and their possible sums.
         member: ClosureMembership,
     },
     /// A path is interesting if its number is in this sorted list. The counter is the register's offset in the span.
     Listed {
-        /// Numbers of the interesting paths, each with its Ball-Larus number.
+        /// The numbers of the interesting paths in ascending order, each with the path's Ball-Larus number.
         ids: Vec<(i64, u64)>,
     },
     /// A path is interesting if its number is in the span and the second register has the expected value for this number.
@@ -110,7 +110,7 @@ pub enum Classification {
 pub struct ClosureMembership {
     interesting: DagEdgeSet,
     values: Vec<i64>,
-    /// Least and greatest sum of interesting edges from each node to the exit.
+    /// The least and greatest sum of values along interesting edges from each node to the exit, or `None` if there is no such path.
     sums_to_exit: Vec<Option<(i128, i128)>>,
 }
 
@@ -127,7 +127,7 @@ pub struct Labelling {
 }
 
 impl Labelling {
-    /// Returns the one or two registers.
+    /// Returns the registers, of which there are one or two.
     pub fn registers(&self) -> &[Register] {
         &self.placed.registers
     }
@@ -138,15 +138,15 @@ impl Labelling {
         [of(0), of(1)]
     }
 
-    /// Returns the registers at the end of a path.
-    pub fn run(&self, path: &[DagEdgeId]) -> Increments {
+    /// Returns the final register values of a path.
+    pub fn register_values(&self, path: &[DagEdgeId]) -> Increments {
         path.iter().fold([0, 0], |sum, e| {
             let step = self.increments(*e);
             [sum[0].wrapping_add(step[0]), sum[1].wrapping_add(step[1])]
         })
     }
 
-    /// Returns the class as which a program recognises a path by its registers at the end.
+    /// Returns how a program classifies a path by its final register values.
     pub fn classify(&self, dag: &Dag, registers: Increments) -> PathClass {
         let slot = || self.span.slot(registers[0]);
         let known = match &self.classification {
@@ -159,12 +159,13 @@ impl Labelling {
         known.map_or(PathClass::Unknown, PathClass::Known)
     }
 
-    /// Returns how paths are recognised by registers.
+    /// Returns the rule by which register values identify a path.
     pub fn classification(&self) -> &Classification {
         &self.classification
     }
 
-    /// Returns the interesting path of a counter, or `None`. `all` is the Ball-Larus numbering of the same DAG.
+    /// Returns the interesting path that a counter counts, or `None` if there is no such path. `all` is the Ball-Larus numbering of the
+    /// same DAG.
     ///
     /// If the scheme is not exact, the counter may also count other paths.
     pub fn path(&self, dag: &Dag, all: &Numbering, slot: u64) -> Option<Vec<DagEdgeId>> {
@@ -189,7 +190,7 @@ impl Labelling {
         }
     }
 
-    /// Returns the number of register values that are recognised as interesting. `None` if they are not listed.
+    /// Returns the number of register values that are recognised as interesting, or `None` for a closure, whose numbers are not listed.
     pub fn accepted(&self) -> Option<u128> {
         match &self.classification {
             Classification::Every { paths } => Some((*paths).into()),
@@ -215,7 +216,7 @@ impl Labelling {
         self.span.width() as f64 / self.interesting as f64
     }
 
-    /// Returns what is proven about the least span. `None` if the scheme does not search for it.
+    /// Returns what is proven about the least span, or `None` if the scheme does not search for it.
     pub fn proof(&self) -> Option<&Proof> {
         self.proof.as_ref()
     }
@@ -281,13 +282,13 @@ impl Labelling {
         paths: &[Vec<DagEdgeId>],
         proof: Option<Proof>,
     ) -> Result<Labelling, NumberingError> {
-        let span = span_of(paths, values);
+        let span = find_span(paths, values);
         if span.width() > MAX_CHECKED_SPAN {
             return Err(NumberingError::TooWide { span: span.width(), limit: MAX_CHECKED_SPAN });
         }
         let mut expected = vec![None; span.width() as usize];
         for path in paths {
-            let slot = span.slot(sum(path, values)).expect("the span contains the numbers of all interesting paths");
+            let slot = span.slot(sum_values(path, values)).expect("the span contains the numbers of all interesting paths");
             expected[slot as usize] = Some(all.id(path));
         }
         let classification = Classification::Checked { expected };
@@ -295,19 +296,19 @@ impl Labelling {
     }
 
     pub(super) fn unchecked(placed: PlacedRegisters, values: &[i64], all: &Numbering, paths: &[Vec<DagEdgeId>]) -> Labelling {
-        let mut ids: Vec<(i64, u64)> = paths.iter().map(|p| (sum(p, values), all.id(p))).collect();
+        let mut ids: Vec<(i64, u64)> = paths.iter().map(|p| (sum_values(p, values), all.id(p))).collect();
         ids.sort_unstable();
-        let (span, count) = (span_of(paths, values), paths.len() as u128);
+        let (span, count) = (find_span(paths, values), paths.len() as u128);
         Labelling::new(NumberingScheme::Approximate, placed, Classification::Listed { ids }, span, count)
     }
 }
 
-fn sum(path: &[DagEdgeId], values: &[i64]) -> i64 {
+fn sum_values(path: &[DagEdgeId], values: &[i64]) -> i64 {
     path.iter().fold(0i64, |s, e| s.wrapping_add(values[e.index()]))
 }
 
-fn span_of(paths: &[Vec<DagEdgeId>], values: &[i64]) -> NumberSpan {
-    let sums = || paths.iter().map(|p| sum(p, values));
+fn find_span(paths: &[Vec<DagEdgeId>], values: &[i64]) -> NumberSpan {
+    let sums = || paths.iter().map(|p| sum_values(p, values));
     NumberSpan { low: sums().min().expect("a set has a path"), high: sums().max().expect("a set has a path") }
 }
 
@@ -317,7 +318,7 @@ impl ClosureMembership {
         ClosureMembership { interesting: interesting.clone(), values, sums_to_exit }
     }
 
-    /// Returns a path of interesting edges with this sum, by depth-first search that skips edges after which the sum is impossible.
+    /// Returns a path of interesting edges with this sum. A depth-first search finds it, and skips edges after which the sum is impossible.
     pub fn path(&self, dag: &Dag, number: i64) -> Option<Vec<DagEdgeId>> {
         let mut path: Vec<DagEdgeId> = Vec::new();
         let mut stack: Vec<(Node, i128, usize)> = vec![(dag.entry(), number.into(), 0)];
@@ -351,8 +352,7 @@ impl ClosureMembership {
     }
 }
 
-/// Places the increments of one or two registers on the same edges.
-pub(super) fn place(dag: &Dag, values: &[&[i64]], weights: &[f64], placement: RegisterPlacement) -> PlacedRegisters {
+pub(super) fn place_increments(dag: &Dag, values: &[&[i64]], weights: &[f64], placement: RegisterPlacement) -> PlacedRegisters {
     let placed_by = |placement: RegisterPlacement| {
         let probes = |v: &[i64]| match placement {
             RegisterPlacement::Direct => Probes::direct(v),

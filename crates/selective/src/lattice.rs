@@ -9,19 +9,16 @@
 use std::collections::{BTreeMap, BTreeSet};
 use trodden_flow::dag::{Dag, DagEdgeId};
 
-/// The result of a search for numbers within a span.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum NumberSearch {
-    /// Coefficients of the lattice that give such numbers.
+    /// Lattice coefficients that give such numbers.
     Numbers(Vec<i64>),
-    /// No such numbers exist.
     NoNumbers,
-    /// The search ended before it could decide.
     Unfinished,
 }
 
-/// Maximum number of rows whose differences are computed. It bounds the time, which is quadratic. With 8 or 2,048, three programs'
-/// functions get the same numbers (docs/benchmarks/constants.md).
+/// Maximum number of rows whose pairwise differences are computed, which takes quadratic time. With limits of 8 and 2,048, the functions of
+/// three programs get the same numbers (docs/benchmarks/constants.md).
 const MAX_COMPARED_ROWS: usize = 128;
 
 /// The echelon form for a list of paths.
@@ -33,27 +30,27 @@ pub struct Lattice {
     pub rows: Vec<Vec<i64>>,
     /// For each step, the pivot; `None` if the number follows from previous ones.
     pub pivots: Vec<Option<i64>>,
-    /// For each pivot, the differences of rows that it determines although neither row's number is known yet. A difference
-    /// between the numbers of two paths is not zero, and smaller than the span. This prunes the search.
+    /// For each pivot, the row differences whose values are known once the pivot's coefficient is chosen, even if neither row's number is
+    /// known yet. Two paths' numbers differ by less than the span and not by zero, so a different value prunes the search.
     pub differences: Vec<Vec<Vec<i64>>>,
-    /// Columns of `U`: the contribution of each `y` to the values of the columns' edges, and last to the constant.
+    /// The columns of `U`. Each says how much one `y` adds to the value of every edge in `value_edges` and, last, to the constant.
     transform: Vec<Vec<i64>>,
-    /// For each column but the last, the edge that has its value.
+    /// The edge that each column except the last belongs to. The last column is the constant.
     value_edges: Vec<DagEdgeId>,
 }
 
 impl Lattice {
     /// Returns the lattice of these paths. `None` if coefficients overflow.
     pub fn new(dag: &Dag, paths: &[Vec<DagEdgeId>]) -> Option<Lattice> {
-        let (value_edges, rows) = incidence(dag, paths);
+        let (value_edges, rows) = incidence_matrix(dag, paths);
         let width = value_edges.len() + 1;
-        let order = order(&rows);
+        let order = order_rows(&rows);
         let mut columns: Vec<Vec<i64>> = (0..width).map(|c| order.iter().map(|r| rows[*r][c]).collect()).collect();
         let mut transform: Vec<Vec<i64>> = (0..width).map(|c| (0..width).map(|r| i64::from(r == c)).collect()).collect();
         let mut rank = 0;
         let mut pivots = Vec::new();
         for row in 0..order.len() {
-            eliminate(&mut columns, &mut transform, row, rank)?;
+            eliminate_row(&mut columns, &mut transform, row, rank)?;
             let pivot = columns.get(rank).map(|c| c[row]).filter(|p| *p != 0);
             pivots.push(pivot);
             rank += usize::from(pivot.is_some());
@@ -65,7 +62,7 @@ impl Lattice {
         };
         let rows: Vec<Vec<i64>> = pivots.iter().enumerate().map(row).collect();
         transform.truncate(rank);
-        let differences = differences(&rows, rank);
+        let differences = group_differences(&rows, rank);
         Some(Lattice { order, rows, pivots, differences, transform, value_edges })
     }
 
@@ -79,12 +76,12 @@ impl Lattice {
         self.pivots.iter().all(|p| *p == Some(1))
     }
 
-    /// Returns the coefficients `y` that give these numbers, in the order of the paths. `None` if no integers do.
+    /// Returns the coefficients `y` that give these numbers, in the order of the paths, or `None` if no integer coefficients do.
     #[cfg(test)]
     fn solve(&self, numbers: &[i64]) -> Option<Vec<i64>> {
         let mut coefficients: Vec<i64> = Vec::new();
         for (step, row) in self.rows.iter().enumerate() {
-            let known = dot(row, &coefficients)?;
+            let known = dot_product(row, &coefficients)?;
             let left = numbers[self.order[step]].checked_sub(known)?;
             match self.pivots[step] {
                 Some(pivot) if left % pivot == 0 => coefficients.push(left / pivot),
@@ -95,7 +92,7 @@ impl Lattice {
         Some(coefficients)
     }
 
-    /// Returns the values of edges for these coefficients. `None` if one overflows.
+    /// Returns the edge values for these coefficients, or `None` if one overflows.
     pub fn values(&self, dag: &Dag, coefficients: &[i64]) -> Option<Vec<i64>> {
         let of = |column: usize| -> Option<i64> {
             let terms = self.transform.iter().zip(coefficients).map(|(t, y)| t[column].checked_mul(*y));
@@ -113,9 +110,8 @@ impl Lattice {
     }
 }
 
-/// Returns the differences between rows by the last pivot on which they depend. Of differences that are equal except for the sign, one is
-/// returned.
-fn differences(rows: &[Vec<i64>], rank: usize) -> Vec<Vec<Vec<i64>>> {
+/// Groups the differences between rows by the last pivot on which they depend. Of opposite differences, only one is listed.
+fn group_differences(rows: &[Vec<i64>], rank: usize) -> Vec<Vec<Vec<i64>>> {
     let mut differences = vec![BTreeSet::new(); rank];
     if rows.len() > MAX_COMPARED_ROWS {
         return vec![Vec::new(); rank];
@@ -136,15 +132,13 @@ fn differences(rows: &[Vec<i64>], rank: usize) -> Vec<Vec<Vec<i64>>> {
     differences.into_iter().map(|d| d.into_iter().collect()).collect()
 }
 
-/// Returns the sum of products, over the length of the shorter vector.
 #[cfg(test)]
-fn dot(row: &[i64], coefficients: &[i64]) -> Option<i64> {
+fn dot_product(row: &[i64], coefficients: &[i64]) -> Option<i64> {
     row.iter().zip(coefficients).try_fold(0i64, |sum, (a, b)| sum.checked_add(a.checked_mul(*b)?))
 }
 
-/// Returns the matrix `A`: a column per chord that some but not all of the paths contain, with equal columns merged, and a column of ones.
-/// The spanning tree is the first out-edge of each node.
-fn incidence(dag: &Dag, paths: &[Vec<DagEdgeId>]) -> (Vec<DagEdgeId>, Vec<Vec<i64>>) {
+/// Returns the matrix `A`, with equal columns merged. The spanning tree consists of the first out-edge of each node.
+fn incidence_matrix(dag: &Dag, paths: &[Vec<DagEdgeId>]) -> (Vec<DagEdgeId>, Vec<Vec<i64>>) {
     let mut paths_with: BTreeMap<DagEdgeId, Vec<usize>> = BTreeMap::new();
     for (number, path) in paths.iter().enumerate() {
         for &edge in path.iter().filter(|e| dag.out(dag.edge(**e).from)[0] != **e) {
@@ -163,15 +157,15 @@ fn incidence(dag: &Dag, paths: &[Vec<DagEdgeId>]) -> (Vec<DagEdgeId>, Vec<Vec<i6
     (value_edges.into_values().collect(), rows)
 }
 
-/// Makes `row` zero in all columns from `rank` on except that one, by Euclid's algorithm.
-fn eliminate(columns: &mut [Vec<i64>], transform: &mut [Vec<i64>], row: usize, rank: usize) -> Option<()> {
+/// Makes `row` zero in every column after `rank`, by Euclid's algorithm. Returns `None` if a number overflows.
+fn eliminate_row(columns: &mut [Vec<i64>], transform: &mut [Vec<i64>], row: usize, rank: usize) -> Option<()> {
     loop {
         let nonzero: Vec<usize> = (rank..columns.len()).filter(|c| columns[*c][row] != 0).collect();
         let Some(&least) = nonzero.iter().min_by_key(|c| columns[**c][row].unsigned_abs()) else { return Some(()) };
         for &other in nonzero.iter().filter(|c| **c != least) {
             let times = columns[other][row].div_euclid(columns[least][row]);
-            subtract(columns, other, least, times)?;
-            subtract(transform, other, least, times)?;
+            subtract_multiple(columns, other, least, times)?;
+            subtract_multiple(transform, other, least, times)?;
         }
         if nonzero.len() == 1 {
             columns.swap(rank, least);
@@ -184,15 +178,15 @@ fn eliminate(columns: &mut [Vec<i64>], transform: &mut [Vec<i64>], row: usize, r
     }
 }
 
-fn subtract(columns: &mut [Vec<i64>], from: usize, what: usize, times: i64) -> Option<()> {
+fn subtract_multiple(columns: &mut [Vec<i64>], from: usize, what: usize, times: i64) -> Option<()> {
     for at in 0..columns[from].len() {
         columns[from][at] = columns[from][at].checked_sub(columns[what][at].checked_mul(times)?)?;
     }
     Some(())
 }
 
-/// Returns the order of the rows: rows that follow from the previous ones come first, then the row after which most others follow.
-fn order(rows: &[Vec<i64>]) -> Vec<usize> {
+/// Returns the order of the rows. Rows that follow from the previous ones come first, then the row after which most other rows follow.
+fn order_rows(rows: &[Vec<i64>]) -> Vec<usize> {
     let mut basis = Basis::default();
     let mut left: Vec<usize> = (0..rows.len()).collect();
     let mut order = Vec::new();
@@ -205,9 +199,9 @@ fn order(rows: &[Vec<i64>]) -> Vec<usize> {
             continue;
         }
         // Rows that are multiples of each other modulo the basis follow together.
-        let normal: Vec<Vec<u64>> = reduced.iter().map(|r| normalised(r)).collect();
+        let normal: Vec<Vec<u64>> = reduced.iter().map(|r| normalise(r)).collect();
         let gain = |i: usize| normal.iter().filter(|n| **n == normal[i]).count();
-        // Of equal rows, the one with the fewest remaining nonzero entries is chosen, so that linear combinations occur early.
+        // Of rows with equal gain, the one with the fewest nonzero entries is chosen, so that other rows soon are linear combinations.
         let weight = |i: usize| reduced[i].iter().filter(|v| **v != 0).count();
         let best = (0..left.len()).max_by_key(|i| (gain(*i), std::cmp::Reverse(weight(*i)), std::cmp::Reverse(*i))).expect("some are left");
         basis.add(&rows[left[best]]);
@@ -216,7 +210,7 @@ fn order(rows: &[Vec<i64>]) -> Vec<usize> {
     order
 }
 
-/// Vectors modulo a prime. This is exact enough for choosing an order, since any order is correct.
+/// A basis modulo a prime. Calculating modulo a prime suffices here, because every order of the rows is correct.
 #[derive(Default)]
 struct Basis {
     vectors: Vec<(usize, Vec<u64>)>,
@@ -237,7 +231,7 @@ impl Basis {
     }
 
     fn add(&mut self, row: &[i64]) {
-        let vector = normalised(&self.reduce(row));
+        let vector = normalise(&self.reduce(row));
         let lead = vector.iter().position(|v| *v != 0).expect("the row does not follow");
         for (_, other) in &mut self.vectors {
             let times = other[lead];
@@ -247,14 +241,14 @@ impl Basis {
     }
 }
 
-/// Returns the multiple whose first nonzero entry is 1.
-fn normalised(row: &[u64]) -> Vec<u64> {
+/// Returns the multiple of `row` whose first nonzero entry is 1.
+fn normalise(row: &[u64]) -> Vec<u64> {
     let lead = row.iter().copied().find(|v| *v != 0).unwrap_or(1);
-    let inverse = power(lead, PRIME - 2);
+    let inverse = power_mod_prime(lead, PRIME - 2);
     row.iter().map(|v| v * inverse % PRIME).collect()
 }
 
-fn power(base: u64, mut exponent: u64) -> u64 {
+fn power_mod_prime(base: u64, mut exponent: u64) -> u64 {
     let (mut result, mut square) = (1, base);
     while exponent > 0 {
         if exponent & 1 == 1 {
@@ -272,7 +266,7 @@ mod tests {
     use trodden_flow::dag::Entries;
     use trodden_flow::graph::{Graph, Node};
 
-    /// Three diamonds in series, of two edges each, and the paths that take the second edge of two of them.
+    /// Returns three pairs of parallel edges in series, and the three paths that take the second edge of exactly two pairs.
     fn diamonds() -> (Dag, Vec<Vec<DagEdgeId>>) {
         let edges = (0..3).flat_map(|d| [(Node(d), Node(d + 1)); 2]).collect();
         let dag = Dag::new(&Graph::new(4, Node(0), Node(3), edges).unwrap(), &[], Entries::PerEdge);
@@ -289,7 +283,7 @@ mod tests {
         let values = lattice.values(&dag, &lattice.solve(&[0, 1, 2]).unwrap()).unwrap();
         let numbers: Vec<i64> = paths.iter().map(|p| p.iter().map(|e| values[e.index()]).sum()).collect();
         assert_eq!(numbers, [0, 1, 2]);
-        // A fourth path with zeros only determines the constant.
+        // The fourth path takes the first edge of every pair, so its row of zeros determines the constant.
         let all = [paths.clone(), vec![vec![DagEdgeId(0), DagEdgeId(2), DagEdgeId(4)]]].concat();
         let lattice = Lattice::new(&dag, &all).unwrap();
         assert!(lattice.rank() == 4 && !lattice.has_all_numbers());

@@ -1,9 +1,8 @@
 //! Selective numberings of paths: a [`NumberingScheme`] makes a [`Labelling`] from a DAG, weights and a set of interesting paths.
 //!
-//! `spp`, `mspp`, `pertinent` and `pspp` number the closure of a set of edges ([`selective`] and its neighbours); `ppp`, `known-table`,
-//! `ppp-optimal` and `approximate` number any list of paths. All but `spp` and `approximate` are exact. The sources are the P3 paper
-//! (Afraz, Saha and Kanade, 2015) and Vaswani's thesis; each module cites the section. [`verify`](mod@verify) verifies labellings, and
-//! [`plan`] makes plans from them.
+//! `spp`, `mspp`, `pertinent` and `pspp` number the closure of a set of edges; `ppp`, `known-table`, `ppp-optimal` and `approximate` number
+//! any list of paths. All schemes except `spp` and `approximate` are exact. The sources are the P3 paper (Afraz, Saha and Kanade, 2015) and
+//! Vaswani's thesis; each module cites the section. [`verify`](mod@verify) verifies labellings, and [`plan`] makes plans from them.
 #![forbid(unsafe_code)]
 
 mod approximate;
@@ -21,7 +20,7 @@ mod set;
 pub mod steps;
 pub mod verify;
 
-pub use closure::{modified_selective, pertinent, precise_selective, selective};
+pub use closure::{mspp_values, pertinent_values, pspp_values, spp_values};
 pub use labelling::{
     Classification, ClosureMembership, Increments, Labelling, NumberSpan, PathClass, PlacedRegisters, Register, RegisterPlacement,
 };
@@ -38,7 +37,7 @@ use trodden_flow::numbering::{NoHash, Numbering, NumberingScheme, PerfectHash, T
 pub struct NumberOptions<'a> {
     /// Number of additional orders of out-edges that preferential numbering tries.
     pub restarts: u32,
-    /// The placement of increments.
+    /// The edges on which increments are placed.
     pub placement: RegisterPlacement,
     /// Limits of the search by the optimal and the approximate scheme.
     pub budget: Budget<'a>,
@@ -62,39 +61,39 @@ pub enum NumberingError {
     /// An interesting path is not a path of the graph.
     #[error("interesting path {number} is not a path: {why}")]
     NoPath {
-        /// Its index in the list.
+        /// The path's index in the list.
         number: usize,
-        /// The reason.
+        /// What is wrong with the path's edges.
         why: String,
     },
     /// No path has this number.
     #[error("path {id} does not exist. The {paths} paths are numbered from 0")]
     NoSuchId {
-        /// The number.
+        /// The requested number.
         id: u64,
-        /// Number of paths.
+        /// Number of paths of the graph.
         paths: u64,
     },
     /// No path visits all of these nodes.
     #[error("{}", Self::no_path_through(.nodes))]
     NoPathThrough {
-        /// The nodes.
+        /// The requested nodes.
         nodes: Vec<u32>,
     },
-    /// The list of interesting paths, which the scheme needs, is too long.
+    /// The scheme needs a list of the interesting paths, but there are too many.
     #[error("{paths} paths are interesting, but the limit of this scheme is {limit}. Give fewer paths, or use pspp")]
     TooManyInteresting {
         /// Number of interesting paths.
         paths: u128,
-        /// The limit.
+        /// Maximum number of interesting paths.
         limit: u64,
     },
-    /// The exponential baseline would take too long.
+    /// There are too many paths for `mspp`, which takes exponential time.
     #[error("mspp is limited to {limit} paths, because it tries every path for every edge, but there are {paths}. Use pspp")]
     TooLargeForRepair {
         /// Number of paths.
         paths: u64,
-        /// The limit.
+        /// Maximum number of paths.
         limit: u64,
     },
     /// The numbers do not fit into a word.
@@ -106,9 +105,9 @@ pub enum NumberingError {
          known-table"
     )]
     TooWide {
-        /// The span.
+        /// Greatest minus least number of an interesting path, plus one.
         span: u128,
-        /// The limit.
+        /// Maximum span.
         limit: u128,
     },
     /// See [`NoHash`].
@@ -124,10 +123,7 @@ impl NumberingError {
     }
 }
 
-/// Numbers the paths of `dag`. `weights` are the executions of its edges, or the costs of increments there.
-///
-/// # Errors
-/// See [`NumberingError`].
+/// Numbers the paths of `dag`. `weights` are execution counts of the edges, or costs of increments on them.
 pub fn number(
     scheme: NumberingScheme,
     dag: &Dag,
@@ -136,7 +132,7 @@ pub fn number(
     options: &NumberOptions,
 ) -> Result<Labelling, NumberingError> {
     let all = Numbering::ball_larus(dag)?;
-    let place = |values: &[&[i64]]| labelling::place(dag, values, weights, options.placement);
+    let place = |values: &[&[i64]]| labelling::place_increments(dag, values, weights, options.placement);
     if scheme.selects_edges() {
         let set = set.closed();
         let values = closure_values(scheme, dag, &set)?;
@@ -151,7 +147,7 @@ pub fn number(
         NumberingScheme::PppOptimal => {
             let paths = set.paths(dag)?;
             let first = preferential(dag, &paths, options.restarts)?;
-            let best = optimal::optimal(dag, &paths, first, options.budget)?;
+            let best = optimal::find_compact_numbers(dag, &paths, first, options.budget)?;
             let placed = place(&[&best.values, all.values()]);
             Labelling::checked(scheme, placed, &best.values, &all, &paths, Some(best.proof))
         }
@@ -169,21 +165,17 @@ pub fn number(
     }
 }
 
-/// The values of a numbering of the closure of a set of edges.
 fn closure_values(scheme: NumberingScheme, dag: &Dag, set: &InterestingSet) -> Result<Vec<i64>, NumberingError> {
     match scheme {
-        NumberingScheme::Spp => selective(dag, set),
-        NumberingScheme::Mspp => modified_selective(dag, set),
-        NumberingScheme::Pertinent => pertinent(dag, set),
-        _ => precise_selective(dag, set),
+        NumberingScheme::Spp => spp_values(dag, set),
+        NumberingScheme::Mspp => mspp_values(dag, set),
+        NumberingScheme::Pertinent => pertinent_values(dag, set),
+        _ => pspp_values(dag, set),
     }
 }
 
 /// Numbers the paths of `dag` so that exactly the paths in the list of `set` are recognised, even by a scheme that numbers the closure of
 /// their edges. A second register has the Ball-Larus number of every path.
-///
-/// # Errors
-/// See [`NumberingError`].
 pub fn number_listed(
     scheme: NumberingScheme,
     dag: &Dag,
@@ -195,6 +187,6 @@ pub fn number_listed(
         return number(scheme, dag, weights, set, options);
     }
     let (all, values) = (Numbering::ball_larus(dag)?, closure_values(scheme, dag, &set.closed())?);
-    let placed = labelling::place(dag, &[&values, all.values()], weights, options.placement);
+    let placed = labelling::place_increments(dag, &[&values, all.values()], weights, options.placement);
     Labelling::checked(scheme, placed, &values, &all, &set.paths(dag)?, None)
 }

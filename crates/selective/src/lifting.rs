@@ -1,26 +1,26 @@
-//! A complete search for compact numbers, one bit at a time from the lowest.
+//! A complete search for compact numbers that chooses one bit of all numbers at a time, from the lowest bit.
 //!
 //! The numbers below a span are spread evenly over the residues of a power of two. If nearly all numbers are used, the coefficients' lowest
 //! bits must divide the set of paths into nearly equal halves, the next bits must divide each half, and so on. The bits of the rows form a
-//! linear code over GF(2): those of independent paths can be chosen, and the others follow. A group of paths that can be divided in only
-//! one way gives an equation. The other groups are tried one by one, so that a wrong choice is detected early. Unlike a search path by
-//! path, each bit considers all paths. Once the modulus reaches the span, elimination decides whether integers exist. Mirrored numbers
-//! (`span - 1 - number`) are tried only once.
+//! linear code over GF(2): bits of independent paths can be chosen, and the other bits follow. A group of paths that can be divided in only
+//! one way gives an equation. The other groups are tried one by one, so that a wrong choice is detected early. Unlike the search path by
+//! path ([`super::optimal`]), this search considers all paths at each bit. Once the modulus reaches the span, elimination decides whether
+//! integers exist. Mirrored numbers (`span - 1 - number`) are tried only once.
 
 use super::lattice::{Lattice, NumberSearch};
 use trodden_flow::numbering::sequence::Shuffle;
 
-/// Maximum number of paths. Sets of coefficients are bits of a word, which also has a bit for the constant 1.
+/// Maximum number of paths. A set of choices is a word of 64 bits, one of which represents the constant 1.
 pub const MAX_PATHS: usize = 63;
 /// The bit of the constant 1 in a set of choices.
 const CONSTANT_ONE: u64 = 1 << 63;
 
-/// A function that counts a step of the search. Returns false if the search must end.
+/// Counts a step of the search, and returns false if the search must end.
 pub type CountStep<'a> = &'a mut dyn FnMut() -> bool;
 
-/// Finds different numbers from 0 to `span - 1` for all paths of a lattice with at most [`MAX_PATHS`] paths. Bits are tried in the order
-/// of `shuffle`.
-pub fn find(lattice: &Lattice, span: u64, count_step: CountStep, shuffle: &mut Shuffle) -> NumberSearch {
+/// Finds different numbers from 0 to `span - 1` for all paths of a lattice with at most [`MAX_PATHS`] paths. `shuffle` draws the value of
+/// each bit that is tried first.
+pub fn find_numbers(lattice: &Lattice, span: u64, count_step: CountStep, shuffle: &mut Shuffle) -> NumberSearch {
     let coefficients = vec![0i64; lattice.rank()];
     let parities = lattice.rows.iter().map(|row| row.iter().enumerate().fold(0u64, |p, (at, v)| p | ((*v as u64 & 1) << at))).collect();
     let mut search = Lifting { lattice, span, parities, count_step, shuffle };
@@ -31,37 +31,37 @@ pub fn find(lattice: &Lattice, span: u64, count_step: CountStep, shuffle: &mut S
 struct Lifting<'a> {
     lattice: &'a Lattice,
     span: u64,
-    /// For each row, the set of its odd coefficients.
+    /// For each row, the set of its odd entries.
     parities: Vec<u64>,
     count_step: CountStep<'a>,
     shuffle: &'a mut Shuffle,
 }
 
-/// Paths whose numbers have the same lower bits, and the number of them whose next bit may be set.
+/// Paths whose numbers have the same lower bits. From `min_set` to `max_set` of them may have the next bit set.
 struct PathGroup {
     members: Vec<usize>,
     min_set: usize,
     max_set: usize,
 }
 
-/// The next bit of a path's number while bits are chosen.
+/// The next bit of a path's number, as a function of the choices.
 struct RowBit {
     group: usize,
-    /// The bit without any choice.
+    /// The bit if all choices are zero.
     base: bool,
-    /// The choices whose sum is added to the bit, and the choice of this path, if it has one.
+    /// The choices whose sum modulo 2 is added to the bit.
     choices: u64,
+    /// The choice that is made for this path, or `None` if its bit follows from earlier choices.
     own: Option<u32>,
 }
 
-/// Equations for one bit of all coefficients. The index of each is its lowest coefficient.
+/// Linear equations for one bit of all coefficients. Each equation is stored at the index of its lowest coefficient.
 struct Equations {
     by_coefficient: Vec<Equation>,
-    /// Number of choices so far.
     choice_count: u32,
 }
 
-/// An equation: the coefficients in `vector` and the choices in `choices` have the same sum. With an empty vector, there is no equation.
+/// An equation: the coefficients in `vector` and the choices in `choices` have the same sum modulo 2. Unused if `vector` is empty.
 #[derive(Clone, Copy, Default)]
 struct Equation {
     vector: u64,
@@ -82,7 +82,6 @@ impl Equations {
         sum
     }
 
-    /// Adds an equation that is reduced and not empty.
     fn add(&mut self, equation: Equation) {
         self.by_coefficient[equation.vector.trailing_zeros() as usize] = equation;
     }
@@ -96,8 +95,8 @@ impl Equations {
         reduced.vector != 0 || reduced.choices == 0
     }
 
-    /// Returns the choices that the bit of a row depends on, and the choice of this row, if it is new.
-    fn row_bit(&mut self, parities: u64) -> (u64, Option<u32>) {
+    /// Returns the choices that a row's bit depends on, and the row's new choice, if it has one.
+    fn assign_row_bit(&mut self, parities: u64) -> (u64, Option<u32>) {
         let reduced = self.reduce(Equation { vector: parities, choices: 0 });
         if reduced.vector == 0 {
             return (reduced.choices, None);
@@ -108,7 +107,7 @@ impl Equations {
         (1 << own, Some(own))
     }
 
-    /// Returns the coefficients' bits, given those that no equation determines.
+    /// Returns the bits of all coefficients. `given` has the bits that no equation determines.
     fn solve(&self, given: u64, choices: u64) -> u64 {
         let mut bits = given;
         for (at, equation) in self.by_coefficient.iter().enumerate().rev().filter(|(_, e)| e.vector != 0) {
@@ -125,17 +124,17 @@ impl Lifting<'_> {
         if 1u64 << level >= self.span {
             return self.solve_exactly(values, (1 << level) - 1);
         }
-        let Some(groups) = self.groups(level, values) else { return NumberSearch::NoNumbers };
-        let Some(mut equations) = self.equations(&groups, level, values) else { return NumberSearch::NoNumbers };
+        let Some(groups) = self.group_paths(level, values) else { return NumberSearch::NoNumbers };
+        let Some(mut equations) = self.derive_equations(&groups, level, values) else { return NumberSearch::NoNumbers };
         let place = |(group, row): (usize, usize)| {
-            let (choices, own) = equations.row_bit(self.parities[row]);
+            let (choices, own) = equations.assign_row_bit(self.parities[row]);
             RowBit { group, base: values[row] >> level & 1 == 1, choices, own }
         };
         let members = groups.iter().enumerate().flat_map(|(at, g)| g.members.iter().map(move |row| (at, *row)));
         let places: Vec<RowBit> = members.map(place).collect();
         let mut counts: Vec<[usize; 2]> = groups.iter().map(|g| [g.members.len() - g.min_set, g.max_set]).collect();
-        self.choose(&places, &mut counts, CONSTANT_ONE, &mut |search, choices| {
-            search.next(level, coefficients, values, &equations, choices)
+        self.choose_bits(&places, &mut counts, CONSTANT_ONE, &mut |search, choices| {
+            search.lift_next_level(level, coefficients, values, &equations, choices)
         })
     }
 
@@ -144,8 +143,7 @@ impl Lifting<'_> {
         let mut coefficients: Vec<i64> = Vec::with_capacity(self.lattice.rank());
         for ((row, pivot), value) in self.lattice.rows.iter().zip(&self.lattice.pivots).zip(values) {
             let known = row.iter().zip(&coefficients).try_fold(0i64, |sum, (a, y)| sum.checked_add(a.checked_mul(*y)?));
-            // Such numbers could exist with coefficients that do not fit into a word. These could not be used, but it is not proven that
-            // there are none.
+            // On overflow, coefficients that do not fit into a word may exist. They would be useless, but their absence is not proven.
             let Some(left) = known.and_then(|known| (value & mask).checked_sub(known)) else { return NumberSearch::Unfinished };
             match pivot {
                 Some(pivot) if left % pivot == 0 => coefficients.push(left / pivot),
@@ -156,13 +154,13 @@ impl Lifting<'_> {
         NumberSearch::Numbers(coefficients)
     }
 
-    /// Returns the number of numbers below the span that have this residue modulo `2^bits`.
+    /// Returns how many numbers below the span have this residue modulo `2^bits`.
     fn count_with_residue(&self, residue: u64, bits: u32) -> usize {
         (self.span.saturating_sub(residue)).div_ceil(1 << bits) as usize
     }
 
-    /// Returns the groups, the most constrained ones first. `None` if a group has more paths than numbers.
-    fn groups(&self, level: u32, values: &[i64]) -> Option<Vec<PathGroup>> {
+    /// Returns the groups, the most constrained ones first, or `None` if a group has more paths than numbers.
+    fn group_paths(&self, level: u32, values: &[i64]) -> Option<Vec<PathGroup>> {
         let mut by_residue: Vec<(u64, usize)> = values.iter().enumerate().map(|(row, v)| (*v as u64 & ((1 << level) - 1), row)).collect();
         by_residue.sort_unstable();
         let mut groups = Vec::new();
@@ -179,8 +177,8 @@ impl Lifting<'_> {
         Some(groups)
     }
 
-    /// Returns a path whose bit may be assumed clear, since it is clear either in the numbers or in the mirrored ones.
-    fn symmetric_row(&self, level: u32, values: &[i64]) -> Option<usize> {
+    /// Returns a path whose bit may be assumed clear, because the bit is clear either in the numbers or in the mirrored numbers.
+    fn find_symmetric_row(&self, level: u32, values: &[i64]) -> Option<usize> {
         match (self.span % 4, level) {
             (0 | 2, 0) => Some(0),
             (3, 1) => values.iter().position(|v| v & 1 == 0),
@@ -189,11 +187,11 @@ impl Lifting<'_> {
         }
     }
 
-    /// Returns the equations that hold before any bit is chosen. `None` if they contradict each other.
-    fn equations(&self, groups: &[PathGroup], level: u32, values: &[i64]) -> Option<Equations> {
+    /// Returns the equations that hold before any bit is chosen, or `None` if they contradict each other.
+    fn derive_equations(&self, groups: &[PathGroup], level: u32, values: &[i64]) -> Option<Equations> {
         let mut equations = Equations { by_coefficient: vec![Equation::default(); self.lattice.rank()], choice_count: 0 };
         let base = |row: usize| values[row] >> level & 1 == 1;
-        let symmetric_row = self.symmetric_row(level, values).is_none_or(|row| equations.require(self.parities[row], base(row)));
+        let symmetric_row = self.find_symmetric_row(level, values).is_none_or(|row| equations.require(self.parities[row], base(row)));
         let of_group = |group: &PathGroup| {
             let vector = group.members.iter().fold(0, |sum, row| sum ^ self.parities[*row]);
             let sum = group.members.iter().fold(group.max_set % 2 == 1, |sum, row| sum ^ base(*row));
@@ -203,8 +201,8 @@ impl Lifting<'_> {
         known.then_some(equations)
     }
 
-    /// Chooses the bits of `places`. `counts` has, for each group, the remaining numbers with the bit clear, and with the bit set.
-    fn choose(
+    /// Chooses the bits of `places`. For each group, `counts` has the remaining numbers with a clear bit and those with a set bit.
+    fn choose_bits(
         &mut self,
         places: &[RowBit],
         counts: &mut [[usize; 2]],
@@ -226,7 +224,7 @@ impl Lifting<'_> {
                 continue;
             }
             counts[group][bit_of_number] -= 1;
-            let step = self.choose(rest, counts, place.own.map_or(choices, |own| choices | u64::from(bit) << own), next);
+            let step = self.choose_bits(rest, counts, place.own.map_or(choices, |own| choices | u64::from(bit) << own), next);
             counts[group][bit_of_number] += 1;
             if !matches!(step, NumberSearch::NoNumbers) {
                 return step;
@@ -236,7 +234,7 @@ impl Lifting<'_> {
     }
 
     /// Continues with the next level. Coefficients that no equation determines may have either bit.
-    fn next(&mut self, level: u32, coefficients: &[i64], values: &[i64], equations: &Equations, choices: u64) -> NumberSearch {
+    fn lift_next_level(&mut self, level: u32, coefficients: &[i64], values: &[i64], equations: &Equations, choices: u64) -> NumberSearch {
         let free: Vec<usize> = (0..equations.by_coefficient.len()).filter(|at| equations.by_coefficient[*at].vector == 0).collect();
         let mut free_bits = 0u64;
         loop {

@@ -2,9 +2,9 @@
 //!
 //! A span equal to the number of paths is optimal, and is possible for independent paths unless the lattice lacks some numbers
 //! ([`super::lattice`]). Otherwise spans are searched in turn by two methods: path by path, which is fast if there are many solutions, and
-//! bit by bit ([`super::lifting`]), which finds rare solutions and exhausts spans of paths with many common edges. An exhausted span raises
-//! the bound, and a solution becomes the best so far. Each round allows more steps. If the budget ends before, the bound is what was
-//! proven. All arithmetic is exact.
+//! bit by bit ([`super::lifting`]), which finds rare solutions and can exhaust a span of paths with many common edges. An exhausted span
+//! raises the bound, and a solution becomes the best so far. Each round allows more steps. If the budget runs out first, the bound is the
+//! one proven so far. All arithmetic is exact.
 
 use super::NumberingError;
 use super::lattice::{Lattice, NumberSearch};
@@ -19,7 +19,7 @@ use trodden_flow::numbering::sequence::Shuffle;
 pub struct Budget<'a> {
     /// Maximum number of steps, each of which tries a number.
     pub steps: u64,
-    /// Called repeatedly. If it returns true, the search ends. A caller with a clock can limit the time.
+    /// Called repeatedly. If it returns true, the search ends; a caller can thereby limit the time.
     pub stop: &'a dyn Fn() -> bool,
 }
 
@@ -45,7 +45,7 @@ pub struct Proof {
 /// The end of a search for the least span.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SearchEnd {
-    /// The paths are independent and any numbers are possible, so the least span is their number.
+    /// Any assignment of numbers is possible, so the least span is the number of paths.
     ClosedForm,
     /// The span is proven to be the least.
     Optimal,
@@ -53,7 +53,7 @@ pub enum SearchEnd {
     BudgetSpent,
 }
 
-/// Values of edges, and proven facts about them.
+/// Edge values, and proven facts about them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Assignment {
     /// The value of each edge.
@@ -64,21 +64,25 @@ pub struct Assignment {
     pub proof: Proof,
 }
 
-// These constants divide the steps among searches. docs/benchmarks/constants.md has the effect of other values.
+// These constants divide the steps among the searches. docs/benchmarks/constants.md shows the effect of other values.
 
-/// Number of steps of the first search, doubled in each round. With 100 times as many, two of three programs take five times as long.
+/// Number of steps of the first search, doubled in each round. With 100 times as many steps, two of three programs take five times as long.
 const FIRST_STEPS: u64 = 20_000;
 /// Factor by which the steps of the search bit by bit exceed those of the search path by path.
 const LIFTING_FACTOR: u64 = 16;
-/// Maximum span to search. A search lists all its numbers.
+/// Maximum span to search, because a search allocates memory for every number in the span.
 const MAX_SPAN: usize = 1 << 24;
-/// Maximum number of paths to search numbers for. Without a search, spans of three programs' functions are 1.3 to 1.4 times as wide.
+/// Maximum number of paths for a search. Without any search, the spans in three programs are 1.3 to 1.4 times as wide.
 const MAX_SEARCHED_PATHS: usize = 200;
-/// Number of steps between two calls of [`Budget::stop`].
 const STEPS_PER_STOP_CHECK: u64 = 1 << 16;
 
-/// Finds compact numbers for `paths`, which must differ, starting with those in `first`.
-pub(super) fn optimal(dag: &Dag, paths: &[Vec<DagEdgeId>], first: PreferentialIds, budget: Budget) -> Result<Assignment, NumberingError> {
+/// Finds compact numbers for `paths`, which must differ. The search starts with the numbers in `first`.
+pub(super) fn find_compact_numbers(
+    dag: &Dag,
+    paths: &[Vec<DagEdgeId>],
+    first: PreferentialIds,
+    budget: Budget,
+) -> Result<Assignment, NumberingError> {
     let count = paths.len() as u64;
     // The lattice takes time cubic in the number of paths, and cannot be interrupted.
     let lattice = if paths.len() <= MAX_SEARCHED_PATHS { Lattice::new(dag, paths) } else { None };
@@ -96,11 +100,11 @@ pub(super) fn optimal(dag: &Dag, paths: &[Vec<DagEdgeId>], first: PreferentialId
         // Try the least span that may be possible, the middle, and the span below the best, with more steps in each round.
         let spans = BTreeSet::from([bound, bound.midpoint(best.0 - 1), best.0 - 1]);
         for span in spans {
-            let found = match search.find(span, max_steps, Some(&mut shuffle)) {
+            let found = match search.search_path_by_path(span, max_steps, Some(&mut shuffle)) {
                 NumberSearch::Unfinished if lattice.rows.len() <= lifting::MAX_PATHS => {
-                    search.lift(span, max_steps.saturating_mul(LIFTING_FACTOR), &mut shuffle)
+                    search.search_bit_by_bit(span, max_steps.saturating_mul(LIFTING_FACTOR), &mut shuffle)
                 }
-                NumberSearch::Unfinished => search.find(span, max_steps, None),
+                NumberSearch::Unfinished => search.search_path_by_path(span, max_steps, None),
                 found => found,
             };
             match found {
@@ -119,10 +123,10 @@ pub(super) fn optimal(dag: &Dag, paths: &[Vec<DagEdgeId>], first: PreferentialId
         }
         max_steps = max_steps.saturating_mul(2);
     }
-    Ok(assignment(&lattice, best, bound, search.steps))
+    Ok(build_assignment(&lattice, best, bound, search.steps))
 }
 
-fn assignment(lattice: &Lattice, (span, values): (u64, Vec<i64>), bound: u64, steps: u64) -> Assignment {
+fn build_assignment(lattice: &Lattice, (span, values): (u64, Vec<i64>), bound: u64, steps: u64) -> Assignment {
     let end = match span == bound {
         true if lattice.has_all_numbers() => SearchEnd::ClosedForm,
         true => SearchEnd::Optimal,
@@ -139,18 +143,17 @@ struct OptimalSearch<'a> {
 }
 
 impl OptimalSearch<'_> {
-    /// Searches bit by bit, for lattices with few enough paths.
-    fn lift(&mut self, span: u64, max_steps: u64, shuffle: &mut Shuffle) -> NumberSearch {
+    /// Searches bit by bit. The lattice must have at most [`lifting::MAX_PATHS`] paths.
+    fn search_bit_by_bit(&mut self, span: u64, max_steps: u64, shuffle: &mut Shuffle) -> NumberSearch {
         let (lattice, last) = (self.lattice, self.last_step(max_steps));
-        lifting::find(lattice, span, &mut || self.count_step(last), shuffle)
+        lifting::find_numbers(lattice, span, &mut || self.count_step(last), shuffle)
     }
 
-    /// Returns the last step of a search of `max_steps` steps.
     fn last_step(&self, max_steps: u64) -> u64 {
         self.steps.saturating_add(max_steps).min(self.budget.steps)
     }
 
-    /// Counts a step. Returns false if it was the last one of this search, or if the whole search is stopped.
+    /// Counts a step. Returns false if it was the last step of this search or of the budget, or if the caller stops the search.
     fn count_step(&mut self, last: u64) -> bool {
         self.steps += 1;
         let ends = self.steps >= last || (self.steps.is_multiple_of(STEPS_PER_STOP_CHECK) && (self.budget.stop)());
@@ -161,7 +164,7 @@ impl OptimalSearch<'_> {
     }
 
     /// Finds different numbers from 0 to `span - 1` for all paths, path by path. With a shuffle, numbers are tried in random order.
-    fn find(&mut self, span: u64, max_steps: u64, mut shuffle: Option<&mut Shuffle>) -> NumberSearch {
+    fn search_path_by_path(&mut self, span: u64, max_steps: u64, mut shuffle: Option<&mut Shuffle>) -> NumberSearch {
         let last = self.last_step(max_steps);
         let Some(width) = usize::try_from(span).ok().filter(|width| *width <= MAX_SPAN) else { return NumberSearch::Unfinished };
         let mut candidates: Vec<i64> = (0..width as i64).collect();
@@ -169,7 +172,7 @@ impl OptimalSearch<'_> {
             shuffle.shuffle(&mut candidates);
         }
         let mut state = SearchState { used: vec![false; width], numbers: Vec::new(), coefficients: Vec::new() };
-        // For each choice that was made: its step, and the next candidate there.
+        // The step of each choice so far, and the index of the next candidate to try at that step.
         let mut choices: Vec<(usize, usize)> = Vec::new();
         let mut next = match state.advance(self.lattice) {
             Advance::Done => return NumberSearch::Numbers(state.coefficients),
@@ -187,7 +190,7 @@ impl OptimalSearch<'_> {
                     state.choose(self.lattice, candidates[at]);
                     next = match state.advance(self.lattice) {
                         Advance::Done => return NumberSearch::Numbers(state.coefficients),
-                        Advance::Choice if state.can_differ(self.lattice) => 0,
+                        Advance::Choice if state.has_valid_differences(self.lattice) => 0,
                         Advance::Choice | Advance::Conflict => state.backtrack(&mut choices),
                     };
                 }
@@ -206,7 +209,6 @@ struct SearchState {
 }
 
 enum Advance {
-    /// Every path has a number.
     Done,
     /// The next path's number can be chosen.
     Choice,
@@ -216,43 +218,42 @@ enum Advance {
 
 impl SearchState {
     /// Returns the contribution of the coefficients so far to the next path's number.
-    fn known(&self, lattice: &Lattice) -> i64 {
+    fn known_contribution(&self, lattice: &Lattice) -> i64 {
         lattice.rows[self.numbers.len()].iter().zip(&self.coefficients).fold(0i64, |s, (a, b)| s.wrapping_add(a.wrapping_mul(*b)))
     }
 
-    /// Gives numbers to the paths whose numbers follow.
+    /// Assigns the numbers that follow from previous choices, up to the next path whose number can be chosen.
     fn advance(&mut self, lattice: &Lattice) -> Advance {
         loop {
             match lattice.pivots.get(self.numbers.len()) {
                 None => return Advance::Done,
                 Some(Some(_)) => return Advance::Choice,
-                Some(None) => match usize::try_from(self.known(lattice)) {
-                    Ok(number) if number < self.used.len() && !self.used[number] => self.take(number),
+                Some(None) => match usize::try_from(self.known_contribution(lattice)) {
+                    Ok(number) if number < self.used.len() && !self.used[number] => self.take_number(number),
                     _ => return Advance::Conflict,
                 },
             }
         }
     }
 
-    fn take(&mut self, number: usize) {
+    fn take_number(&mut self, number: usize) {
         self.used[number] = true;
         self.numbers.push(number);
     }
 
-    /// Returns true if the next path, which has a pivot, can have this number.
     fn can_take(&self, lattice: &Lattice, number: i64) -> bool {
         let pivot = lattice.pivots[self.numbers.len()].expect("it can be chosen");
-        !self.used[number as usize] && (pivot == 1 || (number - self.known(lattice)) % pivot == 0)
+        !self.used[number as usize] && (pivot == 1 || (number - self.known_contribution(lattice)) % pivot == 0)
     }
 
     fn choose(&mut self, lattice: &Lattice, number: i64) {
         let pivot = lattice.pivots[self.numbers.len()].expect("it can be chosen");
-        self.coefficients.push((number - self.known(lattice)) / pivot);
-        self.take(number as usize);
+        self.coefficients.push((number - self.known_contribution(lattice)) / pivot);
+        self.take_number(number as usize);
     }
 
-    /// Returns true if the last choice leaves all known differences of numbers nonzero and within the span.
-    fn can_differ(&self, lattice: &Lattice) -> bool {
+    /// Returns true if all differences that the last choice determines are nonzero and less than the span.
+    fn has_valid_differences(&self, lattice: &Lattice) -> bool {
         let span = self.used.len() as i64;
         let value = |d: &Vec<i64>| d.iter().zip(&self.coefficients).fold(0i64, |s, (a, b)| s.wrapping_add(a.wrapping_mul(*b)));
         lattice.differences[self.coefficients.len() - 1].iter().map(value).all(|v| v != 0 && v > -span && v < span)
@@ -273,8 +274,8 @@ mod tests {
     use trodden_flow::dag::Entries;
     use trodden_flow::graph::{Graph, Node};
 
-    /// Nearly all paths through four branches in a row, some with longer edges, so that they have many common edges.
-    fn lattice(shuffle: &mut Shuffle) -> Lattice {
+    /// Returns the lattice of nearly all paths through four consecutive branches and up to two additional edges.
+    fn random_lattice(shuffle: &mut Shuffle) -> Lattice {
         let mut edges: Vec<(Node, Node)> = (0..4).flat_map(|n| [(Node(n), Node(n + 1)); 2]).collect();
         for _ in 0..shuffle.below(3) {
             let from = shuffle.below(4) as u32;
@@ -288,8 +289,7 @@ mod tests {
         Lattice::new(&dag, &ids.into_iter().map(|id| all.path(&dag, id).unwrap()).collect::<Vec<_>>()).unwrap()
     }
 
-    /// Returns true if coefficients give all paths different numbers from 0 to `span - 1`.
-    fn are_numbers(lattice: &Lattice, coefficients: &[i64], span: u64) -> bool {
+    fn gives_distinct_numbers_below_span(lattice: &Lattice, coefficients: &[i64], span: u64) -> bool {
         let number = |row: &Vec<i64>| -> Option<u64> {
             let terms = row.iter().zip(coefficients).map(|(a, y)| a.checked_mul(*y));
             u64::try_from(terms.into_iter().try_fold(0i64, |sum, term| sum.checked_add(term?))?).ok()
@@ -304,15 +304,16 @@ mod tests {
         let mut shuffle = Shuffle::default();
         let (mut impossible, mut wide) = (0, 0);
         for graph in 0..250 {
-            let lattice = lattice(&mut shuffle);
+            let lattice = random_lattice(&mut shuffle);
             let count = lattice.rows.len() as u64;
             for span in count..count + 6 {
                 let mut search =
                     OptimalSearch { lattice: &lattice, budget: Budget { steps: u64::MAX, ..Budget::default() }, steps: 0, stopped: false };
-                let (lifted, found) = (search.lift(span, u64::MAX, &mut shuffle), search.find(span, u64::MAX, None));
+                let (lifted, found) =
+                    (search.search_bit_by_bit(span, u64::MAX, &mut shuffle), search.search_path_by_path(span, u64::MAX, None));
                 for found in [&lifted, &found] {
                     assert!(
-                        !matches!(found, NumberSearch::Numbers(coefficients) if !are_numbers(&lattice, coefficients, span)),
+                        !matches!(found, NumberSearch::Numbers(coefficients) if !gives_distinct_numbers_below_span(&lattice, coefficients, span)),
                         "graph {graph}, span {span}"
                     );
                 }

@@ -1,10 +1,10 @@
-//! Plans that count each interesting path in a separate counter, and all others in one counter. They are made from a [`Labelling`].
+//! Plans that count each interesting path in a separate counter, and all other paths in one counter. They are made from a [`Labelling`].
 //!
-//! Both registers of a labelling are joined in one. The second, a Ball-Larus number below 2^w, is in the lower w bits, and the first is
-//! above them. Sums are linear, so one addition increments both, even by negative increments, and one comparison of the word recognises a
-//! path. Every scheme therefore is a [`Plan`] with its increments and a [`PathEnding`]. Paths that end with an excluded edge, because a
-//! call was reached, are not counted: it is unknown at the call whether such a path will be interesting. Every plan is verified
-//! ([`mod@crate::verify`]).
+//! Both registers of a labelling are joined in one. The second register, a Ball-Larus number below 2^w, is in the lower w bits, and the
+//! first is above them. Sums are linear, so one addition increments both registers, even by negative increments, and one comparison of the
+//! word recognises a path. Every scheme therefore is a [`Plan`] with its increments and a [`PathEnding`]. Paths that end with an excluded
+//! edge, because a call was reached, are not counted: at the call, it is unknown whether such a path will be interesting. Every plan is
+//! verified ([`mod@crate::verify`]).
 
 use crate::verify::{VerifyBudget, verify};
 use crate::{Classification, InterestingSet, Labelling, NumberOptions, NumberingError, number, number_listed};
@@ -32,7 +32,6 @@ pub struct InterestingInput<'a> {
     pub marks_call: &'a EdgeSet,
 }
 
-/// Returns the plan that counts all paths together, if none of the remaining paths is interesting.
 fn plan_without_interesting_paths(
     dag: Dag,
     numbering: Numbering,
@@ -62,7 +61,7 @@ pub enum InterestingPlanError {
         /// Number of counters.
         words: u128,
     },
-    /// Both numbers do not fit into one word.
+    /// The joined registers do not fit into one word.
     #[error("it has {paths} paths, and their Ball-Larus numbers leave no bits for other numbers in a 64-bit register. Use known-table")]
     TooLong {
         /// Number of paths.
@@ -73,10 +72,7 @@ pub enum InterestingPlanError {
     Wrong(String),
 }
 
-/// Plans to count the paths of the acyclic graph `dag` with the given numbers. Paths with an excluded edge are not counted.
-///
-/// # Errors
-/// See [`InterestingPlanError`].
+/// Plans to count the paths of the acyclic graph `dag` that have the given numbers. Paths with an excluded edge are not counted.
 pub fn plan_interesting(
     graph: &Graph,
     (dag, numbering): (Dag, Numbering),
@@ -102,12 +98,12 @@ pub fn plan_interesting(
         return Err(InterestingPlanError::Wrong(format!("{verdict:?}")));
     }
     let register = SingleRegister { dag: &trimmed, all: &all, labelling: &labelling };
-    let (ending, registers) = register.ending()?;
+    let (ending, registers) = register.derive_ending()?;
     let back: Vec<DagEdgeId> = dag.edge_ids().filter(|e| kept[e.index()].is_some()).collect();
     let interesting = if input.scheme.selects_edges() { set.closed() } else { set };
     let whole = |path: &[DagEdgeId]| numbering.id(&path.iter().map(|e| back[e.index()]).collect::<Vec<_>>());
     let mut paths: Vec<(u64, u64)> =
-        interesting.paths(&trimmed)?.iter().map(|path| (ending.counter_of(sum(path, &registers)), whole(path))).collect();
+        interesting.paths(&trimmed)?.iter().map(|path| (ending.counter_of(sum_increments(path, &registers)), whole(path))).collect();
     paths.sort_unstable();
     if !paths.is_sorted_by(|a, b| a.0 < b.0) || paths.last().is_some_and(|p| p.0 + 1 >= ending.counter_count()) {
         return Err(InterestingPlanError::Wrong("two paths have the same word".into()));
@@ -118,12 +114,9 @@ pub fn plan_interesting(
     Ok(InterestingPlan { dag, numbering, plan, ending, paths, aliases: verdict.aliases, proven: verdict.is_proof() })
 }
 
-/// Returns how a program recognises a list of paths by the numbers of a scheme, such as preferential numbering or PSPP: the ending, which
-/// maps a path's sum to its counter, and the increment of each edge of the acyclic graph. The lower bits of a sum are the path's Ball-Larus
-/// number, whether or not the path is on the list.
-///
-/// # Errors
-/// See [`InterestingPlanError`].
+/// Returns the [`PathEnding`] that maps a path's sum to its counter, and the increment of each edge of the acyclic graph. `scheme`
+/// determines the numbers by which a program recognises the listed paths. The lower bits of a sum are the path's Ball-Larus number, whether
+/// or not the path is listed.
 pub fn listed_register(
     scheme: NumberingScheme,
     (dag, all): (&Dag, &Numbering),
@@ -138,14 +131,13 @@ pub fn listed_register(
     if !verdict.is_not_refuted(scheme.is_exact()) {
         return Err(InterestingPlanError::Wrong(format!("{verdict:?}")));
     }
-    SingleRegister { dag, all, labelling: &labelling }.ending()
+    SingleRegister { dag, all, labelling: &labelling }.derive_ending()
 }
 
-fn sum(path: &[DagEdgeId], increments: &[i64]) -> i64 {
+fn sum_increments(path: &[DagEdgeId], increments: &[i64]) -> i64 {
     path.iter().fold(0i64, |sum, e| sum.wrapping_add(increments[e.index()]))
 }
 
-/// A labelling whose registers are joined in one.
 struct SingleRegister<'a> {
     dag: &'a Dag,
     all: &'a Numbering,
@@ -153,42 +145,40 @@ struct SingleRegister<'a> {
 }
 
 impl SingleRegister<'_> {
-    /// Returns the ending, and the increment of each edge.
-    fn ending(&self) -> Result<(PathEnding, Vec<i64>), InterestingPlanError> {
+    fn derive_ending(&self) -> Result<(PathEnding, Vec<i64>), InterestingPlanError> {
         let span = self.labelling.span();
         let first = || self.labelling.registers()[0].probes.increments().to_vec();
         match self.labelling.classification() {
-            Classification::Checked { expected } => self.checked(expected, span.low),
+            Classification::Checked { expected } => self.join_registers(expected, span.low),
             Classification::Hashed(_) if self.labelling.slots() >= self.all.paths().into() => {
                 // An array indexed by path number does not need more counters.
-                Ok((PathEnding::Direct { bias: 0, width: check_counters(self.all.paths().into())?, checked: false }, first()))
+                Ok((PathEnding::Direct { bias: 0, width: check_counter_count(self.all.paths().into())?, checked: false }, first()))
             }
             Classification::Hashed(table) => {
-                let slots = check_counters(table.slots().into())?;
+                let slots = check_counter_count(table.slots().into())?;
                 let (multiplier, shift) = table.parameters();
                 let keys = (0..slots).map(|s| table.key(s).unwrap_or(u64::MAX)).collect();
                 Ok((PathEnding::Hashed { multiplier, shift, keys }, first()))
             }
             Classification::Every { .. } | Classification::Closure { .. } | Classification::Listed { .. } => {
-                let width = check_counters(span.width())?;
-                let checked = !self.sums_lie_between(span.low, span.high);
+                let width = check_counter_count(span.width())?;
+                let checked = !self.are_sums_between(span.low, span.high);
                 Ok((PathEnding::Direct { bias: span.low.wrapping_neg(), width, checked }, first()))
             }
         }
     }
 
-    /// Joins two registers.
-    fn checked(&self, expected: &[Option<u64>], low: i64) -> Result<(PathEnding, Vec<i64>), InterestingPlanError> {
-        check_counters(expected.len() as u128)?;
+    fn join_registers(&self, expected: &[Option<u64>], low: i64) -> Result<(PathEnding, Vec<i64>), InterestingPlanError> {
+        check_counter_count(expected.len() as u128)?;
         let shift = u64::BITS - (self.all.paths() - 1).leading_zeros();
-        // The counters' numbers must fit above the Ball-Larus number.
+        // The counter's index must fit above the Ball-Larus number.
         if (expected.len() as u128) << shift > 1 << 64 {
             return Err(InterestingPlanError::TooLong { paths: self.all.paths() });
         }
         let joined = |word: u64, id: u64| (word << shift) | id;
         let expected_value = |(word, id): (usize, &Option<u64>)| match id {
             Some(id) => joined(word as u64, *id),
-            // This value cannot occur for the counter.
+            // The upper bits belong to a different counter, so no register value matches.
             None => joined(u64::from(word == 0), 0),
         };
         let expected = expected.iter().enumerate().map(expected_value).collect();
@@ -199,15 +189,13 @@ impl SingleRegister<'_> {
         Ok((PathEnding::Checked { bias: low.wrapping_neg().wrapping_shl(shift), shift, expected }, increments.collect()))
     }
 
-    /// Returns true if the sums of all paths lie within a span.
-    fn sums_lie_between(&self, low: i64, high: i64) -> bool {
+    fn are_sums_between(&self, low: i64, high: i64) -> bool {
         let values = &self.labelling.registers()[0].values;
         let sums = self.dag.sums_to_exit(|e| Some(values[e.index()]));
         sums[self.dag.entry().index()].is_some_and(|(least, greatest)| least >= low.into() && greatest <= high.into())
     }
 }
 
-/// Returns the number of counters, if it is within the limit.
-fn check_counters(words: u128) -> Result<u64, InterestingPlanError> {
+fn check_counter_count(words: u128) -> Result<u64, InterestingPlanError> {
     u64::try_from(words).ok().filter(|w| *w < MAX_COUNTERS).ok_or(InterestingPlanError::TooWide { words })
 }

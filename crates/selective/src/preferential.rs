@@ -1,10 +1,11 @@
 //! Preferential path profiling: compact numbers for any list of interesting paths.
 //!
-//! Source: Vaswani's thesis, section 3.3.1 and figure 3.10 (`computePPPIncrements`). Nodes are visited from the exit to the entry. Each
-//! prefix by which an interesting path reaches an edge requires a value with which the numbers through the edge are above those through the
-//! edges before. The *join*, the edge's value, is the greatest required one. Interesting paths have different numbers from 0 on, and other
-//! paths may have the same numbers. Prefixes form a trie, so the work is linear in its size. The number of unused numbers depends on the
-//! order of the out-edges. Additional orders are drawn from a fixed seed, and the first one with the least span is used.
+//! Source: Vaswani's thesis, section 3.3.1 and figure 3.10 (`computePPPIncrements`). Nodes are visited from the exit to the entry. For each
+//! prefix of an interesting path that ends at an edge's source, the edge needs a value that puts the numbers through the edge above those
+//! through the preceding out-edges. The *join*, which becomes the edge's value, is the greatest of these values. Interesting paths have
+//! different numbers from 0 on, and other paths may have the same numbers. Prefixes form a trie, so the work is linear in the size of the
+//! trie. The number of unused numbers depends on the order of the out-edges. Additional orders are drawn from a fixed seed, and the first
+//! one with the least span is used.
 
 use super::NumberingError;
 use std::collections::BTreeMap;
@@ -12,7 +13,7 @@ use trodden_flow::dag::{Dag, DagEdgeId};
 use trodden_flow::graph::Node;
 use trodden_flow::numbering::sequence::Shuffle;
 
-/// Maximum number of restarts. With more, the span is hardly smaller.
+/// Maximum number of restarts. More restarts hardly reduce the span.
 pub const MAX_RESTARTS: u32 = 1 << 16;
 
 /// The result of preferential numbering.
@@ -24,19 +25,16 @@ pub struct PreferentialIds {
     pub span: u64,
 }
 
-/// Numbers `paths`, which must differ and lead from entry to exit: in the order of the out-edges, and in `restarts` random orders.
-///
-/// # Errors
-/// The numbers do not fit into a word.
+/// Numbers `paths`, which must differ and lead from entry to exit. Tries the order of the out-edges, then `restarts` random orders.
 pub fn preferential(dag: &Dag, paths: &[Vec<DagEdgeId>], restarts: u32) -> Result<PreferentialIds, NumberingError> {
     let trie = PathTrie::new(dag, paths);
-    let mut best = trie.number(dag, |_| {}, &mut |_, _, _| {});
+    let mut best = trie.number_paths(dag, |_| {}, &mut |_, _, _| {});
     let mut shuffle = Shuffle::default();
     for _ in 0..restarts.min(MAX_RESTARTS) {
         if best.as_ref().is_ok_and(|b| b.span == paths.len() as u64) {
             break;
         }
-        let other = trie.number(dag, |out| shuffle.shuffle(out), &mut |_, _, _| {});
+        let other = trie.number_paths(dag, |out| shuffle.shuffle(out), &mut |_, _, _| {});
         best = match (best, other) {
             (Ok(b), Ok(o)) if o.span < b.span => Ok(o),
             (Err(_), other) => other,
@@ -46,15 +44,14 @@ pub fn preferential(dag: &Dag, paths: &[Vec<DagEdgeId>], restarts: u32) -> Resul
     best
 }
 
-/// Called for each edge and each prefix that reaches it, with the interval of numbers after the edge, the end of those through the edges
-/// before, and the edge's value.
+/// Called for each edge and each prefix that reaches it. The last argument has the interval of numbers after the edge, the end of the
+/// interval for the preceding out-edges, and the edge's value.
 type StepObserver<'a> = dyn FnMut(DagEdgeId, usize, ((i64, i64), i64, i64)) + 'a;
 
-/// The trie of prefixes of interesting paths.
 pub(super) struct PathTrie {
-    /// For each node of the DAG, the prefixes that end there.
+    /// For each node of the DAG, the prefixes that lead to it.
     at: Vec<Vec<usize>>,
-    /// For each prefix, the longer prefix by each edge.
+    /// For each prefix, the prefixes that are one edge longer.
     next: Vec<BTreeMap<DagEdgeId, usize>>,
 }
 
@@ -76,8 +73,7 @@ impl PathTrie {
         trie
     }
 
-    /// Returns the edges of each prefix.
-    pub(super) fn prefixes(&self) -> Vec<Vec<DagEdgeId>> {
+    pub(super) fn list_prefixes(&self) -> Vec<Vec<DagEdgeId>> {
         let mut edges = vec![Vec::new(); self.next.len()];
         for at in 0..self.next.len() {
             for (edge, next) in &self.next[at] {
@@ -88,13 +84,13 @@ impl PathTrie {
     }
 
     /// Returns the nodes at which interesting paths with the same prefix diverge.
-    pub(super) fn critical(&self, dag: &Dag) -> Vec<Node> {
+    pub(super) fn critical_nodes(&self, dag: &Dag) -> Vec<Node> {
         let parts = |node: &Node| self.at[node.index()].iter().any(|prefix| self.next[*prefix].len() > 1);
         dag.order().iter().copied().filter(parts).collect()
     }
 
     /// Runs `computePPPIncrements` with the out-edges of each node in the order that `arrange` gives.
-    pub(super) fn number(
+    pub(super) fn number_paths(
         &self,
         dag: &Dag,
         mut arrange: impl FnMut(&mut [DagEdgeId]),

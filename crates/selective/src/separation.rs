@@ -3,7 +3,7 @@
 //! A path's number is linear in its edges. So separating values exist if and only if no weighted set of interesting paths contains every
 //! edge as often as a set of other paths with the same weight (Farkas). For example, `sacet` and `sbcdt` in figure 3.5 have the same edges
 //! as `sacdt` and `sbcet`. The simplex method (Bland's rule; integers with a common denominator, after Edmonds) finds either the values or
-//! the sets. All paths are listed.
+//! the sets. It lists all paths, so the graph must be small.
 
 use super::{InterestingSet, NumberingError};
 use trodden_flow::{Dag, DagEdgeId, Numbering};
@@ -14,7 +14,7 @@ pub const MAX_SEPARATED_PATHS: u64 = 4096;
 /// Paths, each with a weight.
 pub type WeightedPaths = Vec<(Vec<DagEdgeId>, i64)>;
 
-/// The result of the decision.
+/// The answer, with a proof.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Separation {
     /// With these values of the edges, interesting paths have negative numbers, others do not, and no two are equal.
@@ -30,11 +30,8 @@ pub enum Separation {
     Unknown,
 }
 
-/// Decides whether the paths of a set can be separated from all others.
-///
-/// # Errors
-/// The set is too long to list.
-pub fn separation(dag: &Dag, all: &Numbering, set: &InterestingSet) -> Result<Separation, NumberingError> {
+/// Decides whether the paths of a set can be separated from all others. Fails if the set is too long to list.
+pub fn decide_separation(dag: &Dag, all: &Numbering, set: &InterestingSet) -> Result<Separation, NumberingError> {
     if all.paths() > MAX_SEPARATED_PATHS {
         return Ok(Separation::Unknown);
     }
@@ -48,7 +45,7 @@ pub fn separation(dag: &Dag, all: &Numbering, set: &InterestingSet) -> Result<Se
 /// Returns `None` if a number overflows.
 fn separate(dag: &Dag, paths: &[Vec<DagEdgeId>], interesting: &[bool]) -> Option<Separation> {
     let edges = dag.edges().len();
-    // Column of a path: how often it takes each edge, negated for other paths; the last row makes the interesting paths' weights sum to 1.
+    // A path's column is 1 at its edges, or -1 for other paths. The last row makes the interesting paths' weights sum to 1.
     let column = |(path, interesting): (&Vec<DagEdgeId>, &bool)| {
         let mut column = vec![0; edges + 1];
         path.iter().for_each(|e| column[e.index()] = if *interesting { 1 } else { -1 });
@@ -56,7 +53,7 @@ fn separate(dag: &Dag, paths: &[Vec<DagEdgeId>], interesting: &[bool]) -> Option
         column
     };
     let mut tableau = Tableau::new(paths.iter().zip(interesting).map(column).collect(), edges + 1);
-    while tableau.step()? {}
+    while tableau.pivot()? {}
     if tableau.objective() == 0 {
         let weights = tableau.solution();
         let of = |side: bool| -> Option<WeightedPaths> {
@@ -66,7 +63,7 @@ fn separate(dag: &Dag, paths: &[Vec<DagEdgeId>], interesting: &[bool]) -> Option
         return Some(Separation::Inseparable { interesting: of(true)?, others: of(false)? });
     }
     // The dual prices separate. Scaling them and adding Ball-Larus numbers makes all numbers different.
-    let prices = tableau.prices();
+    let prices = tableau.dual_prices();
     let count = paths.len() as i128;
     let all = Numbering::ball_larus(dag).ok()?;
     let value = |e: usize| i64::try_from(prices[e].checked_mul(count)?.checked_add(all.values()[e].into())?).ok();
@@ -100,7 +97,7 @@ impl Tableau {
     }
 
     /// Makes one pivot step. Returns `Some(false)` at the optimum, and `None` if a number overflows.
-    fn step(&mut self) -> Option<bool> {
+    fn pivot(&mut self) -> Option<bool> {
         let (height, right) = (self.basis.len(), self.paths + self.basis.len());
         let Some(enters) = (0..self.paths).find(|at| self.rows[height][*at] < 0) else { return Some(false) };
         let mut leaves: Option<usize> = None;
@@ -133,7 +130,7 @@ impl Tableau {
         self.rows[self.basis.len()][self.paths + self.basis.len()]
     }
 
-    /// Paths with nonzero weights, reduced to integers without a common divisor.
+    /// Returns the paths with nonzero weights. The weights are reduced to integers without a common divisor.
     fn solution(&self) -> Vec<(usize, i128)> {
         let right = self.paths + self.basis.len();
         let own = self.basis.iter().zip(&self.rows).map(|(path, row)| (*path, row[right]));
@@ -145,7 +142,7 @@ impl Tableau {
     }
 
     /// Returns the dual price of each row, times the denominator.
-    fn prices(&self) -> Vec<i128> {
+    fn dual_prices(&self) -> Vec<i128> {
         let last = &self.rows[self.basis.len()];
         (0..self.basis.len()).map(|row| self.denominator - last[self.paths + row]).collect()
     }

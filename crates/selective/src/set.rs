@@ -1,10 +1,10 @@
 //! The interesting paths that a scheme must distinguish, given as a list of paths or as a set of edges.
 //!
 //! SPP and PSPP (P3 paper, section 3.1) work on edges: all paths of interesting edges, the *closure*, are interesting. PPP and the table of
-//! known paths work on a list. From a list, the set of its edges is made, whose closure may contain more paths. From a set of edges, the
-//! list of its closure is made, if that is short enough.
+//! known paths work on a list. A list also defines the set of its edges, whose closure may contain more paths. A set of edges also defines
+//! the list of its closure, if that is short enough.
 //!
-//! Invariants: every edge of the set lies on an interesting path; paths are sorted by Ball-Larus number and differ; there is at least one.
+//! Invariants: every edge of the set is on an interesting path; paths are sorted by Ball-Larus number and differ; there is at least one.
 
 use super::NumberingError;
 use trodden_flow::Numbering;
@@ -28,10 +28,7 @@ impl InterestingSet {
         InterestingSet::from_edges(dag, &DagEdgeSet::full(dag.edges().len())).expect("a graph has a path")
     }
 
-    /// Creates the set of the given paths.
-    ///
-    /// # Errors
-    /// No path is given, or a path does not lead from entry to exit.
+    /// Creates the set of the given paths. Fails if there is no path, or if a path does not lead from entry to exit.
     pub fn from_paths(dag: &Dag, numbering: &Numbering, paths: &[Vec<DagEdgeId>]) -> Result<InterestingSet, NumberingError> {
         for (number, path) in paths.iter().enumerate() {
             check_path(dag, path).map_err(|why| NumberingError::NoPath { number, why })?;
@@ -43,37 +40,27 @@ impl InterestingSet {
             return Err(NumberingError::NothingInteresting);
         }
         let edges = DagEdgeSet::from_members(dag.edges().len(), listed.iter().flatten().copied());
-        let closure = count(dag, &edges);
+        let closure = count_paths(dag, &edges);
         Ok(InterestingSet { edges, closure, listed: Some(listed) })
     }
 
-    /// Creates the set of the paths with these Ball-Larus numbers.
-    ///
-    /// # Errors
-    /// No number is given, or no path has one of the numbers.
+    /// Creates the set of the paths with these Ball-Larus numbers. Fails if there is no number, or if a number belongs to no path.
     pub fn from_ids(dag: &Dag, numbering: &Numbering, ids: &[u64]) -> Result<InterestingSet, NumberingError> {
         let path = |id: &u64| numbering.path(dag, *id).ok_or(NumberingError::NoSuchId { id: *id, paths: numbering.paths() });
         let paths: Vec<Vec<DagEdgeId>> = ids.iter().map(path).collect::<Result<_, _>>()?;
         InterestingSet::from_paths(dag, numbering, &paths)
     }
 
-    /// Creates the set of all paths of marked edges.
-    ///
-    /// # Errors
-    /// There is no such path.
+    /// Creates the set of all paths that consist of marked edges. Fails if there is no such path.
     pub fn from_edges(dag: &Dag, marked: &DagEdgeSet) -> Result<InterestingSet, NumberingError> {
         let edges = dag.on_marked_paths(|e| marked.contains(e));
-        match count(dag, &edges) {
+        match count_paths(dag, &edges) {
             0 => Err(NumberingError::NothingInteresting),
             closure => Ok(InterestingSet { edges, closure, listed: None }),
         }
     }
 
-    /// Creates the set of all paths through all of these nodes. They form a closure, because an edge that bypasses one of the nodes is on
-    /// none of them.
-    ///
-    /// # Errors
-    /// No path passes through all of them.
+    /// Creates the set of all paths through all of these nodes, which is always a closure. Fails if there is no such path.
     pub fn through(dag: &Dag, nodes: &[Node]) -> Result<InterestingSet, NumberingError> {
         let mut marked = DagEdgeSet::full(dag.edges().len());
         for &node in nodes {
@@ -84,7 +71,7 @@ impl InterestingSet {
         InterestingSet::from_edges(dag, &marked).map_err(|_| NumberingError::NoPathThrough { nodes: nodes.iter().map(|n| n.0).collect() })
     }
 
-    /// Returns true if an edge lies on an interesting path.
+    /// Returns true if `edge` is on an interesting path.
     pub fn has(&self, edge: DagEdgeId) -> bool {
         self.edges.contains(edge)
     }
@@ -94,7 +81,7 @@ impl InterestingSet {
         &self.edges
     }
 
-    /// Returns the number of paths of interesting edges.
+    /// Returns the number of paths that consist of interesting edges.
     pub fn closure(&self) -> u128 {
         self.closure
     }
@@ -114,10 +101,7 @@ impl InterestingSet {
         InterestingSet { listed: None, ..self.clone() }
     }
 
-    /// Returns the interesting paths, sorted by Ball-Larus number.
-    ///
-    /// # Errors
-    /// There are more than [`MAX_LISTED`].
+    /// Returns the interesting paths, sorted by Ball-Larus number. Fails if there are more than [`MAX_LISTED`].
     pub fn paths(&self, dag: &Dag) -> Result<Vec<Vec<DagEdgeId>>, NumberingError> {
         if let Some(listed) = &self.listed {
             return Ok(listed.clone());
@@ -150,7 +134,7 @@ impl InterestingSet {
     }
 }
 
-/// Checks that these edges form a path from the entry to the exit. The error says why they do not.
+/// Checks that these edges form a path from the entry to the exit. The error says which edge is wrong.
 fn check_path(dag: &Dag, path: &[DagEdgeId]) -> Result<(), String> {
     if let Some(bad) = path.iter().find(|e| e.index() >= dag.edges().len()) {
         return Err(format!("edge {} does not exist", bad.0));
@@ -165,8 +149,8 @@ fn check_path(dag: &Dag, path: &[DagEdgeId]) -> Result<(), String> {
     if at == dag.exit() { Ok(()) } else { Err(format!("it ends at node {}, which is not the exit", at.0)) }
 }
 
-/// Returns the number of paths of marked edges.
-fn count(dag: &Dag, marked: &DagEdgeSet) -> u128 {
+/// Returns the number of paths that consist of marked edges, saturating at the maximum.
+fn count_paths(dag: &Dag, marked: &DagEdgeSet) -> u128 {
     let mut paths = vec![0u128; dag.node_count()];
     paths[dag.exit().index()] = 1;
     for &node in dag.order().iter().rev().filter(|n| **n != dag.exit()) {

@@ -22,9 +22,6 @@ pub struct SelectiveSteps {
 }
 
 /// Computes the steps for the closure of a set of paths.
-///
-/// # Errors
-/// There are too many paths.
 pub fn selective_steps(dag: &Dag, set: &InterestingSet) -> Result<SelectiveSteps, TooManyPaths> {
     let initial = number_marked_last(dag, set.edges(), true)?;
     let mut paths = vec![0u128; dag.node_count()];
@@ -47,33 +44,30 @@ pub fn selective_steps(dag: &Dag, set: &InterestingSet) -> Result<SelectiveSteps
 /// A step of preferential numbering: an edge, and a prefix by which interesting paths reach it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PreferentialStep {
-    /// The edge.
+    /// The edge that gets a value.
     pub edge: DagEdgeId,
-    /// The prefix.
+    /// The path from the entry to the edge.
     pub prefix: Vec<DagEdgeId>,
     /// Least and greatest partial number after the edge.
     pub interval: (i64, i64),
-    /// cis: the total size of the prefix's intervals at the edges before.
+    /// cis: the total size of the prefix's intervals for the preceding out-edges.
     pub cumulative: i64,
     /// The value that the prefix requires.
     pub weight: i64,
-    /// The edge's value, which is the greatest that a prefix requires.
+    /// The edge's value, which is the greatest weight of all prefixes.
     pub value: i64,
 }
 
-/// Computes the steps of preferential numbering, from the exit on in the order of the out-edges, and the critical nodes, where
+/// Computes the steps of preferential numbering, from the exit on in the order of the out-edges. Also returns the critical nodes, where
 /// interesting paths with the same prefix diverge.
-///
-/// # Errors
-/// The numbers do not fit into a word.
 pub fn preferential_steps(dag: &Dag, paths: &[Vec<DagEdgeId>]) -> Result<(Vec<PreferentialStep>, Vec<Node>), NumberingError> {
     let trie = PathTrie::new(dag, paths);
-    let prefixes = trie.prefixes();
+    let prefixes = trie.list_prefixes();
     let mut steps = Vec::new();
     let mut observe = |edge: DagEdgeId, prefix: usize, (interval, cumulative, value): ((i64, i64), i64, i64)| {
         let (prefix, weight) = (prefixes[prefix].clone(), cumulative - interval.0);
         steps.push(PreferentialStep { edge, prefix, interval, cumulative, weight, value });
     };
-    trie.number(dag, |_| {}, &mut observe)?;
-    Ok((steps, trie.critical(dag)))
+    trie.number_paths(dag, |_| {}, &mut observe)?;
+    Ok((steps, trie.critical_nodes(dag)))
 }

@@ -1,5 +1,5 @@
-//! Preferential numbering over contexts and paths: on random graphs each interesting pair of a context and a path has a counter of its
-//! own, and every other pair is counted by the last one.
+//! Preferential numbering over contexts and paths: on random graphs, each interesting pair of a context and a path has a separate counter,
+//! and all other pairs are counted by the last counter.
 
 use std::collections::BTreeSet;
 use trodden_flow::dag::Entries;

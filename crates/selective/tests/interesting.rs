@@ -18,7 +18,7 @@ use trodden_testkit::graphs::{Cycles, all_paths, forced_cuts, graph};
 const MAX_PATHS: usize = 300;
 
 /// Returns a random graph with some excluded edges to the exit, and a scheme's plan for some of its paths.
-fn plan(seed: u64, scheme: NumberingScheme) -> Option<(Graph, EdgeSet, Vec<u64>, InterestingPlan)> {
+fn random_plan(seed: u64, scheme: NumberingScheme) -> Option<(Graph, EdgeSet, Vec<u64>, InterestingPlan)> {
     let random = &mut Random::new(seed);
     let graph = graph(random, 12, 24, Cycles::Some);
     // No edge may leave the exit of a function.
@@ -51,7 +51,7 @@ fn interesting_paths_have_separate_counters() {
     for scheme in NumberingScheme::ALL {
         let mut plans = 0;
         for seed in 0..120 {
-            let Some((_, excluded, ids, planned)) = plan(seed, scheme) else { continue };
+            let Some((_, excluded, ids, planned)) = random_plan(seed, scheme) else { continue };
             let Some(paths) = all_paths(&planned.dag, MAX_PATHS) else { continue };
             plans += 1;
             endings.insert((
@@ -82,17 +82,16 @@ fn interesting_paths_have_separate_counters() {
     assert!(endings.len() > 2, "{endings:?}");
 }
 
-/// Takes walks through the graph itself, and executes the plan's action on each edge.
 #[test]
 fn walks_are_counted_as_the_full_plan_counts_them() {
     let mut counted = 0;
     for scheme in [NumberingScheme::Ppp, NumberingScheme::KnownTable, NumberingScheme::Pspp, NumberingScheme::Pertinent] {
         for seed in 0..100 {
-            let Some((graph, excluded, _, planned)) = plan(seed, scheme) else { continue };
+            let Some((graph, excluded, _, planned)) = random_plan(seed, scheme) else { continue };
             let random = &mut Random::new(seed);
             let (mut words, mut paths) = (BTreeMap::new(), BTreeMap::new());
             for _ in 0..20 {
-                let Some(walk) = walk(random, &graph, &excluded) else { continue };
+                let Some(walk) = random_walk(random, &graph, &excluded) else { continue };
                 let mut register = 0i64;
                 let mut path = Vec::new();
                 for edge in walk {
@@ -143,7 +142,7 @@ fn follow(planned: &InterestingPlan, edge: Edge, path: &mut Vec<DagEdgeId>, path
     }
 }
 
-fn walk(random: &mut Random, graph: &Graph, excluded: &EdgeSet) -> Option<Vec<Edge>> {
+fn random_walk(random: &mut Random, graph: &Graph, excluded: &EdgeSet) -> Option<Vec<Edge>> {
     let (mut at, mut walk): (Node, Vec<Edge>) = (graph.entry(), Vec::new());
     while at != graph.exit() {
         let out: Vec<Edge> = graph.out(at).iter().copied().filter(|e| !excluded.contains(*e)).collect();

@@ -1,5 +1,5 @@
-//! Paths over iterations on random graphs: copies that divide the ends of a function's paths count each path over iterations of the set as
-//! often as it occurs in random walks, and all others together.
+//! Paths over iterations on random graphs: each copy counts at some of the ends of a function's paths. Together, the copies count each path
+//! over iterations in the set as often as it occurs in random walks, and all others together.
 
 use std::collections::{BTreeMap, BTreeSet};
 use trodden_flow::dag::Entries;
@@ -15,8 +15,8 @@ use trodden_testkit::graphs::{Cycles, forced_cuts, graph};
 
 type Counts = BTreeMap<Vec<u64>, u64>;
 
-/// Walks from entry to exit, randomly at first. `None` if the exit cannot be reached.
-fn walk(random: &mut Random, graph: &Graph) -> Option<Vec<Edge>> {
+/// Returns a walk from entry to exit, random at first, or `None` if the exit cannot be reached.
+fn random_walk(random: &mut Random, graph: &Graph) -> Option<Vec<Edge>> {
     let mut leads = vec![false; graph.node_count()];
     leads[graph.exit().index()] = true;
     let mut last_round = Vec::new();
@@ -43,8 +43,8 @@ fn walk(random: &mut Random, graph: &Graph) -> Option<Vec<Edge>> {
     Some(taken)
 }
 
-/// Splits a walk into the numbers of its paths.
-fn paths_of(walk: &[Edge], dag: &Dag, numbering: &Numbering) -> Vec<u64> {
+/// Splits a walk at cut edges, and returns the numbers of the resulting paths.
+fn split_walk(walk: &[Edge], dag: &Dag, numbering: &Numbering) -> Vec<u64> {
     let (mut paths, mut current): (Vec<u64>, Vec<DagEdgeId>) = (Vec::new(), Vec::new());
     for edge in walk {
         match (dag.real(*edge), dag.cut(*edge)) {
@@ -60,22 +60,21 @@ fn paths_of(walk: &[Edge], dag: &Dag, numbering: &Numbering) -> Vec<u64> {
     paths
 }
 
-/// The most recent `iterations` paths, or fewer at the beginning, after each path of an activation.
+/// Returns, after each path of an activation, the most recent `iterations` paths, or fewer at the beginning.
 fn iteration_paths(paths: &[u64], iterations: usize) -> impl Iterator<Item = Vec<u64>> + '_ {
     (1..=paths.len()).map(move |end| paths[end.saturating_sub(iterations)..end].to_vec())
 }
 
-/// A copy of the function that counts paths over iterations.
 struct Copy {
     program: ProbeProgram,
     numbered: IterationNumbering,
     paths: Vec<Vec<u64>>,
-    /// Whether the copy counts where an edge is an end.
+    /// For each edge, whether the copy counts paths that end there.
     counts_at: Vec<bool>,
 }
 
 impl Copy {
-    /// Executes an activation. Adds the counts, and returns the number of other paths at the copy's ends.
+    /// Executes an activation and adds its counts. Returns the number of other paths that end where this copy counts.
     fn run(&self, walk: &[Edge], counts: &mut Counts) -> u64 {
         let (dag, mut register, mut context, mut others) = (self.program.dag(), 0i64, 0, 0);
         for edge in walk {
@@ -96,14 +95,14 @@ impl Copy {
                 }
             }
             if dag.cut(*edge).is_some() {
-                context = self.numbered.next(self.numbered.key(context, sum.expect("a cut edge has a sum")));
+                context = self.numbered.next_context(self.numbered.key(context, sum.expect("a cut edge has a sum")));
             }
         }
         others
     }
 }
 
-/// Limits a program to counting at these ends, and to the sums that cut edges need. Returns the number of increments that were removed.
+/// Limits a program to counting at these ends, and to the sums that cut edges need. Returns the number of removed increments.
 fn count_only_at(program: &mut ProbeProgram, ends: impl Iterator<Item = DagEdgeId>) -> usize {
     let increments = |program: &ProbeProgram| {
         let operations = program.graph().edges().flat_map(|edge| program.operations(edge));
@@ -121,7 +120,6 @@ fn count_only_at(program: &mut ProbeProgram, ends: impl Iterator<Item = DagEdgeI
     before - increments(program)
 }
 
-/// The probes of a copy, on chords or on all edges with a label.
 fn probe_program(graph: &Graph, (dag, numbering): (&Dag, &Numbering), numbered: &IterationNumbering, on_chords: bool) -> ProbeProgram {
     let frequencies = Frequencies::estimate(graph, &vec![1.0; graph.edge_count()]);
     let probes = match on_chords {
@@ -140,11 +138,11 @@ fn copies_count_paths_over_iterations() {
         let graph = graph(&mut random, 9, 18, Cycles::Some);
         let dag = Dag::new(&graph, &forced_cuts(&mut random, &graph), random.pick(&[Entries::PerEdge, Entries::Shared]));
         let Ok(numbering) = Numbering::ball_larus(&dag) else { continue };
-        let walks: Vec<Vec<Edge>> = (0..4).filter_map(|_| walk(&mut random, &graph)).collect();
+        let walks: Vec<Vec<Edge>> = (0..4).filter_map(|_| random_walk(&mut random, &graph)).collect();
         let iterations = 2 + random.index(3);
         let mut expected = Counts::new();
         for walk in &walks {
-            iteration_paths(&paths_of(walk, &dag, &numbering), iterations).for_each(|path| *expected.entry(path).or_default() += 1);
+            iteration_paths(&split_walk(walk, &dag, &numbering), iterations).for_each(|path| *expected.entry(path).or_default() += 1);
         }
         let share = random.pick(&[30, 80, 100]);
         let set: Vec<Vec<u64>> = expected.keys().filter(|_| random.chance(share)).cloned().collect();
@@ -183,7 +181,7 @@ fn copies_count_paths_over_iterations() {
 }
 
 #[test]
-fn keys_longer_than_a_word_are_refused() {
+fn keys_longer_than_a_word_are_rejected() {
     let edges = (0..10).flat_map(|node| [(node, node + 1), (node, node + 1)]).chain([(9, 0)]);
     let edges = edges.map(|(from, to)| (trodden_flow::Node(from), trodden_flow::Node(to))).collect();
     let graph = Graph::new(11, trodden_flow::Node(0), trodden_flow::Node(10), edges).unwrap();

@@ -16,7 +16,7 @@ const MAX_PATHS: u64 = 400;
 type Path = Vec<DagEdgeId>;
 
 /// Returns a DAG with at least two and not too many paths, all its paths, and some interesting ones.
-fn subject(random: &mut Random) -> (Dag, Vec<Path>, BTreeSet<Path>) {
+fn random_case(random: &mut Random) -> (Dag, Vec<Path>, BTreeSet<Path>) {
     loop {
         let cycles = if random.chance(70) { Cycles::None } else { Cycles::Some };
         let dag = Dag::new(&graph(random, 9, 20, cycles), &[], Entries::PerEdge);
@@ -46,11 +46,13 @@ fn set_of(dag: &Dag, interesting: &BTreeSet<Path>) -> InterestingSet {
     InterestingSet::from_paths(dag, &Numbering::ball_larus(dag).unwrap(), &list).unwrap()
 }
 
-/// Checks that interesting paths are recognised, no two as the same one. Returns how many other paths are recognised as interesting.
-fn check(seed: u64, dag: &Dag, labelling: &Labelling, paths: &[Path], interesting: &BTreeSet<Path>) -> usize {
+/// Checks that interesting paths are recognised, each as a different one. Returns how many other paths are recognised as interesting.
+fn assert_paths_are_recognised(seed: u64, dag: &Dag, labelling: &Labelling, paths: &[Path], interesting: &BTreeSet<Path>) -> usize {
     let mut reported = BTreeMap::new();
     for path in interesting {
-        let PathClass::Known(slot) = labelling.classify(dag, labelling.run(path)) else { panic!("seed {seed}: {path:?} is not known") };
+        let PathClass::Known(slot) = labelling.classify(dag, labelling.register_values(path)) else {
+            panic!("seed {seed}: {path:?} is not known")
+        };
         assert!(u128::from(slot) < labelling.slots(), "seed {seed}");
         assert_eq!(reported.insert(slot, path), None, "seed {seed}, {}: two paths have slot {slot}", labelling.scheme.name());
     }
@@ -58,11 +60,10 @@ fn check(seed: u64, dag: &Dag, labelling: &Labelling, paths: &[Path], interestin
     for (slot, path) in &reported {
         assert_eq!(labelling.path(dag, &all, *slot).as_ref(), Some(*path), "seed {seed}");
     }
-    let known = |p: &&Path| matches!(labelling.classify(dag, labelling.run(p)), PathClass::Known(_));
+    let known = |p: &&Path| matches!(labelling.classify(dag, labelling.register_values(p)), PathClass::Known(_));
     paths.iter().filter(|p| !interesting.contains(*p)).filter(known).count()
 }
 
-/// Schemes that can number any set of paths.
 const SCHEMES: [NumberingScheme; 7] = [
     NumberingScheme::Spp,
     NumberingScheme::Mspp,
@@ -78,7 +79,7 @@ fn exact_schemes_distinguish_every_path_and_others_are_measured() {
     let (mut invalid, mut approximate, mut wrong) = (0, 0, 0.0);
     for seed in 0..GRAPHS {
         let mut random = Random::new(seed);
-        let (dag, paths, mut interesting) = subject(&mut random);
+        let (dag, paths, mut interesting) = random_case(&mut random);
         let mut set = set_of(&dag, &interesting);
         // In half of the cases, the set is given by edges.
         let marked = DagEdgeSet::from_fn(dag.edges().len(), |_| random.chance(70));
@@ -101,7 +102,7 @@ fn exact_schemes_distinguish_every_path_and_others_are_measured() {
             match scheme {
                 NumberingScheme::Spp => invalid += spp_is_invalid(&labelling, &paths, &closed),
                 _ => {
-                    let aliases = check(seed, &dag, &labelling, &paths, interesting);
+                    let aliases = assert_paths_are_recognised(seed, &dag, &labelling, &paths, interesting);
                     assert!(aliases == 0 || !scheme.is_exact(), "seed {seed}: {} takes {aliases} paths for others", scheme.name());
                     if scheme == NumberingScheme::Approximate {
                         approximate += u64::from(aliases > 0);
@@ -126,7 +127,7 @@ fn spp_is_invalid(labelling: &Labelling, paths: &[Path], closed: &BTreeSet<Path>
     let mut seen: BTreeMap<i64, bool> = BTreeMap::new();
     let clash = |p: &Path| {
         let interesting = closed.contains(p);
-        seen.insert(labelling.run(p)[0], interesting).is_some_and(|before| before || interesting)
+        seen.insert(labelling.register_values(p)[0], interesting).is_some_and(|before| before || interesting)
     };
     u64::from(paths.iter().map(clash).filter(|c| *c).count() > 0)
 }
@@ -135,7 +136,7 @@ fn spp_is_invalid(labelling: &Labelling, paths: &[Path], closed: &BTreeSet<Path>
 fn pspp_is_ball_larus_if_all_paths_are_interesting_and_never_needs_more_probes() {
     for seed in 0..GRAPHS {
         let mut random = Random::new(seed ^ 0x9599);
-        let (dag, _, _) = subject(&mut random);
+        let (dag, _, _) = random_case(&mut random);
         let weights = vec![1.0; dag.edges().len()];
         let options = NumberOptions { placement: RegisterPlacement::Direct, ..NumberOptions::default() };
         let everything = number(NumberingScheme::Pspp, &dag, &weights, &InterestingSet::all(&dag), &options).unwrap();
@@ -153,8 +154,7 @@ fn pspp_is_ball_larus_if_all_paths_are_interesting_and_never_needs_more_probes()
     }
 }
 
-/// Returns a graph whose edges are given as pairs of letters.
-fn letters(edges: &[&str], entry: char, exit: char) -> Dag {
+fn graph_of_letters(edges: &[&str], entry: char, exit: char) -> Dag {
     let mut names = vec![entry, exit];
     names.extend(edges.iter().flat_map(|e| e.chars()).filter(|c| *c != entry && *c != exit));
     let mut seen = BTreeSet::new();
@@ -165,7 +165,6 @@ fn letters(edges: &[&str], entry: char, exit: char) -> Dag {
     Dag::new(&graph, &[], Entries::PerEdge)
 }
 
-/// Returns the path that visits the nodes named by the letters of `word`.
 fn path(dag: &Dag, edges: &[&str], word: &str) -> Path {
     let letters: Vec<char> = word.chars().collect();
     let place = |pair: &[char]| edges.iter().position(|e| e.chars().eq(pair.iter().copied())).unwrap();
@@ -176,7 +175,7 @@ const MOTIVATING: [&str; 8] = ["sa", "ac", "cd", "dt", "ct", "ab", "bc", "sb"];
 
 #[test]
 fn figure_3_4_has_the_published_numbers() {
-    let dag = letters(&MOTIVATING, 's', 't');
+    let dag = graph_of_letters(&MOTIVATING, 's', 't');
     let word = |w: &str| path(&dag, &MOTIVATING, w);
     let interesting: BTreeSet<Path> = ["sacdt", "sact", "sbct"].map(word).into();
     let labelling = number(NumberingScheme::Ppp, &dag, &[1.0; 8], &set_of(&dag, &interesting), &NumberOptions::default()).unwrap();
@@ -189,22 +188,22 @@ fn figure_3_4_has_the_published_numbers() {
     assert_eq!(["sacdt", "sact", "sbct", "sabct", "sbcdt"].map(|w| sum(&word(w), values)), [0, 1, 2, 0, 1]);
     assert_eq!((labelling.span().width(), labelling.delta()), (3, 1.0));
     for alias in ["sabct", "sbcdt", "sabcdt"] {
-        assert_eq!(labelling.classify(&dag, labelling.run(&word(alias))), PathClass::Unknown, "{alias}");
+        assert_eq!(labelling.classify(&dag, labelling.register_values(&word(alias))), PathClass::Unknown, "{alias}");
     }
     // With these values, two other paths have the numbers of interesting ones; approximate separation finds values without aliases.
     let approximate =
         number(NumberingScheme::Approximate, &dag, &[1.0; 8], &set_of(&dag, &interesting), &NumberOptions::default()).unwrap();
-    assert_eq!(check(0, &dag, &approximate, &all_paths(&dag, usize::MAX).unwrap(), &interesting), 0);
+    assert_eq!(assert_paths_are_recognised(0, &dag, &approximate, &all_paths(&dag, usize::MAX).unwrap(), &interesting), 0);
 }
 
 #[test]
 fn figure_3_5_cannot_be_separated_by_numbers_alone() {
     let edges = ["sa", "sb", "ac", "bc", "cd", "ce", "dt", "et"];
-    let dag = letters(&edges, 's', 't');
+    let dag = graph_of_letters(&edges, 's', 't');
     let word = |w: &str| path(&dag, &edges, w);
     let interesting: BTreeSet<Path> = ["sacet", "sbcdt"].map(word).into();
     let set = set_of(&dag, &interesting);
-    // For any values, sacet + sbcdt = sacdt + sbcet, so the other two sums cannot both exceed both of these.
+    // For any values, sacet + sbcdt = sacdt + sbcet, so sacdt and sbcet cannot both exceed both of the interesting paths.
     for a in -3..4i64 {
         for (b, c, d) in (0..343).map(|i| (i % 7 - 3, i / 7 % 7 - 3, i / 49 - 3)) {
             let (first, second, third, fourth) = (a + c, b + d, a + d, b + c);
@@ -213,25 +212,25 @@ fn figure_3_5_cannot_be_separated_by_numbers_alone() {
     }
     let labelling = number(NumberingScheme::Ppp, &dag, &[1.0; 8], &set, &NumberOptions::default()).unwrap();
     assert_eq!(labelling.span().width(), 2);
-    assert_eq!(check(0, &dag, &labelling, &all_paths(&dag, usize::MAX).unwrap(), &interesting), 0);
+    assert_eq!(assert_paths_are_recognised(0, &dag, &labelling, &all_paths(&dag, usize::MAX).unwrap(), &interesting), 0);
 }
 
 #[test]
 fn figure_3_6_has_no_perfect_numbers_and_its_least_span_is_7() {
     let edges = ["sa", "sb", "sc", "ad", "bd", "cd", "de", "df", "dg", "et", "ft", "gt"];
-    let dag = letters(&edges, 's', 't');
+    let dag = graph_of_letters(&edges, 's', 't');
     let interesting: BTreeSet<Path> = ["sadft", "sadgt", "sbdet", "sbdgt", "scdet", "scdft"].map(|w| path(&dag, &edges, w)).into();
     let labelling = number(NumberingScheme::PppOptimal, &dag, &[1.0; 12], &set_of(&dag, &interesting), &NumberOptions::default()).unwrap();
     let proof = labelling.proof().unwrap();
     assert_eq!((labelling.span().width(), proof.bound, proof.end), (7, 7, SearchEnd::Optimal));
-    assert_eq!(check(0, &dag, &labelling, &all_paths(&dag, usize::MAX).unwrap(), &interesting), 0);
+    assert_eq!(assert_paths_are_recognised(0, &dag, &labelling, &all_paths(&dag, usize::MAX).unwrap(), &interesting), 0);
 }
 
 #[test]
 fn only_the_optimum_fills_the_holes_of_figure_3_11() {
     // The graph of figure 3.6, whose 6 numbers leave a hole in a span of 7, in parallel with one more path, which fits the hole.
     let edges = ["sa", "sb", "sc", "ad", "bd", "cd", "de", "df", "dg", "et", "ft", "gt", "st"];
-    let dag = letters(&edges, 's', 't');
+    let dag = graph_of_letters(&edges, 's', 't');
     let words = ["sadft", "sadgt", "sbdet", "sbdgt", "scdet", "scdft", "st"];
     let interesting: BTreeSet<Path> = words.map(|w| path(&dag, &edges, w)).into();
     let set = set_of(&dag, &interesting);
@@ -247,7 +246,7 @@ fn optimum_matches_brute_force_and_is_never_worse_than_ppp() {
     let (mut better, mut closed) = (0, 0);
     for seed in 0..3_000 {
         let mut random = Random::new(seed ^ 0x0071);
-        let (dag, paths, mut interesting) = subject(&mut random);
+        let (dag, paths, mut interesting) = random_case(&mut random);
         while interesting.len() > 6 {
             interesting.pop_first();
         }
@@ -259,12 +258,12 @@ fn optimum_matches_brute_force_and_is_never_worse_than_ppp() {
         let (span, proof) = (best.span().width(), best.proof().unwrap());
         assert!(span <= ppp.span().width(), "seed {seed}");
         assert_eq!(u128::from(proof.bound), span, "seed {seed}: {proof:?}");
-        assert_eq!(check(seed, &dag, &best, &paths, &interesting), 0);
+        assert_eq!(assert_paths_are_recognised(seed, &dag, &best, &paths, &interesting), 0);
         better += u64::from(span < ppp.span().width());
         closed += u64::from(proof.end == SearchEnd::ClosedForm);
         if span > interesting.len() as u128 {
             let numbers: Vec<Path> = interesting.iter().cloned().collect();
-            assert!(!fits(&dag, &numbers, span as i64 - 1), "seed {seed}: {span} is not the least span");
+            assert!(!fits_in_span(&dag, &numbers, span as i64 - 1), "seed {seed}: {span} is not the least span");
         }
     }
     assert!(better >= 30 && closed >= 100, "{better} better than PPP, {closed} in closed form");
@@ -272,7 +271,7 @@ fn optimum_matches_brute_force_and_is_never_worse_than_ppp() {
 
 /// Returns true if some labelling gives the paths different numbers below `span`. Tries every assignment of numbers, and determines by
 /// floating-point elimination whether real values of the edges give it. Integer solutions are among the real ones, so `false` is a proof.
-fn fits(dag: &Dag, paths: &[Path], span: i64) -> bool {
+fn fits_in_span(dag: &Dag, paths: &[Path], span: i64) -> bool {
     let mut numbers = vec![0i64; paths.len()];
     loop {
         let distinct = numbers.iter().collect::<BTreeSet<_>>().len() == numbers.len();
@@ -353,7 +352,7 @@ fn more_orders_never_increase_the_span() {
     let mut better = 0;
     for seed in 0..2_000 {
         let mut random = Random::new(seed ^ 0x0fde);
-        let (dag, _, interesting) = subject(&mut random);
+        let (dag, _, interesting) = random_case(&mut random);
         let list: Vec<Path> = interesting.into_iter().collect();
         let (plain, tried) = (preferential(&dag, &list, 0).unwrap().span, preferential(&dag, &list, 16).unwrap().span);
         assert!(tried <= plain && tried >= list.len() as u64, "seed {seed}");
@@ -367,7 +366,7 @@ fn paths_through_nodes_are_a_closure() {
     let mut none = 0;
     for seed in 0..5_000 {
         let mut random = Random::new(seed ^ 0x7409);
-        let (dag, paths, _) = subject(&mut random);
+        let (dag, paths, _) = random_case(&mut random);
         let nodes: Vec<Node> = (0..1 + random.below(2)).map(|_| Node(random.below(dag.node_count() as u64) as u32)).collect();
         let visits = |p: &&Path| nodes.iter().all(|n| *n == dag.entry() || p.iter().any(|e| dag.edge(*e).to == *n));
         let expected: BTreeSet<Path> = paths.iter().filter(visits).cloned().collect();

@@ -1,16 +1,17 @@
-//! Separation of interesting paths with one register: figure 3.5 of the thesis, and random graphs against all values of a small range.
+//! Separation of interesting paths with one register: figure 3.5 of the thesis, and random graphs compared with all values of a small
+//! range.
 
 use trodden_flow::dag::Entries;
 use trodden_flow::interesting::NumberAliases;
 use trodden_flow::{Dag, DagEdgeId, Graph, Node, Numbering, NumberingScheme};
-use trodden_selective::separation::{Separation, separation};
+use trodden_selective::separation::{Separation, decide_separation};
 use trodden_selective::verify::{VerifyBudget, verify};
 use trodden_selective::{InterestingSet, NumberOptions, number, preferential};
 use trodden_testkit::Random;
 use trodden_testkit::graphs::{Cycles, graph};
 
 /// Figure 3.5: nodes s, a, b, c, d, e, t; the interesting paths are sacet and sbcdt.
-fn figure() -> (Dag, Numbering, Vec<Vec<DagEdgeId>>) {
+fn figure_3_5() -> (Dag, Numbering, Vec<Vec<DagEdgeId>>) {
     let edges = [(0, 1), (0, 2), (1, 3), (2, 3), (3, 4), (3, 5), (4, 6), (5, 6)].map(|(a, b)| (Node(a), Node(b)));
     let dag = Dag::new(&Graph::new(7, Node(0), Node(6), edges.to_vec()).unwrap(), &[], Entries::PerEdge);
     let all = Numbering::ball_larus(&dag).unwrap();
@@ -28,15 +29,14 @@ fn aliases(dag: &Dag, set: &InterestingSet, weights: &[f64]) -> u128 {
 
 #[test]
 fn figure_3_5_has_no_threshold_but_numbers_without_aliases() {
-    let (dag, all, paths) = figure();
+    let (dag, all, paths) = figure_3_5();
     let set = InterestingSet::from_paths(&dag, &all, &paths).unwrap();
-    let Separation::Inseparable { interesting, others } = separation(&dag, &all, &set).unwrap() else { panic!("lemma 3.3.1") };
+    let Separation::Inseparable { interesting, others } = decide_separation(&dag, &all, &set).unwrap() else { panic!("lemma 3.3.1") };
     assert_eq!(interesting, paths.into_iter().map(|p| (p, 1)).collect::<Vec<_>>());
     assert_eq!(others.len(), 2);
     assert_eq!(aliases(&dag, &set, &[1.0; 8]), 0);
 }
 
-/// Returns true if both sets of weighted paths take each edge equally often.
 fn balances(dag: &Dag, a: &[(Vec<DagEdgeId>, i64)], b: &[(Vec<DagEdgeId>, i64)]) -> bool {
     let taken = |paths: &[(Vec<DagEdgeId>, i64)]| {
         let mut count = vec![0; dag.edges().len()];
@@ -62,7 +62,7 @@ fn answers_are_proven_by_values_or_by_paths() {
         }
         let paths: Vec<Vec<DagEdgeId>> = ids.iter().map(|id| all.path(&dag, *id).unwrap()).collect();
         let set = InterestingSet::from_paths(&dag, &all, &paths).unwrap();
-        match separation(&dag, &all, &set).unwrap() {
+        match decide_separation(&dag, &all, &set).unwrap() {
             Separation::Separated(values) => {
                 let mut seen = std::collections::HashSet::new();
                 for id in 0..all.paths() {
@@ -111,7 +111,7 @@ fn approximate_numbers_have_few_aliases() {
         let first = by(&preferential(&dag, &paths, 16).unwrap().values).unwrap();
         let found = aliases(&dag, &set, &vec![1.0; dag.edges().len()]);
         assert!(found <= first, "seed {seed}: {found} aliases, {first} of preferential numbering");
-        // All assignments of values from -1 to 1.
+        // All assignments of values from -1 to 1 to at most ten edges.
         let count = dag.edges().len().min(10) as u32;
         let value = |n: u32, e: u32| i64::from(if e < count { n / 3u32.pow(e) % 3 } else { 1 }) - 1;
         let small = (0..3u32.pow(count)).map(|n| (0..dag.edges().len() as u32).map(|e| value(n, e)).collect::<Vec<_>>());

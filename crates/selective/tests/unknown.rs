@@ -18,8 +18,7 @@ use trodden_testkit::graphs::{Cycles, forced_cuts, graph, plan_options};
 
 type Counts = BTreeMap<u64, u64>;
 
-/// Returns a walk from the entry to the exit.
-fn walk(random: &mut Random, graph: &Graph) -> Option<Vec<Edge>> {
+fn random_walk(random: &mut Random, graph: &Graph) -> Option<Vec<Edge>> {
     let (mut at, mut walk) = (graph.entry(), Vec::new());
     while at != graph.exit() {
         let out = graph.out(at);
@@ -30,8 +29,7 @@ fn walk(random: &mut Random, graph: &Graph) -> Option<Vec<Edge>> {
     Some(walk)
 }
 
-/// Returns the counts of a plan of all paths.
-fn full(graph: &Graph, plan: &Plan, walks: &[Vec<Edge>]) -> Counts {
+fn count_with_full_plan(graph: &Graph, plan: &Plan, walks: &[Vec<Edge>]) -> Counts {
     let mut counts = Counts::new();
     for walk in walks {
         let mut register = 0;
@@ -51,7 +49,7 @@ fn full(graph: &Graph, plan: &Plan, walks: &[Vec<Edge>]) -> Counts {
 }
 
 /// Returns the counts of a program. A path's number is in the bits of `mask`.
-fn counted(program: &ProbeProgram, known: &BTreeSet<u64>, walks: &[Vec<Edge>], mask: u64) -> Counts {
+fn count_with_program(program: &ProbeProgram, known: &BTreeSet<u64>, walks: &[Vec<Edge>], mask: u64) -> Counts {
     let mut counts = Counts::new();
     let mut machine = Machine::with_known(known.iter().map(|id| *id as i64));
     for walk in walks {
@@ -67,17 +65,16 @@ fn counted(program: &ProbeProgram, known: &BTreeSet<u64>, walks: &[Vec<Edge>], m
     counts
 }
 
-/// In which ways untested paths are recognised.
 #[derive(Debug, Default)]
-struct Ways {
+struct RecognitionCounts {
     out_of_range: u64,
-    /// Its number is that of a tested path, whose Ball-Larus number is another.
+    /// The path has the number of a tested path, but a different Ball-Larus number.
     other_path: u64,
-    /// Its number is in the range, but no tested path has it.
+    /// The number is in the range, but no tested path has it.
     own_number: u64,
 }
 
-impl Ways {
+impl RecognitionCounts {
     fn add<'a>(&mut self, plan: &Plan, ending: &PathEnding, untested: impl Iterator<Item = &'a u64>) {
         let PathEnding::Checked { bias, shift, expected } = ending else { panic!("listed paths are checked") };
         for id in untested {
@@ -96,7 +93,7 @@ impl Ways {
 #[test]
 fn regions_and_numbers_count_the_same_untested_paths() {
     let (mut graphs, mut untested) = (0, 0);
-    let (mut preferential, mut selective) = (Ways::default(), Ways::default());
+    let (mut preferential, mut selective) = (RecognitionCounts::default(), RecognitionCounts::default());
     for seed in 0..20_000 {
         let mut random = Random::new(seed ^ 0x99f0_11aa);
         let graph = graph(&mut random, 10, 18, Cycles::Some);
@@ -106,21 +103,21 @@ fn regions_and_numbers_count_the_same_untested_paths() {
         let cuts = forced_cuts(&mut random, &graph);
         let frequencies = Frequencies::estimate(&graph, &vec![1.0; graph.edge_count()]);
         let plan = Plan::ball_larus(&graph, &cuts, &frequencies, &plan_options(&mut random));
-        let walks: Vec<Vec<Edge>> = (0..10).filter_map(|_| walk(&mut random, &graph)).collect();
+        let walks: Vec<Vec<Edge>> = (0..10).filter_map(|_| random_walk(&mut random, &graph)).collect();
         let tested = random.index(walks.len() + 1);
-        let known = full(&graph, &plan, &walks[..tested]);
+        let known = count_with_full_plan(&graph, &plan, &walks[..tested]);
         if known.is_empty() {
             continue;
         }
         graphs += 1;
-        let all = full(&graph, &plan, &walks);
+        let all = count_with_full_plan(&graph, &plan, &walks);
         let ids: BTreeSet<u64> = known.keys().copied().collect();
         let expected: Counts = all.iter().filter(|(id, _)| !ids.contains(id)).map(|(id, n)| (*id, *n)).collect();
 
         let list: Vec<(u64, u64)> = known.iter().map(|(id, count)| (*id, *count)).collect();
         let excluded = EdgeSet::empty(graph.edge_count());
         let region = ResidualPlan::new(&plan.dag, &plan.numbering, ResidualInput { paths: &list, uncopied: &[], marks_call: &excluded });
-        assert_eq!(counted(&region.versions(&graph, &plan), &ids, &walks, u64::MAX), expected, "seed {seed}");
+        assert_eq!(count_with_program(&region.program_with_versions(&graph, &plan), &ids, &walks, u64::MAX), expected, "seed {seed}");
 
         let paths: Vec<_> = ids.iter().map(|id| plan.numbering.path(&plan.dag, *id).unwrap()).collect();
         let weights = probe_costs(&plan.dag, &graph, &frequencies);
@@ -130,7 +127,7 @@ fn regions_and_numbers_count_the_same_untested_paths() {
             let own = Plan { probes: Probes::from_increments(increments), ..plan.clone() };
             let program = ProbeProgram::from_preferential(&graph, &own, ending.clone(), ids.iter().copied().collect());
             let mask = ending.identity_mask().unwrap();
-            assert_eq!(counted(&program, &ids, &walks, mask), expected, "seed {seed} {scheme:?}");
+            assert_eq!(count_with_program(&program, &ids, &walks, mask), expected, "seed {seed} {scheme:?}");
             verify_counts(&program, &WalkBudget::default()).unwrap_or_else(|fault| panic!("seed {seed} {scheme:?}: {fault}"));
             ways.add(&own, &ending, expected.keys());
         }
@@ -140,6 +137,6 @@ fn regions_and_numbers_count_the_same_untested_paths() {
     assert!(preferential.out_of_range > 200 && preferential.other_path > 200, "{preferential:?}");
     // PSPP is precise: no other path has the number of a tested one.
     assert!(selective.out_of_range > 200 && selective.other_path == 0, "{selective:?}");
-    // Its closure has untested paths, which have numbers of their own.
+    // The closure of the tested paths has untested paths, which have separate numbers.
     assert!(selective.own_number > 200, "{selective:?}");
 }

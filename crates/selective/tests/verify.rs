@@ -10,10 +10,9 @@ use trodden_selective::{Budget, NumberOptions, PathClass, number};
 use trodden_testkit::Random;
 use trodden_testkit::graphs::{Cycles, graph};
 
-/// A budget without enumeration.
-const SEARCH: VerifyBudget = VerifyBudget { paths: 0, states: 1_000_000, samples: 1_000 };
+const BUDGET_WITHOUT_ENUMERATION: VerifyBudget = VerifyBudget { paths: 0, states: 1_000_000, samples: 1_000 };
 
-fn subject(random: &mut Random, nodes: u32, edges: u32, most: u64) -> (Dag, Numbering, InterestingSet) {
+fn random_case(random: &mut Random, nodes: u32, edges: u32, most: u64) -> (Dag, Numbering, InterestingSet) {
     loop {
         let dag = Dag::new(&graph(random, nodes, edges, Cycles::None), &[], Entries::PerEdge);
         let Ok(all) = Numbering::ball_larus(&dag) else { continue };
@@ -37,10 +36,10 @@ fn search_enumeration_and_brute_force_agree() {
     let (mut unsound, mut clean) = (0, 0);
     for seed in 0..6_000 {
         let mut random = Random::new(seed);
-        let (dag, all, set) = subject(&mut random, 9, 20, 300);
+        let (dag, all, set) = random_case(&mut random, 9, 20, 300);
         let scheme = random.pick(&NumberingScheme::ALL);
         let weights: Vec<f64> = dag.edge_ids().map(|_| random.below(50) as f64).collect();
-        // Unless they are improved, approximate numbers have aliases.
+        // Without improvement steps, approximate numbers have aliases.
         let budget = Budget { steps: if random.chance(70) { 0 } else { 1 << 20 }, ..Budget::default() };
         let labelling = number(scheme, &dag, &weights, &set, &NumberOptions { budget, ..NumberOptions::default() }).unwrap();
         let region = |p: &[DagEdgeId], ids: &BTreeSet<u64>| match scheme {
@@ -52,12 +51,12 @@ fn search_enumeration_and_brute_force_agree() {
         let paths: Vec<Vec<DagEdgeId>> = (0..all.paths()).map(|id| all.path(&dag, id).unwrap()).collect();
         let mut sums: BTreeMap<[i64; 2], (u64, u64)> = BTreeMap::new();
         for path in &paths {
-            let counts = sums.entry(labelling.run(path)).or_default();
+            let counts = sums.entry(labelling.register_values(path)).or_default();
             if region(path, &ids) { counts.0 += 1 } else { counts.1 += 1 }
         }
         let aliases: u64 = sums.values().filter(|c| c.0 > 0).map(|c| c.1).sum();
         let unique = sums.values().all(|c| c.0 <= 1);
-        for budget in [VerifyBudget::default(), SEARCH] {
+        for budget in [VerifyBudget::default(), BUDGET_WITHOUT_ENUMERATION] {
             let verdict = verify(&dag, &set, &labelling, &budget);
             assert_eq!(verdict.method, if budget.paths == 0 { VerifyMethod::Searched } else { VerifyMethod::Enumerated }, "seed {seed}");
             assert_eq!(verdict.uniqueness == VerifyFinding::Holds, unique, "seed {seed}, {}: {verdict:?}", scheme.name());
@@ -65,7 +64,7 @@ fn search_enumeration_and_brute_force_agree() {
             assert_eq!(verdict.aliases, NumberAliases::Exact(aliases.into()), "seed {seed}, {}", scheme.name());
             assert_eq!(verdict.compactness, VerifyFinding::Holds, "seed {seed}, {}", scheme.name());
             if let (VerifyFinding::Fails(first, Some(second)), true) = (&verdict.validity, budget.paths == 0) {
-                assert_eq!(labelling.run(first), labelling.run(second), "seed {seed}");
+                assert_eq!(labelling.register_values(first), labelling.register_values(second), "seed {seed}");
                 assert!(region(first, &ids) && !region(second, &ids), "seed {seed}");
             }
         }
@@ -74,7 +73,7 @@ fn search_enumeration_and_brute_force_agree() {
     assert!(unsound >= 300 && clean >= 1_000, "{unsound} unsound, {clean} clean");
 }
 
-/// Each node has an edge to the next one, and one to the next but one or the one after that.
+/// Returns a graph in which each node has an edge to the next node, and an edge that skips one or two nodes.
 fn chain(random: &mut Random, nodes: u32) -> Dag {
     let skip = |n: u32, random: &mut Random| Node((n + 2 + random.below(2) as u32).min(nodes - 1));
     let edges = (0..nodes - 1).flat_map(|n| [(Node(n), Node(n + 1)), (Node(n), skip(n, random))]).collect();
@@ -94,7 +93,7 @@ fn graphs_with_billions_of_paths_are_verified_exactly() {
         let weights: Vec<f64> = dag.edge_ids().map(|_| random.below(50) as f64).collect();
         for scheme in [NumberingScheme::BallLarus, NumberingScheme::Pspp, NumberingScheme::Ppp, NumberingScheme::KnownTable] {
             let Ok(labelling) = number(scheme, &dag, &weights, &set, &NumberOptions::default()) else { continue };
-            let verdict = verify(&dag, &set, &labelling, &SEARCH);
+            let verdict = verify(&dag, &set, &labelling, &BUDGET_WITHOUT_ENUMERATION);
             assert!(verdict.is_not_refuted(true), "seed {seed}, {}: {verdict:?}", scheme.name());
             *searched.entry(scheme.name()).or_default() += u32::from(verdict.is_proof());
         }
@@ -114,10 +113,10 @@ fn paths_beyond_the_budget_are_sampled_and_the_verdict_mentions_this() {
     let verdict = verify(&dag, &set, &labelling, &little);
     assert_eq!(verdict.method, VerifyMethod::Sampled(2_000));
     assert!(!verdict.is_proof() && matches!(verdict.validity, VerifyFinding::Fails(..)), "{verdict:?}");
-    // Half of the samples are drawn from all paths, most of which are recognised as an interesting one.
+    // Half of the samples are drawn from all paths, and most of these are recognised as an interesting path.
     assert!(matches!(verdict.aliases, NumberAliases::Sampled { aliases, of } if of >= 990 && aliases > 0), "{:?}", verdict.aliases);
-    // With a larger budget, they are counted exactly, by sums.
-    let verdict = verify(&dag, &set, &labelling, &SEARCH);
+    // With a larger budget, the aliases are counted exactly, by sums.
+    let verdict = verify(&dag, &set, &labelling, &BUDGET_WITHOUT_ENUMERATION);
     let NumberAliases::Exact(aliases) = verdict.aliases else { panic!("{verdict:?}") };
     assert!(verdict.is_proof() && aliases > 1 << 30, "{aliases}");
     let ppp = number(NumberingScheme::Ppp, &dag, &[1.0; 80], &set, &NumberOptions::default()).unwrap();

@@ -13,8 +13,8 @@ use similar::{Algorithm, DiffOp, capture_diff_slices};
 use std::collections::HashMap;
 use std::ops::Range;
 
-/// Maximum number of units of a frame that are aligned at a time, up to the longest common run. If there is no common run, the rest of the
-/// frame is one difference.
+/// Maximum number of units of a frame that are aligned at a time. If a frame has more units, the alignment is used up to its longest common
+/// run, and the frame's rest is aligned next. Without a common run, the rest of the frame is one difference.
 pub const MAX_UNITS: usize = 2000;
 
 /// Differing ranges at corresponding positions of two sequences. One of them may be empty.
@@ -24,11 +24,11 @@ pub struct SequenceDifference {
     pub left: Range<u64>,
     /// Positions in the right sequence.
     pub right: Range<u64>,
-    /// Whether units were aligned. If not, the ranges may have common parts.
+    /// True if the units in the ranges were aligned. If false, the ranges may have common parts.
     pub aligned: bool,
 }
 
-/// Returns the first position at which two sequences differ. `None` if they are equal.
+/// Returns the first position at which two sequences differ, or `None` if they are equal.
 pub fn first_difference(left: &Fingerprints, right: &Fingerprints) -> Option<u64> {
     let equal = common_extension(left, 0, right, 0);
     (equal < left.grammar().len() || equal < right.grammar().len()).then_some(equal)
@@ -52,11 +52,11 @@ struct ComparedSide<'a> {
     frames: Frames<'a>,
 }
 
-/// A path of the frame, or a complete call in it.
+/// A path of a frame, or a complete call from the frame.
 struct ComparedUnit {
     range: Range<u64>,
     fingerprint: Fingerprint,
-    /// The `Enter` symbol of a call.
+    /// The `Enter` symbol of a call, or `None` for a path.
     call: Option<u64>,
 }
 
@@ -83,24 +83,24 @@ impl SequenceComparison<'_> {
             }
             let end_left = self.left.frames.frame_end(from_left).min(left.end);
             let end_right = self.right.frames.frame_end(from_right).min(right.end);
-            // The events after the frame are compared after those of the frame.
+            // The events after the frame are pushed first, so that they are compared last.
             if (end_left, end_right) != (left.end, right.end) {
                 open.push((end_left..left.end, end_right..right.end));
             }
-            let mut inner = self.align(from_left..end_left, from_right..end_right);
+            let mut inner = self.align_units(from_left..end_left, from_right..end_right);
             inner.reverse();
             open.extend(inner);
         }
     }
 
-    /// Aligns the rest of a frame. Records differences of complete units, and returns pairs of ranges that remain to be compared.
-    fn align(&mut self, left: Range<u64>, right: Range<u64>) -> Vec<(Range<u64>, Range<u64>)> {
-        let (a, b) = (self.left.units(left.clone()), self.right.units(right.clone()));
+    /// Aligns the rest of a frame. Records the units that differ, and returns pairs of ranges that remain to be compared.
+    fn align_units(&mut self, left: Range<u64>, right: Range<u64>) -> Vec<(Range<u64>, Range<u64>)> {
+        let (a, b) = (self.left.first_units(left.clone()), self.right.first_units(right.clone()));
         let keys = |units: &[ComparedUnit]| units.iter().map(|unit| unit.fingerprint).collect::<Vec<_>>();
         let mut operations = capture_diff_slices(Algorithm::Myers, &keys(&a), &keys(&b));
         let start = |units: &[ComparedUnit], index: usize, end: u64| units.get(index).map_or(end, |unit| unit.range.start);
         let mut rest = None;
-        if !reaches(&a, left.end) || !reaches(&b, right.end) {
+        if !units_reach(&a, left.end) || !units_reach(&b, right.end) {
             let equal = |operation: &DiffOp| if matches!(operation, DiffOp::Equal { .. }) { operation.old_range().len() } else { 0 };
             let anchor = (0..operations.len()).rev().max_by_key(|index| equal(&operations[*index]));
             let Some(anchor) = anchor.filter(|index| equal(&operations[*index]) > 0) else {
@@ -115,14 +115,14 @@ impl SequenceComparison<'_> {
         for operation in operations.iter().filter(|operation| !matches!(operation, DiffOp::Equal { .. })) {
             let (old, new) = (operation.old_range(), operation.new_range());
             let at = (start(&a, old.start, left.end), start(&b, new.start, right.end));
-            self.pair(&a[old], &b[new], at, &mut inner);
+            self.pair_calls(&a[old], &b[new], at, &mut inner);
         }
         inner.extend(rest);
         inner
     }
 
-    /// Pairs calls of the same function among units that are not equal. The units between the pairs differ.
-    fn pair(&mut self, left: &[ComparedUnit], right: &[ComparedUnit], at: (u64, u64), inner: &mut Vec<(Range<u64>, Range<u64>)>) {
+    /// Pairs calls of the same function among units that are not equal, and records the units between the pairs as differences.
+    fn pair_calls(&mut self, left: &[ComparedUnit], right: &[ComparedUnit], at: (u64, u64), inner: &mut Vec<(Range<u64>, Range<u64>)>) {
         let mut places: HashMap<u64, Vec<usize>> = HashMap::new();
         for (place, call) in right.iter().enumerate().filter_map(|(place, unit)| Some((place, unit.call?))) {
             places.entry(call).or_default().push(place);
@@ -148,14 +148,13 @@ impl SequenceComparison<'_> {
     }
 }
 
-/// Returns true if the units extend to `end`.
-fn reaches(units: &[ComparedUnit], end: u64) -> bool {
+fn units_reach(units: &[ComparedUnit], end: u64) -> bool {
     units.len() < MAX_UNITS || units.last().is_some_and(|unit| unit.range.end >= end)
 }
 
 impl ComparedSide<'_> {
-    /// Returns the first units of a range within one frame.
-    fn units(&self, range: Range<u64>) -> Vec<ComparedUnit> {
+    /// Returns the first [`MAX_UNITS`] units of a range within one frame.
+    fn first_units(&self, range: Range<u64>) -> Vec<ComparedUnit> {
         let mut units = Vec::new();
         let mut at = range.start;
         while at < range.end && units.len() < MAX_UNITS {

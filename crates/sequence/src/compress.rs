@@ -22,7 +22,7 @@ pub use window::{WindowLimits, WindowWriter};
 
 use crate::{Grammar, SequenceError};
 
-/// Builds the grammar of a sequence.
+/// Builds a sequence's grammar from symbols that are pushed one by one.
 pub trait Compressor {
     /// Appends a symbol.
     fn push(&mut self, symbol: u64);
@@ -30,14 +30,11 @@ pub trait Compressor {
     /// Returns the number of body items and terminals in memory, each of which takes some tens of bytes.
     fn items_in_memory(&self) -> usize;
 
-    /// Returns the grammar of all symbols so far.
-    ///
-    /// # Errors
-    /// The grammar has more than [`crate::grammar::MAX_ITEMS`] items.
+    /// Returns the grammar of all symbols so far. Fails if the grammar has more than [`crate::grammar::MAX_ITEMS`] items.
     fn close(self: Box<Self>) -> Result<Grammar, SequenceError>;
 }
 
-/// A grammar compression algorithm.
+/// An algorithm that compresses a sequence into a grammar.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum CompressionMethod {
     /// Unique digrams, and rules that are used at least twice (Nevill-Manning and Witten 1997).
@@ -55,7 +52,7 @@ impl CompressionMethod {
     pub const ALL: [CompressionMethod; 4] =
         [CompressionMethod::Sequitur, CompressionMethod::RePair, CompressionMethod::LocallyConsistent, CompressionMethod::Phrases];
 
-    /// Returns the name in options and reports.
+    /// Returns the method's name in options and reports.
     pub fn name(self) -> &'static str {
         match self {
             CompressionMethod::Sequitur => "sequitur",
@@ -65,13 +62,13 @@ impl CompressionMethod {
         }
     }
 
-    /// Parses a method's name.
+    /// Parses a name that [`CompressionMethod::name`] returns.
     pub fn from_name(name: &str) -> Result<CompressionMethod, SequenceError> {
         let found = CompressionMethod::ALL.into_iter().find(|method| method.name() == name);
         found.ok_or_else(|| SequenceError::parameter("method", name, "sequitur, re-pair, locally-consistent or phrases"))
     }
 
-    /// Creates a compressor.
+    /// Creates an empty compressor that uses this method.
     pub fn compressor(self) -> Box<dyn Compressor + Send> {
         match self {
             CompressionMethod::Sequitur => Box::new(Sequitur::default()),
@@ -82,9 +79,6 @@ impl CompressionMethod {
     }
 
     /// Compresses a complete sequence.
-    ///
-    /// # Errors
-    /// The grammar has too many items.
     pub fn compress(self, symbols: impl IntoIterator<Item = u64>) -> Result<Grammar, SequenceError> {
         let mut compressor = self.compressor();
         symbols.into_iter().for_each(|symbol| compressor.push(symbol));

@@ -15,10 +15,9 @@ pub(crate) const GAP: u32 = u32::MAX;
 pub(crate) struct CrossingTexts {
     /// Terminal numbers and gaps, rule after rule.
     pub text: Vec<u32>,
-    /// For each position in the text, the end of its item. For a terminal, this is the position itself, so that a string of length 1
-    /// counts as crossing.
+    /// The end of each position's item. A terminal's end is its own position, so that a string of length 1 counts as crossing.
     ends: Vec<u32>,
-    /// Range of each rule in `text`, and the number of the rule's occurrences.
+    /// For each rule, its range in `text` and the number of its occurrences.
     pub rules: Vec<(Range<usize>, u64)>,
 }
 
@@ -29,14 +28,14 @@ impl CrossingTexts {
         for (rule, occurrences) in grammar.rules().zip(grammar.rule_occurrences()) {
             let start = texts.text.len();
             for item in grammar.body(rule) {
-                texts.append(grammar, item, longest.saturating_sub(1));
+                texts.append_item(grammar, item, longest.saturating_sub(1));
             }
             texts.rules.push((start..texts.text.len(), occurrences));
         }
         texts
     }
 
-    fn append(&mut self, grammar: &Grammar, item: GrammarItem, kept: usize) {
+    fn append_item(&mut self, grammar: &Grammar, item: GrammarItem, kept: usize) {
         let rule = match item {
             GrammarItem::Terminal(terminal) => {
                 self.ends.push(self.text.len() as u32);
@@ -57,7 +56,7 @@ impl CrossingTexts {
         self.ends.resize(self.text.len(), self.text.len() as u32);
     }
 
-    /// Returns true if the string of `length` symbols at `place` is not inside one item.
+    /// Returns true if the string of `length` symbols at `place` extends beyond its first item.
     pub fn is_crossing(&self, place: usize, length: usize) -> bool {
         place + length > self.ends[place] as usize
     }

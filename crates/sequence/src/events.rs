@@ -1,12 +1,12 @@
 //! Classes of symbols, for analyses that need calls and returns.
 //!
-//! A call's events are between an `Enter` and a `Leave`. A call of a function that records no events has neither. Paths with calls are
-//! recorded by one of three conventions ([`Convention`]; Vaswani, section 3.4.1).
+//! A call's events are between an `Enter` and a `Leave`. A call of a function that records no events has neither symbol. Three conventions
+//! ([`Convention`]; Vaswani, section 3.4.1) determine how paths with calls are recorded.
 
-/// The way in which paths that contain calls are recorded.
+/// How paths that contain calls are recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Convention {
-    /// In pieces: a subpath ends before each call's `Enter`, and the next begins after the return.
+    /// In pieces: a subpath ends before each call's `Enter`, and the next subpath begins after the return.
     Subpaths,
     /// As one event, after the events of their calls.
     WholePaths,
@@ -15,25 +15,25 @@ pub enum Convention {
     Prefixes,
 }
 
-/// The end of a subpath.
+/// Where a subpath ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum SubpathEnd {
-    /// At a call. The frame continues after it.
+    /// At a call, after which the frame continues.
     Call,
-    /// At a back edge. The frame continues.
+    /// At a back edge, after which the frame continues.
     BackEdge,
     /// At the function's return, or where an exception exits the function.
     Return,
 }
 
-/// The class of an event.
+/// The event that a symbol represents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum EventClass {
     /// A path of a function was executed.
     Subpath {
-        /// Number of the function.
+        /// The function's number.
         function: u32,
-        /// The end of the path.
+        /// Where the path ends.
         end: SubpathEnd,
     },
     /// A function was entered.
@@ -42,9 +42,9 @@ pub enum EventClass {
     Leave,
 }
 
-/// Classifies symbols.
+/// Determines which event each symbol represents.
 pub trait Classify {
-    /// Returns the class of a symbol.
+    /// Returns the event that `symbol` represents.
     fn class(&self, symbol: u64) -> EventClass;
 }
 
@@ -54,7 +54,6 @@ impl<F: Fn(u64) -> EventClass> Classify for F {
     }
 }
 
-/// Returns the classes of a grammar's terminals, by terminal number.
-pub(crate) fn classes(grammar: &crate::Grammar, classify: &impl Classify) -> Vec<EventClass> {
+pub(crate) fn classify_terminals(grammar: &crate::Grammar, classify: &impl Classify) -> Vec<EventClass> {
     grammar.terminals().iter().map(|symbol| classify.class(*symbol)).collect()
 }

@@ -1,9 +1,9 @@
-//! General paths: the last k branches as a path, across loops and joins.
+//! General paths: the last k branches as a path, across loops and joins of the control flow.
 //!
-//! Source: C. Young and M. D. Smith, "Better global scheduling using path profiles" (MICRO 1998), section 3. An automaton is built lazily:
-//! its states are the paths so far, and the transition on a branch leads to the path that consists of the last k branches. So a branch
-//! usually costs one hash look-up and one increment for any k. Paths near the start of a frame have fewer than k branches. Memory is
-//! proportional to the number of distinct paths, at most 2^k per loop.
+//! Source: C. Young and M. D. Smith, "Better global scheduling using path profiles" (MICRO 1998), section 3. An automaton is built lazily.
+//! Its states are the paths so far, and a branch leads to the path that consists of the last k branches. A branch therefore usually costs
+//! one hash look-up and one increment for any k. Paths near the start of a frame have fewer than k branches. Memory is proportional to the
+//! number of distinct paths, at most 2^k per loop.
 
 use crate::SequenceError;
 use crate::compress::hashing::BuildMixer;
@@ -27,10 +27,7 @@ pub struct GeneralPaths {
 }
 
 impl GeneralPaths {
-    /// Creates empty counts for paths of up to `k` branches.
-    ///
-    /// # Errors
-    /// `k` is zero or above [`MAX_BRANCHES`].
+    /// Creates empty counts for paths of up to `k` branches. `k` must be from 1 to [`MAX_BRANCHES`].
     pub fn new(k: usize) -> Result<GeneralPaths, SequenceError> {
         if k == 0 || k > MAX_BRANCHES {
             return Err(SequenceError::parameter("branches of a general path", k, "1 to 1000"));

@@ -1,8 +1,8 @@
 //! Straight-line grammars: each rule has one body, so a grammar generates exactly one sequence.
 //!
-//! Invariants of every grammar: a rule's body contains only terminals and rules with smaller numbers, so one pass over the rules is a fold
-//! from the leaves; the last rule is the root; every other rule is used and is not empty; terminals are distinct. Folds take time
-//! proportional to the number of items, not to the length of the sequence.
+//! Invariants of every grammar: a rule's body contains only terminals and rules with smaller numbers, so one pass over the rules visits
+//! them from the leaves to the root; the last rule is the root; every other rule is used and is not empty; terminals are distinct. Such a
+//! pass takes time proportional to the number of items, not to the length of the sequence.
 
 mod access;
 mod codec;
@@ -66,7 +66,7 @@ pub struct GrammarStatistics {
     pub depth: usize,
 }
 
-/// Rules in any order, as compressors create them. An item with the bit `RULE` is an index into `bodies`.
+/// Rules in any order, as compressors create them. An item with the bit [`RULE`] is an index into `bodies`.
 pub(crate) struct RawRules {
     pub terminals: Vec<u64>,
     pub bodies: Vec<Vec<u32>>,
@@ -111,7 +111,7 @@ impl Grammar {
         RuleId(self.starts.len() as u32 - 2)
     }
 
-    /// Returns all rules in order. Each uses only earlier ones.
+    /// Iterates over all rules in order. Each rule uses only earlier rules.
     pub fn rules(&self) -> impl DoubleEndedIterator<Item = RuleId> + use<> {
         (0..self.starts.len() as u32 - 1).map(RuleId)
     }
@@ -126,7 +126,7 @@ impl Grammar {
         &self.terminals
     }
 
-    /// Returns the terminal for a symbol, or `None` if it does not occur. Linear in the number of terminals.
+    /// Returns the terminal for a symbol, or `None` if the symbol does not occur. Linear in the number of terminals.
     pub fn terminal(&self, symbol: u64) -> Option<TerminalId> {
         self.terminals.iter().position(|t| *t == symbol).map(|t| TerminalId(t as u32))
     }
@@ -149,7 +149,7 @@ impl Grammar {
         }
     }
 
-    /// Computes the size. Linear in the number of items.
+    /// Computes the sizes, in time linear in the number of items.
     pub fn statistics(&self) -> GrammarStatistics {
         let depth = self.fold(|_| 0, |children: &[&usize]| children.iter().map(|depth| **depth).max().unwrap_or(0) + 1);
         GrammarStatistics {
@@ -206,10 +206,7 @@ impl Grammar {
         values
     }
 
-    /// Concatenates windows into one grammar. Linear in the number of items, because nothing is expanded.
-    ///
-    /// # Errors
-    /// The result has more than [`MAX_ITEMS`] items.
+    /// Concatenates windows into one grammar without expanding them. Fails if the result has more than [`MAX_ITEMS`] items.
     pub fn concatenated<'a>(windows: impl IntoIterator<Item = &'a Grammar>) -> Result<Grammar, SequenceError> {
         let mut raw = RawRules { terminals: Vec::new(), bodies: Vec::new(), root: 0 };
         let mut terminals = Terminals::default();
@@ -233,9 +230,6 @@ impl Grammar {
     }
 
     /// Returns the sequence of those symbols for which `keep` returns true. Linear in the number of items, because nothing is expanded.
-    ///
-    /// # Errors
-    /// The result is too large, which is impossible because it has at most as many items as this grammar.
     pub fn retained(&self, keep: impl Fn(u64) -> bool) -> Result<Grammar, SequenceError> {
         let mut terminals = Terminals::default();
         let kept: Vec<Option<u32>> = self.terminals.iter().map(|s| keep(*s).then(|| terminals.number(*s))).collect();
@@ -257,10 +251,7 @@ impl Grammar {
         RawRules { terminals: terminals.list, root: bodies.len() - 1, bodies }.grammar()
     }
 
-    /// Replaces each symbol by any number of symbols. Linear in the number of items and of inserted symbols, because nothing is expanded.
-    ///
-    /// # Errors
-    /// The result has more than [`MAX_ITEMS`] items.
+    /// Replaces each symbol by any number of symbols, without expansion. Fails if the result has more than [`MAX_ITEMS`] items.
     pub fn substituted(&self, replacement: impl FnMut(u64) -> Vec<u64>) -> Result<Grammar, SequenceError> {
         let mut terminals = Terminals::default();
         let mut bodies: Vec<Vec<u32>> = Vec::with_capacity(self.terminals.len() + self.rule_count());
@@ -320,7 +311,7 @@ impl Terminals {
 }
 
 impl RawRules {
-    /// Builds a grammar from the rules that the root uses, sorted so that rules are after those that they use.
+    /// Builds a grammar from the rules that are reachable from the root, sorted so that each rule follows the rules it uses.
     pub fn grammar(self) -> Result<Grammar, SequenceError> {
         let order = self.postorder();
         let size: usize = order.iter().map(|rule| self.bodies[*rule as usize].len()).sum();
@@ -339,7 +330,6 @@ impl RawRules {
         Ok(Grammar::from_parts(self.terminals, starts, items))
     }
 
-    /// Inlines rules that are used only once.
     pub fn inline_single_uses(mut self) -> RawRules {
         let mut uses = vec![0_u32; self.bodies.len()];
         for item in self.bodies.iter().flatten().filter(|item| **item & RULE != 0) {

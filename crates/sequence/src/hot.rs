@@ -1,9 +1,10 @@
 //! Minimal hot subpaths, computed from the grammar (J. R. Larus, "Whole program paths", PLDI 1999, section 4).
 //!
-//! A *subpath* is a string of symbols in the sequence, its *frequency* the number of its (possibly overlapping) occurrences, and its *cost*
-//! its frequency times the sum of its symbols' weights. It is *hot* if its length is within bounds and its cost reaches a threshold, and
-//! *minimal* if it contains no shorter hot subpath. Nearly every string that contains a hot subpath is also hot, so minimality keeps the
-//! result short. Each length takes O(items x longest) time. Strings that are hot, or too rare to become hot, are not extended.
+//! A *subpath* is a string of symbols in the sequence, its *frequency* is the number of its (possibly overlapping) occurrences, and its
+//! *cost* is its frequency times the sum of its symbols' weights. A subpath is *hot* if its length is within bounds and its cost reaches a
+//! threshold, and *minimal* if it contains no shorter hot subpath. Nearly every string that contains a hot subpath is also hot, so
+//! minimality keeps the result short. Each length takes O(items x longest) time. Strings that are hot, or too rare to become hot, are not
+//! extended.
 
 use crate::SequenceError;
 use crate::compress::hashing::BuildMixer;
@@ -25,7 +26,7 @@ pub struct HotParameters {
 /// A minimal hot subpath.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HotSubpath {
-    /// Its symbols.
+    /// The symbols in order.
     pub symbols: Vec<u64>,
     /// Number of occurrences.
     pub frequency: u64,
@@ -36,10 +37,7 @@ pub struct HotSubpath {
 /// Maximum for [`HotParameters::longest`].
 pub const MAX_LENGTH: usize = 1000;
 
-/// Returns the minimal hot subpaths in order of descending cost, then by symbols.
-///
-/// # Errors
-/// The bounds are empty or exceed [`MAX_LENGTH`].
+/// Returns the minimal hot subpaths in order of descending cost, then by symbols. Fails if the bounds are empty or exceed [`MAX_LENGTH`].
 pub fn minimal_hot_subpaths(
     grammar: &Grammar,
     parameters: HotParameters,
@@ -53,11 +51,11 @@ pub fn minimal_hot_subpaths(
     let weights: Vec<u64> = grammar.terminals().iter().map(|symbol| weight(*symbol)).collect();
     let heaviest = u128::from(weights.iter().copied().max().unwrap_or(0)) * longest as u128;
     let texts = CrossingTexts::new(grammar, longest);
-    let mut level = CandidateStrings::first(&texts, weights.len());
+    let mut level = CandidateStrings::of_length_one(&texts, weights.len());
     let mut found = Vec::new();
     for length in 1..=longest {
         if length > 1 {
-            level = level.extend(&texts, length);
+            level = level.extend_strings(&texts, length);
         }
         let mut alive = vec![true; level.strings.len()];
         for (string, alive) in level.strings.iter().zip(&mut alive) {
@@ -70,7 +68,7 @@ pub fn minimal_hot_subpaths(
             }
             *alive = !is_hot && heaviest * u128::from(string.frequency) >= threshold;
         }
-        level.keep(&alive);
+        level.keep_alive(&alive);
     }
     found.sort_by(|a, b| b.cost.cmp(&a.cost).then_with(|| a.symbols.cmp(&b.symbols)));
     Ok(found)
@@ -78,31 +76,30 @@ pub fn minimal_hot_subpaths(
 
 /// All strings of one length that may be part of a hot subpath.
 struct CandidateStrings {
-    /// The number of the string that begins at each position of the texts. [`GAP`] if there is none.
+    /// For each position of the texts, the number of the string that begins there, or [`GAP`] if none does.
     at: Vec<u32>,
     strings: Vec<CountedString>,
 }
 
 struct CountedString {
-    /// A position at which the string begins.
     place: usize,
     frequency: u64,
 }
 
 impl CandidateStrings {
-    fn first(texts: &CrossingTexts, terminals: usize) -> CandidateStrings {
+    fn of_length_one(texts: &CrossingTexts, terminals: usize) -> CandidateStrings {
         let strings = (0..terminals).map(|_| CountedString { place: 0, frequency: 0 }).collect();
         let mut level = CandidateStrings { at: texts.text.clone(), strings };
         for (range, occurrences) in &texts.rules {
             for place in range.clone().filter(|place| texts.text[*place] != GAP) {
-                level.count(texts, place, 1, texts.text[place], *occurrences);
+                level.count_occurrence(texts, place, 1, texts.text[place], *occurrences);
             }
         }
         level
     }
 
     /// Combines strings that overlap in all but one symbol into strings that are longer by one.
-    fn extend(self, texts: &CrossingTexts, length: usize) -> CandidateStrings {
+    fn extend_strings(self, texts: &CrossingTexts, length: usize) -> CandidateStrings {
         let mut numbers: HashMap<u64, u32, BuildMixer> = HashMap::default();
         let mut longer = CandidateStrings { at: self.at, strings: Vec::new() };
         for (range, occurrences) in &texts.rules {
@@ -119,13 +116,13 @@ impl CandidateStrings {
                     longer.strings.push(CountedString { place, frequency: 0 });
                 }
                 longer.at[place] = number;
-                longer.count(texts, place, length, number, *occurrences);
+                longer.count_occurrence(texts, place, length, number, *occurrences);
             }
         }
         longer
     }
 
-    fn count(&mut self, texts: &CrossingTexts, place: usize, length: usize, number: u32, occurrences: u64) {
+    fn count_occurrence(&mut self, texts: &CrossingTexts, place: usize, length: usize, number: u32, occurrences: u64) {
         let string = &mut self.strings[number as usize];
         string.place = place;
         if texts.is_crossing(place, length) {
@@ -133,7 +130,7 @@ impl CandidateStrings {
         }
     }
 
-    fn keep(&mut self, alive: &[bool]) {
+    fn keep_alive(&mut self, alive: &[bool]) {
         for number in self.at.iter_mut().filter(|number| **number != GAP) {
             if !alive[*number as usize] {
                 *number = GAP;

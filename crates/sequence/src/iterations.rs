@@ -1,9 +1,10 @@
-//! Paths across iterations: k consecutive Ball-Larus paths of one activation as one path, counted exactly, without storing the sequence.
+//! Paths across iterations: k consecutive Ball-Larus paths of one activation as one path, counted exactly without storing the sequence.
 //!
-//! Source: D. C. D'Elia and C. Demetrescu, "Ball-Larus path profiling across multiple loop iterations" (OOPSLA 2013). Ignoring calls, the
-//! paths of an activation form a sequence, split into slabs of k - 1 paths. For each executed path, a trie contains the string from the
-//! start of the previous slab up to this path, and the string's node holds a count. A string of k paths is within two consecutive slabs, so
-//! it is a suffix of a node's string, and its count is the sum over such nodes. Each path takes O(1) hash look-ups for any k.
+//! Source: D. C. D'Elia and C. Demetrescu, "Ball-Larus path profiling across multiple loop iterations" (OOPSLA 2013). The paths of an
+//! activation form a sequence, without the paths of its callees. The sequence is split into slabs of k - 1 paths. For each executed path, a
+//! trie contains the string from the start of the previous slab up to this path, and the string's node holds a count. A string of k paths
+//! is within two consecutive slabs, so it is a suffix of some nodes' strings. Its count is the sum of those nodes' counts. Each path takes
+//! O(1) hash look-ups for any k.
 
 use crate::compress::hashing::BuildMixer;
 use crate::events::{Classify, EventClass, SubpathEnd};
@@ -13,13 +14,12 @@ use std::collections::{BTreeMap, HashMap};
 /// Maximum number of consecutive iterations.
 pub const MAX_ITERATIONS: usize = 64;
 
-/// The root of the trie.
 const ROOT: u32 = 0;
 
 /// The position of an activation in a forest.
 #[derive(Clone, Copy, Debug)]
 pub struct ForestPosition {
-    /// Node of the string from the start of the previous slab; [`ROOT`] in the first slab.
+    /// Node of the string from the start of the previous slab, or [`ROOT`] in the first slab.
     long: u32,
     /// Node of the string from the start of the current slab.
     short: u32,
@@ -44,9 +44,7 @@ struct IterationNode {
 }
 
 impl SlabForest {
-    /// Creates an empty forest for `k` iterations.
-    /// # Errors
-    /// `k` is zero or above [`MAX_ITERATIONS`].
+    /// Creates an empty forest for `k` iterations. `k` must be from 1 to [`MAX_ITERATIONS`].
     pub fn new(k: usize) -> Result<SlabForest, SequenceError> {
         if k == 0 || k > MAX_ITERATIONS {
             return Err(SequenceError::parameter("iterations of a path", k, "1 to 64"));
@@ -74,7 +72,7 @@ impl SlabForest {
         self.nodes[ends as usize].count += 1;
     }
 
-    /// Returns the counts of all strings of exactly `length` consecutive paths. Empty if `length` exceeds k.
+    /// Returns the counts of all strings of exactly `length` consecutive paths, or no counts if `length` exceeds k.
     pub fn counts(&self, length: usize) -> BTreeMap<Vec<u32>, u64> {
         let mut counts = BTreeMap::new();
         for node in self.nodes.iter().filter(|node| node.count > 0 && node.depth as usize >= length && length <= self.k) {
@@ -117,15 +115,15 @@ pub struct IterationProfile {
 
 #[derive(Default)]
 struct ActivationFrame {
-    /// Subpaths since the last back edge.
+    /// The subpaths after the last back edge.
     subpaths: Vec<u64>,
     position: Option<(u32, ForestPosition)>,
 }
 
-/// A pattern of paths that the iterations of one or more loops repeat.
+/// A sequence of paths that one or more loops repeat.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RepeatedPattern {
-    /// The paths in order, as strings of subpaths, in the smallest rotation.
+    /// The paths as strings of subpaths. Of all rotations of the pattern, this is the smallest.
     pub paths: Vec<Vec<u64>>,
     /// Number of k-iteration paths that repeat the pattern.
     pub count: u64,
@@ -134,9 +132,7 @@ pub struct RepeatedPattern {
 }
 
 impl IterationProfile {
-    /// Creates an empty profile for `k` iterations.
-    /// # Errors
-    /// `k` is zero or above [`MAX_ITERATIONS`].
+    /// Creates an empty profile for `k` iterations. `k` must be from 1 to [`MAX_ITERATIONS`].
     pub fn new(k: usize) -> Result<IterationProfile, SequenceError> {
         SlabForest::new(k)?;
         Ok(IterationProfile {
@@ -149,9 +145,6 @@ impl IterationProfile {
     }
 
     /// Computes the profile of a sequence.
-    ///
-    /// # Errors
-    /// See [`IterationProfile::new`].
     pub fn from_grammar(grammar: &Grammar, classify: &impl Classify, k: usize) -> Result<IterationProfile, SequenceError> {
         let mut profile = IterationProfile::new(k)?;
         for symbol in grammar.symbols() {
@@ -166,9 +159,6 @@ impl IterationProfile {
     }
 
     /// Records the next event.
-    ///
-    /// # Errors
-    /// See [`IterationProfile::new`].
     pub fn push(&mut self, symbol: u64, class: EventClass) -> Result<(), SequenceError> {
         match class {
             EventClass::Enter => self.frames.push(ActivationFrame::default()),
@@ -178,12 +168,12 @@ impl IterationProfile {
                     self.frames.push(ActivationFrame::default());
                 }
             }
-            EventClass::Subpath { function, end } => return self.subpath(symbol, function, end),
+            EventClass::Subpath { function, end } => return self.push_subpath(symbol, function, end),
         }
         Ok(())
     }
 
-    fn subpath(&mut self, symbol: u64, function: u32, end: SubpathEnd) -> Result<(), SequenceError> {
+    fn push_subpath(&mut self, symbol: u64, function: u32, end: SubpathEnd) -> Result<(), SequenceError> {
         let Some(frame) = self.frames.last_mut() else { return Ok(()) };
         frame.subpaths.push(symbol);
         if end == SubpathEnd::Call {
@@ -216,8 +206,9 @@ impl IterationProfile {
         &self.paths[number as usize]
     }
 
-    /// Returns the patterns of `period` distinct paths that are repeated by at least `share` (0 to 1) of the k-iteration paths with any of
-    /// them. k must be at least twice the period. Alternation between two paths is a pattern of period 2.
+    /// Returns the patterns of `period` distinct paths. A pattern is returned if at least `share` (0 to 1) of the k-iteration paths that
+    /// contain one of its paths repeat the pattern. k must be at least twice the period. Alternation between two paths is a pattern of
+    /// period 2.
     pub fn repeated_patterns(&self, function: u32, period: usize, share: f64) -> Vec<RepeatedPattern> {
         if period < 2 || self.k < 2 * period {
             return Vec::new();

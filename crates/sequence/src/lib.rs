@@ -1,7 +1,7 @@
 //! Sequences of path events, compressed by grammars, and analyses of the compressed form. The crate is pure and does not interpret symbols.
 //!
-//! A *symbol* is an element of a sequence, a *terminal* a distinct symbol of one grammar. A *rule* generates a string of symbols, the
-//! *root* rule the whole sequence. An *item* is an element of a rule's body: a terminal or a rule.
+//! A *symbol* is an element of a sequence, and a *terminal* is a distinct symbol of one grammar. A *rule* generates a string of symbols;
+//! the *root* rule generates the complete sequence. An *item* is an element of a rule's body, which is a terminal or a rule.
 #![forbid(unsafe_code)]
 
 pub mod compare;

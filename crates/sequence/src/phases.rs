@@ -10,7 +10,7 @@ use crate::SequenceError;
 use crate::compress::hashing::mix;
 use std::collections::BTreeMap;
 
-/// The executions of an interval: distinct features in ascending order, with the number of executions.
+/// The executions in an interval: distinct features in ascending order, each with its number of executions.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct IntervalVector(pub Vec<(u64, f64)>);
 
@@ -23,12 +23,12 @@ pub struct PhaseParameters {
     pub dimensions: usize,
     /// Number of initial clusterings tried for each number of phases.
     pub seeds: u64,
-    /// Share (0 to 1) of the criterion's range that the chosen clustering must reach.
+    /// The share (0 to 1) of the criterion's range that the chosen clustering must reach.
     pub enough: f64,
 }
 
 impl Default for PhaseParameters {
-    /// Returns the values in the paper by Sherwood et al.
+    /// Returns the values that Sherwood et al. used.
     fn default() -> Self {
         PhaseParameters { max_phases: 10, dimensions: 15, seeds: 5, enough: 0.9 }
     }
@@ -39,16 +39,16 @@ impl Default for PhaseParameters {
 pub struct Phases {
     /// The phase of each interval. Phases are numbered in order of their first interval.
     pub phase_of_interval: Vec<usize>,
-    /// The phases.
+    /// The phases in the order of their numbers.
     pub phases: Vec<Phase>,
 }
 
-/// A phase.
+/// A set of intervals that do similar work.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Phase {
-    /// Number of its intervals.
+    /// Number of intervals in the phase.
     pub intervals: usize,
-    /// The interval nearest to the cluster's centre.
+    /// The interval nearest to the centre of the cluster.
     pub representative: usize,
     /// Features with their mean share of an interval, greatest first.
     pub features: Vec<(u64, f64)>,
@@ -61,10 +61,8 @@ impl Phases {
     }
 }
 
-/// Splits a sequence into intervals of `length` symbols (the last may be shorter). `features` adds the features of a symbol.
-///
-/// # Errors
-/// `length` is zero.
+/// Splits a sequence into intervals of `length` symbols (the last may be shorter). `features` passes a symbol's features with their weights
+/// to the callback. `length` must not be zero.
 pub fn intervals(
     symbols: impl Iterator<Item = u64>,
     length: u64,
@@ -91,18 +89,15 @@ pub fn intervals(
     Ok(vectors)
 }
 
-/// Minimum difference between the criteria of several phases and of one.
-const STRONG_EVIDENCE: f64 = 5.0;
+/// Minimum amount by which the criterion of several phases must exceed that of one phase.
+const MIN_CRITERION_GAIN: f64 = 5.0;
 
 /// Finds the phases of a sequence of intervals. The result is deterministic, since projections and initial centres come from hashes.
 ///
-/// The method differs from the paper's, because a path vector may have few features, and an execution may have few intervals. The
-/// criterion uses the effective number of dimensions. No cluster is assumed to be narrower than sampling noise (a variance of 1 / W for W
-/// events). The number of phases is at most the square root of the number of intervals. Choosing several phases over one needs "very
-/// strong" evidence (R. E. Kass and A. E. Raftery, "Bayes factors", 1995).
-///
-/// # Errors
-/// A parameter is zero, or `enough` is not between 0 and 1.
+/// The method differs from the paper's, because a path vector may have few features, and an execution may have few intervals. The criterion
+/// uses the effective number of dimensions. No cluster is assumed to be narrower than sampling noise (a variance of 1 / W for W events).
+/// The number of phases is at most the square root of the number of intervals. Choosing several phases over one needs "very strong"
+/// evidence (R. E. Kass and A. E. Raftery, "Bayes factors", 1995). Parameters must not be zero, and `enough` must be from 0 to 1.
 pub fn find_phases(intervals: &[IntervalVector], parameters: PhaseParameters) -> Result<Phases, SequenceError> {
     let PhaseParameters { max_phases, dimensions, seeds, enough } = parameters;
     if max_phases == 0 || dimensions == 0 || seeds == 0 {
@@ -114,29 +109,28 @@ pub fn find_phases(intervals: &[IntervalVector], parameters: PhaseParameters) ->
     if intervals.is_empty() {
         return Ok(Phases { phase_of_interval: Vec::new(), phases: Vec::new() });
     }
-    let points: Vec<Vec<f64>> = intervals.iter().map(|interval| project(interval, dimensions)).collect();
+    let points: Vec<Vec<f64>> = intervals.iter().map(|interval| project_vector(interval, dimensions)).collect();
     let most = max_phases.min(points.len().isqrt());
     let clusterings: Vec<Clustering> = (1..=most).map(|k| best_clustering(&points, k, seeds)).collect();
-    let spread = dimensions_spread(&points);
-    let events = intervals.iter().map(total).sum::<f64>() / intervals.len() as f64;
+    let spread = effective_dimensions(&points);
+    let events = intervals.iter().map(event_count).sum::<f64>() / intervals.len() as f64;
     // The square of a random coordinate between -1 and 1 has a mean of 1/3.
     let min_variance = dimensions as f64 / 3.0 / (events.max(1.0) * spread);
     let score = |clustering: &Clustering| clustering.criterion(points.len(), spread, min_variance);
     let scores: Vec<f64> = clusterings.iter().map(score).collect();
     let (least, greatest) = scores.iter().fold((f64::MAX, f64::MIN), |(a, b), score| (a.min(*score), b.max(*score)));
     let is_enough = |score: &f64| *score >= least + enough * (greatest - least);
-    let chosen = if greatest - scores[0] < STRONG_EVIDENCE { 0 } else { scores.iter().position(is_enough).unwrap_or(0) };
-    Ok(describe(&clusterings[chosen], &points, intervals))
+    let chosen = if greatest - scores[0] < MIN_CRITERION_GAIN { 0 } else { scores.iter().position(is_enough).unwrap_or(0) };
+    Ok(describe_phases(&clusterings[chosen], &points, intervals))
 }
 
-/// Returns the number of events in an interval.
-fn total(interval: &IntervalVector) -> f64 {
+fn event_count(interval: &IntervalVector) -> f64 {
     interval.0.iter().map(|(_, weight)| weight).sum::<f64>().max(f64::MIN_POSITIVE)
 }
 
 /// Scales a vector to sum 1 and projects it, with a random direction in the cube from -1 to 1 for each feature.
-fn project(interval: &IntervalVector, dimensions: usize) -> Vec<f64> {
-    let total = total(interval);
+fn project_vector(interval: &IntervalVector, dimensions: usize) -> Vec<f64> {
+    let total = event_count(interval);
     let mut point = vec![0.0; dimensions];
     for (feature, weight) in &interval.0 {
         for (dimension, coordinate) in (1_u64..).zip(&mut point) {
@@ -147,8 +141,8 @@ fn project(interval: &IntervalVector, dimensions: usize) -> Vec<f64> {
     point
 }
 
-/// Returns the effective number of dimensions over which the points spread, from 1 to all.
-fn dimensions_spread(points: &[Vec<f64>]) -> f64 {
+/// Returns a number from 1 to the dimension of the points. It is lower if the points spread mainly in few directions.
+fn effective_dimensions(points: &[Vec<f64>]) -> f64 {
     let (count, dimensions) = (points.len() as f64, points[0].len());
     let means: Vec<f64> = (0..dimensions).map(|d| points.iter().map(|point| point[d]).sum::<f64>() / count).collect();
     let covariance = |a: usize, b: usize| points.iter().map(|point| (point[a] - means[a]) * (point[b] - means[b])).sum::<f64>() / count;
@@ -165,19 +159,19 @@ struct Clustering {
 }
 
 fn best_clustering(points: &[Vec<f64>], k: usize, seeds: u64) -> Clustering {
-    let clusterings = (0..seeds).map(|seed| cluster(points, k, seed));
+    let clusterings = (0..seeds).map(|seed| run_kmeans(points, k, seed));
     let best = clusterings.min_by(|a, b| a.distortion.total_cmp(&b.distortion));
-    best.unwrap_or_else(|| cluster(points, k, 0))
+    best.unwrap_or_else(|| run_kmeans(points, k, 0))
 }
 
-/// Maximum number of iterations of k-means, as in the source.
+/// Maximum number of iterations of k-means, as in the paper.
 const MAX_KMEANS_ITERATIONS: usize = 100;
 
-fn cluster(points: &[Vec<f64>], k: usize, seed: u64) -> Clustering {
-    let mut centres = first_centres(points, k, seed);
+fn run_kmeans(points: &[Vec<f64>], k: usize, seed: u64) -> Clustering {
+    let mut centres = choose_first_centres(points, k, seed);
     let mut of_point = vec![usize::MAX; points.len()];
     for _ in 0..MAX_KMEANS_ITERATIONS {
-        let nearest: Vec<usize> = points.iter().map(|point| nearest(point, &centres).0).collect();
+        let nearest: Vec<usize> = points.iter().map(|point| nearest_centre(point, &centres).0).collect();
         if nearest == of_point {
             break;
         }
@@ -196,18 +190,18 @@ fn cluster(points: &[Vec<f64>], k: usize, seed: u64) -> Clustering {
     Clustering { centres, of_point, distortion }
 }
 
-/// Chooses initial centres: a point that depends on the seed, then repeatedly the point farthest from all centres.
-fn first_centres(points: &[Vec<f64>], k: usize, seed: u64) -> Vec<Vec<f64>> {
+/// Chooses the initial centres: first a point that depends on the seed, then repeatedly the point farthest from all centres.
+fn choose_first_centres(points: &[Vec<f64>], k: usize, seed: u64) -> Vec<Vec<f64>> {
     let first = (mix(seed + 1) % points.len() as u64) as usize;
     let mut centres = vec![points[first].clone()];
     while centres.len() < k {
-        let far = points.iter().max_by(|a, b| nearest(a, &centres).1.total_cmp(&nearest(b, &centres).1));
+        let far = points.iter().max_by(|a, b| nearest_centre(a, &centres).1.total_cmp(&nearest_centre(b, &centres).1));
         centres.extend(far.cloned());
     }
     centres
 }
 
-fn nearest(point: &[f64], centres: &[Vec<f64>]) -> (usize, f64) {
+fn nearest_centre(point: &[f64], centres: &[Vec<f64>]) -> (usize, f64) {
     let distances = centres.iter().map(|centre| squared_distance(point, centre)).enumerate();
     distances.min_by(|a, b| a.1.total_cmp(&b.1)).unwrap_or((0, 0.0))
 }
@@ -217,8 +211,7 @@ fn squared_distance(a: &[f64], b: &[f64]) -> f64 {
 }
 
 impl Clustering {
-    /// Returns the Bayesian information criterion: the likelihood of the points under equal spherical normal distributions around the
-    /// centres, minus a penalty for the number of centres.
+    /// Returns the likelihood of the points under equal spherical normal distributions, minus a penalty for the number of centres.
     fn criterion(&self, points: usize, dimensions: f64, min_variance: f64) -> f64 {
         let (count, k) = (points as f64, self.centres.len() as f64);
         let freedom = (count - k).max(1.0) * dimensions;
@@ -234,7 +227,7 @@ impl Clustering {
     }
 }
 
-fn describe(clustering: &Clustering, points: &[Vec<f64>], intervals: &[IntervalVector]) -> Phases {
+fn describe_phases(clustering: &Clustering, points: &[Vec<f64>], intervals: &[IntervalVector]) -> Phases {
     let mut order: Vec<usize> = Vec::new();
     for cluster in &clustering.of_point {
         if !order.contains(cluster) {
@@ -260,7 +253,7 @@ fn mean_shares<'a>(members: impl ExactSizeIterator<Item = &'a IntervalVector>) -
     let count = members.len() as f64;
     let mut sums: BTreeMap<u64, f64> = BTreeMap::new();
     for interval in members {
-        let total = total(interval);
+        let total = event_count(interval);
         for (feature, weight) in &interval.0 {
             *sums.entry(*feature).or_default() += weight / total / count;
         }

@@ -6,7 +6,7 @@
 mod calls;
 mod supergraph;
 
-pub use calls::{call_segments, project};
+pub use calls::{call_segments, call_segments_in_paths};
 pub use supergraph::{SupergraphPaths, supergraph_paths};
 
 use std::collections::HashMap;

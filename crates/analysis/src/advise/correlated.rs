@@ -1,10 +1,10 @@
 //! Branches that an earlier branch on the same path decides.
 //!
 //! This is the branch correlation of Mueller and Whalley ("Avoiding conditional branches by code replication", PLDI 1995) and Bodík, Gupta
-//! and Soffa ("Interprocedural conditional branch elimination", PLDI 1997), but found from counts instead of proofs: a correlation holds
-//! for the counted executions only. The later branch must be undecided on its own, and some outcome of the earlier branch must decide it.
-//! Of several earlier branches, the one that decides the most executions is reported; ties go to the nearest. Each decided execution saves
-//! one test.
+//! and Soffa ("Interprocedural conditional branch elimination", PLDI 1997). It is found from counts instead of proofs, so it holds only for
+//! the counted executions. The later branch must be undecided on its own, and an outcome of the earlier branch must decide it. If several
+//! earlier branches qualify, the one that decides the most executions is reported; ties go to the nearest. Each decided execution saves one
+//! test.
 
 use super::AdviseOptions;
 use super::nest::enters_loop;
@@ -15,9 +15,9 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use trodden_flow::{Edge, Node};
 use trodden_unit::BlockKind;
 
-/// Maximum share of one outcome for a branch to count as undecided on its own.
+/// Maximum share of one outcome for a branch that is undecided on its own.
 const MAX_UNDECIDED_SHARE: f64 = 0.99;
-/// Minimum share of the later branch's executions that must be decided, and of its entropy that the earlier branch must explain.
+/// Minimum share of the later branch's executions that the earlier branch must decide, and of its entropy that it must explain.
 const MIN_DECIDED_SHARE: f64 = 0.1;
 
 /// A branch that an earlier branch decides.
@@ -46,18 +46,20 @@ pub struct Correlated {
     pub information: f64,
     /// Conditional entropy of the later branch, given the whole path before it, in bits per execution.
     pub entropy_after_path: f64,
-    /// True if the later branch is in a loop that does not contain the earlier one: decided executions are in the loop's first iteration.
+    /// True if the later branch is in a loop that does not contain the earlier branch. Decided executions are then in the loop's first
+    /// iteration.
     pub first_iteration: bool,
-    /// True if both branches are in a loop that the later one may leave: the earlier branch decides whether this iteration is the last.
+    /// True if both branches are in a loop that the later branch may leave. The earlier branch then decides whether this iteration is the
+    /// last.
     pub last_iteration: bool,
-    /// The blocks between the two branches on paths where the later one is decided.
+    /// The blocks between the two branches on paths where the later branch is decided.
     pub stretch: BlocksBetween,
 }
 
 /// An outcome of a branch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BranchOutcome {
-    /// The edge.
+    /// The edge that the branch takes.
     pub edge: Edge,
     /// Executions of the edge.
     pub count: u64,
@@ -72,7 +74,7 @@ pub struct ConditionalOutcomes {
     pub count: u64,
     /// The outcomes of the later branch after this edge.
     pub outcomes: Vec<BranchOutcome>,
-    /// The outcome of the later branch that follows from this edge; `None` if the edge does not decide the later branch.
+    /// The outcome of the later branch that follows from this edge, or `None` if the edge does not decide the later branch.
     pub decides: Option<Edge>,
 }
 
@@ -86,7 +88,7 @@ impl ConditionalOutcomes {
 /// The blocks between two branches, which a transformation would copy for the decided case.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BlocksBetween {
-    /// The blocks after the earlier branch, up to and including the later one.
+    /// The blocks after the earlier branch, up to and including the later branch.
     pub blocks: Vec<Node>,
     /// Number of instructions in these blocks.
     pub instructions: u64,
@@ -106,7 +108,7 @@ pub fn find(walks: &Walks, pairs: &BranchPairs, nest: &BTreeMap<Node, BTreeSet<N
         if executions < options.min_count || max_count as f64 > MAX_UNDECIDED_SHARE * executions as f64 {
             continue;
         }
-        let candidates = tables.iter().map(|(&earlier, table)| (earlier, table, conditional_outcomes(table, options)));
+        let candidates = tables.iter().map(|(&earlier, table)| (earlier, table, compute_conditional_outcomes(table, options)));
         let weighed = candidates.map(|(earlier, table, given)| (count_decided(&given), earlier, table, given));
         let Some((decided, earlier, table, given)) = weighed.max_by(|a, b| a.0.cmp(&b.0).then_with(|| compare_distances(b.2, a.2))) else {
             continue;
@@ -134,27 +136,24 @@ pub fn find(walks: &Walks, pairs: &BranchPairs, nest: &BTreeMap<Node, BTreeSet<N
             entropy_after_path: remaining_entropy.get(&later).copied().unwrap_or(0.0),
             first_iteration: enters_loop(nest, earlier, later),
             last_iteration: leaves_loop(walks, nest, earlier, later),
-            stretch: blocks_between(walks, later, &given),
+            stretch: find_blocks_between(walks, later, &given),
             given,
         });
     }
     found
 }
 
-/// Returns true if some edge of the later branch leaves a loop that contains both branches.
 fn leaves_loop(walks: &Walks, nest: &BTreeMap<Node, BTreeSet<Node>>, earlier: Node, later: Node) -> bool {
     let mut both = nest.values().filter(|body| body.contains(&earlier) && body.contains(&later));
     both.any(|body| walks.taken_edges(later).iter().any(|e| !body.contains(&walks.map.graph.to(*e))))
 }
 
-/// Compares two tables by the mean distance between their branches.
 fn compare_distances(a: &ContingencyTable, b: &ContingencyTable) -> std::cmp::Ordering {
     let mean = |t: &ContingencyTable| t.distance as f64 / t.total() as f64;
     mean(a).total_cmp(&mean(b))
 }
 
-/// Computes the outcomes of the later branch for each outcome of the earlier one.
-fn conditional_outcomes(table: &ContingencyTable, options: &AdviseOptions) -> Vec<ConditionalOutcomes> {
+fn compute_conditional_outcomes(table: &ContingencyTable, options: &AdviseOptions) -> Vec<ConditionalOutcomes> {
     let mut all = Vec::new();
     for (edge, count) in table.by_earlier() {
         let cells = table.cells.iter().filter(|((earlier, _), _)| *earlier == edge);
@@ -166,12 +165,12 @@ fn conditional_outcomes(table: &ContingencyTable, options: &AdviseOptions) -> Ve
     all
 }
 
-/// Entropy of a branch's outcomes, in bits, summed over all executions.
+/// Returns the entropy of a branch's outcomes in bits, summed over all executions.
 fn total_bits(outcomes: &[BranchOutcome]) -> f64 {
     entropy(outcomes.iter().map(|o| o.count)) * outcomes.iter().map(|o| o.count as f64).sum::<f64>()
 }
 
-/// The outcomes of the later branch on paths where the earlier branch does not precede it.
+/// Returns the outcomes of the later branch on paths where the earlier branch does not precede it.
 fn outcomes_without_earlier(outcomes: &[BranchOutcome], table: &ContingencyTable) -> Vec<BranchOutcome> {
     let after_earlier = table.by_later();
     let rest = outcomes
@@ -184,7 +183,7 @@ fn count_decided(given: &[ConditionalOutcomes]) -> u64 {
     given.iter().filter(|g| g.decides.is_some()).map(|g| g.count).sum()
 }
 
-/// The conditional entropy of each branch, given the whole path before it, in bits per execution.
+/// Returns each branch's conditional entropy, given the complete path before the branch, in bits per execution.
 fn entropies_after_paths(walks: &Walks) -> HashMap<Node, f64> {
     let mut edges: HashMap<(Node, i64), Vec<(Edge, u64)>> = HashMap::new();
     for walk in &walks.walks {
@@ -206,8 +205,7 @@ fn entropies_after_paths(walks: &Walks) -> HashMap<Node, f64> {
     sums.into_iter().map(|(block, (bits, count))| (block, bits / count as f64)).collect()
 }
 
-/// The blocks between the deciding edges and the later branch, on the paths that take these edges.
-fn blocks_between(walks: &Walks, later: Node, given: &[ConditionalOutcomes]) -> BlocksBetween {
+fn find_blocks_between(walks: &Walks, later: Node, given: &[ConditionalOutcomes]) -> BlocksBetween {
     let deciding: BTreeSet<Edge> = given.iter().filter(|g| g.decides.is_some()).map(|g| g.edge).collect();
     let mut blocks = BTreeSet::new();
     for walk in &walks.walks {

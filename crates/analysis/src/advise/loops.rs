@@ -2,7 +2,8 @@
 //!
 //! An iteration is the piece of a path from the loop's head to the back edge or to an exit edge; its *pattern* is its sequence of edges. If
 //! the branches were independent, the entropy of the patterns would be the sum of the branches' entropies. The difference, in bits per
-//! iteration, is the total correlation of the branches: tests that repeat each other. The estimated saving is one test per bit.
+//! iteration, is the total correlation of the branches, which comes from tests that repeat each other. The estimated saving is one test per
+//! bit.
 //!
 //! Only loops without inner loops or other cuts are analysed, since otherwise an iteration is not within a single path.
 
@@ -12,9 +13,8 @@ use super::{AdviseOptions, TEST_INSTRUCTIONS};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use trodden_flow::{CutReason, Edge, Node};
 
-/// Share of the iterations that the reported patterns cover. A loop that needs more than [`MAX_PATTERNS`] is not reported.
+/// Share of the iterations that the reported patterns cover. A loop that needs more than [`MAX_PATTERNS`] patterns is not reported.
 const COVERED_SHARE: f64 = 0.9;
-/// Maximum number of patterns reported per loop.
 const MAX_PATTERNS: usize = 16;
 /// Minimum saving, in bits per iteration.
 const MIN_SAVING: f64 = 0.2;
@@ -63,18 +63,18 @@ pub struct Split {
 }
 
 impl LoopPatterns {
-    /// Upper bound of the instructions that could be saved.
+    /// Returns an upper bound of the instructions that could be saved.
     pub fn saves(&self) -> u64 {
         (self.saved_bits() * self.iterations as f64) as u64 * TEST_INSTRUCTIONS
     }
 
-    /// Total correlation of the branches, in bits per iteration.
+    /// Returns the total correlation of the branches, in bits per iteration.
     pub fn saved_bits(&self) -> f64 {
         (self.branches_entropy - self.entropy).max(0.0)
     }
 }
 
-/// Finds the loops whose saving exceeds the thresholds.
+/// Finds the loops that exceed the thresholds.
 pub fn find(walks: &Walks, nest: &BTreeMap<Node, BTreeSet<Node>>, options: &AdviseOptions) -> Vec<LoopPatterns> {
     let hot = |head: &Node| walks.blocks.get(head.index()).is_some_and(|c| *c >= options.min_count);
     let uncut = nest.iter().filter(|(head, body)| hot(head) && !is_cut_inside(walks, **head, body));
@@ -82,7 +82,6 @@ pub fn find(walks: &Walks, nest: &BTreeMap<Node, BTreeSet<Node>>, options: &Advi
     found.filter(|l| l.iterations >= options.min_count && l.saved_bits() >= MIN_SAVING && l.patterns.len() <= MAX_PATTERNS).collect()
 }
 
-/// Returns true if paths are cut within an iteration of the loop.
 fn is_cut_inside(walks: &Walks, head: Node, body: &BTreeSet<Node>) -> bool {
     let edge = |e: &Edge| walks.map.graph.edge(*e);
     let inside = |e: &Edge| body.contains(&edge(e).from) && body.contains(&edge(e).to);
@@ -130,7 +129,7 @@ fn count_patterns(walks: &Walks, head: Node, body: &BTreeSet<Node>) -> Option<Lo
     })
 }
 
-/// A loop's branches with several executed outcomes, and the executions of each outcome within the loop.
+/// A loop's branches with several executed outcomes, each with the executions of its outcomes within the loop.
 struct LoopBranches {
     edges: BTreeMap<Node, BTreeMap<Edge, u64>>,
 }
@@ -152,7 +151,7 @@ impl LoopBranches {
         self.edges.values().map(bits).sum::<f64>() / iterations as f64
     }
 
-    /// Finds the branch that best decides the pattern among those that every iteration executes. `None` if too much entropy remains.
+    /// Finds the branch that best decides the pattern, among those that every iteration executes, if little entropy remains.
     fn find_split(&self, patterns: &[LoopPattern], uncut: f64) -> Option<Split> {
         let iterations: u64 = patterns.iter().map(|p| p.count).sum();
         let each = self.edges.iter().filter(|(_, counts)| counts.values().sum::<u64>() == iterations && counts.len() < patterns.len());

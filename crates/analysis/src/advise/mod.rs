@@ -1,9 +1,9 @@
 //! Findings about a function that path counts show and edge counts cannot: [`Correlated`] branches, [`LoopPatterns`], [`Redundant`]
 //! computations, and pairs of edges that never occur together ([`NeverTogether`]).
 //!
-//! All are pure functions of a function's map and counts, and analyse executed paths only. As paths end at back edges, correlations across
-//! iterations or across an inner loop are not seen. Savings are estimated in executed instructions, assuming an ideal transformation, and
-//! serve to rank findings.
+//! The analyses depend only on a function's map and counts, and consider executed paths only. Paths end at back edges, so correlations
+//! across iterations or across an inner loop are not found. Savings are estimated in executed instructions, under the assumption of an
+//! ideal transformation, and serve to rank findings.
 
 mod correlated;
 mod loops;
@@ -26,7 +26,7 @@ use trodden_profile::paths::FunctionPaths;
 use trodden_unit::FunctionMap;
 use trodden_unit::properties::{FunctionProperties, UnitProperties};
 
-/// Instructions saved when a branch is decided: a comparison and a jump.
+/// Instructions saved when a branch is decided, which are a comparison and a jump.
 const TEST_INSTRUCTIONS: u64 = 2;
 
 /// Thresholds of findings.
@@ -69,7 +69,7 @@ trodden_unit::spell! { AdviceKind:
 pub struct AdviceFinding {
     /// What was found.
     pub advice: Advice,
-    /// Upper bound of the executed LLVM IR instructions that could be saved; 0 if the finding is not about speed.
+    /// Upper bound of the executed LLVM IR instructions that could be saved, or 0 if the finding is not about speed.
     pub saves: u64,
 }
 
@@ -87,7 +87,7 @@ pub enum Advice {
 }
 
 impl AdviceFinding {
-    /// The finding's kind.
+    /// Returns the finding's kind.
     pub fn kind(&self) -> AdviceKind {
         match self.advice {
             Advice::Correlated(_) => AdviceKind::Correlated,
@@ -97,7 +97,7 @@ impl AdviceFinding {
         }
     }
 
-    /// Negated decimal logarithm of the probability that the finding is due to chance; 0 for kinds other than [`NeverTogether`].
+    /// Returns the negated decimal logarithm of the probability that a [`NeverTogether`] is due to chance, or 0 for other kinds.
     pub fn surprise(&self) -> f64 {
         match &self.advice {
             Advice::Never(never) => never.surprise,
@@ -106,8 +106,8 @@ impl AdviceFinding {
     }
 }
 
-/// Returns all findings of a function, ordered by saving, then by [`AdviceFinding::surprise`]. Without `properties`, [`Redundant`] is not
-/// searched for.
+/// Returns all findings of a function, ordered by saving, then by [`AdviceFinding::surprise`]. Redundant computations are only found if
+/// `properties` are given.
 pub fn advise(
     map: &FunctionMap,
     paths: &FunctionPaths,

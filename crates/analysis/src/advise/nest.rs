@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use trodden_flow::{CutReason, Node};
 use trodden_unit::{EdgeKind, FunctionMap};
 
-/// Returns the blocks of each natural loop, keyed by head. A cycle with an entry other than its head is not a natural loop and is omitted.
+/// Returns the blocks of each natural loop by its head. A cycle with an entry other than its head is not a natural loop and is omitted.
 pub fn natural_loops(map: &FunctionMap) -> BTreeMap<Node, BTreeSet<Node>> {
     let mut before: BTreeMap<Node, Vec<Node>> = BTreeMap::new();
     map.graph.flow_edges().filter(|e| e.kind != EdgeKind::Reach).for_each(|e| before.entry(e.to).or_default().push(e.from));
@@ -20,7 +20,7 @@ pub fn natural_loops(map: &FunctionMap) -> BTreeMap<Node, BTreeSet<Node>> {
         .collect()
 }
 
-/// Returns the blocks that reach the latches without passing through the head, and the head.
+/// Returns the head, and the blocks that reach a latch without passing through the head. `stack` has the latches.
 fn loop_body(head: Node, mut stack: Vec<Node>, before: &BTreeMap<Node, Vec<Node>>) -> BTreeSet<Node> {
     let mut body = BTreeSet::from([head]);
     while let Some(block) = stack.pop() {
@@ -31,7 +31,7 @@ fn loop_body(head: Node, mut stack: Vec<Node>, before: &BTreeMap<Node, Vec<Node>
     body
 }
 
-/// Returns true if some loop contains `to` but not `from`. On a path through both, `to` is then in the loop's first iteration.
+/// Returns true if a loop contains `to` but not `from`. On a path through both, `to` is then in the loop's first iteration.
 pub fn enters_loop(loops: &BTreeMap<Node, BTreeSet<Node>>, from: Node, to: Node) -> bool {
     loops.values().any(|body| body.contains(&to) && !body.contains(&from))
 }

@@ -14,9 +14,9 @@ use super::walks::Walks;
 use std::collections::{BTreeMap, BTreeSet};
 use trodden_flow::{Edge, Node};
 
-/// Minimum expected number of executions of both edges.
+/// Minimum expected number of executions of both edges on the same path, if the edges were independent.
 const MIN_EXPECTED: f64 = 100.0;
-/// Minimum share that the second edge has of its branch's executions; a rarer edge is an exception rather than a normal case.
+/// Minimum share that the second edge has of its branch's executions. A rarer edge is an exception rather than a normal case.
 const MIN_SECOND_SHARE: f64 = 0.01;
 /// Minimum share of the second branch's executions that come after the first edge.
 const MIN_SHARE_AFTER_FIRST: f64 = 0.05;
@@ -34,9 +34,9 @@ pub struct NeverTogether {
     pub second_count: u64,
     /// Executions of the second edge's branch.
     pub executions: u64,
-    /// Executions of that branch after the first edge.
+    /// Executions of the second edge's branch after the first edge.
     pub after_first: u64,
-    /// Expected executions of both edges if they were independent.
+    /// Expected executions of both edges on the same path if the edges were independent.
     pub expected: f64,
     /// Negated decimal logarithm of the probability that independent edges would never have been taken together.
     pub surprise: f64,

@@ -4,9 +4,8 @@ use super::walks::Walks;
 use std::collections::{BTreeMap, HashMap};
 use trodden_flow::{Edge, Node};
 
-/// Joint outcomes of all pairs of branches that occur on the same path.
 pub struct BranchPairs {
-    /// Keyed by the later, then the earlier block.
+    /// The tables by the block of the later branch, then by the block of the earlier branch.
     pub tables: BTreeMap<Node, BTreeMap<Node, ContingencyTable>>,
 }
 
@@ -15,12 +14,11 @@ pub struct BranchPairs {
 pub struct ContingencyTable {
     /// Executions by edge taken at the earlier and at the later branch.
     pub cells: BTreeMap<(Edge, Edge), u64>,
-    /// Sum, over executions, of the number of blocks from the earlier to the later branch.
+    /// The number of blocks from the earlier to the later branch, summed over all executions.
     pub distance: u128,
 }
 
 impl BranchPairs {
-    /// Counts the pairs of decisions on all paths.
     pub fn from_walks(walks: &Walks) -> BranchPairs {
         let mut cells: HashMap<(Edge, Edge), (u64, u128)> = HashMap::new();
         for walk in &walks.walks {
@@ -44,17 +42,14 @@ impl BranchPairs {
 }
 
 impl ContingencyTable {
-    /// Executions of both branches on the same path.
     pub fn total(&self) -> u64 {
         self.cells.values().sum()
     }
 
-    /// Executions by the edge taken at the earlier branch.
     pub fn by_earlier(&self) -> BTreeMap<Edge, u64> {
         self.sum_by(|(earlier, _)| earlier)
     }
 
-    /// Executions by the edge taken at the later branch.
     pub fn by_later(&self) -> BTreeMap<Edge, u64> {
         self.sum_by(|(_, later)| later)
     }

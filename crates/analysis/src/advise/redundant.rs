@@ -1,10 +1,10 @@
 //! Computations and loads whose result nearly every execution already has from earlier on its path.
 //!
-//! Compilers remove computations that are redundant on every path, or that become so by code motion without cost. What remains is redundant
-//! on some paths only: the other paths do not compute the value, or write in between. If the other paths are rare, the frequent paths can
-//! be duplicated, or the value kept. Values are compared as in `trace.rs`. Computations on all paths without writes are left to the
-//! compiler, and conversions and address arithmetic, which are cheap or free, are not reported. Each execution that already has the result
-//! saves one instruction.
+//! Compilers remove computations that are redundant on every path, or that become so by code motion without cost. The remaining ones are
+//! redundant on some paths only: the other paths do not compute the value, or write in between. If the other paths are rare, the frequent
+//! paths can be duplicated, or the value can be kept in a register. Values are compared as in `trace.rs`. Computations on all paths without
+//! writes are left to the compiler, and conversions and address arithmetic are not reported, because they are cheap or free. Each execution
+//! that already has the result saves one instruction.
 
 use super::AdviseOptions;
 use super::trace::{StepPosition, StepResult, ValueTracer};
@@ -16,19 +16,19 @@ use trodden_unit::properties::{BlockAction, FunctionProperties, OperationId, Uni
 
 /// Minimum share of executions that already have the result.
 const MIN_REDUNDANT_SHARE: f64 = 0.9;
-/// Maximum number of steps analysed per function. Paths beyond the limit are assumed to have no redundancy.
+/// Maximum number of steps analysed per function. Further paths are assumed to have no redundancy.
 const MAX_STEPS: u64 = 40_000_000;
 
-/// A block that computes results which nearly all executions already have.
+/// A block that computes results that nearly all executions already have.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Redundant {
     /// The block.
     pub block: Node,
     /// Executions of the block.
     pub executions: u64,
-    /// The block that most of the results come from.
+    /// The block from which most of the results come.
     pub earlier: Node,
-    /// True if every path to the block passes a block that computes the results, so that only a write on some paths keeps the compiler from
+    /// True if every path to the block passes a block that computes the results. Only a write on some paths then keeps the compiler from
     /// reusing them.
     pub unavoidable: bool,
     /// The repeated computations.
@@ -40,13 +40,13 @@ pub struct Redundant {
 pub struct Repeated {
     /// The repeated operation.
     pub at: OperationSite,
-    /// LLVM opcode and type: `load i32`, `mul i64`.
+    /// LLVM opcode and type, such as `load i32` or `mul i64`.
     pub operation: String,
     /// Executions that already had the result.
     pub found: u64,
     /// Executions in which the operands were constants.
     pub constant: u64,
-    /// Where the results came from, most frequent first.
+    /// The operations from which the results came, with their executions, most frequent first.
     pub from: Vec<(OperationSite, u64)>,
 }
 
@@ -55,20 +55,19 @@ pub struct Repeated {
 pub struct OperationSite {
     /// The operation's block.
     pub block: Node,
-    /// Index among the block's steps.
+    /// Index of the operation among the block's steps.
     pub step: u32,
-    /// Source position; `None` if unknown.
+    /// Source position of the operation, or `None` if unknown.
     pub position: Option<SourcePosition>,
 }
 
 impl Redundant {
-    /// Upper bound of the instructions that could be saved.
+    /// Returns an upper bound of the instructions that could be saved.
     pub fn saves(&self) -> u64 {
         self.repeated.iter().map(|r| r.found.saturating_add(r.constant)).sum()
     }
 }
 
-/// Finds the blocks of a function that recompute available results.
 pub fn find(walks: &Walks, unit: &UnitProperties, properties: &FunctionProperties, options: &AdviseOptions) -> Vec<Redundant> {
     let mut blocks: BTreeMap<Node, Vec<Repeated>> = BTreeMap::new();
     for (place, tally) in tally_steps(walks, unit, properties) {
@@ -88,7 +87,7 @@ pub fn find(walks: &Walks, unit: &UnitProperties, properties: &FunctionPropertie
     blocks.into_iter().filter_map(|(block, repeated)| build_finding(walks, block, repeated)).collect()
 }
 
-/// A step's executions by the earlier step that has the result, and its executions with constant operands.
+/// A step's executions, by the earlier step that has the result, and its executions with constant operands.
 #[derive(Default)]
 struct StepTally {
     found: HashMap<StepPosition, u64>,
@@ -114,7 +113,7 @@ fn tally_steps(walks: &Walks, unit: &UnitProperties, properties: &FunctionProper
     tallies
 }
 
-/// Builds the finding for a block, if any remains. A value that every path computes and no write can change is left to the compiler.
+/// Builds the finding for a block, without values that every path computes and no write can change (the compiler's task).
 fn build_finding(walks: &Walks, block: Node, mut repeated: Vec<Repeated>) -> Option<Redundant> {
     repeated.retain(|r| r.operation.starts_with("load ") || !is_computed_on_every_path(walks, block, [r]));
     repeated.sort_by_key(|r| r.at.step);
@@ -127,13 +126,11 @@ fn build_finding(walks: &Walks, block: Node, mut repeated: Vec<Repeated>) -> Opt
     (!repeated.is_empty()).then(|| Redundant { block, executions: walks.blocks[block.index()], earlier, unavoidable, repeated })
 }
 
-/// Returns true if each path of the graph to `block` passes a block that computed the results.
 fn is_computed_on_every_path<'r>(walks: &Walks, block: Node, repeated: impl IntoIterator<Item = &'r Repeated>) -> bool {
     let sources: BTreeSet<Node> = repeated.into_iter().flat_map(|r| &r.from).map(|(site, _)| site.block).collect();
     !sources.is_empty() && !is_reached_without(walks, block, &sources)
 }
 
-/// Returns true if some path of the graph reaches `block` without passing any of `others`.
 fn is_reached_without(walks: &Walks, block: Node, others: &BTreeSet<Node>) -> bool {
     let dag: Vec<DagEdge> = walks.map.dag.iter().map(|origin| origin.dag_edge(&walks.map.graph)).collect();
     let entered = dag.iter().filter(|e| matches!(e.origin, Origin::Enter(_))).map(|e| e.to);
@@ -164,7 +161,7 @@ fn find_operation(properties: &FunctionProperties, (block, step): StepPosition) 
     }
 }
 
-/// Returns true if an operation costs hardly anything in machine code.
+/// Returns true if an operation takes little or no machine code.
 fn is_cheap(operation: &str) -> bool {
     let word = operation.split(' ').next().unwrap_or_default();
     let conversions = ["getelementptr", "zext", "sext", "trunc", "bitcast", "ptrtoint", "inttoptr", "addrspacecast", "extractvalue"];

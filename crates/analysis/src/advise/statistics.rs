@@ -1,6 +1,6 @@
 //! Entropy, and the probability of an empty intersection.
 
-/// Entropy of a distribution given by counts, in bits.
+/// Returns the entropy in bits of a distribution that is given by counts.
 pub fn entropy(counts: impl IntoIterator<Item = u64>) -> f64 {
     let counts: Vec<f64> = counts.into_iter().filter(|c| *c > 0).map(|c| c as f64).collect();
     let total: f64 = counts.iter().sum();
@@ -8,7 +8,7 @@ pub fn entropy(counts: impl IntoIterator<Item = u64>) -> f64 {
     bits.max(0.0)
 }
 
-/// Negated decimal logarithm of the probability that `drawn` of `all` items, drawn at random, contain none of the `marked` items.
+/// Returns the negated decimal logarithm of the probability that `drawn` random items of `all` contain no `marked` item.
 pub fn surprise_of_empty_draw(all: u64, marked: u64, drawn: u64) -> f64 {
     if marked.checked_add(drawn).is_none_or(|sum| sum > all) {
         return f64::INFINITY;
@@ -18,7 +18,7 @@ pub fn surprise_of_empty_draw(all: u64, marked: u64, drawn: u64) -> f64 {
     (-ln / std::f64::consts::LN_10).max(0.0)
 }
 
-/// Natural logarithm of `n!`: summed for small `n`, by Stirling's series otherwise.
+/// Returns the natural logarithm of `n!`, which is summed for small `n` and computed by Stirling's series otherwise.
 fn log_factorial(n: u64) -> f64 {
     if n < 32 {
         return (2..=n).map(|i| (i as f64).ln()).sum();

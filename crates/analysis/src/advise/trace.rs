@@ -19,7 +19,6 @@ type Number = u32;
 /// What a step computes, relative to earlier steps of the path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StepResult {
-    /// A new result.
     New,
     /// The result of this earlier step.
     Known(StepPosition),
@@ -32,7 +31,7 @@ pub struct ValueTracer<'a> {
     unit: &'a UnitProperties,
     function: &'a FunctionProperties,
     commutes: Vec<bool>,
-    /// The number of each value on this path; `None` if the value's index is its number.
+    /// The number of each value on this path, or `None` if the value's index is its number.
     numbers: Vec<Option<Number>>,
     assigned: Vec<ValueId>,
     /// Properties of each number. The function's values come first.
@@ -45,7 +44,7 @@ pub struct ValueTracer<'a> {
 #[derive(Clone, Copy)]
 struct NumberProperties {
     constant: bool,
-    /// If the value is an address: its root and, if known, its offset from the root in bytes.
+    /// If the value is an address, these are its root and, if known, its offset from the root in bytes.
     root: Number,
     bytes: Option<i64>,
     /// Whether the value is the address of a distinct object, which overlaps no other such object.
@@ -79,7 +78,6 @@ impl<'a> ValueTracer<'a> {
         }
     }
 
-    /// Follows a path, and calls `visit` for each computation and load.
     pub fn follow(&mut self, walk: &BlockWalk, mut visit: impl FnMut(StepPosition, StepResult)) {
         self.reset();
         let function = self.function;
@@ -89,7 +87,7 @@ impl<'a> ValueTracer<'a> {
                 self.assign_phis(&properties.phis, before);
             }
             for (place, step) in (0..).zip(&properties.steps) {
-                if let Some(result) = self.step(&step.what, (block, place)) {
+                if let Some(result) = self.trace_step(&step.what, (block, place)) {
                     visit((block, place), result);
                 }
             }
@@ -106,24 +104,26 @@ impl<'a> ValueTracer<'a> {
         self.memory.clear();
     }
 
-    /// Assigns all phi nodes of a block at once.
+    /// Assigns the phi nodes of a block. All incoming values are read before any node is assigned.
     fn assign_phis(&mut self, phis: &[Phi], before: Node) {
         let incoming = |p: &Phi| p.incoming.iter().find(|(from, _)| *from == before).map(|(_, value)| (p.result, *value));
         let values: Vec<(ValueId, Number)> = phis.iter().filter_map(incoming).map(|(result, v)| (result, self.number_of(v))).collect();
         values.into_iter().for_each(|(result, number)| self.assign(result, number));
     }
 
-    fn step(&mut self, what: &BlockAction, place: StepPosition) -> Option<StepResult> {
+    fn trace_step(&mut self, what: &BlockAction, place: StepPosition) -> Option<StepResult> {
         match what {
-            BlockAction::Compute { result, operation, operands } => Some(self.compute(*result, *operation, operands, place)),
+            BlockAction::Compute { result, operation, operands } => Some(self.number_computation(*result, *operation, operands, place)),
             BlockAction::Offset { result, base, bytes } => {
                 let number = self.number_address(*base, *bytes);
                 self.assign(*result, number);
                 None
             }
-            BlockAction::Load { result, operation, access, constant } => Some(self.load(*result, *operation, *access, *constant, place)),
+            BlockAction::Load { result, operation, access, constant } => {
+                Some(self.number_load(*result, *operation, *access, *constant, place))
+            }
             BlockAction::Store { value, operation, access } => {
-                self.store(*value, *operation, *access, place);
+                self.record_store(*value, *operation, *access, place);
                 None
             }
             BlockAction::Clobber => {
@@ -133,7 +133,7 @@ impl<'a> ValueTracer<'a> {
         }
     }
 
-    fn compute(&mut self, result: ValueId, operation: OperationId, operands: &[ValueId], place: StepPosition) -> StepResult {
+    fn number_computation(&mut self, result: ValueId, operation: OperationId, operands: &[ValueId], place: StepPosition) -> StepResult {
         let mut key: Vec<Number> = operands.iter().map(|o| self.number_of(*o)).collect();
         if self.commutes[operation.0 as usize] {
             key.sort_unstable();
@@ -153,7 +153,7 @@ impl<'a> ValueTracer<'a> {
         if constant { StepResult::Constant } else { StepResult::New }
     }
 
-    /// Numbers an address with a constant offset. Equal offsets from the same root get the same number, however many steps lead there.
+    /// Numbers an address with a constant offset. Equal offsets from the same root get the same number.
     fn number_address(&mut self, base: ValueId, bytes: i64) -> Number {
         let from = self.number_of(base);
         let NumberProperties { root, bytes: so_far, constant, .. } = self.known[from as usize];
@@ -163,7 +163,7 @@ impl<'a> ValueTracer<'a> {
         }
         let number = self.new_number(constant, Some(self.known[from as usize]));
         let fresh = &mut self.known[number as usize];
-        // An address at an unknown offset is not a root, since two of them may be equal.
+        // An address at an unknown offset is not a root, since two such addresses may be equal.
         if so_far.is_some() {
             fresh.bytes = Some(distance);
         }
@@ -171,7 +171,14 @@ impl<'a> ValueTracer<'a> {
         number
     }
 
-    fn load(&mut self, result: ValueId, operation: OperationId, access: AccessedMemory, constant: bool, place: StepPosition) -> StepResult {
+    fn number_load(
+        &mut self,
+        result: ValueId,
+        operation: OperationId,
+        access: AccessedMemory,
+        constant: bool,
+        place: StepPosition,
+    ) -> StepResult {
         let address = self.number_of(access.address);
         let is_known = |c: &&MemoryCell| {
             c.operation == operation && self.same_address(c.address, address) && self.survives_as(c.access.class, access.class)
@@ -181,14 +188,14 @@ impl<'a> ValueTracer<'a> {
             self.assign(result, content);
             return StepResult::Known(from);
         }
-        // A fresh number: a phi node of this path may have given the value's own number to a different value.
+        // The content needs a new number, because a phi node of this path may have given the value's own number to a different value.
         let content = self.new_number(false, None);
         self.assign(result, content);
         self.memory.push(MemoryCell { address, operation, access, content, from: place, constant });
         StepResult::New
     }
 
-    fn store(&mut self, value: ValueId, operation: OperationId, access: AccessedMemory, place: StepPosition) {
+    fn record_store(&mut self, value: ValueId, operation: OperationId, access: AccessedMemory, place: StepPosition) {
         let (address, content) = (self.number_of(access.address), self.number_of(value));
         let mut memory = std::mem::take(&mut self.memory);
         memory.retain(|cell| cell.constant || !self.may_alias((cell.address, cell.access), (address, access)));
@@ -201,7 +208,6 @@ impl<'a> ValueTracer<'a> {
         a == b || (x.root == y.root && x.bytes.is_some() && x.bytes == y.bytes)
     }
 
-    /// Returns true if two accesses may touch the same byte.
     fn may_alias(&self, (a, one): (Number, AccessedMemory), (b, other): (Number, AccessedMemory)) -> bool {
         let (x, y) = (self.known[a as usize], self.known[b as usize]);
         if x.root != y.root && self.known[x.root as usize].object && self.known[y.root as usize].object {
@@ -219,12 +225,12 @@ impl<'a> ValueTracer<'a> {
         known.is_none_or(|known| wanted.is_some_and(|wanted| self.enclosing_classes(wanted).any(|c| c == known)))
     }
 
-    /// A class and the classes that contain it. Bounded, in case corrupt input makes classes contain themselves.
+    /// Iterates over a class and its ancestors. The iteration is bounded, because corrupt input may make classes contain themselves.
     fn enclosing_classes(&self, class: ClassId) -> impl Iterator<Item = ClassId> {
         std::iter::successors(Some(class), |c| self.unit.classes[c.0 as usize]).take(self.unit.classes.len())
     }
 
-    /// Returns true if one class contains the other, or if they have different roots (other languages), which says nothing about aliasing.
+    /// Returns true if one class contains the other, or if their roots differ (other languages), so that nothing is known about aliasing.
     fn classes_may_alias(&self, a: ClassId, b: ClassId) -> bool {
         self.enclosing_classes(a).any(|c| c == b)
             || self.enclosing_classes(b).any(|c| c == a)
@@ -240,7 +246,7 @@ impl<'a> ValueTracer<'a> {
         self.assigned.push(value);
     }
 
-    /// Creates a number that no other value has. As an address, it has the root of `base` at an unknown offset.
+    /// Creates a number that no other value has. If it is an address, it has the root of `base` at an unknown offset.
     fn new_number(&mut self, constant: bool, base: Option<NumberProperties>) -> Number {
         let number = self.known.len() as Number;
         let (root, bytes) = base.map_or((number, Some(0)), |b| (b.root, None));
@@ -257,7 +263,6 @@ impl NumberProperties {
     }
 }
 
-/// Returns true for a commutative operation.
 fn is_commutative(operation: &str) -> bool {
     let word = operation.split(' ').next().unwrap_or_default();
     matches!(word, "add" | "mul" | "and" | "or" | "xor" | "fadd" | "fmul")

@@ -23,13 +23,13 @@ pub struct Walks<'a> {
 pub struct BlockWalk {
     /// The path's number.
     pub id: u64,
-    /// Executions.
+    /// Number of executions.
     pub count: u64,
     /// The path's blocks.
     pub blocks: Vec<Node>,
-    /// The edges that leave the blocks, in order; one fewer than blocks if the last block was not left.
+    /// The edges that leave the blocks, in order. There is one edge fewer than blocks if the last block was not left.
     pub edges: Vec<Edge>,
-    /// For each block, the sum of edge values before it. Two paths reach a block with the same sum only if they are equal up to there.
+    /// For each block, the sum of edge values before it. Two paths reach a block with the same sum only if they are equal up to the block.
     pub sums: Vec<i64>,
 }
 
@@ -45,8 +45,8 @@ impl<'a> Walks<'a> {
             deciding: EdgeSet::empty(map.graph.edge_count()),
         };
         for walk in &walks.walks {
-            walk.blocks.iter().for_each(|b| add(&mut walks.blocks[b.index()], walk.count));
-            walk.edges.iter().for_each(|e| add(&mut walks.edges[e.index()], walk.count));
+            walk.blocks.iter().for_each(|b| add_saturating(&mut walks.blocks[b.index()], walk.count));
+            walk.edges.iter().for_each(|e| add_saturating(&mut walks.edges[e.index()], walk.count));
         }
         let mut edges = vec![0; map.blocks.len()];
         let is_taken = |e: Edge| is_branch_outcome(map.graph.kind(e)) && walks.edges[e.index()] > 0;
@@ -57,17 +57,17 @@ impl<'a> Walks<'a> {
         walks
     }
 
-    /// The decisions on a path: the index and the edge taken, for each block with several executed outcomes.
+    /// Iterates over the decisions on a path: for each block with several executed outcomes, the block's index and the edge taken.
     pub fn decisions<'w>(&'w self, walk: &'w BlockWalk) -> impl DoubleEndedIterator<Item = (usize, Edge)> + use<'w, 'a> {
         walk.edges.iter().copied().enumerate().filter(|(_, e)| self.deciding.contains(*e))
     }
 
-    /// The block that an edge leaves.
+    /// Returns the block that an edge leaves.
     pub fn source_block(&self, edge: Edge) -> Node {
         self.map.graph.from(edge)
     }
 
-    /// The executed outcomes of a block; empty unless there are several.
+    /// Returns the executed outcomes of a block, or no edges unless there are several outcomes.
     pub fn taken_edges(&self, block: Node) -> Vec<Edge> {
         self.deciding.iter().filter(|e| self.source_block(*e) == block).collect()
     }
@@ -94,11 +94,10 @@ impl BlockWalk {
     }
 }
 
-/// Returns true if an edge of this kind is an outcome of a branch.
 fn is_branch_outcome(kind: EdgeKind) -> bool {
     matches!(kind, EdgeKind::True | EdgeKind::False | EdgeKind::Case(_) | EdgeKind::Default | EdgeKind::Indirect(_))
 }
 
-fn add(to: &mut u64, count: u64) {
+fn add_saturating(to: &mut u64, count: u64) {
     *to = to.saturating_add(count);
 }

@@ -1,10 +1,10 @@
 //! Path expressions for functions whose paths are cut: consecutive pieces form one path.
 //!
 //! A function with too many paths is cut at chosen edges ([`CutReason::Limit`]), and each piece is counted separately. A path is a *chain*
-//! of pieces, each of which begins where its predecessor was cut; these edges close no loop, so chains are finite. Which pieces followed
-//! each other was not counted, but there is a lower bound: if `total` executions pass from piece to piece at a block, `a` of them along the
-//! chain so far and `b` along its next piece, then at least `a + b - total` take both. If no chain of executed pieces matches, no path did;
-//! after `MAX_CHAINS` chains the search ends undecided.
+//! of pieces, each of which begins where its predecessor was cut. These edges close no loop, so chains are finite. The counts do not tell
+//! which pieces followed each other, but there is a lower bound: if `total` executions pass from piece to piece at a block, `a` of them
+//! along the chain so far and `b` along its next piece, then at least `a + b - total` take both. If no chain of executed pieces matches, no
+//! path did. After `MAX_CHAINS` chains, the search ends undecided.
 
 use super::{ExpressionSequence, Gap, Matcher, PathExpression};
 use std::collections::HashMap;
@@ -12,10 +12,9 @@ use trodden_flow::{CutReason, Edge, Node};
 use trodden_profile::paths::{CountedPath, FunctionPaths, PathEnd, PathStart};
 use trodden_unit::FunctionMap;
 
-/// Maximum number of chains tried.
 const MAX_CHAINS: usize = 200_000;
 
-/// A piece: whether it was completed, and its number.
+/// A piece, given by whether it was completed and by its number.
 pub type PathPiece = (bool, u64);
 
 /// Pieces that are executed one after the other.
@@ -29,16 +28,16 @@ pub struct Chain {
     pub blocks: Vec<Node>,
 }
 
-/// The result for one expression and function.
+/// The result for one expression in one function.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct JoinedPaths {
     /// Matching chains that were certainly executed.
     pub certain: Vec<Chain>,
-    /// Whether other matching chains may have been executed.
+    /// True if other matching chains may have been executed.
     pub is_undecided: bool,
 }
 
-/// Returns true if a function's paths are cut because there are too many, so that a path may consist of several pieces.
+/// Returns true if a function has too many paths and is therefore cut, so that a path may consist of several pieces.
 pub fn is_cut(function: &FunctionMap) -> bool {
     function.cuts.iter().any(|(_, reason)| is_join(*reason))
 }
@@ -47,28 +46,28 @@ fn is_join(reason: CutReason) -> bool {
     matches!(reason, CutReason::Limit | CutReason::EachEdge)
 }
 
-/// Returns whether joins lead to a block, and a cut edge of a different kind that leads to the block (preferably a back edge).
-fn cuts_to(function: &FunctionMap, block: Node) -> (bool, Option<Edge>) {
+/// Returns whether joins lead to a block, and a cut edge of a different kind that leads to the block, preferably a back edge.
+fn find_cuts_to(function: &FunctionMap, block: Node) -> (bool, Option<Edge>) {
     let cuts = || function.cuts.iter().filter(|(cut, _)| function.graph.get_edge(*cut).is_some_and(|e| e.to == block));
     let others = || cuts().filter(|(_, reason)| !is_join(*reason));
     let other = others().find(|(_, reason)| *reason == CutReason::Back).or_else(|| others().next());
     (cuts().any(|(_, reason)| is_join(*reason)), other.map(|(cut, _)| *cut))
 }
 
-/// Returns true if a counted path is certain to be a whole path of the function, not a piece.
+/// Returns true if a counted path is certain to be a complete path of the function, not a piece.
 pub fn is_whole(function: &FunctionMap, blocks: &[Node], end: Option<PathEnd>) -> bool {
-    let begins = blocks.first().is_some_and(|first| !cuts_to(function, *first).0);
+    let begins = blocks.first().is_some_and(|first| !find_cuts_to(function, *first).0);
     begins && !matches!(end, Some(PathEnd::Cut(edge)) if function.cuts.iter().any(|(cut, reason)| *cut == edge && is_join(*reason)))
 }
 
 impl PathExpression {
-    /// Returns true if one piece of a path cannot decide a match: an excluded place may be on a different piece, or a piece that begins
+    /// Returns true if one piece of a path cannot decide a match. An excluded place may be on a different piece, or a piece that begins
     /// where loops or function calls begin may be the rest of a different path.
     pub fn needs_whole_paths(&self, function: &FunctionMap) -> bool {
         let excludes = |gap: &Gap| matches!(gap, Gap::Without(places) if !places.is_empty());
         let is_uncertain = |(cut, _): &(Edge, CutReason)| {
             function.graph.get_edge(*cut).is_some_and(|e| {
-                let (joins, other) = cuts_to(function, e.to);
+                let (joins, other) = find_cuts_to(function, e.to);
                 joins && (other.is_some() || e.to == Node(0))
             })
         };
@@ -104,14 +103,14 @@ pub fn join(matcher: &Matcher, function: &FunctionMap, paths: &FunctionPaths) ->
     }
     for at in 0..search.pieces.len() {
         if let Some(at_least) = search.min_path_starts(at) {
-            search.extend(&mut vec![at], at_least);
+            search.extend_chain(&mut vec![at], at_least);
         }
     }
     search.found.is_undecided |= search.remaining_chains == 0;
     search.found
 }
 
-/// Returns where a piece that ends at a cut leads, and whether the path continues there.
+/// Returns the block to which the cut at the end of a piece leads, and whether the path continues there.
 fn cut_target(function: &FunctionMap, end: Option<PathEnd>) -> Option<(Node, bool)> {
     let Some(PathEnd::Cut(edge)) = end else { return None };
     let reason = function.cuts.iter().find(|(cut, _)| *cut == edge).map(|(_, reason)| *reason);
@@ -122,7 +121,7 @@ struct JoinSearch<'s> {
     matcher: &'s Matcher<'s>,
     function: &'s FunctionMap,
     pieces: Vec<CountedPath<'s>>,
-    /// Pieces that begin after a cut, by first block.
+    /// The pieces that begin after a cut, by first block.
     starting_at: HashMap<Node, Vec<usize>>,
     /// Executions that pass from piece to piece, by block.
     total: HashMap<Node, i128>,
@@ -133,16 +132,16 @@ struct JoinSearch<'s> {
 }
 
 impl JoinSearch<'_> {
-    /// Returns the minimum number of a piece's executions that begin a path; `None` if no path can begin with the piece.
+    /// Returns the minimum number of a piece's executions that begin a path, or `None` if no path can begin with the piece.
     fn min_path_starts(&self, at: usize) -> Option<i128> {
         let CountedPath { beginning, blocks, count, .. } = self.pieces[at];
-        let begins = beginning == PathStart::Entry || cuts_to(self.function, blocks[0]).1.is_some();
+        let begins = beginning == PathStart::Entry || find_cuts_to(self.function, blocks[0]).1.is_some();
         // The other executions of the piece may continue paths that were cut here.
         begins.then(|| count - self.joined.get(&blocks[0]).copied().unwrap_or(0))
     }
 
     /// Tries all extensions of a chain that was executed at least `at_least` times.
-    fn extend(&mut self, chain: &mut Vec<usize>, at_least: i128) {
+    fn extend_chain(&mut self, chain: &mut Vec<usize>, at_least: i128) {
         if self.remaining_chains == 0 {
             return;
         }
@@ -152,7 +151,7 @@ impl JoinSearch<'_> {
         let total = self.total.get(&to).copied().unwrap_or(0);
         for at in self.starting_at.get(&to).cloned().unwrap_or_default() {
             chain.push(at);
-            self.extend(chain, at_least + self.pieces[at].count - total);
+            self.extend_chain(chain, at_least + self.pieces[at].count - total);
             chain.pop();
         }
     }
@@ -160,7 +159,7 @@ impl JoinSearch<'_> {
     fn check_match(&mut self, chain: &[usize], at_least: i128) {
         let blocks: Vec<Node> = chain.iter().flat_map(|at| self.pieces[*at].blocks).copied().collect();
         let (first, last) = (&self.pieces[chain[0]], &self.pieces[chain[chain.len() - 1]]);
-        let beginning = match (first.beginning, cuts_to(self.function, blocks[0]).1) {
+        let beginning = match (first.beginning, find_cuts_to(self.function, blocks[0]).1) {
             (PathStart::After(_), Some(edge)) => PathStart::After(edge),
             (beginning, _) => beginning,
         };

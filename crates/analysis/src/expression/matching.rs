@@ -1,7 +1,7 @@
 //! Matching of paths against an expression.
 //!
-//! For each place in turn, computes the blocks of the path that the place can be assigned to, given the candidates for the previous place.
-//! Each place takes time linear in the path's length.
+//! The matcher goes through the places in order. For each place, it computes the blocks of the path to which the place can be assigned,
+//! given the candidates for the previous place. Each place takes time linear in the path's length.
 
 use super::{Begin, BlockSet, End, ExpressionSequence, Gap, PathExpression};
 use std::collections::HashMap;
@@ -19,7 +19,7 @@ pub struct Matcher<'a> {
 }
 
 impl<'a> Matcher<'a> {
-    /// Resolves the expression's places to blocks of a function.
+    /// Determines to which blocks of a function the expression's places belong.
     pub fn new(expression: &'a PathExpression, unit: &UnitMap, function: &'a FunctionMap) -> Matcher<'a> {
         let mut places = HashMap::new();
         for place in expression.patterns.iter().flatten().flat_map(places_of) {
@@ -98,12 +98,12 @@ impl<'a> Matcher<'a> {
         let last = |at: &[bool]| at.iter().rposition(|can| *can);
         match last_gap {
             Gap::Nothing => at.last() == Some(&true),
-            // The last possible position leaves the fewest blocks after it.
+            // The last possible position has the fewest blocks after it.
             Gap::Without(places) => last(&at).is_some_and(|p| !blocks[p + 1..].iter().any(|b| self.is_in_any(places, *b))),
         }
     }
 
-    /// Determines for each block of a path whether the first place can be assigned to it.
+    /// Returns, for each block of a path, whether the first place can be assigned to it.
     fn first_candidates(&self, place: &BlockSet, before: &Gap, blocks: &[Node]) -> Vec<bool> {
         let mut open = true;
         let fits = |block: &Node| {
@@ -117,10 +117,10 @@ impl<'a> Matcher<'a> {
         blocks.iter().map(fits).collect()
     }
 
-    /// Determines for each block of a path whether a place can be assigned to it if the previous place is at one of `from`.
+    /// Returns, for each block of a path, whether a place can be assigned to it if the previous place is at one of `from`.
     fn next_candidates(&self, (before, gap): &(BlockSet, Gap), place: &BlockSet, from: &[bool], blocks: &[Node]) -> Vec<bool> {
         let apart = *before == BlockSet::Any || *place == BlockSet::Any;
-        // Whether the previous place can be at an earlier block, with no excluded block in between.
+        // True if the previous place can be at an earlier block, with no excluded block in between.
         let mut reached = false;
         let fits = |(at, block): (usize, &Node)| {
             let fits_here = self.contains(place, *block) && (reached || from[at] && !apart);
@@ -152,7 +152,8 @@ fn is_at_block(unit: &UnitMap, function: &FunctionMap, place: &BlockSet, at: usi
         BlockSet::Any => true,
         BlockSet::Block(number) => *number as usize == at,
         BlockSet::Lines { file: Some(file), first, last } => {
-            let of_file = |p: &SourcePosition| unit.files.get(p.file as usize).is_some_and(|name| crate::changes::is_file(name, file));
+            let of_file =
+                |p: &SourcePosition| unit.files.get(p.file as usize).is_some_and(|name| crate::changes::file_names_match(name, file));
             chains.any(|p| (*first..=*last).contains(&p.line) && of_file(&p))
         }
         BlockSet::Lines { file: None, first, last } => {

@@ -16,9 +16,9 @@
 //! ```
 //!
 //! A sequence matches a path if its places can be assigned to blocks of the path in order. After a gap, the next place is at the same block
-//! or a later one, and no block in between is one of the gap's excluded places (after `!`). Without a gap, it is at the same block or the
-//! next one. `_` takes a separate block, never the block of a neighbouring place. Unless `begin` and `end` say otherwise, a path may start
-//! before the first place and continue after the last. A `!` after all places excludes a place from the whole path.
+//! or a later one, and no block in between is one of the gap's excluded places (after `!`). Without a gap, the next place is at the same
+//! block or the next one. `_` takes a separate block, never the block of a neighbouring place. Unless `begin` and `end` say otherwise, a
+//! path may start before the first place and continue after the last place. A `!` after all places excludes a place from the complete path.
 
 pub mod joined;
 mod matching;
@@ -30,7 +30,7 @@ pub use parse::ParseError;
 /// A path expression.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PathExpression {
-    /// The function name, as in reports; `None` for all functions.
+    /// The function name, as in reports, or `None` for all functions.
     pub function: Option<String>,
     /// Alternative patterns. Each is a list of sequences that must all match.
     pub patterns: Vec<Vec<ExpressionSequence>>,
@@ -88,9 +88,9 @@ pub enum BlockSet {
     Any,
     /// One block, by its number.
     Block(u32),
-    /// Blocks with code of these lines, or of calls in these lines that were inlined.
+    /// Blocks with code of these lines, or with code of inlined calls in these lines.
     Lines {
-        /// Last components of the file name; `None` for the function's own file.
+        /// Last components of the file name, or `None` for the function's own file.
         file: Option<String>,
         /// First line.
         first: u32,

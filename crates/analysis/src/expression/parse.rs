@@ -54,7 +54,7 @@ impl FromStr for PathExpression {
     }
 }
 
-/// Returns the function before a colon that is followed by white space (names may contain other colons), and where the rest begins.
+/// Returns the function before a colon that is followed by white space, and where the rest begins. Names may contain other colons.
 fn split_function(text: &[char]) -> (Option<String>, usize) {
     let ends = |at: &usize| text[*at] == ':' && text.get(at + 1).is_none_or(|c| c.is_whitespace());
     match (0..text.len()).find(ends) {
@@ -153,7 +153,7 @@ impl ExpressionParser<'_> {
         }
         sequence.end = self.take_word(parse_end);
         if sequence.end.is_none() {
-            // Without an end, the path may continue after the last place.
+            // If the sequence has no end, the path may continue after the last place.
             match sequence.steps.last_mut() {
                 Some((_, gap)) if *gap == Gap::Nothing => *gap = Gap::Without(Vec::new()),
                 _ => {}

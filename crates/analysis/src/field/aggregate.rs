@@ -1,5 +1,5 @@
-//! Aggregation of reports: the users of each path, in bounded memory. Besides the sorter's memory, which the caller limits, aggregation
-//! needs a few dozen bytes per unit of each build, and the result.
+//! Aggregation of reports: sums over the users of each path, in bounded memory. Besides the sorter's memory, which the caller limits,
+//! aggregation needs a few dozen bytes per unit of each build, and memory for the result.
 
 use super::distributed::DistributedCopies;
 pub use super::distributed::UnitKey;
@@ -16,7 +16,7 @@ use trodden_unit::Identity;
 
 /// Buffer size for reading reports, in bytes.
 const BUFFER_SIZE: usize = 1 << 20;
-/// Divisor of the memory limit for the sorter of pairs of users and copies, which are few compared with paths.
+/// Divisor of the memory limit that gives the memory for sorting pairs of a user and a copy. Such pairs are few compared with paths.
 const COPIES_MEMORY_DIVISOR: usize = 8;
 
 /// A path, and the sums over its users.
@@ -60,8 +60,7 @@ pub struct UserPath {
 pub struct AggregateLimits {
     /// Memory for sorting rows, in bytes.
     pub memory: usize,
-    /// Maximum number of paths in the result: those with the most users, or, for distributed copies, with the greatest share of the users
-    /// who count them.
+    /// Maximum number of paths in the result: those with the most users or, for distributed copies, with the greatest share of users.
     pub paths: usize,
     /// Maximum number of users listed for each path.
     pub users: usize,
@@ -82,7 +81,7 @@ pub struct FieldAggregate {
     pub unmatched: u64,
 }
 
-/// Accumulates reports.
+/// Accumulates reports until their sums are computed.
 pub struct Aggregator {
     sorter: Sorter,
     limits: AggregateLimits,
@@ -105,21 +104,17 @@ impl Aggregator {
         Aggregator { copies, ..Aggregator::new(limits) }
     }
 
-    /// Number of reports read so far.
+    /// Returns the number of reports read so far.
     pub fn reports(&self) -> u64 {
         self.reports
     }
 
-    /// Reads all reports of a file.
-    ///
-    /// # Errors
-    /// The file cannot be read, a temporary file cannot be written, or a report is corrupt ([`FieldError::Corrupt`]); the reports before it
-    /// are counted.
+    /// Reads all reports of a file. If a report is corrupt, the reports before it are counted.
     pub fn add_file(&mut self, path: &Path) -> Result<(), FieldError> {
         let file = File::open(path).map_err(FieldError::io(path, "read"))?;
         let mut reports = Reports::new(path, BufReader::with_capacity(BUFFER_SIZE, file));
         let mut written = Ok(());
-        // Cache for the common case that a row has the same unit as the previous one.
+        // Cache for the common case that a report's unit is the same as the previous unit.
         let mut last: Option<(UnitKey, u32)> = None;
         loop {
             let Aggregator { sorter, numbers, copies, unmatched, reports: number, .. } = self;
@@ -168,10 +163,7 @@ impl Aggregator {
         Ok(())
     }
 
-    /// Computes the sums. `each` is called for every path of every user, ordered by path.
-    ///
-    /// # Errors
-    /// A temporary file cannot be written or read, or `each` failed.
+    /// Computes the sums. `each` is called for every path of every user, in the order of the paths.
     pub fn finish(self, each: &mut dyn FnMut(&UserPath) -> io::Result<()>) -> io::Result<FieldAggregate> {
         let mut units: Vec<(UnitKey, u32)> = self.numbers.into_iter().collect();
         units.sort_unstable_by_key(|u| u.1);
@@ -193,7 +185,7 @@ impl Aggregator {
     }
 }
 
-/// Sort key of paths; the greatest comes first in the result.
+/// Sort key of paths. The path with the greatest key comes first in the result.
 type Rank = (u128, u128, Reverse<(UnitKey, u64)>);
 
 fn rank(path: &AggregatedPath) -> Rank {

@@ -1,5 +1,5 @@
-//! Copies of a program that were distributed to users, each of which counts some of the paths (software tomography: Bowring, Orso and
-//! Harrold, "Monitoring deployed software using software tomography", 2002). Maps the copies' counters to the program's counters, and
+//! Copies of a program that were distributed to users and each count some of the paths (software tomography: Bowring, Orso and Harrold,
+//! "Monitoring deployed software using software tomography", 2002). This module maps the copies' counters to the program's counters, and
 //! determines which copies count a path.
 
 use std::collections::HashMap;
@@ -31,9 +31,9 @@ pub struct DistributedCopies {
     program: PartitionedProgram,
     copies: Vec<DistributedCopy>,
     numbers: HashMap<Identity, u32>,
-    /// For each unit of a copy, the program's unit that the copy's unit was made from, and the copy's map.
+    /// For each unit of a copy, the program's unit from which the copy's unit was made, and the copy's map.
     origins: HashMap<UnitKey, (Identity, Arc<UnitMap>)>,
-    /// For each function (the program's unit and the name), the copies that count part of it.
+    /// The copies that count part of each function, by the program's unit and the function's name.
     copies_with: HashMap<(Identity, String), Vec<(u32, CopyEdges)>>,
     /// Cache of graphs, by unit and function index.
     graphs: HashMap<(UnitKey, usize), Option<(Dag, Numbering)>>,
@@ -75,22 +75,22 @@ impl DistributedCopies {
         Ok(DistributedCopies { program, copies, numbers, origins, copies_with, graphs: HashMap::new() })
     }
 
-    /// The program that the copies were made from.
+    /// Returns the program from which the copies were made.
     pub fn program(&self) -> &PartitionedProgram {
         &self.program
     }
 
-    /// The copies.
+    /// Returns the copies.
     pub fn copies(&self) -> &[DistributedCopy] {
         &self.copies
     }
 
-    /// Number of the copy with this image.
+    /// Returns the number of the copy with this image.
     pub fn copy_number(&self, image: Identity) -> Option<u32> {
         self.numbers.get(&image).copied()
     }
 
-    /// Converts a copy's counter to the program's counter; `None` if the program has no such counter.
+    /// Converts a copy's counter to the program's counter, or returns `None` if the program has no such counter.
     pub fn to_program_counter(&mut self, key: UnitKey, counter: u64) -> Option<(UnitKey, u64)> {
         let (origin, map) = self.origins.get(&key)?.clone();
         let (place, own) = find_function(&map, counter)?;

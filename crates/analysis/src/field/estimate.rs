@@ -33,7 +33,7 @@ pub struct UsersEstimate {
 pub struct CountEstimate {
     /// The estimated number.
     pub value: f64,
-    /// Standard error; `None` if only one of several users was sampled.
+    /// Standard error, or `None` if only one of several users was sampled.
     pub error: Option<f64>,
 }
 
@@ -49,7 +49,7 @@ impl UserSample {
         let square = Z_95 * Z_95;
         let centre = (share + square / (2.0 * size)) / (1.0 + square / size);
         let half = Z_95 / (1.0 + square / size) * (share * (1.0 - share) / size + square / (4.0 * size * size)).sqrt();
-        // What the sample shows is certain, and bounds the interval.
+        // The users in the sample are certain, so they bound the interval.
         let (min, max) = (saw, all - (watching - saw));
         UsersEstimate { value, low: (all * (centre - half)).clamp(min, value), high: (all * (centre + half)).clamp(value, max) }
     }
@@ -78,7 +78,6 @@ mod tests {
     /// Executions by twelve users, the population.
     const TRUTH: [u64; 12] = [0, 0, 0, 5, 1, 0, 90, 7, 7, 0, 0, 31];
 
-    /// All samples of a given size.
     fn samples(size: u32) -> impl Iterator<Item = Vec<u64>> {
         let chosen = (0u32..1 << TRUTH.len()).filter(move |set| set.count_ones() == size);
         chosen.map(|set| (0..TRUTH.len()).filter(|at| set >> at & 1 == 1).map(|at| TRUTH[at]).collect())

@@ -1,5 +1,5 @@
-//! External merge sort that sums rows with equal keys: sorted runs in temporary files are merged (Knuth, "The Art of Computer Programming",
-//! volume 3, section 5.4). Rows are summed early: whenever memory is full, and in each merge. At most [`FAN_IN`] runs are merged at a time.
+//! External merge sort that sums rows with equal keys. Sorted runs in temporary files are merged (Knuth, "The Art of Computer Programming",
+//! volume 3, section 5.4). Rows are summed early, whenever memory is full and in each merge. At most [`FAN_IN`] runs are merged at a time.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -7,7 +7,6 @@ use std::fs::File;
 use std::io::{self, BufReader, BufWriter, Read, Seek, Write};
 use std::mem;
 
-/// Number of runs merged at a time.
 const FAN_IN: usize = 64;
 /// Size of a row in a file, in bytes.
 const ROW_SIZE: usize = 44;
@@ -19,13 +18,9 @@ const BUFFER_SIZE: usize = 1 << 16;
 pub struct UserPathRow {
     /// Number of the image's unit.
     pub unit: u32,
-    /// The path's counter in the unit.
     pub counter: u64,
-    /// The user.
     pub user: [u8; 16],
-    /// Number of reports.
     pub reports: u64,
-    /// Number of executions.
     pub count: u64,
 }
 
@@ -76,14 +71,10 @@ impl Sorter {
         Sorter { rows: Vec::new(), max_rows: (memory / size_of::<UserPathRow>()).max(1024), runs: Vec::new() }
     }
 
-    /// Adds a row.
-    ///
-    /// # Errors
-    /// A temporary file cannot be written.
     pub fn add(&mut self, row: UserPathRow) -> io::Result<()> {
         if self.rows.len() == self.max_rows {
             self.sum_equal_keys();
-            // Summing frees memory. If it freed little, write a run, since sorting again soon would cost more than it saves.
+            // Summing frees memory. If it freed little, write a run, because sorting again soon would cost more than it saves.
             if self.rows.len() > self.max_rows / 2 {
                 self.spill()?;
             }
@@ -96,9 +87,6 @@ impl Sorter {
     }
 
     /// Calls `visit` with the sum of each key's rows, in ascending order of keys.
-    ///
-    /// # Errors
-    /// A temporary file cannot be written or read, or `visit` failed.
     pub fn finish(mut self, visit: &mut dyn FnMut(&UserPathRow) -> io::Result<()>) -> io::Result<()> {
         self.sum_equal_keys();
         if self.runs.is_empty() {
@@ -108,9 +96,9 @@ impl Sorter {
         self.rows = Vec::new();
         while self.runs.len() > FAN_IN {
             let some: Vec<File> = self.runs.drain(..FAN_IN).collect();
-            self.runs.push(write_run(|out| merge(some, &mut |row| row.write(out)))?);
+            self.runs.push(write_run(|out| merge_runs(some, &mut |row| row.write(out)))?);
         }
-        merge(mem::take(&mut self.runs), visit)
+        merge_runs(mem::take(&mut self.runs), visit)
     }
 
     fn sum_equal_keys(&mut self) {
@@ -141,7 +129,7 @@ fn write_run(write: impl FnOnce(&mut BufWriter<File>) -> io::Result<()>) -> io::
     Ok(file)
 }
 
-fn merge(runs: Vec<File>, visit: &mut dyn FnMut(&UserPathRow) -> io::Result<()>) -> io::Result<()> {
+fn merge_runs(runs: Vec<File>, visit: &mut dyn FnMut(&UserPathRow) -> io::Result<()>) -> io::Result<()> {
     let mut inputs: Vec<BufReader<File>> = runs.into_iter().map(|f| BufReader::with_capacity(BUFFER_SIZE, f)).collect();
     let mut heads = BinaryHeap::new();
     for (number, input) in inputs.iter_mut().enumerate() {

@@ -5,29 +5,29 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use trodden_unit::{UnitCache, UnitMap};
 
-/// Unit maps from the cache. Failed lookups are remembered as well.
+/// Unit maps from the cache. Failed lookups are also remembered.
 pub struct UnitMaps {
     store: UnitCache,
-    /// Maps of the program whose copies were distributed.
+    /// The maps of a program that was distributed as copies.
     program: BTreeMap<UnitKey, Arc<UnitMap>>,
     known: BTreeMap<UnitKey, Option<Arc<UnitMap>>>,
 }
 
-/// Maximum number of maps kept in memory. Rows are sorted by unit, so few are needed at a time.
+/// Maximum number of maps kept in memory. Rows are sorted by unit, so few maps are needed at a time.
 const MAX_MAPS: usize = 64;
 
 impl UnitMaps {
-    /// Uses the maps of `store`, and of a program whose copies were distributed.
+    /// Creates a lookup in the maps of `program`, a program that was distributed as copies, and of `store`.
     pub fn new(store: UnitCache, program: BTreeMap<UnitKey, Arc<UnitMap>>) -> UnitMaps {
         UnitMaps { store, program, known: BTreeMap::new() }
     }
 
-    /// The unit cache.
+    /// Returns the unit cache.
     pub fn store(&self) -> &UnitCache {
         &self.store
     }
 
-    /// The map of a unit; `None` if it is not found.
+    /// Returns the map of a unit, or `None` if the map is not found.
     pub fn get(&mut self, key: UnitKey) -> Option<Arc<UnitMap>> {
         if let Some(map) = self.program.get(&key) {
             return Some(map.clone());

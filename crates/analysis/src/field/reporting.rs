@@ -1,12 +1,12 @@
-//! Counts reporting users by the set of copies that they use. Memory is bounded for any number of users, because pairs of user and copy are
-//! sorted externally, by user, and because most users have one copy, so that there are few sets.
+//! Counts reporting users by the set of copies that they use. Memory is bounded for any number of users: pairs of a user and a copy are
+//! sorted externally, by user, and there are few sets, because most users have one copy.
 
 use super::User;
 use super::external::{Sorter, UserPathRow};
 use std::collections::BTreeMap;
 use std::io;
 
-/// Accumulates pairs of user and copy.
+/// Accumulates pairs of a user and a copy.
 pub struct ReportingUsersCounter {
     sorter: Sorter,
 }
@@ -14,9 +14,8 @@ pub struct ReportingUsersCounter {
 /// Reporting users by the copies that they have.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ReportingUsers {
-    /// Number of users by set of copies, ascending.
+    /// Number of users by set of copies. The copies of a set are in ascending order.
     users: BTreeMap<Vec<u32>, u64>,
-    /// Number of reports by copy.
     reports: BTreeMap<u32, u64>,
 }
 
@@ -27,14 +26,11 @@ impl ReportingUsersCounter {
     }
 
     /// Adds a report.
-    ///
-    /// # Errors
-    /// A temporary file cannot be written.
     pub fn add(&mut self, user: &User, copy: u32) -> io::Result<()> {
         self.sorter.add(encode_row(user, copy))
     }
 
-    /// Computes the result.
+    /// Counts the users of each set of copies.
     pub fn finish(self) -> io::Result<ReportingUsers> {
         let mut reporting = ReportingUsers::default();
         let mut open: Option<(User, Vec<u32>)> = None;
@@ -57,23 +53,23 @@ impl ReportingUsers {
         user.into_iter().for_each(|(_, copies)| *self.users.entry(copies).or_default() += 1);
     }
 
-    /// Number of all users.
+    /// Returns the number of all users.
     pub fn users(&self) -> u64 {
         self.users.values().sum()
     }
 
-    /// Number of users with at least one of the copies.
+    /// Returns the number of users with at least one of the copies.
     pub fn users_with_any(&self, copies: &[u32]) -> u64 {
         self.users.iter().filter(|(own, _)| own.iter().any(|c| copies.contains(c))).map(|(_, users)| users).sum()
     }
 
-    /// Number of reports of a copy.
+    /// Returns the number of reports of a copy.
     pub fn reports(&self, copy: u32) -> u64 {
         self.reports.get(&copy).copied().unwrap_or(0)
     }
 }
 
-/// Encodes a pair as a row, such that rows are sorted by user, then copy.
+/// Encodes a pair of a user and a copy as a row. Rows are sorted by user, then by copy.
 fn encode_row(user: &User, copy: u32) -> UserPathRow {
     let user = u128::from_be_bytes(*user);
     let rest = u128::from(user as u32) << 96 | u128::from(copy) << 64;

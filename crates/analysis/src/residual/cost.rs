@@ -21,16 +21,12 @@ pub struct BuildCost {
     pub name: &'static str,
     /// Size of `.text`, in bytes.
     pub code: u64,
-    /// User plus system time of the production workload: the minimum of all runs.
+    /// User plus system time of the production workload, as the minimum of all runs.
     pub time: Option<Duration>,
 }
 
 impl BuildCosts {
-    /// Measures the named `builds`, the first of which counts nothing. `field` returns the command to run with a build; it is run `rounds`
-    /// times, alternating between builds. `cpu_time` returns the processor time of all terminated children, in nanoseconds.
-    ///
-    /// # Errors
-    /// A build cannot be read, or the field's command does not run.
+    /// Measures `builds` in `rounds` runs each of the command from `field`. The first build counts nothing. `cpu_time` returns nanoseconds.
     pub fn measure(
         builds: &[(&'static str, &Path)],
         field: impl Fn(&Path) -> Result<String>,
@@ -48,7 +44,7 @@ impl BuildCosts {
         Ok(BuildCosts { builds: costs, rounds })
     }
 
-    /// Code size and time of a build, relative to the build that counts nothing.
+    /// Returns the code size and the time of a build, relative to the build that counts nothing.
     pub fn ratio(&self, row: &BuildCost) -> (f64, Option<f64>) {
         let plain = &self.builds[0];
         let time = row.time.zip(plain.time).map(|(time, plain)| time.as_secs_f64() / plain.as_secs_f64().max(1e-9));
@@ -62,7 +58,7 @@ fn code_size(file: &Path) -> Result<u64> {
     Ok(object.section_by_name(".text").map_or(0, |section| section.size()))
 }
 
-/// Runs a command, and returns the user and system time of it and its children.
+/// Runs a command, and returns the user and system time of the command and its children.
 fn run_timed(command: &str, cpu_time: fn() -> u64) -> Result<Duration> {
     let before = cpu_time();
     let mut shell = Command::new("sh");

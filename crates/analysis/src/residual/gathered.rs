@@ -23,11 +23,8 @@ pub struct FieldProfiles {
 }
 
 impl FieldProfiles {
-    /// Reads the named profiles and removes the paths that tests took; with `all`, nothing is removed. `one_run` is the template for runs
-    /// whose details are unknown.
-    ///
-    /// # Errors
-    /// A profile does not exist, or no known paths are given.
+    /// Reads the named profiles and removes the paths that tests took. If `all` is true, nothing is removed. `one_run` is the template for
+    /// runs with unknown details. Fails if a profile does not exist or no known paths are given.
     pub fn gather(wanted: &[String], tests: &[String], all: bool, one_run: &Run, folders: &Folders) -> Result<FieldProfiles> {
         let inputs = find_inputs(wanted, folders)?;
         let mut known = KnownInput::default();

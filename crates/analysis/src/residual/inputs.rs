@@ -17,7 +17,7 @@ pub const FIELD_FOLDER: &str = "field";
 pub struct RunLabel {
     /// The run's number, if it is in the run store.
     pub number: Option<u64>,
-    /// The command line; for a raw file, which has none, the program and the file.
+    /// The command line, or the program and the file for a raw file, which has no command line.
     pub words: String,
 }
 
@@ -30,11 +30,8 @@ pub enum ProfileInput {
 }
 
 impl ProfileInput {
-    /// Reads the profile. Raw files accumulate over time, so an unreadable one is skipped with a warning and yields `None`. `one_run` is
-    /// the template for runs whose details are unknown.
-    ///
-    /// # Errors
-    /// A stored profile cannot be read.
+    /// Reads the profile. Raw files accumulate over time, so an unreadable raw file is skipped with a warning and yields `None`. `one_run`
+    /// is the template for runs with unknown details.
     pub fn read(&self, one_run: &Run, folders: &Folders) -> Result<Option<(RunLabel, Profile)>> {
         match self.read_profile(one_run, folders) {
             Err(error) if matches!(self, ProfileInput::Raw(_)) => {
@@ -66,8 +63,7 @@ impl ProfileInput {
     }
 }
 
-/// Describes who wrote a raw file. The file records the process that created it, but further processes may have added to it, unless the
-/// file name contains the process ID (`%p`).
+/// Describes which process created a raw file. Others may have added to it, unless the file name contains the process ID (`%p`).
 fn describe_raw_file(file: &Path, raw: &RawProfile) -> String {
     let name = file.file_name().unwrap_or_default().to_string_lossy();
     let pid = raw.pid.to_string();
@@ -79,10 +75,8 @@ fn describe_raw_file(file: &Path, raw: &RawProfile) -> String {
     }
 }
 
-/// Finds the named profiles, or the profiles of residual builds if no name is given.
-///
-/// # Errors
-/// A name matches no profile, or there is no profile of a residual build.
+/// Finds the named profiles, or the profiles of residual builds if no name is given. Fails if a name matches no profile, or if there is no
+/// profile of a residual build.
 pub fn find_inputs(wanted: &[String], folders: &Folders) -> Result<Vec<ProfileInput>> {
     if wanted.is_empty() {
         return inputs_of_residual_builds(folders);
@@ -119,11 +113,11 @@ pub fn find_inputs(wanted: &[String], folders: &Folders) -> Result<Vec<ProfileIn
     Ok(out)
 }
 
-/// The raw files that residual builds wrote into the run store, and the stored runs of such builds.
+/// Finds the raw files that residual builds wrote into the run store, and the stored runs of such builds.
 fn inputs_of_residual_builds(folders: &Folders) -> Result<Vec<ProfileInput>> {
     let store = RunStore::find(Path::new("."))?;
     let mut out: Vec<ProfileInput> = raw_files(&store.folder().join(FIELD_FOLDER))?.into_iter().map(ProfileInput::Raw).collect();
-    // The answer is the same for all runs of a build, so only one of them is loaded.
+    // Whether a build is residual is the same for all of its runs, so only one run of each build is loaded.
     let (mut residual, mut others) = (BTreeSet::new(), BTreeSet::new());
     for entry in store.list()? {
         let unknown = |i: &trodden_profile::store::RunImage| !residual.contains(&i.identity) && !others.contains(&i.identity);

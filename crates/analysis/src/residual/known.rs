@@ -1,4 +1,4 @@
-//! The known paths, which are removed from the profiles of the field.
+//! The known paths, which are removed from the profiles from the field.
 //!
 //! The experiments of a build's units contain the identity of the set of paths that were known at build time. The set itself is in the unit
 //! cache (`inputs/`), where `--residual` stored it.
@@ -37,7 +37,7 @@ impl KnownInput {
         Ok(self.paths.merge(known)?)
     }
 
-    /// Adds the sets that were known when a profile's programs were built.
+    /// Adds the sets of paths that were known when a profile's programs were built.
     pub fn add_from_builds(&mut self, profile: &Profile, folders: &Folders) -> Result<()> {
         let units = profile.images.iter().flat_map(|i| &i.units);
         let named: BTreeSet<Identity> = units.filter_map(|u| u.map.experiment.tested_paths()).collect();
@@ -56,10 +56,7 @@ impl KnownInput {
         Ok(())
     }
 
-    /// Warns of missing sets.
-    ///
-    /// # Errors
-    /// No known paths were given.
+    /// Warns about sets that are missing from the unit cache. Fails if no known paths were given.
     pub fn check(&self, profile: &Profile, folders: &Folders) -> Result<()> {
         let all_residual = profile.images.iter().flat_map(|i| &i.units).all(|u| u.map.has_times());
         if self.paths.is_empty() && self.missing.is_empty() && !all_residual {
@@ -76,7 +73,7 @@ impl KnownInput {
     }
 }
 
-/// Warns if the tests ran a different program or a different version of it. `consequence` says what this means for the result.
+/// Warns if the tests ran a different program or a different version of the program. `consequence` says what this means for the result.
 pub fn warn_if_tests_differ(known: &KnownPaths, maps: &[&UnitMap], consequence: &str) {
     let (mut same, mut changed) = (false, BTreeSet::new());
     for map in maps {
@@ -97,14 +94,12 @@ pub fn warn_if_tests_differ(known: &KnownPaths, maps: &[&UnitMap], consequence: 
     }
 }
 
-/// Builds a file for `TRODDEN_KNOWN`: the known paths as a bit set over the program's counters.
-///
-/// # Errors
-/// The program is not instrumented, a map is missing, or it was not built with `--residual`.
-pub fn known_file(program: &Path, known: &KnownPaths, folders: &Folders) -> Result<Vec<u8>> {
+/// Builds a file for `TRODDEN_KNOWN`: the known paths as a bit set over the program's counters. Fails if the program is not instrumented, a
+/// map is missing, or the program was not built with `--residual`.
+pub fn build_known_file(program: &Path, known: &KnownPaths, folders: &Folders) -> Result<Vec<u8>> {
     let bytes = fs::read(program).with_context(|| format!("cannot read {}", program.display()))?;
     let image = InstrumentedImage::read(&bytes).with_context(|| program.display().to_string())?;
-    let counters = counters_of(&bytes)?;
+    let counters = count_counters(&bytes)?;
     let mut bits = vec![0u8; counters.div_ceil(8) as usize];
     let mut residual = false;
     for placed in &image.units {
@@ -137,8 +132,7 @@ pub fn known_file(program: &Path, known: &KnownPaths, folders: &Folders) -> Resu
     Ok(file)
 }
 
-/// Number of counters in a program.
-fn counters_of(bytes: &[u8]) -> Result<u64> {
+fn count_counters(bytes: &[u8]) -> Result<u64> {
     use object::{Object, ObjectSection};
     let section = object::File::parse(bytes)?.section_by_name(COUNTERS_SECTION).map(|s| s.size());
     Ok(section.unwrap_or(0) / 8)

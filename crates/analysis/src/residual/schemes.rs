@@ -18,14 +18,13 @@ use std::time::{Duration, Instant};
 use trodden_stored::Folders;
 use trodden_text::names::Name;
 
-/// Placeholder for the program in a command.
 const PLACEHOLDER: &str = "{}";
-/// Depth of the segments: one call, since stage I of the second scheme knows the paths up to each call.
+/// Number of calls in a segment. It is one, because stage I of the second scheme knows the paths up to each call.
 const DEPTH: usize = 1;
 
 /// Results of both schemes.
 pub struct SchemeResults {
-    /// Both schemes.
+    /// The results of scheme 1 and scheme 2.
     pub schemes: [Scheme; 2],
     /// Costs of the builds.
     pub costs: BuildCosts,
@@ -37,13 +36,13 @@ pub struct Scheme {
     pub stages: &'static str,
     /// Number of runs of the tests.
     pub runs: usize,
-    /// Total time of these runs.
+    /// Total time of the tests' runs.
     pub time: Duration,
     /// Number of segments that the tests executed.
     pub tested: usize,
     /// Segments that the field executed and the tests did not.
     pub untested: BTreeSet<Vec<NamedPath>>,
-    /// Executions of these segments.
+    /// Executions of the untested segments.
     pub executions: u64,
 }
 
@@ -59,12 +58,12 @@ pub struct SchemeJob<'a> {
     pub rounds: u32,
     /// The `trodden` executable, which instruments and records the builds.
     pub trodden: &'a Path,
-    /// Processor time of all terminated children, in nanoseconds.
+    /// Returns the processor time of all terminated children, in nanoseconds.
     pub cpu_time: fn() -> u64,
 }
 
 impl SchemeResults {
-    /// Builds the variants of the program in a folder and runs them. Also returns the profiles of the field that are to be reported.
+    /// Builds the variants of the program in a folder and runs them. Also returns the field's profiles that are to be reported.
     pub fn compare(job: &SchemeJob, folder: &Path, folders: &Folders) -> Result<(SchemeResults, Vec<String>)> {
         for (option, command) in [("--tests", job.tests), ("--field", job.field)] {
             ensure!(
@@ -93,7 +92,6 @@ impl SchemeResults {
     }
 }
 
-/// Laboratory options for a build that counts paths up to each call.
 const REACHES_CALLS: &str = "--reach calls";
 
 struct Stages<'a> {
@@ -103,7 +101,7 @@ struct Stages<'a> {
 }
 
 impl Stages<'_> {
-    /// Scheme 1. Also returns the field's profile.
+    /// Runs scheme 1. Also returns the field's profile.
     fn run_whole_program_path(&self) -> Result<(Scheme, PathBuf)> {
         let writes = self.instrument("stream", &["--stream"], "")?;
         let (tests, time) = self.record(&writes, self.job.tests, &["--whole-program"])?;
@@ -113,7 +111,7 @@ impl Stages<'_> {
         Ok((Scheme::new("whole program path", 1, time, (&profile, self.folders))?, profile))
     }
 
-    /// Scheme 2. Also returns the profile of the tests' paths.
+    /// Runs scheme 2. Also returns the profile of the tests' paths.
     fn run_three_stages(&self) -> Result<(Scheme, PathBuf)> {
         let counts_paths = self.instrument("stage-1", &[], REACHES_CALLS)?;
         let (paths, first) = self.record(&counts_paths, self.job.tests, &[])?;
@@ -124,8 +122,8 @@ impl Stages<'_> {
         Ok((Scheme::new("three stages", 2, first + second, (&profile, self.folders))?, paths))
     }
 
-    /// Path of a build. The file name is the program's own, since some programs depend on it, and all folder names have the same length,
-    /// since some programs store their path.
+    /// Returns the path of a build. The file name is the program's own, because some programs depend on it. All folder names have the same
+    /// length, because some programs store their path.
     fn build_path(&self, name: &str) -> Result<PathBuf> {
         Ok(self
             .folder
@@ -143,7 +141,7 @@ impl Stages<'_> {
         Ok(output)
     }
 
-    /// Records a command with a build. Returns the profile, and the wall time.
+    /// Records a command with a build, and returns the profile and the wall time.
     fn record(&self, build: &Path, command: &str, options: &[&str]) -> Result<(PathBuf, Duration)> {
         let kind = if command == self.job.field { "field" } else { "tests" };
         let output = build.with_file_name(format!("{kind}.trodden"));
@@ -183,7 +181,6 @@ fn path_str(path: &Path) -> Result<&str> {
 }
 
 impl Scheme {
-    /// Reads the result of the field's run.
     fn new(stages: &'static str, runs: usize, time: Duration, (profile, folders): (&Path, &Folders)) -> Result<Scheme> {
         let observed = ObservedSegments::load(path_str(profile)?, DEPTH, folders)?;
         let (tested, _) = observed.requested(DEPTH, false);
@@ -196,7 +193,7 @@ impl Scheme {
 }
 
 impl SchemeResults {
-    /// Names of the segments that scheme `which` finds and the other does not.
+    /// Returns the names of the segments that scheme `which` finds and the other scheme does not.
     pub fn found_only_by(&self, which: usize) -> Vec<String> {
         let [this, other] = [&self.schemes[which], &self.schemes[1 - which]];
         let name = |(_, name, path): &NamedPath| format!("{}:{path}", Name::from_linkage(name).short);

@@ -1,5 +1,5 @@
-//! Determines which functions a path that ends at a call may call: those that its last block names and, for calls through a pointer, all
-//! functions known to have been called through some pointer.
+//! Determines which functions a path that ends at a call may call. These are the functions that its last block names and, for a call
+//! through a pointer, all functions known to have been called through a pointer.
 
 use anyhow::Result;
 use std::collections::{BTreeSet, HashMap};
@@ -8,10 +8,9 @@ use trodden_profile::stream::FunctionIndex;
 use trodden_profile::{FunctionPaths, ImageProfile, PathDecoder};
 use trodden_unit::{EdgeKind, FunctionMap};
 
-/// Resolves the calls of an image.
 pub struct Callees<'a> {
     image: &'a ImageProfile,
-    /// Functions by name, with the unit for functions that only their own unit can name.
+    /// Functions by name, and by unit if only their own unit can name them.
     names: HashMap<(Option<usize>, &'a str), FunctionIndex>,
     /// Functions that were called through pointers. Any call through a pointer may call any of them.
     by_pointer: BTreeSet<FunctionIndex>,
@@ -73,7 +72,7 @@ impl<'a> Callees<'a> {
     }
 
     /// Records the functions that were entered more or less often than calls by name reached them, which suggests calls through pointers.
-    /// (Fewer entries can also mean that an earlier call in the calling block did not return.)
+    /// (A lower number of entries can also mean that an earlier call in the calling block did not return.)
     pub fn infer_from_counts(&mut self) -> Result<()> {
         let mut by_name: HashMap<FunctionIndex, u64> = HashMap::new();
         for (place, function) in functions(self.image) {
@@ -94,14 +93,12 @@ impl<'a> Callees<'a> {
     }
 }
 
-/// All functions of an image.
 pub fn functions(image: &ImageProfile) -> impl Iterator<Item = (FunctionIndex, &FunctionMap)> {
     image.units.iter().enumerate().flat_map(|(unit, profile)| {
         profile.map.functions.iter().enumerate().map(move |(function, map)| (FunctionIndex { unit, function }, map))
     })
 }
 
-/// The executed paths of a function, with their counts.
 pub fn executed_paths(image: &ImageProfile, place: FunctionIndex, function: &FunctionMap) -> impl Iterator<Item = (u64, u64)> {
     image.units[place.unit].counts_of(function).filter(|(_, count)| *count > 0)
 }

@@ -14,16 +14,14 @@ pub struct ComparedSegments {
     pub compared: usize,
     /// Total number of executions.
     pub executions: u128,
-    /// Segments with different counts: the count, and the executions expected from the stream.
+    /// Segments with different counts, each with the count and the executions expected from the stream.
     pub differing: Vec<(Vec<NamedPath>, u64, u64)>,
-    /// Number of segments not compared because no code of the caller makes the call.
+    /// Number of segments that were not compared, because no code of the caller makes the call.
     pub left_out: usize,
 }
 
-/// Compares the counted segments with the segments of the run `other`, for one depth, or for all depths that the program counts.
-///
-/// # Errors
-/// The program does not count segments of this depth, or the run does not exist.
+/// Compares the counted segments with the segments of the run `other`, for one depth, or for all depths that the program counts. Fails if
+/// the program does not count segments of this depth.
 pub fn compare(counted: &ObservedSegments, other: &str, depth: Option<usize>, folders: &Folders) -> Result<Vec<ComparedSegments>> {
     ensure!(
         counted.is_counted,
@@ -47,7 +45,6 @@ pub fn compare(counted: &ObservedSegments, other: &str, depth: Option<usize>, fo
     Ok(all)
 }
 
-/// Compares the counts of segments of one depth.
 fn compare_depth(
     checked: &BTreeSet<&Vec<NamedPath>>,
     counts: (&NamedCounts, &NamedCounts),

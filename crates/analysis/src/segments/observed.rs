@@ -1,5 +1,5 @@
-//! The segments of runs: derived from streams if there are any, or else as counted by the program. Several runs (a suite) and several
-//! processes of a run are merged by image.
+//! The segments of runs, derived from streams if there are any, and otherwise as the program counted them. Several runs (a suite) and
+//! several processes of a run are merged by image.
 
 use anyhow::{Result, bail};
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,20 +18,17 @@ pub struct ObservedSegments {
     pub profile: Profile,
     /// The segments observed in each image of `profile`.
     pub images: Vec<CountedSegments>,
-    /// True if programs counted segments; then only the segments that they were built to count are known.
+    /// True if programs counted segments. Only the segments that the programs were built to count are then known.
     pub is_counted: bool,
 }
 
-/// Source file, function name and path number, which are the same in all builds of the same code.
+/// A path that is named in the same way in all builds of the same code: source file, function name and path number.
 pub type NamedPath = (String, String, u64);
-/// Counts of segments, by names.
+/// Counts of segments by their named paths.
 pub type NamedCounts = BTreeMap<Vec<NamedPath>, u64>;
 
 impl ObservedSegments {
-    /// Loads the segments of a run, a suite, a profile, or stream logs.
-    ///
-    /// # Errors
-    /// No run, suite, profile or log has this name, or the run has neither streams nor counted segments.
+    /// Loads the segments of a run, a suite, a profile, or stream logs. Fails if the run has neither streams nor counted segments.
     pub fn load(wanted: &str, depth: usize, folders: &Folders) -> Result<ObservedSegments> {
         let Some(observed) = ObservedSegments::load_if_any(wanted, depth, folders)? else {
             bail!(
@@ -58,7 +55,7 @@ impl ObservedSegments {
         ObservedSegments { profile, images, is_counted: true }
     }
 
-    /// Number of calls of the longest segment that was observed or that a program was built to count.
+    /// Returns the number of calls of the longest segment that was observed or that a program was built to count.
     pub fn deepest(&self) -> usize {
         let all = self.images.iter().flat_map(|found| found.counts.keys().chain(&found.interesting));
         all.map(|segment| segment.len() - 1).max().unwrap_or(0)
@@ -79,8 +76,8 @@ impl ObservedSegments {
         out
     }
 
-    /// Returns, by name, the segments that programs were built to count, and the subset that no code counts. Suffixes of longer
-    /// segments are included unless `exact_depth_only` is true.
+    /// Returns, by name, the segments that programs were built to count, and those of them that no code counts. Suffixes of longer segments
+    /// are included unless `exact_depth_only` is true.
     pub fn requested(&self, depth: usize, exact_depth_only: bool) -> (BTreeSet<Vec<NamedPath>>, BTreeSet<Vec<NamedPath>>) {
         let (mut requested, mut unplaced) = (BTreeSet::new(), BTreeSet::new());
         for (image, found) in self.profile.images.iter().zip(&self.images) {
@@ -101,7 +98,7 @@ pub fn to_names(image: &ImageProfile, segment: &[FunctionPath]) -> Vec<NamedPath
     segment.iter().map(name).collect()
 }
 
-/// The stream logs of the named run; empty if it is not a run with streams.
+/// Returns the stream logs of the named run, or no logs if the name is not a run with streams.
 pub(crate) fn find_logs(wanted: &str) -> Result<Vec<PathBuf>> {
     let path = Path::new(wanted);
     if path.is_dir() || path.extension().is_some_and(|e| e == LOG_EXTENSION) {

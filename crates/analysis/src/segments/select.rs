@@ -1,9 +1,9 @@
 //! Selects the segments that a build counts: the segments of a run, the most frequent of them, or everything that can follow executed
 //! paths.
 //!
-//! Both schemes of Vaswani's thesis (section 3.5.2) for finding tested segments use this module. In the first, a stream has the segments
-//! that the tests took. In the second, the paths of an ordinary run determine the calls that can occur (`calls:RUN`, stage I), and a build
-//! that counts what follows them has the segments (stage II).
+//! Both schemes of Vaswani's thesis (section 3.5.2) for finding tested segments use this module. In the first scheme, a stream has the
+//! segments that the tests took. In the second scheme, the paths of an ordinary run determine the calls that can occur (`calls:RUN`, stage
+//! I). The segments then come from a build that counts what follows these calls (stage II).
 
 use super::callees::{Callees, executed_paths, functions};
 use super::observed::ObservedSegments;
@@ -18,14 +18,10 @@ use trodden_stored::named::{self, LAST};
 use trodden_text::names::Name;
 use trodden_unit::{SegmentSet, SegmentSetBuilder};
 
-/// Segments with their image and count.
 type SegmentRows<'a> = Vec<(&'a ImageProfile, Segment, u64)>;
 
-/// Returns the set of segments that `--segments` names, up to `depth`. `only` selects segments of a run; it has no effect on `calls:`,
-/// `top:` and `share:`.
-///
-/// # Errors
-/// The run does not exist, or no segment remains.
+/// Returns the set of segments that `--segments` names, up to `depth`. `only` selects segments of a run, but has no effect on `calls:`,
+/// `top:` and `share:`. Fails if the run does not exist or no segment remains.
 pub fn requested_segments(depth: usize, only: &[String], wanted: &str, folders: &Folders) -> Result<SegmentSet> {
     let (kind, rest) = wanted.split_once(':').unwrap_or(("", wanted));
     let set = match kind {
@@ -56,8 +52,8 @@ pub fn requested_segments(depth: usize, only: &[String], wanted: &str, folders: 
     Ok(set)
 }
 
-/// Returns the tested segments as a set that counts everything in their contexts, and in contexts with other functions that the same paths
-/// may call, by name or through a pointer.
+/// Returns the set for a build that counts everything in the contexts of the tested segments, and in contexts with other functions that the
+/// same paths may call, by name or through a pointer.
 pub fn tested_contexts(wanted: &str, depth: usize, folders: &Folders) -> Result<SegmentSet> {
     let observed = ObservedSegments::load(wanted, depth, folders)?;
     let mut builder = SegmentSetBuilder::default();
@@ -66,7 +62,7 @@ pub fn tested_contexts(wanted: &str, depth: usize, folders: &Folders) -> Result<
         callees.observe(found.counts.keys());
         let mut numbers = FunctionNumbers::default();
         for segment in (1..=depth).flat_map(|depth| sum_to_depth(&found.counts, depth).into_keys()) {
-            numbers.insert(&mut builder, image, &segment);
+            numbers.insert_segment(&mut builder, image, &segment);
             for at in 0..segment.len() {
                 for callee in callees.callees_of(segment[at]) {
                     let callers = &segment[(at + 1).saturating_sub(depth)..=at];
@@ -108,13 +104,13 @@ fn following_calls(profile: &Profile) -> Result<SegmentSet> {
 fn set_from_rows(rows: &SegmentRows, run: &str) -> SegmentSet {
     let mut builder = SegmentSetBuilder::default();
     let mut numbers: HashMap<*const ImageProfile, FunctionNumbers> = HashMap::new();
-    // The set of a shortest segment includes the counts of longer segments with the same suffix.
+    // The set of a shortest segment includes the counts of all longer segments that end with it.
     let shortest = rows.iter().map(|(_, segment, _)| segment.len()).min();
     for (image, segment, executions) in rows {
         let numbers = numbers.entry(std::ptr::from_ref(*image)).or_default();
-        numbers.insert(&mut builder, image, segment);
+        numbers.insert_segment(&mut builder, image, segment);
         if let Some(last) = segment.last().filter(|_| Some(segment.len()) == shortest) {
-            let function = numbers.number(&mut builder, image, last.function);
+            let function = numbers.function_number(&mut builder, image, last.function);
             builder.add_executions(function, last.path, *executions);
         }
     }
@@ -126,8 +122,7 @@ fn set_from_rows(rows: &SegmentRows, run: &str) -> SegmentSet {
 fn add_edge_counts(builder: &mut SegmentSetBuilder, run: &str) {
     let Ok(profile) = named::load(run) else { return };
     let Ok(known) = profile.known_paths() else { return };
-    // The set identifies a function in a stream by the graph of its events, whereas the execution counts belong to the function's own
-    // graph.
+    // The set identifies a streamed function by the graph of its events, but the execution counts belong to the function's own graph.
     let mut streamed = HashMap::new();
     for (_, unit, function) in profile.functions() {
         if let Some(words) = function.event_words() {
@@ -148,22 +143,22 @@ fn add_edge_counts(builder: &mut SegmentSetBuilder, run: &str) {
     });
 }
 
-/// Numbers of an image's functions in a set.
+/// The numbers that an image's functions have in a set.
 #[derive(Default)]
 struct FunctionNumbers {
     known: HashMap<FunctionIndex, u32>,
 }
 
 impl FunctionNumbers {
-    fn number(&mut self, builder: &mut SegmentSetBuilder, image: &ImageProfile, place: FunctionIndex) -> u32 {
+    fn function_number(&mut self, builder: &mut SegmentSetBuilder, image: &ImageProfile, place: FunctionIndex) -> u32 {
         *self.known.entry(place).or_insert_with(|| builder.add_function(unit_map(image, place), function_map(image, place)))
     }
 
     fn path_numbers(&mut self, builder: &mut SegmentSetBuilder, image: &ImageProfile, paths: &[FunctionPath]) -> Vec<(u32, u64)> {
-        paths.iter().map(|at| (self.number(builder, image, at.function), at.path)).collect()
+        paths.iter().map(|at| (self.function_number(builder, image, at.function), at.path)).collect()
     }
 
-    fn insert(&mut self, builder: &mut SegmentSetBuilder, image: &ImageProfile, segment: &Segment) {
+    fn insert_segment(&mut self, builder: &mut SegmentSetBuilder, image: &ImageProfile, segment: &Segment) {
         let chain = self.path_numbers(builder, image, segment);
         if let Some(((function, path), callers)) = chain.split_last() {
             builder.insert(callers, *function, *path);
@@ -172,7 +167,7 @@ impl FunctionNumbers {
 
     fn add_context(&mut self, builder: &mut SegmentSetBuilder, image: &ImageProfile, callers: &[FunctionPath], callee: FunctionIndex) {
         let chain = self.path_numbers(builder, image, callers);
-        let callee = self.number(builder, image, callee);
+        let callee = self.function_number(builder, image, callee);
         builder.context(&chain, callee);
     }
 }

@@ -15,7 +15,7 @@ pub struct SegmentProfiles {
     merger: Merger,
 }
 
-/// Returns true if an image was built with tested segments, and so counts all others that begin with tested paths.
+/// Returns true if an image was built with tested segments, so that it counts all other segments that begin with tested paths.
 pub fn knows_tests(image: &ImageProfile, folders: &Folders) -> bool {
     let sets = image.units.iter().filter_map(|unit| unit.map.experiment.segments());
     let every = |set| {
@@ -31,21 +31,20 @@ pub struct UntestedOfDepth<'a> {
     pub depth: usize,
     /// The untested segments with their image and count.
     pub found: Vec<(&'a ImageProfile, Segment, u64)>,
-    /// Number of all segments of this depth, tested or not, and their executions.
+    /// Number of all segments of this depth, tested or not, and the number of their executions.
     pub all: (usize, u128),
 }
 
 /// Filters for untested segments.
 #[derive(Clone, Copy, Debug)]
 pub struct UntestedSegmentSelection<'a> {
-    /// Names of tests, whose segments are known.
+    /// Names of tests. The segments of these tests are known.
     pub known: &'a [String],
-    /// Only segments that end in this function.
+    /// Restricts the result to segments that end in this function.
     pub function: Option<&'a str>,
 }
 
 impl Default for SegmentProfiles {
-    /// Creates a collection without profiles.
     fn default() -> SegmentProfiles {
         SegmentProfiles { merger: Merger::new(BuildPolicy::Separate) }
     }
@@ -53,9 +52,6 @@ impl Default for SegmentProfiles {
 
 impl SegmentProfiles {
     /// Moves the images that count segments out of a profile.
-    ///
-    /// # Errors
-    /// The images cannot be merged with the images of earlier profiles.
     pub fn take_images(&mut self, name: &str, profile: &mut Profile) -> Result<()> {
         let (counted, rest) = std::mem::take(&mut profile.images).into_iter().partition(counts_segments);
         profile.images = rest;
@@ -66,7 +62,7 @@ impl SegmentProfiles {
         Ok(())
     }
 
-    /// The merged segments; `None` if no profile had any.
+    /// Returns the merged segments, or `None` if no profile had any segments.
     pub fn finish(self) -> Option<ObservedSegments> {
         self.merger.finish().map(ObservedSegments::from_profile)
     }
@@ -79,10 +75,7 @@ pub struct UntestedSegments<'a> {
 }
 
 impl<'a> UntestedSegments<'a> {
-    /// Removes the segments that were known when the build was made, and segments that are known from tests or filtered out.
-    ///
-    /// # Errors
-    /// A profile of the tests cannot be read.
+    /// Removes the segments that were known when the build was made, the segments of the known tests, and segments that are filtered out.
     pub fn new(observed: &'a ObservedSegments, wanted: &UntestedSegmentSelection, folders: &Folders) -> Result<UntestedSegments<'a>> {
         let mut depths = Vec::new();
         for depth in 1..=observed.deepest() {
@@ -110,12 +103,12 @@ impl<'a> UntestedSegments<'a> {
         self.depths.iter().all(|d| d.found.is_empty())
     }
 
-    /// All observed segments.
+    /// Returns all observed segments.
     pub fn observed(&self) -> &'a ObservedSegments {
         self.observed
     }
 
-    /// The untested segments by depth.
+    /// Returns the untested segments by depth.
     pub fn depths(&self) -> &[UntestedOfDepth<'a>] {
         &self.depths
     }

@@ -8,13 +8,10 @@ use trodden_text::words::plural;
 use trodden_unit::experiment::{InputFolder, InputPurpose};
 use trodden_unit::{Identity, InstrumentedImage, SegmentFunction, SegmentSet, UnitMap};
 
-/// Maximum number of functions named in a warning.
 const MAX_NAMED: usize = 5;
 
-/// Warns of functions in a set that a variant of `program` does not contain.
-///
-/// # Errors
-/// The variant contains none of them and would count nothing. It is then removed.
+/// Warns about functions in a set that a variant of `program` does not contain. If the variant contains none of the functions and would
+/// count nothing, the variant is removed and the check fails.
 pub fn check_variant(made: &InstrumentedImage, set: Identity, program: &Path, output: &Path, folder: &InputFolder) -> Result<()> {
     let bytes = folder.get(InputPurpose::Segments, set)?;
     let set = SegmentSet::from_bytes(&bytes).with_context(|| folder.path(set).display().to_string())?;

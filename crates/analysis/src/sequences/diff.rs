@@ -55,8 +55,8 @@ pub fn diff(left: &Grammar, right: &Grammar, table: &EventTable, top: usize) -> 
     let frames = Frames::new(left, table);
     let rows = differences(left, right, table, limit).into_iter().take(limit).map(|found| DifferenceRow {
         open_calls: table.labels(&frames.open_calls(found.left.start)),
-        left: event_range(left, table, found.left),
-        right: event_range(right, table, found.right),
+        left: label_range(left, table, found.left),
+        right: label_range(right, table, found.right),
         aligned: found.aligned,
     });
     let differences: Vec<DifferenceRow> = rows.collect();
@@ -64,7 +64,7 @@ pub fn diff(left: &Grammar, right: &Grammar, table: &EventTable, top: usize) -> 
     SequenceDifferences { equal: first.is_none(), first_difference: first, differences, sources }
 }
 
-fn event_range(grammar: &Grammar, table: &EventTable, range: Range<u64>) -> LabelledRange {
+fn label_range(grammar: &Grammar, table: &EventTable, range: Range<u64>) -> LabelledRange {
     let shown = (range.end - range.start).min(MAX_SHOWN) as usize;
     let events = grammar.symbols_from(range.start).take(shown).map(|symbol| table.label(symbol).to_owned()).collect();
     LabelledRange { start: range.start, end: range.end, events }

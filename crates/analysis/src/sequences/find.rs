@@ -25,10 +25,8 @@ pub struct FoundPosition {
     pub open_calls: Vec<String>,
 }
 
-/// Finds a string of events, given by their labels. Returns the first `top` occurrences, or all if `top` is 0.
-///
-/// # Errors
-/// The recording does not contain one of the events.
+/// Finds a string of events, given by their labels. Returns the first `top` occurrences, or all if `top` is 0. Fails if an event is not in
+/// the recording.
 pub fn find(opened: &OpenedSequence, events: &[String], top: usize) -> Result<FoundEvents> {
     let frames = Frames::new(&opened.grammar, &opened.table);
     let mut occurrences = 0;
@@ -47,7 +45,7 @@ pub fn find(opened: &OpenedSequence, events: &[String], top: usize) -> Result<Fo
     Ok(FoundEvents { occurrences, found })
 }
 
-/// All strings of symbols with these labels. A label may belong to several symbols.
+/// Returns all strings of symbols with these labels. A label may belong to several symbols.
 fn symbol_strings(table: &EventTable, labels: &[String]) -> Result<Vec<Vec<u64>>> {
     let mut strings = vec![Vec::new()];
     for label in labels {

@@ -1,4 +1,4 @@
-//! Minimal hot subpaths (`trodden-lab patterns hot`) of the sequence of completed paths. Each path has a cost of one.
+//! Minimal hot subpaths (`trodden-lab patterns hot`) of the sequence of completed paths. The cost of each path is 1.
 
 use super::numbers::{percent, take_top};
 use super::recording::OpenedSequence;

@@ -10,7 +10,6 @@ use trodden_sequence::events::{Classify, EventClass, SubpathEnd};
 use trodden_sequence::general_paths::{GeneralPathState, GeneralPaths};
 use trodden_sequence::iterations::IterationProfile;
 
-/// Maximum period of a pattern.
 const MAX_PERIOD: usize = 8;
 
 /// Parameters of the analysis of iterations.
@@ -37,7 +36,7 @@ pub struct IterationDocument {
     pub patterns: Vec<IterationPattern>,
     /// Source locations of the paths.
     pub sources: BTreeMap<String, String>,
-    /// If a program counted the paths: executions of others, which it did not distinguish.
+    /// If a program counted the paths, the executions of all other paths, which the program did not distinguish.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub others: Option<u64>,
 }
@@ -70,7 +69,7 @@ pub struct IterationPattern {
     pub iterations: Vec<Vec<String>>,
 }
 
-/// Counts paths of consecutive iterations where several copies share the functions of a run. `copies` has the sequences of each copy's
+/// Counts paths of consecutive iterations of a run in which several copies share the functions. `copies` has the sequences of each copy's
 /// threads. A function in several copies is counted in the first copy only.
 pub fn iterations_of_copies(copies: &[Vec<Grammar>], table: &EventTable, question: IterationQuery) -> Result<IterationDocument> {
     let mut profile = IterationProfile::new(question.iterations)?;
@@ -96,7 +95,7 @@ pub fn iterations_of_copies(copies: &[Vec<Grammar>], table: &EventTable, questio
 pub fn iteration_document(opened: &OpenedSequence, job: IterationQuery) -> Result<IterationDocument> {
     let table = &opened.table;
     let mut profile = IterationProfile::new(job.iterations)?;
-    // Prefixes are part of a later complete path.
+    // Prefixes are skipped, because each is part of a later complete path.
     let examined = opened.grammar.symbols().take(usize::try_from(job.max_symbols).unwrap_or(usize::MAX));
     for symbol in examined.filter(|symbol| !table.entry(*symbol).is_prefix) {
         profile.push(symbol, table.class(symbol))?;
@@ -104,7 +103,6 @@ pub fn iteration_document(opened: &OpenedSequence, job: IterationQuery) -> Resul
     build_document(&profile, table, job)
 }
 
-/// Builds the results.
 fn build_document(profile: &IterationProfile, table: &EventTable, job: IterationQuery) -> Result<IterationDocument> {
     let mut rows = Vec::new();
     let mut patterns = Vec::new();
@@ -164,10 +162,7 @@ pub struct BranchPath {
 }
 
 /// Counts paths of the last `k` branches in the first `max_symbols` symbols of the sequence. Returns the `top` most frequent, or all if
-/// `top` is 0.
-///
-/// # Errors
-/// `k` is out of range, or the events name no blocks.
+/// `top` is 0. Fails if `k` is out of range or the events name no blocks.
 pub fn last_branches(opened: &OpenedSequence, k: usize, top: usize, max_symbols: u64) -> Result<BranchPathDocument> {
     let mut paths = GeneralPaths::new(k)?;
     let mut edges = EdgeNumbers::default();
@@ -199,14 +194,13 @@ pub fn last_branches(opened: &OpenedSequence, k: usize, top: usize, max_symbols:
     Ok(BranchPathDocument { branches: k, distinct, paths: take_top(rows, top).into_iter().map(row).collect() })
 }
 
-/// Numbers edges between blocks.
 #[derive(Default)]
 struct EdgeNumbers {
     list: Vec<(u64, u64)>,
     numbers: std::collections::HashMap<(u64, u64), u64>,
 }
 
-/// Follows the edges of a path, beginning with the one from the block before it.
+/// Follows the edges of a path, beginning with the edge from the block before the path.
 fn follow_blocks(
     paths: &mut GeneralPaths,
     position: &mut GeneralPathState,

@@ -6,7 +6,6 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use trodden_sequence::phases::{PhaseParameters, Phases, find_phases, intervals};
 
-/// Maximum number of paths or blocks listed for a phase.
 const MAX_LISTED: usize = 5;
 
 /// Phases of a sequence.
@@ -16,7 +15,7 @@ pub struct PhaseDocument {
     pub interval: u64,
     /// Phases by the frequencies of paths.
     pub by_paths: FoundPhases,
-    /// Phases by the frequencies of basic blocks; `None` if the events do not name blocks.
+    /// Phases by the frequencies of basic blocks, or `None` if the events do not name blocks.
     pub by_blocks: Option<FoundPhases>,
     /// Source locations of the paths.
     pub sources: BTreeMap<String, String>,

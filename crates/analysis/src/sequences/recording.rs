@@ -1,5 +1,6 @@
-//! Recordings: a grammar for each thread's events, and a table with the meaning of each symbol. Symbols index the table. Recordings that
-//! are compared share one table. Memory holds only one window of events and the grammars of earlier windows, never the whole sequence.
+//! Recordings: a grammar for each thread's events, and a table with the meaning of each symbol. Symbols are indices into the table.
+//! Recordings that are compared share one table. Memory holds one window of events and the grammars of earlier windows, but never the
+//! complete sequence.
 
 use anyhow::Result;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -14,7 +15,7 @@ pub struct EventEntry {
     pub class: EventClass,
     /// `FUNCTION:PATH`, `enter FUNCTION` or `leave`.
     pub label: String,
-    /// Blocks of a path; empty if unknown.
+    /// Blocks of a path. Empty if unknown.
     pub blocks: Vec<u64>,
     /// True for a path up to a call, which is a prefix of a later path.
     pub is_prefix: bool,
@@ -58,7 +59,7 @@ impl EventTable {
         self.intern_function_with_key(name, name)
     }
 
-    /// Returns the number of a function that is identified by `key`, since `name` may be ambiguous; adds it if new.
+    /// Returns the number of the function with this `key`, adding the function if new. Several functions may have the same `name`.
     pub fn intern_function_with_key(&mut self, key: &str, name: &str) -> u32 {
         if let Some(number) = self.function_numbers.get(key) {
             return *number;
@@ -81,12 +82,12 @@ impl EventTable {
         number
     }
 
-    /// Name of a block: `FUNCTION#BLOCK`.
+    /// Returns the name of a block, which is `FUNCTION#BLOCK`.
     pub fn block_name(&self, block: u64) -> &str {
         &self.block_names[block as usize]
     }
 
-    /// Name of a function.
+    /// Returns the name of a function.
     pub fn function_name(&self, function: u32) -> &str {
         &self.functions[function as usize]
     }
@@ -116,22 +117,22 @@ impl EventTable {
         self.numbers.get(&key).copied().unwrap_or_else(|| self.insert(key, EventEntry::call_or_return(EventClass::Leave, "leave".into())))
     }
 
-    /// The meaning of a symbol.
+    /// Returns the meaning of a symbol.
     pub fn entry(&self, symbol: u64) -> &EventEntry {
         &self.entries[symbol as usize]
     }
 
-    /// The label of a symbol.
+    /// Returns the label of a symbol.
     pub fn label(&self, symbol: u64) -> &str {
         &self.entry(symbol).label
     }
 
-    /// The labels of several symbols.
+    /// Returns the labels of several symbols.
     pub fn labels(&self, symbols: &[u64]) -> Vec<String> {
         symbols.iter().map(|symbol| self.label(*symbol).to_owned()).collect()
     }
 
-    /// Returns the symbols with a label; several if paths of that name end differently.
+    /// Returns the symbols with a label. There are several symbols if paths with this label end differently.
     pub fn symbols_with_label(&self, label: &str) -> Vec<u64> {
         (0..).zip(&self.entries).filter(|(_, entry)| entry.label == label).map(|(symbol, _)| symbol).collect()
     }
@@ -142,7 +143,7 @@ impl EventTable {
         matches!(entry.class, EventClass::Subpath { .. }) && !entry.is_prefix
     }
 
-    /// Source locations of the paths among the labels, if known.
+    /// Returns the known source locations of the paths among the labels.
     pub fn sources<'a>(&self, labels: impl IntoIterator<Item = &'a String>) -> BTreeMap<String, String> {
         let wanted: BTreeSet<&String> = labels.into_iter().collect();
         let known = self.entries.iter().filter(|entry| wanted.contains(&entry.label));
@@ -181,9 +182,6 @@ pub struct SequenceRecording {
 
 impl SequenceRecording {
     /// Concatenates a thread's windows into one grammar.
-    ///
-    /// # Errors
-    /// The sequence is too long.
     pub fn grammar(&self, thread: usize) -> Result<Grammar> {
         Ok(Grammar::concatenated(self.threads[thread].windows.iter().map(|window| &window.grammar))?)
     }
@@ -203,9 +201,6 @@ impl RecordingWriter {
     }
 
     /// Returns the number of a thread, adding it if new.
-    ///
-    /// # Errors
-    /// The limits are out of range.
     pub fn thread(&mut self, name: &str) -> Result<usize> {
         if let Some(known) = self.threads.iter().position(|thread| thread.0 == name) {
             return Ok(known);
@@ -221,7 +216,7 @@ impl RecordingWriter {
         Ok(())
     }
 
-    /// Compresses what remains and returns the recording.
+    /// Compresses the remaining events and returns the recording.
     pub fn finish(self, convention: Convention) -> Result<SequenceRecording> {
         let mut threads = Vec::new();
         for (name, mut writer, mut windows) in self.threads {
@@ -243,7 +238,7 @@ pub struct OpenedSequence {
 }
 
 impl OpenedSequence {
-    /// Number of paths in the sequence, not counting prefixes.
+    /// Returns the number of paths in the sequence, not counting prefixes.
     pub fn path_events(&self) -> u64 {
         let counts = self.grammar.terminals().iter().zip(self.grammar.terminal_counts());
         counts.filter(|(symbol, _)| self.table.is_path(**symbol)).map(|(_, count)| count).sum()

@@ -18,7 +18,7 @@ pub struct SequenceSegments {
     pub distinct: usize,
     /// Total number of executions.
     pub executed: u64,
-    /// Number of supergraph paths that did not end; 0 for call segments.
+    /// Number of supergraph paths that did not end. Always 0 for call segments.
     pub unfinished: usize,
     /// The most frequent segments.
     pub segments: Vec<CountedSegment>,

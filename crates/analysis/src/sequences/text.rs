@@ -1,8 +1,8 @@
 //! Parser for recordings in either of two text formats.
 //!
-//! `trodden-lab simulate --preset whole-program --sequence` writes lines `THREAD START OUTCOMES END`, where a path that ended at a call is
-//! followed by the callee's first path. The other format has tab-separated fields; empty lines and comments (`#`) are ignored, and `leave`
-//! leaves the innermost frame, whose paths precede it:
+//! `trodden-lab simulate --preset whole-program --sequence` writes lines `THREAD START OUTCOMES END`. After a path that ended at a call,
+//! the next line is the callee's first path. The other format has tab-separated fields. Empty lines and comments (`#`) are ignored. `leave`
+//! leaves the innermost frame, and the frame's paths precede it:
 //!
 //! ```text
 //! #trodden events 1
@@ -36,10 +36,7 @@ pub fn is_first_line(line: &str) -> bool {
     }
 }
 
-/// Parses a file of either format.
-///
-/// # Errors
-/// The file cannot be read, or a line is malformed. The error names the line.
+/// Parses a file of either format. An error names the malformed line.
 pub fn read(file: &Path, method: CompressionMethod, limits: WindowLimits, table: &mut EventTable) -> Result<SequenceRecording> {
     let mut lines = BufReader::new(File::open(file)?);
     let mut line = String::new();
@@ -74,7 +71,6 @@ struct TextEvents<'a> {
     frames: Vec<Vec<u32>>,
 }
 
-/// The open frames of a simulated thread.
 #[derive(Default)]
 struct OpenFrames {
     functions: Vec<u32>,
@@ -108,7 +104,6 @@ impl TextEvents<'_> {
         self.writer.push(thread, symbol)
     }
 
-    /// Parses an event and returns its symbol.
     fn parse_event(&mut self, fields: &[&str], thread: usize) -> Result<u64> {
         self.frames.resize(self.frames.len().max(thread + 1), Vec::new());
         let frames = &mut self.frames[thread];

@@ -8,9 +8,9 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
-/// Lagrangian multipliers are in units of 1/SCALE.
+/// Lagrangian multipliers are integers in units of 1/SCALE.
 const SCALE: i128 = 1 << 12;
-/// Numbers of subgradient steps for a bound: at the root, and at each node of the search.
+/// Numbers of subgradient steps for a bound at the root, and at each node of the search.
 const SUBGRADIENT_STEPS: (u32, u32) = (300, 25);
 
 /// A weighted set-cover problem.
@@ -40,32 +40,31 @@ impl Cover {
     }
 }
 
-/// The sets that contain each element. Elements of the same sets share a row.
+/// For each row, the sets that contain its elements. Elements that are in the same sets share a row.
 type SetsByElement = Vec<Vec<u32>>;
 
 /// Returns the greedy cover, with a lower bound for any cover.
 pub fn find_greedy_cover(problem: &CoverProblem) -> Cover {
     let rows = build_rows(problem);
-    let selected = greedy_rows(&rows, &problem.costs);
+    let selected = cover_greedily(&rows, &problem.costs);
     let root = CoverPart { rows, costs: &problem.costs };
-    let bound = root.bound(&mut BTreeMap::new(), SUBGRADIENT_STEPS.0, total_cost(&selected, &problem.costs));
+    let bound = root.find_lower_bound(&mut BTreeMap::new(), SUBGRADIENT_STEPS.0, total_cost(&selected, &problem.costs));
     build_cover(selected, bound, problem)
 }
 
-/// Returns the cheapest cover, or the best one found before `should_continue` returned false. The function is called once per search
-/// node.
+/// Returns the cheapest cover, or the best one found before `should_continue`, called at each search node, returned false.
 pub fn find_cheapest_cover(problem: &CoverProblem, should_continue: &mut dyn FnMut() -> bool) -> Cover {
     let mut rows = build_rows(problem);
-    let mut selected = reduce(&mut rows, &problem.costs);
+    let mut selected = reduce_rows(&mut rows, &problem.costs);
     let mut bound = total_cost(&selected, &problem.costs);
     for rows in split_parts(rows) {
         let part = CoverPart { rows, costs: &problem.costs };
-        let best = greedy_rows(&part.rows, &problem.costs);
-        let lower_bound = part.bound(&mut BTreeMap::new(), SUBGRADIENT_STEPS.0, total_cost(&best, &problem.costs));
+        let best = cover_greedily(&part.rows, &problem.costs);
+        let lower_bound = part.find_lower_bound(&mut BTreeMap::new(), SUBGRADIENT_STEPS.0, total_cost(&best, &problem.costs));
         let mut search =
             CoverSearch { costs: &problem.costs, cost: total_cost(&best, &problem.costs), best, should_continue, stopped: false };
         if search.cost > lower_bound {
-            search.descend(&part, &mut Vec::new(), BTreeMap::new());
+            search.search_cover(&part, &mut Vec::new(), BTreeMap::new());
         }
         bound += if search.stopped { lower_bound } else { search.cost };
         selected.extend(search.best);
@@ -83,7 +82,6 @@ fn total_cost(sets: &[u32], costs: &[u64]) -> u64 {
     sets.iter().map(|s| costs[*s as usize]).sum()
 }
 
-/// Builds the rows of a problem.
 fn build_rows(problem: &CoverProblem) -> SetsByElement {
     let mut of: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
     for (set, elements) in problem.sets.iter().enumerate() {
@@ -96,8 +94,8 @@ fn build_rows(problem: &CoverProblem) -> SetsByElement {
     rows
 }
 
-/// The rows that each set covers.
-fn columns(rows: &SetsByElement) -> BTreeMap<u32, Vec<u32>> {
+/// Returns the rows that each set covers.
+fn rows_by_set(rows: &SetsByElement) -> BTreeMap<u32, Vec<u32>> {
     let mut columns: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
     for (at, row) in rows.iter().enumerate() {
         row.iter().for_each(|set| columns.entry(*set).or_default().push(at as u32));
@@ -105,13 +103,13 @@ fn columns(rows: &SetsByElement) -> BTreeMap<u32, Vec<u32>> {
     columns
 }
 
-fn greedy_rows(rows: &SetsByElement, costs: &[u64]) -> Vec<u32> {
-    let mut columns = columns(rows);
+fn cover_greedily(rows: &SetsByElement, costs: &[u64]) -> Vec<u32> {
+    let mut columns = rows_by_set(rows);
     let (mut open, mut selected) = (vec![true; rows.len()], Vec::new());
     let mut left = rows.len();
     while left > 0 {
         columns.values_mut().for_each(|c| c.retain(|row| open[*row as usize]));
-        // The set with the most open rows for its cost; if equal, the first.
+        // The best set has the most open rows for its cost. Of equal sets, it is the first.
         let better = |a: (&u32, &Vec<u32>), b: (&u32, &Vec<u32>)| {
             let weigh = |n: usize, other: u32| n as u128 * u128::from(costs[other as usize]);
             weigh(b.1.len(), *a.0) > weigh(a.1.len(), *b.0)
@@ -126,10 +124,10 @@ fn greedy_rows(rows: &SetsByElement, costs: &[u64]) -> Vec<u32> {
     drop_redundant_sets(rows, selected, costs)
 }
 
-/// Drops sets whose rows the other sets cover, the most expensive first.
+/// Drops sets whose rows are also covered by the other sets, the most expensive set first.
 fn drop_redundant_sets(rows: &SetsByElement, mut selected: Vec<u32>, costs: &[u64]) -> Vec<u32> {
     let mut times: Vec<u32> = rows.iter().map(|row| row.iter().filter(|s| selected.contains(s)).count() as u32).collect();
-    let columns = columns(rows);
+    let columns = rows_by_set(rows);
     let mut order = selected.clone();
     order.sort_by_key(|s| std::cmp::Reverse(costs[*s as usize]));
     for set in order {
@@ -142,8 +140,8 @@ fn drop_redundant_sets(rows: &SetsByElement, mut selected: Vec<u32>, costs: &[u6
     selected
 }
 
-/// Makes the forced decisions, and returns sets that are in some cheapest cover.
-fn reduce(rows: &mut SetsByElement, costs: &[u64]) -> Vec<u32> {
+/// Makes the forced decisions on `rows`, and returns the sets that they select. Some cheapest cover contains all of these sets.
+fn reduce_rows(rows: &mut SetsByElement, costs: &[u64]) -> Vec<u32> {
     let mut selected = Vec::new();
     loop {
         let before = (rows.len(), rows.iter().map(Vec::len).sum::<usize>());
@@ -163,11 +161,11 @@ fn is_subset(small: &[u32], large: &[u32]) -> bool {
     small.len() <= large.len() && small.iter().all(|s| rest.by_ref().any(|l| l == s))
 }
 
-/// Removes rows that are covered whenever some other row is, because the other row's sets are a subset of theirs.
+/// Removes each row whose sets include all sets of a different row, because a cover of the different row also covers it.
 fn drop_implied_rows(rows: &mut SetsByElement) {
     rows.sort_unstable_by(|a, b| a.len().cmp(&b.len()).then_with(|| a.cmp(b)));
     rows.dedup();
-    let columns = columns(rows);
+    let columns = rows_by_set(rows);
     let mut implied = vec![false; rows.len()];
     for (at, row) in rows.iter().enumerate() {
         if implied[at] {
@@ -185,7 +183,7 @@ fn drop_implied_rows(rows: &mut SetsByElement) {
 
 /// Removes sets whose rows are all covered by a different set that costs no more.
 fn drop_dominated_sets(rows: &mut SetsByElement, costs: &[u64]) {
-    let columns = columns(rows);
+    let columns = rows_by_set(rows);
     let mut gone = BTreeSet::new();
     for (set, own) in &columns {
         let Some(rarest) = own.iter().map(|row| &rows[*row as usize]).min_by_key(|r| r.len()) else { continue };
@@ -230,13 +228,13 @@ struct CoverPart<'a> {
 }
 
 impl CoverPart<'_> {
-    /// Lower bound of the cost of a cover: the Lagrangian bound, improved by subgradient steps (Held and Karp, 1971). `multipliers`, keyed
-    /// by the row's sets, are the starting point, and are replaced by the best ones found.
-    fn bound(&self, multipliers: &mut BTreeMap<Vec<u32>, i128>, steps: u32, upper: u64) -> u64 {
+    /// Returns a lower bound of the cost of a cover, which is the Lagrangian bound improved by subgradient steps (Held and Karp, 1971).
+    /// `multipliers`, by the row's sets, are the starting point, and are replaced by the best multipliers found.
+    fn find_lower_bound(&self, multipliers: &mut BTreeMap<Vec<u32>, i128>, steps: u32, upper: u64) -> u64 {
         if self.rows.is_empty() {
             return 0;
         }
-        let columns = columns(&self.rows);
+        let columns = rows_by_set(&self.rows);
         let scaled = |set: &u32| i128::from(self.costs[*set as usize]) * SCALE;
         // A row's initial price is an even share of the cost of its cheapest set.
         let share = |row: &Vec<u32>| row.iter().map(|s| scaled(s) / columns[s].len() as i128).min().unwrap_or(0);
@@ -274,7 +272,7 @@ impl CoverPart<'_> {
     }
 }
 
-/// Scales a bound back, rounding up since costs are integers.
+/// Converts a scaled bound to a cost, rounded up because costs are integers.
 fn unscale_rounding_up(scaled: i128) -> u64 {
     ((scaled + SCALE - 1) / SCALE).max(0) as u64
 }
@@ -289,23 +287,23 @@ struct CoverSearch<'a> {
 
 impl CoverSearch<'_> {
     /// Searches for a cheaper cover of a subproblem, given the sets selected so far.
-    fn descend(&mut self, part: &CoverPart, selected: &mut Vec<u32>, mut multipliers: BTreeMap<Vec<u32>, i128>) {
+    fn search_cover(&mut self, part: &CoverPart, selected: &mut Vec<u32>, mut multipliers: BTreeMap<Vec<u32>, i128>) {
         self.stopped |= !(self.should_continue)();
         if self.stopped {
             return;
         }
         let spent = total_cost(selected, self.costs);
-        let completed = greedy_rows(&part.rows, self.costs);
+        let completed = cover_greedily(&part.rows, self.costs);
         if spent + total_cost(&completed, self.costs) < self.cost {
             self.cost = spent + total_cost(&completed, self.costs);
             self.best = selected.iter().chain(&completed).copied().collect();
         }
-        if spent + part.bound(&mut multipliers, SUBGRADIENT_STEPS.1, self.cost.saturating_sub(spent)) >= self.cost {
+        if spent + part.find_lower_bound(&mut multipliers, SUBGRADIENT_STEPS.1, self.cost.saturating_sub(spent)) >= self.cost {
             return;
         }
         // Some set of the shortest row is in the cover. Try the set that covers the most rows first, and exclude it afterwards.
         let Some(row) = part.rows.iter().min_by_key(|r| r.len()) else { return };
-        let columns = columns(&part.rows);
+        let columns = rows_by_set(&part.rows);
         let mut sets = row.clone();
         sets.sort_by_key(|s| std::cmp::Reverse(columns[s].len()));
         for (at, set) in sets.iter().enumerate() {
@@ -317,8 +315,8 @@ impl CoverSearch<'_> {
             }
             let kept = selected.len();
             selected.push(*set);
-            selected.extend(reduce(&mut rows, self.costs));
-            self.descend(&CoverPart { rows, costs: self.costs }, selected, multipliers.clone());
+            selected.extend(reduce_rows(&mut rows, self.costs));
+            self.search_cover(&CoverPart { rows, costs: self.costs }, selected, multipliers.clone());
             selected.truncate(kept);
         }
     }

@@ -1,8 +1,9 @@
 //! Test suites: each test as the set of paths that it takes.
 //!
 //! A test is redundant if other tests take all of its paths, and tests that take paths through changed code should run first. Runs with the
-//! same name are one test, since a test may run several programs or be recorded twice. Completed and unfinished paths are distinguished, as
-//! in [`crate::isolate`]. [`cover`] finds the cheapest set of tests that covers all paths; [`order`] orders tests by additional coverage.
+//! same name are one test, because a test may run several programs or be recorded twice. Completed and unfinished paths are distinguished,
+//! as in [`crate::isolate`]. [`cover`] finds the cheapest set of tests that covers all paths; [`order`] orders tests by additional
+//! coverage.
 
 pub mod cover;
 pub mod order;
@@ -33,7 +34,7 @@ pub struct SuitePathKey {
 /// A test: all runs with one name.
 #[derive(Clone, Debug, Default)]
 pub struct SuiteTest {
-    /// The test's name; the command line if the run has none.
+    /// The test's name, or the command line if the run has no name.
     pub name: String,
     /// Number of runs.
     pub runs: u64,
@@ -55,7 +56,7 @@ pub struct Suite {
     index: HashMap<SuitePathKey, PathIndex>,
     names: HashMap<String, usize>,
     units: HashMap<Identity, Arc<UnitMap>>,
-    /// The identity of each image, and a test that ran the image, by path.
+    /// For each path of an image, the image's identity and a test that ran the image.
     builds: BTreeMap<String, (Identity, String)>,
 }
 
@@ -81,10 +82,7 @@ pub enum SuiteError {
 }
 
 impl Suite {
-    /// Adds a run.
-    ///
-    /// # Errors
-    /// The run is of a different build than earlier runs, or a map is corrupt. The suite is then unchanged.
+    /// Adds a run. If the run is of a different build than earlier runs, or a map is corrupt, this fails and leaves the suite unchanged.
     pub fn add(&mut self, profile: &Profile) -> Result<(), SuiteError> {
         let run = &profile.run;
         let name = run.test.clone().unwrap_or_else(|| run.command.join(" "));
@@ -96,7 +94,7 @@ impl Suite {
                 _ => {}
             }
         }
-        let keys = taken_paths(profile)?;
+        let keys = collect_taken_paths(profile)?;
         for image in &profile.images {
             self.builds.entry(image.path.clone()).or_insert_with(|| (image.identity, name.clone()));
             self.units.extend(image.units.iter().map(|u| (u.unit, u.map.clone())));
@@ -105,7 +103,7 @@ impl Suite {
         if place == self.tests.len() {
             self.tests.push(SuiteTest { name, ..SuiteTest::default() });
         }
-        let found: Vec<PathIndex> = keys.into_iter().map(|key| self.index(key)).collect();
+        let found: Vec<PathIndex> = keys.into_iter().map(|key| self.intern_path(key)).collect();
         let test = &mut self.tests[place];
         test.runs += 1;
         test.duration_ns = test.duration_ns.saturating_add(run.duration_ns);
@@ -114,7 +112,7 @@ impl Suite {
         Ok(())
     }
 
-    fn index(&mut self, key: SuitePathKey) -> PathIndex {
+    fn intern_path(&mut self, key: SuitePathKey) -> PathIndex {
         let next = PathIndex(self.paths.len() as u32);
         *self.index.entry(key).or_insert_with(|| {
             self.paths.push(key);
@@ -122,23 +120,24 @@ impl Suite {
         })
     }
 
-    /// Number of tests that take each path.
+    /// Returns the number of tests that take each path.
     pub fn tests_per_path(&self) -> Vec<u32> {
         let mut takers = vec![0; self.paths.len()];
         self.tests.iter().flat_map(|t| &t.paths).for_each(|p| takers[p.0 as usize] += 1);
         takers
     }
 
-    /// The functions with a path that some test takes.
+    /// Returns the functions with a path that a test takes.
     pub fn functions(&self) -> BTreeSet<UnitFunction> {
         self.paths.iter().map(|p| p.function).collect()
     }
 
-    /// Removes the paths of all functions but these. Tests that are left without paths remain.
+    /// Removes the paths of all functions that are not in `functions`. Tests without remaining paths stay in the suite.
     pub fn keep(&mut self, functions: &BTreeSet<UnitFunction>) {
         let all = std::mem::take(&mut self.paths);
         self.index.clear();
-        let new_indices: Vec<Option<PathIndex>> = all.iter().map(|p| functions.contains(&p.function).then(|| self.index(*p))).collect();
+        let new_indices: Vec<Option<PathIndex>> =
+            all.iter().map(|p| functions.contains(&p.function).then(|| self.intern_path(*p))).collect();
         for test in &mut self.tests {
             test.paths = test.paths.iter().filter_map(|p| new_indices[p.0 as usize]).collect();
         }
@@ -179,8 +178,7 @@ impl Suite {
     }
 }
 
-/// The paths that a run takes.
-fn taken_paths(profile: &Profile) -> Result<BTreeSet<SuitePathKey>, MapError> {
+fn collect_taken_paths(profile: &Profile) -> Result<BTreeSet<SuitePathKey>, MapError> {
     let mut keys = BTreeSet::new();
     for unit in profile.images.iter().flat_map(|i| &i.units) {
         for (at, function) in unit.map.functions.iter().enumerate() {

@@ -1,8 +1,8 @@
 //! Test order by additional coverage.
 //!
-//! The next test is always the one that takes the most paths not yet taken. When no test takes any, all paths count as not taken again, and
-//! a new pass orders the rest. An order is rated by its average percentage of paths covered. Both follow Rothermel, Untch, Chu and Harrold,
-//! "Prioritizing test cases for regression testing", 2001 (their APFD, with paths in place of faults).
+//! The next test is always the one with the most paths that no earlier test takes. When no remaining test has such a path, a new pass
+//! orders the rest as if no path had been taken. An order is rated by its average percentage of paths covered. Both follow Rothermel,
+//! Untch, Chu and Harrold, "Prioritizing test cases for regression testing", 2001 (their APFD, with paths in place of faults).
 
 use super::{PathIndex, SuiteTest};
 use std::cmp::Reverse;
@@ -30,8 +30,9 @@ pub enum OrderBy {
     PathsPerTime,
 }
 
-/// Orders tests by interesting paths; `None` means all paths. Tests that take no interesting path come last, ordered by all their paths.
-pub fn order(tests: &[SuiteTest], interesting: Option<&BTreeSet<PathIndex>>, by: OrderBy) -> Vec<OrderedTest> {
+/// Orders tests by interesting paths, or by all paths if `interesting` is `None`. Tests without interesting paths come last, ordered by all
+/// of their paths.
+pub fn order_tests(tests: &[SuiteTest], interesting: Option<&BTreeSet<PathIndex>>, by: OrderBy) -> Vec<OrderedTest> {
     let sets = |only: Option<&BTreeSet<PathIndex>>| -> Vec<Vec<PathIndex>> {
         tests.iter().map(|t| t.paths.iter().filter(|p| only.is_none_or(|w| w.contains(p))).copied().collect()).collect()
     };
@@ -43,8 +44,7 @@ pub fn order(tests: &[SuiteTest], interesting: Option<&BTreeSet<PathIndex>>, by:
     placed
 }
 
-/// Greedy order by additional paths. The value of a test only decreases while others are placed, so an outdated value is an upper bound,
-/// and is recomputed only when it reaches the top of the heap.
+/// Orders tests greedily. A test's value only decreases, so an outdated value is an upper bound, updated when it reaches the top.
 fn order_by_additional(tests: &[SuiteTest], mut remaining: Vec<usize>, sets: &[Vec<PathIndex>], by: OrderBy) -> Vec<OrderedTest> {
     let (mut placed, mut pass) = (Vec::new(), 0);
     while !remaining.is_empty() {
@@ -79,7 +79,7 @@ fn order_by_additional(tests: &[SuiteTest], mut remaining: Vec<usize>, sets: &[V
     placed
 }
 
-/// Returns the average percentage (0 to 100) of paths covered by an order of tests; `None` if there is nothing to cover.
+/// Returns the average percentage (0 to 100) of paths covered by an order of tests, or `None` if there is nothing to cover.
 pub fn average_covered(tests: &[SuiteTest], order: impl Iterator<Item = usize>, interesting: Option<&BTreeSet<PathIndex>>) -> Option<f64> {
     let (mut covered, mut places, mut length) = (BTreeSet::new(), 0u64, 0u64);
     for (place, test) in (1u64..).zip(order) {

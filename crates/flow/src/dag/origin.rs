@@ -1,4 +1,4 @@
-//! The edges of an acyclic graph, by the part of the graph to which they correspond.
+//! The edges of an acyclic graph, and the part of the original graph to which each edge corresponds.
 
 use crate::graph::{Edge, Graph, Node};
 use serde::{Deserialize, Serialize};
@@ -18,7 +18,7 @@ pub enum Origin {
 }
 
 impl Origin {
-    /// Returns the edge of the graph; `None` for [`Origin::Stop`].
+    /// Returns the edge of the graph, or `None` for [`Origin::Stop`].
     pub fn edge(self) -> Option<Edge> {
         match self {
             Origin::Real(edge) | Origin::Enter(edge) | Origin::Leave(edge) => Some(edge),

@@ -28,9 +28,6 @@ pub struct Numbering {
 
 impl Numbering {
     /// Numbers all paths (`computeBLIncrements`). An edge's value is the number of paths through its tail's earlier out-edges.
-    ///
-    /// # Errors
-    /// 2^63 or more paths begin at a node.
     pub fn ball_larus(dag: &Dag) -> Result<Numbering, TooManyPaths> {
         let mut values = vec![0; dag.edges().len()];
         let mut paths_from = vec![0u64; dag.node_count()];
@@ -48,10 +45,7 @@ impl Numbering {
         Ok(Numbering { values, paths_from, paths })
     }
 
-    /// Rebuilds a numbering from stored values.
-    ///
-    /// # Errors
-    /// A description of the first edge whose value is not the number of paths through its tail's earlier out-edges.
+    /// Rebuilds a numbering from stored values. The error describes the first edge with a wrong value.
     pub fn from_values(dag: &Dag, values: &[i64]) -> Result<Numbering, String> {
         let numbering = Numbering::ball_larus(dag).map_err(|e| e.to_string())?;
         match dag.edge_ids().find(|e| values.get(e.index()) != Some(&numbering.values[e.index()])) {
@@ -84,8 +78,8 @@ impl Numbering {
         path.iter().map(|e| self.values[e.index()]).sum::<i64>() as u64
     }
 
-    /// Returns the path with a number. `None` if the number is too large. At each node, the path takes the out-edge with the greatest value
-    /// that does not exceed the remaining number.
+    /// Returns the path with a number, or `None` if the number is too large. At each node, the path takes the out-edge with the greatest
+    /// value that does not exceed the remaining number.
     pub fn path(&self, dag: &Dag, id: u64) -> Option<Vec<DagEdgeId>> {
         if id >= self.paths {
             return None;

@@ -1,4 +1,4 @@
-//! A perfect hash of the numbers of known paths: `slot = (number * M) >> S`, with a multiplier M found by search.
+//! A perfect hash of the numbers of known paths: `slot = (number * M) >> S`. A search finds the multiplier M.
 //!
 //! A multiplication, a shift and a comparison classify a path exactly, and the set of known paths is a table. The hash function is by
 //! Dietzfelbinger and others (1997). By the birthday bound, n keys are unlikely to have different slots among 2^k if n^2 is much larger
@@ -7,9 +7,8 @@
 
 use super::sequence::Shuffle;
 
-/// Maximum number of slots of a table.
 pub const MAX_SLOTS: u64 = 1 << 24;
-/// Number of multiplications that are tried with a table size before the size is doubled.
+/// Number of multiplications that are tried with one table size before the size is doubled.
 const WORK_PER_SIZE: usize = 1 << 21;
 
 /// No multiplier without collisions was found.
@@ -32,13 +31,10 @@ pub struct PerfectHash {
 
 impl PerfectHash {
     /// Builds a table of distinct keys.
-    ///
-    /// # Errors
-    /// No multiplier without collisions was found, even for the largest table.
     pub fn from_keys(keys: &[u64]) -> Result<PerfectHash, NoHash> {
         let mut bits = keys.len().next_power_of_two().trailing_zeros().max(1);
         let mut random = Shuffle::default();
-        // The attempt in which each slot was last used, so that the vector does not have to be cleared between attempts.
+        // For each slot, the attempt that last used it, so that the vector does not have to be cleared between attempts.
         let mut taken: Vec<u32> = Vec::new();
         let mut time = 0;
         while 1 << bits <= MAX_SLOTS {
@@ -71,13 +67,13 @@ impl PerfectHash {
         key.wrapping_mul(self.multiplier) >> self.shift
     }
 
-    /// Returns the slot of a key. `None` if the key is not in the table.
+    /// Returns the slot of a key, or `None` if the key is not in the table.
     pub fn find(&self, key: u64) -> Option<u64> {
         let slot = self.slot(key);
         (self.keys[slot as usize] == Some(key)).then_some(slot)
     }
 
-    /// Returns the key in a slot. `None` if the slot is empty or does not exist.
+    /// Returns the key in a slot, or `None` if the slot is empty or does not exist.
     pub fn key(&self, slot: u64) -> Option<u64> {
         self.keys.get(usize::try_from(slot).ok()?).copied().flatten()
     }

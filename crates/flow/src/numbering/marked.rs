@@ -4,8 +4,8 @@ use super::TooManyPaths;
 use crate::dag::{Dag, DagEdgeId, DagEdgeSet};
 use crate::graph::Node;
 
-/// Numbers the paths of marked edges by Ball-Larus. Returns the value of each edge (0 for unmarked ones), and the number of paths of marked
-/// edges from each node to the exit.
+/// Numbers the paths of marked edges by Ball-Larus. Returns the value of each edge (0 for an unmarked edge), and the number of paths of
+/// marked edges from each node to the exit.
 pub fn number_marked(dag: &Dag, marked: &DagEdgeSet) -> (Vec<i64>, Vec<i64>) {
     let mut values = vec![0i64; dag.edges().len()];
     let mut paths = vec![0i64; dag.node_count()];
@@ -53,7 +53,7 @@ pub fn number_marked_last(dag: &Dag, interesting: &DagEdgeSet, sorted: bool) -> 
     Ok(values)
 }
 
-/// Moves the value of each edge that is the only one into its head to the head's out-edges, in topological order.
+/// Moves the value of each edge that is its head's only in-edge to the head's out-edges, in topological order.
 pub fn push_down(dag: &Dag, values: &mut [i64]) {
     let movable = |n: &&Node| **n != dag.exit() && dag.incoming(**n).len() == 1;
     for &node in dag.order().iter().filter(movable) {

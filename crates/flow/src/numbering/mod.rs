@@ -17,7 +17,7 @@ use crate::dag::Dag;
 /// An acyclic graph with a numbering of its paths.
 #[derive(Clone, Debug)]
 pub struct NumberedPaths {
-    /// The graph.
+    /// The acyclic graph.
     pub dag: Dag,
     /// The numbers of its paths.
     pub numbering: Numbering,

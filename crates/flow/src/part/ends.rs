@@ -4,7 +4,7 @@
 //! cheaper, so paths are counted on their ends. Paths with different ends do not need different sums. A copy of the program that counts no
 //! path with a certain end does not need a count there, so a partition by ends is cheap.
 //!
-//! A call that may not return is a branch to the exit, so there is no such call after an end. O(edges).
+//! A call that may not return is a branch to the exit, so no such call follows an end. O(edges).
 
 use crate::dag::{Dag, DagEdgeId, Origin};
 use crate::graph::{Node, NodeSet};
@@ -18,7 +18,7 @@ pub struct Ends {
 }
 
 impl Ends {
-    /// Finds the ends.
+    /// Finds the ends of the DAG's paths.
     pub fn from_dag(dag: &Dag) -> Ends {
         // Number of paths to the exit, saturating at 2.
         let mut paths_to_exit = vec![0u8; dag.node_count()];
@@ -31,8 +31,7 @@ impl Ends {
         Ends::after_decision(dag, decided)
     }
 
-    /// Finds the ends if a path may not be counted on the dummy edge where it begins. A node at which paths begin is then undecided, and
-    /// so are all nodes before it.
+    /// Finds the ends if no path may be counted on the dummy edge where it begins. Nodes where paths begin are then undecided.
     pub fn within_paths(dag: &Dag) -> Ends {
         let mut decided = Ends::from_dag(dag).decided;
         // The exit stays decided even if a cut edge leads to it, so that a path begins there.
@@ -45,7 +44,7 @@ impl Ends {
         Ends::after_decision(dag, decided)
     }
 
-    /// Returns the edges to decided nodes from undecided ones.
+    /// Returns the edges from undecided to decided nodes.
     fn after_decision(dag: &Dag, mut decided: NodeSet) -> Ends {
         // In a function with a single path, the out-edge of the entry is the end.
         decided.remove(dag.entry());

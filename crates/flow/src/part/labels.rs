@@ -8,9 +8,7 @@
 use crate::dag::{Dag, DagEdgeId, DagEdgeSet};
 use crate::numbering::{number_marked_last, push_down, zero_unmarked};
 
-/// Returns the label of each edge.
-///
-/// The sums are less than the number of paths of the DAG, which must be less than 2^63.
+/// Returns the label of each edge. The DAG must have fewer than 2^63 paths; sums are less than the number of paths.
 pub fn precise_selective_labels(dag: &Dag, interesting: &DagEdgeSet) -> Vec<i64> {
     let mut values = number_marked_last(dag, interesting, true).expect("the paths can be numbered");
     push_down(dag, &mut values);
@@ -35,7 +33,7 @@ impl<'a> LabelSums<'a> {
         LabelSums { dag, labels, interesting, ranges }
     }
 
-    /// Finds the interesting path with a sum; `None` if there is none.
+    /// Finds the interesting path with a sum, or returns `None` if there is no such path.
     pub fn path(&self, sum: i64) -> Option<Vec<DagEdgeId>> {
         let (mut path, mut node, mut left) = (Vec::new(), self.dag.entry(), i128::from(sum));
         while node != self.dag.exit() {

@@ -1,5 +1,5 @@
-//! The part of a function's paths that one of several copies of a program counts: increments of the path register, and counts. There are
-//! three constructions, of which callers choose the cheapest suitable one:
+//! The part of a function's paths that one of several copies of a program counts: increments of the path register, and counts. Callers
+//! choose the cheapest suitable one of three constructions:
 //!
 //! - [`Part::whole`]: all paths, by Ball-Larus numbers.
 //! - [`Part::selective`]: the paths over a set of edges, by precise selective labels. All paths are counted, but only interesting ones have
@@ -20,13 +20,13 @@ use crate::numbering::{Numbering, number_marked};
 use crate::placement::on_chords;
 use serde::{Deserialize, Serialize};
 
-/// Which executions are hits of a probe.
+/// Which executions count as hits of a probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Measure {
     /// Executions of edges with a nonzero increment, as in the paper.
     Labels,
     /// Executions of edges with a nonzero increment or a count. An increment on the edge where the path is counted is folded into the
-    /// counter's address and is not a hit of its own.
+    /// counter's address, so it does not count as an additional hit.
     All,
 }
 
@@ -39,8 +39,7 @@ pub struct Part {
     pub values: Vec<i64>,
     /// The increment of the path register on the edge.
     pub increments: Vec<i64>,
-    /// The difference between a path's number and the sum of its increments, which is the same for all paths. It is folded into the
-    /// counters' base address.
+    /// A path's number minus the sum of its increments, which is the same for all paths. It is part of the counters' base address.
     pub offset: i64,
     /// The edges on which paths are counted, which are ends.
     pub counted: DagEdgeSet,
@@ -50,33 +49,32 @@ pub struct Part {
 
 /// Constraints for placing increments on chords.
 struct Chords<'a> {
-    /// The edges that may be chords.
     live: &'a DagEdgeSet,
-    /// Whether all sums may be off by the same constant. If so, the edge from exit to entry need not be in the spanning tree, which can
-    /// then contain one more edge.
+    /// Whether all sums may be off by the same constant, so that the edge from exit to entry need not be in the spanning tree.
     free_exit: bool,
 }
 
 impl Part {
-    /// Counts all paths; `None` if there are 2^63 or more. A path's increments sum to its Ball-Larus number.
+    /// Creates the part that counts all paths by their Ball-Larus numbers, or returns `None` if there are 2^63 or more.
     pub fn whole(dag: &Dag, frequencies: &[u64], measure: Measure) -> Option<Part> {
         let numbering = Numbering::ball_larus(dag).ok()?;
         let all = DagEdgeSet::full(dag.edges().len());
         Some(Part::counting_all(dag, all, numbering.values().to_vec(), frequencies, measure))
     }
 
-    /// Counts the paths that consist of `interesting_edges`. All ends have counts. The DAG must have fewer than 2^63 paths.
+    /// Creates the part that counts the paths of `interesting_edges`. All ends have counts. The DAG must have fewer than 2^63 paths.
     pub fn selective(dag: &Dag, interesting_edges: &DagEdgeSet, frequencies: &[u64], measure: Measure) -> Part {
         let interesting = dag.on_marked_paths(|e| interesting_edges.contains(e));
         let values = precise_selective_labels(dag, &interesting);
         Part::counting_all(dag, interesting, values, frequencies, measure)
     }
 
-    /// Counts the paths with one of the interesting ends. The DAG must have fewer than 2^63 paths.
+    /// Creates the part that counts the paths with one of the interesting ends. The DAG must have fewer than 2^63 paths.
     pub fn by_ends(dag: &Dag, interesting_ends: &[DagEdgeId], frequencies: &[u64], measure: Measure) -> Part {
         let interesting = on_paths_with_ends(dag, interesting_ends);
         let (values, _) = number_marked(dag, &interesting);
-        let mut part = Part::place(dag, &Chords { live: &interesting, free_exit: true }, interesting.clone(), values, frequencies, measure);
+        let mut part =
+            Part::place_increments(dag, &Chords { live: &interesting, free_exit: true }, interesting.clone(), values, frequencies, measure);
         part.counted.extend(interesting_ends.iter().copied());
         part
     }
@@ -86,21 +84,20 @@ impl Part {
         self.increments.iter().filter(|i| **i != 0).count()
     }
 
-    /// Returns the number of probes: increments that are not folded into a count, and counts.
+    /// Returns the number of probes, which are counts and increments that are not folded into a count.
     pub fn probes(&self) -> usize {
         let is_probe = |e: &DagEdgeId| self.counted.contains(*e) || self.increments[e.index()] != 0 && !self.ends.contains(*e);
         (0..self.increments.len() as u32).map(DagEdgeId).filter(is_probe).count()
     }
 
-    /// Returns whether the part belongs to a graph with `edges` edges, judging by the sizes of its vectors and sets. A corrupt file may
-    /// contain a part of the wrong size.
+    /// Returns whether the sizes of the vectors and sets are those of a graph with `edges` edges, which a corrupt file can violate.
     pub fn has_edges(&self, edges: usize) -> bool {
         let sets = [&self.interesting, &self.counted, &self.ends];
         sets.iter().all(|set| set.universe() == edges) && [&self.values, &self.increments].iter().all(|values| values.len() == edges)
     }
 
     /// Returns the nodes from which an edge on which this part counts is reachable.
-    pub fn reaches_count(&self, dag: &Dag) -> NodeSet {
+    pub fn nodes_before_counts(&self, dag: &Dag) -> NodeSet {
         let mut leads = NodeSet::empty(dag.node_count());
         for &node in dag.order().iter().rev() {
             if dag.out(node).iter().any(|e| self.counted.contains(*e) || leads.contains(dag.edge(*e).to)) {
@@ -110,7 +107,7 @@ impl Part {
         leads
     }
 
-    /// Returns the minimum and maximum number that is counted, including numbers of uninteresting paths. `None` if no path is counted.
+    /// Returns the minimum and maximum number that is counted, including numbers of uninteresting paths, or `None` if no path is counted.
     pub fn counted_numbers(&self, dag: &Dag) -> Option<(i64, i64)> {
         let mut sums: Vec<Option<(i64, i64)>> = vec![None; dag.node_count()];
         for &node in dag.order().iter().rev() {
@@ -129,25 +126,32 @@ impl Part {
         path.iter().map(|e| self.values[e.index()]).sum()
     }
 
-    /// Returns whether a path is interesting in this part.
-    pub fn profiles(&self, path: &[DagEdgeId]) -> bool {
+    /// Returns whether a path consists of this part's interesting edges.
+    pub fn is_interesting(&self, path: &[DagEdgeId]) -> bool {
         path.iter().all(|e| self.interesting.contains(*e))
     }
 
-    /// Returns the interesting path with a number. `None` if there is none.
+    /// Returns the interesting path with a number, or `None` if there is no such path.
     pub fn path(&self, dag: &Dag, id: i64) -> Option<Vec<DagEdgeId>> {
         LabelSums::new(dag, &self.values, &self.interesting).path(id)
     }
 
     fn counting_all(dag: &Dag, interesting: DagEdgeSet, values: Vec<i64>, frequencies: &[u64], measure: Measure) -> Part {
         let live = DagEdgeSet::full(dag.edges().len());
-        let mut part = Part::place(dag, &Chords { live: &live, free_exit: false }, interesting, values, frequencies, measure);
+        let mut part = Part::place_increments(dag, &Chords { live: &live, free_exit: false }, interesting, values, frequencies, measure);
         part.counted.clone_from(&part.ends);
         part
     }
 
     /// Places increments on the edges with values or on chords, whichever costs fewer hits.
-    fn place(dag: &Dag, chords: &Chords, interesting: DagEdgeSet, values: Vec<i64>, frequencies: &[u64], measure: Measure) -> Part {
+    fn place_increments(
+        dag: &Dag,
+        chords: &Chords,
+        interesting: DagEdgeSet,
+        values: Vec<i64>,
+        frequencies: &[u64],
+        measure: Measure,
+    ) -> Part {
         let found = Ends::from_dag(dag);
         let ends = DagEdgeSet::from_members(dag.edges().len(), found.edges().iter().copied());
         let direct = move_values_to_ends(dag, &found, &values);
@@ -180,7 +184,6 @@ fn move_values_to_ends(dag: &Dag, ends: &Ends, values: &[i64]) -> Vec<i64> {
     resolved
 }
 
-/// Returns the edges on paths with one of the interesting ends.
 fn on_paths_with_ends(dag: &Dag, interesting_ends: &[DagEdgeId]) -> DagEdgeSet {
     let mut marked = DagEdgeSet::full(dag.edges().len());
     for end in Ends::from_dag(dag).edges() {

@@ -3,12 +3,12 @@
 use crate::interesting::{NumberAliases, PathEnding};
 use crate::part::Part;
 
-/// Maps a path to its counter, given the sum of the register and an increment at its end.
+/// The mapping of a path's final sum (the register plus the last increment) to its counter.
 #[derive(Clone, Debug)]
 pub enum Cells {
-    /// The sum is the path's number, and the number of its counter.
+    /// The sum is both the path's number and the index of its counter.
     Paths,
-    /// The counter is the path's sum of labels. For one of several copies of a program.
+    /// The index of the counter is the path's sum of labels. Used for one of several copies of a program.
     Labels {
         /// For each edge of the numbered acyclic graph, its label.
         labels: Vec<i64>,
@@ -19,13 +19,13 @@ pub enum Cells {
     },
     /// Each interesting path has a counter, and the last counter counts all other paths.
     Interesting(InterestingCells),
-    /// The lower bits of the sum are the path's number, which is also that of its counter. When paths are looked up, a path is known if the
+    /// The lower bits of the sum are both the path's number and the index of its counter. When paths are looked up, a path is known if the
     /// [`PathEnding`] has a word for it (thesis, section 3.5.1).
     Preferential(PathEnding),
 }
 
 impl Cells {
-    /// Returns whether the path with this sum is known; `None` if that does not follow from the sum.
+    /// Returns whether the path with this sum is known, or `None` if that does not follow from the sum.
     pub(super) fn is_known(&self, sum: i64) -> Option<bool> {
         match self {
             Cells::Preferential(ending) => Some(ending.counter_of(sum) + 1 < ending.counter_count()),
@@ -41,8 +41,8 @@ pub struct InterestingCells {
     pub ending: PathEnding,
     /// Counters of interesting paths, each with the number of its path, ascending. All other counters count uninteresting paths.
     pub paths: Vec<(u64, u64)>,
-    /// Number of uninteresting paths that an interesting path's counter counts as well.
+    /// Number of uninteresting paths that are counted by the counter of an interesting path.
     pub aliases: NumberAliases,
-    /// Whether the numbering was verified for all paths. Otherwise it was only tested on some paths.
+    /// Whether the numbering was verified for all paths. If false, it was only tested on some paths.
     pub proven: bool,
 }

@@ -12,24 +12,24 @@ pub struct TripCountedLoop {
     pub head: Node,
     /// The back edge.
     pub back: Edge,
-    /// Its nodes in the order of an iteration.
+    /// The loop's nodes in the order of an iteration.
     pub nodes: Vec<Node>,
     /// The register at the beginning of each iteration except the first.
     pub start: i64,
     /// The sum of increments in an iteration, up to the count.
     pub increment: i64,
-    /// Executions of the back edge per entry of the loop; `None` if they are not constant. If they are, there is no code inside the loop.
+    /// Executions of the back edge per entry if they are constant, or `None`. A constant count needs no code inside the loop.
     pub trip_count: Option<NonZeroU64>,
 }
 
 /// The dominant iteration of a loop.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DominantIterationCode {
-    /// The back edge that ends it.
+    /// The back edge that ends the iteration.
     pub back: Edge,
-    /// The index of its counter.
+    /// The index of the iteration's counter.
     pub index: i64,
-    /// How its executions are counted in a register; `None` if they are counted in memory.
+    /// How the executions are counted in a register, or `None` if they are counted in memory.
     pub in_register: Option<RegisterCounted>,
 }
 
@@ -52,28 +52,24 @@ pub(crate) struct ProgramFrame {
     pub order: Vec<Node>,
     /// The acyclic graph of the function's graph.
     pub dag: Dag,
-    /// The function's edge to which each edge corresponds, if the graph contains several versions of a function.
+    /// For a graph with several versions of a function, the function's edge to which each edge corresponds.
     pub origins: Option<Vec<Edge>>,
 }
 
 impl ProgramFrame {
-    /// Returns the frame of a function's own graph.
     pub fn from_function(graph: &Graph, dag: &Dag) -> ProgramFrame {
         let order = dag.order().iter().copied().filter(|n| *n != graph.exit()).collect();
         ProgramFrame { graph: graph.clone(), order, dag: dag.clone(), origins: None }
     }
 
-    /// Returns the function's edge to which an edge corresponds.
     pub fn origin(&self, edge: Edge) -> Edge {
         self.origins.as_ref().map_or(edge, |origins| origins[edge.index()])
     }
 
-    /// Returns the cut of an edge. `None` if it is not cut.
     pub fn cut(&self, edge: Edge) -> Option<&Cut> {
         self.dag.cut(self.origin(edge))
     }
 
-    /// Returns the back edges.
     pub fn back_edges(&self) -> impl Iterator<Item = Edge> + '_ {
         self.graph.edges().filter(|e| self.cut(*e).is_some_and(|c| c.reason == CutReason::Back))
     }
@@ -88,7 +84,6 @@ pub(super) struct EdgeCode {
 }
 
 impl EdgeCode {
-    /// Creates code without loops.
     pub fn new(operations: Vec<Vec<Operation>>) -> EdgeCode {
         EdgeCode { operations, loops: Vec::new(), dominant: Vec::new() }
     }
@@ -105,27 +100,23 @@ impl EdgeCode {
         &operations[flushes.count()..]
     }
 
-    /// Returns whether an edge is never taken.
     pub fn is_dead(&self, edge: Edge) -> bool {
         self.on(edge) == [Operation::Unreachable]
     }
 
-    /// Those of the given edges that may be taken.
+    /// Iterates over those of the given edges that may be taken.
     pub fn live<'a>(&'a self, edges: &'a [Edge]) -> impl Iterator<Item = Edge> + 'a {
         edges.iter().copied().filter(|e| !self.is_dead(*e))
     }
 
-    /// Returns whether an edge needs code.
     pub fn has_code(&self, edge: Edge) -> bool {
         self.on(edge).iter().any(|o| o.needs_code())
     }
 
-    /// Returns whether the register's value before an edge is used on or after it.
     pub fn reads_register(&self, edge: Edge) -> bool {
         reads_register(self.on(edge))
     }
 
-    /// Returns the number of the next loop to be added.
     pub fn next_loop(&self) -> LoopId {
         LoopId(self.loops.len())
     }

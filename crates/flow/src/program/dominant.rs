@@ -27,7 +27,7 @@ const MAX_WRITES: usize = 8;
 /// How the dominant iterations of loops are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum DominantCounting {
-    /// By the same instruction as all other iterations.
+    /// By the instruction that also counts all other iterations.
     Shared,
     /// By a separate instruction.
     Split,
@@ -62,7 +62,7 @@ fn find_iterations(
         return Vec::new();
     }
     let search = LoopSearch { frame, code, frequencies, blocks, innermost: innermost_loops(&frame.graph) };
-    let mut found: Vec<(DominantIterationCode, f64)> = frame.back_edges().filter_map(|back| search.iteration(back)).collect();
+    let mut found: Vec<(DominantIterationCode, f64)> = frame.back_edges().filter_map(|back| search.find_iteration(back)).collect();
     if counting == DominantCounting::Register {
         // Only the most frequent dominant iteration of a loop with several back edges is counted in a register.
         let mut most_frequent = BTreeMap::<Node, usize>::new();
@@ -73,7 +73,7 @@ fn find_iterations(
             }
         }
         for (head, i) in most_frequent {
-            found[i].0.in_register = search.register_counted(head, found[i].0.back, found[i].1);
+            found[i].0.in_register = search.plan_register_counting(head, found[i].0.back, found[i].1);
         }
     }
     found.into_iter().map(|(dominant, _)| dominant).collect()
@@ -91,16 +91,13 @@ struct LoopSearch<'a> {
 #[derive(Clone, Copy)]
 struct DominantPrefix {
     probability: f64,
-    /// The path register at the node.
     register: i64,
-    /// Number of instructions before the node.
     size: u32,
 }
 
 impl LoopSearch<'_> {
-    /// Returns the most frequent iteration that ends with a back edge, and its executions; `None` if the iteration is too long, makes a
-    /// call, contains a loop, or is not counted on the back edge.
-    fn iteration(&self, back: Edge) -> Option<(DominantIterationCode, f64)> {
+    /// Returns the most frequent iteration that ends with a back edge and is counted there, if it is short and has no calls or loops.
+    fn find_iteration(&self, back: Edge) -> Option<(DominantIterationCode, f64)> {
         let head = self.frame.graph.to(back);
         let [Operation::Count { increment }, Operation::Set(start)] = *self.code.after_flushes(back) else { return None };
         let mut prefixes = HashMap::from([(head, DominantPrefix { probability: 1.0, register: start, size: 0 })]);
@@ -112,13 +109,12 @@ impl LoopSearch<'_> {
         }
         let latch = self.frame.graph.from(back);
         let prefix = prefixes.get(&latch).filter(|_| self.blocks.quiet.contains(latch))?;
-        let often = self.frequencies.node(head) * prefix.probability * self.share(latch, back);
+        let often = self.frequencies.node(head) * prefix.probability * self.branch_probability(latch, back);
         let dominant = DominantIterationCode { back, index: prefix.register.wrapping_add(increment), in_register: None };
         (prefix.size + self.blocks.sizes[latch.index()] <= MAX_SIZE).then_some((dominant, often))
     }
 
-    /// Returns the probability that control leaves `tail` by `edge`.
-    fn share(&self, tail: Node, edge: Edge) -> f64 {
+    fn branch_probability(&self, tail: Node, edge: Edge) -> f64 {
         self.frequencies.edge(edge) / self.frequencies.node(tail).max(f64::MIN_POSITIVE)
     }
 
@@ -135,7 +131,7 @@ impl LoopSearch<'_> {
                 continue;
             }
             let extended = DominantPrefix {
-                probability: prefix.probability * self.share(node, edge),
+                probability: prefix.probability * self.branch_probability(node, edge),
                 register: prefix.register.wrapping_add(increment),
                 size: prefix.size + self.blocks.sizes[node.index()],
             };
@@ -145,15 +141,15 @@ impl LoopSearch<'_> {
         }
     }
 
-    /// Returns how a loop's dominant iterations are counted in a register; `None` if that is impossible or not profitable.
-    fn register_counted(&self, head: Node, back: Edge, often: f64) -> Option<RegisterCounted> {
-        let body = self.body(head)?;
-        let nodes = self.register_nodes(head, &body);
+    /// Returns how a loop's dominant iterations are counted in a register, or `None` if that is impossible or not profitable.
+    fn plan_register_counting(&self, head: Node, back: Edge, often: f64) -> Option<RegisterCounted> {
+        let body = self.find_loop_nodes(head)?;
+        let nodes = self.find_register_nodes(head, &body);
         let stays = |e: Edge| self.frame.graph.to(e) == head || (nodes.contains(&self.frame.graph.to(e)) && self.frame.cut(e).is_none());
         let all = nodes.iter().flat_map(|n| self.code.live(self.frame.graph.out(*n)));
         let writes: Vec<Edge> = all.filter(|e| !stays(*e)).collect();
         let written: f64 = writes.iter().map(|e| self.frequencies.edge(*e)).sum();
-        // Without writes, the loop is infinite.
+        // A loop without writes is infinite.
         let is_possible = !writes.is_empty()
             && nodes.contains(&self.frame.graph.from(back))
             && writes.iter().all(|e| self.blocks.can_carry_code.contains(*e));
@@ -161,8 +157,8 @@ impl LoopSearch<'_> {
         (is_possible && is_profitable).then_some(RegisterCounted { head, nodes, writes })
     }
 
-    /// Returns the nodes of a loop, including those of inner loops; `None` if the loop has an entry other than its head.
-    fn body(&self, head: Node) -> Option<BTreeSet<Node>> {
+    /// Returns the nodes of a loop, including those of inner loops, or `None` if the loop has an entry other than its head.
+    fn find_loop_nodes(&self, head: Node) -> Option<BTreeSet<Node>> {
         let closes = |e: &Edge| self.frame.cut(*e).is_some_and(|c| c.reason == CutReason::Back);
         let before = |node: Node| self.code.live(self.frame.graph.incoming(node));
         let mut body = BTreeSet::from([head]);
@@ -179,7 +175,7 @@ impl LoopSearch<'_> {
     }
 
     /// Returns the nodes of a loop in which the register may be nonzero. Nodes of inner loops are excluded.
-    fn register_nodes(&self, head: Node, body: &BTreeSet<Node>) -> Vec<Node> {
+    fn find_register_nodes(&self, head: Node, body: &BTreeSet<Node>) -> Vec<Node> {
         let mut nodes = vec![head];
         let may = |n: Node| n != head && body.contains(&n) && self.innermost[n.index()] == Some(head) && self.blocks.quiet.contains(n);
         for &node in self.frame.order.iter().filter(|n| may(**n)) {

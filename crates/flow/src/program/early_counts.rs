@@ -13,15 +13,14 @@ use super::{BlockProperties, EarlyCounting};
 use crate::frequency::Frequencies;
 use crate::graph::{Edge, Node};
 
-/// Moves the chosen counts from a node's out-edge to its in-edges. Visits nodes in reverse topological order, so that a count can move over
-/// several nodes. Linear in the size of the graph.
+/// Moves the chosen counts from a node's out-edge to its in-edges, in reverse topological order so that a count can move repeatedly.
 pub fn run(frame: &ProgramFrame, code: &mut EdgeCode, frequencies: &Frequencies, blocks: &BlockProperties, which: EarlyCounting) {
     if which == EarlyCounting::Never {
         return;
     }
     let if_profitable = which == EarlyCounting::IfProfitable;
     let graph = &frame.graph;
-    let known = constants(frame, code);
+    let known = find_register_constants(frame, code);
     let in_loops: Vec<Node> = code.loops.iter().flat_map(|l| l.nodes.iter().copied()).collect();
     for &node in frame.order.iter().rev().filter(|n| **n != graph.entry()) {
         let mut out = code.live(graph.out(node));
@@ -43,7 +42,7 @@ pub fn run(frame: &ProgramFrame, code: &mut EdgeCode, frequencies: &Frequencies,
     }
 }
 
-/// Returns the operation that counts the path which ends with these operations; `None` if they do not end a path.
+/// Returns the operation that counts the path that ends with these operations, or `None` if they do not end a path.
 fn count_at_end(operations: &[Operation]) -> Option<Operation> {
     match operations {
         [count @ (Operation::Count { .. } | Operation::Check { .. })] => Some(*count),
@@ -54,13 +53,12 @@ fn count_at_end(operations: &[Operation]) -> Option<Operation> {
     }
 }
 
-/// Returns whether operations count a path that continues after them.
 fn counts_continuing_path(operations: &[Operation]) -> bool {
     matches!(operations.last(), Some(Operation::Count { .. } | Operation::Check { .. }))
 }
 
-/// Returns whether counts on the edges into a node cost less than a single count after it. The single count requires that each edge with a
-/// constant sets the register; counts on the edges may require jumps.
+/// Returns whether counts on the edges into a node cost less than a single count after the node. For a single count, each edge with a
+/// constant must set the register; counts on the edges may require jumps.
 fn is_profitable(code: &EdgeCode, into: &[Edge], known: &[Option<i64>], frequencies: &Frequencies, blocks: &BlockProperties) -> bool {
     let differ = into.iter().any(|e| known[e.index()].is_none() || known[e.index()] != known[into[0].index()]);
     let sum = |edges: &dyn Fn(&&Edge) -> bool| into.iter().filter(|e| edges(e)).map(|e| frequencies.edge(*e)).sum::<f64>();
@@ -69,8 +67,8 @@ fn is_profitable(code: &EdgeCode, into: &[Edge], known: &[Option<i64>], frequenc
     into.len() > 1 && differ && jumps < constant
 }
 
-/// Returns the register's value after each edge; `None` if it is not the same on all paths.
-fn constants(frame: &ProgramFrame, code: &EdgeCode) -> Vec<Option<i64>> {
+/// Returns the register's value after each edge, or `None` if different paths have different values.
+fn find_register_constants(frame: &ProgramFrame, code: &EdgeCode) -> Vec<Option<i64>> {
     let graph = &frame.graph;
     let mut known: Vec<Option<i64>> = graph.edges().map(|e| value_set(code.on(e))).collect();
     for &node in &frame.order {

@@ -1,4 +1,4 @@
-//! Moves counts to the [ends](Ends) of paths, for programs that need the register up to the last edge of each path anyway.
+//! Moves counts to the [ends](Ends) of paths, for programs that need the register up to the last edge of each path for other reasons.
 
 use super::ProbeProgram;
 use super::cells::Cells;
@@ -37,9 +37,9 @@ impl ProbeProgram {
         }
     }
 
-    /// Limits counting, after [`ProbeProgram::count_at`], to the edges for which `is_counted` returns true. Edges for which `needs_sum`
-    /// returns true have a `Count` as well, which gives the path's sum to code that does not count there. Increments of the register that
-    /// no later `Count` of the path reads are removed.
+    /// Limits counting, after [`ProbeProgram::count_at`], to the edges for which `is_counted` returns true. An edge for which `needs_sum`
+    /// returns true also keeps or gets a `Count`, which gives the path's sum to code that does not count there. Increments of the register
+    /// that no later `Count` of the path reads are removed.
     pub fn count_only_on(&mut self, is_counted: impl Fn(Edge) -> bool, needs_sum: impl Fn(Edge) -> bool) {
         let Cells::Labels { part, .. } = &self.cells else { return };
         for edge in self.frame.graph.edges() {

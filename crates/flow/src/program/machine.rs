@@ -40,13 +40,13 @@ pub enum MachineFault {
 /// The state of one thread.
 #[derive(Clone, Debug)]
 pub struct Machine {
-    /// The path register; `None` after its value was discarded.
+    /// The path register, or `None` after its value was discarded.
     pub register: Option<i64>,
     /// Nonzero counts by index.
     pub counts: BTreeMap<i64, u64>,
     /// Known paths, which [`Operation::Check`] does not count.
     pub known: BTreeSet<i64>,
-    /// The stream.
+    /// The items that were appended to the stream.
     pub stream: Vec<StreamItem>,
     /// The path noted in the frame of the current call.
     pub noted: Option<i64>,
@@ -86,9 +86,6 @@ impl Machine {
     }
 
     /// Executes the operations on an edge.
-    ///
-    /// # Errors
-    /// See [`MachineFault`].
     pub fn take(&mut self, program: &ProbeProgram, edge: Edge) -> Result<(), MachineFault> {
         for operation in program.operations(edge) {
             self.execute(program, edge, *operation)?;

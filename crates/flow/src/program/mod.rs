@@ -1,10 +1,10 @@
-//! Probe programs: an ordered list of operations on path register and counters for each edge of a graph.
+//! Probe programs: an ordered list of operations on the path register and the counters for each edge of a graph.
 //!
 //! A scheme creates a program, and passes rewrite it so that fewer instructions produce the same counts: [trip counts](trip_counts), [early
 //! counts](early_counts) and [dominant iterations](dominant). A backend (LLVM, the interpreter of [`verify`], breakpoints) executes a
 //! program independently of its scheme. The verifier checks a program against the paths of its graph after each pass. Passes do not change
 //! final counts, but may change the time at which a count becomes visible in memory. They do not move counts over calls, so only a signal
-//! handler can observe that.
+//! handler can observe a different time.
 
 mod cells;
 mod code;
@@ -56,7 +56,7 @@ pub struct BlockProperties {
     pub sizes: Vec<u32>,
     /// Back edges on which control may change to a different version of the code. Their loops cannot be counted by trip count.
     pub changes_version: BTreeSet<Edge>,
-    /// Back edges with a constant number of executions per entry of the loop, if the loop is left at the edge's tail, with this number.
+    /// Executions of a back edge per entry of its loop, if they are constant and the loop is left at the edge's tail.
     pub trip_counts: BTreeMap<Edge, u64>,
     /// Back edges of loops whose iterations the program itself counts, so that their number is available at no cost.
     pub counted: BTreeSet<Edge>,
@@ -68,8 +68,8 @@ pub enum TripCounting {
     /// No loops.
     Off,
     /// Short loops, loops with a constant trip count, and loops with one exit edge whose iterations the program counts. In a short loop,
-    /// repeated additions to the same word in memory are the bottleneck: each takes about five cycles, but an iteration one or two. Longer
-    /// iterations hide this latency.
+    /// repeated additions to the same word in memory are the bottleneck, because an addition takes about five cycles and an iteration only
+    /// one or two. Longer iterations hide this latency.
     Tight,
     /// All loops.
     On,
@@ -86,9 +86,9 @@ pub enum EarlyCounting {
     IfProfitable,
 }
 
-/// Options of the passes. What observes paths chooses them for each function.
+/// Options of the passes. The kind of data that is recorded determines which options a function has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Choices {
+pub struct PassChoices {
     /// Which loops are counted by trip count.
     pub trip_counts: TripCounting,
     /// Which paths are counted early.
@@ -97,27 +97,26 @@ pub struct Choices {
     pub dominant: DominantCounting,
 }
 
-impl Choices {
+impl PassChoices {
     /// Counts every path separately, where it ends.
-    pub const AT_PATH_ENDS: Choices =
-        Choices { trip_counts: TripCounting::Off, early: EarlyCounting::IfNecessary, dominant: DominantCounting::Shared };
+    pub const AT_PATH_ENDS: PassChoices =
+        PassChoices { trip_counts: TripCounting::Off, early: EarlyCounting::IfNecessary, dominant: DominantCounting::Shared };
 
     /// Returns the passes that both choices contain.
     #[must_use]
-    pub fn limited_to(self, limit: Choices) -> Choices {
-        Choices {
+    pub fn limited_to(self, limit: PassChoices) -> PassChoices {
+        PassChoices {
             trip_counts: self.trip_counts.min(limit.trip_counts),
             early: self.early.min(limit.early),
             dominant: self.dominant.min(limit.dominant),
         }
     }
 
-    /// Counts iterations in registers if that is profitable, for all passes that are enabled. If a program is killed inside a loop, these
-    /// counts are lost.
-    pub fn in_registers(self) -> Choices {
+    /// Counts iterations in registers where that is profitable. If a program is killed inside a loop, these counts are lost.
+    pub fn in_registers(self) -> PassChoices {
         let trip_counts = if self.trip_counts == TripCounting::Tight { TripCounting::On } else { self.trip_counts };
         let dominant = if self.dominant == DominantCounting::Split { DominantCounting::Register } else { self.dominant };
-        Choices { trip_counts, dominant, ..self }
+        PassChoices { trip_counts, dominant, ..self }
     }
 }
 
@@ -137,10 +136,10 @@ impl Pass {
     pub const ALL: [Pass; 3] = [Pass::TripCounts, Pass::EarlyCounts, Pass::DominantIterations];
 }
 
-/// A program does not count its paths.
+/// A program that miscounts its paths was found.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub struct PassFault {
-    /// The pass after which the fault was found; `None` if it was found before the first pass.
+    /// The pass after which the fault was found, or `None` if it was found before the first pass.
     pub pass: Option<Pass>,
     /// The fault.
     pub fault: ProgramFault,
@@ -161,10 +160,10 @@ pub struct ProbeProgram {
     frame: ProgramFrame,
     code: EdgeCode,
     paths: NumberedPaths,
-    /// Increments by edge of the acyclic graph, if a path's increments sum to its number.
+    /// The increments by edge of the acyclic graph, or `None` if a path's increments do not sum to its number.
     increments: Option<Probes>,
     cells: Cells,
-    /// Numbers of the known paths, which are not counted; `None` if all paths are counted.
+    /// Numbers of the known paths, which are not counted, or `None` if all paths are counted.
     known: Option<Vec<u64>>,
     versions: Option<CodeVersions>,
     /// `None` if paths are counted instead of appended to a stream.
@@ -191,36 +190,34 @@ impl ProbeProgram {
         }
     }
 
-    /// Counts all paths.
     fn from_complete(graph: &Graph, plan: &Plan) -> ProbeProgram {
         ProbeProgram { increments: Some(plan.probes.clone()), ..ProbeProgram::from_actions(graph, plan) }
     }
 
-    /// Performs the plan's action on each edge.
     fn from_actions(graph: &Graph, plan: &Plan) -> ProbeProgram {
         ProbeProgram::new(ProgramFrame::from_function(graph, &plan.dag), actions(graph, plan), plan)
     }
 
-    /// Counts a copy's part of the paths, each at its end ([`crate::part::Ends`]).
+    /// Creates the program that counts a copy's part of the paths, each at its end ([`crate::part::Ends`]).
     fn from_part(graph: &Graph, plan: &Plan, part: &PartPlan) -> ProbeProgram {
         let operations = part::operations(graph, &plan.dag, &part.part);
         let cells = Cells::Labels { labels: part.labels.clone(), cells: part.words, part: part.part.clone() };
         ProbeProgram { cells, ..ProbeProgram::new(ProgramFrame::from_function(graph, &plan.dag), operations, plan) }
     }
 
-    /// Counts all paths of a plan whose increments sum to precise selective labels instead of numbers, so that only interesting paths have
-    /// unique sums. `interesting` contains edges of the acyclic graph.
+    /// Creates the program that counts all paths of a plan whose increments sum to precise selective labels instead of numbers, so that
+    /// only interesting paths have unique sums. `interesting` contains edges of the acyclic graph.
     pub fn from_labels(graph: &Graph, plan: &Plan, interesting: DagEdgeSet) -> ProbeProgram {
         let program = ProbeProgram::from_actions(graph, plan);
         let increments = plan.probes.increments().to_vec();
         let counted = DagEdgeSet::from_members(plan.dag.edges().len(), plan.dag.incoming(plan.dag.exit()).iter().copied());
-        // For all edges of a node, sums of increments differ from sums of labels by the same constant, so their ranges are disjoint, too.
+        // At each node, the sums of increments differ from the sums of labels by a constant, so their ranges are also disjoint.
         let part = Part { interesting, values: increments.clone(), increments, offset: 0, ends: counted.clone(), counted };
         let cells = Cells::Labels { labels: part.values.clone(), cells: plan.numbering.paths(), part };
         ProbeProgram { cells, ..program }
     }
 
-    /// Counts each interesting path in its own counter, and all other paths in one. Paths are numbered among all paths.
+    /// Creates the program that counts each interesting path separately, and all others in one counter. Numbers are among all paths.
     pub fn from_interesting(graph: &Graph, planned: InterestingPlan) -> ProbeProgram {
         let program = ProbeProgram::from_plan(graph, &planned.plan);
         let InterestingPlan { dag, numbering, ending, paths, aliases, proven, .. } = planned;
@@ -228,14 +225,14 @@ impl ProbeProgram {
         ProbeProgram { paths: NumberedPaths { dag, numbering }, increments: None, cells, ..program }
     }
 
-    /// Counts a plan's unknown paths in a function with a single version of the code: paths are looked up at their end.
+    /// Creates the program that counts a plan's unknown paths in a single version of the code. Paths are looked up at their end.
     pub(crate) fn from_lookups(graph: &Graph, plan: &Plan, operations: Vec<Vec<Operation>>, known: Vec<u64>) -> ProbeProgram {
         let program = ProbeProgram::new(ProgramFrame::from_function(graph, &plan.dag), operations, plan);
         ProbeProgram { increments: Some(plan.probes.clone()), known: Some(known), ..program }
     }
 
-    /// Counts a plan's unknown paths, which are recognised at their end by preferential numbers. The plan's increments must belong to
-    /// `ending`, and its numbering to all paths.
+    /// Creates the program that counts a plan's unknown paths, which are recognised at their end by preferential numbers. The plan's
+    /// increments must belong to `ending`, and its numbering to all paths.
     pub fn from_preferential(graph: &Graph, plan: &Plan, ending: PathEnding, known: Vec<u64>) -> ProbeProgram {
         let looked_up = |operation: Operation| match operation {
             Operation::Count { increment } => Operation::Check { increment },
@@ -246,12 +243,12 @@ impl ProbeProgram {
         ProbeProgram { increments: None, cells: Cells::Preferential(ending), ..program }
     }
 
-    /// Counts all paths. The plan's increments must belong to `ending`, and its numbering to all paths.
+    /// Creates the program that counts all paths by `ending`, to which the plan's increments must belong. The numbering is of all paths.
     pub fn from_register_ending(graph: &Graph, plan: &Plan, ending: PathEnding) -> ProbeProgram {
         ProbeProgram { increments: None, cells: Cells::Preferential(ending), ..ProbeProgram::from_complete(graph, plan) }
     }
 
-    /// Counts a plan's unknown paths in a graph that contains several versions of the function.
+    /// Creates the program that counts a plan's unknown paths in a graph with several versions of the function.
     pub(crate) fn from_versions(
         frame: ProgramFrame,
         plan: &Plan,
@@ -270,28 +267,30 @@ impl ProbeProgram {
     }
 
     /// Creates a plan's program and runs the passes.
-    pub fn from_graph(graph: &Graph, plan: &Plan, frequencies: &Frequencies, blocks: &BlockProperties, choices: Choices) -> ProbeProgram {
+    pub fn from_graph(
+        graph: &Graph,
+        plan: &Plan,
+        frequencies: &Frequencies,
+        blocks: &BlockProperties,
+        choices: PassChoices,
+    ) -> ProbeProgram {
         let mut program = ProbeProgram::from_plan(graph, plan);
         program.run_passes(frequencies, blocks, choices);
         program
     }
 
-    /// Runs the chosen passes. `frequencies` belong to the function's graph, `blocks` to the program's graph, which may contain several
-    /// versions of the function.
-    pub fn run_passes(&mut self, frequencies: &Frequencies, blocks: &BlockProperties, choices: Choices) {
+    /// Runs the chosen passes. `frequencies` belong to the function's graph, `blocks` to the program's, which may have several versions.
+    pub fn run_passes(&mut self, frequencies: &Frequencies, blocks: &BlockProperties, choices: PassChoices) {
         let own = self.own_frequencies(frequencies);
         Pass::ALL.into_iter().for_each(|pass| self.run(pass, own.as_ref().unwrap_or(frequencies), blocks, choices));
     }
 
     /// Like [`ProbeProgram::run_passes`], but [verifies](verify_counts) the program before the first pass and after each pass.
-    ///
-    /// # Errors
-    /// The program miscounts its paths.
     pub fn run_verified_passes(
         &mut self,
         frequencies: &Frequencies,
         blocks: &BlockProperties,
-        choices: Choices,
+        choices: PassChoices,
         budget: &WalkBudget,
     ) -> Result<(), PassFault> {
         verify_counts(self, budget).map_err(|fault| PassFault { pass: None, fault })?;
@@ -303,13 +302,13 @@ impl ProbeProgram {
         Ok(())
     }
 
-    /// Returns the frequencies of this graph's edges; `None` if the graph is the function's.
+    /// Returns the frequencies of this graph's edges, or `None` if the graph is the function's own.
     fn own_frequencies(&self, frequencies: &Frequencies) -> Option<Frequencies> {
         let edges = self.frame.origins.as_ref()?.iter().map(|e| frequencies.edge(*e)).collect();
         Some(Frequencies::measured(&self.frame.graph, edges))
     }
 
-    fn run(&mut self, pass: Pass, frequencies: &Frequencies, blocks: &BlockProperties, choices: Choices) {
+    fn run(&mut self, pass: Pass, frequencies: &Frequencies, blocks: &BlockProperties, choices: PassChoices) {
         let ProbeProgram { frame, code, .. } = self;
         match pass {
             Pass::TripCounts => trip_counts::run(frame, code, frequencies, blocks, choices.trip_counts),
@@ -323,7 +322,7 @@ impl ProbeProgram {
         self.code.operations[edge.index()] = operations;
     }
 
-    /// If this is the program of a copy, makes it count the hits of its probes as well, for comparison with the prediction.
+    /// If this is the program of a copy, makes it also count the hits of its probes, for comparison with the prediction.
     pub fn count_hits(&mut self) {
         let Cells::Labels { part, .. } = &self.cells else { return };
         for edge in self.frame.graph.edges() {
@@ -354,7 +353,7 @@ impl ProbeProgram {
         &self.paths
     }
 
-    /// Increments by edge of [`ProbeProgram::dag`]; `None` if a path's increments do not sum to its number.
+    /// Returns the increments by edge of [`ProbeProgram::dag`], or `None` if a path's increments do not sum to its number.
     pub fn increments(&self) -> Option<&Probes> {
         self.increments.as_ref()
     }
@@ -364,18 +363,17 @@ impl ProbeProgram {
         &self.cells
     }
 
-    /// Numbers of the known paths, which are not counted; `None` if all paths are counted.
+    /// Returns the numbers of the known paths, which are not counted, or `None` if all paths are counted.
     pub fn known(&self) -> Option<&[u64]> {
         self.known.as_deref()
     }
 
-    /// Returns, for each node except the exit, the function's node and its version. `None` if the program has a single version of the
-    /// function.
+    /// Returns the function's node and version for each node except the exit, or `None` if there is only a single version.
     pub fn places(&self) -> Option<&[NodePlace]> {
         self.versions.as_ref().map(|v| v.places.as_slice())
     }
 
-    /// Executions of an edge by known paths; 0 if the program has a single version of the function.
+    /// Returns how often known paths execute an edge, or 0 if the program has a single version of the function.
     pub fn executions(&self, edge: Edge) -> u64 {
         self.versions.as_ref().map_or(0, |v| v.executions[edge.index()])
     }
@@ -385,7 +383,7 @@ impl ProbeProgram {
         self.frame.origin(edge)
     }
 
-    /// Returns the cut of an edge. `None` if it is not cut.
+    /// Returns the cut of an edge, or `None` if the edge is not cut.
     pub fn cut(&self, edge: Edge) -> Option<&Cut> {
         self.frame.cut(edge)
     }
@@ -452,7 +450,6 @@ fn actions(graph: &Graph, plan: &Plan) -> Vec<Vec<Operation>> {
     graph.edges().map(|e| operations_of_action(plan.action(graph, e))).collect()
 }
 
-/// Converts a plan's action to operations.
 pub(crate) fn operations_of_action(action: RegisterAction) -> Vec<Operation> {
     match action {
         RegisterAction::Add { increment } => add(increment).into_iter().collect(),

@@ -27,13 +27,12 @@ pub enum Operation {
     Discard,
     /// `count[r + increment] += 1`.
     Count {
-        /// Index minus register.
+        /// The counter's index minus the register.
         increment: i64,
     },
-    /// Like [`Operation::Count`], on the back edge of a loop with a dominant iteration. If `r + increment` is the index of the dominant
-    /// iteration, it is counted by a separate instruction, or in a register.
+    /// Like [`Operation::Count`], on a back edge with a dominant iteration, which is counted by a separate instruction or in a register.
     CountIteration {
-        /// Index minus register.
+        /// The counter's index minus the register.
         increment: i64,
         /// The dominant iteration.
         dominant: DominantId,
@@ -53,8 +52,7 @@ pub enum Operation {
         /// The increments from the loop's head to this edge.
         partial: i64,
     },
-    /// Adds the executions of a dominant iteration that are counted in a register to their counter: `count[index] += register`,
-    /// `register = 0`.
+    /// Adds the executions of a dominant iteration that is counted in a register: `count[index] += register`, `register = 0`.
     FlushDominant(DominantId),
     /// Counts the hits of a copy's probes, for comparison with the prediction.
     CountHits(Hits),
@@ -63,9 +61,9 @@ pub enum Operation {
         /// The path's number minus the register.
         increment: i64,
     },
-    /// Notes the path that was appended last in the function's frame, because the function is about to make a call.
+    /// Writes the number of the most recently appended path to the function's frame, because the function is about to make a call.
     NoteCall,
-    /// Appends the beginning of a call of the function to the stream. Executed at function entry, not on an edge.
+    /// Appends the beginning of a call of the function to the stream. This operation is executed at function entry, not on an edge.
     EnterCall,
     /// Appends the end of the call of the function to the stream, after its last path.
     LeaveCall,
@@ -83,7 +81,6 @@ impl Operation {
         matches!(self, Operation::Set(_) | Operation::Discard)
     }
 
-    /// Returns whether the operation uses the value of the register.
     fn uses_register(self) -> bool {
         use Operation::{Add, Check, Count, CountIteration, Emit, Flush};
         matches!(self, Add(_) | Count { .. } | CountIteration { .. } | Check { .. } | Flush { .. } | Emit { .. })
@@ -95,7 +92,7 @@ pub fn reads_register(operations: &[Operation]) -> bool {
     operations.iter().find(|o| o.overwrites() || o.uses_register()).is_none_or(|o| !o.overwrites())
 }
 
-/// Returns the constant to which these operations set the register; `None` if they do not.
+/// Returns the constant to which these operations set the register, or `None` if they do not set it.
 pub fn value_set(operations: &[Operation]) -> Option<i64> {
     operations.iter().rev().find_map(|o| match o {
         Operation::Set(value) => Some(*value),
@@ -103,7 +100,7 @@ pub fn value_set(operations: &[Operation]) -> Option<i64> {
     })
 }
 
-/// Returns an addition; `None` if the increment is zero.
+/// Returns the operation that adds `increment` to the register, or `None` if the increment is zero.
 pub fn add(increment: i64) -> Option<Operation> {
     (increment != 0).then_some(Operation::Add(increment))
 }

@@ -11,7 +11,6 @@ use crate::dag::{Cut, CutReason, Dag, DagEdgeId};
 use crate::graph::{Edge, Graph, Node, NodeSet};
 use crate::part::{Hits, Part};
 
-/// Returns the operations on each edge of a graph.
 pub fn operations(graph: &Graph, dag: &Dag, part: &Part) -> Vec<Vec<Operation>> {
     let mut returning = NodeSet::empty(graph.node_count());
     for cut in dag.cuts().iter().filter(|c| c.reason == CutReason::ReturnsTwice) {
@@ -20,7 +19,7 @@ pub fn operations(graph: &Graph, dag: &Dag, part: &Part) -> Vec<Vec<Operation>> 
             false => returning.remove(graph.to(cut.edge)),
         };
     }
-    let counting = PartCounting { graph, dag, part, reaches_count: part.reaches_count(dag), returning };
+    let counting = PartCounting { graph, dag, part, nodes_before_counts: part.nodes_before_counts(dag), returning };
     graph.edges().map(|e| counting.on(e)).collect()
 }
 
@@ -38,9 +37,9 @@ struct PartCounting<'a> {
     graph: &'a Graph,
     dag: &'a Dag,
     part: &'a Part,
-    /// Nodes from which a counting edge is reachable.
-    reaches_count: NodeSet,
-    /// Nodes at which a call returns twice, if the part counts the path that begins there on its first edge.
+    /// The nodes from which a counting edge is reachable.
+    nodes_before_counts: NodeSet,
+    /// The nodes at which a call returns twice, if the part counts the path that begins there on its first edge.
     returning: NodeSet,
 }
 
@@ -48,7 +47,7 @@ impl PartCounting<'_> {
     fn on(&self, edge: Edge) -> Vec<Operation> {
         let pending = self.returning.contains(self.graph.from(edge)).then_some(self.part.offset);
         if let Some(id) = self.dag.real(edge) {
-            return match self.counted(id).or(pending) {
+            return match self.counted_increment(id).or(pending) {
                 Some(increment) => vec![Operation::Count { increment }],
                 None if self.needs_register(id, self.graph.to(edge)) => add(self.part.increments[id.index()]).into_iter().collect(),
                 None => vec![Operation::Discard],
@@ -61,21 +60,19 @@ impl PartCounting<'_> {
     }
 
     fn on_cut(&self, cut: &Cut, pending: Option<i64>) -> Vec<Operation> {
-        let ends = cut.leave.and_then(|id| self.counted(id)).or(pending).map(|increment| Operation::Count { increment });
+        let ends = cut.leave.and_then(|id| self.counted_increment(id)).or(pending).map(|increment| Operation::Count { increment });
         let start = Operation::Set(cut.enter.map_or(0, |id| self.part.increments[id.index()]));
         let is_decided = cut.enter.is_some_and(|id| self.part.counted.contains(id)) && cut.reason != CutReason::ReturnsTwice;
         let begins = is_decided.then_some(Operation::Count { increment: self.part.offset });
         [ends, Some(start), begins].into_iter().flatten().collect()
     }
 
-    /// Returns the difference between the number of the path that is counted on this edge and the register. `None` if no path is counted on
-    /// it.
-    fn counted(&self, id: DagEdgeId) -> Option<i64> {
+    /// Returns the number of the path that is counted on this edge, minus the register, or `None` if no path is counted here.
+    fn counted_increment(&self, id: DagEdgeId) -> Option<i64> {
         self.part.counted.contains(id).then(|| self.part.increments[id.index()].wrapping_add(self.part.offset))
     }
 
-    /// Returns whether the register is used after an edge.
     fn needs_register(&self, id: DagEdgeId, to: Node) -> bool {
-        !self.part.ends.contains(id) && self.reaches_count.contains(to)
+        !self.part.ends.contains(id) && self.nodes_before_counts.contains(to)
     }
 }

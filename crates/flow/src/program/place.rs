@@ -5,7 +5,7 @@ use crate::graph::Node;
 /// A version of a node's code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum CodeVersion {
-    /// In the known-path region: the number of the node's copy; 0 is the original.
+    /// A copy of the node in the known-path region. Copy 0 is the original.
     Known(u32),
     /// In the instrumented code, which control enters when it leaves the region.
     Instrumented,

@@ -30,7 +30,7 @@ impl ProbeProgram {
             let streaming = counting.iter().enumerate().flat_map(|(at, operation)| match *operation {
                 Operation::Count { increment } => {
                     let restarts = counting[at..].iter().any(|o| matches!(o, Operation::Set(_)));
-                    let end = if restarts { Some(edge) } else { self.only_end_after(edge) };
+                    let end = if restarts { Some(edge) } else { self.find_only_end_after(edge) };
                     let is = |edges: &EdgeSet| end.is_some_and(|e| edges.contains(e));
                     let note = is(&edges.calls).then_some(Operation::NoteCall);
                     let leave = is(&edges.leaves).then_some(Operation::LeaveCall);
@@ -44,9 +44,8 @@ impl ProbeProgram {
         self.stream = Some(edges);
     }
 
-    /// Returns the edge on which all paths that take `edge` end; `None` if they end on different edges. If `edge` leads to the exit, it is
-    /// `edge` itself.
-    fn only_end_after(&self, edge: Edge) -> Option<Edge> {
+    /// Returns the edge on which all paths that take `edge` end (`edge` itself if it leads to the exit), or `None` if there are several.
+    fn find_only_end_after(&self, edge: Edge) -> Option<Edge> {
         let graph = &self.frame.graph;
         let mut last = edge;
         // A path does not take an edge twice, so the number of steps is bounded by the number of edges.
@@ -61,7 +60,7 @@ impl ProbeProgram {
         None
     }
 
-    /// Returns the edge properties of a stream. `None` if the program counts its paths.
+    /// Returns the edges on which calls end, or `None` if the program counts its paths.
     pub fn stream(&self) -> Option<&StreamEdges> {
         self.stream.as_ref()
     }

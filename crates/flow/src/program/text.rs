@@ -31,7 +31,7 @@ impl fmt::Display for ProbeProgram {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         writeln!(f, "{} paths", self.paths().numbering.paths())?;
         for (number, it) in self.loops().iter().enumerate() {
-            let (head, start, increment) = (self.name(it.head), it.start, it.increment);
+            let (head, start, increment) = (self.node_name(it.head), it.start, it.increment);
             write!(f, "loop {number}: head {head}, start {start}, increment {increment:+}")?;
             writeln!(f, "{}", it.trip_count.map_or(String::new(), |count| format!(", trip count {count}")))?;
         }
@@ -40,7 +40,7 @@ impl fmt::Display for ProbeProgram {
             match &it.in_register {
                 None => writeln!(f, ", split")?,
                 Some(register) => {
-                    let nodes: Vec<String> = register.nodes.iter().map(|n| self.name(*n)).collect();
+                    let nodes: Vec<String> = register.nodes.iter().map(|n| self.node_name(*n)).collect();
                     writeln!(f, ", in a register at {}", nodes.join(" "))?;
                 }
             }
@@ -53,12 +53,12 @@ impl fmt::Display for ProbeProgram {
 impl ProbeProgram {
     fn write_edge(&self, f: &mut fmt::Formatter, edge: Edge) -> fmt::Result {
         let operations: Vec<String> = self.operations(edge).iter().map(Operation::to_string).collect();
-        let (from, to) = (self.name(self.graph().from(edge)), self.name(self.graph().to(edge)));
+        let (from, to) = (self.node_name(self.graph().from(edge)), self.node_name(self.graph().to(edge)));
         writeln!(f, "{from} -> {to}: {}", if operations.is_empty() { "-".to_owned() } else { operations.join("; ") })
     }
 
     /// Returns a node's number in the function, with its version if the program has several.
-    fn name(&self, node: Node) -> String {
+    fn node_name(&self, node: Node) -> String {
         use super::CodeVersion;
         match self.places().map(|places| places.get(node.index())) {
             None => node.0.to_string(),

@@ -33,14 +33,13 @@ pub fn run(frame: &ProgramFrame, code: &mut EdgeCode, frequencies: &Frequencies,
     }
 }
 
-/// A loop that can be counted by its trip count.
 struct CountableLoop {
     back: Edge,
     nodes: Vec<Node>,
     exits: Vec<Edge>,
     /// The register at the beginning of each iteration except the first.
     start: i64,
-    /// Executions of the back edge per entry; `None` if they are not constant.
+    /// Executions of the back edge per entry, or `None` if their number is not constant.
     trip_count: Option<NonZeroU64>,
 }
 
@@ -50,9 +49,10 @@ impl CountableLoop {
         if blocks.changes_version.contains(&back) {
             return None;
         }
-        let nodes = only_path(frame, code, blocks, back)?;
+        let nodes = find_only_path(frame, code, blocks, back)?;
         let start = value_set(code.on(back)).filter(|_| is_counted_once(code, graph, &nodes, back))?;
-        let exits: Vec<Edge> = nodes.iter().flat_map(|n| code.live(graph.out(*n))).filter(|e| !stays(graph, &nodes, back, *e)).collect();
+        let exits: Vec<Edge> =
+            nodes.iter().flat_map(|n| code.live(graph.out(*n))).filter(|e| !stays_in_loop(graph, &nodes, back, *e)).collect();
         // A loop without exits is infinite, and must be counted inside.
         if exits.is_empty() || exits.len() > MAX_EXITS || exits.iter().any(|e| !blocks.can_carry_code.contains(*e)) {
             return None;
@@ -88,7 +88,7 @@ impl CountableLoop {
         let (mut partial, mut whole) = (0i64, 0);
         for node in &self.nodes {
             let (region, leaving): (Vec<Edge>, Vec<Edge>) =
-                graph.out(*node).iter().partition(|e| stays(graph, &self.nodes, self.back, **e));
+                graph.out(*node).iter().partition(|e| stays_in_loop(graph, &self.nodes, self.back, **e));
             let exits: Vec<Edge> = code.live(&leaving).collect();
             exits.iter().for_each(|e| code.operations[e.index()].insert(0, Operation::Flush { of, partial }));
             for operation in code.on(region[0]) {
@@ -106,8 +106,7 @@ impl CountableLoop {
     }
 }
 
-/// Returns whether an edge from a node of a loop stays in the loop.
-fn stays(graph: &Graph, nodes: &[Node], back: Edge, edge: Edge) -> bool {
+fn stays_in_loop(graph: &Graph, nodes: &[Node], back: Edge, edge: Edge) -> bool {
     edge == back || (nodes.contains(&graph.to(edge)) && graph.to(edge) != nodes[0])
 }
 
@@ -124,9 +123,9 @@ fn is_counted_once(code: &EdgeCode, graph: &Graph, nodes: &[Node], back: Edge) -
     }
 }
 
-/// Returns the nodes of the loop with this back edge; `None` unless the loop has a single path, is entered only at its head, contains no
-/// other loop, and has only [quiet](BlockProperties::quiet) nodes.
-fn only_path(frame: &ProgramFrame, code: &EdgeCode, blocks: &BlockProperties, back: Edge) -> Option<Vec<Node>> {
+/// Returns the nodes of the loop with this back edge. Returns `None` unless the loop has a single path, is entered only at its head,
+/// contains no other loop, and has only [quiet](BlockProperties::quiet) nodes.
+fn find_only_path(frame: &ProgramFrame, code: &EdgeCode, blocks: &BlockProperties, back: Edge) -> Option<Vec<Node>> {
     let graph = &frame.graph;
     let (latch, head) = (graph.from(back), graph.to(back));
     if head == graph.entry() || code.live(graph.incoming(head)).any(|e| e != back && frame.cut(e).is_some()) {

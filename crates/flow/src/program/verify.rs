@@ -45,7 +45,7 @@ pub enum ProgramFault {
     Count {
         /// The walk.
         walk: Vec<Edge>,
-        /// The counter.
+        /// The counter's index.
         cell: i64,
         /// The expected count.
         expected: u64,
@@ -75,10 +75,8 @@ pub enum ProgramFault {
 }
 
 /// Verifies that a program's paths are numbered consecutively from 0 and, if their increments should sum to the numbers, that they do. The
-/// interesting paths of a copy's part only need different numbers. Linear in the size of the graph.
-///
-/// # Errors
-/// A description of the first fault.
+/// interesting paths of a copy's part only need to have different numbers. Linear in the size of the graph. The error describes the first
+/// fault.
 pub fn verify_numbering(program: &ProbeProgram) -> Result<(), String> {
     if let Cells::Labels { part, .. } = program.cells() {
         return verify_part(program.dag(), part).map_err(|fault| fault.to_string());
@@ -94,16 +92,15 @@ pub fn verify_numbering(program: &ProbeProgram) -> Result<(), String> {
 }
 
 /// Verifies a program's counts along walks.
-///
-/// # Errors
-/// See [`ProgramFault`].
 pub fn verify_counts(program: &ProbeProgram, budget: &WalkBudget) -> Result<(), ProgramFault> {
     let counting = ExpectedCounters::new(program);
     let distances = distances_to_exit(program);
-    (0..budget.walks).map_while(|number| random_walk(program, &distances, number, budget.edges)).try_for_each(|walk| counting.verify(walk))
+    (0..budget.walks)
+        .map_while(|number| random_walk(program, &distances, number, budget.edges))
+        .try_for_each(|walk| counting.verify_walk(walk))
 }
 
-/// Returns the minimum number of edges from each node to the exit; `None` if the exit is unreachable.
+/// Returns the minimum number of edges from each node to the exit, or `None` if the exit is unreachable.
 fn distances_to_exit(program: &ProbeProgram) -> Vec<Option<usize>> {
     let graph = program.graph();
     let mut distances = vec![None; graph.node_count()];
@@ -122,7 +119,7 @@ fn distances_to_exit(program: &ProbeProgram) -> Vec<Option<usize>> {
     distances
 }
 
-/// Returns the pseudo-random walk with a number, from entry to exit; `None` if the exit is unreachable.
+/// Returns the pseudo-random walk with a number, from entry to exit, or `None` if the exit is unreachable.
 fn random_walk(program: &ProbeProgram, distances: &[Option<usize>], number: u64, max_edges: usize) -> Option<Vec<Edge>> {
     let graph = program.graph();
     let mut state = number.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
@@ -148,20 +145,17 @@ fn random_walk(program: &ProbeProgram, distances: &[Option<usize>], number: u64,
     Some(taken)
 }
 
-/// The expected effect of a path.
-enum Expected {
-    /// It is counted once, in this counter.
+enum ExpectedEffect {
+    /// The path is counted once, in this counter.
     Cell(i64),
-    /// It is not counted.
     Nothing,
-    /// It is counted in a counter that belongs to no single path, or not at all.
+    /// The path is counted in a counter that belongs to no single path, or is not counted.
     Elsewhere,
 }
 
-/// The expected counters of a program's paths.
 struct ExpectedCounters<'a> {
     program: &'a ProbeProgram,
-    /// Edges of the numbered acyclic graph.
+    /// The edges of the numbered acyclic graph, by their ends and origin.
     numbered: HashMap<(Node, Node, Origin), DagEdgeId>,
     known: HashSet<u64>,
     /// The counters of interesting paths, by path number.
@@ -180,7 +174,7 @@ impl<'a> ExpectedCounters<'a> {
         ExpectedCounters { program, numbered: dag.edge_ids().map(|e| (key(dag.edge(e)), e)).collect(), known, interesting }
     }
 
-    fn verify(&self, walk: Vec<Edge>) -> Result<(), ProgramFault> {
+    fn verify_walk(&self, walk: Vec<Edge>) -> Result<(), ProgramFault> {
         let mut machine = Machine::with_known(self.known.iter().map(|path| *path as i64));
         machine.enter(self.program);
         for (at, edge) in walk.iter().enumerate() {
@@ -192,14 +186,14 @@ impl<'a> ExpectedCounters<'a> {
             return Ok(());
         }
         let (mut expected, mut elsewhere) = (BTreeMap::new(), 0);
-        for path in self.paths(&walk) {
-            match self.expected(&path) {
-                Expected::Cell(cell) => *expected.entry(cell).or_insert(0u64) += 1,
-                Expected::Nothing => {}
-                Expected::Elsewhere => elsewhere += 1,
+        for path in self.split_walk(&walk) {
+            match self.expected_effect(&path) {
+                ExpectedEffect::Cell(cell) => *expected.entry(cell).or_insert(0u64) += 1,
+                ExpectedEffect::Nothing => {}
+                ExpectedEffect::Elsewhere => elsewhere += 1,
             }
         }
-        let counted = self.by_cell(&machine);
+        let counted = self.counts_by_cell(&machine);
         let wrong = |cell: i64, expected, counted| ProgramFault::Count { walk: walk.clone(), cell, expected, counted };
         for (&cell, &expected) in &expected {
             let has = counted.get(&cell).copied().unwrap_or(0);
@@ -221,7 +215,7 @@ impl<'a> ExpectedCounters<'a> {
         if !walk.last().is_some_and(is_call) {
             return Ok(());
         }
-        let expected = self.paths(walk).last().and_then(|path| self.number(path)).map(|number| number as i64);
+        let expected = self.split_walk(walk).last().and_then(|path| self.path_number(path)).map(|number| number as i64);
         let noted = machine.noted;
         if noted == expected { Ok(()) } else { Err(ProgramFault::Noted { walk: walk.to_vec(), expected, noted }) }
     }
@@ -231,7 +225,7 @@ impl<'a> ExpectedCounters<'a> {
         let mut expected = Vec::new();
         if let Some(edges) = self.program.stream() {
             let is_left = walk.last().is_some_and(|e| edges.leaves.contains(*e));
-            let numbers = self.paths(walk).into_iter().filter_map(|path| self.number(&path));
+            let numbers = self.split_walk(walk).into_iter().filter_map(|path| self.path_number(&path));
             expected.push(StreamItem::EnterCall);
             expected.extend(numbers.map(|number| StreamItem::Path(number as i64)));
             expected.extend(is_left.then_some(StreamItem::LeaveCall));
@@ -241,7 +235,7 @@ impl<'a> ExpectedCounters<'a> {
     }
 
     /// Returns the paths of a walk, as edges of the acyclic graph.
-    fn paths(&self, walk: &[Edge]) -> Vec<Vec<DagEdgeId>> {
+    fn split_walk(&self, walk: &[Edge]) -> Vec<Vec<DagEdgeId>> {
         let dag = self.program.dag();
         let (mut paths, mut path) = (Vec::new(), Vec::new());
         for edge in walk.iter().map(|e| self.program.origin(*e)) {
@@ -264,27 +258,27 @@ impl<'a> ExpectedCounters<'a> {
         paths
     }
 
-    fn expected(&self, path: &[DagEdgeId]) -> Expected {
+    fn expected_effect(&self, path: &[DagEdgeId]) -> ExpectedEffect {
         if let Cells::Labels { part, .. } = self.program.cells() {
-            return if part.profiles(path) { Expected::Cell(part.id(path)) } else { Expected::Elsewhere };
+            return if part.is_interesting(path) { ExpectedEffect::Cell(part.id(path)) } else { ExpectedEffect::Elsewhere };
         }
-        let Some(number) = self.number(path) else { return Expected::Elsewhere };
+        let Some(number) = self.path_number(path) else { return ExpectedEffect::Elsewhere };
         match self.program.cells() {
-            Cells::Interesting(_) => self.interesting.get(&number).map_or(Expected::Elsewhere, |cell| Expected::Cell(*cell)),
-            _ if self.known.contains(&number) => Expected::Nothing,
-            _ => Expected::Cell(number as i64),
+            Cells::Interesting(_) => self.interesting.get(&number).map_or(ExpectedEffect::Elsewhere, |cell| ExpectedEffect::Cell(*cell)),
+            _ if self.known.contains(&number) => ExpectedEffect::Nothing,
+            _ => ExpectedEffect::Cell(number as i64),
         }
     }
 
-    /// Returns a path's number. `None` if the plan omits the path.
-    fn number(&self, path: &[DagEdgeId]) -> Option<u64> {
+    /// Returns a path's number, or `None` if the plan omits the path.
+    fn path_number(&self, path: &[DagEdgeId]) -> Option<u64> {
         let whole = self.program.dag();
         let key = |edge: DagEdge| (edge.from, edge.to, edge.origin);
         let own: Option<Vec<DagEdgeId>> = path.iter().map(|e| self.numbered.get(&key(whole.edge(*e))).copied()).collect();
         Some(self.program.paths().numbering.id(&own?))
     }
 
-    fn by_cell(&self, machine: &Machine) -> BTreeMap<i64, u64> {
+    fn counts_by_cell(&self, machine: &Machine) -> BTreeMap<i64, u64> {
         let mut by_cell = BTreeMap::new();
         for (&index, &count) in &machine.counts {
             let cell = match self.program.cells() {

@@ -13,7 +13,7 @@ use crate::graph::Node;
 pub struct RegionTransition {
     /// The edge.
     pub edge: DagEdgeId,
-    /// The next state; `None` if the path ends.
+    /// The next state, or `None` if the path ends.
     pub to: Option<usize>,
     /// Whether unknown paths may also end with this transition.
     pub unclear: bool,
@@ -59,13 +59,12 @@ impl Automaton {
         Automaton { states }
     }
 
-    /// Returns the transition on an edge from a state. `None` if the edge leaves the region.
+    /// Returns the transition on an edge from a state, or `None` if the edge leaves the region.
     pub fn transition(&self, state: usize, edge: DagEdgeId) -> Option<RegionTransition> {
         self.states[state].transitions.iter().copied().find(|w| w.edge == edge)
     }
 
-    /// Returns, for each state, whether the path register is needed in it, because an edge out of the region or an unclear transition may
-    /// follow.
+    /// Returns, for each state, whether it needs the path register, because an edge out of the region or an unclear transition may follow.
     pub fn needs_register(&self, dag: &Dag) -> Vec<bool> {
         let position = dag.positions();
         let mut order: Vec<usize> = (0..self.states.len()).collect();
@@ -79,7 +78,7 @@ impl Automaton {
         needed
     }
 
-    /// Returns the first state of a node. `None` if it has no state.
+    /// Returns the first state of a node, or `None` if the node has no state.
     pub fn state_of(&self, node: Node) -> Option<usize> {
         self.states.iter().position(|s| s.node == node)
     }

@@ -1,10 +1,10 @@
 //! Known-path regions in which a node is copied for each context after which known paths continue differently.
 //!
-//! In a region that contains each node once ([`super::region`]), parts of known paths can form unknown ones. Copies of nodes prevent that:
-//! the code becomes an automaton of the known paths. The minimal automaton (Myhill-Nerode: one state for all prefixes with the same
-//! continuations) needs the register at joins of edges with different values; a trie has no joins, but is large. So frequently executed
-//! prefixes get states of their own, and all others share the states of the minimal automaton. Several sets of paths and thresholds of
-//! executions are tried, and the cheapest result is used ([`super::prices`]).
+//! In a region that contains each node once ([`super::region`]), parts of known paths can form unknown paths. Copies of nodes prevent that,
+//! because the code then is an automaton of the known paths. The minimal automaton (Myhill-Nerode: one state for all prefixes with the same
+//! continuations) needs the register at joins of edges with different values; a trie has no joins, but is large. Frequently executed
+//! prefixes therefore get separate states, and all others share the states of the minimal automaton. Several sets of paths and thresholds
+//! of executions are tried, and the cheapest result is used ([`super::prices`]).
 
 use super::KnownPath;
 use super::automaton::{Automaton, RegionState, RegionTransition};
@@ -13,12 +13,13 @@ use crate::dag::{Dag, DagEdgeId};
 use crate::graph::Node;
 use std::collections::{BTreeSet, HashMap};
 
-/// Shares of all executions. For each share, the most frequent paths that make it up are tried as a region. With only the last share, three
-/// programs execute 1.0 to 8.2% more instructions; with only the first and the last, 0.2% fewer to 2.7% more
+/// Shares of all executions. For each share, the most frequent paths that make up the share are tried as a region. With only the last
+/// share, three programs execute 1.0 to 8.2% more instructions; with only the first and the last, 0.2% fewer to 2.7% more
 /// (docs/benchmarks/constants.md).
 const REGION_SHARES: [f64; 6] = [0.9, 0.97, 0.99, 0.997, 0.999, 1.0];
-/// Divisors of the number of all executions, which give the minimum executions of a prefix with a state of its own; 0 if no prefix has one.
-/// With only 0, three programs execute 0.6 to 5.1% more instructions; with only 64 and 0, 0 to 1.4% more (docs/benchmarks/constants.md).
+/// Divisors of the number of all executions. A quotient is the minimum number of executions of a prefix with a separate state; with the
+/// divisor 0, no prefix has a separate state. With only 0, three programs execute 0.6 to 5.1% more instructions; with only 64 and 0, 0 to
+/// 1.4% more (docs/benchmarks/constants.md).
 const DISTINCT_DIVISORS: [u64; 5] = [4, 16, 64, 256, 0];
 /// Maximum number of states of a region in excess of twice its nodes. With 0, two of three programs execute 6% more instructions; with 160,
 /// one executes 1.3% fewer and has 3% more code (docs/benchmarks/constants.md).
@@ -26,8 +27,7 @@ const MAX_EXTRA_STATES: usize = 16;
 /// Maximum total number of edges of a region's paths, which bounds the time and memory of a build.
 const MAX_EDGES: usize = 200_000;
 
-/// Finds the cheapest region with contexts; `None` if it does not cost less than `cost`, the cost of the region with each of its `nodes`
-/// once.
+/// Finds the cheapest region with contexts, or `None` if none costs less than `cost`, the cost of the region of `nodes` uncopied nodes.
 pub fn find_cheapest(dag: &Dag, paths: &[KnownPath], prices: Prices, cost: f64, nodes: usize) -> Option<Automaton> {
     let all: u64 = paths.iter().map(|p| p.executions).fold(0, u64::saturating_add);
     let mut ranked: Vec<&KnownPath> = paths.iter().collect();
@@ -48,29 +48,27 @@ pub fn find_cheapest(dag: &Dag, paths: &[KnownPath], prices: Prices, cost: f64, 
         let trie = PrefixTrie::new(dag, &ranked[..region]);
         for divisor in DISTINCT_DIVISORS {
             let distinct_from = all.checked_div(divisor).unwrap_or(u64::MAX);
-            let Some(contexts) = trie.contexts(distinct_from, max_states) else { continue };
+            let Some(contexts) = trie.choose_states(distinct_from, max_states) else { continue };
             let more = contexts.states.len().saturating_sub(nodes);
-            let new = prices.executed((all - sum) as f64, 0.0, contexts.kept) + prices.copies(more);
+            let new = prices.execution_cost((all - sum) as f64, 0.0, contexts.kept) + prices.state_cost(more);
             if new < best.as_ref().map_or(cost, |(least, _)| *least) {
-                best = Some((new, contexts.automaton(dag, &trie)));
+                best = Some((new, contexts.build_automaton(dag, &trie)));
             }
         }
     }
     best.map(|(_, automaton)| automaton)
 }
 
-/// A prefix of known paths.
 struct KnownPrefix {
-    /// The node in which the prefix ends.
     node: Node,
     /// The prefix without its last edge, and the last edge.
     before: Option<(usize, DagEdgeId)>,
     executions: u64,
-    /// The edges that may follow, each with the extended prefix; `None` if the path ends.
+    /// The edges that may follow, each with the extended prefix, or with `None` if the path ends.
     transitions: Vec<(DagEdgeId, Option<usize>)>,
 }
 
-/// All prefixes of a set of paths, and their states in the minimal automaton. Each prefix comes after its own prefixes.
+/// All prefixes of a set of paths, and their states in the minimal automaton. A prefix comes after all shorter prefixes of itself.
 struct PrefixTrie {
     prefixes: Vec<KnownPrefix>,
     /// The state of each prefix in the minimal automaton.
@@ -120,9 +118,9 @@ impl PrefixTrie {
         }
     }
 
-    /// Chooses the states; `None` if there are more than `max_states`. Prefixes that need the register and have at
-    /// least `distinct_from` executions get a state of their own. All others share the state of their class.
-    fn contexts(&self, distinct_from: u64, max_states: usize) -> Option<ContextAutomaton> {
+    /// Chooses the states, or returns `None` if there are more than `max_states`. Prefixes that need the register and have at least
+    /// `distinct_from` executions get a separate state. All others share the state of their class.
+    fn choose_states(&self, distinct_from: u64, max_states: usize) -> Option<ContextAutomaton> {
         let mut of_class = vec![None; self.needed.len()];
         let (mut state_of, mut states) = (vec![0; self.prefixes.len()], Vec::<usize>::new());
         let (mut arriving, mut into) = (Vec::<u64>::new(), Vec::<Option<(usize, DagEdgeId)>>::new());
@@ -156,16 +154,15 @@ impl PrefixTrie {
 
 /// An automaton between the minimal one and the trie.
 struct ContextAutomaton {
-    /// One prefix of each state.
+    /// One of the prefixes that lead to each state.
     states: Vec<usize>,
-    /// The state of each prefix.
     state_of: Vec<usize>,
     /// Executions of states that join edges with different register values.
     kept: f64,
 }
 
 impl ContextAutomaton {
-    fn automaton(&self, dag: &Dag, trie: &PrefixTrie) -> Automaton {
+    fn build_automaton(&self, dag: &Dag, trie: &PrefixTrie) -> Automaton {
         let transition =
             |(edge, to): &(DagEdgeId, Option<usize>)| RegionTransition { edge: *edge, to: to.map(|to| self.state_of[to]), unclear: false };
         let state = |at: &usize| {

@@ -5,20 +5,19 @@
 //! removed: of eight programs, one had fewer cache misses with it, two had more, and one of these executed 1.3% more instructions.
 
 /// Price of a lookup at the end of a path. With 0 or 8, the number of instructions changes by at most 0.1%.
-const LOOKUP: f64 = 2.0;
+const LOOKUP_PRICE: f64 = 2.0;
 /// Price of the register at a join of edges with different values: it is set on each edge, and a different value is spilled. With 0, 4 to
 /// 15% more instructions; with 12, 0 to 6% more.
-const REGISTER: f64 = 3.0;
+const REGISTER_PRICE: f64 = 3.0;
 /// Price of a path through the instrumented code instead of the region. With 3, 0 to 6% more instructions; with 48, 0 to 6% more.
-const DETOUR: f64 = 12.0;
+const DETOUR_PRICE: f64 = 12.0;
 /// Price of an additional state, as a fraction of all executions. With a tenth, 0 to 4% more instructions; with ten times as much, 0 to 2%
 /// more.
-const STATE: f64 = 3e-3;
+const STATE_PRICE_SHARE: f64 = 3e-3;
 /// Minimum price of an additional state, so that cold functions are not copied. With 0 or 2,000, instructions change by up to 0.2%, and
 /// code size by up to 5%.
-const MIN_STATE: f64 = 200.0;
+const MIN_STATE_PRICE: f64 = 200.0;
 
-/// The prices of one function.
 #[derive(Clone, Copy, Debug)]
 pub struct Prices {
     /// Executions of all known paths of the function.
@@ -26,19 +25,16 @@ pub struct Prices {
 }
 
 impl Prices {
-    /// Creates the prices of a function whose known paths are executed `all` times.
     pub fn new(all: u64) -> Prices {
         Prices { all: all as f64 }
     }
 
-    /// Returns the cost of `detours` paths through the instrumented code, `lookups` of paths, and `kept` executions of joins that need the
-    /// register.
-    pub fn executed(&self, detours: f64, lookups: f64, kept: f64) -> f64 {
-        DETOUR * detours + LOOKUP * lookups + REGISTER * kept
+    /// Returns the cost of paths outside the region, of lookups, and of `kept` executions of joins that need the register.
+    pub fn execution_cost(&self, detours: f64, lookups: f64, kept: f64) -> f64 {
+        DETOUR_PRICE * detours + LOOKUP_PRICE * lookups + REGISTER_PRICE * kept
     }
 
-    /// Returns the cost of additional states.
-    pub fn copies(&self, states: usize) -> f64 {
-        (STATE * self.all).max(MIN_STATE) * states as f64
+    pub fn state_cost(&self, states: usize) -> f64 {
+        (STATE_PRICE_SHARE * self.all).max(MIN_STATE_PRICE) * states as f64
     }
 }

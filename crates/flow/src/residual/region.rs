@@ -17,20 +17,19 @@ const MIN_IMPROVEMENT: f64 = 1e-3;
 /// Maximum number of search steps for a function, which bounds the build time. The best region found until then is used.
 const MAX_STEPS: usize = 300_000_000;
 
-/// The known paths, and the edges of the region.
+/// The known paths, and the region's edges while the region is improved.
 pub struct KnownPathRegion<'a> {
     dag: &'a Dag,
-    /// The edges of the region.
     pub edges: DagEdgeSet,
     paths: Vec<KnownPath>,
     prices: Prices,
-    /// By edge, the paths that take it.
+    /// For each edge, the paths that take it.
     paths_with: Vec<Vec<usize>>,
-    /// By path, the number of its edges that are not in the region.
+    /// For each path, the number of its edges that are not in the region.
     outside: Vec<u32>,
-    /// By edge, its executions on known paths that are completely in the region.
+    /// For each edge, its executions on known paths that are completely in the region.
     flow: Vec<f64>,
-    /// By edge, the number of known paths that are completely in the region and end with it.
+    /// For each edge, the number of known paths that are completely in the region and end with the edge.
     ends: Vec<u64>,
     steps: usize,
 }
@@ -50,8 +49,7 @@ impl<'a> KnownPathRegion<'a> {
         all
     }
 
-    /// Removes edges as long as that lowers the cost, and then the edges that no known path in the region takes, whose code would be
-    /// unused.
+    /// Removes edges as long as that lowers the cost, and then the edges that no known path in the region takes.
     pub fn improve(&mut self) {
         self.make_cheaper();
         for edge in self.dag.edge_ids() {
@@ -65,7 +63,7 @@ impl<'a> KnownPathRegion<'a> {
         let mut cost = self.cost();
         while cost > 0.0 && self.steps < MAX_STEPS {
             let mut best: Option<(f64, Vec<DagEdgeId>)> = None;
-            for edges in self.moves() {
+            for edges in self.list_moves() {
                 // The time of a round is quadratic in the size of the function, so a single round may take too many steps.
                 if self.steps >= MAX_STEPS {
                     break;
@@ -85,7 +83,6 @@ impl<'a> KnownPathRegion<'a> {
         }
     }
 
-    /// Returns the edges of the region, and the paths.
     pub fn into_parts(self) -> (DagEdgeSet, Vec<KnownPath>) {
         (self.edges, self.paths)
     }
@@ -105,7 +102,7 @@ impl<'a> KnownPathRegion<'a> {
     }
 
     /// Returns the moves to try, each a set of edges to remove.
-    fn moves(&mut self) -> Vec<Vec<DagEdgeId>> {
+    fn list_moves(&mut self) -> Vec<Vec<DagEdgeId>> {
         let inner = |e: &DagEdgeId| self.edges.contains(*e) && !self.is_end(*e);
         let mut moves: Vec<Vec<DagEdgeId>> = self.dag.edge_ids().filter(inner).map(|e| vec![e]).collect();
         for &node in self.dag.order().iter().filter(|n| **n != self.dag.exit()) {
@@ -121,8 +118,7 @@ impl<'a> KnownPathRegion<'a> {
         moves
     }
 
-    /// Returns edges whose removal leaves no unknown path in the region that ends with `end`, chosen greedily by unknown paths per
-    /// execution; `None` if there are too many.
+    /// Returns edges to remove so that no unknown path in the region ends with `end`, chosen greedily, or `None` if they are too many.
     fn edges_to_clear(&mut self, end: DagEdgeId) -> Option<Vec<DagEdgeId>> {
         const MAX_EDGES: usize = 32;
         if self.steps >= MAX_STEPS {
@@ -130,7 +126,7 @@ impl<'a> KnownPathRegion<'a> {
         }
         let mut out = Vec::new();
         let found = loop {
-            match self.most_unknown(end) {
+            match self.find_edge_with_most_unknown(end) {
                 None => break true,
                 Some(_) if out.len() == MAX_EDGES => break false,
                 Some(edge) => {
@@ -143,7 +139,7 @@ impl<'a> KnownPathRegion<'a> {
         found.then_some(out)
     }
 
-    fn most_unknown(&mut self, end: DagEdgeId) -> Option<DagEdgeId> {
+    fn find_edge_with_most_unknown(&mut self, end: DagEdgeId) -> Option<DagEdgeId> {
         let (dag, tail) = (self.dag, self.dag.edge(end).from);
         self.steps += 4 * dag.edges().len();
         let to = self.path_counts();
@@ -210,13 +206,11 @@ impl<'a> KnownPathRegion<'a> {
         cost
     }
 
-    /// Returns the number of nodes in the region.
     pub fn node_count(&self) -> usize {
         let path_counts = self.path_counts();
         self.dag.order().iter().filter(|n| **n != self.dag.exit() && path_counts[n.index()] > 0).count()
     }
 
-    /// Returns the cost of the known paths, in instructions.
     pub fn cost(&mut self) -> f64 {
         self.steps += 3 * self.dag.edges().len() + self.paths.len();
         let detours: f64 =
@@ -240,7 +234,7 @@ impl<'a> KnownPathRegion<'a> {
                 kept += into().map(|e| self.flow[e.index()]).sum::<f64>();
             }
         }
-        self.prices.executed(detours, lookups, kept)
+        self.prices.execution_cost(detours, lookups, kept)
     }
 
     /// Returns the number of paths in the region from the entry to each node.

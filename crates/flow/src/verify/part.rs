@@ -28,9 +28,6 @@ pub enum PartFault {
 type Interval = (i128, i128);
 
 /// Verifies that interesting paths have different numbers, and that each is counted once, with its number.
-///
-/// # Errors
-/// The first fault that was found, with its node or edge.
 pub fn verify_part(dag: &Dag, part: &Part) -> Result<(), PartFault> {
     let region = |e: &&DagEdgeId| part.interesting.contains(**e);
     let mut numbers_to_exit: Vec<Option<Interval>> = vec![None; dag.node_count()];
@@ -54,7 +51,7 @@ pub fn verify_part(dag: &Dag, part: &Part) -> Result<(), PartFault> {
 /// The state of all interesting paths to a node.
 #[derive(Clone, Copy, PartialEq)]
 enum InterestingProgress {
-    /// They are not counted yet. The sum of values exceeds the register by this amount.
+    /// The paths are not counted yet. The sum of values exceeds the register by this amount.
     NotCounted(i128),
     Counted,
 }

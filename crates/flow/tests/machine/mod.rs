@@ -13,7 +13,6 @@ pub fn frequencies(random: &mut Random, graph: &Graph) -> Frequencies {
     Frequencies::estimate(graph, &weights)
 }
 
-/// Draws random properties of blocks.
 pub fn blocks(random: &mut Random, graph: &Graph) -> BlockProperties {
     let (nodes, edges) = (graph.node_count(), graph.edge_count());
     let open = EdgeSet::from_fn(edges, |_| random.chance(90));

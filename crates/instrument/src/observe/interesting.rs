@@ -10,7 +10,7 @@ use crate::path_end::PathEndAction;
 use crate::planned_function::PlannedFunction;
 use crate::unit::Unit;
 use llvm_sys::prelude::LLVMMetadataRef;
-use trodden_flow::program::{Cells, Choices, EarlyCounting};
+use trodden_flow::program::{Cells, EarlyCounting, PassChoices};
 use trodden_flow::{NumberingScheme, Plan};
 use trodden_selective::plan::{InterestingInput, InterestingPlanError};
 use trodden_unit::{BlockKind, KnownFunction, NameVersion, Skipped, graph_hash};
@@ -20,7 +20,7 @@ const NOT_INTERESTING: &str = "none of its paths is interesting (--interesting)"
 
 /// Passes for functions of which some paths are interesting. Counting at an exit edge would look up paths that were not taken, and dominant
 /// iterations are recognised by the register, which is not a path's number here.
-const PASSES: Choices = Choices { early: EarlyCounting::IfProfitable, ..Choices::AT_PATH_ENDS };
+const PASSES: PassChoices = PassChoices { early: EarlyCounting::IfProfitable, ..PassChoices::AT_PATH_ENDS };
 
 /// Observer that counts the paths of a set.
 pub struct InterestingPaths;
@@ -44,7 +44,7 @@ impl Observer for InterestingPaths {
         Ok(planned)
     }
 
-    fn passes(&self, unit: &Unit, planned: &PlannedFunction) -> Choices {
+    fn passes(&self, unit: &Unit, planned: &PlannedFunction) -> PassChoices {
         match planned.program.cells() {
             Cells::Interesting(_) => unit.options.choices.limited_to(PASSES),
             _ => unit.passes(planned),

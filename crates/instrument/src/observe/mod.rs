@@ -33,7 +33,7 @@ use crate::unit::{Unit, choose, verify_plan};
 use llvm_sys::prelude::LLVMMetadataRef;
 use llvm_sys::target_machine::LLVMTargetMachineRef;
 use trodden_flow::frequency::Frequencies;
-use trodden_flow::program::Choices;
+use trodden_flow::program::PassChoices;
 use trodden_flow::{Plan, ProbeProgram};
 use trodden_unit::{BlockKind, EdgeProfile, Observation, Skipped};
 
@@ -132,7 +132,7 @@ pub trait Observer {
     }
 
     /// Returns the chosen passes that apply to a function's program.
-    fn passes(&self, unit: &Unit, planned: &PlannedFunction) -> Choices {
+    fn passes(&self, unit: &Unit, planned: &PlannedFunction) -> PassChoices {
         unit.passes(planned)
     }
 

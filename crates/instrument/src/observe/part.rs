@@ -11,7 +11,7 @@ use crate::planned_function::PlannedFunction;
 use crate::unit::{Unit, count_each_iteration};
 use llvm_sys::prelude::LLVMMetadataRef;
 use trodden_flow::frequency::Frequencies;
-use trodden_flow::program::{Choices, DominantCounting, EarlyCounting};
+use trodden_flow::program::{DominantCounting, EarlyCounting, PassChoices};
 use trodden_flow::{Plan, ProbeProgram};
 use trodden_unit::{FunctionPart, Storage, graph_hash, observe};
 
@@ -24,7 +24,7 @@ struct CopyPart {
 /// Creates the observer of a copy's unit.
 pub fn begin(module: Module, part: observe::CopyPart) -> Box<dyn Observer> {
     match part.known {
-        Some(_) => Box::new(UnknownPaths::new(module, Choices::in_registers, reason_to_skip)),
+        Some(_) => Box::new(UnknownPaths::new(module, PassChoices::in_registers, reason_to_skip)),
         None => Box::new(CopyPart { count_hits: part.count_hits }),
     }
 }
@@ -52,9 +52,9 @@ impl Observer for CopyPart {
 
     /// If hits are counted, each iteration is counted when it ends. Paths are counted at their ends already, which are the first edges on
     /// which they are known.
-    fn passes(&self, unit: &Unit, planned: &PlannedFunction) -> Choices {
+    fn passes(&self, unit: &Unit, planned: &PlannedFunction) -> PassChoices {
         let chosen = if self.count_hits { count_each_iteration(unit.options.choices) } else { unit.passes(planned) };
-        Choices { early: EarlyCounting::Never, dominant: DominantCounting::Shared, ..chosen }
+        PassChoices { early: EarlyCounting::Never, dominant: DominantCounting::Shared, ..chosen }
     }
 
     fn rewrite(&self, program: &mut ProbeProgram, _: &FunctionCfg) {

@@ -23,7 +23,7 @@ use std::collections::BTreeSet;
 use std::rc::Rc;
 use trodden_flow::part::precise_selective_labels;
 use trodden_flow::plan::probe_costs;
-use trodden_flow::program::Choices;
+use trodden_flow::program::PassChoices;
 use trodden_flow::program::operation::Operation;
 use trodden_flow::{Dag, DagEdgeSet, Graph, Numbering, Plan, ProbeProgram, Probes};
 use trodden_selective::contexts::{ContextNumbering, preferential_contexts};
@@ -137,7 +137,7 @@ impl SegmentCounts {
         };
         verify_plan(&planned)?;
         let PlannedFunction { cfg, program, frequencies, .. } = &mut planned;
-        program_passes::run_passes(program, frequencies, &places::block_properties(cfg), Choices::AT_PATH_ENDS);
+        program_passes::run_passes(program, frequencies, &places::block_properties(cfg), PassChoices::AT_PATH_ENDS);
         Ok(Some((planned, number, preferential)))
     }
 

@@ -15,7 +15,7 @@ use crate::unit::Unit;
 use llvm_sys::prelude::LLVMMetadataRef;
 use std::os::unix::ffi::OsStrExt;
 use trodden_flow::frequency::{Frequencies, branch_weights};
-use trodden_flow::program::Choices;
+use trodden_flow::program::PassChoices;
 use trodden_flow::program::operation::Operation;
 use trodden_flow::{Edge, Plan, ProbeProgram};
 use trodden_unit::BlockKind;
@@ -56,8 +56,8 @@ impl Observer for PathStream {
         plan_events(unit, planned, with_calls)
     }
 
-    fn passes(&self, _: &Unit, _: &PlannedFunction) -> Choices {
-        Choices::AT_PATH_ENDS
+    fn passes(&self, _: &Unit, _: &PlannedFunction) -> PassChoices {
+        PassChoices::AT_PATH_ENDS
     }
 
     fn rewrite(&self, program: &mut ProbeProgram, cfg: &FunctionCfg) {

@@ -10,7 +10,7 @@ use crate::path_end::PathEndAction;
 use crate::planned_function::PlannedFunction;
 use crate::unit::Unit;
 use llvm_sys::prelude::LLVMMetadataRef;
-use trodden_flow::program::Choices;
+use trodden_flow::program::PassChoices;
 use trodden_unit::{BlockKind, observe};
 
 /// Observer that sums an event per path.
@@ -49,8 +49,8 @@ impl Observer for EventSums {
     }
 
     /// Events must be read exactly where paths end.
-    fn passes(&self, _: &Unit, _: &PlannedFunction) -> Choices {
-        Choices::AT_PATH_ENDS
+    fn passes(&self, _: &Unit, _: &PlannedFunction) -> PassChoices {
+        PassChoices::AT_PATH_ENDS
     }
 
     fn enter<'p>(&self, unit: &Unit, planned: &'p PlannedFunction, location: Option<LLVMMetadataRef>) -> (Value, PathEndAction<'p>) {

@@ -11,7 +11,7 @@ use crate::planned_function::PlannedFunction;
 use crate::residual;
 use crate::unit::Unit;
 use crate::versions;
-use trodden_flow::program::{Choices, EarlyCounting};
+use trodden_flow::program::{EarlyCounting, PassChoices};
 use trodden_flow::residual::ResidualInput;
 use trodden_flow::{EdgeSet, Plan, ProbeProgram, ResidualPlan};
 use trodden_selective::plan::{InterestingInput, InterestingPlanError};
@@ -25,7 +25,7 @@ pub struct UnknownPaths {
     /// Whether the function being planned may have several versions.
     versions: bool,
     /// Restricts the requested passes to those that apply.
-    passes: fn(Choices) -> Choices,
+    passes: fn(PassChoices) -> PassChoices,
     /// Additional reasons to skip a function.
     skip: fn(&Unit, Value) -> Option<&'static str>,
 }
@@ -33,11 +33,11 @@ pub struct UnknownPaths {
 impl UnknownPaths {
     /// Creates the observer. Counting an unknown path takes an extra comparison, so iterations are accumulated in registers.
     pub fn begin(module: Module) -> UnknownPaths {
-        UnknownPaths::new(module, Choices::in_registers, |_, _| None)
+        UnknownPaths::new(module, PassChoices::in_registers, |_, _| None)
     }
 
     /// Creates the observer for a kind that counts in the same way, with its own passes and reasons to skip a function.
-    pub fn new(module: Module, passes: fn(Choices) -> Choices, skip: fn(&Unit, Value) -> Option<&'static str>) -> UnknownPaths {
+    pub fn new(module: Module, passes: fn(PassChoices) -> PassChoices, skip: fn(&Unit, Value) -> Option<&'static str>) -> UnknownPaths {
         UnknownPaths { count: emit::declare_count(module), versions: false, passes, skip }
     }
 }
@@ -77,15 +77,15 @@ impl Observer for UnknownPaths {
         Ok(planned)
     }
 
-    fn passes(&self, unit: &Unit, planned: &PlannedFunction) -> Choices {
+    fn passes(&self, unit: &Unit, planned: &PlannedFunction) -> PassChoices {
         let chosen = (self.passes)(unit.options.choices);
         match (planned.program.known(), planned.program.places()) {
             // All paths are counted.
             (None, _) => chosen,
             // In the instrumented code, paths are counted like others, but where they end: unknown ones are rare.
-            (Some(_), Some(_)) => Choices { early: EarlyCounting::IfNecessary, ..chosen },
+            (Some(_), Some(_)) => PassChoices { early: EarlyCounting::IfNecessary, ..chosen },
             // Every path is looked up where it ends.
-            (Some(_), None) => Choices::AT_PATH_ENDS,
+            (Some(_), None) => PassChoices::AT_PATH_ENDS,
         }
     }
 
@@ -154,5 +154,5 @@ fn residual_program(unit: &Unit, planned: &PlannedFunction, known: &KnownFunctio
     let residual = ResidualPlan::new(&dag, &numbering, ResidualInput { paths, uncopied: single, marks_call: &excluded });
     let probes = residual.probes(&dag, &numbering, graph, frequencies);
     let plan = Plan { dag, numbering, probes, partial: None, part: None };
-    Some(if versions { residual.versions(graph, &plan) } else { residual.program_with_lookups(graph, &plan) })
+    Some(if versions { residual.program_with_versions(graph, &plan) } else { residual.program_with_lookups(graph, &plan) })
 }

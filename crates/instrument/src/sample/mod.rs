@@ -32,7 +32,7 @@ use llvm_sys::core::*;
 use llvm_sys::prelude::LLVMMetadataRef;
 use llvm_sys::{LLVMIntPredicate, LLVMOpcode, LLVMTailCallKind};
 use trodden_flow::Node;
-use trodden_flow::program::{Choices, TripCounting};
+use trodden_flow::program::{PassChoices, TripCounting};
 
 /// The sampling tier's decisions for a unit.
 pub struct SampleTier {
@@ -91,7 +91,12 @@ impl SampleTier {
         let mut blocks = crate::places::block_properties(cfg);
         let sites = &self.sites[&planned.function];
         blocks.changes_version = sites.every_iteration.iter().copied().chain(sites.unrolled.iter().map(|l| l.back)).collect();
-        program_passes::run_passes(program, frequencies, &blocks, Choices { trip_counts: self.iterations, ..Choices::AT_PATH_ENDS });
+        program_passes::run_passes(
+            program,
+            frequencies,
+            &blocks,
+            PassChoices { trip_counts: self.iterations, ..PassChoices::AT_PATH_ENDS },
+        );
     }
 
     /// Returns the functions that contain a function's code after it was instrumented.

@@ -10,7 +10,7 @@ use llvm_sys::core::*;
 use trodden_flow::Plan;
 use trodden_flow::frequency::{Frequencies, branch_weights};
 use trodden_flow::program::verify::verify_numbering;
-use trodden_flow::program::{Choices, DominantCounting, TripCounting};
+use trodden_flow::program::{DominantCounting, PassChoices, TripCounting};
 use trodden_unit::graph_hash;
 
 impl Unit {
@@ -40,7 +40,7 @@ impl Unit {
 
     /// Returns those of the requested placement passes that work for counts in an array or a table. Counting iterations pays off in
     /// loops with a high measured trip count, in tight loops, and where the program already counts them.
-    pub fn passes(&self, planned: &PlannedFunction) -> Choices {
+    pub fn passes(&self, planned: &PlannedFunction) -> PassChoices {
         let PlannedFunction { program, is_measured, .. } = planned;
         let choices = self.options.choices;
         if self.options.counts_in_table(program.paths().numbering.paths()) {
@@ -48,7 +48,7 @@ impl Unit {
             return count_each_iteration(choices);
         }
         let choices = match self.options.experiment.threads() {
-            ThreadCounters::Atomic => Choices { dominant: DominantCounting::Shared, ..choices },
+            ThreadCounters::Atomic => PassChoices { dominant: DominantCounting::Shared, ..choices },
             ThreadCounters::Own => choices,
         };
         if *is_measured { choices.in_registers() } else { choices }
@@ -78,6 +78,6 @@ pub fn verify_plan(planned: &PlannedFunction) -> Result<(), InstrumentError> {
 }
 
 /// Returns `choices` restricted to passes that count each iteration of a loop when it ends.
-pub fn count_each_iteration(choices: Choices) -> Choices {
-    Choices { trip_counts: TripCounting::Off, dominant: choices.dominant.min(DominantCounting::Split), ..choices }
+pub fn count_each_iteration(choices: PassChoices) -> PassChoices {
+    PassChoices { trip_counts: TripCounting::Off, dominant: choices.dominant.min(DominantCounting::Split), ..choices }
 }

@@ -5,7 +5,7 @@ use anyhow::{Result, bail};
 use serde_json::{Value, json};
 use trodden_flow::{DagEdgeId, NumberingScheme};
 use trodden_selective::InterestingSet;
-use trodden_selective::separation::{Separation, WeightedPaths, separation};
+use trodden_selective::separation::{Separation, WeightedPaths, decide_separation};
 use trodden_selective::steps::{PreferentialStep, preferential_steps, selective_steps};
 
 /// Returns the steps of precise selective or preferential numbering. Fails for other schemes, and if a number is too large.
@@ -77,7 +77,7 @@ pub fn separable_json(named: &NamedGraph, acyclic: &AcyclicGraph, set: &Interest
         let one = |(path, weight): &(Vec<DagEdgeId>, i64)| json!({"path": nodes_json(named, dag, path), "times": weight});
         paths.iter().map(one).collect::<Vec<_>>()
     };
-    Ok(match separation(dag, &acyclic.all, set)? {
+    Ok(match decide_separation(dag, &acyclic.all, set)? {
         Separation::Unknown => Value::Null,
         Separation::Separated(values) => {
             let edge = |id: DagEdgeId| {

@@ -63,7 +63,7 @@ fn build_model(named: &NamedGraph, acyclic: &AcyclicGraph, job: &ModelJob, optio
         ModelScheme::BallLarus => all("ball-larus", CodingModel::ball_larus(dag)),
         ModelScheme::Measured => {
             named.weights.as_ref().context("--scheme measured needs `weights` in the graph file, one for each edge")?;
-            all("measured", CodingModel::measured(dag, &acyclic.weights)?)
+            all("measured", CodingModel::from_weights(dag, &acyclic.weights)?)
         }
         ModelScheme::Ppp => {
             let (set, _) = interesting_set(named, acyclic, options)?;
@@ -77,7 +77,7 @@ fn build_model(named: &NamedGraph, acyclic: &AcyclicGraph, job: &ModelJob, optio
             ensure!(given == 0 || given == paths.len(), "--executions needs one value per path: expected {}, found {given}", paths.len());
             let executions = (0..paths.len()).map(|at| job.executions.get(at).copied().unwrap_or(1));
             let executed: Vec<(Vec<DagEdgeId>, u64)> = paths.iter().cloned().zip(executions).collect();
-            let coding = CodingModel::executed(dag, job.order, &executed)?;
+            let coding = CodingModel::from_executed_paths(dag, job.order, &executed)?;
             // The list includes paths that the model composes of parts of executed ones.
             let interesting = paths.iter().collect::<BTreeSet<_>>().len() as u128;
             ListedModel { name: "executed", coding, paths: first_paths(acyclic, job.list), interesting }
@@ -96,7 +96,7 @@ fn steps_json(named: &NamedGraph, acyclic: &AcyclicGraph, coding: &CodingModel, 
             "interval": [step.interval.0.to_string(), step.interval.1.to_string()],
         })
     };
-    coding.steps(path).map_or(Value::Null, |steps| steps.into_iter().map(step).collect())
+    coding.encoding_steps(path).map_or(Value::Null, |steps| steps.into_iter().map(step).collect())
 }
 
 /// Returns the first paths in the order of their Ball-Larus numbers.
@@ -106,7 +106,7 @@ fn first_paths(acyclic: &AcyclicGraph, list: u64) -> Vec<Vec<DagEdgeId>> {
 
 /// Formats a number as exact lower and upper bounds and an approximate value.
 fn enclosure_json(value: &Enclosure) -> Value {
-    let about = |r: &trodden_coding::Rational| trodden_coding::approximate(r);
+    let about = |r: &trodden_coding::Rational| trodden_coding::nearest_f64(r);
     json!({"low": value.low.to_string(), "high": value.high.to_string(), "about": about(&value.low).midpoint(about(&value.high))})
 }
 

@@ -157,7 +157,7 @@ fn ids_json(named: &NamedGraph, acyclic: &AcyclicGraph, labelling: &Labelling, m
     let marked: BTreeMap<u64, ()> = marks.ids.iter().map(|id| (*id, ())).collect();
     let one = |id: u64| {
         let path = all.path(dag, id).expect("the number is below the number of paths");
-        let registers = labelling.run(&path);
+        let registers = labelling.register_values(&path);
         let mut row = json!({
             "path": nodes_json(named, dag, &path),
             "edges": path.iter().map(|e| dag.underlying(*e).map(|e| e.0)).collect::<Vec<_>>(),

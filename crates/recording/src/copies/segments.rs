@@ -115,7 +115,7 @@ impl SegmentPartition {
 
 /// The first copy that counts a path.
 fn owner(plan: &PartitionPlan, procedure: usize, path: &[DagEdgeId]) -> usize {
-    let counts = |copy: &trodden_partition::CopyPlan| copy.parts[procedure].as_ref().is_some_and(|part| part.profiles(path));
+    let counts = |copy: &trodden_partition::CopyPlan| copy.parts[procedure].as_ref().is_some_and(|part| part.is_interesting(path));
     plan.copies.iter().position(counts).expect("every path is in the part of a copy")
 }
 

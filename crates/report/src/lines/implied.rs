@@ -18,7 +18,7 @@
 use super::LineCounts;
 use crate::view::{Function, inline_chain};
 use std::collections::{BTreeMap, BTreeSet, HashSet};
-use trodden_flow::bounds::{Bounds, contradicted, inevitable, node_bounds, reachable};
+use trodden_flow::bounds::{Bounds, find_contradicted_nodes, find_inevitable_nodes, find_reachable_nodes, node_bounds};
 use trodden_flow::{Graph, Node};
 use trodden_unit::{LineBlock, LineGraph, UnitMap};
 
@@ -93,7 +93,7 @@ struct BlockFlow<'a> {
 impl BlockFlow<'_> {
     /// Returns the blocks that must have been executed, with their counts where known.
     fn executed(&self) -> Vec<(usize, Option<u64>)> {
-        let executed = inevitable(&self.graph, &self.bounds, &self.may_end);
+        let executed = find_inevitable_nodes(&self.graph, &self.bounds, &self.may_end);
         (0..self.blocks.len()).filter(|block| executed[*block]).map(|block| (block, self.known[block])).collect()
     }
 
@@ -112,7 +112,7 @@ impl BlockFlow<'_> {
         let mut given: Vec<Bounds> = self.given.iter().copied().zip(copied).map(given).collect();
         let (proofs, others): (Vec<_>, Vec<_>) = self.zero.iter().partition(|(line, blocks)| self.is_statement(**line, blocks));
         proofs.iter().for_each(|(_, blocks)| given[blocks[0]] = Bounds::exactly(0));
-        let reachable = reachable(&self.graph, given, &self.may_end);
+        let reachable = find_reachable_nodes(&self.graph, given, &self.may_end);
         let conditions = others.into_iter().filter(|(_, blocks)| blocks.iter().any(|block| reachable[*block]));
         let arms =
             proofs.into_iter().filter(|(line, blocks)| self.block_after_arm(**line, blocks[0]).is_some_and(|after| reachable[after]));
@@ -142,7 +142,7 @@ impl BlockFlow<'_> {
         for block in (0..self.blocks.len()).filter(|b| self.known[*b].is_none() && self.bounds[*b].low == 0) {
             (open[block], given[block]) = (true, Bounds::exactly(0));
         }
-        contradicted(&self.graph, given, &self.may_end).into_iter().map(Node::index).filter(|b| open[*b]).collect()
+        find_contradicted_nodes(&self.graph, given, &self.may_end).into_iter().map(Node::index).filter(|b| open[*b]).collect()
     }
 
     /// Determines for each block whether the optimiser may have duplicated it. It cannot have duplicated a block that is reached from the

@@ -32,35 +32,35 @@ impl Default for VerifyBudget {
     }
 }
 
-/// The method by which a verdict was reached.
+/// The method by which the verifier reached its verdict.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum VerifyMethod {
     /// By enumerating all paths.
     Enumerated,
     /// By an exact search for pairs of paths with the same sums.
     Searched,
-    /// By this number of random paths, which is not a proof.
+    /// By trying this number of random paths, which is not a proof.
     Sampled(u64),
 }
 
-/// The finding about a property.
+/// A finding about one property.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum VerifyFinding {
-    /// It holds.
+    /// The property holds.
     Holds,
-    /// This path violates it, together with the second one if there is one. If there is no path, the number of recognised register values
-    /// exceeds that of interesting paths.
+    /// The first path violates the property, together with the second path, if there is one. Without a path, the number of recognised
+    /// register values differs from the number of interesting paths.
     Fails(Vec<DagEdgeId>, Option<Vec<DagEdgeId>>),
-    /// No violation was found among the paths that were drawn.
+    /// None of the random paths violates the property, which is not a proof.
     NotRefuted,
 }
 
 /// The verdict on a labelling.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Verdict {
-    /// The method by which it was reached.
+    /// The method by which the verdict was reached.
     pub method: VerifyMethod,
-    /// Whether every interesting path is recognised, and no two as the same one.
+    /// Whether every interesting path is recognised, and no two as the same path.
     pub uniqueness: VerifyFinding,
     /// Whether no other path is recognised as an interesting one.
     pub validity: VerifyFinding,
@@ -93,38 +93,37 @@ pub fn verify(dag: &Dag, set: &InterestingSet, labelling: &Labelling, budget: &V
     let members = MarkedPaths::new(dag, set, is_closed, counts_all);
     if paths::count(dag, &DagEdgeSet::full(dag.edges().len())) <= u128::from(budget.paths) {
         let mut tally = PathTally::default();
-        paths::each(dag, |path| tally.add(dag, labelling, &members, path));
+        paths::for_each_path(dag, |path| tally.add(dag, labelling, &members, path));
         return tally.verdict(labelling, VerifyMethod::Enumerated);
     }
-    if let Some(found) = pairs::search(dag, &members, labelling, budget.states) {
+    if let Some(found) = pairs::search_pairs(dag, &members, labelling, budget.states) {
         return searched_verdict(dag, &members, labelling, budget, found);
     }
     let mut tally = PathTally::default();
-    paths::draw(dag, &members, budget.samples, |path| tally.add(dag, labelling, &members, path));
+    paths::for_each_random_path(dag, &members, budget.samples, |path| tally.add(dag, labelling, &members, path));
     tally.verdict(labelling, VerifyMethod::Sampled(tally.seen))
 }
 
-/// Returns the verdict if the search for pairs was completed.
 fn searched_verdict(dag: &Dag, members: &MarkedPaths, labelling: &Labelling, budget: &VerifyBudget, found: pairs::PairSearch) -> Verdict {
-    // No two paths have the same sums. Still, each sum of an interesting path must be recognised, and nothing else.
+    // Even if no two paths have the same sums, exactly the sums of the interesting paths must be recognised.
     let mut tally = PathTally::default();
-    if !members.each(dag, |path| tally.add(dag, labelling, members, path)) {
-        paths::draw(dag, members, budget.samples, |path| tally.add(dag, labelling, members, path));
+    if !members.for_each(dag, |path| tally.add(dag, labelling, members, path)) {
+        paths::for_each_random_path(dag, members, budget.samples, |path| tally.add(dag, labelling, members, path));
         tally.number_range = pairs::number_range(dag, members, labelling);
     }
     let sums_differ = found.interesting.is_none();
     let finding = |pair: Option<pairs::InterestingPair>| pair.map_or(VerifyFinding::Holds, |(p, q)| VerifyFinding::Fails(p, Some(q)));
     let uniqueness = if sums_differ { tally.uniqueness() } else { finding(found.interesting) };
-    // Register values that no interesting path has must not be recognised, or another path might have them.
+    // A register value that is recognised although no interesting path has it could belong to a different path.
     let surplus = labelling.accepted().is_some_and(|accepted| accepted != members.count(dag));
     let validity = if surplus { VerifyFinding::Fails(Vec::new(), None) } else { finding(found.other) };
     let valid = validity == VerifyFinding::Holds;
     let aliases = match valid {
         true => NumberAliases::Exact(0),
-        false => pairs::aliases(dag, members, labelling, budget.states).map_or_else(
+        false => pairs::count_aliases(dag, members, labelling, budget.states).map_or_else(
             || {
                 let mut drawn = PathTally::default();
-                paths::draw(dag, members, budget.samples, |path| drawn.add(dag, labelling, members, path));
+                paths::for_each_random_path(dag, members, budget.samples, |path| drawn.add(dag, labelling, members, path));
                 NumberAliases::Sampled { aliases: drawn.aliases, of: drawn.others }
             },
             NumberAliases::Exact,
@@ -133,7 +132,7 @@ fn searched_verdict(dag: &Dag, members: &MarkedPaths, labelling: &Labelling, bud
     Verdict { method: VerifyMethod::Searched, uniqueness, validity, compactness: tally.compactness(labelling, false), aliases }
 }
 
-/// The paths so far.
+/// Findings about the paths visited so far.
 #[derive(Default)]
 struct PathTally {
     seen: u64,
@@ -149,7 +148,7 @@ struct PathTally {
 impl PathTally {
     fn add(&mut self, dag: &Dag, labelling: &Labelling, members: &MarkedPaths, path: &[DagEdgeId]) {
         self.seen += 1;
-        let sums = labelling.run(path);
+        let sums = labelling.register_values(path);
         let class = labelling.classify(dag, sums);
         if !members.has(path) {
             self.others += 1;
@@ -175,7 +174,7 @@ impl PathTally {
         self.not_unique.clone().unwrap_or(VerifyFinding::Holds)
     }
 
-    /// Checks the span. If `part`, not every interesting path was seen.
+    /// Checks the span. `part` is true if only some of the interesting paths were visited.
     fn compactness(&self, labelling: &Labelling, part: bool) -> VerifyFinding {
         let span = labelling.span();
         match self.number_range {

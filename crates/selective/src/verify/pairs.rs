@@ -1,10 +1,10 @@
 //! Searches for two paths with the same sums, exactly, over pairs of nodes and the difference of the sums so far.
 //!
-//! One path is interesting, the other is any path. Until they diverge they are the same; afterwards, the one whose node comes first in
-//! topological order advances. A state is two nodes, each path's state as an interesting path, and the difference of the sums. It is
-//! dropped if the least and greatest sums from its nodes to the exit show that the difference cannot become zero. States are visited
-//! once, so their number, which the caller limits, bounds the work. Sums are exact integers. They are only searched if all of them fit into
-//! a word.
+//! One path is interesting, the other is any path. Both advance together until they diverge; afterwards, the one whose node comes first in
+//! topological order advances. A search state consists of two nodes, each path's state as an interesting path, and the difference of the
+//! sums. A state is dropped if the least and greatest sums from its nodes to the exit show that the difference cannot become zero. Each
+//! state is visited once, so the caller limits the work by the number of states. Sums are exact integers, and the search requires that all
+//! of them fit into a word.
 
 use super::paths::MarkedPaths;
 use crate::{Labelling, PathClass};
@@ -16,7 +16,6 @@ use trodden_flow::graph::Node;
 /// An interesting path and a different one.
 pub type InterestingPair = (Vec<DagEdgeId>, Vec<DagEdgeId>);
 
-/// The result of the search.
 pub struct PairSearch {
     /// Two interesting paths with the same sums.
     pub interesting: Option<InterestingPair>,
@@ -28,26 +27,24 @@ type RegisterSums = [i128; 2];
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 struct PairState {
-    /// The interesting path: its node and its automaton state.
+    /// The interesting path's node and automaton state.
     first: (Node, u32),
-    /// The other path: its node, and its automaton state as long as it may be interesting.
+    /// The other path's node, and its automaton state as long as the path may be interesting.
     second: (Node, Option<u32>),
-    /// Whether the paths have diverged.
     differ: bool,
     difference: RegisterSums,
 }
 
-/// A visited state, its predecessor, and the edges between them.
 struct Visit {
     state: PairState,
     before: usize,
     edges: (Option<DagEdgeId>, Option<DagEdgeId>),
 }
 
-/// Searches for paths with the same sums. `None` if there are more than `max_states` states, or if a sum does not fit in a word.
-pub fn search(dag: &Dag, members: &MarkedPaths, labelling: &Labelling, max_states: usize) -> Option<PairSearch> {
+/// Searches for paths with the same sums. Returns `None` if there are more than `max_states` states, or if a sum does not fit into a word.
+pub fn search_pairs(dag: &Dag, members: &MarkedPaths, labelling: &Labelling, max_states: usize) -> Option<PairSearch> {
     let all = DagEdgeSet::full(dag.edges().len());
-    let (region, outside) = (bounds(dag, &members.edges(dag), labelling), bounds(dag, &all, labelling));
+    let (region, outside) = (sum_bounds(dag, &members.edges(dag), labelling), sum_bounds(dag, &all, labelling));
     let fits = |b: &[(i128, i128); 2]| b.iter().all(|(low, high)| *low >= i128::from(i64::MIN) && *high <= i128::from(i64::MAX));
     if !outside[dag.entry().index()].as_ref().is_some_and(fits) {
         return None;
@@ -70,7 +67,7 @@ pub fn search(dag: &Dag, members: &MarkedPaths, labelling: &Labelling, max_state
             }
             continue;
         }
-        let too_many = each_successor(dag, members, labelling, &place, state, &mut |next, edges| {
+        let too_many = for_each_successor(dag, members, labelling, &place, state, &mut |next, edges| {
             let rests = (region[next.first.0.index()], outside[next.second.0.index()]);
             let (Some(a), Some(b)) = rests else { return ControlFlow::Continue(()) };
             // The difference, plus the possible sums of the first path, minus those of the second, must include zero.
@@ -93,9 +90,8 @@ pub fn search(dag: &Dag, members: &MarkedPaths, labelling: &Labelling, max_state
 
 type EdgePair = (Option<DagEdgeId>, Option<DagEdgeId>);
 
-/// Calls `visit` with each successor of a state, until it stops. There may be as many as the square of a node's out-edges, so they
-/// are not collected.
-fn each_successor(
+/// Calls `visit` with each successor of a state until `visit` breaks. There may be too many successors to collect them.
+fn for_each_successor(
     dag: &Dag,
     members: &MarkedPaths,
     labelling: &Labelling,
@@ -145,8 +141,8 @@ fn paths_to(visits: &[Visit], mut at: usize) -> InterestingPair {
     (first, second)
 }
 
-/// Least and greatest sum in each register on marked edges from each node to the exit.
-fn bounds(dag: &Dag, marked: &DagEdgeSet, labelling: &Labelling) -> Vec<Option<[(i128, i128); 2]>> {
+/// Returns the least and greatest sum in each register on marked edges from each node to the exit.
+fn sum_bounds(dag: &Dag, marked: &DagEdgeSet, labelling: &Labelling) -> Vec<Option<[(i128, i128); 2]>> {
     let mut bounds: Vec<Option<[(i128, i128); 2]>> = vec![None; dag.node_count()];
     bounds[dag.exit().index()] = Some([(0, 0), (0, 0)]);
     for &node in dag.order().iter().rev() {
@@ -161,18 +157,16 @@ fn bounds(dag: &Dag, marked: &DagEdgeSet, labelling: &Labelling) -> Vec<Option<[
     bounds
 }
 
-/// Least and greatest number of a path of interesting edges.
 pub fn number_range(dag: &Dag, members: &MarkedPaths, labelling: &Labelling) -> Option<(i64, i64)> {
-    let (low, high) = bounds(dag, &members.edges(dag), labelling)[dag.entry().index()]?[0];
+    let (low, high) = sum_bounds(dag, &members.edges(dag), labelling)[dag.entry().index()]?[0];
     Some((low.try_into().ok()?, high.try_into().ok()?))
 }
 
-/// Number of paths by their sums and automaton state.
+/// Numbers of paths by their sums and automaton state.
 type PathsBySums = HashMap<([i64; 2], Option<u32>), u128>;
 
-/// Returns the number of uninteresting paths that are recognised as interesting ones, by counting paths by their sums. `None` if there are
-/// more than `max_states` sums.
-pub fn aliases(dag: &Dag, members: &MarkedPaths, labelling: &Labelling, max_states: usize) -> Option<u128> {
+/// Returns the number of uninteresting paths recognised as interesting, or `None` if there are more than `max_states` sums.
+pub fn count_aliases(dag: &Dag, members: &MarkedPaths, labelling: &Labelling, max_states: usize) -> Option<u128> {
     // The automaton state determines which of the paths with a sum are interesting.
     let mut states: Vec<PathsBySums> = vec![PathsBySums::new(); dag.node_count()];
     states[dag.entry().index()].insert(([0, 0], Some(0)), 1);

@@ -5,19 +5,16 @@ use std::collections::{HashMap, HashSet};
 use trodden_flow::dag::{Dag, DagEdgeId, DagEdgeSet};
 use trodden_flow::graph::Node;
 
-/// Maximum number of paths of a closure to list.
 const MAX_LISTED: u128 = 1 << 17;
 
-/// The interesting paths, as an automaton that reads edges.
 pub enum MarkedPaths {
-    /// All paths of these edges.
     Closure(DagEdgeSet),
     /// A list of paths, as a set and as a trie whose nodes are the automaton's states.
     List(HashSet<Vec<DagEdgeId>>, HashMap<(u32, DagEdgeId), u32>),
 }
 
 impl MarkedPaths {
-    /// Returns the interesting paths of a set as defined by a scheme: the list, its closure, or all paths.
+    /// Returns the interesting paths as a scheme defines them: the list, its closure, or all paths.
     pub fn new(dag: &Dag, set: &InterestingSet, closure: bool, everything: bool) -> MarkedPaths {
         if everything {
             return MarkedPaths::Closure(DagEdgeSet::full(dag.edges().len()));
@@ -38,7 +35,6 @@ impl MarkedPaths {
         }
     }
 
-    /// Returns true if a path from entry to exit is interesting.
     pub fn has(&self, path: &[DagEdgeId]) -> bool {
         match self {
             MarkedPaths::Closure(edges) => path.iter().all(|e| edges.contains(*e)),
@@ -46,7 +42,7 @@ impl MarkedPaths {
         }
     }
 
-    /// Returns the state after an edge. `None` if no interesting path continues there. The initial state is 0.
+    /// Returns the state after an edge, or `None` if no interesting path continues with this edge. The initial state is 0.
     pub fn step(&self, state: u32, edge: DagEdgeId) -> Option<u32> {
         match self {
             MarkedPaths::Closure(edges) => edges.contains(edge).then_some(0),
@@ -55,16 +51,15 @@ impl MarkedPaths {
     }
 
     /// Visits the interesting paths. Returns false, without visiting any, if there are too many.
-    pub fn each(&self, dag: &Dag, mut visit: impl FnMut(&[DagEdgeId])) -> bool {
+    pub fn for_each(&self, dag: &Dag, mut visit: impl FnMut(&[DagEdgeId])) -> bool {
         match self {
             MarkedPaths::List(paths, _) => paths.iter().for_each(|p| visit(p)),
-            MarkedPaths::Closure(edges) if count(dag, edges) <= MAX_LISTED => each_over(dag, edges, visit),
+            MarkedPaths::Closure(edges) if count(dag, edges) <= MAX_LISTED => for_each_path_on(dag, edges, visit),
             MarkedPaths::Closure(_) => return false,
         }
         true
     }
 
-    /// Returns the number of interesting paths.
     pub fn count(&self, dag: &Dag) -> u128 {
         match self {
             MarkedPaths::Closure(edges) => count(dag, edges),
@@ -72,7 +67,6 @@ impl MarkedPaths {
         }
     }
 
-    /// Returns the edges on interesting paths.
     pub fn edges(&self, dag: &Dag) -> DagEdgeSet {
         match self {
             MarkedPaths::Closure(edges) => edges.clone(),
@@ -81,12 +75,11 @@ impl MarkedPaths {
     }
 }
 
-/// Visits all paths.
-pub fn each(dag: &Dag, visit: impl FnMut(&[DagEdgeId])) {
-    each_over(dag, &DagEdgeSet::full(dag.edges().len()), visit);
+pub fn for_each_path(dag: &Dag, visit: impl FnMut(&[DagEdgeId])) {
+    for_each_path_on(dag, &DagEdgeSet::full(dag.edges().len()), visit);
 }
 
-fn each_over(dag: &Dag, marked: &DagEdgeSet, mut visit: impl FnMut(&[DagEdgeId])) {
+fn for_each_path_on(dag: &Dag, marked: &DagEdgeSet, mut visit: impl FnMut(&[DagEdgeId])) {
     let mut path: Vec<DagEdgeId> = Vec::new();
     let mut open: Vec<(Node, usize)> = vec![(dag.entry(), 0)];
     while let Some((node, place)) = open.pop() {
@@ -107,12 +100,10 @@ fn each_over(dag: &Dag, marked: &DagEdgeSet, mut visit: impl FnMut(&[DagEdgeId])
     }
 }
 
-/// Returns the number of paths of marked edges.
 pub fn count(dag: &Dag, marked: &DagEdgeSet) -> u128 {
     path_counts(dag, marked)[dag.entry().index()]
 }
 
-/// Returns the number of paths of marked edges from each node to the exit.
 fn path_counts(dag: &Dag, marked: &DagEdgeSet) -> Vec<u128> {
     let mut paths = vec![0u128; dag.node_count()];
     paths[dag.exit().index()] = 1;
@@ -124,8 +115,8 @@ fn path_counts(dag: &Dag, marked: &DagEdgeSet) -> Vec<u128> {
     paths
 }
 
-/// Visits random paths: half of them drawn from all paths with equal probability, half from those of the interesting edges.
-pub fn draw(dag: &Dag, members: &MarkedPaths, samples: u64, mut visit: impl FnMut(&[DagEdgeId])) {
+/// Visits random paths. Half of them are drawn from all paths with equal probability, and half from the paths on interesting edges.
+pub fn for_each_random_path(dag: &Dag, members: &MarkedPaths, samples: u64, mut visit: impl FnMut(&[DagEdgeId])) {
     let (all, region) = (DagEdgeSet::full(dag.edges().len()), members.edges(dag));
     let (of_all, of_inside) = (path_counts(dag, &all), path_counts(dag, &region));
     let mut state = 0x2545_f491_4f6c_dd1du64;

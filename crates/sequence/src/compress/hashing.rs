@@ -5,11 +5,9 @@ use std::hash::{BuildHasherDefault, Hasher};
 
 pub(crate) type BuildMixer = BuildHasherDefault<Mixer>;
 
-/// Hashes the words written to it.
 #[derive(Default)]
 pub(crate) struct Mixer(u64);
 
-/// Mixes the bits of a word.
 pub(crate) fn mix(mut word: u64) -> u64 {
     word ^= word >> 33;
     word = word.wrapping_mul(0xff51_afd7_ed55_8ccd);

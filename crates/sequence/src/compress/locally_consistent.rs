@@ -11,7 +11,7 @@ use crate::grammar::{RULE, RawRules, Terminals};
 use crate::{Grammar, SequenceError};
 use std::collections::HashMap;
 
-/// The locally consistent compressor.
+/// Compressor by locally consistent parsing.
 #[derive(Default)]
 pub struct LocallyConsistent {
     rules: Rules,
@@ -21,19 +21,16 @@ pub struct LocallyConsistent {
 /// Items that a level has not yet passed to the level above.
 #[derive(Default)]
 struct PendingLevel {
-    /// The current item, and its number of repetitions.
+    /// The current item, and how often it has been repeated so far.
     run: Option<(u32, u64)>,
     /// Items of the open block. The last one may begin the next block.
     block: Vec<u32>,
-    /// Hash of the last item of the block.
-    last: u64,
-    /// Whether that hash is smaller than the one before.
+    last_hash: u64,
+    /// Whether `last_hash` is smaller than the hash before it.
     is_falling: bool,
-    /// Number of items pushed.
     pushed: u64,
 }
 
-/// Distinct bodies.
 #[derive(Default)]
 struct Rules {
     terminals: Terminals,
@@ -56,7 +53,7 @@ impl LocallyConsistent {
             Some((repeated, times)) if *repeated == item => *times += 1,
             run => {
                 if let Some((repeated, times)) = run.replace((item, 1)) {
-                    let item = self.rules.run(repeated, times);
+                    let item = self.rules.rule_for_run(repeated, times);
                     self.extend_block(level, item);
                 }
             }
@@ -68,28 +65,28 @@ impl LocallyConsistent {
         let hash = mix(self.rules.hash(item) ^ (level as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15));
         let here = &mut self.levels[level];
         let mut done = None;
-        if here.is_falling && here.last < hash {
+        if here.is_falling && here.last_hash < hash {
             let begins = here.block.split_off(here.block.len() - 1);
             done = Some(std::mem::replace(&mut here.block, begins));
         }
-        here.is_falling = !here.block.is_empty() && hash < here.last;
-        here.last = hash;
+        here.is_falling = !here.block.is_empty() && hash < here.last_hash;
+        here.last_hash = hash;
         here.block.push(item);
         if let Some(done) = done {
-            let item = self.rules.block(&done);
+            let item = self.rules.rule_for_block(&done);
             self.push_item(level + 1, item);
         }
     }
 
     /// Passes the remaining items of a level to the level above.
-    fn flush(&mut self, level: usize) {
+    fn flush_level(&mut self, level: usize) {
         if let Some((item, times)) = self.levels[level].run.take() {
-            let item = self.rules.run(item, times);
+            let item = self.rules.rule_for_run(item, times);
             self.extend_block(level, item);
         }
         let block = std::mem::take(&mut self.levels[level].block);
         if !block.is_empty() {
-            let item = self.rules.block(&block);
+            let item = self.rules.rule_for_block(&block);
             self.push_item(level + 1, item);
         }
     }
@@ -109,7 +106,7 @@ impl Compressor for LocallyConsistent {
         let mut level = 0;
         // The top level is the first that received only one item.
         while level < self.levels.len() && (self.levels[level].pushed > 1 || level + 1 < self.levels.len()) {
-            self.flush(level);
+            self.flush_level(level);
             level += 1;
         }
         let root: Vec<u32> = self.levels.get(level).and_then(|top| top.run).map(|run| run.0).into_iter().collect();
@@ -128,8 +125,7 @@ impl Rules {
         if item & RULE == 0 { mix(self.terminals.list[item as usize] ^ 1) } else { self.hashes[(item & !RULE) as usize] }
     }
 
-    /// Returns the item for a block.
-    fn block(&mut self, block: &[u32]) -> u32 {
+    fn rule_for_block(&mut self, block: &[u32]) -> u32 {
         if let [item] = block {
             return *item;
         }
@@ -150,8 +146,8 @@ impl Rules {
         RULE | rule
     }
 
-    /// Returns the item for a run. Each rule doubles an item, and the binary representation of the run's length selects the doubled items.
-    fn run(&mut self, item: u32, times: u64) -> u32 {
+    /// Returns the item for a run of equal items. Each rule doubles an item, and the binary digits of `times` select the doubled items.
+    fn rule_for_run(&mut self, item: u32, times: u64) -> u32 {
         let mut powers = Vec::new();
         let (mut power, mut rest) = (item, times);
         loop {
@@ -161,9 +157,9 @@ impl Rules {
             rest >>= 1;
             if rest == 0 {
                 powers.reverse();
-                return self.block(&powers);
+                return self.rule_for_block(&powers);
             }
-            power = self.block(&[power, power]);
+            power = self.rule_for_block(&[power, power]);
         }
     }
 

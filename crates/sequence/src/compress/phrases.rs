@@ -1,10 +1,11 @@
 //! Phrases: the sequence is cut into phrases at positions that depend on its content, equal phrases become one symbol, and Sequitur
-//! compresses the sequence of phrases. Most symbols cost a multiplication and a comparison; Sequitur processes about one in twenty.
+//! compresses the sequence of phrases. Most symbols cost one multiplication and one comparison; Sequitur processes about one symbol in
+//! twenty.
 //!
-//! A phrase ends where a hash of the last four symbols has a certain form, so that equal ranges are cut alike in any context, except near
+//! A phrase ends where a hash of the last four symbols has a certain form. Equal ranges are therefore cut alike in any context, except near
 //! their start. Content-defined cuts are due to A. Muthitacharoen, B. Chen and D. Mazières, "A low-bandwidth network file system" (SOSP
-//! 2001); the hash of shifts and additions to W. Xia and others, "Ddelta" (2014). Equal phrases share a number; they are compared, not only
-//! hashed.
+//! 2001); the hash of shifts and additions is due to W. Xia and others, "Ddelta" (2014). Equal phrases share a number. Phrases are
+//! compared, because their hashes may collide.
 
 use super::hashing::BuildMixer;
 use super::{Compressor, Sequitur};
@@ -12,28 +13,24 @@ use crate::grammar::{GrammarItem, RULE, RawRules, Terminals};
 use crate::{Grammar, SequenceError};
 use std::collections::HashMap;
 
-/// Minimum number of symbols in a phrase, except the last.
+/// Minimum number of symbols in every phrase except the last.
 const MIN_LENGTH: usize = 4;
-/// Maximum number of symbols in a phrase, so that runs are cut, too.
+/// Maximum number of symbols in a phrase. It limits phrases in runs of equal symbols.
 const MAX_LENGTH: usize = 256;
-/// A phrase ends where this many upper bits of the hash are 0: at one symbol in sixteen.
+/// A phrase ends where this many upper bits of the hash are 0, which is at one symbol in sixteen.
 const CUT_BITS: u32 = 4;
 /// Arbitrary odd multipliers.
 const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
 const FOLD: u64 = 0xff51_afd7_ed55_8ccd;
 
-/// The phrases compressor.
+/// Compressor of content-defined phrases.
 #[derive(Default)]
 pub struct Phrases {
-    /// Compresses the sequence of phrase numbers.
     upper: Sequitur,
-    /// Symbols of the open phrase.
-    open: Vec<u64>,
+    open_phrase: Vec<u64>,
     /// Hash of the last four symbols.
-    last: u64,
-    /// Hash of the open phrase.
-    hash: u64,
-    /// Symbols of all distinct phrases.
+    window_hash: u64,
+    open_hash: u64,
     symbols: Vec<u64>,
     /// End of each phrase in `symbols`.
     ends: Vec<u32>,
@@ -46,38 +43,37 @@ impl Phrases {
         &self.symbols[start..self.ends[number] as usize]
     }
 
-    /// Pushes the open phrase to Sequitur.
     fn close_phrase(&mut self) {
         // Hash collisions are resolved by linear probing.
-        let mut place = self.hash;
+        let mut place = self.open_hash;
         let number = loop {
             match self.numbers.get(&place) {
-                Some(&number) if self.phrase(number as usize) == self.open => break number,
+                Some(&number) if self.phrase(number as usize) == self.open_phrase => break number,
                 Some(_) => place = place.wrapping_add(1),
                 None => {
                     let number = self.ends.len() as u32;
                     self.numbers.insert(place, number);
-                    self.symbols.extend_from_slice(&self.open);
+                    self.symbols.extend_from_slice(&self.open_phrase);
                     self.ends.push(self.symbols.len() as u32);
                     break number;
                 }
             }
         };
         self.upper.push(u64::from(number));
-        self.open.clear();
-        self.hash = 0;
+        self.open_phrase.clear();
+        self.open_hash = 0;
     }
 }
 
 impl Compressor for Phrases {
     #[inline]
     fn push(&mut self, symbol: u64) {
-        self.open.push(symbol);
+        self.open_phrase.push(symbol);
         let spread = symbol.wrapping_mul(SPREAD);
-        self.last = (self.last << 16).wrapping_add(spread);
-        self.hash = (self.hash.rotate_left(23) ^ spread).wrapping_mul(FOLD);
-        let length = self.open.len();
-        if (self.last >> (64 - CUT_BITS) == 0 && length >= MIN_LENGTH) || length >= MAX_LENGTH {
+        self.window_hash = (self.window_hash << 16).wrapping_add(spread);
+        self.open_hash = (self.open_hash.rotate_left(23) ^ spread).wrapping_mul(FOLD);
+        let length = self.open_phrase.len();
+        if (self.window_hash >> (64 - CUT_BITS) == 0 && length >= MIN_LENGTH) || length >= MAX_LENGTH {
             self.close_phrase();
         }
     }
@@ -88,7 +84,7 @@ impl Compressor for Phrases {
     }
 
     fn close(mut self: Box<Self>) -> Result<Grammar, SequenceError> {
-        if !self.open.is_empty() {
+        if !self.open_phrase.is_empty() {
             self.close_phrase();
         }
         let upper = Box::new(std::mem::take(&mut self.upper)).close()?;

@@ -1,8 +1,8 @@
 //! Re-Pair: the most frequent pair of adjacent items becomes a rule, until no pair occurs twice.
 //!
-//! After N. J. Larsson and A. Moffat, "Off-line dictionary-based compression" (DCC 1999), with a heap with outdated entries instead of
-//! their buckets. Rules that have one use at the end are inlined. It needs the complete sequence, so it works window by window, in O(n log
-//! n) time and about 50 bytes of memory per symbol.
+//! After N. J. Larsson and A. Moffat, "Off-line dictionary-based compression" (DCC 1999), but with a heap that may hold outdated entries
+//! instead of their buckets. Rules with only one use are inlined at the end. The algorithm needs the complete sequence, so it works window
+//! by window, in O(n log n) time and with about 50 bytes of memory per symbol.
 
 use super::Compressor;
 use super::hashing::BuildMixer;
@@ -10,10 +10,10 @@ use crate::grammar::{RULE, RawRules, Terminals};
 use crate::{Grammar, SequenceError};
 use std::collections::{BinaryHeap, HashMap};
 
-/// Represents the absence of a position, pair or item.
+/// Represents a position, pair or item that does not exist.
 const NONE: u32 = u32::MAX;
 
-/// The Re-Pair compressor, which collects the symbols of the window.
+/// Re-Pair compressor, which collects the symbols of a window until the window is closed.
 #[derive(Default)]
 pub struct RePair {
     terminals: Terminals,
@@ -33,11 +33,11 @@ impl Compressor for RePair {
     fn close(self: Box<Self>) -> Result<Grammar, SequenceError> {
         let mut pairs = PairedSequence::new(self.symbols);
         let mut bodies = Vec::new();
-        while let Some((pair, occurrences)) = pairs.most_frequent() {
+        while let Some((pair, occurrences)) = pairs.pop_most_frequent() {
             let rule = RULE | bodies.len() as u32;
             bodies.push(vec![pair.0, pair.1]);
             for place in occurrences {
-                pairs.replace(place, pair, rule);
+                pairs.replace_pair(place, pair, rule);
             }
         }
         let root = bodies.len();
@@ -46,13 +46,13 @@ impl Compressor for RePair {
     }
 }
 
-/// The sequence with the pairs replaced so far, and the positions of each pair.
+/// The sequence after the replacements so far, and the list of each pair's positions.
 struct PairedSequence {
     items: Vec<u32>,
-    /// Neighbours among the positions that still contain an item.
+    /// The next and previous position that still contains an item.
     next: Vec<u32>,
     previous: Vec<u32>,
-    /// For each position, the pair whose list contains it, and the position's neighbours in that list.
+    /// The pair in whose list each position is, and the position's neighbours in that list.
     listed_at: Vec<u32>,
     next_listed: Vec<u32>,
     previous_listed: Vec<u32>,
@@ -82,12 +82,12 @@ impl PairedSequence {
             numbers: HashMap::default(),
             queue: BinaryHeap::new(),
         };
-        (0..size as u32).for_each(|place| pairs.list(place));
+        (0..size as u32).for_each(|place| pairs.add_to_list(place));
         pairs
     }
 
     /// Returns the most frequent pair, and at least two of its positions that do not overlap.
-    fn most_frequent(&mut self) -> Option<((u32, u32), Vec<u32>)> {
+    fn pop_most_frequent(&mut self) -> Option<((u32, u32), Vec<u32>)> {
         while let Some((count, std::cmp::Reverse(number))) = self.queue.pop() {
             let pair = &self.known[number as usize];
             if pair.count != count || count < 2 {
@@ -100,7 +100,7 @@ impl PairedSequence {
                 place = self.next_listed[place as usize];
             }
             places.sort_unstable();
-            // In a run of equal items, occurrences overlap: keep every second one.
+            // Occurrences overlap in a run of equal items, so every second one is dropped.
             let mut overlapped = NONE;
             places.retain(|place| {
                 let free = *place != overlapped;
@@ -116,13 +116,12 @@ impl PairedSequence {
         None
     }
 
-    /// Replaces one occurrence of a pair by a rule.
-    fn replace(&mut self, place: u32, pair: (u32, u32), rule: u32) {
+    fn replace_pair(&mut self, place: u32, pair: (u32, u32), rule: u32) {
         let second = self.next[place as usize];
         debug_assert!(self.items[place as usize] == pair.0 && self.items[second as usize] == pair.1, "the place has another pair");
         let (left, right) = (self.previous[place as usize], self.next[second as usize]);
         for gone in [left, place, second] {
-            self.unlist(gone);
+            self.remove_from_list(gone);
         }
         self.items[place as usize] = rule;
         self.items[second as usize] = NONE;
@@ -130,12 +129,12 @@ impl PairedSequence {
         if right != NONE {
             self.previous[right as usize] = place;
         }
-        self.list(left);
-        self.list(place);
+        self.add_to_list(left);
+        self.add_to_list(place);
     }
 
     /// Adds a position to the list of the pair that begins there.
-    fn list(&mut self, place: u32) {
+    fn add_to_list(&mut self, place: u32) {
         if place == NONE || self.next[place as usize] == NONE {
             return;
         }
@@ -159,7 +158,7 @@ impl PairedSequence {
         }
     }
 
-    fn unlist(&mut self, place: u32) {
+    fn remove_from_list(&mut self, place: u32) {
         if place == NONE || self.listed_at[place as usize] == NONE {
             return;
         }

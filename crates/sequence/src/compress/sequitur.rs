@@ -1,10 +1,10 @@
 //! Sequitur: a grammar in which no digram occurs twice and each rule is used at least twice.
 //!
-//! After C. G. Nevill-Manning and I. H. Witten, "Identifying hierarchical structure in sequences: a linear-time algorithm" (JAIR 1997); for
-//! whole program paths: J. R. Larus, "Whole program paths" (PLDI 1999). Invariants after each symbol: *digram uniqueness*, two adjacent
-//! items occur at only one position, except for overlapping occurrences in a run of three equal items; and *rule utility*, each rule but
-//! the root is used at least twice. Time is amortised O(1) per symbol, memory proportional to the items of the grammar. The depth is not
-//! bounded.
+//! After C. G. Nevill-Manning and I. H. Witten, "Identifying hierarchical structure in sequences: a linear-time algorithm" (JAIR 1997), and
+//! for whole program paths after J. R. Larus, "Whole program paths" (PLDI 1999). Two invariants hold after each symbol. *Digram
+//! uniqueness*: two adjacent items occur at only one position, except for overlapping occurrences in a run of three equal items. *Rule
+//! utility*: each rule except the root is used at least twice. Time is amortised O(1) per symbol, and memory is proportional to the number
+//! of items in the grammar. The depth is not bounded.
 
 use super::Compressor;
 use super::hashing::BuildMixer;
@@ -15,12 +15,12 @@ use std::collections::HashMap;
 /// Index of a body item in the arena of nodes.
 type BodyNode = u32;
 
-/// Marks the value of a guard, the node that closes the ring of a rule's body.
+/// Marks the value of a guard node, which closes the ring of nodes that forms a rule's body.
 const GUARD: u32 = 1 << 30;
 /// Value of an unused node. It is in the range of guards, so that no digram includes it.
 const FREE: u32 = GUARD | (GUARD - 1);
 
-/// The Sequitur compressor.
+/// Compressor that maintains a Sequitur grammar after every symbol.
 pub struct Sequitur {
     terminals: Terminals,
     /// Terminal, `RULE | rule` or `GUARD | rule`.
@@ -32,7 +32,7 @@ pub struct Sequitur {
     free_rules: Vec<u32>,
     /// The first node of each digram.
     digrams: HashMap<u64, BodyNode, BuildMixer>,
-    /// Rules that lost uses and may have only one left.
+    /// Rules that lost uses, and may now have only one use.
     suspects: Vec<u32>,
 }
 
@@ -40,7 +40,7 @@ pub struct Sequitur {
 struct SequiturRule {
     guard: BodyNode,
     uses: u32,
-    /// Exclusive or of the nodes that use the rule, which is the node itself if there is only one.
+    /// Exclusive or of the nodes that use the rule. If only one node uses it, this is that node.
     users: BodyNode,
 }
 
@@ -67,7 +67,7 @@ impl Compressor for Sequitur {
         let value = self.terminals.number(symbol);
         let last = self.before(self.rules[0].guard);
         self.insert(last, value);
-        self.check(last);
+        self.check_digram(last);
         while let Some(rule) = self.suspects.pop() {
             let SequiturRule { uses, users, .. } = self.rules[rule as usize];
             if uses == 1 {
@@ -95,7 +95,7 @@ impl Compressor for Sequitur {
 
 impl Sequitur {
     /// Looks for a second occurrence of the digram at a node. If there is one, replaces both by a rule and returns true.
-    fn check(&mut self, node: BodyNode) -> bool {
+    fn check_digram(&mut self, node: BodyNode) -> bool {
         let Some(key) = self.digram(node) else { return false };
         let Some(&known) = self.digrams.get(&key) else {
             self.digrams.insert(key, node);
@@ -113,21 +113,21 @@ impl Sequitur {
                 return false;
             }
         }
-        match (self.rule_of_whole_body(known), self.rule_of_whole_body(node)) {
+        match (self.rule_with_body(known), self.rule_with_body(node)) {
             (Some(rule), None) => self.substitute(node, rule),
             (None, Some(rule)) => {
                 self.digrams.insert(key, node);
                 self.substitute(known, rule);
             }
             (None, None) => self.make_rule(key, known, node),
-            // Two rules with the same body would have shared a digram before.
+            // Impossible, because two rules with the same body would already have shared a digram.
             (Some(_), Some(_)) => return false,
         }
         true
     }
 
     /// Returns the rule whose body is exactly the digram at a node.
-    fn rule_of_whole_body(&self, node: BodyNode) -> Option<u32> {
+    fn rule_with_body(&self, node: BodyNode) -> Option<u32> {
         let (left, right) = (self.before(node), self.after(self.after(node)));
         (left == right && self.is_guard(left) && left != self.rules[0].guard).then(|| self.value(left) & !GUARD)
     }
@@ -139,7 +139,7 @@ impl Sequitur {
         let first = self.insert(guard, first);
         self.insert(first, second);
         self.digrams.insert(key, first);
-        // The rule is new, so the digrams that these substitutions create are new, too.
+        // The rule is new, so the digrams that the substitutions create are also new.
         self.substitute(known, rule);
         self.substitute(node, rule);
     }
@@ -163,8 +163,8 @@ impl Sequitur {
             self.record_digram(right);
         }
         let inserted = self.insert(left, RULE | rule);
-        if !self.check(left) {
-            self.check(inserted);
+        if !self.check_digram(left) {
+            self.check_digram(inserted);
         }
     }
 
@@ -182,9 +182,9 @@ impl Sequitur {
         self.values[guard as usize] = FREE;
         self.free_nodes.push(guard);
         self.free_rules.push(rule);
-        self.check(left);
+        self.check_digram(left);
         // If the first check removed the last node, that node is free and has no digram.
-        self.check(last);
+        self.check_digram(last);
     }
 
     fn new_node(&mut self, value: u32) -> BodyNode {
@@ -215,7 +215,6 @@ impl Sequitur {
         rule
     }
 
-    /// Inserts a new item after a node.
     fn insert(&mut self, left: BodyNode, value: u32) -> BodyNode {
         let (node, right) = (self.new_node(value), self.after(left));
         self.link(left, node);
@@ -260,7 +259,7 @@ impl Sequitur {
         self.value(node) & (GUARD | RULE) == GUARD
     }
 
-    /// Returns the key of the digram that begins at a node; `None` at the end of a body.
+    /// Returns the key of the digram that begins at a node, or `None` at the end of a body.
     fn digram(&self, node: BodyNode) -> Option<u64> {
         let next = self.after(node);
         let is_digram = !self.is_guard(node) && !self.is_guard(next);

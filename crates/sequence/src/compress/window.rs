@@ -1,7 +1,7 @@
 //! Windows: a long sequence as several grammars, each closed before it exceeds the memory limit.
 //!
-//! A window is closed at [`WindowLimits::max_symbols`] symbols, or when its compressor holds [`WindowLimits::max_held`] items. So memory is
-//! bounded for any sequence, and a sequence that compresses well has few windows. Concatenated, the windows are the sequence.
+//! A window is closed at [`WindowLimits::max_symbols`] symbols, or when its compressor holds [`WindowLimits::max_held`] items. Memory is
+//! therefore bounded for any sequence, and a sequence that compresses well has few windows. The concatenated windows are the sequence.
 
 use super::Compressor;
 use crate::grammar::Window;
@@ -16,7 +16,6 @@ pub struct WindowLimits {
     pub max_held: usize,
 }
 
-/// Upper bound for [`WindowLimits::max_held`].
 const MAX_HELD: usize = 1 << 28;
 
 impl Default for WindowLimits {
@@ -38,10 +37,7 @@ pub struct WindowWriter {
 }
 
 impl WindowWriter {
-    /// Creates a writer.
-    ///
-    /// # Errors
-    /// A limit is zero or too large.
+    /// Creates a writer for an empty sequence. Fails if a limit is zero or too large.
     pub fn new(method: CompressionMethod, limits: WindowLimits) -> Result<WindowWriter, SequenceError> {
         if limits.max_symbols == 0 {
             return Err(SequenceError::parameter("symbols of a window", limits.max_symbols, "at least 1"));
@@ -52,10 +48,7 @@ impl WindowWriter {
         Ok(WindowWriter { method, limits, compressor: method.compressor(), first: 0, symbols: 0 })
     }
 
-    /// Appends a symbol. Returns the window if this symbol completes it.
-    ///
-    /// # Errors
-    /// The window's grammar is too large, which the limits prevent.
+    /// Appends a symbol, and returns the window if this symbol completes it.
     pub fn push(&mut self, symbol: u64) -> Result<Option<Window>, SequenceError> {
         self.compressor.push(symbol);
         self.symbols += 1;
@@ -66,9 +59,6 @@ impl WindowWriter {
     }
 
     /// Closes the open window and begins a new one. Returns `None` if the window is empty.
-    ///
-    /// # Errors
-    /// The window's grammar is too large, which the limits prevent.
     pub fn close(&mut self) -> Result<Option<Window>, SequenceError> {
         if self.symbols == 0 {
             return Ok(None);
@@ -80,7 +70,7 @@ impl WindowWriter {
         Ok(Some(window))
     }
 
-    /// Returns the number of symbols pushed so far, which is the position of the next one.
+    /// Returns the number of symbols pushed so far, which is the position of the next symbol.
     pub fn position(&self) -> u64 {
         self.first + self.symbols
     }

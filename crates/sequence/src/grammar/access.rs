@@ -1,4 +1,4 @@
-//! Random access and expansion: a descent from the root, guided by the lengths of expansions.
+//! Random access and expansion by a descent from the root, guided by the lengths of expansions.
 //!
 //! Reaching a position takes O(depth x log(longest body)), each further symbol amortised O(1). In practice, the depth is logarithmic for
 //! Re-Pair and locally consistent grammars; for Sequitur, it can be the number of rules.
@@ -13,12 +13,12 @@ pub struct SymbolsFrom<'a>(TerminalIds<'a>);
 #[derive(Clone, Debug)]
 pub struct TerminalIds<'a> {
     grammar: &'a Grammar,
-    /// Rest of each open rule's body, outermost first.
+    /// The rest of each open rule's body, outermost first.
     pub(super) open: Vec<std::ops::Range<usize>>,
 }
 
 impl Grammar {
-    /// Returns the symbol at a position. `None` after the end.
+    /// Returns the symbol at a position, or `None` after the end.
     pub fn at(&self, position: u64) -> Option<u64> {
         self.symbols_from(position).next()
     }
@@ -38,7 +38,7 @@ impl Grammar {
         SymbolsFrom(self.terminal_ids(self.root(), position))
     }
 
-    /// Iterates over the expansion of a rule from a position on.
+    /// Iterates over the terminal numbers in a rule's expansion, from a position on.
     pub fn terminal_ids(&self, rule: RuleId, position: u64) -> TerminalIds<'_> {
         let mut open = Vec::new();
         let (mut rule, mut rest) = (rule, position);

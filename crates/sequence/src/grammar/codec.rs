@@ -1,4 +1,4 @@
-//! Serialisation of windows. Each window can be read alone, and windows are concatenated in a file.
+//! Serialisation of windows. Each window can be read alone, and a file consists of concatenated windows.
 //!
 //! | part | bytes |
 //! |---|---|
@@ -7,10 +7,10 @@
 //! | payload | the length |
 //! | XXH3 of everything before, little-endian | 8 |
 //!
-//! The payload consists of LEB128 numbers: position of the window's first symbol in the sequence; number of terminals, and each terminal,
-//! most frequent in bodies first; number of rules; for each rule the number of items, and each item: `2 t` for terminal `t`, `2 (d - 1) +
-//! 1` for the rule that is `d` before this one. Rules are after those that they use, so most distances are small. The reader checks
-//! all bytes, including the invariants of [`Grammar`].
+//! The payload consists of LEB128 numbers: the position of the window's first symbol in the sequence; the number of terminals; each
+//! terminal, ordered by descending frequency in bodies; the number of rules; and for each rule the number of items, and each item. An item
+//! is `2 t` for terminal `t`, and `2 (d - 1) + 1` for the rule that is `d` before this one. Each rule follows the rules it uses, so most
+//! distances are small. The reader checks all bytes, including the invariants of [`Grammar`].
 
 use super::{Grammar, GrammarItem, MAX_ITEMS, RuleId};
 use crate::{CompressionMethod, SequenceError};
@@ -19,34 +19,31 @@ use xxhash_rust::xxh3::xxh3_64;
 
 const MAGIC: &[u8; 4] = b"TSEQ";
 const VERSION: u8 = 1;
-/// Size of magic, version, method and length.
-const HEADER: usize = 10;
-const CHECKSUM: usize = 8;
+/// Size of the magic, version, method and length.
+const HEADER_SIZE: usize = 10;
+const CHECKSUM_SIZE: usize = 8;
 
-/// A grammar of a range of a longer sequence.
+/// The grammar of a range of a longer sequence.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Window {
-    /// Position of the first symbol in the sequence.
+    /// Position of the window's first symbol in the sequence.
     pub first: u64,
     /// The algorithm that created the grammar.
     pub method: CompressionMethod,
-    /// The symbols.
+    /// The grammar of the window's symbols.
     pub grammar: Grammar,
 }
 
 impl Window {
-    /// Appends the encoded window to `out`.
-    ///
-    /// # Errors
-    /// The payload has 4 GiB or more.
+    /// Appends the encoded window to `out`. Fails if the payload has 4 GiB or more.
     pub fn write(&self, out: &mut Vec<u8>) -> Result<(), SequenceError> {
         let begin = out.len();
         out.extend_from_slice(MAGIC);
         out.extend_from_slice(&[VERSION, self.method.code(), 0, 0, 0, 0]);
         self.write_payload(out);
-        let payload = out.len() - begin - HEADER;
+        let payload = out.len() - begin - HEADER_SIZE;
         let size = u32::try_from(payload).map_err(|_| SequenceError::TooLarge { items: self.grammar.items.len(), max: MAX_ITEMS })?;
-        out[begin + HEADER - 4..begin + HEADER].copy_from_slice(&size.to_le_bytes());
+        out[begin + HEADER_SIZE - 4..begin + HEADER_SIZE].copy_from_slice(&size.to_le_bytes());
         let checksum = xxh3_64(&out[begin..]);
         out.extend_from_slice(&checksum.to_le_bytes());
         Ok(())
@@ -63,33 +60,30 @@ impl Window {
         let mut order: Vec<u32> = (0..uses.len() as u32).collect();
         order.sort_by_key(|t| std::cmp::Reverse(uses[*t as usize]));
         let mut numbers = vec![0; uses.len()];
-        put(out, self.first);
-        put(out, order.len() as u64);
+        write_leb128(out, self.first);
+        write_leb128(out, order.len() as u64);
         for (number, terminal) in (0..).zip(&order) {
             numbers[*terminal as usize] = number;
-            put(out, grammar.terminals[*terminal as usize]);
+            write_leb128(out, grammar.terminals[*terminal as usize]);
         }
-        put(out, grammar.rule_count() as u64);
+        write_leb128(out, grammar.rule_count() as u64);
         for rule in grammar.rules() {
-            put(out, grammar.body(rule).len() as u64);
+            write_leb128(out, grammar.body(rule).len() as u64);
             for item in grammar.body(rule) {
                 match item {
-                    GrammarItem::Terminal(terminal) => put(out, numbers[terminal.0 as usize] << 1),
-                    GrammarItem::Rule(child) => put(out, u64::from(rule.0 - child.0 - 1) << 1 | 1),
+                    GrammarItem::Terminal(terminal) => write_leb128(out, numbers[terminal.0 as usize] << 1),
+                    GrammarItem::Rule(child) => write_leb128(out, u64::from(rule.0 - child.0 - 1) << 1 | 1),
                 }
             }
         }
     }
 }
 
-/// Decodes the window at the start of `bytes`. Returns it with its size in bytes.
-///
-/// # Errors
-/// [`SequenceError::Truncated`] if the bytes end within the window, for example because the writer was killed. Other errors if they are not
-/// a valid window.
+/// Decodes the window at the start of `bytes`, and returns it with its encoded size. Returns [`SequenceError::Truncated`] if the bytes end
+/// within the window, for example because the writer was killed.
 pub fn read_window(bytes: &[u8]) -> Result<(Window, usize), SequenceError> {
     let truncated = |needed| SequenceError::Truncated { needed, available: bytes.len() };
-    let header = bytes.get(..HEADER).ok_or_else(|| truncated(HEADER))?;
+    let header = bytes.get(..HEADER_SIZE).ok_or_else(|| truncated(HEADER_SIZE))?;
     if &header[..4] != MAGIC {
         return Err(SequenceError::Malformed { offset: 0, what: "not a window" });
     }
@@ -99,18 +93,18 @@ pub fn read_window(bytes: &[u8]) -> Result<(Window, usize), SequenceError> {
     let method =
         CompressionMethod::from_code(header[5]).ok_or(SequenceError::Malformed { offset: 5, what: "unknown compression method" })?;
     let payload = u32::from_le_bytes([header[6], header[7], header[8], header[9]]) as usize;
-    let end = HEADER + payload;
-    let checksum = bytes.get(end..end + CHECKSUM).ok_or_else(|| truncated(end + CHECKSUM))?;
+    let end = HEADER_SIZE + payload;
+    let checksum = bytes.get(end..end + CHECKSUM_SIZE).ok_or_else(|| truncated(end + CHECKSUM_SIZE))?;
     if xxh3_64(&bytes[..end]).to_le_bytes() != checksum {
         return Err(SequenceError::Malformed { offset: end, what: "wrong checksum" });
     }
-    let mut reader = GrammarReader { bytes: &bytes[..end], offset: HEADER };
-    let first = reader.number()?;
-    let grammar = reader.grammar()?;
-    Ok((Window { first, method, grammar }, end + CHECKSUM))
+    let mut reader = GrammarReader { bytes: &bytes[..end], offset: HEADER_SIZE };
+    let first = reader.read_number()?;
+    let grammar = reader.read_grammar()?;
+    Ok((Window { first, method, grammar }, end + CHECKSUM_SIZE))
 }
 
-fn put(out: &mut Vec<u8>, mut number: u64) {
+fn write_leb128(out: &mut Vec<u8>, mut number: u64) {
     while number >= 0x80 {
         out.push(number as u8 | 0x80);
         number >>= 7;
@@ -128,7 +122,7 @@ impl GrammarReader<'_> {
         Err(SequenceError::Malformed { offset: self.offset, what })
     }
 
-    fn number(&mut self) -> Result<u64, SequenceError> {
+    fn read_number(&mut self) -> Result<u64, SequenceError> {
         let mut number = 0_u64;
         for shift in (0..64).step_by(7) {
             let Some(&byte) = self.bytes.get(self.offset) else { return self.fail("truncated number") };
@@ -144,29 +138,29 @@ impl GrammarReader<'_> {
         self.fail("a number has more than 64 bits")
     }
 
-    /// Reads the number of elements that follow, each of at least one byte.
-    fn count(&mut self) -> Result<usize, SequenceError> {
-        let count = self.number()?;
+    /// Reads the number of elements that follow. Each element takes at least one byte.
+    fn read_count(&mut self) -> Result<usize, SequenceError> {
+        let count = self.read_number()?;
         let rest = self.bytes.len() - self.offset;
         if count > rest as u64 { self.fail("more elements are announced than there are bytes") } else { Ok(count as usize) }
     }
 
-    fn grammar(&mut self) -> Result<Grammar, SequenceError> {
-        let terminals: Vec<u64> = (0..self.count()?).map(|_| self.number()).collect::<Result<_, _>>()?;
+    fn read_grammar(&mut self) -> Result<Grammar, SequenceError> {
+        let terminals: Vec<u64> = (0..self.read_count()?).map(|_| self.read_number()).collect::<Result<_, _>>()?;
         if terminals.iter().collect::<HashSet<_>>().len() != terminals.len() {
             return self.fail("duplicate terminal");
         }
-        let rules = self.count()?;
+        let rules = self.read_count()?;
         let (mut starts, mut items, mut lengths) = (vec![0], Vec::new(), Vec::<u64>::with_capacity(rules));
         let mut used = vec![false; rules];
         for rule in 0..rules {
-            let size = self.count()?;
+            let size = self.read_count()?;
             if size == 0 && rule + 1 < rules {
                 return self.fail("a rule other than the root is empty");
             }
             let mut length = 0_u64;
             for _ in 0..size {
-                let (item, symbols) = self.item(&terminals, rule, &lengths, &mut used)?;
+                let (item, symbols) = self.read_item(&terminals, rule, &lengths, &mut used)?;
                 items.push(item);
                 let Some(sum) = length.checked_add(symbols) else { return self.fail("the sequence has more than 2^64 symbols") };
                 length = sum;
@@ -183,9 +177,9 @@ impl GrammarReader<'_> {
         Ok(Grammar::from_parts(terminals, starts, items))
     }
 
-    /// Reads an item. Returns it with the length of its expansion.
-    fn item(&mut self, terminals: &[u64], rule: usize, lengths: &[u64], used: &mut [bool]) -> Result<(u32, u64), SequenceError> {
-        let code = self.number()?;
+    /// Reads an item, and returns it with the length of its expansion.
+    fn read_item(&mut self, terminals: &[u64], rule: usize, lengths: &[u64], used: &mut [bool]) -> Result<(u32, u64), SequenceError> {
+        let code = self.read_number()?;
         let number = code >> 1;
         if code & 1 == 0 {
             return if number < terminals.len() as u64 { Ok((number as u32, 1)) } else { self.fail("no such terminal") };

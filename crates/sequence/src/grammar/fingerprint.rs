@@ -1,9 +1,10 @@
-//! Fingerprints: equal ranges of two sequences are found without their expansion.
+//! Fingerprints of ranges, which find equal ranges of two sequences without expanding them.
 //!
 //! A string s of n symbols has the fingerprint `s[0] B^(n-1) + ... + s[n-1]` modulo the prime 2^61 - 1, where symbols are mixed first (R.
 //! M. Karp and M. O. Rabin, "Efficient randomized pattern-matching algorithms", 1987). The base is fixed, so results are reproducible. Two
 //! different strings, not chosen to collide, have equal fingerprints with a probability of about n / 2^61; reported differences are always
-//! real. After O(items) preparation, a prefix takes O(depth x log n), and the longest common extension of two positions O(depth x log^2 n).
+//! real. After O(items) preparation, a prefix takes O(depth x log n) time, and the longest common extension of two positions takes O(depth
+//! x log^2 n).
 
 use super::{Grammar, GrammarItem};
 use crate::compress::hashing::mix;
@@ -12,11 +13,11 @@ const PRIME: u64 = (1 << 61) - 1;
 /// The base of the fingerprints: an arbitrary number below the prime.
 const BASE: u64 = 0x0d1b_54a3_2d19_2ed1;
 
-/// Fingerprint of a range.
+/// Fingerprint of a string of symbols. Different strings have different fingerprints, except with negligible probability.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Fingerprint(u64);
 
-/// Fingerprints of all rules of a grammar.
+/// The fingerprints of all rules of a grammar.
 #[derive(Clone, Debug)]
 pub struct Fingerprints<'a> {
     grammar: &'a Grammar,
@@ -31,14 +32,14 @@ impl<'a> Fingerprints<'a> {
         for rule in grammar.rules() {
             let mut sum = 0;
             for item in grammar.body(rule) {
-                sum = join(sum, fingerprints.of(item), grammar.item_length(item));
+                sum = concatenate(sum, fingerprints.item_fingerprint(item), grammar.item_length(item));
                 fingerprints.prefixes.push(sum);
             }
         }
         fingerprints
     }
 
-    /// Returns the grammar.
+    /// Returns the grammar that the fingerprints belong to.
     pub fn grammar(&self) -> &'a Grammar {
         self.grammar
     }
@@ -46,26 +47,25 @@ impl<'a> Fingerprints<'a> {
     /// Returns the fingerprint of the symbols from `start` (inclusive) to `end` (exclusive).
     pub fn range(&self, start: u64, end: u64) -> Fingerprint {
         let length = end.saturating_sub(start);
-        let shifted = multiply(self.prefix(start), power(length));
-        Fingerprint((self.prefix(start + length) + PRIME - shifted) % PRIME)
+        let shifted = multiply(self.prefix_fingerprint(start), base_power(length));
+        Fingerprint((self.prefix_fingerprint(start + length) + PRIME - shifted) % PRIME)
     }
 
-    fn of(&self, item: GrammarItem) -> u64 {
+    fn item_fingerprint(&self, item: GrammarItem) -> u64 {
         match item {
             GrammarItem::Terminal(terminal) => mix(self.grammar.terminals[terminal.0 as usize]) % PRIME,
             GrammarItem::Rule(rule) => self.prefixes[self.grammar.places(rule).end - 1],
         }
     }
 
-    /// Returns the fingerprint of the first `length` symbols.
-    fn prefix(&self, length: u64) -> u64 {
+    fn prefix_fingerprint(&self, length: u64) -> u64 {
         let (mut rule, mut rest, mut sum) = (self.grammar.root(), length, 0);
         loop {
             let places = self.grammar.places(rule);
             let before = self.grammar.ends[places.clone()].partition_point(|end| *end <= rest);
             let place = places.start + before;
             if before > 0 {
-                sum = join(sum, self.prefixes[place - 1], self.grammar.ends[place - 1]);
+                sum = concatenate(sum, self.prefixes[place - 1], self.grammar.ends[place - 1]);
                 rest -= self.grammar.ends[place - 1];
             }
             if rest == 0 || place == places.end {
@@ -79,7 +79,7 @@ impl<'a> Fingerprints<'a> {
     }
 }
 
-/// Returns the number of equal symbols from two positions on.
+/// Returns how many symbols from the two positions on are equal.
 pub fn common_extension(left: &Fingerprints, left_start: u64, right: &Fingerprints, right_start: u64) -> u64 {
     let limit = left.grammar.len().saturating_sub(left_start).min(right.grammar.len().saturating_sub(right_start));
     let equal = |from: u64, to: u64| left.range(left_start + from, left_start + to) == right.range(right_start + from, right_start + to);
@@ -104,7 +104,7 @@ fn multiply(a: u64, b: u64) -> u64 {
     if sum >= PRIME { sum - PRIME } else { sum }
 }
 
-fn power(mut exponent: u64) -> u64 {
+fn base_power(mut exponent: u64) -> u64 {
     let (mut base, mut result) = (BASE, 1);
     while exponent > 0 {
         if exponent & 1 == 1 {
@@ -116,6 +116,6 @@ fn power(mut exponent: u64) -> u64 {
     result
 }
 
-fn join(left: u64, right: u64, right_length: u64) -> u64 {
-    (multiply(left, power(right_length)) + right) % PRIME
+fn concatenate(left: u64, right: u64, right_length: u64) -> u64 {
+    (multiply(left, base_power(right_length)) + right) % PRIME
 }

@@ -1,22 +1,22 @@
-//! Call frames: the ends of calls, and the open calls at a position, without an expansion of the sequence.
+//! Call frames: finds the ends of calls, and the open calls at a position, without expanding the sequence.
 //!
 //! Each rule is summarised by the number of earlier frames that it closes and the calls that it leaves open, in O(items x open calls). A
 //! query takes time proportional to the items in the bodies on one path from the root to a terminal.
 
 use super::{Grammar, GrammarItem, TerminalId};
-use crate::events::{Classify, EventClass, classes};
+use crate::events::{Classify, EventClass, classify_terminals};
 
-/// Summaries of the effects of rules on the stack of calls.
+/// The effect of each rule on the call stack.
 #[derive(Clone, Debug)]
 pub struct Frames<'a> {
     grammar: &'a Grammar,
-    /// Classes of terminals; empty if created from effects.
+    /// Classes of terminals. Empty if created by [`Frames::from_frame_effects`].
     classes: Vec<EventClass>,
     effects: Vec<FrameEffect>,
     rules: Vec<Brackets>,
 }
 
-/// The effect of a symbol on the stack of calls: it closes frames, and then it may open one.
+/// The effect of a symbol on the call stack. The symbol closes frames, and then it may open one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FrameEffect {
     /// Number of frames closed.
@@ -25,7 +25,7 @@ pub struct FrameEffect {
     pub opens: bool,
 }
 
-/// Unmatched brackets of a range.
+/// Frames that a range closes or opens without opening or closing them itself.
 #[derive(Clone, Debug, Default)]
 struct Brackets {
     closes: u64,
@@ -44,23 +44,23 @@ impl Brackets {
 impl<'a> Frames<'a> {
     /// Computes the summaries from the classes of symbols.
     pub fn new(grammar: &'a Grammar, classify: &impl Classify) -> Frames<'a> {
-        let classes = classes(grammar, classify);
+        let classes = classify_terminals(grammar, classify);
         let effect = |class: &EventClass| match class {
             EventClass::Enter => FrameEffect { closes: 0, opens: true },
             EventClass::Leave => FrameEffect { closes: 1, opens: false },
             EventClass::Subpath { .. } => FrameEffect::default(),
         };
         let effects = classes.iter().map(effect).collect();
-        Frames::from_effects(grammar, classes, effects)
+        Frames::from_classes_and_effects(grammar, classes, effects)
     }
 
     /// Computes the summaries from effects, for symbols that may close any number of frames.
     pub fn from_frame_effects(grammar: &'a Grammar, effect: impl Fn(u64) -> FrameEffect) -> Frames<'a> {
         let effects = grammar.terminals().iter().map(|symbol| effect(*symbol)).collect();
-        Frames::from_effects(grammar, Vec::new(), effects)
+        Frames::from_classes_and_effects(grammar, Vec::new(), effects)
     }
 
-    fn from_effects(grammar: &'a Grammar, classes: Vec<EventClass>, effects: Vec<FrameEffect>) -> Frames<'a> {
+    fn from_classes_and_effects(grammar: &'a Grammar, classes: Vec<EventClass>, effects: Vec<FrameEffect>) -> Frames<'a> {
         let mut frames = Frames { grammar, classes, effects, rules: Vec::new() };
         for rule in grammar.rules() {
             let mut brackets = Brackets::default();
@@ -70,7 +70,7 @@ impl<'a> Frames<'a> {
         frames
     }
 
-    /// Returns the class of the symbol at a position. `None` after the end, or if created from effects.
+    /// Returns the class of the symbol at a position, or `None` after the end or if the frames were created from effects.
     pub fn class_at(&self, position: u64) -> Option<EventClass> {
         self.grammar.terminal_ids(self.grammar.root(), position).next().and_then(|terminal| self.classes.get(terminal.0 as usize).copied())
     }

@@ -1,8 +1,8 @@
-//! Search for a string of symbols without an expansion of the sequence.
+//! Search for a string of symbols without expanding the sequence.
 //!
-//! The automaton of Knuth, Morris and Pratt (1977) runs over rules instead of symbols: for each rule and each state before it, the state
-//! after it and the number of matches that end in it are precomputed. Positions are enumerated by descending only into rules with matches.
-//! For a pattern of m symbols, this takes O(items x m) time and O(rules x m) memory, and O(depth) per listed match.
+//! The automaton of Knuth, Morris and Pratt (1977) runs over rules instead of symbols. For each rule and each state before the rule, the
+//! state after the rule and the number of matches that end in it are precomputed. Positions are enumerated by descending only into rules
+//! with matches. A pattern of m symbols takes O(items x m) time and O(rules x m) memory, and each listed match takes O(depth) time.
 
 use super::{Grammar, GrammarItem};
 
@@ -10,7 +10,7 @@ use super::{Grammar, GrammarItem};
 #[derive(Clone, Debug)]
 pub struct SearchPattern<'a> {
     grammar: &'a Grammar,
-    /// For each terminal of the pattern, the next state for each state. All other terminals lead to state 0.
+    /// For each terminal of the pattern, the next state for each state. `None` for other terminals, which lead to state 0.
     steps: Vec<Option<Box<[u32]>>>,
     /// Length of the pattern, which is also the accepting state.
     length: usize,
@@ -22,10 +22,9 @@ pub struct SearchPattern<'a> {
 #[derive(Clone, Debug)]
 pub struct Occurrences<'a> {
     pattern: &'a SearchPattern<'a>,
-    /// Rest of each open rule's body.
+    /// The rest of each open rule's body.
     open: Vec<std::ops::Range<usize>>,
     state: u32,
-    /// Number of symbols consumed.
     position: u64,
 }
 
@@ -36,13 +35,13 @@ impl<'a> SearchPattern<'a> {
         if string.is_empty() {
             return None;
         }
-        let steps = steps(&string, grammar.terminals.len());
+        let steps = build_automaton(&string, grammar.terminals.len());
         let mut pattern = SearchPattern { grammar, steps, length: string.len(), rules: Vec::new() };
         for rule in grammar.rules() {
             for state in 0..=pattern.length as u32 {
                 let (mut state_after, mut matches) = (state, 0);
                 for item in grammar.body(rule) {
-                    let (next, more) = pattern.step(item, state_after);
+                    let (next, more) = pattern.step_over(item, state_after);
                     state_after = next;
                     matches += more;
                 }
@@ -54,7 +53,7 @@ impl<'a> SearchPattern<'a> {
 
     /// Returns the number of occurrences, including overlapping ones.
     pub fn count(&self) -> u64 {
-        self.step(GrammarItem::Rule(self.grammar.root()), 0).1
+        self.step_over(GrammarItem::Rule(self.grammar.root()), 0).1
     }
 
     /// Iterates over the start positions of occurrences.
@@ -63,7 +62,7 @@ impl<'a> SearchPattern<'a> {
     }
 
     /// Returns the state after an item, and the number of matches that end in it.
-    fn step(&self, item: GrammarItem, state: u32) -> (u32, u64) {
+    fn step_over(&self, item: GrammarItem, state: u32) -> (u32, u64) {
         match item {
             GrammarItem::Terminal(terminal) => {
                 let next = self.steps[terminal.0 as usize].as_ref().map_or(0, |steps| steps[state as usize]);
@@ -74,8 +73,8 @@ impl<'a> SearchPattern<'a> {
     }
 }
 
-/// Builds the automaton: in state n, the last n symbols read are the first n of the string.
-fn steps(string: &[u32], terminals: usize) -> Vec<Option<Box<[u32]>>> {
+/// Builds the automaton. In state n, the last n symbols read are the string's first n symbols.
+fn build_automaton(string: &[u32], terminals: usize) -> Vec<Option<Box<[u32]>>> {
     let mut steps: Vec<Option<Box<[u32]>>> = vec![None; terminals];
     for terminal in string {
         steps[*terminal as usize].get_or_insert_with(|| vec![0; string.len() + 1].into_boxed_slice());
@@ -108,7 +107,7 @@ impl Iterator for Occurrences<'_> {
                 continue;
             };
             let item = grammar.item(grammar.items[place]);
-            let (state_after, matches) = self.pattern.step(item, self.state);
+            let (state_after, matches) = self.pattern.step_over(item, self.state);
             match item {
                 GrammarItem::Rule(rule) if matches > 0 => self.open.push(grammar.places(rule)),
                 _ => {

@@ -1,25 +1,22 @@
-//! Call segments: strings of at most 4 k + 1 symbols, so the strings at rule boundaries suffice. Each spanned call adds at most four
-//! symbols: `Enter`, the callee's first subpath, `Leave`, and the subpath after it. Time and memory are O(items x k).
+//! Call segments. They have at most 4 k + 1 symbols, so the strings at rule boundaries suffice. Each spanned call adds at most four
+//! symbols: `Enter`, the callee's first subpath, `Leave`, and the subpath after the call. Time and memory are O(items x k).
 
 use super::{MAX_DEPTH, StringCounts};
 use crate::SequenceError;
 use crate::crossing::CrossingTexts;
-use crate::events::{Classify, Convention, EventClass, SubpathEnd, classes};
+use crate::events::{Classify, Convention, EventClass, SubpathEnd, classify_terminals};
 use crate::grammar::Grammar;
 use std::collections::HashMap;
 
-/// Counts the call segments of depth `k`, which are those of the example in Vaswani's section 3.4.2. Each executed call starts one segment:
-/// the subpath that ends at the call (or the call's `Enter`, if no subpath leads to it), and the next event. The segment ends before
-/// call k + 1, nested or not, after a subpath that ends at a back edge, or before the frame where it began is left. Calls of functions that
-/// record no events count towards `k`, but start no segment.
-///
-/// # Errors
-/// `k` is zero or above [`MAX_DEPTH`].
+/// Counts the call segments of depth `k`, as defined by the example in Vaswani's section 3.4.2. Each executed call starts one segment. The
+/// segment begins with the subpath that ends at the call (or the call's `Enter`, if no subpath leads to the call) and the next event. It
+/// ends before call k + 1, nested or not, after a subpath that ends at a back edge, or before its first frame is left. Calls of functions
+/// that record no events count towards `k`, but start no segment. `k` must be from 1 to [`MAX_DEPTH`].
 pub fn call_segments(grammar: &Grammar, classify: &impl Classify, convention: Convention, k: usize) -> Result<StringCounts, SequenceError> {
     if k == 0 || k > MAX_DEPTH {
         return Err(SequenceError::parameter("depth of call segments", k, "1 to 100"));
     }
-    let classes = classes(grammar, classify);
+    let classes = classify_terminals(grammar, classify);
     let class = |terminal: u32| classes[terminal as usize];
     // One symbol before the segment determines whether a subpath led to the call.
     let length = 4 * k + 2;
@@ -30,7 +27,7 @@ pub fn call_segments(grammar: &Grammar, classify: &impl Classify, convention: Co
         }
     };
     CrossingTexts::new(grammar, length).for_each(length, |text, occurrences| count_segment(Some(text[0]), &text[1..], occurrences));
-    // The first symbol has no predecessor, and windows at the end of the sequence are shorter.
+    // The first symbol has no predecessor, and the windows at the end of the sequence are shorter.
     let head: Vec<u32> = grammar.terminal_ids(grammar.root(), 0).take(length - 1).map(|t| t.0).collect();
     count_segment(None, &head, 1);
     let first = grammar.len().saturating_sub(length as u64 - 1);
@@ -41,7 +38,7 @@ pub fn call_segments(grammar: &Grammar, classify: &impl Classify, convention: Co
 
 /// Computes the call segments from the supergraph paths of the same depth. A call at depth 0 starts its segment within one path, which ends
 /// no earlier than the segment. The reverse is impossible, because the events before a segment's call are not part of it.
-pub fn project(paths: &StringCounts, classify: &impl Classify, convention: Convention, k: usize) -> StringCounts {
+pub fn call_segments_in_paths(paths: &StringCounts, classify: &impl Classify, convention: Convention, k: usize) -> StringCounts {
     let mut counts = StringCounts::new();
     for (path, count) in paths {
         let mut depth = starting_depth(path, classify);
@@ -52,22 +49,22 @@ pub fn project(paths: &StringCounts, classify: &impl Classify, convention: Conve
             {
                 *counts.entry(path[start..start + end].to_vec()).or_default() += count;
             }
-            depth += step(classify.class(*symbol));
+            depth += depth_change(classify.class(*symbol));
         }
     }
     counts
 }
 
-/// Depth below the root at which a supergraph path begins. It is positive if the path begins in a callee and returns.
+/// Returns the depth below the root at which a supergraph path begins. It is positive if the path begins in a callee and returns.
 fn starting_depth(path: &[u64], classify: &impl Classify) -> i64 {
     let depths = path.iter().scan(0, |depth, symbol| {
-        *depth += step(classify.class(*symbol));
+        *depth += depth_change(classify.class(*symbol));
         Some(*depth)
     });
     -depths.min().unwrap_or(0).min(0)
 }
 
-fn step(class: EventClass) -> i64 {
+fn depth_change(class: EventClass) -> i64 {
     match class {
         EventClass::Enter => 1,
         EventClass::Leave => -1,
@@ -75,7 +72,7 @@ fn step(class: EventClass) -> i64 {
     }
 }
 
-/// Returns the length of the segment at the start of `window`. `None` if no segment begins there.
+/// Returns the length of the segment at the start of `window`, or `None` if no segment begins there.
 fn segment_end<T: Copy>(
     before: Option<T>,
     window: &[T],
@@ -105,7 +102,7 @@ fn segment_end<T: Copy>(
             }
             EventClass::Leave if depth == 0 => break,
             EventClass::Leave => depth -= 1,
-            // Two consecutive subpaths without a bracket: a call that records no events.
+            // Two consecutive subpaths without a bracket are a call that records no events.
             EventClass::Subpath { .. } if place > 0 && leads_to_call(place - 1) => calls += 1,
             EventClass::Subpath { .. } => {}
         }

@@ -1,14 +1,14 @@
-//! Supergraph paths: a fold of the grammar into summaries of the effect of each rule on the frames around it.
+//! Supergraph paths, computed by summarising the effect of each rule on the frames around it.
 //!
-//! For each frame open before a rule, as the root of a supergraph, a summary has the events before the first cut and after the last.
-//! For each frame left open, it has the events after the last cut. Ranges between two cuts are complete paths, recorded where summaries are
-//! joined (an associative operation). A path of a frame that the rule opens counts as often as the rule occurs. A path of an earlier frame
-//! counts only where the stack is deep enough, which a second pass from the root determines. Time is proportional to items x (k + closed
-//! frames) x length of a path, memory to rules instead of items.
+//! Each frame that is open before a rule is the root of a supergraph; for that root, a summary has the events before the first cut and
+//! those after the last. For each frame that the rule leaves open, the summary has the events after the last cut. A range between two cuts
+//! is a complete path, which is recorded where summaries are joined (an associative operation). A path of a frame that the rule opens
+//! counts as often as the rule occurs. A path of an earlier frame counts only where the stack is deep enough, which a second pass from the
+//! root determines. Time is proportional to items x (k + closed frames) x path length, and memory to rules instead of items.
 
 use super::{MAX_DEPTH, StringCounts};
 use crate::SequenceError;
-use crate::events::{Classify, EventClass, SubpathEnd, classes};
+use crate::events::{Classify, EventClass, SubpathEnd, classify_terminals};
 use crate::grammar::{Grammar, GrammarItem, RuleId};
 use std::collections::HashMap;
 
@@ -17,18 +17,17 @@ use std::collections::HashMap;
 pub struct SupergraphPaths {
     /// Number of executions of each complete path.
     pub counts: StringCounts,
-    /// Unfinished paths, of frames that are open when the sequence ends, outermost first.
+    /// The unfinished paths of the frames that are open when the sequence ends, outermost first.
     pub unfinished: Vec<Vec<u64>>,
-    /// Number of paths that began before the sequence, of frames that it leaves but does not enter.
+    /// Number of paths of frames that the sequence leaves but does not enter. Such a path began before the sequence.
     pub unbegun: u64,
 }
 
 /// Consecutive events in the supergraph of a root.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct SupergraphPiece {
-    /// Terminal numbers.
     terminals: Vec<u32>,
-    /// Whether an event is in the root's own frame, leaves it for a call, or returns to it.
+    /// Whether an event belongs to the root's own frame: the event is in this frame, leaves it for a call, or returns to it.
     is_own: bool,
 }
 
@@ -48,21 +47,20 @@ struct RootTrace {
 
 #[derive(Clone, Default, PartialEq, Eq)]
 enum TraceState {
-    /// No cut yet.
+    /// There is no cut yet.
     #[default]
     Uncut,
     /// The events after the last cut.
     Cut(SupergraphPiece),
-    /// The root was left.
     Closed,
 }
 
-/// The effect of a rule on the frames around it.
+/// The effect of a rule on the frames around the rule.
 #[derive(Clone, Default)]
 struct Summary {
-    /// Number of earlier frames that are left.
+    /// Number of earlier frames that the rule leaves.
     closes: usize,
-    /// Earlier frames as roots, innermost first, up to the outermost one with an event.
+    /// The earlier frames as roots, innermost first, up to the outermost frame with an event.
     outer: Vec<RootTrace>,
     /// The unfinished path of each frame left open, outermost first.
     opens: Vec<SupergraphPiece>,
@@ -72,18 +70,15 @@ struct Summary {
 /// `k`. Each activation is the root of such a graph. Its execution is cut at back edges of frames at depths 0 to `k`, and at its own entry
 /// and return. Each range between two cuts that has an event of the root's own frame (a path, a call from it, a return to it) is one path.
 /// Paths may span siblings, or begin in a callee's loop and return into the root. Counts are sums over all activations, as counted in
-/// inlined code; with `k` = 0, they are the intraprocedural profile.
-///
-/// # Errors
-/// `k` is above [`MAX_DEPTH`].
+/// inlined code; with `k` = 0, they are the intraprocedural profile. `k` must be at most [`MAX_DEPTH`].
 pub fn supergraph_paths(grammar: &Grammar, classify: &impl Classify, k: usize) -> Result<SupergraphPaths, SequenceError> {
     if k > MAX_DEPTH {
         return Err(SequenceError::parameter("depth of supergraph paths", k, "0 to 100"));
     }
-    let fold = Fold::new(grammar, classify, k);
+    let fold = SupergraphFold::new(grammar, classify, k);
     let mut counts = StringCounts::new();
     let symbols = |path: &Vec<u32>| path.iter().map(|t| grammar.terminals()[*t as usize]).collect::<Vec<_>>();
-    for (path, count) in fold.paths.iter().zip(fold.counts()).filter(|(_, count)| *count > 0) {
+    for (path, count) in fold.paths.iter().zip(fold.path_counts()).filter(|(_, count)| *count > 0) {
         counts.insert(symbols(path), count);
     }
     let whole = fold.summaries.last().cloned().unwrap_or_default();
@@ -96,20 +91,20 @@ pub fn supergraph_paths(grammar: &Grammar, classify: &impl Classify, k: usize) -
 const OPENED: u32 = u32::MAX;
 
 /// Summaries of all rules, and the paths completed in each.
-struct Fold<'a> {
+struct SupergraphFold<'a> {
     grammar: &'a Grammar,
     leaves: Vec<Summary>,
     summaries: Vec<Summary>,
-    /// Distinct paths.
     paths: Vec<Vec<u32>>,
     /// For each rule, pairs of a frame (its distance from the innermost frame before the rule, or [`OPENED`]) and a path.
     complete: Vec<Vec<(u32, u32)>>,
 }
 
-impl<'a> Fold<'a> {
-    fn new(grammar: &'a Grammar, classify: &impl Classify, k: usize) -> Fold<'a> {
-        let leaves = (0..).zip(classes(grammar, classify)).map(|(terminal, class)| Summary::from_event(terminal, class, k)).collect();
-        let mut fold = Fold { grammar, leaves, summaries: Vec::new(), paths: Vec::new(), complete: Vec::new() };
+impl<'a> SupergraphFold<'a> {
+    fn new(grammar: &'a Grammar, classify: &impl Classify, k: usize) -> SupergraphFold<'a> {
+        let leaves =
+            (0..).zip(classify_terminals(grammar, classify)).map(|(terminal, class)| Summary::from_event(terminal, class, k)).collect();
+        let mut fold = SupergraphFold { grammar, leaves, summaries: Vec::new(), paths: Vec::new(), complete: Vec::new() };
         let mut numbers: HashMap<Vec<u32>, u32> = HashMap::new();
         for rule in grammar.rules() {
             let mut summary = fold.first_summary(rule);
@@ -133,17 +128,16 @@ impl<'a> Fold<'a> {
         fold
     }
 
-    /// Returns the initial state: no frames; before the root, the thread's own frame.
+    /// Returns the summary before the first item of a rule. It has no frames, except that the root rule starts in the thread's own frame.
     fn first_summary(&self, rule: RuleId) -> Summary {
         let opens = if rule == self.grammar.root() { vec![SupergraphPiece::default()] } else { Vec::new() };
         Summary { opens, ..Summary::default() }
     }
 
-    /// Returns the number of executions of each path.
-    fn counts(&self) -> Vec<u64> {
+    fn path_counts(&self) -> Vec<u64> {
         let mut counts = vec![0; self.paths.len()];
         let occurrences = self.grammar.rule_occurrences();
-        // For each rule, the number of its occurrences with a frame at each distance.
+        // For each rule, the number of its occurrences before which a frame exists at each distance.
         let mut frame_counts: Vec<Vec<u64>> = self.summaries.iter().map(|summary| vec![0; summary.outer.len()]).collect();
         for rule in self.grammar.rules().rev() {
             let here = std::mem::take(&mut frame_counts[rule.0 as usize]);
@@ -175,8 +169,7 @@ fn summary_of<'s>(item: GrammarItem, leaves: &'s [Summary], summaries: &'s [Summ
 }
 
 impl Summary {
-    /// Returns the summary of a single event. In the supergraph of the frame that is n frames outside the innermost one, the event is at
-    /// depth n.
+    /// Returns the summary of one event. For the frame that is n frames outside the innermost one, the event is at depth n.
     fn from_event(terminal: u32, class: EventClass, k: usize) -> Summary {
         let seen = |is_own| RootTrace { first: SupergraphPiece { terminals: vec![terminal], is_own }, state: TraceState::Uncut };
         let mut summary = Summary::default();
@@ -198,12 +191,12 @@ impl Summary {
         summary
     }
 
-    /// Appends the summary of the next events. Calls `complete` with each path that ends there, and its frame.
+    /// Appends the summary of the next events. Calls `complete` with each path that ends there and the path's frame.
     fn join(&mut self, next: &Summary, complete: &mut impl FnMut(u32, SupergraphPiece)) {
         let known = self.opens.len();
         for (distance, trace) in next.outer.iter().enumerate() {
             if distance < known {
-                extend_known(&mut self.opens[known - 1 - distance], trace, &mut |path| complete(OPENED, path));
+                extend_open_path(&mut self.opens[known - 1 - distance], trace, &mut |path| complete(OPENED, path));
                 continue;
             }
             let root = self.closes + distance - known;
@@ -218,8 +211,7 @@ impl Summary {
     }
 }
 
-/// Extends the unfinished path of a frame.
-fn extend_known(path: &mut SupergraphPiece, trace: &RootTrace, complete: &mut impl FnMut(SupergraphPiece)) {
+fn extend_open_path(path: &mut SupergraphPiece, trace: &RootTrace, complete: &mut impl FnMut(SupergraphPiece)) {
     path.extend(&trace.first);
     match &trace.state {
         TraceState::Uncut => {}
@@ -236,7 +228,7 @@ impl RootTrace {
                 self.state = next.state.clone();
             }
             TraceState::Cut(path) => {
-                extend_known(path, next, complete);
+                extend_open_path(path, next, complete);
                 if next.state == TraceState::Closed {
                     self.state = TraceState::Closed;
                 }

@@ -1,7 +1,7 @@
 //! Comparisons against expanded sequences.
 
-use super::executions::{LEAVE, class, enter, execution, subpath};
-use super::sequences::sequence;
+use super::executions::{LEAVE, class, enter, random_execution, subpath};
+use super::sequences::random_sequence;
 use crate::compare::{SequenceDifference, differences, first_difference};
 use crate::events::SubpathEnd::{BackEdge, Call, Return};
 use crate::grammar::{Fingerprints, Frames, common_extension};
@@ -16,7 +16,7 @@ fn grammar(symbols: &[u64], random: &mut Random) -> Grammar {
 fn common_extension_matches_expanded_sequences() {
     for seed in 0..400 {
         let mut random = Random::new(seed);
-        let left = sequence(seed, 200);
+        let left = random_sequence(seed, 200);
         let mut right = left.clone();
         if !right.is_empty() && random.chance(80) {
             let place = random.index(right.len());
@@ -38,7 +38,7 @@ fn common_extension_matches_expanded_sequences() {
 fn frames_match_a_simulated_call_stack() {
     for seed in 0..200 {
         let mut random = Random::new(seed);
-        let events = execution(seed, 200);
+        let events = random_execution(seed, 200);
         let grammar = grammar(&events, &mut random);
         let frames = Frames::new(&grammar, &class);
         let mut open: Vec<u64> = Vec::new();
@@ -69,7 +69,7 @@ fn additional_iteration_and_changed_call_are_two_small_differences() {
         events
     };
     let mut random = Random::new(1);
-    let (left, right) = (grammar(&execution(7, 60), &mut random), grammar(&execution(8, 61), &mut random));
+    let (left, right) = (grammar(&random_execution(7, 60), &mut random), grammar(&random_execution(8, 61), &mut random));
     let found = differences(&left, &right, &class, 10);
     let symbols = |grammar: &Grammar, range: &std::ops::Range<u64>| -> Vec<u64> {
         grammar.symbols_from(range.start).take((range.end - range.start) as usize).collect()
@@ -96,12 +96,11 @@ fn long_frames_are_aligned_piece_by_piece() {
     assert!(found.iter().all(|difference| difference.aligned && difference.left.end - difference.left.start <= 1));
 }
 
-/// What remains outside the differences must be equal.
 #[test]
 fn sequences_without_their_differences_are_equal() {
     for seed in 0..500 {
         let mut random = Random::new(seed);
-        let left = execution(seed, 200);
+        let left = random_execution(seed, 200);
         let mut right = left.clone();
         for _ in 0..random.index(4) {
             let Some(place) = right.iter().position(|event| event & 0xff < 3 && random.chance(5)) else { continue };

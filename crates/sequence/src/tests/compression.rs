@@ -1,6 +1,6 @@
 //! Grammars generate their sequences, keep their invariants, and answer queries as the expanded sequences do.
 
-use super::sequences::sequence;
+use super::sequences::random_sequence;
 use crate::grammar::{Grammar, GrammarItem, SearchPattern, read_window};
 use crate::{CompressionMethod, SequenceError, WindowLimits, WindowWriter};
 use std::collections::{HashMap, HashSet};
@@ -10,13 +10,11 @@ fn letters(text: &str) -> Vec<u64> {
     text.bytes().map(u64::from).collect()
 }
 
-/// Bodies of all rules, the root last.
 fn bodies(grammar: &Grammar) -> Vec<Vec<GrammarItem>> {
     grammar.rules().map(|rule| grammar.body(rule).collect()).collect()
 }
 
-/// Number of digrams that occur again without overlap.
-fn repeated_digrams(grammar: &Grammar) -> usize {
+fn count_repeated_digrams(grammar: &Grammar) -> usize {
     let mut seen: HashMap<(GrammarItem, GrammarItem), (usize, usize)> = HashMap::new();
     let mut repeated = 0;
     for (rule, body) in bodies(grammar).iter().enumerate() {
@@ -33,7 +31,7 @@ fn repeated_digrams(grammar: &Grammar) -> usize {
     repeated
 }
 
-fn check_invariants(grammar: &Grammar, seed: u64) {
+fn assert_invariants(grammar: &Grammar, seed: u64) {
     let mut uses = vec![0; grammar.rule_count()];
     for rule in grammar.rules() {
         assert!(rule == grammar.root() || grammar.body(rule).len() >= 2, "seed {seed}: {rule:?} has one item");
@@ -62,14 +60,14 @@ fn sequitur_reproduces_the_examples_of_its_paper() {
 #[test]
 fn grammars_expand_to_their_sequences() {
     for seed in 0..1000 {
-        let symbols = sequence(seed, 300);
+        let symbols = random_sequence(seed, 300);
         for method in CompressionMethod::ALL {
             let grammar = method.compress(symbols.iter().copied()).unwrap();
             assert_eq!(grammar.symbols().collect::<Vec<_>>(), symbols, "seed {seed}, {}", method.name());
             assert_eq!(grammar.len(), symbols.len() as u64);
-            check_invariants(&grammar, seed);
+            assert_invariants(&grammar, seed);
             if method == CompressionMethod::Sequitur {
-                assert_eq!(repeated_digrams(&grammar), 0, "seed {seed}, {}: {:?}", method.name(), bodies(&grammar));
+                assert_eq!(count_repeated_digrams(&grammar), 0, "seed {seed}, {}: {:?}", method.name(), bodies(&grammar));
             }
         }
     }
@@ -78,7 +76,7 @@ fn grammars_expand_to_their_sequences() {
 #[test]
 fn positions_counts_and_searches_match_the_sequence() {
     for seed in 0..400 {
-        let symbols = sequence(seed, 200);
+        let symbols = random_sequence(seed, 200);
         let mut random = Random::new(seed);
         for method in CompressionMethod::ALL {
             let grammar = method.compress(symbols.iter().copied()).unwrap();
@@ -89,11 +87,10 @@ fn positions_counts_and_searches_match_the_sequence() {
             for (symbol, count) in grammar.terminals().iter().zip(grammar.terminal_counts()) {
                 assert_eq!(count, symbols.iter().filter(|s| *s == symbol).count() as u64);
             }
-            check_search(&grammar, &symbols, &mut random);
+            assert_search_matches_sequence(&grammar, &symbols, &mut random);
             let is_kept = |symbol: u64| !(symbol / 1_000_003 + seed).is_multiple_of(3);
             let retained = grammar.retained(is_kept).unwrap();
             assert!(retained.symbols().eq(symbols.iter().copied().filter(|symbol| is_kept(*symbol))), "seed {seed}");
-            // Replace each symbol by zero to three symbols.
             let replacement = |symbol: u64| (0..(symbol / 1_000_003 + seed) % 4).map(|n| symbol % 7 + n).collect::<Vec<_>>();
             let substituted = grammar.substituted(replacement).unwrap();
             assert!(substituted.symbols().eq(symbols.iter().copied().flat_map(replacement)), "seed {seed}, {}", method.name());
@@ -101,7 +98,7 @@ fn positions_counts_and_searches_match_the_sequence() {
     }
 }
 
-fn check_search(grammar: &Grammar, symbols: &[u64], random: &mut Random) {
+fn assert_search_matches_sequence(grammar: &Grammar, symbols: &[u64], random: &mut Random) {
     assert!(SearchPattern::new(grammar, &[]).is_none());
     assert!(SearchPattern::new(grammar, &[77]).is_none());
     if symbols.is_empty() {
@@ -122,7 +119,7 @@ fn check_search(grammar: &Grammar, symbols: &[u64], random: &mut Random) {
 #[test]
 fn windows_are_bounded_and_can_be_read_one_by_one() {
     for (seed, method) in (0..60).flat_map(|seed| CompressionMethod::ALL.map(|method| (seed, method))) {
-        let symbols = sequence(seed, 3000);
+        let symbols = random_sequence(seed, 3000);
         let limits = WindowLimits { max_symbols: 700, max_held: 150 };
         let mut writer = WindowWriter::new(method, limits).unwrap();
         let mut windows = Vec::new();
@@ -149,7 +146,7 @@ fn windows_are_bounded_and_can_be_read_one_by_one() {
 
 #[test]
 fn truncated_and_corrupt_windows_are_errors() {
-    let grammar = CompressionMethod::Sequitur.compress(sequence(5, 400)).unwrap();
+    let grammar = CompressionMethod::Sequitur.compress(random_sequence(5, 400)).unwrap();
     let mut bytes = Vec::new();
     crate::grammar::Window { first: 7, method: CompressionMethod::Sequitur, grammar }.write(&mut bytes).unwrap();
     for cut in 0..bytes.len() {
@@ -174,7 +171,7 @@ fn truncated_and_corrupt_windows_are_errors() {
 
 #[test]
 fn deep_grammars_need_no_deep_stack() {
-    // Prefixes of growing length: each needs the rule of the one before.
+    // Each prefix is one symbol longer than the previous one, so its rule uses the rule of the previous prefix.
     let symbols: Vec<u64> = (1..1500_u64).flat_map(|length| (0..length).chain([1_000_000 + length])).collect();
     for method in CompressionMethod::ALL {
         let grammar = method.compress(symbols.iter().copied()).unwrap();

@@ -3,7 +3,6 @@
 use crate::events::{EventClass, SubpathEnd};
 use trodden_testkit::Random;
 
-/// The symbol of a subpath.
 pub fn subpath(function: u32, path: u64, end: SubpathEnd) -> u64 {
     let kind = match end {
         SubpathEnd::Call => 0,
@@ -13,12 +12,10 @@ pub fn subpath(function: u32, path: u64, end: SubpathEnd) -> u64 {
     path << 32 | u64::from(function) << 8 | kind
 }
 
-/// The symbol of a call.
 pub fn enter(function: u32) -> u64 {
     u64::from(function) << 8 | 3
 }
 
-/// The symbol of a return.
 pub const LEAVE: u64 = 4;
 
 pub fn class(symbol: u64) -> EventClass {
@@ -33,7 +30,7 @@ pub fn class(symbol: u64) -> EventClass {
 }
 
 /// Generates an execution of about `max_events` events.
-pub fn execution(seed: u64, max_events: usize) -> Vec<u64> {
+pub fn random_execution(seed: u64, max_events: usize) -> Vec<u64> {
     let mut random = Random::new(seed);
     let mut events = Vec::new();
     let max_depth = 1 + random.index(6);
@@ -53,7 +50,7 @@ fn call(random: &mut Random, events: &mut Vec<u64>, max_depth: usize, max_events
 }
 
 fn frame(random: &mut Random, events: &mut Vec<u64>, function: u32, max_depth: usize, max_events: usize) {
-    // Only three kinds of bodies, so that they repeat.
+    // There are only three different bodies, so that bodies repeat.
     let mut body = Random::new(random.below(3));
     let iterations = random.index(4);
     for iteration in 0..=iterations {

@@ -1,6 +1,6 @@
 //! Minimal hot subpaths against brute force over all strings of the sequence.
 
-use super::sequences::sequence;
+use super::sequences::random_sequence;
 use crate::CompressionMethod;
 use crate::hot::{HotParameters, HotSubpath, minimal_hot_subpaths};
 use std::collections::HashMap;
@@ -31,7 +31,7 @@ fn hot_subpaths_match_brute_force() {
     let mut found = 0;
     for seed in 0..250 {
         let mut random = Random::new(seed);
-        let symbols = sequence(seed, 120);
+        let symbols = random_sequence(seed, 120);
         let shortest = 1 + random.index(4);
         let longest = shortest + random.index(9);
         let parameters = HotParameters { shortest, longest, threshold: 1 + u128::from(random.below(150)) };

@@ -1,7 +1,7 @@
 //! Iteration paths and general paths against the strings of the sequence.
 
-use super::executions::{LEAVE, class, enter, execution, subpath};
-use super::sequences::sequence;
+use super::executions::{LEAVE, class, enter, random_execution, subpath};
+use super::sequences::random_sequence;
 use crate::CompressionMethod;
 use crate::events::SubpathEnd::{BackEdge, Call, Return};
 use crate::events::{EventClass, SubpathEnd};
@@ -15,7 +15,7 @@ fn forest_counts_all_strings_of_each_activation() {
         for k in 1..7 {
             let mut forest = SlabForest::new(k).unwrap();
             let activations: Vec<Vec<u32>> =
-                (0..3).map(|n| sequence(seed * 3 + n, 60).iter().map(|symbol| (symbol % 7) as u32).collect()).collect();
+                (0..3).map(|n| random_sequence(seed * 3 + n, 60).iter().map(|symbol| (symbol % 7) as u32).collect()).collect();
             for activation in &activations {
                 let mut position = forest.start();
                 activation.iter().for_each(|path| forest.push(&mut position, *path));
@@ -57,7 +57,7 @@ fn naive_profile(events: &[u64], k: usize) -> BTreeMap<(u32, Vec<Vec<u64>>), u64
 #[test]
 fn iterations_are_counted_per_activation() {
     for seed in 0..300 {
-        let events = execution(seed, 300);
+        let events = random_execution(seed, 300);
         let grammar = CompressionMethod::RePair.compress(events.iter().copied()).unwrap();
         for k in 1..5 {
             let profile = IterationProfile::from_grammar(&grammar, &class, k).unwrap();
@@ -96,7 +96,7 @@ fn general_paths_are_the_last_k_branches() {
             let mut paths = GeneralPaths::new(k).unwrap();
             let mut expected: BTreeMap<Vec<u64>, u64> = BTreeMap::new();
             for frame in 0..3 {
-                let branches = sequence(seed * 3 + frame, 80);
+                let branches = random_sequence(seed * 3 + frame, 80);
                 let mut position = paths.start();
                 for (at, branch) in branches.iter().enumerate() {
                     paths.push(&mut position, *branch);

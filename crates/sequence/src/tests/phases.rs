@@ -7,8 +7,7 @@ use trodden_testkit::Random;
 const BLOCKS: [[u64; 2]; 4] = [[0, 2], [0, 3], [1, 2], [1, 3]];
 const LENGTH: u64 = 200;
 
-/// Phases of ten intervals each. Both sides of each diamond are equally frequent; in even phases the choices agree, in odd phases they
-/// differ.
+/// Phases have ten intervals. All sides are equally frequent; the choices agree in even phases and differ in odd phases.
 fn execution(seed: u64, phases: usize) -> Vec<u64> {
     let mut random = Random::new(seed);
     let pairs = [[0, 3], [1, 2]];

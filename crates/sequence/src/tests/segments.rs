@@ -1,11 +1,11 @@
 //! Interprocedural segments: the example of section 3.4.2, and naive counts on random executions.
 
-use super::executions::{LEAVE, class, enter, execution, subpath};
+use super::executions::{LEAVE, class, enter, random_execution, subpath};
 use crate::CompressionMethod;
 use crate::events::Convention::{self, Prefixes, Subpaths, WholePaths};
 use crate::events::SubpathEnd::{BackEdge, Call, Return};
 use crate::events::{EventClass, SubpathEnd};
-use crate::segments::{StringCounts, call_segments, project, supergraph_paths};
+use crate::segments::{StringCounts, call_segments, call_segments_in_paths, supergraph_paths};
 
 #[test]
 fn example_of_section_3_4_2_has_four_segments() {
@@ -20,8 +20,8 @@ fn example_of_section_3_4_2_has_four_segments() {
         let grammar = method.compress(events).unwrap();
         assert_eq!(call_segments(&grammar, &class, Subpaths, 1).unwrap(), expected);
         let paths = supergraph_paths(&grammar, &class, 1).unwrap();
-        assert_eq!(project(&paths.counts, &class, Subpaths, 1), expected);
-        // In the graph of f3 with its callees, the rest of f4 and what follows in f3 are one path.
+        assert_eq!(call_segments_in_paths(&paths.counts, &class, Subpaths, 1), expected);
+        // In the graph of f3 with its callees, the rest of f4 and the events that follow in f3 are one path.
         assert_eq!(paths.counts[&vec![p6, LEAVE, p7, open(5), p8, LEAVE, p9]], 1);
     }
 }
@@ -33,7 +33,7 @@ fn ends(symbol: u64) -> Option<SubpathEnd> {
     }
 }
 
-/// Follows the segment that begins at each call.
+/// Follows the segment that begins at each call, event by event.
 fn naive_call_segments(events: &[u64], convention: Convention, k: usize) -> StringCounts {
     let mut counts = StringCounts::new();
     for call in (0..events.len()).filter(|at| class(events[*at]) == EventClass::Enter) {
@@ -66,7 +66,7 @@ fn naive_call_segments(events: &[u64], convention: Convention, k: usize) -> Stri
     counts
 }
 
-/// Simulates all activations: each sees its own events and those of up to k frames below.
+/// Simulates all activations. Each activation sees its own events and those of up to k frames below it.
 fn naive_supergraph_paths(events: &[u64], k: usize) -> (StringCounts, Vec<Vec<u64>>) {
     let mut counts = StringCounts::new();
     let mut roots: Vec<(Vec<u64>, bool)> = vec![Default::default()];
@@ -106,8 +106,7 @@ fn naive_supergraph_paths(events: &[u64], k: usize) -> (StringCounts, Vec<Vec<u6
 fn segments_match_the_expanded_sequence() {
     let mut segments = 0;
     for seed in 0..250 {
-        let mut events = execution(seed, 200);
-        // Truncate some executions.
+        let mut events = random_execution(seed, 200);
         events.truncate(if seed % 3 == 0 { events.len() * 2 / 3 } else { events.len() });
         for method in CompressionMethod::ALL {
             let grammar = method.compress(events.iter().copied()).unwrap();
@@ -124,7 +123,11 @@ fn segments_match_the_expanded_sequence() {
                     segments += found.len();
                     let mut with_unfinished = paths.counts.clone();
                     paths.unfinished.iter().for_each(|path| *with_unfinished.entry(path.clone()).or_default() += 1);
-                    assert_eq!(project(&with_unfinished, &class, convention, k), found, "seed {seed}, depth {k}, {convention:?}");
+                    assert_eq!(
+                        call_segments_in_paths(&with_unfinished, &class, convention, k),
+                        found,
+                        "seed {seed}, depth {k}, {convention:?}"
+                    );
                 }
             }
         }
@@ -137,7 +140,7 @@ fn paths_that_began_before_the_sequence_are_counted_separately() {
     let events = [subpath(1, 1, Return), LEAVE, subpath(2, 2, Return), LEAVE];
     let grammar = CompressionMethod::Sequitur.compress(events).unwrap();
     let paths = supergraph_paths(&grammar, &class, 0).unwrap();
-    // The thread's own frame is taken for the first frame that is left.
+    // The first frame that the events leave is assumed to be the thread's own frame.
     assert_eq!((paths.counts.len(), paths.unfinished.len(), paths.unbegun), (1, 0, 1));
     assert!(supergraph_paths(&grammar, &class, 1000).is_err());
     assert!(call_segments(&grammar, &class, Subpaths, 0).is_err());

@@ -2,8 +2,7 @@
 
 use trodden_testkit::Random;
 
-/// Generates a sequence of at most `max_symbols` symbols.
-pub fn sequence(seed: u64, max_symbols: usize) -> Vec<u64> {
+pub fn random_sequence(seed: u64, max_symbols: usize) -> Vec<u64> {
     let mut random = Random::new(seed);
     let alphabet = [1, 2, 3, 8, 40][random.index(5)];
     let mut symbols = Vec::new();

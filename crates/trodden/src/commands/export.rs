@@ -13,7 +13,7 @@ use anyhow::{Result, ensure};
 use std::collections::HashMap;
 use std::io::IsTerminal;
 use std::process::ExitCode;
-use trodden_analysis::residual::known_file;
+use trodden_analysis::residual::build_known_file;
 use trodden_coverage::{FilePatterns, is_mapped};
 use trodden_driver::profdata;
 use trodden_report::html::{self, HtmlOptions};
@@ -120,7 +120,7 @@ fn export_profile(job: &Export) -> Result<ExitCode> {
         Format::Json => json_text(&json::report(&view, &selection, &sources)?)?,
         Format::Weights => profile.weights()?.to_bytes(),
         Format::Known => match &job.program {
-            Some(program) => known_file(program, &profile.known_paths()?, &folders())?,
+            Some(program) => build_known_file(program, &profile.known_paths()?, &folders())?,
             None => profile.known_paths()?.to_bytes(),
         },
         Format::Html => html::page(&view, &sources, &HtmlOptions { measure: selection.measure, ..HtmlOptions::default() }).into_bytes(),

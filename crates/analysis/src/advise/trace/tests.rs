@@ -1,5 +1,5 @@
-//! Checks value numbering on random paths against an interpreter: values with the same number must be equal in every run, whatever memory
-//! contains and wherever pointers point. A second test compares expressions as text, to check that enough is found.
+//! Checks value numbering on random paths against an interpreter: values with the same number must be equal in every run, for any content
+//! of memory and any targets of pointers. A second test compares expressions as text, to check that enough is found.
 
 use super::*;
 use std::collections::HashMap;
@@ -10,7 +10,7 @@ const RUNS: u64 = 8;
 /// Distance between objects, in bytes.
 const OBJECT_DISTANCE: i64 = 1_000_000;
 
-// Values defined before the path: numbers, objects, pointers to anywhere, and a constant object.
+// Values defined before the path: numbers, objects, pointers to any address, and a constant object.
 const NUMBERS: u32 = 3;
 const OBJECTS: u32 = 2;
 const POINTERS: u32 = 3;
@@ -29,7 +29,7 @@ fn random_program(random: &mut Random) -> Program {
         _ => ValueKind::Other,
     };
     let mut values: Vec<ValueProperties> = (0..=ROM).map(|v| ValueProperties { kind: kind(v), object: None }).collect();
-    // All values that may be operands so far. Addresses are kept separate for the interpreter.
+    // The values that may be operands so far. Addresses are kept separate for the interpreter.
     let (mut numbers, mut addresses): (Vec<u32>, Vec<u32>) = ((0..NUMBERS).collect(), (NUMBERS..ROM).collect());
     let mut blocks = Vec::new();
     for block in 0..3u32 {
@@ -103,7 +103,7 @@ fn random_action(random: &mut Random, values: &mut Vec<ValueProperties>, numbers
     }
 }
 
-/// One run: the result of each step. A run that the source language forbids is discarded.
+/// One run of a program. A run that the source language forbids is discarded.
 struct Machine<'a> {
     unit: &'a UnitProperties,
     values: HashMap<ValueId, i64>,
@@ -182,7 +182,7 @@ impl<'a> Machine<'a> {
         Some(i64::from_le_bytes(bytes))
     }
 
-    /// Returns a byte; `None` if it was last accessed as an incompatible type, which the source language forbids.
+    /// Returns a byte, or `None` if the byte was last accessed as an incompatible type, which the source language forbids.
     fn byte(&mut self, at: i64, class: Option<ClassId>) -> Option<u8> {
         let rom = at >= i64::from(ROM) * OBJECT_DISTANCE;
         let seed = if rom { 7 } else { self.seed };
@@ -221,13 +221,13 @@ fn known_results_are_equal_in_every_run() {
     assert!(known > PROGRAMS && checked > PROGRAMS, "too little was tested: {known} known results in {checked} runs");
 }
 
-/// Expands sums and differences to text, down to values not computed on the path: equal texts are equal values.
+/// Sums and differences are expanded to text, down to values that are not computed on the path. Equal texts are equal values.
 #[test]
 fn computation_is_known_only_if_an_equal_expression_was_computed() {
     let mut random = Random::new(2);
     for _ in 0..PROGRAMS {
         let mut program = random_program(&mut random);
-        // Remove loads and offsets: the text compared below does not express them.
+        // Remove loads and offsets, because the text compared below does not express them.
         for block in &mut program.unit.functions[0].blocks {
             block.steps.retain(|s| matches!(s.what, BlockAction::Compute { operation, .. } if operation.0 < 2));
         }

@@ -15,7 +15,7 @@ use trodden_analysis::changes::ChangedLines;
 use trodden_analysis::git::{self, UnifiedDiff};
 use trodden_analysis::suite::Suite;
 use trodden_analysis::suite::cover::{CoverProblem, find_cheapest_cover, find_greedy_cover};
-use trodden_analysis::suite::order::{OrderBy, average_covered, order};
+use trodden_analysis::suite::order::{OrderBy, average_covered, order_tests};
 use trodden_profile::{Maps, Profile, RunStore};
 use trodden_report::escape;
 use trodden_report::suite::{self as shown, RedundantTests, SCHEMA_VERSION, SuiteCost, TestOrder};
@@ -116,7 +116,7 @@ fn order_tests(job: &SuiteOrder) -> Result<()> {
         }
         None => None,
     };
-    let mut placed = order(&suite.tests, changed_paths.as_ref(), by);
+    let mut placed = order_tests(&suite.tests, changed_paths.as_ref(), by);
     let average = |tests: &mut dyn Iterator<Item = usize>| average_covered(&suite.tests, tests, changed_paths.as_ref());
     let (now, before) = (average(&mut placed.iter().map(|p| p.test)), average(&mut (0..suite.tests.len())));
     if job.only_changed {
