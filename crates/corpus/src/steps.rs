@@ -5,7 +5,9 @@ use std::ffi::OsStr;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::Instant;
 
 /// The root of the checkout that contains the package run by cargo, or else the working folder. Outside of a checkout, that folder itself;
 /// see [`require_checkout`].
@@ -46,9 +48,13 @@ pub fn cargo() -> Command {
     command
 }
 
-/// Logs a headline.
+/// Logs a headline, with the time since the first one.
 pub fn headline(text: &str) {
-    log::info!("\n== {text}");
+    static STARTED: OnceLock<Instant> = OnceLock::new();
+    match STARTED.get_or_init(Instant::now).elapsed().as_secs() {
+        0 => log::info!("\n== {text}"),
+        seconds => log::info!("\n== {text} (after {seconds} s)"),
+    }
 }
 
 /// Logs a command and runs it with empty standard input.
