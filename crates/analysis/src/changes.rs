@@ -105,7 +105,7 @@ impl ChangedLines {
         any
     }
 
-    /// Returns the number of changed lines, and how many of them [`ChangedLines::blocks`] has found in a block.
+    /// Returns the number of changed lines, and the number of those that [`ChangedLines::blocks`] has found in a block.
     pub fn line_counts(&self) -> (usize, usize) {
         (self.files.values().map(BTreeSet::len).sum(), self.found.len())
     }

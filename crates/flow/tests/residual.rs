@@ -180,7 +180,7 @@ fn any_set_of_paths_can_be_known() {
         let habits: Vec<u64> = graph.edges().map(|_| random.below(3)).collect();
         let walks: Vec<Vec<Edge>> = (0..6).filter_map(|_| random_walk(&mut random, &graph, &habits)).collect();
         let paths = plan.numbering.paths();
-        // The last few numbers belong to no path.
+        // Numbers from `paths` on belong to no path.
         let any: BTreeMap<u64, u64> =
             (0..random.below(12)).map(|_| (random.below(paths + 3), random.pick(&[0, 1, 100_000, u64::MAX]))).collect();
         let list: Vec<(u64, u64)> = any.into_iter().collect();

@@ -6,7 +6,7 @@
 /// How paths that contain calls are recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Convention {
-    /// In pieces: a subpath ends before each call's `Enter`, and the next subpath begins after the return.
+    /// As several subpaths. A subpath ends before each call's `Enter`, and the next subpath begins after the return.
     Subpaths,
     /// As one event, after the events of their calls.
     WholePaths,

@@ -10,8 +10,10 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 /// Lagrangian multipliers are integers in units of 1/SCALE.
 const SCALE: i128 = 1 << 12;
-/// Numbers of subgradient steps for a bound at the root, and at each node of the search.
-const SUBGRADIENT_STEPS: (u32, u32) = (300, 25);
+/// Number of subgradient steps for the bound that is computed before a search, or without a search.
+const FIRST_SUBGRADIENT_STEPS: u32 = 300;
+/// Number of subgradient steps for the bound at each node of the search.
+const SUBGRADIENT_STEPS_PER_NODE: u32 = 25;
 
 /// A weighted set-cover problem.
 #[derive(Clone, Debug, Default)]
@@ -48,7 +50,7 @@ pub fn find_greedy_cover(problem: &CoverProblem) -> Cover {
     let rows = build_rows(problem);
     let selected = cover_greedily(&rows, &problem.costs);
     let root = CoverPart { rows, costs: &problem.costs };
-    let bound = root.find_lower_bound(&mut BTreeMap::new(), SUBGRADIENT_STEPS.0, total_cost(&selected, &problem.costs));
+    let bound = root.find_lower_bound(&mut BTreeMap::new(), FIRST_SUBGRADIENT_STEPS, total_cost(&selected, &problem.costs));
     build_cover(selected, bound, problem)
 }
 
@@ -60,7 +62,7 @@ pub fn find_cheapest_cover(problem: &CoverProblem, should_continue: &mut dyn FnM
     for rows in split_parts(rows) {
         let part = CoverPart { rows, costs: &problem.costs };
         let best = cover_greedily(&part.rows, &problem.costs);
-        let lower_bound = part.find_lower_bound(&mut BTreeMap::new(), SUBGRADIENT_STEPS.0, total_cost(&best, &problem.costs));
+        let lower_bound = part.find_lower_bound(&mut BTreeMap::new(), FIRST_SUBGRADIENT_STEPS, total_cost(&best, &problem.costs));
         let mut search =
             CoverSearch { costs: &problem.costs, cost: total_cost(&best, &problem.costs), best, should_continue, stopped: false };
         if search.cost > lower_bound {
@@ -298,7 +300,7 @@ impl CoverSearch<'_> {
             self.cost = spent + total_cost(&completed, self.costs);
             self.best = selected.iter().chain(&completed).copied().collect();
         }
-        if spent + part.find_lower_bound(&mut multipliers, SUBGRADIENT_STEPS.1, self.cost.saturating_sub(spent)) >= self.cost {
+        if spent + part.find_lower_bound(&mut multipliers, SUBGRADIENT_STEPS_PER_NODE, self.cost.saturating_sub(spent)) >= self.cost {
             return;
         }
         // Some set of the shortest row is in the cover. Try the set that covers the most rows first, and exclude it afterwards.
