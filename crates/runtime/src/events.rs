@@ -1,10 +1,10 @@
-//! Events summed per path, in images with units that request them ([`EventRecord`]): each thread's counter, how the runtime reads it, and
-//! what a reading costs.
+//! Counts events per path, in images with units that request an event ([`EventRecord`]). This file opens each thread's counter, reads it,
+//! and measures what a reading costs.
 //!
-//! Instrumented code reads the time-stamp counter itself. Kernel events have a counter per thread (perf_event_open(2)): hardware events are
-//! read with `rdpmc` if the kernel's page permits it, and otherwise with read(2), like software events. Counters are pinned: they count
-//! either always or never. Invariants: if the event cannot be counted, the image's counts are discarded, with a message; a thread's
-//! readings never decrease, even when it gets a new counter (after `fork`) or loses its counter.
+//! Instrumented code reads the time-stamp counter itself. For kernel events, each thread has a counter (perf_event_open(2)). Hardware
+//! events are read with `rdpmc` if the kernel's page permits it; otherwise they are read with read(2), like software events. Counters are
+//! pinned: a counter counts either always or never. Invariants: if the event cannot be counted, the image's counts are discarded, with a
+//! message. A thread's readings never decrease, even when it gets a new counter (after `fork`) or loses its counter.
 
 use crate::fork_page::FORK_PAGE;
 use crate::image::address_of;
@@ -16,9 +16,10 @@ use core::arch::global_asm;
 use core::arch::x86_64::_rdtsc;
 use core::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
-// Instrumented code calls this function at function entry and at path ends. It reads the calling thread's counter into rax, and changes rax
-// and r11 only. Fields of the kernel's page: `lock` at 8, `index` at 12, `offset` at 16, `pmc_width` at 48 (linux/perf_event.h explains
-// their use). The page is not mapped in a child of `fork`, so the code first asks the fork page whether this process is one.
+// Instrumented code calls this function at function entry and at path ends. It reads the calling thread's counter into rax, and changes
+// only rax and r11. Fields of the kernel's page: `lock` at 8, `index` at 12, `offset` at 16, `pmc_width` at 48 (linux/perf_event.h
+// explains their use). The page is not mapped in a child of `fork`, so the code first checks in the fork page whether this process is a
+// child.
 global_asm!(
     ".weak __trodden_event_thread",
     stub::begin!("__trodden_event_now"),
@@ -39,7 +40,7 @@ global_asm!(
     "jz 3f",
     "cmp dword ptr [rax], 0",
     "je 7f",
-    // A page.
+    // The source is the kernel's page.
     "3: mov r11d, [rsi + 8]",
     "mov ecx, [rsi + 12]",
     "xor eax, eax",
@@ -57,7 +58,7 @@ global_asm!(
     "cmp r11d, [rsi + 8]",
     "jne 3b",
     "jmp 6f",
-    // A descriptor plus 1, or 0 for none.
+    // The source is a descriptor plus 1, or 0 if there is none.
     "5: xor eax, eax",
     "test esi, esi",
     "jz 6f",
@@ -125,11 +126,11 @@ struct Attributes {
     config1: u64,
 }
 
-/// Minimum descriptor number of counters, so that the subject's own descriptors keep their usual numbers.
+/// Minimum descriptor number for counters. The subject's own descriptors thus keep their usual numbers.
 const MIN_DESCRIPTOR: i32 = 200;
 const PAGE: usize = 4096;
 
-/// Whether the cost of a reading is known.
+/// True once the cost of a reading was measured.
 static CALIBRATED: AtomicBool = AtomicBool::new(false);
 
 #[derive(Clone, Copy)]
@@ -138,15 +139,15 @@ pub struct ImageEvent {
     config: u64,
 }
 
-/// Returns the image's event; `None` if it has none.
-pub fn of_image() -> Option<ImageEvent> {
+/// Returns the event that the image counts, or `None` if it counts none.
+pub fn image_event() -> Option<ImageEvent> {
     let record = address_of!("__trodden_event") as *const EventRecord;
     // SAFETY: null, or the record that a unit defines, which is never written.
     let record = unsafe { record.as_ref() }?;
     Some(ImageEvent { kind: record.kind, config: record.config })
 }
 
-/// Returns the calling thread's state. May only be called in images with an event.
+/// Returns the calling thread's event state. The image must count an event.
 fn thread() -> &'static mut EventThread {
     let find = address_of!("__trodden_event_thread");
     // SAFETY: units that define the record also define this function with this type. It returns the address of thread-local memory, and
@@ -158,8 +159,8 @@ fn thread() -> &'static mut EventThread {
 }
 
 impl ImageEvent {
-    /// Opens a counter for the calling thread, whose readings continue from those of an earlier counter. The first call also measures the
-    /// cost of a reading. Returns the argument for [`close`].
+    /// Opens a counter for the calling thread. Its readings continue from those of the thread's earlier counter. The first call also
+    /// measures the cost of a reading. Returns the argument for [`close`].
     pub fn begin(self) -> Result<u64, OutputFailure> {
         let source = if self.kind == EVENT_TSC { 0 } else { self.open()? };
         thread().source = source;
@@ -169,12 +170,10 @@ impl ImageEvent {
         Ok(source)
     }
 
-    /// Returns true if instrumented code reads the counter without the runtime.
-    pub fn are_of_processor(self) -> bool {
+    pub fn is_read_inline(self) -> bool {
         self.kind == EVENT_TSC
     }
 
-    /// Checks that the event can be counted.
     pub fn check(self) -> Result<(), OutputFailure> {
         if self.kind != EVENT_TSC {
             close(self.open()?);
@@ -189,7 +188,7 @@ impl ImageEvent {
         let flags = PINNED | NOT_THE_KERNEL;
         let attributes =
             Attributes { kind: self.kind, size, config: self.config, sampling: [0; 3], flags, wakeup: 0, breakpoint: 0, config1: 0 };
-        let file = system::open_event((&raw const attributes).cast()).map_err(failure)?;
+        let file = system::open_event((&raw const attributes).cast()).map_err(explain_open_error)?;
         if self.kind == 0
             && let Some(page) = readable_page(&file)
         {
@@ -206,10 +205,11 @@ impl ImageEvent {
         if self.kind == EVENT_TSC { unsafe { _rdtsc() as i64 } } else { __trodden_event_now() }
     }
 
-    /// Measures the cost of a reading as the minimum of several trials, since subtracting too little is better than subtracting too much.
+    /// Measures the cost of a reading as the minimum over several trials, because subtracting too little is better than subtracting too
+    /// much.
     ///
-    /// The time-stamp counter does not slow down with the processor. A processor that wakes up at a low frequency needs about a
-    /// millisecond to reach its usual one, so trials of this counter go on for longer.
+    /// A processor that wakes up at a low frequency needs about a millisecond to reach its usual frequency. The time-stamp counter does
+    /// not slow down in the meantime, so trials with it go on for longer.
     fn calibrate(self) {
         const TRIALS: u32 = 32;
         const MIN_TICKS: i64 = 5_000_000;
@@ -223,12 +223,12 @@ impl ImageEvent {
             trials += 1;
         }
         let cost = address_of!("__trodden_event_cost") as *mut EventCost;
-        // SAFETY: units that define the record also define the cost, which is only written here, once. Code that reads a field at the same
-        // time gets the old or the new value.
+        // SAFETY: units that define the record also define the cost, which is only written here, once. Code that reads a field at the
+        // same time gets either the old or the new value.
         unsafe { cost.write_volatile(least) };
     }
 
-    /// Returns the number of events from one reading to the next.
+    /// Returns the number of events between two readings when `store` runs in between.
     fn measure_cost(self, store: fn(&mut [i64; 6], i64)) -> i64 {
         const ROUNDS: i64 = 64;
         let mut cells = [0; 6];
@@ -275,8 +275,8 @@ fn store(cell: &mut i64, value: i64) {
     unsafe { (&raw mut *cell).write_volatile(value) }
 }
 
-/// Maps the page that lets the program read a counter without system calls; `None` if this is not permitted. The mapping keeps the counter
-/// open.
+/// Maps the page through which the program reads a counter without system calls; `None` if this is not permitted. The mapping keeps the
+/// counter open.
 fn readable_page(file: &Descriptor) -> Option<usize> {
     const CAPABILITIES: usize = 40;
     const USER_RDPMC: u64 = 1 << 2;
@@ -290,7 +290,7 @@ fn readable_page(file: &Descriptor) -> Option<usize> {
     Some(page)
 }
 
-/// Releases a thread's counter.
+/// Releases a thread's counter. `source` is 0, the address of its page, or its descriptor plus 1.
 pub fn close(source: u64) {
     match source {
         0 => {}
@@ -299,38 +299,37 @@ pub fn close(source: u64) {
     }
 }
 
-/// Removes the calling thread's counter. Its readings stay constant from then on.
+/// Removes the calling thread's counter. The thread's readings stay constant from then on.
 pub fn end_thread() {
-    if of_image().is_some_and(|e| e.kind != EVENT_TSC) {
+    if image_event().is_some_and(|e| e.kind != EVENT_TSC) {
         save_reading();
         let thread = thread();
         (thread.source, thread.base) = (0, thread.noted);
     }
 }
 
-/// Runs before `fork`: stores the thread's reading, from which the child continues.
+/// Stores the thread's reading before `fork`. The child's readings continue from it.
 pub fn save_reading() {
-    if of_image().is_some_and(|e| e.kind != EVENT_TSC) {
+    if image_event().is_some_and(|e| e.kind != EVENT_TSC) {
         let now = __trodden_event_now();
         thread().noted = now;
     }
 }
 
-/// Runs after `fork`, in the child: opens a new counter, because the old one belongs to the parent. Returns the argument for [`close`].
+/// Opens a new counter after `fork`, in the child, because the old one belongs to the parent. Returns the argument for [`close`].
 pub fn reopen() -> Result<u64, OutputFailure> {
-    let Some(events) = of_image().filter(|e| e.kind != EVENT_TSC) else { return Ok(0) };
+    let Some(events) = image_event().filter(|e| e.kind != EVENT_TSC) else { return Ok(0) };
     let thread = thread();
     (thread.source, thread.base) = (0, thread.noted);
     events.begin()
 }
 
-/// Called if the thread's counter cannot be read, because the program closed its descriptor or forked without running the fork handlers.
+/// Handles a counter that cannot be read, because the program closed its descriptor or forked without running the fork handlers.
 extern "C" fn counter_lost(thread: &mut EventThread) {
     (thread.source, thread.base) = (0, thread.spent);
     report_lost();
 }
 
-/// Prints a message that a thread lost its counter.
 pub fn report_lost() {
     text::print_line(
         b"trodden: a thread lost its event counter (its descriptor was closed, or its process was created by vfork or without libc): its \
@@ -338,15 +337,15 @@ pub fn report_lost() {
     );
 }
 
-/// Returns the reason why the kernel does not count the event, and advice.
-fn failure(error: Errno) -> OutputFailure {
+/// Explains why the kernel does not count the event, and gives advice.
+fn explain_open_error(error: Errno) -> OutputFailure {
     const NONE: &[u8] =
         b"build with --events tsc, or run on a machine where `perf stat` counts it (most virtual machines count no hardware events)";
     const NOT_PERMITTED: &[u8] = b"set the sysctl kernel.perf_event_paranoid to 2 or less and, in a container, allow perf_event_open (its \
         seccomp profile) or give it CAP_PERFMON; or build with --events tsc";
     match error.0 {
         2 | 19 | 22 | 95 => OutputFailure::new(b"this machine does not count the program's event", NONE),
-        1 | 13 | 38 => OutputFailure::system(b"the kernel does not let the program count its event", error, NOT_PERMITTED),
-        _ => OutputFailure::system(b"the program's event cannot be counted", error, NONE),
+        1 | 13 | 38 => OutputFailure::from_errno(b"the kernel does not let the program count its event", error, NOT_PERMITTED),
+        _ => OutputFailure::from_errno(b"the program's event cannot be counted", error, NONE),
     }
 }

@@ -4,14 +4,14 @@ use crate::system;
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering::SeqCst};
 
-/// The page, which the kernel fills with zeros in a child of `fork`; null if the kernel does not support this.
+/// A page that the kernel fills with zeros in a child of `fork`. Null if the kernel does not support this.
 pub static FORK_PAGE: AtomicPtr<AtomicU32> = AtomicPtr::new(null_mut());
 const PAGE: usize = 4096;
 
 /// Returns true if this process is a child of `fork` that has not been marked yet.
 pub fn is_forked() -> bool {
     let page = FORK_PAGE.load(SeqCst);
-    // SAFETY: null, or the page, which is only unmapped after the pointer was reset, with the lock held.
+    // SAFETY: the pointer is null or refers to the page. The page is only unmapped after the pointer was reset, with the lock held.
     unsafe { page.as_ref() }.is_some_and(|page| page.load(SeqCst) == 0)
 }
 
@@ -26,7 +26,6 @@ pub fn create() {
     mark_current();
 }
 
-/// Marks this process in the page, so that it no longer counts as forked.
 pub fn mark_current() {
     // SAFETY: as in `is_forked`.
     if let Some(page) = unsafe { FORK_PAGE.load(SeqCst).as_ref() } {
@@ -34,7 +33,7 @@ pub fn mark_current() {
     }
 }
 
-/// Unmaps the page. Children of `fork` are not recognised until it is created again.
+/// Unmaps the page. Until it is created again, children of `fork` are not recognised.
 pub fn remove() {
     let page = FORK_PAGE.swap(null_mut(), SeqCst);
     if !page.is_null() {

@@ -2,7 +2,7 @@
 
 use crate::laboratory::{Laboratory, object};
 
-/// Fills registers with patterns, calls with a stack misaligned by `skew` bytes, and checks the registers afterwards.
+/// Fills registers with patterns, enters the runtime with a stack misaligned by `skew` bytes, and checks the registers afterwards.
 const REGISTERS: &str = r#"
     #include "subject.h"
     #include <stdio.h>
@@ -59,7 +59,7 @@ fn registers_survive_entering() {
     }
 }
 
-/// Upper halves of vector registers, which code compiled for AVX relies on too.
+/// Checks the upper halves of vector registers, which code compiled for AVX relies on too.
 const VECTORS: &str = r#"
     #include "subject.h"
     #include <stdio.h>
@@ -105,7 +105,7 @@ const DEPTH: &str = r#"
 #[test]
 fn entering_takes_little_stack() {
     let lab = Laboratory::new("depth");
-    // Without its constructor, the first call does all initialisation.
+    // Without the constructor, the first call does all initialisation.
     let init = ["-R", ".init_array.00001", "-R", ".rela.init_array.00001"];
     lab.compile("objcopy", &[&init[..], &[object().to_str().unwrap(), "lazy.o"]].concat());
     lab.source("program.c", DEPTH);
