@@ -1,8 +1,8 @@
-//! Attribution of waiting time to the code that causes it, summed over all waits (delay cost).
+//! Attributes waiting time to the code that causes it, summed over all waits (delay cost).
 //!
-//! Code is a cause of a wait if the longer path spends more time in it than the shorter path. The wait is divided among its causes in
-//! proportion to the excess, in integers, so that the causes add up to the waits. Code is compared regardless of its location; an excess
-//! is then divided among the locations of the longer path in proportion to their times.
+//! Code causes a wait if the longer path spends more time in it than the shorter path. The wait is divided among its causes in proportion
+//! to this excess, in integers, so that the causes add up to the waits. Code is compared regardless of its location. The excess is then
+//! divided among the locations on the longer path in proportion to their times.
 
 use crate::classes::{SiteWaits, WaitClass};
 use crate::hash::Map;
@@ -12,17 +12,17 @@ use std::collections::BTreeMap;
 /// A step, and the total waiting time that it causes on other locations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cause {
-    /// The step that others wait for.
+    /// The step that other locations wait for.
     pub step: Step,
-    /// Waiting time, ns.
+    /// Waiting time that the step causes, in ns.
     pub wait_ns: u64,
 }
 
-/// Returns all causes, largest first. They add up to the sum of all waits.
-pub fn causes(steps: &Steps, sites: &[SiteWaits]) -> Vec<Cause> {
+/// Returns the causes of all waits, largest first. They add up to the total waiting time.
+pub fn find_causes(steps: &Steps, sites: &[SiteWaits]) -> Vec<Cause> {
     let mut sums: Map<Step, u64> = Map::default();
     for class in sites.iter().flat_map(|site| &site.classes) {
-        for (step, ns) in causes_of(steps, class) {
+        for (step, ns) in causes_of_class(steps, class) {
             *sums.entry(step).or_default() += ns;
         }
     }
@@ -32,7 +32,7 @@ pub fn causes(steps: &Steps, sites: &[SiteWaits]) -> Vec<Cause> {
 }
 
 /// Returns the causes of a class. They add up to the class's waiting time.
-pub fn causes_of(steps: &Steps, class: &WaitClass) -> Vec<(Step, u64)> {
+pub fn causes_of_class(steps: &Steps, class: &WaitClass) -> Vec<(Step, u64)> {
     let mut excess: BTreeMap<(CodeId, LocationState), i128> = BTreeMap::new();
     let mut executed: BTreeMap<(CodeId, LocationState), Vec<(Step, u64)>> = BTreeMap::new();
     for (id, ns) in &class.plus {

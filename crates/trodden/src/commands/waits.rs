@@ -33,7 +33,7 @@ const DEFAULT_RATE: u32 = 1000;
 /// Library that is preloaded into the program.
 const RECORDER: OwnLibrary = OwnLibrary {
     kind: "recorder",
-    file: trodden_waits_file::symbols::RECORDER,
+    file: trodden_waits_file::symbols::RECORDER_FILE_NAME,
     package: "trodden-waits-recorder",
     variable: "TRODDEN_WAITS_RECORDER",
 };
@@ -62,7 +62,7 @@ fn record(job: &WaitsRecord) -> Result<ExitCode> {
 /// Loads the recorder into a program. Returns a description of the recorder.
 pub fn trial() -> Result<String> {
     let recorder = recorder()?;
-    recorder.trial(temporary::folder("trodden-waits-")?.path())?;
+    recorder.check_preload(temporary::folder("trodden-waits-")?.path())?;
     Ok(format!("{} loads into programs", recorder.library.display()))
 }
 
@@ -122,7 +122,7 @@ fn summary(file: &Path, options: &ReportOptions, stream: Option<&str>) -> Result
             "--stream applies only to recordings of `trodden waits`, but {} is a trace of another tool: omit it",
             file.display()
         );
-        import::report(file, options, decompress::read)?
+        import::analyse_trace(file, options, decompress::read)?
     };
     Ok(WaitSummary::new(replayed, options.threshold))
 }
