@@ -20,7 +20,7 @@ impl Random {
 /// Bytes that are often boundary cases.
 const BYTES: [u8; 8] = [0, 1, 0x7f, 0x80, 0xff, 0xfe, 0xe9, 0xc3];
 
-fn try_all(bytes: Vec<u8>) {
+fn parse_and_recover(bytes: Vec<u8>) {
     let Ok(binary) = Binary::parse("corrupt".as_ref(), bytes.into()) else { return };
     let _ = AddressMap::read(&binary);
     let Ok(graph) = ProgramGraph::from_binary(&binary) else { return };
@@ -56,6 +56,6 @@ fn corrupt_bytes_never_panic() {
         if trial % 10 == 0 {
             bytes.truncate(random.below(good.len()));
         }
-        try_all(bytes);
+        parse_and_recover(bytes);
     }
 }

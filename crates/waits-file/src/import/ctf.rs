@@ -15,7 +15,7 @@ use std::path::Path;
 use std::process::Command;
 
 /// The program that reads the Common Trace Format.
-const BABELTRACE: &str = "babeltrace2";
+const READER: &str = "babeltrace2";
 const NO_EVENTS: &str = "the trace has no events";
 
 /// Returns true if a folder is a CTF trace, that is, if it or a subfolder contains a trace description.
@@ -33,12 +33,12 @@ pub(crate) fn read_trace(folder: &Path) -> Result<Imported> {
         // For a trace without events, `perf data convert` writes a description that babeltrace2 rejects.
         return Ok(Imported::empty_trace(NO_EVENTS));
     }
-    let out = Command::new(BABELTRACE).arg("--clock-seconds").arg(folder).output();
+    let out = Command::new(READER).arg("--clock-seconds").arg(folder).output();
     let out = out.with_context(|| {
-        format!("cannot run {BABELTRACE}, which is needed to read {}. Install it with `apt-get install {BABELTRACE}`", folder.display())
+        format!("cannot run {READER}, which is needed to read {}. Install it with `apt-get install {READER}`", folder.display())
     })?;
     let stderr = String::from_utf8_lossy(&out.stderr);
-    ensure!(out.status.success(), "{BABELTRACE} cannot read {}: {}", folder.display(), stderr.trim());
+    ensure!(out.status.success(), "{READER} cannot read {}: {}", folder.display(), stderr.trim());
     match String::from_utf8_lossy(&out.stdout) {
         text if text.trim().is_empty() => Ok(Imported::empty_trace(NO_EVENTS)),
         text => parse(folder, &text),
@@ -65,7 +65,7 @@ pub(crate) fn parse(path: &Path, text: &str) -> Result<Imported> {
     let mut scheduler = Scheduler::new(wake_ups);
     let advice = match path.is_dir() {
         true => "Only scheduler events of LTTng and of `perf data convert --to-ctf` are supported".to_owned(),
-        false => format!("Write the text with `{BABELTRACE} --clock-seconds`"),
+        false => format!("Write the text with `{READER} --clock-seconds`"),
     };
     let mut running: HashMap<u32, u32> = HashMap::new();
     let (mut last_ns, mut events) = (0, 0);
