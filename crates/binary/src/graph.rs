@@ -7,7 +7,6 @@
 //! Invariants: functions are in order of entry, and the blocks of each function in order of address; edges and calls stay in their
 //! function; every indirect jump has edges, a call, or an [`Uncertainty`] at its address. Addresses are ELF virtual addresses of the
 //! file.
-//! indirect jump has edges, a call, or an [`Uncertainty`] at its address. Addresses are ELF virtual addresses of the file.
 
 use std::fmt;
 use std::ops::Range;

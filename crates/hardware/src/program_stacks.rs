@@ -5,7 +5,6 @@
 //! discarded before the branch is processed. This is equivalent to a repair at the time of the jump, because nothing is pushed between
 //! the jump and that branch. Coroutines and signal handlers that run on separate stacks have separate path stacks. A stack is recognized
 //! by the range of the addresses seen on it.
-//! ranges seen on them.
 
 use crate::path_stack::{Overflow, PathEntry, PathStack};
 use crate::stream::Address;

@@ -2,7 +2,6 @@
 //!
 //! Objects are hashed by address. If two objects share a count, a release may be recorded unnecessarily, but no wait is lost. The method
 //! does not depend on how the C library implements locks.
-//! depend on how the C library implements locks.
 
 use crate::memory::map_shared;
 use core::ptr::null_mut;
