@@ -13,17 +13,17 @@ const HEADER_SIZE: usize = 64;
 const PROGRAM_HEADER_SIZE: usize = 56;
 const SECTION_HEADER_SIZE: usize = 64;
 /// Program header types: `PT_LOAD`, `PT_DYNAMIC`, `PT_INTERP`, `PT_GNU_EH_FRAME`.
-const LOAD: u32 = 1;
-const DYNAMIC: u32 = 2;
-const INTERPRETER: u32 = 3;
-const EH_FRAME: u32 = 0x6474_e550;
+const PT_LOAD: u32 = 1;
+const PT_DYNAMIC: u32 = 2;
+const PT_INTERP: u32 = 3;
+const PT_GNU_EH_FRAME: u32 = 0x6474_e550;
 /// Assumed size in bytes of `.init` and `.fini`, which come from the C library's startup files.
 const START_CODE_SIZE: u64 = 32;
 /// Opcode of a `jmp` through rip-relative memory.
 const RIP_RELATIVE_JUMP: [u8; 2] = [0xff, 0x25];
 /// The bytes that linkers emit after a stub's jump: a `push` of a relocation index, or padding.
 const AFTER_STUB_JUMP: [&[u8]; 4] = [&[0x68], &[0x66, 0x90], &[0x0f, 0x1f, 0x44, 0, 0], &[0x66, 0x0f, 0x1f, 0x44, 0, 0]];
-const ENDBR: [u8; 4] = [0xf3, 0x0f, 0x1e, 0xfa];
+const ENDBR64_BYTES: [u8; 4] = [0xf3, 0x0f, 0x1e, 0xfa];
 
 struct RebuiltSection {
     name: &'static str,
@@ -54,19 +54,19 @@ pub fn add_section_headers(data: &[u8]) -> Option<Vec<u8>> {
     }
     let programs = program_headers(data)?;
     let segment = |p: &[u64; 5]| LoadedSegment { address: p[2], offset: p[1], size: p[3], executable: p[4] & 1 != 0 };
-    let image = HeaderlessImage { data, segments: programs.iter().filter(|p| p[0] == u64::from(LOAD)).map(segment).collect() };
+    let image = HeaderlessImage { data, segments: programs.iter().filter(|p| p[0] == u64::from(PT_LOAD)).map(segment).collect() };
     let mut sections = Vec::new();
-    let dynamic = programs.iter().find(|p| p[0] == u64::from(DYNAMIC)).map(|p| p[2]..p[2].saturating_add(p[3]));
+    let dynamic = programs.iter().find(|p| p[0] == u64::from(PT_DYNAMIC)).map(|p| p[2]..p[2].saturating_add(p[3]));
     let tags = dynamic.as_ref().map_or_else(BTreeMap::new, |at| image.read_dynamic_tags(at));
     if let Some(range) = dynamic {
         sections.push(RebuiltSection { name: ".dynamic", kind: 6, flags: 3, range, link: ".dynstr", entry_size: 16 });
         image.add_table_sections(&tags, &mut sections);
     }
-    if let Some([_, _, start, size, _]) = programs.iter().find(|p| p[0] == u64::from(INTERPRETER)) {
+    if let Some([_, _, start, size, _]) = programs.iter().find(|p| p[0] == u64::from(PT_INTERP)) {
         let range = *start..start.saturating_add(*size);
         sections.push(RebuiltSection { name: ".interp", kind: 1, flags: 2, range, link: "", entry_size: 0 });
     }
-    if let Some(frames) = programs.iter().find(|p| p[0] == u64::from(EH_FRAME)).and_then(|p| image.find_unwind_tables(p[2])) {
+    if let Some(frames) = programs.iter().find(|p| p[0] == u64::from(PT_GNU_EH_FRAME)).and_then(|p| image.find_unwind_tables(p[2])) {
         sections.push(RebuiltSection { name: ".eh_frame", kind: 1, flags: 2, range: frames, link: "", entry_size: 0 });
     }
     image.add_code_sections(&tags, &mut sections);
@@ -98,7 +98,7 @@ impl HeaderlessImage<'_> {
     }
 
     fn add_table_sections(&self, tags: &BTreeMap<u64, u64>, sections: &mut Vec<RebuiltSection>) {
-        const WRITABLE: u64 = 3;
+        const WRITABLE_FLAGS: u64 = 3;
         let tag = |tag: u64| tags.get(&tag).copied();
         let mut add = |name, kind, flags, start: Option<u64>, size: Option<u64>, link, entry_size| {
             if let (Some(start), Some(size)) = (start, size) {
@@ -110,19 +110,19 @@ impl HeaderlessImage<'_> {
         add(".rela.dyn", 4, 2, tag(7), tag(8), ".dynsym", 24);
         add(".rela.plt", 4, 2, tag(23), tag(2), ".dynsym", 24);
         add(".relr.dyn", 19, 2, tag(36), tag(35), "", 8);
-        add(".preinit_array", 16, WRITABLE, tag(32), tag(33), "", 8);
-        add(".init_array", 14, WRITABLE, tag(25), tag(27), "", 8);
-        add(".fini_array", 15, WRITABLE, tag(26), tag(28), "", 8);
+        add(".preinit_array", 16, WRITABLE_FLAGS, tag(32), tag(33), "", 8);
+        add(".init_array", 14, WRITABLE_FLAGS, tag(25), tag(27), "", 8);
+        add(".fini_array", 15, WRITABLE_FLAGS, tag(26), tag(28), "", 8);
     }
 
     /// Returns the number of dynamic symbols. No tag contains this number, so it is computed from a hash table.
     fn count_dynamic_symbols(&self, tags: &BTreeMap<u64, u64>) -> Option<u64> {
-        const HASH: u64 = 4;
-        const GNU_HASH: u64 = 0x6fff_fef5;
-        if let Some(table) = tags.get(&HASH).and_then(|at| self.bytes_at(*at)) {
+        const DT_HASH: u64 = 4;
+        const DT_GNU_HASH: u64 = 0x6fff_fef5;
+        if let Some(table) = tags.get(&DT_HASH).and_then(|at| self.bytes_at(*at)) {
             return Some(u64::from(u32_at(table, 4)?));
         }
-        let table = self.bytes_at(*tags.get(&GNU_HASH)?)?;
+        let table = self.bytes_at(*tags.get(&DT_GNU_HASH)?)?;
         let (buckets, first, filter) = (u32_at(table, 0)? as usize, u32_at(table, 4)?, u32_at(table, 8)? as usize);
         let start = 16 + 8 * filter;
         let last = (0..buckets).filter_map(|b| u32_at(table, start + 4 * b)).max().unwrap_or(0);
@@ -167,14 +167,14 @@ impl HeaderlessImage<'_> {
 
     /// Adds the code sections: stubs, `.init`, `.fini`, and the rest as `.text`.
     fn add_code_sections(&self, tags: &BTreeMap<u64, u64>, sections: &mut Vec<RebuiltSection>) {
-        const INIT: u64 = 12;
-        const FINI: u64 = 13;
+        const DT_INIT: u64 = 12;
+        const DT_FINI: u64 = 13;
         let filled: BTreeSet<u64> = self.read_relocations(tags).into_iter().map(|(place, _)| place).collect();
         for segment in self.segments.iter().filter(|s| s.executable) {
             let end = segment.address + segment.size;
             let mut parts: Vec<(Range<u64>, &'static str)> =
                 self.find_stub_ranges(segment, &filled).into_iter().map(|r| (r, ".plt")).collect();
-            for (tag, name) in [(INIT, ".init"), (FINI, ".fini")] {
+            for (tag, name) in [(DT_INIT, ".init"), (DT_FINI, ".fini")] {
                 let at = tags.get(&tag).copied().filter(|at| (segment.address..end).contains(at));
                 parts.extend(at.map(|at| (at..(at + START_CODE_SIZE).min(end), name)));
             }
@@ -202,7 +202,7 @@ impl HeaderlessImage<'_> {
     fn find_stub_ranges(&self, segment: &LoadedSegment, filled: &BTreeSet<u64>) -> Vec<Range<u64>> {
         let bytes = self.bytes_at(segment.address).unwrap_or_default();
         let is_stub = |at: usize| {
-            let jump = if bytes.get(at..)?.starts_with(&ENDBR) { at + 4 } else { at };
+            let jump = if bytes.get(at..)?.starts_with(&ENDBR64_BYTES) { at + 4 } else { at };
             let jump = if bytes.get(jump) == Some(&0xf2) { jump + 1 } else { jump };
             let distance = bytes.get(jump..)?.strip_prefix(&RIP_RELATIVE_JUMP).and_then(|rest| u32_at(rest, 0))?;
             let to = (segment.address + jump as u64 + 6).wrapping_add_signed(i64::from(distance as i32));

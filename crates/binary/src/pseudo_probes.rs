@@ -10,9 +10,9 @@
 use gimli::{EndianSlice, LittleEndian, Reader};
 
 /// Attribute of a sentinel probe.
-const SENTINEL: u8 = 2;
+const SENTINEL_FLAG: u8 = 2;
 /// Attribute of a probe with a discriminator.
-const DISCRIMINATOR: u8 = 4;
+const DISCRIMINATOR_FLAG: u8 = 4;
 /// Maximum nesting depth of inlined bodies. A section with deeper nesting counts as corrupt.
 const MAX_INLINE_DEPTH: u32 = 4096;
 
@@ -54,10 +54,10 @@ fn parse_body(reader: &mut EndianSlice<LittleEndian>, address: &mut i64, depth: 
         } else {
             *address = address.checked_add(reader.read_sleb128().ok()?)?;
         }
-        if attribute & DISCRIMINATOR != 0 {
+        if attribute & DISCRIMINATOR_FLAG != 0 {
             reader.read_uleb128().ok()?;
         }
-        if attribute & SENTINEL == 0 {
+        if attribute & SENTINEL_FLAG == 0 {
             probes.push((u64::try_from(*address).ok()?, number));
         }
     }

@@ -78,7 +78,7 @@ fn maps_of_programs_agree_with_llvm() {
             &folder,
             compiler,
             name,
-            &[&["-O2", "-std=c++17"][..usize::from(compiler == "clang++-22") + 1], &common::MAP].concat(),
+            &[&["-O2", "-std=c++17"][..usize::from(compiler == "clang++-22") + 1], &common::MAP_OPTIONS].concat(),
         );
         let map = compare_with_llvm(&program);
         assert!(map.functions.len() > 5 && map.functions.iter().all(|f| f.blocks.iter().all(|b| b.frequency.is_some())));
@@ -131,12 +131,12 @@ fn maps_of_every_version_agree_with_llvm() {
 fn side_build_must_have_the_same_code() {
     let (one, two) = (TempDir::new().unwrap(), TempDir::new().unwrap());
     let plain = common::compile(&one, "clang-22", "interpreter.c", &["-O2"]);
-    let side = common::compile(&two, "clang-22", "interpreter.c", &[&["-O2"][..], &common::MAP].concat());
+    let side = common::compile(&two, "clang-22", "interpreter.c", &[&["-O2"][..], &common::MAP_OPTIONS].concat());
     let map = AddressMap::from_side_build(&common::read(&plain), &common::read(&side)).unwrap();
     assert!(map.functions.iter().any(|f| f.blocks.len() > 5));
     let without = AddressMap::from_side_build(&common::read(&plain), &common::read(&plain)).unwrap_err().to_string();
     assert!(without.contains("no section .llvm_bb_addr_map") && without.contains("-fbasic-block-address-map"), "{without}");
-    let other = common::compile(&two, "clang-22", "interpreter.c", &[&["-O1"][..], &common::MAP].concat());
+    let other = common::compile(&two, "clang-22", "interpreter.c", &[&["-O1"][..], &common::MAP_OPTIONS].concat());
     let differs = AddressMap::from_side_build(&common::read(&plain), &common::read(&other)).unwrap_err().to_string();
     assert!(differs.contains("code differs") && differs.contains("0x"), "{differs}");
 }

@@ -146,7 +146,7 @@ fn graphs_of_c_programs_match_the_map() {
         [&["-O0"][..], &["-O2"], &["-O2", "-fPIE", "-pie", "-fno-plt"], &["-O2", "-no-pie"], &["-Os"], &["-O3", "-fcf-protection=full"]]
     {
         let folder = TempDir::new().unwrap();
-        let program = common::compile(&folder, "clang-22", "interpreter.c", &[options, &common::MAP].concat());
+        let program = common::compile(&folder, "clang-22", "interpreter.c", &[options, &common::MAP_OPTIONS].concat());
         assert_graph_matches_map(&format!("interpreter.c {}", options.join(" ")), &program);
     }
 }
@@ -154,7 +154,7 @@ fn graphs_of_c_programs_match_the_map() {
 #[test]
 fn graph_of_cpp_program_with_exceptions_matches_the_map() {
     let folder = TempDir::new().unwrap();
-    let program = common::compile(&folder, "clang++-22", "shapes.cpp", &[&["-O2", "-std=c++17"][..], &common::MAP].concat());
+    let program = common::compile(&folder, "clang++-22", "shapes.cpp", &[&["-O2", "-std=c++17"][..], &common::MAP_OPTIONS].concat());
     assert_graph_matches_map("shapes.cpp -O2", &program);
 }
 
@@ -237,7 +237,7 @@ fn bypassable_landing_pads_are_distinguished() {
 #[test]
 fn frequencies_come_from_the_map() {
     let folder = TempDir::new().unwrap();
-    let program = common::compile(&folder, "clang-22", "interpreter.c", &[&["-O2"][..], &common::MAP].concat());
+    let program = common::compile(&folder, "clang-22", "interpreter.c", &[&["-O2"][..], &common::MAP_OPTIONS].concat());
     let graph = ProgramGraph::from_binary(&common::read(&program)).unwrap();
     let main = graph.functions_named("main").next().expect("main");
     assert!(matches!(main.source, GraphSource::AddressMap { version: 2..=5 }));

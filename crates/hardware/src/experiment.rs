@@ -46,9 +46,9 @@ pub fn combinations(design: Design, levels: &[usize]) -> Result<Vec<Vec<usize>>,
 }
 
 fn full_factorial(levels: &[usize]) -> Result<Vec<Vec<usize>>, HardwareError> {
-    const MAX: usize = 1 << 16;
+    const MAX_COMBINATIONS: usize = 1 << 16;
     let number = levels.iter().try_fold(1usize, |all, level| all.checked_mul(*level)).unwrap_or(usize::MAX);
-    if !(1..=MAX).contains(&number) {
+    if !(1..=MAX_COMBINATIONS).contains(&number) {
         return Err(HardwareError::parameter("combinations", number, "between 1 and 65536, so reduce factors or levels"));
     }
     let combination = |mut number: usize| {

@@ -5,14 +5,14 @@
 use crate::atomic::{AtomicBool, AtomicU32, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
 use crate::image::OwnImage;
 use crate::state;
-use crate::stream::{HEADER, MAX_WAIT_MS, RECORDER_SLOTS, REGIONS, ShadowFrames, WORD, thread_stream};
+use crate::stream::{HEADER_SIZE, MAX_WAIT_MS, RECORDER_SLOTS, REGION_LIMIT, ShadowFrames, WORD_SIZE, thread_stream};
 use crate::system;
 use crate::wire::stream::{
     CHUNK_BYTES, CHUNK_CURRENT, CHUNK_EVENTS, CHUNK_FREE, CHUNK_FULL, RING_OFFSET, RegionStream, SLOTS, StreamChunkHeader, TAG_INHERITED,
     TAG_MASK,
 };
 
-const CHUNK: usize = CHUNK_BYTES as usize;
+const CHUNK_SIZE: usize = CHUNK_BYTES as usize;
 /// Maximum number of events kept from signal handlers that run between the moment the cursor reaches a chunk's end and the call of the
 /// runtime. Further events are counted as lost.
 const MAX_HANDLER_EVENTS: usize = 256;
@@ -49,25 +49,25 @@ fn begin_after(base: usize, parent: u32, frames: &[u32]) {
     // SAFETY: the region is mapped, belongs to this thread, and starts with this structure and the shadow stack.
     unsafe {
         (base as *mut RegionStream).write_volatile(stream);
-        let slots = (base + HEADER) as *mut u32;
+        let slots = (base + HEADER_SIZE) as *mut u32;
         for (index, slot) in frames.iter().enumerate() {
             slots.add(index).write_volatile(*slot);
         }
         slots.add(frames.len()).write_volatile(0);
     }
-    thread.shadow = (base + HEADER + WORD * frames.len()) as u64;
+    thread.shadow = (base + HEADER_SIZE + WORD_SIZE * frames.len()) as u64;
     let Some(first) = advance(stream_state(base), parent) else {
         thread.cursor = 0;
         return;
     };
     let mut to = first;
     for slot in frames {
-        if to.is_multiple_of(CHUNK) {
+        if to.is_multiple_of(CHUNK_SIZE) {
             let Some(next) = advance(stream_state(base), parent) else { break };
             to = next;
         }
         write_word(to, slot & !TAG_MASK | TAG_INHERITED);
-        to += WORD;
+        to += WORD_SIZE;
     }
     thread.cursor = to as u64;
 }
@@ -85,26 +85,26 @@ pub fn find_room(base: usize, stopped: usize) -> usize {
     let (stream, cursor) = (stream_state(base), thread.cursor as usize);
     if stopped != 0 && stopped == stream.end as usize {
         // Keep the events that a signal handler wrote after the cursor was incremented and before this call.
-        let following = stopped + WORD;
-        let written = cursor.saturating_sub(following) / WORD;
+        let following = stopped + WORD_SIZE;
+        let written = cursor.saturating_sub(following) / WORD_SIZE;
         let mut more = [0u32; MAX_HANDLER_EVENTS];
         for (index, word) in more.iter_mut().enumerate().take(written) {
             // SAFETY: the word is in the free chunk after the full one. That chunk may become the next one.
-            *word = unsafe { ((following + index * WORD) as *const u32).read_volatile() };
+            *word = unsafe { ((following + index * WORD_SIZE) as *const u32).read_volatile() };
         }
         stream.lost += written.saturating_sub(MAX_HANDLER_EVENTS) as u64;
         let Some(to) = advance(stream, 0) else { return discarding_slot() };
         let kept = written.min(MAX_HANDLER_EVENTS);
         for (index, word) in more.iter().enumerate().take(kept) {
-            write_word(to + (index + 1) * WORD, *word);
+            write_word(to + (index + 1) * WORD_SIZE, *word);
         }
-        thread.cursor = (to + (kept + 1) * WORD) as u64;
+        thread.cursor = (to + (kept + 1) * WORD_SIZE) as u64;
         return to;
     }
     let end = stream.end as usize;
-    if end != 0 && (end - CHUNK + HEADER..end).contains(&cursor) {
+    if end != 0 && (end - CHUNK_SIZE + HEADER_SIZE..end).contains(&cursor) {
         // The thread has just started, or a signal handler's last event has already switched chunks.
-        thread.cursor += WORD as u64;
+        thread.cursor += WORD_SIZE as u64;
         return cursor;
     }
     if stopped != 0 {
@@ -112,17 +112,17 @@ pub fn find_room(base: usize, stopped: usize) -> usize {
         stream.lost += CHUNK_BYTES / 4;
     }
     let Some(to) = advance(stream, 0) else { return discarding_slot() };
-    thread.cursor = (to + WORD) as u64;
+    thread.cursor = (to + WORD_SIZE) as u64;
     to
 }
 
 /// Returns the address of a word that is never read, for events for which there is no memory.
 pub fn discarding_slot() -> usize {
-    static DISCARDED: AtomicU32 = AtomicU32::new(0);
+    static DISCARDED_WORD: AtomicU32 = AtomicU32::new(0);
     if let Some(thread) = thread_stream() {
         thread.cursor = 0;
     }
-    DISCARDED.as_ptr() as usize
+    DISCARDED_WORD.as_ptr() as usize
 }
 
 /// Finishes the current chunk and starts a new one. Returns the address of the new chunk's first event, or `None` if the stream has no
@@ -135,11 +135,11 @@ fn advance(stream: &mut RegionStream, parent: u32) -> Option<usize> {
     };
     // The recorder does not read a discarded chunk, because it was never marked full.
     if chunk.is_some() && before != 0 {
-        chunk_state(before - CHUNK).store(CHUNK_FULL, Release);
+        chunk_state(before - CHUNK_SIZE).store(CHUNK_FULL, Release);
     }
     let chunk = chunk.or_else(|| discard_current(stream))?;
     // SAFETY: the chunk is mapped, belongs to this thread, and is free.
-    unsafe { core::ptr::write_bytes((chunk + HEADER) as *mut u8, 0, CHUNK - HEADER) };
+    unsafe { core::ptr::write_bytes((chunk + HEADER_SIZE) as *mut u8, 0, CHUNK_SIZE - HEADER_SIZE) };
     let mut header = StreamChunkHeader {
         state: CHUNK_FREE,
         thread: stream.thread,
@@ -157,8 +157,8 @@ fn advance(stream: &mut RegionStream, parent: u32) -> Option<usize> {
     unsafe { (chunk as *mut StreamChunkHeader).write_volatile(header) };
     chunk_state(chunk).store(CHUNK_CURRENT, Release);
     stream.sequence += 1;
-    stream.end = (chunk + CHUNK) as u64;
-    Some(chunk + HEADER)
+    stream.end = (chunk + CHUNK_SIZE) as u64;
+    Some(chunk + HEADER_SIZE)
 }
 
 /// Returns the next chunk of a flight recorder. Frees the chunk after it for events of signal handlers.
@@ -166,7 +166,7 @@ fn reuse_oldest_chunk(stream: &RegionStream, slots: usize) -> usize {
     let base = stream.region as usize;
     let index = match stream.end {
         0 => 0,
-        end => (end as usize - base - RING_OFFSET as usize) / CHUNK % slots,
+        end => (end as usize - base - RING_OFFSET as usize) / CHUNK_SIZE % slots,
     };
     chunk_state(chunk_at(base, (index + 1) % slots)).store(CHUNK_FREE, Release);
     chunk_state(chunk_at(base, index + 1)).store(CHUNK_FREE, Release);
@@ -179,7 +179,7 @@ fn find_free(stream: &mut RegionStream) -> Option<usize> {
         IS_STALLED.store(false, Relaxed);
         return Some(chunk);
     }
-    let may_grow = stream.more_regions + 1 < REGIONS.load(Relaxed);
+    let may_grow = stream.more_regions + 1 < REGION_LIMIT.load(Relaxed);
     if may_grow && let Some(chunk) = append_region(stream) {
         return Some(chunk);
     }
@@ -202,7 +202,7 @@ fn find_free_in_ring(stream: &mut RegionStream) -> Option<usize> {
     // The last chunk is in this region, because `region` and `end` change together. Only the first chunk has no predecessor.
     let from = match stream.end {
         0 => 0,
-        end => (end as usize).wrapping_sub(chunk_at(base, 0)) / CHUNK,
+        end => (end as usize).wrapping_sub(chunk_at(base, 0)) / CHUNK_SIZE,
     };
     let free = |base: usize, from: usize| (from..SLOTS as usize).find(|index| is_usable(base, *index)).map(|index| chunk_at(base, index));
     if let Some(chunk) = free(base, from) {
@@ -265,7 +265,7 @@ fn discard_current(stream: &mut RegionStream) -> Option<usize> {
     stream.lost += CHUNK_EVENTS;
     // The next chunk gets this chunk's sequence number.
     stream.sequence -= 1;
-    Some(stream.end as usize - CHUNK)
+    Some(stream.end as usize - CHUNK_SIZE)
 }
 
 /// Marks the unfinished chunks of a region as full. A thread that has ended was filling them.
@@ -276,7 +276,7 @@ fn finish_chunks(base: usize) {
 }
 
 fn chunk_at(base: usize, index: usize) -> usize {
-    base + RING_OFFSET as usize + index * CHUNK
+    base + RING_OFFSET as usize + index * CHUNK_SIZE
 }
 
 fn chunk_state(chunk: usize) -> &'static AtomicU32 {

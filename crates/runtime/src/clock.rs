@@ -10,20 +10,20 @@ const AT_SYSINFO_EHDR: u64 = 33;
 const CLOCK_REALTIME_COARSE: i32 = 5;
 const FUNCTION_NAME: &[u8] = b"__vdso_clock_gettime\0";
 
-static FUNCTION: AtomicUsize = AtomicUsize::new(0);
+static CLOCK_FUNCTION: AtomicUsize = AtomicUsize::new(0);
 static STARTED_NS: AtomicU64 = AtomicU64::new(0);
 
 /// Locates the vDSO's function. Must be called when the image starts.
 pub fn prepare() {
     STARTED_NS.store(system::now_ns(), Relaxed);
     let function = vdso_address().and_then(find_function);
-    FUNCTION.store(function.unwrap_or(0), Relaxed);
+    CLOCK_FUNCTION.store(function.unwrap_or(0), Relaxed);
 }
 
 /// Returns the number of nanoseconds since 1970, or 0 before [`prepare`].
 pub fn now_ns() -> u64 {
     let started = STARTED_NS.load(Relaxed);
-    let function = FUNCTION.load(Relaxed);
+    let function = CLOCK_FUNCTION.load(Relaxed);
     if function == 0 {
         return started;
     }
@@ -58,18 +58,18 @@ fn read_u16(address: usize) -> usize {
 /// Returns the function's address from the dynamic symbol table. The symbol table is assumed to end where the string table starts,
 /// because its end is not recorded.
 fn find_function(image: usize) -> Option<usize> {
-    const LOAD: usize = 1;
-    const DYNAMIC: usize = 2;
-    const STRINGS: usize = 5;
-    const SYMBOLS: usize = 6;
-    const SYMBOL: usize = 24;
+    const PT_LOAD: usize = 1;
+    const PT_DYNAMIC: usize = 2;
+    const DT_STRTAB: usize = 5;
+    const DT_SYMTAB: usize = 6;
+    const SYMBOL_SIZE: usize = 24;
     let (headers, count) = (image + read_u64(image + 32), read_u16(image + 56));
     let (mut bias, mut dynamic) = (None, None);
     for header in (0..count).map(|n| headers + n * 56) {
         let (offset, address) = (read_u64(header + 8), read_u64(header + 16));
         match read_u32(header) {
-            LOAD if bias.is_none() => bias = Some(image.wrapping_add(offset).wrapping_sub(address)),
-            DYNAMIC => dynamic = Some(image + offset),
+            PT_LOAD if bias.is_none() => bias = Some(image.wrapping_add(offset).wrapping_sub(address)),
+            PT_DYNAMIC => dynamic = Some(image + offset),
             _ => {}
         }
     }
@@ -77,15 +77,15 @@ fn find_function(image: usize) -> Option<usize> {
     let (mut symbols, mut strings) = (0, 0);
     while read_u64(entry) != 0 {
         match read_u64(entry) {
-            STRINGS => strings = bias.wrapping_add(read_u64(entry + 8)),
-            SYMBOLS => symbols = bias.wrapping_add(read_u64(entry + 8)),
+            DT_STRTAB => strings = bias.wrapping_add(read_u64(entry + 8)),
+            DT_SYMTAB => symbols = bias.wrapping_add(read_u64(entry + 8)),
             _ => {}
         }
         entry += 16;
     }
-    let count = strings.checked_sub(symbols)? / SYMBOL;
+    let count = strings.checked_sub(symbols)? / SYMBOL_SIZE;
     let wanted = |symbol: &usize| read_u16(symbol + 6) != 0 && is_wanted_name(strings + read_u32(*symbol));
-    (0..count).map(|n| symbols + n * SYMBOL).find(wanted).map(|symbol| bias.wrapping_add(read_u64(symbol + 8)))
+    (0..count).map(|n| symbols + n * SYMBOL_SIZE).find(wanted).map(|symbol| bias.wrapping_add(read_u64(symbol + 8)))
 }
 
 fn is_wanted_name(address: usize) -> bool {

@@ -142,7 +142,7 @@ global_asm!(
     noted = sym untested::handle_count,
 );
 
-static REGISTERED: AtomicBool = AtomicBool::new(false);
+static IS_REGISTERED: AtomicBool = AtomicBool::new(false);
 /// libc identifies this image by the address of this variable.
 static IMAGE: u8 = 0;
 
@@ -150,13 +150,13 @@ extern "C" fn construct() {
     if OwnImage::from_linker().is_empty() {
         return;
     }
-    if life::start() && !REGISTERED.swap(true, SeqCst) {
+    if life::start() && !IS_REGISTERED.swap(true, SeqCst) {
         register_fork_handlers();
     }
 }
 
 extern "C" fn destruct() {
-    if REGISTERED.swap(false, SeqCst) {
+    if IS_REGISTERED.swap(false, SeqCst) {
         unregister_fork_handlers();
     }
     life::finish();

@@ -128,10 +128,10 @@ struct Attributes {
 
 /// Minimum descriptor number for counters. The subject's own descriptors thus keep their usual numbers.
 const MIN_DESCRIPTOR: i32 = 200;
-const PAGE: usize = 4096;
+const PAGE_BYTES: usize = 4096;
 
 /// True once the cost of a reading was measured.
-static CALIBRATED: AtomicBool = AtomicBool::new(false);
+static IS_CALIBRATED: AtomicBool = AtomicBool::new(false);
 
 #[derive(Clone, Copy)]
 pub struct ImageEvent {
@@ -164,7 +164,7 @@ impl ImageEvent {
     pub fn begin(self) -> Result<u64, OutputFailure> {
         let source = if self.kind == EVENT_TSC { 0 } else { self.open()? };
         thread().source = source;
-        if !CALIBRATED.swap(true, SeqCst) {
+        if !IS_CALIBRATED.swap(true, SeqCst) {
             self.calibrate();
         }
         Ok(source)
@@ -182,10 +182,10 @@ impl ImageEvent {
     }
 
     fn open(self) -> Result<u64, OutputFailure> {
-        const PINNED: u64 = 4;
-        const NOT_THE_KERNEL: u64 = 3 << 5;
+        const PINNED_FLAG: u64 = 4;
+        const EXCLUDE_KERNEL_FLAGS: u64 = 3 << 5;
         let size = size_of::<Attributes>() as u32;
-        let flags = PINNED | NOT_THE_KERNEL;
+        let flags = PINNED_FLAG | EXCLUDE_KERNEL_FLAGS;
         let attributes =
             Attributes { kind: self.kind, size, config: self.config, sampling: [0; 3], flags, wakeup: 0, breakpoint: 0, config1: 0 };
         let file = system::open_event((&raw const attributes).cast()).map_err(explain_open_error)?;
@@ -211,13 +211,13 @@ impl ImageEvent {
     /// A processor that wakes up at a low frequency needs about a millisecond to reach its usual frequency. The time-stamp counter does
     /// not slow down in the meantime, so trials with it go on for longer.
     fn calibrate(self) {
-        const TRIALS: u32 = 32;
+        const TRIAL_COUNT: u32 = 32;
         const MIN_TICKS: i64 = 5_000_000;
         let mut least = EventCost { begin: i64::MAX, end: i64::MAX };
         let first = self.now();
         let lasts_long_enough = || self.kind != EVENT_TSC || self.now().wrapping_sub(first) >= MIN_TICKS;
         let mut trials = 0;
-        while trials < TRIALS || !lasts_long_enough() {
+        while trials < TRIAL_COUNT || !lasts_long_enough() {
             least.begin = least.begin.min(self.measure_cost(simulate_entry));
             least.end = least.end.min(self.measure_cost(simulate_path_end));
             trials += 1;
@@ -230,14 +230,14 @@ impl ImageEvent {
 
     /// Returns the number of events between two readings when `store` runs in between.
     fn measure_cost(self, store: fn(&mut [i64; 6], i64)) -> i64 {
-        const ROUNDS: i64 = 64;
+        const ROUND_COUNT: i64 = 64;
         let mut cells = [0; 6];
         let first = self.now();
-        for _ in 0..ROUNDS {
+        for _ in 0..ROUND_COUNT {
             let now = self.now();
             store(&mut cells, now);
         }
-        self.now().wrapping_sub(first) / (ROUNDS + 1)
+        self.now().wrapping_sub(first) / (ROUND_COUNT + 1)
     }
 }
 
@@ -278,13 +278,13 @@ fn store(cell: &mut i64, value: i64) {
 /// Maps the page through which the program reads a counter without system calls; `None` if this is not permitted. The mapping keeps the
 /// counter open.
 fn readable_page(file: &Descriptor) -> Option<usize> {
-    const CAPABILITIES: usize = 40;
-    const USER_RDPMC: u64 = 1 << 2;
-    let page = system::map_to_read(file, PAGE).ok()?;
+    const CAPABILITIES_OFFSET: usize = 40;
+    const USER_RDPMC_FLAG: u64 = 1 << 2;
+    let page = system::map_to_read(file, PAGE_BYTES).ok()?;
     // SAFETY: the page is mapped and contains that word.
-    let capabilities = unsafe { ((page + CAPABILITIES) as *const u64).read_volatile() };
-    if capabilities & USER_RDPMC == 0 {
-        system::unmap(page, PAGE);
+    let capabilities = unsafe { ((page + CAPABILITIES_OFFSET) as *const u64).read_volatile() };
+    if capabilities & USER_RDPMC_FLAG == 0 {
+        system::unmap(page, PAGE_BYTES);
         return None;
     }
     Some(page)
@@ -294,7 +294,7 @@ fn readable_page(file: &Descriptor) -> Option<usize> {
 pub fn close(source: u64) {
     match source {
         0 => {}
-        page if page >> 32 != 0 => system::unmap(page as usize, PAGE),
+        page if page >> 32 != 0 => system::unmap(page as usize, PAGE_BYTES),
         number => system::close((number - 1) as i32),
     }
 }

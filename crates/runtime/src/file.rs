@@ -14,7 +14,7 @@ use crate::wire::{
 };
 use core::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
-const PAGE: u64 = 4096;
+const PAGE_BYTES: u64 = 4096;
 /// Minimum number of the descriptor that stays open, if possible. The subject's own descriptors thus keep their usual numbers.
 const MIN_DESCRIPTOR: i32 = 200;
 const CHOOSE_OTHER_FILE: &[u8] = b"choose another file in TRODDEN_OUTPUT or remove this one";
@@ -190,8 +190,8 @@ fn check_header(header: &RawHeader, image: &OwnImage, identity: &IdentityBytes) 
             b"put %m into the name in TRODDEN_OUTPUT, or remove the file",
         ));
     }
-    let switch_is_sound = header.switch_offset.is_multiple_of(PAGE) && header.switch_offset < header.regions_offset;
-    let sound = header.regions_offset.is_multiple_of(PAGE)
+    let switch_is_sound = header.switch_offset.is_multiple_of(PAGE_BYTES) && header.switch_offset < header.regions_offset;
+    let sound = header.regions_offset.is_multiple_of(PAGE_BYTES)
         && header.regions_offset != 0
         && header.regions_offset < 1 << 40
         && switch_is_sound
@@ -236,7 +236,7 @@ fn fill_header(header: &mut RawHeader, image: &OwnImage, identity: IdentityBytes
     let units_offset = size_of::<RawHeader>() as u64;
     let path_offset = units_offset + image.len() * size_of::<RawUnit>() as u64;
     let path_len = path.len() as u64;
-    let end = (path_offset + path_len).next_multiple_of(PAGE);
+    let end = (path_offset + path_len).next_multiple_of(PAGE_BYTES);
     let has_switch = image.switch != 0;
     let mut file_header = *image.file_header();
     if let Some(checksum) = file_header.last_chunk_mut() {
@@ -250,7 +250,7 @@ fn fill_header(header: &mut RawHeader, image: &OwnImage, identity: IdentityBytes
         units_offset,
         path_offset,
         path_len,
-        regions_offset: if has_switch { end + PAGE } else { end },
+        regions_offset: if has_switch { end + PAGE_BYTES } else { end },
         region_stride: region_stride(image.region_words),
         pid: u64::from(system::process_id()),
         created_ns: system::now_ns(),
@@ -318,11 +318,11 @@ fn mark_without_space(file: &Descriptor) {
 pub fn record_lost_thread(file: &Descriptor, reason: LostReason) {
     // The word is changed atomically through a mapping, so that processes do not overwrite each other's records. A truncated file may
     // lack the page.
-    if system::stat(file).is_ok_and(|stat| stat.size as u64 >= PAGE)
-        && let Ok(address) = system::map_file(file, 0, PAGE as usize, None)
+    if system::stat(file).is_ok_and(|stat| stat.size as u64 >= PAGE_BYTES)
+        && let Ok(address) = system::map_file(file, 0, PAGE_BYTES as usize, None)
     {
         add_lost(address + core::mem::offset_of!(RawHeader, lost), reason);
-        system::unmap(address, PAGE as usize);
+        system::unmap(address, PAGE_BYTES as usize);
     }
 }
 

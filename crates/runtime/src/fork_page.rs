@@ -6,7 +6,7 @@ use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering::SeqCst};
 
 /// A page that the kernel fills with zeros in a child of `fork`. Null if the kernel does not support this.
 pub static FORK_PAGE: AtomicPtr<AtomicU32> = AtomicPtr::new(null_mut());
-const PAGE: usize = 4096;
+const PAGE_BYTES: usize = 4096;
 
 /// Returns true if this process is a child of `fork` that has not been marked yet.
 pub fn is_forked() -> bool {
@@ -17,10 +17,10 @@ pub fn is_forked() -> bool {
 
 /// Creates the page, if the kernel supports it, and marks this process in it.
 pub fn create() {
-    if let Ok(page) = system::map_zeros(PAGE, None) {
-        match system::wipe_on_fork(page, PAGE) {
+    if let Ok(page) = system::map_zeros(PAGE_BYTES, None) {
+        match system::wipe_on_fork(page, PAGE_BYTES) {
             Ok(()) => FORK_PAGE.store(page as *mut AtomicU32, SeqCst),
-            Err(_) => system::unmap(page, PAGE),
+            Err(_) => system::unmap(page, PAGE_BYTES),
         }
     }
     mark_current();
@@ -37,6 +37,6 @@ pub fn mark_current() {
 pub fn remove() {
     let page = FORK_PAGE.swap(null_mut(), SeqCst);
     if !page.is_null() {
-        system::unmap(page as usize, PAGE);
+        system::unmap(page as usize, PAGE_BYTES);
     }
 }

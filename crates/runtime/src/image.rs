@@ -168,9 +168,9 @@ impl OwnImage {
     }
 
     pub fn file_header(&self) -> &'static [u8; FILE_HEADER_BYTES] {
-        const COUNTS: [u8; FILE_HEADER_BYTES] = FileHeader::new(FileKind::RAW_COUNTS, RAW_VERSION).to_bytes();
-        const STREAM: [u8; FILE_HEADER_BYTES] = FileHeader::new(FileKind::STREAM_FILE, STREAM_VERSION).to_bytes();
-        if is_stream() { &STREAM } else { &COUNTS }
+        const COUNTS_HEADER: [u8; FILE_HEADER_BYTES] = FileHeader::new(FileKind::RAW_COUNTS, RAW_VERSION).to_bytes();
+        const STREAM_HEADER: [u8; FILE_HEADER_BYTES] = FileHeader::new(FileKind::STREAM_FILE, STREAM_VERSION).to_bytes();
+        if is_stream() { &STREAM_HEADER } else { &COUNTS_HEADER }
     }
 
     /// Returns the bias of the region that all threads share; `None` if no unit uses that region.

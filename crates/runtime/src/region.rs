@@ -16,7 +16,7 @@ use core::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
 /// Size of the byte range before the header's lock byte in which processes probe how long locks last. The range is so large that probes
 /// of different processes do not collide.
-const PROBE_BYTES: u64 = 1 << 50;
+const PROBE_RANGE_BYTES: u64 = 1 << 50;
 
 #[derive(Clone, Copy)]
 pub struct Region {
@@ -194,7 +194,7 @@ fn probe_lock_lifetime(
 ) -> Result<LockLifetime, OutputFailure> {
     if search.life == LockLifetime::Unknown && !raw.descriptor.locks_for_process() {
         // The trial does not use the region's own lock byte, because other processes lock that byte briefly while they search.
-        let trial = (u64::from(system::process_id()) << 28 | system::now_ns() & 0xfff_ffff) % PROBE_BYTES;
+        let trial = (u64::from(system::process_id()) << 28 | system::now_ns() & 0xfff_ffff) % PROBE_RANGE_BYTES;
         let trial = HEADER_LOCK_BYTE - 1 - trial as i64;
         let tried = system::lock_byte(&raw.descriptor, trial, true).is_ok();
         *raw = reopen()?;

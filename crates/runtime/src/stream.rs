@@ -17,15 +17,15 @@ use crate::wire::stream::{
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 /// Size in bytes of a chunk's header, and of the state that precedes a region's frame slots.
-pub const HEADER: usize = HEADER_BYTES as usize;
+pub const HEADER_SIZE: usize = HEADER_BYTES as usize;
 /// Size in bytes of an event and of a frame slot.
-pub const WORD: usize = 4;
+pub const WORD_SIZE: usize = 4;
 const SHADOW_SIZE: usize = SHADOW_BYTES as usize;
 
 /// Number of chunks that a flight recorder uses; 0 when a whole program is recorded.
 pub static RECORDER_SLOTS: AtomicU32 = AtomicU32::new(0);
 /// For whole programs: maximum number of regions per thread, and the longest time in milliseconds that a thread waits for a chunk.
-pub static REGIONS: AtomicU32 = AtomicU32::new(DEFAULT_REGIONS as u32);
+pub static REGION_LIMIT: AtomicU32 = AtomicU32::new(DEFAULT_REGIONS as u32);
 pub static MAX_WAIT_MS: AtomicU32 = AtomicU32::new(DEFAULT_MAX_WAIT_MS as u32);
 
 /// Returns the calling thread's cursor and shadow stack pointer; `None` if the image writes no streams.
@@ -66,7 +66,7 @@ fn apply_limits(text: &[u8]) -> bool {
     let Some((comma, text)) = text.split_first() else { return true };
     let mut numbers = text.split(|byte| *byte == b',').map(parse_number);
     let (Some(Some(regions)), Some(Some(max_wait_ms)), None) = (numbers.next(), numbers.next(), numbers.next()) else { return false };
-    REGIONS.store(regions.clamp(1, MAX_REGIONS) as u32, Relaxed);
+    REGION_LIMIT.store(regions.clamp(1, MAX_REGIONS) as u32, Relaxed);
     MAX_WAIT_MS.store(max_wait_ms.min(MAX_WAIT_LIMIT_MS) as u32, Relaxed);
     *comma == b','
 }
@@ -95,8 +95,8 @@ impl ShadowFrames {
     /// Saves the slots of the calling thread, whose region is at `base`. Returns `None` if out of memory.
     pub fn save(base: usize) -> Option<ShadowFrames> {
         let thread = thread_stream()?;
-        let slots = base + HEADER;
-        let count = (thread.shadow as usize).saturating_sub(slots).min(SHADOW_SIZE - HEADER) / WORD;
+        let slots = base + HEADER_SIZE;
+        let count = (thread.shadow as usize).saturating_sub(slots).min(SHADOW_SIZE - HEADER_SIZE) / WORD_SIZE;
         let address = system::map_zeros(SHADOW_SIZE, None).ok()?;
         // SAFETY: both ranges are mapped, and the second is fresh.
         unsafe { core::ptr::copy_nonoverlapping(slots as *const u32, address as *mut u32, count) };

@@ -4,7 +4,7 @@ use crate::bias::bias;
 use crate::chunks;
 use crate::image::OwnImage;
 use crate::life;
-use crate::stream::{WORD, thread_stream};
+use crate::stream::{WORD_SIZE, thread_stream};
 use crate::stub;
 use crate::system;
 use core::arch::global_asm;
@@ -69,7 +69,7 @@ fn own_region() -> Option<usize> {
 /// Returns the slot for a thread's first frame, or a dummy slot if the thread has no stream. A nonzero `pointer` is the limit slot, which
 /// frames share when they are nested too deeply.
 extern "C" fn find_frame_slot(pointer: usize) -> usize {
-    static DISCARDED: AtomicU64 = AtomicU64::new(0);
+    static DISCARDED_SLOT: AtomicU64 = AtomicU64::new(0);
     if pointer != 0 {
         return pointer;
     }
@@ -77,10 +77,10 @@ extern "C" fn find_frame_slot(pointer: usize) -> usize {
     let slot = match (own_region(), thread_stream()) {
         (Some(_), Some(thread)) => {
             let slot = thread.shadow as usize;
-            thread.shadow += WORD as u64;
+            thread.shadow += WORD_SIZE as u64;
             slot
         }
-        _ => DISCARDED.as_ptr() as usize,
+        _ => DISCARDED_SLOT.as_ptr() as usize,
     };
     system::set_signal_mask(mask);
     slot

@@ -104,14 +104,14 @@ impl OutputFailure {
 
 /// Device and inode of standard error at the image's start; zero if it was closed. Messages are thus never written to a file that got its
 /// descriptor later.
-static STDERR: [AtomicU64; 2] = [AtomicU64::new(0), AtomicU64::new(0)];
+static STDERR_IDENTITY: [AtomicU64; 2] = [AtomicU64::new(0), AtomicU64::new(0)];
 
 fn stat_stderr() -> [u64; 2] {
     system::stat_number(2).map_or([0; 2], |stat| [stat.dev, stat.ino])
 }
 
 pub fn save_stderr_identity() {
-    STDERR.iter().zip(stat_stderr()).for_each(|(saved, now)| saved.store(now, SeqCst));
+    STDERR_IDENTITY.iter().zip(stat_stderr()).for_each(|(saved, now)| saved.store(now, SeqCst));
 }
 
 /// Prints one line, `trodden: SUBJECT: reason (error): advice; ...`, and overwrites `scratch`.
@@ -125,7 +125,7 @@ pub fn print_failure(subject: &[u8], failure: &OutputFailure, scratch: &mut Text
 /// Writes a line to standard error, unless the descriptor now refers to a different file.
 pub fn print_line(line: &[u8]) {
     let [device, inode] = stat_stderr();
-    let is_unchanged = STDERR.iter().zip([device, inode]).all(|(saved, now)| saved.load(SeqCst) == now);
+    let is_unchanged = STDERR_IDENTITY.iter().zip([device, inode]).all(|(saved, now)| saved.load(SeqCst) == now);
     if is_unchanged && inode != 0 {
         system::write_if_ready(2, line);
     }

@@ -30,7 +30,7 @@ const HAS_MORE_KNOWN: u8 = 4;
 pub static ACTION: AtomicU8 = AtomicU8::new(COUNT);
 /// Address of a bitmap with one bit per counter of the template, which is 1 if `TRODDEN_KNOWN` contains the path; 0 if the variable is
 /// not set.
-static MORE_KNOWN: AtomicUsize = AtomicUsize::new(0);
+static KNOWN_BITMAP: AtomicUsize = AtomicUsize::new(0);
 /// Whether vector registers wider than 128 bits must be saved: 0 for unknown, 1 for no, 2 for yes.
 static HAS_WIDE_VECTORS: AtomicU8 = AtomicU8::new(0);
 
@@ -59,7 +59,7 @@ pub fn prepare(text: &mut Text, scratch: &mut Text) {
     if output::find_variable(KNOWN_VARIABLE, text, scratch) && !text.bytes().is_empty() {
         match load(text, &OwnImage::from_linker()) {
             Ok(address) => {
-                MORE_KNOWN.store(address, Relaxed);
+                KNOWN_BITMAP.store(address, Relaxed);
                 acting |= HAS_MORE_KNOWN;
             }
             Err(failure) => print_failure(text, failure, scratch),
@@ -151,7 +151,7 @@ pub fn handles_each_count() -> bool {
 }
 
 fn is_known(counter: usize) -> bool {
-    let bits = MORE_KNOWN.load(Relaxed);
+    let bits = KNOWN_BITMAP.load(Relaxed);
     let at = counter.wrapping_sub(OwnImage::from_linker().template) / size_of::<u64>();
     // SAFETY: the bitmap has a bit for each counter of the template, and is never unmapped.
     bits != 0 && unsafe { ((bits + at / 8) as *const u8).read() } >> (at % 8) & 1 == 1
@@ -234,12 +234,12 @@ fn callback() -> usize {
 /// overwrite some of the marks.
 #[repr(C)]
 struct CallbackFrame {
-    marks: [u64; MARKS],
+    marks: [u64; MARK_COUNT],
 }
 
 /// Number of marks. It is so large that other frames, which contain return addresses and saved registers, are very unlikely to leave all
 /// of them intact.
-const MARKS: usize = 64;
+const MARK_COUNT: usize = 64;
 
 impl CallbackFrame {
     fn mark(address: usize, index: usize) -> u64 {
@@ -260,11 +260,11 @@ impl CallbackFrame {
     fn is_live(address: usize, own_end: usize) -> bool {
         let word = |index: usize| address + index * size_of::<u64>();
         // If the program has several stacks, the marker's stack may have been unmapped.
-        if address < own_end || !system::is_readable(address) || !system::is_readable(word(MARKS - 1)) {
+        if address < own_end || !system::is_readable(address) || !system::is_readable(word(MARK_COUNT - 1)) {
             return false;
         }
         // SAFETY: the marker's first and last word were just found to be readable.
-        (0..MARKS).all(|index| unsafe { (word(index) as *const u64).read_volatile() } == CallbackFrame::mark(address, index))
+        (0..MARK_COUNT).all(|index| unsafe { (word(index) as *const u64).read_volatile() } == CallbackFrame::mark(address, index))
     }
 }
 
@@ -273,7 +273,7 @@ fn call_back(name: usize, path: u64, count: u64) {
     let Some(thread) = image::residual_thread() else { return };
     // SAFETY: the state is thread-local, and signal handlers leave it unchanged.
     let outer = unsafe { (&raw const (*thread).callback).read_volatile() };
-    let mut frame = CallbackFrame { marks: [0; MARKS] };
+    let mut frame = CallbackFrame { marks: [0; MARK_COUNT] };
     if outer != 0 && CallbackFrame::is_live(outer as usize, (&raw const frame).wrapping_add(1) as usize) {
         return;
     }

@@ -78,7 +78,7 @@ impl ThreadBlocks {
             before = call.stack;
         }
         self.next_sample = 0;
-        self.pools = pools.into_iter().map(|(between, counts)| (between, top_codes(counts.into_iter().collect()))).collect();
+        self.pools = pools.into_iter().map(|(between, counts)| (between, keep_top_codes(counts.into_iter().collect()))).collect();
         Ok(())
     }
 
@@ -105,7 +105,7 @@ impl ThreadBlocks {
         if samples.len() >= MIN_OWN_SAMPLES {
             let mut counts: HashMap<CodeId, u64> = HashMap::new();
             samples.iter().for_each(|(_, code)| *counts.entry(*code).or_default() += 1);
-            return divide_time(ns, &top_codes(counts.into_iter().collect()));
+            return divide_time(ns, &keep_top_codes(counts.into_iter().collect()));
         }
         if let Some(pool) = self.pools.get(&(before, next)) {
             return divide_time(ns, pool);
@@ -157,7 +157,7 @@ pub fn is_auxiliary(kind: u16) -> bool {
 }
 
 /// Keeps the [`MAX_CODES`] most frequent codes, in a deterministic order. Adds the counts of the others to the most frequent code.
-fn top_codes(mut counts: Vec<(CodeId, u64)>) -> Vec<(CodeId, u64)> {
+fn keep_top_codes(mut counts: Vec<(CodeId, u64)>) -> Vec<(CodeId, u64)> {
     counts.sort_by_key(|(code, count)| (std::cmp::Reverse(*count), *code));
     let rest: u64 = counts.iter().skip(MAX_CODES).map(|(_, count)| count).sum();
     counts.truncate(MAX_CODES);

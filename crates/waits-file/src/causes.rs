@@ -52,7 +52,7 @@ impl CauseSum<'_> {
 /// waiting is spread over several callees.
 pub fn sum_by_function(replayed: &Replayed) -> Vec<CodeCause> {
     let codes = &replayed.names.codes;
-    let (callers, executed) = (callers_by_function(replayed), time_by_function(replayed));
+    let (callers, executed) = (find_callers_by_function(replayed), sum_time_by_function(replayed));
     let found = find_causes(&replayed.outcome.steps, &replayed.outcome.sites);
     let mut depth: Vec<usize> = found.iter().map(|cause| codes.get(cause.step.code).path.len()).collect();
     let deepest = depth.iter().copied().max().unwrap_or(0);
@@ -78,7 +78,7 @@ pub fn sum_by_function(replayed: &Replayed) -> Vec<CodeCause> {
     found
 }
 
-fn callers_by_function(replayed: &Replayed) -> HashMap<&str, HashSet<&str>> {
+fn find_callers_by_function(replayed: &Replayed) -> HashMap<&str, HashSet<&str>> {
     let mut callers: HashMap<&str, HashSet<&str>> = HashMap::new();
     for (_, code) in replayed.names.codes.iter() {
         for pair in code.path.windows(2).filter(|pair| pair[0] != pair[1]) {
@@ -89,7 +89,7 @@ fn callers_by_function(replayed: &Replayed) -> HashMap<&str, HashSet<&str>> {
 }
 
 /// Returns each function's inclusive time in ns, by location.
-fn time_by_function(replayed: &Replayed) -> HashMap<&str, HashMap<LocationId, u64>> {
+fn sum_time_by_function(replayed: &Replayed) -> HashMap<&str, HashMap<LocationId, u64>> {
     let mut executed: HashMap<&str, HashMap<LocationId, u64>> = HashMap::new();
     for (id, ns) in &replayed.outcome.executed {
         let step = replayed.outcome.steps.get(*id);
@@ -117,7 +117,7 @@ fn merge_into_callers(
     calling_functions: &HashSet<&str>,
 ) {
     /// A callee that accounts for at least this share of its caller's waiting remains the cause.
-    const MAIN_SHARE: f64 = 2.0 / 3.0;
+    const MIN_MAIN_SHARE: f64 = 2.0 / 3.0;
     if level < 3 {
         return;
     }
@@ -131,7 +131,7 @@ fn merge_into_callers(
     for (cause, depth) in found.iter().zip(depth).filter(|(_, depth)| **depth == level) {
         let path = &replayed.names.codes.get(cause.step.code).path;
         let sum = |prefix: usize| sums.get(&(&path[..prefix], cause.step.location, cause.step.state)).copied().unwrap_or(0) as f64;
-        if !calling_functions.contains(path[level - 2].as_str()) && sum(level) < MAIN_SHARE * sum(level - 1) {
+        if !calling_functions.contains(path[level - 2].as_str()) && sum(level) < MIN_MAIN_SHARE * sum(level - 1) {
             *depth = level - 1;
         }
     }

@@ -43,7 +43,7 @@ impl CodeLocation {
 }
 
 /// Weight of a sample: one kernel tick in ns. A block without samples has its time as weight.
-const SAMPLE_NS: u64 = 4_000_000;
+const SAMPLE_WEIGHT_NS: u64 = 4_000_000;
 
 /// The program's own frames on a stack, innermost first. If there are none, the stack's innermost frame.
 type OwnFrames = Vec<StackFrame>;
@@ -115,7 +115,7 @@ impl Codes {
     /// Returns the number of a sample's code block, and adds the sample's weight to its line.
     pub fn intern_sample(&mut self, own: &OwnFrames, taken_path: Option<TimedPath>) -> CodeId {
         let id = self.intern_block(own, taken_path);
-        self.add_line_weight(id, own.first().map_or(0, |frame| frame.line), SAMPLE_NS);
+        self.add_line_weight(id, own.first().map_or(0, |frame| frame.line), SAMPLE_WEIGHT_NS);
         id
     }
 

@@ -21,11 +21,11 @@ const BARRIERS: [&str; 6] = ["MPI_Barrier", "MPI_Ibarrier", "MPI_Barrier_init", 
 const NONBINDING_SUFFIXES: [&str; 9] =
     ["v", "w", "v_init", "w_init", "Reduce_scatter", "Ireduce_scatter", "Reduce_scatter_init", "Comm_idup", "Win_fence"];
 /// The recorded result of a wait if the thread was woken. Other results are error numbers.
-const WOKEN: u64 = 0;
+const WOKEN_RESULT: u64 = 0;
 /// The recorded result of a futex wait that returned at once because the value had changed.
 const EAGAIN: u64 = 11;
 /// Recorded size of a collective operation without data, from which MPI libraries may return early.
-const NO_DATA: u64 = u64::MAX;
+const NO_DATA_SIZE: u64 = u64::MAX;
 
 /// The processes of one `MPI_COMM_WORLD`.
 #[derive(Debug)]
@@ -102,7 +102,9 @@ impl Converter {
         let request = RequestId(record.request);
         Some(match record.kind {
             _ if is_collective(record.kind) => self.convert_collective(process, id, record)?,
-            _ if is_persistent_collective(record.kind) => Call::PrepareCollective(self.collective_arguments(process, id, record)?, request),
+            _ if is_persistent_collective(record.kind) => {
+                Call::PrepareCollective(self.convert_collective_arguments(process, id, record)?, request)
+            }
             _ if record.kind < kind::START && record.kind & kind::PERSISTENT != 0 => {
                 Call::Prepare(self.convert_message(process, id, record)?, record.kind & 0xf == kind::IRECV, request)
             }
@@ -138,7 +140,7 @@ impl Converter {
         parts: &mut ConvertedParts,
         object: ObjectId,
     ) -> Call {
-        let is_woken = record.size_or_count == WOKEN;
+        let is_woken = record.size_or_count == WOKEN_RESULT;
         match record.kind {
             kind::WAIT => Call::Wait(std::mem::take(&mut parts.requests)),
             kind::START => Call::Start(std::mem::take(&mut parts.starts)),
@@ -237,14 +239,14 @@ impl Converter {
     }
 
     fn convert_collective(&mut self, process: &Process, id: ProcessId, record: &CallRecord) -> Option<Call> {
-        let collective = self.collective_arguments(process, id, record)?;
+        let collective = self.convert_collective_arguments(process, id, record)?;
         Some(match record.kind & kind::NON_BLOCKING != 0 && record.kind != kind::MPI_FINALIZE {
             true => Call::BeginCollective(collective, RequestId(record.request)),
             false => Call::Collective(collective),
         })
     }
 
-    fn collective_arguments(&mut self, process: &Process, id: ProcessId, record: &CallRecord) -> Option<Collective> {
+    fn convert_collective_arguments(&mut self, process: &Process, id: ProcessId, record: &CallRecord) -> Option<Collective> {
         let (job, world_rank) = self.ranks[id.0 as usize]?;
         let (rank, size) = match record.object {
             COMM_SELF => (0, 1),
@@ -265,7 +267,7 @@ impl Converter {
             rank,
             size,
             is_barrier: BARRIERS.contains(&name),
-            is_binding: record.size_or_count != NO_DATA && is_binding(name),
+            is_binding: record.size_or_count != NO_DATA_SIZE && is_binding(name),
         })
     }
 
@@ -290,7 +292,7 @@ impl Converter {
         };
         let communicator = self.communicator_id(id, record.object)?;
         let name = trodden_wire::waits::FUNCTIONS.get(record.function as usize).copied().unwrap_or_default();
-        let (is_root, is_binding) = (record.peer == ROOT_PEER, record.size_or_count != NO_DATA && is_binding(name));
+        let (is_root, is_binding) = (record.peer == ROOT_PEER, record.size_or_count != NO_DATA_SIZE && is_binding(name));
         Some(Collective { communicator, rule, is_root, rank, size: size as u32, is_barrier: false, is_binding })
     }
 

@@ -20,7 +20,7 @@ use trodden_wire::waits::{
 const MAX_EXTENT: u32 = 16 << 20;
 /// Maximum number of bytes to search for the next extent. A killed process leaves a gap of at most one extent.
 const MAX_GAP: u64 = 64 << 20;
-const WINDOW_SIZE: usize = 4096;
+const READ_WINDOW_SIZE: usize = 4096;
 
 pub type ProcessKey = (u32, u64);
 
@@ -152,14 +152,14 @@ struct ThreadsReader<'a> {
 }
 
 impl ThreadsReader<'_> {
-    /// Returns `count` bytes at an offset, or `None` if the file is too short. `count` must not exceed [`WINDOW_SIZE`].
+    /// Returns `count` bytes at an offset, or `None` if the file is too short. `count` must not exceed [`READ_WINDOW_SIZE`].
     fn bytes_at(&mut self, offset: u64, count: usize) -> io::Result<Option<&[u8]>> {
         if offset + count as u64 > self.size {
             return Ok(None);
         }
         let is_in = self.begin <= offset && offset + count as u64 <= self.begin + self.window.len() as u64;
         if !is_in {
-            let size = (self.size - offset).min(WINDOW_SIZE as u64) as usize;
+            let size = (self.size - offset).min(READ_WINDOW_SIZE as u64) as usize;
             self.window.resize(size, 0);
             self.file.read_exact_at(&mut self.window, offset)?;
             self.begin = offset;

@@ -24,7 +24,7 @@ pub const MAX_CHUNK_SIZE: usize = EXTENT_SIZES[3];
 const MIN_CHUNK_SIZE: usize = 480;
 
 /// Address of the file's size in bytes, in memory shared with forked children. Null if the file is not open.
-static SIZE: AtomicPtr<AtomicU64> = AtomicPtr::new(null_mut());
+static FILE_SIZE: AtomicPtr<AtomicU64> = AtomicPtr::new(null_mut());
 
 /// A mapped part of the file. This structure is in an extra page after the mapping.
 struct Extent {
@@ -60,20 +60,20 @@ impl ThreadsFileWriter {
     const NONE: ThreadsFileWriter = ThreadsFileWriter { file: OwnFile::NONE, count: 0, newest: null_mut(), used: 0, threads: 0 };
 }
 
-static STATE: Lock<ThreadsFileWriter> = Lock::new(ThreadsFileWriter::NONE);
+static WRITER: Lock<ThreadsFileWriter> = Lock::new(ThreadsFileWriter::NONE);
 
 /// Creates the threads file. Returns false on failure.
 pub fn create_file() -> bool {
     let file = naming::file_path(b".threads").and_then(|path| OwnFile::create(&path, 0));
     let (Some(file), Some(size)) = (file, memory::map_shared::<AtomicU64>()) else { return false };
-    SIZE.store(size, Ordering::Release);
-    STATE.with(|state| state.file = file);
+    FILE_SIZE.store(size, Ordering::Release);
+    WRITER.with(|state| state.file = file);
     true
 }
 
 /// Adds a thread. Returns its index in the process and its header's offset in the file; `None` if the disk is full.
 pub fn add_thread(header: ThreadHeader) -> Option<(u32, u64)> {
-    STATE.with(|state| {
+    WRITER.with(|state| {
         let size = CHUNK_HEADER_SIZE + size_of::<ThreadHeader>();
         let thread = state.threads;
         let chunk = state.allocate_chunk(WaitsChunkHeader::new(chunk_kind::THREAD, thread, 0, size as u32), size)?;
@@ -91,17 +91,17 @@ pub fn add_thread(header: ThreadHeader) -> Option<(u32, u64)> {
 /// Allocates a chunk of `size` bytes, or fewer at the end of an extent, for a thread's records of one kind. `first` is the index of the
 /// chunk's first record. Returns `None` if the disk is full.
 pub fn add_chunk(kind: u32, thread: u32, first: u32, size: usize) -> Option<RecordChunk> {
-    STATE.with(|state| state.allocate_chunk(WaitsChunkHeader::new(kind, thread, first, size as u32), MIN_CHUNK_SIZE))
+    WRITER.with(|state| state.allocate_chunk(WaitsChunkHeader::new(kind, thread, first, size as u32), MIN_CHUNK_SIZE))
 }
 
 pub fn release(chunk: RecordChunk) {
-    STATE.with(|state| state.release(chunk));
+    WRITER.with(|state| state.release(chunk));
 }
 
 /// Writes words at an offset in the file, whether or not that part is mapped.
 pub fn write_at<const N: usize>(offset: u64, words: [u64; N]) {
     // The lock is not held during the write, because new threads wait for it.
-    if let Some((file, _)) = STATE.with(|state| state.file.descriptor(path)) {
+    if let Some((file, _)) = WRITER.with(|state| state.file.descriptor(path)) {
         // SAFETY: the pointer and the length describe `words`, which lives until the call returns.
         preserving_errno(|| unsafe { libc::syscall(libc::SYS_pwrite64, file, words.as_ptr(), size_of_val(&words), offset) });
     }
@@ -109,7 +109,7 @@ pub fn write_at<const N: usize>(offset: u64, words: [u64; N]) {
 
 /// Resets the state in a forked child. The child uses the same file, but none of its parent's extents.
 pub fn begin_child() {
-    let parents = STATE.begin_child(ThreadsFileWriter::NONE);
+    let parents = WRITER.begin_child(ThreadsFileWriter::NONE);
     let mut extent = parents.newest;
     while !extent.is_null() {
         // SAFETY: the list is in private pages, so the child has its own copy of it.
@@ -117,7 +117,7 @@ pub fn begin_child() {
         unmap(extent);
         extent = next;
     }
-    STATE.with(|state| state.file = parents.file);
+    WRITER.with(|state| state.file = parents.file);
 }
 
 fn path() -> Option<output::Path> {
@@ -198,7 +198,7 @@ impl ThreadsFileWriter {
 
 fn create_extent(file: libc::c_int, size: usize, page: usize) -> Option<*mut Extent> {
     // SAFETY: the pointer is null, or refers to memory that stays mapped.
-    let end = unsafe { SIZE.load(Ordering::Acquire).as_ref() }?;
+    let end = unsafe { FILE_SIZE.load(Ordering::Acquire).as_ref() }?;
     // Exceeding the file size limit would raise a signal that ends the program.
     if end.load(Ordering::Relaxed) + size as u64 > output::file_size_limit() {
         return None;

@@ -10,10 +10,10 @@ use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
 const SLOTS: usize = 4096;
 /// True once any thread has waited. Until then, a forked child need not clear the counts.
 static HAS_WAITED: AtomicBool = AtomicBool::new(false);
-static WAITING: [AtomicU32; SLOTS] = [const { AtomicU32::new(0) }; SLOTS];
+static WAITING_COUNTS: [AtomicU32; SLOTS] = [const { AtomicU32::new(0) }; SLOTS];
 /// Counts that a process shares with its children, because they may wait for objects in shared memory, which all of them map at the same
 /// address. Null before the first fork.
-static SHARED: AtomicPtr<[AtomicU32; SLOTS]> = AtomicPtr::new(null_mut());
+static SHARED_COUNTS: AtomicPtr<[AtomicU32; SLOTS]> = AtomicPtr::new(null_mut());
 
 #[inline]
 fn slot_of(object: usize) -> usize {
@@ -23,7 +23,7 @@ fn slot_of(object: usize) -> usize {
 #[inline]
 fn shared_counts() -> Option<&'static [AtomicU32; SLOTS]> {
     // SAFETY: the pointer is null, or refers to memory that stays mapped.
-    unsafe { SHARED.load(Ordering::Acquire).as_ref() }
+    unsafe { SHARED_COUNTS.load(Ordering::Acquire).as_ref() }
 }
 
 /// Prepares for a fork. From now on, parent and child also count waiting threads in shared memory.
@@ -33,13 +33,13 @@ pub fn share_counts() {
     }
     let Some(memory) = map_shared::<[AtomicU32; SLOTS]>() else { return };
     // If another thread was faster, its memory is used.
-    let _ = SHARED.compare_exchange(null_mut(), memory, Ordering::AcqRel, Ordering::Acquire);
+    let _ = SHARED_COUNTS.compare_exchange(null_mut(), memory, Ordering::AcqRel, Ordering::Acquire);
 }
 
 /// Returns true if a thread may be waiting for the object.
 #[inline]
 pub fn is_awaited(object: usize) -> bool {
-    WAITING[slot_of(object)].load(Ordering::Relaxed) != 0
+    WAITING_COUNTS[slot_of(object)].load(Ordering::Relaxed) != 0
         || shared_counts().is_some_and(|counts| counts[slot_of(object)].load(Ordering::Relaxed) != 0)
 }
 
@@ -48,14 +48,14 @@ pub fn begin_wait(object: usize) {
     if !HAS_WAITED.load(Ordering::Relaxed) {
         HAS_WAITED.store(true, Ordering::Relaxed);
     }
-    WAITING[slot_of(object)].fetch_add(1, Ordering::SeqCst);
+    WAITING_COUNTS[slot_of(object)].fetch_add(1, Ordering::SeqCst);
     if let Some(counts) = shared_counts() {
         counts[slot_of(object)].fetch_add(1, Ordering::SeqCst);
     }
 }
 
 pub fn end_wait(object: usize) {
-    WAITING[slot_of(object)].fetch_sub(1, Ordering::SeqCst);
+    WAITING_COUNTS[slot_of(object)].fetch_sub(1, Ordering::SeqCst);
     if let Some(counts) = shared_counts() {
         // Waits that began before the first fork are not counted in shared memory.
         let _ = counts[slot_of(object)].fetch_update(Ordering::SeqCst, Ordering::SeqCst, |count| count.checked_sub(1));
@@ -74,6 +74,6 @@ pub fn call_as_waiter<R>(object: usize, call: impl FnOnce() -> R) -> R {
 /// Clears the counts in a forked child, which has only one thread.
 pub fn begin_child() {
     if HAS_WAITED.swap(false, Ordering::Relaxed) {
-        WAITING.iter().for_each(|slot| slot.store(0, Ordering::Relaxed));
+        WAITING_COUNTS.iter().for_each(|slot| slot.store(0, Ordering::Relaxed));
     }
 }

@@ -15,7 +15,7 @@ const WAKE: usize = 1;
 const WAIT_BITSET: usize = 9;
 const WAKE_BITSET: usize = 10;
 /// Mask for the operation without its flags.
-const OPERATION: usize = 0x7f;
+const OPERATION_MASK: usize = 0x7f;
 
 static REAL: Real = Real::new(c"syscall");
 
@@ -31,7 +31,7 @@ pub unsafe extern "C" fn syscall(number: c_long, a: usize, b: usize, c: usize, d
         fork::after_system_call(number, a, result);
         return result;
     }
-    let kind = match b & OPERATION {
+    let kind = match b & OPERATION_MASK {
         WAIT | WAIT_BITSET => kind::FUTEX_WAIT,
         WAKE | WAKE_BITSET => kind::FUTEX_WAKE,
         _ => return call(),

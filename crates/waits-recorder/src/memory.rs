@@ -16,11 +16,11 @@ pub fn map_shared<T>() -> Option<*mut T> {
     map(1, libc::MAP_SHARED)
 }
 
-static MAPPED: AtomicU64 = AtomicU64::new(0);
+static MAPPED_BYTES: AtomicU64 = AtomicU64::new(0);
 
 /// Returns the number of bytes of address space that this library uses for its image and its mappings.
 pub fn mapped_bytes() -> u64 {
-    MAPPED.load(Ordering::Relaxed) + images::own_image_size() as u64
+    MAPPED_BYTES.load(Ordering::Relaxed) + images::own_image_size() as u64
 }
 
 fn map<T>(count: usize, sharing: c_int) -> Option<*mut T> {
@@ -35,7 +35,7 @@ fn map<T>(count: usize, sharing: c_int) -> Option<*mut T> {
         limits::adjust_kernel_limit(-(size as i64));
         return None;
     }
-    MAPPED.fetch_add(size as u64, Ordering::Relaxed);
+    MAPPED_BYTES.fetch_add(size as u64, Ordering::Relaxed);
     Some(place.cast())
 }
 
@@ -44,7 +44,7 @@ pub fn release<T>(place: *mut T, count: usize) {
     let size = round_up_to_page(count * size_of::<T>());
     // SAFETY: this module mapped the memory with this size.
     unsafe { libc::munmap(place.cast(), size) };
-    MAPPED.fetch_sub(size as u64, Ordering::Relaxed);
+    MAPPED_BYTES.fetch_sub(size as u64, Ordering::Relaxed);
     limits::adjust_kernel_limit(-(size as i64));
 }
 

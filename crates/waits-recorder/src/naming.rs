@@ -6,7 +6,7 @@ use trodden_wire::waits::OUTPUT_VARIABLE;
 
 pub const FOLDER_VARIABLE: &core::ffi::CStr = c"TRODDEN_WAITS";
 /// Time in ticks at which the recording began. It identifies the process together with the process ID.
-pub static START: AtomicU64 = AtomicU64::new(0);
+pub static START_TICKS: AtomicU64 = AtomicU64::new(0);
 /// ID and start of the process that created the files, which its forked children write to as well; 0 if no files were created.
 pub static FILE_CREATOR: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
 
@@ -18,7 +18,7 @@ pub fn has_folder() -> bool {
 
 pub fn process_identity() -> (u32, u64) {
     // SAFETY: the system call has no pointer arguments.
-    (unsafe { libc::getpid() } as u32, START.load(Ordering::Relaxed))
+    (unsafe { libc::getpid() } as u32, START_TICKS.load(Ordering::Relaxed))
 }
 
 /// Returns the path of the recording's file with the given extension; `None` if no folder is specified.

@@ -9,9 +9,9 @@ use libc::c_int;
 /// Opens a file, and returns -1 on failure.
 pub fn open(path: *const libc::c_char, flags: c_int) -> c_int {
     /// Recordings contain file names and addresses, so only their owner may read them.
-    const MODE: c_int = 0o600;
+    const FILE_MODE: c_int = 0o600;
     // SAFETY: the caller passes a C string.
-    unsafe { libc::syscall(libc::SYS_openat, libc::AT_FDCWD, path, flags, MODE) as c_int }
+    unsafe { libc::syscall(libc::SYS_openat, libc::AT_FDCWD, path, flags, FILE_MODE) as c_int }
 }
 
 pub fn close(file: c_int) {
@@ -65,12 +65,12 @@ pub fn preserving_errno<R>(work: impl FnOnce() -> R) -> R {
 }
 
 pub fn page_size() -> usize {
-    static SIZE: AtomicUsize = AtomicUsize::new(0);
-    if SIZE.load(Ordering::Relaxed) == 0 {
+    static PAGE_SIZE: AtomicUsize = AtomicUsize::new(0);
+    if PAGE_SIZE.load(Ordering::Relaxed) == 0 {
         // SAFETY: `sysconf` has no pointer arguments.
-        SIZE.store(unsafe { libc::sysconf(libc::_SC_PAGESIZE) as usize }, Ordering::Relaxed);
+        PAGE_SIZE.store(unsafe { libc::sysconf(libc::_SC_PAGESIZE) as usize }, Ordering::Relaxed);
     }
-    SIZE.load(Ordering::Relaxed)
+    PAGE_SIZE.load(Ordering::Relaxed)
 }
 
 pub struct BoundedText<const N: usize> {

@@ -9,7 +9,7 @@ use core::ffi::CStr;
 use libc::c_int;
 
 const MIN_DESCRIPTOR: c_int = 200;
-const FLAGS: c_int = libc::O_RDWR | libc::O_CLOEXEC | libc::O_NOFOLLOW;
+const OPEN_FLAGS: c_int = libc::O_RDWR | libc::O_CLOEXEC | libc::O_NOFOLLOW;
 
 pub struct OwnFile {
     descriptor: c_int,
@@ -70,7 +70,7 @@ impl OwnFile {
 }
 
 fn open_high(path: &Path, flags: c_int) -> Option<c_int> {
-    let low = output::open(path.as_ptr(), FLAGS | flags);
+    let low = output::open(path.as_ptr(), OPEN_FLAGS | flags);
     if low < 0 {
         return None;
     }

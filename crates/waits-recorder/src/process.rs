@@ -4,18 +4,18 @@
 pub mod fork;
 
 use crate::lock::{Lock, without_signals, yield_or_sleep};
-use crate::naming::{FILE_CREATOR, FOLDER_VARIABLE, START, file_path, has_folder, process_identity};
+use crate::naming::{FILE_CREATOR, FOLDER_VARIABLE, START_TICKS, file_path, has_folder, process_identity};
 use crate::output::{self, BoundedText, OutputLine};
 use crate::own_file::OwnFile;
 use crate::{chunks, clock, images, limits, memory};
 use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 
-static STATE: AtomicU8 = AtomicU8::new(UNKNOWN);
+static RECORDING_STATE: AtomicU8 = AtomicU8::new(UNKNOWN);
 const UNKNOWN: u8 = 0;
 const RECORDED: u8 = 1;
 const UNRECORDED: u8 = 2;
 const SEALED: u8 = 3;
-/// The value of [`STATE`] before it became [`SEALED`], and the first byte of the folder's name at that time.
+/// The value of [`RECORDING_STATE`] before it became [`SEALED`], and the first byte of the folder's name at that time.
 static SEALED_FROM: AtomicU8 = AtomicU8::new(UNKNOWN);
 static SEALED_FOLDER: AtomicU8 = AtomicU8::new(0);
 static PROCESS_FILE: Lock<OwnFile> = Lock::new(OwnFile::NONE);
@@ -31,7 +31,7 @@ static IS_PARENT: AtomicBool = AtomicBool::new(false);
 /// Returns true if this process is recorded, which requires a folder in the environment and writable files. The first call opens the
 /// files.
 pub fn is_recorded() -> bool {
-    match STATE.load(Ordering::Acquire) {
+    match RECORDING_STATE.load(Ordering::Acquire) {
         UNKNOWN => has_folder() && without_signals(open_files),
         state => state == RECORDED,
     }
@@ -39,13 +39,13 @@ pub fn is_recorded() -> bool {
 
 /// Returns true if recording has already begun.
 pub fn is_recording() -> bool {
-    STATE.load(Ordering::Acquire) == RECORDED
+    RECORDING_STATE.load(Ordering::Acquire) == RECORDED
 }
 
 /// Returns true if recording has ended because the process filters its system calls. After that, this library makes no system calls.
 #[inline]
 pub fn is_sealed() -> bool {
-    STATE.load(Ordering::Acquire) == SEALED
+    RECORDING_STATE.load(Ordering::Acquire) == SEALED
 }
 
 /// Ends the recording of the process, and of programs that it executes, because the process is about to filter its system calls.
@@ -53,14 +53,14 @@ pub fn seal() {
     if is_recording() {
         append_note(b"a process set a system call filter (seccomp): its calls after that are not recorded");
     }
-    SEALED_FROM.store(STATE.swap(SEALED, Ordering::AcqRel), Ordering::Relaxed);
+    SEALED_FROM.store(RECORDING_STATE.swap(SEALED, Ordering::AcqRel), Ordering::Relaxed);
     replace_folder_start(0);
 }
 
 /// Resumes recording, because no filter was set after all.
 pub fn unseal() {
     replace_folder_start(SEALED_FOLDER.load(Ordering::Relaxed));
-    STATE.store(SEALED_FROM.load(Ordering::Relaxed), Ordering::Release);
+    RECORDING_STATE.store(SEALED_FROM.load(Ordering::Relaxed), Ordering::Release);
 }
 
 /// Replaces the first byte of the folder's name in the environment. 0 makes the variable empty.
@@ -76,9 +76,9 @@ fn replace_folder_start(first: u8) {
 #[cold]
 fn open_files() -> bool {
     // If several threads get here at the same time, the first one opens the files.
-    if START.compare_exchange(0, clock::now(), Ordering::AcqRel, Ordering::Acquire).is_err() {
+    if START_TICKS.compare_exchange(0, clock::now(), Ordering::AcqRel, Ordering::Acquire).is_err() {
         let mut tries = 0;
-        while STATE.load(Ordering::Acquire) == UNKNOWN {
+        while RECORDING_STATE.load(Ordering::Acquire) == UNKNOWN {
             yield_or_sleep(&mut tries);
         }
         return is_recording();
@@ -92,7 +92,7 @@ fn open_files() -> bool {
     if !is_open {
         FILE_CREATOR[0].store(0, Ordering::Relaxed);
     }
-    STATE.store(if is_open { RECORDED } else { UNRECORDED }, Ordering::Release);
+    RECORDING_STATE.store(if is_open { RECORDED } else { UNRECORDED }, Ordering::Release);
     is_open
 }
 
@@ -341,9 +341,9 @@ const FILE_BEGIN: &[u8] = b"trodden-waits 2\n";
 
 /// Abandons, in a forked child, an attempt to open the files that another thread of the parent may have begun.
 pub fn abandon_opening() {
-    if STATE.load(Ordering::Acquire) == UNKNOWN && START.load(Ordering::Acquire) != 0 {
+    if RECORDING_STATE.load(Ordering::Acquire) == UNKNOWN && START_TICKS.load(Ordering::Acquire) != 0 {
         FILE_CREATOR[0].store(0, Ordering::Relaxed);
-        START.store(0, Ordering::Release);
+        START_TICKS.store(0, Ordering::Release);
     }
 }
 
@@ -351,10 +351,10 @@ pub fn abandon_opening() {
 pub fn begin_child() {
     let file = PROCESS_FILE.begin_child(OwnFile::NONE);
     PROCESS_FILE.with(|lines| *lines = file);
-    STATE.store(UNKNOWN, Ordering::Release);
+    RECORDING_STATE.store(UNKNOWN, Ordering::Release);
     IS_CHILD.store(true, Ordering::Release);
     IS_PARENT.store(false, Ordering::Release);
-    START.store(0, Ordering::Release);
+    START_TICKS.store(0, Ordering::Release);
     IMAGES_AT_LAST_MAPS.store(0, Ordering::Release);
 }
 

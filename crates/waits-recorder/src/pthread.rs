@@ -202,11 +202,11 @@ pub extern "C" fn run_pthread_routine(start: *mut c_void) -> *mut c_void {
 
 /// Makes the recording of the calling thread end when the thread ends, with the destructor of a thread-specific key.
 pub fn unregister_at_thread_end() {
-    static KEY: AtomicU32 = AtomicU32::new(u32::MAX);
+    static END_KEY: AtomicU32 = AtomicU32::new(u32::MAX);
     extern "C" fn ended(_: *mut c_void) {
         thread::unregister(CallName::pthread_exit);
     }
-    if KEY.load(Ordering::Acquire) == u32::MAX {
+    if END_KEY.load(Ordering::Acquire) == u32::MAX {
         let mut key = 0;
         // SAFETY: the pointer refers to a local variable, and the destructor has the required signature.
         if unsafe {
@@ -217,11 +217,11 @@ pub fn unregister_at_thread_end() {
         } == 0
         {
             // If another thread has created a key first, that key is used.
-            let _ = KEY.compare_exchange(u32::MAX, key, Ordering::AcqRel, Ordering::Acquire);
+            let _ = END_KEY.compare_exchange(u32::MAX, key, Ordering::AcqRel, Ordering::Acquire);
         }
     }
     // SAFETY: the value is never dereferenced. The destructor only runs for a value that is not null.
-    unsafe { libc::pthread_setspecific(KEY.load(Ordering::Acquire), core::ptr::without_provenance(1)) };
+    unsafe { libc::pthread_setspecific(END_KEY.load(Ordering::Acquire), core::ptr::without_provenance(1)) };
 }
 
 #[unsafe(no_mangle)]

@@ -8,7 +8,7 @@ use crate::output;
 use crate::own_file::OwnFile;
 use core::ffi::CStr;
 
-const PATH: &CStr = c"/proc/thread-self/schedstat";
+const STATISTICS_PATH: &CStr = c"/proc/thread-self/schedstat";
 const MAX_KEPT: usize = 8;
 /// Number of reads after which a thread's file stays open.
 const READS_UNTIL_KEPT: u32 = 8;
@@ -34,7 +34,7 @@ impl Schedule {
         let file = self.kept.and_then(|kept| KEPT_FILES.with(|files| files[kept].descriptor(|| None)));
         let count = match file {
             Some((file, _)) => output::read_start(file, &mut text),
-            None => output::read_file(PATH, &mut text),
+            None => output::read_file(STATISTICS_PATH, &mut text),
         };
         let second = text.get(..count).and_then(|text| text.split(|byte| *byte == b' ').nth(1));
         second.unwrap_or_default().iter().fold(0, |number, digit| number * 10 + u64::from(digit.wrapping_sub(b'0')))
@@ -51,7 +51,7 @@ impl Schedule {
 fn open_kept_file() -> Option<usize> {
     KEPT_FILES.with(|files| {
         let free = files.iter().position(OwnFile::is_none)?;
-        files[free] = OwnFile::open_existing(PATH)?;
+        files[free] = OwnFile::open_existing(STATISTICS_PATH)?;
         Some(free)
     })
 }

@@ -15,16 +15,16 @@ type SignalAction = libc::sigaction;
 type SignalHandler = extern "C" fn(c_int, *mut siginfo_t, *mut c_void);
 
 /// The sampler's signal; 0 until it is chosen.
-static SIGNAL: AtomicI32 = AtomicI32::new(0);
+static SAMPLER_SIGNAL: AtomicI32 = AtomicI32::new(0);
 /// The program's own action for the signal: its handler, its flags, and the signals that are blocked during the handler.
-static HANDLER: AtomicUsize = AtomicUsize::new(libc::SIG_DFL);
-static FLAGS: AtomicI32 = AtomicI32::new(0);
-static MASK: AtomicU64 = AtomicU64::new(0);
-static SAMPLER: AtomicUsize = AtomicUsize::new(0);
+static PROGRAM_HANDLER: AtomicUsize = AtomicUsize::new(libc::SIG_DFL);
+static PROGRAM_FLAGS: AtomicI32 = AtomicI32::new(0);
+static PROGRAM_MASK: AtomicU64 = AtomicU64::new(0);
+static SAMPLER_HANDLER: AtomicUsize = AtomicUsize::new(0);
 
 /// Returns the value that identifies signals of the sampler's timers.
 fn timer_value() -> *mut c_void {
-    (&raw const SIGNAL).cast_mut().cast()
+    (&raw const SAMPLER_SIGNAL).cast_mut().cast()
 }
 
 /// Chooses the highest real-time signal with the default action, and installs the sampler's handler. Returns the signal's number and the
@@ -32,11 +32,11 @@ fn timer_value() -> *mut c_void {
 pub fn install(sampler: SignalHandler) -> Option<(c_int, *mut c_void)> {
     let is_free = |signal: &c_int| query_action(*signal).is_some_and(|action| action.sa_sigaction == libc::SIG_DFL);
     let signal = (libc::SIGRTMIN()..=libc::SIGRTMAX()).rev().find(is_free)?;
-    SAMPLER.store(sampler as usize, Ordering::Release);
+    SAMPLER_HANDLER.store(sampler as usize, Ordering::Release);
     if !install_own_handler(signal, libc::SA_RESTART) {
         return None;
     }
-    SIGNAL.store(signal, Ordering::Release);
+    SAMPLER_SIGNAL.store(signal, Ordering::Release);
     Some((signal, timer_value()))
 }
 
@@ -81,7 +81,7 @@ extern "C" fn handle_signal(signal: c_int, information: *mut siginfo_t, context:
     let (code, value) = unsafe { ((*information).si_code, (*information).si_value().sival_ptr) };
     if code == libc::SI_TIMER && value == timer_value() {
         // SAFETY: `install` stored a handler before any timer was created.
-        let sampler = unsafe { transmute::<usize, SignalHandler>(SAMPLER.load(Ordering::Acquire)) };
+        let sampler = unsafe { transmute::<usize, SignalHandler>(SAMPLER_HANDLER.load(Ordering::Acquire)) };
         return sampler(signal, information, context);
     }
     forward_to_program(signal, information, context);
@@ -90,7 +90,7 @@ extern "C" fn handle_signal(signal: c_int, information: *mut siginfo_t, context:
 /// Handles an occurrence of the signal that the sampler did not cause, according to the program's own action.
 #[cold]
 fn forward_to_program(signal: c_int, information: *mut siginfo_t, context: *mut c_void) {
-    let (handler, flags) = (HANDLER.load(Ordering::Acquire), FLAGS.load(Ordering::Acquire));
+    let (handler, flags) = (PROGRAM_HANDLER.load(Ordering::Acquire), PROGRAM_FLAGS.load(Ordering::Acquire));
     if handler == libc::SIG_IGN {
         return;
     }
@@ -103,12 +103,12 @@ fn forward_to_program(signal: c_int, information: *mut siginfo_t, context: *mut 
         return;
     }
     if flags & libc::SA_RESETHAND != 0 {
-        HANDLER.store(libc::SIG_DFL, Ordering::Release);
+        PROGRAM_HANDLER.store(libc::SIG_DFL, Ordering::Release);
     }
     // SAFETY: zero is a valid value for every field of this C structure.
     let (mut blocked, mut before): (sigset_t, sigset_t) = unsafe { (zeroed(), zeroed()) };
     // SAFETY: the kernel's set is the first word of the C library's set.
-    unsafe { (&raw mut blocked).cast::<u64>().write(MASK.load(Ordering::Acquire)) };
+    unsafe { (&raw mut blocked).cast::<u64>().write(PROGRAM_MASK.load(Ordering::Acquire)) };
     change_mask(libc::SIG_BLOCK, &raw const blocked, &raw mut before);
     // SAFETY: the program itself installed this handler. A handler that takes only the number ignores the other arguments.
     unsafe { transmute::<usize, SignalHandler>(handler)(signal, information, context) };
@@ -118,7 +118,7 @@ fn forward_to_program(signal: c_int, information: *mut siginfo_t, context: *mut 
 /// Returns the set without the sampler's signal if the set contains all real-time signals. Returns `None` for a smaller set, which
 /// contains the signal only if the program chose it explicitly.
 fn remove_sampler_signal(signals: &sigset_t) -> Option<sigset_t> {
-    let signal = SIGNAL.load(Ordering::Acquire);
+    let signal = SAMPLER_SIGNAL.load(Ordering::Acquire);
     // SAFETY: the reference guarantees a valid set.
     let has = |signal: c_int| unsafe { libc::sigismember(signals, signal) } == 1;
     if signal == 0 || !(libc::SIGRTMIN()..=libc::SIGRTMAX()).all(has) {
@@ -140,7 +140,7 @@ pub fn call_without_sampler_signal<R>(signals: Option<&sigset_t>, call: impl FnO
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sigaction(signal: c_int, new: *const SignalAction, old: *mut SignalAction) -> c_int {
-    if signal == 0 || signal != SIGNAL.load(Ordering::Acquire) {
+    if signal == 0 || signal != SAMPLER_SIGNAL.load(Ordering::Acquire) {
         return real_action(signal, new, old);
     }
     // SAFETY: by the caller's contract. The action is copied, because both pointers may be the same.
@@ -149,16 +149,16 @@ pub unsafe extern "C" fn sigaction(signal: c_int, new: *const SignalAction, old:
     if let Some(old) = unsafe { old.as_mut() } {
         // SAFETY: zero is a valid value for every field of this C structure.
         *old = unsafe { zeroed() };
-        old.sa_sigaction = HANDLER.load(Ordering::Acquire);
-        old.sa_flags = FLAGS.load(Ordering::Acquire);
+        old.sa_sigaction = PROGRAM_HANDLER.load(Ordering::Acquire);
+        old.sa_flags = PROGRAM_FLAGS.load(Ordering::Acquire);
         // SAFETY: the kernel's set is the first word of the C library's set.
-        unsafe { (&raw mut old.sa_mask).cast::<u64>().write(MASK.load(Ordering::Acquire)) };
+        unsafe { (&raw mut old.sa_mask).cast::<u64>().write(PROGRAM_MASK.load(Ordering::Acquire)) };
     }
     if let Some(new) = new {
-        FLAGS.store(new.sa_flags, Ordering::Release);
+        PROGRAM_FLAGS.store(new.sa_flags, Ordering::Release);
         // SAFETY: as above.
-        MASK.store(unsafe { (&raw const new.sa_mask).cast::<u64>().read() }, Ordering::Release);
-        HANDLER.store(new.sa_sigaction, Ordering::Release);
+        PROGRAM_MASK.store(unsafe { (&raw const new.sa_mask).cast::<u64>().read() }, Ordering::Release);
+        PROGRAM_HANDLER.store(new.sa_sigaction, Ordering::Release);
         let is_handled = ![libc::SIG_DFL, libc::SIG_IGN].contains(&new.sa_sigaction);
         install_own_handler(signal, if is_handled { new.sa_flags } else { libc::SA_RESTART });
     }
@@ -171,7 +171,7 @@ macro_rules! handlers {
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name(signal: c_int, handler: libc::sighandler_t) -> libc::sighandler_t {
             static REAL: Real = Real::new(crate::real::name!($name));
-            if signal == 0 || signal != SIGNAL.load(Ordering::Acquire) {
+            if signal == 0 || signal != SAMPLER_SIGNAL.load(Ordering::Acquire) {
                 return real!(REAL, fn(c_int, libc::sighandler_t) -> libc::sighandler_t, signal, handler);
             }
             // SAFETY: zero is a valid value for every field of this C structure.

@@ -152,21 +152,21 @@ impl Stacks {
 /// unknown.
 fn find_own_stack(size: usize) -> Range<usize> {
     /// The kernel keeps this many bytes for the first thread's stack free of other mappings, whatever the stack limit is.
-    const FIRST_STACK: u64 = 128 << 20;
+    const FIRST_STACK_BYTES: u64 = 128 << 20;
     /// Number of bytes left out at the lower end, which may be the guard area.
-    const GUARD: usize = 8192;
-    if size > GUARD {
+    const GUARD_BYTES: usize = 8192;
+    if size > GUARD_BYTES {
         // The C library stores the thread's descriptor at the upper end of the stack. `pthread_getattr_np` would allocate memory. SAFETY:
         // the function has no arguments.
         let end = unsafe { libc::pthread_self() } as usize;
-        let own = end.saturating_sub(size - GUARD)..end;
+        let own = end.saturating_sub(size - GUARD_BYTES)..end;
         return if own.contains(&stack_pointer()) { own } else { 0..0 };
     }
     // SAFETY: the system calls have no pointer arguments.
     let (thread, process) = unsafe { (libc::syscall(libc::SYS_gettid), libc::getpid()) };
     // The C library would read /proc/self/maps for the first thread.
-    static END: Variable = Variable::new(c"__libc_stack_end");
-    let end = core::ptr::with_exposed_provenance::<usize>(END.address());
+    static STACK_END: Variable = Variable::new(c"__libc_stack_end");
+    let end = core::ptr::with_exposed_provenance::<usize>(STACK_END.address());
     // SAFETY: zero is a valid value for every field of this C structure.
     let mut limit: libc::rlimit = unsafe { core::mem::zeroed() };
     // SAFETY: the pointer refers to the local variable `limit`.
@@ -176,7 +176,7 @@ fn find_own_stack(size: usize) -> Range<usize> {
     }
     // SAFETY: the dynamic linker's variable of that name contains an address.
     let end = unsafe { end.read() };
-    end.saturating_sub(limit.rlim_cur.min(FIRST_STACK) as usize)..end
+    end.saturating_sub(limit.rlim_cur.min(FIRST_STACK_BYTES) as usize)..end
 }
 
 impl Stacks {

@@ -21,14 +21,14 @@ use trodden_wire::waits::{CallName, CallRecord, NO_PEER, SampleRecord, ThreadHea
 
 /// Minimum length in ticks of a block or call for which the processor time is recorded, so that the cost of that system call is
 /// negligible.
-const LONG_TICKS: u64 = 300_000;
+const MIN_LONG_TICKS: u64 = 300_000;
 
 /// Number of ticks (about 10 ms) after which a long block or call takes a new anchor between ticks and the clock. Ticks are then
 /// converted accurately even if the program is killed.
-const ANCHOR_TICKS: u64 = 30_000_000;
+const ANCHOR_INTERVAL_TICKS: u64 = 30_000_000;
 
 /// Minimum length in ticks of a gap between two tests in which the thread may have computed something.
-const POLLING_TICKS: u64 = 60_000;
+const MIN_COMPUTING_GAP_TICKS: u64 = 60_000;
 
 /// A loop of unsuccessful tests. In a loop that computes, all gaps between tests are long. A loop that only polls has few long gaps, in
 /// which the thread loses its processor.
@@ -90,14 +90,14 @@ static THREADS: Lock<ThreadLists> = Lock::new(ThreadLists::NONE);
 const MAX_ENDED: u32 = 256;
 
 thread_local! {
-    static CURRENT: Cell<*mut Thread> = const { Cell::new(null_mut()) };
+    static CURRENT_THREAD: Cell<*mut Thread> = const { Cell::new(null_mut()) };
 }
 
-static TOKENS: AtomicU64 = AtomicU64::new(1);
+static NEXT_TOKEN: AtomicU64 = AtomicU64::new(1);
 
 /// Returns a unique number for a thread that is about to be created.
 pub fn new_token() -> u64 {
-    TOKENS.fetch_add(1, Ordering::Relaxed)
+    NEXT_TOKEN.fetch_add(1, Ordering::Relaxed)
 }
 
 /// Returns the calling thread if it is recorded.
@@ -107,7 +107,7 @@ pub fn current() -> Option<&'static mut Thread> {
         return None;
     }
     // SAFETY: the pointer belongs to this thread, and is cleared before the memory is released.
-    unsafe { CURRENT.get().as_mut() }
+    unsafe { CURRENT_THREAD.get().as_mut() }
 }
 
 /// Returns the calling thread if it is recorded and no call of this library is open.
@@ -129,7 +129,7 @@ pub fn register(token: u64, stack_size: usize) {
     let Some(thread) = open_thread(thread_id, token, tables, stack_size) else { return keep_memory(place) };
     // SAFETY: as above.
     let thread = unsafe { (*place).thread.write(thread) };
-    CURRENT.set(thread);
+    CURRENT_THREAD.set(thread);
     process::append_maps();
     sample::start_timer(thread);
     add_live(place);
@@ -236,7 +236,7 @@ fn open_thread(thread_id: u32, token: u64, tables: *mut StackTables, stack_size:
 
 /// Ends the recording of the calling thread with a record of its end, because the thread or the process ends.
 pub fn unregister(by: CallName) {
-    let place = CURRENT.get();
+    let place = CURRENT_THREAD.get();
     let Some(thread) = current() else { return };
     // `thread` is the first field of its memory.
     remove_live(place.cast());
@@ -248,7 +248,7 @@ pub fn unregister(by: CallName) {
         finish_record(thread, open);
     }
     thread.depth.set(1);
-    CURRENT.set(null_mut());
+    CURRENT_THREAD.set(null_mut());
     // A forked child's tick rate is known from its parent's anchors.
     if by == CallName::process_exit && !process::is_child() {
         thread.anchor();
@@ -264,10 +264,10 @@ pub fn unregister(by: CallName) {
 
 /// Abandons, in a forked child, the state that belongs to the parent.
 pub fn begin_child() {
-    let place = CURRENT.get();
+    let place = CURRENT_THREAD.get();
     THREADS.begin_child(ThreadLists::NONE);
     let Some(thread) = current() else { return };
-    CURRENT.set(null_mut());
+    CURRENT_THREAD.set(null_mut());
     thread.calls.abandon_chunks();
     thread.samples.abandon_chunks();
     thread.stacks.abandon_chunks();
@@ -305,7 +305,7 @@ pub fn record_if_long(thread: &mut Thread, kind: u16, function: CallName, call: 
     let sleeps = clock::voluntary_switches();
     let enter = clock::now();
     let result = run_unrecorded(thread, call);
-    if !process::is_sealed() && clock::now().wrapping_sub(enter) > LONG_TICKS && slept_since(sleeps) {
+    if !process::is_sealed() && clock::now().wrapping_sub(enter) > MIN_LONG_TICKS && slept_since(sleeps) {
         // SAFETY: `__errno_location` points to the calling thread's errno. The record must not change it.
         let error = unsafe { *libc::__errno_location() };
         if let Some(mut open) = begin_at(thread, kind, function, || enter) {
@@ -335,7 +335,7 @@ fn begin_at(thread: &mut Thread, kind: u16, function: CallName, enter_time: impl
     thread.depth.set(thread.depth.get() + 1);
     let stack = thread.stacks.capture(stack_pointer());
     let enter = enter_time();
-    if enter.wrapping_sub(thread.last_exit) > LONG_TICKS {
+    if enter.wrapping_sub(thread.last_exit) > MIN_LONG_TICKS {
         thread.record_processor_time(function, enter);
     }
     let record = thread.calls.next_record();
@@ -357,7 +357,7 @@ fn begin_at(thread: &mut Thread, kind: u16, function: CallName, enter_time: impl
 pub fn finish_record(thread: &mut Thread, mut open: OpenRecord) {
     let mut exit = clock::now();
     let record = open.record();
-    if exit.wrapping_sub(record.enter) > LONG_TICKS && !process::is_sealed() {
+    if exit.wrapping_sub(record.enter) > MIN_LONG_TICKS && !process::is_sealed() {
         record.cpu_ns = clock::thread_cpu_ns();
         thread.ready_ns = thread.schedule.ready_ns();
         thread.renew_old_anchor(exit);
@@ -400,7 +400,7 @@ impl Thread {
 
     /// Takes a new anchor if the last one was long ago, because a thread may be killed after few calls.
     fn renew_old_anchor(&mut self, now: u64) {
-        if now.wrapping_sub(self.anchored_at) > ANCHOR_TICKS {
+        if now.wrapping_sub(self.anchored_at) > ANCHOR_INTERVAL_TICKS {
             self.anchor();
         }
     }
@@ -429,7 +429,7 @@ impl Thread {
     /// Returns the loop of tests that a test at `enter` continues; `None` if the thread did something else after the last test.
     fn continued_loop(&self, enter: u64) -> Option<Polling> {
         let mut polling = self.polling;
-        polling.long_gaps += u32::from(enter.wrapping_sub(polling.end) > POLLING_TICKS);
+        polling.long_gaps += u32::from(enter.wrapping_sub(polling.end) > MIN_COMPUTING_GAP_TICKS);
         // The thread's count includes the open record.
         let continues = polling.begin != 0 && polling.count + 1 == self.count && polling.long_gaps * 8 <= polling.tests;
         continues.then_some(polling)

@@ -42,7 +42,8 @@ pub fn find_index_bounds(body: &FunctionBody, jump: SumPosition, index: &SumValu
     let by_place = || {
         let (read, register) = find_table_read(body, jump, size)?;
         // A constant in the register's value was folded into the table's address.
-        let folded = single_value(body.register(Register::RAX + u32::from(register), read, MAX_DEPTH)).map_or(0, |value| value.constant);
+        let folded =
+            single_value(body.evaluate_register(Register::RAX + u32::from(register), read, MAX_DEPTH)).map_or(0, |value| value.constant);
         bounds_from_checks(body, read, Tracked::Location(SumLocation::Register(register)), folded.wrapping_neg(), max)
     };
     let proven_bounds = |values| IndexBounds { values, is_proven: true };
@@ -186,7 +187,7 @@ fn step_back(body: &FunctionBody, at: SumPosition, tracked: &Tracked, constant: 
 
 /// Continues with the value that an instruction loads from memory. Returns `None` if the value is ambiguous.
 fn follow_load(body: &FunctionBody, at: SumPosition, constant: u64) -> Option<BoundStep> {
-    let values = body.operand(at, 1, MAX_DEPTH);
+    let values = body.evaluate_operand(at, 1, MAX_DEPTH);
     let [value] = &values[..] else { return None };
     let (value, more) = split_constant(value);
     Some(BoundStep::Follow(Tracked::Value(value), constant.wrapping_add(more)))
@@ -253,13 +254,13 @@ fn compared_offset(body: &FunctionBody, compare: SumPosition, tracked: &Tracked)
                 return Some(0);
             }
             // Another register may hold the same value, or a value that differs by a constant.
-            single_value(body.register(Register::RAX + u32::from(*register), compare, MAX_DEPTH))?
+            single_value(body.evaluate_register(Register::RAX + u32::from(*register), compare, MAX_DEPTH))?
         }
         Tracked::Location(_) => return None,
         Tracked::Value(value) => value.clone(),
     };
     let (followed, own) = split_constant(&followed);
-    let (compared, offset) = split_constant(&single_value(body.operand(compare, 0, MAX_DEPTH))?);
+    let (compared, offset) = split_constant(&single_value(body.evaluate_operand(compare, 0, MAX_DEPTH))?);
     (compared == followed).then(|| offset.wrapping_sub(own))
 }
 

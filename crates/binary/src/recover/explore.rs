@@ -16,7 +16,7 @@ use iced_x86::{Instruction, Mnemonic, OpKind, Register};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 /// Alignment of functions in bytes.
-const ALIGNMENT: u64 = 16;
+const FUNCTION_ALIGNMENT: u64 = 16;
 
 /// The effect of an instruction on control flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -171,9 +171,9 @@ impl<'k, 'a> Exploration<'k, 'a> {
 
     /// Returns true if a call could return to an address.
     pub fn is_return_address(&self, to: u64) -> bool {
-        const SIZES: std::ops::RangeInclusive<u64> = 2..=8;
+        const CALL_SIZES: std::ops::RangeInclusive<u64> = 2..=8;
         let ends_there = |at: u64| self.code.binary.code_at(at).and_then(|bytes| decode(bytes, at)).filter(|i| i.next_ip() == to);
-        SIZES
+        CALL_SIZES
             .filter_map(|size| ends_there(to.checked_sub(size)?))
             .any(|i| matches!(flow_of(&i), CodeFlow::Call(_) | CodeFlow::CallIndirect))
     }
@@ -321,7 +321,10 @@ impl<'k, 'a> Exploration<'k, 'a> {
     fn record_jump(&mut self, at: u64, target: u64) {
         if self.code.is_code(target) {
             // In code without unwind information, an aligned target in a different region starts a new region.
-            if target.is_multiple_of(ALIGNMENT) && self.frames.index_at(target).is_none() && self.region_of(at) != self.region_of(target) {
+            if target.is_multiple_of(FUNCTION_ALIGNMENT)
+                && self.frames.index_at(target).is_none()
+                && self.region_of(at) != self.region_of(target)
+            {
                 self.starts.insert(target);
             }
             self.work.push(target);

@@ -18,7 +18,7 @@ pub struct ProtectedRange {
 }
 
 /// `DW_EH_PE_omit`.
-const OMITTED: u8 = 0xff;
+const OMITTED_ENCODING: u8 = 0xff;
 
 /// Maximum number of actions followed in a chain. A chain may be cyclic in a corrupt table.
 const MAX_ACTIONS: usize = 1000;
@@ -42,11 +42,11 @@ struct Types {
 fn read_call_sites(code: &FileCode, at: u64, function: u64, found: &mut Vec<ProtectedRange>) -> Option<()> {
     let mut reader = HandlerReader::at_address(code, at)?;
     let base = match reader.read_byte()? {
-        OMITTED => function,
+        OMITTED_ENCODING => function,
         encoding => reader.read_pointer(encoding)?,
     };
     let types = match reader.read_byte()? {
-        OMITTED => None,
+        OMITTED_ENCODING => None,
         encoding => {
             let offset = reader.read_uleb()?;
             Some(Types { end: reader.address().checked_add(offset)?, encoding })

@@ -41,8 +41,8 @@ pub fn resolve_jump(explored: &Exploration, body: &FunctionBody, jump: u64, is_i
         return None;
     }
     let targets = match body.instructions[at as usize].op0_kind() {
-        OpKind::Memory => body.load(at, 8, MAX_DEPTH),
-        _ => body.operand(at, 0, MAX_DEPTH),
+        OpKind::Memory => body.evaluate_load(at, 8, MAX_DEPTH),
+        _ => body.evaluate_operand(at, 0, MAX_DEPTH),
     };
     let mut parts = Vec::new();
     for target in &targets {

@@ -22,7 +22,7 @@ const SEARCH_BUDGET: u32 = 4_000;
 /// Maximum number of different values tracked for one location.
 const MAX_VALUES: usize = 16;
 /// Caller-saved registers: rax, rcx, rdx, rsi, rdi, r8 to r11.
-const CALLER_SAVED: u16 = 0b0000_1111_1100_0111;
+const CALLER_SAVED_REGISTERS: u16 = 0b0000_1111_1100_0111;
 
 /// The instructions of a function, with their predecessors.
 pub struct FunctionBody {
@@ -118,7 +118,7 @@ impl FunctionBody {
     }
 
     /// Returns the possible addresses of a memory operand.
-    pub fn address(&self, at: SumPosition, depth: u32) -> Vec<SumValue> {
+    pub fn evaluate_address(&self, at: SumPosition, depth: u32) -> Vec<SumValue> {
         let instruction = &self.instructions[at as usize];
         if instruction.is_ip_rel_memory_operand() {
             return vec![SumValue::constant(instruction.memory_displacement64())];
@@ -126,33 +126,33 @@ impl FunctionBody {
         let mut sums = vec![SumValue::constant(instruction.memory_displacement64())];
         let parts = [(instruction.memory_base(), 1), (instruction.memory_index(), u64::from(instruction.memory_index_scale()))];
         for (register, scale) in parts.into_iter().filter(|(r, _)| *r != Register::None) {
-            let values: Vec<SumValue> = self.register(register, at, depth).into_iter().map(|v| v.times(scale)).collect();
+            let values: Vec<SumValue> = self.evaluate_register(register, at, depth).into_iter().map(|v| v.times(scale)).collect();
             sums = combine_values(&sums, &values, |a, b| a.plus(b));
         }
         sums
     }
 
     /// Returns the possible values of a memory operand.
-    pub fn load(&self, at: SumPosition, bytes: u8, depth: u32) -> Vec<SumValue> {
+    pub fn evaluate_load(&self, at: SumPosition, bytes: u8, depth: u32) -> Vec<SumValue> {
         let instruction = &self.instructions[at as usize];
         if let Some(slot) = stack_slot(instruction)
             && depth > 0
         {
             let definitions = self.reaching_definitions(slot, at);
             if definitions.is_complete() {
-                return self.evaluate(slot, &definitions, depth).into_iter().map(|v| v.truncated(bytes)).collect();
+                return self.evaluate_location(slot, &definitions, depth).into_iter().map(|v| v.truncated(bytes)).collect();
             }
         }
         let load = |address| SumValue::atom(Atom::Load { bytes, signed: false, address: Box::new(address) });
-        self.address(at, depth).into_iter().map(load).collect()
+        self.evaluate_address(at, depth).into_iter().map(load).collect()
     }
 
     /// Returns the possible values of an operand before its instruction executes.
-    pub fn operand(&self, at: SumPosition, operand: u32, depth: u32) -> Vec<SumValue> {
+    pub fn evaluate_operand(&self, at: SumPosition, operand: u32, depth: u32) -> Vec<SumValue> {
         let instruction = &self.instructions[at as usize];
         match instruction.op_kind(operand) {
-            OpKind::Register => self.register(instruction.op_register(operand), at, depth),
-            OpKind::Memory => self.load(at, instruction.memory_size().size().min(8) as u8, depth),
+            OpKind::Register => self.evaluate_register(instruction.op_register(operand), at, depth),
+            OpKind::Memory => self.evaluate_load(at, instruction.memory_size().size().min(8) as u8, depth),
             _ => match instruction.try_immediate(operand) {
                 Ok(value) => vec![SumValue::constant(value)],
                 Err(_) => vec![SumValue::atom(Atom::Opaque(SumLocation::Register(16), vec![at]))],
@@ -161,18 +161,18 @@ impl FunctionBody {
     }
 
     /// Returns the possible values of a register before an instruction.
-    pub fn register(&self, register: Register, at: SumPosition, depth: u32) -> Vec<SumValue> {
+    pub fn evaluate_register(&self, register: Register, at: SumPosition, depth: u32) -> Vec<SumValue> {
         let high = matches!(register, Register::AH | Register::BH | Register::CH | Register::DH);
         let Some(number) = register_number(register).filter(|_| !high) else {
             return vec![SumValue::atom(Atom::Opaque(SumLocation::Register(16), vec![at]))];
         };
         let location = SumLocation::Register(number);
         let definitions = self.reaching_definitions(location, at);
-        let values = if depth == 0 { vec![definitions.opaque(location)] } else { self.evaluate(location, &definitions, depth) };
+        let values = if depth == 0 { vec![definitions.opaque(location)] } else { self.evaluate_location(location, &definitions, depth) };
         values.into_iter().map(|v| v.truncated(register.size().min(8) as u8)).collect()
     }
 
-    fn evaluate(&self, location: SumLocation, definitions: &ReachingDefinitions, depth: u32) -> Vec<SumValue> {
+    fn evaluate_location(&self, location: SumLocation, definitions: &ReachingDefinitions, depth: u32) -> Vec<SumValue> {
         let several = definitions.at.len() > 1;
         if !definitions.is_complete() || (several && !definitions.at.iter().all(|&at| self.may_produce_address(at))) {
             return vec![definitions.opaque(location)];
@@ -221,20 +221,24 @@ impl FunctionBody {
         let SumLocation::Register(registers_written) = location else {
             return if instruction.mnemonic() == Mnemonic::Mov && stack_slot(instruction) == Some(location) {
                 let bytes = instruction.memory_size().size().min(8) as u8;
-                self.operand(at, 1, depth).into_iter().map(|v| v.truncated(bytes)).collect()
+                self.evaluate_operand(at, 1, depth).into_iter().map(|v| v.truncated(bytes)).collect()
             } else {
                 opaque()
             };
         };
         if instruction.mnemonic() == Mnemonic::Cdqe {
-            return self.register(Register::EAX, at, depth).into_iter().map(|v| without_zero_extension(v).sign_extended(4)).collect();
+            return self
+                .evaluate_register(Register::EAX, at, depth)
+                .into_iter()
+                .map(|v| without_zero_extension(v).sign_extended(4))
+                .collect();
         }
         let target = instruction.op0_register();
         if instruction.op0_kind() != OpKind::Register || register_number(target) != Some(registers_written) || target.size() < 4 {
             return opaque();
         }
         let bytes = target.size().min(8) as u8;
-        let second = || self.operand(at, 1, depth);
+        let second = || self.evaluate_operand(at, 1, depth);
         let immediate = || instruction.try_immediate(instruction.op_count() - 1).ok();
         let values = match instruction.mnemonic() {
             Mnemonic::Mov | Mnemonic::Movzx => second(),
@@ -242,18 +246,22 @@ impl FunctionBody {
                 let from = operand_bytes(instruction, 1);
                 second().into_iter().map(|v| without_zero_extension(v).sign_extended(from)).collect()
             }
-            Mnemonic::Lea => self.address(at, depth),
-            Mnemonic::Add => combine_values(&self.operand(at, 0, depth), &second(), |a, b| a.plus(b)),
-            Mnemonic::Sub => combine_values(&self.operand(at, 0, depth), &second(), |a, b| a.plus(&b.times(u64::MAX))),
-            Mnemonic::Inc => combine_values(&self.operand(at, 0, depth), &[SumValue::constant(1)], |a, b| a.plus(b)),
-            Mnemonic::Dec => combine_values(&self.operand(at, 0, depth), &[SumValue::constant(u64::MAX)], |a, b| a.plus(b)),
+            Mnemonic::Lea => self.evaluate_address(at, depth),
+            Mnemonic::Add => combine_values(&self.evaluate_operand(at, 0, depth), &second(), |a, b| a.plus(b)),
+            Mnemonic::Sub => combine_values(&self.evaluate_operand(at, 0, depth), &second(), |a, b| a.plus(&b.times(u64::MAX))),
+            Mnemonic::Inc => combine_values(&self.evaluate_operand(at, 0, depth), &[SumValue::constant(1)], |a, b| a.plus(b)),
+            Mnemonic::Dec => combine_values(&self.evaluate_operand(at, 0, depth), &[SumValue::constant(u64::MAX)], |a, b| a.plus(b)),
             Mnemonic::Xor if clears_register(instruction, target) => vec![SumValue::constant(0)],
             Mnemonic::And => match immediate() {
-                Some(bits) => self.operand(at, 0, depth).into_iter().map(|v| SumValue::atom(Atom::And(bits, Box::new(v)))).collect(),
+                Some(bits) => {
+                    self.evaluate_operand(at, 0, depth).into_iter().map(|v| SumValue::atom(Atom::And(bits, Box::new(v)))).collect()
+                }
                 None => opaque(),
             },
             Mnemonic::Shl => match immediate() {
-                Some(by @ 0..=4) => self.operand(at, 0, depth).into_iter().map(|v| without_zero_extension(v).times(1 << by)).collect(),
+                Some(by @ 0..=4) => {
+                    self.evaluate_operand(at, 0, depth).into_iter().map(|v| without_zero_extension(v).times(1 << by)).collect()
+                }
                 _ => opaque(),
             },
             _ => opaque(),
@@ -362,7 +370,7 @@ fn registers_written(factory: &mut InstructionInfoFactory, instruction: &Instruc
     let own = info.used_registers().iter().filter(|u| is_write(u.access())).filter_map(|u| register_number(u.register()));
     let own = own.fold(0, |bits, number| bits | 1 << number);
     let is_call = matches!(flow, CodeFlow::Call(_) | CodeFlow::CallIndirect);
-    own | if is_call { CALLER_SAVED } else { 0 }
+    own | if is_call { CALLER_SAVED_REGISTERS } else { 0 }
 }
 
 fn clears_register(instruction: &Instruction, target: Register) -> bool {

@@ -7,7 +7,7 @@ use tempfile::TempDir;
 use trodden_binary::Binary;
 
 /// Options with which clang writes the map, including frequencies.
-pub const MAP: [&str; 3] = ["-fbasic-block-address-map", "-mllvm", "-pgo-analysis-map=func-entry-count,bb-freq,br-prob"];
+pub const MAP_OPTIONS: [&str; 3] = ["-fbasic-block-address-map", "-mllvm", "-pgo-analysis-map=func-entry-count,bb-freq,br-prob"];
 
 pub fn source(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs").join(name)

@@ -185,12 +185,12 @@ impl ProcessorParameters {
     /// Returns the memory that a processor model with these parameters uses, in bytes.
     pub fn memory(&self) -> u64 {
         // Size in bytes of those buffers that have the same size for all parameters.
-        const FIXED: u64 = 1 << 19;
+        const FIXED_BYTES: u64 = 1 << 19;
         let blocks = |cache: &CacheParameters| 8 * cache.size / cache.block.max(1);
         let predictor = &self.predictor;
         let tables = predictor.gshare_entries + predictor.bimodal_entries + predictor.meta_entries + 16 * predictor.target_entries;
         let buffers = 128 * (self.reorder_buffer + self.load_store_queue + self.fetch_queue);
-        FIXED + blocks(&self.l1_instruction) + blocks(&self.l1_data) + blocks(&self.l2) + (tables + buffers) as u64
+        FIXED_BYTES + blocks(&self.l1_instruction) + blocks(&self.l1_data) + blocks(&self.l2) + (tables + buffers) as u64
     }
 
     /// Checks that all parameters are in range.

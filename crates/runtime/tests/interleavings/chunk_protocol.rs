@@ -12,7 +12,7 @@ use std::alloc::{Layout as MemoryLayout, alloc_zeroed, dealloc};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-const CHUNK: usize = CHUNK_BYTES as usize;
+const CHUNK_SIZE: usize = CHUNK_BYTES as usize;
 /// Number of chunks that the scenario writes.
 const WRITTEN_CHUNKS: u64 = 9;
 const OWN_CHUNKS: usize = 4;
@@ -32,7 +32,7 @@ impl Region {
     }
 
     fn chunk(&self, slot: usize) -> usize {
-        self.0 + RING_OFFSET as usize + slot * CHUNK
+        self.0 + RING_OFFSET as usize + slot * CHUNK_SIZE
     }
 
     fn header(&self, slot: usize) -> StreamChunkHeader {
@@ -46,7 +46,7 @@ impl Region {
         std::array::from_fn(|at| {
             step();
             // SAFETY: as above.
-            unsafe { (self.chunk(slot) as *const u32).add(stream::HEADER / stream::WORD + at).read_volatile() }
+            unsafe { (self.chunk(slot) as *const u32).add(stream::HEADER_SIZE / stream::WORD_SIZE + at).read_volatile() }
         })
     }
 
@@ -78,12 +78,12 @@ fn write_stream(region: &Region) -> u64 {
         for at in 0..CHECKED_EVENTS {
             step();
             let stopped = thread_cursor();
-            set_cursor(stopped + stream::WORD);
-            let place = if stopped.is_multiple_of(CHUNK) { chunks::find_room(region.0, stopped) } else { stopped };
+            set_cursor(stopped + stream::WORD_SIZE);
+            let place = if stopped.is_multiple_of(CHUNK_SIZE) { chunks::find_room(region.0, stopped) } else { stopped };
             // SAFETY: either the runtime returned this address, or the address follows the last event in the same chunk.
             unsafe { (place as *mut u32).write_volatile(event(sequence, at)) };
         }
-        set_cursor(thread_cursor().next_multiple_of(CHUNK));
+        set_cursor(thread_cursor().next_multiple_of(CHUNK_SIZE));
     }
     stream::STREAM.store(std::ptr::null_mut(), SeqCst);
     // SAFETY: the region starts with the thread's stream.
@@ -187,7 +187,7 @@ fn recorder_gets_events_in_order() {
 #[test]
 fn reader_of_flight_recorder_sees_only_written_events() {
     let _alone = serialise_tests();
-    state::SPARE.lock().unwrap().clear();
+    state::SPARE_REGIONS.lock().unwrap().clear();
     for slots in [3, 4] {
         stream::RECORDER_SLOTS.0.store(slots, Relaxed);
         explore(1500, run_flight_recorder);

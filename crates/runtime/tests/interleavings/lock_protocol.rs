@@ -5,7 +5,7 @@ use crate::model::{explore, serialise_tests, step, system};
 use shuttle::thread;
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 
-static INSIDE: AtomicU32 = AtomicU32::new(0);
+static HOLDER_COUNT: AtomicU32 = AtomicU32::new(0);
 
 fn hold_lock_reentrantly() {
     let guard = Guard::take(|| false).expect("no thread waits so long that it gives up");
@@ -17,9 +17,9 @@ fn hold_lock_reentrantly() {
 }
 
 fn assert_alone() {
-    assert_eq!(INSIDE.fetch_add(1, SeqCst), 0, "two threads hold the lock");
+    assert_eq!(HOLDER_COUNT.fetch_add(1, SeqCst), 0, "two threads hold the lock");
     step();
-    INSIDE.fetch_sub(1, SeqCst);
+    HOLDER_COUNT.fetch_sub(1, SeqCst);
 }
 
 fn run_contended() {

@@ -11,8 +11,8 @@ pub fn step() {
 
 /// Serialises tests, because the tested sources have statics.
 pub fn serialise_tests() -> MutexGuard<'static, ()> {
-    static ALONE: Mutex<()> = Mutex::new(());
-    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+    static TEST_LOCK: Mutex<()> = Mutex::new(());
+    TEST_LOCK.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Runs a scenario with `schedules` random schedules, and with as many schedules that have few preemptions.
@@ -166,10 +166,10 @@ pub mod state {
     use std::sync::Mutex;
 
     /// Regions that [`add_region`] can still provide.
-    pub static SPARE: Mutex<Vec<usize>> = Mutex::new(Vec::new());
+    pub static SPARE_REGIONS: Mutex<Vec<usize>> = Mutex::new(Vec::new());
 
     pub fn add_region() -> Option<usize> {
-        SPARE.lock().unwrap().pop()
+        SPARE_REGIONS.lock().unwrap().pop()
     }
 }
 
@@ -179,10 +179,10 @@ pub mod stream {
     use std::sync::atomic::{AtomicPtr, Ordering::SeqCst};
     use trodden_wire::stream::{HEADER_BYTES, ThreadStream};
 
-    pub const HEADER: usize = HEADER_BYTES as usize;
-    pub const WORD: usize = 4;
+    pub const HEADER_SIZE: usize = HEADER_BYTES as usize;
+    pub const WORD_SIZE: usize = 4;
     pub static RECORDER_SLOTS: AtomicU32 = AtomicU32::new(0);
-    pub static REGIONS: AtomicU32 = AtomicU32::new(1);
+    pub static REGION_LIMIT: AtomicU32 = AtomicU32::new(1);
     pub static MAX_WAIT_MS: AtomicU32 = AtomicU32::new(1);
     pub static STREAM: AtomicPtr<ThreadStream> = AtomicPtr::new(std::ptr::null_mut());
 

@@ -10,7 +10,7 @@ use trodden_wire::file_header::{FileHeader, FileKind};
 use trodden_wire::{LostReason, RAW_VERSION};
 
 /// Changes the folder, increments counter 0 in two threads, one after the other, and prints `done`.
-const SIMPLE: &str = r#"
+const COUNTS_IN_TWO_THREADS: &str = r#"
     #include "subject.h"
     #include <pthread.h>
     #include <stdio.h>
@@ -29,7 +29,7 @@ const SIMPLE: &str = r#"
 
 fn build_simple(name: &str) -> (Laboratory, PathBuf) {
     let lab = Laboratory::new(name);
-    let program = lab.program("program", SIMPLE, &[]);
+    let program = lab.program("program", COUNTS_IN_TWO_THREADS, &[]);
     (lab, program)
 }
 
@@ -64,7 +64,7 @@ fn patterns_are_expanded_and_folders_created() {
 #[test]
 fn percent_signs_in_the_current_folder_are_literal() {
     let lab = Laboratory::new("100%p");
-    let program = lab.program("program", SIMPLE, &[]);
+    let program = lab.program("program", COUNTS_IN_TWO_THREADS, &[]);
     lab.run(&program, "out/%m.raw");
     assert_eq!(lab.raw_file("out").count(0), 2);
 }
@@ -165,7 +165,7 @@ fn foreign_files_are_not_changed() {
 #[test]
 fn file_of_a_different_image_is_rejected() {
     let (lab, program) = build_simple("two-images");
-    let other = lab.program("other", &format!("#define COUNTERS 9\n{SIMPLE}"), &[]);
+    let other = lab.program("other", &format!("#define COUNTERS 9\n{COUNTS_IN_TWO_THREADS}"), &[]);
     lab.run(&program, "same.raw");
     assert_one_message(&lab.command(&other, "same.raw").output().unwrap(), &["same.raw", "a different image", "%m"]);
     lab.run(&program, "same.raw");
@@ -240,8 +240,11 @@ fn privileged_programs_ignore_the_variable() {
     // The folder must be accessible to every user.
     let lab = Laboratory::at(std::env::temp_dir().join(format!("trodden-runtime-{}", std::process::id())));
     fs::set_permissions(&lab.folder, fs::Permissions::from_mode(0o755)).unwrap();
-    let program =
-        lab.program("program", &format!("#include <unistd.h>\n{}", SIMPLE.replace("puts(\"done\")", "printf(\"%d\\n\", geteuid())")), &[]);
+    let program = lab.program(
+        "program",
+        &format!("#include <unistd.h>\n{}", COUNTS_IN_TWO_THREADS.replace("puts(\"done\")", "printf(\"%d\\n\", geteuid())")),
+        &[],
+    );
     fs::create_dir(lab.path("out")).unwrap();
     fs::set_permissions(lab.path("out"), fs::Permissions::from_mode(0o777)).unwrap();
     let run = || {
@@ -276,7 +279,7 @@ fn privileged_programs_ignore_the_variable() {
 fn a_full_disk_is_reported_and_survived() {
     let lab = Laboratory::new("full");
     let Some(disk) = Mount::new(lab.path("disk"), &["-t", "tmpfs", "-o", "size=64k", "none"]) else { return };
-    let big = SIMPLE.replace("COUNT(0)", "for (int i = 0; i < COUNTERS; i++) COUNT(i)");
+    let big = COUNTS_IN_TWO_THREADS.replace("COUNT(0)", "for (int i = 0; i < COUNTERS; i++) COUNT(i)");
     for (name, counters) in [("fits", 4000), ("large", 20_000), ("huge", 2_000_000)] {
         let program = lab.program(name, &format!("#define COUNTERS {counters}\n{big}"), &[]);
         let output = lab.command(&program, &format!("disk/{name}.raw")).output().unwrap();
@@ -299,7 +302,7 @@ fn a_full_disk_is_reported_and_survived() {
         let _ = fs::remove_file(lab.path(&format!("disk/{name}.raw")));
     }
     fs::write(lab.path("disk/filler"), vec![1; 80 * 1024]).unwrap_err();
-    let program = lab.program("simple", SIMPLE, &[]);
+    let program = lab.program("simple", COUNTS_IN_TWO_THREADS, &[]);
     assert_one_message(&lab.command(&program, "disk/a.raw").output().unwrap(), &["no space"]);
     assert_eq!(fs::read(lab.path("disk/a.raw")).unwrap(), [0], "it records that there was no space");
     fs::remove_file(lab.path("disk/filler")).unwrap();
@@ -462,7 +465,7 @@ fn messages_go_to_standard_error_only() {
 #[test]
 fn a_stopped_process_does_not_stop_others() {
     let lab = Laboratory::new("stopped");
-    let program = lab.program("program", SIMPLE, &[]);
+    let program = lab.program("program", COUNTS_IN_TWO_THREADS, &[]);
     let source = format!(
         "#define _GNU_SOURCE\n#include <fcntl.h>\n#include <unistd.h>\n#include <stdio.h>\nint main(void) {{ int f = open(\"out.raw\", \
             O_RDWR | O_CREAT, 0600);\n\

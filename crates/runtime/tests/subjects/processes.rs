@@ -227,7 +227,7 @@ fn a_thread_entered_by_its_vfork_child_keeps_its_region() {
 }
 
 /// Closes every descriptor, continues to count, and waits for another process to do the same.
-const CLOSER: &str = r#"
+const CLOSES_DESCRIPTORS: &str = r#"
     #define _GNU_SOURCE
     #include "subject.h"
     #include <unistd.h>
@@ -241,7 +241,7 @@ const CLOSER: &str = r#"
 #[test]
 fn counts_survive_closing_all_descriptors() {
     let lab = Laboratory::new("closers");
-    let program = lab.program("program", CLOSER, &[]);
+    let program = lab.program("program", CLOSES_DESCRIPTORS, &[]);
     let children: Vec<_> = (0..8).map(|_| lab.command(&program, "out/%m.raw").spawn().unwrap()).collect();
     for mut child in children {
         assert!(child.wait().unwrap().success());
@@ -260,7 +260,7 @@ fn regions_are_not_shared_on_overlay_file_systems() {
     let options = format!("lowerdir={0}/lower,upperdir={0}/upper,workdir={0}/work", base.display());
     let Some(_overlay) = Mount::new(lab.path("overlay"), &["-t", "overlay", "-o", &options, "overlay"]) else { return };
     let patient = program_with_exit(&lab, "patient", "usleep(300000); return 0");
-    for program in [patient, lab.program("closer", CLOSER, &[]), lab.program("forks", FORKS, &["-DTHREADS=2"])] {
+    for program in [patient, lab.program("closer", CLOSES_DESCRIPTORS, &[]), lab.program("forks", FORKS, &["-DTHREADS=2"])] {
         let name = program.file_name().unwrap().to_str().unwrap();
         let pattern = format!("overlay/{name}/%m.raw");
         let children: Vec<_> = (0..6).map(|_| lab.command(&program, &pattern).spawn().unwrap()).collect();

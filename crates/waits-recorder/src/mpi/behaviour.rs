@@ -15,7 +15,7 @@ use trodden_wire::waits::{ANY_PEER, ANY_TAG, CallName, CallRecord, kind};
 /// Used as the root's position if an operation has no root.
 pub const NO_ROOT: usize = usize::MAX;
 /// Recorded size of a collective operation that transfers no data. MPI libraries may return from such an operation immediately.
-const EMPTY: u64 = u64::MAX;
+const EMPTY_SIZE: u64 = u64::MAX;
 /// True once the process has cancelled a request. Until then, statuses need not be tested for cancellation.
 static HAS_CANCELLED: AtomicBool = AtomicBool::new(false);
 
@@ -157,7 +157,7 @@ pub fn record_immediate_probe(mut call: MpiCall) -> i32 {
 #[inline]
 pub fn record_matched_probe(call: MpiCall) -> i32 {
     let result = record_probe(call, 4);
-    MATCHED.set((call.read_handle(3), LAST_PROBE.get()));
+    LAST_MATCHED_PROBE.set((call.read_handle(3), LAST_PROBE.get()));
     result
 }
 
@@ -165,7 +165,7 @@ thread_local! {
     /// Peer, tag and communicator of the thread's last probe.
     static LAST_PROBE: Cell<(i32, i32, u64)> = const { Cell::new((0, 0, 0)) };
     /// The message of the thread's last matched probe, with its peer, tag and communicator.
-    static MATCHED: Cell<(usize, (i32, i32, u64))> = const { Cell::new((0, (0, 0, 0))) };
+    static LAST_MATCHED_PROBE: Cell<(usize, (i32, i32, u64))> = const { Cell::new((0, (0, 0, 0))) };
 }
 
 /// Probe: source, tag, communicator. `status` is the position of the status.
@@ -186,7 +186,7 @@ pub fn record_probe(mut call: MpiCall, status: usize) -> i32 {
 /// Receive of a message that a matched probe has found: buffer, count, type, message, status.
 #[inline]
 pub fn record_matched_receive(call: MpiCall) -> i32 {
-    let (matched, (peer, tag, object)) = MATCHED.get();
+    let (matched, (peer, tag, object)) = LAST_MATCHED_PROBE.get();
     if matched != call.read_handle(3) {
         return record_time(call, kind::MPI_OTHER);
     }
@@ -204,7 +204,7 @@ pub fn record_collective(call: MpiCall, kind: u16, root: usize, comm: usize) -> 
         record.peer = implementation().recorded_root(call.arguments[root]);
     }
     if is_empty(&call) {
-        record.size_or_count = EMPTY;
+        record.size_or_count = EMPTY_SIZE;
     }
     let result = call.run();
     if kind & trodden_wire::waits::kind::NON_BLOCKING != 0 {

@@ -16,21 +16,21 @@ pub const SELF: u64 = 2;
 
 const SLOTS: usize = 1024;
 static HANDLES: Handles<SLOTS> = Handles::new(2);
-static NUMBERS: [AtomicU64; SLOTS] = [const { AtomicU64::new(0) }; SLOTS];
+static COMMUNICATOR_NUMBERS: [AtomicU64; SLOTS] = [const { AtomicU64::new(0) }; SLOTS];
 /// Number of communicators created from the communicator in each slot.
-static CREATED: [AtomicU64; SLOTS] = [const { AtomicU64::new(0) }; SLOTS];
+static CREATED_COUNTS: [AtomicU64; SLOTS] = [const { AtomicU64::new(0) }; SLOTS];
 
 /// Returns the number of a communicator; 0 if it is unknown.
 #[inline]
 pub fn number_of(handle: usize) -> u64 {
-    HANDLES.find(handle).map_or(0, |slot| NUMBERS[slot].load(Ordering::Acquire))
+    HANDLES.find(handle).map_or(0, |slot| COMMUNICATOR_NUMBERS[slot].load(Ordering::Acquire))
 }
 
 fn set_number(handle: usize, number: u64) {
     match HANDLES.find_or_add(handle) {
         Some(slot) => {
-            CREATED[slot].store(0, Ordering::Release);
-            NUMBERS[slot].store(number, Ordering::Release);
+            CREATED_COUNTS[slot].store(0, Ordering::Release);
+            COMMUNICATOR_NUMBERS[slot].store(number, Ordering::Release);
         }
         None => process::append_note(b"more than 1024 communicators: messages on further communicators are not matched"),
     }
@@ -39,7 +39,7 @@ fn set_number(handle: usize, number: u64) {
 /// Removes a handle, because the library may reuse it.
 pub fn remove_handle(handle: usize) {
     if let Some(slot) = HANDLES.find(handle) {
-        NUMBERS[slot].store(0, Ordering::Release);
+        COMMUNICATOR_NUMBERS[slot].store(0, Ordering::Release);
     }
 }
 
@@ -59,13 +59,13 @@ pub enum MemberKind {
 /// Registers a window or file that a collective call on the communicator `parent` created.
 pub fn register_object(kind: MemberKind, parent: usize, handle: usize) {
     let parent_slot = HANDLES.find(parent);
-    let count = parent_slot.map_or(0, |slot| CREATED[slot].fetch_add(1, Ordering::AcqRel));
+    let count = parent_slot.map_or(0, |slot| CREATED_COUNTS[slot].fetch_add(1, Ordering::AcqRel));
     if handle == 0 {
         return;
     }
     let mut ranks = Ranks::new();
     ranks.collect_object_members(kind, handle);
-    let parent_number = parent_slot.map_or(0, |slot| NUMBERS[slot].load(Ordering::Acquire));
+    let parent_number = parent_slot.map_or(0, |slot| COMMUNICATOR_NUMBERS[slot].load(Ordering::Acquire));
     let number = hash_parts(&[parent_number, count, ranks.lowest_first_rank(), 1 << 50 | kind as u64]) | 1 << 63;
     set_number(handle, number);
     ranks.append_line(number, false);
@@ -79,13 +79,13 @@ pub fn hash_parts(parts: &[u64]) -> u64 {
 pub fn register_communicator(parent: usize, handle: usize, extra: Option<u64>) {
     let library = implementation();
     let parent_slot = HANDLES.find(parent);
-    let count = parent_slot.map_or(0, |slot| CREATED[slot].fetch_add(u64::from(extra.is_none()), Ordering::AcqRel));
+    let count = parent_slot.map_or(0, |slot| CREATED_COUNTS[slot].fetch_add(u64::from(extra.is_none()), Ordering::AcqRel));
     if handle == library.no_communicator() || handle == 0 {
         return;
     }
     let mut ranks = Ranks::new();
     let is_inter = ranks.collect_members(handle);
-    let parent_number = parent_slot.map_or(0, |slot| NUMBERS[slot].load(Ordering::Acquire));
+    let parent_number = parent_slot.map_or(0, |slot| COMMUNICATOR_NUMBERS[slot].load(Ordering::Acquire));
     let key = [parent_number, extra.unwrap_or(count), ranks.lowest_first_rank()];
     let number = hash_parts(&key) | 1 << 63;
     set_number(handle, number);

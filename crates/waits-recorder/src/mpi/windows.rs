@@ -12,8 +12,8 @@ use core::sync::atomic::{AtomicPtr, Ordering};
 use trodden_wire::waits::{CallRecord, kind};
 
 /// Tags of the messages that represent an epoch's calls.
-const POSTED: i32 = 1;
-const COMPLETED: i32 = 2;
+const POST_TAG: i32 = 1;
+const COMPLETION_TAG: i32 = 2;
 
 /// Creation. `parent` and `created` are the positions of the communicator and the window.
 #[inline]
@@ -50,33 +50,33 @@ pub fn record_window_lock(call: MpiCall, kind: u16, window: usize, rank: usize) 
 /// Post: group, assertion, window. From now on, the group's members may access this process's window.
 #[inline]
 pub fn record_window_post(call: MpiCall) -> i32 {
-    store_epoch(&EXPOSED, &call);
-    record_meeting(call, 2, &EXPOSED, (POSTED, kind::MEETING_SEND), None)
+    store_epoch(&EXPOSURE_EPOCHS, &call);
+    record_meeting(call, 2, &EXPOSURE_EPOCHS, (POST_TAG, kind::MEETING_SEND), None)
 }
 
 /// Start: group, assertion, window. Waits until the group's members have posted.
 #[inline]
 pub fn record_window_start(call: MpiCall) -> i32 {
-    store_epoch(&ACCESSED, &call);
-    record_meeting(call, 2, &ACCESSED, (POSTED, kind::MEETING_RECV), None)
+    store_epoch(&ACCESS_EPOCHS, &call);
+    record_meeting(call, 2, &ACCESS_EPOCHS, (POST_TAG, kind::MEETING_RECV), None)
 }
 
 /// Complete: window. Ends the accesses of the epoch that [`record_window_start`] began.
 #[inline]
 pub fn record_window_complete(call: MpiCall) -> i32 {
-    record_meeting(call, 0, &ACCESSED, (COMPLETED, kind::MEETING_SEND), None)
+    record_meeting(call, 0, &ACCESS_EPOCHS, (COMPLETION_TAG, kind::MEETING_SEND), None)
 }
 
 /// Wait: window. Waits until the members of the exposure group have completed.
 #[inline]
 pub fn record_window_wait(call: MpiCall) -> i32 {
-    record_meeting(call, 0, &EXPOSED, (COMPLETED, kind::MEETING_RECV), None)
+    record_meeting(call, 0, &EXPOSURE_EPOCHS, (COMPLETION_TAG, kind::MEETING_RECV), None)
 }
 
 /// Test: window, flag. Works like [`record_window_wait`] if the call sets the flag.
 #[inline]
 pub fn record_window_test(call: MpiCall) -> i32 {
-    record_meeting(call, 0, &EXPOSED, (COMPLETED, kind::MEETING_RECV), Some(1))
+    record_meeting(call, 0, &EXPOSURE_EPOCHS, (COMPLETION_TAG, kind::MEETING_RECV), Some(1))
 }
 
 /// Records a call in the window's newest epoch, with a message of the given tag and kind for each member. `flag` is the position of a
@@ -114,8 +114,8 @@ impl WindowTable {
     }
 }
 
-static EXPOSED: WindowTable = WindowTable::new();
-static ACCESSED: WindowTable = WindowTable::new();
+static EXPOSURE_EPOCHS: WindowTable = WindowTable::new();
+static ACCESS_EPOCHS: WindowTable = WindowTable::new();
 
 /// Stores the members of the epoch that begins with a call (group, assertion, window), until the window's next epoch. MPI permits only
 /// one thread at a time to begin an epoch.

@@ -11,26 +11,26 @@ use core::sync::atomic::{AtomicI32, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use trodden_wire::waits::SampleRecord;
 
 /// 0: unknown, 1: on, 2: off.
-static STATE: AtomicU8 = AtomicU8::new(0);
+static SAMPLING_STATE: AtomicU8 = AtomicU8::new(0);
 static PERIOD_NS: AtomicU64 = AtomicU64::new(0);
 /// The timers' signal, and the value that they pass with it.
-static SIGNAL: AtomicI32 = AtomicI32::new(0);
-static VALUE: AtomicUsize = AtomicUsize::new(0);
-const DEFAULT_RATE: u64 = 1000;
+static TIMER_SIGNAL: AtomicI32 = AtomicI32::new(0);
+static TIMER_VALUE: AtomicUsize = AtomicUsize::new(0);
+const DEFAULT_SAMPLES_PER_SECOND: u64 = 1000;
 
 pub fn start_timer(thread: &mut Thread) {
-    if STATE.load(Ordering::Acquire) == 0 {
-        STATE.store(if prepare() { 1 } else { 2 }, Ordering::Release);
+    if SAMPLING_STATE.load(Ordering::Acquire) == 0 {
+        SAMPLING_STATE.store(if prepare() { 1 } else { 2 }, Ordering::Release);
     }
-    if STATE.load(Ordering::Acquire) != 1 {
+    if SAMPLING_STATE.load(Ordering::Acquire) != 1 {
         return;
     }
     signals::unblock();
     // SAFETY: zero is a valid value for every field of this C structure.
     let mut event: libc::sigevent = unsafe { zeroed() };
     event.sigev_notify = libc::SIGEV_THREAD_ID;
-    event.sigev_signo = SIGNAL.load(Ordering::Relaxed);
-    event.sigev_value.sival_ptr = VALUE.load(Ordering::Relaxed) as *mut libc::c_void;
+    event.sigev_signo = TIMER_SIGNAL.load(Ordering::Relaxed);
+    event.sigev_value.sival_ptr = TIMER_VALUE.load(Ordering::Relaxed) as *mut libc::c_void;
     event.sigev_notify_thread_id = thread.thread_id as i32;
     let mut timer: libc::timer_t = core::ptr::null_mut();
     // SAFETY: `event` and `timer` are local variables.
@@ -71,8 +71,8 @@ fn prepare() -> bool {
         process::append_note(b"no samples: the program has a handler for every real-time signal");
         return false;
     };
-    SIGNAL.store(signal, Ordering::Relaxed);
-    VALUE.store(value as usize, Ordering::Relaxed);
+    TIMER_SIGNAL.store(signal, Ordering::Relaxed);
+    TIMER_VALUE.store(value as usize, Ordering::Relaxed);
     true
 }
 
@@ -80,11 +80,11 @@ fn sampling_rate() -> u64 {
     // SAFETY: the name is a C string.
     let value = unsafe { libc::getenv(c"TRODDEN_WAITS_RATE".as_ptr()) };
     if value.is_null() {
-        return DEFAULT_RATE;
+        return DEFAULT_SAMPLES_PER_SECOND;
     }
     // SAFETY: values of environment variables are C strings.
     let text = unsafe { core::ffi::CStr::from_ptr(value) };
-    text.to_str().ok().and_then(|t| t.parse().ok()).unwrap_or(DEFAULT_RATE)
+    text.to_str().ok().and_then(|t| t.parse().ok()).unwrap_or(DEFAULT_SAMPLES_PER_SECOND)
 }
 
 extern "C" fn handle_timer(_: i32, _: *mut libc::siginfo_t, context: *mut libc::c_void) {

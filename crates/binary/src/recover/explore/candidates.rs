@@ -34,12 +34,12 @@ impl Exploration<'_, '_> {
     /// Returns true if a function may start at an address: the address is aligned, or follows a return, a jump, padding, or the section's
     /// start.
     fn may_start_function(&self, at: u64) -> bool {
-        const ENDS: [u8; 4] = [0xc3, 0x90, 0xcc, 0];
+        const END_BYTES: [u8; 4] = [0xc3, 0x90, 0xcc, 0];
         let byte = |back: u64| self.code.binary.bytes_at(at.wrapping_sub(back)).and_then(|bytes| bytes.first().copied());
         let is_after_jump = || byte(5) == Some(0xe9) || byte(2) == Some(0xeb);
         at.is_multiple_of(ALIGNMENT)
             || !self.code.is_code(at.wrapping_sub(1))
-            || byte(1).is_some_and(|b| ENDS.contains(&b))
+            || byte(1).is_some_and(|b| END_BYTES.contains(&b))
             || is_after_jump()
     }
 
