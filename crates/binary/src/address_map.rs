@@ -12,8 +12,7 @@ use object::{Object, ObjectSection};
 
 /// `SHT_LLVM_BB_ADDR_MAP`.
 const SECTION_TYPE: u32 = 0x6fff_4c0a;
-/// The section's usual name, used in messages.
-const SECTION: &str = ".llvm_bb_addr_map";
+const SECTION_NAME: &str = ".llvm_bb_addr_map";
 const SUPPORTED_VERSIONS: std::ops::RangeInclusive<u8> = 2..=5;
 
 /// How a block ends, and whether it is a landing pad.
@@ -96,11 +95,11 @@ impl AddressMap {
         let mut functions = Vec::new();
         let mut found = false;
         for section in file.sections().filter(|s| s.elf_section_header().sh_type(endian) == SECTION_TYPE) {
-            let data = section.uncompressed_data().map_err(|e| BinaryError::corrupt(binary.path(), format!("section {SECTION}: {e}")))?;
+            let data = section.uncompressed_data().map_err(|e| BinaryError::corrupt(binary.path(), format!("section {SECTION_NAME}: {e}")))?;
             found = true;
             functions.extend(
                 AddressMap::parse(&data)
-                    .map_err(|what| BinaryError::corrupt(binary.path(), format!("section {SECTION}, {what}")))?
+                    .map_err(|what| BinaryError::corrupt(binary.path(), format!("section {SECTION_NAME}, {what}")))?
                     .functions,
             );
         }
@@ -120,7 +119,7 @@ impl AddressMap {
             return Err(BinaryError::SideBuild { path: side.path().to_owned(), what });
         }
         AddressMap::read(side)?
-            .ok_or_else(|| BinaryError::SideBuild { path: side.path().to_owned(), what: format!("it has no section {SECTION}") })
+            .ok_or_else(|| BinaryError::SideBuild { path: side.path().to_owned(), what: format!("it has no section {SECTION_NAME}") })
     }
 
     /// Parses the content of the map's section.

@@ -24,7 +24,6 @@ pub struct MappedFile {
 
 /// A file that can be mapped into processes.
 pub trait Loadable {
-    /// Returns the path of the file.
     fn path(&self) -> &Path;
     /// Returns the build ID in hexadecimal, if the file has one.
     fn build_id(&self) -> Option<&str>;

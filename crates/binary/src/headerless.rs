@@ -8,11 +8,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-/// Sizes in bytes of the file header, a program header and a section header in 64-bit ELF files.
 const HEADER_SIZE: usize = 64;
 const PROGRAM_HEADER_SIZE: usize = 56;
 const SECTION_HEADER_SIZE: usize = 64;
-/// Program header types: `PT_LOAD`, `PT_DYNAMIC`, `PT_INTERP`, `PT_GNU_EH_FRAME`.
 const PT_LOAD: u32 = 1;
 const PT_DYNAMIC: u32 = 2;
 const PT_INTERP: u32 = 3;

@@ -7,7 +7,6 @@
 use crate::graph::{CodeCallee, Doubt, FunctionGraph, GraphObservation, ProgramGraph};
 use std::collections::BTreeMap;
 
-/// Size of a file's range of linked addresses.
 const FILE_RANGE_SIZE: u64 = 1 << 48;
 
 /// Returns the first linked address of the file with a number, which is 0 for the program (number 0).

@@ -9,9 +9,7 @@
 
 use gimli::{EndianSlice, LittleEndian, Reader};
 
-/// Attribute of a sentinel probe.
 const SENTINEL_FLAG: u8 = 2;
-/// Attribute of a probe with a discriminator.
 const DISCRIMINATOR_FLAG: u8 = 4;
 /// Maximum nesting depth of inlined bodies. A section with deeper nesting counts as corrupt.
 const MAX_INLINE_DEPTH: u32 = 4096;

@@ -14,7 +14,6 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// The system's folder for separate debug files.
 const DEBUG_FOLDER: &str = "/usr/lib/debug";
 
 type DebugSlice = EndianArcSlice<RunTimeEndian>;

@@ -17,7 +17,6 @@ impl Random {
     }
 }
 
-/// Bytes that are often boundary cases.
 const BOUNDARY_BYTES: [u8; 8] = [0, 1, 0x7f, 0x80, 0xff, 0xfe, 0xe9, 0xc3];
 
 fn parse_and_recover(bytes: Vec<u8>) {

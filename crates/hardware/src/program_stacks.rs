@@ -117,7 +117,6 @@ pub(crate) struct StackCounts {
     pub unfinished: u64,
 }
 
-/// The stacks of a thread.
 #[derive(Clone, Debug)]
 pub(crate) struct ProgramStacks {
     stacks: Vec<ProgramStack>,
@@ -127,7 +126,6 @@ pub(crate) struct ProgramStacks {
     extends_calls: bool,
     /// Whether a jump since the last call or return may have led to a different frame.
     may_have_moved: bool,
-    /// Whether the first procedure of a handler has returned.
     has_handler_returned: bool,
     pub counts: StackCounts,
 }

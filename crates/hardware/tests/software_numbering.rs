@@ -140,7 +140,6 @@ fn count_by_software(ends: &[BlockEnd], steps: &[(usize, bool, Option<RetiredBra
     counts
 }
 
-/// Counts paths by descriptor.
 fn count_by_detector(steps: &[(usize, bool, Option<RetiredBranch>)], mapping: OperationMapping) -> BTreeMap<PathDescriptor, u64> {
     let mut detector = Detector::new(DetectorParameters { length_limit: 64, ..DetectorParameters::published(mapping) }).unwrap();
     let mut counts = BTreeMap::new();

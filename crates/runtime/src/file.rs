@@ -168,7 +168,6 @@ fn is_ready(header: &RawHeader, image: &OwnImage) -> bool {
     FileHeader::read(&header.file_header).is_ok_and(|found| found.kind == image.file_kind())
 }
 
-/// Explains why a file with an unexpected file header is rejected.
 fn explain_rejection(header: &RawHeader) -> OutputFailure {
     match FileHeader::read(&header.file_header) {
         Err(HeaderError::EarlierFormat) => OTHER_VERSION,
@@ -266,7 +265,6 @@ fn checksum(header: &RawHeader, image: &OwnImage, path: &[u8]) -> u64 {
     image.units().fold(fields, |sum, unit| sum.add_bytes(bytes_of(&unit))).add_bytes(path).value()
 }
 
-/// Returns the bytes of a structure of `trodden_wire`.
 fn bytes_of<T: Copy>(value: &T) -> &[u8] {
     // SAFETY: only used for RawHeader and RawUnit, which consist of integers without padding.
     unsafe { core::slice::from_raw_parts((&raw const *value).cast::<u8>(), size_of::<T>()) }

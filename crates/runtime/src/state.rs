@@ -243,7 +243,6 @@ impl RuntimeState {
         }
     }
 
-    /// Records the losses that could not be recorded before.
     fn record_unreported_losses(&mut self) {
         let unreported = if self.source == RegionSource::File { UNREPORTED_LOSSES.swap(0, SeqCst) } else { 0 };
         if unreported > 0

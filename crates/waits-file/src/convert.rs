@@ -9,7 +9,6 @@ use trodden_waits::call::{
 use trodden_waits::{Call, CollectiveRule, ProcessId, WaitKind};
 use trodden_wire::waits::{ANY_PEER, ANY_TAG, CallName, CallRecord, NO_PEER, ROOT_PEER, kind};
 
-/// Numbers of the predefined communicators.
 const COMM_WORLD: u64 = 1;
 const COMM_SELF: u64 = 2;
 /// Maximum size in bytes of messages that all common MPI libraries buffer. The send of such a message does not wait for its receive.

@@ -96,8 +96,7 @@ pub fn analyse_trace(path: &Path, report_options: &ReportOptions, decompressed: 
     Ok(replayed)
 }
 
-/// The first bytes of a file written by `perf record`.
-const PERF_DATA: &[u8] = b"PERFILE2";
+const PERF_DATA_MAGIC: &[u8] = b"PERFILE2";
 
 /// Returns true if a line contains a scheduler event, which identifies perf's text format.
 pub fn is_scheduler_line(line: &str) -> bool {
@@ -112,7 +111,7 @@ fn read_trace(path: &Path, decompressed: Decompress) -> Result<Imported> {
         return ctf::read_trace(path);
     }
     let bytes = decompressed(path, MAX_TEXT_BYTES)?;
-    if bytes.starts_with(PERF_DATA) {
+    if bytes.starts_with(PERF_DATA_MAGIC) {
         bail!("{0} is a binary file of perf. Convert it to text with `perf script -i {0} > trace.txt`", path.display());
     }
     let text = String::from_utf8_lossy(&bytes);

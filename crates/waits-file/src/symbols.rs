@@ -100,7 +100,6 @@ fn is_system_image(path: &str) -> bool {
     path.ends_with(RECORDER_FILE_NAME) || SYSTEM_FOLDERS.iter().any(|folder| path.starts_with(folder))
 }
 
-/// Returns true if a source file, as named in debug information, belongs to a standard library.
 fn is_standard_library_source(file: &str) -> bool {
     file.starts_with("/rustc/") || file.contains("/rustlib/src/") || file.starts_with("/usr/include/")
 }

@@ -118,7 +118,7 @@ struct OffsetPiece {
     end: i128,
     /// Value in ns that is subtracted from `start_offset`, so that floating point is precise enough.
     base: i128,
-    /// OffsetEstimate at `begin` minus `base`, in ns.
+    /// Offset at `begin` minus `base`, in ns.
     start_offset: f64,
     slope: f64,
     /// Uncertainty in ns.

@@ -121,7 +121,6 @@ fn waits_of_figure_4_are_fully_expanded() {
     assert_eq!(outcome.diagnostics.iter().count(), 0);
 }
 
-/// Formats an expression as the paper does.
 fn format_as_published(outcome: &WaitOutcome, expression: &WaitExpression) -> [String; 2] {
     let name = |part: &PathPart| match part {
         PathPart::Wait(number) => ["B2", "C2", "A3"][*number].to_owned(),

@@ -10,7 +10,6 @@ use crate::graph::{CodeBlock, CodeEdge, CodeEdgeKind, CompilerFrequencies, Funct
 use crate::instruction::decode;
 use std::collections::HashMap;
 
-/// The unit of the probabilities in the map.
 const PROBABILITY_UNIT: f64 = 1.0 / (1_u64 << 31) as f64;
 
 /// Returns the targets of indirect jumps, by address of the jump, for functions whose map entry contains successors.
