@@ -21,13 +21,13 @@ pub struct MapProperties {
     /// Whether the block ends with a return.
     pub returns: bool,
     /// Whether the block ends with a tail call.
-    pub tail_call: bool,
+    pub has_tail_call: bool,
     /// Whether the block is a landing pad.
-    pub landing_pad: bool,
+    pub is_landing_pad: bool,
     /// Whether control may fall through to the next block.
     pub falls_through: bool,
     /// Whether the block ends with an indirect jump.
-    pub indirect_jump: bool,
+    pub has_indirect_jump: bool,
 }
 
 /// A successor of a block.
@@ -95,7 +95,8 @@ impl AddressMap {
         let mut functions = Vec::new();
         let mut found = false;
         for section in file.sections().filter(|s| s.elf_section_header().sh_type(endian) == SECTION_TYPE) {
-            let data = section.uncompressed_data().map_err(|e| BinaryError::corrupt(binary.path(), format!("section {SECTION_NAME}: {e}")))?;
+            let data =
+                section.uncompressed_data().map_err(|e| BinaryError::corrupt(binary.path(), format!("section {SECTION_NAME}: {e}")))?;
             found = true;
             functions.extend(
                 AddressMap::parse(&data)
@@ -144,7 +145,7 @@ impl AddressMap {
 /// Returns the lowest address at which the code of two files differs; `None` if their code is identical.
 fn find_first_difference(a: &Binary, b: &Binary) -> Option<u64> {
     let code = |binary: &Binary| -> Vec<(u64, Vec<u8>)> {
-        let segments = binary.segments().iter().filter(|s| s.executable);
+        let segments = binary.segments().iter().filter(|s| s.is_executable);
         segments.map(|s| (s.address, binary.bytes_at(s.address).unwrap_or_default().to_vec())).collect()
     };
     let (a, b) = (code(a), code(b));
@@ -238,8 +239,13 @@ fn parse_blocks(
             return Err(format!("byte {}: block {id} has impossible properties or size", reader.at));
         }
         let bit = |n: u32| bits >> n & 1 == 1;
-        let properties =
-            MapProperties { returns: bit(0), tail_call: bit(1), landing_pad: bit(2), falls_through: bit(3), indirect_jump: bit(4) };
+        let properties = MapProperties {
+            returns: bit(0),
+            has_tail_call: bit(1),
+            is_landing_pad: bit(2),
+            falls_through: bit(3),
+            has_indirect_jump: bit(4),
+        };
         let hash = if features.has(Features::HASH) { Some(u64::from_le_bytes(reader.read_bytes()?)) } else { None };
         let size = end - start;
         into.push(MapBlock { id, address: start, size, properties, call_ends, hash, frequency: None, executed: None, successors: None });
@@ -331,7 +337,7 @@ mod tests {
         assert!(
             function.blocks[0].properties.falls_through
                 && function.blocks[1].properties.returns
-                && function.blocks[2].properties.landing_pad
+                && function.blocks[2].properties.is_landing_pad
         );
         assert_eq!(function.blocks[0].successors.as_deref(), Some(&[MapSuccessor { id: 1, probability: 9, frequency: None }][..]));
         assert_eq!(function.blocks.iter().map(|b| b.frequency.unwrap()).collect::<Vec<_>>(), [50, 25, 12]);

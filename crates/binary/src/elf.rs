@@ -21,7 +21,7 @@ pub struct LoadSegment {
     /// Size in the file in bytes.
     pub file_size: u64,
     /// Whether the segment contains code.
-    pub executable: bool,
+    pub is_executable: bool,
 }
 
 /// The symbol table that a name comes from.
@@ -43,7 +43,7 @@ pub struct FunctionSymbol {
     /// Size in bytes; 0 if unknown.
     pub size: u64,
     /// Whether other files can call or replace the function.
-    pub global: bool,
+    pub is_global: bool,
     /// The table that contains the symbol.
     pub source: SymbolSource,
 }
@@ -150,7 +150,7 @@ impl Binary {
 
     /// Returns true if an address is in an executable segment.
     pub fn is_code(&self, address: u64) -> bool {
-        self.segments.iter().any(|s| s.executable && address.checked_sub(s.address).is_some_and(|at| at < s.file_size))
+        self.segments.iter().any(|s| s.is_executable && address.checked_sub(s.address).is_some_and(|at| at < s.file_size))
     }
 
     /// Returns a section's address range and content. `None` if the file has no section of this name, or the content is outside the file.
@@ -168,7 +168,7 @@ impl Binary {
     pub fn load_bias(&self, start: u64, offset: u64) -> Option<u64> {
         let page = |at: u64| at & !0xfff;
         let holds = |s: &&LoadSegment| (page(s.file_offset)..s.file_offset.saturating_add(s.file_size)).contains(&offset);
-        let segment = self.segments.iter().filter(holds).max_by_key(|s| s.executable)?;
+        let segment = self.segments.iter().filter(holds).max_by_key(|s| s.is_executable)?;
         Some(start.wrapping_sub(segment.address.wrapping_sub(segment.file_offset).wrapping_add(offset)))
     }
 }
@@ -207,7 +207,7 @@ fn read_segments(file: &ElfFile64) -> Vec<LoadSegment> {
             size: s.size(),
             file_offset: s.file_range().0,
             file_size: s.file_range().1,
-            executable: flags(&s) & elf::PF_X != 0,
+            is_executable: flags(&s) & elf::PF_X != 0,
         })
         .collect();
     segments.sort_by_key(|s| s.address);
@@ -226,10 +226,10 @@ fn read_functions(file: &ElfFile64) -> Vec<FunctionSymbol> {
         .filter(|(s, _)| is_function(s))
         .filter_map(|(s, source)| {
             let name = s.name().ok().filter(|n| !n.is_empty())?.to_owned();
-            Some(FunctionSymbol { name, address: s.address(), size: s.size(), global: s.is_global(), source })
+            Some(FunctionSymbol { name, address: s.address(), size: s.size(), is_global: s.is_global(), source })
         })
         .collect();
-    let rank = |f: &FunctionSymbol| (f.address, f.source != SymbolSource::Full, f.size == 0, !f.global);
+    let rank = |f: &FunctionSymbol| (f.address, f.source != SymbolSource::Full, f.size == 0, !f.is_global);
     functions.sort_by(|a, b| rank(a).cmp(&rank(b)).then_with(|| a.name.cmp(&b.name)));
     functions.dedup_by(|a, b| (a.address, &a.name) == (b.address, &b.name));
     functions
@@ -258,7 +258,7 @@ mod tests {
     #[test]
     fn load_bias_follows_from_a_mapping() {
         let binary = read_test_program();
-        let code = binary.segments().iter().find(|s| s.executable).unwrap();
+        let code = binary.segments().iter().find(|s| s.is_executable).unwrap();
         let page = code.file_offset & !0xfff;
         let start = 0x7f00_0000_0000 + (code.address & !0xfff);
         assert_eq!(binary.load_bias(start, page), Some(0x7f00_0000_0000));

@@ -323,7 +323,7 @@ pub struct FunctionGraph {
     /// Uncertainties in order of address.
     pub uncertain: Vec<Uncertainty>,
     /// Whether the function's address is taken, so that indirect calls may reach the function.
-    pub address_taken: bool,
+    pub is_address_taken: bool,
     /// Whether the function may return to its caller.
     pub returns: bool,
     /// Frequencies, if the compiler's map contains any.

@@ -37,7 +37,7 @@ struct LoadedSegment {
     address: u64,
     offset: u64,
     size: u64,
-    executable: bool,
+    is_executable: bool,
 }
 
 struct HeaderlessImage<'a> {
@@ -51,7 +51,7 @@ pub fn add_section_headers(data: &[u8]) -> Option<Vec<u8>> {
         return None;
     }
     let programs = program_headers(data)?;
-    let segment = |p: &[u64; 5]| LoadedSegment { address: p[2], offset: p[1], size: p[3], executable: p[4] & 1 != 0 };
+    let segment = |p: &[u64; 5]| LoadedSegment { address: p[2], offset: p[1], size: p[3], is_executable: p[4] & 1 != 0 };
     let image = HeaderlessImage { data, segments: programs.iter().filter(|p| p[0] == u64::from(PT_LOAD)).map(segment).collect() };
     let mut sections = Vec::new();
     let dynamic = programs.iter().find(|p| p[0] == u64::from(PT_DYNAMIC)).map(|p| p[2]..p[2].saturating_add(p[3]));
@@ -168,7 +168,7 @@ impl HeaderlessImage<'_> {
         const DT_INIT: u64 = 12;
         const DT_FINI: u64 = 13;
         let filled: BTreeSet<u64> = self.read_relocations(tags).into_iter().map(|(place, _)| place).collect();
-        for segment in self.segments.iter().filter(|s| s.executable) {
+        for segment in self.segments.iter().filter(|s| s.is_executable) {
             let end = segment.address + segment.size;
             let mut parts: Vec<(Range<u64>, &'static str)> =
                 self.find_stub_ranges(segment, &filled).into_iter().map(|r| (r, ".plt")).collect();

@@ -84,15 +84,17 @@ pub fn branch(instruction: &Instruction) -> Option<BranchInstruction> {
 }
 
 /// Returns true if a block switches to a different stack: it loads the stack pointer from memory, or from a register that holds an
-/// argument. The second case counts only if the block leaves its function (`leaves`).
-pub fn switches_stack(block: impl Iterator<Item = Instruction>, leaves: bool) -> bool {
+/// argument. The second case counts only if the block leaves its function (`is_leaving`).
+pub fn switches_stack(block: impl Iterator<Item = Instruction>, is_leaving: bool) -> bool {
     const ARGUMENT_REGISTERS: [Register; 4] = [Register::RDI, Register::RSI, Register::RDX, Register::RCX];
     const FRAME_REGISTERS: [Register; 2] = [Register::RBP, Register::RSP];
     let mut loads = false;
     for instruction in block {
         match (instruction.mnemonic(), instruction.op0_register(), instruction.op1_kind()) {
             (Mnemonic::Mov, Register::RSP, OpKind::Memory) => loads |= !FRAME_REGISTERS.contains(&instruction.memory_base()),
-            (Mnemonic::Mov, Register::RSP, OpKind::Register) => loads |= leaves && ARGUMENT_REGISTERS.contains(&instruction.op1_register()),
+            (Mnemonic::Mov, Register::RSP, OpKind::Register) => {
+                loads |= is_leaving && ARGUMENT_REGISTERS.contains(&instruction.op1_register())
+            }
             (Mnemonic::Xchg, first, _) => loads |= first == Register::RSP || instruction.op1_register() == Register::RSP,
             // This instruction restores the function's own frame.
             (Mnemonic::Leave, ..) => loads = false,

@@ -158,7 +158,7 @@ mod tests {
             landing_pads: Vec::new(),
             source: crate::graph::GraphSource::Recovered,
             uncertain: Vec::new(),
-            address_taken: false,
+            is_address_taken: false,
             returns: true,
             frequencies: None,
         };

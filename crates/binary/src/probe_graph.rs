@@ -141,14 +141,14 @@ impl ProbeGraph {
         self.steps[edge.index()]
     }
 
-    /// Returns the value of the block's `Reach` edge, provided that the edge has its own probe if `marked`, and none otherwise.
-    pub fn reach(&self, block: u32, marked: bool) -> Option<i64> {
-        if marked { self.marked_reach[block as usize] } else { self.reach[block as usize] }
+    /// Returns the value of the block's `Reach` edge, provided that the edge has its own probe if `is_marked`, and none otherwise.
+    pub fn reach(&self, block: u32, is_marked: bool) -> Option<i64> {
+        if is_marked { self.marked_reach[block as usize] } else { self.reach[block as usize] }
     }
 
-    /// Returns the edge to the exit by which a path ends in a block; `marked` is as in [`Self::reach`].
-    pub fn end(&self, block: u32, marked: bool) -> Option<Edge> {
-        if marked { self.marked_end[block as usize] } else { self.end[block as usize] }
+    /// Returns the edge to the exit by which a path ends in a block; `is_marked` is as in [`Self::reach`].
+    pub fn end(&self, block: u32, is_marked: bool) -> Option<Edge> {
+        if is_marked { self.marked_end[block as usize] } else { self.end[block as usize] }
     }
 
     /// Returns the initial path number in a block that continues after the second return of a call. `None` for other blocks.
@@ -174,7 +174,7 @@ impl ProbeGraph {
     /// call into the conditional jump, so the path passes through a block without an address.
     pub fn connect_folded(&self, from: u32) -> Connection {
         for budget in 0..=MAX_INFERRED_BLOCKS {
-            let mut search = ProbeSearch { flow: self, to: self.exit, found: Vec::new(), max_found: 2, budget, folded: true };
+            let mut search = ProbeSearch { flow: self, to: self.exit, found: Vec::new(), max_found: 2, budget, needs_folded_block: true };
             search.search_from(from, &mut Vec::new(), 0, MAX_EDGES.min(budget + 2));
             match &search.found[..] {
                 [] => continue,
@@ -189,7 +189,7 @@ impl ProbeGraph {
     /// does not matter. Returns `None` otherwise.
     pub fn start_after_common_cut(&self, from: u32, to: u32) -> Option<i64> {
         for budget in 0..=MAX_INFERRED_BLOCKS {
-            let mut search = ProbeSearch { flow: self, to, found: Vec::new(), max_found: MAX_PATHS, budget, folded: false };
+            let mut search = ProbeSearch { flow: self, to, found: Vec::new(), max_found: MAX_PATHS, budget, needs_folded_block: false };
             search.search_from(from, &mut Vec::new(), 0, if budget == 0 { MAX_EDGES } else { budget });
             let mut last = search.found.iter().filter_map(|path| path.last());
             let Some(edge) = last.next() else { continue };
@@ -214,7 +214,7 @@ impl ProbeGraph {
     }
 
     fn search(&self, from: u32, to: u32) -> Connection {
-        let mut search = ProbeSearch { flow: self, to, found: Vec::new(), max_found: 2, budget: 0, folded: false };
+        let mut search = ProbeSearch { flow: self, to, found: Vec::new(), max_found: 2, budget: 0, needs_folded_block: false };
         search.search_from(from, &mut Vec::new(), 0, MAX_EDGES);
         for seen in 1..=MAX_INFERRED_BLOCKS {
             if !search.found.is_empty() {
@@ -241,7 +241,7 @@ struct ProbeSearch<'a> {
     /// Maximum number of blocks with addresses on a path.
     budget: usize,
     /// Whether a path must contain at least one block without an address.
-    folded: bool,
+    needs_folded_block: bool,
 }
 
 impl ProbeSearch<'_> {
@@ -257,7 +257,7 @@ impl ProbeSearch<'_> {
             path.push(edge);
             if next == self.to {
                 // Every block on the path is either counted in `passed` or has no address.
-                if !self.folded || path.len() > passed + 1 {
+                if !self.needs_folded_block || path.len() > passed + 1 {
                     self.found.push(path.clone());
                 }
             } else if next != self.flow.exit && path.len() <= max_edges {

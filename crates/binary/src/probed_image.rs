@@ -63,7 +63,7 @@ pub struct ProbedImage {
     /// File offset, file size and address of each segment.
     segments: Vec<(u64, u64, u64)>,
     /// Whether the image is always loaded at the addresses for which it was linked.
-    fixed: bool,
+    is_fixed: bool,
 }
 
 struct ProbedSymbol {
@@ -109,7 +109,7 @@ impl ProbedImage {
             unplaced_functions: Vec::new(),
             code: read_code(&file),
             segments: read_segments(&file),
-            fixed: file.kind() == ObjectKind::Executable,
+            is_fixed: file.kind() == ObjectKind::Executable,
         };
         probed.locate_functions(bodies, &symbols);
         Ok(probed)
@@ -216,7 +216,7 @@ impl Loadable for ProbedImage {
     }
 
     fn is_fixed(&self) -> bool {
-        self.fixed
+        self.is_fixed
     }
 
     fn load_bias(&self, start: u64, offset: u64) -> Option<u64> {

@@ -125,7 +125,7 @@ fn load_debug_information(binary: &Binary, path: &Path, data: &[u8]) -> Result<S
     };
     let dwarf = gimli::Dwarf::load(section)?;
     let context = Context::from_dwarf(dwarf).map_err(|e| corrupt(e.to_string()))?;
-    let code = binary.segments().iter().filter(|s| s.executable).map(|s| s.address..s.address.saturating_add(s.size)).collect();
+    let code = binary.segments().iter().filter(|s| s.is_executable).map(|s| s.address..s.address.saturating_add(s.size)).collect();
     Ok(SourceLocations { context, code, file: path.to_owned() })
 }
 

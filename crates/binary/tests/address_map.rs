@@ -53,10 +53,10 @@ fn compare_block(block: &MapBlock, base: u64, entry: &Value) {
     assert_eq!(Some(block.size), entry["Size"].as_u64());
     let properties = block.properties;
     assert_eq!(properties.returns, is("HasReturn"));
-    assert_eq!(properties.tail_call, is("HasTailCall"));
-    assert_eq!(properties.landing_pad, is("IsEHPad"));
+    assert_eq!(properties.has_tail_call, is("HasTailCall"));
+    assert_eq!(properties.is_landing_pad, is("IsEHPad"));
     assert_eq!(properties.falls_through, is("CanFallThrough"));
-    assert_eq!(properties.indirect_jump, is("HasIndirectBranch"));
+    assert_eq!(properties.has_indirect_jump, is("HasIndirectBranch"));
     let call_ends: Vec<u64> =
         entry["Callsite End Offsets"].as_array().into_iter().flatten().map(|o| block.address + o.as_u64().unwrap()).collect();
     assert_eq!(block.call_ends, call_ends);

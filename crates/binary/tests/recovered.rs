@@ -66,9 +66,9 @@ fn compare(binary: &Binary, map: &AddressMap, graph: &ProgramGraph) -> Compared 
     for function in &map.functions {
         let by_id: HashMap<u32, &MapBlock> = function.blocks.iter().map(|b| (b.id, b)).collect();
         starts.insert(function.address);
-        pads.extend(function.blocks.iter().filter(|b| b.properties.landing_pad && b.size > 0).map(|b| b.address));
+        pads.extend(function.blocks.iter().filter(|b| b.properties.is_landing_pad && b.size > 0).map(|b| b.address));
         for block in function.blocks.iter().filter(|b| b.size > 0 && branches.contains(&(b.address + b.size))) {
-            let targets = block.successors.iter().flatten().map(|s| by_id[&s.id]).filter(|b| !b.properties.landing_pad);
+            let targets = block.successors.iter().flatten().map(|s| by_id[&s.id]).filter(|b| !b.properties.is_landing_pad);
             edges.extend(targets.map(|to| (block.address + block.size, after_padding(binary, to.address))));
         }
     }

@@ -154,9 +154,9 @@ impl Combined {
         self.counters.get(&key).copied().unwrap_or(2) > 1
     }
 
-    fn move_counter(&mut self, key: (u8, u64), up: bool) {
+    fn move_counter(&mut self, key: (u8, u64), is_increase: bool) {
         let counter = self.counters.entry(key).or_insert(2);
-        *counter = (*counter + if up { 1 } else { -1 }).clamp(0, 3);
+        *counter = (*counter + if is_increase { 1 } else { -1 }).clamp(0, 3);
     }
 
     /// Predicts and trains. Returns true if the branch was mispredicted.

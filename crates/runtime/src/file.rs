@@ -361,9 +361,9 @@ pub fn find_path(address: usize, path: &mut Text) {
 #[derive(Default)]
 struct MapsLine {
     bounds: [usize; 2],
-    at_end: bool,
+    is_at_end: bool,
     blanks: u32,
-    in_path: bool,
+    is_in_path: bool,
 }
 
 impl MapsLine {
@@ -371,17 +371,17 @@ impl MapsLine {
     fn feed(&mut self, byte: u8) -> bool {
         if self.blanks == 0 {
             let [start, end] = &mut self.bounds;
-            let bound = if self.at_end { end } else { start };
+            let bound = if self.is_at_end { end } else { start };
             match byte {
-                b'-' => self.at_end = true,
+                b'-' => self.is_at_end = true,
                 b'0'..=b'9' => *bound = *bound << 4 | usize::from(byte - b'0'),
                 b'a'..=b'f' => *bound = *bound << 4 | usize::from(byte - b'a' + 10),
                 _ => {}
             }
         }
-        self.in_path |= self.blanks >= 5 && byte == b'/';
+        self.is_in_path |= self.blanks >= 5 && byte == b'/';
         self.blanks += u32::from(byte == b' ');
-        self.in_path
+        self.is_in_path
     }
 
     fn contains(&self, address: usize) -> bool {

@@ -20,7 +20,7 @@ static HOLDER: AtomicU32 = AtomicU32::new(0);
 /// Holds the lock and blocks all signals until dropped.
 pub struct Guard {
     mask: u64,
-    nested: bool,
+    is_nested: bool,
 }
 
 impl Guard {
@@ -29,8 +29,8 @@ impl Guard {
     pub fn take(forked: impl Fn() -> bool) -> Option<Guard> {
         let mask = system::set_signal_mask(u64::MAX);
         match acquire(forked) {
-            Acquired::Newly => Some(Guard { mask, nested: false }),
-            Acquired::Already => Some(Guard { mask, nested: true }),
+            Acquired::Newly => Some(Guard { mask, is_nested: false }),
+            Acquired::Already => Some(Guard { mask, is_nested: true }),
             Acquired::TimedOut => {
                 system::set_signal_mask(mask);
                 None
@@ -41,7 +41,7 @@ impl Guard {
 
 impl Drop for Guard {
     fn drop(&mut self) {
-        if !self.nested {
+        if !self.is_nested {
             release();
         }
         system::set_signal_mask(self.mask);

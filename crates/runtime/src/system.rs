@@ -250,9 +250,9 @@ pub fn reserve(file: &Descriptor, offset: u64, length: u64) -> Result<(), Errno>
     system!(285, file.number, 0, offset, length).map(drop)
 }
 
-/// Locks (if `exclusive`) or unlocks one byte, without waiting.
-pub fn lock_byte(file: &Descriptor, byte: i64, exclusive: bool) -> Result<(), Errno> {
-    let lock = ByteLock::new(byte, if exclusive { F_WRLCK } else { F_UNLCK });
+/// Locks (if `is_lock`) or unlocks one byte, without waiting.
+pub fn lock_byte(file: &Descriptor, byte: i64, is_lock: bool) -> Result<(), Errno> {
+    let lock = ByteLock::new(byte, if is_lock { F_WRLCK } else { F_UNLCK });
     system!(72, file.number, file.lock_command, &raw const lock).map(drop)
 }
 

@@ -82,7 +82,7 @@ pub fn analyse_trace(path: &Path, report_options: &ReportOptions, decompressed: 
     if imported.locations.is_empty() && !imported.is_recognised {
         bail!("{}: the trace has no threads", path.display());
     }
-    let mut replayed = analyse_once(&imported, analysis_options(report_options, None), report_options.timeline);
+    let mut replayed = analyse_once(&imported, analysis_options(report_options, None), report_options.has_timeline);
     for (function, percent) in &report_options.what_if {
         let codes: HashSet<CodeId> =
             imported.names.codes.iter().filter(|(_, code)| code.path.contains(function)).map(|(id, _)| id).collect();

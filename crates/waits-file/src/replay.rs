@@ -68,15 +68,15 @@ pub struct ReportOptions {
     /// Functions for which to predict the effect of a speed-up, each with the reduction of its time in percent.
     pub what_if: Vec<(String, f64)>,
     /// Whether to keep the activity of each location over time.
-    pub timeline: bool,
+    pub has_timeline: bool,
     /// Whether to keep the expressions of all waits.
-    pub expand: bool,
+    pub has_expressions: bool,
 }
 
 impl Default for ReportOptions {
     fn default() -> Self {
         let AnalysisOptions { threshold, rule, .. } = AnalysisOptions::default();
-        ReportOptions { threshold, rule, what_if: Vec::new(), timeline: false, expand: false }
+        ReportOptions { threshold, rule, what_if: Vec::new(), has_timeline: false, has_expressions: false }
     }
 }
 
@@ -87,7 +87,7 @@ impl Default for ReportOptions {
 pub fn replay(recording: &WaitsRecording, report_options: &ReportOptions, paths: Option<Box<dyn SamplePaths>>) -> Result<Replayed> {
     let options = analysis_options(report_options, None);
     let mut names = BlockNames { paths, ..BlockNames::default() };
-    let mut replayed = replay_once(recording, options.clone(), &mut names, report_options.timeline)?;
+    let mut replayed = replay_once(recording, options.clone(), &mut names, report_options.has_timeline)?;
     for (function, percent) in &report_options.what_if {
         let codes: HashSet<CodeId> = names.codes.iter().filter(|(_, code)| code.path.contains(function)).map(|(id, _)| id).collect();
         if codes.is_empty() {
@@ -122,7 +122,7 @@ pub fn analysis_options(report_options: &ReportOptions, what_if: Option<(HashSet
         threshold: report_options.threshold,
         rule: report_options.rule,
         other_thresholds: vec![report_options.threshold / 2.0, (report_options.threshold * 2.0).min(2.0)],
-        expand: report_options.expand && what_if.is_none(),
+        has_expressions: report_options.has_expressions && what_if.is_none(),
         what_if,
     }
 }

@@ -31,7 +31,7 @@ pub struct AnalysisOptions {
     /// Code blocks, and the fraction of their measured time that they would take in a what-if prediction of the run time.
     pub what_if: Option<(HashSet<CodeId>, f64)>,
     /// Whether to keep the expressions of all waits. Memory then grows with the number of events.
-    pub expand: bool,
+    pub has_expressions: bool,
 }
 
 impl Default for AnalysisOptions {
@@ -41,7 +41,7 @@ impl Default for AnalysisOptions {
             rule: ClassRule::Union,
             other_thresholds: Vec::new(),
             what_if: None,
-            expand: false,
+            has_expressions: false,
         }
     }
 }
@@ -73,7 +73,7 @@ pub struct WaitOutcome {
     pub executed: HashMap<StepId, u64>,
     /// Maximum numbers of live path nodes and of steps in them, sampled every 1024 waits.
     pub max_live: (usize, usize),
-    /// All waits with their expressions, ordered by end; empty without [`AnalysisOptions::expand`].
+    /// All waits with their expressions, ordered by end; empty without [`AnalysisOptions::has_expressions`].
     pub expanded: Vec<ExpandedWait>,
 }
 
@@ -143,7 +143,7 @@ impl Analysis {
         let classes = WaitClasses::new(options.threshold, options.rule);
         let other_classes = options.other_thresholds.iter().map(|threshold| WaitClasses::new(*threshold, options.rule)).collect();
         Analysis {
-            expansion: options.expand.then(Expansion::default),
+            expansion: options.has_expressions.then(Expansion::default),
             options,
             outcome: WaitOutcome::default(),
             versions,

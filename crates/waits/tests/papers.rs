@@ -38,7 +38,7 @@ const C3: u32 = 6;
 fn run_figure_4([a1, a2, b1, b3, c1, c3]: [u64; 6]) -> (Vec<Wait>, WaitOutcome) {
     let [a, b, c] = [0, 1, 2].map(LocationId);
     let mut waits = Vec::new();
-    let mut analysis = Analysis::new(AnalysisOptions { expand: true, ..AnalysisOptions::default() });
+    let mut analysis = Analysis::new(AnalysisOptions { has_expressions: true, ..AnalysisOptions::default() });
     start_locations(&mut analysis, 3);
     let (send_b, send_c, send_a) = (Call::Send(message(1), false), Call::Send(message(2), false), Call::Send(message(0), false));
     let (recv_a, recv_b, recv_c) = (Call::Receive(message(0), None), Call::Receive(message(1), None), Call::Receive(message(2), None));

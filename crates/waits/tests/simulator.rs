@@ -139,11 +139,11 @@ impl Machine {
         }
     }
 
-    fn analyse(mut self, same_process: bool) -> (Vec<Wait>, WaitOutcome) {
+    fn analyse(mut self, is_same_process: bool) -> (Vec<Wait>, WaitOutcome) {
         self.events.sort_by_key(|event| event.time_ns);
-        let mut analysis = Analysis::new(AnalysisOptions { expand: true, ..AnalysisOptions::default() });
+        let mut analysis = Analysis::new(AnalysisOptions { has_expressions: true, ..AnalysisOptions::default() });
         for process in 0..self.now.len() as u32 {
-            let owner = ProcessId(if same_process { 0 } else { process });
+            let owner = ProcessId(if is_same_process { 0 } else { process });
             analysis.start(LocationId(process), owner, u64::from(process) + 1, None, CodeId(999));
         }
         let mut waits = Vec::new();
@@ -160,10 +160,10 @@ impl Machine {
 }
 
 /// Runs a random program of phases in which one step is slow in every iteration. Returns that step with the analysis's result.
-fn run_random_program(seed: u64, locks: bool) -> (Step, Vec<Wait>, WaitOutcome) {
+fn run_random_program(seed: u64, has_locks: bool) -> (Step, Vec<Wait>, WaitOutcome) {
     let mut random = Random(seed * 2_654_435_761 + 88_172_645_463_325_252);
     let processes = 2 + random.below(7) as usize;
-    let phases: Vec<u64> = (0..1 + random.below(4)).map(|_| random.below(if locks { 1 } else { 5 })).collect();
+    let phases: Vec<u64> = (0..1 + random.below(4)).map(|_| random.below(if has_locks { 1 } else { 5 })).collect();
     let slow = Step {
         location: LocationId(random.below(processes as u64) as u32),
         code: CodeId(random.below(phases.len() as u64) as u32),
@@ -180,7 +180,7 @@ fn run_random_program(seed: u64, locks: bool) -> (Step, Vec<Wait>, WaitOutcome) 
                     5 + random.below(20) + if is_slow { 4000 } else { 0 }
                 })
                 .collect();
-            if locks {
+            if has_locks {
                 machine.run_critical_section(code, |process| units[process]);
                 continue;
             }
@@ -193,16 +193,16 @@ fn run_random_program(seed: u64, locks: bool) -> (Step, Vec<Wait>, WaitOutcome) 
                 _ => machine.exchange_messages(1 + random.below(processes as u64 - 1) as usize, random.below(3) as i32),
             }
         }
-        if !locks {
+        if !has_locks {
             machine.collective(CollectiveRule::All, 0);
         }
     }
-    let (waits, outcome) = machine.analyse(locks);
+    let (waits, outcome) = machine.analyse(has_locks);
     (slow, waits, outcome)
 }
 
-fn check_slow_step_is_first(seed: u64, locks: bool) {
-    let (slow, waits, outcome) = run_random_program(seed, locks);
+fn check_slow_step_is_first(seed: u64, has_locks: bool) {
+    let (slow, waits, outcome) = run_random_program(seed, has_locks);
     for wait in &waits {
         let sum = |path: &[(_, u64)]| path.iter().map(|(_, ns)| *ns).sum::<u64>();
         assert_eq!(sum(&wait.paths.plus) - sum(&wait.paths.minus), wait.wait_ns, "seed {seed}: {wait:?}");

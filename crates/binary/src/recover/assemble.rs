@@ -105,7 +105,7 @@ impl AssembledFunction<'_, '_, '_> {
             landing_pads,
             source: GraphSource::Recovered,
             uncertain: self.doubts,
-            address_taken: entries.iter().any(|e| explored.address_taken.contains(e)),
+            is_address_taken: entries.iter().any(|e| explored.address_taken.contains(e)),
             returns: returns && !explored.known.never_returning.contains(&entry),
             frequencies: None,
             blocks,

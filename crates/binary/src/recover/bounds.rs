@@ -70,7 +70,7 @@ fn find_table_read(body: &FunctionBody, jump: SumPosition, size: u64) -> Option<
 fn bound_by_width(index: &SumValue) -> Option<(u64, bool)> {
     match index.only_atom()? {
         Atom::And(bits, _) => Some((*bits, true)),
-        Atom::Low(1, _) | Atom::Load { bytes: 1, signed: false, .. } => Some((255, false)),
+        Atom::Low(1, _) | Atom::Load { bytes: 1, is_signed: false, .. } => Some((255, false)),
         Atom::Low(_, inner) | Atom::Signed(_, inner) => bound_by_width(inner),
         _ => None,
     }
@@ -86,7 +86,7 @@ fn split_constant(value: &SumValue) -> (SumValue, u64) {
             (inner, constant.wrapping_add(value.constant))
         }
         Atom::Load { bytes, address, .. } => {
-            let load = Atom::Load { bytes: *bytes, signed: false, address: address.clone() };
+            let load = Atom::Load { bytes: *bytes, is_signed: false, address: address.clone() };
             (SumValue { constant: 0, terms: vec![(load, 1)] }, value.constant)
         }
         _ => without_constant(),

@@ -159,7 +159,7 @@ fn read_sections(binary: &Binary, file: &ElfFile64) -> Vec<CodeSection> {
         .filter(|s| !s.range.is_empty())
         .collect();
     if sections.is_empty() {
-        let segments = binary.segments().iter().filter(|s| s.executable);
+        let segments = binary.segments().iter().filter(|s| s.is_executable);
         sections = segments
             .filter_map(|s| Some(s.address..s.address.checked_add(binary.code_at(s.address)?.len() as u64)?))
             .map(|range| CodeSection { name: String::new(), range })

@@ -16,7 +16,7 @@ const PROBABILITY_UNIT: f64 = 1.0 / (1_u64 << 31) as f64;
 pub fn map_jump_targets(code: &FileCode, map: &AddressMap) -> HashMap<u64, Vec<u64>> {
     let mut targets = HashMap::new();
     for function in &map.functions {
-        for block in function.blocks.iter().filter(|b| b.properties.indirect_jump && !b.properties.tail_call) {
+        for block in function.blocks.iter().filter(|b| b.properties.has_indirect_jump && !b.properties.has_tail_call) {
             let (Some(jump), Some(successors)) = (find_indirect_jump(code, block), &block.successors) else { continue };
             let mut to: Vec<u64> =
                 successors.iter().filter_map(|s| function.blocks.iter().find(|b| b.id == s.id)).map(|b| b.address).collect();

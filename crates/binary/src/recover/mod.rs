@@ -162,7 +162,7 @@ fn resolve_jumps(explored: &mut Exploration, families: &Families, doubts: &mut H
     let mut changed = false;
     for (jump, found) in found {
         changed |= explored.jumps.get(&jump) != Some(&found.resolution);
-        if found.unbounded {
+        if found.is_unbounded {
             unbounded.insert(jump);
         }
         match found.doubt {

@@ -23,7 +23,7 @@ pub enum Atom {
     Load {
         bytes: u8,
         /// Whether the loaded value is sign-extended.
-        signed: bool,
+        is_signed: bool,
         address: Box<SumValue>,
     },
     /// The unknown value of a location that one of these instructions wrote.
@@ -90,7 +90,7 @@ impl SumValue {
             return SumValue::constant(self.constant & mask);
         }
         match self.only_atom() {
-            Some(Atom::Low(had, _) | Atom::Load { bytes: had, signed: false, .. }) if *had <= bytes => self,
+            Some(Atom::Low(had, _) | Atom::Load { bytes: had, is_signed: false, .. }) if *had <= bytes => self,
             Some(Atom::And(bits, _)) if *bits <= mask => self,
             _ => SumValue::atom(Atom::Low(bytes, Box::new(self))),
         }
@@ -107,7 +107,7 @@ impl SumValue {
         }
         match self.only_atom() {
             Some(Atom::Load { bytes: had, address, .. }) if *had == bytes => {
-                SumValue::atom(Atom::Load { bytes, signed: true, address: address.clone() })
+                SumValue::atom(Atom::Load { bytes, is_signed: true, address: address.clone() })
             }
             _ => SumValue::atom(Atom::Signed(bytes, Box::new(self))),
         }
@@ -152,14 +152,14 @@ mod tests {
     fn extensions_of_constants_are_folded() {
         assert_eq!(SumValue::constant(0x1_0000_0080).truncated(4), SumValue::constant(0x80));
         assert_eq!(SumValue::constant(0x80).sign_extended(1), SumValue::constant(0x80_u64.wrapping_sub(0x100)));
-        let byte = SumValue::atom(Atom::Load { bytes: 1, signed: false, address: Box::new(opaque(3)) });
+        let byte = SumValue::atom(Atom::Load { bytes: 1, is_signed: false, address: Box::new(opaque(3)) });
         assert_eq!(byte.clone().truncated(4), byte);
         assert_eq!(without_zero_extension(opaque(1).truncated(4)), opaque(1));
     }
 
     #[test]
     fn only_loads_from_fixed_addresses_are_from_tables() {
-        let read = |address: SumValue| Atom::Load { bytes: 8, signed: false, address: Box::new(address) };
+        let read = |address: SumValue| Atom::Load { bytes: 8, is_signed: false, address: Box::new(address) };
         assert!(is_from_table(&read(opaque(1).times(8).plus(&SumValue::constant(0x2000)))));
         assert!(!is_from_table(&read(opaque(1).plus(&SumValue::constant(8)))));
     }

@@ -21,7 +21,7 @@ pub struct ResolvedJump {
     pub resolution: Resolution,
     pub doubt: Option<Doubt>,
     /// Whether the table's end is only a guess, which later knowledge may improve.
-    pub unbounded: bool,
+    pub is_unbounded: bool,
 }
 
 struct JumpTable {
@@ -73,7 +73,7 @@ fn combine_resolutions(parts: Vec<ResolvedJump>) -> Option<ResolvedJump> {
             _ => return None,
         };
         combined.doubt = combined.doubt.or(part.doubt);
-        combined.unbounded |= part.unbounded;
+        combined.is_unbounded |= part.is_unbounded;
     }
     Some(combined)
 }
@@ -85,7 +85,7 @@ fn resolve_value(
     target: &SumValue,
     is_inside: &dyn Fn(u64) -> bool,
 ) -> Option<ResolvedJump> {
-    let certain = |resolution| Some(ResolvedJump { resolution, doubt: None, unbounded: false });
+    let certain = |resolution| Some(ResolvedJump { resolution, doubt: None, is_unbounded: false });
     if target.terms.is_empty() {
         let to = target.constant;
         if explored.code.is_stub(to) {
@@ -115,7 +115,7 @@ fn find_table(target: &SumValue) -> Option<JumpTable> {
         Atom::Signed(4, inner) | Atom::Low(4, inner) => (inner.only_atom()?, true),
         other => (other, false),
     };
-    let Atom::Load { bytes, signed: load_signed, address } = atom else { return None };
+    let Atom::Load { bytes, is_signed: load_signed, address } = atom else { return None };
     let scaled = |size: u64| scaled_index(address, size);
     match bytes {
         8 if target.constant == 0 => Some(JumpTable { address: address.constant, base: None, index: scaled(8)? }),
@@ -160,7 +160,7 @@ fn read_table(
         false => explored.data.range(start + 1..).next().copied().unwrap_or(u64::MAX),
     };
     let entries = read_entries(explored, table, start..end, count, &|to| is_inside(to) && (certain || !explored.is_within_instruction(to)));
-    let (mut targets, functions) = (entries.targets, entries.functions);
+    let (mut targets, functions) = (entries.targets, entries.are_functions);
     if targets.is_empty() {
         return None;
     }
@@ -168,20 +168,20 @@ fn read_table(
     let complete = bounds.is_some() && read == count;
     if functions && !complete {
         // This is presumably a table of function pointers.
-        return Some(ResolvedJump { resolution: Resolution::TailCall, doubt: None, unbounded: false });
+        return Some(ResolvedJump { resolution: Resolution::TailCall, doubt: None, is_unbounded: false });
     }
     targets.sort_unstable();
     targets.dedup();
     let doubt = (!complete).then_some(Doubt::JumpTableWithoutBound { table: start, entries: read as u32 });
     let resolution = if functions { Resolution::Functions(targets) } else { Resolution::Within(targets) };
-    Some(ResolvedJump { resolution, doubt, unbounded: !complete })
+    Some(ResolvedJump { resolution, doubt, is_unbounded: !complete })
 }
 
 /// A table's entries up to the first invalid entry.
 struct TableTargets {
     targets: Vec<u64>,
     /// Whether the targets are other functions rather than addresses in the jump's own function.
-    functions: bool,
+    are_functions: bool,
 }
 
 fn read_entries(
@@ -192,7 +192,7 @@ fn read_entries(
     is_inside: &dyn Fn(u64) -> bool,
 ) -> TableTargets {
     let size = if table.base.is_some() { 4 } else { 8 };
-    let mut found = TableTargets { targets: Vec::new(), functions: false };
+    let mut found = TableTargets { targets: Vec::new(), are_functions: false };
     let places = (0..count).map_while(|entry| places.start.checked_add(entry * size)).take_while(|place| *place < places.end);
     for place in places {
         let to = match table.base {
@@ -207,10 +207,10 @@ fn read_entries(
         if is_function && (table.base.is_some() || !explored.is_function_start(to)) {
             break;
         }
-        if is_function != found.functions && !found.targets.is_empty() {
+        if is_function != found.are_functions && !found.targets.is_empty() {
             break;
         }
-        found.functions = is_function;
+        found.are_functions = is_function;
         found.targets.push(to);
     }
     found

@@ -143,7 +143,7 @@ impl FunctionBody {
                 return self.evaluate_location(slot, &definitions, depth).into_iter().map(|v| v.truncated(bytes)).collect();
             }
         }
-        let load = |address| SumValue::atom(Atom::Load { bytes, signed: false, address: Box::new(address) });
+        let load = |address| SumValue::atom(Atom::Load { bytes, is_signed: false, address: Box::new(address) });
         self.evaluate_address(at, depth).into_iter().map(load).collect()
     }
 
@@ -274,9 +274,9 @@ impl FunctionBody {
         if let Some(found) = self.search_cache.borrow().get(&(location, at)) {
             return found.clone();
         }
-        let mut found = ReachingDefinitions { at: Vec::new(), from_entry: self.predecessors[at as usize].is_empty() };
+        let mut found = ReachingDefinitions { at: Vec::new(), reaches_entry: self.predecessors[at as usize].is_empty() };
         if self.search_budget.get() == 0 {
-            found.from_entry = true;
+            found.reaches_entry = true;
             return Rc::new(found);
         }
         self.search_budget.set(self.search_budget.get() - 1);
@@ -287,7 +287,7 @@ impl FunctionBody {
                 continue;
             }
             if seen.len() > MAX_SEARCHED_INSTRUCTIONS {
-                found.from_entry = true;
+                found.reaches_entry = true;
                 break;
             }
             if self.defines(position, location) {
@@ -295,7 +295,7 @@ impl FunctionBody {
                 continue;
             }
             let before = &self.predecessors[position as usize];
-            found.from_entry |= before.is_empty();
+            found.reaches_entry |= before.is_empty();
             work.extend(before);
         }
         found.at.sort_unstable();
@@ -324,12 +324,12 @@ const STACK_POINTER: u8 = 4;
 struct ReachingDefinitions {
     at: Vec<SumPosition>,
     /// Whether a path reaches the use without a definition, from the function's entry or because the search reached its limit.
-    from_entry: bool,
+    reaches_entry: bool,
 }
 
 impl ReachingDefinitions {
     fn is_complete(&self) -> bool {
-        !self.from_entry && !self.at.is_empty()
+        !self.reaches_entry && !self.at.is_empty()
     }
 
     fn opaque(&self, location: SumLocation) -> SumValue {

@@ -28,7 +28,7 @@ pub(super) struct DirectionLookup {
     meta: usize,
     predicted_by_history: bool,
     predicted_by_address: bool,
-    taken: bool,
+    is_taken: bool,
 }
 
 /// What was predicted for a branch at fetch. [`Predictor::update`] needs it at commit.
@@ -54,8 +54,8 @@ fn predicts_taken(counter: u8) -> bool {
     counter >= 2
 }
 
-fn train(counter: &mut u8, outcome: bool) {
-    *counter = if outcome { (*counter + 1).min(3) } else { counter.saturating_sub(1) };
+fn train(counter: &mut u8, is_increase: bool) {
+    *counter = if is_increase { (*counter + 1).min(3) } else { counter.saturating_sub(1) };
 }
 
 impl Predictor {
@@ -89,7 +89,7 @@ impl Predictor {
                 let predicted = self.return_stack.pop();
                 if predicted == Some(branch.target.0) { Right } else { Misprediction }
             }
-            BranchKind::Conditional => match (direction.is_some_and(|d| d.taken), branch.is_taken) {
+            BranchKind::Conditional => match (direction.is_some_and(|d| d.is_taken), branch.is_taken) {
                 (true, true) if self.look_up_target(address) != Some(branch.target.0) => Misfetch,
                 (predicted, taken) if predicted == taken => Right,
                 _ => Misprediction,
@@ -131,13 +131,13 @@ impl Predictor {
         let bimodal = index(address, self.parameters.bimodal_entries);
         let meta = index(address, self.parameters.meta_entries);
         let (predicted_by_history, predicted_by_address) = (predicts_taken(self.gshare[gshare]), predicts_taken(self.bimodal[bimodal]));
-        let taken = match self.parameters.direction {
+        let is_taken = match self.parameters.direction {
             DirectionPredictor::Bimodal => predicted_by_address,
             DirectionPredictor::Gshare => predicted_by_history,
             DirectionPredictor::Combined if predicts_taken(self.meta[meta]) => predicted_by_history,
             DirectionPredictor::Combined => predicted_by_address,
         };
-        DirectionLookup { gshare, bimodal, meta, predicted_by_history, predicted_by_address, taken }
+        DirectionLookup { gshare, bimodal, meta, predicted_by_history, predicted_by_address, is_taken }
     }
 
     /// Returns the set of the branch target buffer that an address maps to.

@@ -79,7 +79,12 @@ pub fn report(job: &Report) -> Result<ExitCode> {
     ])?;
     let expand = job.choices.explain;
     ensure!(!expand || job.html.is_none(), "--explain applies only to text and JSON: omit it or --html");
-    let options = ReportOptions { what_if: job.what_if.clone(), timeline: job.html.is_some(), expand, ..ReportOptions::default() };
+    let options = ReportOptions {
+        what_if: job.what_if.clone(),
+        has_timeline: job.html.is_some(),
+        has_expressions: expand,
+        ..ReportOptions::default()
+    };
     let summary = summary(&job.file, &options, job.stream.as_deref())?;
     if let Some(path) = &job.html {
         let title = format!("Waiting time: {}", job.file.display());
@@ -105,7 +110,7 @@ pub fn report(job: &Report) -> Result<ExitCode> {
 
 /// Runs `trodden export chrome`: writes the timeline.
 pub fn export(job: &Export) -> Result<ExitCode> {
-    let summary = summary(&job.file, &ReportOptions { timeline: true, ..ReportOptions::default() }, None)?;
+    let summary = summary(&job.file, &ReportOptions { has_timeline: true, ..ReportOptions::default() }, None)?;
     write_or_print(job.output.as_deref(), chrome::value(&summary).to_string().as_bytes())?;
     Ok(ExitCode::SUCCESS)
 }

@@ -92,7 +92,7 @@ impl Exploration<'_, '_> {
 
 /// Returns the aligned eight-byte words in a file's data segments.
 pub fn data_words(binary: &Binary) -> impl Iterator<Item = u64> {
-    binary.segments().iter().filter(|s| !s.executable).flat_map(|segment| {
+    binary.segments().iter().filter(|s| !s.is_executable).flat_map(|segment| {
         let bytes = binary.bytes_at(segment.address).unwrap_or_default();
         let skip = (segment.address.wrapping_neg() & 7) as usize;
         let words = bytes.get(skip..).unwrap_or_default().chunks_exact(8);
