@@ -63,7 +63,7 @@ pub fn build(out: &Path) -> Result<(), String> {
     run(&mut ld, BINUTILS)?;
     let mut objcopy = Command::new("objcopy");
     objcopy.args(["--strip-debug", "--strip-unneeded", "-R", ".comment", "-R", ".llvmbc", "-R", ".llvmcmd"]);
-    objcopy.args(functions_without_prefix(&whole)?.iter().map(|name| format!("--redefine-sym={name}=__trodden_{name}")));
+    objcopy.args(list_functions_without_prefix(&whole)?.iter().map(|name| format!("--redefine-sym={name}=__trodden_{name}")));
     objcopy.args(ENTRY_SYMBOLS.map(|symbol| format!("--keep-global-symbol={symbol}"))).args([&whole, out]);
     run(&mut objcopy, BINUTILS)?;
     check_undefined(out)
@@ -101,7 +101,7 @@ fn rustc(source: &Path, name: &str, kind: &str, out: &Path, more: &[String]) -> 
 }
 
 /// Returns the functions of Rust's core and compiler libraries, whose names do not show that they belong to the runtime.
-fn functions_without_prefix(object: &Path) -> Result<Vec<String>, String> {
+fn list_functions_without_prefix(object: &Path) -> Result<Vec<String>, String> {
     let mut nm = Command::new("nm");
     nm.arg("--defined-only").arg(object);
     let text = run(&mut nm, BINUTILS)?;

@@ -21,17 +21,17 @@ const MAX_HANDLER_EVENTS: usize = 256;
 static IS_STALLED: AtomicBool = AtomicBool::new(false);
 
 pub fn begin(base: usize) {
-    begin_after(base, 0, &[]);
+    start_stream(base, 0, &[]);
 }
 
 /// Starts the stream of a child of `fork` in the region at `base`. The child inherits the parent's `frames`.
 pub fn begin_in_child(base: usize, frames: ShadowFrames) {
-    begin_after(base, system::parent_id(), frames.slots());
+    start_stream(base, system::parent_id(), frames.slots());
     frames.release();
 }
 
 /// Starts a stream. `frames` are the shadow-stack slots that a child of `fork` inherits from its parent; empty otherwise.
-fn begin_after(base: usize, parent: u32, frames: &[u32]) {
+fn start_stream(base: usize, parent: u32, frames: &[u32]) {
     let Some(thread) = thread_stream() else { return };
     let stream = RegionStream {
         thread: system::thread_id(),

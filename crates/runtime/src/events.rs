@@ -106,7 +106,7 @@ global_asm!(
     "jmp 2b",
     stub::end!("__trodden_event_now"),
     fork_page = sym FORK_PAGE,
-    lost = sym counter_lost,
+    lost = sym handle_lost_counter,
 );
 
 unsafe extern "C" {
@@ -190,11 +190,11 @@ impl ImageEvent {
             Attributes { kind: self.kind, size, config: self.config, sampling: [0; 3], flags, wakeup: 0, breakpoint: 0, config1: 0 };
         let file = system::open_event((&raw const attributes).cast()).map_err(explain_open_error)?;
         if self.kind == 0
-            && let Some(page) = readable_page(&file)
+            && let Some(page) = map_counter_page(&file)
         {
             return Ok(page as u64);
         }
-        let file = system::move_up(file, MIN_DESCRIPTOR);
+        let file = system::move_descriptor_up(file, MIN_DESCRIPTOR);
         let source = file.number() as u64 + 1;
         file.leak();
         Ok(source)
@@ -277,7 +277,7 @@ fn store(cell: &mut i64, value: i64) {
 
 /// Maps the page through which the program reads a counter without system calls; `None` if this is not permitted. The mapping keeps the
 /// counter open.
-fn readable_page(file: &Descriptor) -> Option<usize> {
+fn map_counter_page(file: &Descriptor) -> Option<usize> {
     const CAPABILITIES_OFFSET: usize = 40;
     const USER_RDPMC_FLAG: u64 = 1 << 2;
     let page = system::map_to_read(file, PAGE_BYTES).ok()?;
@@ -325,7 +325,7 @@ pub fn reopen() -> Result<u64, OutputFailure> {
 }
 
 /// Handles a counter that cannot be read, because the program closed its descriptor or forked without running the fork handlers.
-extern "C" fn counter_lost(thread: &mut EventThread) {
+extern "C" fn handle_lost_counter(thread: &mut EventThread) {
     (thread.source, thread.base) = (0, thread.spent);
     report_lost();
 }

@@ -67,7 +67,7 @@ pub fn open(
         }
     }
     check_header(&header, image, &identity)?;
-    let descriptor = system::move_up(descriptor, MIN_DESCRIPTOR);
+    let descriptor = system::move_descriptor_up(descriptor, MIN_DESCRIPTOR);
     let RawHeader { regions_offset, region_stride, switch_offset, .. } = header;
     Ok(ImageRawFile { descriptor, regions_offset, region_stride, switch_offset })
 }
@@ -348,7 +348,7 @@ pub fn find_path(address: usize, path: &mut Text) {
                 }
                 line = MapsLine::default();
                 path.clear();
-            } else if line.feed(byte) && path.push(byte).is_err() {
+            } else if line.feed_byte(byte) && path.push(byte).is_err() {
                 path.clear();
                 return;
             }
@@ -368,7 +368,7 @@ struct MapsLine {
 
 impl MapsLine {
     /// Consumes a byte; returns true if it belongs to the path.
-    fn feed(&mut self, byte: u8) -> bool {
+    fn feed_byte(&mut self, byte: u8) -> bool {
         if self.blanks == 0 {
             let [start, end] = &mut self.bounds;
             let bound = if self.is_at_end { end } else { start };

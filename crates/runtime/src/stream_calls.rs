@@ -51,13 +51,13 @@ stub!("__trodden_stream_enter", find_frame_slot);
 /// Returns an address for the next event of a thread whose cursor has reached the end of a chunk.
 extern "C" fn find_event_room(stopped: usize) -> usize {
     let mask = system::set_signal_mask(u64::MAX);
-    let address = own_region().map_or_else(chunks::discarding_slot, |base| chunks::find_room(base, stopped));
+    let address = find_or_acquire_region().map_or_else(chunks::discarding_slot, |base| chunks::find_room(base, stopped));
     system::set_signal_mask(mask);
     address
 }
 
 /// Returns the address of the calling thread's region. Acquires one if necessary; `None` if out of memory.
-fn own_region() -> Option<usize> {
+fn find_or_acquire_region() -> Option<usize> {
     let image = OwnImage::from_linker();
     let bias = match bias() {
         0 => life::enter(),
@@ -74,7 +74,7 @@ extern "C" fn find_frame_slot(pointer: usize) -> usize {
         return pointer;
     }
     let mask = system::set_signal_mask(u64::MAX);
-    let slot = match (own_region(), thread_stream()) {
+    let slot = match (find_or_acquire_region(), thread_stream()) {
         (Some(_), Some(thread)) => {
             let slot = thread.shadow as usize;
             thread.shadow += WORD_SIZE as u64;

@@ -147,7 +147,7 @@ pub fn close(number: i32) {
 }
 
 /// Moves a descriptor to the first free number from `least` on, or to a lower number if RLIMIT_NOFILE requires it.
-pub fn move_up(from: Descriptor, mut least: i32) -> Descriptor {
+pub fn move_descriptor_up(from: Descriptor, mut least: i32) -> Descriptor {
     const F_DUPFD_CLOEXEC: i32 = 1030;
     while least > from.number {
         match system!(72, from.number, F_DUPFD_CLOEXEC, least) {
@@ -302,7 +302,7 @@ const MAPPINGS_END: usize = 0x5550_0000_0000;
 /// Returns an address for a mapping away from the subject's own mappings, so that the subject's addresses do not depend on the runtime.
 /// Programs may depend on addresses (hash tables of pointers), and the runtime's mappings differ between a program's variants. If the
 /// address is not free, the kernel chooses a different one.
-fn mapping_hint(length: usize) -> usize {
+fn choose_mapping_address(length: usize) -> usize {
     let bytes = length.next_multiple_of(4096);
     let first = MAPPINGS_START + ((&raw const NEXT_MAPPING as usize) << 12) % MAPPINGS_SPREAD;
     let _ = NEXT_MAPPING.compare_exchange(0, first, Relaxed, Relaxed);
@@ -314,7 +314,7 @@ fn mapping_hint(length: usize) -> usize {
 /// away from the subject's mappings.
 pub fn map_file(file: &Descriptor, offset: u64, length: usize, over: Option<usize>) -> Result<usize, Errno> {
     let fixed = if over.is_some() { MAP_FIXED } else { 0 };
-    let place = over.unwrap_or_else(|| mapping_hint(length));
+    let place = over.unwrap_or_else(|| choose_mapping_address(length));
     system!(9, place, length, PROT_READ_WRITE, MAP_SHARED | fixed, file.number, offset)
 }
 
@@ -327,7 +327,7 @@ pub fn map_page_to_read(file: &Descriptor, offset: u64, over: usize) -> Result<(
 /// Maps the first `length` bytes of a file read-only, away from the subject's mappings.
 pub fn map_to_read(file: &Descriptor, length: usize) -> Result<usize, Errno> {
     const PROT_READ: i32 = 1;
-    system!(9, mapping_hint(length), length, PROT_READ, MAP_SHARED, file.number, 0)
+    system!(9, choose_mapping_address(length), length, PROT_READ, MAP_SHARED, file.number, 0)
 }
 
 /// Opens an event counter for the calling thread with a `struct perf_event_attr` (perf_event_open(2)).
@@ -339,7 +339,7 @@ pub fn open_event(attributes: *const u8) -> Result<Descriptor, Errno> {
 /// Maps `length` zeroed bytes; `over` is as in [`map_file`].
 pub fn map_zeros(length: usize, over: Option<usize>) -> Result<usize, Errno> {
     let fixed = if over.is_some() { MAP_FIXED } else { 0 };
-    let place = over.unwrap_or_else(|| mapping_hint(length));
+    let place = over.unwrap_or_else(|| choose_mapping_address(length));
     system!(9, place, length, PROT_READ_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | fixed, -1isize, 0)
 }
 

@@ -57,7 +57,7 @@ pub fn prepare(text: &mut Text, scratch: &mut Text) {
     clock::prepare();
     let mut acting = find_action(text, scratch);
     if output::find_variable(KNOWN_VARIABLE, text, scratch) && !text.bytes().is_empty() {
-        match load(text, &OwnImage::from_linker()) {
+        match load_known_paths(text, &OwnImage::from_linker()) {
             Ok(address) => {
                 KNOWN_BITMAP.store(address, Relaxed);
                 acting |= HAS_MORE_KNOWN;
@@ -76,7 +76,7 @@ fn find_action(text: &mut Text, scratch: &mut Text) -> u8 {
     match text.bytes() {
         b"report" => REPORT,
         b"abort" => ABORT,
-        b"callback" if callback() != 0 => CALLBACK,
+        b"callback" if find_callback() != 0 => CALLBACK,
         b"callback" => {
             print_failure(text, &NO_CALLBACK, scratch);
             COUNT
@@ -99,17 +99,17 @@ fn print_failure(subject: &Text, failure: &OutputFailure, line: &mut Text) {
 }
 
 /// Loads a file of further known paths of this image. Returns the address of the bitmap.
-fn load(path: &Text, image: &OwnImage) -> Result<usize, &'static OutputFailure> {
+fn load_known_paths(path: &Text, image: &OwnImage) -> Result<usize, &'static OutputFailure> {
     let flags = O_RDONLY | O_CLOEXEC | system::O_NONBLOCK;
     let file = system::open_at(&Descriptor::CURRENT_FOLDER, path.with_nul(0), flags, 0).map_err(|_| &CANNOT_READ_KNOWN)?;
     let mut header = [0u8; size_of::<KnownHeader>()];
     let have = system::read_at(&file, &mut header, 0).map_err(|_| &WRONG_IMAGE)?;
-    let checksum = checksum_of(header.get(..have).unwrap_or(&header), image)?;
+    let checksum = read_bitmap_checksum(header.get(..have).unwrap_or(&header), image)?;
     let length = image.counters.div_ceil(8) as usize;
     let address = system::map_zeros(length.max(1), None).map_err(|_| &NO_MEMORY)?;
     // SAFETY: the memory is fresh, has that length, and has no other reference.
     let bits = unsafe { core::slice::from_raw_parts_mut(address as *mut u8, length) };
-    if fill(bits, &file, header.len()) && wire::checksum(bits) == checksum {
+    if fill_bitmap(bits, &file, header.len()) && wire::checksum(bits) == checksum {
         return Ok(address);
     }
     system::unmap(address, length.max(1));
@@ -117,7 +117,7 @@ fn load(path: &Text, image: &OwnImage) -> Result<usize, &'static OutputFailure> 
 }
 
 /// Returns the bitmap's checksum from a file header; an error unless the file belongs to this image.
-fn checksum_of(bytes: &[u8], image: &OwnImage) -> Result<u64, &'static OutputFailure> {
+fn read_bitmap_checksum(bytes: &[u8], image: &OwnImage) -> Result<u64, &'static OutputFailure> {
     match FileHeader::read(bytes) {
         Ok(header) if header.kind != FileKind::FURTHER_KNOWN_PATHS => return Err(&WRONG_IMAGE),
         Ok(header) if header.version != KNOWN_VERSION => return Err(&OTHER_VERSION),
@@ -134,7 +134,7 @@ fn checksum_of(bytes: &[u8], image: &OwnImage) -> Result<u64, &'static OutputFai
 }
 
 /// Fills `bits` from offset `start` of the file. Returns false if the file is too short.
-fn fill(bits: &mut [u8], file: &Descriptor, start: usize) -> bool {
+fn fill_bitmap(bits: &mut [u8], file: &Descriptor, start: usize) -> bool {
     let mut have = 0;
     while let Some(rest) = bits.get_mut(have..).filter(|rest| !rest.is_empty()) {
         match system::read_at(file, rest, (start + have) as u64) {
@@ -178,9 +178,9 @@ pub extern "C" fn handle_count(counter: usize, copy: usize) {
     }
     let path = (counter.wrapping_sub(function.first) / size_of::<u64>()) as u64;
     match acting & !HAS_MORE_KNOWN {
-        REPORT if count == 1 => report(function.name, path),
+        REPORT if count == 1 => report_path(function.name, path),
         ABORT => {
-            report(function.name, path);
+            report_path(function.name, path);
             system::abort();
         }
         CALLBACK => call_back(function.name, path, count),
@@ -190,7 +190,7 @@ pub extern "C" fn handle_count(counter: usize, copy: usize) {
 
 /// Prints `trodden: untested path PATH of FUNCTION`, or `trodden: path PATH of FUNCTION matches EXPRESSION`. Truncates the line to 255
 /// bytes.
-fn report(name: usize, path: u64) {
+fn report_path(name: usize, path: u64) {
     // The buffer is short, because it is on the subject's stack.
     let mut line = [0u8; 256];
     let mut digits = [0u8; 20];
@@ -225,7 +225,7 @@ fn report(name: usize, path: u64) {
 }
 
 /// Returns the address of the subject's callback, or 0 if the subject has none.
-fn callback() -> usize {
+fn find_callback() -> usize {
     address_of!("trodden_untested")
 }
 
@@ -282,10 +282,10 @@ fn call_back(name: usize, path: u64, count: u64) {
     unsafe { (&raw mut (*thread).callback).write_volatile(address as u64) };
     match has_wide_vectors() {
         // SAFETY: the subject's function of that name has the type that the stub expects.
-        true => unsafe { __trodden_call_wide(callback(), name, path, count) },
+        true => unsafe { __trodden_call_wide(find_callback(), name, path, count) },
         false => {
             // SAFETY: a function of that name has this type.
-            let call = unsafe { core::mem::transmute::<usize, extern "C" fn(usize, u64, u64)>(callback()) };
+            let call = unsafe { core::mem::transmute::<usize, extern "C" fn(usize, u64, u64)>(find_callback()) };
             call(name, path, count);
         }
     }

@@ -109,7 +109,14 @@ impl Codes {
     /// Returns the number of the call site from which the innermost own frame calls `call`.
     pub fn intern_call_site(&mut self, own: &OwnFrames, call: &'static str) -> CodeId {
         let (file, call_line) = own.first().map_or((String::new(), 0), |frame| (frame.file.clone(), frame.line));
-        self.intern(CodeLocation { path: function_path(own), calls: call_places(own), file, call: Some(call), call_line, taken_path: None })
+        self.intern(CodeLocation {
+            path: function_path(own),
+            calls: find_call_places(own),
+            file,
+            call: Some(call),
+            call_line,
+            taken_path: None,
+        })
     }
 
     /// Returns the number of a sample's code block, and adds the sample's weight to its line.
@@ -147,11 +154,11 @@ impl Codes {
 
     fn intern_block(&mut self, own: &OwnFrames, taken_path: Option<TimedPath>) -> CodeId {
         let file = own.first().map_or(String::new(), |frame| frame.file.clone());
-        self.intern(CodeLocation { path: function_path(own), calls: call_places(own), file, call: None, call_line: 0, taken_path })
+        self.intern(CodeLocation { path: function_path(own), calls: find_call_places(own), file, call: None, call_line: 0, taken_path })
     }
 }
 
-fn call_places(own: &OwnFrames) -> Vec<(String, u32)> {
+fn find_call_places(own: &OwnFrames) -> Vec<(String, u32)> {
     own.iter().skip(1).rev().map(|frame| (frame.file.clone(), frame.line)).collect()
 }
 

@@ -37,9 +37,9 @@ pub fn correct_clocks(recording: &WaitsRecording, clocks: &mut Clocks) -> Result
     }
     let mut precedences = collect_message_times(recording, clocks, &hosts)?.precedences();
     let mut errors: BTreeMap<Host, i128> = BTreeMap::from([(0, 0)]);
-    while let Some((host, bounds)) = next_host(&precedences, &errors) {
+    while let Some((host, bounds)) = find_next_host(&precedences, &errors) {
         let Some(estimate) = bounds.estimate() else { break };
-        let error = estimate.error_ns + reference_error(&precedences, &errors, host);
+        let error = estimate.error_ns + find_reference_error(&precedences, &errors, host);
         let name = &recording.processes[host].file.host;
         clocks.notes.push(format!(
             "the clock of {name} is corrected by {} ns at the beginning and {} ns at the end of the run, with an error of at \
@@ -75,7 +75,7 @@ pub fn correct_clocks(recording: &WaitsRecording, clocks: &mut Clocks) -> Result
 
 /// Returns the uncorrected host with the most messages to and from corrected hosts, and the bounds on its clock that these messages
 /// imply.
-fn next_host(precedences: &[Precedence], corrected: &BTreeMap<Host, i128>) -> Option<(Host, OffsetBounds)> {
+fn find_next_host(precedences: &[Precedence], corrected: &BTreeMap<Host, i128>) -> Option<(Host, OffsetBounds)> {
     let mut found: BTreeMap<Host, OffsetBounds> = BTreeMap::new();
     for Precedence { first, second } in precedences {
         match (corrected.contains_key(&first.0), corrected.contains_key(&second.0)) {
@@ -88,7 +88,7 @@ fn next_host(precedences: &[Precedence], corrected: &BTreeMap<Host, i128>) -> Op
 }
 
 /// Returns the largest clock error among the hosts with which a host exchanged messages.
-fn reference_error(precedences: &[Precedence], errors: &BTreeMap<Host, i128>, host: Host) -> i128 {
+fn find_reference_error(precedences: &[Precedence], errors: &BTreeMap<Host, i128>, host: Host) -> i128 {
     let partner = |precedence: &Precedence| match (precedence.first.0 == host, precedence.second.0 == host) {
         (true, _) => errors.get(&precedence.second.0),
         (_, true) => errors.get(&precedence.first.0),
@@ -150,14 +150,14 @@ enum PreparedCommunication {
     Operation(Collective),
 }
 
-fn prepared_message(message: Message, is_receive: bool) -> PreparedCommunication {
+fn prepare_message(message: Message, is_receive: bool) -> PreparedCommunication {
     let (sends, receives) = if is_receive { (Vec::new(), vec![message]) } else { (vec![message], Vec::new()) };
     PreparedCommunication::Messages { sends, receives }
 }
 
 /// Returns the messages of a neighbourhood collective. Calls on windows yield none, because such a call may return before its partners
 /// arrive.
-fn prepared_exchange(exchange: &MultiExchange) -> PreparedCommunication {
+fn prepare_exchange(exchange: &MultiExchange) -> PreparedCommunication {
     if exchange.kind == WaitKind::LateSender {
         PreparedCommunication::Messages { sends: exchange.sends.clone(), receives: exchange.receives.clone() }
     } else {
@@ -182,16 +182,16 @@ impl MessageTimeCollector<'_> {
                 self.receive(receive, None, exit);
             }
             Call::Receive(message, actual) => self.receive(message, *actual, exit),
-            Call::Begin(message, is_receive, request) => self.begin(request.0, prepared_message(*message, *is_receive), enter),
-            Call::BeginMultiExchange(exchange, request) => self.begin(request.0, prepared_exchange(exchange), enter),
+            Call::Begin(message, is_receive, request) => self.begin(request.0, prepare_message(*message, *is_receive), enter),
+            Call::BeginMultiExchange(exchange, request) => self.begin(request.0, prepare_exchange(exchange), enter),
             Call::MultiExchange(exchange) => {
-                let PreparedCommunication::Messages { sends, receives } = prepared_exchange(exchange) else { return };
+                let PreparedCommunication::Messages { sends, receives } = prepare_exchange(exchange) else { return };
                 sends.iter().for_each(|message| self.send(message, enter));
                 receives.iter().for_each(|message| self.receive(message, None, exit));
             }
             Call::BeginCollective(collective, request) => self.begin(request.0, PreparedCommunication::Operation(*collective), enter),
-            Call::Prepare(message, is_receive, request) => drop(self.prepared.insert(request.0, prepared_message(*message, *is_receive))),
-            Call::PrepareMultiExchange(exchange, request) => drop(self.prepared.insert(request.0, prepared_exchange(exchange))),
+            Call::Prepare(message, is_receive, request) => drop(self.prepared.insert(request.0, prepare_message(*message, *is_receive))),
+            Call::PrepareMultiExchange(exchange, request) => drop(self.prepared.insert(request.0, prepare_exchange(exchange))),
             Call::PrepareCollective(collective, request) => {
                 drop(self.prepared.insert(request.0, PreparedCommunication::Operation(*collective)))
             }

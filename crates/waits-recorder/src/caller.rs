@@ -23,5 +23,5 @@ const MPI_LIBRARY_PREFIXES: [&[u8]; 14] = [
 /// Returns true if the code at the address does not belong to an MPI library.
 pub fn is_program_code(address: usize) -> bool {
     let is_library = |name: &[u8]| MPI_LIBRARY_PREFIXES.iter().any(|library| name.starts_with(library));
-    !images::any(|info| images::find_segment(info, address).is_some() && is_library(images::file_name(info)))
+    !images::any_image(|info| images::find_segment(info, address).is_some() && is_library(images::file_name(info)))
 }

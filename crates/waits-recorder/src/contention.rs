@@ -16,7 +16,7 @@ static WAITING_COUNTS: [AtomicU32; SLOTS] = [const { AtomicU32::new(0) }; SLOTS]
 static SHARED_COUNTS: AtomicPtr<[AtomicU32; SLOTS]> = AtomicPtr::new(null_mut());
 
 #[inline]
-fn slot_of(object: usize) -> usize {
+fn slot_index(object: usize) -> usize {
     (object >> 3).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (usize::BITS - 12)
 }
 
@@ -39,8 +39,8 @@ pub fn share_counts() {
 /// Returns true if a thread may be waiting for the object.
 #[inline]
 pub fn is_awaited(object: usize) -> bool {
-    WAITING_COUNTS[slot_of(object)].load(Ordering::Relaxed) != 0
-        || shared_counts().is_some_and(|counts| counts[slot_of(object)].load(Ordering::Relaxed) != 0)
+    WAITING_COUNTS[slot_index(object)].load(Ordering::Relaxed) != 0
+        || shared_counts().is_some_and(|counts| counts[slot_index(object)].load(Ordering::Relaxed) != 0)
 }
 
 /// Counts a thread that starts to wait. Must be called before the thread's next attempt to acquire the object.
@@ -48,17 +48,17 @@ pub fn begin_wait(object: usize) {
     if !HAS_WAITED.load(Ordering::Relaxed) {
         HAS_WAITED.store(true, Ordering::Relaxed);
     }
-    WAITING_COUNTS[slot_of(object)].fetch_add(1, Ordering::SeqCst);
+    WAITING_COUNTS[slot_index(object)].fetch_add(1, Ordering::SeqCst);
     if let Some(counts) = shared_counts() {
-        counts[slot_of(object)].fetch_add(1, Ordering::SeqCst);
+        counts[slot_index(object)].fetch_add(1, Ordering::SeqCst);
     }
 }
 
 pub fn end_wait(object: usize) {
-    WAITING_COUNTS[slot_of(object)].fetch_sub(1, Ordering::SeqCst);
+    WAITING_COUNTS[slot_index(object)].fetch_sub(1, Ordering::SeqCst);
     if let Some(counts) = shared_counts() {
         // Waits that began before the first fork are not counted in shared memory.
-        let _ = counts[slot_of(object)].fetch_update(Ordering::SeqCst, Ordering::SeqCst, |count| count.checked_sub(1));
+        let _ = counts[slot_index(object)].fetch_update(Ordering::SeqCst, Ordering::SeqCst, |count| count.checked_sub(1));
     }
 }
 

@@ -6,7 +6,7 @@ use core::ops::Range;
 use libc::dl_phdr_info;
 
 /// Returns true if `is_match` returns true for a loaded image. Stops at the first match.
-pub fn any(mut is_match: impl FnMut(&dl_phdr_info) -> bool) -> bool {
+pub fn any_image(mut is_match: impl FnMut(&dl_phdr_info) -> bool) -> bool {
     // SAFETY: the callback has the type of the closure whose address is passed.
     unsafe { libc::dl_iterate_phdr(Some(callback_of(&is_match)), (&raw mut is_match).cast()) != 0 }
 }

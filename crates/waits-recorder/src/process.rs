@@ -148,14 +148,14 @@ fn add_environment(line: &mut OutputLine) {
     let mut name = [0u8; 256];
     // SAFETY: the pointer refers to a local buffer that is larger than the size passed.
     unsafe { libc::gethostname(name.as_mut_ptr().cast(), name.len() - 1) };
-    line.add(until_zero(&name)).add(b"\nboot ");
+    line.add(cut_at_zero(&name)).add(b"\nboot ");
     let mut boot = [0u8; 40];
     output::read_file(c"/proc/sys/kernel/random/boot_id", &mut boot);
     line.add(&boot[..36]).add(b"\ncounter ").add_number(clock::uses_cycle_counter().into()).add(b"\nprogram ");
     let mut program = [0u8; 2048];
     // SAFETY: the pointer refers to a local buffer that is larger than the size passed.
     unsafe { libc::readlink(c"/proc/self/exe".as_ptr(), program.as_mut_ptr().cast(), program.len() - 1) };
-    line.add(until_zero(&program)).add(b"\n");
+    line.add(cut_at_zero(&program)).add(b"\n");
 }
 
 /// Begins a block of lines about this process.
@@ -164,7 +164,7 @@ fn add_name<const N: usize>(lines: &mut BoundedText<N>) {
     lines.add(b"process ").add_number(process.into()).add(b" ").add_number(start).add(b"\n");
 }
 
-fn until_zero(bytes: &[u8]) -> &[u8] {
+fn cut_at_zero(bytes: &[u8]) -> &[u8] {
     &bytes[..bytes.iter().position(|b| *b == 0).unwrap_or(bytes.len())]
 }
 
@@ -235,7 +235,7 @@ pub fn is_user_program() -> bool {
     let mut program = [0u8; 2048];
     // SAFETY: the pointer refers to a local buffer that is larger than the size passed.
     unsafe { libc::readlink(c"/proc/self/exe".as_ptr(), program.as_mut_ptr().cast(), program.len() - 1) };
-    let is_in = |folder: &&[u8]| until_zero(&program).starts_with(folder);
+    let is_in = |folder: &&[u8]| cut_at_zero(&program).starts_with(folder);
     let folders: [&[u8]; 5] = [b"/usr/bin/", b"/usr/sbin/", b"/bin/", b"/sbin/", b"/usr/lib"];
     !folders.iter().any(is_in)
 }
@@ -252,7 +252,7 @@ pub fn begin_fork() {
 pub fn append_maps() {
     let mut images = 0u64;
     // The sum changes with every load and every unload.
-    images::any(|info| {
+    images::any_image(|info| {
         images = info.dlpi_adds + (info.dlpi_subs << 32);
         true
     });
@@ -262,7 +262,7 @@ pub fn append_maps() {
     if !is_recorded() {
         return;
     }
-    note_libgomp();
+    append_libgomp_note();
     let maps = output::open(c"/proc/self/maps".as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC);
     if maps >= 0 {
         append_map_lines(maps);
@@ -271,10 +271,10 @@ pub fn append_maps() {
 }
 
 /// Appends a note if libgomp is loaded. It waits with direct system calls, which cannot be interposed.
-fn note_libgomp() {
+fn append_libgomp_note() {
     static IS_NOTED: AtomicBool = AtomicBool::new(false);
     // `dlopen` would not do: it waits for constructors, and one of them may wait for this thread.
-    let has_openmp = images::any(|info| images::file_name(info).starts_with(b"libgomp."));
+    let has_openmp = images::any_image(|info| images::file_name(info).starts_with(b"libgomp."));
     if has_openmp && !IS_NOTED.swap(true, Ordering::AcqRel) {
         append_note(b"libgomp (GCC's OpenMP runtime) waits with direct system calls, which are not recorded");
     }

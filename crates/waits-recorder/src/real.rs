@@ -102,7 +102,7 @@ fn find_in_images(name: &CStr) -> usize {
     let place = unsafe { &mut *path };
     let mut address = find_in_image(name, place, |info, _| images::find_segment(info, caller).is_some());
     let mut images = 0;
-    images::any(|_| {
+    images::any_image(|_| {
         images += 1;
         false
     });
@@ -139,7 +139,7 @@ fn find_in_image(name: &CStr, place: &mut Path, is_match: impl Fn(&libc::dl_phdr
 /// matches.
 fn copy_path(place: &mut Path, is_match: impl Fn(&libc::dl_phdr_info, usize) -> bool) -> bool {
     let mut index = 0;
-    images::any(|info| {
+    images::any_image(|info| {
         let is_found = is_match(info, index);
         if is_found {
             place.clear();

@@ -409,7 +409,7 @@ impl Thread {
     /// the first test.
     pub fn withdraw_test(&mut self, mut newest: OpenRecord) {
         let enter = newest.record().enter;
-        let loop_before = self.continued_loop(enter);
+        let loop_before = self.find_continued_loop(enter);
         let Polling { begin, tests, long_gaps, .. } = loop_before.unwrap_or(Polling { begin: enter, ..Polling::default() });
         self.last_exit = clock::now();
         self.polling = Polling { begin, end: self.last_exit, count: self.count - 1, tests: tests + 1, long_gaps };
@@ -420,14 +420,14 @@ impl Thread {
 
     /// Completes the record of a successful test. The wait began with the first test of its loop.
     pub fn end_polling(&mut self, open: &mut OpenRecord) {
-        if let Some(polling) = self.continued_loop(open.record().enter) {
+        if let Some(polling) = self.find_continued_loop(open.record().enter) {
             open.record().enter = polling.begin;
         }
         self.polling = Polling::default();
     }
 
     /// Returns the loop of tests that a test at `enter` continues; `None` if the thread did something else after the last test.
-    fn continued_loop(&self, enter: u64) -> Option<Polling> {
+    fn find_continued_loop(&self, enter: u64) -> Option<Polling> {
         let mut polling = self.polling;
         polling.long_gaps += u32::from(enter.wrapping_sub(polling.end) > MIN_COMPUTING_GAP_TICKS);
         // The thread's count includes the open record.

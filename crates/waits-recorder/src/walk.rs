@@ -81,7 +81,7 @@ pub fn is_own_code(address: usize) -> bool {
 /// Finds this library's address range, unless it is already known.
 pub fn find_own_range() {
     if OWN_END.load(Ordering::Acquire) == 0 {
-        images::any(|info| {
+        images::any_image(|info| {
             let range = images::find_segment(info, find_own_range as *const () as usize);
             if let Some(range) = &range {
                 OWN_START.store(range.start, Ordering::Release);

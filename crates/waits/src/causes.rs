@@ -47,18 +47,18 @@ pub fn causes_of_class(steps: &Steps, class: &WaitClass) -> Vec<(Step, u64)> {
     let positive: Vec<((CodeId, LocationState), u64)> =
         excess.into_iter().filter_map(|(code, ns)| u64::try_from(ns).ok().filter(|ns| *ns > 0).map(|ns| (code, ns))).collect();
     let mut found = Vec::new();
-    let shares = divide(class.total_ns, &positive.iter().map(|(_, ns)| *ns).collect::<Vec<_>>());
+    let shares = divide_in_proportion(class.total_ns, &positive.iter().map(|(_, ns)| *ns).collect::<Vec<_>>());
     for ((code, _), share) in positive.iter().zip(shares) {
         let mut locations = executed.remove(code).unwrap_or_default();
         locations.sort_by_key(|(step, _)| *step);
-        let parts = divide(share, &locations.iter().map(|(_, ns)| *ns).collect::<Vec<_>>());
+        let parts = divide_in_proportion(share, &locations.iter().map(|(_, ns)| *ns).collect::<Vec<_>>());
         found.extend(locations.iter().zip(parts).filter(|(_, ns)| *ns > 0).map(|((step, _), ns)| (*step, ns)));
     }
     found
 }
 
 /// Divides `total` in proportion to weights. The parts add up to `total` unless all weights are 0.
-fn divide(total: u64, weights: &[u64]) -> Vec<u64> {
+fn divide_in_proportion(total: u64, weights: &[u64]) -> Vec<u64> {
     let sum: u128 = weights.iter().map(|w| u128::from(*w)).sum();
     if sum == 0 {
         return vec![0; weights.len()];
@@ -81,8 +81,8 @@ mod tests {
 
     #[test]
     fn divided_parts_add_up_to_the_total() {
-        assert_eq!(divide(10, &[1, 1, 1]).iter().sum::<u64>(), 10);
-        assert_eq!(divide(7, &[0, 5, 0]), [0, 7, 0]);
-        assert_eq!(divide(7, &[]), Vec::<u64>::new());
+        assert_eq!(divide_in_proportion(10, &[1, 1, 1]).iter().sum::<u64>(), 10);
+        assert_eq!(divide_in_proportion(7, &[0, 5, 0]), [0, 7, 0]);
+        assert_eq!(divide_in_proportion(7, &[]), Vec::<u64>::new());
     }
 }

@@ -142,7 +142,7 @@ impl OffsetPiece {
             }
             _ => 0.0,
         };
-        let best = argmax((-MAX_DRIFT, MAX_DRIFT), |slope| band.width(slope));
+        let best = find_maximum((-MAX_DRIFT, MAX_DRIFT), |slope| band.width(slope));
         if band.width(best) < 0.0 && halvings > 0 && halves.iter().all(|half| half.tightest_middle().is_some()) {
             OffsetPiece::solve(&halves[0], halvings - 1, pieces)?;
             return OffsetPiece::solve(&halves[1], halvings - 1, pieces);
@@ -169,7 +169,7 @@ impl Band {
         let relative = |bounds: &[Bound], sign: f64| {
             let mut points: Vec<(f64, f64)> = bounds.iter().map(|(at, ns)| ((at - begin) as f64, sign * (ns - base) as f64)).collect();
             points.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.total_cmp(&b.1)));
-            let hull = lower_hull(&points);
+            let hull = compute_lower_hull(&points);
             hull.into_iter().map(|(at, ns)| (at, sign * ns)).collect()
         };
         Some(Band { base, lower: relative(&bounds.lower, -1.0), upper: relative(&bounds.upper, 1.0) })
@@ -210,8 +210,8 @@ impl Band {
         let slopes = (edge(-MAX_DRIFT), edge(MAX_DRIFT));
         let largest_distance_at = |at: f64| {
             let here = start_offset + slope * at;
-            let highest = argmax(slopes, |s| self.high(s) + s * at);
-            let lowest = argmax(slopes, |s| -self.low(s) - s * at);
+            let highest = find_maximum(slopes, |s| self.high(s) + s * at);
+            let lowest = find_maximum(slopes, |s| -self.low(s) - s * at);
             (self.high(highest) + highest * at - here).max(here - self.low(lowest) - lowest * at)
         };
         largest_distance_at(0.0).max(largest_distance_at(run))
@@ -219,7 +219,7 @@ impl Band {
 }
 
 /// Finds the argument at which a concave function has its maximum, by ternary search.
-fn argmax((mut from, mut to): (f64, f64), function: impl Fn(f64) -> f64) -> f64 {
+fn find_maximum((mut from, mut to): (f64, f64), function: impl Fn(f64) -> f64) -> f64 {
     for _ in 0..SEARCH_STEPS {
         let third = (to - from) / 3.0;
         let (left, right) = (from + third, to - third);
@@ -229,7 +229,7 @@ fn argmax((mut from, mut to): (f64, f64), function: impl Fn(f64) -> f64) -> f64 
 }
 
 /// Returns the lower convex hull of sorted points (A. M. Andrew 1979).
-fn lower_hull(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
+fn compute_lower_hull(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
     let mut hull: Vec<(f64, f64)> = Vec::new();
     for &(x, y) in points {
         while let [.., (x1, y1), (x2, y2)] = hull[..] {

@@ -245,7 +245,7 @@ pub fn run_cancel(call: MpiCall) -> i32 {
 /// Returns the amount to record for a completed request: 1 if the `index`-th status in an array shows that the request was cancelled, or
 /// else 0.
 #[inline]
-pub fn cancelled_amount(statuses: usize, index: usize) -> u64 {
+pub fn read_cancelled_amount(statuses: usize, index: usize) -> u64 {
     static TEST: Real = Real::new(c"PMPI_Test_cancelled");
     if !HAS_CANCELLED.load(Ordering::Acquire) {
         return 0;

@@ -3,7 +3,7 @@
 //! The parameters are the argument position of the status and, for a test, the position of the flag that the call sets if the test is
 //! successful.
 
-use super::behaviour::{add_completion, cancelled_amount};
+use super::behaviour::{add_completion, read_cancelled_amount};
 use super::call::{MpiCall, source_and_tag};
 use super::implementation::{STATUS_WORDS, implementation};
 use crate::memory::{map_private, release};
@@ -21,7 +21,7 @@ pub fn record_complete_one(mut call: MpiCall, status: usize, flag: Option<usize>
         thread.withdraw_test(open);
         return result;
     }
-    let amount = cancelled_amount(status, 0);
+    let amount = read_cancelled_amount(status, 0);
     thread.end_polling(&mut open);
     finish_record(thread, open);
     add_completion(thread, &mut open, request, source_and_tag(status, 0), amount);
@@ -102,7 +102,7 @@ pub fn record_complete_all(mut call: MpiCall, statuses: usize, flag: Option<usiz
             let (peer, tag) = source_and_tag(statuses, index);
             add_record(
                 thread,
-                CallRecord { peer, tag, size_or_count: cancelled_amount(statuses, index), request: array.handle(index), ..first },
+                CallRecord { peer, tag, size_or_count: read_cancelled_amount(statuses, index), request: array.handle(index), ..first },
             );
         }
     }
@@ -129,7 +129,7 @@ pub fn record_complete_any(mut call: MpiCall, status: usize, flag: Option<usize>
                 &mut open,
                 array.handle(completed_index as usize),
                 source_and_tag(status, 0),
-                cancelled_amount(status, 0),
+                read_cancelled_amount(status, 0),
             );
         }
     }
@@ -157,7 +157,7 @@ pub fn record_complete_some(mut call: MpiCall) -> i32 {
             if index < array.count {
                 add_record(
                     thread,
-                    CallRecord { peer, tag, size_or_count: cancelled_amount(statuses, place), request: array.handle(index), ..first },
+                    CallRecord { peer, tag, size_or_count: read_cancelled_amount(statuses, place), request: array.handle(index), ..first },
                 );
             }
         }
