@@ -135,7 +135,7 @@ impl Binary {
         self.functions[first..after].iter().find(|f| f.size == 0 || address - f.address < f.size)
     }
 
-    /// Returns the bytes from an address to the end of its segment's file content. `None` if no segment contains the address.
+    /// Returns the bytes from an address to the end of its segment's file content. Returns `None` if no segment contains the address.
     pub fn bytes_at(&self, address: u64) -> Option<&[u8]> {
         let segment = self.segments.iter().find(|s| address.checked_sub(s.address).is_some_and(|at| at < s.file_size))?;
         let from = usize::try_from(segment.file_offset + (address - segment.address)).ok()?;
@@ -143,7 +143,7 @@ impl Binary {
         self.data.get(from..to.min(self.data.len()))
     }
 
-    /// Returns the code from an address to the end of its segment. `None` if the address is not in an executable segment.
+    /// Returns the code from an address to the end of its segment. Returns `None` if the address is not in an executable segment.
     pub fn code_at(&self, address: u64) -> Option<&[u8]> {
         self.is_code(address).then(|| self.bytes_at(address)).flatten()
     }
@@ -153,7 +153,8 @@ impl Binary {
         self.segments.iter().any(|s| s.is_executable && address.checked_sub(s.address).is_some_and(|at| at < s.file_size))
     }
 
-    /// Returns a section's address range and content. `None` if the file has no section of this name, or the content is outside the file.
+    /// Returns a section's address range and content. Returns `None` if the file has no section of this name, or the content is outside
+    /// the file.
     pub fn section(&self, name: &str) -> Option<(Range<u64>, &[u8])> {
         let file = ElfFile64::<object::Endianness>::parse(&*self.data).ok()?;
         let section = file.section_by_name(name)?;
@@ -163,8 +164,8 @@ impl Binary {
         Some((section.address()..section.address().checked_add(section.size())?, content))
     }
 
-    /// Returns the difference between process and file addresses if the file's bytes from `offset` on are mapped at `start`. `None` if no
-    /// segment contains `offset`.
+    /// Returns the difference between process and file addresses if the file's bytes from `offset` on are mapped at `start`. Returns
+    /// `None` if no segment contains `offset`.
     pub fn load_bias(&self, start: u64, offset: u64) -> Option<u64> {
         let page = |at: u64| at & !0xfff;
         let holds = |s: &&LoadSegment| (page(s.file_offset)..s.file_offset.saturating_add(s.file_size)).contains(&offset);

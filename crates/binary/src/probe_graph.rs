@@ -151,7 +151,7 @@ impl ProbeGraph {
         if is_marked { self.marked_end[block as usize] } else { self.end[block as usize] }
     }
 
-    /// Returns the initial path number in a block that continues after the second return of a call. `None` for other blocks.
+    /// Returns the initial path number in a block that continues after the second return of a call. Returns `None` for other blocks.
     pub fn restart_number(&self, block: u32) -> Option<i64> {
         self.continuations[block as usize].then(|| self.start_numbers.get(&block).copied().unwrap_or(0))
     }

@@ -134,7 +134,7 @@ impl ProbedImage {
         &self.probes[first..end.max(first)]
     }
 
-    /// Returns the branch at an address. `None` if there is no code, or if the instruction is not a branch.
+    /// Returns the branch at an address. Returns `None` if there is no code, or if the instruction is not a branch.
     pub fn branch(&self, address: u64) -> Option<BranchInstruction> {
         let part = self.code.iter().find(|(start, bytes)| address.checked_sub(*start).is_some_and(|at| at < bytes.len() as u64));
         part.and_then(|(start, bytes)| branch_at(&bytes[(address - start) as usize..], address))
@@ -181,7 +181,8 @@ impl ProbedImage {
         self.probes.extend(inside.map(|(address, probe)| PlacedProbe { address, function, probe }));
     }
 
-    /// Returns the start addresses of functions, which are given in link order. `None` where several symbols match.
+    /// Returns the start addresses of functions, which are given in link order. An address is `None` if several symbols match the
+    /// function.
     fn start_addresses(&self, functions: &[(usize, usize)], symbols: &[ProbedSymbol]) -> Vec<Option<u64>> {
         let mut by_name: HashMap<&str, Vec<&ProbedSymbol>> = HashMap::new();
         symbols.iter().for_each(|s| by_name.entry(&s.name).or_default().push(s));

@@ -3,7 +3,7 @@
 //! A call that stores its return address at A is made by the innermost frame whose own return address is above A. A return that loads
 //! from A leaves the frame whose return address is at A. Frames below were abandoned by `longjmp` or an exception, so their entries are
 //! discarded before the branch is processed. This is equivalent to a repair at the time of the jump, because nothing is pushed between
-//! the jump and that branch. Coroutines and signal handlers that run on separate stacks have separate path stacks. A stack is recognized
+//! the jump and that branch. Coroutines and signal handlers that run on separate stacks have separate path stacks. A stack is recognised
 //! by the range of the addresses seen on it.
 
 use crate::path_stack::{Overflow, PathEntry, PathStack};

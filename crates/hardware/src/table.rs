@@ -145,8 +145,7 @@ impl HotPathTable {
         self.counts
     }
 
-    /// Adds `count` to a completed path's accumulator. If the path is not in the table, it is inserted if the replacement policy allows
-    /// this.
+    /// Adds `count` to a completed path's accumulator. A path that is not in the table is inserted if the replacement policy allows this.
     pub fn update(&mut self, path: &PathDescriptor, count: u32) -> TableUpdate {
         self.clock += 1;
         let ways = self.parameters.associativity;

@@ -248,7 +248,7 @@ impl WaitClass {
     }
 }
 
-/// Returns a path's time shares, ignoring time without a processor. Empty if the path contains no other time.
+/// Returns a path's time shares, ignoring time without a processor. The result is empty if the path contains no other time.
 fn compute_shares(steps: &Steps, path: &[(StepId, u64)]) -> Shares {
     let executed = || path.iter().map(|(id, ns)| (steps.get(*id), *ns)).filter(|(step, _)| step.state != LocationState::Ready);
     let total: u64 = executed().map(|(_, ns)| ns).sum();

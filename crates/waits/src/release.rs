@@ -207,7 +207,7 @@ impl Analysis {
     }
 
     /// Completes a call that returns only when another location releases it. If `found` is `None`, the call's time is unexplained, and
-    /// `missing` is diagnosed. Otherwise the same as [`Analysis::complete_released`].
+    /// `missing` is diagnosed. Otherwise, this does the same as [`Analysis::complete_released`].
     fn complete_required_release(&mut self, ended: EndedCall, found: Option<(Moment, WaitKind)>, missing: Diagnostic) -> Option<Wait> {
         if found.is_none() && ended.exit_ns > ended.enter_ns {
             return self.mark_unexplained(ended, missing, ended.enter_ns);

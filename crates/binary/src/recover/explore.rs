@@ -387,7 +387,8 @@ impl<'k, 'a> Exploration<'k, 'a> {
         before.is_some_and(|(start, _)| *start + 1 != at || self.code.binary.bytes_at(*start).is_none_or(|bytes| bytes[0] != LOCK_PREFIX))
     }
 
-    /// Returns the imported function to which the call or jump at an address leads, directly or through a stub. `None` for other targets.
+    /// Returns the imported function to which the call or jump at an address leads, directly or through a stub. Returns `None` for other
+    /// targets.
     pub fn called_import(&self, at: u64) -> Option<String> {
         let reached = self.instructions.get(&at)?;
         match reached.flow {

@@ -78,8 +78,8 @@ impl<'a> UnwindTables<'a> {
         after.checked_sub(1).filter(|&at| address < self.frames[at].end)
     }
 
-    /// Returns true if the stack is as deep before an instruction as at the function's entry. `None` if the tables do not determine the
-    /// depth.
+    /// Returns true if the stack is as deep before an instruction as at the function's entry. Returns `None` if the tables do not
+    /// determine the depth.
     pub fn is_entry_depth(&self, frame: usize, address: u64) -> Option<bool> {
         let mut context = UnwindContext::new();
         let row = self.frames[frame].entry.unwind_info_for_address(&self.section, &self.bases, &mut context, address).ok()?;

@@ -72,7 +72,7 @@ fn read_call_sites(code: &FileCode, at: u64, function: u64, found: &mut Vec<Prot
     Some(())
 }
 
-/// Returns true if a chain of actions contains a cleanup or catches everything. `None` if the chain is corrupt.
+/// Returns true if a chain of actions contains a cleanup or catches everything. Returns `None` if the chain is corrupt.
 fn handles_all(code: &FileCode, action: u64, types: Option<Types>) -> Option<bool> {
     let mut at = action;
     for _ in 0..MAX_ACTIONS {
@@ -96,7 +96,7 @@ fn handles_all(code: &FileCode, action: u64, types: Option<Types>) -> Option<boo
     None
 }
 
-/// Returns true if the type with a number is null and thus catches everything. `None` if the table is corrupt.
+/// Returns true if the type with a number is null and thus catches everything. Returns `None` if the table is corrupt.
 fn is_null_type(code: &FileCode, types: Types, number: u64) -> Option<bool> {
     let size = match types.encoding & 0x0f {
         0x00 | 0x04 | 0x0c => 8,

@@ -30,7 +30,8 @@ pub fn map_jump_targets(code: &FileCode, map: &AddressMap) -> HashMap<u64, Vec<u
     targets
 }
 
-/// Returns the address of the indirect jump at the end of a machine block. `None` if the block does not end with an indirect jump.
+/// Returns the address of the indirect jump at the end of a machine block. Returns `None` if the block does not end with an indirect
+/// jump.
 fn find_indirect_jump(code: &FileCode, block: &MapBlock) -> Option<u64> {
     let end = block.address.checked_add(block.size)?;
     let mut at = block.address;

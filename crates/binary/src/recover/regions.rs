@@ -160,7 +160,8 @@ impl Families {
         index
     }
 
-    /// Returns the start of the first region in a region's family, which identifies the family. `None` for a region without instructions.
+    /// Returns the start of the first region in a region's family, which identifies the family. Returns `None` for a region without
+    /// instructions.
     pub fn family_of(&self, region: u64) -> Option<u64> {
         let mut index = self.index_of(region)?;
         while self.regions[index].1 != index {

@@ -356,7 +356,7 @@ pub fn register_number(register: Register) -> Option<u8> {
     register.is_gpr().then(|| register.full_register().number() as u8)
 }
 
-/// Returns the stack slot that a memory operand denotes: `rsp` or `rbp` plus a constant. `None` for other operands.
+/// Returns the stack slot that a memory operand denotes: `rsp` or `rbp` plus a constant. Returns `None` for other operands.
 fn stack_slot(instruction: &Instruction) -> Option<SumLocation> {
     let base = register_number(instruction.memory_base()).filter(|b| matches!(*b, STACK_POINTER | FRAME_POINTER))?;
     let plain = instruction.memory_index() == Register::None;
