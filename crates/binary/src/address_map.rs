@@ -1,80 +1,79 @@
-//! Parser for the compiler's basic-block map: the section `.llvm_bb_addr_map`, versions 2 to 5, with the PGO analysis map.
+//! Parses the compiler's basic-block map: the section `.llvm_bb_addr_map`, versions 2 to 5, with the PGO analysis map.
 //!
-//! clang writes it with `-fbasic-block-address-map`, rustc with `-C llvm-args=--basic-block-address-map`; frequencies are added by `-mllvm
-//! -pgo-analysis-map=func-entry-count,bb-freq,br-prob`. The map does not affect code generation, so it may come from a side build: a second
-//! build of the same sources. Blocks are LLVM's machine blocks, which may be empty and need not start at a branch target. Format: LLVM,
-//! "Extensions", "`SHT_LLVM_BB_ADDR_MAP` Section (basic block address map)"; numbers are ULEB128.
+//! clang writes the map with `-fbasic-block-address-map`, and rustc with `-C llvm-args=--basic-block-address-map`. `-mllvm
+//! -pgo-analysis-map=func-entry-count,bb-freq,br-prob` adds frequencies. The map does not affect code generation, so it may come from a
+//! side build, which is a second build of the same sources. Blocks are LLVM's machine blocks, which may be empty and need not start at a
+//! branch target. Format: LLVM, "Extensions", "`SHT_LLVM_BB_ADDR_MAP` Section (basic block address map)"; numbers are ULEB128.
 
-use crate::elf::{Binary, parsed};
+use crate::elf::{Binary, parse_elf};
 use crate::error::BinaryError;
 use object::read::elf::SectionHeader;
 use object::{Object, ObjectSection};
 
-/// The section's type (`SHT_LLVM_BB_ADDR_MAP`).
+/// `SHT_LLVM_BB_ADDR_MAP`.
 const SECTION_TYPE: u32 = 0x6fff_4c0a;
-/// The section's usual name, for messages.
-const SECTION: &str = ".llvm_bb_addr_map";
+const SECTION_NAME: &str = ".llvm_bb_addr_map";
 const SUPPORTED_VERSIONS: std::ops::RangeInclusive<u8> = 2..=5;
 
-/// A block's flags.
+/// How a block ends, and whether it is a landing pad.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct MapProperties {
-    /// Whether it ends with a return.
+    /// Whether the block ends with a return.
     pub returns: bool,
-    /// Whether it ends with a tail call.
-    pub tail_call: bool,
-    /// Whether it is a landing pad.
-    pub landing_pad: bool,
+    /// Whether the block ends with a tail call.
+    pub has_tail_call: bool,
+    /// Whether the block is a landing pad.
+    pub is_landing_pad: bool,
     /// Whether control may fall through to the next block.
     pub falls_through: bool,
-    /// Whether it ends with an indirect jump.
-    pub indirect_jump: bool,
+    /// Whether the block ends with an indirect jump.
+    pub has_indirect_jump: bool,
 }
 
 /// A successor of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct MapSuccessor {
-    /// The successor's ID within its function.
+    /// The successor's ID in its function.
     pub id: u32,
-    /// Probability, in units of 2^-31.
+    /// Probability of the edge, in units of 2^-31.
     pub probability: u32,
-    /// Execution count of the edge, if the program was laid out with a profile (version 5).
+    /// Execution count of the edge, if a profile was used to lay out the program (version 5).
     pub frequency: Option<u64>,
 }
 
-/// A block of the map.
+/// A machine block in the map.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MapBlock {
-    /// ID within its function.
+    /// ID of the block in its function.
     pub id: u32,
-    /// Address of its first byte.
+    /// Address of the first byte.
     pub address: u64,
     /// Size in bytes; 0 if the block is empty.
     pub size: u64,
     /// How the block ends, and whether it is a landing pad.
     pub properties: MapProperties,
-    /// Return addresses of its calls; empty before version 3.
+    /// Return addresses of the block's calls; empty before version 3.
     pub call_ends: Vec<u64>,
-    /// Hash of its instructions, if the map has one (version 4).
+    /// Hash of the block's instructions, if the map contains one (version 4).
     pub hash: Option<u64>,
-    /// Relative frequency, if the map has one.
+    /// Frequency relative to the function's other blocks, if the map contains one.
     pub frequency: Option<u64>,
-    /// Execution count, if the program was laid out with a profile (version 5).
+    /// Execution count, if a profile was used to lay out the program (version 5).
     pub executed: Option<u64>,
-    /// Successors, if the map has them.
+    /// The block's successors, if the map contains them.
     pub successors: Option<Vec<MapSuccessor>>,
 }
 
-/// A function of the map.
+/// A function in the map.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MapFunction {
-    /// Format version of its entry.
+    /// Format version of the function's entry in the map.
     pub version: u8,
-    /// Entry address.
+    /// Address at which the function is entered.
     pub address: u64,
-    /// Number of entries according to a profile, if the map has it.
+    /// How often a profile entered the function, if the map contains this number.
     pub entry_count: Option<u64>,
-    /// Blocks in the order of the map: range by range, ascending within each.
+    /// Blocks in the order of the map: range by range, ascending in each range.
     pub blocks: Vec<MapBlock>,
 }
 
@@ -86,47 +85,48 @@ pub struct AddressMap {
 }
 
 impl AddressMap {
-    /// Reads the map of a file. `None` if it has none.
+    /// Reads a file's map. Returns `None` if the file has none.
     ///
     /// # Errors
-    /// The map is corrupt or has an unsupported version.
+    /// Fails if the map is corrupt or has an unsupported version.
     pub fn read(binary: &Binary) -> Result<Option<AddressMap>, BinaryError> {
-        let file = parsed(binary.path(), binary.data())?;
+        let file = parse_elf(binary.path(), binary.data())?;
         let endian = file.endian();
         let mut functions = Vec::new();
         let mut found = false;
         for section in file.sections().filter(|s| s.elf_section_header().sh_type(endian) == SECTION_TYPE) {
-            let data = section.uncompressed_data().map_err(|e| BinaryError::corrupt(binary.path(), format!("section {SECTION}: {e}")))?;
+            let data =
+                section.uncompressed_data().map_err(|e| BinaryError::corrupt(binary.path(), format!("section {SECTION_NAME}: {e}")))?;
             found = true;
             functions.extend(
                 AddressMap::parse(&data)
-                    .map_err(|what| BinaryError::corrupt(binary.path(), format!("section {SECTION}, {what}")))?
+                    .map_err(|what| BinaryError::corrupt(binary.path(), format!("section {SECTION_NAME}, {what}")))?
                     .functions,
             );
         }
         functions.sort_by_key(|f| f.address);
-        // Entries of functions that the linker dropped have address 0.
+        // If the linker dropped a function, the function's entry has address 0.
         functions.retain(|f| binary.is_code(f.address));
         Ok(found.then_some(AddressMap { functions }))
     }
 
-    /// Reads the map of a side build whose code must be the same as the code of `binary`.
+    /// Reads the map of a side build, whose code must equal the code of `binary`.
     ///
     /// # Errors
-    /// The code differs, or the side build has no valid map.
+    /// Fails if the code differs, or if the side build has no valid map.
     pub fn from_side_build(binary: &Binary, side: &Binary) -> Result<AddressMap, BinaryError> {
-        if let Some(address) = first_difference(binary, side) {
+        if let Some(address) = find_first_difference(binary, side) {
             let what = format!("its code differs from that of {} from address {address:#x} on", binary.path().display());
             return Err(BinaryError::SideBuild { path: side.path().to_owned(), what });
         }
         AddressMap::read(side)?
-            .ok_or_else(|| BinaryError::SideBuild { path: side.path().to_owned(), what: format!("it has no section {SECTION}") })
+            .ok_or_else(|| BinaryError::SideBuild { path: side.path().to_owned(), what: format!("it has no section {SECTION_NAME}") })
     }
 
-    /// Parses the section's content.
+    /// Parses the content of the map's section.
     ///
     /// # Errors
-    /// The content is corrupt; the text names the byte offset and the problem.
+    /// Fails if the content is corrupt. The text names the byte offset and the problem.
     pub fn parse(data: &[u8]) -> Result<AddressMap, String> {
         let mut reader = AddressMapReader { data, at: 0 };
         let mut functions = Vec::new();
@@ -136,16 +136,16 @@ impl AddressMap {
         Ok(AddressMap { functions })
     }
 
-    /// The function whose entry address is `address`.
+    /// Returns the function that is entered at `address`.
     pub fn function_at(&self, address: u64) -> Option<&MapFunction> {
         self.functions.binary_search_by_key(&address, |f| f.address).ok().map(|at| &self.functions[at])
     }
 }
 
-/// The lowest address at which the code of two files differs; `None` if their code is identical.
-fn first_difference(a: &Binary, b: &Binary) -> Option<u64> {
+/// Returns the lowest address at which the code of two files differs; `None` if their code is identical.
+fn find_first_difference(a: &Binary, b: &Binary) -> Option<u64> {
     let code = |binary: &Binary| -> Vec<(u64, Vec<u8>)> {
-        let segments = binary.segments().iter().filter(|s| s.executable);
+        let segments = binary.segments().iter().filter(|s| s.is_executable);
         segments.map(|s| (s.address, binary.bytes_at(s.address).unwrap_or_default().to_vec())).collect()
     };
     let (a, b) = (code(a), code(b));
@@ -164,7 +164,7 @@ fn first_difference(a: &Binary, b: &Binary) -> Option<u64> {
     rest.map(|(at, _)| *at)
 }
 
-/// A bit set of an entry's optional parts.
+/// The optional parts of an entry, as a bit set.
 #[derive(Clone, Copy)]
 struct Features(u16);
 
@@ -186,16 +186,16 @@ impl Features {
 
 fn parse_function(reader: &mut AddressMapReader) -> Result<MapFunction, String> {
     let start = reader.at;
-    let version = reader.byte()?;
+    let version = reader.read_byte()?;
     if !SUPPORTED_VERSIONS.contains(&version) {
         return Err(format!("byte {start}: version {version} is not supported (only 2 to 5 are): build with LLVM 19 to 22"));
     }
-    let features = Features(if version < 5 { u16::from(reader.byte()?) } else { u16::from_le_bytes(reader.read_bytes()?) });
+    let features = Features(if version < 5 { u16::from(reader.read_byte()?) } else { u16::from_le_bytes(reader.read_bytes()?) });
     let too_new = [(Features::CALLS, 3), (Features::HASH, 4), (Features::EXECUTED, 5)];
     if features.0 & !Features::KNOWN != 0 || too_new.iter().any(|(feature, since)| features.has(*feature) && version < *since) {
         return Err(format!("byte {start}: features {:#x} are not supported in version {version}", features.0));
     }
-    let ranges = if features.has(Features::RANGES) { reader.number()? } else { 1 };
+    let ranges = if features.has(Features::RANGES) { reader.read_number()? } else { 1 };
     if ranges == 0 {
         return Err(format!("byte {}: a function has no code ranges", reader.at));
     }
@@ -205,7 +205,7 @@ fn parse_function(reader: &mut AddressMapReader) -> Result<MapFunction, String> 
         if range == 0 {
             function.address = address;
         }
-        let count = reader.number()?;
+        let count = reader.read_number()?;
         if !features.has(Features::NO_BLOCKS) {
             parse_blocks(reader, features, address, count, &mut function.blocks)?;
         }
@@ -223,24 +223,29 @@ fn parse_blocks(
 ) -> Result<(), String> {
     let mut end = address;
     for _ in 0..count {
-        let id = reader.id()?;
-        let start = end.wrapping_add(reader.number()?);
+        let id = reader.read_id()?;
+        let start = end.wrapping_add(reader.read_number()?);
         let mut after = start;
         let mut call_ends = Vec::new();
         if features.has(Features::CALLS) {
-            for _ in 0..reader.number()? {
-                after = after.wrapping_add(reader.number()?);
+            for _ in 0..reader.read_number()? {
+                after = after.wrapping_add(reader.read_number()?);
                 call_ends.push(after);
             }
         }
-        end = after.wrapping_add(reader.number()?);
-        let bits = reader.number()?;
+        end = after.wrapping_add(reader.read_number()?);
+        let bits = reader.read_number()?;
         if bits >= 1 << 5 || end < start {
             return Err(format!("byte {}: block {id} has impossible properties or size", reader.at));
         }
         let bit = |n: u32| bits >> n & 1 == 1;
-        let properties =
-            MapProperties { returns: bit(0), tail_call: bit(1), landing_pad: bit(2), falls_through: bit(3), indirect_jump: bit(4) };
+        let properties = MapProperties {
+            returns: bit(0),
+            has_tail_call: bit(1),
+            is_landing_pad: bit(2),
+            falls_through: bit(3),
+            has_indirect_jump: bit(4),
+        };
         let hash = if features.has(Features::HASH) { Some(u64::from_le_bytes(reader.read_bytes()?)) } else { None };
         let size = end - start;
         into.push(MapBlock { id, address: start, size, properties, call_ends, hash, frequency: None, executed: None, successors: None });
@@ -250,21 +255,21 @@ fn parse_blocks(
 
 fn parse_pgo_analysis(reader: &mut AddressMapReader, features: Features, function: &mut MapFunction) -> Result<(), String> {
     if features.has(Features::ENTRY_COUNT) {
-        function.entry_count = Some(reader.number()?);
+        function.entry_count = Some(reader.read_number()?);
     }
     if !features.has(Features::FREQUENCY | Features::PROBABILITY) {
         return Ok(());
     }
-    let executed = |reader: &mut AddressMapReader| if features.has(Features::EXECUTED) { reader.number().map(Some) } else { Ok(None) };
+    let executed = |reader: &mut AddressMapReader| if features.has(Features::EXECUTED) { reader.read_number().map(Some) } else { Ok(None) };
     for block in &mut function.blocks {
         if features.has(Features::FREQUENCY) {
-            block.frequency = Some(reader.number()?);
+            block.frequency = Some(reader.read_number()?);
         }
         block.executed = executed(reader)?;
         if features.has(Features::PROBABILITY) {
             let mut successors = Vec::new();
-            for _ in 0..reader.number()? {
-                successors.push(MapSuccessor { id: reader.id()?, probability: reader.id()?, frequency: executed(reader)? });
+            for _ in 0..reader.read_number()? {
+                successors.push(MapSuccessor { id: reader.read_id()?, probability: reader.read_id()?, frequency: executed(reader)? });
             }
             block.successors = Some(successors);
         }
@@ -285,15 +290,15 @@ impl AddressMapReader<'_> {
         Ok(bytes)
     }
 
-    fn byte(&mut self) -> Result<u8, String> {
+    fn read_byte(&mut self) -> Result<u8, String> {
         self.read_bytes::<1>().map(|[byte]| byte)
     }
 
-    fn number(&mut self) -> Result<u64, String> {
+    fn read_number(&mut self) -> Result<u64, String> {
         let start = self.at;
         let mut value = 0_u64;
         for shift in (0..64).step_by(7) {
-            let byte = self.byte()?;
+            let byte = self.read_byte()?;
             let part = u64::from(byte & 0x7f);
             if part << shift >> shift != part {
                 break;
@@ -306,9 +311,9 @@ impl AddressMapReader<'_> {
         Err(format!("byte {start}: a number exceeds 64 bits"))
     }
 
-    fn id(&mut self) -> Result<u32, String> {
+    fn read_id(&mut self) -> Result<u32, String> {
         let start = self.at;
-        u32::try_from(self.number()?).map_err(|_| format!("byte {start}: a number exceeds 32 bits"))
+        u32::try_from(self.read_number()?).map_err(|_| format!("byte {start}: a number exceeds 32 bits"))
     }
 }
 
@@ -316,7 +321,7 @@ impl AddressMapReader<'_> {
 mod tests {
     use super::*;
 
-    /// A version 2 entry with all features: two ranges, an entry count, frequencies, probabilities.
+    /// A version 2 entry with all features: two ranges, an entry count, frequencies and probabilities.
     const SAMPLE: [u8; 46] = [
         2, 0b1111, 2, 0, 0x10, 0, 0, 0, 0, 0, 0, 2, 0, 0, 4, 8, 1, 2, 6, 1, 0, 0x20, 0, 0, 0, 0, 0, 0, 1, 2, 0, 3, 4, 100, 50, 1, 1, 9, 25,
         0, 12, 1, 2, 0xe5, 0x8e, 0x26,
@@ -332,7 +337,7 @@ mod tests {
         assert!(
             function.blocks[0].properties.falls_through
                 && function.blocks[1].properties.returns
-                && function.blocks[2].properties.landing_pad
+                && function.blocks[2].properties.is_landing_pad
         );
         assert_eq!(function.blocks[0].successors.as_deref(), Some(&[MapSuccessor { id: 1, probability: 9, frequency: None }][..]));
         assert_eq!(function.blocks.iter().map(|b| b.frequency.unwrap()).collect::<Vec<_>>(), [50, 25, 12]);

@@ -1,22 +1,22 @@
-//! Translation of a process's addresses to a file and an address within it.
+//! Translates a process's addresses to a file and an address in that file.
 
 use crate::elf::Binary;
 use crate::error::BinaryError;
 use std::collections::HashMap;
 use std::path::Path;
 
-/// A file mapped into a process.
+/// A mapping of a file in a process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MappedFile {
-    /// Process ID.
+    /// ID of the process.
     pub process: u32,
-    /// First address.
+    /// Address of the first mapped byte.
     pub start: u64,
-    /// Size in bytes.
+    /// Size of the mapping in bytes.
     pub length: u64,
-    /// Offset in the file.
+    /// Offset of the mapping in the file.
     pub offset: u64,
-    /// Build ID in hexadecimal, if known.
+    /// The file's build ID in hexadecimal, if known.
     pub build_id: Option<String>,
     /// Path of the file.
     pub path: String,
@@ -24,13 +24,12 @@ pub struct MappedFile {
 
 /// A file that can be mapped into processes.
 pub trait Loadable {
-    /// The path of the file.
     fn path(&self) -> &Path;
-    /// The build ID in hexadecimal.
+    /// Returns the build ID in hexadecimal, if the file has one.
     fn build_id(&self) -> Option<&str>;
-    /// Whether the file is always loaded at the addresses that it was linked for.
+    /// Returns true if the file is always loaded at the addresses for which it was linked.
     fn is_fixed(&self) -> bool;
-    /// See [`Binary::load_bias`].
+    /// Returns the load bias of a mapping; see [`Binary::load_bias`].
     fn load_bias(&self, start: u64, offset: u64) -> Option<u64>;
 }
 
@@ -56,7 +55,7 @@ impl Loadable for Binary {
 struct Mapped {
     start: u64,
     end: u64,
-    /// Index into [`AddressSpace::files`]; `None` for a file that is not among them.
+    /// Index in [`AddressSpace::files`]; `None` for a file that is not among them.
     file: Option<usize>,
     bias: u64,
 }
@@ -66,22 +65,22 @@ struct Mapped {
 pub struct AddressSpace<'a, F> {
     files: &'a [F],
     by_process: HashMap<u32, Vec<Mapped>>,
-    /// Mappings consulted for processes without recorded mappings.
+    /// Mappings to use for processes whose mappings were not recorded.
     any_process: Vec<Mapped>,
 }
 
 impl<'a, F: Loadable> AddressSpace<'a, F> {
-    /// Creates an address space. Files with fixed addresses are visible from the start; others need a mapping.
+    /// Creates an address space. Files with fixed addresses are visible from the start; other files need a mapping.
     pub fn new(files: &'a [F]) -> AddressSpace<'a, F> {
         let fixed = files.iter().enumerate().filter(|(_, file)| file.is_fixed());
         let map_everywhere = |(number, _): (usize, &F)| Mapped { start: 0, end: u64::MAX, file: Some(number), bias: 0 };
         AddressSpace { files, by_process: HashMap::new(), any_process: fixed.map(map_everywhere).collect() }
     }
 
-    /// Adds a mapping. Its file is recognised by build ID, or else by file name.
+    /// Adds a mapping. The mapped file is recognised by its build ID, or else by its file name.
     ///
     /// # Errors
-    /// The mapped file has the name of one of the files but a different build ID.
+    /// Fails if the mapped file has the name of one of the files but a different build ID.
     pub fn map(&mut self, mapping: &MappedFile) -> Result<(), BinaryError> {
         let name = mapping.path.rsplit('/').next().unwrap_or_default();
         let end = mapping.start.saturating_add(mapping.length);
@@ -103,23 +102,23 @@ impl<'a, F: Loadable> AddressSpace<'a, F> {
             let bias = if file.is_fixed() { Some(0) } else { file.load_bias(mapping.start, mapping.offset) };
             found = found.or(bias.map(|bias| Mapped { start: mapping.start, end, file: Some(number), bias }));
         }
-        // An unknown file hides earlier mappings at its addresses.
+        // A file that is not in the set hides earlier mappings at its addresses.
         let mapped = found.unwrap_or(Mapped { start: mapping.start, end, file: None, bias: 0 });
         self.by_process.entry(mapping.process).or_default().push(mapped);
         self.any_process.extend(found);
         Ok(())
     }
 
-    /// Copies the mappings of a parent to a new process.
+    /// Copies a parent's mappings to a new process.
     pub fn fork(&mut self, process: u32, parent: u32) {
         if let Some(inherited) = self.by_process.get(&parent).filter(|_| process != parent).cloned() {
             self.by_process.insert(process, inherited);
         }
     }
 
-    /// Candidates for the file mapped at a process's address, most likely first: the file's index, and the address within the file. If the
-    /// process's mappings are known, the only candidate is its latest mapping of the address; otherwise the mappings of all processes are
-    /// candidates, latest first.
+    /// Returns the files that may be mapped at a process's address, most likely first, each with the address in the file. If the
+    /// process's mappings are known, only its latest mapping of the address qualifies. Otherwise the mappings of all processes qualify,
+    /// latest first.
     pub fn resolve(&self, process: u32, address: u64) -> impl Iterator<Item = (usize, u64)> + '_ {
         let own = self.by_process.get(&process);
         let max_count = if own.is_some() { 1 } else { usize::MAX };

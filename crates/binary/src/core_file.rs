@@ -1,4 +1,4 @@
-//! Core files: where each thread of a process was, and which files were mapped.
+//! Core files, which show where each thread of a process was and which files were mapped.
 //!
 //! Source: core(5), elf(5). The layouts of `NT_PRSTATUS` (`struct elf_prstatus`) and `NT_FILE` are those of Linux on x86-64.
 
@@ -9,36 +9,36 @@ use object::elf::{ET_CORE, FileHeader64, NT_FILE, NT_PRSTATUS};
 use object::read::elf::{FileHeader, ProgramHeader};
 use std::path::{Path, PathBuf};
 
-/// Offsets in `struct elf_prstatus`: the thread ID, and the saved instruction pointer.
+/// Offsets in `struct elf_prstatus` of the thread ID and of the saved instruction pointer.
 const THREAD_ID_OFFSET: usize = 32;
 const INSTRUCTION_POINTER_OFFSET: usize = 112 + 16 * 8;
 
-/// A core file.
+/// The contents of a core file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CoreFile {
-    /// Threads; the one that received the fatal signal is first.
+    /// The process's threads. The thread that received the fatal signal is first.
     pub threads: Vec<CoreThread>,
     /// Files mapped into the process.
     pub files: Vec<FileInMemory>,
 }
 
-/// A thread of a core file.
+/// A thread in a core file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CoreThread {
-    /// Thread ID.
+    /// The kernel's thread ID.
     pub thread: u32,
-    /// Address of the instruction to be executed next, or of the one that faulted.
+    /// Address of the instruction that would be executed next, or that faulted.
     pub address: u64,
 }
 
 /// A range of a file that was mapped into the process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileInMemory {
-    /// First address.
+    /// Address of the first mapped byte.
     pub start: u64,
-    /// The address after the last byte.
+    /// Address after the last mapped byte.
     pub end: u64,
-    /// Offset in the file.
+    /// Offset of the range in the file.
     pub offset: u64,
     /// Path of the file.
     pub path: PathBuf,
@@ -48,13 +48,13 @@ impl CoreFile {
     /// Reads a core file.
     ///
     /// # Errors
-    /// The file cannot be read, or is not the core file of a 64-bit process.
+    /// Fails if the file cannot be read, or is not the core file of a 64-bit process.
     pub fn read(path: &Path) -> Result<CoreFile, BinaryError> {
         let data = std::fs::read(path).map_err(|source| BinaryError::Read { path: path.to_owned(), source })?;
         CoreFile::parse(&data).map_err(|what| BinaryError::Core { path: path.to_owned(), what })
     }
 
-    /// The mapping that contains an address.
+    /// Returns the mapped file range that contains an address.
     pub fn file_at(&self, address: u64) -> Option<&FileInMemory> {
         self.files.iter().find(|f| (f.start..f.end).contains(&address))
     }
@@ -89,7 +89,7 @@ fn parse_thread(status: &[u8]) -> Option<CoreThread> {
     Some(CoreThread { thread: u32::from_le_bytes(thread.try_into().ok()?), address: u64_at(status, INSTRUCTION_POINTER_OFFSET)? })
 }
 
-/// Parses `NT_FILE`: a count, the page size, for each file its addresses and its offset in pages, and then the file names.
+/// Parses `NT_FILE`: a count, the page size, the addresses and the page offset of each file range, and then the file names.
 fn parse_mapped_files(note: &[u8]) -> Option<Vec<FileInMemory>> {
     let (count, page) = (usize::try_from(u64_at(note, 0)?).ok()?, u64_at(note, 8)?);
     let names = note.get(16usize.checked_add(count.checked_mul(24)?)?..)?;

@@ -1,6 +1,6 @@
 //! ELF executables and shared libraries (x86-64 only): segments, code, function symbols.
 //!
-//! Addresses are ELF virtual addresses. A process adds the load bias, which [`Binary::load_bias`] computes from a mapping.
+//! Addresses are ELF virtual addresses. In a process, the load bias is added, which [`Binary::load_bias`] computes from a mapping.
 
 use crate::error::BinaryError;
 use object::read::elf::{ElfFile64, FileHeader};
@@ -9,19 +9,19 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// A loadable segment.
+/// A segment that is loaded into memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LoadSegment {
-    /// First address.
+    /// Address of the first byte.
     pub address: u64,
-    /// Size in memory, in bytes.
+    /// Size in memory in bytes.
     pub size: u64,
     /// Offset in the file.
     pub file_offset: u64,
-    /// Size in the file, in bytes.
+    /// Size in the file in bytes.
     pub file_size: u64,
-    /// Whether it contains code.
-    pub executable: bool,
+    /// Whether the segment contains code.
+    pub is_executable: bool,
 }
 
 /// The symbol table that a name comes from.
@@ -29,26 +29,26 @@ pub struct LoadSegment {
 pub enum SymbolSource {
     /// The full symbol table, which `strip` removes.
     Full,
-    /// The dynamic symbol table, which is always present.
+    /// The dynamic symbol table, which `strip` keeps.
     Dynamic,
 }
 
 /// A function's symbol.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FunctionSymbol {
-    /// Linkage name; see [`crate::demangle`].
+    /// The linkage name; see [`crate::demangle`].
     pub name: String,
-    /// First address.
+    /// Address of the first byte.
     pub address: u64,
     /// Size in bytes; 0 if unknown.
     pub size: u64,
-    /// Whether other files can call it or replace it.
-    pub global: bool,
-    /// The table that contains it.
+    /// Whether other files can call or replace the function.
+    pub is_global: bool,
+    /// The table that contains the symbol.
     pub source: SymbolSource,
 }
 
-/// An executable or shared library.
+/// An executable or shared library that was read into memory.
 #[derive(Clone, Debug)]
 pub struct Binary {
     path: PathBuf,
@@ -64,25 +64,25 @@ impl Binary {
     /// Reads an ELF file.
     ///
     /// # Errors
-    /// The file cannot be read, is not an x86-64 executable or shared library, or is corrupt.
+    /// Fails if the file cannot be read, is not an x86-64 executable or shared library, or is corrupt.
     pub fn read(path: &Path) -> Result<Binary, BinaryError> {
         let data = std::fs::read(path).map_err(BinaryError::read(path))?;
         Binary::parse(path, data.into())
     }
 
-    /// Parses the content of a file. `path` is used in messages.
+    /// Parses the content of a file. Messages name `path`.
     pub fn parse(path: &Path, data: Arc<[u8]>) -> Result<Binary, BinaryError> {
         check_header(path, &data)?;
         let data = crate::headerless::add_section_headers(&data).map_or(data, Arc::from);
-        let file = parsed(path, &data)?;
+        let file = parse_elf(path, &data)?;
         if !matches!(file.kind(), ObjectKind::Executable | ObjectKind::Dynamic) {
             return Err(BinaryError::Foreign { path: path.to_owned(), what: "an object file or core dump".into() });
         }
-        let build_id = file.build_id().ok().flatten().map(hex);
+        let build_id = file.build_id().ok().flatten().map(to_hex);
         Ok(Binary {
             path: path.to_owned(),
-            segments: segments(&file),
-            functions: functions(&file),
+            segments: read_segments(&file),
+            functions: read_functions(&file),
             build_id,
             entry: file.entry(),
             position_independent: file.elf_header().e_type(file.endian()) == elf::ET_DYN,
@@ -90,44 +90,44 @@ impl Binary {
         })
     }
 
-    /// The path of the file.
+    /// Returns the path of the file.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The content of the file.
+    /// Returns the content of the file.
     pub fn data(&self) -> &[u8] {
         &self.data
     }
 
-    /// The build ID in hexadecimal, if the linker wrote one.
+    /// Returns the build ID in hexadecimal, if the linker wrote one.
     pub fn build_id(&self) -> Option<&str> {
         self.build_id.as_deref()
     }
 
-    /// The entry point; 0 in most shared libraries.
+    /// Returns the address of the entry point; 0 in most shared libraries.
     pub fn entry(&self) -> u64 {
         self.entry
     }
 
-    /// Whether the file can be loaded at any address (PIE or shared library).
+    /// Returns true if the file can be loaded at any address (PIE or shared library).
     pub fn is_position_independent(&self) -> bool {
         self.position_independent
     }
 
-    /// Loadable segments, in order of address.
+    /// Returns the loadable segments in order of address.
     pub fn segments(&self) -> &[LoadSegment] {
         &self.segments
     }
 
-    /// Function symbols in order of address. At equal addresses, symbols of the full table precede dynamic ones, and global symbols precede
-    /// local ones.
+    /// Returns the function symbols in order of address. At equal addresses, symbols of the full table precede dynamic symbols, and
+    /// global symbols precede local ones.
     pub fn functions(&self) -> &[FunctionSymbol] {
         &self.functions
     }
 
-    /// The function symbol that covers an address: among those at the closest preceding symbol address, the first that extends beyond
-    /// `address` or has no size.
+    /// Returns the function symbol that covers an address. Of the symbols at the closest preceding symbol address, this is the first that
+    /// extends beyond `address` or has no size.
     pub fn function_at(&self, address: u64) -> Option<&FunctionSymbol> {
         let after = self.functions.partition_point(|f| f.address <= address);
         let start = self.functions[..after].last()?.address;
@@ -135,7 +135,7 @@ impl Binary {
         self.functions[first..after].iter().find(|f| f.size == 0 || address - f.address < f.size)
     }
 
-    /// The bytes from an address to the end of its segment's file content. `None` if no segment contains the address.
+    /// Returns the bytes from an address to the end of its segment's file content. Returns `None` if no segment contains the address.
     pub fn bytes_at(&self, address: u64) -> Option<&[u8]> {
         let segment = self.segments.iter().find(|s| address.checked_sub(s.address).is_some_and(|at| at < s.file_size))?;
         let from = usize::try_from(segment.file_offset + (address - segment.address)).ok()?;
@@ -143,17 +143,18 @@ impl Binary {
         self.data.get(from..to.min(self.data.len()))
     }
 
-    /// The code from an address to the end of its segment. `None` if the address is not in an executable segment.
+    /// Returns the code from an address to the end of its segment. Returns `None` if the address is not in an executable segment.
     pub fn code_at(&self, address: u64) -> Option<&[u8]> {
         self.is_code(address).then(|| self.bytes_at(address)).flatten()
     }
 
-    /// Whether an address is in an executable segment.
+    /// Returns true if an address is in an executable segment.
     pub fn is_code(&self, address: u64) -> bool {
-        self.segments.iter().any(|s| s.executable && address.checked_sub(s.address).is_some_and(|at| at < s.file_size))
+        self.segments.iter().any(|s| s.is_executable && address.checked_sub(s.address).is_some_and(|at| at < s.file_size))
     }
 
-    /// Address range and content of a section. `None` if the file has no section of this name or the content is outside the file.
+    /// Returns a section's address range and content. Returns `None` if the file has no section of this name, or the content is outside
+    /// the file.
     pub fn section(&self, name: &str) -> Option<(Range<u64>, &[u8])> {
         let file = ElfFile64::<object::Endianness>::parse(&*self.data).ok()?;
         let section = file.section_by_name(name)?;
@@ -163,25 +164,24 @@ impl Binary {
         Some((section.address()..section.address().checked_add(section.size())?, content))
     }
 
-    /// The difference between process and file addresses if the file is mapped at `start` from `offset` on. `None` if no segment contains
-    /// that offset.
+    /// Returns the difference between process and file addresses if the file's bytes from `offset` on are mapped at `start`. Returns
+    /// `None` if no segment contains `offset`.
     pub fn load_bias(&self, start: u64, offset: u64) -> Option<u64> {
         let page = |at: u64| at & !0xfff;
         let holds = |s: &&LoadSegment| (page(s.file_offset)..s.file_offset.saturating_add(s.file_size)).contains(&offset);
-        let segment = self.segments.iter().filter(holds).max_by_key(|s| s.executable)?;
+        let segment = self.segments.iter().filter(holds).max_by_key(|s| s.is_executable)?;
         Some(start.wrapping_sub(segment.address.wrapping_sub(segment.file_offset).wrapping_add(offset)))
     }
 }
 
-pub(crate) fn parsed<'a>(path: &Path, data: &'a [u8]) -> Result<ElfFile64<'a>, BinaryError> {
+pub(crate) fn parse_elf<'a>(path: &Path, data: &'a [u8]) -> Result<ElfFile64<'a>, BinaryError> {
     ElfFile64::parse(data).map_err(|e| BinaryError::corrupt(path, format!("ELF header: {e}")))
 }
 
-pub(crate) fn hex(id: &[u8]) -> String {
+pub(crate) fn to_hex(id: &[u8]) -> String {
     id.iter().map(|b| format!("{b:02x}")).collect()
 }
 
-/// Checks that a file is a 64-bit little-endian x86-64 ELF file.
 fn check_header(path: &Path, data: &[u8]) -> Result<(), BinaryError> {
     let foreign = |what: &str| Err(BinaryError::Foreign { path: path.to_owned(), what: what.to_owned() });
     match data {
@@ -196,7 +196,7 @@ fn check_header(path: &Path, data: &[u8]) -> Result<(), BinaryError> {
     }
 }
 
-fn segments(file: &ElfFile64) -> Vec<LoadSegment> {
+fn read_segments(file: &ElfFile64) -> Vec<LoadSegment> {
     let flags = |s: &object::read::elf::ElfSegment64<'_, '_>| match s.flags() {
         object::SegmentFlags::Elf { p_flags } => p_flags,
         _ => 0,
@@ -208,14 +208,14 @@ fn segments(file: &ElfFile64) -> Vec<LoadSegment> {
             size: s.size(),
             file_offset: s.file_range().0,
             file_size: s.file_range().1,
-            executable: flags(&s) & elf::PF_X != 0,
+            is_executable: flags(&s) & elf::PF_X != 0,
         })
         .collect();
     segments.sort_by_key(|s| s.address);
     segments
 }
 
-fn functions(file: &ElfFile64) -> Vec<FunctionSymbol> {
+fn read_functions(file: &ElfFile64) -> Vec<FunctionSymbol> {
     let full = file.symbols().map(|s| (s, SymbolSource::Full));
     let dynamic = file.dynamic_symbols().map(|s| (s, SymbolSource::Dynamic));
     let is_function = |s: &object::read::elf::ElfSymbol64<'_, '_>| {
@@ -227,10 +227,10 @@ fn functions(file: &ElfFile64) -> Vec<FunctionSymbol> {
         .filter(|(s, _)| is_function(s))
         .filter_map(|(s, source)| {
             let name = s.name().ok().filter(|n| !n.is_empty())?.to_owned();
-            Some(FunctionSymbol { name, address: s.address(), size: s.size(), global: s.is_global(), source })
+            Some(FunctionSymbol { name, address: s.address(), size: s.size(), is_global: s.is_global(), source })
         })
         .collect();
-    let rank = |f: &FunctionSymbol| (f.address, f.source != SymbolSource::Full, f.size == 0, !f.global);
+    let rank = |f: &FunctionSymbol| (f.address, f.source != SymbolSource::Full, f.size == 0, !f.is_global);
     functions.sort_by(|a, b| rank(a).cmp(&rank(b)).then_with(|| a.name.cmp(&b.name)));
     functions.dedup_by(|a, b| (a.address, &a.name) == (b.address, &b.name));
     functions
@@ -240,13 +240,13 @@ fn functions(file: &ElfFile64) -> Vec<FunctionSymbol> {
 mod tests {
     use super::*;
 
-    fn own() -> Binary {
+    fn read_test_program() -> Binary {
         Binary::read(&std::env::current_exe().unwrap()).unwrap()
     }
 
     #[test]
     fn functions_of_test_program_are_found() {
-        let binary = own();
+        let binary = read_test_program();
         let symbol = binary.functions().iter().find(|f| f.name.contains("functions_of_test_program_are_found") && f.size > 0).unwrap();
         assert_eq!(binary.function_at(symbol.address + symbol.size - 1).unwrap().address, symbol.address);
         assert!(binary.is_code(symbol.address) && binary.code_at(symbol.address).is_some());
@@ -258,8 +258,8 @@ mod tests {
 
     #[test]
     fn load_bias_follows_from_a_mapping() {
-        let binary = own();
-        let code = binary.segments().iter().find(|s| s.executable).unwrap();
+        let binary = read_test_program();
+        let code = binary.segments().iter().find(|s| s.is_executable).unwrap();
         let page = code.file_offset & !0xfff;
         let start = 0x7f00_0000_0000 + (code.address & !0xfff);
         assert_eq!(binary.load_bias(start, page), Some(0x7f00_0000_0000));
@@ -273,7 +273,7 @@ mod tests {
         assert!(parse(b"").contains("not an ELF file"));
         assert!(parse(b"\x7fELF\x01\x01").contains("32-bit"));
         assert!(parse(b"\x7fELF\x02\x01").contains("truncated"));
-        let mut other = own().data()[..64].to_vec();
+        let mut other = read_test_program().data()[..64].to_vec();
         other[18] = 183;
         assert!(parse(&other).contains("machine 183"));
         assert!(Binary::read(Path::new("/no/such/file")).unwrap_err().to_string().contains("/no/such/file"));
@@ -281,7 +281,7 @@ mod tests {
 
     #[test]
     fn corrupt_file_does_not_panic() {
-        let whole = own();
+        let whole = read_test_program();
         let head = whole.data().len().min(4096);
         for at in 0..head.min(1024) {
             let mut bytes = whole.data()[..head].to_vec();

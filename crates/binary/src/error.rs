@@ -3,7 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// An error about a binary.
+/// An error about an executable, shared library, side build or core file.
 #[derive(Debug, thiserror::Error)]
 pub enum BinaryError {
     /// The file cannot be read.
@@ -14,20 +14,20 @@ pub enum BinaryError {
         /// The cause.
         source: io::Error,
     },
-    /// The file is not an executable or shared library of this platform.
+    /// The file is not an executable or shared library for this platform.
     #[error("{path} is {what}. Pass an x86-64 ELF executable or shared library")]
     Foreign {
         /// The file.
         path: PathBuf,
-        /// What it is instead.
+        /// What the file is instead.
         what: String,
     },
-    /// The file is not a core file.
+    /// The file is not a usable core file.
     #[error("cannot read core file {path}: {what}. Pass the core file of an x86-64 process (`ulimit -c unlimited`, or `coredumpctl dump`)")]
     Core {
         /// The file.
         path: PathBuf,
-        /// The problem.
+        /// Why the core file cannot be used.
         what: String,
     },
     /// The file is not a usable side build of a given binary.
@@ -35,7 +35,7 @@ pub enum BinaryError {
     SideBuild {
         /// The side build.
         path: PathBuf,
-        /// The reason.
+        /// Why the side build cannot be used.
         what: String,
     },
     /// A part of the file is corrupt.
@@ -43,7 +43,7 @@ pub enum BinaryError {
     Corrupt {
         /// The file.
         path: PathBuf,
-        /// Which part, and what is wrong with it.
+        /// Which part is corrupt, and how.
         what: String,
     },
     /// The addresses of the file's blocks are unknown.
@@ -51,7 +51,7 @@ pub enum BinaryError {
     NoBlockAddresses {
         /// The file.
         image: PathBuf,
-        /// The reason, and what to do.
+        /// Why the addresses are unknown, and what to do.
         what: String,
     },
 }

@@ -1,23 +1,25 @@
 //! Control-flow graphs of machine code: functions, blocks, edges, calls, and uncertainties about them.
 //!
-//! A block starts at a function's entry, a branch target, a landing pad, or after a branch or return, but not after a call. It ends where
-//! another block starts or control does not continue. Blocks overlap only if code jumps into an instruction (past a `lock` prefix, say).
+//! A block starts at a function's entry, at a branch target, at a landing pad, or after a branch or return, but not after a call. It ends
+//! where another block starts or control does not continue. Blocks overlap only if code jumps into an instruction (past a `lock` prefix,
+//! say).
 //!
-//! Invariants: functions are in order of entry, the blocks of each in order of address; edges and calls stay within their function; every
-//! indirect jump has edges, a call, or an [`Uncertainty`] at its address. Addresses are ELF virtual addresses of the file.
+//! Invariants: functions are in order of entry, and the blocks of each function in order of address; edges and calls stay in their
+//! function; every indirect jump has edges, a call, or an [`Uncertainty`] at its address. Addresses are ELF virtual addresses of the
+//! file.
 
 use std::fmt;
 use std::ops::Range;
 
-/// An index into [`ProgramGraph::functions`].
+/// Index of a function in [`ProgramGraph::functions`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ProgramFunctionIndex(pub u32);
 
-/// An index into [`FunctionGraph::blocks`].
+/// Index of a block in [`FunctionGraph::blocks`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BlockIndex(pub u32);
 
-/// The origin of a graph.
+/// Where a graph comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum GraphSource {
     /// The compiler's address map.
@@ -41,7 +43,7 @@ impl fmt::Display for GraphSource {
 /// How control leaves a block at its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum BlockEnd {
-    /// Another block follows in memory.
+    /// Control continues with the next block in memory.
     FallThrough,
     /// A jump to a fixed address.
     Jump,
@@ -55,12 +57,12 @@ pub enum BlockEnd {
     CallWithoutReturn,
     /// A trapping instruction (`ud2`, `hlt`).
     Stop,
-    /// Undecodable bytes, or the end of the code: see [`FunctionGraph::uncertain`].
+    /// Undecodable bytes, or the end of the code. [`FunctionGraph::uncertain`] has the reason.
     Unknown,
 }
 
 impl BlockEnd {
-    /// The name used in JSON.
+    /// Returns the name used in JSON.
     pub fn name(self) -> &'static str {
         match self {
             BlockEnd::FallThrough => "fall-through",
@@ -75,7 +77,7 @@ impl BlockEnd {
     }
 }
 
-/// A basic block: instructions that are contiguous in memory and entered only at the first.
+/// A basic block: instructions that are contiguous in memory and entered only at the first instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct CodeBlock {
     /// Address of the first instruction.
@@ -89,38 +91,38 @@ pub struct CodeBlock {
 }
 
 impl CodeBlock {
-    /// The address after its last byte.
+    /// Returns the address after the block's last byte.
     pub fn end_address(&self) -> u64 {
         self.start + self.size
     }
 
-    /// Whether an address is in the block.
+    /// Returns true if an address is in the block.
     pub fn contains(&self, address: u64) -> bool {
         address.checked_sub(self.start).is_some_and(|at| at < self.size)
     }
 }
 
-/// The kind of an edge.
+/// How an edge transfers control.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum CodeEdgeKind {
     /// Control falls through to the next instruction in memory.
     FallThrough,
     /// A jump to a fixed address.
     Jump,
-    /// A conditional jump, taken.
+    /// A conditional jump is taken.
     Taken,
-    /// A conditional jump, not taken.
+    /// A conditional jump is not taken.
     NotTaken,
-    /// An indirect jump: to an entry of a jump table, a label whose address is taken, or an observed target.
+    /// An indirect jump reaches an entry of a jump table, a label whose address is taken, or an observed target.
     Indirect,
-    /// An exception thrown by a call in the block reaches a landing pad. The edge may leave the block in its middle.
+    /// A call in the block throws an exception that reaches a landing pad. The edge may leave the block in its middle.
     Unwind,
-    /// A transfer that a run showed and static analysis had missed.
+    /// A run showed a transfer that static analysis had missed.
     Observed,
 }
 
 impl CodeEdgeKind {
-    /// The name used in JSON and DOT.
+    /// Returns the name used in JSON and DOT.
     pub fn name(self) -> &'static str {
         match self {
             CodeEdgeKind::FallThrough => "fall-through",
@@ -134,27 +136,27 @@ impl CodeEdgeKind {
     }
 }
 
-/// A possible transfer of control from the end of one block to the start of another.
+/// A possible transfer of control from one block to the start of another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CodeEdge {
-    /// The source block. [`CodeEdgeKind::Unwind`] edges leave from a call in it.
+    /// The source block. A [`CodeEdgeKind::Unwind`] edge leaves it at a call.
     pub from: BlockIndex,
     /// The target block.
     pub to: BlockIndex,
-    /// The kind of transfer.
+    /// How the edge transfers control.
     pub kind: CodeEdgeKind,
 }
 
-/// The callee of a call.
+/// What a call calls.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum CodeCallee {
-    /// The function with this entry, in the same file.
+    /// The function with this entry in the same file.
     Function(u64),
     /// A function in a different file, by name, called through the procedure linkage table or the global offset table.
     Import(String),
     /// An address from a register or from memory.
     Indirect,
-    /// One of several entries in the same file, selected by a table.
+    /// One of several entries in the same file, which a table selects.
     OneOf(Vec<u64>),
 }
 
@@ -172,33 +174,33 @@ pub enum CallKind {
 /// Whether a call returns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Returns {
-    /// Possibly.
+    /// The call may return.
     Maybe,
-    /// Never, as far as static analysis can tell.
+    /// The call never returns, as far as static analysis can tell.
     Never,
-    /// Possibly more than once, like `setjmp`.
+    /// The call may return more than once, like `setjmp`.
     Twice,
 }
 
 /// A call in a block.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct CallSite {
-    /// The block that contains it.
+    /// The block that contains the call.
     pub block: BlockIndex,
-    /// Address of the call or jump.
+    /// Address of the call or jump instruction.
     pub address: u64,
     /// Address of the next instruction; `None` for tail calls.
     pub return_address: Option<u64>,
-    /// The callee.
+    /// What is called.
     pub callee: CodeCallee,
     /// How the callee is entered.
     pub kind: CallKind,
     /// Whether the call returns.
     pub returns: Returns,
-    /// The landing pad for exceptions thrown by the callee.
+    /// The landing pad for exceptions that the callee throws.
     pub landing_pad: Option<u64>,
-    /// Whether every exception reaches the landing pad, because the pad is a cleanup or catches everything. `longjmp` bypasses the pad even
-    /// then.
+    /// Whether every exception reaches the landing pad, because the pad is a cleanup or catches everything. Even then, `longjmp` bypasses
+    /// the pad.
     pub always_lands: bool,
 }
 
@@ -207,24 +209,24 @@ pub struct CallSite {
 pub enum Doubt {
     /// The targets of an indirect jump are unknown.
     UnresolvedJump,
-    /// The code has no bounds check for a jump table, so the table's size was guessed from its content.
+    /// No check in the code bounds a jump table, so the table's size was guessed from its content.
     JumpTableWithoutBound {
         /// Address of the table.
         table: u64,
-        /// Number of entries assumed.
+        /// Number of entries that the table is assumed to have.
         entries: u32,
     },
-    /// An indirect jump is assumed to reach every label of its function whose address is taken.
+    /// An indirect jump is assumed to reach every label in its function whose address is taken.
     AnyLabel,
-    /// An indirect jump at the stack depth of the function's entry is assumed to be a tail call.
+    /// An indirect jump is assumed to be a tail call, because the stack is as deep as at the function's entry.
     AssumedTailCall,
     /// Instructions overlap in memory.
     Overlap,
     /// Control reaches bytes that are not a valid instruction.
     Undecodable,
-    /// A branch leads outside the code.
+    /// A branch leads to an address outside the code.
     OutsideCode {
-        /// The target.
+        /// The address to which the branch leads.
         target: u64,
     },
     /// The function contains bytes that are not padding and to which no control flow was found.
@@ -234,13 +236,13 @@ pub enum Doubt {
     },
     /// An observed transfer was added to the graph.
     AddedEdge {
-        /// The target.
+        /// The address to which the transfer leads.
         target: u64,
     },
 }
 
 impl Doubt {
-    /// The name used in JSON.
+    /// Returns the name used in JSON.
     pub fn name(&self) -> &'static str {
         match self {
             Doubt::UnresolvedJump => "unresolved-jump",
@@ -280,16 +282,16 @@ impl fmt::Display for Doubt {
 pub struct Uncertainty {
     /// Address of the code.
     pub address: u64,
-    /// The doubt.
+    /// What is in doubt.
     pub doubt: Doubt,
 }
 
-/// Frequencies from the compiler, estimated or from a profile.
+/// Frequencies from the compiler, which are either estimated or from a profile.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct CompilerFrequencies {
     /// How often the function was entered, if the compiler used a profile.
     pub entry_count: Option<u64>,
-    /// Frequency of each block relative to the others of the function; empty if unknown.
+    /// Frequency of each block relative to the function's other blocks; empty if unknown.
     pub blocks: Vec<u64>,
     /// Probability of each edge, given that its source block executes; empty if unknown.
     pub edges: Vec<f64>,
@@ -302,48 +304,48 @@ pub struct FunctionGraph {
     pub name: String,
     /// Whether the name comes from a symbol.
     pub has_symbol: bool,
-    /// Address of the first instruction executed.
+    /// Address of the instruction that is executed first.
     pub entry: u64,
     /// Additional entry addresses, which occur in hand-written assembly.
     pub other_entries: Vec<u64>,
-    /// Address ranges of the function's code, ascending; more than one if cold code was split off.
+    /// Address ranges of the function's code, ascending. There are several if cold code was split off.
     pub ranges: Vec<Range<u64>>,
-    /// Its blocks, in order of address.
+    /// The function's blocks in order of address.
     pub blocks: Vec<CodeBlock>,
-    /// Its edges, ascending.
+    /// Edges in order of source block, target block and kind.
     pub edges: Vec<CodeEdge>,
-    /// Its calls, in order of address.
+    /// Calls in order of address.
     pub calls: Vec<CallSite>,
     /// Addresses of blocks that are landing pads.
     pub landing_pads: Vec<u64>,
-    /// The origin of the graph.
+    /// Where the graph comes from.
     pub source: GraphSource,
-    /// Uncertainties, in order of address.
+    /// Uncertainties in order of address.
     pub uncertain: Vec<Uncertainty>,
-    /// Whether the function's address is taken, so that indirect calls may reach it.
-    pub address_taken: bool,
+    /// Whether the function's address is taken, so that indirect calls may reach the function.
+    pub is_address_taken: bool,
     /// Whether the function may return to its caller.
     pub returns: bool,
-    /// Frequencies, if the compiler's map has any.
+    /// Frequencies, if the compiler's map contains any.
     pub frequencies: Option<CompilerFrequencies>,
 }
 
 impl FunctionGraph {
-    /// The block that starts at an address.
+    /// Returns the block that starts at an address.
     pub fn block_starting_at(&self, address: u64) -> Option<BlockIndex> {
         let at = self.blocks.binary_search_by_key(&address, |b| b.start).ok()?;
         Some(BlockIndex(at as u32))
     }
 
-    /// The block that contains an address. If several overlapping blocks contain it, returns the block with the highest start address.
+    /// Returns the block that contains an address. If several blocks overlap there, returns the block with the highest start address.
     pub fn block_containing(&self, address: u64) -> Option<BlockIndex> {
         let after = self.blocks.partition_point(|b| b.start <= address);
-        // Overlapping blocks are rare and close together.
+        // Blocks overlap rarely, and overlapping blocks are close together.
         let close = after.saturating_sub(4)..after;
         close.rev().find(|&at| self.blocks[at].contains(address)).map(|at| BlockIndex(at as u32))
     }
 
-    /// The block with an index.
+    /// Returns the block with an index.
     ///
     /// # Panics
     /// Panics if the index belongs to a different function.
@@ -351,32 +353,32 @@ impl FunctionGraph {
         &self.blocks[index.0 as usize]
     }
 
-    /// The edges that leave a block.
+    /// Returns the edges that leave a block.
     pub fn successors(&self, block: BlockIndex) -> &[CodeEdge] {
         let first = self.edges.partition_point(|e| e.from < block);
         let end = self.edges.partition_point(|e| e.from <= block);
         &self.edges[first..end]
     }
 
-    /// The calls in a block.
+    /// Returns the calls in a block.
     pub fn calls_in(&self, block: BlockIndex) -> impl Iterator<Item = &CallSite> {
         let span = self.block(block);
         let first = self.calls.partition_point(|c| c.address < span.start);
         let end = self.calls.partition_point(|c| c.address <= span.last);
-        // Overlapping blocks have calls at the same addresses.
+        // The calls of overlapping blocks have the same addresses.
         self.calls[first..end].iter().filter(move |c| c.block == block)
     }
 
-    /// Whether an address is in the function's code.
+    /// Returns true if an address is in the function's code.
     pub fn contains(&self, address: u64) -> bool {
         self.ranges.iter().any(|r| r.contains(&address))
     }
 }
 
-/// A stub in the procedure linkage table: linker-generated code that jumps to a function in a different file.
+/// A stub in the procedure linkage table: code from the linker that jumps to a function in a different file.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Stub {
-    /// Address of its first instruction.
+    /// Address of the stub's first instruction.
     pub address: u64,
     /// The imported function; `None` for a stub that calls the dynamic linker.
     pub import: Option<String>,
@@ -389,14 +391,14 @@ pub struct Stub {
 pub struct ProgramGraph {
     /// Functions in order of entry.
     pub functions: Vec<FunctionGraph>,
-    /// Stubs in order of address. They are not functions; calls through them have the import as callee.
+    /// Stubs in order of address. Stubs are not functions. A call through a stub has the import as its callee.
     pub stubs: Vec<Stub>,
     /// Address ranges of sections that contain only stubs, ascending.
     pub stub_ranges: Vec<Range<u64>>,
     /// Address ranges of the other code sections, ascending.
     pub code_ranges: Vec<Range<u64>>,
-    /// Ascending parts of the code sections that are not padding, that no unwind entry describes, and to which no control flow was found.
-    /// These ranges may contain targets of indirect calls.
+    /// Parts of the code sections, ascending, that are not padding, that no unwind entry describes, and to which no control flow was
+    /// found. They may contain targets of indirect calls.
     pub unknown_ranges: Vec<Range<u64>>,
     /// Observed control transfers that static analysis alone had missed.
     pub observations: Vec<GraphObservation>,
@@ -412,7 +414,7 @@ pub struct GraphObservation {
 }
 
 impl ProgramGraph {
-    /// The function that is entered at `address`, by its main entry or an additional one.
+    /// Returns the function that is entered at `address`, by its main entry or an additional entry.
     pub fn function_entered_at(&self, address: u64) -> Option<ProgramFunctionIndex> {
         if let Ok(at) = self.functions.binary_search_by_key(&address, |f| f.entry) {
             return Some(ProgramFunctionIndex(at as u32));
@@ -420,14 +422,14 @@ impl ProgramGraph {
         self.functions.iter().position(|f| f.other_entries.contains(&address)).map(|at| ProgramFunctionIndex(at as u32))
     }
 
-    /// The function whose code contains an address.
+    /// Returns the function whose code contains an address.
     pub fn function_containing(&self, address: u64) -> Option<ProgramFunctionIndex> {
         let after = self.functions.partition_point(|f| f.entry <= address);
         let close = (0..after).rev().take(2).find(|&at| self.functions[at].contains(address));
         close.or_else(|| self.functions.iter().position(|f| f.contains(address))).map(|at| ProgramFunctionIndex(at as u32))
     }
 
-    /// The function with an index.
+    /// Returns the function with an index.
     ///
     /// # Panics
     /// Panics if the index belongs to a different program.
@@ -435,12 +437,12 @@ impl ProgramGraph {
         &self.functions[index.0 as usize]
     }
 
-    /// The functions with a name.
+    /// Returns the functions with the given name.
     pub fn functions_named<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a FunctionGraph> {
         self.functions.iter().filter(move |f| f.name == name)
     }
 
-    /// Whether an address is in a stub.
+    /// Returns true if an address is in a stub.
     pub fn is_stub(&self, address: u64) -> bool {
         self.stub_ranges.iter().any(|r| r.contains(&address))
     }

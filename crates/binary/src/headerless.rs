@@ -1,36 +1,34 @@
-//! Reconstruction of section headers from program headers, for files that have lost them.
+//! Reconstructs section headers from program headers, for files that have lost their section headers.
 //!
 //! `sstrip` and some packers remove the section headers, which the loader does not need. The loader's own tables locate everything that
 //! graph recovery needs: `PT_INTERP` names the loader, `PT_DYNAMIC` leads to symbols, relocations and constructor arrays, and
-//! `PT_GNU_EH_FRAME` to the unwind tables. Stubs are recognised as jumps through words that relocations fill. Sources: generic ABI,
+//! `PT_GNU_EH_FRAME` to the unwind tables. Stubs are recognised as jumps through words that relocations fill in. Sources: generic ABI,
 //! chapters 4 and 5; Linux Standard Base, "Exception Frames".
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-/// Sizes in bytes of the file header, a program header and a section header of 64-bit ELF files.
-const HEADER: usize = 64;
-const PROGRAM_HEADER: usize = 56;
-const SECTION_HEADER: usize = 64;
-/// Program header types: `PT_LOAD`, `PT_DYNAMIC`, `PT_INTERP`, `PT_GNU_EH_FRAME`.
-const LOAD: u32 = 1;
-const DYNAMIC: u32 = 2;
-const INTERPRETER: u32 = 3;
-const EH_FRAME: u32 = 0x6474_e550;
+const HEADER_SIZE: usize = 64;
+const PROGRAM_HEADER_SIZE: usize = 56;
+const SECTION_HEADER_SIZE: usize = 64;
+const PT_LOAD: u32 = 1;
+const PT_DYNAMIC: u32 = 2;
+const PT_INTERP: u32 = 3;
+const PT_GNU_EH_FRAME: u32 = 0x6474_e550;
 /// Assumed size in bytes of `.init` and `.fini`, which come from the C library's startup files.
-const START_CODE: u64 = 32;
-/// `jmp` through rip-relative memory.
+const START_CODE_SIZE: u64 = 32;
+/// Opcode of a `jmp` through rip-relative memory.
 const RIP_RELATIVE_JUMP: [u8; 2] = [0xff, 0x25];
-/// The first bytes that linkers emit after a stub's jump: a `push` of a relocation index, or padding.
+/// The bytes that linkers emit after a stub's jump: a `push` of a relocation index, or padding.
 const AFTER_STUB_JUMP: [&[u8]; 4] = [&[0x68], &[0x66, 0x90], &[0x0f, 0x1f, 0x44, 0, 0], &[0x66, 0x0f, 0x1f, 0x44, 0, 0]];
-const ENDBR: [u8; 4] = [0xf3, 0x0f, 0x1e, 0xfa];
+const ENDBR64_BYTES: [u8; 4] = [0xf3, 0x0f, 0x1e, 0xfa];
 
 struct RebuiltSection {
     name: &'static str,
     kind: u32,
     flags: u64,
     range: Range<u64>,
-    /// Name of the section that `sh_link` refers to.
+    /// Name of the section to which `sh_link` refers.
     link: &'static str,
     entry_size: u64,
 }
@@ -39,7 +37,7 @@ struct LoadedSegment {
     address: u64,
     offset: u64,
     size: u64,
-    executable: bool,
+    is_executable: bool,
 }
 
 struct HeaderlessImage<'a> {
@@ -47,37 +45,37 @@ struct HeaderlessImage<'a> {
     segments: Vec<LoadedSegment>,
 }
 
-/// Returns a copy of a file with section headers appended. `None` if the file already has section headers or is corrupt.
+/// Returns a copy of a file with section headers appended. Returns `None` if the file already has section headers or is corrupt.
 pub fn add_section_headers(data: &[u8]) -> Option<Vec<u8>> {
     if u16_at(data, 60)? != 0 && u64_at(data, 40)? != 0 {
         return None;
     }
     let programs = program_headers(data)?;
-    let segment = |p: &[u64; 5]| LoadedSegment { address: p[2], offset: p[1], size: p[3], executable: p[4] & 1 != 0 };
-    let image = HeaderlessImage { data, segments: programs.iter().filter(|p| p[0] == u64::from(LOAD)).map(segment).collect() };
+    let segment = |p: &[u64; 5]| LoadedSegment { address: p[2], offset: p[1], size: p[3], is_executable: p[4] & 1 != 0 };
+    let image = HeaderlessImage { data, segments: programs.iter().filter(|p| p[0] == u64::from(PT_LOAD)).map(segment).collect() };
     let mut sections = Vec::new();
-    let dynamic = programs.iter().find(|p| p[0] == u64::from(DYNAMIC)).map(|p| p[2]..p[2].saturating_add(p[3]));
-    let tags = dynamic.as_ref().map_or_else(BTreeMap::new, |at| image.dynamic(at));
+    let dynamic = programs.iter().find(|p| p[0] == u64::from(PT_DYNAMIC)).map(|p| p[2]..p[2].saturating_add(p[3]));
+    let tags = dynamic.as_ref().map_or_else(BTreeMap::new, |at| image.read_dynamic_tags(at));
     if let Some(range) = dynamic {
         sections.push(RebuiltSection { name: ".dynamic", kind: 6, flags: 3, range, link: ".dynstr", entry_size: 16 });
-        image.tables(&tags, &mut sections);
+        image.add_table_sections(&tags, &mut sections);
     }
-    if let Some([_, _, start, size, _]) = programs.iter().find(|p| p[0] == u64::from(INTERPRETER)) {
+    if let Some([_, _, start, size, _]) = programs.iter().find(|p| p[0] == u64::from(PT_INTERP)) {
         let range = *start..start.saturating_add(*size);
         sections.push(RebuiltSection { name: ".interp", kind: 1, flags: 2, range, link: "", entry_size: 0 });
     }
-    if let Some(frames) = programs.iter().find(|p| p[0] == u64::from(EH_FRAME)).and_then(|p| image.frames(p[2])) {
+    if let Some(frames) = programs.iter().find(|p| p[0] == u64::from(PT_GNU_EH_FRAME)).and_then(|p| image.find_unwind_tables(p[2])) {
         sections.push(RebuiltSection { name: ".eh_frame", kind: 1, flags: 2, range: frames, link: "", entry_size: 0 });
     }
-    image.code(&tags, &mut sections);
+    image.add_code_sections(&tags, &mut sections);
     Some(image.append_headers(&sections))
 }
 
-/// Type, offset, address, file size and flags of each program header.
+/// Returns the type, offset, address, file size and flags of each program header.
 fn program_headers(data: &[u8]) -> Option<Vec<[u64; 5]>> {
     let (start, count) = (u64_at(data, 32)? as usize, usize::from(u16_at(data, 56)?));
     let header = |n: usize| {
-        let at = start.checked_add(n * PROGRAM_HEADER)?;
+        let at = start.checked_add(n * PROGRAM_HEADER_SIZE)?;
         let flags = u64::from(u32_at(data, at + 4)?);
         Some([u64::from(u32_at(data, at)?), u64_at(data, at + 8)?, u64_at(data, at + 16)?, u64_at(data, at + 32)?, flags])
     };
@@ -85,20 +83,20 @@ fn program_headers(data: &[u8]) -> Option<Vec<[u64; 5]>> {
 }
 
 impl HeaderlessImage<'_> {
-    fn bytes(&self, address: u64) -> Option<&[u8]> {
+    fn bytes_at(&self, address: u64) -> Option<&[u8]> {
         let segment = self.segments.iter().find(|s| s.address <= address && address - s.address < s.size)?;
         let start = (segment.offset + (address - segment.address)) as usize;
         self.data.get(start..(segment.offset + segment.size) as usize)
     }
 
-    fn dynamic(&self, at: &Range<u64>) -> BTreeMap<u64, u64> {
-        let Some(bytes) = self.bytes(at.start) else { return BTreeMap::new() };
+    fn read_dynamic_tags(&self, at: &Range<u64>) -> BTreeMap<u64, u64> {
+        let Some(bytes) = self.bytes_at(at.start) else { return BTreeMap::new() };
         let entries = bytes.chunks_exact(16).take(((at.end - at.start) / 16) as usize);
         entries.filter_map(|e| Some((u64_at(e, 0)?, u64_at(e, 8)?))).take_while(|(tag, _)| *tag != 0).collect()
     }
 
-    fn tables(&self, tags: &BTreeMap<u64, u64>, sections: &mut Vec<RebuiltSection>) {
-        const WRITABLE: u64 = 3;
+    fn add_table_sections(&self, tags: &BTreeMap<u64, u64>, sections: &mut Vec<RebuiltSection>) {
+        const WRITABLE_FLAGS: u64 = 3;
         let tag = |tag: u64| tags.get(&tag).copied();
         let mut add = |name, kind, flags, start: Option<u64>, size: Option<u64>, link, entry_size| {
             if let (Some(start), Some(size)) = (start, size) {
@@ -106,28 +104,28 @@ impl HeaderlessImage<'_> {
             }
         };
         add(".dynstr", 3, 2, tag(5), tag(10), "", 0);
-        add(".dynsym", 11, 2, tag(6), self.symbols(tags).map(|n| n * 24), ".dynstr", 24);
+        add(".dynsym", 11, 2, tag(6), self.count_dynamic_symbols(tags).map(|n| n * 24), ".dynstr", 24);
         add(".rela.dyn", 4, 2, tag(7), tag(8), ".dynsym", 24);
         add(".rela.plt", 4, 2, tag(23), tag(2), ".dynsym", 24);
         add(".relr.dyn", 19, 2, tag(36), tag(35), "", 8);
-        add(".preinit_array", 16, WRITABLE, tag(32), tag(33), "", 8);
-        add(".init_array", 14, WRITABLE, tag(25), tag(27), "", 8);
-        add(".fini_array", 15, WRITABLE, tag(26), tag(28), "", 8);
+        add(".preinit_array", 16, WRITABLE_FLAGS, tag(32), tag(33), "", 8);
+        add(".init_array", 14, WRITABLE_FLAGS, tag(25), tag(27), "", 8);
+        add(".fini_array", 15, WRITABLE_FLAGS, tag(26), tag(28), "", 8);
     }
 
-    /// The number of dynamic symbols. No tag gives it, so it is computed from a hash table.
-    fn symbols(&self, tags: &BTreeMap<u64, u64>) -> Option<u64> {
-        const HASH: u64 = 4;
-        const GNU_HASH: u64 = 0x6fff_fef5;
-        if let Some(table) = tags.get(&HASH).and_then(|at| self.bytes(*at)) {
+    /// Returns the number of dynamic symbols. No tag contains this number, so it is computed from a hash table.
+    fn count_dynamic_symbols(&self, tags: &BTreeMap<u64, u64>) -> Option<u64> {
+        const DT_HASH: u64 = 4;
+        const DT_GNU_HASH: u64 = 0x6fff_fef5;
+        if let Some(table) = tags.get(&DT_HASH).and_then(|at| self.bytes_at(*at)) {
             return Some(u64::from(u32_at(table, 4)?));
         }
-        let table = self.bytes(*tags.get(&GNU_HASH)?)?;
+        let table = self.bytes_at(*tags.get(&DT_GNU_HASH)?)?;
         let (buckets, first, filter) = (u32_at(table, 0)? as usize, u32_at(table, 4)?, u32_at(table, 8)? as usize);
         let start = 16 + 8 * filter;
         let last = (0..buckets).filter_map(|b| u32_at(table, start + 4 * b)).max().unwrap_or(0);
         if last < first {
-            // The file has only imports, which are in no bucket. Count up to the last import that a relocation refers to.
+            // The file has only imports, which are in no bucket. Count up to the last import to which a relocation refers.
             return Some(u64::from(first).max(self.max_relocated_symbol(tags) + 1));
         }
         let chains = start + 4 * buckets;
@@ -138,47 +136,48 @@ impl HeaderlessImage<'_> {
         Some(u64::from(at) + 1)
     }
 
-    /// Each relocation's target address and symbol index.
-    fn relocations(&self, tags: &BTreeMap<u64, u64>) -> Vec<(u64, u64)> {
+    /// Returns each relocation's target address and symbol index.
+    fn read_relocations(&self, tags: &BTreeMap<u64, u64>) -> Vec<(u64, u64)> {
         let mut all = Vec::new();
         for (start, size) in [(7, 8), (23, 2)] {
             let (Some(start), Some(size)) = (tags.get(&start), tags.get(&size)) else { continue };
-            let entries = self.bytes(*start).unwrap_or_default().chunks_exact(24).take((size / 24) as usize);
+            let entries = self.bytes_at(*start).unwrap_or_default().chunks_exact(24).take((size / 24) as usize);
             all.extend(entries.filter_map(|e| Some((u64_at(e, 0)?, u64_at(e, 8)? >> 32))));
         }
         all
     }
 
     fn max_relocated_symbol(&self, tags: &BTreeMap<u64, u64>) -> u64 {
-        self.relocations(tags).into_iter().map(|(_, symbol)| symbol).max().unwrap_or(0)
+        self.read_relocations(tags).into_iter().map(|(_, symbol)| symbol).max().unwrap_or(0)
     }
 
-    /// The unwind tables that `.eh_frame_hdr` points to. They extend to a terminator or the end of the segment.
-    fn frames(&self, header: u64) -> Option<Range<u64>> {
+    /// Returns the address range of the unwind tables to which `.eh_frame_hdr` points. They extend to a terminator or the segment's end.
+    fn find_unwind_tables(&self, header: u64) -> Option<Range<u64>> {
         const RELATIVE_SIGNED_4: u8 = 0x1b;
-        let bytes = self.bytes(header)?;
+        let bytes = self.bytes_at(header)?;
         if *bytes.get(1)? != RELATIVE_SIGNED_4 {
             return None;
         }
         let start = (header + 4).wrapping_add_signed(i64::from(u32_at(bytes, 4)? as i32));
-        let size = self.bytes(start)?.len() as u64;
+        let size = self.bytes_at(start)?.len() as u64;
         Some(start..start + size)
     }
 
     /// Adds the code sections: stubs, `.init`, `.fini`, and the rest as `.text`.
-    fn code(&self, tags: &BTreeMap<u64, u64>, sections: &mut Vec<RebuiltSection>) {
-        const INIT: u64 = 12;
-        const FINI: u64 = 13;
-        let filled: BTreeSet<u64> = self.relocations(tags).into_iter().map(|(place, _)| place).collect();
-        for segment in self.segments.iter().filter(|s| s.executable) {
+    fn add_code_sections(&self, tags: &BTreeMap<u64, u64>, sections: &mut Vec<RebuiltSection>) {
+        const DT_INIT: u64 = 12;
+        const DT_FINI: u64 = 13;
+        let filled: BTreeSet<u64> = self.read_relocations(tags).into_iter().map(|(place, _)| place).collect();
+        for segment in self.segments.iter().filter(|s| s.is_executable) {
             let end = segment.address + segment.size;
-            let mut parts: Vec<(Range<u64>, &'static str)> = self.stubs(segment, &filled).into_iter().map(|r| (r, ".plt")).collect();
-            for (tag, name) in [(INIT, ".init"), (FINI, ".fini")] {
+            let mut parts: Vec<(Range<u64>, &'static str)> =
+                self.find_stub_ranges(segment, &filled).into_iter().map(|r| (r, ".plt")).collect();
+            for (tag, name) in [(DT_INIT, ".init"), (DT_FINI, ".fini")] {
                 let at = tags.get(&tag).copied().filter(|at| (segment.address..end).contains(at));
-                parts.extend(at.map(|at| (at..(at + START_CODE).min(end), name)));
+                parts.extend(at.map(|at| (at..(at + START_CODE_SIZE).min(end), name)));
             }
             parts.sort_by_key(|p| p.0.start);
-            // The sizes of `.init` and `.fini` are guesses, so each ends where another part begins.
+            // The sizes of `.init` and `.fini` are guesses, so each section ends where the next one begins.
             for at in 1..parts.len() {
                 parts[at - 1].0.end = parts[at - 1].0.end.min(parts[at].0.start);
             }
@@ -197,15 +196,15 @@ impl HeaderlessImage<'_> {
         }
     }
 
-    /// Contiguous ranges of stubs in a segment.
-    fn stubs(&self, segment: &LoadedSegment, filled: &BTreeSet<u64>) -> Vec<Range<u64>> {
-        let bytes = self.bytes(segment.address).unwrap_or_default();
+    /// Returns the contiguous ranges of stubs in a segment.
+    fn find_stub_ranges(&self, segment: &LoadedSegment, filled: &BTreeSet<u64>) -> Vec<Range<u64>> {
+        let bytes = self.bytes_at(segment.address).unwrap_or_default();
         let is_stub = |at: usize| {
-            let jump = if bytes.get(at..)?.starts_with(&ENDBR) { at + 4 } else { at };
+            let jump = if bytes.get(at..)?.starts_with(&ENDBR64_BYTES) { at + 4 } else { at };
             let jump = if bytes.get(jump) == Some(&0xf2) { jump + 1 } else { jump };
             let distance = bytes.get(jump..)?.strip_prefix(&RIP_RELATIVE_JUMP).and_then(|rest| u32_at(rest, 0))?;
             let to = (segment.address + jump as u64 + 6).wrapping_add_signed(i64::from(distance as i32));
-            // A function may begin with such a jump too, but other bytes follow it.
+            // A function may begin with such a jump too, but then other bytes follow it.
             let is_stub = AFTER_STUB_JUMP.iter().any(|after| bytes[jump + 6..].starts_with(after));
             (is_stub && filled.contains(&to)).then_some(())
         };
@@ -223,11 +222,11 @@ impl HeaderlessImage<'_> {
     fn append_headers(&self, sections: &[RebuiltSection]) -> Vec<u8> {
         let mut names = vec![0];
         let place = |name: &str| sections.iter().position(|s| s.name == name).map_or(0, |at| at as u32 + 1);
-        let mut headers = vec![0; SECTION_HEADER];
+        let mut headers = vec![0; SECTION_HEADER_SIZE];
         for section in sections {
             let offset = self.segments.iter().find(|s| (s.address..s.address + s.size).contains(&section.range.start));
             let offset = offset.map_or(0, |s| s.offset + (section.range.start - s.address));
-            let mut header = [0; SECTION_HEADER];
+            let mut header = [0; SECTION_HEADER_SIZE];
             write_at(&mut header, 0, &(names.len() as u32).to_le_bytes());
             write_at(&mut header, 4, &section.kind.to_le_bytes());
             let size = section.range.end - section.range.start;
@@ -239,7 +238,7 @@ impl HeaderlessImage<'_> {
             headers.extend(header);
             names.extend(section.name.bytes().chain([0]));
         }
-        let mut header = [0; SECTION_HEADER];
+        let mut header = [0; SECTION_HEADER_SIZE];
         write_at(&mut header, 0, &(names.len() as u32).to_le_bytes());
         names.extend(b".shstrtab\0");
         let mut file = self.data.to_vec();
@@ -251,9 +250,9 @@ impl HeaderlessImage<'_> {
         file.resize(file.len().next_multiple_of(8), 0);
         let start = file.len() as u64;
         let count = sections.len() as u16 + 2;
-        write_at(&mut file[..HEADER], 40, &start.to_le_bytes());
-        for (at, value) in [(58, SECTION_HEADER as u16), (60, count), (62, count - 1)] {
-            write_at(&mut file[..HEADER], at, &value.to_le_bytes());
+        write_at(&mut file[..HEADER_SIZE], 40, &start.to_le_bytes());
+        for (at, value) in [(58, SECTION_HEADER_SIZE as u16), (60, count), (62, count - 1)] {
+            write_at(&mut file[..HEADER_SIZE], at, &value.to_le_bytes());
         }
         file.extend(headers);
         file.extend(header);

@@ -1,5 +1,5 @@
-//! The effect of x86-64 instructions on control flow. iced-x86 decodes; the classification follows the Intel 64 and IA-32 Architectures
-//! Software Developer's Manual, volume 2.
+//! The effect of x86-64 instructions on control flow. iced-x86 decodes the instructions. The classification follows volume 2 of the Intel
+//! 64 and IA-32 Architectures Software Developer's Manual.
 
 pub use iced_x86::Instruction;
 use iced_x86::{Decoder, DecoderOptions, FlowControl, Formatter, IntelFormatter, Mnemonic, OpKind, Register};
@@ -7,7 +7,7 @@ use iced_x86::{Decoder, DecoderOptions, FlowControl, Formatter, IntelFormatter, 
 /// Maximum length of an instruction in bytes.
 pub const MAX_INSTRUCTION_LENGTH: u64 = 15;
 
-/// The effect of a branch on control flow.
+/// A branch instruction, by its effect on control flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum BranchInstruction {
     /// A call of a fixed address.
@@ -22,19 +22,19 @@ pub enum BranchInstruction {
     Jump(u64),
     /// A jump through a register or memory.
     IndirectJump,
-    /// An entry into the kernel or a hypervisor: `syscall`, `sysenter`, `int`, `int3`, `vmcall` and the like.
+    /// An entry into the kernel or a hypervisor (`syscall`, `sysenter`, `int`, `int3`, `vmcall` and similar instructions).
     System,
-    /// An undefined instruction: `ud0`, `ud1`, `ud2`.
+    /// An undefined instruction (`ud0`, `ud1`, `ud2`).
     Stop,
 }
 
 impl BranchInstruction {
-    /// Whether it is a direct or indirect call.
+    /// Returns true for a direct or indirect call.
     pub fn is_call(self) -> bool {
         matches!(self, BranchInstruction::Call(_) | BranchInstruction::IndirectCall)
     }
 
-    /// The target, if it is fixed.
+    /// Returns the target if it is fixed.
     pub fn target(self) -> Option<u64> {
         match self {
             BranchInstruction::Call(target) | BranchInstruction::Conditional(target) | BranchInstruction::Jump(target) => Some(target),
@@ -43,7 +43,7 @@ impl BranchInstruction {
     }
 }
 
-/// Decodes the first instruction in `code`, which starts at `address`. `None` if the bytes are invalid or truncated.
+/// Decodes the first instruction in `code`, which is at `address`. Returns `None` if the bytes are invalid or truncated.
 pub fn decode(code: &[u8], address: u64) -> Option<Instruction> {
     let mut decoder = Decoder::with_ip(64, &code[..code.len().min(MAX_INSTRUCTION_LENGTH as usize)], address, DecoderOptions::NONE);
     let instruction = decoder.can_decode().then(|| decoder.decode())?;
@@ -64,7 +64,7 @@ pub fn format_intel(instruction: &Instruction) -> String {
     text
 }
 
-/// The effect of an instruction on control flow. `None` if the next instruction in memory follows.
+/// Classifies an instruction. Returns `None` if control always continues with the next instruction in memory.
 pub fn branch(instruction: &Instruction) -> Option<BranchInstruction> {
     match instruction.flow_control() {
         FlowControl::Next => None,
@@ -83,18 +83,20 @@ pub fn branch(instruction: &Instruction) -> Option<BranchInstruction> {
     }
 }
 
-/// Whether a block switches to a different stack: it loads the stack pointer from memory or, in a block that leaves its function
-/// (`leaves`), from a register that holds an argument.
-pub fn switches_stack(block: impl Iterator<Item = Instruction>, leaves: bool) -> bool {
-    const ARGUMENTS: [Register; 4] = [Register::RDI, Register::RSI, Register::RDX, Register::RCX];
-    const FRAME: [Register; 2] = [Register::RBP, Register::RSP];
+/// Returns true if a block switches to a different stack: it loads the stack pointer from memory, or from a register that holds an
+/// argument. The second case counts only if the block leaves its function (`is_leaving`).
+pub fn switches_stack(block: impl Iterator<Item = Instruction>, is_leaving: bool) -> bool {
+    const ARGUMENT_REGISTERS: [Register; 4] = [Register::RDI, Register::RSI, Register::RDX, Register::RCX];
+    const FRAME_REGISTERS: [Register; 2] = [Register::RBP, Register::RSP];
     let mut loads = false;
     for instruction in block {
         match (instruction.mnemonic(), instruction.op0_register(), instruction.op1_kind()) {
-            (Mnemonic::Mov, Register::RSP, OpKind::Memory) => loads |= !FRAME.contains(&instruction.memory_base()),
-            (Mnemonic::Mov, Register::RSP, OpKind::Register) => loads |= leaves && ARGUMENTS.contains(&instruction.op1_register()),
+            (Mnemonic::Mov, Register::RSP, OpKind::Memory) => loads |= !FRAME_REGISTERS.contains(&instruction.memory_base()),
+            (Mnemonic::Mov, Register::RSP, OpKind::Register) => {
+                loads |= is_leaving && ARGUMENT_REGISTERS.contains(&instruction.op1_register())
+            }
             (Mnemonic::Xchg, first, _) => loads |= first == Register::RSP || instruction.op1_register() == Register::RSP,
-            // Such an instruction restores the function's own frame.
+            // This instruction restores the function's own frame.
             (Mnemonic::Leave, ..) => loads = false,
             (Mnemonic::Lea, Register::RSP, _) if instruction.memory_base() == Register::RBP => loads = false,
             _ => {}
@@ -103,7 +105,7 @@ pub fn switches_stack(block: impl Iterator<Item = Instruction>, leaves: bool) ->
     loads
 }
 
-/// Whether an instruction enters the kernel or hypervisor. The decoder classifies these as calls.
+/// Returns true if an instruction enters the kernel or a hypervisor. The decoder classifies such instructions as calls.
 fn is_system_entry(instruction: &Instruction) -> bool {
     use iced_x86::Mnemonic::{Syscall, Sysenter, Vmcall, Vmlaunch, Vmmcall, Vmresume};
     matches!(instruction.mnemonic(), Syscall | Sysenter | Vmcall | Vmlaunch | Vmmcall | Vmresume)

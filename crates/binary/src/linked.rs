@@ -1,32 +1,31 @@
-//! Linking the graphs of a program and some of its shared libraries into one graph.
+//! Links the graphs of a program and some of its shared libraries into one graph.
 //!
-//! Each file gets its own range of linked addresses: the low 48 bits are the address in the file, and the bits above them are the file's
-//! number. The program is number 0 and keeps its addresses; libraries are numbered from 1. File addresses are below 2^47, so the ranges do
-//! not overlap.
+//! Each file gets its own range of linked addresses. The low 48 bits are the address in the file, and the bits above them are the file's
+//! number. The program is number 0 and keeps its addresses; libraries are numbered from 1. File addresses are below 2^47, so the ranges
+//! do not overlap.
 
 use crate::graph::{CodeCallee, Doubt, FunctionGraph, GraphObservation, ProgramGraph};
 use std::collections::BTreeMap;
 
-/// Size of a file's range of linked addresses.
-const FILE: u64 = 1 << 48;
+const FILE_RANGE_SIZE: u64 = 1 << 48;
 
-/// The first linked address of the file with a number; 0 for the program (number 0).
+/// Returns the first linked address of the file with a number, which is 0 for the program (number 0).
 pub fn base_address(file: usize) -> u64 {
-    file as u64 * FILE
+    file as u64 * FILE_RANGE_SIZE
 }
 
-/// Splits a linked address into its file's number and the address in that file.
+/// Splits a linked address into the file's number and the address in that file.
 pub fn split_address(address: u64) -> (usize, u64) {
-    ((address / FILE) as usize, address % FILE)
+    ((address / FILE_RANGE_SIZE) as usize, address % FILE_RANGE_SIZE)
 }
 
 impl ProgramGraph {
-    /// Links the graphs of a program and its libraries, which are in order of file number. `exports` maps exported names to linked
-    /// addresses; calls of an import with such a name become calls of that function.
+    /// Links the graphs of a program and its libraries, in order of file number. `exports` maps exported names to linked addresses. If a
+    /// call's callee is an import with an exported name, the callee becomes the exporting function.
     pub fn linked(files: Vec<ProgramGraph>, exports: &BTreeMap<String, u64>) -> ProgramGraph {
         let mut all = ProgramGraph::default();
         for (number, mut graph) in files.into_iter().enumerate() {
-            graph.shift(base_address(number));
+            graph.shift_addresses(base_address(number));
             all.functions.append(&mut graph.functions);
             all.stubs.append(&mut graph.stubs);
             all.stub_ranges.append(&mut graph.stub_ranges);
@@ -43,8 +42,8 @@ impl ProgramGraph {
         all
     }
 
-    fn shift(&mut self, by: u64) {
-        self.functions.iter_mut().for_each(|f| f.shift(by));
+    fn shift_addresses(&mut self, by: u64) {
+        self.functions.iter_mut().for_each(|f| f.shift_addresses(by));
         for stub in &mut self.stubs {
             stub.address += by;
             stub.resolver = stub.resolver.map(|r| r + by);
@@ -56,7 +55,7 @@ impl ProgramGraph {
 }
 
 impl FunctionGraph {
-    fn shift(&mut self, by: u64) {
+    fn shift_addresses(&mut self, by: u64) {
         self.entry += by;
         self.other_entries.iter_mut().for_each(|e| *e += by);
         self.ranges.iter_mut().for_each(|r| *r = r.start + by..r.end + by);
@@ -159,7 +158,7 @@ mod tests {
             landing_pads: Vec::new(),
             source: crate::graph::GraphSource::Recovered,
             uncertain: Vec::new(),
-            address_taken: false,
+            is_address_taken: false,
             returns: true,
             frequencies: None,
         };

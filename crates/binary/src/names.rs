@@ -1,6 +1,6 @@
 //! Readable names of symbols.
 
-/// Demangles a C++ or Rust symbol. Any other name is returned unchanged.
+/// Demangles a C++ or Rust symbol. Returns any other name unchanged.
 pub fn demangle(symbol: &str) -> String {
     if let Ok(rust) = rustc_demangle::try_demangle(symbol) {
         return format!("{rust:#}");
@@ -12,9 +12,9 @@ pub fn demangle(symbol: &str) -> String {
     symbol.to_owned()
 }
 
-/// The source name of a Fortran procedure. Symbols of external procedures end in an underscore; those of module procedures start with the
-/// module (`__fields_MOD_relax` by gfortran, `_QMfieldsPrelax` by flang).
-pub fn fortran(symbol: &str) -> String {
+/// Returns the source name of a Fortran procedure. The symbol of an external procedure ends in an underscore. The symbol of a module
+/// procedure starts with the module (`__fields_MOD_relax` by gfortran, `_QMfieldsPrelax` by flang).
+pub fn restore_fortran_name(symbol: &str) -> String {
     if let Some((module, name)) = symbol.strip_prefix("__").and_then(|rest| rest.split_once("_MOD_")) {
         return format!("{module}::{name}");
     }
@@ -32,16 +32,16 @@ pub fn fortran(symbol: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{demangle, fortran};
+    use super::{demangle, restore_fortran_name};
 
     #[test]
     fn fortran_names_are_restored() {
-        assert_eq!(fortran("conj_grad_"), "conj_grad");
-        assert_eq!(fortran("conj_grad"), "conj_grad");
-        assert_eq!(fortran("__fields_MOD_relax"), "fields::relax");
-        assert_eq!(fortran("_QMfieldsPrelax"), "fields::relax");
-        assert_eq!(fortran("_QPconj_grad"), "conj_grad");
-        assert_eq!(fortran("_start"), "_start");
+        assert_eq!(restore_fortran_name("conj_grad_"), "conj_grad");
+        assert_eq!(restore_fortran_name("conj_grad"), "conj_grad");
+        assert_eq!(restore_fortran_name("__fields_MOD_relax"), "fields::relax");
+        assert_eq!(restore_fortran_name("_QMfieldsPrelax"), "fields::relax");
+        assert_eq!(restore_fortran_name("_QPconj_grad"), "conj_grad");
+        assert_eq!(restore_fortran_name("_start"), "_start");
     }
 
     #[test]

@@ -1,7 +1,8 @@
-//! Block addresses of programs built with `--addresses`.
+//! Block addresses in programs built with `--addresses`.
 //!
-//! Probes are in the section `.pseudo_probe`, as offsets from function symbols ([`crate::pseudo_probes`]); symbols delimit functions. Local
-//! functions with the same name are distinguished by the source file that precedes them in the symbol table, or else by link order.
+//! Probes are in the section `.pseudo_probe`, as offsets from function symbols ([`crate::pseudo_probes`]). Symbols delimit functions. If
+//! local functions have the same name, the source file that precedes them in the symbol table distinguishes them, or else their link
+//! order.
 
 use crate::address_space::Loadable;
 use crate::error::BinaryError;
@@ -14,14 +15,14 @@ use std::sync::Arc;
 use trodden_unit::probes::{PseudoProbe, probe_function_id};
 use trodden_unit::{FunctionMap, Identity, InstrumentedImage, UnitCache, UnitMap};
 
-/// An index into [`ProbedImage::functions`].
+/// Index of a function in [`ProbedImage::functions`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ProbedFunction(pub u32);
 
 /// A probe at an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PlacedProbe {
-    /// Address in the file.
+    /// Address of the probe in the file.
     pub address: u64,
     /// The function that contains the probe.
     pub function: ProbedFunction,
@@ -29,14 +30,14 @@ pub struct PlacedProbe {
     pub probe: PseudoProbe,
 }
 
-/// The code of one function.
+/// The address range of one function's code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CodeRange {
-    /// First address.
+    /// Address of the first byte.
     pub start: u64,
-    /// The end of the code, exclusive.
+    /// Address after the last byte.
     pub end: u64,
-    /// The function.
+    /// The function to which the code belongs.
     pub function: ProbedFunction,
 }
 
@@ -45,13 +46,13 @@ pub struct CodeRange {
 pub struct ProbedImage {
     /// Path of the file.
     pub path: PathBuf,
-    /// Identity and build ID.
+    /// The image's identity and build ID.
     pub image: InstrumentedImage,
     /// Units in link order, with their maps.
     pub units: Vec<(Identity, Arc<UnitMap>)>,
-    /// Functions with known addresses: indices of the unit, and of the function in the unit's map.
+    /// Functions with known addresses, each as the index of its unit and its index in the unit's map.
     pub functions: Vec<(usize, usize)>,
-    /// Probes in order of address, and then in code order.
+    /// Probes in order of address; at equal addresses, in code order.
     pub probes: Vec<PlacedProbe>,
     /// Code ranges in order of address.
     pub ranges: Vec<CodeRange>,
@@ -61,8 +62,8 @@ pub struct ProbedImage {
     code: Vec<(u64, Vec<u8>)>,
     /// File offset, file size and address of each segment.
     segments: Vec<(u64, u64, u64)>,
-    /// Whether the image is always loaded at the addresses that it was linked for.
-    fixed: bool,
+    /// Whether the image is always loaded at the addresses for which it was linked.
+    is_fixed: bool,
 }
 
 struct ProbedSymbol {
@@ -76,12 +77,12 @@ impl ProbedImage {
     /// Reads an image. Maps that the image does not contain are read from the unit cache `store`.
     ///
     /// # Errors
-    /// The file cannot be read, was not built with `--addresses`, or lacks symbols or maps.
+    /// Fails if the file cannot be read, was not built with `--addresses`, or lacks symbols or maps.
     pub fn read(path: &Path, store: Option<&UnitCache>) -> Result<ProbedImage, BinaryError> {
         let error_of = |what: String| BinaryError::NoBlockAddresses { image: path.to_owned(), what };
         let bytes = std::fs::read(path).map_err(BinaryError::read(path))?;
         let image = InstrumentedImage::read(&bytes).map_err(|e| error_of(e.to_string()))?;
-        let units = maps(&image, store).map_err(error_of)?;
+        let units = read_unit_maps(&image, store).map_err(error_of)?;
         if !units.iter().any(|(_, map)| map.experiment.marks_addresses()) {
             return Err(error_of(
                 "its blocks have no addresses. Build it with `trodden build --addresses`, or create such a variant with \
@@ -90,12 +91,12 @@ impl ProbedImage {
             ));
         }
         let file = object::File::parse(&*bytes).map_err(|e| error_of(e.to_string()))?;
-        let symbols = symbols(&file);
+        let symbols = read_symbols(&file);
         if symbols.is_empty() {
             return Err(error_of("it has no symbols. Pass the unstripped file".into()));
         }
         let bodies = match file.section_by_name(".pseudo_probe") {
-            Some(section) => pseudo_probes::read(&section.uncompressed_data().map_err(|e| error_of(e.to_string()))?).map_err(error_of)?,
+            Some(section) => pseudo_probes::parse(&section.uncompressed_data().map_err(|e| error_of(e.to_string()))?).map_err(error_of)?,
             None => return Err(error_of("it has no section .pseudo_probe. Pass the unstripped file".into())),
         };
         let mut probed = ProbedImage {
@@ -106,34 +107,34 @@ impl ProbedImage {
             probes: Vec::new(),
             ranges: Vec::new(),
             unplaced_functions: Vec::new(),
-            code: code(&file),
-            segments: segments(&file),
-            fixed: file.kind() == ObjectKind::Executable,
+            code: read_code(&file),
+            segments: read_segments(&file),
+            is_fixed: file.kind() == ObjectKind::Executable,
         };
         probed.locate_functions(bodies, &symbols);
         Ok(probed)
     }
 
-    /// A function's map, from its unit.
+    /// Returns a function's map, from its unit.
     pub fn map(&self, function: ProbedFunction) -> &FunctionMap {
         let (unit, index) = self.functions[function.0 as usize];
         &self.units[unit].1.functions[index]
     }
 
-    /// The index in [`ProbedImage::ranges`] of the code that contains an address.
+    /// Returns the index in [`ProbedImage::ranges`] of the code that contains an address.
     pub fn range_at(&self, address: u64) -> Option<usize> {
         let after = self.ranges.partition_point(|r| r.start <= address);
         after.checked_sub(1).filter(|at| address < self.ranges[*at].end)
     }
 
-    /// The probes at addresses `from` to `to`, both inclusive.
+    /// Returns the probes at addresses `from` to `to`, both inclusive.
     pub fn probes_between(&self, from: u64, to: u64) -> &[PlacedProbe] {
         let first = self.probes.partition_point(|m| m.address < from);
         let end = self.probes.partition_point(|m| m.address <= to);
         &self.probes[first..end.max(first)]
     }
 
-    /// The branch at an address. `None` if the instruction there is not a branch, or there is no code.
+    /// Returns the branch at an address. Returns `None` if there is no code, or if the instruction is not a branch.
     pub fn branch(&self, address: u64) -> Option<BranchInstruction> {
         let part = self.code.iter().find(|(start, bytes)| address.checked_sub(*start).is_some_and(|at| at < bytes.len() as u64));
         part.and_then(|(start, bytes)| branch_at(&bytes[(address - start) as usize..], address))
@@ -180,7 +181,8 @@ impl ProbedImage {
         self.probes.extend(inside.map(|(address, probe)| PlacedProbe { address, function, probe }));
     }
 
-    /// The start addresses of functions, which are in link order. `None` where several symbols match.
+    /// Returns the start addresses of functions, which are given in link order. An address is `None` if several symbols match the
+    /// function.
     fn start_addresses(&self, functions: &[(usize, usize)], symbols: &[ProbedSymbol]) -> Vec<Option<u64>> {
         let mut by_name: HashMap<&str, Vec<&ProbedSymbol>> = HashMap::new();
         symbols.iter().for_each(|s| by_name.entry(&s.name).or_default().push(s));
@@ -215,7 +217,7 @@ impl Loadable for ProbedImage {
     }
 
     fn is_fixed(&self) -> bool {
-        self.fixed
+        self.is_fixed
     }
 
     fn load_bias(&self, start: u64, offset: u64) -> Option<u64> {
@@ -225,7 +227,7 @@ impl Loadable for ProbedImage {
     }
 }
 
-fn maps(image: &InstrumentedImage, store: Option<&UnitCache>) -> Result<Vec<(Identity, Arc<UnitMap>)>, String> {
+fn read_unit_maps(image: &InstrumentedImage, store: Option<&UnitCache>) -> Result<Vec<(Identity, Arc<UnitMap>)>, String> {
     let mut units = Vec::new();
     for placed in &image.units {
         let unit = placed.unit;
@@ -240,8 +242,8 @@ fn maps(image: &InstrumentedImage, store: Option<&UnitCache>) -> Result<Vec<(Ide
     Ok(units)
 }
 
-/// Function symbols, each with the source file that precedes it in the table.
-fn symbols(file: &object::File) -> Vec<ProbedSymbol> {
+/// Returns the function symbols, each with the source file that precedes it in the table.
+fn read_symbols(file: &object::File) -> Vec<ProbedSymbol> {
     let mut source = String::new();
     let mut out: Vec<ProbedSymbol> = Vec::new();
     for symbol in file.symbols() {
@@ -260,15 +262,16 @@ fn symbols(file: &object::File) -> Vec<ProbedSymbol> {
     out
 }
 
-fn code(file: &object::File) -> Vec<(u64, Vec<u8>)> {
+fn read_code(file: &object::File) -> Vec<(u64, Vec<u8>)> {
     let executable = |flags: SectionFlags| matches!(flags, SectionFlags::Elf { sh_flags } if sh_flags & u64::from(elf::SHF_EXECINSTR) != 0);
     let sections = file.sections().filter(|s| executable(s.flags()));
     sections.filter_map(|s| Some((s.address(), s.data().ok()?.to_vec()))).collect()
 }
 
-/// Executable segments, followed by the others. The order matters because the last page of one segment may also be the first page of the
-/// next, so a mapping's offset may match both. Other segments are needed because emulators map code together with preceding data.
-fn segments(file: &object::File) -> Vec<(u64, u64, u64)> {
+/// Returns the executable segments, followed by the others. The order matters because the last page of one segment may also be the first
+/// page of the next, so that a mapping's offset matches both. The other segments are needed because emulators map code together with
+/// preceding data.
+fn read_segments(file: &object::File) -> Vec<(u64, u64, u64)> {
     let executable = |s: &object::Segment| matches!(s.flags(), object::SegmentFlags::Elf { p_flags } if p_flags & elf::PF_X != 0);
     let (first, others): (Vec<_>, Vec<_>) = file.segments().partition(executable);
     first.into_iter().chain(others).map(|s| (s.file_range().0, s.file_range().1, s.address())).collect()

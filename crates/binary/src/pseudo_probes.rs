@@ -1,6 +1,6 @@
-//! Parser for the section `.pseudo_probe` as LLVM 22 writes it (`MCPseudoProbe.h`). Numbers are LEB128. A body that is not inlined begins
-//! with a sentinel probe, whose eight bytes are the hash of the symbol that deltas start from. The hash is skipped, since the function's ID
-//! identifies the symbol.
+//! Parses the section `.pseudo_probe` as LLVM 22 writes it (`MCPseudoProbe.h`). Numbers are LEB128. A body that is not inlined begins
+//! with a sentinel probe. Its eight bytes are the hash of the symbol from which deltas start. The hash is skipped, because the function's
+//! ID identifies the symbol.
 //! ```text
 //! body     function u64 | number of probes | number of inlined bodies | probes | inlined bodies, each after its call's probe number
 //! probe    number | byte: type 4 bits, attribute 3 bits, delta flag 1 bit | address | discriminator, if the attribute says so
@@ -9,27 +9,25 @@
 
 use gimli::{EndianSlice, LittleEndian, Reader};
 
-/// Attribute of a sentinel probe.
-const SENTINEL: u8 = 2;
-/// Attribute of a probe with a discriminator.
-const DISCRIMINATOR: u8 = 4;
-/// Maximum nesting depth of inlined bodies; a section with deeper nesting counts as corrupt.
+const SENTINEL_FLAG: u8 = 2;
+const DISCRIMINATOR_FLAG: u8 = 4;
+/// Maximum nesting depth of inlined bodies. A section with deeper nesting counts as corrupt.
 const MAX_INLINE_DEPTH: u32 = 4096;
 
 /// The body of a function that is not inlined, with its own probes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProbedBody {
-    /// The function's ID.
+    /// ID of the function.
     pub function: u64,
-    /// Probes in code order: offset from the function's symbol, and probe number.
+    /// Probes in code order, each as the offset from the function's symbol and the probe number.
     pub probes: Vec<(u64, u64)>,
 }
 
-/// Parses the section's content. Inlined bodies are skipped.
+/// Parses the section's content. Skips inlined bodies.
 ///
 /// # Errors
-/// The section is corrupt; the text names the byte offset.
-pub fn read(bytes: &[u8]) -> Result<Vec<ProbedBody>, String> {
+/// Fails if the section is corrupt. The text names the byte offset.
+pub fn parse(bytes: &[u8]) -> Result<Vec<ProbedBody>, String> {
     let mut reader = EndianSlice::new(bytes, LittleEndian);
     let mut bodies = Vec::new();
     while !reader.is_empty() {
@@ -54,10 +52,10 @@ fn parse_body(reader: &mut EndianSlice<LittleEndian>, address: &mut i64, depth: 
         } else {
             *address = address.checked_add(reader.read_sleb128().ok()?)?;
         }
-        if attribute & DISCRIMINATOR != 0 {
+        if attribute & DISCRIMINATOR_FLAG != 0 {
             reader.read_uleb128().ok()?;
         }
-        if attribute & SENTINEL == 0 {
+        if attribute & SENTINEL_FLAG == 0 {
             probes.push((u64::try_from(*address).ok()?, number));
         }
     }
@@ -73,7 +71,7 @@ fn parse_body(reader: &mut EndianSlice<LittleEndian>, address: &mut i64, depth: 
 mod tests {
     use super::*;
 
-    /// Output of LLVM 22 for two functions: one with a probe at offset 2, and one with probes at offsets 3, 8 and 13.
+    /// Output of LLVM 22 for two functions: one has a probe at offset 2, and the other has probes at offsets 3, 8 and 13.
     const SECTION: [u8; 52] = [
         0x2a, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0x20, 0x25, 0x10, 0xc3, 0x90, 0x11, 0xc5, 0xbe, 0x70, 1, 0x80, 2, //
         0xcb, 4, 0xfb, 0x71, 0x1f, 1, 0, 0, 4, 0, 0, 0x20, 0x8f, 0xa1, 0x4c, 0xdd, 0x75, 0x4f, 0x91, 0xcc, 1, 0x80, 3, 2, 0x80, 5, 3, 0x80,
@@ -86,19 +84,19 @@ mod tests {
             ProbedBody { function: 0x2a, probes: vec![(2, 1)] },
             ProbedBody { function: 1234567890123, probes: vec![(3, 1), (8, 2), (13, 3)] },
         ];
-        assert_eq!(read(&SECTION).unwrap(), expected);
+        assert_eq!(parse(&SECTION).unwrap(), expected);
     }
 
     #[test]
     fn corrupt_section_does_not_panic() {
         for end in 1..SECTION.len() {
-            let read = read(&SECTION[..end]);
+            let read = parse(&SECTION[..end]);
             assert!(end == 23 || read.is_err(), "{end}");
         }
         for at in 0..SECTION.len() {
             let mut bytes = SECTION;
             bytes[at] ^= 0xff;
-            let _ = read(&bytes);
+            let _ = parse(&bytes);
         }
     }
 }

@@ -1,11 +1,11 @@
 //! Source locations of addresses, from DWARF.
 //!
-//! The debug information is in the file itself or in a separate debug file, which is located by build ID below the system's debug folder or
-//! by the name in the section `.gnu_debuglink`. Addresses are ELF virtual addresses.
+//! The debug information is in the file itself or in a separate debug file. That file is located by build ID in the system's debug
+//! folder, or by the name in the section `.gnu_debuglink`. Addresses are ELF virtual addresses.
 
-use crate::elf::{Binary, hex};
+use crate::elf::{Binary, to_hex};
 use crate::error::BinaryError;
-use crate::names::{demangle, fortran};
+use crate::names::{demangle, restore_fortran_name};
 use addr2line::Context;
 use gimli::{EndianArcSlice, RunTimeEndian};
 use object::{CompressionFormat, Object, ObjectSection};
@@ -14,7 +14,6 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// The system's folder for separate debug files.
 const DEBUG_FOLDER: &str = "/usr/lib/debug";
 
 type DebugSlice = EndianArcSlice<RunTimeEndian>;
@@ -22,24 +21,24 @@ type DebugSlice = EndianArcSlice<RunTimeEndian>;
 /// A frame in the chain of inlined calls at an address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SourceFrame {
-    /// The demangled name of the function; `None` if the debug information has no name.
+    /// The function's demangled name; `None` if the debug information contains no name.
     pub function: Option<String>,
     /// The linkage name or, if there is none, the name in the debug information.
     pub symbol: Option<String>,
-    /// The source file.
+    /// The source file; `None` if unknown.
     pub file: Option<String>,
-    /// The line, from 1.
+    /// The line, from 1; `None` if unknown.
     pub line: Option<u32>,
-    /// The column, from 1.
+    /// The column, from 1; `None` if unknown.
     pub column: Option<u32>,
 }
 
 /// The source locations of a binary.
 pub struct SourceLocations {
     context: Context<DebugSlice>,
-    /// Code ranges. Line entries outside them are ignored: those of code that the linker dropped remain at address 0.
+    /// Code ranges. Line entries outside them are ignored, because the entries of code that the linker dropped remain at address 0.
     code: Vec<Range<u64>>,
-    /// The file that the debug information was read from.
+    /// The file from which the debug information was read.
     pub file: PathBuf,
 }
 
@@ -50,26 +49,26 @@ impl std::fmt::Debug for SourceLocations {
 }
 
 impl SourceLocations {
-    /// Reads the debug information of a binary. `None` if neither the binary nor a debug file has any.
+    /// Reads a binary's debug information. Returns `None` if neither the binary nor a debug file contains any.
     ///
     /// # Errors
-    /// The debug information is corrupt.
+    /// Fails if the debug information is corrupt.
     pub fn read(binary: &Binary) -> Result<Option<SourceLocations>, BinaryError> {
         if has_lines(binary.data()) {
-            return context(binary, binary.path(), binary.data()).map(Some);
+            return load_debug_information(binary, binary.path(), binary.data()).map(Some);
         }
-        for file in debug_files(binary) {
+        for file in find_debug_files(binary) {
             let Ok(data) = std::fs::read(&file) else { continue };
-            let own = object::File::parse(&*data).ok().and_then(|f| f.build_id().ok().flatten().map(hex));
+            let own = object::File::parse(&*data).ok().and_then(|f| f.build_id().ok().flatten().map(to_hex));
             let matches = binary.build_id().is_none_or(|id| own.as_deref() == Some(id));
             if matches && has_lines(&data) {
-                return context(binary, &file, &data).map(Some);
+                return load_debug_information(binary, &file, &data).map(Some);
             }
         }
         Ok(None)
     }
 
-    /// The chain of inlined frames at an address, innermost first; empty if unknown.
+    /// Returns the chain of inlined frames at an address, innermost first; empty if unknown.
     pub fn frames(&self, address: u64) -> Vec<SourceFrame> {
         let mut frames = Vec::new();
         if !self.is_code(address) {
@@ -80,7 +79,7 @@ impl SourceLocations {
         while let Ok(Some(frame)) = chain.next() {
             let language = frame.function.as_ref().and_then(|f| f.language);
             let symbol = frame.function.and_then(|f| f.raw_name().ok().map(|n| n.into_owned()));
-            let readable = |symbol: &String| if is_fortran(language) { fortran(symbol) } else { demangle(symbol) };
+            let readable = |symbol: &String| if is_fortran(language) { restore_fortran_name(symbol) } else { demangle(symbol) };
             let at = frame.location;
             frames.push(SourceFrame {
                 function: symbol.as_ref().map(readable),
@@ -93,7 +92,7 @@ impl SourceLocations {
         frames
     }
 
-    /// The file and line of the innermost frame at an address.
+    /// Returns the file and line of the innermost frame at an address.
     pub fn line(&self, address: u64) -> Option<(String, u32)> {
         let location = self.is_code(address).then(|| self.context.find_location(address).ok().flatten()).flatten()?;
         Some((location.file?.to_owned(), location.line.filter(|l| *l > 0)?))
@@ -114,24 +113,24 @@ fn has_lines(data: &[u8]) -> bool {
     object::File::parse(data).is_ok_and(|f| f.section_by_name(".debug_line").is_some_and(|s| s.size() > 0))
 }
 
-fn context(binary: &Binary, path: &Path, data: &[u8]) -> Result<SourceLocations, BinaryError> {
+fn load_debug_information(binary: &Binary, path: &Path, data: &[u8]) -> Result<SourceLocations, BinaryError> {
     let corrupt = |what: String| BinaryError::corrupt(path, format!("debug information: {what}"));
     let file = object::File::parse(data).map_err(|e| corrupt(e.to_string()))?;
     let section = |id: gimli::SectionId| -> Result<DebugSlice, BinaryError> {
         let content = match file.section_by_name(id.name()) {
-            Some(section) => content(&section).map_err(|what| corrupt(format!("{}: {what}", id.name())))?,
+            Some(section) => read_section(&section).map_err(|what| corrupt(format!("{}: {what}", id.name())))?,
             None => Vec::new(),
         };
         Ok(EndianArcSlice::new(Arc::from(content), RunTimeEndian::Little))
     };
     let dwarf = gimli::Dwarf::load(section)?;
     let context = Context::from_dwarf(dwarf).map_err(|e| corrupt(e.to_string()))?;
-    let code = binary.segments().iter().filter(|s| s.executable).map(|s| s.address..s.address.saturating_add(s.size)).collect();
+    let code = binary.segments().iter().filter(|s| s.is_executable).map(|s| s.address..s.address.saturating_add(s.size)).collect();
     Ok(SourceLocations { context, code, file: path.to_owned() })
 }
 
-/// The content of a section, decompressed if necessary (`SHF_COMPRESSED`: zlib, Zstandard).
-fn content<'data>(section: &impl ObjectSection<'data>) -> Result<Vec<u8>, String> {
+/// Returns a section's content, decompressed if necessary (`SHF_COMPRESSED`: zlib, Zstandard).
+fn read_section<'data>(section: &impl ObjectSection<'data>) -> Result<Vec<u8>, String> {
     let stored = section.compressed_data().map_err(|e| e.to_string())?;
     let size = stored.uncompressed_size;
     let decoder: Box<dyn Read> = match stored.format {
@@ -140,7 +139,7 @@ fn content<'data>(section: &impl ObjectSection<'data>) -> Result<Vec<u8>, String
         CompressionFormat::Zstandard => Box::new(zstd::Decoder::new(stored.data).map_err(|e| e.to_string())?),
         other => return Err(format!("compression {other:?} is not supported")),
     };
-    // The claimed size limits the read but is not trusted for an allocation.
+    // The claimed size limits the read, but memory for it is not allocated in advance.
     let mut content = Vec::new();
     decoder.take(size.saturating_add(1)).read_to_end(&mut content).map_err(|e| e.to_string())?;
     match content.len() as u64 == size {
@@ -149,7 +148,7 @@ fn content<'data>(section: &impl ObjectSection<'data>) -> Result<Vec<u8>, String
     }
 }
 
-fn debug_files(binary: &Binary) -> Vec<PathBuf> {
+fn find_debug_files(binary: &Binary) -> Vec<PathBuf> {
     let mut files = Vec::new();
     if let Some((first, rest)) = binary.build_id().and_then(|id| id.split_at_checked(2)) {
         files.push(Path::new(DEBUG_FOLDER).join(".build-id").join(first).join(format!("{rest}.debug")));
@@ -202,7 +201,7 @@ mod tests {
             run("llvm-objcopy-22", &[&format!("--compress-debug-sections={kind}"), "plain", kind]);
             assert_eq!(lines(kind), plain, "{kind}");
         }
-        // A section that claims a greater size than it has.
+        // The section claims a greater size than it has.
         let mut bytes = std::fs::read(folder.path().join("zlib")).unwrap();
         let at = {
             use object::read::elf::ElfFile64;
@@ -217,10 +216,10 @@ mod tests {
     #[test]
     fn stripped_file_has_no_lines() {
         let binary = Binary::read(Path::new("/bin/true"));
-        // Any stripped program serves; a system without one has nothing to test.
+        // Any stripped program will do. A system without one has nothing to test.
         if let Ok(binary) = binary
             && !has_lines(binary.data())
-            && debug_files(&binary).iter().all(|f| !f.exists())
+            && find_debug_files(&binary).iter().all(|f| !f.exists())
         {
             assert!(SourceLocations::read(&binary).unwrap().is_none());
         }

@@ -1,4 +1,4 @@
-//! The reader of LLVM's address map compared with LLVM's own, for compiled programs and for generated files of each version.
+//! Compares the reader of LLVM's address map with LLVM's own, for compiled programs and for generated files of each version.
 
 mod common;
 
@@ -9,23 +9,23 @@ use std::process::Command;
 use tempfile::TempDir;
 use trodden_binary::{AddressMap, MapBlock};
 
-fn by_llvm(file: &Path) -> Vec<Value> {
+fn read_with_llvm(file: &Path) -> Vec<Value> {
     let output =
         Command::new("llvm-readobj-22").args(["--elf-output-style=JSON", "--bb-addr-map"]).arg(file).output().expect("llvm-readobj-22");
     let all: Value = serde_json::from_slice(&output.stdout).expect("JSON");
     all[0]["BBAddrMap"].as_array().expect("functions").iter().map(|f| f["Function"].clone()).collect()
 }
 
-fn content(file: &Path) -> Vec<u8> {
+fn extract_map(file: &Path) -> Vec<u8> {
     let data = std::fs::read(file).unwrap();
     let file = object::File::parse(&*data).unwrap();
     let sections = file.sections().filter(|s| s.name() == Ok(".llvm_bb_addr_map"));
     sections.flat_map(|s| s.data().unwrap().to_vec()).collect()
 }
 
-fn compare(file: &Path) -> AddressMap {
-    let own = AddressMap::parse(&content(file)).unwrap();
-    let theirs = by_llvm(file);
+fn compare_with_llvm(file: &Path) -> AddressMap {
+    let own = AddressMap::parse(&extract_map(file)).unwrap();
+    let theirs = read_with_llvm(file);
     assert_eq!(own.functions.len(), theirs.len());
     for (function, expected) in own.functions.iter().zip(&theirs) {
         assert_eq!(Some(function.address), expected["At"].as_u64());
@@ -53,10 +53,10 @@ fn compare_block(block: &MapBlock, base: u64, entry: &Value) {
     assert_eq!(Some(block.size), entry["Size"].as_u64());
     let properties = block.properties;
     assert_eq!(properties.returns, is("HasReturn"));
-    assert_eq!(properties.tail_call, is("HasTailCall"));
-    assert_eq!(properties.landing_pad, is("IsEHPad"));
+    assert_eq!(properties.has_tail_call, is("HasTailCall"));
+    assert_eq!(properties.is_landing_pad, is("IsEHPad"));
     assert_eq!(properties.falls_through, is("CanFallThrough"));
-    assert_eq!(properties.indirect_jump, is("HasIndirectBranch"));
+    assert_eq!(properties.has_indirect_jump, is("HasIndirectBranch"));
     let call_ends: Vec<u64> =
         entry["Callsite End Offsets"].as_array().into_iter().flatten().map(|o| block.address + o.as_u64().unwrap()).collect();
     assert_eq!(block.call_ends, call_ends);
@@ -78,9 +78,9 @@ fn maps_of_programs_agree_with_llvm() {
             &folder,
             compiler,
             name,
-            &[&["-O2", "-std=c++17"][..usize::from(compiler == "clang++-22") + 1], &common::MAP].concat(),
+            &[&["-O2", "-std=c++17"][..usize::from(compiler == "clang++-22") + 1], &common::MAP_OPTIONS].concat(),
         );
-        let map = compare(&program);
+        let map = compare_with_llvm(&program);
         assert!(map.functions.len() > 5 && map.functions.iter().all(|f| f.blocks.iter().all(|b| b.frequency.is_some())));
         let binary = common::read(&program);
         let read = AddressMap::read(&binary).unwrap().expect("it has a map");
@@ -88,8 +88,8 @@ fn maps_of_programs_agree_with_llvm() {
     }
 }
 
-/// A file with one entry of the given version and features.
-fn yaml(version: u8, feature: u8, calls: bool, hash: bool) -> String {
+/// Describes a file with one entry of the given version and features.
+fn describe_map(version: u8, feature: u8, calls: bool, hash: bool) -> String {
     let calls = if calls { "\n                CallsiteEndOffsets: [ 1, 3 ]" } else { "" };
     let hash = if hash { "\n                Hash: 0x123456789abcdef0" } else { "" };
     format!(
@@ -112,13 +112,13 @@ fn yaml(version: u8, feature: u8, calls: bool, hash: bool) -> String {
 #[test]
 fn maps_of_every_version_agree_with_llvm() {
     let folder = TempDir::new().unwrap();
-    // Entry count, frequencies, probabilities and ranges; calls since version 3, hashes since version 4.
+    // The features are entry count, frequencies, probabilities and ranges; calls since version 3, hashes since version 4.
     for (version, feature) in [(2, 0x0f), (3, 0x2f), (4, 0x6f), (5, 0x6f)] {
         let text = folder.path().join("map.yaml");
         let file = folder.path().join("map.elf");
-        std::fs::write(&text, yaml(version, feature, version >= 3, version >= 4)).unwrap();
+        std::fs::write(&text, describe_map(version, feature, version >= 3, version >= 4)).unwrap();
         common::run(Command::new("yaml2obj-22").arg(&text).arg("-o").arg(&file));
-        let map = compare(&file);
+        let map = compare_with_llvm(&file);
         let [function] = &map.functions[..] else { panic!("one function") };
         assert_eq!((function.version, function.blocks.len(), function.entry_count), (version, 3, Some(1000)));
         assert_eq!(function.blocks[2].address, 0x22230);
@@ -131,12 +131,12 @@ fn maps_of_every_version_agree_with_llvm() {
 fn side_build_must_have_the_same_code() {
     let (one, two) = (TempDir::new().unwrap(), TempDir::new().unwrap());
     let plain = common::compile(&one, "clang-22", "interpreter.c", &["-O2"]);
-    let side = common::compile(&two, "clang-22", "interpreter.c", &[&["-O2"][..], &common::MAP].concat());
+    let side = common::compile(&two, "clang-22", "interpreter.c", &[&["-O2"][..], &common::MAP_OPTIONS].concat());
     let map = AddressMap::from_side_build(&common::read(&plain), &common::read(&side)).unwrap();
     assert!(map.functions.iter().any(|f| f.blocks.len() > 5));
     let without = AddressMap::from_side_build(&common::read(&plain), &common::read(&plain)).unwrap_err().to_string();
     assert!(without.contains("no section .llvm_bb_addr_map") && without.contains("-fbasic-block-address-map"), "{without}");
-    let other = common::compile(&two, "clang-22", "interpreter.c", &[&["-O1"][..], &common::MAP].concat());
+    let other = common::compile(&two, "clang-22", "interpreter.c", &[&["-O1"][..], &common::MAP_OPTIONS].concat());
     let differs = AddressMap::from_side_build(&common::read(&plain), &common::read(&other)).unwrap_err().to_string();
     assert!(differs.contains("code differs") && differs.contains("0x"), "{differs}");
 }

@@ -17,10 +17,9 @@ impl Random {
     }
 }
 
-/// Bytes that are often boundary cases.
-const BYTES: [u8; 8] = [0, 1, 0x7f, 0x80, 0xff, 0xfe, 0xe9, 0xc3];
+const BOUNDARY_BYTES: [u8; 8] = [0, 1, 0x7f, 0x80, 0xff, 0xfe, 0xe9, 0xc3];
 
-fn try_all(bytes: Vec<u8>) {
+fn parse_and_recover(bytes: Vec<u8>) {
     let Ok(binary) = Binary::parse("corrupt".as_ref(), bytes.into()) else { return };
     let _ = AddressMap::read(&binary);
     let Ok(graph) = ProgramGraph::from_binary(&binary) else { return };
@@ -36,7 +35,7 @@ fn try_all(bytes: Vec<u8>) {
 #[test]
 fn corrupt_bytes_never_panic() {
     let folder = TempDir::new().unwrap();
-    let program = common::compile(&folder, "clang-22", "interpreter.c", &[&["-O2"][..], &common::MAP].concat());
+    let program = common::compile(&folder, "clang-22", "interpreter.c", &[&["-O2"][..], &common::MAP_OPTIONS].concat());
     let good = std::fs::read(common::stripped(&program)).unwrap();
     let with_map = std::fs::read(&program).unwrap();
     let mut random = Random(0x9e37_79b9_7f4a_7c15);
@@ -51,11 +50,11 @@ fn corrupt_bytes_never_panic() {
                 (true, _) => length - 1 - random.below(0x700),
                 (false, _) => random.below(length),
             };
-            bytes[at] = BYTES[random.below(BYTES.len())];
+            bytes[at] = BOUNDARY_BYTES[random.below(BOUNDARY_BYTES.len())];
         }
         if trial % 10 == 0 {
             bytes.truncate(random.below(good.len()));
         }
-        try_all(bytes);
+        parse_and_recover(bytes);
     }
 }

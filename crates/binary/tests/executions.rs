@@ -1,4 +1,4 @@
-//! Graphs compared with executions: every executed transfer of control within the image is an edge, a call, a return, or marked as
+//! Compares graphs with executions. Every executed transfer of control in the image must be an edge, a call, a return, or marked as
 //! uncertain. QEMU runs system programs (stripped, built by GCC) and test programs one instruction at a time, and logs the addresses.
 
 mod common;
@@ -12,7 +12,7 @@ use trodden_binary::graph::{BlockEnd, BlockIndex, CallSite, CodeCallee, CodeEdge
 use trodden_binary::instruction::decode;
 use trodden_binary::{Binary, recover};
 
-/// A control transfer to an instruction in the image: source and target. The source is `None` if it is outside the image.
+/// Source and target of a control transfer to an instruction in the image. The source is `None` if it is outside the image.
 type Transfer = (Option<u64>, u64);
 
 /// Runs a program. Returns the distinct transfers into its image, and the number of instructions executed in the image.
@@ -57,10 +57,9 @@ fn execute(binary: &Binary, arguments: &[&str], folder: &Path) -> (HashSet<Trans
     (transfers, executed)
 }
 
-/// The transfers that a graph allows.
 struct Allowed<'a> {
     graph: &'a ProgramGraph,
-    /// Function, block and next address of each instruction; several if blocks overlap.
+    /// Function, block and next address of each instruction. There are several if blocks overlap.
     blocks: HashMap<u64, Vec<(usize, BlockIndex, u64)>>,
     calls: HashMap<u64, Vec<&'a CallSite>>,
     returned_to: HashSet<u64>,
@@ -129,7 +128,7 @@ impl<'a> Allowed<'a> {
 }
 
 /// Executes a program and asserts that its graph allows each transfer or marks it as uncertain.
-fn check(program: &Path, arguments: &[&str], folder: &Path) {
+fn assert_graph_allows_execution(program: &Path, arguments: &[&str], folder: &Path) {
     let binary = common::read(program);
     let graph = recover(&binary, None, &[]).unwrap();
     let (transfers, executed) = execute(&binary, arguments, folder);
@@ -152,7 +151,7 @@ fn check(program: &Path, arguments: &[&str], folder: &Path) {
         assert!(amended.add_observation(&binary, None, GraphObservation { from, to }).unwrap(), "{from:#x} to {to:#x} changes nothing");
     }
     let allowed = Allowed::new(&binary, &amended);
-    // After `longjmp`, a block begins after a call in another function, without an edge to it.
+    // After `longjmp`, a block begins after a call in another function, and no edge leads to the block.
     let lands = |(from, to): Transfer| {
         from.is_some_and(|from| amended.observations.contains(&GraphObservation { from, to }))
             && amended.functions.iter().any(|function| function.blocks.iter().any(|block| block.start == to))
@@ -178,7 +177,7 @@ fn graphs_of_system_programs_allow_their_executions() {
     let mut checked = 0;
     for (program, arguments) in programs {
         if Path::new(program).exists() {
-            check(Path::new(program), arguments, folder.path());
+            assert_graph_allows_execution(Path::new(program), arguments, folder.path());
             checked += 1;
         } else {
             eprintln!("{program} is not installed: not checked");
@@ -198,7 +197,7 @@ fn graphs_of_gcc_programs_allow_their_executions() {
     ] {
         let folder = TempDir::new().unwrap();
         let program = common::stripped(&common::compile(&folder, "gcc", "interpreter.c", options));
-        check(&program, &[], folder.path());
+        assert_graph_allows_execution(&program, &[], folder.path());
     }
 }
 
@@ -206,16 +205,16 @@ fn graphs_of_gcc_programs_allow_their_executions() {
 fn graph_of_static_program_allows_its_execution() {
     let folder = TempDir::new().unwrap();
     let program = common::stripped(&common::compile(&folder, "gcc", "interpreter.c", &["-O2", "-static"]));
-    check(&program, &[], folder.path());
+    assert_graph_allows_execution(&program, &[], folder.path());
 }
 
 #[test]
 fn graphs_allow_exceptions_and_panics() {
     let folder = TempDir::new().unwrap();
     let program = common::stripped(&common::compile(&folder, "g++", "shapes.cpp", &["-O2", "-std=c++17"]));
-    check(&program, &[], folder.path());
+    assert_graph_allows_execution(&program, &[], folder.path());
     let program = common::stripped(&common::compile(&folder, "rustc", "evaluator.rs", &["-O"]));
-    check(&program, &[], folder.path());
+    assert_graph_allows_execution(&program, &[], folder.path());
 }
 
 #[test]

@@ -1,8 +1,8 @@
-//! Graphs recovered from stripped programs, compared with the compiler's map of the same code.
+//! Compares graphs recovered from stripped programs with the compiler's map of the same code.
 //!
-//! The map describes LLVM's machine blocks, which exclude padding, may end in two branches, and need not start at a branch target. So two
-//! things are compared. Edges from map blocks that end in a branch must lead to the first instruction after padding at the target. Each
-//! block start must be a start in the map, or follow a branch or a call that never returns.
+//! The map describes LLVM's machine blocks, which exclude padding, may end in two branches, and need not start at a branch target. Two
+//! things are therefore compared. Edges from map blocks that end in a branch must lead to the first instruction after padding at the
+//! target. Each block start must be a start in the map, or follow a branch or a call that never returns.
 
 mod common;
 
@@ -34,7 +34,7 @@ fn after_padding(binary: &Binary, mut at: u64) -> u64 {
     at
 }
 
-/// The addresses after branches that end blocks.
+/// Returns the addresses after branches that end blocks.
 fn after_branches(binary: &Binary, graph: &ProgramGraph) -> BTreeSet<u64> {
     let mut found = BTreeSet::new();
     for block in graph.functions.iter().flat_map(|f| &f.blocks) {
@@ -66,9 +66,9 @@ fn compare(binary: &Binary, map: &AddressMap, graph: &ProgramGraph) -> Compared 
     for function in &map.functions {
         let by_id: HashMap<u32, &MapBlock> = function.blocks.iter().map(|b| (b.id, b)).collect();
         starts.insert(function.address);
-        pads.extend(function.blocks.iter().filter(|b| b.properties.landing_pad && b.size > 0).map(|b| b.address));
+        pads.extend(function.blocks.iter().filter(|b| b.properties.is_landing_pad && b.size > 0).map(|b| b.address));
         for block in function.blocks.iter().filter(|b| b.size > 0 && branches.contains(&(b.address + b.size))) {
-            let targets = block.successors.iter().flatten().map(|s| by_id[&s.id]).filter(|b| !b.properties.landing_pad);
+            let targets = block.successors.iter().flatten().map(|s| by_id[&s.id]).filter(|b| !b.properties.is_landing_pad);
             edges.extend(targets.map(|to| (block.address + block.size, after_padding(binary, to.address))));
         }
     }
@@ -105,8 +105,8 @@ fn compare(binary: &Binary, map: &AddressMap, graph: &ProgramGraph) -> Compared 
     }
 }
 
-/// Compares, and asserts [`MIN_PERCENT_FOUND`]. Dead code after calls that never return is in the map but not in the graph.
-fn check(what: &str, program: &Path) {
+/// Asserts that recovery finds [`MIN_PERCENT_FOUND`]. Dead code after calls that never return is in the map but not in the graph.
+fn assert_graph_matches_map(what: &str, program: &Path) {
     let with_map = common::read(program);
     let binary = common::read(&common::stripped(program));
     let map = AddressMap::from_side_build(&binary, &with_map).unwrap();
@@ -146,16 +146,16 @@ fn graphs_of_c_programs_match_the_map() {
         [&["-O0"][..], &["-O2"], &["-O2", "-fPIE", "-pie", "-fno-plt"], &["-O2", "-no-pie"], &["-Os"], &["-O3", "-fcf-protection=full"]]
     {
         let folder = TempDir::new().unwrap();
-        let program = common::compile(&folder, "clang-22", "interpreter.c", &[options, &common::MAP].concat());
-        check(&format!("interpreter.c {}", options.join(" ")), &program);
+        let program = common::compile(&folder, "clang-22", "interpreter.c", &[options, &common::MAP_OPTIONS].concat());
+        assert_graph_matches_map(&format!("interpreter.c {}", options.join(" ")), &program);
     }
 }
 
 #[test]
 fn graph_of_cpp_program_with_exceptions_matches_the_map() {
     let folder = TempDir::new().unwrap();
-    let program = common::compile(&folder, "clang++-22", "shapes.cpp", &[&["-O2", "-std=c++17"][..], &common::MAP].concat());
-    check("shapes.cpp -O2", &program);
+    let program = common::compile(&folder, "clang++-22", "shapes.cpp", &[&["-O2", "-std=c++17"][..], &common::MAP_OPTIONS].concat());
+    assert_graph_matches_map("shapes.cpp -O2", &program);
 }
 
 #[test]
@@ -163,7 +163,7 @@ fn graph_of_rust_program_matches_the_map() {
     let folder = TempDir::new().unwrap();
     let map = "llvm-args=--basic-block-address-map --pgo-analysis-map=func-entry-count,bb-freq,br-prob";
     let program = common::compile(&folder, "rustc", "evaluator.rs", &["-C", "opt-level=3", "-C", map]);
-    check("evaluator.rs", &program);
+    assert_graph_matches_map("evaluator.rs", &program);
 }
 
 #[test]
@@ -171,7 +171,7 @@ fn jump_tables_of_enumerations_without_check_are_bounded() {
     let folder = TempDir::new().unwrap();
     let map = "llvm-args=--basic-block-address-map --pgo-analysis-map=func-entry-count,bb-freq,br-prob";
     let program = common::compile(&folder, "rustc", "decoder.rs", &["-C", "opt-level=3", "-C", map]);
-    check("decoder.rs", &program);
+    assert_graph_matches_map("decoder.rs", &program);
     let graph = recover(&common::read(&common::stripped(&program)), None, &[]).unwrap();
     let overlapping = graph.functions.iter().flat_map(|f| &f.uncertain).filter(|u| matches!(u.doubt, Doubt::Overlap | Doubt::Undecodable));
     assert_eq!(overlapping.count(), 0);
@@ -192,7 +192,7 @@ fn without_sections(program: &Path) -> Binary {
 /// A function's entry, the starts and sizes of its blocks, and its number of edges and calls.
 type Shape = (u64, Vec<(u64, u64)>, [usize; 2]);
 
-fn shape(binary: &Binary) -> Vec<Shape> {
+fn graph_shapes(binary: &Binary) -> Vec<Shape> {
     let graph = recover(binary, None, &[]).unwrap();
     let blocks = |f: &FunctionGraph| f.blocks.iter().map(|b| (b.start, b.size)).collect();
     graph.functions.iter().map(|f| (f.entry, blocks(f), [f.edges.len(), f.calls.len()])).collect()
@@ -208,7 +208,7 @@ fn graphs_do_not_depend_on_section_headers() {
         let (with, without) = (common::read(&program), without_sections(&program));
         // The loader's path is needed to list the program's libraries.
         assert_eq!(without.section(".interp"), with.section(".interp"));
-        let (with, without) = (shape(&with), shape(&without));
+        let (with, without) = (graph_shapes(&with), graph_shapes(&without));
         assert!(with.len() > 10, "{source}");
         let differs = with.iter().find(|f| !without.contains(f)).or_else(|| without.iter().find(|f| !with.contains(f)));
         let other = differs.and_then(|f| without.iter().rfind(|o| o.0 <= f.0));
@@ -216,8 +216,8 @@ fn graphs_do_not_depend_on_section_headers() {
     }
 }
 
-/// The numbers of calls whose landing pad no exception bypasses, and of calls with other landing pads.
-fn pads(compiler: &str, source: &str) -> (usize, usize) {
+/// Returns the number of calls whose landing pad no exception bypasses, and the number of calls with other landing pads.
+fn count_landing_pads(compiler: &str, source: &str) -> (usize, usize) {
     let folder = TempDir::new().unwrap();
     let program = common::compile(&folder, compiler, source, &["-O"]);
     let graph = recover(&common::read(&program), None, &[]).unwrap();
@@ -228,16 +228,16 @@ fn pads(compiler: &str, source: &str) -> (usize, usize) {
 #[test]
 fn bypassable_landing_pads_are_distinguished() {
     // Rust cleans up, catches everything, or aborts.
-    let (lands, passes) = pads("rustc", "evaluator.rs");
+    let (lands, passes) = count_landing_pads("rustc", "evaluator.rs");
     assert!(lands > 50 && passes == 0, "{lands} {passes}");
-    // Two are cleanups and one catches everything; the handler of one type is bypassed by exceptions of others.
-    assert_eq!(pads("g++", "catches.cpp"), (3, 1));
+    // Two pads are cleanups and one catches everything. Exceptions of other types bypass the handler of one type.
+    assert_eq!(count_landing_pads("g++", "catches.cpp"), (3, 1));
 }
 
 #[test]
 fn frequencies_come_from_the_map() {
     let folder = TempDir::new().unwrap();
-    let program = common::compile(&folder, "clang-22", "interpreter.c", &[&["-O2"][..], &common::MAP].concat());
+    let program = common::compile(&folder, "clang-22", "interpreter.c", &[&["-O2"][..], &common::MAP_OPTIONS].concat());
     let graph = ProgramGraph::from_binary(&common::read(&program)).unwrap();
     let main = graph.functions_named("main").next().expect("main");
     assert!(matches!(main.source, GraphSource::AddressMap { version: 2..=5 }));

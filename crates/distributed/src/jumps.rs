@@ -89,7 +89,7 @@ pub fn functions_that_may_switch_stacks(
     let (mut of_any, mut callers_of_any) = (HashSet::new(), Vec::new());
     let mut found: HashSet<usize> = switching.iter().map(|block| code.function_of(*block)).collect();
     for (number, function) in graphs.functions.iter().enumerate() {
-        of_any.extend(function.address_taken.then_some(number));
+        of_any.extend(function.is_address_taken.then_some(number));
         for call in &function.calls {
             match &call.callee {
                 CodeCallee::Function(entry) => callers.entry(*entry).or_default().push(number),

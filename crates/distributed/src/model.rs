@@ -221,7 +221,7 @@ fn external(
     opaque: &HashMap<usize, String>,
     ids: &HashMap<u64, WitnessFunctionId>,
 ) -> Vec<WitnessFunctionId> {
-    let kept = graphs.functions.iter().filter(|f| f.address_taken).map(|f| f.entry);
+    let kept = graphs.functions.iter().filter(|f| f.is_address_taken).map(|f| f.entry);
     let called = opaque.keys().flat_map(|f| graphs.functions[*f].calls.iter()).flat_map(|call| match &call.callee {
         CodeCallee::Function(entry) => vec![*entry],
         CodeCallee::OneOf(entries) => entries.clone(),

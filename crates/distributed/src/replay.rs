@@ -210,7 +210,7 @@ impl<'a> ThreadReplay<'a> {
     /// Whether a block may begin the handler of the thread's next known interruption by a signal.
     fn is_handler(&self, block: TraceBlock) -> bool {
         let (to, at) = self.code.graph_of(block);
-        let is_entry = to.block(at).start == to.entry && to.address_taken;
+        let is_entry = to.block(at).start == to.entry && to.is_address_taken;
         is_entry && self.interrupted.front().is_some_and(|place| self.implied_steps_to(contains_instruction(*place)).is_some())
     }
 
@@ -352,7 +352,7 @@ impl<'a> ThreadReplay<'a> {
             return self.switch_stack(block, push);
         }
         // Otherwise a signal handler begins, outside code calls, or the trace starts or resumes in the middle of a function.
-        if is_entry && to.address_taken {
+        if is_entry && to.is_address_taken {
             // A handler outside the traced code executed no traced block.
             let found =
                 (0..self.interrupted.len()).find_map(|n| Some((n, self.implied_steps_to(contains_instruction(self.interrupted[n]))?)));

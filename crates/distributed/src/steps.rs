@@ -96,8 +96,8 @@ impl EnterableFunctions {
 /// Whether a call is known to enter a function.
 fn usually_enters(call: &CallSite, function: &FunctionGraph) -> bool {
     match &call.callee {
-        CodeCallee::Import(name) => function.address_taken && opaque(name, Assumption::Usual).calls_back,
-        CodeCallee::Indirect => function.address_taken,
+        CodeCallee::Import(name) => function.is_address_taken && opaque(name, Assumption::Usual).calls_back,
+        CodeCallee::Indirect => function.is_address_taken,
         _ => may_enter(call, function),
     }
 }

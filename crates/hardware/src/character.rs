@@ -1,6 +1,6 @@
-//! Characteristics of a program's paths: the share of execution on the hottest ones, their lengths, the overlap of event profiles with the
-//! frequency profile, and whether the two power models rank paths alike (K. Vaswani, *Efficient Online Path Profiling*, figures 5.2 and
-//! 5.3, sections 5.3 and 5.5.2).
+//! Characteristics of a program's paths (K. Vaswani, *Efficient Online Path Profiling*, figures 5.2 and 5.3, sections 5.3 and 5.5.2): the
+//! share of execution on the hottest paths, the lengths of the paths, how far event profiles overlap with the frequency profile, and
+//! whether the two power models rank paths alike.
 
 use crate::processor::ProcessorEvent;
 use crate::profile::{PathProfile, overlap};
@@ -11,14 +11,14 @@ use serde::Serialize;
 /// Characteristics of a program's paths.
 #[derive(Clone, Debug, Serialize)]
 pub struct Character {
-    /// Cumulative distribution of each metric over the hottest paths (figure 5.2).
+    /// For each metric, its cumulative distribution over the hottest paths (figure 5.2).
     pub skew: Vec<Skew>,
-    /// Cumulative distribution of instructions over path lengths (figure 5.3).
+    /// Cumulative distribution of executed instructions over path lengths (figure 5.3).
     pub lengths: Vec<LengthPoint>,
-    /// Comparison of each event's profile with the frequency profile (section 5.3).
+    /// For each event, how far its profile overlaps with the frequency profile (section 5.3).
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub events: Vec<EventProfile>,
-    /// Comparison of the analytical power model with the cycle-level one; `None` unless both were counted.
+    /// How far the analytical and the cycle-level power model agree; `None` unless both were counted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub power_models: Option<Agreement>,
 }
@@ -26,22 +26,22 @@ pub struct Character {
 /// The cumulative distribution of a metric.
 #[derive(Clone, Debug, Serialize)]
 pub struct Skew {
-    /// Name of the metric. `instructions-executed` is exact, without the limits of a hardware counter.
+    /// Name of the metric. The metric `instructions-executed` is exact: no hardware counter limits it.
     pub metric: String,
-    /// Points in ascending order.
+    /// Points in ascending order of their number of paths.
     pub points: Vec<SkewPoint>,
 }
 
-/// A point of the distribution over the hottest paths.
+/// A point of a metric's distribution over the hottest paths.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct SkewPoint {
-    /// Number of hottest paths.
+    /// Number of paths, counted from the hottest.
     pub paths: usize,
-    /// Their percentage of the metric's total.
+    /// Percentage of the metric's total that these paths account for.
     pub percent: f64,
 }
 
-/// A point of the distribution over path lengths.
+/// A point of the distribution of instructions over path lengths.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct LengthPoint {
     /// Maximum path length in branches.
@@ -50,45 +50,45 @@ pub struct LengthPoint {
     pub percent: f64,
 }
 
-/// Comparison of an event's profile with the frequency profile.
+/// How far the profile of one event overlaps with the frequency profile.
 #[derive(Clone, Debug, Serialize)]
 pub struct EventProfile {
     /// Name of the event.
     pub metric: String,
-    /// Overlap percentage of the two complete profiles; `None` if one is empty.
+    /// Overlap of the two complete profiles, in percent; `None` if one of them is empty.
     pub overlap_with_frequency: Option<f64>,
 }
 
-/// Agreement of two profiles.
+/// How far two profiles agree.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Agreement {
-    /// Spearman's rank correlation, from -1 to 1; `None` if undefined.
+    /// Spearman's rank correlation, from -1 to 1; `None` if it is undefined.
     pub rank_correlation: Option<f64>,
-    /// Overlap percentage; `None` if one profile is empty.
+    /// Overlap of the two profiles, in percent; `None` if one of them is empty.
     pub overlap: Option<f64>,
 }
 
-/// Computes the characteristics of the paths in a profiler's complete profiles. Metrics without a profile are omitted.
+/// Computes the characteristics of the paths in a profiler's complete profiles. Metrics that the profiler does not profile are omitted.
 pub fn characterize(profiler: &Profiler, metrics: &[Metric]) -> Character {
     let mut shown = vec![Metric::Instructions, Metric::Frequency];
     shown.extend(metrics.iter().filter(|m| **m != Metric::Frequency));
-    let skew = |metric: &Metric| Some(Skew { metric: name(*metric), points: skew_points(profiler.complete(*metric)?) });
-    let frequency = profiler.complete(Metric::Frequency);
+    let skew = |metric: &Metric| Some(Skew { metric: metric_name(*metric), points: skew_points(profiler.complete_profile(*metric)?) });
+    let frequency = profiler.complete_profile(Metric::Frequency);
     let event = |metric: &Metric| EventProfile {
-        metric: name(*metric),
-        overlap_with_frequency: profiler.complete(*metric).zip(frequency).and_then(|(one, other)| overlap(one, other)),
+        metric: metric_name(*metric),
+        overlap_with_frequency: profiler.complete_profile(*metric).zip(frequency).and_then(|(one, other)| overlap(one, other)),
     };
-    let power = |event: ProcessorEvent| profiler.complete(Metric::Event(event as usize));
+    let power = |event: ProcessorEvent| profiler.complete_profile(Metric::Event(event as usize));
     let models = power(ProcessorEvent::AnalyticalPower).zip(power(ProcessorEvent::CyclePower));
     Character {
         skew: shown.iter().filter_map(skew).collect(),
-        lengths: lengths(profiler.instructions_by_length()),
+        lengths: length_points(profiler.instructions_by_length()),
         events: metrics.iter().filter(|m| **m != Metric::Frequency).map(event).collect(),
         power_models: models.map(|(one, other)| Agreement { rank_correlation: rank_correlation(one, other), overlap: overlap(one, other) }),
     }
 }
 
-fn name(metric: Metric) -> String {
+fn metric_name(metric: Metric) -> String {
     match metric {
         Metric::Frequency => "frequency".into(),
         Metric::Instructions => "instructions-executed".into(),
@@ -100,7 +100,7 @@ fn skew_points(profile: &PathProfile) -> Vec<SkewPoint> {
     cumulative(&profile.hottest()).into_iter().map(|(paths, percent)| SkewPoint { paths, percent }).collect()
 }
 
-fn lengths(instructions: &[u64]) -> Vec<LengthPoint> {
+fn length_points(instructions: &[u64]) -> Vec<LengthPoint> {
     let total: u64 = instructions.iter().sum();
     let mut sum = 0;
     let point = |(branches, instructions): (usize, &u64)| {

@@ -5,7 +5,7 @@ use crate::stream::Address;
 /// Maximum number of branches in a descriptor. The published limit is 32; the detector's own limit is a parameter.
 pub const MAX_BRANCHES: u8 = 64;
 
-/// Identifies a path. Unconditional branches count as taken.
+/// Identifies a path. Unconditional branches count as taken branches.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct PathDescriptor {
     /// Address of the first instruction.
@@ -17,7 +17,7 @@ pub struct PathDescriptor {
 }
 
 impl PathDescriptor {
-    /// A path without branches.
+    /// Creates a path without branches.
     pub fn starting_at(start: Address) -> PathDescriptor {
         PathDescriptor { start, length: 0, outcomes: 0 }
     }
@@ -34,7 +34,7 @@ impl PathDescriptor {
         (0..self.length).map(move |at| self.outcomes >> at & 1 == 1)
     }
 
-    /// Returns the outcomes as digits in execution order: 1 for a taken branch, 0 for one that is not taken.
+    /// Returns the outcomes as digits in execution order: 1 for a taken branch, 0 for a branch that is not taken.
     pub fn outcome_digits(self) -> String {
         self.outcomes().map(|taken| if taken { '1' } else { '0' }).collect()
     }

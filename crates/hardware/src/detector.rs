@@ -1,10 +1,11 @@
 //! The path detector: turns the retired branches of one thread into paths (section 5.2).
 //!
-//! Each branch performs the operations of its class in a fixed order: update the path or its event counter, pop, push. A path that reaches
-//! the length limit is popped, and a new one begins after the branch. The paper leaves three cases open. For a stack that no longer matches
-//! the program's, see [`StackRepair`]. When a procedure returns whose call was not seen, a path begins at the return's target. A path that
-//! begins in a procedure that its predecessor was extended into inherits the number of extensions; otherwise, that procedure's return would
-//! pop the entry of a different procedure.
+//! Each branch performs the operations of its class in a fixed order: update the path or its event counter, pop, push. A path that
+//! reaches the length limit is popped, and a new path begins after the branch. The paper leaves three cases open. In this model:
+//! - [`StackRepair`] decides what happens to a path stack that no longer matches the program's stack.
+//! - When a procedure returns whose call was not seen, a path begins at the return's target.
+//! - A path may begin in a procedure that the previous path was extended into. The new path then inherits the number of extensions;
+//!   otherwise, the return of that procedure would pop the entry of a different procedure.
 
 use crate::descriptor::{MAX_BRANCHES, PathDescriptor};
 use crate::error::HardwareError;
@@ -17,9 +18,9 @@ use crate::stream::{Address, RetiredBranch, StreamEvent};
 /// How the path stack is kept consistent after `longjmp` and exceptions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum StackRepair {
-    /// By the locations of return addresses. If the source does not provide them, repairs are guesses: a return to an unexpected address is
-    /// assumed to follow a `longjmp` or an exception. The stack is searched for the matching entry, and all entries above that entry are
-    /// discarded. Without a match, the return acts as an indirect branch.
+    /// The repair uses the locations of return addresses. If the source does not provide them, repairs are guesses: a return to an
+    /// unexpected address is assumed to follow a `longjmp` or an exception. The stack is then searched for the entry with that return
+    /// address, and all entries above it are discarded. If no entry matches, the return acts as an indirect branch.
     #[default]
     Frames,
     /// No repair: each return pops one entry.
@@ -29,23 +30,23 @@ pub enum StackRepair {
 /// The programmable parameters of a detector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DetectorParameters {
-    /// Operations of each branch class.
+    /// The operations that each branch class performs.
     pub mapping: OperationMapping,
     /// Maximum number of branches in a path.
     pub length_limit: u8,
-    /// Capacity of the path stack.
+    /// Maximum number of entries on the path stack.
     pub stack_entries: usize,
     /// What happens when the path stack is full.
     pub overflow: Overflow,
     /// How the path stack is repaired after `longjmp` and exceptions.
     pub repair: StackRepair,
-    /// Width of an entry's event counter.
+    /// Width of the event counter in each entry.
     pub counter_width: CounterWidth,
 }
 
 impl DetectorParameters {
-    /// The published configuration: paths of up to 32 branches, 32 stack entries of which the oldest is dropped on overflow, 8-bit
-    /// counters.
+    /// The published configuration: paths of up to 32 branches, 8-bit counters, and 32 stack entries, of which the oldest is dropped on
+    /// overflow.
     pub fn published(mapping: OperationMapping) -> DetectorParameters {
         DetectorParameters {
             mapping,
@@ -72,14 +73,14 @@ impl DetectorParameters {
 /// Why a path ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum PathEndReason {
-    /// The pop operation of a branch of this class.
+    /// A branch of this class popped the path.
     Branch(BranchType),
     /// The path reached the length limit.
     Limit,
 }
 
 impl PathEndReason {
-    /// Name in files: the branch class, or `limit`.
+    /// Returns the name in files: the branch class, or `limit`.
     pub fn name(self) -> &'static str {
         match self {
             PathEndReason::Branch(class) => class.name(),
@@ -91,7 +92,7 @@ impl PathEndReason {
 /// A completed path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CompletedPath {
-    /// The path.
+    /// The path that was completed.
     pub path: PathDescriptor,
     /// Events that occurred along the path.
     pub events: EventCounts,
@@ -101,34 +102,34 @@ pub struct CompletedPath {
     pub end: PathEndReason,
 }
 
-/// Statistics of a detector.
+/// Statistics of a detector. All fields except `max_depth` are counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DetectorCounts {
-    /// Branches processed.
+    /// Processed branches.
     pub branches: u64,
-    /// Operations on the path stack: updates of a path or its counter, pops, pushes.
+    /// Operations on the path stack: a pop, a push, and an update of a path or its counter count one each.
     pub operations: u64,
-    /// Paths completed.
+    /// Completed paths.
     pub paths: u64,
     /// Paths split at the length limit.
     pub splits: u64,
     /// Pushes while the stack was full.
     pub overflows: u64,
-    /// Maximum number of entries on the path stack.
+    /// Greatest number of entries on the path stack at one time.
     pub max_depth: u64,
-    /// Returns that left the stack empty.
+    /// Returns that left the path stack empty.
     pub underflows: u64,
     /// Repairs of the path stack after `longjmp` and exceptions.
     pub repairs: u64,
-    /// Guessed repairs, at returns that match a call further down the stack.
+    /// Guessed repairs: returns that matched a call further down the stack.
     pub guessed_repairs: u64,
     /// Switches between the program's stacks (coroutines).
     pub switches: u64,
-    /// Returns that match no open call.
+    /// Returns that matched no open call.
     pub unmatched_returns: u64,
-    /// Unfinished paths discarded by repairs, gaps or thread exits.
+    /// Unfinished paths that were discarded by repairs, gaps or thread exits.
     pub unfinished: u64,
-    /// Signal handlers entered.
+    /// Signal handlers that were entered.
     pub interrupts: u64,
     /// Gaps in the event stream.
     pub gaps: u64,
@@ -137,7 +138,7 @@ pub struct DetectorCounts {
 }
 
 impl DetectorCounts {
-    /// Adds the statistics of another thread.
+    /// Adds the statistics of another thread's detector.
     pub fn add(&mut self, other: &DetectorCounts) {
         self.branches += other.branches;
         self.operations += other.operations;
@@ -161,13 +162,13 @@ impl DetectorCounts {
 #[derive(Clone, Debug)]
 pub struct Detector {
     parameters: DetectorParameters,
-    repairs: bool,
+    has_frame_repair: bool,
     stacks: ProgramStacks,
     counts: DetectorCounts,
 }
 
 impl Detector {
-    /// Memory used, in bytes.
+    /// Returns the memory used, in bytes.
     pub fn memory(&self) -> u64 {
         size_of::<Self>() as u64 + self.stacks.memory()
     }
@@ -175,33 +176,33 @@ impl Detector {
     /// Creates a detector with an empty stack.
     ///
     /// # Errors
-    /// A parameter is out of its range.
+    /// Fails if a parameter is out of range.
     pub fn new(parameters: DetectorParameters) -> Result<Detector, HardwareError> {
         parameters.check()?;
-        let repairs = parameters.repair == StackRepair::Frames && parameters.mapping.follows_procedures();
+        let has_frame_repair = parameters.repair == StackRepair::Frames && parameters.mapping.follows_procedures();
         let extends_calls = matches!(parameters.mapping.extension, Extension::Calls(_));
         let stacks = ProgramStacks::new(parameters.stack_entries, parameters.overflow, extends_calls);
-        Ok(Detector { parameters, repairs, stacks, counts: DetectorCounts::default() })
+        Ok(Detector { parameters, has_frame_repair, stacks, counts: DetectorCounts::default() })
     }
 
-    /// The statistics so far.
+    /// Returns the statistics so far.
     pub fn counts(&self) -> DetectorCounts {
-        let of_stacks = self.stacks.counts;
+        let stack_counts = self.stacks.counts;
         DetectorCounts {
             overflows: self.stacks.overflows(),
             max_depth: self.stacks.max_depth() as u64,
-            repairs: self.counts.guessed_repairs + of_stacks.repairs,
-            switches: of_stacks.switches,
-            unfinished: of_stacks.unfinished,
+            repairs: self.counts.guessed_repairs + stack_counts.repairs,
+            switches: stack_counts.switches,
+            unfinished: stack_counts.unfinished,
             ..self.counts
         }
     }
 
     /// Processes an event of the thread, and calls `emit` for each completed path. `events` are the event counts since the last branch;
-    /// they are used only for branches.
+    /// they matter only if `event` is a branch.
     pub fn process_event(&mut self, event: &StreamEvent, events: &EventCounts, emit: &mut impl FnMut(&CompletedPath)) {
         match event {
-            StreamEvent::Branch(branch) => self.branch(branch, events, emit),
+            StreamEvent::Branch(branch) => self.process_branch(branch, events, emit),
             StreamEvent::Begin(start) => self.restart(*start),
             StreamEvent::Gap(next) => {
                 self.counts.gaps += 1;
@@ -216,38 +217,38 @@ impl Detector {
         }
     }
 
-    /// Processes a branch.
-    pub fn branch(&mut self, branch: &RetiredBranch, events: &EventCounts, emit: &mut impl FnMut(&CompletedPath)) {
+    /// Processes a branch, like [`Detector::process_event`].
+    pub fn process_branch(&mut self, branch: &RetiredBranch, events: &EventCounts, emit: &mut impl FnMut(&CompletedPath)) {
         self.counts.branches += 1;
         let class = BranchType::from_branch(branch);
-        let frame = branch.stack.filter(|_| self.repairs);
+        let frame = branch.stack.filter(|_| self.has_frame_repair);
         if frame.is_none() && matches!(class, BranchType::Call | BranchType::Return) {
-            self.stacks.place_handler(None);
+            self.stacks.settle_handler(None);
         }
         let return_target = frame.map_or(ReturnTarget::Caller, |at| self.repair_before(class, at, branch.target));
-        let (mut operations, unwound) = self.operations(class, return_target, frame, branch);
+        let (mut operations, unwound) = self.select_operations(class, return_target, frame, branch);
         if unwound == Unwound::Unknown {
             operations.push = true;
         }
-        let end = self.update(branch, operations, events).unwrap_or(PathEndReason::Branch(class));
+        let end = self.update_top(branch, operations, events).unwrap_or(PathEndReason::Branch(class));
         let is_split = end == PathEndReason::Limit;
-        let replaced = if operations.pop || is_split { self.pop(end, emit) } else { None };
+        let replaced = if operations.pop || is_split { self.complete_path(end, emit) } else { None };
         if let Unwound::Entries(number) = unwound {
             self.stacks.discard(number);
         }
         if is_split {
-            // The caller's path continues after the call.
+            // The branch that reached the limit is a call, so the caller's path continues after the call returns.
             let start = if class == BranchType::Call && operations.push { branch.fall_through } else { branch.next() };
-            self.push(start, replaced);
+            self.push_path(start, replaced);
         }
         match (operations.push, class) {
             (false, _) => frame.into_iter().for_each(|at| self.stacks.complete_return(return_target, replaced, at, branch.target)),
-            (true, BranchType::Call) if !operations.pop => self.stacks.paths().push(callee_entry(branch)),
-            (true, _) => self.push(branch.next(), replaced),
+            (true, BranchType::Call) if !operations.pop => self.stacks.paths().push(new_callee_entry(branch)),
+            (true, _) => self.push_path(branch.next(), replaced),
         }
         self.counts.operations += 1 + u64::from(operations.pop || is_split) + u64::from(operations.push) + u64::from(is_split);
         if class == BranchType::Return && operations.pop && replaced.is_some_and(|path| path.is_handler) {
-            self.stacks.handler_returned();
+            self.stacks.leave_first_procedure();
         }
         if self.stacks.paths().depth() == 0 {
             self.counts.underflows += 1;
@@ -255,7 +256,7 @@ impl Detector {
         }
     }
 
-    /// Repairs the path stack before a call or return if necessary. Returns the destination of a return, and `Caller` for other branches.
+    /// Repairs the path stack before a call or return if necessary. Returns where a return leads, and `Caller` for all other branches.
     fn repair_before(&mut self, class: BranchType, at: Address, target: Address) -> ReturnTarget {
         match class {
             BranchType::Call => self.stacks.prepare_call(at),
@@ -270,7 +271,7 @@ impl Detector {
     }
 
     /// Returns a branch's operations and, for a return, the entries that a guessed repair unwinds.
-    fn operations(
+    fn select_operations(
         &mut self,
         class: BranchType,
         return_target: ReturnTarget,
@@ -281,9 +282,9 @@ impl Detector {
             return (Operations { pop: true, push: true, ..self.parameters.mapping.operations(class) }, Unwound::Nothing);
         }
         let is_extended = self.stacks.paths().top().is_some_and(|top| top.extensions > 0);
-        let operations = self.extended_operations(class);
+        let operations = self.extend_operations(class);
         match (class, frame) {
-            (BranchType::Call, Some(at)) if !operations.push => self.stacks.extend(at, branch.fall_through),
+            (BranchType::Call, Some(at)) if !operations.push => self.stacks.record_extension(at, branch.fall_through),
             (BranchType::Return, Some(_)) if !operations.pop => {
                 self.stacks.end_extended();
                 if is_extended && return_target != ReturnTarget::Caller {
@@ -291,15 +292,15 @@ impl Detector {
                     return (Operations { pop: true, push: return_target == ReturnTarget::Landing, ..operations }, Unwound::Nothing);
                 }
             }
-            (BranchType::Return, None) if operations.pop && self.repairs => return (operations, self.find_unwound(branch.target)),
-            (BranchType::Indirect, _) => self.stacks.note_indirect_jump(),
+            (BranchType::Return, None) if operations.pop && self.has_frame_repair => return (operations, self.find_unwound(branch.target)),
+            (BranchType::Indirect, _) => self.stacks.record_indirect_jump(),
             _ => {}
         }
         (operations, Unwound::Nothing)
     }
 
-    /// Returns the operations of a class, as modified by the top entry's extension counter.
-    fn extended_operations(&mut self, class: BranchType) -> Operations {
+    /// Returns the operations of a class. If the mapping extends paths, they depend on the top entry's number of extensions.
+    fn extend_operations(&mut self, class: BranchType) -> Operations {
         let default = self.parameters.mapping.operations(class);
         let Some(top) = self.stacks.paths().top() else { return default };
         let extended = Operations { pop: false, push: false, ..default };
@@ -320,8 +321,8 @@ impl Detector {
         }
     }
 
-    /// Updates the top entry. Returns [`PathEnd::Limit`] if the path reached the length limit.
-    fn update(&mut self, branch: &RetiredBranch, operations: Operations, events: &EventCounts) -> Option<PathEndReason> {
+    /// Updates the top entry. Returns [`PathEndReason::Limit`] if the path reached the length limit.
+    fn update_top(&mut self, branch: &RetiredBranch, operations: Operations, events: &EventCounts) -> Option<PathEndReason> {
         let top = self.stacks.paths().top()?;
         self.counts.saturated += u64::from(top.events.add(events, self.parameters.counter_width));
         top.instructions = top.instructions.saturating_add(branch.instructions);
@@ -332,7 +333,7 @@ impl Detector {
         (top.path.length == self.parameters.length_limit && !operations.pop).then_some(PathEndReason::Limit)
     }
 
-    fn pop(&mut self, end: PathEndReason, emit: &mut impl FnMut(&CompletedPath)) -> Option<PathEntry> {
+    fn complete_path(&mut self, end: PathEndReason, emit: &mut impl FnMut(&CompletedPath)) -> Option<PathEntry> {
         let entry = self.stacks.paths().pop()?;
         self.counts.paths += 1;
         self.counts.splits += u64::from(end == PathEndReason::Limit);
@@ -340,8 +341,8 @@ impl Detector {
         Some(entry)
     }
 
-    /// Pushes a path that begins after a branch. If the path replaces an entry, it belongs to the same procedure.
-    fn push(&mut self, start: Address, replaced: Option<PathEntry>) {
+    /// Pushes a path that begins after a branch. If the path replaces the entry `replaced`, the path belongs to the same procedure.
+    fn push_path(&mut self, start: Address, replaced: Option<PathEntry>) {
         let mut entry = PathEntry::starting_at(start);
         if let Some(before) = replaced {
             entry.return_address = before.return_address;
@@ -378,15 +379,14 @@ impl Detector {
     }
 }
 
-/// The entry for a called procedure.
-fn callee_entry(branch: &RetiredBranch) -> PathEntry {
+fn new_callee_entry(branch: &RetiredBranch) -> PathEntry {
     PathEntry { return_address: Some(branch.fall_through), stack: branch.stack, ..PathEntry::starting_at(branch.next()) }
 }
 
 /// The entries that a return unwinds in addition to the entry that it pops.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Unwound {
-    /// No entries: the return belongs to the top entry.
+    /// The return belongs to the top entry, so it unwinds no others.
     Nothing,
     /// This many entries: the return belongs to the entry below them.
     Entries(usize),

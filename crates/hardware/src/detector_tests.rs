@@ -1,4 +1,4 @@
-//! Checks the detector against executions worked out by hand: tables 5.1 and 5.2, extended paths, limits, repairs.
+//! Compares the detector's paths with executions worked out by hand: tables 5.1 and 5.2, extended paths, limits and repairs.
 
 use super::*;
 use crate::mapping::Preset;
@@ -13,8 +13,9 @@ fn conditional(address: u64, target: u64, is_taken: bool) -> RetiredBranch {
     branch(BranchKind::Conditional, address, target, is_taken)
 }
 
-/// `main` at 0x100 calls a loop at 0x200 with two iterations: forward branch not taken, then taken; backward branch taken, then not.
-fn execution() -> Vec<RetiredBranch> {
+/// `main` at 0x100 calls a procedure at 0x200, whose loop has two iterations. The loop's forward branch is first not taken, then taken;
+/// its backward branch is first taken, then not.
+fn example_branches() -> Vec<RetiredBranch> {
     vec![
         conditional(0x104, 0x110, true),
         branch(BranchKind::Call, 0x118, 0x200, true),
@@ -40,39 +41,39 @@ fn run_with(parameters: DetectorParameters, start: u64, branches: &[RetiredBranc
     let mut paths = Vec::new();
     let mut emit = |p: &CompletedPath| paths.push(format_path(&p.path));
     detector.process_event(&StreamEvent::Begin(Address(start)), &EventCounts::default(), &mut emit);
-    branches.iter().for_each(|b| detector.branch(b, &EventCounts::default(), &mut emit));
+    branches.iter().for_each(|b| detector.process_branch(b, &EventCounts::default(), &mut emit));
     (paths, detector)
 }
 
-fn paths(mapping: OperationMapping, branches: &[RetiredBranch]) -> Vec<String> {
+fn find_paths(mapping: OperationMapping, branches: &[RetiredBranch]) -> Vec<String> {
     run_with(DetectorParameters::published(mapping), 0x100, branches).0
 }
 
 #[test]
 fn ball_larus_paths_end_at_backward_branches() {
-    let found = paths(OperationMapping::preset(Preset::BallLarus, 1), &execution());
-    // The caller's path spans the call without recording it. After the last backward branch there is a path without branches.
+    let found = find_paths(OperationMapping::preset(Preset::BallLarus, 1), &example_branches());
+    // The caller's path spans the call without recording it. The last backward branch is followed by a path without branches.
     assert_eq!(found, ["200:011", "200:10", "21e:", "100:101", "140:"]);
 }
 
 #[test]
 fn whole_program_paths_also_end_at_calls() {
-    let found = paths(OperationMapping::preset(Preset::WholeProgram, 1), &execution());
+    let found = find_paths(OperationMapping::preset(Preset::WholeProgram, 1), &example_branches());
     assert_eq!(found, ["100:1", "200:011", "200:10", "21e:", "11a:01", "140:"]);
 }
 
 #[test]
 fn extended_loop_paths_span_backward_branches() {
-    let found = paths(OperationMapping::preset(Preset::ExtendedLoops, 1), &execution());
+    let found = find_paths(OperationMapping::preset(Preset::ExtendedLoops, 1), &example_branches());
     assert_eq!(found, ["200:01110", "21e:", "100:101", "140:"]);
-    let found = paths(OperationMapping::preset(Preset::ExtendedLoops, 2), &execution());
+    let found = find_paths(OperationMapping::preset(Preset::ExtendedLoops, 2), &example_branches());
     assert_eq!(found, ["200:01110", "100:101", "140:"]);
 }
 
 #[test]
 fn extended_call_paths_span_calls() {
     // The path of `main` continues in the callee, and a path that begins there continues in `main` after the return.
-    let found = paths(OperationMapping::preset(Preset::ExtendedCalls, 1), &execution());
+    let found = find_paths(OperationMapping::preset(Preset::ExtendedCalls, 1), &example_branches());
     assert_eq!(found, ["100:1011", "200:10", "21e:01", "140:"]);
 }
 
@@ -82,8 +83,8 @@ fn events_are_summed_along_paths() {
     let mut sums = Vec::new();
     let mut emit = |p: &CompletedPath| sums.push(p.events.0[0]);
     detector.process_event(&StreamEvent::Begin(Address(0x100)), &EventCounts::default(), &mut emit);
-    for branch in execution() {
-        detector.branch(&branch, &EventCounts([branch.instructions, 0, 0, 0, 0, 0, 0, 0]), &mut emit);
+    for branch in example_branches() {
+        detector.process_branch(&branch, &EventCounts([branch.instructions, 0, 0, 0, 0, 0, 0, 0]), &mut emit);
     }
     assert_eq!(sums, [9, 6, 3, 12, 3]);
 }
@@ -143,13 +144,13 @@ fn handler_does_not_disturb_the_interrupted_path() {
     let mut emit = |p: &CompletedPath| found.push(format_path(&p.path));
     let none = EventCounts::default();
     detector.process_event(&StreamEvent::Begin(Address(0x100)), &none, &mut emit);
-    detector.branch(&conditional(0x104, 0x110, true), &none, &mut emit);
+    detector.process_branch(&conditional(0x104, 0x110, true), &none, &mut emit);
     detector.process_event(&StreamEvent::Interrupt(Address(0x700)), &none, &mut emit);
-    detector.branch(&branch(BranchKind::Call, 0x708, 0x800, true), &none, &mut emit);
-    detector.branch(&branch(BranchKind::Return, 0x808, 0x70a, true), &none, &mut emit);
-    detector.branch(&branch(BranchKind::Return, 0x710, 0x900, true), &none, &mut emit);
+    detector.process_branch(&branch(BranchKind::Call, 0x708, 0x800, true), &none, &mut emit);
+    detector.process_branch(&branch(BranchKind::Return, 0x808, 0x70a, true), &none, &mut emit);
+    detector.process_branch(&branch(BranchKind::Return, 0x710, 0x900, true), &none, &mut emit);
     detector.process_event(&StreamEvent::Resume(Address(0x110)), &none, &mut emit);
-    detector.branch(&conditional(0x118, 0x100, false), &none, &mut emit);
+    detector.process_branch(&conditional(0x118, 0x100, false), &none, &mut emit);
     assert_eq!(found, ["800:", "700:", "100:10"]);
 }
 

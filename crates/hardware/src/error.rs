@@ -1,6 +1,4 @@
-//! Errors in detector, table and processor parameters.
-
-/// An invalid configuration.
+/// A parameter of a detector, table or processor that is out of range, or a parameter file that is malformed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HardwareError {
     /// A parameter file cannot be parsed.

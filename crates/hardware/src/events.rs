@@ -1,10 +1,10 @@
-//! Event counters of the retiring block and of the path on top of the stack (section 5.3). The hardware counts one event per run, in 8
-//! bits. The model counts several events at once, which corresponds to several runs or several counters. Counters saturate.
+//! Counts of events in the block that retires and in the path on top of the stack (section 5.3). The hardware counts one event per run,
+//! in 8 bits. The model counts several events at once, which corresponds to several runs or several counters. Counters saturate.
 
 /// Maximum number of events counted at once.
 pub const MAX_EVENTS: usize = 8;
 
-/// Counts of up to [`MAX_EVENTS`] events. The caller assigns the events to indices.
+/// Counts of up to [`MAX_EVENTS`] events. The caller decides which event each index stands for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EventCounts(pub [u32; MAX_EVENTS]);
 
@@ -22,7 +22,7 @@ impl EventCounts {
     }
 }
 
-/// Width of a path's event counter, in bits.
+/// The width of a path's event counter, in bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct CounterWidth(u8);
 
@@ -35,7 +35,7 @@ impl CounterWidth {
     /// Creates a width of 1 to 32 bits.
     ///
     /// # Errors
-    /// `bits` is out of range.
+    /// Fails if `bits` is out of range.
     pub fn new(bits: u8) -> Result<CounterWidth, crate::HardwareError> {
         match bits {
             1..=32 => Ok(CounterWidth(bits)),
@@ -43,12 +43,12 @@ impl CounterWidth {
         }
     }
 
-    /// Number of bits.
+    /// Returns the number of bits.
     pub fn bits(self) -> u8 {
         self.0
     }
 
-    /// The greatest value of a counter.
+    /// Returns the greatest value that a counter of this width can hold.
     pub fn max_value(self) -> u32 {
         u32::MAX >> (32 - self.0)
     }

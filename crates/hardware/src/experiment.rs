@@ -1,43 +1,43 @@
-//! Experimental designs: the combinations of factor levels to run, and the effects of the factors (section 5.5.2, table 5.4).
+//! Experimental designs: which combinations of factor levels to run, and how to compute each factor's effect (section 5.5.2, table 5.4).
 //!
 //! Two-level designs with few runs follow R. L. Plackett and J. P. Burman, *The design of optimum multifactorial experiments*, Biometrika
-//! 33, 1946: the rows are the cyclic shifts of a published row, and one row of low levels. For each pair of factors, all pairs of levels
-//! occur equally often.
+//! 33, 1946: the rows are all cyclic shifts of a published row, followed by a row of low levels. For each pair of factors, all pairs of
+//! levels occur equally often.
 
 use crate::error::HardwareError;
 
-/// First rows of the designs with 8, 12, 16, 20 and 24 runs; `+` is the high level.
+/// Published first rows of the designs with 8, 12, 16, 20 and 24 runs; `+` is the high level.
 const FIRST_ROWS: [&str; 5] = ["+++-+--", "++-+++---+-", "++++-+-++--+---", "++--++++-+-+----++-", "+++++-+-++--++--+-+----"];
 
 /// An experimental design.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Design {
-    /// All combinations.
+    /// All combinations of levels.
     FullFactorial,
-    /// A small subset of the combinations of two-level factors. With `foldover`, each combination is also run with all levels swapped,
-    /// which removes two-factor interactions from the effects.
+    /// A small subset of the combinations of two-level factors.
     PlackettBurman {
-        /// Whether to double the number of runs.
+        /// Whether each combination is run a second time with all levels swapped. The effects are then free of two-factor interactions.
         foldover: bool,
     },
 }
 
-/// The effect of a factor.
+/// The effect of a factor on the response.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Effect {
     /// Index of the factor.
     pub factor: usize,
     /// Mean response at the factor's last level minus mean response at its first level.
     pub effect: f64,
-    /// Rank by absolute effect, from 1.
+    /// Rank among all factors by absolute effect; the strongest factor has rank 1.
     pub rank: usize,
 }
 
-/// Returns a design's combinations, each with a level (from 0) for every factor. `levels` is the number of levels of each factor.
+/// Returns the combinations that a design runs, each with a level (from 0) for every factor. `levels` contains each factor's number of
+/// levels.
 ///
 /// # Errors
-/// A full factorial design has no combinations or more than 65536. A Plackett-Burman design has more than 23 factors, or a factor without
-/// exactly two levels.
+/// Fails if a full factorial design has no combinations or more than 65536. Also fails if a Plackett-Burman design has more than 23
+/// factors, or a factor that does not have exactly two levels.
 pub fn combinations(design: Design, levels: &[usize]) -> Result<Vec<Vec<usize>>, HardwareError> {
     match design {
         Design::FullFactorial => full_factorial(levels),
@@ -46,9 +46,9 @@ pub fn combinations(design: Design, levels: &[usize]) -> Result<Vec<Vec<usize>>,
 }
 
 fn full_factorial(levels: &[usize]) -> Result<Vec<Vec<usize>>, HardwareError> {
-    const MAX: usize = 1 << 16;
+    const MAX_COMBINATIONS: usize = 1 << 16;
     let number = levels.iter().try_fold(1usize, |all, level| all.checked_mul(*level)).unwrap_or(usize::MAX);
-    if !(1..=MAX).contains(&number) {
+    if !(1..=MAX_COMBINATIONS).contains(&number) {
         return Err(HardwareError::parameter("combinations", number, "between 1 and 65536, so reduce factors or levels"));
     }
     let combination = |mut number: usize| {
@@ -80,8 +80,8 @@ fn plackett_burman(levels: &[usize], foldover: bool) -> Result<Vec<Vec<usize>>, 
     Ok(rows)
 }
 
-/// Computes the effect of each factor on a response.
-pub fn effects(combinations: &[Vec<usize>], levels: &[usize], responses: &[f64]) -> Vec<Effect> {
+/// Computes the effect of each factor on the responses to the combinations.
+pub fn compute_effects(combinations: &[Vec<usize>], levels: &[usize], responses: &[f64]) -> Vec<Effect> {
     let mean = |factor: usize, level: usize| {
         let of_level = combinations.iter().zip(responses).filter(|(c, _)| c[factor] == level);
         let (number, sum) = of_level.fold((0u32, 0.0), |(number, sum), (_, response)| (number + 1, sum + response));
@@ -125,7 +125,7 @@ mod tests {
             let rows = combinations(design, &levels).unwrap();
             let response = |row: &Vec<usize>| 10.0 + row.iter().zip(weights).map(|(l, w)| *l as f64 * w).sum::<f64>();
             let responses: Vec<f64> = rows.iter().map(response).collect();
-            let found = effects(&rows, &levels, &responses);
+            let found = compute_effects(&rows, &levels, &responses);
             assert!(found.iter().zip(weights).all(|(e, w)| (e.effect - w).abs() < 1e-9), "{found:?}");
             assert_eq!(found.iter().map(|e| e.rank).collect::<Vec<_>>(), [4, 1, 6, 2, 5, 3]);
         }

@@ -6,22 +6,22 @@ use crate::names::names;
 /// A function from path descriptors to sets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum IndexFunction {
-    /// Low bits of the start address.
+    /// The low bits of the start address.
     Start,
-    /// Exclusive or of the low bits of start address, length and outcomes; the published choice.
+    /// The low bits of the exclusive or of start address, length and outcomes; the published choice.
     #[default]
     Xor,
-    /// Exclusive or of all bits of start address, length and outcomes, folded. Unlike `Xor`, it includes the late outcomes, in which long
-    /// paths often differ.
+    /// All bits of start address, length and outcomes, combined by exclusive or. Unlike `Xor`, this function includes the late outcomes,
+    /// and long paths often differ only in those.
     Fold,
-    /// All bits of start address, length and outcomes, mixed by multiplication: an approximation of a perfect hash.
+    /// All bits of start address, length and outcomes, mixed by multiplication. This approximates a perfect hash.
     Mix,
 }
 
 names! { IndexFunction { Start "start", Xor "xor", Fold "fold", Mix "mix" } }
 
 impl IndexFunction {
-    /// The index of a path's set, below `sets`, which must be a power of two.
+    /// Returns the index of a path's set, which is below `sets`. `sets` must be a power of two.
     pub fn set_index(self, path: &PathDescriptor, sets: usize) -> usize {
         let bits = sets.trailing_zeros();
         let (start, length) = (path.start.0, u64::from(path.length));
@@ -46,7 +46,7 @@ fn fold(mut value: u64, bits: u32) -> u64 {
     folded
 }
 
-/// Multiplicative hash by 2^64 over the golden ratio, with the high half folded in (Knuth, volume 3, section 6.4).
+/// Multiplies by 2^64 over the golden ratio, and folds in the high half (Knuth, volume 3, section 6.4).
 fn mix(value: u64) -> u64 {
     let product = value.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     product ^ product >> 32

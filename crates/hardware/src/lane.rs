@@ -1,4 +1,4 @@
-//! A lane: one simulated configuration, which consists of a profiler and optionally a model of the processor around it.
+//! A lane: one simulated configuration. It consists of a profiler and, optionally, a model of the processor around the profiler.
 
 use crate::detector::CompletedPath;
 use crate::error::HardwareError;
@@ -8,24 +8,23 @@ use crate::profiler::{Profiler, ProfilerParameters};
 use crate::stream::{RetiredBranch, StreamEvent, ThreadId};
 use std::collections::VecDeque;
 
-/// A profiler, and optionally a processor model. Several lanes may be fed from the same source.
+/// A profiler, and optionally a processor model. One source may feed several lanes.
 pub struct Lane {
     /// The profiler.
     pub profiler: Profiler,
     processor: Option<Processor>,
-    /// Instructions received before the branch event that covers them.
+    /// Received instructions whose branch event has not arrived yet.
     carried: Vec<Instruction>,
-    /// Events that no processor model has committed yet.
+    /// Events whose instructions no processor model has committed yet.
     waiting: VecDeque<(ThreadId, StreamEvent)>,
 }
 
 struct Processor {
-    /// Memory used by all processor models, in bytes.
-    memory: u64,
+    memory_bytes: u64,
     main: MainModel,
-    /// The same processor without the branch queue; only if `main` has one.
+    /// The same processor as `main`, but without a branch queue. `None` if `main` has no branch queue.
     without_queue: Option<FastModel>,
-    /// The same processor with the branch queue, but with the branch predictions of `without_queue`.
+    /// The same processor as `main`, but with the branch predictions of `without_queue`.
     frozen: Option<FastModel>,
 }
 
@@ -39,9 +38,9 @@ enum MainModel {
 pub struct LaneTiming {
     /// Totals of the processor with the profiler.
     pub totals: ProcessorTotals,
-    /// Slowdown caused by the profiler, in percent; `None` without a branch queue.
+    /// Percentage by which the profiler slows the program down; `None` without a branch queue.
     pub slowdown: Option<f64>,
-    /// The same with branch predictions copied from the run without the profiler, in percent.
+    /// Slowdown in percent when branch predictions are copied from the run without the profiler.
     pub frozen_slowdown: Option<f64>,
 }
 
@@ -49,22 +48,22 @@ impl Lane {
     /// Creates a lane.
     ///
     /// # Errors
-    /// A parameter is out of its range.
+    /// Fails if a parameter is out of range.
     pub fn new(parameters: ProfilerParameters, processor: Option<(ProcessorModel, ProcessorParameters)>) -> Result<Lane, HardwareError> {
         let processor = processor.map(|(model, parameters)| Processor::new(model, parameters)).transpose()?;
         Ok(Lane { profiler: Profiler::new(parameters)?, processor, carried: Vec::new(), waiting: VecDeque::new() })
     }
 
-    /// Memory used, in bytes.
+    /// Returns the memory used, in bytes.
     pub fn memory(&self) -> u64 {
         let waiting = self.waiting.capacity() * size_of::<(ThreadId, StreamEvent)>() + self.carried.capacity() * size_of::<Instruction>();
-        self.profiler.memory() + self.processor.as_ref().map_or(0, |p| p.memory) + waiting as u64
+        self.profiler.memory() + self.processor.as_ref().map_or(0, |p| p.memory_bytes) + waiting as u64
     }
 
-    /// Feeds events, and the instructions that they cover if the source provides them. Calls `observe` for each completed path.
+    /// Feeds events, and the instructions before them if the source provides instructions. Calls `observe` for each completed path.
     ///
     /// # Errors
-    /// None in practice: the only error is a parameter out of range, which [`Lane::new`] rejects.
+    /// Does not fail in practice: the only possible error is a parameter out of range, and [`Lane::new`] rejects those.
     pub fn feed(
         &mut self,
         events: &[(ThreadId, StreamEvent)],
@@ -73,7 +72,7 @@ impl Lane {
     ) -> Result<(), HardwareError> {
         let Some(processor) = &mut self.processor else {
             for (thread, event) in events {
-                self.profiler.process_event(*thread, event, &instructions_of(event), observe)?;
+                self.profiler.process_event(*thread, event, &count_instructions(event), observe)?;
             }
             return Ok(());
         };
@@ -105,10 +104,10 @@ impl Lane {
         Ok(())
     }
 
-    /// Ends the run.
+    /// Ends the run: processes all events that still wait, and calls `observe` for each path that they complete.
     ///
     /// # Errors
-    /// As for [`Lane::feed`].
+    /// Does not fail in practice; see [`Lane::feed`].
     pub fn finish(&mut self, observe: &mut impl FnMut(ThreadId, &CompletedPath)) -> Result<(), HardwareError> {
         let (profiler, waiting) = (&mut self.profiler, &mut self.waiting);
         if let Some(Processor { main: MainModel::Reference(model), .. }) = &mut self.processor {
@@ -121,7 +120,7 @@ impl Lane {
         Ok(())
     }
 
-    /// Results of the processor models; `None` without a processor.
+    /// Returns the results of the processor models, or `None` without a processor.
     pub fn timing(&self) -> Option<LaneTiming> {
         let processor = self.processor.as_ref()?;
         let totals = match &processor.main {
@@ -135,8 +134,8 @@ impl Lane {
     }
 }
 
-/// Event counts without a processor model: only the number of instructions is known.
-fn instructions_of(event: &StreamEvent) -> EventCounts {
+/// Returns the event counts that are known without a processor model: only the number of instructions.
+fn count_instructions(event: &StreamEvent) -> EventCounts {
     let mut counts = EventCounts::default();
     if let StreamEvent::Branch(branch) = event {
         counts.0[ProcessorEvent::Instructions as usize] = branch.instructions;
@@ -144,7 +143,8 @@ fn instructions_of(event: &StreamEvent) -> EventCounts {
     counts
 }
 
-/// Passes waiting events to the profiler, up to and including the next branch. Returns the cycles that the profiler needs for that branch.
+/// Passes waiting events to the profiler, up to and including the next branch. Returns how many cycles the profiler needs for that
+/// branch.
 fn process_waiting(
     profiler: &mut Profiler,
     waiting: &mut VecDeque<(ThreadId, StreamEvent)>,
@@ -173,7 +173,7 @@ impl Processor {
             ProcessorModel::Reference => MainModel::Reference(Box::new(ReferenceModel::new(parameters)?)),
         };
         let models = if has_queue { 3 } else { 1 };
-        Ok(Processor { memory: models * parameters.memory(), main, without_queue, frozen })
+        Ok(Processor { memory_bytes: models * parameters.memory(), main, without_queue, frozen })
     }
 
     fn retire(

@@ -1,8 +1,9 @@
 //! A model of the programmable hardware path profiler: path detector, hot path table, and the quality of the table's content.
 //!
-//! After K. Vaswani, *Efficient Online Path Profiling*, chapter 5 (HPP, CGO 2005), whose sections the modules cite. The crate is pure: it
-//! takes records of retired branches, which `trodden-trace` provides, and returns path descriptors and profiles. [`Detector`] turns
-//! branches into paths, [`Profiler`] feeds them to [`HotPathTable`]s, and [`Lane`] adds a model of the processor.
+//! The model follows chapter 5 of K. Vaswani, *Efficient Online Path Profiling* (HPP, CGO 2005); the modules cite its sections. The crate
+//! does no input or output: it takes records of retired branches, which `trodden-trace` provides, and returns path descriptors and
+//! profiles. [`Detector`] turns branches into paths, [`Profiler`] feeds the paths to [`HotPathTable`]s, and [`Lane`] adds a model of the
+//! processor.
 #![forbid(unsafe_code)]
 
 pub mod character;

@@ -1,9 +1,9 @@
-//! The operations of each branch class on the path stack, which are the content of the profiler's control register (section 5.2).
+//! Which operations each branch class performs on the path stack. This is the content of the profiler's control register (section 5.2).
 //!
-//! The mapping is programmable within two restrictions: a branch updates the path or its event counter, never both, and the order of
-//! operations is fixed: update, pop, push. A backward branch is one whose target is not after it. The paper does not define the operations
-//! of a backward branch that is not taken. In the presets, such a branch also ends the path, and the next path begins at the next
-//! instruction, because the paper's classes depend only on a branch's address and target.
+//! The mapping is programmable within two restrictions. A branch updates either the path or its event counter, never both. The order of
+//! operations is fixed: update, pop, push. A branch is a backward branch if its target is at the branch or before it. The paper does not
+//! define the operations of a backward branch that is not taken. In the presets, such a branch also ends the path, and the next path
+//! begins at the next instruction, because the paper's classes depend only on a branch's address and target.
 
 use crate::error::HardwareError;
 use crate::names::names;
@@ -11,20 +11,20 @@ use crate::stream::{BranchKind, RetiredBranch};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
-/// Branch classes of the profiler.
+/// The classes into which the profiler divides branches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum BranchType {
-    /// A direct or indirect call.
+    /// A call to a fixed or a computed address.
     Call,
     /// A return.
     Return,
     /// A conditional branch or jump to a later address.
     Forward,
-    /// A taken conditional branch or jump to its own or an earlier address.
+    /// A taken conditional branch or jump, to its own or an earlier address.
     Backward,
-    /// A conditional branch to its own or an earlier address that is not taken.
+    /// A conditional branch to its own or an earlier address, if it is not taken.
     BackwardNotTaken,
-    /// An indirect jump.
+    /// A jump to a computed address.
     Indirect,
 }
 
@@ -48,21 +48,21 @@ impl BranchType {
     }
 }
 
-/// A branch class's operations, in execution order.
+/// The operations that a branch class performs, in execution order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Operations {
-    /// Whether the branch is recorded in the path on top. Otherwise, only the path's event counter is updated.
+    /// Whether the branch is recorded in the path on top of the stack. Otherwise, the branch only updates that path's event counter.
     pub update: bool,
     /// Whether the path on top ends.
     pub pop: bool,
-    /// Whether a path begins at the next instruction executed.
+    /// Whether a new path begins at the next instruction that is executed.
     pub push: bool,
 }
 
-/// The branches that paths are extended across.
+/// Which branches paths are extended across.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Extension {
-    /// Nothing.
+    /// Paths are not extended.
     #[default]
     None,
     /// At most this many backward branches.
@@ -71,24 +71,24 @@ pub enum Extension {
     Calls(u16),
 }
 
-/// The operations of all branch classes, and the extension.
+/// The operations of all branch classes, and how paths are extended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct OperationMapping {
     rows: [Operations; 6],
-    /// The branches that paths are extended across.
+    /// Which branches paths are extended across.
     pub extension: Extension,
 }
 
 /// A named mapping.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Preset {
-    /// Acyclic intraprocedural paths: table 5.1.
+    /// Acyclic paths within a procedure: table 5.1.
     BallLarus,
     /// Paths that also end at calls, for recording whole program paths: table 5.2.
     WholeProgram,
-    /// Table 5.1, extended across backward branches.
+    /// Like `BallLarus`, but paths are extended across backward branches.
     ExtendedLoops,
-    /// Table 5.1, extended across calls.
+    /// Like `BallLarus`, but paths are extended across calls.
     ExtendedCalls,
 }
 
@@ -122,8 +122,8 @@ const WHOLE_PROGRAM: [Operations; 6] = [
 ];
 
 impl OperationMapping {
-    /// The mapping of a preset. `extensions` is the maximum number of backward branches or calls that a path is extended across; only the
-    /// extended presets use it.
+    /// Returns the mapping of a preset. Only the extended presets use `extensions`: the maximum number of backward branches or calls that
+    /// a path is extended across.
     pub fn preset(preset: Preset, extensions: u16) -> OperationMapping {
         match preset {
             Preset::BallLarus => OperationMapping { rows: BALL_LARUS, extension: Extension::None },
@@ -133,7 +133,7 @@ impl OperationMapping {
         }
     }
 
-    /// Parses a mapping from TOML: a preset, and the rows that differ from it.
+    /// Parses a mapping from TOML: a preset, and the branch classes whose operations differ from it.
     ///
     /// ```toml
     /// preset = "ball-larus"     # the default
@@ -145,13 +145,13 @@ impl OperationMapping {
     /// ```
     ///
     /// # Errors
-    /// The text is not valid TOML, has an unknown name, or violates a restriction of the hardware.
+    /// Fails if the text is not valid TOML, contains an unknown name, or violates a restriction of the hardware.
     pub fn from_toml(text: &str) -> Result<OperationMapping, HardwareError> {
         let file: MappingFile = toml::from_str(text).map_err(|e| HardwareError::Syntax(e.to_string()))?;
-        file.mapping()
+        file.to_mapping()
     }
 
-    /// A branch class's operations.
+    /// Returns the operations of a branch class.
     pub fn operations(&self, class: BranchType) -> Operations {
         self.rows[class as usize]
     }
@@ -174,7 +174,7 @@ struct MappingFile {
 }
 
 impl MappingFile {
-    fn mapping(&self) -> Result<OperationMapping, HardwareError> {
+    fn to_mapping(&self) -> Result<OperationMapping, HardwareError> {
         let extensions = self.extensions.unwrap_or(1);
         let name = self.preset.as_deref().unwrap_or("ball-larus");
         let preset = Preset::from_name(name)
@@ -191,9 +191,9 @@ impl MappingFile {
             let class = BranchType::from_name(class).ok_or_else(|| {
                 HardwareError::parameter("mapping", class, "one of call, return, forward, backward, backward-not-taken and indirect")
             })?;
-            mapping.rows[class as usize] = operations_of(class, operations)?;
+            mapping.rows[class as usize] = parse_operations(class, operations)?;
         }
-        // If the file has no row for backward branches that are not taken, they have the operations of taken ones.
+        // If the file has no row for backward branches that are not taken, the row for taken ones also applies to them.
         if !self.mapping.contains_key(BranchType::BackwardNotTaken.name()) {
             mapping.rows[BranchType::BackwardNotTaken as usize] = mapping.rows[BranchType::Backward as usize];
         }
@@ -201,7 +201,7 @@ impl MappingFile {
     }
 }
 
-fn operations_of(class: BranchType, names: &[String]) -> Result<Operations, HardwareError> {
+fn parse_operations(class: BranchType, names: &[String]) -> Result<Operations, HardwareError> {
     let has = |name: &str| names.iter().any(|n| n == name);
     if let Some(other) = names.iter().find(|n| !["update", "update-count", "pop", "push"].contains(&n.as_str())) {
         return Err(HardwareError::parameter(class.name(), other, "one of the operations update, update-count, pop and push"));
@@ -224,8 +224,8 @@ fn operations_of(class: BranchType, names: &[String]) -> Result<Operations, Hard
 mod tests {
     use super::*;
 
-    /// Rows as printed in the paper: update, update-count, pop, push.
-    fn printed(mapping: &OperationMapping) -> Vec<(&'static str, [bool; 4])> {
+    /// Returns the rows of a mapping as the paper prints them: update, update-count, pop, push.
+    fn printed_rows(mapping: &OperationMapping) -> Vec<(&'static str, [bool; 4])> {
         let row = |class: BranchType| {
             let o = mapping.operations(class);
             (class.name(), [o.update, !o.update, o.pop, o.push])
@@ -243,7 +243,7 @@ mod tests {
             ("backward", [o, x, o, o]),
             ("indirect", [o, x, o, o]),
         ];
-        assert_eq!(printed(&OperationMapping::preset(Preset::BallLarus, 1)), expected);
+        assert_eq!(printed_rows(&OperationMapping::preset(Preset::BallLarus, 1)), expected);
         assert!(OperationMapping::preset(Preset::BallLarus, 1).follows_procedures());
     }
 
@@ -257,7 +257,7 @@ mod tests {
             ("backward", [o, x, o, o]),
             ("indirect", [o, x, o, o]),
         ];
-        assert_eq!(printed(&OperationMapping::preset(Preset::WholeProgram, 1)), expected);
+        assert_eq!(printed_rows(&OperationMapping::preset(Preset::WholeProgram, 1)), expected);
         assert!(!OperationMapping::preset(Preset::WholeProgram, 1).follows_procedures());
     }
 

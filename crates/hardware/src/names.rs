@@ -1,6 +1,6 @@
 //! Enumerations with named variants, for options, files and reports.
 
-/// Defines the names of an enumeration's variants, which must be listed in the order of their declaration.
+/// Implements `ALL`, `name` and `from_name` for an enumeration. Variants must be listed in the order of their declaration.
 macro_rules! names {
     ($type:ident { $($variant:ident $name:literal),* }) => {
         impl $type {

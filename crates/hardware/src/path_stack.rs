@@ -1,5 +1,5 @@
-//! The path stack: one entry for each unfinished path (section 5.2). The published stack has 32 entries. When it is full, the oldest entry
-//! is dropped or spilled to memory; the paper leaves this choice open.
+//! The path stack, which has one entry for each unfinished path (section 5.2). The published stack has 32 entries. When it is full, the
+//! oldest entry is dropped or spilled to memory; the paper leaves this choice open.
 
 use crate::descriptor::PathDescriptor;
 use crate::events::EventCounts;
@@ -12,7 +12,7 @@ pub enum Overflow {
     /// The entry is lost, along with its path.
     #[default]
     Drop,
-    /// The entry is written to memory, and read back when needed. Spills are counted.
+    /// The entry is written to memory, and read back when it is needed. Spills are counted.
     Spill,
 }
 
@@ -29,14 +29,14 @@ pub struct PathEntry {
     pub extensions: u16,
     /// Return address of the path's procedure; `None` if the call was not seen.
     pub return_address: Option<Address>,
-    /// Location of the return address on the stack; `None` if the source does not provide it.
+    /// Where the return address is on the program's stack; `None` if the source does not provide the location.
     pub stack: Option<Address>,
-    /// Whether the path belongs to a signal handler's first procedure.
+    /// Whether the path belongs to the first procedure of a signal handler.
     pub is_handler: bool,
 }
 
 impl PathEntry {
-    /// A path that begins at an address.
+    /// Creates an empty path that begins at an address.
     pub fn starting_at(start: Address) -> PathEntry {
         let path = PathDescriptor::starting_at(start);
         PathEntry {
@@ -50,7 +50,7 @@ impl PathEntry {
         }
     }
 
-    /// The frame of the path's procedure: location and value of its return address.
+    /// Returns the frame of the path's procedure: the location and the value of its return address.
     pub fn frame(&self) -> Option<(Address, Address)> {
         self.stack.zip(self.return_address)
     }
@@ -60,7 +60,7 @@ impl PathEntry {
 #[derive(Clone, Debug)]
 pub struct PathStack {
     entries: VecDeque<PathEntry>,
-    /// Number of entries in the hardware: the topmost of `entries`. All others are spilled.
+    /// How many of the topmost entries are in the hardware. All other entries are spilled.
     resident: usize,
     capacity: usize,
     overflow: Overflow,
@@ -69,7 +69,7 @@ pub struct PathStack {
 }
 
 impl PathStack {
-    /// Creates a stack with the given capacity, at least 1.
+    /// Creates a stack. A capacity of 0 is raised to 1.
     pub fn new(capacity: usize, overflow: Overflow) -> PathStack {
         PathStack {
             entries: VecDeque::with_capacity(capacity.min(1024)),
@@ -81,12 +81,12 @@ impl PathStack {
         }
     }
 
-    /// Memory used, in bytes.
+    /// Returns the memory used, in bytes.
     pub fn memory(&self) -> u64 {
         (self.entries.capacity() * size_of::<PathEntry>()) as u64
     }
 
-    /// The entry on top.
+    /// Returns the entry on top.
     pub fn top(&mut self) -> Option<&mut PathEntry> {
         self.entries.back_mut()
     }
@@ -108,37 +108,37 @@ impl PathStack {
     /// Pops the entry on top.
     pub fn pop(&mut self) -> Option<PathEntry> {
         let entry = self.entries.pop_back()?;
-        // When the hardware has no entry left, the top one is read back from memory.
+        // If the hardware has no entry left, the entry on top is read back from memory.
         self.resident = (self.resident - 1).max(1).min(self.entries.len());
         Some(entry)
     }
 
-    /// Number of entries.
+    /// Returns the number of entries, including spilled ones.
     pub fn depth(&self) -> usize {
         self.entries.len()
     }
 
-    /// The entries, topmost first.
+    /// Iterates over the entries, from the top down.
     pub fn iter_from_top(&self) -> impl Iterator<Item = &PathEntry> {
         self.entries.iter().rev()
     }
 
-    /// The entries, topmost first, for modification.
+    /// Iterates over the entries, from the top down, for modification.
     pub fn iter_from_top_mut(&mut self) -> impl Iterator<Item = &mut PathEntry> {
         self.entries.iter_mut().rev()
     }
 
-    /// Number of entries above the topmost one that satisfies the condition; `None` if no entry does.
+    /// Counts the entries above the topmost one that satisfies the condition. Returns `None` if no entry does.
     pub fn entries_above(&self, matches: impl Fn(&PathEntry) -> bool) -> Option<usize> {
         self.entries.iter().rev().position(matches)
     }
 
-    /// Number of drops or spills. An entry that is spilled twice counts twice.
+    /// Returns how often an entry was dropped or spilled. An entry that is spilled twice counts twice.
     pub fn overflows(&self) -> u64 {
         self.overflows
     }
 
-    /// Maximum number of entries so far.
+    /// Returns the greatest number of entries so far.
     pub fn max_depth(&self) -> usize {
         self.deepest
     }
@@ -174,7 +174,7 @@ mod tests {
             stack.push(PathEntry::starting_at(Address(9)));
         }
         assert_eq!(stack.overflows(), 2);
-        // Three pops empty the hardware. Only one entry is read back, so there is room for two more.
+        // Three pops leave the hardware empty. Only one entry is read back from memory, so there is room for two more.
         (0..3).for_each(|_| _ = stack.pop());
         (0..2).for_each(|at| stack.push(PathEntry::starting_at(Address(at))));
         assert_eq!((stack.depth(), stack.overflows()), (4, 2));

@@ -1,4 +1,4 @@
-//! The two processor models: worked examples, agreement on random programs, and the effect of every parameter.
+//! Compares the two processor models on worked examples and random programs, and checks that every parameter has an effect.
 
 use super::*;
 use crate::replacement::Generator;
@@ -6,13 +6,13 @@ use crate::stream::{Address, BranchKind, RetiredBranch};
 
 type Stream = Vec<(Instruction, Option<RetiredBranch>)>;
 
-/// Generates the execution of a random program: blocks of a few instructions with loops, and data accesses with some locality.
-fn program(seed: u64, length: usize) -> Stream {
+/// Executes a random program of short blocks with loops, whose data accesses have some locality.
+fn random_program(seed: u64, length: usize) -> Stream {
     let mut generator = Generator::default();
     (0..seed * 7 + 1).for_each(|_| {
         generator.draw();
     });
-    let blocks: Vec<(Vec<Instruction>, u64, u64)> = (0..60u64).map(|number| block(number, &mut generator)).collect();
+    let blocks: Vec<(Vec<Instruction>, u64, u64)> = (0..60u64).map(|number| random_block(number, &mut generator)).collect();
     let mut stream = Stream::new();
     let mut at = 0usize;
     while stream.len() < length {
@@ -44,7 +44,7 @@ fn program(seed: u64, length: usize) -> Stream {
     stream
 }
 
-fn block(number: u64, generator: &mut Generator) -> (Vec<Instruction>, u64, u64) {
+fn random_block(number: u64, generator: &mut Generator) -> (Vec<Instruction>, u64, u64) {
     use InstructionClass::{Divide, Float, FloatDivide, FloatMultiply, Integer, Multiply};
     let classes = [Integer, Integer, Integer, Multiply, Float, Float, Float, FloatMultiply, Divide, FloatDivide];
     let mut instruction = |at: u64| {
@@ -67,13 +67,13 @@ fn block(number: u64, generator: &mut Generator) -> (Vec<Instruction>, u64, u64)
     (instructions, [5, 20, 50, 80, 97][generator.below(5) as usize], generator.below(60))
 }
 
-fn fast(parameters: ProcessorParameters, stream: &Stream) -> ProcessorTotals {
+fn run_fast(parameters: ProcessorParameters, stream: &Stream) -> ProcessorTotals {
     let mut model = FastModel::new(parameters).unwrap();
     stream.iter().for_each(|(instruction, branch)| model.retire(instruction, branch.as_ref(), &mut |_, _| 3));
     model.totals()
 }
 
-fn reference(parameters: ProcessorParameters, stream: &Stream) -> ProcessorTotals {
+fn run_reference(parameters: ProcessorParameters, stream: &Stream) -> ProcessorTotals {
     let mut model = ReferenceModel::new(parameters).unwrap();
     stream.iter().for_each(|(instruction, branch)| model.retire(instruction, branch.as_ref(), &mut |_, _| 3));
     model.finish(&mut |_, _| 3);
@@ -84,8 +84,8 @@ fn relative_difference(one: u64, other: u64) -> f64 {
     (one as f64 - other as f64).abs() / other as f64
 }
 
-/// For each parameter, its name and a processor in which only this parameter is changed.
-fn variants() -> Vec<(&'static str, ProcessorParameters)> {
+/// Returns, for each parameter, its name and a processor that differs from the default only in this parameter.
+fn processor_variants() -> Vec<(&'static str, ProcessorParameters)> {
     let base = ProcessorParameters::default();
     let change = |change: &dyn Fn(&mut ProcessorParameters)| {
         let mut parameters = base;
@@ -134,10 +134,10 @@ fn chain_of_additions_takes_one_cycle_each() {
     };
     let chain: Stream = (0..1000).map(add).collect();
     let free: Stream = chain.iter().map(|(i, b)| (Instruction { sources: [0; 4], ..*i }, *b)).collect();
-    for run in [fast, reference] {
+    for run in [run_fast, run_reference] {
         let dependent = run(ProcessorParameters::default(), &chain).cycles;
         let independent = run(ProcessorParameters::default(), &free).cycles;
-        // The additional 110 cycles load the code block from memory.
+        // The remaining 110 cycles load the code block from memory.
         assert!((1110..1125).contains(&dependent), "{dependent}");
         assert!((360..375).contains(&independent), "{independent}");
     }
@@ -146,9 +146,9 @@ fn chain_of_additions_takes_one_cycle_each() {
 #[test]
 fn models_agree_within_three_percent_on_random_programs() {
     for seed in 0..2 {
-        let stream = program(seed, 20_000);
-        for (name, parameters) in [("published", ProcessorParameters::default())].into_iter().chain(variants()) {
-            let (one, other) = (fast(parameters, &stream), reference(parameters, &stream));
+        let stream = random_program(seed, 20_000);
+        for (name, parameters) in [("published", ProcessorParameters::default())].into_iter().chain(processor_variants()) {
+            let (one, other) = (run_fast(parameters, &stream), run_reference(parameters, &stream));
             let differs = relative_difference(one.cycles, other.cycles);
             assert!(differs < 0.03, "seed {seed}, {name}: {one:?} {other:?}: {:.2} %", 100.0 * differs);
             assert_eq!(one.instructions, other.instructions);
@@ -158,20 +158,20 @@ fn models_agree_within_three_percent_on_random_programs() {
 
 #[test]
 fn every_parameter_changes_cycles_of_both_models_in_the_same_direction() {
-    let streams: Vec<Stream> = (0..2).map(|seed| program(seed, 20_000)).collect();
+    let streams: Vec<Stream> = (0..2).map(|seed| random_program(seed, 20_000)).collect();
     let base = ProcessorParameters::default();
-    for (name, parameters) in variants() {
+    for (name, parameters) in processor_variants() {
         let sum =
             |run: fn(ProcessorParameters, &Stream) -> ProcessorTotals, p| streams.iter().map(|s| run(p, s).cycles).sum::<u64>() as i64;
-        let moved = sum(fast, parameters) - sum(fast, base);
-        let expected = sum(reference, parameters) - sum(reference, base);
+        let moved = sum(run_fast, parameters) - sum(run_fast, base);
+        let expected = sum(run_reference, parameters) - sum(run_reference, base);
         assert!(expected != 0 && moved.signum() == expected.signum(), "{name}: {moved} and {expected} cycles");
     }
 }
 
 #[test]
 fn larger_branch_queue_stalls_less_with_frozen_predictions() {
-    let stream = program(9, 20_000);
+    let stream = random_program(9, 20_000);
     let mut base = FastModel::new(ProcessorParameters::default()).unwrap();
     let mut outcomes = Vec::new();
     for (instruction, branch) in &stream {

@@ -4,7 +4,7 @@ use crate::descriptor::PathDescriptor;
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
-/// Exact path counts, as from a table of unlimited size.
+/// Exact path counts. The profile has no limit on the number of paths, unlike a hot path table.
 #[derive(Clone, Debug, Default)]
 pub struct PathProfile {
     counts: HashMap<PathDescriptor, u64, BuildHasherDefault<DescriptorHasher>>,
@@ -12,30 +12,30 @@ pub struct PathProfile {
 }
 
 impl PathProfile {
-    /// Adds a count.
+    /// Adds to the count of a path.
     pub fn add(&mut self, path: &PathDescriptor, count: u64) {
         *self.counts.entry(*path).or_default() += count;
         self.total += count;
     }
 
-    /// The count of a path; 0 if the profile does not contain it.
+    /// Returns the count of a path, or 0 if the profile does not contain it.
     pub fn count(&self, path: &PathDescriptor) -> u64 {
         self.counts.get(path).copied().unwrap_or(0)
     }
 
-    /// Sum of all counts.
+    /// Returns the sum of all counts.
     pub fn total(&self) -> u64 {
         self.total
     }
 
-    /// Number of paths.
+    /// Returns the number of paths.
     pub fn len(&self) -> usize {
         self.counts.len()
     }
 
-    /// Memory used, in bytes.
+    /// Returns the memory used, in bytes.
     pub fn memory(&self) -> u64 {
-        // A hash map fills seven of eight buckets, and has a control byte for each.
+        // A hash map fills at most seven of eight buckets, and has a control byte for each bucket.
         (self.counts.capacity() as u64 / 7 * 8) * (size_of::<(PathDescriptor, u64)>() as u64 + 1)
     }
 
@@ -44,19 +44,19 @@ impl PathProfile {
         self.counts.is_empty()
     }
 
-    /// All paths, in arbitrary order.
+    /// Iterates over all paths and their counts, in arbitrary order.
     pub fn iter(&self) -> impl Iterator<Item = (&PathDescriptor, u64)> {
         self.counts.iter().map(|(path, count)| (path, *count))
     }
 
-    /// All paths, hottest first; paths with equal counts are ordered by descriptor.
+    /// Returns all paths and their counts, hottest first. Paths with equal counts are ordered by descriptor.
     pub fn hottest(&self) -> Vec<(PathDescriptor, u64)> {
         let mut paths: Vec<(PathDescriptor, u64)> = self.iter().map(|(path, count)| (*path, count)).collect();
         paths.sort_by_key(|(path, count)| (std::cmp::Reverse(*count), *path));
         paths
     }
 
-    /// Adds the counts of another profile.
+    /// Adds all counts of another profile.
     pub fn merge(&mut self, other: &PathProfile) {
         other.iter().for_each(|(path, count)| self.add(path, count));
     }
@@ -68,20 +68,20 @@ impl PathProfile {
     }
 }
 
-/// Overlap percentage (0 to 100) of two profiles: for each path, the smaller of its two shares, summed over all paths. `None` if one
-/// profile is empty.
+/// Computes the overlap of two profiles, in percent: for each path, the smaller of its two shares, summed over all paths. Returns `None`
+/// if a profile is empty.
 pub fn overlap(one: &PathProfile, other: &PathProfile) -> Option<f64> {
     if one.total == 0 || other.total == 0 {
         return None;
     }
     let (few, many) = if one.len() <= other.len() { (one, other) } else { (other, one) };
     let share = |count: u64, of: &PathProfile| count as f64 / of.total as f64;
-    // Sorted, because a floating-point sum in hash table order would not be reproducible.
+    // The paths are sorted, because a floating-point sum in hash table order would not be reproducible.
     let shared: f64 = few.hottest().iter().map(|(path, count)| share(*count, few).min(share(many.count(path), many))).sum();
     Some(100.0 * shared)
 }
 
-/// A fast hash for descriptors: three words, multiplied and folded.
+/// A fast hash for descriptors: each word is mixed in by a multiplication whose halves are combined.
 #[derive(Clone, Copy, Debug, Default)]
 struct DescriptorHasher(u64);
 

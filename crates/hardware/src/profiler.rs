@@ -1,6 +1,6 @@
-//! The complete profiler: a detector for each thread, hot path tables, exact profiles, and the overlap between tables and profiles for the
+//! The complete profiler: a detector for each thread, hot path tables, exact profiles, and how far tables and profiles overlap, for the
 //! entire run and for windows (section 5.5). All tables see the same paths, so one pass over a stream serves many configurations. Each
-//! metric has separate tables, for which the hardware would need several tables or runs.
+//! metric has separate tables; the hardware would need several tables or several runs for that.
 
 use crate::descriptor::PathDescriptor;
 use crate::detector::{CompletedPath, Detector, DetectorCounts, DetectorParameters};
@@ -11,27 +11,27 @@ use crate::stream::{BranchKind, StreamEvent, ThreadId};
 use crate::table::{HotPathTable, TableCounts, TableParameters, TableUpdate};
 use std::collections::HashMap;
 
-/// The quantity that a table accumulates for each path.
+/// The quantity that tables and profiles accumulate for each path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Metric {
-    /// Executions.
+    /// How often the path was executed.
     Frequency,
     /// The event at this index of [`EventCounts`].
     Event(usize),
-    /// Exact instruction counts, for statistics; this metric has no tables.
+    /// The exact number of instructions on the path, for statistics. This metric has no tables.
     Instructions,
 }
 
 /// The parameters of a profiler.
 #[derive(Clone, Debug)]
 pub struct ProfilerParameters {
-    /// The detectors.
+    /// Parameters of all detectors.
     pub detector: DetectorParameters,
-    /// The tables. Each metric has a separate set of these tables.
+    /// The tables. Each metric gets its own copy of them.
     pub tables: Vec<TableParameters>,
     /// The metrics to profile.
     pub metrics: Vec<Metric>,
-    /// Length of a window for the dynamic overlap, in instructions; 100 million in the paper.
+    /// Length in instructions of the windows for the dynamic overlap. The paper uses 100 million.
     pub window: u64,
 }
 
@@ -51,13 +51,13 @@ pub struct TableResult {
     pub parameters: TableParameters,
     /// Storage in bits, for paths up to the detector's length limit.
     pub storage_bits: usize,
-    /// Update statistics.
+    /// Statistics of the table's updates.
     pub counts: TableCounts,
-    /// Overlap percentage with the complete profile; `None` if the table or the profile is empty.
+    /// Overlap of the table with the complete profile, in percent; `None` if either of them is empty.
     pub overlap: Option<f64>,
-    /// Mean overlap percentage of all windows.
+    /// Mean overlap over all windows, in percent; `None` if there was no window to measure.
     pub dynamic_overlap: Option<f64>,
-    /// Number of windows.
+    /// Number of windows that `dynamic_overlap` covers.
     pub windows: u64,
 }
 
@@ -80,15 +80,15 @@ impl MetricRun {
         Ok(MetricRun { metric, complete: PathProfile::default(), window: PathProfile::default(), tables })
     }
 
-    /// Adds a path. Returns the number of cycles that the first table needs for the update (section 5.5.3): one for a hit, the binary
-    /// logarithm of the associativity (at least 1) for a miss.
+    /// Adds a path. Returns how many cycles the first table needs for the update (section 5.5.3): one for a hit; for a miss, the binary
+    /// logarithm of the associativity, but at least one.
     fn add(&mut self, completed: &CompletedPath) -> u32 {
         let count = match self.metric {
             Metric::Frequency => 1,
             Metric::Event(at) => completed.events.0[at],
             Metric::Instructions => completed.instructions,
         };
-        // A path without the event causes no update.
+        // A path along which the event did not occur causes no update.
         if count == 0 {
             return 0;
         }
@@ -132,26 +132,26 @@ impl MetricRun {
 pub struct Profiler {
     parameters: ProfilerParameters,
     detectors: HashMap<ThreadId, Detector>,
-    ended: DetectorCounts,
+    ended_counts: DetectorCounts,
     threads: u64,
     metrics: Vec<MetricRun>,
     branches: [[u64; 2]; 6],
     instructions: u64,
-    window_began: u64,
-    /// Number of instructions by path length in branches.
-    by_length: Vec<u64>,
+    window_start: u64,
+    /// Number of instructions on paths with 0, 1, 2, ... branches.
+    instructions_by_length: Vec<u64>,
 }
 
 impl ProfilerParameters {
-    /// Memory used by the tables, in bytes. Complete profiles need additional memory, which grows with the program.
+    /// Returns the memory that the tables use, in bytes. Complete profiles need additional memory, which grows with the program.
     pub fn table_memory(&self) -> u64 {
-        let of_metric: u64 = self.tables.iter().map(|t| 2 * HotPathTable::memory(t)).sum();
-        of_metric * self.metrics.iter().filter(|m| **m != Metric::Instructions).count() as u64
+        let bytes_per_metric: u64 = self.tables.iter().map(|t| 2 * HotPathTable::memory(t)).sum();
+        bytes_per_metric * self.metrics.iter().filter(|m| **m != Metric::Instructions).count() as u64
     }
 }
 
 impl Profiler {
-    /// Memory used, in bytes.
+    /// Returns the memory used, in bytes.
     pub fn memory(&self) -> u64 {
         let profiles: u64 = self.metrics.iter().map(|m| m.complete.memory() + m.window.memory()).sum();
         self.parameters.table_memory() + profiles + self.detectors.values().map(Detector::memory).sum::<u64>()
@@ -160,7 +160,7 @@ impl Profiler {
     /// Creates a profiler.
     ///
     /// # Errors
-    /// A parameter is out of its range.
+    /// Fails if a parameter is out of range.
     pub fn new(parameters: ProfilerParameters) -> Result<Profiler, HardwareError> {
         parameters.detector.check()?;
         if parameters.window == 0 {
@@ -172,23 +172,23 @@ impl Profiler {
         let metrics = parameters.metrics.iter().map(|m| MetricRun::new(*m, &parameters.tables)).collect::<Result<_, _>>()?;
         Ok(Profiler {
             detectors: HashMap::new(),
-            ended: DetectorCounts::default(),
+            ended_counts: DetectorCounts::default(),
             threads: 0,
             metrics,
             branches: Default::default(),
             instructions: 0,
-            window_began: 0,
-            by_length: vec![0; usize::from(parameters.detector.length_limit) + 1],
+            window_start: 0,
+            instructions_by_length: vec![0; usize::from(parameters.detector.length_limit) + 1],
             parameters,
         })
     }
 
     /// Processes an event of a thread, and calls `observe` for each completed path. `events` are the event counts since the thread's last
-    /// branch. Returns the number of cycles that the hardware needs: one for each operation on the path stack, plus those of the first
-    /// metric's first table.
+    /// branch. Returns how many cycles the hardware needs: one for each operation on the path stack, plus those for the first table of
+    /// the first metric.
     ///
     /// # Errors
-    /// None in practice: the only error is a parameter out of range, which [`Profiler::new`] rejects.
+    /// Does not fail in practice: the only possible error is a parameter out of range, and [`Profiler::new`] rejects those.
     pub fn process_event(
         &mut self,
         thread: ThreadId,
@@ -211,11 +211,11 @@ impl Profiler {
                 new.insert(Detector::new(self.parameters.detector)?)
             }
         };
-        let (metrics, by_length) = (&mut self.metrics, &mut self.by_length);
+        let (metrics, instructions_by_length) = (&mut self.metrics, &mut self.instructions_by_length);
         let operations = detector.counts().operations;
         let mut cycles = 0;
         detector.process_event(event, events, &mut |completed| {
-            by_length[usize::from(completed.path.length)] += u64::from(completed.instructions);
+            instructions_by_length[usize::from(completed.path.length)] += u64::from(completed.instructions);
             for (number, metric) in metrics.iter_mut().enumerate() {
                 let needed = metric.add(completed);
                 cycles += if number == 0 { needed } else { 0 };
@@ -226,68 +226,69 @@ impl Profiler {
         if let StreamEvent::End(_) = event
             && let Some(detector) = self.detectors.remove(&thread)
         {
-            self.ended.add(&detector.counts());
+            self.ended_counts.add(&detector.counts());
         }
-        if self.instructions - self.window_began >= self.parameters.window {
+        if self.instructions - self.window_start >= self.parameters.window {
             self.metrics.iter_mut().for_each(|m| m.end_window(true));
-            self.window_began = self.instructions;
+            self.window_start = self.instructions;
         }
         Ok(cycles)
     }
 
-    /// Ends the stream. The last, incomplete window counts for the dynamic overlap only if no window is complete.
+    /// Ends the stream. The last window is incomplete; it counts for the dynamic overlap only if no window is complete.
     pub fn finish(&mut self) {
         for (_, detector) in self.detectors.drain() {
-            self.ended.add(&detector.counts());
+            self.ended_counts.add(&detector.counts());
         }
-        let is_only = self.window_began == 0;
+        let is_only = self.window_start == 0;
         self.metrics.iter_mut().for_each(|m| m.end_window(is_only));
     }
 
-    /// Number of instructions so far.
+    /// Returns the number of instructions so far.
     pub fn instructions(&self) -> u64 {
         self.instructions
     }
 
-    /// Number of threads so far.
+    /// Returns the number of threads so far.
     pub fn threads(&self) -> u64 {
         self.threads
     }
 
-    /// Number of branches of a kind, `[not taken, taken]`.
+    /// Returns how many branches of a kind were executed: `[not taken, taken]`.
     pub fn branches(&self, kind: BranchKind) -> [u64; 2] {
         self.branches[kind as usize]
     }
 
-    /// Detector statistics, summed over all threads that have ended; [`Profiler::finish`] ends all.
+    /// Returns the detector statistics, summed over all threads that have ended. [`Profiler::finish`] ends all threads.
     pub fn detector_counts(&self) -> DetectorCounts {
-        self.ended
+        self.ended_counts
     }
 
-    /// Numbers of instructions on paths with 0, 1, 2, ... branches (figure 5.3).
+    /// Returns the number of instructions on paths with 0, 1, 2, ... branches (figure 5.3).
     pub fn instructions_by_length(&self) -> &[u64] {
-        &self.by_length
+        &self.instructions_by_length
     }
 
-    /// A metric's complete profile, up to the end of the last window; `None` if the metric is not profiled.
-    pub fn complete(&self, metric: Metric) -> Option<&PathProfile> {
+    /// Returns a metric's complete profile, up to the end of the last window, or `None` if the metric is not profiled.
+    pub fn complete_profile(&self, metric: Metric) -> Option<&PathProfile> {
         self.metrics.iter().find(|m| m.metric == metric).map(|m| &m.complete)
     }
 
-    /// The content of a metric's table, by table index. `None` if the metric is not profiled or the index is out of range.
+    /// Returns the content of a metric's table, by table index. Returns `None` if the metric is not profiled or the index is out of
+    /// range.
     pub fn table_profile(&self, metric: Metric, table: usize) -> Option<PathProfile> {
         self.metrics.iter().find(|m| m.metric == metric)?.tables.get(table).map(|run| run.table.profile())
     }
 
-    /// The results of all tables for a metric.
+    /// Returns the results of all tables for a metric.
     pub fn results(&self, metric: Metric) -> Vec<TableResult> {
         let limit = self.parameters.detector.length_limit;
-        let of_metric = self.metrics.iter().filter(|m| m.metric == metric);
-        of_metric.flat_map(|m| m.tables.iter().map(move |run| m.result(run, limit))).collect()
+        let runs = self.metrics.iter().filter(|m| m.metric == metric);
+        runs.flat_map(|m| m.tables.iter().map(move |run| m.result(run, limit))).collect()
     }
 }
 
-/// Returns how many of the hottest paths account for a share (0 to 1) of all counts (figure 5.2).
+/// Returns how many of the hottest paths account for a share (0 to 1) of all counts (figure 5.2). `hottest` must be in descending order.
 pub fn paths_for_share(hottest: &[(PathDescriptor, u64)], share: f64) -> usize {
     let total: u64 = hottest.iter().map(|(_, count)| count).sum();
     let mut sum = 0;
@@ -306,7 +307,7 @@ mod tests {
     use crate::mapping::{OperationMapping, Preset};
     use crate::stream::{Address, RetiredBranch};
 
-    /// A loop that alternates between two paths, one of them three times as frequent, in one thread.
+    /// Returns the events of a thread that runs a loop with two paths, where one path is three times as frequent as the other.
     fn events() -> Vec<StreamEvent> {
         let conditional = |address: u64, target: u64, is_taken: bool| {
             StreamEvent::Branch(RetiredBranch {
@@ -350,15 +351,15 @@ mod tests {
         let profiler = profiler(1000);
         assert_eq!((profiler.instructions(), profiler.threads()), (403, 1));
         assert_eq!(profiler.branches(BranchKind::Conditional), [30, 50]);
-        let complete = profiler.complete(Metric::Frequency).unwrap();
+        let complete = profiler.complete_profile(Metric::Frequency).unwrap();
         assert_eq!(complete.hottest().iter().map(|(p, c)| (p.outcomes, *c)).collect::<Vec<_>>(), [(0b10, 30), (0b11, 10)]);
-        assert_eq!(profiler.complete(Metric::Event(0)).unwrap().total(), 160);
+        assert_eq!(profiler.complete_profile(Metric::Event(0)).unwrap().total(), 160);
         let results = profiler.results(Metric::Frequency);
         assert_eq!(results[0].overlap, Some(100.0));
-        // 512 entries: start, length of at most 32, outcomes, accumulator.
+        // Each of the 512 entries stores a start, a length of at most 32, outcomes and an accumulator.
         assert_eq!(results[0].storage_bits, 512 * (48 + 6 + 32 + 32));
         assert_eq!(results[0].parameters.storage_bits(64), 512 * (48 + 7 + 64 + 32));
-        // The table's single entry contains the path completed last.
+        // The table's single entry contains the path that was completed last.
         assert_eq!((results[1].overlap, results[1].windows), (Some(75.0), 1));
         assert_eq!(profiler.instructions_by_length()[..3], [0, 0, 400]);
         assert_eq!(paths_for_share(&complete.hottest(), 0.7), 1);
@@ -370,8 +371,8 @@ mod tests {
         let profiler = profiler(40);
         let results = profiler.results(Metric::Frequency);
         assert_eq!((results[0].windows, results[0].dynamic_overlap), (10, Some(100.0)));
-        // Each window ends with one of the three frequent iterations.
+        // The last iteration of each window takes the more frequent path.
         assert_eq!(results[1].dynamic_overlap, Some(75.0));
-        assert_eq!(profiler.complete(Metric::Frequency).unwrap().total(), 40);
+        assert_eq!(profiler.complete_profile(Metric::Frequency).unwrap().total(), 40);
     }
 }

@@ -1,24 +1,24 @@
-//! The program stacks that a thread runs on, each with its own path stack, which is repaired by frame addresses.
+//! The program stacks that a thread runs on. Each of them has its own path stack, which is repaired by frame addresses.
 //!
-//! A call that stores its return address at A is made by the innermost frame whose own return address is above A; a return that loads from
-//! A leaves the frame whose return address is at A. Frames below were abandoned by `longjmp` or an exception, and their entries are
-//! discarded before the branch is processed. Nothing is pushed between the jump and that branch, so this is equivalent to an immediate
-//! repair. Coroutines and signal handlers that run on separate stacks have separate path stacks. Stacks are distinguished by the address
-//! ranges seen on them.
+//! A call that stores its return address at A is made by the innermost frame whose own return address is above A. A return that loads
+//! from A leaves the frame whose return address is at A. Frames below were abandoned by `longjmp` or an exception, so their entries are
+//! discarded before the branch is processed. This is equivalent to a repair at the time of the jump, because nothing is pushed between
+//! the jump and that branch. Coroutines and signal handlers that run on separate stacks have separate path stacks. A stack is recognised
+//! by the range of the addresses seen on it.
 
 use crate::path_stack::{Overflow, PathEntry, PathStack};
 use crate::stream::Address;
 
-/// After a jump that may have switched stacks, a call up to this many bytes below the current stack's known range may still be on that
-/// stack.
-const MAX_GAP: u64 = 1 << 20;
-/// An address this close to a stack's range counts as part of that stack, unless it is in another stack's range.
-const MARGIN: u64 = 1 << 12;
+/// Maximum distance in bytes of a call below the current stack's known range, such that the call may still be on that stack. Applies
+/// after a jump that may have switched stacks.
+const MAX_CALL_DISTANCE: u64 = 1 << 20;
+/// An address within this many bytes of a stack's range counts as part of that stack, unless it is in another stack's range.
+const RANGE_MARGIN: u64 = 1 << 12;
 
-/// Minimum size in bytes of the kernel's signal frame: general and vector registers, and the signal's description.
+/// Minimum size in bytes of the kernel's signal frame, which holds general registers, vector registers and a description of the signal.
 const MIN_SIGNAL_FRAME_SIZE: u64 = 512;
 
-/// A frame: the location of its return address, and the return address.
+/// A frame, identified by the location and the value of its return address.
 type ReturnFrame = (Address, Address);
 
 #[derive(Clone, Debug)]
@@ -31,9 +31,9 @@ struct ProgramStack {
     left: Option<ReturnFrame>,
     /// Frames that paths were extended into, innermost last.
     extended: Vec<ReturnFrame>,
-    /// The stack that was interrupted by the signal handler running on this stack.
+    /// The stack on which the signal handler that runs on this stack interrupted the thread.
     interrupted: Option<usize>,
-    /// Whether a handler has begun whose frame location is not known yet.
+    /// Whether a handler has begun on this provisional stack, and its real stack is not known yet.
     is_handler_new: bool,
 }
 
@@ -60,8 +60,9 @@ impl ProgramStack {
         self.low <= self.high && self.low.saturating_sub(below) <= at.0 && at.0 <= self.high.saturating_add(above)
     }
 
-    /// Number of topmost entries whose frames no longer exist when a return loads from `at`, or a call stores there.
-    fn stale_entries(&self, at: Address, is_return: bool) -> usize {
+    /// Returns how many of the topmost entries belong to frames that no longer exist when a return loads from `at`, or a call stores
+    /// there.
+    fn count_stale_entries(&self, at: Address, is_return: bool) -> usize {
         let mut stale_entries = 0;
         for (number, entry) in self.paths.iter_from_top().enumerate() {
             match entry.stack {
@@ -76,7 +77,7 @@ impl ProgramStack {
         stale_entries
     }
 
-    /// Removes extended calls whose frames no longer exist. Returns true if any were removed.
+    /// Removes extended calls whose frames no longer exist. Returns true if there were any.
     fn remove_extended(&mut self, at: Address, is_return: bool) -> bool {
         let before = self.extended.len();
         while self.extended.last().is_some_and(|(stack, _)| *stack < at || (*stack == at && !is_return)) {
@@ -85,32 +86,30 @@ impl ProgramStack {
         self.extended.len() < before
     }
 
-    /// Returns true if the frame is on this stack.
     fn has_frame(&self, frame: ReturnFrame) -> bool {
         self.paths.iter_from_top().any(|entry| entry.frame() == Some(frame)) || self.extended.contains(&frame)
     }
 
-    /// Number of calls that the path of a frame is extended across.
-    fn extensions(&self, frame: Option<Address>) -> u16 {
+    /// Returns how many calls the path of a frame is extended across.
+    fn count_extensions(&self, frame: Option<Address>) -> u16 {
         let inner = self.extended.iter().rev().take_while(|(stack, _)| frame.is_none_or(|frame| *stack < frame)).count();
         u16::try_from(inner).unwrap_or(u16::MAX)
     }
 }
 
-/// The destination of a return.
+/// Where a return leads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ReturnTarget {
-    /// The caller, after the call.
+    /// To the caller, after the call.
     Caller,
-    /// A different address in the caller, such as a landing pad.
+    /// To a different address in the caller, such as a landing pad.
     Landing,
-    /// The returning procedure itself: the return acts as a jump, and its target was pushed just before.
+    /// The return acts as a jump within the returning procedure, to a target that was pushed just before.
     Jump,
-    /// A frame on the stack with this index. The second field is the frame that control left.
+    /// To a frame on the stack with this index. The second field is the frame that control left.
     Stack(usize, Option<ReturnFrame>),
 }
 
-/// Statistics of stack handling.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct StackCounts {
     pub repairs: u64,
@@ -118,19 +117,16 @@ pub(crate) struct StackCounts {
     pub unfinished: u64,
 }
 
-/// The stacks of a thread.
 #[derive(Clone, Debug)]
 pub(crate) struct ProgramStacks {
     stacks: Vec<ProgramStack>,
     current: usize,
     capacity: usize,
     overflow: Overflow,
-    /// Whether paths are extended across calls.
     extends_calls: bool,
     /// Whether a jump since the last call or return may have led to a different frame.
     may_have_moved: bool,
-    /// Whether the first procedure of a handler has returned.
-    has_returned: bool,
+    has_handler_returned: bool,
     pub counts: StackCounts,
 }
 
@@ -144,7 +140,7 @@ impl ProgramStacks {
             overflow,
             extends_calls,
             may_have_moved: false,
-            has_returned: false,
+            has_handler_returned: false,
             counts: StackCounts::default(),
         }
     }
@@ -153,7 +149,7 @@ impl ProgramStacks {
         self.stacks.iter().map(|s| size_of::<ProgramStack>() as u64 + s.paths.memory() + 16 * s.extended.capacity() as u64).sum()
     }
 
-    /// The path stack of the current stack.
+    /// Returns the path stack of the current stack.
     pub fn paths(&mut self) -> &mut PathStack {
         &mut self.stacks[self.current].paths
     }
@@ -166,14 +162,14 @@ impl ProgramStacks {
         self.stacks.iter().map(|s| s.paths.max_depth()).max().unwrap_or(0)
     }
 
-    /// Discards `number` entries on top.
+    /// Discards the given number of entries from the top of the path stack.
     pub fn discard(&mut self, number: usize) {
         for _ in 0..number {
             self.counts.unfinished += u64::from(self.paths().pop().is_some());
         }
     }
 
-    /// Discards all entries of all stacks.
+    /// Discards all entries of all stacks, and forgets what is known about the stacks.
     pub fn discard_all(&mut self) {
         for number in 0..self.stacks.len() {
             self.current = number;
@@ -185,23 +181,23 @@ impl ProgramStacks {
         }
         self.current = 0;
         self.may_have_moved = false;
-        self.has_returned = false;
+        self.has_handler_returned = false;
     }
 
-    /// Records that an indirect jump was executed.
-    pub fn note_indirect_jump(&mut self) {
+    /// Records that an indirect jump was executed; it may be a `longjmp` or a switch to a different stack.
+    pub fn record_indirect_jump(&mut self) {
         self.may_have_moved = true;
     }
 
     /// Prepares for a call that stores its return address at `at`. Afterwards, the entry of the calling frame is on top.
     pub fn prepare_call(&mut self, at: Address) {
-        self.place_handler(Some(at));
+        self.settle_handler(Some(at));
         let may_have_moved = std::mem::take(&mut self.may_have_moved);
         let stack = &mut self.stacks[self.current];
         let is_inner = stack.paths.top().is_none_or(|top| top.stack.is_none_or(|frame| at < frame))
             && stack.extended.last().is_none_or(|(frame, _)| at < *frame);
         if !is_inner || (may_have_moved && !stack.spans(at, 0, 0)) {
-            match self.locate(at, MAX_GAP) {
+            match self.find_stack(at, MAX_CALL_DISTANCE) {
                 Some(place) if place == self.current => self.unwind(at, false),
                 place => self.move_path(place, at, false),
             }
@@ -209,32 +205,33 @@ impl ProgramStacks {
         self.stacks[self.current].extend_range(at);
     }
 
-    /// Extends a path across a call.
-    pub fn extend(&mut self, at: Address, return_address: Address) {
+    /// Records that a path is extended across a call.
+    pub fn record_extension(&mut self, at: Address, return_address: Address) {
         self.stacks[self.current].extended.push((at, return_address));
     }
 
-    /// Prepares for a return that loads from `at`. Afterwards, the returning frame's entry is on top, unless the return switches stacks.
+    /// Prepares for a return that loads from `at`. Afterwards, the entry of the returning frame is on top, unless the return switches
+    /// stacks.
     pub fn prepare_return(&mut self, at: Address, target: Address) -> ReturnTarget {
-        self.place_handler(Some(at));
+        self.settle_handler(Some(at));
         let may_have_moved = std::mem::take(&mut self.may_have_moved);
-        if self.frame() == Some((at, target)) {
+        if self.innermost_frame() == Some((at, target)) {
             return ReturnTarget::Caller;
         }
         let awaits = |(number, stack): (usize, &ProgramStack)| number != self.current && stack.left == Some((at, target));
         if let Some(number) = self.stacks.iter().enumerate().position(awaits) {
-            return ReturnTarget::Stack(number, self.frame());
+            return ReturnTarget::Stack(number, self.innermost_frame());
         }
-        match self.locate(at, MARGIN) {
+        match self.find_stack(at, RANGE_MARGIN) {
             Some(place) if place == self.current => {}
             Some(place) if may_have_moved && self.stacks[place].has_frame((at, target)) => self.move_path(Some(place), at, true),
-            Some(place) => return ReturnTarget::Stack(place, self.frame()),
-            None => return ReturnTarget::Stack(self.add_stack(), self.frame()),
+            Some(place) => return ReturnTarget::Stack(place, self.innermost_frame()),
+            None => return ReturnTarget::Stack(self.add_stack(), self.innermost_frame()),
         }
         self.unwind(at, true);
         self.stacks[self.current].extend_range(at);
-        match self.frame() {
-            // The call of the returning procedure was not seen.
+        match self.innermost_frame() {
+            // The detector did not see the call of the returning procedure.
             None => ReturnTarget::Caller,
             Some((frame, return_address)) if frame == at && return_address == target => ReturnTarget::Caller,
             Some((frame, _)) if frame == at => ReturnTarget::Landing,
@@ -242,24 +239,24 @@ impl ProgramStacks {
         }
     }
 
-    /// Completes a return after its operations.
+    /// Completes a return after the detector performed its operations.
     pub fn complete_return(&mut self, return_target: ReturnTarget, popped: Option<PathEntry>, at: Address, target: Address) {
         match return_target {
             ReturnTarget::Caller | ReturnTarget::Jump => {}
             ReturnTarget::Landing => self.replace_top(PathEntry::starting_at(target)),
             ReturnTarget::Stack(place, left) => {
-                self.leave(place, left, popped);
-                self.resume(at, target);
+                self.switch_from_frame(place, left, popped);
+                self.resume_stack(at, target);
             }
         }
     }
 
-    /// Removes the innermost extended call after its return.
+    /// Removes the innermost extended call after the called procedure has returned.
     pub fn end_extended(&mut self) {
         self.stacks[self.current].extended.pop();
     }
 
-    /// Enters a signal handler. It gets a provisional stack until a call or return shows which stack it runs on.
+    /// Enters a signal handler. The handler gets a provisional stack until a call or return shows which stack it runs on.
     pub fn enter_handler(&mut self, handler: Address) {
         let is_free = |stack: &ProgramStack| stack.low > stack.high && stack.paths.depth() == 0 && stack.interrupted.is_none();
         let free = self.stacks.iter().position(is_free).filter(|place| *place != self.current);
@@ -268,18 +265,18 @@ impl ProgramStacks {
         stack.paths.push(PathEntry { is_handler: true, ..PathEntry::starting_at(handler) });
         (stack.interrupted, stack.is_handler_new) = (Some(self.current), true);
         self.current = place;
-        self.has_returned = false;
+        self.has_handler_returned = false;
     }
 
-    /// Handles the return of a handler's first procedure to system code, which resumes the interrupted code.
-    pub fn handler_returned(&mut self) {
-        self.has_returned = true;
+    /// Handles the return of a handler's first procedure. It returns to system code, which resumes the interrupted code.
+    pub fn leave_first_procedure(&mut self) {
+        self.has_handler_returned = true;
         self.switch_to_interrupted();
     }
 
     /// Leaves a handler and resumes the interrupted code.
     pub fn leave_handler(&mut self) {
-        if !std::mem::take(&mut self.has_returned) {
+        if !std::mem::take(&mut self.has_handler_returned) {
             let above = self.paths().entries_above(|entry| entry.is_handler);
             let is_own = self.stacks[self.current].interrupted.is_some();
             let depth = self.paths().depth();
@@ -296,23 +293,23 @@ impl ProgramStacks {
         }
     }
 
-    /// The innermost frame.
-    fn frame(&mut self) -> Option<ReturnFrame> {
+    /// Returns the innermost frame, or `None` if its call was not seen.
+    fn innermost_frame(&mut self) -> Option<ReturnFrame> {
         let extends_calls = self.extends_calls;
         let stack = &mut self.stacks[self.current];
         let top = stack.paths.top()?;
         if extends_calls && top.extensions > 0 { stack.extended.last().copied() } else { top.frame() }
     }
 
-    /// The stack that contains an address; `None` if unknown. An address up to `below` bytes under the current stack's range counts as part
-    /// of the current stack.
-    fn locate(&self, at: Address, below: u64) -> Option<usize> {
+    /// Finds the stack that contains an address; returns `None` if no known stack does. An address up to `below` bytes under the current
+    /// stack's range counts as part of the current stack.
+    fn find_stack(&self, at: Address, below: u64) -> Option<usize> {
         let current = &self.stacks[self.current];
         let other = |margin| self.stacks.iter().position(|stack| stack.spans(at, margin, margin));
         if current.low > current.high || current.spans(at, 0, 0) {
             return Some(self.current);
         }
-        other(0).or_else(|| current.spans(at, below, MARGIN).then_some(self.current)).or_else(|| other(MARGIN))
+        other(0).or_else(|| current.spans(at, below, RANGE_MARGIN).then_some(self.current)).or_else(|| other(RANGE_MARGIN))
     }
 
     fn add_stack(&mut self) -> usize {
@@ -324,13 +321,13 @@ impl ProgramStacks {
     fn unwind(&mut self, at: Address, is_return: bool) {
         let stack = &mut self.stacks[self.current];
         let has_removed = stack.remove_extended(at, is_return);
-        let stale_entries = stack.stale_entries(at, is_return);
+        let stale_entries = stack.count_stale_entries(at, is_return);
         if stale_entries > 0 {
             let top = self.paths().pop();
             self.discard(stale_entries - 1);
             top.into_iter().for_each(|top| self.replace_top(top));
         } else if has_removed && let Some(frame) = stack.paths.top().map(|top| top.stack) {
-            let extensions = stack.extensions(frame);
+            let extensions = stack.count_extensions(frame);
             stack.paths.top().into_iter().for_each(|top| top.extensions = extensions);
         }
         self.counts.repairs += u64::from(stale_entries > 0 || has_removed);
@@ -338,30 +335,31 @@ impl ProgramStacks {
 
     /// Moves the path on top to the stack that a jump led to.
     fn move_path(&mut self, place: Option<usize>, at: Address, is_return: bool) {
-        let left = self.frame();
+        let left = self.innermost_frame();
         let top = self.paths().pop();
         if top.is_some_and(|top| top.frame() != left) {
             self.end_extended();
         }
         let place = place.unwrap_or_else(|| self.add_stack());
-        self.leave(place, left, top);
+        self.switch_from_frame(place, left, top);
         let stack = &mut self.stacks[self.current];
         stack.left = None;
         stack.remove_extended(at, is_return);
-        let stale_entries = stack.stale_entries(at, is_return);
+        let stale_entries = stack.count_stale_entries(at, is_return);
         self.discard(stale_entries);
         top.into_iter().for_each(|top| self.replace_top(top));
     }
 
-    /// Switches to a different stack, from a frame whose path was popped.
-    fn leave(&mut self, place: usize, left: Option<ReturnFrame>, path: Option<PathEntry>) {
+    /// Switches from the current stack to a different one. `left` is the frame that control leaves, and `path` is the path that was
+    /// popped for it.
+    fn switch_from_frame(&mut self, place: usize, left: Option<ReturnFrame>, path: Option<PathEntry>) {
         let stack = &mut self.stacks[self.current];
         stack.left = left;
         if let (Some(path), Some((_, return_address))) = (path, left)
             && path.frame() != left
         {
-            // The path was extended into that frame, so the frame's caller continues with a new path.
-            let extensions = stack.extensions(path.stack);
+            // The path was extended into the frame that control leaves, so a new path begins in that frame's caller.
+            let extensions = stack.count_extensions(path.stack);
             let PathEntry { return_address: of_caller, stack: at, is_handler, .. } = path;
             let caller =
                 PathEntry { extensions, return_address: of_caller, stack: at, is_handler, ..PathEntry::starting_at(return_address) };
@@ -371,15 +369,15 @@ impl ProgramStacks {
         self.counts.switches += 1;
     }
 
-    /// Resumes a stack at the destination of a return.
-    fn resume(&mut self, at: Address, target: Address) {
+    /// Resumes the current stack at the destination of a return.
+    fn resume_stack(&mut self, at: Address, target: Address) {
         let stack = &mut self.stacks[self.current];
         stack.extend_range(at);
         if stack.left.take() == Some((at, target)) {
             return;
         }
         stack.remove_extended(at, true);
-        let stale_entries = stack.stale_entries(at, true);
+        let stale_entries = stack.count_stale_entries(at, true);
         self.discard(stale_entries);
         let frame = self.paths().top().and_then(|top| top.frame());
         if frame.is_some_and(|(frame, _)| frame == at) {
@@ -390,7 +388,7 @@ impl ProgramStacks {
         }
     }
 
-    /// Replaces the entry on top with a path of the same procedure.
+    /// Replaces the entry on top with a path in the same procedure.
     fn replace_top(&mut self, mut path: PathEntry) {
         let extends_calls = self.extends_calls;
         let stack = &mut self.stacks[self.current];
@@ -399,21 +397,21 @@ impl ProgramStacks {
         let owner = replaced.unwrap_or_else(|| PathEntry::starting_at(path.path.start));
         (path.stack, path.return_address, path.is_handler) = (owner.stack, owner.return_address, owner.is_handler);
         if extends_calls {
-            path.extensions = stack.extensions(path.stack);
+            path.extensions = stack.count_extensions(path.stack);
         }
         stack.paths.push(path);
     }
 
-    /// Moves a handler that has just begun from its provisional stack to the one it runs on: the stack that contains `at`, or the
-    /// interrupted stack if `at` is `None`.
-    pub fn place_handler(&mut self, at: Option<Address>) {
+    /// Moves a handler that has just begun from its provisional stack to the stack that it runs on. That stack contains `at`; if `at` is
+    /// `None`, it is the interrupted stack.
+    pub fn settle_handler(&mut self, at: Option<Address>) {
         let provisional = self.current;
         let stack = &mut self.stacks[provisional];
         if !std::mem::take(&mut stack.is_handler_new) {
             return;
         }
         let Some(interrupted) = stack.interrupted else { return };
-        let place = at.map_or(Some(interrupted), |at| self.stack_of_handler(at, interrupted));
+        let place = at.map_or(Some(interrupted), |at| self.find_handler_stack(at, interrupted));
         let Some(place) = place else { return };
         let mut handler: Vec<PathEntry> = std::iter::from_fn(|| self.stacks[provisional].paths.pop()).collect();
         self.stacks[provisional].interrupted = None;
@@ -434,15 +432,15 @@ impl ProgramStacks {
         }
     }
 
-    /// The known stack that a handler with a frame at `at` runs on; `None` if the stack is new.
-    fn stack_of_handler(&self, at: Address, interrupted: usize) -> Option<usize> {
+    /// Finds the known stack that a handler with a frame at `at` runs on. Returns `None` if the stack is new.
+    fn find_handler_stack(&self, at: Address, interrupted: usize) -> Option<usize> {
         let stack = &self.stacks[interrupted];
         let innermost = stack.paths.iter_from_top().find_map(|entry| entry.stack);
         let innermost = innermost.map_or(stack.high.saturating_add(1), |frame| frame.0);
-        if stack.low > stack.high || (at.0 < innermost && stack.low.saturating_sub(MAX_GAP) <= at.0) {
+        if stack.low > stack.high || (at.0 < innermost && stack.low.saturating_sub(MAX_CALL_DISTANCE) <= at.0) {
             return Some(interrupted);
         }
         let closest = |margin| self.stacks.iter().position(|stack| stack.spans(at, margin, margin));
-        closest(0).or_else(|| closest(MARGIN))
+        closest(0).or_else(|| closest(RANGE_MARGIN))
     }
 }

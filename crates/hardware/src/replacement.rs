@@ -1,15 +1,15 @@
-//! Replacement policies of the hot path table: whether and where a full set stores a path that it does not contain (section 5.4).
+//! Replacement policies of the hot path table: which entry a full set gives up for a path that it does not contain, if any (section 5.4).
 //!
 //! In the published policy (`lfu`), the new path replaces the least frequently used entry and starts with the incoming count. The newest
-//! entry is then usually replaced next, so a path that becomes hot late is rarely retained. `lru` and `random` are the classic cache
-//! policies; the others are streaming algorithms for frequent items, applied to each set. Only `lru` needs more storage.
+//! entry is then usually the next to be replaced, so the table rarely retains a path that becomes hot late. `lru` and `random` are the
+//! classic cache policies. The others are streaming algorithms for frequent items, applied to each set. Only `lru` needs more storage.
 
 use crate::names::names;
 
-/// A replacement policy.
+/// How a full set of the hot path table makes room for a new path.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Replacement {
-    /// Replaces the least frequently used entry, as published.
+    /// Replaces the least frequently used entry; the published policy.
     #[default]
     Lfu,
     /// Replaces the least recently used entry.
@@ -34,7 +34,8 @@ names! {
     }
 }
 
-/// A random number generator for hardware: xorshift (Marsaglia, 2003). The seed is fixed, so results are reproducible.
+/// A random number generator that is simple to build in hardware: xorshift (Marsaglia, 2003). The seed is fixed, so results are
+/// reproducible.
 #[derive(Clone, Debug)]
 pub struct Generator(u64);
 
@@ -45,7 +46,6 @@ impl Default for Generator {
 }
 
 impl Generator {
-    /// The next number.
     pub fn draw(&mut self) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
@@ -53,7 +53,7 @@ impl Generator {
         self.0
     }
 
-    /// A number below `bound`, which must not be zero.
+    /// Returns a number below `bound`, which must not be zero.
     pub fn below(&mut self, bound: u64) -> u64 {
         ((u128::from(self.draw()) * u128::from(bound)) >> 64) as u64
     }

@@ -5,15 +5,15 @@ use crate::descriptor::PathDescriptor;
 use crate::profile::PathProfile;
 use std::collections::BTreeSet;
 
-/// Numbers of paths at which the cumulative distribution has points: 1, 2, 5, 10, ..., and `paths`.
-fn steps(paths: usize) -> impl Iterator<Item = usize> {
+/// Returns the numbers of paths at which the cumulative distribution has a point: 1, 2, 5, 10, ..., and `paths`.
+fn point_positions(paths: usize) -> impl Iterator<Item = usize> {
     let decades = (0..).map(|power| 10usize.saturating_pow(power));
     let steps = decades.flat_map(|decade| [1, 2, 5].map(|of| decade.saturating_mul(of)));
     steps.take_while(move |step| *step < paths).chain((paths > 0).then_some(paths))
 }
 
-/// Cumulative distribution over the hottest paths. Each point is a number of paths and their percentage of the profile. `hottest` must be
-/// in descending order.
+/// Computes the cumulative distribution over the hottest paths. Each point is a number of paths and the percentage of the profile that
+/// these paths account for. `hottest` must be in descending order.
 pub fn cumulative(hottest: &[(PathDescriptor, u64)]) -> Vec<(usize, f64)> {
     let total: u64 = hottest.iter().map(|(_, count)| count).sum();
     let (mut sum, mut at) = (0u64, 0);
@@ -22,14 +22,14 @@ pub fn cumulative(hottest: &[(PathDescriptor, u64)]) -> Vec<(usize, f64)> {
         at = number;
         (number, 100.0 * sum as f64 / total.max(1) as f64)
     };
-    steps(hottest.len()).map(share).collect()
+    point_positions(hottest.len()).map(share).collect()
 }
 
-/// Spearman's rank correlation (-1 to 1) over the paths of both profiles; equal counts get their mean rank. `None` if there are fewer than
-/// two paths, or if all counts of a profile are equal.
+/// Computes Spearman's rank correlation (-1 to 1) over the paths of both profiles. Paths with equal counts get their mean rank. Returns
+/// `None` if there are fewer than two paths, or if all counts of a profile are equal.
 pub fn rank_correlation(one: &PathProfile, other: &PathProfile) -> Option<f64> {
     let paths: BTreeSet<PathDescriptor> = one.iter().chain(other.iter()).map(|(path, _)| *path).collect();
-    let ranks = |profile: &PathProfile| ranks(&paths.iter().map(|path| profile.count(path)).collect::<Vec<_>>());
+    let ranks = |profile: &PathProfile| compute_ranks(&paths.iter().map(|path| profile.count(path)).collect::<Vec<_>>());
     let (one, other) = (ranks(one), ranks(other));
     let mean = (paths.len() as f64 + 1.0) / 2.0;
     let (mut both, mut of_one, mut of_other) = (0.0, 0.0, 0.0);
@@ -41,7 +41,7 @@ pub fn rank_correlation(one: &PathProfile, other: &PathProfile) -> Option<f64> {
     (of_one > 0.0 && of_other > 0.0).then(|| both / (of_one * of_other).sqrt())
 }
 
-fn ranks(counts: &[u64]) -> Vec<f64> {
+fn compute_ranks(counts: &[u64]) -> Vec<f64> {
     let mut order: Vec<usize> = (0..counts.len()).collect();
     order.sort_by_key(|at| counts[*at]);
     let mut ranks = vec![0.0; counts.len()];
@@ -76,7 +76,7 @@ mod tests {
         assert_eq!(rank_correlation(&profile(&[1, 2, 3, 40]), &profile(&[10, 20, 30, 31])), Some(1.0));
         assert_eq!(rank_correlation(&profile(&[1, 2, 3]), &profile(&[3, 2, 1])), Some(-1.0));
         assert_eq!(rank_correlation(&profile(&[5, 5]), &profile(&[3, 2])), None);
-        // Ranks 1, 2.5, 2.5, 4 and 1, 2, 3, 4.
+        // The ranks are 1, 2.5, 2.5, 4 and 1, 2, 3, 4.
         let found = rank_correlation(&profile(&[1, 7, 7, 9]), &profile(&[1, 2, 3, 4])).unwrap();
         assert!((found - 4.5 / (4.5f64 * 5.0).sqrt()).abs() < 1e-12, "{found}");
     }

@@ -1,5 +1,5 @@
 //! A thread's events as the path detector sees them: retired branches in program order, and discontinuities. In a well-formed stream, the
-//! code between the destination of one record and the address of the next branch is executed sequentially.
+//! code between the destination of one event and the next branch is executed sequentially.
 
 use crate::names::names;
 use std::fmt;
@@ -14,18 +14,18 @@ impl fmt::Display for Address {
     }
 }
 
-/// A thread of the program. The source assigns the numbers, and does not reuse them within a stream.
+/// A thread of the program. The source numbers the threads, and does not reuse a number within a stream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ThreadId(pub u32);
 
 /// The kind of a branch instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum BranchKind {
-    /// Conditional, to a fixed address.
+    /// A branch that may or may not be taken, to a fixed address.
     Conditional,
-    /// Unconditional, to a fixed address.
+    /// An unconditional jump to a fixed address.
     Jump,
-    /// Unconditional, to an address from a register or memory.
+    /// An unconditional jump to an address from a register or memory.
     IndirectJump,
     /// A call to a fixed address.
     Call,
@@ -35,7 +35,7 @@ pub enum BranchKind {
     Return,
 }
 
-// Files contain the discriminants, so the order must not change.
+// Files contain the discriminants, so the order of the variants must not change.
 names! {
     BranchKind {
         Conditional "conditional", Jump "jump", IndirectJump "indirect-jump", Call "call", IndirectCall "indirect-call", Return "return"
@@ -54,23 +54,23 @@ impl BranchKind {
 pub struct RetiredBranch {
     /// Address of the branch instruction.
     pub address: Address,
-    /// Target address if taken.
+    /// Target address of the branch if it is taken.
     pub target: Address,
-    /// Address of the next instruction in memory.
+    /// Address of the instruction that follows in memory.
     pub fall_through: Address,
     /// The kind of branch.
     pub kind: BranchKind,
-    /// Whether the branch was taken; always true for unconditional branches.
+    /// Whether the branch was taken; true for all unconditional branches.
     pub is_taken: bool,
-    /// Number of instructions since the previous branch, including this branch.
+    /// Number of instructions since the previous branch, including this one.
     pub instructions: u32,
-    /// Stack address at which a call stores, or from which a return loads, its return address. `None` for other branches, and if the source
-    /// does not provide it.
+    /// Where on the stack a call stores its return address, or from where a return loads it. `None` for other branches, and if the source
+    /// does not provide the location.
     pub stack: Option<Address>,
 }
 
 impl RetiredBranch {
-    /// Address of the next instruction executed.
+    /// Returns the address of the instruction that is executed next.
     pub fn next(&self) -> Address {
         if self.is_taken { self.target } else { self.fall_through }
     }

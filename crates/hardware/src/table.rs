@@ -6,21 +6,22 @@ use crate::index::IndexFunction;
 use crate::profile::PathProfile;
 use crate::replacement::{Generator, Replacement};
 
-/// The parameters of a table.
+/// The parameters of a hot path table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct TableParameters {
     /// Number of entries, a power of two.
     pub entries: usize,
     /// Number of entries in a set, a power of two.
     pub associativity: usize,
-    /// Maps a path to its set.
+    /// The function that maps a path to its set.
     pub index: IndexFunction,
-    /// Selects the entry of a full set to replace.
+    /// The policy that selects the entry to replace in a full set.
     pub replacement: Replacement,
 }
 
 impl TableParameters {
-    /// The published configuration: 512 entries, 4-way, exclusive or of start, length and outcomes, least frequently used.
+    /// The published configuration: 512 entries in sets of 4, indexed by the exclusive or of start, length and outcomes, with replacement
+    /// of the least frequently used entry.
     pub const PUBLISHED: TableParameters =
         TableParameters { entries: 512, associativity: 4, index: IndexFunction::Xor, replacement: Replacement::Lfu };
 
@@ -61,13 +62,13 @@ impl TableParameters {
         Ok(())
     }
 
-    /// The name that [`TableParameters::parse`] accepts.
+    /// Returns the parameters in the form that [`TableParameters::parse`] accepts.
     pub fn name(&self) -> String {
         format!("{}x{},{},{}", self.entries, self.associativity, self.index.name(), self.replacement.name())
     }
 
-    /// Storage in bits. An entry holds a path's start (48 bits), length and outcomes (at most `length_limit` branches), and a 32-bit
-    /// accumulator. LRU replacement also needs a rank.
+    /// Returns the table's storage in bits. An entry holds a path's start (48 bits), its length and outcomes (at most `length_limit`
+    /// branches), and a 32-bit accumulator. LRU replacement also needs a rank in each entry.
     pub fn storage_bits(&self, length_limit: u8) -> usize {
         let length = (u8::BITS - length_limit.leading_zeros()) as usize;
         let rank = if self.replacement == Replacement::Lru { self.associativity.trailing_zeros() as usize } else { 0 };
@@ -79,7 +80,7 @@ impl TableParameters {
 struct TableEntry {
     path: PathDescriptor,
     count: u32,
-    /// Time of the last use, for `lru`.
+    /// Time of the last use, on the table's clock.
     used: u64,
     is_valid: bool,
 }
@@ -95,14 +96,14 @@ pub enum TableUpdate {
     Rejected,
 }
 
-/// Update statistics of a table.
+/// Statistics of a table's updates. All fields are counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TableCounts {
-    /// Updates of paths in the table.
+    /// Updates of paths that were in the table.
     pub hits: u64,
-    /// Updates of paths not in the table.
+    /// Updates of paths that were not in the table.
     pub misses: u64,
-    /// Replaced entries.
+    /// Entries that were replaced.
     pub replacements: u64,
     /// Accumulators that saturated.
     pub saturated: u64,
@@ -119,7 +120,7 @@ pub struct HotPathTable {
 }
 
 impl HotPathTable {
-    /// Memory that a table with the given parameters uses, in bytes.
+    /// Returns the memory that a table with the given parameters uses, in bytes.
     pub fn memory(parameters: &TableParameters) -> u64 {
         (parameters.entries * size_of::<TableEntry>()) as u64
     }
@@ -127,24 +128,24 @@ impl HotPathTable {
     /// Creates an empty table.
     ///
     /// # Errors
-    /// A parameter is out of its range.
+    /// Fails if a parameter is out of range.
     pub fn new(parameters: TableParameters) -> Result<HotPathTable, HardwareError> {
         parameters.check()?;
         let entries = vec![TableEntry::default(); parameters.entries];
         Ok(HotPathTable { parameters, entries, clock: 0, generator: Generator::default(), counts: TableCounts::default() })
     }
 
-    /// The table's parameters.
+    /// Returns the table's parameters.
     pub fn parameters(&self) -> TableParameters {
         self.parameters
     }
 
-    /// The statistics so far.
+    /// Returns the statistics so far.
     pub fn counts(&self) -> TableCounts {
         self.counts
     }
 
-    /// Adds `count` to a completed path's accumulator, inserting the path if the replacement policy allows.
+    /// Adds `count` to a completed path's accumulator. A path that is not in the table is inserted if the replacement policy allows this.
     pub fn update(&mut self, path: &PathDescriptor, count: u32) -> TableUpdate {
         self.clock += 1;
         let ways = self.parameters.associativity;
@@ -169,7 +170,7 @@ impl HotPathTable {
         update
     }
 
-    /// The table's content as a profile.
+    /// Returns the table's content as a profile.
     pub fn profile(&self) -> PathProfile {
         let mut profile = PathProfile::default();
         self.entries.iter().filter(|e| e.is_valid).for_each(|e| profile.add(&e.path, u64::from(e.count)));
@@ -182,7 +183,7 @@ impl HotPathTable {
     }
 }
 
-/// Replaces an entry of a full set, or rejects the new one.
+/// Replaces an entry of a full set with `fresh`, or rejects `fresh`.
 fn replace(set: &mut [TableEntry], fresh: TableEntry, policy: Replacement, generator: &mut Generator) -> TableUpdate {
     let least = || (0..set.len()).min_by_key(|at| set[*at].count).unwrap_or(0);
     let at = match policy {
@@ -211,9 +212,9 @@ fn replace(set: &mut [TableEntry], fresh: TableEntry, policy: Replacement, gener
     TableUpdate::Inserted
 }
 
-/// Decreases an entry's count by `by`, with probability 1.08^-count, as HeavyKeeper does. Returns true if the count reached zero.
+/// Decreases an entry's count by `by` with probability 1.08^-count, as HeavyKeeper does. Returns true if the count reached zero.
 fn decay(victim: &mut TableEntry, by: u32, generator: &mut Generator) -> bool {
-    // Above this count, the probability is less than 2^-32.
+    // Above this count, the probability is below 2^-32.
     const MAX_EXPONENT: u32 = 288;
     let count = victim.count.min(MAX_EXPONENT);
     let threshold = 1.08f64.powi(-(count as i32)) * f64::from(u32::MAX);

@@ -1,4 +1,4 @@
-//! Hot path tables: they equal a map as long as nothing is replaced, and each policy is tested on a sequence worked out by hand.
+//! Compares hot path tables with a map as long as nothing is replaced, and each policy with a sequence worked out by hand.
 
 use super::*;
 use crate::stream::Address;

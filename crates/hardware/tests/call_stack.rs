@@ -1,5 +1,5 @@
-//! Checks the detector, which sees only branches, against an oracle that tracks a random program's true call stacks: calls, `longjmp`,
-//! exceptions, coroutines, and signal handlers on a separate stack or the interrupted one.
+//! Compares the detector, which sees only branches, with an oracle that knows the true call stacks of a random program: calls, `longjmp`,
+//! exceptions, coroutines, and signal handlers, which run on a separate stack or on the interrupted one.
 
 use std::collections::VecDeque;
 use trodden_hardware::{
@@ -22,28 +22,26 @@ impl Random {
     }
 }
 
-/// Start of a path, and the outcomes of its branches.
+/// The start address of a path, and the outcomes of its branches.
 type Path = (u64, Vec<bool>);
 
 #[derive(Clone, Debug)]
 struct Frame {
-    /// Location and value of its return address; `None` for the first frame of a stack, and for handlers.
+    /// Location and value of the frame's return address; `None` for the first frame of a stack.
     call: Option<(u64, u64)>,
-    /// Its stack pointer.
     pointer: u64,
     /// The path that starts in this frame; `None` if a caller's path is extended into the frame, or if the path stack lost the path.
     path: Option<Path>,
     is_extended: bool,
-    /// Whether the path stack lost this frame's entry and created a new one later, so that the return address's location is unknown.
+    /// Whether the path stack lost this frame's entry and created a new one later. The location of the return address is then unknown.
     is_recreated: bool,
 }
 
-/// A stack of the program.
 #[derive(Clone, Debug, Default)]
 struct Stack {
     top: u64,
     frames: Vec<Frame>,
-    /// Location and value of the return address with which the frame that left this stack resumes.
+    /// The frame that left this stack resumes when it returns to this return address: its location and its value.
     resumes: Option<(u64, u64)>,
 }
 
@@ -51,33 +49,33 @@ struct Machine {
     random: Random,
     stacks: Vec<Stack>,
     current: usize,
-    /// Address of the signal stack.
-    alternate: u64,
+    /// Where a handler's return address is if the handler runs on the signal stack.
+    signal_stack: u64,
     interrupted: Option<(usize, Stack)>,
     max_extensions: usize,
     capacity: usize,
     address: u64,
     events: Vec<StreamEvent>,
-    ended: Vec<Path>,
+    ended_paths: Vec<Path>,
     has_landed: bool,
 }
 
 impl Machine {
     fn new(seed: u64, max_extensions: usize, capacity: usize) -> Machine {
         let first = Frame { call: None, pointer: 0x7fff_f000, path: Some((0x10, Vec::new())), is_extended: false, is_recreated: false };
-        // Below, above, or between the other stacks.
-        let alternate = [0x1000_0000, 0x9fff_0000, 0x4004_8000][(seed % 3) as usize];
+        // The signal stack is below, above or between the other stacks.
+        let signal_stack = [0x1000_0000, 0x9fff_0000, 0x4004_8000][(seed % 3) as usize];
         Machine {
             random: Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1),
             stacks: vec![Stack { top: 0x7fff_f100, frames: vec![first], resumes: None }],
             current: 0,
-            alternate,
+            signal_stack,
             interrupted: None,
             max_extensions,
             capacity,
             address: 0x10,
             events: vec![StreamEvent::Begin(Address(0x10))],
-            ended: Vec::new(),
+            ended_paths: Vec::new(),
             has_landed: false,
         }
     }
@@ -86,23 +84,23 @@ impl Machine {
         &mut self.stacks[self.current].frames
     }
 
-    /// Index of the frame that owns the current path of a frame.
-    fn owner(&mut self, mut at: usize) -> usize {
+    /// Returns the index of the frame whose path the given frame extends, or of the frame itself if it has its own path.
+    fn find_owner(&mut self, mut at: usize) -> usize {
         while self.frames()[at].is_extended {
             at -= 1;
         }
         at
     }
 
-    fn path(&mut self) -> &mut Path {
+    fn current_path(&mut self) -> &mut Path {
         let top = self.frames().len() - 1;
-        let owner = self.owner(top);
+        let owner = self.find_owner(top);
         self.frames()[owner].path.as_mut().expect("the frame that executes has a path")
     }
 
-    fn end(&mut self, next: u64) {
-        let ended = std::mem::replace(self.path(), (next, Vec::new()));
-        self.ended.push(ended);
+    fn end_path(&mut self, next: u64) {
+        let ended = std::mem::replace(self.current_path(), (next, Vec::new()));
+        self.ended_paths.push(ended);
     }
 
     fn retire(&mut self, kind: BranchKind, target: u64, is_taken: bool, stack: Option<u64>) -> u64 {
@@ -124,7 +122,7 @@ impl Machine {
         0x1000 + 8 * self.random.below(1 << 16)
     }
 
-    /// If frames exceed the path stack's capacity, the oldest lose their paths.
+    /// Removes the path of the oldest frame if there are more paths than the path stack holds.
     fn drop_oldest_paths(&mut self) {
         let capacity = self.capacity;
         let owners: VecDeque<usize> = (0..self.frames().len()).filter(|at| self.frames()[*at].path.is_some()).collect();
@@ -133,10 +131,10 @@ impl Machine {
         }
     }
 
-    /// Resumes the frame on top after a call. If its path was lost, a new one begins.
+    /// Resumes the frame on top after a call. If its path was lost, a new path begins.
     fn resume_frame(&mut self, at: u64) {
         let top = self.frames().len() - 1;
-        let owner = self.owner(top);
+        let owner = self.find_owner(top);
         if self.frames()[owner].path.is_none() {
             // The detector does not know whether a lost path was extended.
             for frame in &mut self.frames()[owner..] {
@@ -150,7 +148,7 @@ impl Machine {
 
     fn call(&mut self) {
         let top = self.frames().len() - 1;
-        let owner = self.owner(top);
+        let owner = self.find_owner(top);
         let extended = top - owner;
         let pointer = self.frames()[top].pointer;
         let at = pointer - 8;
@@ -165,11 +163,11 @@ impl Machine {
         self.has_landed = false;
     }
 
-    fn leave(&mut self) -> Option<(u64, u64)> {
+    fn pop_frame(&mut self) -> Option<(u64, u64)> {
         let top = self.frames().len() - 1;
         let frame = self.frames()[top].clone();
         if !frame.is_extended {
-            self.ended.push(frame.path.expect("it executes"));
+            self.ended_paths.push(frame.path.expect("it executes"));
         }
         self.frames().pop();
         self.has_landed = false;
@@ -177,7 +175,7 @@ impl Machine {
     }
 
     fn return_to_caller(&mut self) {
-        let (at, return_address) = self.leave().expect("a called frame");
+        let (at, return_address) = self.pop_frame().expect("a called frame");
         self.retire(BranchKind::Return, return_address, true, Some(at));
         self.resume_frame(return_address);
     }
@@ -185,14 +183,14 @@ impl Machine {
     /// Continues the frame with index `place` at address `landing`, and discards all frames above it.
     fn land(&mut self, place: usize, landing: u64) {
         self.frames().truncate(place + 1);
-        let owner = self.owner(place);
+        let owner = self.find_owner(place);
         self.frames()[owner].path = Some((landing, Vec::new()));
     }
 
     fn long_jump(&mut self, place: usize) {
         let landing = self.random_address();
-        self.path().1.push(true);
-        self.end(landing);
+        self.current_path().1.push(true);
+        self.end_path(landing);
         self.retire(BranchKind::IndirectJump, landing, true, None);
         self.land(place, landing);
         self.has_landed = true;
@@ -201,7 +199,7 @@ impl Machine {
     fn throw_exception(&mut self, place: usize) {
         let landing = self.random_address();
         let (at, _) = self.frames()[place + 1].call.expect("a called frame");
-        self.end(landing);
+        self.end_path(landing);
         self.retire(BranchKind::Return, landing, true, Some(at));
         self.land(place, landing);
         self.has_landed = false;
@@ -212,22 +210,22 @@ impl Machine {
         let top = self.frames().len() - 1;
         let frame = self.frames()[top].clone();
         let (_, return_address) = frame.call.expect("a called frame");
-        self.end(return_address);
+        self.end_path(return_address);
         self.frames().pop();
         self.stacks[self.current].resumes = frame.call;
         self.has_landed = false;
     }
 
-    /// Switches to a different stack: a suspended one, or sometimes a new one that may replace a suspended one.
-    fn switch(&mut self, jumps: bool) {
+    /// Switches to a different stack. This is a suspended stack or, sometimes, a new one that may take the place of a suspended stack.
+    fn switch_stack(&mut self, is_jump: bool) {
         let others: Vec<usize> = (0..self.stacks.len()).filter(|s| *s != self.current && self.stacks[*s].resumes.is_some()).collect();
-        let begins = !jumps && (others.is_empty() || self.random.one_in(4));
+        let begins = !is_jump && (others.is_empty() || self.random.one_in(4));
         self.call();
-        if jumps && others.is_empty() {
+        if is_jump && others.is_empty() {
             return;
         }
-        if jumps {
-            self.path().1.push(true);
+        if is_jump {
+            self.current_path().1.push(true);
         }
         self.suspend();
         if begins {
@@ -250,7 +248,7 @@ impl Machine {
         }
         self.current = others[self.random.below(others.len() as u64) as usize];
         let (at, return_address) = self.stacks[self.current].resumes.take().expect("it was given up");
-        if jumps {
+        if is_jump {
             self.retire(BranchKind::IndirectJump, return_address, true, None);
             let place = self.frames().len() - 1;
             self.land(place, return_address);
@@ -261,12 +259,12 @@ impl Machine {
         }
     }
 
-    fn signal(&mut self) {
+    fn deliver_signal(&mut self) {
         let handler = self.random_address();
         self.events.push(StreamEvent::Interrupt(Address(handler)));
         let has_own_stack = self.random.one_in(2);
         let pointer = self.frames().last().map_or(0, |frame| frame.pointer) - 0x300;
-        let pointer = if has_own_stack { self.alternate } else { pointer };
+        let pointer = if has_own_stack { self.signal_stack } else { pointer };
         let frame = Frame {
             call: Some((pointer, self.address)),
             pointer: pointer - 64,
@@ -287,7 +285,7 @@ impl Machine {
         self.run_handler(resumed);
     }
 
-    /// Executes branches, calls and returns of a handler, until it returns or jumps out.
+    /// Executes branches, calls and returns of a handler, until the handler returns or jumps to an interrupted frame.
     fn run_handler(&mut self, resumed: u64) {
         let (has_own_stack, interrupted) = self.interrupted.take().expect("in a handler");
         let base = if has_own_stack == 1 { 0 } else { interrupted.frames.len() };
@@ -295,18 +293,19 @@ impl Machine {
             match self.random.below(5) {
                 0 if self.frames().len() > base + 1 => self.return_to_caller(),
                 0 | 1 => self.call(),
-                2 => self.backward(),
-                _ => self.forward(),
+                2 => self.branch_backward(),
+                _ => self.branch_forward(),
             }
         }
-        // After a jump out of a handler, no event shows that the interrupted frame continues, so its location must be known.
+        // After a jump out of a handler, no event shows that the interrupted frame continues, so the location of its return address must
+        // be known.
         let is_known = interrupted.frames.iter().all(|frame| !frame.is_recreated);
         if self.random.one_in(3) && is_known && self.frames().len() > base + 1 {
             let landing = self.random_address();
-            self.path().1.push(true);
-            self.end(landing);
+            self.current_path().1.push(true);
+            self.end_path(landing);
             self.retire(BranchKind::IndirectJump, landing, true, None);
-            // If the handler ran on the interrupted stack, it may have displaced paths.
+            // If the handler ran on the interrupted stack, its paths may have displaced paths of that stack.
             self.frames().truncate(base);
             if has_own_stack == 1 {
                 self.stacks[self.current] = interrupted;
@@ -320,7 +319,7 @@ impl Machine {
         while self.frames().len() > base + 1 {
             self.return_to_caller();
         }
-        let (at, _) = self.leave().expect("where the system's restorer lies");
+        let (at, _) = self.pop_frame().expect("where the system's restorer lies");
         self.retire(BranchKind::Return, 0x8000_0000, true, Some(at));
         self.events.push(StreamEvent::Resume(Address(resumed)));
         self.address = resumed;
@@ -331,27 +330,27 @@ impl Machine {
         }
     }
 
-    fn forward(&mut self) {
-        if self.path().1.len() > 30 {
-            return self.backward();
+    fn branch_forward(&mut self) {
+        if self.current_path().1.len() > 30 {
+            return self.branch_backward();
         }
         let (target, is_taken) = (self.address + 8 + 8 * self.random.below(100), self.random.one_in(2));
-        self.path().1.push(is_taken);
+        self.current_path().1.push(is_taken);
         self.retire(BranchKind::Conditional, target, is_taken, None);
     }
 
-    fn backward(&mut self) {
+    fn branch_backward(&mut self) {
         let (target, is_taken) = (self.address - self.random.below(8), self.random.one_in(2));
-        self.path().1.push(is_taken);
+        self.current_path().1.push(is_taken);
         let next = self.retire(BranchKind::Conditional, target, is_taken, None);
-        self.end(next);
+        self.end_path(next);
     }
 
-    fn indirect(&mut self) {
+    fn jump_indirectly(&mut self) {
         let target = self.random_address();
-        self.path().1.push(true);
+        self.current_path().1.push(true);
         let next = self.retire(BranchKind::IndirectJump, target, true, None);
-        self.end(next);
+        self.end_path(next);
     }
 
     fn step(&mut self, has_stacks: bool, has_signals: bool) {
@@ -367,17 +366,17 @@ impl Machine {
                 let place = self.random.below(depth as u64 - 1) as usize;
                 self.throw_exception(place);
             }
-            12 => self.indirect(),
-            13 | 14 if has_stacks => self.switch(false),
-            15 if has_stacks && self.random.one_in(2) => self.switch(true),
-            16 if has_signals && !self.has_landed => self.signal(),
-            17 => self.backward(),
-            _ => self.forward(),
+            12 => self.jump_indirectly(),
+            13 | 14 if has_stacks => self.switch_stack(false),
+            15 if has_stacks && self.random.one_in(2) => self.switch_stack(true),
+            16 if has_signals && !self.has_landed => self.deliver_signal(),
+            17 => self.branch_backward(),
+            _ => self.branch_forward(),
         }
     }
 }
 
-/// The events before a position.
+/// Formats the event at index `number` and up to 25 events before it.
 fn context(events: &[StreamEvent], number: usize) -> String {
     let line = |event: &StreamEvent| match event {
         StreamEvent::Branch(b) => format!("{:x} {} -> {:x} {:x?}\n", b.address.0, b.kind.name(), b.next().0, b.stack.map(|s| s.0)),
@@ -386,7 +385,7 @@ fn context(events: &[StreamEvent], number: usize) -> String {
     events[number.saturating_sub(25)..=number].iter().map(line).collect()
 }
 
-fn check(preset: Preset, max_extensions: u16, capacity: usize, has_stacks: bool, has_signals: bool) {
+fn check_against_oracle(preset: Preset, max_extensions: u16, capacity: usize, has_stacks: bool, has_signals: bool) {
     for seed in 1..400 {
         let mut machine = Machine::new(seed, max_extensions.into(), capacity);
         for _ in 0..400 {
@@ -403,35 +402,35 @@ fn check(preset: Preset, max_extensions: u16, capacity: usize, has_stacks: bool,
         for (number, event) in machine.events.iter().enumerate() {
             let mut emit = |path: &CompletedPath| found.push((path.path.start.0, path.path.outcomes().collect()));
             detector.process_event(event, &EventCounts::default(), &mut emit);
-            let all = &machine.ended[..found.len().min(machine.ended.len())];
+            let all = &machine.ended_paths[..found.len().min(machine.ended_paths.len())];
             assert!(found == all, "seed {seed}: {:x?} instead of {:x?}\n{}", found.last(), all.last(), context(&machine.events, number));
         }
-        assert_eq!(found.len(), machine.ended.len(), "seed {seed}");
+        assert_eq!(found.len(), machine.ended_paths.len(), "seed {seed}");
         assert_eq!(detector.counts().guessed_repairs, 0);
     }
 }
 
 #[test]
 fn entries_of_dead_frames_do_not_displace_live_ones() {
-    check(Preset::BallLarus, 0, 1000, false, false);
-    check(Preset::BallLarus, 0, 4, false, false);
-    check(Preset::BallLarus, 0, 1, false, false);
+    check_against_oracle(Preset::BallLarus, 0, 1000, false, false);
+    check_against_oracle(Preset::BallLarus, 0, 4, false, false);
+    check_against_oracle(Preset::BallLarus, 0, 1, false, false);
 }
 
 #[test]
 fn signal_handlers_may_be_left_by_a_jump() {
-    check(Preset::BallLarus, 0, 1000, false, true);
-    check(Preset::BallLarus, 0, 4, false, true);
+    check_against_oracle(Preset::BallLarus, 0, 1000, false, true);
+    check_against_oracle(Preset::BallLarus, 0, 4, false, true);
 }
 
 #[test]
 fn coroutines_have_separate_path_stacks() {
-    check(Preset::BallLarus, 0, 1000, true, false);
-    check(Preset::BallLarus, 0, 3, true, false);
+    check_against_oracle(Preset::BallLarus, 0, 1000, true, false);
+    check_against_oracle(Preset::BallLarus, 0, 3, true, false);
 }
 
 #[test]
 fn paths_extended_across_calls_end_with_their_frames() {
-    check(Preset::ExtendedCalls, 1, 1000, false, false);
-    check(Preset::ExtendedCalls, 3, 1000, true, false);
+    check_against_oracle(Preset::ExtendedCalls, 1, 1000, false, false);
+    check_against_oracle(Preset::ExtendedCalls, 3, 1000, true, false);
 }

@@ -1,5 +1,5 @@
-//! Checks branch prediction against first principles and an independent implementation, and the two processor models against each other on
-//! programs that each stress one part of the processor.
+//! Checks branch prediction against expectations from theory and against an independent implementation. Also checks that the two
+//! processor models agree on programs that each stress one part of the processor.
 
 use std::collections::{HashMap, VecDeque};
 use trodden_hardware::processor::{
@@ -9,10 +9,9 @@ use trodden_hardware::{Address, BranchKind, RetiredBranch};
 
 type Program = Vec<(Instruction, Option<RetiredBranch>)>;
 
-const BASE: u64 = 0x40_0000;
+const CODE_START: u64 = 0x40_0000;
 const ITERATIONS: u64 = 20_000;
 
-/// xorshift, for random programs.
 struct Random(u64);
 
 impl Random {
@@ -28,8 +27,8 @@ fn plain(address: u64, sources: [u8; 4], destination: u8) -> (Instruction, Optio
     (Instruction { address: Address(address), sources, destinations: [destination, 0], ..Instruction::default() }, None)
 }
 
-/// Independent arithmetic: registers from 40 on are never written.
-fn work(address: u64, number: u64) -> impl Iterator<Item = (Instruction, Option<RetiredBranch>)> {
+/// Independent arithmetic: every instruction reads register 40, which is never written.
+fn independent_additions(address: u64, number: u64) -> impl Iterator<Item = (Instruction, Option<RetiredBranch>)> {
     (0..number).map(move |k| plain(address + 4 * k, [40, 0, 0, 0], 1 + (k % 3) as u8))
 }
 
@@ -46,17 +45,17 @@ fn conditional(address: u64, target: u64, is_taken: bool) -> (Instruction, Optio
     (Instruction { address: Address(address), sources: [25, 0, 0, 0], ..Instruction::default() }, Some(branch))
 }
 
-/// A loop around one branch with `padding` instructions before it. `takes` returns the branch's outcome in each iteration.
-fn branch_in_loop(padding: u64, mut takes: impl FnMut(u64) -> bool) -> Program {
+/// A loop that contains `padding` instructions and one branch. `is_taken_in` returns the branch's outcome in each iteration.
+fn branch_in_loop(padding: u64, mut is_taken_in: impl FnMut(u64) -> bool) -> Program {
     let mut program = Program::new();
-    let branch = BASE + 4 * padding;
+    let branch = CODE_START + 4 * padding;
     for iteration in 0..ITERATIONS {
-        let is_taken = takes(iteration);
-        program.extend(work(BASE, padding));
+        let is_taken = is_taken_in(iteration);
+        program.extend(independent_additions(CODE_START, padding));
         program.push(conditional(branch, branch + 8, is_taken));
         program.extend((!is_taken).then(|| plain(branch + 4, [40, 0, 0, 0], 4)));
         program.push(plain(branch + 8, [40, 0, 0, 0], 5));
-        program.push(conditional(branch + 12, BASE, iteration + 1 < ITERATIONS));
+        program.push(conditional(branch + 12, CODE_START, iteration + 1 < ITERATIONS));
     }
     program
 }
@@ -65,23 +64,23 @@ fn nested_loops(inner: u64) -> Program {
     let mut program = Program::new();
     let outer = ITERATIONS / inner;
     for round in 0..outer {
-        program.extend(work(BASE, 2));
+        program.extend(independent_additions(CODE_START, 2));
         for iteration in 0..inner {
-            program.extend(work(BASE + 8, 3));
-            program.push(conditional(BASE + 20, BASE + 8, iteration + 1 < inner));
+            program.extend(independent_additions(CODE_START + 8, 3));
+            program.push(conditional(CODE_START + 20, CODE_START + 8, iteration + 1 < inner));
         }
-        program.push(conditional(BASE + 24, BASE, round + 1 < outer));
+        program.push(conditional(CODE_START + 24, CODE_START, round + 1 < outer));
     }
     program
 }
 
-fn fast(parameters: ProcessorParameters, program: &Program) -> ProcessorTotals {
+fn run_fast(parameters: ProcessorParameters, program: &Program) -> ProcessorTotals {
     let mut model = FastModel::new(parameters).unwrap();
     program.iter().for_each(|(instruction, branch)| model.retire(instruction, branch.as_ref(), &mut |_, _| 0));
     model.totals()
 }
 
-fn reference(parameters: ProcessorParameters, program: &Program) -> ProcessorTotals {
+fn run_reference(parameters: ProcessorParameters, program: &Program) -> ProcessorTotals {
     let mut model = ReferenceModel::new(parameters).unwrap();
     program.iter().for_each(|(instruction, branch)| model.retire(instruction, branch.as_ref(), &mut |_, _| 0));
     model.finish(&mut |_, _| 0);
@@ -96,7 +95,7 @@ fn with_predictor(direction: DirectionPredictor) -> ProcessorParameters {
 
 /// Returns each model's mispredictions per loop iteration.
 fn misprediction_rates(parameters: ProcessorParameters, program: &Program) -> [f64; 2] {
-    [fast, reference].map(|run| run(parameters, program).mispredictions as f64 / ITERATIONS as f64)
+    [run_fast, run_reference].map(|run| run(parameters, program).mispredictions as f64 / ITERATIONS as f64)
 }
 
 #[test]
@@ -114,7 +113,7 @@ fn periodic_branches_are_predicted_by_history() {
 
 #[test]
 fn bimodal_predictor_misses_the_rarer_direction() {
-    // Taken once in `period` iterations: a two-bit counter stays at "not taken".
+    // The branch is taken once in `period` iterations, so a two-bit counter stays at "not taken".
     for (period, expected) in [(3, 1.0 / 3.0), (5, 0.2), (8, 0.125)] {
         for share in misprediction_rates(with_predictor(DirectionPredictor::Bimodal), &branch_in_loop(10, |i| i % period == 0)) {
             assert!((share - expected).abs() < 0.01, "period {period}: {share}");
@@ -137,13 +136,13 @@ fn short_inner_loop_is_learnt_and_long_one_is_missed_once_per_round() {
     for share in misprediction_rates(ProcessorParameters::default(), &nested_loops(5)) {
         assert!(share < 0.01, "{share}");
     }
-    // A 12-bit history cannot distinguish the last of 40 iterations.
+    // A history of 12 branches does not distinguish the last of 40 iterations from the others.
     for share in misprediction_rates(ProcessorParameters::default(), &nested_loops(40)) {
         assert!((share - 1.0 / 40.0).abs() < 0.002, "{share}");
     }
 }
 
-/// An independent implementation of the combined predictor from McFarling's description, with maps as tables and immediate training.
+/// An independent implementation of the combined predictor, from McFarling's description. Its tables are maps, and training is immediate.
 #[derive(Default)]
 struct Combined {
     counters: HashMap<(u8, u64), i8>,
@@ -155,12 +154,12 @@ impl Combined {
         self.counters.get(&key).copied().unwrap_or(2) > 1
     }
 
-    fn move_counter(&mut self, key: (u8, u64), up: bool) {
+    fn move_counter(&mut self, key: (u8, u64), is_increase: bool) {
         let counter = self.counters.entry(key).or_insert(2);
-        *counter = (*counter + if up { 1 } else { -1 }).clamp(0, 3);
+        *counter = (*counter + if is_increase { 1 } else { -1 }).clamp(0, 3);
     }
 
-    /// Returns true if the branch was mispredicted.
+    /// Predicts and trains. Returns true if the branch was mispredicted.
     fn branch(&mut self, address: u64, is_taken: bool) -> bool {
         let history = self.history.iter().enumerate().map(|(at, taken)| u64::from(*taken) << at).sum::<u64>();
         let [gshare, bimodal, meta] = [(0, (address ^ history) % 8192), (1, address % 8192), (2, address % 1024)];
@@ -179,7 +178,7 @@ impl Combined {
 
 #[test]
 fn mispredictions_match_an_independent_predictor() {
-    // Each branch is committed before the next one is fetched, so training is not delayed.
+    // Each branch commits before the next one is fetched, so training is not delayed.
     let mut random = Random(77);
     let bias: Vec<u64> = (0..16).map(|_| random.below(100)).collect();
     let mut program = Program::new();
@@ -188,8 +187,8 @@ fn mispredictions_match_an_independent_predictor() {
     let mut conditions = VecDeque::from([false; 4]);
     for round in 0..4_000u64 {
         let at = round % 16;
-        let address = BASE + at * 0x100;
-        // Some branches depend on earlier ones, others are random.
+        let address = CODE_START + at * 0x100;
+        // Some branches depend on earlier branches; the others are random.
         let is_taken = if at.is_multiple_of(3) { conditions[1] ^ conditions[3] } else { random.below(100) < bias[at as usize] };
         conditions.push_front(is_taken);
         conditions.pop_back();
@@ -199,20 +198,20 @@ fn mispredictions_match_an_independent_predictor() {
         program.push(branch);
         expected += u64::from(independent.branch(address + 32, is_taken));
     }
-    for run in [fast, reference] {
+    for run in [run_fast, run_reference] {
         assert_eq!(run(ProcessorParameters::default(), &program).mispredictions, expected);
     }
 }
 
-/// Loads and arithmetic of all classes on random registers, in a loop.
-fn mixed(random: &mut Random) -> Program {
+/// A loop of loads, stores and arithmetic of all classes, on random registers.
+fn random_mix(random: &mut Random) -> Program {
     const CLASSES: [InstructionClass; 4] =
         [InstructionClass::Integer, InstructionClass::Multiply, InstructionClass::Float, InstructionClass::FloatMultiply];
     let mut program = Program::new();
     for iteration in 0..10_000 {
         for k in 0..12 {
             let sources = [random.below(20) as u8, random.below(20) as u8, 0, 0];
-            let (mut instruction, _) = plain(BASE + 4 * k, sources, 1 + random.below(19) as u8);
+            let (mut instruction, _) = plain(CODE_START + 4 * k, sources, 1 + random.below(19) as u8);
             instruction.class = CLASSES[random.below(4) as usize];
             let data = Some(Address(0x1000_0000 + random.below(1 << 16) * 8));
             match random.below(20) {
@@ -222,14 +221,14 @@ fn mixed(random: &mut Random) -> Program {
             }
             program.push((instruction, None));
         }
-        program.push(conditional(BASE + 48, BASE, iteration < 9_999));
+        program.push(conditional(CODE_START + 48, CODE_START, iteration < 9_999));
     }
     program
 }
 
 /// Straight-line code of the given size, executed four times.
 fn straight_code(bytes: u64) -> Program {
-    let pass = || work(BASE, bytes / 4).chain([conditional(BASE + bytes, BASE, true)]);
+    let pass = || independent_additions(CODE_START, bytes / 4).chain([conditional(CODE_START + bytes, CODE_START, true)]);
     (0..4).flat_map(|_| pass()).collect()
 }
 
@@ -240,27 +239,27 @@ fn load(address: u64, data: u64, source: u8, destination: u8) -> (Instruction, O
 
 /// A chain of dependent loads that cycles through the given number of cache blocks.
 fn pointer_chase(blocks: u64) -> Program {
-    let step = |k: u64| [load(BASE, 0x1000_0000 + k * 7919 % blocks * 64, 1, 1), conditional(BASE + 4, BASE, true)];
+    let step = |k: u64| [load(CODE_START, 0x1000_0000 + k * 7919 % blocks * 64, 1, 1), conditional(CODE_START + 4, CODE_START, true)];
     (0..20_000).flat_map(step).collect()
 }
 
-/// Programs that are each bound by one part of the processor.
+/// Returns programs whose execution time is each dominated by one part of the processor.
 fn programs() -> Vec<(&'static str, Program)> {
     let mut random = Random(5);
-    let looped = |k: u64, source: u8, destination: u8| plain(BASE + k % 16 * 4, [source, 0, 0, 0], destination);
+    let looped = |k: u64, source: u8, destination: u8| plain(CODE_START + k % 16 * 4, [source, 0, 0, 0], destination);
     vec![
-        ("straight_code code of 16 KB", straight_code(16 << 10)),
-        ("straight_code code of 256 KB", straight_code(256 << 10)),
-        ("straight_code code of 2 MB", straight_code(2 << 20)),
+        ("straight code of 16 KB", straight_code(16 << 10)),
+        ("straight code of 256 KB", straight_code(256 << 10)),
+        ("straight code of 2 MB", straight_code(2 << 20)),
         ("chain of loads in 16 KB", pointer_chase(256)),
         ("chain of loads in 256 KB", pointer_chase(4096)),
         ("chain of loads in 4 MB", pointer_chase(65_536)),
         ("dependent additions", (0..40_000).map(|k| looped(k, 1, 1)).collect()),
         ("independent additions", (0..40_000).map(|k| looped(k, 40, 1 + (k % 3) as u8)).collect()),
-        ("independent loads", (0..40_000).map(|k| load(BASE + k % 16 * 4, 0x1000_0000 + k % 8 * 8, 40, 1)).collect()),
+        ("independent loads", (0..40_000).map(|k| load(CODE_START + k % 16 * 4, 0x1000_0000 + k % 8 * 8, 40, 1)).collect()),
         ("random branch", branch_in_loop(6, |_| random.below(2) == 0)),
         ("period 3", branch_in_loop(2, |i| i % 3 == 0)),
-        ("mixed", mixed(&mut random)),
+        ("mixed", random_mix(&mut random)),
     ]
 }
 
@@ -280,7 +279,7 @@ fn models_agree_within_three_percent_on_every_program_and_processor() {
     let mut differing = Vec::new();
     for (program_name, program) in programs() {
         for (processor, parameters) in configurations() {
-            let (one, other) = (fast(parameters, &program), reference(parameters, &program));
+            let (one, other) = (run_fast(parameters, &program), run_reference(parameters, &program));
             let difference = 100.0 * (one.cycles as f64 / other.cycles as f64 - 1.0);
             if difference.abs() >= 3.0 {
                 differing.push(format!("{program_name}, {processor}: {difference:.2} % ({} and {} cycles)", one.cycles, other.cycles));

@@ -1,9 +1,9 @@
-//! A detector without a length limit finds the same paths as a software numbering of the graph.
+//! Checks that a detector without a length limit finds the same paths as a software numbering of the control flow graph.
 //!
-//! Random programs consist of one procedure with consecutive blocks that end with a conditional branch, a jump, an indirect jump, a return,
-//! or nothing. An interpreter passes the branches to the detector. The oracle sees only the sequence of blocks, and numbers paths as Ball
-//! and Larus do (MICRO 1996), after removing the edges that the detector cuts: those of backward branches, taken or not, and of indirect
-//! jumps. Each removed edge is a separate exit. Paths must correspond one to one, with equal counts.
+//! Random programs consist of one procedure with consecutive blocks. A block ends with a conditional branch, a jump, an indirect jump, a
+//! return, or nothing. An interpreter passes the branches to the detector. The oracle sees only the sequence of blocks. It removes the
+//! edges that the detector cuts (those of backward branches, taken or not, and of indirect jumps), and then numbers paths as Ball and
+//! Larus do (MICRO 1996). Each removed edge is a separate exit. Paths must correspond one to one, with equal counts.
 
 use std::collections::BTreeMap;
 use trodden_hardware::{
@@ -11,7 +11,7 @@ use trodden_hardware::{
     StreamEvent,
 };
 
-/// Random numbers (splitmix64).
+/// A random number generator (splitmix64).
 struct Random(u64);
 
 impl Random {
@@ -25,7 +25,7 @@ impl Random {
 }
 
 #[derive(Clone, Debug)]
-enum End {
+enum BlockEnd {
     Straight,
     Conditional(usize),
     Jump(usize),
@@ -33,39 +33,39 @@ enum End {
     Return,
 }
 
-const SIZE: u64 = 16;
+const BLOCK_SIZE: u64 = 16;
 
-fn address(block: usize) -> u64 {
-    0x1000 + block as u64 * SIZE
+fn block_address(block: usize) -> u64 {
+    0x1000 + block as u64 * BLOCK_SIZE
 }
 
-fn program(random: &mut Random) -> Vec<End> {
+fn random_program(random: &mut Random) -> Vec<BlockEnd> {
     let number = 3 + random.below(14) as usize;
-    let mut ends: Vec<End> = (0..number - 1)
+    let mut ends: Vec<BlockEnd> = (0..number - 1)
         .map(|at| {
             let mut any = || random.below(number as u64) as usize;
             let (one, two) = (any(), any());
             match random.below(10) {
-                0 => End::Straight,
-                1 => End::Jump(one),
-                2 => End::Indirect(vec![one, two]),
-                3 => End::Return,
-                // Both outcomes would lead to the same block, which would be two paths by descriptor but only one by block sequence.
-                _ if one == at + 1 => End::Straight,
-                _ => End::Conditional(one),
+                0 => BlockEnd::Straight,
+                1 => BlockEnd::Jump(one),
+                2 => BlockEnd::Indirect(vec![one, two]),
+                3 => BlockEnd::Return,
+                // A conditional branch to the next block would have two paths by descriptor, but only one by block sequence.
+                _ if one == at + 1 => BlockEnd::Straight,
+                _ => BlockEnd::Conditional(one),
             }
         })
         .collect();
-    ends.push(End::Return);
+    ends.push(BlockEnd::Return);
     ends
 }
 
 /// Executes a program. Returns for each step the block, whether its outgoing edge is cut, and the branch.
-fn execute(ends: &[End], random: &mut Random) -> Vec<(usize, bool, Option<RetiredBranch>)> {
+fn execute(ends: &[BlockEnd], random: &mut Random) -> Vec<(usize, bool, Option<RetiredBranch>)> {
     let mut steps = Vec::new();
     let mut at = 0;
     for _ in 0..400 {
-        let place = address(at) + SIZE - 2;
+        let place = block_address(at) + BLOCK_SIZE - 2;
         let branch = |kind, target: u64, is_taken| RetiredBranch {
             address: Address(place),
             target: Address(target),
@@ -76,19 +76,19 @@ fn execute(ends: &[End], random: &mut Random) -> Vec<(usize, bool, Option<Retire
             stack: None,
         };
         let (next, is_cut, retired) = match &ends[at] {
-            End::Straight => (at + 1, false, None),
-            End::Conditional(target) => {
+            BlockEnd::Straight => (at + 1, false, None),
+            BlockEnd::Conditional(target) => {
                 let is_taken = random.below(2) == 0;
                 let next = if is_taken { *target } else { at + 1 };
-                (next, *target <= at, Some(branch(BranchKind::Conditional, address(*target), is_taken)))
+                (next, *target <= at, Some(branch(BranchKind::Conditional, block_address(*target), is_taken)))
             }
-            End::Jump(target) => (*target, *target <= at, Some(branch(BranchKind::Jump, address(*target), true))),
-            End::Indirect(targets) => {
+            BlockEnd::Jump(target) => (*target, *target <= at, Some(branch(BranchKind::Jump, block_address(*target), true))),
+            BlockEnd::Indirect(targets) => {
                 let next = targets[random.below(targets.len() as u64) as usize];
-                (next, true, Some(branch(BranchKind::IndirectJump, address(next), true)))
+                (next, true, Some(branch(BranchKind::IndirectJump, block_address(next), true)))
             }
-            // The procedure is called again.
-            End::Return => (0, true, Some(branch(BranchKind::Return, 0x100, true))),
+            // The procedure returns and is called again.
+            BlockEnd::Return => (0, true, Some(branch(BranchKind::Return, 0x100, true))),
         };
         steps.push((at, is_cut, retired));
         at = next;
@@ -96,18 +96,18 @@ fn execute(ends: &[End], random: &mut Random) -> Vec<(usize, bool, Option<Retire
     steps
 }
 
-/// For each block, the number of paths that start there, and the increment of each edge that is not cut.
-fn numbering(ends: &[End]) -> Vec<(u64, BTreeMap<usize, u64>)> {
+/// Returns, for each block, the number of paths that start there, and the increment of each edge that is not cut.
+fn number_paths(ends: &[BlockEnd]) -> Vec<(u64, BTreeMap<usize, u64>)> {
     let mut numbers: Vec<(u64, BTreeMap<usize, u64>)> = vec![(1, BTreeMap::new()); ends.len()];
     for at in (0..ends.len()).rev() {
         let successors: Vec<usize> = match &ends[at] {
-            End::Straight => vec![at + 1],
-            End::Conditional(target) if *target > at + 1 => vec![at + 1, *target],
-            End::Jump(target) if *target > at => vec![*target],
+            BlockEnd::Straight => vec![at + 1],
+            BlockEnd::Conditional(target) if *target > at + 1 => vec![at + 1, *target],
+            BlockEnd::Jump(target) if *target > at => vec![*target],
             _ => vec![],
         };
-        if matches!(&ends[at], End::Conditional(target) if *target <= at) {
-            // Two exits: not taken, taken.
+        if matches!(&ends[at], BlockEnd::Conditional(target) if *target <= at) {
+            // There are two exits: not taken and taken.
             numbers[at].0 = 2;
             continue;
         }
@@ -122,9 +122,9 @@ fn numbering(ends: &[End]) -> Vec<(u64, BTreeMap<usize, u64>)> {
     numbers
 }
 
-/// Counts of complete paths, by first block and number.
-fn count_by_software(ends: &[End], steps: &[(usize, bool, Option<RetiredBranch>)]) -> BTreeMap<(usize, u64), u64> {
-    let numbers = numbering(ends);
+/// Counts complete paths by first block and number.
+fn count_by_software(ends: &[BlockEnd], steps: &[(usize, bool, Option<RetiredBranch>)]) -> BTreeMap<(usize, u64), u64> {
+    let numbers = number_paths(ends);
     let mut counts = BTreeMap::new();
     let (mut start, mut number) = (0, 0);
     for (at, pair) in steps.iter().enumerate() {
@@ -140,7 +140,6 @@ fn count_by_software(ends: &[End], steps: &[(usize, bool, Option<RetiredBranch>)
     counts
 }
 
-/// Counts of paths by descriptor.
 fn count_by_detector(steps: &[(usize, bool, Option<RetiredBranch>)], mapping: OperationMapping) -> BTreeMap<PathDescriptor, u64> {
     let mut detector = Detector::new(DetectorParameters { length_limit: 64, ..DetectorParameters::published(mapping) }).unwrap();
     let mut counts = BTreeMap::new();
@@ -148,7 +147,7 @@ fn count_by_detector(steps: &[(usize, bool, Option<RetiredBranch>)], mapping: Op
     let none = EventCounts::default();
     let call = RetiredBranch {
         address: Address(0xfe),
-        target: Address(address(0)),
+        target: Address(block_address(0)),
         fall_through: Address(0x100),
         kind: BranchKind::Call,
         is_taken: true,
@@ -156,12 +155,12 @@ fn count_by_detector(steps: &[(usize, bool, Option<RetiredBranch>)], mapping: Op
         stack: None,
     };
     detector.process_event(&StreamEvent::Begin(Address(0xf0)), &none, &mut emit);
-    detector.branch(&call, &none, &mut emit);
+    detector.process_branch(&call, &none, &mut emit);
     for (_, _, branch) in &steps[..steps.len() - 1] {
         let Some(branch) = branch else { continue };
-        detector.branch(branch, &none, &mut emit);
+        detector.process_branch(branch, &none, &mut emit);
         if branch.kind == BranchKind::Return {
-            detector.branch(&call, &none, &mut emit);
+            detector.process_branch(&call, &none, &mut emit);
         }
     }
     counts
@@ -171,15 +170,15 @@ fn count_by_detector(steps: &[(usize, bool, Option<RetiredBranch>)], mapping: Op
 fn paths_correspond_one_to_one() {
     let mut random = Random(7);
     for number in 0..3000 {
-        let ends = program(&mut random);
+        let ends = random_program(&mut random);
         let steps = execute(&ends, &mut random);
         let expected = count_by_software(&ends, &steps);
         let found = count_by_detector(&steps, OperationMapping::preset(Preset::BallLarus, 1));
         assert_eq!(found.len(), expected.len(), "program {number}: {ends:?}");
-        // The number of paths is equal; each descriptor must lead to a number with the same count.
-        let numbers = numbering(&ends);
+        // The number of paths is equal, so it suffices that each descriptor leads to a number with the same count.
+        let numbers = number_paths(&ends);
         for (path, count) in &found {
-            let start = ((path.start.0 - 0x1000) / SIZE) as usize;
+            let start = ((path.start.0 - 0x1000) / BLOCK_SIZE) as usize;
             let number = ball_larus_number(&ends, &numbers, start, path);
             assert_eq!(expected.get(&(start, number)), Some(count), "program {number}: {path:?} of {ends:?}");
         }
@@ -187,18 +186,18 @@ fn paths_correspond_one_to_one() {
 }
 
 /// Returns the Ball-Larus number of a descriptor's path.
-fn ball_larus_number(ends: &[End], numbers: &[(u64, BTreeMap<usize, u64>)], start: usize, path: &PathDescriptor) -> u64 {
+fn ball_larus_number(ends: &[BlockEnd], numbers: &[(u64, BTreeMap<usize, u64>)], start: usize, path: &PathDescriptor) -> u64 {
     let mut outcomes = path.outcomes();
     let (mut at, mut number) = (start, 0);
     loop {
         let next = match &ends[at] {
-            End::Straight => at + 1,
-            End::Conditional(target) => match outcomes.next() {
+            BlockEnd::Straight => at + 1,
+            BlockEnd::Conditional(target) => match outcomes.next() {
                 Some(true) if *target > at => *target,
                 Some(false) if *target > at => at + 1,
                 outcome => return number + u64::from(outcome == Some(true)),
             },
-            End::Jump(target) if *target > at => {
+            BlockEnd::Jump(target) if *target > at => {
                 assert_eq!(outcomes.next(), Some(true));
                 *target
             }

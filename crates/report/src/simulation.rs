@@ -193,7 +193,7 @@ impl<'a> SimulationReport<'a> {
             memory: places.memory(),
             tables: profiler.results(Metric::Frequency),
             first_table: profiler.table_profile(Metric::Frequency, 0).unwrap_or_default(),
-            complete: profiler.complete(Metric::Frequency).map(PathProfile::hottest).unwrap_or_default(),
+            complete: profiler.complete_profile(Metric::Frequency).map(PathProfile::hottest).unwrap_or_default(),
         }
     }
 
@@ -227,8 +227,8 @@ impl<'a> SimulationReport<'a> {
 
     fn event_json(&self, event: ProcessorEvent) -> EventJson {
         let metric = Metric::Event(event as usize);
-        let complete = self.profiler.complete(metric);
-        let frequency = self.profiler.complete(Metric::Frequency);
+        let complete = self.profiler.complete_profile(metric);
+        let frequency = self.profiler.complete_profile(Metric::Frequency);
         EventJson {
             event: event.name(),
             total: complete.map_or(0, PathProfile::total),

@@ -1,38 +1,37 @@
-//! Chunks of a thread's stream: the first one, and the next one when a chunk is full (see `stream.rs`).
+//! Supplies the chunks of a thread's stream: its first chunk, and the next one when a chunk is full (see `stream.rs`).
 //!
 //! `tests/interleavings` runs this source under a model checker, against readers that follow the rules of `wire::live`.
 
 use crate::atomic::{AtomicBool, AtomicU32, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
 use crate::image::OwnImage;
 use crate::state;
-use crate::stream::{HEADER, MAX_WAIT_MS, RECORDER_SLOTS, REGIONS, ShadowFrames, WORD, thread_stream};
+use crate::stream::{HEADER_SIZE, MAX_WAIT_MS, RECORDER_SLOTS, REGION_LIMIT, ShadowFrames, WORD_SIZE, thread_stream};
 use crate::system;
 use crate::wire::stream::{
     CHUNK_BYTES, CHUNK_CURRENT, CHUNK_EVENTS, CHUNK_FREE, CHUNK_FULL, RING_OFFSET, RegionStream, SLOTS, StreamChunkHeader, TAG_INHERITED,
     TAG_MASK,
 };
 
-const CHUNK: usize = CHUNK_BYTES as usize;
-/// Maximum number of events that are kept from signal handlers that run after a chunk's end is reached and before the runtime is called.
-/// Further events are lost, and counted as lost.
+const CHUNK_SIZE: usize = CHUNK_BYTES as usize;
+/// Maximum number of events kept from signal handlers that run between the moment the cursor reaches a chunk's end and the call of the
+/// runtime. Further events are counted as lost.
 const MAX_HANDLER_EVENTS: usize = 256;
 
-/// Whether a thread has waited without success, and no chunk has been released since.
+/// True after a thread waited in vain for a chunk, until a chunk is released.
 static IS_STALLED: AtomicBool = AtomicBool::new(false);
 
-/// Starts the calling thread's stream in the region at `base`.
 pub fn begin(base: usize) {
-    begin_after(base, 0, &[]);
+    start_stream(base, 0, &[]);
 }
 
-/// Starts the stream of a child of `fork` in the region at `base`, with the frames of its parent.
+/// Starts the stream of a child of `fork` in the region at `base`. The child inherits the parent's `frames`.
 pub fn begin_in_child(base: usize, frames: ShadowFrames) {
-    begin_after(base, system::parent_id(), frames.slots());
+    start_stream(base, system::parent_id(), frames.slots());
     frames.release();
 }
 
-/// Starts a stream. In a child of `fork`, `frames` are the slots of the parent's frames, which the child inherits.
-fn begin_after(base: usize, parent: u32, frames: &[u32]) {
+/// Starts a stream. `frames` are the shadow-stack slots that a child of `fork` inherits from its parent; empty otherwise.
+fn start_stream(base: usize, parent: u32, frames: &[u32]) {
     let Some(thread) = thread_stream() else { return };
     let stream = RegionStream {
         thread: system::thread_id(),
@@ -50,25 +49,25 @@ fn begin_after(base: usize, parent: u32, frames: &[u32]) {
     // SAFETY: the region is mapped, belongs to this thread, and starts with this structure and the shadow stack.
     unsafe {
         (base as *mut RegionStream).write_volatile(stream);
-        let slots = (base + HEADER) as *mut u32;
+        let slots = (base + HEADER_SIZE) as *mut u32;
         for (index, slot) in frames.iter().enumerate() {
             slots.add(index).write_volatile(*slot);
         }
         slots.add(frames.len()).write_volatile(0);
     }
-    thread.shadow = (base + HEADER + WORD * frames.len()) as u64;
+    thread.shadow = (base + HEADER_SIZE + WORD_SIZE * frames.len()) as u64;
     let Some(first) = advance(stream_state(base), parent) else {
         thread.cursor = 0;
         return;
     };
     let mut to = first;
     for slot in frames {
-        if to.is_multiple_of(CHUNK) {
+        if to.is_multiple_of(CHUNK_SIZE) {
             let Some(next) = advance(stream_state(base), parent) else { break };
             to = next;
         }
         write_word(to, slot & !TAG_MASK | TAG_INHERITED);
-        to += WORD;
+        to += WORD_SIZE;
     }
     thread.cursor = to as u64;
 }
@@ -79,68 +78,68 @@ fn stream_state(base: usize) -> &'static mut RegionStream {
     unsafe { &mut *(base as *mut RegionStream) }
 }
 
-/// Finds room for an event in the stream of the calling thread, whose first region is at `base` and whose cursor stopped at `stopped`.
-/// Returns the event's address.
+/// Finds room for an event in the calling thread's stream and returns the event's address. `base` is the thread's first region; the
+/// cursor stopped at `stopped`.
 pub fn find_room(base: usize, stopped: usize) -> usize {
     let Some(thread) = thread_stream() else { return discarding_slot() };
     let (stream, cursor) = (stream_state(base), thread.cursor as usize);
     if stopped != 0 && stopped == stream.end as usize {
-        // Events that a signal handler wrote after the cursor was incremented and before this call.
-        let following = stopped + WORD;
-        let written = cursor.saturating_sub(following) / WORD;
+        // Keep the events that a signal handler wrote after the cursor was incremented and before this call.
+        let following = stopped + WORD_SIZE;
+        let written = cursor.saturating_sub(following) / WORD_SIZE;
         let mut more = [0u32; MAX_HANDLER_EVENTS];
         for (index, word) in more.iter_mut().enumerate().take(written) {
-            // SAFETY: the word is in the free chunk after the full one, which may become the next chunk.
-            *word = unsafe { ((following + index * WORD) as *const u32).read_volatile() };
+            // SAFETY: the word is in the free chunk after the full one. That chunk may become the next one.
+            *word = unsafe { ((following + index * WORD_SIZE) as *const u32).read_volatile() };
         }
         stream.lost += written.saturating_sub(MAX_HANDLER_EVENTS) as u64;
         let Some(to) = advance(stream, 0) else { return discarding_slot() };
         let kept = written.min(MAX_HANDLER_EVENTS);
         for (index, word) in more.iter().enumerate().take(kept) {
-            write_word(to + (index + 1) * WORD, *word);
+            write_word(to + (index + 1) * WORD_SIZE, *word);
         }
-        thread.cursor = (to + (kept + 1) * WORD) as u64;
+        thread.cursor = (to + (kept + 1) * WORD_SIZE) as u64;
         return to;
     }
     let end = stream.end as usize;
-    if end != 0 && (end - CHUNK + HEADER..end).contains(&cursor) {
-        // The thread has just started, or a handler's last event has switched chunks.
-        thread.cursor += WORD as u64;
+    if end != 0 && (end - CHUNK_SIZE + HEADER_SIZE..end).contains(&cursor) {
+        // The thread has just started, or a signal handler's last event has already switched chunks.
+        thread.cursor += WORD_SIZE as u64;
         return cursor;
     }
     if stopped != 0 {
-        // A handler filled the entire following chunk.
+        // A signal handler filled the entire next chunk.
         stream.lost += CHUNK_BYTES / 4;
     }
     let Some(to) = advance(stream, 0) else { return discarding_slot() };
-    thread.cursor = (to + WORD) as u64;
+    thread.cursor = (to + WORD_SIZE) as u64;
     to
 }
 
-/// Returns the address of a word that is never read, for use when there is no memory.
+/// Returns the address of a word that is never read, for events for which there is no memory.
 pub fn discarding_slot() -> usize {
-    static DISCARDED: AtomicU32 = AtomicU32::new(0);
+    static DISCARDED_WORD: AtomicU32 = AtomicU32::new(0);
     if let Some(thread) = thread_stream() {
         thread.cursor = 0;
     }
-    DISCARDED.as_ptr() as usize
+    DISCARDED_WORD.as_ptr() as usize
 }
 
-/// Finishes the current chunk and starts a new one. Returns the address of the new chunk's first event; `None` if the stream has no chunk
-/// and cannot get one.
+/// Finishes the current chunk and starts a new one. Returns the address of the new chunk's first event, or `None` if the stream has no
+/// chunk and cannot get one.
 fn advance(stream: &mut RegionStream, parent: u32) -> Option<usize> {
     let before = stream.end as usize;
     let chunk = match stream.slots {
         0 => find_free(stream),
-        slots => Some(overwrite(stream, slots as usize)),
+        slots => Some(reuse_oldest_chunk(stream, slots as usize)),
     };
-    // A discarded chunk was never marked full, so the recorder does not read it.
+    // The recorder does not read a discarded chunk, because it was never marked full.
     if chunk.is_some() && before != 0 {
-        state_of(before - CHUNK).store(CHUNK_FULL, Release);
+        chunk_state(before - CHUNK_SIZE).store(CHUNK_FULL, Release);
     }
     let chunk = chunk.or_else(|| discard_current(stream))?;
     // SAFETY: the chunk is mapped, belongs to this thread, and is free.
-    unsafe { core::ptr::write_bytes((chunk + HEADER) as *mut u8, 0, CHUNK - HEADER) };
+    unsafe { core::ptr::write_bytes((chunk + HEADER_SIZE) as *mut u8, 0, CHUNK_SIZE - HEADER_SIZE) };
     let mut header = StreamChunkHeader {
         state: CHUNK_FREE,
         thread: stream.thread,
@@ -156,32 +155,32 @@ fn advance(stream: &mut RegionStream, parent: u32) -> Option<usize> {
     header.checksum = header.fields_checksum();
     // SAFETY: as above.
     unsafe { (chunk as *mut StreamChunkHeader).write_volatile(header) };
-    state_of(chunk).store(CHUNK_CURRENT, Release);
+    chunk_state(chunk).store(CHUNK_CURRENT, Release);
     stream.sequence += 1;
-    stream.end = (chunk + CHUNK) as u64;
-    Some(chunk + HEADER)
+    stream.end = (chunk + CHUNK_SIZE) as u64;
+    Some(chunk + HEADER_SIZE)
 }
 
-/// Returns the next chunk of a flight recorder. The chunk after it becomes free for events of signal handlers.
-fn overwrite(stream: &RegionStream, slots: usize) -> usize {
+/// Returns the next chunk of a flight recorder. Frees the chunk after it for events of signal handlers.
+fn reuse_oldest_chunk(stream: &RegionStream, slots: usize) -> usize {
     let base = stream.region as usize;
     let index = match stream.end {
         0 => 0,
-        end => (end as usize - base - RING_OFFSET as usize) / CHUNK % slots,
+        end => (end as usize - base - RING_OFFSET as usize) / CHUNK_SIZE % slots,
     };
-    state_of(chunk_at(base, (index + 1) % slots)).store(CHUNK_FREE, Release);
-    state_of(chunk_at(base, index + 1)).store(CHUNK_FREE, Release);
+    chunk_state(chunk_at(base, (index + 1) % slots)).store(CHUNK_FREE, Release);
+    chunk_state(chunk_at(base, index + 1)).store(CHUNK_FREE, Release);
     chunk_at(base, index)
 }
 
-/// Finds a free chunk: in existing regions, in a new region, or by waiting for a chunk to be released.
+/// Finds a free chunk in the thread's regions or in an additional region. Waits for the recorder to release a chunk if there is none.
 fn find_free(stream: &mut RegionStream) -> Option<usize> {
     if let Some(chunk) = find_free_in_ring(stream) {
         IS_STALLED.store(false, Relaxed);
         return Some(chunk);
     }
-    let may_grow = stream.more_regions + 1 < REGIONS.load(Relaxed);
-    if may_grow && let Some(chunk) = new_region(stream) {
+    let may_grow = stream.more_regions + 1 < REGION_LIMIT.load(Relaxed);
+    if may_grow && let Some(chunk) = append_region(stream) {
         return Some(chunk);
     }
     if stream.end == 0 || IS_STALLED.load(Relaxed) {
@@ -200,10 +199,10 @@ fn find_free(stream: &mut RegionStream) -> Option<usize> {
 /// Finds a free chunk in the current region, or in the next one, whose chunks are the oldest.
 fn find_free_in_ring(stream: &mut RegionStream) -> Option<usize> {
     let base = stream.region as usize;
-    // The last chunk belongs to this region: `region` and `end` change together, except for the first chunk.
+    // The last chunk is in this region, because `region` and `end` change together. Only the first chunk has no predecessor.
     let from = match stream.end {
         0 => 0,
-        end => (end as usize).wrapping_sub(chunk_at(base, 0)) / CHUNK,
+        end => (end as usize).wrapping_sub(chunk_at(base, 0)) / CHUNK_SIZE,
     };
     let free = |base: usize, from: usize| (from..SLOTS as usize).find(|index| is_usable(base, *index)).map(|index| chunk_at(base, index));
     if let Some(chunk) = free(base, from) {
@@ -215,9 +214,9 @@ fn find_free_in_ring(stream: &mut RegionStream) -> Option<usize> {
     Some(chunk)
 }
 
-/// Adds a region to the ring, after the current region, and returns its first free chunk. `None` if no region is available, or if a thread
-/// that has ended filled all of its chunks and they are still unread; in the latter case the region is in the ring nevertheless.
-fn new_region(stream: &mut RegionStream) -> Option<usize> {
+/// Adds a region to the ring after the current one, and returns its first free chunk. Returns `None` if no region is available. Also
+/// returns `None`, although the region is now in the ring, if all of its chunks are unread chunks of a thread that has ended.
+fn append_region(stream: &mut RegionStream) -> Option<usize> {
     let new = state::add_region()?;
     finish_chunks(new);
     let base = stream.region as usize;
@@ -232,17 +231,17 @@ fn new_region(stream: &mut RegionStream) -> Option<usize> {
         unsafe { (&raw mut (*(base as *mut RegionStream)).next).write_volatile(new as u64) };
     }
     let chunk = (0..SLOTS as usize).find(|index| is_usable(new, *index)).map(|index| chunk_at(new, index))?;
-    // The next chunk is in the new region. If there is no next chunk, `end` and `region` do not change.
+    // The next chunk is in the new region. Without a free chunk, `end` and `region` must not change.
     stream.region = new as u64;
     Some(chunk)
 }
 
-/// Returns the address of the region in which a thread's stream starts.
+/// Returns the address of the region in which the thread's stream starts. `stream` is that region's header.
 fn first_region(stream: &RegionStream) -> usize {
     core::ptr::from_ref(stream) as usize
 }
 
-/// Returns the region after the one at `base` in the ring of a thread's regions.
+/// Returns the address of the region that follows the region at `base` in the thread's ring.
 fn next_in_ring(stream: &RegionStream, base: usize) -> u64 {
     if base == first_region(stream) {
         return stream.next;
@@ -252,9 +251,9 @@ fn next_in_ring(stream: &RegionStream, base: usize) -> u64 {
     unsafe { (&raw const (*(base as *const RegionStream)).next).read_volatile() }
 }
 
-/// Returns true if a chunk and the one after it are free.
+/// Returns true if a chunk and the next chunk are free.
 fn is_usable(base: usize, index: usize) -> bool {
-    let is_free = |index: usize| state_of(chunk_at(base, index)).load(Acquire) == CHUNK_FREE;
+    let is_free = |index: usize| chunk_state(chunk_at(base, index)).load(Acquire) == CHUNK_FREE;
     is_free(index) && (index + 1 == SLOTS as usize || is_free(index + 1))
 }
 
@@ -266,22 +265,22 @@ fn discard_current(stream: &mut RegionStream) -> Option<usize> {
     stream.lost += CHUNK_EVENTS;
     // The next chunk gets this chunk's sequence number.
     stream.sequence -= 1;
-    Some(stream.end as usize - CHUNK)
+    Some(stream.end as usize - CHUNK_SIZE)
 }
 
-/// Marks the unfinished chunks of a region, which a thread that has ended was filling, as full.
+/// Marks the unfinished chunks of a region as full. A thread that has ended was filling them.
 fn finish_chunks(base: usize) {
     for index in 0..SLOTS as usize {
-        let _ = state_of(chunk_at(base, index)).compare_exchange(CHUNK_CURRENT, CHUNK_FULL, Release, Relaxed);
+        let _ = chunk_state(chunk_at(base, index)).compare_exchange(CHUNK_CURRENT, CHUNK_FULL, Release, Relaxed);
     }
 }
 
 fn chunk_at(base: usize, index: usize) -> usize {
-    base + RING_OFFSET as usize + index * CHUNK
+    base + RING_OFFSET as usize + index * CHUNK_SIZE
 }
 
-fn state_of(chunk: usize) -> &'static AtomicU32 {
-    // SAFETY: the first word of a chunk in a mapped region; the recorder changes it with a single store.
+fn chunk_state(chunk: usize) -> &'static AtomicU32 {
+    // SAFETY: the address is the first word of a chunk in a mapped region; the recorder changes that word with a single store.
     unsafe { AtomicU32::from_ptr(chunk as *mut u32) }
 }
 

@@ -1,47 +1,47 @@
-//! The current time without system calls, which a sandbox might forbid. The vDSO's function (vdso(7)) reads the coarse clock from memory;
-//! this clock lags by a few milliseconds. If the vDSO has no such function, the time at which the image started is used. Invariant: the
-//! vDSO is read only according to the layout that the gABI guarantees.
+//! Reads the current time without system calls, which a sandbox might forbid. The vDSO (vdso(7)) has a function that reads the coarse
+//! clock from memory; this clock lags by a few milliseconds. Without that function, the time at which the image started is used.
+//! Invariant: the vDSO is read only according to the layout that the gABI guarantees.
 
-use crate::output::auxiliary;
+use crate::output::auxiliary_value;
 use crate::system::{self, Time};
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 
 const AT_SYSINFO_EHDR: u64 = 33;
 const CLOCK_REALTIME_COARSE: i32 = 5;
-const NAME: &[u8] = b"__vdso_clock_gettime\0";
+const FUNCTION_NAME: &[u8] = b"__vdso_clock_gettime\0";
 
-static FUNCTION: AtomicUsize = AtomicUsize::new(0);
+static CLOCK_FUNCTION: AtomicUsize = AtomicUsize::new(0);
 static STARTED_NS: AtomicU64 = AtomicU64::new(0);
 
-/// Locates the vDSO's function, at the image's start.
+/// Locates the vDSO's function. Must be called when the image starts.
 pub fn prepare() {
     STARTED_NS.store(system::now_ns(), Relaxed);
-    let function = vdso_address().and_then(find);
-    FUNCTION.store(function.unwrap_or(0), Relaxed);
+    let function = vdso_address().and_then(find_function);
+    CLOCK_FUNCTION.store(function.unwrap_or(0), Relaxed);
 }
 
-/// Returns nanoseconds since 1970; 0 before [`prepare`].
+/// Returns the number of nanoseconds since 1970, or 0 before [`prepare`].
 pub fn now_ns() -> u64 {
     let started = STARTED_NS.load(Relaxed);
-    let function = FUNCTION.load(Relaxed);
+    let function = CLOCK_FUNCTION.load(Relaxed);
     if function == 0 {
         return started;
     }
     let mut time = Time { seconds: 0, nanoseconds: 0 };
     // SAFETY: the vDSO's function of that name has this type.
-    let ask = unsafe { core::mem::transmute::<usize, extern "C" fn(i32, *mut Time) -> i32>(function) };
-    match ask(CLOCK_REALTIME_COARSE, &raw mut time) {
+    let read_clock = unsafe { core::mem::transmute::<usize, extern "C" fn(i32, *mut Time) -> i32>(function) };
+    match read_clock(CLOCK_REALTIME_COARSE, &raw mut time) {
         0 => (time.seconds as u64).wrapping_mul(1_000_000_000).wrapping_add(time.nanoseconds as u64),
         _ => started,
     }
 }
 
 fn vdso_address() -> Option<usize> {
-    auxiliary(AT_SYSINFO_EHDR).filter(|at| *at != 0).map(|at| at as usize)
+    auxiliary_value(AT_SYSINFO_EHDR).filter(|at| *at != 0).map(|at| at as usize)
 }
 
 fn read_u64(address: usize) -> usize {
-    // SAFETY: callers follow the headers of the vDSO, which never changes; addresses in it are aligned.
+    // SAFETY: callers follow the headers of the vDSO, which never changes; the addresses in these headers are aligned.
     unsafe { (address as *const usize).read() }
 }
 
@@ -55,21 +55,21 @@ fn read_u16(address: usize) -> usize {
     unsafe { (address as *const u16).read() as usize }
 }
 
-/// Returns the function's address from the dynamic symbol table. The string table must follow the symbol table, because the end of the
-/// latter is not recorded.
-fn find(image: usize) -> Option<usize> {
-    const LOAD: usize = 1;
-    const DYNAMIC: usize = 2;
-    const STRINGS: usize = 5;
-    const SYMBOLS: usize = 6;
-    const SYMBOL: usize = 24;
+/// Returns the function's address from the dynamic symbol table. The symbol table is assumed to end where the string table starts,
+/// because its end is not recorded.
+fn find_function(image: usize) -> Option<usize> {
+    const PT_LOAD: usize = 1;
+    const PT_DYNAMIC: usize = 2;
+    const DT_STRTAB: usize = 5;
+    const DT_SYMTAB: usize = 6;
+    const SYMBOL_SIZE: usize = 24;
     let (headers, count) = (image + read_u64(image + 32), read_u16(image + 56));
     let (mut bias, mut dynamic) = (None, None);
     for header in (0..count).map(|n| headers + n * 56) {
         let (offset, address) = (read_u64(header + 8), read_u64(header + 16));
         match read_u32(header) {
-            LOAD if bias.is_none() => bias = Some(image.wrapping_add(offset).wrapping_sub(address)),
-            DYNAMIC => dynamic = Some(image + offset),
+            PT_LOAD if bias.is_none() => bias = Some(image.wrapping_add(offset).wrapping_sub(address)),
+            PT_DYNAMIC => dynamic = Some(image + offset),
             _ => {}
         }
     }
@@ -77,18 +77,18 @@ fn find(image: usize) -> Option<usize> {
     let (mut symbols, mut strings) = (0, 0);
     while read_u64(entry) != 0 {
         match read_u64(entry) {
-            STRINGS => strings = bias.wrapping_add(read_u64(entry + 8)),
-            SYMBOLS => symbols = bias.wrapping_add(read_u64(entry + 8)),
+            DT_STRTAB => strings = bias.wrapping_add(read_u64(entry + 8)),
+            DT_SYMTAB => symbols = bias.wrapping_add(read_u64(entry + 8)),
             _ => {}
         }
         entry += 16;
     }
-    let count = strings.checked_sub(symbols)? / SYMBOL;
-    let wanted = |symbol: &usize| read_u16(symbol + 6) != 0 && is_name(strings + read_u32(*symbol));
-    (0..count).map(|n| symbols + n * SYMBOL).find(wanted).map(|symbol| bias.wrapping_add(read_u64(symbol + 8)))
+    let count = strings.checked_sub(symbols)? / SYMBOL_SIZE;
+    let wanted = |symbol: &usize| read_u16(symbol + 6) != 0 && is_wanted_name(strings + read_u32(*symbol));
+    (0..count).map(|n| symbols + n * SYMBOL_SIZE).find(wanted).map(|symbol| bias.wrapping_add(read_u64(symbol + 8)))
 }
 
-fn is_name(address: usize) -> bool {
-    // SAFETY: the address points to a NUL-terminated string, and reading stops at the first byte that differs.
-    NAME.iter().enumerate().all(|(at, byte)| unsafe { ((address + at) as *const u8).read_volatile() } == *byte)
+fn is_wanted_name(address: usize) -> bool {
+    // SAFETY: the address points to a NUL-terminated string; reading stops at the first byte that differs, at the latest after the NUL.
+    FUNCTION_NAME.iter().enumerate().all(|(at, byte)| unsafe { ((address + at) as *const u8).read_volatile() } == *byte)
 }

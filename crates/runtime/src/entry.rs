@@ -1,9 +1,9 @@
-//! The runtime's interface to linkers and instrumented code: `__trodden_bias`, `__trodden_enter`, `__trodden_count`, entries in the arrays
-//! of constructors and destructors, and the handlers of `fork`.
+//! The runtime's interface to linkers and instrumented code: `__trodden_bias`, `__trodden_enter`, `__trodden_count`, entries in the
+//! arrays of constructors and destructors, and the `fork` handlers.
 //!
-//! Invariants: `__trodden_enter` changes rax and r11 only, and needs up to 2.2 KiB of stack (about 1 KiB without an output file).
-//! `__trodden_count` is reached by a jump with the return address in r11, and changes r10, r11 and flags only. Only the constructor and the
-//! destructor call libc, without holding the lock or blocking signals.
+//! Invariants: `__trodden_enter` changes only rax and r11, and needs up to 2.2 KiB of stack (about 1 KiB without an output file).
+//! `__trodden_count` is entered by a jump with the return address in r11, and changes only r10, r11 and flags. Only the constructor and
+//! the destructor call libc, and they do so without holding the lock or blocking signals.
 
 use crate::image::{OwnImage, address_of};
 use crate::life;
@@ -13,7 +13,7 @@ use core::arch::global_asm;
 use core::ffi::c_void;
 use core::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
-// LLVM's preserve_allcc: the caller may keep values in any register except rax and r11.
+// The calling convention is LLVM's preserve_allcc: callers may keep values in any register except rax and r11.
 macro_rules! stub {
     ($name:literal, $enter:path) => {
         global_asm!(
@@ -40,8 +40,8 @@ stub!("__trodden_enter", life::enter);
 stub!("__trodden_enter_shared", life::enter_shared);
 
 global_asm!(
-    // Reached by a jump with the counter's address in rdi and the return address in r11, so callers need no frame. Changes r10, r11 and
-    // flags. The red zone below rsp belongs to the caller.
+    // Entered by a jump with the counter's address in rdi and the return address in r11, so that callers need no frame. Changes only r10,
+    // r11 and flags. The caller may use the red zone below rsp.
     stub::begin!("__trodden_count"),
     ".cfi_def_cfa rsp, 0",
     ".cfi_register rip, r11",
@@ -89,7 +89,7 @@ global_asm!(
     ".cfi_adjust_cfa_offset -128",
     "jmp 3b",
     stub::end!("__trodden_count"),
-    // Calls the part that is written in Rust. rdi: the counter's address; r10: the address of the thread's copy.
+    // Calls the part written in Rust. rdi: the counter's address; r10: the address of the thread's copy of the counter.
     ".pushsection .text.__trodden_noted, \"ax\", @progbits",
     ".type __trodden_noted, @function",
     ".balign 16",
@@ -120,7 +120,8 @@ global_asm!(
     ".balign 8",
     "__trodden_bias: .zero 8",
     ".popsection",
-    // The first constructor and the last destructor of the image, so that the fork handlers are registered before its own constructors run.
+    // The image's first constructor and last destructor, so that the fork handlers are registered before the image's own constructors
+    // run.
     ".pushsection .init_array.00001, \"aw\", @init_array",
     ".balign 8",
     ".quad {construct}",
@@ -138,25 +139,24 @@ global_asm!(
     construct = sym construct,
     destruct = sym destruct,
     acting = sym ACTION,
-    noted = sym untested::on_counted,
+    noted = sym untested::handle_count,
 );
 
-/// True if the `fork` handlers are registered.
-static REGISTERED: AtomicBool = AtomicBool::new(false);
-/// The address of this variable identifies this image to libc.
+static IS_REGISTERED: AtomicBool = AtomicBool::new(false);
+/// libc identifies this image by the address of this variable.
 static IMAGE: u8 = 0;
 
 extern "C" fn construct() {
     if OwnImage::from_linker().is_empty() {
         return;
     }
-    if life::start() && !REGISTERED.swap(true, SeqCst) {
+    if life::start() && !IS_REGISTERED.swap(true, SeqCst) {
         register_fork_handlers();
     }
 }
 
 extern "C" fn destruct() {
-    if REGISTERED.swap(false, SeqCst) {
+    if IS_REGISTERED.swap(false, SeqCst) {
         unregister_fork_handlers();
     }
     life::finish();
@@ -168,7 +168,7 @@ extern "C" fn after_fork_in_child() {
     life::after_fork_in_child();
 }
 
-/// Registers the handlers with libc, if present. glibc's own function is preferred, because it removes the handlers when the library is
+/// Registers the handlers with libc, if present. Prefers glibc's own function, because it removes the handlers when the library is
 /// unloaded.
 fn register_fork_handlers() {
     let glibc = address_of!("__register_atfork");
@@ -184,7 +184,7 @@ fn register_fork_handlers() {
     }
 }
 
-/// Removes the handlers, which glibc does when it runs the destructors registered for `IMAGE`.
+/// Removes the handlers. glibc does so when it runs the destructors registered for `IMAGE`.
 fn unregister_fork_handlers() {
     let finalize = address_of!("__cxa_finalize");
     if finalize != 0 && address_of!("__register_atfork") != 0 {

@@ -1,10 +1,10 @@
-//! Events summed per path, in images with units that request them ([`EventRecord`]): each thread's counter, how the runtime reads it, and
-//! what a reading costs.
+//! Counts events per path, in images with units that request an event ([`EventRecord`]). This file opens each thread's counter, reads it,
+//! and measures what a reading costs.
 //!
-//! Instrumented code reads the time-stamp counter itself. Kernel events have a counter per thread (perf_event_open(2)): hardware events are
-//! read with `rdpmc` if the kernel's page permits it, and otherwise with read(2), like software events. Counters are pinned: they count
-//! either always or never. Invariants: if the event cannot be counted, the image's counts are discarded, with a message; a thread's
-//! readings never decrease, even when it gets a new counter (after `fork`) or loses its counter.
+//! Instrumented code reads the time-stamp counter itself. For kernel events, each thread has a counter (perf_event_open(2)). Hardware
+//! events are read with `rdpmc` if the kernel's page permits it; otherwise they are read with read(2), like software events. Counters are
+//! pinned: a counter counts either always or never. Invariants: if the event cannot be counted, the image's counts are discarded, with a
+//! message. A thread's readings never decrease, even when it gets a new counter (after `fork`) or loses its counter.
 
 use crate::fork_page::FORK_PAGE;
 use crate::image::address_of;
@@ -16,9 +16,10 @@ use core::arch::global_asm;
 use core::arch::x86_64::_rdtsc;
 use core::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
-// Instrumented code calls this function at function entry and at path ends. It reads the calling thread's counter into rax, and changes rax
-// and r11 only. Fields of the kernel's page: `lock` at 8, `index` at 12, `offset` at 16, `pmc_width` at 48 (linux/perf_event.h explains
-// their use). The page is not mapped in a child of `fork`, so the code first asks the fork page whether this process is one.
+// Instrumented code calls this function at function entry and at path ends. It reads the calling thread's counter into rax, and changes
+// only rax and r11. Fields of the kernel's page: `lock` at 8, `index` at 12, `offset` at 16, `pmc_width` at 48 (linux/perf_event.h
+// explains their use). The page is not mapped in a child of `fork`, so the code first checks in the fork page whether this process is a
+// child.
 global_asm!(
     ".weak __trodden_event_thread",
     stub::begin!("__trodden_event_now"),
@@ -39,7 +40,7 @@ global_asm!(
     "jz 3f",
     "cmp dword ptr [rax], 0",
     "je 7f",
-    // A page.
+    // The source is the kernel's page.
     "3: mov r11d, [rsi + 8]",
     "mov ecx, [rsi + 12]",
     "xor eax, eax",
@@ -57,7 +58,7 @@ global_asm!(
     "cmp r11d, [rsi + 8]",
     "jne 3b",
     "jmp 6f",
-    // A descriptor plus 1, or 0 for none.
+    // The source is a descriptor plus 1, or 0 if there is none.
     "5: xor eax, eax",
     "test esi, esi",
     "jz 6f",
@@ -105,7 +106,7 @@ global_asm!(
     "jmp 2b",
     stub::end!("__trodden_event_now"),
     fork_page = sym FORK_PAGE,
-    lost = sym counter_lost,
+    lost = sym handle_lost_counter,
 );
 
 unsafe extern "C" {
@@ -125,12 +126,12 @@ struct Attributes {
     config1: u64,
 }
 
-/// Minimum descriptor number of counters, so that the subject's own descriptors keep their usual numbers.
+/// Minimum descriptor number for counters. The subject's own descriptors thus keep their usual numbers.
 const MIN_DESCRIPTOR: i32 = 200;
-const PAGE: usize = 4096;
+const PAGE_BYTES: usize = 4096;
 
-/// Whether the cost of a reading is known.
-static CALIBRATED: AtomicBool = AtomicBool::new(false);
+/// True once the cost of a reading was measured.
+static IS_CALIBRATED: AtomicBool = AtomicBool::new(false);
 
 #[derive(Clone, Copy)]
 pub struct ImageEvent {
@@ -138,15 +139,15 @@ pub struct ImageEvent {
     config: u64,
 }
 
-/// Returns the image's event; `None` if it has none.
-pub fn of_image() -> Option<ImageEvent> {
+/// Returns the event that the image counts, or `None` if it counts none.
+pub fn image_event() -> Option<ImageEvent> {
     let record = address_of!("__trodden_event") as *const EventRecord;
     // SAFETY: null, or the record that a unit defines, which is never written.
     let record = unsafe { record.as_ref() }?;
     Some(ImageEvent { kind: record.kind, config: record.config })
 }
 
-/// Returns the calling thread's state. May only be called in images with an event.
+/// Returns the calling thread's event state. The image must count an event.
 fn thread() -> &'static mut EventThread {
     let find = address_of!("__trodden_event_thread");
     // SAFETY: units that define the record also define this function with this type. It returns the address of thread-local memory, and
@@ -158,23 +159,21 @@ fn thread() -> &'static mut EventThread {
 }
 
 impl ImageEvent {
-    /// Opens a counter for the calling thread, whose readings continue from those of an earlier counter. The first call also measures the
-    /// cost of a reading. Returns the argument for [`close`].
+    /// Opens a counter for the calling thread. Its readings continue from those of the thread's earlier counter. The first call also
+    /// measures the cost of a reading. Returns the argument for [`close`].
     pub fn begin(self) -> Result<u64, OutputFailure> {
         let source = if self.kind == EVENT_TSC { 0 } else { self.open()? };
         thread().source = source;
-        if !CALIBRATED.swap(true, SeqCst) {
+        if !IS_CALIBRATED.swap(true, SeqCst) {
             self.calibrate();
         }
         Ok(source)
     }
 
-    /// Returns true if instrumented code reads the counter without the runtime.
-    pub fn are_of_processor(self) -> bool {
+    pub fn is_read_inline(self) -> bool {
         self.kind == EVENT_TSC
     }
 
-    /// Checks that the event can be counted.
     pub fn check(self) -> Result<(), OutputFailure> {
         if self.kind != EVENT_TSC {
             close(self.open()?);
@@ -183,19 +182,19 @@ impl ImageEvent {
     }
 
     fn open(self) -> Result<u64, OutputFailure> {
-        const PINNED: u64 = 4;
-        const NOT_THE_KERNEL: u64 = 3 << 5;
+        const PINNED_FLAG: u64 = 4;
+        const EXCLUDE_KERNEL_FLAGS: u64 = 3 << 5;
         let size = size_of::<Attributes>() as u32;
-        let flags = PINNED | NOT_THE_KERNEL;
+        let flags = PINNED_FLAG | EXCLUDE_KERNEL_FLAGS;
         let attributes =
             Attributes { kind: self.kind, size, config: self.config, sampling: [0; 3], flags, wakeup: 0, breakpoint: 0, config1: 0 };
-        let file = system::open_event((&raw const attributes).cast()).map_err(failure)?;
+        let file = system::open_event((&raw const attributes).cast()).map_err(explain_open_error)?;
         if self.kind == 0
-            && let Some(page) = readable_page(&file)
+            && let Some(page) = map_counter_page(&file)
         {
             return Ok(page as u64);
         }
-        let file = system::move_up(file, MIN_DESCRIPTOR);
+        let file = system::move_descriptor_up(file, MIN_DESCRIPTOR);
         let source = file.number() as u64 + 1;
         file.leak();
         Ok(source)
@@ -206,38 +205,39 @@ impl ImageEvent {
         if self.kind == EVENT_TSC { unsafe { _rdtsc() as i64 } } else { __trodden_event_now() }
     }
 
-    /// Measures the cost of a reading as the minimum of several trials, since subtracting too little is better than subtracting too much.
+    /// Measures the cost of a reading as the minimum over several trials, because subtracting too little is better than subtracting too
+    /// much.
     ///
-    /// The time-stamp counter does not slow down with the processor. A processor that wakes up at a low frequency needs about a
-    /// millisecond to reach its usual one, so trials of this counter go on for longer.
+    /// A processor that wakes up at a low frequency needs about a millisecond to reach its usual frequency. The time-stamp counter does
+    /// not slow down in the meantime, so trials with it go on for longer.
     fn calibrate(self) {
-        const TRIALS: u32 = 32;
+        const TRIAL_COUNT: u32 = 32;
         const MIN_TICKS: i64 = 5_000_000;
         let mut least = EventCost { begin: i64::MAX, end: i64::MAX };
         let first = self.now();
         let lasts_long_enough = || self.kind != EVENT_TSC || self.now().wrapping_sub(first) >= MIN_TICKS;
         let mut trials = 0;
-        while trials < TRIALS || !lasts_long_enough() {
+        while trials < TRIAL_COUNT || !lasts_long_enough() {
             least.begin = least.begin.min(self.measure_cost(simulate_entry));
             least.end = least.end.min(self.measure_cost(simulate_path_end));
             trials += 1;
         }
         let cost = address_of!("__trodden_event_cost") as *mut EventCost;
-        // SAFETY: units that define the record also define the cost, which is only written here, once. Code that reads a field at the same
-        // time gets the old or the new value.
+        // SAFETY: units that define the record also define the cost, which is only written here, once. Code that reads a field at the
+        // same time gets either the old or the new value.
         unsafe { cost.write_volatile(least) };
     }
 
-    /// Returns the number of events from one reading to the next.
+    /// Returns the number of events between two readings when `store` runs in between.
     fn measure_cost(self, store: fn(&mut [i64; 6], i64)) -> i64 {
-        const ROUNDS: i64 = 64;
+        const ROUND_COUNT: i64 = 64;
         let mut cells = [0; 6];
         let first = self.now();
-        for _ in 0..ROUNDS {
+        for _ in 0..ROUND_COUNT {
             let now = self.now();
             store(&mut cells, now);
         }
-        self.now().wrapping_sub(first) / (ROUNDS + 1)
+        self.now().wrapping_sub(first) / (ROUND_COUNT + 1)
     }
 }
 
@@ -275,62 +275,61 @@ fn store(cell: &mut i64, value: i64) {
     unsafe { (&raw mut *cell).write_volatile(value) }
 }
 
-/// Maps the page that lets the program read a counter without system calls; `None` if this is not permitted. The mapping keeps the counter
-/// open.
-fn readable_page(file: &Descriptor) -> Option<usize> {
-    const CAPABILITIES: usize = 40;
-    const USER_RDPMC: u64 = 1 << 2;
-    let page = system::map_to_read(file, PAGE).ok()?;
+/// Maps the page through which the program reads a counter without system calls; `None` if this is not permitted. The mapping keeps the
+/// counter open.
+fn map_counter_page(file: &Descriptor) -> Option<usize> {
+    const CAPABILITIES_OFFSET: usize = 40;
+    const USER_RDPMC_FLAG: u64 = 1 << 2;
+    let page = system::map_to_read(file, PAGE_BYTES).ok()?;
     // SAFETY: the page is mapped and contains that word.
-    let capabilities = unsafe { ((page + CAPABILITIES) as *const u64).read_volatile() };
-    if capabilities & USER_RDPMC == 0 {
-        system::unmap(page, PAGE);
+    let capabilities = unsafe { ((page + CAPABILITIES_OFFSET) as *const u64).read_volatile() };
+    if capabilities & USER_RDPMC_FLAG == 0 {
+        system::unmap(page, PAGE_BYTES);
         return None;
     }
     Some(page)
 }
 
-/// Releases a thread's counter.
+/// Releases a thread's counter. `source` is 0, the address of its page, or its descriptor plus 1.
 pub fn close(source: u64) {
     match source {
         0 => {}
-        page if page >> 32 != 0 => system::unmap(page as usize, PAGE),
+        page if page >> 32 != 0 => system::unmap(page as usize, PAGE_BYTES),
         number => system::close((number - 1) as i32),
     }
 }
 
-/// Removes the calling thread's counter. Its readings stay constant from then on.
+/// Removes the calling thread's counter. The thread's readings stay constant from then on.
 pub fn end_thread() {
-    if of_image().is_some_and(|e| e.kind != EVENT_TSC) {
+    if image_event().is_some_and(|e| e.kind != EVENT_TSC) {
         save_reading();
         let thread = thread();
         (thread.source, thread.base) = (0, thread.reading_at_fork);
     }
 }
 
-/// Runs before `fork`: stores the thread's reading, from which the child continues.
+/// Stores the thread's reading before `fork`. The child's readings continue from it.
 pub fn save_reading() {
-    if of_image().is_some_and(|e| e.kind != EVENT_TSC) {
+    if image_event().is_some_and(|e| e.kind != EVENT_TSC) {
         let now = __trodden_event_now();
         thread().reading_at_fork = now;
     }
 }
 
-/// Runs after `fork`, in the child: opens a new counter, because the old one belongs to the parent. Returns the argument for [`close`].
+/// Opens a new counter after `fork`, in the child, because the old one belongs to the parent. Returns the argument for [`close`].
 pub fn reopen() -> Result<u64, OutputFailure> {
-    let Some(events) = of_image().filter(|e| e.kind != EVENT_TSC) else { return Ok(0) };
+    let Some(events) = image_event().filter(|e| e.kind != EVENT_TSC) else { return Ok(0) };
     let thread = thread();
     (thread.source, thread.base) = (0, thread.reading_at_fork);
     events.begin()
 }
 
-/// Called if the thread's counter cannot be read, because the program closed its descriptor or forked without running the fork handlers.
-extern "C" fn counter_lost(thread: &mut EventThread) {
+/// Handles a counter that cannot be read, because the program closed its descriptor or forked without running the fork handlers.
+extern "C" fn handle_lost_counter(thread: &mut EventThread) {
     (thread.source, thread.base) = (0, thread.spent);
     report_lost();
 }
 
-/// Prints a message that a thread lost its counter.
 pub fn report_lost() {
     text::print_line(
         b"trodden: a thread lost its event counter (its descriptor was closed, or its process was created by vfork or without libc): its \
@@ -338,15 +337,15 @@ pub fn report_lost() {
     );
 }
 
-/// Returns the reason why the kernel does not count the event, and advice.
-fn failure(error: Errno) -> OutputFailure {
+/// Explains why the kernel does not count the event, and gives advice.
+fn explain_open_error(error: Errno) -> OutputFailure {
     const NONE: &[u8] =
         b"build with --events tsc, or run on a machine where `perf stat` counts it (most virtual machines count no hardware events)";
     const NOT_PERMITTED: &[u8] = b"set the sysctl kernel.perf_event_paranoid to 2 or less and, in a container, allow perf_event_open (its \
         seccomp profile) or give it CAP_PERFMON; or build with --events tsc";
     match error.0 {
         2 | 19 | 22 | 95 => OutputFailure::new(b"this machine does not count the program's event", NONE),
-        1 | 13 | 38 => OutputFailure::system(b"the kernel does not let the program count its event", error, NOT_PERMITTED),
-        _ => OutputFailure::system(b"the program's event cannot be counted", error, NONE),
+        1 | 13 | 38 => OutputFailure::from_errno(b"the kernel does not let the program count its event", error, NOT_PERMITTED),
+        _ => OutputFailure::from_errno(b"the program's event cannot be counted", error, NONE),
     }
 }

@@ -1,7 +1,7 @@
-//! Opening a raw file safely, and writing its header. `trodden_wire` defines the layout.
+//! Opens raw files safely and writes their headers. `trodden_wire` defines the layout.
 //!
-//! Invariants: before the first write, the file is known to be a regular file of the effective user with a single hard link, and either
-//! empty or begun by a runtime; the file header's checksum is written last, with the header locked.
+//! Invariants: before the first write, the file has been verified to be a regular file of the effective user with a single hard link, and
+//! to be empty or started by a runtime. The file header's checksum is written last, with the header locked.
 
 use crate::image::OwnImage;
 use crate::output;
@@ -14,29 +14,29 @@ use crate::wire::{
 };
 use core::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
-const PAGE: u64 = 4096;
-/// Minimum number of the descriptor that stays open, if possible, so that the subject's own descriptors keep their usual numbers.
+const PAGE_BYTES: u64 = 4096;
+/// Minimum number of the descriptor that stays open, if possible. The subject's own descriptors thus keep their usual numbers.
 const MIN_DESCRIPTOR: i32 = 200;
 const CHOOSE_OTHER_FILE: &[u8] = b"choose another file in TRODDEN_OUTPUT or remove this one";
 const USE_WRITABLE_FOLDER: &[u8] = b"let TRODDEN_OUTPUT name a file in a folder where this program may write";
 
-/// An open raw file of this image with a complete header.
+/// An open raw file of this image. Its header is complete.
 pub struct ImageRawFile {
     pub descriptor: Descriptor,
     pub regions_offset: u64,
     pub region_stride: u64,
-    /// Offset of the page with the image's switch; 0 if it has none.
+    /// Offset of the page with the image's sampling switch; 0 if the image has none.
     pub switch_offset: u64,
 }
 
-/// The behaviour of [`open`] if the file does not exist.
+/// What [`open`] does if the file does not exist.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum MissingFile {
     Create,
     Fail,
 }
 
-/// Opens the file that `pattern` specifies for this process. The file's name is stored in `path`; `scratch` is overwritten.
+/// Opens the file that `pattern` specifies for this process. Stores the file's name in `path`, and overwrites `scratch`.
 pub fn open(
     image: &OwnImage,
     pattern: &Text,
@@ -47,8 +47,8 @@ pub fn open(
     let identity = image.identity();
     let literal = output::expand(pattern, &identity, path)?;
     let descriptor = open_path(path, literal, missing)?;
-    let size = check_kind(&descriptor)?;
-    // A single header is reused, because the stack may be small.
+    let size = check_is_own_file(&descriptor)?;
+    // The header is reused rather than copied, because the stack may be small.
     let mut header = RawHeader::default();
     read_header(&descriptor, &mut header)?;
     if !is_ready(&header, image) {
@@ -56,26 +56,26 @@ pub fn open(
         // Another process may have completed the header in the meantime.
         read_header(&descriptor, &mut header)?;
         if !is_ready(&header, image) {
-            let size = check_kind(&descriptor).unwrap_or(size);
+            let size = check_is_own_file(&descriptor).unwrap_or(size);
             let given_up = size == RAW_NO_SPACE_LENGTH && header.file_header == [0; FILE_HEADER_BYTES];
             if size != 0 && !FileHeader::is_unfinished(&header.file_header, image.file_kind()) && !given_up {
-                return Err(rejection(&header));
+                return Err(explain_rejection(&header));
             }
-            // The processes that found no space lost their counts.
+            // The processes that found no space have lost their counts.
             let lost = if given_up { LostThreads::default().add_thread(LostReason::Other) } else { LostThreads::default() };
             write_header(&descriptor, image, identity, lost, scratch, &mut header).inspect_err(|_| mark_without_space(&descriptor))?;
         }
     }
     check_header(&header, image, &identity)?;
-    let descriptor = system::move_up(descriptor, MIN_DESCRIPTOR);
+    let descriptor = system::move_descriptor_up(descriptor, MIN_DESCRIPTOR);
     let RawHeader { regions_offset, region_stride, switch_offset, .. } = header;
     Ok(ImageRawFile { descriptor, regions_offset, region_stride, switch_offset })
 }
 
-/// Opens an absolute path folder by folder. If requested, creates missing folders with access for the user only. Symbolic links are
-/// followed only in folders that the user spelled out.
+/// Opens an absolute path folder by folder. If requested, creates missing folders that only the user may access. Follows symbolic links
+/// only in the first `literal` bytes of the path, which the user spelled out.
 fn open_path(path: &mut Text, literal: usize, missing: MissingFile) -> Result<Descriptor, OutputFailure> {
-    let cannot = |error| OutputFailure::system(b"it cannot be opened", error, USE_WRITABLE_FOLDER);
+    let cannot = |error| OutputFailure::from_errno(b"it cannot be opened", error, USE_WRITABLE_FOLDER);
     let folder_flags = system::O_PATH | system::O_DIRECTORY | system::O_CLOEXEC;
     let mut folder = system::open_at(&Descriptor::CURRENT_FOLDER, b"/\0", folder_flags, 0).map_err(cannot)?;
     let mut start = 1;
@@ -86,11 +86,11 @@ fn open_path(path: &mut Text, literal: usize, missing: MissingFile) -> Result<De
             path.set(end, 0);
             let next = open_folder(&folder, path.with_nul(start), folder_flags | links, missing);
             path.set(end, b'/');
-            folder = next.map_err(|error| OutputFailure::system(b"its folder cannot be opened", error, USE_WRITABLE_FOLDER))?;
+            folder = next.map_err(|error| OutputFailure::from_errno(b"its folder cannot be opened", error, USE_WRITABLE_FOLDER))?;
         }
         start = end + 1;
     }
-    // O_NONBLOCK: a pipe with that name must not block the subject.
+    // O_NONBLOCK: if the path names a pipe, opening it must not block the subject.
     let flags = system::O_RDWR | system::O_NOFOLLOW | system::O_CLOEXEC | system::O_NONBLOCK | system::O_NOCTTY;
     let flags = if missing == MissingFile::Create { flags | system::O_CREAT } else { flags };
     system::open_at(&folder, path.with_nul(start), flags, 0o600).map_err(cannot)
@@ -110,8 +110,8 @@ fn open_folder(folder: &Descriptor, name: &[u8], flags: i32, missing: MissingFil
 }
 
 /// Rejects files that another user may have planted, and returns the file's size.
-fn check_kind(file: &Descriptor) -> Result<u64, OutputFailure> {
-    let stat = system::stat(file).map_err(|error| OutputFailure::system(b"it cannot be examined", error, CHOOSE_OTHER_FILE))?;
+fn check_is_own_file(file: &Descriptor) -> Result<u64, OutputFailure> {
+    let stat = system::stat(file).map_err(|error| OutputFailure::from_errno(b"it cannot be examined", error, CHOOSE_OTHER_FILE))?;
     if !stat.is_regular() {
         return Err(OutputFailure::new(b"it is not a regular file", CHOOSE_OTHER_FILE));
     }
@@ -124,7 +124,7 @@ fn check_kind(file: &Descriptor) -> Result<u64, OutputFailure> {
     Ok(stat.size as u64)
 }
 
-/// The lock on the header, released on drop.
+/// Holds the lock on the header until dropped.
 pub struct HeaderLock<'a>(&'a Descriptor);
 
 impl HeaderLock<'_> {
@@ -133,9 +133,9 @@ impl HeaderLock<'_> {
     }
 }
 
-/// Waits for the lock on a byte. The lock is never held for long, but the wait is limited, because the holder may be stopped.
+/// Waits for the lock on a byte. No process holds the lock for long, but the wait is limited, because the holder may be stopped.
 pub fn lock(file: &Descriptor, byte: i64) -> Result<(), OutputFailure> {
-    // One attempt per millisecond; holders need microseconds.
+    // One attempt per millisecond; a holder needs only microseconds.
     const MAX_WAIT_MS: u32 = 5_000;
     let mut result = system::lock_byte(file, byte, true);
     for _ in 0..MAX_WAIT_MS {
@@ -146,7 +146,8 @@ pub fn lock(file: &Descriptor, byte: i64) -> Result<(), OutputFailure> {
         }
         result = system::lock_byte(file, byte, true);
     }
-    result.map_err(|error| OutputFailure::system(b"it cannot be locked", error, b"let TRODDEN_OUTPUT name a file on a local file system"))
+    result
+        .map_err(|error| OutputFailure::from_errno(b"it cannot be locked", error, b"let TRODDEN_OUTPUT name a file on a local file system"))
 }
 
 impl Drop for HeaderLock<'_> {
@@ -155,20 +156,19 @@ impl Drop for HeaderLock<'_> {
     }
 }
 
-/// Reads as much of the header as the file has; the rest is zero.
+/// Reads as much of the header as the file contains, and fills the rest with zeros.
 fn read_header(file: &Descriptor, header: &mut RawHeader) -> Result<(), OutputFailure> {
     // SAFETY: a RawHeader consists of integers without padding; the slice is the header's only borrow.
     let bytes = unsafe { core::slice::from_raw_parts_mut((&raw mut *header).cast::<u8>(), size_of::<RawHeader>()) };
     bytes.fill(0);
-    system::read_at(file, bytes, 0).map(drop).map_err(|error| OutputFailure::system(b"it cannot be read", error, CHOOSE_OTHER_FILE))
+    system::read_at(file, bytes, 0).map(drop).map_err(|error| OutputFailure::from_errno(b"it cannot be read", error, CHOOSE_OTHER_FILE))
 }
 
 fn is_ready(header: &RawHeader, image: &OwnImage) -> bool {
     FileHeader::read(&header.file_header).is_ok_and(|found| found.kind == image.file_kind())
 }
 
-/// Returns the reason for rejecting a file with an unexpected file header.
-fn rejection(header: &RawHeader) -> OutputFailure {
+fn explain_rejection(header: &RawHeader) -> OutputFailure {
     match FileHeader::read(&header.file_header) {
         Err(HeaderError::EarlierFormat) => OTHER_VERSION,
         Err(HeaderError::Checksum) => CORRUPT,
@@ -189,8 +189,8 @@ fn check_header(header: &RawHeader, image: &OwnImage, identity: &IdentityBytes) 
             b"put %m into the name in TRODDEN_OUTPUT, or remove the file",
         ));
     }
-    let switch_is_sound = header.switch_offset.is_multiple_of(PAGE) && header.switch_offset < header.regions_offset;
-    let sound = header.regions_offset.is_multiple_of(PAGE)
+    let switch_is_sound = header.switch_offset.is_multiple_of(PAGE_BYTES) && header.switch_offset < header.regions_offset;
+    let sound = header.regions_offset.is_multiple_of(PAGE_BYTES)
         && header.regions_offset != 0
         && header.regions_offset < 1 << 40
         && switch_is_sound
@@ -201,7 +201,7 @@ fn check_header(header: &RawHeader, image: &OwnImage, identity: &IdentityBytes) 
     Ok(())
 }
 
-/// Writes the header of an empty or unfinished file; the caller holds the header's lock.
+/// Writes the header of an empty or unfinished file. The caller holds the header's lock.
 fn write_header(
     file: &Descriptor,
     image: &OwnImage,
@@ -221,7 +221,7 @@ fn write_header(
         offset += size_of::<RawUnit>() as u64;
     }
     write(scratch.bytes(), header.path_offset)?;
-    // Includes the page of the switch, which other processes write.
+    // This includes the switch's page, which other processes write.
     reserve_space(file, 0, header.regions_offset)?;
     if header.switch_offset != 0 && output::variable_is(SWITCH_VARIABLE, SWITCH_ON_VALUE, scratch) {
         write(&[1], header.switch_offset)?;
@@ -230,12 +230,12 @@ fn write_header(
     write(header.file_header.get(FILE_HEADER_CHECKSUM..).unwrap_or(&[]), FILE_HEADER_CHECKSUM as u64)
 }
 
-/// Fills in the raw header of a new file, except for the checksum of its file header.
+/// Fills in the raw header of a new file. The checksum of its file header stays zero.
 fn fill_header(header: &mut RawHeader, image: &OwnImage, identity: IdentityBytes, lost: LostThreads, path: &[u8]) {
     let units_offset = size_of::<RawHeader>() as u64;
     let path_offset = units_offset + image.len() * size_of::<RawUnit>() as u64;
     let path_len = path.len() as u64;
-    let end = (path_offset + path_len).next_multiple_of(PAGE);
+    let end = (path_offset + path_len).next_multiple_of(PAGE_BYTES);
     let has_switch = image.switch != 0;
     let mut file_header = *image.file_header();
     if let Some(checksum) = file_header.last_chunk_mut() {
@@ -249,7 +249,7 @@ fn fill_header(header: &mut RawHeader, image: &OwnImage, identity: IdentityBytes
         units_offset,
         path_offset,
         path_len,
-        regions_offset: if has_switch { end + PAGE } else { end },
+        regions_offset: if has_switch { end + PAGE_BYTES } else { end },
         region_stride: region_stride(image.region_words),
         pid: u64::from(system::process_id()),
         created_ns: system::now_ns(),
@@ -265,17 +265,15 @@ fn checksum(header: &RawHeader, image: &OwnImage, path: &[u8]) -> u64 {
     image.units().fold(fields, |sum, unit| sum.add_bytes(bytes_of(&unit))).add_bytes(path).value()
 }
 
-/// Returns the bytes of one of the structures of `trodden_wire`.
 fn bytes_of<T: Copy>(value: &T) -> &[u8] {
     // SAFETY: only used for RawHeader and RawUnit, which consist of integers without padding.
     unsafe { core::slice::from_raw_parts((&raw const *value).cast::<u8>(), size_of::<T>()) }
 }
 
-/// Describes a failed write.
 pub fn cannot_write(error: Errno) -> OutputFailure {
     match error {
         system::ENOSPC | system::EDQUOT => NO_SPACE,
-        _ => OutputFailure::system(b"it cannot be written", error, USE_WRITABLE_FOLDER),
+        _ => OutputFailure::from_errno(b"it cannot be written", error, USE_WRITABLE_FOLDER),
     }
 }
 
@@ -283,21 +281,21 @@ const NO_SPACE: OutputFailure = OutputFailure::new(
     b"the disk has no space for its counters",
     b"free some space, or let TRODDEN_OUTPUT name a file on a different file system",
 )
-.because(LostReason::NoSpace);
+.with_lost_reason(LostReason::NoSpace);
 
-/// Checks that the free disk space and the file size limit permit extending the file to `size` bytes, of which `added` are new. A page that
-/// cannot be stored later would kill the subject.
+/// Checks that the free disk space and the file size limit permit extending the file to `size` bytes, of which `added` are new. If a page
+/// could not be stored later, the kernel would kill the subject.
 pub fn check_space(file: &Descriptor, size: u64, added: u64) -> Result<(), OutputFailure> {
     if system::file_size_limit() < size {
         let failure = OutputFailure::new(b"it would exceed the file size limit of this process", b"raise the limit (ulimit -f)");
-        return Err(failure.because(LostReason::SizeLimit));
+        return Err(failure.with_lost_reason(LostReason::SizeLimit));
     }
     let free = system::free_space(file).map_err(cannot_write)?;
     if free < added { Err(NO_SPACE) } else { Ok(()) }
 }
 
-/// Extends the file to at least `start + length` bytes, and reserves the space from `start` on. On a file system that cannot reserve space,
-/// the subject may be killed later if the disk fills up.
+/// Extends the file to at least `start + length` bytes and reserves disk space from `start` on. On a file system that cannot reserve
+/// space, the subject may be killed later when the disk fills up.
 pub fn reserve_space(file: &Descriptor, start: u64, length: u64) -> Result<(), OutputFailure> {
     match system::reserve(file, start, length) {
         Err(system::EOPNOTSUPP | system::ENOSYS) => system::resize(file, start + length),
@@ -306,7 +304,7 @@ pub fn reserve_space(file: &Descriptor, start: u64, length: u64) -> Result<(), O
     .map_err(cannot_write)
 }
 
-/// Marks a file to show that the disk had no space for its header. The mark itself takes no space. The caller holds the header's lock.
+/// Marks the file to show that the disk had no space for its header; the mark itself needs none. The caller holds the header's lock.
 fn mark_without_space(file: &Descriptor) {
     if system::file_size_limit() >= RAW_NO_SPACE_LENGTH {
         let _ = system::resize(file, 0);
@@ -314,30 +312,32 @@ fn mark_without_space(file: &Descriptor) {
     }
 }
 
-/// Records in the written header that a thread's counts are lost.
-pub fn note_lost(file: &Descriptor, reason: LostReason) {
-    // Changed atomically through a mapping, so that processes do not overwrite each other's records. A truncated file may lack the page.
-    if system::stat(file).is_ok_and(|stat| stat.size as u64 >= PAGE)
-        && let Ok(address) = system::map_file(file, 0, PAGE as usize, None)
+/// Records in the complete header that a thread's counts are lost.
+pub fn record_lost_thread(file: &Descriptor, reason: LostReason) {
+    // The word is changed atomically through a mapping, so that processes do not overwrite each other's records. A truncated file may
+    // lack the page.
+    if system::stat(file).is_ok_and(|stat| stat.size as u64 >= PAGE_BYTES)
+        && let Ok(address) = system::map_file(file, 0, PAGE_BYTES as usize, None)
     {
         add_lost(address + core::mem::offset_of!(RawHeader, lost), reason);
-        system::unmap(address, PAGE as usize);
+        system::unmap(address, PAGE_BYTES as usize);
     }
 }
 
-/// Counts a thread in the [`LostThreads`] at `address`, an aligned word of a mapped raw file.
+/// Adds one thread to the [`LostThreads`] at `address`, which must be an aligned word of a mapped raw file.
 pub fn add_lost(address: usize, reason: LostReason) {
     // SAFETY: the caller guarantees that the word is mapped; all processes access it atomically, or read the file.
     let word = unsafe { AtomicU64::from_ptr(address as *mut u64) };
     let _ = word.fetch_update(SeqCst, SeqCst, |lost| Some(LostThreads(lost).add_thread(reason).0));
 }
 
-/// Stores in `path` the name of the file that is mapped at `address`, from `/proc/self/maps` (proc(5)); empty if unknown.
+/// Stores in `path` the name of the file that is mapped at `address`, according to `/proc/self/maps` (proc(5)). Leaves `path` empty if
+/// the name is unknown.
 pub fn find_path(address: usize, path: &mut Text) {
     path.clear();
     let flags = system::O_RDONLY | system::O_CLOEXEC;
     let Ok(file) = system::open_at(&Descriptor::CURRENT_FOLDER, b"/proc/self/maps\0", flags, 0) else { return };
-    // Small, because it is on the stack of the first thread that enters.
+    // The buffer is small, because it is on the stack of the first thread that enters.
     let mut chunk = [0; 128];
     let mut line = MapsLine::default();
     while let Ok(length @ 1..) = system::read(&file, &mut chunk) {
@@ -348,7 +348,7 @@ pub fn find_path(address: usize, path: &mut Text) {
                 }
                 line = MapsLine::default();
                 path.clear();
-            } else if line.feed(byte) && path.push(byte).is_err() {
+            } else if line.feed_byte(byte) && path.push(byte).is_err() {
                 path.clear();
                 return;
             }
@@ -357,31 +357,31 @@ pub fn find_path(address: usize, path: &mut Text) {
     path.clear();
 }
 
-/// A parser of lines `START-END PERMISSIONS OFFSET DEVICE INODE    PATH`.
+/// A parser of the lines of `/proc/self/maps`: `START-END PERMISSIONS OFFSET DEVICE INODE    PATH`.
 #[derive(Default)]
 struct MapsLine {
     bounds: [usize; 2],
-    at_end: bool,
+    is_at_end: bool,
     blanks: u32,
-    in_path: bool,
+    is_in_path: bool,
 }
 
 impl MapsLine {
     /// Consumes a byte; returns true if it belongs to the path.
-    fn feed(&mut self, byte: u8) -> bool {
+    fn feed_byte(&mut self, byte: u8) -> bool {
         if self.blanks == 0 {
             let [start, end] = &mut self.bounds;
-            let bound = if self.at_end { end } else { start };
+            let bound = if self.is_at_end { end } else { start };
             match byte {
-                b'-' => self.at_end = true,
+                b'-' => self.is_at_end = true,
                 b'0'..=b'9' => *bound = *bound << 4 | usize::from(byte - b'0'),
                 b'a'..=b'f' => *bound = *bound << 4 | usize::from(byte - b'a' + 10),
                 _ => {}
             }
         }
-        self.in_path |= self.blanks >= 5 && byte == b'/';
+        self.is_in_path |= self.blanks >= 5 && byte == b'/';
         self.blanks += u32::from(byte == b' ');
-        self.in_path
+        self.is_in_path
     }
 
     fn contains(&self, address: usize) -> bool {

@@ -4,29 +4,28 @@ use crate::system;
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering::SeqCst};
 
-/// The page, which the kernel fills with zeros in a child of `fork`; null if the kernel does not support this.
+/// A page that the kernel fills with zeros in a child of `fork`. Null if the kernel does not support this.
 pub static FORK_PAGE: AtomicPtr<AtomicU32> = AtomicPtr::new(null_mut());
-const PAGE: usize = 4096;
+const PAGE_BYTES: usize = 4096;
 
 /// Returns true if this process is a child of `fork` that has not been marked yet.
 pub fn is_forked() -> bool {
     let page = FORK_PAGE.load(SeqCst);
-    // SAFETY: null, or the page, which is only unmapped after the pointer was reset, with the lock held.
+    // SAFETY: the pointer is null or refers to the page. The page is only unmapped after the pointer was reset, with the lock held.
     unsafe { page.as_ref() }.is_some_and(|page| page.load(SeqCst) == 0)
 }
 
 /// Creates the page, if the kernel supports it, and marks this process in it.
 pub fn create() {
-    if let Ok(page) = system::map_zeros(PAGE, None) {
-        match system::wipe_on_fork(page, PAGE) {
+    if let Ok(page) = system::map_zeros(PAGE_BYTES, None) {
+        match system::wipe_on_fork(page, PAGE_BYTES) {
             Ok(()) => FORK_PAGE.store(page as *mut AtomicU32, SeqCst),
-            Err(_) => system::unmap(page, PAGE),
+            Err(_) => system::unmap(page, PAGE_BYTES),
         }
     }
     mark_current();
 }
 
-/// Marks this process in the page, so that it no longer counts as forked.
 pub fn mark_current() {
     // SAFETY: as in `is_forked`.
     if let Some(page) = unsafe { FORK_PAGE.load(SeqCst).as_ref() } {
@@ -34,10 +33,10 @@ pub fn mark_current() {
     }
 }
 
-/// Unmaps the page. Children of `fork` are not recognised until it is created again.
+/// Unmaps the page. Until it is created again, children of `fork` are not recognised.
 pub fn remove() {
     let page = FORK_PAGE.swap(null_mut(), SeqCst);
     if !page.is_null() {
-        system::unmap(page as usize, PAGE);
+        system::unmap(page as usize, PAGE_BYTES);
     }
 }

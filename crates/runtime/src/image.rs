@@ -1,5 +1,5 @@
-//! The image's unit records and counters, as laid out by the linker. Invariant: all counters of all units are within the section of
-//! counters; otherwise, the complete image is rejected.
+//! The image's unit records and counters, as laid out by the linker. Invariant: the counters of all units are within the counter section;
+//! otherwise, the entire image is rejected.
 
 use crate::text::OutputFailure;
 use crate::wire::file_header::{FILE_HEADER_BYTES, FileHeader, FileKind};
@@ -14,11 +14,11 @@ use core::sync::atomic::{AtomicI64, Ordering::SeqCst};
 pub struct OwnImage {
     pub template: usize,
     pub counters: u64,
-    /// Number of words in a region before its tail: `counters`, except in stream images.
+    /// Number of words in a region before its tail. Equals `counters`, except in stream images.
     pub region_words: u64,
     /// Address of the page with the sampling switch; 0 if no unit is sampled.
     pub switch: usize,
-    /// Address of the shared region's bias; 0 if no unit uses a region that all threads share.
+    /// Address of the bias of the region that all threads share; 0 if no unit uses that region.
     pub shared: usize,
     records: &'static [UnitRecord],
 }
@@ -42,19 +42,19 @@ macro_rules! address_of {
 }
 pub(crate) use address_of;
 
-/// Returns the bytes of a NUL-terminated string, without the NUL. (libc's `strlen` is not available.)
+/// Returns the bytes of a string without its terminating NUL; libc's `strlen` is not available.
 pub fn text_bytes(address: usize) -> impl Iterator<Item = u8> {
     // SAFETY: callers pass the address of a NUL-terminated string that is never written and lives as long as this code.
     (address..).map(|at| unsafe { (at as *const u8).read_volatile() }).take_while(|byte| *byte != 0)
 }
 
-/// Returns a string that the image may define, given the address of its symbol.
+/// Returns the string at the address of a symbol that the image may define; `None` for address 0.
 fn text_at(address: usize) -> Option<&'static [u8]> {
     // SAFETY: images that define such a symbol place a string there.
     (address != 0).then(|| unsafe { core::slice::from_raw_parts(address as *const u8, text_bytes(address).count()) })
 }
 
-/// Returns the pattern of raw files that the image defines.
+/// Returns the pattern for raw files that the image defines.
 pub fn default_output() -> Option<&'static [u8]> {
     text_at(address_of!("__trodden_default_output"))
 }
@@ -65,11 +65,11 @@ pub fn default_on_untested() -> Option<&'static [u8]> {
 }
 
 /// Returns the expression that unknown paths match; `None` unless the build watches an expression.
-pub fn watched() -> Option<&'static [u8]> {
+pub fn watched_expression() -> Option<&'static [u8]> {
     text_at(address_of!("__trodden_watched"))
 }
 
-/// Returns true if this image is a dynamically linked program, and not a library.
+/// Returns true if this image is a dynamically linked program rather than a library.
 pub fn is_program() -> bool {
     const PT_INTERP: u32 = 3;
     let header = address_of!("__ehdr_start");
@@ -87,24 +87,23 @@ pub fn is_program() -> bool {
 
 pub struct ResidualFunction {
     pub first: usize,
-    /// Distance in bytes from a counter to the word for its time.
+    /// Distance in bytes from a counter to the word that holds its time.
     pub time_offset: usize,
-    /// Address of the function's linkage name, NUL-terminated.
+    /// Address of the function's NUL-terminated linkage name.
     pub name: usize,
 }
 
-/// Returns true if the image's code writes streams.
 pub fn is_stream() -> bool {
     address_of!("__trodden_stream_place") != 0
 }
 
-/// Returns true if the image has functions of the residual tier.
+/// Returns true if the image has residual code, which counts all paths except those known at build time.
 pub fn is_residual() -> bool {
     !function_records().is_empty()
 }
 
-/// Returns the calling thread's state for residual code; `None` if the image has no residual code.
-pub fn direct_place() -> Option<*mut DirectThread> {
+/// Returns the calling thread's state for residual code; `None` if the image has none.
+pub fn residual_thread() -> Option<*mut DirectThread> {
     let find = address_of!("__trodden_direct_place");
     if find == 0 {
         return None;
@@ -119,10 +118,10 @@ fn function_records() -> &'static [FunctionRecord] {
     unsafe { records(first, end) }
 }
 
-/// Returns the records of a section; empty if there is no section.
+/// Returns the records of the section between two addresses; none if `first` is 0.
 ///
 /// # Safety
-/// The section between the addresses contains such records without gaps, is never written, and lives as long as this code.
+/// The section must consist of records of type `T` without gaps, must never be written, and must live as long as this code.
 unsafe fn records<T>(first: usize, end: usize) -> &'static [T] {
     match if first == 0 { 0 } else { end.wrapping_sub(first) / size_of::<T>() } {
         0 => &[],
@@ -131,13 +130,13 @@ unsafe fn records<T>(first: usize, end: usize) -> &'static [T] {
     }
 }
 
-/// Returns the function that a counter of the template belongs to.
+/// Returns the function that owns a counter of the template.
 pub fn function_of(counter: usize) -> Option<ResidualFunction> {
     let records = function_records();
-    // Linkers usually order the records of all units like their counters. Otherwise, search all records.
+    // Linkers usually order all units' records like their counters. Otherwise, all records are searched.
     let end_of_earlier = records.partition_point(|record| first_counter(record) <= counter);
     let likely = end_of_earlier.checked_sub(1).and_then(|at| records.get(at));
-    let record = likely.filter(|r| holds(r, counter)).or_else(|| records.iter().find(|r| holds(r, counter)))?;
+    let record = likely.filter(|r| contains_counter(r, counter)).or_else(|| records.iter().find(|r| contains_counter(r, counter)))?;
     let name = (&raw const *record as usize).wrapping_add(record.name_delta as usize);
     Some(ResidualFunction { first: first_counter(record), time_offset: record.time_offset as usize, name })
 }
@@ -146,12 +145,12 @@ fn first_counter(record: &FunctionRecord) -> usize {
     (&raw const *record as usize).wrapping_add(record.counters_delta as usize)
 }
 
-fn holds(record: &FunctionRecord, counter: usize) -> bool {
+fn contains_counter(record: &FunctionRecord, counter: usize) -> bool {
     counter.wrapping_sub(first_counter(record)) / size_of::<u64>() < record.counters as usize
 }
 
 impl OwnImage {
-    /// Reads the bounds of the sections, which the linker defines. An image without units counts nothing.
+    /// Reads the section bounds, which the linker defines. An image without units counts nothing.
     pub fn from_linker() -> OwnImage {
         let (template, stop) = (address_of!("__start_trodden_counters"), address_of!("__stop_trodden_counters"));
         let (first, end) = (address_of!("__start_trodden_units"), address_of!("__stop_trodden_units"));
@@ -164,25 +163,24 @@ impl OwnImage {
         OwnImage { template, switch, shared, counters, region_words, records }
     }
 
-    /// Returns the kind of the image's files.
     pub fn file_kind(&self) -> FileKind {
         if is_stream() { FileKind::STREAM_FILE } else { FileKind::RAW_COUNTS }
     }
 
-    /// Returns the file header of the image's files.
     pub fn file_header(&self) -> &'static [u8; FILE_HEADER_BYTES] {
-        const COUNTS: [u8; FILE_HEADER_BYTES] = FileHeader::new(FileKind::RAW_COUNTS, RAW_VERSION).to_bytes();
-        const STREAM: [u8; FILE_HEADER_BYTES] = FileHeader::new(FileKind::STREAM_FILE, STREAM_VERSION).to_bytes();
-        if is_stream() { &STREAM } else { &COUNTS }
+        const COUNTS_HEADER: [u8; FILE_HEADER_BYTES] = FileHeader::new(FileKind::RAW_COUNTS, RAW_VERSION).to_bytes();
+        const STREAM_HEADER: [u8; FILE_HEADER_BYTES] = FileHeader::new(FileKind::STREAM_FILE, STREAM_VERSION).to_bytes();
+        if is_stream() { &STREAM_HEADER } else { &COUNTS_HEADER }
     }
 
-    /// Returns the bias of the region that all threads share.
+    /// Returns the bias of the region that all threads share; `None` if no unit uses that region.
     pub fn shared_bias(&self) -> Option<&'static AtomicI64> {
-        // SAFETY: null, or a word that instrumented code defines for this purpose, and that lives as long as this code.
+        // SAFETY: the pointer is null, or refers to a word that instrumented code defines for this purpose and that lives as long as this
+        // code.
         unsafe { (self.shared as *const AtomicI64).as_ref() }
     }
 
-    /// Returns the address of the region that all threads share; 0 if there is none yet.
+    /// Returns the address of the region that all threads share, or 0 if there is none yet.
     pub fn shared_region(&self) -> usize {
         match self.shared_bias().map_or(0, |bias| bias.load(SeqCst)) {
             0 => 0,
@@ -190,7 +188,7 @@ impl OwnImage {
         }
     }
 
-    /// Returns the address of the records, which is within this image.
+    /// Returns the address of the unit records, as some address in this image.
     pub fn address(&self) -> usize {
         self.records.as_ptr() as usize
     }
@@ -199,12 +197,11 @@ impl OwnImage {
         self.records.len() as u64
     }
 
-    /// Returns true if the image has nothing to count.
     pub fn is_empty(&self) -> bool {
         self.records.is_empty() || self.counters == 0
     }
 
-    /// Checks the versions of the records, and that their counters are within the section.
+    /// Checks the records' versions, and that their counters are within the counter section.
     pub fn check(&self) -> Result<(), OutputFailure> {
         let whole = self.records.iter().all(|record| record.magic == UNIT_MAGIC && record.version == UNIT_VERSION);
         let inside = self.units().all(|unit| unit.first <= self.counters && unit.counters <= self.counters - unit.first);
@@ -221,7 +218,7 @@ impl OwnImage {
         image_identity(self.records.iter().map(|record| (record.unit, record.counters)))
     }
 
-    /// Returns the units as recorded in a raw file.
+    /// Returns the units in the format of raw files.
     pub fn units(&self) -> impl Iterator<Item = RawUnit> + '_ {
         self.records.iter().map(|record| {
             let counters = (&raw const *record as usize).wrapping_add(record.counters_delta as usize);

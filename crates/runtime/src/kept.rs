@@ -1,15 +1,14 @@
-//! The raw file, kept open so that later threads of this process can use it even if it can no longer be opened (because of a sandbox, a
-//! different root folder, or fewer privileges).
+//! Keeps the raw file open, so that later threads of this process can use it even when it can no longer be opened (because of a sandbox,
+//! a different root folder, or fewer privileges).
 //!
-//! The program may close the descriptor, and its number may then refer to a different file, or to a different description of the same file.
-//! So the descriptor is verified before each use, by device and inode and by the file position, which is set to a number unique to the
-//! image. Invariant: only one process takes locks for a description; a child of `fork` opens the file again, or uses locks that belong to
-//! the child process.
+//! The program may close the descriptor, and its number may then refer to a different file, or to a different description of the same
+//! file. The descriptor is therefore verified before each use, by device and inode and by the file position, which is set to a number
+//! unique to the image. Invariant: only one process takes locks for a description. A child of `fork` opens the file again, or uses locks
+//! that belong to the child process.
 
 use crate::file::ImageRawFile;
 use crate::system::{self, Stat};
 
-/// A raw file that stays open, unless the program closes its descriptor.
 pub struct KeptFile {
     pub raw: ImageRawFile,
     device: u64,
@@ -17,14 +16,14 @@ pub struct KeptFile {
 }
 
 impl KeptFile {
-    /// Marks the open file description with the image's number; `None` on failure.
+    /// Marks the open file description with the image's number. Returns `None` if that fails.
     pub fn new(raw: ImageRawFile) -> Option<KeptFile> {
         let stat = system::stat(&raw.descriptor).ok()?;
         system::set_position(&raw.descriptor, position_mark()).ok()?;
         Some(KeptFile { raw, device: stat.dev, inode: stat.ino })
     }
 
-    /// Returns true if the descriptor is unchanged and the file still has a name.
+    /// Returns true if the descriptor is unchanged and the file was not deleted.
     fn is_valid(&self) -> bool {
         let same = |stat: Stat| stat.is_regular() && stat.nlink > 0 && (stat.dev, stat.ino) == (self.device, self.inode);
         system::stat(&self.raw.descriptor).is_ok_and(same) && system::position(&self.raw.descriptor) == Ok(position_mark())
@@ -35,9 +34,9 @@ impl KeptFile {
     }
 }
 
-/// Returns the file if its descriptor is still valid. Otherwise sets `kept` to `None` without closing the descriptor, whose number the
-/// program may use for a different file.
-pub fn check(kept: &mut Option<KeptFile>) -> Option<&mut KeptFile> {
+/// Returns the file if its descriptor is still valid. Otherwise sets `kept` to `None` without closing the descriptor, because the program
+/// may use its number for a different file.
+pub fn get_valid(kept: &mut Option<KeptFile>) -> Option<&mut KeptFile> {
     if kept.as_ref().is_some_and(|kept| !kept.is_valid())
         && let Some(stranger) = kept.take()
     {
@@ -46,7 +45,7 @@ pub fn check(kept: &mut Option<KeptFile>) -> Option<&mut KeptFile> {
     kept.as_mut()
 }
 
-/// Returns a number that is unique to this image (the page number of its data), and small enough for a position in any file.
+/// Returns a number that is unique to this image (the page number of its data) and small enough for a position in any file.
 fn position_mark() -> u64 {
     static DATA: u8 = 0;
     (&raw const DATA as u64) >> 12 & 0x7fff_ffff

@@ -1,5 +1,5 @@
-//! The life cycle of an image in a process: start and end of the image, entry of threads, forks. Invariant: the state's lock is not held
-//! when a stream starts, because finding room may take the lock again.
+//! The life cycle of an image in a process: its start and end, new threads, and forks. Invariant: the state's lock is not held when a
+//! stream starts, because finding room for events may acquire the lock again.
 
 use crate::bias::bias;
 use crate::chunks;
@@ -13,40 +13,39 @@ use crate::system;
 use crate::text;
 use core::sync::atomic::Ordering::SeqCst;
 
-/// Acquires a region for the calling thread. Returns the thread's bias; 0 if out of memory.
+/// Acquires a region for the calling thread. Returns the thread's bias, or 0 if out of memory.
 pub extern "C" fn enter() -> i64 {
     let bias = match Guard::take(is_forked) {
         Some(mut guard) => state(&mut guard).enter(),
         None => enter_without_state(),
     };
-    // The lock is not held here, because finding room may acquire it again. Signals are blocked if there are streams.
+    // The lock is not held here. In stream builds, the caller has blocked signals.
     begin_stream(bias);
     bias
 }
 
-/// Starts the stream of the calling thread, if the image has streams.
 fn begin_stream(bias: i64) {
     if bias != 0 && image::is_stream() {
         chunks::begin(OwnImage::from_linker().template.wrapping_add(bias as usize));
     }
 }
 
-/// Acquires the region that all threads share. Returns its bias; 0 if out of memory or if the state is not accessible. With bias 0, counts
-/// go to the template, which is never read.
+/// Acquires the region that all threads share. Returns its bias, or 0 if out of memory or if the state is not accessible. With bias 0,
+/// the code counts in the template, which is never read.
 pub extern "C" fn enter_shared() -> i64 {
     Guard::take(is_forked).map_or(0, |mut guard| state(&mut guard).enter_shared())
 }
 
-/// Discards the thread's counts, because the state is not accessible.
+/// Makes the thread count in discarded memory, because the state is not accessible.
 fn enter_without_state() -> i64 {
     state::UNREPORTED_LOSSES.fetch_add(1, SeqCst);
     text::print_line(b"trodden: a forking thread blocks the runtime; code that another thread runs from here on is not counted\n");
     let image = OwnImage::from_linker();
-    let Ok(region) = region::anonymous(image.region_words, None) else { return 0 };
+    let Ok(region) = region::map_anonymous(image.region_words, None) else { return 0 };
     state::set_bias_to(&region, &image)
 }
 
-/// Runs at the image's start: opens the output before the program changes folders or privileges. Returns true if counts are written to a
+/// Opens the output when the image starts, before the program changes folders or privileges. Returns true if counts are written to a
 /// file.
 pub fn start() -> bool {
     let mask = system::set_signal_mask(u64::MAX);
@@ -72,8 +71,8 @@ fn start_and_enter() -> bool {
     state.source == RegionSource::File
 }
 
-/// Runs at the image's end (process exit or `dlclose`): releases the regions that no running thread uses. A later entry starts from
-/// scratch.
+/// Releases, at the image's end (process exit or `dlclose`), the regions that no running thread uses. If the image is entered again, it
+/// starts from scratch.
 pub fn finish() {
     // Destructors may still run and write to the stream, so its memory stays mapped.
     if image::is_stream() && image::is_program() {
@@ -84,8 +83,8 @@ pub fn finish() {
     }
 }
 
-/// Runs before `fork`. Acquires the lock, so that no other thread is changing the state. Saves the frames of the thread's stream for the
-/// child, because the parent continues to use the memory that both share.
+/// Acquires the lock before `fork`, so that no other thread is changing the state. Saves the frames of the thread's stream for the child,
+/// because the parent continues to use the memory that both processes share.
 pub extern "C" fn before_fork() {
     events::save_reading();
     let mask = system::set_signal_mask(u64::MAX);

@@ -1,5 +1,5 @@
 //! The C functions that compilers call to copy and compare memory. They are local to the object, because subjects may lack them. They use
-//! string instructions, since the compiler would turn a loop into a call of the function itself.
+//! string instructions, because the compiler would turn a loop into a call of the function itself.
 
 use core::arch::asm;
 
@@ -26,7 +26,7 @@ unsafe extern "C" fn memset(to: *mut u8, byte: i32, length: usize) -> *mut u8 {
 #[unsafe(no_mangle)]
 unsafe extern "C" fn bcmp(one: *const u8, other: *const u8, length: usize) -> i32 {
     let differ: u8;
-    // SAFETY: the caller guarantees `length` bytes at both; comparing rcx with itself first makes empty memory equal.
+    // SAFETY: the caller guarantees `length` bytes at both addresses. Comparing rcx with itself first makes empty ranges equal.
     unsafe {
         asm!("cmp rcx, rcx", "repe cmpsb", "setne {0}", out(reg_byte) differ,
             inout("rcx") length => _, inout("rdi") one => _, inout("rsi") other => _, options(nostack, readonly));

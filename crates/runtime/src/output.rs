@@ -1,7 +1,7 @@
-//! The variable `TRODDEN_OUTPUT`, which is read from the process's initial environment and expanded to the path of a raw file.
+//! Reads the variable `TRODDEN_OUTPUT` from the process's initial environment and expands it to the path of a raw file.
 //!
-//! The environment is read from `/proc/self/environ` (proc(5)), which needs no libc and ignores `setenv`. In privileged programs
-//! (AT_SECURE in `/proc/self/auxv`, see getauxval(3)) the variable counts as unset.
+//! The environment is read from `/proc/self/environ` (proc(5)), which needs no libc and is not affected by `setenv`. In privileged
+//! programs (AT_SECURE in `/proc/self/auxv`, see getauxval(3)), the variable counts as unset.
 
 use crate::image;
 use crate::system::{self, Descriptor, O_CLOEXEC, O_RDONLY};
@@ -10,12 +10,12 @@ use crate::wire::{IdentityBytes, OUTPUT_VARIABLE};
 
 const TOO_LONG: OutputFailure = OutputFailure::new(b"the path is too long", b"set TRODDEN_OUTPUT to at most 4095 bytes");
 
-/// Stores the variable's value in `pattern` as an absolute path (`whole` and `scratch` are overwritten). If the variable is unset, uses the
-/// pattern that the image defines, if its folder exists. Returns false if nothing is to be written.
-pub fn find_pattern(pattern: &mut Text, whole: &mut Text, scratch: &mut Text) -> Result<bool, OutputFailure> {
+/// Stores the variable's value in `pattern` as an absolute path. If the variable is unset, uses the pattern that the image defines,
+/// provided its folder exists. Returns false if no file is to be written. Overwrites the two buffers.
+pub fn find_pattern(pattern: &mut Text, buffer: &mut Text, scratch: &mut Text) -> Result<bool, OutputFailure> {
     pattern.clear();
     let is_set = read_variable(OUTPUT_VARIABLE, pattern, scratch)?;
-    if !is_set && (!read_default(pattern)? || !has_folder(pattern, whole)) {
+    if !is_set && (!read_default(pattern)? || !has_folder(pattern, buffer)) {
         return Ok(false);
     }
     if pattern.bytes().is_empty() || is_privileged() {
@@ -24,53 +24,53 @@ pub fn find_pattern(pattern: &mut Text, whole: &mut Text, scratch: &mut Text) ->
     if pattern.bytes().last() == Some(&b'/') {
         pattern.extend(b"%m.raw").map_err(|Full| TOO_LONG)?;
     }
-    make_absolute(pattern, whole, scratch)?;
+    make_absolute(pattern, buffer, scratch)?;
     Ok(true)
 }
 
-/// Appends the pattern that the image defines. Returns false if it defines none.
+/// Appends the pattern that the image defines. Returns false if the image defines none.
 fn read_default(pattern: &mut Text) -> Result<bool, OutputFailure> {
     let Some(default) = image::default_output() else { return Ok(false) };
     pattern.extend(default).map(|()| true).map_err(|Full| TOO_LONG)
 }
 
-/// Returns true if the folder of a pattern exists. Sequences other than `%%` are not expanded.
+/// Returns true if the pattern's folder exists. Sequences other than `%%` are not expanded.
 fn has_folder(pattern: &Text, folder: &mut Text) -> bool {
     let Some(end) = pattern.bytes().iter().rposition(|&byte| byte == b'/') else { return true };
     folder.clear();
     let mut bytes = pattern.bytes().get(..=end).unwrap_or(&[]).iter().peekable();
-    let mut whole = Ok(());
-    while let (Ok(()), Some(&byte)) = (&whole, bytes.next()) {
+    let mut pushed = Ok(());
+    while let (Ok(()), Some(&byte)) = (&pushed, bytes.next()) {
         let _ = bytes.next_if(|&&next| byte == b'%' && next == b'%');
-        whole = folder.push(byte);
+        pushed = folder.push(byte);
     }
     let flags = system::O_PATH | system::O_DIRECTORY | O_CLOEXEC;
-    whole.is_ok() && system::open_at(&Descriptor::CURRENT_FOLDER, folder.with_nul(0), flags, 0).is_ok()
+    pushed.is_ok() && system::open_at(&Descriptor::CURRENT_FOLDER, folder.with_nul(0), flags, 0).is_ok()
 }
 
-/// Stores a variable's value in `value` (`scratch` is overwritten). Returns false if the variable is unset, too long or must be ignored.
+/// Stores a variable's value in `value` and overwrites `scratch`. Returns false if the variable is unset, too long or must be ignored.
 pub fn find_variable(name: &str, value: &mut Text, scratch: &mut Text) -> bool {
     value.clear();
     matches!(read_variable(name, value, scratch), Ok(true)) && !is_privileged()
 }
 
-/// Returns true if a variable's first definition has the value `wanted` (`scratch` is overwritten). In privileged programs, variables count
+/// Returns true if a variable's first definition has the value `expected`. Overwrites `scratch`. In privileged programs, variables count
 /// as unset.
-pub fn variable_is(name: &str, wanted: &str, scratch: &mut Text) -> bool {
-    /// Position of the reader in an entry `NAME=value`, as far as it matches.
+pub fn variable_is(name: &str, expected: &str, scratch: &mut Text) -> bool {
+    /// How much of an entry `NAME=value` has matched so far.
     enum MatchPosition {
         Name(usize),
         Value(usize),
         Other,
     }
     let Ok(file) = system::open_at(&Descriptor::CURRENT_FOLDER, b"/proc/self/environ\0", O_RDONLY | O_CLOEXEC, 0) else { return false };
-    let (name, wanted) = (name.as_bytes(), wanted.as_bytes());
+    let (name, expected) = (name.as_bytes(), expected.as_bytes());
     let mut position = MatchPosition::Name(0);
     while scratch.fill(|buffer| system::read(&file, buffer)).is_ok() && !scratch.bytes().is_empty() {
         for &byte in scratch.bytes() {
             position = match (position, byte) {
-                (MatchPosition::Value(matched), 0) => return matched == wanted.len() && !is_privileged(),
-                (MatchPosition::Value(matched), _) if wanted.get(matched) == Some(&byte) => MatchPosition::Value(matched + 1),
+                (MatchPosition::Value(matched), 0) => return matched == expected.len() && !is_privileged(),
+                (MatchPosition::Value(matched), _) if expected.get(matched) == Some(&byte) => MatchPosition::Value(matched + 1),
                 (MatchPosition::Value(_), _) => return false,
                 (_, 0) => MatchPosition::Name(0),
                 (MatchPosition::Name(matched), b'=') if matched == name.len() => MatchPosition::Value(0),
@@ -84,7 +84,7 @@ pub fn variable_is(name: &str, wanted: &str, scratch: &mut Text) -> bool {
 
 /// Appends the value of a variable's first definition to `value`. Returns false if the variable is unset.
 fn read_variable(name: &str, value: &mut Text, chunk: &mut Text) -> Result<bool, OutputFailure> {
-    /// Position of the reader in an entry `NAME=value`.
+    /// The part of an entry `NAME=value` that the reader is in.
     enum EntryPosition {
         Name(usize),
         Value,
@@ -92,10 +92,10 @@ fn read_variable(name: &str, value: &mut Text, chunk: &mut Text) -> Result<bool,
     }
     let Ok(file) = system::open_at(&Descriptor::CURRENT_FOLDER, b"/proc/self/environ\0", O_RDONLY | O_CLOEXEC, 0) else { return Ok(false) };
     let name = name.as_bytes();
-    let mut at = EntryPosition::Name(0);
+    let mut position = EntryPosition::Name(0);
     while chunk.fill(|buffer| system::read(&file, buffer)).is_ok() && !chunk.bytes().is_empty() {
         for &byte in chunk.bytes() {
-            at = match (at, byte) {
+            position = match (position, byte) {
                 (EntryPosition::Value, 0) => return Ok(true),
                 (EntryPosition::Value, _) => {
                     value.push(byte).map_err(|Full| TOO_LONG)?;
@@ -108,17 +108,17 @@ fn read_variable(name: &str, value: &mut Text, chunk: &mut Text) -> Result<bool,
             };
         }
     }
-    Ok(matches!(at, EntryPosition::Value))
+    Ok(matches!(position, EntryPosition::Value))
 }
 
-/// Returns true if the kernel started this program with more privileges than its caller's, or if that is unknown.
+/// Returns true if the kernel gave this program more privileges than its caller has, or if that is unknown.
 fn is_privileged() -> bool {
     const AT_SECURE: u64 = 23;
-    auxiliary(AT_SECURE) != Some(0)
+    auxiliary_value(AT_SECURE) != Some(0)
 }
 
-/// Returns a value of the auxiliary vector (getauxval(3)); `None` if it is missing or unreadable.
-pub fn auxiliary(wanted: u64) -> Option<u64> {
+/// Returns an entry of the auxiliary vector (getauxval(3)); `None` if the entry is missing or unreadable.
+pub fn auxiliary_value(wanted: u64) -> Option<u64> {
     let file = system::open_at(&Descriptor::CURRENT_FOLDER, b"/proc/self/auxv\0", O_RDONLY | O_CLOEXEC, 0).ok()?;
     let mut pair = [0; 16];
     while let Ok(16) = system::read(&file, &mut pair) {
@@ -130,9 +130,9 @@ pub fn auxiliary(wanted: u64) -> Option<u64> {
     None
 }
 
-/// Prepends the current folder to a relative path. Must be called at the image's start, because the subject may change its folder before
+/// Prepends the current folder to a relative path. Must be called when the image starts, because the subject may change its folder before
 /// the next thread opens the file.
-fn make_absolute(path: &mut Text, whole: &mut Text, folder: &mut Text) -> Result<(), OutputFailure> {
+fn make_absolute(path: &mut Text, buffer: &mut Text, folder: &mut Text) -> Result<(), OutputFailure> {
     if path.bytes().first() == Some(&b'/') {
         return Ok(());
     }
@@ -140,17 +140,17 @@ fn make_absolute(path: &mut Text, whole: &mut Text, folder: &mut Text) -> Result
     if folder.fill(system::current_folder).is_err() || folder.bytes().first() != Some(&b'/') {
         return Err(no_folder);
     }
-    whole.clear();
+    buffer.clear();
     // Percent signs in the current folder's name are literal.
-    let escaped = folder.bytes().iter().try_for_each(|&byte| if byte == b'%' { whole.extend(b"%%") } else { whole.push(byte) });
-    escaped.and_then(|()| whole.push(b'/')).and_then(|()| whole.extend(path.bytes())).map_err(|Full| TOO_LONG)?;
+    let escaped = folder.bytes().iter().try_for_each(|&byte| if byte == b'%' { buffer.extend(b"%%") } else { buffer.push(byte) });
+    escaped.and_then(|()| buffer.push(b'/')).and_then(|()| buffer.extend(path.bytes())).map_err(|Full| TOO_LONG)?;
     path.clear();
-    path.extend(whole.bytes()).map_err(|Full| TOO_LONG)?;
-    whole.clear();
+    path.extend(buffer.bytes()).map_err(|Full| TOO_LONG)?;
+    buffer.clear();
     Ok(())
 }
 
-/// Returns true if each process gets a separate file (`%p`).
+/// Returns true if each process gets a separate file, because the pattern contains `%p`.
 pub fn is_per_process(pattern: &Text) -> bool {
     let mut bytes = pattern.bytes().iter();
     while let Some(&byte) = bytes.next() {
@@ -161,7 +161,7 @@ pub fn is_per_process(pattern: &Text) -> bool {
     false
 }
 
-/// Expands `pattern` into `path`. Returns the length of the literal prefix, up to the first sequence other than `%%`.
+/// Expands `pattern` into `path`. Returns the length of the literal prefix, which ends at the first sequence other than `%%`.
 pub fn expand(pattern: &Text, image: &IdentityBytes, path: &mut Text) -> Result<usize, OutputFailure> {
     path.clear();
     let mut literal = None;
@@ -189,7 +189,7 @@ pub fn expand(pattern: &Text, image: &IdentityBytes, path: &mut Text) -> Result<
     Ok(literal.unwrap_or(path.bytes().len()))
 }
 
-/// Appends the host name, modified so that it cannot change the folder.
+/// Appends the host name. Replaces characters that would change the folder.
 fn extend_host(path: &mut Text) -> Result<(), Full> {
     let name = system::host_name();
     let mut name = name.iter().take_while(|&&byte| byte != 0).peekable();

@@ -1,12 +1,10 @@
-//! Regions, in which threads count. A region is either a part of a raw file, which is acquired with a lock, or anonymous memory, which is
-//! discarded.
+//! Regions, in which threads count. A region is either a part of a raw file, acquired with a lock, or anonymous memory that is discarded.
 //!
-//! A region is acquired with an open-file-description lock (fcntl(2)) on its lock byte, through the open file description that the process
+//! A process acquires a region with an open-file-description lock (fcntl(2)) on the region's lock byte, through the description that it
 //! keeps (`kept.rs`). The mapping keeps the description alive, so the lock lasts as long as the process, even if the program closes the
-//! descriptor. This does not hold on overlay file systems, which map a different file, and for a child of `fork` that uses its parent's
-//! description with separate locks; in these cases, the region's tail also names its holder. A description never conflicts with its own
-//! locks, so a process examines each region only once ([`RegionSearch::next`]). Invariant: at most one process maps a region and counts in
-//! it.
+//! descriptor. Two cases differ: overlay file systems map a different file, and a child of `fork` may use its parent's description with
+//! separate locks. In these cases, the region's tail also names its holder. A description never conflicts with its own locks, so a
+//! process examines each region only once ([`RegionSearch::next`]). Invariant: at most one process maps a region and counts in it.
 
 use crate::file::{self, HeaderLock, ImageRawFile, cannot_write};
 use crate::image::is_stream;
@@ -16,17 +14,16 @@ use crate::wire::stream::SHADOW_BYTES;
 use crate::wire::{HEADER_LOCK_BYTE, LostReason, region_holder_offset, region_lock_byte, region_lost_offset, region_stride};
 use core::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
-/// Size of the byte range before the header's lock byte in which processes probe the lifetime of locks. The range is so large that they do
-/// not collide.
-const PROBE_BYTES: u64 = 1 << 50;
+/// Size of the byte range before the header's lock byte in which processes probe how long locks last. The range is so large that probes
+/// of different processes do not collide.
+const PROBE_RANGE_BYTES: u64 = 1 << 50;
 
-/// A mapped region.
 #[derive(Clone, Copy)]
 pub struct Region {
     pub address: usize,
     /// Index of the region in the raw file; `None` for anonymous memory.
     pub index: Option<u64>,
-    /// The event counter of the region's thread, as for [`crate::events::close`].
+    /// The event counter of the region's thread: the argument of [`crate::events::close`].
     pub event: u64,
 }
 
@@ -34,7 +31,7 @@ impl Region {
     /// Unmaps the region and releases its lock in `raw`, if the file is still open. Counts stay in the file.
     pub fn release(self, raw: Option<&ImageRawFile>, process: u32, counters: u64) {
         if self.index.is_some() {
-            let _ = set_holder(self.address, counters, u64::from(process), 0);
+            let _ = replace_holder(self.address, counters, u64::from(process), 0);
         }
         self.unmap(counters);
         if let (Some(index), Some(raw)) = (self.index, raw) {
@@ -42,12 +39,12 @@ impl Region {
         }
     }
 
-    /// Records in the region that the counts of a different thread are lost.
-    pub fn note_lost(self, counters: u64, reason: LostReason) {
+    /// Records in the region's tail that another thread's counts are lost.
+    pub fn record_lost_thread(self, counters: u64, reason: LostReason) {
         file::add_lost(self.address + region_lost_offset(counters) as usize, reason);
     }
 
-    /// Unmaps the region without releasing it. A child of `fork` calls this for its parent's region, which the parent still uses.
+    /// Unmaps the region without releasing its lock. A child of `fork` calls this for its parent's region, which the parent still uses.
     pub fn unmap(self, counters: u64) {
         system::unmap(self.address, region_stride(counters) as usize);
     }
@@ -68,8 +65,8 @@ pub struct RegionSearch {
     pub life: LockLifetime,
 }
 
-/// Maps zeroed memory that is never read.
-pub fn anonymous(counters: u64, over: Option<usize>) -> Result<Region, Errno> {
+/// Maps zeroed memory whose counts are never read.
+pub fn map_anonymous(counters: u64, over: Option<usize>) -> Result<Region, Errno> {
     let length = region_stride(counters) as usize;
     match over.is_none() && is_stream() {
         true => system::map_zeros_aligned(length, SHADOW_BYTES as usize),
@@ -78,8 +75,8 @@ pub fn anonymous(counters: u64, over: Option<usize>) -> Result<Region, Errno> {
     .map(|address| Region { address, index: None, event: 0 })
 }
 
-/// Acquires a region of `raw` for `process` and maps it, at address `over` if given. On the first call, `reopen` opens the file again, and
-/// its result replaces `raw`.
+/// Acquires a region of `raw` for `process` and maps it at address `over`, or at any address if `over` is `None`. The first call opens
+/// the file again with `reopen` and stores the result in `raw`.
 pub fn acquire(
     raw: &mut ImageRawFile,
     search: &mut RegionSearch,
@@ -91,27 +88,27 @@ pub fn acquire(
     loop {
         let (index, before) = match find_free(raw, search.next, process, counters)? {
             Some(found) => found,
-            None => (grow(raw)?, 0),
+            None => (append_region(raw)?, 0),
         };
         search.next = index + 1;
         let address = map(raw, index, over)?;
-        let named = search.life != LockLifetime::Mapping || raw.descriptor.locks_for_process();
-        let holder = if named { u64::from(process) } else { 0 };
-        let result = match set_holder(address, counters, before, holder) {
+        let is_named = search.life != LockLifetime::Mapping || raw.descriptor.locks_for_process();
+        let holder = if is_named { u64::from(process) } else { 0 };
+        let result = match replace_holder(address, counters, before, holder) {
             true => probe_lock_lifetime(raw, index, search, reopen),
-            // A second copy of this image in the same process, which shares the lock, has acquired the region first.
+            // Another copy of this image in the same process shares the lock and has acquired the region first.
             false => {
-                discard(address, over, raw);
+                unmap_unless_over(address, over, raw);
                 continue;
             }
         };
         match result {
             Ok(LockLifetime::Mapping) if !raw.descriptor.locks_for_process() => {
-                let _ = set_holder(address, counters, holder, 0);
+                let _ = replace_holder(address, counters, holder, 0);
             }
             Ok(_) => {}
             Err(failure) => {
-                discard(address, over, raw);
+                unmap_unless_over(address, over, raw);
                 return Err(failure);
             }
         }
@@ -128,12 +125,12 @@ fn map(raw: &ImageRawFile, index: u64, over: Option<usize>) -> Result<usize, Out
     };
     place.and_then(|place| system::map_file(&raw.descriptor, offset, length, place)).map_err(|error| {
         unlock(raw, index);
-        OutputFailure::system(b"it cannot be mapped", error, USE_LOCAL_FILE)
+        OutputFailure::from_errno(b"it cannot be mapped", error, USE_LOCAL_FILE)
     })
 }
 
 /// Unmaps a region, unless it was mapped at `over`, where a different mapping will replace it.
-fn discard(address: usize, over: Option<usize>, raw: &ImageRawFile) {
+fn unmap_unless_over(address: usize, over: Option<usize>, raw: &ImageRawFile) {
     if over.is_none() {
         system::unmap(address, raw.region_stride as usize);
     }
@@ -142,7 +139,7 @@ fn discard(address: usize, over: Option<usize>, raw: &ImageRawFile) {
 const USE_LOCAL_FILE: &[u8] = b"let TRODDEN_OUTPUT name a file on a local file system";
 
 fn cannot_lock(error: Errno) -> OutputFailure {
-    OutputFailure::system(b"it cannot be locked", error, USE_LOCAL_FILE)
+    OutputFailure::from_errno(b"it cannot be locked", error, USE_LOCAL_FILE)
 }
 
 fn unlock(raw: &ImageRawFile, index: u64) {
@@ -161,7 +158,7 @@ fn find_free(raw: &ImageRawFile, next: u64, process: u32, counters: u64) -> Resu
         if holder == 0 || system::process_is_gone(holder as u32) {
             return Ok(Some((index, holder)));
         }
-        // The holder's lock was lost with a descriptor. The process's own region may be acquired again.
+        // The holder still runs, but lost its lock when it closed a descriptor. The process's own region may be acquired again.
         if holder != u64::from(process) {
             unlock(raw, index);
         }
@@ -169,27 +166,26 @@ fn find_free(raw: &ImageRawFile, next: u64, process: u32, counters: u64) -> Resu
     Ok(None)
 }
 
-/// Returns the number of complete regions in the file.
-fn count(raw: &ImageRawFile) -> Result<u64, OutputFailure> {
+fn count_regions(raw: &ImageRawFile) -> Result<u64, OutputFailure> {
     let size = system::stat(&raw.descriptor).map_err(cannot_write)?.size as u64;
     Ok(size.saturating_sub(raw.regions_offset).checked_div(raw.region_stride).unwrap_or(0))
 }
 
 /// Appends a region to the file and locks it.
-fn grow(raw: &ImageRawFile) -> Result<u64, OutputFailure> {
+fn append_region(raw: &ImageRawFile) -> Result<u64, OutputFailure> {
     let _lock = HeaderLock::acquire(&raw.descriptor)?;
-    let index = count(raw)?;
+    let index = count_regions(raw)?;
     let start = raw.regions_offset + index * raw.region_stride;
-    // Locked before the region becomes visible, so that no other process acquires it.
+    // Lock the region before it becomes visible, so that no other process acquires it.
     system::lock_byte(&raw.descriptor, region_lock_byte(index), true).map_err(cannot_lock)?;
     file::check_space(&raw.descriptor, start + raw.region_stride, raw.region_stride)?;
-    // The space is reserved completely, because a disk that fills up later would kill the subject.
+    // Reserve all of the space now: if the disk filled up later, storing a page would kill the subject.
     file::reserve_space(&raw.descriptor, start, raw.region_stride)?;
     Ok(index)
 }
 
-/// Probes, once, whether locks outlive their descriptor while the file is mapped, as region `index` is. Replaces `raw` by the reopened
-/// file.
+/// Finds out whether locks outlive their descriptor while the file is mapped, as region `index` is now. Does so only once, and replaces
+/// `raw` by the reopened file.
 fn probe_lock_lifetime(
     raw: &mut ImageRawFile,
     index: u64,
@@ -197,8 +193,8 @@ fn probe_lock_lifetime(
     reopen: impl FnOnce() -> Result<ImageRawFile, OutputFailure>,
 ) -> Result<LockLifetime, OutputFailure> {
     if search.life == LockLifetime::Unknown && !raw.descriptor.locks_for_process() {
-        // Not the region's own byte, which other processes lock briefly while searching.
-        let trial = (u64::from(system::process_id()) << 28 | system::now_ns() & 0xfff_ffff) % PROBE_BYTES;
+        // The trial does not use the region's own lock byte, because other processes lock that byte briefly while they search.
+        let trial = (u64::from(system::process_id()) << 28 | system::now_ns() & 0xfff_ffff) % PROBE_RANGE_BYTES;
         let trial = HEADER_LOCK_BYTE - 1 - trial as i64;
         let tried = system::lock_byte(&raw.descriptor, trial, true).is_ok();
         *raw = reopen()?;
@@ -207,14 +203,14 @@ fn probe_lock_lifetime(
             false => LockLifetime::Descriptor,
         };
         if search.life == LockLifetime::Descriptor {
-            // Until the region is locked again, other processes leave it alone because it names its holder.
+            // Other processes do not take the region before it is locked again, because its tail names this process as its holder.
             file::lock(&raw.descriptor, region_lock_byte(index))?;
         }
     }
     Ok(search.life)
 }
 
-/// Returns the process that the region names as its holder; 0 if it names no process.
+/// Returns the ID of the process that the region names as its holder, or 0 if it names none.
 fn read_holder(raw: &ImageRawFile, index: u64, counters: u64) -> u64 {
     let mut holder = [0; 8];
     let offset = raw.regions_offset + index * raw.region_stride + region_holder_offset(counters);
@@ -222,10 +218,10 @@ fn read_holder(raw: &ImageRawFile, index: u64, counters: u64) -> u64 {
     if read.is_ok() { u64::from_le_bytes(holder) } else { 0 }
 }
 
-/// Changes the holder of the region mapped at `address`. Returns false if the current holder is not `before`.
-fn set_holder(address: usize, counters: u64, before: u64, holder: u64) -> bool {
+/// Replaces the holder of the region mapped at `address`. Returns false if the current holder is not `before`.
+fn replace_holder(address: usize, counters: u64, before: u64, holder: u64) -> bool {
     let word = (address + region_holder_offset(counters) as usize) as *mut u64;
-    // Avoid unnecessary writes, which would allocate a page. SAFETY: the word is aligned and in a mapped region; all processes access it
-    // atomically, or read the file.
+    // An unnecessary write would allocate a page. SAFETY: the word is aligned and in a mapped region; all processes access it atomically,
+    // or read it through the file.
     before == holder || unsafe { AtomicU64::from_ptr(word) }.compare_exchange(before, holder, SeqCst, SeqCst).is_ok()
 }

@@ -1,10 +1,11 @@
-//! The entry point of executables without libc's start-up code: sets up thread-local storage and relative relocations, then runs `_start`.
-//! Instrumented code reads `__trodden_bias` through the FS base, which is 0 when the kernel starts a static program. The TLS block follows
-//! variant II of the x86-64 psABI: variables are below the base, and the base contains a pointer to itself. All variables are zero, the
-//! initial value of `__trodden_bias`; the program must set other initial values of its own variables. If the FS base is set already (by a
-//! dynamic loader), nothing is done. Relocations of type R_X86_64_RELATIVE in DT_RELA are applied, for the runtime's pointers in a static
-//! PIE; applying them twice is harmless, unlike DT_RELR. Invariants: `_start` finds stack and registers unchanged (rcx and r11 are 0);
-//! nothing here needs relocation.
+//! The entry point of executables without libc's start-up code: sets up thread-local storage and relative relocations, then jumps to
+//! `_start`.
+//! Instrumented code reads `__trodden_bias` relative to the FS base, which is 0 when the kernel starts a static program. The TLS block
+//! follows variant II of the x86-64 psABI: variables are below the base, and the word at the base points to itself. All variables are
+//! zero, the initial value of `__trodden_bias`; the program must initialise its own variables. If a dynamic loader has already set the FS
+//! base, nothing is done. The R_X86_64_RELATIVE relocations in DT_RELA are applied for the runtime's pointers in a static PIE. Applying
+//! them twice is harmless; applying DT_RELR twice would not be. Invariants: `_start` finds the stack and registers unchanged (rcx and r11
+//! are 0); nothing here needs relocation.
 #![no_std]
 
 // `_start` is weak, so that a program without it links as before. The section `.trodden.start`, which is not loaded, tells the driver
@@ -43,8 +44,8 @@ core::arch::global_asm!(
     "jnz 1f",
     "cmpq $0, (%rsp)",
     "jne 1f",
-    // mmap: whole pages for the variables (one more, because those of units may lie below ours), and one at the base and above (compilers
-    // read a stack canary there).
+    // mmap: complete pages for the variables (and one more page, because units' variables may be below this object's), and one page from
+    // the base up, where compilers read a stack canary.
     "movq $__trodden_bias@TPOFF, %rsi",
     "negq %rsi",
     "addq $8191, %rsi",
@@ -67,8 +68,8 @@ core::arch::global_asm!(
     "movl $0x1002, %edi",
     "movl $158, %eax",
     "syscall",
-    // For a position-independent image (e_type is ET_DYN), the dynamic section locates the relocations: DT_RELA, DT_RELASZ. The distances
-    // have 64 bits, because a static image has no such section (0) and may be far from 0.
+    // If the image is position-independent (e_type is ET_DYN), apply the relocations in the table that the dynamic section locates
+    // (DT_RELA, DT_RELASZ). The distances have 64 bits, because `_DYNAMIC` is 0 in a static image, which may be far from address 0.
     "5:",
     "leaq 5b(%rip), %rax",
     "movabsq $_DYNAMIC - 5b, %rsi",

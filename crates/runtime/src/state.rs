@@ -1,7 +1,7 @@
-//! The state of the runtime in one image of one process: the source of its regions, and the existing regions.
+//! The runtime's state in one image of one process: its regions, and where new regions come from.
 //!
-//! Invariants: the state is only accessed with the lock held; a thread's bias is set before it counts; no function of this file calls the
-//! subject or libc.
+//! Invariants: the state is only accessed with the lock held; a thread's bias is set before the thread counts; no function of this file
+//! calls the subject or libc.
 
 use crate::bias::{bias, set_bias};
 use crate::events;
@@ -23,27 +23,26 @@ use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum RegionSource {
-    /// Not determined yet.
     Unknown,
-    /// Memory that is discarded.
+    /// Memory whose counts are discarded.
     Anonymous,
-    /// The raw file that the pattern specifies.
+    /// The raw file that the output pattern specifies.
     File,
 }
 
 pub struct RuntimeState {
     pub source: RegionSource,
-    /// True from the image's start, or its first use before that, until the image's end.
-    running: bool,
+    /// True from the image's start (or its first use, if that is earlier) until the image's end.
+    is_running: bool,
     process: u32,
     table: RegionTable,
     search: RegionSearch,
     kept: Option<KeptFile>,
-    /// The reason why output was disabled; `None` if it is enabled.
+    /// Why output was disabled; `None` if it is enabled.
     lost: Option<LostReason>,
-    /// In a child of `fork`: the parent's region, while it is still mapped at the address of the child's new region.
+    /// In a child of `fork`: the parent's region, as long as it is mapped at the address where the child's new region will be.
     inherited: Option<Region>,
-    /// While a thread forks: the frames of its stream.
+    /// The stream's frames while the calling thread forks.
     saved_frames: Option<ShadowFrames>,
     pattern: Text,
     path: Text,
@@ -55,10 +54,10 @@ struct Shared(UnsafeCell<RuntimeState>);
 // SAFETY: only accessed with the lock held.
 unsafe impl Sync for Shared {}
 
-/// All zeros, so that it takes no space in the image file.
+/// Initially all zeros, so that the state takes no space in the image file.
 static STATE: Shared = Shared(UnsafeCell::new(RuntimeState {
     source: RegionSource::Unknown,
-    running: false,
+    is_running: false,
     process: 0,
     table: RegionTable::new(),
     search: RegionSearch { next: 0, life: LockLifetime::Unknown },
@@ -71,13 +70,12 @@ static STATE: Shared = Shared(UnsafeCell::new(RuntimeState {
     scratch: Text::new(),
 }));
 
-/// Returns the state to the holder of the lock.
 pub fn state(_: &mut Guard) -> &mut RuntimeState {
     // SAFETY: only the guard's holder accesses the state; nested guards exist only between fork handlers, where no borrow is live.
     unsafe { &mut *STATE.0.get() }
 }
 
-/// Acquires an additional region of the raw file for the calling thread's stream. Returns the region's address.
+/// Acquires an additional region for the calling thread's stream. Returns the region's address; `None` without a raw file or on failure.
 pub fn add_region() -> Option<usize> {
     let mut guard = Guard::take(is_forked)?;
     state(&mut guard).add_region()
@@ -86,26 +84,26 @@ pub fn add_region() -> Option<usize> {
 /// Number of threads whose lost counts could not be recorded in the raw file.
 pub static UNREPORTED_LOSSES: AtomicU32 = AtomicU32::new(0);
 
-/// Whether a message was printed that a stream could not get an additional region.
+/// True once the user was told that a stream could not get an additional region.
 static IS_GROWTH_FAILURE_REPORTED: AtomicBool = AtomicBool::new(false);
 
-/// Sets the calling thread's bias to that of `region`, and returns it.
+/// Makes the calling thread count in `region`. Returns the new bias.
 pub fn set_bias_to(region: &Region, image: &OwnImage) -> i64 {
     let value = region.address.wrapping_sub(image.template) as i64;
-    set_bias(value, if untested::sees_each_count() { 0 } else { value });
+    set_bias(value, if untested::handles_each_count() { 0 } else { value });
     value
 }
 
 impl RuntimeState {
     pub fn start(&mut self) {
-        if self.running {
+        if self.is_running {
             return;
         }
-        self.running = true;
+        self.is_running = true;
         self.process = system::process_id();
         fork_page::create();
         if self.source == RegionSource::Unknown {
-            text::remember_stderr();
+            text::save_stderr_identity();
             self.find_source();
             untested::prepare(&mut self.path, &mut self.scratch);
             stream::prepare(&mut self.path, &mut self.scratch);
@@ -119,7 +117,7 @@ impl RuntimeState {
             Err(failure) => self.disable_output(&failure),
         };
         let image = OwnImage::from_linker();
-        let check = || image.check().and_then(|()| events::of_image().map_or(Ok(()), events::ImageEvent::check));
+        let check = || image.check().and_then(|()| events::image_event().map_or(Ok(()), events::ImageEvent::check));
         if self.source == RegionSource::File
             && let Err(failure) = check()
         {
@@ -128,7 +126,7 @@ impl RuntimeState {
         }
     }
 
-    /// Prints the reason why nothing is written from now on, and returns the new source.
+    /// Prints why nothing is written from now on. Returns the region source to use instead.
     fn disable_output(&mut self, failure: &OutputFailure) -> RegionSource {
         let subject = if self.path.bytes().is_empty() { b"TRODDEN_OUTPUT" } else { self.path.bytes() };
         text::print_failure(subject, failure, &mut self.scratch);
@@ -141,17 +139,17 @@ impl RuntimeState {
         if is_forked() {
             let _ = self.restart_in_child();
         }
-        let owner = self.owner();
+        let owner = self.current_owner();
         let region = match self.table.assign(self.process, owner) {
             Some(region) => {
                 if region.index.is_none() {
-                    // Anonymous memory of a thread that has ended. This thread's counts will be lost as well.
-                    self.note_lost();
+                    // This is discarded memory of a thread that has ended, so this thread's counts are lost as well.
+                    self.record_lost_thread();
                 }
                 region
             }
             None => {
-                let Some(region) = self.new_region(None) else { return 0 };
+                let Some(region) = self.acquire_region(None) else { return 0 };
                 self.table.add(region, owner);
                 region
             }
@@ -159,11 +157,11 @@ impl RuntimeState {
         set_bias_to(&self.attach_event_counter(region, owner), &OwnImage::from_linker())
     }
 
-    /// Opens an event counter for the calling thread, if the image needs one. If that fails, the thread's counts are discarded.
+    /// Opens an event counter for the calling thread if the image counts an event. If opening fails, the thread's counts are discarded.
     fn attach_event_counter(&mut self, region: Region, owner: u32) -> Region {
-        let Some(events) = events::of_image().filter(|_| self.source == RegionSource::File) else { return region };
-        if owner == PINNED && !events.are_of_processor() {
-            // A counter opened in this child of `vfork` would be useless to the parent's thread, which continues with this region.
+        let Some(events) = events::image_event().filter(|_| self.source == RegionSource::File) else { return region };
+        if owner == PINNED && !events.is_read_inline() {
+            // A counter opened in this child of `vfork` would be useless to the parent's thread, which continues to use this region.
             events::report_lost();
             return region;
         }
@@ -176,14 +174,14 @@ impl RuntimeState {
                 self.path.clear();
                 file::find_path(OwnImage::from_linker().address(), &mut self.path);
                 self.source = self.disable_output(&failure);
-                self.note_lost();
-                region::anonymous(OwnImage::from_linker().region_words, None).unwrap_or(region)
+                self.record_lost_thread();
+                region::map_anonymous(OwnImage::from_linker().region_words, None).unwrap_or(region)
             }
         }
     }
 
-    /// Acquires the region shared by all threads. It never changes its owner, and outlives the image's end, because other threads may be
-    /// running.
+    /// Acquires the region that all threads share and returns its bias. The region never changes its owner and is kept after the image's
+    /// end, because other threads may still be running.
     pub fn enter_shared(&mut self) -> i64 {
         self.start();
         if is_forked() {
@@ -192,16 +190,16 @@ impl RuntimeState {
         let image = OwnImage::from_linker();
         let Some(bias) = image.shared_bias() else { return 0 };
         if bias.load(SeqCst) == 0 {
-            let Some(region) = self.new_region(None) else { return 0 };
+            let Some(region) = self.acquire_region(None) else { return 0 };
             self.table.add(region, PINNED);
             bias.store(region.address.wrapping_sub(image.template) as i64, SeqCst);
         }
         bias.load(SeqCst)
     }
 
-    /// Returns the owner of the calling thread's region. In a child of `vfork`, the owner is the parent's thread, whose TLS the child uses
-    /// and whose ID is unknown.
-    fn owner(&mut self) -> u32 {
+    /// Returns the owner of the calling thread's region. In a child of `vfork`, the owner is the parent's thread: the child uses its TLS,
+    /// and its ID is unknown.
+    fn current_owner(&mut self) -> u32 {
         let process = system::process_id();
         if process != self.process {
             let parent = system::parent_id();
@@ -214,73 +212,72 @@ impl RuntimeState {
         system::thread_id()
     }
 
-    /// Acquires a region of the file, or of anonymous memory if there is no file or an error occurs.
-    fn new_region(&mut self, over: Option<usize>) -> Option<Region> {
+    /// Acquires a region of the raw file, or of anonymous memory if there is no file or acquiring fails.
+    fn acquire_region(&mut self, over: Option<usize>) -> Option<Region> {
         let image = OwnImage::from_linker();
         if self.source == RegionSource::File {
-            match self.acquire(&image, over) {
+            match self.acquire_file_region(&image, over) {
                 Ok(region) => return Some(region),
                 Err(failure) => self.source = self.disable_output(&failure),
             }
         }
-        self.note_lost();
-        region::anonymous(image.region_words, over).ok()
+        self.record_lost_thread();
+        region::map_anonymous(image.region_words, over).ok()
     }
 
-    /// Acquires a region to replace the parent's at the same address.
+    /// Acquires a region and maps it at `address`, over the parent's region.
     fn replace_region(&mut self, address: usize, parents: Option<Region>) -> Option<Region> {
         self.inherited = parents;
-        let region = self.new_region(Some(address));
+        let region = self.acquire_region(Some(address));
         self.inherited = None;
         region
     }
 
-    /// Records in the raw file, if it was opened, that a thread's counts are lost from now on.
-    fn note_lost(&mut self) {
+    /// Records that a thread's counts are lost from now on, if the raw file was opened.
+    fn record_lost_thread(&mut self) {
         let Some(reason) = self.lost else { return };
         if let Some(region) = self.table.any_file_region().or(self.inherited) {
-            region.note_lost(OwnImage::from_linker().region_words, reason);
-        } else if let Some(kept) = kept::check(&mut self.kept) {
-            file::note_lost(&kept.raw.descriptor, reason);
+            region.record_lost_thread(OwnImage::from_linker().region_words, reason);
+        } else if let Some(kept) = kept::get_valid(&mut self.kept) {
+            file::record_lost_thread(&kept.raw.descriptor, reason);
         }
     }
 
-    /// Records the losses that could not be recorded before.
     fn record_unreported_losses(&mut self) {
-        let unsaid = if self.source == RegionSource::File { UNREPORTED_LOSSES.swap(0, SeqCst) } else { 0 };
-        if unsaid > 0
+        let unreported = if self.source == RegionSource::File { UNREPORTED_LOSSES.swap(0, SeqCst) } else { 0 };
+        if unreported > 0
             && let Some(region) = self.table.any_file_region()
         {
-            (0..unsaid).for_each(|_| region.note_lost(OwnImage::from_linker().region_words, LostReason::Other));
+            (0..unreported).for_each(|_| region.record_lost_thread(OwnImage::from_linker().region_words, LostReason::Other));
         }
     }
 
-    fn acquire(&mut self, image: &OwnImage, over: Option<usize>) -> Result<Region, OutputFailure> {
+    fn acquire_file_region(&mut self, image: &OwnImage, over: Option<usize>) -> Result<Region, OutputFailure> {
         let RuntimeState { search, pattern, path, scratch, kept, process, .. } = self;
         let mut open = || file::open(image, pattern, MissingFile::Create, path, scratch);
-        if let Some(kept) = kept::check(kept) {
+        if let Some(kept) = kept::get_valid(kept) {
             return region::acquire(&mut kept.raw, search, *process, over, image.region_words, open);
         }
         let mut raw = open()?;
         let region = region::acquire(&mut raw, search, *process, over, image.region_words, open);
-        // A child of `vfork` has its own descriptors, so only this process keeps the file. It does so even without a region, to record
-        // losses.
+        // A child of `vfork` has its own descriptor table, so only this process keeps the file. It keeps the file even without a region,
+        // to record losses.
         if system::process_id() == *process {
             *kept = KeptFile::new(raw);
         }
         region
     }
 
-    /// Acquires an additional region of the file for a thread that already has a region.
+    /// Acquires an additional region for a thread that already has one. Returns `None` without a raw file or on failure.
     fn add_region(&mut self) -> Option<usize> {
-        let owner = self.owner();
+        let owner = self.current_owner();
         if self.source != RegionSource::File {
             return None;
         }
-        let region = match self.acquire(&OwnImage::from_linker(), None) {
+        let region = match self.acquire_file_region(&OwnImage::from_linker(), None) {
             Ok(region) => region,
             Err(failure) => {
-                // Adding a region is retried for each chunk, but the failure is reported only once. Lost events are counted.
+                // The runtime retries for each chunk but reports only the first failure. The stream counts the lost events.
                 if !IS_GROWTH_FAILURE_REPORTED.swap(true, SeqCst) {
                     text::print_failure(self.path.bytes(), &failure, &mut self.scratch);
                 }
@@ -291,7 +288,7 @@ impl RuntimeState {
         Some(region.address)
     }
 
-    /// Runs before `fork`: saves the frames of the calling thread's stream.
+    /// Saves the frames of the calling thread's stream before `fork`.
     pub fn save_frames(&mut self) {
         let bias = bias();
         if bias != 0 {
@@ -299,13 +296,13 @@ impl RuntimeState {
         }
     }
 
-    /// Runs after `fork`, in the parent: discards the saved frames.
+    /// Discards the saved frames after `fork`, in the parent.
     pub fn discard_frames(&mut self) {
         self.saved_frames.take().into_iter().for_each(ShadowFrames::release);
     }
 
-    /// Makes a child of `fork` count separately from its parent. The address of the forking thread's region does not change, because
-    /// active functions hold its bias in a register. Returns the frames of its stream, which starts at that address.
+    /// Makes a child of `fork` count separately from its parent. The region of the forking thread keeps its address, because active
+    /// functions hold the bias in a register. Returns the frames with which the child's stream must be started, and the region's address.
     pub fn restart_in_child(&mut self) -> Option<(ShadowFrames, usize)> {
         let image = OwnImage::from_linker();
         self.process = system::process_id();
@@ -317,11 +314,11 @@ impl RuntimeState {
         self.table.remove(|address, _| address != current && address != shared, |region| region.unmap(image.region_words));
         self.table.remove(|_, _| true, drop);
         self.search.next = 0;
-        self.leave_description(&image);
+        self.replace_description(&image);
         let mut event = 0;
         let kept = self.saved_frames.take();
         let frames = if current == 0 { None } else { kept.or_else(|| ShadowFrames::save(current)) };
-        // A thread without a region has no event counter either.
+        // A thread without a region has no event counter.
         if self.source == RegionSource::File && current != 0 {
             match events::reopen() {
                 Ok(renewed) => event = renewed,
@@ -342,23 +339,23 @@ impl RuntimeState {
         frames.map(|frames| (frames, current))
     }
 
-    /// Maps the raw file's switch over this image's switch. If that fails, the switch stays off, as in a process that has just started.
+    /// Maps the raw file's sampling switch over this image's switch. If that fails, the switch stays off, its initial value.
     pub fn map_switch(&mut self) {
         let image = OwnImage::from_linker();
         if image.switch == 0 || self.source != RegionSource::File {
             return;
         }
-        let Some(kept) = kept::check(&mut self.kept) else { return };
+        let Some(kept) = kept::get_valid(&mut self.kept) else { return };
         if system::map_page_to_read(&kept.raw.descriptor, kept.raw.switch_offset, image.switch).is_err() {
             text::print_line(b"trodden: cannot map the sampling switch, so nothing is sampled in this process\n");
         }
     }
 
-    /// Leaves the open file description to the parent by opening the same file again. If that fails, or opens a different file because the
-    /// root folder has changed, uses the parent's description with separate locks.
-    fn leave_description(&mut self, image: &OwnImage) {
+    /// Stops using the parent's open file description, by opening the same file again. If that fails, or opens a different file because
+    /// the root folder has changed, uses the parent's description with separate locks.
+    fn replace_description(&mut self, image: &OwnImage) {
         let RuntimeState { source, pattern, path, scratch, kept, .. } = self;
-        kept::check(kept);
+        kept::get_valid(kept);
         let Some(mut inherited) = kept.take() else { return };
         if *source != RegionSource::File {
             return;
@@ -373,10 +370,10 @@ impl RuntimeState {
         }
     }
 
-    /// Runs at the image's end: releases the regions of the calling thread and of threads that have ended. Other threads may still be
-    /// running at process exit, so their regions stay.
+    /// Releases, at the image's end, the regions of the calling thread and of threads that have ended. Keeps the regions of other
+    /// threads, which may still be running at process exit.
     pub fn finish(&mut self) {
-        if !self.running {
+        if !self.is_running {
             return;
         }
         self.record_unreported_losses();
@@ -386,20 +383,20 @@ impl RuntimeState {
         set_bias(0, 0);
         stream::end_thread();
         events::end_thread();
-        let runs = |address, owner| address != current && (owner == PINNED || !system::thread_is_gone(process, owner));
-        // The kernel may still list a thread that was just joined. When a library is unloaded, regions that are not released now are
+        let is_in_use = |address, owner| address != current && (owner == PINNED || !system::thread_is_gone(process, owner));
+        // The kernel may still list a thread that was just joined. When a library is unloaded, a region that is not released here is
         // leaked.
         if !image::is_program() {
-            let mut patience = 10;
-            while patience > 0 && self.table.any(|address, owner| owner != PINNED && runs(address, owner)) {
+            let mut attempts_left = 10;
+            while attempts_left > 0 && self.table.has_entry(|address, owner| owner != PINNED && is_in_use(address, owner)) {
                 system::sleep_ms(1);
-                patience -= 1;
+                attempts_left -= 1;
             }
         }
-        let kept = kept::check(&mut self.kept);
+        let kept = kept::get_valid(&mut self.kept);
         let raw = kept.map(|kept| &kept.raw);
         self.table.remove(
-            |address, owner| !runs(address, owner),
+            |address, owner| !is_in_use(address, owner),
             |region| {
                 events::close(region.event);
                 region.release(raw, process, image.region_words);
@@ -409,7 +406,7 @@ impl RuntimeState {
             self.kept = None;
             self.search.next = 0;
             fork_page::remove();
-            self.running = false;
+            self.is_running = false;
         }
     }
 }

@@ -1,10 +1,10 @@
 //! Settings and per-thread state of stream builds. `trodden_wire::stream` defines the layout. Instrumented code writes events itself, and
-//! calls the runtime (`stream_calls.rs`) when a chunk is full or a thread has no frame yet; `chunks.rs` finds the next chunk. For a *whole
-//! program*, chunks are used in a ring of the thread's regions. If all chunks are in use, because the recorder is slower, the thread gets
-//! an additional region, up to a limit, and then waits for a chunk to be released. If no chunk is released in time, the last chunk's events
-//! are discarded and counted, and no thread waits again until a chunk is released. A *flight recorder* overwrites the oldest chunks of its
-//! only region. Invariants: signals are blocked while a thread's chunk changes; only its thread writes a region's stream; a `CHUNK_FULL`
-//! chunk never changes.
+//! calls the runtime (`stream_calls.rs`) when a chunk is full or a thread has no frame yet; `chunks.rs` finds the next chunk. When a
+//! *whole program* is recorded, the chunks of a thread's regions form a ring. If the recorder is too slow and all chunks are in use, the
+//! thread gets an additional region, up to a limit; then it waits for the recorder to release a chunk. If no chunk is released in time,
+//! the last chunk's events are discarded and counted as lost, and no thread waits again until a chunk is released. A *flight recorder*
+//! overwrites the oldest chunks of its only region. Invariants: signals are blocked while a thread switches chunks; only a region's own
+//! thread writes its stream; a `CHUNK_FULL` chunk never changes.
 
 use crate::image::{address_of, is_stream};
 use crate::output;
@@ -16,16 +16,16 @@ use crate::wire::stream::{
 };
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-/// Size in bytes of a chunk's header, and of the state before a region's frame slots.
-pub const HEADER: usize = HEADER_BYTES as usize;
-/// Size in bytes of an event and of a slot.
-pub const WORD: usize = 4;
-const SHADOW: usize = SHADOW_BYTES as usize;
+/// Size in bytes of a chunk's header, and of the state that precedes a region's frame slots.
+pub const HEADER_SIZE: usize = HEADER_BYTES as usize;
+/// Size in bytes of an event and of a frame slot.
+pub const WORD_SIZE: usize = 4;
+const SHADOW_SIZE: usize = SHADOW_BYTES as usize;
 
-/// Number of chunks that a flight recorder uses; 0 for whole programs.
+/// Number of chunks that a flight recorder uses; 0 when a whole program is recorded.
 pub static RECORDER_SLOTS: AtomicU32 = AtomicU32::new(0);
-/// For whole programs: maximum number of regions of a thread, and maximum time in milliseconds that it waits for a chunk.
-pub static REGIONS: AtomicU32 = AtomicU32::new(DEFAULT_REGIONS as u32);
+/// For whole programs: maximum number of regions per thread, and the longest time in milliseconds that a thread waits for a chunk.
+pub static REGION_LIMIT: AtomicU32 = AtomicU32::new(DEFAULT_REGIONS as u32);
 pub static MAX_WAIT_MS: AtomicU32 = AtomicU32::new(DEFAULT_MAX_WAIT_MS as u32);
 
 /// Returns the calling thread's cursor and shadow stack pointer; `None` if the image writes no streams.
@@ -34,8 +34,8 @@ pub fn thread_stream() -> Option<&'static mut ThreadStream> {
     if find == 0 {
         return None;
     }
-    // SAFETY: units define a function of that name and type. Its result is thread-local, and borrowed by one function at a time, with
-    // signals blocked.
+    // SAFETY: units define a function of that name and type. It returns thread-local memory, which only one function borrows at a time,
+    // with signals blocked.
     unsafe { core::mem::transmute::<usize, extern "C" fn() -> *mut ThreadStream>(find)().as_mut() }
 }
 
@@ -44,10 +44,10 @@ pub fn prepare(value: &mut Text, scratch: &mut Text) {
     if !is_stream() {
         return;
     }
-    let asked = output::find_variable(STREAM_VARIABLE, value, scratch);
+    let is_set = output::find_variable(STREAM_VARIABLE, value, scratch);
     let last = match value.bytes() {
-        whole if asked && whole.strip_prefix(b"whole").is_some_and(bound) => return,
-        digits if asked && !digits.is_empty() => number(digits),
+        whole if is_set && whole.strip_prefix(b"whole").is_some_and(apply_limits) => return,
+        digits if is_set && !digits.is_empty() => parse_number(digits),
         _ => Some(DEFAULT_LAST_EVENTS),
     };
     let last = last.filter(|n| (1..=MAX_LAST_EVENTS).contains(n)).unwrap_or_else(|| {
@@ -61,17 +61,17 @@ pub fn prepare(value: &mut Text, scratch: &mut Text) {
     RECORDER_SLOTS.store((last.div_ceil(CHUNK_EVENTS) + 2) as u32, Relaxed);
 }
 
-/// Parses the limits of whole programs: nothing, or `,REGIONS,MILLISECONDS`. Returns false if they are invalid.
-fn bound(text: &[u8]) -> bool {
+/// Parses and applies the limits for whole programs, either nothing or `,REGIONS,MILLISECONDS`. Returns false if they are invalid.
+fn apply_limits(text: &[u8]) -> bool {
     let Some((comma, text)) = text.split_first() else { return true };
-    let mut numbers = text.split(|byte| *byte == b',').map(number);
-    let (Some(Some(regions)), Some(Some(patience)), None) = (numbers.next(), numbers.next(), numbers.next()) else { return false };
-    REGIONS.store(regions.clamp(1, MAX_REGIONS) as u32, Relaxed);
-    MAX_WAIT_MS.store(patience.min(MAX_WAIT_LIMIT_MS) as u32, Relaxed);
+    let mut numbers = text.split(|byte| *byte == b',').map(parse_number);
+    let (Some(Some(regions)), Some(Some(max_wait_ms)), None) = (numbers.next(), numbers.next(), numbers.next()) else { return false };
+    REGION_LIMIT.store(regions.clamp(1, MAX_REGIONS) as u32, Relaxed);
+    MAX_WAIT_MS.store(max_wait_ms.min(MAX_WAIT_LIMIT_MS) as u32, Relaxed);
     *comma == b','
 }
 
-fn number(digits: &[u8]) -> Option<u64> {
+fn parse_number(digits: &[u8]) -> Option<u64> {
     digits.iter().try_fold(0u64, |sum, digit| match digit {
         b'0'..=b'9' => sum.checked_mul(10)?.checked_add(u64::from(digit - b'0')),
         _ => None,
@@ -85,30 +85,30 @@ pub fn end_thread() {
     }
 }
 
-/// The frame slots of a thread that forks, saved while a different region replaces the thread's region.
+/// The frame slots of a forking thread, saved while a new region replaces its region.
 pub struct ShadowFrames {
     address: usize,
     count: usize,
 }
 
 impl ShadowFrames {
-    /// Saves the slots of the calling thread, whose region is at `base`; `None` if out of memory.
+    /// Saves the slots of the calling thread, whose region is at `base`. Returns `None` if out of memory.
     pub fn save(base: usize) -> Option<ShadowFrames> {
         let thread = thread_stream()?;
-        let slots = base + HEADER;
-        let count = (thread.shadow as usize).saturating_sub(slots).min(SHADOW - HEADER) / WORD;
-        let address = system::map_zeros(SHADOW, None).ok()?;
+        let slots = base + HEADER_SIZE;
+        let count = (thread.shadow as usize).saturating_sub(slots).min(SHADOW_SIZE - HEADER_SIZE) / WORD_SIZE;
+        let address = system::map_zeros(SHADOW_SIZE, None).ok()?;
         // SAFETY: both ranges are mapped, and the second is fresh.
         unsafe { core::ptr::copy_nonoverlapping(slots as *const u32, address as *mut u32, count) };
         Some(ShadowFrames { address, count })
     }
 
     pub fn slots(&self) -> &[u32] {
-        // SAFETY: `save` stored `count` slots there, which are unmapped with this value only.
+        // SAFETY: `save` stored `count` slots there, and only `release` unmaps them.
         unsafe { core::slice::from_raw_parts(self.address as *const u32, self.count) }
     }
 
     pub fn release(self) {
-        system::unmap(self.address, SHADOW);
+        system::unmap(self.address, SHADOW_SIZE);
     }
 }

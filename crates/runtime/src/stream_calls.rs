@@ -1,17 +1,17 @@
-//! Functions that instrumented code calls to continue its thread's stream: when a chunk is full, or a thread has no frame yet.
+//! Functions that instrumented code calls to continue its thread's stream, either when a chunk is full or when a thread has no frame yet.
 
 use crate::bias::bias;
 use crate::chunks;
 use crate::image::OwnImage;
 use crate::life;
-use crate::stream::{WORD, thread_stream};
+use crate::stream::{WORD_SIZE, thread_stream};
 use crate::stub;
 use crate::system;
 use core::arch::global_asm;
 use core::sync::atomic::AtomicU64;
 
-// Reached by a jump with the cursor (or the shadow stack pointer) in rax and the return address in r11. Preserves the red zone; changes
-// rax, r11 and flags.
+// Entered by a jump with the cursor (or the shadow stack pointer) in rax and the return address in r11. Preserves the red zone; changes
+// only rax, r11 and flags.
 macro_rules! stub {
     ($name:literal, $function:ident) => {
         global_asm!(
@@ -45,19 +45,19 @@ macro_rules! stub {
         );
     };
 }
-stub!("__trodden_stream_next", next_chunk);
-stub!("__trodden_stream_enter", next_slot);
+stub!("__trodden_stream_next", find_event_room);
+stub!("__trodden_stream_enter", find_frame_slot);
 
-/// Returns an address for the event of a thread whose cursor has reached the end of a chunk.
-extern "C" fn next_chunk(stopped: usize) -> usize {
+/// Returns an address for the next event of a thread whose cursor has reached the end of a chunk.
+extern "C" fn find_event_room(stopped: usize) -> usize {
     let mask = system::set_signal_mask(u64::MAX);
-    let address = own_region().map_or_else(chunks::discarding_slot, |base| chunks::find_room(base, stopped));
+    let address = find_or_acquire_region().map_or_else(chunks::discarding_slot, |base| chunks::find_room(base, stopped));
     system::set_signal_mask(mask);
     address
 }
 
-/// Returns the address of the calling thread's region, acquiring one if necessary; `None` if out of memory.
-fn own_region() -> Option<usize> {
+/// Returns the address of the calling thread's region. Acquires one if necessary; `None` if out of memory.
+fn find_or_acquire_region() -> Option<usize> {
     let image = OwnImage::from_linker();
     let bias = match bias() {
         0 => life::enter(),
@@ -66,21 +66,21 @@ fn own_region() -> Option<usize> {
     (bias != 0).then(|| image.template.wrapping_add(bias as usize))
 }
 
-/// Returns the slot of a thread's first frame, or a dummy if the thread has no stream. A nonzero `pointer` means that frames are nested too
-/// deeply; it is the limit slot, which they share.
-extern "C" fn next_slot(pointer: usize) -> usize {
-    static DISCARDED: AtomicU64 = AtomicU64::new(0);
+/// Returns the slot for a thread's first frame, or a dummy slot if the thread has no stream. A nonzero `pointer` is the limit slot, which
+/// frames share when they are nested too deeply.
+extern "C" fn find_frame_slot(pointer: usize) -> usize {
+    static DISCARDED_SLOT: AtomicU64 = AtomicU64::new(0);
     if pointer != 0 {
         return pointer;
     }
     let mask = system::set_signal_mask(u64::MAX);
-    let slot = match (own_region(), thread_stream()) {
+    let slot = match (find_or_acquire_region(), thread_stream()) {
         (Some(_), Some(thread)) => {
             let slot = thread.shadow as usize;
-            thread.shadow += WORD as u64;
+            thread.shadow += WORD_SIZE as u64;
             slot
         }
-        _ => DISCARDED.as_ptr() as usize,
+        _ => DISCARDED_SLOT.as_ptr() as usize,
     };
     system::set_signal_mask(mask);
     slot

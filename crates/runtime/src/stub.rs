@@ -1,7 +1,7 @@
-//! Assembly that several stubs share: directives for linkers and unwinders, and code that saves registers. `fxsave64` suffices, because
-//! system calls and baseline Rust code use only the low halves of vector registers.
+//! Assembly that several stubs share: directives for linkers and unwinders, and code that saves registers. `fxsave64` saves enough,
+//! because system calls and baseline Rust code use only the low halves of vector registers.
 
-/// Starts the function with a name, in a separate section.
+/// Starts a function with the given name, in a separate section.
 macro_rules! begin {
     ($name:literal) => {
         concat!(
@@ -22,21 +22,20 @@ macro_rules! begin {
     };
 }
 
-/// Ends the function.
 macro_rules! end {
     ($name:literal) => {
         concat!(".cfi_endproc\n.size ", $name, ", . - ", $name, "\n.popsection")
     };
 }
 
-/// Saves the registers that a callee may change, except rax, r11 and flags. rbp is the frame pointer; aligns the stack.
+/// Saves the registers that a callee may change, except rax, r11 and flags, and aligns the stack. rbp must be the frame pointer.
 macro_rules! save {
     () => {
         "push rcx\npush rdx\npush rsi\npush rdi\npush r8\npush r9\npush r10\ncld\nsub rsp, 512\nand rsp, -16\nfxsave64 [rsp]"
     };
 }
 
-/// Restores the registers that [`save`] saved. `below` is the distance in bytes from rbp down to the last saved register.
+/// Restores the registers that [`save`] saved. `below` is the distance in bytes from rbp down to the last of them.
 macro_rules! restore {
     ($below:literal) => {
         concat!("fxrstor64 [rsp]\nlea rsp, [rbp - ", $below, "]\npop r10\npop r9\npop r8\npop rdi\npop rsi\npop rdx\npop rcx")

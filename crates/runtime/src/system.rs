@@ -1,4 +1,4 @@
-//! Direct system calls (Linux man pages, section 2; numbers of x86-64), without `errno`. Invariant: no function blocks indefinitely.
+//! Direct Linux system calls (man pages, section 2) by x86-64 number, without `errno`. Invariant: no function blocks indefinitely.
 
 use core::arch::asm;
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -18,7 +18,6 @@ pub const ENOSYS: Errno = Errno(38);
 pub const EOPNOTSUPP: Errno = Errno(95);
 pub const ETIMEDOUT: Errno = Errno(110);
 
-/// A file descriptor that is closed when dropped.
 pub struct Descriptor {
     number: i32,
     /// [`LOCK_FOR_DESCRIPTION`] or [`LOCK_FOR_PROCESS`].
@@ -40,7 +39,7 @@ impl Drop for Descriptor {
 }
 
 impl Descriptor {
-    /// The current folder (AT_FDCWD); closing it has no effect.
+    /// The current folder (AT_FDCWD). Closing it has no effect.
     pub const CURRENT_FOLDER: Descriptor = Descriptor::new(-100);
 
     const fn new(number: i32) -> Descriptor {
@@ -61,7 +60,7 @@ impl Descriptor {
         self.lock_command = LOCK_FOR_PROCESS;
     }
 
-    /// Returns true if locks belong to this process, and thus do not outlive the descriptor.
+    /// Returns true if locks belong to this process and thus do not outlive the descriptor.
     pub fn locks_for_process(&self) -> bool {
         self.lock_command == LOCK_FOR_PROCESS
     }
@@ -99,11 +98,11 @@ impl Stat {
     }
 }
 
-/// Executes system call `number`.
+/// Executes a system call.
 ///
 /// # Safety
 /// The arguments must be valid for that call; memory that it writes must be writable and not otherwise borrowed.
-unsafe fn call(number: usize, [a, b, c, d, e, f]: [usize; 6]) -> Result<usize, Errno> {
+unsafe fn syscall(number: usize, [a, b, c, d, e, f]: [usize; 6]) -> Result<usize, Errno> {
     let result: isize;
     // SAFETY: the kernel only changes rax, rcx and r11; the caller guarantees the rest.
     unsafe {
@@ -113,22 +112,21 @@ unsafe fn call(number: usize, [a, b, c, d, e, f]: [usize; 6]) -> Result<usize, E
     if (-4095..0).contains(&result) { Err(Errno(-result as i32)) } else { Ok(result as usize) }
 }
 
-/// Pads arguments with zeros.
 fn pad_arguments<const N: usize>(arguments: [usize; N]) -> [usize; 6] {
     let mut all = [0; 6];
     all.iter_mut().zip(arguments).for_each(|(to, from)| *to = from);
     all
 }
 
-/// Executes a system call with numbers or pointers to live values of the expected type as arguments.
+/// Executes a system call. The arguments are numbers, or pointers to live values of the expected type.
 macro_rules! system {
     ($number:expr $(, $argument:expr)*) => {
         // SAFETY: every use in this file passes valid arguments, and pointers to live values that are not otherwise borrowed.
-        unsafe { call($number, pad_arguments([$($argument as usize),*])) }
+        unsafe { syscall($number, pad_arguments([$($argument as usize),*])) }
     };
 }
 
-/// Opens `name`, which ends with NUL, in `folder`.
+/// Opens `name`, which must end with a NUL, relative to `folder`.
 pub fn open_at(folder: &Descriptor, name: &[u8], flags: i32, mode: u32) -> Result<Descriptor, Errno> {
     loop {
         match system!(257, folder.number as isize, name.as_ptr(), flags, mode) {
@@ -149,7 +147,7 @@ pub fn close(number: i32) {
 }
 
 /// Moves a descriptor to the first free number from `least` on, or to a lower number if RLIMIT_NOFILE requires it.
-pub fn move_up(from: Descriptor, mut least: i32) -> Descriptor {
+pub fn move_descriptor_up(from: Descriptor, mut least: i32) -> Descriptor {
     const F_DUPFD_CLOEXEC: i32 = 1030;
     while least > from.number {
         match system!(72, from.number, F_DUPFD_CLOEXEC, least) {
@@ -160,13 +158,12 @@ pub fn move_up(from: Descriptor, mut least: i32) -> Descriptor {
     from
 }
 
-/// Sets the file position of the description. Reads and writes at an offset ignore the position.
+/// Sets the description's file position, which reads and writes at an explicit offset ignore.
 pub fn set_position(file: &Descriptor, position: u64) -> Result<(), Errno> {
     const SEEK_SET: i32 = 0;
     system!(8, file.number, position, SEEK_SET).map(drop)
 }
 
-/// Returns the file position of the description.
 pub fn position(file: &Descriptor) -> Result<u64, Errno> {
     const SEEK_CUR: i32 = 1;
     system!(8, file.number, 0, SEEK_CUR).map(|position| position as u64)
@@ -181,7 +178,7 @@ pub fn read(file: &Descriptor, into: &mut [u8]) -> Result<usize, Errno> {
     }
 }
 
-/// Reads up to `into.len()` bytes at `offset`. Returns the number of bytes read.
+/// Reads up to `into.len()` bytes at `offset`, and returns the number of bytes read.
 pub fn read_at(file: &Descriptor, into: &mut [u8], offset: u64) -> Result<usize, Errno> {
     system!(17, file.number, into.as_mut_ptr(), into.len(), offset)
 }
@@ -227,7 +224,7 @@ pub fn free_space(file: &Descriptor) -> Result<u64, Errno> {
     }
     let mut answer = FileSystem::default();
     system!(138, file.number, &raw mut answer)?;
-    // Some virtual file systems report 0 blocks, which carries no information.
+    // Some virtual file systems report 0 blocks. This says nothing about their free space.
     if answer.blocks == 0 {
         return Ok(u64::MAX);
     }
@@ -253,9 +250,9 @@ pub fn reserve(file: &Descriptor, offset: u64, length: u64) -> Result<(), Errno>
     system!(285, file.number, 0, offset, length).map(drop)
 }
 
-/// Locks (`exclusive`) or unlocks one byte without waiting.
-pub fn lock_byte(file: &Descriptor, byte: i64, exclusive: bool) -> Result<(), Errno> {
-    let lock = ByteLock::new(byte, if exclusive { F_WRLCK } else { F_UNLCK });
+/// Locks (if `is_lock`) or unlocks one byte, without waiting.
+pub fn lock_byte(file: &Descriptor, byte: i64, is_lock: bool) -> Result<(), Errno> {
+    let lock = ByteLock::new(byte, if is_lock { F_WRLCK } else { F_UNLCK });
     system!(72, file.number, file.lock_command, &raw const lock).map(drop)
 }
 
@@ -293,19 +290,19 @@ const MAP_FIXED: i32 = 0x10;
 const MAP_ANONYMOUS: i32 = 0x20;
 const MAP_NORESERVE: i32 = 0x4000;
 
-/// Address to try for the runtime's next mapping; 0 before the first.
+/// Address at which the runtime tries to place its next mapping; 0 before the first mapping.
 static NEXT_MAPPING: AtomicUsize = AtomicUsize::new(0);
-/// Start of the runtime's mappings: below position-independent executables, in the range that the address, memory and thread sanitizers
-/// (LLVM 22) leave to the program.
+/// Start of the runtime's mappings, below position-independent executables. LLVM 22's address, memory and thread sanitizers leave this
+/// range to the program.
 const MAPPINGS_START: usize = 0x5500_0000_0000;
-/// Each image of a process starts at a different address within this many bytes.
+/// Each image in a process starts at a different address within this many bytes.
 const MAPPINGS_SPREAD: usize = 0x20_0000_0000;
 const MAPPINGS_END: usize = 0x5550_0000_0000;
 
-/// Returns an address for a mapping away from the subject's mappings, so that the subject's addresses do not depend on the runtime.
-/// Programs may depend on addresses (hash tables of pointers), and the runtime's mappings differ between variants of a program. If the
+/// Returns an address for a mapping away from the subject's own mappings, so that the subject's addresses do not depend on the runtime.
+/// Programs may depend on addresses (hash tables of pointers), and the runtime's mappings differ between a program's variants. If the
 /// address is not free, the kernel chooses a different one.
-fn mapping_hint(length: usize) -> usize {
+fn choose_mapping_address(length: usize) -> usize {
     let bytes = length.next_multiple_of(4096);
     let first = MAPPINGS_START + ((&raw const NEXT_MAPPING as usize) << 12) % MAPPINGS_SPREAD;
     let _ = NEXT_MAPPING.compare_exchange(0, first, Relaxed, Relaxed);
@@ -313,11 +310,11 @@ fn mapping_hint(length: usize) -> usize {
     if place.checked_add(bytes).is_some_and(|end| end <= MAPPINGS_END) { place } else { 0 }
 }
 
-/// Maps `length` bytes of a file: at `over`, which must be one of the runtime's mappings of at least that length, or else away from the
-/// subject's mappings.
+/// Maps `length` bytes of a file at `over`, which must be one of the runtime's mappings and at least as long. Without `over`, maps them
+/// away from the subject's mappings.
 pub fn map_file(file: &Descriptor, offset: u64, length: usize, over: Option<usize>) -> Result<usize, Errno> {
     let fixed = if over.is_some() { MAP_FIXED } else { 0 };
-    let place = over.unwrap_or_else(|| mapping_hint(length));
+    let place = over.unwrap_or_else(|| choose_mapping_address(length));
     system!(9, place, length, PROT_READ_WRITE, MAP_SHARED | fixed, file.number, offset)
 }
 
@@ -330,7 +327,7 @@ pub fn map_page_to_read(file: &Descriptor, offset: u64, over: usize) -> Result<(
 /// Maps the first `length` bytes of a file read-only, away from the subject's mappings.
 pub fn map_to_read(file: &Descriptor, length: usize) -> Result<usize, Errno> {
     const PROT_READ: i32 = 1;
-    system!(9, mapping_hint(length), length, PROT_READ, MAP_SHARED, file.number, 0)
+    system!(9, choose_mapping_address(length), length, PROT_READ, MAP_SHARED, file.number, 0)
 }
 
 /// Opens an event counter for the calling thread with a `struct perf_event_attr` (perf_event_open(2)).
@@ -339,10 +336,10 @@ pub fn open_event(attributes: *const u8) -> Result<Descriptor, Errno> {
     system!(298, attributes, 0, -1isize, -1isize, CLOSE_ON_EXEC).map(|number| Descriptor::new(number as i32))
 }
 
-/// Maps `length` zeroed bytes; `over` as in [`map_file`].
+/// Maps `length` zeroed bytes; `over` is as in [`map_file`].
 pub fn map_zeros(length: usize, over: Option<usize>) -> Result<usize, Errno> {
     let fixed = if over.is_some() { MAP_FIXED } else { 0 };
-    let place = over.unwrap_or_else(|| mapping_hint(length));
+    let place = over.unwrap_or_else(|| choose_mapping_address(length));
     system!(9, place, length, PROT_READ_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | fixed, -1isize, 0)
 }
 
@@ -391,7 +388,7 @@ pub fn thread_is_gone(process: u32, thread: u32) -> bool {
     system!(234, process, thread, 0) == Err(ESRCH)
 }
 
-/// Returns true if no thread in the system has this id.
+/// Returns true if no thread in the system has this ID.
 pub fn task_is_gone(thread: u32) -> bool {
     system!(200, thread, 0) == Err(ESRCH)
 }
@@ -412,14 +409,14 @@ pub fn sleep_ms(milliseconds: i64) {
     let _ = system!(35, &raw const time, 0);
 }
 
-/// Returns the time in nanoseconds since 1970.
+/// Returns nanoseconds since 1970.
 pub fn now_ns() -> u64 {
     let mut time = Time { seconds: 0, nanoseconds: 0 };
     let _ = system!(228, 0, &raw mut time);
     (time.seconds as u64).wrapping_mul(1_000_000_000).wrapping_add(time.nanoseconds as u64)
 }
 
-/// Waits until `word` is woken, if it still contains `value`, for at most `milliseconds`.
+/// Waits at most `milliseconds` to be woken at `word`. Does not wait unless `word` contains `value`.
 pub fn futex_wait(word: *const u32, value: u32, milliseconds: i64) -> Result<(), Errno> {
     const FUTEX_WAIT_PRIVATE: i32 = 128;
     let time = Time { seconds: 0, nanoseconds: milliseconds * 1_000_000 };
@@ -440,13 +437,13 @@ pub fn set_signal_mask(mask: u64) -> u64 {
     before
 }
 
-/// Returns true if the word at an address is readable. The kernel reads it as a signal set, and rejects the operation.
+/// Returns true if the word at an address is readable: the kernel reads it as a signal set before it rejects the operation (-1).
 pub fn is_readable(address: usize) -> bool {
     system!(14, -1_i32, address, 0, size_of::<u64>()) != Err(Errno(14)) // EFAULT
 }
 
-/// Aborts the process like C's `abort`: sends SIGABRT to the calling thread, which a handler may catch, and then ensures that the process
-/// terminates.
+/// Aborts the process like C's `abort`: sends SIGABRT to the calling thread, which a handler may catch, and then makes sure that the
+/// process terminates.
 pub fn abort() {
     const SIGABRT: i32 = 6;
     /// `struct sigaction` of the kernel.
@@ -464,7 +461,7 @@ pub fn abort() {
     let _ = system!(231, 134);
 }
 
-/// Writes to a descriptor if this neither blocks nor raises SIGPIPE. Otherwise does nothing.
+/// Writes to a descriptor if that neither blocks nor raises SIGPIPE. Otherwise does nothing.
 pub fn write_if_ready(number: i32, text: &[u8]) {
     /// The kernel's `struct pollfd`.
     #[repr(C)]
@@ -480,12 +477,12 @@ pub fn write_if_ready(number: i32, text: &[u8]) {
     }
 }
 
-/// Stores the current folder's path with its NUL; returns its length without the NUL.
+/// Stores the current folder's path and a NUL in `into`. Returns the length without the NUL.
 pub fn current_folder(into: &mut [u8]) -> Result<usize, Errno> {
     system!(79, into.as_mut_ptr(), into.len()).map(|length| length.saturating_sub(1))
 }
 
-/// Returns the host name, terminated by NUL.
+/// Returns the NUL-terminated host name.
 pub fn host_name() -> [u8; 65] {
     let mut names = [[0u8; 65]; 6];
     let _ = system!(63, names.as_mut_ptr());

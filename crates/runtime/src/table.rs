@@ -1,17 +1,17 @@
 //! The assignment of regions to threads.
 //!
-//! The runtime is not notified of a thread's end (TLS destructors would need libc). So when regions run short, a sweep reassigns the
-//! regions whose thread no longer exists. A sweep happens only when there are twice as many regions as survived the last sweep, so the
-//! amortised cost per new region is constant. Invariant: at most one living thread owns an entry.
+//! The runtime is not notified when a thread ends (TLS destructors would need libc). When regions run short, a sweep therefore frees the
+//! regions of threads that no longer exist. A sweep requires twice as many regions as survived the last sweep, so its amortised cost per
+//! new region is constant. Invariant: at most one living thread owns an entry.
 
 use crate::region::Region;
 use crate::system;
 
-/// An owner that counts as always living: a thread whose ID is unknown, because a child of `vfork` entered the runtime with the thread's
-/// TLS.
+/// An owner that counts as always living. It stands for a thread of unknown ID, whose child of `vfork` entered the runtime with the
+/// thread's TLS.
 pub const PINNED: u32 = u32::MAX;
 const NO_OWNER: u32 = 0;
-const INLINE: usize = 8;
+const MAX_INLINE: usize = 8;
 
 #[derive(Clone, Copy)]
 struct RegionEntry {
@@ -21,10 +21,10 @@ struct RegionEntry {
 
 const EMPTY: RegionEntry = RegionEntry { region: Region { address: 0, index: None, event: 0 }, owner: NO_OWNER };
 
-/// The regions of this process and image.
+/// The regions of this image in this process.
 pub struct RegionTable {
-    /// The entries, while there are at most [`INLINE`].
-    inline: [RegionEntry; INLINE],
+    /// The entries, while there are at most [`MAX_INLINE`].
+    inline: [RegionEntry; MAX_INLINE],
     /// Address of a mapping with the entries; 0 while they are inline.
     mapped: usize,
     /// Number of entries that fit into the mapping.
@@ -36,35 +36,34 @@ pub struct RegionTable {
 
 impl RegionTable {
     pub const fn new() -> RegionTable {
-        RegionTable { inline: [EMPTY; INLINE], mapped: 0, capacity: 0, length: 0, survivors: 0 }
+        RegionTable { inline: [EMPTY; MAX_INLINE], mapped: 0, capacity: 0, length: 0, survivors: 0 }
     }
 
     pub fn is_empty(&self) -> bool {
         self.length == 0
     }
 
-    pub fn any(&mut self, matches: impl Fn(usize, u32) -> bool) -> bool {
+    pub fn has_entry(&mut self, matches: impl Fn(usize, u32) -> bool) -> bool {
         self.entries().iter().any(|entry| matches(entry.region.address, entry.owner))
     }
 
-    /// Returns any region of the raw file.
     pub fn any_file_region(&mut self) -> Option<Region> {
         self.entries().iter().map(|entry| entry.region).find(|region| region.index.is_some())
     }
 
-    /// Returns the region of the raw file that is mapped at `address`.
     pub fn file_region_at(&mut self, address: usize) -> Option<Region> {
         self.entries().iter().map(|entry| entry.region).find(|region| region.index.is_some() && region.address == address)
     }
 
-    /// Assigns a region without a living owner to `owner`.
+    /// Assigns a region without a living owner to `owner`. Returns `None` if every region has a living owner.
     pub fn assign(&mut self, process: u32, owner: u32) -> Option<Region> {
-        // IDs are reused: an entry with this thread's ID belongs to a thread that has ended, or to this thread if its bias was reset.
+        // The kernel reuses IDs: an entry with this thread's ID belongs to a thread that has ended, or to this thread if its bias was
+        // reset.
         let found = match self.reassign(owner, owner) {
             None => self.reassign(NO_OWNER, owner),
             found => found,
         };
-        if found.is_some() || self.length < 2 * self.survivors + INLINE {
+        if found.is_some() || self.length < 2 * self.survivors + MAX_INLINE {
             return found;
         }
         let mut living = 0;
@@ -84,9 +83,9 @@ impl RegionTable {
         Some(entry.region)
     }
 
-    /// Adds a region. If there is no memory for the entry, the region stays with its owner forever.
+    /// Adds a region. If there is no memory for a new entry, the region stays with its owner forever.
     pub fn add(&mut self, region: Region, owner: u32) {
-        if self.length == self.capacity.max(INLINE) && !self.enlarge() {
+        if self.length == self.capacity.max(MAX_INLINE) && !self.enlarge() {
             return;
         }
         self.length += 1;
@@ -95,20 +94,19 @@ impl RegionTable {
         }
     }
 
-    /// Sets the event counter of a region's thread.
     pub fn set_event(&mut self, address: usize, event: u64) {
         if let Some(entry) = self.entries().iter_mut().find(|entry| entry.region.address == address) {
             entry.region.event = event;
         }
     }
 
-    /// Removes the regions that `choose` picks by address and owner, and passes them to `dispose`.
-    pub fn remove(&mut self, choose: impl Fn(usize, u32) -> bool, mut dispose: impl FnMut(Region)) {
+    /// Removes the regions for which `is_removed` returns true, given their address and owner. Passes each of them to `dispose`.
+    pub fn remove(&mut self, is_removed: impl Fn(usize, u32) -> bool, mut dispose: impl FnMut(Region)) {
         let mut kept = 0;
         let entries = self.entries();
         for index in 0..entries.len() {
             let Some(&entry) = entries.get(index) else { break };
-            if choose(entry.region.address, entry.owner) {
+            if is_removed(entry.region.address, entry.owner) {
                 dispose(entry.region);
             } else if let Some(place) = entries.get_mut(kept) {
                 *place = entry;
@@ -124,9 +122,9 @@ impl RegionTable {
     }
 
     fn enlarge(&mut self) -> bool {
-        let capacity = 4 * self.capacity.max(4 * INLINE);
+        let capacity = 4 * self.capacity.max(4 * MAX_INLINE);
         let Ok(address) = system::map_zeros(capacity * size_of::<RegionEntry>(), None) else { return false };
-        // SAFETY: fresh memory for that many entries, for which all zeros is valid; no other reference exists.
+        // SAFETY: the memory is fresh and fits that many entries, for which all zeros is valid; no other reference exists.
         let fresh = unsafe { core::slice::from_raw_parts_mut(address as *mut RegionEntry, capacity) };
         fresh.iter_mut().zip(self.entries()).for_each(|(to, from)| *to = *from);
         if self.mapped != 0 {

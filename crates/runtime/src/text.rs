@@ -1,4 +1,4 @@
-//! Text without a heap: a fixed buffer, and messages for the user.
+//! Text buffers that need no heap, and messages for the user.
 
 use crate::system::{self, Errno};
 use crate::wire::LostReason;
@@ -7,13 +7,13 @@ use core::sync::atomic::{AtomicU64, Ordering::SeqCst};
 /// The kernel's maximum path length, including the NUL.
 pub const PATH_MAX: usize = 4096;
 
-/// A text of limited length, followed by a NUL.
+/// Text of limited length, followed by a NUL.
 pub struct Text {
     bytes: [u8; PATH_MAX],
     length: usize,
 }
 
-/// The text does not fit.
+/// The error if the text does not fit.
 pub struct Full;
 
 impl Text {
@@ -57,7 +57,7 @@ impl Text {
         self.bytes.get(start..=self.length).unwrap_or(&[0])
     }
 
-    /// Replaces the content with the bytes that `source` writes into the buffer. `source` returns their number.
+    /// Replaces the text with the bytes that `source` writes into the buffer. `source` returns the number of bytes.
     pub fn fill(&mut self, source: impl FnOnce(&mut [u8]) -> Result<usize, Errno>) -> Result<(), Errno> {
         let [buffer @ .., _] = &mut self.bytes;
         self.length = source(buffer)?.min(PATH_MAX - 1);
@@ -65,20 +65,20 @@ impl Text {
         Ok(())
     }
 
-    /// Changes the byte at index `at`, if it exists.
-    pub fn set(&mut self, at: usize, byte: u8) {
-        if let Some(place) = self.bytes.get_mut(at) {
+    /// Changes the byte at `index`, if it exists.
+    pub fn set(&mut self, index: usize, byte: u8) {
+        if let Some(place) = self.bytes.get_mut(index) {
             *place = byte;
         }
     }
 }
 
-/// The reason why counts cannot be written, and what the user can do.
+/// Why counts cannot be written, and what the user can do.
 pub struct OutputFailure {
     pub reason: &'static [u8],
     pub error: Option<Errno>,
     pub advice: &'static [u8],
-    /// The corresponding reason in the raw file.
+    /// The reason to record in the raw file.
     pub lost: LostReason,
 }
 
@@ -87,8 +87,8 @@ impl OutputFailure {
         OutputFailure { reason, error: None, advice, lost: LostReason::Other }
     }
 
-    /// A failed system call. If the cause is a limit of the process, the advice is to raise the limit.
-    pub const fn system(reason: &'static [u8], error: Errno, advice: &'static [u8]) -> OutputFailure {
+    /// Returns the failure of a system call. If the cause is a limit of the process, the advice is to raise the limit.
+    pub const fn from_errno(reason: &'static [u8], error: Errno, advice: &'static [u8]) -> OutputFailure {
         let advice: &[u8] = match error.0 {
             12 => b"let the program have more memory (ulimit -v)",
             24 => b"let the program open more files (ulimit -n)",
@@ -97,26 +97,24 @@ impl OutputFailure {
         OutputFailure { reason, error: Some(error), advice, lost: LostReason::Other }
     }
 
-    /// Sets the reason recorded in the raw file.
-    pub const fn because(self, lost: LostReason) -> OutputFailure {
+    pub const fn with_lost_reason(self, lost: LostReason) -> OutputFailure {
         OutputFailure { lost, ..self }
     }
 }
 
-/// Device and inode of standard error at the image's start, so that messages are never written to a file that got its descriptor later.
-/// Zero if standard error was closed.
-static STDERR: [AtomicU64; 2] = [AtomicU64::new(0), AtomicU64::new(0)];
+/// Device and inode of standard error at the image's start; zero if it was closed. Messages are thus never written to a file that got its
+/// descriptor later.
+static STDERR_IDENTITY: [AtomicU64; 2] = [AtomicU64::new(0), AtomicU64::new(0)];
 
-fn stderr_now() -> [u64; 2] {
+fn stat_stderr() -> [u64; 2] {
     system::stat_number(2).map_or([0; 2], |stat| [stat.dev, stat.ino])
 }
 
-/// Stores the identity of standard error in [`STDERR`].
-pub fn remember_stderr() {
-    STDERR.iter().zip(stderr_now()).for_each(|(saved, now)| saved.store(now, SeqCst));
+pub fn save_stderr_identity() {
+    STDERR_IDENTITY.iter().zip(stat_stderr()).for_each(|(saved, now)| saved.store(now, SeqCst));
 }
 
-/// Prints one line: `trodden: SUBJECT: reason (error): advice; ...`. `scratch` is overwritten.
+/// Prints one line, `trodden: SUBJECT: reason (error): advice; ...`, and overwrites `scratch`.
 pub fn print_failure(subject: &[u8], failure: &OutputFailure, scratch: &mut Text) {
     scratch.clear();
     let _ = compose(subject, failure, scratch);
@@ -124,18 +122,18 @@ pub fn print_failure(subject: &[u8], failure: &OutputFailure, scratch: &mut Text
     print_line(scratch.with_nul(0));
 }
 
-/// Writes a line to standard error, if it is still the same file.
+/// Writes a line to standard error, unless the descriptor now refers to a different file.
 pub fn print_line(line: &[u8]) {
-    let [device, inode] = stderr_now();
-    let same = STDERR.iter().zip([device, inode]).all(|(saved, now)| saved.load(SeqCst) == now);
-    if same && inode != 0 {
+    let [device, inode] = stat_stderr();
+    let is_unchanged = STDERR_IDENTITY.iter().zip([device, inode]).all(|(saved, now)| saved.load(SeqCst) == now);
+    if is_unchanged && inode != 0 {
         system::write_if_ready(2, line);
     }
 }
 
 fn compose(subject: &[u8], failure: &OutputFailure, line: &mut Text) -> Result<(), Full> {
     line.extend(b"trodden: ")?;
-    // Leaves room for the remainder of the line, however long the name is.
+    // Leave room for the remainder of the line, however long the name is.
     for &byte in subject.iter().take(PATH_MAX - 512) {
         line.push(if byte < b' ' { b'?' } else { byte })?;
     }
@@ -143,7 +141,7 @@ fn compose(subject: &[u8], failure: &OutputFailure, line: &mut Text) -> Result<(
     line.extend(failure.reason)?;
     if let Some(error) = failure.error {
         line.extend(b" (")?;
-        match name_of(error) {
+        match describe_errno(error) {
             Some(name) => line.extend(name)?,
             None => {
                 line.extend(b"error ")?;
@@ -157,8 +155,8 @@ fn compose(subject: &[u8], failure: &OutputFailure, line: &mut Text) -> Result<(
     line.extend(b"; code that runs from here on is not counted")
 }
 
-/// Returns the description of common errors.
-fn name_of(error: Errno) -> Option<&'static [u8]> {
+/// Describes a common error; `None` for other errors.
+fn describe_errno(error: Errno) -> Option<&'static [u8]> {
     Some(match error.0 {
         1 => b"operation not permitted",
         2 => b"no such file or folder",

@@ -1,9 +1,10 @@
-//! Residual builds: what happens when a path executes that was unknown at the time of the build.
+//! Residual builds: handles the execution of a path that was unknown at the time of the build.
 //!
-//! Instrumented code counts paths that were counted before in its region, and jumps to `__trodden_count` otherwise. `__trodden_count` calls
-//! [`on_counted`] when the thread's copy of a counter becomes 1, to record the time, and always while [`ACTION`] is set: because further
-//! paths are known (`TRODDEN_KNOWN`), or because `TRODDEN_ON_UNTESTED` requests to print a line when the path is new in the thread's region
-//! (`report`), to print and raise SIGABRT (`abort`), or to call the subject's `trodden_untested(function, path, count)` (`callback`).
+//! Instrumented code itself counts a path that the thread's region already contains, and jumps to `__trodden_count` for other paths.
+//! `__trodden_count` calls [`handle_count`] when the thread's copy of a counter becomes 1, to record the time. It always calls it while
+//! [`ACTION`] is set, either because further paths are known (`TRODDEN_KNOWN`) or because of `TRODDEN_ON_UNTESTED`: `report` prints a
+//! line when the path is new in the thread's region, `abort` prints and raises SIGABRT, and `callback` calls the subject's
+//! `trodden_untested(function, path, count)`.
 //! Everything is async-signal-safe. If the callback executes untested paths itself, it is not called for them ([`CallbackFrame`]).
 
 use crate::clock;
@@ -22,33 +23,33 @@ const COUNT: u8 = 0;
 const REPORT: u8 = 1;
 const ABORT: u8 = 2;
 const CALLBACK: u8 = 3;
-const RELOADED: u8 = 4;
+const HAS_MORE_KNOWN: u8 = 4;
 
-/// The action at untested paths, and [`RELOADED`] if there is a set of further known paths. If not 0, [`on_counted`] counts instead of
-/// `__trodden_count`.
+/// The action at untested paths, combined with [`HAS_MORE_KNOWN`] if further paths are known. While nonzero, [`handle_count`] counts
+/// instead of `__trodden_count`.
 pub static ACTION: AtomicU8 = AtomicU8::new(COUNT);
-/// Address of a bitmap with a bit for each counter of the template: 1 if the path is known from `TRODDEN_KNOWN`; 0 if the variable is not
-/// set.
-static MORE_KNOWN: AtomicUsize = AtomicUsize::new(0);
-/// Whether vector registers wider than 128 bits must be saved: 0 unknown, 1 no, 2 yes.
+/// Address of a bitmap with one bit per counter of the template, which is 1 if `TRODDEN_KNOWN` contains the path; 0 if the variable is
+/// not set.
+static KNOWN_BITMAP: AtomicUsize = AtomicUsize::new(0);
+/// Whether vector registers wider than 128 bits must be saved: 0 for unknown, 1 for no, 2 for yes.
 static HAS_WIDE_VECTORS: AtomicU8 = AtomicU8::new(0);
 
 const UNKNOWN_ACTION: OutputFailure =
     OutputFailure::new(b"TRODDEN_ON_UNTESTED must be count, report, abort or callback", b"untested paths are only counted");
 const NO_CALLBACK: OutputFailure =
     OutputFailure::new(b"the program does not define the function trodden_untested", b"untested paths are only counted");
-const UNREADABLE: OutputFailure = OutputFailure::new(
+const CANNOT_READ_KNOWN: OutputFailure = OutputFailure::new(
     b"it cannot be read",
     b"name a file that `trodden export known --for PROGRAM` wrote; only paths known to the build are known",
 );
-const NOT_OF_IMAGE: OutputFailure = OutputFailure::new(b"it contains no known paths of this program", WRITE_AGAIN);
+const WRONG_IMAGE: OutputFailure = OutputFailure::new(b"it contains no known paths of this program", WRITE_AGAIN);
 const OTHER_VERSION: OutputFailure = OutputFailure::new(b"a different version of trodden wrote it", WRITE_AGAIN);
 const CORRUPT: OutputFailure = OutputFailure::new(b"it is corrupt", WRITE_AGAIN);
 const NO_MEMORY: OutputFailure =
     OutputFailure::new(b"it does not fit into memory", b"let the program have more memory; only paths known to the build are known");
 const WRITE_AGAIN: &[u8] = b"write it again with `trodden export known --for PROGRAM`; only paths known to the build are known";
 
-/// Reads the settings from the environment, or else from the image, at the image's start. The texts are overwritten.
+/// Reads the settings when the image starts, from the environment or else from the image. Overwrites both texts.
 pub fn prepare(text: &mut Text, scratch: &mut Text) {
     if !image::is_residual() {
         return;
@@ -56,12 +57,12 @@ pub fn prepare(text: &mut Text, scratch: &mut Text) {
     clock::prepare();
     let mut acting = find_action(text, scratch);
     if output::find_variable(KNOWN_VARIABLE, text, scratch) && !text.bytes().is_empty() {
-        match load(text, &OwnImage::from_linker()) {
+        match load_known_paths(text, &OwnImage::from_linker()) {
             Ok(address) => {
-                MORE_KNOWN.store(address, Relaxed);
-                acting |= RELOADED;
+                KNOWN_BITMAP.store(address, Relaxed);
+                acting |= HAS_MORE_KNOWN;
             }
-            Err(failure) => describe(text, failure, scratch),
+            Err(failure) => print_failure(text, failure, scratch),
         }
     }
     ACTION.store(acting, Relaxed);
@@ -75,21 +76,20 @@ fn find_action(text: &mut Text, scratch: &mut Text) -> u8 {
     match text.bytes() {
         b"report" => REPORT,
         b"abort" => ABORT,
-        b"callback" if callback() != 0 => CALLBACK,
+        b"callback" if find_callback() != 0 => CALLBACK,
         b"callback" => {
-            describe(text, &NO_CALLBACK, scratch);
+            print_failure(text, &NO_CALLBACK, scratch);
             COUNT
         }
         b"count" | b"" => COUNT,
         _ => {
-            describe(text, &UNKNOWN_ACTION, scratch);
+            print_failure(text, &UNKNOWN_ACTION, scratch);
             COUNT
         }
     }
 }
 
-/// Prints `trodden: SUBJECT: reason: advice`.
-fn describe(subject: &Text, failure: &OutputFailure, line: &mut Text) {
+fn print_failure(subject: &Text, failure: &OutputFailure, line: &mut Text) {
     line.clear();
     let parts: [&[u8]; 6] =
         [b"trodden: ", subject.bytes().get(..1024).unwrap_or(subject.bytes()), b": ", failure.reason, b": ", failure.advice];
@@ -98,46 +98,46 @@ fn describe(subject: &Text, failure: &OutputFailure, line: &mut Text) {
     text::print_line(line.bytes());
 }
 
-/// Loads a file of further known paths of this image, and returns the address of the bitmap.
-fn load(path: &Text, image: &OwnImage) -> Result<usize, &'static OutputFailure> {
+/// Loads a file of further known paths of this image. Returns the address of the bitmap.
+fn load_known_paths(path: &Text, image: &OwnImage) -> Result<usize, &'static OutputFailure> {
     let flags = O_RDONLY | O_CLOEXEC | system::O_NONBLOCK;
-    let file = system::open_at(&Descriptor::CURRENT_FOLDER, path.with_nul(0), flags, 0).map_err(|_| &UNREADABLE)?;
+    let file = system::open_at(&Descriptor::CURRENT_FOLDER, path.with_nul(0), flags, 0).map_err(|_| &CANNOT_READ_KNOWN)?;
     let mut header = [0u8; size_of::<KnownHeader>()];
-    let have = system::read_at(&file, &mut header, 0).map_err(|_| &NOT_OF_IMAGE)?;
-    let checksum = checksum_of(header.get(..have).unwrap_or(&header), image)?;
+    let have = system::read_at(&file, &mut header, 0).map_err(|_| &WRONG_IMAGE)?;
+    let checksum = read_bitmap_checksum(header.get(..have).unwrap_or(&header), image)?;
     let length = image.counters.div_ceil(8) as usize;
     let address = system::map_zeros(length.max(1), None).map_err(|_| &NO_MEMORY)?;
-    // SAFETY: fresh memory of that length, with no other reference.
+    // SAFETY: the memory is fresh, has that length, and has no other reference.
     let bits = unsafe { core::slice::from_raw_parts_mut(address as *mut u8, length) };
-    if fill(bits, &file, header.len()) && wire::checksum(bits) == checksum {
+    if fill_bitmap(bits, &file, header.len()) && wire::checksum(bits) == checksum {
         return Ok(address);
     }
     system::unmap(address, length.max(1));
     Err(&CORRUPT)
 }
 
-/// Returns the checksum in a header, if it belongs to a file of this image.
-fn checksum_of(bytes: &[u8], image: &OwnImage) -> Result<u64, &'static OutputFailure> {
+/// Returns the bitmap's checksum from a file header; an error unless the file belongs to this image.
+fn read_bitmap_checksum(bytes: &[u8], image: &OwnImage) -> Result<u64, &'static OutputFailure> {
     match FileHeader::read(bytes) {
-        Ok(header) if header.kind != FileKind::FURTHER_KNOWN_PATHS => return Err(&NOT_OF_IMAGE),
+        Ok(header) if header.kind != FileKind::FURTHER_KNOWN_PATHS => return Err(&WRONG_IMAGE),
         Ok(header) if header.version != KNOWN_VERSION => return Err(&OTHER_VERSION),
         Ok(_) => {}
         Err(HeaderError::EarlierFormat) => return Err(&OTHER_VERSION),
-        Err(HeaderError::NotTrodden) => return Err(&NOT_OF_IMAGE),
+        Err(HeaderError::NotTrodden) => return Err(&WRONG_IMAGE),
         Err(HeaderError::Truncated | HeaderError::Checksum) => return Err(&CORRUPT),
     }
     let header = KnownHeader::read(bytes).ok_or(&CORRUPT)?;
     match header.image == image.identity() && header.counters == image.counters {
         true => Ok(header.checksum),
-        false => Err(&NOT_OF_IMAGE),
+        false => Err(&WRONG_IMAGE),
     }
 }
 
-/// Fills `bits` from the file, starting at offset `from`. Returns false if the file is too short.
-fn fill(bits: &mut [u8], file: &Descriptor, from: usize) -> bool {
+/// Fills `bits` from offset `start` of the file. Returns false if the file is too short.
+fn fill_bitmap(bits: &mut [u8], file: &Descriptor, start: usize) -> bool {
     let mut have = 0;
     while let Some(rest) = bits.get_mut(have..).filter(|rest| !rest.is_empty()) {
-        match system::read_at(file, rest, (from + have) as u64) {
+        match system::read_at(file, rest, (start + have) as u64) {
             Ok(0) | Err(_) => return false,
             Ok(more) => have += more,
         }
@@ -145,28 +145,28 @@ fn fill(bits: &mut [u8], file: &Descriptor, from: usize) -> bool {
     true
 }
 
-/// Returns true if [`on_counted`] must handle every execution of an unknown path.
-pub fn sees_each_count() -> bool {
+/// Returns true if [`handle_count`] must handle every execution of an unknown path.
+pub fn handles_each_count() -> bool {
     !matches!(ACTION.load(Relaxed), COUNT | REPORT)
 }
 
 fn is_known(counter: usize) -> bool {
-    let bits = MORE_KNOWN.load(Relaxed);
+    let bits = KNOWN_BITMAP.load(Relaxed);
     let at = counter.wrapping_sub(OwnImage::from_linker().template) / size_of::<u64>();
     // SAFETY: the bitmap has a bit for each counter of the template, and is never unmapped.
     bits != 0 && unsafe { ((bits + at / 8) as *const u8).read() } >> (at % 8) & 1 == 1
 }
 
-/// Handles the execution of a path: `counter` is the path's counter in the template, and `copy` is the thread's copy of that counter. The
+/// Handles the execution of a path. `counter` is the path's counter in the template, and `copy` the thread's copy of that counter. The
 /// execution is already counted, unless [`ACTION`] is set.
-pub extern "C" fn on_counted(counter: usize, copy: usize) {
+pub extern "C" fn handle_count(counter: usize, copy: usize) {
     let acting = ACTION.load(Relaxed);
-    if acting & RELOADED != 0 && is_known(counter) {
+    if acting & HAS_MORE_KNOWN != 0 && is_known(counter) {
         return;
     }
     if acting != 0 {
-        // SAFETY: the thread's copy of a counter, incremented by one instruction, so that no count is lost if a signal handler counts the
-        // same path.
+        // SAFETY: `copy` is the thread's own copy. A single instruction increments it, so that no count is lost if a signal handler
+        // counts the same path.
         unsafe { asm!("inc qword ptr [{0}]", in(reg) copy, options(nostack)) };
     }
     // SAFETY: as above.
@@ -177,10 +177,10 @@ pub extern "C" fn on_counted(counter: usize, copy: usize) {
         unsafe { ((copy + function.time_offset) as *mut u64).write_volatile(clock::now_ns()) };
     }
     let path = (counter.wrapping_sub(function.first) / size_of::<u64>()) as u64;
-    match acting & !RELOADED {
-        REPORT if count == 1 => report(function.name, path),
+    match acting & !HAS_MORE_KNOWN {
+        REPORT if count == 1 => report_path(function.name, path),
         ABORT => {
-            report(function.name, path);
+            report_path(function.name, path);
             system::abort();
         }
         CALLBACK => call_back(function.name, path, count),
@@ -188,9 +188,10 @@ pub extern "C" fn on_counted(counter: usize, copy: usize) {
     }
 }
 
-/// Prints `trodden: untested path PATH of FUNCTION`, or `trodden: path PATH of FUNCTION matches EXPRESSION`, truncated to one short line.
-fn report(name: usize, path: u64) {
-    // Short, because it is on the subject's stack.
+/// Prints `trodden: untested path PATH of FUNCTION`, or `trodden: path PATH of FUNCTION matches EXPRESSION`. Truncates the line to 255
+/// bytes.
+fn report_path(name: usize, path: u64) {
+    // The buffer is short, because it is on the subject's stack.
     let mut line = [0u8; 256];
     let mut digits = [0u8; 20];
     let mut rest = path;
@@ -206,7 +207,7 @@ fn report(name: usize, path: u64) {
         }
     }
     let number = digits.iter().skip(first).copied();
-    let (kind, matches, expression): (&[u8], &[u8], &[u8]) = match image::watched() {
+    let (kind, matches, expression): (&[u8], &[u8], &[u8]) = match image::watched_expression() {
         Some(expression) => (b"trodden: path ", b" matches ", expression),
         None => (b"trodden: untested path ", b"", b""),
     };
@@ -223,22 +224,22 @@ fn report(name: usize, path: u64) {
     text::print_line(line.get(..=length).unwrap_or(&[]));
 }
 
-/// Returns the address of the subject's callback; 0 if it has none.
-fn callback() -> usize {
+/// Returns the address of the subject's callback, or 0 if the subject has none.
+fn find_callback() -> usize {
     address_of!("trodden_untested")
 }
 
-/// A marker on the stack while the callback runs. The callback may exit by `longjmp` or an exception, so the marker whose address the
-/// thread stored is live only if it is above the current frame and all of its marks are intact. Other frames at the same location would
+/// A marker on the stack while the callback runs, whose address the thread stores. The callback may exit by `longjmp` or an exception, so
+/// a marker is live only if it is above the current frame and all of its marks are intact. Other frames at the same location would
 /// overwrite some of the marks.
 #[repr(C)]
 struct CallbackFrame {
-    marks: [u64; MARKS],
+    marks: [u64; MARK_COUNT],
 }
 
-/// Number of marks; large enough that other frames, which contain return addresses and saved registers, are very unlikely to leave all of
-/// them intact.
-const MARKS: usize = 64;
+/// Number of marks. It is so large that other frames, which contain return addresses and saved registers, are very unlikely to leave all
+/// of them intact.
+const MARK_COUNT: usize = 64;
 
 impl CallbackFrame {
     fn mark(address: usize, index: usize) -> u64 {
@@ -249,30 +250,30 @@ impl CallbackFrame {
     fn write_marks(&mut self) -> usize {
         let address = &raw const *self as usize;
         for (index, word) in self.marks.iter_mut().enumerate() {
-            // SAFETY: a word of this structure, which only `is_live` reads, by address.
+            // SAFETY: the word is part of this structure; only `is_live` reads it, by address.
             unsafe { (&raw mut *word).write_volatile(CallbackFrame::mark(address, index)) };
         }
         address
     }
 
-    /// Returns true if the thread is still in the callback whose marker is at `address`. `here` is the end of the caller's own marker.
-    fn is_live(address: usize, here: usize) -> bool {
+    /// Returns true if the thread is still in the callback whose marker is at `address`. `own_end` is the end of the caller's own marker.
+    fn is_live(address: usize, own_end: usize) -> bool {
         let word = |index: usize| address + index * size_of::<u64>();
-        // The stack may have been unmapped, if the program has several.
-        if address < here || !system::is_readable(address) || !system::is_readable(word(MARKS - 1)) {
+        // If the program has several stacks, the marker's stack may have been unmapped.
+        if address < own_end || !system::is_readable(address) || !system::is_readable(word(MARK_COUNT - 1)) {
             return false;
         }
-        // SAFETY: the marker is in pages that were just found to be readable.
-        (0..MARKS).all(|index| unsafe { (word(index) as *const u64).read_volatile() } == CallbackFrame::mark(address, index))
+        // SAFETY: the marker's first and last word were just found to be readable.
+        (0..MARK_COUNT).all(|index| unsafe { (word(index) as *const u64).read_volatile() } == CallbackFrame::mark(address, index))
     }
 }
 
 /// Calls the callback, unless this thread is already executing it.
 fn call_back(name: usize, path: u64, count: u64) {
-    let Some(thread) = image::direct_place() else { return };
-    // SAFETY: thread-local; signal handlers leave it unchanged.
+    let Some(thread) = image::residual_thread() else { return };
+    // SAFETY: the state is thread-local, and signal handlers leave it unchanged.
     let outer = unsafe { (&raw const (*thread).callback).read_volatile() };
-    let mut frame = CallbackFrame { marks: [0; MARKS] };
+    let mut frame = CallbackFrame { marks: [0; MARK_COUNT] };
     if outer != 0 && CallbackFrame::is_live(outer as usize, (&raw const frame).wrapping_add(1) as usize) {
         return;
     }
@@ -281,10 +282,10 @@ fn call_back(name: usize, path: u64, count: u64) {
     unsafe { (&raw mut (*thread).callback).write_volatile(address as u64) };
     match has_wide_vectors() {
         // SAFETY: the subject's function of that name has the type that the stub expects.
-        true => unsafe { __trodden_call_wide(callback(), name, path, count) },
+        true => unsafe { __trodden_call_wide(find_callback(), name, path, count) },
         false => {
             // SAFETY: a function of that name has this type.
-            let call = unsafe { core::mem::transmute::<usize, extern "C" fn(usize, u64, u64)>(callback()) };
+            let call = unsafe { core::mem::transmute::<usize, extern "C" fn(usize, u64, u64)>(find_callback()) };
             call(name, path, count);
         }
     }
@@ -297,7 +298,7 @@ fn call_back(name: usize, path: u64, count: u64) {
     });
 }
 
-/// Returns true if the system saves vector registers beyond those that `fxsave` covers.
+/// Returns true if the kernel saves vector registers that `fxsave` does not cover.
 fn has_wide_vectors() -> bool {
     const OSXSAVE: u32 = 1 << 27;
     if HAS_WIDE_VECTORS.load(Relaxed) == 0 {
@@ -307,8 +308,8 @@ fn has_wide_vectors() -> bool {
     HAS_WIDE_VECTORS.load(Relaxed) == 2
 }
 
-// Calls the function in the first argument with the other three arguments, preserving the state of x87, SSE, AVX and AVX-512 (mask 0xe7):
-// at most 2688 bytes in the standard layout, whose header must be zero.
+// Calls the function in the first argument with the other three arguments. Preserves the state of x87, SSE, AVX and AVX-512 (mask 0xe7),
+// which needs at most 2688 bytes in the standard layout. The header of the saved state must be zero.
 global_asm!(
     stub::begin!("__trodden_call_wide"),
     "push rbp",

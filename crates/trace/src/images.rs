@@ -39,7 +39,7 @@ impl Library {
         let path = path.canonicalize().map_err(|e| fault(format!("cannot be read: {e}")))?;
         let mut executable = Executable::read(&path)?;
         let binary = Binary::read(&path).map_err(|e| fault(format!("cannot be watched: {e}")))?;
-        let code = binary.segments().iter().filter(|s| s.executable).max_by_key(|s| s.file_offset);
+        let code = binary.segments().iter().filter(|s| s.is_executable).max_by_key(|s| s.file_offset);
         let offset = code.ok_or_else(|| fault("has no code".to_owned()))?.file_offset & !0xfff;
         let by = base_address(number);
         let moved = |range: &Range<u64>| range.start + by..range.end + by;

@@ -30,7 +30,7 @@ fn of_block(code: &[(u64, Vec<u8>)], block: &Range<u64>) -> Option<u64> {
 
 /// Returns the address of the first sled in a file's code.
 pub fn first(binary: &Binary) -> Option<u64> {
-    let code = binary.segments().iter().filter(|s| s.executable);
+    let code = binary.segments().iter().filter(|s| s.is_executable);
     code.filter_map(|segment| {
         let bytes = binary.bytes_at(segment.address)?;
         let place = bytes.windows(SLED.len()).position(|window| window == SLED)?;

@@ -146,6 +146,6 @@ fn is_long_nop(instruction: &Instruction) -> bool {
 
 /// Translates a code address to a file offset.
 pub fn offset(binary: &Binary, address: u64) -> Option<u64> {
-    let segment = binary.segments().iter().find(|s| s.executable && (s.address..s.address + s.file_size).contains(&address))?;
+    let segment = binary.segments().iter().find(|s| s.is_executable && (s.address..s.address + s.file_size).contains(&address))?;
     Some(segment.file_offset + (address - segment.address))
 }

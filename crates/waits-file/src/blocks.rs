@@ -1,13 +1,13 @@
-//! Attribution of the time between two calls to the code that the thread executed.
+//! Attributes the time between two calls to the code that the thread executed.
 //!
-//! A block is the time span between two calls. If the block has enough samples, its time is divided in proportion to them; otherwise, in
-//! proportion to the samples from all of the thread's blocks between the same two call stacks. If these blocks have no samples either, the
+//! A block is the time span between two calls. If the block has enough samples, its time is divided in proportion to them. Otherwise, it
+//! is divided in proportion to the samples in all of the thread's blocks between the same two call stacks. Without any such samples, the
 //! time is attributed to the functions that both call stacks have in common. The parts add up to the block's length in nanoseconds.
 
-use crate::codes::{Codes, own_frames};
+use crate::codes::{Codes, find_own_frames};
 use crate::process_file::ProcessFile;
 use crate::recording::ThreadRecording;
-use crate::sample_paths::{SamplePaths, TimedPath, is_function};
+use crate::sample_paths::{SamplePaths, TimedPath, is_same_function};
 use crate::symbols::{StackFrame, SymbolCache};
 use anyhow::Result;
 use std::collections::HashMap;
@@ -17,52 +17,52 @@ use trodden_wire::waits::{NO_STACK, SampleRecord, kind};
 
 /// Minimum number of samples for a block to be divided by its own samples.
 const MIN_OWN_SAMPLES: usize = 8;
-/// Maximum number of codes per block. Samples of all other codes are added to the most frequent one.
+/// Maximum number of codes per block. Samples of all other codes count for the most frequent code.
 const MAX_CODES: usize = 12;
 
-/// Numbers of the call stacks before and after a block; `NO_STACK` at the start and at the end of the thread.
+/// Numbers of the call stacks before and after a block; `NO_STACK` before the thread's first call and after its last.
 type StackPair = (u32, u32);
 
-/// The samples and stacks of a thread.
+/// A thread's samples and stacks.
 #[derive(Default)]
 pub struct ThreadBlocks {
-    /// Number of the call after each sample, and the sample's code.
+    /// For each sample: the index of the call that follows it, and its code.
     samples: Vec<(u32, CodeId)>,
     next_sample: usize,
-    /// Sample counts of all blocks between two stacks.
+    /// Sample counts of all blocks between the same two stacks.
     pools: HashMap<StackPair, Vec<(CodeId, u64)>>,
     stacks: Vec<Vec<u64>>,
     frames_by_stack: HashMap<u32, Vec<StackFrame>>,
     /// Code and line of blocks without samples.
     unsampled: HashMap<StackPair, (CodeId, u32)>,
-    /// Call sites by stack and called function.
+    /// Codes of call sites by stack and called function.
     sites: HashMap<(u32, u16), CodeId>,
 }
 
 impl ThreadBlocks {
-    /// Reads a thread's samples and stacks, and scans its calls once.
+    /// Reads a thread's samples and stacks, and iterates over its calls once.
     pub fn read(thread: &ThreadRecording, process: &ProcessFile, names: &mut BlockNames) -> Result<Self> {
         let stacks = thread.stacks()?;
         let records = thread.samples()?;
-        let taken = names.paths.as_mut().map(|paths| paths.paths_of(process, thread.number, &records)).transpose()?;
+        let taken = names.paths.as_mut().map(|paths| paths.find_paths(process, thread.number, &records)).transpose()?;
         let mut taken = taken.unwrap_or_else(|| vec![None; records.len()]).into_iter();
         let mut known: HashMap<(u64, u32, Option<TimedPath>), CodeId> = HashMap::new();
         let mut name = |sample: &SampleRecord, taken: Option<TimedPath>| {
             *known.entry((sample.address, sample.stack, taken)).or_insert_with_key(|(_, _, taken)| {
                 let stack = stacks.get(sample.stack as usize).map_or(&[][..], Vec::as_slice);
-                let own = own_frames(&mut names.symbols, process, Some(sample.address), stack);
-                let is_on_stack = |taken: &&TimedPath| own.iter().any(|frame| is_function(&frame.function, &taken.function));
+                let own = find_own_frames(&mut names.symbols, process, Some(sample.address), stack);
+                let is_on_stack = |taken: &&TimedPath| own.iter().any(|frame| is_same_function(&frame.function, &taken.function));
                 let taken = taken.as_ref().filter(is_on_stack).cloned();
-                names.codes.sample(&own, taken)
+                names.codes.intern_sample(&own, taken)
             })
         };
         let samples: Vec<(u32, CodeId)> = records.iter().map(|sample| (sample.calls, name(sample, taken.next().flatten()))).collect();
         let mut blocks = ThreadBlocks { samples, stacks, ..ThreadBlocks::default() };
-        blocks.pool(thread)?;
+        blocks.count_pools(thread)?;
         Ok(blocks)
     }
 
-    fn pool(&mut self, thread: &ThreadRecording) -> Result<()> {
+    fn count_pools(&mut self, thread: &ThreadRecording) -> Result<()> {
         let mut pools: HashMap<StackPair, HashMap<CodeId, u64>> = HashMap::new();
         let mut before = NO_STACK;
         for (index, call) in (0..).zip(thread.calls()) {
@@ -78,11 +78,11 @@ impl ThreadBlocks {
             before = call.stack;
         }
         self.next_sample = 0;
-        self.pools = pools.into_iter().map(|(between, counts)| (between, top_codes(counts.into_iter().collect()))).collect();
+        self.pools = pools.into_iter().map(|(between, counts)| (between, keep_top_codes(counts.into_iter().collect()))).collect();
         Ok(())
     }
 
-    /// Consumes the samples of the block before a call.
+    /// Consumes the samples in the block before a call.
     fn take_samples(&mut self, index: u32) -> Vec<(u32, CodeId)> {
         let from = self.next_sample;
         while self.samples.get(self.next_sample).is_some_and(|(calls, _)| *calls <= index) {
@@ -91,9 +91,9 @@ impl ThreadBlocks {
         self.samples[from..self.next_sample].to_vec()
     }
 
-    /// Divides the `ns` nanoseconds between a call with the stack `before` and call number `index` with the stack `next`. Must be called
+    /// Divides the `ns` nanoseconds between a call with the stack `before` and the call at `index` with the stack `next`. Must be called
     /// with ascending `index`.
-    pub fn divide(
+    pub fn divide_block(
         &mut self,
         names: &mut BlockNames,
         process: &ProcessFile,
@@ -105,7 +105,7 @@ impl ThreadBlocks {
         if samples.len() >= MIN_OWN_SAMPLES {
             let mut counts: HashMap<CodeId, u64> = HashMap::new();
             samples.iter().for_each(|(_, code)| *counts.entry(*code).or_default() += 1);
-            return divide_time(ns, &top_codes(counts.into_iter().collect()));
+            return divide_time(ns, &keep_top_codes(counts.into_iter().collect()));
         }
         if let Some(pool) = self.pools.get(&(before, next)) {
             return divide_time(ns, pool);
@@ -113,51 +113,51 @@ impl ThreadBlocks {
         let (code, line) = match self.unsampled.get(&(before, next)) {
             Some(known) => *known,
             None => {
-                let (first, second) = (self.frames(names, process, before), self.frames(names, process, next));
-                let found = names.codes.between_calls(first.as_ref(), second.as_ref());
+                let (first, second) = (self.own_frames(names, process, before), self.own_frames(names, process, next));
+                let found = names.codes.intern_common_block(first.as_ref(), second.as_ref());
                 self.unsampled.insert((before, next), found);
                 found
             }
         };
-        names.codes.weigh(code, line, ns);
+        names.codes.add_line_weight(code, line, ns);
         vec![TimeBlock { code, state: LocationState::Computing, ns }]
     }
 
-    fn frames(&mut self, names: &mut BlockNames, process: &ProcessFile, stack: u32) -> Option<Vec<StackFrame>> {
+    fn own_frames(&mut self, names: &mut BlockNames, process: &ProcessFile, stack: u32) -> Option<Vec<StackFrame>> {
         let addresses = self.stacks.get(stack as usize)?;
-        Some(self.frames_by_stack.entry(stack).or_insert_with(|| own_frames(&mut names.symbols, process, None, addresses)).clone())
+        Some(self.frames_by_stack.entry(stack).or_insert_with(|| find_own_frames(&mut names.symbols, process, None, addresses)).clone())
     }
 
-    /// Returns the code of a call site.
-    pub fn site(&mut self, names: &mut BlockNames, process: &ProcessFile, stack: u32, function: u16, name: &'static str) -> CodeId {
+    /// Returns the code of the call site from which a call with this stack is made. `name` is the called function's name.
+    pub fn call_site(&mut self, names: &mut BlockNames, process: &ProcessFile, stack: u32, function: u16, name: &'static str) -> CodeId {
         if let Some(code) = self.sites.get(&(stack, function)) {
             return *code;
         }
-        let own = self.frames(names, process, stack).unwrap_or_default();
-        let code = names.codes.call(&own, name);
+        let own = self.own_frames(names, process, stack).unwrap_or_default();
+        let code = names.codes.intern_call_site(&own, name);
         self.sites.insert((stack, function), code);
         code
     }
 }
 
-/// The codes and symbols of a recording.
+/// A recording's codes and symbols.
 #[derive(Default)]
 pub struct BlockNames {
-    /// Code blocks by number.
+    /// Code blocks and call sites by number.
     pub codes: Codes,
     /// Functions and lines by address.
     pub symbols: SymbolCache,
-    /// Paths that samples belong to, if streams of the same run were given.
+    /// The paths that samples interrupted, if streams of the same run were given.
     pub paths: Option<Box<dyn SamplePaths>>,
 }
 
-/// Whether a record is not a call itself, but supplements the call before or after it.
+/// Returns true if a record is not a call, but supplements the call before or after it.
 pub fn is_auxiliary(kind: u16) -> bool {
     matches!(kind, kind::COMPLETED | kind::SENDRECV_RECV | kind::MEETING_SEND | kind::MEETING_RECV | kind::CPU_AT_ENTER)
 }
 
-/// Reduces the counts to the [`MAX_CODES`] most frequent codes, in a deterministic order.
-fn top_codes(mut counts: Vec<(CodeId, u64)>) -> Vec<(CodeId, u64)> {
+/// Keeps the [`MAX_CODES`] most frequent codes, in a deterministic order. Adds the counts of the others to the most frequent code.
+fn keep_top_codes(mut counts: Vec<(CodeId, u64)>) -> Vec<(CodeId, u64)> {
     counts.sort_by_key(|(code, count)| (std::cmp::Reverse(*count), *code));
     let rest: u64 = counts.iter().skip(MAX_CODES).map(|(_, count)| count).sum();
     counts.truncate(MAX_CODES);

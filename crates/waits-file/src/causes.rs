@@ -1,33 +1,33 @@
-//! Causes of waiting by function, the first part of a report.
+//! Causes of waiting by function, which are the first part of a report.
 
 use crate::replay::Replayed;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap, HashSet};
-use trodden_waits::{LocationId, LocationState, causes};
+use trodden_waits::{LocationId, LocationState, find_causes};
 
-/// Code that causes waits.
+/// Code that causes other locations to wait.
 #[derive(Clone, Debug)]
 pub struct CodeCause {
-    /// Name of the function.
+    /// The name of the function that contains the code.
     pub function: String,
-    /// Callers of the function, each with the waiting in ns that its calls cause, largest first. Empty for the outermost function.
+    /// The function's callers, each with the waiting in ns that its calls cause, largest first. Empty for the outermost function.
     pub callers: Vec<(String, u64)>,
-    /// Source file; empty if unknown.
+    /// Source file of the function; empty if unknown.
     pub file: String,
-    /// Line that causes the most waiting; 0 if unknown.
+    /// The line that causes the most waiting; 0 if unknown.
     pub line: u32,
     /// The location that executes the code.
     pub location: LocationId,
     /// The location's state while it executes the code.
     pub state: LocationState,
-    /// Waiting that the code causes, ns.
+    /// Waiting that the code causes, in ns.
     pub ns: u64,
 }
 
-/// Identifies a cause: function, file, location, state.
+/// Function, file, location, state.
 type CauseKey<'a> = (&'a [String], &'a str, LocationId, LocationState);
 
-/// Waiting in ns that a cause accounts for: in total, by line, and by caller.
+/// The waiting in ns that a cause accounts for, in total, by line and by caller.
 #[derive(Default)]
 struct CauseSum<'a> {
     ns: u64,
@@ -36,7 +36,7 @@ struct CauseSum<'a> {
 }
 
 impl CauseSum<'_> {
-    fn cause(&self, (function, file, location, state): CauseKey) -> CodeCause {
+    fn to_cause(&self, (function, file, location, state): CauseKey) -> CodeCause {
         let line = self.lines.iter().max_by_key(|(line, ns)| (**ns, u32::MAX - **line)).map_or(0, |(line, _)| *line);
         let callers = self.callers.iter().filter_map(|(caller, ns)| Some(((*caller)?.to_owned(), *ns)));
         let mut callers: Vec<(String, u64)> = callers.collect();
@@ -47,16 +47,16 @@ impl CauseSum<'_> {
 
 /// Sums up causes by function, location and state, largest first.
 ///
-/// A function with several callers may be a common helper. If nearly all waiting for it on a location comes from one caller that other
-/// locations hardly execute, that caller is named instead. Likewise, a caller that makes no recorded call is named if the waiting is spread
-/// over several of its callees.
-pub fn by_function(replayed: &Replayed) -> Vec<CodeCause> {
+/// A function with several callers may be a common helper. If one caller accounts for nearly all of the helper's waiting on a location,
+/// and other locations hardly execute that caller, the caller is named instead. A caller that makes no recorded call is also named if its
+/// waiting is spread over several callees.
+pub fn sum_by_function(replayed: &Replayed) -> Vec<CodeCause> {
     let codes = &replayed.names.codes;
-    let (callers, executed) = (callers(replayed), executed(replayed));
-    let found = causes(&replayed.outcome.steps, &replayed.outcome.sites);
+    let (callers, executed) = (find_callers_by_function(replayed), sum_time_by_function(replayed));
+    let found = find_causes(&replayed.outcome.steps, &replayed.outcome.sites);
     let mut depth: Vec<usize> = found.iter().map(|cause| codes.get(cause.step.code).path.len()).collect();
     let deepest = depth.iter().copied().max().unwrap_or(0);
-    let calling_functions = calling_functions(replayed);
+    let calling_functions = find_calling_functions(replayed);
     for level in (2..=deepest).rev() {
         merge_into_callers(replayed, &found, &mut depth, level, &calling_functions);
         attribute_to_callers(replayed, &found, &mut depth, level, &callers, &executed);
@@ -64,7 +64,7 @@ pub fn by_function(replayed: &Replayed) -> Vec<CodeCause> {
     let mut sums: HashMap<CauseKey, CauseSum> = HashMap::new();
     for (cause, depth) in found.iter().zip(&depth) {
         let code = codes.get(cause.step.code);
-        // If the caller is named instead of a helper, the line is the one that calls the helper.
+        // If the caller is named instead of a helper, the line is where the caller calls the helper.
         let (file, line) = code.call_place(*depth).unwrap_or((&code.file, codes.line(cause.step.code)));
         let function = &code.path[depth.saturating_sub(1)..*depth];
         let sum = sums.entry((function, file, cause.step.location, cause.step.state)).or_default();
@@ -73,13 +73,12 @@ pub fn by_function(replayed: &Replayed) -> Vec<CodeCause> {
         let caller = depth.checked_sub(2).map(|at| code.path[at].as_str());
         *sum.callers.entry(caller).or_default() += cause.wait_ns;
     }
-    let mut found: Vec<CodeCause> = sums.into_iter().map(|(key, sum)| sum.cause(key)).collect();
+    let mut found: Vec<CodeCause> = sums.into_iter().map(|(key, sum)| sum.to_cause(key)).collect();
     found.sort_by(|a, b| b.ns.cmp(&a.ns).then_with(|| (&a.function, a.location, a.state).cmp(&(&b.function, b.location, b.state))));
     found
 }
 
-/// Returns the callers of each function.
-fn callers(replayed: &Replayed) -> HashMap<&str, HashSet<&str>> {
+fn find_callers_by_function(replayed: &Replayed) -> HashMap<&str, HashSet<&str>> {
     let mut callers: HashMap<&str, HashSet<&str>> = HashMap::new();
     for (_, code) in replayed.names.codes.iter() {
         for pair in code.path.windows(2).filter(|pair| pair[0] != pair[1]) {
@@ -89,8 +88,8 @@ fn callers(replayed: &Replayed) -> HashMap<&str, HashSet<&str>> {
     callers
 }
 
-/// Returns the inclusive time of each function by location, in ns.
-fn executed(replayed: &Replayed) -> HashMap<&str, HashMap<LocationId, u64>> {
+/// Returns each function's inclusive time in ns, by location.
+fn sum_time_by_function(replayed: &Replayed) -> HashMap<&str, HashMap<LocationId, u64>> {
     let mut executed: HashMap<&str, HashMap<LocationId, u64>> = HashMap::new();
     for (id, ns) in &replayed.outcome.executed {
         let step = replayed.outcome.steps.get(*id);
@@ -103,13 +102,13 @@ fn executed(replayed: &Replayed) -> HashMap<&str, HashMap<LocationId, u64>> {
 }
 
 /// Returns the functions that make a recorded call, directly or indirectly.
-fn calling_functions(replayed: &Replayed) -> HashSet<&str> {
+fn find_calling_functions(replayed: &Replayed) -> HashSet<&str> {
     let calls = replayed.names.codes.iter().filter(|(_, code)| code.call.is_some());
     calls.flat_map(|(_, code)| &code.path).map(String::as_str).collect()
 }
 
-/// Attributes causes at stack depth `level` to their caller if the caller makes no recorded call and no single callee accounts for most of
-/// its waiting. The outermost function of a thread is exempt.
+/// Attributes causes at stack depth `level` to their caller if the caller makes no recorded call and no single callee accounts for most
+/// of its waiting. A thread's outermost function is never named this way.
 fn merge_into_callers(
     replayed: &Replayed,
     found: &[trodden_waits::Cause],
@@ -117,8 +116,8 @@ fn merge_into_callers(
     level: usize,
     calling_functions: &HashSet<&str>,
 ) {
-    /// If a callee accounts for at least this share of its caller's waiting, the callee remains the cause.
-    const MAIN_SHARE: f64 = 2.0 / 3.0;
+    /// A callee that accounts for at least this share of its caller's waiting remains the cause.
+    const MIN_MAIN_SHARE: f64 = 2.0 / 3.0;
     if level < 3 {
         return;
     }
@@ -132,14 +131,14 @@ fn merge_into_callers(
     for (cause, depth) in found.iter().zip(depth).filter(|(_, depth)| **depth == level) {
         let path = &replayed.names.codes.get(cause.step.code).path;
         let sum = |prefix: usize| sums.get(&(&path[..prefix], cause.step.location, cause.step.state)).copied().unwrap_or(0) as f64;
-        if !calling_functions.contains(path[level - 2].as_str()) && sum(level) < MAIN_SHARE * sum(level - 1) {
+        if !calling_functions.contains(path[level - 2].as_str()) && sum(level) < MIN_MAIN_SHARE * sum(level - 1) {
             *depth = level - 1;
         }
     }
 }
 
-/// Attributes causes at stack depth `level` to their caller if the function is a common helper, and the caller accounts for nearly all of
-/// the helper's waiting on the location and runs almost exclusively there.
+/// Attributes causes at stack depth `level` to their caller if the function is a common helper and the caller meets two conditions: it
+/// accounts for nearly all of the helper's waiting on the location, and it runs almost exclusively on that location.
 fn attribute_to_callers(
     replayed: &Replayed,
     found: &[trodden_waits::Cause],
@@ -148,7 +147,7 @@ fn attribute_to_callers(
     callers: &HashMap<&str, HashSet<&str>>,
     executed: &HashMap<&str, HashMap<LocationId, u64>>,
 ) {
-    /// Minimum share of the helper's waiting that must come from the caller, and of the caller's time that must be spent on the location.
+    /// Minimum share for both conditions: the caller's share in the helper's waiting, and the location's share in the caller's time.
     const MIN_SHARE: f64 = 0.8;
     let path = |index: usize| &replayed.names.codes.get(found[index].step.code).path;
     let mut sums: HashMap<(&str, LocationId), HashMap<&str, u64>> = HashMap::new();

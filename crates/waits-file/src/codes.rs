@@ -1,7 +1,8 @@
-//! Code blocks, which the analysis identifies by number, and their names in reports.
+//! Code blocks and call sites, which the analysis identifies by number.
 //!
-//! A code block is a stack of the program's own functions: a sample's stack, or the common part of the call stacks before and after a
-//! block. A call site is a stack with the line of the call. Lines within a block are counted separately and do not distinguish steps.
+//! A code block is a stack of the program's own functions, either from a sample or as the common part of the call stacks before and after
+//! a block of time. A call site is a stack with the line of the call. Lines within a code block have separate weights and do not
+//! distinguish steps.
 
 use crate::process_file::ProcessFile;
 use crate::sample_paths::TimedPath;
@@ -14,23 +15,23 @@ use trodden_waits::CodeId;
 /// A code block or call site.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct CodeLocation {
-    /// Functions on the stack, outermost first; the last one is executing.
+    /// Functions on the stack, outermost first. The last function is executing.
     pub path: Vec<String>,
-    /// For each function but the last, the file and line at which it calls the next.
+    /// For each function but the last, the file and line where it calls the next one.
     pub calls: Vec<(String, u32)>,
     /// Source file of the last function; empty if unknown.
     pub file: String,
-    /// The function called; `None` unless this is a call site.
+    /// The function that is called; `None` unless this is a call site.
     pub call: Option<&'static str>,
-    /// Line of the call; 0 unless this is a call site.
+    /// The call's line; 0 unless this is a call site.
     pub call_line: u32,
-    /// The Ball-Larus path that was executed; `None` unless streams of the run are available.
-    pub taken: Option<TimedPath>,
+    /// The Ball-Larus path that was executed; `None` unless the run's streams are available.
+    pub taken_path: Option<TimedPath>,
 }
 
 impl CodeLocation {
-    /// Returns the file and line of the call that the function at a depth of the path makes; depth 1 is the outermost function. `None` for
-    /// the last function.
+    /// Returns the file and line where the function at `depth` calls the next function; the outermost function has depth 1. Returns
+    /// `None` for the last function.
     pub fn call_place(&self, depth: usize) -> Option<(&str, u32)> {
         self.calls.get(depth.checked_sub(1)?).map(|(file, line)| (file.as_str(), *line))
     }
@@ -41,24 +42,23 @@ impl CodeLocation {
     }
 }
 
-/// Weight of a sample, ns: one kernel tick. Blocks without samples have their time as weight.
-const SAMPLE_NS: u64 = 4_000_000;
+/// Weight of a sample: one kernel tick in ns. A block without samples has its time as weight.
+const SAMPLE_WEIGHT_NS: u64 = 4_000_000;
 
-/// The program's own frames of a stack, innermost first. If the stack contains none, only its innermost frame.
+/// The program's own frames on a stack, innermost first. If there are none, the stack's innermost frame.
 type OwnFrames = Vec<StackFrame>;
 
-/// All codes, numbered.
+/// All codes by number.
 #[derive(Default)]
 pub struct Codes {
     codes: Vec<Rc<CodeLocation>>,
     ids: HashMap<Rc<CodeLocation>, CodeId>,
-    /// Weights of lines.
     lines: HashMap<CodeId, BTreeMap<u32, u64>>,
 }
 
 impl Codes {
-    /// Returns the number of a code. A new code gets the next number.
-    pub fn id(&mut self, mut code: CodeLocation) -> CodeId {
+    /// Returns the number of a code. Assigns the next number to a new code.
+    pub fn intern(&mut self, mut code: CodeLocation) -> CodeId {
         // Control characters are escaped, because reports print names within a line.
         let names = code.path.iter_mut().chain(code.calls.iter_mut().map(|(file, _)| file)).chain([&mut code.file]);
         names.filter(|name| name.contains(escape::is_unprintable)).for_each(|name| *name = escape::escape_line(name));
@@ -72,17 +72,17 @@ impl Codes {
         id
     }
 
-    /// Returns the code with a number.
+    /// Returns the code with the given number.
     pub fn get(&self, id: CodeId) -> &CodeLocation {
         &self.codes[id.0 as usize]
     }
 
-    /// Iterates over all codes in order of their numbers.
+    /// Iterates over all codes in the order of their numbers.
     pub fn iter(&self) -> impl Iterator<Item = (CodeId, &CodeLocation)> {
         (0..).map(CodeId).zip(self.codes.iter().map(Rc::as_ref))
     }
 
-    /// Returns the line that represents a code in reports: the line of the call, or the line with the largest weight; 0 if unknown.
+    /// Returns the line to show for a code in reports: the line of the call, or the line with the largest weight; 0 if unknown.
     pub fn line(&self, id: CodeId) -> u32 {
         let code = self.get(id);
         if code.call.is_some() {
@@ -95,37 +95,51 @@ impl Codes {
     }
 
     /// Returns the number of a pseudo-code that is not a function, such as start-up.
-    pub fn pseudo_code(&mut self, name: &str) -> CodeId {
-        self.id(CodeLocation { path: vec![name.into()], calls: Vec::new(), file: String::new(), call: None, call_line: 0, taken: None })
+    pub fn intern_pseudo_code(&mut self, name: &str) -> CodeId {
+        self.intern(CodeLocation {
+            path: vec![name.into()],
+            calls: Vec::new(),
+            file: String::new(),
+            call: None,
+            call_line: 0,
+            taken_path: None,
+        })
     }
 
-    /// Returns the number of a call site.
-    pub fn call(&mut self, own: &OwnFrames, call: &'static str) -> CodeId {
+    /// Returns the number of the call site from which the innermost own frame calls `call`.
+    pub fn intern_call_site(&mut self, own: &OwnFrames, call: &'static str) -> CodeId {
         let (file, call_line) = own.first().map_or((String::new(), 0), |frame| (frame.file.clone(), frame.line));
-        self.id(CodeLocation { path: path(own), calls: calls(own), file, call: Some(call), call_line, taken: None })
+        self.intern(CodeLocation {
+            path: function_path(own),
+            calls: find_call_places(own),
+            file,
+            call: Some(call),
+            call_line,
+            taken_path: None,
+        })
     }
 
-    /// Returns the number of a sample's code block, and adds the sample to the weight of its line.
-    pub fn sample(&mut self, own: &OwnFrames, taken: Option<TimedPath>) -> CodeId {
-        let id = self.block(own, taken);
-        self.weigh(id, own.first().map_or(0, |frame| frame.line), SAMPLE_NS);
+    /// Returns the number of a sample's code block, and adds the sample's weight to its line.
+    pub fn intern_sample(&mut self, own: &OwnFrames, taken_path: Option<TimedPath>) -> CodeId {
+        let id = self.intern_block(own, taken_path);
+        self.add_line_weight(id, own.first().map_or(0, |frame| frame.line), SAMPLE_WEIGHT_NS);
         id
     }
 
-    /// Adds time to the weight of a line in a block.
-    pub fn weigh(&mut self, id: CodeId, line: u32, ns: u64) {
+    /// Adds a time to the weight of a line in a code block.
+    pub fn add_line_weight(&mut self, id: CodeId, line: u32, ns: u64) {
         let weight = self.lines.entry(id).or_default().entry(line).or_default();
         *weight = weight.saturating_add(ns);
     }
 
-    /// Returns the weights of a block's lines; `None` if no line has a weight.
-    pub fn lines(&self, id: CodeId) -> Option<&BTreeMap<u32, u64>> {
+    /// Returns the weights of a code block's lines; `None` if no line has a weight.
+    pub fn line_weights(&self, id: CodeId) -> Option<&BTreeMap<u32, u64>> {
         self.lines.get(&id)
     }
 
-    /// Returns the code of a block without samples, which is the common part of the call stacks before and after it, and the line of the
-    /// second call in the innermost common function.
-    pub fn between_calls(&mut self, before: Option<&OwnFrames>, next: Option<&OwnFrames>) -> (CodeId, u32) {
+    /// Returns the code of a block without samples: the common part of the call stacks before and after it. Also returns the line in the
+    /// innermost common function from which the second call is made.
+    pub fn intern_common_block(&mut self, before: Option<&OwnFrames>, next: Option<&OwnFrames>) -> (CodeId, u32) {
         let own = match (before, next) {
             (Some(before), Some(next)) => {
                 let is_equal = |(a, b): &(&StackFrame, &StackFrame)| a.function == b.function && a.file == b.file;
@@ -133,36 +147,36 @@ impl Codes {
                 next[next.len() - common.max(1).min(next.len())..].to_vec()
             }
             (Some(own), None) | (None, Some(own)) => own.clone(),
-            (None, None) => return (self.pseudo_code("(unknown)"), 0),
+            (None, None) => return (self.intern_pseudo_code("(unknown)"), 0),
         };
-        (self.block(&own, None), own.first().map_or(0, |frame| frame.line))
+        (self.intern_block(&own, None), own.first().map_or(0, |frame| frame.line))
     }
 
-    fn block(&mut self, own: &OwnFrames, taken: Option<TimedPath>) -> CodeId {
+    fn intern_block(&mut self, own: &OwnFrames, taken_path: Option<TimedPath>) -> CodeId {
         let file = own.first().map_or(String::new(), |frame| frame.file.clone());
-        self.id(CodeLocation { path: path(own), calls: calls(own), file, call: None, call_line: 0, taken })
+        self.intern(CodeLocation { path: function_path(own), calls: find_call_places(own), file, call: None, call_line: 0, taken_path })
     }
 }
 
-fn calls(own: &OwnFrames) -> Vec<(String, u32)> {
+fn find_call_places(own: &OwnFrames) -> Vec<(String, u32)> {
     own.iter().skip(1).rev().map(|frame| (frame.file.clone(), frame.line)).collect()
 }
 
-fn path(own: &OwnFrames) -> Vec<String> {
+fn function_path(own: &OwnFrames) -> Vec<String> {
     own.iter().rev().map(|frame| frame.function.clone()).collect()
 }
 
-/// Returns the program's own frames in a stack of return addresses. `at` is the address of the current instruction, if known.
-pub fn own_frames(symbols: &mut SymbolCache, process: &ProcessFile, at: Option<u64>, stack: &[u64]) -> OwnFrames {
+/// Returns the program's own frames on a stack of return addresses. `at` is the current instruction's address, if known.
+pub fn find_own_frames(symbols: &mut SymbolCache, process: &ProcessFile, at: Option<u64>, stack: &[u64]) -> OwnFrames {
     let returns = stack.iter().map(|address| address.wrapping_sub(1));
     let mut all = Vec::new();
     for address in at.into_iter().chain(returns) {
         all.extend(symbols.frames(process, address).iter().cloned());
     }
     let mut own: OwnFrames = all.iter().filter(|frame| frame.is_own).cloned().collect();
-    // A closure that is inlined into its enclosing function counts as that function.
+    // A closure that is inlined into its enclosing function counts as part of that function.
     let is_within = |inner: &StackFrame, outer: &StackFrame| inner.function.strip_suffix("::{{closure}}") == Some(&outer.function);
-    // Drops the C library's start-up code, which has no lines.
+    // The C library's start-up code has no lines, so this drops it.
     if own.iter().any(|frame| !frame.file.is_empty()) {
         own.retain(|frame| !frame.file.is_empty());
     }

@@ -1,42 +1,43 @@
-//! Conversion of recorded calls to the analysis's calls: translates ranks to processes, and handles and addresses to unique numbers.
+//! Converts recorded calls to the analysis's calls. Translates ranks to processes, and handles and addresses to unique numbers.
 
 use crate::ranks::RankList;
 use crate::recording::{Process, RecordedCalls, WaitsRecording};
 use std::collections::{HashMap, HashSet};
-use trodden_waits::call::{Collective, CommunicatorId, Completed, Message, MultiExchange, ObjectId, RequestId, SleepKind, ThreadToken};
+use trodden_waits::call::{
+    Collective, CommunicatorId, CompletedRequest, Message, MultiExchange, ObjectId, RequestId, SleepKind, ThreadToken,
+};
 use trodden_waits::{Call, CollectiveRule, ProcessId, WaitKind};
 use trodden_wire::waits::{ANY_PEER, ANY_TAG, CallName, CallRecord, NO_PEER, ROOT_PEER, kind};
 
-/// Numbers of the predefined communicators.
 const COMM_WORLD: u64 = 1;
 const COMM_SELF: u64 = 2;
-/// Maximum size in bytes of messages that all common MPI libraries buffer, so that the send does not wait for the receive.
+/// Maximum size in bytes of messages that all common MPI libraries buffer. The send of such a message does not wait for its receive.
 pub const MAX_BUFFERED_BYTES: u64 = 4096;
-/// Flag in a communicator's number that separates messages of neighbourhood collectives from the program's own messages.
+/// Flag in a communicator's number that separates the messages of neighbourhood collectives from the program's own messages.
 const NEIGHBOUR_FLAG: u64 = 1 << 62;
 const BARRIERS: [&str; 6] = ["MPI_Barrier", "MPI_Ibarrier", "MPI_Barrier_init", "MPIX_Barrier_init", "MPI_Win_fence", "MPI_Finalize"];
-/// Name suffixes of operations in which a member may contribute no data to some other members.
+/// Name suffixes of operations in which a member may contribute no data to some of the others.
 const NONBINDING_SUFFIXES: [&str; 9] =
     ["v", "w", "v_init", "w_init", "Reduce_scatter", "Ireduce_scatter", "Reduce_scatter_init", "Comm_idup", "Win_fence"];
-/// Result of a wait in which the thread was woken. Other results are error numbers.
-const WOKEN: u64 = 0;
-/// Result of a futex wait that returned at once, because the value had changed.
+/// The recorded result of a wait if the thread was woken. Other results are error numbers.
+const WOKEN_RESULT: u64 = 0;
+/// The recorded result of a futex wait that returned at once because the value had changed.
 const EAGAIN: u64 = 11;
-/// Recorded size of a collective operation without data. MPI libraries may return early from it.
-const NO_DATA: u64 = u64::MAX;
+/// Recorded size of a collective operation without data, from which MPI libraries may return early.
+const NO_DATA_SIZE: u64 = u64::MAX;
 
 /// The processes of one `MPI_COMM_WORLD`.
 #[derive(Debug)]
 struct MpiJob {
     size: u32,
-    /// The recorded processes, by rank.
+    /// The recorded processes by rank.
     processes: HashMap<u32, ProcessId>,
 }
 
-/// State of the conversion that spans processes.
+/// The conversion's state, which spans all processes.
 #[derive(Debug, Default)]
 pub struct Converter {
-    /// Job and rank of each process; `None` without MPI.
+    /// Job and rank of each process; `None` for a process without MPI.
     ranks: Vec<Option<(u32, u32)>>,
     jobs: Vec<MpiJob>,
     communicators: HashMap<(u32, u64), CommunicatorId>,
@@ -51,14 +52,14 @@ impl Converter {
         let pids = recording.processes.iter().map(|process| process.file.number).collect();
         let mut converter = Converter { pids, ..Converter::default() };
         for (index, process) in recording.processes.iter().enumerate() {
-            converter.add(ProcessId(index as u32), process);
+            converter.add_process(ProcessId(index as u32), process);
         }
         converter
     }
 
-    fn add(&mut self, id: ProcessId, process: &Process) {
+    fn add_process(&mut self, id: ProcessId, process: &Process) {
         let Some(mpi) = &process.file.mpi else { return self.ranks.push(None) };
-        // Ranks are unique within a job, so assign the process to the first job of the same size in which its rank is still free.
+        // Ranks are unique within a job. The process therefore joins the first job of its size in which its rank is still free.
         let fits = |job: &MpiJob| job.size == mpi.size && mpi.rank < job.size && !job.processes.contains_key(&mpi.rank);
         let job = self.jobs.iter().position(fits).unwrap_or_else(|| {
             self.jobs.push(MpiJob { size: mpi.size, processes: HashMap::new() });
@@ -70,18 +71,25 @@ impl Converter {
         self.ranks.push(Some((job as u32, mpi.rank)));
     }
 
-    /// Returns the number of missing ranks and the size of each job with missing ranks.
+    /// Returns, for each job with missing ranks, the number of missing ranks and the job's size.
     pub fn missing_ranks(&self) -> Vec<(usize, usize)> {
         let missing = |job: &MpiJob| (job.size as usize - job.processes.len(), job.size as usize);
         self.jobs.iter().map(missing).filter(|(missing, _)| *missing > 0).collect()
     }
 
-    /// Converts a call of a thread. Calls that cannot be interpreted become [`Call::Other`].
-    pub fn call(&mut self, process: &Process, id: ProcessId, thread_token: u64, record: &CallRecord, parts: &mut ConvertedParts) -> Call {
-        self.known_call(process, id, thread_token, record, parts).unwrap_or(Call::Other)
+    /// Converts a thread's call. Calls that cannot be interpreted become [`Call::Other`].
+    pub fn convert_call(
+        &mut self,
+        process: &Process,
+        id: ProcessId,
+        thread_token: u64,
+        record: &CallRecord,
+        parts: &mut ConvertedParts,
+    ) -> Call {
+        self.convert_known_call(process, id, thread_token, record, parts).unwrap_or(Call::Other)
     }
 
-    fn known_call(
+    fn convert_known_call(
         &mut self,
         process: &Process,
         id: ProcessId,
@@ -89,31 +97,35 @@ impl Converter {
         record: &CallRecord,
         parts: &mut ConvertedParts,
     ) -> Option<Call> {
-        let object = object_of(process, record.kind, record.object);
+        let object = object_id(process, record.kind, record.object);
         let request = RequestId(record.request);
         Some(match record.kind {
-            _ if is_collective(record.kind) => self.collective(process, id, record)?,
-            _ if is_persistent_collective(record.kind) => Call::PrepareCollective(self.collective_of(process, id, record)?, request),
-            _ if record.kind < kind::START && record.kind & kind::PERSISTENT != 0 => {
-                Call::Prepare(self.message(process, id, record)?, record.kind & 0xf == kind::IRECV, request)
+            _ if is_collective(record.kind) => self.convert_collective(process, id, record)?,
+            _ if is_persistent_collective(record.kind) => {
+                Call::PrepareCollective(self.convert_collective_arguments(process, id, record)?, request)
             }
-            kind::SEND | kind::SYNC_SEND => Call::Send(self.message(process, id, record)?, record.kind == kind::SYNC_SEND),
+            _ if record.kind < kind::START && record.kind & kind::PERSISTENT != 0 => {
+                Call::Prepare(self.convert_message(process, id, record)?, record.kind & 0xf == kind::IRECV, request)
+            }
+            kind::SEND | kind::SYNC_SEND => Call::Send(self.convert_message(process, id, record)?, record.kind == kind::SYNC_SEND),
             kind::RECV => {
-                let message = self.message(process, id, record)?;
-                let actual = parts.completed.first().and_then(|c| Some((self.peer(process, id, record.object, c.peer)?, c.tag)));
+                let message = self.convert_message(process, id, record)?;
+                let actual = parts.completed.first().and_then(|c| Some((self.find_peer(process, id, record.object, c.peer)?, c.tag)));
                 Call::Receive(message, actual)
             }
             kind::ISEND | kind::SYNC_ISEND | kind::IRECV => {
-                Call::Begin(self.message(process, id, record)?, record.kind == kind::IRECV, request)
+                Call::Begin(self.convert_message(process, id, record)?, record.kind == kind::IRECV, request)
             }
-            kind::SENDRECV => match (self.message(process, id, record), parts.receive.and_then(|r| self.message(process, id, &r))) {
-                (Some(send), Some(receive)) => Call::Exchange(send, receive),
-                (Some(send), None) => Call::Send(send, false),
-                (None, Some(receive)) => Call::Receive(receive, None),
-                (None, None) => return None,
-            },
-            kind::MEETING | kind::MEETING_INIT => self.exchange(process, id, record, &parts.members)?,
-            kind::PROBE => Call::Probe(self.message(process, id, record)?),
+            kind::SENDRECV => {
+                match (self.convert_message(process, id, record), parts.receive.and_then(|r| self.convert_message(process, id, &r))) {
+                    (Some(send), Some(receive)) => Call::Exchange(send, receive),
+                    (Some(send), None) => Call::Send(send, false),
+                    (None, Some(receive)) => Call::Receive(receive, None),
+                    (None, None) => return None,
+                }
+            }
+            kind::MEETING | kind::MEETING_INIT => self.convert_exchange(process, id, record, &parts.members)?,
+            kind::PROBE => Call::Probe(self.convert_message(process, id, record)?),
             _ => self.convert_other(process, record, id, thread_token, parts, object),
         })
     }
@@ -127,7 +139,7 @@ impl Converter {
         parts: &mut ConvertedParts,
         object: ObjectId,
     ) -> Call {
-        let is_woken = record.size_or_count == WOKEN;
+        let is_woken = record.size_or_count == WOKEN_RESULT;
         match record.kind {
             kind::WAIT => Call::Wait(std::mem::take(&mut parts.requests)),
             kind::START => Call::Start(std::mem::take(&mut parts.starts)),
@@ -138,7 +150,7 @@ impl Converter {
             kind::UNLOCK | kind::WINDOW_UNLOCK => Call::Unlock(object),
             kind::WINDOW_LOCK => Call::Lock(object),
             kind::CONDITION_WAIT => {
-                let mutex = object_of(process, record.kind, record.request);
+                let mutex = object_id(process, record.kind, record.request);
                 Call::Sleep(object, SleepKind::Condition(Some(mutex)), is_woken)
             }
             kind::SEMAPHORE_WAIT => Call::Sleep(object, SleepKind::Semaphore, is_woken),
@@ -157,36 +169,36 @@ impl Converter {
         }
     }
 
-    /// Whether `result`, the return value of a call that waits for a process, is the ID of a recorded process.
+    /// Returns true if `result`, the return value of a call that waits for a process, is the ID of a recorded process.
     fn is_recorded_pid(&self, result: u64) -> bool {
         u32::try_from(result).is_ok_and(|number| self.pids.contains(&number))
     }
 
-    fn message(&mut self, process: &Process, id: ProcessId, record: &CallRecord) -> Option<Message> {
+    fn convert_message(&mut self, process: &Process, id: ProcessId, record: &CallRecord) -> Option<Message> {
         let peer = match record.peer {
             ANY_PEER => {
                 self.wildcards.insert((id, record.request), record.object);
                 None
             }
-            rank => Some(self.peer(process, id, record.object, rank)?),
+            rank => Some(self.find_peer(process, id, record.object, rank)?),
         };
         let tag = (record.tag != ANY_TAG).then_some(record.tag);
         let is_synchronous = matches!(record.kind & !kind::PERSISTENT, kind::SYNC_SEND | kind::SYNC_ISEND);
         let is_buffered = record.size_or_count <= MAX_BUFFERED_BYTES && !is_synchronous;
-        Some(Message { communicator: self.communicator(id, record.object)?, peer, tag, is_buffered })
+        Some(Message { communicator: self.communicator_id(id, record.object)?, peer, tag, is_buffered })
     }
 
-    /// Converts a call that synchronises with several processes: an access epoch of a window, or a neighbourhood collective.
-    fn exchange(&mut self, process: &Process, id: ProcessId, record: &CallRecord, members: &[CallRecord]) -> Option<Call> {
+    /// Converts a call that synchronises with several processes: a window's access epoch, or a neighbourhood collective.
+    fn convert_exchange(&mut self, process: &Process, id: ProcessId, record: &CallRecord, members: &[CallRecord]) -> Option<Call> {
         let wait_kind = match record.function {
             epoch if epoch == CallName::MPI_Win_start as u16 => WaitKind::LatePost,
             function if is_neighbourhood_exchange(function) => WaitKind::LateSender,
             _ => WaitKind::LateComplete,
         };
         let flag = if wait_kind == WaitKind::LateSender { NEIGHBOUR_FLAG } else { 0 };
-        let communicator = self.communicator(id, record.object ^ flag)?;
+        let communicator = self.communicator_id(id, record.object ^ flag)?;
         let message = |member: &CallRecord| {
-            let peer = Some(self.peer(process, id, record.object, member.peer)?);
+            let peer = Some(self.find_peer(process, id, record.object, member.peer)?);
             Some(Message { communicator, peer, tag: Some(member.tag), is_buffered: true })
         };
         let messages = |kind: u16| members.iter().filter(|m| m.kind == kind).filter_map(message).collect();
@@ -198,8 +210,8 @@ impl Converter {
         })
     }
 
-    /// Returns the process with a rank in a communicator; `None` if it is not recorded.
-    fn peer(&self, process: &Process, id: ProcessId, communicator: u64, rank: i32) -> Option<ProcessId> {
+    /// Returns the process with the given rank in a communicator; `None` if that process is not recorded.
+    fn find_peer(&self, process: &Process, id: ProcessId, communicator: u64, rank: i32) -> Option<ProcessId> {
         let rank = usize::try_from(rank).ok()?;
         let (job, _) = self.ranks[id.0 as usize]?;
         let world = match communicator {
@@ -213,7 +225,7 @@ impl Converter {
         self.jobs[job as usize].processes.get(&u32::try_from(world).ok()?).copied()
     }
 
-    fn communicator(&mut self, id: ProcessId, communicator: u64) -> Option<CommunicatorId> {
+    fn communicator_id(&mut self, id: ProcessId, communicator: u64) -> Option<CommunicatorId> {
         let (job, _) = self.ranks[id.0 as usize]?;
         // `MPI_COMM_SELF` is a different communicator in each process.
         let key = match communicator {
@@ -225,15 +237,15 @@ impl Converter {
         Some(*self.communicators.entry(key).or_insert(next))
     }
 
-    fn collective(&mut self, process: &Process, id: ProcessId, record: &CallRecord) -> Option<Call> {
-        let collective = self.collective_of(process, id, record)?;
+    fn convert_collective(&mut self, process: &Process, id: ProcessId, record: &CallRecord) -> Option<Call> {
+        let collective = self.convert_collective_arguments(process, id, record)?;
         Some(match record.kind & kind::NON_BLOCKING != 0 && record.kind != kind::MPI_FINALIZE {
             true => Call::BeginCollective(collective, RequestId(record.request)),
             false => Call::Collective(collective),
         })
     }
 
-    fn collective_of(&mut self, process: &Process, id: ProcessId, record: &CallRecord) -> Option<Collective> {
+    fn convert_collective_arguments(&mut self, process: &Process, id: ProcessId, record: &CallRecord) -> Option<Collective> {
         let (job, world_rank) = self.ranks[id.0 as usize]?;
         let (rank, size) = match record.object {
             COMM_SELF => (0, 1),
@@ -248,18 +260,18 @@ impl Converter {
         };
         let name = trodden_wire::waits::FUNCTIONS.get(record.function as usize).copied().unwrap_or_default();
         Some(Collective {
-            communicator: self.communicator(id, record.object)?,
-            rule: rule_of(record.kind),
+            communicator: self.communicator_id(id, record.object)?,
+            rule: collective_rule(record.kind),
             is_root: record.peer >= 0 && record.peer as u32 == rank,
             rank,
             size,
             is_barrier: BARRIERS.contains(&name),
-            is_binding: record.size_or_count != NO_DATA && is_binding(name),
+            is_binding: record.size_or_count != NO_DATA_SIZE && is_binding(name),
         })
     }
 
-    /// Converts a collective operation on an intercommunicator. The root is in one group, and all members that it exchanges data with are
-    /// in the other.
+    /// Converts a collective operation on an intercommunicator. The root belongs to one group, and all members that exchange data with it
+    /// belong to the other group.
     fn intercommunicator_collective(
         &mut self,
         id: ProcessId,
@@ -269,23 +281,23 @@ impl Converter {
         remote: &RankList,
     ) -> Option<Collective> {
         let own = local.position(world_rank)?;
-        // Ranks are assigned to both groups consecutively, starting with the group whose first member has the lower world rank.
+        // Both groups are numbered consecutively, starting with the group whose first member has the lower world rank.
         let rank = (if local.get(0) > remote.get(0) { remote.len() } else { 0 } + own) as u32;
-        let (rule, size) = match (rule_of(record.kind), record.peer) {
+        let (rule, size) = match (collective_rule(record.kind), record.peer) {
             (rule @ (CollectiveRule::FromRoot | CollectiveRule::ToRoot), ROOT_PEER) => (rule, 1 + remote.len()),
             (CollectiveRule::FromRoot | CollectiveRule::ToRoot, NO_PEER) => (CollectiveRule::Absent, 1 + remote.len()),
             (rule @ (CollectiveRule::FromRoot | CollectiveRule::ToRoot), _) => (rule, 1 + local.len()),
             (rule, _) => (rule, local.len() + remote.len()),
         };
-        let communicator = self.communicator(id, record.object)?;
+        let communicator = self.communicator_id(id, record.object)?;
         let name = trodden_wire::waits::FUNCTIONS.get(record.function as usize).copied().unwrap_or_default();
-        let (is_root, is_binding) = (record.peer == ROOT_PEER, record.size_or_count != NO_DATA && is_binding(name));
+        let (is_root, is_binding) = (record.peer == ROOT_PEER, record.size_or_count != NO_DATA_SIZE && is_binding(name));
         Some(Collective { communicator, rule, is_root, rank, size: size as u32, is_barrier: false, is_binding })
     }
 
-    /// Returns the token of the call that created a thread or, for a process's first thread, of the call that created the process. `None`
-    /// if that call is not recorded.
-    pub fn creator(&self, process: &Process, id: ProcessId, token: u64) -> Option<ThreadToken> {
+    /// Returns the token of the call that created a thread. For a process's first thread, that is the call that created the process.
+    /// Returns `None` if the call is not recorded.
+    pub fn find_creator(&self, process: &Process, id: ProcessId, token: u64) -> Option<ThreadToken> {
         if token != 0 {
             return Some(thread_token_of(id, token));
         }
@@ -297,8 +309,8 @@ fn is_neighbourhood_exchange(function: u16) -> bool {
     trodden_wire::waits::FUNCTIONS.get(function as usize).is_some_and(|name| name.contains("eighbor_"))
 }
 
-/// Returns the object of a call. An object in shared memory has the same number in all processes.
-fn object_of(process: &Process, kind: u16, address: u64) -> ObjectId {
+/// Returns the object that a call uses. An object in shared memory has the same number in all processes.
+fn object_id(process: &Process, kind: u16, address: u64) -> ObjectId {
     let is_address = (kind::LOCK..=kind::SEMAPHORE_POST).contains(&kind) || matches!(kind, kind::FUTEX_WAIT | kind::FUTEX_WAKE);
     match is_address.then(|| process.file.shared_object(address)).flatten() {
         Some(number) => ObjectId(ObjectId::FIRST_SHARED | number),
@@ -306,7 +318,7 @@ fn object_of(process: &Process, kind: u16, address: u64) -> ObjectId {
     }
 }
 
-/// Whether no member of the collective operation with a name can leave before all members that it waits for have entered.
+/// Returns true if no member of the named collective operation can leave before all members that it waits for have entered.
 pub fn is_binding(name: &str) -> bool {
     !name.starts_with("MPI_File_") && !NONBINDING_SUFFIXES.iter().any(|end| name.ends_with(end))
 }
@@ -319,7 +331,7 @@ fn child_token(number: u32) -> ThreadToken {
     ThreadToken(1 << 63 | u64::from(number))
 }
 
-fn rule_of(kind: u16) -> CollectiveRule {
+fn collective_rule(kind: u16) -> CollectiveRule {
     match kind & !(kind::NON_BLOCKING | kind::PERSISTENT) {
         kind::COLLECTIVE_FROM_ROOT => CollectiveRule::FromRoot,
         kind::COLLECTIVE_TO_ROOT => CollectiveRule::ToRoot,
@@ -337,15 +349,15 @@ fn is_collective(kind: u16) -> bool {
         || kind < kind::PERSISTENT && (kind::COLLECTIVE_ALL..=kind::COLLECTIVE_SCAN).contains(&(kind & !kind::NON_BLOCKING))
 }
 
-/// Auxiliary records that supplement a call.
+/// The auxiliary records that supplement a call.
 #[derive(Debug, Default)]
 pub struct ConvertedParts {
     completed: Vec<CallRecord>,
     receive: Option<CallRecord>,
-    requests: Vec<Completed>,
+    requests: Vec<CompletedRequest>,
     starts: Vec<RequestId>,
     members: Vec<CallRecord>,
-    /// Number of these records.
+    /// Total number of these records.
     pub count: u32,
 }
 
@@ -367,7 +379,7 @@ impl ConvertedParts {
                 kind::COMPLETED => true,
                 kind::MEETING_SEND | kind::MEETING_RECV => matches!(record.kind, kind::MEETING | kind::MEETING_INIT),
                 kind::SENDRECV_RECV => record.kind == kind::SENDRECV,
-                // `MPI_Startall` records its further requests at the time of its exit.
+                // `MPI_Startall` records all requests but the first at the time of its exit.
                 kind::START => record.kind == kind::START && next.enter == next.exit && next.enter == record.exit,
                 _ => false,
             };
@@ -379,9 +391,9 @@ impl ConvertedParts {
                 kind::START => parts.starts.push(RequestId(next.request)),
                 kind::MEETING_SEND | kind::MEETING_RECV => parts.members.push(next),
                 _ if next.request == 0 => parts.completed.push(next),
-                _ => parts.requests.push(Completed {
+                _ => parts.requests.push(CompletedRequest {
                     request: RequestId(next.request),
-                    peer: converter.peer_of_status(process, id, &next),
+                    peer: converter.find_completed_peer(process, id, &next),
                     tag: Some(next.tag),
                     is_cancelled: next.size_or_count != 0,
                 }),
@@ -391,9 +403,9 @@ impl ConvertedParts {
 }
 
 impl Converter {
-    /// Returns the source of a completed receive. Its rank is relative to the communicator on which the receive was started.
-    fn peer_of_status(&self, process: &Process, id: ProcessId, record: &CallRecord) -> Option<ProcessId> {
+    /// Returns the source of a completed receive, whose rank is relative to the communicator on which the receive was started.
+    fn find_completed_peer(&self, process: &Process, id: ProcessId, record: &CallRecord) -> Option<ProcessId> {
         let communicator = self.wildcards.get(&(id, record.request)).copied().unwrap_or(COMM_WORLD);
-        self.peer(process, id, communicator, record.peer)
+        self.find_peer(process, id, communicator, record.peer)
     }
 }

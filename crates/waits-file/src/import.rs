@@ -1,4 +1,4 @@
-//! Importers for traces from other tools. A trace is read completely and then fed to the analysis in chronological order.
+//! Importers for traces from other tools. A trace is read completely and then passed to the analysis in chronological order.
 //!
 //! | file | contents |
 //! |---|---|
@@ -20,7 +20,7 @@ pub use perf::is_only_header;
 
 use crate::blocks::BlockNames;
 use crate::codes::CodeLocation;
-use crate::replay::{LocationName, Replayed, ReportOptions, options};
+use crate::replay::{LocationName, Replayed, ReportOptions, analysis_options};
 use crate::timeline::{Activity, Bar, Timeline};
 use anyhow::{Result, bail};
 use std::cmp::Reverse;
@@ -29,7 +29,7 @@ use std::path::Path;
 use trodden_waits::analysis::TimeBlock;
 use trodden_waits::{Analysis, AnalysisOptions, Call, CodeId, LocationId, LocationState, ProcessId};
 
-/// Maximum size of a trace in bytes. The complete trace is held in memory.
+/// Maximum size of a trace in bytes. The entire trace is held in memory.
 const MAX_TEXT_BYTES: u64 = 4 << 30;
 
 #[derive(Default)]
@@ -37,12 +37,12 @@ pub(crate) struct Imported {
     pub locations: Vec<ImportedLocation>,
     pub names: BlockNames,
     pub notes: Vec<String>,
-    /// Whether the format was recognised, even if the trace has no events.
+    /// Whether the format was recognised. This may be the case even if the trace has no events.
     pub is_recognised: bool,
 }
 
 impl Imported {
-    /// Creates a trace of a recognised format without events.
+    /// Creates a trace without events whose format was recognised.
     fn empty_trace(note: &str) -> Imported {
         Imported { is_recognised: true, notes: vec![note.to_owned()], ..Imported::default() }
     }
@@ -64,47 +64,46 @@ pub(crate) struct ImportedEvent {
 
 #[derive(Clone, Debug)]
 pub(crate) enum EventKind {
-    /// Since its previous event, the thread executed this code in the given state.
+    /// The thread executed this code in the given state since its previous event.
     Run(CodeId, LocationState),
     Enter(Call, CodeId),
     Exit(Call),
 }
 
-/// Reads and decompresses a complete file. Fails if the content exceeds the given number of bytes.
+/// Reads and decompresses a file. Fails if the content exceeds the given number of bytes.
 pub type Decompress = fn(&Path, u64) -> Result<Vec<u8>>;
 
 /// Analyses a trace from another tool.
 ///
 /// # Errors
-/// Fails if the format is unknown, if the trace is corrupt, or if no code belongs to the function of a prediction.
-pub fn report(path: &Path, asked: &ReportOptions, decompressed: Decompress) -> Result<Replayed> {
-    let imported = read(path, decompressed)?;
+/// Fails if the format is unknown, if the trace is corrupt, or if the function of a prediction has no code in the trace.
+pub fn analyse_trace(path: &Path, report_options: &ReportOptions, decompressed: Decompress) -> Result<Replayed> {
+    let imported = read_trace(path, decompressed)?;
     if imported.locations.is_empty() && !imported.is_recognised {
         bail!("{}: the trace has no threads", path.display());
     }
-    let mut replayed = pass(&imported, options(asked, None), asked.timeline);
-    for (function, percent) in &asked.what_if {
+    let mut replayed = analyse_once(&imported, analysis_options(report_options, None), report_options.has_timeline);
+    for (function, percent) in &report_options.what_if {
         let codes: HashSet<CodeId> =
             imported.names.codes.iter().filter(|(_, code)| code.path.contains(function)).map(|(id, _)| id).collect();
         if codes.is_empty() {
             bail!("--what-if {function}: the trace contains no function of that name");
         }
-        let answer = pass(&imported, options(asked, Some((codes, 1.0 - percent / 100.0))), false);
+        let answer = analyse_once(&imported, analysis_options(report_options, Some((codes, 1.0 - percent / 100.0))), false);
         replayed.predictions.push((function.clone(), *percent, answer.outcome.what_if_ns));
     }
     replayed.names = imported.names;
     Ok(replayed)
 }
 
-/// First bytes of a file that `perf record` writes.
-const PERF_DATA: &[u8] = b"PERFILE2";
+const PERF_DATA_MAGIC: &[u8] = b"PERFILE2";
 
-/// Whether a line contains a scheduler event, which identifies perf's text format.
+/// Returns true if a line contains a scheduler event, which identifies perf's text format.
 pub fn is_scheduler_line(line: &str) -> bool {
     line.contains("sched_switch:")
 }
 
-fn read(path: &Path, decompressed: Decompress) -> Result<Imported> {
+fn read_trace(path: &Path, decompressed: Decompress) -> Result<Imported> {
     if path.extension().is_some_and(|e| e == "otf2") {
         return otf2::read(path);
     }
@@ -112,12 +111,12 @@ fn read(path: &Path, decompressed: Decompress) -> Result<Imported> {
         return ctf::read_trace(path);
     }
     let bytes = decompressed(path, MAX_TEXT_BYTES)?;
-    if bytes.starts_with(PERF_DATA) {
+    if bytes.starts_with(PERF_DATA_MAGIC) {
         bail!("{0} is a binary file of perf. Convert it to text with `perf script -i {0} > trace.txt`", path.display());
     }
     let text = String::from_utf8_lossy(&bytes);
     match text.trim_start().chars().next() {
-        _ if ctf::is_text(&text) => ctf::read(path, &text),
+        _ if ctf::is_babeltrace_text(&text) => ctf::parse(path, &text),
         Some('{' | '[') => chrome::read(path, &text),
         _ if is_scheduler_line(&text) => perf::read(path, &text),
         _ if perf::is_only_header(&text) => Ok(Imported::empty_trace("the perf recording has no events")),
@@ -129,17 +128,17 @@ fn read(path: &Path, decompressed: Decompress) -> Result<Imported> {
     }
 }
 
-/// Returns the number of the code with the given stack of names. For a call site, `call` is the called function.
-pub fn code(names: &mut BlockNames, path: &[&str], call: Option<&'static str>, file: &str, line: u32) -> CodeId {
+/// Returns the number of the code with the given stack of names. `call` is the called function if the code is a call site.
+pub fn intern_code(names: &mut BlockNames, path: &[&str], call: Option<&'static str>, file: &str, line: u32) -> CodeId {
     let path: Vec<String> = path.iter().map(|name| (*name).to_owned()).collect();
-    let id = names.codes.id(CodeLocation { path, calls: Vec::new(), file: file.to_owned(), call, call_line: line, taken: None });
+    let id = names.codes.intern(CodeLocation { path, calls: Vec::new(), file: file.to_owned(), call, call_line: line, taken_path: None });
     if call.is_none() {
-        names.codes.weigh(id, line, 1);
+        names.codes.add_line_weight(id, line, 1);
     }
     id
 }
 
-fn pass(imported: &Imported, options: AnalysisOptions, is_enabled: bool) -> Replayed {
+fn analyse_once(imported: &Imported, options: AnalysisOptions, is_enabled: bool) -> Replayed {
     let mut analysis = Analysis::new(options);
     let mut timeline = Timeline { is_enabled, ..Timeline::default() };
     let origin_ns = imported.locations.iter().map(|l| l.begin_ns).min().unwrap_or(0);
@@ -150,8 +149,8 @@ fn pass(imported: &Imported, options: AnalysisOptions, is_enabled: bool) -> Repl
         let id = LocationId(index as u32);
         analysis.start(id, location.process, location.begin_ns - origin_ns, None, start);
         let mut cursor = MergeCursor { next: 0, time_ns: location.begin_ns, blocks: Vec::new(), open: None };
-        cursor.skip_runs(location, id, origin_ns, &mut timeline);
-        queue.push(cursor.key(location, index));
+        cursor.collect_blocks(location, id, origin_ns, &mut timeline);
+        queue.push(cursor.sort_key(location, index));
         cursors.push(cursor);
     }
     let mut calls = 0;
@@ -165,8 +164,8 @@ fn pass(imported: &Imported, options: AnalysisOptions, is_enabled: bool) -> Repl
         cursor.apply(kind, id, time_ns - origin_ns, &mut analysis, &mut timeline);
         cursor.time_ns = time_ns;
         cursor.next += 1;
-        cursor.skip_runs(location, id, origin_ns, &mut timeline);
-        queue.push(cursor.key(location, index));
+        cursor.collect_blocks(location, id, origin_ns, &mut timeline);
+        queue.push(cursor.sort_key(location, index));
     }
     Replayed {
         outcome: analysis.finish(),
@@ -180,19 +179,19 @@ fn pass(imported: &Imported, options: AnalysisOptions, is_enabled: bool) -> Repl
     }
 }
 
-/// A location's position in the merge of all events.
+/// A location's position while the events of all locations are merged.
 struct MergeCursor {
     /// Index of the next event.
     next: usize,
     time_ns: u64,
-    /// Code executed since the last call.
+    /// Code that the location has executed since its last call.
     blocks: Vec<TimeBlock>,
-    /// Entry and code of the current call.
+    /// Entry time and code of the current call.
     open: Option<(u64, CodeId)>,
 }
 
 impl MergeCursor {
-    /// Feeds an event to the analysis and the timeline. `now_ns` is relative to the origin.
+    /// Passes an event to the analysis and the timeline. `now_ns` is relative to the origin.
     fn apply(&mut self, kind: &EventKind, id: LocationId, now_ns: u64, analysis: &mut Analysis, timeline: &mut Timeline) {
         match kind {
             EventKind::Enter(call, code) => {
@@ -203,15 +202,15 @@ impl MergeCursor {
             EventKind::Exit(call) => {
                 let waits = analysis.exit(id, now_ns, call);
                 if let Some((enter_ns, code)) = self.open.take() {
-                    timeline.call(id, code, (enter_ns, now_ns), &waits);
+                    timeline.add_call(id, code, (enter_ns, now_ns), &waits);
                 }
             }
             EventKind::Run(..) => {}
         }
     }
 
-    /// Collects the blocks executed before the next call event.
-    fn skip_runs(&mut self, location: &ImportedLocation, id: LocationId, origin_ns: u64, timeline: &mut Timeline) {
+    /// Collects the blocks that were executed before the next call event.
+    fn collect_blocks(&mut self, location: &ImportedLocation, id: LocationId, origin_ns: u64, timeline: &mut Timeline) {
         while let Some(ImportedEvent { time_ns, kind: EventKind::Run(code, state) }) = location.events.get(self.next) {
             let ns = time_ns.saturating_sub(self.time_ns);
             self.blocks.push(TimeBlock { code: *code, state: *state, ns });
@@ -222,9 +221,9 @@ impl MergeCursor {
         }
     }
 
-    /// Returns the sort key of the next call event or, after the last one, of the location's end.
-    fn key(&self, location: &ImportedLocation, index: usize) -> Reverse<(u64, bool, usize)> {
-        // Times may decrease, which the analysis diagnoses, but not below the location's start.
+    /// Returns the sort key of the next call event or, after the last event, of the location's end.
+    fn sort_key(&self, location: &ImportedLocation, index: usize) -> Reverse<(u64, bool, usize)> {
+        // Times may decrease, which the analysis diagnoses. They must not fall below the location's start, though.
         let next =
             location.events.get(self.next).map(|event| (event.time_ns.max(location.begin_ns), matches!(event.kind, EventKind::Exit(_))));
         let (time_ns, is_end) = next.unwrap_or((self.time_ns, true));

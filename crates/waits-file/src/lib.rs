@@ -1,4 +1,4 @@
-//! Records waiting time, and feeds recordings and traces from other tools to the analysis in [`trodden_waits`].
+//! Records waiting time, and passes recordings and traces from other tools to the analysis in [`trodden_waits`].
 //!
 //! | file | contents |
 //! |---|---|

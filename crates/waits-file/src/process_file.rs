@@ -1,4 +1,4 @@
-//! Parser of the text file that describes recorded processes. Its format is documented in `crates/waits-recorder/src/process.rs`.
+//! Parses the text file that describes recorded processes. `crates/waits-recorder/src/process.rs` documents its format.
 
 use crate::ranks::RankList;
 use anyhow::{Result, anyhow, bail};
@@ -6,41 +6,41 @@ use std::collections::{BTreeMap, HashMap};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::Path;
 
-/// The description of a process.
+/// The description of a recorded process.
 #[derive(Clone, Debug, Default)]
 pub struct ProcessFile {
-    /// Process ID.
+    /// The process ID.
     pub number: u32,
-    /// Start of its recording, ticks.
+    /// Tick at which the process's recording started.
     pub start: u64,
-    /// Process ID of the parent.
+    /// The parent's process ID.
     pub parent: u32,
-    /// Name of the host that the process ran on.
+    /// Name of the host on which the process ran.
     pub host: String,
-    /// Boot ID of the host.
+    /// The host's boot ID.
     pub boot: String,
-    /// Whether ticks are counted by the time-stamp counter.
-    pub is_counter: bool,
-    /// Path of the program.
+    /// Whether ticks are those of the time-stamp counter.
+    pub uses_cycle_counter: bool,
+    /// Path of the executable.
     pub program: String,
-    /// MPI library, rank and size; `None` without MPI.
+    /// The process's MPI library, rank and size; `None` without MPI.
     pub mpi: Option<Mpi>,
     /// Simultaneous readings of ticks, monotonic clock (ns) and time since 1970 (ns).
     pub anchors: Vec<[u64; 3]>,
-    /// Groups of MPI communicators, by handle.
+    /// World ranks of the members of each MPI communicator, by the communicator's number.
     pub communicators: BTreeMap<u64, GroupMembers>,
     /// Executable mappings, oldest first.
     pub maps: Vec<MappedImage>,
-    /// Shared memory mappings, oldest first.
+    /// Mappings of shared memory, oldest first.
     pub shared: Vec<SharedMemory>,
     /// Problems that the recorder reported.
     pub notes: Vec<String>,
 }
 
-/// MPI library, and a process's rank in `MPI_COMM_WORLD`.
+/// A process's MPI library, and its rank in `MPI_COMM_WORLD`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mpi {
-    /// Name of the library.
+    /// Name of the MPI library.
     pub library: String,
     /// Rank in `MPI_COMM_WORLD`.
     pub rank: u32,
@@ -51,9 +51,9 @@ pub struct Mpi {
 /// World ranks of a communicator's members.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GroupMembers {
-    /// Ranks of the process's own group.
+    /// Ranks in the process's own group.
     pub local: RankList,
-    /// Ranks of the other group, for an intercommunicator.
+    /// Ranks in the other group of an intercommunicator; `None` for other communicators.
     pub remote: Option<RankList>,
 }
 
@@ -64,9 +64,9 @@ pub struct MappedImage {
     pub start: u64,
     /// Address after the last byte.
     pub end: u64,
-    /// Offset in the file, bytes.
+    /// Offset of the mapping in the file, in bytes.
     pub offset: u64,
-    /// Path of the file.
+    /// Path of the mapped file.
     pub path: String,
 }
 
@@ -76,13 +76,13 @@ pub struct SharedMemory {
     start: u64,
     end: u64,
     offset: u64,
-    /// Device and inode, which anonymous shared memory has as well.
+    /// Device and inode. Anonymous shared memory has both as well.
     file: (String, u64),
 }
 
 impl ProcessFile {
-    /// Parses the file of a program. Returns the program's process and its forked children in order of first occurrence. A last line
-    /// without a newline is ignored, since the program was killed while it wrote the line.
+    /// Parses a program's process file. Returns the program's process and its forked children, in order of first occurrence. A last line
+    /// without a newline is ignored, because the program was killed while it wrote the line.
     ///
     /// # Errors
     /// Fails if the text has a different format, or if a line is corrupt.
@@ -106,7 +106,7 @@ impl ProcessFile {
         for (line_number, line) in lines {
             let corrupt = |what| anyhow!("{}:{line_number}: {what}. The recording is corrupt; record again", path.display());
             if let Some(name) = line.strip_prefix("process ") {
-                let (number, start) = process_name(name).map_err(corrupt)?;
+                let (number, start) = parse_process_identity(name).map_err(corrupt)?;
                 current = Some(*indices.entry((number, start)).or_insert_with(|| {
                     files.push(ProcessFile { number, start, ..ProcessFile::default() });
                     files.len() - 1
@@ -126,18 +126,18 @@ impl ProcessFile {
     fn read_line(&mut self, line: &str) -> Result<(), String> {
         let (key, rest) = line.split_once(' ').unwrap_or((line, ""));
         match key {
-            "parent" => self.parent = to_u32(number(rest)?)?,
+            "parent" => self.parent = to_u32(parse_number(rest)?)?,
             "host" => self.host = rest.into(),
             "boot" => self.boot = rest.into(),
-            "counter" => self.is_counter = rest == "1",
+            "counter" => self.uses_cycle_counter = rest == "1",
             "program" => self.program = rest.into(),
-            "anchor" => self.anchors.push(numbers(rest)?.try_into().map_err(|_| "`anchor` needs three numbers")?),
+            "anchor" => self.anchors.push(parse_numbers(rest)?.try_into().map_err(|_| "`anchor` needs three numbers")?),
             "mpi" => {
                 let parts: Vec<&str> = rest.split(' ').collect();
                 let [library, rank, size] = parts[..] else { return Err("`mpi` needs library, rank and size".into()) };
-                self.mpi = Some(Mpi { library: library.into(), rank: to_u32(number(rank)?)?, size: to_u32(number(size)?)? });
+                self.mpi = Some(Mpi { library: library.into(), rank: to_u32(parse_number(rank)?)?, size: to_u32(parse_number(size)?)? });
             }
-            "communicator" | "more" => self.communicator(rest)?,
+            "communicator" | "more" => self.add_communicator_members(rest)?,
             "map" => match SharedMemory::parse(rest)? {
                 Some(shared) => self.shared.push(shared),
                 None => self.maps.extend(MappedImage::parse(rest)?),
@@ -149,8 +149,8 @@ impl ProcessFile {
         Ok(())
     }
 
-    /// Returns a number for the object at an address in shared memory. The number is the same in all processes that map the memory. `None`
-    /// if the memory is not shared.
+    /// Returns a number for the object at an address in shared memory, which is the same in all processes that map the memory. Returns
+    /// `None` if the memory is not shared.
     pub fn shared_object(&self, address: u64) -> Option<u64> {
         let memory = self.shared.iter().rev().find(|memory| (memory.start..memory.end).contains(&address))?;
         let mut hasher = DefaultHasher::new();
@@ -158,9 +158,9 @@ impl ProcessFile {
         Some(hasher.finish())
     }
 
-    fn communicator(&mut self, rest: &str) -> Result<(), String> {
+    fn add_communicator_members(&mut self, rest: &str) -> Result<(), String> {
         let mut parts = rest.split(' ');
-        let members = self.communicators.entry(number(parts.next().unwrap_or_default())?).or_default();
+        let members = self.communicators.entry(parse_number(parts.next().unwrap_or_default())?).or_default();
         for part in parts {
             match part {
                 "local" => members.local = RankList::default(),
@@ -172,25 +172,25 @@ impl ProcessFile {
     }
 }
 
-fn process_name(text: &str) -> Result<(u32, u64), String> {
-    let [number, start] = numbers(text)?[..] else { return Err("`process` needs two numbers".into()) };
+fn parse_process_identity(text: &str) -> Result<(u32, u64), String> {
+    let [number, start] = parse_numbers(text)?[..] else { return Err("`process` needs two numbers".into()) };
     Ok((to_u32(number)?, start))
 }
 
-fn numbers(text: &str) -> Result<Vec<u64>, String> {
-    text.split(' ').map(number).collect()
+fn parse_numbers(text: &str) -> Result<Vec<u64>, String> {
+    text.split(' ').map(parse_number).collect()
 }
 
 fn to_u32(number: u64) -> Result<u32, String> {
     number.try_into().map_err(|_| format!("`{number}` is too large"))
 }
 
-fn number(text: &str) -> Result<u64, String> {
+fn parse_number(text: &str) -> Result<u64, String> {
     text.parse().map_err(|_| format!("`{text}` is not a number"))
 }
 
 impl SharedMemory {
-    /// Parses a line of `/proc/self/maps`. `None` if it is not a mapping of shared data.
+    /// Parses a line of `/proc/self/maps`. Returns `None` if the line is not a mapping of shared data.
     fn parse(line: &str) -> Result<Option<SharedMemory>, String> {
         let fields: Vec<&str> = line.split_ascii_whitespace().take(5).collect();
         let [addresses, permissions, offset, device, inode] = fields[..] else { return Ok(None) };
@@ -199,13 +199,13 @@ impl SharedMemory {
         }
         let hex = |text: &str| u64::from_str_radix(text, 16).map_err(|_| format!("`{text}` is not an address"));
         let (start, end) = addresses.split_once('-').ok_or("a mapping without addresses")?;
-        let file = (device.to_owned(), number(inode)?);
+        let file = (device.to_owned(), parse_number(inode)?);
         Ok(Some(SharedMemory { start: hex(start)?, end: hex(end)?, offset: hex(offset)?, file }))
     }
 }
 
 impl MappedImage {
-    /// Parses a line of `/proc/self/maps`. `None` if it does not map a file.
+    /// Parses a line of `/proc/self/maps`. Returns `None` if the line does not map a file.
     fn parse(line: &str) -> Result<Option<MappedImage>, String> {
         let mut fields = line.split_ascii_whitespace();
         let hex = |text: &str| u64::from_str_radix(text, 16).map_err(|_| format!("`{text}` is not an address"));
@@ -228,7 +228,7 @@ mod tests {
     #[test]
     fn truncated_last_line_is_ignored() {
         let [file] = &ProcessFile::parse(Path::new("p"), TEXT).unwrap()[..] else { panic!("one process") };
-        assert_eq!((file.number, file.start, file.parent, file.is_counter), (12, 77, 3, true));
+        assert_eq!((file.number, file.start, file.parent, file.uses_cycle_counter), (12, 77, 3, true));
         assert_eq!(file.mpi, Some(Mpi { library: "openmpi".into(), rank: 1, size: 4 }));
         assert_eq!(
             [0, 1, 2, 3, 4, 5].map(|place| file.communicators[&9].local.get(place).flatten()),

@@ -1,24 +1,23 @@
-//! A group's ranks, stored as ranges, so that they take memory in proportion to the length of their textual form rather than to their
-//! number.
+//! A group's ranks, stored as ranges. They take memory in proportion to the length of their textual form rather than to their number.
 
-/// World ranks in the order of a group; `None` for a process outside `MPI_COMM_WORLD`.
+/// World ranks of a group's members in group order; `None` for a process outside `MPI_COMM_WORLD`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RankList {
     ranges: Vec<RankRange>,
     length: usize,
 }
 
-/// Consecutive members of the group with consecutive world ranks.
+/// Consecutive members of a group whose world ranks are consecutive as well.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct RankRange {
-    /// Rank of the first member within the group.
+    /// Rank of the first member in the group.
     begin: usize,
-    /// World rank of the first member.
+    /// World rank of the first member; `None` if unknown.
     first: Option<u32>,
     count: usize,
 }
 
-/// Maximum number of ranks. MPI stores ranks as `int`.
+/// Maximum number of ranks; MPI stores a rank as an `int`.
 const MAX_RANKS: usize = i32::MAX as usize;
 
 impl RankList {
@@ -48,8 +47,8 @@ impl RankList {
         self.length
     }
 
-    /// Returns the world rank of the member with the rank `position` in the group. The outer `None` means that the group has no such
-    /// member; the inner `None`, that the world rank is unknown.
+    /// Returns the world rank of the member with rank `position` in the group. The outer `None` means that the group has no such member;
+    /// the inner `None` means that the world rank is unknown.
     pub fn get(&self, position: usize) -> Option<Option<u32>> {
         let index = self.ranges.partition_point(|range| range.begin <= position).checked_sub(1)?;
         let range = self.ranges[index];
@@ -57,7 +56,7 @@ impl RankList {
         (distance < range.count).then_some(range.first.map(|first| first + distance as u32))
     }
 
-    /// Returns the rank in the group of the member with a world rank.
+    /// Returns the group rank of the member with a world rank.
     pub fn position(&self, rank: u32) -> Option<usize> {
         self.ranges.iter().find_map(|range| {
             let distance = rank.checked_sub(range.first?)? as usize;

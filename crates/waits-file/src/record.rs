@@ -1,6 +1,6 @@
 //! Runs a program under the preload library that records its calls.
 
-use crate::recording::{WaitsRecording, files, threads_in};
+use crate::recording::{WaitsRecording, count_threads, list_files};
 use anyhow::{Context, Result, bail, ensure};
 use nix::errno::Errno;
 use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit};
@@ -20,11 +20,11 @@ use trodden_wire::waits::{OUTPUT_VARIABLE, RATE_VARIABLE};
 
 const PROCESS_MAGIC: &str = "trodden-waits ";
 
-/// The recorder, which is a preload library, and other libraries to preload.
+/// The recorder (a preload library), and other libraries to preload.
 pub struct WaitsRecorder {
-    /// Path of the recorder. Must contain neither spaces nor colons.
+    /// Path of the recorder, which must contain neither spaces nor colons.
     pub library: PathBuf,
-    /// Previous value of `LD_PRELOAD`.
+    /// Previous value of `LD_PRELOAD`, if any.
     pub preloaded: Option<OsString>,
 }
 
@@ -32,9 +32,9 @@ pub struct WaitsRecorder {
 pub struct RecordedProgram<'a> {
     /// The program and its arguments.
     pub command: &'a [OsString],
-    /// Folder for the recording. `%p` is replaced with this process's ID, and `%h` with the host name.
+    /// Folder for the recording. `%p` stands for this process's ID, and `%h` for the host name.
     pub output: &'a Path,
-    /// Number of samples per thread and second of its processor time; 0 disables sampling.
+    /// Number of samples per second of each thread's processor time; 0 disables sampling.
     pub rate: u32,
 }
 
@@ -42,11 +42,11 @@ impl RecordedProgram<'_> {
     /// Records a run, logs the number of recorded threads, and returns the command's exit status.
     ///
     /// # Errors
-    /// Fails if the folder cannot be created, or if the command cannot be started or cannot be recorded.
+    /// Fails if the folder cannot be created, or if the command cannot be started or recorded.
     pub fn run(&self, recorder: &WaitsRecorder) -> Result<ExitStatus> {
         check_recordable(&self.command[0])?;
         let (folder, status) = forwarding_signals(|begun| {
-            // From here on, a signal no longer ends this process, so the earlier content cannot stay set aside.
+            // From here on, a signal does not end this process, so the earlier content is always restored or removed.
             let (folder, earlier) = prepare_folder(self.output)?;
             let mut command = Command::new(&self.command[0]);
             command.args(&self.command[1..]);
@@ -62,10 +62,10 @@ impl RecordedProgram<'_> {
             earlier.remove();
             Ok::<_, anyhow::Error>((folder, child.wait()?))
         })??;
-        let threads = threads_in(&folder)?;
+        let threads = count_threads(&folder)?;
         if threads == 0 {
             match WaitsRecording::open(&folder) {
-                Err(error) if !files(&folder, "process")?.is_empty() => log::warn!("nothing was recorded: {error}"),
+                Err(error) if !list_files(&folder, "process")?.is_empty() => log::warn!("nothing was recorded: {error}"),
                 _ => log::warn!(
                     "nothing was recorded, and {} stays empty: no process of the command initialised MPI or created a thread by means of \
                         shared libraries of the system",
@@ -105,11 +105,11 @@ fn check_recordable(command: &OsStr) -> Result<()> {
 }
 
 impl WaitsRecorder {
-    /// Checks that the recorder can be preloaded, by running `true` with it. Recordings go to `folder`.
+    /// Checks that the recorder can be preloaded: runs `true` with it and records to `folder`.
     ///
     /// # Errors
-    /// Fails with the loader's message if it rejects the library.
-    pub fn trial(&self, folder: &Path) -> Result<()> {
+    /// Fails with the loader's message if the loader rejects the library.
+    pub fn check_preload(&self, folder: &Path) -> Result<()> {
         let mut command = Command::new("true");
         command.env("LD_PRELOAD", self.preload_list()).env(OUTPUT_VARIABLE, folder);
         let out = command.output().context("cannot run `true`")?;
@@ -136,14 +136,13 @@ impl WaitsRecorder {
     }
 }
 
-/// Prefix of the subfolder's name for an earlier recording; the process ID follows.
+/// Prefix of the subfolder for an earlier recording. The process ID follows.
 const EARLIER_PREFIX: &str = ".earlier-";
 
 /// What the recording's folder contained before the run.
 enum EarlierContent {
-    /// The folder did not exist.
     Nothing,
-    /// A recording, which is in this subfolder until the command has started.
+    /// A recording. It is in this subfolder until the command has started.
     Recording(PathBuf),
 }
 
@@ -170,7 +169,8 @@ impl EarlierContent {
     }
 }
 
-/// Prepares an empty folder, and returns its path and previous content. An old recording is set aside; any other content is an error.
+/// Prepares an empty folder, and returns its path and its previous content. Sets an old recording aside, and fails if there is any other
+/// content.
 fn prepare_folder(output: &Path) -> Result<(PathBuf, EarlierContent)> {
     let name = output.to_string_lossy().replace("%p", &std::process::id().to_string());
     let host = nix::unistd::gethostname().unwrap_or_default();
@@ -181,25 +181,25 @@ fn prepare_folder(output: &Path) -> Result<(PathBuf, EarlierContent)> {
     }
     let make = || {
         folder.parent().map_or(Ok(()), fs::create_dir_all)?;
-        // Private to the user. An existing folder keeps its mode, so that it can be shared.
+        // A new folder is private to the user. An existing folder keeps its mode, so that it can be shared.
         fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder)
     };
     make().with_context(|| format!("cannot create the folder {}", folder.display()))?;
     Ok((folder, EarlierContent::Nothing))
 }
 
-fn entries_of(folder: &Path) -> std::io::Result<Vec<PathBuf>> {
+fn list_entries(folder: &Path) -> std::io::Result<Vec<PathBuf>> {
     fs::read_dir(folder)?.map(|entry| Ok(entry?.path())).collect()
 }
 
-/// Restores an earlier recording that a killed process has left in its subfolder, or removes it if a newer recording has begun.
-fn clear_leftovers(folder: &Path) -> Result<()> {
+/// Restores an earlier recording that a killed process has left in its subfolder. Removes it instead if a newer recording has begun.
+fn resolve_leftovers(folder: &Path) -> Result<()> {
     let is_leftover = |path: &PathBuf| {
         let name = path.file_name().and_then(OsStr::to_str).unwrap_or_default();
         let process = name.strip_prefix(EARLIER_PREFIX).and_then(|process| process.parse().ok()).map(Pid::from_raw);
         process.is_some_and(|process| kill(process, None) == Err(Errno::ESRCH)) && path.is_dir()
     };
-    let (leftovers, others): (Vec<PathBuf>, Vec<PathBuf>) = entries_of(folder)?.into_iter().partition(is_leftover);
+    let (leftovers, others): (Vec<PathBuf>, Vec<PathBuf>) = list_entries(folder)?.into_iter().partition(is_leftover);
     for leftover in leftovers {
         let earlier = EarlierContent::Recording(leftover);
         if others.is_empty() { earlier.restore(folder) } else { earlier.remove() }
@@ -207,13 +207,12 @@ fn clear_leftovers(folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Moves an earlier recording to a subfolder.
 fn set_aside(folder: &Path) -> Result<EarlierContent> {
     if !folder.is_dir() {
         bail!("{} is not a folder. Choose a folder for the recording with --output", folder.display());
     }
-    clear_leftovers(folder)?;
-    let entries = entries_of(folder)?;
+    resolve_leftovers(folder)?;
+    let entries = list_entries(folder)?;
     let processes: BTreeSet<&OsStr> = entries.iter().filter(|path| is_process_file(path)).filter_map(|path| path.file_stem()).collect();
     if let Some(other) = entries.iter().find(|path| !belongs_to_recording(path, &processes)) {
         bail!(
@@ -237,8 +236,8 @@ fn set_aside(folder: &Path) -> Result<EarlierContent> {
     }
 }
 
-/// Whether a file belongs to a recording of one of the `processes`. Checks the file's content as well as its name, since the name alone
-/// proves nothing.
+/// Returns true if a file belongs to a recording of one of the `processes`. Checks the file's content as well as its name, because the
+/// name alone proves nothing.
 fn belongs_to_recording(path: &Path, processes: &BTreeSet<&OsStr>) -> bool {
     let is_of_process = path.file_stem().is_some_and(|process| processes.contains(process));
     let is_file = fs::symlink_metadata(path).is_ok_and(|there| there.is_file());

@@ -1,4 +1,4 @@
-//! Reader of recordings: processes and their threads. Calls are streamed from disk.
+//! Reads recordings: processes and their threads. Calls are streamed from disk.
 
 use crate::process_file::ProcessFile;
 use crate::threads_file::{Piece, ThreadsFile};
@@ -11,7 +11,7 @@ use trodden_text::words::plural;
 use trodden_wire::layout::Layout;
 use trodden_wire::waits::{CALL_RECORD_SIZE, CallRecord, SAMPLE_RECORD_SIZE, SampleRecord, ThreadHeader, kind};
 
-/// A recording.
+/// A recording of waiting time.
 #[derive(Debug)]
 pub struct WaitsRecording {
     /// Processes with at least one thread, ordered by rank, and then by start time.
@@ -23,22 +23,22 @@ pub struct WaitsRecording {
 /// A recorded process.
 #[derive(Debug)]
 pub struct Process {
-    /// Description of the process.
+    /// The process's description.
     pub file: ProcessFile,
-    /// Threads in order of start time.
+    /// The process's threads, ordered by start time.
     pub threads: Vec<ThreadRecording>,
 }
 
 /// A recorded thread.
 #[derive(Debug)]
 pub struct ThreadRecording {
-    /// Thread ID of the kernel.
+    /// The kernel's thread ID.
     pub number: u32,
-    /// Handle by which other threads refer to this thread.
+    /// Number by which other threads refer to this thread when they create or join it.
     pub token: u64,
-    /// Start of the thread's recording, ticks.
+    /// Tick at which the thread's recording started.
     pub begin: u64,
-    /// Start of the thread's recording on the monotonic clock, ns.
+    /// Monotonic time in ns at which the thread's recording started.
     pub begin_ns: u64,
     /// A later simultaneous reading of ticks and the monotonic clock (ns); zeros if there is none.
     pub anchor: (u64, u64),
@@ -48,8 +48,8 @@ pub struct ThreadRecording {
     stacks: Vec<Piece>,
 }
 
-/// Returns a folder's files with the extension `ending`, sorted by name.
-pub fn files(folder: &Path, ending: &str) -> Result<Vec<PathBuf>> {
+/// Returns the files in a folder that have the extension `ending`, sorted by name.
+pub fn list_files(folder: &Path, ending: &str) -> Result<Vec<PathBuf>> {
     let entries = fs::read_dir(folder).with_context(|| format!("cannot read {}", folder.display()))?;
     let mut paths: Vec<PathBuf> =
         entries.flatten().map(|entry| entry.path()).filter(|p| p.extension().is_some_and(|e| e == ending)).collect();
@@ -57,29 +57,29 @@ pub fn files(folder: &Path, ending: &str) -> Result<Vec<PathBuf>> {
     Ok(paths)
 }
 
-/// Returns the number of threads in a recording.
-pub fn threads_in(folder: &Path) -> Result<usize> {
-    files(folder, "threads")?.iter().map(|path| Ok(ThreadsFile::read(path)?.threads())).sum()
+/// Returns the number of recorded threads of all processes in a recording's folder.
+pub fn count_threads(folder: &Path) -> Result<usize> {
+    list_files(folder, "threads")?.iter().map(|path| Ok(ThreadsFile::read(path)?.thread_count())).sum()
 }
 
 impl WaitsRecording {
     /// Opens a recording: reads the descriptions of processes, and locates the records of threads.
     ///
     /// # Errors
-    /// Fails if the folder is not a recording or contains no thread, or if a file is unusable; the message names the file.
+    /// Fails if the folder is not a recording or contains no thread, or if a file is unusable. The message names the file.
     pub fn open(folder: &Path) -> Result<WaitsRecording> {
         if !folder.is_dir() {
             bail!("{} is not a recording, that is, a folder written by `trodden waits record`", folder.display());
         }
         let mut recording = WaitsRecording { processes: Vec::new(), losses: Vec::new() };
-        for path in files(folder, "process")? {
+        for path in list_files(folder, "process")? {
             let text = fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?;
             // The disk was full, or the program was killed immediately after its start.
             if text.is_empty() {
                 continue;
             }
             let processes = ProcessFile::parse(&path, &String::from_utf8_lossy(&text))?;
-            recording.add(processes, &path.with_extension("threads"))?;
+            recording.add_program(processes, &path.with_extension("threads"))?;
         }
         if recording.processes.is_empty() {
             match recording.losses.first() {
@@ -91,12 +91,12 @@ impl WaitsRecording {
         Ok(recording)
     }
 
-    /// Adds the processes of a program, and their threads from the program's threads file, which may be missing.
-    fn add(&mut self, processes: Vec<ProcessFile>, path: &Path) -> Result<()> {
+    /// Adds a program's processes, with the threads in the program's threads file. That file may be missing.
+    fn add_program(&mut self, processes: Vec<ProcessFile>, path: &Path) -> Result<()> {
         let mut found = if path.exists() { ThreadsFile::read(path)? } else { ThreadsFile::default() };
         let shared: Arc<Path> = path.into();
         for file in processes {
-            let threads = found.take((file.number, file.start));
+            let threads = found.take_threads((file.number, file.start));
             let mut threads: Vec<ThreadRecording> =
                 threads.into_iter().map(|(header, pieces)| ThreadRecording::new(header, pieces, &shared)).collect();
             threads.sort_by_key(|thread| (thread.begin, thread.number));
@@ -106,7 +106,7 @@ impl WaitsRecording {
                 self.processes.push(Process { file, threads });
             }
         }
-        let unnamed = found.threads();
+        let unnamed = found.thread_count();
         if unnamed > 0 {
             let threads = plural(unnamed as u128, "thread is", "threads are");
             let text = path.with_extension("process");
@@ -132,25 +132,26 @@ impl ThreadRecording {
         }
     }
 
-    /// Returns an iterator over the thread's calls.
+    /// Returns an iterator over the thread's calls, in the order in which they were recorded.
     pub fn calls(&self) -> RecordedCalls {
         let (path, pieces) = (self.path.clone(), self.calls.clone());
         RecordedCalls { path, pieces, piece: 0, at: 0, bytes: Vec::new(), used: 0, next: None, is_incomplete: false }
     }
 
-    /// Reads all samples. They fit into memory, since a thread has at most about a thousand per second of its processor time, by default.
+    /// Reads all samples. They fit into memory, because by default a thread has at most about a thousand per second of its processor
+    /// time.
     pub fn samples(&self) -> Result<Vec<SampleRecord>> {
         let mut samples = Vec::new();
-        for bytes in self.read(&self.samples)? {
+        for bytes in self.read_pieces(&self.samples)? {
             samples.extend(bytes.chunks_exact(SAMPLE_RECORD_SIZE).map_while(SampleRecord::read).take_while(|sample| sample.time != 0));
         }
         Ok(samples)
     }
 
-    /// Reads all stacks of return addresses, by number. Stacks after a missing one are left out.
+    /// Reads all stacks of return addresses, by number. Leaves out all stacks after a missing one.
     pub fn stacks(&self) -> Result<Vec<Vec<u64>>> {
         let mut stacks = Vec::new();
-        for (bytes, piece) in self.read(&self.stacks)?.iter().zip(&self.stacks) {
+        for (bytes, piece) in self.read_pieces(&self.stacks)?.iter().zip(&self.stacks) {
             if piece.first as usize != stacks.len() {
                 break;
             }
@@ -168,7 +169,7 @@ impl ThreadRecording {
         Ok(stacks)
     }
 
-    fn read(&self, pieces: &[Piece]) -> Result<Vec<Vec<u8>>> {
+    fn read_pieces(&self, pieces: &[Piece]) -> Result<Vec<Vec<u8>>> {
         if pieces.is_empty() {
             return Ok(Vec::new());
         }
@@ -180,12 +181,12 @@ impl ThreadRecording {
     }
 }
 
-/// An iterator over a thread's calls. The file is open only during reads, since a recording may have more threads than a process may open
+/// Iterates over a thread's calls. The file is open only during reads, because a recording may have more threads than a process may open
 /// files.
 pub struct RecordedCalls {
     path: Arc<Path>,
     pieces: Arc<[Piece]>,
-    /// Index of the current piece, and offset of the next read within that piece.
+    /// Index of the current piece; `at` is the offset of the next read within it.
     piece: usize,
     at: u32,
     bytes: Vec<u8>,
@@ -216,12 +217,12 @@ impl RecordedCalls {
         self.next.as_ref()
     }
 
-    /// Whether records are missing, so that all later ones were left out. Meaningful only after the last record was read.
+    /// Returns true if records are missing, so that all later ones were left out. Meaningful only after the last record was read.
     pub fn is_incomplete(&self) -> bool {
         self.is_incomplete
     }
 
-    /// Reads more records. Returns false at the end.
+    /// Reads more records. Returns false after the last one.
     fn fill(&mut self) -> bool {
         let left = |piece: &Piece, at: u32| piece.size.saturating_sub(at) / CALL_RECORD_SIZE as u32 * CALL_RECORD_SIZE as u32;
         while self.pieces.get(self.piece).is_some_and(|piece| left(piece, self.at) == 0) {

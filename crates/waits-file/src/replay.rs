@@ -1,13 +1,13 @@
-//! Feeds a recording to the analysis: the calls of all threads, merged in chronological order.
+//! Passes a recording to the analysis: the calls of all threads, merged in chronological order.
 //!
-//! Calls are streamed. Memory holds only the samples, the state of the analysis, and a few calls read ahead for each thread.
+//! Calls are streamed. Memory holds only the samples, the analysis's state, and a few calls read ahead for each thread.
 
 use crate::blocks::{BlockNames, ThreadBlocks, is_auxiliary};
-use crate::clock::{Clock, clocks};
+use crate::clock::{Clock, derive_clocks};
 use crate::convert::{ConvertedParts, Converter};
 use crate::recording::{Process, RecordedCalls, ThreadRecording, WaitsRecording};
 use crate::sample_paths::SamplePaths;
-use crate::sync::correct;
+use crate::sync::correct_clocks;
 use crate::timeline::{Activity, Bar, Timeline};
 use anyhow::Result;
 use std::cmp::Reverse;
@@ -18,9 +18,9 @@ use trodden_waits::call::SleepKind;
 use trodden_waits::{Analysis, AnalysisOptions, Call, ClassRule, CodeId, LocationId, LocationState, ProcessId, WaitOutcome};
 use trodden_wire::waits::{CallRecord, FUNCTIONS, NO_STACK, kind};
 
-/// The analysis of a recording or trace.
+/// A recording or trace with the result of its analysis.
 pub struct Replayed {
-    /// Result of the analysis.
+    /// What the analysis found.
     pub outcome: WaitOutcome,
     /// Codes and their names.
     pub names: BlockNames,
@@ -28,67 +28,67 @@ pub struct Replayed {
     pub locations: Vec<LocationName>,
     /// MPI functions whose waits are not explained, with the number of calls and their total time in ns.
     pub uncovered: BTreeMap<&'static str, (u64, u64)>,
-    /// Notes about missing or estimated data.
+    /// Notes for the user about missing or estimated data.
     pub notes: Vec<String>,
     /// The activity of each location over time; empty unless requested.
     pub timeline: Timeline,
-    /// Number of calls.
+    /// Total number of calls.
     pub calls: u64,
-    /// Predictions: function, reduction of its time in percent, and the resulting run time in ns.
+    /// Predictions: the function, the reduction of its time in percent, and the resulting run time in ns.
     pub predictions: Vec<(String, f64, u64)>,
 }
 
-/// Identity of a location.
+/// A location's process and thread, and how much processor time it used.
 #[derive(Clone, Debug, Default)]
 pub struct LocationName {
     /// MPI rank, or index of the process in the recording.
     pub process: u32,
     /// Whether `process` is an MPI rank.
     pub is_rank: bool,
-    /// Index of the thread in the process, from 0.
+    /// Index of the thread in its process, from 0.
     pub thread: u32,
-    /// Wall-clock time of the computing blocks whose processor time was measured, ns.
+    /// Wall-clock time in ns of the computing blocks whose processor time was measured.
     pub computing_ns: u64,
-    /// Processor time of the same blocks, ns.
+    /// Processor time of the same blocks in ns.
     pub processor_ns: u64,
-    /// Name of the location in traces from other tools.
+    /// The location's name in a trace from another tool.
     pub label: Option<String>,
 }
 
 /// Maximum number of items that a message lists.
 const MAX_LISTED: usize = 12;
 
-/// Options of a report.
+/// What a report contains, and how its waits are classified.
 #[derive(Clone, Debug)]
 pub struct ReportOptions {
-    /// Distance of paths below which waits at a site are equivalent, between 0 and 2.
+    /// Waits at a site whose paths have a smaller distance are equivalent; between 0 and 2.
     pub threshold: f64,
     /// Which code the distance of two paths takes into account.
     pub rule: ClassRule,
     /// Functions for which to predict the effect of a speed-up, each with the reduction of its time in percent.
     pub what_if: Vec<(String, f64)>,
     /// Whether to keep the activity of each location over time.
-    pub timeline: bool,
+    pub has_timeline: bool,
     /// Whether to keep the expressions of all waits.
-    pub expand: bool,
+    pub has_expressions: bool,
 }
 
 impl Default for ReportOptions {
     fn default() -> Self {
         let AnalysisOptions { threshold, rule, .. } = AnalysisOptions::default();
-        ReportOptions { threshold, rule, what_if: Vec::new(), timeline: false, expand: false }
+        ReportOptions { threshold, rule, what_if: Vec::new(), has_timeline: false, has_expressions: false }
     }
 }
 
 /// Analyses a recording. Each prediction takes an additional pass.
 ///
 /// # Errors
-/// Fails if a file cannot be read, if no code belongs to the function of a prediction, or if `paths` match no sample.
-pub fn replay(recording: &WaitsRecording, asked: &ReportOptions, paths: Option<Box<dyn SamplePaths>>) -> Result<Replayed> {
-    let options = options(asked, None);
+/// Fails if a file cannot be read, if the function of a prediction has no code in the recording, or if `paths` match no sample.
+pub fn replay(recording: &WaitsRecording, report_options: &ReportOptions, paths: Option<Box<dyn SamplePaths>>) -> Result<Replayed> {
+    let options = analysis_options(report_options, None);
     let mut names = BlockNames { paths, ..BlockNames::default() };
-    let mut replayed = pass(recording, options.clone(), &mut names, asked.timeline)?;
-    for (function, percent) in &asked.what_if {
+    let mut replayed = replay_once(recording, options.clone(), &mut names, report_options.has_timeline)?;
+    for (function, percent) in &report_options.what_if {
         let codes: HashSet<CodeId> = names.codes.iter().filter(|(_, code)| code.path.contains(function)).map(|(id, _)| id).collect();
         if codes.is_empty() {
             let known: BTreeSet<&str> = names.codes.iter().flat_map(|(_, code)| &code.path).map(String::as_str).collect();
@@ -100,7 +100,7 @@ pub fn replay(recording: &WaitsRecording, asked: &ReportOptions, paths: Option<B
             );
         }
         let question = AnalysisOptions { what_if: Some((codes, 1.0 - percent / 100.0)), ..options.clone() };
-        let answer = pass(recording, question, &mut names, false)?.outcome;
+        let answer = replay_once(recording, question, &mut names, false)?.outcome;
         replayed.predictions.push((function.clone(), *percent, answer.what_if_ns));
     }
     if let Some(paths) = &names.paths {
@@ -116,20 +116,20 @@ pub fn replay(recording: &WaitsRecording, asked: &ReportOptions, paths: Option<B
     Ok(replayed)
 }
 
-/// Returns the analysis options that correspond to a report's options.
-pub fn options(asked: &ReportOptions, what_if: Option<(HashSet<CodeId>, f64)>) -> AnalysisOptions {
+/// Returns the analysis options for a report's options.
+pub fn analysis_options(report_options: &ReportOptions, what_if: Option<(HashSet<CodeId>, f64)>) -> AnalysisOptions {
     AnalysisOptions {
-        threshold: asked.threshold,
-        rule: asked.rule,
-        other_thresholds: vec![asked.threshold / 2.0, (asked.threshold * 2.0).min(2.0)],
-        expand: asked.expand && what_if.is_none(),
+        threshold: report_options.threshold,
+        rule: report_options.rule,
+        other_thresholds: vec![report_options.threshold / 2.0, (report_options.threshold * 2.0).min(2.0)],
+        has_expressions: report_options.has_expressions && what_if.is_none(),
         what_if,
     }
 }
 
-fn pass(recording: &WaitsRecording, options: AnalysisOptions, names: &mut BlockNames, is_enabled: bool) -> Result<Replayed> {
-    let mut clocks = clocks(recording);
-    correct(recording, &mut clocks)?;
+fn replay_once(recording: &WaitsRecording, options: AnalysisOptions, names: &mut BlockNames, is_enabled: bool) -> Result<Replayed> {
+    let mut clocks = derive_clocks(recording);
+    correct_clocks(recording, &mut clocks)?;
     let mut replay = RecordingReplay {
         recording,
         analysis: Analysis::new(options),
@@ -173,33 +173,29 @@ fn pass(recording: &WaitsRecording, options: AnalysisOptions, names: &mut BlockN
     })
 }
 
-/// The calls of one thread.
 struct CallStream<'a> {
     location: LocationId,
     process: ProcessId,
     thread: &'a ThreadRecording,
     clock: Clock,
     calls: RecordedCalls,
-    /// Number of the next record.
+    /// Index of the next record.
     index: u32,
     /// Number of auxiliary records that follow the current call.
     parts: u32,
     blocks: ThreadBlocks,
     /// Stack of the previous call.
     previous_stack: u32,
-    /// Code of the previous call.
     site: CodeId,
-    /// Time of the previous event.
     time_ns: u64,
     next: Option<NextEvent>,
     name: LocationName,
-    /// Time and processor time at the last call exit at which processor time was measured, ns.
+    /// Time and processor time in ns at the last call exit for which the processor time was measured.
     processor: Option<(u64, u64)>,
-    /// Time in the block before the next call during which the thread was ready to run but had no processor, ns.
+    /// Time in ns for which the thread was ready to run without a processor, in the block before the next call.
     ready_ns: u64,
 }
 
-/// The next event of a thread.
 enum NextEvent {
     Start,
     Enter(CallRecord, Call),
@@ -239,7 +235,7 @@ impl<'a> CallStream<'a> {
         })
     }
 
-    /// Returns the time of the next event, ns.
+    /// Returns the time of the next event in ns; `None` after the last event.
     fn next_ns(&self) -> Option<u64> {
         Some(match self.next.as_ref()? {
             NextEvent::Start => self.clock.time_ns(self.thread.begin),
@@ -248,7 +244,7 @@ impl<'a> CallStream<'a> {
         })
     }
 
-    /// Adds the computing time between a call exit and the next call entry, if processor time was measured at both.
+    /// Adds the computing time between a call's exit and the next call's entry, if the processor time was measured at both.
     fn add_processor_time(&mut self, record: &CallRecord, at_ns: u64, is_enter: bool) {
         if record.cpu_ns == 0 {
             return;
@@ -281,18 +277,18 @@ impl RecordingReplay<'_, '_> {
         queue.extend(streams.iter().enumerate().filter_map(|(index, stream)| key(stream, index)));
         while let Some(Reverse((time_ns, _, index))) = queue.pop() {
             let stream = &mut streams[index];
-            self.step(stream, time_ns);
+            self.replay_event(stream, time_ns);
             queue.extend(key(stream, index));
         }
     }
 
-    /// Feeds a thread's next event to the analysis, and determines the event after it.
-    fn step(&mut self, stream: &mut CallStream, time_ns: u64) {
+    /// Passes a thread's next event to the analysis, and determines the event after it.
+    fn replay_event(&mut self, stream: &mut CallStream, time_ns: u64) {
         let process = &self.recording.processes[stream.process.0 as usize];
         match stream.next.take() {
             Some(NextEvent::Start) => {
-                let creator = self.converter.creator(process, stream.process, stream.thread.token);
-                let code = self.names.codes.pseudo_code("(start)");
+                let creator = self.converter.find_creator(process, stream.process, stream.thread.token);
+                let code = self.names.codes.intern_pseudo_code("(start)");
                 self.analysis.start(stream.location, stream.process, time_ns, creator, code);
                 stream.next = self.next_call(stream, process);
             }
@@ -322,7 +318,7 @@ impl RecordingReplay<'_, '_> {
             }
             self.calls += 1;
             let mut parts = ConvertedParts::collect(&self.converter, process, stream.process, &record, &mut stream.calls);
-            let call = self.converter.call(process, stream.process, stream.thread.token, &record, &mut parts);
+            let call = self.converter.convert_call(process, stream.process, stream.thread.token, &record, &mut parts);
             stream.parts = parts.count;
             return Some(NextEvent::Enter(record, call));
         }
@@ -332,7 +328,7 @@ impl RecordingReplay<'_, '_> {
         let ns = time_ns.saturating_sub(stream.time_ns);
         let ready_ns = std::mem::take(&mut stream.ready_ns).min(ns);
         let between = (stream.previous_stack, record.stack);
-        let mut blocks = stream.blocks.divide(self.names, &process.file, stream.index, between, ns - ready_ns);
+        let mut blocks = stream.blocks.divide_block(self.names, &process.file, stream.index, between, ns - ready_ns);
         if let Some(TimeBlock { code, .. }) = blocks.iter().max_by_key(|block| block.ns).copied().filter(|_| ready_ns > 0) {
             blocks.insert(0, TimeBlock { code, state: LocationState::Ready, ns: ready_ns });
         }
@@ -343,10 +339,10 @@ impl RecordingReplay<'_, '_> {
             from_ns += ns;
         }
         let name = FUNCTIONS.get(record.function as usize).copied().unwrap_or("(unknown function)");
-        let site = stream.blocks.site(self.names, &process.file, record.stack, record.function, name);
-        // Waiting for a condition variable first releases the mutex.
+        let site = stream.blocks.call_site(self.names, &process.file, record.stack, record.function, name);
+        // A wait for a condition variable first releases the mutex.
         if let Call::Sleep(_, SleepKind::Condition(Some(mutex)), _) = call {
-            self.instant_call(stream, time_ns, &blocks, &Call::Unlock(*mutex), site);
+            self.add_instant_call(stream, time_ns, &blocks, &Call::Unlock(*mutex), site);
             self.analysis.enter(stream.location, time_ns, &[], call, site);
         } else {
             self.analysis.enter(stream.location, time_ns, &blocks, call, site);
@@ -356,7 +352,7 @@ impl RecordingReplay<'_, '_> {
         stream.site = site;
     }
 
-    fn instant_call(&mut self, stream: &CallStream, time_ns: u64, blocks: &[TimeBlock], call: &Call, site: CodeId) {
+    fn add_instant_call(&mut self, stream: &CallStream, time_ns: u64, blocks: &[TimeBlock], call: &Call, site: CodeId) {
         self.analysis.enter(stream.location, time_ns, blocks, call, site);
         self.analysis.exit(stream.location, time_ns, call);
     }
@@ -364,7 +360,7 @@ impl RecordingReplay<'_, '_> {
     fn exit(&mut self, stream: &mut CallStream, time_ns: u64, record: &CallRecord, call: &Call) {
         let waits = self.analysis.exit(stream.location, time_ns, call);
         let enter_ns = stream.clock.time_ns(record.enter);
-        self.timeline.call(stream.location, stream.site, (enter_ns, time_ns), &waits);
+        self.timeline.add_call(stream.location, stream.site, (enter_ns, time_ns), &waits);
         stream.add_processor_time(record, time_ns, false);
         stream.time_ns = time_ns;
         let is_local = matches!(FUNCTIONS.get(record.function as usize), Some(&"MPI_Comm_free" | &"MPI_Comm_disconnect"));
@@ -378,7 +374,6 @@ impl RecordingReplay<'_, '_> {
         }
     }
 
-    /// Returns notes about missing data.
     fn notes(&self) -> Vec<String> {
         let mut notes: Vec<String> = Vec::new();
         for (missing, size) in self.converter.missing_ranks() {

@@ -1,4 +1,4 @@
-//! The paths that samples interrupted. The caller reads them from streams of the same run.
+//! The paths that samples interrupted. The caller reads these paths from streams of the same run.
 
 use crate::process_file::ProcessFile;
 use anyhow::Result;
@@ -11,24 +11,24 @@ use trodden_wire::waits::SampleRecord;
 pub struct TimedPath {
     /// The function that contains the path.
     pub function: String,
-    /// The lines on the path, and how the path ends, as shown in reports.
+    /// The lines on the path, and how the path ends, in the form that reports show.
     pub lines: Rc<str>,
 }
 
 /// Provides the paths that samples interrupted.
 pub trait SamplePaths {
-    /// Returns the path of each of a thread's samples; `None` where the path is unknown.
-    fn paths_of(&mut self, process: &ProcessFile, thread: u32, samples: &[SampleRecord]) -> Result<Vec<Option<TimedPath>>>;
+    /// Returns, for each of a thread's samples, the path that it interrupted; `None` where the path is unknown.
+    fn find_paths(&mut self, process: &ProcessFile, thread: u32, samples: &[SampleRecord]) -> Result<Vec<Option<TimedPath>>>;
 
     /// Returns true if no sample of the recording had a path.
     fn is_unused(&self) -> bool;
 
-    /// Returns notes about missing data.
+    /// Returns notes for the user about missing data.
     fn notes(&self) -> &BTreeSet<String>;
 }
 
-/// Whether a frame's function and a path's function are the same, ignoring parameters and enclosing scopes.
-pub fn is_function(frame: &str, path: &str) -> bool {
+/// Returns true if a frame and a path name the same function, ignoring parameters and enclosing scopes.
+pub fn is_same_function(frame: &str, path: &str) -> bool {
     fn base(name: &str) -> &str {
         let unparameterised = name.split(['(', '<']).next().unwrap_or(name);
         unparameterised.rsplit("::").next().unwrap_or(unparameterised)
@@ -42,8 +42,8 @@ mod tests {
 
     #[test]
     fn functions_match_regardless_of_parameters_and_scopes() {
-        assert!(is_function("filter", "filter"));
-        assert!(is_function("app::filter<f64>(double)", "filter"));
-        assert!(!is_function("filter", "filters") && !is_function("", ""));
+        assert!(is_same_function("filter", "filter"));
+        assert!(is_same_function("app::filter<f64>(double)", "filter"));
+        assert!(!is_same_function("filter", "filters") && !is_same_function("", ""));
     }
 }

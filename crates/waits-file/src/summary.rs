@@ -1,15 +1,15 @@
 //! The contents of a report: causes by function, wait sites with their classes, imbalance, and the critical path.
 
-use crate::causes::{CodeCause, by_function};
+use crate::causes::{CodeCause, sum_by_function};
 use crate::codes::CodeLocation;
 use crate::replay::{LocationName, Replayed};
 use std::collections::BTreeMap;
 use trodden_text::escape;
-use trodden_waits::{CodeId, LocationId, LocationState, Step, WaitClass, causes, explain};
+use trodden_waits::{CodeId, LocationId, LocationState, Step, WaitClass, explain, find_causes};
 
 /// Everything that a report on waiting time shows.
 pub struct WaitSummary {
-    /// Code that other locations wait for, because it computes or sleeps.
+    /// Code that other locations wait for because it computes or sleeps.
     pub causes: Vec<CodeCause>,
     /// Causes other than code: long calls, lack of a processor, start-up, and unexplained waits.
     pub other_causes: Vec<CodeCause>,
@@ -19,41 +19,41 @@ pub struct WaitSummary {
     pub sites: Vec<SiteSummary>,
     /// The underlying analysis.
     pub replayed: Replayed,
-    /// Distance of paths below which waits at a site are equivalent.
+    /// Waits at a site whose paths have a smaller distance are equivalent.
     pub threshold: f64,
-    /// Waits by kind: name, family, occurrences, ns. Longest first.
+    /// Waits by kind, longest first: name, family, occurrences, ns.
     pub kinds: Vec<(&'static str, &'static str, u64, u64)>,
-    /// Functions in which locations spend different amounts of time, by the excess of the slowest location over the mean.
+    /// Functions in which locations spend different amounts of time, ordered by the excess of the slowest location over the mean.
     pub imbalance: Vec<Imbalance>,
-    /// Functions with their time on the critical path in ns, longest first.
+    /// Functions and their time on the critical path in ns, longest first.
     pub critical_path: Vec<(String, u64)>,
 }
 
-/// A wait site.
+/// A call site at which locations wait.
 pub struct SiteSummary {
-    /// Code that makes the call.
+    /// The code that makes the call.
     pub code: CodeId,
     /// Name of the kind of wait.
     pub kind: &'static str,
-    /// Family of the kind.
+    /// Family of the kind of wait.
     pub family: &'static str,
-    /// Number of waits.
+    /// Number of waits at the site.
     pub occurrences: u64,
-    /// Sum of all waits, ns.
+    /// Total length of all waits in ns.
     pub total_ns: u64,
     /// Classes of waits with equivalent paths.
     pub classes: Vec<ClassSummary>,
 }
 
-/// A class of waits.
+/// A class of equivalent waits.
 pub struct ClassSummary {
-    /// The class itself.
+    /// The class in the analysis's result.
     pub waits: WaitClass,
-    /// Steps on the path of the location waited for, with their times in ns.
+    /// Steps on the releasing location's path, with their times in ns.
     pub plus: Vec<(Step, u64)>,
-    /// Steps on the path of the waiting location, with their times in ns.
+    /// Steps on the waiting location's path, with their times in ns.
     pub minus: Vec<(Step, u64)>,
-    /// Total time of the redundant steps removed from the longer and from the shorter path, ns.
+    /// Total time in ns of the redundant steps that were removed from the longer and from the shorter path.
     pub removed_ns: (u64, u64),
 }
 
@@ -61,11 +61,11 @@ pub struct ClassSummary {
 pub struct Imbalance {
     /// Name of the function.
     pub function: String,
-    /// The location that spends the most time in it.
+    /// The location that spends the most time in the function.
     pub location: LocationId,
-    /// Time of that location, ns.
+    /// The time in ns that this location spends in the function.
     pub max_ns: u64,
-    /// Mean over all locations, ns.
+    /// Mean time in ns over all locations.
     pub mean_ns: u64,
 }
 
@@ -79,7 +79,7 @@ impl WaitSummary {
             family: site.site.kind.family(),
             occurrences: site.occurrences,
             total_ns: site.total_ns,
-            classes: site.classes.iter().map(|class| class_summary(&replayed, class)).collect(),
+            classes: site.classes.iter().map(|class| summarise_class(&replayed, class)).collect(),
         });
         let mut kinds: BTreeMap<(&str, &str), (u64, u64)> = BTreeMap::new();
         for site in &outcome.sites {
@@ -89,21 +89,21 @@ impl WaitSummary {
         let mut kinds: Vec<_> = kinds.into_iter().map(|((name, family), (count, ns))| (name, family, count, ns)).collect();
         kinds.sort_by_key(|(name, _, _, ns)| (std::cmp::Reverse(*ns), *name));
         let is_code = |cause: &CodeCause| matches!(cause.state, LocationState::Computing | LocationState::Blocked);
-        let (causes, other_causes) = by_function(&replayed).into_iter().partition(is_code);
+        let (causes, other_causes) = sum_by_function(&replayed).into_iter().partition(is_code);
         WaitSummary {
             causes,
             other_causes,
-            lines: lines(&replayed),
+            lines: distribute_over_lines(&replayed),
             sites: sites.collect(),
             threshold,
             kinds,
-            imbalance: imbalance(&replayed),
-            critical_path: critical(&replayed),
+            imbalance: find_imbalance(&replayed),
+            critical_path: sum_critical_path(&replayed),
             replayed,
         }
     }
 
-    /// Returns the code with a number.
+    /// Returns the code with the given number.
     pub fn code(&self, id: CodeId) -> &CodeLocation {
         self.replayed.names.codes.get(id)
     }
@@ -113,12 +113,12 @@ impl WaitSummary {
         self.replayed.names.codes.line(id)
     }
 
-    /// Returns the identity of a location.
+    /// Returns the name and the processor time of a location.
     pub fn location(&self, id: LocationId) -> &LocationName {
         &self.replayed.locations[id.0 as usize]
     }
 
-    /// Returns a location's name for text output. The process and the thread are named only if the run has several.
+    /// Returns a location's name for text output. Names the process and the thread only if the run has several.
     pub fn location_name(&self, id: LocationId) -> String {
         let name = self.location(id);
         if let Some(label) = &name.label {
@@ -135,7 +135,7 @@ impl WaitSummary {
     }
 }
 
-fn class_summary(replayed: &Replayed, class: &WaitClass) -> ClassSummary {
+fn summarise_class(replayed: &Replayed, class: &WaitClass) -> ClassSummary {
     let explained = explain(&replayed.outcome.steps, class);
     ClassSummary {
         waits: class.clone(),
@@ -145,16 +145,16 @@ fn class_summary(replayed: &Replayed, class: &WaitClass) -> ClassSummary {
     }
 }
 
-/// Distributes the waiting that code causes over the code's lines, in proportion to the time spent in each.
-fn lines(replayed: &Replayed) -> Vec<(String, u32, u64)> {
+/// Distributes the waiting that code causes over the code's lines, in proportion to the time spent in each line.
+fn distribute_over_lines(replayed: &Replayed) -> Vec<(String, u32, u64)> {
     let codes = &replayed.names.codes;
     let mut sums: BTreeMap<(&str, u32), u64> = BTreeMap::new();
-    for cause in causes(&replayed.outcome.steps, &replayed.outcome.sites) {
+    for cause in find_causes(&replayed.outcome.steps, &replayed.outcome.sites) {
         let code = codes.get(cause.step.code);
         if code.file.is_empty() || !matches!(cause.step.state, LocationState::Computing | LocationState::Blocked) {
             continue;
         }
-        let known = codes.lines(cause.step.code).filter(|lines| code.call.is_none() && lines.values().any(|weight| *weight > 0));
+        let known = codes.line_weights(cause.step.code).filter(|lines| code.call.is_none() && lines.values().any(|weight| *weight > 0));
         let Some(known) = known else {
             *sums.entry((&code.file, codes.line(cause.step.code))).or_default() += cause.wait_ns;
             continue;
@@ -167,7 +167,7 @@ fn lines(replayed: &Replayed) -> Vec<(String, u32, u64)> {
     sums.into_iter().filter(|((_, line), ns)| *line > 0 && *ns > 0).map(|((file, line), ns)| (file.to_owned(), line, ns)).collect()
 }
 
-fn imbalance(replayed: &Replayed) -> Vec<Imbalance> {
+fn find_imbalance(replayed: &Replayed) -> Vec<Imbalance> {
     let mut times: BTreeMap<&str, BTreeMap<LocationId, u64>> = BTreeMap::new();
     for (id, ns) in &replayed.outcome.executed {
         let step = replayed.outcome.steps.get(*id);
@@ -188,7 +188,7 @@ fn imbalance(replayed: &Replayed) -> Vec<Imbalance> {
     found
 }
 
-fn critical(replayed: &Replayed) -> Vec<(String, u64)> {
+fn sum_critical_path(replayed: &Replayed) -> Vec<(String, u64)> {
     let mut times: BTreeMap<String, u64> = BTreeMap::new();
     for (id, ns) in &replayed.outcome.critical_path {
         let step = replayed.outcome.steps.get(*id);

@@ -1,7 +1,7 @@
-//! Conversion of addresses in recorded processes to functions and lines.
+//! Converts addresses in recorded processes to functions and lines.
 //!
-//! A frame is the program's own unless its image is in a system library folder or its source belongs to a standard library. Reports name
-//! the innermost own frame, so that the time of `memcpy` counts for its caller.
+//! A frame belongs to the program itself unless its image is in a system library folder or its source file belongs to a standard library.
+//! Reports name the innermost own frame, so that the time of `memcpy` counts for its caller.
 
 use crate::process_file::ProcessFile;
 use std::collections::{BTreeSet, HashMap};
@@ -10,16 +10,16 @@ use std::rc::Rc;
 use trodden_binary::{Binary, SourceFrame, SourceLocations};
 use trodden_text::names::Name;
 
-/// A function at an address.
+/// A function at an address on the stack.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StackFrame {
-    /// Demangled name.
+    /// The demangled name.
     pub function: String,
     /// Source file; empty if unknown.
     pub file: String,
     /// Line; 0 if unknown.
     pub line: u32,
-    /// Whether the function is part of the program rather than of a system library.
+    /// Whether the function belongs to the program itself rather than to a system library.
     pub is_own: bool,
 }
 
@@ -37,14 +37,13 @@ pub struct SymbolCache {
     pub notes: BTreeSet<String>,
 }
 
-/// File name of the recorder, a preload library.
-pub const RECORDER: &str = "libtrodden_waits_recorder.so";
+/// File name of the recorder, which is a preload library.
+pub const RECORDER_FILE_NAME: &str = "libtrodden_waits_recorder.so";
 
-/// Folders of system libraries.
-const SYSTEM: &[&str] = &["/lib/", "/lib64/", "/usr/lib/", "/usr/lib64/", "/usr/libexec/"];
+const SYSTEM_FOLDERS: &[&str] = &["/lib/", "/lib64/", "/usr/lib/", "/usr/lib64/", "/usr/libexec/"];
 
 impl SymbolCache {
-    /// Returns the frames at an address of a process, including inlined functions, innermost first. Never empty.
+    /// Returns the frames at an address in a process, including inlined functions, innermost first. Never returns an empty list.
     pub fn frames(&mut self, process: &ProcessFile, address: u64) -> Rc<[StackFrame]> {
         // Later entries are more recent mappings.
         let mapping = process.maps.iter().rev().find(|map| (map.start..map.end).contains(&address));
@@ -55,7 +54,7 @@ impl SymbolCache {
             return known.clone();
         }
         let is_program = mapping.path == process.program;
-        let image = image(&mut self.images, &mut self.notes, &mapping.path);
+        let image = load_image(&mut self.images, &mut self.notes, &mapping.path);
         let found: Rc<[StackFrame]> = image
             .map_or_else(Vec::new, |image| {
                 let bias = image.binary.load_bias(mapping.start, mapping.offset).unwrap_or(mapping.start);
@@ -64,7 +63,7 @@ impl SymbolCache {
             .into();
         let found = if found.is_empty() {
             let name = Path::new(&mapping.path).file_name().unwrap_or_default().to_string_lossy().into_owned();
-            [StackFrame::unknown(format!("{name}+{in_file:#x}"), is_program || !is_system(&mapping.path))].into()
+            [StackFrame::unknown(format!("{name}+{in_file:#x}"), is_program || !is_system_image(&mapping.path))].into()
         } else {
             found
         };
@@ -73,12 +72,16 @@ impl SymbolCache {
     }
 }
 
-fn image<'a>(images: &'a mut HashMap<String, Option<SymbolImage>>, notes: &mut BTreeSet<String>, path: &str) -> Option<&'a SymbolImage> {
+fn load_image<'a>(
+    images: &'a mut HashMap<String, Option<SymbolImage>>,
+    notes: &mut BTreeSet<String>,
+    path: &str,
+) -> Option<&'a SymbolImage> {
     let read = || match Binary::read(Path::new(path)) {
         Ok(binary) => {
             let lines = SourceLocations::read(&binary).unwrap_or_else(|error| {
-                // For system libraries, function names suffice.
-                if !is_system(path) {
+                // For a system library, function names suffice.
+                if !is_system_image(path) {
                     notes.insert(error.to_string());
                 }
                 None
@@ -93,18 +96,17 @@ fn image<'a>(images: &'a mut HashMap<String, Option<SymbolImage>>, notes: &mut B
     images.entry(path.to_owned()).or_insert_with(read).as_ref()
 }
 
-fn is_system(path: &str) -> bool {
-    path.ends_with(RECORDER) || SYSTEM.iter().any(|folder| path.starts_with(folder))
+fn is_system_image(path: &str) -> bool {
+    path.ends_with(RECORDER_FILE_NAME) || SYSTEM_FOLDERS.iter().any(|folder| path.starts_with(folder))
 }
 
-/// Whether a source file, as named in debug information, belongs to a standard library.
-fn is_standard(file: &str) -> bool {
+fn is_standard_library_source(file: &str) -> bool {
     file.starts_with("/rustc/") || file.contains("/rustlib/src/") || file.starts_with("/usr/include/")
 }
 
-/// Returns a function's name without parameters. The debug information for inlined functions often lacks parameters, and inlined and
-/// ordinary calls should yield the same step.
-fn name(frame: &SourceFrame) -> Option<String> {
+/// Returns a function's name without parameters. Debug information often lacks the parameters of inlined functions, and an inlined call
+/// and an ordinary call should yield the same step.
+fn function_name(frame: &SourceFrame) -> Option<String> {
     let symbol = frame.symbol.as_ref()?;
     let known = Name::from_linkage(symbol);
     if known.full == *symbol { frame.function.clone() } else { Some(known.qualified) }
@@ -112,8 +114,8 @@ fn name(frame: &SourceFrame) -> Option<String> {
 
 impl SymbolImage {
     fn frames(&self, address: u64, is_program: bool) -> Vec<StackFrame> {
-        let is_own = is_program || !self.binary.path().to_str().is_some_and(is_system);
-        // PLT stubs have no symbol. The nearest preceding symbol is `_init`, which is in a different section.
+        let is_own = is_program || !self.binary.path().to_str().is_some_and(is_system_image);
+        // PLT stubs have no symbol. The nearest preceding symbol is `_init`, which belongs to a different section.
         let symbol = || self.binary.function_at(address).filter(|f| f.name != "_init").map(|f| Name::from_linkage(&f.name).qualified);
         let chain = self.lines.as_ref().map(|lines| lines.frames(address)).unwrap_or_default();
         if chain.is_empty() {
@@ -122,9 +124,9 @@ impl SymbolImage {
         chain
             .into_iter()
             .map(|frame| {
-                let function = name(&frame).or_else(symbol).unwrap_or_else(|| "?".into());
+                let function = function_name(&frame).or_else(symbol).unwrap_or_else(|| "?".into());
                 let file = frame.file.unwrap_or_default();
-                let is_own = is_own && !is_standard(&file);
+                let is_own = is_own && !is_standard_library_source(&file);
                 StackFrame { function, file, line: frame.line.unwrap_or(0), is_own }
             })
             .collect()

@@ -1,8 +1,8 @@
 //! Corrects the clocks of several hosts from the known order of events: a receive ends after its send starts, and a collective operation
 //! ends after the entries that it waits for.
 //!
-//! Hosts are corrected one after the other, each relative to all hosts that are already corrected; [`trodden_waits::offset`] estimates the
-//! offset. A host without messages in both directions stays uncorrected, and a note says so.
+//! Hosts are corrected one after the other, each relative to all hosts that are already corrected; [`trodden_waits::offset`] estimates
+//! the offset. A host without messages in both directions stays uncorrected, and a note says so.
 
 use crate::clock::Clocks;
 use crate::convert::{ConvertedParts, Converter};
@@ -19,14 +19,14 @@ type Host = usize;
 /// Communicator, sender, receiver, tag.
 type ChannelKey = (CommunicatorId, ProcessId, ProcessId, i32);
 
-/// Two events on different hosts, of which the first must precede the second. Each time is measured on its own host's clock, ns.
+/// Two events on different hosts, of which the first must precede the second. Each time is on the host's own clock, in ns.
 #[derive(Clone, Copy, Debug)]
 struct Precedence {
     first: (Host, i128),
     second: (Host, i128),
 }
 
-pub fn correct(recording: &WaitsRecording, clocks: &mut Clocks) -> Result<()> {
+pub fn correct_clocks(recording: &WaitsRecording, clocks: &mut Clocks) -> Result<()> {
     let host_of = |process: usize| {
         let file = &recording.processes[process].file;
         recording.processes.iter().position(|p| (&p.file.host, &p.file.boot) == (&file.host, &file.boot)).unwrap_or(process)
@@ -35,21 +35,21 @@ pub fn correct(recording: &WaitsRecording, clocks: &mut Clocks) -> Result<()> {
     if hosts.iter().all(|host| *host == 0) {
         return Ok(());
     }
-    let mut precedences = collect(recording, clocks, &hosts)?.precedences();
+    let mut precedences = collect_message_times(recording, clocks, &hosts)?.precedences();
     let mut errors: BTreeMap<Host, i128> = BTreeMap::from([(0, 0)]);
-    while let Some((host, bounds)) = next_host(&precedences, &errors) {
-        let Some(offset) = bounds.offset() else { break };
-        let error = offset.error_ns + reference_error(&precedences, &errors, host);
+    while let Some((host, bounds)) = find_next_host(&precedences, &errors) {
+        let Some(estimate) = bounds.estimate() else { break };
+        let error = estimate.error_ns + find_reference_error(&precedences, &errors, host);
         let name = &recording.processes[host].file.host;
         clocks.notes.push(format!(
             "the clock of {name} is corrected by {} ns at the beginning and {} ns at the end of the run, with an error of at \
                 most {error} ns",
-            -offset.shift.at_start(),
-            -offset.shift.at_end()
+            -estimate.curve.at_start(),
+            -estimate.curve.at_end()
         ));
-        if offset.violated > 0 {
+        if estimate.violated > 0 {
             let violated = plural(
-                offset.violated as u128,
+                estimate.violated as u128,
                 "message or collective operation still seems to end too early, and its wait is",
                 "messages or collective operations still seem to end too early, and their waits are",
             );
@@ -57,11 +57,11 @@ pub fn correct(recording: &WaitsRecording, clocks: &mut Clocks) -> Result<()> {
         }
         for precedence in &mut precedences {
             for (_, time) in [&mut precedence.first, &mut precedence.second].into_iter().filter(|(other, _)| *other == host) {
-                *time -= offset.shift.at(*time);
+                *time -= estimate.curve.at(*time);
             }
         }
         for (process, _) in hosts.iter().enumerate().filter(|(_, other)| **other == host) {
-            clocks.clocks[process].shift = offset.shift.clone();
+            clocks.clocks[process].correction = estimate.curve.clone();
         }
         errors.insert(host, error);
     }
@@ -73,8 +73,9 @@ pub fn correct(recording: &WaitsRecording, clocks: &mut Clocks) -> Result<()> {
     Ok(())
 }
 
-/// Returns the uncorrected host with the most messages to and from corrected hosts, and the bounds that these messages imply for its clock.
-fn next_host(precedences: &[Precedence], corrected: &BTreeMap<Host, i128>) -> Option<(Host, OffsetBounds)> {
+/// Returns the uncorrected host with the most messages to and from corrected hosts, and the bounds on its clock that these messages
+/// imply.
+fn find_next_host(precedences: &[Precedence], corrected: &BTreeMap<Host, i128>) -> Option<(Host, OffsetBounds)> {
     let mut found: BTreeMap<Host, OffsetBounds> = BTreeMap::new();
     for Precedence { first, second } in precedences {
         match (corrected.contains_key(&first.0), corrected.contains_key(&second.0)) {
@@ -86,8 +87,8 @@ fn next_host(precedences: &[Precedence], corrected: &BTreeMap<Host, i128>) -> Op
     found.into_iter().max_by_key(|(host, bounds)| (bounds.lower.len().min(bounds.upper.len()), std::cmp::Reverse(*host)))
 }
 
-/// Returns the largest error among the clocks of the hosts that a host exchanged messages with.
-fn reference_error(precedences: &[Precedence], errors: &BTreeMap<Host, i128>, host: Host) -> i128 {
+/// Returns the largest clock error among the hosts with which a host exchanged messages.
+fn find_reference_error(precedences: &[Precedence], errors: &BTreeMap<Host, i128>, host: Host) -> i128 {
     let partner = |precedence: &Precedence| match (precedence.first.0 == host, precedence.second.0 == host) {
         (true, _) => errors.get(&precedence.second.0),
         (_, true) => errors.get(&precedence.first.0),
@@ -96,9 +97,9 @@ fn reference_error(precedences: &[Precedence], errors: &BTreeMap<Host, i128>, ho
     precedences.iter().filter_map(partner).max().copied().unwrap_or(0)
 }
 
-/// Entry and exit times of one collective operation's members on one host.
+/// Times at which the members of one collective operation on one host enter and leave.
 #[derive(Clone, Copy, Debug, Default)]
-struct Members {
+struct MemberTimes {
     /// Time of the last entry by a member that others wait for.
     entered: Option<i128>,
     /// Time of the first exit by a member that waits for others.
@@ -108,13 +109,13 @@ struct Members {
 /// The start and end times of all messages and collective operations in a recording.
 #[derive(Default)]
 struct MessageTimes {
-    /// Starts of sends, and ends of receives.
+    /// Start times of sends, and end times of receives.
     messages: HashMap<ChannelKey, [Vec<(i128, Host)>; 2]>,
-    operations: HashMap<(CommunicatorId, u64), BTreeMap<Host, Members>>,
+    operations: HashMap<(CommunicatorId, u64), BTreeMap<Host, MemberTimes>>,
     counts: HashMap<(CommunicatorId, ProcessId), u64>,
 }
 
-fn collect(recording: &WaitsRecording, clocks: &Clocks, hosts: &[Host]) -> Result<MessageTimes> {
+fn collect_message_times(recording: &WaitsRecording, clocks: &Clocks, hosts: &[Host]) -> Result<MessageTimes> {
     let mut times = MessageTimes::default();
     let mut converter = Converter::new(recording);
     for (index, process) in recording.processes.iter().enumerate() {
@@ -129,9 +130,9 @@ fn collect(recording: &WaitsRecording, clocks: &Clocks, hosts: &[Host]) -> Resul
             let mut calls = thread.calls();
             while let Some(record) = calls.next() {
                 let mut parts = ConvertedParts::collect(&converter, process, own.id, &record, &mut calls);
-                let call = converter.call(process, own.id, thread.token, &record, &mut parts);
+                let call = converter.convert_call(process, own.id, thread.token, &record, &mut parts);
                 let [enter, exit] = [record.enter, record.exit].map(|ticks| clocks.clocks[index].absolute_ns(ticks));
-                own.call(&call, enter, Some(exit).filter(|_| record.exit != 0));
+                own.add_call(&call, enter, Some(exit).filter(|_| record.exit != 0));
             }
         }
     }
@@ -149,13 +150,14 @@ enum PreparedCommunication {
     Operation(Collective),
 }
 
-fn prepared_message(message: Message, is_receive: bool) -> PreparedCommunication {
+fn prepare_message(message: Message, is_receive: bool) -> PreparedCommunication {
     let (sends, receives) = if is_receive { (Vec::new(), vec![message]) } else { (vec![message], Vec::new()) };
     PreparedCommunication::Messages { sends, receives }
 }
 
-/// Returns the messages of a neighbourhood collective. Calls on windows yield none, because they may return before their partners arrive.
-fn prepared_exchange(exchange: &MultiExchange) -> PreparedCommunication {
+/// Returns the messages of a neighbourhood collective. Calls on windows yield none, because such a call may return before its partners
+/// arrive.
+fn prepare_exchange(exchange: &MultiExchange) -> PreparedCommunication {
     if exchange.kind == WaitKind::LateSender {
         PreparedCommunication::Messages { sends: exchange.sends.clone(), receives: exchange.receives.clone() }
     } else {
@@ -172,7 +174,7 @@ struct MessageTimeCollector<'a> {
 }
 
 impl MessageTimeCollector<'_> {
-    fn call(&mut self, call: &Call, enter: i128, exit: Option<i128>) {
+    fn add_call(&mut self, call: &Call, enter: i128, exit: Option<i128>) {
         match call {
             Call::Send(message, _) => self.send(message, enter),
             Call::Exchange(message, receive) => {
@@ -180,16 +182,16 @@ impl MessageTimeCollector<'_> {
                 self.receive(receive, None, exit);
             }
             Call::Receive(message, actual) => self.receive(message, *actual, exit),
-            Call::Begin(message, is_receive, request) => self.begin(request.0, prepared_message(*message, *is_receive), enter),
-            Call::BeginMultiExchange(exchange, request) => self.begin(request.0, prepared_exchange(exchange), enter),
+            Call::Begin(message, is_receive, request) => self.begin(request.0, prepare_message(*message, *is_receive), enter),
+            Call::BeginMultiExchange(exchange, request) => self.begin(request.0, prepare_exchange(exchange), enter),
             Call::MultiExchange(exchange) => {
-                let PreparedCommunication::Messages { sends, receives } = prepared_exchange(exchange) else { return };
+                let PreparedCommunication::Messages { sends, receives } = prepare_exchange(exchange) else { return };
                 sends.iter().for_each(|message| self.send(message, enter));
                 receives.iter().for_each(|message| self.receive(message, None, exit));
             }
             Call::BeginCollective(collective, request) => self.begin(request.0, PreparedCommunication::Operation(*collective), enter),
-            Call::Prepare(message, is_receive, request) => drop(self.prepared.insert(request.0, prepared_message(*message, *is_receive))),
-            Call::PrepareMultiExchange(exchange, request) => drop(self.prepared.insert(request.0, prepared_exchange(exchange))),
+            Call::Prepare(message, is_receive, request) => drop(self.prepared.insert(request.0, prepare_message(*message, *is_receive))),
+            Call::PrepareMultiExchange(exchange, request) => drop(self.prepared.insert(request.0, prepare_exchange(exchange))),
             Call::PrepareCollective(collective, request) => {
                 drop(self.prepared.insert(request.0, PreparedCommunication::Operation(*collective)))
             }
@@ -268,7 +270,7 @@ impl MessageTimeCollector<'_> {
         }
     }
 
-    fn members(&mut self, collective: &Collective, number: u64) -> &mut Members {
+    fn members(&mut self, collective: &Collective, number: u64) -> &mut MemberTimes {
         self.times.operations.entry((collective.communicator, number)).or_default().entry(self.host).or_default()
     }
 }
@@ -276,8 +278,8 @@ impl MessageTimeCollector<'_> {
 impl MessageTimes {
     /// Returns the pairs of events on different hosts whose order is certain.
     ///
-    /// The n-th receive that ends on a channel ends after n sends have started, and hence after the n-th send, whichever message it
-    /// received.
+    /// The n-th receive to end on a channel ends after n sends have started. It therefore ends after the n-th send has started, whichever
+    /// message it received.
     fn precedences(self) -> Vec<Precedence> {
         let mut precedences = Vec::new();
         for mut sides in self.messages.into_values() {

@@ -1,4 +1,4 @@
-//! Index of each thread's records in the threads file of a program and its forked children.
+//! An index of each thread's records in the threads file of a program and its forked children.
 //!
 //! Each header contains the offset of the next header, and a checksum. After a corrupt header, the reader searches for the next valid one
 //! and reports the bytes in between as lost. Only the headers of threads and chunks are kept in memory.
@@ -16,11 +16,11 @@ use trodden_wire::waits::{
     ThreadHeader, VERSION, WaitsChunkHeader, chunk_kind,
 };
 
-/// Maximum plausible size of an extent, bytes. Recorders write smaller extents.
+/// Maximum plausible size of an extent in bytes. Recorders write smaller extents.
 const MAX_EXTENT: u32 = 16 << 20;
-/// Maximum number of bytes searched for the next extent. A process that was killed leaves a gap of at most one extent.
+/// Maximum number of bytes to search for the next extent. A killed process leaves a gap of at most one extent.
 const MAX_GAP: u64 = 64 << 20;
-const WINDOW: usize = 4096;
+const READ_WINDOW_SIZE: usize = 4096;
 
 pub type ProcessKey = (u32, u64);
 
@@ -28,7 +28,7 @@ pub type ProcessKey = (u32, u64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Piece {
     pub offset: u64,
-    /// Capacity, bytes. The last piece of a thread need not be full.
+    /// Capacity in bytes. A thread's last piece need not be full.
     pub size: u32,
     pub first: u32,
 }
@@ -56,7 +56,7 @@ pub struct ThreadsFile {
 }
 
 impl ThreadsFile {
-    /// Reads the headers of a file.
+    /// Reads the headers of a threads file.
     ///
     /// # Errors
     /// Fails if the file cannot be read, does not belong to a recording, or has an unsupported format version.
@@ -83,7 +83,7 @@ impl ThreadsFile {
                 Err(error) => bail!("{} does not contain recorded threads: {error}", path.display()),
             }
         }
-        reader.extents().with_context(|| format!("cannot read {}", path.display()))?;
+        reader.read_extents().with_context(|| format!("cannot read {}", path.display()))?;
         let ThreadsReader { mut found, corrupt, .. } = reader;
         for (from, to) in corrupt {
             if from >= size {
@@ -92,22 +92,22 @@ impl ThreadsFile {
             }
             found.losses.push(format!("{}: bytes {from} to {to} are corrupt, so the records in them are missing", path.display()));
         }
-        found.drop_incomplete(path);
+        found.drop_incomplete_records(path);
         Ok(found)
     }
 
-    pub fn threads(&self) -> usize {
+    pub fn thread_count(&self) -> usize {
         self.threads.values().map(BTreeMap::len).sum()
     }
 
-    /// Removes and returns the threads of a process, each with its calls, samples and stacks.
-    pub fn take(&mut self, process: ProcessKey) -> Vec<(ThreadHeader, [Vec<Piece>; 3])> {
+    /// Removes and returns a process's threads, each with its calls, samples and stacks.
+    pub fn take_threads(&mut self, process: ProcessKey) -> Vec<(ThreadHeader, [Vec<Piece>; 3])> {
         let threads = self.threads.remove(&process).unwrap_or_default();
         threads.into_values().filter_map(|thread| Some((thread.header?, thread.pieces))).collect()
     }
 
     /// Drops all records after a gap, and all threads without a header.
-    fn drop_incomplete(&mut self, path: &Path) {
+    fn drop_incomplete_records(&mut self, path: &Path) {
         for ((process, _), threads) in &mut self.threads {
             threads.retain(|index, thread| {
                 let Some(header) = thread.header else {
@@ -130,8 +130,8 @@ impl ThreadsFile {
     }
 }
 
-/// Returns the number of pieces before the first gap, or `None` if there is no gap. `size` is the size of a record; 0 means that records
-/// have variable size, and their gaps are found when they are read.
+/// Returns the number of pieces before the first gap, or `None` if there is no gap. `size` is the size of a record. A size of 0 means
+/// that the size varies, and that gaps are found when the records are read.
 fn pieces_before_gap(pieces: &[Piece], size: usize) -> Option<usize> {
     if pieces.first().is_some_and(|first| first.first != 0) {
         return Some(0);
@@ -144,7 +144,7 @@ struct ThreadsReader<'a> {
     file: &'a File,
     size: u64,
     window: Vec<u8>,
-    /// Offset of the window in the file.
+    /// The window's offset in the file.
     begin: u64,
     found: ThreadsFile,
     /// Start and end offsets of corrupt ranges.
@@ -152,14 +152,14 @@ struct ThreadsReader<'a> {
 }
 
 impl ThreadsReader<'_> {
-    /// Returns the `count` bytes at an offset; `count` must not exceed [`WINDOW`]. `None` if the file is too short.
+    /// Returns `count` bytes at an offset, or `None` if the file is too short. `count` must not exceed [`READ_WINDOW_SIZE`].
     fn bytes_at(&mut self, offset: u64, count: usize) -> io::Result<Option<&[u8]>> {
         if offset + count as u64 > self.size {
             return Ok(None);
         }
         let is_in = self.begin <= offset && offset + count as u64 <= self.begin + self.window.len() as u64;
         if !is_in {
-            let size = (self.size - offset).min(WINDOW as u64) as usize;
+            let size = (self.size - offset).min(READ_WINDOW_SIZE as u64) as usize;
             self.window.resize(size, 0);
             self.file.read_exact_at(&mut self.window, offset)?;
             self.begin = offset;
@@ -168,18 +168,18 @@ impl ThreadsReader<'_> {
         Ok(Some(&self.window[from..from + count]))
     }
 
-    fn extents(&mut self) -> io::Result<()> {
+    fn read_extents(&mut self) -> io::Result<()> {
         let mut at = 0;
         while at < self.size {
-            match self.extent(at)? {
+            match self.read_extent_header(at)? {
                 Some((process, size)) => {
-                    self.chunks(process, at + EXTENT_HEADER_SIZE as u64, at + u64::from(size))?;
+                    self.read_chunks(process, at + EXTENT_HEADER_SIZE as u64, at + u64::from(size))?;
                     at += u64::from(size);
                 }
                 None => {
-                    let is_extent = |reader: &mut Self, at: u64| Ok(reader.extent(at)?.is_some());
-                    at = self.skip(at, self.size.min(at + MAX_GAP), EXTENT_ALIGNMENT, is_extent)?;
-                    if at < self.size && self.extent(at)?.is_none() {
+                    let is_extent = |reader: &mut Self, at: u64| Ok(reader.read_extent_header(at)?.is_some());
+                    at = self.skip_to_match(at, self.size.min(at + MAX_GAP), EXTENT_ALIGNMENT, is_extent)?;
+                    if at < self.size && self.read_extent_header(at)?.is_none() {
                         self.corrupt.push((at, self.size));
                         return Ok(());
                     }
@@ -189,17 +189,17 @@ impl ThreadsReader<'_> {
         Ok(())
     }
 
-    /// Reads the header of an extent, and returns its process and size. `None` if the header is invalid.
-    fn extent(&mut self, offset: u64) -> io::Result<Option<(ProcessKey, u32)>> {
+    /// Reads an extent's header. Returns the extent's process and size, or `None` if the header is invalid.
+    fn read_extent_header(&mut self, offset: u64) -> io::Result<Option<(ProcessKey, u32)>> {
         let Some(bytes) = self.bytes_at(offset, EXTENT_HEADER_SIZE)? else { return Ok(None) };
         let Some(header) = ExtentHeader::read(bytes) else { return Ok(None) };
         let is_sound = header.size > 0 && header.size <= MAX_EXTENT && header.size.is_multiple_of(EXTENT_ALIGNMENT as u32);
         Ok((header.is_intact() && is_sound).then_some(((header.process, header.start), header.size)))
     }
 
-    /// Returns the next offset for which `is_match` holds, or `to` if there is none. Skipped bytes are recorded as corrupt unless all are
-    /// zero.
-    fn skip(&mut self, from: u64, to: u64, step: usize, is_match: impl Fn(&mut Self, u64) -> io::Result<bool>) -> io::Result<u64> {
+    /// Returns the next offset for which `is_match` returns true, or `to` if there is none. Records the skipped bytes as corrupt unless
+    /// all of them are zero.
+    fn skip_to_match(&mut self, from: u64, to: u64, step: usize, is_match: impl Fn(&mut Self, u64) -> io::Result<bool>) -> io::Result<u64> {
         let (mut at, mut is_corrupt) = (from, false);
         while at < to && !is_match(self, at)? {
             let count = (step as u64).min(to - at).min(self.size.saturating_sub(at)) as usize;
@@ -213,15 +213,15 @@ impl ThreadsReader<'_> {
         Ok(at)
     }
 
-    fn chunks(&mut self, process: ProcessKey, from: u64, to: u64) -> io::Result<()> {
+    fn read_chunks(&mut self, process: ProcessKey, from: u64, to: u64) -> io::Result<()> {
         if to > self.size {
             self.corrupt.push((self.size, to));
         }
         let end = to.min(self.size);
         let mut at = from;
         while at < end {
-            let Some(header) = self.chunk(at, to)? else {
-                at = self.skip(at, end, CHUNK_ALIGNMENT, |reader, at| Ok(reader.chunk(at, to)?.is_some()))?;
+            let Some(header) = self.read_chunk_header(at, to)? else {
+                at = self.skip_to_match(at, end, CHUNK_ALIGNMENT, |reader, at| Ok(reader.read_chunk_header(at, to)?.is_some()))?;
                 continue;
             };
             let offset = at + CHUNK_HEADER_SIZE as u64;
@@ -239,8 +239,8 @@ impl ThreadsReader<'_> {
         Ok(())
     }
 
-    /// Reads the header of a chunk that must end by `to`. `None` if the header is invalid.
-    fn chunk(&mut self, offset: u64, to: u64) -> io::Result<Option<WaitsChunkHeader>> {
+    /// Reads the header of a chunk, which must end by `to`. Returns `None` if the header is invalid.
+    fn read_chunk_header(&mut self, offset: u64, to: u64) -> io::Result<Option<WaitsChunkHeader>> {
         let Some(bytes) = self.bytes_at(offset, CHUNK_HEADER_SIZE)? else { return Ok(None) };
         let Some(header) = WaitsChunkHeader::read(bytes) else { return Ok(None) };
         let is_sound = header.size as usize >= CHUNK_HEADER_SIZE && (header.size as usize).is_multiple_of(CHUNK_ALIGNMENT);

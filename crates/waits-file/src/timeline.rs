@@ -1,31 +1,30 @@
-//! The activity of each location over time, for HTML pages and exported traces: bars for blocks, calls and waits.
+//! The activity of each location over time, as bars for blocks, calls and waits. HTML pages and exported traces show it.
 //!
 //! At most [`MAX_BARS`] bars are kept. If there are more, the shortest are dropped, and [`Timeline::min_bar_ns`] states the limit.
 
 use trodden_waits::{CodeId, LocationId, Wait};
 
-/// Maximum number of bars.
 const MAX_BARS: usize = 60_000;
 
-/// The activity that a bar shows.
+/// What a location does during a bar.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Activity {
-    /// Executing code.
+    /// Executes code.
     Computing,
-    /// Inside a call, without waiting for another location.
+    /// Is inside a call, without waiting for another location.
     Communicating,
-    /// Waiting for this location.
+    /// Waits for this location.
     Waiting(LocationId),
 }
 
 /// A time span on a location's timeline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bar {
-    /// The location.
+    /// The location whose activity the bar shows.
     pub location: LocationId,
-    /// Start, ns since the start of the run.
+    /// Start of the bar, in ns since the start of the run.
     pub from_ns: u64,
-    /// Length, ns.
+    /// Length of the bar in ns.
     pub ns: u64,
     /// The code that the location executes.
     pub code: CodeId,
@@ -33,19 +32,19 @@ pub struct Bar {
     pub activity: Activity,
 }
 
-/// The bars of a run.
+/// The bars of all locations in a run.
 #[derive(Clone, Debug, Default)]
 pub struct Timeline {
     /// Whether bars are kept.
     pub is_enabled: bool,
-    /// Bars, in order of time for each location.
+    /// Bars, in chronological order for each location.
     pub bars: Vec<Bar>,
-    /// Minimum length of a bar, ns. Shorter ones were dropped.
+    /// Minimum length in ns of the bars that are kept. Shorter bars were dropped.
     pub min_bar_ns: u64,
 }
 
 impl Timeline {
-    /// Adds a bar.
+    /// Adds a bar, if the timeline is enabled and the bar is long enough.
     pub fn add(&mut self, bar: Bar) {
         if !self.is_enabled || bar.ns == 0 || bar.ns < self.min_bar_ns {
             return;
@@ -58,7 +57,7 @@ impl Timeline {
     }
 
     /// Adds the bars of a call: its waits, and the time around them.
-    pub fn call(&mut self, location: LocationId, code: CodeId, (from_ns, until_ns): (u64, u64), waits: &[Wait]) {
+    pub fn add_call(&mut self, location: LocationId, code: CodeId, (from_ns, until_ns): (u64, u64), waits: &[Wait]) {
         let mut from_ns = from_ns;
         for wait in waits {
             self.add(Bar { location, from_ns, ns: wait.wait_ns, code, activity: Activity::Waiting(wait.releaser) });

@@ -1,33 +1,30 @@
-//! Wrappers of calls that sleep or wait for something outside the recording. Their time is neither computation nor explained waiting.
+//! Wrappers of calls that sleep, or that wait for something outside the recording. Their time is neither computation nor explained
+//! waiting.
 //!
 //! Frequent calls are recorded only if they take long.
 
 use crate::real::{Real, real};
-use crate::signals::without_sampler_signal;
-use crate::thread::{begin, finish, record_if_long, recordable_thread};
+use crate::signals::call_without_sampler_signal;
+use crate::thread::{begin_record, finish_record, record_if_long, recordable_thread};
 use core::ffi::{c_int, c_long, c_uint, c_void};
 use libc::{clockid_t, fd_set, nfds_t, pid_t, pollfd, sigset_t, timespec, timeval};
 use trodden_wire::waits::{CallName, kind};
 
-macro_rules! blocking {
+macro_rules! blocking_calls {
     ($($name:ident $kind:ident ($($argument:ident: $type:ty),*) -> $result:ty;)*) => { $(
-        /// Blocks the calling thread.
-        ///
-        /// # Safety
-        /// The caller must fulfil the C function's contract.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name($($argument: $type),*) -> $result {
             static REAL: Real = Real::new(crate::real::name!($name));
-            blocked(kind::$kind, CallName::$name, || real!(REAL, fn($($type),*) -> $result, $($argument),*))
+            record_blocking_call(kind::$kind, CallName::$name, || real!(REAL, fn($($type),*) -> $result, $($argument),*))
         }
     )* };
 }
 
-/// The result of a blocking call, convertible to the 64 bits that are recorded.
+/// The result of a blocking call. Its 64-bit form is recorded.
 trait BlockedResult {
     fn into_word(self) -> u64;
 }
-macro_rules! results {
+macro_rules! impl_blocked_result {
     ($($type:ty)*) => { $(
         impl BlockedResult for $type {
             fn into_word(self) -> u64 {
@@ -36,37 +33,32 @@ macro_rules! results {
         }
     )* };
 }
-results! { c_int c_uint isize }
+impl_blocked_result! { c_int c_uint isize }
 
-/// Makes and records a blocking call.
 #[inline]
-fn blocked<R: Copy + BlockedResult>(kind: u16, function: CallName, call: impl FnOnce() -> R) -> R {
+fn record_blocking_call<R: Copy + BlockedResult>(kind: u16, function: CallName, call: impl FnOnce() -> R) -> R {
     let Some(thread) = recordable_thread() else { return call() };
-    let Some(mut open) = begin(thread, kind, function) else { return call() };
+    let Some(mut open) = begin_record(thread, kind, function) else { return call() };
     let result = call();
-    // SAFETY: the pointer refers to the calling thread's own errno, which the record must not change.
+    // SAFETY: the pointer refers to the calling thread's errno, which writing the record must not change.
     let error = unsafe { *libc::__errno_location() };
     open.record().object = result.into_word();
-    finish(thread, open);
+    finish_record(thread, open);
     // SAFETY: as above.
     unsafe { *libc::__errno_location() = error };
     result
 }
 
 /// Defines wrappers of calls that wait for any signal in a set.
-macro_rules! awaited_signals {
+macro_rules! signal_waits {
     ($($name:ident ($($argument:ident: $type:ty),*);)*) => { $(
-        /// Waits for a signal.
-        ///
-        /// # Safety
-        /// The caller must fulfil the C function's contract.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name(signals: *const sigset_t, $($argument: $type),*) -> c_int {
             static REAL: Real = Real::new(crate::real::name!($name));
             // SAFETY: by the caller's contract.
             let signals = unsafe { signals.as_ref() };
-            without_sampler_signal(signals, |signals| {
-                blocked(kind::BLOCKED, CallName::$name, || {
+            call_without_sampler_signal(signals, |signals| {
+                record_blocking_call(kind::BLOCKED, CallName::$name, || {
                     real!(REAL, fn(*const sigset_t, $($type),*) -> c_int, signals, $($argument),*)
                 })
             })
@@ -74,7 +66,7 @@ macro_rules! awaited_signals {
     )* };
 }
 
-awaited_signals! {
+signal_waits! {
     sigwait(signal: *mut c_int);
     sigwaitinfo(information: *mut c_void);
     sigtimedwait(information: *mut c_void, timeout: *const timespec);
@@ -82,10 +74,6 @@ awaited_signals! {
 
 macro_rules! record_if_long {
     ($($name:ident ($($argument:ident: $type:ty),*);)*) => { $(
-        /// May block the calling thread.
-        ///
-        /// # Safety
-        /// The caller must fulfil the C function's contract.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name($($argument: $type),*) -> isize {
             static REAL: Real = Real::new(crate::real::name!($name));
@@ -108,7 +96,7 @@ record_if_long! {
     sendmsg(socket: c_int, message: *const c_void, flags: c_int);
 }
 
-blocking! {
+blocking_calls! {
     sleep BLOCKED (seconds: c_uint) -> c_uint;
     usleep BLOCKED (microseconds: c_uint) -> c_int;
     nanosleep BLOCKED (time: *const timespec, rest: *mut timespec) -> c_int;

@@ -1,13 +1,15 @@
-//! C11 threads. Their functions need separate wrappers because the C library does not implement them by calling POSIX thread functions.
+//! C11 threads. Their functions need separate wrappers, because the C library does not implement them with POSIX thread functions.
 
 use crate::contention;
-use crate::pthread::{ObjectAddress, create_thread, join_thread, locks, record_wait, record_wake, start_thread, unlocks, wake};
+use crate::pthread::{
+    ObjectAddress, create_thread, join_thread, locks, record_wait, record_wake, record_wake_if_awaited, start_thread, unlocks,
+};
 use crate::real::{Real, real};
 use core::ffi::{c_int, c_void};
 use libc::{pthread_t, timespec};
 use trodden_wire::waits::{CallName, kind};
 
-/// The value of `thrd_busy`, which `mtx_trylock` returns if a different thread holds the mutex.
+/// The value of `thrd_busy`, which `mtx_trylock` returns if another thread holds the mutex.
 const THRD_BUSY: c_int = 1;
 
 locks! {
@@ -19,15 +21,11 @@ unlocks! { mtx_unlock }
 
 macro_rules! condition_waits {
     ($($name:ident ($($argument:ident: $type:ty),*);)*) => { $(
-        /// Waits for a condition variable. This releases the mutex, so threads that wait for the mutex may continue.
-        ///
-        /// # Safety
-        /// The caller must fulfil the C function's contract.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name(condition: ObjectAddress, mutex: ObjectAddress, $($argument: $type),*) -> c_int {
             static REAL: Real = Real::new(crate::real::name!($name));
             record_wait(kind::CONDITION_WAIT, CallName::$name, condition, mutex as u64, || {
-                contention::waiting_during(mutex as usize, || {
+                contention::call_as_waiter(mutex as usize, || {
                     real!(REAL, fn(ObjectAddress, ObjectAddress, $($type),*) -> c_int, condition, mutex, $($argument),*)
                 })
             })
@@ -41,14 +39,10 @@ condition_waits! {
 
 macro_rules! wakes {
     ($($name:ident $amount:expr;)*) => { $(
-        /// Wakes one waiter, or all.
-        ///
-        /// # Safety
-        /// The caller must fulfil the C function's contract.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name(condition: ObjectAddress) -> c_int {
             static REAL: Real = Real::new(crate::real::name!($name));
-            wake(condition, CallName::$name, $amount, || real!(REAL, fn(ObjectAddress) -> c_int, condition))
+            record_wake_if_awaited(condition, CallName::$name, $amount, || real!(REAL, fn(ObjectAddress) -> c_int, condition))
         }
     )* };
 }
@@ -59,28 +53,20 @@ wakes! {
 
 type C11Routine = extern "C" fn(*mut c_void) -> c_int;
 
-extern "C" fn run(start: *mut c_void) -> c_int {
+extern "C" fn run_c11_routine(start: *mut c_void) -> c_int {
     let (routine, argument) = start_thread::<C11Routine>(start);
     routine(argument)
 }
 
-/// Creates a thread.
-///
-/// # Safety
-/// The caller must fulfil the C function's contract.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn thrd_create(handle: *mut pthread_t, routine: C11Routine, argument: *mut c_void) -> c_int {
     static REAL: Real = Real::new(c"thrd_create");
     let create = |routine: C11Routine, argument: *mut c_void| {
         real!(REAL, fn(*mut pthread_t, C11Routine, *mut c_void) -> c_int, handle, routine, argument)
     };
-    create_thread(CallName::thrd_create, handle, core::ptr::null(), (routine, run), argument, create)
+    create_thread(CallName::thrd_create, handle, core::ptr::null(), (routine, run_c11_routine), argument, create)
 }
 
-/// Waits until a thread ends.
-///
-/// # Safety
-/// The caller must fulfil the C function's contract.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn thrd_join(handle: pthread_t, result: *mut c_int) -> c_int {
     static REAL: Real = Real::new(c"thrd_join");

@@ -1,9 +1,9 @@
-//! Distinguishes the program's calls from calls by an MPI library, which creates threads and processes for its own use.
+//! Distinguishes the program's own calls from those of an MPI library, which creates threads and processes for its own use.
 
 use crate::images;
 
 /// Prefixes of the file names of MPI libraries and their components.
-const LIBRARIES: [&[u8]; 14] = [
+const MPI_LIBRARY_PREFIXES: [&[u8]; 14] = [
     b"libmpi",
     b"libopen-",
     b"libmpich",
@@ -20,8 +20,8 @@ const LIBRARIES: [&[u8]; 14] = [
     b"libhwloc",
 ];
 
-/// Returns true if the code at an address is not part of an MPI library.
+/// Returns true if the code at the address does not belong to an MPI library.
 pub fn is_program_code(address: usize) -> bool {
-    let is_library = |name: &[u8]| LIBRARIES.iter().any(|library| name.starts_with(library));
-    !images::any(|info| images::segment_at(info, address).is_some() && is_library(images::file_name(info)))
+    let is_library = |name: &[u8]| MPI_LIBRARY_PREFIXES.iter().any(|library| name.starts_with(library));
+    !images::any_image(|info| images::find_segment(info, address).is_some() && is_library(images::file_name(info)))
 }

@@ -1,6 +1,6 @@
-//! Time in ticks: ticks of the time-stamp counter if its rate is constant, or else nanoseconds of the monotonic clock.
+//! Time in ticks. A tick is a tick of the time-stamp counter if its rate is constant, or else a nanosecond of the monotonic clock.
 //!
-//! Reading the counter takes about 8 ns and reading the clock 25 ns; each recorded call needs two readings.
+//! Reading the counter takes about 8 ns and reading the clock 25 ns. Each recorded call needs two readings.
 
 use std::sync::atomic::{AtomicU8, Ordering};
 
@@ -9,7 +9,6 @@ const COUNTER: u8 = 1;
 const CLOCK: u8 = 2;
 static SOURCE: AtomicU8 = AtomicU8::new(UNKNOWN);
 
-/// The current time, in ticks.
 #[inline]
 pub fn now() -> u64 {
     match SOURCE.load(Ordering::Relaxed) {
@@ -24,29 +23,28 @@ pub fn now() -> u64 {
     }
 }
 
-/// Whether ticks are counted by the time-stamp counter.
-pub fn is_counter() -> bool {
+/// Returns true if ticks are those of the time-stamp counter.
+pub fn uses_cycle_counter() -> bool {
     now();
     SOURCE.load(Ordering::Relaxed) == COUNTER
 }
 
-/// Time of the monotonic clock, in ns.
 pub fn monotonic_ns() -> u64 {
     read(libc::CLOCK_MONOTONIC)
 }
 
-/// Nanoseconds since 1970.
+/// Returns nanoseconds since 1970.
 pub fn real_ns() -> u64 {
     read(libc::CLOCK_REALTIME)
 }
 
-/// Processor time of the calling thread, in ns.
+/// Returns the calling thread's processor time in ns.
 pub fn thread_cpu_ns() -> u64 {
     read(libc::CLOCK_THREAD_CPUTIME_ID)
 }
 
-/// Number of voluntary context switches of the calling thread.
-pub fn sleeps() -> i64 {
+/// Returns the calling thread's number of voluntary context switches.
+pub fn voluntary_switches() -> i64 {
     // SAFETY: zero is a valid value for every field of this C structure.
     let mut usage: libc::rusage = unsafe { core::mem::zeroed() };
     // SAFETY: the pointer refers to the local variable `usage`.
@@ -54,8 +52,8 @@ pub fn sleeps() -> i64 {
     usage.ru_nvcsw
 }
 
-/// Ticks and the time of the monotonic clock in ns, read at the same moment: the most precise of three readings.
-pub fn anchor() -> (u64, u64) {
+/// Returns the tick and the monotonic time in ns of the same moment. Takes the most precise of three readings.
+pub fn read_anchor() -> (u64, u64) {
     let mut best = (u64::MAX, 0, 0);
     for _ in 0..3 {
         let (before, ns, after) = (now(), monotonic_ns(), now());
@@ -77,7 +75,7 @@ fn read(clock: libc::clockid_t) -> u64 {
 #[cfg(target_arch = "x86_64")]
 fn has_constant_counter() -> bool {
     use core::arch::x86_64::__cpuid;
-    // Leaf 0x80000007, bit 8 of edx: invariant counter, whose rate is constant in all power states.
+    // Bit 8 of edx in leaf 0x80000007: the counter is invariant, so its rate is the same in all power states.
     __cpuid(0x8000_0000).eax >= 0x8000_0007 && __cpuid(0x8000_0007).edx & (1 << 8) != 0
 }
 

@@ -1,4 +1,4 @@
-//! Wrapper of the C function `syscall`, through which Rust's `std::sync` and other libraries use futexes. Other system calls are passed
+//! Wraps the C function `syscall`, through which Rust's `std::sync` and other libraries use futexes. Other system calls are passed
 //! through.
 //!
 //! The function is variadic in C. On x86-64 and AArch64, its arguments are passed like those of a function with seven integers.
@@ -6,7 +6,7 @@
 use crate::process::fork;
 use crate::real::{Real, real};
 use crate::restrictions;
-use crate::thread::{begin, finish, recordable_thread, run_unrecorded};
+use crate::thread::{begin_record, finish_record, recordable_thread, run_unrecorded};
 use core::ffi::c_long;
 use trodden_wire::waits::{CallName, kind};
 
@@ -14,8 +14,8 @@ const WAIT: usize = 0;
 const WAKE: usize = 1;
 const WAIT_BITSET: usize = 9;
 const WAKE_BITSET: usize = 10;
-/// Mask that removes the flags from a futex operation.
-const OPERATION: usize = 0x7f;
+/// Mask for the operation without its flags.
+const OPERATION_MASK: usize = 0x7f;
 
 static REAL: Real = Real::new(c"syscall");
 
@@ -23,39 +23,35 @@ fn system_call(number: c_long, [a, b, c, d, e, f]: [usize; 6]) -> c_long {
     real!(REAL, fn(c_long, usize, usize, usize, usize, usize, usize) -> c_long, number, a, b, c, d, e, f)
 }
 
-/// Makes a system call.
-///
-/// # Safety
-/// The caller must fulfil the C function's contract.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn syscall(number: c_long, a: usize, b: usize, c: usize, d: usize, e: usize, f: usize) -> c_long {
     let call = || system_call(number, [a, b, c, d, e, f]);
     if number != libc::SYS_futex {
-        let result = restrictions::system_call(number, [a, b, c], call);
+        let result = restrictions::make_system_call(number, [a, b, c], call);
         fork::after_system_call(number, a, result);
         return result;
     }
-    let kind = match b & OPERATION {
+    let kind = match b & OPERATION_MASK {
         WAIT | WAIT_BITSET => kind::FUTEX_WAIT,
         WAKE | WAKE_BITSET => kind::FUTEX_WAKE,
         _ => return call(),
     };
     let Some(thread) = recordable_thread() else { return call() };
-    let Some(mut open) = begin(thread, kind, CallName::futex) else { return call() };
+    let Some(mut open) = begin_record(thread, kind, CallName::futex) else { return call() };
     let record = open.record();
     record.object = a as u64;
     if kind == kind::FUTEX_WAKE {
         // The record must be complete before the woken thread continues.
         record.size_or_count = c as u64;
-        finish(thread, open);
+        finish_record(thread, open);
         return run_unrecorded(thread, call);
     }
     let result = call();
     // SAFETY: `__errno_location` points to the calling thread's errno.
     let error = unsafe { *libc::__errno_location() };
     open.record().size_or_count = if result == -1 { error as u64 } else { 0 };
-    finish(thread, open);
-    // SAFETY: as above. Recording may have changed it.
+    finish_record(thread, open);
+    // SAFETY: as above. Writing the record may have changed errno.
     unsafe { *libc::__errno_location() = error };
     result
 }

@@ -1,12 +1,12 @@
-//! A lock-free hash table that assigns each handle a fixed slot, which serves as an index into tables of data about handles. Any thread may
-//! use it at any time.
+//! A lock-free hash table that gives each handle a fixed slot, to be used as an index into tables of data about handles. All threads may
+//! use the table at the same time.
 
 use core::sync::atomic::{AtomicUsize, Ordering};
 
-/// Handles by their hashes, with linear probing. `SLOTS` must be a power of two.
+/// The table uses linear probing. `SLOTS` must be a power of two.
 pub struct Handles<const SLOTS: usize> {
     slots: [AtomicUsize; SLOTS],
-    /// Number of low bits that are the same in all handles.
+    /// Number of low bits that are equal in all handles.
     equal_bits: u32,
 }
 
@@ -15,13 +15,13 @@ impl<const SLOTS: usize> Handles<SLOTS> {
         Handles { slots: [const { AtomicUsize::new(0) }; SLOTS], equal_bits }
     }
 
-    /// The slot of a handle; `None` if the handle is not in the table.
+    /// Returns the slot of a handle; `None` if the handle is not in the table.
     pub fn find(&self, handle: usize) -> Option<usize> {
         let slot = self.probes(handle).find(|slot| [handle, 0].contains(&self.slots[*slot].load(Ordering::Acquire)))?;
         (self.slots[slot].load(Ordering::Acquire) == handle).then_some(slot)
     }
 
-    /// The slot of a handle, which is added if necessary; `None` if the table is full.
+    /// Returns the slot of a handle, and adds the handle if necessary. Returns `None` if the table is full.
     pub fn find_or_add(&self, handle: usize) -> Option<usize> {
         self.probes(handle).find(|slot| {
             let found = self.slots[*slot].load(Ordering::Acquire);

@@ -1,4 +1,4 @@
-//! The images (executable and libraries) that are loaded into the process.
+//! The images (executable and libraries) loaded into the process.
 
 use crate::output::page_size;
 use core::ffi::{CStr, c_int, c_void};
@@ -6,7 +6,7 @@ use core::ops::Range;
 use libc::dl_phdr_info;
 
 /// Returns true if `is_match` returns true for a loaded image. Stops at the first match.
-pub fn any(mut is_match: impl FnMut(&dl_phdr_info) -> bool) -> bool {
+pub fn any_image(mut is_match: impl FnMut(&dl_phdr_info) -> bool) -> bool {
     // SAFETY: the callback has the type of the closure whose address is passed.
     unsafe { libc::dl_iterate_phdr(Some(callback_of(&is_match)), (&raw mut is_match).cast()) != 0 }
 }
@@ -14,25 +14,24 @@ pub fn any(mut is_match: impl FnMut(&dl_phdr_info) -> bool) -> bool {
 type Callback = unsafe extern "C" fn(*mut dl_phdr_info, usize, *mut c_void) -> c_int;
 
 fn callback_of<F: FnMut(&dl_phdr_info) -> bool>(_: &F) -> Callback {
-    unsafe extern "C" fn show<F: FnMut(&dl_phdr_info) -> bool>(info: *mut dl_phdr_info, _: usize, is_match: *mut c_void) -> c_int {
-        // SAFETY: the linker passes a valid record and the pointer to the closure that `any` gave it.
+    unsafe extern "C" fn call_closure<F: FnMut(&dl_phdr_info) -> bool>(info: *mut dl_phdr_info, _: usize, is_match: *mut c_void) -> c_int {
+        // SAFETY: the dynamic linker passes a valid record, and the pointer to the closure that `any` passed to it.
         unsafe { (*is_match.cast::<F>())(&*info) }.into()
     }
-    show::<F>
+    call_closure::<F>
 }
 
-/// The last part of an image's path.
 pub fn file_name(info: &dl_phdr_info) -> &[u8] {
-    // SAFETY: the linker keeps the name as a C string while the image is loaded.
+    // SAFETY: the dynamic linker keeps the name as a C string while the image is loaded.
     let path = unsafe { CStr::from_ptr(info.dlpi_name) }.to_bytes();
     path.rsplit(|b| *b == b'/').next().unwrap_or(path)
 }
 
-/// Size of this library's image in the address space, in bytes.
-pub fn own_size() -> usize {
+/// Returns the size of this library's image in the address space, in bytes.
+pub fn own_image_size() -> usize {
     let mut size = 0;
     any(|info| {
-        let is_own = segment_at(info, own_size as *const () as usize).is_some();
+        let is_own = find_segment(info, own_image_size as *const () as usize).is_some();
         if is_own {
             let ends = segments(info).map(|segment| segment.end.next_multiple_of(page_size()) - info.dlpi_addr as usize);
             size = ends.max().unwrap_or(0);
@@ -42,12 +41,10 @@ pub fn own_size() -> usize {
     size
 }
 
-/// The loaded segment of an image that contains an address.
-pub fn segment_at(info: &dl_phdr_info, address: usize) -> Option<Range<usize>> {
+pub fn find_segment(info: &dl_phdr_info, address: usize) -> Option<Range<usize>> {
     segments(info).find(|range| range.contains(&address))
 }
 
-/// The loaded segments of an image.
 fn segments(info: &dl_phdr_info) -> impl Iterator<Item = Range<usize>> {
     let range = |index: usize| {
         // SAFETY: the index is less than the number of headers.

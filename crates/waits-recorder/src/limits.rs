@@ -1,4 +1,5 @@
-//! The address space limit (RLIMIT_AS) that a program sets for itself. The kernel's limit is raised by the size of this library's mappings.
+//! The address space limit (RLIMIT_AS) that a program sets for itself. The kernel's limit is larger by the size of this library's
+//! mappings.
 
 use crate::lock::Lock;
 use core::ffi::c_int;
@@ -6,38 +7,38 @@ use core::ptr::null;
 use core::sync::atomic::{AtomicBool, Ordering};
 use libc::rlimit;
 
-/// The number of bytes by which the kernel's limit exceeds the program's.
+/// Numbers of bytes by which the kernel's limits exceed the program's.
 struct Allowance {
-    /// For the soft limit: the bytes that this library has mapped.
+    /// The excess of the soft limit: what this library has mapped.
     soft: u64,
-    /// For the hard limit, which cannot be raised later: the bytes that this library may map. 0 if the program has not set a limit.
+    /// The excess of the hard limit, which cannot be raised later: what this library may ever map. 0 until the program sets a limit.
     hard: u64,
 }
 
 static ALLOWANCE: Lock<Allowance> = Lock::new(Allowance { soft: 0, hard: 0 });
-/// Whether the program has set a limit.
+/// True once the program has set a limit.
 static IS_LIMITED: AtomicBool = AtomicBool::new(false);
 /// Maximum number of bytes that this library maps once the program has set a limit.
 const MAX_MAPPED: u64 = 1 << 30;
 
-/// Whether the process started with a limited address space. That limit includes no allowance for this library.
-pub fn began_limited() -> bool {
-    !IS_LIMITED.load(Ordering::Acquire) && kernel_limit(None).is_ok_and(|limit| limit.rlim_cur != libc::RLIM_INFINITY)
+/// Returns true if the process started with an address space limit, which includes no allowance for this library.
+pub fn started_with_limit() -> bool {
+    !IS_LIMITED.load(Ordering::Acquire) && exchange_kernel_limit(None).is_ok_and(|limit| limit.rlim_cur != libc::RLIM_INFINITY)
 }
 
-/// Raises the kernel's limit by the `bytes` that this library is about to map, or lowers it if `bytes` is negative, so that the program's
-/// limit stays the same. Returns false if the limit cannot be raised.
-pub fn adjust(bytes: i64) -> bool {
+/// Raises the kernel's limit by `bytes` before this library maps memory, or lowers it if `bytes` is negative, so that the program's limit
+/// stays the same. Returns false if the limit cannot be raised.
+pub fn adjust_kernel_limit(bytes: i64) -> bool {
     if !IS_LIMITED.load(Ordering::Acquire) {
         return true;
     }
     ALLOWANCE.with(|allowance| {
         let soft = allowance.soft.saturating_add_signed(bytes);
-        let Ok(mut limit) = kernel_limit(None) else { return false };
+        let Ok(mut limit) = exchange_kernel_limit(None) else { return false };
         if limit.rlim_cur != libc::RLIM_INFINITY {
             limit.rlim_cur = limit.rlim_cur.saturating_sub(allowance.soft).saturating_add(soft);
         }
-        let has_room = soft <= allowance.hard && kernel_limit(Some(limit)).is_ok();
+        let has_room = soft <= allowance.hard && exchange_kernel_limit(Some(limit)).is_ok();
         if has_room {
             allowance.soft = soft;
         }
@@ -45,24 +46,24 @@ pub fn adjust(bytes: i64) -> bool {
     })
 }
 
-/// Frees the lock in a forked child, since another thread of the parent may have held it.
+/// Frees the lock in a forked child, because another thread of the parent may have held it.
 pub fn begin_child() {
-    ALLOWANCE.keep_in_child();
+    ALLOWANCE.free_in_child();
 }
 
-/// Sets or queries the kernel's address space limit. Returns the previous limit, or the error number.
-fn kernel_limit(new: Option<rlimit>) -> Result<rlimit, c_int> {
+/// Sets or queries the kernel's address space limit. Returns the previous limit, or errno.
+fn exchange_kernel_limit(new: Option<rlimit>) -> Result<rlimit, c_int> {
     let mut old = rlimit { rlim_cur: 0, rlim_max: 0 };
     let new = new.as_ref().map_or(null(), core::ptr::from_ref);
-    // SAFETY: the first pointer refers to a valid limit or is null; the second refers to a local variable.
+    // SAFETY: the first pointer is null or refers to a valid limit; the second refers to a local variable.
     let result = unsafe { libc::syscall(libc::SYS_prlimit64, 0, libc::RLIMIT_AS, new, &raw mut old) };
     // SAFETY: `__errno_location` points to the calling thread's errno.
     if result == 0 { Ok(old) } else { Err(unsafe { *libc::__errno_location() }) }
 }
 
 /// Sets or queries the address space limit as the program sees it. `mapped` is the number of bytes that this library has mapped. Returns
-/// the previous limit, or the error number.
-pub fn program_limit(new: Option<rlimit>, mapped: u64) -> Result<rlimit, c_int> {
+/// the previous limit, or errno.
+pub fn exchange_program_limit(new: Option<rlimit>, mapped: u64) -> Result<rlimit, c_int> {
     let less = |limit: u64, by: u64| if limit == libc::RLIM_INFINITY { limit } else { limit.saturating_sub(by) };
     let more = |limit: u64, by: u64| if limit == libc::RLIM_INFINITY { limit } else { limit.saturating_add(by) };
     ALLOWANCE.with(|allowance| {
@@ -70,12 +71,12 @@ pub fn program_limit(new: Option<rlimit>, mapped: u64) -> Result<rlimit, c_int> 
             0 if new.is_some() => Allowance { soft: mapped, hard: MAX_MAPPED },
             _ => Allowance { ..*allowance },
         };
-        // The kernel rejects a soft limit above the hard limit. The raised limits must preserve this.
+        // The kernel rejects a soft limit above the hard limit, so an invalid pair must stay invalid when it is raised.
         let raised = |new: rlimit| rlimit {
             rlim_cur: if new.rlim_cur > new.rlim_max { libc::RLIM_INFINITY } else { more(new.rlim_cur, next_allowance.soft) },
             rlim_max: more(new.rlim_max, next_allowance.hard),
         };
-        let old = kernel_limit(new.map(raised))?;
+        let old = exchange_kernel_limit(new.map(raised))?;
         let seen = rlimit { rlim_cur: less(old.rlim_cur, allowance.soft), rlim_max: less(old.rlim_max, allowance.hard) };
         if new.is_some() {
             *allowance = next_allowance;

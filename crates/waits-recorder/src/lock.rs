@@ -1,8 +1,8 @@
 //! A lock for data that all threads of the process share.
 //!
-//! All signals are blocked while the lock is held, because the program's handlers could jump out, cancel the thread, or call this library.
-//! A thread that finds the lock held sleeps until the release. If it only yielded its processor, another program could run for a full time
-//! slice: milliseconds, for a lock that is held for microseconds.
+//! All signals are blocked while the lock is held, because the program's handlers could jump out, cancel the thread, or call this
+//! library. A thread that finds the lock held sleeps until it is released. If the thread only yielded its processor, another program
+//! could run for a full time slice: milliseconds, although the lock is only held for microseconds.
 
 use crate::output::preserving_errno;
 use core::cell::UnsafeCell;
@@ -12,18 +12,17 @@ use syscalls::Sysno;
 
 const FREE: u32 = 0;
 const HELD: u32 = 1;
-/// Held, and other threads may sleep until it is free.
+/// The lock is held, and other threads may sleep until it is free.
 const AWAITED: u32 = 2;
-/// Number of attempts before a thread sleeps; they take about a microsecond.
-const ATTEMPTS: u32 = 32;
+/// Number of attempts before a thread sleeps, which take about a microsecond.
+const MAX_ATTEMPTS: u32 = 32;
 
-/// A value, and the lock that guards it.
 pub struct Lock<T> {
     state: AtomicU32,
     value: UnsafeCell<T>,
 }
 
-// SAFETY: the lock admits one thread at a time to the value.
+// SAFETY: only the thread that holds the lock accesses the value.
 unsafe impl<T> Sync for Lock<T> {}
 
 impl<T> Lock<T> {
@@ -45,20 +44,20 @@ impl<T> Lock<T> {
     }
 
     fn acquire(&self) {
-        for _ in 0..ATTEMPTS {
+        for _ in 0..MAX_ATTEMPTS {
             if self.state.compare_exchange_weak(FREE, HELD, Ordering::Acquire, Ordering::Relaxed).is_ok() {
                 return;
             }
             core::hint::spin_loop();
         }
-        // Other threads may be asleep as well, so the lock stays marked as awaited while it is held.
+        // Other threads may be asleep as well, so the lock stays marked as awaited while this thread holds it.
         while self.state.swap(AWAITED, Ordering::Acquire) != FREE {
             futex(&self.state, libc::FUTEX_WAIT, AWAITED);
         }
     }
 
-    /// Replaces the value in a forked child, and frees the lock. The thread that held it in the parent does not exist in the child, and may
-    /// have left the value half-changed. Returns the old value.
+    /// Replaces the value in a forked child, and frees the lock. The thread that held the lock in the parent does not exist in the child,
+    /// and may have left the value half-changed. Returns the old value.
     pub fn begin_child(&self, value: T) -> T {
         // SAFETY: a forked child has no other thread.
         let parents = core::mem::replace(unsafe { &mut *self.value.get() }, value);
@@ -68,8 +67,8 @@ impl<T> Lock<T> {
 }
 
 impl<T> Lock<T> {
-    /// Frees the lock in a forked child without replacing the value; see [`Lock::begin_child`].
-    pub fn keep_in_child(&self) {
+    /// Frees the lock in a forked child and keeps the value; see [`Lock::begin_child`].
+    pub fn free_in_child(&self) {
         self.state.store(FREE, Ordering::Release);
     }
 }
@@ -78,18 +77,18 @@ impl<T> Lock<T> {
 #[cold]
 fn futex(word: &AtomicU32, operation: libc::c_int, value: u32) {
     let operation = operation | libc::FUTEX_PRIVATE_FLAG;
-    // Bypasses the C library's `syscall`, which this library records.
+    // A raw system call bypasses the C library's `syscall`, which this library records.
     // SAFETY: the word lives as long as the lock, and there is no timeout.
     unsafe { syscalls::raw_syscall!(Sysno::futex, word.as_ptr(), operation, value, null::<libc::timespec>(), 0, 0) };
 }
 
-/// Yields the processor to the thread that this one waits for. After some tries, sleeps instead: the other thread may have a lower
-/// priority, and would not run while this one is runnable.
+/// Yields the processor to the thread that this one waits for. Sleeps instead after some tries, because the other thread may have a lower
+/// priority and would not run while this one is runnable.
 pub fn yield_or_sleep(tries: &mut u32) {
     const MAX_YIELDS: u32 = 64;
     let pause = libc::timespec { tv_sec: 0, tv_nsec: 20_000 };
     *tries += 1;
-    // SAFETY: neither system call writes memory, and the second one reads a valid time.
+    // SAFETY: neither system call writes memory, and the second reads a valid time.
     unsafe {
         if *tries < MAX_YIELDS {
             libc::sched_yield();
@@ -112,7 +111,7 @@ pub fn without_signals<R>(work: impl FnOnce() -> R) -> R {
 }
 
 fn set_mask(new: *const u64, old: *mut u64) {
-    // SAFETY: both pointers are null or refer to sets of the size that the kernel expects. The C library's function would exclude its own
-    // signals.
+    // SAFETY: both pointers are null or refer to sets of the size that the kernel expects. The C library's own function would not block
+    // the signals that it uses itself.
     unsafe { libc::syscall(libc::SYS_rt_sigprocmask, libc::SIG_SETMASK, new, old, size_of::<u64>()) };
 }

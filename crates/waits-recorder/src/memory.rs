@@ -1,4 +1,4 @@
-//! Memory from the kernel, since this library does not use the heap.
+//! Memory from the kernel. This library does not use the heap.
 
 use crate::output::page_size;
 use crate::{images, limits};
@@ -6,49 +6,48 @@ use core::ptr::null_mut;
 use core::sync::atomic::{AtomicU64, Ordering};
 use libc::c_int;
 
-/// Maps private, zeroed memory for `count` values. `None` if that fails. [`release`] unmaps it.
+/// Maps private, zeroed memory for `count` values, which [`release`] unmaps. Returns `None` if that fails.
 pub fn map_private<T>(count: usize) -> Option<*mut T> {
     map(count, libc::MAP_PRIVATE)
 }
 
-/// Maps zeroed memory that this process shares with its future children. `None` if that fails.
+/// Maps zeroed memory that this process shares with its future children. Returns `None` if that fails.
 pub fn map_shared<T>() -> Option<*mut T> {
     map(1, libc::MAP_SHARED)
 }
 
-/// Number of bytes currently mapped by this module.
-static MAPPED: AtomicU64 = AtomicU64::new(0);
+static MAPPED_BYTES: AtomicU64 = AtomicU64::new(0);
 
-/// Number of bytes of address space that this library uses: its image and its mappings.
-pub fn mapped() -> u64 {
-    MAPPED.load(Ordering::Relaxed) + images::own_size() as u64
+/// Returns the number of bytes of address space that this library uses for its image and its mappings.
+pub fn mapped_bytes() -> u64 {
+    MAPPED_BYTES.load(Ordering::Relaxed) + images::own_image_size() as u64
 }
 
 fn map<T>(count: usize, sharing: c_int) -> Option<*mut T> {
-    let size = page_rounded(count * size_of::<T>());
-    if !limits::adjust(size as i64) {
+    let size = round_up_to_page(count * size_of::<T>());
+    if !limits::adjust_kernel_limit(size as i64) {
         return None;
     }
     let protection = libc::PROT_READ | libc::PROT_WRITE;
     // SAFETY: a new anonymous mapping does not affect other memory.
     let place = unsafe { libc::mmap(null_mut(), size, protection, sharing | libc::MAP_ANONYMOUS, -1, 0) };
     if place == libc::MAP_FAILED {
-        limits::adjust(-(size as i64));
+        limits::adjust_kernel_limit(-(size as i64));
         return None;
     }
-    MAPPED.fetch_add(size as u64, Ordering::Relaxed);
+    MAPPED_BYTES.fetch_add(size as u64, Ordering::Relaxed);
     Some(place.cast())
 }
 
 /// Unmaps memory that [`map_private`] returned for the same `count`.
 pub fn release<T>(place: *mut T, count: usize) {
-    let size = page_rounded(count * size_of::<T>());
-    // SAFETY: the memory was mapped by this module with this size.
+    let size = round_up_to_page(count * size_of::<T>());
+    // SAFETY: this module mapped the memory with this size.
     unsafe { libc::munmap(place.cast(), size) };
-    MAPPED.fetch_sub(size as u64, Ordering::Relaxed);
-    limits::adjust(-(size as i64));
+    MAPPED_BYTES.fetch_sub(size as u64, Ordering::Relaxed);
+    limits::adjust_kernel_limit(-(size as i64));
 }
 
-fn page_rounded(size: usize) -> usize {
+fn round_up_to_page(size: usize) -> usize {
     size.next_multiple_of(page_size())
 }

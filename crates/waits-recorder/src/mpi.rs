@@ -1,7 +1,7 @@
-//! Wrappers of MPI functions, which are listed in a table. The same wrappers serve Open MPI and MPICH.
+//! Wrappers of the MPI functions in a table. The same wrappers serve Open MPI and MPICH.
 //!
 //! Both libraries take the same arguments in the same registers. They differ in handles (addresses or 32-bit numbers), in constants, and
-//! in the layout of a status. So arguments are passed on unchanged, and only `implementation.rs` handles the differences.
+//! in the layout of a status. Arguments are therefore passed on unchanged, and only `implementation.rs` handles the differences.
 
 mod behaviour;
 mod call;
@@ -13,7 +13,6 @@ mod requests;
 mod table;
 mod windows;
 
-/// Defines wrappers of the functions in the table.
 macro_rules! wrappers {
     ($($name:ident $profiled:ident [$($argument:ident)*] $behaviour:ident($($parameter:expr),*);)*) => { $(
         #[unsafe(no_mangle)]
@@ -26,7 +25,7 @@ macro_rules! wrappers {
             static REAL: Real = Real::new(crate::real::name!($profiled));
             let call = MpiCall {
                 function: CallName::$name,
-                arguments: padded([$($argument),*]),
+                arguments: pad_arguments([$($argument),*]),
                 real: |arguments| {
                     let [$($argument,)* ..] = *arguments;
                     real!(REAL, fn($(wrappers!(@word $argument)),*) -> i32, $($argument),*)
@@ -39,8 +38,7 @@ macro_rules! wrappers {
 }
 use wrappers;
 
-/// The arguments, padded with zeros.
-fn padded<const N: usize>(arguments: [usize; N]) -> [usize; call::MAX_ARGUMENTS] {
+fn pad_arguments<const N: usize>(arguments: [usize; N]) -> [usize; call::MAX_ARGUMENTS] {
     let mut all = [0; call::MAX_ARGUMENTS];
     all[..N].copy_from_slice(&arguments);
     all

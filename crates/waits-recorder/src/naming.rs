@@ -1,36 +1,34 @@
-//! Names of a recording's files, and of the processes in these files.
+//! Names of a recording's files and of the processes in them.
 
 use crate::output::Path;
 use core::sync::atomic::{AtomicU64, Ordering};
 use trodden_wire::waits::OUTPUT_VARIABLE;
 
-/// The environment variable that contains the recording's folder.
 pub const FOLDER_VARIABLE: &core::ffi::CStr = c"TRODDEN_WAITS";
-/// When recording began, in ticks. Together with the process ID, it identifies the process.
-pub static START: AtomicU64 = AtomicU64::new(0);
-/// ID and start of the process that created the files, to which its forked children write as well; 0 if no files were created.
-pub static FIRST: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
+/// Time in ticks at which the recording began. It identifies the process together with the process ID.
+pub static START_TICKS: AtomicU64 = AtomicU64::new(0);
+/// ID and start of the process that created the files, which its forked children write to as well; 0 if no files were created.
+pub static FILE_CREATOR: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
 
-/// Whether the environment specifies a folder.
+/// Returns true if the environment specifies a folder.
 pub fn has_folder() -> bool {
     // SAFETY: both the name and the value are C strings.
     unsafe { libc::getenv(FOLDER_VARIABLE.as_ptr()).as_ref() }.is_some_and(|first| *first != 0)
 }
 
-/// The ID of this process, and its start.
-pub fn name() -> (u32, u64) {
+pub fn process_identity() -> (u32, u64) {
     // SAFETY: the system call has no pointer arguments.
-    (unsafe { libc::getpid() } as u32, START.load(Ordering::Relaxed))
+    (unsafe { libc::getpid() } as u32, START_TICKS.load(Ordering::Relaxed))
 }
 
-/// The path of the file with an extension; `None` if no folder is specified.
-pub fn path(extension: &[u8]) -> Option<Path> {
-    let mut path = stem()?;
+/// Returns the path of the recording's file with the given extension; `None` if no folder is specified.
+pub fn file_path(extension: &[u8]) -> Option<Path> {
+    let mut path = path_stem()?;
     path.add(extension);
     Some(path)
 }
 
-fn stem() -> Option<Path> {
+fn path_stem() -> Option<Path> {
     // SAFETY: the name is a C string.
     let folder = unsafe { libc::getenv(FOLDER_VARIABLE.as_ptr()) };
     debug_assert_eq!(OUTPUT_VARIABLE, "TRODDEN_WAITS");
@@ -43,7 +41,7 @@ fn stem() -> Option<Path> {
         return None;
     }
     let mut path = Path::new();
-    let [process, start] = FIRST.each_ref().map(|part| part.load(Ordering::Relaxed));
-    path.add(folder).add(b"/").number(process).add(b"-").number(start);
+    let [process, start] = FILE_CREATOR.each_ref().map(|part| part.load(Ordering::Relaxed));
+    path.add(folder).add(b"/").add_number(process).add(b"-").add_number(start);
     Some(path)
 }

@@ -1,44 +1,42 @@
 //! System calls on files, and text of bounded length.
 //!
-//! The C library's file functions are cancellation points or are recorded by this library, so this module makes system calls directly.
+//! The C library's file functions are cancellation points, or this library records them. This module therefore makes system calls
+//! directly.
 
 use core::sync::atomic::{AtomicUsize, Ordering};
 use libc::c_int;
 
-/// Opens a file. Returns -1 on failure.
+/// Opens a file, and returns -1 on failure.
 pub fn open(path: *const libc::c_char, flags: c_int) -> c_int {
     /// Recordings contain file names and addresses, so only their owner may read them.
-    const MODE: c_int = 0o600;
+    const FILE_MODE: c_int = 0o600;
     // SAFETY: the caller passes a C string.
-    unsafe { libc::syscall(libc::SYS_openat, libc::AT_FDCWD, path, flags, MODE) as c_int }
+    unsafe { libc::syscall(libc::SYS_openat, libc::AT_FDCWD, path, flags, FILE_MODE) as c_int }
 }
 
-/// Closes a file.
 pub fn close(file: c_int) {
     // SAFETY: the caller passes its own descriptor.
     unsafe { libc::syscall(libc::SYS_close, file) };
 }
 
-/// Writes to a file.
 pub fn write(file: c_int, bytes: &[u8]) -> isize {
     // SAFETY: the pointer and the length describe a slice.
     unsafe { libc::syscall(libc::SYS_write, file, bytes.as_ptr(), bytes.len()) as isize }
 }
 
-/// Reads from a file.
 pub fn read(file: c_int, into: &mut [u8]) -> isize {
     // SAFETY: the pointer and the length describe a mutable slice.
     unsafe { libc::syscall(libc::SYS_read, file, into.as_mut_ptr(), into.len()) as isize }
 }
 
 /// Reads the beginning of an open file. Returns the number of bytes read.
-pub fn read_begin(file: c_int, into: &mut [u8]) -> usize {
+pub fn read_start(file: c_int, into: &mut [u8]) -> usize {
     // SAFETY: the pointer and the length describe a mutable slice.
     let count = unsafe { libc::syscall(libc::SYS_pread64, file, into.as_mut_ptr(), into.len(), 0) };
     count.max(0) as usize
 }
 
-/// Reads the beginning of a file by a single system call. Returns the number of bytes read.
+/// Reads the beginning of a file with a single system call. Returns the number of bytes read.
 pub fn read_file(path: &core::ffi::CStr, into: &mut [u8]) -> usize {
     let file = open(path.as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC);
     if file < 0 {
@@ -49,15 +47,14 @@ pub fn read_file(path: &core::ffi::CStr, into: &mut [u8]) -> usize {
     count.max(0) as usize
 }
 
-/// Maximum size of files that this process writes (RLIMIT_FSIZE), in bytes.
-pub fn file_limit() -> u64 {
+/// Returns the maximum size in bytes of files that this process writes (RLIMIT_FSIZE).
+pub fn file_size_limit() -> u64 {
     let mut limit = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
     // SAFETY: the pointer refers to the local variable `limit`.
     unsafe { libc::getrlimit(libc::RLIMIT_FSIZE, &raw mut limit) };
     limit.rlim_cur
 }
 
-/// Runs `work` and preserves errno.
 pub fn preserving_errno<R>(work: impl FnOnce() -> R) -> R {
     // SAFETY: `__errno_location` points to the calling thread's errno.
     let error = unsafe { *libc::__errno_location() };
@@ -67,28 +64,24 @@ pub fn preserving_errno<R>(work: impl FnOnce() -> R) -> R {
     result
 }
 
-/// Size of a page.
 pub fn page_size() -> usize {
-    static SIZE: AtomicUsize = AtomicUsize::new(0);
-    if SIZE.load(Ordering::Relaxed) == 0 {
+    static PAGE_SIZE: AtomicUsize = AtomicUsize::new(0);
+    if PAGE_SIZE.load(Ordering::Relaxed) == 0 {
         // SAFETY: `sysconf` has no pointer arguments.
-        SIZE.store(unsafe { libc::sysconf(libc::_SC_PAGESIZE) as usize }, Ordering::Relaxed);
+        PAGE_SIZE.store(unsafe { libc::sysconf(libc::_SC_PAGESIZE) as usize }, Ordering::Relaxed);
     }
-    SIZE.load(Ordering::Relaxed)
+    PAGE_SIZE.load(Ordering::Relaxed)
 }
 
-/// Text of bounded length, such as a path or a line.
 pub struct BoundedText<const N: usize> {
     bytes: [u8; N],
     length: usize,
 }
-/// A path, with its terminating zero.
+/// A path and its terminating zero.
 pub type Path = BoundedText<4096>;
-/// A line.
 pub type OutputLine = BoundedText<4096>;
 
 impl<const N: usize> BoundedText<N> {
-    /// Empty text.
     pub const fn new() -> Self {
         BoundedText { bytes: [0; N], length: 0 }
     }
@@ -101,8 +94,8 @@ impl<const N: usize> BoundedText<N> {
         self
     }
 
-    /// Appends a number.
-    pub fn number(&mut self, mut value: u64) -> &mut Self {
+    /// Appends a number in decimal.
+    pub fn add_number(&mut self, mut value: u64) -> &mut Self {
         let mut digits = [0u8; 20];
         let mut at = digits.len();
         loop {
@@ -116,23 +109,20 @@ impl<const N: usize> BoundedText<N> {
         self.add(&digits[at..])
     }
 
-    /// Removes all text.
     pub fn clear(&mut self) {
         self.bytes[..self.length].fill(0);
         self.length = 0;
     }
 
-    /// Whether another `count` bytes fit.
     pub fn has_room(&self, count: usize) -> bool {
         self.length + count < N
     }
 
-    /// The text.
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes[..self.length]
     }
 
-    /// The text as a C string.
+    /// Returns the text as a C string.
     pub fn as_ptr(&self) -> *const libc::c_char {
         self.bytes.as_ptr().cast()
     }

@@ -1,18 +1,16 @@
 //! Files of the recording that stay open.
 //!
-//! A program may close any descriptor, or reuse its number for a different file. So a file's device and inode are checked before each use,
-//! and the file is reopened if necessary. Its descriptor is high, so that the program's own descriptors have the same numbers as without
-//! the recorder.
+//! The program may close any descriptor, or reuse its number for a different file. Therefore a file's device and inode are checked before
+//! each use, and the file is reopened if necessary. Its descriptor is high, so that the program's own descriptors have the same numbers
+//! as without the recorder.
 
 use crate::output::{self, Path};
 use core::ffi::CStr;
 use libc::c_int;
 
-/// Minimum number of a descriptor.
 const MIN_DESCRIPTOR: c_int = 200;
-const FLAGS: c_int = libc::O_RDWR | libc::O_CLOEXEC | libc::O_NOFOLLOW;
+const OPEN_FLAGS: c_int = libc::O_RDWR | libc::O_CLOEXEC | libc::O_NOFOLLOW;
 
-/// An open file.
 pub struct OwnFile {
     descriptor: c_int,
     flags: c_int,
@@ -20,50 +18,49 @@ pub struct OwnFile {
 }
 
 impl OwnFile {
-    /// The value for "no file".
     pub const NONE: OwnFile = OwnFile { descriptor: -1, flags: 0, identity: (0, 0) };
 
     /// Creates a new file. `flags` may contain O_APPEND.
     pub fn create(path: &Path, flags: c_int) -> Option<OwnFile> {
         let descriptor = open_high(path, flags | libc::O_CREAT | libc::O_EXCL)?;
-        Some(OwnFile { descriptor, flags, identity: status(descriptor)?.0 })
+        Some(OwnFile { descriptor, flags, identity: stat_file(descriptor)?.0 })
     }
 
-    /// Opens an existing file for reading; `None` if no descriptor from [`MIN_DESCRIPTOR`] on is free.
-    pub fn existing(path: &CStr) -> Option<OwnFile> {
+    /// Opens an existing file for reading. Returns `None` if no descriptor from [`MIN_DESCRIPTOR`] on is free.
+    pub fn open_existing(path: &CStr) -> Option<OwnFile> {
         let low = output::open(path.as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC);
         // SAFETY: this duplicates a descriptor that this function opened.
         let descriptor = if low < 0 { low } else { unsafe { libc::fcntl(low, libc::F_DUPFD_CLOEXEC, MIN_DESCRIPTOR) } };
         if low >= 0 {
             output::close(low);
         }
-        Some(OwnFile { descriptor, flags: 0, identity: status(descriptor)?.0 })
+        Some(OwnFile { descriptor, flags: 0, identity: stat_file(descriptor)?.0 })
     }
 
-    /// Whether this is [`OwnFile::NONE`].
     pub fn is_none(&self) -> bool {
         self.identity == (0, 0)
     }
 
-    /// Closes the file, unless the program has reused the descriptor.
+    /// Closes the file, unless the program has reused its descriptor.
     pub fn close(&mut self) {
-        if !self.is_none() && status(self.descriptor).is_some_and(|(identity, _)| identity == self.identity) {
+        if !self.is_none() && stat_file(self.descriptor).is_some_and(|(identity, _)| identity == self.identity) {
             output::close(self.descriptor);
         }
         *self = OwnFile::NONE;
     }
 
-    /// The descriptor and the current size; `None` if the file is gone. `path` returns the path at which the file was created.
+    /// Returns the descriptor and the current size; `None` if the file no longer exists. `path` returns the path at which the file was
+    /// created.
     pub fn descriptor(&mut self, path: impl FnOnce() -> Option<Path>) -> Option<(c_int, u64)> {
         if self.is_none() {
             return None;
         }
         let is_own = |(identity, _): &((u64, u64), u64)| *identity == self.identity;
-        if let Some((_, size)) = status(self.descriptor).filter(is_own) {
+        if let Some((_, size)) = stat_file(self.descriptor).filter(is_own) {
             return Some((self.descriptor, size));
         }
         let descriptor = open_high(&path()?, self.flags)?;
-        let Some((_, size)) = status(descriptor).filter(is_own) else {
+        let Some((_, size)) = stat_file(descriptor).filter(is_own) else {
             output::close(descriptor);
             return None;
         };
@@ -73,7 +70,7 @@ impl OwnFile {
 }
 
 fn open_high(path: &Path, flags: c_int) -> Option<c_int> {
-    let low = output::open(path.as_ptr(), FLAGS | flags);
+    let low = output::open(path.as_ptr(), OPEN_FLAGS | flags);
     if low < 0 {
         return None;
     }
@@ -86,8 +83,8 @@ fn open_high(path: &Path, flags: c_int) -> Option<c_int> {
     Some(high)
 }
 
-/// Device and inode of an open file, and its size.
-fn status(descriptor: c_int) -> Option<((u64, u64), u64)> {
+/// Returns an open file's device and inode, and its size.
+fn stat_file(descriptor: c_int) -> Option<((u64, u64), u64)> {
     // SAFETY: zero is a valid value for every field of this C structure.
     let mut status: libc::stat = unsafe { core::mem::zeroed() };
     // SAFETY: the pointer refers to the local variable `status`.

@@ -1,8 +1,8 @@
 //! A thread's position in its stream of paths, if the program was built with `trodden build --stream`.
 //!
 //! The program itself writes the stream. A sample contains the number of events that the thread has written so far, which identifies the
-//! path being executed. The function that returns a thread's stream is a hidden symbol of the executable, so it is looked up in the symbol
-//! table; a stripped executable has none.
+//! path being executed. The function that returns a thread's stream is a hidden symbol of the executable, so it is looked up in the
+//! symbol table. A stripped executable has no symbol table.
 
 use core::ffi::CStr;
 use core::ptr::null_mut;
@@ -14,15 +14,15 @@ use trodden_wire::stream::{
 /// Address of the function that returns the calling thread's stream; 0 if the program writes no streams.
 static STREAM_FUNCTION: AtomicUsize = AtomicUsize::new(0);
 
-/// The section type SHT_SYMTAB.
+/// SHT_SYMTAB.
 const SYMBOL_TABLE: u32 = 2;
-/// The file type ET_DYN of an executable that may be loaded at any address.
-const RELOCATABLE_FILE: u16 = 3;
-const SECTION_HEADER: usize = 64;
-const SYMBOL: usize = 24;
+/// ET_DYN, the file type of position-independent executables.
+const POSITION_INDEPENDENT: u16 = 3;
+const SECTION_HEADER_SIZE: usize = 64;
+const SYMBOL_SIZE: usize = 24;
 
-/// Finds the function. Called once per process.
-pub fn find() {
+/// Finds the stream function. Called once per process.
+pub fn find_stream_function() {
     let path = c"/proc/self/exe";
     // SAFETY: the path is a C string.
     let file = unsafe { libc::open(path.as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC) };
@@ -42,53 +42,53 @@ pub fn find() {
     }
     // SAFETY: the mapping has this size, and the kernel does not permit writes to a running executable.
     let image = unsafe { core::slice::from_raw_parts(place.cast::<u8>(), size) };
-    STREAM_FUNCTION.store(address(image).unwrap_or(0), Ordering::Release);
+    STREAM_FUNCTION.store(stream_function_address(image).unwrap_or(0), Ordering::Release);
     // SAFETY: the mapping is not borrowed any more.
     unsafe { libc::munmap(place, size.max(1)) };
 }
 
-/// The number of events that the calling thread has written, plus 1; 0 if unknown or if the program writes no streams. Safe in signal
-/// handlers.
-pub fn position() -> u64 {
+/// Returns the number of events that the calling thread has written, plus 1; 0 if unknown or if the program writes no streams. May be
+/// called in signal handlers.
+pub fn stream_position() -> u64 {
     let place = STREAM_FUNCTION.load(Ordering::Acquire);
     if place == 0 {
         return 0;
     }
-    // SAFETY: the program's function with this signature, which returns the address of a thread-local variable.
+    // SAFETY: the program's function has this signature, and returns the address of a thread-local variable.
     let stream = unsafe { core::mem::transmute::<usize, extern "C" fn() -> *const ThreadStream>(place)() };
-    // SAFETY: the variable is the thread's own. The interrupted code may be changing it, but only by whole words.
+    // SAFETY: the variable belongs to this thread. The interrupted code may be changing it, but only by whole words.
     let cursor = unsafe { (&raw const (*stream).cursor).read_volatile() };
     if cursor == 0 {
         return 1;
     }
     let (chunk, events) = match cursor % CHUNK_BYTES {
         0 => (cursor - CHUNK_BYTES, CHUNK_EVENTS),
-        // The thread was interrupted after its cursor left a chunk, and before the runtime moved the cursor to the next chunk.
+        // The cursor has left a chunk, and the runtime has not moved it to the next chunk yet.
         used if used < HEADER_BYTES => return 0,
         used => (cursor - used, (used - HEADER_BYTES) / 4),
     };
     let header = chunk as *const StreamChunkHeader;
-    // SAFETY: chunks are mapped while their thread writes.
+    // SAFETY: a chunk is mapped while its thread writes.
     let (state, sequence) = unsafe { ((&raw const (*header).state).read_volatile(), (&raw const (*header).sequence).read_volatile()) };
     if state == CHUNK_CURRENT { 1 + sequence * CHUNK_EVENTS + events } else { 0 }
 }
 
-/// The address of the function in memory, according to the executable's symbol table.
-fn address(image: &[u8]) -> Option<usize> {
-    let sections = number(image, 0x28, 8)? as usize;
-    let count = number(image, 0x3c, 2)? as usize;
-    let section = |index: usize, at: usize, size: usize| number(image, sections + index * SECTION_HEADER + at, size);
+/// Returns the stream function's address in memory, according to the executable's symbol table.
+fn stream_function_address(image: &[u8]) -> Option<usize> {
+    let sections = read_number(image, 0x28, 8)? as usize;
+    let count = read_number(image, 0x3c, 2)? as usize;
+    let section = |index: usize, at: usize, size: usize| read_number(image, sections + index * SECTION_HEADER_SIZE + at, size);
     let table = (0..count).find(|index| section(*index, 4, 4) == Some(u64::from(SYMBOL_TABLE)))?;
     let (begin, size) = (section(table, 0x18, 8)? as usize, section(table, 0x20, 8)? as usize);
     let names = section(section(table, 0x28, 4)? as usize, 0x18, 8)? as usize;
     let is_stream_function = |at: &usize| {
-        let name = number(image, *at, 4).and_then(|offset| image.get(names + offset as usize..));
+        let name = read_number(image, *at, 4).and_then(|offset| image.get(names + offset as usize..));
         name.and_then(|name| CStr::from_bytes_until_nul(name).ok()).is_some_and(|name| name.to_bytes() == STREAM_ADDRESS_SYMBOL.as_bytes())
     };
-    let symbol = (begin..begin + size).step_by(SYMBOL).find(is_stream_function)?;
-    let value = number(image, symbol + 8, 8)? as usize;
-    let entry = number(image, 0x18, 8)? as usize;
-    if number(image, 0x10, 2)? as u16 != RELOCATABLE_FILE {
+    let symbol = (begin..begin + size).step_by(SYMBOL_SIZE).find(is_stream_function)?;
+    let value = read_number(image, symbol + 8, 8)? as usize;
+    let entry = read_number(image, 0x18, 8)? as usize;
+    if read_number(image, 0x10, 2)? as u16 != POSITION_INDEPENDENT {
         return Some(value);
     }
     // SAFETY: the function has no pointer arguments.
@@ -96,8 +96,8 @@ fn address(image: &[u8]) -> Option<usize> {
     Some(value + loaded.checked_sub(entry)?)
 }
 
-/// A little-endian number in the file.
-fn number(image: &[u8], at: usize, size: usize) -> Option<u64> {
+/// Reads a little-endian number.
+fn read_number(image: &[u8], at: usize, size: usize) -> Option<u64> {
     let bytes = image.get(at..at.checked_add(size)?)?;
     Some(bytes.iter().rev().fold(0, |value, byte| value << 8 | u64::from(*byte)))
 }

@@ -1,12 +1,13 @@
-//! POSIX threads: contended locks, condition variables, barriers, semaphores, and start and end of threads.
+//! POSIX threads: contended locks, condition variables, barriers, semaphores, and the start and end of threads.
 //!
-//! A lock is first tried without waiting. A wait is recorded only if another thread holds the lock, and a release only if a thread waits.
+//! Each wrapper of a lock first tries to acquire the lock without waiting. A wait is recorded only if another thread holds the lock, and
+//! a release only if a thread waits for it.
 
 use crate::caller::is_program_code;
 use crate::handles::Handles;
 use crate::memory::{map_private, release};
 use crate::real::{Real, real};
-use crate::thread::{self, OpenRecord, Thread, begin, finish, recordable_thread, run_unrecorded};
+use crate::thread::{self, OpenRecord, Thread, begin_record, finish_record, recordable_thread, run_unrecorded};
 use crate::{contention, process, walk};
 use core::ffi::{c_int, c_uint, c_void};
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -19,47 +20,43 @@ pub type ObjectAddress = *mut c_void;
 #[inline]
 pub fn record_wait(kind: u16, function: CallName, object: ObjectAddress, other: u64, call: impl FnOnce() -> c_int) -> c_int {
     let Some(thread) = recordable_thread() else { return call() };
-    contention::begin(object as usize);
-    let open = begin(thread, kind, function);
+    contention::begin_wait(object as usize);
+    let open = begin_record(thread, kind, function);
     let result = call();
-    contention::end(object as usize);
-    complete(thread, open, object, other, failure(result));
+    contention::end_wait(object as usize);
+    complete_record(thread, open, object, other, recorded_result(result));
     result
 }
 
-/// The recorded form of a result: 0, or the error number.
-fn failure(result: c_int) -> u64 {
+/// Converts a result to its recorded form: 0 or errno.
+fn recorded_result(result: c_int) -> u64 {
     // SAFETY: `__errno_location` points to the calling thread's errno.
     if result == -1 { unsafe { *libc::__errno_location() as u64 } } else { result as u64 }
 }
 
 #[inline]
-pub fn complete(thread: &mut Thread, open: Option<OpenRecord>, object: ObjectAddress, other: u64, amount: u64) {
+pub fn complete_record(thread: &mut Thread, open: Option<OpenRecord>, object: ObjectAddress, other: u64, amount: u64) {
     let Some(mut open) = open else { return };
     let record = open.record();
     record.object = object as u64;
     record.request = other;
     record.size_or_count = amount;
-    finish(thread, open);
+    finish_record(thread, open);
 }
 
 /// Makes and records a call that lets other threads continue. The record is complete before they continue.
 #[inline]
 pub fn record_wake(kind: u16, function: CallName, object: ObjectAddress, amount: u64, call: impl FnOnce() -> c_int) -> c_int {
     let Some(thread) = recordable_thread() else { return call() };
-    let open = begin(thread, kind, function);
-    complete(thread, open, object, 0, amount);
+    let open = begin_record(thread, kind, function);
+    complete_record(thread, open, object, 0, amount);
     run_unrecorded(thread, call)
 }
 
-/// Defines wrappers of functions that acquire locks: name, name in the record, the function that only tries to acquire the lock, and
-/// additional arguments. `$busy` is the result of that function if another thread holds the lock.
+/// Defines wrappers of functions that acquire locks, given the name, the name in the record, the function that only tries to acquire the
+/// lock, and additional arguments. That function returns `$busy` if another thread holds the lock.
 macro_rules! locks {
     ($busy:ident; $($name:ident $function:ident $attempt:literal ($($argument:ident: $type:ty),*);)*) => { $(
-        /// Takes a lock.
-        ///
-        /// # Safety
-        /// The caller must fulfil the C function's contract.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name(lock: ObjectAddress, $($argument: $type),*) -> c_int {
             static ATTEMPT: Real = Real::new($attempt);
@@ -76,10 +73,6 @@ macro_rules! locks {
 
 macro_rules! unlocks {
     ($($name:ident)*) => { $(
-        /// Releases a lock.
-        ///
-        /// # Safety
-        /// The caller must fulfil the C function's contract.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name(lock: ObjectAddress) -> c_int {
             static REAL: Real = Real::new(crate::real::name!($name));
@@ -105,18 +98,14 @@ locks! {
 }
 unlocks! { pthread_mutex_unlock pthread_rwlock_unlock pthread_spin_unlock }
 
-/// Defines wrappers of waits for a condition variable. Such a wait releases the mutex, so threads that wait for the mutex may continue.
+/// Defines wrappers of waits for a condition variable. A wait releases the mutex, so threads that wait for the mutex may continue.
 macro_rules! condition_waits {
     ($($name:ident ($($argument:ident: $type:ty),*);)*) => { $(
-        /// Waits for a condition variable.
-        ///
-        /// # Safety
-        /// The caller must fulfil the C function's contract.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name(condition: ObjectAddress, mutex: ObjectAddress, $($argument: $type),*) -> c_int {
             static REAL: Real = Real::versioned(crate::real::name!($name), c"GLIBC_2.3.2");
             record_wait(kind::CONDITION_WAIT, CallName::$name, condition, mutex as u64, || {
-                contention::waiting_during(mutex as usize, || {
+                contention::call_as_waiter(mutex as usize, || {
                     real!(REAL, fn(ObjectAddress, ObjectAddress, $($type),*) -> c_int, condition, mutex, $($argument),*)
                 })
             })
@@ -129,59 +118,43 @@ condition_waits! {
     pthread_cond_clockwait(clock: clockid_t, until: *const timespec);
 }
 
-/// Wakes one waiter.
-///
-/// # Safety
-/// The caller must fulfil the C function's contract.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pthread_cond_signal(condition: ObjectAddress) -> c_int {
     static REAL: Real = Real::versioned(c"pthread_cond_signal", c"GLIBC_2.3.2");
-    wake(condition, CallName::pthread_cond_signal, 1, || real!(REAL, fn(ObjectAddress) -> c_int, condition))
+    record_wake_if_awaited(condition, CallName::pthread_cond_signal, 1, || real!(REAL, fn(ObjectAddress) -> c_int, condition))
 }
 
-/// Wakes all waiters.
-///
-/// # Safety
-/// The caller must fulfil the C function's contract.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pthread_cond_broadcast(condition: ObjectAddress) -> c_int {
     static REAL: Real = Real::versioned(c"pthread_cond_broadcast", c"GLIBC_2.3.2");
-    wake(condition, CallName::pthread_cond_broadcast, u64::MAX, || real!(REAL, fn(ObjectAddress) -> c_int, condition))
+    record_wake_if_awaited(condition, CallName::pthread_cond_broadcast, u64::MAX, || real!(REAL, fn(ObjectAddress) -> c_int, condition))
 }
 
-pub fn wake(condition: ObjectAddress, function: CallName, amount: u64, call: impl FnOnce() -> c_int) -> c_int {
+pub fn record_wake_if_awaited(condition: ObjectAddress, function: CallName, amount: u64, call: impl FnOnce() -> c_int) -> c_int {
     if contention::is_awaited(condition as usize) { record_wake(kind::CONDITION_WAKE, function, condition, amount, call) } else { call() }
 }
 
-/// The number of threads that a barrier waits for.
-unsafe fn participants(barrier: ObjectAddress) -> u64 {
+/// Returns the number of threads that a barrier waits for.
+unsafe fn barrier_participants(barrier: ObjectAddress) -> u64 {
     // SAFETY: by the caller's contract, `barrier` points to glibc's `struct pthread_barrier`: in, current_round, count, shared, out.
     unsafe { u64::from(barrier.cast::<c_uint>().add(2).read()) }
 }
 
-/// Waits at a barrier.
-///
-/// # Safety
-/// The caller must fulfil the C function's contract.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pthread_barrier_wait(barrier: ObjectAddress) -> c_int {
     static REAL: Real = Real::new(c"pthread_barrier_wait");
     let call = || real!(REAL, fn(ObjectAddress) -> c_int, barrier);
     let Some(thread) = recordable_thread() else { return call() };
-    // SAFETY: an initialised barrier, by the caller's contract.
-    let count = unsafe { participants(barrier) };
-    let open = begin(thread, kind::BARRIER, CallName::pthread_barrier_wait);
+    // SAFETY: by the caller's contract, the barrier is initialised.
+    let count = unsafe { barrier_participants(barrier) };
+    let open = begin_record(thread, kind::BARRIER, CallName::pthread_barrier_wait);
     let result = call();
-    complete(thread, open, barrier, 0, count);
+    complete_record(thread, open, barrier, 0, count);
     result
 }
 
 macro_rules! semaphore_waits {
     ($($name:ident ($($argument:ident: $type:ty),*);)*) => { $(
-        /// Takes a semaphore.
-        ///
-        /// # Safety
-        /// The caller must fulfil the C function's contract.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name(semaphore: *mut sem_t, $($argument: $type),*) -> c_int {
             static ATTEMPT: Real = Real::new(c"sem_trywait");
@@ -201,10 +174,6 @@ semaphore_waits! {
     sem_clockwait(clock: clockid_t, until: *const timespec);
 }
 
-/// Posts a semaphore.
-///
-/// # Safety
-/// The caller must fulfil the C function's contract.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sem_post(semaphore: *mut sem_t) -> c_int {
     static REAL: Real = Real::new(c"sem_post");
@@ -213,7 +182,7 @@ pub unsafe extern "C" fn sem_post(semaphore: *mut sem_t) -> c_int {
 
 type PthreadRoutine = extern "C" fn(*mut c_void) -> *mut c_void;
 
-/// The data that a creator passes to the new thread.
+/// What a thread's creator passes to the new thread.
 pub struct ThreadStart<R> {
     pub routine: R,
     pub argument: *mut c_void,
@@ -222,22 +191,22 @@ pub struct ThreadStart<R> {
 }
 
 const HANDLE_SLOTS: usize = 32_768;
-/// Tokens of threads by their handles, for joins.
+/// Maps thread handles to the threads' tokens, for joins.
 static HANDLES: Handles<HANDLE_SLOTS> = Handles::new(12);
 static THREAD_TOKENS: [AtomicU64; HANDLE_SLOTS] = [const { AtomicU64::new(0) }; HANDLE_SLOTS];
 
-pub extern "C" fn run(start: *mut c_void) -> *mut c_void {
+pub extern "C" fn run_pthread_routine(start: *mut c_void) -> *mut c_void {
     let (routine, argument) = start_thread::<PthreadRoutine>(start);
     routine(argument)
 }
 
-/// Ensures that recording of the calling thread ends when the thread ends, with the destructor of a thread-specific key.
-pub fn end_with_thread() {
-    static KEY: AtomicU32 = AtomicU32::new(u32::MAX);
+/// Makes the recording of the calling thread end when the thread ends, with the destructor of a thread-specific key.
+pub fn unregister_at_thread_end() {
+    static END_KEY: AtomicU32 = AtomicU32::new(u32::MAX);
     extern "C" fn ended(_: *mut c_void) {
         thread::unregister(CallName::pthread_exit);
     }
-    if KEY.load(Ordering::Acquire) == u32::MAX {
+    if END_KEY.load(Ordering::Acquire) == u32::MAX {
         let mut key = 0;
         // SAFETY: the pointer refers to a local variable, and the destructor has the required signature.
         if unsafe {
@@ -247,18 +216,14 @@ pub fn end_with_thread() {
             )
         } == 0
         {
-            // If a different thread has created a key first, that key is used.
-            let _ = KEY.compare_exchange(u32::MAX, key, Ordering::AcqRel, Ordering::Acquire);
+            // If another thread has created a key first, that key is used.
+            let _ = END_KEY.compare_exchange(u32::MAX, key, Ordering::AcqRel, Ordering::Acquire);
         }
     }
-    // SAFETY: the value is never dereferenced. The destructor runs if it is not null.
-    unsafe { libc::pthread_setspecific(KEY.load(Ordering::Acquire), core::ptr::without_provenance(1)) };
+    // SAFETY: the value is never dereferenced. The destructor only runs for a value that is not null.
+    unsafe { libc::pthread_setspecific(END_KEY.load(Ordering::Acquire), core::ptr::without_provenance(1)) };
 }
 
-/// Creates a thread.
-///
-/// # Safety
-/// The caller must fulfil the C function's contract.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pthread_create(
     handle: *mut pthread_t,
@@ -270,13 +235,13 @@ pub unsafe extern "C" fn pthread_create(
     let create = |routine: PthreadRoutine, argument: *mut c_void| {
         real!(REAL, fn(*mut pthread_t, *const pthread_attr_t, PthreadRoutine, *mut c_void) -> c_int, handle, attributes, routine, argument)
     };
-    if !is_program_code(walk::walk(0).addresses[0]) {
+    if !is_program_code(walk::unwind_stack(0).addresses[0]) {
         return create(routine, argument);
     }
-    create_thread(CallName::pthread_create, handle, attributes, (routine, run), argument, create)
+    create_thread(CallName::pthread_create, handle, attributes, (routine, run_pthread_routine), argument, create)
 }
 
-/// Creates a thread that starts in `run`, which registers the thread and then calls its routine.
+/// Creates a thread that starts in `run`. `run` registers the thread and then calls its routine.
 pub fn create_thread<R>(
     function: CallName,
     handle: *const pthread_t,
@@ -291,9 +256,9 @@ pub fn create_thread<R>(
     let Some(start) = map_private::<ThreadStart<R>>(1) else { return create(routine, argument) };
     // SAFETY: the memory was mapped for one value of this type, and nothing else refers to it yet.
     unsafe { start.write(ThreadStart { routine, argument, token, stack_size: stack_size(attributes) }) };
-    let open = begin(thread, kind::THREAD_CREATE, function);
+    let open = begin_record(thread, kind::THREAD_CREATE, function);
     let result = create(run, start.cast());
-    complete(thread, open, core::ptr::without_provenance_mut(token as usize), 0, result as u64);
+    complete_record(thread, open, core::ptr::without_provenance_mut(token as usize), 0, result as u64);
     if result == 0 {
         // SAFETY: after a successful call, the handle is initialised.
         if let Some(slot) = HANDLES.find_or_add(unsafe { *handle } as usize) {
@@ -306,7 +271,7 @@ pub fn create_thread<R>(
     result
 }
 
-/// The stack size in bytes of a thread with the given attributes; null means default attributes.
+/// Returns the stack size in bytes of a thread with the given attributes. Null means default attributes.
 fn stack_size(attributes: *const pthread_attr_t) -> usize {
     // SAFETY: zero is a valid value for every field of this C structure.
     let mut default: pthread_attr_t = unsafe { core::mem::zeroed() };
@@ -324,7 +289,7 @@ fn stack_size(attributes: *const pthread_attr_t) -> usize {
     size
 }
 
-/// Starts the recording of a new thread. Returns the routine and argument that its creator passed.
+/// Starts the recording of a new thread. Returns the routine and the argument that its creator passed.
 pub fn start_thread<R>(start: *mut c_void) -> (R, *mut c_void) {
     let place = start.cast::<ThreadStart<R>>();
     // SAFETY: `create_thread` wrote the structure for this thread alone.
@@ -333,39 +298,31 @@ pub fn start_thread<R>(start: *mut c_void) -> (R, *mut c_void) {
         release(place, 1);
     }
     thread::register(token, stack_size);
-    end_with_thread();
+    unregister_at_thread_end();
     (routine, argument)
 }
 
 /// Makes and records a call that waits until a thread ends.
 pub fn join_thread(function: CallName, handle: pthread_t, call: impl FnOnce() -> c_int) -> c_int {
     let Some(thread) = recordable_thread() else { return call() };
-    // 0 means unknown.
+    // A token of 0 means that the thread is unknown.
     let token = HANDLES.find(handle as usize).map_or(0, |slot| THREAD_TOKENS[slot].load(Ordering::Acquire));
-    let mut open = begin(thread, kind::JOIN, function);
+    let mut open = begin_record(thread, kind::JOIN, function);
     let status = call();
     if let Some(open) = open.as_mut().filter(|_| status != 0) {
-        // The thread has not ended: the call timed out or failed.
+        // The call timed out or failed, so the thread has not ended.
         open.record().kind = kind::BLOCKED;
     }
-    complete(thread, open, core::ptr::without_provenance_mut(token as usize), 0, status as u64);
+    complete_record(thread, open, core::ptr::without_provenance_mut(token as usize), 0, status as u64);
     status
 }
 
-/// Waits until a thread ends.
-///
-/// # Safety
-/// The caller must fulfil the C function's contract.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pthread_join(handle: pthread_t, result: *mut *mut c_void) -> c_int {
     static REAL: Real = Real::new(c"pthread_join");
     join_thread(CallName::pthread_join, handle, || real!(REAL, fn(pthread_t, *mut *mut c_void) -> c_int, handle, result))
 }
 
-/// Waits until a thread ends, with a timeout.
-///
-/// # Safety
-/// The caller must fulfil the C function's contract.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pthread_timedjoin_np(handle: pthread_t, result: *mut *mut c_void, until: *const timespec) -> c_int {
     static REAL: Real = Real::new(c"pthread_timedjoin_np");
@@ -373,10 +330,6 @@ pub unsafe extern "C" fn pthread_timedjoin_np(handle: pthread_t, result: *mut *m
     join_thread(CallName::pthread_timedjoin_np, handle, call)
 }
 
-/// Waits until a thread ends, with a timeout by a given clock.
-///
-/// # Safety
-/// The caller must fulfil the C function's contract.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pthread_clockjoin_np(
     handle: pthread_t,

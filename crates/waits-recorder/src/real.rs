@@ -1,6 +1,6 @@
-//! Lookup of the functions that this library interposes, once each: in the libraries that follow it in the linker's order, or else from the
-//! caller's image. A library that `dlopen` loads without RTLD_GLOBAL is visible only to images that depend on it, and is not part of the
-//! linker's global order.
+//! Looks up each function that this library interposes once: first in the libraries that follow this one in the dynamic linker's order,
+//! then from the caller's image. The second search is needed because a library that `dlopen` loads without RTLD_GLOBAL is not part of the
+//! global order, and is visible only to images that depend on it.
 
 use crate::images;
 use crate::memory::{map_private, release};
@@ -9,37 +9,35 @@ use crate::walk;
 use std::ffi::CStr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// A function that a different library defines.
 pub struct Real {
     name: &'static CStr,
-    /// The version of the symbol; `None` for the default version.
+    /// The symbol's version; `None` for the default version.
     version: Option<&'static CStr>,
     address: AtomicUsize,
 }
 
 impl Real {
-    /// The function with a name.
     pub const fn new(name: &'static CStr) -> Self {
         Real { name, version: None, address: AtomicUsize::new(0) }
     }
 
-    /// The function with a name and version, or with just the name if the version does not exist.
+    /// The symbol is looked up with this version, or without a version if the version does not exist.
     pub const fn versioned(name: &'static CStr, version: &'static CStr) -> Self {
         Real { name, version: Some(version), address: AtomicUsize::new(0) }
     }
 
-    /// The function's address. If no library defines the function, the process exits with a message, since the call is impossible.
+    /// Returns the function's address. If no library defines the function, the call is impossible, and the process exits with a message.
     #[inline]
     pub fn get(&self) -> usize {
         match self.address.load(Ordering::Relaxed) {
-            0 => self.find().unwrap_or_else(|| self.missing()),
+            0 => self.find().unwrap_or_else(|| self.exit_for_missing_function()),
             address => address,
         }
     }
 
-    /// Looks up the function's address; `None` if no library defines the function.
+    /// Looks up the function's address. Returns `None` if no library defines the function.
     pub fn find(&self) -> Option<usize> {
-        let next = |version: Option<&CStr>| search(libc::RTLD_NEXT, self.name, version);
+        let next = |version: Option<&CStr>| look_up_symbol(libc::RTLD_NEXT, self.name, version);
         let address = self.version.map_or(0, |version| next(Some(version)));
         let address = if address == 0 { next(None) } else { address };
         let address = if address == 0 { find_in_images(self.name) } else { address };
@@ -48,7 +46,7 @@ impl Real {
     }
 
     #[cold]
-    fn missing(&self) -> ! {
+    fn exit_for_missing_function(&self) -> ! {
         let parts: [&[u8]; 3] = [b"trodden: the program calls ", self.name.to_bytes(), b", which no loaded library defines\n"];
         for part in parts {
             crate::output::write(libc::STDERR_FILENO, part);
@@ -58,34 +56,32 @@ impl Real {
     }
 }
 
-/// A variable that a different library defines.
 pub struct Variable {
     name: &'static CStr,
     address: AtomicUsize,
 }
 
 impl Variable {
-    /// The variable with a name.
     pub const fn new(name: &'static CStr) -> Self {
         Variable { name, address: AtomicUsize::new(0) }
     }
 
-    /// The variable's address; 0 if no library defines the variable. Searches the global order first, since the executable may have a copy
-    /// that all images use.
+    /// Returns the variable's address; 0 if no library defines the variable. Searches the global order first, because the executable may
+    /// have a copy that all images use.
     pub fn address(&self) -> usize {
         let known = self.address.load(Ordering::Relaxed);
         if known != 0 {
             return known;
         }
-        let found = search(libc::RTLD_DEFAULT, self.name, None);
+        let found = look_up_symbol(libc::RTLD_DEFAULT, self.name, None);
         let found = if found == 0 { find_in_images(self.name) } else { found };
         self.address.store(found, Ordering::Relaxed);
         found
     }
 }
 
-/// Looks up a symbol by one of the linker's handles. Returns 0 if the symbol is not found or is defined by this library.
-fn search(handle: *mut libc::c_void, name: &CStr, version: Option<&CStr>) -> usize {
+/// Looks up a symbol with one of the dynamic linker's handles. Returns 0 if the symbol is not found, or if this library defines it.
+fn look_up_symbol(handle: *mut libc::c_void, name: &CStr, version: Option<&CStr>) -> usize {
     // SAFETY: the caller passes a valid handle, and the name and version are C strings.
     let address = unsafe {
         match version {
@@ -93,45 +89,45 @@ fn search(handle: *mut libc::c_void, name: &CStr, version: Option<&CStr>) -> usi
             None => libc::dlsym(handle, name.as_ptr()),
         }
     } as usize;
-    walk::own_range();
-    if walk::is_own(address) { 0 } else { address }
+    walk::find_own_range();
+    if walk::is_own_code(address) { 0 } else { address }
 }
 
-/// Looks up a symbol among the dependencies of the image that called this library, or else in all images.
+/// Looks up a symbol among the dependencies of the image that called this library, and otherwise in all images.
 #[cold]
 fn find_in_images(name: &CStr) -> usize {
-    let caller = walk::walk(0).addresses[0];
+    let caller = walk::unwind_stack(0).addresses[0];
     let Some(path) = map_private::<Path>(1) else { return 0 };
-    // SAFETY: zeroed memory of this size, and zeros are an empty path.
+    // SAFETY: the memory is zeroed and has this size, and zeros are an empty path.
     let place = unsafe { &mut *path };
-    let mut address = in_image(name, place, |info, _| images::segment_at(info, caller).is_some());
+    let mut address = find_in_image(name, place, |info, _| images::find_segment(info, caller).is_some());
     let mut images = 0;
-    images::any(|_| {
+    images::any_image(|_| {
         images += 1;
         false
     });
     for index in 0..images {
         if address == 0 {
-            address = in_image(name, place, |_, at| at == index);
+            address = find_in_image(name, place, |_, at| at == index);
         }
     }
     release(path, 1);
     address
 }
 
-/// Looks up a symbol in an image and its dependencies. If the symbol is found, the image stays loaded, since the address is stored.
-fn in_image(name: &CStr, place: &mut Path, is_match: impl Fn(&libc::dl_phdr_info, usize) -> bool) -> usize {
-    // The executable's path is empty here, and its dependencies have already been searched.
+/// Looks up a symbol in an image and its dependencies. If the symbol is found, the image stays loaded, because its address is stored.
+fn find_in_image(name: &CStr, place: &mut Path, is_match: impl Fn(&libc::dl_phdr_info, usize) -> bool) -> usize {
+    // The executable's path is empty here, and its dependencies were searched before.
     if !copy_path(place, is_match) || place.as_bytes().is_empty() {
         return 0;
     }
-    // Not called within the iteration over images, which holds one of the linker's locks. SAFETY: the path is a C string, and the image is
-    // already loaded, so none of its code runs.
+    // The iteration over images holds one of the dynamic linker's locks, so this call is outside it. SAFETY: the path is a C string, and
+    // the image is already loaded, so none of its code runs.
     let handle = unsafe { libc::dlopen(place.as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD) };
     if handle.is_null() {
         return 0;
     }
-    let address = search(handle, name, None);
+    let address = look_up_symbol(handle, name, None);
     if address == 0 {
         // SAFETY: the handle was opened above.
         unsafe { libc::dlclose(handle) };
@@ -139,14 +135,15 @@ fn in_image(name: &CStr, place: &mut Path, is_match: impl Fn(&libc::dl_phdr_info
     address
 }
 
-/// Copies the path of the first image for which `is_match` returns true, given the image and its index. Returns false if no image matches.
+/// Copies the path of the first image for which `is_match` returns true, given the image and its index. Returns false if no image
+/// matches.
 fn copy_path(place: &mut Path, is_match: impl Fn(&libc::dl_phdr_info, usize) -> bool) -> bool {
     let mut index = 0;
-    images::any(|info| {
+    images::any_image(|info| {
         let is_found = is_match(info, index);
         if is_found {
             place.clear();
-            // SAFETY: the name is a C string of the linker.
+            // SAFETY: the dynamic linker's name is a C string.
             place.add(unsafe { CStr::from_ptr(info.dlpi_name) }.to_bytes());
         }
         index += 1;
@@ -165,7 +162,7 @@ macro_rules! real {
 }
 pub(crate) use real;
 
-/// A name as a C string.
+/// Evaluates to a name as a C string.
 macro_rules! name {
     ($name:ident) => {
         match core::ffi::CStr::from_bytes_with_nul(concat!(stringify!($name), "\0").as_bytes()) {

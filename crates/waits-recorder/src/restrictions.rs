@@ -1,19 +1,18 @@
-//! Support for programs that restrict themselves with a system call filter (seccomp) or an address space limit.
+//! Supports programs that restrict themselves with a system call filter (seccomp) or an address space limit.
 //!
-//! - A filter might reject this library's system calls, or kill the program because of them. So before a filter is set, recording ends in
-//!   the entire process and in programs that it executes, and this library makes no more system calls.
-//! - The kernel's address space limit exceeds the program's by the size of this library's mappings ([`limits`]). The program sees its own
-//!   limit.
+//! - A filter might reject this library's system calls, or kill the program because of them. Before a filter is set, recording therefore
+//!   ends in the entire process and in programs that it executes, and this library makes no more system calls.
+//! - The kernel's address space limit exceeds the program's by the size of this library's mappings ([`limits`]). The program only sees
+//!   its own limit.
 
-use crate::memory::mapped;
+use crate::memory::mapped_bytes;
 use crate::real::{Real, real};
 use crate::{limits, naming, process, thread};
 use core::ffi::{c_int, c_uint};
 use core::ptr::{null, null_mut};
 use libc::{pid_t, rlimit};
 
-/// Makes a call that may set a filter.
-fn filtering<R: PartialEq + From<i8>>(is_filter: bool, call: impl FnOnce() -> R) -> R {
+fn call_with_filter<R: PartialEq + From<i8>>(is_filter: bool, call: impl FnOnce() -> R) -> R {
     if !is_filter || process::is_sealed() {
         return call();
     }
@@ -26,49 +25,47 @@ fn filtering<R: PartialEq + From<i8>>(is_filter: bool, call: impl FnOnce() -> R)
     result
 }
 
-/// Whether a call of `prctl` with these arguments sets a filter. With a null filter, the program only tests for support.
-fn sets_by_prctl(option: usize, mode: usize, filter: usize) -> bool {
+/// Returns true if a call of `prctl` with these arguments sets a filter. With a null filter, the program only tests for support.
+fn is_filter_prctl(option: usize, mode: usize, filter: usize) -> bool {
     let (strict, filtered) = (libc::SECCOMP_MODE_STRICT as usize, libc::SECCOMP_MODE_FILTER as usize);
     option == libc::PR_SET_SECCOMP as usize && (mode == strict || mode == filtered && filter != 0)
 }
 
-/// Whether the system call `seccomp` with these arguments sets a filter.
-fn sets_by_seccomp(operation: usize, flags: usize, filter: usize) -> bool {
+/// Returns true if a call of `seccomp` with these arguments sets a filter.
+fn is_filter_seccomp(operation: usize, flags: usize, filter: usize) -> bool {
     let (strict, filtered) = (libc::SECCOMP_SET_MODE_STRICT as usize, libc::SECCOMP_SET_MODE_FILTER as usize);
     operation == strict && flags == 0 && filter == 0 || operation == filtered && filter != 0
 }
 
-/// Makes a direct system call that may set a filter.
-pub fn system_call(number: libc::c_long, [a, b, c]: [usize; 3], call: impl FnOnce() -> libc::c_long) -> libc::c_long {
+pub fn make_system_call(number: libc::c_long, [a, b, c]: [usize; 3], call: impl FnOnce() -> libc::c_long) -> libc::c_long {
     let is_filter = match number {
-        libc::SYS_prctl => sets_by_prctl(a, b, c),
-        libc::SYS_seccomp => sets_by_seccomp(a, b, c),
+        libc::SYS_prctl => is_filter_prctl(a, b, c),
+        libc::SYS_seccomp => is_filter_seccomp(a, b, c),
         _ => false,
     };
-    filtering(is_filter, call)
+    call_with_filter(is_filter, call)
 }
 
-/// Performs operations on a process. The function is variadic in C, with at most five word arguments.
-///
-/// # Safety
-/// The caller must fulfil the C function's contract.
+/// A variadic function in C, with at most five word-sized arguments.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn prctl(option: c_int, a: usize, b: usize, c: usize, d: usize) -> c_int {
     static REAL: Real = Real::new(c"prctl");
-    filtering(sets_by_prctl(option as usize, a, b), || real!(REAL, fn(c_int, usize, usize, usize, usize) -> c_int, option, a, b, c, d))
+    call_with_filter(is_filter_prctl(option as usize, a, b), || {
+        real!(REAL, fn(c_int, usize, usize, usize, usize) -> c_int, option, a, b, c, d)
+    })
 }
 
-/// Whether a limit is this process's address space limit, which this library adjusts.
+/// Returns true if a limit is this process's address space limit, which this library adjusts.
 fn is_adjusted(process: pid_t, resource: c_uint) -> bool {
-    let is_own = process == 0 || process as u32 == naming::name().0;
+    let is_own = process == 0 || process as u32 == naming::process_identity().0;
     resource == libc::RLIMIT_AS && is_own && !process::is_sealed() && naming::has_folder()
 }
 
-/// Converts a result to the conventions of the C library: stores the old limit, or sets errno and returns -1.
-fn completed(result: Result<rlimit, c_int>, old: *mut rlimit) -> c_int {
+/// Converts a result to the C library's conventions: stores the old limit, or sets errno and returns -1.
+fn into_c_result(result: Result<rlimit, c_int>, old: *mut rlimit) -> c_int {
     match result {
         Ok(limit) => {
-            // SAFETY: null, or writable by the caller's contract.
+            // SAFETY: by the caller's contract, the pointer is null or writable.
             unsafe { old.as_mut() }.into_iter().for_each(|old| *old = limit);
             0
         }
@@ -82,34 +79,22 @@ fn completed(result: Result<rlimit, c_int>, old: *mut rlimit) -> c_int {
 
 macro_rules! limits {
     ($($set:ident $get:ident $both:ident;)*) => { $(
-        /// Sets a limit.
-        ///
-        /// # Safety
-        /// The caller must fulfil the C function's contract.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $set(resource: c_uint, new: *const rlimit) -> c_int {
             // SAFETY: by the caller's contract.
             unsafe { $both(0, resource, new, null_mut()) }
         }
-        /// Queries a limit.
-        ///
-        /// # Safety
-        /// The caller must fulfil the C function's contract.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $get(resource: c_uint, old: *mut rlimit) -> c_int {
             // SAFETY: by the caller's contract.
             unsafe { $both(0, resource, null(), old) }
         }
-        /// Sets a limit, and queries the previous one.
-        ///
-        /// # Safety
-        /// The caller must fulfil the C function's contract.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $both(process: pid_t, resource: c_uint, new: *const rlimit, old: *mut rlimit) -> c_int {
             static REAL: Real = Real::new(c"prlimit64");
             if is_adjusted(process, resource) {
                 // SAFETY: by the caller's contract.
-                return completed(limits::program_limit(unsafe { new.as_ref() }.copied(), mapped()), old);
+                return into_c_result(limits::exchange_program_limit(unsafe { new.as_ref() }.copied(), mapped_bytes()), old);
             }
             real!(REAL, fn(pid_t, c_uint, *const rlimit, *mut rlimit) -> c_int, process, resource, new, old)
         }

@@ -1,64 +1,63 @@
 //! The time during which a thread was ready to run but had no processor, according to the kernel's scheduling statistics.
 //!
-//! Opening the statistics file for each read costs ten microseconds, but a program may have more threads than descriptors. So the files of
-//! a few threads that read them often stay open.
+//! Opening the statistics file for each read costs ten microseconds, but a program may have more threads than descriptors. The files
+//! therefore stay open only for a few threads that read them often.
 
 use crate::lock::Lock;
 use crate::output;
 use crate::own_file::OwnFile;
 use core::ffi::CStr;
 
-const PATH: &CStr = c"/proc/thread-self/schedstat";
+const STATISTICS_PATH: &CStr = c"/proc/thread-self/schedstat";
 const MAX_KEPT: usize = 8;
 /// Number of reads after which a thread's file stays open.
 const READS_UNTIL_KEPT: u32 = 8;
 
-/// Files that stay open.
-static KEPT: Lock<[OwnFile; MAX_KEPT]> = Lock::new([const { OwnFile::NONE }; MAX_KEPT]);
+static KEPT_FILES: Lock<[OwnFile; MAX_KEPT]> = Lock::new([const { OwnFile::NONE }; MAX_KEPT]);
 
-/// The scheduling statistics of one thread.
 #[derive(Default)]
 pub struct Schedule {
     reads: u32,
-    /// Index into [`KEPT`] of the thread's file; `None` unless the file stays open.
+    /// Index of the thread's file in [`KEPT_FILES`]; `None` unless the file stays open.
     kept: Option<usize>,
 }
 
 impl Schedule {
-    /// Total time during which the calling thread, which owns these statistics, was ready to run but had no processor, in ns; 0 if unknown.
+    /// Returns the total time in ns for which the calling thread, which owns these statistics, was ready to run but had no processor; 0
+    /// if unknown.
     pub fn ready_ns(&mut self) -> u64 {
         self.reads = self.reads.saturating_add(1);
         if self.reads == READS_UNTIL_KEPT {
-            self.kept = keep();
+            self.kept = open_kept_file();
         }
         let mut text = [0u8; 64];
-        let file = self.kept.and_then(|kept| KEPT.with(|files| files[kept].descriptor(|| None)));
+        let file = self.kept.and_then(|kept| KEPT_FILES.with(|files| files[kept].descriptor(|| None)));
         let count = match file {
-            Some((file, _)) => output::read_begin(file, &mut text),
-            None => output::read_file(PATH, &mut text),
+            Some((file, _)) => output::read_start(file, &mut text),
+            None => output::read_file(STATISTICS_PATH, &mut text),
         };
         let second = text.get(..count).and_then(|text| text.split(|byte| *byte == b' ').nth(1));
         second.unwrap_or_default().iter().fold(0, |number, digit| number * 10 + u64::from(digit.wrapping_sub(b'0')))
     }
 
-    /// Closes the file at the end of the thread.
+    /// Closes the file when the thread ends.
     pub fn close(&mut self) {
         if let Some(kept) = self.kept.take() {
-            KEPT.with(|files| files[kept].close());
+            KEPT_FILES.with(|files| files[kept].close());
         }
     }
 }
 
-fn keep() -> Option<usize> {
-    KEPT.with(|files| {
+fn open_kept_file() -> Option<usize> {
+    KEPT_FILES.with(|files| {
         let free = files.iter().position(OwnFile::is_none)?;
-        files[free] = OwnFile::existing(PATH)?;
+        files[free] = OwnFile::open_existing(STATISTICS_PATH)?;
         Some(free)
     })
 }
 
-/// Closes the files in a forked child, since they belong to its parent's threads.
+/// Closes the files in a forked child, because they belong to its parent's threads.
 pub fn begin_child() {
-    let mut parents = KEPT.begin_child([const { OwnFile::NONE }; MAX_KEPT]);
+    let mut parents = KEPT_FILES.begin_child([const { OwnFile::NONE }; MAX_KEPT]);
     parents.iter_mut().for_each(OwnFile::close);
 }

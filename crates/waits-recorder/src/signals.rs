@@ -1,8 +1,8 @@
 //! The sampler's signal, which is hidden from the program.
 //!
 //! The sampler uses a real-time signal that the program does not use, and hides it as the C library hides its own signals. If the program
-//! blocks or waits for the set of all signals, the sampler's signal is removed from the set. If the program nevertheless installs a handler
-//! for the signal, the handler receives all of its occurrences that do not come from the sampler.
+//! blocks or waits for the set of all signals, the sampler's signal is removed from the set. If the program nevertheless installs a
+//! handler for the signal, the handler receives every occurrence that the sampler did not cause.
 
 use crate::real::{Real, real};
 use core::ffi::{c_int, c_void};
@@ -14,54 +14,53 @@ use libc::{siginfo_t, sigset_t};
 type SignalAction = libc::sigaction;
 type SignalHandler = extern "C" fn(c_int, *mut siginfo_t, *mut c_void);
 
-/// The sampler's signal; 0 before it is chosen.
-static SIGNAL: AtomicI32 = AtomicI32::new(0);
-/// The program's own action for the signal: handler, flags, and signals blocked during the handler.
-static HANDLER: AtomicUsize = AtomicUsize::new(libc::SIG_DFL);
-static FLAGS: AtomicI32 = AtomicI32::new(0);
-static MASK: AtomicU64 = AtomicU64::new(0);
-/// The sampler's handler.
-static SAMPLER: AtomicUsize = AtomicUsize::new(0);
+/// The sampler's signal; 0 until it is chosen.
+static SAMPLER_SIGNAL: AtomicI32 = AtomicI32::new(0);
+/// The program's own action for the signal: its handler, its flags, and the signals that are blocked during the handler.
+static PROGRAM_HANDLER: AtomicUsize = AtomicUsize::new(libc::SIG_DFL);
+static PROGRAM_FLAGS: AtomicI32 = AtomicI32::new(0);
+static PROGRAM_MASK: AtomicU64 = AtomicU64::new(0);
+static SAMPLER_HANDLER: AtomicUsize = AtomicUsize::new(0);
 
-/// The value that identifies signals of the sampler's timers.
-fn mark() -> *mut c_void {
-    (&raw const SIGNAL).cast_mut().cast()
+/// Returns the value that identifies signals of the sampler's timers.
+fn timer_value() -> *mut c_void {
+    (&raw const SAMPLER_SIGNAL).cast_mut().cast()
 }
 
-/// Chooses the highest real-time signal with the default action, and installs the sampler's handler. Returns the signal's number, and the
-/// value that timers must pass with it. `None` if no signal is free.
+/// Chooses the highest real-time signal with the default action, and installs the sampler's handler. Returns the signal's number and the
+/// value that timers must pass with it, or `None` if no signal is free.
 pub fn install(sampler: SignalHandler) -> Option<(c_int, *mut c_void)> {
-    let is_free = |signal: &c_int| installed(*signal).is_some_and(|action| action.sa_sigaction == libc::SIG_DFL);
+    let is_free = |signal: &c_int| query_action(*signal).is_some_and(|action| action.sa_sigaction == libc::SIG_DFL);
     let signal = (libc::SIGRTMIN()..=libc::SIGRTMAX()).rev().find(is_free)?;
-    SAMPLER.store(sampler as usize, Ordering::Release);
-    if !set(signal, libc::SA_RESTART) {
+    SAMPLER_HANDLER.store(sampler as usize, Ordering::Release);
+    if !install_own_handler(signal, libc::SA_RESTART) {
         return None;
     }
-    SIGNAL.store(signal, Ordering::Release);
-    Some((signal, mark()))
+    SAMPLER_SIGNAL.store(signal, Ordering::Release);
+    Some((signal, timer_value()))
 }
 
 /// Unblocks the sampler's signal in the calling thread if the thread blocks all real-time signals.
 pub fn unblock() {
     // SAFETY: zero is a valid value for every field of this C structure.
     let mut blocked: sigset_t = unsafe { zeroed() };
-    mask(libc::SIG_BLOCK, null(), &raw mut blocked);
-    if let Some(others) = without_sampler(&blocked) {
-        mask(libc::SIG_SETMASK, &raw const others, null_mut());
+    change_mask(libc::SIG_BLOCK, null(), &raw mut blocked);
+    if let Some(others) = remove_sampler_signal(&blocked) {
+        change_mask(libc::SIG_SETMASK, &raw const others, null_mut());
     }
 }
 
-fn installed(signal: c_int) -> Option<SignalAction> {
+fn query_action(signal: c_int) -> Option<SignalAction> {
     // SAFETY: zero is a valid value for every field of this C structure.
     let mut action: SignalAction = unsafe { zeroed() };
     (real_action(signal, null(), &raw mut action) == 0).then_some(action)
 }
 
-fn set(signal: c_int, flags: c_int) -> bool {
+fn install_own_handler(signal: c_int, flags: c_int) -> bool {
     // SAFETY: zero is a valid value for every field of this C structure.
     let mut action: SignalAction = unsafe { zeroed() };
-    action.sa_sigaction = handle as *const () as usize;
-    // The handler runs on the thread's own stack: alternate stacks are sized for small handlers (8 KiB in Rust's threads), and unwinding
+    action.sa_sigaction = handle_signal as *const () as usize;
+    // The handler runs on the thread's own stack. Alternate stacks are sized for small handlers (8 KiB in Rust's threads), and unwinding
     // needs more.
     action.sa_flags = libc::SA_SIGINFO | flags & libc::SA_RESTART;
     real_action(signal, &raw const action, null_mut()) == 0
@@ -72,26 +71,26 @@ fn real_action(signal: c_int, new: *const SignalAction, old: *mut SignalAction) 
     real!(REAL, fn(c_int, *const SignalAction, *mut SignalAction) -> c_int, signal, new, old)
 }
 
-fn mask(how: c_int, new: *const sigset_t, old: *mut sigset_t) -> c_int {
+fn change_mask(how: c_int, new: *const sigset_t, old: *mut sigset_t) -> c_int {
     static REAL: Real = Real::new(c"pthread_sigmask");
     real!(REAL, fn(c_int, *const sigset_t, *mut sigset_t) -> c_int, how, new, old)
 }
 
-extern "C" fn handle(signal: c_int, information: *mut siginfo_t, context: *mut c_void) {
+extern "C" fn handle_signal(signal: c_int, information: *mut siginfo_t, context: *mut c_void) {
     // SAFETY: the kernel passes valid information about the signal.
     let (code, value) = unsafe { ((*information).si_code, (*information).si_value().sival_ptr) };
-    if code == libc::SI_TIMER && value == mark() {
-        // SAFETY: `install` stored a handler before it created a timer.
-        let sampler = unsafe { transmute::<usize, SignalHandler>(SAMPLER.load(Ordering::Acquire)) };
+    if code == libc::SI_TIMER && value == timer_value() {
+        // SAFETY: `install` stored a handler before any timer was created.
+        let sampler = unsafe { transmute::<usize, SignalHandler>(SAMPLER_HANDLER.load(Ordering::Acquire)) };
         return sampler(signal, information, context);
     }
-    pass_on(signal, information, context);
+    forward_to_program(signal, information, context);
 }
 
-/// Handles an occurrence of the signal that does not come from the sampler, according to the program's own action.
+/// Handles an occurrence of the signal that the sampler did not cause, according to the program's own action.
 #[cold]
-fn pass_on(signal: c_int, information: *mut siginfo_t, context: *mut c_void) {
-    let (handler, flags) = (HANDLER.load(Ordering::Acquire), FLAGS.load(Ordering::Acquire));
+fn forward_to_program(signal: c_int, information: *mut siginfo_t, context: *mut c_void) {
+    let (handler, flags) = (PROGRAM_HANDLER.load(Ordering::Acquire), PROGRAM_FLAGS.load(Ordering::Acquire));
     if handler == libc::SIG_IGN {
         return;
     }
@@ -99,74 +98,69 @@ fn pass_on(signal: c_int, information: *mut siginfo_t, context: *mut c_void) {
         // SAFETY: zero is a valid value for every field of this C structure.
         let default: SignalAction = unsafe { zeroed() };
         real_action(signal, &raw const default, null_mut());
-        // The signal is delivered when this handler returns.
-        // SAFETY: the calling thread exists.
+        // The signal is delivered when this handler returns. SAFETY: the calling thread exists.
         unsafe { libc::pthread_kill(libc::pthread_self(), signal) };
         return;
     }
     if flags & libc::SA_RESETHAND != 0 {
-        HANDLER.store(libc::SIG_DFL, Ordering::Release);
+        PROGRAM_HANDLER.store(libc::SIG_DFL, Ordering::Release);
     }
     // SAFETY: zero is a valid value for every field of this C structure.
     let (mut blocked, mut before): (sigset_t, sigset_t) = unsafe { (zeroed(), zeroed()) };
-    // SAFETY: the kernel's set is the first word of the C library's.
-    unsafe { (&raw mut blocked).cast::<u64>().write(MASK.load(Ordering::Acquire)) };
-    mask(libc::SIG_BLOCK, &raw const blocked, &raw mut before);
-    // SAFETY: the program's own handler. A handler that takes only the number ignores the other arguments.
+    // SAFETY: the kernel's set is the first word of the C library's set.
+    unsafe { (&raw mut blocked).cast::<u64>().write(PROGRAM_MASK.load(Ordering::Acquire)) };
+    change_mask(libc::SIG_BLOCK, &raw const blocked, &raw mut before);
+    // SAFETY: the program itself installed this handler. A handler that takes only the number ignores the other arguments.
     unsafe { transmute::<usize, SignalHandler>(handler)(signal, information, context) };
-    mask(libc::SIG_SETMASK, &raw const before, null_mut());
+    change_mask(libc::SIG_SETMASK, &raw const before, null_mut());
 }
 
-/// The set without the sampler's signal, if the set contains all real-time signals. `None` otherwise, because a smaller set contains the
-/// signal only if the program chose it explicitly.
-fn without_sampler(signals: &sigset_t) -> Option<sigset_t> {
-    let signal = SIGNAL.load(Ordering::Acquire);
+/// Returns the set without the sampler's signal if the set contains all real-time signals. Returns `None` for a smaller set, which
+/// contains the signal only if the program chose it explicitly.
+fn remove_sampler_signal(signals: &sigset_t) -> Option<sigset_t> {
+    let signal = SAMPLER_SIGNAL.load(Ordering::Acquire);
     // SAFETY: the reference guarantees a valid set.
     let has = |signal: c_int| unsafe { libc::sigismember(signals, signal) } == 1;
     if signal == 0 || !(libc::SIGRTMIN()..=libc::SIGRTMAX()).all(has) {
         return None;
     }
     let mut others = *signals;
-    // SAFETY: a valid set and a valid signal.
+    // SAFETY: the set and the signal are valid.
     unsafe { libc::sigdelset(&raw mut others, signal) };
     Some(others)
 }
 
-/// Makes a call with a set of signals, without the sampler's signal if the set contains all real-time signals.
-pub fn without_sampler_signal<R>(signals: Option<&sigset_t>, call: impl FnOnce(*const sigset_t) -> R) -> R {
-    match signals.and_then(without_sampler) {
+/// Calls `call` with the set, and removes the sampler's signal from it if the set contains all real-time signals.
+pub fn call_without_sampler_signal<R>(signals: Option<&sigset_t>, call: impl FnOnce(*const sigset_t) -> R) -> R {
+    match signals.and_then(remove_sampler_signal) {
         Some(others) => call(&raw const others),
         None => call(signals.map_or(null(), core::ptr::from_ref)),
     }
 }
 
-/// Sets the action for a signal.
-///
-/// # Safety
-/// The caller must fulfil the C function's contract.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sigaction(signal: c_int, new: *const SignalAction, old: *mut SignalAction) -> c_int {
-    if signal == 0 || signal != SIGNAL.load(Ordering::Acquire) {
+    if signal == 0 || signal != SAMPLER_SIGNAL.load(Ordering::Acquire) {
         return real_action(signal, new, old);
     }
-    // SAFETY: by the caller's contract. The action is copied, since both pointers may be the same.
+    // SAFETY: by the caller's contract. The action is copied, because both pointers may be the same.
     let new = unsafe { new.as_ref() }.copied();
     // SAFETY: by the caller's contract.
     if let Some(old) = unsafe { old.as_mut() } {
         // SAFETY: zero is a valid value for every field of this C structure.
         *old = unsafe { zeroed() };
-        old.sa_sigaction = HANDLER.load(Ordering::Acquire);
-        old.sa_flags = FLAGS.load(Ordering::Acquire);
-        // SAFETY: the kernel's set is the first word of the C library's.
-        unsafe { (&raw mut old.sa_mask).cast::<u64>().write(MASK.load(Ordering::Acquire)) };
+        old.sa_sigaction = PROGRAM_HANDLER.load(Ordering::Acquire);
+        old.sa_flags = PROGRAM_FLAGS.load(Ordering::Acquire);
+        // SAFETY: the kernel's set is the first word of the C library's set.
+        unsafe { (&raw mut old.sa_mask).cast::<u64>().write(PROGRAM_MASK.load(Ordering::Acquire)) };
     }
     if let Some(new) = new {
-        FLAGS.store(new.sa_flags, Ordering::Release);
+        PROGRAM_FLAGS.store(new.sa_flags, Ordering::Release);
         // SAFETY: as above.
-        MASK.store(unsafe { (&raw const new.sa_mask).cast::<u64>().read() }, Ordering::Release);
-        HANDLER.store(new.sa_sigaction, Ordering::Release);
+        PROGRAM_MASK.store(unsafe { (&raw const new.sa_mask).cast::<u64>().read() }, Ordering::Release);
+        PROGRAM_HANDLER.store(new.sa_sigaction, Ordering::Release);
         let is_handled = ![libc::SIG_DFL, libc::SIG_IGN].contains(&new.sa_sigaction);
-        set(signal, if is_handled { new.sa_flags } else { libc::SA_RESTART });
+        install_own_handler(signal, if is_handled { new.sa_flags } else { libc::SA_RESTART });
     }
     0
 }
@@ -174,14 +168,10 @@ pub unsafe extern "C" fn sigaction(signal: c_int, new: *const SignalAction, old:
 /// Defines wrappers of older functions that install a handler, with the flags that they imply.
 macro_rules! handlers {
     ($($name:ident $flags:expr;)*) => { $(
-        /// Installs a signal handler.
-        ///
-        /// # Safety
-        /// The caller must fulfil the C function's contract.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name(signal: c_int, handler: libc::sighandler_t) -> libc::sighandler_t {
             static REAL: Real = Real::new(crate::real::name!($name));
-            if signal == 0 || signal != SIGNAL.load(Ordering::Acquire) {
+            if signal == 0 || signal != SAMPLER_SIGNAL.load(Ordering::Acquire) {
                 return real!(REAL, fn(c_int, libc::sighandler_t) -> libc::sighandler_t, signal, handler);
             }
             // SAFETY: zero is a valid value for every field of this C structure.
@@ -202,13 +192,8 @@ handlers! {
     __sysv_signal libc::SA_RESETHAND | libc::SA_NODEFER;
 }
 
-/// Defines wrappers of functions that block the signals in a set.
 macro_rules! masks {
     ($($name:ident)*) => { $(
-        /// Changes the set of blocked signals.
-        ///
-        /// # Safety
-        /// The caller must fulfil the C function's contract.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name(how: c_int, new: *const sigset_t, old: *mut sigset_t) -> c_int {
             static REAL: Real = Real::new(crate::real::name!($name));
@@ -217,20 +202,16 @@ macro_rules! masks {
                 return call(new);
             }
             // SAFETY: by the caller's contract.
-            without_sampler_signal(unsafe { new.as_ref() }, call)
+            call_without_sampler_signal(unsafe { new.as_ref() }, call)
         }
     )* };
 }
 masks! { pthread_sigmask sigprocmask }
 
-/// Creates or changes a file from which signals are read.
-///
-/// # Safety
-/// The caller must fulfil the C function's contract.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn signalfd(file: c_int, signals: *const sigset_t, flags: c_int) -> c_int {
     static REAL: Real = Real::new(c"signalfd");
     // SAFETY: by the caller's contract.
     let signals = unsafe { signals.as_ref() };
-    without_sampler_signal(signals, |signals| real!(REAL, fn(c_int, *const sigset_t, c_int) -> c_int, file, signals, flags))
+    call_without_sampler_signal(signals, |signals| real!(REAL, fn(c_int, *const sigset_t, c_int) -> c_int, file, signals, flags))
 }

@@ -1,8 +1,8 @@
 //! The state of a recorded thread, and the functions that begin and end a record.
 //!
-//! Recording of a thread begins with its registration: for the first thread of a process, when it initialises MPI, creates a thread or
-//! forks; for other threads, when they start. `depth` counts the open calls of this library, so that calls made by the real functions are
-//! not recorded.
+//! Recording of a thread begins with its registration. The first thread of a process is registered when it initialises MPI, creates a
+//! thread or forks; other threads are registered when they start. `depth` counts the open calls of this library, so that calls made by
+//! the real functions are not recorded.
 
 mod sample;
 
@@ -19,23 +19,24 @@ use core::ptr::null_mut;
 use core::sync::atomic::{AtomicU64, Ordering};
 use trodden_wire::waits::{CallName, CallRecord, NO_PEER, SampleRecord, ThreadHeader, chunk_kind, kind};
 
-/// Minimum length in ticks of a block or call whose processor time is recorded, so that the cost of the system call is negligible.
-const LONG_TICKS: u64 = 300_000;
+/// Minimum length in ticks of a block or call for which the processor time is recorded, so that the cost of that system call is
+/// negligible.
+const MIN_LONG_TICKS: u64 = 300_000;
 
-/// Number of ticks (about 10 ms) after which a long block or call takes a new anchor between ticks and the clock. The conversion of ticks
-/// is then accurate even if the program is killed.
-const ANCHOR_TICKS: u64 = 30_000_000;
+/// Number of ticks (about 10 ms) after which a long block or call takes a new anchor between ticks and the clock. Ticks are then
+/// converted accurately even if the program is killed.
+const ANCHOR_INTERVAL_TICKS: u64 = 30_000_000;
 
 /// Minimum length in ticks of a gap between two tests in which the thread may have computed something.
-const POLLING_TICKS: u64 = 60_000;
+const MIN_COMPUTING_GAP_TICKS: u64 = 60_000;
 
-/// A loop of unsuccessful tests. A loop that computes has long gaps between all of its tests. A loop that only polls has few long gaps, in
+/// A loop of unsuccessful tests. In a loop that computes, all gaps between tests are long. A loop that only polls has few long gaps, in
 /// which the thread loses its processor.
 #[derive(Clone, Copy, Default)]
 struct Polling {
-    /// Time at which the loop began, ticks; 0 if there is no loop.
+    /// Time in ticks at which the loop began; 0 if there is no loop.
     begin: u64,
-    /// Time at which the last test ended, ticks.
+    /// Time in ticks at which the last test ended.
     end: u64,
     /// The thread's number of records at `end`.
     count: u32,
@@ -43,27 +44,25 @@ struct Polling {
     long_gaps: u32,
 }
 
-/// A recorded thread.
 pub struct Thread {
     /// Number of open calls of this library.
     pub depth: Cell<u32>,
     pub calls: ThreadRecords<CallRecord>,
     pub samples: ThreadRecords<SampleRecord>,
     pub stacks: Stacks,
-    /// Number of records so far.
     pub count: u32,
     last_exit: u64,
-    /// Time of the last anchor between ticks and the clock, ticks.
-    anchored: u64,
+    /// Time in ticks of the last anchor.
+    anchored_at: u64,
     polling: Polling,
     schedule: Schedule,
-    /// Total time during which the thread was ready to run without a processor, up to the end of the last long call, ns.
+    /// Total time in ns for which the thread was ready to run without a processor, up to the end of the last long call.
     ready_ns: u64,
     pub timer: Option<libc::timer_t>,
-    /// The thread ID.
-    pub number: u32,
-    /// The offset of the thread's header in the file.
-    header: u64,
+    /// The kernel's thread ID.
+    pub thread_id: u32,
+    /// Offset of the thread's header in the file.
+    header_offset: u64,
 }
 
 /// A thread's memory, except its records. Later threads reuse it.
@@ -71,17 +70,13 @@ pub struct Thread {
 struct ThreadMemory {
     thread: MaybeUninit<Thread>,
     tables: StackTables,
-    /// The next element in its list.
     next: *mut ThreadMemory,
     /// The previous element in the list of live threads.
     previous: *mut ThreadMemory,
 }
 
-/// Lists of thread memory.
 struct ThreadLists {
-    /// Memory of live threads.
     live: *mut ThreadMemory,
-    /// Memory of ended threads.
     ended: *mut ThreadMemory,
     ended_count: u32,
 }
@@ -95,48 +90,48 @@ static THREADS: Lock<ThreadLists> = Lock::new(ThreadLists::NONE);
 const MAX_ENDED: u32 = 256;
 
 thread_local! {
-    static CURRENT: Cell<*mut Thread> = const { Cell::new(null_mut()) };
+    static CURRENT_THREAD: Cell<*mut Thread> = const { Cell::new(null_mut()) };
 }
 
-static TOKENS: AtomicU64 = AtomicU64::new(1);
+static NEXT_TOKEN: AtomicU64 = AtomicU64::new(1);
 
-/// A unique number for a thread that is about to be created.
+/// Returns a unique number for a thread that is about to be created.
 pub fn new_token() -> u64 {
-    TOKENS.fetch_add(1, Ordering::Relaxed)
+    NEXT_TOKEN.fetch_add(1, Ordering::Relaxed)
 }
 
-/// The calling thread, if it is recorded.
+/// Returns the calling thread if it is recorded.
 #[inline]
 pub fn current() -> Option<&'static mut Thread> {
     if process::is_sealed() {
         return None;
     }
-    // SAFETY: the pointer is this thread's own, and is cleared before the memory is released.
-    unsafe { CURRENT.get().as_mut() }
+    // SAFETY: the pointer belongs to this thread, and is cleared before the memory is released.
+    unsafe { CURRENT_THREAD.get().as_mut() }
 }
 
-/// The calling thread, if it is recorded and no call of this library is open.
+/// Returns the calling thread if it is recorded and no call of this library is open.
 #[inline]
 pub fn recordable_thread() -> Option<&'static mut Thread> {
     current().filter(|thread| thread.depth.get() == 0)
 }
 
-/// Starts recording of the calling thread. `token` and `stack_size` are the values with which it was created; 0 if unknown.
+/// Starts the recording of the calling thread. `token` and `stack_size` are the values with which it was created, or 0 if unknown.
 pub fn register(token: u64, stack_size: usize) {
     if current().is_some() || !process::is_recorded() {
         return;
     }
     // SAFETY: the system call has no pointer arguments.
-    let number = unsafe { libc::syscall(libc::SYS_gettid) } as u32;
+    let thread_id = unsafe { libc::syscall(libc::SYS_gettid) } as u32;
     let Some(place) = take_memory() else { return };
     // SAFETY: the memory belongs to this thread.
     let tables = unsafe { &raw mut (*place).tables };
-    let Some(thread) = open(number, token, tables, stack_size) else { return keep_memory(place) };
+    let Some(thread) = open_thread(thread_id, token, tables, stack_size) else { return keep_memory(place) };
     // SAFETY: as above.
     let thread = unsafe { (*place).thread.write(thread) };
-    CURRENT.set(thread);
-    process::maps();
-    sample::begin(thread);
+    CURRENT_THREAD.set(thread);
+    process::append_maps();
+    sample::start_timer(thread);
     add_live(place);
 }
 
@@ -159,7 +154,7 @@ fn keep_memory(place: *mut ThreadMemory) {
         if threads.ended_count == MAX_ENDED {
             return false;
         }
-        // SAFETY: the memory is the caller's, and belongs to the list from now on.
+        // SAFETY: the caller owns the memory, which belongs to the list from now on.
         unsafe { (*place).next = threads.ended };
         (threads.ended, threads.ended_count) = (place, threads.ended_count + 1);
         true
@@ -169,7 +164,7 @@ fn keep_memory(place: *mut ThreadMemory) {
     }
 }
 
-/// Adds a thread to the list of live threads. If recording has ended in the meantime, ends the thread's timer.
+/// Adds a thread to the list of live threads. If recording has ended in the meantime, also ends the thread's timer.
 fn add_live(place: *mut ThreadMemory) {
     THREADS.with(|threads| {
         // SAFETY: the memory of live threads is mapped, and the lock guards the lists.
@@ -180,13 +175,12 @@ fn add_live(place: *mut ThreadMemory) {
             }
             threads.live = place;
             if process::is_sealed() {
-                sample::end((*place).thread.assume_init_mut());
+                sample::end_timer((*place).thread.assume_init_mut());
             }
         }
     });
 }
 
-/// Removes a thread from the list of live threads.
 fn remove_live(place: *mut ThreadMemory) {
     THREADS.with(|threads| {
         // SAFETY: as above.
@@ -204,24 +198,24 @@ fn remove_live(place: *mut ThreadMemory) {
     });
 }
 
-/// Ends the timers of all threads. Handling their signals would require system calls.
+/// Ends the timers of all threads, because handling their signals would require system calls.
 pub fn end_timers() {
     THREADS.with(|threads| {
         let mut place = threads.live;
         while !place.is_null() {
             // SAFETY: the memory of live threads is mapped, and timers are changed only while the lock is held.
             unsafe {
-                sample::end((*place).thread.assume_init_mut());
+                sample::end_timer((*place).thread.assume_init_mut());
                 place = (*place).next;
             }
         }
     });
 }
 
-fn open(number: u32, token: u64, tables: *mut StackTables, stack_size: usize) -> Option<Thread> {
-    let (begin, begin_ns) = clock::anchor();
-    let (index, header) =
-        chunks::add_thread(ThreadHeader { thread: number, reserved: 0, begin, begin_ns, token, anchor_ticks: 0, anchor_ns: 0 })?;
+fn open_thread(thread_id: u32, token: u64, tables: *mut StackTables, stack_size: usize) -> Option<Thread> {
+    let (begin, begin_ns) = clock::read_anchor();
+    let (index, header_offset) =
+        chunks::add_thread(ThreadHeader { thread: thread_id, reserved: 0, begin, begin_ns, token, anchor_ticks: 0, anchor_ns: 0 })?;
     let mut schedule = Schedule::default();
     Some(Thread {
         depth: Cell::new(0),
@@ -230,36 +224,36 @@ fn open(number: u32, token: u64, tables: *mut StackTables, stack_size: usize) ->
         stacks: Stacks::new(index, tables, stack_size),
         count: 0,
         last_exit: begin,
-        anchored: begin,
+        anchored_at: begin,
         polling: Polling::default(),
         ready_ns: schedule.ready_ns(),
         schedule,
         timer: None,
-        number,
-        header,
+        thread_id,
+        header_offset,
     })
 }
 
-/// Ends recording of the calling thread with a record of its end, because the thread or the process ends.
+/// Ends the recording of the calling thread with a record of its end, because the thread or the process ends.
 pub fn unregister(by: CallName) {
-    let place = CURRENT.get();
+    let place = CURRENT_THREAD.get();
     let Some(thread) = current() else { return };
     // `thread` is the first field of its memory.
     remove_live(place.cast());
     // Timers end with their process.
     if by != CallName::process_exit {
-        sample::end(thread);
+        sample::end_timer(thread);
     }
-    if let Some(open) = begin(thread, kind::THREAD_EXIT, by) {
-        finish(thread, open);
+    if let Some(open) = begin_record(thread, kind::THREAD_EXIT, by) {
+        finish_record(thread, open);
     }
     thread.depth.set(1);
-    CURRENT.set(null_mut());
-    // The tick rate of a forked child is known from its parent's anchors.
+    CURRENT_THREAD.set(null_mut());
+    // A forked child's tick rate is known from its parent's anchors.
     if by == CallName::process_exit && !process::is_child() {
         thread.anchor();
     } else {
-        thread.anchor_again(thread.last_exit);
+        thread.renew_old_anchor(thread.last_exit);
     }
     thread.calls.close();
     thread.samples.close();
@@ -268,32 +262,31 @@ pub fn unregister(by: CallName) {
     keep_memory(place.cast());
 }
 
-/// In a forked child, abandons the state that belongs to the parent.
+/// Abandons, in a forked child, the state that belongs to the parent.
 pub fn begin_child() {
-    let place = CURRENT.get();
+    let place = CURRENT_THREAD.get();
     THREADS.begin_child(ThreadLists::NONE);
     let Some(thread) = current() else { return };
-    CURRENT.set(null_mut());
-    thread.calls.forget();
-    thread.samples.forget();
-    thread.stacks.forget();
+    CURRENT_THREAD.set(null_mut());
+    thread.calls.abandon_chunks();
+    thread.samples.abandon_chunks();
+    thread.stacks.abandon_chunks();
     keep_memory(place.cast());
 }
 
-/// A record that is not complete yet.
+/// A record of a call that has not ended yet.
 #[derive(Clone, Copy)]
 pub struct OpenRecord(*mut CallRecord);
 
 impl OpenRecord {
-    /// The record.
     #[inline]
     pub fn record(&mut self) -> &mut CallRecord {
         // SAFETY: the record is in the newest chunk or in the previous one, and both are mapped.
         unsafe { &mut *self.0 }
     }
 
-    /// A template for the record of a completed request: the fields that it shares with this record.
-    pub fn copy(&mut self) -> CallRecord {
+    /// Returns the template for the record of a completed request, with the fields that it shares with this record.
+    pub fn completion_template(&mut self) -> CallRecord {
         let CallRecord { exit, function, stack, .. } = *self.record();
         CallRecord { enter: exit, exit, kind: kind::COMPLETED, function, stack, ..CallRecord::default() }
     }
@@ -301,23 +294,23 @@ impl OpenRecord {
 
 /// Begins a record of a call that starts now, with the caller's stack.
 #[inline]
-pub fn begin(thread: &mut Thread, kind: u16, function: CallName) -> Option<OpenRecord> {
+pub fn begin_record(thread: &mut Thread, kind: u16, function: CallName) -> Option<OpenRecord> {
     begin_at(thread, kind, function, clock::now)
 }
 
-/// Makes a call, and records it if it took long and the thread slept during it. Programs read and write often, and mostly without waiting.
+/// Makes a call, and records it if it took long and the thread slept during it. Programs read and write often, mostly without waiting.
 /// Losing the processor during the call does not count as waiting. Calls within `call` are not recorded.
 #[inline]
 pub fn record_if_long(thread: &mut Thread, kind: u16, function: CallName, call: impl FnOnce() -> isize) -> isize {
-    let sleeps = clock::sleeps();
+    let sleeps = clock::voluntary_switches();
     let enter = clock::now();
     let result = run_unrecorded(thread, call);
-    if !process::is_sealed() && clock::now().wrapping_sub(enter) > LONG_TICKS && slept_since(sleeps) {
+    if !process::is_sealed() && clock::now().wrapping_sub(enter) > MIN_LONG_TICKS && slept_since(sleeps) {
         // SAFETY: `__errno_location` points to the calling thread's errno. The record must not change it.
         let error = unsafe { *libc::__errno_location() };
         if let Some(mut open) = begin_at(thread, kind, function, || enter) {
             open.record().object = result as u64;
-            finish(thread, open);
+            finish_record(thread, open);
         }
         // SAFETY: as above.
         unsafe { *libc::__errno_location() = error };
@@ -325,12 +318,12 @@ pub fn record_if_long(thread: &mut Thread, kind: u16, function: CallName, call: 
     result
 }
 
-/// Whether the calling thread has slept since its count of sleeps was `sleeps`. Preserves errno.
+/// Returns true if the calling thread has slept since its count of sleeps was `sleeps`. Preserves errno.
 #[cold]
 fn slept_since(sleeps: i64) -> bool {
     // SAFETY: `__errno_location` points to the calling thread's errno.
     let error = unsafe { *libc::__errno_location() };
-    let has_slept = clock::sleeps() != sleeps;
+    let has_slept = clock::voluntary_switches() != sleeps;
     // SAFETY: as above.
     unsafe { *libc::__errno_location() = error };
     has_slept
@@ -342,10 +335,10 @@ fn begin_at(thread: &mut Thread, kind: u16, function: CallName, enter_time: impl
     thread.depth.set(thread.depth.get() + 1);
     let stack = thread.stacks.capture(stack_pointer());
     let enter = enter_time();
-    if enter.wrapping_sub(thread.last_exit) > LONG_TICKS {
-        thread.note_processor_time(function, enter);
+    if enter.wrapping_sub(thread.last_exit) > MIN_LONG_TICKS {
+        thread.record_processor_time(function, enter);
     }
-    let record = thread.calls.next();
+    let record = thread.calls.next_record();
     let Some(record) = record else {
         thread.depth.set(thread.depth.get() - 1);
         return None;
@@ -360,16 +353,15 @@ fn begin_at(thread: &mut Thread, kind: u16, function: CallName, enter_time: impl
     Some(OpenRecord(record))
 }
 
-/// Completes a record.
 #[inline]
-pub fn finish(thread: &mut Thread, mut open: OpenRecord) {
+pub fn finish_record(thread: &mut Thread, mut open: OpenRecord) {
     let mut exit = clock::now();
     let record = open.record();
-    if exit.wrapping_sub(record.enter) > LONG_TICKS && !process::is_sealed() {
+    if exit.wrapping_sub(record.enter) > MIN_LONG_TICKS && !process::is_sealed() {
         record.cpu_ns = clock::thread_cpu_ns();
         thread.ready_ns = thread.schedule.ready_ns();
-        thread.anchor_again(exit);
-        // Read again, because a thread that loses its processor before this point has not begun its next block yet.
+        thread.renew_old_anchor(exit);
+        // The time is read again, because a thread that loses its processor before this point has not begun its next block yet.
         exit = clock::now();
     }
     record.exit = exit;
@@ -377,10 +369,9 @@ pub fn finish(thread: &mut Thread, mut open: OpenRecord) {
     thread.depth.set(thread.depth.get() - 1);
 }
 
-/// Adds a complete record.
 #[inline]
-pub fn add(thread: &mut Thread, new: CallRecord) {
-    if let Some(record) = thread.calls.next() {
+pub fn add_record(thread: &mut Thread, new: CallRecord) {
+    if let Some(record) = thread.calls.next_record() {
         thread.count += 1;
         // SAFETY: the pointer refers to newly allocated space for one record.
         unsafe { record.write(new) };
@@ -389,7 +380,7 @@ pub fn add(thread: &mut Thread, new: CallRecord) {
 
 impl Thread {
     #[cold]
-    fn note_processor_time(&mut self, function: CallName, now: u64) {
+    fn record_processor_time(&mut self, function: CallName, now: u64) {
         let cpu_ns = clock::thread_cpu_ns();
         let before_ns = core::mem::replace(&mut self.ready_ns, self.schedule.ready_ns());
         let stack = trodden_wire::waits::NO_STACK;
@@ -403,22 +394,22 @@ impl Thread {
             cpu_ns,
             ..CallRecord::default()
         };
-        add(self, record);
-        self.anchor_again(now);
+        add_record(self, record);
+        self.renew_old_anchor(now);
     }
 
-    /// Takes a new anchor if the last one was long ago, since a thread may be killed after few calls.
-    fn anchor_again(&mut self, now: u64) {
-        if now.wrapping_sub(self.anchored) > ANCHOR_TICKS {
+    /// Takes a new anchor if the last one was long ago, because a thread may be killed after few calls.
+    fn renew_old_anchor(&mut self, now: u64) {
+        if now.wrapping_sub(self.anchored_at) > ANCHOR_INTERVAL_TICKS {
             self.anchor();
         }
     }
 
-    /// Removes the newest record, which belongs to an unsuccessful test. Tests in quick succession count as one wait, which starts with the
-    /// first test.
-    pub fn withdraw(&mut self, mut newest: OpenRecord) {
+    /// Removes the newest record, which belongs to an unsuccessful test. Tests in quick succession count as one wait, which starts with
+    /// the first test.
+    pub fn withdraw_test(&mut self, mut newest: OpenRecord) {
         let enter = newest.record().enter;
-        let loop_before = self.polled_until(enter);
+        let loop_before = self.find_continued_loop(enter);
         let Polling { begin, tests, long_gaps, .. } = loop_before.unwrap_or(Polling { begin: enter, ..Polling::default() });
         self.last_exit = clock::now();
         self.polling = Polling { begin, end: self.last_exit, count: self.count - 1, tests: tests + 1, long_gaps };
@@ -427,33 +418,33 @@ impl Thread {
         self.depth.set(self.depth.get() - 1);
     }
 
-    /// Completes a successful test: the wait began with the first test of its loop.
+    /// Completes the record of a successful test. The wait began with the first test of its loop.
     pub fn end_polling(&mut self, open: &mut OpenRecord) {
-        if let Some(polling) = self.polled_until(open.record().enter) {
+        if let Some(polling) = self.find_continued_loop(open.record().enter) {
             open.record().enter = polling.begin;
         }
         self.polling = Polling::default();
     }
 
-    /// The loop of tests that a test at `enter` continues; `None` if the thread did something else after the last test.
-    fn polled_until(&self, enter: u64) -> Option<Polling> {
+    /// Returns the loop of tests that a test at `enter` continues; `None` if the thread did something else after the last test.
+    fn find_continued_loop(&self, enter: u64) -> Option<Polling> {
         let mut polling = self.polling;
-        polling.long_gaps += u32::from(enter.wrapping_sub(polling.end) > POLLING_TICKS);
-        // The open record is included in the count.
+        polling.long_gaps += u32::from(enter.wrapping_sub(polling.end) > MIN_COMPUTING_GAP_TICKS);
+        // The thread's count includes the open record.
         let continues = polling.begin != 0 && polling.count + 1 == self.count && polling.long_gaps * 8 <= polling.tests;
         continues.then_some(polling)
     }
 
-    /// Writes a new anchor to the thread's header in the file, which is no longer mapped.
+    /// Writes a new anchor to the thread's header in the file. That part of the file is no longer mapped.
     #[cold]
     pub fn anchor(&mut self) {
-        let (ticks, ns) = clock::anchor();
-        self.anchored = ticks;
-        chunks::write_at(self.header + core::mem::offset_of!(ThreadHeader, anchor_ticks) as u64, [ticks, ns]);
+        let (ticks, ns) = clock::read_anchor();
+        self.anchored_at = ticks;
+        chunks::write_at(self.header_offset + core::mem::offset_of!(ThreadHeader, anchor_ticks) as u64, [ticks, ns]);
     }
 }
 
-/// Runs `call` without recording calls within it.
+/// Runs `call`, during which no calls are recorded.
 #[inline]
 pub fn run_unrecorded<R>(thread: &Thread, call: impl FnOnce() -> R) -> R {
     thread.depth.set(thread.depth.get() + 1);

@@ -1,7 +1,7 @@
 //! Measures how many events per second the wait analysis processes, from calls in memory to finished classes. Run it with `cargo run
 //! --release -p trodden-waits --example throughput`.
 //!
-//! The workload is a halo exchange on a ring, with a barrier in every tenth iteration; the speed of the processes varies.
+//! The workload is a halo exchange on a ring, with a barrier in every tenth iteration. The speed of the processes varies.
 
 use std::time::Instant;
 use trodden_waits::analysis::TimeBlock;
@@ -10,18 +10,18 @@ use trodden_waits::{Analysis, AnalysisOptions, Call, CodeId, CollectiveRule, Loc
 
 fn main() {
     for (processes, iterations) in [(4u32, 200_000u64), (128, 6_000), (4096, 100)] {
-        let (events, seconds, outcome) = run(processes, iterations);
+        let (events, seconds, outcome) = run_workload(processes, iterations);
         println!(
             "{processes} processes: {:.2} M events/s, {} waits, at most {} nodes and {} steps live",
             events as f64 / seconds / 1e6,
             outcome.waits,
-            outcome.live.0,
-            outcome.live.1
+            outcome.max_live.0,
+            outcome.max_live.1
         );
     }
 }
 
-fn run(processes: u32, iterations: u64) -> (u64, f64, trodden_waits::WaitOutcome) {
+fn run_workload(processes: u32, iterations: u64) -> (u64, f64, trodden_waits::WaitOutcome) {
     let mut analysis = Analysis::new(AnalysisOptions::default());
     (0..processes).for_each(|p| analysis.start(LocationId(p), ProcessId(p), 0, None, CodeId(0)));
     let mut now = vec![0u64; processes as usize];
@@ -44,19 +44,19 @@ fn run(processes: u32, iterations: u64) -> (u64, f64, trodden_waits::WaitOutcome
         for (time, p) in &order {
             let blocks =
                 [TimeBlock { code: CodeId(1 + (iteration % 8) as u32), state: LocationState::Computing, ns: time - now[*p as usize] }];
-            let call = call(iteration, *p, processes, true);
+            let call = halo_call(iteration, *p, processes, true);
             analysis.enter(LocationId(*p), *time, &blocks, &call, CodeId(100));
             events += 1;
             if iteration % 10 != 0 {
                 analysis.exit(LocationId(*p), *time, &call);
-                analysis.enter(LocationId(*p), *time, &[], &self::call(iteration, *p, processes, false), CodeId(101));
+                analysis.enter(LocationId(*p), *time, &[], &self::halo_call(iteration, *p, processes, false), CodeId(101));
                 events += 2;
             }
         }
         for (time, p) in &order {
             let from = (*p + processes - 1) % processes;
             let end = if iteration % 10 == 0 { last } else { sent[from as usize].max(*time) } + 1;
-            analysis.exit(LocationId(*p), end, &call(iteration, *p, processes, iteration % 10 == 0));
+            analysis.exit(LocationId(*p), end, &halo_call(iteration, *p, processes, iteration % 10 == 0));
             now[*p as usize] = end;
             events += 1;
         }
@@ -65,7 +65,7 @@ fn run(processes: u32, iterations: u64) -> (u64, f64, trodden_waits::WaitOutcome
     (events, waited.as_secs_f64(), analysis.finish())
 }
 
-fn call(iteration: u64, p: u32, processes: u32, is_send: bool) -> Call {
+fn halo_call(iteration: u64, p: u32, processes: u32, is_send: bool) -> Call {
     if iteration.is_multiple_of(10) {
         let communicator = CommunicatorId(0);
         return Call::Collective(Collective {

@@ -1,10 +1,10 @@
 //! The wait analysis: processes calls in chronological order and finds waits, each with the two paths that explain it.
 //!
 //! Each location has an expanded path ([`Versions`]) whose steps add up to the time since the origin. An event that can release other
-//! locations (a send, an unlock, an entry into a barrier) saves the path at that point as a [`Moment`]. If a location returns from a call
-//! that a moment `m` of a different location released, the location has waited `m - enter`. Its path then continues from that moment's
-//! path, plus the rest of the call as communication, so no path ever contains waiting. Memory is bounded by live locations, messages, locks
-//! and classes.
+//! locations (a send, an unlock, an entry into a barrier) saves the path at that point as a [`Moment`]. If a moment at time `m` on
+//! another location released the call from which a location returns, the location has waited `m - enter`. Its path then continues from
+//! that moment's path, plus the rest of the call as communication, so no path ever contains waiting. Live locations, messages, locks and
+//! classes bound the memory.
 
 use crate::ClassRule;
 use crate::call::{Call, SleepKind, ThreadToken};
@@ -13,25 +13,25 @@ use crate::collectives::{Collectives, Membership};
 use crate::diagnostic::{Diagnostic, Diagnostics};
 use crate::expansion::{ExpandedWait, Expansion};
 use crate::messages::{Messages, StartedSide};
-use crate::objects::{BarrierEntry, Objects, object_of};
+use crate::objects::{BarrierEntry, Objects, object_key};
 use crate::step::{CodeId, LocationId, LocationState, ProcessId, Step, StepId, Steps};
 use crate::versions::{PathVersion, Versions};
 use crate::wait::{Moment, Wait};
 use std::collections::{HashMap, HashSet};
 
-/// Options of the analysis.
+/// How waits are classified, and what else the analysis computes.
 #[derive(Clone, Debug)]
 pub struct AnalysisOptions {
-    /// Two paths are equivalent if their distance is below this, between 0 and 2. See [`crate::classes`].
+    /// Two paths are equivalent if their distance, which is between 0 and 2, is below this value. See [`crate::classes`].
     pub threshold: f64,
-    /// How distances are measured.
+    /// Which code the distance of two paths takes into account.
     pub rule: ClassRule,
     /// Further thresholds at which the number of classes is counted.
     pub other_thresholds: Vec<f64>,
-    /// Code blocks, and the fraction of their measured time that a what-if prediction of the run time assumes for them.
+    /// Code blocks, and the fraction of their measured time that they would take in a what-if prediction of the run time.
     pub what_if: Option<(HashSet<CodeId>, f64)>,
     /// Whether to keep the expressions of all waits. Memory then grows with the number of events.
-    pub expand: bool,
+    pub has_expressions: bool,
 }
 
 impl Default for AnalysisOptions {
@@ -41,7 +41,7 @@ impl Default for AnalysisOptions {
             rule: ClassRule::Union,
             other_thresholds: Vec::new(),
             what_if: None,
-            expand: false,
+            has_expressions: false,
         }
     }
 }
@@ -49,31 +49,31 @@ impl Default for AnalysisOptions {
 /// The result of the analysis.
 #[derive(Debug, Default)]
 pub struct WaitOutcome {
-    /// All steps, by number.
+    /// All steps by number.
     pub steps: Steps,
     /// Wait sites with their classes, largest total wait first.
     pub sites: Vec<SiteWaits>,
     /// Number of classes at each of [`AnalysisOptions::other_thresholds`].
     pub other_classes: Vec<(f64, usize)>,
-    /// Gaps and contradictions found in the trace.
+    /// Gaps and contradictions in the trace.
     pub diagnostics: Diagnostics,
     /// Steps of the critical path, which determines the run time, with their times in ns.
     pub critical_path: Vec<(StepId, u64)>,
-    /// Time of the last event, ns since the origin.
+    /// Time of the last event in ns since the origin.
     pub run_ns: u64,
-    /// Predicted value of `run_ns` under [`AnalysisOptions::what_if`].
+    /// Prediction of `run_ns` under [`AnalysisOptions::what_if`].
     pub what_if_ns: u64,
     /// Number of explained waits.
     pub waits: u64,
-    /// Sum of all explained waits, ns.
+    /// Total length of all explained waits in ns.
     pub wait_ns: u64,
-    /// Time in calls whose wait could not be explained, ns.
+    /// Total time in ns of calls whose wait could not be explained.
     pub unexplained_ns: u64,
-    /// Total execution time of each step, ns; waits excluded.
+    /// Total execution time of each step in ns, without waits.
     pub executed: HashMap<StepId, u64>,
-    /// Maximum numbers of live path nodes and of steps in them; sampled every 1024 waits.
-    pub live: (usize, usize),
-    /// All waits with their expressions, ordered by end; empty without [`AnalysisOptions::expand`].
+    /// Maximum numbers of live path nodes and of steps in them, sampled every 1024 waits.
+    pub max_live: (usize, usize),
+    /// All waits with their expressions, ordered by end; empty without [`AnalysisOptions::has_expressions`].
     pub expanded: Vec<ExpandedWait>,
 }
 
@@ -105,7 +105,7 @@ pub(crate) struct EndedCall {
     pub(crate) site: CodeId,
 }
 
-/// An analysis in progress. Feed it events in chronological order, and then call [`Analysis::finish`].
+/// An analysis in progress. Pass it events in chronological order, and then call [`Analysis::finish`].
 #[derive(Debug)]
 pub struct Analysis {
     pub(crate) options: AnalysisOptions,
@@ -116,7 +116,7 @@ pub struct Analysis {
     pub(crate) messages: Messages,
     pub(crate) collectives: Collectives,
     pub(crate) objects: Objects,
-    /// The moment at which each MPI job started. It is the origin of the paths of the job's members.
+    /// The moment at which each MPI job started, where the paths of the job's members begin.
     pub(crate) jobs: HashMap<u32, Moment>,
     pub(crate) classes: WaitClasses,
     pub(crate) other_classes: Vec<WaitClasses>,
@@ -127,11 +127,11 @@ pub struct Analysis {
 /// A time span between two calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TimeBlock {
-    /// The code executed.
+    /// The code that the location executed.
     pub code: CodeId,
     /// What the location did during the span.
     pub state: LocationState,
-    /// Length, ns.
+    /// Length of the span in ns.
     pub ns: u64,
 }
 
@@ -143,7 +143,7 @@ impl Analysis {
         let classes = WaitClasses::new(options.threshold, options.rule);
         let other_classes = options.other_thresholds.iter().map(|threshold| WaitClasses::new(*threshold, options.rule)).collect();
         Analysis {
-            expansion: options.expand.then(Expansion::default),
+            expansion: options.has_expressions.then(Expansion::default),
             options,
             outcome: WaitOutcome::default(),
             versions,
@@ -159,7 +159,7 @@ impl Analysis {
         }
     }
 
-    /// Records the start of a location. `created_by` identifies the call that created it; the time from that call to the start is
+    /// Records the start of a location. `created_by` identifies the call that created it. The time from that call to the start is
     /// attributed to `code`. A second start of the same location is diagnosed and otherwise ignored.
     pub fn start(&mut self, id: LocationId, process: ProcessId, time_ns: u64, created_by: Option<ThreadToken>, code: CodeId) {
         let index = id.0 as usize;
@@ -175,7 +175,7 @@ impl Analysis {
             self.outcome.diagnostics.add(Diagnostic::StartWithoutCreate, id, time_ns);
         }
         if let Some(expansion) = &mut self.expansion {
-            expansion.start(id, created.map(|moment| moment.location), created.map_or(0, |moment| moment.time_ns));
+            expansion.start_history(id, created.map(|moment| moment.location), created.map_or(0, |moment| moment.time_ns));
         }
         let (head, from_ns, scaled_ns) = match created {
             Some(moment) => (moment.version, moment.time_ns, moment.scaled_ns),
@@ -186,7 +186,7 @@ impl Analysis {
     }
 
     /// Records that a location enters a call. `blocks` are the spans that it executed since its previous event. If they are shorter than
-    /// the elapsed time, the last one is extended; if they are longer, they are truncated.
+    /// the elapsed time, the last span is extended; if they are longer, they are truncated.
     pub fn enter(&mut self, id: LocationId, time_ns: u64, blocks: &[TimeBlock], call: &Call, site: CodeId) {
         let Some(known_ns) = self.clamp_time(id, time_ns) else { return };
         if self.location(id).open.is_some() {
@@ -197,11 +197,11 @@ impl Analysis {
         let location = self.location(id);
         let process = location.process;
         location.open = Some(OpenCall { enter_ns: time_ns, site, sides: Vec::new(), membership: None, barrier: None });
-        self.begin(id, process, call);
+        self.register_call(id, process, call);
     }
 
-    /// Records that a location returns from its call. Returns the explained waits in the call: at most one, except that waiting for a
-    /// condition variable yields two if its mutex was still locked after the wake-up.
+    /// Records that a location returns from its call. Returns the explained waits in the call. There is at most one, except that a wait
+    /// for a condition variable counts as two if its mutex was still locked after the wake-up.
     pub fn exit(&mut self, id: LocationId, time_ns: u64, call: &Call) -> Vec<Wait> {
         let Some(time_ns) = self.clamp_time(id, time_ns) else { return Vec::new() };
         let location = self.location(id);
@@ -212,7 +212,7 @@ impl Analysis {
         };
         let ended = EndedCall { id, process, enter_ns: open.enter_ns, exit_ns: time_ns, site: open.site };
         if let Call::Sleep(object, SleepKind::Condition(Some(mutex)), true) = call {
-            let (object, mutex) = (object_of(process, *object), object_of(process, *mutex));
+            let (object, mutex) = (object_key(process, *object), object_key(process, *mutex));
             return self.complete_condition(ended, object, mutex);
         }
         self.complete(ended, open, call).into_iter().collect()
@@ -229,10 +229,10 @@ impl Analysis {
 
     /// Ends the analysis after the last event.
     pub fn finish(mut self) -> WaitOutcome {
-        for moment in self.messages.unreceived() {
+        for moment in self.messages.unmatched_sends() {
             self.outcome.diagnostics.add(Diagnostic::SendWithoutReceive, moment.location, moment.time_ns);
         }
-        for moment in self.messages.unsent() {
+        for moment in self.messages.unmatched_receives() {
             self.outcome.diagnostics.add(Diagnostic::ReceiveWithoutSend, moment.location, moment.time_ns);
         }
         for (index, location) in self.locations.iter().enumerate() {
@@ -256,12 +256,12 @@ impl Analysis {
         }
     }
 
-    /// Returns the steps numbered so far.
+    /// Returns the steps that have been numbered so far.
     pub fn steps(&self) -> &Steps {
         &self.outcome.steps
     }
 
-    /// Returns `time_ns`, or the time of the location's previous event if that is later. `None` if the location has not started.
+    /// Returns `time_ns`, or the time of the location's previous event if that is later. Returns `None` if the location has not started.
     pub(crate) fn clamp_time(&mut self, id: LocationId, time_ns: u64) -> Option<u64> {
         let Some(Some(location)) = self.locations.get(id.0 as usize) else {
             self.outcome.diagnostics.add(Diagnostic::Unbalanced, id, time_ns);
@@ -295,7 +295,7 @@ impl Analysis {
         if ns == 0 {
             return;
         }
-        let step = self.outcome.steps.id(Step { location: id, code, state });
+        let step = self.outcome.steps.intern(Step { location: id, code, state });
         if self.executed.len() <= step.0 as usize {
             self.executed.resize(step.0 as usize + 1, 0);
         }
@@ -307,14 +307,14 @@ impl Analysis {
         let location = self.locations[id.0 as usize].as_mut().expect("callers have called `clamp_time`");
         location.head = self.versions.append(location.head, step, ns);
         if let Some(expansion) = &mut self.expansion {
-            expansion.step(id, step, location.time_ns, ns);
+            expansion.add_step(id, step, location.time_ns, ns);
         }
         location.time_ns += ns;
         location.scaled_ns += scaled;
     }
 
     /// Saves the location's current path. The moment owns a reference to the path's version.
-    pub(crate) fn moment(&mut self, id: LocationId) -> Moment {
+    pub(crate) fn save_moment(&mut self, id: LocationId) -> Moment {
         let location = self.locations[id.0 as usize].as_ref().expect("callers have called `clamp_time`");
         Moment { time_ns: location.time_ns, location: id, version: self.versions.share(location.head), scaled_ns: location.scaled_ns }
     }

@@ -6,11 +6,11 @@ use crate::step::ProcessId;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct CommunicatorId(pub u64);
 
-/// The handle of a pending operation, unique within a process.
+/// The handle of a pending operation, which is unique in its process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RequestId(pub u64);
 
-/// A lock, condition variable, futex or semaphore: an address within a process, or a number for objects that processes share.
+/// A lock, condition variable, futex or semaphore. The value is an address in a process, or a number for an object that processes share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ObjectId(pub u64);
 
@@ -18,7 +18,7 @@ impl ObjectId {
     /// The smallest number of an object that all processes share. User-space addresses are lower.
     pub const FIRST_SHARED: u64 = 1 << 63;
 
-    /// Whether all processes share the object.
+    /// Returns true if all processes share the object.
     pub fn is_shared(self) -> bool {
         self.0 >= ObjectId::FIRST_SHARED
     }
@@ -28,16 +28,16 @@ impl ObjectId {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ThreadToken(pub u64);
 
-/// A message as seen by its sender or its receiver.
+/// A message as its sender or its receiver sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Message {
-    /// Communicator on which the message is matched.
+    /// The communicator on which the message is matched.
     pub communicator: CommunicatorId,
-    /// The other process; `None` for a receive from any source.
+    /// The process at the other end; `None` for a receive from any source.
     pub peer: Option<ProcessId>,
-    /// Tag; `None` for a receive with any tag.
+    /// The message's tag; `None` for a receive with any tag.
     pub tag: Option<i32>,
-    /// Whether the message is buffered, so that its send does not wait for its receive.
+    /// Whether the message is buffered. The send of a buffered message does not wait for the receive.
     pub is_buffered: bool,
 }
 
@@ -52,12 +52,12 @@ pub enum CollectiveRule {
     ToRoot,
     /// Every member waits for all members of lower rank.
     Scan,
-    /// The member does not wait, and no member waits for it. In an intercommunicator, this rule applies to the members of the root's group
-    /// other than the root.
+    /// The member does not wait, and no member waits for it. In an intercommunicator, this applies to the members of the root's group
+    /// except for the root.
     Absent,
 }
 
-/// A collective operation.
+/// A collective operation, with the arguments of one member's call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Collective {
     /// The communicator on which the operation is called.
@@ -73,40 +73,40 @@ pub struct Collective {
     /// Whether the operation only synchronises and transfers no data.
     pub is_barrier: bool,
     /// Whether no member can leave before all members that it waits for have entered, because it needs their data. False for file
-    /// operations, and for operations to which a member may contribute no data: members may leave these early.
+    /// operations, and for operations to which a member may contribute no data. Members may leave such operations early.
     pub is_binding: bool,
 }
 
-/// Simultaneous sends to and receives from several processes, as in neighbourhood collectives and access epochs of windows.
+/// Simultaneous sends to and receives from several processes, as in neighbourhood collectives and in access epochs of windows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MultiExchange {
-    /// The sends.
+    /// The messages that the caller sends.
     pub sends: Vec<Message>,
-    /// The receives. The caller waits until the last of them completes.
+    /// The messages that the caller receives. It waits until the last of them has arrived.
     pub receives: Vec<Message>,
-    /// How a wait for the latest receive is classified.
+    /// How a wait for the last message is classified.
     pub kind: WaitKind,
 }
 
 /// A request that a call completed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Completed {
-    /// The request.
+pub struct CompletedRequest {
+    /// The completed request.
     pub request: RequestId,
-    /// Actual source of a receive.
+    /// Actual source of a receive; `None` for a send.
     pub peer: Option<ProcessId>,
-    /// Actual tag of a receive.
+    /// Actual tag of a receive; `None` for a send.
     pub tag: Option<i32>,
     /// Whether the request was cancelled, so that nothing was sent or received.
     pub is_cancelled: bool,
 }
 
-/// A call. Its entry and its exit are reported separately.
+/// A call, whose entry and exit are reported separately.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Call {
-    /// A blocking send. The flag is true if it is synchronous, that is, returns only after the receive has started.
+    /// A blocking send. The flag is true if the send is synchronous, so that it returns only after the receive has started.
     Send(Message, bool),
-    /// A blocking receive, with the actual source and tag, which are known at its exit.
+    /// A blocking receive, with the actual source and tag, which are known when it returns.
     Receive(Message, Option<(ProcessId, i32)>),
     /// A simultaneous send and receive (`MPI_Sendrecv`).
     Exchange(Message, Message),
@@ -118,33 +118,34 @@ pub enum Call {
     PrepareMultiExchange(MultiExchange, RequestId),
     /// Waits for a message without receiving it.
     Probe(Message),
-    /// A nonblocking send, or receive (`true`).
+    /// A nonblocking send, or a receive if the flag is true.
     Begin(Message, bool, RequestId),
-    /// A persistent request for a send, or receive (`true`).
+    /// A persistent request for a send, or for a receive if the flag is true.
     Prepare(Message, bool, RequestId),
     /// A persistent request for a collective operation.
     PrepareCollective(Collective, RequestId),
     /// Starts persistent requests.
     Start(Vec<RequestId>),
     /// Waits for requests.
-    Wait(Vec<Completed>),
+    Wait(Vec<CompletedRequest>),
     /// Frees a request.
     Free(RequestId),
     /// A blocking collective operation.
     Collective(Collective),
     /// A nonblocking collective operation.
     BeginCollective(Collective, RequestId),
-    /// Initialises MPI in a member of the job with this number. The first return in any member is the origin of all members' paths.
+    /// Initialises MPI in a member of the job with this number. The paths of all members begin when the first member returns.
     BeginJob(u32),
-    /// Acquires a lock that a different thread held.
+    /// Acquires a lock that another thread held.
     Lock(ObjectId),
     /// Releases a lock.
     Unlock(ObjectId),
-    /// Sleeps on a condition variable, semaphore or futex. The flag is false if no call woke the sleeper (timeout, signal, changed value).
+    /// Sleeps on a condition variable, semaphore or futex. The flag is false if no call woke the sleeper (timeout, signal, changed
+    /// value).
     Sleep(ObjectId, SleepKind, bool),
     /// Wakes up to this many sleepers.
     Wake(ObjectId, u64),
-    /// Enters a barrier of this many threads.
+    /// Enters a barrier for this many threads.
     ThreadBarrier(ObjectId, u32),
     /// Creates a thread or process.
     Create(ThreadToken),
@@ -174,35 +175,35 @@ pub enum SleepKind {
 pub enum WaitKind {
     /// A receive waits for its send.
     LateSender,
-    /// A receive waits for its send although an earlier message is still unreceived: messages are received in the wrong order.
+    /// A receive waits for its send although an earlier message is still unreceived, so messages are received in the wrong order.
     WrongOrder,
     /// A send waits for its receive.
     LateReceiver,
-    /// An access epoch waits for the owner of the window to expose it.
+    /// An access epoch waits until the window's owner exposes the window.
     LatePost,
-    /// The owner of a window waits for the end of access epochs.
+    /// A window's owner waits for the end of access epochs.
     LateComplete,
-    /// A barrier.
+    /// A member of a barrier waits for the others.
     Barrier,
-    /// A collective operation in which every member waits for all others.
+    /// A member waits for all others in a collective operation.
     AllToAll,
     /// A root waits for its members.
     EarlyReduce,
     /// Members wait for the root.
     LateBroadcast,
-    /// A member waits for lower ranks.
+    /// A member waits for members of lower rank.
     EarlyScan,
-    /// A lock.
+    /// A thread waits for a lock.
     LockContention,
-    /// A condition variable.
+    /// A thread waits for a condition variable.
     Condition,
-    /// A semaphore.
+    /// A thread waits for a semaphore.
     Semaphore,
-    /// A futex.
+    /// A thread waits for a futex.
     Futex,
-    /// A barrier of threads.
+    /// A thread waits at a barrier of threads.
     ThreadBarrier,
-    /// The end of a thread.
+    /// A thread waits for the end of another thread.
     Join,
 }
 

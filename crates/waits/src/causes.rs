@@ -1,8 +1,8 @@
-//! Attribution of waiting time to the code that causes it, summed over all waits (delay cost).
+//! Attributes waiting time to the code that causes it, summed over all waits (delay cost).
 //!
-//! Code is a cause of a wait if the longer path spends more time in it than the shorter path. The wait is divided among its causes in
-//! proportion to the excess, in integers, so that the causes add up to the waits. Code is compared regardless of its location; an excess
-//! is then divided among the locations of the longer path in proportion to their times.
+//! Code causes a wait if the longer path spends more time in it than the shorter path. The wait is divided among its causes in proportion
+//! to this excess, in integers, so that the causes add up to the waits. Code is compared regardless of its location. The excess is then
+//! divided among the locations on the longer path in proportion to their times.
 
 use crate::classes::{SiteWaits, WaitClass};
 use crate::hash::Map;
@@ -12,17 +12,17 @@ use std::collections::BTreeMap;
 /// A step, and the total waiting time that it causes on other locations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cause {
-    /// The step that others wait for.
+    /// The step that other locations wait for.
     pub step: Step,
-    /// Waiting time, ns.
+    /// Waiting time that the step causes, in ns.
     pub wait_ns: u64,
 }
 
-/// Returns all causes, largest first. They add up to the sum of all waits.
-pub fn causes(steps: &Steps, sites: &[SiteWaits]) -> Vec<Cause> {
+/// Returns the causes of all waits, largest first. They add up to the total waiting time.
+pub fn find_causes(steps: &Steps, sites: &[SiteWaits]) -> Vec<Cause> {
     let mut sums: Map<Step, u64> = Map::default();
     for class in sites.iter().flat_map(|site| &site.classes) {
-        for (step, ns) in causes_of(steps, class) {
+        for (step, ns) in causes_of_class(steps, class) {
             *sums.entry(step).or_default() += ns;
         }
     }
@@ -32,7 +32,7 @@ pub fn causes(steps: &Steps, sites: &[SiteWaits]) -> Vec<Cause> {
 }
 
 /// Returns the causes of a class. They add up to the class's waiting time.
-pub fn causes_of(steps: &Steps, class: &WaitClass) -> Vec<(Step, u64)> {
+pub fn causes_of_class(steps: &Steps, class: &WaitClass) -> Vec<(Step, u64)> {
     let mut excess: BTreeMap<(CodeId, LocationState), i128> = BTreeMap::new();
     let mut executed: BTreeMap<(CodeId, LocationState), Vec<(Step, u64)>> = BTreeMap::new();
     for (id, ns) in &class.plus {
@@ -47,18 +47,18 @@ pub fn causes_of(steps: &Steps, class: &WaitClass) -> Vec<(Step, u64)> {
     let positive: Vec<((CodeId, LocationState), u64)> =
         excess.into_iter().filter_map(|(code, ns)| u64::try_from(ns).ok().filter(|ns| *ns > 0).map(|ns| (code, ns))).collect();
     let mut found = Vec::new();
-    let shares = divide(class.total_ns, &positive.iter().map(|(_, ns)| *ns).collect::<Vec<_>>());
+    let shares = divide_in_proportion(class.total_ns, &positive.iter().map(|(_, ns)| *ns).collect::<Vec<_>>());
     for ((code, _), share) in positive.iter().zip(shares) {
         let mut locations = executed.remove(code).unwrap_or_default();
         locations.sort_by_key(|(step, _)| *step);
-        let parts = divide(share, &locations.iter().map(|(_, ns)| *ns).collect::<Vec<_>>());
+        let parts = divide_in_proportion(share, &locations.iter().map(|(_, ns)| *ns).collect::<Vec<_>>());
         found.extend(locations.iter().zip(parts).filter(|(_, ns)| *ns > 0).map(|((step, _), ns)| (*step, ns)));
     }
     found
 }
 
 /// Divides `total` in proportion to weights. The parts add up to `total` unless all weights are 0.
-fn divide(total: u64, weights: &[u64]) -> Vec<u64> {
+fn divide_in_proportion(total: u64, weights: &[u64]) -> Vec<u64> {
     let sum: u128 = weights.iter().map(|w| u128::from(*w)).sum();
     if sum == 0 {
         return vec![0; weights.len()];
@@ -81,8 +81,8 @@ mod tests {
 
     #[test]
     fn divided_parts_add_up_to_the_total() {
-        assert_eq!(divide(10, &[1, 1, 1]).iter().sum::<u64>(), 10);
-        assert_eq!(divide(7, &[0, 5, 0]), [0, 7, 0]);
-        assert_eq!(divide(7, &[]), Vec::<u64>::new());
+        assert_eq!(divide_in_proportion(10, &[1, 1, 1]).iter().sum::<u64>(), 10);
+        assert_eq!(divide_in_proportion(7, &[0, 5, 0]), [0, 7, 0]);
+        assert_eq!(divide_in_proportion(7, &[]), Vec::<u64>::new());
     }
 }

@@ -2,9 +2,9 @@
 //!
 //! Two waits at the same site are equivalent if each code block contributes about the same share of time to their longer paths, and
 //! likewise to their shorter paths (Carnival's path equivalence). A new wait is compared with the first wait of each class, its
-//! representative. For each code block, the distance of two paths adds the difference of its time shares, regardless of the location that
-//! executed the code; it is between 0 and 2. Time spent ready but without a processor is not compared, since scheduling would then split
-//! waits with the same cause; reports still show this time.
+//! representative. The distance of two paths, which is between 0 and 2, sums up the differences in each code block's share, whichever
+//! location executed the code. Time in which a location is ready but has no processor is not compared, because scheduling would then
+//! split waits with the same cause. Reports still show this time.
 
 use crate::call::WaitKind;
 use crate::hash::Map;
@@ -13,10 +13,10 @@ use crate::versions::{PathDifference, merge_equal};
 use crate::wait::Wait;
 use std::collections::BTreeSet;
 
-/// Default distance below which two paths are equivalent: a quarter of the time may be spent in different code. On three recordings, 0.25
-/// gives 1.3 to 1.5 times as many classes, and 1 gives 0.6 to 0.9 times as many (docs/benchmarks/constants.md).
+/// Default distance below which two paths are equivalent, which lets a quarter of the time be spent in different code. On three
+/// recordings, 0.25 gives 1.3 to 1.5 times as many classes, and 1 gives 0.6 to 0.9 times as many (docs/benchmarks/constants.md).
 pub const DEFAULT_THRESHOLD: f64 = 0.5;
-/// Maximum number of classes per site, which limits the time per wait; further waits join the nearest class. On three recordings, a limit
+/// Maximum number of classes per site, which limits the time per wait. Further waits join the nearest class. On three recordings, a limit
 /// of 16 costs one of them 16 % of its classes, and a limit of 1,000 changes nothing.
 pub const MAX_CLASSES: usize = 64;
 
@@ -25,30 +25,30 @@ pub const MAX_CLASSES: usize = 64;
 pub enum ClassRule {
     /// Code that is on either path.
     Union,
-    /// Only code that is on both paths, as in the paper: paths without common code have distance 0.
+    /// Only code that is on both paths, as in the paper. Paths without common code have distance 0.
     Paper,
 }
 
-/// A call site at which waits of a given kind occur.
+/// A call site at which waits of one kind occur.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct WaitSite {
-    /// Code that makes the blocking call.
+    /// The code that makes the blocking call.
     pub code: CodeId,
-    /// Kind of wait.
+    /// How the waits at this site are classified.
     pub kind: WaitKind,
 }
 
-/// The share of a path's time that each code block contributes, in order of code and state.
+/// The share that each code block has in a path's time, in order of code and state.
 type Shares = Vec<((CodeId, LocationState), f64)>;
 
-/// The time shares of a wait's longer path and of its shorter path.
+/// The time shares of a wait's longer and shorter path.
 #[derive(Clone, Debug)]
 pub struct PathShares([Shares; 2]);
 
 impl PathShares {
-    /// Computes the shares of a wait's two paths.
+    /// Computes the time shares of a wait's two paths.
     pub fn new(steps: &Steps, wait: &Wait) -> Self {
-        PathShares([shares(steps, &wait.paths.plus), shares(steps, &wait.paths.minus)])
+        PathShares([compute_shares(steps, &wait.paths.plus), compute_shares(steps, &wait.paths.minus)])
     }
 }
 
@@ -58,20 +58,20 @@ pub struct Representative {
     shares: [Shares; 2],
     /// The location that waited.
     pub location: LocationId,
-    /// Start of the wait, ns since the origin.
+    /// Start of the wait in ns since the origin.
     pub enter_ns: u64,
-    /// Length of the wait, ns.
+    /// Length of the wait in ns.
     pub wait_ns: u64,
     /// The wait's two paths.
     pub paths: PathDifference,
 }
 
-/// Distances of a class's waits from its representative. A wait has two paths, and its distance is the larger of their distances.
+/// Distances of a class's waits from its representative. The distance of a wait is the larger of the distances of its two paths.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Distances {
-    /// Sum over all waits, including 0 for the representative.
+    /// Sum over all waits. The representative's distance is 0.
     pub sum: f64,
-    /// The largest distance.
+    /// The largest distance of any wait.
     pub max: f64,
 }
 
@@ -80,60 +80,60 @@ pub struct Distances {
 pub struct ClassMember {
     /// The location that waited in the representative.
     pub location: LocationId,
-    /// Start of the representative, ns since the origin.
+    /// Start of the representative in ns since the origin.
     pub enter_ns: u64,
     /// Distance of the wait from the representative.
     pub distance: f64,
 }
 
-/// Equivalent waits.
+/// A class of equivalent waits.
 #[derive(Clone, Debug)]
 pub struct WaitClass {
-    /// The first wait.
+    /// The first wait in the class.
     pub representative: Representative,
-    /// Distances of all waits from the first.
+    /// Distances of all waits from the first wait.
     pub distances: Distances,
-    /// Number of waits.
+    /// Number of waits in the class.
     pub occurrences: u64,
-    /// Length of the shortest wait, ns.
+    /// Length of the shortest wait in ns.
     pub min_ns: u64,
-    /// Length of the longest wait, ns.
+    /// Length of the longest wait in ns.
     pub max_ns: u64,
-    /// Sum of all waits, ns.
+    /// Total length of all waits in ns.
     pub total_ns: u64,
-    /// Total time of each step on the longer paths, ns.
+    /// Total time of each step on the longer paths in ns.
     pub plus: Map<StepId, u64>,
-    /// Total time of each step on the shorter paths, ns.
+    /// Total time of each step on the shorter paths in ns.
     pub minus: Map<StepId, u64>,
     /// The locations that waited.
     pub locations: BTreeSet<LocationId>,
-    /// The longest wait.
+    /// The longest wait in the class.
     pub longest: LongestWait,
 }
 
 /// The longest wait of a class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LongestWait {
-    /// Start of the wait, ns since the origin.
+    /// Start of the wait in ns since the origin.
     pub enter_ns: u64,
     /// The location that waited.
     pub location: LocationId,
-    /// How long before the wait its two paths diverge, ns.
+    /// How many ns before the wait its two paths diverge.
     pub since_ns: u64,
 }
 
-/// All waits at a site.
+/// All waits at one site.
 #[derive(Clone, Debug)]
 pub struct SiteWaits {
-    /// The site.
+    /// Where the waits occur, and their kind.
     pub site: WaitSite,
-    /// Number of waits.
+    /// Number of waits at the site.
     pub occurrences: u64,
-    /// Sum of all waits, ns.
+    /// Total length of all waits in ns.
     pub total_ns: u64,
-    /// Index of the class of the most recent wait.
+    /// Index of the most recent wait's class.
     newest: usize,
-    /// The site's classes; largest total wait first once the analysis has finished.
+    /// The site's classes. Once the analysis has finished, the class with the largest total wait comes first.
     pub classes: Vec<WaitClass>,
 }
 
@@ -151,20 +151,20 @@ impl WaitClasses {
         WaitClasses { threshold, rule, sites: Map::default() }
     }
 
-    /// Adds a wait to its class.
+    /// Adds a wait to its class, and returns that class.
     pub fn add(&mut self, wait: &Wait, shares: &PathShares) -> ClassMember {
-        let (class, distance) = self.find(wait, shares);
+        let (class, distance) = self.find_or_create_class(wait, shares);
         class.add(wait);
         ClassMember { location: class.representative.location, enter_ns: class.representative.enter_ns, distance }
     }
 
-    /// Counts a wait in its class without adding its paths, which suffices to count classes.
-    pub fn tally(&mut self, wait: &Wait, shares: &PathShares) {
-        self.find(wait, shares).0.occurrences += 1;
+    /// Counts a wait in its class without adding its paths, which is enough for counting classes.
+    pub fn count_only(&mut self, wait: &Wait, shares: &PathShares) {
+        self.find_or_create_class(wait, shares).0.occurrences += 1;
     }
 
-    /// Finds or creates the class of a wait, and adds the wait's distance to the class's distances. Returns the class and the distance.
-    fn find(&mut self, wait: &Wait, PathShares(shares): &PathShares) -> (&mut WaitClass, f64) {
+    /// Finds or creates a wait's class, and adds the wait's distance to the class. Returns the class and the distance.
+    fn find_or_create_class(&mut self, wait: &Wait, PathShares(shares): &PathShares) -> (&mut WaitClass, f64) {
         let site = WaitSite { code: wait.site, kind: wait.kind };
         let waits =
             self.sites.entry(site).or_insert_with(|| SiteWaits { site, occurrences: 0, total_ns: 0, newest: 0, classes: Vec::new() });
@@ -212,7 +212,7 @@ impl WaitClasses {
 impl Representative {
     /// Returns the larger of the two paths' distances. The result is exact only if it is below `limit`.
     fn distance(&self, rule: ClassRule, shares: &[Shares; 2], limit: f64) -> f64 {
-        (0..2).map(|side| distance(rule, &self.shares[side], &shares[side], limit)).fold(0.0, f64::max)
+        (0..2).map(|side| path_distance(rule, &self.shares[side], &shares[side], limit)).fold(0.0, f64::max)
     }
 }
 
@@ -248,8 +248,8 @@ impl WaitClass {
     }
 }
 
-/// Computes a path's time shares, ignoring time without a processor. Empty if the path contains no other time.
-fn shares(steps: &Steps, path: &[(StepId, u64)]) -> Shares {
+/// Returns a path's time shares, ignoring time without a processor. The result is empty if the path contains no other time.
+fn compute_shares(steps: &Steps, path: &[(StepId, u64)]) -> Shares {
     let executed = || path.iter().map(|(id, ns)| (steps.get(*id), *ns)).filter(|(step, _)| step.state != LocationState::Ready);
     let total: u64 = executed().map(|(_, ns)| ns).sum();
     let mut shares: Shares = executed().map(|(step, ns)| ((step.code, step.state), ns as f64 / total.max(1) as f64)).collect();
@@ -258,8 +258,8 @@ fn shares(steps: &Steps, path: &[(StepId, u64)]) -> Shares {
     shares
 }
 
-/// Computes the distance of two paths. The result is exact only if it is below `limit`.
-fn distance(rule: ClassRule, one: &Shares, other: &Shares, limit: f64) -> f64 {
+/// Returns the distance of two paths. The result is exact only if it is below `limit`.
+fn path_distance(rule: ClassRule, one: &Shares, other: &Shares, limit: f64) -> f64 {
     let (mut i, mut j, mut sum) = (0, 0, 0.0);
     while (i < one.len() || j < other.len()) && sum < limit {
         let order = match (one.get(i), other.get(j)) {
@@ -292,15 +292,15 @@ mod tests {
     #[test]
     fn disjoint_paths_have_distance_2_but_0_by_the_papers_rule() {
         let (a, b) = (path(&[(1, 1.0)]), path(&[(2, 1.0)]));
-        assert_eq!(distance(ClassRule::Union, &a, &b, 3.0), 2.0);
-        assert_eq!(distance(ClassRule::Paper, &a, &b, 3.0), 0.0);
+        assert_eq!(path_distance(ClassRule::Union, &a, &b, 3.0), 2.0);
+        assert_eq!(path_distance(ClassRule::Paper, &a, &b, 3.0), 0.0);
     }
 
     #[test]
     fn distance_is_twice_the_share_spent_in_other_code() {
         let (a, b) = (path(&[(1, 0.5), (2, 0.5)]), path(&[(1, 0.75), (3, 0.25)]));
-        assert_eq!(distance(ClassRule::Union, &a, &b, 3.0), 1.0);
-        assert_eq!(distance(ClassRule::Paper, &a, &b, 3.0), 0.25);
-        assert_eq!(distance(ClassRule::Union, &a, &Vec::new(), 3.0), 1.0);
+        assert_eq!(path_distance(ClassRule::Union, &a, &b, 3.0), 1.0);
+        assert_eq!(path_distance(ClassRule::Paper, &a, &b, 3.0), 0.25);
+        assert_eq!(path_distance(ClassRule::Union, &a, &Vec::new(), 3.0), 1.0);
     }
 }

@@ -1,7 +1,7 @@
-//! Matching of collective operations: finds the member whose entry another member waits for.
+//! Matches collective operations, and finds the member whose entry another member waits for.
 //!
-//! The n-th operation of every member on a communicator belongs to the same instance. Entries arrive in chronological order, so it suffices
-//! to keep the last entry and the root's entry or, for scans, one entry per rank.
+//! The n-th operations of all members on a communicator belong to the same instance. Entries arrive in chronological order, so it is
+//! enough to keep the last entry and the root's entry or, for scans, one entry per rank.
 
 use crate::call::{Collective, CollectiveRule, CommunicatorId};
 use crate::diagnostic::Diagnostic;
@@ -14,7 +14,7 @@ use crate::wait::Moment;
 pub struct Membership {
     /// The operation, with the arguments of this member's call.
     pub collective: Collective,
-    /// Number of the instance on its communicator.
+    /// Index of the instance on its communicator.
     number: u64,
 }
 
@@ -28,16 +28,16 @@ struct CollectiveInstance {
     is_inconsistent: bool,
     last: Option<Moment>,
     root: Option<Moment>,
-    /// Entries by rank, for scans only.
+    /// Entries by rank, only for scans.
     ranks: Vec<(u32, Moment)>,
 }
 
 #[derive(Clone, Copy, Debug)]
 pub enum WaitTarget {
-    /// The entry that ended the wait; it may be the member's own entry.
+    /// The entry that ended the wait, which may be the member's own entry.
     Entry(Moment),
     Nothing,
-    /// Unknown, because the member left before the members that it had to wait for had entered, or because members called different
+    /// The wait is unexplained: the member left before the members that it had to wait for had entered, or members called different
     /// operations.
     Unexplained(Diagnostic),
 }
@@ -50,7 +50,7 @@ pub struct Collectives {
 }
 
 impl Collectives {
-    /// Records a member's entry. Returns its membership, and a moment that must be released, if any.
+    /// Records a member's entry. Returns its membership, and a moment that the caller must release, if any.
     pub fn enter(&mut self, process: ProcessId, collective: Collective, moment: Moment) -> (Membership, Option<Moment>) {
         let count = self.counts.entry((collective.communicator, process)).or_default();
         let number = *count;
@@ -104,7 +104,7 @@ impl Collectives {
         found.map_or(early, WaitTarget::Entry)
     }
 
-    /// Records that a member leaves. Returns the moments that must be released.
+    /// Records that a member leaves. Returns the moments that the caller must release.
     pub fn leave(&mut self, membership: Membership) -> Vec<Moment> {
         if membership.collective.rule == CollectiveRule::Absent {
             return Vec::new();

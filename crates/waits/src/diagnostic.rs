@@ -1,16 +1,16 @@
-//! Gaps and contradictions in a trace. Each kind is counted, and only its first occurrence is stored, since the trace of a killed program
-//! can contain very many.
+//! Gaps and contradictions in a trace. Each kind is counted, but only its first occurrence is stored, because the trace of a killed
+//! program can contain very many.
 
 use crate::step::LocationId;
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// A kind of gap or contradiction.
+/// A kind of gap or contradiction in a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Diagnostic {
     /// An event is earlier than the previous event of its location.
     TimeRunsBack,
-    /// A call returns without having been entered, or is entered inside a different call.
+    /// A call returns without having been entered, or is entered inside another call.
     Unbalanced,
     /// A receive completed, but the trace has no earlier send for it.
     ReceiveWithoutSend,
@@ -22,11 +22,11 @@ pub enum Diagnostic {
     DifferentCollectives,
     /// A request completed that was never started.
     UnknownRequest,
-    /// A contended lock was acquired, but the trace has no release of it.
+    /// A contended lock was acquired, but the trace does not contain its release.
     LockWithoutUnlock,
     /// A thread was woken, but the trace has no waker.
     SleepWithoutWake,
-    /// A thread was joined whose end is not in the trace.
+    /// A thread was joined, but the trace does not contain its end.
     JoinWithoutEnd,
     /// A thread started, but the trace has no call that created it.
     StartWithoutCreate,
@@ -34,7 +34,7 @@ pub enum Diagnostic {
     UnknownProcess,
     /// A send has no receive in the trace.
     SendWithoutReceive,
-    /// A location ends inside a call: the program was killed, or the trace is truncated.
+    /// A location ends inside a call, because the program was killed or the trace is truncated.
     EndsInsideCall,
 }
 
@@ -66,7 +66,7 @@ impl fmt::Display for Diagnostic {
     }
 }
 
-/// The diagnostics of a trace, by kind.
+/// A trace's diagnostics by kind.
 #[derive(Clone, Debug, Default)]
 pub struct Diagnostics {
     found: BTreeMap<Diagnostic, FoundDiagnostic>,
@@ -79,12 +79,12 @@ pub struct FoundDiagnostic {
     pub count: u64,
     /// Location of the first occurrence.
     pub location: LocationId,
-    /// Time of the first occurrence, ns since the origin.
+    /// Time of the first occurrence in ns since the origin.
     pub time_ns: u64,
 }
 
 impl Diagnostics {
-    /// Counts one occurrence.
+    /// Counts an occurrence, and stores its location and time if it is the first of its kind.
     pub fn add(&mut self, diagnostic: Diagnostic, location: LocationId, time_ns: u64) {
         self.found.entry(diagnostic).or_insert(FoundDiagnostic { count: 0, location, time_ns }).count += 1;
     }
@@ -94,7 +94,7 @@ impl Diagnostics {
         self.found.iter().map(|(diagnostic, found)| (*diagnostic, *found))
     }
 
-    /// Returns the number of occurrences of a kind.
+    /// Returns how often a kind of diagnostic occurred.
     pub fn count(&self, diagnostic: Diagnostic) -> u64 {
         self.found.get(&diagnostic).map_or(0, |found| found.count)
     }

@@ -1,9 +1,9 @@
 //! Symbolic expressions of waits, as in the Carnival papers, for readers who want to follow an explanation step by step.
 //!
 //! A wait is first expressed as the difference of two paths since the two locations last synchronised. These paths may contain earlier
-//! waits. Each of those is then replaced with its own two paths: the steps of its longer path are added, and the steps of its shorter path
-//! are subtracted. [`crate::versions`] finds the same differences without subtracting. Expressions need the complete history of each
-//! location, so memory grows with the trace.
+//! waits. Each earlier wait is then replaced with its own two paths: the steps of its longer path are added, and the steps of its shorter
+//! path are subtracted. [`crate::versions`] finds the same differences without subtracting. Expressions need each location's complete
+//! history, so memory grows with the trace.
 
 use crate::call::WaitKind;
 use crate::classes::ClassMember;
@@ -20,8 +20,8 @@ pub enum PathPart {
     Wait(usize),
 }
 
-/// The longer and the shorter path of a wait: parts with times in ns, in order of first execution. A time is negative if a replaced wait
-/// subtracts more of a step than the path contains.
+/// The longer and the shorter path of a wait, as parts with times in ns, in order of first execution. A time is negative if a replaced
+/// wait subtracts more of a step than the path contains.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WaitExpression {
     /// The path of the location that is waited for.
@@ -35,25 +35,25 @@ pub struct WaitExpression {
 pub struct ExpandedWait {
     /// The location that waits.
     pub location: LocationId,
-    /// The location that it waits for.
+    /// The location that is waited for.
     pub releaser: LocationId,
-    /// Code that makes the call.
+    /// The code that makes the call.
     pub site: CodeId,
-    /// Kind of wait.
+    /// How the wait is classified.
     pub kind: WaitKind,
-    /// Start of the wait, ns since the origin.
+    /// Start of the wait in ns since the origin.
     pub enter_ns: u64,
-    /// Length of the wait, ns.
+    /// Length of the wait in ns.
     pub wait_ns: u64,
-    /// The two paths since the locations last synchronised, with earlier waits among their parts.
+    /// The two paths since the locations last synchronised. Earlier waits are among their parts.
     pub first: WaitExpression,
     /// The two paths with all waits replaced, so that only steps remain.
     pub expanded: WaitExpression,
-    /// The class of the wait.
+    /// The class that contains the wait.
     pub placement: ClassMember,
 }
 
-/// A location's steps and waits since `begin_ns`. Before that time, the location shares the history `parent`.
+/// A location's steps and waits since `begin_ns`. Before that time, the location has the history `parent`.
 #[derive(Clone, Debug, Default)]
 struct LocationHistory {
     begin_ns: u64,
@@ -67,39 +67,38 @@ struct LocationHistory {
 pub(crate) struct Expansion {
     histories: Vec<LocationHistory>,
     current: HashMap<LocationId, usize>,
-    /// Times at which two histories synchronised, ascending. The smaller history number comes first in the key.
+    /// Times at which two histories synchronised, ascending. The smaller history index comes first in the key.
     synchronised: HashMap<(usize, usize), Vec<u64>>,
-    /// The histories that a history has released at a given time.
+    /// The histories that a history released at a given time.
     released: HashMap<(usize, u64), Vec<usize>>,
     pub(crate) waits: Vec<ExpandedWait>,
 }
 
 impl Expansion {
-    /// Starts a new history for a location, whose past is that of `from`.
-    pub(crate) fn start(&mut self, id: LocationId, from: Option<LocationId>, begin_ns: u64) {
+    /// Starts a new history for a location, which continues the history of `from`.
+    pub(crate) fn start_history(&mut self, id: LocationId, from: Option<LocationId>, begin_ns: u64) {
         let parent = from.and_then(|other| self.current.get(&other).copied());
         self.current.insert(id, self.histories.len());
         self.histories.push(LocationHistory { begin_ns: if parent.is_some() { begin_ns } else { 0 }, parent, parts: Vec::new() });
     }
 
-    /// Records that a location executes a step.
-    pub(crate) fn step(&mut self, id: LocationId, step: StepId, from_ns: u64, ns: u64) {
+    pub(crate) fn add_step(&mut self, id: LocationId, step: StepId, from_ns: u64, ns: u64) {
         let history = self.current[&id];
         self.histories[history].parts.push((from_ns, from_ns + ns, PathPart::Step(step)));
     }
 
     /// Records a wait, and derives its expressions.
-    pub(crate) fn wait(&mut self, wait: &Wait, placement: ClassMember) {
+    pub(crate) fn add_wait(&mut self, wait: &Wait, placement: ClassMember) {
         let (own, other) = (self.current[&wait.location], self.current[&wait.releaser]);
         let released_ns = wait.enter_ns + wait.wait_ns;
         let since_ns = self.last_synchronised(own, other, u64::MAX);
         let mut first = [(other, released_ns), (own, wait.enter_ns)].map(|(history, until_ns)| {
             let mut path = Vec::new();
-            self.collect(history, since_ns, until_ns, &mut path);
+            self.append_parts(history, since_ns, until_ns, &mut path);
             path
         });
         let expanded = [0, 1].map(|side| self.expand(&first[side]));
-        first.iter_mut().for_each(merge);
+        first.iter_mut().for_each(merge_equal_parts);
         let ([plus, minus], [longer, shorter]) = (first, expanded);
         let number = self.waits.len();
         let Wait { location, releaser, site, kind, enter_ns, wait_ns, .. } = *wait;
@@ -115,7 +114,7 @@ impl Expansion {
             placement,
         });
         self.histories[own].parts.push((enter_ns, released_ns, PathPart::Wait(number)));
-        // All locations released by one moment synchronise with the releaser and with each other.
+        // All locations that one moment released synchronise with the releaser and with each other.
         let others = self.released.entry((other, released_ns)).or_default();
         let synchronised_together: Vec<usize> = others.iter().copied().chain([other]).collect();
         others.push(own);
@@ -124,7 +123,7 @@ impl Expansion {
         }
     }
 
-    /// Returns the last time up to `until_ns` at which two histories synchronised, that is, at which their expanded paths were equal.
+    /// Returns the last time up to `until_ns` at which two histories synchronised. At such a time, their expanded paths are equal.
     fn last_synchronised(&self, one: usize, other: usize, until_ns: u64) -> u64 {
         if one == other {
             return until_ns;
@@ -138,11 +137,11 @@ impl Expansion {
         parent.map_or(0, |parent| self.last_synchronised(parent, old, begin_ns.min(until_ns)))
     }
 
-    /// Appends the parts of a history between two times to `path`, in order.
-    fn collect(&self, history: usize, from_ns: u64, until_ns: u64, path: &mut Vec<(PathPart, i128)>) {
+    /// Appends the parts of a history between two times to `path`, in chronological order.
+    fn append_parts(&self, history: usize, from_ns: u64, until_ns: u64, path: &mut Vec<(PathPart, i128)>) {
         let LocationHistory { begin_ns, parent, parts } = &self.histories[history];
         if let Some(parent) = parent.filter(|_| from_ns < *begin_ns) {
-            self.collect(parent, from_ns, until_ns.min(*begin_ns), path);
+            self.append_parts(parent, from_ns, until_ns.min(*begin_ns), path);
         }
         let first = parts.partition_point(|(_, end_ns, _)| *end_ns <= from_ns);
         for (begin_ns, end_ns, part) in parts[first..].iter().take_while(|(begin_ns, ..)| *begin_ns < until_ns) {
@@ -150,7 +149,7 @@ impl Expansion {
         }
     }
 
-    /// Returns the path with its waits replaced by their paths.
+    /// Returns the path with each wait replaced by the wait's own paths.
     fn expand(&self, path: &[(PathPart, i128)]) -> Vec<(PathPart, i128)> {
         let mut steps: BTreeMap<PathPart, i128> = BTreeMap::new();
         let mut add = |(part, ns): (PathPart, i128)| *steps.entry(part).or_default() += ns;
@@ -168,8 +167,8 @@ impl Expansion {
     }
 }
 
-/// Merges equal parts into their first occurrence, adding up their times.
-fn merge(path: &mut Vec<(PathPart, i128)>) {
+/// Merges equal parts into their first occurrence and adds up their times.
+fn merge_equal_parts(path: &mut Vec<(PathPart, i128)>) {
     let mut merged: Vec<(PathPart, i128)> = Vec::new();
     let mut indices: HashMap<PathPart, usize> = HashMap::new();
     for (part, ns) in path.drain(..) {

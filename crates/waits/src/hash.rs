@@ -1,9 +1,9 @@
-//! A hash map for small keys with a fast hash function: one multiplication per word, as in Firefox and rustc. Keys chosen to collide make
-//! the map slow, but never incorrect.
+//! A hash map for small keys with a fast hash function: one multiplication per word, as in Firefox and rustc. Keys that are chosen to
+//! collide make the map slow, but never incorrect.
 
 use std::hash::{BuildHasherDefault, Hasher};
 
-/// A map that uses [`WordHasher`].
+/// A hash map that uses [`WordHasher`].
 pub type Map<K, V> = std::collections::HashMap<K, V, BuildHasherDefault<WordHasher>>;
 
 /// A hasher that multiplies once per word.
@@ -18,7 +18,7 @@ impl WordHasher {
 
 impl Hasher for WordHasher {
     fn finish(&self) -> u64 {
-        // Multiplication mixes the lower bits poorly, but hash tables use both the highest and the lowest bits.
+        // Multiplication mixes the lower bits poorly, and hash tables use both the highest and the lowest bits.
         self.0 ^ self.0 >> 32
     }
 

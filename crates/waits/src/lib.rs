@@ -1,6 +1,6 @@
 //! Explains waiting time as the difference between two execution paths. Pure: uses no file, clock or environment.
 //!
-//! Follows Meira, LeBlanc and Poulos, *Waiting time analysis and performance visualization in Carnival* (1996): a process waits because
+//! Follows Meira, LeBlanc and Poulos, *Waiting time analysis and performance visualization in Carnival* (1996). A process waits because
 //! another process has executed a longer path since the two last synchronised. Waits on that path are in turn replaced by the paths that
 //! explain them, until only computation is left. Invariant, in integer nanoseconds: the longer path minus the shorter path is the wait.
 //!
@@ -41,7 +41,7 @@ pub mod wait;
 
 pub use analysis::{Analysis, AnalysisOptions, WaitOutcome};
 pub use call::{Call, CollectiveRule, WaitKind};
-pub use causes::{Cause, causes};
+pub use causes::{Cause, find_causes};
 pub use classes::{ClassMember, ClassRule, Distances, LongestWait, Representative, SiteWaits, WaitClass, WaitSite};
 pub use diagnostic::{Diagnostic, Diagnostics};
 pub use expansion::{ExpandedWait, PathPart, WaitExpression};

@@ -1,7 +1,8 @@
-//! Matching of sends with receives.
+//! Matches sends with receives.
 //!
-//! On each channel (communicator, sender, receiver, tag), the n-th send to start matches the n-th receive to start: MPI's non-overtaking
-//! rule. A receive from any source or with any tag gets its position when it completes, because its channel is unknown before.
+//! On each channel (communicator, sender, receiver, tag), the n-th send to start matches the n-th receive to start, by MPI's
+//! non-overtaking rule. A receive from any source or with any tag gets its position when it completes, because its channel is unknown
+//! before.
 
 use crate::call::{Collective, CommunicatorId, Message, MultiExchange, RequestId, WaitKind};
 use crate::collectives::Membership;
@@ -22,13 +23,13 @@ struct Channel {
 struct MessagePair {
     send: Option<Moment>,
     receive: Option<Moment>,
-    /// Whether the send and the receive are complete.
+    /// Whether the send is complete, and whether the receive is.
     done: [bool; 2],
 }
 
 #[derive(Clone, Debug, Default)]
 struct Queue {
-    /// Number of the first pair in `pairs`.
+    /// Index of the first pair in `pairs`.
     first: u64,
     pairs: VecDeque<MessagePair>,
     sends: u64,
@@ -49,7 +50,7 @@ impl MessagePosition {
         self.is_receive
     }
 
-    /// Whether this is a send that does not wait for its receive.
+    /// Returns true for a send that does not wait for its receive.
     pub fn is_buffered(self) -> bool {
         self.is_buffered && !self.is_receive
     }
@@ -59,7 +60,7 @@ impl MessagePosition {
 pub enum StartedSide {
     /// A send or receive with a position in its channel.
     Placed(MessagePosition),
-    /// A receive from any source or with any tag, started at this moment. It gets its position when it completes.
+    /// A receive from any source or with any tag that started at this moment. It gets its position when it completes.
     AnySource(Message, Moment),
     /// A send that cannot be matched, because its peer or tag is unknown.
     Unmatchable,
@@ -67,7 +68,7 @@ pub enum StartedSide {
 
 #[derive(Clone, Debug)]
 pub struct MessageRequest {
-    /// The operation that a persistent request starts; `None` for other requests, which are freed on completion.
+    /// The operation that a persistent request starts. `None` for other requests, which are freed on completion.
     pub prepared: Option<Prepared>,
     /// The operation in progress.
     pub started: Option<Started>,
@@ -75,10 +76,9 @@ pub struct MessageRequest {
 
 #[derive(Clone, Debug)]
 pub enum Prepared {
-    /// A send or a receive (`true`).
+    /// A send, or a receive if the flag is true.
     Message(Message, bool),
     MultiExchange(MultiExchange),
-    /// A collective operation.
     Collective(Collective),
 }
 
@@ -87,7 +87,6 @@ pub enum Started {
     Message(StartedSide),
     /// Several sends and receives, and how a wait for them is classified.
     MultiExchange(Vec<StartedSide>, WaitKind),
-    /// A collective operation.
     Collective(Membership),
 }
 
@@ -102,7 +101,7 @@ pub struct Messages {
 
 impl Messages {
     /// Starts a send or receive at `moment`. The result owns the moment, unless it is [`StartedSide::Unmatchable`].
-    pub fn begin(&mut self, own: ProcessId, message: Message, is_receive: bool, moment: Moment) -> StartedSide {
+    pub fn start_side(&mut self, own: ProcessId, message: Message, is_receive: bool, moment: Moment) -> StartedSide {
         match (message.peer, message.tag) {
             (Some(peer), Some(tag)) => {
                 let place = self.add_side(own, peer, tag, message.communicator, is_receive, moment);
@@ -139,8 +138,8 @@ impl Messages {
         MessagePosition { channel, number, is_receive, is_buffered: false }
     }
 
-    /// Assigns a position to a receive from any source, once its sender and tag are known. Any other side is returned unchanged.
-    pub fn resolve(&mut self, own: ProcessId, side: StartedSide, actual: Option<(ProcessId, i32)>) -> StartedSide {
+    /// Gives a receive from any source its position, once its sender and tag are known. Returns any other side unchanged.
+    pub fn assign_position(&mut self, own: ProcessId, side: StartedSide, actual: Option<(ProcessId, i32)>) -> StartedSide {
         match (side, actual) {
             (StartedSide::AnySource(message, moment), Some((peer, tag))) => {
                 StartedSide::Placed(self.add_side(own, peer, tag, message.communicator, true, moment))
@@ -149,8 +148,8 @@ impl Messages {
         }
     }
 
-    /// Returns the moment at which the other side started, or `None` if it has not started yet.
-    pub fn partner(&self, place: MessagePosition) -> Option<Moment> {
+    /// Returns the moment at which the other side started; `None` if it has not started yet.
+    pub fn partner_start(&self, place: MessagePosition) -> Option<Moment> {
         let queue = self.channels.get(&place.channel)?;
         let pair = queue.pairs.get(usize::try_from(place.number.checked_sub(queue.first)?).ok()?)?;
         if place.is_receive { pair.send } else { pair.receive }
@@ -160,7 +159,7 @@ impl Messages {
     pub fn is_overtaken(&self, place: MessagePosition) -> bool {
         // Limits the time spent on each wait.
         const MAX_CHANNELS: usize = 256;
-        let Some(send) = self.partner(place).filter(|_| place.is_receive) else { return false };
+        let Some(send) = self.partner_start(place).filter(|_| place.is_receive) else { return false };
         let incoming = self.incoming.get(&place.channel.to).into_iter().flatten().take(MAX_CHANNELS);
         incoming.filter(|channel| **channel != place.channel).any(|channel| {
             let queue = &self.channels[channel];
@@ -169,15 +168,15 @@ impl Messages {
         })
     }
 
-    /// Returns the send of a channel's next unreceived message, which a probe waits for. `None` if the channel is unknown or no message has
-    /// been sent.
-    pub fn first_unreceived(&self, own: ProcessId, message: Message) -> Option<Moment> {
+    /// Returns the send of a channel's next unreceived message, which a probe waits for. Returns `None` if the channel is unknown or has
+    /// no such message.
+    pub fn first_unreceived_send(&self, own: ProcessId, message: Message) -> Option<Moment> {
         let channel = Channel { communicator: message.communicator, from: message.peer?, to: own, tag: message.tag? };
         let queue = self.channels.get(&channel)?;
         queue.pairs.get(usize::try_from(queue.receives.checked_sub(queue.first)?).ok()?)?.send
     }
 
-    /// Completes a side. Returns the moments that must be released.
+    /// Completes a side. Returns the moments that the caller must release.
     pub fn complete_side(&mut self, place: MessagePosition) -> Vec<Moment> {
         let mut ended = Vec::new();
         let Some(queue) = self.channels.get_mut(&place.channel) else { return ended };
@@ -192,8 +191,8 @@ impl Messages {
         ended
     }
 
-    /// Removes a cancelled side. If later messages on its channel have started, the side is completed instead, since they cannot be
-    /// renumbered. Returns the moments that must be released.
+    /// Removes a cancelled side. If later messages on its channel have started, the side is completed instead, because they cannot be
+    /// renumbered. Returns the moments that the caller must release.
     pub fn cancel(&mut self, place: MessagePosition) -> Vec<Moment> {
         let Some(queue) = self.channels.get_mut(&place.channel) else { return Vec::new() };
         let count = if place.is_receive { &mut queue.receives } else { &mut queue.sends };
@@ -215,11 +214,11 @@ impl Messages {
         pair.is_some_and(|pair| pair.done[1])
     }
 
-    pub fn unsent(&self) -> impl Iterator<Item = Moment> + '_ {
+    pub fn unmatched_receives(&self) -> impl Iterator<Item = Moment> + '_ {
         self.channels.values().flat_map(|queue| queue.pairs.iter()).filter(|pair| pair.send.is_none()).filter_map(|pair| pair.receive)
     }
 
-    pub fn unreceived(&self) -> impl Iterator<Item = Moment> + '_ {
+    pub fn unmatched_sends(&self) -> impl Iterator<Item = Moment> + '_ {
         self.channels.values().flat_map(|queue| queue.pairs.iter()).filter(|pair| pair.receive.is_none()).filter_map(|pair| pair.send)
     }
 }

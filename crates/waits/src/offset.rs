@@ -1,33 +1,33 @@
 //! Estimates the offset between two clocks from messages.
 //!
-//! A message sent at `s` on one clock and received at `r` on the other bounds the second clock's offset by `r - s` from above; a message in
-//! the other direction bounds it from below. The offset of clocks with different rates is a line between the bounds (Duda, Harrus, Haddad,
-//! Bernard: Estimating global time in distributed systems, ICDCS 1987). The preferred slope follows from the smallest delays in each half
-//! of the run. If the bounds admit no line of that slope, the slope with the widest gap between the bounds is used. If they admit no line
-//! of any slope, the rate has changed, and the run is split in two.
+//! A message that is sent at `s` on one clock and received at `r` on the other bounds the second clock's offset by `r - s` from above. A
+//! message in the other direction bounds it from below. If the clocks have different rates, the offset is a line between the bounds
+//! (Duda, Harrus, Haddad, Bernard: Estimating global time in distributed systems, ICDCS 1987). The preferred slope follows from the
+//! smallest delays in each half of the run. If the bounds admit no line of that slope, the slope with the widest gap between the bounds
+//! is used. If they admit no line of any slope, the rate has changed, and the run is split in two.
 
-/// Maximum difference of clock rates. The kernel adjusts a clock by at most 500 ppm.
+/// Maximum difference of two clocks' rates. The kernel adjusts a clock by at most 500 ppm.
 const MAX_DRIFT: f64 = 1e-3;
-/// Maximum depth to which a run is split.
+/// Maximum number of times that a part of the run is halved.
 const MAX_HALVINGS: u32 = 6;
 /// Number of steps in a search for a slope. Each step shrinks the interval by a third or more.
 const SEARCH_STEPS: usize = 100;
 
-/// The offset between two clocks: piecewise linear in time, and 0 if there are no knots.
+/// A clock's offset as a function of time: piecewise linear, and 0 if there are no knots.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Shift {
-    /// Times in ascending order, with the offset at each, ns.
+pub struct OffsetCurve {
+    /// Times in ascending order, and the offset at each, in ns.
     knots: Vec<(i128, i128)>,
 }
 
-impl Shift {
-    /// Creates an offset from its values at ascending times. Before the first and after the last time, it is extrapolated from the nearest
-    /// two.
-    pub fn linear(knots: Vec<(i128, i128)>) -> Shift {
-        Shift { knots }
+impl OffsetCurve {
+    /// Creates a curve from the offsets at ascending times. Before the first and after the last time, the nearest two knots are
+    /// extrapolated.
+    pub fn new(knots: Vec<(i128, i128)>) -> OffsetCurve {
+        OffsetCurve { knots }
     }
 
-    /// Returns the offset at a time, ns.
+    /// Returns the offset at a time, in ns.
     pub fn at(&self, ns: i128) -> i128 {
         let last = self.knots.len().saturating_sub(1);
         let next = self.knots.partition_point(|(time, _)| *time <= ns).clamp(last.min(1), last);
@@ -36,43 +36,43 @@ impl Shift {
         if *to_ns <= from_ns { from } else { from + (to - from) * (ns - from_ns) / (to_ns - from_ns) }
     }
 
-    /// Returns the offset at the first knot, ns.
+    /// Returns the offset at the first knot, in ns.
     pub fn at_start(&self) -> i128 {
         self.knots.first().map_or(0, |knot| knot.1)
     }
 
-    /// Returns the offset at the last knot, ns.
+    /// Returns the offset at the last knot, in ns.
     pub fn at_end(&self) -> i128 {
         self.knots.last().map_or(0, |knot| knot.1)
     }
 }
 
-/// A time on the clock, and a bound on its offset at that time, ns.
+/// A time on the clock, and a bound on the clock's offset at that time, in ns.
 pub type Bound = (i128, i128);
 
 /// Bounds on a clock's offset.
 #[derive(Clone, Debug, Default)]
 pub struct OffsetBounds {
-    /// Lower bounds.
+    /// Bounds from below, from messages that the clock's host sent.
     pub lower: Vec<Bound>,
-    /// Upper bounds.
+    /// Bounds from above, from messages that the clock's host received.
     pub upper: Vec<Bound>,
 }
 
-/// An estimated offset.
+/// An estimate of a clock's offset.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Offset {
-    /// The offset as a function of time.
-    pub shift: Shift,
-    /// Uncertainty, ns: the largest distance, at either end of a piece, from the estimate to any line that the bounds admit.
+pub struct OffsetEstimate {
+    /// The estimated offset as a function of time.
+    pub curve: OffsetCurve,
+    /// Uncertainty in ns: the largest distance, at either end of a piece, from the estimate to any line that the bounds admit.
     pub error_ns: i128,
     /// Number of bounds that the estimate violates. Nonzero if the clock's rate changes faster than the pieces can follow.
     pub violated: usize,
 }
 
 impl OffsetBounds {
-    /// Estimates the offset. `None` unless there are messages in both directions.
-    pub fn offset(&self) -> Option<Offset> {
+    /// Estimates the offset. Returns `None` unless there are messages in both directions.
+    pub fn estimate(&self) -> Option<OffsetEstimate> {
         let mut pieces = Vec::new();
         OffsetPiece::solve(self, MAX_HALVINGS, &mut pieces)?;
         let mut knots = Vec::new();
@@ -87,72 +87,71 @@ impl OffsetBounds {
         }
         let last = pieces.last()?;
         knots.push((last.end, last.at(last.end)));
-        let shift = Shift::linear(knots);
-        let low = self.lower.iter().filter(|(at, ns)| shift.at(*at) < *ns).count();
-        let high = self.upper.iter().filter(|(at, ns)| shift.at(*at) > *ns).count();
-        Some(Offset { shift, error_ns: error.ceil() as i128, violated: low + high })
+        let curve = OffsetCurve::new(knots);
+        let low = self.lower.iter().filter(|(at, ns)| curve.at(*at) < *ns).count();
+        let high = self.upper.iter().filter(|(at, ns)| curve.at(*at) > *ns).count();
+        Some(OffsetEstimate { curve, error_ns: error.ceil() as i128, violated: low + high })
     }
 
-    /// Returns the earliest and the latest time.
-    fn range(&self) -> Option<(i128, i128)> {
+    fn time_range(&self) -> Option<(i128, i128)> {
         let times = || self.lower.iter().chain(&self.upper).map(|(at, _)| *at);
         Some((times().min()?, times().max()?))
     }
 
     /// Splits the bounds into those before a time and the rest.
-    fn halves(&self, middle: i128) -> [OffsetBounds; 2] {
+    fn split_at(&self, middle: i128) -> [OffsetBounds; 2] {
         let part = |bounds: &[Bound], is_first: bool| bounds.iter().copied().filter(|(at, _)| (*at < middle) == is_first).collect();
         [true, false].map(|is_first| OffsetBounds { lower: part(&self.lower, is_first), upper: part(&self.upper, is_first) })
     }
 
-    /// Returns the mean of the tightest lower and the tightest upper bound.
-    fn middle(&self) -> Option<i128> {
+    /// Returns the mean of the tightest lower and the tightest upper bound; `None` unless there are bounds on both sides.
+    fn tightest_middle(&self) -> Option<i128> {
         let (low, high) = (self.lower.iter().map(|b| b.1).max()?, self.upper.iter().map(|b| b.1).min()?);
         Some((low + high) / 2)
     }
 }
 
-/// A line over a piece of the run.
+/// A linear estimate of the offset over a part of the run.
 #[derive(Debug)]
 struct OffsetPiece {
     begin: i128,
     end: i128,
-    /// Value that is subtracted from `ahead`, so that floating point is precise enough, ns.
+    /// Value in ns that is subtracted from `start_offset`, so that floating point is precise enough.
     base: i128,
-    /// Offset at `begin` minus `base`, ns.
-    ahead: f64,
+    /// Offset at `begin` minus `base`, in ns.
+    start_offset: f64,
     slope: f64,
-    /// Uncertainty, ns.
+    /// Uncertainty in ns.
     error: f64,
 }
 
 impl OffsetPiece {
     fn at(&self, time: i128) -> i128 {
-        self.base + (self.ahead + self.slope * (time - self.begin) as f64).round() as i128
+        self.base + (self.start_offset + self.slope * (time - self.begin) as f64).round() as i128
     }
 
-    /// Appends lines that respect the bounds to `pieces`, in order of time.
+    /// Appends lines that respect the bounds to `pieces`, in chronological order.
     fn solve(bounds: &OffsetBounds, halvings: u32, pieces: &mut Vec<OffsetPiece>) -> Option<()> {
-        let (begin, end) = bounds.range()?;
+        let (begin, end) = bounds.time_range()?;
         let middle = begin + (end - begin) / 2;
-        let halves = bounds.halves(middle);
+        let halves = bounds.split_at(middle);
         let band = Band::new(bounds, begin)?;
-        let guess = match (halves[0].middle(), halves[1].middle()) {
+        let guess = match (halves[0].tightest_middle(), halves[1].tightest_middle()) {
             (Some(first), Some(second)) if end > begin => {
                 ((second - first) as f64 / ((end - begin) as f64 / 2.0)).clamp(-MAX_DRIFT, MAX_DRIFT)
             }
             _ => 0.0,
         };
-        let best = argmax((-MAX_DRIFT, MAX_DRIFT), |slope| band.width(slope));
-        if band.width(best) < 0.0 && halvings > 0 && halves.iter().all(|half| half.middle().is_some()) {
+        let best = find_maximum((-MAX_DRIFT, MAX_DRIFT), |slope| band.width(slope));
+        if band.width(best) < 0.0 && halvings > 0 && halves.iter().all(|half| half.tightest_middle().is_some()) {
             OffsetPiece::solve(&halves[0], halvings - 1, pieces)?;
             return OffsetPiece::solve(&halves[1], halvings - 1, pieces);
         }
         let slope = if band.width(guess) >= 0.0 { guess } else { best };
-        let ahead = (band.low(slope) + band.high(slope)) / 2.0;
+        let start_offset = (band.low(slope) + band.high(slope)) / 2.0;
         let run = (end - begin) as f64;
-        let error = band.error(best, (ahead, slope), run);
-        pieces.push(OffsetPiece { begin, end, base: band.base, ahead, slope, error });
+        let error = band.error(best, (start_offset, slope), run);
+        pieces.push(OffsetPiece { begin, end, base: band.base, start_offset, slope, error });
         Some(())
     }
 }
@@ -166,11 +165,11 @@ struct Band {
 
 impl Band {
     fn new(bounds: &OffsetBounds, begin: i128) -> Option<Band> {
-        let base = bounds.middle()?;
+        let base = bounds.tightest_middle()?;
         let relative = |bounds: &[Bound], sign: f64| {
             let mut points: Vec<(f64, f64)> = bounds.iter().map(|(at, ns)| ((at - begin) as f64, sign * (ns - base) as f64)).collect();
             points.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.total_cmp(&b.1)));
-            let hull = lower_hull(&points);
+            let hull = compute_lower_hull(&points);
             hull.into_iter().map(|(at, ns)| (at, sign * ns)).collect()
         };
         Some(Band { base, lower: relative(&bounds.lower, -1.0), upper: relative(&bounds.upper, 1.0) })
@@ -192,8 +191,8 @@ impl Band {
     }
 
     /// Returns the largest distance of any admissible line from the given line, at either end. `best` is an admissible slope. If no slope
-    /// is admissible, the result is half of the contradiction between the bounds.
-    fn error(&self, best: f64, (ahead, slope): (f64, f64), run: f64) -> f64 {
+    /// is admissible, returns half of the contradiction between the bounds.
+    fn error(&self, best: f64, (start_offset, slope): (f64, f64), run: f64) -> f64 {
         if self.width(best) < 0.0 {
             return -self.width(slope) / 2.0;
         }
@@ -209,28 +208,28 @@ impl Band {
             possible
         };
         let slopes = (edge(-MAX_DRIFT), edge(MAX_DRIFT));
-        let far = |at: f64| {
-            let here = ahead + slope * at;
-            let highest = argmax(slopes, |s| self.high(s) + s * at);
-            let lowest = argmax(slopes, |s| -self.low(s) - s * at);
+        let largest_distance_at = |at: f64| {
+            let here = start_offset + slope * at;
+            let highest = find_maximum(slopes, |s| self.high(s) + s * at);
+            let lowest = find_maximum(slopes, |s| -self.low(s) - s * at);
             (self.high(highest) + highest * at - here).max(here - self.low(lowest) - lowest * at)
         };
-        far(0.0).max(far(run))
+        largest_distance_at(0.0).max(largest_distance_at(run))
     }
 }
 
-/// Finds the maximum of a concave function by ternary search.
-fn argmax((mut from, mut to): (f64, f64), of: impl Fn(f64) -> f64) -> f64 {
+/// Finds the argument at which a concave function has its maximum, by ternary search.
+fn find_maximum((mut from, mut to): (f64, f64), function: impl Fn(f64) -> f64) -> f64 {
     for _ in 0..SEARCH_STEPS {
         let third = (to - from) / 3.0;
         let (left, right) = (from + third, to - third);
-        if of(left) < of(right) { from = left } else { to = right }
+        if function(left) < function(right) { from = left } else { to = right }
     }
     (from + to) / 2.0
 }
 
 /// Returns the lower convex hull of sorted points (A. M. Andrew 1979).
-fn lower_hull(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
+fn compute_lower_hull(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
     let mut hull: Vec<(f64, f64)> = Vec::new();
     for &(x, y) in points {
         while let [.., (x1, y1), (x2, y2)] = hull[..] {
@@ -257,7 +256,8 @@ mod tests {
         }
     }
 
-    /// Messages in both directions with delays of up to 2 ms, between an exact clock and one that is ahead of it by `ahead`.
+    /// Returns the bounds from messages in both directions, with delays of up to 2 ms, between an exact clock and one that is ahead of it
+    /// by `ahead`.
     fn messages(random: &mut Random, count: usize, ahead: impl Fn(i128) -> i128) -> OffsetBounds {
         let mut bounds = OffsetBounds::default();
         for _ in 0..count {
@@ -279,7 +279,7 @@ mod tests {
             let ahead = |time: i128| offset + (time - 1_700_000_000_000_000_000) * drift / 1_000_000;
             let count = 2 + random.below(60) as usize;
             let bounds = messages(&mut random, count, ahead);
-            let Some(found) = bounds.offset() else {
+            let Some(found) = bounds.estimate() else {
                 assert!(bounds.lower.is_empty() || bounds.upper.is_empty());
                 continue;
             };
@@ -287,7 +287,7 @@ mod tests {
             for (at, _) in bounds.lower.iter().chain(&bounds.upper) {
                 // `at - ahead(at)` approximates the true time well enough for a drift of 1e-4.
                 let truth = ahead(at - ahead(*at));
-                assert!((found.shift.at(*at) - truth).abs() <= found.error_ns + 2, "seed {seed}: {found:?}, {truth} at {at}");
+                assert!((found.curve.at(*at) - truth).abs() <= found.error_ns + 2, "seed {seed}: {found:?}, {truth} at {at}");
             }
         }
     }
@@ -299,23 +299,23 @@ mod tests {
             since * since / 10_000_000_000_000
         };
         let bounds = messages(&mut Random(7), 20_000, ahead);
-        let found = bounds.offset().unwrap();
+        let found = bounds.estimate().unwrap();
         assert_eq!(found.violated, 0);
         assert!(found.error_ns < 3_000, "{found:?}");
     }
 
     #[test]
     fn messages_in_one_direction_give_no_offset() {
-        assert_eq!(OffsetBounds { lower: Vec::new(), upper: vec![(1, 1)] }.offset(), None);
-        let one = OffsetBounds { lower: vec![(10, 4_000)], upper: vec![(10, 4_020)] }.offset().unwrap();
-        assert_eq!((one.shift.at(0), one.shift.at(10), one.error_ns, one.violated), (4_010, 4_010, 10, 0));
+        assert_eq!(OffsetBounds { lower: Vec::new(), upper: vec![(1, 1)] }.estimate(), None);
+        let one = OffsetBounds { lower: vec![(10, 4_000)], upper: vec![(10, 4_020)] }.estimate().unwrap();
+        assert_eq!((one.curve.at(0), one.curve.at(10), one.error_ns, one.violated), (4_010, 4_010, 10, 0));
     }
 
     #[test]
     fn shift_interpolates_between_knots_and_extrapolates_beyond_them() {
-        let shift = Shift::linear(vec![(0, 10), (10, 20), (20, 0)]);
-        assert_eq!([-10, 0, 5, 10, 15, 20, 30].map(|at| shift.at(at)), [0, 10, 15, 20, 10, 0, -20]);
-        assert_eq!([Shift::linear(vec![(5, 7)]), Shift::linear(vec![(5, 7), (5, 7)])].map(|s| s.at(100)), [7, 7]);
-        assert_eq!(Shift::default().at(3), 0);
+        let curve = OffsetCurve::new(vec![(0, 10), (10, 20), (20, 0)]);
+        assert_eq!([-10, 0, 5, 10, 15, 20, 30].map(|at| curve.at(at)), [0, 10, 15, 20, 10, 0, -20]);
+        assert_eq!([OffsetCurve::new(vec![(5, 7)]), OffsetCurve::new(vec![(5, 7), (5, 7)])].map(|s| s.at(100)), [7, 7]);
+        assert_eq!(OffsetCurve::default().at(3), 0);
     }
 }

@@ -1,8 +1,8 @@
-//! Removal of steps that do not help to explain the difference of two paths, before the paths are shown (as in Carnival).
+//! Removes steps that do not help to explain the difference of two paths, before the paths are shown (as in Carnival).
 //!
-//! The time that both paths spend in the same step is removed from both, which leaves the difference unchanged. Then steps of the same
-//! code and state, but on different locations, are paired greedily and removed from both paths if their times are similar, as long as the
-//! remaining steps still explain 95 % of the wait. The result states what was removed.
+//! The time that both paths spend in the same step is removed from both, which leaves the difference unchanged. Steps with the same code
+//! and state on different locations are then paired greedily, and a pair is removed from both paths if its times are similar. The
+//! remaining steps must still explain 95 % of the wait. The result states what was removed.
 
 use crate::classes::WaitClass;
 use crate::hash::Map;
@@ -22,21 +22,21 @@ pub struct Explanation {
     pub plus: Vec<(Step, u64)>,
     /// Remaining steps of the shorter path, with their times in ns.
     pub minus: Vec<(Step, u64)>,
-    /// Time of common steps that was removed from both paths, ns.
+    /// Time in ns that was removed from both paths because both spend it in the same step.
     pub equal_ns: u64,
     /// Number of removed pairs of steps on different locations.
     pub pairs: u64,
-    /// Time that these pairs removed from the longer and from the shorter path, ns.
+    /// Time in ns that these pairs removed from the longer and from the shorter path.
     pub pairs_ns: (u64, u64),
 }
 
-/// Removes redundant steps from the paths of a class.
+/// Removes redundant steps from a class's paths.
 pub fn explain(steps: &Steps, class: &WaitClass) -> Explanation {
-    reduce(steps, &class.plus, &class.minus)
+    remove_redundant_steps(steps, &class.plus, &class.minus)
 }
 
-/// Removes redundant steps from two paths.
-pub fn reduce(steps: &Steps, plus: &Map<StepId, u64>, minus: &Map<StepId, u64>) -> Explanation {
+/// Removes redundant steps from two paths, each given as the time in ns of each step.
+pub fn remove_redundant_steps(steps: &Steps, plus: &Map<StepId, u64>, minus: &Map<StepId, u64>) -> Explanation {
     let mut explanation = Explanation::default();
     let mut longer: BTreeMap<StepId, u64> = plus.iter().map(|(step, ns)| (*step, *ns)).collect();
     let mut shorter: BTreeMap<StepId, u64> = minus.iter().map(|(step, ns)| (*step, *ns)).collect();
@@ -49,20 +49,20 @@ pub fn reduce(steps: &Steps, plus: &Map<StepId, u64>, minus: &Map<StepId, u64>) 
             explanation.equal_ns += equal;
         }
     }
-    let mut longer = ordered(steps, &longer);
-    let mut shorter = ordered(steps, &shorter);
-    drop_pairs(&mut longer, &mut shorter, wait_ns, &mut explanation);
+    let mut longer = sort_by_time(steps, &longer);
+    let mut shorter = sort_by_time(steps, &shorter);
+    remove_similar_pairs(&mut longer, &mut shorter, wait_ns, &mut explanation);
     (explanation.plus, explanation.minus) = (longer, shorter);
     explanation
 }
 
-fn ordered(steps: &Steps, path: &BTreeMap<StepId, u64>) -> Vec<(Step, u64)> {
+fn sort_by_time(steps: &Steps, path: &BTreeMap<StepId, u64>) -> Vec<(Step, u64)> {
     let mut path: Vec<(Step, u64)> = path.iter().filter(|(_, ns)| **ns > 0).map(|(step, ns)| (steps.get(*step), *ns)).collect();
     path.sort_by_key(|(step, ns)| (std::cmp::Reverse(*ns), *step));
     path
 }
 
-fn drop_pairs(longer: &mut Vec<(Step, u64)>, shorter: &mut Vec<(Step, u64)>, wait_ns: i128, explanation: &mut Explanation) {
+fn remove_similar_pairs(longer: &mut Vec<(Step, u64)>, shorter: &mut Vec<(Step, u64)>, wait_ns: i128, explanation: &mut Explanation) {
     let budget = (wait_ns.max(0) as f64 * (1.0 - MIN_EXPLAINED)) as i128;
     let mut change: i128 = 0;
     let mut candidates: Map<(CodeId, LocationState), Vec<usize>> = Map::default();

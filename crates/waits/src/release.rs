@@ -2,18 +2,18 @@
 
 use crate::CollectiveRule;
 use crate::analysis::{Analysis, EndedCall, OpenCall};
-use crate::call::{Call, Collective, Completed, Message, MultiExchange, RequestId, SleepKind, ThreadToken, WaitKind};
+use crate::call::{Call, Collective, CompletedRequest, Message, MultiExchange, RequestId, SleepKind, ThreadToken, WaitKind};
 use crate::classes::PathShares;
 use crate::collectives::{Membership, WaitTarget};
 use crate::diagnostic::Diagnostic;
 use crate::messages::{MessagePosition, MessageRequest, Prepared, Started, StartedSide};
-use crate::objects::{Object, Objects, object_of};
+use crate::objects::{ObjectKey, Objects, object_key};
 use crate::step::{LocationId, LocationState, ProcessId};
 use crate::wait::{Moment, Wait};
 
 impl Analysis {
-    /// At a call's entry, registers everything about the call that other locations may wait for.
-    pub(crate) fn begin(&mut self, id: LocationId, process: ProcessId, call: &Call) {
+    /// Registers, at a call's entry, everything about the call that other locations may wait for.
+    pub(crate) fn register_call(&mut self, id: LocationId, process: ProcessId, call: &Call) {
         match call {
             Call::Send(message, _) => self.begin_message(id, process, *message, false),
             Call::Receive(message, _) => self.begin_message(id, process, *message, true),
@@ -40,13 +40,15 @@ impl Analysis {
                 let membership = self.enter_collective(id, process, *collective);
                 self.open_call(id).membership = Some(membership);
             }
-            Call::Unlock(object) => self.store_moment(id, |objects, moment| objects.unlock(object_of(process, *object), moment)),
-            Call::Wake(object, count) => self.store_moment(id, |objects, moment| objects.wake(object_of(process, *object), *count, moment)),
+            Call::Unlock(object) => self.store_moment(id, |objects, moment| objects.unlock(object_key(process, *object), moment)),
+            Call::Wake(object, count) => {
+                self.store_moment(id, |objects, moment| objects.wake(object_key(process, *object), *count, moment))
+            }
             Call::Create(token) => self.store_moment(id, |objects, moment| objects.created.insert(*token, moment)),
             Call::End(token) => self.store_moment(id, |objects, moment| objects.ended.insert(*token, moment)),
             Call::ThreadBarrier(object, count) => {
-                let moment = self.moment(id);
-                let (place, old) = self.objects.enter(object_of(process, *object), *count, moment);
+                let moment = self.save_moment(id);
+                let (place, old) = self.objects.enter(object_key(process, *object), *count, moment);
                 self.release_moments(old);
                 self.open_call(id).barrier = Some(place);
             }
@@ -55,7 +57,7 @@ impl Analysis {
     }
 
     fn store_moment(&mut self, id: LocationId, store: impl FnOnce(&mut Objects, Moment) -> Option<Moment>) {
-        let moment = self.moment(id);
+        let moment = self.save_moment(id);
         let old = store(&mut self.objects, moment);
         self.release_moments(old);
     }
@@ -65,8 +67,8 @@ impl Analysis {
     }
 
     fn begin_side(&mut self, id: LocationId, process: ProcessId, message: Message, is_receive: bool) -> StartedSide {
-        let moment = self.moment(id);
-        let side = self.messages.begin(process, message, is_receive, moment);
+        let moment = self.save_moment(id);
+        let side = self.messages.start_side(process, message, is_receive, moment);
         match side {
             StartedSide::Unmatchable => self.release_moments([moment]),
             StartedSide::Placed(place) if !is_receive && self.messages.is_received(place) => {
@@ -114,7 +116,7 @@ impl Analysis {
     }
 
     fn enter_collective(&mut self, id: LocationId, process: ProcessId, collective: Collective) -> Membership {
-        let moment = self.moment(id);
+        let moment = self.save_moment(id);
         let (membership, old) = self.collectives.enter(process, collective, moment);
         self.release_moments(old);
         membership
@@ -125,19 +127,19 @@ impl Analysis {
         self.outcome.diagnostics.add(Diagnostic::UnknownRequest, id, time_ns);
     }
 
-    /// Handles the return of a call: finds the moment that released it, and releases the moments that no location can wait for any more.
+    /// Handles the return of a call: finds the moment that released it, and releases the moments for which no location can wait any more.
     pub(crate) fn complete(&mut self, ended: EndedCall, open: OpenCall, call: &Call) -> Option<Wait> {
         let EndedCall { id, process, enter_ns, exit_ns, .. } = ended;
         match call {
             Call::Send(..) | Call::Receive(..) | Call::Exchange(..) | Call::MultiExchange(_) => self.complete_messages(ended, open, call),
             Call::Probe(message) => {
-                let found = self.messages.first_unreceived(process, *message);
-                self.resolve(ended, found.map(|moment| (moment, WaitKind::LateSender)))
+                let found = self.messages.first_unreceived_send(process, *message);
+                self.complete_released(ended, found.map(|moment| (moment, WaitKind::LateSender)))
             }
             Call::Wait(completed) => self.complete_requests(ended, completed),
             Call::Collective(_) => {
                 let found = open.membership.and_then(|membership| self.collective_wait(id, membership, exit_ns));
-                let wait = self.resolve(ended, found);
+                let wait = self.complete_released(ended, found);
                 let old = open.membership.map_or_else(Vec::new, |membership| self.collectives.leave(membership));
                 self.release_moments(old);
                 wait
@@ -145,25 +147,25 @@ impl Analysis {
             Call::BeginJob(job) => self.begin_job(ended, *job),
             Call::Free(request) => {
                 self.messages.requests.remove(&(process, *request));
-                self.resolve(ended, None)
+                self.complete_released(ended, None)
             }
             Call::Lock(object) => {
-                let found = self.objects.last_unlock(object_of(process, *object), id).map(|moment| (moment, WaitKind::LockContention));
+                let found = self.objects.last_unlock(object_key(process, *object), id).map(|moment| (moment, WaitKind::LockContention));
                 if object.is_shared() {
                     // Perhaps no other process held the lock, and the window's owner was merely slow to respond.
-                    return self.resolve(ended, found);
+                    return self.complete_released(ended, found);
                 }
-                self.resolve_required(ended, found, Diagnostic::LockWithoutUnlock)
+                self.complete_required_release(ended, found, Diagnostic::LockWithoutUnlock)
             }
             Call::Sleep(_, _, false) => self.complete_without_wait(ended, LocationState::Blocked),
             Call::Sleep(object, kind, true) => {
-                let woken = self.objects.take_wake(object_of(process, *object), id, enter_ns);
+                let woken = self.objects.take_wake(object_key(process, *object), id, enter_ns);
                 let found = woken.map(|moment| (moment, sleep_wait_kind(kind)));
-                self.resolve_required(ended, found, Diagnostic::SleepWithoutWake)
+                self.complete_required_release(ended, found, Diagnostic::SleepWithoutWake)
             }
             Call::ThreadBarrier(..) => {
                 let found = open.barrier.and_then(|place| self.objects.last_entry(place)).map(|moment| (moment, WaitKind::ThreadBarrier));
-                let wait = self.resolve_required(ended, found, Diagnostic::LeftBeforeEntered);
+                let wait = self.complete_required_release(ended, found, Diagnostic::LeftBeforeEntered);
                 let old = open.barrier.and_then(|place| self.objects.leave(place));
                 self.release_moments(old);
                 wait
@@ -176,24 +178,24 @@ impl Analysis {
 
     fn complete_join(&mut self, ended: EndedCall, token: ThreadToken) -> Option<Wait> {
         let found = self.objects.ended.remove(&token);
-        let wait = self.resolve_required(ended, found.map(|m| (m, WaitKind::Join)), Diagnostic::JoinWithoutEnd);
+        let wait = self.complete_required_release(ended, found.map(|m| (m, WaitKind::Join)), Diagnostic::JoinWithoutEnd);
         self.release_moments(found);
         wait
     }
 
-    /// Handles the return from a wait for a condition variable. Until the wake-up, the location waited for the condition. If another
+    /// Handles the return from a wait for a condition variable. The location waited for the condition until the wake-up. If another
     /// location released the mutex after the wake-up, the location then waited for the mutex. These are two waits, because different
     /// locations may have released them.
-    pub(crate) fn complete_condition(&mut self, ended: EndedCall, condition: Object, mutex: Object) -> Vec<Wait> {
+    pub(crate) fn complete_condition(&mut self, ended: EndedCall, condition: ObjectKey, mutex: ObjectKey) -> Vec<Wait> {
         let EndedCall { id, enter_ns, exit_ns, .. } = ended;
         let woken = self.objects.take_wake(condition, id, enter_ns).filter(|moment| moment.time_ns > enter_ns);
         let is_later = |unlocked: &Moment| woken.is_some_and(|woken| (woken.time_ns..=exit_ns).contains(&unlocked.time_ns));
         let unlocked = self.objects.last_unlock(mutex, id).filter(is_later);
         let until_ns = woken.filter(|_| unlocked.is_some()).map_or(exit_ns, |moment| moment.time_ns);
         let found = woken.map(|moment| (moment, WaitKind::Condition));
-        let slept = self.resolve_required(EndedCall { exit_ns: until_ns, ..ended }, found, Diagnostic::SleepWithoutWake);
+        let slept = self.complete_required_release(EndedCall { exit_ns: until_ns, ..ended }, found, Diagnostic::SleepWithoutWake);
         let then = EndedCall { enter_ns: until_ns, ..ended };
-        let locked = unlocked.and_then(|moment| self.resolve(then, Some((moment, WaitKind::LockContention))));
+        let locked = unlocked.and_then(|moment| self.complete_released(then, Some((moment, WaitKind::LockContention))));
         slept.into_iter().chain(locked).collect()
     }
 
@@ -204,13 +206,13 @@ impl Analysis {
         None
     }
 
-    /// Like [`Analysis::resolve`], for calls that return only when another location releases them: if `found` is `None`, the call's time is
-    /// unexplained, and `missing` is diagnosed.
-    fn resolve_required(&mut self, ended: EndedCall, found: Option<(Moment, WaitKind)>, missing: Diagnostic) -> Option<Wait> {
+    /// Completes a call that returns only when another location releases it. If `found` is `None`, the call's time is unexplained, and
+    /// `missing` is diagnosed. Otherwise, this does the same as [`Analysis::complete_released`].
+    fn complete_required_release(&mut self, ended: EndedCall, found: Option<(Moment, WaitKind)>, missing: Diagnostic) -> Option<Wait> {
         if found.is_none() && ended.exit_ns > ended.enter_ns {
             return self.mark_unexplained(ended, missing, ended.enter_ns);
         }
-        self.resolve(ended, found)
+        self.complete_released(ended, found)
     }
 
     fn mark_unexplained(&mut self, ended: EndedCall, diagnostic: Diagnostic, time_ns: u64) -> Option<Wait> {
@@ -219,9 +221,9 @@ impl Analysis {
         self.complete_without_wait(ended, LocationState::Unexplained)
     }
 
-    /// Ends a call that the moment in `found` released. The call is a wait if the moment belongs to a different location and is later than
-    /// the call's entry.
-    fn resolve(&mut self, ended: EndedCall, found: Option<(Moment, WaitKind)>) -> Option<Wait> {
+    /// Completes a call that the moment in `found` released. The call contains a wait if the moment belongs to another location and is
+    /// later than the call's entry.
+    fn complete_released(&mut self, ended: EndedCall, found: Option<(Moment, WaitKind)>) -> Option<Wait> {
         let EndedCall { id, enter_ns, exit_ns, site, .. } = ended;
         let found = found.filter(|(moment, _)| moment.location != id && moment.time_ns > enter_ns);
         let Some((moment, kind)) = found else { return self.complete_without_wait(ended, LocationState::Communicating) };
@@ -233,9 +235,9 @@ impl Analysis {
         let wait = Wait { location: id, releaser: moment.location, site, kind, enter_ns, wait_ns: moment.time_ns - enter_ns, paths };
         let shares = PathShares::new(&self.outcome.steps, &wait);
         let placement = self.classes.add(&wait, &shares);
-        self.other_classes.iter_mut().for_each(|classes| classes.tally(&wait, &shares));
+        self.other_classes.iter_mut().for_each(|classes| classes.count_only(&wait, &shares));
         if let Some(expansion) = &mut self.expansion {
-            expansion.wait(&wait, placement);
+            expansion.add_wait(&wait, placement);
         }
         let shared = self.versions.share(moment.version);
         self.versions.release(head);
@@ -248,8 +250,8 @@ impl Analysis {
         outcome.waits += 1;
         outcome.wait_ns += wait.wait_ns;
         if outcome.waits.is_multiple_of(1024) {
-            let live = self.versions.live();
-            outcome.live = (outcome.live.0.max(live.0), outcome.live.1.max(live.1));
+            let live = self.versions.live_size();
+            outcome.max_live = (outcome.max_live.0.max(live.0), outcome.max_live.1.max(live.1));
         }
         Some(wait)
     }
@@ -259,32 +261,32 @@ impl Analysis {
         let mut places = Vec::with_capacity(2);
         for side in open.sides {
             let actual = if let Call::Receive(_, actual) = call { *actual } else { None };
-            let side = self.messages.resolve(ended.process, side, actual);
+            let side = self.messages.assign_position(ended.process, side, actual);
             if let StartedSide::AnySource(_, moment) = side {
                 self.release_moments([moment]);
             }
             let StartedSide::Placed(place) = side else { continue };
             places.push(place);
-            let mut partner = self.partner(place, ended.exit_ns);
+            let mut partner = self.find_partner_wait(place, ended.exit_ns);
             if let (Call::MultiExchange(MultiExchange { kind, .. }), Some(found)) = (call, &mut partner) {
                 found.1 = *kind;
             }
             latest = later_of(latest, partner);
         }
-        let wait = self.resolve(ended, latest);
-        self.end_places(&places);
+        let wait = self.complete_released(ended, latest);
+        self.complete_sides(&places);
         wait
     }
 
-    fn end_places(&mut self, places: &[MessagePosition]) {
+    fn complete_sides(&mut self, places: &[MessagePosition]) {
         for place in places {
             let old = self.messages.complete_side(*place);
             self.release_moments(old);
         }
     }
 
-    fn partner(&self, place: MessagePosition, until_ns: u64) -> Option<(Moment, WaitKind)> {
-        let moment = self.messages.partner(place).filter(|moment| moment.time_ns <= until_ns && !place.is_buffered())?;
+    fn find_partner_wait(&self, place: MessagePosition, until_ns: u64) -> Option<(Moment, WaitKind)> {
+        let moment = self.messages.partner_start(place).filter(|moment| moment.time_ns <= until_ns && !place.is_buffered())?;
         let kind = match (place.is_receive(), self.messages.is_overtaken(place)) {
             (true, true) => WaitKind::WrongOrder,
             (true, false) => WaitKind::LateSender,
@@ -313,14 +315,14 @@ impl Analysis {
         }
     }
 
-    fn complete_requests(&mut self, ended: EndedCall, completed: &[Completed]) -> Option<Wait> {
+    fn complete_requests(&mut self, ended: EndedCall, completed: &[CompletedRequest]) -> Option<Wait> {
         let EndedCall { id, process, exit_ns, .. } = ended;
         let mut latest: Option<(Moment, WaitKind)> = None;
         let (mut places, mut members) = (Vec::new(), Vec::new());
         for completed in completed {
             let Some(started) = self.take_started(process, completed.request) else { continue };
             if completed.is_cancelled {
-                self.cancel(started);
+                self.cancel_operations(started);
                 continue;
             }
             let (sides, kind) = match started {
@@ -329,13 +331,13 @@ impl Analysis {
                     latest = later_of(latest, self.collective_wait(id, membership, exit_ns));
                     continue;
                 }
-                Started::Message(side) => (vec![self.messages.resolve(process, side, completed.peer.zip(completed.tag))], None),
+                Started::Message(side) => (vec![self.messages.assign_position(process, side, completed.peer.zip(completed.tag))], None),
                 Started::MultiExchange(sides, kind) => (sides, Some(kind)),
             };
             for side in sides {
                 match side {
                     StartedSide::Placed(place) => {
-                        let partner = self.partner(place, exit_ns);
+                        let partner = self.find_partner_wait(place, exit_ns);
                         latest = later_of(latest, partner.map(|(moment, own)| (moment, kind.unwrap_or(own))));
                         places.push(place);
                     }
@@ -344,8 +346,8 @@ impl Analysis {
                 }
             }
         }
-        let wait = self.resolve(ended, latest);
-        self.end_places(&places);
+        let wait = self.complete_released(ended, latest);
+        self.complete_sides(&places);
         for membership in members {
             let old = self.collectives.leave(membership);
             self.release_moments(old);
@@ -353,8 +355,8 @@ impl Analysis {
         wait
     }
 
-    /// Removes the operations that a cancelled request started.
-    fn cancel(&mut self, started: Started) {
+    /// Removes the operations that a cancelled request has started.
+    fn cancel_operations(&mut self, started: Started) {
         let sides = match started {
             Started::Message(side) => vec![side],
             Started::MultiExchange(sides, _) => sides,
@@ -372,7 +374,8 @@ impl Analysis {
         }
     }
 
-    /// Takes the operation that a request has started. A persistent request remains and can be started again; any other request is removed.
+    /// Takes the operation that a request has started. A persistent request remains and can be started again; any other request is
+    /// removed.
     fn take_started(&mut self, process: ProcessId, request: RequestId) -> Option<Started> {
         let known = self.messages.requests.get_mut(&(process, request))?;
         let started = known.started.take();
@@ -382,7 +385,7 @@ impl Analysis {
         started
     }
 
-    /// Rebases a member's path on the start of its job, which is the first member's arrival, so that earlier steps are not compared.
+    /// Rebases a member's path on the start of its job, at which the first member arrived, so that earlier steps are not compared.
     fn begin_job(&mut self, ended: EndedCall, job: u32) -> Option<Wait> {
         let EndedCall { id, exit_ns: time_ns, site, .. } = ended;
         match self.jobs.get(&job).copied().filter(|moment| moment.time_ns <= time_ns) {
@@ -394,13 +397,13 @@ impl Analysis {
                 location.scaled_ns = moment.scaled_ns;
                 self.versions.release(old);
                 if let Some(expansion) = &mut self.expansion {
-                    expansion.start(id, Some(moment.location), moment.time_ns);
+                    expansion.start_history(id, Some(moment.location), moment.time_ns);
                 }
                 self.append(id, site, LocationState::Starting, time_ns - moment.time_ns);
             }
             None => {
                 self.complete_without_wait(ended, LocationState::Starting);
-                let moment = self.moment(id);
+                let moment = self.save_moment(id);
                 self.jobs.insert(job, moment);
             }
         }

@@ -51,19 +51,19 @@ impl LocationState {
 /// A step of an execution path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Step {
-    /// The location that executes it.
+    /// The location that executes the step.
     pub location: LocationId,
-    /// The code that is executed.
+    /// The code that the location executes.
     pub code: CodeId,
     /// What the location does meanwhile.
     pub state: LocationState,
 }
 
-/// The number of a step.
+/// The number of a step in [`Steps`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct StepId(pub u32);
 
-/// All steps, numbered.
+/// All steps by number.
 #[derive(Clone, Debug, Default)]
 pub struct Steps {
     steps: Vec<Step>,
@@ -71,15 +71,15 @@ pub struct Steps {
 }
 
 impl Steps {
-    /// Returns the number of a step. A new step gets the next number.
-    pub fn id(&mut self, step: Step) -> StepId {
+    /// Returns the number of a step. Assigns the next number to a new step.
+    pub fn intern(&mut self, step: Step) -> StepId {
         *self.ids.entry(step).or_insert_with(|| {
             self.steps.push(step);
             StepId(self.steps.len() as u32 - 1)
         })
     }
 
-    /// Returns the step with a number. Panics if the number was assigned by a different `Steps`.
+    /// Returns the step with the given number. Panics if a different `Steps` assigned the number.
     pub fn get(&self, id: StepId) -> Step {
         self.steps[id.0 as usize]
     }

@@ -1,16 +1,16 @@
 //! Expanded execution paths of all locations, as a tree of versions.
 //!
 //! A version is a location's path from the origin of the run to some point, with waits replaced; its steps add up to the elapsed time.
-//! After a wait, a location continues from the version of its releaser, so the common part of two paths ends at their lowest common
-//! ancestor. Versions are reference-counted. A node to which only its child refers is merged into the child, and the part that all paths
-//! share moves to [`Versions::shared`], so there are at most two nodes per live version. [`Versions::difference`] takes time linear in the
+//! After a wait, a location continues from its releaser's version, so the common part of two paths ends at their lowest common ancestor.
+//! Versions are reference-counted. If only a node's child refers to the node, it is merged into the child. The part that all paths share
+//! moves to [`Versions::shared`], so there are at most two nodes per live version. [`Versions::difference`] takes time linear in the
 //! lengths of both paths; all other operations take amortised constant time.
 
 use crate::hash::Map;
 use crate::step::StepId;
 use std::ops::AddAssign;
 
-/// A reference to a version. Its owner must hand it to [`Versions::release`] exactly once.
+/// A reference to a version. Its owner must pass it to [`Versions::release`] exactly once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct PathVersion(u32);
 
@@ -20,16 +20,16 @@ const NONE: u32 = u32::MAX;
 struct VersionNode {
     parent: u32,
     references: u32,
-    /// Number in creation order; larger than the parent's.
+    /// Index in the order of creation, which is larger than the parent's.
     serial: u64,
-    /// Length of the path from the origin to the end of this node, ns.
+    /// Length of the path from the origin to the end of this node, in ns.
     total_ns: u64,
     steps: Vec<(StepId, u64)>,
     /// Length of `steps` when equal steps were last merged.
     compacted: usize,
 }
 
-/// All live versions.
+/// All live versions of paths.
 #[derive(Clone, Debug, Default)]
 pub struct Versions {
     nodes: Vec<VersionNode>,
@@ -52,10 +52,10 @@ pub struct PathDifference {
 impl Versions {
     /// Creates the empty path, from which all others are derived. Must be called exactly once.
     pub fn origin(&mut self) -> PathVersion {
-        self.node(NONE, 0)
+        self.add_node(NONE, 0)
     }
 
-    fn node(&mut self, parent: u32, total_ns: u64) -> PathVersion {
+    fn add_node(&mut self, parent: u32, total_ns: u64) -> PathVersion {
         self.serial += 1;
         let node = VersionNode { parent, references: 1, serial: self.serial, total_ns, steps: Vec::new(), compacted: 0 };
         match self.free.pop() {
@@ -70,12 +70,12 @@ impl Versions {
         }
     }
 
-    /// Returns the length of a path, ns.
+    /// Returns the length of a path in ns.
     pub fn total_ns(&self, version: PathVersion) -> u64 {
         self.nodes[version.0 as usize].total_ns
     }
 
-    /// Extends a path by a step. Consumes the reference and returns one to the new version.
+    /// Extends a path by a step. Consumes the reference, and returns a reference to the new version.
     #[must_use]
     pub fn append(&mut self, version: PathVersion, step: StepId, ns: u64) -> PathVersion {
         if ns == 0 {
@@ -86,7 +86,7 @@ impl Versions {
             version
         } else {
             // The new node takes over the caller's reference, now to its parent.
-            self.node(version.0, own.total_ns)
+            self.add_node(version.0, own.total_ns)
         };
         self.merge_upwards(version.0);
         let node = &mut self.nodes[version.0 as usize];
@@ -108,7 +108,7 @@ impl Versions {
         version
     }
 
-    /// Drops a reference.
+    /// Drops a reference, and frees the nodes that no path needs any more.
     pub fn release(&mut self, version: PathVersion) {
         let mut index = version.0;
         while index != NONE {
@@ -124,7 +124,7 @@ impl Versions {
         }
     }
 
-    /// Merges into a node all its ancestors without other references.
+    /// Merges into a node all of its ancestors that have no other references.
     fn merge_upwards(&mut self, index: u32) {
         loop {
             let parent = self.nodes[index as usize].parent;
@@ -145,8 +145,8 @@ impl Versions {
         }
     }
 
-    /// Returns the parts that two paths do not share. The sum of the result's `plus` minus the sum of its `minus` is the difference of the
-    /// paths' lengths.
+    /// Returns the parts that two paths do not share. The total time of `plus` minus that of `minus` is the difference of the paths'
+    /// lengths.
     pub fn difference(&mut self, plus: PathVersion, minus: PathVersion) -> PathDifference {
         let (mut a, mut b) = (plus.0, minus.0);
         let mut difference = PathDifference::default();
@@ -170,7 +170,7 @@ impl Versions {
         if index == NONE { 0 } else { self.nodes[index as usize].serial }
     }
 
-    /// Moves the steps of a root to `shared`. The root is part of every path, so its steps occur in no difference.
+    /// Moves a root's steps to `shared`. The root is part of every path, so its steps occur in no difference.
     fn move_root_to_shared(&mut self, index: u32) {
         let node = &mut self.nodes[index as usize];
         if node.parent == NONE {
@@ -194,7 +194,7 @@ impl Versions {
     }
 
     /// Returns the number of nodes in use and the number of steps in them, which determine memory use.
-    pub fn live(&self) -> (usize, usize) {
+    pub fn live_size(&self) -> (usize, usize) {
         (self.nodes.len() - self.free.len(), self.nodes.iter().map(|n| n.steps.len()).sum())
     }
 }
@@ -256,7 +256,7 @@ mod tests {
             versions.release(heads[1 - ahead]);
             heads[1 - ahead] = versions.share(heads[ahead]);
         }
-        let (nodes, entries) = versions.live();
+        let (nodes, entries) = versions.live_size();
         assert!(nodes <= 4 && entries < 100, "{nodes} nodes, {entries} entries");
         assert_eq!(sum(&versions.path(heads[0])), versions.total_ns(heads[0]));
     }

@@ -4,12 +4,12 @@ use trodden_waits::analysis::TimeBlock;
 use trodden_waits::call::{Collective, CommunicatorId, Message};
 use trodden_waits::{
     Analysis, AnalysisOptions, Call, CodeId, CollectiveRule, Diagnostic, Distances, Explanation, LocationId, LocationState, PathPart,
-    ProcessId, Step, Wait, WaitExpression, WaitKind, WaitOutcome, causes, explain,
+    ProcessId, Step, Wait, WaitExpression, WaitKind, WaitOutcome, explain, find_causes,
 };
 
 const START: CodeId = CodeId(1000);
 
-fn start(analysis: &mut Analysis, locations: u32) {
+fn start_locations(analysis: &mut Analysis, locations: u32) {
     (0..locations).for_each(|l| analysis.start(LocationId(l), ProcessId(l), 0, None, START));
 }
 
@@ -33,13 +33,13 @@ const B3: u32 = 4;
 const C1: u32 = 5;
 const C3: u32 = 6;
 
-/// Runs the program of figure 4: process 0 sends to 1 after A1, 1 receives after B1 and sends to 2 after B3, 2 receives after C1 and sends
-/// to 0 after C3, and 0 receives after A2. Arguments are the lengths of the blocks.
-fn figure_4([a1, a2, b1, b3, c1, c3]: [u64; 6]) -> (Vec<Wait>, WaitOutcome) {
+/// Runs the program of figure 4. Process 0 sends to 1 after A1, 1 receives after B1 and sends to 2 after B3, 2 receives after C1 and
+/// sends to 0 after C3, and 0 receives after A2. The arguments are the lengths of the blocks.
+fn run_figure_4([a1, a2, b1, b3, c1, c3]: [u64; 6]) -> (Vec<Wait>, WaitOutcome) {
     let [a, b, c] = [0, 1, 2].map(LocationId);
     let mut waits = Vec::new();
-    let mut analysis = Analysis::new(AnalysisOptions { expand: true, ..AnalysisOptions::default() });
-    start(&mut analysis, 3);
+    let mut analysis = Analysis::new(AnalysisOptions { has_expressions: true, ..AnalysisOptions::default() });
+    start_locations(&mut analysis, 3);
     let (send_b, send_c, send_a) = (Call::Send(message(1), false), Call::Send(message(2), false), Call::Send(message(0), false));
     let (recv_a, recv_b, recv_c) = (Call::Receive(message(0), None), Call::Receive(message(1), None), Call::Receive(message(2), None));
     analysis.enter(b, b1, &[block(B1, b1)], &recv_a, CodeId(101));
@@ -57,7 +57,7 @@ fn figure_4([a1, a2, b1, b3, c1, c3]: [u64; 6]) -> (Vec<Wait>, WaitOutcome) {
     (waits, analysis.finish())
 }
 
-/// One thread signals the condition while another holds the mutex, so the sleeper waits first for the signal and then for the mutex.
+/// One thread signals the condition while another holds the mutex, so the sleeper first waits for the signal and then for the mutex.
 #[test]
 fn woken_sleeper_then_waits_for_mutex_holder() {
     use trodden_waits::call::{ObjectId, SleepKind};
@@ -95,22 +95,22 @@ fn paths(outcome: &WaitOutcome, wait: &Wait) -> (Path, Path) {
     (steps(&wait.paths.plus), steps(&wait.paths.minus))
 }
 
-fn explanation(outcome: &WaitOutcome, site: u32) -> Explanation {
+fn explain_site(outcome: &WaitOutcome, site: u32) -> Explanation {
     let site = outcome.sites.iter().find(|s| s.site.code == CodeId(site)).unwrap();
     explain(&outcome.steps, &site.classes[0])
 }
 
 #[test]
 fn waits_of_figure_4_are_fully_expanded() {
-    let (waits, outcome) = figure_4([10, 3, 4, 5, 6, 2]);
+    let (waits, outcome) = run_figure_4([10, 3, 4, 5, 6, 2]);
     assert_eq!(waits.iter().map(|w| (w.location.0, w.wait_ns)).collect::<Vec<_>>(), [(1, 6), (2, 9), (0, 4)]);
     assert!(waits.iter().all(|w| w.kind == WaitKind::LateSender));
     // B2 = A1 - B1.
     assert_eq!(paths(&outcome, &waits[0]), (vec![(step(0, A1), 10)], vec![(step(1, B1), 4)]));
-    // C2 = A1 + B3 - C1: the wait B2 is expanded, which cancels B1.
+    // C2 = A1 + B3 - C1, because the wait B2 is expanded, which cancels B1.
     assert_eq!(paths(&outcome, &waits[1]), (vec![(step(0, A1), 10), (step(1, B3), 5)], vec![(step(2, C1), 6)]));
-    // A3 = B3 + C3 - A2: A1 is on both paths.
-    let explained = explanation(&outcome, 103);
+    // A3 = B3 + C3 - A2, because A1 is on both paths.
+    let explained = explain_site(&outcome, 103);
     assert_eq!(explained.plus, [(step(1, B3), 5), (step(2, C3), 2)]);
     assert_eq!(explained.minus, [(step(0, A2), 3)]);
     for wait in &waits {
@@ -121,7 +121,6 @@ fn waits_of_figure_4_are_fully_expanded() {
     assert_eq!(outcome.diagnostics.iter().count(), 0);
 }
 
-/// Formats an expression as the paper does.
 fn format_as_published(outcome: &WaitOutcome, expression: &WaitExpression) -> [String; 2] {
     let name = |part: &PathPart| match part {
         PathPart::Wait(number) => ["B2", "C2", "A3"][*number].to_owned(),
@@ -133,7 +132,7 @@ fn format_as_published(outcome: &WaitOutcome, expression: &WaitExpression) -> [S
 
 #[test]
 fn waits_of_figure_4_have_the_published_expressions() {
-    let (_, outcome) = figure_4([10, 3, 4, 5, 6, 2]);
+    let (_, outcome) = run_figure_4([10, 3, 4, 5, 6, 2]);
     let first: Vec<_> = outcome.expanded.iter().map(|wait| format_as_published(&outcome, &wait.first)).collect();
     assert_eq!(first, [["A1 10", "B1 4"], ["B1 4 + B2 6 + B3 5", "C1 6"], ["C1 6 + C2 9 + C3 2", "A1 10 + A2 3"]]);
     let mut expanded: Vec<_> = outcome.expanded.iter().map(|wait| format_as_published(&outcome, &wait.expanded)).collect();
@@ -144,15 +143,15 @@ fn waits_of_figure_4_have_the_published_expressions() {
 
 #[test]
 fn causes_of_figure_4_add_up_to_its_waits() {
-    let (_, outcome) = figure_4([10, 3, 4, 5, 6, 2]);
-    let causes = causes(&outcome.steps, &outcome.sites);
+    let (_, outcome) = run_figure_4([10, 3, 4, 5, 6, 2]);
+    let causes = find_causes(&outcome.steps, &outcome.sites);
     assert_eq!(causes.iter().map(|c| c.wait_ns).sum::<u64>(), 19);
     assert_eq!(causes[0].step, step(0, A1));
 }
 
 #[test]
 fn critical_path_of_figure_4_is_a1_b3_c3() {
-    let (_, outcome) = figure_4([10, 3, 4, 5, 6, 2]);
+    let (_, outcome) = run_figure_4([10, 3, 4, 5, 6, 2]);
     let path: Vec<_> = outcome.critical_path.iter().map(|(id, ns)| (outcome.steps.get(*id), *ns)).collect();
     assert_eq!(path, [(step(0, A1), 10), (step(1, B3), 5), (step(2, C3), 2)]);
     assert_eq!(outcome.run_ns, 17);
@@ -163,7 +162,7 @@ fn what_if_predicts_the_run_time_with_shorter_steps() {
     let run = |codes: &[u32], factor| {
         let question = Some((codes.iter().map(|c| CodeId(*c)).collect(), factor));
         let mut analysis = Analysis::new(AnalysisOptions { what_if: question, ..AnalysisOptions::default() });
-        start(&mut analysis, 2);
+        start_locations(&mut analysis, 2);
         let barrier = |rank| {
             let communicator = CommunicatorId(0);
             Call::Collective(Collective {
@@ -185,7 +184,7 @@ fn what_if_predicts_the_run_time_with_shorter_steps() {
     assert_eq!(run(&[], 0.5), 102);
     // Process 0 enters the barrier last; in the prediction, it enters earlier.
     assert_eq!(run(&[1], 0.5), 52);
-    // Below 40 ns process 0 no longer enters last, so the rest of the reduction gains nothing.
+    // Below 40 ns, process 0 no longer enters last, so the rest of the reduction gains nothing.
     assert_eq!(run(&[1], 0.1), 42);
     assert_eq!(run(&[2], 0.1), 102);
 }
@@ -196,10 +195,10 @@ const LINE_6: u32 = 6;
 const LINE_8: u32 = 8;
 const LINE_10: u32 = 10;
 
-/// Runs the program of figure 2: 100 times, a barrier in line 3, then the loops in lines 6 and 8 on process 0, and the longer loop in line
-/// 10 on process 1. Process 1 starts 50 ns late, and loop times vary slightly. `ready` returns the time that a process waits for a
+/// Runs the program of figure 2: 100 times, a barrier in line 3, then the loops in lines 6 and 8 on process 0, and the longer loop in
+/// line 10 on process 1. Process 1 starts 50 ns late, and loop times vary slightly. `ready` returns how long a process waits for a
 /// processor before its loops, given the turn and the process.
-fn figure_2(ready: impl Fn(u64, usize) -> u64) -> WaitOutcome {
+fn run_figure_2(ready: impl Fn(u64, usize) -> u64) -> WaitOutcome {
     let mut analysis = Analysis::new(AnalysisOptions::default());
     analysis.start(LocationId(0), ProcessId(0), 0, None, START);
     analysis.start(LocationId(1), ProcessId(1), 50, None, START);
@@ -234,7 +233,7 @@ fn figure_2(ready: impl Fn(u64, usize) -> u64) -> WaitOutcome {
 
 #[test]
 fn barriers_of_figure_2_form_one_class_caused_by_line_10() {
-    let outcome = figure_2(|_, _| 0);
+    let outcome = run_figure_2(|_, _| 0);
     assert_eq!(outcome.sites.len(), 1);
     let site = &outcome.sites[0];
     assert_eq!((site.occurrences, site.site.code, site.site.kind), (100, CodeId(LINE_3), WaitKind::Barrier));
@@ -242,32 +241,33 @@ fn barriers_of_figure_2_form_one_class_caused_by_line_10() {
     let explained = explain(&outcome.steps, &site.classes[0]);
     assert_eq!(explained.plus.iter().map(|(s, _)| *s).collect::<Vec<_>>(), [step(1, LINE_10)]);
     assert_eq!(explained.minus.iter().map(|(s, _)| *s).collect::<Vec<_>>(), [step(0, LINE_8), step(0, LINE_6)]);
-    assert_eq!(causes(&outcome.steps, &outcome.sites)[0].step, step(1, LINE_10));
+    assert_eq!(find_causes(&outcome.steps, &outcome.sites)[0].step, step(1, LINE_10));
 }
 
 #[test]
 fn time_without_a_processor_splits_no_class_but_is_reported() {
-    // Up to 16,000 ns for process 1, four times its loop; up to 320 ns for process 0, a quarter of its slack.
+    // Process 1 is ready for up to 16,000 ns, four times its loop; process 0 for up to 320 ns, a quarter of its slack.
     let ready = |turn: u64, process: usize| if process == 1 { turn * 7919 % 17 * 1000 } else { turn * 104_729 % 5 * 80 };
-    let outcome = figure_2(ready);
+    let outcome = run_figure_2(ready);
     let site = &outcome.sites[0];
     assert_eq!(site.classes.iter().map(|c| c.occurrences).collect::<Vec<_>>(), [99, 1]);
     let ready_step = Step { state: LocationState::Ready, ..step(1, LINE_10) };
     let expected_ns: u64 = (1..100).map(|turn| ready(turn, 1)).sum();
     let explained = explain(&outcome.steps, &site.classes[0]);
     assert_eq!(explained.plus.iter().find(|(step, _)| *step == ready_step).map(|(_, ns)| *ns), Some(expected_ns));
-    assert!(causes(&outcome.steps, &outcome.sites).iter().any(|cause| cause.step == ready_step));
+    assert!(find_causes(&outcome.steps, &outcome.sites).iter().any(|cause| cause.step == ready_step));
 }
 
 #[test]
 fn class_records_its_first_wait_and_the_distances_of_the_others() {
-    let outcome = figure_2(|_, _| 0);
+    let outcome = run_figure_2(|_, _| 0);
     let class = &outcome.sites[0].classes[0];
-    // The first turn starts at 50 ns. Process 0 waits from the end of its loops (1,010 + 1,510 ns) to the end of line 10's loop (4,020 ns).
+    // The first turn starts at 50 ns. Process 0 waits from the end of its loops (1,010 + 1,510 ns) to the end of line 10's loop (4,020
+    // ns).
     let first = &class.representative;
     assert_eq!((first.location.0, first.enter_ns, first.wait_ns), (0, 50 + 2520, 1500));
-    // Line 6's share of process 0's path is 1,010 of 2,520 ns in the first turn, and 1,000 + 10 i of 2,500 + 10 (i + j) ns in turn n, where
-    // i = n mod 7 and j = n mod 5.
+    // Line 6's share in process 0's path is 1,010 of 2,520 ns in the first turn, and 1,000 + 10 i of 2,500 + 10 (i + j) ns in turn n,
+    // where i = n mod 7 and j = n mod 5.
     let share = |turn: u64| (1000 + turn % 7 * 10) as f64 / (2500 + (turn % 7 + turn % 5) * 10) as f64;
     let distances: Vec<f64> = (1..100).map(|turn| 2.0 * (share(turn) - share(1)).abs()).collect();
     assert!((class.distances.sum - distances.iter().sum::<f64>()).abs() < 1e-9);
@@ -279,7 +279,7 @@ fn class_records_its_first_wait_and_the_distances_of_the_others() {
 fn only_members_of_nonbinding_operations_may_leave_early() {
     let run = |is_binding| {
         let mut analysis = Analysis::new(AnalysisOptions::default());
-        start(&mut analysis, 2);
+        start_locations(&mut analysis, 2);
         let call = |rank| {
             let communicator = CommunicatorId(0);
             Call::Collective(Collective {

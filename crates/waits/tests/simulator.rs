@@ -1,14 +1,14 @@
 //! Runs random programs in a small simulator of processes that compute, send, receive, lock and synchronise.
 //!
-//! The simulator slows down one step, so the true cause of waiting is known, and the analysis must rank that step first. The simulator only
-//! computes when processes enter and leave their calls; it shares no code with the analysis.
+//! The simulator slows down one step, so the true cause of waiting is known, and the analysis must rank that step first. The simulator
+//! computes only when processes enter and leave their calls, and shares no code with the analysis.
 
 use std::collections::HashMap;
 use trodden_waits::analysis::TimeBlock;
 use trodden_waits::call::{Collective, CommunicatorId, Message, ObjectId};
 use trodden_waits::{
     Analysis, AnalysisOptions, Call, CodeId, CollectiveRule, Diagnostic, LocationId, LocationState, PathPart, ProcessId, Step, StepId,
-    Wait, WaitOutcome, causes, explain,
+    Wait, WaitOutcome, explain, find_causes,
 };
 
 struct Random(u64);
@@ -34,12 +34,12 @@ struct Event {
 struct Machine {
     now: Vec<u64>,
     pending: Vec<Vec<TimeBlock>>,
-    /// Time from which the lock is free.
+    /// Time at which the lock becomes free.
     free_ns: u64,
     events: Vec<Event>,
 }
 
-const UNIT: u64 = 100;
+const UNIT_NS: u64 = 100;
 
 impl Machine {
     fn new(processes: usize) -> Machine {
@@ -52,8 +52,8 @@ impl Machine {
     }
 
     fn compute(&mut self, process: usize, code: u32, units: u64) {
-        self.now[process] += units * UNIT;
-        self.pending[process].push(TimeBlock { code: CodeId(code), state: LocationState::Computing, ns: units * UNIT });
+        self.now[process] += units * UNIT_NS;
+        self.pending[process].push(TimeBlock { code: CodeId(code), state: LocationState::Computing, ns: units * UNIT_NS });
     }
 
     fn enter(&mut self, process: usize, call: &Call) -> u64 {
@@ -64,14 +64,14 @@ impl Machine {
 
     /// Leaves a call one unit after `time_ns`, or after the process's own time if that is later.
     fn exit(&mut self, process: usize, time_ns: u64, call: &Call) {
-        let after = self.now[process].max(time_ns) + UNIT;
-        // Keeps the last digits unique to the process.
-        self.now[process] = after - after % UNIT + process as u64 + 1;
+        let after = self.now[process].max(time_ns) + UNIT_NS;
+        // Keep the last digits unique to the process.
+        self.now[process] = after - after % UNIT_NS + process as u64 + 1;
         let time_ns = self.now[process];
         self.events.push(Event { time_ns, process, blocks: Vec::new(), call: call.clone(), is_exit: true });
     }
 
-    fn shift(&mut self, by: usize, tag: i32) {
+    fn exchange_messages(&mut self, by: usize, tag: i32) {
         let count = self.now.len();
         let message = |peer: usize| Message {
             communicator: CommunicatorId(0),
@@ -124,7 +124,7 @@ impl Machine {
     }
 
     /// Lets all processes pass through a critical section once, in order of arrival.
-    fn section(&mut self, code: u32, units: impl Fn(usize) -> u64) {
+    fn run_critical_section(&mut self, code: u32, units: impl Fn(usize) -> u64) {
         let mut order: Vec<usize> = (0..self.now.len()).collect();
         order.sort_by_key(|process| self.now[*process]);
         let (lock, unlock) = (Call::Lock(ObjectId(7)), Call::Unlock(ObjectId(7)));
@@ -139,13 +139,12 @@ impl Machine {
         }
     }
 
-    /// Feeds the events to the analysis.
-    fn analyse(mut self, same_process: bool) -> (Vec<Wait>, WaitOutcome) {
+    fn analyse(mut self, is_same_process: bool) -> (Vec<Wait>, WaitOutcome) {
         self.events.sort_by_key(|event| event.time_ns);
-        let mut analysis = Analysis::new(AnalysisOptions { expand: true, ..AnalysisOptions::default() });
+        let mut analysis = Analysis::new(AnalysisOptions { has_expressions: true, ..AnalysisOptions::default() });
         for process in 0..self.now.len() as u32 {
-            let of = ProcessId(if same_process { 0 } else { process });
-            analysis.start(LocationId(process), of, u64::from(process) + 1, None, CodeId(999));
+            let owner = ProcessId(if is_same_process { 0 } else { process });
+            analysis.start(LocationId(process), owner, u64::from(process) + 1, None, CodeId(999));
         }
         let mut waits = Vec::new();
         for event in &self.events {
@@ -160,11 +159,11 @@ impl Machine {
     }
 }
 
-/// Runs a random program of phases in which one step is slow in every iteration. Returns that step with the result.
-fn run(seed: u64, locks: bool) -> (Step, Vec<Wait>, WaitOutcome) {
+/// Runs a random program of phases in which one step is slow in every iteration. Returns that step with the analysis's result.
+fn run_random_program(seed: u64, has_locks: bool) -> (Step, Vec<Wait>, WaitOutcome) {
     let mut random = Random(seed * 2_654_435_761 + 88_172_645_463_325_252);
     let processes = 2 + random.below(7) as usize;
-    let phases: Vec<u64> = (0..1 + random.below(4)).map(|_| random.below(if locks { 1 } else { 5 })).collect();
+    let phases: Vec<u64> = (0..1 + random.below(4)).map(|_| random.below(if has_locks { 1 } else { 5 })).collect();
     let slow = Step {
         location: LocationId(random.below(processes as u64) as u32),
         code: CodeId(random.below(phases.len() as u64) as u32),
@@ -181,8 +180,8 @@ fn run(seed: u64, locks: bool) -> (Step, Vec<Wait>, WaitOutcome) {
                     5 + random.below(20) + if is_slow { 4000 } else { 0 }
                 })
                 .collect();
-            if locks {
-                machine.section(code, |process| units[process]);
+            if has_locks {
+                machine.run_critical_section(code, |process| units[process]);
                 continue;
             }
             (0..processes).for_each(|process| machine.compute(process, code, units[process]));
@@ -191,19 +190,19 @@ fn run(seed: u64, locks: bool) -> (Step, Vec<Wait>, WaitOutcome) {
                 1 => machine.collective(CollectiveRule::FromRoot, random.below(processes as u64) as usize),
                 2 => machine.collective(CollectiveRule::ToRoot, random.below(processes as u64) as usize),
                 3 => machine.collective(CollectiveRule::Scan, 0),
-                _ => machine.shift(1 + random.below(processes as u64 - 1) as usize, random.below(3) as i32),
+                _ => machine.exchange_messages(1 + random.below(processes as u64 - 1) as usize, random.below(3) as i32),
             }
         }
-        if !locks {
+        if !has_locks {
             machine.collective(CollectiveRule::All, 0);
         }
     }
-    let (waits, outcome) = machine.analyse(locks);
+    let (waits, outcome) = machine.analyse(has_locks);
     (slow, waits, outcome)
 }
 
-fn check(seed: u64, locks: bool) {
-    let (slow, waits, outcome) = run(seed, locks);
+fn check_slow_step_is_first(seed: u64, has_locks: bool) {
+    let (slow, waits, outcome) = run_random_program(seed, has_locks);
     for wait in &waits {
         let sum = |path: &[(_, u64)]| path.iter().map(|(_, ns)| *ns).sum::<u64>();
         assert_eq!(sum(&wait.paths.plus) - sum(&wait.paths.minus), wait.wait_ns, "seed {seed}: {wait:?}");
@@ -213,7 +212,7 @@ fn check(seed: u64, locks: bool) {
     }
     check_expressions(seed, &waits, &outcome);
     assert_eq!(outcome.diagnostics.iter().collect::<Vec<_>>(), [], "seed {seed}");
-    let causes = causes(&outcome.steps, &outcome.sites);
+    let causes = find_causes(&outcome.steps, &outcome.sites);
     assert_eq!(causes.iter().map(|cause| cause.wait_ns).sum::<u64>(), outcome.wait_ns, "seed {seed}");
     assert_eq!(causes[0].step, slow, "seed {seed}: {causes:?}");
     for class in outcome.sites.iter().flat_map(|site| &site.classes) {
@@ -252,17 +251,17 @@ fn check_expressions(seed: u64, waits: &[Wait], outcome: &WaitOutcome) {
 
 #[test]
 fn slowed_step_of_a_message_passing_program_is_ranked_first() {
-    (0..300).for_each(|seed| check(seed, false));
+    (0..300).for_each(|seed| check_slow_step_is_first(seed, false));
 }
 
 #[test]
 fn slowed_critical_section_is_ranked_first() {
-    (0..300).for_each(|seed| check(seed, true));
+    (0..300).for_each(|seed| check_slow_step_is_first(seed, true));
 }
 
 #[test]
 fn executed_time_is_at_most_the_run_time_and_the_critical_path_equals_it() {
-    let (_, _, outcome) = run(5, false);
+    let (_, _, outcome) = run_random_program(5, false);
     let mut by_location: HashMap<LocationId, u64> = HashMap::new();
     for (id, ns) in &outcome.executed {
         *by_location.entry(outcome.steps.get(*id).location).or_default() += ns;
@@ -271,7 +270,6 @@ fn executed_time_is_at_most_the_run_time_and_the_critical_path_equals_it() {
     assert_eq!(outcome.critical_path.iter().map(|(_, ns)| ns).sum::<u64>(), outcome.run_ns);
 }
 
-/// Feeds random events of all kinds in random order to the analysis.
 #[test]
 fn contradictory_traces_are_diagnosed_without_panic() {
     let mut found = std::collections::BTreeSet::new();
@@ -284,7 +282,7 @@ fn contradictory_traces_are_diagnosed_without_panic() {
         let mut waits = Vec::new();
         for _ in 0..200 {
             let location = LocationId(random.below(4) as u32);
-            let call = any_call(&mut random);
+            let call = random_call(&mut random);
             let time = random.below(10_000);
             if random.below(2) == 0 {
                 let blocks = [TimeBlock { code: CodeId(1), state: LocationState::Computing, ns: random.below(5000) }];
@@ -304,8 +302,8 @@ fn contradictory_traces_are_diagnosed_without_panic() {
     }
 }
 
-fn any_call(random: &mut Random) -> Call {
-    use trodden_waits::call::{Completed, RequestId, SleepKind, ThreadToken};
+fn random_call(random: &mut Random) -> Call {
+    use trodden_waits::call::{CompletedRequest, RequestId, SleepKind, ThreadToken};
     let is_wildcard = random.below(4) == 0;
     let message = Message {
         communicator: CommunicatorId(0),
@@ -331,7 +329,7 @@ fn any_call(random: &mut Random) -> Call {
         4 => Call::Begin(message, random.below(2) == 0, request),
         5 => Call::Prepare(message, random.below(2) == 0, request),
         6 => Call::Start(vec![request]),
-        7 => Call::Wait(vec![Completed { request, peer: Some(ProcessId(1)), tag: Some(0), is_cancelled: random.below(4) == 0 }]),
+        7 => Call::Wait(vec![CompletedRequest { request, peer: Some(ProcessId(1)), tag: Some(0), is_cancelled: random.below(4) == 0 }]),
         8 => Call::Free(request),
         9 => Call::Collective(collective),
         10 => Call::BeginCollective(collective, request),

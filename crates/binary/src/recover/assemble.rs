@@ -1,7 +1,7 @@
-//! Construction of blocks, edges and calls from explored instructions.
+//! Builds blocks, edges and calls from explored instructions.
 //!
-//! A block starts at an entry, a branch target, a landing pad, or after a branch or return. It ends where another block starts or control
-//! does not continue. If code jumps into the middle of an instruction, two blocks overlap and share their end.
+//! A block starts at an entry, at a branch target, at a landing pad, or after a branch or return. It ends where another block starts or
+//! control does not continue. If code jumps into the middle of an instruction, two blocks overlap and share their end.
 
 use super::explore::{CodeFlow, Exploration, LOCK_PREFIX, Resolution};
 use super::padding;
@@ -10,7 +10,6 @@ use crate::graph::*;
 use std::collections::{BTreeSet, HashMap};
 use std::ops::Range;
 
-/// Builds the graphs of all functions.
 pub fn assemble(explored: &Exploration, families: &Families) -> ProgramGraph {
     let mut doubts: HashMap<u64, Vec<Uncertainty>> = HashMap::new();
     for uncertain in &explored.uncertain {
@@ -32,7 +31,7 @@ pub fn assemble(explored: &Exploration, families: &Families) -> ProgramGraph {
     ProgramGraph { functions, stubs, stub_ranges, code_ranges, unknown_ranges, observations: explored.known.observations.clone() }
 }
 
-/// Ranges of code, apart from padding, that no function contains and no unwind entry describes.
+/// Returns the ranges of code, apart from padding, that no function contains and no unwind entry describes.
 fn find_unknown_ranges(explored: &Exploration, functions: &[FunctionGraph], code: &[Range<u64>]) -> Vec<Range<u64>> {
     let described = explored.frames.frames.iter().map(|f| f.start..f.end);
     let mut known: Vec<Range<u64>> = functions.iter().flat_map(|f| f.ranges.clone()).chain(described).collect();
@@ -44,7 +43,7 @@ fn find_unknown_ranges(explored: &Exploration, functions: &[FunctionGraph], code
         for part in inside.cloned().chain(std::iter::once(section.end..section.end)) {
             if at < part.start {
                 let size = (part.start - at) as usize;
-                let padded = explored.code.binary.bytes_at(at).and_then(|b| b.get(..size)).map_or(size, |b| padding::length(b, at));
+                let padded = explored.code.binary.bytes_at(at).and_then(|b| b.get(..size)).map_or(size, |b| padding::padding_length(b, at));
                 unknown.extend((padded < size).then_some(at + padded as u64..part.start));
             }
             at = at.max(part.end);
@@ -68,11 +67,11 @@ enum Transfer {
 
 impl AssembledFunction<'_, '_, '_> {
     fn build_graph(mut self) -> FunctionGraph {
-        let entries = self.entries();
+        let entries = self.find_entries();
         let (entry, other_entries) = (entries[0], entries[1..].to_vec());
-        let landing_pads = self.landing_pads();
-        let starts = self.block_starts(&entries, &landing_pads);
-        let blocks: Vec<CodeBlock> = starts.iter().filter_map(|&start| self.block_from(start, &starts)).collect();
+        let landing_pads = self.find_landing_pads();
+        let starts = self.find_block_starts(&entries, &landing_pads);
+        let blocks: Vec<CodeBlock> = starts.iter().filter_map(|&start| self.build_block(start, &starts)).collect();
         let (mut edges, mut calls) = (Vec::new(), Vec::new());
         for (index, block) in blocks.iter().enumerate() {
             let from = BlockIndex(index as u32);
@@ -81,12 +80,12 @@ impl AssembledFunction<'_, '_, '_> {
         edges.sort_unstable();
         edges.dedup();
         calls.sort_by_key(|c| (c.address, c.block));
-        self.note_overlaps();
+        self.add_overlap_doubts();
         let seen = self.explored.known.observations.iter().filter(|o| blocks.iter().any(|b| b.contains(o.from)));
         let added: Vec<Uncertainty> = seen.map(|o| Uncertainty { address: o.from, doubt: Doubt::AddedEdge { target: o.to } }).collect();
         self.doubts.extend(added);
         let mut ranges = covered_ranges(&blocks);
-        self.note_unreached(&ranges);
+        self.add_unreached_doubts(&ranges);
         ranges.dedup();
         let name = self.explored.known.names.get(&entry);
         let explored = self.explored;
@@ -106,14 +105,14 @@ impl AssembledFunction<'_, '_, '_> {
             landing_pads,
             source: GraphSource::Recovered,
             uncertain: self.doubts,
-            address_taken: entries.iter().any(|e| explored.taken.contains(e)),
-            returns: returns && !explored.known.never.contains(&entry),
+            is_address_taken: entries.iter().any(|e| explored.address_taken.contains(e)),
+            returns: returns && !explored.known.never_returning.contains(&entry),
             frequencies: None,
             blocks,
         }
     }
 
-    fn reached(&self) -> impl Iterator<Item = (u64, super::explore::Reached)> + '_ {
+    fn reached_instructions(&self) -> impl Iterator<Item = (u64, super::explore::ReachedInstruction)> + '_ {
         self.ranges.iter().flat_map(|r| self.explored.instructions.range(r.clone())).map(|(a, r)| (*a, *r))
     }
 
@@ -121,23 +120,23 @@ impl AssembledFunction<'_, '_, '_> {
         self.ranges.iter().any(|r| r.contains(&address))
     }
 
-    /// The function's entry addresses, the main one first.
-    fn entries(&self) -> Vec<u64> {
+    /// Returns the function's entry addresses, with the main entry first.
+    fn find_entries(&self) -> Vec<u64> {
         let is_cold_part = |at: &u64| self.explored.known.symbols.get(at).is_some_and(|name| is_cold(name));
         let mut entries: BTreeSet<u64> = self.regions.iter().copied().filter(|at| self.explored.is_function_start(*at)).collect();
-        entries.extend(self.ranges.iter().flat_map(|r| self.explored.called.range(r.clone())));
+        entries.extend(self.ranges.iter().flat_map(|r| self.explored.call_targets.range(r.clone())));
         entries.retain(|at| self.explored.instructions.contains_key(at) && !is_cold_part(at));
-        // Without symbols, a cold part that starts at the stack depth of an entry looks like a function. But nothing calls it or takes its
-        // address.
+        // Without symbols, a cold part that starts at the stack depth of an entry looks like a function. However, nothing calls it or
+        // takes its address.
         if entries.iter().any(|at| self.explored.is_used_as_function(*at)) {
             entries.retain(|at| self.explored.is_used_as_function(*at));
         }
         if entries.is_empty() {
             let first = self.regions.iter().copied().find(|at| !is_cold_part(at) && self.explored.instructions.contains_key(at));
-            let first = first.or_else(|| self.reached().next().map(|(at, _)| at));
+            let first = first.or_else(|| self.reached_instructions().next().map(|(at, _)| at));
             entries.insert(first.unwrap_or(self.regions[0]));
         }
-        // The first entry with a name becomes the main one.
+        // The first entry with a name becomes the main entry.
         let mut entries: Vec<u64> = entries.into_iter().collect();
         if let Some(named) = entries.iter().position(|at| self.explored.known.names.contains_key(at)) {
             entries[..=named].rotate_right(1);
@@ -145,16 +144,16 @@ impl AssembledFunction<'_, '_, '_> {
         entries
     }
 
-    fn landing_pads(&self) -> Vec<u64> {
+    fn find_landing_pads(&self) -> Vec<u64> {
         let frames = self.regions.iter().filter_map(|at| self.explored.frames.index_at(*at));
         let pads = frames.flat_map(|f| self.explored.frames.frames[f].protected.iter().map(|p| p.landing_pad));
         let pads: BTreeSet<u64> = pads.filter(|pad| self.is_inside(*pad) && self.explored.instructions.contains_key(pad)).collect();
         pads.into_iter().collect()
     }
 
-    fn block_starts(&self, entries: &[u64], landing_pads: &[u64]) -> BTreeSet<u64> {
+    fn find_block_starts(&self, entries: &[u64], landing_pads: &[u64]) -> BTreeSet<u64> {
         let mut starts: BTreeSet<u64> = entries.iter().chain(landing_pads).copied().collect();
-        for (at, reached) in self.reached() {
+        for (at, reached) in self.reached_instructions() {
             let next = at + u64::from(reached.size);
             match reached.flow {
                 CodeFlow::Next | CodeFlow::Call(_) | CodeFlow::CallIndirect => continue,
@@ -168,11 +167,11 @@ impl AssembledFunction<'_, '_, '_> {
                 CodeFlow::Return | CodeFlow::Stop => _ = starts.insert(next),
             }
         }
-        for (at, _) in self.reached().filter(|(at, _)| self.explored.speculative.contains(at)) {
+        for (at, _) in self.reached_instructions().filter(|(at, _)| self.explored.speculative.contains(at)) {
             let before = self.explored.instructions.range(..at).next_back();
-            if before
-                .is_none_or(|(before, reached)| before + u64::from(reached.size) != at || self.explored.returns(*before) == Returns::Never)
-            {
+            if before.is_none_or(|(before, reached)| {
+                before + u64::from(reached.size) != at || self.explored.call_returns(*before) == Returns::Never
+            }) {
                 starts.insert(at);
             }
         }
@@ -181,13 +180,13 @@ impl AssembledFunction<'_, '_, '_> {
         starts
     }
 
-    /// Whether an observed transfer is the return of a call.
+    /// Returns true if an observed transfer is the return of a call.
     fn is_return(&self, seen: &GraphObservation) -> bool {
         let reached = self.explored.instructions.get(&seen.from);
         reached.is_some_and(|r| matches!(r.flow, CodeFlow::Call(_) | CodeFlow::CallIndirect) && seen.from + u64::from(r.size) == seen.to)
     }
 
-    fn block_from(&self, start: u64, starts: &BTreeSet<u64>) -> Option<CodeBlock> {
+    fn build_block(&self, start: u64, starts: &BTreeSet<u64>) -> Option<CodeBlock> {
         let mut at = start;
         loop {
             let reached = self.explored.instructions.get(&at)?;
@@ -198,7 +197,7 @@ impl AssembledFunction<'_, '_, '_> {
                 CodeFlow::JumpIndirect => Some(BlockEnd::IndirectJump),
                 CodeFlow::Return => Some(BlockEnd::Return),
                 CodeFlow::Stop => Some(BlockEnd::Stop),
-                CodeFlow::Call(_) | CodeFlow::CallIndirect if self.explored.returns(at) == Returns::Never => {
+                CodeFlow::Call(_) | CodeFlow::CallIndirect if self.explored.call_returns(at) == Returns::Never => {
                     Some(BlockEnd::CallWithoutReturn)
                 }
                 _ if starts.contains(&next) => Some(BlockEnd::FallThrough),
@@ -225,7 +224,7 @@ impl AssembledFunction<'_, '_, '_> {
         loop {
             let reached = self.explored.instructions[&at];
             let next = at + u64::from(reached.size);
-            for transfer in self.transfers(at, reached, block) {
+            for transfer in self.find_transfers(at, reached, block) {
                 match transfer {
                     Transfer::Edge(to, kind) => {
                         if let Ok(to) = blocks.binary_search_by_key(&to, |b| b.start) {
@@ -233,7 +232,7 @@ impl AssembledFunction<'_, '_, '_> {
                         }
                     }
                     Transfer::Call(kind, callee) => {
-                        let call = self.call_site(from, at, next, kind, callee);
+                        let call = self.build_call_site(from, at, next, kind, callee);
                         if let Some(pad) = call.landing_pad.and_then(|pad| blocks.binary_search_by_key(&pad, |b| b.start).ok()) {
                             edges.push(CodeEdge { from, to: BlockIndex(pad as u32), kind: CodeEdgeKind::Unwind });
                         }
@@ -255,19 +254,19 @@ impl AssembledFunction<'_, '_, '_> {
         }
     }
 
-    fn transfers(&self, at: u64, reached: super::explore::Reached, block: &CodeBlock) -> Vec<Transfer> {
+    fn find_transfers(&self, at: u64, reached: super::explore::ReachedInstruction, block: &CodeBlock) -> Vec<Transfer> {
         let next = at + u64::from(reached.size);
         let is_last = at == block.last;
         match reached.flow {
             CodeFlow::Next if is_last => vec![self.transfer_to(next, CodeEdgeKind::FallThrough, CallKind::TailCall)],
-            CodeFlow::Stop if self.explored.resumed.contains(&next) => {
+            CodeFlow::Stop if self.explored.resume_points.contains(&next) => {
                 vec![self.transfer_to(next, CodeEdgeKind::FallThrough, CallKind::TailCall)]
             }
             CodeFlow::Next | CodeFlow::Return | CodeFlow::Stop => Vec::new(),
             CodeFlow::Call(_) | CodeFlow::CallIndirect => {
-                let callee = match (self.explored.import_called(at), reached.flow) {
+                let callee = match (self.explored.called_import(at), reached.flow) {
                     (Some(name), _) => CodeCallee::Import(name),
-                    (None, CodeFlow::Call(to)) => self.callee(to),
+                    (None, CodeFlow::Call(to)) => self.callee_at(to),
                     (None, _) => CodeCallee::Indirect,
                 };
                 let falls_through = is_last && block.end == BlockEnd::FallThrough;
@@ -284,7 +283,7 @@ impl AssembledFunction<'_, '_, '_> {
             CodeFlow::Jump(to) => vec![self.transfer_to(to, CodeEdgeKind::Jump, CallKind::TailCall)],
             CodeFlow::JumpIndirect => match &self.explored.jumps[&at] {
                 Resolution::Within(targets) => {
-                    let leaves = self.explored.leaving.contains(&at).then_some(Transfer::Call(CallKind::TailCall, CodeCallee::Indirect));
+                    let leaves = self.explored.may_leave.contains(&at).then_some(Transfer::Call(CallKind::TailCall, CodeCallee::Indirect));
                     let inside = targets.iter().map(|&to| self.transfer_to(to, CodeEdgeKind::Indirect, CallKind::TailCall));
                     inside.chain(leaves).collect()
                 }
@@ -296,15 +295,15 @@ impl AssembledFunction<'_, '_, '_> {
         }
     }
 
-    /// A transfer to an address: an edge within the function, or else a call.
+    /// Returns a transfer to an address: an edge in the function, or otherwise a call.
     fn transfer_to(&self, to: u64, kind: CodeEdgeKind, call: CallKind) -> Transfer {
         if self.is_inside(to) && self.explored.instructions.contains_key(&to) {
             return Transfer::Edge(to, kind);
         }
-        Transfer::Call(call, self.callee(to))
+        Transfer::Call(call, self.callee_at(to))
     }
 
-    fn callee(&self, to: u64) -> CodeCallee {
+    fn callee_at(&self, to: u64) -> CodeCallee {
         match self.explored.code.stubs.get(&to) {
             Some(Stub { import: Some(name), .. }) => CodeCallee::Import(name.clone()),
             Some(_) => CodeCallee::Indirect,
@@ -312,11 +311,11 @@ impl AssembledFunction<'_, '_, '_> {
         }
     }
 
-    fn call_site(&self, block: BlockIndex, address: u64, next: u64, kind: CallKind, callee: CodeCallee) -> CallSite {
+    fn build_call_site(&self, block: BlockIndex, address: u64, next: u64, kind: CallKind, callee: CodeCallee) -> CallSite {
         let returns = match (&callee, kind) {
-            (_, CallKind::Call) => self.explored.returns(address),
+            (_, CallKind::Call) => self.explored.call_returns(address),
             (CodeCallee::Import(name), _) if super::imports::never_returns(name) => Returns::Never,
-            (CodeCallee::Function(to), _) if self.explored.known.never.contains(to) => Returns::Never,
+            (CodeCallee::Function(to), _) if self.explored.known.never_returning.contains(to) => Returns::Never,
             _ => Returns::Maybe,
         };
         let frame = self.explored.frames.index_at(address).map(|f| &self.explored.frames.frames[f]);
@@ -326,10 +325,10 @@ impl AssembledFunction<'_, '_, '_> {
         CallSite { block, address, return_address, callee, kind, returns, landing_pad, always_lands }
     }
 
-    fn note_overlaps(&mut self) {
+    fn add_overlap_doubts(&mut self) {
         let mut overlaps = Vec::new();
         let mut end = 0;
-        for (at, reached) in self.reached() {
+        for (at, reached) in self.reached_instructions() {
             if at < end {
                 overlaps.push(Uncertainty { address: at, doubt: Doubt::Overlap });
             }
@@ -341,7 +340,7 @@ impl AssembledFunction<'_, '_, '_> {
     }
 
     /// Records unreached bytes, except padding, in code that an unwind entry describes.
-    fn note_unreached(&mut self, covered_ranges: &[Range<u64>]) {
+    fn add_unreached_doubts(&mut self, covered_ranges: &[Range<u64>]) {
         let mut gaps = Vec::new();
         for range in self.ranges.iter().filter(|r| self.explored.frames.index_at(r.start).is_some()) {
             let mut at = range.start;
@@ -354,7 +353,7 @@ impl AssembledFunction<'_, '_, '_> {
         for gap in gaps.into_iter().filter(|g| !g.is_empty()) {
             let size = (gap.end - gap.start) as usize;
             let Some(bytes) = self.explored.code.binary.bytes_at(gap.start).and_then(|b| b.get(..size)) else { continue };
-            let filling = padding::length(bytes, gap.start);
+            let filling = padding::padding_length(bytes, gap.start);
             if filling < size {
                 self.doubts
                     .push(Uncertainty { address: gap.start + filling as u64, doubt: Doubt::Unreached { size: (size - filling) as u64 } });
@@ -363,7 +362,7 @@ impl AssembledFunction<'_, '_, '_> {
     }
 }
 
-/// The address ranges covered by blocks, ascending, with adjacent ranges joined.
+/// Returns the address ranges that blocks cover, ascending, with adjacent ranges joined.
 fn covered_ranges(blocks: &[CodeBlock]) -> Vec<Range<u64>> {
     let mut ranges: Vec<Range<u64>> = Vec::new();
     for block in blocks {

@@ -5,7 +5,7 @@
 
 use super::explore::CodeFlow;
 use super::sums::{Atom, SumLocation, SumPosition, SumValue};
-use super::values::{FunctionBody, number};
+use super::values::{FunctionBody, register_number};
 use iced_x86::{ConditionCode, Instruction, Mnemonic, OpKind, Register};
 use std::collections::HashSet;
 use std::ops::RangeInclusive;
@@ -20,43 +20,45 @@ const MAX_DEPTH: u32 = 12;
 enum Tracked {
     /// The content of a location.
     Location(SumLocation),
-    /// A value, regardless of its location.
+    /// A value, wherever it is stored.
     Value(SumValue),
 }
 
 /// The possible values of an index.
 pub struct IndexBounds {
     pub values: RangeInclusive<u64>,
-    /// Whether a check or a mask proves the bounds. The index's width alone proves nothing: the table for a `match` on an enumeration lacks
-    /// entries for invalid values.
-    pub certain: bool,
+    /// Whether a check or a mask proves the bounds. The index's width alone proves nothing, because the table for a `match` on an
+    /// enumeration lacks entries for invalid values.
+    pub is_proven: bool,
 }
 
-/// The possible values of a table's index at a jump. `size` is the size of a table entry in bytes. `None` if no bounds are found, or if the
-/// range has more than `max` values.
-pub fn bounds(body: &FunctionBody, jump: SumPosition, index: &SumValue, size: u64, max: u64) -> Option<IndexBounds> {
+/// Returns the possible values of a table's index at a jump. `size` is the size of a table entry in bytes. Returns `None` if no bounds
+/// are found, or if there are more than `max` values.
+pub fn find_index_bounds(body: &FunctionBody, jump: SumPosition, index: &SumValue, size: u64, max: u64) -> Option<IndexBounds> {
     let by_value = || {
         let (value, constant) = split_constant(index);
         bounds_from_checks(body, jump, Tracked::Value(value), constant, max)
     };
     let by_place = || {
-        let (read, register) = table_read(body, jump, size)?;
+        let (read, register) = find_table_read(body, jump, size)?;
         // A constant in the register's value was folded into the table's address.
-        let folded = single_value(body.register(Register::RAX + u32::from(register), read, MAX_DEPTH)).map_or(0, |value| value.constant);
+        let folded =
+            single_value(body.evaluate_register(Register::RAX + u32::from(register), read, MAX_DEPTH)).map_or(0, |value| value.constant);
         bounds_from_checks(body, read, Tracked::Location(SumLocation::Register(register)), folded.wrapping_neg(), max)
     };
-    let certain = |values| IndexBounds { values, certain: true };
-    let by_width = || by_width(index).filter(|(last, _)| *last < max).map(|(last, certain)| IndexBounds { values: 0..=last, certain });
-    by_place().or_else(by_value).map(certain).or_else(by_width)
+    let proven_bounds = |values| IndexBounds { values, is_proven: true };
+    let by_width =
+        || bound_by_width(index).filter(|(last, _)| *last < max).map(|(last, is_proven)| IndexBounds { values: 0..=last, is_proven });
+    by_place().or_else(by_value).map(proven_bounds).or_else(by_width)
 }
 
-/// The position of the instruction that reads the table, and its index register.
-fn table_read(body: &FunctionBody, jump: SumPosition, size: u64) -> Option<(SumPosition, u8)> {
+/// Returns the position of the instruction that reads the table, and the index register.
+fn find_table_read(body: &FunctionBody, jump: SumPosition, size: u64) -> Option<(SumPosition, u8)> {
     let mut at = jump;
     for _ in 0..24 {
         let instruction = &body.instructions[at as usize];
         if u64::from(instruction.memory_index_scale()) == size && instruction.memory_index() != Register::None {
-            return Some((at, number(instruction.memory_index())?));
+            return Some((at, register_number(instruction.memory_index())?));
         }
         let [before] = body.predecessors(at) else { return None };
         at = *before;
@@ -64,17 +66,17 @@ fn table_read(body: &FunctionBody, jump: SumPosition, size: u64) -> Option<(SumP
     None
 }
 
-/// The maximum value of an index, and whether the maximum is proven: a mask proves it, the index's width does not.
-fn by_width(index: &SumValue) -> Option<(u64, bool)> {
+/// Returns the maximum value of an index, and whether the maximum is proven. A mask proves it; the index's width does not.
+fn bound_by_width(index: &SumValue) -> Option<(u64, bool)> {
     match index.only_atom()? {
         Atom::And(bits, _) => Some((*bits, true)),
-        Atom::Low(1, _) | Atom::Load { bytes: 1, signed: false, .. } => Some((255, false)),
-        Atom::Low(_, inner) | Atom::Signed(_, inner) => by_width(inner),
+        Atom::Low(1, _) | Atom::Load { bytes: 1, is_signed: false, .. } => Some((255, false)),
+        Atom::Low(_, inner) | Atom::Signed(_, inner) => bound_by_width(inner),
         _ => None,
     }
 }
 
-/// Strips an index of its zero and sign extensions, and splits it into a value without constant term and the constant.
+/// Strips an index of its zero and sign extensions, and splits it into a value without a constant term and the constant.
 fn split_constant(value: &SumValue) -> (SumValue, u64) {
     let without_constant = || (SumValue { constant: 0, terms: value.terms.clone() }, value.constant);
     let [(atom, 1)] = &value.terms[..] else { return without_constant() };
@@ -84,14 +86,14 @@ fn split_constant(value: &SumValue) -> (SumValue, u64) {
             (inner, constant.wrapping_add(value.constant))
         }
         Atom::Load { bytes, address, .. } => {
-            let load = Atom::Load { bytes: *bytes, signed: false, address: address.clone() };
+            let load = Atom::Load { bytes: *bytes, is_signed: false, address: address.clone() };
             (SumValue { constant: 0, terms: vec![(load, 1)] }, value.constant)
         }
         _ => without_constant(),
     }
 }
 
-/// Walks backwards along all paths, and returns the union of the bounds. `None` if a path has no check of the index.
+/// Walks backwards along all paths, and returns the union of the bounds. Returns `None` if a path does not check the index.
 fn bounds_from_checks(body: &FunctionBody, from: SumPosition, tracked: Tracked, constant: u64, max: u64) -> Option<RangeInclusive<u64>> {
     let mut seen: HashSet<(SumPosition, Tracked, u64)> = HashSet::new();
     let mut work = vec![(from, tracked, constant)];
@@ -129,11 +131,11 @@ enum BoundStep {
     Follow(Tracked, u64),
 }
 
-fn single(value: u64) -> RangeInclusive<u64> {
+fn to_range(value: u64) -> RangeInclusive<u64> {
     value..=value
 }
 
-/// Traces the index backwards over one instruction. `None` if it cannot be traced further.
+/// Traces the index backwards over one instruction. Returns `None` if it cannot be traced further.
 fn step_back(body: &FunctionBody, at: SumPosition, tracked: &Tracked, constant: u64) -> Option<BoundStep> {
     let place = match tracked {
         Tracked::Value(value)
@@ -146,13 +148,13 @@ fn step_back(body: &FunctionBody, at: SumPosition, tracked: &Tracked, constant: 
         Tracked::Location(place) => *place,
     };
     let instruction = &body.instructions[at as usize];
-    let known = |value: u64| Some(BoundStep::Known(single(value.wrapping_add(constant) & u64::from(u32::MAX))));
+    let known = |value: u64| Some(BoundStep::Known(to_range(value.wrapping_add(constant) & u64::from(u32::MAX))));
     let follow = |register: Register, more: u64| {
-        Some(BoundStep::Follow(Tracked::Location(SumLocation::Register(number(register)?)), constant.wrapping_add(more)))
+        Some(BoundStep::Follow(Tracked::Location(SumLocation::Register(register_number(register)?)), constant.wrapping_add(more)))
     };
     let operand = instruction.op_count().saturating_sub(1);
     let is_target =
-        instruction.op0_kind() == OpKind::Memory || number(instruction.op0_register()).map(SumLocation::Register) == Some(place);
+        instruction.op0_kind() == OpKind::Memory || register_number(instruction.op0_register()).map(SumLocation::Register) == Some(place);
     if instruction.mnemonic() == Mnemonic::Cdqe {
         return follow(Register::RAX, 0);
     }
@@ -183,15 +185,15 @@ fn step_back(body: &FunctionBody, at: SumPosition, tracked: &Tracked, constant: 
     }
 }
 
-/// Continues with the value that an instruction loads from memory. `None` if the value is ambiguous.
+/// Continues with the value that an instruction loads from memory. Returns `None` if the value is ambiguous.
 fn follow_load(body: &FunctionBody, at: SumPosition, constant: u64) -> Option<BoundStep> {
-    let values = body.operand(at, 1, MAX_DEPTH);
+    let values = body.evaluate_operand(at, 1, MAX_DEPTH);
     let [value] = &values[..] else { return None };
     let (value, more) = split_constant(value);
     Some(BoundStep::Follow(Tracked::Value(value), constant.wrapping_add(more)))
 }
 
-/// The bounds of the index that a conditional jump at `from` implies for its edge to `to`.
+/// Returns the bounds of the index that a conditional jump at `from` implies for its edge to `to`.
 fn bounds_of_edge(
     body: &FunctionBody,
     from: SumPosition,
@@ -205,17 +207,17 @@ fn bounds_of_edge(
     if target == jump.next_ip() {
         return None;
     }
-    let condition = if to == target { jump.condition_code() } else { opposite(jump.condition_code())? };
-    let (compare, bits) = compare_before(body, from, tracked)?;
-    let offset = compared(body, compare, tracked)?;
+    let condition = if to == target { jump.condition_code() } else { negate_condition(jump.condition_code())? };
+    let (compare, bits) = find_comparison(body, from, tracked)?;
+    let offset = compared_offset(body, compare, tracked)?;
     let (least, max) = range_satisfying(condition, body.instructions[compare as usize].try_immediate(1).ok()?, bits)?;
     // The compared value is the tracked value plus `offset`; the index is the tracked value plus `constant`.
     let as_index = |value: u64| value.wrapping_sub(offset).wrapping_add(constant) & u64::from(u32::MAX);
     let (first, last) = (as_index(least), as_index(max));
-    // A one- or two-byte index is the low part of a sum.
+    // An index of one or two bytes is the low part of a sum.
     let narrow = bits < 32 && first >> bits == last >> bits;
     let (first, last) = if narrow { (first & low_bits(bits), last & low_bits(bits)) } else { (first, last) };
-    // If the program is correct, a compared value is not below the constant that is subtracted from it.
+    // In a correct program, a compared value is not below the constant that is subtracted from it.
     let first = if first > last && least == 0 { 0 } else { first };
     (first <= last).then_some(first..=last)
 }
@@ -224,7 +226,7 @@ fn low_bits(bits: u32) -> u64 {
     u64::MAX >> (64 - bits)
 }
 
-/// The unsigned range of values for which a condition holds after a comparison with a constant.
+/// Returns the unsigned range of values for which a condition holds after a comparison with a constant.
 fn range_satisfying(condition: ConditionCode, constant: u64, bits: u32) -> Option<(u64, u64)> {
     let max = low_bits(bits);
     let limit = constant & max;
@@ -242,23 +244,23 @@ fn range_satisfying(condition: ConditionCode, constant: u64, bits: u32) -> Optio
     }
 }
 
-/// The constant by which a comparison's first operand exceeds the tracked value. `None` if it compares something else.
-fn compared(body: &FunctionBody, compare: SumPosition, tracked: &Tracked) -> Option<u64> {
+/// Returns the constant by which a comparison's first operand exceeds the tracked value. Returns `None` if something else is compared.
+fn compared_offset(body: &FunctionBody, compare: SumPosition, tracked: &Tracked) -> Option<u64> {
     let followed = match tracked {
         Tracked::Location(SumLocation::Register(register)) => {
             let instruction = &body.instructions[compare as usize];
-            let is_same = instruction.op0_kind() == OpKind::Register && number(instruction.op0_register()) == Some(*register);
+            let is_same = instruction.op0_kind() == OpKind::Register && register_number(instruction.op0_register()) == Some(*register);
             if is_same && instruction.mnemonic() == Mnemonic::Cmp {
                 return Some(0);
             }
-            // Another register may hold the same value, or one that differs by a constant.
-            single_value(body.register(Register::RAX + u32::from(*register), compare, MAX_DEPTH))?
+            // Another register may hold the same value, or a value that differs by a constant.
+            single_value(body.evaluate_register(Register::RAX + u32::from(*register), compare, MAX_DEPTH))?
         }
         Tracked::Location(_) => return None,
         Tracked::Value(value) => value.clone(),
     };
     let (followed, own) = split_constant(&followed);
-    let (compared, offset) = split_constant(&single_value(body.operand(compare, 0, MAX_DEPTH))?);
+    let (compared, offset) = split_constant(&single_value(body.evaluate_operand(compare, 0, MAX_DEPTH))?);
     (compared == followed).then(|| offset.wrapping_sub(own))
 }
 
@@ -267,16 +269,16 @@ fn single_value(values: Vec<SumValue>) -> Option<SumValue> {
     values.next().filter(|_| values.next().is_none())
 }
 
-/// The comparison with a constant that sets the flags for a jump, and its width in bits. `None` if the tracked value changes between the
-/// comparison and the jump.
-fn compare_before(body: &FunctionBody, jump: SumPosition, tracked: &Tracked) -> Option<(SumPosition, u32)> {
+/// Returns the comparison with a constant that sets the flags for a jump, and its width in bits. Returns `None` if the tracked value
+/// changes between the comparison and the jump.
+fn find_comparison(body: &FunctionBody, jump: SumPosition, tracked: &Tracked) -> Option<(SumPosition, u32)> {
     let mut at = jump;
     for _ in 0..12 {
         let [before] = body.predecessors(at) else { return None };
         at = *before;
         let instruction = &body.instructions[at as usize];
         match instruction.mnemonic() {
-            Mnemonic::Cmp | Mnemonic::Sub if is_immediate(instruction) => return Some((at, width(instruction))),
+            Mnemonic::Cmp | Mnemonic::Sub if is_immediate(instruction) => return Some((at, operand_bits(instruction))),
             _ if instruction.rflags_modified() != 0 => return None,
             _ if matches!(tracked, Tracked::Location(place) if body.defines(at, *place)) => return None,
             _ => {}
@@ -289,7 +291,7 @@ fn is_immediate(instruction: &Instruction) -> bool {
     !matches!(instruction.op1_kind(), OpKind::Register | OpKind::Memory)
 }
 
-fn width(instruction: &Instruction) -> u32 {
+fn operand_bits(instruction: &Instruction) -> u32 {
     match instruction.op0_kind() {
         OpKind::Register => instruction.op0_register().size() as u32 * 8,
         _ => instruction.memory_size().size() as u32 * 8,
@@ -297,7 +299,7 @@ fn width(instruction: &Instruction) -> u32 {
     .clamp(8, 64)
 }
 
-fn opposite(condition: ConditionCode) -> Option<ConditionCode> {
+fn negate_condition(condition: ConditionCode) -> Option<ConditionCode> {
     Some(match condition {
         ConditionCode::a => ConditionCode::be,
         ConditionCode::b => ConditionCode::ae,

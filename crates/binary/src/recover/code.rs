@@ -1,9 +1,9 @@
-//! The parts of a file that graph recovery reads: executable sections, memory words after loading, imports, stubs.
+//! The parts of a file that graph recovery reads: executable sections, memory words after loading, imports and stubs.
 //!
-//! The value of a word that the loader changes comes from its relocation: the addend of a relative relocation, or the name of an imported
+//! If the loader changes a word, its value comes from its relocation: the addend of a relative relocation, or the name of an imported
 //! symbol. Sources: System V ABI, AMD64 supplement (relocation types, procedure linkage table); generic ABI (RELR).
 
-use crate::elf::{Binary, parsed};
+use crate::elf::{Binary, parse_elf};
 use crate::error::BinaryError;
 use crate::graph::Stub;
 use crate::instruction::decode;
@@ -24,26 +24,20 @@ pub enum CodeWord {
     Resolved(u64),
 }
 
-/// A section that contains code.
 #[derive(Clone, Debug)]
 pub struct CodeSection {
     pub name: String,
     pub range: Range<u64>,
 }
 
-/// The parts of a file that graph recovery reads.
 #[derive(Debug)]
 pub struct FileCode<'a> {
     pub binary: &'a Binary,
-    /// Code sections in order of address or, if the file has no section headers, its executable segments.
+    /// Code sections in order of address. If the file has no section headers, its executable segments.
     pub sections: Vec<CodeSection>,
-    /// Relocated words by address.
     pub words: BTreeMap<u64, CodeWord>,
-    /// Stubs by address.
     pub stubs: BTreeMap<u64, Stub>,
-    /// Sections that contain only stubs.
     pub stub_ranges: Vec<Range<u64>>,
-    /// Addresses of exported functions.
     pub exported: Vec<u64>,
     /// Whether the file's entry point calls `main` through the C library.
     pub calls_main: bool,
@@ -53,9 +47,9 @@ pub struct FileCode<'a> {
 
 impl<'a> FileCode<'a> {
     pub fn read(binary: &'a Binary) -> Result<FileCode<'a>, BinaryError> {
-        let file = parsed(binary.path(), binary.data())?;
-        let sections = sections(binary, &file);
-        let words = relocated_words(binary, &file);
+        let file = parse_elf(binary.path(), binary.data())?;
+        let sections = read_sections(binary, &file);
+        let words = read_relocated_words(binary, &file);
         let starts_main = |word: &CodeWord| matches!(word, CodeWord::Import(name) if name.split('@').next() == Some("__libc_start_main"));
         let is_static = file.dynamic_symbols().next().is_none();
         let mut code = FileCode {
@@ -78,7 +72,6 @@ impl<'a> FileCode<'a> {
         self.section_at(address).is_some()
     }
 
-    /// The code section that contains an address.
     pub fn section_at(&self, address: u64) -> Option<&CodeSection> {
         let after = self.sections.partition_point(|s| s.range.start <= address);
         self.sections[..after].last().filter(|s| s.range.contains(&address))
@@ -88,7 +81,7 @@ impl<'a> FileCode<'a> {
         self.stub_ranges.iter().any(|r| r.contains(&address)) || self.stubs.contains_key(&address)
     }
 
-    /// The eight-byte word at an address after loading.
+    /// Returns the eight-byte word at an address after loading.
     pub fn word_at(&self, address: u64) -> Option<CodeWord> {
         if let Some(word) = self.words.get(&address) {
             return Some(word.clone());
@@ -97,8 +90,7 @@ impl<'a> FileCode<'a> {
         Some(CodeWord::Address(u64::from_le_bytes(bytes)))
     }
 
-    /// The signed four-byte word at an address.
-    pub fn half_word_at(&self, address: u64) -> Option<i32> {
+    pub fn i32_at(&self, address: u64) -> Option<i32> {
         let bytes: [u8; 4] = self.binary.bytes_at(address)?.get(..4)?.try_into().ok()?;
         Some(i32::from_le_bytes(bytes))
     }
@@ -114,7 +106,7 @@ impl<'a> FileCode<'a> {
         }
     }
 
-    /// The stub at an address: an optional `endbr64` and a jump through a word that the loader fills.
+    /// Returns the stub at an address: an optional `endbr64`, and a jump through a word that the loader fills in.
     pub fn stub_at(&self, address: u64) -> Option<Stub> {
         let mut at = address;
         let mut instruction = decode(self.binary.code_at(at)?, at)?;
@@ -132,7 +124,7 @@ impl<'a> FileCode<'a> {
         }
     }
 
-    /// The entry point, `.init`, `.fini`, and the functions in the arrays of constructors and destructors.
+    /// Returns the entry point, `.init`, `.fini`, and the functions in the arrays of constructors and destructors.
     fn find_startup_functions(&self, file: &ElfFile64) -> Vec<u64> {
         let mut found = vec![self.binary.entry()];
         for name in [".init", ".fini"] {
@@ -149,7 +141,7 @@ impl<'a> FileCode<'a> {
     }
 }
 
-fn sections(binary: &Binary, file: &ElfFile64) -> Vec<CodeSection> {
+fn read_sections(binary: &Binary, file: &ElfFile64) -> Vec<CodeSection> {
     let endian = file.endian();
     let is_code = |s: &object::read::elf::ElfSection64<'_, '_>| {
         let header = s.elf_section_header();
@@ -167,14 +159,14 @@ fn sections(binary: &Binary, file: &ElfFile64) -> Vec<CodeSection> {
         .filter(|s| !s.range.is_empty())
         .collect();
     if sections.is_empty() {
-        let segments = binary.segments().iter().filter(|s| s.executable);
+        let segments = binary.segments().iter().filter(|s| s.is_executable);
         sections = segments
             .filter_map(|s| Some(s.address..s.address.checked_add(binary.code_at(s.address)?.len() as u64)?))
             .map(|range| CodeSection { name: String::new(), range })
             .collect();
     }
     sections.sort_by_key(|s| (s.range.start, s.range.end));
-    // Sections overlap only in corrupt files; the first one is kept.
+    // Sections overlap only in corrupt files. In that case, the first section is kept.
     let mut end = 0;
     sections.retain(|s| {
         let is_separate = s.range.start >= end;
@@ -184,8 +176,9 @@ fn sections(binary: &Binary, file: &ElfFile64) -> Vec<CodeSection> {
     sections
 }
 
-fn relocated_words(binary: &Binary, file: &ElfFile64) -> BTreeMap<u64, CodeWord> {
-    let mut words: BTreeMap<u64, CodeWord> = relative_words(binary, file).into_iter().map(|(at, to)| (at, CodeWord::Address(to))).collect();
+fn read_relocated_words(binary: &Binary, file: &ElfFile64) -> BTreeMap<u64, CodeWord> {
+    let mut words: BTreeMap<u64, CodeWord> =
+        read_relr_words(binary, file).into_iter().map(|(at, to)| (at, CodeWord::Address(to))).collect();
     let names: HashMap<object::SymbolIndex, (String, u64)> = file
         .dynamic_symbols()
         .filter_map(|s| Some((s.index(), (s.name().ok()?.to_owned(), if s.is_definition() { s.address() } else { 0 }))))
@@ -207,12 +200,12 @@ fn relocated_words(binary: &Binary, file: &ElfFile64) -> BTreeMap<u64, CodeWord>
         };
         words.insert(at, word);
     }
-    words.extend(static_irelative_words(file));
+    words.extend(read_static_irelative_words(file));
     words
 }
 
-/// A static program's `IRELATIVE` relocations, which no dynamic table refers to.
-fn static_irelative_words(file: &ElfFile64) -> Vec<(u64, CodeWord)> {
+/// Returns a static program's `IRELATIVE` relocations, to which no dynamic table refers.
+fn read_static_irelative_words(file: &ElfFile64) -> Vec<(u64, CodeWord)> {
     let mut found = Vec::new();
     for name in [".rela.plt", ".rela.iplt", ".rela.dyn"] {
         let Some(data) = file.section_by_name(name).and_then(|s| s.data().ok()) else { continue };
@@ -226,8 +219,8 @@ fn static_irelative_words(file: &ElfFile64) -> Vec<(u64, CodeWord)> {
     found
 }
 
-/// Packed relative relocations (RELR): an even word is an address; an odd word is a bitmap of the 63 words that follow it.
-fn relative_words(binary: &Binary, file: &ElfFile64) -> Vec<(u64, u64)> {
+/// Reads packed relative relocations (RELR). An even word is an address; an odd word is a bitmap of the 63 words that follow it.
+fn read_relr_words(binary: &Binary, file: &ElfFile64) -> Vec<(u64, u64)> {
     let mut addresses = Vec::new();
     let Some(data) = file.section_by_name(".relr.dyn").and_then(|s| s.data().ok()) else { return Vec::new() };
     let mut next = 0_u64;

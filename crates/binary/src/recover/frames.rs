@@ -1,10 +1,10 @@
-//! Reader of unwind tables: extents of functions, landing pads, stack depths.
+//! Reads unwind tables: the extents of functions, landing pads, and stack depths.
 //!
 //! Compilers emit unwind entries for all code, and stripping keeps them. Sources: System V ABI, AMD64 supplement, section 3.7
 //! (`.eh_frame`); Itanium C++ ABI, "Exception Handling Tables" (`.gcc_except_table`).
 
 use super::code::FileCode;
-use super::handlers::{ProtectedRange, protected_calls};
+use super::handlers::{ProtectedRange, read_protected_ranges};
 use gimli::{
     BaseAddresses, CfaRule, CieOrFde, EhFrame, EndianSlice, FrameDescriptionEntry, LittleEndian, Register, UnwindContext, UnwindSection,
 };
@@ -13,22 +13,20 @@ type UnwindSlice<'a> = EndianSlice<'a, LittleEndian>;
 
 /// The DWARF number of `rsp`.
 const STACK_POINTER: Register = Register(7);
-/// Offset of the canonical frame address from `rsp` at a function's entry: the size of the return address.
+/// Offset of the canonical frame address from `rsp` at a function's entry, which is the size of the return address.
 const ENTRY_CFA_OFFSET: i64 = 8;
 
 /// The code that one unwind entry describes.
 #[derive(Debug)]
 pub struct UnwindEntry<'a> {
     pub start: u64,
-    /// The end of the code, exclusive.
     pub end: u64,
     pub protected: Vec<ProtectedRange>,
-    /// Whether the stack is as deep at `start` as at a function's entry. If not, the code is a split-off part of a function.
+    /// Whether the stack is as deep at `start` as at a function's entry. If not, the code was split off from a function.
     pub starts_as_function: bool,
     entry: FrameDescriptionEntry<UnwindSlice<'a>>,
 }
 
-/// The unwind tables of a file.
 pub struct UnwindTables<'a> {
     /// Disjoint entries in order of address.
     pub frames: Vec<UnwindEntry<'a>>,
@@ -37,7 +35,7 @@ pub struct UnwindTables<'a> {
 }
 
 impl<'a> UnwindTables<'a> {
-    /// Reads the tables, skipping invalid entries.
+    /// Reads the tables, and skips invalid entries.
     pub fn read(code: &FileCode<'a>) -> UnwindTables<'a> {
         let binary = code.binary;
         let (range, data) = binary.section(".eh_frame").unwrap_or((0..0, &[]));
@@ -50,7 +48,7 @@ impl<'a> UnwindTables<'a> {
         while let Ok(Some(entry)) = entries.next() {
             let CieOrFde::Fde(partial) = entry else { continue };
             let Ok(entry) = partial.parse(EhFrame::cie_from_offset) else { continue };
-            // The entry of a signal trampoline starts one byte early, since unwinders look up return addresses minus one.
+            // A signal trampoline's entry starts one byte early, because unwinders look up return addresses minus one.
             let start = entry.initial_address().saturating_add(u64::from(entry.is_signal_trampoline()));
             let end = entry.initial_address().saturating_add(entry.len());
             let fits = code.section_at(start).is_some_and(|s| end <= s.range.end);
@@ -58,7 +56,7 @@ impl<'a> UnwindTables<'a> {
                 continue;
             }
             let protected =
-                entry.lsda().and_then(|p| resolve_pointer(code, p)).map_or_else(Vec::new, |at| protected_calls(code, at, start));
+                entry.lsda().and_then(|p| resolve_pointer(code, p)).map_or_else(Vec::new, |at| read_protected_ranges(code, at, start));
             all.frames.push(UnwindEntry { start, end, protected, starts_as_function: true, entry });
         }
         all.frames.sort_by_key(|f| (f.start, std::cmp::Reverse(f.end)));
@@ -74,13 +72,14 @@ impl<'a> UnwindTables<'a> {
         all
     }
 
-    /// The index of the entry that describes an address.
+    /// Returns the index of the entry that describes an address.
     pub fn index_at(&self, address: u64) -> Option<usize> {
         let after = self.frames.partition_point(|f| f.start <= address);
         after.checked_sub(1).filter(|&at| address < self.frames[at].end)
     }
 
-    /// Whether the stack is as deep before an instruction as at the function's entry. `None` if the tables do not determine the depth.
+    /// Returns true if the stack is as deep before an instruction as at the function's entry. Returns `None` if the tables do not
+    /// determine the depth.
     pub fn is_entry_depth(&self, frame: usize, address: u64) -> Option<bool> {
         let mut context = UnwindContext::new();
         let row = self.frames[frame].entry.unwind_info_for_address(&self.section, &self.bases, &mut context, address).ok()?;

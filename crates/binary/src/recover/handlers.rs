@@ -1,8 +1,8 @@
-//! Reader of language-specific data areas (LSDAs): the landing pads of calls, and whether an exception can bypass them.
+//! Reads language-specific data areas (LSDAs): the landing pads of calls, and whether an exception can bypass them.
 //!
 //! Source: Itanium C++ ABI, "Exception Handling Tables". An LSDA consists of a header, the call sites, their chains of actions, the types
 //! caught (which grow downwards from the table's end), and exception specifications. C++ and Rust use the same tables. In both, a pad
-//! without action is a cleanup, a null type catches everything, and an empty specification lets no exception pass.
+//! without an action is a cleanup, a null type catches everything, and an empty specification lets no exception pass.
 
 use super::code::{CodeWord, FileCode};
 use gimli::{EndianSlice, LittleEndian, Reader as _};
@@ -11,55 +11,54 @@ use gimli::{EndianSlice, LittleEndian, Reader as _};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProtectedRange {
     pub start: u64,
-    /// The end of the range, exclusive.
     pub end: u64,
     pub landing_pad: u64,
-    /// Whether every exception reaches the pad.
+    /// Whether every exception reaches the landing pad.
     pub always_lands: bool,
 }
 
-/// The pointer encoding `DW_EH_PE_omit`.
-const OMITTED: u8 = 0xff;
+/// `DW_EH_PE_omit`.
+const OMITTED_ENCODING: u8 = 0xff;
 
-/// Maximum number of actions followed in a chain, which may be cyclic in a corrupt table.
+/// Maximum number of actions followed in a chain. A chain may be cyclic in a corrupt table.
 const MAX_ACTIONS: usize = 1000;
 
 /// Reads the call sites of the LSDA at an address. If the LSDA is corrupt, returns the call sites before the error.
-pub fn protected_calls(code: &FileCode, at: u64, function: u64) -> Vec<ProtectedRange> {
+pub fn read_protected_ranges(code: &FileCode, at: u64, function: u64) -> Vec<ProtectedRange> {
     let mut found = Vec::new();
     let _ = read_call_sites(code, at, function, &mut found);
     found.retain(|p| code.is_code(p.landing_pad) && p.start < p.end);
     found
 }
 
-/// The table of types caught.
+/// The table of types that are caught.
 #[derive(Clone, Copy)]
 struct Types {
-    /// The end of the table. Type `n` (from 1) is the `n`-th entry before it.
+    /// The end of the table. Type `n` (from 1) is the `n`-th entry before the end.
     end: u64,
     encoding: u8,
 }
 
 fn read_call_sites(code: &FileCode, at: u64, function: u64, found: &mut Vec<ProtectedRange>) -> Option<()> {
     let mut reader = HandlerReader::at_address(code, at)?;
-    let base = match reader.byte()? {
-        OMITTED => function,
-        encoding => reader.pointer(encoding)?,
+    let base = match reader.read_byte()? {
+        OMITTED_ENCODING => function,
+        encoding => reader.read_pointer(encoding)?,
     };
-    let types = match reader.byte()? {
-        OMITTED => None,
+    let types = match reader.read_byte()? {
+        OMITTED_ENCODING => None,
         encoding => {
-            let offset = reader.uleb()?;
+            let offset = reader.read_uleb()?;
             Some(Types { end: reader.address().checked_add(offset)?, encoding })
         }
     };
-    let encoding = reader.byte()?;
-    let size = reader.uleb()?;
+    let encoding = reader.read_byte()?;
+    let size = reader.read_uleb()?;
     let end = reader.address().checked_add(size)?;
     while reader.address() < end {
         let (start, length, landing_pad) =
-            (reader.encoded_value(encoding)?, reader.encoded_value(encoding)?, reader.encoded_value(encoding)?);
-        let action = reader.uleb()?;
+            (reader.read_encoded_value(encoding)?, reader.read_encoded_value(encoding)?, reader.read_encoded_value(encoding)?);
+        let action = reader.read_uleb()?;
         if landing_pad != 0 {
             let start = function.wrapping_add(start);
             let always_lands = match action.checked_sub(1) {
@@ -73,23 +72,23 @@ fn read_call_sites(code: &FileCode, at: u64, function: u64, found: &mut Vec<Prot
     Some(())
 }
 
-/// Whether a chain of actions contains a cleanup or catches everything. `None` if the chain is corrupt.
+/// Returns true if a chain of actions contains a cleanup or catches everything. Returns `None` if the chain is corrupt.
 fn handles_all(code: &FileCode, action: u64, types: Option<Types>) -> Option<bool> {
     let mut at = action;
     for _ in 0..MAX_ACTIONS {
         let mut reader = HandlerReader::at_address(code, at)?;
-        let filter = reader.sleb()?;
+        let filter = reader.read_sleb()?;
         let receives = match filter {
             0 => true,
             1.. => is_null_type(code, types?, filter as u64)?,
-            // A list of types that may pass. The empty list lets none pass.
-            _ => HandlerReader::at_address(code, types?.end.checked_add(filter.unsigned_abs() - 1)?)?.byte()? == 0,
+            // The filter is a list of types that may pass. An empty list lets none pass.
+            _ => HandlerReader::at_address(code, types?.end.checked_add(filter.unsigned_abs() - 1)?)?.read_byte()? == 0,
         };
         if receives {
             return Some(true);
         }
         let from = reader.address();
-        match reader.sleb()? {
+        match reader.read_sleb()? {
             0 => return Some(false),
             next => at = from.wrapping_add_signed(next),
         }
@@ -97,7 +96,7 @@ fn handles_all(code: &FileCode, action: u64, types: Option<Types>) -> Option<boo
     None
 }
 
-/// Whether the type with a number is null, which means that it catches everything. `None` if the table is corrupt.
+/// Returns true if the type with a number is null and thus catches everything. Returns `None` if the table is corrupt.
 fn is_null_type(code: &FileCode, types: Types, number: u64) -> Option<bool> {
     let size = match types.encoding & 0x0f {
         0x00 | 0x04 | 0x0c => 8,
@@ -107,9 +106,9 @@ fn is_null_type(code: &FileCode, types: Types, number: u64) -> Option<bool> {
     };
     let at = types.end.checked_sub(number.checked_mul(size)?)?;
     match size {
-        // A pointer that the loader may fill in.
+        // The entry is a pointer that the loader may fill in.
         8 => Some(matches!(code.word_at(at)?, CodeWord::Address(0))),
-        _ => Some(HandlerReader::at_address(code, at)?.encoded_value(types.encoding)? == 0),
+        _ => Some(HandlerReader::at_address(code, at)?.read_encoded_value(types.encoding)? == 0),
     }
 }
 
@@ -129,23 +128,23 @@ impl<'a> HandlerReader<'a> {
         self.end.wrapping_sub(self.rest.len() as u64)
     }
 
-    fn byte(&mut self) -> Option<u8> {
+    fn read_byte(&mut self) -> Option<u8> {
         self.rest.read_u8().ok()
     }
 
-    fn uleb(&mut self) -> Option<u64> {
+    fn read_uleb(&mut self) -> Option<u64> {
         self.rest.read_uleb128().ok()
     }
 
-    fn sleb(&mut self) -> Option<i64> {
+    fn read_sleb(&mut self) -> Option<i64> {
         self.rest.read_sleb128().ok()
     }
 
-    /// A value in a pointer encoding (`DW_EH_PE_*`), without its base added.
-    fn encoded_value(&mut self, encoding: u8) -> Option<u64> {
+    /// Reads a value in a pointer encoding (`DW_EH_PE_*`), without adding its base.
+    fn read_encoded_value(&mut self, encoding: u8) -> Option<u64> {
         match encoding & 0x0f {
             0x00 | 0x04 | 0x0c => self.rest.read_u64().ok(),
-            0x01 => self.uleb(),
+            0x01 => self.read_uleb(),
             0x02 => self.rest.read_u16().ok().map(u64::from),
             0x03 => self.rest.read_u32().ok().map(u64::from),
             0x0a => self.rest.read_i16().ok().map(|value| i64::from(value) as u64),
@@ -154,10 +153,10 @@ impl<'a> HandlerReader<'a> {
         }
     }
 
-    /// A pointer, absolute or relative to its own address.
-    fn pointer(&mut self, encoding: u8) -> Option<u64> {
+    /// Reads a pointer that is absolute or relative to its own address.
+    fn read_pointer(&mut self, encoding: u8) -> Option<u64> {
         let own_address = self.address();
-        let value = self.encoded_value(encoding)?;
+        let value = self.read_encoded_value(encoding)?;
         match encoding & 0x70 {
             0x00 => Some(value),
             0x10 => Some(value.wrapping_add(own_address)),

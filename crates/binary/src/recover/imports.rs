@@ -1,9 +1,8 @@
 //! Names of imported functions that never return or that return more than once.
 //!
-//! Sources: ISO C, POSIX, and the manuals of glibc and of the C++ runtime libraries. Whether the file's own functions return is inferred
-//! from their code.
+//! Sources: ISO C, POSIX, and the manuals of glibc and of the C++ runtime libraries. For the file's own functions, the code shows whether
+//! they return.
 
-/// Functions of C and POSIX, glibc, unwinders and C++ runtimes that never return.
 const NEVER_RETURNING: [&str; 44] = [
     "_Exit",
     "_Unwind_Resume",
@@ -60,7 +59,6 @@ pub fn never_returns(name: &str) -> bool {
         || name.strip_prefix("_ZSt").is_some_and(|rest| rest.trim_start_matches(|c: char| c.is_ascii_digit()).starts_with("__throw_"))
 }
 
-/// Whether a function may return more than once per call.
 pub fn returns_twice(name: &str) -> bool {
     RETURNING_TWICE.contains(&name.split('@').next().unwrap_or(name))
 }

@@ -1,24 +1,23 @@
 //! Adds data from the compiler's address map to recovered graphs: functions, targets of indirect jumps, frequencies.
 //!
-//! The map describes LLVM's machine blocks, while the graphs use the blocks defined in [`crate::graph`]. A block gets the frequency of the
-//! machine block that contains its start.
+//! The map describes LLVM's machine blocks, while the graphs use the blocks defined in [`crate::graph`]. A block gets the frequency of
+//! the machine block that contains its start.
 
 use super::code::FileCode;
-use super::explore::{CodeFlow, flow};
+use super::explore::{CodeFlow, flow_of};
 use crate::address_map::{AddressMap, MapBlock, MapFunction};
 use crate::graph::{CodeBlock, CodeEdge, CodeEdgeKind, CompilerFrequencies, FunctionGraph, GraphSource, ProgramGraph};
 use crate::instruction::decode;
 use std::collections::HashMap;
 
-/// The unit of the probabilities in the map.
 const PROBABILITY_UNIT: f64 = 1.0 / (1_u64 << 31) as f64;
 
-/// Targets of indirect jumps, by address of the jump, for functions whose map has successors.
-pub fn jump_targets(code: &FileCode, map: &AddressMap) -> HashMap<u64, Vec<u64>> {
+/// Returns the targets of indirect jumps, by address of the jump, for functions whose map entry contains successors.
+pub fn map_jump_targets(code: &FileCode, map: &AddressMap) -> HashMap<u64, Vec<u64>> {
     let mut targets = HashMap::new();
     for function in &map.functions {
-        for block in function.blocks.iter().filter(|b| b.properties.indirect_jump && !b.properties.tail_call) {
-            let (Some(jump), Some(successors)) = (indirect_jump_of(code, block), &block.successors) else { continue };
+        for block in function.blocks.iter().filter(|b| b.properties.has_indirect_jump && !b.properties.has_tail_call) {
+            let (Some(jump), Some(successors)) = (find_indirect_jump(code, block), &block.successors) else { continue };
             let mut to: Vec<u64> =
                 successors.iter().filter_map(|s| function.blocks.iter().find(|b| b.id == s.id)).map(|b| b.address).collect();
             to.sort_unstable();
@@ -31,14 +30,15 @@ pub fn jump_targets(code: &FileCode, map: &AddressMap) -> HashMap<u64, Vec<u64>>
     targets
 }
 
-/// The address of the indirect jump at the end of a machine block. `None` if the block ends otherwise.
-fn indirect_jump_of(code: &FileCode, block: &MapBlock) -> Option<u64> {
+/// Returns the address of the indirect jump at the end of a machine block. Returns `None` if the block does not end with an indirect
+/// jump.
+fn find_indirect_jump(code: &FileCode, block: &MapBlock) -> Option<u64> {
     let end = block.address.checked_add(block.size)?;
     let mut at = block.address;
     while at < end && code.is_code(at) {
         let instruction = decode(code.binary.code_at(at)?, at)?;
         if instruction.next_ip() == end {
-            return (flow(&instruction) == CodeFlow::JumpIndirect).then_some(at);
+            return (flow_of(&instruction) == CodeFlow::JumpIndirect).then_some(at);
         }
         at = instruction.next_ip();
     }
@@ -50,11 +50,11 @@ pub fn annotate(graph: &mut ProgramGraph, map: &AddressMap) {
     for function in &mut graph.functions {
         let Some(mapped) = map.function_at(function.entry) else { continue };
         function.source = GraphSource::AddressMap { version: mapped.version };
-        function.frequencies = frequencies(function, mapped);
+        function.frequencies = convert_frequencies(function, mapped);
     }
 }
 
-fn frequencies(function: &FunctionGraph, mapped: &MapFunction) -> Option<CompilerFrequencies> {
+fn convert_frequencies(function: &FunctionGraph, mapped: &MapFunction) -> Option<CompilerFrequencies> {
     let has_blocks = mapped.blocks.iter().any(|b| b.frequency.is_some());
     let has_edges = mapped.blocks.iter().any(|b| b.successors.is_some());
     if mapped.entry_count.is_none() && !has_blocks && !has_edges {

@@ -1,10 +1,10 @@
-//! Recovery of control-flow graphs from machine code. Nothing is executed; the result depends only on the file and on observations.
+//! Recovers control-flow graphs from machine code. Nothing is executed; the result depends only on the file and on observations.
 //!
 //! Phases: read tables ([`code`], [`frames`]); follow code from entries and from addresses in data ([`explore`]); resolve indirect jumps
-//! ([`values`], [`tables`]) and follow their targets; find functions that never return, and restart with that knowledge, since code after
-//! their calls is not reached; join regions to functions ([`regions`]); build blocks, edges and calls ([`assemble`]).
+//! ([`values`], [`tables`]) and follow their targets; find functions that never return, and restart with that knowledge, because code
+//! after their calls is not reached; join regions to functions ([`regions`]); build blocks, edges and calls ([`assemble`]).
 //!
-//! Doubts are stored in the graphs with their addresses. Time is linear in the code size, except for the bounded searches of [`values`].
+//! The graphs contain doubts and their addresses. Time is linear in the code size, except for the bounded searches of [`values`].
 
 mod assemble;
 mod bounds;
@@ -32,22 +32,22 @@ use regions::Families;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Range;
 
-/// Maximum number of passes over the code; each starts from the knowledge gained by the previous ones.
+/// Maximum number of passes over the code. Each pass starts with the knowledge from the previous passes.
 const MAX_PASSES: usize = 8;
 /// Maximum number of rounds of resolving jumps and following their targets.
 const MAX_ROUNDS: usize = 12;
 
 impl ProgramGraph {
-    /// Builds the graphs of a file's functions by recovery, with the help of the compiler's address map if the file has one.
+    /// Builds the graphs of a file's functions by recovery, with the compiler's address map if the file has one.
     pub fn from_binary(binary: &Binary) -> Result<ProgramGraph, BinaryError> {
         let map = AddressMap::read(binary)?;
         recover(binary, map.as_ref(), &[])
     }
 
-    /// Adds an observed transfer of control between two instructions. Returns whether the graph changed.
+    /// Adds an observed transfer of control between two instructions. Returns true if the graph changed.
     ///
-    /// The graph is rebuilt with all observations, so blocks and functions may be renumbered. `map` must be the map that the graph was
-    /// built with.
+    /// The graph is rebuilt with all observations, so blocks and functions may be renumbered. `map` must be the map with which the graph
+    /// was built.
     pub fn add_observation(&mut self, binary: &Binary, map: Option<&AddressMap>, seen: GraphObservation) -> Result<bool, BinaryError> {
         if self.observations.contains(&seen) {
             return Ok(false);
@@ -66,16 +66,16 @@ pub fn recover(binary: &Binary, map: Option<&AddressMap>, observations: &[GraphO
     let code = FileCode::read(binary)?;
     let frames = UnwindTables::read(&code);
     let mut known = KnownCode {
-        symbols: names::symbols(&code),
-        names: names::names(&code),
+        symbols: names::symbol_names(&code),
+        names: names::function_names(&code),
         observations: observations.to_vec(),
         ..KnownCode::default()
     };
     if let Some(map) = map {
-        known.jump_targets = mapped::jump_targets(&code, map);
+        known.jump_targets = mapped::map_jump_targets(&code, map);
         known.entries = map.functions.iter().map(|f| f.address).collect();
     }
-    let mut graph = stable_graph(&code, &frames, &mut known);
+    let mut graph = recover_until_stable(&code, &frames, &mut known);
     if let Some(map) = map {
         mapped::annotate(&mut graph, map);
     }
@@ -83,16 +83,16 @@ pub fn recover(binary: &Binary, map: Option<&AddressMap>, observations: &[GraphO
 }
 
 /// Repeats the exploration until it finds no more functions that never return, and no more data that may end a jump table.
-fn stable_graph<'a>(code: &'a FileCode<'a>, frames: &'a UnwindTables<'a>, known: &mut KnownCode) -> ProgramGraph {
+fn recover_until_stable<'a>(code: &'a FileCode<'a>, frames: &'a UnwindTables<'a>, known: &mut KnownCode) -> ProgramGraph {
     for pass in 1.. {
         let (explored, families) = explore(code, frames, known);
-        let never = never_returning(&explored, &families);
-        if pass == MAX_PASSES || (never.is_subset(&known.never) && explored.data.len() == known.data.len()) {
+        let never = find_never_returning(&explored, &families);
+        if pass == MAX_PASSES || (never.is_subset(&known.never_returning) && explored.data.len() == known.data.len()) {
             return assemble::assemble(&explored, &families);
         }
         let data = explored.data;
         known.data = data;
-        known.never.extend(never);
+        known.never_returning.extend(never);
     }
     unreachable!("the last pass returns")
 }
@@ -102,47 +102,46 @@ fn explore<'k, 'a>(code: &'a FileCode<'a>, frames: &'a UnwindTables<'a>, known: 
     let mut explored = Exploration::new(code, frames, known);
     let mut doubts: HashMap<u64, Doubt> = HashMap::new();
     let mut unbounded: HashSet<u64> = HashSet::new();
-    // The targets of a jump decided in one round may lead to further jumps.
+    // The targets of a jump that is decided in one round may lead to further jumps.
     for _ in 0..MAX_ROUNDS {
-        resolve_all(&mut explored, &mut doubts, &mut unbounded);
+        resolve_until_stable(&mut explored, &mut doubts, &mut unbounded);
         let families = Families::new(&explored);
         decide_jumps(&mut explored, &families, &mut doubts);
-        explored.follow();
-        if undecided(&explored, &doubts).is_empty() && !explored.follow_gaps() {
+        explored.follow_all();
+        if find_undecided_jumps(&explored, &doubts).is_empty() && !explored.follow_gaps() {
             break;
         }
     }
-    doubts.extend(undecided(&explored, &doubts).into_iter().map(|jump| (jump, Doubt::UnresolvedJump)));
+    doubts.extend(find_undecided_jumps(&explored, &doubts).into_iter().map(|jump| (jump, Doubt::UnresolvedJump)));
     let families = Families::new(&explored);
     explored.uncertain.extend(doubts.into_iter().map(|(address, doubt)| Uncertainty { address, doubt }));
     (explored, families)
 }
 
-/// Unresolved jumps for which no doubt is recorded yet.
-fn undecided(explored: &Exploration, doubts: &HashMap<u64, Doubt>) -> Vec<u64> {
+/// Returns the unresolved jumps for which no doubt is recorded yet.
+fn find_undecided_jumps(explored: &Exploration, doubts: &HashMap<u64, Doubt>) -> Vec<u64> {
     let open = explored.jumps.iter().filter(|(jump, resolution)| **resolution == Resolution::Unknown && !doubts.contains_key(*jump));
     open.map(|(jump, _)| *jump).collect()
 }
 
 /// Alternates between resolving jumps and following their targets.
-fn resolve_all(explored: &mut Exploration, doubts: &mut HashMap<u64, Doubt>, unbounded: &mut HashSet<u64>) {
+fn resolve_until_stable(explored: &mut Exploration, doubts: &mut HashMap<u64, Doubt>, unbounded: &mut HashSet<u64>) {
     for _ in 0..MAX_ROUNDS {
         let families = Families::new(explored);
         let before = explored.instructions.len();
         let changed = resolve_jumps(explored, &families, doubts, unbounded);
-        explored.follow();
+        explored.follow_all();
         if !changed && explored.instructions.len() == before && !explored.follow_data_words() {
             break;
         }
     }
 }
 
-/// The address ranges of a family's regions.
-fn ranges_of(explored: &Exploration, regions: &[u64]) -> Vec<Range<u64>> {
+fn family_ranges(explored: &Exploration, regions: &[u64]) -> Vec<Range<u64>> {
     regions.iter().map(|&start| explored.region_range(start)).collect()
 }
 
-/// Resolves unresolved jumps, and retries jumps whose table's end was a guess. Returns whether any resolution changed.
+/// Resolves unresolved jumps, and retries jumps whose table's end was a guess. Returns true if any resolution changed.
 fn resolve_jumps(explored: &mut Exploration, families: &Families, doubts: &mut HashMap<u64, Doubt>, unbounded: &mut HashSet<u64>) -> bool {
     let open = |jump: &u64, resolution: &Resolution| *resolution == Resolution::Unknown || unbounded.contains(jump);
     let mut by_family: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
@@ -155,28 +154,28 @@ fn resolve_jumps(explored: &mut Exploration, families: &Families, doubts: &mut H
     let all = families.families();
     let mut found = Vec::new();
     for (family, jumps) in by_family {
-        let ranges = ranges_of(explored, all.get(&family).map_or(&[family][..], |r| r));
+        let ranges = family_ranges(explored, all.get(&family).map_or(&[family][..], |r| r));
         let body = values::FunctionBody::new(explored, &ranges);
-        let is_inside = |to: u64| is_target(explored, families, &ranges, family, to);
-        found.extend(jumps.into_iter().filter_map(|jump| Some((jump, tables::resolve(explored, &body, jump, &is_inside)?))));
+        let is_inside = |to: u64| is_table_target(explored, families, &ranges, family, to);
+        found.extend(jumps.into_iter().filter_map(|jump| Some((jump, tables::resolve_jump(explored, &body, jump, &is_inside)?))));
     }
     let mut changed = false;
     for (jump, found) in found {
         changed |= explored.jumps.get(&jump) != Some(&found.resolution);
-        if found.unbounded {
+        if found.is_unbounded {
             unbounded.insert(jump);
         }
         match found.doubt {
             Some(doubt) => _ = doubts.insert(jump, doubt),
             None => _ = doubts.remove(&jump),
         }
-        explored.resolve(jump, found.resolution);
+        explored.set_resolution(jump, found.resolution);
     }
     changed
 }
 
-/// Whether a jump table of a family may lead to an address: within the family, or in cold code that only jumps can reach.
-fn is_target(explored: &Exploration, families: &Families, ranges: &[Range<u64>], family: u64, to: u64) -> bool {
+/// Returns true if a family's jump table may lead to an address, which must be in the family or in cold code that only jumps can reach.
+fn is_table_target(explored: &Exploration, families: &Families, ranges: &[Range<u64>], family: u64, to: u64) -> bool {
     if !explored.code.is_code(to) || explored.code.is_stub(to) {
         return false;
     }
@@ -185,29 +184,29 @@ fn is_target(explored: &Exploration, families: &Families, ranges: &[Range<u64>],
     }
     let region = explored.region_of(to);
     let Some(frame) = explored.frames.index_at(region) else { return false };
-    // Cold code that another function jumps to belongs to that function.
+    // Cold code to which another function jumps belongs to that function.
     let free = families.family_of(region).is_none_or(|f| f == region || f == family);
     free && !explored.frames.frames[frame].starts_as_function && !explored.is_function_start(region)
 }
 
-/// Decides jumps without a table: they lead to labels whose address is taken, are tail calls, or stay unresolved.
+/// Decides jumps without a table. They lead to labels whose address is taken, are tail calls, or stay unresolved.
 fn decide_jumps(explored: &mut Exploration, families: &Families, doubts: &mut HashMap<u64, Doubt>) {
     let open: Vec<u64> = explored.jumps.iter().filter(|(_, r)| **r == Resolution::Unknown).map(|(j, _)| *j).collect();
     let all = families.families();
     for jump in open {
         let region = explored.region_of(jump);
         let family = families.family_of(region).unwrap_or(region);
-        let ranges = ranges_of(explored, all.get(&family).map_or(&[family][..], |r| r));
+        let ranges = family_ranges(explored, all.get(&family).map_or(&[family][..], |r| r));
         let mut labels: Vec<u64> = ranges.iter().flat_map(|r| explored.labels.range(r.clone())).copied().collect();
         let at_entry_depth = match explored.frames.index_at(jump) {
             Some(frame) => explored.frames.is_entry_depth(frame, jump),
             None => Some(true),
         };
         if at_entry_depth == Some(true) {
-            // OCaml's frame tables contain every return address. The stack is deeper in code that makes calls than at the entry, so no
-            // return address can be a target here.
+            // OCaml's frame tables contain every return address. Code that makes calls has a deeper stack than the entry, so no return
+            // address can be a target here.
             labels.retain(|label| !explored.is_return_address(*label));
-            explored.leaving.insert(jump);
+            explored.may_leave.insert(jump);
         }
         let (resolution, doubt) = match (labels.is_empty(), at_entry_depth) {
             (true, Some(true)) => (Resolution::TailCall, Doubt::AssumedTailCall),
@@ -215,7 +214,7 @@ fn decide_jumps(explored: &mut Exploration, families: &Families, doubts: &mut Ha
             _ => (Resolution::Unknown, Doubt::UnresolvedJump),
         };
         doubts.insert(jump, doubt);
-        explored.resolve(jump, resolution);
+        explored.set_resolution(jump, resolution);
     }
     let observed: Vec<GraphObservation> = explored.known.observations.clone();
     for seen in observed {
@@ -233,9 +232,9 @@ fn decide_jumps(explored: &mut Exploration, families: &Families, doubts: &mut Ha
             continue;
         }
         if matches!(resolution, Resolution::TailCall | Resolution::Unknown) {
-            explored.leaving.insert(seen.from);
+            explored.may_leave.insert(seen.from);
         }
-        explored.resolve(seen.from, add_observed_target(explored, resolution, seen.to));
+        explored.set_resolution(seen.from, add_observed_target(explored, resolution, seen.to));
     }
 }
 
@@ -252,22 +251,22 @@ fn add_observed_target(explored: &Exploration, resolution: Resolution, to: u64) 
     }
 }
 
-/// Functions whose entry cannot reach a return. All others are the least fixed point of this rule: a function may return if it contains a
-/// return instruction or jumps to code that may return.
-fn never_returning(explored: &Exploration, families: &Families) -> HashSet<u64> {
+/// Returns the functions whose entry cannot reach a return. The others are the least fixed point of this rule: a function may return if
+/// it contains a return instruction or jumps to code that may return.
+fn find_never_returning(explored: &Exploration, families: &Families) -> HashSet<u64> {
     let mut returning: HashSet<u64> = HashSet::new();
     let mut callers: HashMap<u64, Vec<u64>> = HashMap::new();
     let all = families.families();
     for (&family, regions) in &all {
-        let ranges = ranges_of(explored, regions);
-        let ends = |to: u64| departure(explored, &ranges, to);
+        let ranges = family_ranges(explored, regions);
+        let ends = |to: u64| classify_departure(explored, &ranges, to);
         let reached = ranges.iter().flat_map(|r| explored.instructions.range(r.clone()));
         for (&at, reached) in reached.filter(|(at, _)| !explored.speculative.contains(at)) {
             let to = match reached.flow {
                 CodeFlow::Return => Departure::Returns,
                 CodeFlow::Jump(to) | CodeFlow::Conditional(to) => ends(to),
                 CodeFlow::JumpIndirect => match &explored.jumps[&at] {
-                    Resolution::Within(_) if explored.leaving.contains(&at) => Departure::Returns,
+                    Resolution::Within(_) if explored.may_leave.contains(&at) => Departure::Returns,
                     Resolution::Within(_) => Departure::Stays,
                     Resolution::Functions(_) | Resolution::TailCall | Resolution::Unknown => Departure::Returns,
                     Resolution::Import(name) if imports::never_returns(name) => Departure::Stays,
@@ -305,7 +304,7 @@ enum Departure {
     To(u64),
 }
 
-fn departure(explored: &Exploration, ranges: &[Range<u64>], to: u64) -> Departure {
+fn classify_departure(explored: &Exploration, ranges: &[Range<u64>], to: u64) -> Departure {
     if let Some(stub) = explored.code.stubs.get(&to) {
         let never = stub.import.as_deref().is_some_and(imports::never_returns);
         return if never { Departure::Stays } else { Departure::Returns };

@@ -1,6 +1,6 @@
 //! Function names, from symbols or deduced from a program's startup code.
 //!
-//! A stripped program keeps only dynamic symbols. The entry point is `_start` by convention and passes the address of `main` to the C
+//! A stripped program keeps only dynamic symbols. The entry point is `_start` by convention. It passes the address of `main` to the C
 //! library in `rdi` (System V ABI, AMD64 supplement, "Process Initialization"; glibc's `start.S`).
 
 use super::code::FileCode;
@@ -11,21 +11,22 @@ use std::collections::BTreeMap;
 /// Maximum number of instructions searched in `_start` for its first call.
 const MAX_START_INSTRUCTIONS: usize = 24;
 
-/// Function names by address: symbols, and `_start` and `main` where deduced.
-pub fn names(code: &FileCode) -> BTreeMap<u64, String> {
-    let mut names = symbols(code);
+/// Returns function names by address: symbols, and `_start` and `main` where deduced.
+pub fn function_names(code: &FileCode) -> BTreeMap<u64, String> {
+    let mut names = symbol_names(code);
     let entry = code.binary.entry();
     if code.startup_functions.contains(&entry) && code.calls_main {
         names.entry(entry).or_insert_with(|| "_start".into());
-        if let Some(main) = main_of(code, entry) {
+        if let Some(main) = find_main(code, entry) {
             names.entry(main).or_insert_with(|| "main".into());
         }
     }
     names
 }
 
-/// Function symbols by address. If several have the same address, the first in [`Binary::functions`](crate::Binary::functions) wins.
-pub fn symbols(code: &FileCode) -> BTreeMap<u64, String> {
+/// Returns function symbols by address. If several have the same address, the first in [`Binary::functions`](crate::Binary::functions)
+/// wins.
+pub fn symbol_names(code: &FileCode) -> BTreeMap<u64, String> {
     let mut symbols = BTreeMap::new();
     for symbol in code.binary.functions().iter().filter(|s| code.is_code(s.address) && !code.is_stub(s.address)) {
         symbols.entry(symbol.address).or_insert_with(|| symbol.name.clone());
@@ -33,8 +34,8 @@ pub fn symbols(code: &FileCode) -> BTreeMap<u64, String> {
     symbols
 }
 
-/// The address that the entry point passes in `rdi` to its first call.
-fn main_of(code: &FileCode, entry: u64) -> Option<u64> {
+/// Returns the address that the entry point passes in `rdi` to its first call.
+fn find_main(code: &FileCode, entry: u64) -> Option<u64> {
     let mut at = entry;
     let mut main = None;
     for _ in 0..MAX_START_INSTRUCTIONS {

@@ -3,8 +3,8 @@
 use crate::instruction::decode;
 use iced_x86::Mnemonic;
 
-/// The length of the padding at the start of `bytes`: `nop` of any length, traps after calls that never return, and zeros.
-pub fn length(bytes: &[u8], address: u64) -> usize {
+/// Returns the length of the padding at the start of `bytes`: `nop` of any length, traps after calls that never return, and zeros.
+pub fn padding_length(bytes: &[u8], address: u64) -> usize {
     let mut at = 0;
     while at < bytes.len() {
         if bytes[at] == 0 {
@@ -32,9 +32,9 @@ mod tests {
 
     #[test]
     fn padding_ends_at_first_real_instruction() {
-        assert_eq!(length(&[0x90, 0x66, 0x90, 0x0f, 0x1f, 0x44, 0, 0, 0xcc], 0), 9);
-        assert_eq!(length(&[0x66, 0x2e, 0x0f, 0x1f, 0x84, 0, 0, 0, 0, 0, 0xc3], 0), 10);
-        assert_eq!(length(&[0, 0, 0x55], 0), 2);
-        assert_eq!(length(&[], 0), 0);
+        assert_eq!(padding_length(&[0x90, 0x66, 0x90, 0x0f, 0x1f, 0x44, 0, 0, 0xcc], 0), 9);
+        assert_eq!(padding_length(&[0x66, 0x2e, 0x0f, 0x1f, 0x84, 0, 0, 0, 0, 0, 0xc3], 0), 10);
+        assert_eq!(padding_length(&[0, 0, 0x55], 0), 2);
+        assert_eq!(padding_length(&[], 0), 0);
     }
 }

@@ -1,16 +1,16 @@
-//! Grouping of code regions into functions.
+//! Groups code regions into functions.
 //!
-//! A region is the code that one unwind entry describes or, in code without unwind entries, from one known function start to the next.
-//! Compilers split off cold code, which gets its own unwind entry and is reached by jumps. A jump joins the regions of its source and its
-//! target if it leads to the middle of the target region, or if that region cannot be a function: its stack is deeper than at an entry, or
-//! its symbol ends in `.cold`.
+//! A region is the code that one unwind entry describes. In code without unwind entries, it extends from one known function start to the
+//! next. Compilers split off cold code, which gets its own unwind entry and is reached by jumps. A jump joins the regions of its source
+//! and its target in two cases: it leads to the middle of the target region, or that region cannot be a function, because its stack is
+//! deeper than at an entry or because its symbol ends in `.cold`.
 
 use super::explore::{CodeFlow, Exploration, Resolution};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 impl Exploration<'_, '_> {
-    /// The start of the region that contains an address; it identifies the region.
+    /// Returns the start of the region that contains an address. The start identifies the region.
     pub fn region_of(&self, address: u64) -> u64 {
         if let Some(frame) = self.frames.index_at(address) {
             return self.frames.frames[frame].start;
@@ -21,7 +21,6 @@ impl Exploration<'_, '_> {
         self.starts.range(lowest..=address).next_back().copied().unwrap_or(lowest)
     }
 
-    /// The address range of a region.
     pub fn region_range(&self, start: u64) -> Range<u64> {
         if let Some(frame) = self.frames.index_at(start) {
             return start..self.frames.frames[frame].end;
@@ -33,18 +32,18 @@ impl Exploration<'_, '_> {
         start..self.starts.range(start + 1..).next().map_or(end, |next| end.min(*next))
     }
 
-    /// Whether an address is called, has its address taken, or has a function symbol.
+    /// Returns true if an address is called, has its address taken, or has a function symbol.
     pub fn is_used_as_function(&self, address: u64) -> bool {
         let is_named = self.known.symbols.get(&address).is_some_and(|name| !is_cold(name));
-        is_named || self.called.contains(&address) || self.taken.contains(&address)
+        is_named || self.call_targets.contains(&address) || self.address_taken.contains(&address)
     }
 
-    /// Whether a function, rather than a split-off part of a function, starts at an address.
+    /// Returns true if a function starts at an address, as opposed to a part that was split off from a function.
     pub fn is_function_start(&self, address: u64) -> bool {
         if !self.code.is_code(address) || self.code.is_stub(address) {
             return false;
         }
-        if self.called.contains(&address) || self.taken.contains(&address) {
+        if self.call_targets.contains(&address) || self.address_taken.contains(&address) {
             return true;
         }
         if let Some(name) = self.known.symbols.get(&address) {
@@ -57,8 +56,8 @@ impl Exploration<'_, '_> {
     }
 }
 
-/// Starts of code without unwind information that several functions jump to. Each counts as a separate function.
-fn shared_tails(explored: &Exploration) -> BTreeSet<u64> {
+/// Returns the starts of code without unwind information to which several functions jump. Each counts as a separate function.
+fn find_shared_tails(explored: &Exploration) -> BTreeSet<u64> {
     let mut first: BTreeMap<u64, u64> = BTreeMap::new();
     let mut shared = BTreeSet::new();
     for (&from, reached) in &explored.instructions {
@@ -74,7 +73,7 @@ fn shared_tails(explored: &Exploration) -> BTreeSet<u64> {
     shared
 }
 
-/// Whether a symbol names a split-off part of a function.
+/// Returns true if a symbol names a part that was split off from a function.
 pub fn is_cold(name: &str) -> bool {
     name.ends_with(".cold") || name.contains(".cold.") || name.contains(".__part.")
 }
@@ -101,7 +100,7 @@ impl Families {
         starts.sort_unstable();
         starts.dedup();
         let mut families = Families { regions: starts.into_iter().enumerate().map(|(index, start)| (start, index)).collect() };
-        let shared = shared_tails(explored);
+        let shared = find_shared_tails(explored);
         let mut region = 0..0;
         for (&from, reached) in &explored.instructions {
             if !region.contains(&from) {
@@ -127,7 +126,7 @@ impl Families {
         families
     }
 
-    /// Joins functions with the cold code that holds their landing pads.
+    /// Joins functions with the cold code that contains their landing pads.
     fn join_landing_pads(&mut self, explored: &Exploration) {
         for frame in &explored.frames.frames {
             for pad in frame.protected.iter().map(|p| p.landing_pad).filter(|pad| !(frame.start..frame.end).contains(pad)) {
@@ -145,7 +144,7 @@ impl Families {
 
     fn join(&mut self, explored: &Exploration, from: u64, to: u64) {
         let (Some(a), Some(b)) = (self.index_of(explored.region_of(from)), self.index_of(explored.region_of(to))) else { return };
-        let (a, b) = (self.root(a), self.root(b));
+        let (a, b) = (self.find_root(a), self.find_root(b));
         self.regions[a.max(b)].1 = a.min(b);
     }
 
@@ -153,7 +152,7 @@ impl Families {
         self.regions.binary_search_by_key(&start, |r| r.0).ok()
     }
 
-    fn root(&mut self, mut index: usize) -> usize {
+    fn find_root(&mut self, mut index: usize) -> usize {
         while self.regions[index].1 != index {
             self.regions[index].1 = self.regions[self.regions[index].1].1;
             index = self.regions[index].1;
@@ -161,7 +160,8 @@ impl Families {
         index
     }
 
-    /// The start of the first region in a region's family, which identifies the family. `None` for a region without instructions.
+    /// Returns the start of the first region in a region's family, which identifies the family. Returns `None` for a region without
+    /// instructions.
     pub fn family_of(&self, region: u64) -> Option<u64> {
         let mut index = self.index_of(region)?;
         while self.regions[index].1 != index {
@@ -170,7 +170,7 @@ impl Families {
         Some(self.regions[index].0)
     }
 
-    /// Each family's regions, ascending; the key is the start of the first.
+    /// Returns each family's regions, ascending. The key is the start of the first region.
     pub fn families(&self) -> BTreeMap<u64, Vec<u64>> {
         let mut all: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
         for &(start, _) in &self.regions {

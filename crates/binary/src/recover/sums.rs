@@ -3,12 +3,12 @@
 /// The index of an instruction in a [`FunctionBody`](super::values::FunctionBody).
 pub type SumPosition = u32;
 
-/// A location that holds a value.
+/// A register or stack slot that holds a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum SumLocation {
     /// A general-purpose register, by its encoding.
     Register(u8),
-    /// A stack slot: `rsp` or `rbp` plus a constant.
+    /// A stack slot at `rsp` or `rbp` plus a constant.
     Slot {
         /// Encoding of the register.
         base: u8,
@@ -22,11 +22,11 @@ pub enum Atom {
     /// A load from memory.
     Load {
         bytes: u8,
-        /// Whether it is sign-extended.
-        signed: bool,
+        /// Whether the loaded value is sign-extended.
+        is_signed: bool,
         address: Box<SumValue>,
     },
-    /// The unknown value of a location, written by one of these instructions.
+    /// The unknown value of a location that one of these instructions wrote.
     Opaque(SumLocation, Vec<SumPosition>),
     /// The low bytes of a value.
     Low(u8, Box<SumValue>),
@@ -53,7 +53,7 @@ impl SumValue {
         SumValue { constant: 0, terms: vec![(atom, 1)] }
     }
 
-    /// The atom if the value consists of exactly one atom; otherwise `None`.
+    /// Returns the atom if the value consists of exactly one atom, and `None` otherwise.
     pub fn only_atom(&self) -> Option<&Atom> {
         match (&self.terms[..], self.constant) {
             ([(atom, 1)], 0) => Some(atom),
@@ -80,8 +80,8 @@ impl SumValue {
         SumValue { constant: self.constant.wrapping_mul(factor), terms }
     }
 
-    /// The value truncated to its low bytes.
-    pub fn low(self, bytes: u8) -> SumValue {
+    /// Truncates the value to its low bytes.
+    pub fn truncated(self, bytes: u8) -> SumValue {
         if bytes >= 8 {
             return self;
         }
@@ -90,14 +90,14 @@ impl SumValue {
             return SumValue::constant(self.constant & mask);
         }
         match self.only_atom() {
-            Some(Atom::Low(had, _) | Atom::Load { bytes: had, signed: false, .. }) if *had <= bytes => self,
+            Some(Atom::Low(had, _) | Atom::Load { bytes: had, is_signed: false, .. }) if *had <= bytes => self,
             Some(Atom::And(bits, _)) if *bits <= mask => self,
             _ => SumValue::atom(Atom::Low(bytes, Box::new(self))),
         }
     }
 
-    /// The low bytes of the value, sign-extended.
-    pub fn signed(self, bytes: u8) -> SumValue {
+    /// Truncates the value to its low bytes and sign-extends it.
+    pub fn sign_extended(self, bytes: u8) -> SumValue {
         if bytes >= 8 {
             return self;
         }
@@ -107,7 +107,7 @@ impl SumValue {
         }
         match self.only_atom() {
             Some(Atom::Load { bytes: had, address, .. }) if *had == bytes => {
-                SumValue::atom(Atom::Load { bytes, signed: true, address: address.clone() })
+                SumValue::atom(Atom::Load { bytes, is_signed: true, address: address.clone() })
             }
             _ => SumValue::atom(Atom::Signed(bytes, Box::new(self))),
         }
@@ -115,14 +115,14 @@ impl SumValue {
 }
 
 /// Undoes the zero extension of a four-byte value.
-pub fn unextended(value: SumValue) -> SumValue {
+pub fn without_zero_extension(value: SumValue) -> SumValue {
     match value.only_atom() {
         Some(Atom::Low(4, inner)) => (**inner).clone(),
         _ => value,
     }
 }
 
-/// Whether a value is loaded from a table at a fixed address.
+/// Returns true if a value is loaded from a table at a fixed address.
 pub fn is_from_table(atom: &Atom) -> bool {
     match atom {
         Atom::Load { bytes: 4 | 8, address, .. } => address.constant > 0xfff && address.terms.len() == 1,
@@ -150,16 +150,16 @@ mod tests {
 
     #[test]
     fn extensions_of_constants_are_folded() {
-        assert_eq!(SumValue::constant(0x1_0000_0080).low(4), SumValue::constant(0x80));
-        assert_eq!(SumValue::constant(0x80).signed(1), SumValue::constant(0x80_u64.wrapping_sub(0x100)));
-        let byte = SumValue::atom(Atom::Load { bytes: 1, signed: false, address: Box::new(opaque(3)) });
-        assert_eq!(byte.clone().low(4), byte);
-        assert_eq!(unextended(opaque(1).low(4)), opaque(1));
+        assert_eq!(SumValue::constant(0x1_0000_0080).truncated(4), SumValue::constant(0x80));
+        assert_eq!(SumValue::constant(0x80).sign_extended(1), SumValue::constant(0x80_u64.wrapping_sub(0x100)));
+        let byte = SumValue::atom(Atom::Load { bytes: 1, is_signed: false, address: Box::new(opaque(3)) });
+        assert_eq!(byte.clone().truncated(4), byte);
+        assert_eq!(without_zero_extension(opaque(1).truncated(4)), opaque(1));
     }
 
     #[test]
     fn only_loads_from_fixed_addresses_are_from_tables() {
-        let read = |address: SumValue| Atom::Load { bytes: 8, signed: false, address: Box::new(address) };
+        let read = |address: SumValue| Atom::Load { bytes: 8, is_signed: false, address: Box::new(address) };
         assert!(is_from_table(&read(opaque(1).times(8).plus(&SumValue::constant(0x2000)))));
         assert!(!is_from_table(&read(opaque(1).plus(&SumValue::constant(8)))));
     }

@@ -1,12 +1,12 @@
-//! Resolution of indirect jumps: jump tables of `switch`, tables of labels, tail calls through pointers.
+//! Resolves indirect jumps: jump tables of `switch`, tables of labels, tail calls through pointers.
 //!
 //! Compilers emit two forms: `jmp [table + 8*index]` with addresses in the table, and `jmp base + signed [table + 4*index]` with offsets.
-//! The index is bounded by a check (`cmp index, last; ja default`), a mask or its width. Without a bound, the table ends at the first entry
-//! that does not lead into the function, or where other data begins, and the jump is marked as uncertain.
+//! A check (`cmp index, last; ja default`), a mask or the index's width bounds the index. Without a bound, the table ends at the first
+//! entry that does not lead into the function, or where other data begins, and the jump is marked as uncertain.
 
-use super::bounds::{IndexBounds, bounds};
+use super::bounds::{IndexBounds, find_index_bounds};
 use super::code::CodeWord;
-use super::explore::{CodeFlow, Exploration, Resolution, flow};
+use super::explore::{CodeFlow, Exploration, Resolution, flow_of};
 use super::sums::{Atom, SumPosition, SumValue};
 use super::values::FunctionBody;
 use crate::graph::Doubt;
@@ -15,46 +15,44 @@ use std::ops::Range;
 
 /// Maximum depth to which a value's definitions are expanded.
 const MAX_DEPTH: u32 = 12;
-/// Maximum number of entries in a table.
 const MAX_ENTRIES: u64 = 1 << 14;
 
-/// An indirect jump's resolution.
 pub struct ResolvedJump {
     pub resolution: Resolution,
     pub doubt: Option<Doubt>,
     /// Whether the table's end is only a guess, which later knowledge may improve.
-    pub unbounded: bool,
+    pub is_unbounded: bool,
 }
 
 struct JumpTable {
     address: u64,
-    /// The address that four-byte offsets are relative to; `None` if entries are eight-byte addresses.
+    /// The address to which four-byte offsets are relative; `None` if entries are eight-byte addresses.
     base: Option<u64>,
     index: SumValue,
 }
 
-/// Resolves the indirect jump at an address. `is_inside` tells whether an address belongs to the jump's function. `None` if the jump's
+/// Resolves the indirect jump at an address. `is_inside` returns true for addresses in the jump's function. Returns `None` if the jump's
 /// target has no known form.
-pub fn resolve(explored: &Exploration, body: &FunctionBody, jump: u64, is_inside: &dyn Fn(u64) -> bool) -> Option<ResolvedJump> {
-    body.refuel();
+pub fn resolve_jump(explored: &Exploration, body: &FunctionBody, jump: u64, is_inside: &dyn Fn(u64) -> bool) -> Option<ResolvedJump> {
+    body.reset_budget();
     let at = body.position(jump)?;
     // The jump is a `ret` to an address that the code stored on the stack.
-    if flow(&body.instructions[at as usize]) == CodeFlow::Return {
+    if flow_of(&body.instructions[at as usize]) == CodeFlow::Return {
         return None;
     }
     let targets = match body.instructions[at as usize].op0_kind() {
-        OpKind::Memory => body.load(at, 8, MAX_DEPTH),
-        _ => body.operand(at, 0, MAX_DEPTH),
+        OpKind::Memory => body.evaluate_load(at, 8, MAX_DEPTH),
+        _ => body.evaluate_operand(at, 0, MAX_DEPTH),
     };
     let mut parts = Vec::new();
     for target in &targets {
         parts.push(resolve_value(explored, body, at, target, is_inside)?);
     }
-    combine(parts)
+    combine_resolutions(parts)
 }
 
 /// Combines the resolutions of several possible operand values.
-fn combine(parts: Vec<ResolvedJump>) -> Option<ResolvedJump> {
+fn combine_resolutions(parts: Vec<ResolvedJump>) -> Option<ResolvedJump> {
     let mut parts = parts.into_iter();
     let mut combined = parts.next()?;
     for part in parts {
@@ -75,7 +73,7 @@ fn combine(parts: Vec<ResolvedJump>) -> Option<ResolvedJump> {
             _ => return None,
         };
         combined.doubt = combined.doubt.or(part.doubt);
-        combined.unbounded |= part.unbounded;
+        combined.is_unbounded |= part.is_unbounded;
     }
     Some(combined)
 }
@@ -87,7 +85,7 @@ fn resolve_value(
     target: &SumValue,
     is_inside: &dyn Fn(u64) -> bool,
 ) -> Option<ResolvedJump> {
-    let certain = |resolution| Some(ResolvedJump { resolution, doubt: None, unbounded: false });
+    let certain = |resolution| Some(ResolvedJump { resolution, doubt: None, is_unbounded: false });
     if target.terms.is_empty() {
         let to = target.constant;
         if explored.code.is_stub(to) {
@@ -98,7 +96,7 @@ fn resolve_value(
             .is_code(to)
             .then(|| certain(if is_inside(to) { Resolution::Within(vec![to]) } else { Resolution::Functions(vec![to]) }))?;
     }
-    if let Some(table) = table(target) {
+    if let Some(table) = find_table(target) {
         return read_table(explored, body, at, &table, is_inside);
     }
     match target.only_atom()? {
@@ -110,14 +108,14 @@ fn resolve_value(
     }
 }
 
-/// The table from which a jump's target is read.
-fn table(target: &SumValue) -> Option<JumpTable> {
+/// Returns the table from which a jump's target is read.
+fn find_table(target: &SumValue) -> Option<JumpTable> {
     let [(atom, 1)] = &target.terms[..] else { return None };
     let (atom, signed) = match atom {
         Atom::Signed(4, inner) | Atom::Low(4, inner) => (inner.only_atom()?, true),
         other => (other, false),
     };
-    let Atom::Load { bytes, signed: load_signed, address } = atom else { return None };
+    let Atom::Load { bytes, is_signed: load_signed, address } = atom else { return None };
     let scaled = |size: u64| scaled_index(address, size);
     match bytes {
         8 if target.constant == 0 => Some(JumpTable { address: address.constant, base: None, index: scaled(8)? }),
@@ -127,7 +125,7 @@ fn table(target: &SumValue) -> Option<JumpTable> {
     }
 }
 
-/// The index into a table with entries of `size` bytes, given the address read.
+/// Returns the index into a table with entries of `size` bytes, given the address that is read.
 fn scaled_index(address: &SumValue, size: u64) -> Option<SumValue> {
     if let [(Atom::Low(_, inner) | Atom::Signed(_, inner), 1)] = &address.terms[..] {
         // The product was computed in a register beforehand.
@@ -146,8 +144,8 @@ fn read_table(
     is_inside: &dyn Fn(u64) -> bool,
 ) -> Option<ResolvedJump> {
     let size = if table.base.is_some() { 4 } else { 8 };
-    let bounds = bounds(body, at, &table.index, size, MAX_ENTRIES);
-    // Constants in the index become part of the address. Offsets are usually relative to the start of the table.
+    let bounds = find_index_bounds(body, at, &table.index, size, MAX_ENTRIES);
+    // Constants in the index become part of the address. Offsets are usually relative to the table's start.
     let unchecked_start = table.base.filter(|base| *base != 0).unwrap_or(table.address);
     let (start, count) = match &bounds {
         Some(IndexBounds { values, .. }) => {
@@ -156,43 +154,49 @@ fn read_table(
         None => (unchecked_start, MAX_ENTRIES),
     };
     // Without a check, the table ends where other data begins.
-    let certain = bounds.as_ref().is_some_and(|b| b.certain);
+    let certain = bounds.as_ref().is_some_and(|b| b.is_proven);
     let end = match certain {
         true => u64::MAX,
         false => explored.data.range(start + 1..).next().copied().unwrap_or(u64::MAX),
     };
-    let entries = entries(explored, table, start..end, count, &|to| is_inside(to) && (certain || !explored.is_within_instruction(to)));
-    let (mut targets, functions) = (entries.targets, entries.functions);
+    let entries = read_entries(explored, table, start..end, count, &|to| is_inside(to) && (certain || !explored.is_within_instruction(to)));
+    let (mut targets, functions) = (entries.targets, entries.are_functions);
     if targets.is_empty() {
         return None;
     }
     let read = targets.len() as u64;
     let complete = bounds.is_some() && read == count;
     if functions && !complete {
-        // Presumably a table of function pointers.
-        return Some(ResolvedJump { resolution: Resolution::TailCall, doubt: None, unbounded: false });
+        // This is presumably a table of function pointers.
+        return Some(ResolvedJump { resolution: Resolution::TailCall, doubt: None, is_unbounded: false });
     }
     targets.sort_unstable();
     targets.dedup();
     let doubt = (!complete).then_some(Doubt::JumpTableWithoutBound { table: start, entries: read as u32 });
     let resolution = if functions { Resolution::Functions(targets) } else { Resolution::Within(targets) };
-    Some(ResolvedJump { resolution, doubt, unbounded: !complete })
+    Some(ResolvedJump { resolution, doubt, is_unbounded: !complete })
 }
 
-/// A table's entries up to the first invalid one.
+/// A table's entries up to the first invalid entry.
 struct TableTargets {
     targets: Vec<u64>,
-    /// Whether the targets are other functions, as opposed to addresses in the jump's own function.
-    functions: bool,
+    /// Whether the targets are other functions rather than addresses in the jump's own function.
+    are_functions: bool,
 }
 
-fn entries(explored: &Exploration, table: &JumpTable, places: Range<u64>, count: u64, is_inside: &dyn Fn(u64) -> bool) -> TableTargets {
+fn read_entries(
+    explored: &Exploration,
+    table: &JumpTable,
+    places: Range<u64>,
+    count: u64,
+    is_inside: &dyn Fn(u64) -> bool,
+) -> TableTargets {
     let size = if table.base.is_some() { 4 } else { 8 };
-    let mut found = TableTargets { targets: Vec::new(), functions: false };
+    let mut found = TableTargets { targets: Vec::new(), are_functions: false };
     let places = (0..count).map_while(|entry| places.start.checked_add(entry * size)).take_while(|place| *place < places.end);
     for place in places {
         let to = match table.base {
-            Some(base) => explored.code.half_word_at(place).map(|distance| base.wrapping_add(i64::from(distance) as u64)),
+            Some(base) => explored.code.i32_at(place).map(|distance| base.wrapping_add(i64::from(distance) as u64)),
             None => match explored.code.word_at(place) {
                 Some(CodeWord::Address(to)) => Some(to),
                 _ => None,
@@ -203,10 +207,10 @@ fn entries(explored: &Exploration, table: &JumpTable, places: Range<u64>, count:
         if is_function && (table.base.is_some() || !explored.is_function_start(to)) {
             break;
         }
-        if is_function != found.functions && !found.targets.is_empty() {
+        if is_function != found.are_functions && !found.targets.is_empty() {
             break;
         }
-        found.functions = is_function;
+        found.are_functions = is_function;
         found.targets.push(to);
     }
     found

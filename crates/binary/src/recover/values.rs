@@ -1,13 +1,13 @@
-//! Symbolic evaluation of a register before an instruction. A backward search finds the instructions that may have written the register.
+//! Evaluates a register symbolically before an instruction. A backward search finds the instructions that may have written the register.
 //!
-//! This locates jump tables, whose address may be loaded far from the jump or spilled to the stack. A value is a constant plus multiples of
-//! atoms, which are not analysed further; equal atoms denote equal values.
+//! This locates jump tables, whose address may be loaded far from the jump or spilled to the stack. A value is a constant plus multiples
+//! of atoms, which are not analysed further. Equal atoms denote equal values.
 //!
-//! Stores through pointers are assumed not to alias, which is unsound. The results are therefore checked (table entries must lead into the
-//! function) or marked as uncertain. Searches are bounded by [`MAX_SEARCHED_INSTRUCTIONS`] and [`FUEL`].
+//! Stores through pointers are assumed not to alias, which is unsound. The results are therefore checked (table entries must lead into
+//! the function) or marked as uncertain. [`MAX_SEARCHED_INSTRUCTIONS`] and [`SEARCH_BUDGET`] bound the searches.
 
 use super::explore::{CodeFlow, Exploration};
-use super::sums::{Atom, SumLocation, SumPosition, SumValue, is_from_table, unextended};
+use super::sums::{Atom, SumLocation, SumPosition, SumValue, is_from_table, without_zero_extension};
 use crate::graph::Returns;
 use iced_x86::{Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind, Register};
 use std::cell::{Cell, RefCell};
@@ -18,11 +18,11 @@ use std::rc::Rc;
 /// Maximum number of instructions visited by one search.
 const MAX_SEARCHED_INSTRUCTIONS: usize = 30_000;
 /// Maximum number of searches and evaluated instructions for one jump.
-const FUEL: u32 = 4_000;
+const SEARCH_BUDGET: u32 = 4_000;
 /// Maximum number of different values tracked for one location.
 const MAX_VALUES: usize = 16;
 /// Caller-saved registers: rax, rcx, rdx, rsi, rdi, r8 to r11.
-const CALLER_SAVED: u16 = 0b0000_1111_1100_0111;
+const CALLER_SAVED_REGISTERS: u16 = 0b0000_1111_1100_0111;
 
 /// The instructions of a function, with their predecessors.
 pub struct FunctionBody {
@@ -33,13 +33,12 @@ pub struct FunctionBody {
     /// Bit sets of the registers that each instruction writes.
     writes: Vec<u16>,
     predecessors: Vec<Vec<SumPosition>>,
-    /// Searches and evaluations of instructions left for the current jump.
-    fuel: Cell<u32>,
+    /// Number of searches and evaluated instructions that the current jump may still use.
+    search_budget: Cell<u32>,
     search_cache: RefCell<HashMap<(SumLocation, SumPosition), Rc<ReachingDefinitions>>>,
 }
 
 impl FunctionBody {
-    /// Collects the instructions in the given ranges.
     pub fn new(explored: &Exploration, ranges: &[Range<u64>]) -> FunctionBody {
         let reached: Vec<_> = ranges.iter().flat_map(|r| explored.instructions.range(r.clone())).collect();
         let mut body = FunctionBody {
@@ -48,7 +47,7 @@ impl FunctionBody {
             flows: Vec::new(),
             writes: Vec::new(),
             predecessors: vec![Vec::new(); reached.len()],
-            fuel: Cell::new(FUEL),
+            search_budget: Cell::new(SEARCH_BUDGET),
             search_cache: RefCell::default(),
         };
         let mut factory = InstructionInfoFactory::new();
@@ -61,36 +60,35 @@ impl FunctionBody {
             body.instructions.push(instruction);
         }
         for at in 0..body.addresses.len() {
-            body.connect(explored, at);
+            body.add_predecessors(explored, at);
         }
         for range in ranges {
-            body.connect_landing_pads(explored, range);
+            body.add_landing_pad_predecessors(explored, range);
         }
         body
     }
 
     /// Resets the search budget for a new jump.
-    pub fn refuel(&self) {
-        self.fuel.set(FUEL);
+    pub fn reset_budget(&self) {
+        self.search_budget.set(SEARCH_BUDGET);
     }
 
-    /// The position of the instruction at an address.
     pub fn position(&self, address: u64) -> Option<SumPosition> {
         self.addresses.binary_search(&address).ok().map(|at| at as SumPosition)
     }
 
-    /// Positions of the instructions that may execute directly before an instruction.
+    /// Returns the positions of the instructions that may execute directly before an instruction.
     pub fn predecessors(&self, at: SumPosition) -> &[SumPosition] {
         &self.predecessors[at as usize]
     }
 
-    fn connect(&mut self, explored: &Exploration, at: usize) {
+    fn add_predecessors(&mut self, explored: &Exploration, at: usize) {
         let address = self.addresses[at];
         let next = self.instructions[at].next_ip();
         let mut to: Vec<u64> = Vec::new();
         match self.flows[at] {
             CodeFlow::Next => to.push(next),
-            CodeFlow::Call(_) | CodeFlow::CallIndirect if explored.returns(address) != Returns::Never => to.push(next),
+            CodeFlow::Call(_) | CodeFlow::CallIndirect if explored.call_returns(address) != Returns::Never => to.push(next),
             CodeFlow::Conditional(target) => to.extend([next, target]),
             CodeFlow::Jump(target) => to.push(target),
             CodeFlow::JumpIndirect => {
@@ -107,7 +105,7 @@ impl FunctionBody {
         }
     }
 
-    fn connect_landing_pads(&mut self, explored: &Exploration, range: &Range<u64>) {
+    fn add_landing_pad_predecessors(&mut self, explored: &Exploration, range: &Range<u64>) {
         let Some(frame) = explored.frames.index_at(range.start) else { return };
         for protected in &explored.frames.frames[frame].protected {
             let Some(pad) = self.position(protected.landing_pad) else { continue };
@@ -119,8 +117,8 @@ impl FunctionBody {
         }
     }
 
-    /// Possible addresses of a memory operand.
-    pub fn address(&self, at: SumPosition, depth: u32) -> Vec<SumValue> {
+    /// Returns the possible addresses of a memory operand.
+    pub fn evaluate_address(&self, at: SumPosition, depth: u32) -> Vec<SumValue> {
         let instruction = &self.instructions[at as usize];
         if instruction.is_ip_rel_memory_operand() {
             return vec![SumValue::constant(instruction.memory_displacement64())];
@@ -128,33 +126,33 @@ impl FunctionBody {
         let mut sums = vec![SumValue::constant(instruction.memory_displacement64())];
         let parts = [(instruction.memory_base(), 1), (instruction.memory_index(), u64::from(instruction.memory_index_scale()))];
         for (register, scale) in parts.into_iter().filter(|(r, _)| *r != Register::None) {
-            let values: Vec<SumValue> = self.register(register, at, depth).into_iter().map(|v| v.times(scale)).collect();
-            sums = combine(&sums, &values, |a, b| a.plus(b));
+            let values: Vec<SumValue> = self.evaluate_register(register, at, depth).into_iter().map(|v| v.times(scale)).collect();
+            sums = combine_values(&sums, &values, |a, b| a.plus(b));
         }
         sums
     }
 
-    /// Possible values of a memory operand.
-    pub fn load(&self, at: SumPosition, bytes: u8, depth: u32) -> Vec<SumValue> {
+    /// Returns the possible values of a memory operand.
+    pub fn evaluate_load(&self, at: SumPosition, bytes: u8, depth: u32) -> Vec<SumValue> {
         let instruction = &self.instructions[at as usize];
-        if let Some(slot) = slot(instruction)
+        if let Some(slot) = stack_slot(instruction)
             && depth > 0
         {
-            let definitions = self.definitions(slot, at);
+            let definitions = self.reaching_definitions(slot, at);
             if definitions.is_complete() {
-                return self.evaluate(slot, &definitions, depth).into_iter().map(|v| v.low(bytes)).collect();
+                return self.evaluate_location(slot, &definitions, depth).into_iter().map(|v| v.truncated(bytes)).collect();
             }
         }
-        let load = |address| SumValue::atom(Atom::Load { bytes, signed: false, address: Box::new(address) });
-        self.address(at, depth).into_iter().map(load).collect()
+        let load = |address| SumValue::atom(Atom::Load { bytes, is_signed: false, address: Box::new(address) });
+        self.evaluate_address(at, depth).into_iter().map(load).collect()
     }
 
-    /// Possible values of an operand before its instruction executes.
-    pub fn operand(&self, at: SumPosition, operand: u32, depth: u32) -> Vec<SumValue> {
+    /// Returns the possible values of an operand before its instruction executes.
+    pub fn evaluate_operand(&self, at: SumPosition, operand: u32, depth: u32) -> Vec<SumValue> {
         let instruction = &self.instructions[at as usize];
         match instruction.op_kind(operand) {
-            OpKind::Register => self.register(instruction.op_register(operand), at, depth),
-            OpKind::Memory => self.load(at, instruction.memory_size().size().min(8) as u8, depth),
+            OpKind::Register => self.evaluate_register(instruction.op_register(operand), at, depth),
+            OpKind::Memory => self.evaluate_load(at, instruction.memory_size().size().min(8) as u8, depth),
             _ => match instruction.try_immediate(operand) {
                 Ok(value) => vec![SumValue::constant(value)],
                 Err(_) => vec![SumValue::atom(Atom::Opaque(SumLocation::Register(16), vec![at]))],
@@ -162,21 +160,21 @@ impl FunctionBody {
         }
     }
 
-    /// Possible values of a register before an instruction.
-    pub fn register(&self, register: Register, at: SumPosition, depth: u32) -> Vec<SumValue> {
+    /// Returns the possible values of a register before an instruction.
+    pub fn evaluate_register(&self, register: Register, at: SumPosition, depth: u32) -> Vec<SumValue> {
         let high = matches!(register, Register::AH | Register::BH | Register::CH | Register::DH);
-        let Some(number) = number(register).filter(|_| !high) else {
+        let Some(number) = register_number(register).filter(|_| !high) else {
             return vec![SumValue::atom(Atom::Opaque(SumLocation::Register(16), vec![at]))];
         };
         let location = SumLocation::Register(number);
-        let definitions = self.definitions(location, at);
-        let values = if depth == 0 { vec![definitions.opaque(location)] } else { self.evaluate(location, &definitions, depth) };
-        values.into_iter().map(|v| v.low(register.size().min(8) as u8)).collect()
+        let definitions = self.reaching_definitions(location, at);
+        let values = if depth == 0 { vec![definitions.opaque(location)] } else { self.evaluate_location(location, &definitions, depth) };
+        values.into_iter().map(|v| v.truncated(register.size().min(8) as u8)).collect()
     }
 
-    fn evaluate(&self, location: SumLocation, definitions: &ReachingDefinitions, depth: u32) -> Vec<SumValue> {
+    fn evaluate_location(&self, location: SumLocation, definitions: &ReachingDefinitions, depth: u32) -> Vec<SumValue> {
         let several = definitions.at.len() > 1;
-        if !definitions.is_complete() || (several && !definitions.at.iter().all(|&at| self.may_name_address(at))) {
+        if !definitions.is_complete() || (several && !definitions.at.iter().all(|&at| self.may_produce_address(at))) {
             return vec![definitions.opaque(location)];
         }
         let mut values: Vec<SumValue> = Vec::new();
@@ -188,7 +186,7 @@ impl FunctionBody {
                 return vec![definitions.opaque(location)];
             }
         }
-        // Multiple values are useful only if all are addresses. An index stays opaque.
+        // Several values are useful only if all of them are addresses. An index stays opaque.
         let is_address = |v: &SumValue| match &v.terms[..] {
             [] => true,
             [(atom, 1)] => is_from_table(atom),
@@ -201,8 +199,8 @@ impl FunctionBody {
         }
     }
 
-    /// Whether an instruction may produce an address or a table entry, as opposed to incrementing a loop counter.
-    fn may_name_address(&self, at: SumPosition) -> bool {
+    /// Returns true if an instruction may produce an address or a table entry, as opposed to incrementing a loop counter.
+    fn may_produce_address(&self, at: SumPosition) -> bool {
         let instruction = &self.instructions[at as usize];
         match instruction.mnemonic() {
             Mnemonic::Mov | Mnemonic::Movsxd => true,
@@ -212,68 +210,76 @@ impl FunctionBody {
         }
     }
 
-    /// Possible values that an instruction writes to a location.
+    /// Returns the possible values that an instruction writes to a location.
     fn values_written(&self, location: SumLocation, at: SumPosition, depth: u32) -> Vec<SumValue> {
         let instruction = &self.instructions[at as usize];
         let opaque = || vec![SumValue::atom(Atom::Opaque(location, vec![at]))];
-        if depth == 0 || self.fuel.get() == 0 {
+        if depth == 0 || self.search_budget.get() == 0 {
             return opaque();
         }
-        self.fuel.set(self.fuel.get() - 1);
+        self.search_budget.set(self.search_budget.get() - 1);
         let SumLocation::Register(registers_written) = location else {
-            return if instruction.mnemonic() == Mnemonic::Mov && slot(instruction) == Some(location) {
+            return if instruction.mnemonic() == Mnemonic::Mov && stack_slot(instruction) == Some(location) {
                 let bytes = instruction.memory_size().size().min(8) as u8;
-                self.operand(at, 1, depth).into_iter().map(|v| v.low(bytes)).collect()
+                self.evaluate_operand(at, 1, depth).into_iter().map(|v| v.truncated(bytes)).collect()
             } else {
                 opaque()
             };
         };
         if instruction.mnemonic() == Mnemonic::Cdqe {
-            return self.register(Register::EAX, at, depth).into_iter().map(|v| unextended(v).signed(4)).collect();
+            return self
+                .evaluate_register(Register::EAX, at, depth)
+                .into_iter()
+                .map(|v| without_zero_extension(v).sign_extended(4))
+                .collect();
         }
         let target = instruction.op0_register();
-        if instruction.op0_kind() != OpKind::Register || number(target) != Some(registers_written) || target.size() < 4 {
+        if instruction.op0_kind() != OpKind::Register || register_number(target) != Some(registers_written) || target.size() < 4 {
             return opaque();
         }
         let bytes = target.size().min(8) as u8;
-        let second = || self.operand(at, 1, depth);
+        let second = || self.evaluate_operand(at, 1, depth);
         let immediate = || instruction.try_immediate(instruction.op_count() - 1).ok();
         let values = match instruction.mnemonic() {
             Mnemonic::Mov | Mnemonic::Movzx => second(),
             Mnemonic::Movsx | Mnemonic::Movsxd => {
                 let from = operand_bytes(instruction, 1);
-                second().into_iter().map(|v| unextended(v).signed(from)).collect()
+                second().into_iter().map(|v| without_zero_extension(v).sign_extended(from)).collect()
             }
-            Mnemonic::Lea => self.address(at, depth),
-            Mnemonic::Add => combine(&self.operand(at, 0, depth), &second(), |a, b| a.plus(b)),
-            Mnemonic::Sub => combine(&self.operand(at, 0, depth), &second(), |a, b| a.plus(&b.times(u64::MAX))),
-            Mnemonic::Inc => combine(&self.operand(at, 0, depth), &[SumValue::constant(1)], |a, b| a.plus(b)),
-            Mnemonic::Dec => combine(&self.operand(at, 0, depth), &[SumValue::constant(u64::MAX)], |a, b| a.plus(b)),
+            Mnemonic::Lea => self.evaluate_address(at, depth),
+            Mnemonic::Add => combine_values(&self.evaluate_operand(at, 0, depth), &second(), |a, b| a.plus(b)),
+            Mnemonic::Sub => combine_values(&self.evaluate_operand(at, 0, depth), &second(), |a, b| a.plus(&b.times(u64::MAX))),
+            Mnemonic::Inc => combine_values(&self.evaluate_operand(at, 0, depth), &[SumValue::constant(1)], |a, b| a.plus(b)),
+            Mnemonic::Dec => combine_values(&self.evaluate_operand(at, 0, depth), &[SumValue::constant(u64::MAX)], |a, b| a.plus(b)),
             Mnemonic::Xor if clears_register(instruction, target) => vec![SumValue::constant(0)],
             Mnemonic::And => match immediate() {
-                Some(bits) => self.operand(at, 0, depth).into_iter().map(|v| SumValue::atom(Atom::And(bits, Box::new(v)))).collect(),
+                Some(bits) => {
+                    self.evaluate_operand(at, 0, depth).into_iter().map(|v| SumValue::atom(Atom::And(bits, Box::new(v)))).collect()
+                }
                 None => opaque(),
             },
             Mnemonic::Shl => match immediate() {
-                Some(by @ 0..=4) => self.operand(at, 0, depth).into_iter().map(|v| unextended(v).times(1 << by)).collect(),
+                Some(by @ 0..=4) => {
+                    self.evaluate_operand(at, 0, depth).into_iter().map(|v| without_zero_extension(v).times(1 << by)).collect()
+                }
                 _ => opaque(),
             },
             _ => opaque(),
         };
-        values.into_iter().map(|v| v.low(bytes)).collect()
+        values.into_iter().map(|v| v.truncated(bytes)).collect()
     }
 
-    /// The reaching definitions of a location before an instruction.
-    fn definitions(&self, location: SumLocation, at: SumPosition) -> Rc<ReachingDefinitions> {
+    /// Returns the reaching definitions of a location before an instruction.
+    fn reaching_definitions(&self, location: SumLocation, at: SumPosition) -> Rc<ReachingDefinitions> {
         if let Some(found) = self.search_cache.borrow().get(&(location, at)) {
             return found.clone();
         }
-        let mut found = ReachingDefinitions { at: Vec::new(), from_entry: self.predecessors[at as usize].is_empty() };
-        if self.fuel.get() == 0 {
-            found.from_entry = true;
+        let mut found = ReachingDefinitions { at: Vec::new(), reaches_entry: self.predecessors[at as usize].is_empty() };
+        if self.search_budget.get() == 0 {
+            found.reaches_entry = true;
             return Rc::new(found);
         }
-        self.fuel.set(self.fuel.get() - 1);
+        self.search_budget.set(self.search_budget.get() - 1);
         let mut seen = HashSet::new();
         let mut work: Vec<SumPosition> = self.predecessors[at as usize].clone();
         while let Some(position) = work.pop() {
@@ -281,7 +287,7 @@ impl FunctionBody {
                 continue;
             }
             if seen.len() > MAX_SEARCHED_INSTRUCTIONS {
-                found.from_entry = true;
+                found.reaches_entry = true;
                 break;
             }
             if self.defines(position, location) {
@@ -289,7 +295,7 @@ impl FunctionBody {
                 continue;
             }
             let before = &self.predecessors[position as usize];
-            found.from_entry |= before.is_empty();
+            found.reaches_entry |= before.is_empty();
             work.extend(before);
         }
         found.at.sort_unstable();
@@ -298,7 +304,6 @@ impl FunctionBody {
         found
     }
 
-    /// Whether an instruction writes a location.
     pub fn defines(&self, at: SumPosition, location: SumLocation) -> bool {
         match location {
             SumLocation::Register(number) => self.writes[at as usize] >> number & 1 == 1,
@@ -307,26 +312,24 @@ impl FunctionBody {
                 let moved = base == FRAME_POINTER && self.writes[at as usize] >> base & 1 == 1;
                 let stored = instruction.op0_kind() == OpKind::Memory
                     && !matches!(instruction.mnemonic(), Mnemonic::Cmp | Mnemonic::Test | Mnemonic::Push | Mnemonic::Call | Mnemonic::Jmp);
-                moved || (stored && slot(instruction) == Some(location))
+                moved || (stored && stack_slot(instruction) == Some(location))
             }
         }
     }
 }
 
-/// Encoding of `rbp`.
 const FRAME_POINTER: u8 = 5;
-/// Encoding of `rsp`.
 const STACK_POINTER: u8 = 4;
 
 struct ReachingDefinitions {
     at: Vec<SumPosition>,
-    /// Whether a path reaches the use without a definition: from the function's entry, or because the search reached its limit.
-    from_entry: bool,
+    /// Whether a path reaches the use without a definition, from the function's entry or because the search reached its limit.
+    reaches_entry: bool,
 }
 
 impl ReachingDefinitions {
     fn is_complete(&self) -> bool {
-        !self.from_entry && !self.at.is_empty()
+        !self.reaches_entry && !self.at.is_empty()
     }
 
     fn opaque(&self, location: SumLocation) -> SumValue {
@@ -334,7 +337,7 @@ impl ReachingDefinitions {
     }
 }
 
-fn combine(a: &[SumValue], b: &[SumValue], with: impl Fn(&SumValue, &SumValue) -> SumValue) -> Vec<SumValue> {
+fn combine_values(a: &[SumValue], b: &[SumValue], with: impl Fn(&SumValue, &SumValue) -> SumValue) -> Vec<SumValue> {
     let mut all: Vec<SumValue> = a.iter().flat_map(|a| b.iter().map(|b| with(a, b)).collect::<Vec<_>>()).take(MAX_VALUES).collect();
     all.sort();
     all.dedup();
@@ -348,14 +351,14 @@ fn operand_bytes(instruction: &Instruction, operand: u32) -> u8 {
     }
 }
 
-/// The encoding of a general-purpose register.
-pub fn number(register: Register) -> Option<u8> {
+/// Returns the encoding of a general-purpose register.
+pub fn register_number(register: Register) -> Option<u8> {
     register.is_gpr().then(|| register.full_register().number() as u8)
 }
 
-/// The stack slot that a memory operand denotes: `rsp` or `rbp` plus a constant. `None` for other operands.
-fn slot(instruction: &Instruction) -> Option<SumLocation> {
-    let base = number(instruction.memory_base()).filter(|b| matches!(*b, STACK_POINTER | FRAME_POINTER))?;
+/// Returns the stack slot that a memory operand denotes: `rsp` or `rbp` plus a constant. Returns `None` for other operands.
+fn stack_slot(instruction: &Instruction) -> Option<SumLocation> {
+    let base = register_number(instruction.memory_base()).filter(|b| matches!(*b, STACK_POINTER | FRAME_POINTER))?;
     let plain = instruction.memory_index() == Register::None;
     plain.then(|| SumLocation::Slot { base, displacement: instruction.memory_displacement64() })
 }
@@ -364,13 +367,12 @@ fn registers_written(factory: &mut InstructionInfoFactory, instruction: &Instruc
     let info = factory.info(instruction);
     let is_write =
         |access: OpAccess| matches!(access, OpAccess::Write | OpAccess::CondWrite | OpAccess::ReadWrite | OpAccess::ReadCondWrite);
-    let own = info.used_registers().iter().filter(|u| is_write(u.access())).filter_map(|u| number(u.register()));
+    let own = info.used_registers().iter().filter(|u| is_write(u.access())).filter_map(|u| register_number(u.register()));
     let own = own.fold(0, |bits, number| bits | 1 << number);
     let is_call = matches!(flow, CodeFlow::Call(_) | CodeFlow::CallIndirect);
-    own | if is_call { CALLER_SAVED } else { 0 }
+    own | if is_call { CALLER_SAVED_REGISTERS } else { 0 }
 }
 
-/// Whether an `xor` has the same register as both operands.
 fn clears_register(instruction: &Instruction, target: Register) -> bool {
     instruction.op1_kind() == OpKind::Register && instruction.op1_register() == target
 }

@@ -6,15 +6,14 @@ use std::process::Command;
 use tempfile::TempDir;
 use trodden_binary::Binary;
 
-/// Options for clang to write the map, including frequencies.
-pub const MAP: [&str; 3] = ["-fbasic-block-address-map", "-mllvm", "-pgo-analysis-map=func-entry-count,bb-freq,br-prob"];
+/// Options with which clang writes the map, including frequencies.
+pub const MAP_OPTIONS: [&str; 3] = ["-fbasic-block-address-map", "-mllvm", "-pgo-analysis-map=func-entry-count,bb-freq,br-prob"];
 
-/// The path of a source file.
 pub fn source(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs").join(name)
 }
 
-/// Runs a command, and fails with its output if it fails.
+/// Runs a command, and panics with its output if it fails.
 pub fn run(command: &mut Command) {
     let output = command.output().unwrap_or_else(|e| panic!("{command:?}: {e}"));
     assert!(output.status.success(), "{command:?}:\n{}", String::from_utf8_lossy(&output.stderr));
@@ -32,14 +31,13 @@ pub fn compile(folder: &TempDir, compiler: &str, name: &str, options: &[&str]) -
     program
 }
 
-/// Strips a program of its symbols and its map.
+/// Copies a program without its symbols and its map.
 pub fn stripped(program: &Path) -> PathBuf {
     let stripped = program.with_extension("stripped");
     run(Command::new("objcopy").args(["--strip-all", "--remove-section=.llvm_bb_addr_map"]).arg(program).arg(&stripped));
     stripped
 }
 
-/// Reads a program.
 pub fn read(path: &Path) -> Binary {
     Binary::read(path).unwrap_or_else(|e| panic!("{e}"))
 }

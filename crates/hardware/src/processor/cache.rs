@@ -1,10 +1,10 @@
 //! Set-associative caches with LRU replacement, and the cache hierarchy of table 5.3. Stores allocate; write-backs take no time.
 
 use super::parameters::{CacheParameters, PowerCosts, ProcessorParameters};
-use super::{ProcessorEvent, count};
+use super::{ProcessorEvent, add_count};
 use crate::events::EventCounts;
 
-/// A cache: the blocks of each set, most recently used first.
+/// A cache. `blocks` holds the blocks of each set, most recently used first.
 #[derive(Clone, Debug)]
 struct CacheModel {
     blocks: Vec<u64>,
@@ -21,7 +21,7 @@ impl CacheModel {
         CacheModel { blocks, ways: parameters.associativity, shift: parameters.block.trailing_zeros(), sets, latency: parameters.latency }
     }
 
-    /// Accesses the block that contains an address, and loads it on a miss. Returns true on a hit.
+    /// Accesses the block that contains an address. Returns true on a hit; a missing block is loaded.
     fn access(&mut self, address: u64) -> bool {
         let block = address >> self.shift;
         let first = (block & (self.sets - 1)) as usize * self.ways;
@@ -34,26 +34,24 @@ impl CacheModel {
     }
 }
 
-/// The result of an access.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct CacheAccess {
     pub cycles: u64,
     pub l1_misses: u32,
     pub l2_misses: u32,
-    /// Power cost of all levels but the first.
+    /// Power cost of the accesses beyond the first level.
     pub cost: u32,
 }
 
 impl CacheAccess {
-    /// Counts the misses and, for the analytical power model, the cost of all levels. `first_level` is the cost of the first.
-    pub fn count(&self, events: &mut EventCounts, first_level: u32) {
-        count(events, ProcessorEvent::L1Misses, self.l1_misses);
-        count(events, ProcessorEvent::L2Misses, self.l2_misses);
-        count(events, ProcessorEvent::AnalyticalPower, first_level + self.cost);
+    /// Counts the misses and, for the analytical power model, the cost of all levels. `first_level` is the cost of the first level.
+    pub fn count_events(&self, events: &mut EventCounts, first_level: u32) {
+        add_count(events, ProcessorEvent::L1Misses, self.l1_misses);
+        add_count(events, ProcessorEvent::L2Misses, self.l2_misses);
+        add_count(events, ProcessorEvent::AnalyticalPower, first_level + self.cost);
     }
 }
 
-/// The cache hierarchy.
 #[derive(Clone, Debug)]
 pub(super) struct Hierarchy {
     instruction: CacheModel,
@@ -113,7 +111,7 @@ mod tests {
         let mut hierarchy = Hierarchy::new(&ProcessorParameters::default());
         assert_eq!(hierarchy.access_data(0x1000), CacheAccess { cycles: 111, l1_misses: 1, l2_misses: 1, cost: 48 });
         assert_eq!(hierarchy.access_data(0x1000), CacheAccess { cycles: 1, ..CacheAccess::default() });
-        // The other half of the second-level block.
+        // This is the other half of the block that the second-level cache loaded.
         assert_eq!(hierarchy.fetch(0x1020), CacheAccess { cycles: 11, l1_misses: 1, l2_misses: 0, cost: 8 });
     }
 }

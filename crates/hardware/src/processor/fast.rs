@@ -1,22 +1,23 @@
-//! The one-pass model, which computes a few timestamps per instruction, in program order. Each stage handles an instruction in the earliest
-//! cycle that width, buffer space, operands and units allow, given all earlier instructions. So units and issue slots go to the oldest
-//! instruction, as in an age-ordered scheduler. Unlike in [`super::ReferenceModel`], caches are accessed in program order.
+//! The one-pass model, which computes a few timestamps per instruction, in program order. Each stage handles an instruction in the
+//! earliest cycle that width, buffer space, operands and functional units allow, given all earlier instructions. The oldest instruction
+//! therefore gets units and issue slots first, as in an age-ordered scheduler. Unlike [`super::ReferenceModel`], this model accesses the
+//! caches in program order.
 
 use super::cache::Hierarchy;
 use super::instruction::{Instruction, InstructionClass, NO_REGISTER};
 use super::parameters::ProcessorParameters;
 use super::predictor::{Prediction, PredictionOutcome, Predictor};
 use super::queue::BranchQueue;
-use super::{ProcessorEvent, ProcessorTotals, count};
+use super::{ProcessorEvent, ProcessorTotals, add_count};
 use crate::error::HardwareError;
 use crate::events::EventCounts;
 use crate::stream::RetiredBranch;
 use std::collections::VecDeque;
 
 /// Number of cycles for which slot usage is recorded. Slots of later cycles count as free.
-const HORIZON: usize = 1 << 12;
+const HORIZON_CYCLES: usize = 1 << 12;
 /// Number of recent stores that loads may wait for.
-const STORES: usize = 1 << 10;
+const MAX_RECENT_STORES: usize = 1 << 10;
 
 /// The one-pass processor model.
 #[derive(Clone, Debug)]
@@ -25,7 +26,7 @@ pub struct FastModel {
     caches: Hierarchy,
     predictor: Predictor,
     queue: BranchQueue,
-    /// Branches that the predictor will be trained with at their commit: commit cycle, branch and prediction.
+    /// Branches that train the predictor when they commit: commit cycle, branch and prediction.
     updates: VecDeque<(u64, RetiredBranch, Prediction)>,
     fetch: Stage,
     dispatch: Stage,
@@ -33,7 +34,7 @@ pub struct FastModel {
     /// The earliest cycle in which the next instruction can be fetched.
     redirect: u64,
     fetched_block: u64,
-    /// Cycles in which the instructions in each buffer leave it, by dispatch or commit.
+    /// For each instruction in a buffer, the cycle in which it leaves the buffer, by dispatch or commit.
     in_fetch_queue: VecDeque<u64>,
     in_reorder_buffer: VecDeque<u64>,
     in_load_store_queue: VecDeque<u64>,
@@ -48,29 +49,29 @@ pub struct FastModel {
     last_outcome: Option<PredictionOutcome>,
 }
 
-/// A stage that works in program order: its current cycle, and the number of instructions handled in it.
+/// A stage that works in program order: its current cycle, and how many instructions it has handled in that cycle.
 #[derive(Clone, Copy, Debug, Default)]
 struct Stage {
     cycle: u64,
-    taken: u64,
+    used_slots: u64,
 }
 
 impl Stage {
-    /// Handles an instruction in the first cycle from `earliest` on with a free slot, and returns that cycle.
+    /// Handles an instruction in the first cycle with a free slot, from `earliest` on. Returns that cycle.
     fn reserve(&mut self, earliest: u64, width: u64) -> u64 {
-        let cycle = self.next(earliest, width);
-        self.taken = if cycle > self.cycle { 1 } else { self.taken + 1 };
+        let cycle = self.next_free_cycle(earliest, width);
+        self.used_slots = if cycle > self.cycle { 1 } else { self.used_slots + 1 };
         self.cycle = cycle;
         cycle
     }
 
-    /// The first cycle from `earliest` on in which the next instruction can be handled.
-    fn next(&self, earliest: u64, width: u64) -> u64 {
-        if earliest > self.cycle { earliest } else { self.cycle + u64::from(self.taken == width) }
+    /// Returns the first cycle, from `earliest` on, in which the stage can handle the next instruction.
+    fn next_free_cycle(&self, earliest: u64, width: u64) -> u64 {
+        if earliest > self.cycle { earliest } else { self.cycle + u64::from(self.used_slots == width) }
     }
 }
 
-/// Usage of a resource in each cycle.
+/// How often a resource is used in each cycle.
 #[derive(Clone, Debug)]
 struct CycleSlots {
     used: Vec<(u64, u16)>,
@@ -79,16 +80,16 @@ struct CycleSlots {
 
 impl CycleSlots {
     fn new(limit: usize) -> CycleSlots {
-        CycleSlots { used: vec![(u64::MAX, 0); HORIZON], limit: limit.min(usize::from(u16::MAX)) as u16 }
+        CycleSlots { used: vec![(u64::MAX, 0); HORIZON_CYCLES], limit: limit.min(usize::from(u16::MAX)) as u16 }
     }
 
     fn is_free(&self, cycle: u64) -> bool {
-        let (of, used) = self.used[cycle as usize % HORIZON];
+        let (of, used) = self.used[cycle as usize % HORIZON_CYCLES];
         of != cycle || used < self.limit
     }
 
     fn reserve(&mut self, cycle: u64) {
-        let slot = &mut self.used[cycle as usize % HORIZON];
+        let slot = &mut self.used[cycle as usize % HORIZON_CYCLES];
         *slot = if slot.0 == cycle { (cycle, slot.1 + 1) } else { (cycle, 1) };
     }
 }
@@ -97,7 +98,7 @@ impl FastModel {
     /// Creates a processor.
     ///
     /// # Errors
-    /// A parameter is out of its range.
+    /// Fails if a parameter is out of range.
     pub fn new(parameters: ProcessorParameters) -> Result<FastModel, HardwareError> {
         parameters.check()?;
         let p = &parameters;
@@ -115,7 +116,7 @@ impl FastModel {
             in_reorder_buffer: VecDeque::with_capacity(p.reorder_buffer),
             in_load_store_queue: VecDeque::with_capacity(p.load_store_queue),
             ready: vec![0; 256],
-            stores: vec![(u64::MAX, 0); STORES],
+            stores: vec![(u64::MAX, 0); MAX_RECENT_STORES],
             issue: CycleSlots::new(p.width as usize),
             units: [p.integer_units, p.multiply_units, p.float_units, p.float_multiply_units, p.memory_ports].map(CycleSlots::new),
             busy: [vec![0; p.multiply_units], vec![0; p.float_multiply_units]],
@@ -127,24 +128,24 @@ impl FastModel {
         })
     }
 
-    /// The outcome of the last branch's prediction.
+    /// Returns the outcome of the last branch's prediction, or `None` if no branch has retired.
     pub fn last_outcome(&self) -> Option<PredictionOutcome> {
         self.last_outcome
     }
 
-    /// Sets the outcome of the next branch's prediction, taken from a run of the same instructions without a branch queue. Any difference
-    /// in timing between the runs is then due to the profiler.
+    /// Sets the outcome of the next branch's prediction, which was recorded in a run of the same instructions without a branch queue. Any
+    /// difference in timing between the two runs is then due to the profiler.
     pub fn freeze_next(&mut self, outcome: PredictionOutcome) {
         self.frozen = Some(outcome);
     }
 
-    /// The totals so far.
+    /// Returns the totals so far.
     pub fn totals(&self) -> ProcessorTotals {
         ProcessorTotals { cycles: self.commit.cycle + 1, ..self.totals }
     }
 
-    /// Retires an instruction. For a branch, calls `profile` with the events since the previous branch; `profile` returns the number of
-    /// cycles that the profiler needs.
+    /// Retires an instruction. If it is a branch, calls `profile` with the events since the previous branch; `profile` returns how many
+    /// cycles the profiler needs.
     pub fn retire(
         &mut self,
         instruction: &Instruction,
@@ -152,7 +153,7 @@ impl FastModel {
         profile: &mut impl FnMut(&RetiredBranch, &EventCounts) -> u32,
     ) {
         let mut events = EventCounts::default();
-        count(&mut events, ProcessorEvent::Instructions, 1);
+        add_count(&mut events, ProcessorEvent::Instructions, 1);
         let fetched = self.fetch(instruction, &mut events);
         let prediction = branch.map(|b| self.predict(b, fetched));
         let dispatched = self.dispatch(instruction, fetched);
@@ -183,10 +184,10 @@ impl FastModel {
         if block != self.fetched_block {
             self.fetched_block = block;
             let access = self.caches.fetch(instruction.address.0);
-            access.count(events, self.parameters.power.instruction_cache);
+            access.count_events(events, self.parameters.power.instruction_cache);
             if access.l1_misses > 0 {
                 // The miss is detected in the cycle in which the instruction would have been fetched.
-                earliest = self.fetch.next(earliest, self.parameters.width) + access.cycles;
+                earliest = self.fetch.next_free_cycle(earliest, self.parameters.width) + access.cycles;
             }
         }
         self.fetch.reserve(earliest, self.parameters.width)
@@ -225,23 +226,23 @@ impl FastModel {
             earliest = earliest.max(self.ready[usize::from(*source)]);
         }
         if let Some(load) = instruction.load {
-            let (granule, ready) = self.stores[load.0 as usize / 8 % STORES];
+            let (granule, ready) = self.stores[load.0 as usize / 8 % MAX_RECENT_STORES];
             if granule == load.0 / 8 {
                 earliest = earliest.max(ready);
             }
         }
         let is_memory = instruction.load.is_some() || instruction.store.is_some();
         let issued = self.issue(instruction.class, is_memory, earliest);
-        let mut completed = issued + latency(&self.parameters, instruction.class);
+        let mut completed = issued + latency_cycles(&self.parameters, instruction.class);
         for address in [instruction.load, instruction.store].into_iter().flatten() {
             let access = self.caches.access_data(address.0);
-            access.count(events, self.parameters.power.data_cache);
+            access.count_events(events, self.parameters.power.data_cache);
             if instruction.load == Some(address) {
                 completed = completed.max(issued + access.cycles);
             }
         }
         if let Some(store) = instruction.store {
-            self.stores[store.0 as usize / 8 % STORES] = (store.0 / 8, completed);
+            self.stores[store.0 as usize / 8 % MAX_RECENT_STORES] = (store.0 / 8, completed);
         }
         for destination in instruction.destinations.iter().filter(|d| **d != NO_REGISTER) {
             self.ready[usize::from(*destination)] = completed;
@@ -250,7 +251,7 @@ impl FastModel {
     }
 
     fn issue(&mut self, class: InstructionClass, is_memory: bool, earliest: u64) -> u64 {
-        let unit = unit(class, is_memory);
+        let unit = unit_index(class, is_memory);
         let divider = match class {
             InstructionClass::Divide => Some(0),
             InstructionClass::FloatDivide => Some(1),
@@ -264,7 +265,7 @@ impl FastModel {
         self.issue.reserve(cycle);
         self.units[unit].reserve(cycle);
         if let Some((divider, at)) = free {
-            self.busy[divider][at] = cycle + latency(&self.parameters, class);
+            self.busy[divider][at] = cycle + latency_cycles(&self.parameters, class);
         }
         cycle
     }
@@ -286,7 +287,7 @@ impl FastModel {
             PredictionOutcome::Right => {}
             PredictionOutcome::Misfetch => self.redirect = self.redirect.max(dispatched + 1),
             PredictionOutcome::Misprediction => {
-                count(events, ProcessorEvent::Mispredictions, 1);
+                add_count(events, ProcessorEvent::Mispredictions, 1);
                 self.redirect = self.redirect.max(completed + self.parameters.predictor.misprediction_cycles);
             }
         }
@@ -305,13 +306,13 @@ impl FastModel {
             }
         }
         self.commit = next;
-        count(events, ProcessorEvent::StallCycles, u32::try_from((committed - before).saturating_sub(1)).unwrap_or(u32::MAX));
+        add_count(events, ProcessorEvent::StallCycles, u32::try_from((committed - before).saturating_sub(1)).unwrap_or(u32::MAX));
         committed
     }
 }
 
-/// An instruction's latency in cycles, excluding memory access.
-pub(super) fn latency(parameters: &ProcessorParameters, class: InstructionClass) -> u64 {
+/// Returns the latency of an instruction in cycles, excluding memory access.
+pub(super) fn latency_cycles(parameters: &ProcessorParameters, class: InstructionClass) -> u64 {
     match class {
         InstructionClass::Integer => 1,
         InstructionClass::Multiply => parameters.multiply_cycles,
@@ -322,8 +323,8 @@ pub(super) fn latency(parameters: &ProcessorParameters, class: InstructionClass)
     }
 }
 
-/// Index of the functional unit that an instruction occupies in its issue cycle.
-pub(super) fn unit(class: InstructionClass, is_memory: bool) -> usize {
+/// Returns the index of the functional unit that an instruction occupies in its issue cycle.
+pub(super) fn unit_index(class: InstructionClass, is_memory: bool) -> usize {
     match class {
         _ if is_memory => 4,
         InstructionClass::Integer => 0,

@@ -5,14 +5,14 @@ use crate::stream::Address;
 /// The functional unit that executes an instruction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum InstructionClass {
-    /// An integer ALU; also the class of branches, and of loads and stores, which occupy a memory port instead.
+    /// An integer ALU. Branches, loads and stores have this class, too, but loads and stores occupy a memory port instead of an ALU.
     #[default]
     Integer,
     /// The integer multiplier.
     Multiply,
     /// The integer divider.
     Divide,
-    /// A floating-point adder; also for vector arithmetic.
+    /// A floating-point adder. Vector arithmetic has this class, too.
     Float,
     /// The floating-point multiplier.
     FloatMultiply,
@@ -23,7 +23,7 @@ pub enum InstructionClass {
 /// Register number that means "no register".
 pub const NO_REGISTER: u8 = 0;
 
-/// A retired instruction. Registers are numbered from 1, in any way that the source chooses, since the models only compare the numbers.
+/// A retired instruction. The source may number registers in any way, but from 1: the models only compare the numbers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Instruction {
     /// Address of the instruction.

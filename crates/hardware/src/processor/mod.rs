@@ -1,9 +1,9 @@
-//! Models of the processor around the profiler (table 5.3), which determine when each retired instruction is fetched, dispatched, issued,
+//! Models of the processor around the profiler (table 5.3). They determine when each retired instruction is fetched, dispatched, issued,
 //! completed and committed.
 //!
 //! [`FastModel`] makes one pass with a few timestamps per instruction. [`ReferenceModel`] simulates every cycle, and serves to check the
-//! fast model. Both see only retired instructions, so mispredicted paths fetch nothing and have no effect on caches. Cycles are numbered
-//! from 0.
+//! fast model. Both see only retired instructions, so instructions on mispredicted paths are never fetched and have no effect on caches.
+//! Cycles are numbered from 0.
 
 mod cache;
 mod fast;
@@ -36,7 +36,7 @@ names! { ProcessorModel { Fast "fast", Reference "reference" } }
 /// Events that the processor models count. The discriminant is the index in [`EventCounts`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum ProcessorEvent {
-    /// Instructions.
+    /// Retired instructions.
     Instructions,
     /// Misses of both first-level caches.
     L1Misses,
@@ -44,11 +44,11 @@ pub enum ProcessorEvent {
     L2Misses,
     /// Mispredicted branches.
     Mispredictions,
-    /// Cycles without a commit.
+    /// Cycles in which no instruction is committed.
     StallCycles,
-    /// Power in the caches by the analytical model: relative costs of accesses (section 5.3).
+    /// Power in the caches by the analytical model, which adds the relative costs of accesses (section 5.3).
     AnalyticalPower,
-    /// Power in the caches by the cycle-level model of figure 5.5; only from the reference model.
+    /// Power in the caches by the cycle-level model of figure 5.5. Only the reference model counts this event.
     CyclePower,
 }
 
@@ -59,7 +59,7 @@ names! {
     }
 }
 
-fn count(events: &mut EventCounts, event: ProcessorEvent, more: u32) {
+fn add_count(events: &mut EventCounts, event: ProcessorEvent, more: u32) {
     let counter = &mut events.0[event as usize];
     *counter = counter.saturating_add(more);
 }

@@ -1,6 +1,6 @@
-//! The parameters of the baseline processor. Where table 5.3 omits a parameter, the default is that of SimpleScalar, which the paper's
-//! simulator extends: latencies of functional units, two memory ports, 64-byte blocks in the second-level cache. The costs of the power
-//! model are not published; the defaults here grow with the size of the memory accessed.
+//! The parameters of the baseline processor. Table 5.3 omits the latencies of functional units, the number of memory ports, and the block
+//! size of the second-level cache. Their defaults are those of SimpleScalar, which the paper's simulator extends. The costs of the power
+//! model are not published; the defaults here grow with the size of the memory that is accessed.
 
 use crate::error::HardwareError;
 use serde::Deserialize;
@@ -19,15 +19,15 @@ pub struct CacheParameters {
     pub latency: u64,
 }
 
-/// Predictors of the direction of conditional branches.
+/// How the direction of a conditional branch is predicted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum DirectionPredictor {
-    /// Two-bit counters, indexed by address.
+    /// Two-bit counters, indexed by the branch's address.
     Bimodal,
     /// Two-bit counters, indexed by the exclusive or of address and history.
     Gshare,
-    /// Bimodal and gshare, with two-bit counters that choose between them.
+    /// Both bimodal and gshare counters, and further two-bit counters that choose between the two predictions.
     Combined,
 }
 
@@ -35,23 +35,23 @@ pub enum DirectionPredictor {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct PredictorParameters {
-    /// Direction predictor.
+    /// How directions are predicted.
     pub direction: DirectionPredictor,
     /// Number of counters of the gshare predictor.
     pub gshare_entries: usize,
-    /// Length of the gshare predictor's history in bits.
+    /// Number of recent branch outcomes in the gshare predictor's history.
     pub history_bits: u32,
     /// Number of counters of the bimodal predictor.
     pub bimodal_entries: usize,
     /// Number of counters that choose between bimodal and gshare.
     pub meta_entries: usize,
-    /// Capacity of the return address stack.
+    /// Number of entries of the return address stack.
     pub return_stack: usize,
     /// Number of entries of the branch target buffer.
     pub target_entries: usize,
     /// Associativity of the branch target buffer.
     pub target_associativity: usize,
-    /// Cycles from the completion of a mispredicted branch to the fetch of the correct path.
+    /// Number of cycles from the completion of a mispredicted branch to the fetch of the correct path.
     pub misprediction_cycles: u64,
 }
 
@@ -71,17 +71,17 @@ impl Default for PredictorParameters {
     }
 }
 
-/// Costs of accesses in the power models, relative to the cheapest.
+/// Costs of accesses in the power models, relative to the cheapest access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct PowerCosts {
-    /// Access to the instruction cache, once per fetched block.
+    /// Cost of an access to the instruction cache, once per fetched block.
     pub instruction_cache: u32,
-    /// Access to the data cache. The cycle-level model halves it if there are several in one cycle.
+    /// Cost of an access to the data cache. The cycle-level model halves it for several accesses in one cycle.
     pub data_cache: u32,
-    /// Access to the second-level cache.
+    /// Cost of an access to the second-level cache.
     pub l2: u32,
-    /// Access to memory.
+    /// Cost of an access to memory.
     pub memory: u32,
 }
 
@@ -91,7 +91,7 @@ impl Default for PowerCosts {
     }
 }
 
-/// Maximum number of entries in a buffer or table, blocks in a cache, and functional units.
+/// Maximum number of entries in a buffer or table, of blocks in a cache, and of functional units of a kind.
 const MAX_ENTRIES: usize = 1 << 24;
 
 /// Parameters of the processor.
@@ -100,31 +100,31 @@ const MAX_ENTRIES: usize = 1 << 24;
 pub struct ProcessorParameters {
     /// Number of instructions fetched, dispatched, issued and committed per cycle.
     pub width: u64,
-    /// Capacity of the reorder buffer.
+    /// Number of entries of the reorder buffer.
     pub reorder_buffer: usize,
-    /// Capacity of the load/store queue.
+    /// Number of entries of the load/store queue.
     pub load_store_queue: usize,
-    /// Capacity of the queue between fetch and dispatch.
+    /// Number of entries of the queue between fetch and dispatch.
     pub fetch_queue: usize,
     /// Number of integer ALUs.
     pub integer_units: usize,
-    /// Number of integer multipliers/dividers.
+    /// Number of units that multiply and divide integers.
     pub multiply_units: usize,
-    /// Number of floating-point units.
+    /// Number of floating-point adders.
     pub float_units: usize,
-    /// Number of floating-point multipliers/dividers.
+    /// Number of units that multiply and divide floating-point numbers.
     pub float_multiply_units: usize,
-    /// Number of loads and stores issued per cycle.
+    /// Number of loads and stores that can be issued per cycle.
     pub memory_ports: usize,
     /// Latency of an integer multiplication in cycles.
     pub multiply_cycles: u64,
-    /// Latency of an integer division in cycles; the unit is busy throughout.
+    /// Latency of an integer division in cycles. The unit is busy for all of them.
     pub divide_cycles: u64,
-    /// Latency of a floating-point operation in cycles.
+    /// Latency of a floating-point addition or vector operation in cycles.
     pub float_cycles: u64,
     /// Latency of a floating-point multiplication in cycles.
     pub float_multiply_cycles: u64,
-    /// Latency of a floating-point division in cycles; the unit is busy throughout.
+    /// Latency of a floating-point division in cycles. The unit is busy for all of them.
     pub float_divide_cycles: u64,
     /// First-level instruction cache.
     pub l1_instruction: CacheParameters,
@@ -132,13 +132,13 @@ pub struct ProcessorParameters {
     pub l1_data: CacheParameters,
     /// Second-level cache.
     pub l2: CacheParameters,
-    /// Latency of memory in cycles.
+    /// Latency of memory in cycles, in addition to the latencies of the caches.
     pub memory_cycles: u64,
     /// Branch predictor.
     pub predictor: PredictorParameters,
-    /// Costs of the power models.
+    /// Costs of accesses in the power models.
     pub power: PowerCosts,
-    /// Capacity of the branch queue between processor and profiler; 0 models a profiler that never stalls the processor.
+    /// Number of entries of the branch queue between processor and profiler; 0 models a profiler that never stalls the processor.
     pub branch_queue: usize,
 }
 
@@ -175,22 +175,22 @@ impl ProcessorParameters {
     /// Parses parameters from TOML. Parameters that are not named keep their defaults.
     ///
     /// # Errors
-    /// The text is not valid TOML, has an unknown name, or a parameter is out of range.
+    /// Fails if the text is not valid TOML or contains an unknown name, or if a parameter is out of range.
     pub fn from_toml(text: &str) -> Result<ProcessorParameters, HardwareError> {
         let parameters: ProcessorParameters = toml::from_str(text).map_err(|e| HardwareError::Syntax(e.to_string()))?;
         parameters.check()?;
         Ok(parameters)
     }
 
-    /// Memory that a processor model with these parameters uses, in bytes.
+    /// Returns the memory that a processor model with these parameters uses, in bytes.
     pub fn memory(&self) -> u64 {
-        // Size of the buffers whose size does not depend on parameters.
-        const FIXED: u64 = 1 << 19;
+        // Size in bytes of those buffers that have the same size for all parameters.
+        const FIXED_BYTES: u64 = 1 << 19;
         let blocks = |cache: &CacheParameters| 8 * cache.size / cache.block.max(1);
         let predictor = &self.predictor;
         let tables = predictor.gshare_entries + predictor.bimodal_entries + predictor.meta_entries + 16 * predictor.target_entries;
         let buffers = 128 * (self.reorder_buffer + self.load_store_queue + self.fetch_queue);
-        FIXED + blocks(&self.l1_instruction) + blocks(&self.l1_data) + blocks(&self.l2) + (tables + buffers) as u64
+        FIXED_BYTES + blocks(&self.l1_instruction) + blocks(&self.l1_data) + blocks(&self.l2) + (tables + buffers) as u64
     }
 
     /// Checks that all parameters are in range.

@@ -1,15 +1,15 @@
 //! The branch predictor of table 5.3: gshare and bimodal counters, counters that choose between the two (S. McFarling, *Combining branch
 //! predictors*, WRL TN-36, 1993), a branch target buffer, and a return address stack.
 //!
-//! Branches are predicted at fetch, which also updates the history and the return stack. As mispredicted paths are not modelled, this is
-//! equivalent to a speculative history that is repaired at every misprediction. The calling model updates counters and targets at commit.
-//! As in SimpleScalar (`bpred.c`), a branch trains the counters that predicted it. Their indices are stored, because the history has
-//! changed by then.
+//! Branches are predicted at fetch; this also updates the history and the return stack. Because mispredicted paths are not modelled, this
+//! is equivalent to a speculative history that is repaired at every misprediction. The calling model updates counters and targets at
+//! commit. As in SimpleScalar (`bpred.c`), a branch trains those counters that predicted it. The prediction stores their indices, because
+//! the history has changed by the time of the commit.
 
 use super::parameters::{DirectionPredictor, PredictorParameters};
 use crate::stream::{BranchKind, RetiredBranch};
 
-/// The outcome of a prediction.
+/// Whether a branch was predicted correctly and, if not, when the correct path became known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum PredictionOutcome {
     /// The next instruction was fetched correctly.
@@ -20,7 +20,7 @@ pub enum PredictionOutcome {
     Misprediction,
 }
 
-/// A direction prediction: the indices of the counters used, and their predictions.
+/// A direction prediction: the indices of the counters that made it, and what they predicted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct DirectionLookup {
     gshare: usize,
@@ -28,17 +28,16 @@ pub(super) struct DirectionLookup {
     meta: usize,
     predicted_by_history: bool,
     predicted_by_address: bool,
-    taken: bool,
+    is_taken: bool,
 }
 
-/// The prediction of a branch at fetch, which is passed to [`Predictor::update`] at commit.
+/// What was predicted for a branch at fetch. [`Predictor::update`] needs it at commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Prediction {
     pub outcome: PredictionOutcome,
     direction: Option<DirectionLookup>,
 }
 
-/// The branch predictor.
 #[derive(Clone, Debug)]
 pub(super) struct Predictor {
     parameters: PredictorParameters,
@@ -46,18 +45,17 @@ pub(super) struct Predictor {
     bimodal: Vec<u8>,
     meta: Vec<u8>,
     history: u64,
-    /// Address and target of each entry of the branch target buffer; in each set, most recently used first.
+    /// Address and target of each entry of the branch target buffer. Within a set, the most recently used entry is first.
     targets: Vec<(u64, u64)>,
-    returns: Vec<u64>,
+    return_stack: Vec<u64>,
 }
 
-/// The prediction of a two-bit counter.
 fn predicts_taken(counter: u8) -> bool {
     counter >= 2
 }
 
-fn train(counter: &mut u8, outcome: bool) {
-    *counter = if outcome { (*counter + 1).min(3) } else { counter.saturating_sub(1) };
+fn train(counter: &mut u8, is_increase: bool) {
+    *counter = if is_increase { (*counter + 1).min(3) } else { counter.saturating_sub(1) };
 }
 
 impl Predictor {
@@ -70,28 +68,28 @@ impl Predictor {
             meta: vec![2; parameters.meta_entries],
             history: 0,
             targets: vec![(u64::MAX, 0); parameters.target_entries],
-            returns: Vec::new(),
+            return_stack: Vec::new(),
         }
     }
 
-    /// Predicts a branch, and compares the prediction with the actual outcome.
+    /// Predicts a branch that is fetched, and compares the prediction with the actual outcome.
     pub fn predict(&mut self, branch: &RetiredBranch) -> Prediction {
         let direction = (branch.kind == BranchKind::Conditional).then(|| self.look_up(branch.address.0));
         if direction.is_some() {
             self.history = self.history << 1 | u64::from(branch.is_taken);
         }
-        Prediction { outcome: self.outcome(branch, direction), direction }
+        Prediction { outcome: self.compare_outcome(branch, direction), direction }
     }
 
-    fn outcome(&mut self, branch: &RetiredBranch, direction: Option<DirectionLookup>) -> PredictionOutcome {
+    fn compare_outcome(&mut self, branch: &RetiredBranch, direction: Option<DirectionLookup>) -> PredictionOutcome {
         use PredictionOutcome::{Misfetch, Misprediction, Right};
         let address = branch.address.0;
         match branch.kind {
             BranchKind::Return => {
-                let predicted = self.returns.pop();
+                let predicted = self.return_stack.pop();
                 if predicted == Some(branch.target.0) { Right } else { Misprediction }
             }
-            BranchKind::Conditional => match (direction.is_some_and(|d| d.taken), branch.is_taken) {
+            BranchKind::Conditional => match (direction.is_some_and(|d| d.is_taken), branch.is_taken) {
                 (true, true) if self.look_up_target(address) != Some(branch.target.0) => Misfetch,
                 (predicted, taken) if predicted == taken => Right,
                 _ => Misprediction,
@@ -107,7 +105,7 @@ impl Predictor {
         }
     }
 
-    /// Trains the predictor with a branch at its commit. `prediction` was made at its fetch.
+    /// Trains the predictor with a branch that commits. `prediction` was made when the branch was fetched.
     pub fn update(&mut self, branch: &RetiredBranch, prediction: &Prediction) {
         let address = branch.address.0;
         if let Some(lookup) = prediction.direction {
@@ -133,13 +131,13 @@ impl Predictor {
         let bimodal = index(address, self.parameters.bimodal_entries);
         let meta = index(address, self.parameters.meta_entries);
         let (predicted_by_history, predicted_by_address) = (predicts_taken(self.gshare[gshare]), predicts_taken(self.bimodal[bimodal]));
-        let taken = match self.parameters.direction {
+        let is_taken = match self.parameters.direction {
             DirectionPredictor::Bimodal => predicted_by_address,
             DirectionPredictor::Gshare => predicted_by_history,
             DirectionPredictor::Combined if predicts_taken(self.meta[meta]) => predicted_by_history,
             DirectionPredictor::Combined => predicted_by_address,
         };
-        DirectionLookup { gshare, bimodal, meta, predicted_by_history, predicted_by_address, taken }
+        DirectionLookup { gshare, bimodal, meta, predicted_by_history, predicted_by_address, is_taken }
     }
 
     /// Returns the set of the branch target buffer that an address maps to.
@@ -155,10 +153,10 @@ impl Predictor {
 
     fn push_return(&mut self, branch: &RetiredBranch) {
         if branch.kind.is_call() {
-            if self.returns.len() == self.parameters.return_stack {
-                self.returns.remove(0);
+            if self.return_stack.len() == self.parameters.return_stack {
+                self.return_stack.remove(0);
             }
-            self.returns.push(branch.fall_through.0);
+            self.return_stack.push(branch.fall_through.0);
         }
     }
 }

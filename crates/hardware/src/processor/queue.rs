@@ -1,12 +1,12 @@
-//! The branch queue between commit and profiler (section 5.5.3). The profiler serves branches in order, and a branch leaves the queue when
-//! it has been served. If the queue is full, a branch stalls commit.
+//! The branch queue between commit and profiler (section 5.5.3). The profiler serves branches in order, and each branch leaves the queue
+//! when it has been served. A full queue stalls the commit of the next branch.
 
 use std::collections::VecDeque;
 
 #[derive(Clone, Debug)]
 pub(super) struct BranchQueue {
     capacity: usize,
-    /// Cycle in which each queued branch will have been served.
+    /// For each queued branch, the cycle in which it will have been served.
     served: VecDeque<u64>,
     last: u64,
 }
@@ -17,7 +17,7 @@ impl BranchQueue {
         BranchQueue { capacity, served: VecDeque::new(), last: 0 }
     }
 
-    /// The first cycle from `now` on in which the queue has room.
+    /// Returns the first cycle, from `now` on, in which the queue has room.
     pub fn room_at(&mut self, now: u64) -> u64 {
         while self.served.front().is_some_and(|s| *s <= now) {
             self.served.pop_front();
@@ -25,7 +25,7 @@ impl BranchQueue {
         if self.capacity == 0 || self.served.len() < self.capacity { now } else { self.served[self.served.len() - self.capacity] }
     }
 
-    /// Enqueues a branch that the profiler needs `cycles` cycles for.
+    /// Enqueues a branch for which the profiler needs the given number of cycles.
     pub fn enqueue(&mut self, now: u64, cycles: u32) {
         if self.capacity > 0 {
             self.last = self.last.max(now) + u64::from(cycles);

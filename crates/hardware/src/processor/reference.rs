@@ -1,23 +1,23 @@
 //! The cycle-stepped model, which is slow but simple to check against table 5.3. Each cycle commits from the head of the reorder buffer,
-//! issues the oldest instructions whose operands are ready, dispatches, and fetches. The model shares the code of caches, predictor and
-//! branch queue with [`super::FastModel`], but no timing code.
+//! issues the oldest instructions whose operands are ready, dispatches, and fetches. This model and [`super::FastModel`] share the code
+//! of caches, predictor and branch queue, but no timing code.
 
 use super::cache::{CacheAccess, Hierarchy};
-use super::fast::{latency, unit};
+use super::fast::{latency_cycles, unit_index};
 use super::instruction::{Instruction, InstructionClass, NO_REGISTER};
 use super::parameters::ProcessorParameters;
 use super::predictor::{Prediction, PredictionOutcome, Predictor};
 use super::queue::BranchQueue;
-use super::{ProcessorEvent, ProcessorTotals, count};
+use super::{ProcessorEvent, ProcessorTotals, add_count};
 use crate::error::HardwareError;
 use crate::events::{CounterWidth, EventCounts};
 use crate::stream::RetiredBranch;
 use std::collections::VecDeque;
 
-/// Minimum number of instructions waiting for fetch before a cycle is simulated.
-const LOOKAHEAD: usize = 64;
+/// Minimum number of instructions that must wait for fetch before a cycle is simulated.
+const MIN_LOOKAHEAD: usize = 64;
 
-/// An instruction in the pipeline.
+/// An instruction between fetch and commit.
 #[derive(Clone, Debug)]
 struct InFlight {
     instruction: Instruction,
@@ -26,7 +26,7 @@ struct InFlight {
     events: EventCounts,
     fetched: u64,
     dispatched: u64,
-    /// Numbers of the instructions whose results this one needs.
+    /// Numbers of the instructions whose results this instruction needs.
     needs: [Option<u64>; 5],
     /// Cycle in which the result is available; `None` before issue.
     completed: Option<u64>,
@@ -54,15 +54,15 @@ pub struct ReferenceModel {
     fetch_queue: VecDeque<InFlight>,
     reorder_buffer: VecDeque<InFlight>,
     /// Number of the instruction at the head of the reorder buffer.
-    head: u64,
+    head_number: u64,
     memory_operations: usize,
-    /// Number of the last instruction that writes each register.
+    /// For each register, the number of the last instruction that writes it.
     writers: Vec<Option<u64>>,
     busy: [Vec<u64>; 2],
     fetched_block: u64,
-    /// Result of the last block fetch, including the cost of the first level; counted with the first instruction of the block.
+    /// Result of the last block fetch. It includes the cost of the first level, and is counted with the first instruction of the block.
     pending_fetch: CacheAccess,
-    /// Fetch waits until this cycle, and until the branch with the number in `waits_for` is dispatched or completes.
+    /// Fetch waits until this cycle. If `waits_for` is a number, fetch also waits until that branch is dispatched or completes.
     fetch_from: u64,
     waits_for: Option<u64>,
     next_number: u64,
@@ -75,7 +75,7 @@ impl ReferenceModel {
     /// Creates a processor.
     ///
     /// # Errors
-    /// A parameter is out of its range.
+    /// Fails if a parameter is out of range.
     pub fn new(parameters: ProcessorParameters) -> Result<ReferenceModel, HardwareError> {
         parameters.check()?;
         Ok(ReferenceModel {
@@ -86,7 +86,7 @@ impl ReferenceModel {
             waiting: VecDeque::new(),
             fetch_queue: VecDeque::new(),
             reorder_buffer: VecDeque::new(),
-            head: 0,
+            head_number: 0,
             memory_operations: 0,
             writers: vec![None; 256],
             busy: [vec![0; parameters.multiply_units], vec![0; parameters.float_multiply_units]],
@@ -102,7 +102,7 @@ impl ReferenceModel {
         })
     }
 
-    /// Retires an instruction, possibly after a delay. See [`super::FastModel::retire`].
+    /// Retires an instruction like [`super::FastModel::retire`], but possibly calls `profile` only when later instructions arrive.
     pub fn retire(
         &mut self,
         instruction: &Instruction,
@@ -110,24 +110,24 @@ impl ReferenceModel {
         profile: &mut impl FnMut(&RetiredBranch, &EventCounts) -> u32,
     ) {
         self.waiting.push_back((*instruction, branch.copied()));
-        while self.waiting.len() > LOOKAHEAD {
-            self.step(profile);
+        while self.waiting.len() > MIN_LOOKAHEAD {
+            self.simulate_cycle(profile);
         }
     }
 
     /// Executes all remaining instructions.
     pub fn finish(&mut self, profile: &mut impl FnMut(&RetiredBranch, &EventCounts) -> u32) {
         while !(self.waiting.is_empty() && self.fetch_queue.is_empty() && self.reorder_buffer.is_empty()) {
-            self.step(profile);
+            self.simulate_cycle(profile);
         }
     }
 
-    /// The totals so far.
+    /// Returns the totals so far.
     pub fn totals(&self) -> ProcessorTotals {
         ProcessorTotals { cycles: self.last_commit + 1, ..self.totals }
     }
 
-    fn step(&mut self, profile: &mut impl FnMut(&RetiredBranch, &EventCounts) -> u32) {
+    fn simulate_cycle(&mut self, profile: &mut impl FnMut(&RetiredBranch, &EventCounts) -> u32) {
         self.commit(profile);
         self.issue();
         self.dispatch();
@@ -146,10 +146,10 @@ impl ReferenceModel {
                 return;
             }
             let Some(mut done) = self.reorder_buffer.pop_front() else { return };
-            self.head += 1;
+            self.head_number += 1;
             self.memory_operations -= usize::from(done.is_memory());
             let stalled = (self.cycle - self.last_commit).saturating_sub(1);
-            count(&mut done.events, ProcessorEvent::StallCycles, u32::try_from(stalled).unwrap_or(u32::MAX));
+            add_count(&mut done.events, ProcessorEvent::StallCycles, u32::try_from(stalled).unwrap_or(u32::MAX));
             self.last_commit = self.cycle;
             self.totals.add(&done.events);
             self.block.add(&done.events, CounterWidth::WIDEST);
@@ -171,7 +171,7 @@ impl ReferenceModel {
                 break;
             }
             let entry = &self.reorder_buffer[at];
-            let unit = unit(entry.instruction.class, entry.is_memory());
+            let unit = unit_index(entry.instruction.class, entry.is_memory());
             if entry.completed.is_some() || entry.dispatched >= self.cycle || units[unit] == 0 || !self.is_ready(entry) {
                 continue;
             }
@@ -179,22 +179,22 @@ impl ReferenceModel {
             slots -= 1;
             units[unit] -= 1;
             if let Some((kind, place)) = divider {
-                self.busy[kind][place] = self.cycle + latency(&p, self.reorder_buffer[at].instruction.class);
+                self.busy[kind][place] = self.cycle + latency_cycles(&p, self.reorder_buffer[at].instruction.class);
             }
             self.execute(at, &mut accesses);
         }
-        self.apportion(&accesses);
+        self.distribute_data_cache_costs(&accesses);
     }
 
     fn is_ready(&self, entry: &InFlight) -> bool {
-        entry.needs.iter().flatten().all(|number| match number.checked_sub(self.head) {
+        entry.needs.iter().flatten().all(|number| match number.checked_sub(self.head_number) {
             Some(at) => self.reorder_buffer[at as usize].completed.is_some_and(|completed| completed <= self.cycle),
             // The producer has been committed.
             None => true,
         })
     }
 
-    /// Returns a free divider for instruction classes that need one, `Some(None)` for other classes, and `None` if all dividers are busy.
+    /// Finds a free divider. Returns `Some(None)` for instruction classes that need no divider, and `None` if all dividers are busy.
     fn find_free_divider(&self, class: InstructionClass) -> Option<Option<(usize, usize)>> {
         let kind = match class {
             InstructionClass::Divide => 0,
@@ -208,11 +208,11 @@ impl ReferenceModel {
         let (cycle, p) = (self.cycle, self.parameters);
         let entry = &mut self.reorder_buffer[at];
         let instruction = entry.instruction;
-        let mut completed = cycle + latency(&p, instruction.class);
+        let mut completed = cycle + latency_cycles(&p, instruction.class);
         for address in [instruction.load, instruction.store].into_iter().flatten() {
             let access = self.caches.access_data(address.0);
-            access.count(&mut entry.events, p.power.data_cache);
-            count(&mut entry.events, ProcessorEvent::CyclePower, access.cost);
+            access.count_events(&mut entry.events, p.power.data_cache);
+            add_count(&mut entry.events, ProcessorEvent::CyclePower, access.cost);
             accesses.push(at);
             if instruction.load == Some(address) {
                 completed = completed.max(cycle + access.cycles);
@@ -225,12 +225,12 @@ impl ReferenceModel {
         }
     }
 
-    /// Distributes data cache costs: several accesses in one cycle cost half each (figure 5.5 b).
-    fn apportion(&mut self, accesses: &[usize]) {
+    /// Distributes the costs of data cache accesses. If there are several accesses in one cycle, each costs half (figure 5.5 b).
+    fn distribute_data_cache_costs(&mut self, accesses: &[usize]) {
         let cost = self.parameters.power.data_cache;
         let each = if accesses.len() > 1 { cost / 2 } else { cost };
         for at in accesses {
-            count(&mut self.reorder_buffer[*at].events, ProcessorEvent::CyclePower, each);
+            add_count(&mut self.reorder_buffer[*at].events, ProcessorEvent::CyclePower, each);
         }
     }
 
@@ -242,14 +242,14 @@ impl ReferenceModel {
                 return;
             }
             let Some(mut entry) = self.fetch_queue.pop_front() else { return };
-            let number = self.head + self.reorder_buffer.len() as u64;
+            let number = self.head_number + self.reorder_buffer.len() as u64;
             entry.dispatched = self.cycle;
             for (need, source) in entry.needs.iter_mut().zip(entry.instruction.sources) {
                 *need = (source != NO_REGISTER).then(|| self.writers[usize::from(source)]).flatten();
             }
             if let Some(load) = entry.instruction.load {
                 let stores = |e: &InFlight| e.instruction.store.is_some_and(|s| s.0 / 8 == load.0 / 8);
-                entry.needs[4] = self.reorder_buffer.iter().rposition(stores).map(|at| self.head + at as u64);
+                entry.needs[4] = self.reorder_buffer.iter().rposition(stores).map(|at| self.head_number + at as u64);
             }
             for destination in entry.instruction.destinations.into_iter().filter(|d| *d != NO_REGISTER) {
                 self.writers[usize::from(destination)] = Some(number);
@@ -281,13 +281,13 @@ impl ReferenceModel {
                 }
             }
             let fetched = std::mem::take(&mut self.pending_fetch);
-            count(&mut events, ProcessorEvent::Instructions, 1);
-            fetched.count(&mut events, 0);
-            count(&mut events, ProcessorEvent::CyclePower, fetched.cost);
+            add_count(&mut events, ProcessorEvent::Instructions, 1);
+            fetched.count_events(&mut events, 0);
+            add_count(&mut events, ProcessorEvent::CyclePower, fetched.cost);
             self.waiting.pop_front();
             let prediction = branch.as_ref().map(|b| self.predictor.predict(b));
             let outcome = prediction.map(|p| p.outcome);
-            count(&mut events, ProcessorEvent::Mispredictions, u32::from(outcome == Some(PredictionOutcome::Misprediction)));
+            add_count(&mut events, ProcessorEvent::Mispredictions, u32::from(outcome == Some(PredictionOutcome::Misprediction)));
             let number = self.next_number;
             self.next_number += 1;
             let (fetched, needs) = (self.cycle, [None; 5]);

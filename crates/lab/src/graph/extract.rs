@@ -141,7 +141,7 @@ fn function_json(function: &FunctionGraph) -> Value {
         "landing_pads": function.landing_pads,
         "source": source,
         "uncertain": uncertain.collect::<Vec<_>>(),
-        "address_taken": function.address_taken,
+        "address_taken": function.is_address_taken,
         "returns": function.returns,
     });
     let readable = demangle(&function.name);

@@ -22,7 +22,7 @@ use std::process::ExitCode;
 use trodden_console::notes::note;
 use trodden_console::output::write_file;
 use trodden_hardware::character::{Character, characterize};
-use trodden_hardware::experiment::{Design, combinations, effects};
+use trodden_hardware::experiment::{Design, combinations, compute_effects};
 use trodden_hardware::processor::ProcessorModel;
 use trodden_hardware::{Lane, Metric, ProfilerParameters, StackRepair};
 use trodden_trace::simulation::{SourceFormat, open_file_or_trace};
@@ -100,7 +100,7 @@ fn run_experiment(experiment: &SweepExperiment, folder: &Path, window: u64) -> R
     }
     let effects_of = |metric: usize| {
         let responses: Vec<f64> = overlaps[metric].iter().map(|(sum, number)| sum / f64::from((*number).max(1))).collect();
-        effects(&combinations, &counts, &responses)
+        compute_effects(&combinations, &counts, &responses)
     };
     Ok(SweepResults {
         schema_version: 1,

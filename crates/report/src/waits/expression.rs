@@ -6,7 +6,7 @@ use crate::words::plural;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io::{self, Write};
-use trodden_waits::redundancy::reduce;
+use trodden_waits::redundancy::remove_redundant_steps;
 use trodden_waits::{ExpandedWait, LocationState, PathPart, Representative, Step, StepId, WaitExpression};
 use trodden_waits_file::import::SLICE_CALL;
 use trodden_waits_file::summary::WaitSummary;
@@ -109,7 +109,7 @@ fn reduce_wait(summary: &WaitSummary, wait: &ExpandedWait) -> WaitExpression {
         }
     }
     let ids: HashMap<Step, StepId> = paths.iter().flat_map(|path| path.keys()).map(|id| (steps.get(*id), *id)).collect();
-    let explanation = reduce(steps, &paths[0], &paths[1]);
+    let explanation = remove_redundant_steps(steps, &paths[0], &paths[1]);
     let parts = |path: &[(Step, u64)]| {
         let mut parts: Vec<(PathPart, i128)> = path.iter().map(|(step, ns)| (PathPart::Step(ids[step]), i128::from(*ns))).collect();
         parts.sort();

@@ -111,7 +111,7 @@ fn code_json(summary: &WaitSummary, id: CodeId) -> Value {
     let code = summary.code(id);
     let mut value =
         json!({"call": code.call, "function": code.function(), "file": code.file, "line": summary.line(id), "stack": code.path});
-    if let Some(taken) = &code.taken {
+    if let Some(taken) = &code.taken_path {
         value["path"] = json!({"function": taken.function, "lines": &*taken.lines});
     }
     value

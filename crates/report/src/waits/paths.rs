@@ -38,7 +38,7 @@ impl StreamPaths {
 }
 
 impl SamplePaths for StreamPaths {
-    fn paths_of(&mut self, process: &ProcessFile, thread: u32, samples: &[SampleRecord]) -> Result<Vec<Option<TimedPath>>> {
+    fn find_paths(&mut self, process: &ProcessFile, thread: u32, samples: &[SampleRecord]) -> Result<Vec<Option<TimedPath>>> {
         let mut taken = vec![None; samples.len()];
         if samples.iter().all(|sample| sample.position == 0) {
             return Ok(taken);

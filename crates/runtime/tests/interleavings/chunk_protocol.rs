@@ -1,8 +1,8 @@
-//! Chunks: a recorder of a whole program gets the written events in order, and the events that it does not get are counted as lost. A
-//! reader of a flight recorder accepts only events that were written at their position in the stream.
+//! Chunks: a recorder of a whole program gets the written events in order, and all events that it misses are counted as lost. A reader of
+//! a flight recorder accepts only events that were written at their position in the stream.
 
 use crate::chunks;
-use crate::model::{exclusive, explore, state, step, stream};
+use crate::model::{explore, serialise_tests, state, step, stream};
 use crate::wire::layout::Layout;
 use crate::wire::stream::{
     CHUNK_BYTES, CHUNK_CURRENT, CHUNK_EVENTS, CHUNK_FREE, CHUNK_FULL, RING_OFFSET, SHADOW_BYTES, SLOTS, StreamChunkHeader, ThreadStream,
@@ -12,15 +12,13 @@ use std::alloc::{Layout as MemoryLayout, alloc_zeroed, dealloc};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-const CHUNK: usize = CHUNK_BYTES as usize;
-/// Number of chunks that a scenario writes.
+const CHUNK_SIZE: usize = CHUNK_BYTES as usize;
+/// Number of chunks that the scenario writes.
 const WRITTEN_CHUNKS: u64 = 9;
-/// Number of chunks available to a stream.
 const OWN_CHUNKS: usize = 4;
-/// Number of events at the start of a chunk that a scenario checks.
+/// Number of events at the start of each chunk that the scenario writes and checks.
 const CHECKED_EVENTS: usize = 3;
 
-/// A zeroed region.
 struct Region(usize);
 
 impl Region {
@@ -34,26 +32,25 @@ impl Region {
     }
 
     fn chunk(&self, slot: usize) -> usize {
-        self.0 + RING_OFFSET as usize + slot * CHUNK
+        self.0 + RING_OFFSET as usize + slot * CHUNK_SIZE
     }
 
-    /// Reads a chunk's header.
     fn header(&self, slot: usize) -> StreamChunkHeader {
         step();
-        // SAFETY: a chunk of this region. Only one thread runs at a time.
+        // SAFETY: the chunk is in this region, and only one thread runs at a time.
         StreamChunkHeader::read(unsafe { std::slice::from_raw_parts(self.chunk(slot) as *const u8, StreamChunkHeader::BYTES) }).unwrap()
     }
 
-    /// Reads the first events of a chunk one by one.
+    /// Reads the first events of a chunk, with a scheduling point before each.
     fn events(&self, slot: usize) -> [u32; CHECKED_EVENTS] {
         std::array::from_fn(|at| {
             step();
             // SAFETY: as above.
-            unsafe { (self.chunk(slot) as *const u32).add(stream::HEADER / stream::WORD + at).read_volatile() }
+            unsafe { (self.chunk(slot) as *const u32).add(stream::HEADER_SIZE / stream::WORD_SIZE + at).read_volatile() }
         })
     }
 
-    /// Sets a chunk's state, as only recorders do, and only for full chunks.
+    /// Sets a chunk's state. Recorders do this only to full chunks.
     fn set_state(&self, slot: usize, state: u32) {
         step();
         // SAFETY: as above.
@@ -63,18 +60,17 @@ impl Region {
 
 impl Drop for Region {
     fn drop(&mut self) {
-        // SAFETY: it was allocated with this layout.
+        // SAFETY: `new` allocated the memory with this layout.
         unsafe { dealloc(self.0 as *mut u8, Region::memory()) };
     }
 }
 
-/// Returns the event at a position of the stream.
 fn event(sequence: u64, at: usize) -> u32 {
     ((sequence as u32) << 8) + at as u32 + 1
 }
 
-/// Writes a stream like instrumented code, but only the first events of each chunk; returns the number of lost events.
-fn write(region: &Region) -> u64 {
+/// Writes a stream as instrumented code does, but only the first events of each chunk. Returns the number of lost events.
+fn write_stream(region: &Region) -> u64 {
     let mut thread = ThreadStream::default();
     stream::STREAM.store(&raw mut thread, SeqCst);
     chunks::begin(region.0);
@@ -82,12 +78,12 @@ fn write(region: &Region) -> u64 {
         for at in 0..CHECKED_EVENTS {
             step();
             let stopped = thread_cursor();
-            set_cursor(stopped + stream::WORD);
-            let place = if stopped.is_multiple_of(CHUNK) { chunks::find_room(region.0, stopped) } else { stopped };
-            // SAFETY: the runtime returned this address, or it follows the last one in a chunk.
+            set_cursor(stopped + stream::WORD_SIZE);
+            let place = if stopped.is_multiple_of(CHUNK_SIZE) { chunks::find_room(region.0, stopped) } else { stopped };
+            // SAFETY: either the runtime returned this address, or the address follows the last event in the same chunk.
             unsafe { (place as *mut u32).write_volatile(event(sequence, at)) };
         }
-        set_cursor(thread_cursor().next_multiple_of(CHUNK));
+        set_cursor(thread_cursor().next_multiple_of(CHUNK_SIZE));
     }
     stream::STREAM.store(std::ptr::null_mut(), SeqCst);
     // SAFETY: the region starts with the thread's stream.
@@ -102,13 +98,13 @@ fn set_cursor(cursor: usize) {
     stream::thread_stream().unwrap().cursor = cursor as u64;
 }
 
-/// Consumes and releases the next chunks of a stream while they are available.
-fn drain(region: &Region, next: &mut u64, takes: impl Fn(u32) -> bool) {
+/// Consumes and releases the stream's next chunks until none is available. `is_taken` decides by state.
+fn drain(region: &Region, next: &mut u64, is_taken: impl Fn(u32) -> bool) {
     while let Some((slot, header)) =
-        (0..OWN_CHUNKS).map(|slot| (slot, region.header(slot))).find(|(_, h)| takes(h.state) && h.sequence == *next)
+        (0..OWN_CHUNKS).map(|slot| (slot, region.header(slot))).find(|(_, h)| is_taken(h.state) && h.sequence == *next)
     {
         assert_eq!(header.checksum, header.fields_checksum());
-        // A discarded chunk is replaced by the next one with the same number.
+        // A discarded chunk is replaced by the next one with the same sequence number.
         let first = region.events(slot)[0] >> 8;
         assert!(u64::from(first) >= *next, "chunk {next} has the events of chunk {first}");
         assert_eq!(region.events(slot), std::array::from_fn(|at| event(first.into(), at)), "chunk {next}");
@@ -117,9 +113,9 @@ fn drain(region: &Region, next: &mut u64, takes: impl Fn(u32) -> bool) {
     }
 }
 
-fn whole_program() {
+fn run_whole_program() {
     let region = Arc::new(Region::new());
-    // Other streams have filled most of the region.
+    // Streams of other threads have filled most of the region.
     (OWN_CHUNKS..SLOTS as usize).for_each(|slot| region.set_state(slot, CHUNK_FULL));
     let is_over = Arc::new(AtomicBool::new(false));
     let recorder = {
@@ -134,21 +130,21 @@ fn whole_program() {
             next
         })
     };
-    let lost = write(&region);
+    let lost = write_stream(&region);
     is_over.store(true, SeqCst);
     let taken = recorder.join().unwrap();
     assert_eq!(taken + lost / CHUNK_EVENTS, WRITTEN_CHUNKS, "{lost} events are lost");
 }
 
-/// Checks the common prefix of two readings of a chunk. A single reading may miss an event that was written in the meantime, but contain
+/// Checks the common prefix of two readings of a chunk. A single reading may miss an event that was written in the meantime, yet contain
 /// the next one.
-fn check(sequence: u64, readings: [[u32; CHECKED_EVENTS]; 2]) {
+fn check_readings(sequence: u64, readings: [[u32; CHECKED_EVENTS]; 2]) {
     let [first, second] = readings.map(|events| events.into_iter().filter(|event| *event != 0).collect::<Vec<u32>>());
     let believed = first.iter().zip(&second).take_while(|(one, other)| one == other).map(|(one, _)| *one);
     believed.enumerate().for_each(|(at, found)| assert_eq!(found, event(sequence, at), "chunk {sequence}: {readings:x?}"));
 }
 
-fn flight_recorder() {
+fn run_flight_recorder() {
     let region = Arc::new(Region::new());
     let is_over = Arc::new(AtomicBool::new(false));
     let reader = {
@@ -161,7 +157,7 @@ fn flight_recorder() {
                     let events = [region.events(slot), region.events(slot)];
                     let after = region.header(slot);
                     if before.state != CHUNK_FREE && after.state != CHUNK_FREE && before.sequence == after.sequence {
-                        check(before.sequence, events);
+                        check_readings(before.sequence, events);
                     }
                 }
                 shuttle::thread::yield_now();
@@ -171,7 +167,7 @@ fn flight_recorder() {
             }
         })
     };
-    assert_eq!(write(&region), 0);
+    assert_eq!(write_stream(&region), 0);
     is_over.store(true, SeqCst);
     reader.join().unwrap();
     let states: Vec<u32> = (0..OWN_CHUNKS).map(|slot| region.header(slot).state).collect();
@@ -180,20 +176,20 @@ fn flight_recorder() {
 
 #[test]
 fn recorder_gets_events_in_order() {
-    let _alone = exclusive();
+    let _alone = serialise_tests();
     stream::RECORDER_SLOTS.0.store(0, Relaxed);
-    for patience in [0, 50] {
-        stream::MAX_WAIT_MS.0.store(patience, Relaxed);
-        explore(150, whole_program);
+    for max_wait_ms in [0, 50] {
+        stream::MAX_WAIT_MS.0.store(max_wait_ms, Relaxed);
+        explore(150, run_whole_program);
     }
 }
 
 #[test]
 fn reader_of_flight_recorder_sees_only_written_events() {
-    let _alone = exclusive();
-    state::SPARE.lock().unwrap().clear();
+    let _alone = serialise_tests();
+    state::SPARE_REGIONS.lock().unwrap().clear();
     for slots in [3, 4] {
         stream::RECORDER_SLOTS.0.store(slots, Relaxed);
-        explore(1500, flight_recorder);
+        explore(1500, run_flight_recorder);
     }
 }

@@ -1,65 +1,63 @@
 //! The image's lock: at most one holder, no lost wake-ups, and takeover from a thread that has ended.
 
 use crate::lock::{self, Guard};
-use crate::model::{exclusive, explore, step, system};
+use crate::model::{explore, serialise_tests, step, system};
 use shuttle::thread;
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 
-/// Number of threads that believe they hold the lock.
-static INSIDE: AtomicU32 = AtomicU32::new(0);
+static HOLDER_COUNT: AtomicU32 = AtomicU32::new(0);
 
-fn hold() {
+fn hold_lock_reentrantly() {
     let guard = Guard::take(|| false).expect("no thread waits so long that it gives up");
-    inside();
-    // A signal handler between the fork handlers takes the lock again; dropping that guard releases nothing.
+    assert_alone();
+    // A signal handler between the fork handlers takes the lock again; dropping the second guard releases nothing.
     drop(Guard::take(|| false));
-    inside();
+    assert_alone();
     drop(guard);
 }
 
-fn inside() {
-    assert_eq!(INSIDE.fetch_add(1, SeqCst), 0, "two threads hold the lock");
+fn assert_alone() {
+    assert_eq!(HOLDER_COUNT.fetch_add(1, SeqCst), 0, "two threads hold the lock");
     step();
-    INSIDE.fetch_sub(1, SeqCst);
+    HOLDER_COUNT.fetch_sub(1, SeqCst);
 }
 
-/// Three threads each acquire the lock twice; no wait times out.
-fn contended() {
-    let threads: Vec<_> = (0..2).map(|_| thread::spawn(|| (0..2).for_each(|_| hold()))).collect();
-    (0..2).for_each(|_| hold());
+fn run_contended() {
+    let threads: Vec<_> = (0..2).map(|_| thread::spawn(|| (0..2).for_each(|_| hold_lock_reentrantly()))).collect();
+    (0..2).for_each(|_| hold_lock_reentrantly());
     threads.into_iter().for_each(|thread| thread.join().unwrap());
 }
 
-/// The first holder ends without releasing the lock, while others may already wait.
-fn orphaned() {
+/// The first holder ends without releasing the lock, while other threads may already wait.
+fn run_orphaned() {
     let holder = thread::spawn(|| {
         let _ = lock::acquire(|| false);
-        inside();
-        system::die();
+        assert_alone();
+        system::end_thread();
     });
-    let threads: Vec<_> = (0..2).map(|_| thread::spawn(hold)).collect();
+    let threads: Vec<_> = (0..2).map(|_| thread::spawn(hold_lock_reentrantly)).collect();
     holder.join().unwrap();
     threads.into_iter().for_each(|thread| thread.join().unwrap());
-    hold();
+    hold_lock_reentrantly();
 }
 
 #[test]
 fn lock_is_exclusive_and_loses_no_wake_up() {
-    let _alone = exclusive();
+    let _alone = serialise_tests();
     system::WAITS_TIME_OUT.store(false, SeqCst);
-    explore(4000, contended);
+    explore(4000, run_contended);
 }
 
 #[test]
 fn timeouts_do_not_break_mutual_exclusion() {
-    let _alone = exclusive();
+    let _alone = serialise_tests();
     system::WAITS_TIME_OUT.store(true, SeqCst);
-    explore(4000, contended);
+    explore(4000, run_contended);
 }
 
 #[test]
-fn the_lock_of_a_thread_that_ended_is_taken_over() {
-    let _alone = exclusive();
+fn lock_is_taken_from_holder_that_ended() {
+    let _alone = serialise_tests();
     system::WAITS_TIME_OUT.store(true, SeqCst);
-    explore(4000, orphaned);
+    explore(4000, run_orphaned);
 }

@@ -1,8 +1,8 @@
-//! Model checking of the runtime's lock and chunks: a scheduler (shuttle) chooses the next thread before each atomic operation, each wait,
-//! and each word that a reader reads, in thousands of interleavings.
+//! Model checking of the runtime's lock and chunks. A scheduler (shuttle) chooses the next thread before each atomic operation, each
+//! wait, and each word that a reader reads, in thousands of interleavings.
 //!
 //! `lock.rs` and `chunks.rs` are compiled unchanged. `model.rs` replaces the parts of the runtime that they use: atomics that yield, a
-//! futex, thread ids, regions in memory. Operations are sequentially consistent here; the weaker orders in `chunks.rs` correspond to
+//! futex, thread IDs, regions in memory. Operations are sequentially consistent here; the weaker orders in `chunks.rs` correspond to
 //! x86-64, which does not reorder stores.
 
 mod chunk_protocol;

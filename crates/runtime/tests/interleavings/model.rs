@@ -4,18 +4,18 @@ use shuttle::scheduler::{PctScheduler, RandomScheduler};
 use shuttle::{Config, Runner};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Lets the scheduler choose the next thread.
+/// A scheduling point: lets the scheduler choose the next thread.
 pub fn step() {
     shuttle::sync::atomic::AtomicBool::new(false).load(shuttle::sync::atomic::Ordering::SeqCst);
 }
 
-/// Serialises tests, because the sources have statics.
-pub fn exclusive() -> MutexGuard<'static, ()> {
-    static ALONE: Mutex<()> = Mutex::new(());
-    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+/// Serialises tests, because the tested sources have statics.
+pub fn serialise_tests() -> MutexGuard<'static, ()> {
+    static TEST_LOCK: Mutex<()> = Mutex::new(());
+    TEST_LOCK.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Runs a scenario with `schedules` random schedules, and with as many schedules with few preemptions.
+/// Runs a scenario with `schedules` random schedules, and with as many schedules that have few preemptions.
 pub fn explore(schedules: usize, scenario: fn()) {
     let mut config = Config::new();
     config.stack_size = 1 << 18;
@@ -77,7 +77,6 @@ pub mod atomic {
     atomics!(AtomicU32 of u32, AtomicBool of bool);
 }
 
-/// The kernel.
 pub mod system {
     use shuttle::sync::{Condvar, Mutex};
     use shuttle::thread::yield_now;
@@ -88,12 +87,12 @@ pub mod system {
     pub const ETIMEDOUT: Errno = Errno(110);
     const EAGAIN: Errno = Errno(11);
 
-    /// Whether waits time out. If not, a lost wake-up is a deadlock, which shuttle reports.
+    /// Whether waits time out. If they do not, a lost wake-up causes a deadlock, which shuttle reports.
     pub static WAITS_TIME_OUT: AtomicBool = AtomicBool::new(false);
 
     shuttle::lazy_static! {
         static ref FUTEX: (Mutex<()>, Condvar) = (Mutex::new(()), Condvar::new());
-        static ref GONE: Mutex<Vec<u32>> = Mutex::new(Vec::new());
+        static ref ENDED_THREADS: Mutex<Vec<u32>> = Mutex::new(Vec::new());
     }
 
     pub fn futex_wait(word: *const u32, value: u32, _: i64) -> Result<(), Errno> {
@@ -121,12 +120,12 @@ pub mod system {
     }
 
     pub fn task_is_gone(thread: u32) -> bool {
-        GONE.lock().unwrap().contains(&thread)
+        ENDED_THREADS.lock().unwrap().contains(&thread)
     }
 
     /// Ends the calling thread without releasing the locks that it holds.
-    pub fn die() {
-        GONE.lock().unwrap().push(thread_id());
+    pub fn end_thread() {
+        ENDED_THREADS.lock().unwrap().push(thread_id());
     }
 
     pub fn set_signal_mask(_: u64) -> u64 {
@@ -150,7 +149,7 @@ pub mod system {
     }
 }
 
-/// The image, with a fictitious template.
+/// The image, with a fictitious template address.
 pub mod image {
     pub struct OwnImage {
         pub template: usize,
@@ -163,30 +162,28 @@ pub mod image {
     }
 }
 
-/// The state: provides further regions.
 pub mod state {
     use std::sync::Mutex;
 
-    /// Regions that are available.
-    pub static SPARE: Mutex<Vec<usize>> = Mutex::new(Vec::new());
+    /// Regions that [`add_region`] can still provide.
+    pub static SPARE_REGIONS: Mutex<Vec<usize>> = Mutex::new(Vec::new());
 
     pub fn add_region() -> Option<usize> {
-        SPARE.lock().unwrap().pop()
+        SPARE_REGIONS.lock().unwrap().pop()
     }
 }
 
-/// The stream of the only writing thread.
+/// The stream of the only thread that writes.
 pub mod stream {
     use super::atomic::AtomicU32;
     use std::sync::atomic::{AtomicPtr, Ordering::SeqCst};
     use trodden_wire::stream::{HEADER_BYTES, ThreadStream};
 
-    pub const HEADER: usize = HEADER_BYTES as usize;
-    pub const WORD: usize = 4;
+    pub const HEADER_SIZE: usize = HEADER_BYTES as usize;
+    pub const WORD_SIZE: usize = 4;
     pub static RECORDER_SLOTS: AtomicU32 = AtomicU32::new(0);
-    pub static REGIONS: AtomicU32 = AtomicU32::new(1);
+    pub static REGION_LIMIT: AtomicU32 = AtomicU32::new(1);
     pub static MAX_WAIT_MS: AtomicU32 = AtomicU32::new(1);
-    /// The thread's stream.
     pub static STREAM: AtomicPtr<ThreadStream> = AtomicPtr::new(std::ptr::null_mut());
 
     pub fn thread_stream() -> Option<&'static mut ThreadStream> {
@@ -194,7 +191,6 @@ pub mod stream {
         unsafe { STREAM.load(SeqCst).as_mut() }
     }
 
-    /// The frames of a process that forked; always empty.
     pub struct ShadowFrames;
 
     impl ShadowFrames {

@@ -1,4 +1,4 @@
-//! Building and running subjects, and a small reader of raw files that is independent of the crate `trodden-profile`.
+//! Builds and runs subjects. Also contains a small reader of raw files that is independent of the crate `trodden-profile`.
 
 #[path = "../../build_object.rs"]
 pub mod build_object;
@@ -11,8 +11,8 @@ use std::time::SystemTime;
 use trodden_wire::file_header::{FileHeader, FileKind};
 use trodden_wire::{LostThreads, RAW_VERSION, RawHeader, region_lost_offset};
 
-/// Returns the object, built once for all test processes: the first one builds it while the others wait, unless it is newer than its
-/// sources.
+/// Returns the object, built once for all test processes: the first process builds it, unless it is newer than its sources, while the
+/// others wait.
 pub fn object() -> &'static Path {
     static OBJECT: OnceLock<PathBuf> = OnceLock::new();
     OBJECT.get_or_init(|| {
@@ -22,17 +22,17 @@ pub fn object() -> &'static Path {
         lock.lock().unwrap();
         let object = folder.join("trodden_rt.o");
         let built = fs::metadata(&object).and_then(|m| m.modified());
-        if !built.is_ok_and(|built| newest(&build_object::sources()) < built) {
+        if !built.is_ok_and(|built| last_modified(&build_object::sources()) < built) {
             build_object::build(&object).unwrap();
         }
         object
     })
 }
 
-/// Returns the last modification time of files, or of the files in folders.
-fn newest(paths: &[PathBuf]) -> SystemTime {
+/// Returns the last modification time of the files and of the files in the folders.
+fn last_modified(paths: &[PathBuf]) -> SystemTime {
     let written = |path: &PathBuf| match path.is_dir() {
-        true => newest(&fs::read_dir(path).unwrap().map(|entry| entry.unwrap().path()).collect::<Vec<_>>()),
+        true => last_modified(&fs::read_dir(path).unwrap().map(|entry| entry.unwrap().path()).collect::<Vec<_>>()),
         false => fs::metadata(path).unwrap().modified().unwrap(),
     };
     paths.iter().map(written).max().unwrap_or(SystemTime::UNIX_EPOCH)
@@ -63,7 +63,7 @@ impl Laboratory {
         self.path(name)
     }
 
-    /// Runs `compiler` with these arguments in the folder.
+    /// Runs `compiler` with these arguments in the laboratory's folder.
     pub fn compile(&self, compiler: &str, arguments: &[&str]) {
         let mut command = Command::new(compiler);
         command.current_dir(&self.folder).args(arguments);
@@ -71,7 +71,7 @@ impl Laboratory {
         assert!(output.status.success(), "{command:?}:\n{}", String::from_utf8_lossy(&output.stderr));
     }
 
-    /// Builds a C program with the runtime.
+    /// Builds a C program and links it with the runtime.
     pub fn program(&self, name: &str, text: &str, flags: &[&str]) -> PathBuf {
         let source = format!("{name}.c");
         self.source(&source, text);
@@ -81,19 +81,18 @@ impl Laboratory {
         self.path(name)
     }
 
-    /// Returns the command that runs a program with this pattern for its raw files, relative to the folder.
+    /// Returns a command that runs a program in the laboratory's folder, with this output pattern.
     pub fn command(&self, program: &Path, pattern: &str) -> Command {
         let mut command = Command::new(program);
         command.current_dir(&self.folder).env("TRODDEN_OUTPUT", pattern);
         command
     }
 
-    /// Runs a program, and expects it to succeed without a message.
+    /// Runs a program, which must succeed without a message.
     pub fn run(&self, program: &Path, pattern: &str) {
-        expect_silence(&self.command(program, pattern).output().unwrap());
+        assert_silent_success(&self.command(program, pattern).output().unwrap());
     }
 
-    /// Returns the raw files in a subfolder, ordered by name.
     pub fn raw_files(&self, folder: &str) -> Vec<Raw> {
         let Ok(entries) = fs::read_dir(self.path(folder)) else { return vec![] };
         let mut paths: Vec<_> =
@@ -102,7 +101,7 @@ impl Laboratory {
         paths.iter().map(|path| Raw::read(path)).collect()
     }
 
-    /// Returns the only raw file in a subfolder.
+    /// Returns the raw file in a subfolder, which must be the only one.
     pub fn raw_file(&self, folder: &str) -> Raw {
         let mut all = self.raw_files(folder);
         assert_eq!(all.len(), 1, "raw files in {folder}");
@@ -110,13 +109,12 @@ impl Laboratory {
     }
 }
 
-/// Expects success without output on standard error.
-pub fn expect_silence(output: &Output) {
+pub fn assert_silent_success(output: &Output) {
     assert!(output.status.success() && output.stderr.is_empty(), "{:?}\n{}", output.status, String::from_utf8_lossy(&output.stderr));
 }
 
-/// Expects success, and exactly one line on standard error that starts with `trodden: ` and contains all of `parts`.
-pub fn expect_message(output: &Output, parts: &[&str]) {
+/// Asserts success, and exactly one line on standard error that starts with `trodden: ` and contains all of `parts`.
+pub fn assert_one_message(output: &Output, parts: &[&str]) {
     let text = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{:?}: {text}", output.status);
     assert!(text.starts_with("trodden: ") && text.ends_with('\n') && text.lines().count() == 1, "{text:?}");
@@ -159,13 +157,13 @@ impl Raw {
         }
     }
 
-    /// Returns the count of a counter: the sum over all regions.
+    /// Returns a counter's sum over all regions.
     pub fn count(&self, index: usize) -> u64 {
         self.regions.iter().map(|region| region[index]).sum()
     }
 }
 
-/// Returns true if the test runs as root; otherwise prints what is skipped.
+/// Returns true if the test runs as root. Otherwise prints a note that `what` is skipped.
 pub fn is_root(what: &str) -> bool {
     let id = Command::new("id").arg("-u").output().unwrap();
     let root = id.stdout == b"0\n";
@@ -175,11 +173,10 @@ pub fn is_root(what: &str) -> bool {
     root
 }
 
-/// A file system that is mounted until drop.
 pub struct Mount(pub PathBuf);
 
 impl Mount {
-    /// Mounts a file system; prints a note and returns `None` if that is not possible.
+    /// Mounts a file system. Prints a note and returns `None` if that is not possible.
     pub fn new(at: PathBuf, arguments: &[&str]) -> Option<Mount> {
         fs::create_dir_all(&at).unwrap();
         if !is_root("mounting") {

@@ -2,7 +2,7 @@
 //! subjects get.
 //!
 //! Needs gcc, g++, GNU ld, gold and lld 22 (Debian: `apt install g++ binutils lld-22`). Tests that need root (mounts, other users) are
-//! skipped with a note if it is not available.
+//! skipped with a note when not run as root.
 
 mod laboratory;
 

@@ -1,6 +1,6 @@
-//! `TRODDEN_OUTPUT`: its syntax. Neither its value nor the files that it names make the subject fail or change another user's file.
+//! `TRODDEN_OUTPUT` and its syntax. Neither its value nor the files that it names make the subject fail or change another user's file.
 
-use crate::laboratory::{Laboratory, Mount, expect_message, expect_silence, is_root};
+use crate::laboratory::{Laboratory, Mount, assert_one_message, assert_silent_success, is_root};
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::PathBuf;
@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use trodden_wire::file_header::{FileHeader, FileKind};
 use trodden_wire::{LostReason, RAW_VERSION};
 
-/// Counts counter 0 in two threads, one after the other, after changing the folder; prints `done`.
-const SIMPLE: &str = r#"
+/// Changes the folder, increments counter 0 in two threads, one after the other, and prints `done`.
+const COUNTS_IN_TWO_THREADS: &str = r#"
     #include "subject.h"
     #include <pthread.h>
     #include <stdio.h>
@@ -27,15 +27,15 @@ const SIMPLE: &str = r#"
     }
 "#;
 
-fn simple(name: &str) -> (Laboratory, PathBuf) {
+fn build_simple(name: &str) -> (Laboratory, PathBuf) {
     let lab = Laboratory::new(name);
-    let program = lab.program("program", SIMPLE, &[]);
+    let program = lab.program("program", COUNTS_IN_TWO_THREADS, &[]);
     (lab, program)
 }
 
 #[test]
 fn patterns_are_expanded_and_folders_created() {
-    let (lab, program) = simple("patterns");
+    let (lab, program) = build_simple("patterns");
     let host = fs::read_to_string("/proc/sys/kernel/hostname").unwrap().trim().to_owned();
     let identity = {
         lab.run(&program, "first/");
@@ -57,21 +57,21 @@ fn patterns_are_expanded_and_folders_created() {
         assert_eq!((raw.name.as_str(), raw.count(0)), (name.as_str(), 2), "{pattern}");
     }
     let output = lab.command(&program, "pid/%p.raw").output().unwrap();
-    expect_silence(&output);
+    assert_silent_success(&output);
     assert!(lab.raw_file("pid").name.trim_end_matches(".raw").parse::<u32>().is_ok());
 }
 
 #[test]
 fn percent_signs_in_the_current_folder_are_literal() {
     let lab = Laboratory::new("100%p");
-    let program = lab.program("program", SIMPLE, &[]);
+    let program = lab.program("program", COUNTS_IN_TWO_THREADS, &[]);
     lab.run(&program, "out/%m.raw");
     assert_eq!(lab.raw_file("out").count(0), 2);
 }
 
 #[test]
 fn bad_patterns_are_explained() {
-    let (lab, program) = simple("bad-patterns");
+    let (lab, program) = build_simple("bad-patterns");
     for (pattern, parts) in [
         ("out/%q.raw", &["TRODDEN_OUTPUT", "%p, %h, %m or %%"][..]),
         ("out/%", &["unknown % sequence"]),
@@ -84,7 +84,7 @@ fn bad_patterns_are_explained() {
         ("/proc/%m.raw", &["/proc/", "no such file or folder"]),
     ] {
         let output = lab.command(&program, pattern).output().unwrap();
-        expect_message(&output, parts);
+        assert_one_message(&output, parts);
         assert_eq!(output.stdout, b"done\n");
     }
     let entries: Vec<_> = fs::read_dir(&lab.folder).unwrap().map(|entry| entry.unwrap().file_name()).collect();
@@ -93,10 +93,10 @@ fn bad_patterns_are_explained() {
 
 #[test]
 fn unset_or_empty_variable_writes_nothing() {
-    let (lab, program) = simple("unset");
+    let (lab, program) = build_simple("unset");
     lab.run(&program, "");
     for name in ["XTRODDEN_OUTPUT", "TRODDEN_OUTPUTX", "TRODDEN_OUTPU"] {
-        expect_silence(
+        assert_silent_success(
             &Command::new(&program).current_dir(&lab.folder).env_remove("TRODDEN_OUTPUT").env(name, "here.raw").output().unwrap(),
         );
     }
@@ -105,16 +105,16 @@ fn unset_or_empty_variable_writes_nothing() {
 
 #[test]
 fn large_environments_are_read() {
-    let (lab, program) = simple("environment");
+    let (lab, program) = build_simple("environment");
     let mut command = lab.command(&program, "out/%m.raw");
     command.envs((0..300).map(|index| (format!("A{index}_TRODDEN_OUTPUT"), "TRODDEN_OUTPUT=no".repeat(20))));
-    expect_silence(&command.output().unwrap());
+    assert_silent_success(&command.output().unwrap());
     assert_eq!(lab.raw_file("out").count(0), 2);
 }
 
 #[test]
 fn foreign_files_are_not_changed() {
-    let (lab, program) = simple("foreign");
+    let (lab, program) = build_simple("foreign");
     let keep = lab.path("keep.txt");
     fs::write(&keep, "precious").unwrap();
     let header = |newer: u32| FileHeader::new(FileKind::RAW_COUNTS, RAW_VERSION + newer).to_bytes();
@@ -154,7 +154,7 @@ fn foreign_files_are_not_changed() {
         set_up(name);
         let before = fs::symlink_metadata(lab.path(name)).unwrap();
         let output = lab.command(&program, name).output().unwrap();
-        expect_message(&output, &[&format!("/{name}: "), part, "TRODDEN_OUTPUT"]);
+        assert_one_message(&output, &[&format!("/{name}: "), part, "TRODDEN_OUTPUT"]);
         let after = fs::symlink_metadata(lab.path(name)).unwrap();
         assert_eq!((before.ino(), before.size(), before.mtime_nsec()), (after.ino(), after.size(), after.mtime_nsec()), "{name}");
     }
@@ -164,22 +164,22 @@ fn foreign_files_are_not_changed() {
 
 #[test]
 fn file_of_a_different_image_is_rejected() {
-    let (lab, program) = simple("two-images");
-    let other = lab.program("other", &format!("#define COUNTERS 9\n{SIMPLE}"), &[]);
+    let (lab, program) = build_simple("two-images");
+    let other = lab.program("other", &format!("#define COUNTERS 9\n{COUNTS_IN_TWO_THREADS}"), &[]);
     lab.run(&program, "same.raw");
-    expect_message(&lab.command(&other, "same.raw").output().unwrap(), &["same.raw", "a different image", "%m"]);
+    assert_one_message(&lab.command(&other, "same.raw").output().unwrap(), &["same.raw", "a different image", "%m"]);
     lab.run(&program, "same.raw");
     assert_eq!(lab.raw_file(".").count(0), 4);
 }
 
 #[test]
 fn an_unfinished_header_is_completed() {
-    let (lab, program) = simple("unfinished");
+    let (lab, program) = build_simple("unfinished");
     lab.run(&program, "a.raw");
     let whole = fs::read(lab.path("a.raw")).unwrap();
     for length in [0, 104, 144, 4096] {
         let mut part = whole[..length].to_vec();
-        // The file header's checksum.
+        // Erase the file header's checksum.
         part.iter_mut().skip(24).take(8).for_each(|byte| *byte = 0);
         fs::write(lab.path("a.raw"), part).unwrap();
         lab.run(&program, "a.raw");
@@ -189,13 +189,13 @@ fn an_unfinished_header_is_completed() {
 
 #[test]
 fn symbolic_links_after_a_sequence_are_not_followed() {
-    let (lab, program) = simple("folder-links");
+    let (lab, program) = build_simple("folder-links");
     let host = fs::read_to_string("/proc/sys/kernel/hostname").unwrap().trim().to_owned();
     fs::create_dir(lab.path("elsewhere")).unwrap();
     fs::create_dir(lab.path("out")).unwrap();
     symlink(lab.path("elsewhere"), lab.path("out").join(&host)).unwrap();
-    expect_message(&lab.command(&program, "out/%h/%m.raw").output().unwrap(), &["folder cannot be opened"]);
-    expect_message(&lab.command(&program, "out/%h/sub/%m.raw").output().unwrap(), &["folder cannot be opened"]);
+    assert_one_message(&lab.command(&program, "out/%h/%m.raw").output().unwrap(), &["folder cannot be opened"]);
+    assert_one_message(&lab.command(&program, "out/%h/sub/%m.raw").output().unwrap(), &["folder cannot be opened"]);
     assert_eq!(fs::read_dir(lab.path("elsewhere")).unwrap().count(), 0);
     // Links that the user spelled out are followed.
     symlink(lab.path("elsewhere"), lab.path("chosen")).unwrap();
@@ -205,7 +205,7 @@ fn symbolic_links_after_a_sequence_are_not_followed() {
 
 #[test]
 fn racing_symbolic_links_redirect_no_writes() {
-    let (lab, program) = simple("races");
+    let (lab, program) = build_simple("races");
     let victim = lab.path("victim");
     fs::write(&victim, "").unwrap();
     fs::create_dir(lab.path("out")).unwrap();
@@ -237,11 +237,14 @@ fn privileged_programs_ignore_the_variable() {
     if !is_root("set-user-id programs") {
         return;
     }
-    // In a folder that every user can access.
+    // The folder must be accessible to every user.
     let lab = Laboratory::at(std::env::temp_dir().join(format!("trodden-runtime-{}", std::process::id())));
     fs::set_permissions(&lab.folder, fs::Permissions::from_mode(0o755)).unwrap();
-    let program =
-        lab.program("program", &format!("#include <unistd.h>\n{}", SIMPLE.replace("puts(\"done\")", "printf(\"%d\\n\", geteuid())")), &[]);
+    let program = lab.program(
+        "program",
+        &format!("#include <unistd.h>\n{}", COUNTS_IN_TWO_THREADS.replace("puts(\"done\")", "printf(\"%d\\n\", geteuid())")),
+        &[],
+    );
     fs::create_dir(lab.path("out")).unwrap();
     fs::set_permissions(lab.path("out"), fs::Permissions::from_mode(0o777)).unwrap();
     let run = || {
@@ -251,7 +254,7 @@ fn privileged_programs_ignore_the_variable() {
             .env("TRODDEN_OUTPUT", lab.path("out/%m.raw"))
             .output()
             .unwrap();
-        expect_silence(&output);
+        assert_silent_success(&output);
         String::from_utf8(output.stdout).unwrap()
     };
     for mode in [0o4755, 0o2755] {
@@ -266,9 +269,9 @@ fn privileged_programs_ignore_the_variable() {
     fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
     assert_eq!(run(), "65534\n");
     assert_eq!(lab.raw_file("out").count(0), 2);
-    // Another user's file is rejected, even if root could write it.
+    // Another user's file is rejected, even if root could write to it.
     let output = lab.command(&program, lab.path("out/%m.raw").to_str().unwrap()).output().unwrap();
-    expect_message(&output, &["belongs to a different user"]);
+    assert_one_message(&output, &["belongs to a different user"]);
     fs::remove_dir_all(&lab.folder).unwrap();
 }
 
@@ -276,22 +279,22 @@ fn privileged_programs_ignore_the_variable() {
 fn a_full_disk_is_reported_and_survived() {
     let lab = Laboratory::new("full");
     let Some(disk) = Mount::new(lab.path("disk"), &["-t", "tmpfs", "-o", "size=64k", "none"]) else { return };
-    let big = SIMPLE.replace("COUNT(0)", "for (int i = 0; i < COUNTERS; i++) COUNT(i)");
+    let big = COUNTS_IN_TWO_THREADS.replace("COUNT(0)", "for (int i = 0; i < COUNTERS; i++) COUNT(i)");
     for (name, counters) in [("fits", 4000), ("large", 20_000), ("huge", 2_000_000)] {
         let program = lab.program(name, &format!("#define COUNTERS {counters}\n{big}"), &[]);
         let output = lab.command(&program, &format!("disk/{name}.raw")).output().unwrap();
         match name {
-            // There is space for the first thread's region, but not for the second's.
+            // The disk has space for the first thread's region, but not for the second thread's.
             "fits" => {
-                expect_message(&lab.command(&program, "disk/fits.raw").arg("again").output().unwrap(), &["no space"]);
-                expect_message(&output, &["no space", "fits.raw"]);
+                assert_one_message(&lab.command(&program, "disk/fits.raw").arg("again").output().unwrap(), &["no space"]);
+                assert_one_message(&output, &["no space", "fits.raw"]);
                 let raw = lab.raw_file("disk");
                 assert!(raw.regions[0].iter().all(|&count| count == 2));
-                // One thread of each run.
+                // One thread of each run loses its counts.
                 assert_eq!((raw.lost.threads(), raw.lost.has_reason(LostReason::NoSpace)), (2, true));
             }
             _ => {
-                expect_message(&output, &["no space"]);
+                assert_one_message(&output, &["no space"]);
                 assert_eq!(lab.raw_file("disk").lost.threads(), 2, "{name}: both threads");
             }
         }
@@ -299,8 +302,8 @@ fn a_full_disk_is_reported_and_survived() {
         let _ = fs::remove_file(lab.path(&format!("disk/{name}.raw")));
     }
     fs::write(lab.path("disk/filler"), vec![1; 80 * 1024]).unwrap_err();
-    let program = lab.program("simple", SIMPLE, &[]);
-    expect_message(&lab.command(&program, "disk/a.raw").output().unwrap(), &["no space"]);
+    let program = lab.program("simple", COUNTS_IN_TWO_THREADS, &[]);
+    assert_one_message(&lab.command(&program, "disk/a.raw").output().unwrap(), &["no space"]);
     assert_eq!(fs::read(lab.path("disk/a.raw")).unwrap(), [0], "it records that there was no space");
     fs::remove_file(lab.path("disk/filler")).unwrap();
     lab.run(&program, "disk/a.raw");
@@ -309,7 +312,7 @@ fn a_full_disk_is_reported_and_survived() {
     drop(disk);
 }
 
-/// Counts once in its first region, then fills the disk itself, then increments all counters.
+/// Counts once in its first region, then fills the disk, then increments all counters.
 const FILLS_THE_DISK: &str = r#"
     #include "subject.h"
     #include <fcntl.h>
@@ -332,7 +335,7 @@ const FILLS_THE_DISK: &str = r#"
 fn space_for_regions_is_reserved_at_creation() {
     let lab = Laboratory::new("reserved");
     let Some(disk) = Mount::new(lab.path("disk"), &["-t", "tmpfs", "-o", "size=12m", "none"]) else { return };
-    // Of 1 MiB and of 8 MiB.
+    // The regions have 1 MiB and 8 MiB.
     for (name, counters) in [("small", 1 << 17), ("large", 1 << 20)] {
         let program = lab.program(name, &format!("#define COUNTERS {counters}\n{FILLS_THE_DISK}"), &[]);
         lab.run(&program, &format!("disk/{name}/%m.raw"));
@@ -344,7 +347,7 @@ fn space_for_regions_is_reserved_at_creation() {
     drop(disk);
 }
 
-/// Counts in a thread after the file size limit was lowered, in a child that needs a region of its own, and in a sandboxed child.
+/// Counts in a thread after the file size limit was lowered, in a child that needs a new region, and in a sandboxed child.
 const LOSES_OUTPUT_LATE: &str = r#"
     #define _GNU_SOURCE
     #include "subject.h"
@@ -385,7 +388,7 @@ fn lost_counts_are_recorded_in_the_file() {
 
 #[test]
 fn file_limits_do_not_kill_the_subject() {
-    let (lab, program) = simple("limits");
+    let (lab, program) = build_simple("limits");
     for (limit, part) in [("ulimit -f 1", "ulimit -f"), ("ulimit -n 3", "too many open files")] {
         let output = Command::new("sh")
             .current_dir(&lab.folder)
@@ -394,11 +397,11 @@ fn file_limits_do_not_kill_the_subject() {
             .arg(format!("{limit}; exec {}", program.display()))
             .output()
             .unwrap();
-        // The dynamic linker needs descriptors itself; if it fails, the runtime has not run.
+        // The dynamic linker needs descriptors as well. If it fails, the runtime has not run.
         if output.status.success() {
             assert_eq!(output.stdout, b"done\n");
             if !output.stderr.is_empty() {
-                expect_message(&output, &[part]);
+                assert_one_message(&output, &[part]);
             }
         }
     }
@@ -410,13 +413,13 @@ fn file_limits_do_not_kill_the_subject() {
         .arg(format!("ulimit -f 1; exec {}", program.display()))
         .output()
         .unwrap();
-    expect_message(&output, &["ulimit -f"]);
+    assert_one_message(&output, &["ulimit -f"]);
 }
 
 #[test]
 fn messages_go_to_standard_error_only() {
     let lab = Laboratory::new("stderr");
-    // The second region fails while descriptor 2 is a file of the subject's, or closed, or a full pipe.
+    // Acquiring the second region fails while descriptor 2 is one of the subject's files, closed, or a full pipe.
     let source = r#"
         #define _GNU_SOURCE
         #include "subject.h"
@@ -448,7 +451,7 @@ fn messages_go_to_standard_error_only() {
         let _ = fs::remove_dir(lab.path("out.raw"));
         let mut command = lab.command(&program, "out.raw");
         command.args(arguments);
-        // In the last case the pipe is not read until the subject has ended.
+        // In the last case, the pipe is not read until the subject has ended.
         let child = command.stderr(std::process::Stdio::piped()).spawn().unwrap();
         std::thread::sleep(std::time::Duration::from_millis(if arguments.len() == 3 { 500 } else { 0 }));
         let output = child.wait_with_output().unwrap();
@@ -462,7 +465,7 @@ fn messages_go_to_standard_error_only() {
 #[test]
 fn a_stopped_process_does_not_stop_others() {
     let lab = Laboratory::new("stopped");
-    let program = lab.program("program", SIMPLE, &[]);
+    let program = lab.program("program", COUNTS_IN_TWO_THREADS, &[]);
     let source = format!(
         "#define _GNU_SOURCE\n#include <fcntl.h>\n#include <unistd.h>\n#include <stdio.h>\nint main(void) {{ int f = open(\"out.raw\", \
             O_RDWR | O_CREAT, 0600);\n\
@@ -476,7 +479,7 @@ fn a_stopped_process_does_not_stop_others() {
     let output = lab.command(&program, "out.raw").output().unwrap();
     holder.kill().unwrap();
     holder.wait().unwrap();
-    expect_message(&output, &["cannot be locked"]);
+    assert_one_message(&output, &["cannot be locked"]);
     lab.run(&program, "out.raw");
     assert_eq!(lab.raw_file(".").count(0), 2);
 }

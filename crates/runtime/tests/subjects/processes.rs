@@ -1,10 +1,10 @@
-//! Processes: every way to start and to end one, alone and concurrently.
+//! Every way to start and to end a process, alone and concurrently.
 
-use crate::laboratory::{Laboratory, Mount, expect_silence};
+use crate::laboratory::{Laboratory, Mount, assert_silent_success};
 use std::process::{Command, Stdio};
 
-/// Builds a program that increments counter 0 five times and then ends by the statement `end`.
-fn ending(lab: &Laboratory, name: &str, end: &str) -> std::path::PathBuf {
+/// Builds a program that increments counter 0 five times and then ends with the statement `end`.
+fn program_with_exit(lab: &Laboratory, name: &str, end: &str) -> std::path::PathBuf {
     let source = format!(
         "#include \"subject.h\"\n#include <stdlib.h>\n#include <unistd.h>\n#include <signal.h>\n#include <pthread.h>\n\
          int main(void) {{ for (int i = 0; i < 5; i++) {{ ENTER; COUNT(0); }} {end}; }}\n"
@@ -19,7 +19,7 @@ fn counts_survive_every_kind_of_exit() {
         ["return 0", "exit(3)", "_exit(4)", "abort()", "kill(getpid(), SIGKILL); pause()", "*(volatile int *)0 = 0", "pthread_exit(0)"];
     for (index, end) in ends.iter().enumerate() {
         let name = format!("end{index}");
-        let program = ending(&lab, &name, end);
+        let program = program_with_exit(&lab, &name, end);
         for _ in 0..20 {
             lab.command(&program, &format!("{name}.d/%m.raw")).stderr(Stdio::null()).status().unwrap();
         }
@@ -41,7 +41,7 @@ fn a_hundred_processes_merge_exactly() {
     let program = lab.program("program", source, &[]);
     let children: Vec<_> = (0..100).map(|_| lab.command(&program, "out/%m.raw").stderr(Stdio::piped()).spawn().unwrap()).collect();
     for child in children {
-        expect_silence(&child.wait_with_output().unwrap());
+        assert_silent_success(&child.wait_with_output().unwrap());
     }
     let raw = lab.raw_file("out");
     assert_eq!(raw.count(5), 100 * 2 * 20_000);
@@ -99,7 +99,7 @@ fn children_of_fork_count_separately() {
 #[test]
 fn child_of_raw_fork_neither_hangs_nor_miscounts() {
     let lab = Laboratory::new("raw-fork");
-    // Other threads keep the lock busy; the child has none of them.
+    // Other threads keep the lock busy; the child has none of those threads.
     let source = r#"
         #define _GNU_SOURCE
         #include "subject.h"
@@ -132,7 +132,7 @@ fn child_of_raw_fork_neither_hangs_nor_miscounts() {
     "#;
     let program = lab.program("program", source, &[]);
     let output = lab.command(&program, "out/%m.raw").output().unwrap();
-    expect_silence(&output);
+    assert_silent_success(&output);
     let briefs: u64 = String::from_utf8(output.stdout).unwrap().parse().unwrap();
     assert_eq!(lab.raw_file("out").count(0), 10_000 * (300 + briefs));
 }
@@ -226,8 +226,8 @@ fn a_thread_entered_by_its_vfork_child_keeps_its_region() {
     }
 }
 
-/// A process that closes every descriptor, continues to count, and waits for another process to do the same.
-const CLOSER: &str = r#"
+/// Closes every descriptor, continues to count, and waits for another process to do the same.
+const CLOSES_DESCRIPTORS: &str = r#"
     #define _GNU_SOURCE
     #include "subject.h"
     #include <unistd.h>
@@ -241,7 +241,7 @@ const CLOSER: &str = r#"
 #[test]
 fn counts_survive_closing_all_descriptors() {
     let lab = Laboratory::new("closers");
-    let program = lab.program("program", CLOSER, &[]);
+    let program = lab.program("program", CLOSES_DESCRIPTORS, &[]);
     let children: Vec<_> = (0..8).map(|_| lab.command(&program, "out/%m.raw").spawn().unwrap()).collect();
     for mut child in children {
         assert!(child.wait().unwrap().success());
@@ -259,8 +259,8 @@ fn regions_are_not_shared_on_overlay_file_systems() {
     let base = lab.path("base");
     let options = format!("lowerdir={0}/lower,upperdir={0}/upper,workdir={0}/work", base.display());
     let Some(_overlay) = Mount::new(lab.path("overlay"), &["-t", "overlay", "-o", &options, "overlay"]) else { return };
-    let patient = ending(&lab, "patient", "usleep(300000); return 0");
-    for program in [patient, lab.program("closer", CLOSER, &[]), lab.program("forks", FORKS, &["-DTHREADS=2"])] {
+    let patient = program_with_exit(&lab, "patient", "usleep(300000); return 0");
+    for program in [patient, lab.program("closer", CLOSES_DESCRIPTORS, &[]), lab.program("forks", FORKS, &["-DTHREADS=2"])] {
         let name = program.file_name().unwrap().to_str().unwrap();
         let pattern = format!("overlay/{name}/%m.raw");
         let children: Vec<_> = (0..6).map(|_| lab.command(&program, &pattern).spawn().unwrap()).collect();

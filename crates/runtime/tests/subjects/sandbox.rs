@@ -1,9 +1,9 @@
-//! Sandboxed programs that cannot open files any more: their later counts are still recorded.
+//! Sandboxed programs that can no longer open files: their later counts are still recorded.
 
-use crate::laboratory::{Laboratory, Mount, expect_message, expect_silence, is_root, object};
+use crate::laboratory::{Laboratory, Mount, assert_one_message, assert_silent_success, is_root, object};
 use std::process::{Output, Stdio};
 
-/// Sandboxes itself according to its first argument, and then counts in threads, in children, and in the children's threads and children.
+/// Sandboxes itself according to its first argument, then counts in threads, in children, and in the children's threads and children.
 const SANDBOXED: &str = r#"
     #define _GNU_SOURCE
     #include "subject.h"
@@ -77,15 +77,15 @@ const SANDBOXED: &str = r#"
 "#;
 
 /// Total number of counts of [`SANDBOXED`].
-const ALL: u64 = (8 + 8 + 6 * 9 + 2 * 2) * 100_000;
+const TOTAL_COUNTS: u64 = (8 + 8 + 6 * 9 + 2 * 2) * 100_000;
 
-/// Runs [`SANDBOXED`] `together` times concurrently, and then the same number of times sequentially.
-fn run(lab: &Laboratory, arguments: &[&str], folder: &str, together: usize) -> Vec<Output> {
+/// Runs `concurrent` instances of [`SANDBOXED`] at the same time, and then as many sequentially.
+fn run_concurrently(lab: &Laboratory, arguments: &[&str], folder: &str, concurrent: usize) -> Vec<Output> {
     let mut command = lab.command(&lab.path("program"), &format!("{folder}/%m.raw"));
     command.args(arguments).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let children: Vec<_> = (0..together).map(|_| command.spawn().unwrap()).collect();
+    let children: Vec<_> = (0..concurrent).map(|_| command.spawn().unwrap()).collect();
     let mut outputs: Vec<_> = children.into_iter().map(|child| child.wait_with_output().unwrap()).collect();
-    outputs.extend((0..together).map(|_| command.output().unwrap()));
+    outputs.extend((0..concurrent).map(|_| command.output().unwrap()));
     outputs
 }
 
@@ -98,7 +98,7 @@ fn is_sandboxed(output: &Output) -> bool {
     note.is_empty()
 }
 
-fn sandboxes() -> &'static [&'static str] {
+fn available_sandboxes() -> &'static [&'static str] {
     if is_root("chroot") { &["landlock", "seccomp", "chroot", "jail"] } else { &["landlock", "seccomp"] }
 }
 
@@ -107,14 +107,15 @@ fn threads_and_children_count_in_a_sandbox() {
     let lab = Laboratory::new("shut-in");
     lab.program("program", SANDBOXED, &[]);
     std::fs::create_dir(lab.path("jail")).unwrap();
-    for way in sandboxes() {
+    for way in available_sandboxes() {
         let folder = format!("{way}.d");
-        let outputs = run(&lab, &[way], &folder, 4);
-        outputs.iter().for_each(expect_silence);
+        let outputs = run_concurrently(&lab, &[way], &folder, 4);
+        outputs.iter().for_each(assert_silent_success);
         if is_sandboxed(&outputs[0]) {
             let raw = lab.raw_file(&folder);
-            assert_eq!(raw.count(0), 8 * ALL, "{way}");
-            // Per concurrent process: the main thread, eight threads at a time, nine in each of six children, two of which have a child.
+            assert_eq!(raw.count(0), 8 * TOTAL_COUNTS, "{way}");
+            // In each concurrent process: the main thread, eight threads at a time, and nine threads in each of six children, of which
+            // two have a child.
             assert!(raw.regions.len() <= 4 * (17 + 6 * 9 + 2), "{way}: {} regions", raw.regions.len());
         }
     }
@@ -125,7 +126,7 @@ fn threads_and_children_count_in_a_sandbox() {
 fn threads_in_a_sandbox_open_no_file() {
     let lab = Laboratory::new("open-nothing");
     lab.program("program", SANDBOXED, &[]);
-    run(&lab, &["kill"], "out", 4).iter().for_each(expect_silence);
+    run_concurrently(&lab, &["kill"], "out", 4).iter().for_each(assert_silent_success);
     assert_eq!(lab.raw_file("out").count(0), 8 * 8 * 100_000);
 }
 
@@ -133,10 +134,10 @@ fn threads_in_a_sandbox_open_no_file() {
 fn closed_descriptors_are_reopened_if_possible() {
     let lab = Laboratory::new("closed");
     lab.program("program", SANDBOXED, &[]);
-    run(&lab, &["free", "close"], "free", 4).iter().for_each(expect_silence);
-    assert_eq!(lab.raw_file("free").count(0), 8 * ALL);
-    let outputs = run(&lab, &["seccomp", "close"], "shut", 1);
-    outputs.iter().for_each(|output| expect_message(output, &["shut/", "cannot be opened (operation not permitted)", "not counted"]));
+    run_concurrently(&lab, &["free", "close"], "free", 4).iter().for_each(assert_silent_success);
+    assert_eq!(lab.raw_file("free").count(0), 8 * TOTAL_COUNTS);
+    let outputs = run_concurrently(&lab, &["seccomp", "close"], "shut", 1);
+    outputs.iter().for_each(|output| assert_one_message(output, &["shut/", "cannot be opened (operation not permitted)", "not counted"]));
     assert_eq!(lab.raw_file("shut").count(0), 0);
 }
 
@@ -153,15 +154,15 @@ fn sandboxed_programs_count_on_overlay_file_systems() {
     let Some(_overlay) = Mount::new(lab.path("overlay"), &["-t", "overlay", "-o", &options, "overlay"]) else { return };
     for arguments in [&["landlock"][..], &["seccomp"], &["free", "close"]] {
         let folder = format!("overlay/{}", arguments[0]);
-        let outputs = run(&lab, arguments, &folder, 4);
-        outputs.iter().for_each(expect_silence);
+        let outputs = run_concurrently(&lab, arguments, &folder, 4);
+        outputs.iter().for_each(assert_silent_success);
         if is_sandboxed(&outputs[0]) {
-            assert_eq!(lab.raw_file(&folder).count(0), 8 * ALL, "{arguments:?}");
+            assert_eq!(lab.raw_file(&folder).count(0), 8 * TOTAL_COUNTS, "{arguments:?}");
         }
     }
 }
 
-/// Loads one library from two files, and calls both from many threads and processes, some of them sandboxed.
+/// Loads one library from two files, and calls both copies from many threads and processes, some of them sandboxed.
 const TWO_COPIES: &str = r#"
     #define _GNU_SOURCE
     #include <dlfcn.h>
@@ -200,7 +201,8 @@ const TWO_COPIES: &str = r#"
     }
 "#;
 
-/// One image is loaded twice, so that both instances use one file. The program closes both descriptors, and other files get their numbers.
+/// The image is loaded twice, so that both instances use one file. The program closes both descriptors, and other files get their
+/// numbers.
 #[test]
 fn two_copies_of_an_image_use_separate_regions() {
     let lab = Laboratory::new("copies");
@@ -215,7 +217,7 @@ fn two_copies_of_an_image_use_separate_regions() {
     std::fs::create_dir(lab.path("jail")).unwrap();
     let each = 20 * 4 * 16 * 20_000;
     let mut command = lab.command(&lab.path("program"), "closed/%m.raw");
-    expect_silence(&command.arg("close").output().unwrap());
+    assert_silent_success(&command.arg("close").output().unwrap());
     assert_eq!(lab.raw_file("closed").count(0), each);
     assert_eq!(std::fs::metadata(lab.path("precious")).unwrap().len(), 0);
     if is_root("chroot") {

@@ -2,8 +2,8 @@
 
 use crate::laboratory::{Laboratory, object};
 
-/// Fills registers with patterns, calls with a stack misaligned by `skew` bytes, and checks the registers afterwards.
-const REGISTERS: &str = r#"
+/// Fills registers with patterns, enters the runtime with a stack misaligned by `skew` bytes, and checks the registers afterwards.
+const CHECKS_REGISTERS: &str = r#"
     #include "subject.h"
     #include <stdio.h>
     #include <string.h>
@@ -52,15 +52,15 @@ const REGISTERS: &str = r#"
 #[test]
 fn registers_survive_entering() {
     let lab = Laboratory::new("registers");
-    let program = lab.program("program", REGISTERS, &["-Wl,-z,noexecstack"]);
+    let program = lab.program("program", CHECKS_REGISTERS, &["-Wl,-z,noexecstack"]);
     for pattern in ["", "out/%m.raw"] {
         let output = lab.command(&program, pattern).output().unwrap();
         assert!(output.status.success(), "{:?} {}", output.status, String::from_utf8_lossy(&output.stdout));
     }
 }
 
-/// Upper halves of vector registers, which code compiled for AVX relies on too.
-const VECTORS: &str = r#"
+/// Checks the upper halves of vector registers, which code compiled for AVX relies on too.
+const CHECKS_VECTOR_REGISTERS: &str = r#"
     #include "subject.h"
     #include <stdio.h>
     #include <string.h>
@@ -80,13 +80,13 @@ const VECTORS: &str = r#"
 #[test]
 fn vector_registers_survive_entering() {
     let lab = Laboratory::new("vectors");
-    let program = lab.program("program", VECTORS, &["-mno-red-zone"]);
+    let program = lab.program("program", CHECKS_VECTOR_REGISTERS, &["-mno-red-zone"]);
     lab.run(&program, "");
     lab.run(&program, "out/%m.raw");
 }
 
 /// Measures the stack space needed to enter the runtime, because signal stacks and fibers are small.
-const DEPTH: &str = r#"
+const MEASURES_STACK: &str = r#"
     #include "subject.h"
     #include <stdio.h>
     #include <string.h>
@@ -105,10 +105,10 @@ const DEPTH: &str = r#"
 #[test]
 fn entering_takes_little_stack() {
     let lab = Laboratory::new("depth");
-    // Without its constructor, the first call does all initialisation.
+    // Without the constructor, the first call does all initialisation.
     let init = ["-R", ".init_array.00001", "-R", ".rela.init_array.00001"];
     lab.compile("objcopy", &[&init[..], &[object().to_str().unwrap(), "lazy.o"]].concat());
-    lab.source("program.c", DEPTH);
+    lab.source("program.c", MEASURES_STACK);
     lab.compile("gcc", &["-O1", "-mno-red-zone", "-fno-stack-protector", "-o", "program", "program.c", "lazy.o"]);
     let program = lab.path("program");
     for pattern in ["", "a%q", "out/sub/%h-%m.raw"] {

@@ -1,4 +1,4 @@
-//! Threads: no counts are lost, no regions leaked.
+//! Threads lose no counts and leak no regions.
 
 use crate::laboratory::Laboratory;
 use std::time::Duration;
@@ -74,7 +74,7 @@ fn waves_of_threads_reuse_regions() {
 #[test]
 fn signal_handlers_may_enter_at_any_time() {
     let lab = Laboratory::new("signals");
-    // Threads and forks under frequent signals whose handler counts.
+    // Threads and forks run under frequent signals, and the signal handler counts.
     let source = r#"
         #include "subject.h"
         #include <pthread.h>
@@ -113,7 +113,7 @@ fn signal_handlers_may_enter_at_any_time() {
     "#;
     let program = lab.program("program", source, &[]);
     let child = lab.command(&program, "out/%m.raw").stdout(std::process::Stdio::piped()).spawn().unwrap();
-    let output = wait(child, Duration::from_secs(30));
+    let output = wait_with_limit(child, Duration::from_secs(30));
     let handled: u64 = String::from_utf8(output.stdout).unwrap().parse().unwrap();
     let raw = lab.raw_file("out");
     println!("{handled} signals");
@@ -122,8 +122,7 @@ fn signal_handlers_may_enter_at_any_time() {
     assert!(raw.regions.len() <= 16, "{} regions", raw.regions.len());
 }
 
-/// Waits with a time limit, so that a deadlock makes the test fail instead of hang.
-fn wait(mut child: std::process::Child, limit: Duration) -> std::process::Output {
+fn wait_with_limit(mut child: std::process::Child, limit: Duration) -> std::process::Output {
     let start = std::time::Instant::now();
     while child.try_wait().unwrap().is_none() {
         if start.elapsed() > limit {

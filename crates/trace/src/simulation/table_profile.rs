@@ -52,7 +52,7 @@ pub fn table_profile(
 ) -> Result<Profile> {
     let held = match kind {
         ProfileKind::Table => profiler.table_profile(Metric::Frequency, 0).unwrap_or_default(),
-        ProfileKind::Complete => profiler.complete(Metric::Frequency).cloned().unwrap_or_default(),
+        ProfileKind::Complete => profiler.complete_profile(Metric::Frequency).cloned().unwrap_or_default(),
     };
     let images = images(mappings, store)?;
     let paths = hot_paths(&held, detector, places);

@@ -35,7 +35,7 @@ fn untaken_conditional_branches_are_reconstructed() {
     let program = std::env::current_exe().unwrap();
     let binary = Binary::read(&program).unwrap();
     let [start, conditional, fall_through, jump, target] = place(&binary);
-    let segment = binary.segments().iter().find(|s| s.executable).unwrap();
+    let segment = binary.segments().iter().find(|s| s.is_executable).unwrap();
     let bias = 0x5555_0000_0000u64;
     let name = program.file_name().unwrap().to_str().unwrap();
     let (first_page, size, offset) = ((segment.address & !0xfff) + bias, segment.size + 0x1000, segment.file_offset & !0xfff);

@@ -33,7 +33,7 @@ const DEFAULT_RATE: u32 = 1000;
 /// Library that is preloaded into the program.
 const RECORDER: OwnLibrary = OwnLibrary {
     kind: "recorder",
-    file: trodden_waits_file::symbols::RECORDER,
+    file: trodden_waits_file::symbols::RECORDER_FILE_NAME,
     package: "trodden-waits-recorder",
     variable: "TRODDEN_WAITS_RECORDER",
 };
@@ -62,7 +62,7 @@ fn record(job: &WaitsRecord) -> Result<ExitCode> {
 /// Loads the recorder into a program. Returns a description of the recorder.
 pub fn trial() -> Result<String> {
     let recorder = recorder()?;
-    recorder.trial(temporary::folder("trodden-waits-")?.path())?;
+    recorder.check_preload(temporary::folder("trodden-waits-")?.path())?;
     Ok(format!("{} loads into programs", recorder.library.display()))
 }
 
@@ -79,7 +79,12 @@ pub fn report(job: &Report) -> Result<ExitCode> {
     ])?;
     let expand = job.choices.explain;
     ensure!(!expand || job.html.is_none(), "--explain applies only to text and JSON: omit it or --html");
-    let options = ReportOptions { what_if: job.what_if.clone(), timeline: job.html.is_some(), expand, ..ReportOptions::default() };
+    let options = ReportOptions {
+        what_if: job.what_if.clone(),
+        has_timeline: job.html.is_some(),
+        has_expressions: expand,
+        ..ReportOptions::default()
+    };
     let summary = summary(&job.file, &options, job.stream.as_deref())?;
     if let Some(path) = &job.html {
         let title = format!("Waiting time: {}", job.file.display());
@@ -105,7 +110,7 @@ pub fn report(job: &Report) -> Result<ExitCode> {
 
 /// Runs `trodden export chrome`: writes the timeline.
 pub fn export(job: &Export) -> Result<ExitCode> {
-    let summary = summary(&job.file, &ReportOptions { timeline: true, ..ReportOptions::default() }, None)?;
+    let summary = summary(&job.file, &ReportOptions { has_timeline: true, ..ReportOptions::default() }, None)?;
     write_or_print(job.output.as_deref(), chrome::chrome_trace(&summary).to_string().as_bytes())?;
     Ok(ExitCode::SUCCESS)
 }
@@ -122,7 +127,7 @@ fn summary(file: &Path, options: &ReportOptions, stream: Option<&str>) -> Result
             "--stream applies only to recordings of `trodden waits`, but {} is a trace of another tool: omit it",
             file.display()
         );
-        import::report(file, options, decompress::read)?
+        import::analyse_trace(file, options, decompress::read)?
     };
     Ok(WaitSummary::new(replayed, options.threshold))
 }

@@ -1,10 +1,10 @@
-//! Importer for Chrome trace JSON (Trace Event Format): slices are code, and flow events show which thread releases which.
+//! Importer for Chrome trace JSON (Trace Event Format). Slices are executed code, and flow events show which thread releases which.
 //!
 //! A slice (`X`, or `B` and `E`) in which a flow ends (`f`) waits for the slice in which the flow starts (`s`), as in traces of task
 //! systems and in traces exported by trodden. Slices without flows are executed code, and nested slices form a stack. Times are in
 //! microseconds.
 
-use super::{EventKind, Imported, ImportedEvent, ImportedLocation, code};
+use super::{EventKind, Imported, ImportedEvent, ImportedLocation, intern_code};
 use crate::replay::LocationName;
 use anyhow::{Context, Result, anyhow, bail};
 use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
@@ -30,30 +30,30 @@ struct ChromeSlice {
 struct ChromeThread {
     slices: Vec<ChromeSlice>,
     open: Vec<ChromeSlice>,
-    /// Starts and ends of flows: time, flow number, whether it is an end.
+    /// Start and end points of flows: time, flow number, and whether the point is an end.
     flows: Vec<(u64, u64, bool)>,
     name: Option<String>,
 }
 
-/// Name of the function that a waiting slice is shown to call.
+/// The function that a waiting slice is shown to call.
 pub const SLICE_CALL: &str = "slice";
-/// Maximum depth of a stack, which keeps memory linear in the size of the trace. Deeper slices count as the slice at this depth.
+/// Maximum depth of a stack, which keeps memory linear in the trace's size. Deeper slices count as the slice at this depth.
 const MAX_DEPTH: usize = 128;
 
-/// The contents of a trace, collected event by event.
 #[derive(Default)]
 struct ChromeEvents {
     threads: BTreeMap<(i64, i64), ChromeThread>,
     flows: HashMap<String, u64>,
-    /// Number of slices that began before the trace, so that only their ends are recorded.
+    /// Number of slices that began before the trace started, of which the trace only contains the ends.
     unmatched: u64,
 }
 
 pub fn read(path: &Path, text: &str) -> Result<Imported> {
     let mut imported = Imported { is_recognised: true, ..Imported::default() };
     let mut events = ChromeEvents::default();
-    let is_closed = each_event(text, |number, event| events.add(event).map_err(|error| anyhow!("event {number} of traceEvents: {error}")))
-        .with_context(|| path.display().to_string())?;
+    let is_closed =
+        for_each_event(text, |number, event| events.add(event).map_err(|error| anyhow!("event {number} of traceEvents: {error}")))
+            .with_context(|| path.display().to_string())?;
     if !is_closed {
         imported.notes.push("the list of events is not closed by `]`, so the end of the trace may be missing".into());
     }
@@ -61,7 +61,7 @@ pub fn read(path: &Path, text: &str) -> Result<Imported> {
         let slices = plural(events.unmatched.into(), "slice that began before the trace is", "slices that began before the trace are");
         imported.notes.push(format!("{slices} left out"));
     }
-    code(&mut imported.names, &["(start)"], None, "", 0);
+    intern_code(&mut imported.names, &["(start)"], None, "", 0);
     let mut processes: BTreeMap<i64, u32> = BTreeMap::new();
     let mut is_deep = false;
     for ((pid, tid), mut thread) in events.threads {
@@ -73,7 +73,7 @@ pub fn read(path: &Path, text: &str) -> Result<Imported> {
         let process = *processes.entry(pid).or_insert(next);
         let label = Some(thread.name.clone().unwrap_or_else(|| format!("process {pid} thread {tid}")));
         let name = LocationName { process, thread: tid.try_into().unwrap_or(0), label, ..LocationName::default() };
-        let location = location(&mut imported, name, thread, &mut is_deep);
+        let location = convert_thread(&mut imported, name, thread, &mut is_deep);
         imported.locations.push(location);
     }
     if is_deep {
@@ -88,15 +88,15 @@ pub fn read(path: &Path, text: &str) -> Result<Imported> {
     Ok(imported)
 }
 
-/// Passes each event of the trace to `take`, with its number. Returns whether the list of events is closed: the format permits omitting the
-/// final bracket if the list is the entire document.
-fn each_event(text: &str, mut take: impl FnMut(usize, &Value) -> Result<()>) -> Result<bool> {
+/// Passes each event of the trace to `visit`, with its index. Returns true if the list of events is closed. The format allows a trace to
+/// omit the final bracket if the list is the entire document.
+fn for_each_event(text: &str, mut visit: impl FnMut(usize, &Value) -> Result<()>) -> Result<bool> {
     let mut rest = text.trim_start_matches('\u{feff}').trim_start();
     if !rest.starts_with('[') {
         let mut failure = None;
         let mut reader = serde_json::Deserializer::from_str(rest);
         let read = reader
-            .deserialize_map(ChromeDocument { take: &mut take, failure: &mut failure })
+            .deserialize_map(ChromeDocument { visit: &mut visit, failure: &mut failure })
             .and_then(|found| reader.end().map(|()| found));
         return match (failure, read) {
             (Some(failure), _) => Err(failure),
@@ -106,7 +106,7 @@ fn each_event(text: &str, mut take: impl FnMut(usize, &Value) -> Result<()>) -> 
         };
     }
     for number in 0.. {
-        // Skips the opening bracket or the comma.
+        // Skip the opening bracket or the comma.
         rest = rest[1..].trim_start();
         if rest.is_empty() {
             return Ok(false);
@@ -117,7 +117,7 @@ fn each_event(text: &str, mut take: impl FnMut(usize, &Value) -> Result<()>) -> 
         let mut values = serde_json::Deserializer::from_str(rest).into_iter::<Value>();
         let Some(event) = values.next() else { return Ok(false) };
         let event = event.map_err(|error| anyhow!("event {number}: not JSON: {error}"))?;
-        take(number, &event)?;
+        visit(number, &event)?;
         rest = rest[values.byte_offset()..].trim_start();
         match rest.chars().next() {
             Some(',') => {}
@@ -132,9 +132,9 @@ fn each_event(text: &str, mut take: impl FnMut(usize, &Value) -> Result<()>) -> 
     }
 }
 
-/// Visitor for a trace that is a JSON object. Only one event is held in memory at a time.
+/// Visitor for a trace that is a JSON object. It holds only one event in memory at a time.
 struct ChromeDocument<'a, F> {
-    take: &'a mut F,
+    visit: &'a mut F,
     failure: &'a mut Option<anyhow::Error>,
 }
 
@@ -150,7 +150,7 @@ impl<'de, F: FnMut(usize, &Value) -> Result<()>> Visitor<'de> for ChromeDocument
         while let Some(key) = map.next_key::<String>()? {
             if key == "traceEvents" {
                 found = true;
-                map.next_value_seed(EventList { take: self.take, failure: self.failure })?;
+                map.next_value_seed(EventList { visit: self.visit, failure: self.failure })?;
             } else {
                 map.next_value::<IgnoredAny>()?;
             }
@@ -159,9 +159,9 @@ impl<'de, F: FnMut(usize, &Value) -> Result<()>> Visitor<'de> for ChromeDocument
     }
 }
 
-/// Visitor for the list of events in the object.
+/// Visitor for the object's list of events.
 struct EventList<'a, F> {
-    take: &'a mut F,
+    visit: &'a mut F,
     failure: &'a mut Option<anyhow::Error>,
 }
 
@@ -183,7 +183,7 @@ impl<'de, F: FnMut(usize, &Value) -> Result<()>> Visitor<'de> for EventList<'_, 
     fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<(), A::Error> {
         let mut number = 0;
         while let Some(event) = list.next_element::<Value>()? {
-            if let Err(error) = (self.take)(number, &event) {
+            if let Err(error) = (self.visit)(number, &event) {
                 *self.failure = Some(error);
                 return Err(A::Error::custom("an event cannot be interpreted"));
             }
@@ -215,7 +215,7 @@ impl ChromeEvents {
             "M" if event["name"] == "thread_name" => thread.name = event["args"]["name"].as_str().map(str::to_owned),
             "X" => {
                 let from = micros("ts")?;
-                // Rounded after the addition, so that the end coincides with other events at the same time.
+                // The end is rounded after the addition, so that it coincides with other events at the same time.
                 thread.slices.push(slice(nanos(from), nanos(from + micros("dur").unwrap_or(0.0))));
             }
             "B" => thread.open.push(slice(time("ts")?, u64::MAX)),
@@ -238,7 +238,7 @@ impl ChromeEvents {
     }
 }
 
-/// A point on a thread's timeline. The derived order sorts simultaneous points: inner slices end first.
+/// A point on a thread's timeline. The derived order sorts simultaneous points so that inner slices end first.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Point {
     End(Reverse<usize>),
@@ -246,13 +246,13 @@ enum Point {
     Begin(usize),
 }
 
-/// Sorts a thread's slices, and returns the points on its timeline in order.
-fn points(thread: &mut ChromeThread) -> Vec<(u64, Point)> {
-    // Open slices end at the thread's last known time.
+/// Sorts a thread's slices, and returns the points on its timeline in chronological order.
+fn sorted_points(thread: &mut ChromeThread) -> Vec<(u64, Point)> {
+    // Slices that never end are closed at the thread's last known time.
     let times = thread.slices.iter().map(|s| if s.until_ns == u64::MAX { s.from_ns } else { s.until_ns });
     let last_ns = times.chain(thread.flows.iter().map(|(time, ..)| *time)).max().unwrap_or(0);
     thread.slices.iter_mut().filter(|s| s.until_ns == u64::MAX).for_each(|s| s.until_ns = last_ns);
-    // Slices without duration neither wait nor execute.
+    // A slice without duration neither waits nor executes.
     thread.slices.retain(|slice| slice.from_ns < slice.until_ns);
     thread.slices.sort_by_key(|slice| (slice.from_ns, Reverse(slice.until_ns)));
     let mut points: Vec<(u64, Point)> = Vec::new();
@@ -264,19 +264,19 @@ fn points(thread: &mut ChromeThread) -> Vec<(u64, Point)> {
     points
 }
 
-fn location(imported: &mut Imported, name: LocationName, mut thread: ChromeThread, is_deep: &mut bool) -> ImportedLocation {
-    let points = points(&mut thread);
-    let waits: HashMap<usize, u64> = waits(&thread);
+fn convert_thread(imported: &mut Imported, name: LocationName, mut thread: ChromeThread, is_deep: &mut bool) -> ImportedLocation {
+    let points = sorted_points(&mut thread);
+    let waits: HashMap<usize, u64> = match_flow_ends(&thread);
     let mut events = Vec::new();
-    // Open slices. Slices are numbered by start, so the last one is the innermost.
+    // The slices that are open. Slices are numbered by start time, so the last one is the innermost.
     let mut stack: BTreeSet<usize> = BTreeSet::new();
     let mut open_waits = 0;
-    let idle = code(&mut imported.names, &["(idle)"], None, "", 0);
+    let idle = intern_code(&mut imported.names, &["(idle)"], None, "", 0);
     for (time_ns, point) in &points {
         let mut push = |kind| events.push(ImportedEvent { time_ns: *time_ns, kind });
         let is_waiting = open_waits > 0;
         if !is_waiting {
-            let own = current(imported, &thread, &stack).unwrap_or(idle);
+            let own = current_code(imported, &thread, &stack).unwrap_or(idle);
             push(EventKind::Run(own, if own == idle { LocationState::Blocked } else { LocationState::Computing }));
         }
         match point {
@@ -286,7 +286,7 @@ fn location(imported: &mut Imported, name: LocationName, mut thread: ChromeThrea
                 if let Some(flow) = waits.get(slice) {
                     open_waits += 1;
                     if !is_waiting {
-                        let site = site(imported, &thread, &stack);
+                        let site = call_site(imported, &thread, &stack);
                         push(EventKind::Enter(Call::Sleep(ObjectId(*flow), SleepKind::Condition(None), true), site));
                     }
                 }
@@ -301,26 +301,26 @@ fn location(imported: &mut Imported, name: LocationName, mut thread: ChromeThrea
                 }
             }
             Point::Release(flow) if !is_waiting => {
-                let site = site(imported, &thread, &stack);
+                let site = call_site(imported, &thread, &stack);
                 push(EventKind::Enter(Call::Wake(ObjectId(*flow), 1), site));
                 push(EventKind::Exit(Call::Wake(ObjectId(*flow), 1)));
             }
             Point::Release(_) => {}
         }
     }
-    // A thread that has only ends of flows has no points, and starts at the first end.
+    // A thread whose flow events are all ends has no points. It starts at its first flow event.
     let first_flow_ns = thread.flows.iter().map(|(time, ..)| *time).min();
     let begin_ns = points.first().map(|(time, _)| *time).or(first_flow_ns).unwrap_or(0);
-    // Flows may connect different processes, so all locations get the same process, which owns the flows' objects.
+    // Flows may connect different processes, so all locations get the same process. That process owns the flows' objects.
     ImportedLocation { name, process: ProcessId(0), begin_ns, events }
 }
 
 /// Returns the flow that ends in each slice, by the slice's index. A flow ends in the innermost slice that is open at that time.
-fn waits(thread: &ChromeThread) -> HashMap<usize, u64> {
+fn match_flow_ends(thread: &ChromeThread) -> HashMap<usize, u64> {
     let mut ends: Vec<(u64, u64)> = thread.flows.iter().filter(|(_, _, is_end)| *is_end).map(|(time, flow, _)| (*time, *flow)).collect();
     ends.sort_by_key(|(time, _)| *time);
     let mut begins = thread.slices.iter().enumerate().peekable();
-    // Started slices with their ends, by start. A slice is dropped once a later slice ends after it.
+    // Slices that have started, by start time, with their ends. A slice is dropped once a later slice ends after it.
     let mut open: Vec<(usize, u64)> = Vec::new();
     let mut waits = HashMap::new();
     for (time, flow) in ends {
@@ -334,22 +334,21 @@ fn waits(thread: &ChromeThread) -> HashMap<usize, u64> {
     waits
 }
 
-fn path<'a>(thread: &'a ChromeThread, stack: &BTreeSet<usize>) -> Vec<&'a str> {
+fn open_path<'a>(thread: &'a ChromeThread, stack: &BTreeSet<usize>) -> Vec<&'a str> {
     stack.iter().take(MAX_DEPTH).map(|slice| thread.slices[*slice].name.as_str()).collect()
 }
 
-/// Returns the innermost open slice, up to [`MAX_DEPTH`].
-fn innermost<'a>(thread: &'a ChromeThread, stack: &BTreeSet<usize>) -> Option<&'a ChromeSlice> {
+fn innermost_open_slice<'a>(thread: &'a ChromeThread, stack: &BTreeSet<usize>) -> Option<&'a ChromeSlice> {
     let slice = if stack.len() > MAX_DEPTH { stack.iter().nth(MAX_DEPTH - 1) } else { stack.last() };
     slice.map(|slice| &thread.slices[*slice])
 }
 
-fn current(imported: &mut Imported, thread: &ChromeThread, stack: &BTreeSet<usize>) -> Option<CodeId> {
-    let slice = innermost(thread, stack)?;
-    Some(code(&mut imported.names, &path(thread, stack), None, &slice.file, slice.line))
+fn current_code(imported: &mut Imported, thread: &ChromeThread, stack: &BTreeSet<usize>) -> Option<CodeId> {
+    let slice = innermost_open_slice(thread, stack)?;
+    Some(intern_code(&mut imported.names, &open_path(thread, stack), None, &slice.file, slice.line))
 }
 
-fn site(imported: &mut Imported, thread: &ChromeThread, stack: &BTreeSet<usize>) -> CodeId {
-    let (file, line) = innermost(thread, stack).map_or(("", 0), |slice| (slice.file.as_str(), slice.line));
-    code(&mut imported.names, &path(thread, stack), Some(SLICE_CALL), file, line)
+fn call_site(imported: &mut Imported, thread: &ChromeThread, stack: &BTreeSet<usize>) -> CodeId {
+    let (file, line) = innermost_open_slice(thread, stack).map_or(("", 0), |slice| (slice.file.as_str(), slice.line));
+    intern_code(&mut imported.names, &open_path(thread, stack), Some(SLICE_CALL), file, line)
 }

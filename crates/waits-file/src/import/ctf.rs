@@ -1,5 +1,5 @@
 //! Importer for scheduler events in the Common Trace Format, from LTTng or `perf data convert --to-ctf`. It parses the output of
-//! `babeltrace2`. LTTng does not record the waker; it is the thread that runs on the event's processor.
+//! `babeltrace2`. LTTng does not record the waker, which is the thread that runs on the event's processor.
 //!
 //! ```text
 //! [100.000000001] (+0.000000001) host sched_switch: { cpu_id = 0 }, { prev_comm = "a", prev_tid = 7, prev_state = 1,
@@ -8,17 +8,17 @@
 //! ```
 
 use super::Imported;
-use super::scheduler::{Scheduler, SchedulerEvent, WakeUps, nanoseconds};
+use super::scheduler::{Scheduler, SchedulerEvent, WakeUps, to_nanoseconds};
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use std::collections::HashMap;
 use std::path::Path;
 use std::process::Command;
 
-/// The program that reads the format.
+/// The program that reads the Common Trace Format.
 const READER: &str = "babeltrace2";
 const NO_EVENTS: &str = "the trace has no events";
 
-/// Whether a folder is a CTF trace, that is, whether it or a subfolder contains a trace description.
+/// Returns true if a folder is a CTF trace, that is, if it or a subfolder contains a trace description.
 pub fn is_trace(folder: &Path) -> bool {
     const MAX_DEPTH: usize = 4;
     fn has(folder: &Path, depth: usize) -> bool {
@@ -30,7 +30,7 @@ pub fn is_trace(folder: &Path) -> bool {
 
 pub(crate) fn read_trace(folder: &Path) -> Result<Imported> {
     if has_no_events(folder) {
-        // If there are no events, `perf data convert` writes a description that babeltrace2 rejects.
+        // For a trace without events, `perf data convert` writes a description that babeltrace2 rejects.
         return Ok(Imported::empty_trace(NO_EVENTS));
     }
     let out = Command::new(READER).arg("--clock-seconds").arg(folder).output();
@@ -41,11 +41,11 @@ pub(crate) fn read_trace(folder: &Path) -> Result<Imported> {
     ensure!(out.status.success(), "{READER} cannot read {}: {}", folder.display(), stderr.trim());
     match String::from_utf8_lossy(&out.stdout) {
         text if text.trim().is_empty() => Ok(Imported::empty_trace(NO_EVENTS)),
-        text => read(folder, &text),
+        text => parse(folder, &text),
     }
 }
 
-/// Whether a trace has a description but no events in any stream.
+/// Returns true if a trace has a description but no events in any stream.
 fn has_no_events(folder: &Path) -> bool {
     const MAGICS: [&[u8]; 3] = [b"/* CTF 1.", &0x75D1_1D57_u32.to_le_bytes(), &0x75D1_1D57_u32.to_be_bytes()];
     let is_description = |bytes: &[u8]| MAGICS.iter().any(|magic| bytes.starts_with(magic));
@@ -54,13 +54,13 @@ fn has_no_events(folder: &Path) -> bool {
         && files.iter().all(|file| file.file_name() == "metadata" || file.metadata().is_ok_and(|m| m.is_file() && m.len() == 0))
 }
 
-/// Whether a text is `babeltrace2`'s output of scheduler events.
-pub fn is_text(text: &str) -> bool {
+/// Returns true if a text is `babeltrace2`'s output of scheduler events.
+pub fn is_babeltrace_text(text: &str) -> bool {
     text.lines().take(1000).any(|line| line.starts_with('[') && line.contains("sched_switch: {"))
 }
 
-/// Reads the text that `babeltrace2` prints.
-pub(crate) fn read(path: &Path, text: &str) -> Result<Imported> {
+/// Parses the text that `babeltrace2` prints.
+pub(crate) fn parse(path: &Path, text: &str) -> Result<Imported> {
     let wake_ups = WakeUps::detect(text);
     let mut scheduler = Scheduler::new(wake_ups);
     let advice = match path.is_dir() {
@@ -71,20 +71,20 @@ pub(crate) fn read(path: &Path, text: &str) -> Result<Imported> {
     let (mut last_ns, mut events) = (0, 0);
     for (number, line) in (1..).zip(text.lines()) {
         let place = |what: &str| anyhow!("{}:{number}: {what}. {advice}", path.display());
-        let Some((head, fields, event)) = wake_ups.event_of(line) else { continue };
-        let time_ns = time(head).ok_or_else(|| place("no time at the start of the line"))?;
+        let Some((head, fields, event)) = wake_ups.parse_event(line) else { continue };
+        let time_ns = parse_time(head).ok_or_else(|| place("no time at the start of the line"))?;
         if time_ns < last_ns {
             bail!("{}:{number}: the event is earlier than the previous event", path.display());
         }
         last_ns = time_ns;
         events += 1;
-        let any = |names: [&str; 2]| names.iter().find_map(|name| value(fields, name));
+        let any = |names: [&str; 2]| names.iter().find_map(|name| field_value(fields, name));
         let thread = |names: [&str; 2]| {
             any(names).and_then(|text| text.parse().ok()).ok_or_else(|| place(&format!("no field {} with a thread ID", names[0])))
         };
-        let text = |name: &str| value(fields, name).ok_or_else(|| place(&format!("no field {name}")));
-        // perf records the thread of each event, so its processor is not needed.
-        let own = value(fields, "perf_tid").and_then(|text| text.parse().ok());
+        let text = |name: &str| field_value(fields, name).ok_or_else(|| place(&format!("no field {name}")));
+        // perf records the thread that each event occurred in, so the processor is not needed.
+        let own = field_value(fields, "perf_tid").and_then(|text| text.parse().ok());
         let processor = any(["cpu_id", "perf_cpu"]).and_then(|text| text.parse().ok());
         if processor.or(own).is_none() {
             return Err(place("no field cpu_id"));
@@ -110,21 +110,21 @@ pub(crate) fn read(path: &Path, text: &str) -> Result<Imported> {
     Ok(scheduler.finish())
 }
 
-/// Whether a state means that the thread left the processor ready to run: 0, or 256 and above if it was preempted.
+/// Returns true if a thread with this state left the processor ready to run: 0, or 256 and above if it was preempted.
 fn is_ready(state: &str) -> bool {
     state.contains("RUNNING") || state.parse::<u64>().is_ok_and(|s| s == 0 || s >= 256)
 }
 
-/// Parses `[100.123456789]` or `[10:01:02.123456789]`, in ns.
-fn time(head: &str) -> Option<u64> {
+/// Parses `[100.123456789]` or `[10:01:02.123456789]` to ns.
+fn parse_time(head: &str) -> Option<u64> {
     let (text, _) = head.trim_start().strip_prefix('[')?.split_once(']')?;
     let (whole, fraction) = text.split_once('.')?;
     let seconds = whole.split(':').try_fold(0u64, |sum, part| sum.checked_mul(60)?.checked_add(part.parse().ok()?))?;
-    nanoseconds(seconds, fraction)
+    to_nanoseconds(seconds, fraction)
 }
 
-/// Returns the value of the field `name`: a number, a string without its quotes, or an enumeration's label and number.
-fn value(fields: &str, name: &str) -> Option<String> {
+/// Returns a field's value: a number, a string without its quotes, or an enumeration's label and number.
+fn field_value(fields: &str, name: &str) -> Option<String> {
     let start = fields.match_indices(name).find_map(|(at, _)| {
         let is_begin = at >= 2 && matches!(&fields[at - 2..at], "{ " | ", ");
         fields[at + name.len()..].strip_prefix(" = ").filter(|_| is_begin)
@@ -141,7 +141,7 @@ fn value(fields: &str, name: &str) -> Option<String> {
         }
         return None;
     }
-    // An enumeration is printed as ( "LABEL" : container = 1 ).
+    // An enumeration is printed as `( "LABEL" : container = 1 )`.
     let end = if start.starts_with('(') { start.find(')')? } else { start.find([',', ' ', '}']).unwrap_or(start.len()) };
     Some(start[..end].to_owned())
 }
@@ -156,17 +156,17 @@ mod tests {
             r#"{ cpu_id = 3 }, { prev_comm = "my \"app\", tid = 9", prev_tid = 7, "#,
             r#"prev_state = ( "TASK_RUNNING" : container = 0 ), tid = 8 }"#
         );
-        assert_eq!(value(fields, "cpu_id").as_deref(), Some("3"));
-        assert_eq!(value(fields, "prev_comm").as_deref(), Some(r#"my "app", tid = 9"#));
-        assert_eq!(value(fields, "prev_tid").as_deref(), Some("7"));
-        assert!(is_ready(&value(fields, "prev_state").unwrap()) && !is_ready("1") && is_ready("256"));
-        assert_eq!((value(fields, "none"), value("{ a = \"open", "a")), (None, None));
+        assert_eq!(field_value(fields, "cpu_id").as_deref(), Some("3"));
+        assert_eq!(field_value(fields, "prev_comm").as_deref(), Some(r#"my "app", tid = 9"#));
+        assert_eq!(field_value(fields, "prev_tid").as_deref(), Some("7"));
+        assert!(is_ready(&field_value(fields, "prev_state").unwrap()) && !is_ready("1") && is_ready("256"));
+        assert_eq!((field_value(fields, "none"), field_value("{ a = \"open", "a")), (None, None));
     }
 
     #[test]
     fn times_are_in_seconds_or_hours_minutes_and_seconds() {
-        assert_eq!(time("[100.000000001] (+0.1)"), Some(100_000_000_001));
-        assert_eq!(time("[01:00:02.5] x"), Some(3_602_500_000_000));
-        assert_eq!((time("[1.2"), time("x")), (None, None));
+        assert_eq!(parse_time("[100.000000001] (+0.1)"), Some(100_000_000_001));
+        assert_eq!(parse_time("[01:00:02.5] x"), Some(3_602_500_000_000));
+        assert_eq!((parse_time("[1.2"), parse_time("x")), (None, None));
     }
 }

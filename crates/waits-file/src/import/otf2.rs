@@ -1,9 +1,9 @@
 //! Importer for OTF2 archives. It parses the output of `otf2-print`, which contains the definitions and events of all locations.
 //!
-//! The events between the `ENTER` and the `LEAVE` of a region determine the kind of call. Ranks are relative to a communicator, whose group
-//! lists locations. The group of a self communicator lists no members; its only member is the caller.
+//! The events between the `ENTER` and the `LEAVE` of a region determine the kind of call. Ranks are relative to a communicator, whose
+//! group lists locations. A self communicator's group lists no members, because the caller is the only one.
 
-use super::{EventKind, Imported, ImportedEvent, ImportedLocation, code};
+use super::{EventKind, Imported, ImportedEvent, ImportedLocation, intern_code};
 use crate::convert::{MAX_BUFFERED_BYTES, is_binding};
 use crate::replay::LocationName;
 use anyhow::{Context, Result, anyhow, bail};
@@ -12,28 +12,28 @@ use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 use std::process::{ChildStdout, Command, Stdio};
 use trodden_text::words::plural;
-use trodden_waits::call::{Collective, CommunicatorId, Completed, Message, RequestId};
+use trodden_waits::call::{Collective, CommunicatorId, CompletedRequest, Message, RequestId};
 use trodden_waits::{Call, CollectiveRule, LocationState, ProcessId};
 
 #[derive(Default)]
 struct ArchiveDefinitions {
-    /// Whether the clock was defined, which it is in every valid archive.
+    /// Whether the archive defines a clock, as every valid archive does.
     has_clock: bool,
     ticks_per_second: u64,
     offset: u64,
     locations: BTreeMap<u64, String>,
-    /// The member locations of each group.
+    /// The locations in each group.
     groups: HashMap<u64, Vec<u64>>,
     /// All MPI locations, in order of world rank.
     world: Vec<u64>,
     communicators: HashMap<u64, u64>,
 }
 
-/// A region that a location has entered and not left yet.
+/// A region that a location has entered but not left yet.
 struct OpenRegion {
     name: String,
     enter_ns: u64,
-    /// Kind and attributes of the MPI events in the region.
+    /// Kind and attributes of each MPI event in the region.
     calls: Vec<(String, String)>,
     is_mpi: bool,
 }
@@ -43,41 +43,40 @@ struct Otf2Thread {
     regions: Vec<OpenRegion>,
     events: Vec<ImportedEvent>,
     begin_ns: Option<u64>,
-    /// Indices of the events that started nonblocking receives, by request. A receive's message is known only when the receive completes.
+    /// Indices of the events that started nonblocking receives, by request. The message is only known once the receive completes.
     receives: HashMap<u64, usize>,
 }
 
 pub fn read(path: &Path) -> Result<Imported> {
-    let definitions = run_otf2_print(path, &["-G"], |text| definitions(path, text))?;
-    let imported = run_otf2_print(path, &[], |text| events(path, &definitions, text))?;
+    let definitions = run_otf2_print(path, &["-G"], |text| parse_definitions(path, text))?;
+    let imported = run_otf2_print(path, &[], |text| parse_events(path, &definitions, text))?;
     match imported.locations.is_empty() && definitions.has_clock {
         true => Ok(Imported::empty_trace("the archive has no events")),
         false => Ok(imported),
     }
 }
 
-/// Parses and analyses the output of `otf2-print`, for fuzzing.
+/// Parses and analyses the output of `otf2-print`. Used for fuzzing.
 pub fn read_text(definitions_text: &[u8], events_text: &[u8]) -> Result<()> {
     let path = Path::new("standard input");
-    let imported = events(path, &definitions(path, definitions_text)?, events_text)?;
-    super::pass(&imported, trodden_waits::AnalysisOptions::default(), false);
+    let imported = parse_events(path, &parse_definitions(path, definitions_text)?, events_text)?;
+    super::analyse_once(&imported, trodden_waits::AnalysisOptions::default(), false);
     Ok(())
 }
 
-/// Parses the events in the output of `otf2-print`.
-fn events(path: &Path, definitions: &ArchiveDefinitions, text: impl BufRead) -> Result<Imported> {
+fn parse_events(path: &Path, definitions: &ArchiveDefinitions, text: impl BufRead) -> Result<Imported> {
     let mut imported = Imported::default();
-    code(&mut imported.names, &["(start)"], None, "", 0);
+    intern_code(&mut imported.names, &["(start)"], None, "", 0);
     let order: HashMap<u64, u32> = definitions.locations.keys().enumerate().map(|(index, id)| (*id, index as u32)).collect();
     let mut threads: BTreeMap<u64, Otf2Thread> = BTreeMap::new();
     let mut reader = Otf2Reader { definitions, order: &order, imported: &mut imported, unknown: BTreeMap::new() };
-    each_line(path, text, |number, line| {
-        let Some((kind, location, ticks, attributes)) = event(line) else { return Ok(()) };
+    for_each_line(path, text, |number, line| {
+        let Some((kind, location, ticks, attributes)) = parse_event(line) else { return Ok(()) };
         let thread = threads.entry(location).or_default();
         let time_ns = reader.time_ns(ticks);
         thread.begin_ns.get_or_insert(time_ns);
         reader
-            .take(thread, location, time_ns, kind, attributes)
+            .add_event(thread, location, time_ns, kind, attributes)
             .map_err(|error| anyhow!("{}: line {number} of otf2-print: {error}", path.display()))
     })?;
     let unknown = std::mem::take(&mut reader.unknown);
@@ -94,46 +93,46 @@ fn events(path: &Path, definitions: &ArchiveDefinitions, text: impl BufRead) -> 
     Ok(imported)
 }
 
-/// Runs `otf2-print` and parses its output as it arrives, since the text is much longer than the archive.
-fn run_otf2_print<T>(path: &Path, options: &[&str], take: impl FnOnce(BufReader<ChildStdout>) -> Result<T>) -> Result<T> {
+/// Runs `otf2-print` and parses its output as it arrives, because the text is much longer than the archive.
+fn run_otf2_print<T>(path: &Path, options: &[&str], parse: impl FnOnce(BufReader<ChildStdout>) -> Result<T>) -> Result<T> {
     let mut command = Command::new("otf2-print");
     command.args(options).arg("--").arg(path).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().with_context(|| {
         format!("cannot run otf2-print, which is needed to read {}. Install it (Debian package otf2-tools)", path.display())
     })?;
     let (text, mut errors) = (child.stdout.take(), child.stderr.take());
-    // Standard error is read concurrently, because otf2-print blocks when a pipe is full.
+    // Another thread reads standard error, because otf2-print blocks when a pipe is full.
     let stderr = std::thread::spawn(move || {
         let mut stderr = Vec::new();
         let _ = errors.as_mut().map(|errors| errors.read_to_end(&mut stderr));
         stderr
     });
-    let taken = text.context("otf2-print has no output").and_then(|text| take(BufReader::new(text)));
+    let taken = text.context("otf2-print has no output").and_then(|text| parse(BufReader::new(text)));
     let status = child.wait()?;
     let stderr = stderr.join().unwrap_or_default();
     let stderr = String::from_utf8_lossy(&stderr);
-    // If parsing stopped early, otf2-print fails silently because of the closed pipe, so only the parse error matters.
+    // If parsing stopped early, otf2-print fails because of the closed pipe and prints nothing. Then only the parse error matters.
     if !status.success() && (taken.is_ok() || !stderr.trim().is_empty()) {
         bail!("otf2-print cannot read {}: {}", path.display(), stderr.trim());
     }
     taken
 }
 
-/// Passes each line of a text to `take`, with its number.
-fn each_line(path: &Path, mut text: impl BufRead, mut take: impl FnMut(u64, &str) -> Result<()>) -> Result<()> {
+/// Passes each line of a text to `visit`, with its number.
+fn for_each_line(path: &Path, mut text: impl BufRead, mut visit: impl FnMut(u64, &str) -> Result<()>) -> Result<()> {
     let mut line = Vec::new();
     for number in 1.. {
         line.clear();
         if text.read_until(b'\n', &mut line).with_context(|| format!("cannot read the output of otf2-print for {}", path.display()))? == 0 {
             break;
         }
-        take(number, String::from_utf8_lossy(&line).trim_end())?;
+        visit(number, String::from_utf8_lossy(&line).trim_end())?;
     }
     Ok(())
 }
 
-/// Parses an event's kind, location, time and attributes. `None` if the line is not an event.
-fn event(line: &str) -> Option<(&str, u64, u64, &str)> {
+/// Parses an event's kind, location, time and attributes. Returns `None` if the line is not an event.
+fn parse_event(line: &str) -> Option<(&str, u64, u64, &str)> {
     let (kind, rest) = line.split_once(' ')?;
     let (location, rest) = rest.trim_start().split_once(' ')?;
     let rest = rest.trim_start();
@@ -141,33 +140,32 @@ fn event(line: &str) -> Option<(&str, u64, u64, &str)> {
     Some((kind, location.parse().ok()?, ticks.parse().ok()?, attributes.trim_start()))
 }
 
-/// Returns the value of an attribute, which follows `name: `.
+/// Returns an attribute's value, which follows `name: `.
 fn attribute<'a>(attributes: &'a str, name: &str) -> Option<&'a str> {
     let follows_name = |(at, _): &(usize, &str)| attributes[..*at].ends_with(name);
     let (at, _) = attributes.match_indices(": ").find(follows_name)?;
     let rest = &attributes[at + 2..];
-    // A quoted name may contain commas.
+    // A quoted value may contain commas.
     let from = rest.strip_prefix('"').and_then(|name| name.find('"')).map_or(0, |at| at + 2);
     let end = rest[from..].find(", ").map(|at| from + at);
     Some(rest[..end.unwrap_or(rest.len())].trim())
 }
 
-/// Returns the number in `"name" <number>`, or the leading number.
-fn reference(text: &str) -> Option<u64> {
+/// Parses the number in `"name" <number>`, or otherwise the number at the start.
+fn parse_reference(text: &str) -> Option<u64> {
     match text.rsplit_once('<') {
         Some((_, number)) => number.trim_end_matches('>').parse().ok(),
         None => text.split([' ', '(']).next()?.parse().ok(),
     }
 }
 
-fn quoted(text: &str) -> &str {
+fn unquote(text: &str) -> &str {
     text.split('"').nth(1).unwrap_or(text)
 }
 
-/// Parses the definitions in the output of `otf2-print`.
-fn definitions(path: &Path, text: impl BufRead) -> Result<ArchiveDefinitions> {
+fn parse_definitions(path: &Path, text: impl BufRead) -> Result<ArchiveDefinitions> {
     let mut found = ArchiveDefinitions { ticks_per_second: 1_000_000_000, ..ArchiveDefinitions::default() };
-    each_line(path, text, |_, line| {
+    for_each_line(path, text, |_, line| {
         let Some((kind, rest)) = line.split_once(' ') else { return Ok(()) };
         let rest = rest.trim_start();
         let id = || rest.split(' ').next().and_then(|id| id.parse::<u64>().ok());
@@ -180,13 +178,13 @@ fn definitions(path: &Path, text: impl BufRead) -> Result<ArchiveDefinitions> {
             }
             "LOCATION" => {
                 let (Some(id), Some(name)) = (id(), attribute(rest, "Name")) else { bail!("{}: a location has no name", path.display()) };
-                let group = attribute(rest, "Group").map_or("", quoted);
-                found.locations.insert(id, if group.is_empty() { quoted(name).to_owned() } else { group.to_owned() });
+                let group = attribute(rest, "Group").map_or("", unquote);
+                found.locations.insert(id, if group.is_empty() { unquote(name).to_owned() } else { group.to_owned() });
             }
             "GROUP" => {
                 let Some(id) = id() else { return Ok(()) };
                 let members = rest.split_once("Members: ").or_else(|| rest.split_once("Member: ")).map_or("", |(_, members)| members);
-                // `"Initial Thread" <0>` is a location, `1 ("Initial Thread" <1>)` a rank and its location.
+                // `"Initial Thread" <0>` is a location; `1 ("Initial Thread" <1>)` is a rank and its location.
                 let members: Vec<u64> = members.split('<').skip(1).filter_map(|part| part.split('>').next()?.parse().ok()).collect();
                 if attribute(rest, "Type") == Some("COMM_LOCATIONS") {
                     found.world.clone_from(&members);
@@ -194,7 +192,7 @@ fn definitions(path: &Path, text: impl BufRead) -> Result<ArchiveDefinitions> {
                 found.groups.insert(id, members);
             }
             "COMM" => {
-                if let (Some(id), Some(group)) = (id(), attribute(rest, "Group").and_then(reference)) {
+                if let (Some(id), Some(group)) = (id(), attribute(rest, "Group").and_then(parse_reference)) {
                     found.communicators.insert(id, group);
                 }
             }
@@ -212,7 +210,7 @@ struct Otf2Reader<'a> {
     unknown: BTreeMap<String, u64>,
 }
 
-/// Events inside a region that the importer interprets or may ignore.
+/// Events inside a region that the importer either interprets or may ignore.
 const CALL_EVENTS: &[&str] = &[
     "MPI_SEND",
     "MPI_RECV",
@@ -237,21 +235,21 @@ impl Otf2Reader<'_> {
         (u128::from(ticks) * 1_000_000_000 / u128::from(self.definitions.ticks_per_second)) as u64
     }
 
-    fn take(&mut self, thread: &mut Otf2Thread, location: u64, time_ns: u64, kind: &str, attributes: &str) -> Result<()> {
+    fn add_event(&mut self, thread: &mut Otf2Thread, location: u64, time_ns: u64, kind: &str, attributes: &str) -> Result<()> {
         match kind {
             "ENTER" => {
-                self.run(thread, time_ns);
-                let name = quoted(attribute(attributes, "Region").unwrap_or("?")).to_owned();
+                self.add_run(thread, time_ns);
+                let name = unquote(attribute(attributes, "Region").unwrap_or("?")).to_owned();
                 let is_mpi = name.starts_with("MPI_");
                 thread.regions.push(OpenRegion { name, enter_ns: time_ns, calls: Vec::new(), is_mpi });
             }
             "LEAVE" => {
                 let Some(region) = thread.regions.pop() else { bail!("the location leaves a region that it has not entered") };
                 if region.is_mpi {
-                    self.call(thread, location, time_ns, region)?;
+                    self.add_call(thread, location, time_ns, region)?;
                 } else {
                     thread.regions.push(region);
-                    self.run(thread, time_ns);
+                    self.add_run(thread, time_ns);
                     thread.regions.pop();
                 }
             }
@@ -266,22 +264,22 @@ impl Otf2Reader<'_> {
     }
 
     /// Records that the thread executed its current regions until `time_ns`.
-    fn run(&mut self, thread: &mut Otf2Thread, time_ns: u64) {
+    fn add_run(&mut self, thread: &mut Otf2Thread, time_ns: u64) {
         let path: Vec<&str> = thread.regions.iter().filter(|r| !r.is_mpi).map(|r| r.name.as_str()).collect();
         let path = if path.is_empty() { vec!["(program)"] } else { path };
-        let own = code(&mut self.imported.names, &path, None, "", 0);
+        let own = intern_code(&mut self.imported.names, &path, None, "", 0);
         thread.events.push(ImportedEvent { time_ns, kind: EventKind::Run(own, LocationState::Computing) });
     }
 
-    fn call(&mut self, thread: &mut Otf2Thread, location: u64, time_ns: u64, region: OpenRegion) -> Result<()> {
+    fn add_call(&mut self, thread: &mut Otf2Thread, location: u64, time_ns: u64, region: OpenRegion) -> Result<()> {
         let mut path: Vec<&str> = thread.regions.iter().map(|r| r.name.as_str()).collect();
         if path.is_empty() {
             path.push("(program)");
         }
-        // Call names must be static, and only MPI functions are calls.
+        // Names of calls must be static, and only MPI functions are calls.
         let name = trodden_wire::waits::FUNCTIONS.iter().copied().find(|known| *known == region.name).unwrap_or("MPI");
-        let site = code(&mut self.imported.names, &path, Some(name), "", 0);
-        let call = self.call_of(thread, location, &region)?;
+        let site = intern_code(&mut self.imported.names, &path, Some(name), "", 0);
+        let call = self.convert_region(thread, location, &region)?;
         if let Call::Begin(_, true, request) = &call {
             thread.receives.insert(request.0, thread.events.len());
         }
@@ -290,7 +288,7 @@ impl Otf2Reader<'_> {
         Ok(())
     }
 
-    fn call_of(&self, thread: &mut Otf2Thread, location: u64, region: &OpenRegion) -> Result<Call> {
+    fn convert_region(&self, thread: &mut Otf2Thread, location: u64, region: &OpenRegion) -> Result<Call> {
         let (mut sent, mut received, mut completed) = (None, None, Vec::new());
         let is_synchronous = matches!(region.name.as_str(), "MPI_Ssend" | "MPI_Issend");
         for (kind, attributes) in &region.calls {
@@ -298,27 +296,29 @@ impl Otf2Reader<'_> {
                 attribute(attributes, "Request").and_then(|r| r.parse().ok()).map(RequestId).ok_or_else(|| anyhow!("{kind} has no request"))
             };
             match kind.as_str() {
-                "MPI_SEND" => sent = self.message(location, attributes, "Receiver", is_synchronous),
-                "MPI_RECV" => received = self.message(location, attributes, "Sender", true),
+                "MPI_SEND" => sent = self.parse_message(location, attributes, "Receiver", is_synchronous),
+                "MPI_RECV" => received = self.parse_message(location, attributes, "Sender", true),
                 "MPI_ISEND" => {
                     return Ok(self
-                        .message(location, attributes, "Receiver", is_synchronous)
+                        .parse_message(location, attributes, "Receiver", is_synchronous)
                         .map_or(Call::Other, |m| Call::Begin(m, false, request().unwrap_or(RequestId(0)))));
                 }
                 "MPI_IRECV_REQUEST" => {
-                    // The receive cannot be matched until its completion reveals the message.
+                    // The message is only known once the receive completes.
                     let unmatched = Message { communicator: CommunicatorId(u64::MAX), peer: None, tag: None, is_buffered: false };
                     return Ok(Call::Begin(unmatched, true, request()?));
                 }
-                "MPI_ISEND_COMPLETE" => completed.push(Completed { request: request()?, peer: None, tag: None, is_cancelled: false }),
+                "MPI_ISEND_COMPLETE" => {
+                    completed.push(CompletedRequest { request: request()?, peer: None, tag: None, is_cancelled: false })
+                }
                 "MPI_IRECV" => {
                     let request = request()?;
-                    let message = self.message(location, attributes, "Sender", true);
-                    set_receive(thread, request, message);
-                    completed.push(Completed { request, peer: None, tag: None, is_cancelled: false });
+                    let message = self.parse_message(location, attributes, "Sender", true);
+                    complete_receive(thread, request, message);
+                    completed.push(CompletedRequest { request, peer: None, tag: None, is_cancelled: false });
                 }
                 "MPI_COLLECTIVE_END" => {
-                    return Ok(self.collective(location, attributes, &region.name).map_or(Call::Other, Call::Collective));
+                    return Ok(self.parse_collective(location, attributes, &region.name).map_or(Call::Other, Call::Collective));
                 }
                 _ => {}
             }
@@ -333,15 +333,15 @@ impl Otf2Reader<'_> {
     }
 
     /// Returns a communicator's number, and its locations in order of rank.
-    fn members(&self, location: u64, attributes: &str) -> Option<(u64, Vec<u64>)> {
-        let id = reference(attribute(attributes, "Communicator")?)?;
+    fn communicator_members(&self, location: u64, attributes: &str) -> Option<(u64, Vec<u64>)> {
+        let id = parse_reference(attribute(attributes, "Communicator")?)?;
         let group = self.definitions.communicators.get(&id)?;
         let members = self.definitions.groups.get(group).filter(|members| !members.is_empty());
         Some((id, members.cloned().unwrap_or_else(|| vec![location])))
     }
 
-    fn message(&self, location: u64, attributes: &str, peer: &str, is_synchronous: bool) -> Option<Message> {
-        let (id, members) = self.members(location, attributes)?;
+    fn parse_message(&self, location: u64, attributes: &str, peer: &str, is_synchronous: bool) -> Option<Message> {
+        let (id, members) = self.communicator_members(location, attributes)?;
         let rank = attribute(attributes, peer)?.split([' ', '(']).next()?.parse::<usize>().ok()?;
         let process = ProcessId(*self.order.get(members.get(rank)?)?);
         let tag = attribute(attributes, "Tag")?.parse().ok()?;
@@ -350,8 +350,8 @@ impl Otf2Reader<'_> {
         Some(Message { communicator: CommunicatorId(id), peer: Some(process), tag: Some(tag), is_buffered })
     }
 
-    fn collective(&self, location: u64, attributes: &str, region: &str) -> Option<Collective> {
-        let (id, members) = self.members(location, attributes)?;
+    fn parse_collective(&self, location: u64, attributes: &str, region: &str) -> Option<Collective> {
+        let (id, members) = self.communicator_members(location, attributes)?;
         let rule = match attribute(attributes, "Operation")? {
             "BCAST" | "SCATTER" | "SCATTERV" => CollectiveRule::FromRoot,
             "REDUCE" | "GATHER" | "GATHERV" => CollectiveRule::ToRoot,
@@ -373,8 +373,8 @@ impl Otf2Reader<'_> {
     }
 }
 
-/// Fills in the message of a nonblocking receive that has completed.
-fn set_receive(thread: &mut Otf2Thread, request: RequestId, message: Option<Message>) {
+/// Fills in the message of a nonblocking receive when it completes.
+fn complete_receive(thread: &mut Otf2Thread, request: RequestId, message: Option<Message>) {
     let Some(first) = thread.receives.remove(&request.0) else { return };
     let call = message.map_or(Call::Other, |message| Call::Begin(message, true, request));
     for event in thread.events.iter_mut().skip(first).take(2) {
@@ -409,14 +409,14 @@ LEAVE                                          4                  156  Region: "
 
     fn from_text(definitions_text: &str, text: &str) -> Result<Imported> {
         let path = Path::new("x.otf2");
-        events(path, &definitions(path, definitions_text.as_bytes())?, text.as_bytes())
+        parse_events(path, &parse_definitions(path, definitions_text.as_bytes())?, text.as_bytes())
     }
 
     #[test]
     fn ranks_are_relative_to_the_communicator() {
         let imported = from_text(DEFINITIONS, EVENTS).unwrap();
         assert_eq!(imported.locations.iter().map(|l| l.name.label.clone().unwrap()).collect::<Vec<_>>(), ["MPI Rank 0", "MPI Rank 1"]);
-        let replayed = super::super::pass(&imported, trodden_waits::AnalysisOptions::default(), false);
+        let replayed = super::super::analyse_once(&imported, trodden_waits::AnalysisOptions::default(), false);
         assert_eq!((replayed.outcome.waits, replayed.outcome.wait_ns), (1, 100));
         assert_eq!(replayed.outcome.sites[0].site.kind, trodden_waits::WaitKind::LateSender);
         assert_eq!(replayed.outcome.diagnostics.iter().count(), 0);

@@ -7,11 +7,11 @@
 //! ```
 
 use super::Imported;
-use super::scheduler::{Scheduler, SchedulerEvent, WakeUps, nanoseconds};
+use super::scheduler::{Scheduler, SchedulerEvent, WakeUps, to_nanoseconds};
 use anyhow::{Result, anyhow, bail};
 use std::path::Path;
 
-/// Whether a text consists only of the header that `perf script --header` writes.
+/// Returns true if a text consists only of the header that `perf script --header` writes.
 pub fn is_only_header(text: &str) -> bool {
     let mut lines = text.lines().filter(|line| !line.trim().is_empty()).peekable();
     lines.peek().is_some_and(|line| line.starts_with("# ===="))
@@ -25,42 +25,42 @@ pub fn read(path: &Path, text: &str) -> Result<Imported> {
     let mut last_ns = 0;
     for (number, line) in (1..).zip(text.lines()) {
         let place = |what: &str| anyhow!("{}:{number}: {what}. Write the text with `perf script`", path.display());
-        let Some((head, fields, event)) = wake_ups.event_of(line) else { continue };
-        let time_ns = time(head).ok_or_else(|| place("no time before the event"))?;
+        let Some((head, fields, event)) = wake_ups.parse_event(line) else { continue };
+        let time_ns = parse_time(head).ok_or_else(|| place("no time before the event"))?;
         if time_ns < last_ns {
             bail!("{}:{number}: the event is earlier than the previous event", path.display());
         }
         last_ns = time_ns;
         match event {
             SchedulerEvent::Wake => {
-                let waker = pid_of_head(head).ok_or_else(|| place("no thread before the event"))?;
-                let woken = woken(fields).ok_or_else(|| place("expected a field pid or a thread as NAME:NUMBER"))?;
-                scheduler.wake(waker, number_of(woken)?, time_ns);
+                let waker = parse_pid(head).ok_or_else(|| place("no thread before the event"))?;
+                let woken = parse_woken(fields).ok_or_else(|| place("expected a field pid or a thread as NAME:NUMBER"))?;
+                scheduler.wake(waker, parse_thread_id(woken)?, time_ns);
             }
             SchedulerEvent::Switch => {
-                let Some(ThreadSwitch { prev_pid, prev_comm, prev_state, next_pid, next_comm }) = switch(fields) else {
+                let Some(ThreadSwitch { prev_pid, prev_comm, prev_state, next_pid, next_comm }) = parse_switch(fields) else {
                     return Err(place("expected prev_comm, prev_pid, prev_state, next_comm and next_pid, or threads as NAME:NUMBER"));
                 };
-                let prev = (number_of(prev_pid)?, prev_comm, prev_state.starts_with('R'));
-                scheduler.switch(prev, (number_of(next_pid)?, next_comm), time_ns);
+                let prev = (parse_thread_id(prev_pid)?, prev_comm, prev_state.starts_with('R'));
+                scheduler.switch(prev, (parse_thread_id(next_pid)?, next_comm), time_ns);
             }
         }
     }
     Ok(scheduler.finish())
 }
 
-/// Parses the time in `... 100.123456: `, with six or nine digits after the point, in ns.
-fn time(head: &str) -> Option<u64> {
+/// Parses the time in `... 100.123456: `, which has six or nine digits after the point, to ns.
+fn parse_time(head: &str) -> Option<u64> {
     let word = head.split_ascii_whitespace().rev().find_map(|word| {
         let word = word.strip_suffix(':')?;
         word.contains('.').then_some(word)
     })?;
     let (seconds, fraction) = word.split_once('.')?;
-    nanoseconds(seconds.parse().ok()?, fraction)
+    to_nanoseconds(seconds.parse().ok()?, fraction)
 }
 
-/// Returns the thread that caused an event: the number before `[cpu]`. The thread's name may contain brackets.
-fn pid_of_head(head: &str) -> Option<u32> {
+/// Parses the ID of the thread that caused an event, which precedes `[cpu]`. The thread's name may contain brackets.
+fn parse_pid(head: &str) -> Option<u32> {
     let before = head.rsplit_once('[')?.0;
     before.split_ascii_whitespace().last()?.rsplit('/').next()?.parse().ok()
 }
@@ -74,40 +74,39 @@ struct ThreadSwitch<'a> {
     next_comm: &'a str,
 }
 
-/// Parses the fields of a context switch in either form. Thread names may contain any text, so each field is located by the text that
-/// follows a name.
-fn switch(fields: &str) -> Option<ThreadSwitch<'_>> {
+/// Parses a context switch in either form. Thread names may contain any text, so each field is located by the text that follows the name.
+fn parse_switch(fields: &str) -> Option<ThreadSwitch<'_>> {
     const ARROW: &str = " ==> ";
     let arrows = || fields.match_indices(ARROW).map(|(at, _)| (&fields[..at], &fields[at + ARROW.len()..]));
     let named = |(before, after)| {
         let (prev_comm, rest) = str::strip_prefix(before, "prev_comm=")?.rsplit_once(" prev_pid=")?;
         let (prev_pid, rest) = rest.split_once(' ')?;
-        let prev_state = one_word(rest.rsplit_once("prev_state=")?.1)?;
+        let prev_state = as_single_word(rest.rsplit_once("prev_state=")?.1)?;
         let (next_comm, rest) = str::strip_prefix(after, "next_comm=")?.rsplit_once(" next_pid=")?;
         Some(ThreadSwitch { prev_pid, prev_comm, prev_state, next_pid: rest.split(' ').next()?, next_comm })
     };
     let by_plugin = |(before, after)| {
         let (thread, prev_state) = str::rsplit_once(before, ' ')?;
-        let ((prev_comm, prev_pid), (next_comm, next_pid)) = (thread_with_priority(thread)?, thread_with_priority(after)?);
+        let ((prev_comm, prev_pid), (next_comm, next_pid)) = (parse_thread_with_priority(thread)?, parse_thread_with_priority(after)?);
         Some(ThreadSwitch { prev_pid, prev_comm, prev_state, next_pid, next_comm })
     };
     arrows().find_map(named).or_else(|| arrows().find_map(by_plugin))
 }
 
 /// Parses `NAME:NUMBER [PRIORITY]`.
-fn thread_with_priority(text: &str) -> Option<(&str, &str)> {
+fn parse_thread_with_priority(text: &str) -> Option<(&str, &str)> {
     let (thread, priority) = text.trim_end().strip_suffix(']')?.rsplit_once(" [")?;
     let (name, number) = thread.rsplit_once(':')?;
     (is_number(priority.trim_start_matches('-')) && is_number(number)).then_some((name, number))
 }
 
-/// Returns the ID of the woken thread, in either form: `comm=NAME pid=NUMBER prio=...` or `NAME:NUMBER [PRIORITY] CPU:000`.
-fn woken(fields: &str) -> Option<&str> {
+/// Returns the woken thread's ID. The two forms are `comm=NAME pid=NUMBER prio=...` and `NAME:NUMBER [PRIORITY] CPU:000`.
+fn parse_woken(fields: &str) -> Option<&str> {
     let named = fields.starts_with("comm=").then(|| fields.rsplit_once(" pid=")?.1.split(' ').next()).flatten();
-    named.or_else(|| thread_with_priority(&fields[..=fields.rfind(']')?]).map(|(_, number)| number))
+    named.or_else(|| parse_thread_with_priority(&fields[..=fields.rfind(']')?]).map(|(_, number)| number))
 }
 
-fn one_word(text: &str) -> Option<&str> {
+fn as_single_word(text: &str) -> Option<&str> {
     (!text.contains(' ')).then_some(text)
 }
 
@@ -115,7 +114,7 @@ fn is_number(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-fn number_of(text: &str) -> Result<u32> {
+fn parse_thread_id(text: &str) -> Result<u32> {
     text.parse().map_err(|_| anyhow!("`{text}` is not a thread ID"))
 }
 
@@ -129,16 +128,16 @@ mod tests {
         for (name, next) in names.iter().flat_map(|name| names.map(|next| (*name, next))) {
             let expected = ThreadSwitch { prev_pid: "7", prev_comm: name, prev_state: "S", next_pid: "8", next_comm: next };
             let named = format!("prev_comm={name} prev_pid=7 prev_prio=120 prev_state=S ==> next_comm={next} next_pid=8 next_prio=120");
-            assert_eq!(switch(&named), Some(expected));
+            assert_eq!(parse_switch(&named), Some(expected));
         }
         for (name, next) in [("a", "a ==> b"), ("next_pid=1", "my app (worker)"), ("a ==> b", "c d")] {
             let expected = ThreadSwitch { prev_pid: "7", prev_comm: name, prev_state: "R+", next_pid: "8", next_comm: next };
-            assert_eq!(switch(&format!("{name}:7 [120] R+ ==> {next} [120]")), None);
-            assert_eq!(switch(&format!("{name}:7 [120] R+ ==> {next}:8 [-1]")).unwrap(), expected);
-            assert_eq!(switch(&format!("{name}:7 [120] R+ ==> {next}:8 [120]")).unwrap(), expected);
+            assert_eq!(parse_switch(&format!("{name}:7 [120] R+ ==> {next} [120]")), None);
+            assert_eq!(parse_switch(&format!("{name}:7 [120] R+ ==> {next}:8 [-1]")).unwrap(), expected);
+            assert_eq!(parse_switch(&format!("{name}:7 [120] R+ ==> {next}:8 [120]")).unwrap(), expected);
         }
-        assert_eq!(woken("comm=a pid=1 pid=7 prio=120 target_cpu=001"), Some("7"));
-        assert_eq!(woken("my app:7 [120] CPU:001"), Some("7"));
-        assert_eq!(woken("my app:7 [120]<CANT FIND FIELD success> CPU:001"), Some("7"));
+        assert_eq!(parse_woken("comm=a pid=1 pid=7 prio=120 target_cpu=001"), Some("7"));
+        assert_eq!(parse_woken("my app:7 [120] CPU:001"), Some("7"));
+        assert_eq!(parse_woken("my app:7 [120]<CANT FIND FIELD success> CPU:001"), Some("7"));
     }
 }

@@ -1,10 +1,10 @@
-//! Conversion of scheduler events to calls.
+//! Converts scheduler events to calls.
 //!
-//! A thread that leaves the processor to sleep waits for the thread that wakes it. If an interrupt wakes the sleeper (in the idle thread),
-//! it was blocked by something outside the trace. A thread that leaves the processor ready to run waits for a processor. Scheduler events
-//! have no stacks, so code is named after threads.
+//! A thread that leaves the processor to sleep waits for the thread that wakes it. If an interrupt (in the idle thread) wakes the
+//! sleeper, something outside the trace blocked it. A thread that leaves the processor ready to run waits for a processor. Scheduler
+//! events have no stacks, so code is named after threads.
 
-use super::{EventKind, Imported, ImportedEvent, ImportedLocation, code};
+use super::{EventKind, Imported, ImportedEvent, ImportedLocation, intern_code};
 use crate::replay::LocationName;
 use std::collections::BTreeMap;
 use trodden_text::words::plural;
@@ -15,7 +15,7 @@ use trodden_waits::{Call, LocationState, ProcessId};
 enum ThreadState {
     Running,
     Runnable,
-    /// Asleep. The flag is true if another thread has already woken this one.
+    /// Asleep. The flag is true if another thread has already woken this thread.
     Asleep(bool),
 }
 
@@ -35,16 +35,15 @@ pub enum SchedulerEvent {
 /// How a trace records wake-ups.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WakeUps {
-    /// With `sched_waking`, which occurs in the waker.
+    /// With the event `sched_waking`, which occurs in the waker.
     Waking,
     /// Only with the older event `sched_wakeup`, which may occur on the woken thread's processor.
     Wakeup,
-    /// The trace has no wake-ups.
     Missing,
 }
 
 impl WakeUps {
-    /// Determines how a text records wake-ups.
+    /// Determines how a trace's text records wake-ups.
     pub fn detect(text: &str) -> WakeUps {
         let has = |name: &str| text.contains(name);
         match (has("sched_waking: "), has("sched_wakeup: ")) {
@@ -54,22 +53,23 @@ impl WakeUps {
         }
     }
 
-    /// Splits a line into the text before the event's name, the event's fields, and its kind. `None` if the line contains no event.
-    pub fn event_of(self, line: &str) -> Option<(&str, &str, SchedulerEvent)> {
+    /// Splits a line into the text before the event's name, the event's fields, and the event's kind. Returns `None` if the line contains
+    /// no event.
+    pub fn parse_event(self, line: &str) -> Option<(&str, &str, SchedulerEvent)> {
         let wake = if self == WakeUps::Waking { "sched_waking: " } else { "sched_wakeup: " };
         let found = [("sched_switch: ", SchedulerEvent::Switch), (wake, SchedulerEvent::Wake)];
         found.into_iter().find_map(|(name, event)| line.split_once(name).map(|(head, fields)| (head, fields, event)))
     }
 }
 
-/// Converts seconds, and the decimal digits of their fraction, to ns. Digits after the ninth are ignored.
-pub fn nanoseconds(seconds: u64, fraction: &str) -> Option<u64> {
+/// Converts seconds and the decimal digits of their fraction to ns. Ignores digits after the ninth.
+pub fn to_nanoseconds(seconds: u64, fraction: &str) -> Option<u64> {
     let digits = fraction.len().min(9) as u32;
     let fraction: u64 = fraction.get(..digits as usize)?.parse().ok()?;
     seconds.checked_mul(1_000_000_000)?.checked_add(fraction * 10u64.pow(9 - digits))
 }
 
-/// The state of a conversion. Events must be added in chronological order.
+/// The state of the conversion. Events must be added in chronological order.
 pub struct Scheduler {
     imported: Imported,
     threads: BTreeMap<u32, ScheduledThread>,
@@ -81,19 +81,19 @@ pub struct Scheduler {
 impl Scheduler {
     pub fn new(wake_ups: WakeUps) -> Scheduler {
         let mut imported = Imported::default();
-        code(&mut imported.names, &["(start)"], None, "", 0);
+        intern_code(&mut imported.names, &["(start)"], None, "", 0);
         Scheduler { imported, threads: BTreeMap::new(), wake_ups, events: 0, sleeps: 0 }
     }
 
-    /// Adds a context switch. `from` is the previous thread's ID and name, and whether the thread is still ready to run; `to` is the next
-    /// thread's ID and name.
+    /// Adds a context switch. `from` is the previous thread's ID and name, and whether that thread is still ready to run. `to` is the
+    /// next thread's ID and name.
     pub fn switch(&mut self, from: (u32, &str, bool), to: (u32, &str), time_ns: u64) {
         self.events += 1;
         self.switch_out(from, time_ns);
         self.switch_in(to, time_ns);
     }
 
-    /// Adds a wake-up of `woken` by the thread `waker`, or by an interrupt if `waker` is 0.
+    /// Adds a wake-up of `woken` by the thread `waker`. A `waker` of 0 stands for an interrupt.
     pub fn wake(&mut self, waker: u32, woken: u32, time_ns: u64) {
         self.events += 1;
         let by_thread = waker != 0;
@@ -101,8 +101,8 @@ impl Scheduler {
             *is_woken |= by_thread;
         }
         if let Some(thread) = self.threads.get_mut(&waker).filter(|_| by_thread) {
-            let site = code(&mut self.imported.names, &[&thread.name], Some("wake"), "", 0);
-            let own = code(&mut self.imported.names, &[&thread.name], None, "", 0);
+            let site = intern_code(&mut self.imported.names, &[&thread.name], Some("wake"), "", 0);
+            let own = intern_code(&mut self.imported.names, &[&thread.name], None, "", 0);
             let wake = Call::Wake(ObjectId(u64::from(woken)), 1);
             let events = [EventKind::Run(own, LocationState::Computing), EventKind::Enter(wake.clone(), site), EventKind::Exit(wake)];
             thread.events.extend(events.map(|kind| ImportedEvent { time_ns, kind }));
@@ -113,16 +113,16 @@ impl Scheduler {
         if id == 0 {
             return;
         }
-        let thread = thread(&mut self.threads, id, name, time_ns);
-        let own = code(&mut self.imported.names, &[name], None, "", 0);
+        let thread = thread_entry(&mut self.threads, id, name, time_ns);
+        let own = intern_code(&mut self.imported.names, &[name], None, "", 0);
         thread.events.push(ImportedEvent { time_ns, kind: EventKind::Run(own, LocationState::Computing) });
         if is_ready {
             thread.state = ThreadState::Runnable;
         } else {
-            let site = code(&mut self.imported.names, &[name], Some("sleep"), "", 0);
+            let site = intern_code(&mut self.imported.names, &[name], Some("sleep"), "", 0);
             thread.state = ThreadState::Asleep(false);
             self.sleeps += 1;
-            // Replaced when the thread is switched in if another thread has woken it.
+            // `switch_in` replaces this call if another thread has woken the sleeper.
             thread.events.push(ImportedEvent { time_ns, kind: EventKind::Enter(Call::Blocked, site) });
         }
     }
@@ -131,11 +131,11 @@ impl Scheduler {
         if id == 0 {
             return;
         }
-        let thread = thread(&mut self.threads, id, name, time_ns);
+        let thread = thread_entry(&mut self.threads, id, name, time_ns);
         match thread.state {
             ThreadState::Running => {}
             ThreadState::Runnable => {
-                let queue = code(&mut self.imported.names, &[name, "(waits for a processor)"], None, "", 0);
+                let queue = intern_code(&mut self.imported.names, &[name, "(waits for a processor)"], None, "", 0);
                 thread.events.push(ImportedEvent { time_ns, kind: EventKind::Run(queue, LocationState::Blocked) });
             }
             ThreadState::Asleep(is_woken) => {
@@ -149,7 +149,6 @@ impl Scheduler {
         thread.state = ThreadState::Running;
     }
 
-    /// Completes the conversion after the last event.
     pub fn finish(self) -> Imported {
         let Scheduler { mut imported, threads, wake_ups, events, sleeps } = self;
         let events = plural(events.into(), "scheduler event", "scheduler events");
@@ -170,7 +169,7 @@ impl Scheduler {
         for (id, thread) in threads {
             let label = Some(format!("{} {id}", thread.name));
             let name = LocationName { process: id, label, ..LocationName::default() };
-            // Objects represent threads, which any process may wake, so all of them belong to the same process.
+            // Objects represent threads, which any process may wake. All objects therefore belong to one process.
             let process = ProcessId(0);
             imported.locations.push(ImportedLocation { name, process, begin_ns: thread.begin_ns, events: thread.events });
         }
@@ -178,7 +177,7 @@ impl Scheduler {
     }
 }
 
-fn thread<'a>(threads: &'a mut BTreeMap<u32, ScheduledThread>, id: u32, name: &str, time_ns: u64) -> &'a mut ScheduledThread {
+fn thread_entry<'a>(threads: &'a mut BTreeMap<u32, ScheduledThread>, id: u32, name: &str, time_ns: u64) -> &'a mut ScheduledThread {
     threads.entry(id).or_insert_with(|| ScheduledThread {
         name: name.to_owned(),
         state: ThreadState::Running,

@@ -1,37 +1,37 @@
-//! The functions that record MPI calls, one for each kind of call. Doc comments list the MPI function's arguments; parameters are argument
-//! positions.
+//! The functions that record MPI calls, one for each kind of call. Doc comments list the MPI function's arguments. Parameters of type
+//! `usize` are argument positions.
 
 use super::call::{MpiCall, source_and_tag};
 use super::communicator;
 use super::implementation::{Implementation, STATUS_WORDS, implementation};
 use crate::output::OutputLine;
 use crate::real::{Real, real};
-use crate::thread::{self, OpenRecord, Thread, add, finish};
+use crate::thread::{self, OpenRecord, Thread, add_record, finish_record};
 use crate::{process, walk};
 use core::cell::Cell;
 use core::sync::atomic::{AtomicBool, Ordering};
 use trodden_wire::waits::{ANY_PEER, ANY_TAG, CallName, CallRecord, kind};
 
-/// Stands in for the root's position if an operation has no root.
+/// Used as the root's position if an operation has no root.
 pub const NO_ROOT: usize = usize::MAX;
-/// Recorded size of a collective operation without data. MPI libraries may return from it immediately.
-const EMPTY: u64 = u64::MAX;
-/// Whether the process has ever cancelled a request. Otherwise, statuses need not be tested for cancellation.
+/// Recorded size of a collective operation that transfers no data. MPI libraries may return from such an operation immediately.
+const EMPTY_SIZE: u64 = u64::MAX;
+/// True once the process has cancelled a request. Until then, statuses need not be tested for cancellation.
 static HAS_CANCELLED: AtomicBool = AtomicBool::new(false);
 
-/// A call of which only the time is recorded, because it transfers data without waiting for another process, or its waits cannot be
+/// Records only the time of a call, because it transfers data without waiting for another process, or because its waits cannot be
 /// explained.
 #[inline]
-pub fn timed(call: MpiCall, kind: u16) -> i32 {
-    call.recorded(kind, |_| {})
+pub fn record_time(call: MpiCall, kind: u16) -> i32 {
+    call.run_recorded(kind, |_| {})
 }
 
-fn bytes(count: usize, datatype: usize) -> u64 {
+fn message_bytes(count: usize, datatype: usize) -> u64 {
     static SIZE: Real = Real::new(c"PMPI_Type_size");
     thread_local!(static LAST: Cell<(usize, i32)> = const { Cell::new((0, 0)) });
     let mut size = LAST.get();
     if size.0 != datatype {
-        // A freed handle may be reused for a different type, so only predefined types are cached.
+        // A freed handle may be reused for a different type, so only the sizes of predefined types are cached.
         real!(SIZE, fn(usize, *mut i32) -> i32, datatype, &raw mut size.1);
         size.0 = datatype;
         LAST.set(if implementation() == Implementation::Mpich && datatype & 0xff00_0000 == 0x4c00_0000 { size } else { (0, 0) });
@@ -40,186 +40,187 @@ fn bytes(count: usize, datatype: usize) -> u64 {
 }
 
 #[inline]
-fn address(record: &mut CallRecord, call: &MpiCall, [peer, tag, comm]: [usize; 3]) {
+fn fill_peer(record: &mut CallRecord, call: &MpiCall, [peer, tag, comm]: [usize; 3]) {
     let library = implementation();
-    record.peer = library.peer(call.arguments[peer]);
-    record.tag = library.tag(call.arguments[tag]);
+    record.peer = library.recorded_peer(call.arguments[peer]);
+    record.tag = library.recorded_tag(call.arguments[tag]);
     record.object = call.communicator(comm);
 }
 
 /// Blocking or non-blocking send, or non-blocking receive: buffer, count, type, peer, tag, communicator, and, if non-blocking, a request.
-/// The arguments are recorded before the call, so that the recording of a program that is killed inside the call shows the peer.
+/// The arguments are recorded before the call, so that the recording shows the peer even if the program is killed inside the call.
 #[inline]
-pub fn message(call: MpiCall, kind: u16) -> i32 {
+pub fn record_message(call: MpiCall, kind: u16) -> i32 {
     let Some((thread, mut open)) = call.begin(kind) else { return call.run() };
-    address(open.record(), &call, [3, 4, 5]);
-    open.record().size_or_count = bytes(call.arguments[1], call.arguments[2]);
+    fill_peer(open.record(), &call, [3, 4, 5]);
+    open.record().size_or_count = message_bytes(call.arguments[1], call.arguments[2]);
     let result = call.run();
-    // 0 if the function has no request.
-    open.record().request = call.handle_at(6) as u64;
-    finish(thread, open);
+    // The request is 0 if the function has none.
+    open.record().request = call.read_handle(6) as u64;
+    finish_record(thread, open);
     result
 }
 
 /// Blocking receive: buffer, count, type, source, tag, communicator, status.
 #[inline]
-pub fn receive(mut call: MpiCall) -> i32 {
+pub fn record_receive(mut call: MpiCall) -> i32 {
     let Some((thread, mut open)) = call.begin(kind::RECV) else { return call.run() };
-    address(open.record(), &call, [3, 4, 5]);
+    fill_peer(open.record(), &call, [3, 4, 5]);
     let wildcard = open.record().peer == ANY_PEER || open.record().tag == ANY_TAG;
     let mut spare = [0i32; STATUS_WORDS];
-    let status = call.statuses(6, spare.as_mut_ptr());
+    let status = call.ensure_statuses(6, spare.as_mut_ptr());
     let result = call.run();
-    finish(thread, open);
+    finish_record(thread, open);
     if wildcard {
-        completed(thread, &mut open, 0, source_and_tag(status, 0), 0);
+        add_completion(thread, &mut open, 0, source_and_tag(status, 0), 0);
     }
     result
 }
 
 #[inline]
-pub fn completed(thread: &mut Thread, open: &mut OpenRecord, request: u64, (peer, tag): (i32, i32), amount: u64) {
-    // Beginning a new record may unmap the open record's chunk, so copy the open record first.
-    let common = open.copy();
-    add(thread, CallRecord { peer, tag, size_or_count: amount, request, ..common });
+pub fn add_completion(thread: &mut Thread, open: &mut OpenRecord, request: u64, (peer, tag): (i32, i32), amount: u64) {
+    // Beginning a new record may unmap the chunk of the open record, so the open record is copied first.
+    let common = open.completion_template();
+    add_record(thread, CallRecord { peer, tag, size_or_count: amount, request, ..common });
 }
 
-/// Combined send and receive: positions of destination and its tag, source and its tag, and communicator. The status follows the
-/// communicator.
+/// Combined send and receive. The positions are those of the destination and its tag, the source and its tag, and the communicator. The
+/// status follows the communicator.
 #[inline]
-pub fn exchange(mut call: MpiCall, [to, to_tag, from, from_tag, comm]: [usize; 5]) -> i32 {
+pub fn record_exchange(mut call: MpiCall, [to, to_tag, from, from_tag, comm]: [usize; 5]) -> i32 {
     let Some((thread, mut open)) = call.begin(kind::SENDRECV) else { return call.run() };
-    address(open.record(), &call, [to, to_tag, comm]);
-    open.record().size_or_count = bytes(call.arguments[1], call.arguments[2]);
+    fill_peer(open.record(), &call, [to, to_tag, comm]);
+    open.record().size_or_count = message_bytes(call.arguments[1], call.arguments[2]);
     let mut spare = [0i32; STATUS_WORDS];
-    let status = call.statuses(comm + 1, spare.as_mut_ptr());
+    let status = call.ensure_statuses(comm + 1, spare.as_mut_ptr());
     let result = call.run();
     let (source, tag) = source_and_tag(status, 0);
-    finish(thread, open);
+    finish_record(thread, open);
     let mut second = *open.record();
     second.kind = kind::SENDRECV_RECV;
-    address(&mut second, &call, [from, from_tag, comm]);
+    fill_peer(&mut second, &call, [from, from_tag, comm]);
     if second.peer == ANY_PEER {
         second.peer = source;
     }
     if second.tag == ANY_TAG {
         second.tag = tag;
     }
-    add(thread, second);
+    add_record(thread, second);
     result
 }
 
-/// Start or free of one request.
+/// Start or release of one request.
 #[inline]
-pub fn one_request(call: MpiCall, kind: u16) -> i32 {
-    let request = call.handle_at(0) as u64;
-    call.recorded(kind, |record| record.request = request)
+pub fn record_request(call: MpiCall, kind: u16) -> i32 {
+    let request = call.read_handle(0) as u64;
+    call.run_recorded(kind, |record| record.request = request)
 }
 
 /// Start of several persistent requests: count, requests.
 #[inline]
-pub fn start_all(call: MpiCall) -> i32 {
+pub fn record_start_all(call: MpiCall) -> i32 {
     let Some((thread, mut open)) = call.begin(kind::START) else { return call.run() };
     let count = (call.arguments[0] as i32).max(0) as usize;
-    // SAFETY: by MPI's definition of the function, the array has this many handles.
-    let request = |index| unsafe { implementation().handle_at(call.arguments[1], index) } as u64;
+    // SAFETY: by MPI's definition of the function, the array contains `count` handles.
+    let request = |index| unsafe { implementation().read_handle(call.arguments[1], index) } as u64;
     open.record().request = if count > 0 { request(0) } else { 0 };
     let first = *open.record();
     let result = call.run();
-    finish(thread, open);
+    finish_record(thread, open);
     let exit = open.record().exit;
-    // Persistent requests keep their handles, so the array may be read after the call.
+    // Persistent requests keep their handles, so the array can be read after the call.
     for request in (1..count).map(request) {
-        add(thread, CallRecord { enter: exit, exit, request, cpu_ns: 0, ..first });
+        add_record(thread, CallRecord { enter: exit, exit, request, cpu_ns: 0, ..first });
     }
     result
 }
 
 /// Non-blocking probe: source, tag, communicator, flag, status.
 #[inline]
-pub fn immediate_probe(mut call: MpiCall) -> i32 {
+pub fn record_immediate_probe(mut call: MpiCall) -> i32 {
     let Some((thread, mut open)) = call.begin(kind::PROBE) else { return call.run() };
-    address(open.record(), &call, [0, 1, 2]);
+    fill_peer(open.record(), &call, [0, 1, 2]);
     let mut spare = [0i32; STATUS_WORDS];
-    let status = call.statuses(4, spare.as_mut_ptr());
+    let status = call.ensure_statuses(4, spare.as_mut_ptr());
     let result = call.run();
-    if call.integer_at(3) == 0 {
-        thread.withdraw(open);
+    if call.read_integer(3) == 0 {
+        thread.withdraw_test(open);
         return result;
     }
     (open.record().peer, open.record().tag) = source_and_tag(status, 0);
     thread.end_polling(&mut open);
-    finish(thread, open);
+    finish_record(thread, open);
     result
 }
 
 /// Matched probe: source, tag, communicator, message, status.
 #[inline]
-pub fn matched_probe(call: MpiCall) -> i32 {
-    let result = probe(call, 4);
-    MATCHED.set((call.handle_at(3), LAST_PROBE.get()));
+pub fn record_matched_probe(call: MpiCall) -> i32 {
+    let result = record_probe(call, 4);
+    LAST_MATCHED_PROBE.set((call.read_handle(3), LAST_PROBE.get()));
     result
 }
 
 thread_local! {
-    /// Peer, tag and communicator of the last probe.
+    /// Peer, tag and communicator of the thread's last probe.
     static LAST_PROBE: Cell<(i32, i32, u64)> = const { Cell::new((0, 0, 0)) };
-    /// The message of the last matched probe, with peer, tag and communicator.
-    static MATCHED: Cell<(usize, (i32, i32, u64))> = const { Cell::new((0, (0, 0, 0))) };
+    /// The message of the thread's last matched probe, with its peer, tag and communicator.
+    static LAST_MATCHED_PROBE: Cell<(usize, (i32, i32, u64))> = const { Cell::new((0, (0, 0, 0))) };
 }
 
-/// Probe: source, tag, communicator; position of the status.
+/// Probe: source, tag, communicator. `status` is the position of the status.
 #[inline]
-pub fn probe(mut call: MpiCall, status: usize) -> i32 {
+pub fn record_probe(mut call: MpiCall, status: usize) -> i32 {
     let Some((thread, mut open)) = call.begin(kind::PROBE) else { return call.run() };
-    address(open.record(), &call, [0, 1, 2]);
+    fill_peer(open.record(), &call, [0, 1, 2]);
     let mut spare = [0i32; STATUS_WORDS];
-    let status = call.statuses(status, spare.as_mut_ptr());
+    let status = call.ensure_statuses(status, spare.as_mut_ptr());
     let result = call.run();
     let (peer, tag) = source_and_tag(status, 0);
     (open.record().peer, open.record().tag) = (peer, tag);
     LAST_PROBE.set((peer, tag, open.record().object));
-    finish(thread, open);
+    finish_record(thread, open);
     result
 }
 
-/// Receive of a message that a matched probe found: buffer, count, type, message, status.
+/// Receive of a message that a matched probe has found: buffer, count, type, message, status.
 #[inline]
-pub fn matched_receive(call: MpiCall) -> i32 {
-    let (matched, (peer, tag, object)) = MATCHED.get();
-    if matched != call.handle_at(3) {
-        return timed(call, kind::MPI_OTHER);
+pub fn record_matched_receive(call: MpiCall) -> i32 {
+    let (matched, (peer, tag, object)) = LAST_MATCHED_PROBE.get();
+    if matched != call.read_handle(3) {
+        return record_time(call, kind::MPI_OTHER);
     }
-    call.recorded(kind::RECV, |record| (record.peer, record.tag, record.object) = (peer, tag, object))
+    call.run_recorded(kind::RECV, |record| (record.peer, record.tag, record.object) = (peer, tag, object))
 }
 
-/// Collective operation: positions of root and communicator. If it is non-blocking, a request follows the communicator.
+/// Collective operation. `root` and `comm` are the positions of the root and the communicator. If the operation is non-blocking, a
+/// request follows the communicator.
 #[inline]
-pub fn collective(call: MpiCall, kind: u16, root: usize, comm: usize) -> i32 {
+pub fn record_collective(call: MpiCall, kind: u16, root: usize, comm: usize) -> i32 {
     let Some((thread, mut open)) = call.begin(kind) else { return call.run() };
     let record = open.record();
     record.object = call.communicator(comm);
     if root != NO_ROOT {
-        record.peer = implementation().root(call.arguments[root]);
+        record.peer = implementation().recorded_root(call.arguments[root]);
     }
     if is_empty(&call) {
-        record.size_or_count = EMPTY;
+        record.size_or_count = EMPTY_SIZE;
     }
     let result = call.run();
     if kind & trodden_wire::waits::kind::NON_BLOCKING != 0 {
-        open.record().request = call.handle_at(comm + 1) as u64;
+        open.record().request = call.read_handle(comm + 1) as u64;
     }
-    finish(thread, open);
+    finish_record(thread, open);
     result
 }
 
-/// Whether a collective operation transfers no data. If the operation has several counts, the caller's own count decides.
+/// Returns true if a collective operation transfers no data. If the operation has several counts, the caller's own count decides.
 #[inline]
 fn is_empty(call: &MpiCall) -> bool {
     let arguments = &call.arguments;
     match call.function {
         CallName::MPI_Barrier | CallName::MPI_Ibarrier => false,
-        CallName::MPI_Bcast | CallName::MPI_Ibcast => bytes(arguments[1], arguments[2]) == 0,
+        CallName::MPI_Bcast | CallName::MPI_Ibcast => message_bytes(arguments[1], arguments[2]) == 0,
         CallName::MPI_Reduce
         | CallName::MPI_Ireduce
         | CallName::MPI_Allreduce
@@ -234,17 +235,17 @@ fn is_empty(call: &MpiCall) -> bool {
     }
 }
 
-/// Cancellation of a request. When the request completes, its status shows whether the cancellation was in time.
+/// Cancellation of a request. The request's status shows on completion whether the cancellation was in time.
 #[inline]
-pub fn cancel(call: MpiCall) -> i32 {
+pub fn run_cancel(call: MpiCall) -> i32 {
     HAS_CANCELLED.store(true, Ordering::Release);
     call.run()
 }
 
-/// The recorded amount for a completed request: 1 if the `index`-th status in an array shows that the request was cancelled, and 0
-/// otherwise.
+/// Returns the amount to record for a completed request: 1 if the `index`-th status in an array shows that the request was cancelled, or
+/// else 0.
 #[inline]
-pub fn cancelled(statuses: usize, index: usize) -> u64 {
+pub fn read_cancelled_amount(statuses: usize, index: usize) -> u64 {
     static TEST: Real = Real::new(c"PMPI_Test_cancelled");
     if !HAS_CANCELLED.load(Ordering::Acquire) {
         return 0;
@@ -256,88 +257,88 @@ pub fn cancelled(statuses: usize, index: usize) -> u64 {
 
 /// Creation of a persistent collective operation: the operation's arguments, an info, and a request.
 #[inline]
-pub fn collective_init(call: MpiCall, kind: u16, root: usize, comm: usize) -> i32 {
-    call.recorded(kind | trodden_wire::waits::kind::PERSISTENT, |record| {
+pub fn record_collective_init(call: MpiCall, kind: u16, root: usize, comm: usize) -> i32 {
+    call.run_recorded(kind | trodden_wire::waits::kind::PERSISTENT, |record| {
         record.object = call.communicator(comm);
         if root != NO_ROOT {
-            record.peer = implementation().root(call.arguments[root]);
+            record.peer = implementation().recorded_root(call.arguments[root]);
         }
-        record.request = call.handle_at(comm + 2) as u64;
+        record.request = call.read_handle(comm + 2) as u64;
     })
 }
 
-/// Collective creation of a communicator: positions of the parent and of the new communicator.
+/// Collective creation of a communicator. `parent` and `created` are the positions of the existing and the new communicator.
 #[inline]
-pub fn communicator(call: MpiCall, parent: usize, created: usize) -> i32 {
-    call.recorded(kind::COLLECTIVE_ALL, |record| {
+pub fn record_communicator(call: MpiCall, parent: usize, created: usize) -> i32 {
+    call.run_recorded(kind::COLLECTIVE_ALL, |record| {
         record.object = call.communicator(parent);
-        communicator::register(call.handle(parent), call.handle_at(created), None);
+        communicator::register_communicator(call.handle(parent), call.read_handle(created), None);
     })
 }
 
-/// Like [`communicator`], but non-blocking. A request follows the new communicator.
+/// Non-blocking variant of [`record_communicator`]. A request follows the new communicator.
 #[inline]
-pub fn communicator_nonblocking(call: MpiCall, parent: usize, created: usize) -> i32 {
-    call.recorded(kind::COLLECTIVE_ALL | kind::NON_BLOCKING, |record| {
+pub fn record_communicator_nonblocking(call: MpiCall, parent: usize, created: usize) -> i32 {
+    call.run_recorded(kind::COLLECTIVE_ALL | kind::NON_BLOCKING, |record| {
         record.object = call.communicator(parent);
-        record.request = call.handle_at(created + 1) as u64;
+        record.request = call.read_handle(created + 1) as u64;
         process::append_note(b"MPI_Comm_idup: messages on the communicator that it creates are not matched");
     })
 }
 
-/// Creation of a communicator by some members of an existing one. Waits in it are not explained.
+/// Creation of a communicator by some members of an existing one. Waits in the new communicator are not explained.
 #[inline]
-pub fn communicator_of_group(call: MpiCall, parent: usize, created: usize) -> i32 {
-    call.recorded(kind::MPI_OTHER, |_| {
+pub fn record_group_communicator(call: MpiCall, parent: usize, created: usize) -> i32 {
+    call.run_recorded(kind::MPI_OTHER, |_| {
         // In both functions, the tag precedes the new communicator.
         let tag = call.arguments[created - 1] as u32;
-        communicator::register(call.handle(parent), call.handle_at(created), Some(u64::from(tag) | 1 << 40));
+        communicator::register_communicator(call.handle(parent), call.read_handle(created), Some(u64::from(tag) | 1 << 40));
     })
 }
 
 /// Creation of an intercommunicator: local communicator, its leader, a communicator of both leaders, the remote leader, tag, new
 /// communicator.
 #[inline]
-pub fn intercommunicator(call: MpiCall) -> i32 {
-    call.recorded(kind::MPI_OTHER, |_| {
+pub fn record_intercommunicator(call: MpiCall) -> i32 {
+    call.run_recorded(kind::MPI_OTHER, |_| {
         let tag = call.arguments[4] as u32;
-        // The two sides have different parents, so the number depends only on values that are equal on both sides.
-        communicator::register(0, call.handle_at(5), Some(u64::from(tag) | 1 << 41));
+        // The two sides have different parents, so the number must only depend on values that are equal on both sides.
+        communicator::register_communicator(0, call.read_handle(5), Some(u64::from(tag) | 1 << 41));
     })
 }
 
-/// Free of a communicator. Its handle may be reused afterwards.
+/// Release of a communicator, whose handle may be reused afterwards.
 #[inline]
-pub fn free_communicator(call: MpiCall) -> i32 {
-    let handle = call.handle_at(0);
-    let result = call.recorded(kind::MPI_OTHER, |record| record.object = communicator::number(handle));
-    communicator::remove(handle);
+pub fn record_communicator_free(call: MpiCall) -> i32 {
+    let handle = call.read_handle(0);
+    let result = call.run_recorded(kind::MPI_OTHER, |record| record.object = communicator::number_of(handle));
+    communicator::remove_handle(handle);
     result
 }
 
-/// Initialisation of MPI: recording of the thread begins here, and the rank's time starts when this call returns.
-pub fn init(call: MpiCall) -> i32 {
+/// Initialisation of MPI. Recording of the thread begins here. The rank's time starts when this call returns.
+pub fn record_init(call: MpiCall) -> i32 {
     thread::register(0, 0);
-    let result = call.recorded(kind::MPI_INIT, |record| {
+    let result = call.run_recorded(kind::MPI_INIT, |record| {
         static RANK: Real = Real::new(c"PMPI_Comm_rank");
         static SIZE: Real = Real::new(c"PMPI_Comm_size");
         let library = implementation();
         let (mut rank, mut size) = (0i32, 0i32);
-        real!(RANK, fn(usize, *mut i32) -> i32, library.world(), &raw mut rank);
-        real!(SIZE, fn(usize, *mut i32) -> i32, library.world(), &raw mut size);
-        communicator::begin();
+        real!(RANK, fn(usize, *mut i32) -> i32, library.world_communicator(), &raw mut rank);
+        real!(SIZE, fn(usize, *mut i32) -> i32, library.world_communicator(), &raw mut size);
+        communicator::register_predefined();
         record.peer = rank;
         record.size_or_count = size as u64;
         let mut line = OutputLine::new();
-        line.add(b"mpi ").add(library.name()).add(b" ").number(rank as u64).add(b" ").number(size as u64);
+        line.add(b"mpi ").add(library.name()).add(b" ").add_number(rank as u64).add(b" ").add_number(size as u64);
         process::append_line(&line);
     });
-    process::maps();
-    walk::own_range();
+    process::append_maps();
+    walk::find_own_range();
     result
 }
 
-/// Finalisation of MPI: every rank waits for all others.
-pub fn finalize(call: MpiCall) -> i32 {
-    call.recorded(kind::MPI_FINALIZE, |record| record.object = communicator::WORLD)
+/// Finalisation of MPI. Every rank waits for all others.
+pub fn record_finalize(call: MpiCall) -> i32 {
+    call.run_recorded(kind::MPI_FINALIZE, |record| record.object = communicator::WORLD)
 }

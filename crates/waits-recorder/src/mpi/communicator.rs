@@ -1,7 +1,8 @@
-//! Global numbers of communicators, windows and files. All members compute the same number without exchanging messages.
+//! Global numbers for communicators, windows and files. All members compute the same number without exchanging messages.
 //!
-//! Handles are local to a process. Members create a communicator with the same collective call on its parent, so its number is a hash of
-//! the parent's number, the count of such calls on the parent, and the world rank of its first member (a split creates several at once).
+//! Handles are local to a process. Members create a communicator with the same collective call on its parent. Its number is therefore a
+//! hash of the parent's number, the count of such calls on the parent, and the world rank of its first member, because a split creates
+//! several communicators at once.
 
 use super::implementation::implementation;
 use crate::handles::Handles;
@@ -10,105 +11,101 @@ use crate::process;
 use crate::real::{Real, real};
 use core::sync::atomic::{AtomicU64, Ordering};
 
-/// Number of MPI_COMM_WORLD.
 pub const WORLD: u64 = 1;
-/// Number of MPI_COMM_SELF.
 pub const SELF: u64 = 2;
 
 const SLOTS: usize = 1024;
 static HANDLES: Handles<SLOTS> = Handles::new(2);
-static NUMBERS: [AtomicU64; SLOTS] = [const { AtomicU64::new(0) }; SLOTS];
+static COMMUNICATOR_NUMBERS: [AtomicU64; SLOTS] = [const { AtomicU64::new(0) }; SLOTS];
 /// Number of communicators created from the communicator in each slot.
-static CREATED: [AtomicU64; SLOTS] = [const { AtomicU64::new(0) }; SLOTS];
+static CREATED_COUNTS: [AtomicU64; SLOTS] = [const { AtomicU64::new(0) }; SLOTS];
 
-/// The number of a communicator; 0 if it is unknown.
+/// Returns the number of a communicator; 0 if it is unknown.
 #[inline]
-pub fn number(handle: usize) -> u64 {
-    HANDLES.find(handle).map_or(0, |slot| NUMBERS[slot].load(Ordering::Acquire))
+pub fn number_of(handle: usize) -> u64 {
+    HANDLES.find(handle).map_or(0, |slot| COMMUNICATOR_NUMBERS[slot].load(Ordering::Acquire))
 }
 
 fn set_number(handle: usize, number: u64) {
     match HANDLES.find_or_add(handle) {
         Some(slot) => {
-            CREATED[slot].store(0, Ordering::Release);
-            NUMBERS[slot].store(number, Ordering::Release);
+            CREATED_COUNTS[slot].store(0, Ordering::Release);
+            COMMUNICATOR_NUMBERS[slot].store(number, Ordering::Release);
         }
         None => process::append_note(b"more than 1024 communicators: messages on further communicators are not matched"),
     }
 }
 
-/// Removes a handle, which the library may reuse.
-pub fn remove(handle: usize) {
+/// Removes a handle, because the library may reuse it.
+pub fn remove_handle(handle: usize) {
     if let Some(slot) = HANDLES.find(handle) {
-        NUMBERS[slot].store(0, Ordering::Release);
+        COMMUNICATOR_NUMBERS[slot].store(0, Ordering::Release);
     }
 }
 
-/// Registers the predefined communicators.
-pub fn begin() {
+pub fn register_predefined() {
     let library = implementation();
-    set_number(library.world(), WORLD);
-    set_number(library.own(), SELF);
+    set_number(library.world_communicator(), WORLD);
+    set_number(library.self_communicator(), SELF);
 }
 
-/// Kinds of objects with members, other than communicators.
+/// Kinds of objects that have members but are not communicators.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum MemberKind {
     Window,
     File,
 }
 
-/// Registers a window or file that was created by a collective call on the communicator `parent`.
+/// Registers a window or file that a collective call on the communicator `parent` created.
 pub fn register_object(kind: MemberKind, parent: usize, handle: usize) {
     let parent_slot = HANDLES.find(parent);
-    let count = parent_slot.map_or(0, |slot| CREATED[slot].fetch_add(1, Ordering::AcqRel));
+    let count = parent_slot.map_or(0, |slot| CREATED_COUNTS[slot].fetch_add(1, Ordering::AcqRel));
     if handle == 0 {
         return;
     }
     let mut ranks = Ranks::new();
-    ranks.collect_of(kind, handle);
-    let parent_number = parent_slot.map_or(0, |slot| NUMBERS[slot].load(Ordering::Acquire));
-    let number = hash_of(&[parent_number, count, ranks.least(), 1 << 50 | kind as u64]) | 1 << 63;
+    ranks.collect_object_members(kind, handle);
+    let parent_number = parent_slot.map_or(0, |slot| COMMUNICATOR_NUMBERS[slot].load(Ordering::Acquire));
+    let number = hash_parts(&[parent_number, count, ranks.lowest_first_rank(), 1 << 50 | kind as u64]) | 1 << 63;
     set_number(handle, number);
-    ranks.write(number, false);
+    ranks.append_line(number, false);
 }
 
-/// A hash over all parts.
-pub fn hash_of(parts: &[u64]) -> u64 {
+pub fn hash_parts(parts: &[u64]) -> u64 {
     parts.iter().fold(0x517c_c1b7_2722_0a95u64, |hash, part| (hash ^ part).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(31))
 }
 
-/// Registers a communicator that was created by a call on `parent`. `extra` distinguishes calls that are not collective on the parent.
-pub fn register(parent: usize, handle: usize, extra: Option<u64>) {
+/// Registers a communicator that a call on `parent` created. `extra` distinguishes calls that are not collective on the parent.
+pub fn register_communicator(parent: usize, handle: usize, extra: Option<u64>) {
     let library = implementation();
     let parent_slot = HANDLES.find(parent);
-    let count = parent_slot.map_or(0, |slot| CREATED[slot].fetch_add(u64::from(extra.is_none()), Ordering::AcqRel));
+    let count = parent_slot.map_or(0, |slot| CREATED_COUNTS[slot].fetch_add(u64::from(extra.is_none()), Ordering::AcqRel));
     if handle == library.no_communicator() || handle == 0 {
         return;
     }
     let mut ranks = Ranks::new();
-    let is_inter = ranks.collect(handle);
-    let parent_number = parent_slot.map_or(0, |slot| NUMBERS[slot].load(Ordering::Acquire));
-    let key = [parent_number, extra.unwrap_or(count), ranks.least()];
-    let number = hash_of(&key) | 1 << 63;
+    let is_inter = ranks.collect_members(handle);
+    let parent_number = parent_slot.map_or(0, |slot| COMMUNICATOR_NUMBERS[slot].load(Ordering::Acquire));
+    let key = [parent_number, extra.unwrap_or(count), ranks.lowest_first_rank()];
+    let number = hash_parts(&key) | 1 << 63;
     set_number(handle, number);
-    ranks.write(number, is_inter);
+    ranks.append_line(number, is_inter);
 }
 
 static COMMUNICATOR_GROUP: Real = Real::new(c"PMPI_Comm_group");
 pub static WINDOW_GROUP: Real = Real::new(c"PMPI_Win_get_group");
 
-/// Calls `make` with the group that a library function returns for a handle, and frees the group.
-pub fn with_group<R>(of: &'static Real, handle: usize, make: impl FnOnce(usize) -> R) -> R {
+/// Calls `make` with the group that a library function returns for a handle, and releases the group.
+pub fn with_group<R>(getter: &'static Real, handle: usize, make: impl FnOnce(usize) -> R) -> R {
     static FREE: Real = Real::new(c"PMPI_Group_free");
     let mut group = 0usize;
-    real!(of, fn(usize, *mut usize) -> i32, handle, &raw mut group);
+    real!(getter, fn(usize, *mut usize) -> i32, handle, &raw mut group);
     let created = make(group);
     real!(FREE, fn(*mut usize) -> i32, &raw mut group);
     created
 }
 
-/// World ranks of a communicator's members; for an intercommunicator, of the members of both groups.
+/// World ranks of a communicator's members. An intercommunicator also has a remote group.
 struct Ranks {
     local: CommunicatorMembers,
     remote: CommunicatorMembers,
@@ -124,13 +121,13 @@ impl CommunicatorMembers {
         CommunicatorMembers { ranks: core::ptr::null_mut(), count: 0 }
     }
 
-    /// World ranks of a group's members.
+    /// Returns the world ranks of a group's members.
     fn from_group(group: usize) -> Self {
-        with_group(&COMMUNICATOR_GROUP, implementation().world(), |world| CommunicatorMembers::relative(group, world))
+        with_group(&COMMUNICATOR_GROUP, implementation().world_communicator(), |world| CommunicatorMembers::ranks_in(group, world))
     }
 
-    /// Ranks of a group's members in another group.
-    pub fn relative(group: usize, to: usize) -> Self {
+    /// Returns the ranks that the members of `group` have in another group.
+    pub fn ranks_in(group: usize, other: usize) -> Self {
         static SIZE: Real = Real::new(c"PMPI_Group_size");
         static TRANSLATE: Real = Real::new(c"PMPI_Group_translate_ranks");
         let mut size = 0i32;
@@ -142,7 +139,7 @@ impl CommunicatorMembers {
         };
         // SAFETY: the memory was just mapped for `count` ranks.
         (0..count).for_each(|rank| unsafe { own.add(rank).write(rank as i32) });
-        real!(TRANSLATE, fn(usize, i32, *mut i32, usize, *mut i32) -> i32, group, size, own, to, ranks);
+        real!(TRANSLATE, fn(usize, i32, *mut i32, usize, *mut i32) -> i32, group, size, own, other, ranks);
         crate::memory::release(own, count.max(1));
         CommunicatorMembers { ranks, count }
     }
@@ -152,7 +149,7 @@ impl CommunicatorMembers {
     }
 
     fn get(&self, index: usize) -> i32 {
-        // SAFETY: callers pass an index below the count.
+        // SAFETY: callers pass an index below `count`.
         unsafe { self.ranks.add(index).read() }
     }
 }
@@ -170,8 +167,8 @@ impl Ranks {
         Ranks { local: CommunicatorMembers::none(), remote: CommunicatorMembers::none() }
     }
 
-    /// Queries the members of a communicator. Returns whether it is an intercommunicator.
-    fn collect(&mut self, handle: usize) -> bool {
+    /// Queries a communicator's members. Returns true if it is an intercommunicator.
+    fn collect_members(&mut self, handle: usize) -> bool {
         static REMOTE: Real = Real::new(c"PMPI_Comm_remote_group");
         static INTER: Real = Real::new(c"PMPI_Comm_test_inter");
         let mut is_inter = 0i32;
@@ -183,8 +180,8 @@ impl Ranks {
         is_inter != 0
     }
 
-    /// Queries the members of a window or file.
-    fn collect_of(&mut self, kind: MemberKind, handle: usize) {
+    /// Queries a window's or file's members.
+    fn collect_object_members(&mut self, kind: MemberKind, handle: usize) {
         static FILE: Real = Real::new(c"PMPI_File_get_group");
         let group_of = match kind {
             MemberKind::Window => &WINDOW_GROUP,
@@ -193,15 +190,15 @@ impl Ranks {
         self.local = with_group(group_of, handle, CommunicatorMembers::from_group);
     }
 
-    /// The lower of the two groups' first ranks, which is the same on both sides.
-    fn least(&self) -> u64 {
+    /// Returns the lower of the two groups' first ranks, which is the same on both sides.
+    fn lowest_first_rank(&self) -> u64 {
         let firsts = [&self.local, &self.remote].map(|m| if m.count > 0 { m.get(0) } else { i32::MAX });
         firsts.into_iter().min().unwrap_or(0) as u64
     }
 
-    fn write(&self, number: u64, is_inter: bool) {
+    fn append_line(&self, number: u64, is_inter: bool) {
         let mut line = OutputLine::new();
-        line.add(b"communicator ").number(number).add(b" local");
+        line.add(b"communicator ").add_number(number).add(b" local");
         write_members(&mut line, &self.local, number);
         if is_inter {
             line.add(b" remote");
@@ -223,16 +220,16 @@ fn write_members(line: &mut OutputLine, members: &CommunicatorMembers, number: u
         if !line.has_room(40) {
             process::append_line(line);
             *line = OutputLine::new();
-            line.add(b"more ").number(number);
+            line.add(b"more ").add_number(number);
         }
-        // A process outside this `MPI_COMM_WORLD` (spawned or connected) has no world rank.
+        // A spawned or connected process is outside this `MPI_COMM_WORLD`, so it has no world rank.
         if first < 0 {
             line.add(b" ?");
         } else {
-            line.add(b" ").number(first as u64);
+            line.add(b" ").add_number(first as u64);
         }
         if last > at {
-            line.add(b"-").number(members.get(last) as u64);
+            line.add(b"-").add_number(members.get(last) as u64);
         }
         at = last + 1;
     }

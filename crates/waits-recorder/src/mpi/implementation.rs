@@ -1,47 +1,45 @@
 //! The differences between MPI libraries: handles, constants, and the layout of a status.
 //!
-//! From `mpi.h` of Open MPI 4.1 and MPICH 4.0, respectively: source and tag are words 0 and 1 or words 2 and 3 of a status; any source is
-//! -1 or -2, no process -2 or -1, any tag -1 in both; the address of an ignored status is 0 or 1, also for arrays.
+//! The values are from `mpi.h` of Open MPI 4.1 and MPICH 4.0. Source and tag are words 0 and 1 of a status in Open MPI, and words 2 and 3
+//! in MPICH. "Any source" is -1 and -2, "no process" is -2 and -1, and "any tag" is -1 in both. The address of an ignored status, or of
+//! an ignored array of statuses, is 0 and 1.
 
 use crate::real::Variable;
 use core::sync::atomic::{AtomicU8, Ordering};
 use trodden_wire::waits::{ANY_PEER, ANY_TAG, NO_PEER, ROOT_PEER};
 
-/// An MPI library.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Implementation {
-    /// Handles are addresses.
     OpenMpi,
-    /// Handles are 32-bit numbers.
+    /// MPICH's handles are 32-bit numbers; Open MPI's are addresses.
     Mpich,
 }
 
-/// An upper bound for the number of words in a status.
 pub const STATUS_WORDS: usize = 10;
 
-static FOUND: AtomicU8 = AtomicU8::new(0);
+static IMPLEMENTATION: AtomicU8 = AtomicU8::new(0);
 
 /// Open MPI's predefined communicators are variables.
 static WORLD: Variable = Variable::new(c"ompi_mpi_comm_world");
 static SELF: Variable = Variable::new(c"ompi_mpi_comm_self");
 static NONE: Variable = Variable::new(c"ompi_mpi_comm_null");
 
-/// The library in this process.
+/// Returns the MPI library of this process.
 #[inline]
 pub fn implementation() -> Implementation {
-    match FOUND.load(Ordering::Relaxed) {
+    match IMPLEMENTATION.load(Ordering::Relaxed) {
         1 => Implementation::OpenMpi,
         2 => Implementation::Mpich,
         _ => {
             let is_open = WORLD.address() != 0;
-            FOUND.store(if is_open { 1 } else { 2 }, Ordering::Relaxed);
+            IMPLEMENTATION.store(if is_open { 1 } else { 2 }, Ordering::Relaxed);
             implementation()
         }
     }
 }
 
 impl Implementation {
-    /// The name used in the process file.
+    /// Returns the library's name in the process file.
     pub fn name(self) -> &'static [u8] {
         match self {
             Implementation::OpenMpi => b"openmpi",
@@ -49,23 +47,20 @@ impl Implementation {
         }
     }
 
-    /// MPI_COMM_WORLD.
-    pub fn world(self) -> usize {
+    pub fn world_communicator(self) -> usize {
         match self {
             Implementation::OpenMpi => WORLD.address(),
             Implementation::Mpich => 0x4400_0000,
         }
     }
 
-    /// MPI_COMM_SELF.
-    pub fn own(self) -> usize {
+    pub fn self_communicator(self) -> usize {
         match self {
             Implementation::OpenMpi => SELF.address(),
             Implementation::Mpich => 0x4400_0001,
         }
     }
 
-    /// MPI_COMM_NULL.
     pub fn no_communicator(self) -> usize {
         match self {
             Implementation::OpenMpi => NONE.address(),
@@ -73,7 +68,6 @@ impl Implementation {
         }
     }
 
-    /// The handle in an argument.
     #[inline]
     pub fn handle(self, argument: usize) -> usize {
         match self {
@@ -82,12 +76,12 @@ impl Implementation {
         }
     }
 
-    /// The handle at an address; 0 if the address is 0.
+    /// Returns the handle at an address, or 0 if the address is 0.
     ///
     /// # Safety
-    /// The address is 0, or the address of an array with more than `index` handles.
+    /// The address must be 0 or that of an array with more than `index` handles.
     #[inline]
-    pub unsafe fn handle_at(self, address: usize, index: usize) -> usize {
+    pub unsafe fn read_handle(self, address: usize, index: usize) -> usize {
         if address == 0 {
             return 0;
         }
@@ -99,7 +93,7 @@ impl Implementation {
         }
     }
 
-    /// Whether a status argument means that the caller ignores the status.
+    /// Returns true if a status argument means that the caller ignores the status.
     #[inline]
     pub fn is_ignored(self, status: usize) -> bool {
         match self {
@@ -108,7 +102,6 @@ impl Implementation {
         }
     }
 
-    /// Number of words of a status.
     pub fn status_words(self) -> usize {
         match self {
             Implementation::OpenMpi => 6,
@@ -116,22 +109,22 @@ impl Implementation {
         }
     }
 
-    /// Source and tag in a status.
+    /// Returns the source and tag in a status.
     ///
     /// # Safety
-    /// `statuses` is the address of an array with more than `index` statuses.
+    /// `statuses` must be the address of an array with more than `index` statuses.
     #[inline]
     pub unsafe fn source_and_tag(self, statuses: usize, index: usize) -> (i32, i32) {
         // SAFETY: by the caller's contract.
         let words = unsafe { (statuses as *const i32).add(index * self.status_words()) };
         let first = if self == Implementation::OpenMpi { 0 } else { 2 };
         // SAFETY: a status has more words than these.
-        unsafe { (self.peer(words.add(first).read() as usize), words.add(first + 1).read()) }
+        unsafe { (self.recorded_peer(words.add(first).read() as usize), words.add(first + 1).read()) }
     }
 
-    /// The recorded value of a rank argument.
+    /// Converts a rank argument to the recorded value.
     #[inline]
-    pub fn peer(self, argument: usize) -> i32 {
+    pub fn recorded_peer(self, argument: usize) -> i32 {
         let rank = argument as i32;
         match (self, rank) {
             (Implementation::OpenMpi, -1) | (Implementation::Mpich, -2) => ANY_PEER,
@@ -140,9 +133,9 @@ impl Implementation {
         }
     }
 
-    /// The recorded value of a root argument, which may be MPI_ROOT in an operation on an intercommunicator.
+    /// Converts a root argument to the recorded value. In an operation on an intercommunicator, the argument may be MPI_ROOT.
     #[inline]
-    pub fn root(self, argument: usize) -> i32 {
+    pub fn recorded_root(self, argument: usize) -> i32 {
         match (self, argument as i32) {
             (Implementation::OpenMpi, -4) | (Implementation::Mpich, -3) => ROOT_PEER,
             (_, rank @ 0..) => rank,
@@ -150,9 +143,9 @@ impl Implementation {
         }
     }
 
-    /// The recorded value of a tag argument.
+    /// Converts a tag argument to the recorded value.
     #[inline]
-    pub fn tag(self, argument: usize) -> i32 {
+    pub fn recorded_tag(self, argument: usize) -> i32 {
         let tag = argument as i32;
         if tag < 0 { ANY_TAG } else { tag }
     }

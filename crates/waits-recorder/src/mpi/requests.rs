@@ -1,33 +1,34 @@
-//! Calls that complete requests: waits and tests for one, all, any or some of them.
+//! Calls that complete requests: they wait or test for one, all, any or some of them.
 //!
-//! Parameters are the argument positions of the status and, for a test, of the flag that the call sets if the test is successful.
+//! The parameters are the argument position of the status and, for a test, the position of the flag that the call sets if the test is
+//! successful.
 
-use super::behaviour::{cancelled, completed};
+use super::behaviour::{add_completion, read_cancelled_amount};
 use super::call::{MpiCall, source_and_tag};
 use super::implementation::{STATUS_WORDS, implementation};
 use crate::memory::{map_private, release};
-use crate::thread::{OpenRecord, Thread, add, finish, recordable_thread};
+use crate::thread::{OpenRecord, Thread, add_record, finish_record, recordable_thread};
 use trodden_wire::waits::{CallRecord, kind};
 
-/// Wait or test for one request: the request is the first argument.
-pub fn complete_one(mut call: MpiCall, status: usize, flag: Option<usize>) -> i32 {
-    let request = call.handle_at(0) as u64;
+/// Waits or tests for one request, which is the first argument.
+pub fn record_complete_one(mut call: MpiCall, status: usize, flag: Option<usize>) -> i32 {
+    let request = call.read_handle(0) as u64;
     let Some((thread, mut open)) = call.begin(kind::WAIT) else { return call.run() };
     let mut spare = [0i32; STATUS_WORDS];
-    let status = call.statuses(status, spare.as_mut_ptr());
+    let status = call.ensure_statuses(status, spare.as_mut_ptr());
     let result = call.run();
-    if flag.is_some_and(|flag| call.integer_at(flag) == 0) {
-        thread.withdraw(open);
+    if flag.is_some_and(|flag| call.read_integer(flag) == 0) {
+        thread.withdraw_test(open);
         return result;
     }
-    let amount = cancelled(status, 0);
+    let amount = read_cancelled_amount(status, 0);
     thread.end_polling(&mut open);
-    finish(thread, open);
-    completed(thread, &mut open, request, source_and_tag(status, 0), amount);
+    finish_record(thread, open);
+    add_completion(thread, &mut open, request, source_and_tag(status, 0), amount);
     result
 }
 
-/// Handles and statuses of a call on several requests. They are stored on the stack if there are few, and otherwise in mapped memory.
+/// Handles and statuses for a call on several requests. A few are stored on the stack, more in mapped memory.
 struct RequestArray {
     handles: *mut u64,
     statuses: *mut i32,
@@ -39,7 +40,6 @@ struct RequestArray {
 const MAX_ON_STACK: usize = 32;
 
 impl RequestArray {
-    /// An empty array, to be filled by [`RequestArray::begin`].
     fn new() -> Self {
         RequestArray {
             handles: core::ptr::null_mut(),
@@ -62,8 +62,8 @@ impl RequestArray {
         }
         let library = implementation();
         for index in 0..self.count {
-            // SAFETY: the caller's array and the copy have `count` handles.
-            unsafe { self.handles.add(index).write(library.handle_at(call.arguments[1], index) as u64) };
+            // SAFETY: the caller's array and the copy have room for `count` handles.
+            unsafe { self.handles.add(index).write(library.read_handle(call.arguments[1], index) as u64) };
         }
         let opened = call.begin(kind::WAIT);
         if opened.is_none() {
@@ -73,7 +73,7 @@ impl RequestArray {
     }
 
     fn handle(&self, index: usize) -> u64 {
-        // SAFETY: callers pass an index below the count.
+        // SAFETY: callers pass an index below `count`.
         unsafe { self.handles.add(index).read() }
     }
 
@@ -85,68 +85,80 @@ impl RequestArray {
     }
 }
 
-/// Wait or test for all: count, requests.
-pub fn complete_all(mut call: MpiCall, statuses: usize, flag: Option<usize>) -> i32 {
+/// Waits or tests for all: count, requests.
+pub fn record_complete_all(mut call: MpiCall, statuses: usize, flag: Option<usize>) -> i32 {
     let mut array = RequestArray::new();
     let Some((thread, mut open)) = array.begin(&call) else { return call.run() };
-    let statuses = call.statuses(statuses, array.statuses);
+    let statuses = call.ensure_statuses(statuses, array.statuses);
     let result = call.run();
-    if flag.is_some_and(|flag| call.integer_at(flag) == 0) {
-        thread.withdraw(open);
+    if flag.is_some_and(|flag| call.read_integer(flag) == 0) {
+        thread.withdraw_test(open);
     } else {
         thread.end_polling(&mut open);
         open.record().size_or_count = array.count as u64;
-        finish(thread, open);
-        let first = open.copy();
+        finish_record(thread, open);
+        let first = open.completion_template();
         for index in 0..array.count {
             let (peer, tag) = source_and_tag(statuses, index);
-            add(thread, CallRecord { peer, tag, size_or_count: cancelled(statuses, index), request: array.handle(index), ..first });
+            add_record(
+                thread,
+                CallRecord { peer, tag, size_or_count: read_cancelled_amount(statuses, index), request: array.handle(index), ..first },
+            );
         }
     }
     array.free();
     result
 }
 
-/// Wait or test for any: count, requests, index.
-pub fn complete_any(mut call: MpiCall, status: usize, flag: Option<usize>) -> i32 {
+/// Waits or tests for any: count, requests, index.
+pub fn record_complete_any(mut call: MpiCall, status: usize, flag: Option<usize>) -> i32 {
     let mut array = RequestArray::new();
     let Some((thread, mut open)) = array.begin(&call) else { return call.run() };
     let mut spare = [0i32; STATUS_WORDS];
-    let status = call.statuses(status, spare.as_mut_ptr());
+    let status = call.ensure_statuses(status, spare.as_mut_ptr());
     let result = call.run();
-    if flag.is_some_and(|flag| call.integer_at(flag) == 0) {
-        thread.withdraw(open);
+    if flag.is_some_and(|flag| call.read_integer(flag) == 0) {
+        thread.withdraw_test(open);
     } else {
         thread.end_polling(&mut open);
-        finish(thread, open);
-        let which = call.integer_at(2);
-        if which >= 0 && (which as usize) < array.count {
-            completed(thread, &mut open, array.handle(which as usize), source_and_tag(status, 0), cancelled(status, 0));
+        finish_record(thread, open);
+        let completed_index = call.read_integer(2);
+        if completed_index >= 0 && (completed_index as usize) < array.count {
+            add_completion(
+                thread,
+                &mut open,
+                array.handle(completed_index as usize),
+                source_and_tag(status, 0),
+                read_cancelled_amount(status, 0),
+            );
         }
     }
     array.free();
     result
 }
 
-/// Wait or test for some: count, requests, number of completed requests, their indices, statuses.
-pub fn complete_some(mut call: MpiCall) -> i32 {
+/// Waits or tests for some: count, requests, number of completed requests, their indices, statuses.
+pub fn record_complete_some(mut call: MpiCall) -> i32 {
     let mut array = RequestArray::new();
     let Some((thread, mut open)) = array.begin(&call) else { return call.run() };
-    let statuses = call.statuses(4, array.statuses);
+    let statuses = call.ensure_statuses(4, array.statuses);
     let result = call.run();
-    let count = call.integer_at(2);
+    let count = call.read_integer(2);
     if count <= 0 {
-        thread.withdraw(open);
+        thread.withdraw_test(open);
     } else {
         thread.end_polling(&mut open);
-        finish(thread, open);
-        let first = open.copy();
+        finish_record(thread, open);
+        let first = open.completion_template();
         for place in 0..count as usize {
             // SAFETY: by MPI's definition, the argument is the address of an array with `count` indices.
             let index = unsafe { (call.arguments[3] as *const i32).add(place).read() } as usize;
             let (peer, tag) = source_and_tag(statuses, place);
             if index < array.count {
-                add(thread, CallRecord { peer, tag, size_or_count: cancelled(statuses, place), request: array.handle(index), ..first });
+                add_record(
+                    thread,
+                    CallRecord { peer, tag, size_or_count: read_cancelled_amount(statuses, place), request: array.handle(index), ..first },
+                );
             }
         }
     }

@@ -1,106 +1,108 @@
-//! One-sided communication. Fences wait like collective operations. A window's lock at a rank is a single object for all processes. The
-//! four calls of an epoch between groups are recorded as messages: a post to the processes that may access the window, and a completion
-//! back.
+//! One-sided communication. Fences wait like collective operations. A window's lock at a rank is a single object for all processes. In an
+//! epoch between groups, the four calls are recorded as messages: a post to the processes that may access the window, and a completion in
+//! the opposite direction.
 
 use super::call::MpiCall;
-use super::communicator::{self, CommunicatorMembers, MemberKind, WINDOW_GROUP, hash_of, with_group};
+use super::communicator::{self, CommunicatorMembers, MemberKind, WINDOW_GROUP, hash_parts, with_group};
 use crate::handles::Handles;
 use crate::memory::{map_private, release};
 use crate::process;
-use crate::thread::{add, finish};
+use crate::thread::{add_record, finish_record};
 use core::sync::atomic::{AtomicPtr, Ordering};
 use trodden_wire::waits::{CallRecord, kind};
 
-/// Tags of the messages that represent the calls of an epoch.
-const POSTED: i32 = 1;
-const COMPLETED: i32 = 2;
+/// Tags of the messages that represent an epoch's calls.
+const POST_TAG: i32 = 1;
+const COMPLETION_TAG: i32 = 2;
 
-/// Creation: positions of the communicator and of the window.
+/// Creation. `parent` and `created` are the positions of the communicator and the window.
 #[inline]
-pub fn window(call: MpiCall, parent: usize, created: usize) -> i32 {
-    call.recorded(kind::COLLECTIVE_ALL, |record| {
+pub fn record_window(call: MpiCall, parent: usize, created: usize) -> i32 {
+    call.run_recorded(kind::COLLECTIVE_ALL, |record| {
         record.object = call.communicator(parent);
-        communicator::register_object(MemberKind::Window, call.handle(parent), call.handle_at(created));
+        communicator::register_object(MemberKind::Window, call.handle(parent), call.read_handle(created));
     })
 }
 
 /// Fence: assertion, window.
 #[inline]
-pub fn window_fence(call: MpiCall) -> i32 {
-    call.recorded(kind::COLLECTIVE_ALL, |record| record.object = call.communicator(1))
+pub fn record_window_fence(call: MpiCall) -> i32 {
+    call.run_recorded(kind::COLLECTIVE_ALL, |record| record.object = call.communicator(1))
 }
 
-/// Free: the address of a window handle. The handle may be reused afterwards.
+/// Free: the address of a window handle, which may be reused afterwards.
 #[inline]
-pub fn window_free(call: MpiCall) -> i32 {
-    let handle = call.handle_at(0);
-    let number = communicator::number(handle);
-    let result = call.recorded(kind::COLLECTIVE_ALL, |record| record.object = number);
-    communicator::remove(handle);
+pub fn record_window_free(call: MpiCall) -> i32 {
+    let handle = call.read_handle(0);
+    let number = communicator::number_of(handle);
+    let result = call.run_recorded(kind::COLLECTIVE_ALL, |record| record.object = number);
+    communicator::remove_handle(handle);
     result
 }
 
-/// Lock or unlock of a window at a rank: positions of window and rank. The lock has the same number in all processes.
+/// Lock or unlock of a window at a rank. `window` and `rank` are argument positions. The lock has the same number in all processes.
 #[inline]
-pub fn window_lock(call: MpiCall, kind: u16, window: usize, rank: usize) -> i32 {
-    let lock = hash_of(&[call.communicator(window), call.arguments[rank] as u32 as u64]) | 1 << 63;
-    call.recorded(kind, |record| record.object = lock)
+pub fn record_window_lock(call: MpiCall, kind: u16, window: usize, rank: usize) -> i32 {
+    let lock = hash_parts(&[call.communicator(window), call.arguments[rank] as u32 as u64]) | 1 << 63;
+    call.run_recorded(kind, |record| record.object = lock)
 }
 
-/// Post: group, assertion, window. Members of the group may access this process's window from now on.
+/// Post: group, assertion, window. From now on, the group's members may access this process's window.
 #[inline]
-pub fn window_post(call: MpiCall) -> i32 {
-    store_epoch(&EXPOSED, &call);
-    meeting(call, 2, &EXPOSED, (POSTED, kind::MEETING_SEND), None)
+pub fn record_window_post(call: MpiCall) -> i32 {
+    store_epoch(&EXPOSURE_EPOCHS, &call);
+    record_meeting(call, 2, &EXPOSURE_EPOCHS, (POST_TAG, kind::MEETING_SEND), None)
 }
 
-/// Start: group, assertion, window. Waits until the members of the group have posted.
+/// Start: group, assertion, window. Waits until the group's members have posted.
 #[inline]
-pub fn window_start(call: MpiCall) -> i32 {
-    store_epoch(&ACCESSED, &call);
-    meeting(call, 2, &ACCESSED, (POSTED, kind::MEETING_RECV), None)
+pub fn record_window_start(call: MpiCall) -> i32 {
+    store_epoch(&ACCESS_EPOCHS, &call);
+    record_meeting(call, 2, &ACCESS_EPOCHS, (POST_TAG, kind::MEETING_RECV), None)
 }
 
-/// Complete: window. Ends the accesses of the epoch that was started.
+/// Complete: window. Ends the accesses of the epoch that [`record_window_start`] began.
 #[inline]
-pub fn window_complete(call: MpiCall) -> i32 {
-    meeting(call, 0, &ACCESSED, (COMPLETED, kind::MEETING_SEND), None)
+pub fn record_window_complete(call: MpiCall) -> i32 {
+    record_meeting(call, 0, &ACCESS_EPOCHS, (COMPLETION_TAG, kind::MEETING_SEND), None)
 }
 
 /// Wait: window. Waits until the members of the exposure group have completed.
 #[inline]
-pub fn window_wait(call: MpiCall) -> i32 {
-    meeting(call, 0, &EXPOSED, (COMPLETED, kind::MEETING_RECV), None)
+pub fn record_window_wait(call: MpiCall) -> i32 {
+    record_meeting(call, 0, &EXPOSURE_EPOCHS, (COMPLETION_TAG, kind::MEETING_RECV), None)
 }
 
-/// Test: window, flag. Like [`window_wait`], if the flag is set.
+/// Test: window, flag. Works like [`record_window_wait`] if the call sets the flag.
 #[inline]
-pub fn window_test(call: MpiCall) -> i32 {
-    meeting(call, 0, &EXPOSED, (COMPLETED, kind::MEETING_RECV), Some(1))
+pub fn record_window_test(call: MpiCall) -> i32 {
+    record_meeting(call, 0, &EXPOSURE_EPOCHS, (COMPLETION_TAG, kind::MEETING_RECV), Some(1))
 }
 
-/// Records a call of the newest epoch, with a message of the given tag and kind for each member. For a test, `flag` is the position of its
-/// flag.
-fn meeting(call: MpiCall, window: usize, table: &'static WindowTable, (tag, kind): (i32, u16), flag: Option<usize>) -> i32 {
+/// Records a call in the window's newest epoch, with a message of the given tag and kind for each member. `flag` is the position of a
+/// test's flag.
+fn record_meeting(call: MpiCall, window: usize, table: &'static WindowTable, (tag, kind): (i32, u16), flag: Option<usize>) -> i32 {
     let Some((thread, mut open)) = call.begin(kind::MEETING) else { return call.run() };
     open.record().object = call.communicator(window);
     let result = call.run();
     if let Some(flag) = flag {
-        if call.integer_at(flag) == 0 {
-            thread.withdraw(open);
+        if call.read_integer(flag) == 0 {
+            thread.withdraw_test(open);
             return result;
         }
         thread.end_polling(&mut open);
     }
-    finish(thread, open);
-    let first = open.copy();
-    find(table, call.handle(window), |epoch| epoch.iter().for_each(|peer| add(thread, CallRecord { kind, peer, tag, ..first })));
+    finish_record(thread, open);
+    let first = open.completion_template();
+    with_epoch(table, call.handle(window), |epoch| {
+        epoch.iter().for_each(|peer| add_record(thread, CallRecord { kind, peer, tag, ..first }))
+    });
     result
 }
 
 const SLOTS: usize = 64;
 
-/// For each window, the members of its newest epoch.
+/// The members of each window's newest epoch.
 struct WindowTable {
     windows: Handles<SLOTS>,
     epochs: [AtomicPtr<CommunicatorMembers>; SLOTS],
@@ -112,14 +114,14 @@ impl WindowTable {
     }
 }
 
-static EXPOSED: WindowTable = WindowTable::new();
-static ACCESSED: WindowTable = WindowTable::new();
+static EXPOSURE_EPOCHS: WindowTable = WindowTable::new();
+static ACCESS_EPOCHS: WindowTable = WindowTable::new();
 
-/// Stores the members of the epoch that begins with a call (group, assertion, window), until the window's next epoch. MPI permits only one
-/// thread at a time to begin an epoch.
+/// Stores the members of the epoch that begins with a call (group, assertion, window), until the window's next epoch. MPI permits only
+/// one thread at a time to begin an epoch.
 fn store_epoch(table: &'static WindowTable, call: &MpiCall) {
     let (group, window) = (call.arguments[0], call.arguments[2]);
-    let epoch = with_group(&WINDOW_GROUP, window, |all| CommunicatorMembers::relative(group, all));
+    let epoch = with_group(&WINDOW_GROUP, window, |all| CommunicatorMembers::ranks_in(group, all));
     let Some(slot) = table.windows.find_or_add(call.handle(2)) else {
         process::append_note(b"more than 64 windows with MPI_Win_post and MPI_Win_start: waits on further windows are not explained");
         return;
@@ -129,16 +131,17 @@ fn store_epoch(table: &'static WindowTable, call: &MpiCall) {
     unsafe { place.write(epoch) };
     let old = table.epochs[slot].swap(place, Ordering::AcqRel);
     if !old.is_null() {
-        // SAFETY: written above; nothing else uses it, since MPI permits only one thread at a time to begin an epoch.
+        // SAFETY: an earlier call wrote the value, and nothing else uses it, because MPI permits only one thread at a time to begin an
+        // epoch.
         drop(unsafe { old.read() });
         release(old, 1);
     }
 }
 
-fn find(table: &'static WindowTable, window: usize, see: impl FnOnce(&CommunicatorMembers)) {
-    let held = table.windows.find(window).map(|slot| table.epochs[slot].load(Ordering::Acquire));
-    // SAFETY: null, or written by `store_epoch`.
-    if let Some(epoch) = held.and_then(|held| unsafe { held.as_ref() }) {
-        see(epoch);
+fn with_epoch(table: &'static WindowTable, window: usize, use_epoch: impl FnOnce(&CommunicatorMembers)) {
+    let epoch = table.windows.find(window).map(|slot| table.epochs[slot].load(Ordering::Acquire));
+    // SAFETY: the pointer is null, or refers to a value that `store_epoch` wrote.
+    if let Some(epoch) = epoch.and_then(|epoch| unsafe { epoch.as_ref() }) {
+        use_epoch(epoch);
     }
 }

@@ -1,8 +1,8 @@
-//! Samples of the code that a thread executes between its calls, taken by a timer on the thread's processor time.
+//! Samples the code that a thread executes between its calls, with a timer on the thread's processor time.
 //!
 //! Call stacks alone cannot identify a function that makes no calls. The timer measures processor time, so it does not interrupt sleeping
-//! or blocking system calls. Its rate is limited by the kernel's tick (often 250 per second). `signals.rs` handles its signal. No samples
-//! are taken inside a recorded call.
+//! or blocking system calls. The kernel's tick (often 250 per second) limits the sampling rate. `signals.rs` handles the timer's signal.
+//! No samples are taken inside a recorded call.
 
 use super::{Thread, current};
 use crate::{clock, paths, process, signals, walk};
@@ -11,28 +11,27 @@ use core::sync::atomic::{AtomicI32, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use trodden_wire::waits::SampleRecord;
 
 /// 0: unknown, 1: on, 2: off.
-static STATE: AtomicU8 = AtomicU8::new(0);
+static SAMPLING_STATE: AtomicU8 = AtomicU8::new(0);
 static PERIOD_NS: AtomicU64 = AtomicU64::new(0);
 /// The timers' signal, and the value that they pass with it.
-static SIGNAL: AtomicI32 = AtomicI32::new(0);
-static VALUE: AtomicUsize = AtomicUsize::new(0);
-const DEFAULT_RATE: u64 = 1000;
+static TIMER_SIGNAL: AtomicI32 = AtomicI32::new(0);
+static TIMER_VALUE: AtomicUsize = AtomicUsize::new(0);
+const DEFAULT_SAMPLES_PER_SECOND: u64 = 1000;
 
-/// Starts the timer of a thread.
-pub fn begin(thread: &mut Thread) {
-    if STATE.load(Ordering::Acquire) == 0 {
-        STATE.store(if prepare() { 1 } else { 2 }, Ordering::Release);
+pub fn start_timer(thread: &mut Thread) {
+    if SAMPLING_STATE.load(Ordering::Acquire) == 0 {
+        SAMPLING_STATE.store(if prepare() { 1 } else { 2 }, Ordering::Release);
     }
-    if STATE.load(Ordering::Acquire) != 1 {
+    if SAMPLING_STATE.load(Ordering::Acquire) != 1 {
         return;
     }
     signals::unblock();
     // SAFETY: zero is a valid value for every field of this C structure.
     let mut event: libc::sigevent = unsafe { zeroed() };
     event.sigev_notify = libc::SIGEV_THREAD_ID;
-    event.sigev_signo = SIGNAL.load(Ordering::Relaxed);
-    event.sigev_value.sival_ptr = VALUE.load(Ordering::Relaxed) as *mut libc::c_void;
-    event.sigev_notify_thread_id = thread.number as i32;
+    event.sigev_signo = TIMER_SIGNAL.load(Ordering::Relaxed);
+    event.sigev_value.sival_ptr = TIMER_VALUE.load(Ordering::Relaxed) as *mut libc::c_void;
+    event.sigev_notify_thread_id = thread.thread_id as i32;
     let mut timer: libc::timer_t = core::ptr::null_mut();
     // SAFETY: `event` and `timer` are local variables.
     if unsafe { libc::timer_create(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut event, &raw mut timer) } != 0 {
@@ -45,57 +44,56 @@ pub fn begin(thread: &mut Thread) {
     thread.timer = Some(timer);
 }
 
-/// Ends the timer of a thread.
-pub fn end(thread: &mut Thread) {
+pub fn end_timer(thread: &mut Thread) {
     if let Some(timer) = thread.timer.take() {
-        // SAFETY: the thread's own timer.
+        // SAFETY: the timer belongs to this thread and is deleted only once.
         unsafe { libc::timer_delete(timer) };
     }
 }
 
 fn prepare() -> bool {
-    let rate = rate();
+    let rate = sampling_rate();
     if rate == 0 {
         process::append_note(b"sampling is off");
         return false;
     }
     PERIOD_NS.store((1_000_000_000 / rate).clamp(1000, 999_999_999), Ordering::Relaxed);
-    // Without this function, the unwinder acquires one of the linker's locks, which a signal handler must not do.
-    // SAFETY: the name is a C string.
+    // Without this function, the unwinder acquires one of the dynamic linker's locks, which a signal handler must not do. SAFETY: the
+    // name is a C string.
     if unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"_dl_find_object".as_ptr()) }.is_null() {
         process::append_note(b"no samples: the C library is older than 2.35, so stacks cannot be unwound in signal handlers");
         return false;
     }
-    // The first use of the unwinder may load a library, which must not happen in the handler.
-    walk::walk(0);
-    paths::find();
-    let Some((signal, value)) = signals::install(handle) else {
+    // The first use of the unwinder may load a library, which must not happen in the signal handler.
+    walk::unwind_stack(0);
+    paths::find_stream_function();
+    let Some((signal, value)) = signals::install(handle_timer) else {
         process::append_note(b"no samples: the program has a handler for every real-time signal");
         return false;
     };
-    SIGNAL.store(signal, Ordering::Relaxed);
-    VALUE.store(value as usize, Ordering::Relaxed);
+    TIMER_SIGNAL.store(signal, Ordering::Relaxed);
+    TIMER_VALUE.store(value as usize, Ordering::Relaxed);
     true
 }
 
-fn rate() -> u64 {
+fn sampling_rate() -> u64 {
     // SAFETY: the name is a C string.
     let value = unsafe { libc::getenv(c"TRODDEN_WAITS_RATE".as_ptr()) };
     if value.is_null() {
-        return DEFAULT_RATE;
+        return DEFAULT_SAMPLES_PER_SECOND;
     }
     // SAFETY: values of environment variables are C strings.
     let text = unsafe { core::ffi::CStr::from_ptr(value) };
-    text.to_str().ok().and_then(|t| t.parse().ok()).unwrap_or(DEFAULT_RATE)
+    text.to_str().ok().and_then(|t| t.parse().ok()).unwrap_or(DEFAULT_SAMPLES_PER_SECOND)
 }
 
-extern "C" fn handle(_: i32, _: *mut libc::siginfo_t, context: *mut libc::c_void) {
+extern "C" fn handle_timer(_: i32, _: *mut libc::siginfo_t, context: *mut libc::c_void) {
     let Some(thread) = current() else { return };
     if thread.depth.get() != 0 {
         return;
     }
     thread.depth.set(1);
-    // SAFETY: `__errno_location` points to the calling thread's errno. The handler must not change it for the interrupted code.
+    // SAFETY: `__errno_location` points to the calling thread's errno. The interrupted code may still need its value.
     let error = unsafe { *libc::__errno_location() };
     record_sample(thread, context);
     // SAFETY: as above.
@@ -111,10 +109,10 @@ fn record_sample(thread: &mut Thread, context: *mut libc::c_void) {
     let address = registers.gregs[libc::REG_RIP as usize] as usize;
     #[cfg(target_arch = "aarch64")]
     let address = registers.pc as usize;
-    let position = paths::position();
-    let walk = walk::walk(address);
+    let position = paths::stream_position();
+    let walk = walk::unwind_stack(address);
     let stack = thread.stacks.intern(&walk.addresses[..walk.count]);
-    if let Some(record) = thread.samples.next() {
+    if let Some(record) = thread.samples.next_record() {
         // SAFETY: the pointer refers to newly allocated space for one record.
         unsafe { record.write(SampleRecord { time, address: address as u64, stack, calls: thread.count, position }) };
     }

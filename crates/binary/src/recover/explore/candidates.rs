@@ -1,6 +1,6 @@
-//! Search for functions that nothing calls directly, among code addresses that occur in data.
+//! Searches code addresses that occur in data for functions that nothing calls directly.
 
-use super::{ALIGNMENT, CodeFlow, Exploration, flow};
+use super::{ALIGNMENT, CodeFlow, Exploration, flow_of};
 use crate::elf::Binary;
 use crate::instruction::decode;
 use crate::recover::imports;
@@ -8,10 +8,10 @@ use iced_x86::{Instruction, Mnemonic, Register};
 use std::collections::{BTreeSet, HashSet};
 
 impl Exploration<'_, '_> {
-    /// Follows data words that look like addresses of functions in code without unwind information. Returns whether this reached new code.
-    /// Must run after jump tables are resolved, since their entries look the same.
+    /// Follows data words that look like addresses of functions in code without unwind information. Returns true if this reached new
+    /// code. Must run after jump tables are resolved, because their entries look the same.
     ///
-    /// Only files loaded at a fixed address need this; in other files, relocations mark the addresses.
+    /// Only files loaded at a fixed address need this. In other files, relocations mark the addresses.
     pub fn follow_data_words(&mut self) -> bool {
         let binary = self.code.binary;
         if binary.is_position_independent() {
@@ -23,26 +23,28 @@ impl Exploration<'_, '_> {
         for at in named {
             let is_new = !self.instructions.contains_key(&at) && !self.is_within_instruction(at);
             if is_new && self.may_start_function(at) && self.looks_like_function(at) {
-                self.taken.insert(at);
-                self.enter(at);
-                self.follow();
+                self.address_taken.insert(at);
+                self.schedule_function(at);
+                self.follow_all();
             }
         }
         self.instructions.len() > before
     }
 
-    /// Whether a function may start at an address: the address is aligned, or follows a return, a jump, padding, or the section's start.
+    /// Returns true if a function may start at an address: the address is aligned, or follows a return, a jump, padding, or the section's
+    /// start.
     fn may_start_function(&self, at: u64) -> bool {
-        const ENDS: [u8; 4] = [0xc3, 0x90, 0xcc, 0];
+        const END_BYTES: [u8; 4] = [0xc3, 0x90, 0xcc, 0];
         let byte = |back: u64| self.code.binary.bytes_at(at.wrapping_sub(back)).and_then(|bytes| bytes.first().copied());
         let is_after_jump = || byte(5) == Some(0xe9) || byte(2) == Some(0xeb);
         at.is_multiple_of(ALIGNMENT)
             || !self.code.is_code(at.wrapping_sub(1))
-            || byte(1).is_some_and(|b| ENDS.contains(&b))
+            || byte(1).is_some_and(|b| END_BYTES.contains(&b))
             || is_after_jump()
     }
 
-    /// Whether the bytes at an address decode to plausible code: all paths end in returns, traps, or jumps to reached code.
+    /// Returns true if the bytes at an address decode to plausible code, all of whose paths end in returns, traps, or jumps to reached
+    /// code.
     pub(super) fn looks_like_function(&self, start: u64) -> bool {
         const MAX_INSTRUCTIONS: usize = 20_000;
         let mut seen: HashSet<u64> = HashSet::new();
@@ -59,7 +61,7 @@ impl Exploration<'_, '_> {
                     return false;
                 }
                 at = instruction.next_ip();
-                match flow(&instruction) {
+                match flow_of(&instruction) {
                     CodeFlow::Next | CodeFlow::CallIndirect => {}
                     CodeFlow::Call(to)
                         if self.code.is_stub(to) || self.frames.index_at(to).is_none_or(|f| self.frames.frames[f].start == to) =>
@@ -68,7 +70,7 @@ impl Exploration<'_, '_> {
                             return false;
                         }
                         let never = self.code.stubs.get(&to).and_then(|s| s.import.as_deref()).is_some_and(imports::never_returns);
-                        if never || self.known.never.contains(&to) {
+                        if never || self.known.never_returning.contains(&to) {
                             break;
                         }
                     }
@@ -88,9 +90,9 @@ impl Exploration<'_, '_> {
     }
 }
 
-/// The aligned eight-byte words in a file's data segments.
+/// Returns the aligned eight-byte words in a file's data segments.
 pub fn data_words(binary: &Binary) -> impl Iterator<Item = u64> {
-    binary.segments().iter().filter(|s| !s.executable).flat_map(|segment| {
+    binary.segments().iter().filter(|s| !s.is_executable).flat_map(|segment| {
         let bytes = binary.bytes_at(segment.address).unwrap_or_default();
         let skip = (segment.address.wrapping_neg() & 7) as usize;
         let words = bytes.get(skip..).unwrap_or_default().chunks_exact(8);
@@ -98,7 +100,7 @@ pub fn data_words(binary: &Binary) -> impl Iterator<Item = u64> {
     })
 }
 
-/// Whether an instruction is rare in programs but often results from decoding data.
+/// Returns true if an instruction is rare in programs but often results from decoding data.
 pub(super) fn is_unlikely(instruction: &Instruction) -> bool {
     use Mnemonic::{Arpl, Cli, In, Insb, Insd, Insw, Iret, Iretd, Iretq, Les, Out, Outsb, Outsd, Outsw, Retf, Sti};
     let zeros = instruction.len() == 2 && instruction.mnemonic() == Mnemonic::Add && instruction.memory_base() == Register::RAX;

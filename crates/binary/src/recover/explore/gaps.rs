@@ -1,9 +1,10 @@
-//! Search for code without a known predecessor in a function's unwind range: after a trap, after a call that appears never to return, or at
-//! a label whose address is taken. Signal handlers may skip traps, and a call may return after all.
+//! Searches the unwind range of each function for code without a known predecessor. Such code is after a trap, after a call that appears
+//! never to return, or at a label whose address is taken. Signal handlers may skip traps, and a call may return after all.
 //!
-//! These gaps are followed last, and only if everything reachable from them looks like code, since tables may be between instructions.
+//! These gaps are followed last, and only if everything reachable from them looks like code, because there may be tables between
+//! instructions.
 
-use super::{CodeFlow, Exploration, flow};
+use super::{CodeFlow, Exploration, flow_of};
 use crate::graph::Returns;
 use crate::instruction::decode;
 use crate::recover::padding;
@@ -14,7 +15,7 @@ use std::ops::Range;
 const MAX_TRIAL_INSTRUCTIONS: usize = 20_000;
 
 impl Exploration<'_, '_> {
-    /// Follows the code in gaps. Returns whether this reached new instructions.
+    /// Follows the code in gaps. Returns true if this reached new instructions.
     pub fn follow_gaps(&mut self) -> bool {
         let before = self.instructions.len();
         self.follow_resumed();
@@ -22,41 +23,41 @@ impl Exploration<'_, '_> {
         for at in self.possible_starts() {
             if self.is_gap(at) && self.looks_like_code(at) {
                 self.work.push(at);
-                self.follow();
+                self.follow_all();
             }
         }
         self.is_speculative = false;
         self.instructions.len() > before
     }
 
-    /// Follows code after traps, where a signal handler may resume.
+    /// Follows code after traps, where a signal handler may resume execution.
     fn follow_resumed(&mut self) {
         let stops = self.instructions.iter().filter(|(_, reached)| reached.flow == CodeFlow::Stop);
         let after: Vec<(u64, u64)> = stops.map(|(at, reached)| (*at, at + u64::from(reached.size))).collect();
         for (stop, next) in after {
             let region = self.region_range(self.region_of(stop));
             if region.contains(&next) && self.is_gap(next) && !self.is_filled(&(next..region.end)) && self.looks_like_code(next) {
-                self.resumed.insert(next);
+                self.resume_points.insert(next);
                 self.work.push(next);
-                self.follow();
+                self.follow_all();
             }
         }
     }
 
-    /// Addresses in gaps of functions with unwind information at which code may begin.
+    /// Returns the addresses at which code may begin in gaps of functions with unwind information.
     fn possible_starts(&self) -> BTreeSet<u64> {
         let mut possible_starts: BTreeSet<u64> = self.labels.iter().copied().collect();
         for (at, reached) in &self.instructions {
             let next = at + u64::from(reached.size);
             let ends = match reached.flow {
-                CodeFlow::Call(_) | CodeFlow::CallIndirect => self.returns(*at) == Returns::Never,
+                CodeFlow::Call(_) | CodeFlow::CallIndirect => self.call_returns(*at) == Returns::Never,
                 CodeFlow::Jump(_) | CodeFlow::JumpIndirect | CodeFlow::Return | CodeFlow::Stop => true,
                 CodeFlow::Next | CodeFlow::Conditional(_) => false,
             };
             let Some(frame) = self.frames.index_at(*at).filter(|_| ends && self.is_gap(next)) else { continue };
             let end = self.frames.frames[frame].end;
             let Some(bytes) = self.bytes(&(next..end)) else { continue };
-            let padded = padding::length(bytes, next) as u64;
+            let padded = padding::padding_length(bytes, next) as u64;
             if next + padded < end {
                 possible_starts.insert(next + padded);
             }
@@ -76,15 +77,16 @@ impl Exploration<'_, '_> {
         self.code.binary.bytes_at(range.start)?.get(..range.end.checked_sub(range.start)? as usize)
     }
 
-    /// Whether a range consists of padding. In code without unwind information, padding up to a possible function start suffices.
+    /// Returns true if a range consists of padding. In code without unwind information, padding up to a possible function start is
+    /// enough.
     fn is_filled(&self, range: &Range<u64>) -> bool {
         let Some(bytes) = self.bytes(range) else { return true };
-        let padded = padding::length(bytes, range.start);
+        let padded = padding::padding_length(bytes, range.start);
         let end = range.start + padded as u64;
         padded == bytes.len() || (padded > 0 && self.frames.index_at(range.start).is_none() && end.is_multiple_of(super::ALIGNMENT))
     }
 
-    /// Whether the bytes at an address decode to code that stays in its region until it ends or reaches code that is already known.
+    /// Returns true if the bytes at an address decode to code that stays in its region until it ends or reaches known code.
     fn looks_like_code(&self, start: u64) -> bool {
         let region = self.region_range(self.region_of(start));
         let mut seen: HashSet<u64> = HashSet::new();
@@ -100,9 +102,9 @@ impl Exploration<'_, '_> {
                     return false;
                 }
                 at = instruction.next_ip();
-                match flow(&instruction) {
+                match flow_of(&instruction) {
                     CodeFlow::Next | CodeFlow::CallIndirect => {}
-                    // A call may be the last instruction of a region.
+                    // A call may be the last instruction in a region.
                     CodeFlow::Call(to) if self.may_be_called(to) && at == region.end => break,
                     CodeFlow::Call(to) if self.may_be_called(to) => {}
                     CodeFlow::Conditional(to) if region.contains(&to) => work.push(to),
@@ -123,7 +125,7 @@ impl Exploration<'_, '_> {
     }
 
     fn may_be_called(&self, to: u64) -> bool {
-        let is_start = || self.frames.index_at(to).is_none_or(|f| self.frames.frames[f].start == to) || self.called.contains(&to);
+        let is_start = || self.frames.index_at(to).is_none_or(|f| self.frames.frames[f].start == to) || self.call_targets.contains(&to);
         self.code.is_stub(to) || (self.code.is_code(to) && is_start() && !self.is_within_instruction(to))
     }
 }
