@@ -20,6 +20,19 @@ pub const LIBRARIES: [&str; 3] = ["libtrodden_instrument.so", "libtrodden_qemu_p
 pub const PROGRAMS: [&str; 2] = ["trodden", "trodden-lab"];
 /// The oldest C library that the programs run with, if zig links them: that of RHEL 8.
 const GLIBC: &str = "2.28";
+/// Leaves out a third of SQLite: full-text search, spatial indexes and other extensions, which trodden does not use.
+const UNUSED_SQLITE: [&str; 10] = [
+    "-USQLITE_ENABLE_API_ARMOR",
+    "-USQLITE_ENABLE_COLUMN_METADATA",
+    "-USQLITE_ENABLE_DBSTAT_VTAB",
+    "-USQLITE_ENABLE_FTS3",
+    "-USQLITE_ENABLE_FTS5",
+    "-USQLITE_ENABLE_LOAD_EXTENSION",
+    "-USQLITE_ENABLE_RTREE",
+    "-USQLITE_ENABLE_STAT4",
+    "-DSQLITE_OMIT_JSON",
+    "-DSQLITE_OMIT_LOAD_EXTENSION",
+];
 /// Separator of options in `CARGO_ENCODED_RUSTFLAGS`.
 const SEPARATOR: &str = "\x1f";
 
@@ -54,7 +67,8 @@ pub fn run() -> Result<()> {
         }
         None => println!("zig is not installed (pip install ziglang): the programs will need this machine's C library or a newer one"),
     }
-    steps::run(cargo.env("CFLAGS", options("-ffile-prefix-map=", " ")))?;
+    cargo.env("CFLAGS", options("-ffile-prefix-map=", " ")).env("LIBSQLITE3_FLAGS", UNUSED_SQLITE.join(" "));
+    steps::run(&mut cargo)?;
     let files = LIBRARIES.iter().chain(&PROGRAMS).map(|name| folder().join(name));
     files.into_iter().try_for_each(|file| check(&file, &places))
 }
