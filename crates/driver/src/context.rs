@@ -6,7 +6,7 @@ use std::env;
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::path::{Path, PathBuf};
-use trodden_launch::temporary::{TemporaryFolder, folder_in};
+use trodden_launch::temporary::{TemporaryFolder, create_folder_in};
 use trodden_unit::experiment::InputFolder;
 use trodden_unit::{UnitCache, cache::CACHE_VARIABLE};
 
@@ -78,7 +78,7 @@ impl DriverContext {
 
     /// Creates a private temporary folder.
     pub fn folder(&self, prefix: &str) -> Result<TemporaryFolder> {
-        Ok(folder_in(&self.temporary, prefix)?)
+        Ok(create_folder_in(&self.temporary, prefix)?)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use anyhow::{Result, ensure};
 use std::path::PathBuf;
-use trodden_launch::temporary::{TemporaryFolder, folder_in};
+use trodden_launch::temporary::{TemporaryFolder, create_folder_in};
 use trodden_profile::RunStore;
 use trodden_unit::UnitCache;
 
@@ -33,6 +33,6 @@ impl RecordingContext {
 
     /// Creates a temporary folder that only its owner can read.
     pub fn temporary_folder(&self, prefix: &str) -> Result<TemporaryFolder> {
-        Ok(folder_in(&self.temporary, prefix)?)
+        Ok(create_folder_in(&self.temporary, prefix)?)
     }
 }

@@ -19,7 +19,7 @@ pub struct RunFolder {
 impl RunFolder {
     /// Creates a folder in `base`, which is removed when the value is dropped or a signal ends this process.
     pub fn create_in(base: &Path) -> Result<RunFolder> {
-        let folder = temporary::shared_folder_in(base, RAW_FOLDER_PREFIX)?;
+        let folder = temporary::create_shared_folder_in(base, RAW_FOLDER_PREFIX)?;
         let locked = fs::File::open(folder.path()).with_context(|| format!("cannot write to {}", base.display()))?;
         // On a file system without locks, the folder may be mistaken for a leftover.
         let _ = locked.try_lock();

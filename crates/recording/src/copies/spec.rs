@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use std::fs;
 use std::path::{Path, PathBuf};
 use trodden_driver::recipe::OsText;
-use trodden_launch::temporary::folder_in;
+use trodden_launch::temporary::create_folder_in;
 use trodden_profile::atomic_file::{self, Access};
 use trodden_profile::{ProcessEnding, Profile};
 
@@ -104,7 +104,7 @@ impl Drop for JobFile {
 
 /// Writes a result file: a line with the outcome, followed by the profile.
 pub fn write_result(path: &Path, outcome: &CopyOutcome, profile: &Profile, temporary: &Path) -> Result<()> {
-    let folder = folder_in(temporary, "trodden-result-")?;
+    let folder = create_folder_in(temporary, "trodden-result-")?;
     let stored = folder.path().join("profile");
     profile.write(&stored)?;
     let mut bytes = serde_json::to_vec(outcome)?;
@@ -118,7 +118,7 @@ pub fn read_result(path: &Path, temporary: &Path) -> Result<(CopyOutcome, Profil
     let bytes = fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
     let end = bytes.iter().position(|b| *b == b'\n').with_context(|| format!("{} is corrupt", path.display()))?;
     let outcome = serde_json::from_slice(&bytes[..end]).with_context(|| format!("{} is corrupt", path.display()))?;
-    let folder = folder_in(temporary, "trodden-result-")?;
+    let folder = create_folder_in(temporary, "trodden-result-")?;
     let stored = folder.path().join("profile");
     fs::write(&stored, &bytes[end + 1..])?;
     Ok((outcome, Profile::read(&stored)?))

@@ -99,7 +99,7 @@ struct RunFolders {
 impl RunFolders {
     fn new(folder: &Path, spec: &CopyJobSpec, copy: usize) -> Result<RunFolders> {
         // The names have equal lengths, since the size of the environment determines the stack's address.
-        let temporary = |prefix: &str| temporary::shared_folder_in(folder, &format!("{prefix}-{copy:04}-"));
+        let temporary = |prefix: &str| temporary::create_shared_folder_in(folder, &format!("{prefix}-{copy:04}-"));
         let raw = temporary("raw")?;
         let Some(pristine) = &spec.pristine else { return Ok(RunFolders { raw, own: None, directory: spec.directory.to_path() }) };
         let own = temporary("own")?;
