@@ -37,7 +37,7 @@ pub fn run(options: &CompileOptions) -> Result<()> {
         Some(trodden) => trodden.clone(),
         None => build_trodden()?.join("trodden"),
     };
-    let folder = steps::target().join("compile");
+    let folder = steps::target_folder().join("compile");
     fs::create_dir_all(&folder).with_context(|| format!("cannot create {}", folder.display()))?;
     let generated = folder.join(format!("functions-{}.c", options.functions));
     fs::write(&generated, many_functions(options.functions)).with_context(|| format!("cannot write {}", generated.display()))?;

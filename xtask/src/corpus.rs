@@ -64,7 +64,7 @@ pub fn in_target() -> Result<Corpus> {
     let default = Corpus::in_target();
     let Some(clang) = std::env::var_os(CLANG_VARIABLE) else { return Ok(default) };
     let name = Path::new(&clang).file_name().unwrap_or_default().to_string_lossy().into_owned();
-    let folder = steps::target().join(format!("corpus-{name}"));
+    let folder = steps::target_folder().join(format!("corpus-{name}"));
     for part in ["apt", "downloads", "src"] {
         let (shared, link) = (default.folder().join(part), folder.join(part));
         for created in [&shared, &folder] {
@@ -74,7 +74,7 @@ pub fn in_target() -> Result<Corpus> {
             symlink(&shared, &link).with_context(|| format!("cannot create the link {}", link.display()))?;
         }
     }
-    Ok(Corpus::at(&folder))
+    Ok(Corpus::in_folder(&folder))
 }
 
 /// This program, even if a build has replaced its file since it was started.
@@ -88,7 +88,7 @@ const SUBSET: [&str; 3] = ["gzip", "lua", "minisat"];
 /// # Errors
 /// A program cannot be built or run, or its output differs from that of the plain build.
 pub fn run_subset(clang: Option<&str>) -> Result<()> {
-    steps::headline(&format!("Programs of the corpus{}", clang.map(|clang| format!(" with {clang}")).unwrap_or_default()));
+    steps::log_headline(&format!("Programs of the corpus{}", clang.map(|clang| format!(" with {clang}")).unwrap_or_default()));
     let mut run = Command::new(OWN_PROGRAM);
     run.args(["corpus", "run", "--debug"]).args(SUBSET);
     match clang {
@@ -117,7 +117,7 @@ pub fn compilable(corpus: &Corpus, programs: Vec<String>) -> Result<Vec<String>>
 /// A program is unknown, or a step failed.
 pub fn run(options: &CorpusOptions) -> Result<()> {
     let corpus = match &options.folder {
-        Some(folder) => Corpus::at(folder),
+        Some(folder) => Corpus::in_folder(folder),
         None => in_target()?,
     };
     if options.debug {

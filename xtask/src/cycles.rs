@@ -13,7 +13,7 @@ type ModulePath = Vec<String>;
 
 /// Returns a finding for each cycle in each crate.
 pub fn check() -> Result<Vec<String>> {
-    let folder = steps::root().join("crates");
+    let folder = steps::checkout_root().join("crates");
     let mut crates: Vec<String> = Vec::new();
     for entry in std::fs::read_dir(&folder).with_context(|| format!("cannot read {}", folder.display()))? {
         crates.push(entry?.file_name().to_string_lossy().into_owned());

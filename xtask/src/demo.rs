@@ -32,33 +32,33 @@ pub struct DemoOptions {
 pub fn run(options: &DemoOptions) -> Result<()> {
     let started = Instant::now();
     packages::ensure(PackagePurpose::Demo)?;
-    steps::headline("Building trodden");
+    steps::log_headline("Building trodden");
     let programs = steps::build_trodden()?;
-    steps::headline("Fetching the sources of bzip2");
-    let folder = steps::target().join("demo");
-    let sources = Corpus::at(&folder).source(PACKAGE)?;
-    let path = steps::path_with(&[programs])?;
+    steps::log_headline("Fetching the sources of bzip2");
+    let folder = steps::target_folder().join("demo");
+    let sources = Corpus::in_folder(&folder).source(PACKAGE)?;
+    let path = steps::search_path_with(&[programs])?;
     let in_sources = |program: &str| {
         let mut command = Command::new(program);
         command.current_dir(&sources).env("PATH", &path);
         command
     };
 
-    steps::headline("Building bzip2 with path counting");
+    steps::log_headline("Building bzip2 with path counting");
     steps::run(in_sources("make").arg("clean"))?;
     // The Makefile calls gcc, which `trodden build` replaces as well.
-    steps::run(in_sources("trodden").args(["build", "--", "make", &format!("-j{}", steps::jobs()), "bzip2"]))?;
+    steps::run(in_sources("trodden").args(["build", "--", "make", &format!("-j{}", steps::job_count()), "bzip2"]))?;
 
-    steps::headline("Running bzip2");
+    steps::log_headline("Running bzip2");
     steps::run(in_sources("trodden").args(["record", "--", "./bzip2", "--keep", "--force"]).args(FILES))?;
     check_output(&in_sources, &sources)?;
 
-    steps::headline("The paths it took");
+    steps::log_headline("The paths it took");
     steps::run(in_sources("trodden").arg("report"))?;
     let page = folder.join("report.html");
     steps::run(in_sources("trodden").args(["report", "--html"]).arg(&page))?;
     if options.picture {
-        steps::headline("The picture of the report page");
+        steps::log_headline("The picture of the report page");
         take_picture(&in_sources, &sources, &folder)?;
     }
     print_next_steps(&page, &sources, started);
@@ -77,7 +77,7 @@ fn take_picture(in_sources: &dyn Fn(&str) -> Command, sources: &Path, folder: &P
     let mut browser = Command::new("chromium");
     browser.args(["--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars", "--window-size=1200,660"]);
     browser.arg(format!("--user-data-dir={}", folder.join("browser").display())).arg("--virtual-time-budget=5000");
-    browser.arg(format!("--screenshot={}", steps::root().join(PICTURE).display())).arg(format!("file://{}", page.display()));
+    browser.arg(format!("--screenshot={}", steps::checkout_root().join(PICTURE).display())).arg(format!("file://{}", page.display()));
     steps::run(&mut browser)
 }
 
@@ -93,7 +93,7 @@ fn check_output(in_sources: &dyn Fn(&str) -> Command, sources: &Path) -> Result<
 }
 
 fn print_next_steps(page: &Path, sources: &Path, started: Instant) {
-    let target = steps::target();
+    let target = steps::target_folder();
     println!("\nDone in {:.1} s. HTML report: {}", started.elapsed().as_secs_f64(), page.display());
     println!("To continue: PATH={}:$PATH; cd {}", target.join("release").display(), sources.display());
     println!("  trodden annotate mainGtU       show the hottest path of a function in its source");

@@ -63,18 +63,18 @@ pub struct Packages {
 /// # Errors
 /// Cargo, a packing tool or a check failed; the message names the step.
 pub fn run(options: &DistOptions) -> Result<()> {
-    let output = options.output.clone().unwrap_or_else(|| steps::target().join("packages"));
-    let work = steps::target().join("dist-work");
+    let output = options.output.clone().unwrap_or_else(|| steps::target_folder().join("packages"));
+    let work = steps::target_folder().join("dist-work");
     if options.check {
         check::prepare()?;
     }
     std::fs::create_dir_all(&output).with_context(|| format!("cannot create the folder {}", output.display()))?;
     if !options.compiled {
         packages::ensure(PackagePurpose::Demo)?;
-        steps::headline("Compiling trodden for users");
+        steps::log_headline("Compiling trodden for users");
         compile::run()?;
     }
-    steps::headline("Packing");
+    steps::log_headline("Packing");
     let seconds = source_time()?;
     let made = Packages { package: package::debian(&work, &output, &seconds)?, archive: package::archive(&work, &output, &seconds)? };
     if options.check {
@@ -109,6 +109,8 @@ const VERSION: &str = env!("CARGO_PKG_VERSION");
 fn source_time() -> Result<String> {
     match std::env::var("SOURCE_DATE_EPOCH") {
         Ok(seconds) => Ok(seconds),
-        Err(_) => Ok(steps::output(Command::new("git").args(["log", "-1", "--format=%ct"]).current_dir(steps::root()))?.trim().to_owned()),
+        Err(_) => Ok(steps::output(Command::new("git").args(["log", "-1", "--format=%ct"]).current_dir(steps::checkout_root()))?
+            .trim()
+            .to_owned()),
     }
 }

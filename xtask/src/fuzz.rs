@@ -28,6 +28,6 @@ pub fn run(options: &FuzzOptions) -> Result<()> {
 
 /// Runs fuzz targets that are already built.
 pub fn targets(target: Option<&str>, seconds: u64, seed: u64) -> Result<()> {
-    let mut command = std::process::Command::new(steps::target().join("debug/trodden-fuzz"));
+    let mut command = std::process::Command::new(steps::target_folder().join("debug/trodden-fuzz"));
     steps::run(command.args(target).args(["--seconds", &seconds.to_string(), "--seed", &seed.to_string()]))
 }

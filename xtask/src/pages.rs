@@ -41,7 +41,7 @@ pub fn check() -> Result<Vec<String>> {
         findings.extend(check_summary(book, &pages));
     }
     findings.extend(check_size(&pages));
-    let messages = steps::root().join(MESSAGES);
+    let messages = steps::checkout_root().join(MESSAGES);
     let messages = std::fs::read_to_string(&messages).with_context(|| format!("cannot read {}", messages.display()))?;
     findings.extend(check_messages(&pages, &messages));
     Ok(findings)
@@ -84,7 +84,7 @@ fn help_of(trodden: &Path, verb: &str) -> Option<String> {
 fn read_pages() -> Result<Vec<(String, String)>> {
     let mut pages = Vec::new();
     for file in tidy::files()?.into_iter().filter(|f| f.ends_with(".md")) {
-        let path = steps::root().join(&file);
+        let path = steps::checkout_root().join(&file);
         if path.is_file() {
             let text = std::fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
             pages.push((file, text));
@@ -132,7 +132,7 @@ fn link_problem(file: &str, link: &str, anchors: &BTreeMap<&str, BTreeSet<String
     }
     let (path, anchor) = link.split_once('#').map_or((link, None), |(path, anchor)| (path, Some(anchor)));
     let target = if path.is_empty() { file.to_owned() } else { resolve(Path::new(file).parent().unwrap_or(Path::new("")), path) };
-    if !steps::root().join(&target).exists() {
+    if !steps::checkout_root().join(&target).exists() {
         return Some(format!("broken link {link}: {target} does not exist"));
     }
     let is_missing = anchor.is_some_and(|anchor| anchors.get(target.as_str()).is_some_and(|known| !known.contains(anchor)));

@@ -41,34 +41,34 @@ pub fn run(options: &SuiteOptions) -> Result<()> {
     if !options.fast {
         packages::ensure(PackagePurpose::Test)?;
         ensure_components()?;
-        steps::headline("Format");
+        steps::log_headline("Format");
         steps::run(steps::cargo().args(["fmt", "--all", "--check"]))?;
     }
     tidy()?;
     if !options.fast {
-        steps::headline("Lints");
+        steps::log_headline("Lints");
         steps::run(steps::cargo().args(["clippy", "--workspace", "--all-targets", "--", "--deny", "warnings"]))?;
     }
-    steps::headline("Build");
+    steps::log_headline("Build");
     // Build the complete workspace, since cargo does not know that tests need the plugin. Build all targets, since without tests the
     // dependencies have different features and would be compiled again.
     steps::run(steps::cargo().args(["build", "--workspace", "--all-targets"]))?;
-    steps::headline("Commands in the documentation");
-    report(&pages::check_commands(&steps::target().join("debug/trodden"))?)?;
+    steps::log_headline("Commands in the documentation");
+    report(&pages::check_commands(&steps::target_folder().join("debug/trodden"))?)?;
     if !options.fast {
         sessions(&pages::sessions::SessionOptions::fast())?;
     }
-    steps::headline("Tests");
+    steps::log_headline("Tests");
     tests(options)?;
     if options.filter.is_none() {
         with_oldest_clang()?;
         if !options.fast {
             corpus::run_subset(None)?;
-            if steps::on_path(OLDEST_CLANG) {
+            if steps::is_on_search_path(OLDEST_CLANG) {
                 corpus::run_subset(Some(OLDEST_CLANG))?;
             }
         }
-        steps::headline("Fuzz targets");
+        steps::log_headline("Fuzz targets");
         fuzz::targets(None, FUZZ_SECONDS, 1)?;
     }
     eprintln!("\nAll checks passed, in {} s.", started.elapsed().as_secs());
@@ -80,7 +80,7 @@ pub fn run(options: &SuiteOptions) -> Result<()> {
 /// # Errors
 /// There are findings, which have been printed.
 pub fn tidy() -> Result<()> {
-    steps::headline("Sources and documentation");
+    steps::log_headline("Sources and documentation");
     let mut findings = tidy::check()?;
     findings.extend(cycles::check()?);
     findings.extend(pages::check()?);
@@ -92,7 +92,7 @@ pub fn tidy() -> Result<()> {
 /// # Errors
 /// There are findings, which have been printed; or a session failed.
 pub fn sessions(options: &pages::sessions::SessionOptions) -> Result<()> {
-    steps::headline("Console sessions in the documentation");
+    steps::log_headline("Console sessions in the documentation");
     report(&pages::sessions::check(options)?)
 }
 
@@ -129,7 +129,7 @@ fn documented_packages() -> Result<BTreeSet<String>> {
     let mut packages = BTreeSet::new();
     for file in tidy::files()?.iter().filter(|file| file.ends_with(".rs")) {
         let Some(name) = file.strip_prefix("crates/").and_then(|rest| rest.split_once("/src/")).map(|(name, _)| name) else { continue };
-        let text = fs::read_to_string(steps::root().join(file)).with_context(|| format!("cannot read {file}"))?;
+        let text = fs::read_to_string(steps::checkout_root().join(file)).with_context(|| format!("cannot read {file}"))?;
         if has_documentation_test(&text) {
             packages.insert(if name == "trodden" { "trodden".to_owned() } else { format!("trodden-{name}") });
         }
@@ -149,8 +149,8 @@ fn has_documentation_test(text: &str) -> bool {
 
 /// Runs some of the tests with the oldest clang.
 fn with_oldest_clang() -> Result<()> {
-    steps::headline(&format!("Tests with {OLDEST_CLANG}"));
-    if !steps::on_path(OLDEST_CLANG) {
+    steps::log_headline(&format!("Tests with {OLDEST_CLANG}"));
+    if !steps::is_on_search_path(OLDEST_CLANG) {
         eprintln!("skipped: {OLDEST_CLANG} is not installed (`cargo xtask test` without --fast installs it)");
         return Ok(());
     }
@@ -174,11 +174,11 @@ fn ensure_components() -> Result<()> {
     if missing.is_empty() {
         return Ok(());
     }
-    if !steps::on_path("rustup") {
+    if !steps::is_on_search_path("rustup") {
         bail!("these components of Rust are missing: {}. Install them, or install rustup", missing.join(", "));
     }
-    steps::headline(&format!("Installing components of Rust: {}", missing.join(", ")));
-    steps::run(Command::new("rustup").args(["component", "add"]).args(missing).current_dir(steps::root()))
+    steps::log_headline(&format!("Installing components of Rust: {}", missing.join(", ")));
+    steps::run(Command::new("rustup").args(["component", "add"]).args(missing).current_dir(steps::checkout_root()))
 }
 
 #[cfg(test)]

@@ -84,7 +84,7 @@ const ANYHOW: &[&str] = &[
 pub fn check() -> Result<Vec<String>> {
     let (mut findings, mut sources) = (Vec::new(), Vec::new());
     for file in files()? {
-        let Ok(text) = std::fs::read_to_string(steps::root().join(&file)) else { continue };
+        let Ok(text) = std::fs::read_to_string(steps::checkout_root().join(&file)) else { continue };
         findings.extend(check_text(&file, &text));
         if file.ends_with(".rs") {
             findings.extend(check_rust(&file, &text));
@@ -100,7 +100,7 @@ pub fn check() -> Result<Vec<String>> {
 pub fn files() -> Result<Vec<String>> {
     let mut command = Command::new("git");
     // The checkout can belong to another user.
-    command.current_dir(steps::root()).args(["-c", "safe.directory=*", "ls-files", "--cached", "--others", "--exclude-standard"]);
+    command.current_dir(steps::checkout_root()).args(["-c", "safe.directory=*", "ls-files", "--cached", "--others", "--exclude-standard"]);
     Ok(steps::output(&mut command)?.lines().map(str::to_owned).collect())
 }
 
@@ -230,7 +230,7 @@ fn check_rust(file: &str, text: &str) -> Vec<String> {
 fn check_crates() -> Result<Vec<String>> {
     let metadata = steps::output(steps::cargo().args(["metadata", "--no-deps", "--format-version=1", "--offline"]))?;
     let metadata: Value = serde_json::from_str(&metadata).context("cannot parse the output of `cargo metadata`")?;
-    let map = std::fs::read_to_string(steps::root().join("ARCHITECTURE.md")).context("cannot read ARCHITECTURE.md")?;
+    let map = std::fs::read_to_string(steps::checkout_root().join("ARCHITECTURE.md")).context("cannot read ARCHITECTURE.md")?;
     let rooms = rooms(&map);
     let mut findings = Vec::new();
     for package in metadata["packages"].as_array().into_iter().flatten() {
@@ -294,7 +294,10 @@ fn check_roots(name: &str, package: &Value) -> Result<Vec<String>> {
         let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {path}"))?;
         if !text.contains("#![forbid(unsafe_code)]") {
             let path = Path::new(path);
-            findings.push(format!("{}: `#![forbid(unsafe_code)]` is missing", path.strip_prefix(steps::root()).unwrap_or(path).display()));
+            findings.push(format!(
+                "{}: `#![forbid(unsafe_code)]` is missing",
+                path.strip_prefix(steps::checkout_root()).unwrap_or(path).display()
+            ));
         }
     }
     Ok(findings)

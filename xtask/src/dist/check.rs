@@ -37,14 +37,14 @@ pub fn prepare() -> Result<()> {
 /// # Errors
 /// A crate does not compile from its published files, a system cannot be created, or a step inside it fails.
 pub fn run(options: &DistOptions, made: &Packages) -> Result<()> {
-    steps::headline("Crates: compiled from what would be published");
+    steps::log_headline("Crates: compiled from what would be published");
     steps::run(steps::cargo().args(["package", "--locked", "--workspace"]))?;
     let mirrors = mirrors(options)?;
-    let folder = steps::target().join("dist-systems");
+    let folder = steps::target_folder().join("dist-systems");
     fs::create_dir_all(&folder).with_context(|| format!("cannot create the folder {}", folder.display()))?;
-    let subject = Corpus::at(&steps::target().join("demo")).source(SUBJECT)?;
+    let subject = Corpus::in_folder(&steps::target_folder().join("demo")).source(SUBJECT)?;
     for release in &options.releases {
-        steps::headline(&format!("Debian {release}: package and archive"));
+        steps::log_headline(&format!("Debian {release}: package and archive"));
         let system = create_system(&folder, release, &mirrors)?;
         copy_inputs(&system.join("dist"), made, &subject)?;
         // Use this machine's name servers.
@@ -115,7 +115,7 @@ fn create_system(folder: &Path, release: &str, mirrors: &Mirrors) -> Result<Path
 /// Copies the package, the archive, the scripts and the subject's sources into a folder of the system.
 fn copy_inputs(to: &Path, made: &Packages, subject: &Path) -> Result<()> {
     fs::create_dir_all(to).with_context(|| format!("cannot create the folder {}", to.display()))?;
-    let scripts = SCRIPTS.map(|script| steps::root().join(script));
+    let scripts = SCRIPTS.map(|script| steps::checkout_root().join(script));
     for file in scripts.iter().chain([&made.package, &made.archive]) {
         let Some(name) = file.file_name() else { bail!("{} is not the path of a file", file.display()) };
         fs::copy(file, to.join(name)).with_context(|| format!("cannot copy {}", file.display()))?;

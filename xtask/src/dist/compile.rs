@@ -25,7 +25,7 @@ const SEPARATOR: &str = "\x1f";
 
 /// The folder of the compiled programs and libraries.
 pub fn folder() -> PathBuf {
-    steps::target().join("dist")
+    steps::target_folder().join("dist")
 }
 
 /// Compiles everything, and checks that the results contain no path of this machine, and a build ID.
@@ -61,7 +61,7 @@ pub fn run() -> Result<()> {
 
 /// The command that starts zig: the program on the search path, or the Python package `ziglang`.
 fn zig() -> Option<&'static str> {
-    if steps::on_path("zig") {
+    if steps::is_on_search_path("zig") {
         return Some("zig");
     }
     let module = Command::new("python3").args(["-m", "ziglang", "version"]).output();
@@ -70,7 +70,7 @@ fn zig() -> Option<&'static str> {
 
 /// Writes a script that compiles and links with zig for [`GLIBC`], and returns its file.
 fn write_zig_compiler(zig: &str) -> Result<PathBuf> {
-    let script = steps::target().join("dist-work/zig-cc");
+    let script = steps::target_folder().join("dist-work/zig-cc");
     // Zig does not know Rust's names for targets, and its default checks for undefined behaviour need a runtime library.
     let text = format!(
         "#!/bin/sh\nfor argument do\n  shift\n  case $argument in --target=*) ;; *) set -- \"$@\" \"$argument\" ;; esac\ndone\n\
@@ -87,14 +87,14 @@ fn path_replacements() -> Result<Vec<(PathBuf, &'static str)>> {
         home.or_else(|| std::env::home_dir().map(|home| home.join(".cargo"))).context("cannot find cargo's home folder: set CARGO_HOME")?;
     let sysroot = steps::output(Command::new("rustc").args(["--print", "sysroot"]))?;
     let library = PathBuf::from(sysroot.trim()).join("lib/rustlib/src/rust");
-    let mut places = vec![(home.clone(), "cargo"), (library, "rust"), (steps::root(), ".")];
+    let mut places = vec![(home.clone(), "cargo"), (library, "rust"), (steps::checkout_root(), ".")];
     // The folder of fetched crates has one subfolder for each registry.
     let fetched = home.join("registry/src");
     let registries = std::fs::read_dir(&fetched).with_context(|| format!("cannot read {}. Run `cargo fetch` first", fetched.display()))?;
     for registry in registries {
         places.push((registry?.path(), "crates"));
     }
-    places.push((steps::target(), "target"));
+    places.push((steps::target_folder(), "target"));
     Ok(places)
 }
 

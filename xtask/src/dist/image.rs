@@ -22,9 +22,9 @@ const NAME: &str = "localhost/trodden";
 /// # Errors
 /// A step fails, or trodden does not work in the image.
 pub fn check(folder: &Path, system: &Path, package: &Path) -> Result<()> {
-    steps::headline("Container image");
+    steps::log_headline("Container image");
     let wanted = [TOOL.to_owned()];
-    if !steps::on_path(TOOL) && !packages::are_offered(&wanted) {
+    if !steps::is_on_search_path(TOOL) && !packages::are_offered(&wanted) {
         println!("the container image is not built, since this system's package manager does not offer {TOOL}");
         return Ok(());
     }
@@ -43,7 +43,7 @@ pub fn check(folder: &Path, system: &Path, package: &Path) -> Result<()> {
     let base = steps::output(buildah().args(["from", "scratch"]))?;
     steps::output(buildah().args(["add", base.trim()]).arg(system).arg("/"))?;
     steps::output(buildah().args(["commit", "--rm", base.trim(), BASE]))?;
-    let recipe = steps::root().join("packaging/Containerfile");
+    let recipe = steps::checkout_root().join("packaging/Containerfile");
     steps::run(buildah().args(["build", "--pull=never", "--tag", NAME, "--file"]).arg(recipe).arg(&context))?;
     let tried = steps::output(buildah().args(["from", "--pull-never", NAME]))?;
     steps::run(buildah().args(["run", tried.trim(), "trodden", "doctor"]))?;

@@ -81,7 +81,7 @@ pub fn archive(work: &Path, output: &Path, seconds: &str) -> Result<PathBuf> {
 /// # Errors
 /// The tree cannot be created, or rpmbuild fails.
 pub fn rpm(work: &Path, output: &Path, seconds: &str) -> Result<Option<PathBuf>> {
-    if !steps::on_path("rpmbuild") {
+    if !steps::is_on_search_path("rpmbuild") {
         return Ok(None);
     }
     let (root, build) = (work.join("rpm-root"), work.join("rpmbuild"));
@@ -89,7 +89,7 @@ pub fn rpm(work: &Path, output: &Path, seconds: &str) -> Result<Option<PathBuf>>
     let mut make = Command::new("rpmbuild");
     make.args(["-bb", "--nodeps", "--target", "x86_64", "--define"]).arg(format!("_topdir {}", build.display()));
     make.arg("--define").arg(format!("trodden_version {VERSION}")).arg("--define").arg(format!("trodden_root {}", root.display()));
-    make.arg(steps::root().join("packaging/trodden.spec"));
+    make.arg(steps::checkout_root().join("packaging/trodden.spec"));
     steps::run(make.env("SOURCE_DATE_EPOCH", seconds))?;
     let name = format!("trodden-{VERSION}-1.x86_64.rpm");
     let file = output.join(&name);

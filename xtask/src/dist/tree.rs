@@ -62,7 +62,7 @@ fn manual(compiled: &Path, folder: &Path) -> Result<()> {
 }
 
 fn documents(folder: &Path) -> Result<()> {
-    let text = |name: &str| fs::read_to_string(steps::root().join(name)).with_context(|| format!("cannot read {name}"));
+    let text = |name: &str| fs::read_to_string(steps::checkout_root().join(name)).with_context(|| format!("cannot read {name}"));
     let rule = "-".repeat(78);
     let licences = format!(
         "trodden is licensed under either of the two licences below, at your option.\nLicences of third-party code: {}.\n\n{rule}\n\n{}\n\

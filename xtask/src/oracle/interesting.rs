@@ -104,7 +104,7 @@ pub fn page(rows: &[OracleRow], input: Input, interesting: &str) -> Result<Strin
          functions that count all paths | differences |\n\
          |---|---|--:|--:|--:|--:|--:|--:|--:|--:|\n",
         date.trim(),
-        steps::commit(),
+        steps::describe_commit(),
         input.name(),
     );
     for row in rows {

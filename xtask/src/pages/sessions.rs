@@ -91,7 +91,7 @@ pub fn check(options: &SessionOptions) -> Result<Vec<String>> {
         Ok(findings)
     };
     let results: Vec<Result<Vec<String>>> = std::thread::scope(|scope| {
-        let workers: Vec<_> = (0..steps::jobs()).map(|_| scope.spawn(work)).collect();
+        let workers: Vec<_> = (0..steps::job_count()).map(|_| scope.spawn(work)).collect();
         workers.into_iter().map(|worker| worker.join().unwrap_or_else(|_| bail!("a thread that runs sessions panicked"))).collect()
     });
     let mut findings: Vec<String> = results.into_iter().collect::<Result<Vec<_>>>()?.concat();
@@ -118,13 +118,13 @@ const TOOLCHAIN_VARIABLES: [&str; 12] = [
 impl SessionEnvironment {
     /// Makes links to the programs, and fetches the sources of all pages.
     fn prepare(options: &SessionOptions, pages: &[(&str, SessionPage)]) -> Result<SessionEnvironment> {
-        let programs = options.programs.clone().unwrap_or_else(|| steps::target().join("debug"));
+        let programs = options.programs.clone().unwrap_or_else(|| steps::target_folder().join("debug"));
         let programs = std::path::absolute(&programs).with_context(|| format!("cannot find {}", programs.display()))?;
-        let folder = steps::target().join("sessions");
+        let folder = steps::target_folder().join("sessions");
         let links = folder.join("links");
         std::fs::create_dir_all(&links).with_context(|| format!("cannot create {}", links.display()))?;
         steps::output(Command::new(programs.join("trodden")).arg("drivers").arg(&links))?;
-        let corpus = Corpus::at(&folder);
+        let corpus = Corpus::in_folder(&folder);
         let mut sources = BTreeMap::new();
         for (_, page) in pages {
             if page.package != NO_PACKAGE && !sources.contains_key(page.package) {
@@ -185,7 +185,7 @@ impl SessionEnvironment {
         let inherited = if step.command.contains("cargo") { &TOOLCHAIN_VARIABLES[..] } else { &[] };
         command.env_clear().envs(inherited.iter().filter_map(|name| Some((name, std::env::var_os(name)?))));
         command.env("HOME", std::env::var_os("HOME").unwrap_or_else(|| "/".into())).env("TMPDIR", &self.temporary);
-        command.env("PATH", steps::path_with(&self.path)?).env("LC_ALL", "C.UTF-8");
+        command.env("PATH", steps::search_path_with(&self.path)?).env("LC_ALL", "C.UTF-8");
         command.env("TRODDEN_CACHE", self.folder.join("store")).env("CCACHE_DIR", folder.join(".ccache"));
         let output = command.output().with_context(|| format!("cannot run `{}`", step.command))?;
         let text = String::from_utf8_lossy(&output.stdout).into_owned();

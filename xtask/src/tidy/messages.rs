@@ -29,7 +29,7 @@ const FUNCTIONS: &[&str] = &["context", "with_context", "note", "warn"];
 /// The file cannot be written.
 pub fn check(sources: &[(String, String)]) -> Result<Vec<String>> {
     let text = render_messages(sources);
-    let path = steps::root().join(FILE);
+    let path = steps::checkout_root().join(FILE);
     if env::var_os(BLESS).is_some_and(|value| !value.is_empty()) {
         std::fs::write(&path, &text).with_context(|| format!("cannot write {}", path.display()))?;
         return Ok(Vec::new());

@@ -80,7 +80,7 @@ struct CounterAgreement {
 pub fn run(options: &PgoOptions) -> Result<()> {
     packages::ensure(PackagePurpose::Bench)?;
     build_trodden()?;
-    let corpus = options.folder.as_deref().map_or_else(Corpus::in_target, Corpus::at);
+    let corpus = options.folder.as_deref().map_or_else(Corpus::in_target, Corpus::in_folder);
     let programs = corpus.programs(&options.programs)?;
     corpus.ensure_packages(&programs)?;
     if options.short {
@@ -162,7 +162,7 @@ fn profile_by_paths(corpus: &Corpus, program: &str, work: &Path) -> Result<PathB
     fs::create_dir_all(&counts).with_context(|| format!("cannot create folder {}", counts.display()))?;
     corpus.run_as("trodden-pgo", program, Input::Train, "", &[("TRODDEN_OUTPUT", counts.join("%m.raw").into())])?;
     let (stored, profile) = (work.join("paths.trodden"), work.join("paths.profdata"));
-    let trodden = || Command::new(steps::target().join("release/trodden"));
+    let trodden = || Command::new(steps::target_folder().join("release/trodden"));
     steps::output(trodden().args(["import", "--no-store", "-o"]).arg(&stored).arg(&counts))?;
     steps::output(trodden().args(["export", "profdata"]).arg(&stored).arg("-o").arg(&profile))?;
     Ok(profile)
@@ -177,7 +177,7 @@ fn build_by_trodden_pgo(corpus: &Corpus, program: &str, build: &str, choices: &s
         let words = ["bash".into(), script(), step.into(), program.into(), corpus.folder().to_owned()];
         words.map(|w: PathBuf| format!("'{}'", w.display())).join(" ")
     };
-    let mut command = Command::new(steps::target().join("release/trodden"));
+    let mut command = Command::new(steps::target_folder().join("release/trodden"));
     command.arg("pgo").arg("--train").arg(recipe(Input::Train.name())).arg("--program").arg(binary(corpus, WORK, program));
     command.arg("-o").arg(&output);
     // Compilers in PATH would also be used for build scripts.

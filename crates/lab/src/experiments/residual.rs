@@ -195,7 +195,7 @@ impl<'a> ResidualSubject<'a> {
                 Some(SuiteFigures { runs, untested: self.compare_with_oracle(&[&tests, &suite], &field)? })
             }
         };
-        Ok(ResidualRow { commit: trodden_corpus::steps::commit(), untested, residual_build, suite, sizes: self.sizes(&tests)? })
+        Ok(ResidualRow { commit: trodden_corpus::steps::describe_commit(), untested, residual_build, suite, sizes: self.sizes(&tests)? })
     }
 
     /// Runs a build, and stores its counts as a profile.

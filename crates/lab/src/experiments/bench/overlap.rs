@@ -31,7 +31,7 @@ impl Margins {
     /// Compares a sampled profile with the full one of the same run.
     pub fn compare(full: &Path, sampled: &Path) -> Result<Margins> {
         let report = |profile: &Path| -> Result<Value> {
-            let mut report = Command::new(steps::target().join("release/trodden"));
+            let mut report = Command::new(steps::target_folder().join("release/trodden"));
             serde_json::from_str(&steps::output(report.args(["report", "--json"]).arg(profile))?)
                 .context("`trodden report --json` printed invalid JSON")
         };
@@ -116,7 +116,7 @@ fn lacks(field: &str) -> String {
 /// # Errors
 /// A profile is missing or belongs to a different program.
 pub fn compute(full: &Path, sampled: &Path) -> Result<f64> {
-    let mut diff = Command::new(steps::target().join("release/trodden"));
+    let mut diff = Command::new(steps::target_folder().join("release/trodden"));
     parse_overlap(&steps::output(diff.args(["diff", "--across-builds", "--json"]).args([full, sampled]))?)
 }
 

@@ -9,7 +9,7 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use trodden_corpus::steps;
-use trodden_corpus::steps::commit;
+use trodden_corpus::steps::describe_commit;
 
 const SCHEMA_VERSION: u32 = 3;
 
