@@ -9,7 +9,7 @@ use crate::corpus::{compilable, in_target};
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use std::path::{Path, PathBuf};
-use trodden_corpus::oracle::{build_oracle, has_differences, verdict};
+use trodden_corpus::oracle::{build_oracle, check_run, has_differences};
 use trodden_corpus::packages::{self, PackagePurpose};
 use trodden_corpus::{Corpus, Input, Variant, steps};
 
@@ -92,7 +92,7 @@ fn check_program(corpus: &Corpus, program: &str, input: Input, oracle: &Path) ->
     let variant = Variant::trodden();
     corpus.build_once(program, &variant)?;
     corpus.inputs(program)?;
-    let text = verdict(corpus, program, &variant, input, oracle)?;
+    let text = check_run(corpus, program, &variant, input, oracle)?;
     print!("{text}");
     Ok(!has_differences(&text))
 }

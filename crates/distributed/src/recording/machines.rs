@@ -14,7 +14,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
-use trodden_launch::temporary::{disable_removal_on_signals, create_folder_in};
+use trodden_launch::temporary::{create_folder_in, disable_removal_on_signals};
 use trodden_launch::{JobEvent, LaunchJob, LaunchTask, StopFlag};
 use trodden_profile::private;
 use trodden_trace::{CollectorKind, RunLog, RunOutcome};

@@ -208,12 +208,12 @@ impl CopiesResults {
                 let known: Content = serde_json::from_str(&text).with_context(advice)?;
                 ensure!(known.schema_version == SCHEMA_VERSION, advice());
                 eprintln!("rows in {} that will not be run again: {}", path.display(), known.rows.len());
-                Content { commit: commit(), ..known }
+                Content { commit: describe_commit(), ..known }
             }
             false => Content {
                 schema_version: SCHEMA_VERSION,
                 date,
-                commit: commit(),
+                commit: describe_commit(),
                 machine: machine(),
                 rows: Vec::new(),
                 analyses: Vec::new(),
