@@ -1,4 +1,4 @@
-//! `cargo xtask demo`: sets up a fresh machine and profiles the paths of a real program, with the commands that a user would type.
+//! `cargo xtask demo`: sets up a fresh machine and profiles a real program, with the commands that a user would type.
 
 use anyhow::{Context, Result};
 use clap::Args;
@@ -9,15 +9,14 @@ use trodden_corpus::Corpus;
 use trodden_corpus::packages::{self, PackagePurpose};
 use trodden_corpus::steps;
 
-/// The source package to profile, which is built with its original Makefile.
+/// The Debian source package to profile. It is built with its original Makefile.
 const PACKAGE: &str = "bzip2";
-/// Files of the source package that bzip2 compresses.
-const FILES: &[&str] = &["sample1.ref", "sample2.ref", "sample3.ref", "manual.xml"];
+/// Files of the source package that serve as input for bzip2.
+const INPUT_FILES: &[&str] = &["sample1.ref", "sample2.ref", "sample3.ref", "manual.xml"];
 
-/// The README's picture, relative to the checkout.
+/// The picture in the README, relative to the checkout.
 const PICTURE: &str = "docs/report.webp";
 
-/// `cargo xtask demo`
 #[derive(Debug, Args)]
 pub struct DemoOptions {
     /// Renew the README's picture of the report page as well (needs chromium).
@@ -25,10 +24,7 @@ pub struct DemoOptions {
     picture: bool,
 }
 
-/// Runs the demonstration. Repeated runs reuse what is already installed and fetched.
-///
-/// # Errors
-/// A step failed; the message names it.
+/// Runs the demonstration. A repeated run reuses what an earlier run installed and fetched.
 pub fn run(options: &DemoOptions) -> Result<()> {
     let started = Instant::now();
     packages::ensure(PackagePurpose::Demo)?;
@@ -46,11 +42,11 @@ pub fn run(options: &DemoOptions) -> Result<()> {
 
     steps::log_headline("Building bzip2 with path counting");
     steps::run(in_sources("make").arg("clean"))?;
-    // The Makefile calls gcc, which `trodden build` replaces as well.
+    // The Makefile calls gcc. `trodden build` substitutes gcc, too.
     steps::run(in_sources("trodden").args(["build", "--", "make", &format!("-j{}", steps::job_count()), "bzip2"]))?;
 
     steps::log_headline("Running bzip2");
-    steps::run(in_sources("trodden").args(["record", "--", "./bzip2", "--keep", "--force"]).args(FILES))?;
+    steps::run(in_sources("trodden").args(["record", "--", "./bzip2", "--keep", "--force"]).args(INPUT_FILES))?;
     check_output(&in_sources, &sources)?;
 
     steps::log_headline("The paths it took");
@@ -65,13 +61,13 @@ pub fn run(options: &DemoOptions) -> Result<()> {
     Ok(())
 }
 
-/// Takes the README's screenshot of the report page.
+/// Renews the README's picture, a screenshot of the report page.
 fn take_picture(in_sources: &dyn Fn(&str) -> Command, sources: &Path, folder: &Path) -> Result<()> {
     let page = folder.join("picture.html");
     steps::run(in_sources("trodden").args(["record", "--", "./bzip2", "--keep", "--force", "sample3.ref"]))?;
     steps::run(in_sources("trodden").args(["report", "--html"]).arg(&page))?;
     let text = std::fs::read_to_string(&page).with_context(|| format!("cannot read {}", page.display()))?;
-    // The picture must not show the path of the sources on this machine.
+    // The picture must not show where the sources are on this machine.
     let text = text.replace(&*sources.to_string_lossy(), "bzip2-1.0.8");
     std::fs::write(&page, text).with_context(|| format!("cannot write {}", page.display()))?;
     let mut browser = Command::new("chromium");
@@ -81,9 +77,9 @@ fn take_picture(in_sources: &dyn Fn(&str) -> Command, sources: &Path, folder: &P
     steps::run(&mut browser)
 }
 
-/// Checks that the instrumented program works: its output decompresses to its input.
+/// Checks that the instrumented program works: decompressing its output must give its input.
 fn check_output(in_sources: &dyn Fn(&str) -> Command, sources: &Path) -> Result<()> {
-    for name in FILES {
+    for name in INPUT_FILES {
         let unpacked =
             in_sources("./bzip2").args(["--decompress", "--stdout", &format!("{name}.bz2")]).output().context("cannot run bzip2")?;
         let original = std::fs::read(sources.join(name)).with_context(|| format!("cannot read {name}"))?;

@@ -1,4 +1,4 @@
-//! `cargo xtask release-check`: all checks that a release must pass, including those that take too long for every change.
+//! `cargo xtask release-check`: runs all checks that a release must pass, including those that take too long to run for every change.
 
 use crate::corpus::{CLANG_VARIABLE, OWN_PROGRAM};
 use crate::suite::OLDEST_CLANG;
@@ -7,8 +7,8 @@ use std::process::Command;
 use std::time::Instant;
 use trodden_corpus::steps;
 
-/// The arguments of the `cargo xtask` commands to run.
-const TASKS: &[&[&str]] = &[
+/// Arguments of the `cargo xtask` commands to run.
+const RELEASE_TASKS: &[&[&str]] = &[
     &["test"],
     &["sessions", "--slow"],
     &["corpus", "run", "all"],
@@ -19,17 +19,17 @@ const TASKS: &[&[&str]] = &[
     &["dist", "--check"],
 ];
 
-/// The tasks that are run once more with the oldest clang that trodden supports.
+/// Commands that are run again with the oldest clang that trodden supports.
 const OLDEST_CLANG_TASKS: &[&[&str]] = &[&["corpus", "run", "all"], &["oracle"]];
 
-/// Runs all tasks, even after one has failed.
+/// Runs all commands, even after one has failed.
 ///
 /// # Errors
-/// A task failed; the message names all failed tasks.
+/// A command failed. The message names all commands that failed.
 pub fn run() -> Result<()> {
     let mut failed = Vec::new();
     let again = OLDEST_CLANG_TASKS.iter().map(|task| (task, Some(OLDEST_CLANG)));
-    for (task, clang) in TASKS.iter().map(|task| (task, None)).chain(again) {
+    for (task, clang) in RELEASE_TASKS.iter().map(|task| (task, None)).chain(again) {
         let name = [task.join(" "), clang.map(|clang| format!(" with {clang}")).unwrap_or_default()].concat();
         let started = Instant::now();
         let mut command = Command::new(OWN_PROGRAM);
