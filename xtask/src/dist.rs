@@ -87,7 +87,7 @@ pub fn run(options: &DistOptions) -> Result<()> {
         None => println!("no rpm package, since rpmbuild is not installed (Debian: apt install rpm)"),
     }
     let bill = output.join(format!("trodden-{VERSION}.cdx.json"));
-    std::fs::write(&bill, notices::bill_of_materials(VERSION)?).with_context(|| format!("cannot write {}", bill.display()))?;
+    std::fs::write(&bill, notices::render_bill_of_materials(VERSION)?).with_context(|| format!("cannot write {}", bill.display()))?;
     files.push(bill);
     files.push(write_checksums(&output, &files)?);
     files.iter().for_each(|file| println!("{}", file.display()));

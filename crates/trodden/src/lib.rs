@@ -59,7 +59,7 @@ fn survive_file_size_limit() {
 }
 
 fn run(name: &str, arguments: Vec<OsString>) -> Result<ExitCode> {
-    if name.starts_with("trodden-") || name.starts_with("cargo-") || stand_ins::language(name).is_some() {
+    if name.starts_with("trodden-") || name.starts_with("cargo-") || stand_ins::language_of_compiler(name).is_some() {
         surroundings::read_variables()?;
     }
     let rest = |from: usize| arguments.get(from..).unwrap_or_default().to_vec();
@@ -67,11 +67,11 @@ fn run(name: &str, arguments: Vec<OsString>) -> Result<ExitCode> {
         "trodden-cc" => return cc::drive(context(), SourceLanguage::C, rest(1)),
         "trodden-c++" => return cc::drive(context(), SourceLanguage::Cxx, rest(1)),
         "cargo-trodden" => return commands::cargo(rest(1)),
-        RUSTDOC_DRIVER => return rust::document(context(), &rest(1)),
+        RUSTDOC_DRIVER => return rust::run_rustdoc(context(), &rest(1)),
         CARGO_RUNNER => return rust::run_program(context(), &rest(1)),
         _ => {}
     }
-    if let Some(language) = stand_ins::language(name) {
+    if let Some(language) = stand_ins::language_of_compiler(name) {
         return cc::stand_in(context(), name, language, rest(1));
     }
     // The arguments of compiler drivers are clang's, so clap must not parse them.

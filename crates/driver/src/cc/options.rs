@@ -1,4 +1,4 @@
-//! Tables of those options of clang that [`super::arguments`] needs to recognise.
+//! Tables of the clang options that [`super::arguments`] must recognise.
 #![cfg_attr(rustfmt, rustfmt::skip)]
 
 /// Options whose value is the next argument.
@@ -16,7 +16,7 @@ pub const WITH_VALUE: &[&str] = &[
     "--std", "-mthread-model", "-fplugin-arg", "-plugin-arg",
 ];
 
-/// Options with which clang generates no machine code at all.
+/// Options that make clang generate no machine code.
 pub const NO_CODE: &[&str] = &[
     "-###", "--version", "-dumpversion", "-dumpmachine", "-dumpspecs", "--help", "-help", "--help-hidden", "-E", "--preprocess",
     "-M", "--dependencies", "-MM", "--user-dependencies", "-fsyntax-only", "--analyze", "-emit-ast", "-emit-llvm", "--precompile",

@@ -5,14 +5,14 @@ use crate::context::context;
 use anyhow::Result;
 use std::io::Write;
 use std::process::ExitCode;
-use trodden_driver::store_size::{Size, parts};
+use trodden_driver::store_size::{Size, measure_folders};
 
 /// Prints the contents of the unit cache, after removing old files if requested.
 pub fn run(job: &Cache) -> Result<ExitCode> {
     let store = context().store()?;
     let mut out = crate::output::text_writer();
     writeln!(out, "{}", store.root().display())?;
-    for part in parts(&store, job.prune) {
+    for part in measure_folders(&store, job.prune) {
         let part = part?;
         if let Some(removed) = part.removed {
             writeln!(out, "  {:8} {} removed", part.folder, summary(removed))?;

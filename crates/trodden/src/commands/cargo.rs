@@ -70,7 +70,7 @@ pub fn run(mut arguments: Vec<OsString>) -> Result<ExitCode> {
     match own.observe {
         // Streams and branches are recorded program by program.
         Some(Observe::Stream | Observe::Addresses | Observe::Trace) => cargo::run(context(), arguments, settings, scope),
-        observe => match cargo::tests(context(), &arguments, &settings, scope)? {
+        observe => match cargo::command_for_tests(context(), &arguments, &settings, scope)? {
             Some(tests) => {
                 let covered = (observe == Some(Observe::Coverage)).then_some(scope);
                 record_tests(tests, typed, &arguments, covered)

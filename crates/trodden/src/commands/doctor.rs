@@ -18,7 +18,7 @@ use std::process::{Command, ExitCode};
 use trodden_driver::assets;
 use trodden_driver::cargo::RustcVersion;
 use trodden_driver::other_programs::run as printed;
-use trodden_driver::toolchain::{Llvm, NEWEST_LLVM, OLDEST_LLVM, TESTED_LLVM, Tool, all_clangs, is_supported, on_path};
+use trodden_driver::toolchain::{Llvm, NEWEST_LLVM, OLDEST_LLVM, TESTED_LLVM, Tool, find_all_clangs, find_on_path, is_supported};
 use trodden_profile::store::locate;
 use trodden_recording::record;
 
@@ -158,14 +158,14 @@ fn clang() -> Result<String> {
         (false, _) if major < OLDEST_LLVM => "too old",
         (false, _) => "too new",
     };
-    let others = all_clangs(context()).into_iter().rev().filter(|(major, _)| *major != llvm.major);
+    let others = find_all_clangs(context()).into_iter().rev().filter(|(major, _)| *major != llvm.major);
     let others: Vec<String> = others.map(|(major, path)| format!("clang {major} ({}; {})", path.display(), kind(major))).collect();
     let others = if others.is_empty() { String::new() } else { format!("; also found: {}", others.join(", ")) };
     Ok(format!("{}, {} ({version}){untested}{others}", llvm.clang().display(), cxx.display()))
 }
 
 fn binutils() -> Result<String> {
-    let ar = on_path(context(), OsStr::new("ar")).context("ar is not installed")?;
+    let ar = find_on_path(context(), OsStr::new("ar")).context("ar is not installed")?;
     let version = first_line(Command::new("ld").arg("--version"))?;
     Ok(format!("{version}; {}", ar.display()))
 }

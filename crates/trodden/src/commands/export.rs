@@ -111,8 +111,8 @@ fn export_profile(job: &Export) -> Result<ExitCode> {
     };
     events::check_measure(&profile, selection.measure)?;
     let bytes = match job.format {
-        Format::Profdata => profdata::indexed(context(), &profile)?,
-        Format::Proftext => profdata::text(&profile)?,
+        Format::Profdata => profdata::to_indexed_format(context(), &profile)?,
+        Format::Proftext => profdata::to_text_format(&profile)?,
         Format::Folded => folded::folded(&view, &selection)?.into_bytes(),
         Format::Pprof => pprof::pprof(&view, &selection)?,
         Format::Lcov => tracefile(job, &view, &selection)?.into_bytes(),

@@ -47,10 +47,10 @@ fn mapping_of(profile: &Profile, files: &CoverageFileSelection) -> Result<Covera
         all_files,
         llvm_cov_counts: files.choices.imitated_tool.is_some(),
     };
-    let counters = profdata::coverage(profile)?;
-    let [llvm_cov, llvm_profdata] = [Tool::Cov, Tool::Profdata].map(|tool| profdata::tool_for(context(), tool, profile));
+    let counters = profdata::coverage_counts(profile)?;
+    let [llvm_cov, llvm_profdata] = [Tool::Cov, Tool::Profdata].map(|tool| profdata::find_tool_for(context(), tool, profile));
     let (llvm_cov, llvm_profdata, temporary) = (llvm_cov?, llvm_profdata?, env::temp_dir());
-    let index = |counters| profdata::indexed_form(context(), &llvm_profdata, counters);
+    let index = |counters| profdata::encode_indexed(context(), &llvm_profdata, counters);
     CoverageMapping::new(profile, counters, &sources, &CoverageTools { llvm_cov: &llvm_cov, index: &index, temporary: &temporary })
 }
 
@@ -105,7 +105,8 @@ pub fn run(job: &Coverage) -> Result<ExitCode> {
 
 fn show(job: &CoverageShow) -> Result<ExitCode> {
     let (profile, mapping) = load(&job.covered)?;
-    let mut arguments: Vec<OsString> = vec![option_with_value("-Xdemangler=", profdata::tool_for(context(), Tool::Cxxfilt, &profile)?)];
+    let mut arguments: Vec<OsString> =
+        vec![option_with_value("-Xdemangler=", profdata::find_tool_for(context(), Tool::Cxxfilt, &profile)?)];
     let mut option = |text: &str| arguments.push(text.into());
     if job.conditions {
         ["-show-branches=count", "-show-mcdc"].into_iter().for_each(&mut option);
