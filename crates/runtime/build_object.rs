@@ -1,16 +1,16 @@
-//! Builds the runtime, `trodden_rt.o`, and the entry point for programs without libc, `trodden_start.o`, as relocatable objects. Uses
-//! rustc, GNU ld and objcopy.
+//! Builds the runtime as a relocatable object, `trodden_rt.o`, with rustc, GNU ld and objcopy, and the entry point of programs without
+//! libc, `trodden_start.o`.
 //!
 //! Build scripts and tests of crates beside `crates/runtime` include this file with `#[path]`. rustc compiles `trodden-wire` and the
-//! runtime to a static library (`--cfg trodden_object`). `ld -r --gc-sections` keeps only code that the entry symbols reach, and thus
-//! almost nothing of Rust's core library. objcopy makes all other symbols local, and strips or renames them, so that no symbol clashes with
-//! the subject, even if the subject is a Rust program. Invariant, checked here: the object refers only to the symbols in
-//! [`MAY_BE_UNDEFINED`], and all these references are weak.
+//! runtime as a static library (`--cfg trodden_object`). `ld -r --gc-sections` keeps only the code reachable from the entry symbols,
+//! which includes almost nothing of Rust's core library. objcopy makes all other symbols local, strips or renames them, so that none
+//! clashes with the subject, even in Rust programs. Invariant, checked here: the object refers only to the symbols in
+//! [`MAY_BE_UNDEFINED`], all of which are weak.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Symbols that instrumented code refers to. All other symbols become local.
+/// Symbols that instrumented code refers to; all others become local.
 const ENTRY_SYMBOLS: [&str; 7] = [
     "__trodden_enter",
     "__trodden_enter_shared",
@@ -21,7 +21,7 @@ const ENTRY_SYMBOLS: [&str; 7] = [
     "__trodden_stream_enter",
 ];
 
-/// Symbols that the object may refer to: section bounds that linkers define, definitions in units, and libc functions that may be absent.
+/// Symbols that the object may refer to: bounds that linkers define, definitions in units, and functions of libc, if present.
 pub const MAY_BE_UNDEFINED: [&str; 21] = [
     "__start_trodden_units",
     "__stop_trodden_units",
@@ -48,7 +48,8 @@ pub const MAY_BE_UNDEFINED: [&str; 21] = [
 
 const BINUTILS: &str = "GNU binutils (Debian: apt install binutils)";
 
-/// Builds the runtime object at `out`, with intermediate files beside it. An error names the step that failed and the package to install.
+/// Builds the object at `out`. Intermediate files are written beside it, with other extensions. Errors name the failed step and the package
+/// to install.
 pub fn build(out: &Path) -> Result<(), String> {
     let crates = crates_folder();
     let stem = |extension: &str| out.with_extension(extension);
@@ -69,7 +70,7 @@ pub fn build(out: &Path) -> Result<(), String> {
     check_undefined(out)
 }
 
-/// Builds the entry point for programs without libc at `out`. Fails like [`build`].
+/// Builds the entry point of programs without libc at `out`. Fails like [`build`].
 pub fn build_start(out: &Path) -> Result<(), String> {
     let whole = out.with_extension("whole.o");
     rustc(&crates_folder().join("runtime/src/start.rs"), "trodden_start", "lib", &whole, &["--emit=obj".into()])?;
@@ -78,29 +79,29 @@ pub fn build_start(out: &Path) -> Result<(), String> {
     run(&mut objcopy, BINUTILS).map(drop)
 }
 
-/// Returns the source files, so that build scripts can watch them.
+/// Returns the source files, for build scripts to watch.
 pub fn sources() -> Vec<PathBuf> {
     ["runtime/build_object.rs", "runtime/src", "wire/src"].map(|path| crates_folder().join(path)).to_vec()
 }
 
 fn crates_folder() -> PathBuf {
-    // Read when the build script runs, because the build folder may have moved since the script was compiled.
+    // The variable is read at run time, because build folders may be moved after compilation.
     let own = PathBuf::from(std::env::var_os("CARGO_MANIFEST_DIR").unwrap_or_else(|| env!("CARGO_MANIFEST_DIR").into()));
-    // `crates/driver` and `crates/oracle` link to these sources, so that their published crates contain the sources.
+    // `crates/driver` and `crates/oracle` have links to the sources, so that their published crates contain them.
     if own.join("runtime/src").exists() { own } else { own.join("..") }
 }
 
 fn rustc(source: &Path, name: &str, kind: &str, out: &Path, more: &[String]) -> Result<(), String> {
     let mut rustc = Command::new(std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into()));
     rustc.arg(source).args(["--edition", "2024", "--crate-name", name, "--crate-type", kind, "--cap-lints", "allow"]);
-    // Code must be small and position-independent. Unwind tables let debuggers and profilers walk the stack.
+    // Small, position-independent code; unwind tables let debuggers and profilers walk the stack.
     let options = ["opt-level=s", "panic=abort", "codegen-units=1", "relocation-model=pic", "code-model=small", "force-unwind-tables=yes"];
     rustc.args(options.iter().chain(&["overflow-checks=no", "debug-assertions=no", "embed-bitcode=no"]).flat_map(|option| ["-C", option]));
     rustc.args(more).arg("-o").arg(out);
     run(&mut rustc, "Rust (https://rustup.rs)").map(drop)
 }
 
-/// Returns functions from Rust's core and compiler libraries. Their names do not show that they belong to the runtime.
+/// Returns the functions of Rust's core and compiler library, whose names do not show that they belong to the runtime.
 fn foreign_functions(object: &Path) -> Result<Vec<String>, String> {
     let mut nm = Command::new("nm");
     nm.arg("--defined-only").arg(object);
