@@ -79,7 +79,7 @@ pub const OWN_PROGRAM: &str = "/proc/self/exe";
 /// Programs that `cargo xtask test` runs: two in C, of which one is configured by autoconf, and one in C++.
 const SUITE_PROGRAMS: [&str; 3] = ["gzip", "lua", "minisat"];
 
-/// Runs the programs of [`SUITE_PROGRAMS`] in a separate process, with debug builds of trodden. If `clang` is given, trodden uses this clang.
+/// Runs the programs of [`SUITE_PROGRAMS`] in a separate process, with debug builds of trodden. If `clang` is given, trodden uses it.
 ///
 /// # Errors
 /// A program cannot be built or run, or its output differs from the plain build's output.

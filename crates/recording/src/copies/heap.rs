@@ -1,9 +1,9 @@
-//! Makes the heaps of all copies start at the same address. Paths may depend on the addresses of objects (hash tables of pointers), and
-//! copies must execute the same paths.
+//! Makes the heaps of all copies start at the same address. Paths may depend on the addresses of objects, as in hash tables of pointers,
+//! and all copies must execute the same paths.
 //!
-//! Without randomisation, Linux places the heap after the last loaded segment (execve(2), brk(2)). The code of copies differs in size, so
-//! their last segments end at different pages. Each last segment is therefore extended to the highest of these ends. This uses no memory,
-//! since the added pages are never touched, and does not move static data.
+//! Without address randomisation, Linux places the heap after the last loaded segment (execve(2), brk(2)). Copies have code of different
+//! size, so their last segments end at different pages. This module extends each last segment to the highest of these ends. That costs no
+//! memory, because the added pages are never touched, and it moves no static data.
 
 use anyhow::{Context, Result};
 use std::fs::{self, OpenOptions};
@@ -11,13 +11,13 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 const PAGE: u64 = 4096;
-/// `p_type` of a loadable segment, and `p_flags` of a writable one.
+/// Values of `p_type` for a loadable segment and of `p_flags` for a writable one.
 const PT_LOAD: u64 = 1;
 const PF_W: u64 = 2;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct LastSegment {
-    /// Offset of its program header in the file.
+    /// File offset of the segment's program header.
     header: u64,
     address: u64,
     size: u64,
@@ -30,8 +30,8 @@ impl LastSegment {
     }
 }
 
-/// Makes the heaps of all copies start at the same address, which is at or above the start of the original program's heap.
-pub fn align(copies: &[PathBuf], program: &Path) -> Result<()> {
+/// Makes the heaps of all copies start at the same address. No heap starts below the original program's heap.
+pub fn align_heaps(copies: &[PathBuf], program: &Path) -> Result<()> {
     let last = |path: &Path| -> Result<Option<LastSegment>> {
         Ok(last_segment(&fs::read(path).with_context(|| format!("cannot read {}", path.display()))?))
     };
@@ -45,7 +45,7 @@ pub fn align(copies: &[PathBuf], program: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Finds the last loadable segment in the program headers of a 64-bit ELF file (System V ABI, chapter 5).
+/// Finds the last loadable segment of a 64-bit ELF file in its program headers (System V ABI, chapter 5).
 fn last_segment(bytes: &[u8]) -> Option<LastSegment> {
     let number = |at: u64, length: usize| -> Option<u64> {
         let at = usize::try_from(at).ok()?;
@@ -68,7 +68,7 @@ fn last_segment(bytes: &[u8]) -> Option<LastSegment> {
 mod tests {
     use super::*;
 
-    /// An ELF file with the given program headers (type, flags, address, size).
+    /// Creates an ELF file with these program headers (type, flags, address, size).
     fn program(segments: &[[u64; 4]]) -> Vec<u8> {
         let mut bytes = b"\x7fELF\x02\x01".to_vec();
         bytes.resize(64, 0);
@@ -93,9 +93,9 @@ mod tests {
         };
         let copies = [made("a", [1, 6, 0x1800, 0x900]), made("b", [1, 6, 0x2800, 0x2900]), made("c", [1, 4, 0x1000, 0x10])];
         let whole = made("whole", [1, 6, 0x3000, 0x2001]);
-        align(&copies, &whole).unwrap();
+        align_heaps(&copies, &whole).unwrap();
         let ends: Vec<u64> = copies.iter().map(|path| last_segment(&fs::read(path).unwrap()).unwrap().end()).collect();
-        // The segment of the third copy is not writable, so it is left alone.
+        // The third copy is left alone, because its last segment is not writable.
         assert_eq!(ends, [0x6000, 0x6000, 0x2000]);
         assert_eq!(last_segment(b"#!/bin/sh"), None);
     }

@@ -221,6 +221,6 @@ pub fn run_copy(folder: &Path, copy: usize) -> Result<ExitCode> {
     if let Some(launcher) = env::var_os(ALIVE_VARIABLE) {
         end_with_launcher(Path::new(&launcher));
     }
-    copies::work(folder, copy, Path::new(&result), &recording_context())?;
+    copies::run_worker(folder, copy, Path::new(&result), &recording_context())?;
     Ok(ExitCode::SUCCESS)
 }

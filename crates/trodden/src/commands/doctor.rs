@@ -271,7 +271,7 @@ fn trial() -> Result<String> {
     let mut compile = Command::new(&trodden);
     compile.args(["cc", "-O0", "-g"]).arg(&source).arg("-o").arg(&program).current_dir(place.path());
     first_line(&mut compile).context("the program cannot be compiled")?;
-    let profile = record::trial(&program, place.path(), &recording_context()).context("the program cannot be recorded")?;
+    let profile = record::record_trial(&program, place.path(), &recording_context()).context("the program cannot be recorded")?;
     let counts = profile
         .functions()
         .find(|(_, _, f)| f.plain_name() == "odd")

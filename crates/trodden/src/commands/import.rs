@@ -26,7 +26,7 @@ pub fn run(job: &Import) -> Result<ExitCode> {
     }
     match kind {
         InputKind::RawFiles => record::collect_files(&job.files, &destination, &recording)?,
-        InputKind::StreamFiles => streams::collect(&job.files, &destination, &recording)?,
+        InputKind::StreamFiles => streams::import_leftover_streams(&job.files, &destination, &recording)?,
         InputKind::Trace => trace::import(single_file(job, "trace")?, &destination)?,
         InputKind::Branches => import_branches(job, single_file(job, "text of `perf script`")?, &destination)?,
         other => return Err(other.not_accepted_error(&job.files[0], "import")),
@@ -80,5 +80,5 @@ fn import_branches(job: &Import, file: &Path, destination: &ProfileDestination) 
     };
     let recording = recording_context();
     let run = Run { suite: destination.suite.clone(), ..new_run() };
-    import::store(import::profile_of(text, name, &job.program, run, &recording)?, name, destination, &recording)
+    import::store_import(import::make_profile(text, name, &job.program, run, &recording)?, name, destination, &recording)
 }

@@ -37,8 +37,8 @@ pub fn run(job: &Record) -> Result<ExitCode> {
         return trodden_trace::command::in_tracer(|| programs::run(&what, suite, whole, &recording));
     }
     match (job.stream.last, whole) {
-        (Some(last), _) => streams::record_last(&what.command, last, &recording),
-        (None, Some(options)) => streams::record_whole(&what, options, &recording),
+        (Some(last), _) => streams::record_last_paths(&what.command, last, &recording),
+        (None, Some(options)) => streams::record_complete_streams(&what, options, &recording),
         (None, None) => record::run(&what, job.bursts.to_recording(), job.bursts.are_given(), &recording),
     }
 }

@@ -6,7 +6,7 @@ use std::fs;
 use std::path::Path;
 use trodden_analysis::choice::{self, LineSpan};
 use trodden_analysis::git::{self, UnifiedDiff};
-use trodden_recording::copies::units;
+use trodden_recording::copies::read_units;
 use trodden_report::Name;
 use trodden_stored::known::read_known_paths;
 use trodden_stored::named::LAST;
@@ -18,7 +18,7 @@ use trodden_unit::{FunctionMap, KnownPaths, UnitMap};
 /// # Errors
 /// A set is malformed, its profile or file cannot be read, or it contains no path of the program.
 pub fn paths(sets: &[String], program: &Path) -> Result<KnownPaths> {
-    let maps: Vec<UnitMap> = units(program, context().store().ok().as_ref())?.into_iter().map(|(_, map)| map).collect();
+    let maps: Vec<UnitMap> = read_units(program, context().store().ok().as_ref())?.into_iter().map(|(_, map)| map).collect();
     let maps: Vec<&UnitMap> = maps.iter().collect();
     let mut all = KnownPaths::default();
     for set in sets {

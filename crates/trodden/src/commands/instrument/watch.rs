@@ -13,7 +13,7 @@ use std::path::Path;
 use trodden_analysis::expression::joined::{is_cut, is_whole};
 use trodden_analysis::expression::{BlockSet, End, Matcher, PathExpression};
 use trodden_profile::{DecodedPath, PathDecoder, has_standard_numbering};
-use trodden_recording::copies::units;
+use trodden_recording::copies::read_units;
 use trodden_report::found::{UNKNOWN, describe_position};
 use trodden_report::select::matching_names;
 use trodden_report::words::plural;
@@ -34,7 +34,7 @@ pub fn unmatched_paths(text: &str, program: &Path) -> Result<KnownPaths> {
     let expression: PathExpression = text.parse()?;
     let calls = expression.patterns.iter().flatten().any(|s| s.end == Some(End::Call));
     ensure!(!calls, "`call` cannot be watched, since only the end of the program shows that a call has not returned: remove it");
-    let maps: Vec<UnitMap> = units(program, context().store().ok().as_ref())?.into_iter().map(|(_, map)| map).collect();
+    let maps: Vec<UnitMap> = read_units(program, context().store().ok().as_ref())?.into_iter().map(|(_, map)| map).collect();
     let functions: Vec<(&UnitMap, &FunctionMap)> = maps.iter().flat_map(|m| m.functions.iter().map(move |f| (m, f))).collect();
     let selected = select_functions(&expression, &functions, program)?;
     let mut unmatched = KnownPaths::default();
