@@ -4,10 +4,7 @@ use std::env;
 use trodden_launch::LaunchError;
 use trodden_launch::temporary::{TemporaryFolder, create_folder_in};
 
-/// Creates a temporary folder (in `TMPDIR`) that only the user can read.
-///
-/// # Errors
-/// It cannot be created.
+/// Creates a temporary folder in `TMPDIR` that only the user can access.
 pub fn folder(prefix: &str) -> Result<TemporaryFolder, LaunchError> {
     create_folder_in(&env::temp_dir(), prefix)
 }

@@ -4,8 +4,8 @@
 //! divided by this path: a copy counts some of a function's paths, in every context. Dividing contexts would save no probes, because each
 //! execution of a path executes the path's labels and its count in any context. In each copy, the paths that it counts, and the callers'
 //! paths up to the calls that lead to them, get unique selective labels; other code is not instrumented. The paths that end segments form
-//! [`procedures_of_set`], which are divided like other paths. Each copy counts its part of the set ([`SegmentSet::part`]). No copy counts all
-//! executions in contexts outside the set.
+//! [`procedures_of_set`], which are divided like other paths. Each copy counts its part of the set ([`SegmentSet::part`]). No copy counts
+//! all executions in contexts outside the set.
 
 use super::preparation::CopyInput;
 use super::shared::{self, NamedFunction, Partition, lightest_functions};

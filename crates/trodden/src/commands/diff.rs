@@ -1,4 +1,4 @@
-//! `trodden diff`: compares profiles here, and hands traces and streams to their modules.
+//! `trodden diff`: compares profiles. For traces and streams, it calls other modules.
 
 use super::{sequences, trace};
 use crate::cli::Diff;
@@ -11,10 +11,10 @@ use trodden_report::input_kind::{InputKind, utf8_name};
 use trodden_report::{View, difference};
 use trodden_stored::named;
 
-/// Exit status with `--fail` if the profiles differ.
+/// Exit status if the profiles differ and `--fail` is given.
 const DIFFERENT: u8 = 1;
 
-/// Compares two files, and prints the differences.
+/// Compares two files and prints their differences.
 pub fn run(job: &Diff) -> Result<ExitCode> {
     let (before, after) = (InputKind::detect(&job.before)?, InputKind::detect(&job.after)?);
     let is_stream = |kind| matches!(kind, InputKind::StreamLogs | InputKind::EventText);

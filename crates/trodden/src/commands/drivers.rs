@@ -1,4 +1,4 @@
-//! `trodden drivers`.
+//! `trodden drivers`: creates links to the compiler drivers.
 
 use crate::context::context;
 use crate::notes::note;
@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use trodden_driver::assets;
 
-/// Creates links to the drivers in a folder, by default that of trodden.
+/// Creates the links in `folder`, or in the folder of this program by default.
 pub fn run(folder: Option<PathBuf>) -> Result<ExitCode> {
     let folder = match folder {
         Some(folder) => std::path::absolute(folder)?,

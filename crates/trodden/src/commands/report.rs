@@ -1,6 +1,6 @@
-//! `trodden report`: reports profiles as text, JSON or HTML, and hands traces and recordings of waits to their modules.
+//! `trodden report`: reports profiles as text, JSON or HTML. For traces and recordings of waits, it calls other modules.
 
-use super::coverage::view_of;
+use super::coverage::create_view;
 use super::remarks::report_missing;
 use super::{trace, waits};
 use crate::cli::{Color, Report};
@@ -19,7 +19,7 @@ use trodden_stored::named;
 /// Default maximum number of source lines per path.
 const DEFAULT_STEPS: usize = 40;
 
-/// Prints the report, or writes the page.
+/// Prints the report, or writes a page.
 pub fn run(job: &Report, color: Color) -> Result<ExitCode> {
     let kind = InputKind::detect(&job.file)?;
     if kind != InputKind::Waits {
@@ -37,8 +37,8 @@ fn report_profile(job: &Report, color: Color) -> Result<ExitCode> {
     InputKind::Profile.reject_options(&[("--what-if", !job.what_if.is_empty()), ("--stream", job.stream.is_some())])?;
     let name = utf8_name(&job.file)?;
     let (profile, lost) = named::recover(name)?;
-    // Only the page shows whole source files, which need the counts of all lines.
-    let mut view = if job.html.is_some() { view_of(&profile) } else { View::from_profile(&profile) };
+    // Only the HTML page shows complete source files, and thus needs the counts of all lines.
+    let mut view = if job.html.is_some() { create_view(&profile) } else { View::from_profile(&profile) };
     view.corrupt.extend(lost);
     let provider = sources(&source_folders(), &profile.run.directory);
     let sources = SourceCache::new(&provider);

@@ -1,4 +1,4 @@
-//! `trodden waits`: records which ranks or threads wait for which. `trodden report` explains each wait as the difference of two paths.
+//! `trodden waits`: records which ranks or threads wait for which. `trodden report` explains each wait as a difference between two paths.
 
 use crate::cli::{Export, Report, Waits, WaitsRecord};
 use crate::context::context;
@@ -27,10 +27,10 @@ use trodden_waits_file::replay::{ReportOptions, replay};
 use trodden_waits_file::sample_paths::SamplePaths;
 use trodden_waits_file::summary::WaitSummary;
 
-/// Default number of samples per second of a thread's processor time; the kernel's tick rate is the upper bound.
+/// Default number of samples per second of a thread's processor time. The kernel's tick rate is an upper bound.
 const DEFAULT_RATE: u32 = 1000;
 
-/// Library that is preloaded into the program.
+/// The library that is preloaded into the program.
 const RECORDER: OwnLibrary = OwnLibrary {
     kind: "recorder",
     file: trodden_waits_file::symbols::RECORDER,
@@ -38,7 +38,7 @@ const RECORDER: OwnLibrary = OwnLibrary {
     variable: "TRODDEN_WAITS_RECORDER",
 };
 
-/// Runs `trodden waits`. Returns the program's exit status.
+/// Returns the program's exit status.
 pub fn run(job: &Waits) -> Result<ExitCode> {
     match job {
         Waits::Record(job) => record(job),
@@ -46,7 +46,7 @@ pub fn run(job: &Waits) -> Result<ExitCode> {
 }
 
 fn record(job: &WaitsRecord) -> Result<ExitCode> {
-    // Check the program before an older recording is replaced.
+    // The program is checked before an older recording is replaced.
     let program = find_program(context(), &job.command[0]).and_then(|file| fs::metadata(file).ok());
     let refused = program.map_or(Some(io::ErrorKind::NotFound), |found| {
         let is_executable = found.is_file() && found.permissions().mode() & 0o111 != 0;
@@ -70,7 +70,7 @@ fn recorder() -> Result<WaitsRecorder> {
     Ok(WaitsRecorder { library: RECORDER.find_preloadable(context())?, preloaded: env::var_os("LD_PRELOAD") })
 }
 
-/// Runs `trodden report`: prints the causes of waits.
+/// `trodden report`: prints the causes of waits.
 pub fn report(job: &Report) -> Result<ExitCode> {
     InputKind::Waits.reject_options(&[
         ("--function", job.function.is_some()),
@@ -80,7 +80,7 @@ pub fn report(job: &Report) -> Result<ExitCode> {
     let expand = job.choices.explain;
     ensure!(!expand || job.html.is_none(), "--explain applies only to text and JSON: omit it or --html");
     let options = ReportOptions { what_if: job.what_if.clone(), timeline: job.html.is_some(), expand, ..ReportOptions::default() };
-    let summary = summary(&job.file, &options, job.stream.as_deref())?;
+    let summary = analyse_recording(&job.file, &options, job.stream.as_deref())?;
     if let Some(path) = &job.html {
         let title = format!("Waiting time: {}", job.file.display());
         let page = page::page(&summary, &title, &|file: &str| fs::read_to_string(file).ok());
@@ -103,15 +103,15 @@ pub fn report(job: &Report) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Runs `trodden export chrome`: writes the timeline.
+/// `trodden export chrome`: writes the timeline.
 pub fn export(job: &Export) -> Result<ExitCode> {
-    let summary = summary(&job.file, &ReportOptions { timeline: true, ..ReportOptions::default() }, None)?;
+    let summary = analyse_recording(&job.file, &ReportOptions { timeline: true, ..ReportOptions::default() }, None)?;
     write_or_print(job.output.as_deref(), chrome::value(&summary).to_string().as_bytes())?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// Analyses a recording of waits, or a trace of another tool.
-fn summary(file: &Path, options: &ReportOptions, stream: Option<&str>) -> Result<WaitSummary> {
+/// Analyses a recording of waits, or another tool's trace.
+fn analyse_recording(file: &Path, options: &ReportOptions, stream: Option<&str>) -> Result<WaitSummary> {
     let replayed = if file.is_dir() && !import::ctf::is_trace(file) {
         let paths = stream.map(|run| StreamPaths::open(run, &folders())).transpose()?;
         let paths = paths.map(|paths| Box::new(paths) as Box<dyn SamplePaths>);
