@@ -22,8 +22,8 @@ const FOUND: u8 = 1;
 const UNKNOWN: u8 = 2;
 
 /// Advice for functions whose paths are split at cut edges. A match that crosses a cut edge is missed.
-const CUT_EDGE_ADVICE: &str = "Record a variant with whole paths, made by `trodden-lab with --table-slots 4096 -- instrument PROGRAM --output NEW` \
-    (or with a larger --max-paths)";
+const CUT_EDGE_ADVICE: &str = "Record a variant with whole paths, made by `trodden-lab with --table-slots 4096 -- instrument PROGRAM \
+    --output NEW` (or with a larger --max-paths)";
 
 /// Prints the matches of an expression.
 pub fn run(job: &Find, color: Color) -> Result<ExitCode> {
