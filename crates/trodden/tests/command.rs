@@ -1,4 +1,4 @@
-//! Checks of the complete command: doctor, info, manual pages, advice in messages, closed pipes.
+//! Runs the complete command: `doctor`, `info`, manual pages, advice in messages, closed pipes.
 
 mod place;
 
@@ -136,6 +136,6 @@ fn prune_removes_only_old_units_from_the_cache() {
     assert_eq!(units(&place), 2);
     place.trodden("cache --prune 365");
     assert_eq!(units(&place), 1);
-    // The program carries what was removed.
+    // The program itself contains what was removed from the cache.
     assert!(place.trodden("info old").status.success());
 }

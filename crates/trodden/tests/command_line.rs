@@ -1,5 +1,5 @@
-//! The command line from outside: input of an unsuitable kind, options without effect, `-`, closed pipes, invalid variables, unwritable
-//! folders. A command names every option that it rejects, and never ignores one silently.
+//! Runs the command as a user might misuse it: unsuitable input, options without effect, `-`, closed pipes, invalid variables, unwritable
+//! folders. The command names every option that it rejects, and never ignores an option silently.
 
 mod place;
 
@@ -21,7 +21,7 @@ const PROGRAM: &str = "
     }
 ";
 
-/// Creates a folder with a program, a run of it, and a file of each kind.
+/// Creates a folder with a program, a run of the program, and one file of each kind.
 fn place() -> Place {
     let place = Place::with(&[("prog.c", PROGRAM), ("empty", ""), ("text", "some words\n")]);
     place.cc("-O1 -g prog.c -o prog");
@@ -37,7 +37,7 @@ fn output(place: &Place, arguments: &[&str]) -> Output {
     place.command(trodden()).args(arguments).stdin(Stdio::null()).output().unwrap()
 }
 
-/// Runs a command that must fail with status 2, and returns its message.
+/// Runs a command that must fail with status 2. Returns its error message.
 fn refusal(place: &Place, arguments: &[&str]) -> String {
     let output = output(place, arguments);
     assert_eq!(output.status.code(), Some(2), "{arguments:?}: {output:?}");
@@ -84,7 +84,6 @@ fn error_names_the_kind_of_an_unsuitable_input() {
     assert!(said.contains("raws is a folder") && said.contains("`trodden import` imports a folder"), "{said}");
 }
 
-/// The message names the option that has no effect on the given input.
 #[test]
 fn options_without_effect_are_rejected_by_name() {
     let place = place();
@@ -256,7 +255,7 @@ fn variables_that_do_not_name_a_folder_are_rejected_by_commands_that_use_them() 
         }
         assert!(with(&place, variable, "", &["report", "one.trodden"]).status.success(), "{variable}");
     }
-    // No folder can be created in `/proc`, although `/proc` exists.
+    // `/proc` exists, but no folder can be created in it.
     let refused = with(&place, "TRODDEN_RUNS", "/proc", &["record", "--", "./prog"]);
     assert_eq!(refused.status.code(), Some(2), "{refused:?}");
     assert!(error_of(&refused).contains("/proc"), "{}", error_of(&refused));
@@ -323,23 +322,24 @@ fn failed_command_leaves_no_files() {
     assert!(said.contains("cannot run ./missing") && said.contains("Check the path"), "{said}");
     assert!(!place.path("new.waits").exists());
     place.write("old.waits/1-2.process", "trodden-waits 1\n");
-    // `text` exists but is not executable, and neither is a folder. That the kernel cannot execute `words` shows only when it is tried.
+    // `text` exists but is not executable, and a folder is not executable either. Whether the kernel can execute `words` shows only when it
+    // tries.
     place.shell("cp text words; chmod +x words");
     for program in ["./missing", "./text", "./old.waits", "./words"] {
         refusal(&place, &["waits", "record", "-o", "old.waits", "--", program]);
     }
     assert!(place.path("old.waits/1-2.process").is_file());
     assert_eq!(fs::read_dir(place.path("old.waits")).unwrap().count(), 1);
-    // As if a recorder had been killed after setting the recording aside. No process has this ID.
+    // This is the state after a recorder was killed that had set an earlier recording aside. No process has this ID.
     place.shell("mkdir old.waits/.earlier-2000000000; mv old.waits/1-2.process old.waits/.earlier-2000000000");
     refusal(&place, &["waits", "record", "-o", "old.waits", "--", "./words"]);
     assert!(place.path("old.waits/1-2.process").is_file());
     assert_eq!(fs::read_dir(place.path("old.waits")).unwrap().count(), 1);
-    // Without the link recipe, no copy can be built.
+    // Copies are linked according to the link recipe, which is now gone.
     fs::remove_dir_all(place.path("store")).unwrap();
     refusal(&place, &["fleet", "copies", "prog", "-o", "parts"]);
     assert!(!place.path("parts").exists());
-    // These errors are reported before anything runs.
+    // These errors are reported before any program runs.
     let said = refusal(&place, &["trace", "record", "--runs", "2", "-o", "x.trace", "--engine", "template:false", "--", "./prog"]);
     assert!(said.contains("{script}, {index} or {each}"), "{said}");
     let without_sbatch = |arguments: &str| with(&place, "PATH", "/nowhere", &words(arguments));
@@ -378,7 +378,7 @@ fn compiler_driver_has_its_own_help() {
         let help = String::from_utf8(place.trodden(&format!("{driver} --help")).stdout).unwrap();
         assert!(help.lines().count() <= 60 && help.contains("--trodden=WORDS") && help.contains("TRODDEN_CACHE"), "{help}");
     }
-    // Builds that call the driver as `trodden-cc` get clang's help.
+    // A build that calls the driver as `trodden-cc` gets clang's help.
     symlink(trodden(), place.path("trodden-cc")).unwrap();
     let help = must(place.command(place.path("trodden-cc")).arg("--help"));
     assert!(String::from_utf8_lossy(&help.stdout).contains("clang LLVM compiler"));
@@ -409,7 +409,6 @@ fn error_about_an_inlined_function_names_its_caller() {
     assert!(!refusal(&place, &["annotate", "stop", "one.trodden"]).contains("inlined"));
 }
 
-/// The order of environment variables is the same in the first run and in runs that another engine starts.
 #[test]
 fn environment_is_the_same_in_runs_on_other_machines() {
     let place = Place::new();

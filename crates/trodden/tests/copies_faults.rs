@@ -1,5 +1,5 @@
-//! `trodden record --copies` in case of faults: signals, a killed recorder, programs whose paths depend on addresses, unusual runs as
-//! weights.
+//! `trodden record --copies` when something goes wrong: signals, a killed recorder, programs whose paths depend on addresses, and weights
+//! from unusual runs.
 
 mod place;
 
@@ -23,7 +23,7 @@ fn profile(place: &Place) -> Profile {
     Profile::read(&place.path("run.trodden")).unwrap()
 }
 
-/// Counts by function and path.
+/// Returns counts by function and path.
 fn counts(place: &Place) -> BTreeMap<(String, u64), u64> {
     let profile = profile(place);
     profile.functions().flat_map(|(_, unit, f)| unit.counts_of(f).map(move |(path, n)| ((f.name.clone(), path), n))).collect()
@@ -34,7 +34,7 @@ fn not_exact(place: &Place) -> Vec<String> {
     report["totals"]["not_exact"].as_array().unwrap().iter().map(|text| text.as_str().unwrap().to_owned()).collect()
 }
 
-/// Runs until a timer's signal ends it.
+/// A program that runs until the signal of a timer ends it.
 const TIMED: &str = "#include <unistd.h>\nvolatile unsigned sink;\n\
     __attribute__((noinline)) unsigned one(unsigned n) { if (n & 1) return n * 3; return n / 2; }\n\
     __attribute__((noinline)) unsigned two(unsigned n) { if (n % 3) return n + 1; return n; }\n\
@@ -53,12 +53,12 @@ fn copies_ended_by_the_same_signal_are_marked() {
     );
     assert_eq!((profile(&place).run.interrupted, profile(&place).run.diverged), (2, 0));
     assert!(not_exact(&place)[0].contains("a signal ended the 2 copies"), "{:?}", not_exact(&place));
-    // The merged profile is marked as well.
+    // A merged profile keeps this mark.
     place.trodden("merge -o sum.trodden run.trodden run.trodden");
     assert_eq!(Profile::read(&place.path("sum.trodden")).unwrap().run.interrupted, 4);
 }
 
-/// A signal ends the second copy, either at each attempt or only at the first.
+/// A program whose second copy is ended by a signal: at each attempt, or only at the first.
 const ONE_IS_ENDED: &str = "#include <signal.h>\n#include <string.h>\n#include <sys/stat.h>\n#include <unistd.h>\n\
     __attribute__((noinline)) int work(int n) { int s = 0; for (int i = 0; i < n; i++) { if (i % 3) s += i; else s ^= i; } return s; }\n\
     int main(int c, char **v) { char self[4096] = { 0 }; if (readlink(\"/proc/self/exe\", self, sizeof self - 1) < 0) return 9;\n\
@@ -73,7 +73,7 @@ fn copies_ended_by_a_signal_run_again_if_others_end_normally() {
     let truth = counts(&place);
     let output = record(&place, "--copies 2 --no-first-run --ignore-output -- ./prog");
     assert!(reported(&output).contains("a signal ended only 1 of 2 copies"), "{}", reported(&output));
-    // The copy ends normally at its second attempt. Its difference in `main` is visible only if several copies count `main`.
+    // The second attempt of the copy ends normally. Its different path in `main` is noticed only if several copies count `main`.
     assert!(place.path("once").is_dir() && !reported(&output).contains("ended with"), "{}", reported(&output));
     let of_work =
         |counts: &BTreeMap<(String, u64), u64>| counts.iter().filter(|(at, _)| at.0 == "work").map(|(_, n)| *n).collect::<Vec<_>>();
@@ -100,7 +100,7 @@ fn copies_end_if_their_recorder_is_killed() {
         processes.filter(|exe| exe.to_string_lossy().starts_with(&*program.to_string_lossy())).count()
     };
     let begun = Instant::now();
-    // Each of the two copies has a child.
+    // Each of the two copies starts a child.
     while running() < 4 {
         assert!(begun.elapsed() < Duration::from_secs(120) && recorder.try_wait().unwrap().is_none(), "it does not begin");
         std::thread::sleep(Duration::from_millis(20));
@@ -114,8 +114,8 @@ fn copies_end_if_their_recorder_is_killed() {
     }
 }
 
-/// Behaves like a program that depends on addresses: the second copy takes the slow path of a hot function twice as often, and its output
-/// is the same.
+/// A program that behaves as if its paths depended on addresses: its second copy takes the slow path of a hot function twice as often, but
+/// prints the same.
 const ANOTHER_EXECUTION: &str = "#include <string.h>\n#include <unistd.h>\nvolatile int sink;\n\
     __attribute__((noinline)) void work(int i, int other) { if ((i & 127) < 1 + other) { sink += 3; __asm__ volatile(\"\"); } else { \
     sink ^= i; __asm__ volatile(\" \"); } }\n\
@@ -143,7 +143,7 @@ fn different_executions_are_detected_by_paths_that_all_copies_count() {
     }
 }
 
-/// An argument determines which path is hot.
+/// A program whose argument determines which path is hot.
 const UNLIKE: &str = "#include <stdlib.h>\nvolatile unsigned sink;\n\
     __attribute__((noinline)) void one(int n) { for (int i = 0; i < n; i++) { if (i & 1) sink += i; else sink ^= i; if (i % 3) sink--; } \
     }\n\
@@ -165,7 +165,7 @@ fn several_runs_balance_copies_better_than_an_unusual_one() {
     let costs: serde_json::Value = serde_json::from_slice(&std::fs::read(place.path("costs.json")).unwrap()).unwrap();
     let hits = |name: &str| costs[name].as_u64().unwrap() as f64;
     assert!(hits("hits_of_slowest") < 0.8 * hits("sequential_hits"), "{costs}");
-    // Two runs of the same command are used as weights.
+    // After this, the weights come from two runs of the same command.
     place.trodden("record -- ./prog 2500 2500");
     place.trodden("record -- ./prog 2500 2500");
     let output = record(&place, "--copies 2 -- ./prog 2500 2500");
@@ -176,8 +176,7 @@ fn several_runs_balance_copies_better_than_an_unusual_one() {
     );
 }
 
-/// The sets of edges of a function whose paths are cut at many loops would need gigabytes, so the function is not divided, and a message
-/// says so.
+/// A function with paths cut at many loops is not divided, because its sets of edges would need gigabytes. A message says so.
 #[test]
 fn functions_that_strategy_p3_cannot_divide_are_named() {
     let loops: String = (0..1750).map(|n| format!("  while (v > {n}) i += v;\n")).collect();

@@ -1,5 +1,5 @@
-//! `trodden record --copies K --divide iterations`: copies that share the sequences of functions, or the counting of paths over iterations,
-//! against the iterations counted from the stream of the whole program.
+//! `trodden record --copies K --divide iterations`: copies that each record the path sequences of some functions, or count some of the
+//! paths over iterations. The expected counts come from the stream of the undivided program.
 
 mod place;
 
@@ -8,7 +8,8 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use trodden_profile::Profile;
 
-/// Loops with alternating iterations, within mutual recursion and across `longjmp` over other functions' frames.
+/// A program with loops that have alternating iterations, in mutually recursive functions, and with `longjmp` over frames of other
+/// functions.
 const TURNS: &str = r#"
 #include <setjmp.h>
 #include <stdio.h>
@@ -37,7 +38,7 @@ __attribute__((noinline)) static int jumps(int n) {
 int main(void) { printf("%d %d\n", even(12), jumps(40)); return 0; }
 "#;
 
-/// A loop that calls functions which catch exceptions. The exceptions pass frames with and without landing pads.
+/// A program with a loop that calls functions which catch exceptions. The exceptions pass frames with and without landing pads.
 const EXCEPTIONS: &str = r#"
 #include <cstdio>
 #include <stdexcept>
@@ -59,8 +60,8 @@ __attribute__((noinline)) int outer(int n, int *g) {
 int main() { int g = 0; int s = outer(60, &g); std::printf("%d %d\n", s, g); }
 "#;
 
-/// Nested loops over a number of iterations that is given, which change their paths after a while; `setjmp` within a loop, to which the
-/// loop itself jumps, and a loop that is left by a call that does not return.
+/// A program with nested loops whose trip counts are arguments and whose paths change after a while, with `setjmp` in a loop to which the
+/// loop itself jumps, and with a loop that ends at a call that does not return.
 const NESTED: &str = r#"
 #include <setjmp.h>
 #include <stdio.h>
@@ -94,12 +95,12 @@ __attribute__((noinline)) static void search(int n) {
 int main(int argc, char **argv) { int n = atoi(argv[1]); printf("%d %d\n", nest(n), retry(n)); search(n); }
 "#;
 
-/// Paths across iterations, by function and the events of each.
+/// Returns the executions of paths across iterations. Keys consist of the function and the path's events.
 fn iterations(place: &Place, wanted: &str, k: &str) -> BTreeMap<String, u64> {
     iterations_and_others(place, wanted, k).0
 }
 
-/// Paths across iterations, and the executions of those that the program did not distinguish.
+/// Returns the executions of paths across iterations, and the executions of paths that the program did not distinguish.
 fn iterations_and_others(place: &Place, wanted: &str, k: &str) -> (BTreeMap<String, u64>, Option<u64>) {
     let output = place.laboratory(&format!("patterns iterations {wanted} --length {k} --json"));
     let answer: Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -108,7 +109,7 @@ fn iterations_and_others(place: &Place, wanted: &str, k: &str) -> (BTreeMap<Stri
     (rows.collect(), answer["others"].as_u64())
 }
 
-/// The number of differences is part of the profile.
+/// Returns the number of differences that a profile records.
 fn diverged(place: &Place, profile: &str) -> u64 {
     Profile::read(&place.path(profile)).unwrap().run.diverged
 }
@@ -146,7 +147,7 @@ fn copies_share_the_counting_of_paths_over_iterations() {
     }
 }
 
-/// The set is that of a shorter run, so the longer run has other paths over iterations. They are counted together.
+/// The set is from a shorter run, so the longer run has additional paths over iterations. They must be counted together.
 #[test]
 fn other_paths_over_iterations_are_counted_together() {
     let place = Place::with(&[("nested.c", NESTED)]);
@@ -171,7 +172,7 @@ fn other_paths_over_iterations_are_counted_together() {
             let options = format!("-o counted.trodden --copies {copies} --divide iterations --iterations {k}:short.trodden.streams");
             run("prog 80", &options);
             let (mut counted, others) = iterations_and_others(&place, "counted.trodden", k);
-            // At the beginnings of activations, the longer run takes the same paths or unknown ones.
+            // At the start of each activation, the longer run takes a path of the shorter run or an unknown path.
             let others = others.unwrap();
             assert!(others >= unknown && others < unknown + all - of_long, "{others}, {unknown}");
             counted.retain(|_, count| *count > 0);
@@ -213,12 +214,11 @@ fn copies_share_path_sequences_by_function() {
 }
 
 impl Place {
-    /// What a command prints.
     fn text(&self, arguments: &str) -> String {
         String::from_utf8(self.trodden(arguments).stdout).unwrap()
     }
 
-    /// Executions of all paths of a profile that were executed, by function and number.
+    /// Returns the executions of a profile's executed paths, by function and path number.
     fn paths(&self, profile: &str) -> BTreeMap<(String, u64), u64> {
         let profile = Profile::read(&self.path(profile)).unwrap();
         let mut paths = BTreeMap::new();

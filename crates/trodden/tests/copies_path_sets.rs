@@ -1,5 +1,5 @@
-//! `trodden record --copies K` of programs that observe a set of paths, made by `trodden instrument --watch` or `--interesting`: together,
-//! the copies find or count what a single program does.
+//! `trodden record --copies K` for programs that observe a set of paths, made by `trodden instrument --watch` or `--interesting`. Together,
+//! the copies find or count the same as a single program.
 
 mod place;
 
@@ -9,7 +9,7 @@ use std::process::{Command, Output};
 use trodden_profile::{Inexact, Profile};
 use trodden_unit::Identity;
 
-/// Mutual recursion, and `longjmp` over frames of both functions and out of a loop.
+/// A program with mutual recursion, and with `longjmp` over frames of both functions and out of a loop.
 const JUMPS: &str = r#"
 #include <setjmp.h>
 #include <stdio.h>
@@ -37,7 +37,7 @@ int main(void) {
 }
 "#;
 
-/// Exceptions through a function with a cleanup, recursion, and a child process that continues beside its parent.
+/// A program with exceptions that leave a function with a cleanup, with recursion, and with a child process that runs beside its parent.
 const THROWS: &str = r#"
 #include <cstdio>
 #include <stdexcept>
@@ -75,7 +75,8 @@ fn record(place: &Place, options: &str) -> Output {
     record_program(place, options, "./watch")
 }
 
-/// Watched paths that were taken: the image, the executions by function and path, and whether each has a time.
+/// The watched paths that were executed: the image, and executions by function and path. The flag says whether the time of the first
+/// execution is known.
 type Noticed = (Identity, BTreeMap<(String, u64), u64>);
 
 fn noticed(place: &Place) -> Noticed {
@@ -146,7 +147,7 @@ fn actions_that_would_make_copies_differ_are_rejected() {
         "--weights applies to copies that count all paths",
     );
     refused(place.command(trodden()).args(options).args(["--divide", "edges", "--", "./watch"]), "cannot share");
-    // The environment variable overrides the built-in action, as for the program itself.
+    // The environment variable overrides the built-in action, as it does when the program itself runs.
     let counted = place.command(trodden()).args(options).args(["--", "./watch"]).env("TRODDEN_ON_UNTESTED", "count").output().unwrap();
     assert!(matches(&counted).is_empty() && !noticed(&place).1.is_empty(), "{counted:?}");
     let status = place.command("strip").args(["--strip-all", "watch"]).status().unwrap();
@@ -154,7 +155,7 @@ fn actions_that_would_make_copies_differ_are_rejected() {
     refused(place.command(trodden()).args(options).args(["--", "./watch"]), "has no symbols");
 }
 
-/// The counts of interesting paths, the executions of all other paths by function, and the reasons why the profile is inexact.
+/// The counts of interesting paths, the executions of all other paths by function, and the reasons why the profile is not exact.
 type Counted = (BTreeMap<(String, u64), u64>, BTreeMap<String, u64>, Vec<Inexact>);
 
 fn counted(place: &Place) -> Counted {

@@ -1,5 +1,5 @@
-//! Less common ways to count, in real programs with threads and forks: tables, counters that threads share, incomplete profiles. The
-//! program's text determines the expected count of each path.
+//! Less common ways to count, in real programs with threads and forks: hash tables, counters that threads share, incomplete profiles. The
+//! text of each program determines the expected count of each path.
 
 mod place;
 
@@ -7,7 +7,7 @@ use place::{Place, trodden};
 use std::process::Command;
 use trodden_profile::{FunctionPaths, Inexact, Profile};
 
-/// Eight paths, each taken equally often, by two threads and by a process that one of the threads creates.
+/// A program with eight paths. Each path is taken equally often by two threads, and by a process that one of the threads creates.
 const SUBJECT: &str = "#include <pthread.h>\n#include <stdlib.h>\n#include <sys/wait.h>\n#include <unistd.h>\n#define NOP __asm__ \
     volatile(\"nop\")\n\
     __attribute__((noinline)) void tread(unsigned x) { if (x & 1) NOP; if (x & 2) NOP; if (x & 4) NOP; }\n\
@@ -19,7 +19,7 @@ const SUBJECT: &str = "#include <pthread.h>\n#include <stdlib.h>\n#include <sys/
       iterations(); return 0; }\n\
     int main(void) { pthread_t t[2]; for (long i = 0; i < 2; i++) pthread_create(&t[i], 0, run, (void *)i);\n\
       for (int i = 0; i < 2; i++) pthread_join(t[i], 0); return 0; }\n";
-/// Executions of each path: five times 8000 iterations.
+/// Executions of each path: five times 8,000 iterations, divided among eight paths.
 const EACH: u64 = 5000;
 
 fn build(place: &Place, parameters: &str) -> Command {
@@ -44,14 +44,13 @@ fn profile(parameters: &str) -> Profile {
     record(&place)
 }
 
-/// Like [`profile`], for unoptimised code.
 fn unoptimised_profile(parameters: &str) -> Profile {
     let place = Place::with(&[("prog.c", SUBJECT)]);
     assert!(build_at("-O0", &place, parameters).status().unwrap().success());
     record(&place)
 }
 
-/// Counts of the paths of `tread`, and its executions without a path.
+/// Returns the counts of the paths of `tread`, and the executions of `tread` for which no path was counted.
 fn tread(profile: &Profile) -> (Vec<u64>, u64) {
     let (_, unit, function) = profile.functions().find(|(_, _, f)| f.name == "tread").unwrap();
     let paths = FunctionPaths::decode(function, unit.counts_of(function)).unwrap();
@@ -80,13 +79,14 @@ fn unoptimised_code_counts_exactly_in_threads_and_forks() {
     }
 }
 
-/// Loops, calls, a switch, parameters of several kinds: paths whose numbers are constants, and paths whose numbers are computed.
+/// A program with loops, calls, a switch and parameters of several kinds. The numbers of some paths are constants; those of others are
+/// computed.
 const UNOPTIMISED: &str = "static int twice(int x) { return x > 9 ? 9 : 2 * x; }\n\
     int run(int n, double d, char *s) { int sum = 0; for (int i = 0; i < n; i++) { if (i & 1) sum += twice(i); if (d > i) sum++; \
       switch (s[i & 3]) { case 'a': sum++; break; case 'b': sum--; break; case 'z': return 1; } } return sum; }\n\
     int main(void) { return run(4, 1.5, \"abc\") & 0; }\n";
 
-/// Code that FastISel does not support goes through the instruction selection for optimised code, which would take most of the compile
+/// If FastISel does not support some code, clang uses the instruction selection for optimised code, which would take most of the compile
 /// time.
 #[test]
 fn fast_instruction_selection_supports_all_code_added_to_unoptimised_code() {
@@ -100,7 +100,7 @@ fn fast_instruction_selection_supports_all_code_added_to_unoptimised_code() {
     for parameters in ["", "threads=atomic"] {
         let mut counting = place.command(trodden());
         counting.arg("cc").env("TRODDEN_INSTRUMENT", parameters);
-        // clang's own compilation misses a switch, too.
+        // clang without trodden also falls back at a switch.
         assert_eq!(remarks(counting), remarks(place.command("clang-22")), "{parameters}");
     }
 }
@@ -109,15 +109,16 @@ fn fast_instruction_selection_supports_all_code_added_to_unoptimised_code() {
 fn full_tables_lose_paths_but_no_executions_and_are_reported() {
     let profile = profile("table-slots=4 array-paths=4");
     let (counts, unattributed) = tread(&profile);
-    // Which paths are in a table depends on which paths the thread or the child takes first.
+    // Which paths get into a table depends on which paths the thread or the child executes first.
     assert!((4..=8).contains(&counts.len()), "{counts:?}");
     assert_eq!(counts.iter().sum::<u64>() + unattributed, 8 * EACH);
     assert_eq!(unattributed, 4 * EACH);
-    // `run` may have a full table, too.
+    // The table of `run` may be full, too.
     assert!(matches!(profile.inexact()[..], [Inexact::TableFull { functions: 1.., executions }] if executions >= unattributed));
 }
 
-/// With RARE set, a thread calls a function that no other run executes, and a branch leads to a call that must be a tail call.
+/// A program in which, if RARE is set, a thread calls a function that no other run executes, and a branch leads to a call that must be a
+/// tail call.
 const RARE: &str = "#include <pthread.h>\n#include <stdlib.h>\n#define NOP __asm__ volatile(\"nop\")\n\
     static __attribute__((noinline)) void rare(unsigned x) { if (x & 1) NOP; }\n\
     static void *run(void *too) { if (too) for (unsigned i = 0; i < 1000; i++) rare(i); return 0; }\n\
@@ -155,8 +156,8 @@ fn paths_with_nonstandard_numbers_are_not_exported_as_known() {
     assert!(!export.status.success() && String::from_utf8_lossy(&export.stderr).contains("are not numbered as"));
 }
 
-/// Loops with more instructions than tight loops have. They take 16, 5, 7 and 2^20 + 2 iterations, or as many as the caller says, in steps
-/// of 1, 4, 2^12 and 2^13; one has an exit edge in the middle, and one contains another loop.
+/// A program with loops that have too many instructions for tight loops. Their trip counts are 16, 5, 7 and 2^20 + 2, or arguments. Their
+/// steps are 1, 4, 2^12 and 2^13. One loop has an exit edge in the middle, and another contains a loop.
 const LOOPS: &str = "#define STAY _Pragma(\"clang loop unroll(disable) vectorize(disable)\")\n#define N __attribute__((noinline))\n\
     static volatile unsigned a, b, c, d, e;\n#define BODY a += i; b ^= a; c += b; d ^= c; e += d;\n\
     N void up(void) { STAY for (unsigned i = 0; i < 16; i++) { BODY } }\n\
@@ -185,7 +186,7 @@ fn loops_with_computable_trip_counts_are_counted_when_they_are_left() {
         counts.sort_unstable();
         (counts, function.by_trip_count.len())
     };
-    // For each call: the path from the entry, the iterations of the loop, and the path that leaves it.
+    // For each call: the count of the path from the entry, the iterations of the loop, and the count of the path that leaves the loop.
     for (name, counts, by_trip_count) in [
         ("up", vec![10, 10, 140], 1),
         ("down", vec![10, 10, 30], 1),
@@ -194,7 +195,7 @@ fn loops_with_computable_trip_counts_are_counted_when_they_are_left() {
         ("reported", vec![1, 1, 8, 8, 28], 0),
         ("fours", vec![2, 3, 5, 5, 8], 1),
         ("near", vec![1, 1, 8, 8, 28], 1),
-        // The induction variable may wrap around to an earlier value.
+        // The induction variable may wrap around to an earlier value, so the trip count is unknown.
         ("far", vec![1, 1, 8, 8, 28], 0),
         ("left", vec![1, 9, 9, 36], 0),
     ] {
@@ -238,7 +239,7 @@ fn endless_loops_are_counted_while_they_run() {
     }
 }
 
-/// A loop with several paths, whose first iteration takes a different path from the other iterations.
+/// A program with a loop that has several paths. The first iteration takes a different path from all others.
 const DOMINANT: &str = "static volatile unsigned a, b;\n\
     __attribute__((noinline)) unsigned walk(unsigned n, unsigned seldom) {\n\
       unsigned sum = 0; if (seldom & 1) a = n;\n\
@@ -247,7 +248,7 @@ const DOMINANT: &str = "static volatile unsigned a, b;\n\
       return sum; }\n\
     int main(int c, char **v) { (void)v; if (c == 1) for (unsigned n = 0; n < 9; n++) walk(n, 3 + n % 2); return 0; }\n";
 
-/// Returns how many lines of the machine code of `walk` satisfy a condition.
+/// Returns the number of machine code lines in `walk` that satisfy a condition.
 fn walk_of(place: &Place, parameters: &str, is: impl Fn(&str) -> bool) -> usize {
     assert!(build(place, parameters).args(["-S", "-o", "prog.s"]).status().unwrap().success());
     let text = std::fs::read_to_string(place.path("prog.s")).unwrap();
@@ -282,7 +283,7 @@ fn untested_tight_loop_is_counted_by_trip_count() {
     run(&["record", "--no-store", "-o", "test.trodden", "--", "./prog", "none"]);
     run(&["export", "known", "test.trodden", "-o", "known"]);
     let parameters = |more: &str| format!("known={}{more}", place.path("known").display());
-    // Either the trip count is added once, or one is added in each iteration.
+    // Either the trip count is added once, or 1 is added in each iteration.
     let is_sum = |l: &str| (l.starts_with("addq\t%") || l.starts_with("subq\t%")) && l.contains('(');
     assert_eq!(walk_of(&place, &parameters(""), is_sum), 1);
     assert_eq!(walk_of(&place, &parameters(" trip-counts=off dominant-iteration=shared"), is_sum), 0);
@@ -308,13 +309,15 @@ fn dominant_iteration_of_a_short_loop_has_its_own_increment_or_with_weights_a_re
     run(&["export", "weights", "run.trodden", "-o", "weights"]);
     let weights = format!("weights={}", place.path("weights").display());
     assert_eq!(split, counts(&weights));
-    // There is one separate addition for the dominant iteration. With weights there is none, but a sum is added where the loop is left.
+    // Without weights, there is a separate addition for the dominant iteration. With weights, a register counts instead, and its value is
+    // added where the loop is left.
     assert_eq!(additions(""), additions("dominant-iteration=shared") + 1);
     assert_eq!(additions(&weights), additions("dominant-iteration=shared"));
     assert_eq!([sums(&weights), sums(""), sums("dominant-iteration=shared")], [1, 0, 0]);
 }
 
-/// With an argument, a signal handler that takes the same path interrupts the program all the time. Prints how often the path is taken.
+/// A program that, with an argument, is constantly interrupted by a signal handler which takes the same path. It prints how often the path
+/// is taken.
 const INTERRUPTED: &str = "#include <signal.h>\n#include <stdio.h>\n#include <sys/time.h>\n#define NOP __asm__ volatile(\"nop\")\n\
     __attribute__((noinline)) void step(unsigned n) { if (n & 1) NOP; }\n\
     static volatile unsigned long handled;\n\
@@ -332,7 +335,7 @@ fn counts_of_signal_handlers_are_not_lost_in_optimised_and_unoptimised_code() {
             let mut compile = place.command(trodden());
             compile.args(["cc", level, "prog.c", "-o", "prog"]);
             if is_residual {
-                // The run without an argument takes no path of `step`.
+                // The run without an argument does not execute any path of `step`.
                 assert!(build(&place, "").status().unwrap().success());
                 record(&place);
                 assert!(place.command(trodden()).args(["export", "known", "run.trodden", "-o", "known"]).status().unwrap().success());
@@ -350,8 +353,8 @@ fn counts_of_signal_handlers_are_not_lost_in_optimised_and_unoptimised_code() {
     }
 }
 
-/// Returns a state machine like those of code generators: each state continues in one of twenty others, selected by the next number, 1,000
-/// times.
+/// Returns a state machine like those that code generators write. In each of 1,000 steps, the state continues in one of twenty other
+/// states, which the next number selects.
 fn machine(states: u32) -> String {
     let state = |at: u32| {
         let cases = (0..20).map(|case| format!("case {case}: goto s{};", (at * 7 + case * 13 + 1) % states));
@@ -369,7 +372,7 @@ fn machine(states: u32) -> String {
     )
 }
 
-/// Without this measure, code generation of the instrumented machine took three times as long, and with 2,000 states ten times.
+/// Hoisting would make code generation for the instrumented machine three times slower, and ten times slower with 2,000 states.
 #[test]
 fn jump_table_addresses_are_not_hoisted_in_a_large_state_machine() {
     let place = Place::with(&[("large.c", &machine(260)), ("small.c", &machine(40))]);

@@ -1,5 +1,5 @@
-//! Counts of real programs are exact: many threads, threads that end early, many processes at once, processes that fork, all ways in which
-//! a program can end. The program's text determines each count.
+//! Counts of real programs are exact: with many threads, threads that end early, many processes at the same time, processes that fork, and
+//! all ways in which a program can end. The text of each program determines each count.
 
 mod place;
 
@@ -27,7 +27,7 @@ fn record_with(parameters: &str, main: &str, status: i32) -> Profile {
     Profile::read(&place.path("run.trodden")).unwrap()
 }
 
-/// Returns the decoded counts of the only function with this name.
+/// Returns the decoded counts of the function with this name.
 fn paths(profile: &Profile, name: &str) -> FunctionPaths {
     let mut all = profile.functions().filter(|(_, _, f)| f.name == name);
     let (_, unit, function) = all.next().unwrap_or_else(|| panic!("no function {name}"));
@@ -35,7 +35,8 @@ fn paths(profile: &Profile, name: &str) -> FunctionPaths {
     FunctionPaths::decode(function, unit.counts_of(function)).unwrap()
 }
 
-/// Loops whose trip counts are constants, as the vectoriser leaves them: the second loop takes its back edge once, the first never.
+/// A program with loops whose trip counts are constants, as the vectoriser leaves them. The second loop takes its back edge once, the first
+/// loop never.
 const CONSTANT_LOOPS: &str = "\
 target triple = \"x86_64-pc-linux-gnu\"
 @sum = global i64 0
@@ -87,7 +88,7 @@ fn loops_that_never_take_their_back_edge_have_no_iterations() {
         let walk = paths(&Profile::read(&place.path("run.trodden")).unwrap(), "walk");
         let mut counts: Vec<u64> = walk.complete.iter().map(|p| p.count).filter(|n| *n > 0).collect();
         counts.sort_unstable();
-        // Four calls take one path; three take the back edge once.
+        // Four calls take one path each. Three calls take the back edge once.
         assert_eq!((walk.entries(), counts), (7, vec![3, 3, 4]), "{trip_counts}");
     }
 }
@@ -123,7 +124,7 @@ fn threads_that_end_early_are_counted_and_have_unfinished_paths() {
     assert_eq!(run.unfinished.iter().map(|u| u.count).sum::<i64>(), 500);
 }
 
-/// Returns a program that ends ten calls deep.
+/// Returns a program that ends, in the given way, ten calls deep.
 fn deep(end: &str) -> String {
     format!(
         "__attribute__((noinline)) void deep(int n) {{ step(n); if (n == 0) {{ {end}; }} deep(n - 1); step(7); }}\n\
@@ -138,7 +139,7 @@ fn counts_are_complete_however_the_program_ends() {
         assert_eq!(executions(&profile, "step"), Some(11), "{end}");
         let main = paths(&profile, "main");
         assert_eq!((main.entries(), main.total()), (1, 0), "{end}");
-        // The nine callers wait at their calls and never continue.
+        // The nine callers wait at their calls, to which control never returns.
         assert!(paths(&profile, "deep").unfinished.iter().map(|u| u.count).sum::<i64>() >= 9, "{end}");
     }
 }
@@ -149,9 +150,10 @@ fn callers_at_a_crash_are_known_if_all_calls_are_counted() {
     let profile = record_with("reach=all", &crash, 139);
     assert_eq!(executions(&profile, "step"), Some(11));
     assert_eq!(paths(&profile, "main").unfinished.len(), 1);
-    // Nine frames wait at their calls. The innermost has returned from its last call and crashed after it.
+    // Nine frames wait at their calls. The innermost frame's last call has returned, and the crash came after it.
     assert_eq!(paths(&profile, "deep").unfinished.iter().map(|u| u.count).sum::<i64>(), 10);
-    // Otherwise, calls that always return are not counted, so these callers are unknown, but the counts of complete paths are exact.
+    // Without this option, calls that always return are not counted. The waiting callers are then unknown, but the counts of complete paths
+    // are exact.
     let profile = record(&crash, 139);
     assert_eq!(executions(&profile, "step"), Some(11));
     assert!(paths(&profile, "main").unfinished.is_empty());
@@ -213,7 +215,7 @@ fn exceptions_take_their_own_paths() {
     let bare = paths(&profile, "_Z4barei");
     assert_eq!((bare.entries(), bare.total()), (100, 75));
     assert_eq!(bare.unfinished.iter().map(|u| u.count).sum::<i64>(), 25);
-    // The guarded function resumes unwinding itself, so all its paths are complete.
+    // The guarded function continues unwinding with its own code, so all its paths are complete.
     let guarded = paths(&profile, "_Z7guardedi");
     assert_eq!((guarded.entries(), guarded.total()), (100, 100));
     assert!(guarded.all_finished());
@@ -221,7 +223,7 @@ fn exceptions_take_their_own_paths() {
 
 #[test]
 fn measured_weights_are_used_by_a_later_build() {
-    // One loop iterates a hundred times, so with weights it is counted by trip count; the other does not.
+    // One of the loops iterates a hundred times, so that it is counted by trip count if weights are known. The other loop is not.
     let source = "#include <stdio.h>\n__attribute__((noinline)) int sum(const int *a, int n, int odd) {\n  int s = odd ? 7 : 1;\n  for \
         (int i = 0; i < n; i++) s = s * 3 + a[i];\n  \
                   return s;\n}\nint main(void) { int a[100] = {1, 2}, t = 0; for (int i = 0; i < 9; i++) t += sum(a, i % 3 ? 100 : i / \
@@ -246,8 +248,8 @@ fn measured_weights_are_used_by_a_later_build() {
     }
 }
 
-/// A function that ends with a call of a function which may jump away. As a tail call, the call ends the path; as an ordinary call, it may
-/// leave the path unfinished.
+/// The function ends with a call to a function that may jump away. A tail call ends the path; an ordinary call may leave the path
+/// unfinished.
 #[test]
 fn path_that_ends_with_a_tail_call_does_not_end_with_a_return() {
     const PROGRAM: &str = "#include <setjmp.h>\n#include <stdio.h>\n\

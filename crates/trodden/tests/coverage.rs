@@ -1,5 +1,5 @@
-//! Coverage computed from paths equals the coverage of the compiler's own instrumentation, count by count, as `llvm-cov export` prints
-//! both.
+//! Coverage computed from paths equals the coverage that the compiler's own instrumentation measures. All counts that `llvm-cov export`
+//! prints are compared.
 // Length: all forms of coverage are compared on the same programs.
 
 mod place;
@@ -17,23 +17,23 @@ const PROGRAMS: [(&str, &str); 6] = [
     ("decisions.c", include_str!("coverage/decisions.c")),
 ];
 
-/// The program whose conditions (MC/DC) are observed as well.
+/// The program for which conditions (MC/DC) are compared as well.
 const DECISIONS: &str = "decisions.c";
 
-/// Returns what `llvm-cov` exports for a program and a profile: all regions, branches and functions, with their counts.
+/// Returns what `llvm-cov` exports for a program and a profile: all regions, branches and functions with their counts.
 fn exported(place: &Place, program: &str, profile: &str) -> Value {
     let text = place.tool("llvm-cov-22", &format!("export {program} -instr-profile={profile}")).stdout;
     let mut all: Value = serde_json::from_slice(&text).unwrap();
     all["data"].take()
 }
 
-/// Runs the compiler's own coverage build, with counters in a shared mapping of the file, so that forks and kills lose no counts.
+/// Runs the compiler's own coverage build. Its counters are in a shared mapping of the file, so that forks and kills lose no counts.
 fn reference(place: &Place, compiler: &str, options: &str, source: &str) {
     let counting = "-fprofile-instr-generate -fcoverage-mapping -fprofile-update=atomic -mllvm -runtime-counter-relocation";
     let counting = if source == DECISIONS { format!("{counting} -fcoverage-mcdc") } else { counting.to_owned() };
     place.tool(compiler, &format!("{options} {counting} {source} -o reference"));
     let raw = format!("%c{}", place.path("reference.profraw").display());
-    // Some programs end with a status that `must` does not accept.
+    // Some programs end with a status that `must` would not accept.
     place.command(place.path("reference")).env("LLVM_PROFILE_FILE", raw).output().unwrap();
     place.tool("llvm-profdata-22", "merge reference.profraw -o reference.profdata");
 }
@@ -43,7 +43,7 @@ fn check(source: &str, level: &str) {
     check_program(name, text, level);
 }
 
-/// Compares the coverage of a program. Returns the folder with `own`, the program built with trodden's coverage.
+/// Compares the coverage of a program. Returns a folder that contains `own`, the program built with trodden's coverage.
 fn check_program(name: &str, text: &str, level: &str) -> Place {
     let place = Place::with(&[(name, text)]);
     let (compiler, driver) = if name.ends_with(".cc") { ("clang++-22", "c++") } else { ("clang-22", "cc") };
@@ -92,7 +92,7 @@ fn threads() {
     check("threads.c", "-O2");
 }
 
-/// Returns, for each region and each side of each branch of a function, whether it was executed.
+/// Returns, for each region and for each side of each branch in a function, whether it was executed.
 fn covered(function: &Value) -> Vec<bool> {
     let all = |list: &str, counts: std::ops::Range<usize>| -> Vec<bool> {
         let each = function[list].as_array().unwrap().iter().flat_map(|one| one.as_array().unwrap()[counts.clone()].iter());
@@ -101,9 +101,10 @@ fn covered(function: &Value) -> Vec<bool> {
     [all("regions", 4..5), all("branches", 4..6)].concat()
 }
 
-/// With LLVM's merging mode (`%m`), executed code is correct, but a child's counts include its parent's counts before the fork once more.
-/// LLVM's continuous mode counts everything once, but computes 0 for a parent's code after `if (fork() == 0)`. trodden's coverage must
-/// execute the code of the first, and have the counts of the second except in functions that children continue.
+/// Neither of LLVM's modes is exact here. In merging mode (`%m`), LLVM knows which code was executed, but a child's counts include, once
+/// more, its parent's counts before the fork. In continuous mode, LLVM counts everything once, but computes 0 for a parent's code after `if
+/// (fork() == 0)`. trodden's coverage must agree with the former about what was executed. It must have the counts of the latter, except in
+/// functions that children continue.
 fn forked_processes(level: &str) {
     let place = Place::with(&[("forks.c", include_str!("coverage/forks.c"))]);
     reference(&place, "clang-22", level, "forks.c");
@@ -127,7 +128,7 @@ fn forked_processes(level: &str) {
         }
         assert!(own["count"].as_u64() <= each["count"].as_u64(), "{name}");
     }
-    // Called once, and continued by four processes.
+    // The function is called once and continued by four processes.
     let serve = own.iter().find(|f| f["name"].as_str().unwrap().ends_with("serve")).unwrap();
     assert_eq!(serve["count"], 1 + 4);
 }
@@ -142,7 +143,7 @@ fn forked_processes_optimised() {
     forked_processes("-O2");
 }
 
-/// LLVM's tail duplication would give each case a copy of all following cases, and its tail merging would compare all of them.
+/// Otherwise, LLVM's tail duplication would give each case a copy of all following cases, and its tail merging would compare all copies.
 #[test]
 fn cases_that_fall_through_are_not_duplicated() {
     let cases: String = (0..60).map(|n| format!("  case {n}: sum += {n};\n")).collect();
@@ -161,7 +162,7 @@ fn cases_that_fall_through_are_not_duplicated() {
     assert!(own < counted * 3 / 2, "{own} bytes, {counted} without coverage");
 }
 
-/// If a child ends with `_exit`, LLVM knows its executions only in continuous mode.
+/// LLVM knows the executions of a child that ends with `_exit` only in continuous mode.
 #[test]
 fn parents_code_after_a_fork_is_executed() {
     const PARENT: &str = "#include <sys/wait.h>\n#include <unistd.h>\nint main(int n, char **v) {\n  pid_t child = fork();\n  \
@@ -175,7 +176,7 @@ fn parents_code_after_a_fork_is_executed() {
     }
 }
 
-/// LLVM computes 0 for the second return: one entry minus one first return.
+/// For the second return, LLVM computes 0: one entry minus one first return.
 #[test]
 fn warning_names_functions_with_calls_that_return_twice() {
     const BACK: &str = "#include <setjmp.h>\nstatic jmp_buf back;\n__attribute__((noinline)) static void away(int n) {\n  \
@@ -189,7 +190,7 @@ fn warning_names_functions_with_calls_that_return_twice() {
     assert!(warned(&[]) && !warned(&["no jump"]));
 }
 
-/// Exports use source names in all formats. With `--like llvm-cov` they use linkage names, as `llvm-cov export` does.
+/// All export formats use source names. With `--like llvm-cov`, they use linkage names as `llvm-cov export` does.
 #[test]
 fn exports_use_source_names() {
     const BOX: &str = "namespace a { template <class T> struct Box {\n  T t;\n  Box(T x) : t(x) {}\n}; }\n\
@@ -248,7 +249,7 @@ fn code_after_calls_that_do_not_return(level: &str) {
     }
     let (lines, _) = lines_of_run(&place, "--like llvm-cov");
     assert_eq!((lines[&7], lines[&9], lines[&11]), (1, 0, 1), "{level}");
-    // The number of regions is that of the source, whatever was executed.
+    // The number of regions depends only on the source, not on what was executed.
     let regions = |options: &str| -> Value {
         let report: Value = serde_json::from_str(&text(&place, &format!("coverage report run.trodden --json {options}"))).unwrap();
         report["total"]["regions"]["count"].clone()
@@ -266,7 +267,7 @@ fn code_after_calls_that_do_not_return_optimised() {
     code_after_calls_that_do_not_return("-O2");
 }
 
-/// The line of `else` is that of the preceding brace, which was not executed.
+/// The line of `else` starts with a brace that was not executed.
 #[test]
 fn else_block_that_begins_on_the_last_line_of_unexecuted_code_is_executed() {
     const OTHER: &str = "#include <stdio.h>\n#include <stdlib.h>\nstatic void (*volatile leave)(int) = exit;\n\
@@ -283,7 +284,7 @@ fn else_block_that_begins_on_the_last_line_of_unexecuted_code_is_executed() {
     }
 }
 
-/// A program that is killed in its last loop has not left the loop.
+/// A program that was killed in its last loop has not left this loop.
 #[test]
 fn loop_in_which_the_program_was_killed_has_no_executed_exit() {
     const WAIT: &str = "#include <signal.h>\n#include <unistd.h>\nstatic volatile int stop;\nint main(void) {\n  \
@@ -299,7 +300,7 @@ fn loop_in_which_the_program_was_killed_has_no_executed_exit() {
     }
 }
 
-/// Optimised code destroys an object with an empty destructor by calling its base class's destructor.
+/// For an object with an empty destructor, optimised code calls the destructor of the base class.
 #[test]
 fn executed_empty_destructor_is_covered() {
     const DERIVED: &str = "int g;\nstruct B { virtual ~B(); };\nstruct D : B { ~D() override; };\nB::~B() { g++; }\nD::~D() {}\n\
@@ -311,7 +312,7 @@ fn executed_empty_destructor_is_covered() {
     assert_eq!((lines[&4], lines[&5]), (1, 1), "{lines:?}");
 }
 
-/// Runs a command that must fail, and returns its message.
+/// Runs a command that must fail. Returns its error message.
 fn failure(place: &Place, arguments: &str) -> String {
     let output = place.command(trodden()).args(arguments.split_whitespace()).output().unwrap();
     assert_eq!(output.status.code(), Some(2), "{arguments}");
@@ -380,7 +381,7 @@ fn changed_lines_are_distinguished() {
     assert!(report.contains("1/2  50.00%") && report.contains("not executed: line 7\n"), "{report}");
 }
 
-/// Counts in the margin come from the mapping, so no executed line has the count 0.
+/// Counts in the margin come from the coverage mapping, so no executed line has the count 0.
 #[test]
 fn annotated_lines_have_the_counts_of_the_mapping() {
     let place = Place::with(&[("cxx.cc", include_str!("coverage/cxx.cc"))]);
@@ -412,7 +413,7 @@ fn program_that_changed_since_it_ran_is_rejected() {
     place.cc("--trodden=coverage -O2 -w plain.c -o own");
     assert!(failure(&place, "coverage report run.trodden").contains("own was rebuilt after it ran. Record it again"));
     assert!(failure(&place, "coverage report run.trodden --object moved --object own").contains("own is not the recorded program"));
-    // A library that no run has loaded counts as not executed.
+    // A library that was in no run counts as not executed.
     std::fs::write(place.path("idle.c"), "int f(int x) {\n  return x ? 1 : 2;\n}\nint main(void) { return f(0); }\n").unwrap();
     place.cc("--trodden=coverage -O1 -w idle.c -o idle");
     let with_idle = text(&place, "coverage report run.trodden --object moved --object idle");
@@ -423,7 +424,7 @@ fn program_that_changed_since_it_ran_is_rejected() {
     );
     place.tool("llvm-objcopy-22", "--remove-section=__llvm_covmap moved own");
     assert!(failure(&place, "coverage report run.trodden").contains("own has no section __llvm_covmap"));
-    // Sections that `strip` removes are not needed.
+    // The sections that `strip` removes are not needed.
     place.tool("strip", "moved -o own");
     place.trodden("coverage report run.trodden");
     std::fs::write(place.path("own"), &std::fs::read(place.path("moved")).unwrap()[..3000]).unwrap();
@@ -435,7 +436,7 @@ fn program_that_changed_since_it_ran_is_rejected() {
     assert!(refused.contains("-fprofile-instr-generate cannot be used together with `--coverage`"), "{refused}");
 }
 
-/// The tests run under cargo, which sets variables that the command must not see.
+/// Removes variables that cargo sets for tests, because the command must not see them.
 fn without_cargos_variables(mut command: Command) -> Command {
     for (name, _) in std::env::vars_os().filter(|(n, _)| n.to_string_lossy().starts_with("CARGO") && n != "CARGO_HOME") {
         command.env_remove(name);
@@ -444,7 +445,7 @@ fn without_cargos_variables(mut command: Command) -> Command {
     command
 }
 
-/// Removes text that differs between builds: with different flags, cargo uses different hashes in names.
+/// Removes parts of names that differ between builds: cargo uses different hashes if flags differ.
 fn without_hashes(mut data: Value) -> Value {
     let functions = data[0]["functions"].as_array_mut().unwrap();
     functions.iter_mut().for_each(|f| f["name"] = Value::Null);
@@ -492,7 +493,7 @@ fn functions_inlined_into_other_crates_are_executed() {
     assert!(library.contains("DA:3,3\n"), "{library}");
 }
 
-/// Options that rename folders in the mapping or in debug information, but not in both.
+/// Options rename folders either in the coverage mapping or in debug information, but not in both.
 #[test]
 fn files_in_renamed_folders_have_their_paths() {
     let place = Place::with(&[

@@ -1,4 +1,4 @@
-//! Coverage of programs with calls that do not return: counts of lines and branch sides, compared with counters in the program.
+//! Coverage of programs with calls that do not return. The counts of lines and of branch sides are compared with counters in the program.
 
 mod place;
 
@@ -7,7 +7,7 @@ use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
-/// Executions of lines, and of both sides of branches, by line.
+/// Executions by line, and executions of both sides of a branch by line.
 type Counted = (BTreeMap<u64, u64>, BTreeMap<u64, (u64, u64)>);
 
 fn counted(place: &Place, options: &str) -> Counted {
@@ -28,14 +28,14 @@ fn run(name: &str, text: &str, level: &str) -> Place {
         true => place.cxx(&format!("--trodden=coverage -w {level} {name} -o own")),
         false => place.cc(&format!("--trodden=coverage -w {level} {name} -o own")),
     };
-    // Some programs end with a status that `must` does not accept.
+    // Some programs end with a status that `must` would not accept.
     place.command(trodden()).args(["record", "--no-store", "-o", "run.trodden", "--", "./own"]).output().unwrap();
     place
 }
 
 const LEVELS: [&str; 3] = ["-O0", "-O1", "-O2"];
 
-/// `step` does not return in 3 of 10 calls.
+/// `step` does not return from 3 of 10 calls.
 #[test]
 fn lines_after_a_call_count_only_its_returns() {
     const SOME: &str = "#include <setjmp.h>\n#include <stdio.h>\nstatic jmp_buf back;\nstatic volatile int n;\n\
@@ -54,7 +54,7 @@ fn lines_after_a_call_count_only_its_returns() {
     }
 }
 
-/// Two instances of a template, one of which throws.
+/// One of two instances of a template throws.
 #[test]
 fn instances_of_a_template_have_separate_counts() {
     const BOTH: &str = "#include <cstdio>\ntemplate <int N> __attribute__((noinline)) void work(int i) {\n  std::puts(\"before\");\n  \
@@ -69,7 +69,7 @@ fn instances_of_a_template_have_separate_counts() {
     }
 }
 
-/// Loops of each kind, left by a jump in the body, the condition or the step.
+/// Jumps from the body, the condition or the step leave loops of each kind.
 #[test]
 fn loops_that_were_not_left() {
     const LOOPS: &str = "#include <setjmp.h>\nstatic jmp_buf back;\nstatic volatile int n, stop, sink;\n\
@@ -78,8 +78,8 @@ fn loops_that_were_not_left() {
         step(i);\n    sink++;\n  }\n  int k = 0;\n  do {\n    step(k);\n    sink++;\n  } while (step(++k) < 2);\n  \
         while (step(k--) > 0) {\n    step(k);\n    sink++;\n  }\n  sink++;\n}\n\
         int main(void) {\n  for (stop = 0; stop < 20; stop++) {\n    n = 0;\n    if (!setjmp(back))\n      work();\n  }\n}\n";
-    // Calls in order: condition 0, body 0, step 0, condition 1, body 1, step 1, condition 2; body, condition, body, condition; condition,
-    // body, condition, body, condition. These are 16 calls, so stops 16 to 19 reach the end.
+    // The calls in order: condition 0, body 0, step 0, condition 1, body 1, step 1, condition 2; body, condition, body, condition;
+    // condition, body, condition, body, condition. This makes 16 calls, so with stops from 16 to 19, the function returns.
     for level in LEVELS {
         let (lines, branches) = counted(&run("loops.c", LOOPS, level), "");
         let expected =
@@ -91,8 +91,8 @@ fn loops_that_were_not_left() {
     }
 }
 
-/// Debug information and the mapping may use different names for a folder. Pages and tracefiles contain each file once, with the counts of
-/// the mapping, and code after calls that did not return has its own counts.
+/// Debug information and the coverage mapping may have different names for a folder. Pages and tracefiles must contain each file once, with
+/// the counts from the mapping. Code after a call that did not return must have its own counts.
 #[test]
 fn files_with_two_names_have_their_counts() {
     const LEAVE: &str = "#include <stdlib.h>\nstatic void (*volatile leave)(int) = exit;\nint main(void) {\n  \
@@ -109,19 +109,19 @@ fn files_with_two_names_have_their_counts() {
         let of_page = page["source"]["lines"].as_array().map_or(&[][..], Vec::as_slice).iter();
         let of_page: Vec<u64> =
             of_page.filter_map(|line| line["count"].as_str().and_then(|count| count.parse().ok()).or(line["count"].as_u64())).collect();
-        // If the source is not found by its name, a page has no lines.
+        // If the source is not found under its name, the page shows no lines.
         if !option.contains("debug") {
             assert_eq!(of_page, lines.values().copied().collect::<Vec<_>>(), "{option}");
         }
     }
 }
 
-/// Random functions in which each line counts itself first, and each condition counts its sides.
+/// Generates random functions. Each line first counts itself, and each condition counts its sides.
 struct Program {
     text: String,
     random: u64,
     line: u64,
-    /// Lines with the number of their function.
+    /// Pairs of a line and the number of the function that contains it.
     lines: Vec<(u64, u64)>,
     conditions: Vec<(u64, u64)>,
     is_cxx: bool,
@@ -242,7 +242,7 @@ const TAIL_C: &str = "int main(void) {\n  atexit(show);\n  for (volatile int i =
 const TAIL_CXX: &str = "int main(void) {\n  atexit(show);\n  for (volatile int i = 0; i < 300; i++)\n    try {\n      f3(i);\n    } \
     catch (int) {\n    }\n}\n";
 
-/// Checks that every line has its own count, or that its function is marked. Returns the number of marked functions.
+/// Checks that each line has the count that the program determined, or that its function is marked. Returns the number of marked functions.
 fn check_random(seed: u64, level: &str, is_cxx: bool) -> usize {
     let program = Program::new(seed, is_cxx);
     let place = run(if is_cxx { "random.cc" } else { "random.c" }, &program.text, level);
@@ -277,7 +277,7 @@ fn numbers(line: &str) -> Vec<u64> {
     line.split_whitespace().map(|number| number.parse().unwrap()).collect()
 }
 
-/// Checks programs, of whose functions at most `most` may be marked.
+/// Checks random programs. At most `most` of their functions may be marked.
 fn check_all(seeds: std::ops::Range<u64>, level: &str, is_cxx: bool, most: usize) {
     let marked: usize = seeds.map(|seed| check_random(seed, level, is_cxx)).sum();
     println!("{marked} functions are marked");

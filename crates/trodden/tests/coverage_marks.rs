@@ -1,4 +1,4 @@
-//! Functions whose counts `trodden coverage` cannot determine completely are marked in every output; no other function is marked.
+//! Every output marks the functions whose counts `trodden coverage` cannot determine completely, and no other functions.
 
 mod place;
 
@@ -6,7 +6,7 @@ use place::{Place, cargo_trodden, must, trodden};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A marked function with its first line and the reason.
+/// A marked function: its name, its first line, and the reason.
 type Mark<'t> = (&'t str, u64, &'t str);
 
 const LEVELS: [&str; 3] = ["-O0", "-O1", "-O2"];
@@ -23,7 +23,7 @@ fn json(place: &Place, arguments: &str) -> Value {
     serde_json::from_str(&text(place, arguments)).unwrap()
 }
 
-/// Builds and records a program with coverage.
+/// Builds a program with coverage and records a run.
 fn run(name: &str, source: &str, options: &str) -> Place {
     let place = Place::with(&[(name, source)]);
     place.cc(&format!("--trodden=coverage -w {options} {name} -o own"));
@@ -31,14 +31,14 @@ fn run(name: &str, source: &str, options: &str) -> Place {
     place
 }
 
-/// Executions of lines.
+/// Returns the executions of each line.
 fn lines(place: &Place) -> BTreeMap<u64, u64> {
     let lcov = text(place, "export lcov run.trodden");
     let lines = lcov.lines().filter_map(|line| line.strip_prefix("DA:")?.split_once(','));
     lines.map(|(line, count)| (line.parse().unwrap(), count.parse().unwrap())).collect()
 }
 
-/// Returns the first words of the text of each reason.
+/// Returns the words with which the text for a reason starts.
 fn words(reason: &str) -> &'static str {
     match reason {
         "fork" => "several processes continued it",
@@ -55,7 +55,7 @@ fn marks_in(list: &Value) -> BTreeSet<(String, u64, String)> {
     marks.map(|mark| (text(mark, "function"), mark["line"].as_u64().unwrap(), text(mark, "reason"))).collect()
 }
 
-/// Checks that every output has these marks and no others.
+/// Checks that every output has exactly these marks.
 fn check_marks(place: &Place, source: &str, expected: &[Mark], context: &str) {
     let of_export = json(place, "export llvm-json run.trodden");
     let wanted: BTreeSet<_> = expected.iter().map(|(function, line, reason)| (function.to_string(), *line, reason.to_string())).collect();
@@ -102,7 +102,7 @@ fn check_marks(place: &Place, source: &str, expected: &[Mark], context: &str) {
     check_like_llvm(place);
 }
 
-/// Checks that nothing is marked with `--like llvm-cov`, where counts are those of LLVM.
+/// Checks that nothing is marked with `--like llvm-cov`, because the counts are then those of LLVM.
 fn check_like_llvm(place: &Place) {
     for command in
         ["export llvm-json", "export lcov", "coverage show", "coverage report", "coverage report --functions", "coverage report --json"]
@@ -113,14 +113,14 @@ fn check_like_llvm(place: &Place) {
     }
 }
 
-/// Returns true if a text follows a line, before the next line without a remark.
+/// Returns true if `text` follows a line selected by `is_line`, with only remarks in between.
 fn below(all: &str, is_line: impl Fn(&str) -> bool, text: &str) -> bool {
     let rest = all.lines().skip_while(|line| !is_line(line)).skip(1);
     rest.take_while(|line| line.starts_with("  ") && !line.trim_start().starts_with(|c: char| c.is_ascii_digit()))
         .any(|line| line.starts_with(text))
 }
 
-/// Returns the page of a source below a folder.
+/// Returns the HTML page of a source. The page is somewhere below `folder`.
 fn text_of(folder: &std::path::Path, source: &str) -> String {
     let mut open = vec![folder.to_owned()];
     while let Some(folder) = open.pop() {
@@ -135,7 +135,7 @@ fn text_of(folder: &std::path::Path, source: &str) -> String {
     panic!("no page of {source}")
 }
 
-/// The marked functions are the function that forks, functions inlined before the fork, and the callers to which both processes return.
+/// Marked are the function that forks, functions inlined before the fork, and the callers to which both processes return.
 #[test]
 fn functions_continued_by_several_processes_are_marked() {
     const FORK: &str = "#include <sys/wait.h>\n#include <unistd.h>\nstatic volatile int sum;\nstatic inline void prepare(int n) {\n  \
@@ -148,13 +148,13 @@ fn functions_continued_by_several_processes_are_marked() {
         let (divide, through, main) = (("divide", 10, "fork"), ("through", 18, "fork"), ("main", 22, "fork"));
         let expected = if level == "-O0" { vec![divide, through, main] } else { vec![("prepare", 4, "fork"), divide, through, main] };
         check_marks(&place, "fork.c", &expected, level);
-        // Called by `main` and `through` before the fork, and by each process after it.
+        // `main` and `through` call this function before the fork, and each process calls it after the fork.
         let lines = lines(&place);
         assert_eq!([8, 13, 15, 23].map(|line| lines[&line]), [4, 1, 1, 2], "{level}");
     }
 }
 
-/// A process forks in a callee, in a loop. The child executes another program, and the parent continues alone.
+/// A callee forks in a loop. The child executes a different program, and the parent continues alone.
 #[test]
 fn children_that_do_not_return_to_the_function_cause_no_mark() {
     const EXECUTE: &str = "#include <sys/wait.h>\n#include <unistd.h>\nstatic volatile int sum;\n\
@@ -168,7 +168,7 @@ fn children_that_do_not_return_to_the_function_cause_no_mark() {
     }
 }
 
-/// A call of a callee that sometimes does not return was compiled to a jump: its function is marked, but not the functions around it.
+/// The call to a callee that sometimes does not return is compiled to a jump. Its function must be marked, but not the functions around it.
 #[test]
 fn tail_calls_that_do_not_return_are_marked() {
     const TAIL: &str = "#include <setjmp.h>\nstatic jmp_buf back;\nstatic volatile int sum;\n\
@@ -190,7 +190,7 @@ fn tail_calls_that_do_not_return_are_marked() {
     }
 }
 
-/// `setjmp` and `vfork` that return twice, and a `setjmp` that does not.
+/// The program contains a `setjmp` and a `vfork` that return twice, and a `setjmp` that returns once.
 #[test]
 fn calls_that_return_twice() {
     const TWICE: &str = "#include <setjmp.h>\n#include <sys/wait.h>\n#include <unistd.h>\nstatic jmp_buf back;\nstatic volatile int sum;\n\
@@ -207,7 +207,7 @@ fn calls_that_return_twice() {
     }
 }
 
-/// The tests run under cargo, which sets variables that the command must not see.
+/// Creates a cargo command without the variables that cargo sets for tests, because the command must not see them.
 fn cargo(place: &Place) -> std::process::Command {
     let mut command = place.command(cargo_trodden());
     for (name, _) in std::env::vars_os().filter(|(n, _)| n.to_string_lossy().starts_with("CARGO") && n != "CARGO_HOME") {
@@ -217,7 +217,7 @@ fn cargo(place: &Place) -> std::process::Command {
     command
 }
 
-/// Functions with branches in which a panic ended an execution are marked; functions that always returned are not.
+/// Functions with branches are marked if a panic ended an execution. Functions that always returned are not marked.
 #[test]
 fn rust_functions_that_a_panic_exits_are_marked() {
     const PANIC: &str = "use std::hint::black_box;\n#[inline(never)]\nfn fail(n: u32) {\n    if n % 2 == 1 {\n        \
@@ -237,7 +237,7 @@ fn rust_functions_that_a_panic_exits_are_marked() {
     assert_eq!([5, 12, 19, 25].map(|line| lines[&line]), [2, 3, 6, 6]);
 }
 
-/// Comparisons and annotated sources have the same counts. A table of changed lines has marks, the other outputs have a note.
+/// Comparisons and annotated sources contain the same counts. A table of changed lines contains marks; the other outputs contain a note.
 #[test]
 fn lines_in_other_outputs_are_marked() {
     const RETRY: &str = "#include <setjmp.h>\nstatic jmp_buf back;\nstatic volatile int sum;\n\

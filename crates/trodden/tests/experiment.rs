@@ -1,5 +1,5 @@
-//! The settings of a build reach the plugin, the map and every reader of the map: with files of any name, from the command line and the
-//! environment, and again from a program's own map.
+//! The settings of a build reach the plugin, the unit map and every reader of the map. They may come from the command line, from the
+//! environment or from a program's own map, and may name files with any name.
 
 mod place;
 
@@ -11,8 +11,8 @@ use std::process::Command;
 use trodden_unit::Experiment;
 use trodden_unit::experiment::{InputFolder, PluginRequest};
 
-/// `mix` has a loop with two paths, or with four and calls of `rare` if there is an argument. The loop iterates 1,000 times, with two
-/// arguments 2,000 times.
+/// In `mix`, a loop has two paths, or four paths and calls to `rare` if there is an argument. The loop iterates 1,000 times, or 2,000 times
+/// with two arguments.
 const PROGRAM: &str = "#include <stdio.h>\n\
     __attribute__((noinline)) unsigned mix(volatile unsigned *p, int n, int often) {\n\
       for (int i = 0; i < n; i++) { if (*p & 1) *p = *p * 3 + 1; else *p = *p / 2 + i; if (i % 8 < often) *p ^= 5; }\n\
@@ -29,14 +29,14 @@ fn recorded() -> Place {
     place
 }
 
-/// Returns the computed instructions per iteration of the loop of `mix`, without and with counting.
+/// Returns the computed number of instructions per iteration of the loop in `mix`, first without counting, then with counting.
 fn loop_of(place: &Place, arguments: &str) -> (f64, f64) {
     let found: Value = serde_json::from_slice(&place.laboratory(&format!("loops --json --function mix {arguments}")).stdout).unwrap();
     let [only] = &found["loops"].as_array().unwrap()[..] else { panic!("{found}") };
     (only["plain"].as_f64().unwrap(), only["counted"].as_f64().unwrap())
 }
 
-/// Returns the same by single-stepping, which knows no loops: the difference between runs with 2,000 and with 1,000 iterations.
+/// Measures the instructions per iteration by single-stepping, as the difference between runs with 2,000 and with 1,000 iterations.
 fn stepped(place: &Place, program: &str) -> f64 {
     let steps = |arguments: &[&str]| -> f64 {
         let mut command = place.command(trodden());
@@ -71,7 +71,7 @@ fn computed_loop_costs_equal_single_stepped_costs() {
     place.tool("clang-22", "-O2 -g -fno-unroll-loops a.c -o plain");
     let (plain, full) = loop_of(&place, "./prog prog.trodden");
     assert!((plain - stepped(&place, "plain")).abs() < 0.5, "{plain}");
-    // The program merges equal ends of blocks, but the computed cost does not.
+    // The tolerance is larger because code generation merges equal ends of blocks, which the computed cost ignores.
     let all = stepped(&place, "prog");
     assert!((full - all).abs() < 1.5, "{full}, stepped {all}");
     place.trodden("export known run.trodden -o known");
@@ -80,7 +80,7 @@ fn computed_loop_costs_equal_single_stepped_costs() {
         record(made);
         assert_eq!(experiment(&place, made).inputs().len(), 1, "{made}");
         if made == "residual" {
-            // Seven of eight iterations take known paths, whose counts the profile does not have.
+            // Seven of eight iterations take known paths. The profile has no counts for them.
             let refused = place.command(laboratory()).args(["loops", "./residual", "residual.trodden"]).output().unwrap();
             assert!(!refused.status.success() && String::from_utf8_lossy(&refused.stderr).contains("build it without --residual"));
             continue;

@@ -1,4 +1,4 @@
-//! Reports of many users: their contents, and their aggregation.
+//! Reports of untested paths from many users: what they contain, and how they are merged.
 
 mod place;
 
@@ -21,7 +21,7 @@ int main(int argc, char **argv) {
 }
 "#;
 
-/// Creates the reports of three machines, two of which belong to one user.
+/// Creates reports from three machines. Two of the machines belong to the same user.
 fn inbox() -> Place {
     let place = Place::with(&[("prog.c", SUBJECT)]);
     place.cc("-O1 -g prog.c -o prog");
@@ -39,8 +39,7 @@ fn inbox() -> Place {
 /// Executions by image, unit and counter.
 type Executions = BTreeMap<(Vec<u8>, Vec<u8>, u64), u64>;
 
-/// Reads a report as its format is described: the user, and executions by image, unit and counter. Fails if the report contains anything
-/// else.
+/// Reads a report according to the format's description. Returns the user and the executions. Panics if the report contains anything else.
 fn read(bytes: &[u8]) -> (Vec<u8>, Executions) {
     assert_eq!(&bytes[..8], b"TRODFLD\x01");
     assert_eq!(u32::from_le_bytes(bytes[8..12].try_into().unwrap()) as usize, bytes.len() - 16);
@@ -107,7 +106,7 @@ fn paths_are_ranked_by_users() {
     assert_eq!(executions, ["1", "3"], "{csv}");
     let text = String::from_utf8(place.trodden("fleet aggregate inbox").stdout).unwrap();
     assert!(text.contains("2 users, 3 reports, 4 executions") && text.contains("if (a > 10)"), "{text}");
-    // Concatenated reports give the same result. If one is corrupt, it and the following reports are left out.
+    // Concatenated reports give the same result. If one report is corrupt, it and the reports after it are left out.
     let mut all = Vec::new();
     for machine in ["a", "b", "c"] {
         all.extend(fs::read(place.path(&format!("inbox/{machine}.field"))).unwrap());
@@ -120,7 +119,7 @@ fn paths_are_ranked_by_users() {
     let output = place.command(trodden()).args(["fleet", "aggregate", "all.field"]).output().unwrap();
     let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(out.contains("in 2 reports") && err.contains("checksum"), "{out}{err}");
-    // A file that is missing, or that contains no report, is an error.
+    // A missing file is an error, as is a file without a report.
     fs::write(place.path("none.field"), "").unwrap();
     for (file, message) in [("missing.field", "cannot read missing.field"), ("none.field", "contain no report")] {
         let output = place.command(trodden()).args(["fleet", "aggregate", file]).output().unwrap();

@@ -1,4 +1,4 @@
-//! Permissions of the files that trodden writes: files with command lines, counts or recordings can be read only by their owner, unless the
+//! Permissions of the files that trodden writes. Files with command lines, counts or recordings can be read only by their owner, unless the
 //! folder of the run store is shared. Programs that change their user are counted nevertheless.
 
 mod place;
@@ -17,7 +17,7 @@ const PROGRAM: &str = "
     int main(void) { int i, s = 0; for (i = 0; i < 5; i++) s += half(i); printf(\"%d\\n\", s); return 0; }
 ";
 
-/// Changes its user, and then counts: in `main`, in a child of `fork`, and in a thread.
+/// A program that changes its user and then counts in `main`, in a child of `fork`, and in a thread.
 const DROPPER: &str = "
     #include <pthread.h>
     #include <stdio.h>
@@ -65,7 +65,7 @@ fn compiled(source: &str, options: &[&str]) -> Place {
     place
 }
 
-/// Returns a command that runs with a umask under which everybody could read new files.
+/// Creates a command with a umask that would let everybody read new files.
 fn open_to_all(place: &Place, command_line: &str) -> Command {
     let mut command = place.command("sh");
     command.args(["-c", &format!("umask 0022; exec {command_line}")]);
@@ -93,7 +93,7 @@ fn only_the_owner_can_read_stores_profiles_and_raw_files() {
     for name in ["old.trodden", "new.trodden", "sum.trodden"] {
         assert_eq!(mode(&place.path(name)), 0o600, "{name}");
     }
-    // The modes of exported files follow the umask.
+    // The permissions of exported files follow the umask.
     must(&mut open_to_all(&place, &format!("{trodden} report 1 --html page.html")));
     must(&mut open_to_all(&place, &format!("{trodden} export lcov 1 -o lines.info")));
     for name in ["page.html", "lines.info"] {
@@ -117,7 +117,7 @@ fn only_the_owner_can_read_streams() {
     }
 }
 
-/// Files in the store get the permissions of its folder.
+/// Files in the store get the permissions of the store's folder.
 #[test]
 fn store_is_shared_if_its_folder_is() {
     let place = compiled(PROGRAM, &["--stream"]);
@@ -130,7 +130,7 @@ fn store_is_shared_if_its_folder_is() {
     }
 }
 
-/// Checks the temporary files that exist while a command runs.
+/// Looks at the temporary files that exist while a command runs.
 #[test]
 fn only_the_owner_can_read_temporary_files() {
     let place = compiled(PROGRAM, &[]);
@@ -173,7 +173,7 @@ fn environment_is_not_stored() {
         let bytes = fs::read(&file).unwrap();
         assert!(!bytes.windows(secret.len()).any(|part| part == secret.as_bytes()), "{}", file.display());
     }
-    // Blocks of a trace are compressed, so its decoded description is checked as well.
+    // The blocks of a trace are compressed, so the decoded description is checked as well.
     let about = format!("{:?}", trodden_trace::TraceFile::open(&place.path("t.trace")).unwrap().description());
     assert!(about.contains("./plain") && !about.contains(secret), "{about}");
 }

@@ -1,4 +1,4 @@
-//! Malicious files: each command reads them, or rejects them by name, within limits of memory and stack.
+//! Malicious files. Each command either reads such a file or rejects it by name, within limits on memory and stack.
 
 mod place;
 
@@ -9,7 +9,7 @@ use std::process::Output;
 use trodden_trace::block_file::{TraceBlockKind, Writer, pack};
 use trodden_trace::{BlockInfo, FunctionInfo, TRACE_FORMAT, TraceBlock, TraceDescription, TraceEnd, TraceFunction};
 
-/// Runs trodden with a limited address space in MB. The command may succeed or reject its input, but must neither panic nor be killed.
+/// Runs trodden with a limit on its address space in MB. The command may succeed or reject its input, but must neither panic nor be killed.
 fn limited(place: &Place, megabytes: u64, arguments: &str) -> Output {
     let script = format!("ulimit -v {}; exec \"$0\" {arguments}", megabytes * 1024);
     let output = place.command("sh").args(["-c", &script]).arg(program_of(arguments.split(' ').next().unwrap())).output().unwrap();
@@ -23,7 +23,7 @@ fn error(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// Formats events as an array in Chrome's format.
+/// Formats events as an array in Chrome's trace format.
 fn chrome(events: impl Iterator<Item = String>) -> String {
     format!("[{}]", events.collect::<Vec<_>>().join(",\n"))
 }
@@ -35,7 +35,7 @@ fn memory_for_deeply_nested_slices_is_proportional() {
     place.write("open.json", &chrome((0..20_000).map(begin)));
     let end = |n: u32| format!(r#"{{"ph":"E","ts":{},"pid":1,"tid":1}}"#, 20_000 + n);
     place.write("closed.json", &chrome((0..20_000).map(begin).chain((0..20_000).map(end))));
-    // Each slice begins inside the previous one, and ends after it.
+    // Each slice starts inside the previous slice and ends after it.
     let overlap = |n: u32| format!(r#"{{"name":"g{n}","ph":"X","ts":{n},"dur":100000,"pid":1,"tid":1}}"#);
     place.write("overlap.json", &chrome((0..20_000).map(overlap)));
     for trace in ["open.json", "closed.json", "overlap.json"] {
@@ -61,7 +61,7 @@ fn about() -> TraceDescription {
     }
 }
 
-/// Writes a trace with one symbol block: the thread, the claimed number of symbols, the index, and the symbols.
+/// Writes a trace with one symbol block: thread, claimed number of symbols, index, and symbols.
 fn write_trace(path: &Path, about: &TraceDescription, (thread, count, index, symbols): (u32, u32, &[u8], &[u64])) {
     let mut writer = Writer::create(path, TRACE_FORMAT).unwrap();
     writer.append_value(TraceBlockKind::Description, about).unwrap();
@@ -69,9 +69,9 @@ fn write_trace(path: &Path, about: &TraceDescription, (thread, count, index, sym
     writer.append_value(TraceBlockKind::End, &TraceEnd::default()).unwrap();
 }
 
-/// Symbols of calls are numbered from 2, and symbols of the following blocks from 8.
+/// Symbols of calls are numbered from 2, symbols of other blocks from 8.
 const SYMBOLS: [u64; 3] = [3, 8, 9];
-/// Index of a symbol block: the number of its first block, no frames, one function.
+/// The index of a symbol block: the number of its first block, no frames, one function.
 const INDEX: [u8; 4] = [0, 0, 1, 0];
 
 const COMMANDS: [&str; 7] =
@@ -125,7 +125,7 @@ fn refused(place: &Place, what: &str) {
     }
 }
 
-/// Compresses by a factor of a thousand, so a small file could fill the memory.
+/// The data compresses by a factor of a thousand, so that a small file could fill the memory.
 #[test]
 fn small_trace_does_not_fill_the_memory() {
     let place = Place::new();
@@ -159,7 +159,7 @@ fn deep_recursion_is_shown_within_depth_limits() {
     }
 }
 
-/// Returns ChampSim records: consecutive instructions of 4 bytes, with random registers so that they compress badly.
+/// Returns ChampSim records of consecutive instructions with 4 bytes each. Registers are random, so that the records compress badly.
 fn champsim(instructions: u64) -> Vec<u8> {
     let mut state = 7u64;
     let record = |number: u64| {
@@ -201,7 +201,7 @@ fn truncated_compressed_trace_is_an_error() {
 fn many_configurations_are_simulated_within_bounded_memory() {
     let place = Place::new();
     fs::write(place.path("t.champsim"), champsim(2_000)).unwrap();
-    // Each configuration has two tables with 2^20 entries.
+    // Each configuration has two tables with 2^20 entries each.
     place.write(
         "e.toml",
         "sources = [\"t.champsim\"]\nformat = \"champsim\"\n[factors]\nentries = [1048576]\nassociativity = [1, 2, 4]\n\
@@ -213,7 +213,7 @@ fn many_configurations_are_simulated_within_bounded_memory() {
     assert!(error(&output).contains("36 configurations") && error(&output).contains("at least 2 times"), "{}", error(&output));
 }
 
-/// Names with characters that control a terminal, reverse text, or start a new line.
+/// A name with characters that control a terminal, reverse text or start a new line.
 const HOSTILE: &str = "na\u{1b}[31mme\u{202e}x\u{9b}2J\nEVIL";
 
 fn is_harmless(place: &Place, arguments: &[&str]) {
@@ -271,7 +271,7 @@ fn names_in_traces_do_not_control_the_terminal() {
     about.image = HOSTILE.into();
     about.opaque = vec![(HOSTILE.into(), HOSTILE.into())];
     write_trace(&place.path("t"), &about, (0, 3, &INDEX, &SYMBOLS));
-    // A trace with the same blocks and a different path.
+    // The second trace has the same blocks and a different path.
     write_trace(&place.path("u"), &about, (0, 4, &INDEX, &[3, 8, 9, 9]));
     for command in COMMANDS.into_iter().chain(["report --json t", "diff t u", "diff --json t u", "export chrome t"]) {
         is_harmless(&place, &command.replace("main", "0x1004").split(' ').collect::<Vec<_>>());

@@ -1,4 +1,5 @@
-//! Programs rebuilt to count only some paths: every kind of set, every numbering, and the messages about what is not counted.
+//! Programs that are rebuilt to count only some paths: all kinds of path sets, all numbering schemes, and the messages about paths that are
+//! not counted.
 
 mod place;
 
@@ -7,7 +8,7 @@ use std::collections::BTreeMap;
 use trodden_profile::{FunctionPaths, Inexact, Profile, UnitProfile};
 use trodden_unit::FunctionMap;
 
-/// `tread` has eight paths, each taken 1000 times. Half of the paths contain line 4, half line 6, and half line 8.
+/// `tread` has eight paths, each of which is taken 1,000 times. Lines 4, 6 and 8 are each in half of the paths.
 const SUBJECT: &str = "#define NOP __asm__ volatile(\"nop\")
 __attribute__((noinline)) void tread(unsigned x) {
   if (x & 1)
@@ -21,7 +22,7 @@ void other(unsigned x);
 int main(void) { for (unsigned i = 0; i < 8000; i++) { tread(i); other(i); } return 0; }
 ";
 
-/// A separate unit, none of whose paths may be interesting.
+/// A separate unit without any interesting path in some tests.
 const OTHER: &str = "void other(unsigned x) { if (x & 1) __asm__ volatile(\"nop\"); }\n";
 
 fn built() -> Place {
@@ -31,14 +32,14 @@ fn built() -> Place {
     place
 }
 
-/// Rebuilds the program with these arguments, and runs it.
+/// Rebuilds the program with these arguments and runs it.
 fn again(place: &Place, arguments: &str) -> Profile {
     must(with_choices(place.command(trodden()).args(["instrument", "prog", "-o", "again"]), arguments.split(' ')));
     place.trodden("record --no-store -o again.trodden -- ./again");
     Profile::read(&place.path("again.trodden")).unwrap()
 }
 
-/// Returns the error of a build that is rejected.
+/// Returns the error message of a build that must be rejected.
 fn refused(place: &Place, arguments: &str) -> String {
     let mut command = place.command(trodden());
     let output = with_choices(command.args(["instrument", "prog", "-o", "again"]), arguments.split(' ')).output().unwrap();
@@ -46,7 +47,7 @@ fn refused(place: &Place, arguments: &str) -> String {
     String::from_utf8(output.stderr).unwrap()
 }
 
-/// Returns the counts of a function's paths, and its executions without a path; `None` if the function is not counted.
+/// Returns the counts of a function's paths, and the executions without a counted path; `None` if the function is not counted.
 fn counts(profile: &Profile, name: &str) -> Option<(Vec<u64>, u64)> {
     let (_, unit, function) = profile.functions().find(|(_, _, f)| f.name == name)?;
     let paths = FunctionPaths::decode(function, unit.counts_of(function)).unwrap();
@@ -72,7 +73,7 @@ fn all_kinds_of_path_sets_are_counted() {
     }
     let all = again(&place, "--interesting run.trodden");
     assert_eq!((counts(&all, "tread"), counts(&all, "other")), (Some((vec![1000; 8], 0)), Some((vec![4000; 2], 0))));
-    // The loop of `main` takes one path 7999 times. The two paths of `other` are next.
+    // The loop in `main` takes one path 7,999 times. The next most frequent paths are the two paths of `other`.
     let top = again(&place, "--interesting top:3:run.trodden");
     assert_eq!((counts(&top, "tread"), counts(&top, "other")), (None, Some((vec![4000; 2], 0))));
     let both = again(&place, "--interesting top:3:run.trodden --interesting touch:prog.c:4");
@@ -99,7 +100,7 @@ fn every_scheme_counts_its_paths_and_reports_what_it_leaves_out() {
     assert_eq!((counts(&full, "tread"), full.inexact()), (Some((vec![1000; 8], 0)), vec![]));
 }
 
-/// A calculator: loops, recursion, and a `longjmp` out of deep frames.
+/// A calculator with loops, recursion, and `longjmp` out of deep frames.
 const CALCULATOR: &str = r#"#include <setjmp.h>
 #include <stdio.h>
 #include <string.h>
@@ -144,8 +145,8 @@ int main(void) {
 }
 "#;
 
-/// Checks that a function counts its interesting paths, and that its total equals that of the full build. Returns the number of compared
-/// paths.
+/// Checks that a function's interesting paths have the same counts as in the full build, and that the totals are equal. Returns the number
+/// of compared paths.
 fn check(full: &Profile, unit: &UnitProfile, function: &FunctionMap, what: &str) -> usize {
     let (_, in_full, oracle) = full.functions().find(|(_, _, f)| f.name == function.name).unwrap();
     let all: BTreeMap<u64, u64> = in_full.counts_of(oracle).collect();
@@ -157,7 +158,7 @@ fn check(full: &Profile, unit: &UnitProfile, function: &FunctionMap, what: &str)
     let count = |counts: &BTreeMap<u64, u64>, path: u64| counts.get(&path).copied().unwrap_or(0);
     for (_, path) in &interesting.paths {
         let (found, expected) = (count(&counted, *path), count(&all, *path));
-        // A path's counter may include other paths, but then the map lists them as aliases.
+        // A path's counter may include other paths, but only if the map lists these as aliases.
         assert!(
             found == expected || found > expected && !interesting.aliases.is_empty(),
             "{what}: path {path} {found} times, not {expected}"
@@ -205,7 +206,7 @@ fn uncounted_paths_and_invalid_sets_are_reported() {
     assert!(refused(&place, "--interesting share:2:run.trodden").contains("99%"));
 }
 
-/// 131,072 paths: too many for an array, and for a scheme that tries all paths.
+/// A function with 131,072 paths. These are too many for an array, and for a scheme that tries all paths.
 const LARGE: &str = "
 #define ONE(n) if (x & 1u << n) __asm__ volatile(\"nop\");
 #define FOUR(n) ONE(n) ONE(n + 1) ONE(n + 2) ONE(n + 3)
@@ -236,7 +237,7 @@ fn functions_with_nonstandard_path_numbers_are_named() {
             );
         }
     }
-    // Schemes that count the interesting paths with standard numbers report nothing.
+    // Schemes that count the interesting paths under standard numbers report nothing.
     for scheme in ["pspp", "known-table"] {
         assert_eq!(made(scheme), (vec![], vec![]), "{scheme}");
     }

@@ -1,12 +1,12 @@
-//! Known bugs are found by comparing the paths of failing and passing runs, with the real command.
+//! Finds known bugs by comparing the paths of failing and passing runs.
 
 mod place;
 
 use place::{Place, trodden};
 use serde_json::Value;
 
-/// The first branch scales, the second rounds. Only a number that is both scaled and rounded gives a wrong result. Passing runs take every
-/// line and every branch.
+/// A program in which the first branch scales and the second rounds. The result is wrong only for a number that is both scaled and rounded.
+/// Passing runs take every line and every branch.
 const PROGRAM: &str = "\
 #include <stdlib.h>
 #define KEEP __attribute__((noinline))

@@ -1,5 +1,5 @@
-//! `trodden show` for flight recorders compared with a debugger: unfinished paths of innermost frames, and the frames of a panicking Rust
-//! program.
+//! `trodden show` for flight recorders, compared with a debugger: unfinished paths in innermost frames, and the frames of a Rust program
+//! that panics.
 
 mod place;
 
@@ -7,7 +7,7 @@ use place::{Place, cargo_trodden, must, trodden};
 use serde_json::Value;
 use std::process::Command;
 
-/// The first argument selects the function that fails. The lines that fail are marked.
+/// A program whose first argument selects the function that fails. The failing lines are marked.
 const PICK: &str = r##"#include <stdlib.h>
 __attribute__((noinline)) static int both(int *p, int n) {
     int r = n;
@@ -46,8 +46,8 @@ int main(int argc, char **argv) {
 }
 "##;
 
-/// Runs a program in gdb until a signal ends it. Returns gdb's frames, innermost first, as function and line. The core file is `prog.core`,
-/// and the flight recorder's file is in `flight`.
+/// Runs a program in gdb until a signal ends the program. Returns gdb's frames as function and line, innermost first. The core file is
+/// `prog.core`, and the flight recorder's file is in the folder `flight`.
 fn in_gdb(place: &Place, program: &str, arguments: &str) -> Vec<(String, u64)> {
     let _ = std::fs::remove_dir_all(place.path("flight"));
     let mut gdb = place.command("gdb");
@@ -72,7 +72,8 @@ fn thread(place: &Place, more: &[&str]) -> Value {
     report["streams"][0]["threads"][0].clone()
 }
 
-/// Checks that the innermost frame's unfinished path is one of `paths` paths of a function, and ends at the debugger's line.
+/// Checks that the unfinished path in the innermost frame belongs to a function with `paths` possible paths, and ends at the debugger's
+/// line.
 fn unfinished_in(which: &str, function: &str, paths: u64) {
     let place = Place::with(&[("prog.c", PICK)]);
     place.cc("--trodden=stream -O1 -g prog.c -o prog");
@@ -82,7 +83,7 @@ fn unfinished_in(which: &str, function: &str, paths: u64) {
     let unfinished = &found["unfinished"];
     assert_eq!((unfinished["function"].as_str(), unfinished["paths"].as_u64()), (Some(function), Some(paths)), "{found:#}");
     let lines: Vec<u64> = unfinished["path"].as_str().unwrap().split('-').map(|line| line.parse().unwrap()).collect();
-    // The path ends at the debugger's line, and does not contain the branch sides that were not taken.
+    // The path ends at the debugger's line, and contains no branch side that was not taken.
     assert_eq!(lines.last(), Some(&frames[0].1), "{found:#}");
     assert!([5, 7, 18].iter().all(|other| !lines.contains(other)), "{found:#}");
     let text = String::from_utf8(place.trodden("show flight --core prog.core").stdout).unwrap();

@@ -1,4 +1,4 @@
-//! Files that commands leave when they are killed or ended by signals; and the permissions of the files that copies get.
+//! Files that commands leave when they are killed or when signals end them, and permissions of the files that copies use.
 
 mod place;
 
@@ -71,7 +71,7 @@ fn only_the_owner_can_read_input_and_output_of_copies() {
     let mut recorder = command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     std::io::Write::write_all(&mut recorder.stdin.take().unwrap(), b"a secret").unwrap();
     assert!(recorder.wait().unwrap().success());
-    // The job description contains the environment.
+    // The job description must be gone, because it contains the environment.
     assert!(!place.path("copies/job.json").exists());
     assert_eq!(fs::metadata(place.path("copies")).unwrap().permissions().mode() & 0o777, 0o700);
     for name in ["input", "out-0", "err-1"] {
@@ -80,7 +80,7 @@ fn only_the_owner_can_read_input_and_output_of_copies() {
     }
 }
 
-/// Runs a command in a new process group, as a shell does, and sends the group a signal when `has_begun` returns true. Returns the
+/// Runs a command in a new process group, as a shell does. When `has_begun` returns true, sends a signal to the group. Returns the
 /// temporary files that are left.
 fn left_by(place: &Place, arguments: &[&str], signal: &str, has_begun: impl Fn() -> bool) -> Vec<String> {
     let mut command = place.command(trodden());
@@ -88,11 +88,11 @@ fn left_by(place: &Place, arguments: &[&str], signal: &str, has_begun: impl Fn()
     left_by_command(place, command, signal, |_| has_begun())
 }
 
-/// Like [`left_by`], with a condition that depends on the process ID.
+/// Like [`left_by`], but `has_begun` gets the process ID.
 fn left_by_command(place: &Place, mut command: Command, signal: &str, has_begun: impl Fn(u32) -> bool) -> Vec<String> {
     let temporary = place.path("temporary");
     fs::create_dir_all(&temporary).unwrap();
-    // Clang treats SIGQUIT as a crash, and would leave files of llvm-symbolizer.
+    // Clang would treat SIGQUIT as a crash, and leave files of llvm-symbolizer.
     command.env("LLVM_DISABLE_SYMBOLIZATION", "1");
     command.env("TMPDIR", &temporary).stdin(Stdio::null()).stdout(Stdio::null()).process_group(0);
     let arguments = format!("{command:?}");
@@ -154,7 +154,7 @@ fn signals_during_a_link_leave_no_temporary_files() {
     }
 }
 
-/// Makes the system disturb a command that writes files (`disturb.c`).
+/// Makes the system disturb a command that writes files (see `disturb.c`).
 #[cfg(target_arch = "x86_64")]
 fn disturb(place: &Place, command: &mut Command, how: &str) {
     if !place.path("disturb.so").exists() {
@@ -168,7 +168,7 @@ fn begun_names(folder: &std::path::Path) -> Vec<String> {
     names(folder).into_iter().filter(|name| name.starts_with(".trodden-")).collect()
 }
 
-/// Returns true if a process has an open file without a name in a folder.
+/// Returns true if a process has an open file in `folder` that has no name.
 fn has_unnamed_file(process: u32, folder: &std::path::Path) -> bool {
     let folder = fs::canonicalize(folder).unwrap();
     let files = fs::read_dir(format!("/proc/{process}/fd")).into_iter().flatten().flatten();
@@ -210,8 +210,8 @@ fn unfinished_results_with_temporary_names_are_removed_by_signals() {
         disturb(&place, &mut command, "unnamed");
         let is_written = |_| !begun_names(&results).is_empty();
         assert_eq!(left_by_command(&place, command, signal, is_written), [""; 0], "{signal}");
-        // The program gets the signal, too. If the recorder notices the program's end first, the recording is complete up to this end, and
-        // has its final name.
+        // The program gets the signal, too. If the recorder notices the end of the program first, the recording is complete up to this end
+        // and has its final name.
         if names(&results) == ["branches"] {
             place.trodden("simulate --from results/branches");
             fs::remove_file(results.join("branches")).unwrap();
@@ -259,7 +259,7 @@ fn signal_leaves_no_temporary_copy_of_a_read_only_store() {
     }
 }
 
-/// With --hot-paths, a script replaces the program during the second training.
+/// With --hot-paths, a script takes the program's place during the second training.
 #[test]
 fn signal_during_training_restores_the_program() {
     let place = place();

@@ -1,7 +1,7 @@
-//! Counts of lines and calls in optimised code, compared with llvm-cov, which counts in the front end: three programs at `-O2`.
+//! Line and call counts of optimised code, compared with llvm-cov, which counts in the front end. Three programs are built at `-O2`.
 //!
-//! The compiler's line table determines which lines have code. Lines that contain only a brace are left out: code for exceptions is
-//! attributed to closing braces, and a function's entry code to the opening brace, but counted at the line of its name.
+//! The compiler's line table determines which lines have code. Lines that contain only a brace are left out: code for exceptions belongs to
+//! the closing brace, and a function's entry code belongs to the opening brace but is counted at the line of the function's name.
 
 mod place;
 
@@ -12,7 +12,7 @@ use std::path::Path;
 
 const PROGRAMS: [&str; 3] = ["words.c", "calculator.c", "shapes.cc"];
 
-/// Lines and calls of one source file.
+/// Line and call counts of one source file.
 #[derive(Debug, Default)]
 struct Coverage {
     lines: BTreeMap<u32, u64>,
@@ -27,7 +27,7 @@ fn read(trace: &str, file: &str) -> Coverage {
             coverage.lines.insert(line.parse().unwrap(), count.parse().unwrap());
         }
         if let Some((count, name)) = line.strip_prefix("FNDA:").and_then(|l| l.split_once(',')) {
-            // llvm-cov prefixes the names of local functions with the file.
+            // llvm-cov prefixes the names of local functions with the name of the file.
             *coverage.calls.entry(name.rsplit(':').next().unwrap().to_owned()).or_default() += count.parse::<u64>().unwrap();
         }
     }
@@ -38,7 +38,7 @@ fn text(place: &Place, program: &str, arguments: &str) -> String {
     String::from_utf8(place.tool(program, arguments).stdout).unwrap()
 }
 
-/// Returns the lines of a program's own file that have machine code.
+/// Returns those lines of a program's source file that have machine code.
 fn lines_with_code(place: &Place, program: &str, file: &str) -> BTreeSet<u32> {
     let table = text(place, "llvm-dwarfdump-22", &format!("--debug-line {program}"));
     let (mut numbers, mut number, mut lines) = (BTreeSet::new(), String::new(), BTreeSet::new());
@@ -87,8 +87,8 @@ fn line_and_call_counts_of_optimised_code_agree_with_llvm_cov() {
         all_wanted += wanted.len();
         all_missing.extend(missing.iter().map(|line| format!("{file}:{line}")));
 
-        // If the optimiser computes a call's result on some paths to the call, no code of the inlined body is left on these paths. If it
-        // does so on all paths, nothing is known of the function.
+        // If the optimiser knows a call's result on some paths, no code of the inlined body is left on these paths. If it knows the result
+        // on all paths, nothing is known about the function.
         for (name, calls) in expected.calls.iter().filter(|(_, calls)| **calls > 0) {
             let Some(&known) = found.calls.get(name) else { continue };
             assert!(known.abs_diff(*calls) * 10 <= *calls, "{file}: {known} calls of {name}, not {calls}; {:?}", found.calls);
@@ -132,10 +132,10 @@ int main(int argc, char **argv) {
     assert_eq!((called as usize, main.blocks[block as usize].lines.contains(&6)), (place_of("twice"), true), "{main:?}");
     let sections = text(&place, "llvm-readelf-22", "-S optimised");
     assert!(!sections.contains(".llvmbc"), "{sections}");
-    // A variant is made from the stored bitcode.
+    // Variants are made from the stored bitcode.
     place.trodden("instrument optimised --sample -o variant");
     assert_eq!(graphs("variant"), found);
-    // Unoptimised code is not moved, so each line's own code tells whether it was executed.
+    // Unoptimised code is not moved, so each line's own code shows whether the line was executed.
     place.trodden("cc -O0 -g twice.c -o plain");
     assert!(graphs("plain").functions.is_empty());
 }

@@ -1,7 +1,7 @@
-//! Programs built by LLVM 19 and by LLVM 22: both count the same, each reads the other's files, and bitcode is only passed to a version
-//! that can read it.
+//! Programs built with LLVM 19 and with LLVM 22. Both count the same, each version's files are readable by tools of the other, and bitcode
+//! is passed only to an LLVM version that can read it.
 //!
-//! `cargo xtask test` also runs complete test files with LLVM 19, among them the comparisons with LLVM's own counters.
+//! `cargo xtask test` also runs complete test files with LLVM 19, including the comparisons with LLVM's own counters.
 
 mod place;
 
@@ -23,14 +23,14 @@ fn has_both() -> bool {
     all
 }
 
-/// Returns `trodden` with the clang of a version.
+/// Creates a `trodden` command that uses the clang with this version.
 fn with(place: &Place, major: u32, arguments: &str) -> Command {
     let mut command = place.command(trodden());
     command.env("TRODDEN_CLANG", format!("clang-{major}")).args(arguments.split_whitespace());
     command
 }
 
-/// Returns `trodden` with the clang that it selects itself.
+/// Creates a `trodden` command that selects a clang itself.
 fn unnamed(place: &Place, arguments: &str) -> Command {
     let mut command = place.command(trodden());
     command.env_remove("TRODDEN_CLANG").env_remove("CC").args(arguments.split_whitespace());
@@ -48,7 +48,7 @@ fn versions(place: &Place, image: &str) -> Vec<u32> {
     place.image(image).frames.iter().map(|frame| frame.map().unwrap().llvm).collect()
 }
 
-/// Returns the executions of the main source file's lines.
+/// Returns the executions of lines in the main source file.
 fn lines(place: &Place, profile: &str) -> BTreeMap<u32, u64> {
     let trace = must(unnamed(place, &format!("export lcov {profile}")).arg("--include=*/prog.*")).stdout;
     let counts = String::from_utf8(trace).unwrap();
@@ -56,7 +56,7 @@ fn lines(place: &Place, profile: &str) -> BTreeMap<u32, u64> {
     counts.map(|(line, count)| (line.parse().unwrap(), count.parse().unwrap())).collect()
 }
 
-/// Returns how often each function took each path, by its blocks, for functions with the same graph in both profiles.
+/// Returns how often each function took each path. Keys are comparable between profiles if the function has the same graph in both.
 fn paths(profile: &Profile) -> BTreeMap<(String, u64), BTreeMap<u64, u64>> {
     let of = |(_, unit, map): (_, &trodden_profile::UnitProfile, &trodden_unit::FunctionMap)| {
         let decoded = FunctionPaths::decode(map, unit.counts_of(map)).unwrap();
@@ -80,7 +80,7 @@ fn both_versions_count_the_same() {
             let [old, new] = VERSIONS.map(|major| {
                 must(&mut with(&place, major, &format!("{language} {level} -g -w -pthread {name} -o prog-{major}")));
                 assert_eq!(versions(&place, &format!("prog-{major}")), [major]);
-                // Some of these programs are ended by a signal, the same in all builds.
+                // A signal ends some of these programs, but the same signal in all builds.
                 let mut record = unnamed(&place, &format!("record --no-store -o {major}.trodden -- ./prog-{major}"));
                 let output = record.output().unwrap();
                 (output.status.code(), output.stdout, Profile::read(&place.path(&format!("{major}.trodden"))).unwrap())
@@ -187,7 +187,7 @@ int main(int argc, char **argv) {
     let record = |name: &str, major: u32, argument: &str| {
         must(&mut unnamed(&place, &format!("record --no-store -o {name}.trodden -- ./prog-{major} {argument}")));
     };
-    // The versions make equal graphs of this program if it is optimised equally.
+    // At these optimisation levels, the two versions make equal graphs for this program.
     for (major, level) in [(19, "-O1"), (22, "-O2")] {
         must(&mut with(&place, major, &format!("cc {level} -g prog.c -o prog-{major}")));
         record(&major.to_string(), major, "1");
@@ -207,7 +207,7 @@ int main(int argc, char **argv) {
     let other = compare("other");
     let lines = other["by_lines"]["functions"].as_array().unwrap().iter().flat_map(|function| function["lines"].as_array().unwrap());
     let changed: Vec<u64> = lines.map(|line| line["lines"][1].as_u64().unwrap()).collect();
-    // The comparison in the bucket, and what follows if nothing is found.
+    // The changed lines are the comparison in the bucket and the code for a word that is not found.
     assert!(changed.contains(&15) && changed.iter().any(|line| (17..=23).contains(line)), "{other}");
 }
 
@@ -268,7 +268,7 @@ fn build_calls_the_clang_that_it_names() {
     assert_eq!(built(build("").env("CC", "gcc")), [22]);
 }
 
-/// Creates a folder with a program that claims to be a clang of this version.
+/// Creates a folder with a program that claims to be clang of this version.
 fn pretender(place: &Place, major: u32) -> String {
     use std::os::unix::fs::PermissionsExt;
     let name = format!("clang-{major}");
@@ -295,7 +295,7 @@ fn unsupported_clang_is_rejected_before_anything_is_compiled() {
     assert!(clang["ok"] == false && clang["detail"].as_str().unwrap().contains("clang 18"), "{clang}");
 }
 
-/// A clang of a supported version that is linked statically, so that neither slots nor functions of LLVM can be found.
+/// Creates a clang of a supported version that is linked statically, so that the plugin cannot find LLVM's slots and functions.
 fn static_clang(place: &Place) -> String {
     let source = r#"
 #include <stdio.h>
@@ -329,7 +329,7 @@ fn clang_that_does_not_load_the_plugin_is_rejected_before_anything_is_compiled()
     }
 }
 
-/// The check is made once for each clang.
+/// The check is made once per clang.
 #[test]
 fn accepted_clang_is_tried_again_only_if_it_changed() {
     use std::os::unix::fs::PermissionsExt;
@@ -352,7 +352,7 @@ fn accepted_clang_is_tried_again_only_if_it_changed() {
     assert!(with_other_plugin.status().unwrap().success() && calls() == 7);
 }
 
-/// Simulates a clang that is not linked with libLLVM: LLVM is present, but the plugin finds no slots.
+/// Simulates a clang that is not linked with libLLVM: LLVM is loaded, but the plugin finds no slots.
 #[test]
 fn clang_without_slots_is_rejected_by_name() {
     if !has_both() {

@@ -1,5 +1,4 @@
-//! Output files of commands: links are followed, pipes are written to, and an existing file remains if the new content does not fit on the
-//! disk.
+//! Output files of commands: links are followed, pipes are written to, and an existing file stays intact if the disk is full.
 
 mod place;
 
@@ -16,7 +15,7 @@ const PROGRAM: &str = "
 
 const EXPERIMENT: &str = "sources = [\"branches\"]\n[factors]\npreset = [\"ball-larus\", \"extended-loops\"]\n";
 
-/// Commands that write a file, which is `OUT`.
+/// Commands that write a file. `OUT` stands for the file's name.
 const COMMANDS: [&str; 26] = [
     "record -o OUT -- ./prog",
     "record --no-store --copies 2 --costs OUT -o costly.trodden -- ./prog",
@@ -89,11 +88,11 @@ fn commands_follow_links_and_write_into_pipes() {
         let reader = std::thread::spawn(move || fs::read(path).unwrap());
         let output = run(&place, command, &pipe);
         assert!(fs::metadata(place.path(&pipe)).unwrap().file_type().is_fifo(), "{command}");
-        // Lets the reader continue if the command has not opened the pipe.
+        // If the command has not opened the pipe, this lets the reader continue.
         drop(fs::File::options().read(true).write(true).open(place.path(&pipe)).unwrap());
         let piped = reader.join().unwrap();
         assert!(output.status.success(), "{command}: {output:?}");
-        // Times and names in some outputs differ between runs.
+        // Some outputs contain times and names that differ between runs.
         assert_eq!(piped.get(..4), written.get(..4), "{command}");
         assert!(piped.len() * 2 > written.len(), "{command}: {} and {} bytes", piped.len(), written.len());
     }

@@ -1,5 +1,4 @@
-//! Programs transformed according to their paths (`trodden pgo`): their behaviour is unchanged, and the planned transformations are
-//! applied.
+//! Programs that `trodden pgo` transforms according to their paths keep their behaviour, and get the planned transformations.
 
 mod place;
 
@@ -12,7 +11,7 @@ use trodden_oracle::random::{self, RandomLanguage};
 use trodden_unit::transformations::{BranchWeights, LastIterations, PathCopy};
 use trodden_unit::{EdgeKind, FunctionMap, Transformation, TransformationPlan};
 
-/// A loop whose last iteration skips a part, as is common in dynamic programming.
+/// A program with a loop whose last iteration skips some code, as is common in dynamic programming.
 const LOOPS: &str = r#"
 #include <stdio.h>
 #include <stdlib.h>
@@ -42,7 +41,7 @@ int main(int argc, char **argv) {
 }
 "#;
 
-/// A branch that an earlier branch decides, with other work in between.
+/// A program with a branch that an earlier branch decides, and other work in between.
 const DECIDED: &str = r#"
 #include <stdio.h>
 static int table[64];
@@ -81,7 +80,7 @@ fn last_iteration_of_a_loop_is_split_off() {
         let run = |program: &str| place.command(place.path(program)).arg(n).output().unwrap().stdout;
         assert_eq!(run("plain"), run("fast"), "{n}");
     }
-    // The optimised program contains nothing of trodden.
+    // The optimised program contains nothing from trodden.
     let symbols = String::from_utf8(place.tool("nm", "fast").stdout).unwrap();
     assert!(!symbols.contains("trodden"), "{symbols}");
 }
@@ -100,7 +99,7 @@ fn paths_after_a_decided_branch_are_copied() {
     assert_eq!(place.output("plain"), place.output("fast"), "{reported}");
 }
 
-/// A branch that takes one side 999 times of 1,000, and a switch with two cases that share a block.
+/// A program with a branch that takes one side in 999 of 1,000 executions, and a switch in which two cases share a block.
 const BIASED: &str = r#"
 #include <stdio.h>
 static volatile int sum;
@@ -146,7 +145,7 @@ fn code_generation_gets_measured_branch_weights() {
     assert!(text.contains("\"function_entry_count\", i64 8000"), "entries of `step`");
 }
 
-/// Two branches that take the same sides in every run.
+/// A program with two branches that take the same sides in every run.
 const TOGETHER: &str = r#"
 #include <stdio.h>
 #define NOP __asm__ volatile("nop")
@@ -162,7 +161,7 @@ int main(void) {
 }
 "#;
 
-/// Code generation moves rarely executed blocks out of their loops only if it takes the weights for measured.
+/// Code generation moves rarely executed blocks out of their loops only if it considers the weights measured.
 #[test]
 fn code_generation_gets_entry_counts_of_known_paths() {
     let place = Place::with(&[("prog.c", TOGETHER)]);
@@ -178,8 +177,8 @@ fn code_generation_gets_entry_counts_of_known_paths() {
     assert_eq!(counts, BTreeSet::from([1, 8000]), "of `main` and `classify`");
 }
 
-/// Whatever a transformation plan contains, programs keep their behaviour. Paths and loops are picked at random, far more than a profile
-/// would suggest.
+/// Whatever a transformation plan contains, programs must keep their behaviour. Paths and loops are picked at random, many more than a
+/// profile would suggest.
 #[test]
 fn random_transformations_preserve_behaviour_of_random_programs() {
     let mut larger = 0;
@@ -219,7 +218,7 @@ fn size_of_code(place: &Place, program: &str) -> u64 {
     file.section_by_name(".text").unwrap().size()
 }
 
-/// Copies some edges of a function, and splits some loops, at random.
+/// Copies some edges of a function and splits some of its loops, at random.
 fn at_random(function: &FunctionMap, dice: &mut random::RandomNumbers) -> Vec<Transformation> {
     let (graph, cut) = (&function.graph, |edge: Edge| function.cuts.iter().any(|(e, _)| *e == edge));
     let paths: Vec<Edge> = graph.edges().filter(|e| matches!(graph.kind(*e), EdgeKind::True | EdgeKind::False) && !cut(*e)).collect();

@@ -8,10 +8,10 @@ use std::path::Path;
 use std::process::Command;
 use trodden_oracle::random::{self, RandomLanguage};
 
-/// Functions by name and hash: counters, and lines about values, with the values of one site in alphabetical order.
+/// For each function's name and hash: its counters, and the lines about values. The values of a site are in alphabetical order.
 type Profile = BTreeMap<(String, u64), (Vec<u64>, Vec<String>)>;
 
-/// Warnings about profiles that do not match.
+/// Options that turn warnings about mismatching profiles into errors.
 const STRICT: [&str; 5] =
     ["-Wprofile-instr-out-of-date", "-Wprofile-instr-unprofiled", "-Werror", "-Wno-error=unused-command-line-argument", "-c"];
 
@@ -25,14 +25,14 @@ fn read(place: &Place, file: &str) -> Profile {
         let count: usize = lines[at + 3].parse().unwrap();
         let counts = lines[at + 5..at + 5 + count].iter().map(|l| l.parse().unwrap()).collect();
         let mut values: Vec<String> = lines[at + 5 + count..].iter().take_while(|l| !l.is_empty()).map(|l| (*l).to_owned()).collect();
-        // The order of equally frequent values is irrelevant.
+        // The order of values with equal frequency is irrelevant.
         values.chunk_by_mut(|a, b| a.contains(':') && b.contains(':') && !a.starts_with('#')).for_each(<[String]>::sort);
         profile.insert((lines[at - 1].to_owned(), lines[at + 1].parse().unwrap()), (counts, values));
     }
     profile
 }
 
-/// Asserts that the profiles contain the same functions with the same counters and values.
+/// Asserts that both profiles contain the same functions with the same counters and values.
 fn assert_equal(llvm: &Profile, ours: &Profile, what: &str) {
     let names = |p: &Profile| p.keys().cloned().collect::<Vec<_>>();
     assert_eq!(names(llvm), names(ours), "{what}: functions");
@@ -58,7 +58,7 @@ fn counters_of_random_programs_equal_those_of_llvm() {
         let status = place.command(place.path("prog")).env("LLVM_PROFILE_FILE", "llvm.profraw").output().unwrap().status;
         let is_written = std::fs::metadata(place.path("llvm.profraw")).is_ok_and(|file| file.len() > 0);
         if status.code().is_none() || !is_written {
-            // LLVM writes nothing if a signal or `_exit` ends the program.
+            // LLVM writes no profile if a signal or `_exit` ends the program.
             continue;
         }
         must(place.command(trodden()).args([language, "--trodden=pgo", level, "-w", "-pthread", name, "-o", "prog"]));
@@ -73,8 +73,9 @@ fn counters_of_random_programs_equal_those_of_llvm() {
     assert!(checked >= 5);
 }
 
-/// One function that is inlined in two units; a local function; an exit within a call; values that paths do not contain: computed sizes,
-/// and a counter between two calls; calls through a table, also of a function that is not profiled; copies of various sizes.
+/// A program for edge profiles: one function is inlined in two units, a local function, an exit inside a call, values that paths do not
+/// contain (computed sizes, and a counter between two calls), calls through a table (also to a function without a profile), and copies of
+/// various sizes.
 const FIRST: &str = "\
 #include <stdio.h>
 #include <stdlib.h>
@@ -111,7 +112,7 @@ fn edge_profiles_of_several_units_and_merged_runs_equal_those_of_llvm() {
     place.trodden("merge -o both.trodden one.trodden two.trodden");
     place.trodden("export profdata both.trodden -o own.profdata");
     assert_equal(&read(&place, "llvm.profdata"), &read(&place, "own.profdata"), "two units");
-    // Variants that `trodden instrument` makes from the stored bitcode, with LLVM's counters and without.
+    // `trodden instrument` makes these variants from the stored bitcode, with LLVM's counters and without them.
     place.trodden("instrument prog -o again --pgo");
     place.trodden("record --no-store -o again.trodden -- ./again");
     place.trodden("export profdata again.trodden -o again.profdata");
@@ -175,7 +176,7 @@ fn cargo(place: &Place, program: impl AsRef<Path>, arguments: &str, flags: &str)
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// The tests run under cargo, which sets variables that the command must not see.
+/// Removes variables that cargo sets for tests, because the command must not see them.
 fn without_cargos_variables(mut command: Command) -> Command {
     for (name, _) in std::env::vars_os().filter(|(n, _)| n.to_string_lossy().starts_with("CARGO") && n != "CARGO_HOME") {
         command.env_remove(name);
@@ -209,7 +210,7 @@ fn rust_programs() {
     check_one_command(&place, &format!("used/{target}/release/subject"), &llvm);
 }
 
-/// Checks `trodden pgo` with cargo's own command: the same edge profile, unchanged behaviour, and path-based transformations.
+/// Checks `trodden pgo` with a cargo command: the edge profile is the same, behaviour is unchanged, and path-based transformations apply.
 fn check_one_command(place: &Place, plain: &str, llvm: &Profile) {
     let arguments =
         ["pgo", "--train", "$TRODDEN_PROGRAM > trained", "--keep-profile", "kept.profdata", "--", "cargo", "build", "--release"];
@@ -222,7 +223,7 @@ fn check_one_command(place: &Place, plain: &str, llvm: &Profile) {
     assert!(!symbols.contains("trodden") && !symbols.contains("__llvm_prf"), "{symbols}");
 }
 
-/// The makefile names the compiler first with its version, and then by an absolute path, which the error must mention.
+/// The makefile first calls the compiler by a name with a version, and then by an absolute path. The error must mention that path.
 #[test]
 fn compilers_with_a_version_in_their_name_are_intercepted() {
     let makefile = |compiler: &str| format!("CC = {compiler}\nprog: a.c\n\t$(CC) -O2 a.c -o prog\nclean:\n\trm -f prog\n");
@@ -244,7 +245,7 @@ fn compilers_with_a_version_in_their_name_are_intercepted() {
     assert_eq!(pgo("make CC=\"$CC\"").0, Some(0), "the remedy that the error names");
 }
 
-/// A source compiled twice, with different folder names and a different name for its function: each copy has its own paths.
+/// A source is compiled twice, with different folder names and with different names for its function. Each copy must have its own paths.
 #[test]
 fn copies_of_a_unit_with_renamed_folders_have_their_paths() {
     const PART: &str = "__attribute__((noinline)) int NAME(int n) {\n  int sum = 0;\n  for (int i = 0; i < n; i++)\n    if (i % 3)\n      \

@@ -1,5 +1,6 @@
-//! What compilers, linkers and build systems do to a program, with one test each: the instrumented program prints what the original prints,
-//! its units are in the image, and its counts are right. Needs clang-22, lld-22, llvm-22, binutils (with gold), make, cmake and ccache.
+//! What compilers, linkers and build systems do to programs, with one test each. The instrumented program must print what the original
+//! program prints, its units must be in the image, and its counts must be right. The tests need clang-22, lld-22, llvm-22, binutils (with
+//! gold), make, cmake and ccache.
 
 #[path = "platform/bare.rs"]
 mod bare;
@@ -14,7 +15,7 @@ use std::fs;
 use std::io::Write;
 use std::process::Stdio;
 
-/// Calls `step`, which is in a different unit, ten times.
+/// Calls `step`, which is in a separate unit, ten times.
 const MAIN: &str = r#"
 #include <stdio.h>
 int step(int n);
@@ -142,10 +143,10 @@ fn garbage_collection_works_with_three_linkers() {
 
 #[test]
 fn failed_link_names_counters_that_code_cannot_address() {
-    // Fifteen decisions: more paths than fit in an array here.
+    // Fifteen decisions give more paths than fit into an array with this option.
     let step: String = (0..15).map(|i| format!("  if (n >> {i} & 1) seen++;\n")).collect();
     let place = Place::with(&[("main.c", MAIN)]);
-    // Nine tables with 2^24 slots have 2.25 GiB.
+    // Nine tables with 2^24 slots each take 2.25 GiB.
     let options = "table-slots=16777216 array-paths=100";
     let mut objects = String::new();
     for unit in 0..9 {
@@ -161,7 +162,7 @@ fn failed_link_names_counters_that_code_cannot_address() {
     let said = link(&objects);
     let said = (said.status.success(), String::from_utf8_lossy(&said.stderr).into_owned());
     assert!(!said.0 && said.1.contains("the counters of prog take 2.3 GiB, but code can address less than 2 GiB"), "{said:?}");
-    // A link error without large counters is not attributed to them.
+    // If the counters are not large, a link error is not attributed to them.
     let said = link("");
     let said = (said.status.success(), String::from_utf8_lossy(&said.stderr).into_owned());
     assert!(!said.0 && !said.1.contains("counters of"), "{said:?}");
@@ -175,7 +176,7 @@ fn version_scripts() {
         place.cc("-O2 main.c -L. -lstep -o prog");
         place.check("prog", PRINTED, &[("step", 10)]);
         let symbols = place.tool("nm", "-D --defined-only libstep.so");
-        // gold also lists hidden symbols, as local ones (with a lower-case letter).
+        // gold also lists hidden symbols. It marks them as local, with a lower-case letter.
         let symbols = String::from_utf8(symbols.stdout).unwrap();
         let exported = symbols.lines().filter(|l| l.contains("trodden") && l.split(' ').nth(1).unwrap().chars().all(char::is_uppercase));
         assert_eq!(exported.count(), 0, "{symbols}");
@@ -384,7 +385,7 @@ fn parallel_make_by_trodden_build() {
     for (i, unit) in units.iter().enumerate() {
         place.write(&format!("{unit}.c"), &format!("int {unit}(int n) {{ if (n > {i}) return 1; return 0; }}\n"));
     }
-    // The makefile names its compiler, as many makefiles do.
+    // The makefile sets `CC` itself, as many makefiles do.
     let objects = units.iter().map(|u| format!("{u}.o")).collect::<Vec<_>>().join(" ");
     place.write("Makefile", &format!("CC = gcc\nCFLAGS = -O2\nprog: main.o step.o {objects}\n\t$(CC) -o $@ $^\n"));
     let output = place.trodden("build -- make -j4");
@@ -395,7 +396,8 @@ fn parallel_make_by_trodden_build() {
     assert!(String::from_utf8(again.stderr).unwrap().contains("everything was up to date"));
 }
 
-/// Links objects with different options, as a compiler cache returns them that does not know the counting options.
+/// Links objects that were compiled with different options. A compiler cache may return such objects, because it does not know the counting
+/// options.
 #[test]
 fn link_warns_of_objects_built_with_different_options() {
     let place = two_units();

@@ -1,4 +1,4 @@
-//! Data of other tools: readers use the part that they understand, and reject the rest by name. No reader succeeds on a file in which it
+//! Data from other tools. Readers use what they understand and reject everything else by name. No reader succeeds on a file in which it
 //! recognises nothing.
 
 mod place;
@@ -68,12 +68,12 @@ fn unrecognised_files_are_rejected_and_empty_ones_reported() {
     }
 }
 
-/// Output of `perf script --header` for a recording without events.
+/// Text that `perf script --header` prints for a recording without events.
 const HEADER_OF_PERF: &str = "# ========\n# captured on    : Sat Nov 28 13:56:33 2026\n# header version : 1\n# nrcpus online : 2\n\
     # event : name = sched:sched_switch, , id = { 5, 6 }, type = 2, size = 128, config = 0x174\n\
     # sample duration :      0.000 ms\n# ========\n#\n";
 
-/// Returns the description of a trace (Common Trace Format 1.8) with one kind of event.
+/// Returns the description of a trace (Common Trace Format 1.8) that has one kind of event.
 fn description_of(event: &str) -> String {
     format!(
         "/* CTF 1.8 */\ntypealias integer {{ size = 32; align = 8; signed = false; }} := uint32_t;\n\
@@ -102,7 +102,7 @@ fn perf_text_without_scheduler_events_is_reported() {
 #[test]
 fn trace_folders_without_events_are_reported() {
     let place = Place::new();
-    // Description, stream, exit status, expected message. The last description is that of a perf 6.1 recording without events.
+    // Description, stream, exit status, expected message. The last description comes from a recording without events by perf 6.1.
     let packet = [0xC1FC_1FC1_u32, 0, 0].map(u32::to_le_bytes).concat();
     let with_event = [&packet[..], &[0; 12], &7_u32.to_le_bytes()[..]].concat();
     let (other, unknown) = (description_of("other"), description_of("other").replace("byte_order = le", "byte_order = unknown"));
@@ -128,7 +128,7 @@ fn trace_folders_without_events_are_reported() {
     }
 }
 
-/// An OTF2 archive of one location without events, as libotf2 3.0 writes it: the anchor, the definitions, and the two files of the
+/// An OTF2 archive that has one location and no events, as libotf2 3.0 writes it: the anchor, the definitions, and the two files of the
 /// location.
 const ARCHIVE: [(&str, &str); 4] = [
     (
@@ -154,13 +154,13 @@ fn otf2_archive_without_events_is_reported() {
         fs::write(place.path(name), digits.as_bytes().chunks(2).map(byte).collect::<Vec<u8>>()).unwrap();
     }
     let is_reader_there = place.command("otf2-print").arg("--version").output().is_ok();
-    // If the reader is not installed, its package is named.
+    // If the reader is not installed, the message names its package.
     let (status, words) = if is_reader_there { (0, "no events") } else { (2, "otf2-tools") };
     let output = run(&place, "report a.otf2");
     assert!(output.status.code() == Some(status) && said(&output).contains(words), "{output:?}");
 }
 
-/// Checks the exit status of a command on a file with this text, and its message.
+/// Runs a command on a file with this text. Checks the exit status and the message.
 fn answers(place: &Place, command: &str, text: &str, status: i32, words: &str) {
     place.write("F", text);
     let output = run(place, command);
@@ -173,7 +173,8 @@ fn report(place: &Place, file: &str) -> Value {
     serde_json::from_slice(&must(place.command(trodden()).args(["report", "--json", file])).stdout).unwrap()
 }
 
-/// A hundred barriers of two threads, with times in fractions of nanoseconds: `slow` arrives about half a millisecond late at each barrier.
+/// Returns a trace with a hundred barriers of two threads, with times in fractions of nanoseconds. `slow` arrives about half a millisecond
+/// late at each barrier.
 fn barriers() -> String {
     let (mut events, mut now, mut state) = (Vec::new(), 0.0f64, 1u64);
     let slice = |events: &mut Vec<Value>, process: u32, name: &str, from: f64, until: f64| {
@@ -223,7 +224,7 @@ __attribute__((noinline)) long collatz(long n) { long steps = 0; while (n != 1) 
 int main(void) { long s = 0; for (long i = 1; i < 40; i++) s += collatz(i); sink = s; return 0; }
 ";
 
-/// Converts a program's branches to those of a process that mapped a file at the program's address.
+/// Converts a program's branches to those of a process that mapped `file` at the program's address.
 fn branches(trace: &str, process: u32, file: &str) -> String {
     let mapping =
         format!("{process}/{process} 0.5: PERF_RECORD_MMAP2 {process}/{process}: [0x400000(0x200000) @ 0 fe:00 1 1]: r-xp {file}\n");
@@ -257,7 +258,7 @@ fn different_file_at_the_same_address_in_another_process_is_not_the_program() {
     }
     let output = run(&place, "import other.txt --program marked --no-store -o other.trodden");
     assert!(output.status.code() == Some(2) && said(&output).contains("none of the"), "{}", said(&output));
-    // The file is not at the path of its mapping.
+    // The path of the mapping does not name this file.
     let simulated = |file: &str| -> Value {
         serde_json::from_slice(&place.trodden(&format!("simulate --json --from {file} --program marked --top 50")).stdout).unwrap()
     };

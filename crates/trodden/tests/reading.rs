@@ -1,4 +1,4 @@
-//! Reading profiles: queries on paths that are cut, corrupt files, suites of several programs, and the contents of the outputs.
+//! Reading profiles: queries on paths with cut edges, corrupt files, suites of several programs, and the contents of outputs.
 
 mod place;
 
@@ -22,7 +22,8 @@ fn said(output: &Output) -> String {
     format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
 }
 
-/// Three decisions in a row, in a function that is cut between them if at most two paths may be counted. `flags` selects the taken sides.
+/// A program with three decisions in a row. If at most two paths may be counted, the function is cut between them. `flags` selects the
+/// sides.
 const CUT: &str = "\
 #include <stdlib.h>
 #define NOP __asm__ volatile(\"nop\")
@@ -58,7 +59,7 @@ fn expressions_are_matched_across_cuts() {
         let found: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{output:?}"));
         (output.status.code().unwrap(), found["answer"].as_str().unwrap().to_owned(), found)
     };
-    // Every execution takes all three, so the answer is certain.
+    // All executions take all three sides, so the answer is certain.
     place.trodden("record -- ./prog 7 7 7");
     assert!(said(&run(&place, &["report"])).contains("cut"), "the program is cut");
     let (status, answer, found) = find("walk: 5 .. 11");
@@ -67,13 +68,13 @@ fn expressions_are_matched_across_cuts() {
     assert!(found["paths"][0]["pieces"].as_array().unwrap().len() > 1, "{found:#}");
     let text = said(&run(&place, &["find", "walk: 5 .. 8 .. 11"]));
     assert!(text.contains("taken at least 3 times"), "{text}");
-    // Line 5 is on a path, and line 11 is on every path.
+    // Line 5 is on a path. Line 11 is on every path.
     assert_eq!(find("walk: 5 !11").1, "no");
-    // Three of four executions take the first, and three of four the last, so at least two take both.
+    // Three of four executions take the first side, and three of four the last side. At least two executions thus take both.
     place.trodden("record -- ./prog 1 4 5 5");
     let (_, answer, found) = find("walk: 5 .. 11");
     assert_eq!((answer.as_str(), &found["paths"][0]["count"]), ("yes", &Value::from(2)), "{found:#}");
-    // Of two executions, one takes the first, and one takes the last. Whether it is the same one is unknown.
+    // One of two executions takes the first side, and one takes the last side. Whether it is the same execution is unknown.
     for flags in ["5 0", "1 4"] {
         place.trodden(&format!("record -- ./prog {flags}"));
         assert_eq!((find("walk: 5 .. 11").0, find("walk: 5 .. 11").1.as_str()), (2, "unknown"), "{flags}");
@@ -82,7 +83,7 @@ fn expressions_are_matched_across_cuts() {
         assert!(output.status.code() == Some(2) && text.contains("unknown: paths are cut") && text.contains("--table-slots"), "{text}");
         assert_eq!(find("walk: 8").1, "no", "it is within one piece");
     }
-    // Paths without cuts decide the question.
+    // A variant without cuts gives the answer.
     place.trodden("instrument prog --output whole --table-slots 64");
     place.trodden("record -- ./whole 1 4");
     assert_eq!(find("walk: 5 .. 11").1, "no");
@@ -108,7 +109,7 @@ fn nonexistent_lines_and_functions_are_errors() {
     let watch = |expression: &str| run(&place, &["instrument", "prog", "-o", "watch", "--watch", expression]);
     let across = watch("walk: 5 .. 11");
     assert!(across.status.code() == Some(2) && said(&across).contains("unknown: paths are cut"), "{across:?}");
-    // The excluded line may be on the next piece.
+    // The line to exclude may be on the path's next piece.
     let excluded = watch("walk: 5 !11");
     assert!(excluded.status.code() == Some(2) && said(&excluded).contains("unknown: paths are cut"), "{excluded:?}");
     let within = watch("walk: 5");
@@ -253,7 +254,7 @@ fn cached_map_of_a_different_unit_is_rejected() {
     );
 }
 
-/// A program was rebuilt between two runs of a suite. The build of the newest run is used.
+/// A program is rebuilt between two runs of a suite. The build of the newest run is used.
 #[test]
 fn newest_build_of_a_suite_is_read() {
     let place = Place::with(&[("prog.c", CUT)]);
@@ -267,7 +268,7 @@ fn newest_build_of_a_suite_is_read() {
     assert!(text.contains("./prog 3") && text.contains("000001.trodden is skipped") && !text.contains("./prog 1"), "{text}");
 }
 
-/// Losses of a raw file are reported whenever the profile is read, not only when it is made.
+/// A raw file's losses are reported whenever the profile is read, not only when it is made.
 #[test]
 fn profile_of_a_truncated_raw_file_is_marked_inexact() {
     let place = Place::with(&[("prog.c", CUT)]);
@@ -283,7 +284,7 @@ fn profile_of_a_truncated_raw_file_is_marked_inexact() {
     assert!(!json(&place, &["report", "c.trodden", "--json"])["totals"]["not_exact"].as_array().unwrap().is_empty());
 }
 
-/// A function in a different file than its unit, with inlined code of a third file.
+/// The program has a function that is in a different file than its unit, and that contains inlined code from a third file.
 #[test]
 fn differences_name_the_files_of_lines() {
     let place = Place::with(&[
@@ -307,15 +308,15 @@ fn differences_name_the_files_of_lines() {
     assert!(text.contains("\nwork  (part.c; entered 1 -> 1)\n"), "{text}");
     let appeared = text.lines().find(|line| line.contains("appeared") && line.contains("small.h:4")).unwrap_or_else(|| panic!("{text}"));
     let lines = appeared.split_once("lines ").unwrap().1;
-    // A line number without a file name belongs to the previously named file; the first name is the function's file.
+    // A line number without a file name refers to the file that was named last. The first name is that of the function's file.
     assert!(lines.contains("part.c:"), "{text}");
     let json: Value = serde_json::from_slice(&place.trodden("diff --json before.trodden after.trodden").stdout).unwrap();
     let work = json["functions"].as_array().unwrap().iter().find(|f| f["function"] == "work").unwrap();
     assert_eq!((work["source"].as_str(), work["file"].as_str().unwrap().ends_with("/part.c")), (Some("one.c"), true));
 }
 
-/// Two functions with three sides each. The first argument is how often `mixed` takes the first side. The second is how often `mixed` takes
-/// the last side, and which side `steady` takes once.
+/// A program with two functions that have three paths each. The first argument is how often `mixed` takes the first path. The second
+/// argument is how often `mixed` takes the last path, and which path `steady` takes once.
 const RARE: &str = "\
 #include <stdlib.h>
 __attribute__((noinline)) void mixed(int way) {
@@ -346,7 +347,7 @@ int main(int argc, char **argv) {
 }
 ";
 
-/// Paths with 0.0 % of their function's executions in both profiles are counted instead of listed; JSON contains all of them.
+/// Paths with 0.0 % of their function's executions in both profiles are counted, not listed. JSON lists all paths.
 #[test]
 fn differences_of_rare_paths_are_counted_instead_of_listed() {
     let place = Place::with(&[("rare.c", RARE)]);
@@ -358,12 +359,12 @@ fn differences_of_rare_paths_are_counted_instead_of_listed() {
     let section = |function: &str| {
         text.split("\n\n").find(|section| section.starts_with(function)).map(|section| section.lines().collect::<Vec<_>>())
     };
-    // Two paths have thousands of executions. The third has 1 and 2, which is 0.0 % of about 10,000 both times.
+    // Two paths have thousands of executions. The third path has 1 and then 2, which is 0.0 % of about 10,000 both times.
     let mixed = section("mixed  (rare.c; entered 10001 -> 10002)").unwrap_or_else(|| panic!("{text}"));
     assert_eq!(mixed.iter().filter(|line| line.starts_with("  share ")).count(), 2, "{text}");
     assert_eq!(mixed.last(), Some(&"  ... and 1 path with 0.0 % of the executions both times (--json)"), "{text}");
     assert!(!text.contains("0.0 % -> 0.0 %"), "{text}");
-    // One path vanished and one appeared, and each has 0.0 % both times, so the function is not listed.
+    // In `steady`, one path vanished and one appeared. Both have 0.0 % both times, so the function is not listed.
     assert!(section("steady").is_none(), "{text}");
     assert!(text.contains("\n\n1 function differs only in paths with 0.0 % of the executions both times (--json)\n"), "{text}");
     let json = json(&place, &["diff", "--json", "before.trodden", "after.trodden"]);

@@ -1,4 +1,4 @@
-//! `trodden record`: exit status, signals, streams, programs that start others, programs that were not built with trodden.
+//! `trodden record`: exit status, signals, streams, programs that start other programs, and programs that were not built with trodden.
 
 mod place;
 
@@ -111,7 +111,8 @@ fn each_program_of_a_suite_is_a_separate_run() {
         "int main(int c, char **v) { int n = atoi(v[1]); for (int i = 0; i < n; i++) step(i); if (n == 5) raise(SIGSEGV); if (n == 6) { \
             if (!fork()) return step(1); wait(0); } return n; }",
     );
-    // A program that is not instrumented, tests in parallel, one that crashes, one that forks, and one with a name.
+    // The script runs a program that is not instrumented, tests in parallel, a test that crashes, a test that forks, and a test with a
+    // name.
     let script = "true; ./prog 3 & ./prog 4; wait; ./prog 5; ./prog 6; cd /; TRODDEN_TEST='the last' exec $OLDPWD/prog 7";
     let output =
         place.command(trodden()).args(["record", "--suite", "tests", "-o", "all.trodden", "--", "bash", "-c", script]).output().unwrap();
@@ -136,7 +137,7 @@ fn each_program_of_a_suite_is_a_separate_run() {
         .collect();
     seen.sort();
     let run = |n: &str, steps, ending, test: Option<&str>| (n.to_owned(), steps, Some(ending), test.map(str::to_owned), test.is_some());
-    // Counts of a forked process belong to its program.
+    // The counts of a forked process belong to its program.
     let all = [
         run("3", 3, ProcessEnding::Exit(3), None),
         run("4", 4, ProcessEnding::Exit(4), None),
@@ -190,7 +191,7 @@ fn raw_files_of_other_launchers_are_imported() {
 
 #[test]
 fn process_that_outlives_the_command_is_reported() {
-    // The child lives longer than it takes to report it, and has closed the recorder's pipes.
+    // The child has closed the recorder's pipes, and lives until it has been reported.
     let place = program(
         "int main(int c, char **v) { step(c); if (fork() == 0) { close(0); close(1); close(2); usleep(1000 * atoi(v[1])); step(c); } \
             return 0; }",
@@ -203,7 +204,7 @@ fn process_that_outlives_the_command_is_reported() {
     }
 }
 
-/// Counts once, then counts in a thread, and exits as the argument says.
+/// A program that counts once, then counts in a thread, and ends as its argument says.
 const LEAVES: &str = "#include <pthread.h>\n#include <sys/resource.h>\nstatic void *work(void *n) { step(1); return n; }\n\
     int main(int c, char **v) { step(0); pthread_t t; struct rlimit none = { 0, 0 }; if (v[1][0] == 'f') setrlimit(RLIMIT_FSIZE, &none);\n\
     if (v[1][0] == 'n') { struct rlimit few = { 4, 4 }; setrlimit(RLIMIT_NOFILE, &few); if (!fork()) { step(2); _exit(0); } wait(0); \
@@ -228,7 +229,7 @@ fn lost_counts_are_an_error_and_marked_in_the_profile() {
         let report: serde_json::Value = serde_json::from_slice(&report).unwrap();
         assert!(report["totals"]["not_exact"][0].as_str().unwrap().contains("the counts of 1 thread are lost"), "{report}");
     }
-    // The same for raw files of other launchers, and for a suite.
+    // This also holds for raw files from other launchers, and for a suite.
     must(place.command("./prog").arg("file").env("TRODDEN_OUTPUT", "raw/%m.raw"));
     let output = place.command(trodden()).args(["import", "raw", "--no-store", "-o", "of.trodden"]).output().unwrap();
     assert_eq!(output.status.code(), Some(2), "{}", String::from_utf8_lossy(&output.stderr));
@@ -262,7 +263,7 @@ fn deleted_folder_of_raw_files_is_reported() {
     }
 }
 
-/// Returns how often `step` was entered according to a run's logs, and the number of logs.
+/// Returns how often `step` was entered according to the logs of a run, and the number of logs.
 fn steps_of_streams(store: &RunStore, entry: &RunEntry) -> (u64, u64) {
     let (mut steps, mut logs) = (0, 0);
     for file in std::fs::read_dir(store.streams(entry.number)).into_iter().flatten().map(|e| e.unwrap().path()) {
@@ -283,8 +284,7 @@ fn steps_of_streams(store: &RunStore, entry: &RunEntry) -> (u64, u64) {
     (steps, logs)
 }
 
-/// Each program of a suite is a run with its own stream. The first two tests differ, one crashes, one has a child, and one executes itself
-/// again in the same process.
+/// In this suite, the first two tests differ, one test crashes, one has a child, and one executes itself again in the same process.
 #[test]
 fn each_program_of_a_suite_has_its_own_stream() {
     let place = Place::with(&[(
@@ -306,7 +306,7 @@ fn each_program_of_a_suite_has_its_own_stream() {
     let mut seen = Vec::new();
     for entry in store.select("tests").unwrap() {
         let (steps, logs) = steps_of_streams(&store, &entry);
-        // The stream's counts equal the run's counts.
+        // The stream and the run must have the same counts.
         let counted = executions(&store.load(&entry).unwrap(), "step").unwrap();
         assert!(logs == 0 || steps == counted, "{steps} {counted}");
         seen.push((entry.run.command[1].clone(), counted, logs, entry.run.test.clone()));

@@ -1,5 +1,5 @@
-//! `trodden record` of programs that are restricted or restrict themselves: limits, filters of system calls, and files that grant
-//! privileges. They behave as without counting, and lost counts are reported.
+//! `trodden record` for programs that are restricted or restrict themselves: by limits, filters of system calls, or files that grant
+//! privileges. The programs must behave as without counting, and lost counts must be reported.
 
 mod place;
 
@@ -12,7 +12,7 @@ use trodden_profile::Profile;
 
 const RESTRICTED: &str = include_str!("cases/restricted.c");
 
-/// Number of calls of `step`: by `main` before and after the restriction, by the thread, and by the child.
+/// Number of calls to `step`: by `main` before and after the restriction, by the thread, and by the child.
 const STEPS: u64 = 10 + 100 + 5 + 1000;
 
 fn place() -> Place {
@@ -48,7 +48,7 @@ fn limits_that_a_program_sets_apply_unchanged_when_it_is_counted() {
             _ => assert!(errors(&counted).contains("are lost"), "{words:?}: {steps}, {}", errors(&counted)),
         }
         match words {
-            // Counting in `main` and its thread needs neither a further file nor a larger one.
+            // To count in `main` and its thread, no additional file and no larger file is needed.
             [] | ["nofile"] => assert_eq!(steps, STEPS),
             ["as"] => assert!(steps >= 1010 && errors(&counted).contains("(ulimit -v)"), "{words:?}: {steps}, {}", errors(&counted)),
             _ => assert!(steps >= 1010),
@@ -71,7 +71,7 @@ fn program_without_room_for_counts_runs_unchanged() {
     }
 }
 
-/// A control group with a memory limit, which is removed on drop. `None` without the right to create one.
+/// A control group with a memory limit. It is removed on drop. `make` returns `None` if this process has no right to create one.
 struct MemoryGroup(PathBuf);
 
 impl MemoryGroup {
@@ -84,7 +84,7 @@ impl MemoryGroup {
             }
             let group = MemoryGroup(group);
             if group.0.join(limit).exists() && fs::write(group.0.join(limit), bytes.to_string()).is_ok() {
-                // Without swap space, there is no limit for it.
+                // Without swap space, there is no limit for swap.
                 let _ = fs::write(group.0.join("memory.swap.max"), "0");
                 let _ = fs::write(group.0.join("memory.memsw.limit_in_bytes"), bytes.to_string());
                 return Some(group);
@@ -132,7 +132,7 @@ fn control_group_limits_apply_as_without_counting_and_tracing() {
     }
 }
 
-/// Allows itself three system calls; all others end the process.
+/// A program that allows itself only three system calls. All other system calls end it.
 const FILTERED: &str = concat!(
     include_str!("cases/filter.h"),
     r#"
@@ -196,7 +196,7 @@ fn programs_that_gain_privileges_run_uncounted_and_the_warning_says_why() {
         assert_eq!((output.status.code(), &*String::from_utf8_lossy(&output.stdout)), (Some(4), said), "{what}: {}", errors(&output));
         assert_eq!(errors(&output).contains("nothing was counted"), !what.is_empty(), "{}", errors(&output));
         assert!(errors(&output).contains(what), "{what}: {}", errors(&output));
-        // Following its processes would deprive the program of its privileges.
+        // A program whose processes are followed does not get its privileges.
         let output = recorded("--suite tests");
         match what {
             "" => assert_eq!(output.status.code(), Some(4), "{}", errors(&output)),

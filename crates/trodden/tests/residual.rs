@@ -1,4 +1,4 @@
-//! Untested paths from end to end: residual builds find the same untested paths as full builds, and every output format is valid.
+//! Untested paths from end to end. Residual builds find the same untested paths as full builds, and every output format is valid.
 //!
 //! `sarif-2.1.0.schema.json` is the schema published by OASIS (as in the package serde-sarif 0.8).
 
@@ -13,8 +13,8 @@ use std::process::Output;
 use trodden_wire::file_header::{FileHeader, FileKind};
 use trodden_wire::{KNOWN_VERSION, KnownHeader};
 
-/// Two branches. Tests take both sides of each, but only two of the four combinations. A third branch side is taken by no test, and the
-/// program may end by `exit`.
+/// A program with two branches. Tests take both sides of each branch, but only two of the four combinations. No test takes the side of a
+/// third branch that may end the program by `exit`.
 const SUBJECT: &str = r#"#include <stdio.h>
 #include <stdlib.h>
 #define NOP __asm__ volatile("nop")
@@ -34,7 +34,6 @@ int main(int argc, char **argv) {
     return 0;
 }
 "#;
-/// Defines the callback.
 const CALLBACK: &str = r#"#include <stdio.h>
 int called;
 __attribute__((noinline)) int helper(int n) { if (n % 3 == 2) { __asm__ volatile("nop"); return 1; } return 0; }
@@ -44,7 +43,7 @@ void trodden_untested(const char *function, unsigned long path, unsigned long co
 }
 "#;
 
-/// Creates a program, tests of it in a suite, and a field build.
+/// Creates a program, runs of its tests in a suite, and a field build.
 fn place() -> Place {
     let place = Place::with(&[("prog.c", SUBJECT), ("callback.c", CALLBACK), ("run-tests", "./prog 1 1\n./prog 20 20\n")]);
     place.cc("-O1 -g prog.c -o prog");
@@ -57,7 +56,7 @@ fn json(place: &Place, arguments: &str) -> Value {
     serde_json::from_slice(&place.trodden(&format!("untested --json {arguments}")).stdout).unwrap()
 }
 
-/// Returns function, number and executions of a report's complete paths.
+/// Returns the function, number and executions of each complete path in a report.
 fn paths(report: &Value) -> BTreeSet<(String, u64, u64)> {
     let complete = report["paths"].as_array().unwrap().iter().filter(|p| p["complete"] == true);
     complete.map(|p| (p["function"].as_str().unwrap().into(), p["id"].as_u64().unwrap(), p["count"].as_u64().unwrap())).collect()
@@ -67,7 +66,7 @@ fn run(place: &Place, program: &str, arguments: &[&str], variables: &[(&str, &st
     place.command(place.path(program)).args(arguments).envs(variables.iter().copied()).output().unwrap()
 }
 
-/// Checks the field program's raw file: given twice, and imported as a profile.
+/// Checks the raw file of the field program when it is given twice, and when it is imported.
 fn check_raw_file(place: &Place, found: &BTreeSet<(String, u64, u64)>) {
     // A file that is given twice counts once.
     let raw = fs::read_dir(place.path(".trodden/field")).unwrap().next().unwrap().unwrap().path();
@@ -80,7 +79,7 @@ fn check_raw_file(place: &Place, found: &BTreeSet<(String, u64, u64)>) {
     }
 }
 
-/// Checks recorded runs of the field program, and that known paths are left out.
+/// Checks recorded runs of the field program, and checks that known paths are left out.
 fn check_recorded(place: &Place) {
     // Each run is listed with its command line.
     must(place.command(trodden()).args(["record", "--suite", "field", "--", "./prog.field", "1", "20"]));
@@ -88,7 +87,7 @@ fn check_recorded(place: &Place) {
     assert_eq!(recorded["paths"][0]["first_run"]["command"], "./prog.field 1 20");
     // Paths that become known are no longer untested.
     assert_eq!(place.command(trodden()).args(["untested", "field", "--fail"]).status().unwrap().code(), Some(1));
-    // The exit status does not depend on whether the output is read.
+    // The exit status does not depend on whether somebody reads the output.
     let (reader, writer) = std::io::pipe().unwrap();
     drop(reader);
     let mut unread = place.command(trodden());
@@ -104,7 +103,7 @@ fn field_run_reports_paths_that_tests_did_not_take() {
     let field = ["1", "20", "1", "20", "20", "200", "1", "1"];
     assert_eq!(run(&place, "prog.field", &field, &[]).stdout, b"23\n");
     let report = json(&place, "");
-    // Compare with full builds, whose known paths are removed afterwards.
+    // The expected paths come from a full build. Its known paths are removed afterwards.
     must(place.command(trodden()).args(["record", "--suite", "full", "--", "./prog"]).args(field));
     let full = json(&place, "full --known tests");
     let found = paths(&report);
@@ -132,7 +131,7 @@ fn field_run_reports_paths_that_tests_did_not_take() {
     let text = String::from_utf8(place.trodden("untested --function classify").stdout).unwrap();
     assert!(text.contains("every edge is known") && text.contains("if (a > 10)") && text.contains("taken 2 times in 1 run"), "{text}");
     assert!(text.starts_with("Untested paths of prog.field, 1 run\n"), "{text}");
-    // Several processes may count in the same file, unless its name contains the process ID.
+    // Unless the file name contains a process ID, several processes may count in the same file.
     assert!(text.contains(" by a process of ") && !text.contains("(pid "), "{text}");
     let own = place.path("own-%p.raw");
     run(&place, "prog.field", &["1", "20"], &[("TRODDEN_OUTPUT", own.to_str().unwrap())]);
@@ -156,7 +155,7 @@ fn tests_of_a_different_program_version_are_reported() {
         changed.contains("warning: 1 function has changed since the tests were recorded") && changed.contains("(classify)"),
         "{changed}"
     );
-    // The graph is unchanged, but the code is not.
+    // The function's graph is unchanged, but its code is not.
     place.write("prog.c", &SUBJECT.replace("r += 7", "r += 8"));
     place.cc("-O1 -g prog.c -o prog");
     assert!(said("--residual tests").contains("(classify)"));
@@ -203,14 +202,14 @@ fn sarif_and_lcov_outputs_are_valid() {
     wrong["runs"][0]["results"][0]["level"] = "loud".into();
     assert!(schemas.validate(&wrong, compiled).is_err());
     let lcov = |arguments: &str| String::from_utf8(place.trodden(&format!("untested --lcov - {arguments}")).stdout).unwrap();
-    // Only the selected paths.
+    // Only the selected paths are in the output.
     let some = lcov("--function classify");
     assert!(some.contains("DA:9,2\n") && !some.contains("main"), "{some}");
     let lcov = lcov("");
     assert!(lcov.contains("DA:6,2") && lcov.contains("DA:9,2") && !lcov.contains(",0\n"), "{lcov}");
 }
 
-/// Parses a line of a target list as a directed fuzzer does: the base name of the file, and the number.
+/// Parses a line of a target list as a directed fuzzer does: the file's base name, and the line number.
 fn fuzzers_target(line: &str) -> (String, u64) {
     let line = line.rsplit(['/', '\\']).next().unwrap();
     let (file, number) = line.rsplit_once(':').unwrap();
@@ -233,7 +232,7 @@ fn untested_paths_are_targets_for_test_generators() {
     for row in rows {
         assert!(lines(row).iter().all(|(file, line)| file == "prog.c" && known.contains(line)), "{row} {known:?}");
     }
-    // Line 9 has `if (b > 100) { ... }`, which 200 satisfies and 20 does not.
+    // Line 9 has `if (b > 100) { ... }`. 200 satisfies the condition, and 20 does not.
     let side = |row: &Value| -> (String, String) {
         let at_line_9 = |branch: &&Value| branch["at"].as_str().is_some_and(|at| at.contains("prog.c:9:"));
         let branch = row["branches"].as_array().unwrap().iter().find(at_line_9).unwrap_or_else(|| panic!("{row}"));
@@ -253,7 +252,7 @@ fn hot_paths_of_tests_are_compared_with_builds_that_count_all_paths() {
     let hot = must(place.command(laboratory()).args("hot-paths full --known tests --top 4 --json".split(' ')));
     let hot: Value = serde_json::from_slice(&hot.stdout).unwrap();
     let paths = hot["paths"].as_array().unwrap();
-    // All complete paths of the tests.
+    // These are all complete paths of the tests.
     assert_eq!(paths.len(), 3);
     let field = |name: &str| -> Vec<&Value> { paths.iter().filter(|p| p["function"] == name).map(|p| &p["field_count"]).collect() };
     assert!(field("classify").contains(&&Value::from(1)), "{hot}");
@@ -277,7 +276,7 @@ fn programs_act_on_untested_paths() {
     assert!(act(&["1", "1"], "abort").status.success());
     assert!(errors(&act(&["1", "1"], "callback")).contains("does not define the function trodden_untested"));
     assert!(errors(&act(&["1", "1"], "shout")).contains("must be count, report, abort or callback"));
-    // With a callback, which has untested paths itself.
+    // The callback has untested paths itself.
     place.cc("-O1 -g prog.c callback.c -o with");
     place.trodden("record --suite called -- ./with 1 1 20 20");
     place.trodden("instrument ./with --residual called --action callback -o with.field");
@@ -292,8 +291,8 @@ fn programs_act_on_untested_paths() {
     assert!(!String::from_utf8_lossy(&silent.stdout).contains("untested"));
 }
 
-/// Calls the callback in many threads at a time, and leaves callbacks by `longjmp` and by an exception, at increasing depth, so that
-/// abandoned frames are between others.
+/// A program that calls the callback in many threads at the same time. `longjmp` and exceptions leave callbacks at increasing depth, so
+/// that abandoned frames are between other frames.
 const LEAVING: &str = r#"
 #include <atomic>
 #include <csetjmp>
@@ -361,7 +360,7 @@ fn callbacks_run_in_all_threads_and_after_being_left_by_longjmp_or_exception() {
     }
 }
 
-/// A function that tests never enter, and one that cannot have two versions.
+/// A program with one function that tests never enter, and one that cannot have a second version.
 const APART: &str = r#"#include <setjmp.h>
 #include <stdlib.h>
 #define NOP __asm__ volatile("nop")
@@ -406,8 +405,8 @@ int main(int argc, char **argv) { return argc > 2 ? never(argc - 3) : 0; }
     place.cc("-O1 -g prog.c callback.c -o prog");
     place.trodden("record --suite tests -- ./prog 1");
     place.trodden("instrument ./prog --residual tests -o prog.field");
-    // The first iteration takes a different path from the others, and a third path leaves the loop. With one iteration, the other
-    // iterations are missing, and with none, the first as well.
+    // The first iteration takes a different path than the others, and a third path leaves the loop. With one iteration, the second of these
+    // paths is missing; with none, the first one is missing, too.
     for iterations in [0, 1, 2, 6] {
         let arguments = vec!["1"; 2 + iterations];
         let called = run(&place, "prog.field", &arguments, &[("TRODDEN_ON_UNTESTED", "callback"), ("TRODDEN_OUTPUT", "")]);
@@ -447,7 +446,7 @@ fn paths_become_known_without_a_rebuild() {
     assert!(all == [2, 1] && error.contains("contains no known paths of this program"), "{error}");
     let (all, error) = counts(place.path("none.known").to_str().unwrap());
     assert!(all == [2, 1] && error.contains("none.known: it cannot be read: name a file"), "{error}");
-    // A modified file is rejected completely.
+    // A modified file is rejected as a whole.
     let whole = std::fs::read(&more).unwrap();
     let flipped = |at: usize| {
         let mut bytes = whole.clone();

@@ -1,4 +1,4 @@
-//! The run store from the user's point of view: a lost index is rebuilt, and killed recordings do not lose other runs.
+//! The run store as users see it: a lost index is rebuilt, and killed recordings do not lose other runs.
 
 mod place;
 
@@ -86,7 +86,7 @@ fn lost_index_is_rebuilt_with_one_message() {
             true => fs::remove_file(place.path(".trodden/runs.db")).unwrap(),
             false => fs::write(place.path(".trodden/runs.db"), damage).unwrap(),
         }
-        // A command that only reads, run in a subfolder.
+        // This command only reads, and runs in a subfolder.
         fs::create_dir_all(place.path("below")).unwrap();
         let output = must(place.command(trodden()).args(["runs", "--json"]).current_dir(place.path("below")));
         let said = errors(&output);
@@ -120,7 +120,7 @@ fn corrupt_profiles_are_named_but_not_listed() {
     assert_eq!(fs::read(place.path(".trodden/profiles/000003.trodden")).unwrap(), whole[..whole.len() / 2]);
 }
 
-/// A user without write permission can read a store, even if its index is lost.
+/// A user without write permission can read the store, even if its index is lost.
 #[test]
 fn stores_of_other_users_can_be_read() {
     if !nix::unistd::geteuid().is_root() {
@@ -139,7 +139,7 @@ fn stores_of_other_users_can_be_read() {
     }
     fs::create_dir(place.path("tmp")).unwrap();
     fs::set_permissions(place.path("tmp"), fs::Permissions::from_mode(0o1777)).unwrap();
-    // The other user may not be able to read the original program file.
+    // The other user may have no right to read the original program file.
     fs::copy(trodden(), place.path("reader")).unwrap();
     let mut command = place.command("setpriv");
     command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]).arg(place.path("reader")).arg("runs");
@@ -160,7 +160,7 @@ fn killed_recordings_lose_no_other_runs() {
         command.args(["record", "--", "./prog", &format!("number-{at}")]).stdout(Stdio::null()).stderr(Stdio::null());
         command
     };
-    // Measure a recording's duration with as many concurrent recordings as below, so that the others are killed at all stages of a
+    // The duration of a recording is measured while as many recordings run as below, so that the others are killed at all stages of a
     // recording.
     let clock = Instant::now();
     let beside: Vec<_> = (0..AT_A_TIME).map(|at| record(at).spawn().unwrap()).collect();

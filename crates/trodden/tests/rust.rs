@@ -1,5 +1,5 @@
-//! `cargo trodden`: several programs with panic=abort and their own LTO setting, C compiled by a build script, libraries of all kinds,
-//! tests.
+//! `cargo trodden` for several programs with panic=abort and their own LTO setting, C code that a build script compiles, all kinds of
+//! libraries, and tests.
 
 mod place;
 
@@ -80,7 +80,7 @@ fn cargo(place: &Place, arguments: &str) -> Output {
     must(outside_cargo(place, cargo_trodden()).arg("trodden").args(arguments.split_whitespace()))
 }
 
-/// The tests run under cargo, which sets variables that the command must not see.
+/// Creates a command without the variables that cargo sets for tests, because the command must not see them.
 fn outside_cargo(place: &Place, program: &Path) -> Command {
     let mut command: Command = place.command(program);
     for (name, _) in std::env::vars_os().filter(|(n, _)| n.to_string_lossy().starts_with("CARGO") && n != "CARGO_HOME") {
@@ -103,7 +103,7 @@ fn programs_libraries_and_tests() {
     check_recorded_tests(&place);
 }
 
-/// Checks that code built with different parameters is rebuilt, and nothing else.
+/// Checks that code that was built with different parameters is rebuilt, and nothing else.
 fn check_parameters(place: &Place, folder: &str) {
     let built = |options: &str| {
         cargo(place, &format!("build --workspace --offline {options}"));
@@ -132,7 +132,7 @@ fn check_programs(place: &Place, folder: &str) {
     assert_eq!(executions(&profile, "weigh"), Some(1));
 }
 
-/// Checks that a `cdylib` has a module of the whole program, and a `dylib` one of its own crate.
+/// Checks that a `cdylib` contains the module of a complete program, and a `dylib` the module of its own crate.
 fn check_libraries(place: &Place, folder: &str) {
     place.write(
         "use.c",
@@ -164,9 +164,9 @@ fn check_recorded_tests(place: &Place) {
     check_each_test(place);
 }
 
-/// Checks that each test of a test binary is a separate run; both binaries are already built.
+/// Checks that each test in a test binary is recorded as a separate run. Both binaries are already built.
 fn check_each_test(place: &Place) {
-    // rustc is asked for its version again, as in a folder without builds.
+    // Without this file, cargo queries rustc for its version again, as in a folder without builds.
     std::fs::remove_file(place.path("target/trodden/.rustc_info.json")).unwrap();
     let arguments = "suite run each --cargo -- --lib --offline";
     let output = must(outside_cargo(place, trodden()).args(arguments.split_whitespace()));
@@ -179,13 +179,13 @@ fn check_each_test(place: &Place) {
         let run = runs.iter().find(|r| r.run.test.as_deref() == Some(test)).unwrap();
         executions(&store.load(run).unwrap(), "pick")
     };
-    // The function in C selects even numbers.
+    // The C function selects even numbers.
     assert_eq!((picked("subject::tests::even"), picked("subject::tests::odd")), (Some(1), Some(0)));
     check_redundant_tests(place);
 }
 
-/// Each test has its own function, and the harness takes different paths for each test. So only the paths of the tested code tell that one
-/// of the tests with odd numbers is redundant.
+/// Each test is a different function, and the harness takes different paths for each test. Only the paths of the tested code show that one
+/// of the two tests with odd numbers is redundant.
 fn check_redundant_tests(place: &Place) {
     let redundant = |options: &[&str]| {
         let said = must(place.command(trodden()).args(["suite", "list", "each", "--redundant", "--json"]).args(options)).stdout;

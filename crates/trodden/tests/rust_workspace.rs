@@ -1,4 +1,4 @@
-//! `cargo trodden` in a workspace: crates instrumented one by one, and the tests of all packages as one run.
+//! `cargo trodden` in a workspace: crates are instrumented one by one, and the tests of all packages are one run.
 
 mod place;
 
@@ -86,7 +86,7 @@ fn workspace() -> Place {
     ])
 }
 
-/// Returns cargo in a folder of the place, without the variables of the cargo that runs this test.
+/// Creates a cargo command in a folder, without the variables of the cargo that runs this test.
 fn cargo(place: &Place, folder: &str, arguments: &str) -> Command {
     let mut command = place.command(cargo_trodden());
     for (name, _) in std::env::vars_os().filter(|(n, _)| n.to_string_lossy().starts_with("CARGO") && n != "CARGO_HOME") {
@@ -115,9 +115,10 @@ fn tests_of_all_packages_are_one_run() {
     let runs = store.select("test").unwrap();
     assert_eq!(runs.len(), 1);
     let profile = store.load(&runs[0]).unwrap();
-    // The unit test, the integration test, the documentation test, and the application, which calls it once with a sum of two numbers.
+    // These are the calls from the unit test, the integration test, the documentation test, and the application (once with a sum of two
+    // numbers).
     assert_eq!(calls(&profile, "wcore::add"), 1 + 1 + 1 + 3);
-    // The application, twice, and the generated function of its unit tests.
+    // The application runs twice. Its unit tests have a generated `main`.
     assert_eq!(calls(&profile, "wapp::main"), 2 + 1);
     assert_eq!(calls(&profile, "outer::four"), 0);
     let tracefile = String::from_utf8(place.trodden("export lcov last").stdout).unwrap();
@@ -131,7 +132,7 @@ fn tests_of_all_packages_are_one_run() {
         report.lines().skip(1).filter(|line| !line.starts_with("    ")).map(|l| l.split("  ").find(|w| !w.is_empty()).unwrap()).collect();
     let files = ["wapp", "app/src/bin/idle.rs", "app/src/main.rs", "app/tests/cli.rs", "wcore", "core/src/lib.rs", "core/tests/it.rs"];
     assert_eq!(names, [&files[..], &["total"]].concat(), "{report}");
-    // The unit test and the integration test have copies of the function that panics.
+    // The unit test and the integration test each contain a copy of the function that panics.
     assert_eq!(report.lines().filter(|line| line.contains("wcore::must")).count(), 1, "{report}");
     let listed = String::from_utf8(place.trodden("runs").stdout).unwrap();
     assert!(listed.contains("  cargo trodden test --coverage --workspace --offline\n"), "{listed}");
@@ -139,7 +140,7 @@ fn tests_of_all_packages_are_one_run() {
     check_dependencies(&place);
 }
 
-/// Checks that a program run by cargo in a package's folder is recorded in the run store of the workspace.
+/// Checks that a program that cargo runs in a package's folder is recorded in the workspace's run store.
 fn check_run(place: &Place) {
     must(&mut cargo(place, "app", "run --offline -- 3"));
     let store = RunStore::open(&place.path(".trodden")).unwrap();
@@ -148,7 +149,7 @@ fn check_run(place: &Place) {
     assert!(!place.path("app/.trodden").exists());
 }
 
-/// Checks that dependencies are counted on request, and otherwise shared between builds.
+/// Checks that dependencies are counted on request, and are shared between builds otherwise.
 fn check_dependencies(place: &Place) {
     let built = |end: &str| newest(&place.path("target/trodden/x86_64-unknown-linux-gnu/debug/deps"), "libouter", end);
     let before = built("rlib");
@@ -161,7 +162,6 @@ fn check_dependencies(place: &Place) {
     assert_eq!((calls(&profile, "outer::four"), calls(&profile, "wcore::add")), (1, 1));
 }
 
-/// Does the same as the crate `cc`.
 const BUILD: &str = r#"
 use std::{env, process::Command};
 fn main() {
@@ -177,7 +177,7 @@ fn main() {
 }
 "#;
 
-/// C code that a build script compiles is covered, in the same report.
+/// The report also covers C code that a build script compiles.
 #[test]
 fn c_code_of_build_scripts_is_covered() {
     let library = "unsafe extern \"C\" { fn pick(n: i32) -> i32; }\npub fn weigh(n: i32) -> i32 {\n    if n % 2 == 0 {\n        \
@@ -188,7 +188,7 @@ fn c_code_of_build_scripts_is_covered() {
         ("native/pick.c", "int pick(int n) {\n  if (n > 2)\n    return 2 * n;\n  return n;\n}\n"),
         ("src/lib.rs", library),
     ]);
-    // Builds without coverage are not reused.
+    // A build without coverage must not be reused.
     must(&mut cargo(&place, "", "test --offline"));
     let output = must(&mut cargo(&place, "", "test --coverage --offline"));
     let said = text(&output);
@@ -202,7 +202,7 @@ fn c_code_of_build_scripts_is_covered() {
     }
 }
 
-/// After a change, only the units of a crate that it affects are compiled again. Paths do not depend on how rustc divides a crate.
+/// After a change, only the affected units of a crate are compiled again. Paths do not depend on how rustc divides the crate.
 #[test]
 fn only_changed_units_are_recompiled() {
     let part = |name: &str| {
@@ -243,7 +243,7 @@ fn main_paths(profile: &Profile) -> Vec<(u64, u64)> {
     unit.counts_of(map).collect()
 }
 
-/// Returns the files below a folder, which may not exist yet.
+/// Returns the files below a folder that may not exist yet.
 fn files_below(folder: &Path) -> Vec<String> {
     let Ok(entries) = fs::read_dir(folder) else { return Vec::new() };
     let mut files = Vec::new();
@@ -256,7 +256,7 @@ fn files_below(folder: &Path) -> Vec<String> {
     files
 }
 
-/// Runs of a suite with different features are added up by source.
+/// The runs of a suite with different features are merged by source.
 #[test]
 fn runs_with_different_features_are_added_up() {
     let library = "pub fn one() -> u32 {\n    1\n}\n#[cfg(feature = \"more\")]\npub fn two() -> u32 {\n    2\n}\n";
@@ -282,13 +282,13 @@ fn runs_with_different_features_are_added_up() {
         texts.iter().map(line).collect()
     };
     assert_eq!(counts("test", &["|    1", "|    2"]), ["2", "1"]);
-    // A build without coverage replaces the program, but not cargo's own copy of the program that ran.
+    // This build, without coverage, replaces the program, but not the copy that cargo keeps of the program that ran.
     must(&mut cargo(&place, "", "build --offline"));
     assert_eq!(counts("test", &["|    1", "|    2"]), ["2", "1"]);
     assert_eq!(counts("1", &["|    1"]), ["1"]);
 }
 
-/// The parts of the standard library that are distributed as compiled code are counted on request.
+/// The standard library is distributed as compiled code. On request, it is counted nevertheless.
 #[test]
 fn standard_library_is_counted_on_request() {
     // The last line uses the crate gimli.
@@ -317,7 +317,7 @@ fn standard_library_is_counted_on_request() {
     assert!(of_crate(&tested, "test::run_test") > 0);
 }
 
-/// Puts a package that is not a member beside the workspace's members.
+/// Adds a package to the place that is not a workspace member.
 fn with_outer(place: Place) -> Place {
     place.write("outer/Cargo.toml", &package("outer", "[workspace]\n"));
     place.write("outer/src/lib.rs", "pub fn four() -> u32 { 4 }\n");
@@ -336,7 +336,7 @@ fn newest(folder: &Path, begin: &str, end: &str) -> Vec<PathBuf> {
     files
 }
 
-/// Returns how often a function was entered, in all units.
+/// Returns how often a function was entered, in all units together.
 fn calls(profile: &Profile, name: &str) -> u64 {
     let own = profile.functions().filter(|(_, _, f)| Name::from_linkage(f.plain_name()).is(name));
     own.map(|(_, unit, map)| FunctionPaths::decode(map, unit.counts_of(map)).unwrap().entries()).sum()
@@ -347,7 +347,7 @@ fn unhashed(name: &str) -> &str {
     name.rfind("17h").map_or(name, |at| &name[..at])
 }
 
-/// Returns the counts of all paths of the workspace's functions, by name.
+/// Returns the counts of all paths in the workspace's functions, by function name.
 fn paths(profile: &Profile) -> BTreeMap<String, Vec<Vec<(u64, u64)>>> {
     let mut all = BTreeMap::<String, Vec<_>>::new();
     for (_, unit, map) in profile.functions().filter(|(_, _, f)| f.plain_name().contains("5wcore") || f.plain_name().contains("4wapp")) {
@@ -371,16 +371,16 @@ fn crate_by_crate_counts_equal_whole_program_counts() {
     }
     let (by_crate, whole) = (paths(&found[0]), paths(&found[1]));
     assert!(by_crate.contains_key("_ZN5wcore3add") && by_crate.len() > 3, "{by_crate:?}");
-    // Crates also contain functions that the program does not call, and that a whole program does not contain.
+    // Crates also contain functions that the program does not call. A whole program does not contain them.
     for (name, counts) in &whole {
         assert_eq!(by_crate.get(name), Some(counts), "{name}");
     }
-    // Only a whole program contains the standard library.
+    // Only the whole program contains the standard library.
     assert!(found[1].functions().count() > 2 * found[0].functions().count());
     assert_eq!(executions(&found[0], "main"), executions(&found[1], "main"));
 }
 
-/// A static library contains the runtime, for programs that are linked by other compilers.
+/// A static library contains the runtime, for programs that other compilers link.
 #[test]
 fn static_libraries_contain_the_runtime() {
     let place = Place::with(&[

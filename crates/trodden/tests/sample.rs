@@ -1,5 +1,5 @@
 //! Sampling from outside: programs that count nothing by themselves, `record` with bursts, `record --attach` for a running program, and
-//! rejected inputs. The crate `trodden-oracle` compares the counts of bursts with full counts.
+//! inputs that are rejected. The crate `trodden-oracle` compares the counts of bursts with full counts.
 
 mod place;
 
@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 use trodden_profile::{FunctionPaths, Profile};
 
-/// Runs for as many milliseconds as its argument says. Three of four calls take the same path.
+/// A program that runs for as many milliseconds as its argument says. Three of four calls take the same path.
 const PROGRAM: &str = "#include <stdio.h>\n#include <stdlib.h>\n#include <time.h>\n\
     __attribute__((noinline)) long step(long n) { if (n & 3) { __asm__ volatile(\"nop\"); return n; } return 2 * n; }\n\
     static long now(void) { struct timespec t; clock_gettime(CLOCK_MONOTONIC, &t); return t.tv_sec * 1000 + t.tv_nsec / 1000000; }\n\
@@ -100,7 +100,7 @@ fn running_program_is_sampled_by_process_id() {
     for (count, share) in seen {
         assert!(count > 100 && (share - 0.75).abs() < 0.02, "{count} {share}");
     }
-    // The raw file does not tell which part of the run it covers.
+    // The raw file does not say which part of the run it covers.
     let output = place.command(trodden()).args(["import", "--no-store", "-o", "c.trodden", "raw"]).output().unwrap();
     assert!(!output.status.success() && String::from_utf8_lossy(&output.stderr).contains("`trodden record --attach`"), "{output:?}");
     let merged = place.command(trodden()).args(["merge", "-o", "both.trodden", "one.trodden", "one.trodden"]).status().unwrap();
@@ -149,8 +149,8 @@ fn variants_switch_between_full_counting_and_sampling_without_sources() {
     assert!(profile.sampling.is_none() && step(&profile).0 >= 1000);
 }
 
-/// A loop with four instructions, whose trip count is the argument; and a loop that contains another with two instructions and a few
-/// hundred iterations.
+/// A program with a loop of four instructions whose trip count is an argument, and with a loop that contains another loop of two
+/// instructions and a few hundred iterations.
 const LOOPS: &str = "#include <stdio.h>\n#include <stdlib.h>\n\
     __attribute__((noinline)) unsigned spin(unsigned long n) { unsigned x = 1; do x = x * 1664525u + 1013904223u; while (--n); return x; \
     }\n\
@@ -183,13 +183,13 @@ fn burst_begins_and_ends_within_a_short_loop() {
     let profile = Profile::read(&place.path("run.trodden")).unwrap();
     let (_, unit, function) = profile.functions().find(|(_, _, f)| f.name == "spin").unwrap();
     let seen = FunctionPaths::decode(function, unit.counts_of(function)).unwrap().total();
-    // Without a check in the loop, all iterations or none would be counted.
+    // Without a check of the switch in the loop, all iterations or none would be counted.
     assert!(seen > 1000 && seen < iterations / 2, "{seen}");
     let (_, _, places) = profile.functions().find(|(_, _, f)| f.name == "places").unwrap();
     assert_eq!(places.by_trip_count.len(), 1, "the inner loop is counted when it is left");
 }
 
-/// Calls a function a thousand times immediately after its start, long before a recorder can find it.
+/// A program that calls a function a thousand times immediately after its start, long before a recorder can find it.
 const AT_ONCE: &str = "__attribute__((noinline)) void step(int n) { if (n & 3) __asm__ volatile(\"nop\"); }\n\
     int main(void) { for (int i = 0; i < 1000; i++) step(i); return 0; }\n";
 
@@ -203,8 +203,8 @@ fn burst_as_long_as_the_period_counts_from_the_first_path_on() {
     assert_eq!(step(&Profile::read(&place.path("run.trodden")).unwrap()), (1000, 0.75));
 }
 
-/// A list traversal with a call in each iteration; and an interpreter with indirect branches, whose instruction 2 checks the switch
-/// (because it jumps back), and uses its own code afterwards.
+/// A list traversal with a call in each iteration, and an interpreter with indirect branches. The interpreter's instruction 2 checks the
+/// switch, because it jumps back, and then uses the code of the current version.
 const CODE: &str = r#"
 #include <string.h>
 struct item { struct item *next; int hash; const char *text; };
@@ -260,7 +260,7 @@ int main(void) {
     place.tool("clang-22", "-O2 -fprofile-generate=counts main.c prog.c -o plain");
     place.tool("./plain", "");
     place.shell("llvm-profdata-22 merge counts/*.profraw -o prog.profdata");
-    // A function that the profile does not contain.
+    // The profile does not contain this function.
     place.write(
         "prog.c",
         &format!("{CODE}\n{}", CODE[CODE.find("struct item *find").unwrap()..CODE.find("void use").unwrap()].replace("find", "later")),
@@ -291,8 +291,8 @@ fn functions_that_are_never_sampled_are_reported_first() {
     assert!(json["totals"]["not_exact"][0].as_str().unwrap().contains("never sampled"), "{json}");
 }
 
-/// Returns a loop with many short blocks and a call, in a loop with a call. Either could be copied to check only once in several
-/// iterations.
+/// Returns a loop with many short blocks and a call, inside a loop with a call. Either of them could be copied, so that the switch is
+/// checked only once in several iterations.
 fn nested_loops() -> String {
     const CASES: u64 = 66;
     let cases: String = (0..CASES).map(|k| format!("i8 {k}, label %case.{k}\n")).collect();

@@ -1,12 +1,12 @@
-//! Sampling of programs with several threads, a child of `fork`, and a library that is loaded at run time. Each must find the switch and
-//! count.
+//! Samples a program with several threads, a child of `fork`, and a library that is loaded at run time. Each of them must find the switch
+//! and count.
 
 mod place;
 
 use place::{Place, trodden};
 use trodden_profile::{FunctionPaths, Profile};
 
-/// Three of four calls take the same path, in each function.
+/// In each function, three of four calls take the same path.
 const STEP: &str = "__attribute__((noinline)) long NAME(long n) { if (n & 3) { __asm__ volatile(\"nop\"); return n; } return 2 * n; }\n";
 const PROGRAM: &str = r#"
 #include <dlfcn.h>
@@ -66,7 +66,7 @@ fn threads_children_and_loaded_libraries_are_sampled() {
     let sampling = profile.sampling.as_ref().and_then(|s| s.bursts()).unwrap();
     let (image, unit, function) = profile.functions().find(|(_, _, f)| f.name == "library_step").unwrap();
     for (path, count) in unit.counts_of(function).filter(|(_, count)| *count > 0) {
-        // The paths have only a few instructions, so a large part of a burst is spent counting.
+        // The paths have only few instructions, so that counting takes a large part of each burst.
         let weighted = sampling.weighted(image.identity, unit.unit, function.first_counter + path, count);
         assert!(weighted > count as f64, "{weighted} {count}");
     }

@@ -1,5 +1,5 @@
-//! `trodden instrument --segments`: interprocedural segments counted without a stream, compared with the segments of the whole program path
-//! (from the events, and from the grammar) and with counts that follow from the program's arithmetic.
+//! `trodden instrument --segments`: interprocedural segments are counted without a stream. The expected counts are those of the segments in
+//! the whole program path (from events, and from the grammar), or follow from the program's arithmetic.
 // Length: all kinds of segment sets are compared on the same programs.
 
 mod place;
@@ -8,7 +8,8 @@ use place::{Place, laboratory, must, trodden, with_choices};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// Two paths of `caller`, and two of `callee` in another unit, depending on the parity of x and on whether 3 divides it.
+/// A program in which `caller` has two paths and `callee`, in a separate unit, has two paths, depending on the parity of x and on whether 3
+/// divides x.
 const CALLER: &str = r##"
 #include <stdio.h>
 #include <stdlib.h>
@@ -44,7 +45,8 @@ __attribute__((noinline)) int callee(int y) {
 }
 "##;
 
-/// Threads, recursion, `longjmp` over frames, callbacks from libc, a function that does not return, several calls in a block.
+/// A program with threads, recursion, `longjmp` over frames, callbacks from libc, a function that does not return, and several calls in a
+/// block.
 const PROGRAM: &str = r#"
 #include <pthread.h>
 #include <setjmp.h>
@@ -104,8 +106,8 @@ __attribute__((noinline)) int outer(int n, int *g) {
 int main() { int g = 0; int s = outer(50, &g); std::printf("%d %d\n", s, g); }
 "#;
 
-/// Calls nested deeper than segments, calls of one function from many call sites, calls by pointers to functions of this unit and of libc,
-/// and a variable-length array on the stack.
+/// A program with calls nested deeper than segments, many call sites of one function, calls by pointers to functions of this unit and of
+/// libc, and a variable-length array on the stack.
 const LEVELS: &str = r#"
 #include <stdio.h>
 #include <stdlib.h>
@@ -135,7 +137,7 @@ int main(void) {
 }
 "#;
 
-/// Records a run into `NAME.trodden`, and its stream into `NAME.trodden.streams`.
+/// Records a run to `NAME.trodden`, and its stream to `NAME.trodden.streams`.
 fn record(place: &Place, program: &str, name: &str, options: &[&str], arguments: &[&str]) -> String {
     let file = format!("{name}.trodden");
     let mut command = place.command(trodden());
@@ -146,7 +148,7 @@ fn record(place: &Place, program: &str, name: &str, options: &[&str], arguments:
     String::from_utf8(must(&mut command).stdout).unwrap()
 }
 
-/// Returns the segments and their counts, by the names of their paths.
+/// Returns the segments and their counts. A segment is identified by the names of its paths.
 fn segments(place: &Place, arguments: &str) -> BTreeMap<String, u64> {
     let output = place.trodden(&format!("segments {arguments} --json --top 0"));
     by_names(&serde_json::from_slice(&output.stdout).unwrap())
@@ -166,7 +168,7 @@ fn by_names(answer: &Value) -> BTreeMap<String, u64> {
     answer["segments"].as_array().unwrap().iter().map(row).collect()
 }
 
-/// Returns the counts of the segments between two functions, in ascending order.
+/// Returns the counts of the segments that start in one function and end in another, in ascending order.
 fn between(found: &BTreeMap<String, u64>, caller: &str, callee: &str) -> Vec<u64> {
     let is = |name: &str| name.starts_with(&format!("{caller}:")) && name.contains(&format!(" > {callee}:"));
     let mut counts: Vec<u64> = found.iter().filter(|(name, _)| is(name)).map(|(_, count)| *count).collect();
@@ -191,7 +193,7 @@ fn segment_counts_equal_arithmetic_predictions() {
     place.laboratory("sequence check counted.trodden stream.trodden.streams");
     let answer: Value = serde_json::from_slice(&place.trodden("segments counted.trodden --json").stdout).unwrap();
     let callee = answer["counters"].as_array().unwrap().iter().find(|f| f["function"] == "callee").unwrap();
-    // Two paths of the callee after each of two paths of three callers, and one counter for everything else.
+    // Each of three callers has two paths, after each of which the callee takes two paths. One more counter is for everything else.
     assert!(callee["interesting"] == 12 && callee["counters"] == 13, "{callee}");
     let found = segments(&place, "counted.trodden");
     // With Ball-Larus numbering, the same paths from other callers have counters, too.
@@ -201,7 +203,7 @@ fn segment_counts_equal_arithmetic_predictions() {
     let answer: Value = serde_json::from_slice(&place.trodden("segments all.trodden --json").stdout).unwrap();
     let callee = answer["counters"].as_array().unwrap().iter().find(|f| f["function"] == "callee").unwrap();
     assert!(callee["interesting"] == 12 && callee["counters"].as_u64() >= Some(14), "{callee}");
-    // A single segment; and the most frequent segments with a different input.
+    // The set consists of a single segment here, and of the most frequent segments with a different input below.
     let one = found.keys().find(|name| name.starts_with("direct:")).unwrap();
     must(place.command(trodden()).args(["instrument", "prog", "-o", "one", "--segments", "stream.trodden.streams", "--only", one]));
     record(&place, "one", "one", &[], &[]);
@@ -228,7 +230,7 @@ fn segment_counts_equal_those_of_the_whole_program_path() {
             place.laboratory(&format!("sequence check counted.trodden stream.trodden.streams --depth {shorter}"));
         }
     }
-    // Without --depth, all depths are compared. A depth greater than the counted one is an error.
+    // Without --depth, segments of all depths are compared. A greater depth than the counted one is an error.
     let said = String::from_utf8(place.laboratory("sequence check counted.trodden stream.trodden.streams").stdout).unwrap();
     assert!([1, 2, 3].iter().all(|depth| said.contains(&format!("of depth {depth} compared"))), "{said}");
     let deeper = ["sequence", "check", "counted.trodden", "stream.trodden.streams", "--depth", "4"];
@@ -240,7 +242,7 @@ fn segment_counts_equal_those_of_the_whole_program_path() {
     let found = segments(&place, "stream.trodden.streams");
     assert!(!between(&found, "by_size", "leaf").is_empty() && between(&found, "main", "by_size").is_empty(), "{found:?}");
     assert!(!between(&found, "main", "leave").is_empty() && !between(&found, "deep", "deep").is_empty(), "{found:?}");
-    // Counts of a different program version are reported as different.
+    // Counts from a different program version are reported as different.
     record(&place, "counting", "counted", &[], &[]);
     place.write("less.c", &PROGRAM.replace("i < 40", "i < 39"));
     place.cc("--trodden=stream -O1 -pthread less.c -o less");
@@ -260,7 +262,7 @@ fn exceptions_and_virtual_calls() {
     place.laboratory("sequence check counted.trodden stream.trodden.streams --depth 2");
 }
 
-/// Callees are inlined, copied, or read their context from a variable, depending on the growth limit. The counts are the same.
+/// Depending on the growth limit, callees are inlined, copied, or read their context from a variable. The counts are the same.
 #[test]
 fn inlined_and_copied_callees_count_the_same() {
     let sources = [("prog.c", PROGRAM, "-O1 -pthread"), ("prog.cc", EXCEPTIONS, "-O1"), ("levels.c", LEVELS, "-O2")];
@@ -283,13 +285,13 @@ fn inlined_and_copied_callees_count_the_same() {
             let answer: Value = serde_json::from_slice(&place.trodden("segments counted.trodden --json").stdout).unwrap();
             let sum = |what: &str| answer["counters"].as_array().unwrap().iter().map(|f| f[what].as_u64().unwrap()).sum::<u64>();
             ways.push((sum("inlined"), sum("duplicated")));
-            // Virtual calls, which may throw, are guarded direct calls.
+            // Virtual calls, which may throw, become guarded direct calls.
             let is_virtual = |f: &&Value| f["function"].as_str().unwrap().contains("area");
             let passed = |f: &Value| f["inlined"].as_u64().unwrap() + f["duplicated"].as_u64().unwrap();
             let virtually: u64 = answer["counters"].as_array().unwrap().iter().filter(is_virtual).map(passed).sum();
             assert!(file != "prog.cc" || growth != "100000" || virtually > 2, "{answer}");
         }
-        // A lower growth limit allows less inlining. With the highest limit, everything that can be inlined is inlined.
+        // A lower growth limit allows less inlining. With the highest limit, all calls that can be inlined are inlined.
         assert!(ways[0].0 < ways[1].0 && ways[1].0 > 2 && ways[3].0 >= ways[1].0, "{file}: {ways:?}");
         if file == "levels.c" {
             assert!(ways[2].1 > 0, "{ways:?}");
@@ -297,7 +299,7 @@ fn inlined_and_copied_callees_count_the_same() {
     }
 }
 
-/// Each copy counts the segments of some functions; together, the copies count the segments of the whole program path.
+/// Each copy counts the segments of some functions. Together, the copies count the segments of the whole program path.
 #[test]
 fn copies_share_the_counting_of_segments() {
     for (file, source, options) in [("levels.c", LEVELS, "-O2"), ("prog.cc", EXCEPTIONS, "-O1")] {
@@ -320,8 +322,8 @@ fn copies_share_the_counting_of_segments() {
                 "{file}"
             );
             let profile = trodden_profile::Profile::read(&place.path("shared.trodden")).unwrap();
-            // Apart from the segments that all copies count as a check, no segment is counted by two copies. Only the first copy keeps the
-            // checked ones.
+            // No segment is counted by two copies, except for segments that all copies count as a check. Only the first copy's counts of
+            // those are kept.
             let asked: Vec<u64> =
                 profile.images.iter().map(|i| trodden_profile::segments::counted_segments(i).interesting.len() as u64).collect();
             assert_eq!(asked.len().to_string(), copies, "{asked:?}");
@@ -334,7 +336,7 @@ fn copies_share_the_counting_of_segments() {
     }
 }
 
-/// A new run in a file replaces the stream logs of the previous run in this file.
+/// A new run in a file replaces the stream logs of the file's previous run.
 #[test]
 fn run_replaces_the_streams_of_an_earlier_run_in_the_same_file() {
     let place = Place::with(&[("caller.c", CALLER), ("callee.c", CALLEE)]);
@@ -348,7 +350,7 @@ fn run_replaces_the_streams_of_an_earlier_run_in_the_same_file() {
     assert!(!place.path("run.trodden.streams").exists(), "a counting run has no stream");
 }
 
-/// If everything after the callee's first event is removed, the call segments of the grammar equal the segments of depth 1.
+/// Truncated after the callee's first event, the call segments of the grammar must equal the segments of depth 1.
 #[test]
 fn call_segments_of_the_grammar_start_with_the_counted_segments() {
     let place = Place::with(&[("caller.c", CALLER), ("callee.c", CALLEE)]);
@@ -378,12 +380,12 @@ fn both_schemes_find_the_same_untested_segments() {
     let place = Place::with(&[("caller.c", CALLER), ("callee.c", CALLEE)]);
     place.cc("--trodden=stream -O2 caller.c callee.c -o streaming");
     place.cc("-O2 caller.c callee.c -o prog");
-    // Tests reach x = 3: odd and divisible, odd and not, even and divisible (0), even and not (2).
+    // The tests reach x = 3: odd and divisible, odd and not divisible, even and divisible (0), even and not divisible (2).
     record(&place, "streaming", "tests", &["--whole-program"], &["2"]);
     place.trodden("instrument prog -o field --segments tested:tests.trodden.streams");
     record(&place, "field", "field", &[], &["600"]);
     let untested = untested_segments(&place, "field.trodden");
-    // The tests took even with divisible and odd without.
+    // The tests have covered even with divisible, and odd without.
     assert_eq!(between(&untested, "direct", "callee"), [100, 200], "{untested:?}");
     place.trodden("instrument prog -o one --reach calls");
     record(&place, "one", "one", &[], &["2"]);
@@ -392,7 +394,7 @@ fn both_schemes_find_the_same_untested_segments() {
     place.trodden("instrument prog -o three --segments tested:two.trodden");
     record(&place, "three", "three", &[], &["600"]);
     let by_stages = untested_segments(&place, "three.trodden");
-    // The three stages also include calls by pointer, so they find more callers of `callee` than calls by name.
+    // The three stages also cover calls by pointer, so they find more callers of `callee` than calls by name do.
     for (caller, callee) in [("direct", "callee"), ("indirect", "callee"), ("tail", "callee"), ("main", "direct")] {
         assert_eq!(between(&by_stages, caller, callee), between(&untested, caller, callee), "{caller}, {callee}");
     }
@@ -402,7 +404,7 @@ fn both_schemes_find_the_same_untested_segments() {
     let rules: Vec<&str> = run["tool"]["driver"]["rules"].as_array().unwrap().iter().map(|r| r["id"].as_str().unwrap()).collect();
     let results = run["results"].as_array().unwrap();
     assert!(results.iter().all(|r| r["ruleId"] == rules[r["ruleIndex"].as_u64().unwrap() as usize]), "{rules:?}");
-    // A code flow begins in the caller and ends in the callee.
+    // A code flow starts in the caller and ends in the callee.
     let files = |r: &Value| {
         let flow = r["codeFlows"][0]["threadFlows"][0]["locations"].as_array().unwrap().clone();
         flow.iter().map(|l| l["location"]["physicalLocation"]["artifactLocation"]["uri"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
@@ -412,7 +414,7 @@ fn both_schemes_find_the_same_untested_segments() {
     assert_eq!(place.command(trodden()).args(["untested", "field.trodden", "--fail"]).output().unwrap().status.code(), Some(1));
 }
 
-/// A build that writes a stream becomes one that counts segments. A program with different units is rejected by name.
+/// A program that was built to write a stream becomes one that counts segments. A program with different units is rejected by name.
 #[test]
 fn stream_build_becomes_a_segment_counting_build() {
     let place = Place::with(&[("caller.c", CALLER), ("callee.c", CALLEE), ("other.c", "int main(void) { return 0; }")]);
@@ -427,7 +429,7 @@ fn stream_build_becomes_a_segment_counting_build() {
     let said = String::from_utf8_lossy(&refused.stderr);
     assert!(refused.status.code() == Some(2) && said.contains("instrument other --stream -o other.stream"), "{said}");
     assert!(!place.path("none").exists());
-    // One of several units has changed.
+    // Only one of several units has changed.
     place.write("callee.c", &CALLEE.replace("y % 3 == 0", "y % 3 == 0 && y % 5"));
     place.cc("-O2 caller.c callee.c -o changed");
     let partly = place.trodden("instrument changed -o counting --segments stream.trodden.streams");
@@ -435,7 +437,7 @@ fn stream_build_becomes_a_segment_counting_build() {
     assert!(said.contains("1 function of these segments") && said.contains("(callee)"), "{said}");
 }
 
-/// Calls two functions by a pointer; the tests call each on only one path of the caller.
+/// A program that calls two functions by a pointer. The tests call each of them on only one path of the caller.
 const BY_POINTER: &str = r##"
 #include <stdio.h>
 #include <stdlib.h>
@@ -464,7 +466,7 @@ fn one_command_compares_both_schemes_and_reports_paths_and_segments() {
     let place = Place::with(&[("prog.c", BY_POINTER)]);
     place.cc("-O1 -g prog.c -o prog");
     let report = |more: &[&str]| {
-        // Tests: add for 0 (even, divisible), sub for 1 (odd). The field: add for 0 to 29, sub for 30 to 59.
+        // The tests call `add` for 0 (even, divisible) and `sub` for 1 (odd). The field calls `add` for 0 to 29 and `sub` for 30 to 59.
         let mut command = place.command(laboratory());
         command.args(["schemes", "prog", "--tests", "{} 2 0", "--field", "{} 60 0"]).args(more).output().unwrap()
     };
@@ -489,11 +491,11 @@ fn one_command_compares_both_schemes_and_reports_paths_and_segments() {
         counts.entry(callee).or_default().push(row["count"].as_u64().unwrap());
     }
     counts.values_mut().for_each(|c| c.sort_unstable());
-    // Of 30 calls of `add`, 5 are even and divisible by 3, 10 even and not, and the same if odd; even and divisible is tested. Of the calls
-    // of `sub`, 15 are even; odd is tested.
+    // Of the 30 calls to `add`, 5 are even and divisible by 3, 10 are even and not divisible, and the same holds for odd. Even and
+    // divisible is tested. Of the calls to `sub`, 15 are even; odd is tested.
     assert_eq!(counts["add"], [5, 10, 10]);
     assert_eq!(counts["sub"], [15]);
-    // The path of `add` for numbers that 3 does not divide is untested, too, and in the same report.
+    // The path of `add` for numbers that 3 does not divide is untested, too, and is in the same report.
     let paths = answer["paths"].as_array().unwrap();
     assert!(paths.iter().any(|p| p["function"] == "add" && p["count"].as_u64() == Some(20)), "{paths:?}");
     let text = String::from_utf8(report(&["--fail"]).stdout).unwrap();

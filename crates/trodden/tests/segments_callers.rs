@@ -1,5 +1,5 @@
-//! Callers of interprocedural segments: a segment is attributed to its real caller, even if a callee is not instrumented, is left before
-//! its first instruction, or is called by a signal handler during the instructions that pass a context.
+//! Callers of interprocedural segments. Each segment must be attributed to its real caller, even if a callee is not instrumented, is left
+//! before its first instruction, or is called by a signal handler between the instructions that pass a context.
 
 mod place;
 
@@ -23,7 +23,7 @@ fn called(sums: &BTreeMap<(String, String), u64>, caller: &str, callee: &str) ->
     sums.get(&(caller.to_owned(), callee.to_owned())).copied().unwrap_or(0)
 }
 
-/// Records the segments of one program, and returns what a second program counts of them.
+/// Records the segments of the first program. Returns how often the second program counts each of them.
 fn counted(place: &Place, [first, second]: [&str; 2], growth: &str, [tests, field]: [&[&str]; 2]) -> BTreeMap<(String, String), u64> {
     let record = |program: &str, file: &str, options: &[&str], arguments: &[&str]| {
         let mut command = place.command(trodden());
@@ -36,7 +36,7 @@ fn counted(place: &Place, [first, second]: [&str; 2], growth: &str, [tests, fiel
     callers(place, "counted.trodden")
 }
 
-/// A function that calls others in all ways, and counts in `called` how often it calls `leaf` itself.
+/// A function that calls others in all possible ways. In `called`, it counts how often it calls `leaf` itself.
 const MAIN: &str = r##"
 #include <stdio.h>
 #include <stdlib.h>
@@ -61,7 +61,7 @@ int main(void) {
 }
 "##;
 
-/// The intermediate functions, which call `leaf` 3 + 1 + 2 + 1 times and no other function.
+/// Intermediate functions. They call `leaf` 3 + 1 + 2 + 1 times, and no other function.
 const BETWEEN: &str = r"
 int leaf(int x);
 int plain(int n) { int s = 1; for (int i = 0; i < 3; i++) s += leaf(n + i) * 3; return s; }
@@ -78,7 +78,7 @@ fn changed_intermediate_functions_do_not_pass_on_their_caller() {
     for level in ["-O1", "-O2", "-O0"] {
         place.write("between.c", BETWEEN);
         place.cc(&format!("--trodden=stream {level} main.c between.c leaf.c -o first"));
-        // If the intermediate functions are unchanged, all have their callers.
+        // If the intermediate functions are unchanged, all segments have their callers.
         let same = counted(&place, ["first", "first"], "0", [&[], &[]]);
         let report = String::from_utf8(place.trodden("report stream.trodden --function leaf --top 0").stdout).unwrap();
         let (_, callers) = report.split_once("\nCallers from the run's stream").unwrap_or_else(|| panic!("{level}: {report}"));
@@ -88,7 +88,7 @@ fn changed_intermediate_functions_do_not_pass_on_their_caller() {
         for (caller, count) in [("top", 100), ("plain", 300), ("tail", 100), ("pointed", 200), ("many", 100)] {
             assert_eq!(called(&same, caller, "leaf"), count, "{level}: {caller}: {same:?}");
         }
-        // A caller's path before the call and its path to another call are two segments.
+        // A caller's path before the call, and its path to another call, form two segments.
         for callee in ["plain", "pointed", "many"] {
             assert_eq!(called(&same, "top", callee), 200, "{level}: {callee}: {same:?}");
         }
@@ -182,7 +182,7 @@ __attribute__((noinline)) int leaf(int x) { if (x < 0) of_others++; else of_wind
 __attribute__((noinline)) int low(int x) { if (x < 0) of_others++; else of_window++; return x + 1; }
 "##;
 
-/// Returns what a program with [`STEPS`] counts and prints in a mode.
+/// Returns what a program that contains [`STEPS`] counts and prints in a mode.
 fn stepped(place: &Place, mode: &str) -> (BTreeMap<(String, String), u64>, Vec<u64>) {
     let sums = counted(place, ["prog", "prog"], "0", [&[], &[mode]]);
     let mut command = place.command(trodden());
@@ -197,7 +197,7 @@ fn signal_handlers_at_any_instruction_do_not_take_a_context() {
     let place = Place::with(&[("prog.c", STEPS), ("leaves.c", LEAVES)]);
     for level in ["-O1", "-O2"] {
         place.cc(&format!("--trodden=stream {level} prog.c leaves.c -o prog"));
-        // Every segment has been executed 3 times before the interruptions.
+        // Every segment has been executed 3 times before the first interruption.
         let (sums, printed) = stepped(&place, "1");
         let [handled, _, of_window, of_others] = printed[..] else { panic!("{printed:?}") };
         assert!(handled > 1000 && of_others == handled && of_window == 100, "{printed:?}");
@@ -219,7 +219,7 @@ fn handler_that_does_not_return_leaves_no_stale_caller() {
         let (sums, printed) = stepped(&place, "3");
         let [_, outside, of_window, of_others] = printed[..] else { panic!("{printed:?}") };
         assert!(outside > 20 && of_others == outside && of_window > 100, "{printed:?}");
-        // `leaf` is entered before it increments its own counter, which happens before its path ends.
+        // `leaf` increments its own counter after its entry and before its path ends.
         let counted = called(&sums, "returns_here", "leaf") - 3;
         assert!(counted <= of_window && counted + 20 > of_window, "{level}: {counted} of {of_window}: {sums:?}");
     }

@@ -1,5 +1,5 @@
-//! Segments of random programs: whether callees are inlined, copied or read their context from a variable, the counts equal those of the
-//! whole program path, which does not depend on contexts.
+//! Segments of random programs. Callees may be inlined, be copied, or read their context from a variable. In each case, the counts must
+//! equal those of the whole program path, which does not depend on contexts.
 
 mod place;
 
@@ -22,7 +22,7 @@ impl Dice {
 
 const FUNCTIONS: u64 = 9;
 
-/// Returns a call of some function, by name or by pointer. All calls end, since each execution of a function uses up fuel.
+/// Returns a call to some function, by name or by pointer. All calls end, because each execution of a function uses up fuel.
 fn call(dice: &mut Dice) -> String {
     let callee = dice.below(FUNCTIONS);
     match dice.below(4) {
@@ -31,7 +31,7 @@ fn call(dice: &mut Dice) -> String {
     }
 }
 
-/// Adds statements with branches, loops, early returns and calls: in conditions, in arguments, as return values.
+/// Appends statements with branches, loops, early returns, and calls in conditions, in arguments and as return values.
 fn statements(dice: &mut Dice, depth: u32, text: &mut String) {
     for _ in 0..1 + dice.below(3) {
         let (kind, number) = (dice.below(if depth == 0 { 3 } else { 7 }), dice.below(7) + 2);
@@ -57,7 +57,7 @@ fn statements(dice: &mut Dice, depth: u32, text: &mut String) {
     }
 }
 
-/// Returns a program, with exceptions if it is in C++.
+/// Returns a C program, or a C++ program with exceptions if `throws`.
 fn program(seed: u64, throws: bool) -> String {
     let mut dice = Dice(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
     let mut text = String::from("#include <stdio.h>\nstatic int fuel = 4000;\ntypedef int (*step)(int, int);\n");
@@ -88,10 +88,9 @@ fn run(place: &Place, program: &str, options: &[&str]) -> Vec<u8> {
     must(place.command(trodden()).arg("record").args(options).arg("--").arg(place.path(program))).stdout
 }
 
-/// By function: its shape, its number of counters, and the count of each path.
+/// For each function: its shape, its number of counters, and the count of each path.
 type CountedFunctions = BTreeMap<String, (u64, u64, Vec<(u64, u64)>)>;
 
-/// Returns the shape, the number of counters and the path counts of each function.
 fn counted(place: &Place, file: &str) -> CountedFunctions {
     let profile = Profile::read(&place.path(file)).unwrap();
     let counts = profile.functions().map(|(_, unit, f)| (f.name.clone(), (f.shape, f.counters, unit.counts_of(f).collect())));
@@ -134,7 +133,7 @@ fn counts_equal_those_of_the_whole_program_path() {
     }
 }
 
-/// Returns the executed segments by name, with their executions.
+/// Returns the executions of segments, by name, if they were executed.
 fn segments(place: &Place, file: &str, depth: &str) -> BTreeMap<String, u64> {
     let output = place.trodden(&format!("segments {file} --depth {depth} --top 0 --json"));
     let answer: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -146,8 +145,8 @@ fn segments(place: &Place, file: &str, depth: &str) -> BTreeMap<String, u64> {
     rows.map(|row| (name(row), row["count"].as_u64().unwrap())).filter(|row| row.1 > 0).collect()
 }
 
-/// Copies that divide a function's paths together count the same segments as the undivided program: by whole functions, by tasks of P3, and
-/// by path ends, with precise selective labels in each copy.
+/// Copies that divide the paths of functions count, together, the same segments as the undivided program. The copies divide by function, by
+/// P3's tasks, and by path ends; each copy has precise selective labels.
 #[test]
 fn copies_together_count_all_segments() {
     for (seed, throws) in [(4, false), (5, true)] {

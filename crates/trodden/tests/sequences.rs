@@ -1,4 +1,4 @@
-//! The commands that analyse event sequences (`segments`, `patterns`, `find --events`, `diff`, `show`), on text files and recorded
+//! The commands that analyse event sequences (`segments`, `patterns`, `find --events`, `diff`, `show`), on text files and on recorded
 //! programs.
 
 mod place;
@@ -34,7 +34,7 @@ leave
 leave
 ";
 
-/// Prepares a command of `trodden` or `trodden-lab`, depending on its first word.
+/// Creates a command of `trodden` or `trodden-lab`, depending on the first argument.
 fn command_for(place: &Place, arguments: &[&str]) -> Command {
     let mut command = place.command(program_of(arguments[0]));
     command.args(arguments);
@@ -146,7 +146,7 @@ fn functions_with_the_same_short_name_get_longer_names() {
     let answer = ask(&place, 0, &["segments", "run.streams", "--thread", "0"]);
     let text = rows(&answer, "segments").join("\n");
     assert!(text.contains("enter half<int> half<int>:") && text.contains("enter half<double> half<double>:"), "{text}");
-    // A profile stands for the stream logs next to it.
+    // The name of a profile stands for the stream logs beside it.
     let shown = place.trodden("show run --count 0").stdout;
     assert_eq!(shown, place.trodden("show run.streams --count 0").stdout);
     let answer = ask(&place, 0, &["show", "run"]);
@@ -169,7 +169,7 @@ fn iterations_and_differences_of_text_files_are_found() {
     assert_eq!(answer["patterns"][0]["period"], 2);
     assert_eq!(answer["paths"][0]["iterations"].as_array().unwrap().len(), 4);
     let answer = ask(&place, 0, &["sequence", "branches", "a.events", "--length", "2"]);
-    // head-left, left-head, head-right and right-head, each after its predecessor; and the first one alone.
+    // These are head-left, left-head, head-right and right-head, each after its predecessor, and the first branch alone.
     assert_eq!(answer["distinct"], 5);
     let answer = ask(&place, 1, &["diff", "--fail", "a.events", "b.events"]);
     assert_eq!(answer["differences"].as_array().unwrap().len(), 1);
@@ -178,8 +178,8 @@ fn iterations_and_differences_of_text_files_are_found() {
     assert_eq!(ask(&place, 0, &["diff", "a.events", "b.events"])["equal"], false);
 }
 
-/// Two diamonds in series. In two of the four phases both take the same side, in the other two they take different sides; each side is
-/// taken equally often in all phases.
+/// A program with two diamonds in series. In two of four phases, both take the same side; in the other two, they take different sides. All
+/// phases take each side equally often.
 const PHASES: &str = r##"
 #include <stdio.h>
 #include <stdlib.h>
@@ -235,7 +235,7 @@ fn phases_that_differ_in_paths_but_not_in_blocks_are_found() {
     assert!(!answer["sources"].as_object().unwrap().is_empty());
 }
 
-/// Checks a loop whose iterations alternate: every form of report and the advice mention it.
+/// The iterations of a loop alternate. Every form of the report must mention that, and so must the advice.
 #[test]
 fn alternating_iterations_are_reported_and_advised_on() {
     const TURNS: &str = "#include <stdio.h>\nint main(int argc, char **argv) {\n  int sum = 0;\n  for (int i = 0; i < 3000; i++) {\n    \
@@ -268,7 +268,7 @@ fn alternating_iterations_are_reported_and_advised_on() {
     assert!(std::fs::read_to_string(place.path("turns.html")).unwrap().contains("Alternating iterations"));
 }
 
-/// `show` numbers events as `find --events` does, although it prints a path and the return that follows in one line.
+/// Checks that `show` numbers events as `find --events` does, although `show` prints a path and the return after it in one line.
 fn check_event_numbers(place: &Place) {
     let show = |arguments: &str| {
         let mut command = place.command(trodden());
@@ -293,7 +293,7 @@ fn check_event_numbers(place: &Place) {
     }
 }
 
-/// Supergraph paths of depth 0 are the paths of the functions, so their counts are those in the profile.
+/// Checks that supergraph paths of depth 0 have the counts of the profile, because they are the paths of functions.
 fn check_supergraph_counts(place: &Place, profile: &Profile) {
     let answer = ask(place, 0, &["sequence", "supergraph", "a.trodden.streams", "--length", "0", "--top", "0"]);
     let mut found: BTreeMap<String, u64> = BTreeMap::new();

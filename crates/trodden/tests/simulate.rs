@@ -1,4 +1,4 @@
-//! `trodden simulate` under QEMU, on the system's and our own programs, and on recordings of them.
+//! `trodden simulate` under QEMU, on programs of the system and of these tests, and on recordings of them.
 
 #[path = "../../report/tests/support/webdriver.rs"]
 #[allow(dead_code, reason = "the client is shared with other pages' tests")]
@@ -25,7 +25,7 @@ const MODEL: [&str; 10] = [
     "--sequence",
 ];
 
-/// Runs `trodden simulate`, or `trodden-lab simulate` if an option is only there.
+/// Runs `trodden simulate`, or `trodden-lab simulate` if only that has one of the options.
 fn simulate(folder: &Path, arguments: &[&str]) -> Output {
     if arguments.iter().any(|option| MODEL.contains(option)) {
         return laboratory(folder, &[&["simulate"], arguments].concat());
@@ -35,7 +35,6 @@ fn simulate(folder: &Path, arguments: &[&str]) -> Output {
     command.output().unwrap()
 }
 
-/// Runs `trodden-lab`, which is next to the command.
 fn laboratory(folder: &Path, arguments: &[&str]) -> Output {
     let mut command = Command::new(Path::new(env!("CARGO_BIN_EXE_trodden")).with_file_name("trodden-lab"));
     command.args(arguments).current_dir(folder).env_remove("TRODDEN_QUIET");
@@ -65,7 +64,7 @@ fn compile(folder: &Path, name: &str, text: &str, options: &[&str]) {
     assert!(status.success());
 }
 
-/// A program without libraries whose instructions and branches can be counted by hand.
+/// A program without libraries. Its instructions and branches can be counted by hand.
 const COUNTED: &str = "\
 asm(\".globl _start\\n_start: mov $1000, %ecx\\n1: test $1, %ecx\\njz 2f\\nnop\\n2: call 3f\\ndec %ecx\\njnz 1b\\n\
 mov $60, %eax\\nxor %edi, %edi\\nsyscall\\n3: cld\\nlea -64(%rsp), %rdi\\nmov %rcx, %rdx\\nmov $8, %ecx\\nrep stosb\\nmov %rdx, \
@@ -76,11 +75,11 @@ fn counts_of_a_small_program_are_exact() {
     let folder = TempDir::new().unwrap();
     compile(folder.path(), "counted", COUNTED, &["-nostdlib", "-static", "-g"]);
     let report = json(folder.path(), &["--json", "--", "./counted"]);
-    // One instruction before the loop; 12 in each iteration (test, jz, call, seven of the callee, dec, jnz) and a nop in every other one;
-    // three at the end.
+    // The program executes one instruction before the loop and three at the end. Each iteration executes 12 (test, jz, call, seven of the
+    // callee, dec, jnz), and every other iteration executes a nop.
     assert_eq!(report["instructions"], 1 + 1000 * 12 + 500 + 3);
     assert_eq!(report["branches"]["retired"], 4000);
-    // The callee's `stosb` block is entered again for each of its eight iterations.
+    // The callee's `stosb` block is entered again in each of its eight iterations.
     assert_eq!(report["string_iterations"], 1000 * 8);
     let kinds: Vec<(&str, u64, u64)> = report["branches"]["by_kind"]
         .as_array()
@@ -91,7 +90,7 @@ fn counts_of_a_small_program_are_exact() {
     assert!(kinds.contains(&("conditional", 500 + 999, 501)) && kinds.contains(&("call", 1000, 0)) && kinds.contains(&("return", 1000, 0)));
     assert_eq!(report["overlap"], 100.0);
     let counts: Vec<u64> = report["paths"].as_array().unwrap().iter().map(|p| p["count"].as_u64().unwrap()).collect();
-    // The callee; both paths through the loop body; the first iteration, which starts with the program; and the last.
+    // The callee, both paths through the loop body, the first iteration (which starts with the program), and the last iteration.
     assert_eq!(counts, [1000, 499, 499, 1, 1]);
     let first = &report["paths"][0];
     assert_eq!(first["instructions"].as_array().unwrap().last().unwrap()["text"], "ret");
@@ -138,7 +137,7 @@ for (int i = 0; i < 20; i++) raise(SIGUSR1);\nfor (int i = 0; i < 3; i++) pthrea
     let folder = TempDir::new().unwrap();
     compile(folder.path(), "threads", PROGRAM, &["-O1", "-g", "-pthread"]);
     let out = simulate(folder.path(), &["--json", "--", "./threads"]);
-    // This is the program's own exit status.
+    // This is the exit status of the program itself.
     assert_eq!(out.status.code(), Some(7), "{}", String::from_utf8_lossy(&out.stderr));
     let report: Value = serde_json::from_slice(&out.stdout).unwrap();
     assert_eq!((report["threads"].as_u64(), report["detector"]["signals"].as_u64()), (Some(4), Some(20)));
@@ -164,7 +163,7 @@ fn events_and_slowdown_come_from_the_processor_model() {
     let fast = run(&["--branch-queue", "1", "--counter-bits", "32"]);
     let cycles = |report: &Value| report["processor"]["cycles"].as_f64().unwrap();
     assert!(fast["processor"]["slowdown_percent"].as_f64().unwrap() > 1.0);
-    // These are all instructions, except those on paths that the end of the program cut off.
+    // These are all instructions, except those on paths that the end of the program truncated.
     let counted = fast["events"][0]["total"].as_u64().unwrap();
     assert!(counted > 12_400 && counted <= fast["instructions"].as_u64().unwrap(), "{counted}");
     let reference = run(&["--model", "reference", "--event", "power-cycle", "--event", "mispredictions"]);
@@ -194,8 +193,8 @@ __attribute__((noinline)) static long loops(int n) {
 int main(void) { long s = 0; for (int i = 0; i < 60; i++) s += loops(i); printf(\"%ld\\n\", s); return 0; }
 ";
 
-/// Loops whose arms clang places after the loop: jumps lead back from there, and a backward branch that is not taken may be followed by a
-/// single jump, or by a jump through a table.
+/// A program with loops whose arms clang places after the loop. Jumps lead back from there, and a single jump or a jump through a table may
+/// follow a backward branch that is not taken.
 const ARMS: &str = r#"#include <stdio.h>
 volatile unsigned sink;
 unsigned tab[64];
@@ -259,7 +258,7 @@ int main(void) {
 }
 "#;
 
-/// Returns the execution counts of the blocks of each function.
+/// Returns the executions of the blocks of each function.
 fn blocks(folder: &Path, profile: &str) -> std::collections::BTreeMap<String, Vec<u64>> {
     let report = report(folder, profile);
     let functions = report["functions"].as_array().unwrap().iter();
@@ -282,7 +281,7 @@ fn counts(folder: &Path, profile: &str) -> std::collections::BTreeMap<(String, u
     paths.iter().map(|p| ((name(p), p["id"].as_u64().unwrap()), p["count"].as_u64().unwrap())).collect()
 }
 
-/// Runs `trodden` in a folder with a separate store, and returns what it writes to standard error.
+/// Runs `trodden` in a folder with a separate store. Returns what it writes to standard error.
 fn trodden_in(folder: &Path, arguments: &[&str]) -> String {
     let program = if arguments.contains(&"--profile-of") { "trodden-lab" } else { "trodden" };
     let mut command = Command::new(Path::new(env!("CARGO_BIN_EXE_trodden")).with_file_name(program));
@@ -304,7 +303,7 @@ fn complete_profiles_lose_nothing() {
     assert_eq!(blocks(at, "hot.trodden"), blocks(at, "counted.trodden"));
     let total = |file: &str| counts(at, file).values().sum::<u64>();
     assert_eq!(total("hot.trodden"), total("counted.trodden"));
-    // The report knows nothing about a run.
+    // The report does not describe a run.
     let head = Command::new(env!("CARGO_BIN_EXE_trodden")).args(["report", "hot.trodden"]).current_dir(at).output().unwrap();
     let head = String::from_utf8(head.stdout).unwrap();
     assert!(head.contains("  sampled ") && !head.contains("  run "), "{head}");
@@ -325,9 +324,9 @@ fn detected_paths_become_function_paths() {
     let of = |counts: &std::collections::BTreeMap<(String, u64), u64>, function: &str| -> Vec<(u64, u64)> {
         counts.iter().filter(|((name, _), _)| name == function).map(|((_, id), count)| (*id, *count)).collect()
     };
-    // Paths of a function without loops begin and end within a single detected path.
+    // A path of a function without loops begins and ends within a single detected path.
     assert_eq!(of(&found, "classify"), of(&counted, "classify"));
-    // Pieces are joined by the counts of what follows them, so nothing is lost or counted twice.
+    // Pieces are joined according to the counts of the pieces after them, so nothing is lost or counted twice.
     let sum = |counts: &[(u64, u64)]| counts.iter().map(|(_, count)| count).sum::<u64>() as f64;
     let (one, other) = (sum(&of(&counted, "loops")), sum(&of(&found, "loops")));
     assert!((one - other).abs() <= 0.02 * one, "{one} {other}: {counted:?} {found:?}");
@@ -412,7 +411,7 @@ fn a_sweep_writes_results_effects_and_a_page() {
     assert!(String::from_utf8_lossy(&experiment("guess").stderr).contains("plackett-burman"));
 }
 
-/// A CBP-5 trace: two iterations of a loop, a call and a return, 14 instructions in all.
+/// A CBP-5 trace with two iterations of a loop, a call and a return, 14 instructions in total.
 const BT9: &str = "BT9_SPA_TRACE_FORMAT\ntotal_instruction_count: 14\nBT9_NODES\nNODE 0 0 - 0 0\n\
 NODE 1 0x1008 - 0x54 4 class: JMP+DIR+CND behavior: DYN+DIR taken_cnt: 1 not_taken_cnt: 1 tgt_cnt: 1\n\
 NODE 2 0x1010 - 0x55 4 class: CALL+DIR+UCD behavior: AT+DIR taken_cnt: 1 not_taken_cnt: 0 tgt_cnt: 1\n\
@@ -438,7 +437,7 @@ fn traces_of_other_simulators_are_converted() {
         let said = error(at, &["--from", name]);
         assert!(said.contains(&format!("trodden-lab convert {name}")) && !said.contains("--partial"), "{said}");
     }
-    // The called procedure returns to the instruction after a different call, which looks like a `longjmp`.
+    // The called procedure returns to the instruction after a different call. This looks like a `longjmp`.
     let jump = BT9.replace("BT9_EDGES", "NODE 4 0x2002 - 0x55 2 class: CALL+DIR+UCD\nBT9_EDGES").replace("EDGE 3 2 3", "EDGE 3 2 4");
     let jump =
         jump.replace("BT9_EDGE_SEQUENCE", "EDGE 5 4 3 T 0x2004 - 0 traverse_cnt: 1\nBT9_EDGE_SEQUENCE").replace("\n4\nEOF", "\n5\n4\nEOF");

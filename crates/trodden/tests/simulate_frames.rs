@@ -1,4 +1,4 @@
-//! `trodden simulate` on programs that switch stacks or leave frames by `longjmp`, exceptions, panics and signal handlers: whatever is
+//! `trodden simulate` on programs that switch stacks, or leave frames by `longjmp`, exceptions, panics and signal handlers. Whatever is
 //! called in between, `f` must have exactly the paths that its argument determines.
 
 use serde_json::Value;
@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::Command;
 use tempfile::TempDir;
 
-/// `f` has one condition for each of the low four bits of its argument, and calls `g` halfway.
+/// `f` has a condition for each of the low four bits of its argument, and calls `g` in the middle.
 const F: &str = "
 volatile long sink;
 void g(int n);
@@ -32,7 +32,7 @@ __attribute__((noinline)) void g(int n) {
 int main() { for (int k = 0; k < 100; k++) f(k); return 0; }
 ";
 
-/// Jumps out of signal handlers, on the interrupted or on an alternate stack, across their own frames and the interrupted ones.
+/// Jumps out of signal handlers, on the interrupted stack or on an alternate stack, over the handlers' frames and the interrupted frames.
 const HANDLER: &str = "
 #include <setjmp.h>
 #include <signal.h>
@@ -55,7 +55,7 @@ int main(void) {
 }
 ";
 
-/// Each call of `g` runs three coroutines of ten steps each, which call further functions. The stacks are reused.
+/// Each call to `g` runs three coroutines with ten steps each. The coroutines call further functions, and stacks are reused.
 const COROUTINES: &str = "
 #include <stdlib.h>
 #include <ucontext.h>
@@ -107,8 +107,8 @@ fn simulate(folder: &Path, arguments: &[&str]) -> Value {
     serde_json::from_slice(&out.stdout).unwrap()
 }
 
-/// Returns the counts of the paths that start at the beginning of `f`, in descending order, and how many other paths with branches `f` has.
-/// Compilers may place a block without branches before the block that jumps to it; one path ends there and another begins.
+/// Returns the counts of the paths that start at the entry of `f`, in descending order, and the number of other paths with branches in `f`.
+/// Compilers may place a block without branches before a block that jumps to it; one path ends there and another starts.
 fn paths_of_f(report: &Value) -> (Vec<u64>, usize) {
     let is_f = |path: &&Value| path["function"].as_str().is_some_and(|name| name == "f" || name == "f(int)" || name == "_Z1fi");
     let paths: Vec<&Value> = report["paths"].as_array().unwrap().iter().filter(is_f).collect();
@@ -119,13 +119,13 @@ fn paths_of_f(report: &Value) -> (Vec<u64>, usize) {
     (counts, others.iter().filter(|path| path["descriptor"]["length"] != 0).count())
 }
 
-/// Checks a program that calls `f` with 0, 1, 2 and so on, `calls` times in all.
+/// Checks a program that calls `f` with 0, 1, 2 and so on, `calls` times in total.
 fn check(compiler: &[&str], name: &str, text: &str, calls: u64) -> Value {
     let folder = TempDir::new().unwrap();
     let at = folder.path();
     compile(at, compiler, name, text);
     let live = simulate(at, &["--json", "--steps", "1", "--record", "t.trodrec", "--", "./program"]);
-    // Each combination of four bits occurs as often as in the arguments.
+    // Each combination of four bits is as frequent as in the arguments.
     let mut expected: Vec<u64> = (0..16).map(|bits| (0..calls).filter(|k| k % 16 == bits).count() as u64).collect();
     expected.sort_unstable_by(|a, b| b.cmp(a));
     assert_eq!(paths_of_f(&live), (expected, 0), "{name}: {:#}", live["detector"]);
@@ -140,7 +140,7 @@ fn check(compiler: &[&str], name: &str, text: &str, calls: u64) -> Value {
 #[test]
 fn longjmp_leaves_several_frames() {
     let detector = check(&["gcc", "-O1"], "jump.c", &format!("{F}{LONG_JUMP}"), 1000);
-    // `g` jumps 20 times in each call; its frames are never more than ten deep.
+    // `g` jumps 20 times per call, and is never more than ten frames deep.
     assert!(detector["repairs"].as_u64() >= Some(20_000) && detector["deepest_stack"].as_u64() < Some(32), "{detector:#}");
     assert_eq!(detector["stack_overflows"], 0);
 }
@@ -160,7 +160,7 @@ fn panics_are_caught() {
 #[test]
 fn signal_handlers_jump_out_of_themselves() {
     let detector = check(&["gcc", "-O1"], "handler.c", &format!("{F}{HANDLER}"), 100);
-    // Half of the handlers run on the interrupted stack, the other half on an alternate stack that they leave.
+    // Half of the handlers run on the interrupted stack. The other half run on an alternate stack and leave it.
     assert!(detector["signals"] == 2000 && detector["repairs"].as_u64() >= Some(1000), "{detector:#}");
     assert!(detector["stack_switches"].as_u64() >= Some(1000), "{detector:#}");
 }

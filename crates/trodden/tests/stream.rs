@@ -1,5 +1,5 @@
-//! Path streams: their counts against those of a counting build; frames across `longjmp`, exceptions, threads and `fork`; and what survives
-//! a crash, an abort and `kill -9`.
+//! Path streams: their counts are compared with those of a counting build. Also tested are frames across `longjmp`, exceptions, threads and
+//! `fork`, and what survives a crash, an abort and `kill -9`.
 // Length: all stream tests share a program and its helpers.
 
 mod place;
@@ -14,7 +14,8 @@ use trodden_profile::{FunctionPaths, Profile};
 use trodden_unit::FunctionMap;
 use trodden_wire::stream::Event;
 
-/// Threads, recursion, `longjmp` across frames, `fork` in the middle of a function, `exec`, and a counting signal handler.
+/// A program with threads, recursion, `longjmp` across frames, `fork` in the middle of a function, `exec`, and a signal handler that
+/// counts.
 const PROGRAM: &str = r#"
 #include <pthread.h>
 #include <setjmp.h>
@@ -57,7 +58,7 @@ int main(int argc, char **argv) {
 }
 "#;
 
-/// Exceptions through frames with and without landing pads, caught twice in the same function.
+/// A program with exceptions through frames with and without landing pads, which the same function catches twice.
 const EXCEPTIONS: &str = r#"
 #include <cstdio>
 #include <stdexcept>
@@ -95,7 +96,7 @@ fn main() {
 }
 "#;
 
-/// Counts of the complete and unfinished paths, by function name, path number and blocks.
+/// The counts of complete and unfinished paths, by function name, path number, blocks, and whether the path is complete.
 type Counts = BTreeMap<(String, u64, Vec<u32>, bool), i64>;
 
 fn counts(profile: &Profile) -> Counts {
@@ -114,13 +115,14 @@ fn counts(profile: &Profile) -> Counts {
     counts
 }
 
-/// The standard library's paths depend on the order of threads, and those of its personality routine on the addresses of the code.
+/// Returns true for functions of the standard library. Their paths depend on the order of threads or, in the personality routine, on code
+/// addresses.
 fn is_of_std(name: &str) -> bool {
     name == "rust_eh_personality" || (name.contains("3std") && !name.contains("subject"))
 }
 
-/// Returns the name without the parts that vary between builds: the hash at the end of Rust names, and the number that a link of several
-/// modules appends to a local name that occurs in more than one of them.
+/// Returns a name without the parts that vary between builds: the hash at the end of a Rust name, and the number that linking several
+/// modules appends to a local name which more than one of them contains.
 fn without_hash(name: &str) -> &str {
     let name = match name.rsplit_once('.') {
         Some((rest, number)) if !number.is_empty() && number.bytes().all(|b| b.is_ascii_digit()) => rest,
@@ -140,7 +142,7 @@ fn recorded(place: &Place, program: &str, options: &[&str], file: &str) -> (Outp
     (output, profile)
 }
 
-/// For each function: its shape, its number of counters and its edge values, which determine the path numbers.
+/// For each function: its shape, its number of counters, and its edge values, which determine the path numbers.
 type Numberings = BTreeMap<String, BTreeSet<(u64, u64, Vec<i64>)>>;
 
 fn numberings(profile: &Profile) -> Numberings {
@@ -152,7 +154,7 @@ fn numberings(profile: &Profile) -> Numberings {
     numberings
 }
 
-/// Records a program with counters and with its stream; output, path numbers and counts must agree.
+/// Records a program with counters and with a stream. Checks that output, path numbers and counts are the same.
 fn same(place: &Place) -> Profile {
     let (plain, counted) = recorded(place, "counting", &[], "counted.trodden");
     let (output, streamed) = recorded(place, "streaming", &["--whole-program"], "streamed.trodden");
@@ -169,7 +171,7 @@ fn same(place: &Place) -> Profile {
     streamed
 }
 
-/// Checks that the frames of every thread follow unambiguously from its events.
+/// Checks that the frames of every thread follow unambiguously from the thread's events.
 fn nests(place: &Place, profile: &Profile) -> Vec<(u64, usize)> {
     let mut threads = Vec::new();
     for file in std::fs::read_dir(place.path("streamed.trodden.streams")).unwrap().map(|e| e.unwrap().path()) {
@@ -206,7 +208,7 @@ fn c_counts_agree_with_threads_forks_signals_and_longjmp() {
     place.cc("--trodden=stream -O1 -pthread prog.c -o streaming");
     let profile = same(&place);
     let threads = nests(&place, &profile);
-    // The main thread, three threads, two children, and the program that one of them executed.
+    // These are the main thread, three threads, two children, and the program that one of the children executed.
     assert_eq!(threads.len(), 1 + 3 + 2 + 1, "{threads:?}");
     assert_eq!(threads.iter().map(|t| t.0).sum::<u64>(), (3..8).map(|n| n + 1).sum::<u64>(), "frames that longjmp left");
 }
@@ -242,7 +244,7 @@ fn rust_counts_agree_with_panics_and_threads() {
     assert!(nests(&place, &profile).len() >= 4);
 }
 
-/// Checks random C and C++ programs with threads, recursion, `longjmp` and exceptions.
+/// The programs are random C and C++ programs with threads, recursion, `longjmp` and exceptions.
 #[test]
 fn path_numbers_and_counts_of_random_programs_agree() {
     let place = Place::new();
@@ -263,7 +265,7 @@ fn path_numbers_and_counts_of_random_programs_agree() {
     }
 }
 
-/// Returns the symbols of each thread in a log and the number of lost events; `None` if the log is unreadable or reported as corrupt.
+/// Returns each thread's symbols and number of lost events from a log, or `None` if the log is unreadable or reported as corrupt.
 fn read_log(file: &std::path::Path) -> Option<Vec<(ThreadKey, u64, Vec<Symbol>)>> {
     let log = StreamLog::open(file).ok()?;
     let read = |thread: &ThreadLog| {
@@ -278,8 +280,8 @@ fn read_log(file: &std::path::Path) -> Option<Vec<(ThreadKey, u64, Vec<Symbol>)>
     threads.filter(|_| log.corrupt_bytes() == 0 && !log.is_truncated())
 }
 
-/// Whichever byte of a log is corrupt, reading it fails or reports the corruption. If the byte is in the head of a frame, the other frames
-/// can still be read.
+/// Whichever byte of a log is corrupt, reading the log fails or reports the corruption. If the byte is in the header of a frame, all other
+/// frames are still readable.
 #[test]
 fn corrupt_logs_are_never_misread() {
     let place = Place::with(&[("prog.c", PROGRAM)]);
@@ -296,7 +298,7 @@ fn corrupt_logs_are_never_misread() {
         std::fs::write(&file, damaged).unwrap();
         assert_eq!(read_log(&file), None, "byte {at} of {}", bytes.len());
     }
-    // The first section describes the program; the others are frames.
+    // The first section describes the program. The other sections are frames.
     let heads: Vec<usize> = (0..bytes.len()).filter(|at| bytes[*at..].starts_with(b"\x93SECTION")).skip(1).collect();
     assert!(heads.len() >= whole.len());
     for at in &heads {
@@ -319,7 +321,7 @@ fn corrupt_logs_are_never_misread() {
     assert!(String::from_utf8_lossy(&shown.stderr).contains("is truncated: later events are missing"));
 }
 
-/// The chunks of a flight recorder are overwritten while they are read; what is read must still be one contiguous stretch of the stream.
+/// The chunks of a flight recorder are overwritten while they are read. The result must still be one contiguous part of the stream.
 #[test]
 fn last_paths_of_a_running_process_are_contiguous() {
     const PERIOD: usize = 5;
@@ -358,8 +360,8 @@ fn last_paths_of_a_running_process_are_contiguous() {
     child.wait().unwrap();
 }
 
-/// Calls of functions that always return have events but do not affect path numbers, even where paths are split to stay within a limit or a
-/// path contains several calls.
+/// Calls to functions that always return have events, but do not affect path numbers. This holds even if paths are split because of a
+/// limit, or if a path contains several calls.
 #[test]
 fn path_numbers_of_recursive_functions_agree() {
     const RECURSIVE: &str = r#"
@@ -419,7 +421,7 @@ int main(void) {
     }
 }
 
-/// The child starts in the frames that its parent had at the fork, although the parent leaves them immediately.
+/// The child starts in the frames that its parent had at the fork, although the parent leaves these frames immediately.
 #[test]
 fn forked_children_start_in_the_frames_of_their_parent() {
     const FORKS: &str = r#"
@@ -454,7 +456,7 @@ int main(int argc, char **argv) {
     }
 }
 
-/// Creates a program that ends, in the way that `how` says, in `leaf`, called by `middle`, called by `main`.
+/// Creates a program in which `main` calls `middle`, `middle` calls `leaf`, and `leaf` ends the program in the way that `how` says.
 fn ending(how: &str) -> Place {
     let place = Place::with(&[(
         "prog.c",
@@ -551,7 +553,7 @@ fn killing_the_recorder_loses_nothing() {
     assert_eq!((thread["calls"].as_u64(), thread["lost"].as_u64()), (Some(600_001), Some(0)), "{report:#}");
 }
 
-/// Writes events faster than any recorder reads them: four for each call of `work` by `main`, and two more.
+/// A program that writes events faster than any recorder reads them: four for each call to `work` in `main`, and two more.
 const FAST: &str = r##"
 #include <stdio.h>
 #include <stdlib.h>
@@ -583,7 +585,7 @@ fn statistics(place: &Place, of: &str) -> (u64, u64) {
 fn events_without_room_are_counted_as_lost() {
     let place = Place::with(&[("fast.c", FAST)]);
     place.cc("--trodden=stream -O1 fast.c -o fast");
-    // This runs without a recorder, with one region, and without waiting for room.
+    // The program runs without a recorder, has one region, and does not wait for room.
     let mut alone = place.command(place.path("fast"));
     alone.arg("200000").env("TRODDEN_OUTPUT", place.path("alone/%m.%p.stream")).env("TRODDEN_STREAM", "whole,1,0");
     let expected = must(&mut alone).stdout;
@@ -592,7 +594,7 @@ fn events_without_room_are_counted_as_lost() {
     assert!(String::from_utf8_lossy(&collected.stderr).contains("were lost because the file was full"));
     let (events, lost) = statistics(&place, "last");
     assert!(events > 100_000 && lost > 100_000 && events + lost == 800_002, "{events} and {lost}");
-    // With a recorder, but the file is limited to two regions: 2 MiB, in blocks of 512 bytes.
+    // There is a recorder now, but the file is limited to two regions: 2 MiB, in blocks of 512 bytes.
     let limited = "ulimit -f 4200; exec ./fast 3000000";
     let mut recorded = place.command(trodden());
     let words = ["record", "--whole-program", "--max-wait", "0", "--no-store", "-o", "few.trodden", "--", "sh", "-c", limited];
@@ -605,14 +607,14 @@ fn events_without_room_are_counted_as_lost() {
     assert!(lost > 0 && events + lost == 12_000_002, "{events} and {lost}");
     let report = String::from_utf8(place.trodden("report few.trodden").stdout).unwrap();
     assert!(report.contains("not exact"), "{report}");
-    // With enough room nothing is lost, and the program prints the same.
+    // With enough room, nothing is lost, and the program prints the same.
     let mut whole = place.command(trodden());
     whole.args(["record", "--whole-program", "--no-store", "-o", "whole.trodden", "--", "./fast", "200000"]);
     assert_eq!(must(&mut whole).stdout, expected);
     assert_eq!(statistics(&place, "whole.trodden"), (800_002, 0));
 }
 
-/// A virtual member function with a loop, called through a pointer to its base; the failing line is marked.
+/// A program with a loop in a virtual member function that is called through a pointer to the base class. The failing line is marked.
 const CRASH: &str = r#"
 #include <vector>
 struct Shape { virtual int area(int n) = 0; virtual ~Shape() = default; };
@@ -653,7 +655,7 @@ fn last_frames_agree_with_the_debugger() {
     gdb.args(["-nx", "-batch", "-ex", "run", "-ex", "generate-core-file prog.core", "-ex", "bt", "./prog"]);
     gdb.env("TRODDEN_OUTPUT", place.path("flight/%m.%p.stream")).env("TRODDEN_STREAM", "50").env("DEBUGINFOD_URLS", "");
     let said = String::from_utf8(must(&mut gdb).stdout).unwrap();
-    // gdb prints lines of this form: `#0  0x... in Square::area (this=..., n=3) at prog.cc:11`.
+    // gdb prints lines like `#0 0x... in Square::area (this=..., n=3) at prog.cc:11`.
     let frames: Vec<&str> = said.lines().filter(|l| l.starts_with('#')).collect();
     let function = |line: &str| {
         let behind = line.split_once(" in ").map_or(line.split_once("  ").unwrap().1, |(_, behind)| behind);

@@ -1,5 +1,4 @@
-//! `trodden suite` and `trodden find` through the real command: tests from lists and from ctest, redundant tests, orders by a change, and
-//! path expressions.
+//! `trodden suite` and `trodden find`: tests from lists and from ctest, redundant tests, test orders for a change, and path expressions.
 
 mod place;
 
@@ -8,7 +7,7 @@ use serde_json::Value;
 use std::fs::File;
 use std::process::Output;
 
-/// Each of the two options switches something on; a third argument makes the program fail.
+/// A program in which each of two options has an effect, and a third argument makes the program fail.
 const PROGRAM: &str = "\
 #include <stdlib.h>
 #define KEEP __attribute__((noinline))
@@ -30,7 +29,7 @@ int main(int argc, char **argv) {
 }
 ";
 
-/// The first test is redundant, because the last does the same and more.
+/// The first test is redundant, because the last test does the same and more.
 const TESTS: &str = "\
 # tests
 plain\t./prog 0 0
@@ -82,7 +81,7 @@ fn redundant_tests_are_found_and_orders_follow_changes() {
     let text = String::from_utf8(place.trodden("suite list tests --redundant").stdout).unwrap();
     assert!(text.contains("3 tests take them all: no set is cheaper (proven)"), "{text}");
 
-    // Going by the paths of `main` alone, all tests do the same.
+    // According to the paths of `main` alone, all tests do the same.
     let found = json(&place, "suite list tests --redundant=time --file a.c --except ^convert$ --except ^touch$ --json");
     assert_eq!((&found["cost_unit"], &found["paths"], names(&found["kept"]).len()), (&"microseconds".into(), &1.into(), 1), "{found:#}");
     let list = json(&place, "suite list tests --function convert --json");
@@ -106,7 +105,7 @@ fn redundant_tests_are_found_and_orders_follow_changes() {
     let mut first = names(&order["tests"]);
     first.sort_unstable();
     assert_eq!((first, &order["changed_paths"]), (vec!["both", "rounded"], &Value::from(2)));
-    // A change that no test executes does not order the tests.
+    // A change that no test executes does not determine an order.
     place.write("other.diff", "--- a/other.c\n+++ b/other.c\n@@ -1 +1 @@\n-int a;\n+int b;\n");
     let by_diff = |options| order_by_diff(&place, "other.diff", options);
     assert_eq!(serde_json::from_str::<Value>(&by_diff("--json")).unwrap()["average_percentage_covered"], Value::Null);
@@ -127,7 +126,7 @@ fn options_that_do_not_apply_are_rejected() {
     }
 }
 
-/// Returns what `suite order` prints for a diff on its standard input.
+/// Returns what `suite order` prints for a diff on standard input.
 fn order_by_diff(place: &Place, diff: &str, options: &str) -> String {
     let mut command = place.command(trodden());
     command.args(["suite", "order", "tests", "--changed-since", "-"]).args(options.split_whitespace());
@@ -173,7 +172,7 @@ fn diff_paths_are_resolved_as_git_means_them() {
     };
     assert_eq!(changed("src/m.c"), (1.into(), 1.into()));
     assert_eq!(changed("ä.c"), (1.into(), 1.into()));
-    // `m.c` is not compiled into the programs; the diff alone does not tell it from `src/m.c`.
+    // `m.c` is not compiled into the programs, and the diff alone does not distinguish it from `src/m.c`.
     assert_eq!(changed("m.c"), (0.into(), 1.into()));
 }
 
@@ -245,8 +244,8 @@ fn path_expressions_find_paths() {
     assert!(find("nowhere: 6", &[]).2.contains("nowhere"));
 }
 
-/// Takes the watched path in iteration 20, and prints a character at the end of each iteration. `land` is re-entered by `longjmp`, so it
-/// has no known-path region.
+/// A program that takes the watched path in iteration 20 and prints a character at the end of each iteration. `longjmp` re-enters `land`,
+/// which therefore has no region for known paths.
 const LOOPS: &str = "\
 #include <setjmp.h>
 #include <stdlib.h>

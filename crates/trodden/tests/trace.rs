@@ -1,5 +1,5 @@
-//! `trodden trace` on programs that were not built for it: merged partial traces compared with single-stepping, block by block; threads,
-//! exceptions, signals and forks; programs that cannot be traced.
+//! `trodden trace` on programs that were not built for it. Merged partial traces are compared with single-stepping, block by block. Further
+//! tests are about threads, exceptions, signals, forks, and programs that cannot be traced.
 
 mod traced;
 
@@ -11,7 +11,7 @@ fn traces_of_gzip_agree_with_stepping() {
     let folder = Folder::new();
     let blocks = folder.agrees(&["/usr/bin/gzip", "-c", "input"], 0);
     assert!(blocks.len() > 5000, "{} blocks", blocks.len());
-    // Other ways to trace must agree, too: a single run, and breakpoints.
+    // The other ways to trace, a single run and breakpoints, must agree, too.
     for options in [&["--runs", "1"][..], &["--runs", "1", "--collector", "ptrace"], &["--runs", "4", "--collector", "ptrace"]] {
         must(folder.record(options, "other.trace", &["/usr/bin/gzip", "-c", "input"]));
         assert!(folder.addresses("other.trace") == blocks, "{options:?}");
@@ -43,8 +43,8 @@ fn traces_of_grep_which_reads_its_mappings_agree_with_stepping() {
     Folder::new().agrees(&["/usr/bin/grep", "-c", "text", "input"], 0);
 }
 
-/// A function in another file calls back, by name and through a pointer. The callbacks are also called directly, after a call that does not
-/// call back.
+/// A function in a different file calls back, by name and through a pointer. The callbacks are also called directly, after a call that does
+/// not call back.
 const CALLED_BACK: &str = r#"
 #include <stdio.h>
 #include <stdlib.h>
@@ -69,14 +69,14 @@ fn callbacks_are_traced() {
     folder.agrees(&["./app"], 0);
     must(folder.record(&["--runs", "1"], "one.trace", &["./app"]));
     let calls = must(folder.trodden(&["report", "one.trace"]));
-    // Names follow two columns of numbers; deeper calls are further to the right.
+    // Each line has two columns of numbers before the name. Names of deeper calls are further to the right.
     let tree: Vec<(usize, &str)> = calls.lines().map(|line| (line.rfind(' ').unwrap(), line.rsplit(' ').next().unwrap())).collect();
     let main = tree.iter().find(|(_, name)| *name == "main").unwrap_or_else(|| panic!("{calls}")).0;
     assert!(tree.contains(&(main + 2, "compare")) && tree.contains(&(main + 2, "length")), "{calls}");
     assert!(tree.contains(&(main + 4, "compare")) && !tree.contains(&(main + 6, "compare")), "{calls}");
 }
 
-/// Counts all its mappings, and those of its own file by their permissions; reads the list in pieces of odd sizes.
+/// A program that counts all its mappings, and the mappings of its own file by permissions. It reads the list in pieces of odd sizes.
 const MAPPINGS: &str = r#"
 #include <fcntl.h>
 #include <stdio.h>
@@ -128,12 +128,11 @@ fn exceptions_are_traced() {
     folder.agrees(&["./app"], 0);
     let tree = must(folder.trodden(&["report", "merged.trace"]));
     assert!(tree.lines().any(|l| l.contains("careful(int)") && l.trim_start().starts_with("8 ")), "{tree}");
-    // The line of the `throw` is executed three times: for 0, 3 and 6.
     let found = must(folder.trodden(&["find", "risky", "merged.trace", "--json"]));
     assert_eq!(serde_json::from_str::<serde_json::Value>(&found).unwrap()["times"], 8);
 }
 
-/// Panics in a recursive function. What is dropped during unwinding prints, and may recurse itself.
+/// A program that panics in a recursive function. The values dropped during unwinding print text, and may recurse themselves.
 const PANICS: &str = r#"
 struct Loud(u32);
 impl Drop for Loud { fn drop(&mut self) { if self.0 % 2 == 0 { println!("drop {}", self.0); } } }
@@ -151,7 +150,7 @@ fn rust_panics_are_traced_in_several_runs() {
     folder.agrees(&["./app"], 0);
 }
 
-/// Adds up the bytes of its own code.
+/// A program that adds up the bytes of its own code.
 const SELF: &str = r#"
 #include <stdio.h>
 extern const unsigned char __executable_start, etext;
@@ -178,7 +177,7 @@ fn programs_that_checksum_their_code_see_their_own_bytes_or_are_rejected() {
     }
 }
 
-/// A `longjmp` out of a recursive function to a function that is entered only once.
+/// A program with a `longjmp` from a recursive function to a function that is entered only once.
 const JUMPS: &str = r#"
 #include <setjmp.h>
 #include <stdio.h>
@@ -322,7 +321,7 @@ fn traces_are_compared_by_their_calls() {
     assert!(text.contains("> main") && text.contains("common") && text.contains("other") && text.contains("branches.c:"), "{text}");
     let absent = folder.trodden(&["diff", "a.trace", "b.trace", "--ignore", "nothing"]);
     assert!(errors(&absent).contains("no function or source file `nothing`"), "{}", errors(&absent));
-    // Ranges can begin and end at functions, given by name.
+    // Ranges can start and end at functions that are given by name.
     let lines = must(folder.trodden(&["show", "--from", "main", "--to", "log_it 2", "a.trace"]));
     assert!(lines.lines().next().unwrap().contains("main branches.c:"), "{lines}");
     assert!(lines.lines().last().unwrap().contains("log_it"), "{lines}");
@@ -382,7 +381,7 @@ fn programs_processes_and_files_that_cannot_be_used_are_named() {
     std::fs::write(folder.path("begun"), &whole[..100]).unwrap();
     let begun = folder.trodden(&["report", "begun"]);
     assert!(errors(&begun).contains("the file ends before the description of the program"), "{}", errors(&begun));
-    // Buffered output must not be lost silently.
+    // If buffered output cannot be written, there must be an error.
     for options in [&["report", "--json"][..], &["report"], &["show", "--count", "0"]] {
         let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
         let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_trodden"));

@@ -1,11 +1,12 @@
-//! `trodden-lab with --calls -- trace record`: call traces from runs that watch only calls and returns, compared with traces of all blocks.
+//! `trodden-lab with --calls -- trace record`: runs watch only calls and returns. The resulting call traces are compared with traces of all
+//! blocks.
 
 mod traced;
 
 use traced::{Folder, errors, installed, must};
 use trodden_trace::{ThreadNumber, TraceEvent, TraceFile};
 
-/// Mutual recursion, calls through pointers, callbacks from the C library, and loops and branches without calls.
+/// A program with mutual recursion, calls through pointers, callbacks from the C library, and loops and branches without calls.
 const CALLS: &str = r#"
 #include <stdio.h>
 #include <stdlib.h>
@@ -30,7 +31,7 @@ int main(void) {
 }
 "#;
 
-/// `longjmp` across frames, out of a loop and out of recursion.
+/// A program with `longjmp` across frames, out of a loop and out of a recursion.
 const JUMPS: &str = r#"
 #include <setjmp.h>
 #include <stdio.h>
@@ -47,7 +48,7 @@ int main(void) {
 }
 "#;
 
-/// Describes the calls, returns and unwinding of a trace in words.
+/// Describes each call, return and unwinding in a trace in words.
 fn steps(folder: &Folder, name: &str) -> Vec<String> {
     let trace = TraceFile::open(&folder.path(name)).unwrap();
     let mut steps = Vec::new();
@@ -65,7 +66,7 @@ fn steps(folder: &Folder, name: &str) -> Vec<String> {
     steps
 }
 
-/// Returns how many times witnesses were executed in all runs.
+/// Returns how often witnesses were executed in all runs together.
 fn hits(folder: &Folder, name: &str) -> u64 {
     TraceFile::open(&folder.path(name)).unwrap().end().runs.iter().map(|run| run.hits).sum()
 }

@@ -1,12 +1,13 @@
-//! `trodden trace record --collector compiled` on programs with witness sleds in their blocks, compared with single-stepping block by
-//! block.
+//! `trodden trace record --collector compiled` on programs that have witness sleds in their blocks. The traces are compared with
+//! single-stepping, block by block.
 
 mod place;
 
 use place::{Place, laboratory, must, trodden, with_choices};
 use std::process::Command;
 
-/// A switch with a jump table, recursion, an indirect call, a loop of short blocks, and a signal that the program sends to itself.
+/// A program with a switch that has a jump table, recursion, an indirect call, a loop of short blocks, and a signal that the program sends
+/// to itself.
 const C: &str = r#"
 #include <signal.h>
 #include <stdio.h>
@@ -89,7 +90,7 @@ fn sled_traces_of_a_c_program_agree_with_stepping() {
         must(compile.args(["cc", "-g", optimisation, "prog.c", "-o", "prog"]).env("TRODDEN_INSTRUMENT", "observe=trace"));
         agrees(&place);
     }
-    // The program runs like any other: nothing in it counts, and it contains no instrumented unit.
+    // Without a recorder, the program counts nothing and contains no instrumented unit.
     assert!(String::from_utf8_lossy(&must(&mut place.command(place.path("prog"))).stdout).contains("two"));
 }
 

@@ -1,5 +1,5 @@
-//! Ends recorders and kills targets at random moments; run it with `cargo xtask disturb`. Each program must behave as without a trace, each
-//! recorder must end, and no temporary files may be left.
+//! Ends recorders and kills targets at random moments; `cargo xtask disturb` runs this test. Each program must behave as without a trace,
+//! each recorder must end, and no temporary files may be left.
 
 #[path = "place/disk.rs"]
 mod disk;
@@ -14,10 +14,10 @@ use traced::Folder;
 
 const PROGRAMS: &str = include_str!("traced/disturbed.c");
 
-/// The kinds of programs: name, number of rounds that takes some tenths of a second, and exit status.
+/// The kinds of programs: name, a number of rounds that takes some tenths of a second, and exit status.
 const KINDS: [(&str, u64, i32); 4] = [("loops", 8000, 7), ("threads", 8000, 9), ("forks", 4000, 11), ("execs", 600, 13)];
 
-/// Enough for what takes less than a second on an idle machine.
+/// Maximum time to wait for events that take less than a second on an idle machine.
 const PATIENCE: Duration = Duration::from_secs(300);
 
 struct Random(u64);
@@ -35,13 +35,11 @@ impl Random {
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Disturbance {
-    /// Sends the recorder a signal.
     Signal(&'static str),
-    /// Kills the target.
     Death,
-    /// Puts the temporary files and the trace on a small disk.
+    /// The temporary files and the trace are on a small disk.
     SmallDisk,
-    /// Limits the size of the recorder's files.
+    /// The size of the recorder's files is limited.
     FileSize,
 }
 
@@ -65,7 +63,7 @@ impl Round {
         let kind = random.below(KINDS.len() as u64) as usize;
         let collector = ["trampolines", "trampolines", "ptrace", "ptrace", "single-step"][random.below(5) as usize];
         let is_attached = random.below(2) == 0;
-        // Stopping a program takes much longer than its work.
+        // Stopping a program takes much longer than the program itself.
         let share = match (collector, is_attached) {
             ("trampolines", _) => 1,
             (_, true) => 8,
@@ -88,7 +86,7 @@ impl Round {
         vec![folder.path("app").display().to_string(), kind, amount, output.display().to_string()]
     }
 
-    /// Prepares the recording command, without its program or process.
+    /// Creates the recording command, without the program or process to trace.
     fn recorder(&self, temporary: &Path, trace: &Path, errors: &Path) -> Command {
         let limit = if self.disturbance == Disturbance::FileSize { "ulimit -f 8; " } else { "" };
         let mut recorder = Command::new("sh");
@@ -98,14 +96,13 @@ impl Round {
         recorder
     }
 
-    /// Disturbs the recorder or its target.
     fn disturb(&self, recorder: &mut Child, target: Option<u32>) {
         let (signal, process) = match self.disturbance {
             Disturbance::Signal(signal) if recorder.try_wait().unwrap().is_none() => (signal, recorder.id()),
             Disturbance::Death if target.is_some() => ("KILL", target.unwrap()),
             _ => return,
         };
-        // The process may just have ended.
+        // This fails if the process has just ended.
         let _ = Command::new("kill").args([format!("-{signal}"), process.to_string()]).stderr(Stdio::null()).status();
     }
 }
@@ -127,13 +124,13 @@ fn start(words: &[String]) -> Child {
     Command::new(&words[0]).args(&words[1..]).stdin(Stdio::null()).spawn().unwrap()
 }
 
-/// Returns the process of a program that a recorder has started, if it is running. It is recognised by its executable, because its command
-/// line is briefly empty when it executes itself again.
+/// Returns the process of a program that a recorder started, if it is running. The process is recognised by its executable, because its
+/// command line is briefly empty when it executes itself again.
 fn process_of(program: &[String]) -> Option<u32> {
     let file = fs::canonicalize(&program[0]).unwrap();
     let processes = fs::read_dir("/proc").unwrap().flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
     let is_its = |process: &u32| fs::read_link(format!("/proc/{process}/exe")).is_ok_and(|found| found == file);
-    // Its children have larger numbers.
+    // Its children have larger process IDs.
     processes.into_iter().filter(is_its).min()
 }
 
@@ -172,15 +169,15 @@ fn play(folder: &Folder, round: &Round, disk: Option<&PathBuf>) {
         }
     }
     until("the recorder hangs", round, || recorder.try_wait().unwrap().is_some());
-    // A tracer without its recorder and a program without its tracer may take longer.
+    // A tracer without its recorder, and a program without its tracer, may take longer to end.
     until("the program hangs", round, || process_of(&program).is_none());
     until("temporary files are left", round, || names(temporary).is_empty());
     let may_end_early = match round.disturbance {
         Disturbance::Death => true,
         Disturbance::Signal("KILL") => !round.is_attached && !has_begun,
-        // The signal is passed to a started program.
+        // A program that the recorder started gets the recorder's signal, too.
         Disturbance::Signal(_) => !round.is_attached,
-        // If there is not even room for the beginning of a trace, the program is not started.
+        // If there is no room even for the start of a trace, the program is not started.
         Disturbance::SmallDisk | Disturbance::FileSize => !round.is_attached && !has_begun && recorder.wait().unwrap().code() == Some(2),
     };
     match fs::read(&output) {

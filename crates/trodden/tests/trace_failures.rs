@@ -1,5 +1,5 @@
-//! `trodden trace record` that fails, and targets that end or are stopped at any moment: the process continues as if it had not been
-//! traced, and the recorder ends.
+//! `trodden trace record` that fails, and targets that end or are stopped at any moment. The process must continue as if it had not been
+//! traced, and the recorder must end.
 
 mod traced;
 
@@ -9,9 +9,9 @@ use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::time::{Duration, Instant};
 use traced::{Folder, errors, must};
 
-/// Several threads work, check the results of their calls, and add up what they do; on SIGUSR1 they end and the sum is printed. With an
-/// argument, SIGUSR2 makes the program do something that ends every trace: with `gs` it sets the `gs` register, otherwise it loads the
-/// named library while no memory near its code is free.
+/// A program with several threads that work, check the results of their calls, and add up what they do. On SIGUSR1, they end and the sum is
+/// printed. With an argument, SIGUSR2 makes the program do something that ends every trace: with `gs`, it sets the `gs` register;
+/// otherwise, it loads the library that the argument names while no memory near its code is free.
 const WORKER: &str = r#"
 #define _GNU_SOURCE
 #include <asm/prctl.h>
@@ -80,14 +80,14 @@ int main(int count, char **arguments) {
 }
 "#;
 
-/// A target that runs by itself.
+/// A target that was started without a trace.
 struct Target {
     child: Child,
 }
 
 impl Drop for Target {
     fn drop(&mut self) {
-        // Ends the targets of failed assertions; all others have ended already.
+        // Ends the target if an assertion failed. Otherwise, it has already ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -108,8 +108,8 @@ impl Target {
         must(Command::new("kill").args([signal, &self.id()]).output().unwrap());
     }
 
-    /// What a trace may change: the code, the number of mappings, and the signals that each thread blocks. Read while the process is not
-    /// traced.
+    /// Returns what a trace may change: the code, the number of mappings, and the signals that each thread blocks. The process must not be
+    /// traced when it is called.
     fn state(&self) -> (Vec<u8>, usize, Vec<String>) {
         let file = |name: &str| std::fs::read_to_string(format!("/proc/{}/{name}", self.id())).unwrap();
         let maps = file("maps");
@@ -130,7 +130,7 @@ impl Target {
         (bytes, maps.lines().count(), masks)
     }
 
-    /// Makes the target end, and returns its output.
+    /// Makes the target end and returns its output.
     fn end(mut self) -> String {
         self.signal("-USR1");
         let mut said = String::new();
@@ -247,7 +247,7 @@ fn started_programs_run_to_their_end_when_the_recorder_has_no_room() {
     }
 }
 
-/// Checks that the recorder of a killed target ends soon, and that the target does not remain as a zombie.
+/// Checks that the recorder of a killed target ends soon, and that no zombie of the target is left.
 fn check_recorder_ends_with_target(folder: &Folder, options: &[&str], disturb: impl Fn(&Target, &Child)) {
     let mut target = Target::start(folder, &[]);
     let mut recorder = recorder(folder, &target, options).spawn().unwrap();
@@ -269,7 +269,7 @@ fn killing_a_target_during_attach_ends_the_recorder() {
     for round in 0..20u64 {
         let collector = ["ptrace", "trampolines", "single-step"][round as usize % 3];
         check_recorder_ends_with_target(&folder, &["--collector", collector], |target, recorder| {
-            // Wait a little longer each round, counted from when the first thread is attached.
+            // The time between the first thread being attached and the kill grows in each round.
             let id = recorder.id();
             while !is_traced(target) && Path::new(&format!("/proc/{id}/exe")).exists() {
                 std::thread::yield_now();
@@ -303,7 +303,7 @@ fn stopped_targets_are_reported_while_they_are_traced() {
     let target = Target::start(&folder, &[]);
     let before = target.state().0;
     let mut recorder = recorder(&folder, &target, &["--collector", "ptrace"]).spawn().unwrap();
-    // Stopping the target while the recorder attaches would be an error instead.
+    // If the target were stopped while the recorder attaches, that would be an error instead.
     while target.state().0 == before {
         std::thread::sleep(Duration::from_millis(2));
     }
@@ -312,7 +312,7 @@ fn stopped_targets_are_reported_while_they_are_traced() {
     let read = recorder.stderr.as_mut().unwrap().read(&mut said).unwrap();
     let said = String::from_utf8_lossy(&said[..read]).into_owned();
     assert!(said.contains("is stopped by a signal") && said.contains("kill -CONT"), "{said}");
-    // The target is released, and is still stopped.
+    // The target is no longer traced, and is still stopped.
     must(Command::new("kill").args(["-INT", &recorder.id().to_string()]).output().unwrap());
     assert!(ended(&mut recorder).is_some_and(|status| status.success()));
     let status = std::fs::read_to_string(format!("/proc/{}/status", target.id())).unwrap();

@@ -1,4 +1,5 @@
-//! `trodden trace` of programs that read their code in states that a guard of the code could disturb: they behave as without a trace.
+//! `trodden trace` on programs that read their code in states that guarding the code could disturb. The programs must behave as without a
+//! trace.
 
 mod traced;
 
@@ -18,7 +19,7 @@ fn has_keys() -> bool {
     has
 }
 
-/// Runs the program without and with a trace. What `sh` does before is in `before`.
+/// Runs the program without a trace and with a trace. `before` is a shell script that runs first.
 fn check(before: &str, ways: &[&str]) {
     if !has_keys() {
         return;

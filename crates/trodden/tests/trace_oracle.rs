@@ -1,5 +1,5 @@
-//! Traces are compared with the addresses that stepping records, which needs no graph. Every executed target of a jump, call or return, and
-//! both sides of each executed conditional jump, must start a block; and each collector must record exactly the blocks that the addresses
+//! Compares traces with the addresses that stepping records. Stepping needs no graph. Every executed target of a jump, call or return must
+//! start a block, as must both sides of each executed conditional jump. Each collector must record exactly the blocks that the addresses
 //! pass through.
 
 mod traced;
@@ -10,17 +10,18 @@ use trodden_binary::Binary;
 use trodden_binary::instruction::{BranchInstruction, branch, decode};
 use trodden_trace::{PartialTrace, RESUMED, TRANSFER, ThreadNumber, TraceEvent, TraceFile};
 
-/// Options of `trodden trace record` for recording in one run and in several runs.
+/// Options of `trodden trace record` for a recording in one run, and for one in several runs.
 const IN_ONE_RUN: [&[&str]; 3] = [&["--collector", "single-step"], &["--runs", "1"], &["--runs", "1", "--collector", "ptrace"]];
 const IN_SEVERAL_RUNS: &[&str] = &["--runs", "4"];
 
-/// The addresses that a program's first thread executed in its section `.text`, and those at which they show that a block must start.
+/// The addresses in the section `.text` that a program's first thread executed, and the addresses at which, according to them, a block must
+/// start.
 struct Steps {
     addresses: Vec<u64>,
     targets: BTreeSet<u64>,
 }
 
-/// Steps a program.
+/// Runs a program step by step.
 fn steps(folder: &Folder, program: &[&str], status: i32) -> Steps {
     let stepped = folder.record(&["--collector", "single-step", "--keep-runs", "steps"], "steps.trace", program);
     assert_eq!(stepped.status.code(), Some(status), "{}", errors(&stepped));
@@ -45,7 +46,7 @@ fn steps(folder: &Folder, program: &[&str], status: i32) -> Steps {
     Steps { addresses, targets }
 }
 
-/// Asserts that the traces recorded with each set of options match the program's steps.
+/// Asserts that the traces that are recorded with each set of options match the program's steps.
 fn assert_traces_match_steps(folder: &Folder, program: &[&str], status: i32, record_options: &[&[&str]]) {
     let steps = steps(folder, program, status);
     assert!(steps.addresses.len() > 20, "{} steps", steps.addresses.len());
@@ -84,12 +85,12 @@ fn jumps_that_look_like_calls_and_returns_start_blocks() {
     assert_traces_match_steps(&folder, &["./app"], 0, &[IN_ONE_RUN[0], IN_SEVERAL_RUNS]);
     for way in &IN_ONE_RUN[1..] {
         let recorded = folder.record(way, "one.trace", &["./app"]);
-        // A single run does not find code that only an indirect branch reaches, and says so.
+        // A single run does not find code that only an indirect branch reaches, and must say so.
         assert!(errors(&recorded).contains("blocks are missing after 3 indirect jumps"), "{way:?}: {}", errors(&recorded));
     }
 }
 
-/// A handler skips the trapping instructions, as the kernel's `WARN` does.
+/// A handler skips the trapping instructions, as the kernel does for `WARN`.
 #[test]
 fn code_after_trapping_instructions_starts_blocks() {
     let text = r#"
@@ -110,7 +111,7 @@ int main(void) {
     assert_traces_match_steps(&compiled(text), &["./app"], 0, &IN_ONE_RUN);
 }
 
-/// Calls that end by `longjmp`, by the end of the program or by a signal; some of the called functions have returned before.
+/// A program with calls that end by `longjmp`, by the end of the program or by a signal. Some of the called functions have returned before.
 const LEFT: &str = r#"
 #include <setjmp.h>
 #include <signal.h>
@@ -166,7 +167,7 @@ fn calls_that_do_not_return_start_no_block_after_them() {
     assert_eq!(found, expected);
 }
 
-/// Returns the deepest nesting of calls in a trace.
+/// Returns how deeply calls are nested in a trace.
 fn deepest(folder: &Folder) -> usize {
     let trace = TraceFile::open(&folder.path("one.trace")).unwrap();
     let (mut depth, mut deepest) = (0usize, 0);
@@ -181,7 +182,7 @@ fn deepest(folder: &Folder) -> usize {
     deepest
 }
 
-/// Two hundred switches between fibers: with the program's own code, and with the C library.
+/// The program switches two hundred times between fibers, with its own code and with the C library.
 #[test]
 fn code_on_another_stack_loses_no_block_and_does_not_nest() {
     for text in [include_str!("cases/fibers.c"), include_str!("cases/contexts.c")] {
@@ -199,7 +200,7 @@ fn code_on_another_stack_loses_no_block_and_does_not_nest() {
     }
 }
 
-/// Frames end by `longjmp` and by exceptions, after calls that only the following code shows to have returned.
+/// Frames end by `longjmp` and by exceptions. Before that, they made calls of which only the code after them shows that they returned.
 #[test]
 fn code_executed_before_a_frame_is_left_is_traced() {
     assert_traces_match_steps(&compiled(include_str!("cases/left_by_longjmp.c")), &["./app"], 0, &IN_ONE_RUN);
@@ -208,7 +209,7 @@ fn code_executed_before_a_frame_is_left_is_traced() {
     assert_traces_match_steps(&folder, &["./app"], 0, &IN_ONE_RUN);
 }
 
-/// A program that single-steps itself gets all of its own signals, and no others.
+/// A program that single-steps itself must get all of its own signals, and no others.
 #[test]
 fn programs_that_set_their_own_trap_flag_get_their_signals() {
     let text = r#"
@@ -236,7 +237,8 @@ int main(void) {
     }
 }
 
-/// The program's handler gets one trap for each of its instructions, in whichever block, and none for the instructions that trodden adds.
+/// The program's handler must get one trap for each of the program's instructions, in whichever block, and none for instructions that
+/// trodden adds.
 #[test]
 fn programs_that_step_themselves_through_blocks_get_their_signals() {
     let folder = compiled(include_str!("cases/steps_itself.c"));
@@ -248,7 +250,7 @@ fn programs_that_step_themselves_through_blocks_get_their_signals() {
     }
 }
 
-/// Pushes and pops the flags as the counting runtime does; the instruction after `popf` is one byte long.
+/// The program pushes and pops the flags as the counting runtime does. The instruction after `popf` is one byte long.
 #[test]
 fn stepping_restores_flags() {
     let text = r#"
@@ -264,7 +266,7 @@ int main(void) {
     assert_traces_match_steps(&compiled(text), &["./app"], 0, &IN_ONE_RUN);
 }
 
-/// A static program looks for the vDSO. A trace of several runs hides it, and says so.
+/// A static program looks for the vDSO. A trace of several runs hides the vDSO, and must say so.
 #[test]
 fn a_hidden_vdso_is_reported() {
     let folder = Folder::new();

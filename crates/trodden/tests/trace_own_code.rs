@@ -1,4 +1,5 @@
-//! `trodden trace` of programs that change or read their own code: they must behave as without tracing, and the trace says what it lacks.
+//! `trodden trace` on programs that change or read their own code. They must behave as without a trace, and the trace must say what it
+//! lacks.
 
 mod traced;
 
@@ -9,8 +10,8 @@ use traced::{Folder, errors, must};
 
 const IN_ONE_RUN: [&[&str]; 3] = [&["--runs", "1"], &["--runs", "1", "--collector", "ptrace"], &["--collector", "single-step"]];
 
-/// Replaces `f` by another function in the way named by the argument, and calls it before and after; `other` is on a separate page. Many
-/// calls lie between them, so that copies of blocks call each other.
+/// A program that replaces `f` by a different function, in the way that the argument names, and calls it before and after that. `other` is
+/// on a separate page. Between both functions is code with many calls, so that copies of blocks call each other.
 const CHANGES: &str = r#"
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -85,7 +86,6 @@ fn programs_that_change_their_code_execute_what_they_wrote() {
             let trace = folder.addresses("one.trace");
             assert!(first.get_or_insert_with(|| trace.clone()) == &trace, "{how} {options:?}");
         }
-        // The note is kept in the trace.
         let shown = folder.trodden(&["report", "one.trace"]);
         assert!(errors(&shown).contains("changed its own code"), "{shown:?}");
     }
@@ -93,7 +93,7 @@ fn programs_that_change_their_code_execute_what_they_wrote() {
     assert!(several.status.code() == Some(2) && errors(&several).contains("--runs 1"), "{several:?}");
 }
 
-/// Several threads keep executing a function whose page another thread changes; all of them must see each change.
+/// A program in which several threads keep executing a function whose page another thread changes. All of them must see each change.
 const THREADS: &str = r#"
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -152,7 +152,7 @@ fn make_code_writable(program: &Path) {
     let word = |bytes: &[u8], at: usize| u16::from_le_bytes([bytes[at], bytes[at + 1]]) as usize;
     let (first, size, count) = (word(&bytes, 32), word(&bytes, 54), word(&bytes, 56));
     for header in (0..count).map(|n| first + n * size) {
-        // An executable (1) segment of type `PT_LOAD` (1) also becomes writable (2).
+        // An executable (1) segment of type `PT_LOAD` (1) is made writable (2), too.
         if word(&bytes, header) == 1 && bytes[header + 4] & 1 != 0 {
             bytes[header + 4] |= 2;
         }
@@ -183,7 +183,7 @@ fn code_that_is_writable_from_the_start_can_only_be_stepped() {
     assert_eq!(must(output), said);
 }
 
-/// Changes `f`, says so, and computes until SIGUSR1 arrives.
+/// A program that changes `f`, reports this, and computes until SIGUSR1 arrives.
 const CHANGED_BEFORE: &str = r#"
 #include <signal.h>
 #include <stdint.h>
@@ -231,7 +231,7 @@ fn code_changed_before_attaching_is_not_watched() {
     }
 }
 
-/// Computes a checksum of its code as read from `/proc/self/mem`.
+/// A program that computes a checksum of its code, which it reads from `/proc/self/mem`.
 const READS: &str = r#"
 #include <fcntl.h>
 #include <stdint.h>
@@ -266,7 +266,7 @@ fn programs_read_their_own_code_from_a_file() {
     }
 }
 
-/// Computes a checksum of its code by reading memory directly.
+/// A program that computes a checksum of its code, which it reads from memory directly.
 const CHECKS: &str = r#"
 #include <stdio.h>
 extern char etext;

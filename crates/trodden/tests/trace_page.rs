@@ -1,7 +1,7 @@
-//! The HTML page of a trace in a real browser: clicks on calls, search, threads, source and machine code. The page requests nothing from
-//! outside.
+//! Tests a trace's HTML page in a real browser: clicks on calls, search, threads, source code and machine code. The page must request
+//! nothing from outside.
 //!
-//! If `TRODDEN_SCREENSHOTS=FOLDER` is set, screenshots of the page are written there.
+//! If `TRODDEN_SCREENSHOTS=FOLDER` is set, the tests write screenshots of the page to this folder.
 
 #[path = "../../report/tests/support/webdriver.rs"]
 #[allow(dead_code, reason = "the client is shared with other pages' tests")]
@@ -45,7 +45,7 @@ fn picture(browser: &Browser, name: &str) {
     }
 }
 
-/// Exports a trace as a page and opens it.
+/// Exports a trace as a page and opens the page.
 fn opened(folder: &Path, trace: &str, options: &[&str]) -> Browser {
     let file = folder.join("page.html");
     std::fs::write(&file, trodden(folder, &[&["export", "html", trace], options].concat())).unwrap();
@@ -69,7 +69,7 @@ static void noise(void) { for (int i = 0; i < 9; i++) leaf(i); }
 int main(void) { noise(); outer(); puts("</script><b>done</b>"); return 0; }
 "#;
 
-/// Zooms with a double click on a call, with a key, and back.
+/// Zooms in with a double click on a call and with a key, and zooms out.
 fn check_zoom(browser: &Browser) {
     let size = |browser: &Browser| browser.eval("return state.to - state.from").as_f64().unwrap();
     browser.click("#whole");
@@ -103,7 +103,7 @@ fn readers_click_through_the_calls() {
     );
     browser.eval("pressed(document.getElementById('calls').clientWidth / 2, 8, ['click'])");
     assert_eq!(text(&browser, "#name"), "_start");
-    // The search says which functions match, and where they are called.
+    // The search lists matching functions and marks their calls.
     browser.type_into("#search", "leaf");
     assert_eq!(texts(&browser, "#matches button"), ["leaf (789 calls)"]);
     browser.click("#next");
@@ -113,7 +113,7 @@ fn readers_click_through_the_calls() {
     assert_eq!(text(&browser, "#found"), "call 789 of 789");
     assert_eq!(texts(&browser, "#stack button").iter().rev().take(3).collect::<Vec<_>>(), ["middle", "outer", "main"]);
     picture(&browser, "trace-leaf");
-    // Select the caller, which shows the lines that this call executed; the last call of `middle` calls `leaf` 39 times.
+    // Selecting the caller shows the lines that this call executed. The last call of `middle` calls `leaf` 39 times.
     browser.eval("[...document.querySelectorAll('#stack button')].at(-1).click()");
     assert_eq!(text(&browser, "#name"), "middle");
     let executed = texts(&browser, "#body .executed");

@@ -1,4 +1,5 @@
-//! `trodden trace record`: which run watches what, with limits, weights and distributions that the user gives; runs in fresh folders.
+//! `trodden trace record`: which run watches which witnesses, given limits, weights and distributions by the user. Also tested are runs in
+//! fresh folders.
 
 mod traced;
 
@@ -8,13 +9,13 @@ use traced::{Folder, errors, must};
 fn programs_that_change_files_are_repeated_in_fresh_folders() {
     let folder = Folder::new();
     let text = std::fs::read(folder.path("input")).unwrap();
-    // gzip creates a file and removes another, so the next run does not find them as they were.
+    // gzip creates a file and removes another, so the next run finds a different folder.
     let diverged = folder.record(&["--runs", "2"], "t.trace", &["/usr/bin/gzip", "input"]);
     assert!(errors(&diverged).contains("diverged") && errors(&diverged).contains("--fresh-folder"), "{}", errors(&diverged));
     std::fs::remove_file(folder.path("input.gz")).ok();
     std::fs::write(folder.path("input"), &text).unwrap();
     must(folder.record(&["--runs", "3", "--fresh-folder"], "t.trace", &["/usr/bin/gzip", "input"]));
-    // The folder is as a single run leaves it.
+    // The folder is in the state in which a single run leaves it.
     assert!(folder.path("input.gz").exists() && !folder.path("input").exists());
     std::fs::remove_file(folder.path("input.gz")).unwrap();
     std::fs::write(folder.path("input"), &text).unwrap();
@@ -49,7 +50,7 @@ fn a_limit_makes_more_runs_for_fewer_machines() {
     assert!(errors(&output).contains("witness hits in 3 runs"), "{}", errors(&output));
     must(output);
     assert!(folder.addresses("t.trace") == stepped);
-    // A single run must distinguish everything that code outside can call, which is more functions than there are debug registers.
+    // A single run must distinguish all functions that other code can call. These are more functions than there are debug registers.
     let hardware = folder.record_with("--collector hardware", &["--runs", "4"], "h.trace", &["./app"]);
     assert!(errors(&hardware).contains("no run distinguishes") && errors(&hardware).contains("more witnesses"), "{}", errors(&hardware));
     let small = folder.record(&["--runs", "4", "--limit", "1"], "t.trace", &["./app"]);
@@ -64,7 +65,7 @@ fn a_distribution_can_be_given() {
     std::fs::write(folder.path("plan.json"), plan.to_string()).unwrap();
     must(folder.record(&["--runs", "2", "--distribution", "plan.json"], "t.trace", &["./app"]));
     assert!(folder.addresses("t.trace") == stepped);
-    // Without the blocks of `seldom`, its two sides look alike.
+    // Without the blocks of `seldom`, its two branch sides cannot be distinguished.
     let code = must(folder.laboratory(&["graph", "extract", "app", "--function", "seldom"]));
     let code: serde_json::Value = serde_json::from_str(&code).unwrap();
     let own: Vec<String> =
@@ -100,7 +101,7 @@ fn weights_are_measured() {
         let plan: serde_json::Value = serde_json::from_str(&plan).unwrap();
         plan["predicted"].as_array().unwrap().iter().map(|p| p.as_f64().unwrap()).fold(0.0, f64::max)
     };
-    // The inner loop has 1000 iterations in all; a prediction from a trace or a first run must be close to that.
+    // The inner loop has 1,000 iterations in total. Predictions from a trace or a first run must be close to that.
     let (measured, first, guessed) = (most("stepped.trace"), most("first-run"), most("static"));
     assert!((900.0..4000.0).contains(&measured) && (900.0..4000.0).contains(&first), "{measured} {first} {guessed}");
     assert!(!(900.0..=4000.0).contains(&guessed), "{guessed}");
@@ -121,7 +122,7 @@ int main(int n, char **v) {
 }
 "#;
 
-/// Returns the predicted cost of the most expensive machine, by the plan that is carried out.
+/// Returns the predicted cost of the most expensive machine under the plan that is carried out.
 fn highest_machine_cost(folder: &Folder, strategy: &str, runs: &str, machines: Option<&str>) -> f64 {
     let machines = machines.map_or(Vec::new(), |count| vec!["--machines", count]);
     let options = [&["--plan=json", "--runs", runs, "--witness-strategy", strategy], &machines[..]].concat();
@@ -159,7 +160,7 @@ fn calls_are_nested_in_their_callers() {
             tree.lines().find(|l| l.ends_with(name) && l.trim_start().starts_with(calls)).unwrap_or_else(|| panic!("{name}: {tree}"));
         line.len() - name.len()
     };
-    // `often` is the last call in its function that is traced, but it is not a tail call.
+    // `often` is the last traced call in its function, but not a tail call.
     assert!(depth(" main", "1 ") < depth(" both", "5 ") && depth(" both", "5 ") < depth(" seldom", "5 "), "{tree}");
     assert_eq!(depth(" seldom", "5 "), depth(" often", "5 "), "{tree}");
 }
@@ -171,7 +172,7 @@ fn plans_say_how_many_witnesses_repair_added() {
     let json: serde_json::Value = serde_json::from_str(&plan("--plan=json")).unwrap();
     let witnesses: usize = json["profiles"].as_array().unwrap().iter().map(|p| p.as_array().unwrap().len()).sum();
     let repaired = json["repaired"].as_u64().unwrap();
-    // Placing witnesses function by function does not cover calls from outside and unwinding.
+    // Placing witnesses function by function covers neither calls from outside nor unwinding.
     assert!(repaired > 0 && (repaired as usize) < witnesses, "{repaired} of {witnesses}");
     let text = plan("--plan");
     assert!(text.contains(&format!("\n{repaired} witnesses were added by repair")), "{text}");

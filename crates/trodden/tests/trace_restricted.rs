@@ -1,5 +1,5 @@
-//! `trodden trace` of programs that are restricted, or restrict themselves: address space limits, system call filters, other users. They
-//! must behave as without tracing, or be rejected by name before they start.
+//! `trodden trace` on programs that are restricted or restrict themselves: address space limits, system call filters, other users. The
+//! programs must behave as without a trace, or be rejected by name before they start.
 
 mod traced;
 
@@ -10,7 +10,8 @@ use traced::{Folder, errors, must};
 
 const IN_ONE_RUN: [&[&str]; 3] = [&["--runs", "1"], &["--runs", "1", "--collector", "ptrace"], &["--collector", "single-step"]];
 
-/// Prints the limit of its address space and how much it can map below that, and sets another limit; so does a program that it executes.
+/// A program that prints the limit of its address space and how much it can map below this limit, and then sets a different limit. So does
+/// a program that it executes.
 const LIMITED: &str = r#"
 #include <stdio.h>
 #include <sys/mman.h>
@@ -56,7 +57,8 @@ fn limited(folder: &Folder, script: &str, user: Option<&str>) -> Output {
 fn limited_address_spaces_are_as_large_as_without_a_trace() {
     let folder = Folder::new();
     folder.compile("cc", "limited.c", LIMITED);
-    // Addresses are not randomised in a trace, which changes the sizes of the gaps between mappings.
+    // In a trace, addresses are not randomised, which changes the sizes of the gaps between mappings. The comparison disables
+    // randomisation, too.
     let said = must(limited(&folder, "ulimit -S -v 8000000; setarch -R ./app", None));
     assert_eq!(said.lines().count(), 4);
     for options in IN_ONE_RUN {
@@ -78,7 +80,6 @@ fn is_root() -> bool {
 
 const OTHER_USER: &str = "65534";
 
-/// Creates a folder that every user can write to.
 fn open_folder() -> Folder {
     let folder = Folder::new();
     std::fs::set_permissions(folder.path(""), std::fs::Permissions::from_mode(0o777)).unwrap();
@@ -117,7 +118,7 @@ fn programs_that_gain_privileges_are_rejected_before_they_start() {
     std::fs::remove_file(folder.path("one.trace")).unwrap();
     std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o4755)).unwrap();
     refused("setuid");
-    // If root traces the program, it keeps its privileges.
+    // If root traces the program, the program keeps its privileges.
     assert_eq!(must(folder.record(&["--runs", "1"], "root.trace", &["./app"])), "0\n");
     std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o2755)).unwrap();
     refused("setgid");
@@ -141,7 +142,7 @@ fn processes_of_other_users_are_rejected_by_name() {
     sleeper.wait().unwrap();
     assert_eq!(output.status.code(), Some(2));
     assert!(errors(&output).contains("it belongs to user 0. Run as that user or as root"), "{}", errors(&output));
-    // The same user started this process, but its file made it run as another user.
+    // The same user started this process, but its file makes it run as a different user.
     let program = folder.path("sleep");
     std::fs::copy("/usr/bin/sleep", &program).unwrap();
     std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o4755)).unwrap();
@@ -158,7 +159,7 @@ fn processes_of_other_users_are_rejected_by_name() {
     assert!(errors(&output).contains("setuid"), "{}", errors(&output));
 }
 
-/// A separate mount namespace lets the test change the setting without changing that of the machine.
+/// In a separate mount namespace, the test can change the setting without changing it for the machine.
 #[test]
 fn what_yama_forbids_is_rejected_by_name_before_the_program_starts() {
     if !is_root() {
@@ -182,14 +183,14 @@ fn what_yama_forbids_is_rejected_by_name_before_the_program_starts() {
             command.args(["-m", "sh", "-c", &script, env!("CARGO_BIN_EXE_trodden")]).current_dir(folder.path("")).env("TMPDIR", ".");
             let output = command.stdin(Stdio::null()).output().unwrap();
             assert_eq!(output.status.code(), Some(2), "{scope} {traced}: {}", errors(&output));
-            // A process of another user is rejected for that reason instead.
+            // A process of a different user is rejected for that reason instead.
             let (named, said) = (!traced.contains("--pid") || user == "0", errors(&output));
             assert!(!named || said.contains("yama/ptrace_scope") && said.contains(remedy), "{scope} {traced}: {said}");
         }
     }
 }
 
-/// Computes, restricts itself to a few system calls, and computes again; any other system call ends it.
+/// A program that computes, restricts itself to a few system calls, and computes again. Any other system call ends it.
 const FILTERED: &str = concat!(
     include_str!("cases/filter.h"),
     r#"

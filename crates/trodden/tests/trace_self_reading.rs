@@ -1,5 +1,5 @@
-//! `trodden trace` of programs that read their own code: they see their own bytes, whatever the trace has written there. That takes
-//! memory protection keys.
+//! `trodden trace` on programs that read their own code. They must see their own bytes, whatever the trace has written into the code.
+//! Hiding these changes needs memory protection keys.
 
 mod traced;
 
@@ -10,7 +10,7 @@ use traced::{Folder, errors, must};
 
 const PATCHING: [&[&str]; 2] = [&["--runs", "1"], &["--runs", "1", "--collector", "ptrace"]];
 
-/// Without protection keys, programs see the patches.
+/// Returns true if the processor has protection keys. Without them, programs see the trace's changes.
 fn has_keys() -> bool {
     let has = trodden_trace::has_protection_keys();
     if !has {
@@ -19,7 +19,8 @@ fn has_keys() -> bool {
     has
 }
 
-/// It reads all of its code in the way that its argument names, and compares it with its file. Status 3 means that they differ.
+/// A program that reads all of its code, in the way that its argument names, and compares it with its file. Status 3 means that they
+/// differ.
 const READS: &str = r#"
 #define _GNU_SOURCE
 #include <errno.h>
@@ -231,7 +232,7 @@ fn faults_of_a_program_are_its_own_although_its_code_is_guarded() {
     }
 }
 
-/// Starts the program that checks its code until it is to end.
+/// Starts the program so that it checks its code until it is told to end.
 fn checking(folder: &Folder) -> Child {
     let mut process = Command::new(folder.path("app")).current_dir(folder.path("")).arg("loop").stdout(Stdio::piped()).spawn().unwrap();
     let mut said = [0; 6];
@@ -239,7 +240,7 @@ fn checking(folder: &Folder) -> Child {
     process
 }
 
-/// Ends it, and requires that its code was always right.
+/// Ends the program, and checks that it always saw its own code.
 fn end(mut process: Child, what: &str) {
     must(Command::new("kill").args(["-USR1", &process.id().to_string()]).output().unwrap());
     let mut rest = String::new();
@@ -286,7 +287,7 @@ fn a_process_that_checks_its_code_survives_the_end_of_the_command() {
         let collector = ["trampolines", "ptrace"][number / 2];
         command.args(["trace", "record", "--collector", collector, "--pid", &process.id().to_string(), "--output"]);
         let mut client = command.arg(folder.path("p.trace")).stderr(Stdio::null()).spawn().unwrap();
-        // Code is guarded.
+        // Once the process has a protection key, its code is guarded.
         let started = Instant::now();
         while keys_of(&process).is_empty() {
             assert!(started.elapsed() < Duration::from_secs(60), "{collector}");
@@ -304,7 +305,7 @@ fn a_process_that_checks_its_code_survives_the_end_of_the_command() {
     }
 }
 
-/// Its code contains its data: messages, the arguments of a program, and a table that a loop reads.
+/// A program with data in its code: messages, the arguments of a program, and a table that a loop reads.
 const DATA_IN_CODE: &str = r#"
 .globl _start
 .text
@@ -372,7 +373,7 @@ fn data_within_code_is_read_as_usual() {
     }
 }
 
-/// It installs a filter that allows everything, and then reads its code.
+/// A program that installs a filter which allows everything, and then reads its own code.
 const FILTERED: &str = r#"
 #include <linux/filter.h>
 #include <linux/seccomp.h>

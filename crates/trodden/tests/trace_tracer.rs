@@ -1,5 +1,5 @@
-//! The tracer is a separate process: however the command ends, whatever it traced continues as if it had never been traced, no temporary
-//! files are left, and a program that the command starts has the same session, terminal and descriptors as without it.
+//! The tracer is a separate process. However the command ends, whatever it traced continues as if it had never been traced, and no
+//! temporary files are left. A program that the command starts has the same session, terminal and descriptors as without the command.
 
 mod traced;
 
@@ -11,7 +11,6 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 use traced::{Folder, errors, installed, must};
 
-/// Waits for a condition.
 fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !is_so() {
@@ -20,7 +19,7 @@ fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// Prepares a command that puts its temporary files in `tmp`.
+/// Creates a command that puts its temporary files in `tmp`.
 fn trodden(folder: &Folder, arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_trodden"));
     let _ = fs::create_dir(folder.path("tmp"));
@@ -38,7 +37,8 @@ fn status(process: &str, name: &str) -> Option<String> {
     text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).map(|value| value.trim().to_owned())
 }
 
-/// Works until the file `finish` exists. Then it reports whether its results were right, and whether its code is that of its file.
+/// A program that works until the file `finish` exists. Then it reports whether its results were right, and whether its code is that of its
+/// file.
 const WORKER: &str = r#"
 #include <fcntl.h>
 #include <stdio.h>
@@ -72,13 +72,13 @@ int main(void) {
 
 fn worker() -> Folder {
     let folder = Folder::new();
-    // Compute the expected result here, and put it into the program.
+    // The expected result is computed here and put into the program.
     let sum: u32 = (0..200u32).map(|n| if n % 3 != 0 { n / 2 } else { n * 5 + 1 }).sum();
     folder.compile("cc", "worker.c", &WORKER.replace("39932", &sum.to_string()));
     folder
 }
 
-/// Waits until the program works, and returns its process ID.
+/// Waits until the program works. Returns its process ID.
 fn ready(folder: &Folder) -> String {
     until("the program does not begin", || folder.path("ready").exists());
     fs::read_to_string(folder.path("ready")).unwrap().trim().to_owned()
@@ -115,7 +115,7 @@ fn several_runs_end_with_the_command_and_their_program_continues() {
     let mut command =
         trodden(&folder, &["trace", "record", "--runs", "4", "--output", "t.trace", "--", "./app"]).stdin(Stdio::null()).spawn().unwrap();
     let process = ready(&folder);
-    // Several runs see a fixed process ID that is not the real one.
+    // Several runs see a fixed process ID, which is not the real one.
     let traced = || fs::read_dir("/proc").unwrap().filter_map(|e| e.ok()?.file_name().to_str().map(str::to_owned));
     let is_ours = |p: &String| fs::read_link(format!("/proc/{p}/exe")).is_ok_and(|exe| exe == folder.path("app"));
     let process = traced().find(is_ours).unwrap_or(process);
@@ -128,7 +128,7 @@ fn several_runs_end_with_the_command_and_their_program_continues() {
     until("something is left", || temporary(&folder).is_empty());
 }
 
-/// Starts a process, and then a command that traces it.
+/// Starts a process, and then a command that traces this process.
 fn attached(folder: &Folder, collector: &str) -> (Child, Child) {
     let program = Command::new(folder.path("app")).current_dir(folder.path("")).spawn().unwrap();
     let process = ready(folder);
@@ -168,7 +168,7 @@ fn every_signal_ends_the_trace_of_a_process_and_keeps_it() {
 fn signals_before_anything_runs_end_the_command_and_leave_nothing() {
     let folder = worker();
     for (signal, number) in [("TERM", 15), ("INT", 2), ("QUIT", 3), ("USR2", 12)] {
-        // Several runs get the same input, so it is first read to its end, which never comes here.
+        // Several runs get the same input. The recorder therefore first waits for the end of its input, which never comes here.
         let mut command = trodden(&folder, &["trace", "record", "--runs", "4", "--", "./app"]).stdin(Stdio::piped()).spawn().unwrap();
         let input = command.stdin.take();
         until("it does not begin", || !temporary(&folder).is_empty());
@@ -179,7 +179,7 @@ fn signals_before_anything_runs_end_the_command_and_leave_nothing() {
     }
 }
 
-/// Prints in one line its session, process group and terminal, and its descriptors.
+/// A program that prints its session, process group, terminal and descriptors in one line.
 const STANDS: &str = r#"
 #include <fcntl.h>
 #include <stdio.h>
@@ -192,7 +192,7 @@ int main(void) {
 }
 "#;
 
-/// Runs a shell command in a separate terminal, writes to it once a file exists, and returns the output and the exit status.
+/// Runs a shell command in a separate terminal. Once a file exists, writes to the terminal. Returns the output and the exit status.
 fn in_terminal(folder: &Folder, line: &str, written: Option<(&str, &[u8])>) -> (String, ExitStatus) {
     let _ = fs::create_dir(folder.path("tmp"));
     let mut script = Command::new("script");
@@ -223,7 +223,7 @@ fn programs_have_the_session_and_descriptors_that_they_have_without_the_recorder
     assert!(lines.len() == 2 && lines[0] == lines[1] && lines[0].contains(" 0 111"), "{said}");
 }
 
-/// Counts interrupts. After the first, it waits a while for a second one.
+/// A program that counts interrupts. After the first interrupt, it waits some time for a second one.
 const INTERRUPTED: &str = r#"
 #include <signal.h>
 #include <stdio.h>
@@ -261,7 +261,8 @@ fn terminal_interrupts_reach_the_program_once_and_the_trace_is_kept() {
     }
 }
 
-/// A jump to a target that nothing refers to, with `BEFORE` in front of the target. Each execution appends a line to `count`.
+/// A program with a jump to a target to which nothing refers. `BEFORE` stands for bytes in front of the target. Each execution appends a
+/// line to `count`.
 const HIDDEN: &str = r#"
 #include <stdio.h>
 volatile long hidden = 0x12345;
@@ -274,8 +275,8 @@ __attribute__((noinline)) int jump(int n) {
 int main(void) { FILE *f = fopen("count", "a"); fprintf(f, "ran\n"); fclose(f); printf("%d\n", jump(1)); return 0; }
 "#;
 
-/// Traces [`HIDDEN`] by each collector, with other bytes before the target. Returns whether a note says that blocks are missing, and the
-/// blocks.
+/// Traces [`HIDDEN`] with each collector, with the bytes `before` in front of the target. Returns, for each collector, whether a note says
+/// that blocks are missing, and the blocks.
 fn hidden_traces(before: &str) -> Vec<(bool, Vec<String>)> {
     let folder = Folder::new();
     folder.compile("cc", "hidden.c", &HIDDEN.replace("BEFORE", before));
@@ -292,11 +293,11 @@ fn hidden_traces(before: &str) -> Vec<(bool, Vec<String>)> {
 
 #[test]
 fn single_runs_execute_the_program_once_and_say_what_they_lack() {
-    // The target is in the middle of what looks like one instruction, in its operand.
+    // The target is in the middle of what looks like one instruction: inside its operand.
     let traces = hidden_traces("\\t.byte 0xb8\\n");
     assert_eq!(traces.iter().map(|trace| trace.0).collect::<Vec<_>>(), [true, true, false], "{traces:?}");
     assert_eq!(traces[0].1, traces[1].1);
-    // Stepping recorded the instruction that the others lack.
+    // Stepping recorded the instruction that the other traces lack.
     assert!(traces[2].1.len() > traces[0].1.len(), "{traces:?}");
 }
 
@@ -306,7 +307,7 @@ fn blocks_between_others_are_recorded_even_if_nothing_refers_to_them() {
     assert!(traces.iter().all(|trace| !trace.0 && trace.1 == traces[2].1), "{traces:?}");
 }
 
-/// Leaves a daemon that keeps its output open as long as the program's file exists.
+/// A program that leaves a daemon. The daemon keeps its output open as long as the program's file exists.
 const DAEMON: &str = r#"
 #include <stdio.h>
 #include <unistd.h>

@@ -1,4 +1,4 @@
-//! `trodden trace record` in one run: the program runs once, and finds everything as it does without trodden.
+//! `trodden trace record` in one run. The program runs once, and finds everything as it would without trodden.
 
 mod traced;
 
@@ -7,7 +7,7 @@ use std::fs;
 use std::process::Command;
 use traced::{Folder, errors, installed, must};
 
-/// Appends a line to `ran`. Writes to `NAME.same` what is the same in every run, and to `NAME.random` what differs.
+/// A program that appends a line to `ran`. It writes what is the same in every run to `NAME.same`, and what differs to `NAME.random`.
 const ASKS: &str = r#"
 #define _GNU_SOURCE
 #include <sched.h>
@@ -61,7 +61,7 @@ int main(int count, char **arguments) {
 }
 "#;
 
-/// Returns how many different values each line has in the reports of three runs.
+/// Returns how many distinct values each line has in the reports of three runs.
 fn distinct_values(folder: &Folder, name: &str) -> Vec<usize> {
     let texts: Vec<String> = (0..3).map(|n| fs::read_to_string(folder.path(&format!("{name}{n}.random"))).unwrap()).collect();
     let lines: Vec<Vec<&str>> = texts.iter().map(|text| text.lines().collect()).collect();

@@ -1,14 +1,13 @@
-//! What the plugin makes of small units. Each file in `tests/units` is a unit in LLVM's text form. Each of its lines `; settings: ...`
-//! gives the settings of a build (nothing stands for the defaults). After the dashes come, for each of these builds, the functions as code
-//! generation gets them.
+//! Small units, as the plugin instruments them. Each file in `tests/units` is a unit in LLVM's text form. Each of its lines `; settings:
+//! ...` gives the settings of one build (default settings if nothing follows). After the dashes come, for each of these builds, the
+//! functions that code generation gets.
 //!
-//! Input files of a build are made from further lines. `known=file` (also `interesting`, `watched` and `weights`) is made from lines
-//! `; path: FUNCTION NUMBER EXECUTIONS`, with the path numbers of a default build; `segments=file` from lines
-//! `; segment: CALLER:PATH ... CALLEE:PATH`, with the path numbers of a build with `reach=calls`. `part=1` stands for what the first of two
-//! copies counts.
+//! Further lines describe the input files of a build. `known=file` (also `interesting`, `watched` and `weights`) is made from lines `;
+//! path: FUNCTION NUMBER EXECUTIONS`, with the path numbers of a default build. `segments=file` is made from lines `; segment: CALLER:PATH
+//! ... CALLEE:PATH`, with the path numbers of a build with `reach=calls`. `part=1` selects what the first of two copies counts.
 //!
-//! `TRODDEN_BLESS=1` writes the current output into the files. A changed output shows up here as text; other tests check that it counts
-//! correctly. clang prints the functions before its first code generation pass, which follows the plugin.
+//! `TRODDEN_BLESS=1` writes the current output to the files, so that a change of the output shows up as text. Whether the code counts
+//! correctly is tested elsewhere. clang prints the functions before its first code generation pass, which runs after the plugin.
 
 #[path = "units/inputs.rs"]
 mod inputs;
@@ -20,14 +19,14 @@ use std::path::{Path, PathBuf};
 use trodden_unit::Settings;
 use trodden_unit::experiment::{EXPERIMENT_VARIABLE, InputFolder};
 
-/// Separates a unit from the expected output.
+/// Separates the unit from the expected output.
 const DASHES: &str = "; ----\n";
-/// The beginning of a line with settings.
+/// Start of a line with settings.
 const SETTINGS: &str = "; settings:";
-/// The first pass of code generation.
+/// Name of the first code generation pass.
 const PASS: &str = "pre-isel-intrinsic-lowering";
 
-/// Returns the functions of a unit built with these settings, and leaves the unit's object in the folder.
+/// Builds a unit with these settings and returns its functions. The unit's object stays in the folder.
 fn made(place: &Place, unit: &str, settings: &Settings) -> String {
     let folder = InputFolder::new(place.path("inputs"));
     let request = settings.clone().request(&folder).unwrap().write(&folder).unwrap();
@@ -40,7 +39,7 @@ fn made(place: &Place, unit: &str, settings: &Settings) -> String {
     functions(&String::from_utf8(must(&mut clang).stderr).unwrap())
 }
 
-/// Returns the functions of a printed module, without what precedes and follows them.
+/// Returns the functions of a printed module, without the text before and after them.
 fn functions(printed: &str) -> String {
     let mut text = String::new();
     let mut inside = false;
@@ -58,7 +57,7 @@ fn functions(printed: &str) -> String {
     text
 }
 
-/// Returns the line without the function identifier of its pseudo-probe, which is a hash of the whole unit and its map.
+/// Removes the function identifier from the line of a pseudo-probe. It is a hash of the complete unit and its map.
 fn without_identity(line: &str) -> String {
     const PROBE: &str = "@llvm.pseudoprobe(i64 ";
     match line.split_once(PROBE).and_then(|(before, rest)| Some((before, rest.split_once(',')?.1))) {
@@ -85,8 +84,8 @@ fn built_units_agree_with_the_expected_text() {
     assert!(wrong.is_empty(), "TRODDEN_BLESS=1 writes what is made now:\n{}", wrong.join("\n"));
 }
 
-/// Builds a unit once for each of its lines with settings. Returns the number of builds, and the new output if it differs from the expected
-/// one.
+/// Builds a unit once for each of its lines with settings. Returns the number of builds. Also returns the new output if it differs from the
+/// expected output.
 fn one(place: &Place, unit: &Path) -> (usize, Option<String>) {
     let text = std::fs::read_to_string(unit).unwrap();
     let (given, expected) = text.split_once(DASHES).unwrap_or((&text, ""));
@@ -105,7 +104,7 @@ fn one(place: &Place, unit: &Path) -> (usize, Option<String>) {
     (builds, (now != expected).then(|| format!("{}:\n{now}", unit.display())))
 }
 
-/// Parses settings, and makes their input files from a default build.
+/// Parses settings. Makes the input files that they name from a default build.
 fn settings(place: &Place, unit: &str, options: &str) -> Settings {
     let mut settings: Settings = options.parse().unwrap();
     let named = options
@@ -113,7 +112,7 @@ fn settings(place: &Place, unit: &str, options: &str) -> Settings {
         .filter_map(|option| option.strip_suffix("=file").or_else(|| option.strip_suffix("=1").filter(|key| *key == "part")));
     let keys: Vec<&str> = named.collect();
     if !keys.is_empty() {
-        // Paths of callers up to their calls have numbers only if calls are edges.
+        // Callers' paths up to a call have numbers only if calls are edges.
         let numbers = if keys.contains(&"segments") { "reach=calls" } else { "" };
         made(place, unit, &numbers.parse().unwrap());
         let inputs = Inputs::new(&place.path("unit.o"), unit);

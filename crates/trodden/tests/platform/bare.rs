@@ -2,7 +2,7 @@
 
 use super::place::{Place, executions, trodden};
 
-/// No libc, no start files, no thread-local storage; `_start` calls `step` ten times.
+/// A program without libc, start files and thread-local storage. Its `_start` calls `step` ten times.
 const BARE: &str = r#"
 static long call(long n, long a, long b, long c) {
   long r;
@@ -25,7 +25,7 @@ void begin(long *stack) {
 __asm__(".globl START\nSTART: mov %rsp, %rdi\nand $-16, %rsp\ncall begin\n");
 "#;
 
-/// Runs and records a program made of [`BARE`], which ends with status 15.
+/// Records a program that was built from [`BARE`]. It must end with status 15.
 fn check_bare(place: &Place, program: &str, case: &str) {
     let output = place.command(place.path(program)).output().unwrap();
     assert_eq!((output.status.code(), &*output.stdout, &*output.stderr), (Some(15), &b"s=15\n"[..], &b""[..]), "{case}");
@@ -42,7 +42,7 @@ fn executables_without_libc() {
     let with_loader = "-pie -fPIE -Wl,--dynamic-linker=/lib64/ld-linux-x86-64.so.2";
     for linker in ["bfd", "gold", "lld"] {
         for kind in ["-static", "-static-pie -fPIE", "-no-pie -fno-pie", with_loader] {
-            // gold cannot link static PIEs, and the C library's loader cannot run a program at a fixed address that lld linked without
+            // gold cannot link static PIEs. The C library's loader cannot run a program that lld linked at a fixed address without
             // libraries.
             if matches!((linker, kind), ("gold", "-static-pie -fPIE") | ("lld", "-no-pie -fno-pie")) {
                 continue;

@@ -1,17 +1,16 @@
-//! Objects have the debug information that the user requested, and unit maps have lines in any case.
+//! Objects have the debug information that the user requested. Unit maps contain line numbers even if the user requested none.
 
 use super::place::{Place, must, trodden};
 use super::{MAIN, STEP, two_units};
 use trodden_unit::UnitMap;
 
-/// Returns the names of a file's debug sections.
 fn sections(place: &Place, file: &str) -> Vec<String> {
     let table = String::from_utf8(place.tool("readelf", &format!("--section-headers --wide {file}")).stdout).unwrap();
     let names = table.split_whitespace().filter(|word| word.starts_with(".debug_"));
     names.map(str::to_owned).collect()
 }
 
-/// Returns the lines of a function in a program's unit map.
+/// Returns the lines of a function according to a program's unit map.
 fn lines(place: &Place, program: &str, function: &str) -> Vec<u32> {
     let maps: Vec<UnitMap> = place.image(program).frames.iter().map(|frame| frame.map().unwrap()).collect();
     let function = maps.iter().flat_map(|map| &map.functions).find(|f| f.name == function).expect("the function is counted");
@@ -46,7 +45,7 @@ fn requested_debug_information_is_kept() {
     assert!(lines(&place, "prog", "step").is_empty(), "the user wants no lines");
 }
 
-/// Traces look up lines in the program.
+/// Traces look up line numbers in the program itself.
 #[test]
 fn programs_built_for_traces_have_line_tables() {
     let place = two_units();

@@ -1,4 +1,4 @@
-//! Forms of reports, and traces of other tools: a page in a browser, export to a Chrome trace and back, the scheduler's events.
+//! Forms of reports, and traces from other tools: a page in a browser, export to a Chrome trace and back, events of the scheduler.
 
 use super::threads::LOCKS;
 use super::webdriver::Browser;
@@ -26,14 +26,14 @@ fn readers_click_a_page_and_an_exported_chrome_trace_can_be_read() {
     // Chrome traces have times in microseconds, and may lack short slices.
     let (wait, again) = (own["wait_ns"].as_f64().unwrap(), back["wait_ns"].as_f64().unwrap());
     assert!((wait - again).abs() < 0.05 * wait, "{wait} {again}");
-    // A Chrome trace has no stacks, so its report names the innermost function, not the caller that makes it slow.
+    // A Chrome trace has no stacks. Its report names the innermost function instead of the caller that makes this function slow.
     let classes = own["waits"].as_array().unwrap().iter().flat_map(|w| w["classes"].as_array().unwrap());
     let steps = classes.flat_map(|c| c["plus"].as_array().unwrap());
     let longest = steps.max_by_key(|step| step["ns"].as_u64()).unwrap();
     assert_eq!(back["causes"][0]["function"], longest["function"]);
 }
 
-/// Figure 4 of the Carnival paper as a Chrome trace, in milliseconds: each process computes, waits and computes.
+/// Returns figure 4 of the Carnival paper as a Chrome trace, in milliseconds. Each process computes, waits and computes.
 fn figure_4() -> String {
     let slices =
         [(0, "A1", 0, 10), (0, "A2", 10, 3), (0, "A3", 13, 4), (1, "B1", 0, 4), (1, "B2", 4, 6), (1, "B3", 10, 5), (2, "C1", 0, 6)];
@@ -65,7 +65,7 @@ fn waits_are_printed_as_in_the_paper() {
     assert_eq!(at("= (A1 + B3 + C3) - (A1 + A2)") + 1, at("= (B3 + C3) - A2, without the steps that both paths have in common"));
     let value: Value = serde_json::from_slice(&must(explained("fig4.json", &["--json"])).stdout).unwrap();
     assert_eq!(value["expressions"][2]["expanded"], "(A1 + B3 + C3) - (A1 + A2)");
-    // Without the laboratory, JSON has the first wait of each class.
+    // Without the laboratory, JSON contains the first wait of each class.
     let classes = report(&place, "fig4.json", &[]);
     let first = |site: &Value| site["classes"][0]["representative"]["expression"].clone();
     let expressions: Vec<Value> = classes["waits"].as_array().unwrap().iter().map(first).collect();
@@ -75,7 +75,7 @@ fn waits_are_printed_as_in_the_paper() {
     assert!(!refused.status.success() && String::from_utf8_lossy(&refused.stderr).contains("omit it or --html"));
 }
 
-/// Returns the facts in some sections of the text report: each line without its times and percentages.
+/// Returns the facts in some sections of a text report: each line without times and percentages.
 fn facts<'t>(report: &'t str, sections: &[&str]) -> Vec<&'t str> {
     let mut section = report.lines().next().unwrap();
     let lines = report.lines().filter(|line| {
@@ -88,7 +88,7 @@ fn facts<'t>(report: &'t str, sections: &[&str]) -> Vec<&'t str> {
     lines.map(|line| line.rsplit("  ").next().unwrap().trim()).collect()
 }
 
-/// Checks that the page has the facts of the text report.
+/// Checks that the page contains the facts of the text report.
 fn compare_with_text(browser: &Browser, report: &str) {
     let headline = report.lines().next().unwrap();
     assert_eq!(browser.eval("return document.getElementById('headline').textContent"), headline);
@@ -148,7 +148,7 @@ fn click(place: &Place, own: &Value, report: &str) {
     assert_eq!(browser.eval("return performance.getEntriesByType('resource').length"), 0);
 }
 
-/// `worker` sleeps from 1 µs to 11 µs, when `main` wakes it; an interrupt in the idle thread wakes `timer`.
+/// `worker` sleeps from 1 µs until `main` wakes it at 11 µs. An interrupt in the idle thread wakes `timer`.
 const SCHEDULER: &str = "\
     main  10 [000]   5.000000000: sched:sched_switch: prev_comm=swapper/0 prev_pid=0 prev_prio=120 prev_state=R ==> next_comm=main \
     next_pid=10 next_prio=120
@@ -179,7 +179,7 @@ fn scheduler_events_show_who_woke_whom() {
     assert_eq!(found["causes"][0]["ns"], 10_000);
 }
 
-/// The same run as `babeltrace2` prints an LTTng trace. The waker is the thread that has the processor.
+/// The same run, as `babeltrace2` prints an LTTng trace. The waker is the thread that has the processor.
 const COMMON: &str = "\
 [5.000000000] (+?.?????????) host sched_switch: { cpu_id = 0 }, { prev_comm = \"swapper/0\", prev_tid = 0, prev_prio = 20, prev_state = 0, \
 next_comm = \"main\", next_tid = 10, next_prio = 20 }
@@ -211,7 +211,7 @@ fn kernel_traces_in_the_common_trace_format_give_the_same_report() {
     }
 }
 
-/// One thread is woken ten times by another, each time 10 ms after it fell asleep.
+/// Returns a trace in which one thread is woken ten times by another, each time 10 ms after it fell asleep.
 fn woken_by(event: &str) -> String {
     let mut text = String::from(
         "swapper 0 [000] 10.000000: sched:sched_switch: prev_comm=swapper/0 prev_pid=0 prev_prio=120 prev_state=R ==> next_comm=maker \
@@ -254,7 +254,7 @@ fn wake_ups_come_from_the_trace_or_are_reported_as_missing() {
     }
 }
 
-/// Reads the same events as perf prints them with the plugins of libtraceevent.
+/// The same events are read from the text that perf prints with the plugins of libtraceevent.
 #[test]
 fn perf_text_printed_by_plugins_gives_the_same_report() {
     let place = Place::new();
@@ -282,7 +282,7 @@ fn perf_text_printed_by_plugins_gives_the_same_report() {
     }
 }
 
-/// Reads the text of what `perf data convert --to-ctf` writes, in which each event names its thread.
+/// The text is that of a trace from `perf data convert --to-ctf`, in which each event names its thread.
 #[test]
 fn perf_events_in_the_common_trace_format_need_no_processor_context() {
     let place = Place::new();
@@ -298,7 +298,7 @@ fn perf_events_in_the_common_trace_format_need_no_processor_context() {
     }
 }
 
-/// perf 6.1 recorded two threads that take turns. The recording is read both as converted by `perf data convert --to-ctf` and as printed by
+/// perf 6.1 recorded two threads that take turns. The recording is read as converted by `perf data convert --to-ctf`, and as printed by
 /// `perf script --ns`.
 #[test]
 fn converted_perf_recordings_agree_with_their_text() {
@@ -329,7 +329,7 @@ event { name = sched_switch; id = 0; stream_id = 0;
 event { name = sched_waking; id = 1; stream_id = 0; fields := struct { string comm; int32_t tid; }; };
 ";
 
-/// Encodes the event of a line of [`COMMON`] as in the binary trace; returns its processor and bytes.
+/// Encodes the event in a line of [`COMMON`] for the binary trace. Returns the event's processor and bytes.
 fn packed(line: &str) -> (u32, Vec<u8>) {
     let value = |name: &str| {
         let rest = line.split_once(&format!(" {name} = ")).unwrap().1;

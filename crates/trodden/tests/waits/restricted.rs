@@ -1,5 +1,5 @@
-//! Programs that are restricted, or restrict themselves: limits, system call filters, special permissions of their files. They must behave
-//! as without the recorder, or be rejected by name before they start.
+//! Programs that are restricted or restrict themselves: limits, system call filters, special permissions of their files. The programs must
+//! behave as without the recorder, or be rejected by name before they start.
 
 use super::files::POSTS;
 use super::{Place, check, must};
@@ -35,7 +35,8 @@ fn file_size_limits_do_not_end_the_program() {
     assert!((1..=2).contains(&threads) && posts > 800 && posts < 40_000, "{threads} threads, {posts} posts");
 }
 
-/// Prints the limit of its address space and how much it can map below that, limits itself, and creates threads before and after.
+/// A program that prints the limit of its address space and how much it can map below this limit, limits itself, and creates threads before
+/// and after that.
 const LIMITED: &str = r#"
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -102,7 +103,8 @@ fn programs_with_a_limited_address_space_are_rejected_or_left_alone() {
     assert!(errors(&recorded).contains("its address space is limited"), "{}", errors(&recorded));
 }
 
-/// Threads post a semaphore; then a filter ends the process at system calls that it does not make itself, among them those of the recorder.
+/// A program whose threads post a semaphore. Then a filter ends the process at all system calls that the program does not make itself.
+/// These include system calls of the recorder.
 const FILTERED: &str = r#"
 #define _GNU_SOURCE
 #include <errno.h>
@@ -187,7 +189,6 @@ fn programs_that_filter_their_system_calls_run_to_their_end() {
     }
 }
 
-/// A user without privileges.
 const OTHER_USER: &str = "65534";
 
 #[test]
@@ -228,7 +229,7 @@ fn programs_that_gain_privileges_are_rejected_before_they_start() {
         true => refused("capabilities (setcap)"),
         false => eprintln!("skipped: this file system has no capabilities"),
     }
-    // A program that is started by a shell runs as without the recorder.
+    // A program that a shell starts runs as without the recorder.
     let alone = must(by_other("./app 3"));
     let recorded = must(by_other("exec \"$0\" waits record -o other.waits -- sh -c './app 3'"));
     assert_eq!(recorded.stdout, alone.stdout);

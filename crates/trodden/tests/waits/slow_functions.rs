@@ -1,4 +1,4 @@
-//! Slow functions that need more than the executed line to be named: Fortran procedures, and functions that spend their time in helpers.
+//! Slow functions that cannot be named from the executed line alone: Fortran procedures, and functions that spend their time in helpers.
 
 use super::{Place, check, first};
 
@@ -45,7 +45,7 @@ fn fortran_is_recorded_with_both_libraries() {
     }
 }
 
-/// As in old programs: separate procedures, a reduction whose arguments share a buffer, and receives from any source with any tag.
+/// An old-style program with separate procedures, a reduction whose arguments share a buffer, and receives from any source with any tag.
 const FORTRAN_77: &str = r#"
       program old
       include 'mpif.h'
@@ -90,7 +90,7 @@ fn fortran_procedures_have_their_source_names() {
     }
 }
 
-/// The function that is slow on rank 1 spends its time in several helpers, one of which is inlined.
+/// A program in which the function that is slow on rank 1 spends its time in several helpers. One of the helpers is inlined.
 const HELPERS: &str = r#"
 #include <mpi.h>
 static volatile double sink;

@@ -114,7 +114,7 @@ fn every_way_to_wait_for_a_thread_is_explained_by_what_it_did() {
         sites.map(|w| w["total_ns"].as_u64().unwrap()).sum::<u64>()
     };
     let calls = ["pthread_barrier_wait", "pthread_rwlock_rdlock", "pthread_spin_lock", "pthread_cond_wait", "sem_wait", "pthread_join"];
-    // The sleeps last 100 ms: even a thread that is late on a busy machine still waits for part of one.
+    // The sleeps last 100 ms. A thread that is late on a busy machine still waits for part of a sleep.
     for call in calls {
         assert!(of(call) > 10_000_000, "{call}: {} ns of waiting\n{waits:#?}", of(call));
     }
@@ -122,7 +122,7 @@ fn every_way_to_wait_for_a_thread_is_explained_by_what_it_did() {
     assert_eq!(report["causes"][0]["state"], "blocked");
 }
 
-/// A pipe used as a lock: whoever has its byte holds the lock. Writing the byte back never blocks.
+/// A program that uses a pipe as a lock: the thread that has read the pipe's byte holds the lock. Writing the byte back never blocks.
 const PIPE: &str = r#"
 #include <pthread.h>
 #include <unistd.h>

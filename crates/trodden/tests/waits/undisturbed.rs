@@ -1,10 +1,11 @@
-//! Recorded programs behave like unrecorded ones: their signals, their coroutines, and the libraries that they load themselves.
+//! Recorded programs must behave like unrecorded ones. This concerns their signals, their coroutines, and the libraries that they load
+//! themselves.
 
 use super::{Place, must};
 use std::process::Output;
 
 impl Place {
-    /// Returns the program's output without and with the recorder.
+    /// Returns the program's output without the recorder and with it.
     fn both(&self, command: &[&str]) -> (Output, Output) {
         let alone = must(self.command(command[0]).args(&command[1..]).output().unwrap());
         (alone, self.record(command))
@@ -29,7 +30,7 @@ int go(void) {
 }
 "#;
 
-/// Loads a module as interpreters do.
+/// A program that loads a module as interpreters do.
 const HOST: &str = r#"
 #include <dlfcn.h>
 #include <stdio.h>
@@ -59,7 +60,8 @@ fn mpi_in_a_loaded_module_is_recorded() {
     }
 }
 
-/// The stacks of the coroutines begin at the same address, but the second is shorter. Both call with equal stack pointers.
+/// A program with coroutines whose stacks start at the same address, although the second stack is shorter. Both make calls with equal stack
+/// pointers.
 const COROUTINES: &str = r#"
 #define _GNU_SOURCE
 #include <alloca.h>
@@ -107,8 +109,8 @@ fn coroutine_stacks_may_be_unmapped() {
     assert!(frames.len() == 6 && frames.iter().all(|frame| *frame == frames[0]), "the program does not do what is tested: {text}");
 }
 
-/// Depending on the argument: profiles itself, handles all signals, or has one thread that waits for all signals while the others block
-/// them.
+/// A program that, depending on its argument, profiles itself, handles all signals, or has one thread that waits for all signals while the
+/// others block them.
 const SIGNALS: &str = r#"
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -214,7 +216,7 @@ fn only_recordings_are_replaced() {
     must(record());
     must(record());
     let threads = place.files("threads").remove(0);
-    // Put files of the user, with names like those in a recording, into the recording.
+    // The user puts files into the recording, with names like those in a recording.
     for name in ["song.threads", "1-2.threads", "list.process", "top.stacks", threads.file_name().unwrap().to_str().unwrap()] {
         let file = place.path("app.waits").join(name);
         let kept = std::fs::read(&file).ok();
