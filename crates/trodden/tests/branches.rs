@@ -71,7 +71,7 @@ fn imported_trace_gives_exact_counts() {
 }
 
 /// Code generation takes the address of the block after `setjmp` before the call to `setjmp`.
-const SECOND_RETURNS: &str = "\
+const SECOND_RETURNS_PROGRAM: &str = "\
 #include <setjmp.h>
 static jmp_buf back;
 volatile int sink;
@@ -83,7 +83,7 @@ int main(void) { int sum = 0; for (int i = 0; i < 8; i++) sum += attempt(i); sin
 
 #[test]
 fn second_return_begins_a_path() {
-    let (place, counted, trace) = traced(SECOND_RETURNS, 0);
+    let (place, counted, trace) = traced(SECOND_RETURNS_PROGRAM, 0);
     place.write("trace.txt", &trace);
     place.trodden("import trace.txt --program marked --no-store -o traced.trodden");
     let traced = Profile::read(&place.path("traced.trodden")).unwrap();
@@ -93,7 +93,7 @@ fn second_return_begins_a_path() {
 }
 
 /// An interpreter with an indirect jump that may also lead to the next instruction.
-const NEAR_JUMPS: &str = "\
+const NEAR_JUMPS_PROGRAM: &str = "\
 enum { INC, DEC, ADD, MUL, JNZ, OUT, SWAP, HALT };
 volatile long sink;
 __attribute__((noinline)) long run(const unsigned char *code, long a, long b) {
@@ -119,7 +119,7 @@ int main(void) {
 
 #[test]
 fn jump_to_the_next_instruction_is_a_branch() {
-    let (place, counted, trace) = traced(NEAR_JUMPS, 0);
+    let (place, counted, trace) = traced(NEAR_JUMPS_PROGRAM, 0);
     place.write("trace.txt", &trace);
     place.trodden("import trace.txt --program marked --no-store -o traced.trodden");
     let traced = Profile::read(&place.path("traced.trodden")).unwrap();

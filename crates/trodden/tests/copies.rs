@@ -213,7 +213,7 @@ fn merged_counts_of_random_programs_are_exact() {
 }
 
 /// A program with loops, branches and calls that return, and with tight loops that have one path, in one block or in two blocks.
-const COUNTED: &str = "#include <stdio.h>\n\
+const COUNTED_PROGRAM: &str = "#include <stdio.h>\n\
     __attribute__((noinline)) unsigned hash(const char *s) { unsigned h = 0; while (*s) h = (h ^ (unsigned char)*s++) * 16777619u; \
     return h; }\n\
     __attribute__((noinline)) int find(const char *s, const char *end) { const char *from = s; while (s < end && *s != ' ') s++; return \
@@ -226,7 +226,7 @@ const COUNTED: &str = "#include <stdio.h>\n\
 
 #[test]
 fn counted_hits_equal_computed_hits() {
-    let place = Place::with(&[("prog.c", COUNTED), ("input", "")]);
+    let place = Place::with(&[("prog.c", COUNTED_PROGRAM), ("input", "")]);
     place.cc("-O2 prog.c -o prog");
     record(&place, "./prog", "");
     std::fs::copy(place.path("run.trodden"), place.path("one.trodden")).unwrap();
@@ -299,7 +299,7 @@ fn without_a_stored_run_the_program_is_sampled_first() {
         assert!(!arguments.is_empty() || !reported.contains("before a sample was taken"), "{reported}");
     }
     // The program is too short for a sample, so it runs a second time, with full counting.
-    let short = Place::with(&[("prog.c", COUNTED), ("input", "")]);
+    let short = Place::with(&[("prog.c", COUNTED_PROGRAM), ("input", "")]);
     short.cc("-O1 prog.c -o prog");
     let copies = record(&short, "./prog", "--copies 2 --costs costs.html");
     let reported = String::from_utf8_lossy(&copies.stderr).into_owned();
@@ -395,14 +395,14 @@ fn number_of_probes_per_copy_can_be_limited() {
 }
 
 /// A program that executes itself by its own name, so that the new process runs the same program or the same copy.
-const AGAIN: &str = "#include <stdlib.h>\n#include <sys/wait.h>\n#include <unistd.h>\n\
+const AGAIN_PROGRAM: &str = "#include <stdlib.h>\n#include <sys/wait.h>\n#include <unistd.h>\n\
     __attribute__((noinline)) int walk(int n) { int s = 0; for (int i = 0; i < n; i++) { if (i % 3) s += i; else s -= 2; } return s; }\n\
     int main(int c, char **v) { int s = walk(c > 1 ? 5 : 40); if (c == 1) { if (!fork()) { execl(v[0], v[0], \"x\", (char *)0); \
     _exit(9); } wait(0); } return s == 1; }\n";
 
 #[test]
 fn program_that_executes_itself_is_one_image() {
-    let place = Place::with(&[("prog.c", AGAIN), ("input", "")]);
+    let place = Place::with(&[("prog.c", AGAIN_PROGRAM), ("input", "")]);
     place.cc("-O1 prog.c -o prog");
     record(&place, "./prog", "");
     let truth = counts(&place);
@@ -414,7 +414,7 @@ fn program_that_executes_itself_is_one_image() {
 }
 
 /// A program with a loop that runs only if there is an argument.
-const SELDOM: &str = "#include <stdlib.h>\nstatic int a[1000]; volatile long g;\n\
+const SELDOM_PROGRAM: &str = "#include <stdlib.h>\nstatic int a[1000]; volatile long g;\n\
     __attribute__((noinline)) long hot(long n) { long s = 0; for (long i = 0; i < n; i++) { if (a[i % 1000] & 1) s += i; else s ^= i; if \
     (a[(i + 3) % 1000] & 2) s += 3; else s -= g; if (a[(i + 5) % 1000] & 4) g++; else g--; } return s; }\n\
     __attribute__((noinline)) long known(long x) { if (x & 1) g++; else g--; if (x & 2) g += 2; return g; }\n\
@@ -423,7 +423,7 @@ const SELDOM: &str = "#include <stdlib.h>\nstatic int a[1000]; volatile long g;\
 
 #[test]
 fn code_that_no_run_executed_is_divided_by_estimates() {
-    let place = Place::with(&[("prog.c", SELDOM), ("input", "")]);
+    let place = Place::with(&[("prog.c", SELDOM_PROGRAM), ("input", "")]);
     place.cc("-O2 prog.c -o prog");
     place.trodden("record --no-store -o few.trodden -- ./prog");
     place.trodden("record --no-store -o copies.trodden --copies 2 --weights few.trodden --costs costs.json -- ./prog x");
@@ -433,13 +433,13 @@ fn code_that_no_run_executed_is_divided_by_estimates() {
 }
 
 /// A program that needs more memory than the limit allows.
-const GREEDY: &str =
+const GREEDY_PROGRAM: &str =
     "#include <stdlib.h>\nint main(void) { volatile char *p = malloc(200 << 20); if (!p) return 3; p[0] = 1; return p[0] - 1; }\n";
 
 #[test]
 fn baseline_runs_under_the_conditions_of_copies() {
     let place = Place::with(&[
-        ("greedy.c", GREEDY),
+        ("greedy.c", GREEDY_PROGRAM),
         ("echo.c", "#include <stdio.h>\nint main(void) { int c, n = 0; while ((c = getchar()) != EOF) n++; return n; }\n"),
         ("input", ""),
     ]);
@@ -471,7 +471,7 @@ fn baseline_runs_under_the_conditions_of_copies() {
 
 #[test]
 fn plan_rejects_programs_that_cannot_be_divided() {
-    let place = Place::with(&[("prog.c", COUNTED)]);
+    let place = Place::with(&[("prog.c", COUNTED_PROGRAM)]);
     place.cc("--trodden=sample -O1 prog.c -o prog");
     let output = place.command(laboratory()).args(["plan", "./prog"]).output().unwrap();
     let reported = String::from_utf8_lossy(&output.stderr).into_owned();

@@ -35,14 +35,14 @@ fn not_exact(place: &Place) -> Vec<String> {
 }
 
 /// A program that runs until the signal of a timer ends it.
-const TIMED: &str = "#include <unistd.h>\nvolatile unsigned sink;\n\
+const TIMED_PROGRAM: &str = "#include <unistd.h>\nvolatile unsigned sink;\n\
     __attribute__((noinline)) unsigned one(unsigned n) { if (n & 1) return n * 3; return n / 2; }\n\
     __attribute__((noinline)) unsigned two(unsigned n) { if (n % 3) return n + 1; return n; }\n\
     int main(void) { ualarm(100000, 0); for (unsigned i = 0;; i++) sink += one(i) + two(i); }\n";
 
 #[test]
 fn copies_ended_by_the_same_signal_are_marked() {
-    let place = Place::with(&[("prog.c", TIMED)]);
+    let place = Place::with(&[("prog.c", TIMED_PROGRAM)]);
     place.cc("-O1 prog.c -o prog");
     let output = record(&place, "--copies 2 --no-first-run -- ./prog");
     assert_eq!(output.status.code(), Some(128 + 14), "{}", reported(&output));
@@ -59,7 +59,7 @@ fn copies_ended_by_the_same_signal_are_marked() {
 }
 
 /// A program whose second copy is ended by a signal: at each attempt, or only at the first.
-const ONE_IS_ENDED: &str = "#include <signal.h>\n#include <string.h>\n#include <sys/stat.h>\n#include <unistd.h>\n\
+const ONE_IS_ENDED_PROGRAM: &str = "#include <signal.h>\n#include <string.h>\n#include <sys/stat.h>\n#include <unistd.h>\n\
     __attribute__((noinline)) int work(int n) { int s = 0; for (int i = 0; i < n; i++) { if (i % 3) s += i; else s ^= i; } return s; }\n\
     int main(int c, char **v) { char self[4096] = { 0 }; if (readlink(\"/proc/self/exe\", self, sizeof self - 1) < 0) return 9;\n\
     int s = work(40); if (strstr(self, \"copy-0001/\") && (c > 1 || !mkdir(\"once\", 0700))) kill(getpid(), SIGKILL); return work(s & 7) \
@@ -67,7 +67,7 @@ const ONE_IS_ENDED: &str = "#include <signal.h>\n#include <string.h>\n#include <
 
 #[test]
 fn copies_ended_by_a_signal_run_again_if_others_end_normally() {
-    let place = Place::with(&[("prog.c", ONE_IS_ENDED)]);
+    let place = Place::with(&[("prog.c", ONE_IS_ENDED_PROGRAM)]);
     place.cc("-O1 prog.c -o prog");
     record(&place, "-- ./prog");
     let truth = counts(&place);
@@ -116,7 +116,7 @@ fn copies_end_if_their_recorder_is_killed() {
 
 /// A program that behaves as if its paths depended on addresses: its second copy takes the slow path of a hot function twice as often, but
 /// prints the same.
-const ANOTHER_EXECUTION: &str = "#include <string.h>\n#include <unistd.h>\nvolatile int sink;\n\
+const ANOTHER_EXECUTION_PROGRAM: &str = "#include <string.h>\n#include <unistd.h>\nvolatile int sink;\n\
     __attribute__((noinline)) void work(int i, int other) { if ((i & 127) < 1 + other) { sink += 3; __asm__ volatile(\"\"); } else { \
     sink ^= i; __asm__ volatile(\" \"); } }\n\
     __attribute__((noinline)) void rest(int i) { if (i % 3) sink += i; else sink -= 4; if (i & 4) sink ^= 9; }\n\
@@ -125,7 +125,7 @@ const ANOTHER_EXECUTION: &str = "#include <string.h>\n#include <unistd.h>\nvolat
 
 #[test]
 fn different_executions_are_detected_by_paths_that_all_copies_count() {
-    let place = Place::with(&[("prog.c", ANOTHER_EXECUTION)]);
+    let place = Place::with(&[("prog.c", ANOTHER_EXECUTION_PROGRAM)]);
     place.cc("-O1 prog.c -o prog");
     record(&place, "-- ./prog");
     std::fs::copy(place.path("run.trodden"), place.path("one.trodden")).unwrap();
@@ -144,7 +144,7 @@ fn different_executions_are_detected_by_paths_that_all_copies_count() {
 }
 
 /// A program whose argument determines which path is hot.
-const UNLIKE: &str = "#include <stdlib.h>\nvolatile unsigned sink;\n\
+const UNLIKE_PROGRAM: &str = "#include <stdlib.h>\nvolatile unsigned sink;\n\
     __attribute__((noinline)) void one(int n) { for (int i = 0; i < n; i++) { if (i & 1) sink += i; else sink ^= i; if (i % 3) sink--; } \
     }\n\
     __attribute__((noinline)) void two(int n) { for (int i = 0; i < n; i++) { if (i & 2) sink += i; else sink ^= i; if (i % 5) sink--; } \
@@ -153,7 +153,7 @@ const UNLIKE: &str = "#include <stdlib.h>\nvolatile unsigned sink;\n\
 
 #[test]
 fn several_runs_balance_copies_better_than_an_unusual_one() {
-    let place = Place::with(&[("prog.c", UNLIKE)]);
+    let place = Place::with(&[("prog.c", UNLIKE_PROGRAM)]);
     place.cc("-O1 prog.c -o prog");
     place.trodden("record -- ./prog 3000 2000");
     place.trodden("record -- ./prog 2000 3000");

@@ -10,7 +10,7 @@ use trodden_profile::Profile;
 
 /// A program with loops that have alternating iterations, in mutually recursive functions, and with `longjmp` over frames of other
 /// functions.
-const TURNS: &str = r#"
+const TURNS_PROGRAM: &str = r#"
 #include <setjmp.h>
 #include <stdio.h>
 static jmp_buf back;
@@ -39,7 +39,7 @@ int main(void) { printf("%d %d\n", even(12), jumps(40)); return 0; }
 "#;
 
 /// A program with a loop that calls functions which catch exceptions. The exceptions pass frames with and without landing pads.
-const EXCEPTIONS: &str = r#"
+const EXCEPTIONS_PROGRAM: &str = r#"
 #include <cstdio>
 #include <stdexcept>
 struct Guard { int *n; ~Guard() { ++*n; } };
@@ -62,7 +62,7 @@ int main() { int g = 0; int s = outer(60, &g); std::printf("%d %d\n", s, g); }
 
 /// A program with nested loops whose trip counts are arguments and whose paths change after a while, with `setjmp` in a loop to which the
 /// loop itself jumps, and with a loop that ends at a call that does not return.
-const NESTED: &str = r#"
+const NESTED_PROGRAM: &str = r#"
 #include <setjmp.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -116,7 +116,7 @@ fn diverged(place: &Place, profile: &str) -> u64 {
 
 #[test]
 fn copies_share_the_counting_of_paths_over_iterations() {
-    for (file, source) in [("turns.c", TURNS), ("prog.cc", EXCEPTIONS), ("nested.c", NESTED)] {
+    for (file, source) in [("turns.c", TURNS_PROGRAM), ("prog.cc", EXCEPTIONS_PROGRAM), ("nested.c", NESTED_PROGRAM)] {
         let place = Place::with(&[(file, source)]);
         let compile = |line: &str| if file.ends_with(".cc") { place.cxx(line) } else { place.cc(line) };
         compile(&format!("--trodden=stream -O1 {file} -o streaming"));
@@ -150,7 +150,7 @@ fn copies_share_the_counting_of_paths_over_iterations() {
 /// The set is from a shorter run, so the longer run has additional paths over iterations. They must be counted together.
 #[test]
 fn other_paths_over_iterations_are_counted_together() {
-    let place = Place::with(&[("nested.c", NESTED)]);
+    let place = Place::with(&[("nested.c", NESTED_PROGRAM)]);
     place.cc("--trodden=stream -O1 nested.c -o streaming");
     place.cc("-O1 nested.c -o prog");
     let run = |program: &str, options: &str| {
@@ -185,7 +185,7 @@ fn other_paths_over_iterations_are_counted_together() {
 
 #[test]
 fn copies_share_path_sequences_by_function() {
-    for (file, source) in [("turns.c", TURNS), ("prog.cc", EXCEPTIONS)] {
+    for (file, source) in [("turns.c", TURNS_PROGRAM), ("prog.cc", EXCEPTIONS_PROGRAM)] {
         let place = Place::with(&[(file, source)]);
         let compile = |line: &str| if file.ends_with(".cc") { place.cxx(line) } else { place.cc(line) };
         compile(&format!("--trodden=stream -O1 {file} -o streaming"));

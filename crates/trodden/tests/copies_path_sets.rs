@@ -10,7 +10,7 @@ use trodden_profile::{Inexact, Profile};
 use trodden_unit::Identity;
 
 /// A program with mutual recursion, and with `longjmp` over frames of both functions and out of a loop.
-const JUMPS: &str = r#"
+const JUMPS_PROGRAM: &str = r#"
 #include <setjmp.h>
 #include <stdio.h>
 static jmp_buf back;
@@ -38,7 +38,7 @@ int main(void) {
 "#;
 
 /// A program with exceptions that leave a function with a cleanup, with recursion, and with a child process that runs beside its parent.
-const THROWS: &str = r#"
+const THROWS_PROGRAM: &str = r#"
 #include <cstdio>
 #include <stdexcept>
 #include <sys/wait.h>
@@ -106,8 +106,8 @@ fn watch(place: &Place, expression: &str, action: &str) {
 #[test]
 fn copies_together_report_all_matches_of_one_program() {
     for (file, source, expressions) in [
-        ("jumps.c", JUMPS, ["8 | 12-13 | 17-18", "even|odd|caught: exit", "odd: 12 !13"]),
-        ("throws.cc", THROWS, ["8-10 | 12", "deep: 9 !10", "caught: 14"]),
+        ("jumps.c", JUMPS_PROGRAM, ["8 | 12-13 | 17-18", "even|odd|caught: exit", "odd: 12 !13"]),
+        ("throws.cc", THROWS_PROGRAM, ["8-10 | 12", "deep: 9 !10", "caught: 14"]),
     ] {
         let place = Place::with(&[(file, source)]);
         let compile = |line: &str| if file.ends_with(".cc") { place.cxx(line) } else { place.cc(line) };
@@ -132,7 +132,7 @@ fn copies_together_report_all_matches_of_one_program() {
 
 #[test]
 fn actions_that_would_make_copies_differ_are_rejected() {
-    let place = Place::with(&[("jumps.c", JUMPS)]);
+    let place = Place::with(&[("jumps.c", JUMPS_PROGRAM)]);
     place.cc("-O1 -g jumps.c -o prog");
     watch(&place, "odd: 12", "abort");
     let refused = |command: &mut Command, text: &str| {
@@ -174,8 +174,8 @@ fn counted(place: &Place) -> Counted {
 #[test]
 fn merged_counts_of_interesting_paths_equal_counts_of_one_program() {
     for (file, source, sets) in [
-        ("jumps.c", JUMPS, ["touch:jumps.c:8", "run.trodden", "touch:jumps.c:17"]),
-        ("throws.cc", THROWS, ["touch:throws.cc:10", "run.trodden", "top:5:run.trodden"]),
+        ("jumps.c", JUMPS_PROGRAM, ["touch:jumps.c:8", "run.trodden", "touch:jumps.c:17"]),
+        ("throws.cc", THROWS_PROGRAM, ["touch:throws.cc:10", "run.trodden", "top:5:run.trodden"]),
     ] {
         let place = Place::with(&[(file, source)]);
         let compile = |line: &str| if file.ends_with(".cc") { place.cxx(line) } else { place.cc(line) };
@@ -202,7 +202,7 @@ fn merged_counts_of_interesting_paths_equal_counts_of_one_program() {
 
 #[test]
 fn options_that_do_not_apply_to_copies_of_interesting_paths_are_rejected() {
-    let place = Place::with(&[("jumps.c", JUMPS)]);
+    let place = Place::with(&[("jumps.c", JUMPS_PROGRAM)]);
     place.cc("-O1 -g jumps.c -o prog");
     record_program(&place, "", "./prog");
     let make = |scheme: &str| {

@@ -8,7 +8,7 @@ use std::process::Command;
 use trodden_profile::{FunctionPaths, Inexact, Profile};
 
 /// A program with eight paths. Each path is taken equally often by two threads, and by a process that one of the threads creates.
-const SUBJECT: &str = "#include <pthread.h>\n#include <stdlib.h>\n#include <sys/wait.h>\n#include <unistd.h>\n#define NOP __asm__ \
+const SUBJECT_PROGRAM: &str = "#include <pthread.h>\n#include <stdlib.h>\n#include <sys/wait.h>\n#include <unistd.h>\n#define NOP __asm__ \
     volatile(\"nop\")\n\
     __attribute__((noinline)) void tread(unsigned x) { if (x & 1) NOP; if (x & 2) NOP; if (x & 4) NOP; }\n\
     static void iterations(void) { for (unsigned i = 0; i < 8000; i++) tread(i); }\n\
@@ -39,13 +39,13 @@ fn record(place: &Place) -> Profile {
 }
 
 fn profile(parameters: &str) -> Profile {
-    let place = Place::with(&[("prog.c", SUBJECT)]);
+    let place = Place::with(&[("prog.c", SUBJECT_PROGRAM)]);
     assert!(build(&place, parameters).status().unwrap().success());
     record(&place)
 }
 
 fn unoptimised_profile(parameters: &str) -> Profile {
-    let place = Place::with(&[("prog.c", SUBJECT)]);
+    let place = Place::with(&[("prog.c", SUBJECT_PROGRAM)]);
     assert!(build_at("-O0", &place, parameters).status().unwrap().success());
     record(&place)
 }
@@ -81,7 +81,7 @@ fn unoptimised_code_counts_exactly_in_threads_and_forks() {
 
 /// A program with loops, calls, a switch and parameters of several kinds. The numbers of some paths are constants; those of others are
 /// computed.
-const UNOPTIMISED: &str = "static int twice(int x) { return x > 9 ? 9 : 2 * x; }\n\
+const UNOPTIMISED_PROGRAM: &str = "static int twice(int x) { return x > 9 ? 9 : 2 * x; }\n\
     int run(int n, double d, char *s) { int sum = 0; for (int i = 0; i < n; i++) { if (i & 1) sum += twice(i); if (d > i) sum++; \
       switch (s[i & 3]) { case 'a': sum++; break; case 'b': sum--; break; case 'z': return 1; } } return sum; }\n\
     int main(void) { return run(4, 1.5, \"abc\") & 0; }\n";
@@ -90,7 +90,7 @@ const UNOPTIMISED: &str = "static int twice(int x) { return x > 9 ? 9 : 2 * x; }
 /// time.
 #[test]
 fn fast_instruction_selection_supports_all_code_added_to_unoptimised_code() {
-    let place = Place::with(&[("prog.c", UNOPTIMISED)]);
+    let place = Place::with(&[("prog.c", UNOPTIMISED_PROGRAM)]);
     let remarks = |mut command: Command| -> Vec<String> {
         let output = command.args(["-O0", "-c", "prog.c", "-o", "prog.o", "-Rpass-missed=sdagisel"]).output().unwrap();
         let text = String::from_utf8(output.stderr).unwrap();
@@ -119,7 +119,7 @@ fn full_tables_lose_paths_but_no_executions_and_are_reported() {
 
 /// A program in which, if RARE is set, a thread calls a function that no other run executes, and a branch leads to a call that must be a
 /// tail call.
-const RARE: &str = "#include <pthread.h>\n#include <stdlib.h>\n#define NOP __asm__ volatile(\"nop\")\n\
+const RARE_PROGRAM: &str = "#include <pthread.h>\n#include <stdlib.h>\n#define NOP __asm__ volatile(\"nop\")\n\
     static __attribute__((noinline)) void rare(unsigned x) { if (x & 1) NOP; }\n\
     static void *run(void *too) { if (too) for (unsigned i = 0; i < 1000; i++) rare(i); return 0; }\n\
     static __attribute__((noinline)) int other(int x) { NOP; return x + 1; }\n\
@@ -129,7 +129,7 @@ const RARE: &str = "#include <pthread.h>\n#include <stdlib.h>\n#define NOP __asm
 
 #[test]
 fn residual_builds_count_untested_paths_in_threads_and_at_tail_calls() {
-    let place = Place::with(&[("prog.c", RARE)]);
+    let place = Place::with(&[("prog.c", RARE_PROGRAM)]);
     assert!(build(&place, "").status().unwrap().success());
     record(&place);
     assert!(place.command(trodden()).args(["export", "known", "run.trodden", "-o", "known"]).status().unwrap().success());
@@ -149,7 +149,7 @@ fn residual_builds_count_untested_paths_in_threads_and_at_tail_calls() {
 
 #[test]
 fn paths_with_nonstandard_numbers_are_not_exported_as_known() {
-    let place = Place::with(&[("prog.c", SUBJECT)]);
+    let place = Place::with(&[("prog.c", SUBJECT_PROGRAM)]);
     assert!(build(&place, "table-slots=64 array-paths=1").status().unwrap().success());
     record(&place);
     let export = place.command(trodden()).args(["export", "known", "run.trodden", "-o", "known"]).output().unwrap();
@@ -158,7 +158,7 @@ fn paths_with_nonstandard_numbers_are_not_exported_as_known() {
 
 /// A program with loops that have too many instructions for tight loops. Their trip counts are 16, 5, 7 and 2^20 + 2, or arguments. Their
 /// steps are 1, 4, 2^12 and 2^13. One loop has an exit edge in the middle, and another contains a loop.
-const LOOPS: &str = "#define STAY _Pragma(\"clang loop unroll(disable) vectorize(disable)\")\n#define N __attribute__((noinline))\n\
+const LOOPS_PROGRAM: &str = "#define STAY _Pragma(\"clang loop unroll(disable) vectorize(disable)\")\n#define N __attribute__((noinline))\n\
     static volatile unsigned a, b, c, d, e;\n#define BODY a += i; b ^= a; c += b; d ^= c; e += d;\n\
     N void up(void) { STAY for (unsigned i = 0; i < 16; i++) { BODY } }\n\
     N void down(void) { STAY for (int i = 5; i > 0; i--) { BODY } }\n\
@@ -175,7 +175,7 @@ const LOOPS: &str = "#define STAY _Pragma(\"clang loop unroll(disable) vectorize
 
 #[test]
 fn loops_with_computable_trip_counts_are_counted_when_they_are_left() {
-    let place = Place::with(&[("prog.c", LOOPS)]);
+    let place = Place::with(&[("prog.c", LOOPS_PROGRAM)]);
     assert!(build(&place, "").status().unwrap().success());
     let counted = record(&place);
     assert!(build(&place, "trip-counts=off").status().unwrap().success());
@@ -240,7 +240,7 @@ fn endless_loops_are_counted_while_they_run() {
 }
 
 /// A program with a loop that has several paths. The first iteration takes a different path from all others.
-const DOMINANT: &str = "static volatile unsigned a, b;\n\
+const DOMINANT_PROGRAM: &str = "static volatile unsigned a, b;\n\
     __attribute__((noinline)) unsigned walk(unsigned n, unsigned seldom) {\n\
       unsigned sum = 0; if (seldom & 1) a = n;\n\
       _Pragma(\"clang loop unroll(disable)\") for (unsigned i = 0; i != n; i++) { if (__builtin_expect(i % seldom == 0, 0)) { a = i; \
@@ -258,7 +258,7 @@ fn walk_of(place: &Place, parameters: &str, is: impl Fn(&str) -> bool) -> usize 
 
 #[test]
 fn untested_loop_increments_counters_in_memory_with_a_base_address_computed_once() {
-    let place = Place::with(&[("prog.c", DOMINANT)]);
+    let place = Place::with(&[("prog.c", DOMINANT_PROGRAM)]);
     assert!(build(&place, "").status().unwrap().success());
     let run = |arguments: &[&str]| assert!(place.command(trodden()).args(arguments).output().unwrap().status.success(), "{arguments:?}");
     run(&["record", "--no-store", "-o", "test.trodden", "--", "./prog", "none"]);
@@ -291,7 +291,7 @@ fn untested_tight_loop_is_counted_by_trip_count() {
 
 #[test]
 fn dominant_iteration_of_a_short_loop_has_its_own_increment_or_with_weights_a_register() {
-    let place = Place::with(&[("prog.c", DOMINANT)]);
+    let place = Place::with(&[("prog.c", DOMINANT_PROGRAM)]);
     let additions = |parameters: &str| walk_of(&place, parameters, |l| l.starts_with("incq") && l.contains('('));
     let sums = |parameters: &str| walk_of(&place, parameters, |l| l.starts_with("addq\t%") && l.contains('('));
     let counts = |parameters: &str| {
@@ -318,7 +318,7 @@ fn dominant_iteration_of_a_short_loop_has_its_own_increment_or_with_weights_a_re
 
 /// A program that, with an argument, is constantly interrupted by a signal handler which takes the same path. It prints how often the path
 /// is taken.
-const INTERRUPTED: &str = "#include <signal.h>\n#include <stdio.h>\n#include <sys/time.h>\n#define NOP __asm__ volatile(\"nop\")\n\
+const INTERRUPTED_PROGRAM: &str = "#include <signal.h>\n#include <stdio.h>\n#include <sys/time.h>\n#define NOP __asm__ volatile(\"nop\")\n\
     __attribute__((noinline)) void step(unsigned n) { if (n & 1) NOP; }\n\
     static volatile unsigned long handled;\n\
     static void handle(int signal) { (void)signal; handled++; for (int i = 0; i < 100; i++) step(1); }\n\
@@ -329,7 +329,7 @@ const INTERRUPTED: &str = "#include <signal.h>\n#include <stdio.h>\n#include <sy
 
 #[test]
 fn counts_of_signal_handlers_are_not_lost_in_optimised_and_unoptimised_code() {
-    let place = Place::with(&[("prog.c", INTERRUPTED)]);
+    let place = Place::with(&[("prog.c", INTERRUPTED_PROGRAM)]);
     for level in ["-O0", "-O2"] {
         for is_residual in [false, true] {
             let mut compile = place.command(trodden());

@@ -18,19 +18,19 @@ const PROGRAMS: [(&str, &str); 6] = [
 ];
 
 /// The program for which conditions (MC/DC) are compared as well.
-const DECISIONS: &str = "decisions.c";
+const DECISIONS_FILE: &str = "decisions.c";
 
 /// Returns what `llvm-cov` exports for a program and a profile: all regions, branches and functions with their counts.
-fn exported(place: &Place, program: &str, profile: &str) -> Value {
+fn export_llvm_coverage(place: &Place, program: &str, profile: &str) -> Value {
     let text = place.tool("llvm-cov-22", &format!("export {program} -instr-profile={profile}")).stdout;
     let mut all: Value = serde_json::from_slice(&text).unwrap();
     all["data"].take()
 }
 
 /// Runs the compiler's own coverage build. Its counters are in a shared mapping of the file, so that forks and kills lose no counts.
-fn reference(place: &Place, compiler: &str, options: &str, source: &str) {
+fn run_reference_build(place: &Place, compiler: &str, options: &str, source: &str) {
     let counting = "-fprofile-instr-generate -fcoverage-mapping -fprofile-update=atomic -mllvm -runtime-counter-relocation";
-    let counting = if source == DECISIONS { format!("{counting} -fcoverage-mcdc") } else { counting.to_owned() };
+    let counting = if source == DECISIONS_FILE { format!("{counting} -fcoverage-mcdc") } else { counting.to_owned() };
     place.tool(compiler, &format!("{options} {counting} {source} -o reference"));
     let raw = format!("%c{}", place.path("reference.profraw").display());
     // Some programs end with a status that `must` would not accept.
@@ -48,52 +48,53 @@ fn check_program(name: &str, text: &str, level: &str) -> Place {
     let place = Place::with(&[(name, text)]);
     let (compiler, driver) = if name.ends_with(".cc") { ("clang++-22", "c++") } else { ("clang-22", "cc") };
     let options = format!("{level} -w -pthread");
-    reference(&place, compiler, &options, name);
-    let option = if name == DECISIONS { "--trodden=coverage=mcdc" } else { "--trodden=coverage" };
+    run_reference_build(&place, compiler, &options, name);
+    let option = if name == DECISIONS_FILE { "--trodden=coverage=mcdc" } else { "--trodden=coverage" };
     place.trodden(&format!("{driver} {option} {options} {name} -o own"));
     place.command(trodden()).args(["record", "--no-store", "-o", "run.trodden", "--", "./own"]).output().unwrap();
     place.trodden("export profdata run.trodden -o own.profdata");
-    let (llvm, own) = (exported(&place, "reference", "reference.profdata"), exported(&place, "own", "own.profdata"));
+    let (llvm, own) =
+        (export_llvm_coverage(&place, "reference", "reference.profdata"), export_llvm_coverage(&place, "own", "own.profdata"));
     assert!(llvm[0]["functions"].as_array().unwrap().iter().any(|f| f["count"].as_u64() > Some(0)), "{name} {level}: nothing was executed");
     assert_eq!(llvm, own, "{name} {level}");
-    assert_eq!(llvm[0]["totals"]["mcdc"]["covered"].as_u64() > Some(0), name == DECISIONS, "{name} {level}");
+    assert_eq!(llvm[0]["totals"]["mcdc"]["covered"].as_u64() > Some(0), name == DECISIONS_FILE, "{name} {level}");
     let text = place.trodden("export llvm-json run.trodden --like llvm-cov").stdout;
     assert_eq!(llvm, serde_json::from_slice::<Value>(&text).unwrap()["data"], "{name} {level}: coverage export");
     place
 }
 
 #[test]
-fn c_without_optimisation() {
+fn c_coverage_equals_llvms_without_optimisation() {
     check("plain.c", "-O0");
 }
 
 #[test]
-fn c_optimised() {
+fn c_coverage_equals_llvms_with_optimisation() {
     check("plain.c", "-O2");
 }
 
 #[test]
-fn frames_that_do_not_return() {
+fn frames_that_do_not_return_have_llvms_counts() {
     check("jump.c", "-O2");
 }
 
 #[test]
-fn templates_and_exceptions_without_optimisation() {
+fn cxx_coverage_equals_llvms_without_optimisation() {
     check("cxx.cc", "-O0");
 }
 
 #[test]
-fn templates_and_exceptions_optimised() {
+fn cxx_coverage_equals_llvms_with_optimisation() {
     check("cxx.cc", "-O2");
 }
 
 #[test]
-fn threads() {
+fn coverage_of_threads_equals_llvms() {
     check("threads.c", "-O2");
 }
 
 /// Returns, for each region and for each side of each branch in a function, whether it was executed.
-fn covered(function: &Value) -> Vec<bool> {
+fn executed_sides(function: &Value) -> Vec<bool> {
     let all = |list: &str, counts: std::ops::Range<usize>| -> Vec<bool> {
         let each = function[list].as_array().unwrap().iter().flat_map(|one| one.as_array().unwrap()[counts.clone()].iter());
         each.map(|count| count.as_u64() > Some(0)).collect()
@@ -105,9 +106,9 @@ fn covered(function: &Value) -> Vec<bool> {
 /// more, its parent's counts before the fork. In continuous mode, LLVM counts everything once, but computes 0 for a parent's code after `if
 /// (fork() == 0)`. trodden's coverage must agree with the former about what was executed. It must have the counts of the latter, except in
 /// functions that children continue.
-fn forked_processes(level: &str) {
+fn check_forked_processes(level: &str) {
     let place = Place::with(&[("forks.c", include_str!("coverage/forks.c"))]);
-    reference(&place, "clang-22", level, "forks.c");
+    run_reference_build(&place, "clang-22", level, "forks.c");
     must(place.command(place.path("reference")).env("LLVM_PROFILE_FILE", place.path("each-%m.profraw")));
     let each = std::fs::read_dir(place.path("")).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
     let each = each.into_iter().find(|name| name.starts_with("each-")).unwrap();
@@ -117,12 +118,12 @@ fn forked_processes(level: &str) {
     let output = place.trodden("export llvm-json run.trodden --like llvm-cov");
     assert!(!String::from_utf8_lossy(&output.stderr).contains("returned twice"));
     let own = serde_json::from_slice::<Value>(&output.stdout).unwrap()["data"].take();
-    let [once, each] = ["reference", "each"].map(|name| exported(&place, "reference", &format!("{name}.profdata")));
+    let [once, each] = ["reference", "each"].map(|name| export_llvm_coverage(&place, "reference", &format!("{name}.profdata")));
     let [own, once, each] = [&own, &once, &each].map(|all| all[0]["functions"].as_array().unwrap());
     assert_eq!(own.len(), 4);
     for ((own, once), each) in own.iter().zip(once).zip(each) {
         let name = own["name"].as_str().unwrap();
-        assert_eq!((&own["name"], covered(own)), (&each["name"], covered(each)), "{name}");
+        assert_eq!((&own["name"], executed_sides(own)), (&each["name"], executed_sides(each)), "{name}");
         if name.ends_with("work") {
             assert_eq!(own, once);
         }
@@ -134,13 +135,13 @@ fn forked_processes(level: &str) {
 }
 
 #[test]
-fn forked_processes_without_optimisation() {
-    forked_processes("-O0");
+fn forked_processes_are_counted_without_optimisation() {
+    check_forked_processes("-O0");
 }
 
 #[test]
-fn forked_processes_optimised() {
-    forked_processes("-O2");
+fn forked_processes_are_counted_with_optimisation() {
+    check_forked_processes("-O2");
 }
 
 /// Otherwise, LLVM's tail duplication would give each case a copy of all following cases, and its tail merging would compare all copies.
@@ -215,18 +216,18 @@ fn exports_use_source_names() {
 }
 
 #[test]
-fn a_process_killed() {
+fn coverage_of_a_killed_process_equals_llvms() {
     check("killed.c", "-O2");
 }
 
 #[test]
-fn conditions_of_decisions_without_optimisation() {
-    check(DECISIONS, "-O0");
+fn mcdc_conditions_equal_llvms_without_optimisation() {
+    check(DECISIONS_FILE, "-O0");
 }
 
 #[test]
-fn conditions_of_decisions_optimised() {
-    check(DECISIONS, "-O2");
+fn mcdc_conditions_equal_llvms_with_optimisation() {
+    check(DECISIONS_FILE, "-O2");
 }
 
 /// Returns the line counts of a program's run, and the branches that `coverage show` prints.
@@ -237,7 +238,7 @@ fn lines_of_run(place: &Place, options: &str) -> (std::collections::BTreeMap<u32
     (lines, text(place, &format!("coverage show run.trodden --conditions {options}")))
 }
 
-fn code_after_calls_that_do_not_return(level: &str) {
+fn check_code_after_calls_that_do_not_return(level: &str) {
     const LEAVE: &str = "#include <stdio.h>\n#include <stdlib.h>\nstatic void (*volatile leave)(int) = exit;\nint main(void) {\n  \
         puts(\"before\");\n  leave(0);\n  puts(\"after\");\n  for (int i = 0; i < 3; i++)\n    puts(\"more\");\n\n  return 0;\n}\n";
     let place = Place::with(&[("leave.c", LEAVE)]);
@@ -258,13 +259,13 @@ fn code_after_calls_that_do_not_return(level: &str) {
 }
 
 #[test]
-fn code_after_calls_that_do_not_return_without_optimisation() {
-    code_after_calls_that_do_not_return("-O0");
+fn code_after_exit_is_unexecuted_without_optimisation() {
+    check_code_after_calls_that_do_not_return("-O0");
 }
 
 #[test]
-fn code_after_calls_that_do_not_return_optimised() {
-    code_after_calls_that_do_not_return("-O2");
+fn code_after_exit_is_unexecuted_with_optimisation() {
+    check_code_after_calls_that_do_not_return("-O2");
 }
 
 /// The line of `else` starts with a brace that was not executed.
@@ -313,7 +314,7 @@ fn executed_empty_destructor_is_covered() {
 }
 
 /// Runs a command that must fail. Returns its error message.
-fn failure(place: &Place, arguments: &str) -> String {
+fn error_message(place: &Place, arguments: &str) -> String {
     let output = place.command(trodden()).args(arguments.split_whitespace()).output().unwrap();
     assert_eq!(output.status.code(), Some(2), "{arguments}");
     String::from_utf8(output.stderr).unwrap()
@@ -325,7 +326,7 @@ fn text(place: &Place, arguments: &str) -> String {
 
 #[test]
 fn suites_show_what_each_test_adds() {
-    let place = Place::with(&[("parse.c", include_str!("coverage/parse.c")), ("tests.txt", TESTS)]);
+    let place = Place::with(&[("parse.c", include_str!("coverage/parse.c")), ("tests.txt", TEST_LIST)]);
     place.trodden("build --coverage -- clang -O2 parse.c -o parse");
     place.trodden("suite run tests --commands tests.txt");
     let report = text(&place, "coverage report tests --functions --combinations 1");
@@ -340,7 +341,7 @@ fn suites_show_what_each_test_adds() {
     assert_eq!(found, [("minus", 20, Some(1)), ("big", 1, Some(3)), ("bad", 1, Some(1)), ("plain", 0, Some(3))]);
     assert_eq!(text(&place, "suite order tests --by lines --names"), "minus\nbig\nbad\nplain\n");
     assert_eq!(text(&place, "suite order tests --by lines --file parse.c"), text(&place, "suite order tests --by lines"));
-    assert!(failure(&place, "suite order tests --by lines --file nowhere").contains("nowhere"));
+    assert!(error_message(&place, "suite order tests --by lines --file nowhere").contains("nowhere"));
     let difference = text(&place, "coverage report tests --baseline 1");
     assert!(difference.contains("only in 1: 0 lines, 0 paths") && difference.contains("parse.c: 7-9, 12, 16\n"), "{difference}");
     for (arguments, status) in [
@@ -364,7 +365,7 @@ fn suites_show_what_each_test_adds() {
     assert!(std::fs::read_to_string(place.path("pages/paths.html")).unwrap().contains("<td>8 of 54</td>"));
 }
 
-const TESTS: &str = "plain\t./parse 1 2 3\nminus\t./parse -5\nbig\t./parse 123456\nbad\t./parse 7x\n";
+const TEST_LIST: &str = "plain\t./parse 1 2 3\nminus\t./parse -5\nbig\t./parse 123456\nbad\t./parse 7x\n";
 
 #[test]
 fn changed_lines_are_distinguished() {
@@ -408,31 +409,31 @@ fn program_that_changed_since_it_ran_is_rejected() {
     place.cc("--trodden=coverage -O1 -w plain.c -o own");
     place.trodden("record --no-store -o run.trodden -- ./own");
     std::fs::rename(place.path("own"), place.path("moved")).unwrap();
-    assert!(failure(&place, "coverage report run.trodden").contains("own no longer exists"));
+    assert!(error_message(&place, "coverage report run.trodden").contains("own no longer exists"));
     place.trodden("coverage report run.trodden --object moved");
     place.cc("--trodden=coverage -O2 -w plain.c -o own");
-    assert!(failure(&place, "coverage report run.trodden").contains("own was rebuilt after it ran. Record it again"));
-    assert!(failure(&place, "coverage report run.trodden --object moved --object own").contains("own is not the recorded program"));
+    assert!(error_message(&place, "coverage report run.trodden").contains("own was rebuilt after it ran. Record it again"));
+    assert!(error_message(&place, "coverage report run.trodden --object moved --object own").contains("own is not the recorded program"));
     // A library that was in no run counts as not executed.
     std::fs::write(place.path("idle.c"), "int f(int x) {\n  return x ? 1 : 2;\n}\nint main(void) { return f(0); }\n").unwrap();
     place.cc("--trodden=coverage -O1 -w idle.c -o idle");
     let with_idle = text(&place, "coverage report run.trodden --object moved --object idle");
     assert!(with_idle.lines().any(|line| line.contains("idle.c") && line.contains("0/4")), "{with_idle}");
     assert!(
-        failure(&place, "coverage show run.trodden --object moved --function nothing_so_called")
+        error_message(&place, "coverage show run.trodden --object moved --function nothing_so_called")
             .contains("no function matches `nothing_so_called`")
     );
     place.tool("llvm-objcopy-22", "--remove-section=__llvm_covmap moved own");
-    assert!(failure(&place, "coverage report run.trodden").contains("own has no section __llvm_covmap"));
+    assert!(error_message(&place, "coverage report run.trodden").contains("own has no section __llvm_covmap"));
     // The sections that `strip` removes are not needed.
     place.tool("strip", "moved -o own");
     place.trodden("coverage report run.trodden");
     std::fs::write(place.path("own"), &std::fs::read(place.path("moved")).unwrap()[..3000]).unwrap();
-    assert!(failure(&place, "coverage report run.trodden").contains("own is corrupt (rebuild it with --coverage"));
+    assert!(error_message(&place, "coverage report run.trodden").contains("own is corrupt (rebuild it with --coverage"));
     place.cc("-O1 -w plain.c -o without");
     place.trodden("record --no-store -o without.trodden -- ./without");
-    assert!(failure(&place, "coverage report without.trodden").contains("`trodden build --coverage -- ...`"));
-    let refused = failure(&place, "cc --trodden=coverage -fprofile-instr-generate -fcoverage-mapping plain.c");
+    assert!(error_message(&place, "coverage report without.trodden").contains("`trodden build --coverage -- ...`"));
+    let refused = error_message(&place, "cc --trodden=coverage -fprofile-instr-generate -fcoverage-mapping plain.c");
     assert!(refused.contains("-fprofile-instr-generate cannot be used together with `--coverage`"), "{refused}");
 }
 
@@ -454,7 +455,7 @@ fn without_hashes(mut data: Value) -> Value {
 }
 
 #[test]
-fn rust() {
+fn rust_coverage_equals_llvms() {
     let manifest = "[package]\nname = \"subject\"\nversion = \"0.1.0\"\nedition = \"2021\"\n[workspace]\n";
     let place = Place::with(&[("Cargo.toml", manifest), ("src/main.rs", include_str!("coverage/subject.rs"))]);
     let target = "x86_64-unknown-linux-gnu";
@@ -467,8 +468,8 @@ fn rust() {
     must(place.command(place.path(&reference)).env("LLVM_PROFILE_FILE", "reference.profraw"));
     place.tool("llvm-profdata-22", "merge reference.profraw -o reference.profdata");
     place.trodden("export profdata run.trodden -o own.profdata");
-    let llvm = without_hashes(exported(&place, &reference, "reference.profdata"));
-    assert_eq!(llvm, without_hashes(exported(&place, &program, "own.profdata")));
+    let llvm = without_hashes(export_llvm_coverage(&place, &reference, "reference.profdata"));
+    assert_eq!(llvm, without_hashes(export_llvm_coverage(&place, &program, "own.profdata")));
     let report = String::from_utf8(place.trodden("coverage report run.trodden").stdout).unwrap();
     assert!(report.contains("main.rs") && !report.contains("/rustc/"), "{report}");
 }

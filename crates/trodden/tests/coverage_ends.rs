@@ -71,7 +71,7 @@ fn instances_of_a_template_have_separate_counts() {
 
 /// Jumps from the body, the condition or the step leave loops of each kind.
 #[test]
-fn loops_that_were_not_left() {
+fn loops_left_by_longjmp_have_exact_counts() {
     const LOOPS: &str = "#include <setjmp.h>\nstatic jmp_buf back;\nstatic volatile int n, stop, sink;\n\
         __attribute__((noinline)) static int step(int v) { if (n++ == stop) longjmp(back, 1); return v; }\n\
         __attribute__((noinline)) static void work(void) {\n  for (int i = 0;\n       step(i) < 2;\n       i = step(i) + 1)\n  { \
@@ -130,9 +130,9 @@ struct Program {
 impl Program {
     fn new(seed: u64, is_cxx: bool) -> Program {
         let mut program = Program { text: String::new(), random: seed, line: 1, lines: Vec::new(), conditions: Vec::new(), is_cxx };
-        let (leave, tail) = if is_cxx { (HEAD_CXX, TAIL_CXX) } else { (HEAD_C, TAIL_C) };
+        let (leave, tail) = if is_cxx { (CXX_PROLOGUE, CXX_EPILOGUE) } else { (C_PROLOGUE, C_EPILOGUE) };
         program.push(leave);
-        program.push(HEAD);
+        program.push(SHARED_PROLOGUE);
         let functions = if is_cxx { 4 } else { 3 };
         for function in 0..functions {
             let inlined = if function + 2 < functions { "static inline" } else { "__attribute__((noinline)) static" };
@@ -227,10 +227,11 @@ impl Program {
     }
 }
 
-const HEAD_C: &str = "#include <setjmp.h>\n#include <stdio.h>\n#include <stdlib.h>\nstatic jmp_buf back;\n#define LEAVE longjmp(back, 1)\n";
-const HEAD_CXX: &str = "#include <stdio.h>\n#include <stdlib.h>\n#define LEAVE throw 1\nextern int sink;\n\
+const C_PROLOGUE: &str =
+    "#include <setjmp.h>\n#include <stdio.h>\n#include <stdlib.h>\nstatic jmp_buf back;\n#define LEAVE longjmp(back, 1)\n";
+const CXX_PROLOGUE: &str = "#include <stdio.h>\n#include <stdlib.h>\n#define LEAVE throw 1\nextern int sink;\n\
     struct Guard { ~Guard() { sink++; } };\n";
-const HEAD: &str = "static unsigned state = 1;\nint sink;\nstatic int calls, hits[4000], sides[4000][2];\n\
+const SHARED_PROLOGUE: &str = "static unsigned state = 1;\nint sink;\nstatic int calls, hits[4000], sides[4000][2];\n\
     __attribute__((noinline)) unsigned next(void) { return (state = state * 1103515245 + 12345) >> 16; }\n\
     __attribute__((noinline)) int odd(int a) { return next() % 5 < 2; }\n\
     static inline void hit(int n) { hits[n]++; }\nstatic inline int side(int n, int c) { sides[n][c]++; return c; }\n\
@@ -238,8 +239,8 @@ const HEAD: &str = "static unsigned state = 1;\nint sink;\nstatic int calls, hit
     printf(\"%d %d %d\\n\", hits[i], sides[i][0], sides[i][1]);\n}\n\
     static void (*volatile leave)(int) = exit;\n\
     __attribute__((noinline)) void may_leave(void) {\n  if (next() % 11 == 0) LEAVE;\n  if (++calls > 3000) leave(0);\n}\n";
-const TAIL_C: &str = "int main(void) {\n  atexit(show);\n  for (volatile int i = 0; i < 300; i++)\n    if (!setjmp(back)) f2(i);\n}\n";
-const TAIL_CXX: &str = "int main(void) {\n  atexit(show);\n  for (volatile int i = 0; i < 300; i++)\n    try {\n      f3(i);\n    } \
+const C_EPILOGUE: &str = "int main(void) {\n  atexit(show);\n  for (volatile int i = 0; i < 300; i++)\n    if (!setjmp(back)) f2(i);\n}\n";
+const CXX_EPILOGUE: &str = "int main(void) {\n  atexit(show);\n  for (volatile int i = 0; i < 300; i++)\n    try {\n      f3(i);\n    } \
     catch (int) {\n    }\n}\n";
 
 /// Checks that each line has the count that the program determined, or that its function is marked. Returns the number of marked functions.
@@ -285,21 +286,21 @@ fn check_all(seeds: std::ops::Range<u64>, level: &str, is_cxx: bool, most: usize
 }
 
 #[test]
-fn random_programs_without_optimisation() {
+fn coverage_of_random_c_programs_is_exact_without_optimisation() {
     check_all(1..5, "-O0", false, 0);
 }
 
 #[test]
-fn random_programs_optimised() {
+fn coverage_of_random_c_programs_is_exact_with_optimisation() {
     check_all(1..5, "-O2", false, 0);
 }
 
 #[test]
-fn random_programs_with_exceptions_without_optimisation() {
+fn coverage_of_random_cxx_programs_is_exact_without_optimisation() {
     check_all(1..5, "-O0", true, 0);
 }
 
 #[test]
-fn random_programs_with_exceptions_optimised() {
+fn coverage_of_random_cxx_programs_is_exact_with_optimisation() {
     check_all(1..5, "-O2", true, 4);
 }

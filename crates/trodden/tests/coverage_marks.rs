@@ -192,7 +192,7 @@ fn tail_calls_that_do_not_return_are_marked() {
 
 /// The program contains a `setjmp` and a `vfork` that return twice, and a `setjmp` that returns once.
 #[test]
-fn calls_that_return_twice() {
+fn calls_that_returned_twice_are_marked() {
     const TWICE: &str = "#include <setjmp.h>\n#include <sys/wait.h>\n#include <unistd.h>\nstatic jmp_buf back;\nstatic volatile int sum;\n\
         __attribute__((noinline)) static void again(int n) {\n  if (n < 3)\n    longjmp(back, n + 1);\n}\n\
         __attribute__((noinline)) static void retry(void) {\n  int n = setjmp(back);\n  sum++;\n  again(n);\n}\n\

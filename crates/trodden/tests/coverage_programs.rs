@@ -8,9 +8,9 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 
 /// `work` takes some paths only if `n` is 1 or more.
-const PART: &str = "__attribute__((noinline)) int work(int n) {\n  int sum = 0;\n  for (int i = 0; i < n; i++)\n    if (i % 3)\n      \
+const PART_SOURCE: &str = "__attribute__((noinline)) int work(int n) {\n  int sum = 0;\n  for (int i = 0; i < n; i++)\n    if (i % 3)\n      \
     sum += i;\n#ifdef EXTRA\n  if (sum > 5)\n    sum--;\n#endif\n  return sum;\n}\n";
-const MAIN: &str = "int work(int);\nint main(int n, char **v) {\n  (void)v;\n  return work(5 * (n - 1)) < 0;\n}\n";
+const MAIN_SOURCE: &str = "int work(int);\nint main(int n, char **v) {\n  (void)v;\n  return work(5 * (n - 1)) < 0;\n}\n";
 
 /// Compiles, links and records programs.
 struct Programs {
@@ -20,7 +20,7 @@ struct Programs {
 
 impl Programs {
     fn new(counters: &'static str) -> Programs {
-        let place = Place::with(&[("src/part.c", PART), ("src/main.c", MAIN)]);
+        let place = Place::with(&[("src/part.c", PART_SOURCE), ("src/main.c", MAIN_SOURCE)]);
         Programs { place, counters }
     }
 
@@ -240,8 +240,8 @@ fn objects_from_another_build_folder_have_their_paths() {
         let programs = Programs::new(counters);
         let place = &programs.place;
         for folder in ["a", "b"] {
-            place.write(&format!("{folder}/part.c"), PART);
-            place.write(&format!("{folder}/main.c"), MAIN);
+            place.write(&format!("{folder}/part.c"), PART_SOURCE);
+            place.write(&format!("{folder}/main.c"), MAIN_SOURCE);
         }
         place.shell(&format!(
             "cd a && for s in part main; do {0} cc {counters} -O1 -g -c $s.c -o $s.o; done && cp part.o ../b && \

@@ -81,7 +81,7 @@ fn check_squares(profile: &Profile) {
 
 /// A program in which each iteration of `heavy` takes far longer than reading the clock, so that its sum is meaningful even on a busy
 /// machine.
-const TIMED: &str = r#"
+const TIMED_PROGRAM: &str = r#"
 #include <stdio.h>
 #include <setjmp.h>
 #include <x86intrin.h>
@@ -115,7 +115,7 @@ __attribute__((no_profile_instrument_function)) int main(void) {
 
 #[test]
 fn times_of_paths_exclude_callees_and_do_not_exceed_the_total() {
-    let place = Place::with(&[("timed.c", TIMED)]);
+    let place = Place::with(&[("timed.c", TIMED_PROGRAM)]);
     place.cc("--trodden=events=tsc -O2 timed.c -o timed");
     let (output, profile) = place.record("timed");
     let elapsed: i128 = output.split_whitespace().next().unwrap().parse().unwrap();
@@ -153,7 +153,7 @@ fn paths(profile: &Profile, name: &str) -> Vec<(u64, PathEvents)> {
 
 /// A program in which a call to `touch` causes one page fault if its number is odd, and none otherwise. `leap` causes one page fault and
 /// never returns.
-const FAULTS: &str = r#"
+const FAULTS_PROGRAM: &str = r#"
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <setjmp.h>
@@ -189,7 +189,7 @@ int main(void) {
 
 #[test]
 fn page_faults_are_charged_to_the_paths_that_cause_them() {
-    let place = Place::with(&[("faults.c", FAULTS)]);
+    let place = Place::with(&[("faults.c", FAULTS_PROGRAM)]);
     place.cc("--trodden=events=page-faults -O2 -pthread faults.c -o faults");
     let output = place.command(trodden()).args(["record", "--no-store", "-o", "run.trodden", "--", "./faults"]).output().unwrap();
     assert_eq!(output.status.code(), Some(3), "{output:?}");
@@ -221,7 +221,7 @@ fn refused(stderr: &[u8]) {
 /// Interesting paths have separate sums, under their standard numbers. All other paths of a function share one sum.
 #[test]
 fn only_interesting_paths_have_separate_sums() {
-    let place = Place::with(&[("timed.c", TIMED)]);
+    let place = Place::with(&[("timed.c", TIMED_PROGRAM)]);
     place.cc("--trodden=events=tsc -O2 -g timed.c -o timed");
     let (_, all) = place.record("timed");
     for scheme in ["known-table", "ppp", "pspp", "ball-larus"] {
@@ -264,7 +264,7 @@ fn no_profile_is_written_if_the_event_cannot_be_counted() {
 
 #[test]
 fn reports_show_events_and_merging_adds_them() {
-    let place = Place::with(&[("timed.c", TIMED)]);
+    let place = Place::with(&[("timed.c", TIMED_PROGRAM)]);
     place.cc("--trodden=events=tsc -O2 timed.c -o timed");
     let (_, profile) = place.record("timed");
     place.trodden("merge -o twice.trodden run.trodden run.trodden");

@@ -7,7 +7,7 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs;
 
-const SUBJECT: &str = r#"#include <stdlib.h>
+const SUBJECT_PROGRAM: &str = r#"#include <stdlib.h>
 __attribute__((noinline)) int secret_function(int a, int b) {
     int r = 0;
     if (a > 10) { __asm__ volatile("nop"); r += 1; } else { __asm__ volatile("nop;nop"); r -= 1; }
@@ -23,7 +23,7 @@ int main(int argc, char **argv) {
 
 /// Creates reports from three machines. Two of the machines belong to the same user.
 fn inbox() -> Place {
-    let place = Place::with(&[("prog.c", SUBJECT)]);
+    let place = Place::with(&[("prog.c", SUBJECT_PROGRAM)]);
     place.cc("-O1 -g prog.c -o prog");
     place.trodden("record --suite tests -- ./prog 1 1 20 20");
     place.trodden("instrument ./prog --residual tests -o prog.field");

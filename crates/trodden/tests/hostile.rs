@@ -214,7 +214,7 @@ fn many_configurations_are_simulated_within_bounded_memory() {
 }
 
 /// A name with characters that control a terminal, reverse text or start a new line.
-const HOSTILE: &str = "na\u{1b}[31mme\u{202e}x\u{9b}2J\nEVIL";
+const HOSTILE_NAME: &str = "na\u{1b}[31mme\u{202e}x\u{9b}2J\nEVIL";
 
 fn is_harmless(place: &Place, arguments: &[&str]) {
     let output = place.command(program_of(arguments[0])).args(arguments).output().unwrap();
@@ -228,33 +228,33 @@ fn is_harmless(place: &Place, arguments: &[&str]) {
 #[test]
 fn program_names_do_not_control_the_terminal() {
     let place = Place::new();
-    let source = format!("{HOSTILE}.c");
+    let source = format!("{HOSTILE_NAME}.c");
     place.write(
         &source,
         "__attribute__((noinline)) int loop(volatile int *p) { int s = 0; for (int i = 0; i < 1000; i++) { s += *p;\n\
          __asm__ volatile (\"nop # \u{1b}[31mred \u{202e}\" ::: \"memory\"); } return s; }\n\
          int main(void) { volatile int v = 1; return loop(&v) & 1; }\n",
     );
-    must(place.command(trodden()).args(["cc", "-O2", "-g", source.as_str(), "-o", HOSTILE]));
-    place.command(trodden()).args(["record", "--no-store", "-o", "run.trodden", "--"]).arg(place.path(HOSTILE)).output().unwrap();
-    fs::copy(place.path("run.trodden"), place.path(&format!("{HOSTILE}.trodden"))).unwrap();
-    let profile = format!("{HOSTILE}.trodden");
+    must(place.command(trodden()).args(["cc", "-O2", "-g", source.as_str(), "-o", HOSTILE_NAME]));
+    place.command(trodden()).args(["record", "--no-store", "-o", "run.trodden", "--"]).arg(place.path(HOSTILE_NAME)).output().unwrap();
+    fs::copy(place.path("run.trodden"), place.path(&format!("{HOSTILE_NAME}.trodden"))).unwrap();
+    let profile = format!("{HOSTILE_NAME}.trodden");
     for arguments in [
-        vec!["info", HOSTILE],
+        vec!["info", HOSTILE_NAME],
         vec!["info", "run.trodden"],
         vec!["info", &profile],
-        vec!["info", "--json", HOSTILE],
+        vec!["info", "--json", HOSTILE_NAME],
         vec!["report", "run.trodden"],
         vec!["report", "--function", "loop", "run.trodden"],
         vec!["annotate", "run.trodden", "loop"],
-        vec!["loops", HOSTILE, "run.trodden"],
-        vec!["loops", "--json", HOSTILE, "run.trodden"],
+        vec!["loops", HOSTILE_NAME, "run.trodden"],
+        vec!["loops", "--json", HOSTILE_NAME, "run.trodden"],
         vec!["diff", "run.trodden", &profile],
         vec!["advise", "run.trodden"],
         vec!["info", "missing\u{1b}[2J\nEVIL"],
-        vec!["report", HOSTILE],
-        vec!["show", HOSTILE],
-        vec!["simulate", "--from", HOSTILE],
+        vec!["report", HOSTILE_NAME],
+        vec!["show", HOSTILE_NAME],
+        vec!["simulate", "--from", HOSTILE_NAME],
         vec!["coverage", "show", &profile],
         vec!["coverage", "report", &profile],
     ] {
@@ -266,17 +266,17 @@ fn program_names_do_not_control_the_terminal() {
 fn names_in_traces_do_not_control_the_terminal() {
     let place = Place::new();
     let mut about = about();
-    about.functions[0].name = HOSTILE.into();
-    about.files[0] = HOSTILE.into();
-    about.image = HOSTILE.into();
-    about.opaque = vec![(HOSTILE.into(), HOSTILE.into())];
+    about.functions[0].name = HOSTILE_NAME.into();
+    about.files[0] = HOSTILE_NAME.into();
+    about.image = HOSTILE_NAME.into();
+    about.opaque = vec![(HOSTILE_NAME.into(), HOSTILE_NAME.into())];
     write_trace(&place.path("t"), &about, (0, 3, &INDEX, &SYMBOLS));
     // The second trace has the same blocks and a different path.
     write_trace(&place.path("u"), &about, (0, 4, &INDEX, &[3, 8, 9, 9]));
     for command in COMMANDS.into_iter().chain(["report --json t", "diff t u", "diff --json t u", "export chrome t"]) {
         is_harmless(&place, &command.replace("main", "0x1004").split(' ').collect::<Vec<_>>());
     }
-    let name = serde_json::to_string(HOSTILE).unwrap();
+    let name = serde_json::to_string(HOSTILE_NAME).unwrap();
     let event = |rest: &str, tid: u32| format!(r#"{{"name":{name},"pid":1,"tid":{tid},{rest}}}"#);
     let thread = format!(r#"{{"ph":"M","name":"thread_name","pid":1,"tid":1,"args":{{"name":{name}}}}}"#);
     let slice = format!(r#""ph":"X","ts":0,"dur":10,"args":{{"file":{name},"line":3}}"#);

@@ -9,7 +9,7 @@ use trodden_profile::{FunctionPaths, Inexact, Profile, UnitProfile};
 use trodden_unit::FunctionMap;
 
 /// `tread` has eight paths, each of which is taken 1,000 times. Lines 4, 6 and 8 are each in half of the paths.
-const SUBJECT: &str = "#define NOP __asm__ volatile(\"nop\")
+const SUBJECT_PROGRAM: &str = "#define NOP __asm__ volatile(\"nop\")
 __attribute__((noinline)) void tread(unsigned x) {
   if (x & 1)
     NOP;
@@ -23,10 +23,10 @@ int main(void) { for (unsigned i = 0; i < 8000; i++) { tread(i); other(i); } ret
 ";
 
 /// A separate unit without any interesting path in some tests.
-const OTHER: &str = "void other(unsigned x) { if (x & 1) __asm__ volatile(\"nop\"); }\n";
+const OTHER_SOURCE: &str = "void other(unsigned x) { if (x & 1) __asm__ volatile(\"nop\"); }\n";
 
 fn built() -> Place {
-    let place = Place::with(&[("prog.c", SUBJECT), ("other.c", OTHER)]);
+    let place = Place::with(&[("prog.c", SUBJECT_PROGRAM), ("other.c", OTHER_SOURCE)]);
     place.cc("-O2 -g prog.c other.c -o prog");
     place.record("prog");
     place
@@ -101,7 +101,7 @@ fn every_scheme_counts_its_paths_and_reports_what_it_leaves_out() {
 }
 
 /// A calculator with loops, recursion, and `longjmp` out of deep frames.
-const CALCULATOR: &str = r#"#include <setjmp.h>
+const CALCULATOR_PROGRAM: &str = r#"#include <setjmp.h>
 #include <stdio.h>
 #include <string.h>
 static jmp_buf wrong;
@@ -175,7 +175,7 @@ fn check(full: &Profile, unit: &UnitProfile, function: &FunctionMap, what: &str)
 
 #[test]
 fn every_scheme_agrees_with_the_full_build_on_loops_recursion_and_longjmp() {
-    let place = Place::with(&[("calc.c", CALCULATOR)]);
+    let place = Place::with(&[("calc.c", CALCULATOR_PROGRAM)]);
     place.cc("-O1 -g calc.c -o prog");
     place.trodden("record --no-store -o full.trodden -- ./prog");
     let full = Profile::read(&place.path("full.trodden")).unwrap();
@@ -207,7 +207,7 @@ fn uncounted_paths_and_invalid_sets_are_reported() {
 }
 
 /// A function with 131,072 paths. These are too many for an array, and for a scheme that tries all paths.
-const LARGE: &str = "
+const LARGE_FUNCTION_SOURCE: &str = "
 #define ONE(n) if (x & 1u << n) __asm__ volatile(\"nop\");
 #define FOUR(n) ONE(n) ONE(n + 1) ONE(n + 2) ONE(n + 3)
 __attribute__((noinline)) void large(unsigned x) { FOUR(0) FOUR(4) FOUR(8) FOUR(12) ONE(16) }
@@ -216,7 +216,7 @@ int main(void) { large(77777); large(4711); return 0; }
 
 #[test]
 fn functions_with_nonstandard_path_numbers_are_named() {
-    let place = Place::with(&[("prog.c", LARGE)]);
+    let place = Place::with(&[("prog.c", LARGE_FUNCTION_SOURCE)]);
     let arguments = ["cc", "-O1", "-g", "prog.c", "-o", "prog"];
     must(place.command(trodden()).env("TRODDEN_INSTRUMENT", "table-slots=64").args(arguments));
     place.record("prog");
@@ -245,11 +245,11 @@ fn functions_with_nonstandard_path_numbers_are_named() {
 
 #[test]
 fn set_of_a_diff_contains_the_paths_through_changed_lines() {
-    let place = Place::with(&[("prog.c", SUBJECT), ("other.c", OTHER)]);
+    let place = Place::with(&[("prog.c", SUBJECT_PROGRAM), ("other.c", OTHER_SOURCE)]);
     must(place.command("git").args(["init", "--quiet"]));
     must(place.command("git").args(["add", "prog.c"]));
     must(place.command("git").args(["-c", "user.name=x", "-c", "user.email=x@x", "commit", "--quiet", "--message", "one"]));
-    place.write("prog.c", &SUBJECT.replacen("  if (x & 4)\n    NOP;", "  if (x & 4)\n    __asm__ volatile(\"nop; nop\");", 1));
+    place.write("prog.c", &SUBJECT_PROGRAM.replacen("  if (x & 4)\n    NOP;", "  if (x & 4)\n    __asm__ volatile(\"nop; nop\");", 1));
     place.cc("-O2 -g prog.c other.c -o prog");
     let profile = again(&place, "--interesting diff:HEAD");
     assert_eq!(counts(&profile, "tread"), Some((vec![1000; 4], 4000)));

@@ -8,7 +8,7 @@ use serde_json::Value;
 use std::process::Command;
 
 /// A program whose first argument selects the function that fails. The failing lines are marked.
-const PICK: &str = r##"#include <stdlib.h>
+const PICK_PROGRAM: &str = r##"#include <stdlib.h>
 __attribute__((noinline)) static int both(int *p, int n) {
     int r = n;
     if (n & 1)
@@ -75,7 +75,7 @@ fn thread(place: &Place, more: &[&str]) -> Value {
 /// Checks that the unfinished path in the innermost frame belongs to a function with `paths` possible paths, and ends at the debugger's
 /// line.
 fn unfinished_in(which: &str, function: &str, paths: u64) {
-    let place = Place::with(&[("prog.c", PICK)]);
+    let place = Place::with(&[("prog.c", PICK_PROGRAM)]);
     place.cc("--trodden=stream -O1 -g prog.c -o prog");
     let frames = in_gdb(&place, "./prog", which);
     assert_eq!(frames[0].0, function, "{frames:?}");
@@ -108,7 +108,7 @@ fn number_of_possible_unfinished_paths_is_shown() {
     unfinished_in("1", "both", 2);
 }
 
-const PANIC: &str = r#"
+const PANIC_PROGRAM: &str = r#"
 #[inline(never)]
 fn leaf(all: &[u32], n: usize) -> u32 {
     let mut sum = 0;
@@ -131,7 +131,7 @@ fn main() {
 fn frames_of_an_aborting_rust_program_equal_those_of_a_debugger() {
     let manifest = "[package]\nname = \"subject\"\nversion = \"0.1.0\"\nedition = \"2021\"\n\
         [profile.dev]\nopt-level = 1\npanic = \"abort\"\n[workspace]\n";
-    let place = Place::with(&[("src/main.rs", PANIC), ("Cargo.toml", manifest)]);
+    let place = Place::with(&[("src/main.rs", PANIC_PROGRAM), ("Cargo.toml", manifest)]);
     must(place.command(cargo_trodden()).args(["trodden", "build", "--stream"]).env("CARGO_TARGET_DIR", place.path("target")));
     let found = Command::new("find").arg(place.path("target")).args(["-name", "subject", "-type", "f"]).output().unwrap();
     let found = String::from_utf8(found.stdout).unwrap();

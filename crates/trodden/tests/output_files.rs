@@ -13,7 +13,7 @@ const PROGRAM: &str = "
     int main(void) { int sum = 0; for (int i = 0; i < 100; i++) sum += step(i); printf(\"%d\\n\", sum); return 0; }
 ";
 
-const EXPERIMENT: &str = "sources = [\"branches\"]\n[factors]\npreset = [\"ball-larus\", \"extended-loops\"]\n";
+const EXPERIMENT_FILE: &str = "sources = [\"branches\"]\n[factors]\npreset = [\"ball-larus\", \"extended-loops\"]\n";
 
 /// Commands that write a file. `OUT` stands for the file's name.
 const COMMANDS: [&str; 26] = [
@@ -47,7 +47,7 @@ const COMMANDS: [&str; 26] = [
 
 /// Creates a folder with the inputs of the commands.
 fn place() -> Place {
-    let place = Place::with(&[("prog.c", PROGRAM), ("experiment.toml", EXPERIMENT)]);
+    let place = Place::with(&[("prog.c", PROGRAM), ("experiment.toml", EXPERIMENT_FILE)]);
     place.cc("-O1 -g prog.c -o prog");
     place.cc("--trodden=coverage -O1 -g prog.c -o covered");
     place.cc("--trodden=stream -O1 -g prog.c -o streamed");

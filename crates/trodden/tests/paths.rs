@@ -12,7 +12,7 @@ use trodden_unit::transformations::{BranchWeights, LastIterations, PathCopy};
 use trodden_unit::{EdgeKind, FunctionMap, Transformation, TransformationPlan};
 
 /// A program with a loop whose last iteration skips some code, as is common in dynamic programming.
-const LOOPS: &str = r#"
+const LOOPS_PROGRAM: &str = r#"
 #include <stdio.h>
 #include <stdlib.h>
 __attribute__((noinline)) static void row(int *m, int *d, int *i, const int *b, const int *a, const int *t, int n) {
@@ -42,7 +42,7 @@ int main(int argc, char **argv) {
 "#;
 
 /// A program with a branch that an earlier branch decides, and other work in between.
-const DECIDED: &str = r#"
+const DECIDED_PROGRAM: &str = r#"
 #include <stdio.h>
 static int table[64];
 static volatile int odds, evens;
@@ -72,7 +72,7 @@ fn pgo(place: &Place, choices: &str, flags: &str) -> Output {
 
 #[test]
 fn last_iteration_of_a_loop_is_split_off() {
-    let place = Place::with(&[("prog.c", LOOPS)]);
+    let place = Place::with(&[("prog.c", LOOPS_PROGRAM)]);
     place.tool("clang-22", "-O2 -w prog.c -o plain");
     let reported = String::from_utf8(pgo(&place, "", "-O2 -g").stderr).unwrap();
     assert!(reported.contains("row") && reported.contains("loops with separate code for the last iteration: 1"), "{reported}");
@@ -87,7 +87,7 @@ fn last_iteration_of_a_loop_is_split_off() {
 
 #[test]
 fn paths_after_a_decided_branch_are_copied() {
-    let place = Place::with(&[("prog.c", DECIDED)]);
+    let place = Place::with(&[("prog.c", DECIDED_PROGRAM)]);
     place.tool("clang-22", "-O2 -w prog.c -o plain");
     let reported = String::from_utf8(pgo(&place, "", "-O1 -g").stderr).unwrap();
     assert_eq!(place.output("plain"), place.output("fast"), "{reported}");
@@ -100,7 +100,7 @@ fn paths_after_a_decided_branch_are_copied() {
 }
 
 /// A program with a branch that takes one side in 999 of 1,000 executions, and a switch in which two cases share a block.
-const BIASED: &str = r#"
+const BIASED_PROGRAM: &str = r#"
 #include <stdio.h>
 static volatile int sum;
 __attribute__((noinline)) static void step(int i) {
@@ -119,7 +119,7 @@ int main(void) {
 
 #[test]
 fn code_generation_gets_measured_branch_weights() {
-    let place = Place::with(&[("prog.c", BIASED)]);
+    let place = Place::with(&[("prog.c", BIASED_PROGRAM)]);
     must(place.command(trodden()).args(["cc", "-O1", "-w", "prog.c", "-o", "prog"]));
     must(place.command(trodden()).args(["record", "-o", "run.trodden", "./prog"]));
     let profile = trodden_profile::Profile::read(&place.path("run.trodden")).unwrap();
@@ -146,7 +146,7 @@ fn code_generation_gets_measured_branch_weights() {
 }
 
 /// A program with two branches that take the same sides in every run.
-const TOGETHER: &str = r#"
+const TOGETHER_PROGRAM: &str = r#"
 #include <stdio.h>
 #define NOP __asm__ volatile("nop")
 static volatile int sum, limit = 4000;
@@ -164,7 +164,7 @@ int main(void) {
 /// Code generation moves rarely executed blocks out of their loops only if it considers the weights measured.
 #[test]
 fn code_generation_gets_entry_counts_of_known_paths() {
-    let place = Place::with(&[("prog.c", TOGETHER)]);
+    let place = Place::with(&[("prog.c", TOGETHER_PROGRAM)]);
     must(place.command(trodden()).args(["cc", "-O1", "-w", "prog.c", "-o", "prog"]));
     must(place.command(trodden()).args(["record", "-o", "run.trodden", "./prog"]));
     must(place.command(trodden()).args(["export", "known", "run.trodden", "-o", "known"]));

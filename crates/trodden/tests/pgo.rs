@@ -76,7 +76,7 @@ fn counters_of_random_programs_equal_those_of_llvm() {
 /// A program for edge profiles: one function is inlined in two units, a local function, an exit inside a call, values that paths do not
 /// contain (computed sizes, and a counter between two calls), calls through a table (also to a function without a profile), and copies of
 /// various sizes.
-const FIRST: &str = "\
+const FIRST_PROGRAM: &str = "\
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -94,12 +94,12 @@ int main(void) {
     return 0;
 }
 ";
-const SHARED: &str = "static inline long weigh(long n) { if (n % 3 == 0) return n * 2; return n % 5 ? n : -n; }\n";
-const SECOND: &str = "#include \"shared.h\"\nlong second(long n) { long s = 0; while (n-- > 0) s += weigh(n); return s; }\n";
+const SHARED_HEADER: &str = "static inline long weigh(long n) { if (n % 3 == 0) return n * 2; return n % 5 ? n : -n; }\n";
+const SECOND_SOURCE: &str = "#include \"shared.h\"\nlong second(long n) { long s = 0; while (n-- > 0) s += weigh(n); return s; }\n";
 
 #[test]
 fn edge_profiles_of_several_units_and_merged_runs_equal_those_of_llvm() {
-    let place = Place::with(&[("first.c", FIRST), ("second.c", SECOND), ("shared.h", SHARED)]);
+    let place = Place::with(&[("first.c", FIRST_PROGRAM), ("second.c", SECOND_SOURCE), ("shared.h", SHARED_HEADER)]);
     place.tool("clang-22", "-O2 -fprofile-generate first.c second.c -o prog");
     for run in ["one", "two"] {
         must(place.command(place.path("prog")).env("LLVM_PROFILE_FILE", format!("{run}.profraw")));
@@ -140,7 +140,7 @@ fn clangs_own_profile_options_are_rejected() {
     assert!(String::from_utf8_lossy(&output.stderr).contains("-fprofile-generate cannot be used together"));
 }
 
-const RUST: &str = "\
+const RUST_PROGRAM: &str = "\
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 fn grade(n: u64) -> &'static str { match n % 7 { 0 => \"zero\", 1 | 2 => \"low\", 3 if n > 1000 => \"high\", _ => \"rest\" } }
@@ -186,9 +186,9 @@ fn without_cargos_variables(mut command: Command) -> Command {
 }
 
 #[test]
-fn rust_programs() {
+fn rust_edge_profiles_equal_those_of_llvm() {
     let manifest = "[package]\nname = \"subject\"\nversion = \"0.1.0\"\nedition = \"2021\"\n[workspace]\n";
-    let place = Place::with(&[("Cargo.toml", manifest), ("src/main.rs", RUST)]);
+    let place = Place::with(&[("Cargo.toml", manifest), ("src/main.rs", RUST_PROGRAM)]);
     let target = "x86_64-unknown-linux-gnu";
     cargo(&place, cargo_trodden(), "build --release --pgo", "");
     must(

@@ -69,7 +69,7 @@ fn unrecognised_files_are_rejected_and_empty_ones_reported() {
 }
 
 /// Text that `perf script --header` prints for a recording without events.
-const HEADER_OF_PERF: &str = "# ========\n# captured on    : Sat Nov 28 13:56:33 2026\n# header version : 1\n# nrcpus online : 2\n\
+const PERF_HEADER: &str = "# ========\n# captured on    : Sat Nov 28 13:56:33 2026\n# header version : 1\n# nrcpus online : 2\n\
     # event : name = sched:sched_switch, , id = { 5, 6 }, type = 2, size = 128, config = 0x174\n\
     # sample duration :      0.000 ms\n# ========\n#\n";
 
@@ -89,7 +89,7 @@ fn description_of(event: &str) -> String {
 fn perf_text_without_scheduler_events_is_reported() {
     let place = Place::new();
     let cases = [
-        (HEADER_OF_PERF, 0, "no events"),
+        (PERF_HEADER, 0, "no events"),
         ("# a comment\n", 2, "neither a profile"),
         ("a 1 [000] 1.0: PERF_RECORD_COMM: a:1/1\n", 2, "neither a profile"),
         ("a 1 [000] 1.0: 1 cpu-clock:\n", 2, "neither a profile"),

@@ -24,7 +24,7 @@ fn said(output: &Output) -> String {
 
 /// A program with three decisions in a row. If at most two paths may be counted, the function is cut between them. `flags` selects the
 /// sides.
-const CUT: &str = "\
+const CUT_PROGRAM: &str = "\
 #include <stdlib.h>
 #define NOP __asm__ volatile(\"nop\")
 __attribute__((noinline)) void walk(int flags) {
@@ -46,7 +46,7 @@ int main(int argc, char **argv) {
 ";
 
 fn cut() -> Place {
-    let place = Place::with(&[("a.c", CUT)]);
+    let place = Place::with(&[("a.c", CUT_PROGRAM)]);
     must(place.command(trodden()).args(["cc", "-O1", "-g", "a.c", "-o", "prog"]).env("TRODDEN_INSTRUMENT", "max-paths=2"));
     place
 }
@@ -257,8 +257,8 @@ fn cached_map_of_a_different_unit_is_rejected() {
 /// A program is rebuilt between two runs of a suite. The build of the newest run is used.
 #[test]
 fn newest_build_of_a_suite_is_read() {
-    let place = Place::with(&[("prog.c", CUT)]);
-    for (source, argument) in [(CUT.to_owned(), "1"), (CUT.replace("flags & 4", "flags & 8"), "3")] {
+    let place = Place::with(&[("prog.c", CUT_PROGRAM)]);
+    for (source, argument) in [(CUT_PROGRAM.to_owned(), "1"), (CUT_PROGRAM.replace("flags & 4", "flags & 8"), "3")] {
         fs::write(place.path("prog.c"), source).unwrap();
         place.cc("-O1 -g prog.c -o prog");
         must(place.command(trodden()).args(["record", "--suite", "nightly", "--", "./prog", argument]));
@@ -271,7 +271,7 @@ fn newest_build_of_a_suite_is_read() {
 /// A raw file's losses are reported whenever the profile is read, not only when it is made.
 #[test]
 fn profile_of_a_truncated_raw_file_is_marked_inexact() {
-    let place = Place::with(&[("prog.c", CUT)]);
+    let place = Place::with(&[("prog.c", CUT_PROGRAM)]);
     place.cc("-O1 -g prog.c -o prog");
     must(place.command(place.path("prog")).args(["1", "3"]).env("TRODDEN_OUTPUT", place.path("raw/counts.raw")));
     let bytes = fs::read(place.path("raw/counts.raw")).unwrap();
@@ -317,7 +317,7 @@ fn differences_name_the_files_of_lines() {
 
 /// A program with two functions that have three paths each. The first argument is how often `mixed` takes the first path. The second
 /// argument is how often `mixed` takes the last path, and which path `steady` takes once.
-const RARE: &str = "\
+const RARE_PROGRAM: &str = "\
 #include <stdlib.h>
 __attribute__((noinline)) void mixed(int way) {
     if (way == 0)
@@ -350,7 +350,7 @@ int main(int argc, char **argv) {
 /// Paths with 0.0 % of their function's executions in both profiles are counted, not listed. JSON lists all paths.
 #[test]
 fn differences_of_rare_paths_are_counted_instead_of_listed() {
-    let place = Place::with(&[("rare.c", RARE)]);
+    let place = Place::with(&[("rare.c", RARE_PROGRAM)]);
     place.cc("-O1 -g rare.c -o rare");
     for (file, common, rare) in [("before.trodden", "6000", "1"), ("after.trodden", "3000", "2")] {
         must(place.command(trodden()).args(["record", "--no-store", "-o", file, "--", "./rare", common, rare]));

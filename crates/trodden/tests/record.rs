@@ -8,12 +8,14 @@ use std::process::{Command, Stdio};
 use trodden_profile::stream::{CounterLookup, StreamLog, Symbol};
 use trodden_profile::{ProcessEnding, Profile, RunEntry, RunStore};
 
-const STEP: &str = "__attribute__((noinline)) int step(int n) { __asm__ volatile(\"\"); if (n & 1) return n; return 2 * n; }\n";
+const STEP_SOURCE: &str = "__attribute__((noinline)) int step(int n) { __asm__ volatile(\"\"); if (n & 1) return n; return 2 * n; }\n";
 
 fn program(main: &str) -> Place {
     let place = Place::with(&[(
         "prog.c",
-        &format!("#include <signal.h>\n#include <stdio.h>\n#include <stdlib.h>\n#include <sys/wait.h>\n#include <unistd.h>\n{STEP}{main}"),
+        &format!(
+            "#include <signal.h>\n#include <stdio.h>\n#include <stdlib.h>\n#include <sys/wait.h>\n#include <unistd.h>\n{STEP_SOURCE}{main}"
+        ),
     )]);
     place.cc("-O1 prog.c -o prog");
     place
@@ -205,7 +207,7 @@ fn process_that_outlives_the_command_is_reported() {
 }
 
 /// A program that counts once, then counts in a thread, and ends as its argument says.
-const LEAVES: &str = "#include <pthread.h>\n#include <sys/resource.h>\nstatic void *work(void *n) { step(1); return n; }\n\
+const LEAVES_PROGRAM: &str = "#include <pthread.h>\n#include <sys/resource.h>\nstatic void *work(void *n) { step(1); return n; }\n\
     int main(int c, char **v) { step(0); pthread_t t; struct rlimit none = { 0, 0 }; if (v[1][0] == 'f') setrlimit(RLIMIT_FSIZE, &none);\n\
     if (v[1][0] == 'n') { struct rlimit few = { 4, 4 }; setrlimit(RLIMIT_NOFILE, &few); if (!fork()) { step(2); _exit(0); } wait(0); \
     _exit(0); }\n\
@@ -213,7 +215,7 @@ const LEAVES: &str = "#include <pthread.h>\n#include <sys/resource.h>\nstatic vo
 
 #[test]
 fn lost_counts_are_an_error_and_marked_in_the_profile() {
-    let place = program(LEAVES);
+    let place = program(LEAVES_PROGRAM);
     for (arguments, status) in [(&["./prog", "file"][..], 2), (&["./prog", "file", "7"], 7)] {
         let output = record(&place, arguments).output().unwrap();
         let reported = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -241,7 +243,7 @@ fn lost_counts_are_an_error_and_marked_in_the_profile() {
 
 #[test]
 fn processes_that_exit_without_releasing_their_regions_are_exact() {
-    let place = program(LEAVES);
+    let place = program(LEAVES_PROGRAM);
     let output = record(&place, &["./prog", "nofile"]).output().unwrap();
     let reported = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(output.status.success() && !reported.contains("warning"), "{reported}");

@@ -10,13 +10,13 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use trodden_profile::Profile;
 
-const RESTRICTED: &str = include_str!("cases/restricted.c");
+const RESTRICTED_PROGRAM: &str = include_str!("cases/restricted.c");
 
 /// Number of calls to `step`: by `main` before and after the restriction, by the thread, and by the child.
 const STEPS: u64 = 10 + 100 + 5 + 1000;
 
 fn place() -> Place {
-    let place = Place::with(&[("restricted.c", RESTRICTED)]);
+    let place = Place::with(&[("restricted.c", RESTRICTED_PROGRAM)]);
     place.tool("cc", "-O1 restricted.c -o plain -pthread");
     place.cc("-O1 -g restricted.c -o counted -pthread");
     place
@@ -133,7 +133,7 @@ fn control_group_limits_apply_as_without_counting_and_tracing() {
 }
 
 /// A program that allows itself only three system calls. All other system calls end it.
-const FILTERED: &str = concat!(
+const FILTERED_PROGRAM: &str = concat!(
     include_str!("cases/filter.h"),
     r#"
 __attribute__((noinline)) static int step(int n) { return n & 1 ? n * 3 : n / 2; }
@@ -152,7 +152,7 @@ int main(int count, char **words) {
 
 #[test]
 fn programs_that_filter_system_calls_are_counted_to_their_end() {
-    let place = Place::with(&[("filtered.c", FILTERED)]);
+    let place = Place::with(&[("filtered.c", FILTERED_PROGRAM)]);
     place.cc("-O1 -g filtered.c -o counted");
     for words in [&[][..], &["strict"]] {
         let output = record(&place, words);

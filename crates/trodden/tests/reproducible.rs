@@ -8,7 +8,7 @@ mod place;
 
 use place::Place;
 
-const SUBJECT: &str = r#"
+const SUBJECT_PROGRAM: &str = r#"
 #include <csetjmp>
 #include <stdexcept>
 volatile int sink;
@@ -51,7 +51,7 @@ int main(int c, char **v) {
 
 #[test]
 fn objects_are_identical_each_time() {
-    let place = Place::with(&[("subject.cpp", SUBJECT)]);
+    let place = Place::with(&[("subject.cpp", SUBJECT_PROGRAM)]);
     place.cxx("-O2 subject.cpp -o full");
     place.trodden("record --no-store -o run.trodden -- ./full");
     place.trodden("export known run.trodden -o run.known");

@@ -15,7 +15,7 @@ use trodden_wire::{KNOWN_VERSION, KnownHeader};
 
 /// A program with two branches. Tests take both sides of each branch, but only two of the four combinations. No test takes the side of a
 /// third branch that may end the program by `exit`.
-const SUBJECT: &str = r#"#include <stdio.h>
+const SUBJECT_PROGRAM: &str = r#"#include <stdio.h>
 #include <stdlib.h>
 #define NOP __asm__ volatile("nop")
 __attribute__((noinline)) int classify(int a, int b) {
@@ -34,7 +34,7 @@ int main(int argc, char **argv) {
     return 0;
 }
 "#;
-const CALLBACK: &str = r#"#include <stdio.h>
+const CALLBACK_SOURCE: &str = r#"#include <stdio.h>
 int called;
 __attribute__((noinline)) int helper(int n) { if (n % 3 == 2) { __asm__ volatile("nop"); return 1; } return 0; }
 void trodden_untested(const char *function, unsigned long path, unsigned long count) {
@@ -45,7 +45,7 @@ void trodden_untested(const char *function, unsigned long path, unsigned long co
 
 /// Creates a program, runs of its tests in a suite, and a field build.
 fn place() -> Place {
-    let place = Place::with(&[("prog.c", SUBJECT), ("callback.c", CALLBACK), ("run-tests", "./prog 1 1\n./prog 20 20\n")]);
+    let place = Place::with(&[("prog.c", SUBJECT_PROGRAM), ("callback.c", CALLBACK_SOURCE), ("run-tests", "./prog 1 1\n./prog 20 20\n")]);
     place.cc("-O1 -g prog.c -o prog");
     place.trodden("record --suite tests -- sh run-tests");
     place.trodden("instrument ./prog --residual tests -o prog.field");
@@ -148,7 +148,7 @@ fn tests_of_a_different_program_version_are_reported() {
     let place = place();
     let said = |arguments: &str| String::from_utf8(place.trodden(&format!("instrument ./prog {arguments} -o prog.field")).stderr).unwrap();
     assert!(!said("--residual tests").contains("warning"));
-    place.write("prog.c", &SUBJECT.replace("if (b > 1000) exit(3);", "if (b > 1000) exit(3); if (a > 1000) NOP;"));
+    place.write("prog.c", &SUBJECT_PROGRAM.replace("if (b > 1000) exit(3);", "if (b > 1000) exit(3); if (a > 1000) NOP;"));
     place.cc("-O1 -g prog.c -o prog");
     let changed = said("--residual tests");
     assert!(
@@ -156,11 +156,11 @@ fn tests_of_a_different_program_version_are_reported() {
         "{changed}"
     );
     // The function's graph is unchanged, but its code is not.
-    place.write("prog.c", &SUBJECT.replace("r += 7", "r += 8"));
+    place.write("prog.c", &SUBJECT_PROGRAM.replace("r += 7", "r += 8"));
     place.cc("-O1 -g prog.c -o prog");
     assert!(said("--residual tests").contains("(classify)"));
     // The function only moved.
-    place.write("prog.c", &format!("\n\n{SUBJECT}"));
+    place.write("prog.c", &format!("\n\n{SUBJECT_PROGRAM}"));
     place.cc("-O1 -g prog.c -o prog");
     assert!(!said("--residual tests").contains("warning"));
     place.write("other.c", "int main(void) { return 0; }\n");
@@ -174,7 +174,7 @@ fn tests_of_a_different_program_version_are_reported() {
 
 #[test]
 fn folder_name_may_contain_a_percent_sign() {
-    let place = Place::with(&[("100%h/prog.c", SUBJECT)]);
+    let place = Place::with(&[("100%h/prog.c", SUBJECT_PROGRAM)]);
     let at = place.path("100%h");
     let trodden_there = |arguments: &str| must(place.command(trodden()).current_dir(&at).args(arguments.split(' ')));
     trodden_there("cc -O1 prog.c -o prog");
@@ -293,7 +293,7 @@ fn programs_act_on_untested_paths() {
 
 /// A program that calls the callback in many threads at the same time. `longjmp` and exceptions leave callbacks at increasing depth, so
 /// that abandoned frames are between other frames.
-const LEAVING: &str = r#"
+const LEAVING_PROGRAM: &str = r#"
 #include <atomic>
 #include <csetjmp>
 #include <cstdio>
@@ -349,7 +349,7 @@ int main(int argc, char **argv) {
 
 #[test]
 fn callbacks_run_in_all_threads_and_after_being_left_by_longjmp_or_exception() {
-    let place = Place::with(&[("prog.cc", LEAVING)]);
+    let place = Place::with(&[("prog.cc", LEAVING_PROGRAM)]);
     place.cxx("-O1 -pthread prog.cc -o prog");
     place.trodden("record --suite known -- ./prog 0");
     place.trodden("instrument ./prog --residual known --action callback -o prog.field");
@@ -361,7 +361,7 @@ fn callbacks_run_in_all_threads_and_after_being_left_by_longjmp_or_exception() {
 }
 
 /// A program with one function that tests never enter, and one that cannot have a second version.
-const APART: &str = r#"#include <setjmp.h>
+const APART_PROGRAM: &str = r#"#include <setjmp.h>
 #include <stdlib.h>
 #define NOP __asm__ volatile("nop")
 static jmp_buf place;
@@ -375,7 +375,7 @@ int main(int argc, char **argv) {
 
 #[test]
 fn functions_without_known_paths_or_without_a_second_version_act_as_well() {
-    let place = Place::with(&[("prog.c", APART)]);
+    let place = Place::with(&[("prog.c", APART_PROGRAM)]);
     place.cc("-O1 -g prog.c -o prog");
     place.trodden("record --suite tests -- ./prog 1 7");
     place.trodden("instrument ./prog --residual tests -o prog.field");
@@ -401,7 +401,7 @@ fn callback_runs_once_for_each_iteration_counted_by_trip_count() {
 __attribute__((noinline)) unsigned never(int n) { unsigned at = 1; for (int i = 0; i < n; i++) at = steps[at & 7]; return at; }
 int main(int argc, char **argv) { return argc > 2 ? never(argc - 3) : 0; }
 "#;
-    let place = Place::with(&[("prog.c", subject), ("callback.c", CALLBACK)]);
+    let place = Place::with(&[("prog.c", subject), ("callback.c", CALLBACK_SOURCE)]);
     place.cc("-O1 -g prog.c callback.c -o prog");
     place.trodden("record --suite tests -- ./prog 1");
     place.trodden("instrument ./prog --residual tests -o prog.field");

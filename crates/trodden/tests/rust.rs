@@ -31,7 +31,7 @@ members = ["plugin", "shared"]
 "#;
 
 /// Does the same as the crate `cc`, in three lines.
-const BUILD: &str = r#"
+const BUILD_SCRIPT: &str = r#"
 use std::{env, process::Command};
 fn main() {
     let out = env::var("OUT_DIR").unwrap();
@@ -45,7 +45,7 @@ fn main() {
 }
 "#;
 
-const LIBRARY: &str = r#"
+const LIBRARY_SOURCE: &str = r#"
 unsafe extern "C" { fn pick(n: i32) -> i32; }
 #[unsafe(no_mangle)]
 #[inline(never)]
@@ -64,9 +64,9 @@ mod tests {
 fn subject() -> Place {
     Place::with(&[
         ("Cargo.toml", MANIFEST),
-        ("build.rs", BUILD),
+        ("build.rs", BUILD_SCRIPT),
         ("pick.c", "int pick(int n) { if (n > 2) return 2 * n; return n; }\n"),
-        ("src/lib.rs", LIBRARY),
+        ("src/lib.rs", LIBRARY_SOURCE),
         ("src/bin/one.rs", "fn main() { println!(\"{}\", (0..6).map(|n| subject::weigh(n)).sum::<i32>()); }\n"),
         ("src/bin/two.rs", "fn main() { println!(\"two {}\", subject::weigh(3)); std::process::exit(7) }\n"),
         ("plugin/Cargo.toml", "[package]\nname = \"plugin\"\nversion = \"0.1.0\"\nedition = \"2021\"\n[lib]\nproc-macro = true\n"),
@@ -93,7 +93,7 @@ fn outside_cargo(place: &Place, program: &Path) -> Command {
 }
 
 #[test]
-fn programs_libraries_and_tests() {
+fn programs_libraries_and_tests_are_counted() {
     let place = subject();
     let folder = "target/trodden/x86_64-unknown-linux-gnu/debug";
     check_parameters(&place, folder);

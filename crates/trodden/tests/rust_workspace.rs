@@ -10,9 +10,9 @@ use std::process::{Command, Output};
 use trodden_profile::{FunctionPaths, Profile, RunStore};
 use trodden_report::Name;
 
-const WORKSPACE: &str = "[workspace]\nresolver = \"2\"\nmembers = [\"core\", \"mac\", \"app\"]\n\
+const WORKSPACE_MANIFEST: &str = "[workspace]\nresolver = \"2\"\nmembers = [\"core\", \"mac\", \"app\"]\n\
     [profile.whole]\ninherits = \"dev\"\nlto = \"fat\"\n";
-const CORE: &str = r#"/// Adds, but never above 10.
+const CORE_LIBRARY: &str = r#"/// Adds, but never above 10.
 /// ```
 /// assert_eq!(wcore::add(9, 9), 10);
 /// ```
@@ -50,10 +50,10 @@ mod tests {
     fn nothing() { super::must(None); }
 }
 "#;
-const APP: &str = "fn main() {\n    let n = std::env::args().nth(1).and_then(|a| a.parse().ok()).unwrap_or(0u32);\n    \
+const APP_PROGRAM: &str = "fn main() {\n    let n = std::env::args().nth(1).and_then(|a| a.parse().ok()).unwrap_or(0u32);\n    \
     if n == 99 {\n        std::process::abort();\n    }\n    \
     println!(\"{}\", wcore::add(wcore::sum(&[n, 1]), wmac::seven!()));\n}\n";
-const CLI: &str = "use std::process::Command;\nconst APP: &str = env!(\"CARGO_BIN_EXE_wapp\");\n\
+const CLI_TEST: &str = "use std::process::Command;\nconst APP: &str = env!(\"CARGO_BIN_EXE_wapp\");\n\
     #[test]\nfn runs() {\n    assert_eq!(Command::new(APP).arg(\"1\").output().unwrap().stdout, b\"9\\n\");\n}\n\
     #[test]\nfn aborts() {\n    assert!(!Command::new(APP).arg(\"99\").status().unwrap().success());\n}\n\
     #[test]\nfn sees_no_wrapper() {\n    assert!(std::env::var_os(\"RUSTC_WORKSPACE_WRAPPER\").is_none());\n    \
@@ -65,9 +65,9 @@ fn package(name: &str, rest: &str) -> String {
 
 fn workspace() -> Place {
     Place::with(&[
-        ("Cargo.toml", WORKSPACE),
+        ("Cargo.toml", WORKSPACE_MANIFEST),
         ("core/Cargo.toml", &package("wcore", "[dependencies]\nouter.path = \"../outer\"\n")),
-        ("core/src/lib.rs", CORE),
+        ("core/src/lib.rs", CORE_LIBRARY),
         (
             "core/tests/it.rs",
             "#[test]\nfn it() { assert_eq!(wcore::add(outer::four(), 4), 8); }\n\
@@ -79,10 +79,10 @@ fn workspace() -> Place {
             "#[proc_macro]\npub fn seven(_: proc_macro::TokenStream) -> proc_macro::TokenStream { \"7u32\".parse().unwrap() }\n",
         ),
         ("app/Cargo.toml", &package("wapp", "default-run = \"wapp\"\n[dependencies]\nwcore.path = \"../core\"\nwmac.path = \"../mac\"\n")),
-        ("app/src/main.rs", APP),
+        ("app/src/main.rs", APP_PROGRAM),
         // No test runs this program.
         ("app/src/bin/idle.rs", "fn main() {\n    println!(\"idle\");\n}\n"),
-        ("app/tests/cli.rs", CLI),
+        ("app/tests/cli.rs", CLI_TEST),
     ])
 }
 
@@ -162,7 +162,7 @@ fn check_dependencies(place: &Place) {
     assert_eq!((calls(&profile, "outer::four"), calls(&profile, "wcore::add")), (1, 1));
 }
 
-const BUILD: &str = r#"
+const BUILD_SCRIPT: &str = r#"
 use std::{env, process::Command};
 fn main() {
     let out = env::var("OUT_DIR").unwrap();
@@ -184,7 +184,7 @@ fn c_code_of_build_scripts_is_covered() {
         unsafe { pick(n) }\n    } else {\n        n\n    }\n}\n#[test]\nfn even() {\n    assert_eq!(weigh(4), 8);\n}\n";
     let place = Place::with(&[
         ("Cargo.toml", &package("mixed", "")),
-        ("build.rs", BUILD),
+        ("build.rs", BUILD_SCRIPT),
         ("native/pick.c", "int pick(int n) {\n  if (n > 2)\n    return 2 * n;\n  return n;\n}\n"),
         ("src/lib.rs", library),
     ]);
@@ -321,7 +321,7 @@ fn standard_library_is_counted_on_request() {
 fn with_outer(place: Place) -> Place {
     place.write("outer/Cargo.toml", &package("outer", "[workspace]\n"));
     place.write("outer/src/lib.rs", "pub fn four() -> u32 { 4 }\n");
-    place.write("Cargo.toml", &WORKSPACE.replace("members", "exclude = [\"outer\"]\nmembers"));
+    place.write("Cargo.toml", &WORKSPACE_MANIFEST.replace("members", "exclude = [\"outer\"]\nmembers"));
     place
 }
 

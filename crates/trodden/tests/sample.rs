@@ -151,7 +151,7 @@ fn variants_switch_between_full_counting_and_sampling_without_sources() {
 
 /// A program with a loop of four instructions whose trip count is an argument, and with a loop that contains another loop of two
 /// instructions and a few hundred iterations.
-const LOOPS: &str = "#include <stdio.h>\n#include <stdlib.h>\n\
+const LOOPS_PROGRAM: &str = "#include <stdio.h>\n#include <stdlib.h>\n\
     __attribute__((noinline)) unsigned spin(unsigned long n) { unsigned x = 1; do x = x * 1664525u + 1013904223u; while (--n); return x; \
     }\n\
     __attribute__((noinline)) long places(const char *s, long n) { long sum = 0; while (n--) { const char *p = s; while (*p < 'z') p++; \
@@ -161,7 +161,7 @@ const LOOPS: &str = "#include <stdio.h>\n#include <stdlib.h>\n\
 
 #[test]
 fn burst_begins_and_ends_within_a_short_loop() {
-    let place = Place::with(&[("prog.c", LOOPS)]);
+    let place = Place::with(&[("prog.c", LOOPS_PROGRAM)]);
     place.cc("--trodden=sample -O2 prog.c -o prog");
     let iterations = 500_000_000;
     let mut command = place.command(trodden());
@@ -190,12 +190,12 @@ fn burst_begins_and_ends_within_a_short_loop() {
 }
 
 /// A program that calls a function a thousand times immediately after its start, long before a recorder can find it.
-const AT_ONCE: &str = "__attribute__((noinline)) void step(int n) { if (n & 3) __asm__ volatile(\"nop\"); }\n\
+const AT_ONCE_PROGRAM: &str = "__attribute__((noinline)) void step(int n) { if (n & 3) __asm__ volatile(\"nop\"); }\n\
     int main(void) { for (int i = 0; i < 1000; i++) step(i); return 0; }\n";
 
 #[test]
 fn burst_as_long_as_the_period_counts_from_the_first_path_on() {
-    let place = Place::with(&[("prog.c", AT_ONCE)]);
+    let place = Place::with(&[("prog.c", AT_ONCE_PROGRAM)]);
     place.cc("--trodden=sample -O2 prog.c -o prog");
     let mut command = place.command(trodden());
     command.args(["record", "--no-store", "--burst", "100s", "--every", "100s", "-o", "run.trodden", "--", "./prog"]);
@@ -205,7 +205,7 @@ fn burst_as_long_as_the_period_counts_from_the_first_path_on() {
 
 /// A list traversal with a call in each iteration, and an interpreter with indirect branches. The interpreter's instruction 2 checks the
 /// switch, because it jumps back, and then uses the code of the current version.
-const CODE: &str = r#"
+const CODE_SOURCE: &str = r#"
 #include <string.h>
 struct item { struct item *next; int hash; const char *text; };
 struct item *find(struct item *i, int hash, const char *text) {
@@ -227,7 +227,7 @@ end: print(a);
 
 #[test]
 fn uncounted_version_avoids_the_costs_of_having_two_versions() {
-    let place = Place::with(&[("prog.c", CODE)]);
+    let place = Place::with(&[("prog.c", CODE_SOURCE)]);
     place.cc("--trodden=sample -O2 -S prog.c -o prog.s");
     let assembly = std::fs::read_to_string(place.path("prog.s")).unwrap();
     let part = |from: &str| assembly.split_once(&format!("\n{from}:")).unwrap().1.split(".cfi_endproc").next().unwrap().to_owned();
@@ -256,14 +256,17 @@ int main(void) {
   return found != 77;
 }
 "#;
-    let place = Place::with(&[("main.c", main), ("prog.c", CODE)]);
+    let place = Place::with(&[("main.c", main), ("prog.c", CODE_SOURCE)]);
     place.tool("clang-22", "-O2 -fprofile-generate=counts main.c prog.c -o plain");
     place.tool("./plain", "");
     place.shell("llvm-profdata-22 merge counts/*.profraw -o prog.profdata");
     // The profile does not contain this function.
     place.write(
         "prog.c",
-        &format!("{CODE}\n{}", CODE[CODE.find("struct item *find").unwrap()..CODE.find("void use").unwrap()].replace("find", "later")),
+        &format!(
+            "{CODE_SOURCE}\n{}",
+            CODE_SOURCE[CODE_SOURCE.find("struct item *find").unwrap()..CODE_SOURCE.find("void use").unwrap()].replace("find", "later")
+        ),
     );
     let counts = |arguments: &str| {
         place.cc(&format!("--trodden=sample -O2 -w {arguments} -S -mllvm -stop-after=finalize-isel prog.c -o prog.mir"));

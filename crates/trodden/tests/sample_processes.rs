@@ -7,7 +7,8 @@ use place::{Place, trodden};
 use trodden_profile::{FunctionPaths, Profile};
 
 /// In each function, three of four calls take the same path.
-const STEP: &str = "__attribute__((noinline)) long NAME(long n) { if (n & 3) { __asm__ volatile(\"nop\"); return n; } return 2 * n; }\n";
+const STEP_SOURCE: &str =
+    "__attribute__((noinline)) long NAME(long n) { if (n & 3) { __asm__ volatile(\"nop\"); return n; } return 2 * n; }\n";
 const PROGRAM: &str = r#"
 #include <dlfcn.h>
 #include <pthread.h>
@@ -50,8 +51,8 @@ fn seen(profile: &Profile, name: &str) -> (u64, f64) {
 
 #[test]
 fn threads_children_and_loaded_libraries_are_sampled() {
-    let library = STEP.replace("NAME", "library_step");
-    let place = Place::with(&[("step.h", STEP), ("prog.c", PROGRAM), ("library.c", &library)]);
+    let library = STEP_SOURCE.replace("NAME", "library_step");
+    let place = Place::with(&[("step.h", STEP_SOURCE), ("prog.c", PROGRAM), ("library.c", &library)]);
     place.cc("--trodden=sample -O2 -fPIC -shared library.c -o library.so");
     place.cc("--trodden=sample -O2 prog.c -o prog -pthread -ldl");
     let record = ["record", "--no-store", "-o", "run.trodden", "--burst", "5ms", "--every", "20ms", "--", "./prog", "2000"];

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 
 /// A program in which `caller` has two paths and `callee`, in a separate unit, has two paths, depending on the parity of x and on whether 3
 /// divides x.
-const CALLER: &str = r##"
+const CALLER_SOURCE: &str = r##"
 #include <stdio.h>
 #include <stdlib.h>
 int callee(int y);
@@ -37,7 +37,7 @@ int main(int argc, char **argv) {
 }
 "##;
 
-const CALLEE: &str = r##"
+const CALLEE_SOURCE: &str = r##"
 __attribute__((noinline)) int callee(int y) {
     int r = y;
     if (y % 3 == 0) { __asm__ volatile("# three" : "+r"(r)); r += 3; } else { __asm__ volatile("# none" : "+r"(r)); r ^= 9; }
@@ -85,7 +85,7 @@ int main(void) {
 }
 "#;
 
-const EXCEPTIONS: &str = r#"
+const EXCEPTIONS_PROGRAM: &str = r#"
 #include <cstdio>
 #include <stdexcept>
 struct Guard { int *n; ~Guard() { ++*n; } };
@@ -108,7 +108,7 @@ int main() { int g = 0; int s = outer(50, &g); std::printf("%d %d\n", s, g); }
 
 /// A program with calls nested deeper than segments, many call sites of one function, calls by pointers to functions of this unit and of
 /// libc, and a variable-length array on the stack.
-const LEVELS: &str = r#"
+const LEVELS_PROGRAM: &str = r#"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -178,7 +178,7 @@ fn between(found: &BTreeMap<String, u64>, caller: &str, callee: &str) -> Vec<u64
 
 #[test]
 fn segment_counts_equal_arithmetic_predictions() {
-    let place = Place::with(&[("caller.c", CALLER), ("callee.c", CALLEE)]);
+    let place = Place::with(&[("caller.c", CALLER_SOURCE), ("callee.c", CALLEE_SOURCE)]);
     place.cc("--trodden=stream -O2 caller.c callee.c -o streaming");
     place.cc("-O2 caller.c callee.c -o prog");
     let plain = record(&place, "streaming", "stream", &["--whole-program"], &[]);
@@ -252,8 +252,8 @@ fn segment_counts_equal_those_of_the_whole_program_path() {
 }
 
 #[test]
-fn exceptions_and_virtual_calls() {
-    let place = Place::with(&[("prog.cc", EXCEPTIONS)]);
+fn segments_across_exceptions_and_virtual_calls_are_exact() {
+    let place = Place::with(&[("prog.cc", EXCEPTIONS_PROGRAM)]);
     place.cxx("--trodden=stream -O1 prog.cc -o prog");
     let plain = record(&place, "prog", "stream", &["--whole-program"], &[]);
     place.trodden("instrument prog -o counting --segments stream.trodden.streams --depth 2");
@@ -265,7 +265,7 @@ fn exceptions_and_virtual_calls() {
 /// Depending on the growth limit, callees are inlined, copied, or read their context from a variable. The counts are the same.
 #[test]
 fn inlined_and_copied_callees_count_the_same() {
-    let sources = [("prog.c", PROGRAM, "-O1 -pthread"), ("prog.cc", EXCEPTIONS, "-O1"), ("levels.c", LEVELS, "-O2")];
+    let sources = [("prog.c", PROGRAM, "-O1 -pthread"), ("prog.cc", EXCEPTIONS_PROGRAM, "-O1"), ("levels.c", LEVELS_PROGRAM, "-O2")];
     for (file, source, options) in sources {
         let place = Place::with(&[(file, source)]);
         let line = format!("--trodden=stream {options} {file} -o prog");
@@ -302,7 +302,7 @@ fn inlined_and_copied_callees_count_the_same() {
 /// Each copy counts the segments of some functions. Together, the copies count the segments of the whole program path.
 #[test]
 fn copies_share_the_counting_of_segments() {
-    for (file, source, options) in [("levels.c", LEVELS, "-O2"), ("prog.cc", EXCEPTIONS, "-O1")] {
+    for (file, source, options) in [("levels.c", LEVELS_PROGRAM, "-O2"), ("prog.cc", EXCEPTIONS_PROGRAM, "-O1")] {
         let place = Place::with(&[(file, source)]);
         let line = format!("--trodden=stream {options} {file} -o prog");
         if file.ends_with(".cc") {
@@ -339,7 +339,7 @@ fn copies_share_the_counting_of_segments() {
 /// A new run in a file replaces the stream logs of the file's previous run.
 #[test]
 fn run_replaces_the_streams_of_an_earlier_run_in_the_same_file() {
-    let place = Place::with(&[("caller.c", CALLER), ("callee.c", CALLEE)]);
+    let place = Place::with(&[("caller.c", CALLER_SOURCE), ("callee.c", CALLEE_SOURCE)]);
     place.cc("--trodden=stream -O2 caller.c callee.c -o prog");
     for (n, expected) in [("600", [100, 100, 200, 200]), ("60", [10, 10, 20, 20])] {
         record(&place, "prog", "run", &["--whole-program"], &[n]);
@@ -353,7 +353,7 @@ fn run_replaces_the_streams_of_an_earlier_run_in_the_same_file() {
 /// Truncated after the callee's first event, the call segments of the grammar must equal the segments of depth 1.
 #[test]
 fn call_segments_of_the_grammar_start_with_the_counted_segments() {
-    let place = Place::with(&[("caller.c", CALLER), ("callee.c", CALLEE)]);
+    let place = Place::with(&[("caller.c", CALLER_SOURCE), ("callee.c", CALLEE_SOURCE)]);
     place.cc("--trodden=stream -O2 caller.c callee.c -o prog");
     record(&place, "prog", "stream", &["--whole-program"], &[]);
     let output = place.trodden("segments stream.trodden.streams --thread 0 --json");
@@ -377,7 +377,7 @@ fn call_segments_of_the_grammar_start_with_the_counted_segments() {
 
 #[test]
 fn both_schemes_find_the_same_untested_segments() {
-    let place = Place::with(&[("caller.c", CALLER), ("callee.c", CALLEE)]);
+    let place = Place::with(&[("caller.c", CALLER_SOURCE), ("callee.c", CALLEE_SOURCE)]);
     place.cc("--trodden=stream -O2 caller.c callee.c -o streaming");
     place.cc("-O2 caller.c callee.c -o prog");
     // The tests reach x = 3: odd and divisible, odd and not divisible, even and divisible (0), even and not divisible (2).
@@ -417,7 +417,7 @@ fn both_schemes_find_the_same_untested_segments() {
 /// A program that was built to write a stream becomes one that counts segments. A program with different units is rejected by name.
 #[test]
 fn stream_build_becomes_a_segment_counting_build() {
-    let place = Place::with(&[("caller.c", CALLER), ("callee.c", CALLEE), ("other.c", "int main(void) { return 0; }")]);
+    let place = Place::with(&[("caller.c", CALLER_SOURCE), ("callee.c", CALLEE_SOURCE), ("other.c", "int main(void) { return 0; }")]);
     place.cc("--trodden=stream -O2 caller.c callee.c -o streaming");
     record(&place, "streaming", "stream", &["--whole-program"], &[]);
     place.trodden("instrument streaming -o counting --segments stream.trodden.streams");
@@ -430,7 +430,7 @@ fn stream_build_becomes_a_segment_counting_build() {
     assert!(refused.status.code() == Some(2) && said.contains("instrument other --stream -o other.stream"), "{said}");
     assert!(!place.path("none").exists());
     // Only one of several units has changed.
-    place.write("callee.c", &CALLEE.replace("y % 3 == 0", "y % 3 == 0 && y % 5"));
+    place.write("callee.c", &CALLEE_SOURCE.replace("y % 3 == 0", "y % 3 == 0 && y % 5"));
     place.cc("-O2 caller.c callee.c -o changed");
     let partly = place.trodden("instrument changed -o counting --segments stream.trodden.streams");
     let said = String::from_utf8_lossy(&partly.stderr);
@@ -438,7 +438,7 @@ fn stream_build_becomes_a_segment_counting_build() {
 }
 
 /// A program that calls two functions by a pointer. The tests call each of them on only one path of the caller.
-const BY_POINTER: &str = r##"
+const BY_POINTER_PROGRAM: &str = r##"
 #include <stdio.h>
 #include <stdlib.h>
 __attribute__((noinline)) static int add(int x) {
@@ -463,7 +463,7 @@ int main(int argc, char **argv) {
 
 #[test]
 fn one_command_compares_both_schemes_and_reports_paths_and_segments() {
-    let place = Place::with(&[("prog.c", BY_POINTER)]);
+    let place = Place::with(&[("prog.c", BY_POINTER_PROGRAM)]);
     place.cc("-O1 -g prog.c -o prog");
     let report = |more: &[&str]| {
         // The tests call `add` for 0 (even, divisible) and `sub` for 1 (odd). The field calls `add` for 0 to 29 and `sub` for 30 to 59.

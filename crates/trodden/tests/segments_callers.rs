@@ -37,7 +37,7 @@ fn counted(place: &Place, [first, second]: [&str; 2], growth: &str, [tests, fiel
 }
 
 /// A function that calls others in all possible ways. In `called`, it counts how often it calls `leaf` itself.
-const MAIN: &str = r##"
+const MAIN_SOURCE: &str = r##"
 #include <stdio.h>
 #include <stdlib.h>
 int leaf(int x);
@@ -62,7 +62,7 @@ int main(void) {
 "##;
 
 /// Intermediate functions. They call `leaf` 3 + 1 + 2 + 1 times, and no other function.
-const BETWEEN: &str = r"
+const BETWEEN_SOURCE: &str = r"
 int leaf(int x);
 int plain(int n) { int s = 1; for (int i = 0; i < 3; i++) s += leaf(n + i) * 3; return s; }
 int tail(int n) { return leaf(n * 3); }
@@ -70,13 +70,13 @@ int pointed(int n) { return leaf(n) - 3 * leaf(n + 1); }
 int many(int a, int b, int c, int d, int e, int f, int g, int h) { return leaf(a + b + c + d + e + f) * 3 + g * h; }
 ";
 
-const LEAF: &str = "__attribute__((noinline)) int leaf(int x) { __asm__ volatile(\"# leaf\" : \"+r\"(x)); return x + 1; }";
+const LEAF_SOURCE: &str = "__attribute__((noinline)) int leaf(int x) { __asm__ volatile(\"# leaf\" : \"+r\"(x)); return x + 1; }";
 
 #[test]
 fn changed_intermediate_functions_do_not_pass_on_their_caller() {
-    let place = Place::with(&[("main.c", MAIN), ("between.c", BETWEEN), ("leaf.c", LEAF)]);
+    let place = Place::with(&[("main.c", MAIN_SOURCE), ("between.c", BETWEEN_SOURCE), ("leaf.c", LEAF_SOURCE)]);
     for level in ["-O1", "-O2", "-O0"] {
-        place.write("between.c", BETWEEN);
+        place.write("between.c", BETWEEN_SOURCE);
         place.cc(&format!("--trodden=stream {level} main.c between.c leaf.c -o first"));
         // If the intermediate functions are unchanged, all segments have their callers.
         let same = counted(&place, ["first", "first"], "0", [&[], &[]]);
@@ -92,7 +92,7 @@ fn changed_intermediate_functions_do_not_pass_on_their_caller() {
         for callee in ["plain", "pointed", "many"] {
             assert_eq!(called(&same, "top", callee), 200, "{level}: {callee}: {same:?}");
         }
-        place.write("between.c", &BETWEEN.replace('3', "7").replace("i < 7", "i < 3"));
+        place.write("between.c", &BETWEEN_SOURCE.replace('3', "7").replace("i < 7", "i < 3"));
         place.cc(&format!("{level} main.c between.c leaf.c -o second"));
         for growth in ["0", "1000"] {
             let sums = counted(&place, ["first", "second"], growth, [&[], &[]]);
@@ -106,7 +106,7 @@ fn changed_intermediate_functions_do_not_pass_on_their_caller() {
 /// The intermediate functions of the recorded program are now in a library that is not instrumented.
 #[test]
 fn uninstrumented_library_functions_do_not_pass_on_their_caller() {
-    let place = Place::with(&[("main.c", MAIN), ("between.c", BETWEEN), ("leaf.c", LEAF)]);
+    let place = Place::with(&[("main.c", MAIN_SOURCE), ("between.c", BETWEEN_SOURCE), ("leaf.c", LEAF_SOURCE)]);
     place.cc("--trodden=stream -O2 main.c between.c leaf.c -o first");
     place.tool("gcc", "-O2 -fPIC -shared between.c -o libbetween.so");
     place.cc("-O2 -rdynamic main.c leaf.c ./libbetween.so -o second");
@@ -120,7 +120,7 @@ fn uninstrumented_library_functions_do_not_pass_on_their_caller() {
 ///
 /// - `1`: the handler is `leaf` itself. `2`: it calls `leaf` through `inner`. `3`: it jumps to `back`, once for each instruction.
 /// - The program prints how often the handler and `window` called `leaf`.
-const STEPS: &str = r##"
+const STEPS_PROGRAM: &str = r##"
 #include <setjmp.h>
 #include <signal.h>
 #include <stdio.h>
@@ -176,13 +176,13 @@ int main(int argc, char **argv) {
 }
 "##;
 
-const LEAVES: &str = r##"
+const LEAVES_SOURCE: &str = r##"
 extern volatile int of_window, of_others;
 __attribute__((noinline)) int leaf(int x) { if (x < 0) of_others++; else of_window++; return x + 1; }
 __attribute__((noinline)) int low(int x) { if (x < 0) of_others++; else of_window++; return x + 1; }
 "##;
 
-/// Returns what a program that contains [`STEPS`] counts and prints in a mode.
+/// Returns what a program that contains [`STEPS_PROGRAM`] counts and prints in a mode.
 fn stepped(place: &Place, mode: &str) -> (BTreeMap<(String, String), u64>, Vec<u64>) {
     let sums = counted(place, ["prog", "prog"], "0", [&[], &[mode]]);
     let mut command = place.command(trodden());
@@ -194,7 +194,7 @@ fn stepped(place: &Place, mode: &str) -> (BTreeMap<(String, String), u64>, Vec<u
 
 #[test]
 fn signal_handlers_at_any_instruction_do_not_take_a_context() {
-    let place = Place::with(&[("prog.c", STEPS), ("leaves.c", LEAVES)]);
+    let place = Place::with(&[("prog.c", STEPS_PROGRAM), ("leaves.c", LEAVES_SOURCE)]);
     for level in ["-O1", "-O2"] {
         place.cc(&format!("--trodden=stream {level} prog.c leaves.c -o prog"));
         // Every segment has been executed 3 times before the first interruption.
@@ -213,7 +213,7 @@ fn signal_handlers_at_any_instruction_do_not_take_a_context() {
 
 #[test]
 fn handler_that_does_not_return_leaves_no_stale_caller() {
-    let place = Place::with(&[("prog.c", STEPS), ("leaves.c", LEAVES)]);
+    let place = Place::with(&[("prog.c", STEPS_PROGRAM), ("leaves.c", LEAVES_SOURCE)]);
     for level in ["-O1", "-O2"] {
         place.cc(&format!("--trodden=stream {level} prog.c leaves.c -o prog"));
         let (sums, printed) = stepped(&place, "3");

@@ -10,7 +10,7 @@ use std::process::Command;
 use trodden_profile::{FunctionPaths, Profile};
 
 /// The sequence of section 3.4.2 of the thesis.
-const EXAMPLE: &str = "#trodden events 1
+const EXAMPLE_EVENTS: &str = "#trodden events 1
 thread\tmain
 enter\tf1
 path\tf1\tp1\tcall
@@ -67,7 +67,7 @@ fn rows(answer: &Value, rows: &str) -> Vec<String> {
 
 #[test]
 fn the_thesis_example_is_analysed_as_text() {
-    let place = Place::with(&[("example.events", EXAMPLE)]);
+    let place = Place::with(&[("example.events", EXAMPLE_EVENTS)]);
     let answer = ask(&place, 0, &["segments", "example.events"]);
     let mut segments = rows(&answer, "segments");
     segments.sort();
@@ -88,7 +88,7 @@ fn errors_name_the_line_or_argument_that_is_wrong() {
     let message = error(&place, &["segments", "bad.events"]);
     assert!(message.contains("line 3") && message.contains("call, loop or return"), "{message}");
     assert!(error(&place, &["patterns", "hot", "other.txt"]).contains("other.txt is neither"));
-    let place = Place::with(&[("example.events", EXAMPLE)]);
+    let place = Place::with(&[("example.events", EXAMPLE_EVENTS)]);
     assert!(error(&place, &["segments", "example.events", "--depth", "0"]).contains("1..=16"));
     assert!(error(&place, &["find", "--events", "f9:p9", "example.events"]).contains("no event `f9:p9`"));
     assert!(error(&place, &["patterns", "hot", "example.events", "--thread", "4"]).contains("has 1 thread (main)"));
@@ -100,7 +100,7 @@ fn errors_name_the_line_or_argument_that_is_wrong() {
 
 #[test]
 fn numbers_out_of_range_and_contradictory_options_are_rejected_by_name() {
-    let place = Place::with(&[("example.events", EXAMPLE)]);
+    let place = Place::with(&[("example.events", EXAMPLE_EVENTS)]);
     let questions: [(&[&str], &str); 7] = [
         (&["patterns", "iterations", "--length", "2-3"], "--length must be a single number"),
         (&["patterns", "iterations", "--threshold", "150"], "--threshold"),
@@ -133,14 +133,14 @@ fn corrupt_texts_are_rejected_with_their_line() {
 }
 
 /// Both instances of the template have the same short name.
-const TEMPLATE: &str = "
+const TEMPLATE_PROGRAM: &str = "
 template <typename T> __attribute__((noinline)) T half(T x) { return x / 2; }
 int main(int argc, char **) { return half(argc) + half(2.5 * argc) > 100; }
 ";
 
 #[test]
 fn functions_with_the_same_short_name_get_longer_names() {
-    let place = Place::with(&[("prog.cc", TEMPLATE)]);
+    let place = Place::with(&[("prog.cc", TEMPLATE_PROGRAM)]);
     place.cxx("--trodden=stream -O1 prog.cc -o prog");
     place.trodden("record --whole-program --no-store -o run -- ./prog");
     let answer = ask(&place, 0, &["segments", "run.streams", "--thread", "0"]);
@@ -180,7 +180,7 @@ fn iterations_and_differences_of_text_files_are_found() {
 
 /// A program with two diamonds in series. In two of four phases, both take the same side; in the other two, they take different sides. All
 /// phases take each side equally often.
-const PHASES: &str = r##"
+const PHASES_PROGRAM: &str = r##"
 #include <stdio.h>
 #include <stdlib.h>
 static unsigned state = 1;
@@ -214,7 +214,7 @@ fn record(place: &Place, name: &str, arguments: &[&str]) -> Profile {
 
 #[test]
 fn phases_that_differ_in_paths_but_not_in_blocks_are_found() {
-    let place = Place::with(&[("prog.c", PHASES)]);
+    let place = Place::with(&[("prog.c", PHASES_PROGRAM)]);
     place.cc("--trodden=stream -O1 prog.c -o prog");
     let profile = record(&place, "a", &[]);
     place.laboratory("patterns phases a.trodden.streams --html phases.html");

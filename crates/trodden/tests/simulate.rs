@@ -65,7 +65,7 @@ fn compile(folder: &Path, name: &str, text: &str, options: &[&str]) {
 }
 
 /// A program without libraries. Its instructions and branches can be counted by hand.
-const COUNTED: &str = "\
+const COUNTED_PROGRAM: &str = "\
 asm(\".globl _start\\n_start: mov $1000, %ecx\\n1: test $1, %ecx\\njz 2f\\nnop\\n2: call 3f\\ndec %ecx\\njnz 1b\\n\
 mov $60, %eax\\nxor %edi, %edi\\nsyscall\\n3: cld\\nlea -64(%rsp), %rdi\\nmov %rcx, %rdx\\nmov $8, %ecx\\nrep stosb\\nmov %rdx, \
 %rcx\\nret\\n\");";
@@ -73,7 +73,7 @@ mov $60, %eax\\nxor %edi, %edi\\nsyscall\\n3: cld\\nlea -64(%rsp), %rdi\\nmov %r
 #[test]
 fn counts_of_a_small_program_are_exact() {
     let folder = TempDir::new().unwrap();
-    compile(folder.path(), "counted", COUNTED, &["-nostdlib", "-static", "-g"]);
+    compile(folder.path(), "counted", COUNTED_PROGRAM, &["-nostdlib", "-static", "-g"]);
     let report = json(folder.path(), &["--json", "--", "./counted"]);
     // The program executes one instruction before the loop and three at the end. Each iteration executes 12 (test, jz, call, seven of the
     // callee, dec, jnz), and every other iteration executes a nop.
@@ -154,7 +154,7 @@ for (int i = 0; i < 20; i++) raise(SIGUSR1);\nfor (int i = 0; i < 3; i++) pthrea
 #[test]
 fn events_and_slowdown_come_from_the_processor_model() {
     let folder = TempDir::new().unwrap();
-    compile(folder.path(), "counted", COUNTED, &["-nostdlib", "-static", "-g"]);
+    compile(folder.path(), "counted", COUNTED_PROGRAM, &["-nostdlib", "-static", "-g"]);
     let run = |more: &[&str]| {
         let arguments =
             [&["--json", "--event", "instructions", "--event", "l1-misses", "--event", "power-analytical"], more, &["--", "./counted"]];
@@ -173,7 +173,7 @@ fn events_and_slowdown_come_from_the_processor_model() {
 }
 
 /// A program whose detected paths are converted to function paths.
-const PATHS: &str = "
+const PATHS_PROGRAM: &str = "
 #include <stdio.h>
 __attribute__((noinline)) static int classify(int x) {
   int r = 0;
@@ -195,7 +195,7 @@ int main(void) { long s = 0; for (int i = 0; i < 60; i++) s += loops(i); printf(
 
 /// A program with loops whose arms clang places after the loop. Jumps lead back from there, and a single jump or a jump through a table may
 /// follow a backward branch that is not taken.
-const ARMS: &str = r#"#include <stdio.h>
+const ARMS_PROGRAM: &str = r#"#include <stdio.h>
 volatile unsigned sink;
 unsigned tab[64];
 __attribute__((noinline)) unsigned help(unsigned a) { sink = a; return a ^ (a >> 3); }
@@ -294,7 +294,7 @@ fn trodden_in(folder: &Path, arguments: &[&str]) -> String {
 fn complete_profiles_lose_nothing() {
     let folder = TempDir::new().unwrap();
     let at = folder.path();
-    fs::write(at.join("arms.c"), ARMS).unwrap();
+    fs::write(at.join("arms.c"), ARMS_PROGRAM).unwrap();
     trodden_in(at, &["cc", "-O2", "-g", "arms.c", "-o", "counted"]);
     trodden_in(at, &["cc", "--trodden=addresses", "-O2", "-g", "arms.c", "-o", "arms"]);
     trodden_in(at, &["record", "--no-store", "-o", "counted.trodden", "--", "./counted"]);
@@ -313,7 +313,7 @@ fn complete_profiles_lose_nothing() {
 fn detected_paths_become_function_paths() {
     let folder = TempDir::new().unwrap();
     let at = folder.path();
-    fs::write(at.join("paths.c"), PATHS).unwrap();
+    fs::write(at.join("paths.c"), PATHS_PROGRAM).unwrap();
     let trodden = |arguments: &[&str]| trodden_in(at, arguments);
     trodden(&["cc", "-O1", "-g", "paths.c", "-o", "counted"]);
     trodden(&["cc", "--trodden=addresses", "-O1", "-g", "paths.c", "-o", "paths"]);
@@ -340,7 +340,7 @@ fn detected_paths_become_function_paths() {
 fn a_recording_of_all_instructions_can_replay_events() {
     let folder = TempDir::new().unwrap();
     let at = folder.path();
-    compile(at, "counted", COUNTED, &["-nostdlib", "-static", "-g"]);
+    compile(at, "counted", COUNTED_PROGRAM, &["-nostdlib", "-static", "-g"]);
     let events = ["--event", "l1-misses", "--event", "mispredictions", "--event", "power-analytical", "--json"];
     let live = json(at, &[&events[..], &["--record", "whole.trodrec", "--", "./counted"]].concat());
     let again = json(at, &[&events[..], &["--from", "whole.trodrec"]].concat());
@@ -379,7 +379,7 @@ fn a_recording_of_all_instructions_can_replay_events() {
 fn a_sweep_writes_results_effects_and_a_page() {
     let folder = TempDir::new().unwrap();
     let at = folder.path();
-    compile(at, "counted", COUNTED, &["-nostdlib", "-static", "-g"]);
+    compile(at, "counted", COUNTED_PROGRAM, &["-nostdlib", "-static", "-g"]);
     json(at, &["--json", "--record", "one.trodrec", "--", "./counted"]);
     let experiment = |design: &str| {
         let factors =
@@ -412,7 +412,7 @@ fn a_sweep_writes_results_effects_and_a_page() {
 }
 
 /// A CBP-5 trace with two iterations of a loop, a call and a return, 14 instructions in total.
-const BT9: &str = "BT9_SPA_TRACE_FORMAT\ntotal_instruction_count: 14\nBT9_NODES\nNODE 0 0 - 0 0\n\
+const BT9_TRACE: &str = "BT9_SPA_TRACE_FORMAT\ntotal_instruction_count: 14\nBT9_NODES\nNODE 0 0 - 0 0\n\
 NODE 1 0x1008 - 0x54 4 class: JMP+DIR+CND behavior: DYN+DIR taken_cnt: 1 not_taken_cnt: 1 tgt_cnt: 1\n\
 NODE 2 0x1010 - 0x55 4 class: CALL+DIR+UCD behavior: AT+DIR taken_cnt: 1 not_taken_cnt: 0 tgt_cnt: 1\n\
 NODE 3 0x2004 - 0x56 4 class: RET+IND+UCD\nBT9_EDGES\nEDGE 0 0 1 T 0x1000 - 2 traverse_cnt: 1\n\
@@ -423,7 +423,7 @@ EDGE 4 3 0 T 0x1014 - 0 traverse_cnt: 1\nBT9_EDGE_SEQUENCE\n0\n1\n2\n3\n4\nEOF\n
 fn traces_of_other_simulators_are_converted() {
     let folder = TempDir::new().unwrap();
     let at = folder.path();
-    fs::write(at.join("t.bt9"), BT9).unwrap();
+    fs::write(at.join("t.bt9"), BT9_TRACE).unwrap();
     assert!(error(at, &["--from", "t.bt9"]).contains("trodden-lab convert t.bt9"));
     let converted = laboratory(at, &["convert", "t.bt9", "-o", "t.trodrec"]);
     assert!(converted.status.success(), "{}", String::from_utf8_lossy(&converted.stderr));
@@ -431,14 +431,14 @@ fn traces_of_other_simulators_are_converted() {
     // These are the four branches and the instructions between them.
     assert_eq!(found["instructions"], 10, "{found}");
     // A corrupt file is still recognised as a trace from another simulator.
-    fs::write(at.join("cut.bt9"), &BT9[..BT9.len() - 40]).unwrap();
-    fs::write(at.join("bad.bt9"), BT9.replace("EDGE 1 1", "EDGE 1 77")).unwrap();
+    fs::write(at.join("cut.bt9"), &BT9_TRACE[..BT9_TRACE.len() - 40]).unwrap();
+    fs::write(at.join("bad.bt9"), BT9_TRACE.replace("EDGE 1 1", "EDGE 1 77")).unwrap();
     for name in ["cut.bt9", "bad.bt9"] {
         let said = error(at, &["--from", name]);
         assert!(said.contains(&format!("trodden-lab convert {name}")) && !said.contains("--partial"), "{said}");
     }
     // The called procedure returns to the instruction after a different call. This looks like a `longjmp`.
-    let jump = BT9.replace("BT9_EDGES", "NODE 4 0x2002 - 0x55 2 class: CALL+DIR+UCD\nBT9_EDGES").replace("EDGE 3 2 3", "EDGE 3 2 4");
+    let jump = BT9_TRACE.replace("BT9_EDGES", "NODE 4 0x2002 - 0x55 2 class: CALL+DIR+UCD\nBT9_EDGES").replace("EDGE 3 2 3", "EDGE 3 2 4");
     let jump =
         jump.replace("BT9_EDGE_SEQUENCE", "EDGE 5 4 3 T 0x2004 - 0 traverse_cnt: 1\nBT9_EDGE_SEQUENCE").replace("\n4\nEOF", "\n5\n4\nEOF");
     fs::write(at.join("jump.bt9"), jump).unwrap();

@@ -8,14 +8,14 @@ use std::process::Command;
 use tempfile::TempDir;
 
 /// `f` has a condition for each of the low four bits of its argument, and calls `g` in the middle.
-const F: &str = "
+const F_SOURCE: &str = "
 volatile long sink;
 void g(int n);
 __attribute__((noinline)) void f(int k) { if (k & 1) sink += 3; if (k & 2) sink += 5; g(20); if (k & 4) sink += 7; if (k & 8) sink += 9; }
 ";
 
 /// Jumps out of four frames at once.
-const LONG_JUMP: &str = "
+const LONG_JUMP_PROGRAM: &str = "
 #include <setjmp.h>
 jmp_buf back;
 __attribute__((noinline)) void thrower(int d) { if (d == 0) longjmp(back, 1); thrower(d - 1); sink++; }
@@ -23,7 +23,7 @@ __attribute__((noinline)) void g(int n) { volatile int i = 0; for (i = 0; i < n;
 int main(void) { for (int k = 0; k < 1000; k++) f(k); return 0; }
 ";
 
-const EXCEPTION: &str = "
+const EXCEPTION_PROGRAM: &str = "
 #include <stdexcept>
 __attribute__((noinline)) void thrower(int d) { if (d == 0) throw std::runtime_error(\"x\"); thrower(d - 1); sink = sink + 1; }
 __attribute__((noinline)) void g(int n) {
@@ -33,7 +33,7 @@ int main() { for (int k = 0; k < 100; k++) f(k); return 0; }
 ";
 
 /// Jumps out of signal handlers, on the interrupted stack or on an alternate stack, over the handlers' frames and the interrupted frames.
-const HANDLER: &str = "
+const HANDLER_PROGRAM: &str = "
 #include <setjmp.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -56,7 +56,7 @@ int main(void) {
 ";
 
 /// Each call to `g` runs three coroutines with ten steps each. The coroutines call further functions, and stacks are reused.
-const COROUTINES: &str = "
+const COROUTINES_PROGRAM: &str = "
 #include <stdlib.h>
 #include <ucontext.h>
 static ucontext_t own, those[3]; static char *stacks[3]; static int current, running;
@@ -78,7 +78,7 @@ int main(void) {
 }
 ";
 
-const PANIC: &str = "
+const PANIC_PROGRAM: &str = "
 use std::hint::black_box;
 #[inline(never)] fn thrower(d: u32) -> u32 { if d == 0 { panic!() } black_box(thrower(black_box(d - 1)) + 1) }
 #[inline(never)] fn g(n: u32) -> u32 {
@@ -139,7 +139,7 @@ fn check(compiler: &[&str], name: &str, text: &str, calls: u64) -> Value {
 
 #[test]
 fn longjmp_leaves_several_frames() {
-    let detector = check(&["gcc", "-O1"], "jump.c", &format!("{F}{LONG_JUMP}"), 1000);
+    let detector = check(&["gcc", "-O1"], "jump.c", &format!("{F_SOURCE}{LONG_JUMP_PROGRAM}"), 1000);
     // `g` jumps 20 times per call, and is never more than ten frames deep.
     assert!(detector["repairs"].as_u64() >= Some(20_000) && detector["deepest_stack"].as_u64() < Some(32), "{detector:#}");
     assert_eq!(detector["stack_overflows"], 0);
@@ -147,19 +147,19 @@ fn longjmp_leaves_several_frames() {
 
 #[test]
 fn exceptions_leave_several_frames() {
-    let detector = check(&["g++", "-O1"], "exception.cc", &format!("{F}{EXCEPTION}"), 100);
+    let detector = check(&["g++", "-O1"], "exception.cc", &format!("{F_SOURCE}{EXCEPTION_PROGRAM}"), 100);
     assert!(detector["repairs"].as_u64() >= Some(2000), "{detector:#}");
 }
 
 #[test]
 fn panics_are_caught() {
-    let detector = check(&["rustc", "-O"], "panic.rs", PANIC, 100);
+    let detector = check(&["rustc", "-O"], "panic.rs", PANIC_PROGRAM, 100);
     assert!(detector["repairs"].as_u64() >= Some(500), "{detector:#}");
 }
 
 #[test]
 fn signal_handlers_jump_out_of_themselves() {
-    let detector = check(&["gcc", "-O1"], "handler.c", &format!("{F}{HANDLER}"), 100);
+    let detector = check(&["gcc", "-O1"], "handler.c", &format!("{F_SOURCE}{HANDLER_PROGRAM}"), 100);
     // Half of the handlers run on the interrupted stack. The other half run on an alternate stack and leave it.
     assert!(detector["signals"] == 2000 && detector["repairs"].as_u64() >= Some(1000), "{detector:#}");
     assert!(detector["stack_switches"].as_u64() >= Some(1000), "{detector:#}");
@@ -167,7 +167,7 @@ fn signal_handlers_jump_out_of_themselves() {
 
 #[test]
 fn coroutines_switch_stacks() {
-    let detector = check(&["gcc", "-O1"], "coroutines.c", &format!("{F}{COROUTINES}"), 100);
+    let detector = check(&["gcc", "-O1"], "coroutines.c", &format!("{F_SOURCE}{COROUTINES_PROGRAM}"), 100);
     // Each of the three coroutines is entered eleven times and left eleven times.
     assert!(detector["stack_switches"].as_u64() >= Some(100 * 3 * 11 * 2), "{detector:#}");
 }

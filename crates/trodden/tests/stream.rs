@@ -59,7 +59,7 @@ int main(int argc, char **argv) {
 "#;
 
 /// A program with exceptions through frames with and without landing pads, which the same function catches twice.
-const EXCEPTIONS: &str = r#"
+const EXCEPTIONS_PROGRAM: &str = r#"
 #include <cstdio>
 #include <stdexcept>
 #include <string>
@@ -75,7 +75,7 @@ __attribute__((noinline)) int outer(int n, int *g) {
 int main() { int g = 0; int s = outer(50, &g); std::printf("%d %d\n", s, g); }
 "#;
 
-const RUST: &str = r#"
+const RUST_PROGRAM: &str = r#"
 use std::collections::BTreeMap;
 use std::panic;
 #[inline(never)]
@@ -155,7 +155,7 @@ fn numberings(profile: &Profile) -> Numberings {
 }
 
 /// Records a program with counters and with a stream. Checks that output, path numbers and counts are the same.
-fn same(place: &Place) -> Profile {
+fn check_stream_matches_counts(place: &Place) -> Profile {
     let (plain, counted) = recorded(place, "counting", &[], "counted.trodden");
     let (output, streamed) = recorded(place, "streaming", &["--whole-program"], "streamed.trodden");
     assert_eq!(String::from_utf8_lossy(&plain.stdout), String::from_utf8_lossy(&output.stdout));
@@ -172,7 +172,7 @@ fn same(place: &Place) -> Profile {
 }
 
 /// Checks that the frames of every thread follow unambiguously from the thread's events.
-fn nests(place: &Place, profile: &Profile) -> Vec<(u64, usize)> {
+fn check_frames_nest(place: &Place, profile: &Profile) -> Vec<(u64, usize)> {
     let mut threads = Vec::new();
     for file in std::fs::read_dir(place.path("streamed.trodden.streams")).unwrap().map(|e| e.unwrap().path()) {
         let log = StreamLog::open(&file).unwrap();
@@ -206,8 +206,8 @@ fn c_counts_agree_with_threads_forks_signals_and_longjmp() {
     let place = Place::with(&[("prog.c", PROGRAM)]);
     place.cc("-O1 -pthread prog.c -o counting");
     place.cc("--trodden=stream -O1 -pthread prog.c -o streaming");
-    let profile = same(&place);
-    let threads = nests(&place, &profile);
+    let profile = check_stream_matches_counts(&place);
+    let threads = check_frames_nest(&place, &profile);
     // These are the main thread, three threads, two children, and the program that one of the children executed.
     assert_eq!(threads.len(), 1 + 3 + 2 + 1, "{threads:?}");
     assert_eq!(threads.iter().map(|t| t.0).sum::<u64>(), (3..8).map(|n| n + 1).sum::<u64>(), "frames that longjmp left");
@@ -215,18 +215,18 @@ fn c_counts_agree_with_threads_forks_signals_and_longjmp() {
 
 #[test]
 fn cxx_counts_agree_with_exceptions() {
-    let place = Place::with(&[("prog.cc", EXCEPTIONS)]);
+    let place = Place::with(&[("prog.cc", EXCEPTIONS_PROGRAM)]);
     place.cxx("-O1 prog.cc -o counting");
     place.cxx("--trodden=stream -O1 prog.cc -o streaming");
-    let profile = same(&place);
-    let threads = nests(&place, &profile);
+    let profile = check_stream_matches_counts(&place);
+    let threads = check_frames_nest(&place, &profile);
     assert!(threads.len() == 1 && threads[0].0 > 0, "{threads:?}");
 }
 
 #[test]
 fn rust_counts_agree_with_panics_and_threads() {
     let place = Place::with(&[
-        ("src/main.rs", RUST),
+        ("src/main.rs", RUST_PROGRAM),
         (
             "Cargo.toml",
             "[package]\nname = \"subject\"\nversion = \"0.1.0\"\nedition = \"2021\"\n[profile.dev]\nopt-level = 1\n[workspace]\n",
@@ -240,8 +240,8 @@ fn rust_counts_agree_with_panics_and_threads() {
         let built = String::from_utf8(built.stdout).unwrap();
         std::fs::copy(built.lines().next().unwrap(), place.path(name)).unwrap();
     }
-    let profile = same(&place);
-    assert!(nests(&place, &profile).len() >= 4);
+    let profile = check_stream_matches_counts(&place);
+    assert!(check_frames_nest(&place, &profile).len() >= 4);
 }
 
 /// The programs are random C and C++ programs with threads, recursion, `longjmp` and exceptions.
@@ -261,7 +261,7 @@ fn path_numbers_and_counts_of_random_programs_agree() {
                 place.cxx(&line)
             };
         }
-        same(&place);
+        check_stream_matches_counts(&place);
     }
 }
 
@@ -408,8 +408,8 @@ int main(void) {
         let place = Place::with(&[("prog.c", RECURSIVE)]);
         place.cc(&format!("{level} prog.c -o counting"));
         place.cc(&format!("--trodden=stream {level} prog.c -o streaming"));
-        let profile = same(&place);
-        assert_eq!(nests(&place, &profile), [(0, 0)]);
+        let profile = check_stream_matches_counts(&place);
+        assert_eq!(check_frames_nest(&place, &profile), [(0, 0)]);
         let is_walk = |f: &&FunctionMap| f.name == "walk";
         let walk = profile.functions().map(|f| f.2).find(is_walk).unwrap();
         assert!(walk.event_words().is_some_and(|words| words.words > walk.counters), "calls have events of their own");
@@ -554,7 +554,7 @@ fn killing_the_recorder_loses_nothing() {
 }
 
 /// A program that writes events faster than any recorder reads them: four for each call to `work` in `main`, and two more.
-const FAST: &str = r##"
+const FAST_PROGRAM: &str = r##"
 #include <stdio.h>
 #include <stdlib.h>
 __attribute__((noinline)) static unsigned work(unsigned x) {
@@ -583,7 +583,7 @@ fn statistics(place: &Place, of: &str) -> (u64, u64) {
 
 #[test]
 fn events_without_room_are_counted_as_lost() {
-    let place = Place::with(&[("fast.c", FAST)]);
+    let place = Place::with(&[("fast.c", FAST_PROGRAM)]);
     place.cc("--trodden=stream -O1 fast.c -o fast");
     // The program runs without a recorder, has one region, and does not wait for room.
     let mut alone = place.command(place.path("fast"));
@@ -615,7 +615,7 @@ fn events_without_room_are_counted_as_lost() {
 }
 
 /// A program with a loop in a virtual member function that is called through a pointer to the base class. The failing line is marked.
-const CRASH: &str = r#"
+const CRASH_PROGRAM: &str = r#"
 #include <vector>
 struct Shape { virtual int area(int n) = 0; virtual ~Shape() = default; };
 struct Square : Shape {
@@ -649,7 +649,7 @@ int main() {
 /// The live frames and the innermost line must be those that gdb shows. gdb also writes the core file.
 #[test]
 fn last_frames_agree_with_the_debugger() {
-    let place = Place::with(&[("prog.cc", CRASH)]);
+    let place = Place::with(&[("prog.cc", CRASH_PROGRAM)]);
     place.cxx("--trodden=stream -O1 -g prog.cc -o prog");
     let mut gdb = place.command("gdb");
     gdb.args(["-nx", "-batch", "-ex", "run", "-ex", "generate-core-file prog.core", "-ex", "bt", "./prog"]);

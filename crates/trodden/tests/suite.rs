@@ -30,7 +30,7 @@ int main(int argc, char **argv) {
 ";
 
 /// The first test is redundant, because the last test does the same and more.
-const TESTS: &str = "\
+const TEST_LIST: &str = "\
 # tests
 plain\t./prog 0 0
 scaled\t./prog 1 0
@@ -40,7 +40,7 @@ plain and scaled\t./prog 0 0; ./prog 1 0; ./prog 0 0 fail
 ";
 
 fn built() -> Place {
-    let place = Place::with(&[("a.c", PROGRAM), ("tests.txt", TESTS)]);
+    let place = Place::with(&[("a.c", PROGRAM), ("tests.txt", TEST_LIST)]);
     place.cc("-O1 -g a.c -o prog");
     place
 }
@@ -246,7 +246,7 @@ fn path_expressions_find_paths() {
 
 /// A program that takes the watched path in iteration 20 and prints a character at the end of each iteration. `longjmp` re-enters `land`,
 /// which therefore has no region for known paths.
-const LOOPS: &str = "\
+const LOOPS_PROGRAM: &str = "\
 #include <setjmp.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -278,7 +278,7 @@ int main(int argc, char **argv) {
 
 #[test]
 fn watching_programs_act_where_the_path_ends() {
-    let place = Place::with(&[("a.c", LOOPS)]);
+    let place = Place::with(&[("a.c", LOOPS_PROGRAM)]);
     place.cc("-O1 -g a.c -o prog");
     let made = |expression: &str, action: &str| {
         let arguments = ["instrument", "prog", "-o", "prog.watch", "--watch", expression, "--action", action];

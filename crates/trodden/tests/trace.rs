@@ -45,7 +45,7 @@ fn traces_of_grep_which_reads_its_mappings_agree_with_stepping() {
 
 /// A function in a different file calls back, by name and through a pointer. The callbacks are also called directly, after a call that does
 /// not call back.
-const CALLED_BACK: &str = r#"
+const CALLED_BACK_PROGRAM: &str = r#"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -65,7 +65,7 @@ int main(int argc, char **argv) {
 #[test]
 fn callbacks_are_traced() {
     let folder = Folder::new();
-    folder.compile("cc", "back.c", CALLED_BACK);
+    folder.compile("cc", "back.c", CALLED_BACK_PROGRAM);
     folder.agrees(&["./app"], 0);
     must(folder.record(&["--runs", "1"], "one.trace", &["./app"]));
     let calls = must(folder.trodden(&["report", "one.trace"]));
@@ -77,7 +77,7 @@ fn callbacks_are_traced() {
 }
 
 /// A program that counts all its mappings, and the mappings of its own file by permissions. It reads the list in pieces of odd sizes.
-const MAPPINGS: &str = r#"
+const MAPPINGS_PROGRAM: &str = r#"
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
@@ -103,7 +103,7 @@ int main(void) {
 #[test]
 fn programs_see_only_their_own_mappings() {
     let folder = Folder::new();
-    folder.compile("cc", "maps.c", MAPPINGS);
+    folder.compile("cc", "maps.c", MAPPINGS_PROGRAM);
     let plain = must(Command::new(folder.path("app")).output().unwrap());
     // Several runs hide the vDSO, so only the other mappings would be the same.
     for options in [&["--runs", "2", "--no-repeat", "time"][..], &["--runs", "1"], &["--collector", "single-step"]] {
@@ -111,7 +111,7 @@ fn programs_see_only_their_own_mappings() {
     }
 }
 
-const THROWS: &str = r#"
+const THROWS_PROGRAM: &str = r#"
 #include <cstdio>
 #include <stdexcept>
 struct Guard { int *n; ~Guard() { ++*n; } };
@@ -124,7 +124,7 @@ int main() { int sum = 0; for (int i = 0; i < 8; i++) sum += careful(i); std::pr
 #[test]
 fn exceptions_are_traced() {
     let folder = Folder::new();
-    folder.compile("c++", "throws.cc", THROWS);
+    folder.compile("c++", "throws.cc", THROWS_PROGRAM);
     folder.agrees(&["./app"], 0);
     let tree = must(folder.trodden(&["report", "merged.trace"]));
     assert!(tree.lines().any(|l| l.contains("careful(int)") && l.trim_start().starts_with("8 ")), "{tree}");
@@ -133,7 +133,7 @@ fn exceptions_are_traced() {
 }
 
 /// A program that panics in a recursive function. The values dropped during unwinding print text, and may recurse themselves.
-const PANICS: &str = r#"
+const PANICS_PROGRAM: &str = r#"
 struct Loud(u32);
 impl Drop for Loud { fn drop(&mut self) { if self.0 % 2 == 0 { println!("drop {}", self.0); } } }
 #[inline(never)] fn descend(n: u32) -> u32 { let guard = Loud(n); if n == 5 { panic!("five"); } descend(n + 1) + guard.0 }
@@ -144,14 +144,14 @@ fn main() { println!("{}", (2..5).map(careful).sum::<u32>()); }
 #[test]
 fn rust_panics_are_traced_in_several_runs() {
     let folder = Folder::new();
-    std::fs::write(folder.path("panics.rs"), PANICS).unwrap();
+    std::fs::write(folder.path("panics.rs"), PANICS_PROGRAM).unwrap();
     let options = ["-O", "-C", "strip=symbols", "panics.rs", "-o", "app"];
     must(Command::new("rustc").current_dir(folder.path("")).args(options).output().unwrap());
     folder.agrees(&["./app"], 0);
 }
 
 /// A program that adds up the bytes of its own code.
-const SELF: &str = r#"
+const SELF_PROGRAM: &str = r#"
 #include <stdio.h>
 extern const unsigned char __executable_start, etext;
 __attribute__((noinline)) static unsigned sum(const unsigned char *from, const unsigned char *to) {
@@ -163,7 +163,7 @@ int main(void) { printf("%08x\n", sum(&__executable_start, &etext)); return 0; }
 #[test]
 fn programs_that_checksum_their_code_see_their_own_bytes_or_are_rejected() {
     let folder = Folder::new();
-    folder.compile("cc", "self.c", SELF);
+    folder.compile("cc", "self.c", SELF_PROGRAM);
     let plain = must(Command::new(folder.path("app")).output().unwrap());
     assert_eq!(must(folder.record(&["--collector", "single-step"], "self.trace", &["./app"])), plain);
     for collector in ["trampolines", "ptrace"] {
@@ -178,7 +178,7 @@ fn programs_that_checksum_their_code_see_their_own_bytes_or_are_rejected() {
 }
 
 /// A program with a `longjmp` from a recursive function to a function that is entered only once.
-const JUMPS: &str = r#"
+const JUMPS_PROGRAM: &str = r#"
 #include <setjmp.h>
 #include <stdio.h>
 static jmp_buf out;
@@ -190,11 +190,11 @@ int main(void) { printf("%d\n", guarded(2)); return 0; }
 #[test]
 fn longjmp_to_a_function_entered_once_is_traced_in_several_runs() {
     let folder = Folder::new();
-    folder.compile("cc", "jumps.c", JUMPS);
+    folder.compile("cc", "jumps.c", JUMPS_PROGRAM);
     folder.agrees(&["./app"], 0);
 }
 
-const THREADS: &str = r#"
+const THREADS_PROGRAM: &str = r#"
 #include <pthread.h>
 #include <stdio.h>
 static int work(int n) { int s = 0; for (int i = 0; i < n; i++) s += i & 3 ? i : -i; return s; }
@@ -212,7 +212,7 @@ int main(void) {
 #[test]
 fn threads_have_separate_streams_in_a_single_run() {
     let folder = Folder::new();
-    folder.compile("cc", "threads.c", THREADS);
+    folder.compile("cc", "threads.c", THREADS_PROGRAM);
     let several = folder.record(&["--runs", "2"], "t.trace", &["./app"]);
     assert_eq!(several.status.code(), Some(2));
     assert!(errors(&several).contains("3 threads") && errors(&several).contains("--runs 1"), "{}", errors(&several));
@@ -227,7 +227,7 @@ fn threads_have_separate_streams_in_a_single_run() {
     assert!(errors(&absent).contains("no thread 7"), "{}", errors(&absent));
 }
 
-const SIGNALS: &str = r#"
+const SIGNALS_PROGRAM: &str = r#"
 #include <signal.h>
 #include <stdio.h>
 #include <sys/wait.h>
@@ -254,7 +254,7 @@ int main(void) {
 #[test]
 fn programs_that_trap_fork_and_get_signals_behave_as_without_tracing() {
     let folder = Folder::new();
-    folder.compile("cc", "signals.c", SIGNALS);
+    folder.compile("cc", "signals.c", SIGNALS_PROGRAM);
     for options in [["--runs", "1"], ["--collector", "single-step"]] {
         let output = folder.record(&options, "t.trace", &["./app"]);
         let notes = errors(&output);
@@ -263,7 +263,7 @@ fn programs_that_trap_fork_and_get_signals_behave_as_without_tracing() {
     }
 }
 
-const KILLED: &str = r#"
+const KILLED_PROGRAM: &str = r#"
 #include <signal.h>
 #include <unistd.h>
 static volatile int n;
@@ -274,7 +274,7 @@ int main(void) { for (int i = 0; i < 10; i++) deep(i); return 0; }
 #[test]
 fn killed_programs_leave_a_trace_of_what_they_executed() {
     let folder = Folder::new();
-    folder.compile("cc", "killed.c", KILLED);
+    folder.compile("cc", "killed.c", KILLED_PROGRAM);
     for options in [["--runs", "2"], ["--runs", "1"]] {
         let output = folder.record(&options, "t.trace", &["./app"]);
         assert_eq!(output.status.code(), Some(128 + 9), "{}", errors(&output));
@@ -293,7 +293,7 @@ fn programs_that_execute_another_are_traced_until_then() {
     assert!(!folder.addresses("t.trace").is_empty());
 }
 
-const BRANCHES: &str = r#"
+const BRANCHES_PROGRAM: &str = r#"
 #include <stdio.h>
 #include <stdlib.h>
 __attribute__((noinline)) static int log_it(int i) { return printf("%d\n", i); }
@@ -310,7 +310,7 @@ int main(int n, char **v) {
 #[test]
 fn traces_are_compared_by_their_calls() {
     let folder = Folder::new();
-    folder.compile("cc", "branches.c", BRANCHES);
+    folder.compile("cc", "branches.c", BRANCHES_PROGRAM);
     must(folder.record(&["--runs", "2"], "a.trace", &["./app"]));
     must(folder.record(&["--runs", "2"], "b.trace", &["./app", "x"]));
     let equal = folder.trodden(&["diff", "--fail", "a.trace", "a.trace"]);
@@ -330,7 +330,7 @@ fn traces_are_compared_by_their_calls() {
 #[test]
 fn a_trace_can_be_imported_as_a_profile() {
     let folder = Folder::new();
-    folder.compile("cc", "branches.c", BRANCHES);
+    folder.compile("cc", "branches.c", BRANCHES_PROGRAM);
     must(folder.record(&["--runs", "2"], "a.trace", &["./app"]));
     must(folder.trodden(&["import", "a.trace", "--output", "a.trodden", "--no-store"]));
     let report = must(folder.trodden(&["report", "a.trodden", "--json"]));

@@ -38,7 +38,7 @@ fn running_processes_can_be_attached_to() {
 }
 
 /// A program that sleeps, and prints a message if a sleep was cut short or a call was interrupted.
-const SLEEPER: &str = r#"
+const SLEEPER_PROGRAM: &str = r#"
 #include <errno.h>
 #include <poll.h>
 #include <stdio.h>
@@ -62,7 +62,7 @@ int main(void) {
 #[test]
 fn attaching_does_not_cut_sleeps_short() {
     let folder = Folder::new();
-    folder.compile("cc", "sleeper.c", SLEEPER);
+    folder.compile("cc", "sleeper.c", SLEEPER_PROGRAM);
     let mut process = Command::new(folder.path("app")).stdout(Stdio::piped()).spawn().unwrap();
     let id = process.id().to_string();
     while !std::fs::read_to_string(format!("/proc/{id}/maps")).unwrap().contains("libc") {
@@ -104,7 +104,7 @@ fn busy_processes_survive_traces_that_end_at_any_moment() {
 
 /// A program in which one thread forks and starts programs with `posix_spawn`, which borrows the memory. Another thread makes short system
 /// calls. Any error ends the process.
-const MAKER: &str = r#"
+const MAKER_PROGRAM: &str = r#"
 #include <pthread.h>
 #include <spawn.h>
 #include <stdlib.h>
@@ -131,7 +131,7 @@ int main(void) {
 #[test]
 fn processes_that_fork_and_spawn_survive_traces_that_begin_and_end_at_any_moment() {
     let folder = Folder::new();
-    folder.compile("cc", "maker.c", MAKER);
+    folder.compile("cc", "maker.c", MAKER_PROGRAM);
     for collector in ["single-step", "ptrace", "trampolines"] {
         let mut process = Command::new(folder.path("app")).spawn().unwrap();
         let id = process.id().to_string();
@@ -150,7 +150,7 @@ fn processes_that_fork_and_spawn_survive_traces_that_begin_and_end_at_any_moment
 }
 
 /// A program that, like its child, constantly reads the time-stamp counter. In the end, the child executes a different program.
-const READER: &str = r#"
+const READER_PROGRAM: &str = r#"
 #define _GNU_SOURCE
 #include <sched.h>
 #include <stdio.h>
@@ -176,7 +176,7 @@ int main(int count, char **arguments) {
 #[test]
 fn released_programs_continue_with_their_children() {
     let folder = Folder::new();
-    folder.compile("cc", "reader.c", READER);
+    folder.compile("cc", "reader.c", READER_PROGRAM);
     let cores = std::thread::available_parallelism().unwrap().to_string();
     let traces = [&[][..], &["--runs", "1"], &["--runs", "1", "--collector", "ptrace"], &["--collector", "single-step"]].map(|options| {
         let options = [options, &["--for", "150ms"]].concat();
@@ -194,7 +194,7 @@ fn released_programs_continue_with_their_children() {
 
 /// A program in which one thread queues numbered signals for the other thread. The other thread must get each signal once, in order, with
 /// the right information. With an argument, the process restricts itself to reading and writing.
-const RECEIVER: &str = r#"
+const RECEIVER_PROGRAM: &str = r#"
 #include <linux/seccomp.h>
 #include <pthread.h>
 #include <signal.h>
@@ -233,7 +233,7 @@ int main(int count, char **arguments) {
 #[test]
 fn queued_signals_survive_a_trace() {
     let folder = Folder::new();
-    folder.compile("cc", "receiver.c", &format!("#define _GNU_SOURCE{RECEIVER}"));
+    folder.compile("cc", "receiver.c", &format!("#define _GNU_SOURCE{RECEIVER_PROGRAM}"));
     let mut process = Command::new(folder.path("app")).spawn().unwrap();
     let id = process.id().to_string();
     std::thread::sleep(std::time::Duration::from_millis(100));
@@ -251,7 +251,7 @@ fn queued_signals_survive_a_trace() {
 #[test]
 fn processes_that_a_trace_would_harm_are_rejected() {
     let folder = Folder::new();
-    folder.compile("cc", "receiver.c", &format!("#define _GNU_SOURCE{RECEIVER}"));
+    folder.compile("cc", "receiver.c", &format!("#define _GNU_SOURCE{RECEIVER_PROGRAM}"));
     let refused = |id: u32, why: &str| {
         let output = folder.trodden(&["trace", "record", "--pid", &id.to_string(), "--for", "50ms"]);
         assert_eq!(output.status.code(), Some(2));

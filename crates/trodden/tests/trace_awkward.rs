@@ -36,7 +36,7 @@ fn stepped(folder: &Folder, said: &str) -> Vec<String> {
 }
 
 /// The bytes after `ud2` look like padding, but are executed.
-const RESUMED: &str = r#"
+const RESUMED_PROGRAM: &str = r#"
 #define _GNU_SOURCE
 #include <signal.h>
 #include <stdio.h>
@@ -60,14 +60,14 @@ int main(void) {
 #[test]
 fn code_after_a_trapping_instruction_is_not_overwritten() {
     let folder = Folder::new();
-    folder.compile("cc", "resumed.c", RESUMED);
+    folder.compile("cc", "resumed.c", RESUMED_PROGRAM);
     for options in [&["--runs", "1"][..], &["--runs", "1", "--collector", "ptrace"]] {
         assert_eq!(must(folder.record(options, "one.trace", &["./app"])), "3 1\n", "{options:?}");
     }
 }
 
 /// A program that implements `longjmp` itself: an indirect jump to the instruction after a call in a different function.
-const OWN_LONGJMP: &str = r#"
+const OWN_LONGJMP_PROGRAM: &str = r#"
 #include <stdio.h>
 typedef unsigned long Saved[8];
 int save(Saved) __attribute__((returns_twice));
@@ -92,7 +92,7 @@ int main(void) {
 #[test]
 fn jumps_to_after_a_call_in_another_function_leave_both_functions_whole() {
     let folder = Folder::new();
-    folder.compile("cc", "own.c", OWN_LONGJMP);
+    folder.compile("cc", "own.c", OWN_LONGJMP_PROGRAM);
     let said = must(Command::new(folder.path("app")).output().unwrap());
     equal(&folder, &said);
     // Not every collector sees the returns at the end.
@@ -106,7 +106,7 @@ fn jumps_to_after_a_call_in_another_function_leave_both_functions_whole() {
 
 /// A program that faults at the first instruction of a block. One handler leaves by `siglongjmp`; another repairs the cause and returns.
 /// One more fault is in a library.
-const FAULTS: &str = r#"
+const FAULTS_PROGRAM: &str = r#"
 #include <setjmp.h>
 #include <signal.h>
 #include <stdio.h>
@@ -138,7 +138,7 @@ int main(void) {
 #[test]
 fn faulting_instructions_are_recorded_once_whatever_the_handler_does() {
     let folder = Folder::new();
-    folder.compile("cc", "faults.c", FAULTS);
+    folder.compile("cc", "faults.c", FAULTS_PROGRAM);
     equal(&folder, "3 4\n");
     let tree = must(folder.trodden(&["report", "one.trace"]));
     let rows = || tree.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
@@ -151,7 +151,7 @@ fn faulting_instructions_are_recorded_once_whatever_the_handler_does() {
 
 /// A program that calls a library function that does not return, with padding after an earlier call. The code after a call that may not
 /// return is a site.
-const PADDED: &str = ".globl main\n.text\n.type main,@function\nmain: .cfi_startproc\npush %rbx\n.cfi_adjust_cfa_offset 8\n\
+const PADDED_PROGRAM: &str = ".globl main\n.text\n.type main,@function\nmain: .cfi_startproc\npush %rbx\n.cfi_adjust_cfa_offset 8\n\
 mov $5,%ebx\nlea text(%rip),%rdi\ncall puts@plt\npxor %xmm0,%xmm0\n.byte 0x0f,0x1f,0x44,0,0\n1: addsd (%rsp),%xmm0\nadd $-1,%rbx\n\
 test %rbx,%rbx\njne 1b\nlea text(%rip),%rdi\ncall puts@plt\nmov $7,%edi\ncall finish\n.cfi_endproc\n.size main,.-main\n\
 .section .rodata\ntext: .string \"a\"\n.section .note.GNU-stack,\"\",@progbits\n";
@@ -160,7 +160,7 @@ test %rbx,%rbx\njne 1b\nlea text(%rip),%rdi\ncall puts@plt\nmov $7,%edi\ncall fi
 fn padding_after_a_site_within_a_block_is_left_alone() {
     let folder = Folder::new();
     std::fs::write(folder.path("finish.c"), "#include <stdlib.h>\nvoid finish(int status) { exit(status); }\n").unwrap();
-    std::fs::write(folder.path("padded.s"), PADDED).unwrap();
+    std::fs::write(folder.path("padded.s"), PADDED_PROGRAM).unwrap();
     for line in ["-shared -fPIC finish.c -o libfinish.so", "padded.s -o app -L. -lfinish -Wl,-rpath,$ORIGIN"] {
         must(Command::new("cc").current_dir(folder.path("")).args(line.split_whitespace()).output().unwrap());
     }
@@ -172,14 +172,14 @@ fn padding_after_a_site_within_a_block_is_left_alone() {
 }
 
 /// An assembly program without symbol sizes and unwind tables. It jumps to code to which nothing else refers.
-const BARE: &str = ".globl main\n.text\nmain: push %rbx\nmov $4,%ebx\n7: lea table(%rip),%rdx\nmovslq (%rdx,%rbx,4),%rsi\n\
+const BARE_PROGRAM: &str = ".globl main\n.text\nmain: push %rbx\nmov $4,%ebx\n7: lea table(%rip),%rdx\nmovslq (%rdx,%rbx,4),%rsi\n\
 add %rdx,%rsi\njmp *%rsi\n.p2align 2\ntable: .long 1f-table, 2f-table, 3f-table, 2f-table, 4f-table\n1: jmp 6f\n2: add $1,%eax\njmp 5f\n\
 3: add $7,%eax\n4: add $100,%eax\n5: dec %ebx\njns 7b\n6: pop %rbx\nxor %eax,%eax\nret\n.section .note.GNU-stack,\"\",@progbits\n";
 
 #[test]
 fn code_that_only_a_jump_reaches_is_found_in_assembly_without_sizes() {
     let folder = Folder::new();
-    folder.compile("cc", "bare.s", BARE);
+    folder.compile("cc", "bare.s", BARE_PROGRAM);
     let blocks = stepped(&folder, "").len();
     let alone = must(folder.trodden(&["show", "--count", "0", "one.trace"]));
     let of_main = alone.lines().filter(|line| line.contains(" main+")).count();
@@ -187,7 +187,7 @@ fn code_that_only_a_jump_reaches_is_found_in_assembly_without_sizes() {
     assert!(of_main >= 5 + 4 + 4, "{blocks} blocks: {alone}");
 }
 
-const TIME: &str = r#"
+const TIME_PROGRAM: &str = r#"
 #include <stdio.h>
 #include <x86intrin.h>
 int main(void) {
@@ -202,7 +202,7 @@ int main(void) {
 #[test]
 fn every_collector_can_trace_reads_of_the_time_stamp_counter() {
     let folder = Folder::new();
-    folder.compile("cc", "time.c", TIME);
+    folder.compile("cc", "time.c", TIME_PROGRAM);
     equal(&folder, "1\n");
     let probed = folder.record_with("--collector uprobes", &["--runs", "1"], "probed.trace", &["./app"]);
     if !probed.status.success() {
@@ -226,7 +226,7 @@ fn static_programs_are_traced_from_their_first_instruction() {
 }
 
 /// A program that works forever. An interrupt ends its trace, but not the process.
-const SPIN: &str = "#include <unistd.h>\n\
+const SPIN_PROGRAM: &str = "#include <unistd.h>\n\
     __attribute__((noinline)) int work(int n) { int s = 0; for (int i = 0; i < n; i++) s += i ^ n; return s; }\n\
     int main(void) { int s = 0; for (;;) { s += work(50); usleep(1000 + (s & 1)); } }\n";
 
@@ -251,7 +251,7 @@ fn interrupted(folder: &Folder, options: &[&str], signal: &str) -> Option<i32> {
 #[test]
 fn interrupted_traces_of_a_process_are_kept() {
     let folder = Folder::new();
-    folder.compile("cc", "spin.c", SPIN);
+    folder.compile("cc", "spin.c", SPIN_PROGRAM);
     let mut program = Command::new(folder.path("app")).spawn().unwrap();
     let status = interrupted(&folder, &["--pid", &program.id().to_string(), "--output", "p.trace"], "-INT");
     let runs_on = program.try_wait().unwrap().is_none();
@@ -265,13 +265,13 @@ fn interrupted_traces_of_a_process_are_kept() {
 #[test]
 fn started_programs_get_the_signal_and_their_traces_are_kept() {
     let folder = Folder::new();
-    folder.compile("cc", "spin.c", SPIN);
+    folder.compile("cc", "spin.c", SPIN_PROGRAM);
     assert_eq!(interrupted(&folder, &["--runs", "1", "--output", "c.trace", "./app"], "-TERM"), Some(128 + 15));
     assert!(folder.addresses("c.trace").len() > 10);
 }
 
 /// A program that ignores the signals of a timer, which arrive while the program's code runs.
-const IGNORED: &str = r#"
+const IGNORED_PROGRAM: &str = r#"
 #include <signal.h>
 #include <stdio.h>
 #include <sys/time.h>
@@ -289,7 +289,7 @@ int main(void) {
 #[test]
 fn ignored_signals_do_not_prevent_merging_runs() {
     let folder = Folder::new();
-    folder.compile("cc", "ignored.c", IGNORED);
+    folder.compile("cc", "ignored.c", IGNORED_PROGRAM);
     let merged = folder.record(&["--runs", "2", "--collector", "ptrace"], "merged.trace", &["./app"]);
     assert!(!traced::errors(&merged).contains("falling back to one run"), "{}", traced::errors(&merged));
     assert_eq!(must(merged), "3750\n");
@@ -297,7 +297,7 @@ fn ignored_signals_do_not_prevent_merging_runs() {
 }
 
 /// The C library creates these children, and they return to the program's code.
-const FORKS: &str = r#"
+const FORKS_PROGRAM: &str = r#"
 #include <stdio.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -316,13 +316,13 @@ int main(void) {
 #[test]
 fn untraced_children_run_as_without_tracing() {
     let folder = Folder::new();
-    folder.compile("cc", "forks.c", FORKS);
+    folder.compile("cc", "forks.c", FORKS_PROGRAM);
     equal(&folder, "1 41\n1 42\n");
 }
 
 /// A program without symbols and unwind tables, in which only words in the data refer to the functions. One `call` jumps to the instruction
 /// after it.
-const NAMED_BY_DATA: &str = ".globl _start\n.text\n_start: xor %ebx,%ebx\n1: mov %ebx,%edx\nand $3,%edx\ncall *tab(,%rdx,8)\ninc %ebx\n\
+const NAMED_BY_DATA_PROGRAM: &str = ".globl _start\n.text\n_start: xor %ebx,%ebx\n1: mov %ebx,%edx\nand $3,%edx\ncall *tab(,%rdx,8)\ninc %ebx\n\
 cmp $9,%ebx\njl 1b\ncall 2f\n2: pop %rax\nmov $60,%eax\nxor %edi,%edi\nsyscall\nhlt\n.p2align 4\nf0: inc %ecx\nret\n.p2align 4\n\
 f1: push %rbx\ncall f0\npop %rbx\nret\n.p2align 4\nf2: test %ebx,%ebx\njz 3f\nret\n3: ret\n.p2align 4\nf3: ret\n.data\n\
 tab: .quad f0, f1, f2, f3\n.section .note.GNU-stack,\"\",@progbits\n";
@@ -330,7 +330,7 @@ tab: .quad f0, f1, f2, f3\n.section .note.GNU-stack,\"\",@progbits\n";
 #[test]
 fn functions_that_only_data_refers_to_are_traced() {
     let folder = Folder::new();
-    std::fs::write(folder.path("named.s"), NAMED_BY_DATA).unwrap();
+    std::fs::write(folder.path("named.s"), NAMED_BY_DATA_PROGRAM).unwrap();
     let options = ["-nostdlib", "-static", "-no-pie", "-Wl,-s", "-o"];
     must(Command::new("cc").args(options).arg(folder.path("app")).arg(folder.path("named.s")).output().unwrap());
     let blocks = equal(&folder, "");
@@ -343,7 +343,7 @@ fn functions_that_only_data_refers_to_are_traced() {
 
 /// An interpreter as in GCC's manual ("Labels as Values"). No analysis understands its table of two-byte distances. Only execution shows
 /// where its jumps lead, and the code that they reach contains more such jumps.
-const DISTANCES: &str = r#"
+const DISTANCES_PROGRAM: &str = r#"
 #include <stdio.h>
 __attribute__((noinline)) static int run(const unsigned char *p) {
     static const short offset[] = { &&add - &&add, &&sub - &&add, &&dup - &&add, &&end - &&add };
@@ -360,7 +360,7 @@ int main(void) { static const unsigned char code[] = { 0, 1, 2, 0, 2, 1, 3 }; pr
 #[test]
 fn jumps_reached_only_by_resolved_jumps_are_traced() {
     let folder = Folder::new();
-    std::fs::write(folder.path("distances.c"), DISTANCES).unwrap();
+    std::fs::write(folder.path("distances.c"), DISTANCES_PROGRAM).unwrap();
     must(Command::new("gcc").args(["-O2", "-o"]).arg(folder.path("app")).arg(folder.path("distances.c")).output().unwrap());
     equal(&folder, "17\n");
     let shown = must(folder.trodden(&["report", "one.trace"]));
@@ -371,14 +371,14 @@ fn jumps_reached_only_by_resolved_jumps_are_traced() {
 
 /// A program with a function to which nothing refers: its address is computed, and the function is called through a register and through
 /// the stack. With an argument, the last call faults.
-const COMPUTED: &str = ".globl _start\n.text\n_start: mov $3,%ebx\n1: mov $(f0+0x10000000),%eax\nsub $0x10000000,%eax\ncall *%rax\n\
+const COMPUTED_PROGRAM: &str = ".globl _start\n.text\n_start: mov $3,%ebx\n1: mov $(f0+0x10000000),%eax\nsub $0x10000000,%eax\ncall *%rax\n\
 push %rax\ncall *(%rsp)\npop %rax\ndec %ebx\njnz 1b\nmov (%rsp),%rdi\ncmp $1,%rdi\nje 2f\ncall *0x28(%rbx)\n2: mov $60,%eax\n\
 xor %edi,%edi\nsyscall\nhlt\n.p2align 4\nf0: test $1,%bl\njz 3f\ninc %ecx\n3: ret\n.section .note.GNU-stack,\"\",@progbits\n";
 
 #[test]
 fn functions_that_only_executed_calls_reveal_are_traced() {
     let folder = Folder::new();
-    std::fs::write(folder.path("computed.s"), COMPUTED).unwrap();
+    std::fs::write(folder.path("computed.s"), COMPUTED_PROGRAM).unwrap();
     let options = ["-nostdlib", "-static", "-no-pie", "-Wl,-s", "-o"];
     must(Command::new("cc").args(options).arg(folder.path("app")).arg(folder.path("computed.s")).output().unwrap());
     let blocks = stepped(&folder, "");
@@ -395,7 +395,7 @@ fn functions_that_only_executed_calls_reveal_are_traced() {
 }
 
 /// A program with a retpoline, and with a return to an address that was pushed.
-const RETURNS_AS_JUMPS: &str = r#"
+const RETURNS_AS_JUMPS_PROGRAM: &str = r#"
 __asm__(".globl thunk\nthunk: lea 6f(%rip),%rax\n call 7f\n8: pause\n lfence\n jmp 8b\n7: mov %rax,(%rsp)\n ret\n6: mov %edi,%eax\n ret\n"
         ".globl pushed\npushed: lea 3f(%rip),%rax\n test $1,%edi\n je 4f\n lea 5f(%rip),%rax\n4: push %rax\n ret\n"
         "3: mov $10,%eax\n ret\n5: mov $20,%eax\n ret\n");
@@ -411,7 +411,7 @@ int main(void) {
 #[test]
 fn code_after_retpolines_and_returns_used_as_jumps_is_traced() {
     let folder = Folder::new();
-    folder.compile("cc", "returns.c", RETURNS_AS_JUMPS);
+    folder.compile("cc", "returns.c", RETURNS_AS_JUMPS_PROGRAM);
     for options in IN_ONE_RUN.iter().copied().chain([&["--runs", "4"][..]]) {
         must(folder.record(options, "one.trace", &["./app"]));
         let tree = must(folder.trodden(&["report", "one.trace"]));
@@ -422,7 +422,7 @@ fn code_after_retpolines_and_returns_used_as_jumps_is_traced() {
 }
 
 /// A handler skips the trapping instruction, as the kernel does for `WARN`.
-const SKIPPED: &str = r#"
+const SKIPPED_TRAP_PROGRAM: &str = r#"
 #define _GNU_SOURCE
 #include <signal.h>
 #include <stdio.h>
@@ -445,7 +445,7 @@ int main(void) {
 fn code_after_a_trap_skipped_by_a_handler_is_traced() {
     for trap in ["ud2", "hlt; nop"] {
         let folder = Folder::new();
-        folder.compile("cc", "skipped.c", &format!("#define TRAP \"{trap}\"\n{SKIPPED}"));
+        folder.compile("cc", "skipped.c", &format!("#define TRAP \"{trap}\"\n{SKIPPED_TRAP_PROGRAM}"));
         equal(&folder, "20\n");
         let tree = must(folder.trodden(&["report", "one.trace"]));
         for name in ["check", "after"] {
@@ -456,7 +456,7 @@ fn code_after_a_trap_skipped_by_a_handler_is_traced() {
 }
 
 /// `clone3` with `CLONE_UNTRACED` creates a process that shares the memory. The flags in the arguments must still be set afterwards.
-const UNTRACED_BY_CLONE3: &str = r#"
+const CLONE3_PROGRAM: &str = r#"
 #define _GNU_SOURCE
 #include <linux/sched.h>
 #include <sched.h>
@@ -485,7 +485,7 @@ int main(void) {
 #[test]
 fn untraced_processes_from_clone3_hit_no_breakpoint_alone() {
     let folder = Folder::new();
-    folder.compile("cc", "untraced.c", UNTRACED_BY_CLONE3);
+    folder.compile("cc", "untraced.c", CLONE3_PROGRAM);
     assert_eq!(must(Command::new(folder.path("app")).output().unwrap()), "30 7 1\n");
     for options in &IN_ONE_RUN[..2] {
         assert_eq!(must(folder.record(options, "one.trace", &["./app"])), "30 7 1\n", "{options:?}");

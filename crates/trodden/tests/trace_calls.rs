@@ -7,7 +7,7 @@ use traced::{Folder, errors, installed, must};
 use trodden_trace::{ThreadNumber, TraceEvent, TraceFile};
 
 /// A program with mutual recursion, calls through pointers, callbacks from the C library, and loops and branches without calls.
-const CALLS: &str = r#"
+const CALLS_PROGRAM: &str = r#"
 #include <stdio.h>
 #include <stdlib.h>
 static volatile int sum;
@@ -32,7 +32,7 @@ int main(void) {
 "#;
 
 /// A program with `longjmp` across frames, out of a loop and out of a recursion.
-const JUMPS: &str = r#"
+const JUMPS_PROGRAM: &str = r#"
 #include <setjmp.h>
 #include <stdio.h>
 static jmp_buf back;
@@ -91,9 +91,9 @@ fn agrees(folder: &Folder, program: &[&str], status: i32) {
 #[test]
 fn call_traces_agree_with_traces_of_all_blocks() {
     let folder = Folder::new();
-    folder.compile("cc", "calls.c", CALLS);
+    folder.compile("cc", "calls.c", CALLS_PROGRAM);
     agrees(&folder, &["./app"], 0);
-    folder.compile("cc", "jumps.c", JUMPS);
+    folder.compile("cc", "jumps.c", JUMPS_PROGRAM);
     agrees(&folder, &["./app"], 0);
     if installed("/usr/bin/gzip") {
         agrees(&folder, &["/usr/bin/gzip", "-c", "input"], 0);
@@ -103,7 +103,7 @@ fn call_traces_agree_with_traces_of_all_blocks() {
 #[test]
 fn commands_that_need_all_blocks_are_rejected() {
     let folder = Folder::new();
-    folder.compile("cc", "calls.c", CALLS);
+    folder.compile("cc", "calls.c", CALLS_PROGRAM);
     let single = folder.record(&["--calls", "--runs", "1"], "calls.trace", &["./app"]);
     assert!(single.status.code() == Some(2) && errors(&single).contains("--calls needs several runs"), "{}", errors(&single));
     must(folder.record(&["--runs", "2"], "whole.trace", &["./app"]));

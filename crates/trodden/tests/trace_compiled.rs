@@ -8,7 +8,7 @@ use std::process::Command;
 
 /// A program with a switch that has a jump table, recursion, an indirect call, a loop of short blocks, and a signal that the program sends
 /// to itself.
-const C: &str = r#"
+const C_PROGRAM: &str = r#"
 #include <signal.h>
 #include <stdio.h>
 static volatile int caught;
@@ -29,7 +29,7 @@ int main(int argc, char **argv) {
 }
 "#;
 
-const CXX: &str = r#"
+const CXX_PROGRAM: &str = r#"
 #include <cstdio>
 #include <stdexcept>
 #include <string>
@@ -84,7 +84,7 @@ fn agrees(place: &Place) {
 
 #[test]
 fn sled_traces_of_a_c_program_agree_with_stepping() {
-    let place = Place::with(&[("prog.c", C)]);
+    let place = Place::with(&[("prog.c", C_PROGRAM)]);
     for optimisation in ["-O0", "-O2"] {
         let mut compile = place.command(trodden());
         must(compile.args(["cc", "-g", optimisation, "prog.c", "-o", "prog"]).env("TRODDEN_INSTRUMENT", "observe=trace"));
@@ -96,7 +96,7 @@ fn sled_traces_of_a_c_program_agree_with_stepping() {
 
 #[test]
 fn sled_traces_of_a_cxx_program_agree_with_stepping() {
-    let place = Place::with(&[("prog.cc", CXX)]);
+    let place = Place::with(&[("prog.cc", CXX_PROGRAM)]);
     let build = ["with", "--witnesses", "--", "build", "--", "sh", "-c", "$CXX -O1 prog.cc -o prog && strip prog"];
     must(place.command(laboratory()).args(build));
     agrees(&place);
@@ -104,7 +104,7 @@ fn sled_traces_of_a_cxx_program_agree_with_stepping() {
 
 #[test]
 fn programs_without_sleds_and_conflicting_options_are_rejected() {
-    let place = Place::with(&[("prog.c", C)]);
+    let place = Place::with(&[("prog.c", C_PROGRAM)]);
     must(Command::new("cc").current_dir(place.path("")).args(["-O1", "prog.c", "-o", "prog"]));
     let refused = place.trace("--collector compiled --runs 2", "t.trace");
     let errors = String::from_utf8_lossy(&refused.stderr).into_owned();

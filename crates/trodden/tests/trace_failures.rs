@@ -12,7 +12,7 @@ use traced::{Folder, errors, must};
 /// A program with several threads that work, check the results of their calls, and add up what they do. On SIGUSR1, they end and the sum is
 /// printed. With an argument, SIGUSR2 makes the program do something that ends every trace: with `gs`, it sets the `gs` register;
 /// otherwise, it loads the library that the argument names while no memory near its code is free.
-const WORKER: &str = r#"
+const WORKER_PROGRAM: &str = r#"
 #define _GNU_SOURCE
 #include <asm/prctl.h>
 #include <dlfcn.h>
@@ -175,14 +175,14 @@ fn is_traced(target: &Target) -> bool {
     status.lines().any(|line| line.starts_with("TracerPid") && !line.ends_with("\t0"))
 }
 
-const SUM: &str = "sum ";
+const SUM_PREFIX: &str = "sum ";
 
 #[test]
 fn processes_survive_a_recorder_without_room() {
     let folder = Folder::new();
-    folder.compile("cc", "worker.c", WORKER);
+    folder.compile("cc", "worker.c", WORKER_PROGRAM);
     let undisturbed = Target::start(&folder, &[]).end();
-    assert!(undisturbed.starts_with(SUM));
+    assert!(undisturbed.starts_with(SUM_PREFIX));
     for collector in ["ptrace", "trampolines", "single-step"] {
         let target = Target::start(&folder, &[]);
         let before = target.state();
@@ -200,7 +200,7 @@ fn processes_survive_a_recorder_without_room() {
 #[test]
 fn processes_survive_actions_that_end_the_trace() {
     let folder = Folder::new();
-    folder.compile("cc", "worker.c", WORKER);
+    folder.compile("cc", "worker.c", WORKER_PROGRAM);
     std::fs::write(folder.path("lib.c"), "int twice(int n) { return n > 3 ? 2 * n : n + n; }\n").unwrap();
     must(Command::new("cc").current_dir(folder.path("")).args(["-shared", "-fPIC", "lib.c", "-o", "libtwice.so"]).output().unwrap());
     let library = folder.path("libtwice.so").display().to_string();
@@ -223,7 +223,7 @@ fn processes_survive_actions_that_end_the_trace() {
         assert!(errors(&output).contains(why), "{options:?}: {}", errors(&output));
         let after = target.state();
         assert!(after.0 == before.0 && after.2 == before.2, "{options:?}");
-        assert!(target.end().starts_with(SUM));
+        assert!(target.end().starts_with(SUM_PREFIX));
     }
 }
 
@@ -265,7 +265,7 @@ fn check_recorder_ends_with_target(folder: &Folder, options: &[&str], disturb: i
 #[test]
 fn killing_a_target_during_attach_ends_the_recorder() {
     let folder = Folder::new();
-    folder.compile("cc", "worker.c", WORKER);
+    folder.compile("cc", "worker.c", WORKER_PROGRAM);
     for round in 0..20u64 {
         let collector = ["ptrace", "trampolines", "single-step"][round as usize % 3];
         check_recorder_ends_with_target(&folder, &["--collector", collector], |target, recorder| {
@@ -282,7 +282,7 @@ fn killing_a_target_during_attach_ends_the_recorder() {
 #[test]
 fn killing_a_target_during_detach_ends_the_recorder() {
     let folder = Folder::new();
-    folder.compile("cc", "worker.c", WORKER);
+    folder.compile("cc", "worker.c", WORKER_PROGRAM);
     for round in 0..12u64 {
         let collector = ["ptrace", "trampolines", "single-step"][round as usize % 3];
         check_recorder_ends_with_target(&folder, &["--collector", collector], |target, recorder| {
@@ -299,7 +299,7 @@ fn killing_a_target_during_detach_ends_the_recorder() {
 #[test]
 fn stopped_targets_are_reported_while_they_are_traced() {
     let folder = Folder::new();
-    folder.compile("cc", "worker.c", WORKER);
+    folder.compile("cc", "worker.c", WORKER_PROGRAM);
     let target = Target::start(&folder, &[]);
     let before = target.state().0;
     let mut recorder = recorder(&folder, &target, &["--collector", "ptrace"]).spawn().unwrap();
@@ -318,7 +318,7 @@ fn stopped_targets_are_reported_while_they_are_traced() {
     let status = std::fs::read_to_string(format!("/proc/{}/status", target.id())).unwrap();
     assert!(status.contains("State:\tT (stopped)") && status.contains("TracerPid:\t0"), "{status}");
     target.signal("-CONT");
-    assert!(target.end().starts_with(SUM));
+    assert!(target.end().starts_with(SUM_PREFIX));
 }
 
 #[test]
@@ -344,7 +344,7 @@ fn untraceable_processes_are_rejected_by_name_before_anything_is_planned() {
         true => refused("2", "kernel thread"),
         false => eprintln!("skipped: the kernel's threads are not seen here"),
     }
-    folder.compile("cc", "worker.c", WORKER);
+    folder.compile("cc", "worker.c", WORKER_PROGRAM);
     let target = Target::start(&folder, &[]);
     let mut first = recorder(&folder, &target, &["--collector", "ptrace"]).spawn().unwrap();
     while !is_traced(&target) {
@@ -353,5 +353,5 @@ fn untraceable_processes_are_rejected_by_name_before_anything_is_planned() {
     refused(&target.id(), "(trodden) already traces it");
     must(Command::new("kill").args(["-INT", &first.id().to_string()]).output().unwrap());
     assert!(first.wait().unwrap().success());
-    assert!(target.end().starts_with(SUM));
+    assert!(target.end().starts_with(SUM_PREFIX));
 }

@@ -7,7 +7,7 @@ use std::process::Command;
 use traced::{Folder, errors, installed, must};
 
 /// A library that has a constructor, calls its own functions by name and through pointers, and calls back.
-const LIBRARY: &str = r#"
+const LIBRARY_SOURCE: &str = r#"
 static int seen;
 __attribute__((constructor)) static void begin(void) { seen = 3; }
 int weigh(int n) {
@@ -35,7 +35,7 @@ int main(void) {
 "#;
 
 /// A program that loads the library twice and unloads it in between. The second time, something else may be mapped where the library was.
-const LOADS: &str = r#"
+const LOADS_PROGRAM: &str = r#"
 #include <dlfcn.h>
 #include <stdio.h>
 static int half(int i) { return i / 2; }
@@ -53,7 +53,7 @@ int main(int argc, char **argv) {
 
 impl Folder {
     fn library(&self) {
-        std::fs::write(self.path("twice.c"), LIBRARY).unwrap();
+        std::fs::write(self.path("twice.c"), LIBRARY_SOURCE).unwrap();
         let arguments = ["-O1", "-g", "-shared", "-fPIC", "twice.c", "-o", "libtwice.so"];
         must(Command::new("cc").current_dir(self.path(".")).args(arguments).output().unwrap());
     }
@@ -109,7 +109,7 @@ fn libraries_are_traced() {
 fn libraries_that_are_loaded_later_are_traced() {
     let folder = Folder::new();
     folder.library();
-    folder.compile("cc", "loads.c", LOADS);
+    folder.compile("cc", "loads.c", LOADS_PROGRAM);
     let blocks = folder.agrees_inside("./libtwice.so", &["./app", "./libtwice.so"], &WAYS);
     assert!(blocks.iter().filter(|line| line.ends_with(" libtwice.so")).count() > 30, "{blocks:?}");
     // Without `--library`, loading a library later does not disturb the trace.
@@ -154,7 +154,7 @@ fn libraries_that_cannot_be_traced_are_named() {
 }
 
 /// A program that calls the library again and again.
-const CALLS: &str = r#"
+const CALLS_PROGRAM: &str = r#"
 #include <unistd.h>
 int sum(int n, int (*each)(int));
 static int square(int i) { return i * i; }
@@ -165,7 +165,7 @@ int main(void) { for (volatile int n = 0;; n++) { sum(n % 5, square); usleep(100
 fn libraries_of_running_processes_are_traced() {
     let folder = Folder::new();
     folder.library();
-    std::fs::write(folder.path("app.c"), CALLS).unwrap();
+    std::fs::write(folder.path("app.c"), CALLS_PROGRAM).unwrap();
     let arguments = ["-O1", "-g", "app.c", "-o", "app", "-L.", "-ltwice", "-Wl,-rpath,$ORIGIN"];
     must(Command::new("cc").current_dir(folder.path(".")).args(arguments).output().unwrap());
     let mut process = Command::new(folder.path("app")).spawn().unwrap();

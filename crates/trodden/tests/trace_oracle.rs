@@ -112,7 +112,7 @@ int main(void) {
 }
 
 /// A program with calls that end by `longjmp`, by the end of the program or by a signal. Some of the called functions have returned before.
-const LEFT: &str = r#"
+const LEFT_PROGRAM: &str = r#"
 #include <setjmp.h>
 #include <signal.h>
 #include <stdio.h>
@@ -151,11 +151,11 @@ int main(int argc, char **argv) {
 #[test]
 fn calls_that_do_not_return_start_no_block_after_them() {
     let folder = Folder::new();
-    std::fs::write(folder.path("oracle.c"), LEFT).unwrap();
+    std::fs::write(folder.path("oracle.c"), LEFT_PROGRAM).unwrap();
     let mut compiler = std::process::Command::new("cc");
     traced::must(compiler.args(["-O0", "-g", "oracle.c", "-o", "app"]).current_dir(folder.path("")).output().unwrap());
     assert_traces_match_steps(&folder, &["./app"], 0, &IN_ONE_RUN);
-    let line = |text: &str| LEFT.lines().position(|line| line.contains(text)).unwrap() + 1;
+    let line = |text: &str| LEFT_PROGRAM.lines().position(|line| line.contains(text)).unwrap() + 1;
     let executions = |text: &str| {
         let found = folder.trodden(&["find", "--top", "0", &format!("oracle.c:{}", line(text)), "one.trace"]);
         let output = String::from_utf8(found.stdout).unwrap();

@@ -12,7 +12,7 @@ const IN_ONE_RUN: [&[&str]; 3] = [&["--runs", "1"], &["--runs", "1", "--collecto
 
 /// A program that replaces `f` by a different function, in the way that the argument names, and calls it before and after that. `other` is
 /// on a separate page. Between both functions is code with many calls, so that copies of blocks call each other.
-const CHANGES: &str = r#"
+const CHANGES_PROGRAM: &str = r#"
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <stdint.h>
@@ -72,7 +72,7 @@ fn calls(folder: &Folder, trace: &str, name: &str) -> u32 {
 #[test]
 fn programs_that_change_their_code_execute_what_they_wrote() {
     let folder = Folder::new();
-    folder.compile("cc", "changes.c", CHANGES);
+    folder.compile("cc", "changes.c", CHANGES_PROGRAM);
     for how in ["store", "toggle", "file", "seek", "map", "move"] {
         let said = must(Command::new(folder.path("app")).arg(how).output().unwrap());
         assert_eq!(said, "30094\n", "{how}");
@@ -94,7 +94,7 @@ fn programs_that_change_their_code_execute_what_they_wrote() {
 }
 
 /// A program in which several threads keep executing a function whose page another thread changes. All of them must see each change.
-const THREADS: &str = r#"
+const THREADS_PROGRAM: &str = r#"
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <stdatomic.h>
@@ -135,7 +135,7 @@ int main(void) {
 #[test]
 fn threads_execute_changed_code_wherever_they_were() {
     let folder = Folder::new();
-    folder.compile("cc", "threads.c", THREADS);
+    folder.compile("cc", "threads.c", THREADS_PROGRAM);
     let said = must(Command::new(folder.path("app")).output().unwrap());
     assert_eq!(said, "27\n");
     for options in [&[][..], &["--collector", "ptrace"]] {
@@ -163,7 +163,7 @@ fn make_code_writable(program: &Path) {
 #[test]
 fn code_that_is_writable_from_the_start_can_only_be_stepped() {
     let folder = Folder::new();
-    folder.compile("cc", "changes.c", CHANGES);
+    folder.compile("cc", "changes.c", CHANGES_PROGRAM);
     make_code_writable(&folder.path("app"));
     let said = must(Command::new(folder.path("app")).arg("store").output().unwrap());
     assert_eq!(said, "30094\n");
@@ -184,7 +184,7 @@ fn code_that_is_writable_from_the_start_can_only_be_stepped() {
 }
 
 /// A program that changes `f`, reports this, and computes until SIGUSR1 arrives.
-const CHANGED_BEFORE: &str = r#"
+const CHANGED_BEFORE_PROGRAM: &str = r#"
 #include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -213,7 +213,7 @@ __attribute__((aligned(4096))) int main(void) {
 #[test]
 fn code_changed_before_attaching_is_not_watched() {
     let folder = Folder::new();
-    folder.compile("cc", "before.c", CHANGED_BEFORE);
+    folder.compile("cc", "before.c", CHANGED_BEFORE_PROGRAM);
     for collector in ["trampolines", "ptrace", "single-step"] {
         let mut process = Command::new(folder.path("app")).stdout(Stdio::piped()).spawn().unwrap();
         let mut said = [0; 6];
@@ -232,7 +232,7 @@ fn code_changed_before_attaching_is_not_watched() {
 }
 
 /// A program that computes a checksum of its code, which it reads from `/proc/self/mem`.
-const READS: &str = r#"
+const READS_PROGRAM: &str = r#"
 #include <fcntl.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -259,7 +259,7 @@ int main(void) {
 #[test]
 fn programs_read_their_own_code_from_a_file() {
     let folder = Folder::new();
-    folder.compile("cc", "reads.c", READS);
+    folder.compile("cc", "reads.c", READS_PROGRAM);
     let said = must(Command::new(folder.path("app")).output().unwrap());
     for options in IN_ONE_RUN {
         assert_eq!(must(folder.record(options, "one.trace", &["./app"])), said, "{options:?}");
@@ -267,7 +267,7 @@ fn programs_read_their_own_code_from_a_file() {
 }
 
 /// A program that computes a checksum of its code, which it reads from memory directly.
-const CHECKS: &str = r#"
+const CHECKS_PROGRAM: &str = r#"
 #include <stdio.h>
 extern char etext;
 __attribute__((noinline)) int f(int x) { if (x > 3) return x * 2; return x + 1; }
@@ -284,7 +284,7 @@ int main(void) {
 #[test]
 fn stepped_programs_read_their_own_code_from_memory() {
     let folder = Folder::new();
-    folder.compile("cc", "checks.c", CHECKS);
+    folder.compile("cc", "checks.c", CHECKS_PROGRAM);
     let said = must(Command::new(folder.path("app")).output().unwrap());
     assert_eq!(must(folder.record(&["--collector", "single-step"], "one.trace", &["./app"])), said);
 }

@@ -59,7 +59,7 @@ fn is_quiet(browser: &Browser) {
     assert_eq!(browser.eval("return performance.getEntriesByType('resource').length"), 0);
 }
 
-const NESTED: &str = r#"
+const NESTED_PROGRAM: &str = r#"
 #include <stdio.h>
 static volatile int n;
 static void leaf(int i) { if (i & 1) n += i; else n -= i; }
@@ -91,7 +91,7 @@ fn check_zoom(browser: &Browser) {
 #[test]
 fn readers_click_through_the_calls() {
     let home = folder("calls");
-    compile(&home, NESTED);
+    compile(&home, NESTED_PROGRAM);
     trodden(&home, &["trace", "record", "--runs", "2", "--output", "t.trace", "--", "./app", "</script>"]);
     let browser = opened(&home, "t.trace", &[]);
     assert_eq!(browser.title(), "Trace of ./app </script>");
@@ -139,7 +139,7 @@ fn readers_click_through_the_calls() {
 #[test]
 fn ignored_functions_are_left_out_of_every_export() {
     let home = folder("left-out");
-    compile(&home, NESTED);
+    compile(&home, NESTED_PROGRAM);
     trodden(&home, &["trace", "record", "--runs", "2", "--output", "t.trace", "--", "./app"]);
     let export =
         |form: &str, options: &[&str]| String::from_utf8(trodden(&home, &[&["export", form, "t.trace"], options].concat())).unwrap();
@@ -158,7 +158,7 @@ fn ignored_functions_are_left_out_of_every_export() {
     assert!(page.contains("middle") && !page.contains("\"leaf\""));
 }
 
-const THREADS: &str = r#"
+const THREADS_PROGRAM: &str = r#"
 #include <pthread.h>
 #include <stdio.h>
 static int work(int n) { int s = 0; for (int i = 0; i < n; i++) s += i & 3 ? i : -i; return s; }
@@ -174,7 +174,7 @@ int main(void) {
 #[test]
 fn readers_select_a_thread() {
     let home = folder("threads");
-    compile(&home, THREADS);
+    compile(&home, THREADS_PROGRAM);
     trodden(&home, &["trace", "record", "--runs", "1", "--output", "t.trace", "--", "./app"]);
     let browser = opened(&home, "t.trace", &[]);
     assert_eq!(texts(&browser, "#thread option").len(), 2);

@@ -23,7 +23,7 @@ fn programs_that_change_files_are_repeated_in_fresh_folders() {
     assert!(folder.addresses("t.trace") == folder.addresses("s.trace"));
 }
 
-const LOOPS: &str = r#"
+const LOOPS_PROGRAM: &str = r#"
 #include <stdio.h>
 static volatile int n;
 __attribute__((noinline)) static void often(int i) { for (int k = 0; k < 200; k++) n += k & i ? 1 : 2; }
@@ -35,7 +35,7 @@ int main(int c, char **v) { for (int i = 0; i < 5; i++) both(i); return 0; }
 /// Returns a program with loops, its plan for two runs as JSON, and the addresses that stepping records.
 fn looping() -> (Folder, serde_json::Value, Vec<String>) {
     let folder = Folder::new();
-    folder.compile("cc", "loops.c", LOOPS);
+    folder.compile("cc", "loops.c", LOOPS_PROGRAM);
     must(folder.record(&["--collector", "single-step"], "stepped.trace", &["./app"]));
     let plan = must(folder.record(&["--plan=json", "--runs", "2"], "no.trace", &["./app"]));
     let stepped = folder.addresses("stepped.trace");
@@ -110,7 +110,7 @@ fn weights_are_measured() {
 }
 
 /// The loop in figure 6(a) of "Distributed program tracing".
-const DIAMONDS: &str = r#"
+const DIAMONDS_PROGRAM: &str = r#"
 #include <stdio.h>
 #include <stdlib.h>
 volatile int a, b, c, d, e, f;
@@ -136,7 +136,7 @@ fn highest_machine_cost(folder: &Folder, strategy: &str, runs: &str, machines: O
 #[test]
 fn weighted_plans_cost_no_more_than_published_ones_after_repair() {
     let folder = Folder::new();
-    for text in [DIAMONDS, LOOPS] {
+    for text in [DIAMONDS_PROGRAM, LOOPS_PROGRAM] {
         folder.compile("cc", "program.c", text);
         for runs in ["2", "3", "4"] {
             for machines in [None, Some("1"), Some("2")] {

@@ -12,7 +12,7 @@ const IN_ONE_RUN: [&[&str]; 3] = [&["--runs", "1"], &["--runs", "1", "--collecto
 
 /// A program that prints the limit of its address space and how much it can map below this limit, and then sets a different limit. So does
 /// a program that it executes.
-const LIMITED: &str = r#"
+const LIMITED_PROGRAM: &str = r#"
 #include <stdio.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -56,7 +56,7 @@ fn limited(folder: &Folder, script: &str, user: Option<&str>) -> Output {
 #[test]
 fn limited_address_spaces_are_as_large_as_without_a_trace() {
     let folder = Folder::new();
-    folder.compile("cc", "limited.c", LIMITED);
+    folder.compile("cc", "limited.c", LIMITED_PROGRAM);
     // In a trace, addresses are not randomised, which changes the sizes of the gaps between mappings. The comparison disables
     // randomisation, too.
     let said = must(limited(&folder, "ulimit -S -v 8000000; setarch -R ./app", None));
@@ -78,7 +78,7 @@ fn is_root() -> bool {
     has_all
 }
 
-const OTHER_USER: &str = "65534";
+const OTHER_USER_ID: &str = "65534";
 
 fn open_folder() -> Folder {
     let folder = Folder::new();
@@ -92,9 +92,9 @@ fn limits_that_leave_no_room_are_rejected_before_the_program_starts() {
         return;
     }
     let folder = open_folder();
-    folder.compile("cc", "limited.c", LIMITED);
+    folder.compile("cc", "limited.c", LIMITED_PROGRAM);
     let script = "ulimit -v 2000000; exec \"$0\" trace record --runs 1 --collector trampolines --output one.trace -- ./app";
-    let output = limited(&folder, script, Some(OTHER_USER));
+    let output = limited(&folder, script, Some(OTHER_USER_ID));
     assert_eq!((output.status.code(), &output.stdout[..]), (Some(2), &b""[..]), "{}", errors(&output));
     assert!(errors(&output).contains("ulimit -v"), "{}", errors(&output));
 }
@@ -109,12 +109,12 @@ fn programs_that_gain_privileges_are_rejected_before_they_start() {
     let program = folder.path("app");
     let refused = |what: &str| {
         for command in ["trace record --runs 1 --output one.trace", "trace record --collector single-step --output one.trace"] {
-            let output = limited(&folder, &format!("exec \"$0\" {command} -- ./app"), Some(OTHER_USER));
+            let output = limited(&folder, &format!("exec \"$0\" {command} -- ./app"), Some(OTHER_USER_ID));
             assert_eq!((output.status.code(), &output.stdout[..]), (Some(2), &b""[..]), "{what}: {}", errors(&output));
             assert!(errors(&output).contains(what) && errors(&output).contains("as root"), "{what}: {}", errors(&output));
         }
     };
-    must(limited(&folder, "exec \"$0\" trace record --runs 1 --output one.trace -- ./app", Some(OTHER_USER)));
+    must(limited(&folder, "exec \"$0\" trace record --runs 1 --output one.trace -- ./app", Some(OTHER_USER_ID)));
     std::fs::remove_file(folder.path("one.trace")).unwrap();
     std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o4755)).unwrap();
     refused("setuid");
@@ -135,7 +135,7 @@ fn processes_of_other_users_are_rejected_by_name() {
         return;
     }
     let folder = open_folder();
-    let by_pid = |id: u32| limited(&folder, &format!("exec \"$0\" trace record --output p.trace --pid {id}"), Some(OTHER_USER));
+    let by_pid = |id: u32| limited(&folder, &format!("exec \"$0\" trace record --output p.trace --pid {id}"), Some(OTHER_USER_ID));
     let mut sleeper = Command::new("sleep").arg("100").spawn().unwrap();
     let output = by_pid(sleeper.id());
     sleeper.kill().unwrap();
@@ -147,7 +147,7 @@ fn processes_of_other_users_are_rejected_by_name() {
     std::fs::copy("/usr/bin/sleep", &program).unwrap();
     std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o4755)).unwrap();
     let mut sleeper = Command::new("setpriv");
-    sleeper.args(["--reuid", OTHER_USER, "--regid", OTHER_USER, "--clear-groups", "--"]).arg(&program).arg("100");
+    sleeper.args(["--reuid", OTHER_USER_ID, "--regid", OTHER_USER_ID, "--clear-groups", "--"]).arg(&program).arg("100");
     let mut sleeper = sleeper.spawn().unwrap();
     while std::fs::read_link(format!("/proc/{}/exe", sleeper.id())).is_ok_and(|path| !path.ends_with("sleep")) {
         std::thread::yield_now();
@@ -173,7 +173,7 @@ fn what_yama_forbids_is_rejected_by_name_before_the_program_starts() {
         eprintln!("skipped: no file system can be mounted");
         return;
     }
-    for (scope, user, remedy) in [("2", OTHER_USER, "Run as root"), ("3", "0", "is rebooted")] {
+    for (scope, user, remedy) in [("2", OTHER_USER_ID, "Run as root"), ("3", "0", "is rebooted")] {
         let as_user = format!("setpriv --reuid {user} --regid {user} --clear-groups{}", if user == "0" { "" } else { " --inh-caps=-all" });
         for traced in
             ["trace record --runs 1 --output y.trace -- ./app", "record --suite tests -- ./app", "trace record --output y.trace --pid 1"]
@@ -191,7 +191,7 @@ fn what_yama_forbids_is_rejected_by_name_before_the_program_starts() {
 }
 
 /// A program that computes, restricts itself to a few system calls, and computes again. Any other system call ends it.
-const FILTERED: &str = concat!(
+const FILTERED_PROGRAM: &str = concat!(
     include_str!("cases/filter.h"),
     r#"
 __attribute__((noinline)) static int work(int x) { int sum = 0; for (int i = 0; i < 10; i++) sum += i & 1 ? x : 2; return sum; }
@@ -214,7 +214,7 @@ int main(int count, char **arguments) {
 #[test]
 fn programs_that_filter_their_system_calls_run_to_their_end() {
     let folder = Folder::new();
-    folder.compile("cc", "filtered.c", FILTERED);
+    folder.compile("cc", "filtered.c", FILTERED_PROGRAM);
     for way in [&["./app"][..], &["./app", "strict"]] {
         let said = must(Command::new(folder.path("app")).args(&way[1..]).output().unwrap());
         assert_eq!((said.lines().count(), said.starts_with("0 ")), (5, true), "{said}");

@@ -21,7 +21,7 @@ fn has_keys() -> bool {
 
 /// A program that reads all of its code, in the way that its argument names, and compares it with its file. Status 3 means that they
 /// differ.
-const READS: &str = r#"
+const READS_PROGRAM: &str = r#"
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -170,7 +170,7 @@ int main(int count, char **arguments) {
 
 fn reader() -> Folder {
     let folder = Folder::new();
-    folder.compile("cc", "reads.c", READS);
+    folder.compile("cc", "reads.c", READS_PROGRAM);
     folder
 }
 
@@ -306,7 +306,7 @@ fn a_process_that_checks_its_code_survives_the_end_of_the_command() {
 }
 
 /// A program with data in its code: messages, the arguments of a program, and a table that a loop reads.
-const DATA_IN_CODE: &str = r#"
+const DATA_IN_CODE_PROGRAM: &str = r#"
 .globl _start
 .text
 message: .ascii "data in code\n"
@@ -361,7 +361,7 @@ fn data_within_code_is_read_as_usual() {
         return;
     }
     let folder = Folder::new();
-    std::fs::write(folder.path("data.s"), DATA_IN_CODE).unwrap();
+    std::fs::write(folder.path("data.s"), DATA_IN_CODE_PROGRAM).unwrap();
     must(Command::new("cc").current_dir(folder.path("")).args(["-nostdlib", "-static", "data.s", "-o", "app"]).output().unwrap());
     let said = "data in code\nexecuted\n";
     for options in PATCHING {
@@ -374,7 +374,7 @@ fn data_within_code_is_read_as_usual() {
 }
 
 /// A program that installs a filter which allows everything, and then reads its own code.
-const FILTERED: &str = r#"
+const FILTERED_PROGRAM: &str = r#"
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <stdio.h>
@@ -402,7 +402,7 @@ fn a_filter_ends_the_guard_and_the_trace_says_so() {
         return;
     }
     let folder = Folder::new();
-    folder.compile("cc", "filtered.c", FILTERED);
+    folder.compile("cc", "filtered.c", FILTERED_PROGRAM);
     let said = must(Command::new(folder.path("app")).output().unwrap());
     for options in PATCHING {
         let output = folder.record(options, "one.trace", &["./app"]);

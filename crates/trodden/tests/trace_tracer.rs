@@ -39,7 +39,7 @@ fn status(process: &str, name: &str) -> Option<String> {
 
 /// A program that works until the file `finish` exists. Then it reports whether its results were right, and whether its code is that of its
 /// file.
-const WORKER: &str = r#"
+const WORKER_PROGRAM: &str = r#"
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
@@ -74,7 +74,7 @@ fn worker() -> Folder {
     let folder = Folder::new();
     // The expected result is computed here and put into the program.
     let sum: u32 = (0..200u32).map(|n| if n % 3 != 0 { n / 2 } else { n * 5 + 1 }).sum();
-    folder.compile("cc", "worker.c", &WORKER.replace("39932", &sum.to_string()));
+    folder.compile("cc", "worker.c", &WORKER_PROGRAM.replace("39932", &sum.to_string()));
     folder
 }
 
@@ -85,7 +85,7 @@ fn ready(folder: &Folder) -> String {
 }
 
 /// Checks that the program is released, continues by itself, and gets the right results.
-fn check_goes_on(folder: &Folder, process: &str, case: &str) {
+fn check_continues(folder: &Folder, process: &str, case: &str) {
     until(&format!("{case}: it is not let go"), || status(process, "TracerPid").is_none_or(|tracer| tracer == "0"));
     until(&format!("{case}: {:?}", temporary(folder)), || temporary(folder).is_empty());
     fs::write(folder.path("finish"), "").unwrap();
@@ -104,7 +104,7 @@ fn programs_survive_the_command_that_started_them() {
         assert!(status(&process, "TracerPid").unwrap() != "0" && !temporary(&folder).is_empty());
         command.kill().unwrap();
         assert_eq!(command.wait().unwrap().signal(), Some(9));
-        check_goes_on(&folder, &process, collector);
+        check_continues(&folder, &process, collector);
         until("the program ends", || status(&process, "State").is_none_or(|state| state.starts_with('Z')));
     }
 }
@@ -145,7 +145,7 @@ fn processes_survive_the_command_that_traces_them() {
         let (mut program, mut command) = attached(&folder, collector);
         command.kill().unwrap();
         command.wait().unwrap();
-        check_goes_on(&folder, &program.id().to_string(), collector);
+        check_continues(&folder, &program.id().to_string(), collector);
         assert!(program.wait().unwrap().success());
     }
 }
@@ -159,7 +159,7 @@ fn every_signal_ends_the_trace_of_a_process_and_keeps_it() {
         let output = command.wait_with_output().unwrap();
         assert!(output.status.success(), "{signal}: {}", errors(&output));
         must(folder.trodden(&["report", "t.trace"]));
-        check_goes_on(&folder, &program.id().to_string(), signal);
+        check_continues(&folder, &program.id().to_string(), signal);
         assert!(program.wait().unwrap().success(), "{signal}");
     }
 }
@@ -180,7 +180,7 @@ fn signals_before_anything_runs_end_the_command_and_leave_nothing() {
 }
 
 /// A program that prints its session, process group, terminal and descriptors in one line.
-const STANDS: &str = r#"
+const STANDS_PROGRAM: &str = r#"
 #include <fcntl.h>
 #include <stdio.h>
 #include <unistd.h>
@@ -215,7 +215,7 @@ fn programs_have_the_session_and_descriptors_that_they_have_without_the_recorder
         return;
     }
     let folder = Folder::new();
-    folder.compile("cc", "stands.c", STANDS);
+    folder.compile("cc", "stands.c", STANDS_PROGRAM);
     let trodden = env!("CARGO_BIN_EXE_trodden");
     let (said, status) = in_terminal(&folder, &format!("./app; {trodden} trace record --runs 1 --output t.trace -- ./app"), None);
     assert!(status.success(), "{said}");
@@ -224,7 +224,7 @@ fn programs_have_the_session_and_descriptors_that_they_have_without_the_recorder
 }
 
 /// A program that counts interrupts. After the first interrupt, it waits some time for a second one.
-const INTERRUPTED: &str = r#"
+const INTERRUPTED_PROGRAM: &str = r#"
 #include <signal.h>
 #include <stdio.h>
 #include <unistd.h>
@@ -247,7 +247,7 @@ fn terminal_interrupts_reach_the_program_once_and_the_trace_is_kept() {
         return;
     }
     let folder = Folder::new();
-    folder.compile("cc", "interrupted.c", INTERRUPTED);
+    folder.compile("cc", "interrupted.c", INTERRUPTED_PROGRAM);
     let trodden = env!("CARGO_BIN_EXE_trodden");
     for (argument, code) in [("", 5), ("x", 128 + 2)] {
         let line = format!("exec {trodden} trace record --runs 1 --output t.trace -- ./app {argument}");
@@ -263,7 +263,7 @@ fn terminal_interrupts_reach_the_program_once_and_the_trace_is_kept() {
 
 /// A program with a jump to a target to which nothing refers. `BEFORE` stands for bytes in front of the target. Each execution appends a
 /// line to `count`.
-const HIDDEN: &str = r#"
+const HIDDEN_PROGRAM: &str = r#"
 #include <stdio.h>
 volatile long hidden = 0x12345;
 __attribute__((noinline)) int jump(int n) {
@@ -275,11 +275,11 @@ __attribute__((noinline)) int jump(int n) {
 int main(void) { FILE *f = fopen("count", "a"); fprintf(f, "ran\n"); fclose(f); printf("%d\n", jump(1)); return 0; }
 "#;
 
-/// Traces [`HIDDEN`] with each collector, with the bytes `before` in front of the target. Returns, for each collector, whether a note says
+/// Traces [`HIDDEN_PROGRAM`] with each collector, with the bytes `before` in front of the target. Returns, for each collector, whether a note says
 /// that blocks are missing, and the blocks.
 fn hidden_traces(before: &str) -> Vec<(bool, Vec<String>)> {
     let folder = Folder::new();
-    folder.compile("cc", "hidden.c", &HIDDEN.replace("BEFORE", before));
+    folder.compile("cc", "hidden.c", &HIDDEN_PROGRAM.replace("BEFORE", before));
     let trace = |collector: &&str| {
         let output = folder.record(&["--runs", "1", "--collector", collector], "t.trace", &["./app"]);
         let said = errors(&output);
@@ -308,7 +308,7 @@ fn blocks_between_others_are_recorded_even_if_nothing_refers_to_them() {
 }
 
 /// A program that leaves a daemon. The daemon keeps its output open as long as the program's file exists.
-const DAEMON: &str = r#"
+const DAEMON_PROGRAM: &str = r#"
 #include <stdio.h>
 #include <unistd.h>
 int main(void) {
@@ -321,7 +321,7 @@ int main(void) {
 #[test]
 fn daemons_that_hold_the_output_are_not_waited_for() {
     let folder = Folder::new();
-    folder.compile("cc", "daemon.c", DAEMON);
+    folder.compile("cc", "daemon.c", DAEMON_PROGRAM);
     for runs in ["1", "2"] {
         let out = fs::File::create(folder.path("out")).unwrap();
         let arguments = ["trace", "record", "--runs", runs, "--output", "t.trace", "--", "./app"];
@@ -343,7 +343,7 @@ fn suite_programs_survive_the_command() {
     let process = ready(&folder);
     command.kill().unwrap();
     command.wait().unwrap();
-    check_goes_on(&folder, &process, "suite");
+    check_continues(&folder, &process, "suite");
 }
 
 #[test]

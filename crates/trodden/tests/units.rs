@@ -20,14 +20,14 @@ use trodden_unit::Settings;
 use trodden_unit::experiment::{EXPERIMENT_VARIABLE, InputFolder};
 
 /// Separates the unit from the expected output.
-const DASHES: &str = "; ----\n";
+const OUTPUT_SEPARATOR: &str = "; ----\n";
 /// Start of a line with settings.
-const SETTINGS: &str = "; settings:";
+const SETTINGS_PREFIX: &str = "; settings:";
 /// Name of the first code generation pass.
-const PASS: &str = "pre-isel-intrinsic-lowering";
+const FIRST_CODEGEN_PASS: &str = "pre-isel-intrinsic-lowering";
 
 /// Builds a unit with these settings and returns its functions. The unit's object stays in the folder.
-fn made(place: &Place, unit: &str, settings: &Settings) -> String {
+fn build_unit(place: &Place, unit: &str, settings: &Settings) -> String {
     let folder = InputFolder::new(place.path("inputs"));
     let request = settings.clone().request(&folder).unwrap().write(&folder).unwrap();
     place.write("unit.ll", unit);
@@ -35,7 +35,7 @@ fn made(place: &Place, unit: &str, settings: &Settings) -> String {
     option.push(trodden().with_file_name("libtrodden_instrument.so"));
     let mut clang = place.command("clang-22");
     clang.args(["-O0", "-x", "ir", "unit.ll", "-c", "-o", "unit.o"]).arg(option).env(EXPERIMENT_VARIABLE, request);
-    clang.args(["-mllvm", &format!("-print-before={PASS}"), "-mllvm", "-print-module-scope"]);
+    clang.args(["-mllvm", &format!("-print-before={FIRST_CODEGEN_PASS}"), "-mllvm", "-print-module-scope"]);
     functions(&String::from_utf8(must(&mut clang).stderr).unwrap())
 }
 
@@ -71,7 +71,7 @@ fn built_units_agree_with_the_expected_text() {
     let units: Vec<PathBuf> = files().collect();
     let half = |units: &[PathBuf]| {
         let place = Place::new();
-        units.iter().map(|unit| one(&place, unit)).collect::<Vec<_>>()
+        units.iter().map(|unit| check_unit(&place, unit)).collect::<Vec<_>>()
     };
     let (first, second) = units.split_at(units.len() / 2);
     let made = std::thread::scope(|scope| {
@@ -86,19 +86,19 @@ fn built_units_agree_with_the_expected_text() {
 
 /// Builds a unit once for each of its lines with settings. Returns the number of builds. Also returns the new output if it differs from the
 /// expected output.
-fn one(place: &Place, unit: &Path) -> (usize, Option<String>) {
+fn check_unit(place: &Place, unit: &Path) -> (usize, Option<String>) {
     let text = std::fs::read_to_string(unit).unwrap();
-    let (given, expected) = text.split_once(DASHES).unwrap_or((&text, ""));
+    let (given, expected) = text.split_once(OUTPUT_SEPARATOR).unwrap_or((&text, ""));
     let mut builds = 0;
     let mut now = String::new();
-    for options in given.lines().filter_map(|line| line.strip_prefix(SETTINGS)).map(str::trim) {
+    for options in given.lines().filter_map(|line| line.strip_prefix(SETTINGS_PREFIX)).map(str::trim) {
         builds += 1;
         let settings = settings(place, given, options);
-        now += &format!("{SETTINGS} {options}\n{}", made(place, given, &settings));
+        now += &format!("{SETTINGS_PREFIX} {options}\n{}", build_unit(place, given, &settings));
     }
     let now = format!("{}\n", now.trim_end());
     if std::env::var_os("TRODDEN_BLESS").is_some() {
-        std::fs::write(unit, format!("{given}{DASHES}{now}")).unwrap();
+        std::fs::write(unit, format!("{given}{OUTPUT_SEPARATOR}{now}")).unwrap();
         return (builds, None);
     }
     (builds, (now != expected).then(|| format!("{}:\n{now}", unit.display())))
@@ -114,7 +114,7 @@ fn settings(place: &Place, unit: &str, options: &str) -> Settings {
     if !keys.is_empty() {
         // Callers' paths up to a call have numbers only if calls are edges.
         let numbers = if keys.contains(&"segments") { "reach=calls" } else { "" };
-        made(place, unit, &numbers.parse().unwrap());
+        build_unit(place, unit, &numbers.parse().unwrap());
         let inputs = Inputs::new(&place.path("unit.o"), unit);
         keys.into_iter().for_each(|key| inputs.set(&mut settings, key, place));
     }

@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 /// A program with two branches. Tests take both sides of each branch, but only two of the four combinations. No test takes a third branch,
 /// and `exit` may end the program. The clock for first executions has a resolution of some milliseconds, so the program sleeps between
 /// calls.
-const SUBJECT: &str = r#"#include <stdio.h>
+const SUBJECT_PROGRAM: &str = r#"#include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 #define NOP __asm__ volatile("nop")
@@ -35,7 +35,7 @@ int main(int argc, char **argv) {
 
 /// Creates a program, a suite with runs of its tests, and a field build.
 fn place() -> Place {
-    let place = Place::with(&[("prog.c", SUBJECT), ("run-tests", "./prog 1 1\n./prog 20 20\n")]);
+    let place = Place::with(&[("prog.c", SUBJECT_PROGRAM), ("run-tests", "./prog 1 1\n./prog 20 20\n")]);
     place.cc("-O1 -g prog.c -o prog");
     place.trodden("record --suite tests -- sh run-tests");
     place.trodden("instrument ./prog --residual tests -o prog.field");

@@ -4,13 +4,14 @@ use super::place::{Place, must, trodden, with_choices};
 use super::{counts, record};
 
 /// A program that behaves differently in each process.
-const DIFFERENT: &str = "#include <stdio.h>\n#include <unistd.h>\n__attribute__((noinline)) int step(int n) { if (n & 1) return 3 * n; \
+const DIFFERENT_PROGRAM: &str = "#include <stdio.h>\n#include <unistd.h>\n__attribute__((noinline)) int step(int n) { if (n & 1) return 3 * n; \
     return n / 2; }\n\
     int main(void) { int s = 0; for (int i = 0; i < getpid() % 1000 + 10; i++) s += step(i); printf(\"%d\\n\", s); return 0; }\n";
 
 #[test]
 fn nondeterministic_programs_are_detected() {
-    let place = Place::with(&[("prog.c", DIFFERENT), ("same.c", "int main(int c, char **v) { return c > 1 ? 2 : 0; }\n"), ("input", "")]);
+    let place =
+        Place::with(&[("prog.c", DIFFERENT_PROGRAM), ("same.c", "int main(int c, char **v) { return c > 1 ? 2 : 0; }\n"), ("input", "")]);
     place.cc("-O1 prog.c -o prog");
     place.cc("-O1 same.c -o same");
     let copies = record(&place, "./prog", "--copies 2 --no-first-run");
@@ -37,7 +38,7 @@ fn nondeterministic_programs_are_detected() {
 }
 
 /// A program whose path depends on the address of a memory block.
-const BY_ADDRESS: &str = "#include <stdint.h>\n#include <stdlib.h>\nint main(void) { uintptr_t a = (uintptr_t)malloc(64); int s = 0;\n\
+const BY_ADDRESS_PROGRAM: &str = "#include <stdint.h>\n#include <stdlib.h>\nint main(void) { uintptr_t a = (uintptr_t)malloc(64); int s = 0;\n\
     for (int i = 12; i < 40; i++) { if (a >> i & 1) s += i; else s ^= i; }\n\
     if (a >> 13 & 1) s += 3; else s ^= 5;\n if (a >> 15 & 1) s *= 3; else s ^= 9;\n if (a >> 17 & 1) s += 7; else s ^= 17;\n\
     if (a >> 19 & 1) s *= 5; else s ^= 33;\n if (a >> 21 & 1) s += 11; else s ^= 65;\n if (a >> 23 & 1) s *= 7; else s ^= 129;\n return \
@@ -45,7 +46,7 @@ const BY_ADDRESS: &str = "#include <stdint.h>\n#include <stdlib.h>\nint main(voi
 
 #[test]
 fn programs_whose_paths_depend_on_addresses_are_reported() {
-    let place = Place::with(&[("prog.c", BY_ADDRESS)]);
+    let place = Place::with(&[("prog.c", BY_ADDRESS_PROGRAM)]);
     place.cc("-O0 prog.c -o prog");
     let repeatable = || place.command(trodden()).args(["repeatable", "--runs", "2", "--", "./prog"]).output().unwrap();
     // A random address leads to the same path as the fixed address with a probability of less than one percent.
@@ -58,14 +59,14 @@ fn programs_whose_paths_depend_on_addresses_are_reported() {
 }
 
 /// A program that also reads and writes files in siblings of its working folder.
-const LEAVES_ITS_FOLDER: &str = "#include <stdio.h>\nint main(void) { FILE *f = fopen(\"out.txt\", \"r\"); if (f) return 1; f = \
+const LEAVES_ITS_FOLDER_PROGRAM: &str = "#include <stdio.h>\nint main(void) { FILE *f = fopen(\"out.txt\", \"r\"); if (f) return 1; f = \
     fopen(\"../../beside/data.txt\", \"r\"); if (!f) return 2;\n\
     int c = fgetc(f); fclose(f); f = fopen(\"out.txt\", \"w\"); fputc(c, f); fclose(f); f = fopen(\"../up.txt\", \"w\"); \
     fputs(\"up\\n\", f); fclose(f); return 0; }\n";
 
 #[test]
 fn files_written_by_copies_are_separate_and_copied_back() {
-    let place = Place::with(&[("prog.c", LEAVES_ITS_FOLDER), ("beside/data.txt", "D"), ("of/two/input", "")]);
+    let place = Place::with(&[("prog.c", LEAVES_ITS_FOLDER_PROGRAM), ("beside/data.txt", "D"), ("of/two/input", "")]);
     place.cc("-O1 prog.c -o of/two/prog");
     let mut command = place.command(trodden());
     command.current_dir(place.path("of/two")).stdin(std::process::Stdio::null());

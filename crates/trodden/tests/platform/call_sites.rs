@@ -4,7 +4,7 @@ use super::place::Place;
 use std::collections::BTreeMap;
 
 /// `may_throw` is called with `invoke`, because `done` must run if it throws. `self` is passed to itself.
-const CALLS: &str = "
+const CALLS_PROGRAM: &str = "
 extern void may_throw(void);
 __attribute__((noinline)) int own(int x) { return x + 1; }
 int other(int x) __attribute__((alias(\"own\")));
@@ -21,7 +21,7 @@ int calls(int x) {
 
 #[test]
 fn each_call_by_name_is_one_call_site() {
-    let place = Place::with(&[("calls.c", CALLS)]);
+    let place = Place::with(&[("calls.c", CALLS_PROGRAM)]);
     place.cc("-O0 -fexceptions -shared -fPIC calls.c -o calls.so");
     let map = place.image("calls.so").frames[0].map().unwrap();
     let sites: BTreeMap<&str, u32> = map.calls.iter().map(|callee| (&*callee.name, callee.sites)).collect();

@@ -316,7 +316,7 @@ fn processes_that_share_memory_are_explained() {
     assert_eq!(report["locations"].as_array().unwrap().len(), 4);
 }
 
-const TEAM: &str = r#"
+const TEAM_PROGRAM: &str = r#"
 #include <omp.h>
 #include <signal.h>
 #include <unistd.h>
@@ -335,7 +335,7 @@ int main(void) {
 #[test]
 fn a_run_ends_with_its_process_and_openmp_is_noted() {
     let place = Place::new();
-    place.build("gcc", "team.c", TEAM, &["-O1", "-fopenmp"]);
+    place.build("gcc", "team.c", TEAM_PROGRAM, &["-O1", "-fopenmp"]);
     place.record(&["./app"]);
     let report = place.report(&[]);
     check(&report);

@@ -88,7 +88,7 @@ pub fn samples(place: &Place) -> usize {
 
 /// A program that runs THREADS threads at a time, and then CHILDREN children with one more thread each. All of them post a semaphore POSTS
 /// times.
-const MANY: &str = r#"
+const MANY_PROGRAM: &str = r#"
 #include <pthread.h>
 #include <semaphore.h>
 #include <signal.h>
@@ -123,7 +123,7 @@ int main(int count, char **words) {
 "#;
 
 /// A program in which the first thread and another thread post a semaphore as often as the argument says.
-pub const POSTS: &str = r#"
+pub const POSTS_PROGRAM: &str = r#"
 #include <pthread.h>
 #include <semaphore.h>
 #include <stdio.h>
@@ -148,7 +148,7 @@ int main(int count, char **words) {
 #[test]
 fn recordings_of_many_threads_and_children_are_complete_in_two_files() {
     let place = Place::new();
-    place.build("gcc", "many.c", MANY, &["-O1", "-pthread"]);
+    place.build("gcc", "many.c", MANY_PROGRAM, &["-O1", "-pthread"]);
     for (threads, children, posts) in [(2, 1, 3), (400, 60, 5), (9, 3, 40_000)] {
         let words = [threads, children, posts].map(|number: usize| number.to_string());
         place.record(&["./app", &words[0], &words[1], &words[2]]);
@@ -166,7 +166,7 @@ fn recordings_of_many_threads_and_children_are_complete_in_two_files() {
 #[test]
 fn what_killed_threads_and_children_recorded_is_kept() {
     let place = Place::new();
-    place.build("gcc", "many.c", MANY, &["-O1", "-pthread"]);
+    place.build("gcc", "many.c", MANY_PROGRAM, &["-O1", "-pthread"]);
     let (threads, children, posts) = (150, 20, 300);
     let output = place.record_any(&["./app", "150", "20", "300", "killed"]);
     assert_eq!(output.status.code(), Some(128 + 9), "{output:?}");
@@ -178,7 +178,7 @@ fn what_killed_threads_and_children_recorded_is_kept() {
 }
 
 /// A program that creates children with functions and system calls that do not call fork handlers.
-const COPIES: &str = r#"
+const COPIES_PROGRAM: &str = r#"
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <semaphore.h>
@@ -213,7 +213,7 @@ int main(void) {
 #[test]
 fn children_made_by_system_calls_are_separate_processes() {
     let place = Place::new();
-    place.build("gcc", "copies.c", COPIES, &["-O1", "-pthread"]);
+    place.build("gcc", "copies.c", COPIES_PROGRAM, &["-O1", "-pthread"]);
     place.record(&["./app"]);
     assert_eq!(place.count(kind::SEMAPHORE_POST), (2 + 12 * 2, 25 * 3000));
     let report = place.report(&[]);
@@ -224,7 +224,7 @@ fn children_made_by_system_calls_are_separate_processes() {
 #[test]
 fn recordings_may_have_more_threads_than_a_process_may_open_files() {
     let place = Place::new();
-    place.build("gcc", "many.c", MANY, &["-O1", "-pthread"]);
+    place.build("gcc", "many.c", MANY_PROGRAM, &["-O1", "-pthread"]);
     let limited = "ulimit -n 40 && exec ./app 100 30 2";
     place.record(&["sh", "-c", limited]);
     let (threads, _) = place.count(kind::SEMAPHORE_POST);
@@ -234,7 +234,7 @@ fn recordings_may_have_more_threads_than_a_process_may_open_files() {
 }
 
 /// A program that closes all descriptors and opens its own files under all these numbers.
-const CLOSES: &str = r#"
+const CLOSES_PROGRAM: &str = r#"
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <pthread.h>
@@ -267,7 +267,7 @@ int main(void) {
 #[test]
 fn the_program_may_use_every_descriptor() {
     let place = Place::new();
-    place.build("gcc", "closes.c", CLOSES, &["-O1", "-pthread"]);
+    place.build("gcc", "closes.c", CLOSES_PROGRAM, &["-O1", "-pthread"]);
     let output = place.record(&["./app"]);
     assert_eq!(String::from_utf8_lossy(&output.stdout), "");
     assert_eq!(place.count(kind::SEMAPHORE_POST), (4, 60_000));
@@ -277,7 +277,7 @@ fn the_program_may_use_every_descriptor() {
 #[test]
 fn corrupt_chunks_are_reported_as_missing() {
     let place = Place::new();
-    place.build("gcc", "many.c", MANY, &["-O1", "-pthread"]);
+    place.build("gcc", "many.c", MANY_PROGRAM, &["-O1", "-pthread"]);
     place.record(&["./app", "20", "0", "500"]);
     let path = place.files("threads").remove(0);
     let kept = std::fs::read(&path).unwrap();
@@ -323,7 +323,7 @@ fn corrupt_chunks_are_reported_as_missing() {
 #[test]
 fn claimed_ranks_cost_no_memory() {
     let place = Place::new();
-    place.build("gcc", "many.c", MANY, &["-O1", "-pthread"]);
+    place.build("gcc", "many.c", MANY_PROGRAM, &["-O1", "-pthread"]);
     place.record(&["./app", "1", "40", "2"]);
     let path = place.files("process").remove(0);
     let mut text = std::fs::read_to_string(&path).unwrap();
@@ -343,7 +343,7 @@ fn claimed_ranks_cost_no_memory() {
 #[test]
 fn files_of_another_version_or_kind_are_rejected() {
     let place = Place::new();
-    place.build("gcc", "many.c", MANY, &["-O1", "-pthread"]);
+    place.build("gcc", "many.c", MANY_PROGRAM, &["-O1", "-pthread"]);
     place.record(&["./app", "1", "0", "5"]);
     let path = place.files("threads").remove(0);
     let kept = std::fs::read(&path).unwrap();
@@ -366,7 +366,7 @@ fn files_of_another_version_or_kind_are_rejected() {
 #[test]
 fn changed_header_bytes_are_reported() {
     let place = Place::new();
-    place.build("gcc", "many.c", MANY, &["-O1", "-pthread"]);
+    place.build("gcc", "many.c", MANY_PROGRAM, &["-O1", "-pthread"]);
     place.record(&["./app", "1", "0", "5"]);
     let path = place.files("threads").remove(0);
     let kept = std::fs::read(&path).unwrap();
@@ -388,7 +388,7 @@ fn changed_header_bytes_are_reported() {
 fn only_the_owner_can_read_recordings() {
     use std::os::unix::fs::PermissionsExt;
     let place = Place::new();
-    place.build("gcc", "many.c", MANY, &["-O1", "-pthread"]);
+    place.build("gcc", "many.c", MANY_PROGRAM, &["-O1", "-pthread"]);
     let mode = |path: &std::path::Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
     place.record(&["./app", "1", "1", "1"]);
     assert_eq!(mode(&place.path("app.waits")), 0o700);

@@ -111,7 +111,7 @@ fn first(report: &Value) -> (String, u64) {
     (cause["function"].as_str().unwrap().to_owned(), cause["process"].as_u64().unwrap())
 }
 
-const RING: &str = r#"
+const RING_PROGRAM: &str = r#"
 #include <mpi.h>
 #include <stdio.h>
 static volatile double sink;
@@ -140,7 +140,7 @@ int main(int argc, char **argv) {
 fn the_slow_mpi_function_is_named_first_with_both_libraries() {
     for library in ["openmpi", "mpich"] {
         let place = Place::new();
-        place.build(&format!("mpicc.{library}"), "ring.c", RING, &["-O2"]);
+        place.build(&format!("mpicc.{library}"), "ring.c", RING_PROGRAM, &["-O2"]);
         let output = place.record(&[&format!("mpirun.{library}"), "-n", "2", "./app"]);
         assert_eq!(output.stdout, b"1.000000\n");
         let report = place.report(&["--what-if", "slow_filter=100"]);
@@ -159,7 +159,7 @@ fn the_slow_mpi_function_is_named_first_with_both_libraries() {
 #[test]
 fn clocks_of_two_hosts_are_corrected_by_their_messages() {
     let place = Place::new();
-    place.build("mpicc.openmpi", "ring.c", RING, &["-O2"]);
+    place.build("mpicc.openmpi", "ring.c", RING_PROGRAM, &["-O2"]);
     place.record(&["mpirun.openmpi", "-n", "2", "./app"]);
     let before = place.report(&[]);
     let files = std::fs::read_dir(place.path("app.waits")).unwrap().map(|entry| entry.unwrap().path());
@@ -198,7 +198,7 @@ fn move_clock(text: &str, by_ns: i64) -> String {
 }
 
 /// A loop of tests, as in programs that overlap communication and computation, counts as a wait.
-const POLLING: &str = r#"
+const POLLING_PROGRAM: &str = r#"
 #include <mpi.h>
 #include <unistd.h>
 __attribute__((noinline)) static void late(void) { usleep(50000); }
@@ -224,7 +224,7 @@ int main(int argc, char **argv) {
 #[test]
 fn loops_of_tests_are_waits() {
     let place = Place::new();
-    place.build("mpicc.openmpi", "polling.c", POLLING, &["-O1"]);
+    place.build("mpicc.openmpi", "polling.c", POLLING_PROGRAM, &["-O1"]);
     place.record(&["mpirun.openmpi", "-n", "2", "./app"]);
     let report = place.report(&[]);
     check(&report);
@@ -269,7 +269,7 @@ fn waits_of_a_killed_child_are_reported() {
     assert!(report["diagnostics"].as_array().unwrap().iter().any(|d| d["text"].as_str().unwrap().contains("ends inside a call")));
 }
 
-const KILLED_ALONE: &str = r#"
+const KILLED_ALONE_PROGRAM: &str = r#"
 #include <mpi.h>
 #include <signal.h>
 #include <unistd.h>
@@ -284,7 +284,7 @@ int main(int count, char **words) {
 #[test]
 fn times_of_a_process_killed_after_few_calls_are_in_nanoseconds() {
     let place = Place::new();
-    place.build("mpicc.mpich", "alone.c", KILLED_ALONE, &["-O1", "-w"]);
+    place.build("mpicc.mpich", "alone.c", KILLED_ALONE_PROGRAM, &["-O1", "-w"]);
     let output = place.command(env!("CARGO_BIN_EXE_trodden")).args(["waits", "record", "-o", "app.waits", "--", "./app"]).output().unwrap();
     assert_eq!(output.status.code(), Some(128 + 9), "{output:?}");
     let report = place.report(&[]);

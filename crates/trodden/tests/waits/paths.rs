@@ -5,7 +5,7 @@ use super::{check, recorder};
 use serde_json::Value;
 
 /// A program with three paths. Lines 6 and 8 call the C library, which writes no stream. Line 10 reaches line 6 in a frame of its own.
-const REFRESH: &str = r#"#include <pthread.h>
+const REFRESH_PROGRAM: &str = r#"#include <pthread.h>
 #include <string.h>
 char index_of[1 << 23], cache[1 << 23];
 __attribute__((noinline)) static void refresh(int turn) {
@@ -33,7 +33,7 @@ int main(void) {
 #[test]
 fn steps_of_programs_that_write_streams_are_paths() {
     recorder();
-    let place = Place::with(&[("refresh.c", REFRESH)]);
+    let place = Place::with(&[("refresh.c", REFRESH_PROGRAM)]);
     let run = |arguments: &[&str]| must(place.command(trodden()).args(arguments));
     run(&["cc", "--trodden=stream", "-O1", "-g", "-pthread", "refresh.c", "-o", "app"]);
     run(&["record", "--whole-program", "--", env!("CARGO_BIN_EXE_trodden"), "waits", "record", "-o", "app.waits", "--", "./app"]);

@@ -1,6 +1,6 @@
 //! Forms of reports, and traces from other tools: a page in a browser, export to a Chrome trace and back, events of the scheduler.
 
-use super::threads::LOCKS;
+use super::threads::LOCKS_PROGRAM;
 use super::webdriver::Browser;
 use super::{Place, check, must};
 use serde_json::Value;
@@ -13,7 +13,7 @@ fn report(place: &Place, trace: &str, options: &[&str]) -> Value {
 #[test]
 fn readers_click_a_page_and_an_exported_chrome_trace_can_be_read() {
     let place = Place::new();
-    place.build("gcc", "locks.c", LOCKS, &["-O2", "-pthread"]);
+    place.build("gcc", "locks.c", LOCKS_PROGRAM, &["-O2", "-pthread"]);
     place.record(&["./app"]);
     let own = report(&place, "app.waits", &[]);
     for arguments in ["report app.waits --html page.html", "export chrome app.waits --output trace.json"] {
@@ -149,7 +149,7 @@ fn click(place: &Place, own: &Value, report: &str) {
 }
 
 /// `worker` sleeps from 1 µs until `main` wakes it at 11 µs. An interrupt in the idle thread wakes `timer`.
-const SCHEDULER: &str = "\
+const SCHEDULER_TEXT: &str = "\
     main  10 [000]   5.000000000: sched:sched_switch: prev_comm=swapper/0 prev_pid=0 prev_prio=120 prev_state=R ==> next_comm=main \
     next_pid=10 next_prio=120
   worker  11 [001]   5.000001000: sched:sched_switch: prev_comm=worker prev_pid=11 prev_prio=120 prev_state=S ==> next_comm=swapper/1 \
@@ -171,7 +171,7 @@ const SCHEDULER: &str = "\
 #[test]
 fn scheduler_events_show_who_woke_whom() {
     let place = Place::new();
-    std::fs::write(place.path("app.txt"), SCHEDULER).unwrap();
+    std::fs::write(place.path("app.txt"), SCHEDULER_TEXT).unwrap();
     let found = report(&place, "app.txt", &[]);
     check(&found);
     assert_eq!((found["wait_ns"].as_u64(), found["wait_occurrences"].as_u64()), (Some(10_000), Some(1)));
@@ -180,7 +180,7 @@ fn scheduler_events_show_who_woke_whom() {
 }
 
 /// The same run, as `babeltrace2` prints an LTTng trace. The waker is the thread that has the processor.
-const COMMON: &str = "\
+const COMMON_FORMAT_TEXT: &str = "\
 [5.000000000] (+?.?????????) host sched_switch: { cpu_id = 0 }, { prev_comm = \"swapper/0\", prev_tid = 0, prev_prio = 20, prev_state = 0, \
 next_comm = \"main\", next_tid = 10, next_prio = 20 }
 [5.000001000] (+0.000001000) host sched_switch: { cpu_id = 1 }, { prev_comm = \"worker\", prev_tid = 11, prev_prio = 20, prev_state = 1, \
@@ -202,8 +202,8 @@ next_comm = \"swapper/1\", next_tid = 0, next_prio = 20 }
 #[test]
 fn kernel_traces_in_the_common_trace_format_give_the_same_report() {
     let place = Place::new();
-    std::fs::write(place.path("common.txt"), COMMON).unwrap();
-    std::fs::write(place.path("app.txt"), SCHEDULER).unwrap();
+    std::fs::write(place.path("common.txt"), COMMON_FORMAT_TEXT).unwrap();
+    std::fs::write(place.path("app.txt"), SCHEDULER_TEXT).unwrap();
     let (common, own) = (report(&place, "common.txt", &[]), report(&place, "app.txt", &[]));
     check(&common);
     for key in ["wait_ns", "wait_occurrences", "causes", "waits", "run_ns"] {
@@ -290,8 +290,8 @@ fn perf_events_in_the_common_trace_format_need_no_processor_context() {
         let waker = if line.contains("{ cpu_id = 0 }, { comm = \"worker\"") { 10 } else { 0 };
         line.replace("{ cpu_id = ", "{ perf_cpu = ").replace("}, {", &format!("}}, {{ perf_tid = {waker}, perf_pid = {waker},")) + "\n"
     };
-    std::fs::write(place.path("perf.txt"), COMMON.lines().map(of_perf).collect::<String>()).unwrap();
-    std::fs::write(place.path("app.txt"), SCHEDULER).unwrap();
+    std::fs::write(place.path("perf.txt"), COMMON_FORMAT_TEXT.lines().map(of_perf).collect::<String>()).unwrap();
+    std::fs::write(place.path("app.txt"), SCHEDULER_TEXT).unwrap();
     let (perf, own) = (report(&place, "perf.txt", &[]), report(&place, "app.txt", &[]));
     for key in ["wait_ns", "wait_occurrences", "causes", "waits", "run_ns"] {
         assert_eq!(perf[key], own[key], "{key}");
@@ -316,7 +316,7 @@ fn converted_perf_recordings_agree_with_their_text() {
 }
 
 /// The metadata of a trace of scheduler events (Common Trace Format 1.8).
-const METADATA: &str = "/* CTF 1.8 */
+const TRACE_METADATA: &str = "/* CTF 1.8 */
 typealias integer { size = 32; align = 8; signed = false; } := uint32_t;
 typealias integer { size = 64; align = 8; signed = false; } := uint64_t;
 typealias integer { size = 32; align = 8; signed = true; } := int32_t;
@@ -329,7 +329,7 @@ event { name = sched_switch; id = 0; stream_id = 0;
 event { name = sched_waking; id = 1; stream_id = 0; fields := struct { string comm; int32_t tid; }; };
 ";
 
-/// Encodes the event in a line of [`COMMON`] for the binary trace. Returns the event's processor and bytes.
+/// Encodes the event in a line of [`COMMON_FORMAT_TEXT`] for the binary trace. Returns the event's processor and bytes.
 fn packed(line: &str) -> (u32, Vec<u8>) {
     let value = |name: &str| {
         let rest = line.split_once(&format!(" {name} = ")).unwrap().1;
@@ -358,13 +358,13 @@ fn binary_traces_in_the_common_trace_format_are_read() {
     let place = Place::new();
     let kernel = place.path("app.lttng").join("kernel");
     std::fs::create_dir_all(&kernel).unwrap();
-    std::fs::write(kernel.join("metadata"), METADATA).unwrap();
+    std::fs::write(kernel.join("metadata"), TRACE_METADATA).unwrap();
     for processor in 0..3u32 {
         let mut stream = [0xC1FC_1FC1u32, 0, processor].map(u32::to_le_bytes).concat();
-        stream.extend(COMMON.lines().map(packed).filter(|(cpu, _)| *cpu == processor).flat_map(|(_, bytes)| bytes));
+        stream.extend(COMMON_FORMAT_TEXT.lines().map(packed).filter(|(cpu, _)| *cpu == processor).flat_map(|(_, bytes)| bytes));
         std::fs::write(kernel.join(format!("channel_{processor}")), stream).unwrap();
     }
-    std::fs::write(place.path("app.txt"), SCHEDULER).unwrap();
+    std::fs::write(place.path("app.txt"), SCHEDULER_TEXT).unwrap();
     let (common, own) = (report(&place, "app.lttng", &[]), report(&place, "app.txt", &[]));
     check(&common);
     assert_eq!((&common["waits"], &common["causes"]), (&own["waits"], &own["causes"]));
@@ -373,16 +373,16 @@ fn binary_traces_in_the_common_trace_format_are_read() {
 #[test]
 fn corrupt_traces_are_errors_with_their_line() {
     let place = Place::new();
-    let run_back = SCHEDULER.replace("5.000022000", "4.000022000");
+    let run_back = SCHEDULER_TEXT.replace("5.000022000", "4.000022000");
     let cases = [
         ("a.txt", run_back.as_str(), "a.txt:8"),
-        ("b.txt", &SCHEDULER.replace("prev_pid=11", "prev_pid=x"), "not a thread ID"),
+        ("b.txt", &SCHEDULER_TEXT.replace("prev_pid=11", "prev_pid=x"), "not a thread ID"),
         ("perf.data", "PERFILE2", "perf script -i perf.data"),
         ("c.txt", "nothing", "neither a profile"),
         ("d.json", "{\"traceEvents\": [{\"ph\": \"X\"}]}", "event 0"),
         ("e.json", "{\"traceEvents\": [", "not JSON"),
         ("g.otf2", "junk", "g.otf2"),
-        ("i.txt", &COMMON.replace("prev_tid = 11", "prev_tid = x"), "i.txt:2: no field prev_tid"),
+        ("i.txt", &COMMON_FORMAT_TEXT.replace("prev_tid = 11", "prev_tid = x"), "i.txt:2: no field prev_tid"),
     ];
     for (name, text, expected) in cases {
         std::fs::write(place.path(name), text).unwrap();

@@ -1,7 +1,7 @@
 //! Programs that are restricted or restrict themselves: limits, system call filters, special permissions of their files. The programs must
 //! behave as without the recorder, or be rejected by name before they start.
 
-use super::files::POSTS;
+use super::files::POSTS_PROGRAM;
 use super::{Place, check, must};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -22,7 +22,7 @@ fn errors(output: &Output) -> String {
 #[test]
 fn file_size_limits_do_not_end_the_program() {
     let place = Place::new();
-    place.build("gcc", "posts.c", POSTS, &["-O1", "-pthread"]);
+    place.build("gcc", "posts.c", POSTS_PROGRAM, &["-O1", "-pthread"]);
     for limit in [0, 8, 200] {
         let alone = must(place.script(&format!("ulimit -f {limit}; ./app 20000")));
         let recorded = must(place.record(&["sh", "-c", &format!("ulimit -f {limit}; ./app 20000")]));
@@ -37,7 +37,7 @@ fn file_size_limits_do_not_end_the_program() {
 
 /// A program that prints the limit of its address space and how much it can map below this limit, limits itself, and creates threads before
 /// and after that.
-const LIMITED: &str = r#"
+const LIMITED_PROGRAM: &str = r#"
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <stdio.h>
@@ -77,7 +77,7 @@ int main(int count, char **words) {
 #[test]
 fn programs_that_limit_their_address_space_have_the_same_room() {
     let place = Place::new();
-    place.build("gcc", "limited.c", LIMITED, &["-O1", "-pthread"]);
+    place.build("gcc", "limited.c", LIMITED_PROGRAM, &["-O1", "-pthread"]);
     for word in ["", "before"] {
         let script = format!("exec setarch -R ./app {word}");
         let alone = must(place.script(&script));
@@ -91,7 +91,7 @@ fn programs_that_limit_their_address_space_have_the_same_room() {
 #[test]
 fn programs_with_a_limited_address_space_are_rejected_or_left_alone() {
     let place = Place::new();
-    place.build("gcc", "posts.c", POSTS, &["-O1", "-pthread"]);
+    place.build("gcc", "posts.c", POSTS_PROGRAM, &["-O1", "-pthread"]);
     let output = place.script("ulimit -v 8000000; exec \"$0\" waits record -o app.waits -- sh -c 'echo begun >begun'");
     assert_eq!(output.status.code(), Some(2), "{}", errors(&output));
     assert!(errors(&output).contains("sh would be limited to 8000000 KiB") && errors(&output).contains("ulimit -v unlimited"));
@@ -105,7 +105,7 @@ fn programs_with_a_limited_address_space_are_rejected_or_left_alone() {
 
 /// A program whose threads post a semaphore. Then a filter ends the process at all system calls that the program does not make itself.
 /// These include system calls of the recorder.
-const FILTERED: &str = r#"
+const FILTERED_PROGRAM: &str = r#"
 #define _GNU_SOURCE
 #include <errno.h>
 #include <linux/filter.h>
@@ -171,7 +171,7 @@ int main(int count, char **words) {
 #[test]
 fn programs_that_filter_their_system_calls_run_to_their_end() {
     let place = Place::new();
-    place.build("gcc", "filtered.c", FILTERED, &["-O1", "-pthread"]);
+    place.build("gcc", "filtered.c", FILTERED_PROGRAM, &["-O1", "-pthread"]);
     for way in ["prctl", "threads", "strict"] {
         let script = format!("exec timeout 100 ./app {way}");
         let alone = place.script(&script);
@@ -189,7 +189,7 @@ fn programs_that_filter_their_system_calls_run_to_their_end() {
     }
 }
 
-const OTHER_USER: &str = "65534";
+const OTHER_USER_ID: &str = "65534";
 
 #[test]
 fn programs_that_gain_privileges_are_rejected_before_they_start() {
@@ -199,12 +199,12 @@ fn programs_that_gain_privileges_are_rejected_before_they_start() {
         return;
     }
     let place = Place::new();
-    place.build("gcc", "posts.c", POSTS, &["-O1", "-pthread"]);
+    place.build("gcc", "posts.c", POSTS_PROGRAM, &["-O1", "-pthread"]);
     let program = place.path("app");
     let mode = |path: &Path, mode: u32| std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
     mode(&place.path(""), 0o777);
     let by_other = |command: &str| {
-        let user = ["--reuid", OTHER_USER, "--regid", OTHER_USER, "--clear-groups", "--inh-caps=-all", "--", "sh", "-c", command];
+        let user = ["--reuid", OTHER_USER_ID, "--regid", OTHER_USER_ID, "--clear-groups", "--inh-caps=-all", "--", "sh", "-c", command];
         place.command("setpriv").args(user).arg(env!("CARGO_BIN_EXE_trodden")).output().unwrap()
     };
     let record = |path: &str| format!("PATH=$PWD:$PATH exec \"$0\" waits record -o other.waits -- {path} 1");

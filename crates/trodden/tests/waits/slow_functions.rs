@@ -91,7 +91,7 @@ fn fortran_procedures_have_their_source_names() {
 }
 
 /// A program in which the function that is slow on rank 1 spends its time in several helpers. One of the helpers is inlined.
-const HELPERS: &str = r#"
+const HELPERS_PROGRAM: &str = r#"
 #include <mpi.h>
 static volatile double sink;
 __attribute__((noinline)) static void area(long n) { double s = 0; for (long i = 0; i < n; i++) s += i * 0.5; sink = s; }
@@ -120,7 +120,7 @@ int main(int argc, char **argv) {
 fn functions_that_are_slow_in_all_their_parts_are_named_instead_of_them() {
     for (language, compiler) in [("c", "mpicc.openmpi"), ("cc", "mpicxx.mpich")] {
         let place = Place::new();
-        place.build(compiler, &format!("helpers.{language}"), HELPERS, &["-O2"]);
+        place.build(compiler, &format!("helpers.{language}"), HELPERS_PROGRAM, &["-O2"]);
         place.record(&[&format!("mpirun.{}", compiler.rsplit('.').next().unwrap()), "-n", "2", "./app"]);
         let report = place.report(&["--what-if", "kinematics=100"]);
         check(&report);
