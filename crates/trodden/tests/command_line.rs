@@ -38,7 +38,7 @@ fn output(place: &Place, arguments: &[&str]) -> Output {
 }
 
 /// Runs a command that must fail with status 2. Returns its error message.
-fn refusal(place: &Place, arguments: &[&str]) -> String {
+fn error_message(place: &Place, arguments: &[&str]) -> String {
     let output = output(place, arguments);
     assert_eq!(output.status.code(), Some(2), "{arguments:?}: {output:?}");
     String::from_utf8(output.stderr).unwrap()
@@ -75,12 +75,12 @@ fn error_names_the_kind_of_an_unsuitable_input() {
             if file == "raws/a.raw" && !command.contains("--known FILE") && (command.contains("untested") || command.contains("fleet")) {
                 continue;
             }
-            let said = refusal(&place, &words(&command.replace("FILE", file)));
+            let said = error_message(&place, &words(&command.replace("FILE", file)));
             assert!(said.contains(expected), "{command} {file}: {said}");
             assert!(said.matches(&format!("{file} is not a stored profile")).count() == 1, "{command} {file}: {said}");
         }
     }
-    let said = refusal(&place, &["advise", "raws"]);
+    let said = error_message(&place, &["advise", "raws"]);
     assert!(said.contains("raws is a folder") && said.contains("`trodden import` imports a folder"), "{said}");
 }
 
@@ -110,7 +110,7 @@ fn options_without_effect_are_rejected_by_name() {
         ("simulate --program prog -- ./prog", "--program"),
         ("simulate --partial -- ./prog", "--partial"),
     ] {
-        let said = refusal(&place, &words(line));
+        let said = error_message(&place, &words(line));
         assert!(said.contains(option), "{line}: {said}");
     }
     assert!(!place.path("page.html").exists());
@@ -142,7 +142,7 @@ fn dash_is_standard_output_or_rejected() {
         "fleet copies prog -o -",
         "fleet pack one.trodden --known one.trodden -o -",
     ] {
-        let said = refusal(&place, &words(line));
+        let said = error_message(&place, &words(line));
         assert!(said.contains("--output") && said.contains("./-"), "{line}: {said}");
     }
     assert!(!place.path("-").exists());
@@ -308,17 +308,17 @@ fn runs_show_start_times_and_accept_ranges() {
     assert!(error_of(&said).contains("removed 2 runs"), "{said:?}");
     assert_eq!(left(&place), [1, 4, 5]);
     for none in ["2-3", "3-1", "7-9", "x-y", "1-"] {
-        assert!(refusal(&place, &["runs", "remove", none]).contains("no run or suite"), "{none}");
+        assert!(error_message(&place, &["runs", "remove", none]).contains("no run or suite"), "{none}");
     }
     place.trodden("runs remove some");
     assert_eq!(left(&place), [1]);
-    assert!(refusal(&place, &["record", "--suite", "a\nb", "--", "./prog"]).contains("a suite cannot be called"));
+    assert!(error_message(&place, &["record", "--suite", "a\nb", "--", "./prog"]).contains("a suite cannot be called"));
 }
 
 #[test]
 fn failed_command_leaves_no_files() {
     let place = place();
-    let said = refusal(&place, &["waits", "record", "-o", "new.waits", "--", "./missing"]);
+    let said = error_message(&place, &["waits", "record", "-o", "new.waits", "--", "./missing"]);
     assert!(said.contains("cannot run ./missing") && said.contains("Check the path"), "{said}");
     assert!(!place.path("new.waits").exists());
     place.write("old.waits/1-2.process", "trodden-waits 1\n");
@@ -326,21 +326,21 @@ fn failed_command_leaves_no_files() {
     // tries.
     place.shell("cp text words; chmod +x words");
     for program in ["./missing", "./text", "./old.waits", "./words"] {
-        refusal(&place, &["waits", "record", "-o", "old.waits", "--", program]);
+        error_message(&place, &["waits", "record", "-o", "old.waits", "--", program]);
     }
     assert!(place.path("old.waits/1-2.process").is_file());
     assert_eq!(fs::read_dir(place.path("old.waits")).unwrap().count(), 1);
     // This is the state after a recorder was killed that had set an earlier recording aside. No process has this ID.
     place.shell("mkdir old.waits/.earlier-2000000000; mv old.waits/1-2.process old.waits/.earlier-2000000000");
-    refusal(&place, &["waits", "record", "-o", "old.waits", "--", "./words"]);
+    error_message(&place, &["waits", "record", "-o", "old.waits", "--", "./words"]);
     assert!(place.path("old.waits/1-2.process").is_file());
     assert_eq!(fs::read_dir(place.path("old.waits")).unwrap().count(), 1);
     // Copies are linked according to the link recipe, which is now gone.
     fs::remove_dir_all(place.path("store")).unwrap();
-    refusal(&place, &["fleet", "copies", "prog", "-o", "parts"]);
+    error_message(&place, &["fleet", "copies", "prog", "-o", "parts"]);
     assert!(!place.path("parts").exists());
     // These errors are reported before any program runs.
-    let said = refusal(&place, &["trace", "record", "--runs", "2", "-o", "x.trace", "--engine", "template:false", "--", "./prog"]);
+    let said = error_message(&place, &["trace", "record", "--runs", "2", "-o", "x.trace", "--engine", "template:false", "--", "./prog"]);
     assert!(said.contains("{script}, {index} or {each}"), "{said}");
     let without_sbatch = |arguments: &str| with(&place, "PATH", "/nowhere", &words(arguments));
     for line in
@@ -350,7 +350,7 @@ fn failed_command_leaves_no_files() {
         assert!(refused.status.code() == Some(2) && error_of(&refused).contains("`sbatch` is not on the search path"), "{refused:?}");
         assert!(!place.path("x.trace").exists() && !place.path("shared").exists(), "{line}");
     }
-    assert!(refusal(&place, &["suite", "run", "x", "--ctest", "nowhere"]).contains("the folder nowhere does not exist"));
+    assert!(error_message(&place, &["suite", "run", "x", "--ctest", "nowhere"]).contains("the folder nowhere does not exist"));
 }
 
 #[test]
@@ -402,11 +402,11 @@ fn profile_names_may_contain_blanks_and_line_breaks() {
 fn error_about_an_inlined_function_names_its_caller() {
     let place = place();
     for command in [&["annotate", "step", "one.trodden"][..], &["report", "--function", "step", "one.trodden"]] {
-        let said = refusal(&place, command);
+        let said = error_message(&place, command);
         assert!(said.contains("`step` was inlined into `main` at ") && said.contains("`trodden annotate main`"), "{said}");
         assert!(!said.contains("no instrumented function"), "{said}");
     }
-    assert!(!refusal(&place, &["annotate", "stop", "one.trodden"]).contains("inlined"));
+    assert!(!error_message(&place, &["annotate", "stop", "one.trodden"]).contains("inlined"));
 }
 
 #[test]

@@ -395,14 +395,14 @@ fn number_of_probes_per_copy_can_be_limited() {
 }
 
 /// A program that executes itself by its own name, so that the new process runs the same program or the same copy.
-const AGAIN_PROGRAM: &str = "#include <stdlib.h>\n#include <sys/wait.h>\n#include <unistd.h>\n\
+const SELF_EXECUTING_PROGRAM: &str = "#include <stdlib.h>\n#include <sys/wait.h>\n#include <unistd.h>\n\
     __attribute__((noinline)) int walk(int n) { int s = 0; for (int i = 0; i < n; i++) { if (i % 3) s += i; else s -= 2; } return s; }\n\
     int main(int c, char **v) { int s = walk(c > 1 ? 5 : 40); if (c == 1) { if (!fork()) { execl(v[0], v[0], \"x\", (char *)0); \
     _exit(9); } wait(0); } return s == 1; }\n";
 
 #[test]
 fn program_that_executes_itself_is_one_image() {
-    let place = Place::with(&[("prog.c", AGAIN_PROGRAM), ("input", "")]);
+    let place = Place::with(&[("prog.c", SELF_EXECUTING_PROGRAM), ("input", "")]);
     place.cc("-O1 prog.c -o prog");
     record(&place, "./prog", "");
     let truth = counts(&place);
@@ -414,7 +414,7 @@ fn program_that_executes_itself_is_one_image() {
 }
 
 /// A program with a loop that runs only if there is an argument.
-const SELDOM_PROGRAM: &str = "#include <stdlib.h>\nstatic int a[1000]; volatile long g;\n\
+const OPTIONAL_LOOP_PROGRAM: &str = "#include <stdlib.h>\nstatic int a[1000]; volatile long g;\n\
     __attribute__((noinline)) long hot(long n) { long s = 0; for (long i = 0; i < n; i++) { if (a[i % 1000] & 1) s += i; else s ^= i; if \
     (a[(i + 3) % 1000] & 2) s += 3; else s -= g; if (a[(i + 5) % 1000] & 4) g++; else g--; } return s; }\n\
     __attribute__((noinline)) long known(long x) { if (x & 1) g++; else g--; if (x & 2) g += 2; return g; }\n\
@@ -423,7 +423,7 @@ const SELDOM_PROGRAM: &str = "#include <stdlib.h>\nstatic int a[1000]; volatile 
 
 #[test]
 fn code_that_no_run_executed_is_divided_by_estimates() {
-    let place = Place::with(&[("prog.c", SELDOM_PROGRAM), ("input", "")]);
+    let place = Place::with(&[("prog.c", OPTIONAL_LOOP_PROGRAM), ("input", "")]);
     place.cc("-O2 prog.c -o prog");
     place.trodden("record --no-store -o few.trodden -- ./prog");
     place.trodden("record --no-store -o copies.trodden --copies 2 --weights few.trodden --costs costs.json -- ./prog x");
@@ -433,13 +433,13 @@ fn code_that_no_run_executed_is_divided_by_estimates() {
 }
 
 /// A program that needs more memory than the limit allows.
-const GREEDY_PROGRAM: &str =
+const LARGE_MEMORY_PROGRAM: &str =
     "#include <stdlib.h>\nint main(void) { volatile char *p = malloc(200 << 20); if (!p) return 3; p[0] = 1; return p[0] - 1; }\n";
 
 #[test]
 fn baseline_runs_under_the_conditions_of_copies() {
     let place = Place::with(&[
-        ("greedy.c", GREEDY_PROGRAM),
+        ("greedy.c", LARGE_MEMORY_PROGRAM),
         ("echo.c", "#include <stdio.h>\nint main(void) { int c, n = 0; while ((c = getchar()) != EOF) n++; return n; }\n"),
         ("input", ""),
     ]);

@@ -116,7 +116,7 @@ fn copies_end_if_their_recorder_is_killed() {
 
 /// A program that behaves as if its paths depended on addresses: its second copy takes the slow path of a hot function twice as often, but
 /// prints the same.
-const ANOTHER_EXECUTION_PROGRAM: &str = "#include <string.h>\n#include <unistd.h>\nvolatile int sink;\n\
+const DIVERGING_PROGRAM: &str = "#include <string.h>\n#include <unistd.h>\nvolatile int sink;\n\
     __attribute__((noinline)) void work(int i, int other) { if ((i & 127) < 1 + other) { sink += 3; __asm__ volatile(\"\"); } else { \
     sink ^= i; __asm__ volatile(\" \"); } }\n\
     __attribute__((noinline)) void rest(int i) { if (i % 3) sink += i; else sink -= 4; if (i & 4) sink ^= 9; }\n\
@@ -125,7 +125,7 @@ const ANOTHER_EXECUTION_PROGRAM: &str = "#include <string.h>\n#include <unistd.h
 
 #[test]
 fn different_executions_are_detected_by_paths_that_all_copies_count() {
-    let place = Place::with(&[("prog.c", ANOTHER_EXECUTION_PROGRAM)]);
+    let place = Place::with(&[("prog.c", DIVERGING_PROGRAM)]);
     place.cc("-O1 prog.c -o prog");
     record(&place, "-- ./prog");
     std::fs::copy(place.path("run.trodden"), place.path("one.trodden")).unwrap();
@@ -144,7 +144,7 @@ fn different_executions_are_detected_by_paths_that_all_copies_count() {
 }
 
 /// A program whose argument determines which path is hot.
-const UNLIKE_PROGRAM: &str = "#include <stdlib.h>\nvolatile unsigned sink;\n\
+const ARGUMENT_PROGRAM: &str = "#include <stdlib.h>\nvolatile unsigned sink;\n\
     __attribute__((noinline)) void one(int n) { for (int i = 0; i < n; i++) { if (i & 1) sink += i; else sink ^= i; if (i % 3) sink--; } \
     }\n\
     __attribute__((noinline)) void two(int n) { for (int i = 0; i < n; i++) { if (i & 2) sink += i; else sink ^= i; if (i % 5) sink--; } \
@@ -153,7 +153,7 @@ const UNLIKE_PROGRAM: &str = "#include <stdlib.h>\nvolatile unsigned sink;\n\
 
 #[test]
 fn several_runs_balance_copies_better_than_an_unusual_one() {
-    let place = Place::with(&[("prog.c", UNLIKE_PROGRAM)]);
+    let place = Place::with(&[("prog.c", ARGUMENT_PROGRAM)]);
     place.cc("-O1 prog.c -o prog");
     place.trodden("record -- ./prog 3000 2000");
     place.trodden("record -- ./prog 2000 3000");

@@ -10,7 +10,7 @@ use trodden_profile::Profile;
 
 /// A program with loops that have alternating iterations, in mutually recursive functions, and with `longjmp` over frames of other
 /// functions.
-const TURNS_PROGRAM: &str = r#"
+const ALTERNATING_PROGRAM: &str = r#"
 #include <setjmp.h>
 #include <stdio.h>
 static jmp_buf back;
@@ -116,7 +116,7 @@ fn diverged(place: &Place, profile: &str) -> u64 {
 
 #[test]
 fn copies_share_the_counting_of_paths_over_iterations() {
-    for (file, source) in [("turns.c", TURNS_PROGRAM), ("prog.cc", EXCEPTIONS_PROGRAM), ("nested.c", NESTED_PROGRAM)] {
+    for (file, source) in [("turns.c", ALTERNATING_PROGRAM), ("prog.cc", EXCEPTIONS_PROGRAM), ("nested.c", NESTED_PROGRAM)] {
         let place = Place::with(&[(file, source)]);
         let compile = |line: &str| if file.ends_with(".cc") { place.cxx(line) } else { place.cc(line) };
         compile(&format!("--trodden=stream -O1 {file} -o streaming"));
@@ -185,7 +185,7 @@ fn other_paths_over_iterations_are_counted_together() {
 
 #[test]
 fn copies_share_path_sequences_by_function() {
-    for (file, source) in [("turns.c", TURNS_PROGRAM), ("prog.cc", EXCEPTIONS_PROGRAM)] {
+    for (file, source) in [("turns.c", ALTERNATING_PROGRAM), ("prog.cc", EXCEPTIONS_PROGRAM)] {
         let place = Place::with(&[(file, source)]);
         let compile = |line: &str| if file.ends_with(".cc") { place.cxx(line) } else { place.cc(line) };
         compile(&format!("--trodden=stream -O1 {file} -o streaming"));

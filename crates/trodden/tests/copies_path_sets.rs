@@ -77,9 +77,9 @@ fn record(place: &Place, options: &str) -> Output {
 
 /// The watched paths that were executed: the image, and executions by function and path. The flag says whether the time of the first
 /// execution is known.
-type Noticed = (Identity, BTreeMap<(String, u64), u64>);
+type WatchedMatches = (Identity, BTreeMap<(String, u64), u64>);
 
-fn noticed(place: &Place) -> Noticed {
+fn watched_matches(place: &Place) -> WatchedMatches {
     let profile = Profile::read(&place.path("run.trodden")).unwrap();
     assert_eq!(profile.images.len(), 1);
     let mut counts = BTreeMap::new();
@@ -116,13 +116,17 @@ fn copies_together_report_all_matches_of_one_program() {
         for expression in expressions {
             watch(&place, expression, "report");
             let one = record(&place, "");
-            let (truth, lines) = (noticed(&place), matches(&one));
+            let (truth, lines) = (watched_matches(&place), matches(&one));
             assert!(!truth.1.is_empty() && lines.len() == truth.1.len(), "{expression}: {truth:?} {lines:?}");
             for copies in [2, 3, 64] {
                 let several = record(&place, &format!("--copies {copies}"));
                 let said = String::from_utf8_lossy(&several.stderr).into_owned();
                 assert_eq!((several.status.code(), &several.stdout), (one.status.code(), &one.stdout), "{expression}: {said}");
-                assert_eq!((noticed(&place), matches(&several)), (truth.clone(), lines.clone()), "{expression}, {copies} copies: {said}");
+                assert_eq!(
+                    (watched_matches(&place), matches(&several)),
+                    (truth.clone(), lines.clone()),
+                    "{expression}, {copies} copies: {said}"
+                );
                 divided += usize::from(said.contains("functions are divided") || said.contains("1 function is divided"));
             }
         }
@@ -149,7 +153,7 @@ fn actions_that_would_make_copies_differ_are_rejected() {
     refused(place.command(trodden()).args(options).args(["--divide", "edges", "--", "./watch"]), "cannot share");
     // The environment variable overrides the built-in action, as it does when the program itself runs.
     let counted = place.command(trodden()).args(options).args(["--", "./watch"]).env("TRODDEN_ON_UNTESTED", "count").output().unwrap();
-    assert!(matches(&counted).is_empty() && !noticed(&place).1.is_empty(), "{counted:?}");
+    assert!(matches(&counted).is_empty() && !watched_matches(&place).1.is_empty(), "{counted:?}");
     let status = place.command("strip").args(["--strip-all", "watch"]).status().unwrap();
     assert!(status.success());
     refused(place.command(trodden()).args(options).args(["--", "./watch"]), "has no symbols");

@@ -7,7 +7,7 @@ use place::{Place, executions, trodden};
 use serde_json::Value;
 use trodden_profile::{FunctionPaths, Profile};
 
-const SHARED_PROLOGUE: &str = "#define _GNU_SOURCE\n#include <pthread.h>\n#include <setjmp.h>\n#include <signal.h>\n#include <stdio.h>\n#include \
+const PROLOGUE: &str = "#define _GNU_SOURCE\n#include <pthread.h>\n#include <setjmp.h>\n#include <signal.h>\n#include <stdio.h>\n#include \
     <stdlib.h>\n\
                     #include <sys/wait.h>\n#include <unistd.h>\n\
                     __attribute__((noinline)) long step(long n) { if (n & 1) { __asm__ volatile(\"nop\"); return n; } return 2 * n; }\n";
@@ -18,7 +18,7 @@ fn record(main: &str, status: i32) -> Profile {
 
 /// Records a program that must end with this status. `parameters` is the value of `TRODDEN_INSTRUMENT`.
 fn record_with(parameters: &str, main: &str, status: i32) -> Profile {
-    let place = Place::with(&[("prog.c", &format!("{SHARED_PROLOGUE}{main}"))]);
+    let place = Place::with(&[("prog.c", &format!("{PROLOGUE}{main}"))]);
     let mut compile = place.command(trodden());
     compile.args(["cc", "-O2", "-pthread", "prog.c", "-o", "prog"]).env("TRODDEN_INSTRUMENT", parameters);
     assert!(compile.status().unwrap().success());
@@ -188,8 +188,7 @@ fn forked_processes_have_separate_counts() {
 
 #[test]
 fn counts_of_a_hundred_simultaneous_runs_are_added() {
-    let place =
-        Place::with(&[("prog.c", &format!("{SHARED_PROLOGUE}int main(void) {{ for (long i = 0; i < 5000; i++) step(i); return 0; }}"))]);
+    let place = Place::with(&[("prog.c", &format!("{PROLOGUE}int main(void) {{ for (long i = 0; i < 5000; i++) step(i); return 0; }}"))]);
     place.cc("-O2 prog.c -o prog");
     let script = "for i in $(seq 100); do ./prog & done; wait";
     let output = place.command(trodden()).args(["record", "--no-store", "-o", "run.trodden", "--", "sh", "-c", script]).output().unwrap();

@@ -8,7 +8,7 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 
 /// `work` takes some paths only if `n` is 1 or more.
-const PART_SOURCE: &str = "__attribute__((noinline)) int work(int n) {\n  int sum = 0;\n  for (int i = 0; i < n; i++)\n    if (i % 3)\n      \
+const PART_CODE: &str = "__attribute__((noinline)) int work(int n) {\n  int sum = 0;\n  for (int i = 0; i < n; i++)\n    if (i % 3)\n      \
     sum += i;\n#ifdef EXTRA\n  if (sum > 5)\n    sum--;\n#endif\n  return sum;\n}\n";
 const MAIN_SOURCE: &str = "int work(int);\nint main(int n, char **v) {\n  (void)v;\n  return work(5 * (n - 1)) < 0;\n}\n";
 
@@ -20,7 +20,7 @@ struct Programs {
 
 impl Programs {
     fn new(counters: &'static str) -> Programs {
-        let place = Place::with(&[("src/part.c", PART_SOURCE), ("src/main.c", MAIN_SOURCE)]);
+        let place = Place::with(&[("src/part.c", PART_CODE), ("src/main.c", MAIN_SOURCE)]);
         Programs { place, counters }
     }
 
@@ -240,7 +240,7 @@ fn objects_from_another_build_folder_have_their_paths() {
         let programs = Programs::new(counters);
         let place = &programs.place;
         for folder in ["a", "b"] {
-            place.write(&format!("{folder}/part.c"), PART_SOURCE);
+            place.write(&format!("{folder}/part.c"), PART_CODE);
             place.write(&format!("{folder}/main.c"), MAIN_SOURCE);
         }
         place.shell(&format!(

@@ -18,7 +18,7 @@ const PROGRAM: &str = "
 ";
 
 /// A program that changes its user and then counts in `main`, in a child of `fork`, and in a thread.
-const DROPPER_PROGRAM: &str = "
+const USER_CHANGING_PROGRAM: &str = "
     #include <pthread.h>
     #include <stdio.h>
     #include <sys/wait.h>
@@ -184,7 +184,7 @@ fn programs_that_change_their_user_are_counted() {
         eprintln!("skipped, needs root: a program that becomes another user");
         return;
     }
-    let place = compiled(DROPPER_PROGRAM, &[]);
+    let place = compiled(USER_CHANGING_PROGRAM, &[]);
     must(place.command(trodden()).args(["record", "--", "./prog"]));
     let store = RunStore::open(&place.path(".trodden")).unwrap();
     let profile = store.load(&store.get("last").unwrap()).unwrap();

@@ -196,7 +196,7 @@ fn random_transformations_preserve_behaviour_of_random_programs() {
         let mut dice = random::RandomNumbers::new(seed);
         for frame in &place.image("prog").frames {
             let map = frame.map().unwrap();
-            map.functions.iter().for_each(|f| plan.add(&map.source, &f.name, f.shape, at_random(f, &mut dice)));
+            map.functions.iter().for_each(|f| plan.add(&map.source, &f.name, f.shape, random_transformations(f, &mut dice)));
         }
         for (output, plan) in [("same", &TransformationPlan::default()), ("fast", &plan)] {
             std::fs::write(place.path("plan"), plan.to_bytes()).unwrap();
@@ -219,7 +219,7 @@ fn size_of_code(place: &Place, program: &str) -> u64 {
 }
 
 /// Copies some edges of a function and splits some of its loops, at random.
-fn at_random(function: &FunctionMap, dice: &mut random::RandomNumbers) -> Vec<Transformation> {
+fn random_transformations(function: &FunctionMap, dice: &mut random::RandomNumbers) -> Vec<Transformation> {
     let (graph, cut) = (&function.graph, |edge: Edge| function.cuts.iter().any(|(e, _)| *e == edge));
     let paths: Vec<Edge> = graph.edges().filter(|e| matches!(graph.kind(*e), EdgeKind::True | EdgeKind::False) && !cut(*e)).collect();
     let mut count = || {

@@ -12,7 +12,7 @@ use trodden_oracle::random::{self, RandomLanguage};
 type Profile = BTreeMap<(String, u64), (Vec<u64>, Vec<String>)>;
 
 /// Options that turn warnings about mismatching profiles into errors.
-const STRICT: [&str; 5] =
+const STRICT_FLAGS: [&str; 5] =
     ["-Wprofile-instr-out-of-date", "-Wprofile-instr-unprofiled", "-Werror", "-Wno-error=unused-command-line-argument", "-c"];
 
 /// Reads a profile in LLVM's text format.
@@ -67,7 +67,7 @@ fn counters_of_random_programs_equal_those_of_llvm() {
         place.trodden("export profdata run.trodden -o own.profdata");
         assert_equal(&read(&place, "llvm.profraw"), &read(&place, "own.profdata"), &what);
         let mut using = place.command(clang);
-        must(using.args([level, "-w", "-fprofile-use=own.profdata", name, "-o", "prog.o"]).args(STRICT));
+        must(using.args([level, "-w", "-fprofile-use=own.profdata", name, "-o", "prog.o"]).args(STRICT_FLAGS));
         checked += 1;
     }
     assert!(checked >= 5);
@@ -128,7 +128,7 @@ fn edge_profiles_of_several_units_and_merged_runs_equal_those_of_llvm() {
     assert!(String::from_utf8_lossy(&refused.stderr).contains("--pgo for `-fprofile-use`"));
     for file in ["first.c", "second.c"] {
         let mut using = place.command("clang-22");
-        must(using.args(["-O2", "-fprofile-use=own.profdata", file, "-o", "used.o"]).args(STRICT));
+        must(using.args(["-O2", "-fprofile-use=own.profdata", file, "-o", "used.o"]).args(STRICT_FLAGS));
     }
 }
 

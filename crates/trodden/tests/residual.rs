@@ -293,7 +293,7 @@ fn programs_act_on_untested_paths() {
 
 /// A program that calls the callback in many threads at the same time. `longjmp` and exceptions leave callbacks at increasing depth, so
 /// that abandoned frames are between other frames.
-const LEAVING_PROGRAM: &str = r#"
+const CALLBACK_EXITS_PROGRAM: &str = r#"
 #include <atomic>
 #include <csetjmp>
 #include <cstdio>
@@ -349,7 +349,7 @@ int main(int argc, char **argv) {
 
 #[test]
 fn callbacks_run_in_all_threads_and_after_being_left_by_longjmp_or_exception() {
-    let place = Place::with(&[("prog.cc", LEAVING_PROGRAM)]);
+    let place = Place::with(&[("prog.cc", CALLBACK_EXITS_PROGRAM)]);
     place.cxx("-O1 -pthread prog.cc -o prog");
     place.trodden("record --suite known -- ./prog 0");
     place.trodden("instrument ./prog --residual known --action callback -o prog.field");
@@ -361,7 +361,7 @@ fn callbacks_run_in_all_threads_and_after_being_left_by_longjmp_or_exception() {
 }
 
 /// A program with one function that tests never enter, and one that cannot have a second version.
-const APART_PROGRAM: &str = r#"#include <setjmp.h>
+const UNCOMMON_FUNCTIONS_PROGRAM: &str = r#"#include <setjmp.h>
 #include <stdlib.h>
 #define NOP __asm__ volatile("nop")
 static jmp_buf place;
@@ -375,7 +375,7 @@ int main(int argc, char **argv) {
 
 #[test]
 fn functions_without_known_paths_or_without_a_second_version_act_as_well() {
-    let place = Place::with(&[("prog.c", APART_PROGRAM)]);
+    let place = Place::with(&[("prog.c", UNCOMMON_FUNCTIONS_PROGRAM)]);
     place.cc("-O1 -g prog.c -o prog");
     place.trodden("record --suite tests -- ./prog 1 7");
     place.trodden("instrument ./prog --residual tests -o prog.field");

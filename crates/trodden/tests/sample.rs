@@ -190,12 +190,12 @@ fn burst_begins_and_ends_within_a_short_loop() {
 }
 
 /// A program that calls a function a thousand times immediately after its start, long before a recorder can find it.
-const AT_ONCE_PROGRAM: &str = "__attribute__((noinline)) void step(int n) { if (n & 3) __asm__ volatile(\"nop\"); }\n\
+const EARLY_CALLS_PROGRAM: &str = "__attribute__((noinline)) void step(int n) { if (n & 3) __asm__ volatile(\"nop\"); }\n\
     int main(void) { for (int i = 0; i < 1000; i++) step(i); return 0; }\n";
 
 #[test]
 fn burst_as_long_as_the_period_counts_from_the_first_path_on() {
-    let place = Place::with(&[("prog.c", AT_ONCE_PROGRAM)]);
+    let place = Place::with(&[("prog.c", EARLY_CALLS_PROGRAM)]);
     place.cc("--trodden=sample -O2 prog.c -o prog");
     let mut command = place.command(trodden());
     command.args(["record", "--no-store", "--burst", "100s", "--every", "100s", "-o", "run.trodden", "--", "./prog"]);

@@ -9,7 +9,7 @@ use traced::{Folder, errors, installed, must};
 #[test]
 fn traces_of_gzip_agree_with_stepping() {
     let folder = Folder::new();
-    let blocks = folder.agrees(&["/usr/bin/gzip", "-c", "input"], 0);
+    let blocks = folder.assert_matches_stepping(&["/usr/bin/gzip", "-c", "input"], 0);
     assert!(blocks.len() > 5000, "{} blocks", blocks.len());
     // The other ways to trace, a single run and breakpoints, must agree, too.
     for options in [&["--runs", "1"][..], &["--runs", "1", "--collector", "ptrace"], &["--runs", "4", "--collector", "ptrace"]] {
@@ -28,19 +28,19 @@ fn traces_of_gzip_agree_with_stepping() {
 #[test]
 fn traces_of_sed_agree_with_stepping() {
     let folder = Folder::new();
-    folder.agrees(&["/usr/bin/sed", "s/a\\(.\\)/\\1b/g", "input"], 0);
+    folder.assert_matches_stepping(&["/usr/bin/sed", "s/a\\(.\\)/\\1b/g", "input"], 0);
 }
 
 #[test]
 fn traces_of_a_cxx_program_agree_with_stepping() {
     if installed("/usr/bin/soelim") {
-        Folder::new().agrees(&["/usr/bin/soelim", "input"], 0);
+        Folder::new().assert_matches_stepping(&["/usr/bin/soelim", "input"], 0);
     }
 }
 
 #[test]
 fn traces_of_grep_which_reads_its_mappings_agree_with_stepping() {
-    Folder::new().agrees(&["/usr/bin/grep", "-c", "text", "input"], 0);
+    Folder::new().assert_matches_stepping(&["/usr/bin/grep", "-c", "text", "input"], 0);
 }
 
 /// A function in a different file calls back, by name and through a pointer. The callbacks are also called directly, after a call that does
@@ -66,7 +66,7 @@ int main(int argc, char **argv) {
 fn callbacks_are_traced() {
     let folder = Folder::new();
     folder.compile("cc", "back.c", CALLED_BACK_PROGRAM);
-    folder.agrees(&["./app"], 0);
+    folder.assert_matches_stepping(&["./app"], 0);
     must(folder.record(&["--runs", "1"], "one.trace", &["./app"]));
     let calls = must(folder.trodden(&["report", "one.trace"]));
     // Each line has two columns of numbers before the name. Names of deeper calls are further to the right.
@@ -125,7 +125,7 @@ int main() { int sum = 0; for (int i = 0; i < 8; i++) sum += careful(i); std::pr
 fn exceptions_are_traced() {
     let folder = Folder::new();
     folder.compile("c++", "throws.cc", THROWS_PROGRAM);
-    folder.agrees(&["./app"], 0);
+    folder.assert_matches_stepping(&["./app"], 0);
     let tree = must(folder.trodden(&["report", "merged.trace"]));
     assert!(tree.lines().any(|l| l.contains("careful(int)") && l.trim_start().starts_with("8 ")), "{tree}");
     let found = must(folder.trodden(&["find", "risky", "merged.trace", "--json"]));
@@ -147,11 +147,11 @@ fn rust_panics_are_traced_in_several_runs() {
     std::fs::write(folder.path("panics.rs"), PANICS_PROGRAM).unwrap();
     let options = ["-O", "-C", "strip=symbols", "panics.rs", "-o", "app"];
     must(Command::new("rustc").current_dir(folder.path("")).args(options).output().unwrap());
-    folder.agrees(&["./app"], 0);
+    folder.assert_matches_stepping(&["./app"], 0);
 }
 
 /// A program that adds up the bytes of its own code.
-const SELF_PROGRAM: &str = r#"
+const CHECKSUM_PROGRAM: &str = r#"
 #include <stdio.h>
 extern const unsigned char __executable_start, etext;
 __attribute__((noinline)) static unsigned sum(const unsigned char *from, const unsigned char *to) {
@@ -163,7 +163,7 @@ int main(void) { printf("%08x\n", sum(&__executable_start, &etext)); return 0; }
 #[test]
 fn programs_that_checksum_their_code_see_their_own_bytes_or_are_rejected() {
     let folder = Folder::new();
-    folder.compile("cc", "self.c", SELF_PROGRAM);
+    folder.compile("cc", "self.c", CHECKSUM_PROGRAM);
     let plain = must(Command::new(folder.path("app")).output().unwrap());
     assert_eq!(must(folder.record(&["--collector", "single-step"], "self.trace", &["./app"])), plain);
     for collector in ["trampolines", "ptrace"] {
@@ -191,7 +191,7 @@ int main(void) { printf("%d\n", guarded(2)); return 0; }
 fn longjmp_to_a_function_entered_once_is_traced_in_several_runs() {
     let folder = Folder::new();
     folder.compile("cc", "jumps.c", JUMPS_PROGRAM);
-    folder.agrees(&["./app"], 0);
+    folder.assert_matches_stepping(&["./app"], 0);
 }
 
 const THREADS_PROGRAM: &str = r#"

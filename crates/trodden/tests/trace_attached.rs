@@ -104,7 +104,7 @@ fn busy_processes_survive_traces_that_end_at_any_moment() {
 
 /// A program in which one thread forks and starts programs with `posix_spawn`, which borrows the memory. Another thread makes short system
 /// calls. Any error ends the process.
-const MAKER_PROGRAM: &str = r#"
+const FORKING_PROGRAM: &str = r#"
 #include <pthread.h>
 #include <spawn.h>
 #include <stdlib.h>
@@ -131,7 +131,7 @@ int main(void) {
 #[test]
 fn processes_that_fork_and_spawn_survive_traces_that_begin_and_end_at_any_moment() {
     let folder = Folder::new();
-    folder.compile("cc", "maker.c", MAKER_PROGRAM);
+    folder.compile("cc", "maker.c", FORKING_PROGRAM);
     for collector in ["single-step", "ptrace", "trampolines"] {
         let mut process = Command::new(folder.path("app")).spawn().unwrap();
         let id = process.id().to_string();

@@ -9,7 +9,7 @@ use traced::{Folder, must};
 
 const IN_ONE_RUN: [&[&str]; 3] = [&["--runs", "1"], &["--runs", "1", "--collector", "ptrace"], &["--collector", "single-step"]];
 
-fn equal(folder: &Folder, said: &str) -> Vec<String> {
+fn assert_traces_equal(folder: &Folder, said: &str) -> Vec<String> {
     let traces = IN_ONE_RUN.map(|options| {
         assert_eq!(must(folder.record(options, "one.trace", &["./app"])), said, "{options:?}");
         folder.addresses("one.trace")
@@ -94,7 +94,7 @@ fn jumps_to_after_a_call_in_another_function_leave_both_functions_whole() {
     let folder = Folder::new();
     folder.compile("cc", "own.c", OWN_LONGJMP_PROGRAM);
     let said = must(Command::new(folder.path("app")).output().unwrap());
-    equal(&folder, &said);
+    assert_traces_equal(&folder, &said);
     // Not every collector sees the returns at the end.
     must(folder.record(&["--runs", "1"], "two.trace", &["./app"]));
     must(folder.trodden(&["diff", "--fail", "one.trace", "two.trace"]));
@@ -139,7 +139,7 @@ int main(void) {
 fn faulting_instructions_are_recorded_once_whatever_the_handler_does() {
     let folder = Folder::new();
     folder.compile("cc", "faults.c", FAULTS_PROGRAM);
-    equal(&folder, "3 4\n");
+    assert_traces_equal(&folder, "3 4\n");
     let tree = must(folder.trodden(&["report", "one.trace"]));
     let rows = || tree.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
     let calls = |name: &str| -> u32 { rows().filter(|row| row.last() == Some(&name)).map(|row| row[0].parse::<u32>().unwrap()).sum() };
@@ -203,7 +203,7 @@ int main(void) {
 fn every_collector_can_trace_reads_of_the_time_stamp_counter() {
     let folder = Folder::new();
     folder.compile("cc", "time.c", TIME_PROGRAM);
-    equal(&folder, "1\n");
+    assert_traces_equal(&folder, "1\n");
     let probed = folder.record_with("--collector uprobes", &["--runs", "1"], "probed.trace", &["./app"]);
     if !probed.status.success() {
         // Uprobes need root and kernel support. Without these, recording may fail, but the program must not crash.
@@ -222,7 +222,7 @@ fn static_programs_are_traced_from_their_first_instruction() {
                 int main(void) { signal(SIGUSR1, get); raise(SIGUSR1); return 0; }\n";
     std::fs::write(folder.path("static.c"), text).unwrap();
     must(Command::new("cc").current_dir(folder.path("")).args(["-O1", "-static", "static.c", "-o", "app"]).output().unwrap());
-    equal(&folder, "static\n");
+    assert_traces_equal(&folder, "static\n");
 }
 
 /// A program that works forever. An interrupt ends its trace, but not the process.
@@ -293,7 +293,7 @@ fn ignored_signals_do_not_prevent_merging_runs() {
     let merged = folder.record(&["--runs", "2", "--collector", "ptrace"], "merged.trace", &["./app"]);
     assert!(!traced::errors(&merged).contains("falling back to one run"), "{}", traced::errors(&merged));
     assert_eq!(must(merged), "3750\n");
-    assert_eq!(equal(&folder, "3750\n"), folder.addresses("merged.trace"));
+    assert_eq!(assert_traces_equal(&folder, "3750\n"), folder.addresses("merged.trace"));
 }
 
 /// The C library creates these children, and they return to the program's code.
@@ -317,12 +317,12 @@ int main(void) {
 fn untraced_children_run_as_without_tracing() {
     let folder = Folder::new();
     folder.compile("cc", "forks.c", FORKS_PROGRAM);
-    equal(&folder, "1 41\n1 42\n");
+    assert_traces_equal(&folder, "1 41\n1 42\n");
 }
 
 /// A program without symbols and unwind tables, in which only words in the data refer to the functions. One `call` jumps to the instruction
 /// after it.
-const NAMED_BY_DATA_PROGRAM: &str = ".globl _start\n.text\n_start: xor %ebx,%ebx\n1: mov %ebx,%edx\nand $3,%edx\ncall *tab(,%rdx,8)\ninc %ebx\n\
+const DATA_CALL_PROGRAM: &str = ".globl _start\n.text\n_start: xor %ebx,%ebx\n1: mov %ebx,%edx\nand $3,%edx\ncall *tab(,%rdx,8)\ninc %ebx\n\
 cmp $9,%ebx\njl 1b\ncall 2f\n2: pop %rax\nmov $60,%eax\nxor %edi,%edi\nsyscall\nhlt\n.p2align 4\nf0: inc %ecx\nret\n.p2align 4\n\
 f1: push %rbx\ncall f0\npop %rbx\nret\n.p2align 4\nf2: test %ebx,%ebx\njz 3f\nret\n3: ret\n.p2align 4\nf3: ret\n.data\n\
 tab: .quad f0, f1, f2, f3\n.section .note.GNU-stack,\"\",@progbits\n";
@@ -330,10 +330,10 @@ tab: .quad f0, f1, f2, f3\n.section .note.GNU-stack,\"\",@progbits\n";
 #[test]
 fn functions_that_only_data_refers_to_are_traced() {
     let folder = Folder::new();
-    std::fs::write(folder.path("named.s"), NAMED_BY_DATA_PROGRAM).unwrap();
+    std::fs::write(folder.path("named.s"), DATA_CALL_PROGRAM).unwrap();
     let options = ["-nostdlib", "-static", "-no-pie", "-Wl,-s", "-o"];
     must(Command::new("cc").args(options).arg(folder.path("app")).arg(folder.path("named.s")).output().unwrap());
-    let blocks = equal(&folder, "");
+    let blocks = assert_traces_equal(&folder, "");
     // The start, nine iterations of two blocks each, and the end with two blocks. Then five blocks in `f0`, two in each of the two calls of
     // `f1` and of `f2`, and two in `f3`.
     assert_eq!(blocks.len(), 1 + 2 * 9 + 2 + 5 + 4 + 4 + 2, "{blocks:?}");
@@ -362,7 +362,7 @@ fn jumps_reached_only_by_resolved_jumps_are_traced() {
     let folder = Folder::new();
     std::fs::write(folder.path("distances.c"), DISTANCES_PROGRAM).unwrap();
     must(Command::new("gcc").args(["-O2", "-o"]).arg(folder.path("app")).arg(folder.path("distances.c")).output().unwrap());
-    equal(&folder, "17\n");
+    assert_traces_equal(&folder, "17\n");
     let shown = must(folder.trodden(&["report", "one.trace"]));
     let run: Vec<&str> = shown.lines().find(|line| line.ends_with(" run")).unwrap().split_whitespace().collect();
     // The entry, and one block for each of the seven instructions.
@@ -446,7 +446,7 @@ fn code_after_a_trap_skipped_by_a_handler_is_traced() {
     for trap in ["ud2", "hlt; nop"] {
         let folder = Folder::new();
         folder.compile("cc", "skipped.c", &format!("#define TRAP \"{trap}\"\n{SKIPPED_TRAP_PROGRAM}"));
-        equal(&folder, "20\n");
+        assert_traces_equal(&folder, "20\n");
         let tree = must(folder.trodden(&["report", "one.trace"]));
         for name in ["check", "after"] {
             let row = tree.lines().find(|line| line.split_whitespace().last() == Some(name));

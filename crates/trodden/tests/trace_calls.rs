@@ -49,7 +49,7 @@ int main(void) {
 "#;
 
 /// Describes each call, return and unwinding in a trace in words.
-fn steps(folder: &Folder, name: &str) -> Vec<String> {
+fn describe_steps(folder: &Folder, name: &str) -> Vec<String> {
     let trace = TraceFile::open(&folder.path(name)).unwrap();
     let mut steps = Vec::new();
     let mut called = Some("begins".to_owned());
@@ -67,23 +67,23 @@ fn steps(folder: &Folder, name: &str) -> Vec<String> {
 }
 
 /// Returns how often witnesses were executed in all runs together.
-fn hits(folder: &Folder, name: &str) -> u64 {
+fn witness_executions(folder: &Folder, name: &str) -> u64 {
     TraceFile::open(&folder.path(name)).unwrap().end().runs.iter().map(|run| run.hits).sum()
 }
 
-fn agrees(folder: &Folder, program: &[&str], status: i32) {
+fn assert_matches_stepping(folder: &Folder, program: &[&str], status: i32) {
     let whole = folder.record(&["--runs", "3"], "whole.trace", program);
     assert!(whole.status.code() == Some(status) && !errors(&whole).contains("of one run instead"), "{}", errors(&whole));
-    let truth = steps(folder, "whole.trace");
+    let truth = describe_steps(folder, "whole.trace");
     assert!(truth.len() > 20, "{truth:?}");
     for runs in ["2", "3"] {
         let calls = folder.record(&["--calls", "--runs", runs], "calls.trace", program);
         assert!(calls.status.code() == Some(status) && !errors(&calls).contains("of one run instead"), "{}", errors(&calls));
         assert_eq!(calls.stdout, whole.stdout);
-        let own = steps(folder, "calls.trace");
+        let own = describe_steps(folder, "calls.trace");
         let parts = own.iter().zip(&truth).position(|(a, b)| a != b);
         assert!(own == truth, "{runs} runs: {} and {} steps, part at {parts:?}", own.len(), truth.len());
-        let (own, all) = (hits(folder, "calls.trace"), hits(folder, "whole.trace"));
+        let (own, all) = (witness_executions(folder, "calls.trace"), witness_executions(folder, "whole.trace"));
         assert!(own < all, "{own} of {all}");
     }
 }
@@ -92,11 +92,11 @@ fn agrees(folder: &Folder, program: &[&str], status: i32) {
 fn call_traces_agree_with_traces_of_all_blocks() {
     let folder = Folder::new();
     folder.compile("cc", "calls.c", CALLS_PROGRAM);
-    agrees(&folder, &["./app"], 0);
+    assert_call_traces_match(&folder, &["./app"], 0);
     folder.compile("cc", "jumps.c", JUMPS_PROGRAM);
-    agrees(&folder, &["./app"], 0);
+    assert_call_traces_match(&folder, &["./app"], 0);
     if installed("/usr/bin/gzip") {
-        agrees(&folder, &["/usr/bin/gzip", "-c", "input"], 0);
+        assert_call_traces_match(&folder, &["/usr/bin/gzip", "-c", "input"], 0);
     }
 }
 

@@ -72,7 +72,7 @@ impl Place {
     }
 }
 
-fn agrees(place: &Place) {
+fn assert_matches_stepping(place: &Place) {
     let stepped = place.blocks("--collector single-step");
     assert!(stepped.len() > 150, "{}", stepped.len());
     for options in ["--runs 4", "--runs 1", "--runs 3 --witness-strategy weighted"] {
@@ -88,7 +88,7 @@ fn sled_traces_of_a_c_program_agree_with_stepping() {
     for optimisation in ["-O0", "-O2"] {
         let mut compile = place.command(trodden());
         must(compile.args(["cc", "-g", optimisation, "prog.c", "-o", "prog"]).env("TRODDEN_INSTRUMENT", "observe=trace"));
-        agrees(&place);
+        assert_matches_stepping(&place);
     }
     // Without a recorder, the program counts nothing and contains no instrumented unit.
     assert!(String::from_utf8_lossy(&must(&mut place.command(place.path("prog"))).stdout).contains("two"));
@@ -99,7 +99,7 @@ fn sled_traces_of_a_cxx_program_agree_with_stepping() {
     let place = Place::with(&[("prog.cc", CXX_PROGRAM)]);
     let build = ["with", "--witnesses", "--", "build", "--", "sh", "-c", "$CXX -O1 prog.cc -o prog && strip prog"];
     must(place.command(laboratory()).args(build));
-    agrees(&place);
+    assert_matches_stepping(&place);
 }
 
 #[test]

@@ -15,10 +15,10 @@ use traced::Folder;
 const PROGRAMS: &str = include_str!("traced/disturbed.c");
 
 /// The kinds of programs: name, a number of rounds that takes some tenths of a second, and exit status.
-const KINDS: [(&str, u64, i32); 4] = [("loops", 8000, 7), ("threads", 8000, 9), ("forks", 4000, 11), ("execs", 600, 13)];
+const PROGRAM_KINDS: [(&str, u64, i32); 4] = [("loops", 8000, 7), ("threads", 8000, 9), ("forks", 4000, 11), ("execs", 600, 13)];
 
 /// Maximum time to wait for events that take less than a second on an idle machine.
-const PATIENCE: Duration = Duration::from_secs(300);
+const MAX_WAIT: Duration = Duration::from_secs(300);
 
 struct Random(u64);
 
@@ -60,7 +60,7 @@ impl Round {
         use Disturbance::*;
         const DISTURBANCES: [Disturbance; 8] =
             [Signal("KILL"), Signal("KILL"), Signal("TERM"), Signal("QUIT"), Signal("INT"), Death, SmallDisk, FileSize];
-        let kind = random.below(KINDS.len() as u64) as usize;
+        let kind = random.below(PROGRAM_KINDS.len() as u64) as usize;
         let collector = ["trampolines", "trampolines", "ptrace", "ptrace", "single-step"][random.below(5) as usize];
         let is_attached = random.below(2) == 0;
         // Stopping a program takes much longer than the program itself.
@@ -72,7 +72,7 @@ impl Round {
         Round {
             number,
             kind,
-            amount: KINDS[kind].1 / share,
+            amount: PROGRAM_KINDS[kind].1 / share,
             collector,
             is_attached,
             disturbance: DISTURBANCES[random.below(8) as usize],
@@ -82,7 +82,7 @@ impl Round {
     }
 
     fn program(&self, folder: &Folder, output: &Path) -> Vec<String> {
-        let (kind, amount) = (KINDS[self.kind].0.to_owned(), self.amount.to_string());
+        let (kind, amount) = (PROGRAM_KINDS[self.kind].0.to_owned(), self.amount.to_string());
         vec![folder.path("app").display().to_string(), kind, amount, output.display().to_string()]
     }
 
@@ -107,10 +107,10 @@ impl Round {
     }
 }
 
-fn until(what: &str, round: &Round, mut is_so: impl FnMut() -> bool) {
+fn wait_until(what: &str, round: &Round, mut is_so: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !is_so() {
-        assert!(begun.elapsed() < PATIENCE, "{what}: {round:?}");
+        assert!(begun.elapsed() < MAX_WAIT, "{what}: {round:?}");
         std::thread::sleep(Duration::from_millis(5));
     }
 }
@@ -138,7 +138,7 @@ fn play(folder: &Folder, round: &Round, disk: Option<&PathBuf>) {
     let at = |name: &str| folder.path(&format!("{name}-{}", round.number));
     let (reference, output) = (at("reference"), at("output"));
     let status = start(&round.program(folder, &reference)).wait().unwrap().code();
-    assert_eq!(status, Some(KINDS[round.kind].2));
+    assert_eq!(status, Some(PROGRAM_KINDS[round.kind].2));
     let expected = fs::read(&reference).unwrap();
     let own = at("temporary");
     fs::create_dir(&own).unwrap();
@@ -162,16 +162,16 @@ fn play(folder: &Folder, round: &Round, disk: Option<&PathBuf>) {
     round.disturb(&mut recorder, target.as_ref().map(Child::id).or_else(|| process_of(&program)));
 
     if let Some(target) = &mut target {
-        until("the target hangs", round, || target.try_wait().unwrap().is_some());
+        wait_until("the target hangs", round, || target.try_wait().unwrap().is_some());
         let status = target.wait().unwrap();
         if round.disturbance != Disturbance::Death {
-            assert_eq!(status.code(), Some(KINDS[round.kind].2), "{round:?}: {status}");
+            assert_eq!(status.code(), Some(PROGRAM_KINDS[round.kind].2), "{round:?}: {status}");
         }
     }
-    until("the recorder hangs", round, || recorder.try_wait().unwrap().is_some());
+    wait_until("the recorder hangs", round, || recorder.try_wait().unwrap().is_some());
     // A tracer without its recorder, and a program without its tracer, may take longer to end.
-    until("the program hangs", round, || process_of(&program).is_none());
-    until("temporary files are left", round, || names(temporary).is_empty());
+    wait_until("the program hangs", round, || process_of(&program).is_none());
+    wait_until("temporary files are left", round, || names(temporary).is_empty());
     let may_end_early = match round.disturbance {
         Disturbance::Death => true,
         Disturbance::Signal("KILL") => !round.is_attached && !has_begun,

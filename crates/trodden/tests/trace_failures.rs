@@ -131,7 +131,7 @@ impl Target {
     }
 
     /// Makes the target end and returns its output.
-    fn end(mut self) -> String {
+    fn end_and_read_output(mut self) -> String {
         self.signal("-USR1");
         let mut said = String::new();
         self.child.stdout.as_mut().unwrap().read_to_string(&mut said).unwrap();
@@ -159,7 +159,7 @@ fn recorder(folder: &Folder, target: &Target, options: &[&str]) -> Command {
 }
 
 /// Waits at most a minute for a process to end.
-fn ended(child: &mut Child) -> Option<ExitStatus> {
+fn wait_for_end(child: &mut Child) -> Option<ExitStatus> {
     let begun = Instant::now();
     while begun.elapsed() < Duration::from_secs(60) {
         if let Some(status) = child.try_wait().unwrap() {
@@ -181,7 +181,7 @@ const SUM_PREFIX: &str = "sum ";
 fn processes_survive_a_recorder_without_room() {
     let folder = Folder::new();
     folder.compile("cc", "worker.c", WORKER_PROGRAM);
-    let undisturbed = Target::start(&folder, &[]).end();
+    let undisturbed = Target::start(&folder, &[]).end_and_read_output();
     assert!(undisturbed.starts_with(SUM_PREFIX));
     for collector in ["ptrace", "trampolines", "single-step"] {
         let target = Target::start(&folder, &[]);
@@ -193,7 +193,7 @@ fn processes_survive_a_recorder_without_room() {
         assert_eq!(output.status.code(), Some(2), "{collector}: {}", errors(&output));
         assert!(errors(&output).contains("File too large"), "{collector}: {}", errors(&output));
         assert!(target.state() == before, "{collector}: {}", errors(&output));
-        assert_eq!(target.end(), undisturbed, "{collector}");
+        assert_eq!(target.end_and_read_output(), undisturbed, "{collector}");
     }
 }
 
@@ -223,7 +223,7 @@ fn processes_survive_actions_that_end_the_trace() {
         assert!(errors(&output).contains(why), "{options:?}: {}", errors(&output));
         let after = target.state();
         assert!(after.0 == before.0 && after.2 == before.2, "{options:?}");
-        assert!(target.end().starts_with(SUM_PREFIX));
+        assert!(target.end_and_read_output().starts_with(SUM_PREFIX));
     }
 }
 
@@ -253,12 +253,12 @@ fn check_recorder_ends_with_target(folder: &Folder, options: &[&str], disturb: i
     let mut recorder = recorder(folder, &target, options).spawn().unwrap();
     disturb(&target, &recorder);
     target.signal("-KILL");
-    let status = ended(&mut recorder);
+    let status = wait_for_end(&mut recorder);
     if status.is_none() {
         recorder.kill().unwrap();
         recorder.wait().unwrap();
     }
-    let is_reaped = ended(&mut target.child).is_some();
+    let is_reaped = wait_for_end(&mut target.child).is_some();
     assert!(status.is_some() && is_reaped, "{options:?}: the recorder {status:?}, its target reaped: {is_reaped}");
 }
 
@@ -314,11 +314,11 @@ fn stopped_targets_are_reported_while_they_are_traced() {
     assert!(said.contains("is stopped by a signal") && said.contains("kill -CONT"), "{said}");
     // The target is no longer traced, and is still stopped.
     must(Command::new("kill").args(["-INT", &recorder.id().to_string()]).output().unwrap());
-    assert!(ended(&mut recorder).is_some_and(|status| status.success()));
+    assert!(wait_for_end(&mut recorder).is_some_and(|status| status.success()));
     let status = std::fs::read_to_string(format!("/proc/{}/status", target.id())).unwrap();
     assert!(status.contains("State:\tT (stopped)") && status.contains("TracerPid:\t0"), "{status}");
     target.signal("-CONT");
-    assert!(target.end().starts_with(SUM_PREFIX));
+    assert!(target.end_and_read_output().starts_with(SUM_PREFIX));
 }
 
 #[test]
@@ -353,5 +353,5 @@ fn untraceable_processes_are_rejected_by_name_before_anything_is_planned() {
     refused(&target.id(), "(trodden) already traces it");
     must(Command::new("kill").args(["-INT", &first.id().to_string()]).output().unwrap());
     assert!(first.wait().unwrap().success());
-    assert!(target.end().starts_with(SUM_PREFIX));
+    assert!(target.end_and_read_output().starts_with(SUM_PREFIX));
 }

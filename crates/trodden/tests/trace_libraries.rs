@@ -59,7 +59,7 @@ impl Folder {
     }
 
     /// Checks that each way to record gives the blocks that stepping gives, including the blocks in the library.
-    fn agrees_inside(&self, library: &str, program: &[&str], ways: &[&[&str]]) -> Vec<String> {
+    fn assert_library_matches_stepping(&self, library: &str, program: &[&str], ways: &[&[&str]]) -> Vec<String> {
         let options = ["--library", library];
         let stepped = self.record(&[&options[..], &["--collector", "single-step"]].concat(), "stepped.trace", program);
         let output = must(stepped);
@@ -86,7 +86,7 @@ fn libraries_are_traced() {
     std::fs::write(folder.path("app.c"), PROGRAM).unwrap();
     let arguments = ["-O1", "-g", "app.c", "-o", "app", "-L.", "-ltwice", "-Wl,-rpath,$ORIGIN"];
     must(Command::new("cc").current_dir(folder.path(".")).args(arguments).output().unwrap());
-    let blocks = folder.agrees_inside("libtwice", &["./app"], &WAYS);
+    let blocks = folder.assert_library_matches_stepping("libtwice", &["./app"], &WAYS);
     // Each address is followed by the name of its file.
     let of = |file: &str| blocks.iter().filter(|line| line.ends_with(file)).count();
     assert!(of(" libtwice.so") > 40 && of(" app") > 20 && of(" libtwice.so") + of(" app") == blocks.len(), "{blocks:?}");
@@ -110,17 +110,17 @@ fn libraries_that_are_loaded_later_are_traced() {
     let folder = Folder::new();
     folder.library();
     folder.compile("cc", "loads.c", LOADS_PROGRAM);
-    let blocks = folder.agrees_inside("./libtwice.so", &["./app", "./libtwice.so"], &WAYS);
+    let blocks = folder.assert_library_matches_stepping("./libtwice.so", &["./app", "./libtwice.so"], &WAYS);
     assert!(blocks.iter().filter(|line| line.ends_with(" libtwice.so")).count() > 30, "{blocks:?}");
     // Without `--library`, loading a library later does not disturb the trace.
-    folder.agrees(&["./app", "./libtwice.so"], 0);
+    folder.assert_matches_stepping(&["./app", "./libtwice.so"], 0);
 }
 
 #[test]
 fn system_libraries_are_traced() {
     if installed("/usr/bin/bzip2") {
         let folder = Folder::new();
-        let blocks = folder.agrees_inside("libbz2", &["/usr/bin/bzip2", "-1", "-c", "input"], &[&["--runs", "4"]]);
+        let blocks = folder.assert_library_matches_stepping("libbz2", &["/usr/bin/bzip2", "-1", "-c", "input"], &[&["--runs", "4"]]);
         assert!(blocks.iter().filter(|line| line.contains(" libbz2.so")).count() > 1000, "{} blocks", blocks.len());
         // Both files have functions without symbols, and some of these have equal names. The profile distinguishes the files.
         must(folder.trodden(&["import", "merged.trace", "--output", "profile.trodden"]));

@@ -11,7 +11,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 use traced::{Folder, errors, installed, must};
 
-fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !is_so() {
         assert!(begun.elapsed() < Duration::from_secs(120), "{what}");
@@ -27,7 +27,7 @@ fn trodden(folder: &Folder, arguments: &[&str]) -> Command {
     command
 }
 
-fn temporary(folder: &Folder) -> Vec<PathBuf> {
+fn temporary_files(folder: &Folder) -> Vec<PathBuf> {
     fs::read_dir(folder.path("tmp")).unwrap().map(|entry| entry.unwrap().path()).collect()
 }
 
@@ -79,17 +79,17 @@ fn worker() -> Folder {
 }
 
 /// Waits until the program works. Returns its process ID.
-fn ready(folder: &Folder) -> String {
-    until("the program does not begin", || folder.path("ready").exists());
+fn wait_until_ready(folder: &Folder) -> String {
+    wait_until("the program does not begin", || folder.path("ready").exists());
     fs::read_to_string(folder.path("ready")).unwrap().trim().to_owned()
 }
 
 /// Checks that the program is released, continues by itself, and gets the right results.
 fn check_continues(folder: &Folder, process: &str, case: &str) {
-    until(&format!("{case}: it is not let go"), || status(process, "TracerPid").is_none_or(|tracer| tracer == "0"));
-    until(&format!("{case}: {:?}", temporary(folder)), || temporary(folder).is_empty());
+    wait_until(&format!("{case}: it is not let go"), || status(process, "TracerPid").is_none_or(|tracer| tracer == "0"));
+    wait_until(&format!("{case}: {:?}", temporary_files(folder)), || temporary_files(folder).is_empty());
     fs::write(folder.path("finish"), "").unwrap();
-    until(&format!("{case}: it has no result"), || folder.path("result").exists());
+    wait_until(&format!("{case}: it has no result"), || folder.path("result").exists());
     assert_eq!(fs::read_to_string(folder.path("result")).unwrap(), "0 wrong, code as it was\n", "{case}");
     ["ready", "finish", "result"].iter().for_each(|name| fs::remove_file(folder.path(name)).unwrap());
 }
@@ -100,12 +100,12 @@ fn programs_survive_the_command_that_started_them() {
     for collector in ["trampolines", "ptrace", "single-step"] {
         let arguments = ["trace", "record", "--runs", "1", "--collector", collector, "--output", "t.trace", "--", "./app"];
         let mut command = trodden(&folder, &arguments).stdin(Stdio::null()).spawn().unwrap();
-        let process = ready(&folder);
-        assert!(status(&process, "TracerPid").unwrap() != "0" && !temporary(&folder).is_empty());
+        let process = wait_until_ready(&folder);
+        assert!(status(&process, "TracerPid").unwrap() != "0" && !temporary_files(&folder).is_empty());
         command.kill().unwrap();
         assert_eq!(command.wait().unwrap().signal(), Some(9));
         check_continues(&folder, &process, collector);
-        until("the program ends", || status(&process, "State").is_none_or(|state| state.starts_with('Z')));
+        wait_until("the program ends", || status(&process, "State").is_none_or(|state| state.starts_with('Z')));
     }
 }
 
@@ -114,27 +114,27 @@ fn several_runs_end_with_the_command_and_their_program_continues() {
     let folder = worker();
     let mut command =
         trodden(&folder, &["trace", "record", "--runs", "4", "--output", "t.trace", "--", "./app"]).stdin(Stdio::null()).spawn().unwrap();
-    let process = ready(&folder);
+    let process = wait_until_ready(&folder);
     // Several runs see a fixed process ID, which is not the real one.
     let traced = || fs::read_dir("/proc").unwrap().filter_map(|e| e.ok()?.file_name().to_str().map(str::to_owned));
-    let is_ours = |p: &String| fs::read_link(format!("/proc/{p}/exe")).is_ok_and(|exe| exe == folder.path("app"));
-    let process = traced().find(is_ours).unwrap_or(process);
+    let is_traced_program = |p: &String| fs::read_link(format!("/proc/{p}/exe")).is_ok_and(|exe| exe == folder.path("app"));
+    let process = traced().find(is_traced_program).unwrap_or(process);
     command.kill().unwrap();
     command.wait().unwrap();
-    until("it is let go", || status(&process, "TracerPid").is_none_or(|tracer| tracer == "0"));
+    wait_until("it is let go", || status(&process, "TracerPid").is_none_or(|tracer| tracer == "0"));
     fs::write(folder.path("finish"), "").unwrap();
-    until("it has no result", || folder.path("result").exists());
+    wait_until("it has no result", || folder.path("result").exists());
     assert_eq!(fs::read_to_string(folder.path("result")).unwrap(), "0 wrong, code as it was\n");
-    until("something is left", || temporary(&folder).is_empty());
+    wait_until("something is left", || temporary_files(&folder).is_empty());
 }
 
 /// Starts a process, and then a command that traces this process.
 fn attached(folder: &Folder, collector: &str) -> (Child, Child) {
     let program = Command::new(folder.path("app")).current_dir(folder.path("")).spawn().unwrap();
-    let process = ready(folder);
+    let process = wait_until_ready(folder);
     let arguments = ["trace", "record", "--collector", collector, "--pid", &process, "--output", "t.trace"];
     let command = trodden(folder, &arguments).stderr(Stdio::piped()).spawn().unwrap();
-    until("it is not traced", || status(&process, "TracerPid").is_some_and(|tracer| tracer != "0"));
+    wait_until("it is not traced", || status(&process, "TracerPid").is_some_and(|tracer| tracer != "0"));
     (program, command)
 }
 
@@ -171,16 +171,16 @@ fn signals_before_anything_runs_end_the_command_and_leave_nothing() {
         // Several runs get the same input. The recorder therefore first waits for the end of its input, which never comes here.
         let mut command = trodden(&folder, &["trace", "record", "--runs", "4", "--", "./app"]).stdin(Stdio::piped()).spawn().unwrap();
         let input = command.stdin.take();
-        until("it does not begin", || !temporary(&folder).is_empty());
+        wait_until("it does not begin", || !temporary_files(&folder).is_empty());
         must(Command::new("kill").args(["-s", signal, &command.id().to_string()]).output().unwrap());
         assert_eq!(command.wait().unwrap().code(), Some(128 + number), "{signal}");
-        assert!(temporary(&folder).is_empty(), "{signal}: {:?}", temporary(&folder));
+        assert!(temporary_files(&folder).is_empty(), "{signal}: {:?}", temporary_files(&folder));
         assert!(!folder.path("ready").exists() && input.is_some());
     }
 }
 
 /// A program that prints its session, process group, terminal and descriptors in one line.
-const STANDS_PROGRAM: &str = r#"
+const SURROUNDINGS_PROGRAM: &str = r#"
 #include <fcntl.h>
 #include <stdio.h>
 #include <unistd.h>
@@ -200,7 +200,7 @@ fn in_terminal(folder: &Folder, line: &str, written: Option<(&str, &[u8])>) -> (
     let mut child = script.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     let mut input = child.stdin.take().unwrap();
     if let Some((file, bytes)) = written {
-        until("the program does not begin", || folder.path(file).exists());
+        wait_until("the program does not begin", || folder.path(file).exists());
         input.write_all(bytes).unwrap();
         input.flush().unwrap();
     }
@@ -215,7 +215,7 @@ fn programs_have_the_session_and_descriptors_that_they_have_without_the_recorder
         return;
     }
     let folder = Folder::new();
-    folder.compile("cc", "stands.c", STANDS_PROGRAM);
+    folder.compile("cc", "stands.c", SURROUNDINGS_PROGRAM);
     let trodden = env!("CARGO_BIN_EXE_trodden");
     let (said, status) = in_terminal(&folder, &format!("./app; {trodden} trace record --runs 1 --output t.trace -- ./app"), None);
     assert!(status.success(), "{said}");
@@ -256,7 +256,7 @@ fn terminal_interrupts_reach_the_program_once_and_the_trace_is_kept() {
         assert_eq!(said.contains("1 interrupt"), code == 5, "{said}");
         let trace = must(folder.trodden(&["report", "t.trace"]));
         assert!(trace.lines().any(|line| line.ends_with(" main")) && folder.addresses("t.trace").len() > 10, "{said}\n{trace}");
-        assert!(temporary(&folder).is_empty(), "{:?}", temporary(&folder));
+        assert!(temporary_files(&folder).is_empty(), "{:?}", temporary_files(&folder));
         ["ready", "t.trace"].iter().for_each(|name| fs::remove_file(folder.path(name)).unwrap());
     }
 }
@@ -275,8 +275,8 @@ __attribute__((noinline)) int jump(int n) {
 int main(void) { FILE *f = fopen("count", "a"); fprintf(f, "ran\n"); fclose(f); printf("%d\n", jump(1)); return 0; }
 "#;
 
-/// Traces [`HIDDEN_PROGRAM`] with each collector, with the bytes `before` in front of the target. Returns, for each collector, whether a note says
-/// that blocks are missing, and the blocks.
+/// Traces [`HIDDEN_PROGRAM`] with each collector, with the bytes `before` in front of the target. Returns, for each collector, whether a note
+/// says that blocks are missing, and the blocks.
 fn hidden_traces(before: &str) -> Vec<(bool, Vec<String>)> {
     let folder = Folder::new();
     folder.compile("cc", "hidden.c", &HIDDEN_PROGRAM.replace("BEFORE", before));
@@ -327,7 +327,7 @@ fn daemons_that_hold_the_output_are_not_waited_for() {
         let arguments = ["trace", "record", "--runs", runs, "--output", "t.trace", "--", "./app"];
         let mut command = trodden(&folder, &arguments).stdin(Stdio::null()).stdout(out).spawn().unwrap();
         let mut ended = None;
-        until("it waits for the daemon", || {
+        wait_until("it waits for the daemon", || {
             ended = command.try_wait().unwrap();
             ended.is_some()
         });
@@ -340,7 +340,7 @@ fn daemons_that_hold_the_output_are_not_waited_for() {
 fn suite_programs_survive_the_command() {
     let folder = worker();
     let mut command = trodden(&folder, &["record", "--suite", "tests", "--", "sh", "-c", "./app; exit 4"]).spawn().unwrap();
-    let process = ready(&folder);
+    let process = wait_until_ready(&folder);
     command.kill().unwrap();
     command.wait().unwrap();
     check_continues(&folder, &process, "suite");

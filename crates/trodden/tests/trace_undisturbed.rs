@@ -8,7 +8,7 @@ use std::process::Command;
 use traced::{Folder, errors, installed, must};
 
 /// A program that appends a line to `ran`. It writes what is the same in every run to `NAME.same`, and what differs to `NAME.random`.
-const ASKS_PROGRAM: &str = r#"
+const SELF_REPORT_PROGRAM: &str = r#"
 #define _GNU_SOURCE
 #include <sched.h>
 #include <stdio.h>
@@ -71,7 +71,7 @@ fn distinct_values(folder: &Folder, name: &str) -> Vec<usize> {
 #[test]
 fn programs_run_once_and_find_everything_as_without_trodden() {
     let folder = Folder::new();
-    folder.compile("cc", "asks.c", ASKS_PROGRAM);
+    folder.compile("cc", "asks.c", SELF_REPORT_PROGRAM);
     let trodden = env!("CARGO_BIN_EXE_trodden");
     for collector in ["", "--collector ptrace", "--collector single-step"] {
         let plain = "for n in 0 1 2; do ./app plain$n; done";
@@ -104,7 +104,7 @@ fn programs_run_once_and_find_everything_as_without_trodden() {
 #[test]
 fn options_for_several_runs_are_rejected_with_one() {
     let folder = Folder::new();
-    folder.compile("cc", "asks.c", ASKS_PROGRAM);
+    folder.compile("cc", "asks.c", SELF_REPORT_PROGRAM);
     for options in [&["--no-repeat", "time"][..], &["--no-repeat", "core"], &["--no-repeat", "time", "--pid", "1"], &["--fresh-folder"]] {
         let program: &[&str] = if options.contains(&"--pid") { &[] } else { &["./app", "plain"] };
         let refused = folder.record(options, "t.trace", program);

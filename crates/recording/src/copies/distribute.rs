@@ -101,7 +101,7 @@ fn make_plan(job: &DistributedOptions, program: &CopiedProgram) -> Result<Partit
     };
     let options = PartitionOptions { profitable: job.profitable, ..PartitionOptions::new(job.copies, Measure::All) };
     match job.max_probes {
-        Some(max_probes) => program.divide_bounded(&basis, max_probes, &options),
+        Some(max_probes) => program.divide_into_bounded_copies(&basis, max_probes, &options),
         None => program.divide(&basis, job.strategy, &options),
     }
 }

@@ -4,14 +4,14 @@ use super::place::{Place, must, trodden, with_choices};
 use super::{counts, record};
 
 /// A program that behaves differently in each process.
-const DIFFERENT_PROGRAM: &str = "#include <stdio.h>\n#include <unistd.h>\n__attribute__((noinline)) int step(int n) { if (n & 1) return 3 * n; \
+const PID_DEPENDENT: &str = "#include <stdio.h>\n#include <unistd.h>\n__attribute__((noinline)) int step(int n) { if (n & 1) return 3 * n; \
     return n / 2; }\n\
     int main(void) { int s = 0; for (int i = 0; i < getpid() % 1000 + 10; i++) s += step(i); printf(\"%d\\n\", s); return 0; }\n";
 
 #[test]
 fn nondeterministic_programs_are_detected() {
     let place =
-        Place::with(&[("prog.c", DIFFERENT_PROGRAM), ("same.c", "int main(int c, char **v) { return c > 1 ? 2 : 0; }\n"), ("input", "")]);
+        Place::with(&[("prog.c", PID_DEPENDENT), ("same.c", "int main(int c, char **v) { return c > 1 ? 2 : 0; }\n"), ("input", "")]);
     place.cc("-O1 prog.c -o prog");
     place.cc("-O1 same.c -o same");
     let copies = record(&place, "./prog", "--copies 2 --no-first-run");
@@ -38,7 +38,7 @@ fn nondeterministic_programs_are_detected() {
 }
 
 /// A program whose path depends on the address of a memory block.
-const BY_ADDRESS_PROGRAM: &str = "#include <stdint.h>\n#include <stdlib.h>\nint main(void) { uintptr_t a = (uintptr_t)malloc(64); int s = 0;\n\
+const ADDRESS_PROGRAM: &str = "#include <stdint.h>\n#include <stdlib.h>\nint main(void) { uintptr_t a = (uintptr_t)malloc(64); int s = 0;\n\
     for (int i = 12; i < 40; i++) { if (a >> i & 1) s += i; else s ^= i; }\n\
     if (a >> 13 & 1) s += 3; else s ^= 5;\n if (a >> 15 & 1) s *= 3; else s ^= 9;\n if (a >> 17 & 1) s += 7; else s ^= 17;\n\
     if (a >> 19 & 1) s *= 5; else s ^= 33;\n if (a >> 21 & 1) s += 11; else s ^= 65;\n if (a >> 23 & 1) s *= 7; else s ^= 129;\n return \
@@ -46,7 +46,7 @@ const BY_ADDRESS_PROGRAM: &str = "#include <stdint.h>\n#include <stdlib.h>\nint 
 
 #[test]
 fn programs_whose_paths_depend_on_addresses_are_reported() {
-    let place = Place::with(&[("prog.c", BY_ADDRESS_PROGRAM)]);
+    let place = Place::with(&[("prog.c", ADDRESS_PROGRAM)]);
     place.cc("-O0 prog.c -o prog");
     let repeatable = || place.command(trodden()).args(["repeatable", "--runs", "2", "--", "./prog"]).output().unwrap();
     // A random address leads to the same path as the fixed address with a probability of less than one percent.
@@ -149,7 +149,7 @@ fn copies_find_the_same_libraries_as_the_program() {
 }
 
 /// Lists the folders of copies that are left.
-fn left(place: &Place) -> Vec<String> {
+fn leftover_folders(place: &Place) -> Vec<String> {
     let entries = std::fs::read_dir(place.path(".")).unwrap();
     entries.map(|e| e.unwrap().file_name().into_string().unwrap()).filter(|name| name.starts_with("raw-")).collect()
 }
@@ -188,5 +188,5 @@ fn output_files_are_checked_first_and_an_interrupted_run_leaves_no_files() {
     let reported = String::from_utf8_lossy(&ended.stderr).into_owned();
     assert!(ended.status.code() == Some(2) && reported.contains("interrupted") && !reported.contains("kept in"), "{reported}");
     assert_eq!(std::fs::read_dir(place.path("new")).unwrap().count(), 0, "{reported}");
-    assert!(place.path("costs").is_dir() && left(&place).is_empty());
+    assert!(place.path("costs").is_dir() && leftover_folders(&place).is_empty());
 }

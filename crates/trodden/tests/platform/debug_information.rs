@@ -1,7 +1,7 @@
 //! Objects have the debug information that the user requested. Unit maps contain line numbers even if the user requested none.
 
 use super::place::{Place, must, trodden};
-use super::{MAIN, STEP, two_units};
+use super::{MAIN_SOURCE, STEP_SOURCE, two_units};
 use trodden_unit::UnitMap;
 
 fn sections(place: &Place, file: &str) -> Vec<String> {
@@ -72,8 +72,8 @@ fn stored_bitcode_has_lines_but_objects_have_no_debug_information() {
 
 #[test]
 fn whole_programs_have_debug_information_if_one_unit_requests_it() {
-    let kept = format!("__attribute__((noinline)) {STEP}");
-    let place = Place::with(&[("main.c", MAIN), ("step.c", &kept)]);
+    let kept = format!("__attribute__((noinline)) {STEP_SOURCE}");
+    let place = Place::with(&[("main.c", MAIN_SOURCE), ("step.c", &kept)]);
     for (option, has) in [("", false), ("-g", true)] {
         place.cc("--trodden=lto -O2 -c main.c");
         place.cc(&format!("--trodden=lto -O2 {option} -c step.c"));

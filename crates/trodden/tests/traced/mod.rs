@@ -69,7 +69,7 @@ impl Folder {
     }
 
     /// Checks that the merged trace of several runs equals the trace that stepping records. Returns its blocks.
-    pub fn agrees(&self, program: &[&str], status: i32) -> Vec<String> {
+    pub fn assert_matches_stepping(&self, program: &[&str], status: i32) -> Vec<String> {
         let merged = self.record(&["--runs", "4"], "merged.trace", program);
         assert_eq!(merged.status.code(), Some(status), "{}", String::from_utf8_lossy(&merged.stderr));
         assert!(!errors(&merged).contains("falling back to one run"), "{}", errors(&merged));

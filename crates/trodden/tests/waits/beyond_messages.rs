@@ -6,7 +6,7 @@
 
 use super::{Place, check, first};
 
-const MODES: &str = r#"
+const MPI_MODES_PROGRAM: &str = r#"
 #include <mpi.h>
 #include <string.h>
 #include <unistd.h>
@@ -153,7 +153,7 @@ int main(int argc, char **argv) {
 fn check_mode(mode: &str, expected: &[(&str, &str)]) {
     for library in ["openmpi", "mpich"] {
         let place = Place::new();
-        place.build(&format!("mpicc.{library}"), "modes.c", MODES, &["-O1"]);
+        place.build(&format!("mpicc.{library}"), "modes.c", MPI_MODES_PROGRAM, &["-O1"]);
         place.record(&[&format!("mpirun.{library}"), "-n", "3", "./app", mode]);
         let report = place.report(&[]);
         check(&report);
@@ -221,7 +221,7 @@ fn persistent_operations_wait_at_their_completion() {
     check_mode("persistent", &[("MPI_Wait", "wait at NxN")]);
 }
 
-const C11: &str = r#"
+const C11_THREADS_PROGRAM: &str = r#"
 #include <threads.h>
 #include <time.h>
 #include <unistd.h>
@@ -249,7 +249,7 @@ int main(void) {
 #[test]
 fn c11_threads_are_explained() {
     let place = Place::new();
-    place.build("gcc", "c11.c", C11, &["-O1", "-pthread"]);
+    place.build("gcc", "c11.c", C11_THREADS_PROGRAM, &["-O1", "-pthread"]);
     place.record(&["./app"]);
     let report = place.report(&[]);
     check(&report);
@@ -263,7 +263,7 @@ fn c11_threads_are_explained() {
     }
 }
 
-const PROCESSES: &str = r#"
+const SHARED_MEMORY_PROGRAM: &str = r#"
 #include <pthread.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -304,7 +304,7 @@ int main(void) {
 #[test]
 fn processes_that_share_memory_are_explained() {
     let place = Place::new();
-    place.build("gcc", "processes.c", PROCESSES, &["-O1", "-pthread"]);
+    place.build("gcc", "processes.c", SHARED_MEMORY_PROGRAM, &["-O1", "-pthread"]);
     place.record(&["./app"]);
     let report = place.report(&[]);
     check(&report);

@@ -233,7 +233,7 @@ fn loops_of_tests_are_waits() {
     assert!(calls.contains(&"MPI_Test") && calls.contains(&"MPI_Iprobe"), "{calls:?}");
 }
 
-const KILLED: &str = r#"
+const KILLED_CHILD_PROGRAM: &str = r#"
 #include <pthread.h>
 #include <signal.h>
 #include <unistd.h>
@@ -260,7 +260,7 @@ int main(void) {
 #[test]
 fn waits_of_a_killed_child_are_reported() {
     let place = Place::new();
-    place.build("gcc", "killed.c", KILLED, &["-O1", "-pthread", "-w"]);
+    place.build("gcc", "killed.c", KILLED_CHILD_PROGRAM, &["-O1", "-pthread", "-w"]);
     place.record(&["./app"]);
     let report = place.report(&[]);
     check(&report);
@@ -294,7 +294,7 @@ fn times_of_a_process_killed_after_few_calls_are_in_nanoseconds() {
 #[test]
 fn corrupt_recordings_never_make_the_command_panic() {
     let place = Place::new();
-    place.build("gcc", "threads.c", threads::THREADS, &["-O1", "-pthread"]);
+    place.build("gcc", "threads.c", threads::THREAD_WAITS_PROGRAM, &["-O1", "-pthread"]);
     place.record(&["./app"]);
     let files: Vec<PathBuf> = std::fs::read_dir(place.path("app.waits")).unwrap().map(|e| e.unwrap().path()).collect();
     let mut state = 12345u64;

@@ -2,7 +2,7 @@
 
 use super::{Place, check, first};
 
-const FORTRAN: &str = r#"
+const FORTRAN_PROGRAM: &str = r#"
 program relaxation
   use mpi
   implicit none
@@ -36,7 +36,7 @@ end program
 fn fortran_is_recorded_with_both_libraries() {
     for library in ["openmpi", "mpich"] {
         let place = Place::new();
-        place.build(&format!("mpif90.{library}"), "relaxation.f90", FORTRAN, &["-O1"]);
+        place.build(&format!("mpif90.{library}"), "relaxation.f90", FORTRAN_PROGRAM, &["-O1"]);
         place.record(&[&format!("mpirun.{library}"), "-n", "2", "./app"]);
         let report = place.report(&[]);
         check(&report);
@@ -46,7 +46,7 @@ fn fortran_is_recorded_with_both_libraries() {
 }
 
 /// An old-style program with separate procedures, a reduction whose arguments share a buffer, and receives from any source with any tag.
-const FORTRAN_77: &str = r#"
+const FORTRAN_77_PROGRAM: &str = r#"
       program old
       include 'mpif.h'
       integer r, e, i
@@ -81,7 +81,7 @@ const FORTRAN_77: &str = r#"
 fn fortran_procedures_have_their_source_names() {
     for library in ["openmpi", "mpich"] {
         let place = Place::new();
-        place.build(&format!("mpif77.{library}"), "old.f", FORTRAN_77, &["-O2"]);
+        place.build(&format!("mpif77.{library}"), "old.f", FORTRAN_77_PROGRAM, &["-O2"]);
         place.record(&[&format!("mpirun.{library}"), "-n", "2", "./app"]);
         let report = place.report(&[]);
         check(&report);

@@ -64,7 +64,7 @@ fn the_holder_of_a_rust_mutex_is_named_first() {
     assert!(function.ends_with("rebuild_index") || function.ends_with("crunch"), "{:#}", report["causes"]);
 }
 
-pub const THREADS: &str = r#"
+pub const THREAD_WAITS_PROGRAM: &str = r#"
 #include <pthread.h>
 #include <semaphore.h>
 #include <unistd.h>
@@ -104,7 +104,7 @@ int main(void) {
 #[test]
 fn every_way_to_wait_for_a_thread_is_explained_by_what_it_did() {
     let place = Place::new();
-    place.build("gcc", "threads.c", THREADS, &["-O1", "-pthread"]);
+    place.build("gcc", "threads.c", THREAD_WAITS_PROGRAM, &["-O1", "-pthread"]);
     place.record(&["./app"]);
     let report = place.report(&[]);
     check(&report);
