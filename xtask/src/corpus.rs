@@ -79,10 +79,8 @@ pub const OWN_PROGRAM: &str = "/proc/self/exe";
 /// Programs that `cargo xtask test` runs: two in C, of which one is configured by autoconf, and one in C++.
 const SUITE_PROGRAMS: [&str; 3] = ["gzip", "lua", "minisat"];
 
-/// Runs the programs of [`SUITE_PROGRAMS`] in a separate process, with debug builds of trodden. If `clang` is given, trodden uses it.
-///
-/// # Errors
-/// A program cannot be built or run, or its output differs from the plain build's output.
+/// Runs the programs of [`SUITE_PROGRAMS`] in a separate process, with debug builds of trodden. If `clang` is given, trodden uses it. Fails
+/// if a program cannot be built or run, or its output differs from the plain build's output.
 pub fn run_suite_programs(clang: Option<&str>) -> Result<()> {
     steps::log_headline(&format!("Programs of the corpus{}", clang.map(|clang| format!(" with {clang}")).unwrap_or_default()));
     let mut run = Command::new(OWN_PROGRAM);

@@ -56,10 +56,8 @@ pub struct Packages {
     archive: PathBuf,
 }
 
-/// Makes the packages and the archive. With `--check`, also checks them.
-///
-/// # Errors
-/// Cargo, a packaging tool or a check failed. The message names the step.
+/// Makes the packages and the archive. With `--check`, also checks them. Fails if cargo, a packaging tool or a check failed. The message
+/// names the step.
 pub fn run(options: &DistOptions) -> Result<()> {
     let output = options.output.clone().unwrap_or_else(|| steps::target_folder().join("packages"));
     let work = steps::target_folder().join("dist-work");

@@ -14,11 +14,8 @@ pub struct DisturbOptions {
     seed: u64,
 }
 
-/// Runs the test.
-///
-/// # Errors
-/// A traced program behaved differently than without a recorder, or a recorder hung or left temporary files. The test's output names the
-/// round.
+/// Runs the test. Fails if a traced program behaved differently than without a recorder, or a recorder hung or left temporary files. The
+/// test's output names the round.
 pub fn run(options: &DisturbOptions) -> Result<()> {
     let mut command = steps::cargo();
     command.args(["test", "--workspace", "--test", "trace_disturbed", "--", "--ignored", "--nocapture"]);

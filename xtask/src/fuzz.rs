@@ -16,10 +16,8 @@ pub struct FuzzOptions {
     seed: u64,
 }
 
-/// Builds and runs the fuzz targets.
-///
-/// # Errors
-/// An input makes a reader panic, or use too much time or memory. The fuzzer's message says where this input is saved.
+/// Builds and runs the fuzz targets. Fails if an input makes a reader panic, or use too much time or memory. The fuzzer's message says
+/// where this input is saved.
 pub fn run(options: &FuzzOptions) -> Result<()> {
     steps::run(steps::cargo().args(["build", "--workspace", "--all-targets"]))?;
     run_targets(options.target.as_deref(), options.seconds, options.seed)

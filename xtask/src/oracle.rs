@@ -47,10 +47,7 @@ pub struct OracleOptions {
     first: u64,
 }
 
-/// Checks the programs and prints the results.
-///
-/// # Errors
-/// A tool is missing or fails, or counts differ.
+/// Checks the programs and prints the results. Fails if a tool is missing or fails, or counts differ.
 pub fn run(options: &OracleOptions) -> Result<()> {
     packages::ensure(PackagePurpose::Bench)?;
     let oracle = build_oracle()?;

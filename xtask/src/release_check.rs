@@ -22,10 +22,7 @@ const RELEASE_TASKS: &[&[&str]] = &[
 /// Commands that are run again with the oldest clang that trodden supports.
 const OLDEST_CLANG_TASKS: &[&[&str]] = &[&["corpus", "run", "all"], &["oracle"]];
 
-/// Runs all commands, even after one has failed.
-///
-/// # Errors
-/// A command failed. The message names all commands that failed.
+/// Runs all commands, even after one has failed. Fails if a command failed. The message names all commands that failed.
 pub fn run() -> Result<()> {
     let mut failed = Vec::new();
     let again = OLDEST_CLANG_TASKS.iter().map(|task| (task, Some(OLDEST_CLANG)));

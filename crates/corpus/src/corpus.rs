@@ -26,10 +26,8 @@ impl Corpus {
         Corpus { folder: folder.to_owned() }
     }
 
-    /// Resolves program names and installs the Debian packages that the builds need. Without names, uses the `default` programs.
-    ///
-    /// # Errors
-    /// A name is unknown, or a package cannot be installed.
+    /// Resolves program names and installs the Debian packages that the builds need. Without names, uses the `default` programs. Fails if a
+    /// name is unknown, or a package cannot be installed.
     pub fn prepare(&self, named: &[String], default: &[&str]) -> Result<Vec<String>> {
         let default: Vec<String> = default.iter().map(|p| (*p).to_owned()).collect();
         let programs = self.programs(if named.is_empty() { &default } else { named })?;
@@ -37,10 +35,7 @@ impl Corpus {
         Ok(programs)
     }
 
-    /// Expands `all` in a list of program names to the complete corpus.
-    ///
-    /// # Errors
-    /// A name is unknown. The message lists all programs.
+    /// Expands `all` in a list of program names to the complete corpus. Fails if a name is unknown. The message lists all programs.
     pub fn programs(&self, named: &[String]) -> Result<Vec<String>> {
         let all: Vec<String> = steps::output(Command::new("bash").arg(script()).arg("list"))?.lines().map(str::to_owned).collect();
         if named.iter().any(|n| n == "all") {
@@ -130,10 +125,8 @@ impl Corpus {
         Ok(file)
     }
 
-    /// Builds a program with trodden's default settings, runs it, and returns the file with the run's profile.
-    ///
-    /// # Errors
-    /// The program cannot be built or run, or nothing was counted.
+    /// Builds a program with trodden's default settings, runs it, and returns the file with the run's profile. Fails if the program cannot
+    /// be built or run, or nothing was counted.
     pub fn full_profile(&self, program: &str, input: Input) -> Result<PathBuf> {
         self.profile_runs(program, &[input], input.name())
     }

@@ -20,10 +20,7 @@ pub fn trodden() -> std::process::Command {
 }
 
 /// Runs a program built by trodden, checks the run with the oracles, and returns the oracles' report: one line per oracle and process, each
-/// followed by details.
-///
-/// # Errors
-/// The run or an oracle failed, and no difference in the report explains the failure.
+/// followed by details. Fails if the run or an oracle failed, and no difference in the report explains the failure.
 pub fn check_run(corpus: &Corpus, program: &str, variant: &Variant, input: Input, oracle: &Path) -> Result<String> {
     let report = corpus.folder().join(format!("{program}.{}.{}.verdict", variant.folder(), input.name()));
     if report.exists() {

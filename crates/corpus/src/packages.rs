@@ -118,19 +118,15 @@ impl PackagePurpose {
     }
 }
 
-/// Installs the packages that a task needs and that are missing. Logs their names first.
-///
-/// # Errors
-/// A package cannot be installed. The message names all missing packages.
+/// Installs the packages that a task needs and that are missing. Logs their names first. Fails if a package cannot be installed. The
+/// message names all missing packages.
 pub fn ensure(purpose: PackagePurpose) -> Result<()> {
     let missing: Vec<&str> = purpose.required_packages().iter().filter(|n| !is_present(n.provided)).map(|n| n.package).collect();
     install(&missing)
 }
 
-/// Installs those of the given Debian packages that are missing. On systems other than Debian, only logs their names.
-///
-/// # Errors
-/// A package cannot be installed. The message names all missing packages.
+/// Installs those of the given Debian packages that are missing. On systems other than Debian, only logs their names. Fails if a package
+/// cannot be installed. The message names all missing packages.
 pub fn ensure_packages(packages: &[String]) -> Result<()> {
     if !steps::is_on_search_path("dpkg-query") {
         log::info!(

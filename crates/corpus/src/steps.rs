@@ -62,18 +62,14 @@ pub fn run(command: &mut Command) -> Result<()> {
     Ok(())
 }
 
-/// Runs a command without logging it and returns its standard output.
-///
-/// # Errors
-/// The command cannot be started or fails. The message contains the last line of its standard error output.
+/// Runs a command without logging it and returns its standard output. Fails if the command cannot be started or fails. The message contains
+/// the last line of its standard error output.
 pub fn output(command: &mut Command) -> Result<String> {
     Ok(run_captured(command)?.0)
 }
 
-/// Runs a command without logging it and returns its standard error output.
-///
-/// # Errors
-/// The command cannot be started or fails. The message contains the last line of its standard error output.
+/// Runs a command without logging it and returns its standard error output. Fails if the command cannot be started or fails. The message
+/// contains the last line of its standard error output.
 pub fn error_output(command: &mut Command) -> Result<String> {
     Ok(run_captured(command)?.1)
 }

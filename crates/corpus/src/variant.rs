@@ -30,10 +30,8 @@ impl PartialEq for Variant {
 }
 
 impl Variant {
-    /// Parses `NAME` or, for entries that trodden builds, `NAME:OPTIONS`, where `+` joins the options.
-    ///
-    /// # Errors
-    /// The name is unknown (the message lists all names), or the variant does not accept options.
+    /// Parses `NAME` or, for entries that trodden builds, `NAME:OPTIONS`, where `+` joins the options. Fails if the name is unknown (the
+    /// message lists all names), or the variant does not accept options.
     pub fn parse(text: &str) -> Result<Variant> {
         let (name, options) = text.split_once(':').unwrap_or((text, ""));
         let Some(kind) = KINDS.iter().find(|k| k.name == name) else {
@@ -124,10 +122,8 @@ impl Variant {
         }
     }
 
-    /// Installs the packages with the variant's compiler or simulator if that tool is missing.
-    ///
-    /// # Errors
-    /// The tool is missing and cannot be installed.
+    /// Installs the packages with the variant's compiler or simulator if that tool is missing. Fails if the tool is missing and cannot be
+    /// installed.
     pub fn ensure(&self) -> Result<()> {
         let Some(tool) = self.tool() else { return Ok(()) };
         if steps::is_on_search_path(tool) {
@@ -163,10 +159,8 @@ impl Variant {
         if self.is_trodden() { vec![programs.join("trodden"), programs.join("libtrodden_instrument.so")] } else { Vec::new() }
     }
 
-    /// Environment variables that the recipes read during the build.
-    ///
-    /// # Errors
-    /// The compiler is missing, the callbacks do not compile, or the path of the target folder cannot be used in `PATH`.
+    /// Environment variables that the recipes read during the build. Fails if the compiler is missing, the callbacks do not compile, or the
+    /// path of the target folder cannot be used in `PATH`.
     pub fn build_environment(&self) -> Result<Vec<(&'static str, OsString)>> {
         let kind = self.kind;
         let (cc, cxx) = compiler_names(kind.compiler)?;

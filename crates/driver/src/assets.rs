@@ -65,10 +65,7 @@ pub const PLUGIN: OwnLibrary =
     OwnLibrary { kind: "plugin", file: "libtrodden_instrument.so", package: "trodden-instrument", variable: "TRODDEN_PLUGIN" };
 
 impl OwnLibrary {
-    /// Finds the library.
-    ///
-    /// # Errors
-    /// Fails if the library does not exist. The message names the paths that were tried.
+    /// Finds the library. Fails if the library does not exist. The message names the paths that were tried.
     pub fn find(&self, context: &DriverContext) -> Result<PathBuf> {
         match self.from_variable(context)? {
             Some(named) => Ok(named),

@@ -161,10 +161,7 @@ impl CargoArguments {
         Ok(out)
     }
 
-    /// Returns the target that the user selected (default: x86-64 Linux).
-    ///
-    /// # Errors
-    /// trodden does not support the target.
+    /// Returns the target that the user selected (default: x86-64 Linux). Fails if trodden does not support the target.
     fn supported_target(&self) -> Result<String> {
         let target = self.target.clone().unwrap_or_else(|| DEFAULT_TARGET.into());
         if !target.starts_with("x86_64-") || !target.contains("-linux-") {
@@ -283,10 +280,8 @@ impl RustcVersion {
         self.release.contains("-nightly") || self.release.contains("-dev")
     }
 
-    /// Finds an installed LLVM that can compile rustc's bitcode.
-    ///
-    /// # Errors
-    /// Fails if rustc is not based on LLVM, or if rustc's LLVM is newer than all installed ones.
+    /// Finds an installed LLVM that can compile rustc's bitcode. Fails if rustc is not based on LLVM, or if rustc's LLVM is newer than all
+    /// installed ones.
     pub fn compiler(&self, context: &DriverContext) -> Result<Llvm> {
         let major = self.llvm.split('.').next().and_then(|major| major.parse().ok());
         let major = major.with_context(|| format!("rustc {} is not based on LLVM", self.release))?;
@@ -351,10 +346,7 @@ pub struct Workspace {
 }
 
 impl Workspace {
-    /// Queries cargo for the workspace to which a command with these arguments applies.
-    ///
-    /// # Errors
-    /// Fails if cargo cannot be run or finds no package.
+    /// Queries cargo for the workspace to which a command with these arguments applies. Fails if cargo cannot be run or finds no package.
     pub fn read(context: &DriverContext, arguments: &[OsString]) -> Result<Workspace> {
         let mut command = Command::new(cargo_program(context));
         command.args(["metadata", "--no-deps", "--format-version=1"]);

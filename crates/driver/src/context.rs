@@ -45,10 +45,7 @@ impl DriverContext {
         self.variable("PATH").into_iter().flat_map(env::split_paths)
     }
 
-    /// Returns the unit cache.
-    ///
-    /// # Errors
-    /// Fails if the environment names neither a cache nor a home folder.
+    /// Returns the unit cache. Fails if the environment names neither a cache nor a home folder.
     pub fn store(&self) -> Result<UnitCache> {
         let root = UnitCache::root_from(|name| self.variable(name).map(OsStr::to_owned));
         let root = root.ok_or_else(|| anyhow!("cannot determine the folder of the unit cache: set {CACHE_VARIABLE} (or HOME)"))?;

@@ -15,10 +15,8 @@ use trodden_unit::experiment::spelling::SETTINGS_VARIABLE;
 use trodden_unit::experiment::{EXPERIMENT_VARIABLE, InputPurpose, PluginRequest, Settings, SettingsFile, exclusions};
 use trodden_unit::{Identity, KnownPaths};
 
-/// Returns the settings from the environment: [`SETTINGS_VARIABLE`] overrides the request in [`EXPERIMENT_VARIABLE`].
-///
-/// # Errors
-/// Fails if the settings cannot be parsed, or if the request's file is corrupt.
+/// Returns the settings from the environment: [`SETTINGS_VARIABLE`] overrides the request in [`EXPERIMENT_VARIABLE`]. Fails if the settings
+/// cannot be parsed, or if the request's file is corrupt.
 pub fn from_environment(context: &DriverContext) -> Result<Settings> {
     let settings = settings_variable(context).map(Settings::from_variable).transpose()?.unwrap_or_default();
     let request = context.value(EXPERIMENT_VARIABLE).map(|file| PluginRequest::read(Path::new(file))).transpose()?;
@@ -42,10 +40,7 @@ pub fn variable_for_plugin(context: &DriverContext) -> &OsStr {
 }
 
 /// Resolves settings to a request for the plugin. Files that the settings name are copied to the unit cache. Known paths may be given as a
-/// profile, a run or a suite.
-///
-/// # Errors
-/// Fails if settings contradict each other, or if a file cannot be read or stored.
+/// profile, a run or a suite. Fails if settings contradict each other, or if a file cannot be read or stored.
 pub fn resolve(context: &DriverContext, mut settings: Settings) -> Result<PluginRequest> {
     exclusions::check(&settings)?;
     // The path must be absolute, because the program may run in any folder.

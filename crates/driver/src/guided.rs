@@ -57,10 +57,7 @@ pub struct GuidedProgram {
     pub profile: Vec<u8>,
 }
 
-/// Builds, trains and optimises a program.
-///
-/// # Errors
-/// Fails if a build, a training or a tool fails, or if it is unclear which program to optimise.
+/// Builds, trains and optimises a program. Fails if a build, a training or a tool fails, or if it is unclear which program to optimise.
 pub fn run(context: &DriverContext, job: &GuidedBuild, training: &Training) -> Result<GuidedProgram> {
     let folder = context.folder("trodden-pgo-")?;
     let file = folder.path().join("edges.profdata");

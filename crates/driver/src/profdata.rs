@@ -51,10 +51,8 @@ pub fn coverage_counts(profile: &Profile) -> Result<EdgeCounts> {
     }
 }
 
-/// Converts a profile to LLVM's indexed format.
-///
-/// # Errors
-/// Fails if the program was built without LLVM's counters, or if `llvm-profdata` is missing or fails.
+/// Converts a profile to LLVM's indexed format. Fails if the program was built without LLVM's counters, or if `llvm-profdata` is missing or
+/// fails.
 pub fn to_indexed_format(context: &DriverContext, profile: &Profile) -> Result<Vec<u8>> {
     encode_indexed(context, &find_tool_for(context, Tool::Profdata, profile)?, edge_counts(profile)?)
 }

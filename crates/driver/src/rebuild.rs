@@ -74,10 +74,8 @@ impl DriverCompiler {
         command
     }
 
-    /// Checks that this LLVM can read the bitcode. `name` names the bitcode in the error message.
-    ///
-    /// # Errors
-    /// Fails if a newer LLVM wrote the bitcode. Clang itself would not always notice this.
+    /// Checks that this LLVM can read the bitcode. `name` names the bitcode in the error message. Fails if a newer LLVM wrote the bitcode.
+    /// Clang itself would not always notice this.
     pub fn check_bitcode(&self, bitcode: &[u8], name: &str) -> Result<()> {
         self.llvm.check_bitcode(&bitcode[..bitcode.len().min(BITCODE_BEGINNING)], OsStr::new(name))
     }
@@ -105,10 +103,8 @@ impl DriverCompiler {
         command
     }
 
-    /// Runs a command that [`DriverCompiler::command`] or [`DriverCompiler::plain_command`] returned.
-    ///
-    /// # Errors
-    /// Fails if a newer LLVM wrote the bitcode, which clang would not always notice, or if clang fails.
+    /// Runs a command that [`DriverCompiler::command`] or [`DriverCompiler::plain_command`] returned. Fails if a newer LLVM wrote the
+    /// bitcode, which clang would not always notice, or if clang fails.
     pub fn run(&self, mut command: Command, bitcode: &Path) -> Result<()> {
         let path = command.get_current_dir().map_or_else(|| bitcode.to_owned(), |folder| folder.join(bitcode));
         let bytes = read_beginning(&path).with_context(|| format!("cannot read {}", path.display()))?;
@@ -127,10 +123,8 @@ fn read_beginning(path: &Path) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Returns the LLVM to compile these units with: the version that compiled the newest unit, or a newer version.
-///
-/// # Errors
-/// Fails if no such LLVM is installed. The message names the newest unit.
+/// Returns the LLVM to compile these units with: the version that compiled the newest unit, or a newer version. Fails if no such LLVM is
+/// installed. The message names the newest unit.
 pub fn llvm_for<'a>(context: &DriverContext, units: impl IntoIterator<Item = (&'a str, u32)>) -> Result<Llvm> {
     match units.into_iter().max_by_key(|(_, major)| *major) {
         Some((source, major)) => Llvm::for_bitcode(context, major, &format!("{source} was compiled by")),
@@ -149,10 +143,7 @@ pub struct Rebuilder {
 }
 
 impl Rebuilder {
-    /// Compiles each unit of `frames` once, in parallel.
-    ///
-    /// # Errors
-    /// Fails if a unit has no bitcode, or if its bitcode does not compile.
+    /// Compiles each unit of `frames` once, in parallel. Fails if a unit has no bitcode, or if its bitcode does not compile.
     pub fn compile(context: &DriverContext, compiler: &DriverCompiler, frames: &[Frame], folder: &Path) -> Result<Rebuilder> {
         let mut distinct: Vec<&Frame> = frames.iter().collect();
         distinct.sort_by_key(|f| f.unit);
@@ -269,10 +260,7 @@ fn compile_unit(compiler: &DriverCompiler, frame: &Frame, folder: &Path) -> Resu
     Ok(())
 }
 
-/// Returns a unit's code generation options.
-///
-/// # Errors
-/// Fails if the map contains any other option: maps may come from untrusted programs.
+/// Returns a unit's code generation options. Fails if the map contains any other option: maps may come from untrusted programs.
 pub fn codegen_options(map: &UnitMap) -> Result<CodegenOptions> {
     Ok(CodegenOptions::from_map(&map.codegen)?)
 }

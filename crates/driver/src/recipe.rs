@@ -129,10 +129,7 @@ impl RecipeStore {
         atomic_file::write_unsynced(&path, TEMPORARY_PREFIX, &text).with_context(|| format!("cannot write {}", path.display()))
     }
 
-    /// Reads the recipe of an image.
-    ///
-    /// # Errors
-    /// Fails if the recipe is missing or corrupt, or if its format has a different version.
+    /// Reads the recipe of an image. Fails if the recipe is missing or corrupt, or if its format has a different version.
     pub fn get(&self, image: &InstrumentedImage) -> Result<Recipe> {
         let path = self.path(image);
         let text = match fs::read(&path) {

@@ -79,10 +79,7 @@ impl Tool {
         }
     }
 
-    /// Finds the tool in the default LLVM.
-    ///
-    /// # Errors
-    /// Fails if the tool is not installed. The message names the command that installs it.
+    /// Finds the tool in the default LLVM. Fails if the tool is not installed. The message names the command that installs it.
     pub fn find(self, context: &DriverContext) -> Result<PathBuf> {
         Llvm::find(context)?.tool(context, self)
     }
@@ -97,10 +94,8 @@ pub struct Llvm {
 }
 
 impl Llvm {
-    /// Finds the default LLVM.
-    ///
-    /// # Errors
-    /// Fails if no supported LLVM is installed. The message says what was found instead and how to install a supported one.
+    /// Finds the default LLVM. Fails if no supported LLVM is installed. The message says what was found instead and how to install a
+    /// supported one.
     pub fn find(context: &DriverContext) -> Result<Llvm> {
         if let Some(named) = Llvm::from_environment(context)? {
             return Ok(named);
@@ -118,10 +113,7 @@ impl Llvm {
     }
 
     /// Returns the LLVM that the name of a compiler requests, such as `clang-19`. If `TRODDEN_CLANG` is set or the name requests none,
-    /// finds the default LLVM.
-    ///
-    /// # Errors
-    /// Fails if the requested version is not supported.
+    /// finds the default LLVM. Fails if the requested version is not supported.
     pub fn for_compiler_name(context: &DriverContext, name: &str) -> Result<Llvm> {
         let requested = name.rsplit_once('-').filter(|(kind, _)| kind.ends_with("clang") || kind.ends_with("clang++"));
         let major = requested.and_then(|(_, version)| version.parse().ok());
@@ -135,10 +127,8 @@ impl Llvm {
     }
 
     /// Returns the LLVM to compile bitcode with that LLVM version `wanted` wrote: the same version or, if it is not installed, the default
-    /// or else the oldest newer version. `what` starts the error message and says whose bitcode it is, as in `a.c was compiled by`.
-    ///
-    /// # Errors
-    /// Fails if no such LLVM is installed, or if `TRODDEN_CLANG` names an older one.
+    /// or else the oldest newer version. `what` starts the error message and says whose bitcode it is, as in `a.c was compiled by`. Fails
+    /// if no such LLVM is installed, or if `TRODDEN_CLANG` names an older one.
     pub fn for_bitcode(context: &DriverContext, wanted: u32, what: &str) -> Result<Llvm> {
         let remedy = || {
             if wanted > NEWEST_LLVM {
@@ -168,10 +158,8 @@ impl Llvm {
         }
     }
 
-    /// Returns the LLVM that `TRODDEN_CLANG` or `CC` names, or `None` if neither names a clang.
-    ///
-    /// # Errors
-    /// Fails if that LLVM is not supported, or if `TRODDEN_CLANG` names no program.
+    /// Returns the LLVM that `TRODDEN_CLANG` or `CC` names, or `None` if neither names a clang. Fails if that LLVM is not supported, or if
+    /// `TRODDEN_CLANG` names no program.
     pub fn from_environment(context: &DriverContext) -> Result<Option<Llvm>> {
         if let Some(word) = context.value(CLANG_VARIABLE) {
             let found = program_named(context, word);
@@ -207,10 +195,7 @@ impl Llvm {
         Some(Llvm { major, clang })
     }
 
-    /// Checks that this LLVM can read `bytes`, the content of `file`, if they are bitcode.
-    ///
-    /// # Errors
-    /// Fails if a newer LLVM wrote the bitcode.
+    /// Checks that this LLVM can read `bytes`, the content of `file`, if they are bitcode. Fails if a newer LLVM wrote the bitcode.
     pub fn check_bitcode(&self, bytes: &[u8], file: &OsStr) -> Result<()> {
         let Some(producer) = producer_major(bytes).filter(|producer| *producer > self.major) else { return Ok(()) };
         bail!(
@@ -226,10 +211,7 @@ impl Llvm {
         &self.clang
     }
 
-    /// Finds a tool of this LLVM.
-    ///
-    /// # Errors
-    /// Fails if the tool is not installed. The message names the command that installs it.
+    /// Finds a tool of this LLVM. Fails if the tool is not installed. The message names the command that installs it.
     pub fn tool(&self, context: &DriverContext, tool: Tool) -> Result<PathBuf> {
         let versioned = format!("{}-{}", tool.name(), self.major);
         let own_name = self.clang.file_name().and_then(OsStr::to_str).unwrap_or_default();
@@ -269,10 +251,8 @@ impl Llvm {
 }
 
 /// Finds a tool for a profile of programs that LLVM version `wanted` compiled. This is the tool of the LLVM that [`Llvm::for_bitcode`]
-/// returns. On a machine without clang, it is a tool of that version or a newer one.
-///
-/// # Errors
-/// Fails if the tool is not installed. The message names the command that installs it.
+/// returns. On a machine without clang, it is a tool of that version or a newer one. Fails if the tool is not installed. The message names
+/// the command that installs it.
 pub fn find_for_profile(context: &DriverContext, tool: Tool, wanted: u32, what: &str) -> Result<PathBuf> {
     let is_without_clang = || context.value(CLANG_VARIABLE).is_none() && Llvm::find(context).is_err();
     let alone = |major: u32| {
@@ -339,10 +319,7 @@ fn is_number(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit())
 }
 
-/// Determines the major version of a clang.
-///
-/// # Errors
-/// Fails if the program cannot be run or is not clang.
+/// Determines the major version of a clang. Fails if the program cannot be run or is not clang.
 pub fn query_major_version(clang: &Path) -> Result<u32> {
     if let Some(major) = fs::canonicalize(clang).ok().and_then(|file| major_in_path(&file)) {
         return Ok(major);

@@ -40,10 +40,7 @@ pub const OUTPUT_HINT: &str =
     "without `trodden record`, counts are written only if TRODDEN_OUTPUT names a file, as in TRODDEN_OUTPUT=/var/tmp/%m.raw";
 
 /// Checks that a program has the LLVM counters that a variant needs. They cannot be added to the stored bitcode: LLVM inserts its counters
-/// before optimisation, and the stored bitcode is optimised.
-///
-/// # Errors
-/// Fails if the program was built without these counters, or is not instrumented.
+/// before optimisation, and the stored bitcode is optimised. Fails if the program was built without these counters, or is not instrumented.
 pub fn check_counters(program: &Path, wanted: Observation) -> Result<()> {
     let option = match wanted {
         Observation::EdgeProfileCounts(_) => "--pgo",
@@ -59,10 +56,8 @@ pub fn check_counters(program: &Path, wanted: Observation) -> Result<()> {
     Ok(())
 }
 
-/// Makes a variant according to a request. Returns its image, or `None` if the variant contains nothing instrumented.
-///
-/// # Errors
-/// Fails if the program is not instrumented, if its recipe or bitcode is missing, or if a tool fails.
+/// Makes a variant according to a request. Returns its image, or `None` if the variant contains nothing instrumented. Fails if the program
+/// is not instrumented, if its recipe or bitcode is missing, or if a tool fails.
 pub fn create(
     context: &DriverContext,
     program: &Path,
@@ -94,10 +89,8 @@ pub struct LinkInputs {
 }
 
 impl LinkInputs {
-    /// Reads the recipe and inputs of a program's link from the unit cache.
-    ///
-    /// # Errors
-    /// Fails if the program is not instrumented, or if the unit cache lacks its recipe or an input.
+    /// Reads the recipe and inputs of a program's link from the unit cache. Fails if the program is not instrumented, or if the unit cache
+    /// lacks its recipe or an input.
     pub fn from_program(context: &DriverContext, program: &Path) -> Result<LinkInputs> {
         let bytes = fs::read(program).with_context(|| format!("cannot read {}", program.display()))?;
         let image = InstrumentedImage::read(&bytes).with_context(|| program.display().to_string())?;
@@ -197,10 +190,7 @@ pub struct Defaults {
 }
 
 impl Defaults {
-    /// Reads the defaults of a variant from its symbols; all are `None` for a program without symbols.
-    ///
-    /// # Errors
-    /// `bytes` is not an ELF file.
+    /// Reads the defaults of a variant from its symbols; all are `None` for a program without symbols. Fails if `bytes` is not an ELF file.
     pub fn from_program(bytes: &[u8]) -> Result<Defaults, object::Error> {
         let file = object::File::parse(bytes)?;
         let text = |name: &str| {

@@ -87,10 +87,8 @@ pub enum JobEvent {
     Note(String),
 }
 
-/// Runs a job until all results exist. Returns the number of attempts per task, or 1 for each task if the engine cannot count attempts.
-///
-/// # Errors
-/// See [`LaunchError`]. An error ends all running tasks; existing results are kept.
+/// Runs a job until all results exist. Returns the number of attempts per task, or 1 for each task if the engine cannot count attempts. See
+/// [`LaunchError`]. An error ends all running tasks; existing results are kept.
 pub fn run(job: &LaunchJob, engine: &Engine, stop: &StopFlag, report: &mut dyn FnMut(JobEvent)) -> Result<Vec<u32>, LaunchError> {
     job.write_scripts()?;
     let attempts = match engine {

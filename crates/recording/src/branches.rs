@@ -39,10 +39,7 @@ pub struct BranchRecording {
     pub event: Option<String>,
 }
 
-/// Records a run. Returns the command's exit status.
-///
-/// # Errors
-/// The machine cannot record branches, or perf cannot be run.
+/// Records a run. Returns the command's exit status. Fails if the machine cannot record branches, or perf cannot be run.
 pub fn run(what: &RecordedCommand, job: &BranchRecording, context: &RecordingContext) -> Result<ExitCode> {
     let folder = context.temporary_folder("trodden-branches-")?;
     let data = folder.path().join("branches.data");

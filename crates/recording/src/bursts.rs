@@ -75,10 +75,8 @@ pub struct BurstThread {
 }
 
 impl BurstThread {
-    /// Starts a thread that waits for an image with a switch and then performs bursts until it is stopped.
-    ///
-    /// # Errors
-    /// The bursts are longer than their period.
+    /// Starts a thread that waits for an image with a switch and then performs bursts until it is stopped. Fails if the bursts are longer
+    /// than their period.
     pub fn start(files: BurstFiles, bursts: BurstSchedule) -> Result<BurstThread> {
         ensure!(
             bursts.burst <= bursts.period,

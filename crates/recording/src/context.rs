@@ -22,10 +22,8 @@ pub struct RecordingContext {
 }
 
 impl RecordingContext {
-    /// Opens the working folder's run store and creates it if necessary.
-    ///
-    /// # Errors
-    /// The working folder was deleted, or the run store cannot be created or written.
+    /// Opens the working folder's run store and creates it if necessary. Fails if the working folder was deleted, or the run store cannot
+    /// be created or written.
     pub fn run_store(&self) -> Result<RunStore> {
         ensure!(!self.directory.as_os_str().is_empty(), "the working folder was deleted. Change to an existing folder");
         Ok(RunStore::create(&self.directory)?)

@@ -39,10 +39,7 @@ impl Delivered {
     }
 }
 
-/// Writes a collected profile to its destination.
-///
-/// # Errors
-/// No image can be decoded, or the destination cannot be written.
+/// Writes a collected profile to its destination. Fails if no image can be decoded, or the destination cannot be written.
 pub fn deliver(collected: &Collected, destination: &ProfileDestination, context: &RecordingContext) -> Result<Delivered> {
     let mut losses = collected.problems.iter().filter(|p| p.loses_counts());
     let mut delivered =

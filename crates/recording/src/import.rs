@@ -8,18 +8,14 @@ use trodden_profile::{BranchSampling, BranchSource, Collected, Run};
 use trodden_text::words;
 use trodden_trace::{BranchImport, import};
 
-/// Makes a profile from perf's text output. `name` is what messages call the text.
-///
-/// # Errors
-/// The text or a program cannot be read, or no branch is inside the programs.
+/// Makes a profile from perf's text output. `name` is what messages call the text. Fails if the text or a program cannot be read, or no
+/// branch is inside the programs.
 pub fn make_profile(text: impl BufRead, name: &Path, programs: &[PathBuf], run: Run, context: &RecordingContext) -> Result<BranchImport> {
     Ok(import(text, name, programs, context.units.as_ref(), run)?)
 }
 
-/// Logs what was imported, and stores the profile.
-///
-/// # Errors
-/// The text contains no branches or no complete path, or the profile cannot be stored.
+/// Logs what was imported, and stores the profile. Fails if the text contains no branches or no complete path, or the profile cannot be
+/// stored.
 pub fn store_import(imported: BranchImport, name: &Path, destination: &ProfileDestination, context: &RecordingContext) -> Result<()> {
     let sampling =
         imported.profile.sampling.as_ref().and_then(|s| s.branches()).cloned().context("an imported profile says how it was sampled")?;

@@ -52,10 +52,7 @@ pub struct RunnerCommand {
 }
 
 /// Records all programs that a command runs through its runner as one run. Returns the command's exit status, and whether a profile was
-/// stored.
-///
-/// # Errors
-/// The command cannot be run, or the destination cannot be written.
+/// stored. Fails if the command cannot be run, or the destination cannot be written.
 pub fn run_through_runner(what: RunnerCommand, bursts: BurstSchedule, context: &RecordingContext) -> Result<(ExitCode, bool)> {
     let folder = run_folder(&what.destination, context)?;
     let mut command = what.command;
@@ -127,10 +124,8 @@ fn has_counts(folder: &Path) -> bool {
     raw_files(folder).is_ok_and(|files| files.iter().any(|file| fs::metadata(file).is_ok_and(|metadata| metadata.len() > 0)))
 }
 
-/// Runs a program that writes raw files to a folder and returns its profile. This is a self-test for `trodden doctor`.
-///
-/// # Errors
-/// The program cannot be run or fails, or its counts have problems.
+/// Runs a program that writes raw files to a folder and returns its profile. This is a self-test for `trodden doctor`. Fails if the program
+/// cannot be run or fails, or its counts have problems.
 pub fn record_trial(program: &Path, folder: &Path, context: &RecordingContext) -> Result<Profile> {
     let bursts = BurstSchedule { burst: Duration::from_millis(1), period: Duration::from_millis(10) };
     let counted = run_counted(&[program.into()], folder, "%m.raw", bursts, context)?;
@@ -142,10 +137,8 @@ pub fn record_trial(program: &Path, folder: &Path, context: &RecordingContext) -
     }
 }
 
-/// Runs shell commands in order and returns a profile of all of them. [`PROGRAM_VARIABLE`] tells the commands the path of `program`.
-///
-/// # Errors
-/// A command cannot be run or fails, nothing was counted, or counts are lost.
+/// Runs shell commands in order and returns a profile of all of them. [`PROGRAM_VARIABLE`] tells the commands the path of `program`. Fails
+/// if a command cannot be run or fails, nothing was counted, or counts are lost.
 pub fn train(commands: &[String], program: &Path, context: &RecordingContext) -> Result<Profile> {
     let folder = context.temporary_folder("trodden-train-")?;
     let bursts = BurstSchedule { burst: Duration::from_micros(100), period: Duration::from_millis(5) };
@@ -265,10 +258,8 @@ fn store_profile(
     deliver(&counted.collect(folder, context)?, &what.destination, context)
 }
 
-/// Stores a profile from raw files that a program wrote without `trodden record`.
-///
-/// # Errors
-/// A file cannot be read, nothing can be decoded, or some counts are lost.
+/// Stores a profile from raw files that a program wrote without `trodden record`. Fails if a file cannot be read, nothing can be decoded,
+/// or some counts are lost.
 pub fn collect_files(given: &[PathBuf], destination: &ProfileDestination, context: &RecordingContext) -> Result<()> {
     let mut files = Vec::new();
     for path in given {

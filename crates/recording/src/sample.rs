@@ -26,10 +26,8 @@ pub struct Sample {
     pub destination: ProfileDestination,
 }
 
-/// Samples running programs and stores their profile.
-///
-/// # Errors
-/// A program or file does not exist or was not built with `--sample`, or its counts cannot be read.
+/// Samples running programs and stores their profile. Fails if a program or file does not exist or was not built with `--sample`, or its
+/// counts cannot be read.
 pub fn attach(job: &Sample, context: &RecordingContext) -> Result<()> {
     let (files, processes) = resolve_subjects(&job.subjects)?;
     let stop = Arc::new(AtomicBool::new(false));

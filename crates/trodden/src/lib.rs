@@ -141,18 +141,12 @@ pub mod fuzzing {
     use std::ffi::OsString;
     use std::process::ExitCode;
 
-    /// Runs the command with arguments that do not include the program's name.
-    ///
-    /// # Errors
-    /// Any error of the command.
+    /// Runs the command with arguments that do not include the program's name. Errors: any error of the command.
     pub fn command(arguments: Vec<OsString>) -> Result<ExitCode> {
         crate::run("trodden", [OsString::from("trodden")].into_iter().chain(arguments).collect())
     }
 
-    /// Parses the text that `otf2-print` prints for an archive's definitions and events.
-    ///
-    /// # Errors
-    /// A line is malformed.
+    /// Parses the text that `otf2-print` prints for an archive's definitions and events. Fails if a line is malformed.
     pub fn otf2(definitions: &[u8], events: &[u8]) -> Result<()> {
         trodden_waits_file::import::read_otf2_text(definitions, events)
     }

@@ -23,10 +23,8 @@ pub fn recording_context() -> RecordingContext {
     }
 }
 
-/// Returns the folder that an environment variable names, or `None` if the variable is unset or empty.
-///
-/// # Errors
-/// The path is not a folder, or it is relative and would thus mean a different folder in a child process.
+/// Returns the folder that an environment variable names, or `None` if the variable is unset or empty. Fails if the path is not a folder,
+/// or it is relative and would thus mean a different folder in a child process.
 fn folder_of_variable(variable: &str) -> Result<Option<PathBuf>> {
     let Some(folder) = env::var_os(variable).filter(|folder| !folder.is_empty()).map(PathBuf::from) else { return Ok(None) };
     ensure!(folder.is_absolute(), "{variable} is {}, a relative path: set it to an absolute path", folder.display());
@@ -34,10 +32,7 @@ fn folder_of_variable(variable: &str) -> Result<Option<PathBuf>> {
     Ok(Some(folder))
 }
 
-/// Checks the variables that name the run store and the unit cache, and selects the run store.
-///
-/// # Errors
-/// A variable does not name a folder.
+/// Checks the variables that name the run store and the unit cache, and selects the run store. Fails if a variable does not name a folder.
 pub fn read_variables() -> Result<()> {
     folder_of_variable(CACHE_VARIABLE)?;
     folder_of_variable(RUNS_VARIABLE)?.into_iter().for_each(store::set_store_folder);

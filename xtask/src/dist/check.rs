@@ -25,9 +25,7 @@ struct Mirrors {
 }
 
 /// Installs the Debian packages that the check needs. The caller calls this before the lengthy compilation, so that errors are found early.
-///
-/// # Errors
-/// The user is not root, or a package cannot be installed.
+/// Fails if the user is not root, or a package cannot be installed.
 pub fn prepare() -> Result<()> {
     ensure!(nix::unistd::geteuid().is_root(), "--check creates Debian systems, which only root can do. Run it as root");
     packages::ensure(PackagePurpose::Dist)

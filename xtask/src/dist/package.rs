@@ -36,10 +36,8 @@ const LIBRARIES: [(&str, &str); 8] = [
     ("libgcc_s.so.1", "libgcc-s1"),
 ];
 
-/// Makes the Debian package and returns its path. All files in it get the time `seconds` (since 1970).
-///
-/// # Errors
-/// The tree cannot be created, a program needs an unknown library, or dpkg-deb fails.
+/// Makes the Debian package and returns its path. All files in it get the time `seconds` (since 1970). Fails if the tree cannot be created,
+/// a program needs an unknown library, or dpkg-deb fails.
 pub fn make_debian_package(work: &Path, output: &Path, seconds: &str) -> Result<PathBuf> {
     let root = work.join("package");
     if root.exists() {

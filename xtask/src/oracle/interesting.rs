@@ -52,10 +52,8 @@ impl OracleRow {
     }
 }
 
-/// Compares each scheme's build of a program with the build that counts all paths.
-///
-/// # Errors
-/// A recipe, trodden or the oracle failed, or a scheme is unknown.
+/// Compares each scheme's build of a program with the build that counts all paths. Fails if a recipe, trodden or the oracle failed, or a
+/// scheme is unknown.
 pub fn check(corpus: &Corpus, program: &str, options: &OracleOptions, oracle: &Path) -> Result<Vec<OracleRow>> {
     let made = InterestingBuilds::prepare(corpus, program, options.input)?;
     let again = made.run_full_again(corpus)?;

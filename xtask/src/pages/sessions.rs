@@ -65,10 +65,8 @@ struct SessionEnvironment {
     sources: BTreeMap<String, PathBuf>,
 }
 
-/// Runs the sessions of several pages in parallel. Returns a finding for each command whose output differs from the page.
-///
-/// # Errors
-/// No page matches, a page is malformed, sources cannot be fetched, or a command fails.
+/// Runs the sessions of several pages in parallel. Returns a finding for each command whose output differs from the page. Fails if no page
+/// matches, a page is malformed, sources cannot be fetched, or a command fails.
 pub fn check(options: &SessionOptions) -> Result<Vec<String>> {
     let texts: Vec<(String, String)> = super::read_pages()?.into_iter().filter(|(file, _)| options.selects_page(file)).collect();
     let mut pages = Vec::new();

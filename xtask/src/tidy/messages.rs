@@ -22,10 +22,8 @@ const MESSAGE_MACROS: &[&str] = &["bail", "ensure", "anyhow", "error", "warn", "
 /// Functions with a message as an argument: a string literal, or the first string literal inside `format!` or `format_args!`.
 const MESSAGE_FUNCTIONS: &[&str] = &["context", "with_context", "note", "warn"];
 
-/// Compares the file with the messages in the sources (pairs of path and text), or rewrites it if [`BLESS`] is set.
-///
-/// # Errors
-/// The file cannot be written.
+/// Compares the file with the messages in the sources (pairs of path and text), or rewrites it if [`BLESS`] is set. Fails if the file
+/// cannot be written.
 pub fn check(sources: &[(String, String)]) -> Result<Vec<String>> {
     let text = render_messages(sources);
     let path = steps::checkout_root().join(MESSAGES_FILE);

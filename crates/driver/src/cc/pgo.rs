@@ -119,10 +119,8 @@ pub fn requested_counters(context: &DriverContext) -> Result<Option<LlvmCounters
     Ok(LlvmCounters::from_settings(&from_environment(context)?))
 }
 
-/// Returns the options to pass to rustc.
-///
-/// # Errors
-/// Fails if the environment's settings cannot be read, or request MC/DC, which rustc does not support.
+/// Returns the options to pass to rustc. Fails if the environment's settings cannot be read, or request MC/DC, which rustc does not
+/// support.
 pub fn rustc_options(context: &DriverContext) -> Result<Vec<OsString>> {
     let mut options = Vec::new();
     if let Some(counters) = requested_counters(context)? {
@@ -152,10 +150,7 @@ pub fn remove_runtime(arguments: &mut Vec<OsString>) {
     *arguments = kept;
 }
 
-/// Returns the options for inserting counters.
-///
-/// # Errors
-/// Fails if the user's arguments contain clang's own profiling options.
+/// Returns the options for inserting counters. Fails if the user's arguments contain clang's own profiling options.
 pub fn compile_options(context: &DriverContext, line: &CommandLine) -> Result<Vec<OsString>> {
     let Some(counters) = requested_counters(context)?.filter(|_| line.compiles) else { return Ok(Vec::new()) };
     let conflicts = |argument: &str| CONFLICTING_OPTIONS.iter().any(|f| argument.starts_with(f));

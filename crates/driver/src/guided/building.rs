@@ -37,10 +37,8 @@ struct Cargo {
 }
 
 impl ProgramBuilder<'_> {
-    /// Analyses the user's build command.
-    ///
-    /// # Errors
-    /// Fails if the command runs a cargo subcommand other than `build`, or if cargo does not report its target folder.
+    /// Analyses the user's build command. Fails if the command runs a cargo subcommand other than `build`, or if cargo does not report its
+    /// target folder.
     pub fn from_job<'a>(context: &'a DriverContext, job: &'a GuidedBuild) -> Result<ProgramBuilder<'a>> {
         let Some((program, rest)) = job.command.split_first() else { bail!("the build command is missing: give it after `--`") };
         if Path::new(program).file_name() != Some(OsStr::new("cargo")) {
@@ -68,10 +66,7 @@ impl ProgramBuilder<'_> {
     }
 
     /// Runs the second build, with the edge profile `profile`, or, if it is `None`, the first build, with LLVM's counters. Returns the
-    /// program.
-    ///
-    /// # Errors
-    /// Fails if the build fails, links nothing new, or links several programs.
+    /// program. Fails if the build fails, links nothing new, or links several programs.
     pub fn run(&self, profile: Option<&Path>) -> Result<PathBuf> {
         self.clean()?;
         let mut variables: Vec<(&'static str, OsString)> = profile.map(|p| (PROFILE_USE_VARIABLE, p.into())).into_iter().collect();

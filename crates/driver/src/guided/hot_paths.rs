@@ -21,10 +21,8 @@ const TRAINED_SUFFIX: &str = ".trodden-trained";
 const SIMULATOR: &str = "trodden-lab";
 
 /// Runs the training commands and merges the resulting contents of the path table. The environment variable `variable` tells the commands
-/// the program's path. `table` gives the parameters of the path table.
-///
-/// # Errors
-/// Fails if the table's parameters are invalid, or if a training command fails or does not run the program.
+/// the program's path. `table` gives the parameters of the path table. Fails if the table's parameters are invalid, or if a training
+/// command fails or does not run the program.
 pub fn train(context: &DriverContext, commands: &[String], variable: &str, program: &Path, table: &str) -> Result<Profile> {
     let folder = context.folder("trodden-train-")?;
     let profile_option = match table {

@@ -42,11 +42,8 @@ pub struct DistributedOptions<'a> {
     pub max_probes: Option<usize>,
 }
 
-/// Makes copies of a program that each count some of its paths.
-///
-/// # Errors
-/// The folder is not empty or cannot be written, the profile belongs to a different program, the counting cannot be divided, or a tool
-/// fails.
+/// Makes copies of a program that each count some of its paths. Fails if the folder is not empty or cannot be written, the profile belongs
+/// to a different program, the counting cannot be divided, or a tool fails.
 pub fn build_copies(job: &DistributedOptions, context: CopyContext) -> Result<()> {
     let (folder, file) = (job.folder, job.program);
     let has_entries = fs::read_dir(folder).is_ok_and(|mut entries| entries.next().is_some());
@@ -114,10 +111,7 @@ pub struct CopyUnits {
     pub units: Vec<(Identity, Arc<UnitMap>)>,
 }
 
-/// Reads the original program and the copies in a folder.
-///
-/// # Errors
-/// The folder contains no copies, or one of them cannot be read.
+/// Reads the original program and the copies in a folder. Fails if the folder contains no copies, or one of them cannot be read.
 pub fn read(folder: &Path, store: Option<&UnitCache>) -> Result<(PartitionedProgram, Vec<CopyUnits>)> {
     let none = || format!("found no copies in {} (create some with `trodden fleet copies PROG -k 8 -o FOLDER`)", folder.display());
     let original = LoadedProgram::read(&only_file(&folder.join(PROGRAM)).with_context(none)?, store)?;

@@ -35,10 +35,8 @@ pub fn counts_interesting_paths(program: &Path, context: CopyContext) -> bool {
     find_interesting_paths(program, context).is_some()
 }
 
-/// Records a run with copies that share the interesting paths.
-///
-/// # Errors
-/// The copies cannot be built or run, or an option does not apply to them.
+/// Records a run with copies that share the interesting paths. Fails if the copies cannot be built or run, or an option does not apply to
+/// them.
 pub fn run(job: &CopyJob, context: CopyContext, input: &dyn Fn() -> Result<CopyInput>) -> Result<CopiesRecorded> {
     path_sets::check_options(&job.options, PROGRAM_OPTION)?;
     shared::record_with_partition(job, context, input, |program| InterestingPartition::new(program, job.options.copies, context))

@@ -33,10 +33,7 @@ pub struct CopiedProgram {
 }
 
 impl CopiedProgram {
-    /// Reads a program and its units.
-    ///
-    /// # Errors
-    /// The program cannot be read, or counts neither all paths nor all unknown paths.
+    /// Reads a program and its units. Fails if the program cannot be read, or counts neither all paths nor all unknown paths.
     pub fn read(path: &Path, store: Option<&UnitCache>) -> Result<CopiedProgram> {
         let bytes = fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
         let image = InstrumentedImage::read(&bytes).with_context(|| {
@@ -76,10 +73,8 @@ impl CopiedProgram {
         Ok(PathPartition::from_plan(CopiedProgram { original, units: edges, ..self }, plan))
     }
 
-    /// Divides paths among copies. `procedures` are the functions of the distinct units, in order.
-    ///
-    /// # Errors
-    /// The strategy cannot divide the program's paths.
+    /// Divides paths among copies. `procedures` are the functions of the distinct units, in order. Fails if the strategy cannot divide the
+    /// program's paths.
     pub fn divide(&self, procedures: &[Procedure], strategy: PartitionStrategy, options: &PartitionOptions) -> Result<PartitionPlan> {
         match (self.is_residual(), strategy) {
             (false, PartitionStrategy::P3) => {
@@ -98,10 +93,8 @@ impl CopiedProgram {
         }
     }
 
-    /// Divides paths among as few copies as possible such that each has at most `max_probes` probes.
-    ///
-    /// # Errors
-    /// Some paths need more than `max_probes` probes, or the program only counts unknown paths.
+    /// Divides paths among as few copies as possible such that each has at most `max_probes` probes. Fails if some paths need more than
+    /// `max_probes` probes, or the program only counts unknown paths.
     pub fn divide_by_max_probes(&self, procedures: &[Procedure], max_probes: usize, measure: Measure) -> Result<PartitionPlan> {
         ensure!(
             !self.is_residual(),
@@ -178,10 +171,8 @@ pub struct PathPartition {
 }
 
 impl PathPartition {
-    /// Divides a program's paths or edges among copies.
-    ///
-    /// # Errors
-    /// The profile belongs to a different program, a map is corrupt, or the options contradict each other.
+    /// Divides a program's paths or edges among copies. Fails if the profile belongs to a different program, a map is corrupt, or the
+    /// options contradict each other.
     pub fn new(program: CopiedProgram, options: &CopyOptions, weights: Option<&PartitionProfile>) -> Result<PathPartition> {
         if matches!(options.shared, DividedCounts::Edges) {
             ensure!(!options.count_hits, "--count-hits applies only to copies that count paths. Omit --count-hits");
@@ -237,10 +228,8 @@ impl PathPartition {
     }
 
     /// Builds the copies in a folder. With `plain`, also builds a program that counts nothing. All of them write to the files that the
-    /// environment names, or else to files with the name pattern `writes`.
-    ///
-    /// # Errors
-    /// The bitcode or the link recipe is missing, a tool fails, or a signal interrupts the build.
+    /// environment names, or else to files with the name pattern `writes`. Fails if the bitcode or the link recipe is missing, a tool
+    /// fails, or a signal interrupts the build.
     pub fn build_copies(
         &self,
         folder: &Path,

@@ -35,10 +35,7 @@ pub struct CopyObjects<'a> {
 }
 
 impl<'a> CopyObjects<'a> {
-    /// Creates a compiler for objects with these settings.
-    ///
-    /// # Errors
-    /// The plugin or the unit cache is missing.
+    /// Creates a compiler for objects with these settings. Fails if the plugin or the unit cache is missing.
     pub fn new(settings: &'a Settings, llvm: &Llvm, context: CopyContext<'a>) -> Result<CopyObjects<'a>> {
         let driver = context.driver;
         let compiler = DriverCompiler::with(driver, llvm, OsString::new())?;
@@ -68,10 +65,8 @@ impl<'a> CopyObjects<'a> {
         path
     }
 
-    /// Compiles the requested objects that are missing in the cache.
-    ///
-    /// # Errors
-    /// A unit has no bitcode or does not compile, the cache cannot be written, or a signal interrupts the compilation.
+    /// Compiles the requested objects that are missing in the cache. Fails if a unit has no bitcode or does not compile, the cache cannot
+    /// be written, or a signal interrupts the compilation.
     pub fn compile_missing(self, stop: &StopFlag) -> Result<()> {
         log::info!(
             "compiling {} of {}; the others are shared between copies or in the cache",

@@ -34,10 +34,7 @@ pub fn check_options(options: &CopyOptions, kind: &str) -> Result<()> {
     }
 }
 
-/// Returns the settings that all units of a program share.
-///
-/// # Errors
-/// The settings of the units differ.
+/// Returns the settings that all units of a program share. Fails if the settings of the units differ.
 pub fn common_settings(units: &[(Frame, UnitMap)], program: &Path, kind: &str) -> Result<Settings> {
     let mut all: Vec<Settings> = units.iter().map(|(_, map)| Settings::from(&map.experiment)).collect();
     all.dedup();
@@ -168,10 +165,8 @@ struct CountedFunction {
 /// Returns the program's image with the counts of all copies, and the differences between copies.
 ///
 /// The executions that no copy attributed to a path are computed: a copy's executions of the function minus the executions of all copies'
-/// paths. All copies that observe a function must have executed it equally often.
-///
-/// # Errors
-/// A copy has a function that the program does not have.
+/// paths. All copies that observe a function must have executed it equally often. Fails if a copy has a function that the program does not
+/// have.
 pub fn merge_copies(mut image: ImageProfile, copies: &[(usize, ImageProfile)]) -> Result<(ImageProfile, Vec<String>)> {
     let mut counted: HashMap<PlacedKey, CountedFunction> = HashMap::new();
     let mut differences = Vec::new();

@@ -37,10 +37,8 @@ pub trait Partition {
     /// Returns the settings with which each copy is built.
     fn settings(&self, context: CopyContext) -> Result<Vec<Settings>>;
 
-    /// Combines the images of all copies without counting anything twice. Also returns the differences between copies.
-    ///
-    /// # Errors
-    /// Nothing was counted.
+    /// Combines the images of all copies without counting anything twice. Also returns the differences between copies. Fails if nothing was
+    /// counted.
     fn merge(&self, profiles: Vec<Profile>, work: &Path) -> Result<(Vec<ImageProfile>, Vec<String>)>;
 
     /// Stores results other than counts. `run` is the number of the stored run, if it was stored.

@@ -6,10 +6,8 @@ use std::path::Path;
 use trodden_unit::UnitCache;
 use trodden_unit::{Frame, InstrumentedImage, UnitMap};
 
-/// Reads a program's instrumented units with their maps, in link order.
-///
-/// # Errors
-/// The program cannot be read or is not instrumented, or a map is missing or corrupt.
+/// Reads a program's instrumented units with their maps, in link order. Fails if the program cannot be read or is not instrumented, or a
+/// map is missing or corrupt.
 pub fn read_units(program: &Path, store: Option<&UnitCache>) -> Result<Vec<(Frame, UnitMap)>> {
     let bytes = fs::read(program).with_context(|| format!("cannot read {}", program.display()))?;
     let image = InstrumentedImage::read(&bytes).with_context(|| program.display().to_string())?;

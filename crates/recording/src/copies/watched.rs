@@ -29,10 +29,7 @@ pub fn watches_paths(program: &Path, context: CopyContext) -> bool {
     read_units(program, context.recording.units.as_ref()).is_ok_and(|units| units.iter().any(|(_, map)| map.experiment.is_watched()))
 }
 
-/// Records a run with copies that share the watched paths.
-///
-/// # Errors
-/// The copies cannot be built or run, or an option does not apply to them.
+/// Records a run with copies that share the watched paths. Fails if the copies cannot be built or run, or an option does not apply to them.
 pub fn run(job: &CopyJob, context: CopyContext, input: &dyn Fn() -> Result<CopyInput>) -> Result<CopiesRecorded> {
     path_sets::check_options(&job.options, PROGRAM_OPTION)?;
     shared::record_with_partition(job, context, input, |program| WatchPartition::new(program, job.options.copies, context))

@@ -30,10 +30,8 @@ const MAX_RUNS: usize = 4;
 /// Maximum duration of a first run that is repeated if no sample was taken.
 const MAX_REPEATED_RUN: Duration = Duration::from_secs(1);
 
-/// Finds frequencies, or runs the program once to measure them. Returns `None` if they must be estimated.
-///
-/// # Errors
-/// The profile that the user named cannot be read, or the first run failed.
+/// Finds frequencies, or runs the program once to measure them. Returns `None` if they must be estimated. Fails if the profile that the
+/// user named cannot be read, or the first run failed.
 pub fn find_frequencies(
     job: &CopyJob,
     program: &CopiedProgram,

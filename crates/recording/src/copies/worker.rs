@@ -28,10 +28,8 @@ use trodden_wire::stream::{DEFAULT_REGIONS, MAX_WAIT_LIMIT_MS, STREAM_VARIABLE};
 /// Burst schedule of a first run. The program counts during a tenth of the time.
 const FIRST_RUN_BURSTS: BurstSchedule = BurstSchedule { burst: Duration::from_micros(200), period: Duration::from_millis(2) };
 
-/// Runs one copy of a job and writes its outcome and counts to the file `result`.
-///
-/// # Errors
-/// The copy cannot be run, or counts are lost. If the program fails, this is not an error but part of the result.
+/// Runs one copy of a job and writes its outcome and counts to the file `result`. Fails if the copy cannot be run, or counts are lost. If
+/// the program fails, this is not an error but part of the result.
 pub fn run_worker(folder: &Path, copy: usize, result: &Path, context: &RecordingContext) -> Result<()> {
     let spec = CopyJobSpec::read(folder)?;
     let program = spec.programs.get(copy).with_context(|| format!("the job has no copy {copy}"))?.to_path();

@@ -188,10 +188,8 @@ pub fn write_raw_counts(path: &Path) -> Result<u64> {
     Ok(lossy)
 }
 
-/// Makes logs and a run from the stream files that a killed recorder left.
-///
-/// # Errors
-/// A file cannot be read, the run cannot be stored, or events are lost.
+/// Makes logs and a run from the stream files that a killed recorder left. Fails if a file cannot be read, the run cannot be stored, or
+/// events are lost.
 pub fn import_leftover_streams(given: &[PathBuf], destination: &ProfileDestination, context: &RecordingContext) -> Result<()> {
     let (streams, counted) = find_streams(given)?;
     let folder = run_folder(destination, context)?;

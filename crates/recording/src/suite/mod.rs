@@ -46,10 +46,7 @@ pub enum TestSource {
     },
 }
 
-/// Lists the tests of a source.
-///
-/// # Errors
-/// The tests cannot be listed, or there are none.
+/// Lists the tests of a source. Fails if the tests cannot be listed, or there are none.
 pub fn list_tests(source: &TestSource) -> Result<Vec<TestCommand>> {
     match source {
         TestSource::Commands { text, name } => parse_unique_commands(text, name),

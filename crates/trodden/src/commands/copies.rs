@@ -47,10 +47,8 @@ pub fn run(record: &Record) -> Result<ExitCode> {
 /// Default number of times that a copy without a result is run again.
 const DEFAULT_RETRIES: u32 = 2;
 
-/// Converts the command's options to those of `trodden_recording`.
-///
-/// # Errors
-/// An option does not apply to what is divided, or the engine is not available.
+/// Converts the command's options to those of `trodden_recording`. Fails if an option does not apply to what is divided, or the engine is
+/// not available.
 fn copy_options(given: &Copies) -> Result<CopyOptions> {
     let choices = &given.choices;
     let shared = divided_counts(given)?;
@@ -80,10 +78,8 @@ fn copy_options(given: &Copies) -> Result<CopyOptions> {
     })
 }
 
-/// Returns what the copies divide.
-///
-/// # Errors
-/// An option does not apply to what is divided, or the run that the division is based on cannot be read.
+/// Returns what the copies divide. Fails if an option does not apply to what is divided, or the run that the division is based on cannot be
+/// read.
 fn divided_counts(given: &Copies) -> Result<DividedCounts> {
     let choices = &given.choices;
     let depth = choices.segment_depth;
@@ -211,10 +207,8 @@ pub fn check_repeatable(command: &[OsString], runs: u32, json: bool) -> Result<E
     Ok(if same { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Runs one copy of a job and writes its result to the file that the launcher names.
-///
-/// # Errors
-/// The copy cannot be run, or counts are lost. If the program fails, this is not an error: its exit status is part of the result.
+/// Runs one copy of a job and writes its result to the file that the launcher names. Fails if the copy cannot be run, or counts are lost.
+/// If the program fails, this is not an error: its exit status is part of the result.
 pub fn run_copy(folder: &Path, copy: usize) -> Result<ExitCode> {
     let result = env::var_os(RESULT_VARIABLE)
         .with_context(|| format!("{RESULT_VARIABLE} is not set: this command is internal; run `trodden record --copies` instead"))?;

@@ -173,10 +173,8 @@ fn aggregate_reports(job: &Aggregate, color: Color) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Returns the given files, and all files with this extension in the given folders.
-///
-/// # Errors
-/// There are no such files (the message contains `what` and `advice`), or a folder cannot be read.
+/// Returns the given files, and all files with this extension in the given folders. Fails if there are no such files (the message contains
+/// `what` and `advice`), or a folder cannot be read.
 fn find_files(given: &[PathBuf], extension: &str, what: &str, advice: &str) -> Result<Vec<PathBuf>> {
     let mut out = Vec::new();
     for path in given {

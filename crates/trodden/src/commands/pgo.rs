@@ -17,10 +17,8 @@ use trodden_unit::{Transformation, TransformationPlan};
 /// A path is copied only if that saves at least this percentage of all instructions that the program executes (default of an option).
 const DEFAULT_MIN_SHARE: f64 = 0.05;
 
-/// Builds and trains the program twice, and then builds the optimised program.
-///
-/// # Errors
-/// A build, a training or a tool fails, or the build links several programs and `--program` names none of them.
+/// Builds and trains the program twice, and then builds the optimised program. Fails if a build, a training or a tool fails, or the build
+/// links several programs and `--program` names none of them.
 pub fn run(job: &Pgo) -> Result<ExitCode> {
     check_outputs(job)?;
     let guided = GuidedBuild {

@@ -73,10 +73,8 @@ pub fn segments(job: &Segments, kind: InputKind) -> Result<ExitCode> {
     Ok(if job.fail && !found.segments.is_empty() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-/// Returns the name under which a file's stream is read. For a profile, this is the folder of logs beside the profile.
-///
-/// # Errors
-/// The profile has no stream, or the command does not apply to this kind of file.
+/// Returns the name under which a file's stream is read. For a profile, this is the folder of logs beside the profile. Fails if the profile
+/// has no stream, or the command does not apply to this kind of file.
 pub fn recording(file: &Path, kind: InputKind, command: &str) -> Result<String> {
     match kind {
         InputKind::Profile if file.is_file() => {

@@ -32,10 +32,8 @@ use trodden_trace::sources::{Level, SourceNotes};
 const PLUGIN: OwnLibrary =
     OwnLibrary { kind: "plugin", file: "libtrodden_qemu_plugin.so", package: "trodden-qemu-plugin", variable: "TRODDEN_QEMU_PLUGIN" };
 
-/// Simulates the profiler and writes a report. Returns the program's exit status.
-///
-/// # Errors
-/// A parameter is out of range, the input cannot be opened or is corrupt, or a file cannot be written.
+/// Simulates the profiler and writes a report. Returns the program's exit status. Fails if a parameter is out of range, the input cannot be
+/// opened or is corrupt, or a file cannot be written.
 pub fn run(job: &SimulateOptions, model: &SimulateModel) -> Result<ExitCode> {
     ensure!(model.profile_of.is_none() || job.profile.is_some(), "--profile-of selects what --profile writes: add --profile FILE");
     if job.from.is_none() && job.command.is_empty() {

@@ -44,10 +44,8 @@ pub struct SchemeRequest<'a> {
     pub rounds: u32,
 }
 
-/// Finds untested paths and segments with both schemes and compares the results.
-///
-/// # Errors
-/// A build or a command fails, or `{}` is missing in a command.
+/// Finds untested paths and segments with both schemes and compares the results. Fails if a build or a command fails, or `{}` is missing in
+/// a command.
 pub fn compare_schemes(request: &SchemeRequest, form: &Untested, color: Color) -> Result<ExitCode> {
     let folder = temporary::folder("trodden-schemes-")?;
     let SchemeRequest { program, tests, field, rounds } = *request;
@@ -126,10 +124,8 @@ fn write_report(job: &Untested, color: Color, parts: &ReportParts, sources: &Sou
     output::print_text(text.trim_start_matches('\n'))
 }
 
-/// Shows how often users execute the paths that tests execute most (`trodden-lab hot-paths`). The field profile must count all paths.
-///
-/// # Errors
-/// A program does not count known paths, or no known path belongs to the programs in the profile.
+/// Shows how often users execute the paths that tests execute most (`trodden-lab hot-paths`). The field profile must count all paths. Fails
+/// if a program does not count known paths, or no known path belongs to the programs in the profile.
 pub fn hot(profiles: &[String], known: &[String], top: usize, as_json: bool, color: Color) -> Result<ExitCode> {
     let FieldProfiles { profile, known, .. } = FieldProfiles::gather(profiles, known, true, &new_run(), &folders())?;
     let view = View::from_untested(&profile);

@@ -45,10 +45,8 @@ struct PendingComment<'a> {
     is_slow: bool,
 }
 
-/// Parses the sessions of a page; returns `None` if the page has none.
-///
-/// # Errors
-/// A comment or a block is malformed. The message begins with the line number.
+/// Parses the sessions of a page; returns `None` if the page has none. Fails if a comment or a block is malformed. The message begins with
+/// the line number.
 pub fn parse_sessions(text: &str) -> Result<Option<SessionPage<'_>>> {
     let mut page = SessionPage::default();
     let mut pending = PendingComment::default();

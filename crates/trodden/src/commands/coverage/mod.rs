@@ -34,11 +34,8 @@ fn load(covered: &Covered) -> Result<(Profile, CoverageMapping)> {
     Ok((profile, mapping))
 }
 
-/// Returns the coverage of the source files that `files` selects.
-///
-/// # Errors
-/// The program was not built with `--coverage` or has changed since it ran, no source file is selected, or LLVM's tools are missing or
-/// fail.
+/// Returns the coverage of the source files that `files` selects. Fails if the program was not built with `--coverage` or has changed since
+/// it ran, no source file is selected, or LLVM's tools are missing or fail.
 fn coverage_mapping(profile: &Profile, files: &CoverageFileSelection) -> Result<CoverageMapping> {
     let all_files = files.include.iter().any(|pattern| pattern == ALL_FILES);
     let sources = CoveredSources {

@@ -13,10 +13,8 @@ use trodden_stored::named::LAST;
 use trodden_stored::named::load;
 use trodden_unit::{FunctionMap, KnownPaths, UnitMap};
 
-/// Returns those paths of a program that are in at least one of the sets.
-///
-/// # Errors
-/// A set is malformed, its profile or file cannot be read, or no path of the program is in any set.
+/// Returns those paths of a program that are in at least one of the sets. Fails if a set is malformed, its profile or file cannot be read,
+/// or no path of the program is in any set.
 pub fn interesting_paths(sets: &[String], program: &Path) -> Result<KnownPaths> {
     let maps: Vec<UnitMap> = read_units(program, context().store().ok().as_ref())?.into_iter().map(|(_, map)| map).collect();
     let maps: Vec<&UnitMap> = maps.iter().collect();

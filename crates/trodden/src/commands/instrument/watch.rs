@@ -27,10 +27,8 @@ const MAX_TRIED_PATHS: u64 = 1 << 20;
 const CUT_EDGE_ADVICE: &str =
     "Watch a variant with whole paths, made by `trodden-lab with --max-paths 65536 -- instrument PROGRAM --output NEW`";
 
-/// Returns all paths of a program that do not match the expression.
-///
-/// # Errors
-/// The expression is malformed, uses `call` or matches no path, or a function has too many paths or no standard numbering.
+/// Returns all paths of a program that do not match the expression. Fails if the expression is malformed, uses `call` or matches no path,
+/// or a function has too many paths or no standard numbering.
 pub fn unmatched_paths(text: &str, program: &Path) -> Result<KnownPaths> {
     let expression: PathExpression = text.parse()?;
     let calls = expression.patterns.iter().flatten().any(|s| s.end == Some(End::Call));
