@@ -29,7 +29,6 @@ pub fn check() -> Result<Vec<String>> {
     Ok(found.iter().map(finding).collect())
 }
 
-/// Reads a crate's sources and removes comments, literals and unit tests.
 fn read_sources(folder: &Path) -> Result<BTreeMap<ModulePath, String>> {
     let mut found = BTreeMap::new();
     let mut open = vec![(folder.to_owned(), Vec::new())];
@@ -92,9 +91,7 @@ fn skipped_length(rest: &str) -> usize {
 struct UsedNames {
     /// Paths in expressions and in `use` declarations.
     paths: Vec<ModulePath>,
-    /// For each imported name, its path.
     imported: BTreeMap<String, ModulePath>,
-    /// For each re-exported name, its path.
     reexported: BTreeMap<String, ModulePath>,
 }
 

@@ -11,7 +11,6 @@ use trodden_corpus::steps;
 
 /// The Debian source package to profile. It is built with its original Makefile.
 const PACKAGE: &str = "bzip2";
-/// Files of the source package that serve as input for bzip2.
 const INPUT_FILES: &[&str] = &["sample1.ref", "sample2.ref", "sample3.ref", "manual.xml"];
 
 /// The picture in the README, relative to the checkout.
@@ -61,7 +60,6 @@ pub fn run(options: &DemoOptions) -> Result<()> {
     Ok(())
 }
 
-/// Renews the README's picture, a screenshot of the report page.
 fn take_picture(in_sources: &dyn Fn(&str) -> Command, sources: &Path, folder: &Path) -> Result<()> {
     let page = folder.join("picture.html");
     steps::run(in_sources("trodden").args(["record", "--", "./bzip2", "--keep", "--force", "sample3.ref"]))?;

@@ -92,7 +92,6 @@ pub fn run(options: &DistOptions) -> Result<()> {
     Ok(())
 }
 
-/// Writes the SHA-256 checksums of files in the folder `output`. Returns the path of the checksum file.
 fn write_checksums(output: &Path, files: &[PathBuf]) -> Result<PathBuf> {
     let names = files.iter().filter_map(|file| file.file_name());
     let sums = steps::output(Command::new("sha256sum").args(names).current_dir(output))?;

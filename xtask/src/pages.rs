@@ -16,7 +16,6 @@ const HANDBOOK: &str = "docs/handbook/src";
 const MAX_GUIDE_PAGES: usize = 18;
 const MAX_GUIDE_WORDS: usize = 25_000;
 const MESSAGES_FILE: &str = "docs/messages.txt";
-/// Commands that consist of subcommands.
 const COMMANDS_WITH_SUBCOMMANDS: &[&str] = &["coverage", "experiment", "fleet", "graph", "runs", "sequence", "suite", "trace", "waits"];
 const PROGRAMS: [&str; 2] = ["trodden", "trodden-lab"];
 
@@ -76,7 +75,6 @@ fn help_text(trodden: &Path, verb: &str) -> Option<String> {
     steps::output(Command::new(trodden).args(verb.split(' ')).arg("--help")).ok()
 }
 
-/// Returns the paths and texts of all Markdown files.
 fn read_pages() -> Result<Vec<(String, String)>> {
     let mut pages = Vec::new();
     for file in tidy::tracked_files()?.into_iter().filter(|f| f.ends_with(".md")) {

@@ -33,7 +33,6 @@ pub struct SuiteOptions {
     filter: Option<String>,
 }
 
-/// Runs the checks in order and stops at the first failure.
 pub fn run(options: &SuiteOptions) -> Result<()> {
     let started = Instant::now();
     if !options.fast {
@@ -73,7 +72,6 @@ pub fn run(options: &SuiteOptions) -> Result<()> {
     Ok(())
 }
 
-/// `cargo xtask tidy`: prints findings, and fails if there are any.
 pub fn tidy() -> Result<()> {
     steps::log_headline("Sources and documentation");
     let mut findings = tidy::check()?;
@@ -82,7 +80,6 @@ pub fn tidy() -> Result<()> {
     fail_on_findings(&findings)
 }
 
-/// `cargo xtask sessions`: prints findings, and fails if there are any.
 pub fn sessions(options: &pages::sessions::SessionOptions) -> Result<()> {
     steps::log_headline("Console sessions in the documentation");
     fail_on_findings(&pages::sessions::check(options)?)

@@ -15,7 +15,6 @@ use trodden_corpus::steps;
 
 /// Maximum number of lines in a file without a stated reason for more. The reason is a leading comment that starts with [`REASON`].
 const MAX_FILE_LINES_WITHOUT_REASON: usize = 500;
-/// Maximum number of lines in any file.
 const MAX_FILE_LINES: usize = 700;
 /// Maximum number of lines in a function without a comment that states a reason. Comments and empty lines do not count.
 const MAX_FUNCTION_LINES_WITHOUT_REASON: usize = 50;
@@ -43,7 +42,6 @@ const UNFINISHED: &[&str] = &[
 const PRIVATE_PATHS: &[&str] = &[concat!("/ro", "ot/"), concat!("/wo", "rk/"), concat!("/Us", "ers/")];
 /// Extensions of files that are checked for trailing white space because no formatter removes it there.
 const TRAILING_SPACE_EXTENSIONS: &[&str] = &[".sh", ".toml", ".c", ".js", ".css"];
-/// Source folders of the pure crates.
 const PURE_SOURCES: &[&str] = &[
     "crates/flow/src/",
     "crates/selective/src/",
@@ -54,9 +52,7 @@ const PURE_SOURCES: &[&str] = &[
     "crates/sequence/src/",
     "crates/waits/src/",
 ];
-/// Modules that pure crates must not use.
 const IMPURE_MODULES: &[&str] = &["std::fs", "std::env", "std::time", "std::process", "std::net", "std::io"];
-/// Crates that may contain unsafe code.
 const UNSAFE_CRATES: &[&str] = &["trodden-runtime", "trodden-instrument", "trodden-trace", "trodden-qemu-plugin", "trodden-waits-recorder"];
 const ANYHOW_CRATES: &[&str] = &[
     "trodden",
@@ -75,7 +71,6 @@ const ANYHOW_CRATES: &[&str] = &[
     "xtask",
 ];
 
-/// Runs all checks and returns their findings.
 pub fn check() -> Result<Vec<String>> {
     let (mut findings, mut sources) = (Vec::new(), Vec::new());
     for file in tracked_files()? {
@@ -99,7 +94,6 @@ pub fn tracked_files() -> Result<Vec<String>> {
     Ok(steps::output(&mut command)?.lines().map(str::to_owned).collect())
 }
 
-/// Source folder of the command.
 const COMMAND_SOURCES: &str = "crates/trodden/src/";
 /// Files of the command that may write directly to standard output. The names they print cannot contain control sequences.
 const DIRECT_OUTPUT_FILES: [&str; 3] = ["commands/manual.rs", "commands/trace/record.rs", "commands/copies.rs"];

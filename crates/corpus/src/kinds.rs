@@ -7,7 +7,6 @@ pub struct BuildKind {
     pub name: &'static str,
     /// Description in tables of results.
     pub about: &'static str,
-    /// The compiler for C and C++ sources.
     pub compiler: BenchCompiler,
     /// Flags for compiling and linking C and C++, in addition to the flags that all variants share.
     pub flags: &'static str,

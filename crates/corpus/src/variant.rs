@@ -13,7 +13,6 @@ use std::process::Command;
 
 pub use crate::kinds::TrainingRuns;
 
-/// Compiler flags that all variants share.
 const SHARED_FLAGS: &str = "-O2 -g";
 
 /// A way to build and run a program.
@@ -207,7 +206,6 @@ fn compiler_names(compiler: BenchCompiler) -> Result<(String, String)> {
     })
 }
 
-/// Extracts the major version from the output of `clang --version`.
 fn clang_version(output: &str) -> Option<u32> {
     let rest = output.split_once("clang version ")?.1;
     rest.split('.').next()?.parse().ok()
@@ -216,7 +214,6 @@ fn clang_version(output: &str) -> Option<u32> {
 /// Folder with the callbacks that clang's sanitizer coverage calls.
 const CALLBACKS_FOLDER: &str = "crates/lab/src/experiments/bench/callbacks";
 
-/// Compiles a file of callbacks and returns the object file.
 fn compile_callbacks(name: &str) -> Result<PathBuf> {
     let source = steps::checkout_root().join(CALLBACKS_FOLDER).join(name);
     let object = steps::target_folder().join(format!("xtask-callbacks-{name}.o"));

@@ -36,7 +36,6 @@ pub fn start_object(store: &UnitCache) -> Result<PathBuf> {
     write_object(store, START_OBJECT)
 }
 
-/// Writes an object to the unit cache if it is missing there. Returns its path.
 fn write_object(store: &UnitCache, content: &[u8]) -> Result<PathBuf> {
     let path = store.root().join("runtime").join(format!("{}.o", Identity::from_content(content)));
     if fs::read(&path).is_ok_and(|bytes| bytes == content) {

@@ -20,7 +20,6 @@ use trodden_unit::Settings;
 use trodden_unit::cache::CACHE_VARIABLE;
 use trodden_unit::experiment::{Observe, exclusions};
 
-/// Maximum number of files that a note lists.
 const MAX_LISTED: usize = 8;
 
 /// Input of [`run`].
@@ -107,7 +106,6 @@ fn search_path(context: &DriverContext, mut path_prefix: Vec<PathBuf>) -> Result
     Ok(env::join_paths(path_prefix)?)
 }
 
-/// The files that a build left.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct BuildOutcome {
     /// Number of existing object files with instrumented units.

@@ -25,11 +25,8 @@ use trodden_unit::cache::CACHE_VARIABLE;
 use trodden_unit::{Identity, Settings};
 
 const DEFAULT_TARGET: &str = "x86_64-unknown-linux-gnu";
-/// Cargo subcommands that build programs.
 const BUILDING_VERBS: [&str; 9] = ["build", "b", "run", "r", "test", "t", "bench", "nextest", "install"];
-/// Cargo subcommands that run tests or benchmarks.
 const TEST_VERBS: [&str; 4] = ["test", "t", "bench", "nextest"];
-/// Cargo subcommands that only build.
 const BUILD_ONLY_VERBS: [&str; 3] = ["build", "b", "install"];
 
 /// Which code is instrumented in addition to the workspace members.
@@ -90,10 +87,8 @@ pub fn command_for_tests(
     prepare_cargo(context, &CargoArguments::read(arguments.to_vec())?, settings.clone(), scope, ProgramRunner::Shared).map(Some)
 }
 
-/// How cargo runs the programs that it has built.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum ProgramRunner {
-    /// Cargo runs no programs.
     None,
     /// `trodden` runs and records each program; these are its arguments.
     Recorder(Vec<String>),
@@ -245,7 +240,6 @@ fn set_wrappers(context: &DriverContext, command: &mut Command, wrappers: &Path,
     Ok(())
 }
 
-/// Sets the options of a coverage build, and logs which code cannot be covered.
 fn set_coverage(command: &mut Command, workspace: &Workspace, rustc: &RustcVersion) {
     if !workspace.host_code.is_empty() {
         log::info!("not covered, because it runs during the build: {}", list_names(&workspace.host_code, 3));
@@ -298,7 +292,6 @@ fn configuration_identity(context: &DriverContext, llvm: &Llvm, request: &Path, 
     Ok(Identity::from_content(format!("{name} {} {scope:?} {}", Identity::from_content(&bytes), llvm.major).as_bytes()))
 }
 
-/// Returns the arguments for `trodden` to record a program that cargo runs.
 fn recorder_arguments(verb: &str) -> Vec<String> {
     let suite = match verb {
         "bench" => Some("bench"),

@@ -31,7 +31,6 @@ use trodden_unit::experiment::Observe;
 pub const LTO_VARIABLE: &str = "TRODDEN_LTO";
 /// Option that changes settings for a single command. Its value is a comma-separated list of [`SETTING_WORDS`].
 const SETTINGS_OPTION: &str = "--trodden=";
-/// Word that requests link-time optimisation for a single command.
 const LTO_WORD: &str = "lto";
 /// Words for a single command, and the setting that each of them selects. They are named like the options of `trodden build`.
 const SETTING_WORDS: [(&str, &str); 7] = [
@@ -162,7 +161,6 @@ fn embeds_bitcode(line: &CommandLine) -> bool {
     line.arguments.iter().any(asks)
 }
 
-/// Returns the environment variables that the plugin reads.
 fn compile_environment(context: &DriverContext, line: &CommandLine) -> Result<Vec<(OsString, OsString)>> {
     let store = context.store()?;
     let codegen = line.codegen.join(CODEGEN_SEPARATOR);
@@ -203,7 +201,6 @@ struct OwnOptions {
     lto: bool,
 }
 
-/// Removes all `--trodden=...` options from the arguments and interprets them.
 fn take_own_options(arguments: &mut Vec<OsString>) -> Result<OwnOptions> {
     let mut own = OwnOptions::default();
     let words = |argument: &OsString| argument.to_str()?.strip_prefix(SETTINGS_OPTION).map(str::to_owned);

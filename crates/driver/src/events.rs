@@ -13,10 +13,8 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use trodden_unit::InstrumentedImage;
 
-/// Environment variable with the path of the log.
 pub const LOG_VARIABLE: &str = "TRODDEN_LOG";
 
-/// A compile or link step that a driver runs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "kebab-case")]
 pub enum DriverEvent {
@@ -26,7 +24,6 @@ pub enum DriverEvent {
         /// The object's path, if the command names it. An `OsString`, because a `PathBuf` can be serialised only if it is UTF-8.
         output: Option<OsString>,
     },
-    /// An image was linked.
     Link {
         output: OsString,
         /// Identity of the image; `None` if it contains nothing instrumented.
@@ -47,7 +44,6 @@ impl DriverEvent {
     }
 }
 
-/// Appends an event to the log if the build has a log.
 pub fn append_event(context: &DriverContext, event: &DriverEvent) {
     let Some(path) = context.value(LOG_VARIABLE) else { return };
     let mut text = serde_json::to_string(event).expect("events are plain data");

@@ -58,7 +58,6 @@ impl LinkJob<'_> {
 /// Maximum total size of all counters in bytes. Code addresses them with signed 32-bit offsets.
 const MAX_COUNTER_BYTES: u64 = 1 << 31;
 
-/// Environment variables that influence linking.
 const LINK_VARIABLES: &[&str] =
     &["LIBRARY_PATH", "LD_RUN_PATH", "COMPILER_PATH", "GCC_EXEC_PREFIX", "SOURCE_DATE_EPOCH", "GNUTARGET", "LDEMULATION"];
 
@@ -239,7 +238,6 @@ fn read_image(path: &Path) -> Option<InstrumentedImage> {
     InstrumentedImage::read(&fs::read(path).ok()?).ok()
 }
 
-/// Reads the plugin request that applies to the sources on the link's command line.
 fn request_of_sources(job: &LinkJob) -> Result<PluginRequest> {
     read_request(request_file(job).as_deref())
 }
@@ -250,7 +248,6 @@ fn request_file(job: &LinkJob) -> Option<OsString> {
     own.or_else(|| job.context.variable(EXPERIMENT_VARIABLE).map(OsStr::to_owned))
 }
 
-/// Stores the recipe of a successful link.
 fn store_recipe(job: &LinkJob, store: &UnitCache, image: &InstrumentedImage, listed: Option<&Path>) -> Result<()> {
     let listed = listed.ok_or_else(|| anyhow!("the linker `{}` does not list its inputs", linker_name(job.line).display()))?;
     let directory = job.directory.map_or_else(|| job.context.directory(), Ok)?;

@@ -28,7 +28,6 @@ use trodden_launch::process::exit_code;
 use trodden_unit::CodegenOptions;
 use trodden_unit::bitcode::is_bitcode;
 
-/// Runs clang on a command line that compiles or links.
 pub fn drive(context: &DriverContext, llvm: &Llvm, clang: &Path, arguments: &[OsString], line: &CommandLine) -> Result<ExitCode> {
     let mut added: Vec<OsString> = vec!["-flto=full".into()];
     if line.compiles {
@@ -163,7 +162,6 @@ fn join_library_option(argument: &OsStr, next: Option<&OsString>) -> (OsString, 
     }
 }
 
-/// Returns the rebuilt archive that takes the place of the archive an argument names, if there is one.
 fn find_rebuilt_archive<'a>(argument: &OsStr, archives: &'a HashMap<PathBuf, PathBuf>) -> Option<&'a PathBuf> {
     if let Some(name) = argument.as_bytes().strip_prefix(b"-l") {
         let file = library_file_name(name);
@@ -190,7 +188,6 @@ fn find_possible_archives(line: &CommandLine) -> Vec<PathBuf> {
     out
 }
 
-/// Returns the archive file name that `-l` searches for.
 fn library_file_name(name: &[u8]) -> Vec<u8> {
     match name.strip_prefix(b":") {
         Some(file) => file.to_vec(),

@@ -97,7 +97,6 @@ pub fn run_rustc(context: &DriverContext, arguments: Vec<OsString>, out: &mut dy
     Ok(last.map_or(ExitCode::SUCCESS, trodden_launch::process::exit_code))
 }
 
-/// Compiles a crate and instruments it.
 fn wrap_crate(context: &DriverContext, rustc: &OsStr, job: &CrateJob) -> Result<ExitCode> {
     let status = job.crate_command(context, rustc)?.status().with_context(|| format!("cannot run {}", rustc.display()))?;
     if status.success() {

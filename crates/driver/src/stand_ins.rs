@@ -12,7 +12,6 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
-/// Plain compiler names, with the languages that these compilers compile.
 const PLAIN_NAMES: [(&str, SourceLanguage); 6] = [
     ("cc", SourceLanguage::C),
     ("gcc", SourceLanguage::C),
@@ -21,7 +20,6 @@ const PLAIN_NAMES: [(&str, SourceLanguage); 6] = [
     ("g++", SourceLanguage::Cxx),
     ("clang++", SourceLanguage::Cxx),
 ];
-/// Target prefixes in the names of compilers for this machine.
 const TARGET_PREFIXES: [&str; 4] = ["x86_64-linux-gnu-", "x86_64-pc-linux-gnu-", "x86_64-unknown-linux-gnu-", "x86_64-redhat-linux-"];
 
 /// Returns the language that the compiler with this name compiles, or `None` if trodden does not stand in for this compiler.

@@ -17,7 +17,6 @@ pub const COPIES_FOLDER: &str = "copies";
 /// Folder for instrumented objects of Rust crates.
 pub const CRATES_FOLDER: &str = "crates";
 
-/// The cache's folders, with descriptions of their contents.
 const CACHE_FOLDERS: [(&str, &str); 6] = [
     ("units", "units of programs"),
     ("inputs", "files that builds were given"),

@@ -32,7 +32,6 @@ use trodden_unit::observe::CoverageCounts;
 use trodden_unit::{Frame, Identity, InstrumentedImage, Observation, UnitCache, UnitMap};
 use trodden_wire::{DEFAULT_ON_UNTESTED_SYMBOL, DEFAULT_OUTPUT_SYMBOL, WATCHED_SYMBOL};
 
-/// Name prefix of the user's output files while they are being written.
 const TEMPORARY_PREFIX: &str = ".trodden-";
 
 /// Note for programs that do not write their counts by default.
@@ -175,7 +174,6 @@ impl LinkInputs {
 /// The clang option that passes the next argument to the linker.
 const LINKER_OPTION: &str = "-Xlinker";
 
-/// Name of the object with a variant's defaults.
 const DEFAULTS_OBJECT: &str = "defaults.o";
 
 /// The defaults that are built into a variant that counts unknown paths. The environment overrides them.

@@ -60,7 +60,6 @@ pub(crate) fn run(job: &LaunchJob, local: &Local, stop: &StopFlag, report: &mut 
     run_commands(job, local.parallel, local.retries, &start, stop, report)
 }
 
-/// Returns the cores in this process's affinity mask.
 fn allowed_cores() -> Vec<usize> {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let list = status.lines().find_map(|l| l.strip_prefix("Cpus_allowed_list:")).unwrap_or_default();

@@ -89,7 +89,6 @@ fn render_task_script(task: &LaunchTask) -> Vec<u8> {
     text
 }
 
-/// Quotes a word for the shell.
 pub(crate) fn shell_quoted(word: &OsStr) -> Vec<u8> {
     // The operating system's command lines and environments cannot contain zero bytes.
     shlex::bytes::try_quote(word.as_bytes()).expect("no zero byte").into_owned()

@@ -61,7 +61,6 @@ pub fn run(what: &RecordedCommand, job: &BranchRecording, context: &RecordingCon
     Ok(exit_code_with(status, stored.is_ok()))
 }
 
-/// Creates the `perf record` command line, without the command to run.
 fn perf_record_command(job: &BranchRecording, data: &Path) -> Command {
     let mut command = Command::new(&job.perf);
     command.args(["record", "--quiet", "-o"]).arg(data);
@@ -73,7 +72,6 @@ fn perf_record_command(job: &BranchRecording, data: &Path) -> Command {
     command
 }
 
-/// Checks that recording works, by recording a trivial program.
 fn check_recording_works(job: &BranchRecording, data: &Path) -> Result<()> {
     let mut command = perf_record_command(job, data);
     let output =
@@ -86,7 +84,6 @@ fn check_recording_works(job: &BranchRecording, data: &Path) -> Result<()> {
     bail!("cannot record branches on this machine ({}); {}. The command was not run", lines.join(" "), requirements(job.kind))
 }
 
-/// Describes what the machine must provide to record this kind of branches.
 fn requirements(kind: RecordedBranches) -> &'static str {
     match kind {
         RecordedBranches::Records => {
@@ -101,7 +98,6 @@ fn requirements(kind: RecordedBranches) -> &'static str {
     }
 }
 
-/// Converts the output of `perf script` to a profile and stores the profile.
 fn store_profile(what: &RecordedCommand, job: &BranchRecording, data: &Path, run: Run, context: &RecordingContext) -> Result<()> {
     ensure!(data.is_file(), "perf recorded nothing");
     let name = Path::new("the recording of perf");
@@ -114,7 +110,6 @@ fn store_profile(what: &RecordedCommand, job: &BranchRecording, data: &Path, run
     import::store_import(imported, name, &what.destination, context)
 }
 
-/// Runs `perf script` with the given fields and memory mappings. Passes its output to `read`.
 fn run_perf_script<T>(
     job: &BranchRecording,
     data: &Path,

@@ -63,7 +63,6 @@ fn log_summary(imported: &BranchImport, sampling: &BranchSampling) {
     imported.functions_without_addresses.iter().for_each(|what| log::warn!("no addresses are known of {what}"));
 }
 
-/// Lists the names of the most frequent functions in quotes.
 fn list_functions(functions: &[(String, u64)]) -> String {
     const MAX_SHOWN: usize = 5;
     let mut names: Vec<&(String, u64)> = functions.iter().collect();

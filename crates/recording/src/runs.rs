@@ -37,7 +37,6 @@ pub fn exit_code_with(status: ExitStatus, is_whole: bool) -> ExitCode {
     if status.success() && !is_whole { ExitCode::from(INCOMPLETE) } else { exit_code(status) }
 }
 
-/// Formats an error and its causes.
 pub(crate) fn format_causes(error: &anyhow::Error) -> String {
     words::format_causes(error.chain().map(ToString::to_string))
 }

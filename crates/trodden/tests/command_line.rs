@@ -37,7 +37,6 @@ fn output(place: &Place, arguments: &[&str]) -> Output {
     place.command(trodden()).args(arguments).stdin(Stdio::null()).output().unwrap()
 }
 
-/// Runs a command that must fail with status 2. Returns its error message.
 fn error_message(place: &Place, arguments: &[&str]) -> String {
     let output = output(place, arguments);
     assert_eq!(output.status.code(), Some(2), "{arguments:?}: {output:?}");

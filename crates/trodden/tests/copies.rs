@@ -52,7 +52,6 @@ fn record(place: &Place, program: &str, arguments: &str) -> Output {
     command.output().unwrap()
 }
 
-/// Returns counts by image, function and path.
 fn counts(place: &Place) -> BTreeMap<(String, String, u64), u64> {
     let profile = Profile::read(&place.path("run.trodden")).unwrap();
     let functions = profile.functions();
@@ -413,7 +412,6 @@ fn program_that_executes_itself_is_one_image() {
     assert_eq!(Profile::read(&place.path("run.trodden")).unwrap().images.len(), 1);
 }
 
-/// A program with a loop that runs only if there is an argument.
 const OPTIONAL_LOOP_PROGRAM: &str = "#include <stdlib.h>\nstatic int a[1000]; volatile long g;\n\
     __attribute__((noinline)) long hot(long n) { long s = 0; for (long i = 0; i < n; i++) { if (a[i % 1000] & 1) s += i; else s ^= i; if \
     (a[(i + 3) % 1000] & 2) s += 3; else s -= g; if (a[(i + 5) % 1000] & 4) g++; else g--; } return s; }\n\
@@ -432,7 +430,6 @@ fn code_that_no_run_executed_is_divided_by_estimates() {
     assert!(hits("hits_of_slowest") <= hits("sequential_hits"), "{costs}");
 }
 
-/// A program that needs more memory than the limit allows.
 const LARGE_MEMORY_PROGRAM: &str =
     "#include <stdlib.h>\nint main(void) { volatile char *p = malloc(200 << 20); if (!p) return 3; p[0] = 1; return p[0] - 1; }\n";
 

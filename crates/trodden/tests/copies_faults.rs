@@ -23,7 +23,6 @@ fn profile(place: &Place) -> Profile {
     Profile::read(&place.path("run.trodden")).unwrap()
 }
 
-/// Returns counts by function and path.
 fn counts(place: &Place) -> BTreeMap<(String, u64), u64> {
     let profile = profile(place);
     profile.functions().flat_map(|(_, unit, f)| unit.counts_of(f).map(move |(path, n)| ((f.name.clone(), path), n))).collect()

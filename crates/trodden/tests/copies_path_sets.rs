@@ -92,7 +92,6 @@ fn watched_matches(place: &Place) -> WatchedMatches {
     (profile.images[0].identity, counts)
 }
 
-/// Returns the messages about matches.
 fn matches(output: &Output) -> BTreeSet<String> {
     String::from_utf8_lossy(&output.stderr).lines().filter(|line| line.contains(" matches ")).map(str::to_owned).collect()
 }

@@ -27,7 +27,6 @@ fn record_with(parameters: &str, main: &str, status: i32) -> Profile {
     Profile::read(&place.path("run.trodden")).unwrap()
 }
 
-/// Returns the decoded counts of the function with this name.
 fn paths(profile: &Profile, name: &str) -> FunctionPaths {
     let mut all = profile.functions().filter(|(_, _, f)| f.name == name);
     let (_, unit, function) = all.next().unwrap_or_else(|| panic!("no function {name}"));

@@ -313,7 +313,6 @@ fn executed_empty_destructor_is_covered() {
     assert_eq!((lines[&4], lines[&5]), (1, 1), "{lines:?}");
 }
 
-/// Runs a command that must fail. Returns its error message.
 fn error_message(place: &Place, arguments: &str) -> String {
     let output = place.command(trodden()).args(arguments.split_whitespace()).output().unwrap();
     assert_eq!(output.status.code(), Some(2), "{arguments}");

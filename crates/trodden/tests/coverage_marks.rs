@@ -55,7 +55,6 @@ fn marks_in(list: &Value) -> BTreeSet<(String, u64, String)> {
     marks.map(|mark| (text(mark, "function"), mark["line"].as_u64().unwrap(), text(mark, "reason"))).collect()
 }
 
-/// Checks that every output has exactly these marks.
 fn check_marks(place: &Place, source: &str, expected: &[Mark], context: &str) {
     let of_export = json(place, "export llvm-json run.trodden");
     let wanted: BTreeSet<_> = expected.iter().map(|(function, line, reason)| (function.to_string(), *line, reason.to_string())).collect();

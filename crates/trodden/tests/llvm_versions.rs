@@ -23,14 +23,12 @@ fn has_both() -> bool {
     all
 }
 
-/// Creates a `trodden` command that uses the clang with this version.
 fn trodden_with_clang(place: &Place, major: u32, arguments: &str) -> Command {
     let mut command = place.command(trodden());
     command.env("TRODDEN_CLANG", format!("clang-{major}")).args(arguments.split_whitespace());
     command
 }
 
-/// Creates a `trodden` command that selects a clang itself.
 fn trodden_with_default_clang(place: &Place, arguments: &str) -> Command {
     let mut command = place.command(trodden());
     command.env_remove("TRODDEN_CLANG").env_remove("CC").args(arguments.split_whitespace());
@@ -269,7 +267,6 @@ fn build_calls_the_clang_that_it_names() {
     assert_eq!(built(build("").env("CC", "gcc")), [22]);
 }
 
-/// Creates a folder with a program that claims to be clang of this version.
 fn fake_clang(place: &Place, major: u32) -> String {
     use std::os::unix::fs::PermissionsExt;
     let name = format!("clang-{major}");

@@ -32,7 +32,6 @@ fn read(place: &Place, file: &str) -> Profile {
     profile
 }
 
-/// Asserts that both profiles contain the same functions with the same counters and values.
 fn assert_equal(llvm: &Profile, ours: &Profile, what: &str) {
     let names = |p: &Profile| p.keys().cloned().collect::<Vec<_>>();
     assert_eq!(names(llvm), names(ours), "{what}: functions");

@@ -273,7 +273,6 @@ fn report(folder: &Path, profile: &str) -> Value {
     serde_json::from_slice(&out.stdout).unwrap()
 }
 
-/// Returns the path counts by function and path number.
 fn counts(folder: &Path, profile: &str) -> std::collections::BTreeMap<(String, u64), u64> {
     let report = report(folder, profile);
     let name = |path: &Value| report["functions"][path["function"].as_u64().unwrap() as usize]["name"].as_str().unwrap().to_owned();

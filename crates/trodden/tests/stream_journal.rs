@@ -18,7 +18,6 @@ const PROGRAM: &str = "#include <unistd.h>\n\
 
 const LOG: &str = "log";
 
-/// Returns the journals that belong to a stream file.
 fn journals_of(stream: &Path) -> Vec<PathBuf> {
     let begin = stream.with_extension("");
     let files = fs::read_dir(stream.parent().unwrap()).unwrap().map(|entry| entry.unwrap().path());

@@ -48,7 +48,6 @@ int main(void) {
 }
 "#;
 
-/// Describes each call, return and unwinding in a trace in words.
 fn describe_steps(folder: &Folder, name: &str) -> Vec<String> {
     let trace = TraceFile::open(&folder.path(name)).unwrap();
     let mut steps = Vec::new();

@@ -275,7 +275,7 @@ __attribute__((noinline)) int jump(int n) {
 int main(void) { FILE *f = fopen("count", "a"); fprintf(f, "ran\n"); fclose(f); printf("%d\n", jump(1)); return 0; }
 "#;
 
-/// Traces [`HIDDEN_PROGRAM`] with each collector, with the bytes `before` in front of the target. Returns, for each collector, whether a note
+/// Traces [`HIDDEN_PROGRAM`] with each collector. The bytes `before` are in front of the target. Returns, for each collector, whether a note
 /// says that blocks are missing, and the blocks.
 fn hidden_traces(before: &str) -> Vec<(bool, Vec<String>)> {
     let folder = Folder::new();

@@ -21,9 +21,7 @@ use trodden_unit::experiment::{EXPERIMENT_VARIABLE, InputFolder};
 
 /// Separates the unit from the expected output.
 const OUTPUT_SEPARATOR: &str = "; ----\n";
-/// Start of a line with settings.
 const SETTINGS_PREFIX: &str = "; settings:";
-/// Name of the first code generation pass.
 const FIRST_CODEGEN_PASS: &str = "pre-isel-intrinsic-lowering";
 
 /// Builds a unit with these settings and returns its functions. The unit's object stays in the folder.

@@ -18,7 +18,6 @@ const SCRIPTS: [&str; 2] = ["xtask/dist.sh", "xtask/dist-user.sh"];
 /// The source package whose program is built and recorded.
 const SUBJECT: &str = "bzip2";
 
-/// URLs of Debian mirrors.
 struct Mirrors {
     main: String,
     security: String,
@@ -61,7 +60,6 @@ fn saved_system_file(folder: &Path, release: &str) -> PathBuf {
     folder.join(format!("{release}.tar"))
 }
 
-/// The search path of root in Debian.
 const ROOT_SEARCH_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
 /// Returns the mirrors given as options. Those not given default to the mirrors that this machine's apt uses.
@@ -82,7 +80,6 @@ fn choose_mirrors(options: &DistOptions) -> Result<Mirrors> {
     })
 }
 
-/// Creates a minimal system in a folder and returns the folder.
 fn create_system(folder: &Path, release: &str, mirrors: &Mirrors) -> Result<PathBuf> {
     ensure!(
         release.bytes().all(|b| b.is_ascii_lowercase()),
@@ -108,7 +105,6 @@ fn create_system(folder: &Path, release: &str, mirrors: &Mirrors) -> Result<Path
     Ok(system)
 }
 
-/// Copies the package, the archive, the scripts and the subject's sources to a folder of the minimal system.
 fn copy_inputs(to: &Path, made: &Packages, subject: &Path) -> Result<()> {
     fs::create_dir_all(to).with_context(|| format!("cannot create the folder {}", to.display()))?;
     let scripts = SCRIPTS.map(|script| steps::checkout_root().join(script));

@@ -11,7 +11,6 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use trodden_corpus::steps;
 
-/// Prefixes of licence file names.
 const LICENCE_FILE_PREFIXES: [&str; 6] = ["LICENSE", "LICENCE", "COPYING", "COPYRIGHT", "NOTICE", "UNLICENSE"];
 
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
@@ -40,7 +39,6 @@ pub fn render_notices() -> Result<String> {
     Ok(text)
 }
 
-/// Renders the crates as a bill of materials in CycloneDX 1.5 JSON.
 pub fn render_bill_of_materials(version: &str) -> Result<String> {
     let component = |third: ThirdPartyCrate| {
         let ThirdPartyCrate { name, version, licence, .. } = third;

@@ -87,7 +87,6 @@ pub fn make_rpm_package(work: &Path, output: &Path, seconds: &str) -> Result<Opt
     Ok(Some(file))
 }
 
-/// Renders the Debian package's control file.
 fn render_control_file(size: &str) -> Result<String> {
     let mut depends = library_packages()?;
     let c_library = required_glibc()?;
@@ -109,7 +108,6 @@ fn maintainer() -> String {
     }
 }
 
-/// Runs readelf with one option on all packed programs and libraries.
 fn run_readelf(option: &str) -> Result<String> {
     let files = compile::LIBRARIES.iter().chain(&compile::PROGRAMS).map(|name| compile::folder().join(name));
     steps::output(Command::new("readelf").args(["--wide", option]).args(files).env("LC_ALL", "C"))

@@ -19,7 +19,6 @@ const COMPLETIONS: [(&str, &str); 3] = [
 /// The folder for documents, below `share`.
 const DOCUMENTS: &str = "doc/trodden";
 
-/// Empties a folder and creates the tree in it.
 pub fn create_tree(folder: &Path) -> Result<()> {
     if folder.exists() {
         fs::remove_dir_all(folder).with_context(|| format!("cannot remove {}", folder.display()))?;
@@ -79,7 +78,6 @@ fn copy(from: &Path, to: &Path, mode: u32) -> Result<()> {
     write_file(to, &bytes, mode)
 }
 
-/// Writes a file with these permissions and creates missing parent folders.
 pub fn write_file(to: &Path, bytes: &[u8], mode: u32) -> Result<()> {
     let write = || {
         fs::create_dir_all(to.parent().unwrap_or(Path::new(".")))?;

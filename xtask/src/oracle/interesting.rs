@@ -23,7 +23,6 @@ struct OracleFindings {
     differences: Vec<String>,
 }
 
-/// The result for one program and one scheme.
 pub struct OracleRow {
     program: String,
     scheme: String,
@@ -89,7 +88,6 @@ fn compare(oracle: &Path, full: &Path, interesting: &Path) -> Result<OracleFindi
     serde_json::from_str(&text).context("cannot read the output of `trodden-oracle interesting`")
 }
 
-/// Renders the results as a Markdown page.
 pub fn render_page(rows: &[OracleRow], input: Input, interesting: &str) -> Result<String> {
     let date = steps::output(Command::new("date").args(["-u", "+%F"]))?;
     let mut out = format!(

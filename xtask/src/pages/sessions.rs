@@ -241,7 +241,6 @@ fn first_difference(file: &str, step: &CommandStep, printed: &str) -> Option<Str
     Some(format!("{file}:{}: `{}` also prints `{more}`", step.line, step.command))
 }
 
-/// Returns true if the output starts with the lines that the page shows.
 fn starts_with_shown_lines(shown: &[String], output: &[String]) -> bool {
     output.len() >= shown.len() && shown.iter().zip(output).all(|(shown, line)| matches_line(shown, line))
 }

@@ -32,7 +32,6 @@ pub fn measure_functions(text: &str) -> Vec<FunctionLength> {
     found
 }
 
-/// Returns the name of the function whose definition starts on this line, if any.
 fn function_name(line: &str) -> Option<&str> {
     let (before, rest) = line.split_once("fn ")?;
     let is_modifier = |w: &str| {

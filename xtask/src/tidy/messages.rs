@@ -37,7 +37,6 @@ pub fn check(sources: &[(String, String)]) -> Result<Vec<String>> {
     Ok(if is_current { Vec::new() } else { vec![finding()] })
 }
 
-/// Renders the content of the file.
 fn render_messages(sources: &[(String, String)]) -> String {
     let mut by_crate = BTreeMap::<&str, Vec<String>>::new();
     for (name, source) in sources {

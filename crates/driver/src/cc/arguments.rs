@@ -96,7 +96,6 @@ impl CommandLine {
     }
 }
 
-/// State while the arguments are parsed from left to right.
 #[derive(Default)]
 struct ArgumentParser {
     line: CommandLine,

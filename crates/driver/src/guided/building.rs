@@ -138,7 +138,6 @@ impl ProgramBuilder<'_> {
         )
     }
 
-    /// Returns an example command for the option `--clean`.
     fn clean_example(&self) -> &'static str {
         if self.cargo.is_some() { "`cargo clean` with the same --target-dir" } else { "`make clean`" }
     }

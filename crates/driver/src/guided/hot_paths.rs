@@ -17,7 +17,6 @@ use trodden_profile::{Merger, Profile};
 /// Appended to the program's name while the script replaces the program.
 const TRAINED_SUFFIX: &str = ".trodden-trained";
 
-/// The command, installed beside this program, that runs the simulation.
 const SIMULATOR: &str = "trodden-lab";
 
 /// Runs the training commands and merges the resulting contents of the path table. The environment variable `variable` tells the commands

@@ -42,7 +42,6 @@ impl CrateCompiler {
         self.cache.join(&key[..2]).join(format!("{key}.{extension}"))
     }
 
-    /// Moves a file into the cache.
     pub fn move_to_cache(&self, made: &Path, file: &Path) -> Result<()> {
         let bytes = fs::read(made).with_context(|| format!("cannot read {}", made.display()))?;
         atomic_file::write_unsynced(file, TEMPORARY_PREFIX, &bytes).with_context(|| format!("cannot write {}", file.display()))?;

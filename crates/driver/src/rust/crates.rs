@@ -30,7 +30,6 @@ fn compile(context: &DriverContext, compiler: &CrateCompiler, objects: &[RustObj
     map_in_parallel(objects, |object| compiler.object(&object.bitcode, object.is_counted, folder.path()))
 }
 
-/// Replaces the objects of a crate's own code in its archives by instrumented objects.
 pub fn instrument_archives(context: &DriverContext, job: &CrateJob) -> Result<()> {
     let archives = job.archives();
     if archives.is_empty() {
@@ -102,7 +101,6 @@ pub fn remove_bitcode(job: &CrateJob) -> Result<()> {
     Ok(())
 }
 
-/// Replaces rustc's objects in the arguments of a link by instrumented ones.
 pub fn replace_objects(context: &DriverContext, arguments: &mut Vec<OsString>) -> Result<()> {
     // Plugin options apply to objects with bitcode, and all of these are replaced.
     arguments.retain(|argument| !argument.to_string_lossy().starts_with("-Wl,-plugin-opt="));

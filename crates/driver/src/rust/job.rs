@@ -38,7 +38,6 @@ pub struct CrateJob {
     pub codegen: Codegen,
 }
 
-/// Options of rustc that affect code generation.
 #[derive(Debug, Default)]
 pub struct Codegen {
     level: Option<String>,
@@ -205,7 +204,6 @@ impl CrateJob {
         Ok(commands)
     }
 
-    /// Returns the command that compiles the whole program to one module.
     fn program_command(&self, context: &DriverContext, rustc: &OsStr, types: &[&str], emit: &[String]) -> Result<Command> {
         let mut command = self.base_command(context, rustc, types)?;
         if names_must_match(context)? {

@@ -4,9 +4,7 @@ use anyhow::{Context, Result};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Magic number of bitcode.
 pub const BITCODE_MAGIC: &[u8] = b"BC\xC0\xDE";
-/// Name suffix of rustc's objects.
 pub const OBJECT_SUFFIX: &str = ".rcgu.o";
 /// In non-incremental builds, part of the names of objects with a crate's code. The object with the allocator shim lacks it.
 const CODE_OBJECT_INFIX: &str = "-cgu.";

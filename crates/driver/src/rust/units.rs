@@ -18,7 +18,6 @@ use trodden_unit::tasks::{CallSummary, UnitTask, UnitTasks, UnitWork, returning}
 /// Bytes of bitcode per process. More bitcode is divided among several processes.
 const BYTES_PER_PROCESS: usize = 1 << 20;
 
-/// Compiles the objects of a crate and returns their paths in the cache. Temporary files are created in `folder`.
 pub fn compile(compiler: &CrateCompiler, objects: &[RustObject], folder: &Path) -> Result<Vec<PathBuf>> {
     let contents: Vec<Identity> = objects.iter().map(|object| Identity::from_content(&object.bitcode)).collect();
     CrateObjects { compiler, objects, contents: &contents, folder }.compile()

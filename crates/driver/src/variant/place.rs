@@ -27,7 +27,6 @@ impl LinkSandbox<'_> {
         Ok(LinkSandbox { context, folder, directory, files })
     }
 
-    /// Translates an absolute path to the path of its copy.
     pub fn path_of_copy(&self, path: &Path) -> PathBuf {
         let relative: PathBuf = normalize(path).components().filter(|c| matches!(c, Component::Normal(_))).collect();
         self.folder.path().join("root").join(relative)
@@ -65,7 +64,6 @@ impl LinkSandbox<'_> {
         out
     }
 
-    /// Translates one argument to one or more arguments.
     fn translate_argument(&self, argument: &OsStr) -> Vec<OsString> {
         if let Some(folder) = argument.as_bytes().strip_prefix(b"-L").filter(|f| !f.is_empty()) {
             return self.translate_search_folder(OsStr::from_bytes(folder));

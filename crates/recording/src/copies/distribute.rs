@@ -18,8 +18,7 @@ use trodden_profile::procedures::{add_call_sites, add_estimates, procedures};
 use trodden_stored::named;
 use trodden_unit::{Identity, InstrumentedImage, UnitCache, UnitMap, parts};
 
-/// Name of the folder with the original program.
-const PROGRAM: &str = "program";
+const PROGRAM_FOLDER: &str = "program";
 
 /// Input of [`make`].
 #[derive(Clone, Copy, Debug)]
@@ -73,7 +72,7 @@ fn remove_contents(folder: &Path) -> io::Result<()> {
 /// Writes the copies and the program to the folder. Returns the number of copies.
 fn fill_folder(job: &DistributedOptions, partition: PathPartition, stop: &StopFlag, context: CopyContext) -> Result<usize> {
     let (folder, file) = (job.folder, job.program);
-    let original = folder.join(PROGRAM);
+    let original = folder.join(PROGRAM_FOLDER);
     trodden_profile::temporary::create_folders(&original).with_context(|| format!("cannot create the folder {}", original.display()))?;
     let name = file.file_name().with_context(|| format!("{} is not a program", file.display()))?;
     fs::copy(file, original.join(name)).with_context(|| format!("cannot copy {}", file.display()))?;
@@ -114,7 +113,7 @@ pub struct CopyUnits {
 /// Reads the original program and the copies in a folder. Fails if the folder contains no copies, or one of them cannot be read.
 pub fn read(folder: &Path, store: Option<&UnitCache>) -> Result<(PartitionedProgram, Vec<CopyUnits>)> {
     let none = || format!("found no copies in {} (create some with `trodden fleet copies PROG -k 8 -o FOLDER`)", folder.display());
-    let original = LoadedProgram::read(&only_file(&folder.join(PROGRAM)).with_context(none)?, store)?;
+    let original = LoadedProgram::read(&only_file(&folder.join(PROGRAM_FOLDER)).with_context(none)?, store)?;
     let program = PartitionedProgram {
         identity: original.image.identity,
         path: original.file.display().to_string(),
@@ -173,7 +172,6 @@ impl LoadedProgram {
     }
 }
 
-/// Returns the only file in a folder, ignoring raw files.
 fn only_file(folder: &Path) -> Result<PathBuf> {
     let read = || format!("cannot read {}", folder.display());
     let files: Vec<PathBuf> = fs::read_dir(folder).with_context(read)?.map(|entry| Ok(entry?.path())).collect::<Result<_>>()?;

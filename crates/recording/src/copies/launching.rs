@@ -18,10 +18,8 @@ use trodden_unit::Identity;
 use trodden_unit::cache::CACHE_VARIABLE;
 use trodden_wire::OUTPUT_VARIABLE;
 
-/// Name of the folder with the pristine clone of the working folder.
 pub const PRISTINE_FOLDER: &str = "pristine";
 
-/// What runs the copies.
 pub struct CopyRunner<'a> {
     pub engine: Engine,
     pub stop: &'a StopFlag,
@@ -29,13 +27,11 @@ pub struct CopyRunner<'a> {
 }
 
 pub struct CopyRun {
-    /// The exit status, and hashes of the output.
     pub outcome: CopyOutcome,
     pub profile: Profile,
     pub times: CopyTimes,
 }
 
-/// Reads the results of some copies from the job's folder.
 pub fn read_results(folder: &Path, copies: &[usize], context: CopyContext) -> Result<Vec<CopyRun>> {
     let read = |&copy: &usize| {
         let (outcome, profile) = spec::read_result(&copy_file(folder, "result", copy), &context.recording.temporary)?;

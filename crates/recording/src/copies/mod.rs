@@ -266,7 +266,6 @@ fn run_copies(job: &CopyJob, runner: &CopyRunner, partition: &PathPartition, wor
     Ok(CountedCopies { profile, measurements, differences, outcome: copies[0].outcome.clone() })
 }
 
-/// Returns the times of the copies and their total executions.
 fn collect_measurements(
     partition: &PathPartition,
     counted: &Profile,

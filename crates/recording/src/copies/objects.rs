@@ -21,7 +21,6 @@ use trodden_text::words::plural;
 use trodden_unit::experiment::{InputFolder, InputPurpose, SettingsFile};
 use trodden_unit::{Frame, FunctionParts, Identity, Settings};
 
-/// Compiles the objects for all copies of a program, each distinct object once.
 pub struct CopyObjects<'a> {
     driver: &'a DriverContext,
     folder: PathBuf,

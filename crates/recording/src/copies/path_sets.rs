@@ -34,7 +34,6 @@ pub fn check_options(options: &CopyOptions, kind: &str) -> Result<()> {
     }
 }
 
-/// Returns the settings that all units of a program share. Fails if the settings of the units differ.
 pub fn common_settings(units: &[(Frame, UnitMap)], program: &Path, kind: &str) -> Result<Settings> {
     let mut all: Vec<Settings> = units.iter().map(|(_, map)| Settings::from(&map.experiment)).collect();
     all.dedup();
@@ -147,7 +146,6 @@ pub fn next_placed_key(seen: &mut HashMap<FunctionKey, usize>, map: &UnitMap, fu
     (key, *before - 1)
 }
 
-/// How often a path was executed in a copy, and when it was first executed.
 struct PathInCopy {
     copy: usize,
     count: u64,

@@ -113,7 +113,6 @@ impl SegmentPartition {
     }
 }
 
-/// Returns the first copy that counts a path.
 fn first_counting_copy(plan: &PartitionPlan, procedure: usize, path: &[DagEdgeId]) -> usize {
     let counts = |copy: &trodden_partition::CopyPlan| copy.parts[procedure].as_ref().is_some_and(|part| part.profiles(path));
     plan.copies.iter().position(counts).expect("every path is in the part of a copy")

@@ -12,18 +12,14 @@ use trodden_launch::temporary::create_folder_in;
 use trodden_profile::atomic_file::{self, Access};
 use trodden_profile::{ProcessEnding, Profile};
 
-/// Version of the file formats.
 pub const SCHEMA_VERSION: u32 = 4;
 
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct CopyJobSpec {
-    /// Always [`SCHEMA_VERSION`].
     pub schema_version: u32,
     /// The command as the user typed it.
     pub command: Vec<OsText>,
-    /// The working folder.
     pub directory: OsText,
-    /// The complete environment.
     pub environment: Vec<(OsText, OsText)>,
     /// The file for standard input; `None` for empty input.
     pub input: Option<OsText>,
@@ -37,7 +33,6 @@ pub struct CopyJobSpec {
     pub streamed: bool,
     /// Number of the copy that runs with randomised addresses, to show whether paths depend on addresses.
     pub random_addresses: Option<usize>,
-    /// For each copy, the path of its program.
     pub programs: Vec<OsText>,
 }
 
@@ -51,7 +46,6 @@ pub struct CopyOutcome {
     pub error_output: String,
 }
 
-/// Name prefix of files that are being written.
 const TEMPORARY_PREFIX: &str = ".trodden-";
 
 pub fn write_atomically(path: &Path, bytes: &[u8]) -> Result<()> {

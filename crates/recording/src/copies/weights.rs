@@ -23,7 +23,6 @@ use trodden_stored::named;
 use trodden_unit::Identity;
 
 const FIRST_RUN_FOLDER: &str = "first";
-/// Name of the folder for a first run that counts all paths.
 const FULL_RUN_FOLDER: &str = "first-whole";
 /// Maximum number of stored runs on which a partition is based.
 const MAX_RUNS: usize = 4;
@@ -158,7 +157,6 @@ fn first_run(program: &CopiedProgram, spec: &CopyJobSpec, folder: &Path, runner:
     Ok(Some(PartitionProfile { profile, same_input: true }))
 }
 
-/// Runs the program `file` once. Returns its profile and duration.
 fn run_program_once(file: &Path, sampled: bool, spec: &CopyJobSpec, folder: &Path, runner: &CopyRunner) -> Result<(Profile, Duration)> {
     let mut spec = spec.clone();
     (spec.programs, spec.sampled) = (vec![OsText::from(file.as_os_str())], sampled);

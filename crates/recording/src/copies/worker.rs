@@ -117,7 +117,6 @@ impl RunFolders {
     }
 }
 
-/// Returns the copy's command, and the files for its standard output and standard error output.
 fn build_command(spec: &CopyJobSpec, program: &Path, run_folders: &RunFolders) -> Result<(Command, PathBuf, PathBuf)> {
     let (out, err) = (run_folders.raw.path().join("out"), run_folders.raw.path().join("err"));
     // Only the owner may read what the program prints.

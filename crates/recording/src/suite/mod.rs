@@ -74,7 +74,6 @@ fn parse_commands(text: &str) -> Vec<TestCommand> {
     lines.map(test).collect()
 }
 
-/// Returns the tests that ctest lists for a build folder.
 fn list_ctest_tests(folder: &Path, options: &[OsString]) -> Result<Vec<TestCommand>> {
     ensure!(folder.is_dir(), "the folder {} does not exist. Pass the CMake build folder to --ctest", folder.display());
     let base = || -> Vec<OsString> { ["ctest", "--test-dir"].map(OsString::from).into_iter().chain([folder.into()]).collect() };

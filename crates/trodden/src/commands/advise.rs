@@ -54,7 +54,6 @@ pub fn run(job: &Advise, color: Color) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Returns the units of some functions, with the paths of their images.
 fn units_of_functions<'a>(functions: &'a [&Function]) -> impl Iterator<Item = (&'a str, Identity, &'a UnitMap)> {
     functions.iter().map(|function| (&*function.image.path, function.unit.unit, &*function.unit.map))
 }

@@ -7,7 +7,6 @@ use std::io::Write;
 use std::process::ExitCode;
 use trodden_driver::store_size::{Size, measure_folders};
 
-/// Prunes the unit cache if requested, and prints its size.
 pub fn run(job: &Cache) -> Result<ExitCode> {
     let store = context().store()?;
     let mut out = crate::output::text_writer();

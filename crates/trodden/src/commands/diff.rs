@@ -14,7 +14,6 @@ use trodden_stored::named;
 /// Exit status if the profiles differ and `--fail` is given.
 const DIFFERENT: u8 = 1;
 
-/// Compares two files and prints their differences.
 pub fn run(job: &Diff) -> Result<ExitCode> {
     let (before, after) = (InputKind::detect(&job.before)?, InputKind::detect(&job.after)?);
     let is_stream = |kind| matches!(kind, InputKind::StreamLogs | InputKind::EventText);

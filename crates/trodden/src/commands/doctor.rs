@@ -22,10 +22,8 @@ use trodden_driver::toolchain::{Llvm, NEWEST_LLVM, OLDEST_LLVM, TESTED_LLVM, Too
 use trodden_profile::store::locate;
 use trodden_recording::record;
 
-/// Version of the JSON output.
 const SCHEMA_VERSION: u32 = 1;
 
-/// The result of one check.
 #[derive(Debug, Serialize)]
 struct Finding {
     what: &'static str,
@@ -282,7 +280,6 @@ fn trial() -> Result<String> {
     }
 }
 
-/// Runs a tool and returns the first line that it prints.
 fn first_output_line(command: &mut Command) -> Result<String> {
     Ok(String::from_utf8_lossy(&printed(command)?).lines().next().unwrap_or_default().to_owned())
 }

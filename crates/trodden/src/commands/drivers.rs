@@ -7,7 +7,6 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use trodden_driver::assets;
 
-/// Creates the links in `folder`, or in the folder of this program by default.
 pub fn run(folder: Option<PathBuf>) -> Result<ExitCode> {
     let folder = match folder {
         Some(folder) => std::path::absolute(folder)?,

@@ -54,7 +54,6 @@ pub fn run(job: &Export) -> Result<ExitCode> {
     }
 }
 
-/// The formats that profiles can be exported to.
 const PROFILE_FORMATS: [Format; 10] = [
     Format::Folded,
     Format::Pprof,
@@ -68,7 +67,6 @@ const PROFILE_FORMATS: [Format; 10] = [
     Format::Proftext,
 ];
 
-/// Rejects options that have no effect on the requested format.
 fn reject_options_of_other_formats(job: &Export) -> Result<()> {
     const COVERAGE: &[Format] = &[Format::Lcov, Format::LlvmJson];
     let options: [(&str, bool, &[Format]); 7] = [
@@ -133,7 +131,6 @@ fn export_profile(job: &Export) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Returns the selection of source files for LLVM coverage.
 fn coverage_file_selection(job: &Export) -> CoverageFileSelection {
     let (object, include, exclude) = (job.object.clone(), job.include.clone(), job.exclude.clone());
     CoverageFileSelection { object, include, exclude, choices: job.choices.clone() }

@@ -25,7 +25,6 @@ const UNKNOWN: u8 = 2;
 const CUT_EDGE_ADVICE: &str = "Record a variant with whole paths, made by `trodden-lab with --table-slots 4096 -- instrument PROGRAM \
     --output NEW` (or with a larger --max-paths)";
 
-/// Prints the matches of an expression.
 pub fn run(job: &Find, color: Color) -> Result<ExitCode> {
     match InputKind::detect(&job.file)? {
         InputKind::Trace => trace::find(job),

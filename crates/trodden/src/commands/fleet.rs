@@ -38,10 +38,8 @@ const SORT_MEMORY: usize = 256 << 20;
 /// Maximum number of users to list for a path. Users with more executions come first.
 const MAX_SHOWN_USERS: usize = 3;
 
-/// File name extension of reports.
 const REPORT_EXTENSION: &str = "field";
 
-/// Makes copies, writes a report, or merges reports.
 pub fn run(job: &Fleet, color: Color) -> Result<ExitCode> {
     match job {
         Fleet::Copies(job) => make_copies(job),

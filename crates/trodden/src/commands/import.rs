@@ -13,10 +13,8 @@ use trodden_recording::streams::record as streams;
 use trodden_recording::{ProfileDestination, import, new_run, record};
 use trodden_report::input_kind::InputKind;
 
-/// File name that stands for standard input.
 const STANDARD_INPUT: &str = "-";
 
-/// Reads the files and stores their profile.
 pub fn run(job: &Import) -> Result<ExitCode> {
     job.destination.check()?;
     let kind = common_kind(job)?;
@@ -66,7 +64,6 @@ fn single_file<'a>(job: &'a Import, what: &str) -> Result<&'a Path> {
     Ok(&job.files[0])
 }
 
-/// Stores a profile of branches that the hardware recorded while an uninstrumented program ran.
 fn import_branches(job: &Import, file: &Path, destination: &ProfileDestination) -> Result<()> {
     if job.program.is_empty() {
         bail!("branches cannot be imported without their program: add --program PROGRAM (built with --addresses)");

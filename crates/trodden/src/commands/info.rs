@@ -44,7 +44,6 @@ pub fn run(info: &Info) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Version of the JSON form of [`StorageLocations`].
 const SCHEMA_VERSION: u32 = 1;
 
 /// Where data is stored. `trodden info` without a file prints this.
@@ -57,7 +56,6 @@ struct StorageLocations {
     /// Run store in the current folder or in a parent folder.
     run_store: Option<PathBuf>,
     runs: usize,
-    /// Run store for new runs.
     new_runs: PathBuf,
     /// Run store of the last run, if it differs from `run_store`.
     last_run_store: Option<PathBuf>,
@@ -115,7 +113,6 @@ impl StorageLocations {
     }
 }
 
-/// Describes a profile or a run, with statistics of its streams.
 fn describe_profile(info: &Info, name: &str) -> Result<ExitCode> {
     let files = named::files(name)?;
     let [file] = files.as_slice() else {

@@ -46,7 +46,6 @@ pub fn run(job: &Pgo) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Checks the names of the output files before anything is built.
 fn check_outputs(job: &Pgo) -> Result<()> {
     for (option, file) in [("--output", &job.output), ("--keep-profile", &job.choices.keep_profile)] {
         let Some(file) = file else { continue };

@@ -14,7 +14,6 @@ use trodden_recording::branches::{self, BranchRecording};
 use trodden_recording::streams::record as streams;
 use trodden_recording::{programs, record, sample};
 
-/// Records a run and returns the command's exit status.
 pub fn run(job: &Record) -> Result<ExitCode> {
     // The command may run for a long time, so its destination is checked first.
     job.destination.suite.as_deref().map_or(Ok(()), check_suite_name)?;
@@ -79,7 +78,6 @@ fn stores_each_program(job: &Record) -> bool {
     !(job.bursts.are_given() || job.destination.no_store)
 }
 
-/// Finds perf and returns what perf is to record.
 fn branch_recording(branches: &Branches) -> Result<BranchRecording> {
     let perf = find_program(context(), "perf".as_ref())
         .context("perf is not installed: install it (Debian: apt install linux-perf; Ubuntu: linux-tools-generic; Fedora: perf)")?;

@@ -19,7 +19,6 @@ use trodden_stored::named;
 /// Default maximum number of source lines per path.
 const DEFAULT_STEPS: usize = 40;
 
-/// Prints the report, or writes a page.
 pub fn run(job: &Report, color: Color) -> Result<ExitCode> {
     let kind = InputKind::detect(&job.file)?;
     if kind != InputKind::Waits {

@@ -14,10 +14,8 @@ use trodden_profile::{RunEntry, RunStore};
 use trodden_report::runs::{run_json, table};
 use trodden_report::words::plural;
 
-/// Version of the JSON output.
 const SCHEMA_VERSION: u32 = 3;
 
-/// Lists runs, removes runs, or adds runs to a suite.
 pub fn run(job: &Runs) -> Result<ExitCode> {
     let store = RunStore::find(Path::new("."))?;
     match &job.command {
@@ -52,7 +50,6 @@ pub fn run(job: &Runs) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Prints a note about files and folders that killed recordings left.
 fn note_leftovers(left: &[Leftover]) {
     // A recording that was killed before anything was counted leaves an empty folder.
     let left: Vec<Leftover> = left.iter().filter(|file| file.bytes > 0).cloned().collect();

@@ -100,7 +100,6 @@ fn choose_thread(thread: usize) -> ThreadChoice {
     ThreadChoice { thread, method: None }
 }
 
-/// Prints a result as JSON or as text.
 fn print_result(json: bool, document: &impl Serialize, lines: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<()> {
     let mut out = BufWriter::new(output::text_or_json_writer(json));
     if json {

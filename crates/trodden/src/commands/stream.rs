@@ -18,7 +18,6 @@ const DEFAULT_RUN_EVENTS: u64 = 100;
 /// Default number of events to show per thread from a flight recording.
 const DEFAULT_FLIGHT_EVENTS: u64 = 20;
 
-/// Prints the paths and calls of one thread in a run.
 pub fn show(job: &Show, file: &Path, kind: InputKind) -> Result<ExitCode> {
     InputKind::StreamLogs.reject_options(&[
         ("--to", job.to.is_some()),

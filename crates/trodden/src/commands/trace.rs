@@ -73,7 +73,6 @@ pub fn report(job: &Report) -> Result<ExitCode> {
 
 /// `trodden show`: prints the blocks or the call tree of a trace, between two positions.
 pub fn show(job: &Show, file: &Path) -> Result<ExitCode> {
-    /// Default number of blocks to show.
     const DEFAULT_COUNT: u64 = 100;
     InputKind::Trace.reject_options(&[("--core", job.core.is_some())])?;
     let trace = open(file)?;
@@ -131,7 +130,6 @@ pub fn diff(job: &Diff) -> Result<ExitCode> {
     Ok(if job.fail && !found.differences.is_empty() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-/// `trodden export`: converts a trace to the format of another tool.
 pub fn export(job: &Export) -> Result<ExitCode> {
     let trace = open(&job.file)?;
     let left_out = TraceFilter::new(&trace, &job.ignore, job.thread)?;

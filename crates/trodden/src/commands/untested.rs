@@ -85,7 +85,6 @@ fn report(job: &Untested, color: Color, schemes: Option<&SchemeResults>) -> Resu
     Ok(if job.fail && !is_empty { ExitCode::from(UNTESTED_FOUND) } else { ExitCode::SUCCESS })
 }
 
-/// The contents of a report.
 struct ReportParts<'r, 'v, 'a> {
     paths: &'r ResidualReport<'v, 'a>,
     across: Option<&'r ShownSegments<'r>>,
@@ -94,7 +93,6 @@ struct ReportParts<'r, 'v, 'a> {
     has_segments_only: bool,
 }
 
-/// Prints the report, or writes it to a file in the requested format.
 fn write_report(job: &Untested, color: Color, parts: &ReportParts, sources: &SourceCache, directory: &str) -> Result<()> {
     let ReportParts { paths: untested, across, schemes, has_segments_only } = parts;
     if let Some(file) = &job.sarif {

@@ -38,7 +38,6 @@ const RECORDER: OwnLibrary = OwnLibrary {
     variable: "TRODDEN_WAITS_RECORDER",
 };
 
-/// Returns the program's exit status.
 pub fn run(job: &Waits) -> Result<ExitCode> {
     match job {
         Waits::Record(job) => record(job),
@@ -70,7 +69,6 @@ fn recorder() -> Result<WaitsRecorder> {
     Ok(WaitsRecorder { library: RECORDER.find_preloadable(context())?, preloaded: env::var_os("LD_PRELOAD") })
 }
 
-/// `trodden report`: prints the causes of waits.
 pub fn report(job: &Report) -> Result<ExitCode> {
     InputKind::Waits.reject_options(&[
         ("--function", job.function.is_some()),
@@ -103,14 +101,12 @@ pub fn report(job: &Report) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// `trodden export chrome`: writes the timeline.
 pub fn export(job: &Export) -> Result<ExitCode> {
     let summary = analyse_recording(&job.file, &ReportOptions { timeline: true, ..ReportOptions::default() }, None)?;
     write_or_print(job.output.as_deref(), chrome::value(&summary).to_string().as_bytes())?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// Analyses a recording of waits, or another tool's trace.
 fn analyse_recording(file: &Path, options: &ReportOptions, stream: Option<&str>) -> Result<WaitSummary> {
     let replayed = if file.is_dir() && !import::ctf::is_trace(file) {
         let paths = stream.map(|run| StreamPaths::open(run, &folders())).transpose()?;

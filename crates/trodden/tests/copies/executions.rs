@@ -148,7 +148,6 @@ fn copies_find_the_same_libraries_as_the_program() {
     assert!(reported.contains("copy 0 ended with status 127") && reported.contains("libtwice.so"), "{reported}");
 }
 
-/// Lists the folders of copies that are left.
 fn leftover_folders(place: &Place) -> Vec<String> {
     let entries = std::fs::read_dir(place.path(".")).unwrap();
     entries.map(|e| e.unwrap().file_name().into_string().unwrap()).filter(|name| name.starts_with("raw-")).collect()

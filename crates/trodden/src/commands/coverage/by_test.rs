@@ -10,7 +10,6 @@ use trodden_coverage::{CoverageMapping, LineExecutions};
 use trodden_profile::{Maps, Profile};
 use trodden_stored::named;
 
-/// Prints the tests of a suite, ordered by the lines and paths that they add.
 pub fn run(job: &SuiteOrder) -> Result<()> {
     reject_path_options(job)?;
     let include = job.functions.file.iter().map(|place| place.to_string_lossy().into_owned()).collect();

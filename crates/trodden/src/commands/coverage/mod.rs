@@ -25,7 +25,6 @@ use trodden_stored::named::LAST;
 /// Pattern that selects all source files, even those of the standard library.
 pub const ALL_FILES: &str = "*";
 
-/// Loads a profile, and the coverage mapping for its selected source files.
 fn load(covered: &Covered) -> Result<(Profile, CoverageMapping)> {
     let mut profile = trodden_stored::named::load_all_builds(&covered.profile)?;
     select_builds(&mut profile);
@@ -158,7 +157,6 @@ pub fn llvm_json(profile: &Profile, files: &CoverageFileSelection) -> Result<Vec
     Ok(bytes)
 }
 
-/// Renders the lines and branches of the coverage mapping as a tracefile.
 pub fn mapped_tracefile(profile: &Profile, files: &CoverageFileSelection) -> Result<String> {
     let mapping = coverage_mapping(profile, files)?;
     let bytes = mapping.lcov(mapping.llvm_cov("export", &["-format=lcov".into()])?);

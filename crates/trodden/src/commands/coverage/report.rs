@@ -35,7 +35,6 @@ pub fn run(job: &CoverageReport) -> Result<ExitCode> {
     Ok(if failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(BELOW_THRESHOLD) })
 }
 
-/// Fails if a threshold does not apply to this report.
 fn check_thresholds(job: &CoverageReport) -> Result<()> {
     let is_of_lines = |threshold: &CoverageThreshold| matches!(threshold, CoverageThreshold::Share(CoverageMeasure::Lines, _));
     ensure!(
@@ -49,7 +48,6 @@ fn check_thresholds(job: &CoverageReport) -> Result<()> {
     Ok(())
 }
 
-/// Returns a message for each threshold that the coverage is below.
 fn missed_thresholds(thresholds: &[CoverageThreshold], total: &CoverageRow) -> Vec<String> {
     let missed = |threshold: &CoverageThreshold| {
         let CoverageThreshold::Share(measure, min) = *threshold else { return None };

@@ -92,7 +92,6 @@ fn check_path_count(function: &FunctionMap) -> Result<()> {
     Ok(())
 }
 
-/// Returns the indices of the functions that the expression selects.
 fn select_functions(expression: &PathExpression, functions: &[(&UnitMap, &FunctionMap)], program: &Path) -> Result<HashSet<usize>> {
     let Some(text) = &expression.function else { return Ok((0..functions.len()).collect()) };
     let names: Vec<Name> = functions.iter().map(|(_, f)| Name::from_linkage(&f.name)).collect();

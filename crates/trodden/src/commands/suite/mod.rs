@@ -34,7 +34,6 @@ pub fn run(job: &SuiteCommand) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Lists the suites, or the tests of a suite, or only its redundant tests.
 fn list(job: &SuiteList) -> Result<()> {
     let Some(name) = &job.suite else {
         ensure!(
@@ -50,7 +49,6 @@ fn list(job: &SuiteList) -> Result<()> {
     }
 }
 
-/// Converts the selection of functions to the library's type.
 fn compared_functions(functions: &SuiteFunctions) -> shown::ComparedFunctions<'_> {
     shown::ComparedFunctions { function: functions.function.as_deref(), files: &functions.file, exclude: &functions.except }
 }
@@ -137,7 +135,6 @@ fn order_tests(job: &SuiteOrder) -> Result<()> {
     })
 }
 
-/// Returns the changed lines if `--changed-since` is given.
 fn changed_lines(job: &SuiteOrder) -> Result<Option<ChangedLines>> {
     let (UnifiedDiff { text, root }, name) = match job.changed_since.as_deref() {
         None => return Ok(None),

@@ -69,7 +69,6 @@ fn number_of_runs(suite: &str) -> Result<u64> {
     Ok(store.suites()?.into_iter().find(|(name, _)| name == suite).map_or(0, |(_, runs)| runs))
 }
 
-/// Returns where the tests come from.
 fn test_source(job: &SuiteRun) -> Result<TestSource> {
     match (&job.source.commands, &job.source.ctest) {
         (Some(file), _) => {
