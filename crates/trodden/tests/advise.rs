@@ -43,14 +43,14 @@ int main(void) {
 }
 ";
 
-fn recorded(options: &str) -> Place {
+fn build_and_record(options: &str) -> Place {
     let place = Place::with(&[("a.c", PROGRAM)]);
     place.cc(&format!("{options} a.c -o prog"));
     place.record("prog");
     place
 }
 
-fn findings(place: &Place, arguments: &str) -> Vec<Value> {
+fn list_findings(place: &Place, arguments: &str) -> Vec<Value> {
     let out = place.trodden(&format!("advise run.trodden --json {arguments}")).stdout;
     let json: Value = serde_json::from_slice(&out).unwrap();
     assert_eq!((&json["schema_version"], &json["kind"]), (&Value::from(3), &Value::from("advice")));
@@ -59,8 +59,8 @@ fn findings(place: &Place, arguments: &str) -> Vec<Value> {
 
 #[test]
 fn branch_decided_by_an_earlier_branch_is_found_with_its_counts() {
-    let place = recorded("-O2 -g");
-    let found = findings(&place, "--function decide");
+    let place = build_and_record("-O2 -g");
+    let found = list_findings(&place, "--function decide");
     let [only] = found.as_slice() else { panic!("{found:#?}") };
     assert_eq!((&only["kind"], &only["saves_instructions"]), (&Value::from("correlated"), &Value::from(20_000)));
     let evidence = &only["evidence"];
@@ -72,8 +72,8 @@ fn branch_decided_by_an_earlier_branch_is_found_with_its_counts() {
 
 #[test]
 fn load_that_nearly_all_executions_repeat_is_found_in_stored_bitcode() {
-    let place = recorded("-O2 -g");
-    let found = findings(&place, "--function reuse --kind redundant");
+    let place = build_and_record("-O2 -g");
+    let found = list_findings(&place, "--function reuse --kind redundant");
     let [only] = found.as_slice() else { panic!("{found:#?}") };
     let evidence = &only["evidence"];
     assert_eq!(evidence["on_every_path"], true);
@@ -103,7 +103,7 @@ fn without_bitcode_other_findings_are_reported_and_missing_bitcode_is_named() {
 
 #[test]
 fn sarif_lists_the_locations_of_a_finding_as_a_code_flow() {
-    let place = recorded("-O2 -g");
+    let place = build_and_record("-O2 -g");
     place.trodden("advise run.trodden --sarif advice.sarif --kind correlated");
     let log: Value = serde_json::from_slice(&std::fs::read(place.path("advice.sarif")).unwrap()).unwrap();
     assert_eq!(log["version"], "2.1.0");
@@ -117,7 +117,7 @@ fn sarif_lists_the_locations_of_a_finding_as_a_code_flow() {
 
 #[test]
 fn unknown_kind_or_function_is_rejected() {
-    let place = recorded("-O1 -g0");
+    let place = build_and_record("-O1 -g0");
     for (arguments, expected) in [("--kind nothing", "nothing"), ("--function nothing", "nothing")] {
         let output = place.command(trodden()).args(["advise", "run.trodden"]).args(arguments.split(' ')).output().unwrap();
         let err = String::from_utf8(output.stderr).unwrap();

@@ -22,7 +22,7 @@ int main(void) { long s = 0; for (long i = 1; i < 40; i++) s += collatz(i); sink
 
 /// Builds the program with counters and without counters. Returns the counted profile, and a trace of all branches in the program without
 /// counters.
-fn traced(program: &str, status: i32) -> (Place, Profile, String) {
+fn build_and_trace(program: &str, status: i32) -> (Place, Profile, String) {
     let place = Place::with(&[("prog.c", program)]);
     place.cc("-O1 prog.c -o counted");
     let output = place.command(trodden()).args(["record", "--no-store", "-o", "counted.trodden", "--", "./counted"]).output().unwrap();
@@ -35,7 +35,7 @@ fn traced(program: &str, status: i32) -> (Place, Profile, String) {
     (place, counted, String::from_utf8(trace).unwrap())
 }
 
-fn counts(profile: &Profile, function: &str) -> Vec<(u64, u64)> {
+fn count_paths(profile: &Profile, function: &str) -> Vec<(u64, u64)> {
     let (_, unit, map) = profile.functions().find(|(_, _, f)| f.name == function).unwrap();
     unit.counts_of(map).collect()
 }
@@ -53,12 +53,12 @@ fn programs_with_marked_blocks_are_described() {
 
 #[test]
 fn imported_trace_gives_exact_counts() {
-    let (place, counted, trace) = traced(PROGRAM, 3);
+    let (place, counted, trace) = build_and_trace(PROGRAM, 3);
     place.write("trace.txt", &trace);
     place.trodden("import trace.txt --program marked --no-store -o traced.trodden");
     let traced = Profile::read(&place.path("traced.trodden")).unwrap();
     for function in ["main", "collatz"] {
-        assert_eq!(counts(&traced, function), counts(&counted, function), "{function}");
+        assert_eq!(count_paths(&traced, function), count_paths(&counted, function), "{function}");
     }
     let report = String::from_utf8(place.trodden("report traced.trodden").stdout).unwrap();
     assert!(report.contains("collatz") && report.contains("sampled"), "{report}");
@@ -83,12 +83,12 @@ int main(void) { int sum = 0; for (int i = 0; i < 8; i++) sum += attempt(i); sin
 
 #[test]
 fn second_return_begins_a_path() {
-    let (place, counted, trace) = traced(SECOND_RETURNS_PROGRAM, 0);
+    let (place, counted, trace) = build_and_trace(SECOND_RETURNS_PROGRAM, 0);
     place.write("trace.txt", &trace);
     place.trodden("import trace.txt --program marked --no-store -o traced.trodden");
     let traced = Profile::read(&place.path("traced.trodden")).unwrap();
     for function in ["main", "attempt", "leaf"] {
-        assert_eq!(counts(&traced, function), counts(&counted, function), "{function}");
+        assert_eq!(count_paths(&traced, function), count_paths(&counted, function), "{function}");
     }
 }
 
@@ -119,20 +119,20 @@ int main(void) {
 
 #[test]
 fn jump_to_the_next_instruction_is_a_branch() {
-    let (place, counted, trace) = traced(NEAR_JUMPS_PROGRAM, 0);
+    let (place, counted, trace) = build_and_trace(NEAR_JUMPS_PROGRAM, 0);
     place.write("trace.txt", &trace);
     place.trodden("import trace.txt --program marked --no-store -o traced.trodden");
     let traced = Profile::read(&place.path("traced.trodden")).unwrap();
-    assert_eq!(counts(&traced, "run"), counts(&counted, "run"));
+    assert_eq!(count_paths(&traced, "run"), count_paths(&counted, "run"));
 }
 
 #[test]
 fn imported_branch_windows_rank_the_paths() {
-    let (place, counted, trace) = traced(PROGRAM, 3);
+    let (place, counted, trace) = build_and_trace(PROGRAM, 3);
     place.write("windows.txt", &step::windows(&trace, 32, 7));
     place.trodden("import windows.txt --program marked --no-store -o sampled.trodden");
     let sampled = Profile::read(&place.path("sampled.trodden")).unwrap();
-    let hottest = |profile: &Profile| counts(profile, "collatz").into_iter().max_by_key(|c| c.1).unwrap().0;
+    let hottest = |profile: &Profile| count_paths(profile, "collatz").into_iter().max_by_key(|c| c.1).unwrap().0;
     assert_eq!(hottest(&sampled), hottest(&counted));
     // A path that begins in a window and does not end there is not an unfinished path of the program.
     let report = String::from_utf8(place.trodden("report sampled.trodden").stdout).unwrap();
@@ -141,7 +141,7 @@ fn imported_branch_windows_rank_the_paths() {
 
 #[test]
 fn record_runs_perf_and_imports_its_output() {
-    let (place, counted, trace) = traced(PROGRAM, 3);
+    let (place, counted, trace) = build_and_trace(PROGRAM, 3);
     place.write("windows.txt", &step::windows(&trace, 32, 7));
     place.write("trace.txt", &trace);
     // This script acts as `perf record` by running the command after `--`, and as `perf script` by printing the text with the requested
@@ -159,9 +159,9 @@ fn record_runs_perf_and_imports_its_output() {
         assert_eq!(output.status.code(), Some(3), "{output:?}");
         let profile = Profile::read(&place.path("run.trodden")).unwrap();
         assert_eq!(profile.run.command, ["./marked"]);
-        assert!(counts(&profile, "collatz").len() > 1);
+        assert!(count_paths(&profile, "collatz").len() > 1);
         if option == "--branches=trace" {
-            assert_eq!(counts(&profile, "collatz"), counts(&counted, "collatz"));
+            assert_eq!(count_paths(&profile, "collatz"), count_paths(&counted, "collatz"));
         }
         assert!(fs::read_to_string(place.path("perf.log")).unwrap().contains(log));
     }

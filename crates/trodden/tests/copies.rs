@@ -52,7 +52,7 @@ fn record(place: &Place, program: &str, arguments: &str) -> Output {
     command.output().unwrap()
 }
 
-fn counts(place: &Place) -> BTreeMap<(String, String, u64), u64> {
+fn count_paths(place: &Place) -> BTreeMap<(String, String, u64), u64> {
     let profile = Profile::read(&place.path("run.trodden")).unwrap();
     let functions = profile.functions();
     functions
@@ -66,7 +66,7 @@ fn merged_counts_of_copies_equal_counts_of_one_program() {
     place.cc("-O2 prog.c -o prog");
     let one = record(&place, "./prog", "");
     assert_eq!(one.status.code(), Some(3), "{}", String::from_utf8_lossy(&one.stderr));
-    let truth = counts(&place);
+    let truth = count_paths(&place);
     assert!(truth.len() > 20, "{} {truth:?}", truth.len());
     std::fs::copy(place.path("run.trodden"), place.path("one.trodden")).unwrap();
     for arguments in [
@@ -80,7 +80,7 @@ fn merged_counts_of_copies_equal_counts_of_one_program() {
         let copies = record(&place, "./prog", arguments);
         let reported = String::from_utf8_lossy(&copies.stderr).into_owned();
         assert_eq!((copies.status.code(), &copies.stdout), (Some(3), &one.stdout), "{arguments}: {reported}");
-        assert_eq!(counts(&place), truth, "{arguments}");
+        assert_eq!(count_paths(&place), truth, "{arguments}");
     }
     let costs: serde_json::Value = serde_json::from_slice(&std::fs::read(place.path("costs.json")).unwrap()).unwrap();
     let hits = |name: &str| costs[name].as_u64().unwrap();
@@ -127,7 +127,7 @@ fn hits_are_compared_with_a_program_instrumented_with_the_same_knowledge() {
 }
 
 /// Returns the executions of each function's edges.
-fn edges(place: &Place) -> BTreeMap<String, Vec<u64>> {
+fn count_edges(place: &Place) -> BTreeMap<String, Vec<u64>> {
     let profile = Profile::read(&place.path("run.trodden")).unwrap();
     let of = |unit: &UnitProfile, f: &FunctionMap| FunctionPaths::decode(f, unit.counts_of(f)).unwrap().edges;
     profile.functions().map(|(_, unit, f)| (f.name.clone(), of(unit, f))).collect()
@@ -138,7 +138,7 @@ fn edge_counts_of_copies_equal_edge_counts_from_paths() {
     let place = Place::with(&[("prog.c", PROGRAM), ("input", "one\ntwo\n")]);
     place.cc("-O2 prog.c -o prog");
     let one = record(&place, "./prog", "");
-    let (truth, paths) = (edges(&place), counts(&place));
+    let (truth, paths) = (count_edges(&place), count_paths(&place));
     assert!(truth.values().flatten().filter(|n| **n > 0).count() > 30, "{truth:?}");
     std::fs::copy(place.path("run.trodden"), place.path("one.trodden")).unwrap();
     for arguments in
@@ -147,9 +147,9 @@ fn edge_counts_of_copies_equal_edge_counts_from_paths() {
         let copies = record(&place, "./prog", arguments);
         let reported = String::from_utf8_lossy(&copies.stderr).into_owned();
         assert_eq!((copies.status.code(), &copies.stdout), (Some(3), &one.stdout), "{arguments}: {reported}");
-        assert_eq!(edges(&place), truth, "{arguments}");
+        assert_eq!(count_edges(&place), truth, "{arguments}");
         // The image identity differs from the program's, so that these edge counts are not taken for path counts.
-        assert!(counts(&place).keys().all(|(image, ..)| paths.keys().all(|(own, ..)| own != image)));
+        assert!(count_paths(&place).keys().all(|(image, ..)| paths.keys().all(|(own, ..)| own != image)));
     }
     let costs: serde_json::Value = serde_json::from_slice(&std::fs::read(place.path("costs.json")).unwrap()).unwrap();
     let hits = |name: &str| costs[name].as_u64().unwrap();
@@ -160,7 +160,7 @@ fn edge_counts_of_copies_equal_edge_counts_from_paths() {
 }
 
 /// Returns the counters for which the time of the first execution is known.
-fn timed(place: &Place) -> Vec<u64> {
+fn find_timed_counters(place: &Place) -> Vec<u64> {
     let profile = Profile::read(&place.path("run.trodden")).unwrap();
     profile.images.iter().flat_map(|i| &i.units).flat_map(|u| u.counts.first_seen.iter().map(|seen| seen.0)).collect()
 }
@@ -174,14 +174,14 @@ fn copies_of_a_residual_build_find_the_same_untested_paths() {
     must(tests.args(["record", "--no-store", "-o", "tests.trodden", "--", "./prog"]).env("SHORT", "1"));
     place.trodden("instrument ./prog --residual tests.trodden -o prog.field");
     let one = record(&place, "./prog.field", "");
-    let (truth, times) = (counts(&place), timed(&place));
+    let (truth, times) = (count_paths(&place), find_timed_counters(&place));
     assert!(truth.len() > 15 && times.len() > 10, "{truth:?} {times:?}");
     for arguments in ["--copies 3 --baseline", "--copies 2 --strategy pbl --weights tests.trodden"] {
         let copies = record(&place, "./prog.field", arguments);
         let reported = String::from_utf8_lossy(&copies.stderr).into_owned();
         assert_eq!((copies.status.code(), &copies.stdout), (Some(3), &one.stdout), "{arguments}: {reported}");
-        assert_eq!(counts(&place), truth, "{arguments}");
-        assert_eq!(timed(&place), times, "{arguments}: it is not known when paths were taken first");
+        assert_eq!(count_paths(&place), truth, "{arguments}");
+        assert_eq!(find_timed_counters(&place), times, "{arguments}: it is not known when paths were taken first");
     }
     let refused = record(&place, "./prog.field", "--copies 2 --strategy p3");
     let reported = String::from_utf8_lossy(&refused.stderr).into_owned();
@@ -196,14 +196,14 @@ fn merged_counts_of_random_programs_are_exact() {
         let place = Place::with(&[(source, &program.text), ("input", "")]);
         must(place.command(trodden()).arg(driver).args(["-O1", "-w", "-pthread", source, "-o", "prog"]));
         let one = record(&place, "./prog", "");
-        let truth = counts(&place);
+        let truth = count_paths(&place);
         std::fs::copy(place.path("run.trodden"), place.path("one.trodden")).unwrap();
         let arguments = ["--copies 2 --weights one.trodden", "--copies 3 --strategy p3 --all-procedures", "--copies 3 --no-first-run"]
             [seed as usize % 3];
         let copies = record(&place, "./prog", arguments);
         let reported = String::from_utf8_lossy(&copies.stderr).into_owned();
         assert_eq!((copies.status.code(), &copies.stdout), (one.status.code(), &one.stdout), "seed {seed} {arguments}: {reported}");
-        assert_eq!(counts(&place), truth, "seed {seed} {arguments}");
+        assert_eq!(count_paths(&place), truth, "seed {seed} {arguments}");
         if seed % 2 == 0 {
             let copies = record(&place, "./prog", "--copies 2 --divide edges --baseline --weights one.trodden");
             assert_eq!(copies.status.code(), one.status.code(), "seed {seed}: {}", String::from_utf8_lossy(&copies.stderr));
@@ -245,7 +245,7 @@ fn counted_hits_equal_computed_hits() {
 }
 
 /// Returns the part of the messages that says how many units were compiled.
-fn compiled(reported: &str) -> &str {
+fn find_compiled_units(reported: &str) -> &str {
     reported.lines().find_map(|line| line.strip_prefix("trodden: compiling ")).and_then(|rest| rest.split_once(';')).expect(reported).0
 }
 
@@ -267,9 +267,9 @@ fn shared_units_are_compiled_once_and_the_newest_run_provides_weights() {
     let reported = run(&["--copies", "3"]);
     assert!(reported.contains("based on run 1, the latest of this build (./prog)"), "{reported}");
     // Each of the three units is linked into three copies. A part of `rest` is in at most one copy, as is a part of `main`.
-    let first: Vec<usize> = compiled(&reported).split(' ').filter_map(|word| word.parse().ok()).collect();
+    let first: Vec<usize> = find_compiled_units(&reported).split(' ').filter_map(|word| word.parse().ok()).collect();
     assert!(first[0] < first[1] && first[1] == 9, "{reported}");
-    assert_eq!(compiled(&run(&["--copies", "3", "--weights", "1"])), "0 of 9 units");
+    assert_eq!(find_compiled_units(&run(&["--copies", "3", "--weights", "1"])), "0 of 9 units");
     let reported = run(&["--copies", "3", "--no-store", "-o", "x", "--strategy", "pbl"]);
     assert!(!reported.contains("is based on"), "{reported}");
     let stored = String::from_utf8(must(place.command(trodden()).arg("cache")).stdout).unwrap();
@@ -288,13 +288,13 @@ fn without_a_stored_run_the_program_is_sampled_first() {
     let place = Place::with(&[("prog.c", source), ("input", "")]);
     place.cc("-O1 prog.c -o prog");
     record(&place, "./prog", "");
-    let truth = counts(&place);
+    let truth = count_paths(&place);
     for (arguments, said) in [("", "the program runs once, sampled"), ("--no-first-run", "the partition uses estimated frequencies")] {
         let copies = record(&place, "./prog", &format!("--copies 2 --costs costs.json {arguments}"));
         let reported = String::from_utf8_lossy(&copies.stderr).into_owned();
         assert_eq!(copies.status.code(), Some(0), "{reported}");
         assert!(reported.contains(said), "{reported}");
-        assert_eq!(counts(&place), truth, "{arguments}");
+        assert_eq!(count_paths(&place), truth, "{arguments}");
         assert!(!arguments.is_empty() || !reported.contains("before a sample was taken"), "{reported}");
     }
     // The program is too short for a sample, so it runs a second time, with full counting.
@@ -311,7 +311,7 @@ fn without_a_stored_run_the_program_is_sampled_first() {
 }
 
 /// Returns the source of a function with four tasks.
-fn tasks(name: &str) -> String {
+fn generate_task_function(name: &str) -> String {
     format!(
         "__attribute__((noinline)) {name}(int n) {{ switch (n & 3) {{ case 0: return 5; case 1: return n / 3; case 2: return n * n; }} \
             return -n; }}\n"
@@ -320,15 +320,15 @@ fn tasks(name: &str) -> String {
 
 #[test]
 fn strategy_p3_divides_functions_with_one_call_site() {
-    let own = tasks("static int own");
+    let own = generate_task_function("static int own");
     let one = format!(
         "{own}{}int more(int);\nint twice(int);\nint by_alias(int);\nint main(int c, char **v) {{ return own(c) + once(c) + twice(c) + \
             by_alias(c) + more(c); }}\n",
-        tasks("int once")
+        generate_task_function("int once")
     );
     let alias = "int by_alias(int n) __attribute__((alias(\"renamed\")));\n";
     let more = "int more(int n) { return own(n + 1) + twice(n) + renamed(n); }\n";
-    let other = format!("{own}{}{}{alias}{more}", tasks("int twice"), tasks("int renamed"));
+    let other = format!("{own}{}{}{alias}{more}", generate_task_function("int twice"), generate_task_function("int renamed"));
     let place = Place::with(&[("one.c", &one), ("other.c", &other)]);
     place.cc("-O1 -g one.c other.c -o prog");
     // The functions with one call site are `once` and the two functions called `own`. `twice` and `renamed` have two call sites. The other
@@ -341,7 +341,7 @@ fn strategy_p3_divides_functions_with_one_call_site() {
 }
 
 /// Returns a program that makes the given calls.
-fn worker(calls: &str) -> String {
+fn generate_worker_program(calls: &str) -> String {
     format!(
         "static volatile int v;\n__attribute__((noinline)) static int work(int n) {{ if (n & v) return v; return n * v; }}\n\
             __attribute__((noinline)) static int down(int n) {{ if (n < v) return v; return down(n - v) + down(n / 2 - v); }}\n\
@@ -354,7 +354,7 @@ fn worker(calls: &str) -> String {
 #[test]
 fn estimated_executions_follow_calls() {
     let hits = |calls: &str| {
-        let place = Place::with(&[("prog.c", &worker(calls))]);
+        let place = Place::with(&[("prog.c", &generate_worker_program(calls))]);
         place.cc("-O1 prog.c -o prog");
         let answer = place.laboratory("plan ./prog -k 2 --strategy pbl --json").stdout;
         let answer: serde_json::Value = serde_json::from_slice(&answer).unwrap();
@@ -384,11 +384,11 @@ fn number_of_probes_per_copy_can_be_limited() {
     let (_, copies) = plan(&most);
     assert!(copies.len() >= 3 && copies.iter().all(|probes| *probes <= one[0] / 3), "{copies:?}");
     assert_eq!(record(&place, "./prog", "").status.code(), Some(3));
-    let expected = counts(&place);
+    let expected = count_paths(&place);
     let needed = copies.len();
     let shared = record(&place, "./prog", &format!("--copies {needed} --max-probes {most} --no-first-run"));
     assert_eq!(shared.status.code(), Some(3), "{shared:?}");
-    assert_eq!(counts(&place), expected);
+    assert_eq!(count_paths(&place), expected);
     let refused = record(&place, "./prog", &format!("--copies {} --max-probes {most} --no-first-run", needed - 1));
     assert!(!refused.status.success() && String::from_utf8_lossy(&refused.stderr).contains("or more"), "{refused:?}");
 }
@@ -404,11 +404,11 @@ fn program_that_executes_itself_is_one_image() {
     let place = Place::with(&[("prog.c", SELF_EXECUTING_PROGRAM), ("input", "")]);
     place.cc("-O1 prog.c -o prog");
     record(&place, "./prog", "");
-    let truth = counts(&place);
+    let truth = count_paths(&place);
     std::fs::copy(place.path("run.trodden"), place.path("one.trodden")).unwrap();
     let copies = record(&place, "./prog", "--copies 2 --weights one.trodden --baseline");
     assert_eq!(copies.status.code(), Some(0), "{}", String::from_utf8_lossy(&copies.stderr));
-    assert_eq!(counts(&place), truth);
+    assert_eq!(count_paths(&place), truth);
     assert_eq!(Profile::read(&place.path("run.trodden")).unwrap().images.len(), 1);
 }
 

@@ -15,20 +15,20 @@ fn record(place: &Place, arguments: &str) -> Output {
     command.stdin(Stdio::null()).output().unwrap()
 }
 
-fn reported(output: &Output) -> String {
+fn read_messages(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-fn profile(place: &Place) -> Profile {
+fn read_profile(place: &Place) -> Profile {
     Profile::read(&place.path("run.trodden")).unwrap()
 }
 
-fn counts(place: &Place) -> BTreeMap<(String, u64), u64> {
-    let profile = profile(place);
+fn count_paths(place: &Place) -> BTreeMap<(String, u64), u64> {
+    let profile = read_profile(place);
     profile.functions().flat_map(|(_, unit, f)| unit.counts_of(f).map(move |(path, n)| ((f.name.clone(), path), n))).collect()
 }
 
-fn not_exact(place: &Place) -> Vec<String> {
+fn list_inexactness(place: &Place) -> Vec<String> {
     let report: serde_json::Value = serde_json::from_slice(&place.trodden("report run.trodden --json").stdout).unwrap();
     report["totals"]["not_exact"].as_array().unwrap().iter().map(|text| text.as_str().unwrap().to_owned()).collect()
 }
@@ -44,14 +44,14 @@ fn copies_ended_by_the_same_signal_are_marked() {
     let place = Place::with(&[("prog.c", TIMED_PROGRAM)]);
     place.cc("-O1 prog.c -o prog");
     let output = record(&place, "--copies 2 --no-first-run -- ./prog");
-    assert_eq!(output.status.code(), Some(128 + 14), "{}", reported(&output));
+    assert_eq!(output.status.code(), Some(128 + 14), "{}", read_messages(&output));
     assert!(
-        reported(&output).contains("signal 14 ended all copies") && !reported(&output).contains("did not execute the same paths"),
+        read_messages(&output).contains("signal 14 ended all copies") && !read_messages(&output).contains("did not execute the same paths"),
         "{}",
-        reported(&output)
+        read_messages(&output)
     );
-    assert_eq!((profile(&place).run.interrupted, profile(&place).run.diverged), (2, 0));
-    assert!(not_exact(&place)[0].contains("a signal ended the 2 copies"), "{:?}", not_exact(&place));
+    assert_eq!((read_profile(&place).run.interrupted, read_profile(&place).run.diverged), (2, 0));
+    assert!(list_inexactness(&place)[0].contains("a signal ended the 2 copies"), "{:?}", list_inexactness(&place));
     // A merged profile keeps this mark.
     place.trodden("merge -o sum.trodden run.trodden run.trodden");
     assert_eq!(Profile::read(&place.path("sum.trodden")).unwrap().run.interrupted, 4);
@@ -69,18 +69,18 @@ fn copies_ended_by_a_signal_run_again_if_others_end_normally() {
     let place = Place::with(&[("prog.c", ONE_IS_ENDED_PROGRAM)]);
     place.cc("-O1 prog.c -o prog");
     record(&place, "-- ./prog");
-    let truth = counts(&place);
+    let truth = count_paths(&place);
     let output = record(&place, "--copies 2 --no-first-run --ignore-output -- ./prog");
-    assert!(reported(&output).contains("a signal ended only 1 of 2 copies"), "{}", reported(&output));
+    assert!(read_messages(&output).contains("a signal ended only 1 of 2 copies"), "{}", read_messages(&output));
     // The second attempt of the copy ends normally. Its different path in `main` is noticed only if several copies count `main`.
-    assert!(place.path("once").is_dir() && !reported(&output).contains("ended with"), "{}", reported(&output));
+    assert!(place.path("once").is_dir() && !read_messages(&output).contains("ended with"), "{}", read_messages(&output));
     let of_work =
         |counts: &BTreeMap<(String, u64), u64>| counts.iter().filter(|(at, _)| at.0 == "work").map(|(_, n)| *n).collect::<Vec<_>>();
-    assert_eq!(of_work(&counts(&place)), of_work(&truth));
+    assert_eq!(of_work(&count_paths(&place)), of_work(&truth));
     let output = record(&place, "--copies 2 --no-first-run --ignore-output -- ./prog always");
-    assert_eq!(output.status.code(), Some(1), "{}", reported(&output));
-    assert!(reported(&output).contains("copy 1 ended with signal 9, but copy 0 with status 0"), "{}", reported(&output));
-    assert!(profile(&place).run.diverged > 0 && !not_exact(&place).is_empty());
+    assert_eq!(output.status.code(), Some(1), "{}", read_messages(&output));
+    assert!(read_messages(&output).contains("copy 1 ended with signal 9, but copy 0 with status 0"), "{}", read_messages(&output));
+    assert!(read_profile(&place).run.diverged > 0 && !list_inexactness(&place).is_empty());
 }
 
 #[test]
@@ -132,13 +132,13 @@ fn different_executions_are_detected_by_paths_that_all_copies_count() {
         ["--copies 2 --weights one.trodden", "--copies 3 --weights one.trodden", "--copies 2 --strategy pbl --weights one.trodden"]
     {
         let output = record(&place, &format!("{arguments} -- ./prog"));
-        assert_eq!(output.status.code(), Some(1), "{arguments}: {}", reported(&output));
+        assert_eq!(output.status.code(), Some(1), "{arguments}: {}", read_messages(&output));
         assert!(
-            reported(&output).contains("did not execute the same paths") && reported(&output).contains("of function `work`"),
+            read_messages(&output).contains("did not execute the same paths") && read_messages(&output).contains("of function `work`"),
             "{arguments}: {}",
-            reported(&output)
+            read_messages(&output)
         );
-        assert!(profile(&place).run.diverged > 0 && !not_exact(&place).is_empty());
+        assert!(read_profile(&place).run.diverged > 0 && !list_inexactness(&place).is_empty());
     }
 }
 
@@ -158,9 +158,9 @@ fn several_runs_balance_copies_better_than_an_unusual_one() {
     place.trodden("record -- ./prog 2000 3000");
     place.trodden("record -- ./prog 900000 0");
     let output = record(&place, "--copies 2 --costs costs.json -- ./prog 2500 2500");
-    assert_eq!(output.status.code(), Some(0), "{}", reported(&output));
+    assert_eq!(output.status.code(), Some(0), "{}", read_messages(&output));
     let said = "based on 3 runs of this build, with equal weights: 3 (./prog 900000 0), 2 (./prog 2000 3000), 1 (./prog 3000 2000)";
-    assert!(reported(&output).contains(said), "{}", reported(&output));
+    assert!(read_messages(&output).contains(said), "{}", read_messages(&output));
     let costs: serde_json::Value = serde_json::from_slice(&std::fs::read(place.path("costs.json")).unwrap()).unwrap();
     let hits = |name: &str| costs[name].as_u64().unwrap() as f64;
     assert!(hits("hits_of_slowest") < 0.8 * hits("sequential_hits"), "{costs}");
@@ -169,9 +169,9 @@ fn several_runs_balance_copies_better_than_an_unusual_one() {
     place.trodden("record -- ./prog 2500 2500");
     let output = record(&place, "--copies 2 -- ./prog 2500 2500");
     assert!(
-        reported(&output).contains("based on 2 runs of this build, with equal weights: 5 (./prog 2500 2500), 4 "),
+        read_messages(&output).contains("based on 2 runs of this build, with equal weights: 5 (./prog 2500 2500), 4 "),
         "{}",
-        reported(&output)
+        read_messages(&output)
     );
 }
 
@@ -183,7 +183,7 @@ fn functions_that_strategy_p3_cannot_divide_are_named() {
     let place = Place::with(&[("many.c", &source)]);
     place.cc("-O1 many.c -o many");
     let output = place.command(laboratory()).args(["plan", "many", "--copies", "2", "--strategy", "p3"]).output().unwrap();
-    assert!(output.status.success() && reported(&output).contains("strategy p3 does not divide main"), "{}", reported(&output));
+    assert!(output.status.success() && read_messages(&output).contains("strategy p3 does not divide main"), "{}", read_messages(&output));
     let output = place.command(laboratory()).args(["plan", "many", "--copies", "2", "--strategy", "weighted"]).output().unwrap();
-    assert!(output.status.success() && !reported(&output).contains("leaves"), "{}", reported(&output));
+    assert!(output.status.success() && !read_messages(&output).contains("leaves"), "{}", read_messages(&output));
 }

@@ -96,12 +96,12 @@ int main(int argc, char **argv) { int n = atoi(argv[1]); printf("%d %d\n", nest(
 "#;
 
 /// Returns the executions of paths across iterations. Keys consist of the function and the path's events.
-fn iterations(place: &Place, wanted: &str, k: &str) -> BTreeMap<String, u64> {
-    iterations_and_others(place, wanted, k).0
+fn count_iterations(place: &Place, wanted: &str, k: &str) -> BTreeMap<String, u64> {
+    count_iterations_and_others(place, wanted, k).0
 }
 
 /// Returns the executions of paths across iterations, and the executions of paths that the program did not distinguish.
-fn iterations_and_others(place: &Place, wanted: &str, k: &str) -> (BTreeMap<String, u64>, Option<u64>) {
+fn count_iterations_and_others(place: &Place, wanted: &str, k: &str) -> (BTreeMap<String, u64>, Option<u64>) {
     let output = place.laboratory(&format!("patterns iterations {wanted} --length {k} --json"));
     let answer: Value = serde_json::from_slice(&output.stdout).unwrap();
     let rows = answer["paths"].as_array().unwrap().iter();
@@ -110,7 +110,7 @@ fn iterations_and_others(place: &Place, wanted: &str, k: &str) -> (BTreeMap<Stri
 }
 
 /// Returns the number of differences that a profile records.
-fn diverged(place: &Place, profile: &str) -> u64 {
+fn count_differences(place: &Place, profile: &str) -> u64 {
     Profile::read(&place.path(profile)).unwrap().run.diverged
 }
 
@@ -126,18 +126,18 @@ fn copies_share_the_counting_of_paths_over_iterations() {
             must(with_choices(&mut place.command(trodden()), arguments.split_whitespace())).stdout
         };
         let plain = run("streaming", "-o stream.trodden --whole-program");
-        let executions = iterations(&place, "stream.trodden.streams", "1");
+        let executions = count_iterations(&place, "stream.trodden.streams", "1");
         for k in ["2", "3"] {
-            let expected = iterations(&place, "stream.trodden.streams", k);
+            let expected = count_iterations(&place, "stream.trodden.streams", k);
             assert!(expected.len() > 8, "{expected:?}");
             for copies in ["1", "2", "3"] {
                 let options = format!("-o counted.trodden --copies {copies} --divide iterations --iterations {k}:stream.trodden.streams");
                 assert_eq!(run("prog", &options), plain);
-                let counted = iterations_and_others(&place, "counted.trodden", k);
+                let counted = count_iterations_and_others(&place, "counted.trodden", k);
                 assert_eq!(counted, (expected.clone(), Some(0)), "{file}, {k} iterations, {copies} copies");
-                let single = iterations(&place, "counted.trodden", "1");
+                let single = count_iterations(&place, "counted.trodden", "1");
                 assert!(single.len() > 4 && single.iter().all(|(path, count)| executions.get(path) == Some(count)), "{single:?}");
-                assert_eq!(diverged(&place, "counted.trodden"), 0);
+                assert_eq!(count_differences(&place, "counted.trodden"), 0);
                 let profile = Profile::read(&place.path("counted.trodden")).unwrap();
                 assert!((1..=copies.parse().unwrap()).contains(&profile.images.len()));
             }
@@ -160,10 +160,10 @@ fn other_paths_over_iterations_are_counted_together() {
     run("streaming 9", "-o short.trodden --whole-program");
     run("streaming 80", "-o long.trodden --whole-program");
     let with_loop = |(name, _): &(String, u64)| !name.starts_with("\"main ");
-    let all: u64 = iterations(&place, "long.trodden.streams", "1").into_iter().filter(with_loop).map(|(_, count)| count).sum();
+    let all: u64 = count_iterations(&place, "long.trodden.streams", "1").into_iter().filter(with_loop).map(|(_, count)| count).sum();
     for k in ["2", "3"] {
-        let known = iterations(&place, "short.trodden.streams", k);
-        let mut expected = iterations(&place, "long.trodden.streams", k);
+        let known = count_iterations(&place, "short.trodden.streams", k);
+        let mut expected = count_iterations(&place, "long.trodden.streams", k);
         let of_long: u64 = expected.values().sum();
         expected.retain(|path, _| known.contains_key(path));
         let unknown = of_long - expected.values().sum::<u64>();
@@ -171,7 +171,7 @@ fn other_paths_over_iterations_are_counted_together() {
         for copies in ["1", "3"] {
             let options = format!("-o counted.trodden --copies {copies} --divide iterations --iterations {k}:short.trodden.streams");
             run("prog 80", &options);
-            let (mut counted, others) = iterations_and_others(&place, "counted.trodden", k);
+            let (mut counted, others) = count_iterations_and_others(&place, "counted.trodden", k);
             // At the start of each activation, the longer run takes a path of the shorter run or an unknown path.
             let others = others.unwrap();
             assert!(others >= unknown && others < unknown + all - of_long, "{others}, {unknown}");
@@ -199,9 +199,9 @@ fn copies_share_path_sequences_by_function() {
         for (copies, program) in [("3", "prog"), ("2", "streaming")] {
             assert_eq!(run(program, &format!("-o shared.trodden --copies {copies} --divide iterations")), plain);
             for k in ["1", "2", "4"] {
-                let expected = iterations(&place, "stream.trodden.streams", k);
+                let expected = count_iterations(&place, "stream.trodden.streams", k);
                 assert!(expected.len() > 8, "{expected:?}");
-                assert_eq!(iterations(&place, "shared.trodden.streams", k), expected, "{file}, {k} iterations");
+                assert_eq!(count_iterations(&place, "shared.trodden.streams", k), expected, "{file}, {k} iterations");
             }
             assert_eq!(place.paths("shared.trodden"), counts, "{file}: the counts of {copies} copies");
             let profile = Profile::read(&place.path("shared.trodden")).unwrap();

@@ -79,7 +79,7 @@ fn record(place: &Place, options: &str) -> Output {
 /// execution is known.
 type WatchedMatches = (Identity, BTreeMap<(String, u64), u64>);
 
-fn watched_matches(place: &Place) -> WatchedMatches {
+fn read_watched_matches(place: &Place) -> WatchedMatches {
     let profile = Profile::read(&place.path("run.trodden")).unwrap();
     assert_eq!(profile.images.len(), 1);
     let mut counts = BTreeMap::new();
@@ -92,11 +92,11 @@ fn watched_matches(place: &Place) -> WatchedMatches {
     (profile.images[0].identity, counts)
 }
 
-fn matches(output: &Output) -> BTreeSet<String> {
+fn find_match_messages(output: &Output) -> BTreeSet<String> {
     String::from_utf8_lossy(&output.stderr).lines().filter(|line| line.contains(" matches ")).map(str::to_owned).collect()
 }
 
-fn watch(place: &Place, expression: &str, action: &str) {
+fn build_watch(place: &Place, expression: &str, action: &str) {
     let made = place.command(trodden()).args(["instrument", "prog", "-o", "watch", "--watch", expression, "--action", action]).output();
     let made = made.unwrap();
     assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
@@ -113,16 +113,16 @@ fn copies_together_report_all_matches_of_one_program() {
         compile(&format!("-O1 -g {file} -o prog"));
         let mut divided = 0;
         for expression in expressions {
-            watch(&place, expression, "report");
+            build_watch(&place, expression, "report");
             let one = record(&place, "");
-            let (truth, lines) = (watched_matches(&place), matches(&one));
+            let (truth, lines) = (read_watched_matches(&place), find_match_messages(&one));
             assert!(!truth.1.is_empty() && lines.len() == truth.1.len(), "{expression}: {truth:?} {lines:?}");
             for copies in [2, 3, 64] {
                 let several = record(&place, &format!("--copies {copies}"));
                 let said = String::from_utf8_lossy(&several.stderr).into_owned();
                 assert_eq!((several.status.code(), &several.stdout), (one.status.code(), &one.stdout), "{expression}: {said}");
                 assert_eq!(
-                    (watched_matches(&place), matches(&several)),
+                    (read_watched_matches(&place), find_match_messages(&several)),
                     (truth.clone(), lines.clone()),
                     "{expression}, {copies} copies: {said}"
                 );
@@ -137,7 +137,7 @@ fn copies_together_report_all_matches_of_one_program() {
 fn actions_that_would_make_copies_differ_are_rejected() {
     let place = Place::with(&[("jumps.c", JUMPS_PROGRAM)]);
     place.cc("-O1 -g jumps.c -o prog");
-    watch(&place, "odd: 12", "abort");
+    build_watch(&place, "odd: 12", "abort");
     let refused = |command: &mut Command, text: &str| {
         let output = command.output().unwrap();
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -152,7 +152,7 @@ fn actions_that_would_make_copies_differ_are_rejected() {
     refused(place.command(trodden()).args(options).args(["--divide", "edges", "--", "./watch"]), "cannot share");
     // The environment variable overrides the built-in action, as it does when the program itself runs.
     let counted = place.command(trodden()).args(options).args(["--", "./watch"]).env("TRODDEN_ON_UNTESTED", "count").output().unwrap();
-    assert!(matches(&counted).is_empty() && !watched_matches(&place).1.is_empty(), "{counted:?}");
+    assert!(find_match_messages(&counted).is_empty() && !read_watched_matches(&place).1.is_empty(), "{counted:?}");
     let status = place.command("strip").args(["--strip-all", "watch"]).status().unwrap();
     assert!(status.success());
     refused(place.command(trodden()).args(options).args(["--", "./watch"]), "has no symbols");
@@ -161,7 +161,7 @@ fn actions_that_would_make_copies_differ_are_rejected() {
 /// The counts of interesting paths, the executions of all other paths by function, and the reasons why the profile is not exact.
 type Counted = (BTreeMap<(String, u64), u64>, BTreeMap<String, u64>, Vec<Inexact>);
 
-fn counted(place: &Place) -> Counted {
+fn read_counts(place: &Place) -> Counted {
     let profile = Profile::read(&place.path("run.trodden")).unwrap();
     let (mut paths, mut others) = (BTreeMap::new(), BTreeMap::new());
     for (_, unit, function) in profile.functions() {
@@ -189,13 +189,13 @@ fn merged_counts_of_interesting_paths_equal_counts_of_one_program() {
             let arguments = format!("instrument prog -o chosen {scheme} --interesting {set}");
             must(with_choices(&mut place.command(trodden()), arguments.split_whitespace()));
             let one = record_program(&place, "", "./chosen");
-            let truth = counted(&place);
+            let truth = read_counts(&place);
             assert!(!truth.0.is_empty(), "{set} {scheme}: {one:?}");
             for copies in [2, 3, 64] {
                 let several = record_program(&place, &format!("--copies {copies}"), "./chosen");
                 let said = String::from_utf8_lossy(&several.stderr).into_owned();
                 assert_eq!((several.status.code(), &several.stdout), (one.status.code(), &one.stdout), "{set} {scheme}: {said}");
-                assert_eq!(counted(&place), truth, "{set} {scheme}, {copies} copies: {said}");
+                assert_eq!(read_counts(&place), truth, "{set} {scheme}, {copies} copies: {said}");
                 divided += usize::from(said.contains("functions are divided") || said.contains("1 function is divided"));
             }
         }

@@ -22,11 +22,11 @@ const SUBJECT_PROGRAM: &str = "#include <pthread.h>\n#include <stdlib.h>\n#inclu
 /// Executions of each path: five times 8,000 iterations, divided among eight paths.
 const EACH: u64 = 5000;
 
-fn build(place: &Place, parameters: &str) -> Command {
-    build_at("-O2", place, parameters)
+fn build_command(place: &Place, parameters: &str) -> Command {
+    build_command_at("-O2", place, parameters)
 }
 
-fn build_at(level: &str, place: &Place, parameters: &str) -> Command {
+fn build_command_at(level: &str, place: &Place, parameters: &str) -> Command {
     let mut compile = place.command(trodden());
     compile.args(["cc", level, "-pthread", "prog.c", "-o", "prog"]).env("TRODDEN_INSTRUMENT", parameters);
     compile
@@ -38,20 +38,20 @@ fn record(place: &Place) -> Profile {
     Profile::read(&place.path("run.trodden")).unwrap()
 }
 
-fn profile(parameters: &str) -> Profile {
+fn record_subject(parameters: &str) -> Profile {
     let place = Place::with(&[("prog.c", SUBJECT_PROGRAM)]);
-    assert!(build(&place, parameters).status().unwrap().success());
+    assert!(build_command(&place, parameters).status().unwrap().success());
     record(&place)
 }
 
-fn unoptimised_profile(parameters: &str) -> Profile {
+fn record_unoptimised_subject(parameters: &str) -> Profile {
     let place = Place::with(&[("prog.c", SUBJECT_PROGRAM)]);
-    assert!(build_at("-O0", &place, parameters).status().unwrap().success());
+    assert!(build_command_at("-O0", &place, parameters).status().unwrap().success());
     record(&place)
 }
 
 /// Returns the counts of the paths of `tread`, and the executions of `tread` for which no path was counted.
-fn tread(profile: &Profile) -> (Vec<u64>, u64) {
+fn count_tread_paths(profile: &Profile) -> (Vec<u64>, u64) {
     let (_, unit, function) = profile.functions().find(|(_, _, f)| f.name == "tread").unwrap();
     let paths = FunctionPaths::decode(function, unit.counts_of(function)).unwrap();
     let mut counts: Vec<u64> = paths.complete.iter().map(|p| p.count).collect();
@@ -64,8 +64,8 @@ fn tables_and_atomic_counters_are_exact_in_threads_and_forks() {
     for parameters in
         ["table-slots=8 array-paths=1", "table-slots=700 array-paths=1", "threads=atomic", "threads=atomic table-slots=64 array-paths=1"]
     {
-        let profile = profile(parameters);
-        assert_eq!(tread(&profile), (vec![EACH; 8], 0), "{parameters}");
+        let profile = record_subject(parameters);
+        assert_eq!(count_tread_paths(&profile), (vec![EACH; 8], 0), "{parameters}");
         assert!(profile.inexact().is_empty(), "{parameters}");
     }
 }
@@ -73,8 +73,8 @@ fn tables_and_atomic_counters_are_exact_in_threads_and_forks() {
 #[test]
 fn unoptimised_code_counts_exactly_in_threads_and_forks() {
     for parameters in ["", "threads=atomic", "table-slots=64 array-paths=1", "chords=off"] {
-        let profile = unoptimised_profile(parameters);
-        assert_eq!(tread(&profile), (vec![EACH; 8], 0), "{parameters}");
+        let profile = record_unoptimised_subject(parameters);
+        assert_eq!(count_tread_paths(&profile), (vec![EACH; 8], 0), "{parameters}");
         assert!(profile.inexact().is_empty(), "{parameters}");
     }
 }
@@ -107,8 +107,8 @@ fn fast_instruction_selection_supports_all_code_added_to_unoptimised_code() {
 
 #[test]
 fn full_tables_lose_paths_but_no_executions_and_are_reported() {
-    let profile = profile("table-slots=4 array-paths=4");
-    let (counts, unattributed) = tread(&profile);
+    let profile = record_subject("table-slots=4 array-paths=4");
+    let (counts, unattributed) = count_tread_paths(&profile);
     // Which paths get into a table depends on which paths the thread or the child executes first.
     assert!((4..=8).contains(&counts.len()), "{counts:?}");
     assert_eq!(counts.iter().sum::<u64>() + unattributed, 8 * EACH);
@@ -130,10 +130,10 @@ const RARE_PROGRAM: &str = "#include <pthread.h>\n#include <stdlib.h>\n#define N
 #[test]
 fn residual_builds_count_untested_paths_in_threads_and_at_tail_calls() {
     let place = Place::with(&[("prog.c", RARE_PROGRAM)]);
-    assert!(build(&place, "").status().unwrap().success());
+    assert!(build_command(&place, "").status().unwrap().success());
     record(&place);
     assert!(place.command(trodden()).args(["export", "known", "run.trodden", "-o", "known"]).status().unwrap().success());
-    assert!(build(&place, &format!("known={}", place.path("known").display())).status().unwrap().success());
+    assert!(build_command(&place, &format!("known={}", place.path("known").display())).status().unwrap().success());
     let again = place.command(trodden()).args(["record", "--no-store", "-o", "rare.trodden", "--", "./prog"]).env("RARE", "1").status();
     assert!(again.unwrap().success());
     let profile = Profile::read(&place.path("rare.trodden")).unwrap();
@@ -150,7 +150,7 @@ fn residual_builds_count_untested_paths_in_threads_and_at_tail_calls() {
 #[test]
 fn paths_with_nonstandard_numbers_are_not_exported_as_known() {
     let place = Place::with(&[("prog.c", SUBJECT_PROGRAM)]);
-    assert!(build(&place, "table-slots=64 array-paths=1").status().unwrap().success());
+    assert!(build_command(&place, "table-slots=64 array-paths=1").status().unwrap().success());
     record(&place);
     let export = place.command(trodden()).args(["export", "known", "run.trodden", "-o", "known"]).output().unwrap();
     assert!(!export.status.success() && String::from_utf8_lossy(&export.stderr).contains("are not numbered as"));
@@ -176,9 +176,9 @@ const LOOPS_PROGRAM: &str = "#define STAY _Pragma(\"clang loop unroll(disable) v
 #[test]
 fn loops_with_computable_trip_counts_are_counted_when_they_are_left() {
     let place = Place::with(&[("prog.c", LOOPS_PROGRAM)]);
-    assert!(build(&place, "").status().unwrap().success());
+    assert!(build_command(&place, "").status().unwrap().success());
     let counted = record(&place);
-    assert!(build(&place, "trip-counts=off").status().unwrap().success());
+    assert!(build_command(&place, "trip-counts=off").status().unwrap().success());
     let off = record(&place);
     let sorted = |profile: &Profile, name: &str| {
         let (_, unit, function) = profile.functions().find(|(_, _, f)| f.name == name).unwrap();
@@ -213,9 +213,9 @@ fn trip_count_is_computed_from_the_programs_own_induction_variable() {
         _Pragma(\"clang loop unroll(disable)\") for (unsigned long i = 0; i < n; i += 4) { p[i] += p[i + 1]; p[i + 2] += p[i + 3]; }\n\
         return n; }\nint main(int c, char **v) { (void)v; char s[32]; return walk(c, s) == 0; }\n";
     let place = Place::with(&[("prog.c", WALK)]);
-    let number = |parameters: &str| walk_of(&place, parameters, |l| l.starts_with("shr"));
+    let number = |parameters: &str| count_walk_lines(&place, parameters, |l| l.starts_with("shr"));
     assert_eq!((number(""), number("trip-counts=off")), (1, 0));
-    let steps = |parameters: &str| walk_of(&place, parameters, |l| ["incq\t%", "decq\t%"].iter().any(|i| l.starts_with(i)));
+    let steps = |parameters: &str| count_walk_lines(&place, parameters, |l| ["incq\t%", "decq\t%"].iter().any(|i| l.starts_with(i)));
     assert_eq!(steps(""), 0);
 }
 
@@ -229,7 +229,7 @@ fn endless_loops_are_counted_while_they_run() {
           return 0; }\n";
     let place = Place::with(&[("prog.c", ENDLESS)]);
     for parameters in ["", "trip-counts=on"] {
-        assert!(build(&place, parameters).status().unwrap().success());
+        assert!(build_command(&place, parameters).status().unwrap().success());
         let profile = record(&place);
         for name in ["spin", "turn"] {
             let (_, unit, function) = profile.functions().find(|(_, _, f)| f.name == name).unwrap();
@@ -249,8 +249,8 @@ const DOMINANT_PROGRAM: &str = "static volatile unsigned a, b;\n\
     int main(int c, char **v) { (void)v; if (c == 1) for (unsigned n = 0; n < 9; n++) walk(n, 3 + n % 2); return 0; }\n";
 
 /// Returns the number of machine code lines in `walk` that satisfy a condition.
-fn walk_of(place: &Place, parameters: &str, is: impl Fn(&str) -> bool) -> usize {
-    assert!(build(place, parameters).args(["-S", "-o", "prog.s"]).status().unwrap().success());
+fn count_walk_lines(place: &Place, parameters: &str, is: impl Fn(&str) -> bool) -> usize {
+    assert!(build_command(place, parameters).args(["-S", "-o", "prog.s"]).status().unwrap().success());
     let text = std::fs::read_to_string(place.path("prog.s")).unwrap();
     let walk = text.split("\nwalk:").nth(1).and_then(|t| t.split("\n.Lfunc_end").next()).unwrap();
     walk.lines().filter(|l| is(l.trim_start())).count()
@@ -259,14 +259,14 @@ fn walk_of(place: &Place, parameters: &str, is: impl Fn(&str) -> bool) -> usize 
 #[test]
 fn untested_loop_increments_counters_in_memory_with_a_base_address_computed_once() {
     let place = Place::with(&[("prog.c", DOMINANT_PROGRAM)]);
-    assert!(build(&place, "").status().unwrap().success());
+    assert!(build_command(&place, "").status().unwrap().success());
     let run = |arguments: &[&str]| assert!(place.command(trodden()).args(arguments).output().unwrap().status.success(), "{arguments:?}");
     run(&["record", "--no-store", "-o", "test.trodden", "--", "./prog", "none"]);
     run(&["export", "known", "test.trodden", "-o", "known"]);
     let parameters = format!("known={}", place.path("known").display());
-    assert_eq!(walk_of(&place, &parameters, |l| l.contains("__trodden_direct_bias@")), 1);
+    assert_eq!(count_walk_lines(&place, &parameters, |l| l.contains("__trodden_direct_bias@")), 1);
     let counts = |l: &str| ["incq\t", "addq\t%", "subq\t%"].iter().any(|i| l.starts_with(i)) && l.contains('(');
-    assert!(walk_of(&place, &parameters, counts) > 2);
+    assert!(count_walk_lines(&place, &parameters, counts) > 2);
 }
 
 #[test]
@@ -278,24 +278,24 @@ fn untested_tight_loop_is_counted_by_trip_count() {
         _Pragma(\"clang loop unroll(disable)\") for (int i = 0; i < n; i++) at = steps[at & 7]; return at; }\n\
         int main(int c, char **v) { (void)v; return c == 1 ? walk(c) : 0; }\n",
     )]);
-    assert!(build(&place, "").status().unwrap().success());
+    assert!(build_command(&place, "").status().unwrap().success());
     let run = |arguments: &[&str]| assert!(place.command(trodden()).args(arguments).output().unwrap().status.success(), "{arguments:?}");
     run(&["record", "--no-store", "-o", "test.trodden", "--", "./prog", "none"]);
     run(&["export", "known", "test.trodden", "-o", "known"]);
     let parameters = |more: &str| format!("known={}{more}", place.path("known").display());
     // Either the trip count is added once, or 1 is added in each iteration.
     let is_sum = |l: &str| (l.starts_with("addq\t%") || l.starts_with("subq\t%")) && l.contains('(');
-    assert_eq!(walk_of(&place, &parameters(""), is_sum), 1);
-    assert_eq!(walk_of(&place, &parameters(" trip-counts=off dominant-iteration=shared"), is_sum), 0);
+    assert_eq!(count_walk_lines(&place, &parameters(""), is_sum), 1);
+    assert_eq!(count_walk_lines(&place, &parameters(" trip-counts=off dominant-iteration=shared"), is_sum), 0);
 }
 
 #[test]
 fn dominant_iteration_of_a_short_loop_has_its_own_increment_or_with_weights_a_register() {
     let place = Place::with(&[("prog.c", DOMINANT_PROGRAM)]);
-    let additions = |parameters: &str| walk_of(&place, parameters, |l| l.starts_with("incq") && l.contains('('));
-    let sums = |parameters: &str| walk_of(&place, parameters, |l| l.starts_with("addq\t%") && l.contains('('));
+    let additions = |parameters: &str| count_walk_lines(&place, parameters, |l| l.starts_with("incq") && l.contains('('));
+    let sums = |parameters: &str| count_walk_lines(&place, parameters, |l| l.starts_with("addq\t%") && l.contains('('));
     let counts = |parameters: &str| {
-        assert!(build(&place, parameters).status().unwrap().success());
+        assert!(build_command(&place, parameters).status().unwrap().success());
         let profile = record(&place);
         let (_, unit, function) = profile.functions().find(|(_, _, f)| f.name == "walk").unwrap();
         unit.counts_of(function).collect::<Vec<_>>()
@@ -303,7 +303,7 @@ fn dominant_iteration_of_a_short_loop_has_its_own_increment_or_with_weights_a_re
     let split = counts("");
     assert_eq!(split, counts("dominant-iteration=shared"));
     assert_eq!(split.iter().map(|(_, count)| count).sum::<u64>(), 1 + 36);
-    assert!(build(&place, "").status().unwrap().success());
+    assert!(build_command(&place, "").status().unwrap().success());
     let run = |arguments: &[&str]| assert!(place.command(trodden()).args(arguments).output().unwrap().status.success(), "{arguments:?}");
     run(&["record", "--no-store", "-o", "run.trodden", "--", "./prog"]);
     run(&["export", "weights", "run.trodden", "-o", "weights"]);
@@ -336,7 +336,7 @@ fn counts_of_signal_handlers_are_not_lost_in_optimised_and_unoptimised_code() {
             compile.args(["cc", level, "prog.c", "-o", "prog"]);
             if is_residual {
                 // The run without an argument does not execute any path of `step`.
-                assert!(build(&place, "").status().unwrap().success());
+                assert!(build_command(&place, "").status().unwrap().success());
                 record(&place);
                 assert!(place.command(trodden()).args(["export", "known", "run.trodden", "-o", "known"]).status().unwrap().success());
                 compile.env("TRODDEN_INSTRUMENT", format!("known={}", place.path("known").display()));
@@ -355,7 +355,7 @@ fn counts_of_signal_handlers_are_not_lost_in_optimised_and_unoptimised_code() {
 
 /// Returns a state machine like those that code generators write. In each of 1,000 steps, the state continues in one of twenty other
 /// states, which the next number selects.
-fn machine(states: u32) -> String {
+fn generate_state_machine(states: u32) -> String {
     let state = |at: u32| {
         let cases = (0..20).map(|case| format!("case {case}: goto s{};", (at * 7 + case * 13 + 1) % states));
         format!(
@@ -375,7 +375,7 @@ fn machine(states: u32) -> String {
 /// Hoisting would make code generation for the instrumented machine three times slower, and ten times slower with 2,000 states.
 #[test]
 fn jump_table_addresses_are_not_hoisted_in_a_large_state_machine() {
-    let place = Place::with(&[("large.c", &machine(260)), ("small.c", &machine(40))]);
+    let place = Place::with(&[("large.c", &generate_state_machine(260)), ("small.c", &generate_state_machine(40))]);
     assert!(place.tool("clang-22", "-O1 large.c -o plain").status.success());
     let said = |output: std::process::Output| String::from_utf8_lossy(&output.stderr).into_owned();
     let note = said(place.cc("-O1 large.c -o large"));

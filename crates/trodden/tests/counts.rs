@@ -27,7 +27,7 @@ fn record_with(parameters: &str, main: &str, status: i32) -> Profile {
     Profile::read(&place.path("run.trodden")).unwrap()
 }
 
-fn paths(profile: &Profile, name: &str) -> FunctionPaths {
+fn decode_paths(profile: &Profile, name: &str) -> FunctionPaths {
     let mut all = profile.functions().filter(|(_, _, f)| f.name == name);
     let (_, unit, function) = all.next().unwrap_or_else(|| panic!("no function {name}"));
     assert!(all.next().is_none());
@@ -84,7 +84,7 @@ fn loops_that_never_take_their_back_edge_have_no_iterations() {
         compile.args(["cc", "-O0", "prog.ll", "-o", "prog"]).env("TRODDEN_INSTRUMENT", format!("trip-counts={trip_counts}"));
         assert!(compile.status().unwrap().success());
         place.trodden("record --no-store -o run.trodden -- ./prog");
-        let walk = paths(&Profile::read(&place.path("run.trodden")).unwrap(), "walk");
+        let walk = decode_paths(&Profile::read(&place.path("run.trodden")).unwrap(), "walk");
         let mut counts: Vec<u64> = walk.complete.iter().map(|p| p.count).filter(|n| *n > 0).collect();
         counts.sort_unstable();
         // Four calls take one path each. Three calls take the back edge once.
@@ -100,7 +100,7 @@ fn counts_of_sixty_four_threads_are_complete() {
          for (int i = 0; i < 64; i++) pthread_join(t[i], 0); return 0; }",
         0,
     );
-    let step = paths(&profile, "step");
+    let step = decode_paths(&profile, "step");
     assert_eq!(step.entries(), 64 * 200_000);
     let mut counts: Vec<u64> = step.complete.iter().map(|p| p.count).collect();
     counts.sort_unstable();
@@ -118,13 +118,13 @@ fn threads_that_end_early_are_counted_and_have_unfinished_paths() {
         0,
     );
     assert_eq!(executions(&profile, "step"), Some(1000));
-    let run = paths(&profile, "run");
+    let run = decode_paths(&profile, "run");
     assert_eq!((run.entries(), run.total()), (500, 0));
     assert_eq!(run.unfinished.iter().map(|u| u.count).sum::<i64>(), 500);
 }
 
 /// Returns a program that ends, in the given way, ten calls deep.
-fn deep(end: &str) -> String {
+fn generate_deep_program(end: &str) -> String {
     format!(
         "__attribute__((noinline)) void deep(int n) {{ step(n); if (n == 0) {{ {end}; }} deep(n - 1); step(7); }}\n\
          int main(void) {{ step(1); deep(9); step(2); return 0; }}"
@@ -134,28 +134,28 @@ fn deep(end: &str) -> String {
 #[test]
 fn counts_are_complete_however_the_program_ends() {
     for (end, status) in [("exit(3)", 3), ("_exit(4)", 4), ("quick_exit(5)", 5), ("abort()", 134), ("raise(SIGKILL)", 137)] {
-        let profile = record(&deep(end), status);
+        let profile = record(&generate_deep_program(end), status);
         assert_eq!(executions(&profile, "step"), Some(11), "{end}");
-        let main = paths(&profile, "main");
+        let main = decode_paths(&profile, "main");
         assert_eq!((main.entries(), main.total()), (1, 0), "{end}");
         // The nine callers wait at their calls, to which control never returns.
-        assert!(paths(&profile, "deep").unfinished.iter().map(|u| u.count).sum::<i64>() >= 9, "{end}");
+        assert!(decode_paths(&profile, "deep").unfinished.iter().map(|u| u.count).sum::<i64>() >= 9, "{end}");
     }
 }
 
 #[test]
 fn callers_at_a_crash_are_known_if_all_calls_are_counted() {
-    let crash = deep("*(volatile int *)0 = 1");
+    let crash = generate_deep_program("*(volatile int *)0 = 1");
     let profile = record_with("reach=all", &crash, 139);
     assert_eq!(executions(&profile, "step"), Some(11));
-    assert_eq!(paths(&profile, "main").unfinished.len(), 1);
+    assert_eq!(decode_paths(&profile, "main").unfinished.len(), 1);
     // Nine frames wait at their calls. The innermost frame's last call has returned, and the crash came after it.
-    assert_eq!(paths(&profile, "deep").unfinished.iter().map(|u| u.count).sum::<i64>(), 10);
+    assert_eq!(decode_paths(&profile, "deep").unfinished.iter().map(|u| u.count).sum::<i64>(), 10);
     // Without this option, calls that always return are not counted. The waiting callers are then unknown, but the counts of complete paths
     // are exact.
     let profile = record(&crash, 139);
     assert_eq!(executions(&profile, "step"), Some(11));
-    assert!(paths(&profile, "main").unfinished.is_empty());
+    assert!(decode_paths(&profile, "main").unfinished.is_empty());
 }
 
 #[test]
@@ -167,11 +167,11 @@ fn longjmp_leaves_the_callers_paths_unfinished() {
          int main(void) { for (volatile int i = 0; i < 90; i++) if (setjmp(back) == 0) outer(i); return 0; }",
         0,
     );
-    let outer = paths(&profile, "outer");
+    let outer = decode_paths(&profile, "outer");
     assert_eq!((outer.entries(), outer.total()), (90, 60));
     assert_eq!(outer.unfinished.iter().map(|u| u.count).sum::<i64>(), 30);
     assert_eq!(executions(&profile, "step"), Some(90 + 60 + 60));
-    assert_eq!(paths(&profile, "main").entries(), 1);
+    assert_eq!(decode_paths(&profile, "main").entries(), 1);
 }
 
 #[test]
@@ -182,7 +182,7 @@ fn forked_processes_have_separate_counts() {
         0,
     );
     assert_eq!(executions(&profile, "step"), Some(1 + 20 * 1000 + 20));
-    assert_eq!(paths(&profile, "main").entries(), 1);
+    assert_eq!(decode_paths(&profile, "main").entries(), 1);
 }
 
 #[test]
@@ -194,7 +194,7 @@ fn counts_of_a_hundred_simultaneous_runs_are_added() {
     assert!(output.status.success());
     let profile = Profile::read(&place.path("run.trodden")).unwrap();
     assert_eq!(executions(&profile, "step"), Some(500_000));
-    assert_eq!(paths(&profile, "main").entries(), 100);
+    assert_eq!(decode_paths(&profile, "main").entries(), 100);
 }
 
 #[test]
@@ -211,11 +211,11 @@ fn exceptions_take_their_own_paths() {
     )]);
     place.cxx("-O2 prog.cc -o prog");
     let (_, profile) = place.record("prog");
-    let bare = paths(&profile, "_Z4barei");
+    let bare = decode_paths(&profile, "_Z4barei");
     assert_eq!((bare.entries(), bare.total()), (100, 75));
     assert_eq!(bare.unfinished.iter().map(|u| u.count).sum::<i64>(), 25);
     // The guarded function continues unwinding with its own code, so all its paths are complete.
-    let guarded = paths(&profile, "_Z7guardedi");
+    let guarded = decode_paths(&profile, "_Z7guardedi");
     assert_eq!((guarded.entries(), guarded.total()), (100, 100));
     assert!(guarded.all_finished());
 }
@@ -236,7 +236,7 @@ fn measured_weights_are_used_by_a_later_build() {
     let (second, tuned) = place.record("tuned");
     assert_eq!(first, second);
     for function in ["sum", "main"] {
-        let (before, after) = (paths(&profile, function), paths(&tuned, function));
+        let (before, after) = (decode_paths(&profile, function), decode_paths(&tuned, function));
         assert_eq!((before.blocks, before.edges), (after.blocks, after.edges), "{function}");
         assert!(before.complete.iter().any(|p| p.count >= 5));
     }

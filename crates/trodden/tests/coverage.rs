@@ -94,7 +94,7 @@ fn coverage_of_threads_equals_llvms() {
 }
 
 /// Returns, for each region and for each side of each branch in a function, whether it was executed.
-fn executed_sides(function: &Value) -> Vec<bool> {
+fn find_executed_sides(function: &Value) -> Vec<bool> {
     let all = |list: &str, counts: std::ops::Range<usize>| -> Vec<bool> {
         let each = function[list].as_array().unwrap().iter().flat_map(|one| one.as_array().unwrap()[counts.clone()].iter());
         each.map(|count| count.as_u64() > Some(0)).collect()
@@ -123,7 +123,7 @@ fn check_forked_processes(level: &str) {
     assert_eq!(own.len(), 4);
     for ((own, once), each) in own.iter().zip(once).zip(each) {
         let name = own["name"].as_str().unwrap();
-        assert_eq!((&own["name"], executed_sides(own)), (&each["name"], executed_sides(each)), "{name}");
+        assert_eq!((&own["name"], find_executed_sides(own)), (&each["name"], find_executed_sides(each)), "{name}");
         if name.ends_with("work") {
             assert_eq!(own, once);
         }
@@ -200,9 +200,9 @@ fn exports_use_source_names() {
     place.cxx("--trodden=coverage -O1 box.cc -o own");
     place.trodden("record --no-store -o run.trodden -- ./own");
     let names = |options: &str| -> (Vec<String>, Vec<String>) {
-        let json: Value = serde_json::from_str(&text(&place, &format!("export llvm-json run.trodden {options}"))).unwrap();
+        let json: Value = serde_json::from_str(&read_output(&place, &format!("export llvm-json run.trodden {options}"))).unwrap();
         let functions = json["data"][0]["functions"].as_array().unwrap();
-        let lcov = text(&place, &format!("export lcov run.trodden {options}"));
+        let lcov = read_output(&place, &format!("export lcov run.trodden {options}"));
         let lcov = lcov.lines().filter_map(|line| Some(line.strip_prefix("FNDA:")?.to_owned()));
         (functions.iter().map(|f| f["name"].as_str().unwrap().to_owned()).collect(), lcov.collect())
     };
@@ -231,11 +231,11 @@ fn mcdc_conditions_equal_llvms_with_optimisation() {
 }
 
 /// Returns the line counts of a program's run, and the branches that `coverage show` prints.
-fn lines_of_run(place: &Place, options: &str) -> (std::collections::BTreeMap<u32, u64>, String) {
-    let lcov = text(place, &format!("export lcov run.trodden {options}"));
+fn read_lines_of_run(place: &Place, options: &str) -> (std::collections::BTreeMap<u32, u64>, String) {
+    let lcov = read_output(place, &format!("export lcov run.trodden {options}"));
     let numbers = lcov.lines().filter_map(|line| line.strip_prefix("DA:")?.split_once(','));
     let lines = numbers.map(|(line, count)| (line.parse().unwrap(), count.parse().unwrap())).collect();
-    (lines, text(place, &format!("coverage show run.trodden --conditions {options}")))
+    (lines, read_output(place, &format!("coverage show run.trodden --conditions {options}")))
 }
 
 fn check_code_after_calls_that_do_not_return(level: &str) {
@@ -244,15 +244,15 @@ fn check_code_after_calls_that_do_not_return(level: &str) {
     let place = Place::with(&[("leave.c", LEAVE)]);
     place.cc(&format!("--trodden=coverage {level} leave.c -o own"));
     place.trodden("record --no-store -o run.trodden -- ./own");
-    let (lines, _) = lines_of_run(&place, "");
+    let (lines, _) = read_lines_of_run(&place, "");
     for (line, executed) in [(4, true), (5, true), (6, true), (7, false), (8, false), (9, false), (11, false)] {
         assert_eq!(lines[&line] > 0, executed, "{level} line {line}: {lines:?}");
     }
-    let (lines, _) = lines_of_run(&place, "--like llvm-cov");
+    let (lines, _) = read_lines_of_run(&place, "--like llvm-cov");
     assert_eq!((lines[&7], lines[&9], lines[&11]), (1, 0, 1), "{level}");
     // The number of regions depends only on the source, not on what was executed.
     let regions = |options: &str| -> Value {
-        let report: Value = serde_json::from_str(&text(&place, &format!("coverage report run.trodden --json {options}"))).unwrap();
+        let report: Value = serde_json::from_str(&read_output(&place, &format!("coverage report run.trodden --json {options}"))).unwrap();
         report["total"]["regions"]["count"].clone()
     };
     assert_eq!(regions(""), regions("--like llvm-cov"));
@@ -278,7 +278,7 @@ fn else_block_that_begins_on_the_last_line_of_unexecuted_code_is_executed() {
         let place = Place::with(&[("other.c", OTHER)]);
         place.cc(&format!("--trodden=coverage {level} other.c -o own"));
         place.trodden("record --no-store -o run.trodden -- ./own");
-        let (lines, _) = lines_of_run(&place, "");
+        let (lines, _) = read_lines_of_run(&place, "");
         let executed: Vec<u32> = lines.iter().filter(|(_, count)| **count > 0).map(|(line, _)| *line).collect();
         assert!([4, 5, 6, 9, 11, 13, 14, 15].iter().all(|line| executed.contains(line)), "{level}: {lines:?}");
         assert_eq!((lines[&7], lines[&16]), (0, 0), "{level}: {lines:?}");
@@ -294,7 +294,7 @@ fn loop_in_which_the_program_was_killed_has_no_executed_exit() {
         let place = Place::with(&[("wait.c", WAIT)]);
         place.cc(&format!("--trodden=coverage {level} wait.c -o own"));
         place.command(trodden()).args(["record", "--no-store", "-o", "run.trodden", "--", "./own"]).output().unwrap();
-        let (lines, branches) = lines_of_run(&place, "");
+        let (lines, branches) = read_lines_of_run(&place, "");
         assert!(lines[&6] == 3 && lines[&8] == 1 && lines[&9] == 0, "{level}: {lines:?}");
         assert!(branches.contains("Branch (7:10): [True: 1, False: 0]"), "{level}: {branches}");
         assert!(branches.contains("Branch (5:19): [True: 3, False: 1]"), "{branches}");
@@ -309,17 +309,17 @@ fn executed_empty_destructor_is_covered() {
     let place = Place::with(&[("derived.cc", DERIVED)]);
     place.cxx("--trodden=coverage -O2 derived.cc -o own");
     place.trodden("record --no-store -o run.trodden -- ./own");
-    let (lines, _) = lines_of_run(&place, "");
+    let (lines, _) = read_lines_of_run(&place, "");
     assert_eq!((lines[&4], lines[&5]), (1, 1), "{lines:?}");
 }
 
-fn error_message(place: &Place, arguments: &str) -> String {
+fn expect_error(place: &Place, arguments: &str) -> String {
     let output = place.command(trodden()).args(arguments.split_whitespace()).output().unwrap();
     assert_eq!(output.status.code(), Some(2), "{arguments}");
     String::from_utf8(output.stderr).unwrap()
 }
 
-fn text(place: &Place, arguments: &str) -> String {
+fn read_output(place: &Place, arguments: &str) -> String {
     String::from_utf8(place.trodden(arguments).stdout).unwrap()
 }
 
@@ -328,20 +328,20 @@ fn suites_show_what_each_test_adds() {
     let place = Place::with(&[("parse.c", include_str!("coverage/parse.c")), ("tests.txt", TEST_LIST)]);
     place.trodden("build --coverage -- clang -O2 parse.c -o parse");
     place.trodden("suite run tests --commands tests.txt");
-    let report = text(&place, "coverage report tests --functions --combinations 1");
+    let report = read_output(&place, "coverage report tests --functions --combinations 1");
     assert!(
         report.contains("parse     14/14 100.00%") && report.contains("8 of 54") && report.contains("never together: path "),
         "{report}"
     );
-    let added: Value = serde_json::from_str(&text(&place, "suite order tests --by lines --json")).unwrap();
+    let added: Value = serde_json::from_str(&read_output(&place, "suite order tests --by lines --json")).unwrap();
     let lines = |test: &Value| test["adds_lines"].as_object().unwrap().values().map(|l| l.as_array().unwrap().len()).sum::<usize>();
     let found: Vec<_> =
         added["tests"].as_array().unwrap().iter().map(|t| (t["test"].as_str().unwrap(), lines(t), t["adds_paths"].as_u64())).collect();
     assert_eq!(found, [("minus", 20, Some(1)), ("big", 1, Some(3)), ("bad", 1, Some(1)), ("plain", 0, Some(3))]);
-    assert_eq!(text(&place, "suite order tests --by lines --names"), "minus\nbig\nbad\nplain\n");
-    assert_eq!(text(&place, "suite order tests --by lines --file parse.c"), text(&place, "suite order tests --by lines"));
-    assert!(error_message(&place, "suite order tests --by lines --file nowhere").contains("nowhere"));
-    let difference = text(&place, "coverage report tests --baseline 1");
+    assert_eq!(read_output(&place, "suite order tests --by lines --names"), "minus\nbig\nbad\nplain\n");
+    assert_eq!(read_output(&place, "suite order tests --by lines --file parse.c"), read_output(&place, "suite order tests --by lines"));
+    assert!(expect_error(&place, "suite order tests --by lines --file nowhere").contains("nowhere"));
+    let difference = read_output(&place, "coverage report tests --baseline 1");
     assert!(difference.contains("only in 1: 0 lines, 0 paths") && difference.contains("parse.c: 7-9, 12, 16\n"), "{difference}");
     for (arguments, status) in [
         ("tests --fail-under lines=100,regions=1", 0),
@@ -357,7 +357,7 @@ fn suites_show_what_each_test_adds() {
         let output = place.command(trodden()).args(["coverage", "report"]).args(arguments.split(' ')).output().unwrap();
         assert_eq!(output.status.code(), Some(status), "{arguments}: {output:?}");
     }
-    let lcov = text(&place, "export lcov tests");
+    let lcov = read_output(&place, "export lcov tests");
     assert!(lcov.contains("DA:16,1\n") && lcov.contains("LF:22\nLH:22\n"), "{lcov}");
     place.trodden("coverage show tests --html pages --conditions");
     assert!(std::fs::read_to_string(place.path("pages/index.html")).unwrap().contains("parse.c"));
@@ -377,7 +377,7 @@ fn changed_lines_are_distinguished() {
     place.write("parse.c", &changed);
     place.cc("--trodden=coverage -O2 parse.c -o parse");
     place.trodden("record -- ./parse 5");
-    let report = text(&place, "coverage report --changed-since HEAD");
+    let report = read_output(&place, "coverage report --changed-since HEAD");
     assert!(report.contains("1/2  50.00%") && report.contains("not executed: line 7\n"), "{report}");
 }
 
@@ -387,13 +387,13 @@ fn annotated_lines_have_the_counts_of_the_mapping() {
     let place = Place::with(&[("cxx.cc", include_str!("coverage/cxx.cc"))]);
     place.cxx("--trodden=coverage -O2 cxx.cc -o own");
     place.trodden("record --no-store -o run.trodden -- ./own");
-    let lcov = text(&place, "export lcov run.trodden");
+    let lcov = read_output(&place, "export lcov run.trodden");
     let known: std::collections::BTreeMap<u64, u64> = lcov
         .lines()
         .filter_map(|l| l.strip_prefix("DA:")?.split_once(','))
         .map(|(l, n)| (l.parse().unwrap(), n.parse().unwrap()))
         .collect();
-    let page: Value = serde_json::from_str(&text(&place, "annotate main run.trodden --json")).unwrap();
+    let page: Value = serde_json::from_str(&read_output(&place, "annotate main run.trodden --json")).unwrap();
     let lines = page["source"]["lines"].as_array().unwrap();
     assert_eq!(lines.len(), 29, "the lines of `main`");
     for line in lines {
@@ -408,36 +408,36 @@ fn program_that_changed_since_it_ran_is_rejected() {
     place.cc("--trodden=coverage -O1 -w plain.c -o own");
     place.trodden("record --no-store -o run.trodden -- ./own");
     std::fs::rename(place.path("own"), place.path("moved")).unwrap();
-    assert!(error_message(&place, "coverage report run.trodden").contains("own no longer exists"));
+    assert!(expect_error(&place, "coverage report run.trodden").contains("own no longer exists"));
     place.trodden("coverage report run.trodden --object moved");
     place.cc("--trodden=coverage -O2 -w plain.c -o own");
-    assert!(error_message(&place, "coverage report run.trodden").contains("own was rebuilt after it ran. Record it again"));
-    assert!(error_message(&place, "coverage report run.trodden --object moved --object own").contains("own is not the recorded program"));
+    assert!(expect_error(&place, "coverage report run.trodden").contains("own was rebuilt after it ran. Record it again"));
+    assert!(expect_error(&place, "coverage report run.trodden --object moved --object own").contains("own is not the recorded program"));
     // A library that was in no run counts as not executed.
     std::fs::write(place.path("idle.c"), "int f(int x) {\n  return x ? 1 : 2;\n}\nint main(void) { return f(0); }\n").unwrap();
     place.cc("--trodden=coverage -O1 -w idle.c -o idle");
-    let with_idle = text(&place, "coverage report run.trodden --object moved --object idle");
+    let with_idle = read_output(&place, "coverage report run.trodden --object moved --object idle");
     assert!(with_idle.lines().any(|line| line.contains("idle.c") && line.contains("0/4")), "{with_idle}");
     assert!(
-        error_message(&place, "coverage show run.trodden --object moved --function nothing_so_called")
+        expect_error(&place, "coverage show run.trodden --object moved --function nothing_so_called")
             .contains("no function matches `nothing_so_called`")
     );
     place.tool("llvm-objcopy-22", "--remove-section=__llvm_covmap moved own");
-    assert!(error_message(&place, "coverage report run.trodden").contains("own has no section __llvm_covmap"));
+    assert!(expect_error(&place, "coverage report run.trodden").contains("own has no section __llvm_covmap"));
     // The sections that `strip` removes are not needed.
     place.tool("strip", "moved -o own");
     place.trodden("coverage report run.trodden");
     std::fs::write(place.path("own"), &std::fs::read(place.path("moved")).unwrap()[..3000]).unwrap();
-    assert!(error_message(&place, "coverage report run.trodden").contains("own is corrupt (rebuild it with --coverage"));
+    assert!(expect_error(&place, "coverage report run.trodden").contains("own is corrupt (rebuild it with --coverage"));
     place.cc("-O1 -w plain.c -o without");
     place.trodden("record --no-store -o without.trodden -- ./without");
-    assert!(error_message(&place, "coverage report without.trodden").contains("`trodden build --coverage -- ...`"));
-    let refused = error_message(&place, "cc --trodden=coverage -fprofile-instr-generate -fcoverage-mapping plain.c");
+    assert!(expect_error(&place, "coverage report without.trodden").contains("`trodden build --coverage -- ...`"));
+    let refused = expect_error(&place, "cc --trodden=coverage -fprofile-instr-generate -fcoverage-mapping plain.c");
     assert!(refused.contains("-fprofile-instr-generate cannot be used together with `--coverage`"), "{refused}");
 }
 
 /// Removes variables that cargo sets for tests, because the command must not see them.
-fn without_cargos_variables(mut command: Command) -> Command {
+fn remove_cargos_variables(mut command: Command) -> Command {
     for (name, _) in std::env::vars_os().filter(|(n, _)| n.to_string_lossy().starts_with("CARGO") && n != "CARGO_HOME") {
         command.env_remove(name);
     }
@@ -446,7 +446,7 @@ fn without_cargos_variables(mut command: Command) -> Command {
 }
 
 /// Removes parts of names that differ between builds: cargo uses different hashes if flags differ.
-fn without_hashes(mut data: Value) -> Value {
+fn remove_hashes(mut data: Value) -> Value {
     let functions = data[0]["functions"].as_array_mut().unwrap();
     functions.iter_mut().for_each(|f| f["name"] = Value::Null);
     functions.sort_by_key(Value::to_string);
@@ -458,17 +458,17 @@ fn rust_coverage_equals_llvms() {
     let manifest = "[package]\nname = \"subject\"\nversion = \"0.1.0\"\nedition = \"2021\"\n[workspace]\n";
     let place = Place::with(&[("Cargo.toml", manifest), ("src/main.rs", include_str!("coverage/subject.rs"))]);
     let target = "x86_64-unknown-linux-gnu";
-    must(without_cargos_variables(place.command(cargo_trodden())).args(["build", "--release", "--coverage"]));
+    must(remove_cargos_variables(place.command(cargo_trodden())).args(["build", "--release", "--coverage"]));
     let program = format!("target/trodden/{target}/release/subject");
     must(place.command(trodden()).args(["record", "--no-store", "-o", "run.trodden", "--"]).arg(place.path(&program)));
     let arguments = ["build", "--release", "--target", target, "--target-dir", "reference"];
-    must(without_cargos_variables(place.command("cargo")).args(arguments).env("RUSTFLAGS", "-Cinstrument-coverage"));
+    must(remove_cargos_variables(place.command("cargo")).args(arguments).env("RUSTFLAGS", "-Cinstrument-coverage"));
     let reference = format!("reference/{target}/release/subject");
     must(place.command(place.path(&reference)).env("LLVM_PROFILE_FILE", "reference.profraw"));
     place.tool("llvm-profdata-22", "merge reference.profraw -o reference.profdata");
     place.trodden("export profdata run.trodden -o own.profdata");
-    let llvm = without_hashes(export_llvm_coverage(&place, &reference, "reference.profdata"));
-    assert_eq!(llvm, without_hashes(export_llvm_coverage(&place, &program, "own.profdata")));
+    let llvm = remove_hashes(export_llvm_coverage(&place, &reference, "reference.profdata"));
+    assert_eq!(llvm, remove_hashes(export_llvm_coverage(&place, &program, "own.profdata")));
     let report = String::from_utf8(place.trodden("coverage report run.trodden").stdout).unwrap();
     assert!(report.contains("main.rs") && !report.contains("/rustc/"), "{report}");
 }
@@ -485,7 +485,7 @@ fn functions_inlined_into_other_crates_are_executed() {
         ("library/Cargo.toml", &package("library", "")),
         ("library/src/lib.rs", "#[inline(always)]\npub fn twice(n: u32) -> u32 {\n    let two = 2;\n    n * two\n}\n"),
     ]);
-    must(without_cargos_variables(place.command(cargo_trodden())).args(["build", "--coverage"]));
+    must(remove_cargos_variables(place.command(cargo_trodden())).args(["build", "--coverage"]));
     let program = place.path("target/trodden/x86_64-unknown-linux-gnu/debug/subject");
     must(place.command(trodden()).args(["record", "--no-store", "-o", "run.trodden", "--"]).arg(program));
     let tracefile = String::from_utf8(place.trodden("export lcov run.trodden").stdout).unwrap();
@@ -507,7 +507,7 @@ fn files_in_renamed_folders_have_their_paths() {
     for option in ["", "-fcoverage-prefix-map=HERE=.", "-fcoverage-prefix-map=HERE=/usr/src", "-fdebug-prefix-map=HERE=/usr/src"] {
         place.cc(&format!("--trodden=coverage -O1 -g {} {here}/src/one.c -o prog", option.replace("HERE", here)));
         place.trodden("record --no-store -o run.trodden -- ./prog");
-        let report = |more: &str| text(&place, &format!("coverage report run.trodden {more}"));
+        let report = |more: &str| read_output(&place, &format!("coverage report run.trodden {more}"));
         reports.push((report(""), report("--functions")));
     }
     assert!(reports[0].0.contains("paths taken of possible") && reports[0].0.contains("part.c"), "{}", reports[0].0);

@@ -22,7 +22,7 @@ fn counted(place: &Place, options: &str) -> Counted {
     (lines, branches.map(|b| (number(b, 0), (number(b, 4), number(b, 5)))).collect())
 }
 
-fn run(name: &str, text: &str, level: &str) -> Place {
+fn build_and_record(name: &str, text: &str, level: &str) -> Place {
     let place = Place::with(&[(name, text)]);
     match name.ends_with(".cc") {
         true => place.cxx(&format!("--trodden=coverage -w {level} {name} -o own")),
@@ -43,7 +43,7 @@ fn lines_after_a_call_count_only_its_returns() {
         __attribute__((noinline)) static void work(int i) {\n  puts(\"before\");\n  step();\n  if (i & 1)\n    puts(\"odd\");\n  else\n    \
         puts(\"even\");\n  puts(\"after\");\n}\nint main(void) {\n  for (n = 0; n < 10; n++)\n    if (!setjmp(back))\n      work(n);\n}\n";
     for level in LEVELS {
-        let place = run("some.c", SOME, level);
+        let place = build_and_record("some.c", SOME, level);
         let (lines, branches) = counted(&place, "");
         // The calls with 1, 5 and 9 do not return.
         let expected = [(7, 10), (8, 10), (9, 7), (10, 2), (12, 5), (13, 7), (14, 7)];
@@ -63,7 +63,7 @@ fn instances_of_a_template_have_separate_counts() {
         int main() {\n  for (int i = 0; i < 6; i++)\n    try {\n      outer<0>(i);\n      outer<1>(i);\n      std::puts(\"both\");\n    \
         } catch (int) {\n      std::puts(\"caught\");\n    }\n}\n";
     for level in LEVELS {
-        let (lines, _) = counted(&run("both.cc", BOTH, level), "");
+        let (lines, _) = counted(&build_and_record("both.cc", BOTH, level), "");
         let expected = [(3, 12), (5, 3), (6, 9), (9, 12), (10, 9), (15, 6), (16, 6), (17, 3), (19, 3)];
         assert_eq!(expected.map(|(line, _)| (line, lines[&line])), expected, "{level}");
     }
@@ -81,7 +81,7 @@ fn loops_left_by_longjmp_have_exact_counts() {
     // The calls in order: condition 0, body 0, step 0, condition 1, body 1, step 1, condition 2; body, condition, body, condition;
     // condition, body, condition, body, condition. This makes 16 calls, so with stops from 16 to 19, the function returns.
     for level in LEVELS {
-        let (lines, branches) = counted(&run("loops.c", LOOPS, level), "");
+        let (lines, branches) = counted(&build_and_record("loops.c", LOOPS, level), "");
         let expected =
             [(7, 20 + 17 + 14), (8, 18 + 15), (9, 19 + 16), (10, 18 + 15), (12, 13), (14, 13 + 11), (15, 12 + 10), (16, 12 + 10)];
         assert_eq!(expected.map(|(line, _)| (line, lines[&line])), expected, "{level}");
@@ -246,9 +246,9 @@ const CXX_EPILOGUE: &str = "int main(void) {\n  atexit(show);\n  for (volatile i
 /// Checks that each line has the count that the program determined, or that its function is marked. Returns the number of marked functions.
 fn check_random(seed: u64, level: &str, is_cxx: bool) -> usize {
     let program = Program::new(seed, is_cxx);
-    let place = run(if is_cxx { "random.cc" } else { "random.c" }, &program.text, level);
+    let place = build_and_record(if is_cxx { "random.cc" } else { "random.c" }, &program.text, level);
     let output = must(&mut place.command(place.path("own")));
-    let own: Vec<Vec<u64>> = String::from_utf8(output.stdout).unwrap().lines().map(numbers).collect();
+    let own: Vec<Vec<u64>> = String::from_utf8(output.stdout).unwrap().lines().map(parse_numbers).collect();
     let (lines, branches) = counted(&place, "");
     let export: Value = serde_json::from_slice(&place.trodden("export llvm-json run.trodden").stdout).unwrap();
     let marked = export["not_exact"].as_array().unwrap().iter().map(|mark| mark["function"].as_str().unwrap().to_owned());
@@ -274,7 +274,7 @@ fn check_random(seed: u64, level: &str, is_cxx: bool) -> usize {
     marked.len()
 }
 
-fn numbers(line: &str) -> Vec<u64> {
+fn parse_numbers(line: &str) -> Vec<u64> {
     line.split_whitespace().map(|number| number.parse().unwrap()).collect()
 }
 

@@ -31,7 +31,7 @@ fn counts_equal_those_of_a_build_without_events() {
             let output = place.command(trodden()).args(["record", "--no-store", "-o", "run.trodden", "--", "./subject"]).output().unwrap();
             let profile = Profile::read(&place.path("run.trodden")).unwrap();
             check_squares(&profile);
-            let found = (output.stdout, counts(&profile));
+            let found = (output.stdout, read_counts(&profile));
             assert!(known.get_or_insert(found.clone()) == &found, "seed {seed} {level}: counts differ");
         }
     }
@@ -59,7 +59,7 @@ fn sums_are_incremented_in_memory_in_unoptimised_code() {
 /// Counts of all functions, in the program's order.
 type Counts = Vec<(String, Vec<(u64, u64)>)>;
 
-fn counts(profile: &Profile) -> Counts {
+fn read_counts(profile: &Profile) -> Counts {
     profile.functions().map(|(_, unit, function)| (function.name.clone(), unit.counts_of(function).collect())).collect()
 }
 
@@ -119,33 +119,33 @@ fn times_of_paths_exclude_callees_and_do_not_exceed_the_total() {
     place.cc("--trodden=events=tsc -O2 timed.c -o timed");
     let (output, profile) = place.record("timed");
     let elapsed: i128 = output.split_whitespace().next().unwrap().parse().unwrap();
-    let total: i128 = profile.functions().map(|(_, unit, function)| sum(unit, function)).sum();
+    let total: i128 = profile.functions().map(|(_, unit, function)| sum_events(unit, function)).sum();
     // No time is charged twice. How much time is missing depends on the load of the processor.
-    let by_function = || profile.functions().map(|(_, unit, f)| format!("{} {}", f.name, sum(unit, f))).collect::<Vec<_>>();
+    let by_function = || profile.functions().map(|(_, unit, f)| format!("{} {}", f.name, sum_events(unit, f))).collect::<Vec<_>>();
     assert!(0 < total && total <= elapsed, "{total} of {elapsed}: {:?}", by_function());
     for (_, unit, function) in profile.functions() {
-        assert!(sum(unit, function) > -elapsed / 10, "{}", function.name);
+        assert!(sum_events(unit, function) > -elapsed / 10, "{}", function.name);
     }
     // An interruption is charged to the path that it interrupts, which differs between runs.
     let right = (0..8).any(|_| is_charged_right(&place.record("timed").1));
-    assert!(right, "{:?}", paths(&profile, "choose"));
+    assert!(right, "{:?}", read_path_events(&profile, "choose"));
 }
 
 /// Returns true if a path with 4,000 multiplications has more events than a path without any, and if nearly all events that `heavy` causes
 /// are charged to `heavy`.
 fn is_charged_right(profile: &Profile) -> bool {
-    let choose = paths(profile, "choose");
+    let choose = read_path_events(profile, "choose");
     let mean = |n: u64| choose.iter().filter(|(count, _)| *count == n).map(|(_, events)| events.mean(n)).fold(0.0, f64::max);
-    let of = |name| paths(profile, name).iter().map(|(_, e)| e.sum).sum::<i128>();
+    let of = |name| read_path_events(profile, name).iter().map(|(_, e)| e.sum).sum::<i128>();
     mean(100) > 1000.0 && mean(700) < mean(100) / 2.0 && of("recurse") < of("heavy") / 10 && of("leap") < of("heavy") / 2
 }
 
-fn sum(unit: &trodden_profile::UnitProfile, function: &trodden_unit::FunctionMap) -> i128 {
+fn sum_events(unit: &trodden_profile::UnitProfile, function: &trodden_unit::FunctionMap) -> i128 {
     unit.counts_of(function).map(|(id, _)| unit.events_of(function, id).sum).sum()
 }
 
 /// Returns the executions and events of a function's complete paths.
-fn paths(profile: &Profile, name: &str) -> Vec<(u64, PathEvents)> {
+fn read_path_events(profile: &Profile, name: &str) -> Vec<(u64, PathEvents)> {
     let (_, unit, function) = profile.functions().find(|(_, _, f)| f.name == name).unwrap();
     let decoded = FunctionPaths::decode(function, unit.counts_of(function)).unwrap();
     decoded.complete.iter().map(|p| (p.count, unit.events_of(function, p.id))).collect()
@@ -194,10 +194,10 @@ fn page_faults_are_charged_to_the_paths_that_cause_them() {
     let output = place.command(trodden()).args(["record", "--no-store", "-o", "run.trodden", "--", "./faults"]).output().unwrap();
     assert_eq!(output.status.code(), Some(3), "{output:?}");
     if !place.path("run.trodden").exists() {
-        return refused(&output.stderr);
+        return check_rejection(&output.stderr);
     }
     let profile = Profile::read(&place.path("run.trodden")).unwrap();
-    let mut touch = paths(&profile, "touch");
+    let mut touch = read_path_events(&profile, "touch");
     touch.sort_by_key(|(_, events)| events.sum);
     let calls = 500 + 4 * 100 + 50;
     // The counter's own page and the code's page may each cause one additional fault.
@@ -206,14 +206,14 @@ fn page_faults_are_charged_to_the_paths_that_cause_them() {
     let near = |events: PathEvents, expected: i128| (events.sum - expected).abs() <= 12;
     assert!(near(quiet, 0) && near(faulting, i128::from(calls)), "{quiet:?} {faulting:?}");
     assert!(faulting.deviation(one) < 0.5 && (faulting.mean(one) - 1.0).abs() < 0.02, "{faulting:?}");
-    assert!(paths(&profile, "leap").is_empty());
+    assert!(read_path_events(&profile, "leap").is_empty());
     // The fault in `leap` is charged to the path that ends next, which is in `main`.
-    let main: i128 = paths(&profile, "main").iter().map(|(_, e)| e.sum).sum();
+    let main: i128 = read_path_events(&profile, "main").iter().map(|(_, e)| e.sum).sum();
     assert!(main >= 1, "{main}");
 }
 
 /// Checks the runtime's message about an event that cannot be counted.
-fn refused(stderr: &[u8]) {
+fn check_rejection(stderr: &[u8]) {
     let text = String::from_utf8_lossy(stderr);
     assert!(text.contains("event") && text.contains("--events tsc") && text.contains("is not counted"), "{text}");
 }
@@ -258,7 +258,7 @@ fn no_profile_is_written_if_the_event_cannot_be_counted() {
     assert_eq!(output.status.code(), Some(4));
     match place.path("run.trodden").exists() {
         true => check_squares(&Profile::read(&place.path("run.trodden")).unwrap()),
-        false => refused(&output.stderr),
+        false => check_rejection(&output.stderr),
     }
 }
 

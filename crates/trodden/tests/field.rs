@@ -22,7 +22,7 @@ int main(int argc, char **argv) {
 "#;
 
 /// Creates reports from three machines. Two of the machines belong to the same user.
-fn inbox() -> Place {
+fn create_reports() -> Place {
     let place = Place::with(&[("prog.c", SUBJECT_PROGRAM)]);
     place.cc("-O1 -g prog.c -o prog");
     place.trodden("record --suite tests -- ./prog 1 1 20 20");
@@ -40,13 +40,13 @@ fn inbox() -> Place {
 type Executions = BTreeMap<(Vec<u8>, Vec<u8>, u64), u64>;
 
 /// Reads a report according to the format's description. Returns the user and the executions. Panics if the report contains anything else.
-fn read(bytes: &[u8]) -> (Vec<u8>, Executions) {
+fn parse_report(bytes: &[u8]) -> (Vec<u8>, Executions) {
     assert_eq!(&bytes[..8], b"TRODFLD\x01");
     assert_eq!(u32::from_le_bytes(bytes[8..12].try_into().unwrap()) as usize, bytes.len() - 16);
     let mut rest = bytes[16..].iter().copied();
     let mut counts = BTreeMap::new();
     let user: Vec<u8> = rest.by_ref().take(16).collect();
-    fn number(rest: &mut impl Iterator<Item = u8>) -> u64 {
+    fn parse_number(rest: &mut impl Iterator<Item = u8>) -> u64 {
         let (mut value, mut shift) = (0, 0);
         loop {
             let byte = rest.next().unwrap();
@@ -61,8 +61,8 @@ fn read(bytes: &[u8]) -> (Vec<u8>, Executions) {
         let (image, unit): (Vec<u8>, Vec<u8>) = (rest.by_ref().take(16).collect(), rest.by_ref().take(16).collect());
         let mut counter = 0;
         for _ in 0..number(&mut rest) {
-            counter += number(&mut rest);
-            counts.insert((image.clone(), unit.clone(), counter), number(&mut rest));
+            counter += parse_number(&mut rest);
+            counts.insert((image.clone(), unit.clone(), counter), parse_number(&mut rest));
         }
     }
     assert_eq!(rest.next(), None);
@@ -71,10 +71,10 @@ fn read(bytes: &[u8]) -> (Vec<u8>, Executions) {
 
 #[test]
 fn reports_contain_only_path_identities_and_counts() {
-    let place = inbox();
+    let place = create_reports();
     let bytes = fs::read(place.path("inbox/a.field")).unwrap();
-    let (user, counts) = read(&bytes);
-    assert!(user != [0; 16] && user == read(&fs::read(place.path("inbox/b.field")).unwrap()).0);
+    let (user, counts) = parse_report(&bytes);
+    assert!(user != [0; 16] && user == parse_report(&fs::read(place.path("inbox/b.field")).unwrap()).0);
     let report: Value = serde_json::from_slice(&place.trodden("untested a.raw --json").stdout).unwrap();
     let paths = report["paths"].as_array().unwrap();
     assert_eq!(counts.len(), paths.len());
@@ -91,7 +91,7 @@ fn reports_contain_only_path_identities_and_counts() {
 
 #[test]
 fn paths_are_ranked_by_users() {
-    let place = inbox();
+    let place = create_reports();
     let sums: Value = serde_json::from_slice(&place.trodden("fleet aggregate inbox --json --rows rows.csv").stdout).unwrap();
     assert_eq!(sums["reports"], 3);
     let first = sums["paths"].as_array().unwrap().iter().find(|p| p["function"] == "secret_function").unwrap();

@@ -10,7 +10,7 @@ use trodden_trace::block_file::{TraceBlockKind, Writer, pack};
 use trodden_trace::{BlockInfo, FunctionInfo, TRACE_FORMAT, TraceBlock, TraceDescription, TraceEnd, TraceFunction};
 
 /// Runs trodden with a limit on its address space in MB. The command may succeed or reject its input, but must neither panic nor be killed.
-fn limited(place: &Place, megabytes: u64, arguments: &str) -> Output {
+fn run_with_memory_limit(place: &Place, megabytes: u64, arguments: &str) -> Output {
     let script = format!("ulimit -v {}; exec \"$0\" {arguments}", megabytes * 1024);
     let output = place.command("sh").args(["-c", &script]).arg(program_of(arguments.split(' ').next().unwrap())).output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
@@ -19,12 +19,12 @@ fn limited(place: &Place, megabytes: u64, arguments: &str) -> Output {
     output
 }
 
-fn error(output: &Output) -> String {
+fn read_error(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
 /// Formats events as an array in Chrome's trace format.
-fn chrome(events: impl Iterator<Item = String>) -> String {
+fn format_chrome_trace(events: impl Iterator<Item = String>) -> String {
     format!("[{}]", events.collect::<Vec<_>>().join(",\n"))
 }
 
@@ -32,22 +32,22 @@ fn chrome(events: impl Iterator<Item = String>) -> String {
 fn memory_for_deeply_nested_slices_is_proportional() {
     let place = Place::new();
     let begin = |n: u32| format!(r#"{{"name":"f{n}","ph":"B","ts":{n},"pid":1,"tid":1}}"#);
-    place.write("open.json", &chrome((0..20_000).map(begin)));
+    place.write("open.json", &format_chrome_trace((0..20_000).map(begin)));
     let end = |n: u32| format!(r#"{{"ph":"E","ts":{},"pid":1,"tid":1}}"#, 20_000 + n);
-    place.write("closed.json", &chrome((0..20_000).map(begin).chain((0..20_000).map(end))));
+    place.write("closed.json", &format_chrome_trace((0..20_000).map(begin).chain((0..20_000).map(end))));
     // Each slice starts inside the previous slice and ends after it.
     let overlap = |n: u32| format!(r#"{{"name":"g{n}","ph":"X","ts":{n},"dur":100000,"pid":1,"tid":1}}"#);
-    place.write("overlap.json", &chrome((0..20_000).map(overlap)));
+    place.write("overlap.json", &format_chrome_trace((0..20_000).map(overlap)));
     for trace in ["open.json", "closed.json", "overlap.json"] {
-        let output = limited(&place, 2_000, &format!("report {trace}"));
-        assert_eq!(output.status.code(), Some(0), "{trace}: {}", error(&output));
+        let output = run_with_memory_limit(&place, 2_000, &format!("report {trace}"));
+        assert_eq!(output.status.code(), Some(0), "{trace}: {}", read_error(&output));
         let said = [output.stdout, output.stderr].concat();
         assert!(String::from_utf8_lossy(&said).contains("nested deeper than 128"), "{trace}");
     }
 }
 
 /// Returns the description of a trace with two blocks, as the recorder would write it.
-fn about() -> TraceDescription {
+fn describe_trace() -> TraceDescription {
     let block = |address: u64| BlockInfo { address, size: 4, function: TraceFunction(0), lines: vec![(0, 1)] };
     TraceDescription {
         command: vec!["./app".into()],
@@ -81,10 +81,10 @@ const COMMANDS: [&str; 7] =
 fn crafted_traces_are_rejected() {
     let place = Place::new();
     let trace = place.path("t");
-    write_trace(&trace, &about(), (0, 3, &INDEX, &SYMBOLS));
+    write_trace(&trace, &describe_trace(), (0, 3, &INDEX, &SYMBOLS));
     for command in COMMANDS {
-        let output = limited(&place, 2_000, command);
-        assert_eq!(output.status.code(), Some(0), "{command}: {}", error(&output));
+        let output = run_with_memory_limit(&place, 2_000, command);
+        assert_eq!(output.status.code(), Some(0), "{command}: {}", read_error(&output));
     }
     type Piece<'a> = (u32, u32, &'a [u8], &'a [u64]);
     let pieces: [(&str, Piece); 9] = [
@@ -99,8 +99,8 @@ fn crafted_traces_are_rejected() {
         ("an index of no function", (0, 3, &[0, 0, 1, 5], &SYMBOLS)),
     ];
     for (what, piece) in pieces {
-        write_trace(&trace, &about(), piece);
-        refused(&place, what);
+        write_trace(&trace, &describe_trace(), piece);
+        check_rejection(&place, what);
     }
     type Change = fn(&mut TraceDescription);
     let changes: [(&str, Change); 5] = [
@@ -111,17 +111,21 @@ fn crafted_traces_are_rejected() {
         ("a function of no library", |about| about.functions[0].address = 5 << 48),
     ];
     for (what, change) in changes {
-        let mut about = about();
+        let mut about = describe_trace();
         change(&mut about);
         write_trace(&trace, &about, (0, 3, &INDEX, &SYMBOLS));
-        refused(&place, what);
+        check_rejection(&place, what);
     }
 }
 
-fn refused(place: &Place, what: &str) {
+fn check_rejection(place: &Place, what: &str) {
     for command in COMMANDS {
-        let output = limited(place, 2_000, command);
-        assert!(output.status.code() == Some(2) && error(&output).contains("is corrupt"), "{what}: {command}: {}", error(&output));
+        let output = run_with_memory_limit(place, 2_000, command);
+        assert!(
+            output.status.code() == Some(2) && read_error(&output).contains("is corrupt"),
+            "{what}: {command}: {}",
+            read_error(&output)
+        );
     }
 }
 
@@ -133,7 +137,7 @@ fn small_trace_does_not_fill_the_memory() {
     write_trace(&place.path("t"), &about, (0, 3, &INDEX, &SYMBOLS));
     drop(about);
     assert!(fs::metadata(place.path("t")).unwrap().len() < 1 << 16);
-    refused(&place, "a bomb");
+    check_rejection(&place, "a bomb");
 }
 
 #[test]
@@ -145,22 +149,22 @@ fn deep_recursion_is_shown_within_depth_limits() {
     )]);
     must(place.command("cc").args(["-O1", "-fno-optimize-sibling-calls", "-g", "deep.c", "-o", "deep"]));
     must(place.command(trodden()).args(["trace", "record", "--output", "t", "--", "./deep"]));
-    let output = limited(&place, 4_000, "show --depth 1000000 t");
-    assert!(output.status.code() == Some(2) && error(&output).contains("--depth"), "{}", error(&output));
-    let output = limited(&place, 4_000, "show --calls --depth 400 t");
+    let output = run_with_memory_limit(&place, 4_000, "show --depth 1000000 t");
+    assert!(output.status.code() == Some(2) && read_error(&output).contains("--depth"), "{}", read_error(&output));
+    let output = run_with_memory_limit(&place, 4_000, "show --calls --depth 400 t");
     assert_eq!(
         String::from_utf8_lossy(&output.stdout).lines().filter(|line| line.contains("down")).count(),
         398,
         "all but `_start` and `main`"
     );
     for command in COMMANDS.into_iter().chain(["show --calls --json --depth 400 t", "show --count 0 --depth 400 t"]) {
-        let output = limited(&place, 4_000, command);
-        assert_eq!(output.status.code(), Some(0), "{command}: {}", error(&output));
+        let output = run_with_memory_limit(&place, 4_000, command);
+        assert_eq!(output.status.code(), Some(0), "{command}: {}", read_error(&output));
     }
 }
 
 /// Returns ChampSim records of consecutive instructions with 4 bytes each. Registers are random, so that the records compress badly.
-fn champsim(instructions: u64) -> Vec<u8> {
+fn generate_champsim_trace(instructions: u64) -> Vec<u8> {
     let mut state = 7u64;
     let record = |number: u64| {
         let mut record = [0u8; 64];
@@ -177,7 +181,7 @@ fn champsim(instructions: u64) -> Vec<u8> {
 #[test]
 fn truncated_compressed_trace_is_an_error() {
     let place = Place::new();
-    let plain = champsim(20_000);
+    let plain = generate_champsim_trace(20_000);
     fs::write(place.path("t"), &plain).unwrap();
     for (tool, ending) in [("gzip", "gz"), ("xz", "xz"), ("zstd", "zst")] {
         let name = format!("t.{ending}");
@@ -186,13 +190,17 @@ fn truncated_compressed_trace_is_an_error() {
             _ => drop(must(place.command(tool).args(["-k", "t"]))),
         }
         let command = format!("convert --format champsim {name} -o t.trodrec");
-        let output = limited(&place, 2_000, &command);
-        assert_eq!(output.status.code(), Some(0), "{name}: {}", error(&output));
+        let output = run_with_memory_limit(&place, 2_000, &command);
+        assert_eq!(output.status.code(), Some(0), "{name}: {}", read_error(&output));
         let whole = fs::read(place.path(&name)).unwrap();
         for length in [whole.len() / 2, whole.len() - 1] {
             fs::write(place.path(&name), &whole[..length]).unwrap();
-            let output = limited(&place, 2_000, &command);
-            assert!(output.status.code() == Some(2) && error(&output).contains("truncated"), "{name}, {length}: {}", error(&output));
+            let output = run_with_memory_limit(&place, 2_000, &command);
+            assert!(
+                output.status.code() == Some(2) && read_error(&output).contains("truncated"),
+                "{name}, {length}: {}",
+                read_error(&output)
+            );
         }
     }
 }
@@ -200,23 +208,27 @@ fn truncated_compressed_trace_is_an_error() {
 #[test]
 fn many_configurations_are_simulated_within_bounded_memory() {
     let place = Place::new();
-    fs::write(place.path("t.champsim"), champsim(2_000)).unwrap();
+    fs::write(place.path("t.champsim"), generate_champsim_trace(2_000)).unwrap();
     // Each configuration has two tables with 2^20 entries each.
     place.write(
         "e.toml",
         "sources = [\"t.champsim\"]\nformat = \"champsim\"\n[factors]\nentries = [1048576]\nassociativity = [1, 2, 4]\n\
          index = [\"start\", \"xor\", \"fold\"]\nreplacement = [\"lfu\", \"lru\", \"rap\", \"decay\"]\n",
     );
-    let output = limited(&place, 3_200, "sweep e.toml");
-    assert_eq!(output.status.code(), Some(0), "{}", error(&output));
+    let output = run_with_memory_limit(&place, 3_200, "sweep e.toml");
+    assert_eq!(output.status.code(), Some(0), "{}", read_error(&output));
     assert_eq!(String::from_utf8_lossy(&output.stdout).lines().count(), 36 + 1);
-    assert!(error(&output).contains("36 configurations") && error(&output).contains("at least 2 times"), "{}", error(&output));
+    assert!(
+        read_error(&output).contains("36 configurations") && read_error(&output).contains("at least 2 times"),
+        "{}",
+        read_error(&output)
+    );
 }
 
 /// A name with characters that control a terminal, reverse text or start a new line.
 const HOSTILE_NAME: &str = "na\u{1b}[31mme\u{202e}x\u{9b}2J\nEVIL";
 
-fn is_harmless(place: &Place, arguments: &[&str]) {
+fn check_output_is_harmless(place: &Place, arguments: &[&str]) {
     let output = place.command(program_of(arguments[0])).args(arguments).output().unwrap();
     let said = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
     let steers = |c: char| c.is_control() && c != '\n' && c != '\t' || ('\u{202a}'..='\u{202e}').contains(&c);
@@ -258,14 +270,14 @@ fn program_names_do_not_control_the_terminal() {
         vec!["coverage", "show", &profile],
         vec!["coverage", "report", &profile],
     ] {
-        is_harmless(&place, &arguments);
+        check_output_is_harmless(&place, &arguments);
     }
 }
 
 #[test]
 fn names_in_traces_do_not_control_the_terminal() {
     let place = Place::new();
-    let mut about = about();
+    let mut about = describe_trace();
     about.functions[0].name = HOSTILE_NAME.into();
     about.files[0] = HOSTILE_NAME.into();
     about.image = HOSTILE_NAME.into();
@@ -274,7 +286,7 @@ fn names_in_traces_do_not_control_the_terminal() {
     // The second trace has the same blocks and a different path.
     write_trace(&place.path("u"), &about, (0, 4, &INDEX, &[3, 8, 9, 9]));
     for command in COMMANDS.into_iter().chain(["report --json t", "diff t u", "diff --json t u", "export chrome t"]) {
-        is_harmless(&place, &command.replace("main", "0x1004").split(' ').collect::<Vec<_>>());
+        check_output_is_harmless(&place, &command.replace("main", "0x1004").split(' ').collect::<Vec<_>>());
     }
     let name = serde_json::to_string(HOSTILE_NAME).unwrap();
     let event = |rest: &str, tid: u32| format!(r#"{{"name":{name},"pid":1,"tid":{tid},{rest}}}"#);
@@ -287,8 +299,8 @@ fn names_in_traces_do_not_control_the_terminal() {
         event(r#""ph":"s","id":1,"ts":9"#, 2),
         event(r#""ph":"f","id":1,"ts":9"#, 1),
     ];
-    place.write("waits.json", &chrome(events.into_iter()));
+    place.write("waits.json", &format_chrome_trace(events.into_iter()));
     for options in [&["--json"][..], &[]] {
-        is_harmless(&place, &[&["report", "waits.json"], options].concat());
+        check_output_is_harmless(&place, &[&["report", "waits.json"], options].concat());
     }
 }

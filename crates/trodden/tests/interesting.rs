@@ -25,7 +25,7 @@ int main(void) { for (unsigned i = 0; i < 8000; i++) { tread(i); other(i); } ret
 /// A separate unit without any interesting path in some tests.
 const OTHER_SOURCE: &str = "void other(unsigned x) { if (x & 1) __asm__ volatile(\"nop\"); }\n";
 
-fn built() -> Place {
+fn build_subject() -> Place {
     let place = Place::with(&[("prog.c", SUBJECT_PROGRAM), ("other.c", OTHER_SOURCE)]);
     place.cc("-O2 -g prog.c other.c -o prog");
     place.record("prog");
@@ -33,14 +33,14 @@ fn built() -> Place {
 }
 
 /// Rebuilds the program with these arguments and runs it.
-fn again(place: &Place, arguments: &str) -> Profile {
+fn rebuild_and_run(place: &Place, arguments: &str) -> Profile {
     must(with_choices(place.command(trodden()).args(["instrument", "prog", "-o", "again"]), arguments.split(' ')));
     place.trodden("record --no-store -o again.trodden -- ./again");
     Profile::read(&place.path("again.trodden")).unwrap()
 }
 
 /// Returns the error message of a build that must be rejected.
-fn refused(place: &Place, arguments: &str) -> String {
+fn expect_error(place: &Place, arguments: &str) -> String {
     let mut command = place.command(trodden());
     let output = with_choices(command.args(["instrument", "prog", "-o", "again"]), arguments.split(' ')).output().unwrap();
     assert!(!output.status.success(), "{arguments}");
@@ -48,7 +48,7 @@ fn refused(place: &Place, arguments: &str) -> String {
 }
 
 /// Returns the counts of a function's paths, and the executions without a counted path; `None` if the function is not counted.
-fn counts(profile: &Profile, name: &str) -> Option<(Vec<u64>, u64)> {
+fn count_paths(profile: &Profile, name: &str) -> Option<(Vec<u64>, u64)> {
     let (_, unit, function) = profile.functions().find(|(_, _, f)| f.name == name)?;
     let paths = FunctionPaths::decode(function, unit.counts_of(function)).unwrap();
     Some((paths.complete.iter().map(|p| p.count).collect(), unit.unattributed(function)))
@@ -56,7 +56,7 @@ fn counts(profile: &Profile, name: &str) -> Option<(Vec<u64>, u64)> {
 
 #[test]
 fn all_kinds_of_path_sets_are_counted() {
-    let place = built();
+    let place = build_subject();
     place.write("paths", "# all three\ntread: prog.c:4 prog.c:6 prog.c:8\n");
     place.write("change.diff", "--- a/prog.c\n+++ b/prog.c\n@@ -6 +6 @@\n-x\n+y\n");
     for (set, paths) in [
@@ -67,27 +67,27 @@ fn all_kinds_of_path_sets_are_counted() {
         ("diff:change.diff", 4),
         ("function:tread", 8),
     ] {
-        let profile = again(&place, &format!("--interesting {set}"));
-        assert_eq!(counts(&profile, "tread"), Some((vec![1000; paths], 8000 - 1000 * paths as u64)), "{set}");
-        assert_eq!(counts(&profile, "other"), None, "{set}");
+        let profile = rebuild_and_run(&place, &format!("--interesting {set}"));
+        assert_eq!(count_paths(&profile, "tread"), Some((vec![1000; paths], 8000 - 1000 * paths as u64)), "{set}");
+        assert_eq!(count_paths(&profile, "other"), None, "{set}");
     }
-    let all = again(&place, "--interesting run.trodden");
-    assert_eq!((counts(&all, "tread"), counts(&all, "other")), (Some((vec![1000; 8], 0)), Some((vec![4000; 2], 0))));
+    let all = rebuild_and_run(&place, "--interesting run.trodden");
+    assert_eq!((count_paths(&all, "tread"), count_paths(&all, "other")), (Some((vec![1000; 8], 0)), Some((vec![4000; 2], 0))));
     // The loop in `main` takes one path 7,999 times. The next most frequent paths are the two paths of `other`.
-    let top = again(&place, "--interesting top:3:run.trodden");
-    assert_eq!((counts(&top, "tread"), counts(&top, "other")), (None, Some((vec![4000; 2], 0))));
-    let both = again(&place, "--interesting top:3:run.trodden --interesting touch:prog.c:4");
-    assert!(counts(&both, "tread").is_some() && counts(&both, "other").is_some());
-    let share = again(&place, "--interesting share:60%:run.trodden");
-    assert_eq!((counts(&share, "tread"), counts(&share, "other")), (None, Some((vec![4000; 2], 0))));
+    let top = rebuild_and_run(&place, "--interesting top:3:run.trodden");
+    assert_eq!((count_paths(&top, "tread"), count_paths(&top, "other")), (None, Some((vec![4000; 2], 0))));
+    let both = rebuild_and_run(&place, "--interesting top:3:run.trodden --interesting touch:prog.c:4");
+    assert!(count_paths(&both, "tread").is_some() && count_paths(&both, "other").is_some());
+    let share = rebuild_and_run(&place, "--interesting share:60%:run.trodden");
+    assert_eq!((count_paths(&share, "tread"), count_paths(&share, "other")), (None, Some((vec![4000; 2], 0))));
 }
 
 #[test]
 fn every_scheme_counts_its_paths_and_reports_what_it_leaves_out() {
-    let place = built();
+    let place = build_subject();
     for scheme in ["spp", "mspp", "pertinent", "pspp", "ppp", "known-table", "ppp-optimal", "approximate"] {
-        let profile = again(&place, &format!("--interesting touch:prog.c:4 --scheme {scheme}"));
-        let (found, others) = counts(&profile, "tread").unwrap();
+        let profile = rebuild_and_run(&place, &format!("--interesting touch:prog.c:4 --scheme {scheme}"));
+        let (found, others) = count_paths(&profile, "tread").unwrap();
         let inexact = profile.inexact();
         assert!(
             matches!(&inexact[0], Inexact::Interesting { scheme: named, functions: 1, executions: n } if named == scheme && *n == others)
@@ -96,8 +96,8 @@ fn every_scheme_counts_its_paths_and_reports_what_it_leaves_out() {
         assert!(aliases || (found == [1000; 4] && others == 4000), "{scheme}: {found:?} {others}");
         assert!(!aliases || scheme == "spp" || scheme == "approximate", "{scheme}");
     }
-    let full = again(&place, "--interesting touch:prog.c:4 --scheme ball-larus");
-    assert_eq!((counts(&full, "tread"), full.inexact()), (Some((vec![1000; 8], 0)), vec![]));
+    let full = rebuild_and_run(&place, "--interesting touch:prog.c:4 --scheme ball-larus");
+    assert_eq!((count_paths(&full, "tread"), full.inexact()), (Some((vec![1000; 8], 0)), vec![]));
 }
 
 /// A calculator with loops, recursion, and `longjmp` out of deep frames.
@@ -147,7 +147,7 @@ int main(void) {
 
 /// Checks that a function's interesting paths have the same counts as in the full build, and that the totals are equal. Returns the number
 /// of compared paths.
-fn check(full: &Profile, unit: &UnitProfile, function: &FunctionMap, what: &str) -> usize {
+fn compare_function(full: &Profile, unit: &UnitProfile, function: &FunctionMap, what: &str) -> usize {
     let (_, in_full, oracle) = full.functions().find(|(_, _, f)| f.name == function.name).unwrap();
     let all: BTreeMap<u64, u64> = in_full.counts_of(oracle).collect();
     let counted: BTreeMap<u64, u64> = unit.counts_of(function).collect();
@@ -180,8 +180,8 @@ fn every_scheme_agrees_with_the_full_build_on_loops_recursion_and_longjmp() {
     place.trodden("record --no-store -o full.trodden -- ./prog");
     let full = Profile::read(&place.path("full.trodden")).unwrap();
     for scheme in ["ball-larus", "spp", "mspp", "pertinent", "pspp", "ppp", "known-table", "ppp-optimal", "approximate"] {
-        let profile = again(&place, &format!("--interesting share:80%:full.trodden --scheme {scheme}"));
-        let paths: usize = profile.functions().map(|(_, unit, f)| check(&full, unit, f, &format!("{scheme}: {}", f.name))).sum();
+        let profile = rebuild_and_run(&place, &format!("--interesting share:80%:full.trodden --scheme {scheme}"));
+        let paths: usize = profile.functions().map(|(_, unit, f)| compare_function(&full, unit, f, &format!("{scheme}: {}", f.name))).sum();
         assert!(paths >= 5, "{scheme}: {paths} paths");
         let exact = !["spp", "approximate"].contains(&scheme);
         let aliases = profile.functions().any(|(_, _, f)| f.interesting().is_some_and(|c| !c.aliases.is_empty()));
@@ -192,18 +192,18 @@ fn every_scheme_agrees_with_the_full_build_on_loops_recursion_and_longjmp() {
 
 #[test]
 fn uncounted_paths_and_invalid_sets_are_reported() {
-    let place = built();
-    again(&place, "--interesting touch:prog.c:4 --scheme ppp");
+    let place = build_subject();
+    rebuild_and_run(&place, "--interesting touch:prog.c:4 --scheme ppp");
     let info = String::from_utf8(place.trodden("info again").stdout).unwrap();
     assert!(info.contains("none of its paths is interesting") && info.contains("scheme ppp"), "{info}");
     let report = String::from_utf8(place.trodden("report again.trodden").stdout).unwrap();
     assert!(report.contains("4000 executions of their other paths are counted together"), "{report}");
-    assert!(refused(&place, "--scheme ppp").contains("--interesting"));
-    assert!(refused(&place, "--scheme ppp --watch 3").contains("cannot be combined with --watch"));
-    assert!(refused(&place, "--interesting share:0%:run.trodden").contains("must be a percentage"));
-    assert!(refused(&place, "--interesting touch:prog.c:999").contains("the set contains no path"));
-    assert!(refused(&place, "--interesting touch:prog.c").contains("Write FILE:LINE"));
-    assert!(refused(&place, "--interesting share:2:run.trodden").contains("99%"));
+    assert!(expect_error(&place, "--scheme ppp").contains("--interesting"));
+    assert!(expect_error(&place, "--scheme ppp --watch 3").contains("cannot be combined with --watch"));
+    assert!(expect_error(&place, "--interesting share:0%:run.trodden").contains("must be a percentage"));
+    assert!(expect_error(&place, "--interesting touch:prog.c:999").contains("the set contains no path"));
+    assert!(expect_error(&place, "--interesting touch:prog.c").contains("Write FILE:LINE"));
+    assert!(expect_error(&place, "--interesting share:2:run.trodden").contains("99%"));
 }
 
 /// A function with 131,072 paths. These are too many for an array, and for a scheme that tries all paths.
@@ -251,7 +251,7 @@ fn set_of_a_diff_contains_the_paths_through_changed_lines() {
     must(place.command("git").args(["-c", "user.name=x", "-c", "user.email=x@x", "commit", "--quiet", "--message", "one"]));
     place.write("prog.c", &SUBJECT_PROGRAM.replacen("  if (x & 4)\n    NOP;", "  if (x & 4)\n    __asm__ volatile(\"nop; nop\");", 1));
     place.cc("-O2 -g prog.c other.c -o prog");
-    let profile = again(&place, "--interesting diff:HEAD");
-    assert_eq!(counts(&profile, "tread"), Some((vec![1000; 4], 4000)));
-    assert_eq!(counts(&profile, "other"), None);
+    let profile = rebuild_and_run(&place, "--interesting diff:HEAD");
+    assert_eq!(count_paths(&profile, "tread"), Some((vec![1000; 4], 4000)));
+    assert_eq!(count_paths(&profile, "other"), None);
 }

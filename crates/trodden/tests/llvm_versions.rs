@@ -14,7 +14,7 @@ use trodden_profile::{FunctionPaths, Profile};
 const LLVM_VERSIONS: [u32; 2] = [19, 22];
 
 /// Returns true if clang 19 is installed. Otherwise, prints that the test is skipped.
-fn has_both() -> bool {
+fn has_both_versions() -> bool {
     let has = |major: u32| Command::new(format!("clang-{major}")).arg("--version").output().is_ok_and(|out| out.status.success());
     let all = LLVM_VERSIONS.into_iter().all(has);
     if !all {
@@ -35,19 +35,19 @@ fn trodden_with_default_clang(place: &Place, arguments: &str) -> Command {
     command
 }
 
-fn error_of(command: &mut Command) -> String {
+fn expect_error(command: &mut Command) -> String {
     let output: Output = command.output().unwrap();
     assert!(!output.status.success(), "{command:?} succeeded");
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
 /// Returns the LLVM versions that compiled the units of an image.
-fn versions(place: &Place, image: &str) -> Vec<u32> {
+fn read_versions(place: &Place, image: &str) -> Vec<u32> {
     place.image(image).frames.iter().map(|frame| frame.map().unwrap().llvm).collect()
 }
 
 /// Returns the executions of lines in the main source file.
-fn lines(place: &Place, profile: &str) -> BTreeMap<u32, u64> {
+fn count_lines(place: &Place, profile: &str) -> BTreeMap<u32, u64> {
     let trace = must(trodden_with_default_clang(place, &format!("export lcov {profile}")).arg("--include=*/prog.*")).stdout;
     let counts = String::from_utf8(trace).unwrap();
     let counts = counts.lines().filter_map(|line| line.strip_prefix("DA:")?.split_once(','));
@@ -55,7 +55,7 @@ fn lines(place: &Place, profile: &str) -> BTreeMap<u32, u64> {
 }
 
 /// Returns how often each function took each path. Keys are comparable between profiles if the function has the same graph in both.
-fn paths(profile: &Profile) -> BTreeMap<(String, u64), BTreeMap<u64, u64>> {
+fn count_paths(profile: &Profile) -> BTreeMap<(String, u64), BTreeMap<u64, u64>> {
     let of = |(_, unit, map): (_, &trodden_profile::UnitProfile, &trodden_unit::FunctionMap)| {
         let decoded = FunctionPaths::decode(map, unit.counts_of(map)).unwrap();
         let counts = decoded.complete.iter().map(|path| (path.id, path.count)).collect();
@@ -66,7 +66,7 @@ fn paths(profile: &Profile) -> BTreeMap<(String, u64), BTreeMap<u64, u64>> {
 
 #[test]
 fn both_versions_count_the_same() {
-    if !has_both() {
+    if !has_both_versions() {
         return;
     }
     let (mut same_graphs, mut same_lines) = (0, 0);
@@ -77,20 +77,20 @@ fn both_versions_count_the_same() {
             let place = Place::with(&[(name, &program.text)]);
             let [old, new] = LLVM_VERSIONS.map(|major| {
                 must(&mut trodden_with_clang(&place, major, &format!("{language} {level} -g -w -pthread {name} -o prog-{major}")));
-                assert_eq!(versions(&place, &format!("prog-{major}")), [major]);
+                assert_eq!(read_versions(&place, &format!("prog-{major}")), [major]);
                 // A signal ends some of these programs, but the same signal in all builds.
                 let mut record = trodden_with_default_clang(&place, &format!("record --no-store -o {major}.trodden -- ./prog-{major}"));
                 let output = record.output().unwrap();
                 (output.status.code(), output.stdout, Profile::read(&place.path(&format!("{major}.trodden"))).unwrap())
             });
             assert_eq!((old.0, old.1), (new.0, new.1), "seed {seed} {level}");
-            let (old, new) = (paths(&old.2), paths(&new.2));
+            let (old, new) = (count_paths(&old.2), count_paths(&new.2));
             for (function, counts) in &old {
                 let Some(others) = new.get(function) else { continue };
                 assert_eq!(counts, others, "seed {seed} {level}: {function:?}");
                 same_graphs += 1;
             }
-            let (old, new) = (lines(&place, "19.trodden"), lines(&place, "22.trodden"));
+            let (old, new) = (count_lines(&place, "19.trodden"), count_lines(&place, "22.trodden"));
             let common: BTreeSet<u32> = old.keys().filter(|line| new.contains_key(line)).copied().collect();
             let differences: Vec<_> = common.iter().filter(|l| old[l] != new[l]).map(|l| (l, old[l], new[l])).collect();
             assert!(differences.is_empty(), "seed {seed} {level}: {differences:?}");
@@ -102,7 +102,7 @@ fn both_versions_count_the_same() {
 
 #[test]
 fn profiles_of_both_versions_are_compared() {
-    if !has_both() {
+    if !has_both_versions() {
         return;
     }
     let source = "\
@@ -127,13 +127,13 @@ int main(void) {
     let diff = must(&mut trodden_with_default_clang(&place, "diff --across-builds --fail --json 19.trodden 22.trodden"));
     let found: serde_json::Value = serde_json::from_slice(&diff.stdout).unwrap();
     assert_eq!((&found["compared"], &found["functions"]), (&2.into(), &serde_json::json!([])), "{found}");
-    assert_eq!(lines(&place, "19.trodden"), lines(&place, "22.trodden"));
+    assert_eq!(count_lines(&place, "19.trodden"), count_lines(&place, "22.trodden"));
     must(&mut trodden_with_default_clang(&place, "report 19.trodden"));
 }
 
 #[test]
 fn functions_whose_graphs_differ_are_compared_by_lines() {
-    if !has_both() {
+    if !has_both_versions() {
         return;
     }
     let source = "\
@@ -212,25 +212,25 @@ int main(int argc, char **argv) {
 
 #[test]
 fn units_are_recompiled_by_their_own_llvm_version_or_a_newer_one() {
-    if !has_both() {
+    if !has_both_versions() {
         return;
     }
     let place = Place::with(&[("prog.c", "int main(int argc, char **argv) { return argc > 3 ? argc : 0; }\n")]);
     for major in LLVM_VERSIONS {
         must(&mut trodden_with_clang(&place, major, &format!("cc -O1 -g prog.c -o prog-{major}")));
         must(&mut trodden_with_default_clang(&place, &format!("instrument prog-{major} -o again-{major} --sample")));
-        assert_eq!(versions(&place, &format!("again-{major}")), [major]);
+        assert_eq!(read_versions(&place, &format!("again-{major}")), [major]);
     }
     must(&mut trodden_with_clang(&place, 22, "instrument prog-19 -o newer"));
-    assert_eq!(versions(&place, "newer"), [22]);
+    assert_eq!(read_versions(&place, "newer"), [22]);
     assert_eq!(executions(&place.record("newer").1, "main"), Some(1));
-    let said = error_of(&mut trodden_with_clang(&place, 19, "instrument prog-22 -o older"));
+    let said = expect_error(&mut trodden_with_clang(&place, 19, "instrument prog-22 -o older"));
     assert!(said.contains("prog.c was compiled by LLVM 22, whose bitcode clang 19 cannot read") && said.contains("clang-22"), "{said}");
 }
 
 #[test]
 fn bitcode_of_a_newer_version_is_not_linked() {
-    if !has_both() {
+    if !has_both_versions() {
         return;
     }
     let place = Place::with(&[
@@ -240,24 +240,24 @@ fn bitcode_of_a_newer_version_is_not_linked() {
     must(&mut trodden_with_clang(&place, 22, "cc --trodden=lto -O1 -c part.c -o part.o"));
     place.tool("ar", "rcs libpart.a part.o");
     for input in ["part.o", "libpart.a"] {
-        let said = error_of(&mut trodden_with_clang(&place, 19, &format!("cc --trodden=lto -O1 main.c {input} -o prog")));
+        let said = expect_error(&mut trodden_with_clang(&place, 19, &format!("cc --trodden=lto -O1 main.c {input} -o prog")));
         assert!(said.contains("part.o") && said.contains("contains bitcode of LLVM 22, which clang 19 cannot read"), "{said}");
     }
     must(&mut trodden_with_clang(&place, 19, "cc --trodden=lto -O1 -c part.c -o part.o"));
     must(&mut trodden_with_clang(&place, 22, "cc --trodden=lto -O1 main.c part.o -o prog"));
-    assert_eq!((versions(&place, "prog"), place.output("prog")), (vec![22], String::new()));
+    assert_eq!((read_versions(&place, "prog"), place.output("prog")), (vec![22], String::new()));
 }
 
 #[test]
 fn build_calls_the_clang_that_it_names() {
-    if !has_both() {
+    if !has_both_versions() {
         return;
     }
     let makefile = "prog: prog.c\n\t$(CC) -O1 -g prog.c -o prog\n";
     let place = Place::with(&[("prog.c", "int main(int argc, char **argv) { return argc > 3; }\n"), ("Makefile", makefile)]);
     let built = |command: &mut Command| {
         must(command);
-        versions(&place, "prog")
+        read_versions(&place, "prog")
     };
     let build = |arguments: &str| trodden_with_default_clang(&place, &format!("build -- make -B {arguments}"));
     assert_eq!(built(&mut build("")), [22]);
@@ -267,7 +267,7 @@ fn build_calls_the_clang_that_it_names() {
     assert_eq!(built(build("").env("CC", "gcc")), [22]);
 }
 
-fn fake_clang(place: &Place, major: u32) -> String {
+fn create_fake_clang(place: &Place, major: u32) -> String {
     use std::os::unix::fs::PermissionsExt;
     let name = format!("clang-{major}");
     place.write(&name, &format!("#!/bin/sh\necho 'clang version {major}.1.0'\n[ \"$1\" = --version ]\n"));
@@ -279,22 +279,22 @@ fn fake_clang(place: &Place, major: u32) -> String {
 fn unsupported_clang_is_rejected_before_anything_is_compiled() {
     let place = Place::with(&[("prog.c", "int main(void) { return 0; }\n")]);
     for major in [14, 18, 23] {
-        let clang = fake_clang(&place, major);
+        let clang = create_fake_clang(&place, major);
         for (variable, arguments) in [("TRODDEN_CLANG", "cc prog.c -o prog"), ("CC", "build -- touch built")] {
-            let said = error_of(trodden_with_default_clang(&place, arguments).env(variable, &clang));
+            let said = expect_error(trodden_with_default_clang(&place, arguments).env(variable, &clang));
             assert!(said.contains(&format!("which is clang {major}")) && said.contains("needs clang 19 to 22"), "{said}");
             assert!(said.contains("apt-get install clang-22"), "{said}");
         }
     }
     assert!(!place.path("built").exists() && !place.path("prog").exists());
-    let output = trodden_with_default_clang(&place, "doctor --json").env("TRODDEN_CLANG", fake_clang(&place, 18)).output().unwrap();
+    let output = trodden_with_default_clang(&place, "doctor --json").env("TRODDEN_CLANG", create_fake_clang(&place, 18)).output().unwrap();
     let found: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     let clang = found["checks"].as_array().unwrap().iter().find(|check| check["what"] == "clang").unwrap();
     assert!(clang["ok"] == false && clang["detail"].as_str().unwrap().contains("clang 18"), "{clang}");
 }
 
 /// Creates a clang of a supported version that is linked statically, so that the plugin cannot find LLVM's slots and functions.
-fn static_clang(place: &Place) -> String {
+fn create_static_clang(place: &Place) -> String {
     let source = r#"
 #include <stdio.h>
 #include <string.h>
@@ -315,9 +315,9 @@ int main(int argc, char **argv) {
 #[test]
 fn clang_that_does_not_load_the_plugin_is_rejected_before_anything_is_compiled() {
     let place = Place::with(&[("prog.c", "int main(void) { return 0; }\n")]);
-    for clang in [static_clang(&place), fake_clang(&place, 21)] {
+    for clang in [create_static_clang(&place), create_fake_clang(&place, 21)] {
         for arguments in ["build -- touch built", "cc prog.c -o prog", "cc -c prog.c -o prog.o", "cc --trodden=lto -c prog.c -o prog.o"] {
-            let said = error_of(trodden_with_default_clang(&place, arguments).env("TRODDEN_CLANG", &clang));
+            let said = expect_error(trodden_with_default_clang(&place, arguments).env("TRODDEN_CLANG", &clang));
             assert!(said.contains("clang-2") && said.contains("does not load") && said.contains("libtrodden_instrument.so"), "{said}");
             assert!(said.contains("apt-get install clang-22") && said.contains("TRODDEN_CLANG"), "{said}");
         }
@@ -358,7 +358,7 @@ fn accepted_clang_is_tried_again_only_if_it_changed() {
 /// Simulates a clang that is not linked with libLLVM: LLVM is loaded, but the plugin finds no slots.
 #[test]
 fn clang_without_slots_is_rejected_by_name() {
-    if !has_both() {
+    if !has_both_versions() {
         return;
     }
     let host = r#"
@@ -402,10 +402,10 @@ fn rustc_newer_than_clang_is_rejected_before_anything_is_built() {
         command.args(["trodden", "build"]).env_remove("TRODDEN_CLANG").env_remove("CC");
         command
     };
-    let said = error_of(cargo().env("RUSTC", place.path("rustc")));
+    let said = expect_error(cargo().env("RUSTC", place.path("rustc")));
     assert!(said.contains("rustc 1.99.0 is based on LLVM 23, but the newest clang found is 22"), "{said}");
-    if has_both() {
-        let said = error_of(cargo().env("TRODDEN_CLANG", "clang-19"));
+    if has_both_versions() {
+        let said = expect_error(cargo().env("TRODDEN_CLANG", "clang-19"));
         assert!(said.contains("is based on LLVM 22, whose bitcode clang 19 cannot read"), "{said}");
     }
     assert!(!place.path("target").exists());

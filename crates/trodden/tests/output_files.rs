@@ -46,7 +46,7 @@ const COMMANDS: [&str; 26] = [
 ];
 
 /// Creates a folder with the inputs of the commands.
-fn place() -> Place {
+fn create_place() -> Place {
     let place = Place::with(&[("prog.c", PROGRAM), ("experiment.toml", EXPERIMENT_FILE)]);
     place.cc("-O1 -g prog.c -o prog");
     place.cc("--trodden=coverage -O1 -g prog.c -o covered");
@@ -66,7 +66,7 @@ fn place() -> Place {
     place
 }
 
-fn run(place: &Place, command: &str, file: &str) -> Output {
+fn run_command(place: &Place, command: &str, file: &str) -> Output {
     let arguments = command.split(' ').map(|word| if word == "OUT" { file } else { word });
     let program = program_of(command);
     with_choices(&mut place.command(program), arguments).stdin(Stdio::null()).output().unwrap()
@@ -74,11 +74,11 @@ fn run(place: &Place, command: &str, file: &str) -> Output {
 
 #[test]
 fn commands_follow_links_and_write_into_pipes() {
-    let place = place();
+    let place = create_place();
     for (at, command) in COMMANDS.into_iter().enumerate() {
         let [target, link, pipe] = ["target", "link", "pipe"].map(|name| format!("{name}-{at}"));
         symlink(&target, place.path(&link)).unwrap();
-        let output = run(&place, command, &link);
+        let output = run_command(&place, command, &link);
         assert!(output.status.success(), "{command}: {output:?}");
         assert!(place.path(&link).is_symlink() && place.path(&target).is_file(), "{command}");
         let written = fs::read(place.path(&target)).unwrap();
@@ -86,7 +86,7 @@ fn commands_follow_links_and_write_into_pipes() {
         place.tool("mkfifo", &pipe);
         let path = place.path(&pipe);
         let reader = std::thread::spawn(move || fs::read(path).unwrap());
-        let output = run(&place, command, &pipe);
+        let output = run_command(&place, command, &pipe);
         assert!(fs::metadata(place.path(&pipe)).unwrap().file_type().is_fifo(), "{command}");
         // If the command has not opened the pipe, this lets the reader continue.
         drop(fs::File::options().read(true).write(true).open(place.path(&pipe)).unwrap());
@@ -100,13 +100,13 @@ fn commands_follow_links_and_write_into_pipes() {
 
 #[test]
 fn existing_file_remains_if_the_disk_is_full() {
-    let place = place();
+    let place = create_place();
     let Some(disk) = Disk::mount(place.path("disk"), "64k") else { return };
     place.write("disk/old", "an older file");
     disk.fill();
     for command in COMMANDS {
         for file in ["disk/old", "disk/new"] {
-            let output = run(&place, command, file);
+            let output = run_command(&place, command, file);
             let said = String::from_utf8_lossy(&output.stderr);
             assert_eq!(output.status.code(), Some(2), "{command}: {said}");
             assert!(said.contains(file) && said.contains("No space left"), "{command}: {said}");

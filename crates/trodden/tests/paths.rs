@@ -63,7 +63,7 @@ int main(void) {
 }
 "#;
 
-fn pgo(place: &Place, choices: &str, flags: &str) -> Output {
+fn run_pgo(place: &Place, choices: &str, flags: &str) -> Output {
     let mut command = place.command(trodden());
     command.arg("pgo").env("TRODDEN_LABORATORY", choices).args(["--train", "./prog > trained || true", "-o", "fast", "--"]);
     command.args(["sh", "-c", &format!("$CC {flags} -w prog.c -o prog")]);
@@ -74,7 +74,7 @@ fn pgo(place: &Place, choices: &str, flags: &str) -> Output {
 fn last_iteration_of_a_loop_is_split_off() {
     let place = Place::with(&[("prog.c", LOOPS_PROGRAM)]);
     place.tool("clang-22", "-O2 -w prog.c -o plain");
-    let reported = String::from_utf8(pgo(&place, "", "-O2 -g").stderr).unwrap();
+    let reported = String::from_utf8(run_pgo(&place, "", "-O2 -g").stderr).unwrap();
     assert!(reported.contains("row") && reported.contains("loops with separate code for the last iteration: 1"), "{reported}");
     for n in ["0", "1", "2", "3", "9", "1000"] {
         let run = |program: &str| place.command(place.path(program)).arg(n).output().unwrap().stdout;
@@ -89,12 +89,12 @@ fn last_iteration_of_a_loop_is_split_off() {
 fn paths_after_a_decided_branch_are_copied() {
     let place = Place::with(&[("prog.c", DECIDED_PROGRAM)]);
     place.tool("clang-22", "-O2 -w prog.c -o plain");
-    let reported = String::from_utf8(pgo(&place, "", "-O1 -g").stderr).unwrap();
+    let reported = String::from_utf8(run_pgo(&place, "", "-O1 -g").stderr).unwrap();
     assert_eq!(place.output("plain"), place.output("fast"), "{reported}");
-    let reported = String::from_utf8(pgo(&place, "--edges", "-O1 -g").stderr).unwrap();
+    let reported = String::from_utf8(run_pgo(&place, "--edges", "-O1 -g").stderr).unwrap();
     assert!(reported.contains("the optimised program is fast") && !reported.contains("warning"), "{reported}");
     assert_eq!(place.output("plain"), place.output("fast"), "{reported}");
-    let reported = String::from_utf8(pgo(&place, "--min-share 100", "-O1 -g").stderr).unwrap();
+    let reported = String::from_utf8(run_pgo(&place, "--min-share 100", "-O1 -g").stderr).unwrap();
     assert!(reported.contains("functions with branch weights from paths") && reported.contains("no path is copied"), "{reported}");
     assert_eq!(place.output("plain"), place.output("fast"), "{reported}");
 }
@@ -196,7 +196,7 @@ fn random_transformations_preserve_behaviour_of_random_programs() {
         let mut dice = random::RandomNumbers::new(seed);
         for frame in &place.image("prog").frames {
             let map = frame.map().unwrap();
-            map.functions.iter().for_each(|f| plan.add(&map.source, &f.name, f.shape, random_transformations(f, &mut dice)));
+            map.functions.iter().for_each(|f| plan.add(&map.source, &f.name, f.shape, create_random_transformations(f, &mut dice)));
         }
         for (output, plan) in [("same", &TransformationPlan::default()), ("fast", &plan)] {
             std::fs::write(place.path("plan"), plan.to_bytes()).unwrap();
@@ -207,19 +207,19 @@ fn random_transformations_preserve_behaviour_of_random_programs() {
         let run = |program: &str| place.command(place.path(program)).output().unwrap();
         let (plain, fast) = (run("plain"), run("fast"));
         assert_eq!((plain.status, plain.stdout), (fast.status, fast.stdout), "seed {seed} {level}");
-        larger += usize::from(size_of_code(&place, "fast") > size_of_code(&place, "same"));
+        larger += usize::from(measure_code(&place, "fast") > measure_code(&place, "same"));
     }
     assert!(larger >= 4, "only {larger} programs grew");
 }
 
-fn size_of_code(place: &Place, program: &str) -> u64 {
+fn measure_code(place: &Place, program: &str) -> u64 {
     let bytes = std::fs::read(place.path(program)).unwrap();
     let file = object::File::parse(&*bytes).unwrap();
     file.section_by_name(".text").unwrap().size()
 }
 
 /// Copies some edges of a function and splits some of its loops, at random.
-fn random_transformations(function: &FunctionMap, dice: &mut random::RandomNumbers) -> Vec<Transformation> {
+fn create_random_transformations(function: &FunctionMap, dice: &mut random::RandomNumbers) -> Vec<Transformation> {
     let (graph, cut) = (&function.graph, |edge: Edge| function.cuts.iter().any(|(e, _)| *e == edge));
     let paths: Vec<Edge> = graph.edges().filter(|e| matches!(graph.kind(*e), EdgeKind::True | EdgeKind::False) && !cut(*e)).collect();
     let mut count = || {

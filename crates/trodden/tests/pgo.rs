@@ -16,7 +16,7 @@ const STRICT_FLAGS: [&str; 5] =
     ["-Wprofile-instr-out-of-date", "-Wprofile-instr-unprofiled", "-Werror", "-Wno-error=unused-command-line-argument", "-c"];
 
 /// Reads a profile in LLVM's text format.
-fn read(place: &Place, file: &str) -> Profile {
+fn read_profile(place: &Place, file: &str) -> Profile {
     let text = place.tool("llvm-profdata-22", &format!("merge --text {file} -o -")).stdout;
     let text = String::from_utf8(text).unwrap();
     let lines: Vec<&str> = text.lines().collect();
@@ -64,7 +64,7 @@ fn counters_of_random_programs_equal_those_of_llvm() {
         let recorded = place.command(trodden()).args(["record", "--no-store", "-o", "run.trodden", "--", "./prog"]).output().unwrap();
         assert_eq!(recorded.status.code(), status.code(), "{what}");
         place.trodden("export profdata run.trodden -o own.profdata");
-        assert_equal(&read(&place, "llvm.profraw"), &read(&place, "own.profdata"), &what);
+        assert_equal(&read_profile(&place, "llvm.profraw"), &read_profile(&place, "own.profdata"), &what);
         let mut using = place.command(clang);
         must(using.args([level, "-w", "-fprofile-use=own.profdata", name, "-o", "prog.o"]).args(STRICT_FLAGS));
         checked += 1;
@@ -110,16 +110,16 @@ fn edge_profiles_of_several_units_and_merged_runs_equal_those_of_llvm() {
     }
     place.trodden("merge -o both.trodden one.trodden two.trodden");
     place.trodden("export profdata both.trodden -o own.profdata");
-    assert_equal(&read(&place, "llvm.profdata"), &read(&place, "own.profdata"), "two units");
+    assert_equal(&read_profile(&place, "llvm.profdata"), &read_profile(&place, "own.profdata"), "two units");
     // `trodden instrument` makes these variants from the stored bitcode, with LLVM's counters and without them.
     place.trodden("instrument prog -o again --pgo");
     place.trodden("record --no-store -o again.trodden -- ./again");
     place.trodden("export profdata again.trodden -o again.profdata");
-    assert_equal(&read(&place, "one.profraw"), &read(&place, "again.profdata"), "a variant");
+    assert_equal(&read_profile(&place, "one.profraw"), &read_profile(&place, "again.profdata"), "a variant");
     place.trodden("build --lto --pgo -- clang -O2 first.c second.c -o whole");
     place.trodden("record --no-store -o whole.trodden -- ./whole");
     place.trodden("export profdata whole.trodden -o whole.profdata");
-    assert_equal(&read(&place, "one.profraw"), &read(&place, "whole.profdata"), "optimised as a whole");
+    assert_equal(&read_profile(&place, "one.profraw"), &read_profile(&place, "whole.profdata"), "optimised as a whole");
     place.trodden("instrument prog -o plain");
     place.trodden("record --no-store -o plain.trodden -- ./plain");
     let refused = place.command(trodden()).args(["export", "profdata", "plain.trodden"]).output().unwrap();
@@ -169,14 +169,14 @@ static ODDS: AtomicU32 = AtomicU32::new(0);
 }
 ";
 
-fn cargo(place: &Place, program: impl AsRef<Path>, arguments: &str, flags: &str) -> String {
-    let mut command = without_cargos_variables(place.command(program.as_ref()));
+fn run_cargo(place: &Place, program: impl AsRef<Path>, arguments: &str, flags: &str) -> String {
+    let mut command = remove_cargos_variables(place.command(program.as_ref()));
     let output = must(command.args(arguments.split_whitespace()).env("RUSTFLAGS", flags));
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
 /// Removes variables that cargo sets for tests, because the command must not see them.
-fn without_cargos_variables(mut command: Command) -> Command {
+fn remove_cargos_variables(mut command: Command) -> Command {
     for (name, _) in std::env::vars_os().filter(|(n, _)| n.to_string_lossy().starts_with("CARGO") && n != "CARGO_HOME") {
         command.env_remove(name);
     }
@@ -189,7 +189,7 @@ fn rust_edge_profiles_equal_those_of_llvm() {
     let manifest = "[package]\nname = \"subject\"\nversion = \"0.1.0\"\nedition = \"2021\"\n[workspace]\n";
     let place = Place::with(&[("Cargo.toml", manifest), ("src/main.rs", RUST_PROGRAM)]);
     let target = "x86_64-unknown-linux-gnu";
-    cargo(&place, cargo_trodden(), "build --release --pgo", "");
+    run_cargo(&place, cargo_trodden(), "build --release --pgo", "");
     must(
         place
             .command(trodden())
@@ -198,13 +198,13 @@ fn rust_edge_profiles_equal_those_of_llvm() {
     );
     place.trodden("export profdata run.trodden -o own.profdata");
     let raw = place.path("raw");
-    cargo(&place, "cargo", &format!("build --release --target {target}"), &format!("-Cprofile-generate={}", raw.display()));
+    run_cargo(&place, "cargo", &format!("build --release --target {target}"), &format!("-Cprofile-generate={}", raw.display()));
     must(&mut place.command(place.path(&format!("target/{target}/release/subject"))));
     let raw = std::fs::read_dir(raw).unwrap().next().unwrap().unwrap().file_name();
-    let llvm = read(&place, &format!("raw/{}", raw.to_string_lossy()));
-    assert_equal(&llvm, &read(&place, "own.profdata"), "rust");
+    let llvm = read_profile(&place, &format!("raw/{}", raw.to_string_lossy()));
+    assert_equal(&llvm, &read_profile(&place, "own.profdata"), "rust");
     let flags = format!("-Cprofile-use={} -Cllvm-args=-pgo-warn-missing-function", place.path("own.profdata").display());
-    let said = cargo(&place, "cargo", &format!("build --release --target {target} --target-dir used"), &flags);
+    let said = run_cargo(&place, "cargo", &format!("build --release --target {target} --target-dir used"), &flags);
     assert!(!said.contains("warning"), "{said}");
     check_one_command(&place, &format!("used/{target}/release/subject"), &llvm);
 }
@@ -213,9 +213,9 @@ fn rust_edge_profiles_equal_those_of_llvm() {
 fn check_one_command(place: &Place, plain: &str, llvm: &Profile) {
     let arguments =
         ["pgo", "--train", "$TRODDEN_PROGRAM > trained", "--keep-profile", "kept.profdata", "--", "cargo", "build", "--release"];
-    let mut command = without_cargos_variables(place.command(trodden()));
+    let mut command = remove_cargos_variables(place.command(trodden()));
     let reported = String::from_utf8(must(with_choices(&mut command, arguments)).stderr).unwrap();
-    assert_equal(llvm, &read(place, "kept.profdata"), "rust, in one command");
+    assert_equal(llvm, &read_profile(place, "kept.profdata"), "rust, in one command");
     assert!(reported.contains("step") && reported.contains("copies of paths whose branches are decided by earlier ones: "), "{reported}");
     assert_eq!(place.output("subject.fast"), place.output(plain));
     let symbols = String::from_utf8(place.tool("nm", "subject.fast").stdout).unwrap();

@@ -29,13 +29,13 @@ int main(void) {
 const STEP_SOURCE: &str = "int step(int n) { if (n % 3 == 0) return n * 7; return n; }\n";
 const EXPECTED_OUTPUT: &str = "153\n";
 
-fn two_units() -> Place {
+fn create_two_units() -> Place {
     Place::with(&[("main.c", MAIN_SOURCE), ("step.c", STEP_SOURCE)])
 }
 
 #[test]
 fn separately_compiled_units_are_counted() {
-    let place = two_units();
+    let place = create_two_units();
     place.cc("-O2 -c main.c");
     place.cc("-O2 -c step.c");
     place.cc("main.o step.o -o prog");
@@ -45,7 +45,7 @@ fn separately_compiled_units_are_counted() {
 
 #[test]
 fn program_compiled_and_linked_by_one_command_is_counted() {
-    let place = two_units();
+    let place = create_two_units();
     place.cc("-O2 main.c step.c -o prog");
     assert_eq!(place.sources("prog"), ["main.c", "step.c"]);
     place.check("prog", EXPECTED_OUTPUT, &[("step", 10)]);
@@ -53,7 +53,7 @@ fn program_compiled_and_linked_by_one_command_is_counted() {
 
 #[test]
 fn unoptimised_code_and_code_from_assembly_output_are_counted() {
-    let place = two_units();
+    let place = create_two_units();
     place.cc("-O0 -c main.c");
     place.cc("-O1 -S step.c");
     place.cc("-c step.s");
@@ -64,7 +64,7 @@ fn unoptimised_code_and_code_from_assembly_output_are_counted() {
 
 #[test]
 fn users_lto_option_is_ignored_with_a_note() {
-    let place = two_units();
+    let place = create_two_units();
     for lto in ["-flto", "-flto=thin"] {
         let notes = place.cc(&format!("-O2 {lto} -c step.c"));
         let notes = String::from_utf8(notes.stderr).unwrap();
@@ -77,14 +77,14 @@ fn users_lto_option_is_ignored_with_a_note() {
 
 #[test]
 fn notes_can_be_silenced() {
-    let place = two_units();
+    let place = create_two_units();
     let output = must(place.command(trodden()).args(["cc", "-flto", "-c", "step.c"]).env("TRODDEN_QUIET", "1"));
     assert_eq!(output.stderr, b"");
 }
 
 #[test]
 fn cmake_build_with_interprocedural_optimisation_is_counted() {
-    let place = two_units();
+    let place = create_two_units();
     place.write(
         "CMakeLists.txt",
         "cmake_minimum_required(VERSION 3.13)\nproject(p \
@@ -98,7 +98,7 @@ fn cmake_build_with_interprocedural_optimisation_is_counted() {
 
 #[test]
 fn merged_objects_are_counted() {
-    let place = two_units();
+    let place = create_two_units();
     place.cc("-O2 -c main.c");
     place.cc("-O2 -c step.c");
     place.cc("-r main.o step.o -o both.o");
@@ -132,7 +132,7 @@ fn program_without_any_library_is_counted() {
 
 #[test]
 fn garbage_collection_works_with_three_linkers() {
-    let place = two_units();
+    let place = create_two_units();
     place.write("spare.c", "int spare(int n) { return n ? n + 1 : 5; }\n");
     for linker in ["bfd", "gold", "lld"] {
         place.cc(&format!("-O2 -ffunction-sections -fdata-sections -fuse-ld={linker} -Wl,--gc-sections main.c step.c spare.c -o {linker}"));
@@ -203,7 +203,7 @@ fn weak_functions_constructors_and_thread_locals_are_counted() {
 
 #[test]
 fn static_programs_are_counted() {
-    let place = two_units();
+    let place = create_two_units();
     for option in ["-static", "-static-pie -fPIE", "-no-pie -fno-pie", "-pie -fPIE"] {
         place.cc(&format!("-O2 {option} main.c step.c -o prog"));
         place.check("prog", EXPECTED_OUTPUT, &[("step", 10)]);
@@ -215,7 +215,7 @@ fn static_programs_are_counted() {
 
 #[test]
 fn archive_members_with_equal_names_are_counted() {
-    let place = two_units();
+    let place = create_two_units();
     place.write("sub/step.c", "int spare(int n) { if (n) return 1; return 2; }\n");
     place.cc("-O2 -c step.c -o step.o");
     place.cc("-O2 -c sub/step.c -o sub/step.o");
@@ -274,7 +274,7 @@ int main(void) {
 
 #[test]
 fn libraries_use_as_little_thread_local_storage_as_the_guide_says() {
-    let place = two_units();
+    let place = create_two_units();
     place.cc("-O2 main.c step.c -o prog");
     must(place.command(trodden()).args(["record", "--no-store", "-o", "run.trodden", "--", "./prog"]));
     place.trodden("export known run.trodden -o known");
@@ -292,7 +292,7 @@ fn libraries_use_as_little_thread_local_storage_as_the_guide_says() {
 
 #[test]
 fn units_of_stripped_programs_are_found_in_the_cache() {
-    let place = two_units();
+    let place = create_two_units();
     place.cc("-O2 main.c step.c -o prog");
     place.tool("strip", "prog -o gnu");
     assert_eq!(place.sources("gnu"), ["main.c", "step.c"]);
@@ -306,7 +306,7 @@ fn units_of_stripped_programs_are_found_in_the_cache() {
 
 #[test]
 fn objects_from_ccache_are_counted() {
-    let place = two_units();
+    let place = create_two_units();
     place.trodden("drivers bin");
     let compile = |source: &str| {
         let mut command = place.command("ccache");
@@ -323,7 +323,7 @@ fn objects_from_ccache_are_counted() {
 
 #[test]
 fn configure_script_that_requires_silence_succeeds() {
-    let place = two_units();
+    let place = create_two_units();
     place.write("lib.map", "V1 { global: step; missing; local: *; };\n");
     let output = place.shell(
         "test -z \"$($CC -w -c -fPIC -O3 step.c 2>&1)\"
@@ -339,7 +339,7 @@ fn configure_script_that_requires_silence_succeeds() {
 
 #[test]
 fn source_from_standard_input_is_compiled_without_output_option() {
-    let place = two_units();
+    let place = create_two_units();
     let compile = |arguments: &[&str]| {
         let mut child = place.command(trodden()).arg("cc").args(arguments).stdin(Stdio::piped()).spawn().unwrap();
         child.stdin.take().unwrap().write_all(MAIN_SOURCE.as_bytes()).unwrap();
@@ -356,7 +356,7 @@ fn source_from_standard_input_is_compiled_without_output_option() {
 
 #[test]
 fn arguments_in_response_files_are_used() {
-    let place = two_units();
+    let place = create_two_units();
     place.write("words", "-O2 'main.c' \"step.c\"\n-o prog");
     place.cc("@words");
     place.check("prog", EXPECTED_OUTPUT, &[("step", 10)]);
@@ -380,7 +380,7 @@ fn assembly_is_linked_without_instrumentation() {
 
 #[test]
 fn trodden_build_instruments_parallel_make() {
-    let place = two_units();
+    let place = create_two_units();
     let units: Vec<String> = (0..12).map(|i| format!("u{i}")).collect();
     for (i, unit) in units.iter().enumerate() {
         place.write(&format!("{unit}.c"), &format!("int {unit}(int n) {{ if (n > {i}) return 1; return 0; }}\n"));
@@ -400,7 +400,7 @@ fn trodden_build_instruments_parallel_make() {
 /// options.
 #[test]
 fn link_warns_of_objects_built_with_different_options() {
-    let place = two_units();
+    let place = create_two_units();
     place.cc("-O1 -c main.c");
     place.cc("-O1 -c step.c");
     let link = |options: &str| {
@@ -425,7 +425,7 @@ fn link_warns_of_objects_built_with_different_options() {
 /// Counters are accessed through an ELF thread-local variable.
 #[test]
 fn emulated_thread_local_storage_is_rejected_by_name() {
-    let place = two_units();
+    let place = create_two_units();
     for options in ["-femulated-tls", "-fno-emulated-tls -femulated-tls"] {
         let output = place.command(trodden()).args(format!("cc -O1 {options} main.c step.c -o prog").split(' ')).output().unwrap();
         let said = String::from_utf8_lossy(&output.stderr);
@@ -439,7 +439,7 @@ fn emulated_thread_local_storage_is_rejected_by_name() {
 
 #[test]
 fn sanitizers_find_their_address_ranges_free() {
-    let place = two_units();
+    let place = create_two_units();
     for sanitizer in ["address", "memory", "thread", "undefined"] {
         place.cc(&format!("-O1 -fsanitize={sanitizer} main.c step.c -o prog"));
         place.check("prog", EXPECTED_OUTPUT, &[("step", 10)]);
@@ -448,7 +448,7 @@ fn sanitizers_find_their_address_ranges_free() {
 
 #[test]
 fn lto_builds_instrument_whole_programs() {
-    let place = two_units();
+    let place = create_two_units();
     place.write(
         "Makefile",
         "prog: main.o libstep.a\n\t$(CC) $(CFLAGS) -o $@ main.o -L. -lstep\nlibstep.a: step.o\n\t$(AR) rc $@ \
@@ -466,7 +466,7 @@ fn lto_builds_instrument_whole_programs() {
 
 #[test]
 fn variants_count_the_same() {
-    let place = two_units();
+    let place = create_two_units();
     place.cc("-O2 -c step.c");
     place.cc("-O2 main.c step.o -o prog");
     let (_, before) = place.record("prog");
@@ -485,7 +485,7 @@ fn variants_count_the_same() {
 
 #[test]
 fn missing_recipe_or_bitcode_is_named() {
-    let place = two_units();
+    let place = create_two_units();
     must(place.command(trodden()).args(["cc", "-O2", "main.c", "step.c", "-o", "prog"]).env("TRODDEN_INSTRUMENT", "keep=map"));
     place.check("prog", EXPECTED_OUTPUT, &[("step", 10)]);
     let output = place.command(trodden()).args(["instrument", "prog", "-o", "x"]).output().unwrap();

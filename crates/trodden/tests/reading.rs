@@ -9,16 +9,16 @@ use std::process::Output;
 use trodden_wire::RawHeader;
 use trodden_wire::layout::Layout;
 
-fn run(place: &Place, arguments: &[&str]) -> Output {
+fn run_trodden(place: &Place, arguments: &[&str]) -> Output {
     place.command(trodden()).args(arguments).output().unwrap()
 }
 
-fn json(place: &Place, arguments: &[&str]) -> Value {
-    let output = run(place, arguments);
+fn read_json(place: &Place, arguments: &[&str]) -> Value {
+    let output = run_trodden(place, arguments);
     serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{arguments:?}: {e}: {output:?}"))
 }
 
-fn said(output: &Output) -> String {
+fn read_messages(output: &Output) -> String {
     format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
 }
 
@@ -45,7 +45,7 @@ int main(int argc, char **argv) {
 }
 ";
 
-fn cut() -> Place {
+fn build_and_record_cut() -> Place {
     let place = Place::with(&[("a.c", CUT_PROGRAM)]);
     must(place.command(trodden()).args(["cc", "-O1", "-g", "a.c", "-o", "prog"]).env("TRODDEN_INSTRUMENT", "max-paths=2"));
     place
@@ -53,20 +53,20 @@ fn cut() -> Place {
 
 #[test]
 fn expressions_are_matched_across_cuts() {
-    let place = cut();
+    let place = build_and_record_cut();
     let find = |expression: &str| {
-        let output = run(&place, &["find", expression, "--json"]);
+        let output = run_trodden(&place, &["find", expression, "--json"]);
         let found: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{output:?}"));
         (output.status.code().unwrap(), found["answer"].as_str().unwrap().to_owned(), found)
     };
     // All executions take all three sides, so the answer is certain.
     place.trodden("record -- ./prog 7 7 7");
-    assert!(said(&run(&place, &["report"])).contains("cut"), "the program is cut");
+    assert!(read_messages(&run_trodden(&place, &["report"])).contains("cut"), "the program is cut");
     let (status, answer, found) = find("walk: 5 .. 11");
     assert_eq!((status, answer.as_str(), &found["paths_found"]), (0, "yes", &Value::from(1)), "{found:#}");
     assert_eq!((&found["paths"][0]["count"], &found["paths"][0]["count_is_exact"]), (&Value::from(3), &Value::from(false)), "{found:#}");
     assert!(found["paths"][0]["pieces"].as_array().unwrap().len() > 1, "{found:#}");
-    let text = said(&run(&place, &["find", "walk: 5 .. 8 .. 11"]));
+    let text = read_messages(&run_trodden(&place, &["find", "walk: 5 .. 8 .. 11"]));
     assert!(text.contains("taken at least 3 times"), "{text}");
     // Line 5 is on a path. Line 11 is on every path.
     assert_eq!(find("walk: 5 !11").1, "no");
@@ -78,8 +78,8 @@ fn expressions_are_matched_across_cuts() {
     for flags in ["5 0", "1 4"] {
         place.trodden(&format!("record -- ./prog {flags}"));
         assert_eq!((find("walk: 5 .. 11").0, find("walk: 5 .. 11").1.as_str()), (2, "unknown"), "{flags}");
-        let output = run(&place, &["find", "walk: 5 .. 11"]);
-        let text = said(&output);
+        let output = run_trodden(&place, &["find", "walk: 5 .. 11"]);
+        let text = read_messages(&output);
         assert!(output.status.code() == Some(2) && text.contains("unknown: paths are cut") && text.contains("--table-slots"), "{text}");
         assert_eq!(find("walk: 8").1, "no", "it is within one piece");
     }
@@ -93,7 +93,7 @@ fn expressions_are_matched_across_cuts() {
 
 #[test]
 fn nonexistent_lines_and_functions_are_errors() {
-    let place = cut();
+    let place = build_and_record_cut();
     place.trodden("record -- ./prog 7");
     for (expression, message) in [
         ("walk: 5 .. 900", "contains code of line 900"),
@@ -102,23 +102,23 @@ fn nonexistent_lines_and_functions_are_errors() {
         ("walk: nothing()", "inlined code of nothing"),
     ] {
         for arguments in [&["find", expression][..], &["instrument", "prog", "-o", "watch", "--watch", expression]] {
-            let output = run(&place, arguments);
-            assert!(output.status.code() == Some(2) && said(&output).contains(message), "{arguments:?}: {output:?}");
+            let output = run_trodden(&place, arguments);
+            assert!(output.status.code() == Some(2) && read_messages(&output).contains(message), "{arguments:?}: {output:?}");
         }
     }
-    let watch = |expression: &str| run(&place, &["instrument", "prog", "-o", "watch", "--watch", expression]);
+    let watch = |expression: &str| run_trodden(&place, &["instrument", "prog", "-o", "watch", "--watch", expression]);
     let across = watch("walk: 5 .. 11");
-    assert!(across.status.code() == Some(2) && said(&across).contains("unknown: paths are cut"), "{across:?}");
+    assert!(across.status.code() == Some(2) && read_messages(&across).contains("unknown: paths are cut"), "{across:?}");
     // The line to exclude may be on the path's next piece.
     let excluded = watch("walk: 5 !11");
-    assert!(excluded.status.code() == Some(2) && said(&excluded).contains("unknown: paths are cut"), "{excluded:?}");
+    assert!(excluded.status.code() == Some(2) && read_messages(&excluded).contains("unknown: paths are cut"), "{excluded:?}");
     let within = watch("walk: 5");
-    assert!(within.status.success() && said(&within).contains("warning") && said(&within).contains("cut"), "{within:?}");
+    assert!(within.status.success() && read_messages(&within).contains("warning") && read_messages(&within).contains("cut"), "{within:?}");
 }
 
 #[test]
 fn intact_part_of_a_corrupt_profile_is_used() {
-    let place = cut();
+    let place = build_and_record_cut();
     place.write("b.c", "int other(int n) { return n * 3; }\n");
     place.cc("-O1 -g a.c b.c -o prog");
     for _ in 0..3 {
@@ -127,10 +127,10 @@ fn intact_part_of_a_corrupt_profile_is_used() {
     let file = ".trodden/profiles/000002.trodden";
     let bytes = fs::read(place.path(file)).unwrap();
     fs::write(place.path(file), &bytes[..bytes.len() - 20]).unwrap();
-    let report = run(&place, &["report", "2"]);
-    let text = said(&report);
+    let report = run_trodden(&place, &["report", "2"]);
+    let text = read_messages(&report);
     assert!(report.status.success() && text.contains("walk") && text.contains("is corrupt") && text.contains("000002.trodden"), "{text}");
-    assert!(json(&place, &["report", "2", "--json"])["damaged"][0].as_str().unwrap().contains("000002.trodden"));
+    assert!(read_json(&place, &["report", "2", "--json"])["damaged"][0].as_str().unwrap().contains("000002.trodden"));
     for arguments in [
         &["annotate", "walk", "2"][..],
         &["find", "walk: 5", "2"],
@@ -138,15 +138,15 @@ fn intact_part_of_a_corrupt_profile_is_used() {
         &["diff", "1", "2"],
         &["suite", "list", "--redundant", "nightly"],
     ] {
-        let output = run(&place, arguments);
-        assert!(output.status.success() && said(&output).contains("is corrupt"), "{arguments:?}: {output:?}");
+        let output = run_trodden(&place, arguments);
+        assert!(output.status.success() && read_messages(&output).contains("is corrupt"), "{arguments:?}: {output:?}");
     }
-    let merged = run(&place, &["merge", "--output", "all.trodden", "nightly"]);
-    assert!(merged.status.code() == Some(1) && said(&merged).contains("is corrupt"), "{merged:?}");
-    assert_eq!(json(&place, &["report", "all.trodden", "--json"])["run"]["runs"], 3);
+    let merged = run_trodden(&place, &["merge", "--output", "all.trodden", "nightly"]);
+    assert!(merged.status.code() == Some(1) && read_messages(&merged).contains("is corrupt"), "{merged:?}");
+    assert_eq!(read_json(&place, &["report", "all.trodden", "--json"])["run"]["runs"], 3);
     fs::write(place.path(file), &bytes[..100]).unwrap();
-    let nothing = run(&place, &["report", "2"]);
-    assert!(nothing.status.code() == Some(2) && said(&nothing).contains("000002.trodden"), "{nothing:?}");
+    let nothing = run_trodden(&place, &["report", "2"]);
+    assert!(nothing.status.code() == Some(2) && read_messages(&nothing).contains("000002.trodden"), "{nothing:?}");
 }
 
 #[test]
@@ -157,16 +157,17 @@ fn json_is_complete_and_top_0_means_no_limit() {
     let place = Place::with(&[("a.c", &format!("{functions}int main(void) {{ int n = 0;{calls} return 0; }}\n"))]);
     place.cc("-O1 -g a.c -o prog");
     place.trodden("record -- ./prog");
-    let paths = |arguments: &[&str]| json(&place, arguments)["paths"].as_array().unwrap().len();
+    let paths = |arguments: &[&str]| read_json(&place, arguments)["paths"].as_array().unwrap().len();
     assert_eq!(paths(&["report", "--json"]), 16);
     assert_eq!(paths(&["report", "--json", "--top", "0"]), 16);
     assert_eq!(paths(&["report", "--json", "--top", "3"]), 3);
     assert_eq!(paths(&["find", "..", "--json"]), 16);
-    let shown =
-        |arguments: &[&str]| said(&run(&place, arguments)).lines().find(|l| l.starts_with("Hottest paths")).unwrap_or_default().to_owned();
+    let shown = |arguments: &[&str]| {
+        read_messages(&run_trodden(&place, arguments)).lines().find(|l| l.starts_with("Hottest paths")).unwrap_or_default().to_owned()
+    };
     assert!(shown(&["report"]).contains("10 of 16 shown"), "{}", shown(&["report"]));
     assert!(shown(&["report", "--top", "0"]).contains("16 of 16 shown"));
-    assert!(!said(&run(&place, &["find", "..", "--top", "0"])).contains("more (--top)"));
+    assert!(!read_messages(&run_trodden(&place, &["find", "..", "--top", "0"])).contains("more (--top)"));
 }
 
 #[test]
@@ -180,7 +181,7 @@ fn coverage_lists_only_existing_files() {
     place.remove("src/gone.h");
     must(place.command(trodden()).args(["record", "--", "./prog"]));
     let files = |arguments: &[&str]| {
-        let output = run(&place, &[&["export", "lcov"], arguments].concat());
+        let output = run_trodden(&place, &[&["export", "lcov"], arguments].concat());
         assert!(output.status.success(), "{output:?}");
         let text = String::from_utf8(output.stdout).unwrap();
         let names = text
@@ -194,8 +195,8 @@ fn coverage_lists_only_existing_files() {
     assert_eq!(files(&["--relative-to", "."]).0, ["lib/b.h", "src/a.c"]);
     assert_eq!(files(&["--include", "src", "--relative-to", "src"]).0, ["a.c"]);
     assert_eq!(files(&["--exclude", "*.h"]).0, ["ROOT/src/a.c"]);
-    let wrong = run(&place, &["export", "folded", "--include", "src"]);
-    assert!(wrong.status.code() == Some(2) && said(&wrong).contains("lcov"), "{wrong:?}");
+    let wrong = run_trodden(&place, &["export", "folded", "--include", "src"]);
+    assert!(wrong.status.code() == Some(2) && read_messages(&wrong).contains("lcov"), "{wrong:?}");
 }
 
 #[test]
@@ -214,7 +215,7 @@ fn control_characters_in_names_reach_neither_terminal_nor_tracefile() {
         &["info", "no\u{1b}file"],
         &["report", "no\u{1b}file"],
     ] {
-        let text = said(&run(&place, arguments));
+        let text = read_messages(&run_trodden(&place, arguments));
         assert!(!text.contains('\u{1b}') && !text.is_empty(), "{arguments:?}: {text:?}");
     }
     let escaped = "p\u{1b}[31m\u{9b}";
@@ -228,10 +229,10 @@ fn control_characters_in_names_reach_neither_terminal_nor_tracefile() {
     ] {
         let mut command = place.command(program);
         command.env("TRODDEN_CACHE", place.path(escaped)).args(arguments);
-        let text = said(&command.output().unwrap());
+        let text = read_messages(&command.output().unwrap());
         assert!(!text.contains(['\u{1b}', '\u{9b}']) && !text.is_empty(), "{arguments:?}: {text:?}");
     }
-    let lcov = String::from_utf8(run(&place, &["export", "lcov", files[0]]).stdout).unwrap();
+    let lcov = String::from_utf8(run_trodden(&place, &["export", "lcov", files[0]]).stdout).unwrap();
     let known = ["TN:", "SF:", "FN", "DA:", "BR", "LF:", "LH:", "end_of_record"];
     assert!(lcov.contains("str\u{fffd}ange") && lcov.lines().all(|l| known.iter().any(|k| l.starts_with(k))), "{lcov}");
 }
@@ -246,8 +247,8 @@ fn cached_map_of_a_different_unit_is_rejected() {
     let at = |unit: &str| place.path(&format!("store/units/{}/{unit}.unit", &unit[..2]));
     fs::copy(at(&units("other")), at(&units("one"))).unwrap();
     must(place.command("llvm-strip-22").args(["--remove-section", ".trodden.unit", "one"]));
-    let output = run(&place, &["info", "one"]);
-    let text = said(&output);
+    let output = run_trodden(&place, &["info", "one"]);
+    let text = read_messages(&output);
     assert!(
         output.status.code() == Some(2) && text.contains(&units("other")) && text.contains(".unit") && text.contains("one"),
         "{output:?}"
@@ -263,8 +264,8 @@ fn newest_build_of_a_suite_is_read() {
         place.cc("-O1 -g prog.c -o prog");
         must(place.command(trodden()).args(["record", "--suite", "nightly", "--", "./prog", argument]));
     }
-    let report = run(&place, &["report", "nightly"]);
-    let text = said(&report);
+    let report = run_trodden(&place, &["report", "nightly"]);
+    let text = read_messages(&report);
     assert!(text.contains("./prog 3") && text.contains("000001.trodden is skipped") && !text.contains("./prog 1"), "{text}");
 }
 
@@ -278,10 +279,10 @@ fn profile_of_a_truncated_raw_file_is_marked_inexact() {
     // Only one counter of the first region is left.
     let start = RawHeader::read(&bytes).unwrap().regions_offset as usize;
     fs::write(place.path("raw/counts.raw"), &bytes[..start + 8]).unwrap();
-    let collected = run(&place, &["import", "--no-store", "-o", "c.trodden", "raw"]);
-    assert!(!collected.status.success() && said(&collected).contains("the counts of region 0 are incomplete"), "{collected:?}");
-    assert!(said(&run(&place, &["report", "c.trodden"])).contains("not exact"));
-    assert!(!json(&place, &["report", "c.trodden", "--json"])["totals"]["not_exact"].as_array().unwrap().is_empty());
+    let collected = run_trodden(&place, &["import", "--no-store", "-o", "c.trodden", "raw"]);
+    assert!(!collected.status.success() && read_messages(&collected).contains("the counts of region 0 are incomplete"), "{collected:?}");
+    assert!(read_messages(&run_trodden(&place, &["report", "c.trodden"])).contains("not exact"));
+    assert!(!read_json(&place, &["report", "c.trodden", "--json"])["totals"]["not_exact"].as_array().unwrap().is_empty());
 }
 
 /// The program has a function that is in a different file than its unit, and that contains inlined code from a third file.
@@ -367,7 +368,7 @@ fn differences_of_rare_paths_are_counted_instead_of_listed() {
     // In `steady`, one path vanished and one appeared. Both have 0.0 % both times, so the function is not listed.
     assert!(section("steady").is_none(), "{text}");
     assert!(text.contains("\n\n1 function differs only in paths with 0.0 % of the executions both times (--json)\n"), "{text}");
-    let json = json(&place, &["diff", "--json", "before.trodden", "after.trodden"]);
+    let json = read_json(&place, &["diff", "--json", "before.trodden", "after.trodden"]);
     let paths = |name: &str| {
         json["functions"].as_array().unwrap().iter().find(|f| f["function"] == name).unwrap()["paths"].as_array().unwrap().len()
     };

@@ -44,7 +44,7 @@ void trodden_untested(const char *function, unsigned long path, unsigned long co
 "#;
 
 /// Creates a program, runs of its tests in a suite, and a field build.
-fn place() -> Place {
+fn create_place() -> Place {
     let place = Place::with(&[("prog.c", SUBJECT_PROGRAM), ("callback.c", CALLBACK_SOURCE), ("run-tests", "./prog 1 1\n./prog 20 20\n")]);
     place.cc("-O1 -g prog.c -o prog");
     place.trodden("record --suite tests -- sh run-tests");
@@ -52,17 +52,17 @@ fn place() -> Place {
     place
 }
 
-fn json(place: &Place, arguments: &str) -> Value {
+fn read_json(place: &Place, arguments: &str) -> Value {
     serde_json::from_slice(&place.trodden(&format!("untested --json {arguments}")).stdout).unwrap()
 }
 
 /// Returns the function, number and executions of each complete path in a report.
-fn paths(report: &Value) -> BTreeSet<(String, u64, u64)> {
+fn list_paths(report: &Value) -> BTreeSet<(String, u64, u64)> {
     let complete = report["paths"].as_array().unwrap().iter().filter(|p| p["complete"] == true);
     complete.map(|p| (p["function"].as_str().unwrap().into(), p["id"].as_u64().unwrap(), p["count"].as_u64().unwrap())).collect()
 }
 
-fn run(place: &Place, program: &str, arguments: &[&str], variables: &[(&str, &str)]) -> Output {
+fn run_program(place: &Place, program: &str, arguments: &[&str], variables: &[(&str, &str)]) -> Output {
     place.command(place.path(program)).args(arguments).envs(variables.iter().copied()).output().unwrap()
 }
 
@@ -71,7 +71,7 @@ fn check_raw_file(place: &Place, found: &BTreeSet<(String, u64, u64)>) {
     // A file that is given twice counts once.
     let raw = fs::read_dir(place.path(".trodden/field")).unwrap().next().unwrap().unwrap().path();
     let raw = raw.display();
-    assert_eq!(paths(&json(place, &format!("{raw} {raw}"))), *found);
+    assert_eq!(list_paths(&read_json(place, &format!("{raw} {raw}"))), *found);
     let said = |arguments: &str| String::from_utf8(place.trodden(arguments).stderr).unwrap();
     must(place.command(trodden()).args(["import", "-o", "field.trodden", "--no-store"]).arg(raw.to_string()));
     for arguments in ["export lcov field.trodden", "find .. field.trodden", "annotate classify field.trodden"] {
@@ -80,10 +80,10 @@ fn check_raw_file(place: &Place, found: &BTreeSet<(String, u64, u64)>) {
 }
 
 /// Checks recorded runs of the field program, and checks that known paths are left out.
-fn check_recorded(place: &Place) {
+fn check_recorded_runs(place: &Place) {
     // Each run is listed with its command line.
     must(place.command(trodden()).args(["record", "--suite", "field", "--", "./prog.field", "1", "20"]));
-    let recorded = json(place, "field --function classify");
+    let recorded = read_json(place, "field --function classify");
     assert_eq!(recorded["paths"][0]["first_run"]["command"], "./prog.field 1 20");
     // Paths that become known are no longer untested.
     assert_eq!(place.command(trodden()).args(["untested", "field", "--fail"]).status().unwrap().code(), Some(1));
@@ -93,21 +93,21 @@ fn check_recorded(place: &Place) {
     let mut unread = place.command(trodden());
     assert_eq!(unread.args(["untested", "field", "--fail"]).stdout(writer).status().unwrap().code(), Some(1));
     place.trodden("untested field --fail --known full");
-    assert_eq!(paths(&json(place, "field --known full")).len(), 0);
+    assert_eq!(list_paths(&read_json(place, "field --known full")).len(), 0);
 }
 
 #[test]
 fn field_run_reports_paths_that_tests_did_not_take() {
-    let place = place();
+    let place = create_place();
     let before = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_nanos() as u64;
     let field = ["1", "20", "1", "20", "20", "200", "1", "1"];
-    assert_eq!(run(&place, "prog.field", &field, &[]).stdout, b"23\n");
-    let report = json(&place, "");
+    assert_eq!(run_program(&place, "prog.field", &field, &[]).stdout, b"23\n");
+    let report = read_json(&place, "");
     // The expected paths come from a full build. Its known paths are removed afterwards.
     must(place.command(trodden()).args(["record", "--suite", "full", "--", "./prog"]).args(field));
-    let full = json(&place, "full --known tests");
-    let found = paths(&report);
-    assert_eq!(found, paths(&full));
+    let full = read_json(&place, "full --known tests");
+    let found = list_paths(&report);
+    assert_eq!(found, list_paths(&full));
     let classify: BTreeSet<u64> = found.iter().filter(|p| p.0 == "classify").map(|p| p.2).collect();
     assert_eq!(classify, BTreeSet::from([1, 2]), "{found:?}");
     let of = |count: u64| report["paths"].as_array().unwrap().iter().find(|p| p["function"] == "classify" && p["count"] == count).unwrap();
@@ -117,10 +117,10 @@ fn field_run_reports_paths_that_tests_did_not_take() {
     assert_eq!(report["summary"]["share_of_executions"], Value::Null);
     // The summary counts exactly the listed paths.
     for arguments in ["", "--function classify"] {
-        let report = json(&place, arguments);
+        let report = read_json(&place, arguments);
         let sum = |name: &str| report["summary"][name].as_u64().unwrap();
         assert_eq!(sum("untested_paths") + sum("unfinished_paths"), report["found"].as_u64().unwrap(), "{report:#}");
-        assert_eq!(sum("untested_paths"), paths(&report).len() as u64);
+        assert_eq!(sum("untested_paths"), list_paths(&report).len() as u64);
     }
     check_raw_file(&place, &found);
     let shown = String::from_utf8(place.trodden("report field.trodden").stdout).unwrap();
@@ -134,18 +134,18 @@ fn field_run_reports_paths_that_tests_did_not_take() {
     // Unless the file name contains a process ID, several processes may count in the same file.
     assert!(text.contains(" by a process of ") && !text.contains("(pid "), "{text}");
     let own = place.path("own-%p.raw");
-    run(&place, "prog.field", &["1", "20"], &[("TRODDEN_OUTPUT", own.to_str().unwrap())]);
+    run_program(&place, "prog.field", &["1", "20"], &[("TRODDEN_OUTPUT", own.to_str().unwrap())]);
     let own = fs::read_dir(place.path("")).unwrap().map(|f| f.unwrap().file_name().into_string().unwrap()).find(|f| f.starts_with("own-"));
     let text = String::from_utf8(place.trodden(&format!("untested {}", own.unwrap())).stdout).unwrap();
     assert!(text.contains("(pid "), "{text}");
     let missing = place.command(trodden()).args(["untested", "nowhere"]).output().unwrap();
     assert!(String::from_utf8_lossy(&missing.stderr).contains("file or folder nowhere does not exist, nor a run or suite of that name in"));
-    check_recorded(&place);
+    check_recorded_runs(&place);
 }
 
 #[test]
 fn tests_of_a_different_program_version_are_reported() {
-    let place = place();
+    let place = create_place();
     let said = |arguments: &str| String::from_utf8(place.trodden(&format!("instrument ./prog {arguments} -o prog.field")).stderr).unwrap();
     assert!(!said("--residual tests").contains("warning"));
     place.write("prog.c", &SUBJECT_PROGRAM.replace("if (b > 1000) exit(3);", "if (b > 1000) exit(3); if (a > 1000) NOP;"));
@@ -186,8 +186,8 @@ fn folder_name_may_contain_a_percent_sign() {
 
 #[test]
 fn sarif_and_lcov_outputs_are_valid() {
-    let place = place();
-    run(&place, "prog.field", &["1", "20", "20", "200"], &[]);
+    let place = create_place();
+    run_program(&place, "prog.field", &["1", "20", "20", "200"], &[]);
     place.trodden("untested --sarif untested.sarif");
     let sarif: Value = serde_json::from_slice(&fs::read(place.path("untested.sarif")).unwrap()).unwrap();
     let schema: Value = serde_json::from_str(include_str!("sarif-2.1.0.schema.json")).unwrap();
@@ -210,7 +210,7 @@ fn sarif_and_lcov_outputs_are_valid() {
 }
 
 /// Parses a line of a target list as a directed fuzzer does: the file's base name, and the line number.
-fn fuzzers_target(line: &str) -> (String, u64) {
+fn parse_fuzzer_target(line: &str) -> (String, u64) {
     let line = line.rsplit(['/', '\\']).next().unwrap();
     let (file, number) = line.rsplit_once(':').unwrap();
     (file.to_owned(), number.parse().unwrap())
@@ -218,9 +218,9 @@ fn fuzzers_target(line: &str) -> (String, u64) {
 
 #[test]
 fn untested_paths_are_targets_for_test_generators() {
-    let place = place();
-    run(&place, "prog.field", &["1", "20", "20", "200"], &[]);
-    let report = json(&place, "--function classify");
+    let place = create_place();
+    run_program(&place, "prog.field", &["1", "20", "20", "200"], &[]);
+    let report = read_json(&place, "--function classify");
     let rows = report["paths"].as_array().unwrap();
     assert!(!rows.is_empty());
     // A directed fuzzer looks up the lines in the debug information of the program that it compiles.
@@ -228,7 +228,7 @@ fn untested_paths_are_targets_for_test_generators() {
     let text = String::from_utf8(dump.stdout).unwrap();
     let known: BTreeSet<u64> =
         text.lines().filter(|line| line.starts_with("0x0")).filter_map(|line| line.split_whitespace().nth(1)?.parse().ok()).collect();
-    let lines = |row: &Value| row["lines"].as_array().unwrap().iter().map(|l| fuzzers_target(l.as_str().unwrap())).collect::<Vec<_>>();
+    let lines = |row: &Value| row["lines"].as_array().unwrap().iter().map(|l| parse_fuzzer_target(l.as_str().unwrap())).collect::<Vec<_>>();
     for row in rows {
         assert!(lines(row).iter().all(|(file, line)| file == "prog.c" && known.contains(line)), "{row} {known:?}");
     }
@@ -247,7 +247,7 @@ fn untested_paths_are_targets_for_test_generators() {
 
 #[test]
 fn hot_paths_of_tests_are_compared_with_builds_that_count_all_paths() {
-    let place = place();
+    let place = create_place();
     must(place.command(trodden()).args(["record", "--suite", "full", "--", "./prog", "1", "20", "1", "20", "1", "1"]));
     let hot = must(place.command(laboratory()).args("hot-paths full --known tests --top 4 --json".split(' ')));
     let hot: Value = serde_json::from_slice(&hot.stdout).unwrap();
@@ -256,16 +256,17 @@ fn hot_paths_of_tests_are_compared_with_builds_that_count_all_paths() {
     assert_eq!(paths.len(), 3);
     let field = |name: &str| -> Vec<&Value> { paths.iter().filter(|p| p["function"] == name).map(|p| &p["field_count"]).collect() };
     assert!(field("classify").contains(&&Value::from(1)), "{hot}");
-    run(&place, "prog.field", &["1", "20"], &[]);
+    run_program(&place, "prog.field", &["1", "20"], &[]);
     let refused = place.command(laboratory()).args(["hot-paths", "--known", "tests"]).output().unwrap();
     assert!(String::from_utf8_lossy(&refused.stderr).contains("does not count known paths"));
 }
 
 #[test]
 fn programs_act_on_untested_paths() {
-    let place = place();
-    let act =
-        |arguments: &[&str], action: &str| run(&place, "prog.field", arguments, &[("TRODDEN_ON_UNTESTED", action), ("TRODDEN_OUTPUT", "")]);
+    let place = create_place();
+    let act = |arguments: &[&str], action: &str| {
+        run_program(&place, "prog.field", arguments, &[("TRODDEN_ON_UNTESTED", action), ("TRODDEN_OUTPUT", "")])
+    };
     let errors = |output: &Output| String::from_utf8(output.stderr.clone()).unwrap();
     let reported = act(&["1", "20", "1", "20", "1", "1"], "report");
     assert!(reported.status.success() && reported.stdout == b"0\n");
@@ -280,14 +281,14 @@ fn programs_act_on_untested_paths() {
     place.cc("-O1 -g prog.c callback.c -o with");
     place.trodden("record --suite called -- ./with 1 1 20 20");
     place.trodden("instrument ./with --residual called --action callback -o with.field");
-    let called = run(&place, "with.field", &["1", "20", "1", "20"], &[("TRODDEN_OUTPUT", "")]);
+    let called = run_program(&place, "with.field", &["1", "20", "1", "20"], &[("TRODDEN_OUTPUT", "")]);
     let lines = String::from_utf8(called.stdout).unwrap();
     let of_classify: Vec<&str> = lines.lines().filter(|l| l.starts_with("untested classify ")).collect();
     assert!(of_classify.len() == 2 && of_classify[0].ends_with(" 1") && of_classify[1].ends_with(" 2"), "{lines}");
     assert!(!lines.contains("untested helper"), "{lines}");
     must(place.command(place.path("with.field")).args(["1", "20"]));
-    assert!(paths(&json(&place, "")).iter().all(|p| p.0 != "trodden_untested"));
-    let silent = run(&place, "with.field", &["1", "20"], &[("TRODDEN_OUTPUT", ""), ("TRODDEN_ON_UNTESTED", "count")]);
+    assert!(list_paths(&read_json(&place, "")).iter().all(|p| p.0 != "trodden_untested"));
+    let silent = run_program(&place, "with.field", &["1", "20"], &[("TRODDEN_OUTPUT", ""), ("TRODDEN_ON_UNTESTED", "count")]);
     assert!(!String::from_utf8_lossy(&silent.stdout).contains("untested"));
 }
 
@@ -354,7 +355,7 @@ fn callbacks_run_in_all_threads_and_after_being_left_by_longjmp_or_exception() {
     place.trodden("record --suite known -- ./prog 0");
     place.trodden("instrument ./prog --residual known --action callback -o prog.field");
     for (mode, expected) in [("0", "called 0"), ("1", "inside 80"), ("2", "called 12"), ("3", "called 12")] {
-        let output = run(&place, "prog.field", &[mode], &[("TRODDEN_OUTPUT", "")]);
+        let output = run_program(&place, "prog.field", &[mode], &[("TRODDEN_OUTPUT", "")]);
         let said = String::from_utf8_lossy(&output.stdout).into_owned();
         assert!(output.status.success() && said.contains(expected), "{mode}: {said} {:?}", output.status);
     }
@@ -380,7 +381,7 @@ fn functions_without_known_paths_or_without_a_second_version_act_as_well() {
     place.trodden("record --suite tests -- ./prog 1 7");
     place.trodden("instrument ./prog --residual tests -o prog.field");
     let act = |arguments: &[&str]| {
-        let output = run(&place, "prog.field", arguments, &[("TRODDEN_ON_UNTESTED", "abort"), ("TRODDEN_OUTPUT", "")]);
+        let output = run_program(&place, "prog.field", arguments, &[("TRODDEN_ON_UNTESTED", "abort"), ("TRODDEN_OUTPUT", "")]);
         (std::os::unix::process::ExitStatusExt::signal(&output.status), String::from_utf8(output.stderr).unwrap())
     };
     assert_eq!(act(&["7", "1"]), (None, String::new()));
@@ -389,9 +390,9 @@ fn functions_without_known_paths_or_without_a_second_version_act_as_well() {
     let (signal, said) = act(&["1", "9"]);
     assert!(signal == Some(6) && said.ends_with(" of never\n"), "{said}");
     must(place.command(place.path("prog.field")).args(["1", "9", "9", "2"]));
-    let found = paths(&json(&place, ""));
+    let found = list_paths(&read_json(&place, ""));
     must(place.command(trodden()).args(["record", "--suite", "full", "--", "./prog", "1", "9", "9", "2"]));
-    assert_eq!(found, paths(&json(&place, "full --known tests")));
+    assert_eq!(found, list_paths(&read_json(&place, "full --known tests")));
     assert!(found.iter().any(|p| p.0 == "never" && p.2 > 1), "{found:?}");
 }
 
@@ -409,14 +410,15 @@ int main(int argc, char **argv) { return argc > 2 ? never(argc - 3) : 0; }
     // paths is missing; with none, the first one is missing, too.
     for iterations in [0, 1, 2, 6] {
         let arguments = vec!["1"; 2 + iterations];
-        let called = run(&place, "prog.field", &arguments, &[("TRODDEN_ON_UNTESTED", "callback"), ("TRODDEN_OUTPUT", "")]);
+        let called = run_program(&place, "prog.field", &arguments, &[("TRODDEN_ON_UNTESTED", "callback"), ("TRODDEN_OUTPUT", "")]);
         let lines = String::from_utf8(called.stdout).unwrap();
         let of_never = lines.lines().filter_map(|l| l.strip_prefix("untested never "));
         let mut seen: Vec<Vec<u64>> = of_never.map(|l| l.split(' ').map(|n| n.parse().unwrap()).collect()).collect();
         seen.sort_unstable();
-        let of_never = |arguments: &str| paths(&json(&place, arguments)).into_iter().filter(|p| p.0 == "never").collect::<Vec<_>>();
+        let of_never =
+            |arguments: &str| list_paths(&read_json(&place, arguments)).into_iter().filter(|p| p.0 == "never").collect::<Vec<_>>();
         let file = place.path(&format!("{iterations}.raw"));
-        run(&place, "prog.field", &arguments, &[("TRODDEN_OUTPUT", file.to_str().unwrap())]);
+        run_program(&place, "prog.field", &arguments, &[("TRODDEN_OUTPUT", file.to_str().unwrap())]);
         let counted = of_never(file.to_str().unwrap());
         let words = ["record", "--no-store", "-o", "full", "--", "./prog"];
         place.command(trodden()).args(words).args(&arguments).output().unwrap();
@@ -428,14 +430,14 @@ int main(int argc, char **argv) { return argc > 2 ? never(argc - 3) : 0; }
 
 #[test]
 fn paths_become_known_without_a_rebuild() {
-    let place = place();
+    let place = create_place();
     must(place.command(trodden()).args(["record", "--suite", "more", "--", "./prog", "1", "20"]));
     place.trodden("export known more -o more.known --for prog.field");
     let counts = |known: &str| {
         let file = place.path(&format!("counts{}.raw", known.replace(['/', ' '], "-")));
         let variables = [("TRODDEN_OUTPUT", file.to_str().unwrap()), ("TRODDEN_KNOWN", known)];
-        let output = run(&place, "prog.field", &["1", "20", "20", "200", "20", "200"], &variables);
-        let report = json(&place, &format!("{} --function classify", file.display()));
+        let output = run_program(&place, "prog.field", &["1", "20", "20", "200", "20", "200"], &variables);
+        let report = read_json(&place, &format!("{} --function classify", file.display()));
         let counts: Vec<u64> = report["paths"].as_array().unwrap().iter().map(|p| p["count"].as_u64().unwrap()).collect();
         (counts, String::from_utf8(output.stderr).unwrap())
     };
@@ -475,7 +477,7 @@ fn paths_become_known_without_a_rebuild() {
 
 #[test]
 fn corrupt_file_of_known_paths_is_named() {
-    let place = place();
+    let place = create_place();
     place.trodden("export known tests -o whole.known");
     let whole = std::fs::read(place.path("whole.known")).unwrap();
     for length in [12, 30, whole.len() / 2, whole.len() - 1] {

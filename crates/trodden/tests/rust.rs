@@ -61,7 +61,7 @@ mod tests {
 }
 "#;
 
-fn subject() -> Place {
+fn create_subject() -> Place {
     Place::with(&[
         ("Cargo.toml", MANIFEST),
         ("build.rs", BUILD_SCRIPT),
@@ -76,12 +76,12 @@ fn subject() -> Place {
     ])
 }
 
-fn cargo(place: &Place, arguments: &str) -> Output {
-    must(outside_cargo(place, cargo_trodden()).arg("trodden").args(arguments.split_whitespace()))
+fn run_cargo(place: &Place, arguments: &str) -> Output {
+    must(command_outside_cargo(place, cargo_trodden()).arg("trodden").args(arguments.split_whitespace()))
 }
 
 /// Creates a command without the variables that cargo sets for tests, because the command must not see them.
-fn outside_cargo(place: &Place, program: &Path) -> Command {
+fn command_outside_cargo(place: &Place, program: &Path) -> Command {
     let mut command: Command = place.command(program);
     for (name, _) in std::env::vars_os().filter(|(n, _)| n.to_string_lossy().starts_with("CARGO") && n != "CARGO_HOME") {
         command.env_remove(name);
@@ -94,7 +94,7 @@ fn outside_cargo(place: &Place, program: &Path) -> Command {
 
 #[test]
 fn programs_libraries_and_tests_are_counted() {
-    let place = subject();
+    let place = create_subject();
     let folder = "target/trodden/x86_64-unknown-linux-gnu/debug";
     check_parameters(&place, folder);
     check_programs(&place, folder);
@@ -106,7 +106,7 @@ fn programs_libraries_and_tests_are_counted() {
 /// Checks that code that was built with different parameters is rebuilt, and nothing else.
 fn check_parameters(place: &Place, folder: &str) {
     let built = |options: &str| {
-        cargo(place, &format!("build --workspace --offline {options}"));
+        run_cargo(place, &format!("build --workspace --offline {options}"));
         std::fs::metadata(place.path(folder).join("one")).unwrap().modified().unwrap()
     };
     let first = built("--events tsc");
@@ -156,7 +156,7 @@ fn check_variant(place: &Place, folder: &str) {
 }
 
 fn check_recorded_tests(place: &Place) {
-    cargo(place, "test --lib --offline");
+    run_cargo(place, "test --lib --offline");
     let store = RunStore::open(&place.path(".trodden")).unwrap();
     let runs = store.select("test").unwrap();
     assert_eq!(runs.len(), 1);
@@ -169,7 +169,7 @@ fn check_each_test(place: &Place) {
     // Without this file, cargo queries rustc for its version again, as in a folder without builds.
     std::fs::remove_file(place.path("target/trodden/.rustc_info.json")).unwrap();
     let arguments = "suite run each --cargo -- --lib --offline";
-    let output = must(outside_cargo(place, trodden()).args(arguments.split_whitespace()));
+    let output = must(command_outside_cargo(place, trodden()).args(arguments.split_whitespace()));
     let store = RunStore::open(&place.path(".trodden")).unwrap();
     let runs = store.select("each").unwrap();
     let mut tests: Vec<_> = runs.iter().map(|r| r.run.test.clone().unwrap()).collect();

@@ -42,7 +42,7 @@ int main(int argc, char **argv) {
 "#;
 
 /// Returns the observed executions of a function, and the share of its more frequent path.
-fn seen(profile: &Profile, name: &str) -> (u64, f64) {
+fn observe_function(profile: &Profile, name: &str) -> (u64, f64) {
     let (_, unit, function) = profile.functions().find(|(_, _, f)| f.name == name).unwrap();
     let paths = FunctionPaths::decode(function, unit.counts_of(function)).unwrap();
     let most = paths.complete.iter().map(|p| p.count).max().unwrap_or(0);
@@ -61,7 +61,7 @@ fn threads_children_and_loaded_libraries_are_sampled() {
     let profile = Profile::read(&place.path("run.trodden")).unwrap();
     assert_eq!(profile.images.len(), 2);
     for name in ["thread_step", "child_step", "library_step"] {
-        let (count, share) = seen(&profile, name);
+        let (count, share) = observe_function(&profile, name);
         assert!(count > 1000 && (share - 0.75).abs() < 0.02, "{name}: {count} {share}");
     }
     let sampling = profile.sampling.as_ref().and_then(|s| s.bursts()).unwrap();

@@ -138,7 +138,7 @@ int main(void) {
 "#;
 
 /// Records a run to `NAME.trodden`, and its stream to `NAME.trodden.streams`.
-fn record(place: &Place, program: &str, name: &str, options: &[&str], arguments: &[&str]) -> String {
+fn record_stream(place: &Place, program: &str, name: &str, options: &[&str], arguments: &[&str]) -> String {
     let file = format!("{name}.trodden");
     let mut command = place.command(trodden());
     with_choices(command.arg("record"), options.iter().copied());
@@ -149,17 +149,17 @@ fn record(place: &Place, program: &str, name: &str, options: &[&str], arguments:
 }
 
 /// Returns the segments and their counts. A segment is identified by the names of its paths.
-fn segments(place: &Place, arguments: &str) -> BTreeMap<String, u64> {
+fn count_segments(place: &Place, arguments: &str) -> BTreeMap<String, u64> {
     let output = place.trodden(&format!("segments {arguments} --json --top 0"));
-    by_names(&serde_json::from_slice(&output.stdout).unwrap())
+    count_by_names(&serde_json::from_slice(&output.stdout).unwrap())
 }
 
-fn untested_segments(place: &Place, file: &str) -> BTreeMap<String, u64> {
+fn count_untested_segments(place: &Place, file: &str) -> BTreeMap<String, u64> {
     let answer = place.trodden(&format!("untested {file} --json")).stdout;
-    by_names(&serde_json::from_slice::<Value>(&answer).unwrap()["segments"][0])
+    count_by_names(&serde_json::from_slice::<Value>(&answer).unwrap()["segments"][0])
 }
 
-fn by_names(answer: &Value) -> BTreeMap<String, u64> {
+fn count_by_names(answer: &Value) -> BTreeMap<String, u64> {
     let name = |path: &Value| format!("{}:{}", path["function"].as_str().unwrap(), path["path"].as_u64().unwrap());
     let row = |row: &Value| {
         let paths: Vec<String> = row["paths"].as_array().unwrap().iter().map(name).collect();
@@ -169,7 +169,7 @@ fn by_names(answer: &Value) -> BTreeMap<String, u64> {
 }
 
 /// Returns the counts of the segments that start in one function and end in another, in ascending order.
-fn between(found: &BTreeMap<String, u64>, caller: &str, callee: &str) -> Vec<u64> {
+fn list_counts_between(found: &BTreeMap<String, u64>, caller: &str, callee: &str) -> Vec<u64> {
     let is = |name: &str| name.starts_with(&format!("{caller}:")) && name.contains(&format!(" > {callee}:"));
     let mut counts: Vec<u64> = found.iter().filter(|(name, _)| is(name)).map(|(_, count)| *count).collect();
     counts.sort_unstable();
@@ -181,13 +181,13 @@ fn segment_counts_equal_arithmetic_predictions() {
     let place = Place::with(&[("caller.c", CALLER_SOURCE), ("callee.c", CALLEE_SOURCE)]);
     place.cc("--trodden=stream -O2 caller.c callee.c -o streaming");
     place.cc("-O2 caller.c callee.c -o prog");
-    let plain = record(&place, "streaming", "stream", &["--whole-program"], &[]);
+    let plain = record_stream(&place, "streaming", "stream", &["--whole-program"], &[]);
     place.trodden("instrument prog -o counting --segments stream.trodden.streams");
-    assert_eq!(record(&place, "counting", "counted", &[], &[]), plain);
+    assert_eq!(record_stream(&place, "counting", "counted", &[], &[]), plain);
     for wanted in ["stream.trodden.streams", "counted.trodden"] {
-        let found = segments(&place, wanted);
+        let found = count_segments(&place, wanted);
         for caller in ["direct", "indirect", "tail"] {
-            assert_eq!(between(&found, caller, "callee"), [100, 100, 200, 200], "{wanted}: {found:?}");
+            assert_eq!(list_counts_between(&found, caller, "callee"), [100, 100, 200, 200], "{wanted}: {found:?}");
         }
     }
     place.laboratory("sequence check counted.trodden stream.trodden.streams");
@@ -195,26 +195,26 @@ fn segment_counts_equal_arithmetic_predictions() {
     let callee = answer["counters"].as_array().unwrap().iter().find(|f| f["function"] == "callee").unwrap();
     // Each of three callers has two paths, after each of which the callee takes two paths. One more counter is for everything else.
     assert!(callee["interesting"] == 12 && callee["counters"] == 13, "{callee}");
-    let found = segments(&place, "counted.trodden");
+    let found = count_segments(&place, "counted.trodden");
     // With Ball-Larus numbering, the same paths from other callers have counters, too.
     place.laboratory("with --scheme ball-larus -- instrument prog -o all --segments stream.trodden.streams");
-    record(&place, "all", "all", &[], &[]);
-    assert!(segments(&place, "all.trodden") == found);
+    record_stream(&place, "all", "all", &[], &[]);
+    assert!(count_segments(&place, "all.trodden") == found);
     let answer: Value = serde_json::from_slice(&place.trodden("segments all.trodden --json").stdout).unwrap();
     let callee = answer["counters"].as_array().unwrap().iter().find(|f| f["function"] == "callee").unwrap();
     assert!(callee["interesting"] == 12 && callee["counters"].as_u64() >= Some(14), "{callee}");
     // The set consists of a single segment here, and of the most frequent segments with a different input below.
     let one = found.keys().find(|name| name.starts_with("direct:")).unwrap();
     must(place.command(trodden()).args(["instrument", "prog", "-o", "one", "--segments", "stream.trodden.streams", "--only", one]));
-    record(&place, "one", "one", &[], &[]);
-    assert_eq!(segments(&place, "one.trodden").get(one), found.get(one));
+    record_stream(&place, "one", "one", &[], &[]);
+    assert_eq!(count_segments(&place, "one.trodden").get(one), found.get(one));
     for set in ["top:3:stream.trodden.streams", "calls:stream.trodden", "tested:stream.trodden.streams"] {
         let both = place.command(trodden()).args(["instrument", "prog", "-o", "none", "--segments", set, "--only", one]).output().unwrap();
         assert!(String::from_utf8_lossy(&both.stderr).contains("--only cannot be combined with --segments"), "{both:?}");
     }
     place.trodden("instrument prog -o top --segments top:3:stream.trodden.streams");
-    record(&place, "top", "top", &[], &["60"]);
-    record(&place, "streaming", "again", &["--whole-program"], &["60"]);
+    record_stream(&place, "top", "top", &[], &["60"]);
+    record_stream(&place, "streaming", "again", &["--whole-program"], &["60"]);
     place.laboratory("sequence check top.trodden again.trodden.streams");
 }
 
@@ -222,10 +222,10 @@ fn segment_counts_equal_arithmetic_predictions() {
 fn segment_counts_equal_those_of_the_whole_program_path() {
     let place = Place::with(&[("prog.c", PROGRAM)]);
     place.cc("--trodden=stream -O1 -pthread prog.c -o prog");
-    record(&place, "prog", "stream", &["--whole-program"], &[]);
+    record_stream(&place, "prog", "stream", &["--whole-program"], &[]);
     for depth in [1, 2, 3] {
         place.trodden(&format!("instrument prog -o counting --segments stream.trodden.streams --depth {depth}"));
-        record(&place, "counting", "counted", &[], &[]);
+        record_stream(&place, "counting", "counted", &[], &[]);
         for shorter in 1..=depth {
             place.laboratory(&format!("sequence check counted.trodden stream.trodden.streams --depth {shorter}"));
         }
@@ -239,14 +239,20 @@ fn segment_counts_equal_those_of_the_whole_program_path() {
     assert!(report.contains("ends of interprocedural segments") && !report.contains("ball-larus"), "{report}");
     let info = String::from_utf8(place.trodden("info counting").stdout).unwrap();
     assert!(!info.contains(".segments."), "{info}");
-    let found = segments(&place, "stream.trodden.streams");
-    assert!(!between(&found, "by_size", "leaf").is_empty() && between(&found, "main", "by_size").is_empty(), "{found:?}");
-    assert!(!between(&found, "main", "leave").is_empty() && !between(&found, "deep", "deep").is_empty(), "{found:?}");
+    let found = count_segments(&place, "stream.trodden.streams");
+    assert!(
+        !list_counts_between(&found, "by_size", "leaf").is_empty() && list_counts_between(&found, "main", "by_size").is_empty(),
+        "{found:?}"
+    );
+    assert!(
+        !list_counts_between(&found, "main", "leave").is_empty() && !list_counts_between(&found, "deep", "deep").is_empty(),
+        "{found:?}"
+    );
     // Counts from a different program version are reported as different.
-    record(&place, "counting", "counted", &[], &[]);
+    record_stream(&place, "counting", "counted", &[], &[]);
     place.write("less.c", &PROGRAM.replace("i < 40", "i < 39"));
     place.cc("--trodden=stream -O1 -pthread less.c -o less");
-    record(&place, "less", "less", &["--whole-program"], &[]);
+    record_stream(&place, "less", "less", &["--whole-program"], &[]);
     let output = place.command(laboratory()).args(["sequence", "check", "counted.trodden", "less.trodden.streams"]).output().unwrap();
     assert_eq!(output.status.code(), Some(1));
 }
@@ -255,9 +261,9 @@ fn segment_counts_equal_those_of_the_whole_program_path() {
 fn segments_across_exceptions_and_virtual_calls_are_exact() {
     let place = Place::with(&[("prog.cc", EXCEPTIONS_PROGRAM)]);
     place.cxx("--trodden=stream -O1 prog.cc -o prog");
-    let plain = record(&place, "prog", "stream", &["--whole-program"], &[]);
+    let plain = record_stream(&place, "prog", "stream", &["--whole-program"], &[]);
     place.trodden("instrument prog -o counting --segments stream.trodden.streams --depth 2");
-    assert_eq!(record(&place, "counting", "counted", &[], &[]), plain);
+    assert_eq!(record_stream(&place, "counting", "counted", &[], &[]), plain);
     place.laboratory("sequence check counted.trodden stream.trodden.streams --depth 1");
     place.laboratory("sequence check counted.trodden stream.trodden.streams --depth 2");
 }
@@ -274,13 +280,13 @@ fn inlined_and_copied_callees_count_the_same() {
         } else {
             place.cc(&line)
         };
-        let plain = record(&place, "prog", "stream", &["--whole-program"], &[]);
+        let plain = record_stream(&place, "prog", "stream", &["--whole-program"], &[]);
         let mut ways = Vec::new();
         for (depth, growth) in [(1, 20), (1, 100_000), (2, 100), (3, 100_000)] {
             let (depth, growth) = (depth.to_string(), growth.to_string());
             let options = ["-o", "counting", "--segments", "stream.trodden.streams", "--depth", &depth, "--growth", &growth];
             must(with_choices(place.command(trodden()).args(["instrument", "prog"]), options));
-            assert_eq!(record(&place, "counting", "counted", &[], &[]), plain);
+            assert_eq!(record_stream(&place, "counting", "counted", &[], &[]), plain);
             place.laboratory(&format!("sequence check counted.trodden stream.trodden.streams --depth {depth}"));
             let answer: Value = serde_json::from_slice(&place.trodden("segments counted.trodden --json").stdout).unwrap();
             let sum = |what: &str| answer["counters"].as_array().unwrap().iter().map(|f| f[what].as_u64().unwrap()).sum::<u64>();
@@ -310,15 +316,15 @@ fn copies_share_the_counting_of_segments() {
         } else {
             place.cc(&line)
         };
-        let plain = record(&place, "prog", "stream", &["--whole-program"], &[]);
+        let plain = record_stream(&place, "prog", "stream", &["--whole-program"], &[]);
         for (copies, depth) in [("3", "1"), ("2", "2")] {
             let options = ["--copies", copies, "--divide", "segments:stream.trodden.streams", "--segment-depth", depth];
-            assert_eq!(record(&place, "prog", "shared", &options, &[]), plain);
+            assert_eq!(record_stream(&place, "prog", "shared", &options, &[]), plain);
             place.laboratory(&format!("sequence check shared.trodden stream.trodden.streams --depth {depth}"));
             let depth = format!("--depth {depth}");
             assert_eq!(
-                segments(&place, &format!("shared.trodden {depth}")),
-                segments(&place, &format!("stream.trodden.streams {depth}")),
+                count_segments(&place, &format!("shared.trodden {depth}")),
+                count_segments(&place, &format!("stream.trodden.streams {depth}")),
                 "{file}"
             );
             let profile = trodden_profile::Profile::read(&place.path("shared.trodden")).unwrap();
@@ -342,11 +348,11 @@ fn run_replaces_the_streams_of_an_earlier_run_in_the_same_file() {
     let place = Place::with(&[("caller.c", CALLER_SOURCE), ("callee.c", CALLEE_SOURCE)]);
     place.cc("--trodden=stream -O2 caller.c callee.c -o prog");
     for (n, expected) in [("600", [100, 100, 200, 200]), ("60", [10, 10, 20, 20])] {
-        record(&place, "prog", "run", &["--whole-program"], &[n]);
-        assert_eq!(between(&segments(&place, "run.trodden.streams"), "direct", "callee"), expected);
+        record_stream(&place, "prog", "run", &["--whole-program"], &[n]);
+        assert_eq!(list_counts_between(&count_segments(&place, "run.trodden.streams"), "direct", "callee"), expected);
     }
     place.cc("-O2 caller.c callee.c -o counting");
-    record(&place, "counting", "run", &[], &[]);
+    record_stream(&place, "counting", "run", &[], &[]);
     assert!(!place.path("run.trodden.streams").exists(), "a counting run has no stream");
 }
 
@@ -355,7 +361,7 @@ fn run_replaces_the_streams_of_an_earlier_run_in_the_same_file() {
 fn call_segments_of_the_grammar_start_with_the_counted_segments() {
     let place = Place::with(&[("caller.c", CALLER_SOURCE), ("callee.c", CALLEE_SOURCE)]);
     place.cc("--trodden=stream -O2 caller.c callee.c -o prog");
-    record(&place, "prog", "stream", &["--whole-program"], &[]);
+    record_stream(&place, "prog", "stream", &["--whole-program"], &[]);
     let output = place.trodden("segments stream.trodden.streams --thread 0 --json");
     let answer: Value = serde_json::from_slice(&output.stdout).unwrap();
     let mut expected: BTreeMap<String, u64> = BTreeMap::new();
@@ -368,7 +374,7 @@ fn call_segments_of_the_grammar_start_with_the_counted_segments() {
             *expected.entry(format!("{caller} > {callee}")).or_default() += row["count"].as_u64().unwrap();
         }
     }
-    let found = segments(&place, "stream.trodden.streams");
+    let found = count_segments(&place, "stream.trodden.streams");
     assert!(expected.len() >= 8, "{expected:?}");
     for (name, count) in &expected {
         assert_eq!(found.get(name), Some(count), "{name}: {found:?}");
@@ -381,22 +387,22 @@ fn both_schemes_find_the_same_untested_segments() {
     place.cc("--trodden=stream -O2 caller.c callee.c -o streaming");
     place.cc("-O2 caller.c callee.c -o prog");
     // The tests reach x = 3: odd and divisible, odd and not divisible, even and divisible (0), even and not divisible (2).
-    record(&place, "streaming", "tests", &["--whole-program"], &["2"]);
+    record_stream(&place, "streaming", "tests", &["--whole-program"], &["2"]);
     place.trodden("instrument prog -o field --segments tested:tests.trodden.streams");
-    record(&place, "field", "field", &[], &["600"]);
-    let untested = untested_segments(&place, "field.trodden");
+    record_stream(&place, "field", "field", &[], &["600"]);
+    let untested = count_untested_segments(&place, "field.trodden");
     // The tests have covered even with divisible, and odd without.
-    assert_eq!(between(&untested, "direct", "callee"), [100, 200], "{untested:?}");
+    assert_eq!(list_counts_between(&untested, "direct", "callee"), [100, 200], "{untested:?}");
     place.trodden("instrument prog -o one --reach calls");
-    record(&place, "one", "one", &[], &["2"]);
+    record_stream(&place, "one", "one", &[], &["2"]);
     place.trodden("instrument prog -o two --segments calls:one.trodden");
-    record(&place, "two", "two", &[], &["2"]);
+    record_stream(&place, "two", "two", &[], &["2"]);
     place.trodden("instrument prog -o three --segments tested:two.trodden");
-    record(&place, "three", "three", &[], &["600"]);
-    let by_stages = untested_segments(&place, "three.trodden");
+    record_stream(&place, "three", "three", &[], &["600"]);
+    let by_stages = count_untested_segments(&place, "three.trodden");
     // The three stages also cover calls by pointer, so they find more callers of `callee` than calls by name do.
     for (caller, callee) in [("direct", "callee"), ("indirect", "callee"), ("tail", "callee"), ("main", "direct")] {
-        assert_eq!(between(&by_stages, caller, callee), between(&untested, caller, callee), "{caller}, {callee}");
+        assert_eq!(list_counts_between(&by_stages, caller, callee), list_counts_between(&untested, caller, callee), "{caller}, {callee}");
     }
     let log: Value = serde_json::from_slice(&place.trodden("untested field.trodden --sarif -").stdout).unwrap();
     assert_eq!(log["runs"][0]["results"].as_array().unwrap().len(), untested.len());
@@ -419,9 +425,9 @@ fn both_schemes_find_the_same_untested_segments() {
 fn stream_build_becomes_a_segment_counting_build() {
     let place = Place::with(&[("caller.c", CALLER_SOURCE), ("callee.c", CALLEE_SOURCE), ("other.c", "int main(void) { return 0; }")]);
     place.cc("--trodden=stream -O2 caller.c callee.c -o streaming");
-    record(&place, "streaming", "stream", &["--whole-program"], &[]);
+    record_stream(&place, "streaming", "stream", &["--whole-program"], &[]);
     place.trodden("instrument streaming -o counting --segments stream.trodden.streams");
-    record(&place, "counting", "counted", &[], &[]);
+    record_stream(&place, "counting", "counted", &[], &[]);
     place.laboratory("sequence check counted.trodden stream.trodden.streams");
     place.cc("-O2 other.c -o other");
     let refused =

@@ -8,7 +8,7 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 
 /// Returns the executions of segments of depth 1, by caller and callee.
-fn callers(place: &Place, profile: &str) -> BTreeMap<(String, String), u64> {
+fn count_callers(place: &Place, profile: &str) -> BTreeMap<(String, String), u64> {
     let answer = place.trodden(&format!("segments {profile} --json --top 0"));
     let answer: Value = serde_json::from_slice(&answer.stdout).unwrap();
     let mut sums = BTreeMap::new();
@@ -19,12 +19,17 @@ fn callers(place: &Place, profile: &str) -> BTreeMap<(String, String), u64> {
     sums
 }
 
-fn called(sums: &BTreeMap<(String, String), u64>, caller: &str, callee: &str) -> u64 {
+fn sum_calls(sums: &BTreeMap<(String, String), u64>, caller: &str, callee: &str) -> u64 {
     sums.get(&(caller.to_owned(), callee.to_owned())).copied().unwrap_or(0)
 }
 
 /// Records the segments of the first program. Returns how often the second program counts each of them.
-fn counted(place: &Place, [first, second]: [&str; 2], growth: &str, [tests, field]: [&[&str]; 2]) -> BTreeMap<(String, String), u64> {
+fn build_and_count(
+    place: &Place,
+    [first, second]: [&str; 2],
+    growth: &str,
+    [tests, field]: [&[&str]; 2],
+) -> BTreeMap<(String, String), u64> {
     let record = |program: &str, file: &str, options: &[&str], arguments: &[&str]| {
         let mut command = place.command(trodden());
         command.arg("record").args(options).args(["--no-store", "-o", file, "--"]).arg(place.path(program)).args(arguments);
@@ -33,7 +38,7 @@ fn counted(place: &Place, [first, second]: [&str; 2], growth: &str, [tests, fiel
     record(first, "stream.trodden", &["--whole-program"], tests);
     place.trodden(&format!("instrument {second} -o counting --segments stream.trodden.streams --growth {growth}"));
     record("counting", "counted.trodden", &[], field);
-    callers(place, "counted.trodden")
+    count_callers(place, "counted.trodden")
 }
 
 /// A function that calls others in all possible ways. In `called`, it counts how often it calls `leaf` itself.
@@ -79,24 +84,24 @@ fn changed_intermediate_functions_do_not_pass_on_their_caller() {
         place.write("between.c", BETWEEN_SOURCE);
         place.cc(&format!("--trodden=stream {level} main.c between.c leaf.c -o first"));
         // If the intermediate functions are unchanged, all segments have their callers.
-        let same = counted(&place, ["first", "first"], "0", [&[], &[]]);
+        let same = build_and_count(&place, ["first", "first"], "0", [&[], &[]]);
         let report = String::from_utf8(place.trodden("report stream.trodden --function leaf --top 0").stdout).unwrap();
         let (_, callers) = report.split_once("\nCallers from the run's stream").unwrap_or_else(|| panic!("{level}: {report}"));
         for part in ["leaf  800 calls: from plain 300 (37.5%), pointed 200 (25.0%), many 100 (12.5%), ", "100 (12.5%), 1 more"] {
             assert!(callers.contains(part), "{level}: {callers}");
         }
         for (caller, count) in [("top", 100), ("plain", 300), ("tail", 100), ("pointed", 200), ("many", 100)] {
-            assert_eq!(called(&same, caller, "leaf"), count, "{level}: {caller}: {same:?}");
+            assert_eq!(sum_calls(&same, caller, "leaf"), count, "{level}: {caller}: {same:?}");
         }
         // A caller's path before the call, and its path to another call, form two segments.
         for callee in ["plain", "pointed", "many"] {
-            assert_eq!(called(&same, "top", callee), 200, "{level}: {callee}: {same:?}");
+            assert_eq!(sum_calls(&same, "top", callee), 200, "{level}: {callee}: {same:?}");
         }
         place.write("between.c", &BETWEEN_SOURCE.replace('3', "7").replace("i < 7", "i < 3"));
         place.cc(&format!("{level} main.c between.c leaf.c -o second"));
         for growth in ["0", "1000"] {
-            let sums = counted(&place, ["first", "second"], growth, [&[], &[]]);
-            assert_eq!(called(&sums, "top", "leaf"), 100, "{level}: {sums:?}");
+            let sums = build_and_count(&place, ["first", "second"], growth, [&[], &[]]);
+            assert_eq!(sum_calls(&sums, "top", "leaf"), 100, "{level}: {sums:?}");
             let to_leaf: u64 = sums.iter().filter(|((_, callee), _)| callee == "leaf").map(|(_, count)| count).sum();
             assert_eq!(to_leaf, 100, "{level}: the others have no caller that counts: {sums:?}");
         }
@@ -110,8 +115,8 @@ fn uninstrumented_library_functions_do_not_pass_on_their_caller() {
     place.cc("--trodden=stream -O2 main.c between.c leaf.c -o first");
     place.tool("gcc", "-O2 -fPIC -shared between.c -o libbetween.so");
     place.cc("-O2 -rdynamic main.c leaf.c ./libbetween.so -o second");
-    let sums = counted(&place, ["first", "second"], "0", [&[], &[]]);
-    assert_eq!(called(&sums, "top", "leaf"), 100, "{sums:?}");
+    let sums = build_and_count(&place, ["first", "second"], "0", [&[], &[]]);
+    assert_eq!(sum_calls(&sums, "top", "leaf"), 100, "{sums:?}");
     let to_leaf: u64 = sums.iter().filter(|((_, callee), _)| callee == "leaf").map(|(_, count)| count).sum();
     assert_eq!(to_leaf, 100, "{sums:?}");
 }
@@ -183,12 +188,12 @@ __attribute__((noinline)) int low(int x) { if (x < 0) of_others++; else of_windo
 "##;
 
 /// Returns what a program that contains [`STEPS_PROGRAM`] counts and prints in a mode.
-fn stepped(place: &Place, mode: &str) -> (BTreeMap<(String, String), u64>, Vec<u64>) {
-    let sums = counted(place, ["prog", "prog"], "0", [&[], &[mode]]);
+fn run_stepped(place: &Place, mode: &str) -> (BTreeMap<(String, String), u64>, Vec<u64>) {
+    let sums = build_and_count(place, ["prog", "prog"], "0", [&[], &[mode]]);
     let mut command = place.command(trodden());
     command.args(["record", "--no-store", "-o", "counted.trodden", "--"]).arg(place.path("counting")).arg(mode);
     let printed = String::from_utf8(must(&mut command).stdout).unwrap();
-    assert_eq!(callers(place, "counted.trodden"), sums, "mode {mode}: two runs");
+    assert_eq!(count_callers(place, "counted.trodden"), sums, "mode {mode}: two runs");
     (sums, printed.split_whitespace().map(|n| n.parse().unwrap()).collect())
 }
 
@@ -198,16 +203,16 @@ fn signal_handlers_at_any_instruction_do_not_take_a_context() {
     for level in ["-O1", "-O2"] {
         place.cc(&format!("--trodden=stream {level} prog.c leaves.c -o prog"));
         // Every segment has been executed 3 times before the first interruption.
-        let (sums, printed) = stepped(&place, "1");
+        let (sums, printed) = run_stepped(&place, "1");
         let [handled, _, of_window, of_others] = printed[..] else { panic!("{printed:?}") };
         assert!(handled > 1000 && of_others == handled && of_window == 100, "{printed:?}");
-        assert_eq!(called(&sums, "calls", "leaf"), 53, "{level}: {sums:?}");
-        assert_eq!(called(&sums, "jumps", "low"), 53, "{level}: {sums:?}");
-        let (sums, printed) = stepped(&place, "2");
+        assert_eq!(sum_calls(&sums, "calls", "leaf"), 53, "{level}: {sums:?}");
+        assert_eq!(sum_calls(&sums, "jumps", "low"), 53, "{level}: {sums:?}");
+        let (sums, printed) = run_stepped(&place, "2");
         assert!(printed[0] > 1000, "{printed:?}");
-        assert_eq!(called(&sums, "calls", "leaf"), 53, "{level}: {sums:?}");
-        assert_eq!(called(&sums, "inner", "leaf"), printed[0] + 3, "{level}: {sums:?}");
-        assert!((3..=53).contains(&called(&sums, "jumps", "low")), "{level}: {sums:?}");
+        assert_eq!(sum_calls(&sums, "calls", "leaf"), 53, "{level}: {sums:?}");
+        assert_eq!(sum_calls(&sums, "inner", "leaf"), printed[0] + 3, "{level}: {sums:?}");
+        assert!((3..=53).contains(&sum_calls(&sums, "jumps", "low")), "{level}: {sums:?}");
     }
 }
 
@@ -216,11 +221,11 @@ fn handler_that_does_not_return_leaves_no_stale_caller() {
     let place = Place::with(&[("prog.c", STEPS_PROGRAM), ("leaves.c", LEAVES_SOURCE)]);
     for level in ["-O1", "-O2"] {
         place.cc(&format!("--trodden=stream {level} prog.c leaves.c -o prog"));
-        let (sums, printed) = stepped(&place, "3");
+        let (sums, printed) = run_stepped(&place, "3");
         let [_, outside, of_window, of_others] = printed[..] else { panic!("{printed:?}") };
         assert!(outside > 20 && of_others == outside && of_window > 100, "{printed:?}");
         // `leaf` increments its own counter after its entry and before its path ends.
-        let counted = called(&sums, "returns_here", "leaf") - 3;
+        let counted = sum_calls(&sums, "returns_here", "leaf") - 3;
         assert!(counted <= of_window && counted + 20 > of_window, "{level}: {counted} of {of_window}: {sums:?}");
     }
 }

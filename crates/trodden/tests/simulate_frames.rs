@@ -100,7 +100,7 @@ fn compile(folder: &Path, compiler: &[&str], name: &str, text: &str) {
     assert!(status.success(), "{name}");
 }
 
-fn simulate(folder: &Path, arguments: &[&str]) -> Value {
+fn run_simulate(folder: &Path, arguments: &[&str]) -> Value {
     let laboratory = Path::new(env!("CARGO_BIN_EXE_trodden")).with_file_name("trodden-lab");
     let out = Command::new(laboratory).arg("simulate").args(arguments).current_dir(folder).output().unwrap();
     assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
@@ -109,7 +109,7 @@ fn simulate(folder: &Path, arguments: &[&str]) -> Value {
 
 /// Returns the counts of the paths that start at the entry of `f`, in descending order, and the number of other paths with branches in `f`.
 /// Compilers may place a block without branches before a block that jumps to it; one path ends there and another starts.
-fn paths_of_f(report: &Value) -> (Vec<u64>, usize) {
+fn count_paths_of_f(report: &Value) -> (Vec<u64>, usize) {
     let is_f = |path: &&Value| path["function"].as_str().is_some_and(|name| name == "f" || name == "f(int)" || name == "_Z1fi");
     let paths: Vec<&Value> = report["paths"].as_array().unwrap().iter().filter(is_f).collect();
     let start = paths.iter().map(|path| path["descriptor"]["start"].as_str().unwrap()).min().unwrap();
@@ -120,17 +120,17 @@ fn paths_of_f(report: &Value) -> (Vec<u64>, usize) {
 }
 
 /// Checks a program that calls `f` with 0, 1, 2 and so on, `calls` times in total.
-fn check(compiler: &[&str], name: &str, text: &str, calls: u64) -> Value {
+fn check_program(compiler: &[&str], name: &str, text: &str, calls: u64) -> Value {
     let folder = TempDir::new().unwrap();
     let at = folder.path();
     compile(at, compiler, name, text);
-    let live = simulate(at, &["--json", "--steps", "1", "--record", "t.trodrec", "--", "./program"]);
+    let live = run_simulate(at, &["--json", "--steps", "1", "--record", "t.trodrec", "--", "./program"]);
     // Each combination of four bits is as frequent as in the arguments.
     let mut expected: Vec<u64> = (0..16).map(|bits| (0..calls).filter(|k| k % 16 == bits).count() as u64).collect();
     expected.sort_unstable_by(|a, b| b.cmp(a));
-    assert_eq!(paths_of_f(&live), (expected, 0), "{name}: {:#}", live["detector"]);
+    assert_eq!(count_paths_of_f(&live), (expected, 0), "{name}: {:#}", live["detector"]);
     assert_eq!(live["detector"]["guessed_repairs"], 0, "{name}");
-    let again = simulate(at, &["--json", "--steps", "1", "--from", "t.trodrec"]);
+    let again = run_simulate(at, &["--json", "--steps", "1", "--from", "t.trodrec"]);
     for key in ["detector", "paths", "tables"] {
         assert_eq!(live[key], again[key], "{name}: {key}");
     }
@@ -139,7 +139,7 @@ fn check(compiler: &[&str], name: &str, text: &str, calls: u64) -> Value {
 
 #[test]
 fn longjmp_leaves_several_frames() {
-    let detector = check(&["gcc", "-O1"], "jump.c", &format!("{F_SOURCE}{LONG_JUMP_PROGRAM}"), 1000);
+    let detector = check_program(&["gcc", "-O1"], "jump.c", &format!("{F_SOURCE}{LONG_JUMP_PROGRAM}"), 1000);
     // `g` jumps 20 times per call, and is never more than ten frames deep.
     assert!(detector["repairs"].as_u64() >= Some(20_000) && detector["deepest_stack"].as_u64() < Some(32), "{detector:#}");
     assert_eq!(detector["stack_overflows"], 0);
@@ -147,19 +147,19 @@ fn longjmp_leaves_several_frames() {
 
 #[test]
 fn exceptions_leave_several_frames() {
-    let detector = check(&["g++", "-O1"], "exception.cc", &format!("{F_SOURCE}{EXCEPTION_PROGRAM}"), 100);
+    let detector = check_program(&["g++", "-O1"], "exception.cc", &format!("{F_SOURCE}{EXCEPTION_PROGRAM}"), 100);
     assert!(detector["repairs"].as_u64() >= Some(2000), "{detector:#}");
 }
 
 #[test]
 fn panics_are_caught() {
-    let detector = check(&["rustc", "-O"], "panic.rs", PANIC_PROGRAM, 100);
+    let detector = check_program(&["rustc", "-O"], "panic.rs", PANIC_PROGRAM, 100);
     assert!(detector["repairs"].as_u64() >= Some(500), "{detector:#}");
 }
 
 #[test]
 fn signal_handlers_jump_out_of_themselves() {
-    let detector = check(&["gcc", "-O1"], "handler.c", &format!("{F_SOURCE}{HANDLER_PROGRAM}"), 100);
+    let detector = check_program(&["gcc", "-O1"], "handler.c", &format!("{F_SOURCE}{HANDLER_PROGRAM}"), 100);
     // Half of the handlers run on the interrupted stack. The other half run on an alternate stack and leave it.
     assert!(detector["signals"] == 2000 && detector["repairs"].as_u64() >= Some(1000), "{detector:#}");
     assert!(detector["stack_switches"].as_u64() >= Some(1000), "{detector:#}");
@@ -167,7 +167,7 @@ fn signal_handlers_jump_out_of_themselves() {
 
 #[test]
 fn coroutines_switch_stacks() {
-    let detector = check(&["gcc", "-O1"], "coroutines.c", &format!("{F_SOURCE}{COROUTINES_PROGRAM}"), 100);
+    let detector = check_program(&["gcc", "-O1"], "coroutines.c", &format!("{F_SOURCE}{COROUTINES_PROGRAM}"), 100);
     // Each of the three coroutines is entered eleven times and left eleven times.
     assert!(detector["stack_switches"].as_u64() >= Some(100 * 3 * 11 * 2), "{detector:#}");
 }

@@ -99,11 +99,11 @@ fn main() {
 /// The counts of complete and unfinished paths, by function name, path number, blocks, and whether the path is complete.
 type Counts = BTreeMap<(String, u64, Vec<u32>, bool), i64>;
 
-fn counts(profile: &Profile) -> Counts {
+fn read_counts(profile: &Profile) -> Counts {
     let mut counts = Counts::new();
-    for (_, unit, function) in profile.functions().filter(|f| !is_of_std(&f.2.name)) {
+    for (_, unit, function) in profile.functions().filter(|f| !is_standard_library(&f.2.name)) {
         let paths = FunctionPaths::decode(function, unit.counts_of(function)).unwrap();
-        let name = without_hash(&function.name).to_owned();
+        let name = remove_hash(&function.name).to_owned();
         let blocks = |blocks: &[trodden_flow::Node]| blocks.iter().map(|b| b.0).collect::<Vec<u32>>();
         for path in &paths.complete {
             *counts.entry((name.clone(), path.id, blocks(&path.blocks), true)).or_default() += path.count as i64;
@@ -117,13 +117,13 @@ fn counts(profile: &Profile) -> Counts {
 
 /// Returns true for functions of the standard library. Their paths depend on the order of threads or, in the personality routine, on code
 /// addresses.
-fn is_of_std(name: &str) -> bool {
+fn is_standard_library(name: &str) -> bool {
     name == "rust_eh_personality" || (name.contains("3std") && !name.contains("subject"))
 }
 
 /// Returns a name without the parts that vary between builds: the hash at the end of a Rust name, and the number that linking several
 /// modules appends to a local name which more than one of them contains.
-fn without_hash(name: &str) -> &str {
+fn remove_hash(name: &str) -> &str {
     let name = match name.rsplit_once('.') {
         Some((rest, number)) if !number.is_empty() && number.bytes().all(|b| b.is_ascii_digit()) => rest,
         _ => name,
@@ -133,7 +133,7 @@ fn without_hash(name: &str) -> &str {
     name.rfind("17h").filter(|at| name.len() - at == 20).map_or(name, |at| &name[..at])
 }
 
-fn recorded(place: &Place, program: &str, options: &[&str], file: &str) -> (Output, Profile) {
+fn record_program(place: &Place, program: &str, options: &[&str], file: &str) -> (Output, Profile) {
     let mut command = place.command(trodden());
     command.arg("record").args(options).args(["--no-store", "-o", file, "--"]).arg(place.path(program));
     let output = command.output().unwrap();
@@ -145,25 +145,25 @@ fn recorded(place: &Place, program: &str, options: &[&str], file: &str) -> (Outp
 /// For each function: its shape, its number of counters, and its edge values, which determine the path numbers.
 type Numberings = BTreeMap<String, BTreeSet<(u64, u64, Vec<i64>)>>;
 
-fn numberings(profile: &Profile) -> Numberings {
+fn read_numberings(profile: &Profile) -> Numberings {
     let mut numberings = Numberings::new();
-    for (_, _, function) in profile.functions().filter(|f| !is_of_std(&f.2.name)) {
+    for (_, _, function) in profile.functions().filter(|f| !is_standard_library(&f.2.name)) {
         let numbers = (function.shape, function.counters, function.values.clone());
-        numberings.entry(without_hash(&function.name).to_owned()).or_default().insert(numbers);
+        numberings.entry(remove_hash(&function.name).to_owned()).or_default().insert(numbers);
     }
     numberings
 }
 
 /// Records a program with counters and with a stream. Checks that output, path numbers and counts are the same.
 fn check_stream_matches_counts(place: &Place) -> Profile {
-    let (plain, counted) = recorded(place, "counting", &[], "counted.trodden");
-    let (output, streamed) = recorded(place, "streaming", &["--whole-program"], "streamed.trodden");
+    let (plain, counted) = record_program(place, "counting", &[], "counted.trodden");
+    let (output, streamed) = record_program(place, "streaming", &["--whole-program"], "streamed.trodden");
     assert_eq!(String::from_utf8_lossy(&plain.stdout), String::from_utf8_lossy(&output.stdout));
     assert_eq!(plain.status, output.status);
-    let (numbers, of_stream) = (numberings(&counted), numberings(&streamed));
+    let (numbers, of_stream) = (read_numberings(&counted), read_numberings(&streamed));
     let other: Vec<&String> = numbers.keys().chain(of_stream.keys()).filter(|name| numbers.get(*name) != of_stream.get(*name)).collect();
     assert!(other.is_empty(), "of {} functions these have other numbers: {other:?}", numbers.len());
-    let (counted, from_stream) = (counts(&counted), counts(&streamed));
+    let (counted, from_stream) = (read_counts(&counted), read_counts(&streamed));
     assert!(counted.len() > 5, "{counted:?}");
     let differ = |a: &Counts, b: &Counts| a.iter().filter(|(k, n)| b.get(k) != Some(n)).map(|(k, n)| (k.clone(), *n)).collect::<Vec<_>>();
     assert_eq!(differ(&counted, &from_stream), [], "counted, and not so in the stream");
@@ -417,7 +417,7 @@ int main(void) {
         place.trodden("instrument counting --residual streamed.trodden -o deployed");
         must(place.command(trodden()).args(["record", "--no-store", "-o", "deployed.trodden", "--"]).arg(place.path("deployed")));
         let untested = Profile::read(&place.path("deployed.trodden")).unwrap();
-        assert_eq!(counts(&untested), Counts::new(), "paths that the stream has are tested");
+        assert_eq!(read_counts(&untested), Counts::new(), "paths that the stream has are tested");
     }
 }
 
@@ -457,7 +457,7 @@ int main(int argc, char **argv) {
 }
 
 /// Creates a program in which `main` calls `middle`, `middle` calls `leaf`, and `leaf` ends the program in the way that `how` says.
-fn ending(how: &str) -> Place {
+fn create_program_that_ends(how: &str) -> Place {
     let place = Place::with(&[(
         "prog.c",
         &format!(
@@ -473,12 +473,12 @@ fn ending(how: &str) -> Place {
     place
 }
 
-fn last(place: &Place) -> serde_json::Value {
+fn read_last_report(place: &Place) -> serde_json::Value {
     let output = must(place.command(trodden()).args(["show", "--json", "--count", "0"]));
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-fn check_last(report: &serde_json::Value) {
+fn check_last_report(report: &serde_json::Value) {
     let thread = &report["streams"][0]["threads"][0];
     let frames = thread["frames"].as_array().unwrap();
     let names: Vec<&str> = frames.iter().map(|f| f["function"].as_str().unwrap()).collect();
@@ -492,16 +492,16 @@ fn check_last(report: &serde_json::Value) {
 #[test]
 fn last_paths_before_a_crash_an_abort_and_an_exit_are_shown() {
     for (how, status) in [("s += *p;", 139), ("if (s > 0) abort();", 134), ("if (s > 0) _exit(3);", 3)] {
-        let place = ending(how);
+        let place = create_program_that_ends(how);
         let output = place.command(trodden()).args(["record", "--last", "100", "--"]).arg(place.path("prog")).output().unwrap();
         assert_eq!(output.status.code(), Some(status), "{}", String::from_utf8_lossy(&output.stderr));
-        check_last(&last(&place));
+        check_last_report(&read_last_report(&place));
     }
 }
 
 #[test]
 fn last_paths_before_kill_9_are_shown() {
-    let place = ending("if (s > 0) { puts(\"here\"); fflush(stdout); pause(); }");
+    let place = create_program_that_ends("if (s > 0) { puts(\"here\"); fflush(stdout); pause(); }");
     let mut child = place.command(trodden());
     let mut child = child.args(["record", "--last", "100", "--"]).arg(place.path("prog")).stdout(Stdio::piped()).spawn().unwrap();
     let mut line = String::new();
@@ -510,7 +510,7 @@ fn last_paths_before_kill_9_are_shown() {
     let pid = String::from_utf8(pid.stdout).unwrap();
     assert!(Command::new("kill").args(["-9", pid.trim()]).status().unwrap().success());
     assert_eq!(child.wait().unwrap().code(), Some(137));
-    check_last(&last(&place));
+    check_last_report(&read_last_report(&place));
 }
 
 /// If the recorder is killed, the program continues and its stream is complete.
@@ -574,7 +574,7 @@ int main(int argc, char **argv) {
 }
 "##;
 
-fn statistics(place: &Place, of: &str) -> (u64, u64) {
+fn read_statistics(place: &Place, of: &str) -> (u64, u64) {
     let report = must(place.command(trodden()).args(["info", "--json", of]));
     let report: serde_json::Value = serde_json::from_slice(&report.stdout).unwrap();
     let thread = &report["streams"]["logs"][0]["threads"][0];
@@ -592,7 +592,7 @@ fn events_without_room_are_counted_as_lost() {
     let collected = place.command(trodden()).args(["import", "alone"]).output().unwrap();
     assert_eq!(collected.status.code(), Some(2), "{}", String::from_utf8_lossy(&collected.stderr));
     assert!(String::from_utf8_lossy(&collected.stderr).contains("were lost because the file was full"));
-    let (events, lost) = statistics(&place, "last");
+    let (events, lost) = read_statistics(&place, "last");
     assert!(events > 100_000 && lost > 100_000 && events + lost == 800_002, "{events} and {lost}");
     // There is a recorder now, but the file is limited to two regions: 2 MiB, in blocks of 512 bytes.
     let limited = "ulimit -f 4200; exec ./fast 3000000";
@@ -603,7 +603,7 @@ fn events_without_room_are_counted_as_lost() {
     let said = String::from_utf8_lossy(&recorded.stderr);
     assert_eq!(recorded.status.code(), Some(2), "{said}");
     assert_eq!(said.matches("raise the limit (ulimit -f)").count(), 1, "{said}");
-    let (events, lost) = statistics(&place, "few.trodden");
+    let (events, lost) = read_statistics(&place, "few.trodden");
     assert!(lost > 0 && events + lost == 12_000_002, "{events} and {lost}");
     let report = String::from_utf8(place.trodden("report few.trodden").stdout).unwrap();
     assert!(report.contains("not exact"), "{report}");
@@ -611,7 +611,7 @@ fn events_without_room_are_counted_as_lost() {
     let mut whole = place.command(trodden());
     whole.args(["record", "--whole-program", "--no-store", "-o", "whole.trodden", "--", "./fast", "200000"]);
     assert_eq!(must(&mut whole).stdout, expected);
-    assert_eq!(statistics(&place, "whole.trodden"), (800_002, 0));
+    assert_eq!(read_statistics(&place, "whole.trodden"), (800_002, 0));
 }
 
 /// A program with a loop in a virtual member function that is called through a pointer to the base class. The failing line is marked.
@@ -689,7 +689,7 @@ fn last_frames_agree_with_the_debugger() {
 
 #[test]
 fn old_recordings_of_last_paths_are_deleted() {
-    let place = ending("if (s < 0) abort();");
+    let place = create_program_that_ends("if (s < 0) abort();");
     for _ in 0..23 {
         place.command(trodden()).args(["record", "--last", "5", "--"]).arg(place.path("prog")).output().unwrap();
     }

@@ -18,7 +18,7 @@ const PROGRAM: &str = "#include <unistd.h>\n\
 
 const LOG: &str = "log";
 
-fn journals_of(stream: &Path) -> Vec<PathBuf> {
+fn list_journals(stream: &Path) -> Vec<PathBuf> {
     let begin = stream.with_extension("");
     let files = fs::read_dir(stream.parent().unwrap()).unwrap().map(|entry| entry.unwrap().path());
     let is_its = |file: &PathBuf| file.to_str().unwrap().starts_with(begin.to_str().unwrap());
@@ -26,12 +26,12 @@ fn journals_of(stream: &Path) -> Vec<PathBuf> {
 }
 
 /// Returns true if a log is complete and has at least `number` frames.
-fn has_frames(log: &Path, number: usize) -> bool {
+fn has_at_least_frames(log: &Path, number: usize) -> bool {
     StreamLog::open(log).is_ok_and(|log| !log.is_truncated() && log.threads().iter().map(ThreadLog::windows).sum::<usize>() >= number)
 }
 
 /// Kills the recorder once a journal has some frames, and lets the program end. Returns the stream file.
-fn killed(place: &Place) -> PathBuf {
+fn kill_recorder(place: &Place) -> PathBuf {
     let mut recorder = place.command(trodden());
     let recorder = recorder.args(["record", "--whole-program", "--"]).arg(place.path("prog"));
     let mut recorder = recorder.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
@@ -40,9 +40,9 @@ fn killed(place: &Place) -> PathBuf {
     let stream = loop {
         input.write_all(b"x").unwrap();
         signal("-STOP");
-        let found = stream_files(place).into_iter().find(|stream| {
-            let journals = journals_of(stream);
-            stream.with_extension(LOG).exists() && matches!(journals.as_slice(), [journal] if has_frames(journal, 3))
+        let found = list_stream_files(place).into_iter().find(|stream| {
+            let journals = list_journals(stream);
+            stream.with_extension(LOG).exists() && matches!(journals.as_slice(), [journal] if has_at_least_frames(journal, 3))
         });
         if let Some(stream) = found {
             break stream;
@@ -55,20 +55,20 @@ fn killed(place: &Place) -> PathBuf {
     // The program reads input that the recorder does not see, and then ends.
     input.write_all(b"xx").unwrap();
     drop(input);
-    while stream_is_used(&stream) {
+    while is_stream_used(&stream) {
         std::thread::sleep(std::time::Duration::from_millis(5));
     }
     stream
 }
 
-fn stream_files(place: &Place) -> Vec<PathBuf> {
+fn list_stream_files(place: &Place) -> Vec<PathBuf> {
     let folders = fs::read_dir(place.path(".trodden")).into_iter().flatten().flatten();
     let files = folders.flat_map(|folder| fs::read_dir(folder.path()).into_iter().flatten().flatten());
     files.map(|file| file.path()).filter(|file| file.extension().is_some_and(|e| e == "stream")).collect()
 }
 
 /// Returns true if any process has the file mapped.
-fn stream_is_used(stream: &Path) -> bool {
+fn is_stream_used(stream: &Path) -> bool {
     let name = stream.to_str().unwrap();
     let processes = fs::read_dir("/proc").unwrap().flatten();
     processes.into_iter().any(|process| fs::read_to_string(process.path().join("maps")).is_ok_and(|maps| maps.contains(name)))
@@ -78,7 +78,7 @@ fn stream_is_used(stream: &Path) -> bool {
 type Collected = (Vec<(ThreadKey, u64, Vec<Symbol>)>, u64);
 
 /// Collects a stream file from its log and journals; returns `None` if that fails.
-fn collected(stream: &Path, to: &Path) -> Option<Collected> {
+fn collect_stream(stream: &Path, to: &Path) -> Option<Collected> {
     let drained = Drain::resume(stream, to, Some(&stream.with_extension(LOG)), CompressionMethod::Phrases).ok()?;
     let log = StreamLog::open(to).unwrap();
     let threads = log.threads().iter().map(|thread| {
@@ -97,9 +97,9 @@ fn collected(stream: &Path, to: &Path) -> Option<Collected> {
 fn corrupt_journals_are_errors_or_lost_events() {
     let place = Place::with(&[("prog.c", PROGRAM)]);
     place.cc("--trodden=stream -O1 prog.c -o prog");
-    let stream = killed(&place);
-    let journal = journals_of(&stream).remove(0);
-    let whole = collected(&stream, &place.path("whole.log")).unwrap();
+    let stream = kill_recorder(&place);
+    let journal = list_journals(&stream).remove(0);
+    let whole = collect_stream(&stream, &place.path("whole.log")).unwrap();
     assert!(whole.0.len() == 1 && whole.0[0].1 == 0 && whole.1 == 0, "{} threads", whole.0.len());
     let bytes = fs::read(&journal).unwrap();
     // The first section describes the program. The other sections are frames, each with a header and an index of 136 bytes together.
@@ -109,7 +109,7 @@ fn corrupt_journals_are_errors_or_lost_events() {
     let (mut refused, mut marked) = (0, 0);
     let mut check = |damaged: &[u8], what: String| {
         fs::write(&journal, damaged).unwrap();
-        match collected(&stream, &place.path("damaged.log")) {
+        match collect_stream(&stream, &place.path("damaged.log")) {
             None => refused += 1,
             Some((threads, damaged_bytes)) => {
                 let lost: u64 = threads.iter().map(|thread| thread.1).sum();

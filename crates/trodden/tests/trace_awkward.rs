@@ -20,7 +20,7 @@ fn assert_traces_equal(folder: &Folder, said: &str) -> Vec<String> {
 
 /// Returns the blocks that stepping records of a program with jumps to code that its graphs lack. A single run that watches blocks executes
 /// the program only once, so it misses the code after such jumps, and must say so.
-fn stepped(folder: &Folder, said: &str) -> Vec<String> {
+fn record_stepping(folder: &Folder, said: &str) -> Vec<String> {
     let traces = IN_ONE_RUN.map(|options| {
         let output = folder.record(options, "one.trace", &["./app"]);
         let lacks = traced::errors(&output).contains("blocks are missing after");
@@ -180,7 +180,7 @@ add %rdx,%rsi\njmp *%rsi\n.p2align 2\ntable: .long 1f-table, 2f-table, 3f-table,
 fn code_that_only_a_jump_reaches_is_found_in_assembly_without_sizes() {
     let folder = Folder::new();
     folder.compile("cc", "bare.s", BARE_PROGRAM);
-    let blocks = stepped(&folder, "").len();
+    let blocks = record_stepping(&folder, "").len();
     let alone = must(folder.trodden(&["show", "--count", "0", "one.trace"]));
     let of_main = alone.lines().filter(|line| line.contains(" main+")).count();
     // The loop has five iterations. Each executes a block that the table refers to, and all but the last execute the end of the loop.
@@ -231,7 +231,7 @@ const SPIN_PROGRAM: &str = "#include <unistd.h>\n\
     int main(void) { int s = 0; for (;;) { s += work(50); usleep(1000 + (s & 1)); } }\n";
 
 /// Starts a recording and sends it a signal after two seconds. Returns the recording's exit status, or `None` if it does not end.
-fn interrupted(folder: &Folder, options: &[&str], signal: &str) -> Option<i32> {
+fn interrupt_recording(folder: &Folder, options: &[&str], signal: &str) -> Option<i32> {
     let mut trace = Command::new(env!("CARGO_BIN_EXE_trodden"));
     let mut recorder = trace.current_dir(folder.path("")).args(["trace", "record"]).args(options).spawn().unwrap();
     std::thread::sleep(Duration::from_secs(2));
@@ -253,7 +253,7 @@ fn interrupted_traces_of_a_process_are_kept() {
     let folder = Folder::new();
     folder.compile("cc", "spin.c", SPIN_PROGRAM);
     let mut program = Command::new(folder.path("app")).spawn().unwrap();
-    let status = interrupted(&folder, &["--pid", &program.id().to_string(), "--output", "p.trace"], "-INT");
+    let status = interrupt_recording(&folder, &["--pid", &program.id().to_string(), "--output", "p.trace"], "-INT");
     let runs_on = program.try_wait().unwrap().is_none();
     program.kill().unwrap();
     program.wait().unwrap();
@@ -266,7 +266,7 @@ fn interrupted_traces_of_a_process_are_kept() {
 fn started_programs_get_the_signal_and_their_traces_are_kept() {
     let folder = Folder::new();
     folder.compile("cc", "spin.c", SPIN_PROGRAM);
-    assert_eq!(interrupted(&folder, &["--runs", "1", "--output", "c.trace", "./app"], "-TERM"), Some(128 + 15));
+    assert_eq!(interrupt_recording(&folder, &["--runs", "1", "--output", "c.trace", "./app"], "-TERM"), Some(128 + 15));
     assert!(folder.addresses("c.trace").len() > 10);
 }
 
@@ -381,7 +381,7 @@ fn functions_that_only_executed_calls_reveal_are_traced() {
     std::fs::write(folder.path("computed.s"), COMPUTED_PROGRAM).unwrap();
     let options = ["-nostdlib", "-static", "-no-pie", "-Wl,-s", "-o"];
     must(Command::new("cc").args(options).arg(folder.path("app")).arg(folder.path("computed.s")).output().unwrap());
-    let blocks = stepped(&folder, "");
+    let blocks = record_stepping(&folder, "");
     // Three iterations of three blocks each, because two calls split each iteration. Each call executes three blocks, or two in the second
     // iteration. Then the start, the branch after the loop, and the end.
     assert_eq!(blocks.len(), 3 * 3 + 2 * (3 + 2 + 3) + 3, "{blocks:?}");

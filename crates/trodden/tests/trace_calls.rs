@@ -66,7 +66,7 @@ fn describe_steps(folder: &Folder, name: &str) -> Vec<String> {
 }
 
 /// Returns how often witnesses were executed in all runs together.
-fn witness_executions(folder: &Folder, name: &str) -> u64 {
+fn count_witness_executions(folder: &Folder, name: &str) -> u64 {
     TraceFile::open(&folder.path(name)).unwrap().end().runs.iter().map(|run| run.hits).sum()
 }
 
@@ -82,7 +82,7 @@ fn assert_matches_stepping(folder: &Folder, program: &[&str], status: i32) {
         let own = describe_steps(folder, "calls.trace");
         let parts = own.iter().zip(&truth).position(|(a, b)| a != b);
         assert!(own == truth, "{runs} runs: {} and {} steps, part at {parts:?}", own.len(), truth.len());
-        let (own, all) = (witness_executions(folder, "calls.trace"), witness_executions(folder, "whole.trace"));
+        let (own, all) = (count_witness_executions(folder, "calls.trace"), count_witness_executions(folder, "whole.trace"));
         assert!(own < all, "{own} of {all}");
     }
 }

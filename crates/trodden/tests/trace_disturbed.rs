@@ -115,18 +115,18 @@ fn wait_until(what: &str, round: &Round, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-fn names(folder: &Path) -> Vec<String> {
+fn list_names(folder: &Path) -> Vec<String> {
     let names = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned());
     names.filter(|name| !name.ends_with(".trace")).collect()
 }
 
-fn start(words: &[String]) -> Child {
+fn start_program(words: &[String]) -> Child {
     Command::new(&words[0]).args(&words[1..]).stdin(Stdio::null()).spawn().unwrap()
 }
 
 /// Returns the process of a program that a recorder started, if it is running. The process is recognised by its executable, because its
 /// command line is briefly empty when it executes itself again.
-fn process_of(program: &[String]) -> Option<u32> {
+fn find_process(program: &[String]) -> Option<u32> {
     let file = fs::canonicalize(&program[0]).unwrap();
     let processes = fs::read_dir("/proc").unwrap().flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
     let is_its = |process: &u32| fs::read_link(format!("/proc/{process}/exe")).is_ok_and(|found| found == file);
@@ -134,10 +134,10 @@ fn process_of(program: &[String]) -> Option<u32> {
     processes.into_iter().filter(is_its).min()
 }
 
-fn play(folder: &Folder, round: &Round, disk: Option<&PathBuf>) {
+fn play_round(folder: &Folder, round: &Round, disk: Option<&PathBuf>) {
     let at = |name: &str| folder.path(&format!("{name}-{}", round.number));
     let (reference, output) = (at("reference"), at("output"));
-    let status = start(&round.program(folder, &reference)).wait().unwrap().code();
+    let status = start_program(&round.program(folder, &reference)).wait().unwrap().code();
     assert_eq!(status, Some(PROGRAM_KINDS[round.kind].2));
     let expected = fs::read(&reference).unwrap();
     let own = at("temporary");
@@ -150,7 +150,7 @@ fn play(folder: &Folder, round: &Round, disk: Option<&PathBuf>) {
     let program = round.program(folder, &output);
     let mut target = None;
     if round.is_attached {
-        let child = target.insert(start(&program));
+        let child = target.insert(start_program(&program));
         std::thread::sleep(round.before);
         recorder.args(["--pid", &child.id().to_string()]);
     } else {
@@ -158,8 +158,8 @@ fn play(folder: &Folder, round: &Round, disk: Option<&PathBuf>) {
     }
     let mut recorder = recorder.spawn().unwrap();
     std::thread::sleep(round.delay);
-    let has_begun = process_of(&program).is_some();
-    round.disturb(&mut recorder, target.as_ref().map(Child::id).or_else(|| process_of(&program)));
+    let has_begun = find_process(&program).is_some();
+    round.disturb(&mut recorder, target.as_ref().map(Child::id).or_else(|| find_process(&program)));
 
     if let Some(target) = &mut target {
         wait_until("the target hangs", round, || target.try_wait().unwrap().is_some());
@@ -170,8 +170,8 @@ fn play(folder: &Folder, round: &Round, disk: Option<&PathBuf>) {
     }
     wait_until("the recorder hangs", round, || recorder.try_wait().unwrap().is_some());
     // A tracer without its recorder, and a program without its tracer, may take longer to end.
-    wait_until("the program hangs", round, || process_of(&program).is_none());
-    wait_until("temporary files are left", round, || names(temporary).is_empty());
+    wait_until("the program hangs", round, || find_process(&program).is_none());
+    wait_until("temporary files are left", round, || list_names(temporary).is_empty());
     let may_end_early = match round.disturbance {
         Disturbance::Death => true,
         Disturbance::Signal("KILL") => !round.is_attached && !has_begun,
@@ -200,6 +200,6 @@ fn programs_survive_recorders_that_are_disturbed_at_random_moments() {
     for number in 0..rounds {
         let round = Round::draw(&mut random, number);
         eprintln!("{round:?}");
-        play(&folder, &round, disk.as_ref().map(|(_, place)| place));
+        play_round(&folder, &round, disk.as_ref().map(|(_, place)| place));
     }
 }

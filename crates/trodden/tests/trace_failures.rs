@@ -151,7 +151,7 @@ fn read_line(child: &mut Child) -> String {
     String::from_utf8(line).unwrap()
 }
 
-fn recorder(folder: &Folder, target: &Target, options: &[&str]) -> Command {
+fn recorder_command(folder: &Folder, target: &Target, options: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_trodden"));
     command.current_dir(folder.path("")).args(["trace", "record", "--output", "t.trace", "--pid", &target.id()]).args(options);
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
@@ -212,7 +212,7 @@ fn processes_survive_actions_that_end_the_trace() {
     for (argument, options, why) in ways {
         let mut target = Target::start(&folder, &[argument]);
         let before = target.state();
-        let recorder = recorder(&folder, &target, &[options, &["--for", "60s"]].concat()).spawn().unwrap();
+        let recorder = recorder_command(&folder, &target, &[options, &["--for", "60s"]].concat()).spawn().unwrap();
         while !is_traced(&target) {
             std::thread::sleep(Duration::from_millis(5));
         }
@@ -250,7 +250,7 @@ fn started_programs_run_to_their_end_when_the_recorder_has_no_room() {
 /// Checks that the recorder of a killed target ends soon, and that no zombie of the target is left.
 fn check_recorder_ends_with_target(folder: &Folder, options: &[&str], disturb: impl Fn(&Target, &Child)) {
     let mut target = Target::start(folder, &[]);
-    let mut recorder = recorder(folder, &target, options).spawn().unwrap();
+    let mut recorder = recorder_command(folder, &target, options).spawn().unwrap();
     disturb(&target, &recorder);
     target.signal("-KILL");
     let status = wait_for_end(&mut recorder);
@@ -302,7 +302,7 @@ fn stopped_targets_are_reported_while_they_are_traced() {
     folder.compile("cc", "worker.c", WORKER_PROGRAM);
     let target = Target::start(&folder, &[]);
     let before = target.state().0;
-    let mut recorder = recorder(&folder, &target, &["--collector", "ptrace"]).spawn().unwrap();
+    let mut recorder = recorder_command(&folder, &target, &["--collector", "ptrace"]).spawn().unwrap();
     // If the target were stopped while the recorder attaches, that would be an error instead.
     while target.state().0 == before {
         std::thread::sleep(Duration::from_millis(2));
@@ -346,7 +346,7 @@ fn untraceable_processes_are_rejected_by_name_before_anything_is_planned() {
     }
     folder.compile("cc", "worker.c", WORKER_PROGRAM);
     let target = Target::start(&folder, &[]);
-    let mut first = recorder(&folder, &target, &["--collector", "ptrace"]).spawn().unwrap();
+    let mut first = recorder_command(&folder, &target, &["--collector", "ptrace"]).spawn().unwrap();
     while !is_traced(&target) {
         std::thread::sleep(Duration::from_millis(2));
     }

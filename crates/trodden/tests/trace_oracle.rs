@@ -22,7 +22,7 @@ struct Steps {
 }
 
 /// Runs a program step by step.
-fn steps(folder: &Folder, program: &[&str], status: i32) -> Steps {
+fn record_steps(folder: &Folder, program: &[&str], status: i32) -> Steps {
     let stepped = folder.record(&["--collector", "single-step", "--keep-runs", "steps"], "steps.trace", program);
     assert_eq!(stepped.status.code(), Some(status), "{}", errors(&stepped));
     let binary = Binary::read(&folder.path(program[0])).unwrap();
@@ -48,7 +48,7 @@ fn steps(folder: &Folder, program: &[&str], status: i32) -> Steps {
 
 /// Asserts that the traces that are recorded with each set of options match the program's steps.
 fn assert_traces_match_steps(folder: &Folder, program: &[&str], status: i32, record_options: &[&[&str]]) {
-    let steps = steps(folder, program, status);
+    let steps = record_steps(folder, program, status);
     assert!(steps.addresses.len() > 20, "{} steps", steps.addresses.len());
     for way in record_options {
         let recorded = folder.record(way, "one.trace", program);
@@ -73,7 +73,7 @@ fn assert_traces_match_steps(folder: &Folder, program: &[&str], status: i32, rec
     }
 }
 
-fn compiled(text: &str) -> Folder {
+fn compile_program(text: &str) -> Folder {
     let folder = Folder::new();
     folder.compile("cc", "oracle.c", text);
     folder
@@ -81,7 +81,7 @@ fn compiled(text: &str) -> Folder {
 
 #[test]
 fn jumps_that_look_like_calls_and_returns_start_blocks() {
-    let folder = compiled(include_str!("cases/hand_written_jumps.c"));
+    let folder = compile_program(include_str!("cases/hand_written_jumps.c"));
     assert_traces_match_steps(&folder, &["./app"], 0, &[IN_ONE_RUN[0], IN_SEVERAL_RUNS]);
     for way in &IN_ONE_RUN[1..] {
         let recorded = folder.record(way, "one.trace", &["./app"]);
@@ -108,7 +108,7 @@ int main(void) {
     return n == 20 ? 0 : 1;
 }
 "#;
-    assert_traces_match_steps(&compiled(text), &["./app"], 0, &IN_ONE_RUN);
+    assert_traces_match_steps(&compile_program(text), &["./app"], 0, &IN_ONE_RUN);
 }
 
 /// A program with calls that end by `longjmp`, by the end of the program or by a signal. Some of the called functions have returned before.
@@ -168,7 +168,7 @@ fn calls_that_do_not_return_start_no_block_after_them() {
 }
 
 /// Returns how deeply calls are nested in a trace.
-fn deepest(folder: &Folder) -> usize {
+fn measure_nesting(folder: &Folder) -> usize {
     let trace = TraceFile::open(&folder.path("one.trace")).unwrap();
     let (mut depth, mut deepest) = (0usize, 0);
     for event in trace.stream(ThreadNumber(0)).map(Result::unwrap) {
@@ -186,12 +186,12 @@ fn deepest(folder: &Folder) -> usize {
 #[test]
 fn code_on_another_stack_loses_no_block_and_does_not_nest() {
     for text in [include_str!("cases/fibers.c"), include_str!("cases/contexts.c")] {
-        let folder = compiled(text);
+        let folder = compile_program(text);
         for way in IN_ONE_RUN {
             assert_traces_match_steps(&folder, &["./app"], 0, &[way]);
             let notes = TraceFile::open(&folder.path("one.trace")).unwrap().end().notes.clone();
             assert!(notes.iter().any(|note| note.contains("continued on a different stack")), "{way:?}: {notes:?}");
-            assert!((4..12).contains(&deepest(&folder)), "{way:?}: {}", deepest(&folder));
+            assert!((4..12).contains(&measure_nesting(&folder)), "{way:?}: {}", measure_nesting(&folder));
             let again = folder.record(way, "again.trace", &["./app"]);
             assert!(again.status.success(), "{}", errors(&again));
             let compared = folder.trodden(&["diff", "--fail", "one.trace", "again.trace"]);
@@ -203,7 +203,7 @@ fn code_on_another_stack_loses_no_block_and_does_not_nest() {
 /// Frames end by `longjmp` and by exceptions. Before that, they made calls of which only the code after them shows that they returned.
 #[test]
 fn code_executed_before_a_frame_is_left_is_traced() {
-    assert_traces_match_steps(&compiled(include_str!("cases/left_by_longjmp.c")), &["./app"], 0, &IN_ONE_RUN);
+    assert_traces_match_steps(&compile_program(include_str!("cases/left_by_longjmp.c")), &["./app"], 0, &IN_ONE_RUN);
     let folder = Folder::new();
     folder.compile("c++", "left.cc", include_str!("cases/left_by_exceptions.cc"));
     assert_traces_match_steps(&folder, &["./app"], 0, &IN_ONE_RUN);
@@ -231,7 +231,7 @@ int main(void) {
     return 0;
 }
 "#;
-    let folder = compiled(text);
+    let folder = compile_program(text);
     for way in IN_ONE_RUN {
         assert_eq!(traced::must(folder.record(way, "one.trace", &["./app"])), "20\n", "{way:?}");
     }
@@ -241,7 +241,7 @@ int main(void) {
 /// trodden adds.
 #[test]
 fn programs_that_step_themselves_through_blocks_get_their_signals() {
-    let folder = compiled(include_str!("cases/steps_itself.c"));
+    let folder = compile_program(include_str!("cases/steps_itself.c"));
     let plain = std::process::Command::new(folder.path("app")).output().unwrap();
     let plain = String::from_utf8(plain.stdout).unwrap();
     assert!(plain.split(' ').next().unwrap().parse::<u32>().unwrap() > 100, "{plain}");
@@ -263,7 +263,7 @@ int main(void) {
     return puts("restored") < 0;
 }
 "#;
-    assert_traces_match_steps(&compiled(text), &["./app"], 0, &IN_ONE_RUN);
+    assert_traces_match_steps(&compile_program(text), &["./app"], 0, &IN_ONE_RUN);
 }
 
 /// A static program looks for the vDSO. A trace of several runs hides the vDSO, and must say so.
@@ -290,7 +290,7 @@ int main(void) { puts(getauxval(AT_SYSINFO_EHDR) ? "present" : "absent"); return
 /// The blocks in JSON are those that `trodden export addresses` writes.
 #[test]
 fn blocks_are_shown_as_json() {
-    let folder = compiled("int main(int n, char **a) { int s = 0; for (int i = 0; i < n + 2; i++) s += a[0][i]; return s & 0; }\n");
+    let folder = compile_program("int main(int n, char **a) { int s = 0; for (int i = 0; i < n + 2; i++) s += a[0][i]; return s & 0; }\n");
     traced::must(folder.record(&["--runs", "1"], "one.trace", &["./app"]));
     let addresses = folder.addresses("one.trace");
     let blocks: serde_json::Value = serde_json::from_str(&traced::must(folder.trodden(&["show", "--json", "one.trace"]))).unwrap();

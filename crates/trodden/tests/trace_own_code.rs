@@ -63,7 +63,7 @@ int main(int count, char **arguments) {
 }
 "#;
 
-fn calls(folder: &Folder, trace: &str, name: &str) -> u32 {
+fn count_calls(folder: &Folder, trace: &str, name: &str) -> u32 {
     let tree = must(folder.trodden(&["report", trace]));
     let rows = tree.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
     rows.filter(|row| row.last() == Some(&name)).map(|row| row[0].parse::<u32>().unwrap()).sum()
@@ -81,7 +81,7 @@ fn programs_that_change_their_code_execute_what_they_wrote() {
             let output = folder.record(options, "one.trace", &["./app", how]);
             assert!(errors(&output).contains("changed its own code"), "{how} {options:?}: {}", errors(&output));
             assert_eq!(must(output), said, "{how} {options:?}");
-            assert_eq!([calls(&folder, "one.trace", "f"), calls(&folder, "one.trace", "other")], [6, 12], "{how} {options:?}");
+            assert_eq!([count_calls(&folder, "one.trace", "f"), count_calls(&folder, "one.trace", "other")], [6, 12], "{how} {options:?}");
             // The blocks on other pages are in every trace.
             let trace = folder.addresses("one.trace");
             assert!(first.get_or_insert_with(|| trace.clone()) == &trace, "{how} {options:?}");
@@ -142,7 +142,7 @@ fn threads_execute_changed_code_wherever_they_were() {
         let output = folder.record(options, "one.trace", &["./app"]);
         assert!(errors(&output).contains("changed its own code"), "{options:?}: {}", errors(&output));
         assert_eq!(must(output), said, "{options:?}");
-        assert_eq!(calls(&folder, "one.trace", "after"), 1, "{options:?}");
+        assert_eq!(count_calls(&folder, "one.trace", "after"), 1, "{options:?}");
     }
 }
 
@@ -226,7 +226,7 @@ fn code_changed_before_attaching_is_not_watched() {
         assert!(process.wait().unwrap().success(), "{collector}");
         assert_eq!(rest, "right\n", "{collector}: {}", errors(&output));
         assert!(output.status.success() && errors(&output).contains("changed its own code"), "{collector}: {}", errors(&output));
-        assert_eq!(calls(&folder, "p.trace", "f"), 0, "{collector}");
+        assert_eq!(count_calls(&folder, "p.trace", "f"), 0, "{collector}");
         assert!(!folder.addresses("p.trace").is_empty(), "{collector}");
     }
 }

@@ -33,7 +33,7 @@ int main(int c, char **v) { for (int i = 0; i < 5; i++) both(i); return 0; }
 "#;
 
 /// Returns a program with loops, its plan for two runs as JSON, and the addresses that stepping records.
-fn looping() -> (Folder, serde_json::Value, Vec<String>) {
+fn plan_looping_program() -> (Folder, serde_json::Value, Vec<String>) {
     let folder = Folder::new();
     folder.compile("cc", "loops.c", LOOPS_PROGRAM);
     must(folder.record(&["--collector", "single-step"], "stepped.trace", &["./app"]));
@@ -44,7 +44,7 @@ fn looping() -> (Folder, serde_json::Value, Vec<String>) {
 
 #[test]
 fn a_limit_makes_more_runs_for_fewer_machines() {
-    let (folder, _, stepped) = looping();
+    let (folder, _, stepped) = plan_looping_program();
     let options = ["--limit", "9", "--machines", "2", "--runs", "2"];
     let output = folder.record(&options, "t.trace", &["./app"]);
     assert!(errors(&output).contains("witness hits in 3 runs"), "{}", errors(&output));
@@ -61,7 +61,7 @@ fn a_limit_makes_more_runs_for_fewer_machines() {
 
 #[test]
 fn a_distribution_can_be_given() {
-    let (folder, plan, stepped) = looping();
+    let (folder, plan, stepped) = plan_looping_program();
     std::fs::write(folder.path("plan.json"), plan.to_string()).unwrap();
     must(folder.record(&["--runs", "2", "--distribution", "plan.json"], "t.trace", &["./app"]));
     assert!(folder.addresses("t.trace") == stepped);
@@ -92,7 +92,7 @@ fn a_distribution_can_be_given() {
 
 #[test]
 fn weights_are_measured() {
-    let (folder, _, stepped) = looping();
+    let (folder, _, stepped) = plan_looping_program();
     let most = |weights: &str| {
         let options = ["--runs", "2", "--witness-strategy", "weighted", "--witness-weights", weights];
         let plan = must(folder.record(&[&options[..], &["--plan=json"]].concat(), "no.trace", &["./app"]));
@@ -152,7 +152,7 @@ fn weighted_plans_cost_no_more_than_published_ones_after_repair() {
 
 #[test]
 fn calls_are_nested_in_their_callers() {
-    let (folder, ..) = looping();
+    let (folder, ..) = plan_looping_program();
     must(folder.record(&["--runs", "2"], "two.trace", &["./app"]));
     let tree = must(folder.trodden(&["report", "two.trace"]));
     let depth = |name: &str, calls: &str| {

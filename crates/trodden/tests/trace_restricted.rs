@@ -44,7 +44,7 @@ int main(int count, char **arguments) {
 }
 "#;
 
-fn limited(folder: &Folder, script: &str, user: Option<&str>) -> Output {
+fn run_limited(folder: &Folder, script: &str, user: Option<&str>) -> Output {
     let mut command = Command::new(if user.is_some() { "setpriv" } else { "sh" });
     if let Some(user) = user {
         command.args(["--reuid", user, "--regid", user, "--clear-groups", "--inh-caps=-all", "--", "sh"]);
@@ -59,11 +59,11 @@ fn limited_address_spaces_are_as_large_as_without_a_trace() {
     folder.compile("cc", "limited.c", LIMITED_PROGRAM);
     // In a trace, addresses are not randomised, which changes the sizes of the gaps between mappings. The comparison disables
     // randomisation, too.
-    let said = must(limited(&folder, "ulimit -S -v 8000000; setarch -R ./app", None));
+    let said = must(run_limited(&folder, "ulimit -S -v 8000000; setarch -R ./app", None));
     assert_eq!(said.lines().count(), 4);
     for options in IN_ONE_RUN {
         let script = format!("ulimit -S -v 8000000; exec \"$0\" trace record {} --output one.trace -- ./app", options.join(" "));
-        let output = limited(&folder, &script, None);
+        let output = run_limited(&folder, &script, None);
         assert!(!errors(&output).contains("do not work here"), "{options:?}: {}", errors(&output));
         assert_eq!(must(output), said, "{options:?}");
     }
@@ -80,7 +80,7 @@ fn is_root() -> bool {
 
 const OTHER_USER_ID: &str = "65534";
 
-fn open_folder() -> Folder {
+fn create_open_folder() -> Folder {
     let folder = Folder::new();
     std::fs::set_permissions(folder.path(""), std::fs::Permissions::from_mode(0o777)).unwrap();
     folder
@@ -91,10 +91,10 @@ fn limits_that_leave_no_room_are_rejected_before_the_program_starts() {
     if !is_root() {
         return;
     }
-    let folder = open_folder();
+    let folder = create_open_folder();
     folder.compile("cc", "limited.c", LIMITED_PROGRAM);
     let script = "ulimit -v 2000000; exec \"$0\" trace record --runs 1 --collector trampolines --output one.trace -- ./app";
-    let output = limited(&folder, script, Some(OTHER_USER_ID));
+    let output = run_limited(&folder, script, Some(OTHER_USER_ID));
     assert_eq!((output.status.code(), &output.stdout[..]), (Some(2), &b""[..]), "{}", errors(&output));
     assert!(errors(&output).contains("ulimit -v"), "{}", errors(&output));
 }
@@ -104,17 +104,17 @@ fn programs_that_gain_privileges_are_rejected_before_they_start() {
     if !is_root() {
         return;
     }
-    let folder = open_folder();
+    let folder = create_open_folder();
     folder.compile("cc", "who.c", "#include <stdio.h>\n#include <unistd.h>\nint main(void) { printf(\"%d\\n\", geteuid()); return 0; }\n");
     let program = folder.path("app");
     let refused = |what: &str| {
         for command in ["trace record --runs 1 --output one.trace", "trace record --collector single-step --output one.trace"] {
-            let output = limited(&folder, &format!("exec \"$0\" {command} -- ./app"), Some(OTHER_USER_ID));
+            let output = run_limited(&folder, &format!("exec \"$0\" {command} -- ./app"), Some(OTHER_USER_ID));
             assert_eq!((output.status.code(), &output.stdout[..]), (Some(2), &b""[..]), "{what}: {}", errors(&output));
             assert!(errors(&output).contains(what) && errors(&output).contains("as root"), "{what}: {}", errors(&output));
         }
     };
-    must(limited(&folder, "exec \"$0\" trace record --runs 1 --output one.trace -- ./app", Some(OTHER_USER_ID)));
+    must(run_limited(&folder, "exec \"$0\" trace record --runs 1 --output one.trace -- ./app", Some(OTHER_USER_ID)));
     std::fs::remove_file(folder.path("one.trace")).unwrap();
     std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o4755)).unwrap();
     refused("setuid");
@@ -134,8 +134,8 @@ fn processes_of_other_users_are_rejected_by_name() {
     if !is_root() {
         return;
     }
-    let folder = open_folder();
-    let by_pid = |id: u32| limited(&folder, &format!("exec \"$0\" trace record --output p.trace --pid {id}"), Some(OTHER_USER_ID));
+    let folder = create_open_folder();
+    let by_pid = |id: u32| run_limited(&folder, &format!("exec \"$0\" trace record --output p.trace --pid {id}"), Some(OTHER_USER_ID));
     let mut sleeper = Command::new("sleep").arg("100").spawn().unwrap();
     let output = by_pid(sleeper.id());
     sleeper.kill().unwrap();
@@ -165,7 +165,7 @@ fn what_yama_forbids_is_rejected_by_name_before_the_program_starts() {
     if !is_root() {
         return;
     }
-    let folder = open_folder();
+    let folder = create_open_folder();
     folder.compile("cc", "who.c", "int main(void) { return 0; }\n");
     let settings = "mount -t tmpfs none /proc/sys/kernel && mkdir /proc/sys/kernel/yama";
     let Ok(status) = Command::new("unshare").args(["-m", "sh", "-c", settings]).status() else { return };

@@ -168,7 +168,7 @@ int main(int count, char **arguments) {
 }
 "#;
 
-fn reader() -> Folder {
+fn create_reader() -> Folder {
     let folder = Folder::new();
     folder.compile("cc", "reads.c", READS_PROGRAM);
     folder
@@ -179,7 +179,7 @@ fn a_program_that_reads_its_code_in_any_way_sees_its_own() {
     if !has_keys() {
         return;
     }
-    let folder = reader();
+    let folder = create_reader();
     for how in ["sum", "calls", "compare", "write", "fwrite", "vectors", "memory", "blocked", "protect"] {
         let said = must(Command::new(folder.path("app")).current_dir(folder.path("")).arg(how).output().unwrap());
         let stepped = must(folder.record(&["--collector", "single-step"], "stepped.trace", &["./app", how]));
@@ -199,7 +199,7 @@ fn a_program_that_reads_its_code_in_any_way_sees_its_own() {
 #[test]
 fn a_program_that_reads_its_code_is_traced_in_several_runs() {
     if has_keys() {
-        let folder = reader();
+        let folder = create_reader();
         folder.assert_matches_stepping(&["./app", "sum"], 0);
         folder.assert_matches_stepping(&["./app", "write"], 0);
     }
@@ -210,7 +210,7 @@ fn threads_and_signals_do_not_disturb_reads_of_code() {
     if !has_keys() {
         return;
     }
-    let folder = reader();
+    let folder = create_reader();
     for how in ["threads", "signals"] {
         let said = must(Command::new(folder.path("app")).current_dir(folder.path("")).arg(how).output().unwrap());
         for options in PATCHING {
@@ -225,7 +225,7 @@ fn faults_of_a_program_are_its_own_although_its_code_is_guarded() {
     if !has_keys() {
         return;
     }
-    let folder = reader();
+    let folder = create_reader();
     for options in PATCHING {
         let output = folder.record(options, "one.trace", &["./app", "faults"]);
         assert_eq!(output.status.code(), Some(128 + 11), "{options:?}: {output:?}");
@@ -233,7 +233,7 @@ fn faults_of_a_program_are_its_own_although_its_code_is_guarded() {
 }
 
 /// Starts the program so that it checks its code until it is told to end.
-fn checking(folder: &Folder) -> Child {
+fn start_checking(folder: &Folder) -> Child {
     let mut process = Command::new(folder.path("app")).current_dir(folder.path("")).arg("loop").stdout(Stdio::piped()).spawn().unwrap();
     let mut said = [0; 6];
     process.stdout.as_mut().unwrap().read_exact(&mut said).unwrap();
@@ -241,14 +241,14 @@ fn checking(folder: &Folder) -> Child {
 }
 
 /// Ends the program, and checks that it always saw its own code.
-fn end(mut process: Child, what: &str) {
+fn end_checking(mut process: Child, what: &str) {
     must(Command::new("kill").args(["-USR1", &process.id().to_string()]).output().unwrap());
     let mut rest = String::new();
     process.stdout.as_mut().unwrap().read_to_string(&mut rest).unwrap();
     assert_eq!((process.wait().unwrap().code(), rest.as_str()), (Some(0), "right\n111\n"), "{what}");
 }
 
-fn keys_of(process: &Child) -> Vec<String> {
+fn list_keys(process: &Child) -> Vec<String> {
     let text = std::fs::read_to_string(format!("/proc/{}/smaps", process.id())).unwrap();
     text.lines().filter(|line| line.starts_with("ProtectionKey:") && !line.ends_with(" 0")).map(str::to_owned).collect()
 }
@@ -258,19 +258,19 @@ fn a_process_that_checks_its_code_is_traced_and_left_as_it_was() {
     if !has_keys() {
         return;
     }
-    let folder = reader();
+    let folder = create_reader();
     for collector in ["trampolines", "ptrace"] {
-        let process = checking(&folder);
+        let process = start_checking(&folder);
         let id = process.id().to_string();
         let maps = || std::fs::read_to_string(format!("/proc/{id}/maps")).unwrap();
         let before = maps();
         for _ in 0..4 {
             let arguments = ["trace", "record", "--collector", collector, "--pid", &id, "--for", "150ms", "--output", "p.trace"];
             must(folder.trodden(&arguments));
-            assert_eq!((maps(), keys_of(&process)), (before.clone(), vec![]), "{collector}");
+            assert_eq!((maps(), list_keys(&process)), (before.clone(), vec![]), "{collector}");
         }
         assert!(!folder.addresses("p.trace").is_empty(), "{collector}");
-        end(process, collector);
+        end_checking(process, collector);
     }
 }
 
@@ -279,9 +279,9 @@ fn a_process_that_checks_its_code_survives_the_end_of_the_command() {
     if !has_keys() {
         return;
     }
-    let folder = reader();
+    let folder = create_reader();
     for (number, signal) in ["-INT", "-KILL", "-TERM", "-KILL"].into_iter().enumerate() {
-        let process = checking(&folder);
+        let process = start_checking(&folder);
         let before = std::fs::read_to_string(format!("/proc/{}/maps", process.id())).unwrap();
         let mut command = Command::new(env!("CARGO_BIN_EXE_trodden"));
         let collector = ["trampolines", "ptrace"][number / 2];
@@ -289,7 +289,7 @@ fn a_process_that_checks_its_code_survives_the_end_of_the_command() {
         let mut client = command.arg(folder.path("p.trace")).stderr(Stdio::null()).spawn().unwrap();
         // Once the process has a protection key, its code is guarded.
         let started = Instant::now();
-        while keys_of(&process).is_empty() {
+        while list_keys(&process).is_empty() {
             assert!(started.elapsed() < Duration::from_secs(60), "{collector}");
             std::thread::sleep(Duration::from_millis(5));
         }
@@ -297,11 +297,11 @@ fn a_process_that_checks_its_code_survives_the_end_of_the_command() {
         must(Command::new("kill").args([signal, &client.id().to_string()]).output().unwrap());
         client.wait().unwrap();
         let started = Instant::now();
-        while std::fs::read_to_string(format!("/proc/{}/maps", process.id())).unwrap() != before || !keys_of(&process).is_empty() {
+        while std::fs::read_to_string(format!("/proc/{}/maps", process.id())).unwrap() != before || !list_keys(&process).is_empty() {
             assert!(started.elapsed() < Duration::from_secs(10), "{signal} {collector}");
             std::thread::sleep(Duration::from_millis(5));
         }
-        end(process, &format!("{signal} {collector}"));
+        end_checking(process, &format!("{signal} {collector}"));
     }
 }
 

@@ -62,7 +62,7 @@ int main(int count, char **arguments) {
 "#;
 
 /// Returns how many distinct values each line has in the reports of three runs.
-fn distinct_values(folder: &Folder, name: &str) -> Vec<usize> {
+fn count_distinct_values(folder: &Folder, name: &str) -> Vec<usize> {
     let texts: Vec<String> = (0..3).map(|n| fs::read_to_string(folder.path(&format!("{name}{n}.random"))).unwrap()).collect();
     let lines: Vec<Vec<&str>> = texts.iter().map(|text| text.lines().collect()).collect();
     (0..lines[0].len()).map(|line| lines.iter().map(|of_run| of_run[line]).collect::<BTreeSet<_>>().len()).collect()
@@ -90,8 +90,8 @@ fn programs_run_once_and_find_everything_as_without_trodden() {
                 let same = |name: &str| fs::read_to_string(folder.path(&format!("{name}{run}.same"))).unwrap();
                 assert_eq!(same("traced"), same("plain"), "{way:?}");
             }
-            assert!(folder.path("plain0.same").exists() && distinct_values(&folder, "plain")[..2] == [3, 3]);
-            let is_random = |name: &str| distinct_values(&folder, name).into_iter().map(|count| count > 1).collect::<Vec<_>>();
+            assert!(folder.path("plain0.same").exists() && count_distinct_values(&folder, "plain")[..2] == [3, 3]);
+            let is_random = |name: &str| count_distinct_values(&folder, name).into_iter().map(|count| count > 1).collect::<Vec<_>>();
             assert_eq!(is_random("traced"), is_random("plain"), "{way:?}");
             assert_eq!(fs::read_to_string(folder.path("ran")).unwrap().lines().count(), 6, "{way:?}");
             assert_eq!(fs::read_to_string(folder.path("status")).unwrap(), "7\n7\n7\n", "{way:?}");

@@ -34,17 +34,17 @@ fn build_unit(place: &Place, unit: &str, settings: &Settings) -> String {
     let mut clang = place.command("clang-22");
     clang.args(["-O0", "-x", "ir", "unit.ll", "-c", "-o", "unit.o"]).arg(option).env(EXPERIMENT_VARIABLE, request);
     clang.args(["-mllvm", &format!("-print-before={FIRST_CODEGEN_PASS}"), "-mllvm", "-print-module-scope"]);
-    functions(&String::from_utf8(must(&mut clang).stderr).unwrap())
+    extract_functions(&String::from_utf8(must(&mut clang).stderr).unwrap())
 }
 
 /// Returns the functions of a printed module, without the text before and after them.
-fn functions(printed: &str) -> String {
+fn extract_functions(printed: &str) -> String {
     let mut text = String::new();
     let mut inside = false;
     for line in printed.lines() {
         inside |= line.starts_with("define ");
         if inside {
-            text.push_str(&without_identity(line));
+            text.push_str(&remove_identity(line));
             text.push('\n');
         }
         if line == "}" {
@@ -56,7 +56,7 @@ fn functions(printed: &str) -> String {
 }
 
 /// Removes the function identifier from the line of a pseudo-probe. It is a hash of the complete unit and its map.
-fn without_identity(line: &str) -> String {
+fn remove_identity(line: &str) -> String {
     const PROBE: &str = "@llvm.pseudoprobe(i64 ";
     match line.split_once(PROBE).and_then(|(before, rest)| Some((before, rest.split_once(',')?.1))) {
         Some((before, after)) => format!("{before}{PROBE}FUNCTION,{after}"),
@@ -66,7 +66,7 @@ fn without_identity(line: &str) -> String {
 
 #[test]
 fn built_units_agree_with_the_expected_text() {
-    let units: Vec<PathBuf> = files().collect();
+    let units: Vec<PathBuf> = list_files().collect();
     let half = |units: &[PathBuf]| {
         let place = Place::new();
         units.iter().map(|unit| check_unit(&place, unit)).collect::<Vec<_>>()
@@ -91,7 +91,7 @@ fn check_unit(place: &Place, unit: &Path) -> (usize, Option<String>) {
     let mut now = String::new();
     for options in given.lines().filter_map(|line| line.strip_prefix(SETTINGS_PREFIX)).map(str::trim) {
         builds += 1;
-        let settings = settings(place, given, options);
+        let settings = parse_settings(place, given, options);
         now += &format!("{SETTINGS_PREFIX} {options}\n{}", build_unit(place, given, &settings));
     }
     let now = format!("{}\n", now.trim_end());
@@ -103,7 +103,7 @@ fn check_unit(place: &Place, unit: &Path) -> (usize, Option<String>) {
 }
 
 /// Parses settings. Makes the input files that they name from a default build.
-fn settings(place: &Place, unit: &str, options: &str) -> Settings {
+fn parse_settings(place: &Place, unit: &str, options: &str) -> Settings {
     let mut settings: Settings = options.parse().unwrap();
     let named = options
         .split(' ')
@@ -119,7 +119,7 @@ fn settings(place: &Place, unit: &str, options: &str) -> Settings {
     settings
 }
 
-fn files() -> impl Iterator<Item = PathBuf> {
+fn list_files() -> impl Iterator<Item = PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/units");
     std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).filter(|file| file.extension().is_some_and(|end| end == "ll"))
 }

@@ -34,7 +34,7 @@ int main(int argc, char **argv) {
 "#;
 
 /// Creates a program, a suite with runs of its tests, and a field build.
-fn place() -> Place {
+fn create_place() -> Place {
     let place = Place::with(&[("prog.c", SUBJECT_PROGRAM), ("run-tests", "./prog 1 1\n./prog 20 20\n")]);
     place.cc("-O1 -g prog.c -o prog");
     place.trodden("record --suite tests -- sh run-tests");
@@ -42,12 +42,12 @@ fn place() -> Place {
     place
 }
 
-fn json(place: &Place, arguments: &str) -> Value {
+fn read_json(place: &Place, arguments: &str) -> Value {
     serde_json::from_slice(&place.trodden(&format!("untested --json {arguments}")).stdout).unwrap()
 }
 
 /// Returns the function, number and executions of each complete path in a report.
-fn paths(report: &Value) -> BTreeSet<(String, u64, u64)> {
+fn list_paths(report: &Value) -> BTreeSet<(String, u64, u64)> {
     let complete = report["paths"].as_array().unwrap().iter().filter(|p| p["complete"] == true);
     complete.map(|p| (p["function"].as_str().unwrap().into(), p["id"].as_u64().unwrap(), p["count"].as_u64().unwrap())).collect()
 }
@@ -55,7 +55,7 @@ fn paths(report: &Value) -> BTreeSet<(String, u64, u64)> {
 /// Paths that only failing runs take come first, then paths that the failure truncated, then paths that were taken last.
 #[test]
 fn untested_paths_of_a_failing_run_are_ranked() {
-    let place = place();
+    let place = create_place();
     let record = |suite: &str, program: &str, arguments: &str, status: i32| {
         let words = arguments.split_whitespace();
         let output = place.command(trodden()).args(["record", "--suite", suite, "--"]).arg(place.path(program)).args(words).output();
@@ -64,7 +64,7 @@ fn untested_paths_of_a_failing_run_are_ranked() {
     // (1, 20) occurs in a failing and in a passing run, and (20, 1) only in the failing run. (1, 2000) does not return.
     record("field", "prog", "1 20", 0);
     record("field", "prog", "1 20 20 1 1 20 1 2000", 3);
-    let report = json(&place, "field --known tests --function classify");
+    let report = read_json(&place, "field --known tests --function classify");
     let rows: Vec<(bool, u64, f64)> = report["paths"]
         .as_array()
         .unwrap()
@@ -75,15 +75,15 @@ fn untested_paths_of_a_failing_run_are_ranked() {
     assert_eq!((exits, alone), ((true, 0, 1.0), (true, 0, 1.0)), "{report}");
     assert!(both.0 && both.1 == 1 && (both.2 - 0.5f64.sqrt()).abs() < 1e-12, "{report}");
     // The failure truncated a path of `main`.
-    let first = &json(&place, "field --known tests")["paths"][0];
+    let first = &read_json(&place, "field --known tests")["paths"][0];
     assert!(first["function"] == "main" && first["complete"] == false, "{first}");
-    let by_count = json(&place, "field --known tests --function classify --by count");
+    let by_count = read_json(&place, "field --known tests --function classify --by count");
     assert_eq!(by_count["paths"][0]["count"], 3, "{by_count}");
     let text = String::from_utf8(place.trodden("untested field --known tests").stdout).unwrap();
     assert!(text.contains("(1 of 1 failing run and 1 of 1 passing run)"), "{text}");
     // In a single run, the path whose first execution was the latest comes first.
     let ids = |suite: &str, options: &str| -> Vec<u64> {
-        let report = json(&place, &format!("{suite} {options} --function classify"));
+        let report = read_json(&place, &format!("{suite} {options} --function classify"));
         report["paths"].as_array().unwrap().iter().map(|p| p["id"].as_u64().unwrap()).collect()
     };
     let apart = |suite: &str, arguments: &str, status: i32| {
@@ -102,19 +102,19 @@ fn untested_paths_of_a_failing_run_are_ranked() {
 /// according to full counts.
 #[test]
 fn builds_of_interesting_tests_find_every_untested_execution() {
-    let place = place();
+    let place = create_place();
     let arguments = ["1", "20", "1", "20", "1", "200", "30", "3", "300", "300"];
     let record = |program: &str, suite: &str| {
         must(place.command(trodden()).args(["record", "--suite", suite, "--"]).arg(place.path(program)).args(arguments));
-        json(&place, &format!("{suite} --known tests"))
+        read_json(&place, &format!("{suite} --known tests"))
     };
-    let all = paths(&record("prog", "full"));
+    let all = list_paths(&record("prog", "full"));
     let executions = |paths: &BTreeSet<(String, u64, u64)>| paths.iter().map(|path| path.2).sum::<u64>();
     assert!(all.len() > 3, "{all:?}");
     for scheme in ["pspp", "ppp", "known-table"] {
         place.laboratory(&format!("with --scheme {scheme} -- instrument ./prog --interesting tests -o prog.{scheme}"));
         let report = record(&format!("prog.{scheme}"), scheme);
-        let listed = paths(&report);
+        let listed = list_paths(&report);
         assert!(listed.is_subset(&all), "{scheme}: {listed:?} of {all:?}");
         assert_eq!(listed.is_empty(), scheme != "pspp", "{scheme}: {listed:?}");
         let rest = report["summary"]["untested_executions_without_path"].as_u64().unwrap();
@@ -123,6 +123,6 @@ fn builds_of_interesting_tests_find_every_untested_execution() {
     }
     // If the report knows fewer tests than the build, each execution is listed or known to be untested. If it knows more, some unlisted
     // executions may be known paths.
-    let more = json(&place, "ppp --known tests --known full");
+    let more = read_json(&place, "ppp --known tests --known full");
     assert!(more["summary"]["unclear_executions_without_path"].as_u64() > Some(0), "{more}");
 }

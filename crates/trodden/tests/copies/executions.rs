@@ -1,7 +1,7 @@
 //! Copies of programs that behave differently in each run, write files, crash or are interrupted.
 
 use super::place::{Place, must, trodden, with_choices};
-use super::{counts, record};
+use super::{count_paths, record};
 
 /// A program that behaves differently in each process.
 const PID_DEPENDENT: &str = "#include <stdio.h>\n#include <unistd.h>\n__attribute__((noinline)) int step(int n) { if (n & 1) return 3 * n; \
@@ -91,13 +91,13 @@ fn crash_of_all_copies_is_not_a_difference() {
         command.stdin(std::process::Stdio::null()).output().unwrap()
     };
     assert_eq!(run("").status.code(), Some(139));
-    let truth = counts(&place);
+    let truth = count_paths(&place);
     for arguments in ["--copies 2 --strategy p3 --no-first-run", "--copies 2 --divide edges --no-first-run --baseline"] {
         let copies = run(arguments);
         let reported = String::from_utf8_lossy(&copies.stderr).into_owned();
         assert_eq!(copies.status.code(), Some(139), "{arguments}: {reported}");
         assert!(!reported.contains("did not execute the same paths"), "{arguments}: {reported}");
-        assert!(arguments.contains("edges") || counts(&place) == truth, "{arguments}");
+        assert!(arguments.contains("edges") || count_paths(&place) == truth, "{arguments}");
     }
 }
 

@@ -92,7 +92,7 @@ impl Inputs<'_> {
     }
 
     fn part(&self) -> FunctionParts {
-        let procedures: Vec<Procedure> = self.map.functions.iter().map(procedure).collect();
+        let procedures: Vec<Procedure> = self.map.functions.iter().map(make_procedure).collect();
         let options = PartitionOptions { copies: 2, profitable: ProfitableProcedures::ALL, fold_again: true, measure: Measure::All };
         let first = trodden_partition::plan(&procedures, PartitionStrategy::Weighted, &options).copies.remove(0);
         let mut parts = FunctionParts::default();
@@ -104,7 +104,7 @@ impl Inputs<'_> {
 }
 
 /// Returns a function in which all edges have the same frequency.
-fn procedure(function: &FunctionMap) -> Procedure {
+fn make_procedure(function: &FunctionMap) -> Procedure {
     let dag = function.dag().unwrap();
     let frequencies = vec![1; dag.edges().len()];
     Procedure { dag, frequencies, paths: Vec::new(), call_sites: None, unit: 0 }

@@ -5,7 +5,7 @@ use super::webdriver::Browser;
 use super::{Place, check, must};
 use serde_json::Value;
 
-fn report(place: &Place, trace: &str, options: &[&str]) -> Value {
+fn read_report(place: &Place, trace: &str, options: &[&str]) -> Value {
     let output = place.command(env!("CARGO_BIN_EXE_trodden")).args(["report", trace, "--json"]).args(options).output().unwrap();
     serde_json::from_slice(&must(output).stdout).unwrap()
 }
@@ -15,13 +15,13 @@ fn readers_click_a_page_and_an_exported_chrome_trace_can_be_read() {
     let place = Place::new();
     place.build("gcc", "locks.c", LOCKS_PROGRAM, &["-O2", "-pthread"]);
     place.record(&["./app"]);
-    let own = report(&place, "app.waits", &[]);
+    let own = read_report(&place, "app.waits", &[]);
     for arguments in ["report app.waits --html page.html", "export chrome app.waits --output trace.json"] {
         must(place.command(env!("CARGO_BIN_EXE_trodden")).args(arguments.split(' ')).output().unwrap());
     }
     let text = must(place.command(env!("CARGO_BIN_EXE_trodden")).args(["report", "app.waits", "--top", "0"]).output().unwrap());
-    click(&place, &own, &String::from_utf8(text.stdout).unwrap());
-    let back = report(&place, "trace.json", &[]);
+    click_waits(&place, &own, &String::from_utf8(text.stdout).unwrap());
+    let back = read_report(&place, "trace.json", &[]);
     check(&back);
     // Chrome traces have times in microseconds, and may lack short slices.
     let (wait, again) = (own["wait_ns"].as_f64().unwrap(), back["wait_ns"].as_f64().unwrap());
@@ -34,7 +34,7 @@ fn readers_click_a_page_and_an_exported_chrome_trace_can_be_read() {
 }
 
 /// Returns figure 4 of the Carnival paper as a Chrome trace, in milliseconds. Each process computes, waits and computes.
-fn figure_4() -> String {
+fn generate_figure_4() -> String {
     let slices =
         [(0, "A1", 0, 10), (0, "A2", 10, 3), (0, "A3", 13, 4), (1, "B1", 0, 4), (1, "B2", 4, 6), (1, "B3", 10, 5), (2, "C1", 0, 6)];
     let slices = slices.into_iter().chain([(2, "C2", 6, 9), (2, "C3", 15, 2)]);
@@ -53,7 +53,7 @@ fn figure_4() -> String {
 #[test]
 fn waits_are_printed_as_in_the_paper() {
     let place = Place::new();
-    std::fs::write(place.path("fig4.json"), figure_4()).unwrap();
+    std::fs::write(place.path("fig4.json"), generate_figure_4()).unwrap();
     let explained = |file: &str, form: &[&str]| {
         let mut command = place.command(env!("CARGO_BIN_EXE_trodden"));
         command.env("TRODDEN_LABORATORY", "--explain").args(["report", file]).args(form).output().unwrap()
@@ -66,7 +66,7 @@ fn waits_are_printed_as_in_the_paper() {
     let value: Value = serde_json::from_slice(&must(explained("fig4.json", &["--json"])).stdout).unwrap();
     assert_eq!(value["expressions"][2]["expanded"], "(A1 + B3 + C3) - (A1 + A2)");
     // Without the laboratory, JSON contains the first wait of each class.
-    let classes = report(&place, "fig4.json", &[]);
+    let classes = read_report(&place, "fig4.json", &[]);
     let first = |site: &Value| site["classes"][0]["representative"]["expression"].clone();
     let expressions: Vec<Value> = classes["waits"].as_array().unwrap().iter().map(first).collect();
     assert_eq!(expressions, ["(A1 + B3) - C1", "A1 - B1", "(B3 + C3) - A2"]);
@@ -76,7 +76,7 @@ fn waits_are_printed_as_in_the_paper() {
 }
 
 /// Returns the facts in some sections of a text report: each line without times and percentages.
-fn facts<'t>(report: &'t str, sections: &[&str]) -> Vec<&'t str> {
+fn extract_facts<'t>(report: &'t str, sections: &[&str]) -> Vec<&'t str> {
     let mut section = report.lines().next().unwrap();
     let lines = report.lines().filter(|line| {
         let is_fact = line.starts_with("  ");
@@ -96,16 +96,16 @@ fn compare_with_text(browser: &Browser, report: &str) {
     let whole = whole.as_str().unwrap();
     let sections = [headline, "Not caused by code", "Critical path", "Imbalance", "Notes"];
     for section in &sections[..4] {
-        assert!(!facts(report, &[section]).is_empty(), "the text has no {section}: {report}");
+        assert!(!extract_facts(report, &[section]).is_empty(), "the text has no {section}: {report}");
     }
-    for fact in facts(report, &sections) {
+    for fact in extract_facts(report, &sections) {
         assert!(whole.contains(fact), "the page lacks {fact:?}: {whole}");
     }
     let thresholds = report.lines().find(|line| line.contains(" at threshold ") && line.ends_with(')')).unwrap();
     assert!(whole.contains(thresholds), "the page lacks {thresholds:?}: {whole}");
 }
 
-fn click(place: &Place, own: &Value, report: &str) {
+fn click_waits(place: &Place, own: &Value, report: &str) {
     let browser = Browser::start(&place.path("browser"));
     browser.open(&place.path("page.html"));
     let text =
@@ -172,7 +172,7 @@ const SCHEDULER_TEXT: &str = "\
 fn scheduler_events_show_who_woke_whom() {
     let place = Place::new();
     std::fs::write(place.path("app.txt"), SCHEDULER_TEXT).unwrap();
-    let found = report(&place, "app.txt", &[]);
+    let found = read_report(&place, "app.txt", &[]);
     check(&found);
     assert_eq!((found["wait_ns"].as_u64(), found["wait_occurrences"].as_u64()), (Some(10_000), Some(1)));
     assert_eq!(found["causes"][0]["function"], "main");
@@ -204,7 +204,7 @@ fn kernel_traces_in_the_common_trace_format_give_the_same_report() {
     let place = Place::new();
     std::fs::write(place.path("common.txt"), COMMON_FORMAT_TEXT).unwrap();
     std::fs::write(place.path("app.txt"), SCHEDULER_TEXT).unwrap();
-    let (common, own) = (report(&place, "common.txt", &[]), report(&place, "app.txt", &[]));
+    let (common, own) = (read_report(&place, "common.txt", &[]), read_report(&place, "app.txt", &[]));
     check(&common);
     for key in ["wait_ns", "wait_occurrences", "causes", "waits", "run_ns"] {
         assert_eq!(common[key], own[key], "{key}");
@@ -212,7 +212,7 @@ fn kernel_traces_in_the_common_trace_format_give_the_same_report() {
 }
 
 /// Returns a trace in which one thread is woken ten times by another, each time 10 ms after it fell asleep.
-fn woken_by(event: &str) -> String {
+fn generate_wake_ups(event: &str) -> String {
     let mut text = String::from(
         "swapper 0 [000] 10.000000: sched:sched_switch: prev_comm=swapper/0 prev_pid=0 prev_prio=120 prev_state=R ==> next_comm=maker \
             next_pid=10 next_prio=120\n\
@@ -240,8 +240,8 @@ fn woken_by(event: &str) -> String {
 fn wake_ups_come_from_the_trace_or_are_reported_as_missing() {
     let place = Place::new();
     for (event, waits) in [("sched_waking", 10), ("sched_wakeup", 10), ("", 0)] {
-        std::fs::write(place.path("app.txt"), woken_by(event)).unwrap();
-        let found = report(&place, "app.txt", &[]);
+        std::fs::write(place.path("app.txt"), generate_wake_ups(event)).unwrap();
+        let found = read_report(&place, "app.txt", &[]);
         check(&found);
         assert_eq!(found["wait_occurrences"], waits, "{event}: {found:#}");
         assert_eq!(found["wait_ns"], waits * 10_000_000, "{event}");
@@ -258,7 +258,7 @@ fn wake_ups_come_from_the_trace_or_are_reported_as_missing() {
 #[test]
 fn perf_text_printed_by_plugins_gives_the_same_report() {
     let place = Place::new();
-    let named = woken_by("sched_waking");
+    let named = generate_wake_ups("sched_waking");
     let by_plugin = |line: &str| {
         let value = |name: &str| line.split_once(name).unwrap().1.split(' ').next().unwrap().to_owned();
         let head = line.split_once("sched:").unwrap().0;
@@ -276,7 +276,7 @@ fn perf_text_printed_by_plugins_gives_the_same_report() {
     };
     std::fs::write(place.path("named.txt"), &named).unwrap();
     std::fs::write(place.path("plugin.txt"), named.lines().map(by_plugin).collect::<String>()).unwrap();
-    let (named, plugin) = (report(&place, "named.txt", &[]), report(&place, "plugin.txt", &[]));
+    let (named, plugin) = (read_report(&place, "named.txt", &[]), read_report(&place, "plugin.txt", &[]));
     for key in ["wait_ns", "wait_occurrences", "causes", "waits", "run_ns"] {
         assert_eq!(plugin[key], named[key], "{key}");
     }
@@ -292,7 +292,7 @@ fn perf_events_in_the_common_trace_format_need_no_processor_context() {
     };
     std::fs::write(place.path("perf.txt"), COMMON_FORMAT_TEXT.lines().map(of_perf).collect::<String>()).unwrap();
     std::fs::write(place.path("app.txt"), SCHEDULER_TEXT).unwrap();
-    let (perf, own) = (report(&place, "perf.txt", &[]), report(&place, "app.txt", &[]));
+    let (perf, own) = (read_report(&place, "perf.txt", &[]), read_report(&place, "app.txt", &[]));
     for key in ["wait_ns", "wait_occurrences", "causes", "waits", "run_ns"] {
         assert_eq!(perf[key], own[key], "{key}");
     }
@@ -310,7 +310,7 @@ fn converted_perf_recordings_agree_with_their_text() {
     std::fs::write(place.path("perf.ctf/metadata"), include_bytes!("perf.ctf/metadata")).unwrap();
     std::fs::write(place.path("perf.ctf/perf_stream_0"), [STREAM, &vec![0; PACKET - STREAM.len()]].concat()).unwrap();
     std::fs::write(place.path("perf.txt"), include_bytes!("perf.txt")).unwrap();
-    let (converted, text) = (report(&place, "perf.ctf", &[]), report(&place, "perf.txt", &[]));
+    let (converted, text) = (read_report(&place, "perf.ctf", &[]), read_report(&place, "perf.txt", &[]));
     assert!(text["wait_occurrences"].as_u64().unwrap() > 3, "{text:#}");
     assert_eq!(converted, text);
 }
@@ -330,7 +330,7 @@ event { name = sched_waking; id = 1; stream_id = 0; fields := struct { string co
 ";
 
 /// Encodes the event in a line of [`COMMON_FORMAT_TEXT`] for the binary trace. Returns the event's processor and bytes.
-fn packed(line: &str) -> (u32, Vec<u8>) {
+fn encode_event(line: &str) -> (u32, Vec<u8>) {
     let value = |name: &str| {
         let rest = line.split_once(&format!(" {name} = ")).unwrap().1;
         rest.split([',', '}']).next().unwrap().trim().trim_matches('"').to_owned()
@@ -361,11 +361,11 @@ fn binary_traces_in_the_common_trace_format_are_read() {
     std::fs::write(kernel.join("metadata"), TRACE_METADATA).unwrap();
     for processor in 0..3u32 {
         let mut stream = [0xC1FC_1FC1u32, 0, processor].map(u32::to_le_bytes).concat();
-        stream.extend(COMMON_FORMAT_TEXT.lines().map(packed).filter(|(cpu, _)| *cpu == processor).flat_map(|(_, bytes)| bytes));
+        stream.extend(COMMON_FORMAT_TEXT.lines().map(encode_event).filter(|(cpu, _)| *cpu == processor).flat_map(|(_, bytes)| bytes));
         std::fs::write(kernel.join(format!("channel_{processor}")), stream).unwrap();
     }
     std::fs::write(place.path("app.txt"), SCHEDULER_TEXT).unwrap();
-    let (common, own) = (report(&place, "app.lttng", &[]), report(&place, "app.txt", &[]));
+    let (common, own) = (read_report(&place, "app.lttng", &[]), read_report(&place, "app.txt", &[]));
     check(&common);
     assert_eq!((&common["waits"], &common["causes"]), (&own["waits"], &own["causes"]));
 }

@@ -15,7 +15,7 @@ impl Place {
     }
 }
 
-fn errors(output: &Output) -> String {
+fn read_errors(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
@@ -26,7 +26,7 @@ fn file_size_limits_do_not_end_the_program() {
     for limit in [0, 8, 200] {
         let alone = must(place.script(&format!("ulimit -f {limit}; ./app 20000")));
         let recorded = must(place.record(&["sh", "-c", &format!("ulimit -f {limit}; ./app 20000")]));
-        assert_eq!(alone.stdout, recorded.stdout, "{limit}: {}", errors(&recorded));
+        assert_eq!(alone.stdout, recorded.stdout, "{limit}: {}", read_errors(&recorded));
     }
     let report = place.report(&[]);
     check(&report);
@@ -93,14 +93,14 @@ fn programs_with_a_limited_address_space_are_rejected_or_left_alone() {
     let place = Place::new();
     place.build("gcc", "posts.c", POSTS_PROGRAM, &["-O1", "-pthread"]);
     let output = place.script("ulimit -v 8000000; exec \"$0\" waits record -o app.waits -- sh -c 'echo begun >begun'");
-    assert_eq!(output.status.code(), Some(2), "{}", errors(&output));
-    assert!(errors(&output).contains("sh would be limited to 8000000 KiB") && errors(&output).contains("ulimit -v unlimited"));
+    assert_eq!(output.status.code(), Some(2), "{}", read_errors(&output));
+    assert!(read_errors(&output).contains("sh would be limited to 8000000 KiB") && read_errors(&output).contains("ulimit -v unlimited"));
     assert!(!place.path("begun").exists());
     let script = "ulimit -v 8000000; exec ./app 5";
     let alone = must(place.script(script));
     let recorded = must(place.record(&["sh", "-c", script]));
     assert_eq!(recorded.stdout, alone.stdout);
-    assert!(errors(&recorded).contains("its address space is limited"), "{}", errors(&recorded));
+    assert!(read_errors(&recorded).contains("its address space is limited"), "{}", read_errors(&recorded));
 }
 
 /// A program whose threads post a semaphore. Then a filter ends the process at all system calls that the program does not make itself.
@@ -177,7 +177,7 @@ fn programs_that_filter_their_system_calls_run_to_their_end() {
         let alone = place.script(&script);
         let recorded = place.record_any(&["sh", "-c", &script]);
         let results = [&alone, &recorded].map(|output| (output.status.code(), String::from_utf8_lossy(&output.stdout).into_owned()));
-        assert_eq!(results[0], results[1], "{way}: {}", errors(&recorded));
+        assert_eq!(results[0], results[1], "{way}: {}", read_errors(&recorded));
         assert!(!results[0].1.is_empty(), "{way}: {results:?}");
         let report = place.report(&[]);
         check(&report);
@@ -211,9 +211,9 @@ fn programs_that_gain_privileges_are_rejected_before_they_start() {
     let refused = |what: &str| {
         for path in ["./app", "app"] {
             let output = by_other(&record(path));
-            assert_eq!((output.status.code(), &output.stdout[..]), (Some(2), &b""[..]), "{what}: {}", errors(&output));
+            assert_eq!((output.status.code(), &output.stdout[..]), (Some(2), &b""[..]), "{what}: {}", read_errors(&output));
             let name = if path == "app" { program.to_str().unwrap() } else { path };
-            assert!(errors(&output).contains(&format!("{name} has {what}")), "{what}: {}", errors(&output));
+            assert!(read_errors(&output).contains(&format!("{name} has {what}")), "{what}: {}", read_errors(&output));
         }
     };
     must(by_other(&record("./app")));
@@ -233,5 +233,5 @@ fn programs_that_gain_privileges_are_rejected_before_they_start() {
     let alone = must(by_other("./app 3"));
     let recorded = must(by_other("exec \"$0\" waits record -o other.waits -- sh -c './app 3'"));
     assert_eq!(recorded.stdout, alone.stdout);
-    assert!(errors(&recorded).contains("nothing was recorded"), "{}", errors(&recorded));
+    assert!(read_errors(&recorded).contains("nothing was recorded"), "{}", read_errors(&recorded));
 }
