@@ -22,7 +22,7 @@ pub enum LaunchError {
         /// The cause.
         source: io::Error,
     },
-    /// The program of a user cannot be run; created by [`crate::process::cannot_run`].
+    /// A program that the user named cannot be run; created by [`crate::process::cannot_run`].
     #[error("cannot run {program}: {error}{advice}")]
     NotRun {
         /// Name or path as the user gave it.

@@ -21,7 +21,7 @@ use trodden_text::words::plural;
 /// Interval between searches until the first image with a switch is found.
 const SEARCH_INTERVAL: Duration = Duration::from_millis(2);
 
-/// Minimum interval between searches after that.
+/// Minimum interval between searches after the first image with a switch was found.
 const SEARCH_AGAIN_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Minimum pause between two readings of the counts, as a multiple of the processor time that a reading takes.

@@ -126,7 +126,6 @@ fn hits_are_compared_with_a_program_instrumented_with_the_same_knowledge() {
     assert!(measured[0]["sequential_hits"].as_u64() <= blind[0]["sequential_hits"].as_u64());
 }
 
-/// Returns the executions of each function's edges.
 fn count_edges(place: &Place) -> BTreeMap<String, Vec<u64>> {
     let profile = Profile::read(&place.path("run.trodden")).unwrap();
     let of = |unit: &UnitProfile, f: &FunctionMap| FunctionPaths::decode(f, unit.counts_of(f)).unwrap().edges;
@@ -244,7 +243,6 @@ fn counted_hits_equal_computed_hits() {
     }
 }
 
-/// Returns the part of the messages that says how many units were compiled.
 fn find_compiled_units(reported: &str) -> &str {
     reported.lines().find_map(|line| line.strip_prefix("trodden: compiling ")).and_then(|rest| rest.split_once(';')).expect(reported).0
 }
@@ -340,7 +338,6 @@ fn strategy_p3_divides_functions_with_one_call_site() {
     }
 }
 
-/// Returns a program that makes the given calls.
 fn generate_worker_program(calls: &str) -> String {
     format!(
         "static volatile int v;\n__attribute__((noinline)) static int work(int n) {{ if (n & v) return v; return n * v; }}\n\

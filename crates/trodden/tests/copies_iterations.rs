@@ -109,7 +109,6 @@ fn count_iterations_and_others(place: &Place, wanted: &str, k: &str) -> (BTreeMa
     (rows.collect(), answer["others"].as_u64())
 }
 
-/// Returns the number of differences that a profile records.
 fn count_differences(place: &Place, profile: &str) -> u64 {
     Profile::read(&place.path(profile)).unwrap().run.diverged
 }

@@ -19,8 +19,8 @@ const SUBJECT_PROGRAM: &str = "#include <pthread.h>\n#include <stdlib.h>\n#inclu
       iterations(); return 0; }\n\
     int main(void) { pthread_t t[2]; for (long i = 0; i < 2; i++) pthread_create(&t[i], 0, run, (void *)i);\n\
       for (int i = 0; i < 2; i++) pthread_join(t[i], 0); return 0; }\n";
-/// Executions of each path: five times 8,000 iterations, divided among eight paths.
-const EACH: u64 = 5000;
+/// Five times 8,000 iterations are divided among eight paths.
+const EXECUTIONS_PER_PATH: u64 = 5000;
 
 fn build_command(place: &Place, parameters: &str) -> Command {
     build_command_at("-O2", place, parameters)
@@ -65,7 +65,7 @@ fn tables_and_atomic_counters_are_exact_in_threads_and_forks() {
         ["table-slots=8 array-paths=1", "table-slots=700 array-paths=1", "threads=atomic", "threads=atomic table-slots=64 array-paths=1"]
     {
         let profile = record_subject(parameters);
-        assert_eq!(count_tread_paths(&profile), (vec![EACH; 8], 0), "{parameters}");
+        assert_eq!(count_tread_paths(&profile), (vec![EXECUTIONS_PER_PATH; 8], 0), "{parameters}");
         assert!(profile.inexact().is_empty(), "{parameters}");
     }
 }
@@ -74,7 +74,7 @@ fn tables_and_atomic_counters_are_exact_in_threads_and_forks() {
 fn unoptimised_code_counts_exactly_in_threads_and_forks() {
     for parameters in ["", "threads=atomic", "table-slots=64 array-paths=1", "chords=off"] {
         let profile = record_unoptimised_subject(parameters);
-        assert_eq!(count_tread_paths(&profile), (vec![EACH; 8], 0), "{parameters}");
+        assert_eq!(count_tread_paths(&profile), (vec![EXECUTIONS_PER_PATH; 8], 0), "{parameters}");
         assert!(profile.inexact().is_empty(), "{parameters}");
     }
 }
@@ -111,8 +111,8 @@ fn full_tables_lose_paths_but_no_executions_and_are_reported() {
     let (counts, unattributed) = count_tread_paths(&profile);
     // Which paths get into a table depends on which paths the thread or the child executes first.
     assert!((4..=8).contains(&counts.len()), "{counts:?}");
-    assert_eq!(counts.iter().sum::<u64>() + unattributed, 8 * EACH);
-    assert_eq!(unattributed, 4 * EACH);
+    assert_eq!(counts.iter().sum::<u64>() + unattributed, 8 * EXECUTIONS_PER_PATH);
+    assert_eq!(unattributed, 4 * EXECUTIONS_PER_PATH);
     // The table of `run` may be full, too.
     assert!(matches!(profile.inexact()[..], [Inexact::TableFull { functions: 1.., executions }] if executions >= unattributed));
 }

@@ -23,7 +23,6 @@ fn read_json(place: &Place, arguments: &str) -> Value {
     serde_json::from_str(&text(place, arguments)).unwrap()
 }
 
-/// Builds a program with coverage and records a run.
 fn build_and_record(name: &str, source: &str, options: &str) -> Place {
     let place = Place::with(&[(name, source)]);
     place.cc(&format!("--trodden=coverage -w {options} {name} -o own"));
@@ -31,14 +30,12 @@ fn build_and_record(name: &str, source: &str, options: &str) -> Place {
     place
 }
 
-/// Returns the executions of each line.
 fn count_lines(place: &Place) -> BTreeMap<u64, u64> {
     let lcov = text(place, "export lcov run.trodden");
     let lines = lcov.lines().filter_map(|line| line.strip_prefix("DA:")?.split_once(','));
     lines.map(|(line, count)| (line.parse().unwrap(), count.parse().unwrap())).collect()
 }
 
-/// Returns the words with which the text for a reason starts.
 fn text_of_reason(reason: &str) -> &'static str {
     match reason {
         "fork" => "several processes continued it",

@@ -212,7 +212,6 @@ fn page_faults_are_charged_to_the_paths_that_cause_them() {
     assert!(main >= 1, "{main}");
 }
 
-/// Checks the runtime's message about an event that cannot be counted.
 fn check_rejection(stderr: &[u8]) {
     let text = String::from_utf8_lossy(stderr);
     assert!(text.contains("event") && text.contains("--events tsc") && text.contains("is not counted"), "{text}");

@@ -17,7 +17,6 @@ int main(void) {
 }
 "#;
 
-/// Runs trodden in a shell that has set a limit.
 fn run_with_limit(place: &Place, blocks: u32, arguments: &str) -> Output {
     let script = format!("ulimit -f {blocks} && exec \"$0\" {arguments}");
     place.command("sh").args(["-c", &script]).arg(trodden()).output().unwrap()

@@ -23,7 +23,6 @@ fn read_error(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// Formats events as an array in Chrome's trace format.
 fn format_chrome_trace(events: impl Iterator<Item = String>) -> String {
     format!("[{}]", events.collect::<Vec<_>>().join(",\n"))
 }

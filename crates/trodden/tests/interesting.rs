@@ -32,14 +32,12 @@ fn build_subject() -> Place {
     place
 }
 
-/// Rebuilds the program with these arguments and runs it.
 fn rebuild_and_run(place: &Place, arguments: &str) -> Profile {
     must(with_choices(place.command(trodden()).args(["instrument", "prog", "-o", "again"]), arguments.split(' ')));
     place.trodden("record --no-store -o again.trodden -- ./again");
     Profile::read(&place.path("again.trodden")).unwrap()
 }
 
-/// Returns the error message of a build that must be rejected.
 fn expect_error(place: &Place, arguments: &str) -> String {
     let mut command = place.command(trodden());
     let output = with_choices(command.args(["instrument", "prog", "-o", "again"]), arguments.split(' ')).output().unwrap();

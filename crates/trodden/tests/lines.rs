@@ -38,7 +38,6 @@ fn read_output(place: &Place, program: &str, arguments: &str) -> String {
     String::from_utf8(place.tool(program, arguments).stdout).unwrap()
 }
 
-/// Returns those lines of a program's source file that have machine code.
 fn find_lines_with_code(place: &Place, program: &str, file: &str) -> BTreeSet<u32> {
     let table = read_output(place, "llvm-dwarfdump-22", &format!("--debug-line {program}"));
     let (mut numbers, mut number, mut lines) = (BTreeSet::new(), String::new(), BTreeSet::new());

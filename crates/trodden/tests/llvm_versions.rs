@@ -41,7 +41,6 @@ fn expect_error(command: &mut Command) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// Returns the LLVM versions that compiled the units of an image.
 fn read_versions(place: &Place, image: &str) -> Vec<u32> {
     place.image(image).frames.iter().map(|frame| frame.map().unwrap().llvm).collect()
 }

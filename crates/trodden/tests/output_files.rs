@@ -45,7 +45,6 @@ const COMMANDS: [&str; 26] = [
     "sweep experiment.toml --html OUT",
 ];
 
-/// Creates a folder with the inputs of the commands.
 fn create_place() -> Place {
     let place = Place::with(&[("prog.c", PROGRAM), ("experiment.toml", EXPERIMENT_FILE)]);
     place.cc("-O1 -g prog.c -o prog");

@@ -15,7 +15,6 @@ type Profile = BTreeMap<(String, u64), (Vec<u64>, Vec<String>)>;
 const STRICT_FLAGS: [&str; 5] =
     ["-Wprofile-instr-out-of-date", "-Wprofile-instr-unprofiled", "-Werror", "-Wno-error=unused-command-line-argument", "-c"];
 
-/// Reads a profile in LLVM's text format.
 fn read_profile(place: &Place, file: &str) -> Profile {
     let text = place.tool("llvm-profdata-22", &format!("merge --text {file} -o -")).stdout;
     let text = String::from_utf8(text).unwrap();

@@ -237,7 +237,6 @@ fn only_changed_units_are_recompiled() {
     assert_eq!(whole, paths);
 }
 
-/// Returns the path numbers and counts of `main`.
 fn count_main_paths(profile: &Profile) -> Vec<(u64, u64)> {
     let (_, unit, map) = profile.functions().find(|(_, _, f)| f.plain_name().contains("7subject4main")).unwrap();
     unit.counts_of(map).collect()
@@ -342,7 +341,6 @@ fn count_calls(profile: &Profile, name: &str) -> u64 {
     own.map(|(_, unit, map)| FunctionPaths::decode(map, unit.counts_of(map)).unwrap().entries()).sum()
 }
 
-/// Returns a legacy mangled name without its hash.
 fn remove_hash(name: &str) -> &str {
     name.rfind("17h").map_or(name, |at| &name[..at])
 }

@@ -259,7 +259,6 @@ int main(void) {
 }
 "#;
 
-/// Returns the executions of the blocks of each function.
 fn count_blocks(folder: &Path, profile: &str) -> std::collections::BTreeMap<String, Vec<u64>> {
     let report = read_report(folder, profile);
     let functions = report["functions"].as_array().unwrap().iter();

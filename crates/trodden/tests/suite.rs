@@ -126,7 +126,6 @@ fn options_that_do_not_apply_are_rejected() {
     }
 }
 
-/// Returns what `suite order` prints for a diff on standard input.
 fn run_order_by_diff(place: &Place, diff: &str, options: &str) -> String {
     let mut command = place.command(trodden());
     command.args(["suite", "order", "tests", "--changed-since", "-"]).args(options.split_whitespace());

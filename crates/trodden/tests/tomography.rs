@@ -58,14 +58,13 @@ fn read_functions(program: &Path) -> Vec<FunctionMap> {
 }
 
 /// Returns true if a copy watches a path of the program, which means that the copy's graph contains all edges of the path.
-fn does_copy_watch(whole: &[FunctionMap], copy: &[FunctionMap], path: &(String, u64)) -> bool {
+fn watches(whole: &[FunctionMap], copy: &[FunctionMap], path: &(String, u64)) -> bool {
     let function = whole.iter().find(|f| f.name == path.0).unwrap();
     let dag = function.dag().unwrap();
     let edges = Numbering::from_values(&dag, &function.values).unwrap().path(&dag, path.1).unwrap();
     copy.iter().any(|own| own.name == path.0 && edges.iter().all(|e| own.dag.contains(&dag.edge(*e).origin)))
 }
 
-/// Makes the copies for the users.
 fn make_copies(place: &Place, arguments: &str) {
     must(with_choices(place.command(trodden()).args(["fleet", "copies", "./prog"]), arguments.split(' ')));
 }
@@ -172,7 +171,7 @@ fn estimates_from_partial_reports_hold_for_all_users() {
         for (user, counts) in full.iter().enumerate() {
             let mut expected = Counts::new();
             for (path, count) in counts {
-                let times = having(user).iter().filter(|copy| does_copy_watch(&whole, &copies[**copy], path)).count() as u64;
+                let times = having(user).iter().filter(|copy| watches(&whole, &copies[**copy], path)).count() as u64;
                 if times > 0 {
                     expected.insert(path.clone(), times * count);
                     seen.insert(path.clone());
@@ -183,7 +182,7 @@ fn estimates_from_partial_reports_hold_for_all_users() {
         let paths = sums["paths"].as_array().unwrap();
         assert_eq!((parse_number(&sums["users"]), parse_number(&sums["reports"]), paths.len()), (7, 8, seen.len()), "{sums}");
         let watching =
-            |path: &(String, u64)| (0..7).filter(|u| having(*u).iter().any(|c| does_copy_watch(&whole, &copies[*c], path))).count() as u64;
+            |path: &(String, u64)| (0..7).filter(|u| having(*u).iter().any(|c| watches(&whole, &copies[*c], path))).count() as u64;
         let partly = paths.iter().filter(|reported| check_estimates(reported, &rows, &watching) < 7).count();
         assert!(partly > 5, "{strategy}: only {partly} paths are not watched by all");
         // Paths are sorted by estimated users, in descending order.

@@ -63,7 +63,7 @@ impl Round {
         let kind = random.below(PROGRAM_KINDS.len() as u64) as usize;
         let collector = ["trampolines", "trampolines", "ptrace", "ptrace", "single-step"][random.below(5) as usize];
         let is_attached = random.below(2) == 0;
-        // Stopping a program takes much longer than the program itself.
+        // Collectors that stop the program make it many times slower, so it does fewer rounds.
         let share = match (collector, is_attached) {
             ("trampolines", _) => 1,
             (_, true) => 8,

@@ -130,7 +130,6 @@ impl Target {
         (bytes, maps.lines().count(), masks)
     }
 
-    /// Makes the target end and returns its output.
     fn end_and_read_output(mut self) -> String {
         self.signal("-USR1");
         let mut said = String::new();

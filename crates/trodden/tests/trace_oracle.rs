@@ -21,7 +21,6 @@ struct Steps {
     targets: BTreeSet<u64>,
 }
 
-/// Runs a program step by step.
 fn record_steps(folder: &Folder, program: &[&str], status: i32) -> Steps {
     let stepped = folder.record(&["--collector", "single-step", "--keep-runs", "steps"], "steps.trace", program);
     assert_eq!(stepped.status.code(), Some(status), "{}", errors(&stepped));
@@ -167,7 +166,6 @@ fn calls_that_do_not_return_start_no_block_after_them() {
     assert_eq!(found, expected);
 }
 
-/// Returns how deeply calls are nested in a trace.
 fn measure_nesting(folder: &Folder) -> usize {
     let trace = TraceFile::open(&folder.path("one.trace")).unwrap();
     let (mut depth, mut deepest) = (0usize, 0);

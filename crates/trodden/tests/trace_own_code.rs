@@ -146,7 +146,6 @@ fn threads_execute_changed_code_wherever_they_were() {
     }
 }
 
-/// Makes the code segments of a program writable, as `ld -N` does.
 fn make_code_writable(program: &Path) {
     let mut bytes = std::fs::read(program).unwrap();
     let word = |bytes: &[u8], at: usize| u16::from_le_bytes([bytes[at], bytes[at + 1]]) as usize;

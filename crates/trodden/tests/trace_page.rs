@@ -45,7 +45,6 @@ fn take_picture(browser: &Browser, name: &str) {
     }
 }
 
-/// Exports a trace as a page and opens the page.
 fn export_and_open(folder: &Path, trace: &str, options: &[&str]) -> Browser {
     let file = folder.join("page.html");
     std::fs::write(&file, run_trodden(folder, &[&["export", "html", trace], options].concat())).unwrap();

@@ -132,7 +132,7 @@ int main(int count, char **arguments) {
         sigaction(SIGSEGV, 0, &action);
         check(action.sa_handler == end && sigismember(&old, SIGSEGV) && sigismember(&old, SIGTRAP));
     } else if (!strcmp(how, "faults")) {
-        // What is wrong without a trace is still wrong.
+        // Accesses that fail without a trace fail under a trace, too.
         signal(SIGSEGV, SIG_DFL);
         void *volatile nowhere = (void *)16, *volatile code = (void *)main;
         check(write(copy, nowhere, 10) == -1 && errno == EFAULT);

@@ -37,7 +37,6 @@ fn build_unit(place: &Place, unit: &str, settings: &Settings) -> String {
     extract_functions(&String::from_utf8(must(&mut clang).stderr).unwrap())
 }
 
-/// Returns the functions of a printed module, without the text before and after them.
 fn extract_functions(printed: &str) -> String {
     let mut text = String::new();
     let mut inside = false;

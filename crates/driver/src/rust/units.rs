@@ -87,7 +87,8 @@ impl CrateObjects<'_> {
         all.map(|(known, place)| known.or_else(|| read(place)).with_context(|| format!("cannot read {}", place.display()))).collect()
     }
 
-    /// Executes works in at most `max_processes` processes. Each work is given as the object's index, the file to write, and what to do.
+    /// Works on units in at most `max_processes` processes. Each item of `works` consists of an object's index, the file to write, and what
+    /// to do with the object.
     fn execute(&self, works: Vec<(usize, String, UnitWork)>, others: &[CallSummary], max_processes: usize) -> Result<()> {
         let mut tasks = Vec::with_capacity(works.len());
         for (at, output, work) in works {

@@ -64,7 +64,7 @@ pub struct CopyContext<'a> {
 /// What is divided among copies.
 #[derive(Clone, Debug)]
 pub enum DividedCounts {
-    /// All paths. If the program counts only watched, interesting or unknown paths, these.
+    /// The paths that the program counts: all paths, or only its watched, interesting or unknown paths.
     Paths,
     /// A set of edges whose counts determine the counts of all edges.
     Edges,

@@ -10,7 +10,6 @@ fn list_sections(place: &Place, file: &str) -> Vec<String> {
     names.map(str::to_owned).collect()
 }
 
-/// Returns the lines of a function according to a program's unit map.
 fn list_lines(place: &Place, program: &str, function: &str) -> Vec<u32> {
     let maps: Vec<UnitMap> = place.image(program).frames.iter().map(|frame| frame.map().unwrap()).collect();
     let function = maps.iter().flat_map(|map| &map.functions).find(|f| f.name == function).expect("the function is counted");
