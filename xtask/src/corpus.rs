@@ -114,7 +114,7 @@ pub fn run(options: &CorpusOptions) -> Result<()> {
         steps::use_debug_builds();
     }
     if options.step == CorpusStep::List {
-        print!("{}", corpus.about()?);
+        print!("{}", corpus.describe_programs()?);
         return Ok(());
     }
     let programs = drop_uncompilable(&corpus, corpus.programs(&options.programs)?)?;
@@ -135,7 +135,7 @@ pub fn run(options: &CorpusOptions) -> Result<()> {
 }
 
 fn run_and_compare(corpus: &Corpus, program: &str, options: &CorpusOptions) -> Result<()> {
-    corpus.inputs(program)?;
+    corpus.create_inputs(program)?;
     let checksum = |variant: &Variant| -> Result<String> {
         corpus.build_once(program, variant)?;
         corpus.run(program, variant, options.input, "")

@@ -31,7 +31,7 @@ pub fn run(options: &DemoOptions) -> Result<()> {
     let programs = steps::build_trodden()?;
     steps::log_headline("Fetching the sources of bzip2");
     let folder = steps::target_folder().join("demo");
-    let sources = Corpus::in_folder(&folder).source(PACKAGE)?;
+    let sources = Corpus::in_folder(&folder).fetch_source(PACKAGE)?;
     let path = steps::search_path_with(&[programs])?;
     let in_sources = |program: &str| {
         let mut command = Command::new(program);

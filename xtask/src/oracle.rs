@@ -87,7 +87,7 @@ fn check_program(corpus: &Corpus, program: &str, input: Input, oracle: &Path) ->
     corpus.fetch(program)?;
     let variant = Variant::trodden();
     corpus.build_once(program, &variant)?;
-    corpus.inputs(program)?;
+    corpus.create_inputs(program)?;
     let text = check_run(corpus, program, &variant, input, oracle)?;
     print!("{text}");
     Ok(!has_differences(&text))

@@ -56,7 +56,7 @@ pub fn run(options: &SuiteOptions) -> Result<()> {
         sessions(&pages::sessions::SessionOptions::fast())?;
     }
     steps::log_headline("Tests");
-    tests(options)?;
+    run_tests(options)?;
     if options.filter.is_none() {
         test_with_oldest_clang()?;
         if !options.fast {
@@ -96,7 +96,7 @@ fn fail_on_findings(findings: &[String]) -> Result<()> {
     }
 }
 
-fn tests(options: &SuiteOptions) -> Result<()> {
+fn run_tests(options: &SuiteOptions) -> Result<()> {
     let has_nextest = Command::new("cargo").args(["nextest", "--version"]).output().is_ok_and(|out| out.status.success());
     let filter = options.filter.as_slice();
     if !has_nextest {

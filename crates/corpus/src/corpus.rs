@@ -48,7 +48,7 @@ impl Corpus {
     }
 
     /// Returns a listing that describes each program in one line.
-    pub fn about(&self) -> Result<String> {
+    pub fn describe_programs(&self) -> Result<String> {
         steps::output(self.recipe_command("about", "all").env("BUILD", "plain"))
     }
 
@@ -64,7 +64,7 @@ impl Corpus {
     }
 
     /// Fetches the Debian source package with this name and returns the folder of its sources.
-    pub fn source(&self, package: &str) -> Result<PathBuf> {
+    pub fn fetch_source(&self, package: &str) -> Result<PathBuf> {
         self.run_recipe(&mut self.recipe_command("source", package))?;
         Ok(self.folder.join("src").join(package))
     }
@@ -75,7 +75,7 @@ impl Corpus {
     }
 
     /// Creates a program's input files if they are missing.
-    pub fn inputs(&self, program: &str) -> Result<()> {
+    pub fn create_inputs(&self, program: &str) -> Result<()> {
         self.run_recipe(&mut self.recipe_command("inputs", program))
     }
 
@@ -134,7 +134,7 @@ impl Corpus {
     /// Like [`Corpus::full_profile`], but runs the program once per input and merges the profiles.
     fn profile_runs(&self, program: &str, inputs: &[Input], name: &str) -> Result<PathBuf> {
         let trodden = Variant::trodden();
-        self.inputs(program)?;
+        self.create_inputs(program)?;
         self.build_once(program, &trodden)?;
         for input in inputs {
             self.run(program, &trodden, *input, "")?;

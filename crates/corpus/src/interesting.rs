@@ -23,20 +23,20 @@ impl InterestingBuilds {
         let variant = Variant::trodden();
         corpus.fetch(program)?;
         corpus.build_once(program, &variant)?;
-        corpus.inputs(program)?;
+        corpus.create_inputs(program)?;
         let folder = corpus.folder().join("interesting");
         std::fs::create_dir_all(&folder).with_context(|| format!("cannot create {}", folder.display()))?;
         let full = std::path::absolute(folder.join(format!("{program}.{}.trodden", input.name())))
             .context("cannot determine the current folder")?;
         let builds = InterestingBuilds { program: program.to_owned(), input, full, folder };
-        builds.profile(corpus, &variant.folder(), &builds.full)?;
+        builds.record_profile(corpus, &variant.folder(), &builds.full)?;
         Ok(builds)
     }
 
     /// Runs the program that counts all paths a second time. Returns the file with the second profile.
     pub fn run_full_again(&self, corpus: &Corpus) -> Result<PathBuf> {
         let stored = self.folder.join(format!("{}.{}.again.trodden", self.program, self.input.name()));
-        self.profile(corpus, &Variant::trodden().folder(), &stored)?;
+        self.record_profile(corpus, &Variant::trodden().folder(), &stored)?;
         Ok(stored)
     }
 
@@ -52,7 +52,7 @@ impl InterestingBuilds {
         instrument.env(steps::LABORATORY_VARIABLE, format!("--scheme {scheme}"));
         steps::output(&mut instrument)?;
         let stored = self.folder.join(format!("{}.{}.{scheme}.trodden", self.program, self.input.name()));
-        self.profile(corpus, &build, &stored)?;
+        self.record_profile(corpus, &build, &stored)?;
         Ok(stored)
     }
 
@@ -66,10 +66,10 @@ impl InterestingBuilds {
         let mut instrument = trodden();
         instrument.arg("instrument").arg(full).arg("-o").arg(place.join(&self.program));
         steps::output(instrument.env(steps::LABORATORY_VARIABLE, "--table-slots 262144"))?;
-        self.profile(corpus, build, stored)
+        self.record_profile(corpus, build, stored)
     }
 
-    fn profile(&self, corpus: &Corpus, build: &str, stored: &Path) -> Result<()> {
+    fn record_profile(&self, corpus: &Corpus, build: &str, stored: &Path) -> Result<()> {
         let counts = corpus.folder().join("counts").join(format!("interesting-{build}")).join(&self.program);
         if counts.exists() {
             std::fs::remove_dir_all(&counts).with_context(|| format!("cannot remove {}", counts.display()))?;

@@ -181,7 +181,7 @@ fn link_for_preload(context: &DriverContext, library: &Path) -> Result<PathBuf> 
 
 /// Returns the path of the link `cargo-trodden`. Called by this name, this program acts as cargo's subcommand, as rustc's wrapper and as
 /// rustc's linker.
-pub fn cargo_driver(context: &DriverContext, store: &UnitCache) -> Result<PathBuf> {
+pub fn create_cargo_driver(context: &DriverContext, store: &UnitCache) -> Result<PathBuf> {
     Ok(create_driver_links(context, store)?.join("cargo-trodden"))
 }
 
@@ -193,7 +193,7 @@ pub const CARGO_RUNNER: &str = "trodden-cargo-runner";
 
 /// Returns a folder with the links `cargo-trodden`, [`RUSTDOC_DRIVER`] and [`CARGO_RUNNER`]. Each build configuration has its own folder:
 /// when the wrapper's path changes, cargo queries the compiler's version again and rebuilds what the previous wrapper built.
-pub fn cargo_wrappers(context: &DriverContext, store: &UnitCache, configuration: Identity) -> Result<PathBuf> {
+pub fn create_cargo_wrappers(context: &DriverContext, store: &UnitCache, configuration: Identity) -> Result<PathBuf> {
     let own = create_driver_links(context, store)?;
     let folder = own.join("ways").join(&configuration.to_string()[..16]);
     trodden_profile::temporary::create_folders(&folder).with_context(|| format!("cannot create the folder {}", folder.display()))?;

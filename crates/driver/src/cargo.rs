@@ -188,7 +188,7 @@ fn prepare_cargo(
     let counters = pgo::LlvmCounters::from_settings(&settings);
     let request = experiment::write_request(context, &experiment::resolve(context, settings)?)?;
     let configuration = configuration_identity(context, &llvm, &request, scope)?;
-    let wrappers = assets::cargo_wrappers(context, &store, configuration)?;
+    let wrappers = assets::create_cargo_wrappers(context, &store, configuration)?;
     let mut command = Command::new(cargo_program(context));
     command.args(&invocation.arguments[..invocation.before_dashes]);
     command.arg(format!("--target={target}")).arg("--target-dir").arg(&folder);

@@ -73,7 +73,7 @@ fn link_whole_program(
     }
     let arguments = if is_bitcode(&fs::read(&module)?) {
         let object = place.path().join("whole.o");
-        DriverCompiler::with(context, llvm, experiment::variable_for_plugin(context).into())?.object(
+        DriverCompiler::with(context, llvm, experiment::variable_for_plugin(context).into())?.compile_object(
             &module,
             &codegen_of_link(line),
             &object,

@@ -48,7 +48,7 @@ impl DriverCompiler {
     }
 
     /// Compiles bitcode to an object, with the plugin.
-    pub fn object(&self, bitcode: &Path, codegen: &CodegenOptions, output: &Path) -> Result<()> {
+    pub fn compile_object(&self, bitcode: &Path, codegen: &CodegenOptions, output: &Path) -> Result<()> {
         self.run(self.command(bitcode, codegen, output), bitcode)
     }
 
@@ -254,7 +254,7 @@ fn compile_unit(compiler: &DriverCompiler, frame: &Frame, folder: &Path) -> Resu
     let map = frame.map()?;
     let bitcode = folder.join(format!("{}.bc", frame.unit));
     fs::write(&bitcode, frame.bitcode().with_context(|| format!("cannot rebuild {}", map.source))?)?;
-    let made = codegen_options(&map).and_then(|codegen| compiler.object(&bitcode, &codegen, &object_path(folder, frame.unit)));
+    let made = codegen_options(&map).and_then(|codegen| compiler.compile_object(&bitcode, &codegen, &object_path(folder, frame.unit)));
     made.with_context(|| format!("unit of {}", map.source))?;
     fs::remove_file(&bitcode)?;
     Ok(())

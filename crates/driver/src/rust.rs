@@ -121,7 +121,7 @@ pub fn run_rustdoc(context: &DriverContext, arguments: &[OsString]) -> Result<Ex
         command.args(configuration_options(context));
         if has("--test") {
             command
-                .arg(option_with_value("-Clinker=", assets::cargo_driver(context, &context.store()?)?))
+                .arg(option_with_value("-Clinker=", assets::create_cargo_driver(context, &context.store()?)?))
                 .env(ROLE_VARIABLE, TEST_LINKER_ROLE);
         }
     }
@@ -269,7 +269,7 @@ fn replace_object(context: &DriverContext, arguments: &mut [OsString], module: &
     let codegen = CodegenOptions::from_command_line(kept.split(CODEGEN_SEPARATOR).map(str::to_owned).collect());
     let object = module.with_extension("trodden.o");
     let compiler = DriverCompiler::new(context, experiment::variable_for_plugin(context).into())?;
-    compiler.object(module, &codegen, &object)?;
+    compiler.compile_object(module, &codegen, &object)?;
     arguments[at] = object.into();
     Ok(())
 }

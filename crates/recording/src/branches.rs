@@ -81,10 +81,10 @@ fn check_recording_works(job: &BranchRecording, data: &Path) -> Result<()> {
     }
     let stderr = String::from_utf8_lossy(&output.stderr);
     let lines: Vec<&str> = stderr.lines().map(str::trim).filter(|l| !l.is_empty()).take(4).collect();
-    bail!("cannot record branches on this machine ({}); {}. The command was not run", lines.join(" "), requirements(job.kind))
+    bail!("cannot record branches on this machine ({}); {}. The command was not run", lines.join(" "), describe_requirements(job.kind))
 }
 
-fn requirements(kind: RecordedBranches) -> &'static str {
+fn describe_requirements(kind: RecordedBranches) -> &'static str {
     match kind {
         RecordedBranches::Records => {
             "branch records need the sysctl kernel.perf_event_paranoid at 2 or less, and a processor that supports them (Intel since \

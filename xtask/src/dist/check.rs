@@ -37,7 +37,7 @@ pub fn run(options: &DistOptions, made: &Packages) -> Result<()> {
     let mirrors = choose_mirrors(options)?;
     let folder = steps::target_folder().join("dist-systems");
     fs::create_dir_all(&folder).with_context(|| format!("cannot create the folder {}", folder.display()))?;
-    let subject = Corpus::in_folder(&steps::target_folder().join("demo")).source(SUBJECT)?;
+    let subject = Corpus::in_folder(&steps::target_folder().join("demo")).fetch_source(SUBJECT)?;
     for release in &options.releases {
         steps::log_headline(&format!("Debian {release}: package and archive"));
         let system = create_system(&folder, release, &mirrors)?;

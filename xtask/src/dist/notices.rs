@@ -25,7 +25,7 @@ struct ThirdPartyCrate {
 pub fn render_notices() -> Result<String> {
     let mut text = String::from("Crates that are compiled into trodden, with their licences. Their licence texts follow.\n\n");
     let mut texts: BTreeMap<String, Vec<String>> = BTreeMap::new();
-    for ThirdPartyCrate { name, version, licence, folder } in crates()? {
+    for ThirdPartyCrate { name, version, licence, folder } in list_crates()? {
         writeln!(text, "{name} {version}: {licence}")?;
         for file in licence_files(&folder)? {
             let content = std::fs::read_to_string(&file).with_context(|| format!("cannot read {}", file.display()))?;
@@ -50,7 +50,7 @@ pub fn render_bill_of_materials(version: &str) -> Result<String> {
         }
         component
     };
-    let components: Vec<Value> = crates()?.into_iter().map(component).collect();
+    let components: Vec<Value> = list_crates()?.into_iter().map(component).collect();
     let subject = json!({ "type": "application", "name": "trodden", "version": version });
     let bill = json!({
         "bomFormat": "CycloneDX",
@@ -62,7 +62,7 @@ pub fn render_bill_of_materials(version: &str) -> Result<String> {
     Ok(serde_json::to_string_pretty(&bill)? + "\n")
 }
 
-fn crates() -> Result<BTreeSet<ThirdPartyCrate>> {
+fn list_crates() -> Result<BTreeSet<ThirdPartyCrate>> {
     let mut cargo = steps::cargo();
     cargo.args(["metadata", "--locked", "--format-version=1", "--filter-platform=x86_64-unknown-linux-gnu"]);
     let metadata: Value = serde_json::from_str(&steps::output(&mut cargo)?).context("cannot parse the output of `cargo metadata`")?;

@@ -192,12 +192,12 @@ impl SessionEnvironment {
 /// Fetches the unmodified sources of a Debian source package or of a corpus crate, as users would unpack them. Returns their folder.
 fn fetch_sources(corpus: &Corpus, package: &str) -> Result<PathBuf> {
     if corpus.programs(&[package.to_owned()]).is_err() {
-        return corpus.source(package);
+        return corpus.fetch_source(package);
     }
-    let about = corpus.about()?;
+    let about = corpus.describe_programs()?;
     let about = about.lines().find_map(|line| line.strip_prefix(package)?.strip_prefix(": "));
     if let Some(source) = about.and_then(|about| about.strip_prefix("source package ")?.split(' ').next()) {
-        return corpus.source(source);
+        return corpus.fetch_source(source);
     }
     corpus.fetch(package)?;
     Ok(corpus.folder().join("src").join(package))

@@ -57,7 +57,7 @@ impl ProgramBuilder<'_> {
         );
         let own_folder = !arguments.iter().any(|w| w.to_string_lossy().starts_with("--target-dir"));
         let folder = if own_folder { Some(Workspace::read(context, &arguments)?.target_folder.join("trodden/pgo")) } else { None };
-        let mut command: Vec<OsString> = vec![assets::cargo_driver(context, &context.store()?)?.into(), "trodden".into()];
+        let mut command: Vec<OsString> = vec![assets::create_cargo_driver(context, &context.store()?)?.into(), "trodden".into()];
         command.extend(arguments);
         if let Some(folder) = &folder {
             command.splice(3..3, ["--target-dir".into(), folder.into()]);
@@ -81,7 +81,7 @@ impl ProgramBuilder<'_> {
         let built = build::run(self.context, &BuildJob { lto: false, only_variables, settings, command: self.command.clone(), variables })?;
         ensure!(built.status.success(), "the build failed ({})", built.status);
         ensure!(built.compiled, "the build called no compiler that trodden stands in for: {}", self.compiler_hint());
-        let program = self.program(built.images.iter().map(|image| hard_link_name(image)).collect())?;
+        let program = self.choose_program(built.images.iter().map(|image| hard_link_name(image)).collect())?;
         self.check(&program, profile.is_none())?;
         Ok(program)
     }
@@ -98,7 +98,7 @@ impl ProgramBuilder<'_> {
     }
 
     /// Chooses the program among the images that a build linked.
-    fn program(&self, images: Vec<PathBuf>) -> Result<PathBuf> {
+    fn choose_program(&self, images: Vec<PathBuf>) -> Result<PathBuf> {
         if let Some(program) = &self.job.program {
             return Ok(std::path::absolute(program)?);
         }

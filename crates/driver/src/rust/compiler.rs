@@ -49,7 +49,7 @@ impl CrateCompiler {
     }
 
     /// Returns the object for some bitcode. If it is not cached, compiles the bitcode in `folder`.
-    pub fn object(&self, bitcode: &[u8], is_counted: bool, folder: &Path) -> Result<PathBuf> {
+    pub fn compile_object(&self, bitcode: &[u8], is_counted: bool, folder: &Path) -> Result<PathBuf> {
         let path = self.cache_file(if is_counted { "counted" } else { "plain" }, Identity::from_content(bitcode), "o");
         if path.is_file() {
             return Ok(path);

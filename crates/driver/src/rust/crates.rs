@@ -27,7 +27,7 @@ fn compile(context: &DriverContext, compiler: &CrateCompiler, objects: &[RustObj
     if compiler.is_unoptimised() && can_divide(context)? {
         return units::compile(compiler, objects, folder.path());
     }
-    map_in_parallel(objects, |object| compiler.object(&object.bitcode, object.is_counted, folder.path()))
+    map_in_parallel(objects, |object| compiler.compile_object(&object.bitcode, object.is_counted, folder.path()))
 }
 
 pub fn instrument_archives(context: &DriverContext, job: &CrateJob) -> Result<()> {

@@ -167,7 +167,7 @@ impl CrateJob {
             let units = self.codegen.units.as_deref().unwrap_or(DEFAULT_CODEGEN_UNITS);
             command.arg(format!("--emit={},llvm-bc", self.emit.join(","))).arg(format!("-Ccodegen-units={units}"));
         }
-        command.arg(option_with_value("-Clinker=", assets::cargo_driver(context, &context.store()?)?));
+        command.arg(option_with_value("-Clinker=", assets::create_cargo_driver(context, &context.store()?)?));
         command.env(ROLE_VARIABLE, CRATE_LINKER_ROLE).env(CODEGEN_VARIABLE, self.codegen.arguments().join(CODEGEN_SEPARATOR));
         Ok(command)
     }
@@ -253,7 +253,7 @@ impl CrateJob {
     }
 
     fn set_linker(&self, context: &DriverContext, command: &mut Command) -> Result<()> {
-        let linker = option_with_value("-Clinker=", assets::cargo_driver(context, &context.store()?)?);
+        let linker = option_with_value("-Clinker=", assets::create_cargo_driver(context, &context.store()?)?);
         command.arg(linker).arg("-Clinker-features=-lld");
         command.env(ROLE_VARIABLE, LINKER_ROLE).env(CODEGEN_VARIABLE, self.codegen.arguments().join(CODEGEN_SEPARATOR));
         command.env(MODULE_VARIABLE, self.folder.join(format!("{}{}.bc", self.name, self.extra)));

@@ -169,7 +169,7 @@ struct CopiesSubject<'a> {
 impl<'a> CopiesSubject<'a> {
     fn prepare(corpus: &'a Corpus, name: &'a str, trodden: &'a Path, options: &CopiesOptions) -> Result<CopiesSubject<'a>> {
         corpus.fetch(name)?;
-        corpus.inputs(name)?;
+        corpus.create_inputs(name)?;
         corpus.build_once(name, &Variant::trodden())?;
         let folder = std::path::absolute(corpus.folder().join("copies").join(name))?;
         std::fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;

@@ -106,7 +106,7 @@ pub fn run(options: &PgoOptions) -> Result<()> {
 
 fn measure_row(corpus: &Corpus, program: &str, rounds: usize, counter: Option<InstructionCounter>) -> Result<PgoRow> {
     corpus.fetch(program)?;
-    corpus.inputs(program)?;
+    corpus.create_inputs(program)?;
     corpus.build_once(program, &Variant::plain())?;
     let work = corpus.folder().join("pgo").join(program);
     let _ = fs::remove_dir_all(&work);

@@ -176,7 +176,7 @@ impl<'a> ResidualSubject<'a> {
         corpus.fetch(program)?;
         corpus.build_once(program, &Variant::plain())?;
         corpus.build_once(program, &Variant::trodden())?;
-        corpus.inputs(program)?;
+        corpus.create_inputs(program)?;
         let folder = std::path::absolute(corpus.folder().join("residual").join(program)).context("cannot find the current folder")?;
         std::fs::create_dir_all(&folder).with_context(|| format!("cannot create folder {}", folder.display()))?;
         Ok(ResidualSubject { corpus, program, oracle, folder })

@@ -1,7 +1,7 @@
 //! Checks whether a program is deterministic, by running it several times under the same conditions as copies.
 
 use super::CopyContext;
-use super::launching::{CopyRun, CopyRunner, build_spec, launch, one_at_a_time, read_results, resolve_program};
+use super::launching::{CopyRun, CopyRunner, build_spec, launch, read_results, resolve_program, sequential_engine};
 use super::outcomes::outcome_differences;
 use super::preparation::CopyInput;
 use anyhow::{Context, Result, ensure};
@@ -44,7 +44,7 @@ pub fn check_repeatable(
     let _job = spec.write(folder.path())?;
     // All runs use the same working folder, so they run one at a time.
     let all: Vec<usize> = (0..=runs).collect();
-    launch(folder.path(), &all, &CopyRunner { engine: one_at_a_time(None), stop: &stop, context })?;
+    launch(folder.path(), &all, &CopyRunner { engine: sequential_engine(None), stop: &stop, context })?;
     drop(stop);
     let mut copies = read_results(folder.path(), &all, context)?;
     let randomised = copies.pop().context("no run has a result")?;

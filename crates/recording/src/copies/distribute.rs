@@ -113,7 +113,7 @@ pub struct CopyUnits {
 /// Reads the original program and the copies in a folder. Fails if the folder contains no copies, or one of them cannot be read.
 pub fn read(folder: &Path, store: Option<&UnitCache>) -> Result<(PartitionedProgram, Vec<CopyUnits>)> {
     let none = || format!("found no copies in {} (create some with `trodden fleet copies PROG -k 8 -o FOLDER`)", folder.display());
-    let original = LoadedProgram::read(&only_file(&folder.join(PROGRAM_FOLDER)).with_context(none)?, store)?;
+    let original = LoadedProgram::read(&find_only_file(&folder.join(PROGRAM_FOLDER)).with_context(none)?, store)?;
     let program = PartitionedProgram {
         identity: original.image.identity,
         path: original.file.display().to_string(),
@@ -126,7 +126,7 @@ pub fn read(folder: &Path, store: Option<&UnitCache>) -> Result<(PartitionedProg
     folders.sort();
     ensure!(!folders.is_empty(), none());
     let copy = |folder: &PathBuf| {
-        let LoadedProgram { image, units, .. } = LoadedProgram::read(&only_file(folder)?, store)?;
+        let LoadedProgram { image, units, .. } = LoadedProgram::read(&find_only_file(folder)?, store)?;
         Ok(CopyUnits { image: image.identity, units })
     };
     let copies = folders.iter().map(copy).collect::<Result<Vec<_>>>()?;
@@ -172,7 +172,7 @@ impl LoadedProgram {
     }
 }
 
-fn only_file(folder: &Path) -> Result<PathBuf> {
+fn find_only_file(folder: &Path) -> Result<PathBuf> {
     let read = || format!("cannot read {}", folder.display());
     let files: Vec<PathBuf> = fs::read_dir(folder).with_context(read)?.map(|entry| Ok(entry?.path())).collect::<Result<_>>()?;
     let files: Vec<&PathBuf> = files.iter().filter(|path| path.is_file() && path.extension().is_none_or(|e| e != "raw")).collect();

@@ -33,7 +33,7 @@ impl LastSegment {
 /// Makes the heaps of all copies start at the same address. No heap starts below the original program's heap.
 pub fn align_heaps(copies: &[PathBuf], program: &Path) -> Result<()> {
     let last = |path: &Path| -> Result<Option<LastSegment>> {
-        Ok(last_segment(&fs::read(path).with_context(|| format!("cannot read {}", path.display()))?))
+        Ok(find_last_segment(&fs::read(path).with_context(|| format!("cannot read {}", path.display()))?))
     };
     let ends = copies.iter().map(|path| last(path)).collect::<Result<Vec<_>>>()?;
     let end = ends.iter().copied().chain([last(program)?]).flatten().map(LastSegment::end).max().unwrap_or(0);
@@ -46,7 +46,7 @@ pub fn align_heaps(copies: &[PathBuf], program: &Path) -> Result<()> {
 }
 
 /// Finds the last loadable segment of a 64-bit ELF file in its program headers (System V ABI, chapter 5).
-fn last_segment(bytes: &[u8]) -> Option<LastSegment> {
+fn find_last_segment(bytes: &[u8]) -> Option<LastSegment> {
     let number = |at: u64, length: usize| -> Option<u64> {
         let at = usize::try_from(at).ok()?;
         let bytes = bytes.get(at..at.checked_add(length)?)?;
@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     /// Creates an ELF file with these program headers (type, flags, address, size).
-    fn program(segments: &[[u64; 4]]) -> Vec<u8> {
+    fn create_elf(segments: &[[u64; 4]]) -> Vec<u8> {
         let mut bytes = b"\x7fELF\x02\x01".to_vec();
         bytes.resize(64, 0);
         bytes[32] = 64;
@@ -88,15 +88,15 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let made = |name: &str, last: [u64; 4]| {
             let path = folder.path().join(name);
-            fs::write(&path, program(&[[1, 5, 0, 0x500], last, [0x6474_e551, 6, 0x9000, 0x9000]])).unwrap();
+            fs::write(&path, create_elf(&[[1, 5, 0, 0x500], last, [0x6474_e551, 6, 0x9000, 0x9000]])).unwrap();
             path
         };
         let copies = [made("a", [1, 6, 0x1800, 0x900]), made("b", [1, 6, 0x2800, 0x2900]), made("c", [1, 4, 0x1000, 0x10])];
         let whole = made("whole", [1, 6, 0x3000, 0x2001]);
         align_heaps(&copies, &whole).unwrap();
-        let ends: Vec<u64> = copies.iter().map(|path| last_segment(&fs::read(path).unwrap()).unwrap().end()).collect();
+        let ends: Vec<u64> = copies.iter().map(|path| find_last_segment(&fs::read(path).unwrap()).unwrap().end()).collect();
         // The third copy is left alone, because its last segment is not writable.
         assert_eq!(ends, [0x6000, 0x6000, 0x2000]);
-        assert_eq!(last_segment(b"#!/bin/sh"), None);
+        assert_eq!(find_last_segment(b"#!/bin/sh"), None);
     }
 }

@@ -46,7 +46,7 @@ pub fn run_all(count: usize, work: &Path, runner: &CopyRunner) -> Result<(Vec<Co
     let all: Vec<usize> = (0..count).collect();
     let mut attempts = launch(work, &all, runner)?;
     let copies = read_results(work, &all, runner.context)?;
-    let interrupted = ended_by_signal(&copies);
+    let interrupted = find_interrupted_copies(&copies);
     if interrupted.is_empty() {
         return Ok((copies, attempts));
     }
@@ -56,7 +56,7 @@ pub fn run_all(count: usize, work: &Path, runner: &CopyRunner) -> Result<(Vec<Co
 }
 
 /// Creates a local engine that runs one task at a time. `memory` limits the task's address space, in bytes.
-pub fn one_at_a_time(memory: Option<u64>) -> Engine {
+pub fn sequential_engine(memory: Option<u64>) -> Engine {
     Engine::Local(Local { parallel: 1, memory, ..Local::default() })
 }
 
@@ -146,7 +146,7 @@ fn launch_in(folder: &Path, copies: &[usize], scripts: &Path, runner: &CopyRunne
 }
 
 /// Returns the copies that a signal ended, or none if signals ended all copies.
-fn ended_by_signal(copies: &[CopyRun]) -> Vec<usize> {
+fn find_interrupted_copies(copies: &[CopyRun]) -> Vec<usize> {
     let is_interrupted = |at: &usize| matches!(copies[*at].outcome.ending, ProcessEnding::Signal(_));
     let interrupted: Vec<usize> = (0..copies.len()).filter(is_interrupted).collect();
     if interrupted.len() < copies.len() { interrupted } else { Vec::new() }

@@ -34,7 +34,7 @@ pub use worker::run_worker;
 
 use crate::{RecordedCommand, RecordingContext, deliver, run_metadata};
 use anyhow::{Context, Result};
-use launching::{CopyRun, CopyRunner, PRISTINE_FOLDER, build_spec, launch, one_at_a_time, read_results, resolve_program, run_all};
+use launching::{CopyRun, CopyRunner, PRISTINE_FOLDER, build_spec, launch, read_results, resolve_program, run_all, sequential_engine};
 use make::{CopiedProgram, PathPartition};
 use outcomes::{add_first_copy_output, outcome_differences, report_differences, report_interrupted, shell_exit_status};
 use preparation::{CopiesFailed, WorkFolder};
@@ -304,7 +304,7 @@ fn run_baseline(
     measurements: &mut CopyMeasurements,
 ) -> Result<Vec<String>> {
     let both = [options.copies, options.copies + 1];
-    launch(folder, &both, &CopyRunner { engine: one_at_a_time(options.memory), stop: runner.stop, context: runner.context })?;
+    launch(folder, &both, &CopyRunner { engine: sequential_engine(options.memory), stop: runner.stop, context: runner.context })?;
     let base = read_results(folder, &both, runner.context)?;
     measurements.baseline = Some([base[0].times.clone(), base[1].times.clone()]);
     Ok(match measurements.edges {

@@ -127,7 +127,7 @@ fn procedures_of_set(set: &SegmentSet) -> Result<Vec<DividedFunction>> {
         let (dag, numbering) = function.numbered_paths().with_context(|| format!("the paths of `{}` are corrupt", function.name))?;
         let numbers: BTreeSet<u64> = function.interesting.iter().map(|(_, path)| *path).collect();
         let paths: Vec<(u64, Vec<DagEdgeId>)> = numbers.into_iter().filter_map(|path| Some((path, numbering.path(&dag, path)?))).collect();
-        let (own, renumbered) = subgraph(&dag, &paths);
+        let (own, renumbered) = build_subgraph(&dag, &paths);
         // If the set has no execution counts for the function, each path has weight one.
         let executions = |path: u64| match function.executions.is_empty() {
             true => 1,
@@ -146,7 +146,7 @@ fn procedures_of_set(set: &SegmentSet) -> Result<Vec<DividedFunction>> {
 }
 
 /// Returns the subgraph that the given paths cover, and for each of its edges in `dag` the edge in the subgraph.
-fn subgraph(dag: &Dag, paths: &[(u64, Vec<DagEdgeId>)]) -> (Dag, HashMap<DagEdgeId, DagEdgeId>) {
+fn build_subgraph(dag: &Dag, paths: &[(u64, Vec<DagEdgeId>)]) -> (Dag, HashMap<DagEdgeId, DagEdgeId>) {
     let used: BTreeSet<DagEdgeId> = paths.iter().flat_map(|(_, edges)| edges.iter().copied()).collect();
     let edges: Vec<DagEdge> = used.iter().map(|edge| dag.edge(*edge)).collect();
     let own = Dag::from_edges(dag.node_count() as u32, dag.entry(), dag.exit(), edges)

@@ -58,22 +58,22 @@ enum Remedy {
 use Remedy::{Install, Text};
 
 const CHECKS: &[DoctorCheck] = &[
-    ("clang", true, clang, Install(&[Tool::Clang])),
-    ("linker and tools for objects", true, binutils, Text("apt-get install binutils")),
-    ("C library for linking", true, c_library, Text("apt-get install libc6-dev libgcc-12-dev")),
-    ("plugin", true, plugin, Text("cargo build --release -p trodden-instrument")),
-    ("unit cache", true, unit_cache, Text("set TRODDEN_CACHE to a writable folder")),
-    ("run store", false, run_store, Text("set TRODDEN_RUNS to a writable folder")),
+    ("clang", true, check_clang, Install(&[Tool::Clang])),
+    ("linker and tools for objects", true, check_binutils, Text("apt-get install binutils")),
+    ("C library for linking", true, check_c_library, Text("apt-get install libc6-dev libgcc-12-dev")),
+    ("plugin", true, check_plugin, Text("cargo build --release -p trodden-instrument")),
+    ("unit cache", true, check_unit_cache, Text("set TRODDEN_CACHE to a writable folder")),
+    ("run store", false, check_run_store, Text("set TRODDEN_RUNS to a writable folder")),
     (
         "open file description locks",
         true,
         check_file_locks,
         Text("use a local file system (ext4, xfs, btrfs, tmpfs) for TMPDIR and profiles; needs Linux 3.15 or later"),
     ),
-    ("/proc", true, proc, Text("mount -t proc proc /proc")),
-    ("lld and LLVM's tools (for --lto)", false, lto, Install(&[Tool::Lld, Tool::Ar])),
-    ("LLVM's tools for coverage and edge profiles", false, profile_tools, Install(&[Tool::Cov])),
-    ("Rust (for cargo trodden)", false, rust, Text("install Rust from https://rustup.rs, then: rustup update stable")),
+    ("/proc", true, check_proc, Text("mount -t proc proc /proc")),
+    ("lld and LLVM's tools (for --lto)", false, check_lto, Install(&[Tool::Lld, Tool::Ar])),
+    ("LLVM's tools for coverage and edge profiles", false, check_profile_tools, Install(&[Tool::Cov])),
+    ("Rust (for cargo trodden)", false, check_rust, Text("install Rust from https://rustup.rs, then: rustup update stable")),
     (
         "collectors of traces",
         false,
@@ -83,12 +83,12 @@ const CHECKS: &[DoctorCheck] = &[
     (
         "memory protection keys (to trace programs that read their own code)",
         false,
-        protection_keys,
+        check_protection_keys,
         Text("use a processor and a kernel that list `ospke` in /proc/cpuinfo, or trace such programs with --collector single-step"),
     ),
-    ("QEMU user mode with trodden's plugin (for simulate)", false, crate::commands::simulate::trial, Text(QEMU_REMEDY)),
-    ("wait recorder (for waits)", false, crate::commands::waits::trial, Text("cargo build --release -p trodden-waits-recorder")),
-    ("end-to-end trial", true, trial, Text("fix the problems above, then run `trodden doctor` again")),
+    ("QEMU user mode with trodden's plugin (for simulate)", false, crate::commands::simulate::try_plugin, Text(QEMU_REMEDY)),
+    ("wait recorder (for waits)", false, crate::commands::waits::try_recorder, Text("cargo build --release -p trodden-waits-recorder")),
+    ("end-to-end trial", true, try_end_to_end, Text("fix the problems above, then run `trodden doctor` again")),
 ];
 
 /// Runs all checks. Returns status 0 if all required checks pass, else 1.
@@ -103,7 +103,7 @@ pub fn run(json: bool) -> Result<ExitCode> {
     Ok(if ok { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn protection_keys() -> Result<String> {
+fn check_protection_keys() -> Result<String> {
     anyhow::ensure!(trodden_trace::has_protection_keys(), "programs see the jumps and breakpoints that a trace writes into their code");
     Ok("available".to_owned())
 }
@@ -144,7 +144,7 @@ fn print_findings(out: &mut impl Write, checks: &[Finding]) -> io::Result<()> {
 }
 
 /// Describes the clang in use and lists the other clangs that were found.
-fn clang() -> Result<String> {
+fn check_clang() -> Result<String> {
     let llvm = Llvm::find(context())?;
     let cxx = llvm.tool(context(), Tool::ClangCxx)?;
     let version = first_output_line(Command::new(llvm.clang()).arg("--version"))?;
@@ -161,13 +161,13 @@ fn clang() -> Result<String> {
     Ok(format!("{}, {} ({version}){untested}{others}", llvm.clang().display(), cxx.display()))
 }
 
-fn binutils() -> Result<String> {
+fn check_binutils() -> Result<String> {
     let ar = find_on_path(context(), OsStr::new("ar")).context("ar is not installed")?;
     let version = first_output_line(Command::new("ld").arg("--version"))?;
     Ok(format!("{version}; {}", ar.display()))
 }
 
-fn c_library() -> Result<String> {
+fn check_c_library() -> Result<String> {
     let clang = Tool::Clang.find(context())?;
     let mut found = Vec::new();
     for file in ["crt1.o", "crtbegin.o"] {
@@ -178,14 +178,14 @@ fn c_library() -> Result<String> {
     Ok(found.join(", "))
 }
 
-fn plugin() -> Result<String> {
+fn check_plugin() -> Result<String> {
     let plugin = assets::PLUGIN.find(context())?;
     assets::try_plugin(context(), &Llvm::find(context())?, &plugin)?;
     Ok(plugin.display().to_string())
 }
 
 /// Checks that the unit cache is writable, and writes the runtime object to it.
-fn unit_cache() -> Result<String> {
+fn check_unit_cache() -> Result<String> {
     let cache = context().store()?;
     assets::runtime_object(&cache)?;
     let trial = tempfile::tempfile_in(cache.root()).with_context(|| format!("cannot write to {}", cache.root().display()))?;
@@ -194,7 +194,7 @@ fn unit_cache() -> Result<String> {
 }
 
 /// Finds the run store that `trodden report` would read in this folder. A missing run store is not an error.
-fn run_store() -> Result<String> {
+fn check_run_store() -> Result<String> {
     match (locate(Path::new(".")), last_store::last()) {
         (Some(folder), _) => Ok(folder.display().to_string()),
         (None, Some(last)) => Ok(format!("none here; the last run was stored in {}", last.display())),
@@ -212,12 +212,12 @@ fn check_file_locks() -> Result<String> {
     Ok(format!("work in {}", std::env::temp_dir().display()))
 }
 
-fn proc() -> Result<String> {
+fn check_proc() -> Result<String> {
     let link = fs::read_link("/proc/self/exe").context("/proc is not mounted")?;
     Ok(format!("mounted ({})", link.display()))
 }
 
-fn lto() -> Result<String> {
+fn check_lto() -> Result<String> {
     let lld = Tool::Lld.find(context())?;
     let version = first_output_line(Command::new(&lld).arg("--version"))?;
     [Tool::Ar, Tool::Nm, Tool::Ranlib].iter().try_for_each(|tool| tool.find(context()).map(drop))?;
@@ -225,7 +225,7 @@ fn lto() -> Result<String> {
 }
 
 /// Checks that llvm-cov and llvm-profdata have clang's major version. Their file formats differ between versions.
-fn profile_tools() -> Result<String> {
+fn check_profile_tools() -> Result<String> {
     let llvm = Llvm::find(context())?;
     let mut found = Vec::new();
     for tool in [Tool::Cov, Tool::Profdata] {
@@ -244,7 +244,7 @@ fn profile_tools() -> Result<String> {
     Ok(found.join(", "))
 }
 
-fn rust() -> Result<String> {
+fn check_rust() -> Result<String> {
     let rustc = RustcVersion::read(context()).context("rustc is not installed")?;
     let clang = rustc.compiler(context())?;
     first_output_line(Command::new("cargo").arg("--version")).context("cargo is not installed")?;
@@ -260,8 +260,8 @@ __attribute__((noinline)) int odd(int n) {
 int main(int c, char **v) { (void)v; return odd(c) + odd(c) + odd(c) == 9 * c ? 0 : 1; }
 ";
 
-fn trial() -> Result<String> {
-    let place = temporary::folder("trodden-doctor-")?;
+fn try_end_to_end() -> Result<String> {
+    let place = temporary::create_folder("trodden-doctor-")?;
     let (source, program) = (place.path().join("trial.c"), place.path().join("trial"));
     fs::write(&source, PROGRAM)?;
     let trodden = context().executable_folder()?.join("trodden");

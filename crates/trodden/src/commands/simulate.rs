@@ -125,7 +125,7 @@ fn write_profile(
 }
 
 /// Runs `true` under QEMU with the plugin. Returns a description of QEMU and the plugin.
-pub fn trial() -> Result<String> {
+pub fn try_plugin() -> Result<String> {
     let version = qemu_version()?;
     let plugin = plugin_path()?;
     let command = ["true".into()];
@@ -148,7 +148,7 @@ fn with_emulated_program<T>(
     let name = &command[0];
     let file = find_program(context(), name).filter(|path| is_program(path));
     let file = file.ok_or_else(|| anyhow!("{} is not an executable program", name.display()))?;
-    let (plugin, folder) = (plugin_path()?, temporary::folder("trodden-simulate-")?);
+    let (plugin, folder) = (plugin_path()?, temporary::create_folder("trodden-simulate-")?);
     let output = moves_output.then(|| std::io::stderr().as_fd().try_clone_to_owned().map(Stdio::from)).transpose()?;
     work(EmulatedProgram { command, file: &file, plugin: &plugin, folder, output, level })
 }

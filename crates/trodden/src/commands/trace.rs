@@ -188,7 +188,7 @@ fn try_on_program(kind: CollectorKind) -> Result<()> {
     if kind != CollectorKind::Compiled {
         return try_collector(kind, &std::env::current_exe().context("cannot find the program file of trodden")?);
     }
-    let place = temporary::folder("trodden-doctor-")?;
+    let place = temporary::create_folder("trodden-doctor-")?;
     let (source, program) = (place.path().join("trial.c"), place.path().join("trial"));
     fs::write(&source, "int main(void) { return 0; }\n")?;
     let mut compile = Command::new(context().executable_folder()?.join("trodden"));

@@ -47,7 +47,7 @@ pub struct SchemeRequest<'a> {
 /// Finds untested paths and segments with both schemes and compares the results. Fails if a build or a command fails, or `{}` is missing in
 /// a command.
 pub fn compare_schemes(request: &SchemeRequest, form: &Untested, color: Color) -> Result<ExitCode> {
-    let folder = temporary::folder("trodden-schemes-")?;
+    let folder = temporary::create_folder("trodden-schemes-")?;
     let SchemeRequest { program, tests, field, rounds } = *request;
     // This code runs in the program `trodden-lab`, which cannot instrument.
     let trodden = context().executable_folder()?.join("trodden");

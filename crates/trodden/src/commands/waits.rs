@@ -59,9 +59,9 @@ fn record(job: &WaitsRecord) -> Result<ExitCode> {
 }
 
 /// Loads the recorder into a program. Returns a description of the recorder.
-pub fn trial() -> Result<String> {
+pub fn try_recorder() -> Result<String> {
     let recorder = recorder()?;
-    recorder.trial(temporary::folder("trodden-waits-")?.path())?;
+    recorder.trial(temporary::create_folder("trodden-waits-")?.path())?;
     Ok(format!("{} loads into programs", recorder.library.display()))
 }
 

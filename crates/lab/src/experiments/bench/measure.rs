@@ -79,7 +79,7 @@ impl Bench<'_> {
     /// Measures a program. Failures of a variant are reported in its row.
     pub fn program(&self, program: &str) -> Result<Vec<BenchRow>> {
         self.corpus.fetch(program)?;
-        self.corpus.inputs(program)?;
+        self.corpus.create_inputs(program)?;
         let is_rust = self.corpus.is_rust(program)?;
         let mut all: Vec<VariantRuns> = self.variants.iter().map(|ready| self.build_variant(program, ready, is_rust)).collect();
         self.run_in_turns(program, &mut all);
@@ -101,7 +101,7 @@ impl Bench<'_> {
     /// Failures of a variant are only printed, since measuring it will fail again.
     pub fn prepare(&self, program: &str) -> Result<()> {
         self.corpus.fetch(program)?;
-        self.corpus.inputs(program)?;
+        self.corpus.create_inputs(program)?;
         let is_rust = self.corpus.is_rust(program)?;
         for ready in &self.variants {
             let runs = self.build_variant(program, ready, is_rust);
