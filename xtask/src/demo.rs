@@ -14,7 +14,7 @@ const PACKAGE: &str = "bzip2";
 const INPUT_FILES: &[&str] = &["sample1.ref", "sample2.ref", "sample3.ref", "manual.xml"];
 
 /// The picture in the README, relative to the checkout.
-const PICTURE: &str = "docs/report.webp";
+const PICTURE_FILE: &str = "docs/report.webp";
 
 #[derive(Debug, Args)]
 pub struct DemoOptions {
@@ -71,7 +71,7 @@ fn take_picture(in_sources: &dyn Fn(&str) -> Command, sources: &Path, folder: &P
     let mut browser = Command::new("chromium");
     browser.args(["--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars", "--window-size=1200,660"]);
     browser.arg(format!("--user-data-dir={}", folder.join("browser").display())).arg("--virtual-time-budget=5000");
-    browser.arg(format!("--screenshot={}", steps::checkout_root().join(PICTURE).display())).arg(format!("file://{}", page.display()));
+    browser.arg(format!("--screenshot={}", steps::checkout_root().join(PICTURE_FILE).display())).arg(format!("file://{}", page.display()));
     steps::run(&mut browser)
 }
 

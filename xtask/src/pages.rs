@@ -10,8 +10,8 @@ use std::path::{Component, Path, PathBuf};
 use std::process::Command;
 use trodden_corpus::steps;
 
-const GUIDE: &str = "docs/guide/src";
-const HANDBOOK: &str = "docs/handbook/src";
+const GUIDE_FOLDER: &str = "docs/guide/src";
+const HANDBOOK_FOLDER: &str = "docs/handbook/src";
 /// Maximum number of pages in the guide, not counting its summary.
 const MAX_GUIDE_PAGES: usize = 18;
 const MAX_GUIDE_WORDS: usize = 25_000;
@@ -31,7 +31,7 @@ pub fn check() -> Result<Vec<String>> {
             }
         }
     }
-    for book in [GUIDE, HANDBOOK] {
+    for book in [GUIDE_FOLDER, HANDBOOK_FOLDER] {
         findings.extend(check_summary(book, &pages));
     }
     findings.extend(check_guide_size(&pages));
@@ -148,15 +148,16 @@ fn resolve(folder: &Path, link: &str) -> String {
 }
 
 fn check_guide_size(pages: &[(String, String)]) -> Vec<String> {
-    let guide = || pages.iter().filter(|(file, _)| file.starts_with(GUIDE) && !file.ends_with("/SUMMARY.md"));
+    let guide = || pages.iter().filter(|(file, _)| file.starts_with(GUIDE_FOLDER) && !file.ends_with("/SUMMARY.md"));
     let (count, words) = (guide().count(), guide().map(|(_, text)| text.split_whitespace().count()).sum::<usize>());
     let mut findings = Vec::new();
     if count > MAX_GUIDE_PAGES {
-        findings.push(format!("{GUIDE}: the guide has {count} pages, more than {MAX_GUIDE_PAGES}. Merge some"));
+        findings.push(format!("{GUIDE_FOLDER}: the guide has {count} pages, more than {MAX_GUIDE_PAGES}. Merge some"));
     }
     if words > MAX_GUIDE_WORDS {
         findings.push(format!(
-            "{GUIDE}: the guide has {words} words, more than {MAX_GUIDE_WORDS}. Move text that users do not need to {HANDBOOK}"
+            "{GUIDE_FOLDER}: the guide has {words} words, more than {MAX_GUIDE_WORDS}. Move text that users do not need to \
+            {HANDBOOK_FOLDER}"
         ));
     }
     findings
@@ -166,7 +167,7 @@ fn check_guide_size(pages: &[(String, String)]) -> Vec<String> {
 /// messages. Messages of other programs are exempt; their rows name the program: "(from the linker)".
 fn check_messages(pages: &[(String, String)], messages: &str) -> Vec<String> {
     let mut findings = Vec::new();
-    for (file, text) in pages.iter().filter(|(file, _)| file.starts_with(GUIDE)) {
+    for (file, text) in pages.iter().filter(|(file, _)| file.starts_with(GUIDE_FOLDER)) {
         let mut is_in_table = false;
         for (number, line) in (1..).zip(text.lines()) {
             is_in_table = line.starts_with("| message |") || is_in_table && line.starts_with('|');
@@ -240,7 +241,7 @@ mod tests {
 
     #[test]
     fn long_guide_is_reported() {
-        let page = |number: usize, words: usize| (format!("{GUIDE}/{number}.md"), "word ".repeat(words));
+        let page = |number: usize, words: usize| (format!("{GUIDE_FOLDER}/{number}.md"), "word ".repeat(words));
         let pages = |count: usize, words: usize| (0..count).map(|number| page(number, words)).collect::<Vec<_>>();
         assert_eq!(check_guide_size(&pages(MAX_GUIDE_PAGES, 10)), [""; 0]);
         assert!(check_guide_size(&pages(MAX_GUIDE_PAGES + 1, 10))[0].contains("19 pages"));
@@ -253,13 +254,13 @@ mod tests {
             "| message | remedy |\n|---|---|\n| `{}` | x |\n| `of a linker` (from the linker) | |\n\n| else | |\n| `no message` | |\n";
         let check = |quoted: &str| {
             check_messages(
-                &[(format!("{GUIDE}/a.md"), table.replace("{}", quoted))],
+                &[(format!("{GUIDE_FOLDER}/a.md"), table.replace("{}", quoted))],
                 "== crate\n{} of its {units} units have no map ({})\n",
             )
         };
         assert_eq!(check("2 of its 2 units have no map"), [""; 0]);
         assert_eq!(check("of its ... map"), [""; 0]);
-        let finding = format!("{GUIDE}/a.md:3: {MESSAGES_FILE} has no message `2 of its maps`");
+        let finding = format!("{GUIDE_FOLDER}/a.md:3: {MESSAGES_FILE} has no message `2 of its maps`");
         assert_eq!(check("2 of its maps"), [finding]);
     }
 

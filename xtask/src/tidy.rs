@@ -13,7 +13,7 @@ use std::path::Path;
 use std::process::Command;
 use trodden_corpus::steps;
 
-/// Maximum number of lines in a file without a stated reason for more. The reason is a leading comment that starts with [`REASON`].
+/// Maximum number of lines in a file without a stated reason for more. The reason is a leading comment that starts with [`REASON_PREFIX`].
 const MAX_FILE_LINES_WITHOUT_REASON: usize = 500;
 const MAX_FILE_LINES: usize = 700;
 /// Maximum number of lines in a function without a comment that states a reason. Comments and empty lines do not count.
@@ -21,7 +21,7 @@ const MAX_FUNCTION_LINES_WITHOUT_REASON: usize = 50;
 /// Maximum number of lines in any function. Comments and empty lines do not count.
 const MAX_FUNCTION_LINES: usize = 80;
 /// Start of a comment that states why a file or function is long.
-const REASON: &str = "// Length: ";
+const REASON_PREFIX: &str = "// Length: ";
 const MAX_COLUMNS: usize = 140;
 /// Maximum number of columns in Markdown prose. Tables are exempt.
 const MAX_PROSE_COLUMNS: usize = 160;
@@ -30,7 +30,7 @@ const NEWCOMER_DOCUMENTS: [&str; 2] = ["README.md", "ARCHITECTURE.md"];
 /// Maximum number of lines in such a document, including tables.
 const MAX_NEWCOMER_DOCUMENT_LINES: usize = 110;
 /// Marks of unfinished work. They are split in two, so that this file does not contain them.
-const UNFINISHED: &[&str] = &[
+const UNFINISHED_MARKS: &[&str] = &[
     concat!("TO", "DO"),
     concat!("FIX", "ME"),
     concat!("XX", "X:"),
@@ -123,7 +123,7 @@ fn check_text(file: &str, text: &str) -> Vec<String> {
     let mut findings = Vec::new();
     for (number, line) in (1..).zip(text.lines()) {
         let mut report = |what: String| findings.push(format!("{file}:{number}: {what}"));
-        for word in UNFINISHED.iter().filter(|w| line.contains(**w)) {
+        for word in UNFINISHED_MARKS.iter().filter(|w| line.contains(**w)) {
             report(format!("unfinished work: {word}"));
         }
         for path in PRIVATE_PATHS.iter().filter(|p| line.contains(**p)) {
@@ -173,7 +173,7 @@ fn check_rust(file: &str, text: &str) -> Vec<String> {
         findings.push(format!("{file}: missing `//!` comment. Start the file with a comment that says what the file is for"));
     }
     let length = text.lines().count();
-    let has_reason = text.lines().take_while(|line| line.starts_with("//") || line.is_empty()).any(|line| line.starts_with(REASON));
+    let has_reason = text.lines().take_while(|line| line.starts_with("//") || line.is_empty()).any(|line| line.starts_with(REASON_PREFIX));
     if length > if has_reason { MAX_FILE_LINES } else { MAX_FILE_LINES_WITHOUT_REASON } {
         findings.push(format!("{file}: {length} lines, more than {MAX_FILE_LINES_WITHOUT_REASON}. Split the file by meaning"));
     }
@@ -299,7 +299,7 @@ mod tests {
 
     #[test]
     fn untidy_lines_are_found() {
-        let text = format!("//! x\n// {} later\nlet a = 1; \n", UNFINISHED[0]);
+        let text = format!("//! x\n// {} later\nlet a = 1; \n", UNFINISHED_MARKS[0]);
         let found = check_text("a.sh", &text);
         assert_eq!(found.len(), 2, "{found:?}");
         assert!(found[0].starts_with("a.sh:2: unfinished") && found[1].starts_with("a.sh:3: white space"));

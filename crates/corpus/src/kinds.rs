@@ -112,7 +112,7 @@ const TRODDEN: BuildKind = BuildKind {
 };
 
 /// All ways to build a program. [`crate::Variant`] relies on the order of the first two.
-pub static KINDS: &[BuildKind] = &[
+pub static BUILD_KINDS: &[BuildKind] = &[
     PLAIN,
     TRODDEN,
     BuildKind {

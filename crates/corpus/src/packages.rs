@@ -20,7 +20,7 @@ const fn required_package(package: &'static str, provided: &'static str) -> Requ
 }
 
 /// Packages for building and using trodden.
-const TOOLCHAIN: &[RequiredPackage] = &[
+const TOOLCHAIN_PACKAGES: &[RequiredPackage] = &[
     required_package("gcc", "gcc"),
     required_package("libc6-dev", "/usr/include/stdio.h"),
     required_package("binutils", "objcopy"),
@@ -34,7 +34,7 @@ const TOOLCHAIN: &[RequiredPackage] = &[
 ];
 
 /// Packages for fetching and unpacking Debian source packages.
-const FETCHING: &[RequiredPackage] = &[
+const FETCHING_PACKAGES: &[RequiredPackage] = &[
     required_package("dpkg-dev", "dpkg-source"),
     required_package("patch", "patch"),
     required_package("xz-utils", "xz"),
@@ -43,7 +43,7 @@ const FETCHING: &[RequiredPackage] = &[
 ];
 
 /// Packages that the tests need, in addition to the toolchain.
-const TESTS: &[RequiredPackage] = &[
+const TEST_PACKAGES: &[RequiredPackage] = &[
     required_package("libclang-rt-22-dev", "/usr/lib/llvm-22/lib/clang/22/lib/linux/libclang_rt.profile-x86_64.a"),
     required_package("clang-19", "clang-19"),
     required_package("lld-19", "ld.lld-19"),
@@ -70,14 +70,14 @@ const TESTS: &[RequiredPackage] = &[
 ];
 
 /// Packages that the benchmark needs, in addition to the toolchain.
-const MEASURING: &[RequiredPackage] = &[
+const BENCHMARK_PACKAGES: &[RequiredPackage] = &[
     required_package("libclang-rt-22-dev", "/usr/lib/llvm-22/lib/clang/22/lib/linux/libclang_rt.profile-x86_64.a"),
     required_package("g++", "g++"),
     required_package("valgrind", "valgrind"),
 ];
 
 /// Packages that the benchmark of waiting times needs, in addition to the toolchain.
-const WAITS: &[RequiredPackage] = &[
+const WAIT_BENCHMARK_PACKAGES: &[RequiredPackage] = &[
     required_package("openmpi-bin", "mpirun.openmpi"),
     required_package("libopenmpi-dev", "/usr/lib/x86_64-linux-gnu/openmpi/include/mpi.h"),
     required_package("otf2-tools", "otf2-print"),
@@ -85,7 +85,7 @@ const WAITS: &[RequiredPackage] = &[
 ];
 
 /// Packages for testing trodden's own packages in minimal systems, in addition to the toolchain.
-const SYSTEMS: &[RequiredPackage] =
+const PACKAGE_CHECK_PACKAGES: &[RequiredPackage] =
     &[required_package("mmdebstrap", "mmdebstrap"), required_package("zstd", "zstd"), required_package("rpm", "rpmbuild")];
 
 /// A task that needs Debian packages.
@@ -108,11 +108,11 @@ pub enum PackagePurpose {
 impl PackagePurpose {
     fn required_packages(self) -> Vec<RequiredPackage> {
         let lists: &[&[RequiredPackage]] = match self {
-            PackagePurpose::Demo | PackagePurpose::Corpus => &[TOOLCHAIN, FETCHING],
-            PackagePurpose::Test => &[TOOLCHAIN, FETCHING, TESTS],
-            PackagePurpose::Bench => &[TOOLCHAIN, FETCHING, MEASURING],
-            PackagePurpose::Waits => &[TOOLCHAIN, WAITS],
-            PackagePurpose::Dist => &[TOOLCHAIN, SYSTEMS],
+            PackagePurpose::Demo | PackagePurpose::Corpus => &[TOOLCHAIN_PACKAGES, FETCHING_PACKAGES],
+            PackagePurpose::Test => &[TOOLCHAIN_PACKAGES, FETCHING_PACKAGES, TEST_PACKAGES],
+            PackagePurpose::Bench => &[TOOLCHAIN_PACKAGES, FETCHING_PACKAGES, BENCHMARK_PACKAGES],
+            PackagePurpose::Waits => &[TOOLCHAIN_PACKAGES, WAIT_BENCHMARK_PACKAGES],
+            PackagePurpose::Dist => &[TOOLCHAIN_PACKAGES, PACKAGE_CHECK_PACKAGES],
         };
         lists.concat()
     }

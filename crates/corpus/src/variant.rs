@@ -3,7 +3,7 @@
 //! The name `trodden:OPTIONS` passes the options to `TRODDEN_INSTRUMENT`, for example `trodden:max-paths=64+chords=off`. Any setting that
 //! the compiler drivers know can thus be measured.
 
-use crate::kinds::{BenchCompiler, BuildKind, KINDS, RustSupport};
+use crate::kinds::{BUILD_KINDS, BenchCompiler, BuildKind, RustSupport};
 use crate::packages;
 use crate::steps;
 use anyhow::{Result, bail};
@@ -33,7 +33,7 @@ impl Variant {
     /// message lists all names), or the variant does not accept options.
     pub fn parse(text: &str) -> Result<Variant> {
         let (name, options) = text.split_once(':').unwrap_or((text, ""));
-        let Some(kind) = KINDS.iter().find(|k| k.name == name) else {
+        let Some(kind) = BUILD_KINDS.iter().find(|k| k.name == name) else {
             bail!("unknown variant {name}. Choose from {}, trodden:OPTIONS", Variant::names().join(", "));
         };
         if !options.is_empty() && kind.compiler != BenchCompiler::Trodden {
@@ -44,17 +44,17 @@ impl Variant {
 
     /// The plain build: no instrumentation.
     pub fn plain() -> Variant {
-        Variant { kind: &KINDS[0], options: String::new() }
+        Variant { kind: &BUILD_KINDS[0], options: String::new() }
     }
 
     /// The build by trodden with default settings.
     pub fn trodden() -> Variant {
-        Variant { kind: &KINDS[1], options: String::new() }
+        Variant { kind: &BUILD_KINDS[1], options: String::new() }
     }
 
     /// The names of all table entries.
     pub fn names() -> Vec<&'static str> {
-        KINDS.iter().map(|k| k.name).collect()
+        BUILD_KINDS.iter().map(|k| k.name).collect()
     }
 
     /// The variant's name in the syntax that [`Variant::parse`] accepts.
@@ -70,7 +70,7 @@ impl Variant {
     /// The folder name of the variant's build, without characters that confuse build systems. Variants that differ only in how they run
     /// share a build.
     pub fn folder(&self) -> String {
-        let builder = self.kind.build_of.and_then(|name| KINDS.iter().find(|k| k.name == name)).unwrap_or(self.kind);
+        let builder = self.kind.build_of.and_then(|name| BUILD_KINDS.iter().find(|k| k.name == name)).unwrap_or(self.kind);
         let built = Variant { kind: builder, options: self.options.clone() };
         built.name().chars().map(|c| if c.is_ascii_alphanumeric() || c == '-' { c } else { '-' }).collect()
     }
@@ -227,7 +227,7 @@ mod tests {
 
     #[test]
     fn callbacks_of_all_kinds_exist() {
-        for name in KINDS.iter().filter_map(|kind| kind.callbacks) {
+        for name in BUILD_KINDS.iter().filter_map(|kind| kind.callbacks) {
             assert!(steps::checkout_root().join(CALLBACKS_FOLDER).join(name).is_file(), "{name}");
         }
     }

@@ -202,7 +202,7 @@ pub fn create_cargo_wrappers(context: &DriverContext, store: &UnitCache, configu
 }
 
 /// Names by which this program acts as a compiler driver.
-const DRIVERS: &[&str] = &["trodden-cc", "trodden-c++", "cargo-trodden"];
+const DRIVER_NAMES: &[&str] = &["trodden-cc", "trodden-c++", "cargo-trodden"];
 
 /// Returns a folder of links to this program under its driver names, for build systems that need the compiler to be a single word. Its
 /// subfolder `path` has links under common compiler names. The folder is in the unit cache; each installed copy of this program has its
@@ -220,7 +220,7 @@ pub fn create_driver_links(context: &DriverContext, store: &UnitCache) -> Result
 pub fn link_drivers(context: &DriverContext, folder: &Path) -> Result<()> {
     let program = context.executable()?;
     trodden_profile::temporary::create_folders(folder).with_context(|| format!("cannot create the folder {}", folder.display()))?;
-    DRIVERS.iter().try_for_each(|name| replace_link(program, &folder.join(name)))?;
+    DRIVER_NAMES.iter().try_for_each(|name| replace_link(program, &folder.join(name)))?;
     // CMake takes `trodden-` for a toolchain prefix, and searches for tools with this prefix beside the compiler.
     let Ok(llvm) = Llvm::find(context) else { return Ok(()) };
     for tool in [Tool::Ar, Tool::Ranlib, Tool::Nm] {

@@ -20,7 +20,7 @@ use trodden_unit::Settings;
 use trodden_unit::cache::CACHE_VARIABLE;
 use trodden_unit::experiment::{Observe, exclusions};
 
-const MAX_LISTED: usize = 8;
+const MAX_LISTED_FILES: usize = 8;
 
 /// Input of [`run`].
 #[derive(Debug)]
@@ -164,19 +164,19 @@ fn log_summary(context: &DriverContext, events: &[DriverEvent], has_succeeded: b
             let images: Vec<String> = found.plain.iter().map(|i| display_name(context, i)).collect();
             match images.is_empty() {
                 true => log::info!("no program with sleds for witnesses was linked"),
-                false => log::info!("sleds for witnesses are in {}", list_names(&images, MAX_LISTED)),
+                false => log::info!("sleds for witnesses are in {}", list_names(&images, MAX_LISTED_FILES)),
             }
         }
         (0, 0) => log::warn!("the build left neither an instrumented object nor an instrumented program"),
         (0, objects) => log::info!("{} instrumented; nothing was linked", plural(objects as u128, "object", "objects")),
         (count, _) => {
             let units = plural(found.units.len() as u128, "unit", "units");
-            log::info!("{units} instrumented in {}: {}", plural(count as u128, "image", "images"), list_names(&images, MAX_LISTED));
+            log::info!("{units} instrumented in {}: {}", plural(count as u128, "image", "images"), list_names(&images, MAX_LISTED_FILES));
         }
     }
     if !found.plain.is_empty() && !found.images.is_empty() {
         let plain = found.plain.iter().map(|i| display_name(context, i)).collect::<Vec<_>>();
-        log::info!("linked without any instrumented unit: {}", list_names(&plain, MAX_LISTED));
+        log::info!("linked without any instrumented unit: {}", list_names(&plain, MAX_LISTED_FILES));
     }
     found.images
 }

@@ -12,10 +12,10 @@ use std::process::Command;
 use trodden_unit::Frame;
 use trodden_wire::{COUNTERS_SECTION, FRAMES_SECTION};
 
-const ARCHIVE: &[u8] = b"!<arch>\n";
-const THIN_ARCHIVE: &[u8] = b"!<thin>\n";
+const ARCHIVE_MAGIC: &[u8] = b"!<arch>\n";
+const THIN_ARCHIVE_MAGIC: &[u8] = b"!<thin>\n";
 /// Prefix of the symbols that the plugin defines.
-const OWN_SYMBOLS: &[u8] = b"__trodden_";
+const OWN_SYMBOL_PREFIX: &[u8] = b"__trodden_";
 
 #[derive(Clone, Debug)]
 pub struct ArchiveMember {
@@ -25,7 +25,7 @@ pub struct ArchiveMember {
 
 /// Returns true if a file is an archive that contains its members (a thin archive does not).
 pub fn is_archive(bytes: &[u8]) -> bool {
-    bytes.starts_with(ARCHIVE)
+    bytes.starts_with(ARCHIVE_MAGIC)
 }
 
 /// Returns the frames in a relocatable object or an archive; none for other files.
@@ -65,13 +65,13 @@ pub fn archive_members(bytes: &[u8]) -> Result<Vec<ArchiveMember>> {
 pub fn defined_symbols(bytes: &[u8]) -> Result<BTreeSet<Vec<u8>>> {
     let file = object::File::parse(bytes)?;
     let global = file.symbols().filter(|s| s.is_definition() && s.is_global());
-    let names = global.filter_map(|s| s.name_bytes().ok()).filter(|n| !n.starts_with(OWN_SYMBOLS));
+    let names = global.filter_map(|s| s.name_bytes().ok()).filter(|n| !n.starts_with(OWN_SYMBOL_PREFIX));
     Ok(names.map(<[u8]>::to_vec).collect())
 }
 
 /// Converts a thin archive, which only names its members, to an ordinary one. Returns other files unchanged.
 pub fn expand_thin_archive(context: &DriverContext, path: &Path, bytes: Vec<u8>) -> Result<Vec<u8>> {
-    if !bytes.starts_with(THIN_ARCHIVE) {
+    if !bytes.starts_with(THIN_ARCHIVE_MAGIC) {
         return Ok(bytes);
     }
     let folder = path.parent().unwrap_or(Path::new("."));

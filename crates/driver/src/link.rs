@@ -323,11 +323,11 @@ fn unescape(name: &[u8]) -> PathBuf {
 /// Returns true if a file belongs to the system, LLVM, the Rust toolchain or trodden's runtime. Links of variants read such files from
 /// their original location.
 pub fn is_system_file(context: &DriverContext, path: &Path) -> bool {
-    const SYSTEM: &[&str] =
+    const SYSTEM_FOLDERS: &[&str] =
         &["/usr/lib", "/usr/lib32", "/usr/lib64", "/usr/libx32", "/lib", "/lib32", "/lib64", "/libx32", "/usr/share", "/dev", "/proc"];
     let llvm = || Llvm::find(context).ok().and_then(|llvm| llvm.root());
     let ours = context.store().is_ok_and(|s| path.starts_with(s.root().join("runtime")));
-    ours || SYSTEM.iter().any(|s| path.starts_with(s))
+    ours || SYSTEM_FOLDERS.iter().any(|s| path.starts_with(s))
         || path.to_string_lossy().contains("/lib/rustlib/")
         || llvm().is_some_and(|root| path.starts_with(root))
 }

@@ -77,7 +77,7 @@ impl DriverCompiler {
     /// Checks that this LLVM can read the bitcode. `name` names the bitcode in the error message. Fails if a newer LLVM wrote the bitcode.
     /// Clang itself would not always notice this.
     pub fn check_bitcode(&self, bitcode: &[u8], name: &str) -> Result<()> {
-        self.llvm.check_bitcode(&bitcode[..bitcode.len().min(BITCODE_BEGINNING)], OsStr::new(name))
+        self.llvm.check_bitcode(&bitcode[..bitcode.len().min(BITCODE_BYTES_WITH_VERSION)], OsStr::new(name))
     }
 
     /// Runs plugin tasks in one clang process with the working folder `folder`. `name` makes the names of the process's temporary files
@@ -115,11 +115,11 @@ impl DriverCompiler {
 }
 
 /// Number of leading bytes of bitcode that suffice to determine its version.
-const BITCODE_BEGINNING: usize = 1024;
+const BITCODE_BYTES_WITH_VERSION: usize = 1024;
 
 fn read_beginning(path: &Path) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    fs::File::open(path)?.take(BITCODE_BEGINNING as u64).read_to_end(&mut bytes)?;
+    fs::File::open(path)?.take(BITCODE_BYTES_WITH_VERSION as u64).read_to_end(&mut bytes)?;
     Ok(bytes)
 }
 

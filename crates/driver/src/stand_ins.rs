@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
-const PLAIN_NAMES: [(&str, SourceLanguage); 6] = [
+const PLAIN_COMPILER_NAMES: [(&str, SourceLanguage); 6] = [
     ("cc", SourceLanguage::C),
     ("gcc", SourceLanguage::C),
     ("clang", SourceLanguage::C),
@@ -29,13 +29,13 @@ pub fn language_of_compiler(name: &str) -> Option<SourceLanguage> {
         Some((kind, version)) if is_version(version) => kind,
         _ => kind,
     };
-    PLAIN_NAMES.iter().find(|(name, _)| *name == kind).map(|(_, language)| *language)
+    PLAIN_COMPILER_NAMES.iter().find(|(name, _)| *name == kind).map(|(_, language)| *language)
 }
 
 /// Returns all names for which links must exist.
 pub fn stand_in_names(context: &DriverContext) -> BTreeSet<String> {
     let found = context.search_path().flat_map(|folder| compilers_in(&folder));
-    PLAIN_NAMES.iter().map(|(name, _)| (*name).to_owned()).chain(found).collect()
+    PLAIN_COMPILER_NAMES.iter().map(|(name, _)| (*name).to_owned()).chain(found).collect()
 }
 
 fn compilers_in(folder: &Path) -> Vec<String> {

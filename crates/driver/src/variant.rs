@@ -287,10 +287,10 @@ fn run_link(llvm: &Llvm, recipe: &Recipe, sandbox: &LinkSandbox, line: &CommandL
 
 /// Replaces `$ORIGIN`, which stands for the program's folder in run paths (ld.so(8)), by `origin`.
 fn replace_origin(word: &OsStr, origin: &Path) -> OsString {
-    const NAMES: [&[u8]; 2] = [b"${ORIGIN}", b"$ORIGIN"];
+    const ORIGIN_VARIABLES: [&[u8]; 2] = [b"${ORIGIN}", b"$ORIGIN"];
     let (mut bytes, mut rest) = (Vec::new(), word.as_bytes());
     while let Some(first) = rest.first() {
-        match NAMES.iter().find_map(|name| rest.strip_prefix(*name)) {
+        match ORIGIN_VARIABLES.iter().find_map(|name| rest.strip_prefix(*name)) {
             Some(after) => {
                 bytes.extend(origin.as_os_str().as_bytes());
                 rest = after;

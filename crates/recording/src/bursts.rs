@@ -269,10 +269,10 @@ impl BurstController {
 /// as a short burst. Bursts are ended earlier by this estimate, to correct their mean length.
 fn update_end_delay(before: f64, requested: Duration, took: Duration) -> f64 {
     /// Weight of the latest burst in the new estimate.
-    const WEIGHT: f64 = 1.0 / 8.0;
+    const LATEST_BURST_WEIGHT: f64 = 1.0 / 8.0;
     // Capped, because a single long delay says nothing about the next burst.
     let excess = (took.as_secs_f64() - requested.as_secs_f64()).min(requested.as_secs_f64());
-    (before + excess * WEIGHT).clamp(0.0, requested.as_secs_f64())
+    (before + excess * LATEST_BURST_WEIGHT).clamp(0.0, requested.as_secs_f64())
 }
 
 fn processor_time_of_thread() -> Duration {
@@ -319,14 +319,14 @@ pub fn read(files: &[PathBuf]) -> Result<Vec<RawProfile>> {
 mod tests {
     use super::*;
 
-    const REQUESTED: Duration = Duration::from_micros(50);
+    const REQUESTED_PAUSE: Duration = Duration::from_micros(50);
 
     /// Returns the mean length of bursts that end late by `overhead`.
     fn mean_of_bursts(overhead: Duration) -> Duration {
         let (mut delay, mut sum) = (0.0, Duration::ZERO);
         for _ in 0..1000 {
-            let took = REQUESTED.saturating_sub(Duration::from_secs_f64(delay)) + overhead;
-            delay = update_end_delay(delay, REQUESTED, took);
+            let took = REQUESTED_PAUSE.saturating_sub(Duration::from_secs_f64(delay)) + overhead;
+            delay = update_end_delay(delay, REQUESTED_PAUSE, took);
             sum += took;
         }
         sum / 1000
@@ -336,7 +336,7 @@ mod tests {
     fn mean_burst_length_is_as_requested() {
         for overhead in [0, 1, 20, 49] {
             let mean = mean_of_bursts(Duration::from_micros(overhead));
-            assert!(mean >= REQUESTED && mean < REQUESTED + Duration::from_micros(2), "{overhead} us late: {mean:?}");
+            assert!(mean >= REQUESTED_PAUSE && mean < REQUESTED_PAUSE + Duration::from_micros(2), "{overhead} us late: {mean:?}");
         }
     }
 
@@ -349,9 +349,9 @@ mod tests {
 
     #[test]
     fn single_long_delay_is_soon_forgotten() {
-        let mut delay = update_end_delay(0.0, REQUESTED, Duration::from_secs(1));
+        let mut delay = update_end_delay(0.0, REQUESTED_PAUSE, Duration::from_secs(1));
         for _ in 0..20 {
-            delay = update_end_delay(delay, REQUESTED, REQUESTED.saturating_sub(Duration::from_secs_f64(delay)));
+            delay = update_end_delay(delay, REQUESTED_PAUSE, REQUESTED_PAUSE.saturating_sub(Duration::from_secs_f64(delay)));
         }
         assert!(delay < 1e-6, "{delay}");
     }

@@ -24,7 +24,7 @@ pub struct RecordedCommand {
 }
 
 /// Exit status if the command succeeded but counts are missing.
-const INCOMPLETE: u8 = 2;
+const INCOMPLETE_STATUS: u8 = 2;
 
 /// Environment variable that tells a training command the path of the program to run.
 pub const PROGRAM_VARIABLE: &str = "TRODDEN_PROGRAM";
@@ -34,7 +34,7 @@ pub const TEST_VARIABLE: &str = "TRODDEN_TEST";
 
 /// Returns the exit status of a recording: the command's own, unless the command succeeded and counts are missing.
 pub fn exit_code_with(status: ExitStatus, is_whole: bool) -> ExitCode {
-    if status.success() && !is_whole { ExitCode::from(INCOMPLETE) } else { exit_code(status) }
+    if status.success() && !is_whole { ExitCode::from(INCOMPLETE_STATUS) } else { exit_code(status) }
 }
 
 pub(crate) fn format_causes(error: &anyhow::Error) -> String {

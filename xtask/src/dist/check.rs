@@ -14,9 +14,9 @@ use trodden_corpus::packages::{self, PackagePurpose};
 use trodden_corpus::steps;
 
 /// The scripts that run inside the minimal system.
-const SCRIPTS: [&str; 2] = ["xtask/dist.sh", "xtask/dist-user.sh"];
+const CHECK_SCRIPTS: [&str; 2] = ["xtask/dist.sh", "xtask/dist-user.sh"];
 /// The source package whose program is built and recorded.
-const SUBJECT: &str = "bzip2";
+const SUBJECT_PACKAGE: &str = "bzip2";
 
 struct Mirrors {
     main: String,
@@ -37,7 +37,7 @@ pub fn run(options: &DistOptions, made: &Packages) -> Result<()> {
     let mirrors = choose_mirrors(options)?;
     let folder = steps::target_folder().join("dist-systems");
     fs::create_dir_all(&folder).with_context(|| format!("cannot create the folder {}", folder.display()))?;
-    let subject = Corpus::in_folder(&steps::target_folder().join("demo")).fetch_source(SUBJECT)?;
+    let subject = Corpus::in_folder(&steps::target_folder().join("demo")).fetch_source(SUBJECT_PACKAGE)?;
     for release in &options.releases {
         steps::log_headline(&format!("Debian {release}: package and archive"));
         let system = create_system(&folder, release, &mirrors)?;
@@ -107,11 +107,11 @@ fn create_system(folder: &Path, release: &str, mirrors: &Mirrors) -> Result<Path
 
 fn copy_inputs(to: &Path, made: &Packages, subject: &Path) -> Result<()> {
     fs::create_dir_all(to).with_context(|| format!("cannot create the folder {}", to.display()))?;
-    let scripts = SCRIPTS.map(|script| steps::checkout_root().join(script));
+    let scripts = CHECK_SCRIPTS.map(|script| steps::checkout_root().join(script));
     for file in scripts.iter().chain([&made.package, &made.archive]) {
         let Some(name) = file.file_name() else { bail!("{} is not the path of a file", file.display()) };
         fs::copy(file, to.join(name)).with_context(|| format!("cannot copy {}", file.display()))?;
     }
-    steps::output(Command::new("cp").arg("-r").arg(subject).arg(to.join(SUBJECT)))?;
+    steps::output(Command::new("cp").arg("-r").arg(subject).arg(to.join(SUBJECT_PACKAGE)))?;
     steps::output(Command::new("chmod").args(["-R", "go=rX"]).arg(to)).map(drop)
 }

@@ -9,7 +9,7 @@ use std::path::Path;
 use std::process::Command;
 use trodden_corpus::{packages, steps};
 
-const TOOL: &str = "buildah";
+const IMAGE_BUILDER: &str = "buildah";
 /// The name of the base image in `packaging/Containerfile`.
 const BASE_IMAGE: &str = "docker.io/library/debian:13-slim";
 /// The Debian release in the base image.
@@ -20,9 +20,9 @@ const IMAGE_NAME: &str = "localhost/trodden";
 /// `folder`, which is removed at the end. If buildah is not installed and cannot be installed, only prints a message.
 pub fn check(folder: &Path, system: &Path, package: &Path) -> Result<()> {
     steps::log_headline("Container image");
-    let wanted = [TOOL.to_owned()];
-    if !steps::is_on_search_path(TOOL) && !packages::are_offered(&wanted) {
-        println!("the container image is not built, since this system's package manager does not offer {TOOL}");
+    let wanted = [IMAGE_BUILDER.to_owned()];
+    if !steps::is_on_search_path(IMAGE_BUILDER) && !packages::are_offered(&wanted) {
+        println!("the container image is not built, since this system's package manager does not offer {IMAGE_BUILDER}");
         return Ok(());
     }
     packages::ensure_packages(&wanted)?;
@@ -32,7 +32,7 @@ pub fn check(folder: &Path, system: &Path, package: &Path) -> Result<()> {
     let file = package.file_name().unwrap_or_default();
     fs::copy(package, context.join(file)).with_context(|| format!("cannot copy {}", package.display()))?;
     let buildah = || {
-        let mut command = Command::new(TOOL);
+        let mut command = Command::new(IMAGE_BUILDER);
         command.arg("--root").arg(folder.join("images")).arg("--runroot").arg(folder.join("run"));
         command.env("STORAGE_DRIVER", "vfs").env("BUILDAH_ISOLATION", "chroot");
         command

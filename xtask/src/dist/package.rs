@@ -12,11 +12,11 @@ use std::process::Command;
 use trodden_corpus::steps;
 
 /// Packages without which trodden cannot compile and link programs.
-const REQUIRED: &str = "clang-22 | clang-21 | clang-20 | clang-19, binutils, libc6-dev";
+const REQUIRED_PACKAGES: &str = "clang-22 | clang-21 | clang-20 | clang-19, binutils, libc6-dev";
 /// Packages for `--lto` builds, coverage reports, and reports from edge profiles.
-const RECOMMENDED: &str = "lld-22 | lld-19, llvm-22 | llvm-19";
+const RECOMMENDED_PACKAGES: &str = "lld-22 | lld-19, llvm-22 | llvm-19";
 /// Packages for `trodden simulate`, for trace collectors, and for recording waiting times.
-const SUGGESTED: &str = "qemu-user, linux-perf, gdb, openmpi-bin | mpich";
+const SUGGESTED_PACKAGES: &str = "qemu-user, linux-perf, gdb, openmpi-bin | mpich";
 const DESCRIPTION: &str = "shows which execution paths native programs take
  trodden counts every path of a C, C++ or Rust program exactly, traces
  unmodified programs block by block, models a hardware path profiler,
@@ -92,8 +92,9 @@ fn render_control_file(size: &str) -> Result<String> {
     let c_library = required_glibc()?;
     depends.iter_mut().filter(|name| *name == "libc6").for_each(|name| _ = write!(name, " (>= {c_library})"));
     Ok(format!(
-        "Package: trodden\nVersion: {VERSION}\nArchitecture: amd64\nMaintainer: {}\nInstalled-Size: {size}\nDepends: {}, {REQUIRED}\n\
-            Recommends: {RECOMMENDED}\nSuggests: {SUGGESTED}\nSection: devel\nPriority: optional\nDescription: {DESCRIPTION}\n",
+        "Package: trodden\nVersion: {VERSION}\nArchitecture: amd64\nMaintainer: {}\nInstalled-Size: {size}\nDepends: {}, \
+            {REQUIRED_PACKAGES}\nRecommends: {RECOMMENDED_PACKAGES}\nSuggests: {SUGGESTED_PACKAGES}\nSection: devel\nPriority: optional\n\
+            Description: {DESCRIPTION}\n",
         maintainer(),
         depends.join(", ")
     ))

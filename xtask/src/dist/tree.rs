@@ -9,15 +9,15 @@ use std::process::Command;
 use trodden_corpus::steps;
 
 /// Link names that make `trodden` act as a different command.
-const OTHER_NAMES: [&str; 3] = ["trodden-cc", "trodden-c++", "cargo-trodden"];
+const LINK_NAMES: [&str; 3] = ["trodden-cc", "trodden-c++", "cargo-trodden"];
 /// For each shell, the folder below `share` in which Debian keeps completions.
-const COMPLETIONS: [(&str, &str); 3] = [
+const COMPLETION_FOLDERS: [(&str, &str); 3] = [
     ("bash", "bash-completion/completions/trodden"),
     ("zsh", "zsh/vendor-completions/_trodden"),
     ("fish", "fish/vendor_completions.d/trodden.fish"),
 ];
 /// The folder for documents, below `share`.
-const DOCUMENTS: &str = "doc/trodden";
+const DOCUMENTS_FOLDER: &str = "doc/trodden";
 
 pub fn create_tree(folder: &Path) -> Result<()> {
     if folder.exists() {
@@ -27,7 +27,7 @@ pub fn create_tree(folder: &Path) -> Result<()> {
     for name in compile::PROGRAMS {
         copy(&compiled.join(name), &folder.join("bin").join(name), 0o755)?;
     }
-    for name in OTHER_NAMES {
+    for name in LINK_NAMES {
         symlink("trodden", folder.join("bin").join(name)).with_context(|| format!("cannot create the link {name}"))?;
     }
     for name in compile::LIBRARIES {
@@ -35,11 +35,11 @@ pub fn create_tree(folder: &Path) -> Result<()> {
     }
     let share = folder.join("share");
     write_manual_pages(&compiled, &share.join("man/man1"))?;
-    for (shell, path) in COMPLETIONS {
+    for (shell, path) in COMPLETION_FOLDERS {
         let script = steps::output(Command::new(compiled.join("trodden-lab")).args(["completions", shell]))?;
         write_file(&share.join(path), script.as_bytes(), 0o644)?;
     }
-    write_documents(&share.join(DOCUMENTS))
+    write_documents(&share.join(DOCUMENTS_FOLDER))
 }
 
 fn write_manual_pages(compiled: &Path, folder: &Path) -> Result<()> {

@@ -27,7 +27,7 @@ use trodden_corpus::steps;
 /// A line in a page that matches any number of lines.
 const OMISSION: &str = "...";
 /// Folders whose pages may contain sessions.
-const FOLDERS: [&str; 2] = ["docs/guide/src/", "docs/handbook/src/"];
+const PAGE_FOLDERS: [&str; 2] = ["docs/guide/src/", "docs/handbook/src/"];
 
 #[derive(Debug, Args)]
 pub struct SessionOptions {
@@ -49,7 +49,7 @@ impl SessionOptions {
 
     fn selects_page(&self, file: &str) -> bool {
         let is_chosen = self.pages.is_empty() || self.pages.iter().any(|part| file.contains(part));
-        is_chosen && (file == "README.md" || FOLDERS.iter().any(|folder| file.starts_with(folder)))
+        is_chosen && (file == "README.md" || PAGE_FOLDERS.iter().any(|folder| file.starts_with(folder)))
     }
 }
 
@@ -260,7 +260,7 @@ fn matches_line(shown: &str, printed: &str) -> bool {
 
 /// Replaces dates, times, durations and the host name by placeholders.
 fn replace_varying_words(line: &str) -> String {
-    const UNITS: [&str; 5] = ["ns", "us", "ms", "s", "min"];
+    const TIME_UNITS: [&str; 5] = ["ns", "us", "ms", "s", "min"];
     let words: Vec<&str> = line.split(' ').collect();
     let is_run = line.trim_start().starts_with("run ");
     let is_number = |word: &str| {
@@ -275,7 +275,7 @@ fn replace_varying_words(line: &str) -> String {
             && word.contains(['-', ':'])
             && word != "--------"
     };
-    let is_unit = |word: Option<&&str>| word.is_some_and(|word| UNITS.contains(&word.trim_end_matches([',', '.', ';', ':', ')'])));
+    let is_unit = |word: Option<&&str>| word.is_some_and(|word| TIME_UNITS.contains(&word.trim_end_matches([',', '.', ';', ':', ')'])));
     let replaced = words.iter().enumerate().map(|(at, word)| match *word {
         word if is_moment(word) => "MOMENT".to_owned(),
         word if is_number(word) && is_unit(words.get(at + 1)) => "NUMBER".to_owned(),

@@ -26,7 +26,7 @@ pub fn measure_functions(text: &str) -> Vec<FunctionLength> {
         let length = if is_whole { Some(1) } else { lines[at..].iter().position(is_end).map(|n| n + 1) };
         let Some(length) = length else { continue };
         let body = &lines[at..at + length];
-        let has_reason = body.iter().any(|line| line.trim_start().starts_with(super::REASON));
+        let has_reason = body.iter().any(|line| line.trim_start().starts_with(super::REASON_PREFIX));
         found.push(FunctionLength { name: name.to_owned(), line: at + 1, code: body.iter().filter(is_code).count(), has_reason });
     }
     found

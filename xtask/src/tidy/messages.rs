@@ -12,7 +12,7 @@ use trodden_corpus::steps;
 
 const MESSAGES_FILE: &str = "docs/messages.txt";
 /// Environment variable that makes [`check`] rewrite the file.
-const BLESS: &str = "TRODDEN_BLESS";
+const BLESS_VARIABLE: &str = "TRODDEN_BLESS";
 const FILE_HEADER: &str = "\
 All messages of the project, by crate. `cargo xtask tidy` compares this file with the sources; `TRODDEN_BLESS=1 cargo xtask tidy` renews it.
 ";
@@ -22,18 +22,21 @@ const MESSAGE_MACROS: &[&str] = &["bail", "ensure", "anyhow", "error", "warn", "
 /// Functions with a message as an argument: a string literal, or the first string literal inside `format!` or `format_args!`.
 const MESSAGE_FUNCTIONS: &[&str] = &["context", "with_context", "note", "warn"];
 
-/// Compares the file with the messages in the sources (pairs of path and text), or rewrites it if [`BLESS`] is set. Fails if the file
-/// cannot be written.
+/// Compares the file with the messages in the sources (pairs of path and text), or rewrites it if [`BLESS_VARIABLE`] is set. Fails if the
+/// file cannot be written.
 pub fn check(sources: &[(String, String)]) -> Result<Vec<String>> {
     let text = render_messages(sources);
     let path = steps::checkout_root().join(MESSAGES_FILE);
-    if env::var_os(BLESS).is_some_and(|value| !value.is_empty()) {
+    if env::var_os(BLESS_VARIABLE).is_some_and(|value| !value.is_empty()) {
         std::fs::write(&path, &text).with_context(|| format!("cannot write {}", path.display()))?;
         return Ok(Vec::new());
     }
     let is_current = std::fs::read_to_string(&path).is_ok_and(|found| found == text);
-    let finding =
-        || format!("{MESSAGES_FILE}: differs from the sources. Read the new messages, and renew the file with {BLESS}=1 cargo xtask tidy");
+    let finding = || {
+        format!(
+            "{MESSAGES_FILE}: differs from the sources. Read the new messages, and renew the file with {BLESS_VARIABLE}=1 cargo xtask tidy"
+        )
+    };
     Ok(if is_current { Vec::new() } else { vec![finding()] })
 }
 

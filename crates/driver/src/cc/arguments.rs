@@ -3,7 +3,7 @@
 //! Only options that affect instrumentation are recognised. All arguments are passed on to clang unchanged; no command line is ever
 //! reconstructed from the parsed form. The caller passes a function that reads response files.
 
-use super::options::{NO_CODE, WITH_VALUE};
+use super::options::{OPTIONS_WITH_VALUE, OPTIONS_WITHOUT_MACHINE_CODE};
 use super::response_files::expand_response_files;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -122,7 +122,7 @@ impl ArgumentParser {
             self.only_inputs = true;
             return 1;
         }
-        let value = if WITH_VALUE.contains(&&*text) { arguments.get(at + 1) } else { None };
+        let value = if OPTIONS_WITH_VALUE.contains(&&*text) { arguments.get(at + 1) } else { None };
         match value {
             Some(value) => self.parse_option_with_value(&text, value),
             None => self.parse_option(&text, argument),
@@ -153,7 +153,7 @@ impl ArgumentParser {
     }
 
     fn parse_option(&mut self, text: &str, argument: &OsStr) {
-        if NO_CODE.contains(&text) || text.starts_with("-print-") || text.starts_with("--print-") {
+        if OPTIONS_WITHOUT_MACHINE_CODE.contains(&text) || text.starts_with("-print-") || text.starts_with("--print-") {
             self.makes_no_code = true;
         }
         if codegen::affects_generated_code(text) {
@@ -244,11 +244,11 @@ fn is_debug_level(text: &str) -> bool {
 
 /// Returns true if an option of the driver or the linker names an entry point or a linker script.
 fn names_entry(text: &str) -> bool {
-    const NOT_ENTRY: &[&str] = &["-emit", "-exp", "-exclude", "-eh-frame", "-enable", "-error", "-embed", "-end-"];
-    const NOT_SCRIPT: &[&str] = &["-Ttext", "-Tdata", "-Tbss", "-Trodata-segment", "-Tldata-segment"];
+    const OPTIONS_NOT_NAMING_ENTRY: &[&str] = &["-emit", "-exp", "-exclude", "-eh-frame", "-enable", "-error", "-embed", "-end-"];
+    const OPTIONS_NOT_NAMING_SCRIPT: &[&str] = &["-Ttext", "-Tdata", "-Tbss", "-Trodata-segment", "-Tldata-segment"];
     let is_one_of = |known: &[&str]| known.iter().any(|k| text.starts_with(k));
-    (text.starts_with("-e") && !is_one_of(NOT_ENTRY))
-        || (text.starts_with("-T") && !is_one_of(NOT_SCRIPT))
+    (text.starts_with("-e") && !is_one_of(OPTIONS_NOT_NAMING_ENTRY))
+        || (text.starts_with("-T") && !is_one_of(OPTIONS_NOT_NAMING_SCRIPT))
         || is_one_of(&["--entry", "--script", "-script"])
 }
 
@@ -264,11 +264,11 @@ fn kind_of_language(language: &str) -> CompilerInputKind {
 
 /// Infers the kind from the file extension as clang does.
 fn kind_of_extension(name: &OsStr) -> CompilerInputKind {
-    const SOURCES: &[&str] = &[
+    const SOURCE_EXTENSIONS: &[&str] = &[
         "c", "i", "cc", "cp", "cxx", "cpp", "CPP", "c++", "C++", "C", "CC", "CXX", "ii", "m", "mi", "mm", "M", "mii", "ll", "bc", "cppm",
         "ccm", "cxxm", "c++m", "ixx", "pcm",
     ];
-    const HEADERS: &[&str] = &["h", "H", "hh", "hp", "hxx", "hpp", "HPP", "h++", "tcc"];
+    const HEADER_EXTENSIONS: &[&str] = &["h", "H", "hh", "hp", "hxx", "hpp", "HPP", "h++", "tcc"];
     if name == "-" {
         return CompilerInputKind::Source;
     }
@@ -277,8 +277,8 @@ fn kind_of_extension(name: &OsStr) -> CompilerInputKind {
     let Some(extension) = end.and_then(|dot| std::str::from_utf8(&bytes[dot + 1..]).ok()) else { return CompilerInputKind::Linkable };
     match extension {
         "s" | "S" | "sx" | "asm" => CompilerInputKind::Assembly,
-        _ if SOURCES.contains(&extension) => CompilerInputKind::Source,
-        _ if HEADERS.contains(&extension) => CompilerInputKind::Header,
+        _ if SOURCE_EXTENSIONS.contains(&extension) => CompilerInputKind::Source,
+        _ if HEADER_EXTENSIONS.contains(&extension) => CompilerInputKind::Header,
         _ => CompilerInputKind::Linkable,
     }
 }

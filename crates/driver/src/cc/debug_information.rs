@@ -22,7 +22,7 @@ const OPTIONS_THAT_NEED_LOCATIONS: &[&str] = &[
 ];
 
 /// The first clang version that adds key instructions.
-const FIRST_WITH_KEY_INSTRUCTIONS: u32 = 22;
+const FIRST_CLANG_WITH_KEY_INSTRUCTIONS: u32 = 22;
 /// Disables key instructions. They serve stepping in debuggers; each of them adds a location that unit maps do not need.
 const NO_KEY_INSTRUCTIONS: &str = "-gno-key-instructions";
 
@@ -33,7 +33,7 @@ pub fn options(line: &CommandLine, clang: &Path, major: u32) -> Vec<OsString> {
     }
     let mut added = vec!["-gline-tables-only"];
     if !needs_locations(line) && !reads_configuration(line, clang) {
-        added.extend((major >= FIRST_WITH_KEY_INSTRUCTIONS).then_some(NO_KEY_INSTRUCTIONS));
+        added.extend((major >= FIRST_CLANG_WITH_KEY_INSTRUCTIONS).then_some(NO_KEY_INSTRUCTIONS));
         added.extend(["-Xclang", "-dwarf-debug-flags", "-Xclang", MAP_ONLY_FLAG]);
     }
     added.into_iter().map(OsString::from).collect()

@@ -2,7 +2,7 @@
 #![cfg_attr(rustfmt, rustfmt::skip)]
 
 /// Options whose value is the next argument.
-pub const WITH_VALUE: &[&str] = &[
+pub const OPTIONS_WITH_VALUE: &[&str] = &[
     "-o", "--output", "-x", "--language", "-I", "-L", "-l", "-D", "-U", "-A", "-F", "-B", "-T", "-u", "-z", "-e", "-G", "-V", "-b",
     "-h", "-include", "--include", "-imacros", "--imacros", "-isystem", "-isystem-after", "-iquote", "-idirafter", "-isysroot",
     "-iprefix", "-iwithprefix", "-iwithprefixbefore", "-iwithsysroot", "-iframework", "-iframeworkwithsysroot", "-ivfsoverlay",
@@ -17,7 +17,7 @@ pub const WITH_VALUE: &[&str] = &[
 ];
 
 /// Options that make clang generate no machine code.
-pub const NO_CODE: &[&str] = &[
+pub const OPTIONS_WITHOUT_MACHINE_CODE: &[&str] = &[
     "-###", "--version", "-dumpversion", "-dumpmachine", "-dumpspecs", "--help", "-help", "--help-hidden", "-E", "--preprocess",
     "-M", "--dependencies", "-MM", "--user-dependencies", "-fsyntax-only", "--analyze", "-emit-ast", "-emit-llvm", "--precompile",
     "-extract-api", "-verify-pch", "-module-file-info", "-rewrite-objc", "-fdriver-only", "-cc1", "-cc1as", "-cc1gen-reproducer",

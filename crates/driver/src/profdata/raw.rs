@@ -15,8 +15,8 @@ pub const MAX_BITMAP_BYTES_IN_TEXT: usize = 255;
 /// `\xfflprofr\x81`, little-endian.
 const MAGIC: u64 = 0xff6c_7072_6f66_7281;
 /// Version of the raw format. The top byte of the version word holds flags.
-const VERSION: u64 = 10;
-const FLAGS: u64 = 0xff << 56;
+const RAW_FORMAT_VERSION: u64 = 10;
+const FLAG_BITS: u64 = 0xff << 56;
 const LAST_VALUE_KIND: u64 = 2;
 const RECORD_SIZE: i64 = 64;
 
@@ -33,7 +33,7 @@ pub fn encode_raw(functions: &[FunctionEdges], version: u64) -> Vec<u8> {
     let after_bitmaps = padding(bitmaps);
     let header = [
         MAGIC,
-        VERSION | version & FLAGS,
+        RAW_FORMAT_VERSION | version & FLAG_BITS,
         0, // build identifiers
         functions.len() as u64,
         0, // padding before the counters

@@ -6,7 +6,7 @@ use trodden_profile::edges::SiteValues;
 use trodden_profile::{EdgeCounts, ProfiledValue};
 
 /// Bit numbers of flags in LLVM's version word, with the flags' names in the text format.
-const FLAGS: &[(u32, &str)] = &[(56, ":ir"), (57, ":csir"), (58, ":entry_first"), (61, ":single_byte_coverage")];
+const FLAG_NAMES: &[(u32, &str)] = &[(56, ":ir"), (57, ":csir"), (58, ":entry_first"), (61, ":single_byte_coverage")];
 
 /// LLVM's name for a call target that the profile does not contain.
 const EXTERNAL_SYMBOL: &str = "** External Symbol **";
@@ -20,7 +20,7 @@ pub fn encode_text(edges: &EdgeCounts) -> String {
 }
 
 fn write_all(out: &mut String, edges: &EdgeCounts) -> std::fmt::Result {
-    for (_, flag) in FLAGS.iter().filter(|(bit, _)| edges.version >> bit & 1 == 1) {
+    for (_, flag) in FLAG_NAMES.iter().filter(|(bit, _)| edges.version >> bit & 1 == 1) {
         writeln!(out, "{flag}")?;
     }
     for function in &edges.functions {

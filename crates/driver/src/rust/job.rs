@@ -263,17 +263,17 @@ impl CrateJob {
 
 /// Splits an argument into option and value. Accepts all spellings of rustc (`-C x`, `-Cx`, `--emit x`, `--emit=x`).
 fn split_option<'a>(text: &str, rest: &mut impl Iterator<Item = &'a OsString>) -> (String, Option<String>) {
-    const WITH_VALUE: &[&str] = &["-C", "--codegen", "--emit", "--crate-type", "--crate-name", "--out-dir", "--target", "--print"];
+    const OPTIONS_WITH_VALUE: &[&str] = &["-C", "--codegen", "--emit", "--crate-type", "--crate-name", "--out-dir", "--target", "--print"];
     let mut next = || rest.next().map(|v| v.to_string_lossy().into_owned());
     let named = |option: &str| if option == "--codegen" { "-C".to_owned() } else { option.to_owned() };
-    if WITH_VALUE.contains(&text) {
+    if OPTIONS_WITH_VALUE.contains(&text) {
         return (named(text), next());
     }
     if let Some(value) = text.strip_prefix("-C") {
         return ("-C".into(), Some(value.to_owned()));
     }
     match text.split_once('=') {
-        Some((option, value)) if WITH_VALUE.contains(&option) => (named(option), Some(value.to_owned())),
+        Some((option, value)) if OPTIONS_WITH_VALUE.contains(&option) => (named(option), Some(value.to_owned())),
         _ => (text.to_owned(), None),
     }
 }
@@ -299,12 +299,12 @@ mod tests {
         command.get_args().map(|a| a.to_string_lossy().into_owned()).collect()
     }
 
-    const BASE: &str =
+    const BASE_ARGUMENTS: &str =
         "--crate-name x --edition=2024 src/main.rs --emit=dep-info,link -C opt-level=3 -C extra-filename=-ab12 --out-dir /o --target t";
 
     #[test]
     fn programs_write_bitcode_and_use_this_linker() {
-        let job = read(&format!("{BASE} --crate-type bin -C incremental=/i")).unwrap();
+        let job = read(&format!("{BASE_ARGUMENTS} --crate-type bin -C incremental=/i")).unwrap();
         let folder = tempfile::tempdir().unwrap();
         let context = DriverContext::in_folder(folder.path(), &[]);
         let commands = job.whole_program_commands(&context, OsStr::new("rustc")).unwrap();
@@ -327,7 +327,7 @@ mod tests {
 
     #[test]
     fn library_that_is_both_rlib_and_cdylib_is_compiled_twice() {
-        let job = read(&format!("{BASE} --crate-type rlib --crate-type cdylib")).unwrap();
+        let job = read(&format!("{BASE_ARGUMENTS} --crate-type rlib --crate-type cdylib")).unwrap();
         let folder = tempfile::tempdir().unwrap();
         let context = DriverContext::in_folder(folder.path(), &[]);
         let commands = job.whole_program_commands(&context, OsStr::new("rustc")).unwrap();
@@ -348,20 +348,20 @@ mod tests {
     fn crates_are_compiled_one_by_one_unless_the_profile_has_lto() {
         let folder = tempfile::tempdir().unwrap();
         let context = DriverContext::in_folder(folder.path(), &[]);
-        let whole = |text: &str| read(&format!("{BASE} --crate-type lib {text}")).unwrap().is_whole_program(&context).unwrap();
+        let whole = |text: &str| read(&format!("{BASE_ARGUMENTS} --crate-type lib {text}")).unwrap().is_whole_program(&context).unwrap();
         assert!(!whole("-C embed-bitcode=no") && !whole("-C lto=off -Cembed-bitcode=no"));
         assert!(whole("") && whole("-C linker-plugin-lto"));
-        let job = read(&format!("{BASE} --crate-type lib --crate-type staticlib -C embed-bitcode=no -C incremental=/i")).unwrap();
+        let job = read(&format!("{BASE_ARGUMENTS} --crate-type lib --crate-type staticlib -C embed-bitcode=no -C incremental=/i")).unwrap();
         let found = arguments(&job.crate_command(&context, OsStr::new("rustc")).unwrap());
         for expected in ["--emit=dep-info,link,llvm-bc", "-Ccodegen-units=16", "-Cembed-bitcode=no"] {
             assert!(found.iter().any(|w| w == expected), "{expected} in {found:?}");
         }
         assert!(!found.iter().any(|w| w.contains("incremental") || w.contains("plugin-lto")));
         assert_eq!(job.archives(), ["/o/libx-ab12.rlib", "/o/libx-ab12.a"].map(PathBuf::from));
-        let job = read(&BASE.replace("opt-level=3", "opt-level=0")).unwrap();
+        let job = read(&BASE_ARGUMENTS.replace("opt-level=3", "opt-level=0")).unwrap();
         let found = arguments(&job.crate_command(&context, OsStr::new("rustc")).unwrap());
         assert!(found.contains(&"-Clinker-plugin-lto".to_owned()) && found.contains(&"-Ccodegen-units=1".to_owned()), "{found:?}");
-        let job = read(&format!("{} -C incremental=/i", BASE.replace("opt-level=3", "opt-level=0"))).unwrap();
+        let job = read(&format!("{} -C incremental=/i", BASE_ARGUMENTS.replace("opt-level=3", "opt-level=0"))).unwrap();
         let found = arguments(&job.crate_command(&context, OsStr::new("rustc")).unwrap());
         assert!(found.contains(&"-Cincremental=/i".to_owned()) && found.contains(&"-Ccodegen-units=16".to_owned()), "{found:?}");
     }

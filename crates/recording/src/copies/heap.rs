@@ -10,7 +10,7 @@ use std::fs::{self, OpenOptions};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-const PAGE: u64 = 4096;
+const PAGE_SIZE: u64 = 4096;
 /// Values of `p_type` for a loadable segment and of `p_flags` for a writable one.
 const PT_LOAD: u64 = 1;
 const PF_W: u64 = 2;
@@ -26,7 +26,7 @@ struct LastSegment {
 
 impl LastSegment {
     fn end(self) -> u64 {
-        (self.address + self.size).next_multiple_of(PAGE)
+        (self.address + self.size).next_multiple_of(PAGE_SIZE)
     }
 }
 

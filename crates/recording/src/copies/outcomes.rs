@@ -8,7 +8,7 @@ use trodden_profile::ProcessEnding;
 use trodden_profile::copies::{CopiesError, MergedCopies};
 use trodden_text::words::plural;
 
-const EXPLANATION: &str = "run `trodden repeatable -- COMMAND` to check whether the program is deterministic, and whether its paths \
+const DETERMINISM_ADVICE: &str = "run `trodden repeatable -- COMMAND` to check whether the program is deterministic, and whether its paths \
     depend on addresses (tables of pointers), since the code and static data of copies are at different addresses";
 
 /// Describes how each copy differs from the first one in exit status and output.
@@ -90,5 +90,5 @@ pub fn report_differences(differences: &[String]) {
     if differences.len() > MAX_SHOWN {
         log::warn!("and {}", plural((differences.len() - MAX_SHOWN) as u128, "more difference", "more differences"));
     }
-    log::warn!("{}", EXPLANATION);
+    log::warn!("{}", DETERMINISM_ADVICE);
 }

@@ -25,7 +25,7 @@ use trodden_unit::Identity;
 const FIRST_RUN_FOLDER: &str = "first";
 const FULL_RUN_FOLDER: &str = "first-whole";
 /// Maximum number of stored runs on which a partition is based.
-const MAX_RUNS: usize = 4;
+const MAX_MERGED_RUNS: usize = 4;
 /// Maximum duration of a first run that is repeated if no sample was taken.
 const MAX_REPEATED_RUN: Duration = Duration::from_secs(1);
 
@@ -82,7 +82,7 @@ pub fn recent_profile(identity: Identity, command: &[OsString], context: CopyCon
             Ok(_) => {}
             Err(error) => log::warn!("cannot use run {} for the partition: {error}", run.number),
         }
-        if used.len() == MAX_RUNS {
+        if used.len() == MAX_MERGED_RUNS {
             break;
         }
     }

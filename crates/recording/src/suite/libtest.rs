@@ -18,7 +18,7 @@ use trodden_text::words::plural;
 
 const FORWARDED_OPTIONS: [&str; 5] = ["--nocapture", "--no-capture", "--include-ignored", "--ignored", "--show-output"];
 /// Exit status of a test binary in which a test failed.
-const TEST_FAILED: u8 = 101;
+const TEST_FAILED_STATUS: u8 = 101;
 
 /// A test binary, and how cargo called it.
 #[derive(Clone, Debug)]
@@ -64,7 +64,7 @@ pub fn run_binary(job: &TestBinary, context: &RecordingContext, out: &mut dyn Wr
     writeln!(out, "{test_binary_name}: {}, {} failed", plural(tests.len() as u128, "test", "tests"), failed.len())?;
     failed.iter().try_for_each(|name| writeln!(out, "failed: {name}"))?;
     check_no_lost_counts(lost)?;
-    Ok(if failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(TEST_FAILED) })
+    Ok(if failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(TEST_FAILED_STATUS) })
 }
 
 fn run_single(recorder: &SuiteRecorder<'_>, name: &str, command: &[OsString]) -> Result<ExitCode> {

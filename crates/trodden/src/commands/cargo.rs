@@ -17,7 +17,7 @@ use trodden_recording::record::{self, RunnerCommand};
 use trodden_unit::Settings;
 use trodden_unit::experiment::Observe;
 
-const HELP: &str = "\
+const HELP_TEXT: &str = "\
 Build, run, test or benchmark a Rust workspace with its paths counted.
 
 Usage: cargo trodden <build|run|test|bench|nextest|install> [OPTIONS] [cargo's options] [-- arguments]
@@ -59,7 +59,7 @@ pub fn run(mut arguments: Vec<OsString>) -> Result<ExitCode> {
         arguments.remove(0);
     }
     let Some(verb) = arguments.first().and_then(|a| a.to_str()).filter(|a| !["-h", "--help", "help"].contains(a)) else {
-        output::print(HELP.as_bytes())?;
+        output::print(HELP_TEXT.as_bytes())?;
         return Ok(ExitCode::SUCCESS);
     };
     cargo::check_verb(verb)?;

@@ -12,7 +12,7 @@ use trodden_report::{View, difference};
 use trodden_stored::named;
 
 /// Exit status if the profiles differ and `--fail` is given.
-const DIFFERENT: u8 = 1;
+const DIFFERENT_STATUS: u8 = 1;
 
 pub fn run(job: &Diff) -> Result<ExitCode> {
     let (before, after) = (InputKind::detect(&job.before)?, InputKind::detect(&job.after)?);
@@ -57,5 +57,5 @@ fn diff_profiles(job: &Diff) -> Result<ExitCode> {
     print_result(job.json, || json_text(&difference::json(&found, &by_lines)), text)?;
     let is_same =
         found.functions.is_empty() && by_lines.functions.is_empty() && found.only_before.is_empty() && found.only_after.is_empty();
-    Ok(if job.fail && !is_same { ExitCode::from(DIFFERENT) } else { ExitCode::SUCCESS })
+    Ok(if job.fail && !is_same { ExitCode::from(DIFFERENT_STATUS) } else { ExitCode::SUCCESS })
 }

@@ -172,9 +172,9 @@ fn tracefile(job: &Export, view: &View, selection: &Selection) -> Result<String>
 /// Renames the source files in a tracefile. Removes files for which `name` returns `None`. Does not rename files that would get the same
 /// name: they are versions of one source file in different builds, and their counts must not be mixed.
 fn rename_sources(tracefile: &str, name: &dyn Fn(&str) -> Option<String>) -> String {
-    const END: &str = "end_of_record\n";
+    const RECORD_END: &str = "end_of_record\n";
     let records: Vec<(&str, &str, &str, String)> = tracefile
-        .split_inclusive(END)
+        .split_inclusive(RECORD_END)
         .filter_map(|record| {
             let (before, rest) = record.split_once("SF:")?;
             let (path, after) = rest.split_once('\n')?;

@@ -16,10 +16,10 @@ use trodden_report::{SourceCache, View};
 use trodden_stored::named;
 
 /// Exit status if a path matches and `--fail` is given.
-const FOUND: u8 = 1;
+const FOUND_STATUS: u8 = 1;
 
 /// Exit status if it is unknown whether a path matches.
-const UNKNOWN: u8 = 2;
+const UNKNOWN_STATUS: u8 = 2;
 
 /// Advice for functions whose paths are split at cut edges. A match that crosses a cut edge is missed.
 const CUT_EDGE_ADVICE: &str = "Record a variant with whole paths, made by `trodden-lab with --table-slots 4096 -- instrument PROGRAM \
@@ -66,8 +66,8 @@ fn find_in_profile(job: &Find, color: Color) -> Result<ExitCode> {
     remarks::note_inexact(&profile);
     remarks::report_missing(&view, &sources);
     Ok(match found.answer() {
-        FoundAnswer::Unknown => ExitCode::from(UNKNOWN),
-        FoundAnswer::Yes if job.fail => ExitCode::from(FOUND),
+        FoundAnswer::Unknown => ExitCode::from(UNKNOWN_STATUS),
+        FoundAnswer::Yes if job.fail => ExitCode::from(FOUND_STATUS),
         FoundAnswer::Yes | FoundAnswer::No => ExitCode::SUCCESS,
     })
 }

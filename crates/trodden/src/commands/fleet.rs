@@ -33,7 +33,7 @@ use trodden_report::words::plural;
 use trodden_report::{SourceCache, View};
 
 /// Memory for sorting, in bytes. What does not fit goes to temporary files.
-const SORT_MEMORY: usize = 256 << 20;
+const SORT_MEMORY_BYTES: usize = 256 << 20;
 
 /// Maximum number of users to list for a path. Users with more executions come first.
 const MAX_SHOWN_USERS: usize = 3;
@@ -127,7 +127,8 @@ fn read_copies(folder: &Path) -> Result<DistributedCopies> {
 }
 
 fn aggregate_reports(job: &Aggregate, color: Color) -> Result<ExitCode> {
-    let limits = AggregateLimits { memory: SORT_MEMORY, paths: limit(output::max_results(job.top, job.json)), users: MAX_SHOWN_USERS };
+    let limits =
+        AggregateLimits { memory: SORT_MEMORY_BYTES, paths: limit(output::max_results(job.top, job.json)), users: MAX_SHOWN_USERS };
     let distributed = job.copies.as_deref().map(read_copies).transpose()?;
     let mut units = BTreeMap::new();
     let copies = distributed.as_ref().map(|distributed| {

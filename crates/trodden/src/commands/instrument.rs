@@ -24,7 +24,7 @@ use trodden_unit::experiment::{ExperimentScheme, InputPurpose, PluginRequest, Se
 use trodden_unit::{InstrumentedImage, Observation, Settings, UnitMap};
 
 /// Default limit on how much a unit's code may grow, in percent, when callees are inlined or copied for a context.
-const DEFAULT_GROWTH: u32 = 50;
+const DEFAULT_MAX_GROWTH_PERCENT: u32 = 50;
 
 pub fn run(job: &Instrument) -> Result<ExitCode> {
     let (program, output) = (&job.program, &job.output);
@@ -98,7 +98,7 @@ fn build_request(job: &Instrument) -> Result<PluginRequest> {
         Some((set, None)) => Some(segments::requested_segments(job.depth as usize, &job.only, set, &folders())?),
         None => None,
     };
-    if let Some(set) = set.map(|set| set.with_growth(job.choices.growth.unwrap_or(DEFAULT_GROWTH))) {
+    if let Some(set) = set.map(|set| set.with_growth(job.choices.growth.unwrap_or(DEFAULT_MAX_GROWTH_PERCENT))) {
         let functions = plural(set.functions().len() as u128, "function", "functions");
         let is_selective = settings.scheme == Some(ExperimentScheme::Interesting(NumberingScheme::Pspp));
         ensure!(

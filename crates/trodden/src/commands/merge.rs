@@ -11,7 +11,7 @@ use trodden_report::words::plural;
 use trodden_stored::named;
 
 /// Exit status if files were corrupt or left out.
-const INCOMPLETE: u8 = 1;
+const INCOMPLETE_STATUS: u8 = 1;
 
 /// Merges profiles and writes the result. Returns status 1 if files were corrupt or left out.
 pub fn run(job: &Merge) -> Result<ExitCode> {
@@ -34,7 +34,7 @@ pub fn run(job: &Merge) -> Result<ExitCode> {
     profile.write(&job.output)?;
     let merged_profiles = plural(merged.files as u128, "profile", "profiles");
     note(format_args!("merged {merged_profiles} into {}", job.output.display()));
-    Ok(if merged.refused.is_empty() && merged.corrupt.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(INCOMPLETE) })
+    Ok(if merged.refused.is_empty() && merged.corrupt.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(INCOMPLETE_STATUS) })
 }
 
 /// Prefixes a reason with the file's name, unless the reason already starts with it.

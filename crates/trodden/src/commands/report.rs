@@ -17,7 +17,7 @@ use trodden_report::{PathMeasure, Selection, SourceCache, View, callers, events,
 use trodden_stored::named;
 
 /// Default maximum number of source lines per path.
-const DEFAULT_STEPS: usize = 40;
+const DEFAULT_MAX_LINES_PER_PATH: usize = 40;
 
 pub fn run(job: &Report, color: Color) -> Result<ExitCode> {
     let kind = InputKind::detect(&job.file)?;
@@ -61,14 +61,17 @@ fn report_profile(job: &Report, color: Color) -> Result<ExitCode> {
         }
         print(&json_text(&document)?)?;
     } else {
-        let mut report = text::report(&view, &selection, &sources, &text_options(color, job.steps.unwrap_or(DEFAULT_STEPS)))?.into_bytes();
+        let mut report =
+            text::report(&view, &selection, &sources, &text_options(color, job.steps.unwrap_or(DEFAULT_MAX_LINES_PER_PATH)))?.into_bytes();
         if job.function.is_none()
             && let Some(sequence) = in_report::load_busiest_thread(name, &folders())
         {
             sequence.write(&mut report)?;
         }
         if let Some(callers) = callers {
-            report.extend(callers.text(job.function.as_deref(), selection.top, &text_options(color, DEFAULT_STEPS)).into_bytes());
+            report.extend(
+                callers.text(job.function.as_deref(), selection.top, &text_options(color, DEFAULT_MAX_LINES_PER_PATH)).into_bytes(),
+            );
         }
         print_text(&String::from_utf8_lossy(&report))?;
     }

@@ -18,7 +18,7 @@ use trodden_report::{Name, SourceCache, View, counted_segments};
 use trodden_stored::Folders;
 
 /// Exit status if a segment is shown and `--fail` is given.
-const FOUND: u8 = 1;
+const FOUND_STATUS: u8 = 1;
 
 pub fn run(job: &Segments, color: Color) -> Result<ExitCode> {
     let kind = InputKind::detect(&job.file)?;
@@ -60,7 +60,7 @@ pub fn run(job: &Segments, color: Color) -> Result<ExitCode> {
         counted_segments::summarise_counters(&observed).iter().for_each(note);
     }
     remarks::report_missing(&view, &sources);
-    Ok(if job.fail && !found.is_empty() { ExitCode::from(FOUND) } else { ExitCode::SUCCESS })
+    Ok(if job.fail && !found.is_empty() { ExitCode::from(FOUND_STATUS) } else { ExitCode::SUCCESS })
 }
 
 fn segment_ends_in(image: &ImageProfile, segment: &Segment, name: &str) -> bool {

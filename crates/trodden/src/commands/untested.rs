@@ -23,9 +23,9 @@ use trodden_report::{SourceCache, View, lcov, sarif, schemes, source_files};
 use trodden_unit::UnitMap;
 
 /// Exit status if there is an untested path or segment and `--fail` is given.
-const UNTESTED_FOUND: u8 = 1;
+const UNTESTED_FOUND_STATUS: u8 = 1;
 /// Default number of paths in a text report.
-const DEFAULT_TOP: usize = 10;
+const DEFAULT_MAX_PATHS: usize = 10;
 
 pub fn run(job: &Untested, color: Color) -> Result<ExitCode> {
     report(job, color, None)
@@ -67,7 +67,7 @@ fn report(job: &Untested, color: Color, schemes: Option<&SchemeResults>) -> Resu
     }
     let view = View::from_untested(&profile);
     let is_text = !job.json && job.sarif.is_none() && job.lcov.is_none();
-    let max_shown = job.top.unwrap_or(if is_text { DEFAULT_TOP } else { 0 });
+    let max_shown = job.top.unwrap_or(if is_text { DEFAULT_MAX_PATHS } else { 0 });
     let top = trodden_report::select::limit(max_shown);
     let function = job.function.as_deref();
     let selection = UntestedSelection { function, top, order: job.by };
@@ -82,7 +82,7 @@ fn report(job: &Untested, color: Color, schemes: Option<&SchemeResults>) -> Resu
     write_report(job, color, &parts, &sources, &profile.run.directory)?;
     remarks::report_missing(&view, &sources);
     let is_empty = untested.is_empty() && across.is_none_or(|segments| segments.is_empty());
-    Ok(if job.fail && !is_empty { ExitCode::from(UNTESTED_FOUND) } else { ExitCode::SUCCESS })
+    Ok(if job.fail && !is_empty { ExitCode::from(UNTESTED_FOUND_STATUS) } else { ExitCode::SUCCESS })
 }
 
 struct ReportParts<'r, 'v, 'a> {

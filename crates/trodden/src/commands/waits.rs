@@ -28,7 +28,7 @@ use trodden_waits_file::sample_paths::SamplePaths;
 use trodden_waits_file::summary::WaitSummary;
 
 /// Default number of samples per second of a thread's processor time. The kernel's tick rate is an upper bound.
-const DEFAULT_RATE: u32 = 1000;
+const DEFAULT_SAMPLES_PER_SECOND: u32 = 1000;
 
 /// The library that is preloaded into the program.
 const RECORDER: OwnLibrary = OwnLibrary {
@@ -54,7 +54,8 @@ fn record(job: &WaitsRecord) -> Result<ExitCode> {
     if let Some(kind) = refused {
         return Err(cannot_run(&job.command[0], kind.into()).into());
     }
-    let program = RecordedProgram { command: &job.command, output: &job.output, rate: job.choices.rate.unwrap_or(DEFAULT_RATE) };
+    let program =
+        RecordedProgram { command: &job.command, output: &job.output, rate: job.choices.rate.unwrap_or(DEFAULT_SAMPLES_PER_SECOND) };
     Ok(exit_code(program.run(&recorder()?)?))
 }
 

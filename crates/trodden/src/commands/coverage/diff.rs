@@ -10,7 +10,7 @@ use trodden_coverage::diff::{CoverageDifference, NamedCoverage};
 use trodden_stored::named;
 
 /// Exit status if a line that the baseline executed was not executed.
-const LESS_THAN_BASELINE: u8 = 1;
+const LESS_THAN_BASELINE_STATUS: u8 = 1;
 
 pub fn run(job: &CoverageReport, baseline: &str) -> Result<ExitCode> {
     let thresholds = &job.fail_under;
@@ -31,5 +31,5 @@ pub fn run(job: &CoverageReport, baseline: &str) -> Result<ExitCode> {
         false => print(difference.text().as_bytes())?,
     }
     mappings.iter().for_each(|mapping| mapping.note_caveats(false));
-    Ok(if !thresholds.is_empty() && difference.has_lost_lines() { ExitCode::from(LESS_THAN_BASELINE) } else { ExitCode::SUCCESS })
+    Ok(if !thresholds.is_empty() && difference.has_lost_lines() { ExitCode::from(LESS_THAN_BASELINE_STATUS) } else { ExitCode::SUCCESS })
 }

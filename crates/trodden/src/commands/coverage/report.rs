@@ -12,7 +12,7 @@ use trodden_report::View;
 use trodden_report::coverage::CoverageRow;
 
 /// Exit status if coverage is below a threshold.
-const BELOW_THRESHOLD: u8 = 1;
+const BELOW_THRESHOLD_STATUS: u8 = 1;
 
 pub fn run(job: &CoverageReport) -> Result<ExitCode> {
     if let Some(baseline) = &job.baseline {
@@ -32,7 +32,7 @@ pub fn run(job: &CoverageReport) -> Result<ExitCode> {
     mapping.note_caveats(true);
     let failed = missed_thresholds(&job.fail_under, &table.total);
     failed.iter().for_each(note);
-    Ok(if failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(BELOW_THRESHOLD) })
+    Ok(if failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(BELOW_THRESHOLD_STATUS) })
 }
 
 fn check_thresholds(job: &CoverageReport) -> Result<()> {

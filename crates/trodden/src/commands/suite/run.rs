@@ -19,7 +19,7 @@ use trodden_recording::suite::libtest::{self, TestBinary};
 use trodden_recording::suite::{SuiteOutcome, SuiteRecorder, TestSource, check_no_lost_counts, list_tests, run_all};
 use trodden_report::words::{plural, shell_word};
 
-const TEST_FAILED: u8 = 1;
+const TEST_FAILED_STATUS: u8 = 1;
 
 /// Runs tests. Returns status 1 if any test failed.
 pub fn run(job: &SuiteRun) -> Result<ExitCode> {
@@ -42,7 +42,7 @@ pub fn run(job: &SuiteRun) -> Result<ExitCode> {
     ));
     failed.iter().for_each(|name| note(format_args!("failed: {name}")));
     check_no_lost_counts(lost)?;
-    Ok(if failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(TEST_FAILED) })
+    Ok(if failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(TEST_FAILED_STATUS) })
 }
 
 /// Runs the tests with cargo. Cargo runs each test binary through `trodden suite step` ([`step`]).
