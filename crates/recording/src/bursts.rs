@@ -7,7 +7,7 @@
 //! estimate how many executions short bursts miss. If a recorder is killed while the switch is on, the next recorder turns the switch off.
 
 use crate::processor_time::ProcessorTime;
-use crate::waiting::Waiting;
+use crate::waiting::SchedulerWaits;
 use anyhow::{Result, ensure};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -97,7 +97,7 @@ impl BurstThread {
             intended_ns: 0,
             processor: ProcessorTime::default(),
             uses_processor_time: false,
-            waiting: Waiting::default(),
+            waiting: SchedulerWaits::default(),
             last_reading: Instant::now(),
             processor_at_reading: 0,
             end_delay: 0.0,
@@ -132,7 +132,7 @@ struct BurstController {
     processor: ProcessorTime,
     /// True if all times are processor times. Decided once, because times from different clocks cannot be added.
     uses_processor_time: bool,
-    waiting: Waiting,
+    waiting: SchedulerWaits,
     last_reading: Instant,
     processor_at_reading: u64,
     /// Estimate, in seconds, of how late bursts end.

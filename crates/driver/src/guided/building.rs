@@ -24,12 +24,11 @@ pub struct ProgramBuilder<'a> {
     context: &'a DriverContext,
     job: &'a GuidedBuild,
     command: Vec<OsString>,
-    cargo: Option<Cargo>,
+    cargo: Option<CargoBuild>,
 }
 
-/// What is known about a build by cargo.
 #[derive(Debug, Default)]
-struct Cargo {
+struct CargoBuild {
     /// The target folder to empty before each build; `None` if the user selects the target folder.
     folder: Option<PathBuf>,
     /// The rustup toolchain that the user selects with `cargo +NAME`.
@@ -62,7 +61,7 @@ impl ProgramBuilder<'_> {
         if let Some(folder) = &folder {
             command.splice(3..3, ["--target-dir".into(), folder.into()]);
         }
-        Ok(ProgramBuilder { context, job, command, cargo: Some(Cargo { folder, toolchain }) })
+        Ok(ProgramBuilder { context, job, command, cargo: Some(CargoBuild { folder, toolchain }) })
     }
 
     /// Runs the second build, with the edge profile `profile`, or, if it is `None`, the first build, with LLVM's counters. Returns the

@@ -28,7 +28,7 @@ pub fn train(context: &DriverContext, commands: &[String], variable: &str, progr
         "complete" => "--profile-of complete".to_owned(),
         table => format!("--table {}", TableParameters::parse(table)?.name()),
     };
-    let substitute = Substitute::install(context, program, folder.path(), &profile_option)?;
+    let substitute = ScriptSubstitute::install(context, program, folder.path(), &profile_option)?;
     for line in commands {
         let status = Command::new("sh").arg("-c").arg(line).env(variable, program).status().context("cannot run sh")?;
         ensure!(status.success(), "the training `{line}` failed ({status})");
@@ -46,16 +46,16 @@ pub fn train(context: &DriverContext, commands: &[String], variable: &str, progr
 }
 
 /// A script in place of a program. Dropping this value restores the program.
-struct Substitute {
+struct ScriptSubstitute {
     program: PathBuf,
     original: PathBuf,
 }
 
-impl Substitute {
-    fn install(context: &DriverContext, program: &Path, folder: &Path, profile_option: &str) -> Result<Substitute> {
+impl ScriptSubstitute {
+    fn install(context: &DriverContext, program: &Path, folder: &Path, profile_option: &str) -> Result<ScriptSubstitute> {
         let mut name = program.file_name().unwrap_or_default().to_owned();
         name.push(TRAINED_SUFFIX);
-        let substitute = Substitute { program: program.to_owned(), original: program.with_file_name(name) };
+        let substitute = ScriptSubstitute { program: program.to_owned(), original: program.with_file_name(name) };
         let quoted = |path: &Path| -> Result<String> {
             let text = path.to_str().with_context(|| format!("the path {} is not UTF-8", path.display()))?;
             Ok(shlex::try_quote(text)?.into_owned())
@@ -76,7 +76,7 @@ impl Substitute {
     }
 }
 
-impl Drop for Substitute {
+impl Drop for ScriptSubstitute {
     fn drop(&mut self) {
         // If this fails, the next step fails too, because it reads the program.
         let mut names = lock_registry();

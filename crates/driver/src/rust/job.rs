@@ -35,11 +35,11 @@ pub struct CrateJob {
     lto: Option<String>,
     /// True if objects contain bitcode for link-time optimisation. Cargo requests this if the profile enables LTO.
     embeds_bitcode: bool,
-    pub codegen: Codegen,
+    pub codegen: RustcCodegen,
 }
 
 #[derive(Debug, Default)]
-pub struct Codegen {
+pub struct RustcCodegen {
     level: Option<String>,
     /// Number of codegen units; `None` for rustc's default.
     units: Option<String>,
@@ -62,7 +62,7 @@ pub fn can_divide(context: &DriverContext) -> Result<bool> {
     Ok(experiment == Experiment::default() || experiment == coverage)
 }
 
-impl Codegen {
+impl RustcCodegen {
     fn is_unoptimised(&self) -> bool {
         self.level.as_deref().unwrap_or("0") == "0"
     }

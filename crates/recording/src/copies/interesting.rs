@@ -4,7 +4,7 @@
 //! [`super::path_sets`] divides the interesting paths. If the program counts all paths of each function in the set, complete functions are
 //! assigned to copies instead.
 
-use super::path_sets::{self, Owners};
+use super::path_sets::{self, PathOwners};
 use super::preparation::CopyInput;
 use super::shared::{self, Partition};
 use super::units::read_units;
@@ -48,7 +48,7 @@ struct InterestingPartition {
     paths: KnownPaths,
     /// True if complete functions are assigned to copies. The owner of a function's path 0 is then the owner of the function.
     whole_functions: bool,
-    owners: Owners,
+    owners: PathOwners,
     copies: usize,
 }
 

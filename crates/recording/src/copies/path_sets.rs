@@ -68,14 +68,14 @@ pub fn function_key(map: &UnitMap, function: &FunctionMap) -> FunctionKey {
 }
 
 /// For each function and path number, the copy that observes the path.
-pub type Owners = HashMap<FunctionKey, BTreeMap<u64, usize>>;
+pub type PathOwners = HashMap<FunctionKey, BTreeMap<u64, usize>>;
 
 /// Divides the paths of functions among at most `copies` copies. Also returns the number of copies that observe any path.
 pub fn divide_paths<'a>(
     observed: impl Iterator<Item = (&'a FunctionKey, Vec<u64>)>,
     weights: &HashMap<FunctionKey, u64>,
     copies: usize,
-) -> (Owners, usize) {
+) -> (PathOwners, usize) {
     let mut functions: Vec<(u128, &FunctionKey, Vec<u64>)> = observed
         .filter(|(_, paths)| !paths.is_empty())
         .map(|(key, paths)| (u128::from(weights.get(key).copied().unwrap_or(1).max(1)), key, paths))
@@ -101,7 +101,7 @@ pub fn divide_paths<'a>(
 }
 
 /// Logs a division. `participle` says what the copies do with the paths ("watched for", "counted").
-pub fn log_division(owners: &Owners, copies: usize, participle: &str) {
+pub fn log_division(owners: &PathOwners, copies: usize, participle: &str) {
     let (paths, functions) = (owners.values().map(BTreeMap::len).sum::<usize>(), owners.len());
     let divided = owners.values().filter(|own| own.values().collect::<BTreeSet<_>>().len() > 1).count();
     log::info!(

@@ -6,7 +6,7 @@
 //! Copies only count. The program's messages about matches are printed after the counts have been merged; if the copies printed them, their
 //! output would differ. Actions that change the execution are rejected.
 
-use super::path_sets::{self, Owners};
+use super::path_sets::{self, PathOwners};
 use super::preparation::CopyInput;
 use super::shared::{self, Partition};
 use super::units::read_units;
@@ -40,7 +40,7 @@ struct WatchPartition {
     settings: Settings,
     /// All paths that are not watched.
     others: KnownPaths,
-    owners: Owners,
+    owners: PathOwners,
     copies: usize,
     /// The program's expression, if matches are to be reported.
     reported_expression: Option<String>,
