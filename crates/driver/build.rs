@@ -1,4 +1,4 @@
-//! Builds the objects that are embedded in this crate: the runtime, and the entry point for programs without libc's start files.
+//! Builds the two objects that this crate embeds: the runtime, and an entry point for programs without libc's start files.
 #![allow(dead_code, reason = "the included file serves tests as well")]
 
 #[path = "runtime/build_object.rs"]

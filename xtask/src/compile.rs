@@ -1,7 +1,7 @@
-//! `cargo xtask compile`: compares the processor time of `trodden cc` with that of clang, on a generated unit of many small functions and
-//! on given sources.
+//! `cargo xtask compile`: compares the processor time of `trodden cc` with clang's, for a generated file with many small functions and for
+//! given sources.
 //!
-//! The compilers run alternately, so that a slowdown of the machine affects both. The shortest time of each is reported.
+//! The two compilers alternate, so that a slowdown of the machine affects both. The shortest time of each compiler is reported.
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
@@ -12,7 +12,6 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use trodden_corpus::steps::{self, build_trodden};
 
-/// `cargo xtask compile`
 #[derive(Debug, Args)]
 pub struct CompileOptions {
     /// C sources to compile in addition to the generated unit.
@@ -31,20 +30,19 @@ pub struct CompileOptions {
     trodden: Option<PathBuf>,
 }
 
-/// Measures, and prints a line for each source and level.
 pub fn run(options: &CompileOptions) -> Result<()> {
     let trodden = match &options.trodden {
         Some(trodden) => trodden.clone(),
         None => build_trodden()?.join("trodden"),
     };
-    let folder = steps::target().join("compile");
+    let folder = steps::target_folder().join("compile");
     fs::create_dir_all(&folder).with_context(|| format!("cannot create {}", folder.display()))?;
     let generated = folder.join(format!("functions-{}.c", options.functions));
-    fs::write(&generated, many_functions(options.functions)).with_context(|| format!("cannot write {}", generated.display()))?;
+    fs::write(&generated, generate_functions(options.functions)).with_context(|| format!("cannot write {}", generated.display()))?;
     println!("{:<28} {:>5} {:>10} {:>10} {:>7}", "source", "level", "clang", "trodden", "ratio");
     for source in std::iter::once(&generated).chain(&options.sources) {
         for level in &options.levels {
-            let [plain, counting] = shortest_times(&trodden, options.rounds, &folder, source, &format!("-O{level}"))?;
+            let [plain, counting] = measure_shortest_times(&trodden, options.rounds, &folder, source, &format!("-O{level}"))?;
             let name = source.file_name().unwrap_or_default().display().to_string();
             println!("{name:<28} {:>5} {plain:>8.2} s {counting:>8.2} s {:>6.2}x", format!("-O{level}"), counting / plain);
         }
@@ -52,8 +50,8 @@ pub fn run(options: &CompileOptions) -> Result<()> {
     Ok(())
 }
 
-/// The shortest processor times of clang and of trodden, in seconds.
-fn shortest_times(trodden: &Path, rounds: u32, folder: &Path, source: &Path, level: &str) -> Result<[f64; 2]> {
+/// Returns the shortest processor times of clang and of trodden, in seconds.
+fn measure_shortest_times(trodden: &Path, rounds: u32, folder: &Path, source: &Path, level: &str) -> Result<[f64; 2]> {
     let mut best = [f64::INFINITY; 2];
     for _ in 0..rounds.max(1) {
         for (at, best) in best.iter_mut().enumerate() {
@@ -63,25 +61,25 @@ fn shortest_times(trodden: &Path, rounds: u32, folder: &Path, source: &Path, lev
             };
             command.args((at == 1).then_some("cc")).args([level, "-w", "-c"]).arg(source).arg("-o").arg(folder.join("unit.o"));
             command.env("TRODDEN_CACHE", folder.join("store"));
-            let before = child_seconds()?;
+            let before = child_processor_seconds()?;
             let status = command.stdin(Stdio::null()).status().context("cannot run a compiler")?;
             if !status.success() {
                 bail!("`{command:?}` failed: {status}");
             }
-            *best = best.min(child_seconds()? - before);
+            *best = best.min(child_processor_seconds()? - before);
         }
     }
     Ok(best)
 }
 
-fn child_seconds() -> Result<f64> {
+fn child_processor_seconds() -> Result<f64> {
     let usage = getrusage(UsageWho::RUSAGE_CHILDREN).context("cannot read the processor time of child processes")?;
     let seconds = |time: nix::sys::time::TimeVal| time.tv_sec() as f64 + time.tv_usec() as f64 / 1e6;
     Ok(seconds(usage.user_time()) + seconds(usage.system_time()))
 }
 
-/// Generates a unit of functions with three paths each, all called by `main`.
-fn many_functions(count: u32) -> String {
+/// Generates a C source with `count` functions of three paths each, all of which `main` calls.
+fn generate_functions(count: u32) -> String {
     let mut text = String::new();
     for i in 0..count {
         let (small, odd) = (i % 13, i % 97);

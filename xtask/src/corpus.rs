@@ -10,7 +10,6 @@ use trodden_corpus::packages::{self, PackagePurpose};
 use trodden_corpus::steps::{self, build_trodden};
 use trodden_corpus::{Corpus, Input, Variant};
 
-/// `cargo xtask corpus`
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -52,19 +51,16 @@ enum CorpusStep {
     Run,
 }
 
-/// Variable that names the clang with which trodden compiles. Plain builds always use clang 22.
+/// Environment variable that names the clang that trodden compiles with. Plain builds always use clang 22.
 pub const CLANG_VARIABLE: &str = "TRODDEN_CLANG";
 
-/// Returns the working folder inside cargo's target folder. Each clang that [`CLANG_VARIABLE`] names has a separate folder. The folders
-/// share the sources, which builds copy.
-///
-/// # Errors
-/// The folder cannot be created.
-pub fn in_target() -> Result<Corpus> {
+/// Returns a working folder in cargo's target folder. Each clang that [`CLANG_VARIABLE`] names has its own working folder. All of them
+/// share the sources, because builds work on copies of the sources.
+pub fn corpus_in_target() -> Result<Corpus> {
     let default = Corpus::in_target();
     let Some(clang) = std::env::var_os(CLANG_VARIABLE) else { return Ok(default) };
     let name = Path::new(&clang).file_name().unwrap_or_default().to_string_lossy().into_owned();
-    let folder = steps::target().join(format!("corpus-{name}"));
+    let folder = steps::target_folder().join(format!("corpus-{name}"));
     for part in ["apt", "downloads", "src"] {
         let (shared, link) = (default.folder().join(part), folder.join(part));
         for created in [&shared, &folder] {
@@ -74,23 +70,21 @@ pub fn in_target() -> Result<Corpus> {
             symlink(&shared, &link).with_context(|| format!("cannot create the link {}", link.display()))?;
         }
     }
-    Ok(Corpus::at(&folder))
+    Ok(Corpus::in_folder(&folder))
 }
 
-/// This program, even if a build has replaced its file since it was started.
+/// This program. The path is valid even if a build has replaced the program's file.
 pub const OWN_PROGRAM: &str = "/proc/self/exe";
 
-/// Programs that `cargo xtask test` runs: two in C, one of them configured by autoconf, and one in C++.
-const SUBSET: [&str; 3] = ["gzip", "lua", "minisat"];
+/// Programs that `cargo xtask test` runs: two in C, of which one is configured by autoconf, and one in C++.
+const SUITE_PROGRAMS: [&str; 3] = ["gzip", "lua", "minisat"];
 
-/// Runs some programs of the corpus in a separate process, with debug builds of trodden and, if `clang` is given, with that clang.
-///
-/// # Errors
-/// A program cannot be built or run, or its output differs from that of the plain build.
-pub fn run_subset(clang: Option<&str>) -> Result<()> {
-    steps::headline(&format!("Programs of the corpus{}", clang.map(|clang| format!(" with {clang}")).unwrap_or_default()));
+/// Runs the programs of [`SUITE_PROGRAMS`] in a separate process, with debug builds of trodden. If `clang` is given, trodden uses it. Fails
+/// if a program cannot be built or run, or its output differs from the plain build's output.
+pub fn run_suite_programs(clang: Option<&str>) -> Result<()> {
+    steps::log_headline(&format!("Programs of the corpus{}", clang.map(|clang| format!(" with {clang}")).unwrap_or_default()));
     let mut run = Command::new(OWN_PROGRAM);
-    run.args(["corpus", "run", "--debug"]).args(SUBSET);
+    run.args(["corpus", "run", "--debug"]).args(SUITE_PROGRAMS);
     match clang {
         Some(clang) => run.env(CLANG_VARIABLE, clang),
         None => run.env_remove(CLANG_VARIABLE),
@@ -98,8 +92,8 @@ pub fn run_subset(clang: Option<&str>) -> Result<()> {
     steps::run(&mut run)
 }
 
-/// Drops Rust programs, with a message, if [`CLANG_VARIABLE`] names a clang, because that clang may be older than rustc's LLVM.
-pub fn compilable(corpus: &Corpus, programs: Vec<String>) -> Result<Vec<String>> {
+/// Drops Rust programs, with a message, if [`CLANG_VARIABLE`] is set: the named clang may be older than rustc's LLVM.
+pub fn drop_uncompilable(corpus: &Corpus, programs: Vec<String>) -> Result<Vec<String>> {
     let Some(clang) = std::env::var_os(CLANG_VARIABLE) else { return Ok(programs) };
     let mut kept = Vec::new();
     for program in programs {
@@ -111,23 +105,19 @@ pub fn compilable(corpus: &Corpus, programs: Vec<String>) -> Result<Vec<String>>
     Ok(kept)
 }
 
-/// Carries out a step for the named programs.
-///
-/// # Errors
-/// A program is unknown, or a step failed.
 pub fn run(options: &CorpusOptions) -> Result<()> {
     let corpus = match &options.folder {
-        Some(folder) => Corpus::at(folder),
-        None => in_target()?,
+        Some(folder) => Corpus::in_folder(folder),
+        None => corpus_in_target()?,
     };
     if options.debug {
         steps::use_debug_builds();
     }
     if options.step == CorpusStep::List {
-        print!("{}", corpus.about()?);
+        print!("{}", corpus.describe_programs()?);
         return Ok(());
     }
-    let programs = compilable(&corpus, corpus.programs(&options.programs)?)?;
+    let programs = drop_uncompilable(&corpus, corpus.programs(&options.programs)?)?;
     packages::ensure(PackagePurpose::Corpus)?;
     corpus.ensure_packages(&programs)?;
     if options.variant.is_trodden() && options.step != CorpusStep::Fetch {
@@ -145,7 +135,7 @@ pub fn run(options: &CorpusOptions) -> Result<()> {
 }
 
 fn run_and_compare(corpus: &Corpus, program: &str, options: &CorpusOptions) -> Result<()> {
-    corpus.inputs(program)?;
+    corpus.create_inputs(program)?;
     let checksum = |variant: &Variant| -> Result<String> {
         corpus.build_once(program, variant)?;
         corpus.run(program, variant, options.input, "")

@@ -1,19 +1,19 @@
-//! Finds cyclic dependencies between the files of a crate, since files in a cycle cannot be understood one at a time.
+//! Finds cyclic dependencies between the files of a crate. Files in a cycle cannot be understood one at a time.
 //!
-//! A file depends on a file whose items it names, in a `use` or in an expression, directly or through a re-export. A module and its
-//! submodules may depend on each other. Unit tests at the end of a file do not count. The cycles are the strongly connected components.
+//! A file depends on each file whose items it names, be it in a `use` declaration or in an expression, directly or through a re-export.
+//! Dependencies between a module and its submodules are allowed, and unit tests at the end of a file are ignored. A cycle is a strongly
+//! connected component with more than one file.
 
 use anyhow::{Context, Result};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use trodden_corpus::steps;
 
-/// A file, identified by the path of its module. The path of the crate's root is empty.
+/// Identifies a file by the path of its module; empty for the crate root.
 type ModulePath = Vec<String>;
 
-/// Returns a finding for each cycle in each crate.
 pub fn check() -> Result<Vec<String>> {
-    let folder = steps::root().join("crates");
+    let folder = steps::checkout_root().join("crates");
     let mut crates: Vec<String> = Vec::new();
     for entry in std::fs::read_dir(&folder).with_context(|| format!("cannot read {}", folder.display()))? {
         crates.push(entry?.file_name().to_string_lossy().into_owned());
@@ -21,7 +21,7 @@ pub fn check() -> Result<Vec<String>> {
     crates.sort();
     let mut found = Vec::new();
     for name in crates.iter().filter(|name| folder.join(name).join("src").is_dir()) {
-        for cycle in cycles(&sources(&folder.join(name).join("src"))?) {
+        for cycle in find_cycles(&read_sources(&folder.join(name).join("src"))?) {
             found.push((name.clone(), cycle.join(" ")));
         }
     }
@@ -29,8 +29,7 @@ pub fn check() -> Result<Vec<String>> {
     Ok(found.iter().map(finding).collect())
 }
 
-/// The sources of a crate, without comments, literals and unit tests.
-fn sources(folder: &Path) -> Result<BTreeMap<ModulePath, String>> {
+fn read_sources(folder: &Path) -> Result<BTreeMap<ModulePath, String>> {
     let mut found = BTreeMap::new();
     let mut open = vec![(folder.to_owned(), Vec::new())];
     while let Some((place, module)) = open.pop() {
@@ -43,15 +42,14 @@ fn sources(folder: &Path) -> Result<BTreeMap<ModulePath, String>> {
             } else if path.extension().is_some_and(|e| e == "rs") && !(module.is_empty() && name == "main") {
                 let own = if name == "mod" || (module.is_empty() && name == "lib") { module.clone() } else { inner };
                 let text = std::fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
-                found.insert(own, without_comments_and_literals(&text));
+                found.insert(own, strip_comments_and_literals(&text));
             }
         }
     }
     Ok(found)
 }
 
-/// Removes comments, string and character literals, and the unit tests at the end of the file.
-fn without_comments_and_literals(text: &str) -> String {
+fn strip_comments_and_literals(text: &str) -> String {
     let code = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or(text);
     let mut out = String::with_capacity(code.len());
     let mut rest = code;
@@ -63,7 +61,7 @@ fn without_comments_and_literals(text: &str) -> String {
     out
 }
 
-/// The length in bytes of the comment or literal at the start of a text; 0 if there is none.
+/// Returns the length in bytes of the comment or literal at the start of `rest`; 0 if `rest` starts with neither.
 fn skipped_length(rest: &str) -> usize {
     if rest.starts_with("//") {
         return rest.find('\n').unwrap_or(rest.len());
@@ -75,7 +73,7 @@ fn skipped_length(rest: &str) -> usize {
         return rest[2 + hashes..].find(&end).map_or(rest.len(), |at| 2 + hashes + at + end.len());
     }
     let quote = rest.chars().next().filter(|c| *c == '"' || *c == '\'');
-    // A lifetime is not a character literal.
+    // An apostrophe can also start a lifetime.
     let is_lifetime = quote == Some('\'') && !rest[1..].starts_with('\\') && rest[1..].chars().nth(1) != Some('\'');
     let Some(quote) = quote.filter(|_| !is_lifetime) else { return 0 };
     let mut escaped = false;
@@ -90,27 +88,24 @@ fn skipped_length(rest: &str) -> usize {
     rest.len()
 }
 
-/// The names that a file uses.
 struct UsedNames {
-    /// All paths in expressions and `use` declarations.
+    /// Paths in expressions and in `use` declarations.
     paths: Vec<ModulePath>,
-    /// Paths of imported names.
     imported: BTreeMap<String, ModulePath>,
-    /// Paths of re-exported names.
     reexported: BTreeMap<String, ModulePath>,
 }
 
-fn names_in(code: &str) -> UsedNames {
+fn collect_used_names(code: &str) -> UsedNames {
     let mut all = UsedNames { paths: Vec::new(), imported: BTreeMap::new(), reexported: BTreeMap::new() };
     let mut statements = code.split("use ");
-    all.paths.extend(paths(statements.next().unwrap_or_default()));
+    all.paths.extend(parse_paths(statements.next().unwrap_or_default()));
     let mut before = code.split("use ").next().unwrap_or_default();
     for statement in statements {
         let starts_word = before.is_empty() || before.ends_with(|c: char| c.is_whitespace() || c == ';' || c == '}');
         let (tree, rest) = statement.split_once(';').unwrap_or((statement, ""));
         if starts_word {
             let is_public = before.trim_end().ends_with("pub") || before.trim_end().ends_with(')');
-            for path in use_paths(tree) {
+            for path in parse_use_tree(tree) {
                 let name = path.last().cloned().unwrap_or_default();
                 if is_public {
                     all.reexported.insert(name.clone(), path.clone());
@@ -118,17 +113,17 @@ fn names_in(code: &str) -> UsedNames {
                 all.imported.insert(name, path.clone());
                 all.paths.push(path);
             }
-            all.paths.extend(paths(rest));
+            all.paths.extend(parse_paths(rest));
         } else {
-            all.paths.extend(paths(statement));
+            all.paths.extend(parse_paths(statement));
         }
         before = statement;
     }
     all
 }
 
-/// All paths of a `use` tree. `a as b` gives `a`.
-fn use_paths(tree: &str) -> Vec<ModulePath> {
+/// Returns the paths in a `use` tree. `a as b` counts as `a`.
+fn parse_use_tree(tree: &str) -> Vec<ModulePath> {
     let tree = tree.trim();
     let segments = |text: &str| -> ModulePath {
         let plain = text.split(" as ").next().unwrap_or(text);
@@ -149,19 +144,19 @@ fn use_paths(tree: &str) -> Vec<ModulePath> {
         }
     }
     parts.push(&inner[from..]);
-    let inner = parts.into_iter().filter(|p| !p.trim().is_empty()).flat_map(use_paths);
+    let inner = parts.into_iter().filter(|p| !p.trim().is_empty()).flat_map(parse_use_tree);
     inner.map(|path| head.iter().cloned().chain(path.into_iter().filter(|s| s != "self")).collect()).collect()
 }
 
-/// All paths of two or more segments.
-fn paths(code: &str) -> Vec<ModulePath> {
+/// Returns the paths in `code` that have at least two segments.
+fn parse_paths(code: &str) -> Vec<ModulePath> {
     let is_part = |c: char| c.is_alphanumeric() || c == '_' || c == ':';
     let words = code.split(|c: char| !is_part(c)).filter(|word| word.contains("::"));
     words.map(|word| word.split("::").filter(|s| !s.is_empty()).map(str::to_owned).collect()).collect()
 }
 
-/// Resolves a path in file `from` to a file of the same crate. Imports and re-exports are followed up to a fixed depth.
-fn target(sources: &BTreeMap<ModulePath, UsedNames>, from: &ModulePath, path: &[String], depth: usize) -> Option<ModulePath> {
+/// Resolves a path in the file `from` to a file of the same crate. Follows at most [`MAX_DEPTH`] imports and re-exports.
+fn resolve_path(sources: &BTreeMap<ModulePath, UsedNames>, from: &ModulePath, path: &[String], depth: usize) -> Option<ModulePath> {
     let first = path.first()?;
     let (mut base, mut rest) = match first.as_str() {
         "crate" => (Vec::new(), &path[1..]),
@@ -173,26 +168,26 @@ fn target(sources: &BTreeMap<ModulePath, UsedNames>, from: &ModulePath, path: &[
         _ if sources.contains_key(&[from.as_slice(), std::slice::from_ref(first)].concat()) => (from.clone(), path),
         _ => {
             let imported = sources[from].imported.get(first).filter(|i| i.first() != Some(first) && depth < MAX_DEPTH)?;
-            return target(sources, from, &[imported, &path[1..]].concat(), depth + 1);
+            return resolve_path(sources, from, &[imported, &path[1..]].concat(), depth + 1);
         }
     };
     while let Some(next) = rest.first().map(|s| [base.as_slice(), std::slice::from_ref(s)].concat()).filter(|n| sources.contains_key(n)) {
         (base, rest) = (next, &rest[1..]);
     }
     let reexported = rest.first().and_then(|name| sources.get(&base)?.reexported.get(name)).filter(|_| depth < MAX_DEPTH);
-    let onward = reexported.and_then(|path| target(sources, &base, &[path, &rest[1..]].concat(), depth + 1));
+    let onward = reexported.and_then(|path| resolve_path(sources, &base, &[path, &rest[1..]].concat(), depth + 1));
     onward.or(Some(base))
 }
 
-/// Maximum number of imports and re-exports to follow.
 const MAX_DEPTH: usize = 6;
 
-fn cycles(sources: &BTreeMap<ModulePath, String>) -> Vec<Vec<String>> {
-    let sources: BTreeMap<ModulePath, UsedNames> = sources.iter().map(|(module, code)| (module.clone(), names_in(code))).collect();
+fn find_cycles(sources: &BTreeMap<ModulePath, String>) -> Vec<Vec<String>> {
+    let sources: BTreeMap<ModulePath, UsedNames> =
+        sources.iter().map(|(module, code)| (module.clone(), collect_used_names(code))).collect();
     let modules: Vec<&ModulePath> = sources.keys().collect();
     let is_family = |a: &ModulePath, b: &ModulePath| a.starts_with(b) || b.starts_with(a);
     let dependencies = |from: &ModulePath| -> BTreeSet<usize> {
-        let all = sources[from].paths.iter().filter_map(|path| target(&sources, from, path, 0));
+        let all = sources[from].paths.iter().filter_map(|path| resolve_path(&sources, from, path, 0));
         all.filter(|to| !is_family(from, to)).filter_map(|to| modules.binary_search(&&to).ok()).collect()
     };
     let graph: Vec<BTreeSet<usize>> = modules.iter().map(|module| dependencies(module)).collect();
@@ -201,11 +196,11 @@ fn cycles(sources: &BTreeMap<ModulePath, String>) -> Vec<Vec<String>> {
         names.sort();
         names
     };
-    components(&graph).into_iter().filter(|part| part.len() > 1).map(names).collect()
+    strong_components(&graph).into_iter().filter(|part| part.len() > 1).map(names).collect()
 }
 
-/// Strongly connected components, computed from the nodes reachable from each node, which is fast enough for graphs this small.
-fn components(graph: &[BTreeSet<usize>]) -> Vec<Vec<usize>> {
+/// Returns the strongly connected components. Computing the nodes reachable from every node is fast enough for such small graphs.
+fn strong_components(graph: &[BTreeSet<usize>]) -> Vec<Vec<usize>> {
     let reached: Vec<BTreeSet<usize>> = (0..graph.len())
         .map(|from| {
             let (mut seen, mut open) = (BTreeSet::new(), vec![from]);
@@ -232,14 +227,14 @@ fn components(graph: &[BTreeSet<usize>]) -> Vec<Vec<usize>> {
 mod tests {
     use super::*;
 
-    fn found(files: &[(&str, &str)]) -> Vec<Vec<String>> {
+    fn find_cycles_in(files: &[(&str, &str)]) -> Vec<Vec<String>> {
         let module = |name: &str| name.split('/').filter(|s| !s.is_empty()).map(str::to_owned).collect::<ModulePath>();
-        cycles(&files.iter().map(|(name, code)| (module(name), without_comments_and_literals(code))).collect())
+        find_cycles(&files.iter().map(|(name, code)| (module(name), strip_comments_and_literals(code))).collect())
     }
 
     #[test]
     fn files_that_use_each_other_are_a_cycle() {
-        let two = |one: &str, other: &str| found(&[("", "mod a; mod b; mod c;"), ("a", one), ("b", other), ("c", "")]);
+        let two = |one: &str, other: &str| find_cycles_in(&[("", "mod a; mod b; mod c;"), ("a", one), ("b", other), ("c", "")]);
         assert_eq!(two("use crate::b::{self, B};", "fn f() { crate::a::g() }"), [["a", "b"]]);
         assert_eq!(two("use super::b::B;", "use crate::{a::{A, x::Y}, c};"), [["a", "b"]]);
         assert!(two("use crate::b::B;", "// use crate::a::A;\nfn f() -> &'static str { \"crate::a::A\" }").is_empty());
@@ -248,8 +243,8 @@ mod tests {
 
     #[test]
     fn nested_modules_are_allowed_and_reexports_are_followed() {
-        assert!(found(&[("", ""), ("a", "use self::b::B; mod b;"), ("a/b", "use super::A;")]).is_empty());
+        assert!(find_cycles_in(&[("", ""), ("a", "use self::b::B; mod b;"), ("a/b", "use super::A;")]).is_empty());
         let through = [("", "pub use b::B;"), ("a", "use crate::B;"), ("b", "use crate::c::C;"), ("c", "use crate::a::A;")];
-        assert_eq!(found(&through), [["a", "b", "c"]]);
+        assert_eq!(find_cycles_in(&through), [["a", "b", "c"]]);
     }
 }

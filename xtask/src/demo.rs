@@ -1,4 +1,4 @@
-//! `cargo xtask demo`: sets up a fresh machine and profiles the paths of a real program, with the commands that a user would type.
+//! `cargo xtask demo`: sets up a fresh machine and profiles a real program, with the commands that a user would type.
 
 use anyhow::{Context, Result};
 use clap::Args;
@@ -9,15 +9,13 @@ use trodden_corpus::Corpus;
 use trodden_corpus::packages::{self, PackagePurpose};
 use trodden_corpus::steps;
 
-/// The source package to profile, which is built with its original Makefile.
+/// The Debian source package to profile. It is built with its original Makefile.
 const PACKAGE: &str = "bzip2";
-/// Files of the source package that bzip2 compresses.
-const FILES: &[&str] = &["sample1.ref", "sample2.ref", "sample3.ref", "manual.xml"];
+const INPUT_FILES: &[&str] = &["sample1.ref", "sample2.ref", "sample3.ref", "manual.xml"];
 
-/// The README's picture, relative to the checkout.
-const PICTURE: &str = "docs/report.webp";
+/// The picture in the README, relative to the checkout.
+const PICTURE_FILE: &str = "docs/report.webp";
 
-/// `cargo xtask demo`
 #[derive(Debug, Args)]
 pub struct DemoOptions {
     /// Renew the README's picture of the report page as well (needs chromium).
@@ -25,65 +23,61 @@ pub struct DemoOptions {
     picture: bool,
 }
 
-/// Runs the demonstration. Repeated runs reuse what is already installed and fetched.
-///
-/// # Errors
-/// A step failed; the message names it.
+/// Runs the demonstration. A repeated run reuses what an earlier run installed and fetched.
 pub fn run(options: &DemoOptions) -> Result<()> {
     let started = Instant::now();
     packages::ensure(PackagePurpose::Demo)?;
-    steps::headline("Building trodden");
+    steps::log_headline("Building trodden");
     let programs = steps::build_trodden()?;
-    steps::headline("Fetching the sources of bzip2");
-    let folder = steps::target().join("demo");
-    let sources = Corpus::at(&folder).source(PACKAGE)?;
-    let path = steps::path_with(&[programs])?;
+    steps::log_headline("Fetching the sources of bzip2");
+    let folder = steps::target_folder().join("demo");
+    let sources = Corpus::in_folder(&folder).fetch_source(PACKAGE)?;
+    let path = steps::search_path_with(&[programs])?;
     let in_sources = |program: &str| {
         let mut command = Command::new(program);
         command.current_dir(&sources).env("PATH", &path);
         command
     };
 
-    steps::headline("Building bzip2 with path counting");
+    steps::log_headline("Building bzip2 with path counting");
     steps::run(in_sources("make").arg("clean"))?;
-    // The Makefile calls gcc, which `trodden build` replaces as well.
-    steps::run(in_sources("trodden").args(["build", "--", "make", &format!("-j{}", steps::jobs()), "bzip2"]))?;
+    // The Makefile calls gcc. `trodden build` substitutes gcc, too.
+    steps::run(in_sources("trodden").args(["build", "--", "make", &format!("-j{}", steps::job_count()), "bzip2"]))?;
 
-    steps::headline("Running bzip2");
-    steps::run(in_sources("trodden").args(["record", "--", "./bzip2", "--keep", "--force"]).args(FILES))?;
+    steps::log_headline("Running bzip2");
+    steps::run(in_sources("trodden").args(["record", "--", "./bzip2", "--keep", "--force"]).args(INPUT_FILES))?;
     check_output(&in_sources, &sources)?;
 
-    steps::headline("The paths it took");
+    steps::log_headline("The paths it took");
     steps::run(in_sources("trodden").arg("report"))?;
     let page = folder.join("report.html");
     steps::run(in_sources("trodden").args(["report", "--html"]).arg(&page))?;
     if options.picture {
-        steps::headline("The picture of the report page");
+        steps::log_headline("The picture of the report page");
         take_picture(&in_sources, &sources, &folder)?;
     }
     print_next_steps(&page, &sources, started);
     Ok(())
 }
 
-/// Takes the README's screenshot of the report page.
 fn take_picture(in_sources: &dyn Fn(&str) -> Command, sources: &Path, folder: &Path) -> Result<()> {
     let page = folder.join("picture.html");
     steps::run(in_sources("trodden").args(["record", "--", "./bzip2", "--keep", "--force", "sample3.ref"]))?;
     steps::run(in_sources("trodden").args(["report", "--html"]).arg(&page))?;
     let text = std::fs::read_to_string(&page).with_context(|| format!("cannot read {}", page.display()))?;
-    // The picture must not show the path of the sources on this machine.
+    // The picture must not show where the sources are on this machine.
     let text = text.replace(&*sources.to_string_lossy(), "bzip2-1.0.8");
     std::fs::write(&page, text).with_context(|| format!("cannot write {}", page.display()))?;
     let mut browser = Command::new("chromium");
     browser.args(["--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars", "--window-size=1200,660"]);
     browser.arg(format!("--user-data-dir={}", folder.join("browser").display())).arg("--virtual-time-budget=5000");
-    browser.arg(format!("--screenshot={}", steps::root().join(PICTURE).display())).arg(format!("file://{}", page.display()));
+    browser.arg(format!("--screenshot={}", steps::checkout_root().join(PICTURE_FILE).display())).arg(format!("file://{}", page.display()));
     steps::run(&mut browser)
 }
 
-/// Checks that the instrumented program works: its output decompresses to its input.
+/// Checks that the instrumented program works: decompressing its output must give its input.
 fn check_output(in_sources: &dyn Fn(&str) -> Command, sources: &Path) -> Result<()> {
-    for name in FILES {
+    for name in INPUT_FILES {
         let unpacked =
             in_sources("./bzip2").args(["--decompress", "--stdout", &format!("{name}.bz2")]).output().context("cannot run bzip2")?;
         let original = std::fs::read(sources.join(name)).with_context(|| format!("cannot read {name}"))?;
@@ -93,7 +87,7 @@ fn check_output(in_sources: &dyn Fn(&str) -> Command, sources: &Path) -> Result<
 }
 
 fn print_next_steps(page: &Path, sources: &Path, started: Instant) {
-    let target = steps::target();
+    let target = steps::target_folder();
     println!("\nDone in {:.1} s. HTML report: {}", started.elapsed().as_secs_f64(), page.display());
     println!("To continue: PATH={}:$PATH; cd {}", target.join("release").display(), sources.display());
     println!("  trodden annotate mainGtU       show the hottest path of a function in its source");

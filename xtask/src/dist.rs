@@ -1,7 +1,7 @@
 //! `cargo xtask dist`: makes the Debian package, the rpm package and the relocatable archive that users install.
 //!
-//! All contain the same tree of `bin`, `lib` and `share`: the programs, links for their other names, the plugins for clang and QEMU, the
-//! recorder of waiting time, manual pages, completions and licences. The runtime's objects are inside the command.
+//! All three contain the same tree with `bin`, `lib` and `share`: the programs, links for their other names, the plugins for clang and
+//! QEMU, the recorder for waiting times, manual pages, completions and licences. The runtime's object files are embedded in the command.
 //!
 //! | file | what |
 //! |---|---|
@@ -12,8 +12,8 @@
 //! | `dist/check.rs` | installing and running packages and archive in minimal Debian systems, and publishing the crates |
 //! | `dist/image.rs` | the container image |
 //!
-//! Invariant: builds are reproducible. Times in packages and archive are the commit's (or `SOURCE_DATE_EPOCH`), owners are root, and files
-//! are sorted by name.
+//! Invariant: builds are reproducible. All times in packages and archives are the commit's time (or `SOURCE_DATE_EPOCH`), all files belong
+//! to root, and files are sorted by name.
 
 mod check;
 mod compile;
@@ -29,7 +29,6 @@ use std::process::Command;
 use trodden_corpus::packages::{self, PackagePurpose};
 use trodden_corpus::steps;
 
-/// `cargo xtask dist`
 #[derive(Debug, Args)]
 pub struct DistOptions {
     /// Folder for the packages and the archive [default: `packages` in cargo's target folder]
@@ -52,48 +51,47 @@ pub struct DistOptions {
     security_mirror: Option<String>,
 }
 
-/// The package and the archive.
 pub struct Packages {
     package: PathBuf,
     archive: PathBuf,
 }
 
-/// Makes both files and, if requested, checks them.
-///
-/// # Errors
-/// Cargo, a packing tool or a check failed; the message names the step.
+/// Makes the packages and the archive. With `--check`, also checks them. Fails if cargo, a packaging tool or a check failed. The message
+/// names the step.
 pub fn run(options: &DistOptions) -> Result<()> {
-    let output = options.output.clone().unwrap_or_else(|| steps::target().join("packages"));
-    let work = steps::target().join("dist-work");
+    let output = options.output.clone().unwrap_or_else(|| steps::target_folder().join("packages"));
+    let work = steps::target_folder().join("dist-work");
     if options.check {
         check::prepare()?;
     }
     std::fs::create_dir_all(&output).with_context(|| format!("cannot create the folder {}", output.display()))?;
     if !options.compiled {
         packages::ensure(PackagePurpose::Demo)?;
-        steps::headline("Compiling trodden for users");
+        steps::log_headline("Compiling trodden for users");
         compile::run()?;
     }
-    steps::headline("Packing");
+    steps::log_headline("Packing");
     let seconds = source_time()?;
-    let made = Packages { package: package::debian(&work, &output, &seconds)?, archive: package::archive(&work, &output, &seconds)? };
+    let made = Packages {
+        package: package::make_debian_package(&work, &output, &seconds)?,
+        archive: package::make_archive(&work, &output, &seconds)?,
+    };
     if options.check {
         check::run(options, &made)?;
     }
     let mut files = vec![made.package, made.archive];
-    match package::rpm(&work, &output, &seconds)? {
+    match package::make_rpm_package(&work, &output, &seconds)? {
         Some(rpm) => files.push(rpm),
         None => println!("no rpm package, since rpmbuild is not installed (Debian: apt install rpm)"),
     }
     let bill = output.join(format!("trodden-{VERSION}.cdx.json"));
-    std::fs::write(&bill, notices::bill_of_materials(VERSION)?).with_context(|| format!("cannot write {}", bill.display()))?;
+    std::fs::write(&bill, notices::render_bill_of_materials(VERSION)?).with_context(|| format!("cannot write {}", bill.display()))?;
     files.push(bill);
     files.push(write_checksums(&output, &files)?);
     files.iter().for_each(|file| println!("{}", file.display()));
     Ok(())
 }
 
-/// Writes the SHA-256 checksums of the files, which are all in the folder `output`, and returns the list's file.
 fn write_checksums(output: &Path, files: &[PathBuf]) -> Result<PathBuf> {
     let names = files.iter().filter_map(|file| file.file_name());
     let sums = steps::output(Command::new("sha256sum").args(names).current_dir(output))?;
@@ -102,13 +100,14 @@ fn write_checksums(output: &Path, files: &[PathBuf]) -> Result<PathBuf> {
     Ok(list)
 }
 
-/// The version of the packed programs.
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// The time of all files in package and archive, in seconds since 1970.
+/// Returns the time that all files in packages and archives get, in seconds since 1970.
 fn source_time() -> Result<String> {
     match std::env::var("SOURCE_DATE_EPOCH") {
         Ok(seconds) => Ok(seconds),
-        Err(_) => Ok(steps::output(Command::new("git").args(["log", "-1", "--format=%ct"]).current_dir(steps::root()))?.trim().to_owned()),
+        Err(_) => Ok(steps::output(Command::new("git").args(["log", "-1", "--format=%ct"]).current_dir(steps::checkout_root()))?
+            .trim()
+            .to_owned()),
     }
 }

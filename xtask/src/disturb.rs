@@ -1,10 +1,9 @@
-//! `cargo xtask disturb`: kills recorders of traces, and the programs that they trace, at random moments.
+//! `cargo xtask disturb`: kills trace recorders and traced programs at random moments.
 
 use anyhow::Result;
 use clap::Args;
 use trodden_corpus::steps;
 
-/// `cargo xtask disturb`
 #[derive(Debug, Args)]
 pub struct DisturbOptions {
     /// Number of recordings.
@@ -15,10 +14,8 @@ pub struct DisturbOptions {
     seed: u64,
 }
 
-/// Runs the test.
-///
-/// # Errors
-/// A traced program behaved differently, or a recorder did not end or left temporary files. The test's output names the round.
+/// Runs the test. Fails if a traced program behaved differently than without a recorder, or a recorder hung or left temporary files. The
+/// test's output names the round.
 pub fn run(options: &DisturbOptions) -> Result<()> {
     let mut command = steps::cargo();
     command.args(["test", "--workspace", "--test", "trace_disturbed", "--", "--ignored", "--nocapture"]);

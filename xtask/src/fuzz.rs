@@ -1,10 +1,9 @@
-//! `cargo xtask fuzz`: feeds mutated inputs to the readers, starting from the corpora in `crates/fuzz/corpus`.
+//! `cargo xtask fuzz`: feeds mutated inputs to the file format readers, starting from the corpora in `crates/fuzz/corpus`.
 
 use anyhow::Result;
 use clap::Args;
 use trodden_corpus::steps;
 
-/// `cargo xtask fuzz`
 #[derive(Debug, Args)]
 pub struct FuzzOptions {
     /// Target to fuzz, a folder of `crates/fuzz/corpus` (default: all).
@@ -17,17 +16,15 @@ pub struct FuzzOptions {
     seed: u64,
 }
 
-/// Builds and runs the fuzz targets.
-///
-/// # Errors
-/// An input makes a reader panic or use too much time or memory. The fuzzer's message says where this input is saved.
+/// Builds and runs the fuzz targets. Fails if an input makes a reader panic, or use too much time or memory. The fuzzer's message says
+/// where this input is saved.
 pub fn run(options: &FuzzOptions) -> Result<()> {
     steps::run(steps::cargo().args(["build", "--workspace", "--all-targets"]))?;
-    targets(options.target.as_deref(), options.seconds, options.seed)
+    run_targets(options.target.as_deref(), options.seconds, options.seed)
 }
 
-/// Runs fuzz targets that are already built.
-pub fn targets(target: Option<&str>, seconds: u64, seed: u64) -> Result<()> {
-    let mut command = std::process::Command::new(steps::target().join("debug/trodden-fuzz"));
+/// Runs the fuzz targets, which must have been built.
+pub fn run_targets(target: Option<&str>, seconds: u64, seed: u64) -> Result<()> {
+    let mut command = std::process::Command::new(steps::target_folder().join("debug/trodden-fuzz"));
     steps::run(command.args(target).args(["--seconds", &seconds.to_string(), "--seed", &seed.to_string()]))
 }

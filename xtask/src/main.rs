@@ -65,7 +65,6 @@ enum MaintenanceTask {
     Dist(dist::DistOptions),
 }
 
-/// A logger that writes the project's messages to standard error.
 struct StderrLogger;
 
 impl log::Log for StderrLogger {

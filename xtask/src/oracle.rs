@@ -1,22 +1,21 @@
 //! `cargo xtask oracle`: checks path profiles against independent oracles (`crates/oracle`).
 //!
-//! Programs of the corpus are rebuilt from their bitcode, once with a counter in every block and once with LLVM's edge counters, and all
-//! block and edge counts are compared. Random programs are also checked against a log of every step.
+//! Each program is rebuilt from its bitcode with a counter in every block, and again with LLVM's edge counters. Then all block counts and
+//! all edge counts are compared. Random programs are also checked against a log of every step.
 
 mod interesting;
 
-use crate::corpus::{compilable, in_target};
+use crate::corpus::{corpus_in_target, drop_uncompilable};
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use std::path::{Path, PathBuf};
-use trodden_corpus::oracle::{build_oracle, has_differences, verdict};
+use trodden_corpus::oracle::{build_oracle, check_run, has_differences};
 use trodden_corpus::packages::{self, PackagePurpose};
 use trodden_corpus::{Corpus, Input, Variant, steps};
 
-/// The programs checked by default: in C, C++ and Rust, one of them multi-threaded.
-const DEFAULT: &[&str] = &["gzip", "bzip2", "lua", "sqlite", "minisat", "pbzip2", "oxipng"];
+/// The programs to check by default. They are written in C, C++ and Rust, and one of them is multi-threaded.
+const DEFAULT_PROGRAMS: &[&str] = &["gzip", "bzip2", "lua", "sqlite", "minisat", "pbzip2", "oxipng"];
 
-/// `cargo xtask oracle`
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -48,10 +47,7 @@ pub struct OracleOptions {
     first: u64,
 }
 
-/// Checks the programs and prints the results.
-///
-/// # Errors
-/// A tool is missing or fails, or there are differences.
+/// Checks the programs and prints the results. Fails if a tool is missing or fails, or counts differ.
 pub fn run(options: &OracleOptions) -> Result<()> {
     packages::ensure(PackagePurpose::Bench)?;
     let oracle = build_oracle()?;
@@ -59,8 +55,8 @@ pub fn run(options: &OracleOptions) -> Result<()> {
         let numbers = ["--first".to_owned(), options.first.to_string(), "--seeds".to_owned(), seeds.to_string()];
         return steps::run(std::process::Command::new(&oracle).arg("random").args(numbers));
     }
-    let corpus = in_target()?;
-    let programs = compilable(&corpus, corpus.prepare(&options.programs, DEFAULT)?)?;
+    let corpus = corpus_in_target()?;
+    let programs = drop_uncompilable(&corpus, corpus.prepare(&options.programs, DEFAULT_PROGRAMS)?)?;
     let (mut different, mut rows) = (Vec::new(), Vec::new());
     for program in &programs {
         let equal = match options.scheme.is_empty() {
@@ -70,7 +66,7 @@ pub fn run(options: &OracleOptions) -> Result<()> {
                 let equal = checked.iter().all(|row| !row.is_wrong());
                 rows.extend(checked);
                 if let Some(file) = &options.output {
-                    let text = interesting::page(&rows, options.input, &options.interesting)?;
+                    let text = interesting::render_page(&rows, options.input, &options.interesting)?;
                     std::fs::write(file, text).with_context(|| format!("cannot write {}", file.display()))?;
                 }
                 equal
@@ -86,13 +82,13 @@ pub fn run(options: &OracleOptions) -> Result<()> {
     }
 }
 
-/// Checks a run of a program. Returns true if all counts are equal.
+/// Checks one run of a program. Returns true if all counts are equal.
 fn check_program(corpus: &Corpus, program: &str, input: Input, oracle: &Path) -> Result<bool> {
     corpus.fetch(program)?;
     let variant = Variant::trodden();
     corpus.build_once(program, &variant)?;
-    corpus.inputs(program)?;
-    let text = verdict(corpus, program, &variant, input, oracle)?;
+    corpus.create_inputs(program)?;
+    let text = check_run(corpus, program, &variant, input, oracle)?;
     print!("{text}");
     Ok(!has_differences(&text))
 }

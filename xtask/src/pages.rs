@@ -1,5 +1,5 @@
-//! Checks of the documentation: all links work, quoted messages exist, the summary of each book lists all of its pages, the guide is
-//! short, all commands in shell blocks exist, and sessions print what the pages show.
+//! Checks the documentation: links work, quoted messages exist, each book's summary lists all pages, the guide is short, commands in shell
+//! blocks exist, and sessions print what the pages show.
 
 pub mod sessions;
 
@@ -10,45 +10,39 @@ use std::path::{Component, Path, PathBuf};
 use std::process::Command;
 use trodden_corpus::steps;
 
-/// The folder of the user guide.
-const GUIDE: &str = "docs/guide/src";
-/// The folder of the research handbook.
-const HANDBOOK: &str = "docs/handbook/src";
-/// The maximum number of pages of the guide, without its summary.
+const GUIDE_FOLDER: &str = "docs/guide/src";
+const HANDBOOK_FOLDER: &str = "docs/handbook/src";
+/// Maximum number of pages in the guide, not counting its summary.
 const MAX_GUIDE_PAGES: usize = 18;
-/// The maximum number of words of the guide.
 const MAX_GUIDE_WORDS: usize = 25_000;
-/// The list of all messages.
-const MESSAGES: &str = "docs/messages.txt";
-/// Commands that have subcommands.
-const FAMILIES: &[&str] = &["coverage", "experiment", "fleet", "graph", "runs", "sequence", "suite", "trace", "waits"];
-/// The two programs.
+const MESSAGES_FILE: &str = "docs/messages.txt";
+const COMMANDS_WITH_SUBCOMMANDS: &[&str] = &["coverage", "experiment", "fleet", "graph", "runs", "sequence", "suite", "trace", "waits"];
 const PROGRAMS: [&str; 2] = ["trodden", "trodden-lab"];
 
-/// Returns one line for each broken link and each page missing in the summary.
+/// Returns a finding for each broken link, each page that a summary lacks, and each other fault of the pages.
 pub fn check() -> Result<Vec<String>> {
     let pages = read_pages()?;
-    let anchors: BTreeMap<&str, BTreeSet<String>> = pages.iter().map(|(file, text)| (file.as_str(), anchors(text))).collect();
+    let anchors: BTreeMap<&str, BTreeSet<String>> = pages.iter().map(|(file, text)| (file.as_str(), heading_anchors(text))).collect();
     let mut findings = Vec::new();
     for (file, text) in &pages {
-        for (line, link) in links(text) {
+        for (line, link) in parse_links(text) {
             if let Some(problem) = link_problem(file, &link, &anchors) {
                 findings.push(format!("{file}:{line}: {problem}"));
             }
         }
     }
-    for book in [GUIDE, HANDBOOK] {
+    for book in [GUIDE_FOLDER, HANDBOOK_FOLDER] {
         findings.extend(check_summary(book, &pages));
     }
-    findings.extend(check_size(&pages));
-    let messages = steps::root().join(MESSAGES);
+    findings.extend(check_guide_size(&pages));
+    let messages = steps::checkout_root().join(MESSAGES_FILE);
     let messages = std::fs::read_to_string(&messages).with_context(|| format!("cannot read {}", messages.display()))?;
     findings.extend(check_messages(&pages, &messages));
     Ok(findings)
 }
 
-/// Returns one line for each unknown command and each unknown option in the pages' shell blocks. `trodden` is the path of the built
-/// command; `trodden-lab` must be in the same folder.
+/// Returns a finding for each unknown command and option in the pages' shell blocks. `trodden` is the path of the built command;
+/// `trodden-lab` must be in the same folder.
 pub fn check_commands(trodden: &Path) -> Result<Vec<String>> {
     let mut findings = Vec::new();
     let mut help: BTreeMap<String, Option<String>> = BTreeMap::new();
@@ -56,15 +50,16 @@ pub fn check_commands(trodden: &Path) -> Result<Vec<String>> {
         for (line, words) in shell_lines(&text).into_iter().flat_map(|(line, text)| invocations(&text).into_iter().map(move |w| (line, w)))
         {
             let [program, words @ ..] = &words[..] else { continue };
-            let has_subcommand = FAMILIES.contains(&words[0].as_str()) && words.get(1).is_some_and(|w| !w.starts_with('-'));
+            let has_subcommand =
+                COMMANDS_WITH_SUBCOMMANDS.contains(&words[0].as_str()) && words.get(1).is_some_and(|w| !w.starts_with('-'));
             let verb = words[..if has_subcommand { 2 } else { 1 }].join(" ");
             let named = format!("{program} {verb}");
-            let known = help.entry(named.clone()).or_insert_with(|| help_of(&trodden.with_file_name(program), &verb));
+            let known = help.entry(named.clone()).or_insert_with(|| help_text(&trodden.with_file_name(program), &verb));
             let Some(known) = known else {
                 findings.push(format!("{file}:{line}: unknown command `{named}`"));
                 continue;
             };
-            // Arguments after `--` belong to the program that is run, and those of the drivers to clang.
+            // Arguments after `--` belong to the program that trodden runs, and the options of `cc` and `c++` are clang's.
             let own = words[1..].iter().take_while(|w| *w != "--").filter(|w| w.starts_with("--") && verb != "cc" && verb != "c++");
             let unknown = own.map(|w| w.split('=').next().unwrap_or(w)).filter(|w| !known.contains(*w));
             findings.extend(unknown.map(|option| format!("{file}:{line}: `{named}` has no option {option}")));
@@ -73,18 +68,17 @@ pub fn check_commands(trodden: &Path) -> Result<Vec<String>> {
     Ok(findings)
 }
 
-fn help_of(trodden: &Path, verb: &str) -> Option<String> {
+fn help_text(trodden: &Path, verb: &str) -> Option<String> {
     if verb.starts_with('-') || verb == "cc" || verb == "c++" || verb == "help" {
         return Some("--help --version".into());
     }
     steps::output(Command::new(trodden).args(verb.split(' ')).arg("--help")).ok()
 }
 
-/// Reads all Markdown files and returns their paths and texts.
 fn read_pages() -> Result<Vec<(String, String)>> {
     let mut pages = Vec::new();
-    for file in tidy::files()?.into_iter().filter(|f| f.ends_with(".md")) {
-        let path = steps::root().join(&file);
+    for file in tidy::tracked_files()?.into_iter().filter(|f| f.ends_with(".md")) {
+        let path = steps::checkout_root().join(&file);
         if path.is_file() {
             let text = std::fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
             pages.push((file, text));
@@ -93,8 +87,8 @@ fn read_pages() -> Result<Vec<(String, String)>> {
     Ok(pages)
 }
 
-/// The lines outside of fenced blocks, with their numbers.
-fn prose(text: &str) -> impl Iterator<Item = (usize, &str)> {
+/// Returns the lines outside of fenced blocks, with their line numbers.
+fn lines_outside_blocks(text: &str) -> impl Iterator<Item = (usize, &str)> {
     let mut is_code = false;
     (1..).zip(text.lines()).filter(move |(_, line)| {
         let is_fence = line.trim_start().starts_with("```");
@@ -103,10 +97,10 @@ fn prose(text: &str) -> impl Iterator<Item = (usize, &str)> {
     })
 }
 
-fn links(text: &str) -> Vec<(usize, String)> {
+fn parse_links(text: &str) -> Vec<(usize, String)> {
     let mut found = Vec::new();
-    for (number, line) in prose(text) {
-        // Ignore text in backquotes.
+    for (number, line) in lines_outside_blocks(text) {
+        // Text in backquotes contains no links.
         let outside: String = line.split('`').step_by(2).collect::<Vec<_>>().join("``");
         for rest in outside.split("](").skip(1) {
             found.extend(rest.split_once(')').map(|(link, _)| (number, link.to_owned())));
@@ -115,13 +109,13 @@ fn links(text: &str) -> Vec<(usize, String)> {
     found
 }
 
-/// The anchors that renderers generate for headings.
-fn anchors(text: &str) -> BTreeSet<String> {
-    let headings = prose(text).filter(|(_, line)| line.starts_with('#'));
-    headings.map(|(_, line)| slug(line.trim_start_matches('#').trim())).collect()
+/// Returns the anchors that Markdown renderers generate for headings.
+fn heading_anchors(text: &str) -> BTreeSet<String> {
+    let headings = lines_outside_blocks(text).filter(|(_, line)| line.starts_with('#'));
+    headings.map(|(_, line)| heading_anchor(line.trim_start_matches('#').trim())).collect()
 }
 
-fn slug(heading: &str) -> String {
+fn heading_anchor(heading: &str) -> String {
     let kept = heading.to_lowercase().chars().filter(|c| c.is_alphanumeric() || " -_".contains(*c)).collect::<String>();
     kept.replace(' ', "-")
 }
@@ -132,7 +126,7 @@ fn link_problem(file: &str, link: &str, anchors: &BTreeMap<&str, BTreeSet<String
     }
     let (path, anchor) = link.split_once('#').map_or((link, None), |(path, anchor)| (path, Some(anchor)));
     let target = if path.is_empty() { file.to_owned() } else { resolve(Path::new(file).parent().unwrap_or(Path::new("")), path) };
-    if !steps::root().join(&target).exists() {
+    if !steps::checkout_root().join(&target).exists() {
         return Some(format!("broken link {link}: {target} does not exist"));
     }
     let is_missing = anchor.is_some_and(|anchor| anchors.get(target.as_str()).is_some_and(|known| !known.contains(anchor)));
@@ -153,27 +147,27 @@ fn resolve(folder: &Path, link: &str) -> String {
     out.to_string_lossy().into_owned()
 }
 
-/// Checks that the guide stays short.
-fn check_size(pages: &[(String, String)]) -> Vec<String> {
-    let guide = || pages.iter().filter(|(file, _)| file.starts_with(GUIDE) && !file.ends_with("/SUMMARY.md"));
+fn check_guide_size(pages: &[(String, String)]) -> Vec<String> {
+    let guide = || pages.iter().filter(|(file, _)| file.starts_with(GUIDE_FOLDER) && !file.ends_with("/SUMMARY.md"));
     let (count, words) = (guide().count(), guide().map(|(_, text)| text.split_whitespace().count()).sum::<usize>());
     let mut findings = Vec::new();
     if count > MAX_GUIDE_PAGES {
-        findings.push(format!("{GUIDE}: the guide has {count} pages, more than {MAX_GUIDE_PAGES}. Merge some"));
+        findings.push(format!("{GUIDE_FOLDER}: the guide has {count} pages, more than {MAX_GUIDE_PAGES}. Merge some"));
     }
     if words > MAX_GUIDE_WORDS {
         findings.push(format!(
-            "{GUIDE}: the guide has {words} words, more than {MAX_GUIDE_WORDS}. Move text that users do not need to {HANDBOOK}"
+            "{GUIDE_FOLDER}: the guide has {words} words, more than {MAX_GUIDE_WORDS}. Move text that users do not need to \
+            {HANDBOOK_FOLDER}"
         ));
     }
     findings
 }
 
-/// Checks that the messages in tables whose first column is "message" exist: the quoted text, apart from numbers and `...`, is part of
-/// one of the project's messages. A row with a different program's message says which: "(from the linker)".
+/// Checks tables whose first column is "message": each quoted text, apart from numbers and `...`, must be part of one of the project's
+/// messages. Messages of other programs are exempt; their rows name the program: "(from the linker)".
 fn check_messages(pages: &[(String, String)], messages: &str) -> Vec<String> {
     let mut findings = Vec::new();
-    for (file, text) in pages.iter().filter(|(file, _)| file.starts_with(GUIDE)) {
+    for (file, text) in pages.iter().filter(|(file, _)| file.starts_with(GUIDE_FOLDER)) {
         let mut is_in_table = false;
         for (number, line) in (1..).zip(text.lines()) {
             is_in_table = line.starts_with("| message |") || is_in_table && line.starts_with('|');
@@ -181,7 +175,7 @@ fn check_messages(pages: &[(String, String)], messages: &str) -> Vec<String> {
             for quoted in cell.split('`').skip(1).step_by(2) {
                 let parts = || quoted.split("...").flat_map(|part| part.split(|c: char| c.is_ascii_digit())).map(str::trim);
                 if !messages.lines().any(|message| parts().all(|part| message.contains(part))) {
-                    findings.push(format!("{file}:{number}: {MESSAGES} has no message `{quoted}`"));
+                    findings.push(format!("{file}:{number}: {MESSAGES_FILE} has no message `{quoted}`"));
                 }
             }
         }
@@ -194,12 +188,12 @@ fn check_summary(book: &str, pages: &[(String, String)]) -> Vec<String> {
     let Some((_, summary)) = pages.iter().find(|(file, _)| *file == summary_file) else {
         return vec![format!("{summary_file} is missing")];
     };
-    let listed: BTreeSet<String> = links(summary).into_iter().map(|(_, link)| resolve(Path::new(book), &link)).collect();
+    let listed: BTreeSet<String> = parse_links(summary).into_iter().map(|(_, link)| resolve(Path::new(book), &link)).collect();
     let own = pages.iter().map(|(file, _)| file).filter(|file| file.starts_with(book) && **file != summary_file);
     own.filter(|file| !listed.contains(*file)).map(|file| format!("{file}: SUMMARY.md does not list it")).collect()
 }
 
-/// The command lines in blocks marked `sh`, and those after `$ ` in blocks marked `console`.
+/// Returns the command lines in blocks marked `sh`, and the lines after `$ ` in blocks marked `console`.
 fn shell_lines(text: &str) -> Vec<(usize, String)> {
     let mut found = Vec::new();
     let mut kind = "";
@@ -218,8 +212,8 @@ fn shell_lines(text: &str) -> Vec<(usize, String)> {
     found
 }
 
-/// The invocations of `trodden` and `trodden-lab` in a command line, as words. Invocations of `cargo trodden` are ignored, since their
-/// options are cargo's.
+/// Splits the invocations of `trodden` and `trodden-lab` in a command line into words. `cargo trodden` is ignored, because its options are
+/// cargo's.
 fn invocations(line: &str) -> Vec<Vec<String>> {
     let mut found = Vec::new();
     for part in line.split(['&', ';', '|', '"', '(', ')']) {
@@ -240,18 +234,18 @@ mod tests {
 
     #[test]
     fn links_in_code_are_ignored() {
-        assert_eq!(links("a [b](c.md#d) `[x](y)`\n```\n[e](f)\n```\n"), [(1, "c.md#d".to_owned())]);
-        assert_eq!(anchors("# Two words: `x`\n"), BTreeSet::from(["two-words-x".to_owned()]));
+        assert_eq!(parse_links("a [b](c.md#d) `[x](y)`\n```\n[e](f)\n```\n"), [(1, "c.md#d".to_owned())]);
+        assert_eq!(heading_anchors("# Two words: `x`\n"), BTreeSet::from(["two-words-x".to_owned()]));
         assert_eq!(resolve(Path::new("docs/guide/src"), "../../commands.md"), "docs/commands.md");
     }
 
     #[test]
-    fn a_long_guide_is_found() {
-        let page = |number: usize, words: usize| (format!("{GUIDE}/{number}.md"), "word ".repeat(words));
+    fn long_guide_is_reported() {
+        let page = |number: usize, words: usize| (format!("{GUIDE_FOLDER}/{number}.md"), "word ".repeat(words));
         let pages = |count: usize, words: usize| (0..count).map(|number| page(number, words)).collect::<Vec<_>>();
-        assert_eq!(check_size(&pages(MAX_GUIDE_PAGES, 10)), [""; 0]);
-        assert!(check_size(&pages(MAX_GUIDE_PAGES + 1, 10))[0].contains("19 pages"));
-        assert!(check_size(&pages(1, MAX_GUIDE_WORDS + 1))[0].contains("25001 words"));
+        assert_eq!(check_guide_size(&pages(MAX_GUIDE_PAGES, 10)), [""; 0]);
+        assert!(check_guide_size(&pages(MAX_GUIDE_PAGES + 1, 10))[0].contains("19 pages"));
+        assert!(check_guide_size(&pages(1, MAX_GUIDE_WORDS + 1))[0].contains("25001 words"));
     }
 
     #[test]
@@ -260,13 +254,13 @@ mod tests {
             "| message | remedy |\n|---|---|\n| `{}` | x |\n| `of a linker` (from the linker) | |\n\n| else | |\n| `no message` | |\n";
         let check = |quoted: &str| {
             check_messages(
-                &[(format!("{GUIDE}/a.md"), table.replace("{}", quoted))],
+                &[(format!("{GUIDE_FOLDER}/a.md"), table.replace("{}", quoted))],
                 "== crate\n{} of its {units} units have no map ({})\n",
             )
         };
         assert_eq!(check("2 of its 2 units have no map"), [""; 0]);
         assert_eq!(check("of its ... map"), [""; 0]);
-        let finding = format!("{GUIDE}/a.md:3: {MESSAGES} has no message `2 of its maps`");
+        let finding = format!("{GUIDE_FOLDER}/a.md:3: {MESSAGES_FILE} has no message `2 of its maps`");
         assert_eq!(check("2 of its maps"), [finding]);
     }
 

@@ -1,4 +1,4 @@
-//! `cargo xtask release-check`: all checks that a release must pass, including those that take too long for every change.
+//! `cargo xtask release-check`: runs all checks that a release must pass, including those that take too long to run for every change.
 
 use crate::corpus::{CLANG_VARIABLE, OWN_PROGRAM};
 use crate::suite::{OLDEST_CLANG, PLUGIN_IS_BUILT};
@@ -7,8 +7,8 @@ use std::process::Command;
 use std::time::Instant;
 use trodden_corpus::steps;
 
-/// The arguments of the `cargo xtask` commands to run.
-const TASKS: &[&[&str]] = &[
+/// Arguments of the `cargo xtask` commands to run.
+const RELEASE_TASKS: &[&[&str]] = &[
     &["test"],
     &["sessions", "--slow"],
     &["corpus", "run", "all"],
@@ -19,16 +19,13 @@ const TASKS: &[&[&str]] = &[
     &["dist", "--check"],
 ];
 
-/// The tasks that are run once more with the oldest clang that trodden supports.
+/// Commands that are run again with the oldest clang that trodden supports.
 const OLDEST_CLANG_TASKS: &[&[&str]] = &[&["corpus", "run", "all"], &["oracle"]];
 
 /// More random programs for the tests of `trodden-oracle`: the variable that selects them, and their seeds.
 const ORACLE_SEEDS: (&str, &str) = ("TRODDEN_ORACLE_SEEDS", "0-19");
 
-/// Runs all tasks, even after one has failed.
-///
-/// # Errors
-/// A task failed; the message names all failed tasks.
+/// Runs all commands, even after one has failed. Fails if a command failed. The message names all commands that failed.
 pub fn run() -> Result<()> {
     let mut failed = Vec::new();
     for (name, mut task) in tasks() {
@@ -52,7 +49,7 @@ fn tasks() -> Vec<(String, Command)> {
         command.args(arguments);
         command
     };
-    let mut tasks: Vec<_> = TASKS.iter().map(|arguments| (arguments.join(" "), own(arguments))).collect();
+    let mut tasks: Vec<_> = RELEASE_TASKS.iter().map(|arguments| (arguments.join(" "), own(arguments))).collect();
     let mut oracle = steps::cargo();
     // Other packages would be compiled with other features than by `cargo xtask test`.
     oracle.args(["test", "--workspace", "--test", "interesting", "--test", "residual", "--test", "branches", "--test", "sample"]);

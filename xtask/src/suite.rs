@@ -1,4 +1,4 @@
-//! `cargo xtask test`: all checks that a change must pass before it is merged.
+//! `cargo xtask test`: runs all checks that a change must pass before it is merged.
 
 use crate::corpus::{self, CLANG_VARIABLE};
 use crate::cycles;
@@ -14,18 +14,16 @@ use std::time::Instant;
 use trodden_corpus::packages::{self, PackagePurpose};
 use trodden_corpus::steps;
 
-/// Time for each fuzz target, in seconds.
+/// Fuzzing time per target, in seconds.
 const FUZZ_SECONDS: u64 = 5;
 
-/// Tells the tests that the plugin lies beside the command, so that they do not build it.
+/// Environment variable that tells tests not to build the plugin, because it is already in the command's folder.
 pub const PLUGIN_IS_BUILT: (&str, &str) = ("TRODDEN_TEST_PLUGIN", "built");
 
-/// The oldest clang that trodden supports.
 pub const OLDEST_CLANG: &str = "clang-19";
-/// Test files that are also run with the oldest clang, among them comparisons with the counters of LLVM's own passes.
+/// Test files that are also run with the oldest clang. Some of them compare trodden's counts with those of LLVM's own passes.
 const OLDEST_CLANG_TESTS: [&str; 4] = ["lines", "pgo", "oracles", "random"];
 
-/// `cargo xtask test`
 #[derive(Debug, Args)]
 pub struct SuiteOptions {
     /// Install and fetch nothing, and skip lints and documentation tests.
@@ -35,69 +33,59 @@ pub struct SuiteOptions {
     filter: Option<String>,
 }
 
-/// Runs all checks until one fails.
 pub fn run(options: &SuiteOptions) -> Result<()> {
     let started = Instant::now();
     if !options.fast {
         packages::ensure(PackagePurpose::Test)?;
         ensure_components()?;
-        steps::headline("Format");
+        steps::log_headline("Format");
         steps::run(steps::cargo().args(["fmt", "--all", "--check"]))?;
     }
     tidy()?;
     if !options.fast {
-        steps::headline("Lints");
+        steps::log_headline("Lints");
         steps::run(steps::cargo().args(["clippy", "--workspace", "--all-targets", "--", "--deny", "warnings"]))?;
     }
-    steps::headline("Build");
-    // Build the complete workspace, since cargo does not know that tests need the plugin. Build all targets, since without tests the
-    // dependencies have different features and would be compiled again.
+    steps::log_headline("Build");
+    // The complete workspace is built because cargo does not know that tests need the plugin. All targets are built because without the
+    // tests, the dependencies would have different features and would be compiled twice.
     steps::run(steps::cargo().args(["build", "--workspace", "--all-targets"]))?;
-    steps::headline("Commands in the documentation");
-    report(&pages::check_commands(&steps::target().join("debug/trodden"))?)?;
+    steps::log_headline("Commands in the documentation");
+    fail_on_findings(&pages::check_commands(&steps::target_folder().join("debug/trodden"))?)?;
     if !options.fast {
         sessions(&pages::sessions::SessionOptions::fast())?;
     }
-    steps::headline("Tests");
-    tests(options)?;
+    steps::log_headline("Tests");
+    run_tests(options)?;
     if options.filter.is_none() {
-        with_oldest_clang()?;
+        test_with_oldest_clang()?;
         if !options.fast {
-            corpus::run_subset(None)?;
-            if steps::on_path(OLDEST_CLANG) {
-                corpus::run_subset(Some(OLDEST_CLANG))?;
+            corpus::run_suite_programs(None)?;
+            if steps::is_on_search_path(OLDEST_CLANG) {
+                corpus::run_suite_programs(Some(OLDEST_CLANG))?;
             }
         }
-        steps::headline("Fuzz targets");
-        fuzz::targets(None, FUZZ_SECONDS, 1)?;
+        steps::log_headline("Fuzz targets");
+        fuzz::run_targets(None, FUZZ_SECONDS, 1)?;
     }
     eprintln!("\nAll checks passed, in {} s.", started.elapsed().as_secs());
     Ok(())
 }
 
-/// `cargo xtask tidy`
-///
-/// # Errors
-/// There are findings, which have been printed.
 pub fn tidy() -> Result<()> {
-    steps::headline("Sources and documentation");
+    steps::log_headline("Sources and documentation");
     let mut findings = tidy::check()?;
     findings.extend(cycles::check()?);
     findings.extend(pages::check()?);
-    report(&findings)
+    fail_on_findings(&findings)
 }
 
-/// `cargo xtask sessions`
-///
-/// # Errors
-/// There are findings, which have been printed; or a session failed.
 pub fn sessions(options: &pages::sessions::SessionOptions) -> Result<()> {
-    steps::headline("Console sessions in the documentation");
-    report(&pages::sessions::check(options)?)
+    steps::log_headline("Console sessions in the documentation");
+    fail_on_findings(&pages::sessions::check(options)?)
 }
 
-/// Prints findings, and fails if there are any.
-fn report(findings: &[String]) -> Result<()> {
+fn fail_on_findings(findings: &[String]) -> Result<()> {
     for finding in findings {
         eprintln!("{finding}");
     }
@@ -108,14 +96,14 @@ fn report(findings: &[String]) -> Result<()> {
     }
 }
 
-fn tests(options: &SuiteOptions) -> Result<()> {
+fn run_tests(options: &SuiteOptions) -> Result<()> {
     let has_nextest = Command::new("cargo").args(["nextest", "--version"]).output().is_ok_and(|out| out.status.success());
     let filter = options.filter.as_slice();
     if !has_nextest {
         return steps::run(steps::cargo().args(["test", "--workspace", "--no-fail-fast"]).args(filter).envs([PLUGIN_IS_BUILT]));
     }
     if !options.fast {
-        // nextest does not run documentation tests.
+        // nextest skips documentation tests.
         let packages = documented_packages()?;
         ensure!(!packages.is_empty(), "no package has documentation tests. Mend how they are found");
         steps::run(steps::cargo().args(["test", "--doc"]).args(packages.iter().flat_map(|name| ["--package", name])).args(filter))?;
@@ -123,13 +111,13 @@ fn tests(options: &SuiteOptions) -> Result<()> {
     steps::run(steps::cargo().args(["nextest", "run", "--workspace", "--no-fail-fast"]).args(filter).envs([PLUGIN_IS_BUILT]))
 }
 
-/// The packages with documentation tests. For the whole workspace, cargo would choose other features of dependencies than for the other
-/// tests, and compile all crates again.
+/// Returns the packages that have documentation tests. Testing the complete workspace instead would change the features of some
+/// dependencies, and cargo would compile all crates again.
 fn documented_packages() -> Result<BTreeSet<String>> {
     let mut packages = BTreeSet::new();
-    for file in tidy::files()?.iter().filter(|file| file.ends_with(".rs")) {
+    for file in tidy::tracked_files()?.iter().filter(|file| file.ends_with(".rs")) {
         let Some(name) = file.strip_prefix("crates/").and_then(|rest| rest.split_once("/src/")).map(|(name, _)| name) else { continue };
-        let text = fs::read_to_string(steps::root().join(file)).with_context(|| format!("cannot read {file}"))?;
+        let text = fs::read_to_string(steps::checkout_root().join(file)).with_context(|| format!("cannot read {file}"))?;
         if has_documentation_test(&text) {
             packages.insert(if name == "trodden" { "trodden".to_owned() } else { format!("trodden-{name}") });
         }
@@ -137,20 +125,19 @@ fn documented_packages() -> Result<BTreeSet<String>> {
     Ok(packages)
 }
 
-/// Returns true if a source file has a code block in a documentation comment that rustdoc would compile.
+/// Returns true if a doc comment in a source file contains a code block that rustdoc would compile.
 fn has_documentation_test(text: &str) -> bool {
     let comments = text.lines().filter_map(|line| line.trim_start().strip_prefix("///").or_else(|| line.trim_start().strip_prefix("//!")));
-    // Every other fence ends a block.
+    // Fences alternate: one opens a block, the next one closes it.
     let openings = comments.filter_map(|line| line.trim_start().strip_prefix("```")).step_by(2);
     openings
         .into_iter()
         .any(|tags| tags.split(',').all(|tag| matches!(tag.trim(), "" | "rust" | "no_run" | "should_panic" | "compile_fail")))
 }
 
-/// Runs some of the tests with the oldest clang.
-fn with_oldest_clang() -> Result<()> {
-    steps::headline(&format!("Tests with {OLDEST_CLANG}"));
-    if !steps::on_path(OLDEST_CLANG) {
+fn test_with_oldest_clang() -> Result<()> {
+    steps::log_headline(&format!("Tests with {OLDEST_CLANG}"));
+    if !steps::is_on_search_path(OLDEST_CLANG) {
         eprintln!("skipped: {OLDEST_CLANG} is not installed (`cargo xtask test` without --fast installs it)");
         return Ok(());
     }
@@ -158,12 +145,11 @@ fn with_oldest_clang() -> Result<()> {
     let mut tests = steps::cargo();
     tests.args(if has_nextest { &["nextest", "run"][..] } else { &["test"] }).args(["--workspace", "--no-fail-fast"]);
     OLDEST_CLANG_TESTS.iter().for_each(|name| _ = tests.args(["--test", name]));
-    // rustc's LLVM is newer.
+    // Code from rustc needs a newer LLVM.
     tests.args(["--", "--skip", "rust", "--skip", "cargo"]);
     steps::run(tests.envs([PLUGIN_IS_BUILT]).env(CLANG_VARIABLE, OLDEST_CLANG))
 }
 
-/// Installs rustfmt and clippy if they are missing.
 fn ensure_components() -> Result<()> {
     let has = |name: &str| Command::new("cargo").args([name, "--version"]).output().is_ok_and(|out| out.status.success());
     let missing: Vec<&str> = [("fmt", "rustfmt"), ("clippy", "clippy")]
@@ -174,11 +160,11 @@ fn ensure_components() -> Result<()> {
     if missing.is_empty() {
         return Ok(());
     }
-    if !steps::on_path("rustup") {
+    if !steps::is_on_search_path("rustup") {
         bail!("these components of Rust are missing: {}. Install them, or install rustup", missing.join(", "));
     }
-    steps::headline(&format!("Installing components of Rust: {}", missing.join(", ")));
-    steps::run(Command::new("rustup").args(["component", "add"]).args(missing).current_dir(steps::root()))
+    steps::log_headline(&format!("Installing components of Rust: {}", missing.join(", ")));
+    steps::run(Command::new("rustup").args(["component", "add"]).args(missing).current_dir(steps::checkout_root()))
 }
 
 #[cfg(test)]

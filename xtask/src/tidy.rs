@@ -1,7 +1,7 @@
-//! Checks of sources that the compiler does not make: module comments, lengths, unfinished work, purity of the core, and dependencies
-//! between crates.
+//! Checks sources for rules that the compiler does not know: module comments, lengths, unfinished work, purity of the core, and
+//! dependencies between crates.
 //!
-//! The map in ARCHITECTURE.md lists the crates by rooms. A crate may depend only on crates of its own room and of rooms above it.
+//! The map in ARCHITECTURE.md assigns each crate to a room. A crate may depend only on crates in its own room and in rooms above it.
 
 mod functions;
 mod messages;
@@ -13,26 +13,24 @@ use std::path::Path;
 use std::process::Command;
 use trodden_corpus::steps;
 
-/// Maximum lines of a file whose leading comments do not state a reason for its length, in a line that starts with [`REASON`].
-const MAX_FILE_WITHOUT_REASON: usize = 500;
-/// Maximum lines of a file.
-const MAX_FILE: usize = 700;
-/// Maximum lines of a function without a comment that states a reason. Comments and empty lines do not count.
-const MAX_FUNCTION_WITHOUT_REASON: usize = 50;
-/// Maximum lines of a function. Comments and empty lines do not count.
-const MAX_FUNCTION: usize = 80;
-/// The beginning of a reason for a length.
-const REASON: &str = "// Length: ";
-/// Maximum columns of a line.
+/// Maximum number of lines in a file without a stated reason for more. The reason is a leading comment that starts with [`REASON_PREFIX`].
+const MAX_FILE_LINES_WITHOUT_REASON: usize = 500;
+const MAX_FILE_LINES: usize = 700;
+/// Maximum number of lines in a function without a comment that states a reason. Comments and empty lines do not count.
+const MAX_FUNCTION_LINES_WITHOUT_REASON: usize = 50;
+/// Maximum number of lines in any function. Comments and empty lines do not count.
+const MAX_FUNCTION_LINES: usize = 80;
+/// Start of a comment that states why a file or function is long.
+const REASON_PREFIX: &str = "// Length: ";
 const MAX_COLUMNS: usize = 140;
-/// Maximum columns of a line of prose in Markdown. Tables are exempt.
+/// Maximum number of columns in Markdown prose. Tables are exempt.
 const MAX_PROSE_COLUMNS: usize = 160;
-/// Documents that newcomers read first. Each must fit on two screens, tables included.
-const FIRST_READ: [&str; 2] = ["README.md", "ARCHITECTURE.md"];
-/// Maximum lines of such a document.
-const MAX_FIRST_READ: usize = 110;
-/// Marks of unfinished work, written in two parts so that this file does not contain them.
-const UNFINISHED: &[&str] = &[
+/// Documents that newcomers read first. Each must fit on two screens.
+const NEWCOMER_DOCUMENTS: [&str; 2] = ["README.md", "ARCHITECTURE.md"];
+/// Maximum number of lines in such a document, including tables.
+const MAX_NEWCOMER_DOCUMENT_LINES: usize = 110;
+/// Marks of unfinished work. They are split in two, so that this file does not contain them.
+const UNFINISHED_MARKS: &[&str] = &[
     concat!("TO", "DO"),
     concat!("FIX", "ME"),
     concat!("XX", "X:"),
@@ -40,12 +38,11 @@ const UNFINISHED: &[&str] = &[
     concat!("unimplemented", "!("),
     concat!("dbg", "!("),
 ];
-/// Beginnings of paths that exist on one machine only.
+/// Prefixes of paths that exist only on one machine.
 const PRIVATE_PATHS: &[&str] = &[concat!("/ro", "ot/"), concat!("/wo", "rk/"), concat!("/Us", "ers/")];
-/// Extensions of files that are checked for trailing white space, since no formatter removes it.
-const STRIPPED: &[&str] = &[".sh", ".toml", ".c", ".js", ".css"];
-/// Sources of the pure crates.
-const PURE: &[&str] = &[
+/// Extensions of files that are checked for trailing white space because no formatter removes it there.
+const TRAILING_SPACE_EXTENSIONS: &[&str] = &[".sh", ".toml", ".c", ".js", ".css"];
+const PURE_SOURCES: &[&str] = &[
     "crates/flow/src/",
     "crates/selective/src/",
     "crates/partition/src/",
@@ -55,12 +52,9 @@ const PURE: &[&str] = &[
     "crates/sequence/src/",
     "crates/waits/src/",
 ];
-/// Modules that the pure crates must not use.
-const IMPURE: &[&str] = &["std::fs", "std::env", "std::time", "std::process", "std::net", "std::io"];
-/// Crates that need unsafe code.
-const UNSAFE: &[&str] = &["trodden-runtime", "trodden-instrument", "trodden-trace", "trodden-qemu-plugin", "trodden-waits-recorder"];
-/// Crates that may use `anyhow`.
-const ANYHOW: &[&str] = &[
+const IMPURE_MODULES: &[&str] = &["std::fs", "std::env", "std::time", "std::process", "std::net", "std::io"];
+const UNSAFE_CRATES: &[&str] = &["trodden-runtime", "trodden-instrument", "trodden-trace", "trodden-qemu-plugin", "trodden-waits-recorder"];
+const ANYHOW_CRATES: &[&str] = &[
     "trodden",
     "trodden-analysis",
     "trodden-console",
@@ -77,14 +71,10 @@ const ANYHOW: &[&str] = &[
     "xtask",
 ];
 
-/// Runs all checks and returns one line for each finding.
-///
-/// # Errors
-/// git or cargo fails, or a file cannot be read.
 pub fn check() -> Result<Vec<String>> {
     let (mut findings, mut sources) = (Vec::new(), Vec::new());
-    for file in files()? {
-        let Ok(text) = std::fs::read_to_string(steps::root().join(&file)) else { continue };
+    for file in tracked_files()? {
+        let Ok(text) = std::fs::read_to_string(steps::checkout_root().join(&file)) else { continue };
         findings.extend(check_text(&file, &text));
         if file.ends_with(".rs") {
             findings.extend(check_rust(&file, &text));
@@ -96,27 +86,26 @@ pub fn check() -> Result<Vec<String>> {
     Ok(findings)
 }
 
-/// The files that git tracks or would add.
-pub fn files() -> Result<Vec<String>> {
+/// Returns the files that git tracks, and untracked files that git does not ignore.
+pub fn tracked_files() -> Result<Vec<String>> {
     let mut command = Command::new("git");
-    // The checkout can belong to another user.
-    command.current_dir(steps::root()).args(["-c", "safe.directory=*", "ls-files", "--cached", "--others", "--exclude-standard"]);
+    // The checkout may belong to a different user.
+    command.current_dir(steps::checkout_root()).args(["-c", "safe.directory=*", "ls-files", "--cached", "--others", "--exclude-standard"]);
     Ok(steps::output(&mut command)?.lines().map(str::to_owned).collect())
 }
 
-/// The sources of the command.
-const COMMAND: &str = "crates/trodden/src/";
-/// Files of the command that may write to standard output directly, because they print no names that could contain control sequences.
-const OWN_OUTPUT: [&str; 3] = ["commands/manual.rs", "commands/trace/record.rs", "commands/copies.rs"];
+const COMMAND_SOURCES: &str = "crates/trodden/src/";
+/// Files of the command that may write directly to standard output. The names they print cannot contain control sequences.
+const DIRECT_OUTPUT_FILES: [&str; 3] = ["commands/manual.rs", "commands/trace/record.rs", "commands/copies.rs"];
 
-/// Crates that may print and read the environment: programs, code inside the subject or the compiler, and maintenance tools.
-const OUTER: &[&str] =
+/// Crates that may print and read the environment: programs, code that runs inside the subject or the compiler, and maintenance tools.
+const OUTER_CRATES: &[&str] =
     &["console", "corpus", "fuzz", "instrument", "lab", "oracle", "qemu-plugin", "runtime", "testkit", "trodden", "waits-recorder"];
-/// Functions and macros that other crates must not use. They return values, write to given writers, report through `log`, and get the
-/// values of environment variables as arguments.
-const OUTER_ONLY: &[&str] =
+/// Functions and macros that all other crates must not use. Those crates return values, write to a given writer, report through `log`, and
+/// take values of environment variables as arguments.
+const OUTER_ONLY_FUNCTIONS: &[&str] =
     &["println!", " print!(", "io::stdout()", "io::stderr()", "env::var", "env::temp_dir", "env::current_dir", "env::args"];
-/// Library files that are still allowed to read the temporary folder or `PATH` from the environment.
+/// Library files that may read the temporary folder or `PATH` from the environment, as exceptions.
 const ENVIRONMENT_READERS: &[&str] = &[
     "crates/profile/src/store.rs",
     "crates/profile/src/private.rs",
@@ -124,17 +113,17 @@ const ENVIRONMENT_READERS: &[&str] = &[
     "crates/analysis/src/field/aggregate.rs",
 ];
 
-/// Crates that work in temporary folders, where `create_dir_all` could create a removed folder again.
-const USING_TEMPORARY_FOLDERS: &[&str] = &["analysis", "coverage", "distributed", "driver", "recording", "trace"];
+/// Crates that work in temporary folders. There, `create_dir_all` could re-create a folder that was removed.
+const TEMPORARY_FOLDER_CRATES: &[&str] = &["analysis", "coverage", "distributed", "driver", "recording", "trace"];
 
-/// Folders of the command's sources, each with the modules that it must not use.
+/// For each folder of the command's sources, the modules that it must not use.
 const FORBIDDEN_MODULES: [(&str, &[&str]); 1] = [("cli/", &["commands"])];
 
 fn check_text(file: &str, text: &str) -> Vec<String> {
     let mut findings = Vec::new();
     for (number, line) in (1..).zip(text.lines()) {
         let mut report = |what: String| findings.push(format!("{file}:{number}: {what}"));
-        for word in UNFINISHED.iter().filter(|w| line.contains(**w)) {
+        for word in UNFINISHED_MARKS.iter().filter(|w| line.contains(**w)) {
             report(format!("unfinished work: {word}"));
         }
         for path in PRIVATE_PATHS.iter().filter(|p| line.contains(**p)) {
@@ -143,7 +132,7 @@ fn check_text(file: &str, text: &str) -> Vec<String> {
         if line.starts_with(concat!("<<<<", "<<< ")) {
             report("an unresolved merge conflict".into());
         }
-        if line.ends_with([' ', '\t']) && STRIPPED.iter().any(|end| file.ends_with(end)) {
+        if line.ends_with([' ', '\t']) && TRAILING_SPACE_EXTENSIONS.iter().any(|end| file.ends_with(end)) {
             report("white space at the end of the line".into());
         }
     }
@@ -151,22 +140,22 @@ fn check_text(file: &str, text: &str) -> Vec<String> {
         findings.push(format!("{file}: no line break at the end of the file"));
     }
     let is_source = [".rs", ".js", ".css", ".toml"].iter().any(|end| file.ends_with(end)) && !file.starts_with("corpus/");
-    if is_source || FIRST_READ.contains(&file) {
+    if is_source || NEWCOMER_DOCUMENTS.contains(&file) {
         let wide = (1..).zip(text.lines()).filter(|(_, line)| line.chars().count() > MAX_COLUMNS);
         findings.extend(wide.map(|(number, _)| format!("{file}:{number}: more than {MAX_COLUMNS} columns")));
     }
     let length = text.lines().count();
-    if FIRST_READ.contains(&file) && length > MAX_FIRST_READ {
-        findings.push(format!("{file}: {length} lines, more than {MAX_FIRST_READ}. Shorten the file to two screens"));
+    if NEWCOMER_DOCUMENTS.contains(&file) && length > MAX_NEWCOMER_DOCUMENT_LINES {
+        findings.push(format!("{file}: {length} lines, more than {MAX_NEWCOMER_DOCUMENT_LINES}. Shorten the file to two screens"));
     }
-    if file.ends_with(".md") && !FIRST_READ.contains(&file) && !file.starts_with("docs/benchmarks/") {
-        findings.extend(wide_prose(text).into_iter().map(|line| format!("{file}:{line}: more than {MAX_PROSE_COLUMNS} columns")));
+    if file.ends_with(".md") && !NEWCOMER_DOCUMENTS.contains(&file) && !file.starts_with("docs/benchmarks/") {
+        findings.extend(find_wide_prose(text).into_iter().map(|line| format!("{file}:{line}: more than {MAX_PROSE_COLUMNS} columns")));
     }
     findings
 }
 
-/// Numbers of the lines of Markdown that are too wide, except in tables and fenced blocks.
-fn wide_prose(text: &str) -> Vec<usize> {
+/// Returns the numbers of lines that are too wide. Tables and fenced blocks in Markdown are exempt.
+fn find_wide_prose(text: &str) -> Vec<usize> {
     let mut quoted = false;
     let mut found = Vec::new();
     for (number, line) in (1..).zip(text.lines()) {
@@ -184,27 +173,28 @@ fn check_rust(file: &str, text: &str) -> Vec<String> {
         findings.push(format!("{file}: missing `//!` comment. Start the file with a comment that says what the file is for"));
     }
     let length = text.lines().count();
-    let has_reason = text.lines().take_while(|line| line.starts_with("//") || line.is_empty()).any(|line| line.starts_with(REASON));
-    if length > if has_reason { MAX_FILE } else { MAX_FILE_WITHOUT_REASON } {
-        findings.push(format!("{file}: {length} lines, more than {MAX_FILE_WITHOUT_REASON}. Split the file by meaning"));
+    let has_reason = text.lines().take_while(|line| line.starts_with("//") || line.is_empty()).any(|line| line.starts_with(REASON_PREFIX));
+    if length > if has_reason { MAX_FILE_LINES } else { MAX_FILE_LINES_WITHOUT_REASON } {
+        findings.push(format!("{file}: {length} lines, more than {MAX_FILE_LINES_WITHOUT_REASON}. Split the file by meaning"));
     }
-    let long =
-        functions::lengths(text).into_iter().filter(|f| f.code > if f.has_reason { MAX_FUNCTION } else { MAX_FUNCTION_WITHOUT_REASON });
+    let long = functions::measure_functions(text)
+        .into_iter()
+        .filter(|f| f.code > if f.has_reason { MAX_FUNCTION_LINES } else { MAX_FUNCTION_LINES_WITHOUT_REASON });
     findings.extend(long.map(|f| {
         let (line, name, code) = (f.line, f.name, f.code);
-        format!("{file}:{line}: `{name}` has {code} lines, more than {MAX_FUNCTION_WITHOUT_REASON}. Extract functions for its steps")
+        format!("{file}:{line}: `{name}` has {code} lines, more than {MAX_FUNCTION_LINES_WITHOUT_REASON}. Extract functions for its steps")
     }));
-    if PURE.iter().any(|folder| file.starts_with(folder)) {
-        let impure = IMPURE.iter().filter(|word| text.contains(**word));
+    if PURE_SOURCES.iter().any(|folder| file.starts_with(folder)) {
+        let impure = IMPURE_MODULES.iter().filter(|word| text.contains(**word));
         findings.extend(impure.map(|word| format!("{file}: uses {word}, but the core is pure (ARCHITECTURE.md, invariants)")));
     }
     let library = file.strip_prefix("crates/").and_then(|inner| inner.split_once("/src/")).map(|(name, _)| name);
-    if library.is_some_and(|name| !OUTER.contains(&name)) && !ENVIRONMENT_READERS.contains(&file) && !file.ends_with("_tests.rs") {
+    if library.is_some_and(|name| !OUTER_CRATES.contains(&name)) && !ENVIRONMENT_READERS.contains(&file) && !file.ends_with("_tests.rs") {
         let code = text.split("#[cfg(test)]").next().unwrap_or(text).lines().filter(|line| !line.trim_start().starts_with("//"));
-        let found = code.flat_map(|line| OUTER_ONLY.iter().filter(move |word| line.contains(**word)));
+        let found = code.flat_map(|line| OUTER_ONLY_FUNCTIONS.iter().filter(move |word| line.contains(**word)));
         findings.extend(found.map(|word| format!("{file}: uses {word}, but libraries neither print nor read the environment")));
     }
-    if library.is_some_and(|name| USING_TEMPORARY_FOLDERS.contains(&name)) {
+    if library.is_some_and(|name| TEMPORARY_FOLDER_CRATES.contains(&name)) {
         let code = text.split("#[cfg(test)]").next().unwrap_or(text);
         if code.contains("create_dir_all") {
             findings.push(format!(
@@ -213,13 +203,13 @@ fn check_rust(file: &str, text: &str) -> Vec<String> {
             ));
         }
     }
-    if file.starts_with(COMMAND) && !OWN_OUTPUT.contains(&&file[COMMAND.len()..]) {
+    if file.starts_with(COMMAND_SOURCES) && !DIRECT_OUTPUT_FILES.contains(&&file[COMMAND_SOURCES.len()..]) {
         let raw = text.lines().filter(|line| ["stdout().lock()", "stdout().write", "println!"].iter().any(|word| line.contains(word)));
         findings.extend(
             raw.map(|line| format!("{file}: `{}` can write control sequences in names to the terminal: use `crate::output`", line.trim())),
         );
     }
-    let own_path = file.strip_prefix(COMMAND).unwrap_or_default();
+    let own_path = file.strip_prefix(COMMAND_SOURCES).unwrap_or_default();
     for (folder, forbidden) in FORBIDDEN_MODULES.iter().filter(|(folder, _)| own_path.starts_with(folder)) {
         let used = forbidden.iter().filter(|other| text.contains(&format!("crate::{other}::")));
         findings.extend(used.map(|other| format!("{file}: `{folder}` must not use `{other}/`")));
@@ -230,8 +220,8 @@ fn check_rust(file: &str, text: &str) -> Vec<String> {
 fn check_crates() -> Result<Vec<String>> {
     let metadata = steps::output(steps::cargo().args(["metadata", "--no-deps", "--format-version=1", "--offline"]))?;
     let metadata: Value = serde_json::from_str(&metadata).context("cannot parse the output of `cargo metadata`")?;
-    let map = std::fs::read_to_string(steps::root().join("ARCHITECTURE.md")).context("cannot read ARCHITECTURE.md")?;
-    let rooms = rooms(&map);
+    let map = std::fs::read_to_string(steps::checkout_root().join("ARCHITECTURE.md")).context("cannot read ARCHITECTURE.md")?;
+    let rooms = parse_rooms(&map);
     let mut findings = Vec::new();
     for package in metadata["packages"].as_array().into_iter().flatten() {
         let name = package["name"].as_str().unwrap_or_default();
@@ -241,9 +231,9 @@ fn check_crates() -> Result<Vec<String>> {
     Ok(findings)
 }
 
-/// Parses the map of ARCHITECTURE.md: the number of each crate's room, from rows `| room | `crate` | what |`. Only the first row of a room
-/// names it.
-fn rooms(architecture: &str) -> BTreeMap<String, usize> {
+/// Reads the map of ARCHITECTURE.md and returns the number of each crate's room. Rows have the form `| room | `crate` | what |`. Only the
+/// first row of a room names the room.
+fn parse_rooms(architecture: &str) -> BTreeMap<String, usize> {
     let mut rooms = BTreeMap::new();
     let mut room = 0;
     for line in architecture.lines() {
@@ -257,14 +247,14 @@ fn rooms(architecture: &str) -> BTreeMap<String, usize> {
     rooms
 }
 
-/// Checks that a crate depends only on crates of its own room and of rooms above it.
+/// Checks that a crate depends only on crates in its own room and in rooms above it.
 fn check_dependencies(name: &str, package: &Value, rooms: &BTreeMap<String, usize>) -> Vec<String> {
     let short = |name: &str| name.strip_prefix("trodden-").unwrap_or(name).to_owned();
     let mut findings = Vec::new();
-    // Dependencies of tests and build scripts are not restricted.
+    // Dependencies for tests and build scripts are not restricted.
     let normal = package["dependencies"].as_array().into_iter().flatten().filter(|d| d["kind"].is_null());
     for dependency in normal.filter_map(|d| d["name"].as_str()) {
-        if dependency == "anyhow" && !ANYHOW.contains(&name) {
+        if dependency == "anyhow" && !ANYHOW_CRATES.contains(&name) {
             findings.push(format!("{name}: uses anyhow. Define error types, as libraries do"));
         }
         if !dependency.starts_with("trodden") {
@@ -279,10 +269,10 @@ fn check_dependencies(name: &str, package: &Value, rooms: &BTreeMap<String, usiz
     findings
 }
 
-/// Checks that a crate which needs no unsafe code forbids it.
+/// Checks that a crate forbids unsafe code unless it is listed as needing unsafe code.
 fn check_roots(name: &str, package: &Value) -> Result<Vec<String>> {
     let mut findings = Vec::new();
-    if UNSAFE.contains(&name) {
+    if UNSAFE_CRATES.contains(&name) {
         return Ok(findings);
     }
     for target in package["targets"].as_array().into_iter().flatten() {
@@ -294,7 +284,10 @@ fn check_roots(name: &str, package: &Value) -> Result<Vec<String>> {
         let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {path}"))?;
         if !text.contains("#![forbid(unsafe_code)]") {
             let path = Path::new(path);
-            findings.push(format!("{}: `#![forbid(unsafe_code)]` is missing", path.strip_prefix(steps::root()).unwrap_or(path).display()));
+            findings.push(format!(
+                "{}: `#![forbid(unsafe_code)]` is missing",
+                path.strip_prefix(steps::checkout_root()).unwrap_or(path).display()
+            ));
         }
     }
     Ok(findings)
@@ -306,7 +299,7 @@ mod tests {
 
     #[test]
     fn untidy_lines_are_found() {
-        let text = format!("//! x\n// {} later\nlet a = 1; \n", UNFINISHED[0]);
+        let text = format!("//! x\n// {} later\nlet a = 1; \n", UNFINISHED_MARKS[0]);
         let found = check_text("a.sh", &text);
         assert_eq!(found.len(), 2, "{found:?}");
         assert!(found[0].starts_with("a.sh:2: unfinished") && found[1].starts_with("a.sh:3: white space"));
@@ -318,19 +311,19 @@ mod tests {
     fn wide_prose_is_found_and_tables_and_quotations_are_not() {
         let wide = "x ".repeat(81);
         let text = format!("{wide}\n| {wide}|\n```text\n{wide}\n```\n- {wide}\n");
-        assert_eq!(wide_prose(&text), [1, 6]);
+        assert_eq!(find_wide_prose(&text), [1, 6]);
         assert!(check_text("docs/guide/src/a.md", &text).iter().any(|f| f == "docs/guide/src/a.md:6: more than 160 columns"));
     }
 
     #[test]
     fn documents_read_first_fit_on_two_screens() {
         let row = format!("| {} |\n", "x".repeat(MAX_COLUMNS - 4));
-        for file in FIRST_READ {
-            assert_eq!(check_text(file, &row.repeat(MAX_FIRST_READ)), Vec::<String>::new());
-            assert_eq!(check_text(file, &row.repeat(MAX_FIRST_READ + 1)).len(), 1);
+        for file in NEWCOMER_DOCUMENTS {
+            assert_eq!(check_text(file, &row.repeat(MAX_NEWCOMER_DOCUMENT_LINES)), Vec::<String>::new());
+            assert_eq!(check_text(file, &row.repeat(MAX_NEWCOMER_DOCUMENT_LINES + 1)).len(), 1);
             assert_eq!(check_text(file, &row.replace("| x", "| xx")).len(), 1);
         }
-        assert_eq!(check_text("CHANGELOG.md", &row.repeat(MAX_FIRST_READ + 1)), Vec::<String>::new());
+        assert_eq!(check_text("CHANGELOG.md", &row.repeat(MAX_NEWCOMER_DOCUMENT_LINES + 1)), Vec::<String>::new());
     }
 
     #[test]
@@ -379,7 +372,7 @@ mod tests {
     fn dependencies_on_rooms_below_are_found() {
         let map = "| room | crate | what |\n|---|---|---|\n| pure | `crates/flow` | x |\n| | `crates/waits` | x |\n\
             | data | `crates/unit` | y |\n";
-        let rooms = rooms(map);
+        let rooms = parse_rooms(map);
         assert_eq!((rooms["flow"], rooms["waits"], rooms["unit"]), (1, 1, 2));
         let package = serde_json::json!({"dependencies": [{"name": "trodden-unit", "kind": null}, {"name": "anyhow", "kind": null},
             {"name": "trodden-waits", "kind": null}, {"name": "trodden-unit", "kind": "dev"}]});

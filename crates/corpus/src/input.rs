@@ -1,20 +1,20 @@
-//! The inputs that programs of the corpus can be run on.
+//! Inputs for the programs of the corpus.
 
 use clap::ValueEnum;
 
-/// An input of a program.
+/// An input that a program is run on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Input {
-    /// The short run, about half a second.
+    /// The short run: about half a second.
     Train,
-    /// The long run, about two seconds.
+    /// The long run: about two seconds.
     Ref,
-    /// A test suite: many short runs on small inputs. Only some programs have one.
+    /// The test suite: many short runs on small inputs. Only some programs have a test suite.
     Suite,
 }
 
 impl Input {
-    /// The input's name in the recipes.
+    /// The name that recipes use for the input.
     pub fn name(self) -> &'static str {
         match self {
             Input::Train => "train",

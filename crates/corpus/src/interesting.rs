@@ -1,4 +1,4 @@
-//! Builds of a corpus program: one that counts all paths, and others that count interesting paths only.
+//! Builds a corpus program so that it counts all paths, and again so that it counts only interesting paths.
 
 use crate::corpus::Corpus;
 use crate::input::Input;
@@ -8,39 +8,40 @@ use crate::variant::Variant;
 use anyhow::{Context, Result};
 use std::path::{Path, PathBuf};
 
-/// A program that counts all paths and the profile of its run, from which builds for interesting paths are made.
+/// A program that counts all paths, and the profile of its run. Builds that count only interesting paths are derived from both.
 pub struct InterestingBuilds {
     program: String,
     input: Input,
-    /// The profile of the program that counts all paths.
+    /// The profile in which all paths are counted.
     pub full: PathBuf,
     folder: PathBuf,
 }
 
 impl InterestingBuilds {
-    /// Builds and runs the program that counts all paths.
+    /// Builds the program that counts all paths, and runs it.
     pub fn prepare(corpus: &Corpus, program: &str, input: Input) -> Result<InterestingBuilds> {
         let variant = Variant::trodden();
         corpus.fetch(program)?;
         corpus.build_once(program, &variant)?;
-        corpus.inputs(program)?;
+        corpus.create_inputs(program)?;
         let folder = corpus.folder().join("interesting");
         std::fs::create_dir_all(&folder).with_context(|| format!("cannot create {}", folder.display()))?;
         let full = std::path::absolute(folder.join(format!("{program}.{}.trodden", input.name())))
             .context("cannot determine the current folder")?;
         let builds = InterestingBuilds { program: program.to_owned(), input, full, folder };
-        builds.profile(corpus, &variant.folder(), &builds.full)?;
+        builds.record_profile(corpus, &variant.folder(), &builds.full)?;
         Ok(builds)
     }
 
-    /// Runs the program that counts all paths once more and returns the file of its profile.
+    /// Runs the program that counts all paths a second time. Returns the file with the second profile.
     pub fn run_full_again(&self, corpus: &Corpus) -> Result<PathBuf> {
         let stored = self.folder.join(format!("{}.{}.again.trodden", self.program, self.input.name()));
-        self.profile(corpus, &Variant::trodden().folder(), &stored)?;
+        self.record_profile(corpus, &Variant::trodden().folder(), &stored)?;
         Ok(stored)
     }
 
-    /// Re-instruments the program to count the paths of a set, numbered by a scheme; runs it and returns the file of its profile.
+    /// Re-instruments the program so that it counts the interesting paths that `set` selects, numbered by `scheme`. Runs it and returns the
+    /// file with its profile.
     pub fn run(&self, corpus: &Corpus, scheme: &str, set: &str) -> Result<PathBuf> {
         let build = format!("interesting-{scheme}");
         let place = corpus.folder().join("bin").join(&build);
@@ -51,11 +52,12 @@ impl InterestingBuilds {
         instrument.env(steps::LABORATORY_VARIABLE, format!("--scheme {scheme}"));
         steps::output(&mut instrument)?;
         let stored = self.folder.join(format!("{}.{}.{scheme}.trodden", self.program, self.input.name()));
-        self.profile(corpus, &build, &stored)?;
+        self.record_profile(corpus, &build, &stored)?;
         Ok(stored)
     }
 
-    /// Re-instruments the program to count all paths in hash tables, without cutting any; runs it and writes its profile to `stored`.
+    /// Re-instruments the program so that it counts all paths in hash tables and truncates none. Runs it and writes its profile to
+    /// `stored`.
     pub fn run_in_tables(&self, corpus: &Corpus, stored: &Path) -> Result<()> {
         let build = "interesting-table";
         let place = corpus.folder().join("bin").join(build);
@@ -64,10 +66,10 @@ impl InterestingBuilds {
         let mut instrument = trodden();
         instrument.arg("instrument").arg(full).arg("-o").arg(place.join(&self.program));
         steps::output(instrument.env(steps::LABORATORY_VARIABLE, "--table-slots 262144"))?;
-        self.profile(corpus, build, stored)
+        self.record_profile(corpus, build, stored)
     }
 
-    fn profile(&self, corpus: &Corpus, build: &str, stored: &Path) -> Result<()> {
+    fn record_profile(&self, corpus: &Corpus, build: &str, stored: &Path) -> Result<()> {
         let counts = corpus.folder().join("counts").join(format!("interesting-{build}")).join(&self.program);
         if counts.exists() {
             std::fs::remove_dir_all(&counts).with_context(|| format!("cannot remove {}", counts.display()))?;

@@ -1,45 +1,40 @@
-//! The table of ways to build a program of the corpus.
+//! A table of the ways to build a program of the corpus.
 
 use crate::input::Input;
 
-/// A way to build a program.
 #[derive(Debug)]
 pub struct BuildKind {
-    /// Name on the command line and in tables.
     pub name: &'static str,
-    /// Description for tables.
+    /// Description in tables of results.
     pub about: &'static str,
-    /// The compiler of C and C++ sources.
     pub compiler: BenchCompiler,
-    /// Flags for C and C++ compilations and links, in addition to those of all variants.
+    /// Flags for compiling and linking C and C++, in addition to the flags that all variants share.
     pub flags: &'static str,
-    /// Settings of trodden's instrumentation.
+    /// Settings for trodden's instrumentation.
     pub options: &'static str,
-    /// Earlier runs whose profile the build uses.
+    /// Runs whose profile the build uses.
     pub trained: Option<TrainingRuns>,
-    /// Scheme by which trodden's build is re-instrumented to count only the paths of the short run.
+    /// If set, the default build is re-instrumented to count only the paths that the short run executes; this scheme numbers the paths.
     pub scheme: Option<&'static str>,
-    /// Name of the variant used as the baseline.
+    /// Name of the variant that serves as the baseline.
     pub base: Option<&'static str>,
-    /// How Rust programs are built.
-    pub rust: Rust,
-    /// A source file with the callbacks of the instrumented code.
+    pub rust: RustSupport,
+    /// Source file with callbacks that the instrumented code calls.
     pub callbacks: Option<&'static str>,
-    /// Environment variables for builds.
     pub build: &'static [(&'static str, &'static str)],
-    /// Environment variables for runs. Each value is a file name in the folder for the run's counts, or empty for the folder itself.
+    /// Environment variables for runs. Each value is a file name in the folder for the run's counts; an empty value means the folder
+    /// itself.
     pub counts: &'static [(&'static str, &'static str)],
-    /// Name of the variant whose build is run, for variants without a build of their own.
+    /// Name of the variant whose executable is run, if this variant has no build of its own.
     pub build_of: Option<&'static str>,
-    /// Command line of the simulator under which the program runs once, on the short input.
+    /// Command line of a simulator. The program runs under it once, on the short input.
     pub simulator: Option<&'static str>,
-    /// True if `trodden record` samples the runs.
     pub sampled: bool,
-    /// Debian packages with the tools of this variant.
+    /// Debian packages that provide the variant's tools.
     pub packages: &'static [&'static str],
 }
 
-/// Earlier runs whose paths are known to a build.
+/// The runs that a build is trained on: their paths are known when the program is built.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TrainingRuns {
     /// The short run.
@@ -49,14 +44,14 @@ pub enum TrainingRuns {
 }
 
 impl TrainingRuns {
-    /// The name of the export format, which is also the name of the setting for the exported file.
+    /// The name of the export format and of the setting for the exported file; both are the same.
     pub fn name(self) -> &'static str {
         match self {
             TrainingRuns::Train | TrainingRuns::TrainAndSuite => "known",
         }
     }
 
-    /// The part of the profile's file name that identifies the runs.
+    /// The part of the profile's file name that identifies these runs.
     pub fn runs(self) -> &'static str {
         match self {
             TrainingRuns::Train => Input::Train.name(),
@@ -65,31 +60,24 @@ impl TrainingRuns {
     }
 }
 
-/// A compiler of C and C++.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BenchCompiler {
-    /// clang.
     Clang,
-    /// trodden's drivers.
     Trodden,
-    /// The C and C++ compilers with these names.
+    /// A C compiler and a C++ compiler with these names.
     Named(&'static str, &'static str),
     /// The clang that AFL++ was built with.
     AflClang,
 }
 
-/// How Rust programs are built.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Rust {
-    /// rustc with these flags.
+pub enum RustSupport {
     Flags(&'static str),
-    /// `cargo trodden`.
     Trodden,
-    /// Not supported, for this reason.
+    /// Rust programs are not supported. The text states the reason.
     No(&'static str),
 }
 
-/// Why other profilers have no build of a Rust program.
 const NOT_RUST: &str = "not available for Rust programs";
 
 const PLAIN: BuildKind = BuildKind {
@@ -101,7 +89,7 @@ const PLAIN: BuildKind = BuildKind {
     trained: None,
     scheme: None,
     base: None,
-    rust: Rust::Flags(""),
+    rust: RustSupport::Flags(""),
     callbacks: None,
     build: &[],
     counts: &[],
@@ -111,20 +99,20 @@ const PLAIN: BuildKind = BuildKind {
     packages: &[],
 };
 
-/// Base for other profilers' entries: without Rust support, and compared with the plain build by clang.
-const OTHER_PROFILER: BuildKind = BuildKind { base: Some("plain"), rust: Rust::No(NOT_RUST), ..PLAIN };
+/// Base of the entries for other profilers. They do not support Rust, and are compared with the plain build by clang.
+const OTHER_PROFILER: BuildKind = BuildKind { base: Some("plain"), rust: RustSupport::No(NOT_RUST), ..PLAIN };
 
 const TRODDEN: BuildKind = BuildKind {
     name: "trodden",
     about: "trodden: every path, exactly",
     compiler: BenchCompiler::Trodden,
-    rust: Rust::Trodden,
+    rust: RustSupport::Trodden,
     counts: &[("TRODDEN_OUTPUT", "%m.raw")],
     ..OTHER_PROFILER
 };
 
-/// All ways to build. [`crate::Variant`] relies on the first two.
-pub static KINDS: &[BuildKind] = &[
+/// All ways to build a program. [`crate::Variant`] relies on the order of the first two.
+pub static BUILD_KINDS: &[BuildKind] = &[
     PLAIN,
     TRODDEN,
     BuildKind {
@@ -174,8 +162,8 @@ pub static KINDS: &[BuildKind] = &[
         name: "clang-edges",
         about: "clang -fprofile-generate: edges, counted by the optimiser",
         flags: "-fprofile-generate",
-        rust: Rust::Flags("-Cprofile-generate"),
-        // Discard the profiles of programs that the build itself runs.
+        rust: RustSupport::Flags("-Cprofile-generate"),
+        // Discards the profiles of instrumented programs that the build itself runs.
         build: &[("LLVM_PROFILE_FILE", "/dev/null")],
         counts: &[("LLVM_PROFILE_FILE", "%m.profraw")],
         ..OTHER_PROFILER
@@ -251,7 +239,7 @@ pub static KINDS: &[BuildKind] = &[
         about: "AFL++'s afl-clang-fast: 8-bit edge counters; compared with afl-base",
         compiler: BenchCompiler::Named("afl-clang-fast", "afl-clang-fast++"),
         base: Some("afl-base"),
-        // Keep the optimisation level of the other variants.
+        // Keeps the optimisation level that all variants share.
         build: &[("AFL_DONT_OPTIMIZE", "1"), ("AFL_QUIET", "1")],
         packages: &["afl++"],
         ..OTHER_PROFILER
@@ -259,7 +247,7 @@ pub static KINDS: &[BuildKind] = &[
     BuildKind {
         name: "callgrind",
         about: "the plain build under valgrind --tool=callgrind, one short run",
-        rust: Rust::Flags(""),
+        rust: RustSupport::Flags(""),
         build_of: Some("plain"),
         simulator: Some("valgrind --quiet --tool=callgrind --callgrind-out-file=/dev/null"),
         packages: &["valgrind"],

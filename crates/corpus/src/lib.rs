@@ -1,4 +1,4 @@
-//! Real programs: fetching, building and running them, for maintenance tasks (`xtask`) and the laboratory's experiments.
+//! Fetches, builds and runs real programs, for maintenance tasks (`xtask`) and the laboratory's experiments.
 //!
 //! | file | what |
 //! |---|---|

@@ -1,4 +1,4 @@
-//! Checking programs of the corpus with the oracles (`crates/oracle`).
+//! Checks programs of the corpus with the oracles (`crates/oracle`).
 
 use crate::corpus::Corpus;
 use crate::input::Input;
@@ -14,17 +14,14 @@ pub fn build_oracle() -> Result<PathBuf> {
     Ok(release.join("trodden-oracle"))
 }
 
-/// The `trodden` command of the release build.
+/// The command `trodden` of the release build.
 pub fn trodden() -> std::process::Command {
-    std::process::Command::new(steps::programs().join("trodden"))
+    std::process::Command::new(steps::programs_folder().join("trodden"))
 }
 
-/// Checks a run of a program built by trodden with the oracles and returns their report: a line for each oracle and process, with details
-/// below.
-///
-/// # Errors
-/// The run or an oracle failed, and the report has no difference that would explain the failure.
-pub fn verdict(corpus: &Corpus, program: &str, variant: &Variant, input: Input, oracle: &Path) -> Result<String> {
+/// Runs a program built by trodden, checks the run with the oracles, and returns the oracles' report: one line per oracle and process, each
+/// followed by details. Fails if the run or an oracle failed, and no difference in the report explains the failure.
+pub fn check_run(corpus: &Corpus, program: &str, variant: &Variant, input: Input, oracle: &Path) -> Result<String> {
     let report = corpus.folder().join(format!("{program}.{}.{}.verdict", variant.folder(), input.name()));
     if report.exists() {
         std::fs::remove_file(&report).with_context(|| format!("cannot remove {}", report.display()))?;

@@ -1,93 +1,94 @@
-//! The Debian packages that the project needs besides Rust, and their installation.
+//! Installs the Debian packages that the project needs besides Rust.
 //!
-//! A package counts as installed if a program or file that it provides exists. Therefore, the package manager is called only if a package
-//! is missing, and other distributions work if the same programs are installed manually.
+//! A package counts as installed if a particular program or file of the package exists. The package manager is therefore called only if a
+//! package is missing, and other distributions work if the same programs are installed manually.
 
 use crate::steps;
 use anyhow::{Result, bail};
 use std::path::Path;
 use std::process::Command;
 
-/// A Debian package, and the name of a program or the absolute path of a file that the package provides.
+/// A Debian package, and a program or absolute file path by which the package is recognised.
 #[derive(Clone, Copy, Debug)]
-pub struct Need {
+pub struct RequiredPackage {
     package: &'static str,
     provided: &'static str,
 }
 
-const fn need(package: &'static str, provided: &'static str) -> Need {
-    Need { package, provided }
+const fn required_package(package: &'static str, provided: &'static str) -> RequiredPackage {
+    RequiredPackage { package, provided }
 }
 
 /// Packages for building and using trodden.
-const TOOLCHAIN: &[Need] = &[
-    need("gcc", "gcc"),
-    need("libc6-dev", "/usr/include/stdio.h"),
-    need("binutils", "objcopy"),
-    need("make", "make"),
-    need("pkg-config", "pkg-config"),
-    need("libsqlite3-dev", "/usr/include/sqlite3.h"),
-    need("libzstd-dev", "/usr/include/zstd.h"),
-    need("clang-22", "clang-22"),
-    need("lld-22", "ld.lld-22"),
-    need("llvm-22", "llvm-ar-22"),
+const TOOLCHAIN_PACKAGES: &[RequiredPackage] = &[
+    required_package("gcc", "gcc"),
+    required_package("libc6-dev", "/usr/include/stdio.h"),
+    required_package("binutils", "objcopy"),
+    required_package("make", "make"),
+    required_package("pkg-config", "pkg-config"),
+    required_package("libsqlite3-dev", "/usr/include/sqlite3.h"),
+    required_package("libzstd-dev", "/usr/include/zstd.h"),
+    required_package("clang-22", "clang-22"),
+    required_package("lld-22", "ld.lld-22"),
+    required_package("llvm-22", "llvm-ar-22"),
 ];
 
-/// Packages for fetching and unpacking source packages.
-const SOURCES: &[Need] = &[
-    need("dpkg-dev", "dpkg-source"),
-    need("patch", "patch"),
-    need("xz-utils", "xz"),
-    need("bzip2", "bzip2"),
-    need("ca-certificates", "/etc/ssl/certs/ca-certificates.crt"),
+/// Packages for fetching and unpacking Debian source packages.
+const FETCHING_PACKAGES: &[RequiredPackage] = &[
+    required_package("dpkg-dev", "dpkg-source"),
+    required_package("patch", "patch"),
+    required_package("xz-utils", "xz"),
+    required_package("bzip2", "bzip2"),
+    required_package("ca-certificates", "/etc/ssl/certs/ca-certificates.crt"),
 ];
 
-/// Packages that the tests need besides the toolchain.
-const TESTS: &[Need] = &[
-    need("libclang-rt-22-dev", "/usr/lib/llvm-22/lib/clang/22/lib/linux/libclang_rt.profile-x86_64.a"),
-    need("clang-19", "clang-19"),
-    need("lld-19", "ld.lld-19"),
-    need("llvm-19", "llvm-profdata-19"),
-    need("libclang-rt-19-dev", "/usr/lib/llvm-19/lib/clang/19/lib/linux/libclang_rt.profile-x86_64.a"),
-    need("g++", "g++"),
-    need("cmake", "cmake"),
-    need("libtool", "libtoolize"),
-    need("autoconf", "autoconf"),
-    need("automake", "automake"),
-    need("ccache", "ccache"),
-    need("qemu-user", "qemu-x86_64"),
-    need("openmpi-bin", "mpirun.openmpi"),
-    need("libopenmpi-dev", "/usr/lib/x86_64-linux-gnu/openmpi/include/mpi.h"),
-    need("mpich", "mpirun.mpich"),
-    need("libmpich-dev", "/usr/include/x86_64-linux-gnu/mpich/mpi.h"),
-    need("gfortran", "gfortran"),
-    need("babeltrace2", "babeltrace2"),
-    need("unison", "unison"),
-    need("chromium", "chromium"),
-    need("chromium-driver", "chromedriver"),
-    need("python3", "python3"),
-    need("zstd", "zstd"),
+/// Packages that the tests need, in addition to the toolchain.
+const TEST_PACKAGES: &[RequiredPackage] = &[
+    required_package("libclang-rt-22-dev", "/usr/lib/llvm-22/lib/clang/22/lib/linux/libclang_rt.profile-x86_64.a"),
+    required_package("clang-19", "clang-19"),
+    required_package("lld-19", "ld.lld-19"),
+    required_package("llvm-19", "llvm-profdata-19"),
+    required_package("libclang-rt-19-dev", "/usr/lib/llvm-19/lib/clang/19/lib/linux/libclang_rt.profile-x86_64.a"),
+    required_package("g++", "g++"),
+    required_package("cmake", "cmake"),
+    required_package("libtool", "libtoolize"),
+    required_package("autoconf", "autoconf"),
+    required_package("automake", "automake"),
+    required_package("ccache", "ccache"),
+    required_package("qemu-user", "qemu-x86_64"),
+    required_package("openmpi-bin", "mpirun.openmpi"),
+    required_package("libopenmpi-dev", "/usr/lib/x86_64-linux-gnu/openmpi/include/mpi.h"),
+    required_package("mpich", "mpirun.mpich"),
+    required_package("libmpich-dev", "/usr/include/x86_64-linux-gnu/mpich/mpi.h"),
+    required_package("gfortran", "gfortran"),
+    required_package("babeltrace2", "babeltrace2"),
+    required_package("unison", "unison"),
+    required_package("chromium", "chromium"),
+    required_package("chromium-driver", "chromedriver"),
+    required_package("python3", "python3"),
+    required_package("zstd", "zstd"),
 ];
 
-/// Packages that the benchmark needs besides the toolchain.
-const MEASURING: &[Need] = &[
-    need("libclang-rt-22-dev", "/usr/lib/llvm-22/lib/clang/22/lib/linux/libclang_rt.profile-x86_64.a"),
-    need("g++", "g++"),
-    need("valgrind", "valgrind"),
+/// Packages that the benchmark needs, in addition to the toolchain.
+const BENCHMARK_PACKAGES: &[RequiredPackage] = &[
+    required_package("libclang-rt-22-dev", "/usr/lib/llvm-22/lib/clang/22/lib/linux/libclang_rt.profile-x86_64.a"),
+    required_package("g++", "g++"),
+    required_package("valgrind", "valgrind"),
 ];
 
-/// Packages that the benchmark of waiting times needs besides the toolchain.
-const WAITS: &[Need] = &[
-    need("openmpi-bin", "mpirun.openmpi"),
-    need("libopenmpi-dev", "/usr/lib/x86_64-linux-gnu/openmpi/include/mpi.h"),
-    need("otf2-tools", "otf2-print"),
-    need("python3-venv", "python3"),
+/// Packages that the benchmark of waiting times needs, in addition to the toolchain.
+const WAIT_BENCHMARK_PACKAGES: &[RequiredPackage] = &[
+    required_package("openmpi-bin", "mpirun.openmpi"),
+    required_package("libopenmpi-dev", "/usr/lib/x86_64-linux-gnu/openmpi/include/mpi.h"),
+    required_package("otf2-tools", "otf2-print"),
+    required_package("python3-venv", "python3"),
 ];
 
-/// Packages that checking trodden's own packages in minimal systems needs besides the toolchain.
-const SYSTEMS: &[Need] = &[need("mmdebstrap", "mmdebstrap"), need("zstd", "zstd"), need("rpm", "rpmbuild")];
+/// Packages for testing trodden's own packages in minimal systems, in addition to the toolchain.
+const PACKAGE_CHECK_PACKAGES: &[RequiredPackage] =
+    &[required_package("mmdebstrap", "mmdebstrap"), required_package("zstd", "zstd"), required_package("rpm", "rpmbuild")];
 
-/// A task that packages are installed for.
+/// A task that needs Debian packages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PackagePurpose {
     /// `cargo xtask demo`
@@ -105,33 +106,29 @@ pub enum PackagePurpose {
 }
 
 impl PackagePurpose {
-    fn needs(self) -> Vec<Need> {
-        let lists: &[&[Need]] = match self {
-            PackagePurpose::Demo | PackagePurpose::Corpus => &[TOOLCHAIN, SOURCES],
-            PackagePurpose::Test => &[TOOLCHAIN, SOURCES, TESTS],
-            PackagePurpose::Bench => &[TOOLCHAIN, SOURCES, MEASURING],
-            PackagePurpose::Waits => &[TOOLCHAIN, WAITS],
-            PackagePurpose::Dist => &[TOOLCHAIN, SYSTEMS],
+    fn required_packages(self) -> Vec<RequiredPackage> {
+        let lists: &[&[RequiredPackage]] = match self {
+            PackagePurpose::Demo | PackagePurpose::Corpus => &[TOOLCHAIN_PACKAGES, FETCHING_PACKAGES],
+            PackagePurpose::Test => &[TOOLCHAIN_PACKAGES, FETCHING_PACKAGES, TEST_PACKAGES],
+            PackagePurpose::Bench => &[TOOLCHAIN_PACKAGES, FETCHING_PACKAGES, BENCHMARK_PACKAGES],
+            PackagePurpose::Waits => &[TOOLCHAIN_PACKAGES, WAIT_BENCHMARK_PACKAGES],
+            PackagePurpose::Dist => &[TOOLCHAIN_PACKAGES, PACKAGE_CHECK_PACKAGES],
         };
         lists.concat()
     }
 }
 
-/// Installs the missing packages for a purpose, after logging their names.
-///
-/// # Errors
-/// A package is missing and cannot be installed; the message names all missing packages.
+/// Installs the packages that a task needs and that are missing. Logs their names first. Fails if a package cannot be installed. The
+/// message names all missing packages.
 pub fn ensure(purpose: PackagePurpose) -> Result<()> {
-    let missing: Vec<&str> = purpose.needs().iter().filter(|n| !is_present(n.provided)).map(|n| n.package).collect();
+    let missing: Vec<&str> = purpose.required_packages().iter().filter(|n| !is_present(n.provided)).map(|n| n.package).collect();
     install(&missing)
 }
 
-/// Installs Debian packages that are not installed yet. On other systems, only logs their names.
-///
-/// # Errors
-/// A package cannot be installed; the message names all missing packages.
+/// Installs those of the given Debian packages that are missing. On systems other than Debian, only logs their names. Fails if a package
+/// cannot be installed. The message names all missing packages.
 pub fn ensure_packages(packages: &[String]) -> Result<()> {
-    if !steps::on_path("dpkg-query") {
+    if !steps::is_on_search_path("dpkg-query") {
         log::info!(
             "This is not a Debian system. Programs of the corpus may need the programs and libraries in these Debian packages: {}",
             packages.join(" ")
@@ -154,7 +151,7 @@ pub fn are_offered(packages: &[String]) -> bool {
     !packages.is_empty() && packages.iter().all(offers)
 }
 
-/// The version that would be installed, from the output of `apt-cache policy`.
+/// Extracts the version that apt would install from the output of `apt-cache policy`.
 fn candidate_version(policy: &str) -> Option<&str> {
     policy.lines().find_map(|line| line.trim().strip_prefix("Candidate: ")).filter(|version| *version != "(none)")
 }
@@ -164,18 +161,18 @@ fn install(packages: &[&str]) -> Result<()> {
         return Ok(());
     }
     let list = packages.join(" ");
-    if !steps::on_path("apt-get") {
+    if !steps::is_on_search_path("apt-get") {
         bail!(
             "these Debian packages are missing: {list}. Install their contents with your system's package manager, since apt-get is not \
                 available"
         );
     }
     let is_root = nix::unistd::geteuid().is_root();
-    if !is_root && !steps::on_path("sudo") {
+    if !is_root && !steps::is_on_search_path("sudo") {
         bail!("these packages are missing: {list}. Run `apt-get install {list}` as root, then run this command again");
     }
-    steps::headline(&format!("Installing {} Debian package{}: {list}", packages.len(), if packages.len() == 1 { "" } else { "s" }));
-    // Update the package lists only if installation with the present lists fails.
+    steps::log_headline(&format!("Installing {} Debian package{}: {list}", packages.len(), if packages.len() == 1 { "" } else { "s" }));
+    // Updating the package lists takes time, so the present lists are tried first.
     if steps::run(apt_command(is_root, "install").args(packages)).is_err() {
         steps::run(&mut apt_command(is_root, "update"))?;
         if let Err(error) = steps::run(apt_command(is_root, "install").args(packages)) {
@@ -198,7 +195,7 @@ fn apt_command(is_root: bool, what: &str) -> Command {
 }
 
 fn is_present(provided: &str) -> bool {
-    if provided.starts_with('/') { Path::new(provided).exists() } else { steps::on_path(provided) }
+    if provided.starts_with('/') { Path::new(provided).exists() } else { steps::is_on_search_path(provided) }
 }
 
 #[cfg(test)]

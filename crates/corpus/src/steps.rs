@@ -1,4 +1,4 @@
-//! Running commands and locating the repository. Commands are logged before they run, unless a function says otherwise.
+//! Runs commands and locates the repository. Each function that runs a command logs the command first, unless its comment says otherwise.
 
 use anyhow::{Context, Result, bail};
 use std::ffi::OsStr;
@@ -9,9 +9,9 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Instant;
 
-/// The root of the checkout that contains the package run by cargo, or else the working folder. Outside of a checkout, that folder itself;
-/// see [`require_checkout`].
-pub fn root() -> PathBuf {
+/// The root of the checkout that contains the package that cargo runs (or, outside of cargo, the current directory). If no checkout
+/// contains it, the start folder itself; [`require_checkout`] detects this case.
+pub fn checkout_root() -> PathBuf {
     let start = std::env::var_os("CARGO_MANIFEST_DIR").map(PathBuf::from).or_else(|| std::env::current_dir().ok()).unwrap_or_default();
     start.ancestors().find(|folder| is_checkout(folder)).map_or_else(|| start.clone(), Path::to_path_buf)
 }
@@ -20,36 +20,36 @@ fn is_checkout(folder: &Path) -> bool {
     folder.join("xtask/Cargo.toml").is_file() && folder.join("corpus").is_dir()
 }
 
-/// Fails unless [`root`] is a checkout of the sources.
+/// Fails if [`checkout_root`] is not a checkout of the sources.
 pub fn require_checkout() -> Result<()> {
-    anyhow::ensure!(is_checkout(&root()), "experiments need a checkout of trodden's sources. Run this command in a checkout");
+    anyhow::ensure!(is_checkout(&checkout_root()), "experiments need a checkout of trodden's sources. Run this command in a checkout");
     Ok(())
 }
 
-/// Removes the path of this checkout from a text that is published.
+/// Removes the path of this checkout from a text that will be published.
 pub fn strip_root(text: &str) -> String {
-    text.replace(&format!("{}/", root().display()), "")
+    text.replace(&format!("{}/", checkout_root().display()), "")
 }
 
-/// The folder of cargo's output.
-pub fn target() -> PathBuf {
-    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), |folder| root().join(folder))
+/// The folder for cargo's output.
+pub fn target_folder() -> PathBuf {
+    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| checkout_root().join("target"), |folder| checkout_root().join(folder))
 }
 
-/// A file in cargo's target folder, with the process ID in its name so that no other process uses it.
+/// The path of a file in cargo's target folder. The file name contains the process ID, so that no other process uses the same file.
 pub fn process_file(name: &str, extension: &str) -> PathBuf {
-    target().join(format!("{name}-{}.{extension}", std::process::id()))
+    target_folder().join(format!("{name}-{}.{extension}", std::process::id()))
 }
 
-/// A cargo command that runs at the root of the checkout.
+/// Creates a cargo command that runs at the root of the checkout.
 pub fn cargo() -> Command {
     let mut command = Command::new("cargo");
-    command.current_dir(root());
+    command.current_dir(checkout_root());
     command
 }
 
 /// Logs a headline, with the time since the first one.
-pub fn headline(text: &str) {
+pub fn log_headline(text: &str) {
     static STARTED: OnceLock<Instant> = OnceLock::new();
     match STARTED.get_or_init(Instant::now).elapsed().as_secs() {
         0 => log::info!("\n== {text}"),
@@ -57,7 +57,7 @@ pub fn headline(text: &str) {
     }
 }
 
-/// Logs a command and runs it with empty standard input.
+/// Logs a command and runs it with empty standard input. Fails if its exit status is not 0.
 pub fn run(command: &mut Command) -> Result<()> {
     let line = command_line(command);
     log::info!("+ {line}");
@@ -68,18 +68,14 @@ pub fn run(command: &mut Command) -> Result<()> {
     Ok(())
 }
 
-/// Runs a command without logging it and returns its standard output.
-///
-/// # Errors
-/// The command cannot be started or fails; the message contains the last line of its standard error.
+/// Runs a command without logging it and returns its standard output. Fails if the command cannot be started or fails. The message contains
+/// the last line of its standard error output.
 pub fn output(command: &mut Command) -> Result<String> {
     Ok(run_captured(command)?.0)
 }
 
-/// Like [`output`], but returns the standard error output.
-///
-/// # Errors
-/// The command cannot be started or fails; the message contains the last line of its standard error.
+/// Runs a command without logging it and returns its standard error output. Fails if the command cannot be started or fails. The message
+/// contains the last line of its standard error output.
 pub fn error_output(command: &mut Command) -> Result<String> {
     Ok(run_captured(command)?.1)
 }
@@ -95,36 +91,36 @@ fn run_captured(command: &mut Command) -> Result<(String, String)> {
     Ok((text(&out.stdout), text(&out.stderr)))
 }
 
-/// The search path with these folders prepended.
-pub fn path_with(folders: &[PathBuf]) -> Result<std::ffi::OsString> {
+/// Returns the search path (`PATH`) with these folders prepended.
+pub fn search_path_with(folders: &[PathBuf]) -> Result<std::ffi::OsString> {
     let old = std::env::var_os("PATH").unwrap_or_default();
     let all = folders.iter().cloned().chain(std::env::split_paths(&old));
     std::env::join_paths(all).context("cannot extend the search path: a folder's name contains a colon")
 }
 
-/// Returns true if a folder in the search path contains a file with this name.
-pub fn on_path(name: &str) -> bool {
+/// Returns true if the search path (`PATH`) leads to a file with this name.
+pub fn is_on_search_path(name: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path).any(|folder| folder.join(name).is_file())
 }
 
-/// The command line as a user would type it, with the environment variables set for it.
+/// Renders a command as a user would type it, including the environment variables that are set for it.
 fn command_line(command: &Command) -> String {
     let mut line = String::new();
     for (name, value) in command.get_envs() {
-        // The search path is long and not informative.
+        // `PATH` is long and not informative.
         if let Some(value) = value.filter(|_| name != "PATH") {
-            let _ = write!(line, "{}={} ", name.display(), shell_quoted(value));
+            let _ = write!(line, "{}={} ", name.display(), quote_for_shell(value));
         }
     }
-    line.push_str(&shell_quoted(command.get_program()));
+    line.push_str(&quote_for_shell(command.get_program()));
     for argument in command.get_args() {
-        let _ = write!(line, " {}", shell_quoted(argument));
+        let _ = write!(line, " {}", quote_for_shell(argument));
     }
     line
 }
 
-fn shell_quoted(word: &OsStr) -> String {
+fn quote_for_shell(word: &OsStr) -> String {
     let text = word.to_string_lossy();
     shlex::try_quote(&text).map_or_else(|_| text.to_string(), |quoted| quoted.into_owned())
 }
@@ -132,45 +128,44 @@ fn shell_quoted(word: &OsStr) -> String {
 /// Environment variable with laboratory options for `trodden`, in the syntax of `trodden-lab with`.
 pub const LABORATORY_VARIABLE: &str = "TRODDEN_LABORATORY";
 
-/// Whether trodden's debug builds are used.
 static USES_DEBUG: AtomicBool = AtomicBool::new(false);
 
-/// From now on, uses trodden's debug builds, which compile faster, run slower, and check assertions.
+/// From now on, uses trodden's debug builds. They compile faster, run slower, and check assertions.
 pub fn use_debug_builds() {
     USES_DEBUG.store(true, Relaxed);
 }
 
 /// The folder with trodden's own programs.
-pub fn programs() -> PathBuf {
-    target().join(if USES_DEBUG.load(Relaxed) { "debug" } else { "release" })
+pub fn programs_folder() -> PathBuf {
+    target_folder().join(if USES_DEBUG.load(Relaxed) { "debug" } else { "release" })
 }
 
-/// Builds the command and the plugin, creates links for the command's other names, and returns their folder.
+/// Builds the command `trodden` and the clang plugin, and links the command's other names to it. Returns the folder with all of them.
 pub fn build_trodden() -> Result<PathBuf> {
     match USES_DEBUG.load(Relaxed) {
-        // Build all targets, because other targets have different features and would compile the dependencies again.
+        // Building only some targets would select different features, and thus compile the dependencies again.
         true => run(cargo().args(["build", "--workspace", "--all-targets"]))?,
         false => run(cargo().args(["build", "--release", "--package", "trodden", "--package", "trodden-instrument"]))?,
     }
-    let programs = programs();
+    let programs = programs_folder();
     run(Command::new(programs.join("trodden")).arg("drivers"))?;
     Ok(programs)
 }
 
-/// Like [`build_trodden`], and builds the laboratory too; returns its executable.
+/// Like [`build_trodden`], but builds the laboratory too. Returns the laboratory's executable.
 pub fn build_laboratory() -> Result<PathBuf> {
     let programs = build_trodden()?;
     run(cargo().args(["build", "--release", "--package", "trodden-lab"]))?;
     Ok(programs.join("trodden-lab"))
 }
 
-/// The checked-out commit (`git describe --always --dirty`); empty if git fails.
-pub fn commit() -> String {
-    let said = output(Command::new("git").args(["describe", "--always", "--dirty"]).current_dir(root()));
+/// The checked-out commit as `git describe --always --dirty` prints it; empty if git fails.
+pub fn describe_commit() -> String {
+    let said = output(Command::new("git").args(["describe", "--always", "--dirty"]).current_dir(checkout_root()));
     said.unwrap_or_default().trim().to_owned()
 }
 
-/// The number of compilations to run in parallel.
-pub fn jobs() -> usize {
+/// The number of compilations to run at the same time.
+pub fn job_count() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }

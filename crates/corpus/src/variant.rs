@@ -1,9 +1,9 @@
-//! A way to build a program of the corpus: an entry of the [table](crate::kinds), with further settings if trodden builds it.
+//! A variant of a corpus program: an entry of the [table](crate::kinds), with further settings if trodden builds the variant.
 //!
-//! `trodden:OPTIONS` passes settings to `TRODDEN_INSTRUMENT`, for example `trodden:max-paths=64+chords=off`, so any setting that the
-//! drivers know can be measured.
+//! The name `trodden:OPTIONS` passes the options to `TRODDEN_INSTRUMENT`, for example `trodden:max-paths=64+chords=off`. Any setting that
+//! the compiler drivers know can thus be measured.
 
-use crate::kinds::{BenchCompiler, BuildKind, KINDS, Rust};
+use crate::kinds::{BUILD_KINDS, BenchCompiler, BuildKind, RustSupport};
 use crate::packages;
 use crate::steps;
 use anyhow::{Result, bail};
@@ -13,10 +13,9 @@ use std::process::Command;
 
 pub use crate::kinds::TrainingRuns;
 
-/// Compiler flags of all variants.
-const FLAGS: &str = "-O2 -g";
+const SHARED_FLAGS: &str = "-O2 -g";
 
-/// A way to build a program.
+/// A way to build and run a program.
 #[derive(Clone, Debug)]
 pub struct Variant {
     kind: &'static BuildKind,
@@ -30,13 +29,11 @@ impl PartialEq for Variant {
 }
 
 impl Variant {
-    /// Parses the name of a table entry, or `NAME:OPTIONS` for an entry that trodden builds, with options joined by `+`.
-    ///
-    /// # Errors
-    /// The name is unknown (the message lists all names), or the variant does not accept options.
+    /// Parses `NAME` or, for entries that trodden builds, `NAME:OPTIONS`, where `+` joins the options. Fails if the name is unknown (the
+    /// message lists all names), or the variant does not accept options.
     pub fn parse(text: &str) -> Result<Variant> {
         let (name, options) = text.split_once(':').unwrap_or((text, ""));
-        let Some(kind) = KINDS.iter().find(|k| k.name == name) else {
+        let Some(kind) = BUILD_KINDS.iter().find(|k| k.name == name) else {
             bail!("unknown variant {name}. Choose from {}, trodden:OPTIONS", Variant::names().join(", "));
         };
         if !options.is_empty() && kind.compiler != BenchCompiler::Trodden {
@@ -45,40 +42,40 @@ impl Variant {
         Ok(Variant { kind, options: options.replace('+', " ") })
     }
 
-    /// The build without instrumentation.
+    /// The plain build: no instrumentation.
     pub fn plain() -> Variant {
-        Variant { kind: &KINDS[0], options: String::new() }
+        Variant { kind: &BUILD_KINDS[0], options: String::new() }
     }
 
     /// The build by trodden with default settings.
     pub fn trodden() -> Variant {
-        Variant { kind: &KINDS[1], options: String::new() }
+        Variant { kind: &BUILD_KINDS[1], options: String::new() }
     }
 
     /// The names of all table entries.
     pub fn names() -> Vec<&'static str> {
-        KINDS.iter().map(|k| k.name).collect()
+        BUILD_KINDS.iter().map(|k| k.name).collect()
     }
 
-    /// The variant's name, as [`Variant::parse`] reads it.
+    /// The variant's name in the syntax that [`Variant::parse`] accepts.
     pub fn name(&self) -> String {
         if self.options.is_empty() { self.kind.name.to_owned() } else { format!("{}:{}", self.kind.name, self.options.replace(' ', "+")) }
     }
 
-    /// A description for tables.
+    /// Describes the variant in tables of results.
     pub fn about(&self) -> String {
         if self.options.is_empty() { self.kind.about.to_owned() } else { format!("{} with {}", self.kind.name, self.options) }
     }
 
-    /// The name of the build's folder, without characters that confuse build systems. Variants that differ only in how they run share a
-    /// folder.
+    /// The folder name of the variant's build, without characters that confuse build systems. Variants that differ only in how they run
+    /// share a build.
     pub fn folder(&self) -> String {
-        let builder = self.kind.build_of.and_then(|name| KINDS.iter().find(|k| k.name == name)).unwrap_or(self.kind);
+        let builder = self.kind.build_of.and_then(|name| BUILD_KINDS.iter().find(|k| k.name == name)).unwrap_or(self.kind);
         let built = Variant { kind: builder, options: self.options.clone() };
         built.name().chars().map(|c| if c.is_ascii_alphanumeric() || c == '-' { c } else { '-' }).collect()
     }
 
-    /// The baseline that the variant is compared with.
+    /// The baseline that the variant is compared with; `None` for a baseline.
     pub fn base(&self) -> Option<Variant> {
         self.kind.base.and_then(|name| Variant::parse(name).ok())
     }
@@ -88,17 +85,17 @@ impl Variant {
         self.kind.compiler == BenchCompiler::Trodden
     }
 
-    /// Earlier runs whose profile the build uses.
+    /// The runs whose profile the build uses.
     pub fn training_runs(&self) -> Option<TrainingRuns> {
         self.kind.trained
     }
 
-    /// The scheme by which trodden's build is re-instrumented to count only the paths of the short run.
+    /// If set, the default build is re-instrumented to count only the paths that the short run executes; this scheme numbers the paths.
     pub fn scheme(&self) -> Option<&'static str> {
         self.kind.scheme
     }
 
-    /// Returns true if the variant counts every execution of every path, so that the oracles can check it.
+    /// Returns true if the variant counts every execution of every path. Only such counts can be checked by the oracles.
     pub fn is_exact(&self) -> bool {
         const INEXACT_OPTIONS: [&str; 2] = ["when=bursts", "table-slots=700"];
         let options = format!("{} {}", self.kind.options, self.options);
@@ -106,31 +103,29 @@ impl Variant {
         self.is_trodden() && !knows && self.kind.scheme.is_none() && !options.split_whitespace().any(|w| INEXACT_OPTIONS.contains(&w))
     }
 
-    /// The simulator under which the program runs, if any.
+    /// The simulator that runs the program, if any.
     pub fn simulator(&self) -> Option<&'static str> {
         self.kind.simulator
     }
 
-    /// Returns true if `trodden record` samples the runs. The number of executed instructions then varies between runs.
+    /// Returns true if `trodden record` samples the runs. Sampling makes the number of executed instructions vary between runs.
     pub fn is_sampled(&self) -> bool {
         self.kind.sampled
     }
 
-    /// Fails, giving the reason, if the variant cannot build Rust programs.
+    /// Fails with the reason if the variant cannot build Rust programs.
     pub fn check_rust_support(&self) -> Result<()> {
         match self.kind.rust {
-            Rust::No(reason) => bail!(reason),
-            Rust::Flags(_) | Rust::Trodden => Ok(()),
+            RustSupport::No(reason) => bail!(reason),
+            RustSupport::Flags(_) | RustSupport::Trodden => Ok(()),
         }
     }
 
-    /// Makes sure that the variant's compiler or simulator is installed, installing packages if necessary.
-    ///
-    /// # Errors
-    /// The tool is missing and cannot be installed.
+    /// Installs the packages with the variant's compiler or simulator if that tool is missing. Fails if the tool is missing and cannot be
+    /// installed.
     pub fn ensure(&self) -> Result<()> {
         let Some(tool) = self.tool() else { return Ok(()) };
-        if steps::on_path(tool) {
+        if steps::is_on_search_path(tool) {
             return Ok(());
         }
         let packages: Vec<String> = self.kind.packages.iter().map(|p| (*p).to_owned()).collect();
@@ -141,14 +136,13 @@ impl Variant {
             );
         }
         packages::ensure_packages(&packages)?;
-        if steps::on_path(tool) {
+        if steps::is_on_search_path(tool) {
             Ok(())
         } else {
             bail!("{tool} is not on the search path, although {} was installed", packages.join(", "))
         }
     }
 
-    /// The program that must be installed for this variant, if any.
     fn tool(&self) -> Option<&'static str> {
         match (self.kind.simulator, self.kind.compiler) {
             (Some(under), _) => under.split(' ').next(),
@@ -158,16 +152,14 @@ impl Variant {
         }
     }
 
-    /// Programs and libraries of this project that the build uses.
+    /// This project's programs and libraries that the build uses.
     pub fn tools(&self) -> Vec<PathBuf> {
-        let programs = steps::programs();
+        let programs = steps::programs_folder();
         if self.is_trodden() { vec![programs.join("trodden"), programs.join("libtrodden_instrument.so")] } else { Vec::new() }
     }
 
-    /// Environment variables for the build, as the recipes read them.
-    ///
-    /// # Errors
-    /// The compiler is missing, the callbacks do not compile, or the target folder cannot be part of a search path.
+    /// Environment variables that the recipes read during the build. Fails if the compiler is missing, the callbacks do not compile, or the
+    /// path of the target folder cannot be used in `PATH`.
     pub fn build_environment(&self) -> Result<Vec<(&'static str, OsString)>> {
         let kind = self.kind;
         let (cc, cxx) = compiler_names(kind.compiler)?;
@@ -176,23 +168,23 @@ impl Variant {
             link.push(" ");
             link.push(compile_callbacks(source)?);
         }
-        let flags = [FLAGS, kind.flags].join(" ");
+        let flags = [SHARED_FLAGS, kind.flags].join(" ");
         let mut variables: Vec<(&'static str, OsString)> =
             vec![("CC", cc.into()), ("CXX", cxx.into()), ("CFLAGS", flags.trim().into()), ("LDFLAGS", link)];
         match kind.rust {
-            Rust::Flags("") | Rust::No(_) => {}
-            Rust::Flags(flags) => variables.push(("RUSTFLAGS", format!("{flags}={}", std::env::temp_dir().display()).into())),
-            Rust::Trodden => variables.push(("CARGO_BUILD", "cargo trodden build".into())),
+            RustSupport::Flags("") | RustSupport::No(_) => {}
+            RustSupport::Flags(flags) => variables.push(("RUSTFLAGS", format!("{flags}={}", std::env::temp_dir().display()).into())),
+            RustSupport::Trodden => variables.push(("CARGO_BUILD", "cargo trodden build".into())),
         }
         if self.is_trodden() {
-            variables.push(("PATH", steps::path_with(&[steps::programs()])?));
+            variables.push(("PATH", steps::search_path_with(&[steps::programs_folder()])?));
             variables.push(("TRODDEN_INSTRUMENT", format!("{} {}", kind.options, self.options).trim().into()));
         }
         variables.extend(kind.build.iter().map(|(name, value)| (*name, OsString::from(value))));
         Ok(variables)
     }
 
-    /// Environment variables for a run that writes its counts to this folder.
+    /// Environment variables for a run that writes its counts to the folder `counts`.
     pub fn run_environment(&self, counts: &Path) -> Vec<(&'static str, OsString)> {
         self.kind.counts.iter().map(|(name, file)| (*name, counts.join(file).into())).collect()
     }
@@ -214,19 +206,17 @@ fn compiler_names(compiler: BenchCompiler) -> Result<(String, String)> {
     })
 }
 
-/// The major version in the output of `clang --version`.
 fn clang_version(output: &str) -> Option<u32> {
     let rest = output.split_once("clang version ")?.1;
     rest.split('.').next()?.parse().ok()
 }
 
-/// The folder with the callbacks of clang's sanitizer coverage.
-const CALLBACKS: &str = "crates/lab/src/experiments/bench/callbacks";
+/// Folder with the callbacks that clang's sanitizer coverage calls.
+const CALLBACKS_FOLDER: &str = "crates/lab/src/experiments/bench/callbacks";
 
-/// Compiles a file of callbacks and returns the object.
 fn compile_callbacks(name: &str) -> Result<PathBuf> {
-    let source = steps::root().join(CALLBACKS).join(name);
-    let object = steps::target().join(format!("xtask-callbacks-{name}.o"));
+    let source = steps::checkout_root().join(CALLBACKS_FOLDER).join(name);
+    let object = steps::target_folder().join(format!("xtask-callbacks-{name}.o"));
     steps::output(Command::new("clang-22").args(["-O2", "-fPIC", "-c"]).arg(&source).arg("-o").arg(&object))?;
     Ok(object)
 }
@@ -237,8 +227,8 @@ mod tests {
 
     #[test]
     fn callbacks_of_all_kinds_exist() {
-        for name in KINDS.iter().filter_map(|kind| kind.callbacks) {
-            assert!(steps::root().join(CALLBACKS).join(name).is_file(), "{name}");
+        for name in BUILD_KINDS.iter().filter_map(|kind| kind.callbacks) {
+            assert!(steps::checkout_root().join(CALLBACKS_FOLDER).join(name).is_file(), "{name}");
         }
     }
 

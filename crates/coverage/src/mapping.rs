@@ -20,7 +20,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use trodden_analysis::changes::normalize;
-use trodden_launch::temporary::{TemporaryFolder, folder_in};
+use trodden_launch::temporary::{TemporaryFolder, create_folder_in};
 use trodden_profile::edges::FunctionEdges;
 use trodden_profile::{EdgeCounts, ImageProfile, Profile};
 use trodden_report::View;
@@ -79,7 +79,7 @@ impl CoverageMapping {
     /// A program is missing or was rebuilt after the run, no source file is selected, or LLVM's tools fail.
     pub fn new(profile: &Profile, mut counters: EdgeCounts, wanted: &CoveredSources, tools: &CoverageTools) -> Result<CoverageMapping> {
         let mut images = check_images(profile, &wanted.objects)?;
-        let folder = folder_in(tools.temporary, "trodden-coverage-")?;
+        let folder = create_folder_in(tools.temporary, "trodden-coverage-")?;
         let mut caveats = Vec::new();
         let view = View::from_profile(profile);
         let mappings: Vec<Mapping> = images.iter().map(|image| read_mapping(image)).collect::<Result<_>>()?;

@@ -1,8 +1,8 @@
-//! Files that are part of trodden: objects for the linker, which are embedded in this program, and libraries that are installed beside it.
+//! Trodden's own files: objects for the linker, which are embedded in this program, and libraries, which are installed beside the program.
 //!
-//! The linker needs files, so each object is written to the unit cache once, named by the hash of its content. Therefore versions of
-//! trodden never read each other's objects, and processes that write the same file concurrently write the same content. Empty files beside
-//! them, `*.clang`, remember which clang loads the plugin.
+//! Linkers need files, so each object is written to the unit cache once, under a name that is the hash of its content. Different versions
+//! of trodden therefore never read each other's objects, and processes that write the same file concurrently write the same content. Empty
+//! files beside the objects, `*.clang`, record which clang has loaded the plugin.
 
 use crate::context::DriverContext;
 use crate::other_programs::{option_with_value, run};
@@ -17,28 +17,25 @@ use trodden_profile::atomic_file;
 use trodden_unit::experiment::{EXPERIMENT_VARIABLE, spelling::SETTINGS_VARIABLE};
 use trodden_unit::{Identity, UnitCache, cache::CACHE_VARIABLE};
 
-/// The runtime, as one relocatable object.
-const RUNTIME: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/trodden_rt.o"));
-/// The entry point for programs without libc's start files, as one relocatable object.
-const START: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/trodden_start.o"));
-/// Entry point that sets up thread-local storage and jumps to `_start`.
+const RUNTIME_OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/trodden_rt.o"));
+const START_OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/trodden_start.o"));
+/// The entry point in the start object. It sets up thread-local storage and jumps to `_start`.
 pub const START_SYMBOL: &str = "__trodden_start";
-/// Section of an image (not loaded) with the address of `_start`, or 0 if there is none.
+/// Section with the address of `_start`, or with 0 if the program has no `_start`. The section is not loaded.
 pub const START_SECTION: &str = ".trodden.start";
-/// Prefix of files that are being written to the store.
+/// Name prefix of files in the store that are still being written.
 pub const TEMPORARY_PREFIX: &str = ".new-";
 
-/// Returns a file with the runtime object.
+/// Returns the path of a file that contains the runtime object.
 pub fn runtime_object(store: &UnitCache) -> Result<PathBuf> {
-    write_object(store, RUNTIME)
+    write_object(store, RUNTIME_OBJECT)
 }
 
-/// Returns a file with the object that defines [`START_SYMBOL`].
+/// Returns the path of a file that contains the object with [`START_SYMBOL`].
 pub fn start_object(store: &UnitCache) -> Result<PathBuf> {
-    write_object(store, START)
+    write_object(store, START_OBJECT)
 }
 
-/// Writes an object to the unit cache unless it is there, and returns its file.
 fn write_object(store: &UnitCache, content: &[u8]) -> Result<PathBuf> {
     let path = store.root().join("runtime").join(format!("{}.o", Identity::from_content(content)));
     if fs::read(&path).is_ok_and(|bytes| bytes == content) {
@@ -49,28 +46,25 @@ fn write_object(store: &UnitCache, content: &[u8]) -> Result<PathBuf> {
     Ok(path)
 }
 
-/// A library of trodden, which is installed beside the program.
+/// A library that is installed beside the program.
 #[derive(Debug)]
 pub struct OwnLibrary {
-    /// Noun for the library in messages.
+    /// What the library is called in messages.
     pub kind: &'static str,
-    /// File name.
+    /// Name of the library's file.
     pub file: &'static str,
-    /// Cargo package that builds it.
+    /// The cargo package that builds the library.
     pub package: &'static str,
-    /// Environment variable that names another file to use.
+    /// Environment variable with the path of a file to use instead.
     pub variable: &'static str,
 }
 
-/// The plugin for clang.
+/// The clang plugin, which instruments code.
 pub const PLUGIN: OwnLibrary =
     OwnLibrary { kind: "plugin", file: "libtrodden_instrument.so", package: "trodden-instrument", variable: "TRODDEN_PLUGIN" };
 
 impl OwnLibrary {
-    /// Finds the library.
-    ///
-    /// # Errors
-    /// Fails if the library does not exist; the message names the paths that were tried.
+    /// Finds the library. Fails if the library does not exist. The message names the paths that were tried.
     pub fn find(&self, context: &DriverContext) -> Result<PathBuf> {
         match self.from_variable(context)? {
             Some(named) => Ok(named),
@@ -78,10 +72,7 @@ impl OwnLibrary {
         }
     }
 
-    /// Finds the library under an absolute path that `LD_PRELOAD` can hold.
-    ///
-    /// # Errors
-    /// Fails if the library does not exist, or if no such path can be created.
+    /// Finds the library and returns an absolute path that `LD_PRELOAD` can hold.
     pub fn find_preloadable(&self, context: &DriverContext) -> Result<PathBuf> {
         match self.from_variable(context)? {
             Some(named) => Ok(named),
@@ -89,7 +80,7 @@ impl OwnLibrary {
         }
     }
 
-    /// Returns the file that the variable names, if it is set.
+    /// Returns the file that [`OwnLibrary::variable`] names, or `None` if the variable is not set.
     pub fn from_variable(&self, context: &DriverContext) -> Result<Option<PathBuf>> {
         let Some(named) = context.value(self.variable) else { return Ok(None) };
         let path = std::path::absolute(PathBuf::from(named))?;
@@ -97,7 +88,8 @@ impl OwnLibrary {
         Ok(Some(path))
     }
 
-    /// Returns the file beside this program or in `../lib/trodden`, or else the two paths that were tried.
+    /// Searches the folder of this program and the folder `../lib/trodden`. If neither has the library, returns the two paths that were
+    /// tried.
     pub fn find_installed(&self, context: &DriverContext) -> Result<Result<PathBuf, [PathBuf; 2]>> {
         let own = context.executable_folder()?;
         let paths = [own.join(self.file), own.join("../lib/trodden").join(self.file)];
@@ -116,35 +108,25 @@ impl OwnLibrary {
     }
 }
 
-/// Returns the option that makes clang load the plugin.
-///
-/// # Errors
-/// Fails like [`check_plugin`].
+/// Returns the clang option that loads the plugin.
 pub fn plugin_option(context: &DriverContext, llvm: &Llvm) -> Result<OsString> {
     Ok(option_with_value("-fpass-plugin=", check_plugin(context, llvm)?))
 }
 
-/// Checks that clang loads the plugin, and that the plugin accepts it, and returns the plugin. So a clang without a function or a call
-/// that the plugin needs, such as one that is linked statically, is found before anything is compiled. The unit cache remembers which
-/// clang was accepted.
-///
-/// # Errors
-/// Fails with clang's or the plugin's message.
+/// Checks that clang can load the plugin and that the plugin accepts clang. Returns the plugin's path. Thus an unsuitable clang, such as a
+/// statically linked one, is noticed before anything is compiled. The unit cache remembers which clang was accepted.
 pub fn check_plugin(context: &DriverContext, llvm: &Llvm) -> Result<PathBuf> {
     let plugin = PLUGIN.find(context)?;
-    let accepted = context.store()?.root().join("runtime").join(accepted_name(llvm, &plugin)?);
+    let accepted = context.store()?.root().join("runtime").join(acceptance_file_name(llvm, &plugin)?);
     if !accepted.exists() {
         try_plugin(context, llvm, &plugin)?;
-        // If the cache cannot be written, the plugin will say so.
+        // If the cache is not writable, the plugin itself reports that later.
         _ = atomic_file::write_unsynced(&accepted, TEMPORARY_PREFIX, b"");
     }
     Ok(plugin)
 }
 
-/// Compiles an empty file with the plugin, whether or not that has been tried before.
-///
-/// # Errors
-/// Fails if clang does not load the plugin, or the plugin does not accept clang.
+/// Compiles an empty file with the plugin, even if the unit cache says that this clang was accepted.
 pub fn try_plugin(context: &DriverContext, llvm: &Llvm, plugin: &Path) -> Result<()> {
     let mut command = Command::new(llvm.clang());
     command.args(["-x", "c", "-c", "/dev/null", "-o", "/dev/null"]).arg(option_with_value("-fpass-plugin=", plugin));
@@ -160,25 +142,23 @@ pub fn try_plugin(context: &DriverContext, llvm: &Llvm, plugin: &Path) -> Result
     })
 }
 
-/// Returns the name of the file that exists if clang has loaded the plugin: a hash of clang's version and of both files' identities. LLVM's
-/// library is not part of it, because packages replace it together with clang; if it does not fit any more, clang itself fails.
-fn accepted_name(llvm: &Llvm, plugin: &Path) -> Result<String> {
+/// Returns the name of the file that marks an accepted clang: a hash of clang's version and of the identities of both files. The LLVM
+/// library is left out, because packages replace it together with clang. If it does not match clang, clang itself fails.
+fn acceptance_file_name(llvm: &Llvm, plugin: &Path) -> Result<String> {
     let all = [llvm.major.to_string(), llvm.clang().display().to_string(), file_identity(llvm.clang())?, file_identity(plugin)?];
     Ok(format!("{}.clang", Identity::from_content(all.join("\n").as_bytes())))
 }
 
-/// Returns the path, size and modification time of a file, which differ if the file is replaced. For files that are too large to hash.
+/// Returns a file's path, size and modification time. At least one of them changes when the file is replaced. This is for files that are
+/// too large to hash.
 pub fn file_identity(file: &Path) -> Result<String> {
     let path = fs::canonicalize(file).with_context(|| format!("cannot find {}", file.display()))?;
     let properties = fs::metadata(&path).with_context(|| format!("cannot read {}", path.display()))?;
     Ok(format!("{} {} {:?}", path.display(), properties.len(), properties.modified()?))
 }
 
-/// Returns a path without blanks and colons, which separate the libraries in `LD_PRELOAD`: the library's own path, or a symbolic link to
-/// the library in the unit cache.
-///
-/// # Errors
-/// Fails if the path of the unit cache contains a separator as well, or the cache cannot be written.
+/// Returns a path without blanks and colons, because these characters separate the libraries in `LD_PRELOAD`. The path is that of the
+/// library or, if it contains such characters, that of a symbolic link in the unit cache.
 fn link_for_preload(context: &DriverContext, library: &Path) -> Result<PathBuf> {
     let has_separator = |path: &Path| path.as_os_str().as_encoded_bytes().iter().any(|byte| b" \t\n:".contains(byte));
     if !has_separator(library) {
@@ -195,66 +175,68 @@ fn link_for_preload(context: &DriverContext, library: &Path) -> Result<PathBuf> 
         );
     }
     trodden_profile::temporary::create_folders(&folder).with_context(|| format!("cannot create the folder {}", folder.display()))?;
-    link(library, &own)?;
+    replace_link(library, &own)?;
     Ok(own)
 }
 
-/// Returns the link under whose name this program is cargo's subcommand, wrapper of rustc and linker.
-pub fn cargo_driver(context: &DriverContext, store: &UnitCache) -> Result<PathBuf> {
-    Ok(drivers(context, store)?.join("cargo-trodden"))
+/// Returns the path of the link `cargo-trodden`. Called by this name, this program acts as cargo's subcommand, as rustc's wrapper and as
+/// rustc's linker.
+pub fn create_cargo_driver(context: &DriverContext, store: &UnitCache) -> Result<PathBuf> {
+    Ok(create_driver_links(context, store)?.join("cargo-trodden"))
 }
 
-/// Name of the link under which this program is the wrapper of rustdoc.
+/// Called by this name, this program wraps rustdoc.
 pub const RUSTDOC_DRIVER: &str = "trodden-rustdoc";
 
-/// Name of the link under which this program is cargo's runner for programs.
+/// Called by this name, this program runs programs for cargo.
 pub const CARGO_RUNNER: &str = "trodden-cargo-runner";
 
-/// Returns a folder with the links `cargo-trodden`, [`RUSTDOC_DRIVER`] and [`CARGO_RUNNER`]. Its path differs between build
-/// configurations: if the path of its wrapper changes, cargo queries the version again, and rebuilds what the previous wrapper built.
-pub fn cargo_wrappers(context: &DriverContext, store: &UnitCache, configuration: Identity) -> Result<PathBuf> {
-    let own = drivers(context, store)?;
+/// Returns a folder with the links `cargo-trodden`, [`RUSTDOC_DRIVER`] and [`CARGO_RUNNER`]. Each build configuration has its own folder:
+/// when the wrapper's path changes, cargo queries the compiler's version again and rebuilds what the previous wrapper built.
+pub fn create_cargo_wrappers(context: &DriverContext, store: &UnitCache, configuration: Identity) -> Result<PathBuf> {
+    let own = create_driver_links(context, store)?;
     let folder = own.join("ways").join(&configuration.to_string()[..16]);
     trodden_profile::temporary::create_folders(&folder).with_context(|| format!("cannot create the folder {}", folder.display()))?;
-    ["cargo-trodden", RUSTDOC_DRIVER, CARGO_RUNNER].iter().try_for_each(|name| link(context.executable()?, &folder.join(name)))?;
+    ["cargo-trodden", RUSTDOC_DRIVER, CARGO_RUNNER].iter().try_for_each(|name| replace_link(context.executable()?, &folder.join(name)))?;
     Ok(folder)
 }
 
-/// Names under which this program acts as a driver.
-const DRIVERS: &[&str] = &["trodden-cc", "trodden-c++", "cargo-trodden"];
+/// Names by which this program acts as a compiler driver.
+const DRIVER_NAMES: &[&str] = &["trodden-cc", "trodden-c++", "cargo-trodden"];
 
-/// Returns a folder of links to the running program under its driver names, for build systems that need a compiler in one word. Its
-/// subfolder `path` has links under the names of common compilers. The folder is in the store, one per location of the program.
-pub fn drivers(context: &DriverContext, store: &UnitCache) -> Result<PathBuf> {
+/// Returns a folder of links to this program under its driver names, for build systems that need the compiler to be a single word. Its
+/// subfolder `path` has links under common compiler names. The folder is in the unit cache; each installed copy of this program has its
+/// own.
+pub fn create_driver_links(context: &DriverContext, store: &UnitCache) -> Result<PathBuf> {
     let own = context.executable()?;
     let folder = store.root().join("drivers").join(&Identity::from_content(own.as_os_str().as_encoded_bytes()).to_string()[..16]);
     link_drivers(context, &folder)?;
     trodden_profile::temporary::create_folders(&folder.join("path"))?;
-    stand_ins::names(context).iter().try_for_each(|name| link(own, &folder.join("path").join(name)))?;
+    stand_ins::stand_in_names(context).iter().try_for_each(|name| replace_link(own, &folder.join("path").join(name)))?;
     Ok(folder)
 }
 
-/// Creates links to the running program under its driver names in a folder.
+/// Creates links to this program, under its driver names, in a folder.
 pub fn link_drivers(context: &DriverContext, folder: &Path) -> Result<()> {
     let program = context.executable()?;
     trodden_profile::temporary::create_folders(folder).with_context(|| format!("cannot create the folder {}", folder.display()))?;
-    DRIVERS.iter().try_for_each(|name| link(program, &folder.join(name)))?;
-    // CMake takes `trodden-` for a toolchain prefix, and looks for tools with that prefix beside the compiler.
+    DRIVER_NAMES.iter().try_for_each(|name| replace_link(program, &folder.join(name)))?;
+    // CMake takes `trodden-` for a toolchain prefix, and searches for tools with this prefix beside the compiler.
     let Ok(llvm) = Llvm::find(context) else { return Ok(()) };
     for tool in [Tool::Ar, Tool::Ranlib, Tool::Nm] {
         if let Ok(path) = llvm.tool(context, tool) {
-            link(&path, &folder.join(format!("trodden-{}", tool.name())))?;
+            replace_link(&path, &folder.join(format!("trodden-{}", tool.name())))?;
         }
     }
     Ok(())
 }
 
-/// Creates or replaces a link, unless it exists already or would point to itself.
-fn link(to: &Path, link: &Path) -> Result<()> {
+/// Creates or replaces a symbolic link. Does nothing if the link exists already or would point to itself.
+fn replace_link(to: &Path, link: &Path) -> Result<()> {
     if to == link || fs::read_link(link).is_ok_and(|found| found == to) {
         return Ok(());
     }
-    // Ensures that a signal does not leave the temporary link behind.
+    // While the registry is locked, no signal can end the program and leave the temporary link behind.
     let _names = trodden_profile::temporary::lock_registry();
     let mut temporary = link.as_os_str().to_owned();
     temporary.push(format!(".{}", std::process::id()));

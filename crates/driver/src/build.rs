@@ -1,4 +1,4 @@
-//! `trodden build -- COMMAND`: runs a build with the drivers as its compilers, and reports what was instrumented.
+//! `trodden build -- COMMAND`: runs a build that uses the drivers as its compilers, and reports what was instrumented.
 
 use crate::assets;
 use crate::cc::LTO_VARIABLE;
@@ -20,54 +20,50 @@ use trodden_unit::Settings;
 use trodden_unit::cache::CACHE_VARIABLE;
 use trodden_unit::experiment::{Observe, exclusions};
 
-/// Maximum number of files that a note lists.
-const MAX_LISTED: usize = 8;
+const MAX_LISTED_FILES: usize = 8;
 
-/// A build to run.
+/// Input of [`run`].
 #[derive(Debug)]
 pub struct BuildJob {
-    /// True to optimise each program as a whole before it is instrumented.
+    /// True to optimise each program as a whole before instrumenting it.
     pub lto: bool,
-    /// True to pass the drivers only in variables such as `CC`, and not also on the search path.
+    /// True to announce the drivers only in variables such as `CC`. False to put them on the search path as well.
     pub only_variables: bool,
-    /// Settings of the user, which override those of the environment.
+    /// The user's settings. They override the settings in the environment.
     pub settings: Settings,
-    /// The build command.
+    /// The build command and its arguments.
     pub command: Vec<OsString>,
-    /// Additional environment variables for the command.
+    /// Additional environment variables for the build command.
     pub variables: Vec<(&'static str, OsString)>,
 }
 
 /// The result of a build.
 #[derive(Debug)]
-pub struct Built {
-    /// Exit status of the command.
+pub struct BuildResult {
+    /// Exit status of the build command.
     pub status: ExitStatus,
-    /// Images with instrumented units that the build linked.
+    /// Images with instrumented units that the build has linked.
     pub images: Vec<PathBuf>,
-    /// True if the build called a compiler that trodden stands in for.
+    /// True if the build called any compiler for which trodden stands in.
     pub compiled: bool,
 }
 
-/// Runs the build, and logs a summary of what was built. A failed build is not an error here.
-///
-/// # Errors
-/// Fails if the command cannot be run, or if clang or a part of trodden is missing.
-pub fn run(context: &DriverContext, build: &BuildJob) -> Result<Built> {
+/// Runs the build and logs a summary of its results. If the build command fails, this is not an error.
+pub fn run(context: &DriverContext, build: &BuildJob) -> Result<BuildResult> {
     let settings = build.settings.clone().or(experiment::from_environment(context)?);
     exclusions::check(&settings)?;
     let llvm = Llvm::find(context)?;
     assets::check_plugin(context, &llvm)?;
     let store = context.store()?;
-    let drivers = assets::drivers(context, &store)?;
+    let drivers = assets::create_driver_links(context, &store)?;
     let folder = context.folder("trodden-build-")?;
     let log = folder.path().join("build.log");
     fs::write(&log, "").with_context(|| format!("cannot write {}", log.display()))?;
     let mut command = Command::new(&build.command[0]);
     command.args(&build.command[1..]).envs(build.variables.iter().map(|(name, value)| (name, value)));
-    if let Some(clang) = Llvm::named(context)? {
-        // CC is replaced here, so the clang that it names is passed on separately. If none is named, a driver selects the clang by the name
-        // under which the build calls it.
+    if let Some(clang) = Llvm::from_environment(context)? {
+        // `CC` is overwritten below, so the clang that it names is passed on in a separate variable. If it names no clang, the driver
+        // chooses a clang by the name under which the build calls the driver.
         command.env(CLANG_VARIABLE, std::path::absolute(clang.clang())?);
     }
     command.env("CC", drivers.join("trodden-cc")).env("CXX", drivers.join("trodden-c++"));
@@ -88,10 +84,11 @@ pub fn run(context: &DriverContext, build: &BuildJob) -> Result<Built> {
     if build.settings.known.is_some() && !images.is_empty() {
         log::info!("{OUTPUT_HINT}");
     }
-    Ok(Built { status, images, compiled: !events.is_empty() })
+    Ok(BuildResult { status, images, compiled: !events.is_empty() })
 }
 
-/// Sets up tools that can read bitcode, for builds that put it into archives. Returns folders for the search path.
+/// Selects archiver tools that can read bitcode, because builds may put bitcode into archives. Returns folders to prepend to the search
+/// path.
 fn prepare_lto(context: &DriverContext, llvm: &Llvm, command: &mut Command) -> Result<Vec<PathBuf>> {
     llvm.tool(context, Tool::Lld)?;
     command.env(LTO_VARIABLE, "1");
@@ -109,18 +106,17 @@ fn search_path(context: &DriverContext, mut path_prefix: Vec<PathBuf>) -> Result
     Ok(env::join_paths(path_prefix)?)
 }
 
-/// The files that a build produced.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct BuildOutcome {
-    /// Number of existing objects with instrumented units.
+    /// Number of existing object files with instrumented units.
     objects: usize,
-    /// Instrumented units in the images.
+    /// The instrumented units that are linked into the images.
     units: BTreeSet<String>,
     images: Vec<PathBuf>,
     plain: Vec<PathBuf>,
 }
 
-/// Summarises the events of a build. Files that no longer exist (configure checks) and compiler checks that CMake keeps do not count.
+/// Collects the results of a build from its events. Leaves out files that no longer exist (configure checks) and CMake's compiler checks.
 fn collect_outcome(events: &[DriverEvent], exists: &dyn Fn(&Path) -> bool) -> BuildOutcome {
     let mut objects = BTreeSet::new();
     let mut linked = BTreeMap::new();
@@ -141,8 +137,8 @@ fn collect_outcome(events: &[DriverEvent], exists: &dyn Fn(&Path) -> bool) -> Bu
     out
 }
 
-/// Returns true if a file belongs to a compiler check of CMake: in `CMakeFiles/3.25.1/CompilerIdC`, `CMakeFiles/CMakeScratch` or
-/// `CMakeFiles/CMakeTmp`. A project's own objects are below `CMakeFiles` as well.
+/// Returns true if a file belongs to one of CMake's compiler checks: `CMakeFiles/3.25.1/CompilerIdC`, `CMakeFiles/CMakeScratch` or
+/// `CMakeFiles/CMakeTmp`. The project's own objects are also below `CMakeFiles`.
 fn is_compiler_check(path: &Path) -> bool {
     let Some(folder) = path.parent() else { return false };
     let mut names = folder.iter().filter_map(|name| name.to_str()).skip_while(|name| *name != "CMakeFiles").skip(1);
@@ -153,12 +149,12 @@ fn is_compiler_check(path: &Path) -> bool {
     }
 }
 
-/// Logs what the build produced, and returns the instrumented images. Images that are built for traces count nothing and are not returned.
+/// Logs what the build produced. Returns the instrumented images, except those built for traces, which count nothing.
 fn log_summary(context: &DriverContext, events: &[DriverEvent], has_succeeded: bool, is_for_traces: bool) -> Vec<PathBuf> {
     let found = collect_outcome(events, &|path| path.is_file());
     let images = found.images.iter().map(|i| display_name(context, i)).collect::<Vec<_>>();
     match (found.images.len(), found.objects) {
-        // The build's own messages tell why.
+        // The build's own messages explain the failure.
         (0, 0) if events.is_empty() && !has_succeeded => {}
         (0, 0) if events.is_empty() => log::warn!(
             "the build called neither $CC nor $CXX, nor a compiler on the search path. If everything was up to date, clean the build \
@@ -168,19 +164,19 @@ fn log_summary(context: &DriverContext, events: &[DriverEvent], has_succeeded: b
             let images: Vec<String> = found.plain.iter().map(|i| display_name(context, i)).collect();
             match images.is_empty() {
                 true => log::info!("no program with sleds for witnesses was linked"),
-                false => log::info!("sleds for witnesses are in {}", list_names(&images, MAX_LISTED)),
+                false => log::info!("sleds for witnesses are in {}", list_names(&images, MAX_LISTED_FILES)),
             }
         }
         (0, 0) => log::warn!("the build left neither an instrumented object nor an instrumented program"),
         (0, objects) => log::info!("{} instrumented; nothing was linked", plural(objects as u128, "object", "objects")),
         (count, _) => {
             let units = plural(found.units.len() as u128, "unit", "units");
-            log::info!("{units} instrumented in {}: {}", plural(count as u128, "image", "images"), list_names(&images, MAX_LISTED));
+            log::info!("{units} instrumented in {}: {}", plural(count as u128, "image", "images"), list_names(&images, MAX_LISTED_FILES));
         }
     }
     if !found.plain.is_empty() && !found.images.is_empty() {
         let plain = found.plain.iter().map(|i| display_name(context, i)).collect::<Vec<_>>();
-        log::info!("linked without any instrumented unit: {}", list_names(&plain, MAX_LISTED));
+        log::info!("linked without any instrumented unit: {}", list_names(&plain, MAX_LISTED_FILES));
     }
     found.images
 }
@@ -195,7 +191,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn removed_files_do_not_count_and_the_last_link_of_an_image_wins() {
+    fn summary_ignores_removed_files_and_uses_last_link_of_image() {
         let link = |output: &str, units: &[&str]| DriverEvent::Link {
             output: output.into(),
             image: None,

@@ -1,10 +1,10 @@
-//! `cargo trodden build|run|test|bench ...`: runs cargo so that the paths of the crate's own programs are counted.
+//! `cargo trodden build|run|test|bench ...`: runs cargo so that the paths in the workspace's own code are counted.
 //!
-//! Stable rustc loads no plugins, but it can write bitcode. This program is the wrapper of rustc ([`rust`]), which makes rustc write
-//! bitcode, has clang compile it with the plugin, and replaces rustc's objects by the result. It wraps the compilation of workspace
-//! members, unless dependencies are requested, too: cargo distinguishes members by the path of their wrapper, so builds with different
-//! requests share the dependencies. An explicit `--target` excludes build scripts and procedural macros, and a separate target folder
-//! preserves plain builds.
+//! Stable rustc cannot load plugins, but it can write bitcode. This program acts as the wrapper of rustc ([`rust`]): it makes rustc write
+//! bitcode, lets clang compile the bitcode with the plugin, and puts the results in place of rustc's objects. By default, it wraps only the
+//! compilation of workspace members. cargo distinguishes members by the path of their wrapper, so that builds with different requests share
+//! the compiled dependencies. An explicit `--target` keeps build scripts and procedural macros from being instrumented, and a separate
+//! target folder leaves plain builds intact.
 
 use crate::assets;
 use crate::cc::{CARGO_FOLDER_VARIABLE, CARGO_PACKAGES_VARIABLE, pgo};
@@ -24,26 +24,23 @@ use trodden_text::words::list_names;
 use trodden_unit::cache::CACHE_VARIABLE;
 use trodden_unit::{Identity, Settings};
 
-const TARGET: &str = "x86_64-unknown-linux-gnu";
-/// Cargo's subcommands that build programs.
-const VERBS: [&str; 9] = ["build", "b", "run", "r", "test", "t", "bench", "nextest", "install"];
-/// Subcommands that run tests or benchmarks.
+const DEFAULT_TARGET: &str = "x86_64-unknown-linux-gnu";
+const BUILDING_VERBS: [&str; 9] = ["build", "b", "run", "r", "test", "t", "bench", "nextest", "install"];
 const TEST_VERBS: [&str; 4] = ["test", "t", "bench", "nextest"];
-/// Subcommands that run no program.
-const BUILD_VERBS: [&str; 3] = ["build", "b", "install"];
+const BUILD_ONLY_VERBS: [&str; 3] = ["build", "b", "install"];
 
-/// The code that is instrumented in addition to the members of the workspace.
+/// Which code is instrumented in addition to the workspace members.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct InstrumentedScope {
-    /// Dependencies of the members.
+    /// True for the dependencies of workspace members.
     pub dependencies: bool,
-    /// The standard library.
+    /// True for the standard library.
     pub std: bool,
 }
 
 impl InstrumentedScope {
-    /// Describes what is not counted, and the options that add it. `None` if everything is counted.
-    fn left_out(self) -> Option<&'static str> {
+    /// Describes which code is not counted, and which options would include it; `None` if all code is counted.
+    fn describe_uncounted_code(self) -> Option<&'static str> {
         match (self.dependencies, self.std) {
             (false, false) => {
                 Some("only workspace members are counted; --dependencies adds their dependencies, and --std the standard library")
@@ -55,28 +52,29 @@ impl InstrumentedScope {
     }
 }
 
-/// A command of cargo.
+/// A cargo command that is ready to run.
 #[derive(Debug)]
 pub struct CargoCommand {
-    /// The command.
+    /// The command with its arguments and environment.
     pub command: Command,
-    /// The folder of the workspace.
+    /// Root folder of the workspace.
     pub workspace: PathBuf,
-    /// The folder with copies of documentation tests.
+    /// Folder in which copies of documentation tests are kept.
     pub images: PathBuf,
 }
 
-/// Runs cargo with these arguments, of which the first is its subcommand, and the user's settings.
+/// Runs cargo. The first of the `arguments` is cargo's subcommand; `settings` are those that the user gives for this command.
 pub fn run(context: &DriverContext, arguments: Vec<OsString>, settings: Settings, scope: InstrumentedScope) -> Result<ExitCode> {
     let verb = arguments.first().and_then(|verb| verb.to_str()).unwrap_or_default().to_owned();
-    let runner = if BUILD_VERBS.contains(&&*verb) { ProgramRunner::None } else { ProgramRunner::Recorder(recorder(&verb)) };
-    let mut cargo = cargo(context, &Invocation::read(arguments)?, settings, scope, runner)?;
+    let runner = if BUILD_ONLY_VERBS.contains(&&*verb) { ProgramRunner::None } else { ProgramRunner::Recorder(recorder_arguments(&verb)) };
+    let mut cargo = prepare_cargo(context, &CargoArguments::read(arguments)?, settings, scope, runner)?;
     cargo.command.env(rust::STORE_VARIABLE, cargo.workspace.join(store::FOLDER));
     run_cargo(&mut cargo.command)
 }
 
-/// Returns cargo's command for tests or benchmarks, whose programs are run by [`rust::run_program`]. `None` for other subcommands.
-pub fn tests(
+/// Returns the cargo command for a subcommand that runs tests or benchmarks, or `None` for other subcommands. [`rust::run_program`] runs
+/// the programs that it builds.
+pub fn command_for_tests(
     context: &DriverContext,
     arguments: &[OsString],
     settings: &Settings,
@@ -86,34 +84,33 @@ pub fn tests(
     if !TEST_VERBS.contains(&verb) {
         return Ok(None);
     }
-    cargo(context, &Invocation::read(arguments.to_vec())?, settings.clone(), scope, ProgramRunner::Shared).map(Some)
+    prepare_cargo(context, &CargoArguments::read(arguments.to_vec())?, settings.clone(), scope, ProgramRunner::Shared).map(Some)
 }
 
-/// How the programs that cargo builds are run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum ProgramRunner {
-    /// Cargo runs no programs.
     None,
-    /// By `trodden` with these arguments, which records each program.
+    /// `trodden` runs and records each program; these are its arguments.
     Recorder(Vec<String>),
-    /// By a runner that makes all programs write their counts to the same output pattern.
+    /// [`CARGO_RUNNER`](assets::CARGO_RUNNER) runs each program. All programs write their counts to the same output pattern.
     Shared,
 }
 
-/// Checks that a subcommand of cargo builds programs.
+/// Fails unless `verb` is a cargo subcommand that builds programs.
 pub fn check_verb(verb: &str) -> Result<()> {
-    if !VERBS.contains(&verb) {
+    if !BUILDING_VERBS.contains(&verb) {
         bail!("`cargo trodden {verb}` is unknown: use build, run, test, bench, nextest or install (see `cargo trodden --help`)");
     }
     Ok(())
 }
 
-/// Runs `cargo test` or `cargo nextest run`, and records each test as a run of a suite in the run store of the working folder.
+/// Runs `cargo test` or `cargo nextest run`, and records each test as one run of the suite `suite`. The run store is that of the working
+/// folder.
 pub fn test_as_suite(context: &DriverContext, arguments: Vec<OsString>, settings: Settings, suite: &str) -> Result<ExitCode> {
     let project = context.directory()?.to_str().context("the path of the current folder is not UTF-8")?;
     let step = ["suite", "step", "--suite", suite, "--project", project];
     let runner = ProgramRunner::Recorder(step.map(str::to_owned).to_vec());
-    run_cargo(&mut cargo(context, &Invocation::read(arguments)?, settings, InstrumentedScope::default(), runner)?.command)
+    run_cargo(&mut prepare_cargo(context, &CargoArguments::read(arguments)?, settings, InstrumentedScope::default(), runner)?.command)
 }
 
 fn run_cargo(command: &mut Command) -> Result<ExitCode> {
@@ -122,23 +119,23 @@ fn run_cargo(command: &mut Command) -> Result<ExitCode> {
 }
 
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Invocation {
-    /// Cargo's arguments, without the target and the target folder.
+struct CargoArguments {
+    /// Cargo's arguments except `--target` and `--target-dir`.
     arguments: Vec<OsString>,
-    /// Number of arguments before `--`.
-    own: usize,
+    /// Number of `arguments` before `--`.
+    before_dashes: usize,
     target: Option<String>,
     folder: Option<PathBuf>,
 }
 
-impl Invocation {
-    fn read(arguments: Vec<OsString>) -> Result<Invocation> {
-        let mut out = Invocation::default();
+impl CargoArguments {
+    fn read(arguments: Vec<OsString>) -> Result<CargoArguments> {
+        let mut out = CargoArguments::default();
         let mut rest = arguments.into_iter();
         while let Some(argument) = rest.next() {
             let text = argument.to_string_lossy().into_owned();
             if text == "--" {
-                out.own = out.arguments.len();
+                out.before_dashes = out.arguments.len();
                 out.arguments.push(argument);
                 out.arguments.extend(rest);
                 return Ok(out);
@@ -155,16 +152,13 @@ impl Invocation {
             let value = value.with_context(|| format!("{option} needs a value"))?;
             if option == "--target" { out.target = Some(value) } else { out.folder = Some(value.into()) }
         }
-        out.own = out.arguments.len();
+        out.before_dashes = out.arguments.len();
         Ok(out)
     }
 
-    /// Returns the given target, or x86-64 Linux by default.
-    ///
-    /// # Errors
-    /// trodden does not support the target.
+    /// Returns the target that the user selected (default: x86-64 Linux). Fails if trodden does not support the target.
     fn supported_target(&self) -> Result<String> {
-        let target = self.target.clone().unwrap_or_else(|| TARGET.into());
+        let target = self.target.clone().unwrap_or_else(|| DEFAULT_TARGET.into());
         if !target.starts_with("x86_64-") || !target.contains("-linux-") {
             bail!("trodden does not support the target {target}, only x86-64 Linux");
         }
@@ -172,9 +166,9 @@ impl Invocation {
     }
 }
 
-fn cargo(
+fn prepare_cargo(
     context: &DriverContext,
-    invocation: &Invocation,
+    invocation: &CargoArguments,
     settings: Settings,
     scope: InstrumentedScope,
     runner: ProgramRunner,
@@ -193,19 +187,19 @@ fn cargo(
     let names_must_match = pgo::names_must_match(context, &settings);
     let counters = pgo::LlvmCounters::from_settings(&settings);
     let request = experiment::write_request(context, &experiment::resolve(context, settings)?)?;
-    let configuration = configuration(context, &llvm, &request, scope)?;
-    let wrappers = assets::cargo_wrappers(context, &store, configuration)?;
+    let configuration = configuration_identity(context, &llvm, &request, scope)?;
+    let wrappers = assets::create_cargo_wrappers(context, &store, configuration)?;
     let mut command = Command::new(cargo_program(context));
-    command.args(&invocation.arguments[..invocation.own]);
+    command.args(&invocation.arguments[..invocation.before_dashes]);
     command.arg(format!("--target={target}")).arg("--target-dir").arg(&folder);
-    if let Some(runner) = runner.words(context, &wrappers)? {
+    if let Some(runner) = runner.runner_command(context, &wrappers)? {
         command.arg("--config").arg(runner_setting(&target, &runner)?);
     }
-    command.args(&invocation.arguments[invocation.own..]);
-    // An edge profile needs all crates as bitcode.
+    command.args(&invocation.arguments[invocation.before_dashes..]);
+    // For an edge profile, all crates must be compiled from bitcode.
     set_wrappers(context, &mut command, &wrappers, (!scope.dependencies && !names_must_match).then_some(&workspace))?;
     if !names_must_match {
-        scope.left_out().into_iter().for_each(|what| log::info!("{what}"));
+        scope.describe_uncounted_code().into_iter().for_each(|what| log::info!("{what}"));
     }
     if scope.std {
         command.env(rust::STD_VARIABLE, "1");
@@ -216,15 +210,15 @@ fn cargo(
     command.env(CLANG_VARIABLE, std::path::absolute(llvm.clang())?);
     command.env(rust::CONFIGURATION_VARIABLE, configuration.to_string()).env(CACHE_VARIABLE, store.root());
     experiment::pass_request(&mut command, &request);
-    let drivers = assets::drivers(context, &store)?;
+    let drivers = assets::create_driver_links(context, &store)?;
     let underscored = target.replace('-', "_");
     command.env(format!("CC_{underscored}"), drivers.join("trodden-cc")).env(format!("CXX_{underscored}"), drivers.join("trodden-c++"));
     let built = folder.join(&target);
     command.env(CARGO_FOLDER_VARIABLE, &built);
-    Ok(CargoCommand { command, workspace: workspace.root, images: rust::images_in(&built) })
+    Ok(CargoCommand { command, workspace: workspace.root, images: rust::doctest_images_folder(&built) })
 }
 
-/// Makes this program the wrapper of rustdoc and of rustc: for the members of the workspace `members_of`, or for all crates if `None`.
+/// Makes this program wrap rustdoc and rustc. rustc is wrapped for the members of the workspace `members_of`, or for all crates if `None`.
 fn set_wrappers(context: &DriverContext, command: &mut Command, wrappers: &Path, members_of: Option<&Workspace>) -> Result<()> {
     if context.value("RUSTC_WRAPPER").is_some() || context.value("RUSTC_WORKSPACE_WRAPPER").is_some() {
         log::info!("RUSTC_WRAPPER and RUSTC_WORKSPACE_WRAPPER are ignored: trodden needs to be the wrapper itself");
@@ -246,7 +240,6 @@ fn set_wrappers(context: &DriverContext, command: &mut Command, wrappers: &Path,
     Ok(())
 }
 
-/// Sets the configuration options of a build for coverage, and lists what cannot be covered.
 fn set_coverage(command: &mut Command, workspace: &Workspace, rustc: &RustcVersion) {
     if !workspace.host_code.is_empty() {
         log::info!("not covered, because it runs during the build: {}", list_names(&workspace.host_code, 3));
@@ -254,7 +247,6 @@ fn set_coverage(command: &mut Command, workspace: &Workspace, rustc: &RustcVersi
     command.env(rust::CFG_VARIABLE, if rustc.is_nightly() { "coverage coverage_nightly" } else { "coverage" });
 }
 
-/// Returns the cargo to run: `$CARGO` if set, else `cargo`.
 fn cargo_program(context: &DriverContext) -> &OsStr {
     context.variable("CARGO").unwrap_or(OsStr::new("cargo"))
 }
@@ -262,17 +254,14 @@ fn cargo_program(context: &DriverContext) -> &OsStr {
 /// The version of rustc.
 #[derive(Debug)]
 pub struct RustcVersion {
-    /// Its own version.
+    /// Version of rustc itself.
     pub release: String,
-    /// The version of its LLVM.
+    /// Version of the LLVM that rustc was built with.
     pub llvm: String,
 }
 
 impl RustcVersion {
-    /// Asks rustc for its version.
-    ///
-    /// # Errors
-    /// Fails if rustc cannot be run.
+    /// Queries rustc.
     pub fn read(context: &DriverContext) -> Result<RustcVersion> {
         let output = output_of(Command::new(context.value("RUSTC").unwrap_or(OsStr::new("rustc"))).arg("-vV"))?;
         let text = String::from_utf8_lossy(&output);
@@ -280,15 +269,13 @@ impl RustcVersion {
         Ok(RustcVersion { release: value("release:"), llvm: value("LLVM version:") })
     }
 
-    /// Whether rustc is a nightly one, whose crates may use unstable features.
+    /// Returns true if crates may use unstable features with this rustc.
     fn is_nightly(&self) -> bool {
         self.release.contains("-nightly") || self.release.contains("-dev")
     }
 
-    /// Finds an LLVM that can compile rustc's bitcode.
-    ///
-    /// # Errors
-    /// Fails if rustc is not based on LLVM, or if its LLVM is newer than every installed one.
+    /// Finds an installed LLVM that can compile rustc's bitcode. Fails if rustc is not based on LLVM, or if rustc's LLVM is newer than all
+    /// installed ones.
     pub fn compiler(&self, context: &DriverContext) -> Result<Llvm> {
         let major = self.llvm.split('.').next().and_then(|major| major.parse().ok());
         let major = major.with_context(|| format!("rustc {} is not based on LLVM", self.release))?;
@@ -296,17 +283,16 @@ impl RustcVersion {
     }
 }
 
-/// Identifies everything that determines how the plugin changes a program: the request, whose file and inputs are named by their content,
-/// the plugin itself, and the version of LLVM.
-fn configuration(context: &DriverContext, llvm: &Llvm, request: &Path, scope: InstrumentedScope) -> Result<Identity> {
+/// Computes an identity from everything that determines how the plugin changes a program: the request (its file name is a hash of its
+/// content), the plugin's content, and the version of LLVM.
+fn configuration_identity(context: &DriverContext, llvm: &Llvm, request: &Path, scope: InstrumentedScope) -> Result<Identity> {
     let plugin = assets::PLUGIN.find(context)?;
     let bytes = fs::read(&plugin).with_context(|| format!("cannot read {}", plugin.display()))?;
     let name = request.file_name().unwrap_or_default().to_string_lossy();
     Ok(Identity::from_content(format!("{name} {} {scope:?} {}", Identity::from_content(&bytes), llvm.major).as_bytes()))
 }
 
-/// Returns the arguments with which `trodden` records the programs that cargo runs.
-fn recorder(verb: &str) -> Vec<String> {
+fn recorder_arguments(verb: &str) -> Vec<String> {
     let suite = match verb {
         "bench" => Some("bench"),
         "test" | "t" => Some("test"),
@@ -316,7 +302,7 @@ fn recorder(verb: &str) -> Vec<String> {
     arguments.map(str::to_owned).collect()
 }
 
-/// Returns cargo's setting that makes it run programs through a command.
+/// Returns a value for cargo's option `--config` that makes cargo run programs through the command `runner`.
 fn runner_setting(target: &str, runner: &[OsString]) -> Result<OsString> {
     let words = runner.iter().map(|word| {
         let word = word.to_str().with_context(|| format!("the path {} is not UTF-8", word.display()))?;
@@ -326,8 +312,8 @@ fn runner_setting(target: &str, runner: &[OsString]) -> Result<OsString> {
 }
 
 impl ProgramRunner {
-    /// Returns the command that runs programs.
-    fn words(&self, context: &DriverContext, wrappers: &Path) -> Result<Option<Vec<OsString>>> {
+    /// Returns the command that cargo should put before each program; `None` if cargo runs no programs.
+    fn runner_command(&self, context: &DriverContext, wrappers: &Path) -> Result<Option<Vec<OsString>>> {
         Ok(match self {
             ProgramRunner::None => None,
             ProgramRunner::Recorder(arguments) => {
@@ -339,24 +325,21 @@ impl ProgramRunner {
     }
 }
 
-/// A workspace, as `cargo metadata` reports it.
+/// A cargo workspace, as described by `cargo metadata`.
 #[derive(Debug)]
 pub struct Workspace {
-    /// The folder of the workspace.
+    /// Root folder of the workspace.
     pub root: PathBuf,
-    /// The target folder.
+    /// Cargo's target folder for the workspace.
     pub target_folder: PathBuf,
-    /// The folders of its packages.
+    /// Folders of the workspace's packages.
     packages: Vec<PathBuf>,
-    /// Its procedural macros and build scripts, which run while it is built.
+    /// Descriptions of the workspace's procedural macros and build scripts, which run during the build.
     host_code: Vec<String>,
 }
 
 impl Workspace {
-    /// Asks cargo for the workspace of a command with these arguments.
-    ///
-    /// # Errors
-    /// Fails if cargo cannot be run, or finds no package.
+    /// Queries cargo for the workspace to which a command with these arguments applies. Fails if cargo cannot be run or finds no package.
     pub fn read(context: &DriverContext, arguments: &[OsString]) -> Result<Workspace> {
         let mut command = Command::new(cargo_program(context));
         command.args(["metadata", "--no-deps", "--format-version=1"]);
@@ -383,13 +366,13 @@ impl Workspace {
         };
         let all = || metadata["packages"].as_array().into_iter().flatten();
         let packages = all().filter_map(|package| Some(Path::new(package["manifest_path"].as_str()?).parent()?.to_owned())).collect();
-        let host_code = all().flat_map(host_code).collect();
+        let host_code = all().flat_map(describe_host_code).collect();
         Ok(Workspace { root: folder("workspace_root")?, target_folder: folder("target_directory")?, packages, host_code })
     }
 }
 
-/// Describes the procedural macro and the build script of a package in cargo's metadata.
-fn host_code(package: &serde_json::Value) -> Vec<String> {
+/// Describes a package's procedural macro and build script. `package` comes from `cargo metadata`.
+fn describe_host_code(package: &serde_json::Value) -> Vec<String> {
     let targets = package["targets"].as_array().into_iter().flatten();
     let describe = |target: &serde_json::Value| {
         let is_of = |kind: &str| target["kind"].as_array().is_some_and(|kinds| kinds.iter().any(|one| one == kind));
@@ -406,15 +389,15 @@ fn host_code(package: &serde_json::Value) -> Vec<String> {
 mod tests {
     use super::*;
 
-    fn read(text: &str) -> Invocation {
-        Invocation::read(text.split_whitespace().map(OsString::from).collect()).unwrap()
+    fn read(text: &str) -> CargoArguments {
+        CargoArguments::read(text.split_whitespace().map(OsString::from).collect()).unwrap()
     }
 
     #[test]
     fn target_options_are_extracted_and_other_arguments_remain() {
         let found = read("run --release --target-dir z --bin x -- --release --target y");
         assert_eq!(found.arguments, ["run", "--release", "--bin", "x", "--", "--release", "--target", "y"].map(OsString::from));
-        assert_eq!(found.own, 4);
+        assert_eq!(found.before_dashes, 4);
         assert_eq!(found.folder, Some("z".into()));
         assert_eq!(found.target, None);
     }

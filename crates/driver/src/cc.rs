@@ -1,9 +1,9 @@
 //! The compiler drivers `trodden cc` and `trodden c++`, which run clang so that paths are counted.
 //!
-//! The user's arguments are passed to clang unchanged. When compiling, the driver adds the plugin, line tables unless the user requests
-//! debug information ([`debug_information`]), and `-fno-lto`, since the plugin runs when a unit's code is generated. When linking, it adds
-//! the runtime object, a build ID, and a dependency file for the link recipe (`link.rs`). If nothing remains to be done after clang, this
-//! process becomes clang, so that signals, exit status and resource usage are clang's own.
+//! The user's arguments are passed to clang unchanged. For compiling, the driver adds the plugin, line tables if the user requests no debug
+//! information ([`debug_information`]), and `-fno-lto`, because the plugin runs when a unit's machine code is generated. For linking, it
+//! adds the runtime object, a build ID, and a dependency file for the link recipe (`link.rs`). If nothing is left to do after clang, this
+//! process turns into clang with exec, so that signals, exit status and resource usage are clang's own.
 
 pub mod arguments;
 pub mod debug_information;
@@ -12,7 +12,7 @@ pub mod pgo;
 mod response_files;
 
 use crate::assets;
-use crate::compile_step::{CODEGEN_SEPARATOR, CODEGEN_VARIABLE, SourceLanguage, parse_command_line, with_added};
+use crate::compile_step::{CODEGEN_SEPARATOR, CODEGEN_VARIABLE, SourceLanguage, insert_arguments, parse_command_line};
 use crate::context::DriverContext;
 use crate::events::{self, DriverEvent};
 use crate::experiment;
@@ -27,13 +27,12 @@ use std::process::{Command, ExitCode};
 use trodden_unit::Settings;
 use trodden_unit::experiment::Observe;
 
-/// Variable that requests link-time optimisation by trodden from the drivers.
+/// Environment variable that tells the drivers to do link-time optimisation.
 pub const LTO_VARIABLE: &str = "TRODDEN_LTO";
-/// Option for a single command, followed by a comma-separated list of [`SETTING_WORDS`].
-const OPTION: &str = "--trodden=";
-/// Word that requests link-time optimisation by trodden.
+/// Option that changes settings for a single command. Its value is a comma-separated list of [`SETTING_WORDS`].
+const SETTINGS_OPTION: &str = "--trodden=";
 const LTO_WORD: &str = "lto";
-/// Words that select settings, named like the options of `trodden build`, with these settings.
+/// Words for a single command, and the setting that each of them selects. They are named like the options of `trodden build`.
 const SETTING_WORDS: [(&str, &str); 7] = [
     ("sample", "when=bursts"),
     ("stream", "observe=stream"),
@@ -44,24 +43,21 @@ const SETTING_WORDS: [(&str, &str); 7] = [
     ("events=tsc", "events=tsc"),
 ];
 
-/// Runs clang on `arguments`. Returns only if the command links, or if clang cannot be run.
-///
-/// # Errors
-/// Fails if clang or a part of trodden is missing, or if an option conflicts with counting.
+/// Runs clang with `arguments`. Returns only if the command links, or if clang cannot be run.
 pub fn drive(context: &DriverContext, language: SourceLanguage, arguments: Vec<OsString>) -> Result<ExitCode> {
     drive_with(context, &Llvm::find(context)?, language, arguments)
 }
 
-/// Runs clang instead of the compiler `name`. A name such as `clang-20` selects that version of clang. Returns and fails like [`drive`].
+/// Runs clang in place of the compiler `name`. A name such as `clang-20` selects this version of clang. Returns and fails like [`drive`].
 pub fn stand_in(context: &DriverContext, name: &str, language: SourceLanguage, arguments: Vec<OsString>) -> Result<ExitCode> {
-    drive_with(context, &Llvm::called(context, name)?, language, arguments)
+    drive_with(context, &Llvm::for_compiler_name(context, name)?, language, arguments)
 }
 
 fn drive_with(context: &DriverContext, llvm: &Llvm, language: SourceLanguage, mut arguments: Vec<OsString>) -> Result<ExitCode> {
     let own = take_own_options(&mut arguments)?;
     let lto = own.lto || context.variable(LTO_VARIABLE).is_some_and(|v| v == "1");
     if own.settings != Settings::default() || experiment::settings_variable(context).is_some() {
-        return drive_again(context, llvm, language, &arguments, own.settings, lto);
+        return drive_with_resolved_settings(context, llvm, language, &arguments, own.settings, lto);
     }
     let clang = llvm.tool(context, language.tool())?;
     let line = parse_command_line(&arguments);
@@ -73,14 +69,14 @@ fn drive_with(context: &DriverContext, llvm: &Llvm, language: SourceLanguage, mu
         return become_clang(&clang, &arguments, &[], &[]);
     }
     ensure!(
-        !is_checked_by_type(&line),
+        !requests_control_flow_integrity(&line),
         "-fsanitize=cfi needs clang's own -flto, which cannot be combined with counting. Omit it from the instrumented build"
     );
     ensure!(
-        !has_emulated_tls(&line) || experiment::from_environment(context)?.observe == Some(Observe::Addresses),
+        !requests_emulated_tls(&line) || experiment::from_environment(context)?.observe == Some(Observe::Addresses),
         "-femulated-tls cannot be combined with counting, which needs ELF thread-local storage. Omit it from the instrumented build"
     );
-    // Assembly output cannot be instrumented at the link, so it is instrumented now.
+    // A link step cannot instrument assembly output, so the code is instrumented in this step.
     let emits_assembly = line.arguments.iter().any(|w| w == "-S");
     if lto && !emits_assembly {
         if line.compiles {
@@ -102,24 +98,23 @@ fn drive_with(context: &DriverContext, llvm: &Llvm, language: SourceLanguage, mu
             directory: None,
         });
     }
-    events::log(context, &DriverEvent::compiled(&line));
+    events::append_event(context, &DriverEvent::compiled(&line));
     become_clang(&clang, &arguments, &added, &environment)
 }
 
-/// Returns the arguments to add for compiling.
 fn compile_options(context: &DriverContext, llvm: &Llvm, line: &CommandLine, clang: &Path) -> Result<Vec<OsString>> {
     let mut added = Vec::new();
     if line.compiles {
         added.push(assets::plugin_option(context, llvm)?);
         added.extend(debug_information::options(line, clang, llvm.major));
         let counters = pgo::compile_options(context, line)?;
-        // A coverage build knows its lines from the coverage mapping.
-        if counters.is_empty() && is_optimised(line) && !is_bitcode(line) {
-            // Embeds the unoptimised bitcode, from which the plugin takes line graphs; the plugin removes it again.
+        // Coverage builds get line information from the coverage mapping.
+        if counters.is_empty() && is_optimised(line) && !emits_llvm_ir(line) {
+            // Embeds the unoptimised bitcode. The plugin builds line graphs from it and removes it again.
             added.extend(["-Xclang", "-fembed-bitcode=bitcode"].map(OsString::from));
         }
         added.extend(counters);
-        added.extend(pgo::use_options(context, line));
+        added.extend(pgo::profile_use_options(context, line));
     }
     if line.compiles && embeds_bitcode(line) {
         log::info!("-fembed-bitcode has no effect here: counting needs clang to compile to machine code in one step");
@@ -137,37 +132,35 @@ fn compile_options(context: &DriverContext, llvm: &Llvm, line: &CommandLine, cla
     Ok(added)
 }
 
-/// Returns true if code is optimised, according to the last `-O` option.
+/// Returns true if the last `-O` option requests optimisation.
 fn is_optimised(line: &CommandLine) -> bool {
     let level = line.arguments.iter().filter_map(|argument| argument.to_str()?.strip_prefix("-O")).next_back();
     level.is_some_and(|level| level != "0")
 }
 
-/// Returns true if control-flow integrity checks, which need the types of the whole program, are requested.
-fn is_checked_by_type(line: &CommandLine) -> bool {
+/// Returns true if the command requests control-flow integrity checks, which need the types of the whole program.
+fn requests_control_flow_integrity(line: &CommandLine) -> bool {
     let sanitizers = line.arguments.iter().filter_map(|argument| argument.to_str()?.strip_prefix("-fsanitize="));
     sanitizers.flat_map(|list| list.split(',')).any(|sanitizer| sanitizer.starts_with("cfi"))
 }
 
-/// Returns true if emulated thread-local storage is requested.
-fn has_emulated_tls(line: &CommandLine) -> bool {
+fn requests_emulated_tls(line: &CommandLine) -> bool {
     let mut options = line.arguments.iter().rev();
     line.compiles && options.find(|a| *a == "-femulated-tls" || *a == "-fno-emulated-tls").is_some_and(|a| a == "-femulated-tls")
 }
 
-/// Returns true if the output is LLVM IR, which bypasses the plugin.
-fn is_bitcode(line: &CommandLine) -> bool {
+/// Returns true if the output is LLVM IR. The plugin does not run then.
+fn emits_llvm_ir(line: &CommandLine) -> bool {
     line.arguments.iter().any(|argument| argument == "-emit-llvm")
 }
 
-/// Returns true if the user requests embedded bitcode. Clang would then generate code from the bitcode in a second step, without the
-/// plugin.
+/// Returns true if the user requests embedded bitcode. Clang would then generate machine code from the bitcode in a second step, without
+/// the plugin.
 fn embeds_bitcode(line: &CommandLine) -> bool {
     let asks = |argument: &OsString| argument.to_str().is_some_and(|a| a.starts_with("-fembed-bitcode") && !a.ends_with("=off"));
     line.arguments.iter().any(asks)
 }
 
-/// Returns the environment variables that the plugin reads.
 fn compile_environment(context: &DriverContext, line: &CommandLine) -> Result<Vec<(OsString, OsString)>> {
     let store = context.store()?;
     let codegen = line.codegen.join(CODEGEN_SEPARATOR);
@@ -175,13 +168,13 @@ fn compile_environment(context: &DriverContext, line: &CommandLine) -> Result<Ve
 }
 
 fn become_clang(clang: &Path, arguments: &[OsString], added: &[OsString], environment: &[(OsString, OsString)]) -> Result<ExitCode> {
-    let arguments = with_added(arguments, added);
+    let arguments = insert_arguments(arguments, added);
     let error = Command::new(clang).args(arguments).envs(environment.iter().map(|(k, v)| (k, v))).exec();
     Err(error).with_context(|| format!("cannot run {}", clang.display()))
 }
 
-/// Runs the driver again, with its settings resolved and passed in the environment, where all of its parts find them.
-fn drive_again(
+/// Resolves the settings, puts them in the environment for all parts of the driver, and runs the driver again.
+fn drive_with_resolved_settings(
     context: &DriverContext,
     llvm: &Llvm,
     language: SourceLanguage,
@@ -201,17 +194,16 @@ fn drive_again(
     Err(command.exec()).with_context(|| format!("cannot run {}", trodden.display()))
 }
 
-/// Settings that the options `--trodden=...` of a command select.
+/// Settings that `--trodden=...` options of a command select.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct OwnOptions {
     settings: Settings,
     lto: bool,
 }
 
-/// Removes the options `--trodden=...` from the arguments, and interprets them.
 fn take_own_options(arguments: &mut Vec<OsString>) -> Result<OwnOptions> {
     let mut own = OwnOptions::default();
-    let words = |argument: &OsString| argument.to_str()?.strip_prefix(OPTION).map(str::to_owned);
+    let words = |argument: &OsString| argument.to_str()?.strip_prefix(SETTINGS_OPTION).map(str::to_owned);
     let lists: Vec<String> = arguments.iter().filter_map(words).collect();
     arguments.retain(|argument| words(argument).is_none());
     for word in lists.iter().flat_map(|list| list.split(',')) {
@@ -220,12 +212,17 @@ fn take_own_options(arguments: &mut Vec<OsString>) -> Result<OwnOptions> {
             (Some((_, setting)), _) => {
                 let setting: Settings = setting.parse()?;
                 let conflicts = setting.observe.is_some() && own.settings.observe.is_some() && setting.observe != own.settings.observe;
-                ensure!(!conflicts, "{OPTION}: `{word}` conflicts with another word that selects what is counted. Make two builds");
+                ensure!(
+                    !conflicts,
+                    "{SETTINGS_OPTION}: `{word}` conflicts with another word that selects what is counted. Make two builds"
+                );
                 own.settings = setting.or(own.settings);
             }
-            (None, Some(("events", event))) => own.settings.set("events", event.as_ref()).with_context(|| format!("{OPTION}{word}"))?,
+            (None, Some(("events", event))) => {
+                own.settings.set("events", event.as_ref()).with_context(|| format!("{SETTINGS_OPTION}{word}"))?
+            }
             _ => bail!(
-                "{OPTION}: unknown word `{word}`. Use {LTO_WORD}, {} (or another event)",
+                "{SETTINGS_OPTION}: unknown word `{word}`. Use {LTO_WORD}, {} (or another event)",
                 SETTING_WORDS.map(|(name, _)| name).join(", ")
             ),
         }
@@ -233,13 +230,13 @@ fn take_own_options(arguments: &mut Vec<OsString>) -> Result<OwnOptions> {
     Ok(own)
 }
 
-/// Variable in which `cargo trodden` names the folder of everything that is built for the target. Code that build scripts compile for the
-/// host goes elsewhere, and is not part of the program under test.
+/// Environment variable in which `cargo trodden` names the folder of all output for the target. Build scripts compile code for the host in
+/// a different folder; such code is not part of the program under test.
 pub const CARGO_FOLDER_VARIABLE: &str = "TRODDEN_CARGO_FOLDER";
-/// Variable in which `cargo trodden` lists the folders of the packages that it instruments, if these are not all packages.
+/// Environment variable with the folders of the packages that `cargo trodden` instruments. Unset if it instruments all packages.
 pub const CARGO_PACKAGES_VARIABLE: &str = "TRODDEN_CARGO_PACKAGES";
 
-/// Returns true if a build script compiles code that `cargo trodden` does not instrument.
+/// Returns true if a build script runs this driver to compile code that `cargo trodden` does not instrument.
 fn is_foreign_to_cargo(context: &DriverContext) -> bool {
     let (Some(folder), Some(out)) = (context.variable(CARGO_FOLDER_VARIABLE), context.variable("OUT_DIR")) else { return false };
     let is_left_out = || {
@@ -255,7 +252,7 @@ fn is_foreign_to_cargo(context: &DriverContext) -> bool {
 mod tests {
     use super::*;
 
-    /// Returns the options of trodden in a command line, and the other arguments.
+    /// Separates the `--trodden=` options in a command line from all other arguments.
     fn split_own_options(text: &str) -> (Result<OwnOptions>, String) {
         let mut arguments = text.split(' ').map(OsString::from).collect();
         let own = take_own_options(&mut arguments);

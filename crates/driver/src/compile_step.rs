@@ -1,4 +1,4 @@
-//! What the drivers of all languages share: source languages, command lines, and additions to them.
+//! Shared by the drivers for all languages: source languages, command lines, and added arguments.
 
 use crate::cc::arguments::{CommandLine, CompilerInputKind};
 use crate::toolchain::Tool;
@@ -7,13 +7,13 @@ use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::path::Path;
 
-/// Source language that determines the name under which clang is called.
+/// Source language. It determines by which name clang is called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum SourceLanguage {
-    /// `clang`
+    /// C; clang is called `clang`.
     #[serde(rename = "clang")]
     C,
-    /// `clang++`
+    /// C++; clang is called `clang++`.
     #[serde(rename = "clang++")]
     Cxx,
 }
@@ -28,24 +28,25 @@ impl SourceLanguage {
     }
 }
 
-/// Variable that passes the code-generation options to the plugin, which stores them; separated by [`CODEGEN_SEPARATOR`].
+/// Environment variable that passes the code generation options to the plugin, which stores them. [`CODEGEN_SEPARATOR`] separates the
+/// options.
 pub const CODEGEN_VARIABLE: &str = "TRODDEN_CODEGEN";
 
-/// Separator of arguments in [`CODEGEN_VARIABLE`].
+/// Separates the options in [`CODEGEN_VARIABLE`].
 pub const CODEGEN_SEPARATOR: &str = "\u{1f}";
 
-/// Parses a command line, including its response files.
+/// Parses a command line and reads its response files.
 pub fn parse_command_line(arguments: &[OsString]) -> CommandLine {
     CommandLine::read(arguments, &|file| fs::read(Path::new(file)).ok())
 }
 
-/// Appends arguments to the user's options, before a `--`, after which all arguments are inputs.
-pub fn with_added(arguments: &[OsString], added: &[OsString]) -> Vec<OsString> {
+/// Inserts arguments after the user's options, but before a `--`, because all arguments after `--` are inputs.
+pub fn insert_arguments(arguments: &[OsString], added: &[OsString]) -> Vec<OsString> {
     let end = arguments.iter().position(|a| a == "--").unwrap_or(arguments.len());
     [&arguments[..end], added, &arguments[end..]].concat()
 }
 
-/// Returns the name of the first source, for messages.
+/// Returns the first source file, for messages; empty if there is none.
 pub fn first_source(line: &CommandLine) -> &OsStr {
     line.inputs_of(CompilerInputKind::Source).next().unwrap_or(OsStr::new("-"))
 }

@@ -1,4 +1,5 @@
-//! The environment of the process as a value. This library never reads it directly: the program fills a context once and passes it on.
+//! The process's environment as a value. This library never reads the environment itself: the program fills a context once and passes it
+//! on.
 
 use anyhow::{Context, Result, anyhow};
 use std::collections::HashMap;
@@ -6,67 +7,64 @@ use std::env;
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::path::{Path, PathBuf};
-use trodden_launch::temporary::{TemporaryFolder, folder_in};
+use trodden_launch::temporary::{TemporaryFolder, create_folder_in};
 use trodden_unit::experiment::InputFolder;
 use trodden_unit::{UnitCache, cache::CACHE_VARIABLE};
 
-/// Callback that advances a progress display by one item.
+/// Advances a progress display by one item.
 pub type ProgressCallback = Box<dyn Fn() + Send + Sync>;
 
-/// The environment of the running process, and callbacks of its program.
+/// The environment of this process, and callbacks into its program.
 #[derive(Debug)]
 pub struct DriverContext {
     /// Environment variables.
     pub variables: HashMap<OsString, OsString>,
-    /// The running program's own file, with symbolic links resolved.
+    /// This program's executable, with symbolic links resolved.
     pub program: io::Result<PathBuf>,
     /// The working folder.
     pub directory: io::Result<PathBuf>,
-    /// The folder for temporary files.
+    /// The folder in which temporary files are created.
     pub temporary: PathBuf,
-    /// Starts a progress display for this many items, which a plural noun names.
+    /// Starts a progress display with this number of items. The text names the items, in the plural.
     pub progress: fn(usize, &'static str) -> ProgressCallback,
 }
 
 impl DriverContext {
-    /// Returns the value of a variable that is set, even if it is empty.
+    /// Returns the value of an environment variable if it is set, even if the value is empty.
     pub fn variable(&self, name: &str) -> Option<&OsStr> {
         self.variables.get(OsStr::new(name)).map(OsString::as_os_str)
     }
 
-    /// Returns the value of a variable that is set and not empty.
+    /// Returns the value of an environment variable if it is set and not empty.
     pub fn value(&self, name: &str) -> Option<&OsStr> {
         self.variable(name).filter(|value| !value.is_empty())
     }
 
-    /// Returns the folders of `PATH`, in order.
+    /// Returns the folders in `PATH`, in order.
     pub fn search_path(&self) -> impl Iterator<Item = PathBuf> {
         self.variable("PATH").into_iter().flat_map(env::split_paths)
     }
 
-    /// Returns the unit cache.
-    ///
-    /// # Errors
-    /// Fails if the environment names neither a cache nor a home folder.
+    /// Returns the unit cache. Fails if the environment names neither a cache nor a home folder.
     pub fn store(&self) -> Result<UnitCache> {
         let root = UnitCache::root_from_environment(|name| self.variable(name).map(OsStr::to_owned));
         let root = root.ok_or_else(|| anyhow!("cannot determine the folder of the unit cache: set {CACHE_VARIABLE} (or HOME)"))?;
-        // Made absolute, because the compiler and the assembler may run in other folders.
+        // The path must be absolute, because the compiler and the assembler may run in different folders.
         Ok(UnitCache::new(std::path::absolute(root)?))
     }
 
-    /// Returns the folder of input files of builds, which is part of the unit cache.
+    /// Returns the folder for the input files of builds, which is inside the unit cache.
     pub fn inputs(&self) -> Result<InputFolder> {
         Ok(self.store()?.inputs())
     }
 
-    /// Returns the running program's own file, with symbolic links resolved.
+    /// Returns this program's executable, with symbolic links resolved.
     pub fn executable(&self) -> Result<&Path> {
         let known = self.program.as_deref().map_err(|error| anyhow!("{error}"));
         known.context("cannot find trodden's own executable (is /proc mounted?)")
     }
 
-    /// Returns the folder of the running program, with symbolic links resolved.
+    /// Returns the folder that contains this program's executable, with symbolic links resolved.
     pub fn executable_folder(&self) -> Result<&Path> {
         Ok(self.executable()?.parent().unwrap_or(Path::new("/")))
     }
@@ -76,15 +74,15 @@ impl DriverContext {
         self.directory.as_deref().map_err(|error| anyhow!("{error}"))
     }
 
-    /// Creates a private temporary folder.
+    /// Creates a temporary folder that only its owner can access.
     pub fn folder(&self, prefix: &str) -> Result<TemporaryFolder> {
-        Ok(folder_in(&self.temporary, prefix)?)
+        Ok(create_folder_in(&self.temporary, prefix)?)
     }
 }
 
 #[cfg(test)]
 impl DriverContext {
-    /// Creates a context in a folder, with these variables and its own store.
+    /// Creates a context with the working folder `folder`, these variables, and an empty store.
     pub(crate) fn in_folder(folder: &Path, variables: &[(&str, &str)]) -> DriverContext {
         let mut variables: HashMap<OsString, OsString> = variables.iter().map(|(name, value)| (name.into(), value.into())).collect();
         variables.insert(CACHE_VARIABLE.into(), folder.join("store").into());

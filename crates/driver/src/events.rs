@@ -1,7 +1,7 @@
-//! The log of a build's driver calls, from which the build's summary is made: a file of JSON lines named by `TRODDEN_LOG`.
+//! The log of a build's driver calls, a file of JSON lines that `TRODDEN_LOG` names. The build's summary is made from it.
 //!
-//! Drivers run in parallel, so each event is appended by a single write. Compile events are written before the compiler runs, so a reader
-//! must check whether the output exists.
+//! Drivers run in parallel, so each event is appended with a single write. A compile event is written before the compiler runs, so readers
+//! must check whether its output exists.
 
 use crate::cc::arguments::CommandLine;
 use crate::compile_step::first_source;
@@ -13,30 +13,26 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use trodden_unit::InstrumentedImage;
 
-/// Variable that names the log.
 pub const LOG_VARIABLE: &str = "TRODDEN_LOG";
 
-/// A compile or link step of a driver.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "kebab-case")]
 pub enum DriverEvent {
-    /// A unit is compiled with the plugin.
+    /// A unit is about to be compiled with the plugin.
     Compile {
         source: String,
-        /// Path of the object if it is named. Not a `PathBuf`, which serialises only as UTF-8.
+        /// The object's path, if the command names it. An `OsString`, because a `PathBuf` can be serialised only if it is UTF-8.
         output: Option<OsString>,
     },
-    /// An image was linked.
     Link {
         output: OsString,
-        /// Identity of the image; `None` if nothing in it is instrumented.
+        /// Identity of the image; `None` if it contains nothing instrumented.
         image: Option<String>,
         units: Vec<String>,
     },
 }
 
 impl DriverEvent {
-    /// Creates the event of a compile step that is about to run.
     pub fn compiled(line: &CommandLine) -> DriverEvent {
         let output = line.output.as_ref().and_then(|o| std::path::absolute(Path::new(o)).ok()).map(PathBuf::into_os_string);
         DriverEvent::Compile { source: first_source(line).to_string_lossy().into_owned(), output }
@@ -48,8 +44,7 @@ impl DriverEvent {
     }
 }
 
-/// Appends an event to the log, if there is one.
-pub fn log(context: &DriverContext, event: &DriverEvent) {
+pub fn append_event(context: &DriverContext, event: &DriverEvent) {
     let Some(path) = context.value(LOG_VARIABLE) else { return };
     let mut text = serde_json::to_string(event).expect("events are plain data");
     text.push('\n');

@@ -1,4 +1,4 @@
-//! Finds unit frames in objects and archives, the inputs of links.
+//! Finds unit frames in the inputs of links: objects and archives.
 
 use crate::context::DriverContext;
 use crate::other_programs::checked_stdout;
@@ -12,10 +12,10 @@ use std::process::Command;
 use trodden_unit::Frame;
 use trodden_wire::{COUNTERS_SECTION, FRAMES_SECTION};
 
-const ARCHIVE: &[u8] = b"!<arch>\n";
-const THIN_ARCHIVE: &[u8] = b"!<thin>\n";
-/// Prefix of symbols that the plugin defines.
-const OWN_SYMBOLS: &[u8] = b"__trodden_";
+const ARCHIVE_MAGIC: &[u8] = b"!<arch>\n";
+const THIN_ARCHIVE_MAGIC: &[u8] = b"!<thin>\n";
+/// Prefix of the symbols that the plugin defines.
+const OWN_SYMBOL_PREFIX: &[u8] = b"__trodden_";
 
 #[derive(Clone, Debug)]
 pub struct ArchiveMember {
@@ -23,15 +23,15 @@ pub struct ArchiveMember {
     pub bytes: Vec<u8>,
 }
 
-/// Returns true if a file is an archive, but not a thin one.
+/// Returns true if a file is an archive that contains its members (a thin archive does not).
 pub fn is_archive(bytes: &[u8]) -> bool {
-    bytes.starts_with(ARCHIVE)
+    bytes.starts_with(ARCHIVE_MAGIC)
 }
 
-/// Returns the frames in a relocatable object or an archive. Other files have none.
+/// Returns the frames in a relocatable object or an archive; none for other files.
 pub fn frames_in_file(bytes: &[u8]) -> Vec<Frame> {
     if is_archive(bytes) {
-        return members(bytes).unwrap_or_default().iter().flat_map(|m| frames_in_object(&m.bytes)).collect();
+        return archive_members(bytes).unwrap_or_default().iter().flat_map(|m| frames_in_object(&m.bytes)).collect();
     }
     frames_in_object(bytes)
 }
@@ -42,17 +42,16 @@ pub fn frames_in_object(bytes: &[u8]) -> Vec<Frame> {
     sections.filter_map(|s| s.uncompressed_data().ok()).flat_map(|data| Frame::read_all(&data).0).collect()
 }
 
-/// Returns the size of the counters in a relocatable object or an archive, in bytes.
+/// Returns the total size of the counters in a relocatable object or an archive, in bytes.
 pub fn counter_bytes(bytes: &[u8]) -> u64 {
     if is_archive(bytes) {
-        return members(bytes).unwrap_or_default().iter().map(|m| counter_bytes(&m.bytes)).sum();
+        return archive_members(bytes).unwrap_or_default().iter().map(|m| counter_bytes(&m.bytes)).sum();
     }
     let Some(file) = object::File::parse(bytes).ok().filter(|f| f.kind() == ObjectKind::Relocatable) else { return 0 };
     file.sections().filter(|s| s.name() == Ok(COUNTERS_SECTION)).map(|s| s.size()).sum()
 }
 
-/// Returns the members of an archive, in order.
-pub fn members(bytes: &[u8]) -> Result<Vec<ArchiveMember>> {
+pub fn archive_members(bytes: &[u8]) -> Result<Vec<ArchiveMember>> {
     let archive = ArchiveFile::parse(bytes)?;
     let mut out = Vec::new();
     for member in archive.members() {
@@ -62,17 +61,17 @@ pub fn members(bytes: &[u8]) -> Result<Vec<ArchiveMember>> {
     Ok(out)
 }
 
-/// Returns the global symbols that an object defines, except those of the plugin, which differ between variants.
+/// Returns the global symbols that an object defines. Leaves out those of the plugin, because they differ between variants.
 pub fn defined_symbols(bytes: &[u8]) -> Result<BTreeSet<Vec<u8>>> {
     let file = object::File::parse(bytes)?;
     let global = file.symbols().filter(|s| s.is_definition() && s.is_global());
-    let names = global.filter_map(|s| s.name_bytes().ok()).filter(|n| !n.starts_with(OWN_SYMBOLS));
+    let names = global.filter_map(|s| s.name_bytes().ok()).filter(|n| !n.starts_with(OWN_SYMBOL_PREFIX));
     Ok(names.map(<[u8]>::to_vec).collect())
 }
 
-/// Turns a thin archive, which only names its members, into an ordinary one. Other files are returned unchanged.
+/// Converts a thin archive, which only names its members, to an ordinary one. Returns other files unchanged.
 pub fn expand_thin_archive(context: &DriverContext, path: &Path, bytes: Vec<u8>) -> Result<Vec<u8>> {
-    if !bytes.starts_with(THIN_ARCHIVE) {
+    if !bytes.starts_with(THIN_ARCHIVE_MAGIC) {
         return Ok(bytes);
     }
     let folder = path.parent().unwrap_or(Path::new("."));
@@ -91,7 +90,7 @@ pub fn expand_thin_archive(context: &DriverContext, path: &Path, bytes: Vec<u8>)
     Ok(fs::read(whole)?)
 }
 
-/// Writes an archive with a symbol index, using `ar`. Each member gets its own folder, because several may have the same name.
+/// Writes an archive and its symbol index with `ar`. Members may have the same name, so each gets a folder of its own below `scratch`.
 pub fn write_archive(path: &Path, members: &[ArchiveMember], scratch: &Path) -> Result<()> {
     let mut files = Vec::new();
     for (i, member) in members.iter().enumerate() {
@@ -101,7 +100,7 @@ pub fn write_archive(path: &Path, members: &[ArchiveMember], scratch: &Path) -> 
         fs::write(&file, &member.bytes).with_context(|| format!("cannot write {}", file.display()))?;
         files.push(file);
     }
-    // A single call, so that `ar` builds the index once.
+    // `ar` builds the index once per call, so it is called once for all members.
     let _ = fs::remove_file(path);
     let made = Command::new("ar").arg("qcs").arg(path).args(&files).output().context("cannot run ar: run `apt-get install binutils`")?;
     checked_stdout(made, format_args!("ar cannot write {}", path.display())).map(drop)

@@ -1,8 +1,8 @@
-//! Profile-guided optimisation by edges and paths: `trodden pgo`.
+//! `trodden pgo`: profile-guided optimisation with edges and paths.
 //!
-//! The program is built with LLVM's edge counters and trained. Then it is built with that edge profile and with paths counted, and trained
-//! again. The paths give a transformation plan, which is applied to the bitcode of the second build, so the plan refers to exactly the code
-//! that is transformed. The caller decides how to train the program, and how to derive the plan.
+//! The program is built with LLVM's edge counters and trained. Then it is built with the resulting edge profile and with path counting, and
+//! trained again. The paths give a transformation plan, which is applied to the bitcode of the second build. The plan therefore refers to
+//! exactly the code that is transformed. The caller supplies functions that train the program and derive the plan.
 
 mod building;
 pub mod hot_paths;
@@ -20,31 +20,31 @@ use trodden_profile::Profile;
 use trodden_unit::experiment::SettingsFile;
 use trodden_unit::{Settings, TransformationPlan};
 
-/// A profile-guided build to run.
+/// Input of [`run`].
 #[derive(Debug)]
 pub struct GuidedBuild {
-    /// The build command.
+    /// The build command and its arguments.
     pub command: Vec<OsString>,
-    /// Shell command that removes the results of the previous build; run before each build.
+    /// Shell command that runs before each build and removes the results of the previous build.
     pub clean: Option<String>,
-    /// The program to optimise, if the build makes several.
+    /// The program to optimise. Needed only if the build links several programs.
     pub program: Option<PathBuf>,
-    /// True to pass the drivers only in variables such as `CC`, and not also on the search path.
+    /// True to announce the drivers only in variables such as `CC`. False to put them on the search path as well.
     pub only_variables: bool,
-    /// True to record addresses of blocks in the second build, instead of counting paths.
+    /// True if the second build records the addresses of blocks instead of counting paths.
     pub addresses: bool,
-    /// Path of the optimised program. Defaults to the program's name with `.fast`, in the working folder.
+    /// Path for the optimised program. The default is the program's name with `.fast` appended, in the working folder.
     pub output: Option<PathBuf>,
 }
 
-/// Trains a program that counts paths, and derives a transformation plan.
+/// Trains a program that counts paths, and derives a transformation plan from its paths.
 pub type TrainForPlan<'a> = &'a dyn Fn(&Path) -> Result<TransformationPlan>;
 
-/// Functions that train the built programs.
+/// Functions that train the program after each build.
 pub struct Training<'a> {
-    /// Trains the first program, and returns its profile.
+    /// Trains the program of the first build, and returns its profile.
     pub edges: &'a dyn Fn(&Path) -> Result<Profile>,
-    /// Trains the second program, and returns a plan. `None` to use only the edge profile.
+    /// Trains the program of the second build, and returns a plan. `None` if only the edge profile is used.
     pub paths: Option<TrainForPlan<'a>>,
 }
 
@@ -53,14 +53,11 @@ pub struct Training<'a> {
 pub struct GuidedProgram {
     /// Path of the optimised program.
     pub output: PathBuf,
-    /// The edge profile in LLVM's indexed format.
+    /// The edge profile, in LLVM's indexed format.
     pub profile: Vec<u8>,
 }
 
-/// Runs a profile-guided build.
-///
-/// # Errors
-/// Fails if a build, a training or a tool fails, or if it is unclear which program to optimise.
+/// Builds, trains and optimises a program. Fails if a build, a training or a tool fails, or if it is unclear which program to optimise.
 pub fn run(context: &DriverContext, job: &GuidedBuild, training: &Training) -> Result<GuidedProgram> {
     let folder = context.folder("trodden-pgo-")?;
     let file = folder.path().join("edges.profdata");
@@ -68,7 +65,7 @@ pub fn run(context: &DriverContext, job: &GuidedBuild, training: &Training) -> R
     let builder = ProgramBuilder::from_job(context, job)?;
     let program = builder.run(None)?;
     log::info!("2 of 5: training");
-    let profile = profdata::indexed(context, &(training.edges)(&program)?)?;
+    let profile = profdata::to_indexed_format(context, &(training.edges)(&program)?)?;
     fs::write(&file, &profile).with_context(|| format!("cannot write {}", file.display()))?;
     let purpose = if job.addresses { "recording addresses of blocks" } else { "counting paths" };
     log::info!("3 of 5: building with the edge profile, {purpose}");
@@ -90,7 +87,7 @@ pub fn run(context: &DriverContext, job: &GuidedBuild, training: &Training) -> R
     Ok(GuidedProgram { output, profile })
 }
 
-/// Returns `prog.fast` for `prog`, in the working folder.
+/// Returns the path `prog.fast` in the working folder for the program `prog`.
 fn default_output(context: &DriverContext, program: &Path) -> PathBuf {
     let mut name = program.file_name().unwrap_or_default().to_owned();
     name.push(".fast");

@@ -1,6 +1,6 @@
-//! Drivers for compilers, linkers and cargo that instrument programs, and variants of programs made from what the drivers store.
+//! Drivers for compilers, linkers and cargo that instrument programs. They also store what is needed to make variants of a program later.
 //!
-//! The environment is passed in as a [`DriverContext`]. Nothing is printed: messages go to `log`.
+//! Callers pass the environment as a [`DriverContext`]. Nothing is printed: messages go to `log`.
 //!
 //! | file | contents |
 //! |---|---|

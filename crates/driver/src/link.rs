@@ -1,11 +1,11 @@
-//! Linking: runs clang with the runtime object added, and stores a recipe of the link, from which variants of the program are made.
+//! Links with clang, adds the runtime object, and stores a recipe from which variants of the program can be linked.
 //!
-//! GNU ld, gold, lld and mold write the files that they read with `--dependency-file`. Files that only options name (version scripts, lists
-//! of symbols) are found among the arguments of the command line.
+//! GNU ld, gold, lld and mold list the files that they read (`--dependency-file`). Files that only options name, such as version scripts
+//! and lists of symbols, are found in the arguments.
 
 use crate::assets;
 use crate::cc::arguments::{CommandLine, CompilerInputKind};
-use crate::compile_step::{SourceLanguage, with_added};
+use crate::compile_step::{SourceLanguage, insert_arguments};
 use crate::context::DriverContext;
 use crate::events::{self, DriverEvent};
 use crate::experiment::read_request;
@@ -28,25 +28,24 @@ use trodden_unit::{Identity, InstrumentedImage, UnitCache};
 #[derive(Debug)]
 pub struct LinkJob<'a> {
     pub context: &'a DriverContext,
-    /// The clang that links.
     pub clang: &'a Path,
     pub arguments: &'a [OsString],
     pub line: &'a CommandLine,
-    /// Arguments to add for compiling.
+    /// Arguments to add if the command also compiles.
     pub added: Vec<OsString>,
-    /// Variables to set for compiling.
+    /// Environment variables to set if the command also compiles.
     pub environment: Vec<(OsString, OsString)>,
-    /// Folder in which to link; `None` for the working folder.
+    /// Folder in which the link runs; `None` for the working folder.
     pub directory: Option<&'a Path>,
 }
 
 impl LinkJob<'_> {
-    /// Returns the path of a file that the command line or the linker names.
+    /// Returns the path of a file that the command line or the linker names, relative to the folder of the link if it is relative.
     fn resolve(&self, file: impl AsRef<Path>) -> PathBuf {
         self.directory.map_or_else(|| file.as_ref().to_owned(), |directory| directory.join(&file))
     }
 
-    /// Returns a command that runs clang in the folder of the link.
+    /// Creates a command that runs clang in the folder of the link.
     fn clang(&self) -> Command {
         let mut command = Command::new(self.clang);
         if let Some(directory) = self.directory {
@@ -56,10 +55,9 @@ impl LinkJob<'_> {
     }
 }
 
-/// Maximum total size of counters, which code addresses by signed 32-bit offsets.
+/// Maximum total size of all counters in bytes. Code addresses them with signed 32-bit offsets.
 const MAX_COUNTER_BYTES: u64 = 1 << 31;
 
-/// Environment variables that affect linking.
 const LINK_VARIABLES: &[&str] =
     &["LIBRARY_PATH", "LD_RUN_PATH", "COMPILER_PATH", "GCC_EXEC_PREFIX", "SOURCE_DATE_EPOCH", "GNUTARGET", "LDEMULATION"];
 
@@ -72,13 +70,13 @@ pub fn drive(job: &LinkJob) -> Result<ExitCode> {
     Ok(trodden_launch::process::exit_code(status))
 }
 
-/// Warns if the counting options of an image's units differ from those given explicitly for the link. Such units come from compiler caches,
-/// which do not know trodden's options, and from reused build folders.
+/// Warns if units of an image were compiled with counting options that differ from those given explicitly for the link. Such units come
+/// from compiler caches, which do not know trodden's options, or from reused build folders.
 fn warn_about_other_options(job: &LinkJob, image: &InstrumentedImage) -> Result<()> {
-    if experiment_file(job).is_none_or(|file| file.is_empty()) {
+    if request_file(job).is_none_or(|file| file.is_empty()) {
         return Ok(());
     }
-    let own = request_of(job)?.experiment;
+    let own = request_of_sources(job)?.experiment;
     let maps: Vec<_> = image.frames.iter().filter_map(|frame| frame.map().ok()).collect();
     let mut others = maps.iter().filter(|map| map.experiment != own);
     let Some(first) = others.next() else { return Ok(()) };
@@ -102,9 +100,10 @@ fn warn_about_other_options(job: &LinkJob, image: &InstrumentedImage) -> Result<
     Ok(())
 }
 
-/// Links and stores the recipe. Returns clang's exit status, and the image if the link succeeded and anything in it is instrumented.
+/// Links and stores the recipe. Returns clang's exit status. Also returns the image if the link succeeded and the image contains
+/// instrumented units.
 pub fn run(job: &LinkJob) -> Result<(ExitStatus, Option<InstrumentedImage>)> {
-    let (store, request) = (job.context.store()?, request_of(job)?);
+    let (store, request) = (job.context.store()?, request_of_sources(job)?);
     let folder = job.context.folder("trodden-link-")?;
     let dependencies = folder.path().join("dependencies.d");
     fs::write(&dependencies, "").with_context(|| format!("cannot write {}", dependencies.display()))?;
@@ -113,9 +112,9 @@ pub fn run(job: &LinkJob) -> Result<(ExitStatus, Option<InstrumentedImage>)> {
     let dependencies = listed.as_deref().filter(|_| job.line.dependency_file.is_none());
     added.extend(link_options(job.line, &store, dependencies, request.counts_nothing())?);
     let path = job.resolve(job.line.image());
-    let status = match has_own_start(job.line) && !request.counts_nothing() {
+    let status = match defines_own_start(job.line) && !request.counts_nothing() {
         true => link_with_entry(job, &added, &assets::start_object(&store)?)?,
-        false => linker(job, &added).status().with_context(|| cannot_run(job))?,
+        false => linker_command(job, &added).status().with_context(|| cannot_run_message(job))?,
     };
     if !status.success() {
         explain_failure(job);
@@ -123,7 +122,7 @@ pub fn run(job: &LinkJob) -> Result<(ExitStatus, Option<InstrumentedImage>)> {
     }
     let image = read_image(&path);
     if let Some(image) = &image
-        // Without bitcode no variant can be made, so no recipe is needed.
+        // Variants are made from bitcode, so without bitcode no recipe is needed.
         && request.keep == Keep::Bitcode
         && let Err(error) = store_recipe(job, &store, image, listed.as_deref())
     {
@@ -133,11 +132,11 @@ pub fn run(job: &LinkJob) -> Result<(ExitStatus, Option<InstrumentedImage>)> {
             reasons(error.chain().map(ToString::to_string))
         );
     }
-    events::log(job.context, &DriverEvent::linked(&std::path::absolute(path)?, image.as_ref()));
+    events::append_event(job.context, &DriverEvent::linked(&std::path::absolute(path)?, image.as_ref()));
     Ok((status, image))
 }
 
-/// Explains a failed link if the counters are too large for code to address, which linkers report as thousands of relocation errors.
+/// Explains a failed link if the counters are too large to address. Linkers report this as thousands of relocation errors.
 fn explain_failure(job: &LinkJob) {
     let files = job.line.inputs_of(CompilerInputKind::Linkable).filter_map(|file| fs::read(job.resolve(file)).ok());
     let bytes: u64 = files.map(|bytes| frames::counter_bytes(&bytes)).sum();
@@ -151,46 +150,46 @@ fn explain_failure(job: &LinkJob) {
     }
 }
 
-fn linker(job: &LinkJob, added: &[OsString]) -> Command {
+fn linker_command(job: &LinkJob, added: &[OsString]) -> Command {
     let mut command = job.clang();
-    command.args(with_added(job.arguments, added)).envs(job.environment.iter().map(|(k, v)| (k, v)));
+    command.args(insert_arguments(job.arguments, added)).envs(job.environment.iter().map(|(k, v)| (k, v)));
     command
 }
 
-fn cannot_run(job: &LinkJob) -> String {
+fn cannot_run_message(job: &LinkJob) -> String {
     format!("cannot run {}", job.clang.display())
 }
 
-/// Links an executable with its own `_start` so that trodden's entry point sets up thread-local storage first. The entry object refers to
-/// `_start` weakly. If there is none, `-u` pulls one in from an archive. If there is still none, the program is linked without the entry
-/// object: linkers warn, and choose an entry point themselves.
+/// Links an executable that has its own `_start`, so that trodden's entry point sets up thread-local storage before `_start` runs. The
+/// entry object refers to `_start` weakly. If no input defines `_start`, `-u` makes the linker search archives for it. If no archive
+/// defines it either, the program is linked again without the entry object; linkers then warn and choose an entry point themselves.
 fn link_with_entry(job: &LinkJob, added: &[OsString], object: &Path) -> Result<ExitStatus> {
     let image = &job.resolve(job.line.image());
     let entry: [OsString; 3] = ["-Xlinker".into(), object.into(), format!("-Wl,-e,{}", assets::START_SYMBOL).into()];
     let entered = [added, &entry].concat();
-    let status = linker(job, &entered).status().with_context(|| cannot_run(job))?;
+    let status = linker_command(job, &entered).status().with_context(|| cannot_run_message(job))?;
     if !status.success() || has_start(image) {
         return Ok(status);
     }
-    let pulled = linker(job, &[&entered[..], &["-Wl,-u,_start".into()]].concat()).output().with_context(|| cannot_run(job))?;
+    let pulled =
+        linker_command(job, &[&entered[..], &["-Wl,-u,_start".into()]].concat()).output().with_context(|| cannot_run_message(job))?;
     if pulled.status.success() && has_start(image) {
         return Ok(pulled.status);
     }
-    linker(job, added).status().with_context(|| cannot_run(job))
+    linker_command(job, added).status().with_context(|| cannot_run_message(job))
 }
 
-/// Returns the arguments to add for linking.
 fn link_options(line: &CommandLine, store: &UnitCache, dependencies: Option<&Path>, without_runtime: bool) -> Result<Vec<OsString>> {
     let mut added: Vec<OsString> = Vec::new();
     if !without_runtime {
-        // `-Xlinker` keeps a previous `-x LANGUAGE` from turning the runtime into a source.
+        // `-Xlinker` keeps a preceding `-x LANGUAGE` from turning the runtime into a source file.
         added.extend(["-Xlinker".into(), assets::runtime_object(store)?.into()]);
     }
     if !line.build_id {
         added.push("-Wl,--build-id".into());
     }
     if is_lld(line) {
-        // When collecting garbage, lld drops sections that only `__start_...` symbols refer to; other linkers keep them.
+        // During garbage collection, lld drops sections to which only `__start_...` symbols refer. Other linkers keep such sections.
         added.push("-Wl,-z,nostart-stop-gc".into());
     }
     if let Some(file) = dependencies {
@@ -199,12 +198,12 @@ fn link_options(line: &CommandLine, store: &UnitCache, dependencies: Option<&Pat
     Ok(added)
 }
 
-/// Returns true if the command links an executable with its own `_start`.
-fn has_own_start(line: &CommandLine) -> bool {
+/// Returns true if the command links an executable without libc's start files, which must therefore define `_start` itself.
+fn defines_own_start(line: &CommandLine) -> bool {
     line.without_start_files && !line.shared && !line.entry
 }
 
-/// Returns true if an image that was linked with the entry object contains a `_start`.
+/// Returns true if an image that was linked with the entry object defines `_start`.
 fn has_start(image: &Path) -> bool {
     let Ok(bytes) = fs::read(image) else { return false };
     let Ok(file) = object::File::parse(&*bytes) else { return false };
@@ -220,7 +219,7 @@ fn is_lld(line: &CommandLine) -> bool {
     linker_name(line).to_string_lossy().contains("lld")
 }
 
-/// Returns the file in which the linker lists its inputs. `None` for an unknown linker, which may not support this.
+/// Returns the file in which the linker lists its inputs; `None` if the linker is unknown and may be unable to list them.
 fn dependency_file(line: &CommandLine, own: &Path) -> Option<PathBuf> {
     if let Some(file) = &line.dependency_file {
         return Some(file.into());
@@ -231,7 +230,7 @@ fn dependency_file(line: &CommandLine, own: &Path) -> Option<PathBuf> {
     known.then(|| own.to_owned())
 }
 
-/// Reads an image. `None` if the file is not an image, or nothing in it is instrumented.
+/// Reads an image. Returns `None` if the file is not an image or contains nothing instrumented.
 fn read_image(path: &Path) -> Option<InstrumentedImage> {
     if !path.is_file() {
         return None;
@@ -239,22 +238,20 @@ fn read_image(path: &Path) -> Option<InstrumentedImage> {
     InstrumentedImage::read(&fs::read(path).ok()?).ok()
 }
 
-/// Reads the request to the plugin that applies to the sources of the link.
-fn request_of(job: &LinkJob) -> Result<PluginRequest> {
-    read_request(experiment_file(job).as_deref())
+fn request_of_sources(job: &LinkJob) -> Result<PluginRequest> {
+    read_request(request_file(job).as_deref())
 }
 
-/// Returns the file of the request to the plugin; `None` or an empty name means the default request.
-fn experiment_file(job: &LinkJob) -> Option<OsString> {
+/// Returns the file of this plugin request; `None` or an empty name stands for the default request.
+fn request_file(job: &LinkJob) -> Option<OsString> {
     let own = job.environment.iter().rfind(|(name, _)| name == EXPERIMENT_VARIABLE).map(|(_, file)| file.clone());
     own.or_else(|| job.context.variable(EXPERIMENT_VARIABLE).map(OsStr::to_owned))
 }
 
-/// Stores the recipe of a successful link.
 fn store_recipe(job: &LinkJob, store: &UnitCache, image: &InstrumentedImage, listed: Option<&Path>) -> Result<()> {
     let listed = listed.ok_or_else(|| anyhow!("the linker `{}` does not list its inputs", linker_name(job.line).display()))?;
     let directory = job.directory.map_or_else(|| job.context.directory(), Ok)?;
-    let recipes = RecipeStore::beside(store);
+    let recipes = RecipeStore::in_cache(store);
     let paths = user_files(job, &fs::read(job.resolve(listed))?, directory);
     let mut files = Vec::new();
     let mut known = HashSet::new();
@@ -262,7 +259,7 @@ fn store_recipe(job: &LinkJob, store: &UnitCache, image: &InstrumentedImage, lis
         let bytes = fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
         let bytes = frames::expand_thin_archive(job.context, path, bytes)?;
         known.extend(frames::frames_in_file(&bytes).iter().map(|f| f.unit));
-        // rustc and cargo replace their libraries, and never write to them.
+        // rustc and cargo replace their libraries and never modify them in place, so a hard link suffices.
         let is_of_rust = path.extension().is_some_and(|ending| ending == "rlib");
         let content = if is_of_rust { recipes.put_file(path, &bytes)? } else { recipes.put_content(&bytes)? };
         files.push(FileInput { path: path.as_os_str().into(), content });
@@ -279,7 +276,7 @@ fn store_recipe(job: &LinkJob, store: &UnitCache, image: &InstrumentedImage, lis
     recipes.put(image, &recipe)
 }
 
-/// Returns the files that a link read, without system files.
+/// Returns the files that the link read, except system files.
 fn user_files(job: &LinkJob, listed: &[u8], directory: &Path) -> BTreeSet<PathBuf> {
     let line = job.line;
     let named = line.arguments.iter().flat_map(|argument| possible_file_names(argument));
@@ -291,7 +288,8 @@ fn user_files(job: &LinkJob, listed: &[u8], directory: &Path) -> BTreeSet<PathBu
     all.map(|path| directory.join(path)).filter(|path| path.is_file() && !is_system_file(job.context, path)).collect()
 }
 
-/// Returns the parts of an argument that may be file names: the argument itself, its parts between commas, and what follows a `=` or `-T`.
+/// Returns all parts of an argument that may be file names: the argument itself, its parts between commas, and the text after a `=` or
+/// `-T`.
 pub fn possible_file_names(argument: &OsStr) -> Vec<&OsStr> {
     let parts = argument.as_bytes().split(|b| *b == b',');
     let values = parts.clone().filter_map(|p| p.iter().position(|b| *b == b'=').map(|at| &p[at + 1..]));
@@ -299,7 +297,8 @@ pub fn possible_file_names(argument: &OsStr) -> Vec<&OsStr> {
     std::iter::once(argument.as_bytes()).chain(parts.clone().skip(1)).chain(values).chain(joined).map(OsStr::from_bytes).collect()
 }
 
-/// Parses a dependency file, which has one file on each line after the first. lld escapes some characters such as blanks, GNU ld does not.
+/// Parses a dependency file, which names one file per line from the second line on. lld escapes some characters, such as blanks; GNU ld
+/// does not.
 fn parse_dependencies(listed: &[u8], directory: &Path) -> Vec<PathBuf> {
     let mut out = Vec::new();
     for line in listed.split(|b| *b == b'\n').skip(1).take_while(|l| l.starts_with(b" ")) {
@@ -321,20 +320,20 @@ fn unescape(name: &[u8]) -> PathBuf {
     PathBuf::from(OsStr::from_bytes(&out))
 }
 
-/// Returns true if a file belongs to the system, LLVM, the Rust toolchain or trodden's runtime. The links of variants read these files from
+/// Returns true if a file belongs to the system, LLVM, the Rust toolchain or trodden's runtime. Links of variants read such files from
 /// their original location.
 pub fn is_system_file(context: &DriverContext, path: &Path) -> bool {
-    const SYSTEM: &[&str] =
+    const SYSTEM_FOLDERS: &[&str] =
         &["/usr/lib", "/usr/lib32", "/usr/lib64", "/usr/libx32", "/lib", "/lib32", "/lib64", "/libx32", "/usr/share", "/dev", "/proc"];
     let llvm = || Llvm::find(context).ok().and_then(|llvm| llvm.root());
     let ours = context.store().is_ok_and(|s| path.starts_with(s.root().join("runtime")));
-    ours || SYSTEM.iter().any(|s| path.starts_with(s))
+    ours || SYSTEM_FOLDERS.iter().any(|s| path.starts_with(s))
         || path.to_string_lossy().contains("/lib/rustlib/")
         || llvm().is_some_and(|root| path.starts_with(root))
 }
 
-/// Returns the results of compiling the sources on the command line: units of the image that are in no input file, or else objects, for
-/// which the sources are compiled a second time.
+/// Returns the results of compiling the sources on the command line. Normally, these are units of the image that no input file contains. A
+/// source without such a unit is compiled a second time, to an object.
 fn compiled_sources(
     job: &LinkJob,
     store: &UnitCache,
@@ -364,13 +363,13 @@ fn compiled_sources(
     Ok(out)
 }
 
-/// Assembles the sources of a command that compiles nothing else.
+/// Assembles the assembly sources of a link command that compiles no other sources.
 fn assembly_sources(job: &LinkJob, recipes: &RecipeStore) -> Result<Vec<SourceInput>> {
     let assembly = job.line.inputs.iter().filter(|i| i.kind == CompilerInputKind::Assembly);
     assembly.map(|i| Ok(SourceInput { at: i.index, made: BuildProduct::Object(compile_object(job, recipes, i.index)?) })).collect()
 }
 
-/// Compiles a source file that the link command names to an object, and stores the object. Returns the name of the stored content.
+/// Compiles the source at index `at` of the link's arguments to an object and stores the object. Returns the name of the stored content.
 fn compile_object(job: &LinkJob, recipes: &RecipeStore, at: usize) -> Result<String> {
     let source = &job.line.arguments[at];
     if source == "-" {
@@ -379,7 +378,7 @@ fn compile_object(job: &LinkJob, recipes: &RecipeStore, at: usize) -> Result<Str
     let folder = job.context.folder("trodden-object-")?;
     let object = folder.path().join("object.o");
     let others: HashSet<usize> = job.line.inputs.iter().map(|i| i.index).filter(|other| *other != at).collect();
-    let arguments = without_output(&job.line.arguments, &others);
+    let arguments = arguments_for_compilation(&job.line.arguments, &others);
     let mut command = job.clang();
     command.args(arguments).args(&job.added).args(["-c", "-Qunused-arguments", "-o"]).arg(&object).stdin(Stdio::null());
     let output = command.envs(job.environment.iter().map(|(k, v)| (k, v))).output()?;
@@ -387,8 +386,8 @@ fn compile_object(job: &LinkJob, recipes: &RecipeStore, at: usize) -> Result<Str
     recipes.put_content(&fs::read(object)?)
 }
 
-/// Returns the arguments without the inputs `left_out`, `-o` and the options for the linker.
-fn without_output(arguments: &[OsString], left_out: &HashSet<usize>) -> Vec<OsString> {
+/// Returns the arguments without `-o`, linker options, and the inputs at the indices `left_out`.
+fn arguments_for_compilation(arguments: &[OsString], left_out: &HashSet<usize>) -> Vec<OsString> {
     let mut out = Vec::new();
     let mut skip_value = false;
     for (at, argument) in arguments.iter().enumerate() {

@@ -1,13 +1,13 @@
 //! `--lto`: optimises each program as a whole before it is instrumented.
 //!
-//! lld loads no plugins in its own link-time code generation, so it only merges and optimises. Compile steps leave bitcode in the objects.
-//! At the link, lld writes the merged module (`--lto-emit-llvm`), clang compiles it with the plugin, and the link is repeated with the
-//! resulting object instead of all bitcode. Objects and archives of machine code are linked unchanged.
+//! lld loads no plugins during its own link-time code generation, so it only merges and optimises. Compile steps leave bitcode in the
+//! object files. At the link, lld writes the merged module (`--lto-emit-llvm`), clang compiles this module with the plugin, and the link is
+//! repeated with the resulting object in place of all bitcode. Objects and archives of machine code are linked unchanged.
 
 use crate::cc::arguments::{CommandLine, CompilerInputKind};
 use crate::cc::debug_information;
 use crate::cc::pgo::{self, LlvmCounters};
-use crate::compile_step::{parse_command_line, with_added};
+use crate::compile_step::{insert_arguments, parse_command_line};
 use crate::context::DriverContext;
 use crate::events::{self, DriverEvent};
 use crate::experiment;
@@ -28,7 +28,6 @@ use trodden_launch::process::exit_code;
 use trodden_unit::CodegenOptions;
 use trodden_unit::bitcode::is_bitcode;
 
-/// Runs clang on a command line that compiles or links.
 pub fn drive(context: &DriverContext, llvm: &Llvm, clang: &Path, arguments: &[OsString], line: &CommandLine) -> Result<ExitCode> {
     let mut added: Vec<OsString> = vec!["-flto=full".into()];
     if line.compiles {
@@ -36,14 +35,14 @@ pub fn drive(context: &DriverContext, llvm: &Llvm, clang: &Path, arguments: &[Os
     }
     added.extend(pgo::compile_options(context, line)?);
     if line.links {
-        return link_whole(context, llvm, clang, arguments, line, added);
+        return link_whole_program(context, llvm, clang, arguments, line, added);
     }
-    events::log(context, &DriverEvent::compiled(line));
-    let error = Command::new(clang).args(with_added(arguments, &added)).exec();
+    events::append_event(context, &DriverEvent::compiled(line));
+    let error = Command::new(clang).args(insert_arguments(arguments, &added)).exec();
     Err(error).with_context(|| format!("cannot run {}", clang.display()))
 }
 
-fn link_whole(
+fn link_whole_program(
     context: &DriverContext,
     llvm: &Llvm,
     clang: &Path,
@@ -55,23 +54,26 @@ fn link_whole(
     check_producers(context, llvm, line)?;
     let place = context.folder("trodden-lto-")?;
     let module = place.path().join("whole.bc");
-    // Like GNU ld, accepts version scripts that name undefined symbols; otherwise zlib's configure script gives up its shared library.
+    // GNU ld accepts version scripts that name undefined symbols, and lld should, too. Otherwise, zlib's configure script would not build
+    // the shared library.
     for option in ["-fuse-ld=lld", "-Wl,--lto-emit-llvm", "-Wl,-z,nostart-stop-gc", "-Wl,--undefined-version", "-o"] {
         added.push(option.into());
     }
     added.push((&module).into());
-    if pgo::requested(context)? == Some(LlvmCounters::Edges) {
-        // Keeps the symbol that identifies the kind of counters, to which nothing in the module refers.
+    if pgo::requested_counters(context)? == Some(LlvmCounters::Edges) {
+        // Keeps the symbol that identifies the kind of counters. Nothing in the module refers to it.
         added.push("-Wl,--undefined=__llvm_profile_raw_version".into());
     }
-    let merging =
-        Command::new(clang).args(with_added(arguments, &added)).status().with_context(|| format!("cannot run {}", clang.display()))?;
+    let merging = Command::new(clang)
+        .args(insert_arguments(arguments, &added))
+        .status()
+        .with_context(|| format!("cannot run {}", clang.display()))?;
     if !merging.success() {
         return Ok(exit_code(merging));
     }
     let arguments = if is_bitcode(&fs::read(&module)?) {
         let object = place.path().join("whole.o");
-        DriverCompiler::with(context, llvm, experiment::variable_for_plugin(context).into())?.object(
+        DriverCompiler::with(context, llvm, experiment::variable_for_plugin(context).into())?.compile_object(
             &module,
             &codegen_of_link(line),
             &object,
@@ -85,26 +87,26 @@ fn link_whole(
     link::drive(&link::LinkJob { context, clang, arguments: &arguments, line: &line, added, environment: Vec::new(), directory: None })
 }
 
-/// Checks that LLVM can read all bitcode that is linked. lld does not always reject the bitcode of a later version.
+/// Checks that LLVM can read all bitcode that is linked, because lld does not always reject bitcode from a newer version.
 fn check_producers(context: &DriverContext, llvm: &Llvm, line: &CommandLine) -> Result<()> {
     for input in line.inputs_of(CompilerInputKind::Linkable) {
         if let Ok(bytes) = fs::read(Path::new(input)) {
             llvm.check_bitcode(&bytes, input)?;
         }
     }
-    for path in named_archives(line) {
+    for path in find_possible_archives(line) {
         let Ok(bytes) = fs::read(&path) else { continue };
         let bytes = frames::expand_thin_archive(context, &path, bytes)?;
         if frames::is_archive(&bytes) {
-            let members = frames::members(&bytes).with_context(|| format!("the archive {} is corrupt", path.display()))?;
+            let members = frames::archive_members(&bytes).with_context(|| format!("the archive {} is corrupt", path.display()))?;
             members.iter().try_for_each(|m| llvm.check_bitcode(&m.bytes, format!("{}({})", path.display(), m.name).as_ref()))?;
         }
     }
     Ok(())
 }
 
-/// Returns the code-generation options for the whole program. They are taken from the link's arguments, among which builds usually repeat
-/// their compiler options.
+/// Returns the code generation options for the whole program. They are taken from the link's arguments, because builds usually repeat their
+/// compiler options there.
 fn codegen_of_link(line: &CommandLine) -> CodegenOptions {
     let mut arguments = vec!["-ffunction-sections".to_owned(), "-fdata-sections".to_owned()];
     arguments.extend(line.codegen.iter().filter(|w| *w != "-static-pie").cloned());
@@ -117,9 +119,9 @@ fn codegen_of_link(line: &CommandLine) -> CodegenOptions {
     CodegenOptions::from_command_line(arguments)
 }
 
-/// Returns the arguments of the link with the whole program's object first, and without the bitcode that went into it.
+/// Returns the link's arguments with the whole program's object first. The bitcode that was merged into that object is removed.
 fn without_bitcode(context: &DriverContext, line: &CommandLine, object: &Path, scratch: &Path) -> Result<Vec<OsString>> {
-    let archives = rebuilt_archives(context, &named_archives(line), scratch)?;
+    let archives = rebuild_without_bitcode(context, &find_possible_archives(line), scratch)?;
     let inputs: HashMap<usize, CompilerInputKind> = line.inputs.iter().map(|i| (i.index, i.kind)).collect();
     let mut out: Vec<OsString> = vec!["-Qunused-arguments".into(), "-Xlinker".into(), object.into()];
     let mut skip = false;
@@ -139,38 +141,38 @@ fn without_bitcode(context: &DriverContext, line: &CommandLine, object: &Path, s
         if argument.as_bytes().starts_with(b"-x") || argument.as_bytes().starts_with(b"-flto") {
             continue;
         }
-        let (argument, next) = library_name(argument, line.arguments.get(at + 1));
+        let (argument, next) = join_library_option(argument, line.arguments.get(at + 1));
         skip = next;
         let parts: Vec<&[u8]> = match argument.as_bytes().starts_with(b"-Wl,") {
             true => argument.as_bytes().split(|b| *b == b',').collect(),
             false => vec![argument.as_bytes()],
         };
-        let parts = parts.into_iter().map(OsStr::from_bytes).map(|part| archive_of(part, &archives).map_or(part, |a| a.as_os_str()));
+        let parts =
+            parts.into_iter().map(OsStr::from_bytes).map(|part| find_rebuilt_archive(part, &archives).map_or(part, |a| a.as_os_str()));
         out.push(parts.collect::<Vec<_>>().join(OsStr::new(",")));
     }
     Ok(out)
 }
 
-/// Joins `-l foo` into one argument. Returns true if the next argument was consumed.
-fn library_name(argument: &OsStr, next: Option<&OsString>) -> (OsString, bool) {
+/// Joins `-l foo` to one argument. Returns this argument, and true if the next argument was consumed.
+fn join_library_option(argument: &OsStr, next: Option<&OsString>) -> (OsString, bool) {
     match next {
         Some(next) if argument == "-l" => (option_with_value("-l", next), true),
         _ => (argument.to_owned(), false),
     }
 }
 
-/// Returns the rebuilt version of the archive that an argument names, if there is one.
-fn archive_of<'a>(argument: &OsStr, archives: &'a HashMap<PathBuf, PathBuf>) -> Option<&'a PathBuf> {
+fn find_rebuilt_archive<'a>(argument: &OsStr, archives: &'a HashMap<PathBuf, PathBuf>) -> Option<&'a PathBuf> {
     if let Some(name) = argument.as_bytes().strip_prefix(b"-l") {
-        let file = library_file(name);
+        let file = library_file_name(name);
         return archives.iter().find(|(path, _)| path.file_name().is_some_and(|n| n.as_bytes() == file)).map(|(_, new)| new);
     }
     archives.get(Path::new(argument))
 }
 
-/// Returns the files that may be archives: those that arguments name, and those that `-l` finds in the folders of `-L`. lld's own list of
-/// dependencies is not available, because it writes one only for complete links.
-fn named_archives(line: &CommandLine) -> Vec<PathBuf> {
+/// Returns files that may be archives: files that arguments name, and files that `-l` finds in the folders given by `-L`. lld's own list of
+/// inputs is not available, because lld writes it only for complete links.
+fn find_possible_archives(line: &CommandLine) -> Vec<PathBuf> {
     let arguments = &line.arguments;
     let after = |at: usize, option: &[u8]| match arguments[at].as_bytes().strip_prefix(option)? {
         b"" => arguments.get(at + 1).cloned(),
@@ -180,22 +182,21 @@ fn named_archives(line: &CommandLine) -> Vec<PathBuf> {
     let mut out: Vec<PathBuf> =
         arguments.iter().flat_map(|w| link::possible_file_names(w)).map(PathBuf::from).filter(|p| p.is_file()).collect();
     for library in (0..arguments.len()).filter_map(|at| after(at, b"-l")) {
-        let file = library_file(library.as_bytes());
+        let file = library_file_name(library.as_bytes());
         out.extend(folders.iter().map(|folder| folder.join(OsStr::from_bytes(&file))).find(|p| p.is_file()));
     }
     out
 }
 
-/// Returns the file name of the archive that `-l` looks for.
-fn library_file(name: &[u8]) -> Vec<u8> {
+fn library_file_name(name: &[u8]) -> Vec<u8> {
     match name.strip_prefix(b":") {
         Some(file) => file.to_vec(),
         None => [b"lib", name, b".a"].concat(),
     }
 }
 
-/// Rebuilds archives that contain bitcode without it. Returns the new archives by the paths of the old ones.
-fn rebuilt_archives(context: &DriverContext, paths: &[PathBuf], scratch: &Path) -> Result<HashMap<PathBuf, PathBuf>> {
+/// Rebuilds those archives that contain bitcode, without the bitcode. Returns the paths of the new archives by the paths of the old ones.
+fn rebuild_without_bitcode(context: &DriverContext, paths: &[PathBuf], scratch: &Path) -> Result<HashMap<PathBuf, PathBuf>> {
     let mut out = HashMap::new();
     for (i, path) in paths.iter().enumerate() {
         let Ok(bytes) = fs::read(path) else { continue };
@@ -203,7 +204,7 @@ fn rebuilt_archives(context: &DriverContext, paths: &[PathBuf], scratch: &Path) 
         if !frames::is_archive(&bytes) {
             continue;
         }
-        let all = frames::members(&bytes).with_context(|| format!("the archive {} is corrupt", path.display()))?;
+        let all = frames::archive_members(&bytes).with_context(|| format!("the archive {} is corrupt", path.display()))?;
         let rest: Vec<ArchiveMember> = all.iter().filter(|m| !is_bitcode(&m.bytes)).cloned().collect();
         if rest.len() < all.len() {
             let folder = scratch.join(format!("archive-{i}"));

@@ -1,7 +1,7 @@
-//! `trodden export profdata`: converts a path profile to one of LLVM's formats. Depending on how the program was built, it contains edge
-//! counts for clang and rustc (`-fprofile-use`, `-Cprofile-use`), or region counts for `llvm-cov`.
+//! `trodden export profdata`: converts a path profile to an LLVM profile format. Depending on how the program was built, the result
+//! contains edge counts for clang and rustc (`-fprofile-use`, `-Cprofile-use`), or region counts for `llvm-cov`.
 //!
-//! The text format is written here, and converted to the indexed format by `llvm-profdata` of the same version as the compilers.
+//! This module writes the text format. An `llvm-profdata` of the same version as the compilers converts it to the indexed format.
 
 mod raw;
 mod text;
@@ -19,12 +19,12 @@ use trodden_profile::{CallTarget, EdgeCounts, EdgeError, ImageProfile, Profile, 
 use trodden_text::words::list_names;
 use trodden_unit::EdgeProfile;
 
-/// Converts a profile to LLVM's text format.
-pub fn text(profile: &Profile) -> Result<Vec<u8>> {
-    Ok(text::proftext(&edges(profile)?).into_bytes())
+/// Converts a profile to LLVM's text format for profiles.
+pub fn to_text_format(profile: &Profile) -> Result<Vec<u8>> {
+    Ok(text::encode_text(&edge_counts(profile)?).into_bytes())
 }
 
-fn edges(profile: &Profile) -> Result<EdgeCounts> {
+fn edge_counts(profile: &Profile) -> Result<EdgeCounts> {
     let edges = EdgeCounts::new(profile, &targets)?;
     if !edges.without_placeholders.is_empty() {
         let sources = list_names(&edges.without_placeholders, 1);
@@ -33,14 +33,14 @@ fn edges(profile: &Profile) -> Result<EdgeCounts> {
     Ok(edges)
 }
 
-/// Returns the values of LLVM's coverage counters, for `llvm-cov`.
-pub fn coverage(profile: &Profile) -> Result<EdgeCounts> {
+/// Computes the values of LLVM's coverage counters, for `llvm-cov`.
+pub fn coverage_counts(profile: &Profile) -> Result<EdgeCounts> {
     let of_edges = |e: &EdgeProfile| !e.functions.is_empty() && !e.is_coverage();
     let mut all = profile.images.iter().flat_map(|i| &i.units).filter_map(|u| u.map.edge_profile.as_ref());
     if all.any(of_edges) {
         bail!("the program was built with --pgo, which counts edges. Build it with --coverage instead, and record again");
     }
-    match edges(profile) {
+    match edge_counts(profile) {
         Err(error) if matches!(error.downcast_ref(), Some(EdgeError::NoPlaceholders)) => {
             bail!(
                 "the program was built without coverage. Build it with `trodden build --coverage -- ...`, `trodden cc \
@@ -51,31 +51,29 @@ pub fn coverage(profile: &Profile) -> Result<EdgeCounts> {
     }
 }
 
-/// Converts a profile to LLVM's indexed format.
-///
-/// # Errors
-/// Fails if the program was built without LLVM's counters, or if `llvm-profdata` is missing or fails.
-pub fn indexed(context: &DriverContext, profile: &Profile) -> Result<Vec<u8>> {
-    indexed_form(context, &tool_for(context, Tool::Profdata, profile)?, edges(profile)?)
+/// Converts a profile to LLVM's indexed format. Fails if the program was built without LLVM's counters, or if `llvm-profdata` is missing or
+/// fails.
+pub fn to_indexed_format(context: &DriverContext, profile: &Profile) -> Result<Vec<u8>> {
+    encode_indexed(context, &find_tool_for(context, Tool::Profdata, profile)?, edge_counts(profile)?)
 }
 
-/// Finds a tool whose file formats are those of the newest compiler that built a profile's programs.
-pub fn tool_for(context: &DriverContext, tool: Tool, profile: &Profile) -> Result<PathBuf> {
+/// Finds an LLVM tool that supports the file formats of the newest compiler among those that built the profile's programs.
+pub fn find_tool_for(context: &DriverContext, tool: Tool, profile: &Profile) -> Result<PathBuf> {
     let units = profile.images.iter().flat_map(|image| &image.units);
     let newest = units.max_by_key(|unit| unit.map.llvm).map_or(("", 0), |unit| (&*unit.map.source, unit.map.llvm));
     find_for_profile(context, tool, newest.1, &format!("{} was compiled by", newest.0))
 }
 
-/// Converts counter values to LLVM's indexed format by `tool`, which is `llvm-profdata`.
-pub fn indexed_form(context: &DriverContext, tool: &Path, mut edges: EdgeCounts) -> Result<Vec<u8>> {
+/// Converts counter values to LLVM's indexed format. `tool` is the path of `llvm-profdata`.
+pub fn encode_indexed(context: &DriverContext, tool: &Path, mut edges: EdgeCounts) -> Result<Vec<u8>> {
     let folder = context.folder("trodden-profdata-")?;
     let to = folder.path().join("prog.profdata");
     let (in_raw, rest) = std::mem::take(&mut edges.functions).into_iter().partition::<Vec<_>, _>(raw::is_needed);
     edges.functions = rest;
-    let mut parts = vec![("prog.proftext", text::proftext(&edges).into_bytes())];
+    let mut parts = vec![("prog.proftext", text::encode_text(&edges).into_bytes())];
     if !in_raw.is_empty() {
-        parts.push(("prog.profraw", raw::profraw(&in_raw, edges.version)));
-        // `llvm-profdata` rejects a text without functions as empty.
+        parts.push(("prog.profraw", raw::encode_raw(&in_raw, edges.version)));
+        // `llvm-profdata` rejects a text file without functions.
         parts.retain(|(name, _)| *name == "prog.profraw" || !edges.functions.is_empty());
     }
     let mut command = Command::new(tool);
@@ -90,11 +88,11 @@ pub fn indexed_form(context: &DriverContext, tool: &Path, mut edges: EdgeCounts)
     fs::read(&to).with_context(|| format!("cannot read {}", to.display()))
 }
 
-/// Returns the possible targets of indirect calls in an image: the functions in its symbol table that have a name in the profile. Empty
-/// if the image has changed or is gone.
-fn targets(image: &ImageProfile) -> Targets {
+/// Returns the functions of an image that indirect calls may target: those in its symbol table whose names occur in the profile. Empty if
+/// the image has changed or no longer exists.
+fn call_targets(image: &ImageProfile) -> Targets {
     let edges = || image.units.iter().filter_map(|u| u.map.edge_profile.as_ref());
-    // Coverage does not need call targets.
+    // Coverage needs no call targets.
     if edges().all(EdgeProfile::is_coverage) {
         return Targets::new();
     }
@@ -128,7 +126,7 @@ fn targets(image: &ImageProfile) -> Targets {
     targets
 }
 
-/// Names of functions in profiles. Those of local functions start with the source file (`file.c;name`).
+/// Function names in profiles. The name of a local function starts with its source file (`file.c;name`).
 #[derive(Default)]
 struct ProfdataNames<'a> {
     global: HashSet<&'a str>,
@@ -147,7 +145,8 @@ impl<'a> ProfdataNames<'a> {
         names
     }
 
-    /// Returns the profile's name for a symbol; names of local symbols may depend on the source file. `None` if no name or several match.
+    /// Returns the profile's name for a symbol, or `None` unless exactly one name matches. `source` distinguishes local symbols of the same
+    /// name.
     fn find(&self, symbol: &str, local: bool, source: &str) -> Option<&'a str> {
         if let Some(name) = self.global.get(symbol) {
             return Some(name);

@@ -1,5 +1,5 @@
-//! Properties of the units of a profile. The plugin computes them from the units' bitcode, which is taken from the image or from the unit
-//! cache. No code is generated.
+//! Properties of the units in a profile. The plugin computes them from a unit's bitcode, which comes from the image or from the unit cache.
+//! It generates no code.
 
 use crate::context::DriverContext;
 use crate::experiment;
@@ -14,18 +14,18 @@ use trodden_unit::experiment::{InputFolder, PluginRequest, UnitAction};
 use trodden_unit::properties::{FunctionProperties, UnitProperties};
 use trodden_unit::{CodegenOptions, Frame, FunctionMap, Identity, InstrumentedImage, UnitCache, UnitMap};
 
-/// Properties by unit.
+/// The properties of units, and reasons for missing ones.
 #[derive(Default)]
 pub struct KnownProperties {
     units: HashMap<Identity, UnitProperties>,
-    /// Index of a function in its unit.
+    /// For a unit and a function's name, the index of the function among the unit's functions.
     functions: HashMap<(Identity, String), usize>,
-    /// Units without properties, with the reason.
+    /// For each unit without properties, the reason.
     missing: BTreeMap<Identity, String>,
 }
 
-/// Determines the properties of units, which are given with the paths of their images. The result has no properties for units whose bitcode
-/// is missing, or whose map has invalid compiler options.
+/// Computes the properties of units. Each unit is given with the path of its image. Units whose bitcode is missing, or whose map has
+/// invalid compiler options, get no properties.
 pub fn collect<'a>(context: &DriverContext, units: impl IntoIterator<Item = (&'a str, Identity, &'a UnitMap)>) -> Result<KnownProperties> {
     let mut known = KnownProperties::default();
     let store = context.store()?;
@@ -35,10 +35,10 @@ pub fn collect<'a>(context: &DriverContext, units: impl IntoIterator<Item = (&'a
     }
     let mut work = Vec::new();
     for (image, units) in images {
-        let frames = frames_of(image);
+        let frames = frames_in_image(image);
         for (unit, map) in units {
             let codegen = codegen_options(map).map_err(|e| e.to_string());
-            match codegen.and_then(|codegen| Ok((codegen, bitcode(unit, &frames, &store)?))) {
+            match codegen.and_then(|codegen| Ok((codegen, find_bitcode(unit, &frames, &store)?))) {
                 Ok((codegen, bitcode)) => work.push(PropertyJob { unit, map, codegen, bitcode }),
                 Err(reason) => drop(known.missing.insert(unit, format!("{}: {reason}", map.source))),
             }
@@ -52,26 +52,26 @@ pub fn collect<'a>(context: &DriverContext, units: impl IntoIterator<Item = (&'a
 }
 
 impl KnownProperties {
-    /// Returns the properties of a function and of its unit. `None` if there are none, or they do not match the function's map.
+    /// Returns the properties of a function and of its unit. `None` if they are unknown, or do not match the function's map.
     pub fn get(&self, unit: Identity, function: &FunctionMap) -> Option<(&UnitProperties, &FunctionProperties)> {
         let properties = self.units.get(&unit)?;
         let found = &properties.functions[*self.functions.get(&(unit, function.name.clone()))?];
         (found.blocks.len() == function.blocks.len()).then_some((properties, found))
     }
 
-    /// Returns the reason why one of the units has no properties; `None` if all units have them.
+    /// Returns why one of the units has no properties; `None` if all units have properties.
     pub fn missing_reason(&self) -> Option<&str> {
         self.missing.values().next().map(String::as_str)
     }
 }
 
-/// Returns the frames in an image on disk. Empty if it is gone or stripped.
-fn frames_of(image: &str) -> HashMap<Identity, Frame> {
+/// Returns the frames in an image file. Empty if the file no longer exists or is stripped.
+fn frames_in_image(image: &str) -> HashMap<Identity, Frame> {
     let read = fs::read(image).ok().and_then(|bytes| InstrumentedImage::read(&bytes).ok());
     read.into_iter().flat_map(|image| image.frames).map(|f| (f.unit, f)).collect()
 }
 
-fn bitcode(unit: Identity, frames: &HashMap<Identity, Frame>, store: &UnitCache) -> Result<Vec<u8>, String> {
+fn find_bitcode(unit: Identity, frames: &HashMap<Identity, Frame>, store: &UnitCache) -> Result<Vec<u8>, String> {
     if let Some(bitcode) = frames.get(&unit).and_then(|f| f.bitcode().ok()) {
         return Ok(bitcode);
     }
@@ -82,7 +82,6 @@ fn bitcode(unit: Identity, frames: &HashMap<Identity, Frame>, store: &UnitCache)
     }
 }
 
-/// A unit whose properties are to be determined.
 struct PropertyJob<'a> {
     unit: Identity,
     map: &'a UnitMap,
@@ -90,7 +89,6 @@ struct PropertyJob<'a> {
     bitcode: Vec<u8>,
 }
 
-/// Determines the properties of units, in parallel.
 fn describe_units(context: &DriverContext, work: &[PropertyJob]) -> Result<Vec<(Identity, UnitProperties)>> {
     if work.is_empty() {
         return Ok(Vec::new());

@@ -1,8 +1,8 @@
 //! Rebuilds objects from the bitcode of their units, with different instrumentation.
 //!
-//! Clang compiles the bitcode with the plugin and without optimisation, because the bitcode is already optimised. An object that defines
-//! symbols that its bitcode does not define (because the object was edited after compilation, or merged with assembly) remains unchanged,
-//! and is reported to the caller.
+//! Clang compiles the bitcode with the plugin and without optimisation, because the bitcode is already optimised. Some objects define
+//! symbols that their bitcode does not define, because they were edited after compilation or merged with assembly. Such objects are left
+//! unchanged and reported to the caller.
 
 use crate::assets;
 use crate::compile_step::{CODEGEN_SEPARATOR, CODEGEN_VARIABLE};
@@ -35,37 +35,37 @@ pub struct DriverCompiler {
 }
 
 impl DriverCompiler {
-    /// Creates a compiler of the default LLVM for a request to the plugin, which is named by its file. An empty name means the default
-    /// request.
+    /// Creates a compiler that uses the default LLVM. `request` is the file of the request to the plugin; an empty name stands for the
+    /// default request.
     pub fn new(context: &DriverContext, request: OsString) -> Result<DriverCompiler> {
         DriverCompiler::with(context, &Llvm::find(context)?, request)
     }
 
-    /// Creates a compiler of this LLVM.
+    /// Creates a compiler that uses this LLVM.
     pub fn with(context: &DriverContext, llvm: &Llvm, request: OsString) -> Result<DriverCompiler> {
         let plugin = assets::check_plugin(context, llvm)?;
         Ok(DriverCompiler { llvm: llvm.clone(), plugin, store: context.store()?.root().to_owned(), request })
     }
 
-    /// Compiles bitcode to an object.
-    pub fn object(&self, bitcode: &Path, codegen: &CodegenOptions, output: &Path) -> Result<()> {
+    /// Compiles bitcode to an object, with the plugin.
+    pub fn compile_object(&self, bitcode: &Path, codegen: &CodegenOptions, output: &Path) -> Result<()> {
         self.run(self.command(bitcode, codegen, output), bitcode)
     }
 
-    /// Returns an identity that differs for compilers which generate different objects. It depends on the path, size and modification time
-    /// of clang, which is too large to hash, and on the plugin's content.
+    /// Returns an identity that differs between compilers that generate different objects. It depends on the plugin's content, and on
+    /// clang's path, size and modification time, because clang is too large to hash.
     pub fn identity(&self) -> Result<Identity> {
         let content = fs::read(&self.plugin).with_context(|| format!("cannot read {}", self.plugin.display()))?;
         let all = format!("{} {}", self.identity_of_clang()?, Identity::from_content(&content));
         Ok(Identity::from_content(all.as_bytes()))
     }
 
-    /// Returns an identity of clang alone ([`assets::file_identity`]).
+    /// Returns an identity that depends on clang alone ([`assets::file_identity`]).
     pub fn identity_of_clang(&self) -> Result<Identity> {
         Ok(Identity::from_content(assets::file_identity(self.llvm.clang())?.as_bytes()))
     }
 
-    /// Returns the command that compiles bitcode to an object.
+    /// Returns the command that compiles bitcode to an object with the plugin.
     pub fn command(&self, bitcode: &Path, codegen: &CodegenOptions, output: &Path) -> Command {
         let mut command = self.plain_command(bitcode, codegen, output);
         command.arg(option_with_value("-fpass-plugin=", &self.plugin));
@@ -74,15 +74,14 @@ impl DriverCompiler {
         command
     }
 
-    /// Checks that this LLVM can read bitcode. `name` is that of the bitcode.
-    ///
-    /// # Errors
-    /// Fails if a newer LLVM wrote the bitcode, which clang would not always notice.
+    /// Checks that this LLVM can read the bitcode. `name` names the bitcode in the error message. Fails if a newer LLVM wrote the bitcode.
+    /// Clang itself would not always notice this.
     pub fn check_bitcode(&self, bitcode: &[u8], name: &str) -> Result<()> {
-        self.llvm.check_bitcode(&bitcode[..bitcode.len().min(BITCODE_BEGINNING)], OsStr::new(name))
+        self.llvm.check_bitcode(&bitcode[..bitcode.len().min(BITCODE_BYTES_WITH_VERSION)], OsStr::new(name))
     }
 
-    /// Executes tasks of the plugin in one process, whose working folder is `folder`. `name` is part of the names of its temporary files.
+    /// Runs plugin tasks in one clang process with the working folder `folder`. `name` makes the names of the process's temporary files
+    /// unique.
     pub fn execute(&self, tasks: &UnitTasks, codegen: &CodegenOptions, folder: &Path, name: usize) -> Result<()> {
         let [module, file, object] = [format!("tasks-{name}.ll"), format!("tasks-{name}"), format!("tasks-{name}.o")];
         for (name, content) in [(&module, &b"target triple = \"x86_64-unknown-linux-gnu\"\n"[..]), (&file, &tasks::to_bytes(tasks)[..])] {
@@ -104,10 +103,8 @@ impl DriverCompiler {
         command
     }
 
-    /// Runs a command that [`DriverCompiler::command`] or [`DriverCompiler::plain_command`] returned.
-    ///
-    /// # Errors
-    /// Fails if a newer LLVM wrote the bitcode, which clang would not always notice, or if clang fails.
+    /// Runs a command that [`DriverCompiler::command`] or [`DriverCompiler::plain_command`] returned. Fails if a newer LLVM wrote the
+    /// bitcode, which clang would not always notice, or if clang fails.
     pub fn run(&self, mut command: Command, bitcode: &Path) -> Result<()> {
         let path = command.get_current_dir().map_or_else(|| bitcode.to_owned(), |folder| folder.join(bitcode));
         let bytes = read_beginning(&path).with_context(|| format!("cannot read {}", path.display()))?;
@@ -117,20 +114,17 @@ impl DriverCompiler {
     }
 }
 
-/// Size of a beginning of bitcode that is enough to check its version.
-const BITCODE_BEGINNING: usize = 1024;
+/// Number of leading bytes of bitcode that suffice to determine its version.
+const BITCODE_BYTES_WITH_VERSION: usize = 1024;
 
-/// Reads the beginning of a file with bitcode.
 fn read_beginning(path: &Path) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    fs::File::open(path)?.take(BITCODE_BEGINNING as u64).read_to_end(&mut bytes)?;
+    fs::File::open(path)?.take(BITCODE_BYTES_WITH_VERSION as u64).read_to_end(&mut bytes)?;
     Ok(bytes)
 }
 
-/// Returns the LLVM to compile units with: that of the newest unit, or a newer one.
-///
-/// # Errors
-/// Fails if no such LLVM is installed; the message names the newest unit.
+/// Returns the LLVM to compile these units with: the version that compiled the newest unit, or a newer version. Fails if no such LLVM is
+/// installed. The message names the newest unit.
 pub fn llvm_for<'a>(context: &DriverContext, units: impl IntoIterator<Item = (&'a str, u32)>) -> Result<Llvm> {
     match units.into_iter().max_by_key(|(_, major)| *major) {
         Some((source, major)) => Llvm::for_bitcode(context, major, &format!("{source} was compiled by")),
@@ -138,21 +132,18 @@ pub fn llvm_for<'a>(context: &DriverContext, units: impl IntoIterator<Item = (&'
     }
 }
 
-/// Replaces objects by rebuilt ones, which were compiled from the bitcode of their units.
+/// Substitutes objects that were rebuilt from the bitcode of their units.
 #[derive(Debug)]
 pub struct Rebuilder {
     folder: PathBuf,
     objects: HashMap<Identity, PathBuf>,
     scratch: usize,
-    /// Messages about objects that could not be replaced.
+    /// Messages about objects that could not be substituted.
     pub unchanged: Vec<String>,
 }
 
 impl Rebuilder {
-    /// Compiles every unit of `frames` once, in parallel.
-    ///
-    /// # Errors
-    /// Fails if a unit has no bitcode, or its bitcode does not compile.
+    /// Compiles each unit of `frames` once, in parallel. Fails if a unit has no bitcode, or if its bitcode does not compile.
     pub fn compile(context: &DriverContext, compiler: &DriverCompiler, frames: &[Frame], folder: &Path) -> Result<Rebuilder> {
         let mut distinct: Vec<&Frame> = frames.iter().collect();
         distinct.sort_by_key(|f| f.unit);
@@ -162,17 +153,17 @@ impl Rebuilder {
         Ok(Rebuilder::new(distinct.iter().map(|f| (f.unit, object_path(folder, f.unit))).collect(), folder))
     }
 
-    /// Uses objects that have already been compiled from units. Temporary files go to `folder`.
+    /// Uses these objects, which are already compiled. Temporary files are created in `folder`.
     pub fn new(objects: HashMap<Identity, PathBuf>, folder: &Path) -> Rebuilder {
         Rebuilder { folder: folder.to_owned(), objects, scratch: 0, unchanged: Vec::new() }
     }
 
-    /// Returns the object compiled from a unit.
-    pub fn unit(&self, unit: Identity) -> Option<&Path> {
+    /// Returns the path of the object that was compiled from a unit.
+    pub fn object_of_unit(&self, unit: Identity) -> Option<&Path> {
         self.objects.get(&unit).map(PathBuf::as_path)
     }
 
-    /// Returns the replacement for an object or archive that a link reads. Files without units are returned unchanged.
+    /// Returns the rebuilt version of an object or archive that a link reads. A file without units is returned unchanged.
     pub fn replace_file(&mut self, name: &str, bytes: Vec<u8>) -> Result<Vec<u8>> {
         if !frames::is_archive(&bytes) {
             return self.replace_object(name, bytes);
@@ -181,7 +172,7 @@ impl Rebuilder {
             return Ok(bytes);
         }
         let mut members = Vec::new();
-        for member in frames::members(&bytes).with_context(|| format!("the archive {name} is corrupt"))? {
+        for member in frames::archive_members(&bytes).with_context(|| format!("the archive {name} is corrupt"))? {
             let bytes = self.replace_object(&format!("{name}({})", member.name), member.bytes)?;
             members.push(ArchiveMember { name: member.name, bytes });
         }
@@ -191,7 +182,6 @@ impl Rebuilder {
         Ok(fs::read(path)?)
     }
 
-    /// Returns the replacement for an object.
     fn replace_object(&mut self, name: &str, bytes: Vec<u8>) -> Result<Vec<u8>> {
         let frames = frames::frames_in_object(&bytes);
         let objects: Vec<PathBuf> = frames.iter().filter_map(|f| self.objects.get(&f.unit).cloned()).collect();
@@ -209,7 +199,7 @@ impl Rebuilder {
         Ok(new)
     }
 
-    /// Merges objects with `ld -r`, with which the original object was merged as well.
+    /// Merges objects with `ld -r`, as the original object was merged.
     fn merge(&mut self, objects: &[PathBuf]) -> Result<Vec<u8>> {
         let path = self.scratch_folder()?.join("merged.o");
         let made = Command::new("ld").arg("-r").arg("-o").arg(&path).args(objects).output();
@@ -225,7 +215,7 @@ impl Rebuilder {
     }
 }
 
-/// Processes items in parallel, and displays progress. `what` is the name of the items in the plural.
+/// Calls `work` for all items, in parallel, and displays progress. `what` names the items, in the plural.
 pub fn for_each_in_parallel<T: Sync>(
     context: &DriverContext,
     items: &[T],
@@ -233,11 +223,11 @@ pub fn for_each_in_parallel<T: Sync>(
     work: impl Fn(&T) -> Result<()> + Sync,
 ) -> Result<()> {
     let step = (context.progress)(items.len(), what);
-    in_parallel(items, |item| work(item).map(|()| step())).map(drop)
+    map_in_parallel(items, |item| work(item).map(|()| step())).map(drop)
 }
 
-/// Processes items in parallel, and returns the results in order.
-pub fn in_parallel<T: Sync, R: Send>(items: &[T], work: impl Fn(&T) -> Result<R> + Sync) -> Result<Vec<R>> {
+/// Calls `work` for all items, in parallel, and returns the results in the order of the items.
+pub fn map_in_parallel<T: Sync, R: Send>(items: &[T], work: impl Fn(&T) -> Result<R> + Sync) -> Result<Vec<R>> {
     let next = AtomicUsize::new(0);
     let each = || -> Result<Vec<(usize, R)>> {
         let mut done = Vec::new();
@@ -264,16 +254,13 @@ fn compile_unit(compiler: &DriverCompiler, frame: &Frame, folder: &Path) -> Resu
     let map = frame.map()?;
     let bitcode = folder.join(format!("{}.bc", frame.unit));
     fs::write(&bitcode, frame.bitcode().with_context(|| format!("cannot rebuild {}", map.source))?)?;
-    let made = codegen_options(&map).and_then(|codegen| compiler.object(&bitcode, &codegen, &object_path(folder, frame.unit)));
+    let made = codegen_options(&map).and_then(|codegen| compiler.compile_object(&bitcode, &codegen, &object_path(folder, frame.unit)));
     made.with_context(|| format!("unit of {}", map.source))?;
     fs::remove_file(&bitcode)?;
     Ok(())
 }
 
-/// Returns the code-generation options of a unit.
-///
-/// # Errors
-/// Fails if the map contains any other options, since maps may come from untrusted programs.
+/// Returns a unit's code generation options. Fails if the map contains any other option: maps may come from untrusted programs.
 pub fn codegen_options(map: &UnitMap) -> Result<CodegenOptions> {
     Ok(CodegenOptions::from_map(&map.codegen)?)
 }

@@ -1,11 +1,12 @@
-//! Link recipes: everything needed to link an image again with other objects, even if its sources and its build folder are gone.
+//! Link recipes. A recipe contains everything needed to link an image again with different objects, even if its sources and build folder
+//! are gone.
 //!
 //! ```text
-//! ROOT/links/IMAGE/BUILD-ID.json      the recipe (BUILD-ID is `none` without one)
-//! ROOT/objects/ab/abcdef...           contents of input files, by their hash
+//! ROOT/links/IMAGE/BUILD-ID.json      the recipe (BUILD-ID is `none` if the image has no build ID)
+//! ROOT/objects/ab/abcdef...           contents of input files, by hash
 //! ```
-//! A recipe contains the user's command line with response files expanded, the folder, the environment variables that affect linking, and
-//! the input files by content, except files of the system and the toolchain.
+//! A recipe contains the user's command line with response files expanded, the working folder, the environment variables that influence
+//! linking, and the input files by content. Files of the system and the toolchain are left out.
 
 use crate::assets::TEMPORARY_PREFIX;
 use crate::compile_step::SourceLanguage;
@@ -18,34 +19,34 @@ use std::path::{Path, PathBuf};
 use trodden_profile::atomic_file;
 use trodden_unit::{Identity, InstrumentedImage, UnitCache};
 
-/// Version of the format.
+/// Version of the recipe format.
 pub const SCHEMA_VERSION: u32 = 1;
 
-/// How an image was linked.
+/// A link recipe.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Recipe {
-    /// Version of the format, [`SCHEMA_VERSION`].
+    /// Version of the format; see [`SCHEMA_VERSION`].
     pub schema_version: u32,
-    /// The compiler driver that linked (`clang` or `clang++`).
+    /// The compiler driver that linked.
     pub driver: SourceLanguage,
-    /// Its arguments.
+    /// The driver's arguments.
     pub arguments: Vec<OsText>,
-    /// The folder in which it ran.
+    /// The folder in which the driver ran.
     pub directory: OsText,
-    /// Environment variables that affect linking.
+    /// Environment variables that influence linking.
     pub environment: Vec<(String, OsText)>,
-    /// Sources that the same command compiled, with the units or objects to link instead.
+    /// Sources that the command also compiled. Their units or objects are linked in their place.
     pub sources: Vec<SourceInput>,
-    /// Input files.
+    /// The files that the link read, except those of the system and the toolchain.
     pub files: Vec<FileInput>,
 }
 
-/// A source on the command line of a link.
+/// A source file on the command line of a link.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SourceInput {
-    /// Index in [`Recipe::arguments`].
+    /// Index of the source in [`Recipe::arguments`].
     pub at: usize,
-    /// The result of its compilation.
+    /// What the source was compiled to.
     #[serde(flatten)]
     pub made: BuildProduct,
 }
@@ -54,28 +55,28 @@ pub struct SourceInput {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum BuildProduct {
-    /// An instrumented unit, by identity.
+    /// An instrumented unit, given by its identity.
     Unit(String),
-    /// An object without instrumentation, by the hash of its content.
+    /// An object without instrumentation, given by the hash of its content.
     Object(String),
 }
 
 /// A file that the link read.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileInput {
-    /// Its absolute path at the time of the link.
+    /// Absolute path at the time of the link.
     pub path: OsText,
-    /// Hash of its content.
+    /// Hash of the file's content.
     pub content: String,
 }
 
-/// An operating-system string, stored as text if it is valid UTF-8.
+/// An operating-system string. Valid UTF-8 is stored as text.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum OsText {
-    /// Valid UTF-8.
+    /// A string that is valid UTF-8.
     Text(String),
-    /// Any other bytes.
+    /// The bytes of any other string.
     Bytes(Vec<u8>),
 }
 
@@ -95,7 +96,7 @@ impl From<&OsStr> for OsText {
 }
 
 impl OsText {
-    /// Converts it to an operating-system string.
+    /// Returns the string as an `OsString`.
     pub fn to_os(&self) -> OsString {
         match self {
             OsText::Text(text) => text.into(),
@@ -103,13 +104,13 @@ impl OsText {
         }
     }
 
-    /// Converts it to a path.
+    /// Returns the string as a path.
     pub fn to_path(&self) -> PathBuf {
         self.to_os().into()
     }
 }
 
-/// Storage of recipes and of the contents of their files.
+/// The recipes of images, and the contents of the files that recipes refer to.
 #[derive(Clone, Debug)]
 pub struct RecipeStore {
     root: PathBuf,
@@ -117,21 +118,18 @@ pub struct RecipeStore {
 
 impl RecipeStore {
     /// Opens the recipes in the folder of a unit cache.
-    pub fn beside(store: &UnitCache) -> RecipeStore {
+    pub fn in_cache(store: &UnitCache) -> RecipeStore {
         RecipeStore { root: store.root().to_owned() }
     }
 
-    /// Stores the recipe of an image.
+    /// Stores a recipe for an image.
     pub fn put(&self, image: &InstrumentedImage, recipe: &Recipe) -> Result<()> {
         let path = self.path(image);
         let text = serde_json::to_vec(recipe)?;
         atomic_file::write_unsynced(&path, TEMPORARY_PREFIX, &text).with_context(|| format!("cannot write {}", path.display()))
     }
 
-    /// Returns the recipe of an image.
-    ///
-    /// # Errors
-    /// Fails if the recipe is missing or corrupt, or has a different version.
+    /// Reads the recipe of an image. Fails if the recipe is missing or corrupt, or if its format has a different version.
     pub fn get(&self, image: &InstrumentedImage) -> Result<Recipe> {
         let path = self.path(image);
         let text = match fs::read(&path) {
@@ -161,7 +159,7 @@ impl RecipeStore {
         self.root.join("links").join(image.identity.to_string()).join(format!("{build}.json"))
     }
 
-    /// Stores a file's content, and returns its name.
+    /// Stores a content and returns the name under which it is stored.
     pub fn put_content(&self, bytes: &[u8]) -> Result<String> {
         let name = Identity::from_content(bytes).to_string();
         let path = self.content_path(&name);
@@ -172,8 +170,9 @@ impl RecipeStore {
         Ok(name)
     }
 
-    /// Stores the content of a file that is only ever replaced as a whole, and returns its name. The file is shared by a hard link if it is
-    /// on the same file system. [`RecipeStore::content`] detects whether the file has been modified in place nevertheless.
+    /// Stores the content of a file that is replaced as a whole, and never modified in place, when it changes. Returns the name of the
+    /// stored content. If possible, the stored file is a hard link to `file`. [`RecipeStore::content`] detects if the file was modified in
+    /// place nevertheless.
     pub fn put_file(&self, file: &Path, bytes: &[u8]) -> Result<String> {
         let name = Identity::from_content(bytes).to_string();
         let path = self.content_path(&name);
@@ -183,7 +182,7 @@ impl RecipeStore {
         if is_linked && path.metadata().is_ok_and(|there| there.len() == bytes.len() as u64) { Ok(name) } else { self.put_content(bytes) }
     }
 
-    /// Reads a stored content by name.
+    /// Reads the content with this name.
     pub fn content(&self, name: &str) -> Result<Vec<u8>> {
         let identity = Identity::parse(name)
             .ok_or_else(|| anyhow!("`{name}` is not the name of a stored file: the link recipe is corrupt. Link the program again"))?;
@@ -216,7 +215,7 @@ mod tests {
         let inode = |path: &Path| fs::metadata(path).unwrap().ino();
         assert_eq!(inode(&store.content_path(&name)), inode(&file));
         assert_eq!(store.content(&name).unwrap(), b"content");
-        // A second file with the same content changes nothing.
+        // Storing a second file with the same content has no effect.
         let other = folder.path().join("liby.rlib");
         fs::write(&other, "content").unwrap();
         assert_eq!(store.put_file(&other, b"content").unwrap(), name);

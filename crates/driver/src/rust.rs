@@ -1,8 +1,8 @@
-//! The wrapper of rustc and its linker, for `cargo trodden`.
+//! Acts as rustc's wrapper and linker, for `cargo trodden`.
 //!
-//! If the cargo profile has no link-time optimisation, each crate is instrumented when it is compiled ([`crates`]). Otherwise, the wrapper
-//! makes rustc write the bitcode of the whole program; the linker has clang compile it with the plugin, and links the result instead of
-//! rustc's object. In both cases, this program is rustc's linker.
+//! If the cargo profile does not enable link-time optimisation, each crate is instrumented when it is compiled ([`crates`]). Otherwise, the
+//! wrapper makes rustc write the bitcode of the whole program. The linker has clang compile this bitcode with the plugin, and links the
+//! result in place of rustc's object. In both cases, this program is rustc's linker.
 //!
 //! | crate type | crate by crate | whole program |
 //! |---|---|---|
@@ -26,7 +26,7 @@ use crate::experiment;
 use crate::link as linking;
 use crate::other_programs::option_with_value;
 use crate::rebuild::DriverCompiler;
-use crate::toolchain::{Tool, compiler_on_path};
+use crate::toolchain::{Tool, find_compiler_on_path};
 use anyhow::{Context, Result, bail};
 use job::CrateJob;
 use std::ffi::{OsStr, OsString};
@@ -39,39 +39,39 @@ use trodden_profile::atomic_file;
 use trodden_unit::experiment::EXPERIMENT_VARIABLE;
 use trodden_unit::{CodegenOptions, InstrumentedImage};
 
-/// Variable with the role in which cargo or rustc calls this program.
+/// Environment variable with the role that this program plays for cargo or rustc.
 pub const ROLE_VARIABLE: &str = "TRODDEN_CARGO_ROLE";
-/// The role of the wrapper of rustc.
+/// Role: wrapper of rustc.
 pub const WRAPPER_ROLE: &str = "rustc";
-/// The role of the linker of a whole program.
+/// Role: linker for a program that is instrumented as a whole.
 pub const LINKER_ROLE: &str = "linker";
-/// The role of the linker of a crate that is instrumented on its own.
+/// Role: linker for crates that were instrumented when they were compiled.
 pub const CRATE_LINKER_ROLE: &str = "crate-linker";
-/// The role of the linker of documentation tests, whose own code is not instrumented.
+/// Role: linker for documentation tests, whose own code is not instrumented.
 pub const TEST_LINKER_ROLE: &str = "test-linker";
-/// Variable that names the real rustdoc.
+/// Environment variable with the path of the real rustdoc.
 pub const RUSTDOC_VARIABLE: &str = "TRODDEN_CARGO_RUSTDOC";
-/// Variable with the configuration options (`--cfg`) that the wrappers add, separated by blanks.
+/// Environment variable with the options `--cfg` that the wrappers add, separated by blanks.
 pub const CFG_VARIABLE: &str = "TRODDEN_CARGO_CFG";
-/// Variable with the output pattern for the programs that cargo runs.
+/// Environment variable with the output pattern for programs that cargo runs.
 pub const OUTPUT_VARIABLE: &str = "TRODDEN_CARGO_OUTPUT";
-/// Variable that names the run store of the workspace, for recorders that cargo runs.
+/// Environment variable with the path of the workspace's run store, for recorders that cargo runs.
 pub const STORE_VARIABLE: &str = "TRODDEN_CARGO_STORE";
-/// Variable that is set if programs are linked with an instrumented standard library.
+/// Environment variable that is set if programs are linked with an instrumented standard library.
 pub const STD_VARIABLE: &str = "TRODDEN_CARGO_STD";
-/// Variable that is set if the wrapper is called for all crates, not only for workspace members.
+/// Environment variable that is set if the wrapper is called for all crates, not only for workspace members.
 pub const ALL_CRATES_VARIABLE: &str = "TRODDEN_CARGO_ALL";
-/// Variable that identifies the instrumentation, so that cargo rebuilds everything if it changes.
+/// Environment variable with an identity of the instrumentation. If the identity changes, cargo rebuilds everything.
 pub const CONFIGURATION_VARIABLE: &str = "TRODDEN_CARGO_WAY";
-/// Variable that passes the path of the bitcode to the linker.
+/// Environment variable that tells the linker where the bitcode is.
 const MODULE_VARIABLE: &str = "TRODDEN_CARGO_MODULE";
 
-/// Runs rustc, whose name is the first of the `arguments`. Additions to rustc's output are written to `out`.
+/// Runs rustc. The first of the `arguments` is the name of rustc. Text that is added to rustc's output goes to `out`.
 pub fn run_rustc(context: &DriverContext, arguments: Vec<OsString>, out: &mut dyn Write) -> Result<ExitCode> {
     let Some((rustc, rest)) = arguments.split_first() else { bail!("cargo did not pass the name of rustc") };
     let Some(job) = CrateJob::read(rest) else {
         if rest == ["-vV"] {
-            return version(context, rustc, out);
+            return print_version(context, rustc, out);
         }
         let mut command = Command::new(rustc);
         command.args(rest);
@@ -97,7 +97,6 @@ pub fn run_rustc(context: &DriverContext, arguments: Vec<OsString>, out: &mut dy
     Ok(last.map_or(ExitCode::SUCCESS, trodden_launch::process::exit_code))
 }
 
-/// Compiles a crate, and instruments it.
 fn wrap_crate(context: &DriverContext, rustc: &OsStr, job: &CrateJob) -> Result<ExitCode> {
     let status = job.crate_command(context, rustc)?.status().with_context(|| format!("cannot run {}", rustc.display()))?;
     if status.success() {
@@ -107,14 +106,13 @@ fn wrap_crate(context: &DriverContext, rustc: &OsStr, job: &CrateJob) -> Result<
     Ok(trodden_launch::process::exit_code(status))
 }
 
-/// Returns the `--cfg` options for rustc and rustdoc.
 fn configuration_options(context: &DriverContext) -> Vec<String> {
     let words = context.variable(CFG_VARIABLE).and_then(OsStr::to_str).unwrap_or_default();
     words.split_whitespace().map(|word| format!("--cfg={word}")).collect()
 }
 
 /// Runs rustdoc. Documentation tests of libraries for the target are linked with the runtime.
-pub fn document(context: &DriverContext, arguments: &[OsString]) -> Result<ExitCode> {
+pub fn run_rustdoc(context: &DriverContext, arguments: &[OsString]) -> Result<ExitCode> {
     let rustdoc = context.value(RUSTDOC_VARIABLE).unwrap_or(OsStr::new("rustdoc"));
     let mut command = Command::new(rustdoc);
     command.args(arguments);
@@ -123,15 +121,15 @@ pub fn document(context: &DriverContext, arguments: &[OsString]) -> Result<ExitC
         command.args(configuration_options(context));
         if has("--test") {
             command
-                .arg(option_with_value("-Clinker=", assets::cargo_driver(context, &context.store()?)?))
+                .arg(option_with_value("-Clinker=", assets::create_cargo_driver(context, &context.store()?)?))
                 .env(ROLE_VARIABLE, TEST_LINKER_ROLE);
         }
     }
     Err(command.exec()).with_context(|| format!("cannot run {}", rustdoc.display()))
 }
 
-/// Variables that `cargo trodden` sets for compilers and recorders, and that programs must not see: they may run cargo or compilers
-/// themselves.
+/// Environment variables that `cargo trodden` sets for compilers and recorders. Programs must not see them, because programs may run cargo
+/// or compilers themselves.
 pub const COMPILER_VARIABLES: [&str; 15] = [
     ROLE_VARIABLE,
     STORE_VARIABLE,
@@ -165,10 +163,10 @@ pub fn run_program(context: &DriverContext, arguments: &[OsString]) -> Result<Ex
     Err(command.exec()).with_context(|| format!("cannot run {}", program.display()))
 }
 
-/// Prints rustc's version. A wrapper of all crates adds the identity of the instrumentation, so that cargo regards it as a different
-/// compiler; a wrapper of workspace members is distinguished by its path. Cargo also derives symbol names from the version, so nothing is
-/// added if names must match those of a plain build.
-fn version(context: &DriverContext, rustc: &OsStr, out: &mut dyn Write) -> Result<ExitCode> {
+/// Prints rustc's version. If all crates are wrapped, adds the identity of the instrumentation, so that cargo takes rustc for a different
+/// compiler. If only workspace members are wrapped, the wrapper's path already tells cargo the difference. Nothing is added if names must
+/// match those of a plain build, because cargo also derives symbol names from the version.
+fn print_version(context: &DriverContext, rustc: &OsStr, out: &mut dyn Write) -> Result<ExitCode> {
     let status = Command::new(rustc).arg("-vV").status().with_context(|| format!("cannot run {}", rustc.display()))?;
     if context.variable(ALL_CRATES_VARIABLE).is_some() && !names_must_match(context)? {
         writeln!(out, "trodden: {}", context.variable(CONFIGURATION_VARIABLE).and_then(OsStr::to_str).unwrap_or_default())?;
@@ -177,20 +175,18 @@ fn version(context: &DriverContext, rustc: &OsStr, out: &mut dyn Write) -> Resul
     Ok(trodden_launch::process::exit_code(status))
 }
 
-/// Returns true if an edge profile, which refers to functions by name, is collected or used.
+/// Returns true if an edge profile is collected or used. Such a profile refers to functions by name.
 fn names_must_match(context: &DriverContext) -> Result<bool> {
     Ok(pgo::names_must_match(context, &experiment::from_environment(context)?))
 }
 
-/// Links for rustc or rustdoc, with instrumented objects instead of rustc's.
-///
-/// `role` is one of the roles of linkers.
+/// Links for rustc or rustdoc, with instrumented objects in place of rustc's. `role` is one of the linker roles.
 pub fn run_linker(context: &DriverContext, role: &str, arguments: Vec<OsString>) -> Result<ExitCode> {
-    // As rustc does by default: it starts faster than clang.
-    let cc = compiler_on_path(context, OsStr::new("cc")).filter(|_| role != LINKER_ROLE);
+    // rustc also calls `cc` by default, and `cc` starts faster than clang.
+    let cc = find_compiler_on_path(context, OsStr::new("cc")).filter(|_| role != LINKER_ROLE);
     let linker = cc.map_or_else(|| Tool::Clang.find(context), Ok)?;
     let mut arguments = parse_command_line(&arguments).arguments;
-    let has_mapping = pgo::requested(context)?.is_some();
+    let has_mapping = pgo::requested_counters(context)?.is_some();
     if has_mapping {
         pgo::remove_runtime(&mut arguments);
     }
@@ -219,17 +215,18 @@ pub fn run_linker(context: &DriverContext, role: &str, arguments: Vec<OsString>)
     Ok(trodden_launch::process::exit_code(status))
 }
 
-/// Returns the folder for copies of documentation tests, which rustdoc deletes.
+/// Returns the folder for copies of documentation tests, if `cargo trodden` runs this program. The copies are needed because rustdoc
+/// deletes the tests.
 fn images_folder(context: &DriverContext) -> Option<PathBuf> {
-    Some(images_in(Path::new(context.variable(CARGO_FOLDER_VARIABLE)?)))
+    Some(doctest_images_folder(Path::new(context.variable(CARGO_FOLDER_VARIABLE)?)))
 }
 
-/// Returns the folder for copies of documentation tests, in the folder of everything that is built for the target.
-pub fn images_in(folder: &Path) -> PathBuf {
+/// Returns the folder for copies of documentation tests. `folder` is the folder of all output for the target.
+pub fn doctest_images_folder(folder: &Path) -> PathBuf {
     folder.join("doctests")
 }
 
-/// Keeps a copy of an image with a coverage mapping. Images with the same units share one copy.
+/// Copies an image that has a coverage mapping to `folder`. Images with the same units share one copy.
 fn keep_image(file: &Path, folder: &Path, image: &InstrumentedImage) -> Result<()> {
     let copy = folder.join(image.identity.to_string());
     if copy.is_file() {
@@ -239,7 +236,7 @@ fn keep_image(file: &Path, folder: &Path, image: &InstrumentedImage) -> Result<(
     atomic_file::write_unsynced(&copy, TEMPORARY_PREFIX, &bytes).with_context(|| format!("cannot write {}", copy.display()))
 }
 
-/// Compiles the module of a whole program, and replaces rustc's object by the result.
+/// Compiles the module of a whole program and puts the result in place of rustc's object.
 fn replace_module(context: &DriverContext, arguments: &mut [OsString]) -> Result<()> {
     let written = context.variable(MODULE_VARIABLE).map(PathBuf::from).filter(|m| m.is_file());
     match written.or_else(|| saved_module(arguments)) {
@@ -249,7 +246,7 @@ fn replace_module(context: &DriverContext, arguments: &mut [OsString]) -> Result
     Ok(())
 }
 
-/// Returns the bitcode that rustc saved beside the object that it links.
+/// Returns the bitcode file that rustc left beside the object it links.
 fn saved_module(arguments: &[OsString]) -> Option<PathBuf> {
     let objects = arguments.iter().filter(|w| w.to_string_lossy().ends_with(".rcgu.o"));
     objects.map(|o| Path::new(o).with_extension("bc")).find(|m| m.is_file())
@@ -272,7 +269,7 @@ fn replace_object(context: &DriverContext, arguments: &mut [OsString], module: &
     let codegen = CodegenOptions::from_command_line(kept.split(CODEGEN_SEPARATOR).map(str::to_owned).collect());
     let object = module.with_extension("trodden.o");
     let compiler = DriverCompiler::new(context, experiment::variable_for_plugin(context).into())?;
-    compiler.object(module, &codegen, &object)?;
+    compiler.compile_object(module, &codegen, &object)?;
     arguments[at] = object.into();
     Ok(())
 }

@@ -1,9 +1,9 @@
-//! Names of compilers that `trodden build` and `trodden pgo` stand in for. A folder at the start of a build's search path contains links to
-//! this program under these names.
+//! The compiler names for which `trodden build` and `trodden pgo` stand in. A folder at the start of a build's search path contains links
+//! to this program under these names.
 //!
-//! Builds call compilers by plain names (`cc`), with a version (`clang-22`, `gcc-12`), or with a target (`x86_64-linux-gnu-gcc-12`). Plain
-//! names are always available. Other names are available only if the search path has a compiler of that name, so that configure scripts
-//! find the same compilers as without trodden.
+//! Builds call compilers by plain names (`cc`), with a version (`clang-22`, `gcc-12`), or with a target (`x86_64-linux-gnu-gcc-12`). The
+//! links for plain names always exist. Links for other names exist only if the search path has a compiler with that name, so that configure
+//! scripts find the same compilers as without trodden.
 
 use crate::compile_step::SourceLanguage;
 use crate::context::DriverContext;
@@ -12,8 +12,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
-/// Plain names of compilers.
-const KINDS: [(&str, SourceLanguage); 6] = [
+const PLAIN_COMPILER_NAMES: [(&str, SourceLanguage); 6] = [
     ("cc", SourceLanguage::C),
     ("gcc", SourceLanguage::C),
     ("clang", SourceLanguage::C),
@@ -21,32 +20,30 @@ const KINDS: [(&str, SourceLanguage); 6] = [
     ("g++", SourceLanguage::Cxx),
     ("clang++", SourceLanguage::Cxx),
 ];
-/// Target prefixes of compilers for this machine.
-const TARGETS: [&str; 4] = ["x86_64-linux-gnu-", "x86_64-pc-linux-gnu-", "x86_64-unknown-linux-gnu-", "x86_64-redhat-linux-"];
+const TARGET_PREFIXES: [&str; 4] = ["x86_64-linux-gnu-", "x86_64-pc-linux-gnu-", "x86_64-unknown-linux-gnu-", "x86_64-redhat-linux-"];
 
-/// Returns the language of the compiler with this name. `None` if trodden does not stand in for it.
-pub fn language(name: &str) -> Option<SourceLanguage> {
-    let kind = TARGETS.iter().find_map(|target| name.strip_prefix(target)).unwrap_or(name);
+/// Returns the language that the compiler with this name compiles, or `None` if trodden does not stand in for this compiler.
+pub fn language_of_compiler(name: &str) -> Option<SourceLanguage> {
+    let kind = TARGET_PREFIXES.iter().find_map(|target| name.strip_prefix(target)).unwrap_or(name);
     let kind = match kind.rsplit_once('-') {
         Some((kind, version)) if is_version(version) => kind,
         _ => kind,
     };
-    KINDS.iter().find(|(name, _)| *name == kind).map(|(_, language)| *language)
+    PLAIN_COMPILER_NAMES.iter().find(|(name, _)| *name == kind).map(|(_, language)| *language)
 }
 
-/// Returns all names to stand in for.
-pub fn names(context: &DriverContext) -> BTreeSet<String> {
+/// Returns all names for which links must exist.
+pub fn stand_in_names(context: &DriverContext) -> BTreeSet<String> {
     let found = context.search_path().flat_map(|folder| compilers_in(&folder));
-    KINDS.iter().map(|(name, _)| (*name).to_owned()).chain(found).collect()
+    PLAIN_COMPILER_NAMES.iter().map(|(name, _)| (*name).to_owned()).chain(found).collect()
 }
 
 fn compilers_in(folder: &Path) -> Vec<String> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
-    names.filter(|name| language(name).is_some() && is_program(&folder.join(name))).collect()
+    names.filter(|name| language_of_compiler(name).is_some() && is_program(&folder.join(name))).collect()
 }
 
-/// Returns true if a text is a version such as `12` or `4.8`.
 fn is_version(text: &str) -> bool {
     text.split('.').all(|part| !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit()))
 }
@@ -58,15 +55,15 @@ mod tests {
     #[test]
     fn compilers_are_recognised_with_versions_and_targets() {
         for name in ["cc", "gcc", "clang", "clang-22", "gcc-12", "gcc-4.8", "x86_64-linux-gnu-gcc", "x86_64-pc-linux-gnu-gcc-12.2.0"] {
-            assert_eq!(language(name), Some(SourceLanguage::C), "{name}");
+            assert_eq!(language_of_compiler(name), Some(SourceLanguage::C), "{name}");
         }
         for name in ["c++", "g++", "clang++", "clang++-22", "g++-12", "x86_64-linux-gnu-g++-12"] {
-            assert_eq!(language(name), Some(SourceLanguage::Cxx), "{name}");
+            assert_eq!(language_of_compiler(name), Some(SourceLanguage::Cxx), "{name}");
         }
         for name in
             ["gcc-ar", "gcc-ar-12", "clang-cpp-22", "clang-format", "clang-", "clang-22x", "aarch64-linux-gnu-gcc", "ld", "gcc-12-", "22"]
         {
-            assert_eq!(language(name), None, "{name}");
+            assert_eq!(language_of_compiler(name), None, "{name}");
         }
     }
 }

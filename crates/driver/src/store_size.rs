@@ -1,8 +1,8 @@
-//! Size and pruning of the unit cache: `trodden cache`.
+//! `trodden cache`: measures and prunes the unit cache.
 //!
-//! The cache grows with every build. It contains unit frames (`units`), files that were passed to builds (`inputs`), link recipes and their
-//! input files (`links`, `objects`), objects of copies (`copies`), and objects of Rust crates (`crates`). Stripped programs and `trodden
-//! instrument` need it; reports on programs that contain their frames do not.
+//! The cache grows with every build. It contains unit frames (`units`), files that were passed to builds (`inputs`), link recipes (`links`)
+//! with their input files (`objects`), objects of copies (`copies`), and objects of Rust crates (`crates`). Stripped programs and `trodden
+//! instrument` need the cache. Reports on programs that contain their frames do not.
 
 use anyhow::{Context, Result};
 use std::ffi::OsStr;
@@ -15,68 +15,67 @@ use trodden_unit::UnitCache;
 /// Folder for objects of copies.
 pub const COPIES_FOLDER: &str = "copies";
 /// Folder for instrumented objects of Rust crates.
-pub const CRATES: &str = "crates";
+pub const CRATES_FOLDER: &str = "crates";
 
-/// The folders of the cache, with descriptions of their contents.
-const PARTS: [(&str, &str); 6] = [
+const CACHE_FOLDERS: [(&str, &str); 6] = [
     ("units", "units of programs"),
     ("inputs", "files that builds were given"),
     ("links", "links"),
     ("objects", "inputs of links"),
     (COPIES_FOLDER, "objects of copies"),
-    (CRATES, "objects of Rust crates"),
+    (CRATES_FOLDER, "objects of Rust crates"),
 ];
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// A folder of the cache.
+/// One folder of the cache, measured and perhaps pruned.
 #[derive(Debug)]
 pub struct CacheFolder {
     /// Name of the folder.
     pub folder: &'static str,
-    /// Description of its contents.
+    /// What the folder contains.
     pub description: &'static str,
-    /// Size of the files that were removed; `None` if not pruned.
+    /// Total size of the removed files; `None` if the folder was not pruned.
     pub removed: Option<Size>,
-    /// Size of the files that remain.
+    /// Total size of the remaining files.
     pub kept: Size,
 }
 
 /// Number and size of files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Size {
-    /// Number of files, without those that are being written.
+    /// Number of files, not counting those that are being written.
     pub files: usize,
-    /// Total size in bytes, including files that are being written.
+    /// Total size in bytes, counting files that are being written as well.
     pub bytes: u64,
 }
 
-/// Measures a folder of the cache. If `prune` is given, first removes the files that were not used for this number of days. Last use is the
-/// later of the file system's access and modification times.
+/// Measures a folder of the cache. If `prune` is given, first removes files that were not used for this number of days. A file's last use
+/// is its access time or its modification time, whichever is later.
 fn measure(store: &UnitCache, folder: &'static str, description: &'static str, prune: Option<u32>) -> Result<CacheFolder> {
-    let all = files(&store.root().join(folder))?;
-    let Some(days) = prune else { return Ok(CacheFolder { folder, description, removed: None, kept: size(&all) }) };
-    // If the limit cannot be represented, everything is kept.
+    let all = list_files(&store.root().join(folder))?;
+    let Some(days) = prune else { return Ok(CacheFolder { folder, description, removed: None, kept: total_size(&all) }) };
+    // If the limit is outside the range of `SystemTime`, everything is kept.
     let limit = DAY.checked_mul(days).and_then(|age| SystemTime::now().checked_sub(age));
     let (old, kept): (Vec<CacheFile>, Vec<CacheFile>) = all.into_iter().partition(|f| limit.is_some_and(|limit| f.used < limit));
-    remove(&old)?;
-    Ok(CacheFolder { folder, description, removed: Some(size(&old)), kept: size(&kept) })
+    remove_files(&old)?;
+    Ok(CacheFolder { folder, description, removed: Some(total_size(&old)), kept: total_size(&kept) })
 }
 
-/// Iterates over the folders of the cache. Each is measured when it is requested, after files that were not used for `prune` days are
-/// removed. An item is an error if its folder cannot be read or written.
-pub fn parts(store: &UnitCache, prune: Option<u32>) -> impl Iterator<Item = Result<CacheFolder>> {
-    PARTS.into_iter().map(move |(folder, what)| measure(store, folder, what, prune))
+/// Iterates over the folders of the cache. Each folder is pruned (see [`measure`]) and measured when its item is requested. The item is an
+/// error if the folder cannot be read or written.
+pub fn measure_folders(store: &UnitCache, prune: Option<u32>) -> impl Iterator<Item = Result<CacheFolder>> {
+    CACHE_FOLDERS.into_iter().map(move |(folder, what)| measure(store, folder, what, prune))
 }
 
 struct CacheFile {
     path: PathBuf,
     bytes: u64,
-    /// Last access or modification, whichever is later.
+    /// Time of the last access or of the last modification, whichever is later.
     used: SystemTime,
 }
 
-/// Returns all files below a folder, which need not exist. Ignores files that other processes remove concurrently.
-fn files(folder: &Path) -> Result<Vec<CacheFile>> {
+/// Returns all files below a folder, which may not exist. Ignores files that other processes remove meanwhile.
+fn list_files(folder: &Path) -> Result<Vec<CacheFile>> {
     let mut files = Vec::new();
     let mut folders = vec![folder.to_owned()];
     while let Some(folder) = folders.pop() {
@@ -98,7 +97,7 @@ fn files(folder: &Path) -> Result<Vec<CacheFile>> {
     Ok(files)
 }
 
-fn remove(files: &[CacheFile]) -> Result<()> {
+fn remove_files(files: &[CacheFile]) -> Result<()> {
     for file in files {
         match fs::remove_file(&file.path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
@@ -110,8 +109,8 @@ fn remove(files: &[CacheFile]) -> Result<()> {
     Ok(())
 }
 
-fn size(files: &[CacheFile]) -> Size {
-    // Names of files that are being written start with a dot.
+fn total_size(files: &[CacheFile]) -> Size {
+    // A file that is being written has a name that starts with a dot.
     let whole = files.iter().filter(|f| !f.path.file_name().is_some_and(starts_with_dot));
     Size { files: whole.count(), bytes: files.iter().map(|f| f.bytes).sum() }
 }
@@ -132,11 +131,11 @@ mod tests {
         fs::create_dir_all(&units).unwrap();
         fs::write(units.join("one.unit"), [0; 10]).unwrap();
         fs::write(units.join(".new-two"), [0; 5]).unwrap();
-        let first = |prune| parts(&store, prune).next().unwrap().unwrap();
+        let first = |prune| measure_folders(&store, prune).next().unwrap().unwrap();
         assert_eq!((first(None).kept, first(None).removed), (Size { files: 1, bytes: 15 }, None));
         assert_eq!(first(Some(u32::MAX)).removed, Some(Size { files: 0, bytes: 0 }));
         assert_eq!(first(Some(0)).removed, Some(Size { files: 1, bytes: 15 }));
         assert_eq!(first(None).kept, Size { files: 0, bytes: 0 });
-        assert_eq!(parts(&store, None).count(), PARTS.len());
+        assert_eq!(measure_folders(&store, None).count(), CACHE_FOLDERS.len());
     }
 }

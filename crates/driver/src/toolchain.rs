@@ -1,8 +1,9 @@
-//! Finds clang, and the other tools of the same LLVM.
+//! Finds clang and the other tools of the same LLVM installation.
 //!
-//! clang is the one that `TRODDEN_CLANG` names, or else `CC` if that is a clang, or else the newest supported one among `clang` and
-//! `clang-N` on the search path and in the folders of packages (`/usr/lib/llvm-N`). Its version is told by its file name or folder; only
-//! if neither has a version, clang is asked. Bitcode is compiled by the LLVM that wrote it, if that is installed, or else by a newer one.
+//! clang is the one that `TRODDEN_CLANG` names; otherwise the one in `CC`, if `CC` names a clang; otherwise the newest supported one among
+//! `clang` and `clang-N` on the search path and in the package folders (`/usr/lib/llvm-N`). The file name or folder of a clang tells its
+//! version; a clang with neither is run to query its version. Bitcode is compiled by the LLVM version that wrote it, if installed, or else
+//! by a newer version.
 //!
 //! To support a new version of LLVM, change [`NEWEST_LLVM`] and [`TESTED_LLVM`] here, and `instrument/src/host.rs`.
 // Length: the rules by which a clang is chosen, and their tests, are in one place.
@@ -18,16 +19,16 @@ use std::process::Command;
 use trodden_launch::process::find_in_search_path;
 use trodden_unit::bitcode::producer_major;
 
-/// Variable that names clang.
+/// Environment variable with the path or name of clang.
 pub const CLANG_VARIABLE: &str = "TRODDEN_CLANG";
-/// The oldest major version of LLVM that is supported.
+/// The oldest major version of LLVM that trodden supports.
 pub const OLDEST_LLVM: u32 = 19;
-/// The newest major version of LLVM that is supported.
+/// The newest major version of LLVM that trodden supports.
 pub const NEWEST_LLVM: u32 = 22;
-/// The versions that trodden is tested with.
+/// The major versions of LLVM that trodden is tested with.
 pub const TESTED_LLVM: [u32; 2] = [19, 22];
 
-/// A tool of LLVM.
+/// A tool that is part of LLVM.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tool {
     /// The C compiler.
@@ -36,9 +37,9 @@ pub enum Tool {
     ClangCxx,
     /// The linker `ld.lld`.
     Lld,
-    /// The tool for LLVM's profiles.
+    /// `llvm-profdata`, which merges and converts profiles.
     Profdata,
-    /// The tool for coverage.
+    /// `llvm-cov`, which reports coverage.
     Cov,
     /// The demangler.
     Cxxfilt,
@@ -46,14 +47,14 @@ pub enum Tool {
     Opt,
     /// The archiver.
     Ar,
-    /// The tool that lists symbols.
+    /// The tool that lists symbols of object files.
     Nm,
-    /// The tool that indexes archives.
+    /// The tool that adds an index to archives.
     Ranlib,
 }
 
 impl Tool {
-    /// Returns the tool's name without version.
+    /// Returns the tool's name without a version.
     pub fn name(self) -> &'static str {
         match self {
             Tool::Clang => "clang",
@@ -69,7 +70,7 @@ impl Tool {
         }
     }
 
-    /// Returns the name of Debian's package with the tool, without version.
+    /// Returns the name of the Debian package that contains the tool, without a version.
     pub fn package(self) -> &'static str {
         match self {
             Tool::Clang | Tool::ClangCxx => "clang",
@@ -78,16 +79,13 @@ impl Tool {
         }
     }
 
-    /// Finds the tool of the default LLVM.
-    ///
-    /// # Errors
-    /// Fails if it is not installed; the message names the command that installs it.
+    /// Finds the tool in the default LLVM. Fails if the tool is not installed. The message names the command that installs it.
     pub fn find(self, context: &DriverContext) -> Result<PathBuf> {
         Llvm::find(context)?.tool(context, self)
     }
 }
 
-/// An installation of LLVM of a supported version.
+/// An LLVM installation of a supported version.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Llvm {
     /// Its major version.
@@ -96,31 +94,27 @@ pub struct Llvm {
 }
 
 impl Llvm {
-    /// Finds the default LLVM.
-    ///
-    /// # Errors
-    /// Fails if none is supported; the message tells what was found, and how to install one.
+    /// Finds the default LLVM. Fails if no supported LLVM is installed. The message says what was found instead and how to install a
+    /// supported one.
     pub fn find(context: &DriverContext) -> Result<Llvm> {
-        if let Some(named) = Llvm::named(context)? {
+        if let Some(named) = Llvm::from_environment(context)? {
             return Ok(named);
         }
-        let versioned = (OLDEST_LLVM..=NEWEST_LLVM).rev().find_map(|major| Llvm::installed(context, major));
+        let versioned = (OLDEST_LLVM..=NEWEST_LLVM).rev().find_map(|major| Llvm::find_installed(context, major));
         if versioned.as_ref().is_none_or(|found| found.major < NEWEST_LLVM)
-            && let Some(plain) = compiler_on_path(context, OsStr::new("clang"))
-            && let Ok(major) = major_of(&plain)
+            && let Some(plain) = find_compiler_on_path(context, OsStr::new("clang"))
+            && let Ok(major) = query_major_version(&plain)
             && is_supported(major)
             && versioned.as_ref().is_none_or(|found| found.major < major)
         {
             return Ok(Llvm { major, clang: plain });
         }
-        versioned.map_or_else(|| bail!("{}", none_found(context)), Ok)
+        versioned.map_or_else(|| bail!("{}", describe_missing_clang(context)), Ok)
     }
 
-    /// Returns the LLVM that a compiler's name requests, such as `clang-19`, unless `TRODDEN_CLANG` is set. Otherwise finds the default.
-    ///
-    /// # Errors
-    /// Fails if the name requests a version that is not supported.
-    pub fn called(context: &DriverContext, name: &str) -> Result<Llvm> {
+    /// Returns the LLVM that the name of a compiler requests, such as `clang-19`. If `TRODDEN_CLANG` is set or the name requests none,
+    /// finds the default LLVM. Fails if the requested version is not supported.
+    pub fn for_compiler_name(context: &DriverContext, name: &str) -> Result<Llvm> {
         let requested = name.rsplit_once('-').filter(|(kind, _)| kind.ends_with("clang") || kind.ends_with("clang++"));
         let major = requested.and_then(|(_, version)| version.parse().ok());
         let Some(major) = major.filter(|_| context.value(CLANG_VARIABLE).is_none()) else { return Llvm::find(context) };
@@ -129,14 +123,12 @@ impl Llvm {
             "the build calls {name}, but trodden supports clang {OLDEST_LLVM} to {NEWEST_LLVM}. Let it call one of them, or set \
                 {CLANG_VARIABLE} to the clang to use instead"
         );
-        Llvm::installed(context, major).map_or_else(|| Llvm::find(context), Ok)
+        Llvm::find_installed(context, major).map_or_else(|| Llvm::find(context), Ok)
     }
 
-    /// Returns the LLVM to compile bitcode with that version `wanted` wrote: the same version or, if it is not installed, the default or
-    /// the oldest newer one. `what` says for the message whose bitcode it is, as in `a.c was compiled by`.
-    ///
-    /// # Errors
-    /// Fails if there is none, or if `TRODDEN_CLANG` names an older one.
+    /// Returns the LLVM to compile bitcode with that LLVM version `wanted` wrote: the same version or, if it is not installed, the default
+    /// or else the oldest newer version. `what` starts the error message and says whose bitcode it is, as in `a.c was compiled by`. Fails
+    /// if no such LLVM is installed, or if `TRODDEN_CLANG` names an older one.
     pub fn for_bitcode(context: &DriverContext, wanted: u32, what: &str) -> Result<Llvm> {
         let remedy = || {
             if wanted > NEWEST_LLVM {
@@ -158,19 +150,17 @@ impl Llvm {
         if default.major == wanted || wanted < OLDEST_LLVM {
             return Ok(default);
         }
-        let same = Llvm::installed(context, wanted).filter(|_| is_supported(wanted));
-        let newer = || (wanted..=NEWEST_LLVM).find_map(|major| Llvm::installed(context, major));
+        let same = Llvm::find_installed(context, wanted).filter(|_| is_supported(wanted));
+        let newer = || (wanted..=NEWEST_LLVM).find_map(|major| Llvm::find_installed(context, major));
         match same.or_else(|| Some(default.clone()).filter(|llvm| llvm.major > wanted)).or_else(newer) {
             Some(found) => Ok(found),
             None => bail!("{what} LLVM {wanted}, but the newest clang found is {}. {}", default.major, remedy()),
         }
     }
 
-    /// Returns the LLVM of `TRODDEN_CLANG` or of `CC`, if one of them names a clang.
-    ///
-    /// # Errors
-    /// Fails if it is not supported, or `TRODDEN_CLANG` names no program.
-    pub fn named(context: &DriverContext) -> Result<Option<Llvm>> {
+    /// Returns the LLVM that `TRODDEN_CLANG` or `CC` names, or `None` if neither names a clang. Fails if that LLVM is not supported, or if
+    /// `TRODDEN_CLANG` names no program.
+    pub fn from_environment(context: &DriverContext) -> Result<Option<Llvm>> {
         if let Some(word) = context.value(CLANG_VARIABLE) {
             let found = program_named(context, word);
             let found = found.with_context(|| {
@@ -179,15 +169,15 @@ impl Llvm {
             return Llvm::from_clang(found, CLANG_VARIABLE).map(Some);
         }
         let Some(cc) = context.value("CC").and_then(|cc| cc.to_str()?.split_whitespace().next()) else { return Ok(None) };
-        if !is_clang(Path::new(cc).file_name().and_then(OsStr::to_str).unwrap_or_default()) {
+        if !is_clang_name(Path::new(cc).file_name().and_then(OsStr::to_str).unwrap_or_default()) {
             return Ok(None);
         }
         program_named(context, OsStr::new(cc)).map(|clang| Llvm::from_clang(clang, "CC")).transpose()
     }
 
-    /// Checks the version of a clang that a variable names.
+    /// Creates the LLVM of a clang and checks its version. `variable` is the environment variable that names this clang.
     fn from_clang(clang: PathBuf, variable: &str) -> Result<Llvm> {
-        let major = major_of(&clang)?;
+        let major = query_major_version(&clang)?;
         ensure!(
             is_supported(major),
             "{variable} names {}, which is clang {major}, but trodden needs clang {OLDEST_LLVM} to {NEWEST_LLVM}. Install one with \
@@ -198,17 +188,14 @@ impl Llvm {
         Ok(Llvm { major, clang })
     }
 
-    /// Finds `clang-N`, or the clang of the packages of that version.
-    fn installed(context: &DriverContext, major: u32) -> Option<Llvm> {
+    /// Finds `clang-N` on the search path, or clang in the package folder of this version.
+    fn find_installed(context: &DriverContext, major: u32) -> Option<Llvm> {
         let packaged = || Some(packages_folder(major).join(Tool::Clang.name())).filter(|path| is_program(path));
-        let clang = compiler_on_path(context, OsStr::new(&format!("clang-{major}"))).or_else(packaged)?;
+        let clang = find_compiler_on_path(context, OsStr::new(&format!("clang-{major}"))).or_else(packaged)?;
         Some(Llvm { major, clang })
     }
 
-    /// Checks that this LLVM can read some bytes of the file `file`, if they are bitcode.
-    ///
-    /// # Errors
-    /// Fails if a newer LLVM wrote them.
+    /// Checks that this LLVM can read `bytes`, the content of `file`, if they are bitcode. Fails if a newer LLVM wrote the bitcode.
     pub fn check_bitcode(&self, bytes: &[u8], file: &OsStr) -> Result<()> {
         let Some(producer) = producer_major(bytes).filter(|producer| *producer > self.major) else { return Ok(()) };
         bail!(
@@ -224,10 +211,7 @@ impl Llvm {
         &self.clang
     }
 
-    /// Finds a tool.
-    ///
-    /// # Errors
-    /// Fails if it is not installed; the message names the command that installs it.
+    /// Finds a tool of this LLVM. Fails if the tool is not installed. The message names the command that installs it.
     pub fn tool(&self, context: &DriverContext, tool: Tool) -> Result<PathBuf> {
         let versioned = format!("{}-{}", tool.name(), self.major);
         let own_name = self.clang.file_name().and_then(OsStr::to_str).unwrap_or_default();
@@ -242,40 +226,38 @@ impl Llvm {
             [&*versioned, tool.name()].iter().map(|name| folder.join(name)).find(|path| is_program(path))
         };
         let packaged = || Some(packages_folder(self.major).join(tool.name())).filter(|path| is_program(path));
-        let found = found.or_else(in_folder).or_else(|| compiler_on_path(context, OsStr::new(&versioned))).or_else(packaged);
+        let found = found.or_else(in_folder).or_else(|| find_compiler_on_path(context, OsStr::new(&versioned))).or_else(packaged);
         found.with_context(|| format!("{versioned} is not installed: run `{}` (`trodden doctor` checks the rest)", self.install(tool)))
     }
 
-    /// Returns the command that installs a tool of this version.
+    /// Returns the shell command that installs a tool of this version.
     pub fn install(&self, tool: Tool) -> String {
         format!("apt-get install {}-{}", tool.package(), self.major)
     }
 
-    /// Returns the folder with the other tools. `None` if clang is a link to a program with a different name.
+    /// Returns the folder with the other tools, or `None` if clang is a link to a program that has a different name.
     fn folder(&self) -> Option<PathBuf> {
         let file = fs::canonicalize(&self.clang).ok()?;
         let name = file.file_name()?.to_str()?;
-        let is_clang = name.strip_prefix("clang").is_some_and(|rest| rest.is_empty() || rest.starts_with('-'));
-        is_clang.then(|| file.parent().unwrap_or(Path::new("/")).to_owned())
+        let is_clang_name = name.strip_prefix("clang").is_some_and(|rest| rest.is_empty() || rest.starts_with('-'));
+        is_clang_name.then(|| file.parent().unwrap_or(Path::new("/")).to_owned())
     }
 
-    /// Returns the installation's root folder, such as `/opt/llvm-22`; `None` for folders that other programs share, such as `/usr`.
+    /// Returns the root folder of this installation, such as `/opt/llvm-22`, or `None` if other programs share the folder, as with `/usr`.
     pub fn root(&self) -> Option<PathBuf> {
         let root = self.folder()?.parent()?.to_owned();
         (root.components().count() > 2 && root != Path::new("/usr/local")).then_some(root)
     }
 }
 
-/// Finds a tool for a profile of programs that the LLVM version `wanted` compiled: that of [`Llvm::for_bitcode`] or, on a machine without
-/// clang, of that version or a newer one.
-///
-/// # Errors
-/// Fails if it is not installed; the message names the command that installs it.
+/// Finds a tool for a profile of programs that LLVM version `wanted` compiled. This is the tool of the LLVM that [`Llvm::for_bitcode`]
+/// returns. On a machine without clang, it is a tool of that version or a newer one. Fails if the tool is not installed. The message names
+/// the command that installs it.
 pub fn find_for_profile(context: &DriverContext, tool: Tool, wanted: u32, what: &str) -> Result<PathBuf> {
     let is_without_clang = || context.value(CLANG_VARIABLE).is_none() && Llvm::find(context).is_err();
     let alone = |major: u32| {
         let packaged = || Some(packages_folder(major).join(tool.name())).filter(|path| is_program(path));
-        compiler_on_path(context, OsStr::new(&format!("{}-{major}", tool.name()))).or_else(packaged)
+        find_compiler_on_path(context, OsStr::new(&format!("{}-{major}", tool.name()))).or_else(packaged)
     };
     match Llvm::for_bitcode(context, wanted, what) {
         Ok(llvm) => llvm.tool(context, tool),
@@ -284,13 +266,13 @@ pub fn find_for_profile(context: &DriverContext, tool: Tool, wanted: u32, what: 
     }
 }
 
-/// Returns the command that installs a tool if no LLVM is found, as part of a message.
+/// Returns the shell command that installs a tool on a machine where no LLVM is found, as part of a message.
 pub fn install(tool: Tool) -> String {
     let [oldest, newest] = TESTED_LLVM.map(|major| format!("{}-{major}", tool.package()));
     format!("`apt-get install {newest}` (or `{oldest}`)")
 }
 
-/// Whether a major version of LLVM is supported.
+/// Returns true if trodden supports this major version of LLVM.
 pub fn is_supported(major: u32) -> bool {
     (OLDEST_LLVM..=NEWEST_LLVM).contains(&major)
 }
@@ -299,16 +281,19 @@ fn packages_folder(major: u32) -> PathBuf {
     PathBuf::from(format!("/usr/lib/llvm-{major}/bin"))
 }
 
-/// Returns every clang on the search path and in the folders of packages, by version, newest last. The first of a version counts.
-pub fn all_clangs(context: &DriverContext) -> BTreeMap<u32, PathBuf> {
+/// Returns every clang on the search path and in the package folders by its major version, in ascending order. If several have the same
+/// version, the first one found is returned.
+pub fn find_all_clangs(context: &DriverContext) -> BTreeMap<u32, PathBuf> {
     let mut found = BTreeMap::new();
     for folder in context.search_path() {
         let names = fs::read_dir(&folder).into_iter().flatten().flatten().filter_map(|entry| entry.file_name().into_string().ok());
         let mut names: Vec<String> = names.filter(|n| n == "clang" || n.strip_prefix("clang-").is_some_and(is_number)).collect();
-        // Versioned names first, as they are preferred.
+        // Versioned names come first, because they are preferred.
         names.sort_by_key(|name| std::cmp::Reverse(name.len()));
         let clangs = names.iter().map(|name| folder.join(name)).filter(|path| is_program(path) && !is_launcher(path));
-        clangs.filter_map(|path| Some((major_of(&path).ok()?, path))).for_each(|(major, path)| _ = found.entry(major).or_insert(path));
+        clangs
+            .filter_map(|path| Some((query_major_version(&path).ok()?, path)))
+            .for_each(|(major, path)| _ = found.entry(major).or_insert(path));
     }
     for major in OLDEST_LLVM..=NEWEST_LLVM {
         let path = packages_folder(major).join(Tool::Clang.name());
@@ -319,9 +304,8 @@ pub fn all_clangs(context: &DriverContext) -> BTreeMap<u32, PathBuf> {
     found
 }
 
-/// Describes what was found instead of a supported clang.
-fn none_found(context: &DriverContext) -> String {
-    let found = all_clangs(context);
+fn describe_missing_clang(context: &DriverContext) -> String {
+    let found = find_all_clangs(context);
     let others: Vec<String> = found.iter().rev().map(|(major, path)| format!("clang {major} ({})", path.display())).collect();
     let others = if others.is_empty() { String::new() } else { format!(", only {}", others.join(", ")) };
     format!(
@@ -335,11 +319,8 @@ fn is_number(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit())
 }
 
-/// Returns the major version of a clang.
-///
-/// # Errors
-/// Fails if the program cannot be run, or is not clang.
-pub fn major_of(clang: &Path) -> Result<u32> {
+/// Determines the major version of a clang. Fails if the program cannot be run or is not clang.
+pub fn query_major_version(clang: &Path) -> Result<u32> {
     if let Some(major) = fs::canonicalize(clang).ok().and_then(|file| major_in_path(&file)) {
         return Ok(major);
     }
@@ -350,7 +331,7 @@ pub fn major_of(clang: &Path) -> Result<u32> {
     major.with_context(|| format!("`{} --version` names no version of clang", clang.display()))
 }
 
-/// Returns the version in the path of a clang: `clang-19`, or `llvm-19/bin/clang`.
+/// Returns the version that a clang's path contains, as in `clang-19` or `llvm-19/bin/clang`.
 fn major_in_path(file: &Path) -> Option<u32> {
     let name = file.file_name()?.to_str()?;
     let folder = || Some(file.parent()?.parent()?.file_name()?.to_str()?.strip_prefix("llvm")?.trim_start_matches('-').to_owned());
@@ -362,43 +343,43 @@ fn major_in_path(file: &Path) -> Option<u32> {
     version.parse().ok().filter(|_| is_number(&version))
 }
 
-/// Whether a name is that of a clang: `clang`, maybe with a target before it and a version after it.
-fn is_clang(name: &str) -> bool {
+/// Returns true for the name `clang`, with or without a target prefix and a version suffix.
+fn is_clang_name(name: &str) -> bool {
     let kind = name.rsplit_once('-').filter(|(_, version)| is_number(version)).map_or(name, |(kind, _)| kind);
     kind == "clang" || kind.ends_with("-clang")
 }
 
-/// Finds the program that a word names, by its path or on the search path. A link to this program or to a compiler launcher stands for the
-/// next program of the link's name on the search path, which the launcher would call.
+/// Finds the program that `word` names, by its path or on the search path. If it is a link to this program or to a compiler launcher,
+/// returns the next program with the link's name on the search path, because the launcher would call that program.
 fn program_named(context: &DriverContext, word: &OsStr) -> Option<PathBuf> {
     match word.as_encoded_bytes().contains(&b'/') {
-        true if is_launcher(Path::new(word)) => compiler_on_path(context, Path::new(word).file_name()?),
+        true if is_launcher(Path::new(word)) => find_compiler_on_path(context, Path::new(word).file_name()?),
         true => Some(PathBuf::from(word)).filter(|path| is_program(path)),
-        false => compiler_on_path(context, word),
+        false => find_compiler_on_path(context, word),
     }
 }
 
-/// Finds a program by name on the search path.
-pub fn on_path(context: &DriverContext, name: &OsStr) -> Option<PathBuf> {
+/// Finds a program on the search path by name.
+pub fn find_on_path(context: &DriverContext, name: &OsStr) -> Option<PathBuf> {
     find_in_search_path(name, context.variable("PATH"), is_program)
 }
 
-/// Finds a program by name on the search path, except links to this program, which `trodden build` adds under names of compilers, and
+/// Finds a compiler on the search path by name. Skips links to this program, which `trodden build` puts there under compiler names, and
 /// links to compiler launchers.
-pub fn compiler_on_path(context: &DriverContext, name: &OsStr) -> Option<PathBuf> {
+pub fn find_compiler_on_path(context: &DriverContext, name: &OsStr) -> Option<PathBuf> {
     context.search_path().map(|folder| folder.join(name)).find(|path| is_program(path) && !is_launcher(path))
 }
 
-/// Programs that links with a compiler's name may lead to. Each calls the next compiler of that name on the search path, which may be
-/// trodden's driver: the two would call each other forever.
+/// Programs to which a link with a compiler's name may lead. Each of them calls the next compiler of that name on the search path. If that
+/// were trodden's driver, the two would call each other forever.
 const LAUNCHERS: [&str; 5] = ["trodden", "ccache", "sccache", "distcc", "icecc"];
 
-/// Whether a file is a link to this program or to a compiler launcher.
+/// Returns true if a file is a link to this program or to a compiler launcher.
 fn is_launcher(path: &Path) -> bool {
     path.canonicalize().is_ok_and(|file| LAUNCHERS.iter().any(|name| file.file_name() == Some(OsStr::new(name))))
 }
 
-/// Whether a path is a file with any permission to execute.
+/// Returns true if `path` is a file that anyone may execute.
 pub fn is_program(path: &Path) -> bool {
     path.metadata().is_ok_and(|m| m.is_file() && m.permissions().mode() & 0o111 != 0)
 }
@@ -408,7 +389,7 @@ mod tests {
     use super::*;
     use tempfile::TempDir;
 
-    /// Creates a folder with programs, each of which prints the given version.
+    /// Creates a folder with clang stand-ins that print the given versions.
     fn with_programs(programs: &[(&str, u32)]) -> TempDir {
         let folder = tempfile::tempdir().unwrap();
         for (name, version) in programs {
@@ -439,13 +420,13 @@ mod tests {
         let context = context(&folder, &[]);
         let llvm = Llvm::find(&context).unwrap();
         assert_eq!(llvm.tool(&context, Tool::ClangCxx).unwrap(), folder.path().join("clang++-22"));
-        assert_eq!(Llvm::called(&context, "x86_64-linux-gnu-clang-19").unwrap().major, 19);
-        assert_eq!(["clang", "gcc-12", "clang-20"].map(|name| Llvm::called(&context, name).unwrap().major), [22; 3]);
-        let error = Llvm::called(&context, "clang-14").unwrap_err().to_string();
+        assert_eq!(Llvm::for_compiler_name(&context, "x86_64-linux-gnu-clang-19").unwrap().major, 19);
+        assert_eq!(["clang", "gcc-12", "clang-20"].map(|name| Llvm::for_compiler_name(&context, name).unwrap().major), [22; 3]);
+        let error = Llvm::for_compiler_name(&context, "clang-14").unwrap_err().to_string();
         assert!(error.contains("calls clang-14") && error.contains("supports clang 19 to 22"), "{error}");
     }
 
-    /// Debian's ccache has links for all compilers in a folder that users put first in PATH.
+    /// Debian's ccache has links for all compilers in a folder that users put first in `PATH`.
     #[test]
     fn links_to_a_compiler_cache_are_skipped() {
         let folder = with_programs(&[("ccache", 22), ("clang-22", 22)]);
@@ -461,15 +442,15 @@ mod tests {
     }
 
     #[test]
-    fn clang_without_a_version_in_its_name_is_asked() {
+    fn clang_without_a_version_in_its_name_is_run_to_query_it() {
         let folder = with_programs(&[("my-clang", 20), ("clang", 21)]);
         let named = folder.path().join("my-clang");
         assert_eq!(found(&folder, &[("TRODDEN_CLANG", named.to_str().unwrap())]), (20, "my-clang".into()));
-        assert_eq!(all_clangs(&context(&folder, &[])).get(&21), Some(&folder.path().join("clang")));
+        assert_eq!(find_all_clangs(&context(&folder, &[])).get(&21), Some(&folder.path().join("clang")));
     }
 
     #[test]
-    fn other_versions_are_refused_with_the_version_and_a_remedy() {
+    fn unsupported_version_error_names_version_and_advice() {
         let folder = with_programs(&[("clang-18", 18), ("clang-23", 23), ("clang-19", 19)]);
         for (variable, name, version) in [("CC", "clang-18", "clang 18"), ("TRODDEN_CLANG", "clang-23", "clang 23")] {
             let said = Llvm::find(&context(&folder, &[(variable, name)])).unwrap_err().to_string();
@@ -480,7 +461,7 @@ mod tests {
     }
 
     #[test]
-    fn bitcode_is_compiled_by_its_own_version_or_a_newer_one() {
+    fn bitcode_is_compiled_by_same_or_newer_llvm() {
         let folder = with_programs(&[("clang-19", 19), ("clang-21", 21), ("clang-22", 22)]);
         let major =
             |wanted, variables: &[_]| Llvm::for_bitcode(&context(&folder, variables), wanted, "a.c was compiled by").map(|llvm| llvm.major);

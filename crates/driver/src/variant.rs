@@ -1,8 +1,7 @@
-//! Makes variants of a program from its bitcode and its link recipe, without its sources: `trodden instrument` and others.
+//! Makes variants of a program from its bitcode and its link recipe, without its sources: `trodden instrument` and other commands.
 //!
-//! The inputs of the link are laid out below a temporary folder as they were on disk, with each object that has bitcode replaced by a
-//! rebuilt one. The link runs there, in the folder that corresponds to the original one. So relative names remain valid, and only absolute
-//! names are changed.
+//! The link's inputs are laid out below a temporary folder as they were on disk; each object that has bitcode is rebuilt. The link runs in
+//! the subfolder that corresponds to its original folder. Relative file names therefore stay valid, and only absolute names are translated.
 
 mod place;
 
@@ -33,18 +32,14 @@ use trodden_unit::observe::CoverageCounts;
 use trodden_unit::{Frame, Identity, InstrumentedImage, Observation, UnitCache, UnitMap};
 use trodden_wire::{DEFAULT_ON_UNTESTED_SYMBOL, DEFAULT_OUTPUT_SYMBOL, WATCHED_SYMBOL};
 
-/// Prefix of the user's files while they are being written.
 const TEMPORARY_PREFIX: &str = ".trodden-";
 
-/// Note about programs that do not write their counts by default.
+/// Note for programs that do not write their counts by default.
 pub const OUTPUT_HINT: &str =
     "without `trodden record`, counts are written only if TRODDEN_OUTPUT names a file, as in TRODDEN_OUTPUT=/var/tmp/%m.raw";
 
-/// Checks that a program has the LLVM counters that a variant needs. LLVM's counters are inserted before optimisation, so they cannot be
-/// added to the stored bitcode, which is optimised.
-///
-/// # Errors
-/// Fails if the program was built without these counters, or is not instrumented.
+/// Checks that a program has the LLVM counters that a variant needs. They cannot be added to the stored bitcode: LLVM inserts its counters
+/// before optimisation, and the stored bitcode is optimised. Fails if the program was built without these counters, or is not instrumented.
 pub fn check_counters(program: &Path, wanted: Observation) -> Result<()> {
     let option = match wanted {
         Observation::EdgeProfileCounts(_) => "--pgo",
@@ -60,10 +55,8 @@ pub fn check_counters(program: &Path, wanted: Observation) -> Result<()> {
     Ok(())
 }
 
-/// Makes a variant according to a request. Returns its image, or `None` if nothing in it is instrumented.
-///
-/// # Errors
-/// Fails if the program is not instrumented, its recipe or bitcode is missing, or a tool fails.
+/// Makes a variant according to a request. Returns its image, or `None` if the variant contains nothing instrumented. Fails if the program
+/// is not instrumented, if its recipe or bitcode is missing, or if a tool fails.
 pub fn create(
     context: &DriverContext,
     program: &Path,
@@ -80,48 +73,46 @@ pub fn create(
     inputs.link(&sandbox, rebuilder, output, &request, defaults, None)
 }
 
-/// The recipe and the inputs of a program's link.
+/// A program's link recipe and the inputs of the link.
 #[derive(Debug)]
 pub struct LinkInputs {
     recipe: Recipe,
-    /// Contents of the recipe's files.
+    /// Contents of [`Recipe::files`], in the same order.
     contents: Vec<Vec<u8>>,
-    /// The units in these files, and the units of sources that the link compiled.
+    /// The units in the input files, and the units of sources that the link command compiled.
     pub frames: Vec<Frame>,
-    /// The LLVM that compiles the units, and links.
+    /// The LLVM that compiles the units and links.
     pub llvm: Llvm,
-    /// The folder of the program, to which `$ORIGIN` in run paths refers.
+    /// The program's folder. `$ORIGIN` in run paths refers to it.
     origin: PathBuf,
 }
 
 impl LinkInputs {
-    /// Reads the inputs of a program's link from the store.
-    ///
-    /// # Errors
-    /// Fails if the program is not instrumented, or the store lacks its recipe or an input.
+    /// Reads the recipe and inputs of a program's link from the unit cache. Fails if the program is not instrumented, or if the unit cache
+    /// lacks its recipe or an input.
     pub fn from_program(context: &DriverContext, program: &Path) -> Result<LinkInputs> {
         let bytes = fs::read(program).with_context(|| format!("cannot read {}", program.display()))?;
         let image = InstrumentedImage::read(&bytes).with_context(|| program.display().to_string())?;
         let store = context.store()?;
-        let recipes = RecipeStore::beside(&store);
+        let recipes = RecipeStore::in_cache(&store);
         let recipe = recipes.get(&image)?;
         let contents = recipe.files.iter().map(|f| recipes.content(&f.content)).collect::<Result<Vec<_>>>()?;
         let mut frames: Vec<Frame> = contents.iter().flat_map(|bytes| frames::frames_in_file(bytes)).collect();
         for source in &recipe.sources {
             if let BuildProduct::Unit(unit) = &source.made {
-                frames.push(unit_of_store(&store, unit)?);
+                frames.push(read_unit(&store, unit)?);
             }
         }
-        // Corrupt maps are reported when they are needed.
+        // Corrupt maps are reported later, where they are needed.
         let maps: Vec<UnitMap> = frames.iter().filter_map(|frame| frame.map().ok()).collect();
         let llvm = llvm_for(context, maps.iter().map(|map| (&*map.source, map.llvm)))?;
         let origin = fs::canonicalize(program)?.parent().unwrap_or(Path::new("/")).to_owned();
         Ok(LinkInputs { recipe, contents, frames, llvm, origin })
     }
 
-    /// Links the program again with objects that were compiled from its units according to the request in the file `request`. The result
-    /// finds shared libraries where the program itself does, and writes to files of the pattern `writes` unless the environment names
-    /// others. Returns its image, or `None` if nothing in it is instrumented.
+    /// Links the program again with `objects`, which were compiled from its units according to the request in the file `request`. The
+    /// result finds its shared libraries where the program itself finds them. It writes files with the name pattern `writes`, unless the
+    /// environment gives a different pattern. Returns the image, or `None` if it contains nothing instrumented.
     pub fn link_with(
         &self,
         context: &DriverContext,
@@ -146,17 +137,18 @@ impl LinkInputs {
         origin: Option<&Path>,
     ) -> Result<Option<InstrumentedImage>> {
         let objects = write_inputs(self, sandbox, rebuilder)?;
-        // Not linked in place, because linkers replace symbolic links and pipes, and remove the old file when they fail.
+        // The link does not write to `output` directly, because linkers replace symbolic links and pipes, and remove the old file when they
+        // fail.
         let linked = sandbox.folder.path().join("linked");
         trodden_profile::temporary::create_folders(&linked)?;
         let linked = linked.join(output.file_name().unwrap_or(OsStr::new("image")));
         let mut line = sandbox.command_line(&self.recipe, &objects, &linked);
         if let Some(origin) = origin {
-            line.iter_mut().for_each(|word| *word = with_origin(word, origin));
+            line.iter_mut().for_each(|word| *word = replace_origin(word, origin));
         }
         self.remove_earlier_defaults(sandbox, &mut line);
         if let Some(object) = defaults.object(&self.llvm, sandbox.folder.path())? {
-            // Comes first, because the first of several weak definitions wins.
+            // The defaults object must be first, because the first of several weak definitions wins.
             line.splice(0..0, [LINKER_OPTION.into(), object.into()]);
         }
         let image = run_link(&self.llvm, &self.recipe, sandbox, &parse_command_line(&line), request)?;
@@ -167,11 +159,11 @@ impl LinkInputs {
         Ok(image)
     }
 
-    /// Removes the defaults object from the command line if the program is a variant itself.
+    /// If the program is itself a variant, removes its defaults object from the command line.
     fn remove_earlier_defaults(&self, sandbox: &LinkSandbox, line: &mut Vec<OsString>) {
         let files = self.recipe.files.iter().zip(&self.contents);
-        let earlier = files.filter(|(file, bytes)| file.path.to_path().ends_with(DEFAULTS_OBJECT) && Defaults::are_in(bytes));
-        for path in earlier.map(|(file, _)| sandbox.path_of(&file.path.to_path())) {
+        let earlier = files.filter(|(file, bytes)| file.path.to_path().ends_with(DEFAULTS_OBJECT) && Defaults::is_defaults_object(bytes));
+        for path in earlier.map(|(file, _)| sandbox.path_of_copy(&file.path.to_path())) {
             if let Some(at) = line.windows(2).position(|words| words[0] == LINKER_OPTION && Path::new(&words[1]) == path) {
                 line.drain(at..at + 2);
             }
@@ -179,28 +171,24 @@ impl LinkInputs {
     }
 }
 
-/// Option of clang that passes the next argument to the linker.
+/// The clang option that passes the next argument to the linker.
 const LINKER_OPTION: &str = "-Xlinker";
 
-/// Name of the object that contains a variant's defaults.
 const DEFAULTS_OBJECT: &str = "defaults.o";
 
-/// Built-in defaults of a variant that counts unknown paths, which the environment overrides.
+/// The defaults that are built into a variant that counts unknown paths. The environment overrides them.
 #[derive(Debug, Default)]
 pub struct Defaults {
-    /// Pattern of the names of its raw files.
+    /// Name pattern for the variant's raw files.
     pub output: Option<String>,
-    /// Action on an unknown path, as a value of `TRODDEN_ON_UNTESTED`.
+    /// Action when an unknown path is executed, as a value of `TRODDEN_ON_UNTESTED`.
     pub on_untested: Option<String>,
-    /// Expression that the watched paths match.
+    /// Expression that selects the watched paths.
     pub watched: Option<String>,
 }
 
 impl Defaults {
-    /// Reads the defaults that a variant was linked with; empty for a program without symbols.
-    ///
-    /// # Errors
-    /// The bytes are not an ELF file.
+    /// Reads the defaults of a variant from its symbols; all are `None` for a program without symbols. Fails if `bytes` is not an ELF file.
     pub fn from_program(bytes: &[u8]) -> Result<Defaults, object::Error> {
         let file = object::File::parse(bytes)?;
         let text = |name: &str| {
@@ -214,12 +202,11 @@ impl Defaults {
         Ok(Defaults { output, on_untested, watched: text(WATCHED_SYMBOL) })
     }
 
-    /// Returns true if an object contains defaults.
-    fn are_in(object: &[u8]) -> bool {
+    fn is_defaults_object(object: &[u8]) -> bool {
         Defaults::from_program(object).is_ok_and(|found| found.output.is_some() || found.on_untested.is_some() || found.watched.is_some())
     }
 
-    /// Assembles an object with these defaults in `folder`. `None` if there are none.
+    /// Assembles an object with these defaults in `folder`. Returns `None` if all defaults are `None`.
     fn object(&self, llvm: &Llvm, folder: &Path) -> Result<Option<PathBuf>> {
         let texts =
             [(DEFAULT_OUTPUT_SYMBOL, &self.output), (DEFAULT_ON_UNTESTED_SYMBOL, &self.on_untested), (WATCHED_SYMBOL, &self.watched)];
@@ -239,8 +226,8 @@ impl Defaults {
     }
 }
 
-/// Writes every input to its path in the sandbox, rebuilt if it has bitcode. Returns the objects that replace sources, with the indices of
-/// these sources among the arguments.
+/// Writes every input to its path in the sandbox, after rebuilding it if it has bitcode. Returns the objects that take the place of source
+/// files, each with the index of the source among the arguments.
 fn write_inputs(inputs: &LinkInputs, sandbox: &LinkSandbox, mut rebuilder: Rebuilder) -> Result<Vec<(usize, PathBuf)>> {
     let LinkInputs { recipe, contents, .. } = inputs;
     sandbox.create_parents(&sandbox.directory.join("x"))?;
@@ -248,19 +235,19 @@ fn write_inputs(inputs: &LinkInputs, sandbox: &LinkSandbox, mut rebuilder: Rebui
         let path = file.path.to_path();
         sandbox.create_parents(&path)?;
         let bytes = rebuilder.replace_file(&path.display().to_string(), bytes.clone())?;
-        fs::write(sandbox.path_of(&path), bytes)?;
+        fs::write(sandbox.path_of_copy(&path), bytes)?;
     }
     rebuilder.unchanged.iter().for_each(|kept| log::warn!("{kept}"));
     let mut objects = Vec::new();
     for source in &recipe.sources {
         let object = match &source.made {
             BuildProduct::Unit(unit) => {
-                let made = Identity::parse(unit).and_then(|u| rebuilder.unit(u).map(Path::to_owned));
+                let made = Identity::parse(unit).and_then(|u| rebuilder.object_of_unit(u).map(Path::to_owned));
                 made.ok_or_else(|| anyhow!("unit {unit} was not compiled"))?
             }
             BuildProduct::Object(content) => {
                 let path = sandbox.folder.path().join(format!("source-{}.o", source.at));
-                fs::write(&path, RecipeStore::beside(&sandbox.context.store()?).content(content)?)?;
+                fs::write(&path, RecipeStore::in_cache(&sandbox.context.store()?).content(content)?)?;
                 path
             }
         };
@@ -269,7 +256,7 @@ fn write_inputs(inputs: &LinkInputs, sandbox: &LinkSandbox, mut rebuilder: Rebui
     Ok(objects)
 }
 
-fn unit_of_store(store: &UnitCache, unit: &str) -> Result<Frame> {
+fn read_unit(store: &UnitCache, unit: &str) -> Result<Frame> {
     let identity = Identity::parse(unit)
         .ok_or_else(|| anyhow!("`{unit}` is not the name of a unit: the link recipe is corrupt. Link the program again"))?;
     match store.get(identity)? {
@@ -278,12 +265,11 @@ fn unit_of_store(store: &UnitCache, unit: &str) -> Result<Frame> {
     }
 }
 
-/// Runs the link in the sandbox.
 fn run_link(llvm: &Llvm, recipe: &Recipe, sandbox: &LinkSandbox, line: &CommandLine, request: &Path) -> Result<Option<InstrumentedImage>> {
     let clang = llvm.tool(sandbox.context, recipe.driver.tool())?;
     let mut environment: Vec<(OsString, OsString)> = recipe.environment.iter().map(|(k, v)| (k.into(), v.to_os())).collect();
     environment.push((EXPERIMENT_VARIABLE.into(), request.into()));
-    let directory = sandbox.path_of(&sandbox.directory);
+    let directory = sandbox.path_of_copy(&sandbox.directory);
     let (status, image) = link::run(&link::LinkJob {
         context: sandbox.context,
         clang: &clang,
@@ -299,12 +285,12 @@ fn run_link(llvm: &Llvm, recipe: &Recipe, sandbox: &LinkSandbox, line: &CommandL
     Ok(image)
 }
 
-/// Replaces `$ORIGIN`, which denotes the folder of the program in run paths (ld.so(8)), by this folder.
-fn with_origin(word: &OsStr, origin: &Path) -> OsString {
-    const NAMES: [&[u8]; 2] = [b"${ORIGIN}", b"$ORIGIN"];
+/// Replaces `$ORIGIN`, which stands for the program's folder in run paths (ld.so(8)), by `origin`.
+fn replace_origin(word: &OsStr, origin: &Path) -> OsString {
+    const ORIGIN_VARIABLES: [&[u8]; 2] = [b"${ORIGIN}", b"$ORIGIN"];
     let (mut bytes, mut rest) = (Vec::new(), word.as_bytes());
     while let Some(first) = rest.first() {
-        match NAMES.iter().find_map(|name| rest.strip_prefix(*name)) {
+        match ORIGIN_VARIABLES.iter().find_map(|name| rest.strip_prefix(*name)) {
             Some(after) => {
                 bytes.extend(origin.as_os_str().as_bytes());
                 rest = after;
@@ -324,7 +310,7 @@ mod tests {
 
     #[test]
     fn origin_in_run_paths_is_replaced_once() {
-        let word = |text: &str, origin: &str| with_origin(OsStr::new(text), Path::new(origin)).into_string().unwrap();
+        let word = |text: &str, origin: &str| replace_origin(OsStr::new(text), Path::new(origin)).into_string().unwrap();
         assert_eq!(word("-rpath=${ORIGIN}/a:$ORIGIN", "/p"), "-rpath=/p/a:/p");
         assert_eq!((word("$ORIGIN", "/$ORIGIN/x"), word("-O2", "/p")), ("/$ORIGIN/x".into(), "-O2".into()));
     }

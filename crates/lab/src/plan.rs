@@ -40,7 +40,7 @@ pub fn run(job: &cli::PlanJob) -> Result<ExitCode> {
     let (measure, measured) = (job.hits, profile.is_some());
     let mut answers = Vec::new();
     if let Some(max_probes) = job.max_probes {
-        let plan = program.bounded(&basis, max_probes as usize, measure)?;
+        let plan = program.divide_by_max_probes(&basis, max_probes as usize, measure)?;
         let bound = bound(&procedures, plan.copies.len(), measure);
         answers.push(PlanDocument::new(BOUNDED, measure, &procedures, &plan, &bound, measured));
     }

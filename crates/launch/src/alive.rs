@@ -1,8 +1,8 @@
-//! Ends local tasks together with the launcher, the process that runs the job, even if the launcher is killed with `kill -9`.
+//! Kills local tasks when the launcher (the process that runs the job) dies, even if it dies by `kill -9`.
 //!
-//! The launcher holds a lock on a file (flock(2)) as long as it lives. A task that should end with the launcher waits for the lock in a
-//! thread. When the thread gets the lock, the launcher is gone, and the thread kills its process group, which includes all programs that
-//! the task started and that did not leave the group.
+//! The launcher holds a lock on a file (flock(2)) for its lifetime. A task that must not outlive the launcher waits for the lock in a
+//! thread. When the thread gets the lock, the launcher is gone, and the thread kills the task's process group: all programs that the task
+//! started, except those that left the group.
 
 use crate::{LaunchError, LaunchJob};
 use nix::sys::signal::{Signal, killpg};
@@ -10,31 +10,31 @@ use nix::unistd::getpgrp;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
-/// Environment variable with the path of the lock file. It is only set for tasks that run on the launcher's machine.
+/// Environment variable with the path of the lock file. Only tasks on the launcher's machine have this variable.
 pub const ALIVE_VARIABLE: &str = "LAUNCH_ALIVE";
 
-pub(crate) struct Alive {
-    path: PathBuf,
+pub(crate) struct AliveLock {
+    lock_file: PathBuf,
     _locked: File,
 }
 
-impl Alive {
-    pub(crate) fn hold_lock(job: &LaunchJob) -> Result<Alive, LaunchError> {
-        let path = job.folder.join("alive");
-        let failed = |source| LaunchError::File { path: path.clone(), source };
-        let file = File::create(&path).map_err(failed)?;
+impl AliveLock {
+    pub(crate) fn hold_lock(job: &LaunchJob) -> Result<AliveLock, LaunchError> {
+        let lock_file = job.folder.join("alive");
+        let failed = |source| LaunchError::File { path: lock_file.clone(), source };
+        let file = File::create(&lock_file).map_err(failed)?;
         file.lock().map_err(failed)?;
-        Ok(Alive { path, _locked: file })
+        Ok(AliveLock { lock_file, _locked: file })
     }
 
     pub(crate) fn path(&self) -> &Path {
-        &self.path
+        &self.lock_file
     }
 }
 
-/// Makes the calling process and its group end when its launcher is gone. `launcher` is the path from [`ALIVE_VARIABLE`].
+/// Kills this process and its process group when the launcher dies. `lock_file` is the value of [`ALIVE_VARIABLE`].
 pub fn end_with_launcher(launcher: &Path) {
-    // If the file no longer exists, the job has ended.
+    // A missing lock file means that the job has already ended.
     let Ok(file) = File::open(launcher) else { return };
     std::thread::spawn(move || {
         if file.lock_shared().is_ok() {

@@ -3,36 +3,36 @@
 use std::io;
 use std::path::PathBuf;
 
-/// An error of this crate.
+/// The errors of this crate.
 #[derive(Debug, thiserror::Error)]
 pub enum LaunchError {
     /// A temporary folder cannot be created.
     #[error("cannot create a temporary folder in {base}: set TMPDIR to a writable folder")]
     TemporaryFolder {
-        /// The parent folder.
+        /// The parent folder of the temporary folder.
         base: PathBuf,
         /// The cause.
         source: io::Error,
     },
-    /// A folder cannot be created in a given folder.
+    /// A shared folder cannot be created.
     #[error("cannot write to {folder}")]
     NotWritable {
-        /// The parent folder.
+        /// The parent folder of the shared folder.
         folder: PathBuf,
         /// The cause.
         source: io::Error,
     },
-    /// A program that the user named cannot be run; see [`crate::process::cannot_run`].
+    /// A program that the user named cannot be run; created by [`crate::process::cannot_run`].
     #[error("cannot run {program}: {error}{advice}")]
     NotRun {
-        /// The program.
+        /// Name or path as the user gave it.
         program: String,
         /// The cause.
         error: io::Error,
-        /// What the user can do, with a full stop before it; empty if unknown.
+        /// Advice to the user, with a full stop and a space before it; empty if the cause is unknown.
         advice: &'static str,
     },
-    /// A file of the job cannot be read or written.
+    /// A script, log or lock file of the job cannot be read or written.
     #[error("cannot access the job's file {path}: {source}. Put the job in a writable folder")]
     File {
         /// The file.
@@ -40,48 +40,48 @@ pub enum LaunchError {
         /// The cause.
         source: io::Error,
     },
-    /// Signals cannot be handled.
+    /// Signal handlers cannot be installed.
     #[error("cannot handle signals: {0}")]
     Signals(io::Error),
-    /// A program of the engine does not exist or cannot be run.
+    /// A program that an engine needs (`sbatch`, `sh`) cannot be run.
     #[error("cannot run {program}: {source}. {advice}")]
     Tool {
         /// The program.
         program: String,
         /// The cause.
         source: io::Error,
-        /// What the user can do, as a sentence.
+        /// Advice to the user, as a sentence without a full stop.
         advice: &'static str,
     },
-    /// A program of the engine failed.
+    /// A program that an engine needs exited with an error.
     #[error("{program} failed: {message}")]
     ToolFailed {
         /// The program.
         program: String,
-        /// Its error output.
+        /// The program's standard error output.
         message: String,
     },
     /// A task has no result after all attempts.
     #[error("task {task} ended without a result: {last} (see {log})")]
     Failed {
-        /// The task.
+        /// Index of the task in the job.
         task: usize,
-        /// The file with its output.
+        /// The file with the task's output.
         log: PathBuf,
-        /// The last lines of its output.
+        /// The last lines of that file.
         last: String,
     },
-    /// A task ran twice, with different results.
+    /// A task was run twice, and the two results differ.
     #[error("task {task} ran twice and produced different results, {one} and {other}. Its command must be deterministic")]
     Duplicate {
-        /// The task.
+        /// Index of the task in the job.
         task: usize,
-        /// The first result.
+        /// Path of the first result.
         one: PathBuf,
-        /// The second.
+        /// Path of the second result.
         other: PathBuf,
     },
-    /// A signal asked this process to end.
+    /// This process received SIGINT, SIGTERM or SIGHUP.
     #[error("interrupted; all running tasks were ended")]
     Interrupted,
     /// The command template has no placeholder for the script.

@@ -8,15 +8,14 @@ use std::path::PathBuf;
 use std::thread::sleep;
 use std::time::Duration;
 
-/// Interval between checks for results.
-const POLL_EVERY: Duration = Duration::from_millis(200);
+const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
 /// Options of the Kubernetes engine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Kubernetes {
-    /// The container image, which needs a shell and everything that the commands use.
+    /// The container image. It needs a shell and all programs that the tasks run.
     pub image: String,
-    /// The persistent volume claim of the volume that contains the job's folder and all input of the commands.
+    /// The persistent volume claim for the volume that holds the job's folder and all input files of the tasks.
     pub claim: String,
     /// Mount point of the volume, the same on this machine and in pods.
     pub mount: PathBuf,
@@ -24,7 +23,7 @@ pub struct Kubernetes {
     pub retries: u32,
 }
 
-/// Formats the manifest of a job.
+/// Renders the manifest that the user applies with `kubectl`.
 pub fn manifest(job: &LaunchJob, kubernetes: &Kubernetes) -> String {
     // JSON strings are valid YAML.
     let text = |s: &str| format!("\"{}\"", s.replace('\\', "\\\\").replace('"', "\\\""));
@@ -79,6 +78,6 @@ pub(crate) fn run(
         if done == job.tasks.len() {
             return Ok(vec![1; done]);
         }
-        sleep(POLL_EVERY);
+        sleep(POLL_INTERVAL);
     }
 }

@@ -1,7 +1,6 @@
-//! Tasks as processes on this machine. Each task has its own process group, and is pinned to a core if there are enough cores. If the job
-//! stops, all tasks are ended.
+//! Runs tasks as processes on this machine. Each task has its own process group. If there are enough cores, each task is pinned to a core.
 
-use crate::alive::{ALIVE_VARIABLE, Alive};
+use crate::alive::{ALIVE_VARIABLE, AliveLock};
 use crate::{JobEvent, LaunchError, LaunchJob, MEMORY_VARIABLE, StopFlag};
 use nix::sys::signal::{Signal, killpg};
 use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
@@ -13,33 +12,32 @@ use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// Interval between checks of running tasks.
-const POLL_EVERY: Duration = Duration::from_millis(10);
-/// Time between SIGTERM and SIGKILL, in which tasks may end.
-const GRACE: Duration = Duration::from_secs(2);
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
+/// Time that tasks have to exit after SIGTERM, before they get SIGKILL.
+const GRACE_PERIOD: Duration = Duration::from_secs(2);
 
 /// Options of the local engine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Local {
-    /// Maximum number of tasks at a time. Tasks are pinned if there are as many cores.
+    /// Maximum number of tasks at a time. Tasks are pinned if there are at least this many cores.
     pub parallel: usize,
-    /// Limit on the address space of each process, in bytes.
+    /// Limit on the address space of each process, in bytes; `None` for no limit.
     pub memory: Option<u64>,
     /// Maximum number of retries of a task without a result.
     pub retries: u32,
 }
 
 impl Default for Local {
-    /// As many tasks at a time as there are cores, no memory limit, two retries.
+    /// One task per core at a time, no memory limit, two retries.
     fn default() -> Local {
         Local { parallel: std::thread::available_parallelism().map_or(1, usize::from), memory: None, retries: 2 }
     }
 }
 
 pub(crate) fn run(job: &LaunchJob, local: &Local, stop: &StopFlag, report: &mut dyn FnMut(JobEvent)) -> Result<Vec<u32>, LaunchError> {
-    let alive = Alive::hold_lock(job)?;
-    let cores = cores();
-    let pinned = local.parallel <= cores.len() && is_installed("taskset");
+    let alive = AliveLock::hold_lock(job)?;
+    let allowed_cores = allowed_cores();
+    let pinned = local.parallel <= allowed_cores.len() && is_installed("taskset");
     if !pinned {
         report(JobEvent::Note(
             "tasks are not pinned to cores: more run at a time than there are cores, or taskset (package util-linux) is missing".into(),
@@ -51,7 +49,7 @@ pub(crate) fn run(job: &LaunchJob, local: &Local, stop: &StopFlag, report: &mut 
             false => Command::new("sh"),
         };
         if pinned {
-            command.arg("-c").arg(cores[slot].to_string()).arg("sh");
+            command.arg("-c").arg(allowed_cores[slot].to_string()).arg("sh");
         }
         command.arg(job.script(task)).env(ALIVE_VARIABLE, alive.path());
         if let Some(bytes) = local.memory {
@@ -62,8 +60,7 @@ pub(crate) fn run(job: &LaunchJob, local: &Local, stop: &StopFlag, report: &mut 
     run_commands(job, local.parallel, local.retries, &start, stop, report)
 }
 
-/// The cores that this process may use.
-fn cores() -> Vec<usize> {
+fn allowed_cores() -> Vec<usize> {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let list = status.lines().find_map(|l| l.strip_prefix("Cpus_allowed_list:")).unwrap_or_default();
     let range = |text: &str| {
@@ -83,7 +80,7 @@ struct RunningTask {
     child: Child,
 }
 
-/// Running tasks, which are ended when this is dropped.
+/// Running tasks. Dropping the list ends them.
 struct RunningTasks(Vec<RunningTask>);
 
 impl Drop for RunningTasks {
@@ -91,18 +88,19 @@ impl Drop for RunningTasks {
         let group = |running: &RunningTask| Pid::from_raw(running.child.id() as i32);
         self.0.iter().for_each(|r| _ = killpg(group(r), Signal::SIGTERM));
         let begun = Instant::now();
-        while begun.elapsed() < GRACE && self.0.iter_mut().any(|r| matches!(r.child.try_wait(), Ok(None))) {
-            sleep(POLL_EVERY);
+        while begun.elapsed() < GRACE_PERIOD && self.0.iter_mut().any(|r| matches!(r.child.try_wait(), Ok(None))) {
+            sleep(POLL_INTERVAL);
         }
         for running in &mut self.0 {
-            // The group may outlive its leader.
+            // Other processes of the group may still run although its leader has exited.
             let _ = killpg(group(running), Signal::SIGKILL);
             let _ = running.child.wait();
         }
     }
 }
 
-/// Runs a command for each task, `parallel` at a time, and retries tasks without a result.
+/// Runs the command that `start` returns for a task and a slot, for every task without a result. At most `parallel` tasks run at a time. A
+/// task that ends without a result is retried up to `retries` times.
 pub(crate) fn run_commands(
     job: &LaunchJob,
     parallel: usize,
@@ -124,7 +122,7 @@ pub(crate) fn run_commands(
             attempts[task] += 1;
             running.0.push(RunningTask { task, slot, child });
         }
-        sleep(POLL_EVERY);
+        sleep(POLL_INTERVAL);
         for done in take_ended(job, &mut running)? {
             free.push(done.slot);
             if job.tasks[done.task].result.exists() {
@@ -133,7 +131,7 @@ pub(crate) fn run_commands(
                 report(JobEvent::Retried(done.task));
                 waiting.push_back(done.task);
             } else {
-                return Err(job.failure(done.task));
+                return Err(job.failed_task_error(done.task));
             }
         }
     }
@@ -150,15 +148,15 @@ fn spawn(job: &LaunchJob, task: usize, mut command: Command) -> Result<Child, La
     command.spawn().map_err(|source| LaunchError::Tool { program, source, advice: "Install it" })
 }
 
-/// Removes ended tasks from `running` and returns them. If a task has no result, the processes that it started are killed first, so that
-/// they do not run at the same time as the next attempt.
+/// Removes ended tasks from `running` and returns them. If a task left no result, its remaining processes are killed, so that they do not
+/// run alongside the next attempt.
 fn take_ended(job: &LaunchJob, running: &mut RunningTasks) -> Result<Vec<RunningTask>, LaunchError> {
     let failed = |source| LaunchError::Tool { program: "sh".into(), source, advice: "Run the job again" };
     let mut done = Vec::new();
     let mut at = 0;
     while at < running.0.len() {
         let RunningTask { task, child, .. } = &mut running.0[at];
-        // Read the state without reaping the process, so that neither the process ID nor the group ID is reused yet.
+        // Query the state without reaping the process. Reaping would allow the process ID and the group ID to be reused.
         let process = Pid::from_raw(child.id() as i32);
         let flags = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
         if waitid(Id::Pid(process), flags).map_err(|e| failed(e.into()))? == WaitStatus::StillAlive {

@@ -1,4 +1,4 @@
-//! Processes that run on behalf of the user: forwarding of signals, exit statuses, and errors at the start.
+//! Runs programs for the user: forwards signals, converts exit statuses, and explains why a program cannot be started.
 
 use crate::signals::ignored_signals;
 use crate::{LaunchError, temporary};
@@ -15,13 +15,13 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, ExitStatus};
 use std::sync::mpsc::{Sender, channel};
 
-/// The exit code that reports how a process ended, as in a shell: 128 plus the signal number if a signal killed the process.
+/// Converts an exit status as a shell does: if a signal killed the process, the exit code is 128 plus the signal number.
 pub fn exit_code(status: ExitStatus) -> ExitCode {
     let number = status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0));
     ExitCode::from(number as u8)
 }
 
-/// The error for a program named by the user that could not be run, with advice that depends on the cause.
+/// Creates the error for a program that the user named and that could not be run. The advice in it depends on the cause.
 pub fn cannot_run(program: impl AsRef<OsStr>, error: io::Error) -> LaunchError {
     let name = program.as_ref().display();
     let advice = match error.kind() {
@@ -38,12 +38,12 @@ pub fn cannot_run(program: impl AsRef<OsStr>, error: io::Error) -> LaunchError {
     LaunchError::NotRun { program: name.to_string(), error, advice }
 }
 
-/// Finds a file by name in the folders of a search path (a value of `PATH`). Returns the first file that `is_wanted` accepts.
+/// Searches the folders of a search path (a value of `PATH`) for a file. Returns the first file with that name that `is_wanted` accepts.
 pub fn find_in_search_path(name: &OsStr, search_path: Option<&OsStr>, is_wanted: impl Fn(&Path) -> bool) -> Option<PathBuf> {
     search_path.into_iter().flat_map(env::split_paths).map(|folder| folder.join(name)).find(|path| is_wanted(path))
 }
 
-/// Runs a command, forwards signals to it, and waits for it to end.
+/// Runs a command to its end and forwards signals to it meanwhile.
 pub fn wait_forwarding(command: &mut Command) -> io::Result<ExitStatus> {
     forwarding_signals(|begun| {
         let mut child: Child = command.spawn()?;
@@ -52,20 +52,20 @@ pub fn wait_forwarding(command: &mut Command) -> io::Result<ExitStatus> {
     })?
 }
 
-/// A channel for the ID of the process that signals are forwarded to.
+/// Receives the ID of the process to which signals are forwarded.
 pub struct ForwardingTarget(Sender<u32>);
 
 impl ForwardingTarget {
-    /// Reports that the process has started.
+    /// Starts forwarding to the process with this ID.
     pub fn report(&self, process: u32) {
-        // If the listening thread has already ended, there is nothing to forward.
+        // This fails only if the forwarding thread has ended; no signals are forwarded then.
         let _ = self.0.send(process);
     }
 }
 
-/// Calls `work`, which starts a process, and meanwhile forwards signals to that process.
+/// Calls `work`, which starts a process, and forwards signals to that process until `work` returns.
 pub fn forwarding_signals<T>(work: impl FnOnce(ForwardingTarget) -> T) -> io::Result<T> {
-    // This is permanent: a signal sent to both processes must not end this process if the other process ends first.
+    // Permanent, because a signal sent to both processes must not end this process after the other one has ended.
     temporary::disable_removal_on_signals();
     let ignored = ignored_signals();
     let forwarded = [SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2].into_iter().filter(|s| !ignored.contains(s));
@@ -76,11 +76,12 @@ pub fn forwarding_signals<T>(work: impl FnOnce(ForwardingTarget) -> T) -> io::Re
         let Ok(process) = process.recv() else { return };
         let process = Pid::from_raw(process as i32);
         for origin in signals.forever() {
-            // Signals from the terminal, which have no sending process, go to the whole group, so the process gets them anyway.
+            // A signal from the terminal has no sending process. The terminal sends it to the complete process group, so it needs no
+            // forwarding.
             if origin.process.is_some()
                 && let Ok(signal) = Signal::try_from(origin.signal)
             {
-                // The process may just have ended.
+                // This fails if the process has just ended.
                 let _ = kill(process, signal);
             }
         }

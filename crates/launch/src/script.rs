@@ -1,8 +1,8 @@
-//! Tasks as shell scripts, which every engine runs.
+//! Tasks as shell scripts, which all engines run.
 //!
-//! A script runs the task's command in its working folder, with a temporary file for the result, and then links this file to the result's
-//! path. If the result already exists, linking fails, and the two results are compared. Results thus appear atomically, once, and never
-//! change.
+//! A script runs the task's command in its working directory. The command writes its result to a temporary file, and the script then links
+//! this file to the result's path. If a result already exists, linking fails, and the script compares the two results. Thus a result
+//! appears atomically and never changes.
 
 use crate::{LaunchError, LaunchJob, LaunchTask, MEMORY_VARIABLE, RESULT_VARIABLE};
 use std::ffi::{OsStr, OsString};
@@ -10,35 +10,36 @@ use std::fs;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
-/// Environment variables with which launchers number processes: Open MPI, MPICH and others, Slurm, Kubernetes.
+/// Environment variables in which launchers number their processes: Open MPI, PMIx, MPICH, Slurm, Kubernetes.
 const RANK_VARIABLES: [&str; 5] = ["OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID", "JOB_COMPLETION_INDEX"];
 
 impl LaunchJob {
-    /// Writes the scripts of all tasks.
-    pub fn write(&self) -> Result<(), LaunchError> {
+    /// Writes a script for each task, and the script that [`LaunchJob::rank_script`] names. Creates the job's folder if necessary.
+    pub fn write_scripts(&self) -> Result<(), LaunchError> {
         fs::create_dir_all(&self.folder).map_err(|source| LaunchError::File { path: self.folder.clone(), source })?;
         for (at, task) in self.tasks.iter().enumerate() {
-            write(&self.script(at), &script_text(task))?;
+            write_file(&self.script(at), &render_task_script(task))?;
         }
-        write(&self.rank_script(), &self.rank_script_text())
+        write_file(&self.rank_script(), &self.render_rank_script())
     }
 
-    /// The path of a task's script.
+    /// Returns the path of a task's script.
     pub fn script(&self, task: usize) -> PathBuf {
         self.folder.join(format!("task-{task}.sh"))
     }
 
-    /// The path of a task's output.
+    /// Returns the path of the file with a task's output.
     pub fn log(&self, task: usize) -> PathBuf {
         self.folder.join(format!("task-{task}.log"))
     }
 
-    /// The path of the script that runs the task with the number that a launcher assigns.
+    /// Returns the path of a script that runs one task. The script reads the task's index from an environment variable that the launcher
+    /// sets.
     pub fn rank_script(&self) -> PathBuf {
         self.folder.join("each.sh")
     }
 
-    fn rank_script_text(&self) -> Vec<u8> {
+    fn render_rank_script(&self) -> Vec<u8> {
         let number = RANK_VARIABLES.iter().rev().fold(String::new(), |inner, name| format!("${{{name}:-{inner}}}"));
         let mut text = b"#!/bin/sh\nexec sh ".to_vec();
         text.extend(shell_quoted(self.folder.as_os_str()));
@@ -47,18 +48,18 @@ impl LaunchJob {
     }
 }
 
-/// The path for a second result that differs from the first.
-pub fn second_result(result: &Path) -> PathBuf {
+/// Returns the path for a second result that differs from the first.
+pub fn second_result_path(result: &Path) -> PathBuf {
     let mut name = result.as_os_str().to_owned();
     name.push(".second");
     name.into()
 }
 
-fn write(path: &Path, text: &[u8]) -> Result<(), LaunchError> {
+fn write_file(path: &Path, text: &[u8]) -> Result<(), LaunchError> {
     fs::write(path, text).map_err(|source| LaunchError::File { path: path.to_owned(), source })
 }
 
-fn script_text(task: &LaunchTask) -> Vec<u8> {
+fn render_task_script(task: &LaunchTask) -> Vec<u8> {
     let mut text = b"#!/bin/sh\n".to_vec();
     let mut line = |parts: &[&[u8]]| {
         parts.iter().for_each(|p| text.extend(*p));
@@ -79,7 +80,7 @@ fn script_text(task: &LaunchTask) -> Vec<u8> {
     line(&[b"status=$?"]);
     line(&[b"if [ $status -ne 0 ]; then rm -f \"$new\"; exit $status; fi"]);
     line(&[b"test -e \"$new\" || { echo 'the command wrote no result' >&2; exit 126; }"]);
-    // The first result stays; an equal second result is removed.
+    // The first result stays. A second result is removed if it is equal, and renamed otherwise.
     line(&[b"if ! ln \"$new\" \"$result\" 2>/dev/null; then"]);
     line(&[b"  test -e \"$result\" || { echo \"cannot write $result\" >&2; exit 126; }"]);
     line(&[b"  cmp -s \"$new\" \"$result\" || mv \"$new\" \"$result.second\""]);
@@ -88,13 +89,11 @@ fn script_text(task: &LaunchTask) -> Vec<u8> {
     text
 }
 
-/// Quotes a word for the shell.
 pub(crate) fn shell_quoted(word: &OsStr) -> Vec<u8> {
-    // The operating system ends words of commands and variables at a zero byte.
+    // The operating system's command lines and environments cannot contain zero bytes.
     shlex::bytes::try_quote(word.as_bytes()).expect("no zero byte").into_owned()
 }
 
-/// Like [`shell_quoted`], for words of type `OsString`.
 pub(crate) fn quote_for_shell(word: &OsStr) -> OsString {
     OsString::from_vec(shell_quoted(word))
 }

@@ -1,7 +1,7 @@
-//! Tasks as a job array of a Slurm cluster, all of whose machines share the job's folder.
+//! Runs tasks as a Slurm job array. All machines of the cluster must share the job's folder.
 //!
-//! Slurm requeues tasks of lost nodes (`--requeue`). A task is done only if its result exists; tasks that end without one are submitted
-//! again. The queue is polled here, since `sbatch --wait` polls less and less often.
+//! If a node fails, Slurm requeues its tasks (`--requeue`). A task is done only when its result exists. Tasks that end without a result are
+//! submitted again. This module polls the queue itself, because `sbatch --wait` polls at growing intervals.
 
 use crate::script::shell_quoted;
 use crate::{JobEvent, LaunchError, LaunchJob, StopFlag};
@@ -13,21 +13,20 @@ use std::process::{Command, Output};
 use std::thread::sleep;
 use std::time::Duration;
 
-/// Interval between checks for signals.
-const POLL_EVERY: Duration = Duration::from_millis(100);
-/// Maximum delay with which results of other machines become visible.
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
+/// Maximum time until a file that was written on another machine becomes visible here.
 const MAX_RESULT_DELAY: Duration = Duration::from_secs(3);
-/// Number of consecutive failed queries of the queue after which waiting fails.
+/// Number of consecutive failed `squeue` calls after which the job fails.
 const MAX_FAILED_QUERIES: u32 = 60;
 
 /// Options of the Slurm engine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Slurm {
-    /// Additional options of `sbatch`.
+    /// Additional options for `sbatch`.
     pub options: Vec<String>,
-    /// Interval between queries of the queue.
+    /// Interval between `squeue` calls.
     pub poll: Duration,
-    /// Maximum number of times that a task without a result is submitted again.
+    /// Maximum number of resubmissions of a task without a result.
     pub retries: u32,
 }
 
@@ -37,13 +36,13 @@ impl Default for Slurm {
     }
 }
 
-/// A submitted array. Dropping this cancels the array unless it is done.
-struct Submitted {
+/// A submitted job array. Dropping it cancels the array unless all its tasks have ended.
+struct SubmittedArray {
     id: String,
     done: bool,
 }
 
-impl Drop for Submitted {
+impl Drop for SubmittedArray {
     fn drop(&mut self) {
         if !self.done {
             let _ = Command::new("scancel").arg(&self.id).output();
@@ -70,17 +69,18 @@ pub(crate) fn run(job: &LaunchJob, slurm: &Slurm, stop: &StopFlag, report: &mut 
     Ok(attempts)
 }
 
-fn submit(job: &LaunchJob, slurm: &Slurm, open: &[usize]) -> Result<Submitted, LaunchError> {
+fn submit(job: &LaunchJob, slurm: &Slurm, open: &[usize]) -> Result<SubmittedArray, LaunchError> {
     let path: PathBuf = job.folder.join("slurm.sh");
     let mut text = b"#!/bin/sh\nexec sh ".to_vec();
     text.extend(shell_quoted(job.folder.as_os_str()));
-    // `each.sh` cannot be used here: if a different job submitted this job, the environment may contain numbers from other launchers.
+    // `each.sh` does not work here: if this job was submitted from within a different job, the environment may contain another launcher's
+    // rank.
     text.extend(b"/task-\"$SLURM_ARRAY_TASK_ID\".sh\n");
     fs::write(&path, text).map_err(|source| LaunchError::File { path: path.clone(), source })?;
     let array: Vec<String> = open.iter().map(usize::to_string).collect();
     let mut command = Command::new("sbatch");
     command.args(["--parsable", "--requeue", "--open-mode=append"]).arg(format!("--array={}", array.join(",")));
-    command.arg(format!("--job-name={}", job.name)).arg("--output").arg(log_pattern(job)).args(&slurm.options).arg(&path);
+    command.arg(format!("--job-name={}", job.name)).arg("--output").arg(log_file_pattern(job)).args(&slurm.options).arg(&path);
     let output = command.output().map_err(|source| LaunchError::Tool {
         program: "sbatch".into(),
         source,
@@ -91,11 +91,11 @@ fn submit(job: &LaunchJob, slurm: &Slurm, open: &[usize]) -> Result<Submitted, L
     }
     // The output is `ID` or `ID;CLUSTER`.
     let id = String::from_utf8_lossy(&output.stdout).trim().split(';').next().unwrap_or_default().to_owned();
-    Ok(Submitted { id, done: false })
+    Ok(SubmittedArray { id, done: false })
 }
 
-/// The pattern for log files. Slurm expands `%`, so percent signs in the path are escaped.
-fn log_pattern(job: &LaunchJob) -> OsString {
+/// Returns the pattern for log file names. Percent signs in the path are escaped, because Slurm expands `%`.
+fn log_file_pattern(job: &LaunchJob) -> OsString {
     let folder = job.folder.as_os_str().as_bytes().iter().flat_map(|b| if *b == b'%' { vec![b'%'; 2] } else { vec![*b] });
     OsString::from_vec(folder.chain(*b"/task-%a.log").collect())
 }
@@ -104,11 +104,11 @@ fn tool_error(program: &str, output: &Output) -> LaunchError {
     LaunchError::ToolFailed { program: program.into(), message: String::from_utf8_lossy(&output.stderr).trim().to_owned() }
 }
 
-/// Waits until no task of the array is left in the queue.
+/// Waits until no task of the array is pending or running.
 fn wait(
     job: &LaunchJob,
     slurm: &Slurm,
-    submitted: &Submitted,
+    submitted: &SubmittedArray,
     stop: &StopFlag,
     report: &mut dyn FnMut(JobEvent),
 ) -> Result<(), LaunchError> {
@@ -117,7 +117,7 @@ fn wait(
         let mut left = slurm.poll;
         while !left.is_zero() {
             stop.check()?;
-            let pause = left.min(POLL_EVERY);
+            let pause = left.min(POLL_INTERVAL);
             sleep(pause);
             left -= pause;
         }
@@ -128,7 +128,7 @@ fn wait(
         }
         match is_pending_or_running(&submitted.id) {
             Ok(true) => failed_queries = 0,
-            Ok(false) => return wait_for_files(job, stop),
+            Ok(false) => return wait_for_late_results(job, stop),
             Err(error) => {
                 failed_queries += 1;
                 if failed_queries >= MAX_FAILED_QUERIES {
@@ -139,18 +139,17 @@ fn wait(
     }
 }
 
-/// Waits for results that become visible late because another machine wrote them.
-fn wait_for_files(job: &LaunchJob, stop: &StopFlag) -> Result<(), LaunchError> {
+/// Waits for results that other machines have written but that are not visible here yet.
+fn wait_for_late_results(job: &LaunchJob, stop: &StopFlag) -> Result<(), LaunchError> {
     let mut left = MAX_RESULT_DELAY;
     while !job.tasks_without_result().is_empty() && !left.is_zero() {
         stop.check()?;
-        sleep(POLL_EVERY);
-        left = left.saturating_sub(POLL_EVERY);
+        sleep(POLL_INTERVAL);
+        left = left.saturating_sub(POLL_INTERVAL);
     }
     Ok(())
 }
 
-/// Returns true if any task of a job is pending or running.
 fn is_pending_or_running(id: &str) -> Result<bool, LaunchError> {
     let output = Command::new("squeue").args(["-h", "-r", "-o", "%i", "-j", id]).output();
     let output =
@@ -158,7 +157,7 @@ fn is_pending_or_running(id: &str) -> Result<bool, LaunchError> {
     let text = String::from_utf8_lossy(&output.stderr);
     match output.status.success() {
         true => Ok(!output.stdout.trim_ascii().is_empty()),
-        // The job ended long ago.
+        // Slurm forgets a job some time after its end.
         false if text.contains("Invalid job id") => Ok(false),
         false => Err(tool_error("squeue", &output)),
     }

@@ -1,8 +1,8 @@
-//! Tasks started by any command that runs a script elsewhere: `ssh`, `mpirun`, or the command of a batch system.
+//! Runs tasks with a command line of the user that runs a script elsewhere: `ssh`, `mpirun`, or a batch system's command.
 //!
-//! The command line may contain these placeholders, which are replaced by shell words: `{script}` (a task's script), `{index}` (its number,
-//! from 0), `{folder}` (the job's folder), `{count}` (the number of tasks), `{each}` (a script that runs the task with the number that an
-//! MPI launcher assigns). With `{script}` or `{index}`, the command runs once per task, otherwise once for all tasks.
+//! The command line may contain these placeholders, each of which is replaced by a shell word: `{script}` (a task's script), `{index}` (the
+//! task's index, from 0), `{folder}` (the job's folder), `{count}` (the number of tasks), `{each}` (a script that runs the task whose index
+//! an MPI launcher assigns). A command line with `{script}` or `{index}` runs once per task, any other command line once for all tasks.
 
 use crate::local::run_commands;
 use crate::script::quote_for_shell;
@@ -34,17 +34,17 @@ pub(crate) fn run(
     }
     let start = |task: usize, _: usize| {
         let mut command = Command::new("sh");
-        command.arg("-c").arg(expand(job, &template.line, task));
+        command.arg("-c").arg(expand_placeholders(job, &template.line, task));
         command
     };
     if runs_per_task {
         return run_commands(job, template.parallel, template.retries, &start, stop, report);
     }
-    run_all_at_once(job, template, &start, stop, report)
+    run_one_command_for_all(job, template, &start, stop, report)
 }
 
-/// Runs the command once for all tasks, and again while results are missing. All tasks share the first task's log.
-fn run_all_at_once(
+/// Runs the command once for all tasks, and again while results are missing. The first task's log has the output of all tasks.
+fn run_one_command_for_all(
     job: &LaunchJob,
     template: &Template,
     start: &dyn Fn(usize, usize) -> Command,
@@ -63,19 +63,19 @@ fn run_all_at_once(
         }
         let one = LaunchJob { tasks: vec![job.tasks[first].clone()], ..job.clone() };
         match run_commands(&one, 1, 0, start, stop, report) {
-            // Results are checked again at the end.
+            // `run` checks at the end whether all results exist.
             Ok(_) | Err(LaunchError::Failed { .. }) => {}
             Err(error) => return Err(error),
         }
         for task in job.tasks_without_result().into_iter().filter(|task| *task != 0) {
-            // This fails if the log was linked in an earlier round.
+            // This fails if an earlier round has linked the log.
             let _ = std::fs::hard_link(job.log(0), job.log(task));
         }
     }
     Ok(attempts)
 }
 
-fn expand(job: &LaunchJob, line: &str, task: usize) -> OsString {
+fn expand_placeholders(job: &LaunchJob, line: &str, task: usize) -> OsString {
     let word = |path: std::path::PathBuf| quote_for_shell(path.as_os_str()).into_vec();
     let values: [(&str, Vec<u8>); 5] = [
         ("{script}", word(job.script(task))),

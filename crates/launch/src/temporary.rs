@@ -1,4 +1,4 @@
-//! Temporary files and folders, which are removed when the command ends, even by an error or by a signal other than SIGKILL.
+//! Temporary files and folders. They are removed when the command ends, even if an error or a signal other than SIGKILL ends it.
 
 use crate::LaunchError;
 use crate::signals::ignored_signals;
@@ -11,28 +11,28 @@ use trodden_profile::private;
 pub use trodden_profile::temporary::TemporaryFolder;
 use trodden_profile::temporary::lock_registry;
 
-/// True if signals must neither remove temporary files nor end this command.
 static REMOVAL_IS_DISABLED: AtomicBool = AtomicBool::new(false);
 
-/// Called with signals that would end the command; returns true if it has handled the signal.
+/// Called with each signal that would end the command. The command continues if this function returns true.
 static SIGNAL_HANDLER: OnceLock<fn(i32) -> bool> = OnceLock::new();
 
-/// Creates a folder in `base` that only its owner can read.
-pub fn folder_in(base: &Path, prefix: &str) -> Result<TemporaryFolder, LaunchError> {
+/// Creates a temporary folder in `base` that only its owner can access.
+pub fn create_folder_in(base: &Path, prefix: &str) -> Result<TemporaryFolder, LaunchError> {
     TemporaryFolder::create_in(base, prefix, 0o700).map_err(|source| LaunchError::TemporaryFolder { base: base.to_owned(), source })
 }
 
-/// Creates a folder in `base` with the permissions of `base`.
-pub fn shared_folder_in(base: &Path, prefix: &str) -> Result<TemporaryFolder, LaunchError> {
+/// Creates a temporary folder in `base` that has the permissions of `base`.
+pub fn create_shared_folder_in(base: &Path, prefix: &str) -> Result<TemporaryFolder, LaunchError> {
     private::temporary_folder_in(base, prefix).map_err(|source| LaunchError::NotWritable { folder: base.to_owned(), source })
 }
 
-/// Makes signals neither remove temporary files nor end this command. From now on, the caller forwards signals or polls for them.
+/// From now on, signals neither remove temporary files nor end this command. The caller must forward the signals or poll for them.
 pub fn disable_removal_on_signals() {
     REMOVAL_IS_DISABLED.store(true, Ordering::SeqCst);
 }
 
-/// Registers a function that is called with signals before they end the command. If it returns true, the command continues.
+/// Registers a function that is called with each signal before the signal ends the command. If the function returns true, the command
+/// continues.
 pub fn set_signal_handler(handler: fn(i32) -> bool) {
     let is_first = SIGNAL_HANDLER.set(handler).is_ok();
     assert!(is_first, "only one function can be registered for signals");
@@ -43,20 +43,21 @@ pub fn is_removal_disabled() -> bool {
     REMOVAL_IS_DISABLED.load(Ordering::SeqCst)
 }
 
-/// Removes all temporary files and folders. None can be created until the result is dropped.
+/// Removes all temporary files and folders. No new ones can be created until the returned value is dropped.
 pub fn remove_all() -> impl Sized {
     let names = lock_registry();
     names.remove_all();
     names
 }
 
-/// Starts to catch signals that remove temporary files and end the command, once per process. Ignored signals stay ignored.
+/// From now on, signals remove all temporary files and then end the command. Ignored signals stay ignored. Calls after the first have no
+/// effect.
 pub fn remove_on_signals() {
     static STARTED: Once = Once::new();
     STARTED.call_once(|| {
         let ignored = ignored_signals();
         let ends = [SIGINT, SIGTERM, SIGHUP, SIGQUIT].into_iter().filter(|signal| !ignored.contains(signal));
-        // If handlers cannot be installed, signals keep their default action.
+        // If no handlers can be installed, signals keep their default action.
         let Ok(mut signals) = Signals::new(ends) else { return };
         std::thread::spawn(move || {
             for signal in signals.forever() {

@@ -1,4 +1,4 @@
-//! Jobs of small shell commands: results, retries, duplicates, quoting, and ending of tasks.
+//! Runs jobs of small shell commands and checks results, retries, duplicate results, quoting, and that tasks are ended.
 
 use std::ffi::OsString;
 use std::fs;
@@ -22,11 +22,11 @@ fn run(job: &LaunchJob, engine: &Engine, report: &mut dyn FnMut(JobEvent)) -> Re
     trodden_launch::run(job, engine, &StopFlag::new().unwrap(), report)
 }
 
-fn local() -> Engine {
+fn local_engine() -> Engine {
     Engine::Local(Local { parallel: 2, memory: None, retries: 1 })
 }
 
-fn result(folder: &Path, at: usize) -> String {
+fn read_result(folder: &Path, at: usize) -> String {
     fs::read_to_string(folder.join(format!("result-{at}"))).unwrap()
 }
 
@@ -39,36 +39,36 @@ fn task_gets_arguments_input_and_environment_and_is_retried() {
     fs::write(folder.path().join("in"), "input").unwrap();
     job.tasks[0].input = Some(folder.path().join("in"));
     let mut retried = Vec::new();
-    let attempts = run(&job, &local(), &mut |event| retried.extend(matches!(event, JobEvent::Retried(_)).then_some(event))).unwrap();
+    let attempts = run(&job, &local_engine(), &mut |event| retried.extend(matches!(event, JobEvent::Retried(_)).then_some(event))).unwrap();
     assert_eq!((attempts, retried), (vec![1, 2], vec![JobEvent::Retried(1)]));
-    assert_eq!(result(folder.path(), 0), "a b|'*'|$x||it's $HOME|input");
-    assert_eq!(result(folder.path(), 1), "again\n");
-    // Existing results are not computed again.
-    assert_eq!(run(&job, &local(), &mut |_| {}).unwrap(), [0, 0]);
+    assert_eq!(read_result(folder.path(), 0), "a b|'*'|$x||it's $HOME|input");
+    assert_eq!(read_result(folder.path(), 1), "again\n");
+    // Tasks with a result are not run again.
+    assert_eq!(run(&job, &local_engine(), &mut |_| {}).unwrap(), [0, 0]);
 }
 
 #[test]
-fn task_without_result_is_an_error_and_ends_the_others() {
+fn task_without_result_fails_the_job_and_ends_other_tasks() {
     let folder = tempfile::tempdir().unwrap();
     let job = job(folder.path(), &[&["sh", "-c", "sleep 600 & sleep 600"], &["sh", "-c", "echo no luck >&2; exit 3"]]);
     let begun = Instant::now();
-    let error = run(&job, &local(), &mut |_| {}).unwrap_err();
+    let error = run(&job, &local_engine(), &mut |_| {}).unwrap_err();
     assert!(matches!(&error, LaunchError::Failed { task: 1, last, .. } if last == "no luck; no luck"), "{error}");
     assert!(begun.elapsed() < Duration::from_secs(60));
     let silent = self::job(&folder.path().join("."), &[&["true"]]);
-    assert!(matches!(run(&silent, &local(), &mut |_| {}), Err(LaunchError::Failed { task: 0, .. })));
+    assert!(matches!(run(&silent, &local_engine(), &mut |_| {}), Err(LaunchError::Failed { task: 0, .. })));
 }
 
 #[test]
 fn leftover_processes_of_failed_task_are_killed_before_retry() {
     let folder = tempfile::tempdir().unwrap();
-    // The first attempt leaves a process running; the second finds out whether it still runs.
+    // The first attempt leaves a process running. The second attempt produces its result only if that process is gone.
     let command = "if ! test -e left; then sleep 600 & echo $! > left; exit 1; fi; n=0
         while grep -qs 'State:.*(sleeping)' /proc/$(cat left)/status; do n=$((n + 1)); test $n -lt 20 || exit 1; sleep 0.1; done
         echo alone > \"$LAUNCH_RESULT\"";
     let job = job(folder.path(), &[&["sh", "-c", command]]);
-    assert_eq!(run(&job, &local(), &mut |_| {}).unwrap(), [2]);
-    assert_eq!(result(folder.path(), 0), "alone\n");
+    assert_eq!(run(&job, &local_engine(), &mut |_| {}).unwrap(), [2]);
+    assert_eq!(read_result(folder.path(), 0), "alone\n");
 }
 
 #[test]
@@ -90,21 +90,21 @@ fn second_result_must_equal_the_first() {
     run(&job, &line("0"), &mut |_| {}).unwrap();
     fs::remove_file(&job.tasks[0].result).unwrap();
     assert!(matches!(run(&job, &line("1"), &mut |_| {}), Err(LaunchError::Duplicate { task: 0, .. })));
-    assert_eq!(result(folder.path(), 0), "0\n");
+    assert_eq!(read_result(folder.path(), 0), "0\n");
 }
 
 #[test]
-fn templates_expand_placeholders_and_launchers_assign_numbers() {
+fn template_placeholders_are_expanded_and_rank_script_reads_rank() {
     let folder = tempfile::tempdir().unwrap();
     let write = ["sh", "-c", "echo $PLACE > \"$LAUNCH_RESULT\""];
     let template = |line: &str| Engine::Template(Template { line: line.into(), parallel: 2, retries: 0 });
     let one = job(folder.path(), &[&write, &write]);
     run(&one, &template("PLACE=h{index}-{count} sh {script}"), &mut |_| {}).unwrap();
-    assert_eq!((result(folder.path(), 0), result(folder.path(), 1)), ("h0-2\n".into(), "h1-2\n".into()));
+    assert_eq!((read_result(folder.path(), 0), read_result(folder.path(), 1)), ("h0-2\n".into(), "h1-2\n".into()));
     let other = tempfile::tempdir().unwrap();
     let mpi = "for rank in 0 1; do PLACE=r$rank OMPI_COMM_WORLD_RANK=$rank sh {each}; done";
     run(&job(other.path(), &[&write, &write]), &template(mpi), &mut |_| {}).unwrap();
-    assert_eq!((result(other.path(), 0), result(other.path(), 1)), ("r0\n".into(), "r1\n".into()));
+    assert_eq!((read_result(other.path(), 0), read_result(other.path(), 1)), ("r0\n".into(), "r1\n".into()));
     let none = job(&folder.path().join("."), &[&write]);
     assert!(matches!(run(&none, &template("ssh host"), &mut |_| {}), Err(LaunchError::NoPlaceholder(_))));
 }
@@ -114,7 +114,7 @@ fn memory_limit_is_applied() {
     let folder = tempfile::tempdir().unwrap();
     let job = job(folder.path(), &[&["sh", "-c", "ulimit -v > \"$LAUNCH_RESULT\""]]);
     run(&job, &Engine::Local(Local { memory: Some(1 << 30), ..Local::default() }), &mut |_| {}).unwrap();
-    assert_eq!(result(folder.path(), 0), "1048576\n");
+    assert_eq!(read_result(folder.path(), 0), "1048576\n");
 }
 
 #[test]
@@ -133,9 +133,9 @@ fn manifest_has_an_index_per_task() {
     }
 }
 
-/// Simulates Kubernetes: runs the manifest's command for each index, in reverse order. One command is killed at its first attempt.
+/// Simulates Kubernetes: runs the manifest's command for each index, in reverse order. The first attempt of one task is killed.
 #[test]
-fn commands_of_manifest_produce_the_results() {
+fn manifest_commands_produce_all_results() {
     let folder = tempfile::tempdir().unwrap();
     let write = ["sh", "-c", "test -e tried || { touch tried; kill -9 $$; }; echo $WORD $JOB_COMPLETION_INDEX > \"$LAUNCH_RESULT\""];
     let job = job(folder.path(), &[&write, &write, &write]);
@@ -157,5 +157,5 @@ fn commands_of_manifest_produce_the_results() {
     });
     run(&job, &engine, &mut |_| {}).unwrap();
     assert_eq!(cluster.join().unwrap(), [2, 1, 1]);
-    assert_eq!([0, 1, 2].map(|at| result(folder.path(), at)), ["it's $HOME 0\n", "it's $HOME 1\n", "it's $HOME 2\n"]);
+    assert_eq!([0, 1, 2].map(|at| read_result(folder.path(), at)), ["it's $HOME 0\n", "it's $HOME 1\n", "it's $HOME 2\n"]);
 }

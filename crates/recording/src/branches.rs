@@ -1,12 +1,12 @@
-//! Runs an uninstrumented program under `perf record`, and makes a profile of the branches that the hardware recorded.
+//! Runs an uninstrumented program under `perf record`, and makes a profile from the branches that the hardware recorded.
 //!
-//! A trial recording of a trivial program first checks that perf and the machine can record branches, before a possibly long run. Then perf
-//! runs the command and passes on its exit status. `perf script` prints the recording twice: first the mapped files, to find programs with
+//! Before a possibly long run, a trial recording of a trivial program checks that perf and the machine can record branches. Then perf runs
+//! the command and passes on its exit status. `perf script` prints the recording twice: first the mapped files, to find programs with
 //! marked blocks, and then the branches, for [`crate::import`].
 
 use crate::import;
-use crate::runs::reasons;
-use crate::{RecordedCommand, RecordingContext, ending, exit_code_with, run_metadata};
+use crate::runs::format_causes;
+use crate::{RecordedCommand, RecordingContext, exit_code_with, process_ending, run_metadata};
 use anyhow::{Context, Result, bail, ensure};
 use std::io::BufReader;
 use std::path::{Path, PathBuf};
@@ -16,33 +16,30 @@ use trodden_launch::process::wait_forwarding;
 use trodden_profile::Run;
 use trodden_trace::programs_with_addresses;
 
-/// Sampling period in branches; a prime, to avoid resonance with loops.
-const PERIOD: &str = "100003";
+/// Sampling period in branches. It is a prime, to avoid resonance with loops.
+const SAMPLING_PERIOD: &str = "100003";
 
 /// Which branches the hardware records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RecordedBranches {
     /// The most recent branches at each sample (`perf record -b`).
     Records,
-    /// All branches, by Intel PT.
+    /// All branches, with Intel PT.
     Trace,
 }
 
-/// Options for recording branches.
+/// Input of [`run`].
 #[derive(Clone, Debug)]
 pub struct BranchRecording {
-    /// Which branches to record.
+    /// Which branches the hardware records.
     pub kind: RecordedBranches,
-    /// The path of `perf`.
+    /// Path of the program `perf`.
     pub perf: PathBuf,
-    /// The perf event that replaces the default one.
+    /// The perf event to sample instead of the default event.
     pub event: Option<String>,
 }
 
-/// Records a run. Returns the exit status of the command.
-///
-/// # Errors
-/// The machine cannot record branches, or perf cannot be run.
+/// Records a run. Returns the command's exit status. Fails if the machine cannot record branches, or perf cannot be run.
 pub fn run(what: &RecordedCommand, job: &BranchRecording, context: &RecordingContext) -> Result<ExitCode> {
     let folder = context.temporary_folder("trodden-branches-")?;
     let data = folder.path().join("branches.data");
@@ -55,28 +52,26 @@ pub fn run(what: &RecordedCommand, job: &BranchRecording, context: &RecordingCon
     let run = Run {
         duration_ns: clock.elapsed().as_nanos() as u64,
         suite: what.destination.suite.clone(),
-        ..run_metadata(&what.command, started, ending(status), context)
+        ..run_metadata(&what.command, started, process_ending(status), context)
     };
     let stored = store_profile(what, job, &data, run, context);
     if let Err(error) = &stored {
-        log::warn!("no profile of this run was stored: {}", reasons(error));
+        log::warn!("no profile of this run was stored: {}", format_causes(error));
     }
     Ok(exit_code_with(status, stored.is_ok()))
 }
 
-/// The `perf record` command line without the command to run.
 fn perf_record_command(job: &BranchRecording, data: &Path) -> Command {
     let mut command = Command::new(&job.perf);
     command.args(["record", "--quiet", "-o"]).arg(data);
     let event = |default: &str| job.event.clone().unwrap_or_else(|| default.into());
     match job.kind {
-        RecordedBranches::Records => command.args(["-b", "-c", PERIOD, "-e"]).arg(event("branches:u")),
+        RecordedBranches::Records => command.args(["-b", "-c", SAMPLING_PERIOD, "-e"]).arg(event("branches:u")),
         RecordedBranches::Trace => command.arg("-e").arg(event("intel_pt//u")),
     };
     command
 }
 
-/// Checks that recording works, by recording a trivial program.
 fn check_recording_works(job: &BranchRecording, data: &Path) -> Result<()> {
     let mut command = perf_record_command(job, data);
     let output =
@@ -86,11 +81,10 @@ fn check_recording_works(job: &BranchRecording, data: &Path) -> Result<()> {
     }
     let stderr = String::from_utf8_lossy(&output.stderr);
     let lines: Vec<&str> = stderr.lines().map(str::trim).filter(|l| !l.is_empty()).take(4).collect();
-    bail!("cannot record branches on this machine ({}); {}. The command was not run", lines.join(" "), requirements(job.kind))
+    bail!("cannot record branches on this machine ({}); {}. The command was not run", lines.join(" "), describe_requirements(job.kind))
 }
 
-/// Describes the requirements for recording this kind of branches.
-fn requirements(kind: RecordedBranches) -> &'static str {
+fn describe_requirements(kind: RecordedBranches) -> &'static str {
     match kind {
         RecordedBranches::Records => {
             "branch records need the sysctl kernel.perf_event_paranoid at 2 or less, and a processor that supports them (Intel since \
@@ -104,7 +98,6 @@ fn requirements(kind: RecordedBranches) -> &'static str {
     }
 }
 
-/// Converts the output of `perf script` to a profile and stores it.
 fn store_profile(what: &RecordedCommand, job: &BranchRecording, data: &Path, run: Run, context: &RecordingContext) -> Result<()> {
     ensure!(data.is_file(), "perf recorded nothing");
     let name = Path::new("the recording of perf");
@@ -113,11 +106,10 @@ fn store_profile(what: &RecordedCommand, job: &BranchRecording, data: &Path, run
         RecordedBranches::Records => &["-F", "pid,tid,ip,brstack"],
         RecordedBranches::Trace => &["--itrace=b", "-F", "pid,tid,ip,addr", "--show-task-events"],
     };
-    let imported = run_perf_script(job, data, fields, |text| import::profile_of(text, name, &programs, run, context))?;
-    import::store(imported, name, &what.destination, context)
+    let imported = run_perf_script(job, data, fields, |text| import::make_profile(text, name, &programs, run, context))?;
+    import::store_import(imported, name, &what.destination, context)
 }
 
-/// Runs `perf script` with the given fields and memory mappings, and passes its output to `read`.
 fn run_perf_script<T>(
     job: &BranchRecording,
     data: &Path,

@@ -1,13 +1,13 @@
 //! Bursts: switches counting in running `--sample` programs on and off from outside, and measures how long it was on.
 //!
-//! The switch is a byte in the program's mapped raw file ([`SamplingSwitch`]), so nothing is injected into the program, which keeps
-//! running. Pauses between bursts have random lengths, to avoid resonance with the program. Counts are read during pauses, as often as the
-//! cost allows, to estimate how much counting slows the program down and how accurate the estimates are. Time is the program's processor
-//! time ([`ProcessorTime`]), or wall time where the system does not give access to it. Some bursts are [`STRETCH_FACTOR`] times longer, to
-//! estimate how many executions short bursts miss. If a recorder is killed, the next one turns the switch off.
+//! The switch is a byte in the program's mapped raw file ([`SamplingSwitch`]). Nothing is injected into the program, and it keeps running.
+//! Pauses between bursts have random lengths, to avoid resonance with the program. Counts are read during pauses, as often as the cost
+//! allows, to estimate how much counting slows the program down and how accurate the counts are. Time is the program's processor time
+//! ([`ProcessorTime`]), or wall time if the system gives no access to processor time. Some bursts are [`STRETCH_FACTOR`] times longer, to
+//! estimate how many executions short bursts miss. If a recorder is killed while the switch is on, the next recorder turns the switch off.
 
 use crate::processor_time::ProcessorTime;
-use crate::waiting::Waiting;
+use crate::waiting::SchedulerWaits;
 use anyhow::{Result, ensure};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -18,19 +18,19 @@ use trodden_profile::sampling::{SampledClock, SwitchedOn};
 use trodden_profile::{ProfileError, RawProfile, Readings, SampledRun, SamplingSwitch, raw_files};
 use trodden_text::words::plural;
 
-/// Interval between searches before an image with a switch is found.
+/// Interval between searches until the first image with a switch is found.
 const SEARCH_INTERVAL: Duration = Duration::from_millis(2);
 
-/// Minimum interval between later searches.
+/// Minimum interval between searches after the first image with a switch was found.
 const SEARCH_AGAIN_INTERVAL: Duration = Duration::from_millis(50);
 
-/// Minimum pause between readings of the counts, as a multiple of a reading's processor time.
+/// Minimum pause between two readings of the counts, as a multiple of the processor time that a reading takes.
 const PAUSE_PER_READING: u32 = 60;
 
-/// Factor by which stretched bursts and pauses are longer.
+/// How many times longer stretched bursts and pauses are.
 const STRETCH_FACTOR: u32 = 4;
 
-/// Fraction of the time in which bursts are stretched.
+/// Probability that bursts and pauses are stretched until the next reading.
 const STRETCHED_FRACTION: f64 = 0.25;
 
 /// When `--sample` programs count.
@@ -38,26 +38,26 @@ const STRETCHED_FRACTION: f64 = 0.25;
 pub struct BurstSchedule {
     /// Length of a burst that is not stretched.
     pub burst: Duration,
-    /// Mean time between the starts of two consecutive bursts that are not stretched.
+    /// Mean time between the starts of consecutive bursts that are not stretched.
     pub period: Duration,
 }
 
-/// The raw files of a recording.
+/// The raw files that belong to a recording.
 #[derive(Clone, Debug, Default)]
 pub struct BurstFiles {
-    /// Individual files.
+    /// Files that are named individually.
     pub single: Vec<PathBuf>,
     /// Folders whose present and future raw files all belong to the recording.
     pub folders: Vec<PathBuf>,
 }
 
 impl BurstFiles {
-    /// All present and future raw files of a folder.
+    /// Selects all present and future raw files in a folder.
     pub fn from_folder(folder: &Path) -> BurstFiles {
         BurstFiles { single: Vec::new(), folders: vec![folder.to_owned()] }
     }
 
-    /// The files that exist now.
+    /// Returns the paths of the raw files that exist now.
     pub fn list(&self) -> Result<Vec<PathBuf>> {
         let mut all = self.single.clone();
         for folder in &self.folders {
@@ -67,7 +67,7 @@ impl BurstFiles {
     }
 }
 
-/// A thread that performs bursts.
+/// A thread that switches counting on and off.
 #[derive(Debug)]
 pub struct BurstThread {
     stop: Sender<()>,
@@ -75,10 +75,8 @@ pub struct BurstThread {
 }
 
 impl BurstThread {
-    /// Starts a thread that waits for an image with a switch, and then performs bursts until it is stopped.
-    ///
-    /// # Errors
-    /// The bursts are longer than their period.
+    /// Starts a thread that waits for an image with a switch and then performs bursts until it is stopped. Fails if the bursts are longer
+    /// than their period.
     pub fn start(files: BurstFiles, bursts: BurstSchedule) -> Result<BurstThread> {
         ensure!(
             bursts.burst <= bursts.period,
@@ -99,7 +97,7 @@ impl BurstThread {
             intended_ns: 0,
             processor: ProcessorTime::default(),
             uses_processor_time: false,
-            waiting: Waiting::default(),
+            waiting: SchedulerWaits::default(),
             last_reading: Instant::now(),
             processor_at_reading: 0,
             end_delay: 0.0,
@@ -107,9 +105,9 @@ impl BurstThread {
         Ok(BurstThread { stop, thread: std::thread::spawn(move || controller.run()) })
     }
 
-    /// Turns all switches off and returns the measurements; `None` if no image had a switch.
+    /// Turns all switches off. Returns the measurements, or `None` if no image had a switch.
     pub fn stop(self) -> Option<SampledRun> {
-        // This wakes up the thread if it is sleeping.
+        // Dropping the sender wakes the thread up if it is waiting.
         drop(self.stop);
         self.thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     }
@@ -119,31 +117,31 @@ struct BurstController {
     files: BurstFiles,
     bursts: BurstSchedule,
     stopped: Receiver<()>,
-    /// Switches by raw file; `None` for images without one.
+    /// The switch of each raw file; `None` for images without a switch.
     switches: BTreeMap<PathBuf, Option<SamplingSwitch>>,
     readings: Readings,
     reading_took: Duration,
     random: BurstRandom,
     on: SwitchedOn,
-    /// The part of `on` since the last reading of the counts.
+    /// The part of `on` that was added since the last reading of the counts.
     on_since_reading: SwitchedOn,
-    /// Factor by which bursts and pauses are longer until the next reading.
+    /// Factor by which bursts and pauses are prolonged until the next reading.
     stretch: u32,
-    /// Total intended length of bursts, in nanoseconds.
+    /// Total requested length of all bursts, in nanoseconds.
     intended_ns: u64,
     processor: ProcessorTime,
-    /// True if all times are processor times. This is decided once, since times of different clocks cannot be added.
+    /// True if all times are processor times. Decided once, because times from different clocks cannot be added.
     uses_processor_time: bool,
-    waiting: Waiting,
+    waiting: SchedulerWaits,
     last_reading: Instant,
     processor_at_reading: u64,
-    /// Estimated delay with which bursts end, in seconds.
+    /// Estimate, in seconds, of how late bursts end.
     end_delay: f64,
 }
 
 impl BurstController {
     fn run(mut self) -> Option<SampledRun> {
-        // The default timer slack is as long as a short burst, and would prolong bursts.
+        // The default timer slack is as long as a short burst, and would thus prolong bursts.
         let _ = nix::sys::prctl::set_timerslack(1);
         while !self.find_images() {
             if self.wait(SEARCH_INTERVAL) {
@@ -151,11 +149,11 @@ impl BurstController {
                 break;
             }
         }
-        self.uses_processor_time = self.processor.now().is_some();
+        self.uses_processor_time = self.processor.total_ns().is_some();
         let began = Instant::now();
         let mut last_search = began;
         self.last_reading = began;
-        // The first burst begins anywhere in the first period, so that every part of the run is equally likely to be counted.
+        // The first burst starts at a random time in the first period, so that every part of the run is equally likely to be counted.
         let is_always_on = self.bursts.burst == self.bursts.period;
         let mut pause = if is_always_on { Duration::ZERO } else { self.bursts.period.mul_f64(self.random.next()) };
         while !self.wait(pause) {
@@ -189,8 +187,8 @@ impl BurstController {
         })
     }
 
-    /// Looks for new images. Returns true if any known image has a switch. Files that cannot be opened are reported when the profile is
-    /// read.
+    /// Searches for new images. Returns true if any image found so far has a switch. Files that cannot be opened are reported later, when
+    /// the profile is read.
     fn find_images(&mut self) -> bool {
         for file in self.files.list().unwrap_or_default() {
             if !self.switches.contains_key(&file)
@@ -203,31 +201,31 @@ impl BurstController {
         self.switches.values().any(Option::is_some)
     }
 
-    /// The programs' processor time in nanoseconds; `None` if the recording uses wall time.
+    /// Returns the processor time of all programs in nanoseconds; `None` if the recording uses wall time.
     fn processor_time(&mut self) -> Option<u64> {
-        self.uses_processor_time.then(|| self.processor.now()).flatten()
+        self.uses_processor_time.then(|| self.processor.total_ns()).flatten()
     }
 
-    /// Performs a burst. Returns true if the recording was stopped.
+    /// Performs one burst. Returns true if the recording was stopped meanwhile.
     fn burst(&mut self) -> bool {
         let requested = self.bursts.burst * self.stretch;
         let processor = self.processor_time();
         let began = Instant::now();
         self.set_switches(true);
         let last = self.wait(requested.saturating_sub(Duration::from_secs_f64(self.end_delay)));
-        // The clock is read just before the switch is turned on, and just before it is turned off. The gap between reading and
-        // switching lengthens the measured time at the beginning and shortens it at the end, so its effect cancels out on average.
+        // The clock is read just before the switch is turned on, and just before it is turned off. The delay between reading and switching
+        // lengthens the measured time at the start and shortens it at the end, so both effects cancel out on average.
         let processor = processor.and_then(|before| Some((before, self.processor_time()?)));
         let elapsed = began.elapsed();
-        // Without pauses, the switch stays on.
+        // If there are no pauses, the switch stays on.
         if self.bursts.burst < self.bursts.period || last {
             self.set_switches(false);
         }
         let took = began.elapsed();
-        // The delay does not depend on the length of the burst.
+        // The delay is independent of the burst's length, so it is treated as the delay of a burst that is not stretched.
         self.end_delay = update_end_delay(self.end_delay, self.bursts.burst, (took + self.bursts.burst).saturating_sub(requested));
         let burst = match processor {
-            // A burst during which the program did not run does not count.
+            // A burst is counted only if the program ran during it.
             Some((before, after)) => SwitchedOn { ns: after.saturating_sub(before), bursts: u64::from(after > before) },
             None => SwitchedOn { ns: elapsed.as_nanos() as u64, bursts: 1 },
         };
@@ -239,7 +237,7 @@ impl BurstController {
 
     fn set_switches(&self, on: bool) {
         for switch in self.switches.values().flatten() {
-            // The page is resident, so a full disk does not matter.
+            // The page is already in memory, so a full disk cannot make this fail.
             let _ = switch.set(on);
         }
     }
@@ -247,7 +245,7 @@ impl BurstController {
     fn read_counts(&mut self) {
         let began = processor_time_of_thread();
         let with_switch: Vec<PathBuf> = self.switches.iter().filter(|(_, s)| s.is_some()).map(|(f, _)| f.clone()).collect();
-        // A file that cannot be read is reported when the profile is read.
+        // A file that cannot be read now is reported later, when the profile is read.
         if let Ok(raws) = read(&with_switch) {
             let on = std::mem::take(&mut self.on_since_reading);
             let passed_ns = match self.processor_time() {
@@ -261,28 +259,28 @@ impl BurstController {
         self.reading_took = processor_time_of_thread().saturating_sub(began);
     }
 
-    /// Waits for the given time. Returns `true` as soon as the recording is stopped.
+    /// Waits for this time, or until the recording is stopped. Returns true if it was stopped.
     fn wait(&self, time: Duration) -> bool {
         !matches!(self.stopped.recv_timeout(time), Err(RecvTimeoutError::Timeout))
     }
 }
 
-/// Updates the estimate, in seconds, of how late bursts end. A sleeping thread wakes up late; on virtual machines, the delay can be as long
-/// as a short burst. Bursts are ended early by this estimate, which corrects their mean length.
+/// Updates the estimate of how late bursts end, in seconds. A sleeping thread wakes up late; on virtual machines, the delay can be as long
+/// as a short burst. Bursts are ended earlier by this estimate, to correct their mean length.
 fn update_end_delay(before: f64, requested: Duration, took: Duration) -> f64 {
-    /// Weight of the latest burst in the estimate.
-    const WEIGHT: f64 = 1.0 / 8.0;
-    // A single long delay says nothing about the next burst.
+    /// Weight of the latest burst in the new estimate.
+    const LATEST_BURST_WEIGHT: f64 = 1.0 / 8.0;
+    // Capped, because a single long delay says nothing about the next burst.
     let excess = (took.as_secs_f64() - requested.as_secs_f64()).min(requested.as_secs_f64());
-    (before + excess * WEIGHT).clamp(0.0, requested.as_secs_f64())
+    (before + excess * LATEST_BURST_WEIGHT).clamp(0.0, requested.as_secs_f64())
 }
 
 fn processor_time_of_thread() -> Duration {
     nix::time::clock_gettime(nix::time::ClockId::CLOCK_THREAD_CPUTIME_ID).map(Duration::from).unwrap_or_default()
 }
 
-/// Logs the fraction of a run during which programs counted.
-pub fn log_share(sampling: &SampledRun) {
+/// Logs during which fraction of the run the programs counted.
+pub fn log_counting_fraction(sampling: &SampledRun) {
     let per_cent = if sampling.total_ns == 0 { 0.0 } else { sampling.on_ns as f64 / sampling.total_ns as f64 * 100.0 };
     log::info!("sampled: counted for {per_cent:.2} % of the time, in {}", plural(sampling.bursts.into(), "burst", "bursts"));
 }
@@ -295,7 +293,7 @@ impl BurstRandom {
         BurstRandom((now ^ u64::from(std::process::id()) << 32) | 1)
     }
 
-    /// A number between 0 (inclusive) and 1 (exclusive).
+    /// Returns a number in [0, 1).
     fn next(&mut self) -> f64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
@@ -304,7 +302,7 @@ impl BurstRandom {
     }
 }
 
-/// Reads raw files, skipping those that are not initialised yet.
+/// Reads raw files. Skips files that are not initialised yet.
 pub fn read(files: &[PathBuf]) -> Result<Vec<RawProfile>> {
     let mut raws = Vec::new();
     for file in files {
@@ -321,14 +319,14 @@ pub fn read(files: &[PathBuf]) -> Result<Vec<RawProfile>> {
 mod tests {
     use super::*;
 
-    const REQUESTED: Duration = Duration::from_micros(50);
+    const REQUESTED_PAUSE: Duration = Duration::from_micros(50);
 
-    /// Mean length of bursts that end `overhead` too late.
+    /// Returns the mean length of bursts that end late by `overhead`.
     fn mean_of_bursts(overhead: Duration) -> Duration {
         let (mut delay, mut sum) = (0.0, Duration::ZERO);
         for _ in 0..1000 {
-            let took = REQUESTED.saturating_sub(Duration::from_secs_f64(delay)) + overhead;
-            delay = update_end_delay(delay, REQUESTED, took);
+            let took = REQUESTED_PAUSE.saturating_sub(Duration::from_secs_f64(delay)) + overhead;
+            delay = update_end_delay(delay, REQUESTED_PAUSE, took);
             sum += took;
         }
         sum / 1000
@@ -338,7 +336,7 @@ mod tests {
     fn mean_burst_length_is_as_requested() {
         for overhead in [0, 1, 20, 49] {
             let mean = mean_of_bursts(Duration::from_micros(overhead));
-            assert!(mean >= REQUESTED && mean < REQUESTED + Duration::from_micros(2), "{overhead} us late: {mean:?}");
+            assert!(mean >= REQUESTED_PAUSE && mean < REQUESTED_PAUSE + Duration::from_micros(2), "{overhead} us late: {mean:?}");
         }
     }
 
@@ -351,9 +349,9 @@ mod tests {
 
     #[test]
     fn single_long_delay_is_soon_forgotten() {
-        let mut delay = update_end_delay(0.0, REQUESTED, Duration::from_secs(1));
+        let mut delay = update_end_delay(0.0, REQUESTED_PAUSE, Duration::from_secs(1));
         for _ in 0..20 {
-            delay = update_end_delay(delay, REQUESTED, REQUESTED.saturating_sub(Duration::from_secs_f64(delay)));
+            delay = update_end_delay(delay, REQUESTED_PAUSE, REQUESTED_PAUSE.saturating_sub(Duration::from_secs_f64(delay)));
         }
         assert!(delay < 1e-6, "{delay}");
     }

@@ -1,4 +1,4 @@
-//! Delivers profiles to the run store or a file, and reports problems.
+//! Writes profiles to the run store or a file, and reports problems.
 
 use crate::RecordingContext;
 use anyhow::{Context, Result, ensure};
@@ -9,25 +9,25 @@ use trodden_profile::{CollectProblem, Collected};
 use trodden_stored::place::streams_folder_of;
 use trodden_text::words::plural;
 
-/// The destination of a run's profile.
+/// Where a run's profile is written.
 #[derive(Clone, Debug, Default)]
 pub struct ProfileDestination {
-    /// The suite that the run belongs to.
+    /// The suite to which the run belongs.
     pub suite: Option<String>,
-    /// A file to write the profile to, in addition to the run store.
+    /// A file to which the profile is written, in addition to the run store.
     pub output: Option<PathBuf>,
-    /// True if the run is not put in the run store.
+    /// True to keep the run out of the run store.
     pub no_store: bool,
 }
 
-/// The result of a delivery.
+/// The result of [`deliver`].
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Delivered {
-    /// Number of problems that make counts missing or uncertain.
+    /// Number of problems because of which counts are missing or uncertain.
     pub problems: usize,
-    /// True if the profile itself records all problems. If so, the raw files contain no further information.
+    /// True if the profile records all problems itself, so that the raw files contain nothing more.
     pub all_marked: bool,
-    /// The run's number in the run store; `None` if it was not stored.
+    /// Number of the run in the run store; `None` if it was not stored.
     pub run: Option<u64>,
 }
 
@@ -39,10 +39,7 @@ impl Delivered {
     }
 }
 
-/// Delivers a collected profile to its destination.
-///
-/// # Errors
-/// No image can be decoded, or the destination cannot be written.
+/// Writes a collected profile to its destination. Fails if no image can be decoded, or the destination cannot be written.
 pub fn deliver(collected: &Collected, destination: &ProfileDestination, context: &RecordingContext) -> Result<Delivered> {
     let mut losses = collected.problems.iter().filter(|p| p.loses_counts());
     let mut delivered =
@@ -62,7 +59,7 @@ pub fn deliver(collected: &Collected, destination: &ProfileDestination, context:
     Ok(delivered)
 }
 
-/// Removes the streams of the run whose profile the file contained before, so they are not read as streams of the new run.
+/// Removes the streams of the run whose profile was in this file before. They would otherwise be taken for streams of the new run.
 fn remove_old_streams(profile: &Path) -> Result<()> {
     let folder = streams_folder_of(profile);
     let copies = folder.join("copies");
@@ -73,13 +70,13 @@ fn remove_old_streams(profile: &Path) -> Result<()> {
     for path in entries.filter_map(|e| Some(e.ok()?.path())).filter(|path| path.extension().is_some_and(|e| e == "log")) {
         fs::remove_file(&path).with_context(|| format!("cannot remove {}, a stream of the previous run", path.display()))?;
     }
-    // This fails, as intended, if the user has put other files into the folder.
+    // Removing the folder fails, as it should, if the user has put other files into it.
     let _ = fs::remove_dir(&folder);
     Ok(())
 }
 
-/// Warns that nothing was counted, with the possible reasons.
-pub fn nothing_counted(program: &OsStr) {
+/// Warns that nothing was counted, and lists possible reasons.
+pub fn warn_nothing_counted(program: &OsStr) {
     if let Some((path, what)) = trodden_trace::privileged_file(program, None) {
         log::warn!(
             "nothing was counted: {} has {what}, and such a program ignores its user's environment. Record a copy of the program without \

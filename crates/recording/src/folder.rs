@@ -1,4 +1,4 @@
-//! The temporary folder of a run's raw files.
+//! The temporary folder for raw files while a run is recorded.
 
 use crate::{ProfileDestination, RecordingContext};
 use anyhow::{Context, Result, ensure};
@@ -9,19 +9,20 @@ use trodden_launch::temporary::{self, TemporaryFolder};
 use trodden_profile::private;
 use trodden_profile::store::RAW_FOLDER_PREFIX;
 
-/// A temporary folder for raw files. It is locked while in use, so that `trodden runs remove --leftovers` leaves it alone.
+/// The temporary folder for a run's raw files. It is locked while it is in use, so that `trodden runs remove --leftovers` leaves it alone.
 pub struct RunFolder {
     folder: TemporaryFolder,
-    /// Open, so the inode number is not reused if the folder is deleted and a program creates a folder of the same name.
+    /// The open folder. While it is open, its inode number is not reused, even if the folder is deleted and a program creates a folder with
+    /// the same name.
     locked: fs::File,
 }
 
 impl RunFolder {
-    /// Creates a folder in `base`, which is removed when the value is dropped or a signal ends this process.
+    /// Creates a folder in `base`. It is removed when the value is dropped or a signal ends this process.
     pub fn create_in(base: &Path) -> Result<RunFolder> {
-        let folder = temporary::shared_folder_in(base, RAW_FOLDER_PREFIX)?;
+        let folder = temporary::create_shared_folder_in(base, RAW_FOLDER_PREFIX)?;
         let locked = fs::File::open(folder.path()).with_context(|| format!("cannot write to {}", base.display()))?;
-        // On a file system without locks, the folder may be mistaken for a leftover.
+        // On a file system without locks, the folder may be mistaken for a leftover while it is in use.
         let _ = locked.try_lock();
         Ok(RunFolder { folder, locked })
     }
@@ -31,18 +32,18 @@ impl RunFolder {
         self.folder.path()
     }
 
-    /// Keeps the folder, and returns its path.
+    /// Keeps the folder on disk and returns its path.
     pub fn keep(mut self) -> PathBuf {
         self.keep_on_drop();
         self.path().to_owned()
     }
 
-    /// Keeps the folder when the value is dropped.
+    /// Keeps the folder on disk when this value is dropped.
     pub fn keep_on_drop(&mut self) {
         self.folder.keep();
     }
 
-    /// Fails if the folder no longer exists.
+    /// Fails if the folder was deleted.
     pub fn check(&self) -> Result<()> {
         let inode = |metadata: fs::Metadata| (metadata.dev(), metadata.ino());
         ensure!(
@@ -54,7 +55,7 @@ impl RunFolder {
     }
 }
 
-/// Returns true if a running process counts in a raw file, on which it holds a lock meanwhile.
+/// Returns true if a running process counts in a raw file. Such a process holds a lock on the file.
 pub fn is_in_use(file: &Path) -> bool {
     let Ok(file) = fs::File::open(file) else { return false };
     let (kind, whence) = (nix::libc::F_WRLCK as nix::libc::c_short, nix::libc::SEEK_SET as nix::libc::c_short);
@@ -62,7 +63,7 @@ pub fn is_in_use(file: &Path) -> bool {
     nix::fcntl::fcntl(&file, nix::fcntl::FcntlArg::F_OFD_GETLK(&mut lock)).is_ok() && lock.l_type == kind
 }
 
-/// Creates the folder for a run's raw files near the future profile: in the run store, or next to the output file.
+/// Creates the folder for a run's raw files, near the future profile: in the run store, or beside the output file.
 pub fn run_folder(destination: &ProfileDestination, context: &RecordingContext) -> Result<RunFolder> {
     let base = match &destination.output {
         Some(output) if destination.no_store => output.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new(".")).to_owned(),
@@ -74,11 +75,11 @@ pub fn run_folder(destination: &ProfileDestination, context: &RecordingContext) 
     })?;
     let base = fs::canonicalize(&base)?;
     if !destination.no_store {
-        // Leftovers of a killed recorder are found only if the run store exists.
+        // Leftovers of a killed recorder are found only if the run store exists, so it is created first.
         context.run_store()?;
     }
     let folder = RunFolder::create_in(&base)?;
-    // If a signal ends this process, the counts so far remain, and `trodden runs remove --leftovers` finds them.
+    // If a signal ends this process, the counts so far stay on disk, and `trodden runs remove --leftovers` finds them.
     folder.folder.keep_on_signals();
     Ok(folder)
 }

@@ -1,4 +1,4 @@
-//! Makes profiles of uninstrumented programs from branches that the hardware recorded.
+//! Makes profiles of uninstrumented programs from recorded branches.
 
 use crate::{ProfileDestination, RecordingContext, deliver};
 use anyhow::{Context, Result};
@@ -8,28 +8,24 @@ use trodden_profile::{BranchSampling, BranchSource, Collected, Run};
 use trodden_text::words;
 use trodden_trace::{BranchImport, import};
 
-/// Makes a profile from the text output of perf. `name` describes the text in messages.
-///
-/// # Errors
-/// The text or a program cannot be read, or no branch belongs to the programs.
-pub fn profile_of(text: impl BufRead, name: &Path, programs: &[PathBuf], run: Run, context: &RecordingContext) -> Result<BranchImport> {
+/// Makes a profile from perf's text output. `name` is what messages call the text. Fails if the text or a program cannot be read, or no
+/// branch is inside the programs.
+pub fn make_profile(text: impl BufRead, name: &Path, programs: &[PathBuf], run: Run, context: &RecordingContext) -> Result<BranchImport> {
     Ok(import(text, name, programs, context.units.as_ref(), run)?)
 }
 
-/// Logs what was imported, and stores the profile.
-///
-/// # Errors
-/// The text has no branches or no complete path, or the profile cannot be stored.
-pub fn store(imported: BranchImport, name: &Path, destination: &ProfileDestination, context: &RecordingContext) -> Result<()> {
+/// Logs what was imported, and stores the profile. Fails if the text contains no branches or no complete path, or the profile cannot be
+/// stored.
+pub fn store_import(imported: BranchImport, name: &Path, destination: &ProfileDestination, context: &RecordingContext) -> Result<()> {
     let sampling =
         imported.profile.sampling.as_ref().and_then(|s| s.branches()).cloned().context("an imported profile says how it was sampled")?;
-    anyhow::ensure!(sampling.records > 0, "{} has no branches. {}", name.display(), advice(sampling.samples));
+    anyhow::ensure!(sampling.records > 0, "{} has no branches. {}", name.display(), no_path_advice(sampling.samples));
     log_summary(&imported, &sampling);
     anyhow::ensure!(sampling.whole_paths > 0, "no path was recorded from its beginning to its end");
     deliver(&Collected { profile: imported.profile, problems: Vec::new() }, destination, context).map(drop)
 }
 
-fn advice(samples: u64) -> &'static str {
+fn no_path_advice(samples: u64) -> &'static str {
     match samples {
         0 => "Print samples with the field brstack, or the branches of a trace with --itrace=b -F pid,tid,ip,addr",
         _ => "Its samples have no branch stacks. Record with `perf record -b`, on a processor with branch records",
@@ -67,7 +63,6 @@ fn log_summary(imported: &BranchImport, sampling: &BranchSampling) {
     imported.functions_without_addresses.iter().for_each(|what| log::warn!("no addresses are known of {what}"));
 }
 
-/// Quotes and lists the most frequent functions.
 fn list_functions(functions: &[(String, u64)]) -> String {
     const MAX_SHOWN: usize = 5;
     let mut names: Vec<&(String, u64)> = functions.iter().collect();

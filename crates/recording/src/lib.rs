@@ -1,9 +1,9 @@
-//! Recording runs of instrumented programs, from the command to the stored profile.
+//! Records runs of instrumented programs, from the command to the stored profile.
 //!
 //! Counts are recorded by `record` (one run), `programs` (each program that a command runs), `suite` (tests) and `sample` (running
-//! programs); `--sample` programs count in `bursts`. `streams` records sequences of paths, `branches` and `import` use branches that the
-//! hardware recorded, and `copies` runs copies that each count some paths. This crate prints nothing, except for messages by `log`, and
-//! reads no environment variables ([`RecordingContext`]).
+//! programs). `--sample` programs count in `bursts`. `streams` records sequences of paths. `branches` and `import` use branches that the
+//! hardware recorded. `copies` runs several copies of a program that each count some of its paths. This crate prints nothing except
+//! messages through `log`, and reads no environment variables ([`RecordingContext`]).
 #![forbid(unsafe_code)]
 
 pub mod branches;
@@ -24,8 +24,9 @@ mod waiting;
 
 pub use bursts::BurstSchedule;
 pub use context::RecordingContext;
-pub use destination::{Delivered, ProfileDestination, deliver, nothing_counted};
+pub use destination::{Delivered, ProfileDestination, deliver, warn_nothing_counted};
 pub use folder::{RunFolder, is_in_use, run_folder};
 pub use runs::{
-    PROGRAM_VARIABLE, RecordedCommand, TEST_VARIABLE, command, cpu_time, ending, exit_code_with, host, new_run, pattern, run_metadata,
+    PROGRAM_VARIABLE, RecordedCommand, TEST_VARIABLE, command, cpu_time, exit_code_with, host_name, new_run, output_pattern,
+    process_ending, run_metadata,
 };

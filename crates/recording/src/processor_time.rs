@@ -1,34 +1,35 @@
-//! Exact processor time of sampled programs while they run.
+//! Measures the exact processor time of sampled programs while they run.
 //!
-//! A process can read the CPU clock of a different process only as of the last timer tick, and ticks are longer than bursts. The task
-//! clock, a software event of perf_event_open(2), is updated when it is read. It needs no privilege if `kernel.perf_event_paranoid` is 2 or
-//! less.
+//! A process can read the CPU clock of another process only as of the last timer tick, and ticks are longer than bursts. The task clock, a
+//! software event of perf_event_open(2), is updated whenever it is read. It needs no privileges if `kernel.perf_event_paranoid` is at most
+//! 2.
 
 use perf_event::events::Software;
 use perf_event::{Builder, Counter};
 use std::collections::BTreeSet;
 use std::fs;
 
-/// The task clocks of processes, which include the threads and processes that these create.
+/// The task clocks of some processes. They include the threads and processes that these processes create.
 #[derive(Debug, Default)]
 pub struct ProcessorTime {
     processes: BTreeSet<u64>,
     clocks: Vec<(u64, Counter)>,
-    /// Total time of the closed clocks, in nanoseconds.
+    /// Total time of the clocks that have been closed, in nanoseconds.
     ended_ns: u64,
 }
 
-/// Number of clocks from which on the clocks of ended processes are closed. The default limit on file descriptors is 1,024.
-const MAX_IDLE_CLOCKS: usize = 128;
+/// If there are more clocks than this, those of ended processes are closed. The default limit on file descriptors is 1,024.
+const CLOCKS_BEFORE_CLEANUP: usize = 128;
 
 impl ProcessorTime {
-    /// Measures a process from now on, unless it or an ancestor is already measured. Does nothing if the system does not permit it.
+    /// Measures a process from now on, unless its clock or the clock of an ancestor exists already. Does nothing if the system does not
+    /// allow it.
     pub fn add(&mut self, process: u64) {
         if self.processes.contains(&process) || self.includes_parent_of(process) {
             return;
         }
         self.processes.insert(process);
-        if self.clocks.len() >= MAX_IDLE_CLOCKS {
+        if self.clocks.len() >= CLOCKS_BEFORE_CLEANUP {
             self.close_ended();
         }
         let threads = fs::read_dir(format!("/proc/{process}/task")).into_iter().flatten().flatten();
@@ -39,7 +40,7 @@ impl ProcessorTime {
     }
 
     fn close_ended(&mut self) {
-        let (running, ended) = std::mem::take(&mut self.clocks).into_iter().partition(|(process, _)| parent(*process).is_some());
+        let (running, ended) = std::mem::take(&mut self.clocks).into_iter().partition(|(process, _)| parent_of(*process).is_some());
         self.clocks = running;
         for (process, mut clock) in ended {
             self.ended_ns += clock.read().unwrap_or(0);
@@ -47,13 +48,13 @@ impl ProcessorTime {
         }
     }
 
-    /// Returns true if the clock of an ancestor includes a process.
+    /// Returns true if the clock of an ancestor includes the process.
     fn includes_parent_of(&self, process: u64) -> bool {
-        std::iter::successors(parent(process), |process| parent(*process)).any(|parent| self.processes.contains(&parent))
+        std::iter::successors(parent_of(process), |process| parent_of(*process)).any(|parent| self.processes.contains(&parent))
     }
 
-    /// Processor time of the processes since they were added, in nanoseconds; `None` if none can be measured.
-    pub fn now(&mut self) -> Option<u64> {
+    /// Returns the processes' time since each was added, in nanoseconds; `None` if no process could be measured.
+    pub fn total_ns(&mut self) -> Option<u64> {
         if self.clocks.is_empty() && self.ended_ns == 0 {
             return None;
         }
@@ -62,8 +63,8 @@ impl ProcessorTime {
     }
 }
 
-/// The parent of a process; `None` if the process has ended or has no parent.
-fn parent(process: u64) -> Option<u64> {
+/// Returns the parent of a process, or `None` if the process has ended or has no parent.
+fn parent_of(process: u64) -> Option<u64> {
     let status = fs::read_to_string(format!("/proc/{process}/status")).ok()?;
     status.lines().find_map(|line| line.strip_prefix("PPid:"))?.trim().parse().ok().filter(|parent| *parent > 0)
 }
@@ -75,16 +76,16 @@ mod tests {
     #[test]
     fn time_of_running_process_is_exact() {
         let mut time = ProcessorTime::default();
-        assert_eq!(time.now(), None);
+        assert_eq!(time.total_ns(), None);
         time.add(std::process::id().into());
-        let Some(before) = time.now() else {
+        let Some(before) = time.total_ns() else {
             eprintln!("skipped: perf_event_open(2) is forbidden here");
             return;
         };
         let clock = || nix::time::clock_gettime(nix::time::ClockId::CLOCK_PROCESS_CPUTIME_ID).map(std::time::Duration::from).unwrap();
         let began = clock();
         while (clock() - began).as_micros() < 3_000 {}
-        let gained = time.now().unwrap() - before;
+        let gained = time.total_ns().unwrap() - before;
         assert!(gained >= 3_000_000, "{gained}");
     }
 }

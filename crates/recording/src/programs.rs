@@ -1,15 +1,15 @@
 //! Records each program that a command runs as a separate run.
 //!
-//! Raw files are named by process ID. Following processes (`trodden_trace`) shows which of them belong to a program, how it was called and
-//! how it ended. A process's files are moved as soon as it leaves its program, since its ID may be reused. Programs are stored while the
-//! command continues. If streams are recorded, a thread drains them and finishes their logs.
+//! The names of raw files contain process IDs. By following processes, `trodden_trace` finds out which processes belong to a program, how
+//! the program was called and how it ended. The files of a process are moved as soon as it leaves its program, because its ID may be
+//! reused. Programs are stored while the command continues. If streams are recorded, a thread drains them and finishes their logs.
 
-use crate::runs::reasons;
+use crate::runs::format_causes;
 use crate::streams::record::{STREAM_FILE_NAMES, StreamOptions, write_raw_counts};
 use crate::streams::recorder::{MIN_PAUSE, StreamRecorder, longer_pause};
 use crate::{
-    RecordedCommand, RecordingContext, TEST_VARIABLE, command, ending, exit_code_with, host, new_run, nothing_counted, pattern, run_folder,
-    run_metadata,
+    RecordedCommand, RecordingContext, TEST_VARIABLE, command, exit_code_with, host_name, new_run, output_pattern, process_ending,
+    run_folder, run_metadata, warn_nothing_counted,
 };
 use anyhow::{Context, Result, bail};
 use std::collections::BTreeSet;
@@ -31,14 +31,14 @@ use trodden_unit::UnitCache;
 use trodden_wire::OUTPUT_VARIABLE;
 use trodden_wire::stream::STREAM_VARIABLE;
 
-/// Records the programs of a command as runs of a suite, and their streams if `streams` is not `None`. Returns the command's exit status.
-/// The calling process must be a tracer ([`trodden_trace::command::in_tracer`]).
+/// Records the programs of a command as runs of a suite. Also records their streams if `streams` is given. Returns the command's exit
+/// status. The calling process must be a tracer ([`trodden_trace::command::in_tracer`]).
 pub fn run(what: &RecordedCommand, suite: &str, streams: Option<StreamOptions>, context: &RecordingContext) -> Result<ExitCode> {
     let folder = run_folder(&what.destination, context)?;
     let (mut command, raw) = (command(&what.command, folder.path(), "%m.%p.raw", context), folder.path().to_owned());
     let (ended, mut programs) = channel();
     if let Some(streams) = streams {
-        command.env(OUTPUT_VARIABLE, pattern(folder.path(), STREAM_FILE_NAMES)).env(STREAM_VARIABLE, streams.bounds());
+        command.env(OUTPUT_VARIABLE, output_pattern(folder.path(), STREAM_FILE_NAMES)).env(STREAM_VARIABLE, streams.bounds());
         programs = drain_in_background(folder.path().to_owned(), streams.method, programs);
     }
     let recorder = ProgramRecorder {
@@ -51,16 +51,16 @@ pub fn run(what: &RecordedCommand, suite: &str, streams: Option<StreamOptions>, 
         stored: Vec::new(),
         logs: 0,
         failures: 0,
-        with_losses: 0,
+        runs_with_losses: 0,
     };
     let recorder = std::thread::spawn(move || recorder.record_all(&programs));
-    // Processes are only followed, not changed.
+    // Following processes does not change them.
     let (active, begun) = ActiveRun::begin(RunKind::Program, false, false);
-    // The thread that follows processes stops them, so they depend on it until it ends.
+    // The following thread stops processes, so they depend on this thread until it ends.
     let following = move || {
         let report = &mut |event| match event {
             ProcessEvent::Left { program, process } => move_files(&raw, program, process),
-            // If storing has failed, the receiver is gone, and the failure is reported later.
+            // If storing has failed, the receiver no longer exists, and the failure is reported later.
             ProcessEvent::Ended(program) => drop(ended.send(program)),
         };
         let command = ProgramStart::new(tracer::launcher(), &command);
@@ -77,7 +77,7 @@ pub fn run(what: &RecordedCommand, suite: &str, streams: Option<StreamOptions>, 
         log::warn!(
             "the suite is incomplete: {1}. Raw counts that were not stored are kept in {0} (`trodden import {2}`)",
             kept.display(),
-            reasons(&error),
+            format_causes(&error),
             quote_for_shell(&kept.to_string_lossy())
         );
     }
@@ -97,13 +97,13 @@ fn describe_failure(error: TraceError, program: &OsStr) -> anyhow::Error {
     }
 }
 
-/// Starts a thread that drains the stream files in a folder. Returns a channel with the programs whose logs are complete.
+/// Starts a thread that drains the stream files in a folder. Returns a channel that delivers the programs whose logs are complete.
 fn drain_in_background(folder: PathBuf, method: CompressionMethod, programs: Receiver<StartedProgram>) -> Receiver<StartedProgram> {
     let (complete, ended) = channel();
     std::thread::spawn(move || {
         let mut recorder = StreamRecorder::new(&folder, method);
         if let Err(error) = drain(&mut recorder, &programs, &complete) {
-            log::warn!("cannot record streams any longer: {}", reasons(&error));
+            log::warn!("cannot record streams any longer: {}", format_causes(&error));
             programs.iter().for_each(|program| drop(complete.send(program)));
         }
     });
@@ -115,9 +115,9 @@ fn drain(recorder: &mut StreamRecorder, programs: &Receiver<StartedProgram>, com
     loop {
         match programs.recv_timeout(pause) {
             Ok(program) => {
-                let place = folder_of(recorder.folder(), program.id);
+                let place = program_folder(recorder.folder(), program.id);
                 let finished = if place.is_dir() { recorder.finish(&place).map(|_| ()) } else { Ok(()) };
-                // If logs are missing, storing the program fails, which is reported.
+                // If logs are missing, storing the program fails later, and that failure is reported.
                 let _ = complete.send(program);
                 finished?;
             }
@@ -132,7 +132,7 @@ fn drain(recorder: &mut StreamRecorder, programs: &Receiver<StartedProgram>, com
     }
 }
 
-fn folder_of(folder: &Path, program: ProgramId) -> PathBuf {
+fn program_folder(folder: &Path, program: ProgramId) -> PathBuf {
     folder.join(program.0.to_string())
 }
 
@@ -144,7 +144,7 @@ fn move_files(folder: &Path, program: ProgramId, process: u32) {
     if ours.is_empty() {
         return;
     }
-    let target = folder_of(folder, program);
+    let target = program_folder(folder, program);
     let _ = trodden_profile::temporary::create_folders(&target);
     for name in ours {
         let _ = fs::rename(folder.join(&name), target.join(&name));
@@ -157,31 +157,30 @@ struct ProgramRecorder {
     folder: PathBuf,
     suite: String,
     is_streamed: bool,
-    /// Problems already reported, since many runs may have the same problems.
+    /// Problems that were already reported, because many runs may have the same problems.
     reported: BTreeSet<String>,
     stored: Vec<PathBuf>,
-    /// Number of stream logs stored.
     logs: usize,
     failures: u64,
-    /// Number of stored runs with lost counts, which their profiles record.
-    with_losses: u64,
+    /// Number of stored runs that lost counts. Their profiles say so.
+    runs_with_losses: u64,
 }
 
 impl ProgramRecorder {
     fn record_all(mut self, programs: &Receiver<StartedProgram>) -> ProgramRecorder {
         for program in programs {
-            let files = folder_of(&self.folder, program.id);
+            let files = program_folder(&self.folder, program.id);
             if files.is_dir()
                 && let Err(error) = self.store_run(metadata_of(program), &files)
             {
-                self.report(&reasons(&error));
+                self.report(&format_causes(&error));
                 self.failures += 1;
             }
         }
         self
     }
 
-    /// Stores a run from the files in a folder, and removes the folder.
+    /// Stores a run from the files in a folder and removes the folder.
     fn store_run(&mut self, run: Run, folder: &Path) -> Result<()> {
         let logs = files_with_extension(folder, LOG_EXTENSION)?;
         logs.iter().try_for_each(|log| write_raw_counts(log).map(drop))?;
@@ -203,8 +202,8 @@ impl ProgramRecorder {
         if !all_marked {
             bail!("the counts of a run cannot be decoded");
         }
-        self.with_losses += u64::from(has_losses);
-        // A process that is killed while it starts leaves a file without images.
+        self.runs_with_losses += u64::from(has_losses);
+        // A process that is killed during its start leaves a file without images.
         if !collected.profile.images.is_empty() {
             let entry = self.store.add_run(&collected.profile)?;
             move_logs(&logs, &self.store.streams(entry.number))?;
@@ -220,7 +219,7 @@ impl ProgramRecorder {
         }
     }
 
-    /// Stores the files of processes that could not be followed as one run, and logs the result.
+    /// Stores the files of all processes that could not be followed as a single run, and logs the result.
     fn finish(mut self, what: &RecordedCommand, status: ExitStatus, context: &RecordingContext) -> Result<()> {
         let mut rest = raw_files(&self.folder)?;
         rest.extend(files_with_extension(&self.folder, LOG_EXTENSION)?);
@@ -234,11 +233,11 @@ impl ProgramRecorder {
             for file in &rest {
                 fs::rename(file, remaining.join(file.file_name().context("a file has a name")?))?;
             }
-            let run = run_metadata(&what.command, UNIX_EPOCH.elapsed().unwrap_or_default(), ending(status), context);
+            let run = run_metadata(&what.command, UNIX_EPOCH.elapsed().unwrap_or_default(), process_ending(status), context);
             self.store_run(run, &remaining)?;
         }
-        if self.stored.is_empty() && self.failures == 0 && self.with_losses == 0 {
-            nothing_counted(&what.command[0]);
+        if self.stored.is_empty() && self.failures == 0 && self.runs_with_losses == 0 {
+            warn_nothing_counted(&what.command[0]);
             return Ok(());
         }
         if let Some(output) = &what.destination.output {
@@ -255,9 +254,9 @@ impl ProgramRecorder {
         }
         anyhow::ensure!(self.failures == 0, "{} could not be stored", plural(self.failures as u128, "run", "runs"));
         anyhow::ensure!(
-            self.with_losses == 0,
+            self.runs_with_losses == 0,
             "counts of {} are lost; the stored profiles are marked accordingly",
-            plural(u128::from(self.with_losses), "run", "runs")
+            plural(u128::from(self.runs_with_losses), "run", "runs")
         );
         Ok(())
     }
@@ -267,10 +266,10 @@ fn metadata_of(program: StartedProgram) -> Run {
     Run {
         command: program.command,
         directory: program.directory,
-        host: host(),
+        host: host_name(),
         started_ns: program.started.duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos() as u64,
         duration_ns: program.duration.as_nanos() as u64,
-        ending: program.ending.map(ending),
+        ending: program.ending.map(process_ending),
         test: program.variable.filter(|name| !name.is_empty()),
         ..new_run()
     }

@@ -1,14 +1,14 @@
 //! `trodden record -- COMMAND`: runs a program and stores a profile with its counts.
 //!
-//! Programs count in mapped files in a folder created for the run, one file per image for all processes of the command, so counts survive
-//! however the program ends. The command has its usual standard streams, receives the signals sent to this process, and determines the exit
-//! status. If no profile can be stored, a message says why.
+//! Programs count in mapped files in a folder that is created for the run. All processes of the command share one file per image, so the
+//! counts survive however the program ends. The command keeps its standard streams, receives the signals that are sent to this process, and
+//! determines the exit status. If no profile can be stored, a message says why.
 
 use crate::bursts::{self, BurstFiles, BurstThread};
-use crate::runs::reasons;
+use crate::runs::format_causes;
 use crate::{
-    BurstSchedule, Delivered, PROGRAM_VARIABLE, ProfileDestination, RecordedCommand, RecordingContext, RunFolder, command, deliver, ending,
-    exit_code_with, is_in_use, new_run, nothing_counted, pattern, run_folder, run_metadata,
+    BurstSchedule, Delivered, PROGRAM_VARIABLE, ProfileDestination, RecordedCommand, RecordingContext, RunFolder, command, deliver,
+    exit_code_with, is_in_use, new_run, output_pattern, process_ending, run_folder, run_metadata, warn_nothing_counted,
 };
 use anyhow::{Context, Result};
 use std::ffi::{OsStr, OsString};
@@ -22,11 +22,11 @@ use trodden_text::words::{plural, quote_for_shell};
 use trodden_unit::InstrumentedImage;
 use trodden_wire::{SWITCH_ON_VALUE, SWITCH_VARIABLE};
 
-/// Records a command with all its processes as one run. Returns the command's exit status. With `must_sample`, warns if no program was
-/// built with `--sample`.
+/// Records a command and all its processes as one run. Returns the command's exit status. With `must_sample`, warns if none of the programs
+/// was built with `--sample`.
 pub fn run(what: &RecordedCommand, bursts: BurstSchedule, must_sample: bool, context: &RecordingContext) -> Result<ExitCode> {
     let folder = run_folder(&what.destination, context)?;
-    // Without a process ID in the name, all processes share the file of an image.
+    // The name contains no process ID, so all processes share one file per image.
     let mut counted = run_counted(&what.command, folder.path(), "%m.raw", bursts, context)?;
     counted.run.suite = what.destination.suite.clone();
     counted.run.test.clone_from(&context.test);
@@ -36,30 +36,27 @@ pub fn run(what: &RecordedCommand, bursts: BurstSchedule, must_sample: bool, con
     Ok(exit_code_with(status, is_whole))
 }
 
-/// A command that runs programs through a runner, which passes the output pattern to them.
+/// A command that runs programs through a runner. The runner passes the output pattern to the programs.
 #[derive(Debug)]
 pub struct RunnerCommand {
-    /// The command.
+    /// The command with its arguments and environment.
     pub command: Command,
-    /// The command as the user typed it, which lists of runs show.
+    /// The command as the user typed it. Lists of runs show it.
     pub typed: Vec<OsString>,
     /// The environment variable in which the runner expects the output pattern.
     pub output_variable: &'static str,
-    /// The folder with copies of images that are deleted after their run. A copy's file name is the image's identity.
+    /// The folder with copies of images that are deleted after they ran. The file name of a copy is the image's identity.
     pub images: PathBuf,
-    /// The destination of the profile.
+    /// Where the profile is written.
     pub destination: ProfileDestination,
 }
 
-/// Records all programs that a command runs through its runner as one run. Returns the command's exit status, and true if a profile was
-/// stored.
-///
-/// # Errors
-/// The command cannot be run, or the destination cannot be written.
+/// Records all programs that a command runs through its runner as one run. Returns the command's exit status, and whether a profile was
+/// stored. Fails if the command cannot be run, or the destination cannot be written.
 pub fn run_through_runner(what: RunnerCommand, bursts: BurstSchedule, context: &RecordingContext) -> Result<(ExitCode, bool)> {
     let folder = run_folder(&what.destination, context)?;
     let mut command = what.command;
-    command.env(what.output_variable, pattern(folder.path(), "%m.raw"));
+    command.env(what.output_variable, output_pattern(folder.path(), "%m.raw"));
     let mut counted = run_counted_command(command, &what.typed, folder.path(), bursts, context)?;
     counted.run.suite.clone_from(&what.destination.suite);
     let status = counted.status;
@@ -77,7 +74,7 @@ pub fn run_through_runner(what: RunnerCommand, bursts: BurstSchedule, context: &
     Ok((exit_code_with(status, is_whole), is_recorded))
 }
 
-/// Replaces the paths of images that no longer exist by the paths of their copies.
+/// If an image no longer exists, makes the profile refer to its copy.
 fn replace_missing_images(profile: &mut Profile, copies: &Path) {
     for image in profile.images.iter_mut().filter(|image| !Path::new(&image.path).exists()) {
         let copy = copies.join(image.identity.to_string());
@@ -87,14 +84,14 @@ fn replace_missing_images(profile: &mut Profile, copies: &Path) {
     }
 }
 
-/// Reports problems of a run's profile, and keeps the raw files if they contain more than the profile. Returns true if the profile is
+/// Reports the problems of a run's profile. Keeps the raw files if they contain more than the profile. Returns true if the profile is
 /// complete.
 fn report_delivery(delivery: Result<Delivered>, folder: RunFolder) -> bool {
     let delivered = match delivery {
         Ok(Delivered { problems: 0, .. }) => return true,
         Ok(delivered) => delivered,
         Err(error) if !has_counts(folder.path()) => {
-            log::warn!("no profile of this run was stored: {}", reasons(&error));
+            log::warn!("no profile of this run was stored: {}", format_causes(&error));
             return false;
         }
         Err(error) => {
@@ -102,7 +99,7 @@ fn report_delivery(delivery: Result<Delivered>, folder: RunFolder) -> bool {
             log::warn!(
                 "no profile of this run was stored: {1}. The raw counts are kept in {0} (`trodden import {2}`)",
                 kept.display(),
-                reasons(&error),
+                format_causes(&error),
                 quote_for_shell(&kept.to_string_lossy())
             );
             return false;
@@ -122,16 +119,14 @@ fn report_delivery(delivery: Result<Delivered>, folder: RunFolder) -> bool {
     false
 }
 
-/// Returns true if a folder has raw files that are not empty.
+/// Returns true if a folder contains raw files that are not empty.
 fn has_counts(folder: &Path) -> bool {
     raw_files(folder).is_ok_and(|files| files.iter().any(|file| fs::metadata(file).is_ok_and(|metadata| metadata.len() > 0)))
 }
 
-/// Runs a program with its raw files in a folder, and returns its profile, for `trodden doctor`.
-///
-/// # Errors
-/// The program cannot be run or fails, or its counts have problems.
-pub fn trial(program: &Path, folder: &Path, context: &RecordingContext) -> Result<Profile> {
+/// Runs a program that writes raw files to a folder and returns its profile. This is a self-test for `trodden doctor`. Fails if the program
+/// cannot be run or fails, or its counts have problems.
+pub fn record_trial(program: &Path, folder: &Path, context: &RecordingContext) -> Result<Profile> {
     let bursts = BurstSchedule { burst: Duration::from_millis(1), period: Duration::from_millis(10) };
     let counted = run_counted(&[program.into()], folder, "%m.raw", bursts, context)?;
     anyhow::ensure!(counted.status.success(), "the program failed with {}", counted.status);
@@ -142,10 +137,8 @@ pub fn trial(program: &Path, folder: &Path, context: &RecordingContext) -> Resul
     }
 }
 
-/// Runs shell commands in order, with the path of `program` in [`PROGRAM_VARIABLE`], and returns the profile of all of them.
-///
-/// # Errors
-/// A command cannot be run or fails, nothing was counted, or counts are lost.
+/// Runs shell commands in order and returns a profile of all of them. [`PROGRAM_VARIABLE`] tells the commands the path of `program`. Fails
+/// if a command cannot be run or fails, nothing was counted, or counts are lost.
 pub fn train(commands: &[String], program: &Path, context: &RecordingContext) -> Result<Profile> {
     let folder = context.temporary_folder("trodden-train-")?;
     let bursts = BurstSchedule { burst: Duration::from_micros(100), period: Duration::from_millis(5) };
@@ -164,11 +157,10 @@ pub fn train(commands: &[String], program: &Path, context: &RecordingContext) ->
     }
 }
 
-/// A run that has ended.
 struct CountedRun {
     run: Run,
     status: ExitStatus,
-    /// `None` if no program built with `--sample` ran.
+    /// `None` if no program that ran was built with `--sample`.
     sampling: Option<SampledRun>,
 }
 
@@ -181,10 +173,10 @@ impl CountedRun {
     }
 }
 
-/// Time in which processes may end before they are reported as running.
+/// Processes that end within this time are not reported as still running.
 const EXIT_GRACE: Duration = Duration::from_millis(50);
 
-/// Runs a command that writes raw files of the given name pattern to a folder.
+/// Runs a command that writes raw files with this name pattern to a folder.
 fn run_counted(
     arguments: &[OsString],
     folder: &Path,
@@ -195,7 +187,7 @@ fn run_counted(
     run_counted_with(arguments, &[], (folder, names), bursts, context)
 }
 
-/// Like [`run_counted`], with additional environment variables.
+/// Like [`run_counted`], but sets additional environment variables.
 fn run_counted_with(
     arguments: &[OsString],
     variables: &[(&str, &OsStr)],
@@ -208,7 +200,7 @@ fn run_counted_with(
     run_counted_command(command, arguments, folder, bursts, context)
 }
 
-/// Runs a command whose environment makes it write raw files to a folder.
+/// Runs a command whose environment already tells it to write raw files to a folder.
 fn run_counted_command(
     mut command: Command,
     arguments: &[OsString],
@@ -217,7 +209,7 @@ fn run_counted_command(
     context: &RecordingContext,
 ) -> Result<CountedRun> {
     if bursts.burst == bursts.period {
-        // The program must count even before the recorder has found its raw file.
+        // The program must count even before the recorder finds its raw file.
         command.env(SWITCH_VARIABLE, SWITCH_ON_VALUE);
     }
     let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -226,15 +218,15 @@ fn run_counted_command(
     let status = wait_forwarding(&mut command);
     let sampling = bursting.stop();
     let status = status.map_err(|error| cannot_run(&arguments[0], error))?;
-    let run = Run { duration_ns: clock.elapsed().as_nanos() as u64, ..run_metadata(arguments, started, ending(status), context) };
+    let run = Run { duration_ns: clock.elapsed().as_nanos() as u64, ..run_metadata(arguments, started, process_ending(status), context) };
     warn_of_running_processes(arguments, folder);
     Ok(CountedRun { run, status, sampling })
 }
 
-/// Reports if a process that the command started still counts.
+/// Reports if a process that the command started is still counting.
 fn warn_of_running_processes(arguments: &[OsString], folder: &Path) {
     let is_used = || trodden_profile::raw_files(folder).unwrap_or_default().iter().any(|file| is_in_use(file));
-    // A process that ends within the grace time is not reported.
+    // Processes get some time to end before they are reported.
     if is_used() && {
         std::thread::sleep(EXIT_GRACE);
         is_used()
@@ -255,21 +247,19 @@ fn store_profile(
     context: &RecordingContext,
 ) -> Result<Delivered> {
     if raw_files(folder)?.is_empty() {
-        nothing_counted(&what.command[0]);
+        warn_nothing_counted(&what.command[0]);
         return Ok(Delivered::default());
     }
     match (&counted.sampling, must_sample) {
-        (Some(sampling), _) => bursts::log_share(sampling),
+        (Some(sampling), _) => bursts::log_counting_fraction(sampling),
         (None, true) => log::warn!("nothing was sampled, because no program that ran was built with --sample. All executions were counted"),
         (None, false) => {}
     }
     deliver(&counted.collect(folder, context)?, &what.destination, context)
 }
 
-/// Stores a profile of raw files that a program wrote without `trodden record`.
-///
-/// # Errors
-/// A file cannot be read, nothing can be decoded, or some counts are lost.
+/// Stores a profile from raw files that a program wrote without `trodden record`. Fails if a file cannot be read, nothing can be decoded,
+/// or some counts are lost.
 pub fn collect_files(given: &[PathBuf], destination: &ProfileDestination, context: &RecordingContext) -> Result<()> {
     let mut files = Vec::new();
     for path in given {

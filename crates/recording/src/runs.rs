@@ -1,4 +1,4 @@
-//! Helpers for all recordings: commands with an output pattern, exit statuses, and metadata of runs.
+//! Shared by all recordings: commands with an output pattern, exit statuses, and metadata of runs.
 
 use crate::{ProfileDestination, RecordingContext};
 use nix::sys::resource::{UsageWho, getrusage};
@@ -14,80 +14,79 @@ use trodden_profile::{ProcessEnding, Run};
 use trodden_text::words;
 use trodden_wire::OUTPUT_VARIABLE;
 
-/// A command to record, and the destination of its profile.
+/// A command to record, and where its profile is written.
 #[derive(Clone, Debug)]
 pub struct RecordedCommand {
     /// The program and its arguments.
     pub command: Vec<OsString>,
-    /// The destination of the profile.
+    /// Where the profile is written.
     pub destination: ProfileDestination,
 }
 
 /// Exit status if the command succeeded but counts are missing.
-const INCOMPLETE: u8 = 2;
+const INCOMPLETE_STATUS: u8 = 2;
 
-/// Environment variable with the path of the program that a training command should run.
+/// Environment variable that tells a training command the path of the program to run.
 pub const PROGRAM_VARIABLE: &str = "TRODDEN_PROGRAM";
 
-/// Environment variable with the name of the test that a run belongs to.
+/// Environment variable with the name of the test to which a run belongs.
 pub const TEST_VARIABLE: &str = "TRODDEN_TEST";
 
-/// The exit status of a recording: the command's own, unless the command succeeded and counts are missing.
+/// Returns the exit status of a recording: the command's own, unless the command succeeded and counts are missing.
 pub fn exit_code_with(status: ExitStatus, is_whole: bool) -> ExitCode {
-    if status.success() && !is_whole { ExitCode::from(INCOMPLETE) } else { exit_code(status) }
+    if status.success() && !is_whole { ExitCode::from(INCOMPLETE_STATUS) } else { exit_code(status) }
 }
 
-/// Text of an error with its causes.
-pub(crate) fn reasons(error: &anyhow::Error) -> String {
-    words::reasons(error.chain().map(ToString::to_string))
+pub(crate) fn format_causes(error: &anyhow::Error) -> String {
+    words::format_causes(error.chain().map(ToString::to_string))
 }
 
-/// Processor time of all ended child processes and their descendants, in nanoseconds.
+/// Returns the processor time of all ended child processes and their descendants, in nanoseconds.
 pub fn cpu_time() -> u64 {
     let Ok(usage) = getrusage(UsageWho::RUSAGE_CHILDREN) else { return 0 };
     (usage.user_time().num_nanoseconds() + usage.system_time().num_nanoseconds()).unsigned_abs()
 }
 
-/// Converts an exit status.
-pub fn ending(status: ExitStatus) -> ProcessEnding {
+/// Converts an exit status to the form that profiles store.
+pub fn process_ending(status: ExitStatus) -> ProcessEnding {
     match (status.code(), status.signal()) {
         (Some(code), _) => ProcessEnding::Exit(code),
         (None, signal) => ProcessEnding::Signal(signal.unwrap_or(0)),
     }
 }
 
-/// A command that writes raw files of the given name pattern to a folder.
+/// Creates a command that writes raw files with this name pattern to a folder.
 pub fn command(arguments: &[OsString], folder: &Path, names: &str, context: &RecordingContext) -> Command {
     let mut command = Command::new(&arguments[0]);
-    command.args(&arguments[1..]).env(OUTPUT_VARIABLE, pattern(folder, names));
+    command.args(&arguments[1..]).env(OUTPUT_VARIABLE, output_pattern(folder, names));
     context.withheld.iter().for_each(|name| _ = command.env_remove(name));
     command
 }
 
-/// The metadata of a run of a command, except for its duration.
+/// Returns the metadata of a run, except for its duration.
 pub fn run_metadata(arguments: &[OsString], started: Duration, ending: ProcessEnding, context: &RecordingContext) -> Run {
     Run {
         command: arguments.iter().map(|w| w.to_string_lossy().into_owned()).collect(),
         directory: context.directory.display().to_string(),
-        host: host(),
+        host: host_name(),
         started_ns: started.as_nanos() as u64,
         ending: Some(ending),
         ..new_run()
     }
 }
 
-/// The metadata of a single run, of which only the recorder's version is known.
+/// Returns the metadata of one run of which nothing but the recorder's version is known.
 pub fn new_run() -> Run {
     Run { runs: 1, recorder: env!("CARGO_PKG_VERSION").into(), ..Run::default() }
 }
 
-/// The name of this host.
-pub fn host() -> String {
+/// Returns the host name of this machine.
+pub fn host_name() -> String {
     nix::unistd::gethostname().unwrap_or_default().to_string_lossy().into_owned()
 }
 
-/// The output pattern for raw files in a folder. Percent signs in the folder's path are escaped.
-pub fn pattern(folder: &Path, names: &str) -> OsString {
+/// Returns the output pattern for raw files in a folder. Percent signs in the folder's path are escaped.
+pub fn output_pattern(folder: &Path, names: &str) -> OsString {
     let mut bytes = Vec::new();
     for byte in folder.as_os_str().as_bytes() {
         bytes.push(*byte);

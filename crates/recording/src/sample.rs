@@ -1,7 +1,7 @@
-//! Bursts in running programs, which are named by raw file, folder or process ID.
+//! Samples programs that are already running. They are named by raw file, folder or process ID.
 
 use crate::bursts::{BurstFiles, BurstThread, read};
-use crate::{BurstSchedule, ProfileDestination, RecordingContext, deliver, host, is_in_use, new_run};
+use crate::{BurstSchedule, ProfileDestination, RecordingContext, deliver, host_name, is_in_use, new_run};
 use anyhow::{Context, Result, bail, ensure};
 use signal_hook::consts::signal::{SIGHUP, SIGINT, SIGTERM};
 use std::fs;
@@ -13,23 +13,21 @@ use trodden_profile::sampling::subtract_earlier_counts;
 use trodden_profile::{Run, Sampling, SamplingSwitch, collect, is_raw_file};
 use trodden_trace::{ProcessMapping, mappings};
 
-/// Which running programs to sample, and how.
+/// Input of [`attach`].
 #[derive(Clone, Debug)]
 pub struct Sample {
-    /// Raw files, folders of raw files, or process IDs.
+    /// Raw files, folders with raw files, or process IDs.
     pub subjects: Vec<PathBuf>,
-    /// Duration; `None` to continue until a signal arrives or all processes given by ID have ended.
+    /// How long to sample; `None` to sample until a signal arrives, or until all processes given by ID have ended.
     pub time: Option<Duration>,
     /// When the programs count.
     pub bursts: BurstSchedule,
-    /// The destination of the profile.
+    /// Where the profile is written.
     pub destination: ProfileDestination,
 }
 
-/// Samples programs that are already running.
-///
-/// # Errors
-/// There is no such program or file, it was not built with `--sample`, or its counts cannot be read.
+/// Samples running programs and stores their profile. Fails if a program or file does not exist or was not built with `--sample`, or its
+/// counts cannot be read.
 pub fn attach(job: &Sample, context: &RecordingContext) -> Result<()> {
     let (files, processes) = resolve_subjects(&job.subjects)?;
     let stop = Arc::new(AtomicBool::new(false));
@@ -58,7 +56,7 @@ pub fn attach(job: &Sample, context: &RecordingContext) -> Result<()> {
     let sampled = bursting.stop();
     let run = Run {
         command: processes.first().map(|p| command_of(*p)).unwrap_or_default(),
-        host: host(),
+        host: host_name(),
         suite: job.destination.suite.clone(),
         started_ns: started.as_nanos() as u64,
         duration_ns: clock.elapsed().as_nanos() as u64,
@@ -71,7 +69,7 @@ pub fn attach(job: &Sample, context: &RecordingContext) -> Result<()> {
     deliver(&collected, &job.destination, context)?.check()
 }
 
-/// Resolves names to raw files, and to processes if they are process IDs.
+/// Resolves names to raw files. Also returns the processes whose IDs were given.
 fn resolve_subjects(names: &[PathBuf]) -> Result<(BurstFiles, Vec<u32>)> {
     let (mut files, mut processes) = (BurstFiles::default(), Vec::new());
     for name in names {

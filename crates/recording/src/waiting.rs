@@ -1,24 +1,24 @@
-//! Time that processes spent waiting for a processor.
+//! Measures how long processes wait for a processor.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// Scheduler statistics of the threads of some processes.
+/// Scheduler statistics for the threads of some processes.
 #[derive(Debug, Default)]
-pub struct Waiting {
-    /// Each thread's times when it was first and last seen, by thread ID.
+pub struct SchedulerWaits {
+    /// For each thread ID, the thread's times when it was first seen and when it was last seen.
     threads: BTreeMap<u64, (SchedulerTimes, SchedulerTimes)>,
 }
 
-/// Time that a thread has executed and waited for a processor, in nanoseconds.
+/// How long a thread has executed and has waited for a processor, in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct SchedulerTimes {
     executed: u64,
     waited: u64,
 }
 
-impl Waiting {
-    /// Updates the times of a process's threads. Does nothing if the process has ended or the system has no `schedstat`.
+impl SchedulerWaits {
+    /// Updates the times of a process's threads. Does nothing if the process has ended or the system has no `schedstat` files.
     pub fn update(&mut self, process: u64) {
         let Ok(threads) = std::fs::read_dir(format!("/proc/{process}/task")) else { return };
         for thread in threads.flatten() {
@@ -29,7 +29,7 @@ impl Waiting {
         }
     }
 
-    /// The time that threads waited for a processor, as a fraction of the time that they were runnable; 0 if unknown.
+    /// Returns the time that threads waited for a processor as a fraction of the time that they were runnable; 0 if unknown.
     pub fn share(&self) -> f64 {
         let gained = |of: fn(&SchedulerTimes) -> u64| {
             self.threads.values().map(|(first, last)| of(last).saturating_sub(of(first))).sum::<u64>() as f64
@@ -39,7 +39,7 @@ impl Waiting {
     }
 }
 
-/// Parses `/proc/PID/task/TID/schedstat`: time executed, time waited, number of time slices.
+/// Parses `/proc/PID/task/TID/schedstat`: time executed, time waited, and number of time slices.
 fn read_times(thread: &Path) -> Option<SchedulerTimes> {
     let text = std::fs::read_to_string(thread.join("schedstat")).ok()?;
     let mut numbers = text.split_ascii_whitespace().map_while(|n| n.parse().ok());
@@ -52,16 +52,16 @@ mod tests {
 
     #[test]
     fn share_is_computed_from_differences() {
-        let mut waiting = Waiting::default();
+        let mut waiting = SchedulerWaits::default();
         waiting.threads.insert(1, (SchedulerTimes { executed: 100, waited: 50 }, SchedulerTimes { executed: 300, waited: 150 }));
         waiting.threads.insert(2, (SchedulerTimes { executed: 0, waited: 0 }, SchedulerTimes { executed: 100, waited: 0 }));
         assert_eq!(waiting.share(), 0.25);
-        assert_eq!(Waiting::default().share(), 0.0);
+        assert_eq!(SchedulerWaits::default().share(), 0.0);
     }
 
     #[test]
     fn own_process_has_times() {
-        let mut waiting = Waiting::default();
+        let mut waiting = SchedulerWaits::default();
         waiting.update(std::process::id().into());
         assert!(!waiting.threads.is_empty());
         waiting.update(u64::MAX);

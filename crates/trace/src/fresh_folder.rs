@@ -8,7 +8,7 @@ use crate::launcher::ProgramStart;
 use anyhow::{Context, Result, ensure};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use trodden_launch::temporary::{TemporaryFolder, folder_in};
+use trodden_launch::temporary::{TemporaryFolder, create_folder_in};
 
 /// Maximum size in bytes of a folder to be copied.
 const MAX_SIZE: u64 = 4 << 30;
@@ -29,7 +29,7 @@ impl FreshFolder {
     /// # Errors
     /// The folder is too large, or cannot be copied.
     pub fn save(folder: PathBuf, temporary: PathBuf) -> Result<Self> {
-        let before = folder_in(&temporary, "trodden-folder-")?;
+        let before = create_folder_in(&temporary, "trodden-folder-")?;
         ensure!(
             !before.path().starts_with(&folder),
             "copies of {} would be inside it. Set TMPDIR to a folder elsewhere, or run in a smaller folder",
@@ -50,7 +50,7 @@ impl FreshFolder {
 
     /// Creates a copy for a run of a program, which sees it as its working directory. The copy is removed with the returned value.
     pub fn provide_copy(&self, program: &mut ProgramStart) -> Result<TemporaryFolder> {
-        let own = folder_in(&self.temporary, "trodden-folder-")?;
+        let own = create_folder_in(&self.temporary, "trodden-folder-")?;
         let tree = own.path().join(TREE);
         copy(&self.before.path().join(TREE), &tree)?;
         program.folder = Some(FolderBinding::new(&tree, &self.folder)?);

@@ -5,7 +5,7 @@ use std::env;
 use std::sync::OnceLock;
 use trodden_driver::DriverContext;
 
-/// Returns the context, which is read from the process at the first call.
+/// Returns the context. The first call reads it from the process.
 pub fn context() -> &'static DriverContext {
     static CONTEXT: OnceLock<DriverContext> = OnceLock::new();
     CONTEXT.get_or_init(|| DriverContext {

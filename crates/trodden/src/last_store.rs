@@ -1,4 +1,4 @@
-//! Location of the last used run store, for messages about a missing one.
+//! Remembers the last used run store, for messages about a missing run store.
 
 use crate::context::context;
 use crate::notes::note;
@@ -11,26 +11,26 @@ use trodden_console::program;
 use trodden_profile::ProfileError;
 use trodden_profile::store::{RUNS_VARIABLE, locate};
 
-/// File in the unit cache that contains the path of the run store.
-const FILE: &str = "last-run-store";
+/// Name of the file in the unit cache that contains the path of the run store.
+const LAST_STORE_FILE: &str = "last-run-store";
 
-/// Remembers the run store of the current folder.
+/// Remembers the run store of the current folder, if it has one.
 pub fn remember() {
     let (Some(folder), Ok(cache)) = (locate(Path::new(".")), context().store()) else { return };
-    // This only improves messages, so a failure is ignored.
-    if fs::read(cache.root().join(FILE)).is_ok_and(|known| known == folder.as_os_str().as_bytes()) {
+    // The location only improves messages, so failures are ignored.
+    if fs::read(cache.root().join(LAST_STORE_FILE)).is_ok_and(|known| known == folder.as_os_str().as_bytes()) {
         return;
     }
-    let _ = fs::create_dir_all(cache.root()).and_then(|()| fs::write(cache.root().join(FILE), folder.as_os_str().as_bytes()));
+    let _ = fs::create_dir_all(cache.root()).and_then(|()| fs::write(cache.root().join(LAST_STORE_FILE), folder.as_os_str().as_bytes()));
 }
 
-/// Returns the last used run store, if it still exists.
+/// Returns the last used run store if it still exists.
 pub fn last() -> Option<PathBuf> {
-    let name = fs::read(context().store().ok()?.root().join(FILE)).ok()?;
+    let name = fs::read(context().store().ok()?.root().join(LAST_STORE_FILE)).ok()?;
     Some(PathBuf::from(std::ffi::OsString::from_vec(name))).filter(|folder| folder.is_dir())
 }
 
-/// Reports a command's error, with the location of the last run if the command found no run store.
+/// Prints a command's error. If the command found no run store, also prints where the last used one is.
 pub fn end(done: Result<ExitCode>) -> ExitCode {
     if done.as_ref().is_err_and(|error| matches!(error.downcast_ref(), Some(ProfileError::NoStore { .. }))) {
         suggest_last_store();
@@ -38,7 +38,6 @@ pub fn end(done: Result<ExitCode>) -> ExitCode {
     program::finish(done)
 }
 
-/// Prints the location of the last used run store.
 fn suggest_last_store() {
     if let Some(folder) = last() {
         note(format_args!(

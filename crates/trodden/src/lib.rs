@@ -35,10 +35,10 @@ use trodden_driver::assets::{CARGO_RUNNER, RUSTDOC_DRIVER};
 use trodden_driver::compile_step::SourceLanguage;
 use trodden_driver::{cc, rust, stand_ins};
 
-/// Commands of `trodden-lab`. If one is given to `trodden`, a note refers to `trodden-lab`.
+/// Commands of `trodden-lab`. If the user gives one of them to `trodden`, a note refers to `trodden-lab`.
 const LABORATORY_COMMANDS: [&str; 6] = ["completions", "graph", "loops", "man", "patterns", "plan"];
 
-/// Runs the command selected by the name of the program and its arguments.
+/// Runs the command that the name of the program and its arguments select.
 pub fn main() -> ExitCode {
     let arguments: Vec<OsString> = env::args_os().collect();
     let called = arguments.first().map(Path::new).and_then(Path::file_name).unwrap_or_default();
@@ -49,17 +49,17 @@ pub fn main() -> ExitCode {
     last_store::end(run(name, arguments))
 }
 
-/// Makes writes beyond the file size limit (`ulimit -f`) fail instead of killing trodden. The signal gets a handler instead of being
-/// ignored, because programs that trodden starts would inherit an ignored signal.
+/// Makes writes beyond the file size limit (`ulimit -f`) fail; otherwise, they would kill trodden. The signal gets a handler instead of
+/// being ignored, because the programs that trodden starts would inherit the ignored signal.
 fn survive_file_size_limit() {
     if !trodden_launch::signals::ignored_signals().contains(&SIGXFSZ) {
-        // If the registration fails, the signal kills trodden as usual.
+        // Without a handler, the signal kills trodden.
         let _ = signal_hook::flag::register(SIGXFSZ, Arc::new(AtomicBool::new(false)));
     }
 }
 
 fn run(name: &str, arguments: Vec<OsString>) -> Result<ExitCode> {
-    if name.starts_with("trodden-") || name.starts_with("cargo-") || stand_ins::language(name).is_some() {
+    if name.starts_with("trodden-") || name.starts_with("cargo-") || stand_ins::language_of_compiler(name).is_some() {
         surroundings::read_variables()?;
     }
     let rest = |from: usize| arguments.get(from..).unwrap_or_default().to_vec();
@@ -67,14 +67,14 @@ fn run(name: &str, arguments: Vec<OsString>) -> Result<ExitCode> {
         "trodden-cc" => return cc::drive(context(), SourceLanguage::C, rest(1)),
         "trodden-c++" => return cc::drive(context(), SourceLanguage::Cxx, rest(1)),
         "cargo-trodden" => return commands::cargo(rest(1)),
-        RUSTDOC_DRIVER => return rust::document(context(), &rest(1)),
+        RUSTDOC_DRIVER => return rust::run_rustdoc(context(), &rest(1)),
         CARGO_RUNNER => return rust::run_program(context(), &rest(1)),
         _ => {}
     }
-    if let Some(language) = stand_ins::language(name) {
+    if let Some(language) = stand_ins::language_of_compiler(name) {
         return cc::stand_in(context(), name, language, rest(1));
     }
-    // The arguments of compiler drivers are clang's, so clap must not parse them.
+    // All arguments of compiler drivers are clang's, so clap must not parse them.
     match arguments.get(1).and_then(|a| a.to_str()) {
         Some("cc" | "c++") if arguments.get(2).is_some_and(|a| a == "--help") => print_driver_help(&arguments),
         Some("cc") => surroundings::read_variables().and_then(|()| cc::drive(context(), SourceLanguage::C, rest(2))),
@@ -84,11 +84,11 @@ fn run(name: &str, arguments: Vec<OsString>) -> Result<ExitCode> {
             match parsed.and_then(|matches| Ok((Cli::from_arg_matches(&matches)?, matches))) {
                 Ok((mut command, matches)) => {
                     surroundings::read_variables()?;
-                    let choices = LaboratoryChoices::from_environment(&words_of(&matches)).map_err(Error::msg)?;
+                    let choices = LaboratoryChoices::from_environment(&subcommand_words(&matches)).map_err(Error::msg)?;
                     command.command.apply_choices(&choices)?;
                     commands::run(command)
                 }
-                // `--help` and `--version` are errors for clap, too.
+                // clap returns `--help` and `--version` as errors, too.
                 Err(output) => {
                     let status = program::print_clap_output(&output)?;
                     if let Some(ContextValue::String(verb)) = output.get(ContextKind::InvalidSubcommand)
@@ -103,7 +103,8 @@ fn run(name: &str, arguments: Vec<OsString>) -> Result<ExitCode> {
     }
 }
 
-/// Prints trodden's own help for `trodden cc --help`. Builds that query the compiler's help call the driver by another name.
+/// Prints trodden's own help for `trodden cc --help`. Builds that query a compiler's help call the driver by its other name, and thus get
+/// clang's help.
 fn print_driver_help(arguments: &[OsString]) -> Result<ExitCode> {
     let words = [OsString::from("trodden"), OsString::from("help"), arguments[1].clone()];
     match cli::command_line().try_get_matches_from(words) {
@@ -112,12 +113,12 @@ fn print_driver_help(arguments: &[OsString]) -> Result<ExitCode> {
     }
 }
 
-/// Returns the words of the selected command, such as `trace record`.
-fn words_of(matches: &ArgMatches) -> Vec<&str> {
+/// Returns the words of the selected command, such as `trace` and `record`.
+fn subcommand_words(matches: &ArgMatches) -> Vec<&str> {
     std::iter::successors(matches.subcommand(), |(_, matches)| matches.subcommand()).map(|(word, _)| word).collect()
 }
 
-/// The parts of the command that the laboratory (`trodden-lab`) uses.
+/// What the laboratory (`trodden-lab`) uses from this crate.
 pub mod laboratory {
     pub use crate::cli::Untested;
     pub use crate::commands::simulate::run as simulate;
@@ -140,18 +141,12 @@ pub mod fuzzing {
     use std::ffi::OsString;
     use std::process::ExitCode;
 
-    /// Runs the command with these arguments, which do not include the program's name.
-    ///
-    /// # Errors
-    /// Those of the command.
+    /// Runs the command with arguments that do not include the program's name. Errors: any error of the command.
     pub fn command(arguments: Vec<OsString>) -> Result<ExitCode> {
         crate::run("trodden", [OsString::from("trodden")].into_iter().chain(arguments).collect())
     }
 
-    /// Parses the output of `otf2-print` for an archive's definitions and events.
-    ///
-    /// # Errors
-    /// A line is malformed.
+    /// Parses the text that `otf2-print` prints for an archive's definitions and events. Fails if a line is malformed.
     pub fn otf2(definitions: &[u8], events: &[u8]) -> Result<()> {
         trodden_waits_file::import::read_otf2_text(definitions, events)
     }

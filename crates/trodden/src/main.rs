@@ -1,4 +1,4 @@
-//! The program `trodden`. Called by the name of a link (`trodden-cc`, `trodden-c++`, `cargo-trodden`), it acts as that command.
+//! The program `trodden`. If it is called by the name of a link (`trodden-cc`, `trodden-c++`, `cargo-trodden`), it acts as that command.
 #![forbid(unsafe_code)]
 
 use std::process::ExitCode;

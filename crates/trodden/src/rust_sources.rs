@@ -1,5 +1,5 @@
-//! Finds sources of Rust's standard library. Debug information names them `/rustc/COMMIT/library/...`, unless they were installed when the
-//! program was built. The installed toolchain of that commit has them as its component `rust-src`.
+//! Finds sources of Rust's standard library. Debug information calls them `/rustc/COMMIT/library/...` if the sources were not installed
+//! when the program was built. The toolchain with this commit has the sources if its component `rust-src` is installed.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -9,12 +9,13 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use trodden_report::source_files;
 
-/// Path prefix of the standard library in debug information.
-pub const PREFIX: &str = "/rustc/";
-/// Sources of a toolchain, below its folder.
-const SOURCES: &str = "lib/rustlib/src/rust";
+/// Prefix of standard library paths in debug information.
+pub const STANDARD_LIBRARY_PREFIX: &str = "/rustc/";
+/// The folder with the sources, relative to the toolchain's folder.
+const SOURCES_FOLDER: &str = "lib/rustlib/src/rust";
 
-/// Returns a provider of source text for reports: [`source_files::sources`], then the standard library of an installed toolchain.
+/// Returns a function that reads sources for reports: first those of [`source_files::sources`], then those of the standard library in an
+/// installed toolchain.
 pub fn sources(folders: &[PathBuf], run: &str) -> impl Fn(&str) -> Option<String> + use<> {
     let usual = source_files::sources(folders, run);
     let library = StandardLibrary { toolchains: toolchains(), known: RefCell::default() };
@@ -23,25 +24,28 @@ pub fn sources(folders: &[PathBuf], run: &str) -> impl Fn(&str) -> Option<String
 
 struct StandardLibrary {
     toolchains: Vec<PathBuf>,
-    /// The source folder of each commit that was looked up; `None` if no toolchain has its sources.
+    /// The source folders that were looked up, by commit. `None` if no toolchain has the sources of this commit.
     known: RefCell<BTreeMap<String, Option<PathBuf>>>,
 }
 
 impl StandardLibrary {
-    /// Returns the local path of a standard library file. `None`: the path is not in the standard library, or no installed toolchain of its
-    /// commit has sources.
+    /// Returns the path of a standard library file on this machine. `None` if the file is not in the standard library, or if no installed
+    /// toolchain of its commit has sources.
     fn find(&self, path: &str) -> Option<PathBuf> {
-        let (commit, file) = path.strip_prefix(PREFIX)?.split_once('/')?;
+        let (commit, file) = path.strip_prefix(STANDARD_LIBRARY_PREFIX)?.split_once('/')?;
         let mut known = self.known.borrow_mut();
         let folder = known.entry(commit.to_owned()).or_insert_with(|| {
-            let has_sources = self.toolchains.iter().filter(|toolchain| toolchain.join(SOURCES).is_dir());
-            has_sources.into_iter().find(|toolchain| commit_of(toolchain).as_deref() == Some(commit)).map(|found| found.join(SOURCES))
+            let has_sources = self.toolchains.iter().filter(|toolchain| toolchain.join(SOURCES_FOLDER).is_dir());
+            has_sources
+                .into_iter()
+                .find(|toolchain| toolchain_commit(toolchain).as_deref() == Some(commit))
+                .map(|found| found.join(SOURCES_FOLDER))
         });
         folder.as_ref().map(|folder| folder.join(file))
     }
 }
 
-/// Returns the folders of installed toolchains: rustup's, and the parents of folders in `PATH` that contain `rustc`.
+/// Returns the folders of installed toolchains: those of rustup, and the parents of folders in `PATH` that contain `rustc`.
 fn toolchains() -> Vec<PathBuf> {
     let rustup = env::var_os("RUSTUP_HOME").map(PathBuf::from).or_else(|| Some(PathBuf::from(env::var_os("HOME")?).join(".rustup")));
     let installed = rustup.and_then(|folder| fs::read_dir(folder.join("toolchains")).ok()).into_iter().flatten();
@@ -52,8 +56,8 @@ fn toolchains() -> Vec<PathBuf> {
     found
 }
 
-/// Returns the commit that a toolchain's compiler was built from; `None` if the compiler cannot be run.
-fn commit_of(toolchain: &Path) -> Option<String> {
+/// Returns the commit that a toolchain's compiler was built from, or `None` if the compiler cannot be run.
+fn toolchain_commit(toolchain: &Path) -> Option<String> {
     let output = Command::new(toolchain.join("bin/rustc")).arg("-vV").output().ok()?;
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     text.lines().find_map(|line| line.strip_prefix("commit-hash: ")).map(str::to_owned)
@@ -67,7 +71,7 @@ mod tests {
     /// Creates a toolchain whose compiler reports `commit`.
     fn create_toolchain(folder: &Path, commit: &str) -> PathBuf {
         fs::create_dir_all(folder.join("bin")).unwrap();
-        fs::create_dir_all(folder.join(SOURCES).join("library/core")).unwrap();
+        fs::create_dir_all(folder.join(SOURCES_FOLDER).join("library/core")).unwrap();
         fs::write(folder.join("bin/rustc"), format!("#!/bin/sh\necho rustc 1.0\necho 'commit-hash: {commit}'\n")).unwrap();
         fs::set_permissions(folder.join("bin/rustc"), fs::Permissions::from_mode(0o755)).unwrap();
         folder.to_owned()
@@ -79,7 +83,7 @@ mod tests {
         let toolchains =
             vec![create_toolchain(&folder.join("old"), "aaa"), create_toolchain(&folder.join("new"), "bbb"), folder.join("none")];
         let library = StandardLibrary { toolchains, known: RefCell::default() };
-        let expected = folder.join("new").join(SOURCES).join("library/core/lib.rs");
+        let expected = folder.join("new").join(SOURCES_FOLDER).join("library/core/lib.rs");
         assert_eq!(library.find("/rustc/bbb/library/core/lib.rs"), Some(expected));
         assert_eq!(library.find("/rustc/ccc/library/core/lib.rs"), None);
         assert_eq!(library.find("/home/me/lib.rs"), None);

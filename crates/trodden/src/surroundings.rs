@@ -1,4 +1,4 @@
-//! Folders and variables from the environment, for libraries, which do not read it themselves.
+//! Reads folders and variables from the environment for libraries, which must not read the environment themselves.
 
 use crate::context::context;
 use anyhow::{Result, ensure};
@@ -12,7 +12,7 @@ use trodden_unit::cache::CACHE_VARIABLE;
 
 /// Returns the folders, stores and variables of this process.
 pub fn recording_context() -> RecordingContext {
-    // `cargo trodden run` calls this process: the recorded program must not see the variables that were set for rustc.
+    // `cargo trodden run` calls this process. The recorded program must not see the variables that are meant for rustc.
     let is_called_by_cargo = env::var_os(ROLE_VARIABLE).is_some();
     RecordingContext {
         directory: env::current_dir().unwrap_or_default(),
@@ -23,10 +23,8 @@ pub fn recording_context() -> RecordingContext {
     }
 }
 
-/// Returns the folder that a variable names; `None` if the variable is unset or empty.
-///
-/// # Errors
-/// The path is relative, which would name another folder in a child process, or is not a folder.
+/// Returns the folder that an environment variable names, or `None` if the variable is unset or empty. Fails if the path is not a folder,
+/// or it is relative and would thus mean a different folder in a child process.
 fn folder_of_variable(variable: &str) -> Result<Option<PathBuf>> {
     let Some(folder) = env::var_os(variable).filter(|folder| !folder.is_empty()).map(PathBuf::from) else { return Ok(None) };
     ensure!(folder.is_absolute(), "{variable} is {}, a relative path: set it to an absolute path", folder.display());
@@ -34,14 +32,11 @@ fn folder_of_variable(variable: &str) -> Result<Option<PathBuf>> {
     Ok(Some(folder))
 }
 
-/// Checks the variables that name the run store and the unit cache, and selects the run store.
-///
-/// # Errors
-/// A variable does not name a folder.
+/// Checks the variables that name the run store and the unit cache, and selects the run store. Fails if a variable does not name a folder.
 pub fn read_variables() -> Result<()> {
     folder_of_variable(CACHE_VARIABLE)?;
     folder_of_variable(RUNS_VARIABLE)?.into_iter().for_each(store::set_store_folder);
-    // Has no effect if `RUNS_VARIABLE` has selected a store.
+    // This has no effect if `RUNS_VARIABLE` has selected a run store.
     folder_of_variable(STORE_VARIABLE)?.into_iter().for_each(store::set_store_folder);
     Ok(())
 }
@@ -51,10 +46,9 @@ pub fn folders() -> Folders {
     Folders { units: context().store().ok(), temporary: env::temp_dir(), current: env::current_dir().unwrap_or_default() }
 }
 
-/// Environment variable: folders of sources that have moved since they were compiled, separated by colons.
+/// Environment variable with folders, separated by colons, to which sources were moved after they were compiled.
 pub const SOURCES_VARIABLE: &str = "TRODDEN_SOURCES";
 
-/// Returns the folders of [`SOURCES_VARIABLE`].
 pub fn source_folders() -> Vec<PathBuf> {
     env::var_os(SOURCES_VARIABLE)
         .map(|list| env::split_paths(&list).filter(|folder| !folder.as_os_str().is_empty()).collect())

@@ -2,12 +2,9 @@
 
 use std::env;
 use trodden_launch::LaunchError;
-use trodden_launch::temporary::{TemporaryFolder, folder_in};
+use trodden_launch::temporary::{TemporaryFolder, create_folder_in};
 
-/// Creates a temporary folder (in `TMPDIR`) that only the user can read.
-///
-/// # Errors
-/// It cannot be created.
-pub fn folder(prefix: &str) -> Result<TemporaryFolder, LaunchError> {
-    folder_in(&env::temp_dir(), prefix)
+/// Creates a temporary folder in `TMPDIR` that only the user can access.
+pub fn create_folder(prefix: &str) -> Result<TemporaryFolder, LaunchError> {
+    create_folder_in(&env::temp_dir(), prefix)
 }

@@ -1,12 +1,12 @@
-//! Advice on programs whose findings are known in advance, with the real drivers.
+//! Runs `trodden advise` on programs with known opportunities.
 
 mod place;
 
 use place::{Place, must, trodden};
 use serde_json::Value;
 
-/// Two branches, of which the first decides the second, although the compiler cannot know this; and a load that two rare paths make
-/// necessary, in a function with too many paths for the compiler to move the load onto these two.
+/// A program with two branches, of which the first decides the second, although the compiler cannot know this. Its second function has a
+/// load that only two rare paths make necessary. This function has too many paths for the compiler to move the load to these two.
 const PROGRAM: &str = "\
 #define KEEP __attribute__((noinline))
 struct buffer { int used; int limit; };
@@ -43,14 +43,14 @@ int main(void) {
 }
 ";
 
-fn recorded(options: &str) -> Place {
+fn build_and_record(options: &str) -> Place {
     let place = Place::with(&[("a.c", PROGRAM)]);
     place.cc(&format!("{options} a.c -o prog"));
     place.record("prog");
     place
 }
 
-fn findings(place: &Place, arguments: &str) -> Vec<Value> {
+fn list_findings(place: &Place, arguments: &str) -> Vec<Value> {
     let out = place.trodden(&format!("advise run.trodden --json {arguments}")).stdout;
     let json: Value = serde_json::from_slice(&out).unwrap();
     assert_eq!((&json["schema_version"], &json["kind"]), (&Value::from(3), &Value::from("advice")));
@@ -59,8 +59,8 @@ fn findings(place: &Place, arguments: &str) -> Vec<Value> {
 
 #[test]
 fn branch_decided_by_an_earlier_branch_is_found_with_its_counts() {
-    let place = recorded("-O2 -g");
-    let found = findings(&place, "--function decide");
+    let place = build_and_record("-O2 -g");
+    let found = list_findings(&place, "--function decide");
     let [only] = found.as_slice() else { panic!("{found:#?}") };
     assert_eq!((&only["kind"], &only["saves_instructions"]), (&Value::from("correlated"), &Value::from(20_000)));
     let evidence = &only["evidence"];
@@ -72,14 +72,14 @@ fn branch_decided_by_an_earlier_branch_is_found_with_its_counts() {
 
 #[test]
 fn load_that_nearly_all_executions_repeat_is_found_in_stored_bitcode() {
-    let place = recorded("-O2 -g");
-    let found = findings(&place, "--function reuse --kind redundant");
+    let place = build_and_record("-O2 -g");
+    let found = list_findings(&place, "--function reuse --kind redundant");
     let [only] = found.as_slice() else { panic!("{found:#?}") };
     let evidence = &only["evidence"];
     assert_eq!(evidence["on_every_path"], true);
     let [load] = evidence["repeated"].as_array().unwrap().as_slice() else { panic!("{evidence:#}") };
     assert_eq!((&load["operation"], &load["at"]["line"]), (&Value::from("load i32"), &Value::from(23)));
-    // Of each hundred calls, one flushes and one refills, so these two do not repeat the loaded value.
+    // Of each hundred calls, one flushes and one refills. These two do not repeat the loaded value.
     assert_eq!((&evidence["executions"], &load["found"]), (&Value::from(10_000), &Value::from(9_800)));
     assert_eq!(load["from"][0]["at"]["line"], 18);
 }
@@ -94,7 +94,7 @@ fn without_bitcode_other_findings_are_reported_and_missing_bitcode_is_named() {
     assert!(out.contains("The branch in line 12 takes both edges; the branch in line 8 decides all of its executions."), "{out}");
     assert!(err.contains("redundant results were not searched for in") && err.contains("without `keep=map`"), "{err}");
     assert_eq!(place.trodden("advise run.trodden --kind correlated").stderr, b"");
-    // Build with the option that the message names.
+    // This is the option that the message names.
     must(place.command(trodden()).args(["cc", "-O2", "-g", "a.c", "-o", "prog"]));
     place.record("prog");
     let again = String::from_utf8(place.trodden("advise run.trodden").stderr).unwrap();
@@ -103,7 +103,7 @@ fn without_bitcode_other_findings_are_reported_and_missing_bitcode_is_named() {
 
 #[test]
 fn sarif_lists_the_locations_of_a_finding_as_a_code_flow() {
-    let place = recorded("-O2 -g");
+    let place = build_and_record("-O2 -g");
     place.trodden("advise run.trodden --sarif advice.sarif --kind correlated");
     let log: Value = serde_json::from_slice(&std::fs::read(place.path("advice.sarif")).unwrap()).unwrap();
     assert_eq!(log["version"], "2.1.0");
@@ -117,13 +117,13 @@ fn sarif_lists_the_locations_of_a_finding_as_a_code_flow() {
 
 #[test]
 fn unknown_kind_or_function_is_rejected() {
-    let place = recorded("-O1 -g0");
+    let place = build_and_record("-O1 -g0");
     for (arguments, expected) in [("--kind nothing", "nothing"), ("--function nothing", "nothing")] {
         let output = place.command(trodden()).args(["advise", "run.trodden"]).args(arguments.split(' ')).output().unwrap();
         let err = String::from_utf8(output.stderr).unwrap();
         assert!(output.status.code() == Some(2) && err.contains(expected), "{arguments}: {err}");
     }
-    // Without debug information, blocks are named instead of lines.
+    // Without debug information, advice refers to blocks instead of lines.
     let out = String::from_utf8(place.trodden("advise run.trodden --function decide").stdout).unwrap();
     assert!(out.contains("the branch in block 0 decides all of its executions"), "{out}");
 }

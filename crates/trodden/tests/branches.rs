@@ -1,9 +1,9 @@
-//! Paths from branches by the command itself: a program without counters is run step by step, and what that prints is
-//! imported; and `record --branches` with and without a perf that can.
+//! Paths from recorded branches: `trodden import` gets the trace of a program without counters, which is single-stepped, and `record
+//! --branches` runs with and without a perf that can record branches.
 //!
-//! Hardware that records branches is rare in machines that run tests. The text is of a real run nevertheless: the
-//! oracle's stepper writes what `perf script` prints of a trace, or of branch stacks. The `perf` of the last test runs
-//! the command and prints such a text; the real one is asked, too.
+//! Machines that run tests rarely have hardware that records branches. The imported text still describes a real run: the oracle's stepper
+//! writes what `perf script` would print for a trace, or for branch stacks. The `perf` of the last tests runs the command and prints such a
+//! text. The real perf is called, too.
 
 mod place;
 
@@ -20,13 +20,14 @@ __attribute__((noinline)) long collatz(long n) { long steps = 0; while (n != 1) 
 int main(void) { long s = 0; for (long i = 1; i < 40; i++) s += collatz(i); sink = s; return 3; }
 ";
 
-/// The program in both ways, and the trace of all branches of one without counters.
-fn traced(program: &str, status: i32) -> (Place, Profile, String) {
+/// Builds the program with counters and without counters. Returns the counted profile, and a trace of all branches in the program without
+/// counters.
+fn build_and_trace(program: &str, status: i32) -> (Place, Profile, String) {
     let place = Place::with(&[("prog.c", program)]);
     place.cc("-O1 prog.c -o counted");
     let output = place.command(trodden()).args(["record", "--no-store", "-o", "counted.trodden", "--", "./counted"]).output().unwrap();
     assert_eq!(output.status.code(), Some(status), "{output:?}");
-    // Without the dynamic linker, which would take most of the steps.
+    // Statically linked, because the dynamic linker would take most of the steps.
     place.cc("--trodden=addresses -O1 -static prog.c -o marked");
     let mut trace = Vec::new();
     step::record(&place.path("marked"), &[], Stdio::null(), &place.path(""), &mut trace).unwrap();
@@ -34,7 +35,7 @@ fn traced(program: &str, status: i32) -> (Place, Profile, String) {
     (place, counted, String::from_utf8(trace).unwrap())
 }
 
-fn counts(profile: &Profile, function: &str) -> Vec<(u64, u64)> {
+fn count_paths(profile: &Profile, function: &str) -> Vec<(u64, u64)> {
     let (_, unit, map) = profile.functions().find(|(_, _, f)| f.name == function).unwrap();
     unit.counts_of(map).collect()
 }
@@ -52,16 +53,16 @@ fn programs_with_marked_blocks_are_described() {
 
 #[test]
 fn imported_trace_gives_exact_counts() {
-    let (place, counted, trace) = traced(PROGRAM, 3);
+    let (place, counted, trace) = build_and_trace(PROGRAM, 3);
     place.write("trace.txt", &trace);
     place.trodden("import trace.txt --program marked --no-store -o traced.trodden");
     let traced = Profile::read(&place.path("traced.trodden")).unwrap();
     for function in ["main", "collatz"] {
-        assert_eq!(counts(&traced, function), counts(&counted, function), "{function}");
+        assert_eq!(count_paths(&traced, function), count_paths(&counted, function), "{function}");
     }
     let report = String::from_utf8(place.trodden("report traced.trodden").stdout).unwrap();
     assert!(report.contains("collatz") && report.contains("sampled"), "{report}");
-    // Without samples, the error names the fields to print.
+    // If the text contains no samples, the error names the fields that perf must print.
     place.write("empty.txt", "");
     let output = place.command(trodden()).args(["import", "empty.txt", "--program", "marked"]).output().unwrap();
     assert!(output.status.code() == Some(2) && String::from_utf8_lossy(&output.stderr).contains("brstack"), "{output:?}");
@@ -69,8 +70,8 @@ fn imported_trace_gives_exact_counts() {
     assert!(output.status.code() == Some(2) && String::from_utf8_lossy(&output.stderr).contains("--addresses"), "{output:?}");
 }
 
-/// Code generation takes the address of the block after `setjmp` before the call.
-const SECOND_RETURNS: &str = "\
+/// Code generation takes the address of the block after `setjmp` before the call to `setjmp`.
+const SECOND_RETURNS_PROGRAM: &str = "\
 #include <setjmp.h>
 static jmp_buf back;
 volatile int sink;
@@ -82,17 +83,17 @@ int main(void) { int sum = 0; for (int i = 0; i < 8; i++) sum += attempt(i); sin
 
 #[test]
 fn second_return_begins_a_path() {
-    let (place, counted, trace) = traced(SECOND_RETURNS, 0);
+    let (place, counted, trace) = build_and_trace(SECOND_RETURNS_PROGRAM, 0);
     place.write("trace.txt", &trace);
     place.trodden("import trace.txt --program marked --no-store -o traced.trodden");
     let traced = Profile::read(&place.path("traced.trodden")).unwrap();
     for function in ["main", "attempt", "leaf"] {
-        assert_eq!(counts(&traced, function), counts(&counted, function), "{function}");
+        assert_eq!(count_paths(&traced, function), count_paths(&counted, function), "{function}");
     }
 }
 
-/// An interpreter whose indirect jump may also lead to the next instruction.
-const NEAR_JUMPS: &str = "\
+/// An interpreter with an indirect jump that may also lead to the next instruction.
+const NEAR_JUMPS_PROGRAM: &str = "\
 enum { INC, DEC, ADD, MUL, JNZ, OUT, SWAP, HALT };
 volatile long sink;
 __attribute__((noinline)) long run(const unsigned char *code, long a, long b) {
@@ -118,32 +119,33 @@ int main(void) {
 
 #[test]
 fn jump_to_the_next_instruction_is_a_branch() {
-    let (place, counted, trace) = traced(NEAR_JUMPS, 0);
+    let (place, counted, trace) = build_and_trace(NEAR_JUMPS_PROGRAM, 0);
     place.write("trace.txt", &trace);
     place.trodden("import trace.txt --program marked --no-store -o traced.trodden");
     let traced = Profile::read(&place.path("traced.trodden")).unwrap();
-    assert_eq!(counts(&traced, "run"), counts(&counted, "run"));
+    assert_eq!(count_paths(&traced, "run"), count_paths(&counted, "run"));
 }
 
 #[test]
 fn imported_branch_windows_rank_the_paths() {
-    let (place, counted, trace) = traced(PROGRAM, 3);
+    let (place, counted, trace) = build_and_trace(PROGRAM, 3);
     place.write("windows.txt", &step::windows(&trace, 32, 7));
     place.trodden("import windows.txt --program marked --no-store -o sampled.trodden");
     let sampled = Profile::read(&place.path("sampled.trodden")).unwrap();
-    let hottest = |profile: &Profile| counts(profile, "collatz").into_iter().max_by_key(|c| c.1).unwrap().0;
+    let hottest = |profile: &Profile| count_paths(profile, "collatz").into_iter().max_by_key(|c| c.1).unwrap().0;
     assert_eq!(hottest(&sampled), hottest(&counted));
-    // Paths that begin in a window and do not end there are not unfinished paths of the program.
+    // A path that begins in a window and does not end there is not an unfinished path of the program.
     let report = String::from_utf8(place.trodden("report sampled.trodden").stdout).unwrap();
     assert!(report.contains("sampled from branch records") && !report.to_lowercase().contains("unfinished"), "{report}");
 }
 
 #[test]
 fn record_runs_perf_and_imports_its_output() {
-    let (place, counted, trace) = traced(PROGRAM, 3);
+    let (place, counted, trace) = build_and_trace(PROGRAM, 3);
     place.write("windows.txt", &step::windows(&trace, 32, 7));
     place.write("trace.txt", &trace);
-    // This script runs the command after `--`, as `perf record` does, and prints the text for the requested fields, as `perf script` does.
+    // This script acts as `perf record` by running the command after `--`, and as `perf script` by printing the text with the requested
+    // fields.
     let stand_in = "#!/bin/sh\nverb=$1\necho \"$@\" >> perf.log\ncase $verb in\n\
                     record) while [ \"$1\" != -- ]; do [ \"$1\" = -o ] && : > \"$2\"; shift; done; shift; exec \"$@\";;\n\
                     script) case \"$*\" in *brstack*) cat windows.txt;; *) cat trace.txt;; esac;;\nesac\n";
@@ -157,9 +159,9 @@ fn record_runs_perf_and_imports_its_output() {
         assert_eq!(output.status.code(), Some(3), "{output:?}");
         let profile = Profile::read(&place.path("run.trodden")).unwrap();
         assert_eq!(profile.run.command, ["./marked"]);
-        assert!(counts(&profile, "collatz").len() > 1);
+        assert!(count_paths(&profile, "collatz").len() > 1);
         if option == "--branches=trace" {
-            assert_eq!(counts(&profile, "collatz"), counts(&counted, "collatz"));
+            assert_eq!(count_paths(&profile, "collatz"), count_paths(&counted, "collatz"));
         }
         assert!(fs::read_to_string(place.path("perf.log")).unwrap().contains(log));
     }
@@ -173,7 +175,7 @@ fn error_names_requirements_where_branches_cannot_be_recorded() {
     let output = record.args(["record", "--branches", "--", "./marked"]).env("PATH", place.path("nothing")).output().unwrap();
     let text = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(output.status.code() == Some(2) && text.contains("perf is not installed"), "{text}");
-    // A machine without branch records, or one with them.
+    // This machine may or may not record branches.
     let output = place.command(trodden()).args(["record", "--branches", "--", "./marked"]).output().unwrap();
     let text = String::from_utf8_lossy(&output.stderr).into_owned();
     let reported = ["perf is not installed", "perf_event_paranoid"].iter().any(|w| text.contains(w));

@@ -1,4 +1,4 @@
-//! Checks of the complete command: doctor, info, manual pages, advice in messages, closed pipes.
+//! Runs the complete command: `doctor`, `info`, manual pages, advice in messages, closed pipes.
 
 mod place;
 
@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 const PROGRAM: &str =
     "#include <stdio.h>\n#include <string.h>\nint main(int c, char **v) { if (c > 1 && !strcmp(v[1], \"x\")) puts(\"x\"); return 0; }\n";
 
-fn error_of(command: &mut Command) -> String {
+fn expect_error(command: &mut Command) -> String {
     let output = command.output().unwrap();
     assert_eq!(output.status.code(), Some(2), "{command:?}");
     String::from_utf8(output.stderr).unwrap()
@@ -41,12 +41,12 @@ fn error_names_missing_component_and_what_to_do() {
         command.args(["cc", "-c", "a.c"]);
         command
     };
-    assert!(error_of(cc().env("TRODDEN_CLANG", "/nowhere/clang")).contains("TRODDEN_CLANG is /nowhere/clang, which is not a program"));
-    assert!(error_of(cc().env("TRODDEN_PLUGIN", "/no.so")).contains("/no.so does not exist"));
-    assert!(error_of(cc().env_remove("TRODDEN_CACHE").env_remove("HOME").env_remove("XDG_DATA_HOME")).contains("set TRODDEN_CACHE"));
-    assert!(error_of(place.command(trodden()).args(["report", "last"])).contains("record"));
+    assert!(expect_error(cc().env("TRODDEN_CLANG", "/nowhere/clang")).contains("TRODDEN_CLANG is /nowhere/clang, which is not a program"));
+    assert!(expect_error(cc().env("TRODDEN_PLUGIN", "/no.so")).contains("/no.so does not exist"));
+    assert!(expect_error(cc().env_remove("TRODDEN_CACHE").env_remove("HOME").env_remove("XDG_DATA_HOME")).contains("set TRODDEN_CACHE"));
+    assert!(expect_error(place.command(trodden()).args(["report", "last"])).contains("record"));
     assert!(
-        error_of(place.command(trodden()).args(["info", "missing"])).contains("file missing does not exist, and there is no run store")
+        expect_error(place.command(trodden()).args(["info", "missing"])).contains("file missing does not exist, and there is no run store")
     );
 }
 
@@ -136,6 +136,6 @@ fn prune_removes_only_old_units_from_the_cache() {
     assert_eq!(units(&place), 2);
     place.trodden("cache --prune 365");
     assert_eq!(units(&place), 1);
-    // The program carries what was removed.
+    // The program itself contains what was removed from the cache.
     assert!(place.trodden("info old").status.success());
 }

@@ -1,5 +1,5 @@
-//! The command line from outside: input of an unsuitable kind, options without effect, `-`, closed pipes, invalid variables, unwritable
-//! folders. A command names every option that it rejects, and never ignores one silently.
+//! Runs the command as a user might misuse it: unsuitable input, options without effect, `-`, closed pipes, invalid variables, unwritable
+//! folders. The command names every option that it rejects, and never ignores an option silently.
 
 mod place;
 
@@ -21,8 +21,8 @@ const PROGRAM: &str = "
     }
 ";
 
-/// Creates a folder with a program, a run of it, and a file of each kind.
-fn place() -> Place {
+/// Creates a folder with a program, a run of the program, and one file of each kind.
+fn create_place() -> Place {
     let place = Place::with(&[("prog.c", PROGRAM), ("empty", ""), ("text", "some words\n")]);
     place.cc("-O1 -g prog.c -o prog");
     place.trodden("record --suite tests -- ./prog 5");
@@ -33,24 +33,23 @@ fn place() -> Place {
     place
 }
 
-fn output(place: &Place, arguments: &[&str]) -> Output {
+fn run_trodden(place: &Place, arguments: &[&str]) -> Output {
     place.command(trodden()).args(arguments).stdin(Stdio::null()).output().unwrap()
 }
 
-/// Runs a command that must fail with status 2, and returns its message.
-fn refusal(place: &Place, arguments: &[&str]) -> String {
-    let output = output(place, arguments);
+fn expect_error(place: &Place, arguments: &[&str]) -> String {
+    let output = run_trodden(place, arguments);
     assert_eq!(output.status.code(), Some(2), "{arguments:?}: {output:?}");
     String::from_utf8(output.stderr).unwrap()
 }
 
-fn words(line: &str) -> Vec<&str> {
+fn split_words(line: &str) -> Vec<&str> {
     line.split(' ').collect()
 }
 
 #[test]
 fn error_names_the_kind_of_an_unsuitable_input() {
-    let place = place();
+    let place = create_place();
     let commands = [
         "annotate main FILE",
         "advise FILE",
@@ -75,19 +74,18 @@ fn error_names_the_kind_of_an_unsuitable_input() {
             if file == "raws/a.raw" && !command.contains("--known FILE") && (command.contains("untested") || command.contains("fleet")) {
                 continue;
             }
-            let said = refusal(&place, &words(&command.replace("FILE", file)));
+            let said = expect_error(&place, &split_words(&command.replace("FILE", file)));
             assert!(said.contains(expected), "{command} {file}: {said}");
             assert!(said.matches(&format!("{file} is not a stored profile")).count() == 1, "{command} {file}: {said}");
         }
     }
-    let said = refusal(&place, &["advise", "raws"]);
+    let said = expect_error(&place, &["advise", "raws"]);
     assert!(said.contains("raws is a folder") && said.contains("`trodden import` imports a folder"), "{said}");
 }
 
-/// The message names the option that has no effect on the given input.
 #[test]
 fn options_without_effect_are_rejected_by_name() {
-    let place = place();
+    let place = create_place();
     for (line, option) in [
         ("report t.trace --steps 3", "--steps"),
         ("report one.trodden --json --steps 3", "--steps"),
@@ -111,7 +109,7 @@ fn options_without_effect_are_rejected_by_name() {
         ("simulate --program prog -- ./prog", "--program"),
         ("simulate --partial -- ./prog", "--partial"),
     ] {
-        let said = refusal(&place, &words(line));
+        let said = expect_error(&place, &split_words(line));
         assert!(said.contains(option), "{line}: {said}");
     }
     assert!(!place.path("page.html").exists());
@@ -119,7 +117,7 @@ fn options_without_effect_are_rejected_by_name() {
 
 #[test]
 fn dash_is_standard_output_or_rejected() {
-    let place = place();
+    let place = create_place();
     for line in [
         "export folded one.trodden -o -",
         "export addresses t.trace -o -",
@@ -128,7 +126,7 @@ fn dash_is_standard_output_or_rejected() {
         "advise one.trodden --sarif -",
         "untested one.trodden --known one.trodden --sarif -",
     ] {
-        let shown = output(&place, &words(line));
+        let shown = run_trodden(&place, &split_words(line));
         assert!(shown.status.success() && !shown.stdout.is_empty(), "{line}: {shown:?}");
         assert_eq!(String::from_utf8_lossy(&shown.stderr), "", "{line}");
     }
@@ -143,7 +141,7 @@ fn dash_is_standard_output_or_rejected() {
         "fleet copies prog -o -",
         "fleet pack one.trodden --known one.trodden -o -",
     ] {
-        let said = refusal(&place, &words(line));
+        let said = expect_error(&place, &split_words(line));
         assert!(said.contains("--output") && said.contains("./-"), "{line}: {said}");
     }
     assert!(!place.path("-").exists());
@@ -151,7 +149,7 @@ fn dash_is_standard_output_or_rejected() {
 
 #[test]
 fn binary_data_is_not_written_to_a_terminal() {
-    let place = place();
+    let place = create_place();
     let in_terminal = |words: &str| {
         let line = format!("{} export {words} one.trodden", trodden().display());
         place.command("script").args(["-qec", &line, "/dev/null"]).stdin(Stdio::null()).output().unwrap()
@@ -168,7 +166,7 @@ fn binary_data_is_not_written_to_a_terminal() {
 
 #[test]
 fn laboratory_choices_without_effect_are_rejected() {
-    let place = place();
+    let place = create_place();
     for (line, needed) in [
         ("--strategy p3 record -- ./prog 3", "--copies"),
         ("--max-wait 1s record -- ./prog 3", "--whole-program"),
@@ -176,7 +174,7 @@ fn laboratory_choices_without_effect_are_rejected() {
         ("--iterations 2:last record --copies 2 -- ./prog", "--divide iterations"),
     ] {
         let mut command = place.command(trodden());
-        with_choices(&mut command, words(line));
+        with_choices(&mut command, split_words(line));
         let output = command.output().unwrap();
         let said = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.code() == Some(2) && said.contains(needed), "{line}: {said}");
@@ -185,17 +183,17 @@ fn laboratory_choices_without_effect_are_rejected() {
 
 #[test]
 fn closed_pipe_does_not_change_the_exit_status() {
-    let place = place();
+    let place = create_place();
     for line in
         ["report", "report --json", "show t.trace --count 0", "export folded", "runs", "--help", "help report", "info", "suite list tests"]
     {
-        let mut child = place.command(trodden()).args(words(line)).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut child = place.command(trodden()).args(split_words(line)).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         drop(child.stdout.take());
         let ended = child.wait_with_output().unwrap();
         assert!(ended.status.success() && ended.stderr.is_empty(), "{line}: {ended:?}");
     }
     for line in ["nonsense", "report --nonsense", "record", "runs suite a"] {
-        let mut child = place.command(trodden()).args(words(line)).stderr(Stdio::piped()).spawn().unwrap();
+        let mut child = place.command(trodden()).args(split_words(line)).stderr(Stdio::piped()).spawn().unwrap();
         drop(child.stderr.take());
         assert_eq!(child.wait().unwrap().code(), Some(2), "{line}");
     }
@@ -203,7 +201,7 @@ fn closed_pipe_does_not_change_the_exit_status() {
 
 #[test]
 fn json_output_is_valid_for_every_kind_of_input() {
-    let place = place();
+    let place = create_place();
     for line in [
         "report one.trodden",
         "report t.trace",
@@ -223,43 +221,43 @@ fn json_output_is_valid_for_every_kind_of_input() {
         "suite list tests --redundant",
         "suite order tests",
     ] {
-        let shown = output(&place, &[&words(line)[..], &["--json"]].concat());
+        let shown = run_trodden(&place, &[&split_words(line)[..], &["--json"]].concat());
         assert!(shown.status.success(), "{line}: {shown:?}");
         assert!(serde_json::from_slice::<Value>(&shown.stdout).is_ok(), "{line}");
     }
 }
 
-fn with(place: &Place, variable: &str, value: &str, arguments: &[&str]) -> Output {
+fn run_with_variable(place: &Place, variable: &str, value: &str, arguments: &[&str]) -> Output {
     place.command(trodden()).args(arguments).env(variable, value).output().unwrap()
 }
 
-fn error_of(output: &Output) -> &str {
+fn read_error(output: &Output) -> &str {
     std::str::from_utf8(&output.stderr).unwrap()
 }
 
 #[test]
 fn variables_that_do_not_name_a_folder_are_rejected_by_commands_that_use_them() {
-    let place = place();
+    let place = create_place();
     let file = place.path("text").display().to_string();
     for variable in ["TRODDEN_RUNS", "TRODDEN_CACHE"] {
         for (value, reason) in
             [("relative", "a relative path"), (file.as_str(), "which is not a folder"), ("/dev/null", "which is not a folder")]
         {
             for arguments in [&["report", "one.trodden"][..], &["cc", "-c", "prog.c"], &["record", "--", "./prog"]] {
-                let refused = with(&place, variable, value, arguments);
+                let refused = run_with_variable(&place, variable, value, arguments);
                 assert_eq!(refused.status.code(), Some(2), "{variable}={value} {arguments:?}");
-                assert!(error_of(&refused).contains(variable) && error_of(&refused).contains(reason), "{}", error_of(&refused));
+                assert!(read_error(&refused).contains(variable) && read_error(&refused).contains(reason), "{}", read_error(&refused));
             }
             for arguments in [&["--help"][..], &["report", "--help"], &["--version"], &["help", "record"]] {
-                assert!(with(&place, variable, value, arguments).status.success(), "{variable}={value} {arguments:?}");
+                assert!(run_with_variable(&place, variable, value, arguments).status.success(), "{variable}={value} {arguments:?}");
             }
         }
-        assert!(with(&place, variable, "", &["report", "one.trodden"]).status.success(), "{variable}");
+        assert!(run_with_variable(&place, variable, "", &["report", "one.trodden"]).status.success(), "{variable}");
     }
-    // No folder can be created in `/proc`, although `/proc` exists.
-    let refused = with(&place, "TRODDEN_RUNS", "/proc", &["record", "--", "./prog"]);
+    // `/proc` exists, but no folder can be created in it.
+    let refused = run_with_variable(&place, "TRODDEN_RUNS", "/proc", &["record", "--", "./prog"]);
     assert_eq!(refused.status.code(), Some(2), "{refused:?}");
-    assert!(error_of(&refused).contains("/proc"), "{}", error_of(&refused));
+    assert!(read_error(&refused).contains("/proc"), "{}", read_error(&refused));
 }
 
 #[test]
@@ -281,7 +279,7 @@ fn info_shows_where_data_is_stored() {
     }
     let elsewhere = place.path("other");
     fs::create_dir(&elsewhere).unwrap();
-    let named = with(&place, "TRODDEN_RUNS", &elsewhere.display().to_string(), &["info"]);
+    let named = run_with_variable(&place, "TRODDEN_RUNS", &elsewhere.display().to_string(), &["info"]);
     let text = String::from_utf8(named.stdout).unwrap();
     assert!(text.contains("by TRODDEN_RUNS") && text.contains(&format!("last run     in {store}")), "{text}");
 }
@@ -303,61 +301,62 @@ fn runs_show_start_times_and_accept_ranges() {
         runs["runs"].as_array().unwrap().iter().map(|run| run["number"].as_u64().unwrap()).collect::<Vec<_>>()
     };
     let said = place.trodden("runs suite some 4-9 5");
-    assert!(error_of(&said).contains("put 2 runs into the suite some"), "{said:?}");
+    assert!(read_error(&said).contains("put 2 runs into the suite some"), "{said:?}");
     assert_eq!(left(&place), [1, 2, 3, 4, 5]);
     let said = place.trodden("runs remove 2-3 3");
-    assert!(error_of(&said).contains("removed 2 runs"), "{said:?}");
+    assert!(read_error(&said).contains("removed 2 runs"), "{said:?}");
     assert_eq!(left(&place), [1, 4, 5]);
     for none in ["2-3", "3-1", "7-9", "x-y", "1-"] {
-        assert!(refusal(&place, &["runs", "remove", none]).contains("no run or suite"), "{none}");
+        assert!(expect_error(&place, &["runs", "remove", none]).contains("no run or suite"), "{none}");
     }
     place.trodden("runs remove some");
     assert_eq!(left(&place), [1]);
-    assert!(refusal(&place, &["record", "--suite", "a\nb", "--", "./prog"]).contains("a suite cannot be called"));
+    assert!(expect_error(&place, &["record", "--suite", "a\nb", "--", "./prog"]).contains("a suite cannot be called"));
 }
 
 #[test]
 fn failed_command_leaves_no_files() {
-    let place = place();
-    let said = refusal(&place, &["waits", "record", "-o", "new.waits", "--", "./missing"]);
+    let place = create_place();
+    let said = expect_error(&place, &["waits", "record", "-o", "new.waits", "--", "./missing"]);
     assert!(said.contains("cannot run ./missing") && said.contains("Check the path"), "{said}");
     assert!(!place.path("new.waits").exists());
     place.write("old.waits/1-2.process", "trodden-waits 1\n");
-    // `text` exists but is not executable, and neither is a folder. That the kernel cannot execute `words` shows only when it is tried.
+    // `text` exists but is not executable, and a folder is not executable either. Whether the kernel can execute `words` shows only when it
+    // tries.
     place.shell("cp text words; chmod +x words");
     for program in ["./missing", "./text", "./old.waits", "./words"] {
-        refusal(&place, &["waits", "record", "-o", "old.waits", "--", program]);
+        expect_error(&place, &["waits", "record", "-o", "old.waits", "--", program]);
     }
     assert!(place.path("old.waits/1-2.process").is_file());
     assert_eq!(fs::read_dir(place.path("old.waits")).unwrap().count(), 1);
-    // As if a recorder had been killed after setting the recording aside. No process has this ID.
+    // This is the state after a recorder was killed that had set an earlier recording aside. No process has this ID.
     place.shell("mkdir old.waits/.earlier-2000000000; mv old.waits/1-2.process old.waits/.earlier-2000000000");
-    refusal(&place, &["waits", "record", "-o", "old.waits", "--", "./words"]);
+    expect_error(&place, &["waits", "record", "-o", "old.waits", "--", "./words"]);
     assert!(place.path("old.waits/1-2.process").is_file());
     assert_eq!(fs::read_dir(place.path("old.waits")).unwrap().count(), 1);
-    // Without the link recipe, no copy can be built.
+    // Copies are linked according to the link recipe, which is now gone.
     fs::remove_dir_all(place.path("store")).unwrap();
-    refusal(&place, &["fleet", "copies", "prog", "-o", "parts"]);
+    expect_error(&place, &["fleet", "copies", "prog", "-o", "parts"]);
     assert!(!place.path("parts").exists());
-    // These errors are reported before anything runs.
-    let said = refusal(&place, &["trace", "record", "--runs", "2", "-o", "x.trace", "--engine", "template:false", "--", "./prog"]);
+    // These errors are reported before any program runs.
+    let said = expect_error(&place, &["trace", "record", "--runs", "2", "-o", "x.trace", "--engine", "template:false", "--", "./prog"]);
     assert!(said.contains("{script}, {index} or {each}"), "{said}");
-    let without_sbatch = |arguments: &str| with(&place, "PATH", "/nowhere", &words(arguments));
+    let without_sbatch = |arguments: &str| run_with_variable(&place, "PATH", "/nowhere", &split_words(arguments));
     for line in
         ["record --copies 2 --engine slurm --work shared -- ./prog 3", "trace record --runs 2 -o x.trace --engine slurm -- ./prog 3"]
     {
         let refused = without_sbatch(line);
-        assert!(refused.status.code() == Some(2) && error_of(&refused).contains("`sbatch` is not on the search path"), "{refused:?}");
+        assert!(refused.status.code() == Some(2) && read_error(&refused).contains("`sbatch` is not on the search path"), "{refused:?}");
         assert!(!place.path("x.trace").exists() && !place.path("shared").exists(), "{line}");
     }
-    assert!(refusal(&place, &["suite", "run", "x", "--ctest", "nowhere"]).contains("the folder nowhere does not exist"));
+    assert!(expect_error(&place, &["suite", "run", "x", "--ctest", "nowhere"]).contains("the folder nowhere does not exist"));
 }
 
 #[test]
 fn messages_name_the_next_command() {
-    let place = place();
+    let place = create_place();
     let said = place.trodden("trace record --runs 1 -o b.trace -- ./prog 3");
-    assert!(error_of(&said).contains("`trodden report b.trace` shows the calls"), "{said:?}");
+    assert!(read_error(&said).contains("`trodden report b.trace` shows the calls"), "{said:?}");
     place.write(
         "threads.c",
         "#include <pthread.h>\nstatic void *run(void *p) { return p; }\nint main(void) { pthread_t t; pthread_create(&t, 0, \
@@ -365,10 +364,10 @@ fn messages_name_the_next_command() {
     );
     place.tool("clang-22", "-pthread threads.c -o threads");
     let said = place.trodden("waits record -o of-%p.waits -- ./threads");
-    let said = error_of(&said);
+    let said = read_error(&said);
     let named = said.split("`trodden report ").nth(1).and_then(|rest| rest.split('`').next()).unwrap_or_else(|| panic!("{said}"));
     assert!(!named.contains('%'), "{said}");
-    assert!(output(&place, &["report", named]).status.success(), "{said}");
+    assert!(run_trodden(&place, &["report", named]).status.success(), "{said}");
 }
 
 #[test]
@@ -378,7 +377,7 @@ fn compiler_driver_has_its_own_help() {
         let help = String::from_utf8(place.trodden(&format!("{driver} --help")).stdout).unwrap();
         assert!(help.lines().count() <= 60 && help.contains("--trodden=WORDS") && help.contains("TRODDEN_CACHE"), "{help}");
     }
-    // Builds that call the driver as `trodden-cc` get clang's help.
+    // A build that calls the driver as `trodden-cc` gets clang's help.
     symlink(trodden(), place.path("trodden-cc")).unwrap();
     let help = must(place.command(place.path("trodden-cc")).arg("--help"));
     assert!(String::from_utf8_lossy(&help.stdout).contains("clang LLVM compiler"));
@@ -386,30 +385,29 @@ fn compiler_driver_has_its_own_help() {
 
 #[test]
 fn profile_names_may_contain_blanks_and_line_breaks() {
-    let place = place();
+    let place = create_place();
     for name in ["a b.trodden", "a\nb.trodden", "-c.trodden", "ä.trodden"] {
         fs::copy(place.path("one.trodden"), place.path(name)).unwrap();
         let name = if name.starts_with('-') { format!("./{name}") } else { name.to_owned() };
         for command in ["report", "advise", "info"] {
-            let shown = output(&place, &[command, &name]);
+            let shown = run_trodden(&place, &[command, &name]);
             assert!(shown.status.success(), "{command} {name:?}: {shown:?}");
         }
-        assert!(output(&place, &["merge", "-o", &format!("{name}.merged"), &name]).status.success(), "{name:?}");
+        assert!(run_trodden(&place, &["merge", "-o", &format!("{name}.merged"), &name]).status.success(), "{name:?}");
     }
 }
 
 #[test]
 fn error_about_an_inlined_function_names_its_caller() {
-    let place = place();
+    let place = create_place();
     for command in [&["annotate", "step", "one.trodden"][..], &["report", "--function", "step", "one.trodden"]] {
-        let said = refusal(&place, command);
+        let said = expect_error(&place, command);
         assert!(said.contains("`step` was inlined into `main` at ") && said.contains("`trodden annotate main`"), "{said}");
         assert!(!said.contains("no instrumented function"), "{said}");
     }
-    assert!(!refusal(&place, &["annotate", "stop", "one.trodden"]).contains("inlined"));
+    assert!(!expect_error(&place, &["annotate", "stop", "one.trodden"]).contains("inlined"));
 }
 
-/// The order of environment variables is the same in the first run and in runs that another engine starts.
 #[test]
 fn environment_is_the_same_in_runs_on_other_machines() {
     let place = Place::new();

@@ -1,5 +1,4 @@
-//! `trodden record --copies`: several copies together count what a single program counts, and programs that are not deterministic are
-//! detected.
+//! `trodden record --copies`: several copies together count what a single program counts, and nondeterministic programs are detected.
 
 #[path = "copies/executions.rs"]
 mod executions;
@@ -12,8 +11,8 @@ use trodden_oracle::random;
 use trodden_profile::{FunctionPaths, Profile, UnitProfile};
 use trodden_unit::FunctionMap;
 
-/// Branches, loops, `setjmp`, an indirect branch, recursion, a child process that continues after `fork`, and an exit from within a
-/// function.
+/// A program with branches, loops, `setjmp`, an indirect branch, recursion, a child process that continues after `fork`, and an exit from
+/// within a function.
 const PROGRAM: &str = r#"
 #include <setjmp.h>
 #include <stdio.h>
@@ -53,8 +52,7 @@ fn record(place: &Place, program: &str, arguments: &str) -> Output {
     command.output().unwrap()
 }
 
-/// Counts by function and path, and the identities of images.
-fn counts(place: &Place) -> BTreeMap<(String, String, u64), u64> {
+fn count_paths(place: &Place) -> BTreeMap<(String, String, u64), u64> {
     let profile = Profile::read(&place.path("run.trodden")).unwrap();
     let functions = profile.functions();
     functions
@@ -68,11 +66,11 @@ fn merged_counts_of_copies_equal_counts_of_one_program() {
     place.cc("-O2 prog.c -o prog");
     let one = record(&place, "./prog", "");
     assert_eq!(one.status.code(), Some(3), "{}", String::from_utf8_lossy(&one.stderr));
-    let truth = counts(&place);
+    let truth = count_paths(&place);
     assert!(truth.len() > 20, "{} {truth:?}", truth.len());
     std::fs::copy(place.path("run.trodden"), place.path("one.trodden")).unwrap();
     for arguments in [
-        // Starts with a sampled run.
+        // This recording starts with a sampled run.
         "--copies 2",
         "--copies 3 --weights one.trodden --costs costs.json --baseline",
         "--copies 3 --strategy p3 --all-procedures --own-folders",
@@ -82,7 +80,7 @@ fn merged_counts_of_copies_equal_counts_of_one_program() {
         let copies = record(&place, "./prog", arguments);
         let reported = String::from_utf8_lossy(&copies.stderr).into_owned();
         assert_eq!((copies.status.code(), &copies.stdout), (Some(3), &one.stdout), "{arguments}: {reported}");
-        assert_eq!(counts(&place), truth, "{arguments}");
+        assert_eq!(count_paths(&place), truth, "{arguments}");
     }
     let costs: serde_json::Value = serde_json::from_slice(&std::fs::read(place.path("costs.json")).unwrap()).unwrap();
     let hits = |name: &str| costs[name].as_u64().unwrap();
@@ -106,7 +104,7 @@ fn hits_are_compared_with_a_program_instrumented_with_the_same_knowledge() {
         assert!(output.status.success(), "{arguments}: {reported}");
         serde_json::from_slice(&std::fs::read(place.path("costs.json")).unwrap()).unwrap()
     };
-    // Neither an earlier run nor a first run provides frequencies, so labels are placed by estimates.
+    // Without frequencies from an earlier run or a first run, labels are placed by estimated frequencies.
     let blind = ["--strategy sbl", "--strategy pbl", "--strategy p3 --all-procedures", "--strategy weighted --no-first-run"].map(costs);
     assert!(record(&place, "./words", "").status.success());
     std::fs::rename(place.path("run.trodden"), place.path("one.trodden")).unwrap();
@@ -121,15 +119,14 @@ fn hits_are_compared_with_a_program_instrumented_with_the_same_knowledge() {
                 assert_eq!(copy["counted"], serde_json::json!([copy["hits"], copy["label_hits"]]), "{costs:#}");
             }
         }
-        // The first copy counts all paths, the second only the functions that all copies count for comparison.
+        // The first copy counts all paths. The second copy counts only the functions that all copies count for comparison.
         assert_eq!(known[0]["hits_of_slowest"], *of_one);
         assert!(known[0]["copies"][1]["hits"].as_u64() < of_one.as_u64());
     }
     assert!(measured[0]["sequential_hits"].as_u64() <= blind[0]["sequential_hits"].as_u64());
 }
 
-/// Executions of edges by function.
-fn edges(place: &Place) -> BTreeMap<String, Vec<u64>> {
+fn count_edges(place: &Place) -> BTreeMap<String, Vec<u64>> {
     let profile = Profile::read(&place.path("run.trodden")).unwrap();
     let of = |unit: &UnitProfile, f: &FunctionMap| FunctionPaths::decode(f, unit.counts_of(f)).unwrap().edges;
     profile.functions().map(|(_, unit, f)| (f.name.clone(), of(unit, f))).collect()
@@ -140,7 +137,7 @@ fn edge_counts_of_copies_equal_edge_counts_from_paths() {
     let place = Place::with(&[("prog.c", PROGRAM), ("input", "one\ntwo\n")]);
     place.cc("-O2 prog.c -o prog");
     let one = record(&place, "./prog", "");
-    let (truth, paths) = (edges(&place), counts(&place));
+    let (truth, paths) = (count_edges(&place), count_paths(&place));
     assert!(truth.values().flatten().filter(|n| **n > 0).count() > 30, "{truth:?}");
     std::fs::copy(place.path("run.trodden"), place.path("one.trodden")).unwrap();
     for arguments in
@@ -149,9 +146,9 @@ fn edge_counts_of_copies_equal_edge_counts_from_paths() {
         let copies = record(&place, "./prog", arguments);
         let reported = String::from_utf8_lossy(&copies.stderr).into_owned();
         assert_eq!((copies.status.code(), &copies.stdout), (Some(3), &one.stdout), "{arguments}: {reported}");
-        assert_eq!(edges(&place), truth, "{arguments}");
-        // The image identity differs from the program's, so these counts are not mistaken for path counts.
-        assert!(counts(&place).keys().all(|(image, ..)| paths.keys().all(|(own, ..)| own != image)));
+        assert_eq!(count_edges(&place), truth, "{arguments}");
+        // The image identity differs from the program's, so that these edge counts are not taken for path counts.
+        assert!(count_paths(&place).keys().all(|(image, ..)| paths.keys().all(|(own, ..)| own != image)));
     }
     let costs: serde_json::Value = serde_json::from_slice(&std::fs::read(place.path("costs.json")).unwrap()).unwrap();
     let hits = |name: &str| costs[name].as_u64().unwrap();
@@ -161,8 +158,8 @@ fn edge_counts_of_copies_equal_edge_counts_from_paths() {
     assert!(report.contains("edges instead of paths (--divide edges)"), "{report}");
 }
 
-/// Returns the counters whose time of first execution is known.
-fn timed(place: &Place) -> Vec<u64> {
+/// Returns the counters for which the time of the first execution is known.
+fn find_timed_counters(place: &Place) -> Vec<u64> {
     let profile = Profile::read(&place.path("run.trodden")).unwrap();
     profile.images.iter().flat_map(|i| &i.units).flat_map(|u| u.counts.first_seen.iter().map(|seen| seen.0)).collect()
 }
@@ -171,19 +168,19 @@ fn timed(place: &Place) -> Vec<u64> {
 fn copies_of_a_residual_build_find_the_same_untested_paths() {
     let place = Place::with(&[("prog.c", PROGRAM), ("input", "one\ntwo\n")]);
     place.cc("-O2 prog.c -o prog");
-    // Few paths of two functions are known, so nearly all paths are untested.
+    // Only few paths of two functions are known, so nearly all paths are untested.
     let mut tests = place.command(trodden());
     must(tests.args(["record", "--no-store", "-o", "tests.trodden", "--", "./prog"]).env("SHORT", "1"));
     place.trodden("instrument ./prog --residual tests.trodden -o prog.field");
     let one = record(&place, "./prog.field", "");
-    let (truth, times) = (counts(&place), timed(&place));
+    let (truth, times) = (count_paths(&place), find_timed_counters(&place));
     assert!(truth.len() > 15 && times.len() > 10, "{truth:?} {times:?}");
     for arguments in ["--copies 3 --baseline", "--copies 2 --strategy pbl --weights tests.trodden"] {
         let copies = record(&place, "./prog.field", arguments);
         let reported = String::from_utf8_lossy(&copies.stderr).into_owned();
         assert_eq!((copies.status.code(), &copies.stdout), (Some(3), &one.stdout), "{arguments}: {reported}");
-        assert_eq!(counts(&place), truth, "{arguments}");
-        assert_eq!(timed(&place), times, "{arguments}: it is not known when paths were taken first");
+        assert_eq!(count_paths(&place), truth, "{arguments}");
+        assert_eq!(find_timed_counters(&place), times, "{arguments}: it is not known when paths were taken first");
     }
     let refused = record(&place, "./prog.field", "--copies 2 --strategy p3");
     let reported = String::from_utf8_lossy(&refused.stderr).into_owned();
@@ -198,14 +195,14 @@ fn merged_counts_of_random_programs_are_exact() {
         let place = Place::with(&[(source, &program.text), ("input", "")]);
         must(place.command(trodden()).arg(driver).args(["-O1", "-w", "-pthread", source, "-o", "prog"]));
         let one = record(&place, "./prog", "");
-        let truth = counts(&place);
+        let truth = count_paths(&place);
         std::fs::copy(place.path("run.trodden"), place.path("one.trodden")).unwrap();
         let arguments = ["--copies 2 --weights one.trodden", "--copies 3 --strategy p3 --all-procedures", "--copies 3 --no-first-run"]
             [seed as usize % 3];
         let copies = record(&place, "./prog", arguments);
         let reported = String::from_utf8_lossy(&copies.stderr).into_owned();
         assert_eq!((copies.status.code(), &copies.stdout), (one.status.code(), &one.stdout), "seed {seed} {arguments}: {reported}");
-        assert_eq!(counts(&place), truth, "seed {seed} {arguments}");
+        assert_eq!(count_paths(&place), truth, "seed {seed} {arguments}");
         if seed % 2 == 0 {
             let copies = record(&place, "./prog", "--copies 2 --divide edges --baseline --weights one.trodden");
             assert_eq!(copies.status.code(), one.status.code(), "seed {seed}: {}", String::from_utf8_lossy(&copies.stderr));
@@ -213,8 +210,8 @@ fn merged_counts_of_random_programs_are_exact() {
     }
 }
 
-/// Loops, branches and calls that return; tight loops with one path, and with one and two blocks.
-const COUNTED: &str = "#include <stdio.h>\n\
+/// A program with loops, branches and calls that return, and with tight loops that have one path, in one block or in two blocks.
+const COUNTED_PROGRAM: &str = "#include <stdio.h>\n\
     __attribute__((noinline)) unsigned hash(const char *s) { unsigned h = 0; while (*s) h = (h ^ (unsigned char)*s++) * 16777619u; \
     return h; }\n\
     __attribute__((noinline)) int find(const char *s, const char *end) { const char *from = s; while (s < end && *s != ' ') s++; return \
@@ -227,7 +224,7 @@ const COUNTED: &str = "#include <stdio.h>\n\
 
 #[test]
 fn counted_hits_equal_computed_hits() {
-    let place = Place::with(&[("prog.c", COUNTED), ("input", "")]);
+    let place = Place::with(&[("prog.c", COUNTED_PROGRAM), ("input", "")]);
     place.cc("-O2 prog.c -o prog");
     record(&place, "./prog", "");
     std::fs::copy(place.path("run.trodden"), place.path("one.trodden")).unwrap();
@@ -246,8 +243,7 @@ fn counted_hits_equal_computed_hits() {
     }
 }
 
-/// Returns how many units were compiled, according to the messages.
-fn compiled(reported: &str) -> &str {
+fn find_compiled_units(reported: &str) -> &str {
     reported.lines().find_map(|line| line.strip_prefix("trodden: compiling ")).and_then(|rest| rest.split_once(';')).expect(reported).0
 }
 
@@ -268,10 +264,10 @@ fn shared_units_are_compiled_once_and_the_newest_run_provides_weights() {
     run(&[]);
     let reported = run(&["--copies", "3"]);
     assert!(reported.contains("based on run 1, the latest of this build (./prog)"), "{reported}");
-    // Each of the three units is linked into three copies. At most one copy has a part of `rest`, and at most one a part of `main`.
-    let first: Vec<usize> = compiled(&reported).split(' ').filter_map(|word| word.parse().ok()).collect();
+    // Each of the three units is linked into three copies. A part of `rest` is in at most one copy, as is a part of `main`.
+    let first: Vec<usize> = find_compiled_units(&reported).split(' ').filter_map(|word| word.parse().ok()).collect();
     assert!(first[0] < first[1] && first[1] == 9, "{reported}");
-    assert_eq!(compiled(&run(&["--copies", "3", "--weights", "1"])), "0 of 9 units");
+    assert_eq!(find_compiled_units(&run(&["--copies", "3", "--weights", "1"])), "0 of 9 units");
     let reported = run(&["--copies", "3", "--no-store", "-o", "x", "--strategy", "pbl"]);
     assert!(!reported.contains("is based on"), "{reported}");
     let stored = String::from_utf8(must(place.command(trodden()).arg("cache")).stdout).unwrap();
@@ -280,7 +276,7 @@ fn shared_units_are_compiled_once_and_the_newest_run_provides_weights() {
 
 #[test]
 fn without_a_stored_run_the_program_is_sampled_first() {
-    // Runs long enough for some samples. The hot function is not the one that estimates predict.
+    // The program runs long enough for some samples. Its hot function is not the one that estimates predict.
     let source = "#include <stdio.h>\n#include <stdlib.h>\n\
         __attribute__((noinline)) unsigned hot(unsigned n, unsigned s) { while (n--) { s = s * 1103515245u + 12345u; if (s & 256) s ^= \
         n; } return s; }\n\
@@ -290,17 +286,17 @@ fn without_a_stored_run_the_program_is_sampled_first() {
     let place = Place::with(&[("prog.c", source), ("input", "")]);
     place.cc("-O1 prog.c -o prog");
     record(&place, "./prog", "");
-    let truth = counts(&place);
+    let truth = count_paths(&place);
     for (arguments, said) in [("", "the program runs once, sampled"), ("--no-first-run", "the partition uses estimated frequencies")] {
         let copies = record(&place, "./prog", &format!("--copies 2 --costs costs.json {arguments}"));
         let reported = String::from_utf8_lossy(&copies.stderr).into_owned();
         assert_eq!(copies.status.code(), Some(0), "{reported}");
         assert!(reported.contains(said), "{reported}");
-        assert_eq!(counts(&place), truth, "{arguments}");
+        assert_eq!(count_paths(&place), truth, "{arguments}");
         assert!(!arguments.is_empty() || !reported.contains("before a sample was taken"), "{reported}");
     }
-    // Too short for a sample, so it is counted completely once.
-    let short = Place::with(&[("prog.c", COUNTED), ("input", "")]);
+    // The program is too short for a sample, so it runs a second time, with full counting.
+    let short = Place::with(&[("prog.c", COUNTED_PROGRAM), ("input", "")]);
     short.cc("-O1 prog.c -o prog");
     let copies = record(&short, "./prog", "--copies 2 --costs costs.html");
     let reported = String::from_utf8_lossy(&copies.stderr).into_owned();
@@ -313,7 +309,7 @@ fn without_a_stored_run_the_program_is_sampled_first() {
 }
 
 /// Returns the source of a function with four tasks.
-fn tasks(name: &str) -> String {
+fn generate_task_function(name: &str) -> String {
     format!(
         "__attribute__((noinline)) {name}(int n) {{ switch (n & 3) {{ case 0: return 5; case 1: return n / 3; case 2: return n * n; }} \
             return -n; }}\n"
@@ -322,19 +318,19 @@ fn tasks(name: &str) -> String {
 
 #[test]
 fn strategy_p3_divides_functions_with_one_call_site() {
-    let own = tasks("static int own");
+    let own = generate_task_function("static int own");
     let one = format!(
         "{own}{}int more(int);\nint twice(int);\nint by_alias(int);\nint main(int c, char **v) {{ return own(c) + once(c) + twice(c) + \
             by_alias(c) + more(c); }}\n",
-        tasks("int once")
+        generate_task_function("int once")
     );
     let alias = "int by_alias(int n) __attribute__((alias(\"renamed\")));\n";
     let more = "int more(int n) { return own(n + 1) + twice(n) + renamed(n); }\n";
-    let other = format!("{own}{}{}{alias}{more}", tasks("int twice"), tasks("int renamed"));
+    let other = format!("{own}{}{}{alias}{more}", generate_task_function("int twice"), generate_task_function("int renamed"));
     let place = Place::with(&[("one.c", &one), ("other.c", &other)]);
     place.cc("-O1 -g one.c other.c -o prog");
-    // Functions with one call site are the two functions `own`, and `once`; `twice` and `renamed` have two call sites. The other functions
-    // contain only diamonds, which fold.
+    // The functions with one call site are `once` and the two functions called `own`. `twice` and `renamed` have two call sites. The other
+    // functions contain only diamonds, which fold.
     for (arguments, divided) in [("", 3), ("--all-procedures", 5), ("--max-callers 0", 0), ("--max-callers 2", 5)] {
         let answer = place.laboratory(&format!("plan ./prog -k 2 --strategy p3 --json {arguments}")).stdout;
         let answer: serde_json::Value = serde_json::from_slice(&answer).unwrap();
@@ -342,8 +338,7 @@ fn strategy_p3_divides_functions_with_one_call_site() {
     }
 }
 
-/// Returns a program that calls functions as `calls` says.
-fn worker(calls: &str) -> String {
+fn generate_worker_program(calls: &str) -> String {
     format!(
         "static volatile int v;\n__attribute__((noinline)) static int work(int n) {{ if (n & v) return v; return n * v; }}\n\
             __attribute__((noinline)) static int down(int n) {{ if (n < v) return v; return down(n - v) + down(n / 2 - v); }}\n\
@@ -351,12 +346,12 @@ fn worker(calls: &str) -> String {
     )
 }
 
-/// Without a profile, the executions of a function are estimated from its calls: a call in a loop is multiplied by the loop's trip count,
-/// and an endless recursion is limited.
+/// Without a profile, a function's executions are estimated from its calls: a call in a loop counts as often as the loop iterates, and an
+/// endless recursion is limited.
 #[test]
 fn estimated_executions_follow_calls() {
     let hits = |calls: &str| {
-        let place = Place::with(&[("prog.c", &worker(calls))]);
+        let place = Place::with(&[("prog.c", &generate_worker_program(calls))]);
         place.cc("-O1 prog.c -o prog");
         let answer = place.laboratory("plan ./prog -k 2 --strategy pbl --json").stdout;
         let answer: serde_json::Value = serde_json::from_slice(&answer).unwrap();
@@ -369,7 +364,7 @@ fn estimated_executions_follow_calls() {
     assert!(recursive > 64 * once && recursive < 100_000 * once, "{once}, {recursive}");
 }
 
-/// Copies with a limited number of probes together count what one program counts. Too few copies for the limit are rejected.
+/// Copies with a limit on their probes count the same as a single program. A number of copies that is too small for the limit is rejected.
 #[test]
 fn number_of_probes_per_copy_can_be_limited() {
     let place = Place::with(&[("prog.c", PROGRAM), ("input", "x\n")]);
@@ -386,36 +381,35 @@ fn number_of_probes_per_copy_can_be_limited() {
     let (_, copies) = plan(&most);
     assert!(copies.len() >= 3 && copies.iter().all(|probes| *probes <= one[0] / 3), "{copies:?}");
     assert_eq!(record(&place, "./prog", "").status.code(), Some(3));
-    let expected = counts(&place);
+    let expected = count_paths(&place);
     let needed = copies.len();
     let shared = record(&place, "./prog", &format!("--copies {needed} --max-probes {most} --no-first-run"));
     assert_eq!(shared.status.code(), Some(3), "{shared:?}");
-    assert_eq!(counts(&place), expected);
+    assert_eq!(count_paths(&place), expected);
     let refused = record(&place, "./prog", &format!("--copies {} --max-probes {most} --no-first-run", needed - 1));
     assert!(!refused.status.success() && String::from_utf8_lossy(&refused.stderr).contains("or more"), "{refused:?}");
 }
 
-/// Executes itself by its own name, so the new process runs the same program or copy.
-const AGAIN: &str = "#include <stdlib.h>\n#include <sys/wait.h>\n#include <unistd.h>\n\
+/// A program that executes itself by its own name, so that the new process runs the same program or the same copy.
+const SELF_EXECUTING_PROGRAM: &str = "#include <stdlib.h>\n#include <sys/wait.h>\n#include <unistd.h>\n\
     __attribute__((noinline)) int walk(int n) { int s = 0; for (int i = 0; i < n; i++) { if (i % 3) s += i; else s -= 2; } return s; }\n\
     int main(int c, char **v) { int s = walk(c > 1 ? 5 : 40); if (c == 1) { if (!fork()) { execl(v[0], v[0], \"x\", (char *)0); \
     _exit(9); } wait(0); } return s == 1; }\n";
 
 #[test]
 fn program_that_executes_itself_is_one_image() {
-    let place = Place::with(&[("prog.c", AGAIN), ("input", "")]);
+    let place = Place::with(&[("prog.c", SELF_EXECUTING_PROGRAM), ("input", "")]);
     place.cc("-O1 prog.c -o prog");
     record(&place, "./prog", "");
-    let truth = counts(&place);
+    let truth = count_paths(&place);
     std::fs::copy(place.path("run.trodden"), place.path("one.trodden")).unwrap();
     let copies = record(&place, "./prog", "--copies 2 --weights one.trodden --baseline");
     assert_eq!(copies.status.code(), Some(0), "{}", String::from_utf8_lossy(&copies.stderr));
-    assert_eq!(counts(&place), truth);
+    assert_eq!(count_paths(&place), truth);
     assert_eq!(Profile::read(&place.path("run.trodden")).unwrap().images.len(), 1);
 }
 
-/// Has a loop that is reached only with an argument.
-const SELDOM: &str = "#include <stdlib.h>\nstatic int a[1000]; volatile long g;\n\
+const OPTIONAL_LOOP_PROGRAM: &str = "#include <stdlib.h>\nstatic int a[1000]; volatile long g;\n\
     __attribute__((noinline)) long hot(long n) { long s = 0; for (long i = 0; i < n; i++) { if (a[i % 1000] & 1) s += i; else s ^= i; if \
     (a[(i + 3) % 1000] & 2) s += 3; else s -= g; if (a[(i + 5) % 1000] & 4) g++; else g--; } return s; }\n\
     __attribute__((noinline)) long known(long x) { if (x & 1) g++; else g--; if (x & 2) g += 2; return g; }\n\
@@ -424,7 +418,7 @@ const SELDOM: &str = "#include <stdlib.h>\nstatic int a[1000]; volatile long g;\
 
 #[test]
 fn code_that_no_run_executed_is_divided_by_estimates() {
-    let place = Place::with(&[("prog.c", SELDOM), ("input", "")]);
+    let place = Place::with(&[("prog.c", OPTIONAL_LOOP_PROGRAM), ("input", "")]);
     place.cc("-O2 prog.c -o prog");
     place.trodden("record --no-store -o few.trodden -- ./prog");
     place.trodden("record --no-store -o copies.trodden --copies 2 --weights few.trodden --costs costs.json -- ./prog x");
@@ -433,14 +427,13 @@ fn code_that_no_run_executed_is_divided_by_estimates() {
     assert!(hits("hits_of_slowest") <= hits("sequential_hits"), "{costs}");
 }
 
-/// Needs more memory than the limit allows.
-const GREEDY: &str =
+const LARGE_MEMORY_PROGRAM: &str =
     "#include <stdlib.h>\nint main(void) { volatile char *p = malloc(200 << 20); if (!p) return 3; p[0] = 1; return p[0] - 1; }\n";
 
 #[test]
 fn baseline_runs_under_the_conditions_of_copies() {
     let place = Place::with(&[
-        ("greedy.c", GREEDY),
+        ("greedy.c", LARGE_MEMORY_PROGRAM),
         ("echo.c", "#include <stdio.h>\nint main(void) { int c, n = 0; while ((c = getchar()) != EOF) n++; return n; }\n"),
         ("input", ""),
     ]);
@@ -448,7 +441,7 @@ fn baseline_runs_under_the_conditions_of_copies() {
     let copies = record(&place, "./greedy", "--copies 2 --no-first-run --memory 64 --baseline");
     let reported = String::from_utf8_lossy(&copies.stderr).into_owned();
     assert_eq!(copies.status.code(), Some(3), "{reported}");
-    // All copies get the same content of a pipe.
+    // All copies get the content that a pipe had.
     place.cc("-O1 echo.c -o echo");
     nix::unistd::mkfifo(&place.path("pipe"), nix::sys::stat::Mode::S_IRWXU).unwrap();
     let pipe = place.path("pipe");
@@ -458,7 +451,7 @@ fn baseline_runs_under_the_conditions_of_copies() {
     let copies = with_choices(&mut command, arguments.split(' ')).stdin(std::fs::File::open(place.path("pipe")).unwrap()).output().unwrap();
     writer.join().unwrap();
     assert_eq!(copies.status.code(), Some(7), "{}", String::from_utf8_lossy(&copies.stderr));
-    // Copies get the unread rest of a file that was read in part, and the content of a file that was deleted.
+    // If a file was read in part, copies get the rest. If a file was deleted, copies get its content.
     std::fs::write(place.path("nine"), "123456789").unwrap();
     let mut file = std::fs::File::open(place.path("nine")).unwrap();
     std::io::Seek::seek(&mut file, std::io::SeekFrom::Start(4)).unwrap();
@@ -472,7 +465,7 @@ fn baseline_runs_under_the_conditions_of_copies() {
 
 #[test]
 fn plan_rejects_programs_that_cannot_be_divided() {
-    let place = Place::with(&[("prog.c", COUNTED)]);
+    let place = Place::with(&[("prog.c", COUNTED_PROGRAM)]);
     place.cc("--trodden=sample -O1 prog.c -o prog");
     let output = place.command(laboratory()).args(["plan", "./prog"]).output().unwrap();
     let reported = String::from_utf8_lossy(&output.stderr).into_owned();

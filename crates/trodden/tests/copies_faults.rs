@@ -1,5 +1,5 @@
-//! `trodden record --copies` in case of faults: signals, a killed recorder, programs whose paths depend on addresses, unusual runs as
-//! weights.
+//! `trodden record --copies` when something goes wrong: signals, a killed recorder, programs whose paths depend on addresses, and weights
+//! from unusual runs.
 
 mod place;
 
@@ -15,51 +15,50 @@ fn record(place: &Place, arguments: &str) -> Output {
     command.stdin(Stdio::null()).output().unwrap()
 }
 
-fn reported(output: &Output) -> String {
+fn read_messages(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-fn profile(place: &Place) -> Profile {
+fn read_profile(place: &Place) -> Profile {
     Profile::read(&place.path("run.trodden")).unwrap()
 }
 
-/// Counts by function and path.
-fn counts(place: &Place) -> BTreeMap<(String, u64), u64> {
-    let profile = profile(place);
+fn count_paths(place: &Place) -> BTreeMap<(String, u64), u64> {
+    let profile = read_profile(place);
     profile.functions().flat_map(|(_, unit, f)| unit.counts_of(f).map(move |(path, n)| ((f.name.clone(), path), n))).collect()
 }
 
-fn not_exact(place: &Place) -> Vec<String> {
+fn list_inexactness(place: &Place) -> Vec<String> {
     let report: serde_json::Value = serde_json::from_slice(&place.trodden("report run.trodden --json").stdout).unwrap();
     report["totals"]["not_exact"].as_array().unwrap().iter().map(|text| text.as_str().unwrap().to_owned()).collect()
 }
 
-/// Runs until a timer's signal ends it.
-const TIMED: &str = "#include <unistd.h>\nvolatile unsigned sink;\n\
+/// A program that runs until the signal of a timer ends it.
+const TIMED_PROGRAM: &str = "#include <unistd.h>\nvolatile unsigned sink;\n\
     __attribute__((noinline)) unsigned one(unsigned n) { if (n & 1) return n * 3; return n / 2; }\n\
     __attribute__((noinline)) unsigned two(unsigned n) { if (n % 3) return n + 1; return n; }\n\
     int main(void) { ualarm(100000, 0); for (unsigned i = 0;; i++) sink += one(i) + two(i); }\n";
 
 #[test]
 fn copies_ended_by_the_same_signal_are_marked() {
-    let place = Place::with(&[("prog.c", TIMED)]);
+    let place = Place::with(&[("prog.c", TIMED_PROGRAM)]);
     place.cc("-O1 prog.c -o prog");
     let output = record(&place, "--copies 2 --no-first-run -- ./prog");
-    assert_eq!(output.status.code(), Some(128 + 14), "{}", reported(&output));
+    assert_eq!(output.status.code(), Some(128 + 14), "{}", read_messages(&output));
     assert!(
-        reported(&output).contains("signal 14 ended all copies") && !reported(&output).contains("did not execute the same paths"),
+        read_messages(&output).contains("signal 14 ended all copies") && !read_messages(&output).contains("did not execute the same paths"),
         "{}",
-        reported(&output)
+        read_messages(&output)
     );
-    assert_eq!((profile(&place).run.interrupted, profile(&place).run.diverged), (2, 0));
-    assert!(not_exact(&place)[0].contains("a signal ended the 2 copies"), "{:?}", not_exact(&place));
-    // The merged profile is marked as well.
+    assert_eq!((read_profile(&place).run.interrupted, read_profile(&place).run.diverged), (2, 0));
+    assert!(list_inexactness(&place)[0].contains("a signal ended the 2 copies"), "{:?}", list_inexactness(&place));
+    // A merged profile keeps this mark.
     place.trodden("merge -o sum.trodden run.trodden run.trodden");
     assert_eq!(Profile::read(&place.path("sum.trodden")).unwrap().run.interrupted, 4);
 }
 
-/// A signal ends the second copy, either at each attempt or only at the first.
-const ONE_IS_ENDED: &str = "#include <signal.h>\n#include <string.h>\n#include <sys/stat.h>\n#include <unistd.h>\n\
+/// A program whose second copy is ended by a signal: at each attempt, or only at the first.
+const ONE_IS_ENDED_PROGRAM: &str = "#include <signal.h>\n#include <string.h>\n#include <sys/stat.h>\n#include <unistd.h>\n\
     __attribute__((noinline)) int work(int n) { int s = 0; for (int i = 0; i < n; i++) { if (i % 3) s += i; else s ^= i; } return s; }\n\
     int main(int c, char **v) { char self[4096] = { 0 }; if (readlink(\"/proc/self/exe\", self, sizeof self - 1) < 0) return 9;\n\
     int s = work(40); if (strstr(self, \"copy-0001/\") && (c > 1 || !mkdir(\"once\", 0700))) kill(getpid(), SIGKILL); return work(s & 7) \
@@ -67,21 +66,21 @@ const ONE_IS_ENDED: &str = "#include <signal.h>\n#include <string.h>\n#include <
 
 #[test]
 fn copies_ended_by_a_signal_run_again_if_others_end_normally() {
-    let place = Place::with(&[("prog.c", ONE_IS_ENDED)]);
+    let place = Place::with(&[("prog.c", ONE_IS_ENDED_PROGRAM)]);
     place.cc("-O1 prog.c -o prog");
     record(&place, "-- ./prog");
-    let truth = counts(&place);
+    let truth = count_paths(&place);
     let output = record(&place, "--copies 2 --no-first-run --ignore-output -- ./prog");
-    assert!(reported(&output).contains("a signal ended only 1 of 2 copies"), "{}", reported(&output));
-    // The copy ends normally at its second attempt. Its difference in `main` is visible only if several copies count `main`.
-    assert!(place.path("once").is_dir() && !reported(&output).contains("ended with"), "{}", reported(&output));
+    assert!(read_messages(&output).contains("a signal ended only 1 of 2 copies"), "{}", read_messages(&output));
+    // The second attempt of the copy ends normally. Its different path in `main` is noticed only if several copies count `main`.
+    assert!(place.path("once").is_dir() && !read_messages(&output).contains("ended with"), "{}", read_messages(&output));
     let of_work =
         |counts: &BTreeMap<(String, u64), u64>| counts.iter().filter(|(at, _)| at.0 == "work").map(|(_, n)| *n).collect::<Vec<_>>();
-    assert_eq!(of_work(&counts(&place)), of_work(&truth));
+    assert_eq!(of_work(&count_paths(&place)), of_work(&truth));
     let output = record(&place, "--copies 2 --no-first-run --ignore-output -- ./prog always");
-    assert_eq!(output.status.code(), Some(1), "{}", reported(&output));
-    assert!(reported(&output).contains("copy 1 ended with signal 9, but copy 0 with status 0"), "{}", reported(&output));
-    assert!(profile(&place).run.diverged > 0 && !not_exact(&place).is_empty());
+    assert_eq!(output.status.code(), Some(1), "{}", read_messages(&output));
+    assert!(read_messages(&output).contains("copy 1 ended with signal 9, but copy 0 with status 0"), "{}", read_messages(&output));
+    assert!(read_profile(&place).run.diverged > 0 && !list_inexactness(&place).is_empty());
 }
 
 #[test]
@@ -100,7 +99,7 @@ fn copies_end_if_their_recorder_is_killed() {
         processes.filter(|exe| exe.to_string_lossy().starts_with(&*program.to_string_lossy())).count()
     };
     let begun = Instant::now();
-    // Each of the two copies has a child.
+    // Each of the two copies starts a child.
     while running() < 4 {
         assert!(begun.elapsed() < Duration::from_secs(120) && recorder.try_wait().unwrap().is_none(), "it does not begin");
         std::thread::sleep(Duration::from_millis(20));
@@ -114,9 +113,9 @@ fn copies_end_if_their_recorder_is_killed() {
     }
 }
 
-/// Behaves like a program that depends on addresses: the second copy takes the slow path of a hot function twice as often, and its output
-/// is the same.
-const ANOTHER_EXECUTION: &str = "#include <string.h>\n#include <unistd.h>\nvolatile int sink;\n\
+/// A program that behaves as if its paths depended on addresses: its second copy takes the slow path of a hot function twice as often, but
+/// prints the same.
+const DIVERGING_PROGRAM: &str = "#include <string.h>\n#include <unistd.h>\nvolatile int sink;\n\
     __attribute__((noinline)) void work(int i, int other) { if ((i & 127) < 1 + other) { sink += 3; __asm__ volatile(\"\"); } else { \
     sink ^= i; __asm__ volatile(\" \"); } }\n\
     __attribute__((noinline)) void rest(int i) { if (i % 3) sink += i; else sink -= 4; if (i & 4) sink ^= 9; }\n\
@@ -125,7 +124,7 @@ const ANOTHER_EXECUTION: &str = "#include <string.h>\n#include <unistd.h>\nvolat
 
 #[test]
 fn different_executions_are_detected_by_paths_that_all_copies_count() {
-    let place = Place::with(&[("prog.c", ANOTHER_EXECUTION)]);
+    let place = Place::with(&[("prog.c", DIVERGING_PROGRAM)]);
     place.cc("-O1 prog.c -o prog");
     record(&place, "-- ./prog");
     std::fs::copy(place.path("run.trodden"), place.path("one.trodden")).unwrap();
@@ -133,18 +132,18 @@ fn different_executions_are_detected_by_paths_that_all_copies_count() {
         ["--copies 2 --weights one.trodden", "--copies 3 --weights one.trodden", "--copies 2 --strategy pbl --weights one.trodden"]
     {
         let output = record(&place, &format!("{arguments} -- ./prog"));
-        assert_eq!(output.status.code(), Some(1), "{arguments}: {}", reported(&output));
+        assert_eq!(output.status.code(), Some(1), "{arguments}: {}", read_messages(&output));
         assert!(
-            reported(&output).contains("did not execute the same paths") && reported(&output).contains("of function `work`"),
+            read_messages(&output).contains("did not execute the same paths") && read_messages(&output).contains("of function `work`"),
             "{arguments}: {}",
-            reported(&output)
+            read_messages(&output)
         );
-        assert!(profile(&place).run.diverged > 0 && !not_exact(&place).is_empty());
+        assert!(read_profile(&place).run.diverged > 0 && !list_inexactness(&place).is_empty());
     }
 }
 
-/// An argument determines which path is hot.
-const UNLIKE: &str = "#include <stdlib.h>\nvolatile unsigned sink;\n\
+/// A program whose argument determines which path is hot.
+const ARGUMENT_PROGRAM: &str = "#include <stdlib.h>\nvolatile unsigned sink;\n\
     __attribute__((noinline)) void one(int n) { for (int i = 0; i < n; i++) { if (i & 1) sink += i; else sink ^= i; if (i % 3) sink--; } \
     }\n\
     __attribute__((noinline)) void two(int n) { for (int i = 0; i < n; i++) { if (i & 2) sink += i; else sink ^= i; if (i % 5) sink--; } \
@@ -153,31 +152,30 @@ const UNLIKE: &str = "#include <stdlib.h>\nvolatile unsigned sink;\n\
 
 #[test]
 fn several_runs_balance_copies_better_than_an_unusual_one() {
-    let place = Place::with(&[("prog.c", UNLIKE)]);
+    let place = Place::with(&[("prog.c", ARGUMENT_PROGRAM)]);
     place.cc("-O1 prog.c -o prog");
     place.trodden("record -- ./prog 3000 2000");
     place.trodden("record -- ./prog 2000 3000");
     place.trodden("record -- ./prog 900000 0");
     let output = record(&place, "--copies 2 --costs costs.json -- ./prog 2500 2500");
-    assert_eq!(output.status.code(), Some(0), "{}", reported(&output));
+    assert_eq!(output.status.code(), Some(0), "{}", read_messages(&output));
     let said = "based on 3 runs of this build, with equal weights: 3 (./prog 900000 0), 2 (./prog 2000 3000), 1 (./prog 3000 2000)";
-    assert!(reported(&output).contains(said), "{}", reported(&output));
+    assert!(read_messages(&output).contains(said), "{}", read_messages(&output));
     let costs: serde_json::Value = serde_json::from_slice(&std::fs::read(place.path("costs.json")).unwrap()).unwrap();
     let hits = |name: &str| costs[name].as_u64().unwrap() as f64;
     assert!(hits("hits_of_slowest") < 0.8 * hits("sequential_hits"), "{costs}");
-    // Two runs of the same command are used as weights.
+    // After this, the weights come from two runs of the same command.
     place.trodden("record -- ./prog 2500 2500");
     place.trodden("record -- ./prog 2500 2500");
     let output = record(&place, "--copies 2 -- ./prog 2500 2500");
     assert!(
-        reported(&output).contains("based on 2 runs of this build, with equal weights: 5 (./prog 2500 2500), 4 "),
+        read_messages(&output).contains("based on 2 runs of this build, with equal weights: 5 (./prog 2500 2500), 4 "),
         "{}",
-        reported(&output)
+        read_messages(&output)
     );
 }
 
-/// The sets of edges of a function whose paths are cut at many loops would need gigabytes, so the function is not divided, and a message
-/// says so.
+/// A function with paths cut at many loops is not divided, because its sets of edges would need gigabytes. A message says so.
 #[test]
 fn functions_that_strategy_p3_cannot_divide_are_named() {
     let loops: String = (0..1750).map(|n| format!("  while (v > {n}) i += v;\n")).collect();
@@ -185,7 +183,7 @@ fn functions_that_strategy_p3_cannot_divide_are_named() {
     let place = Place::with(&[("many.c", &source)]);
     place.cc("-O1 many.c -o many");
     let output = place.command(laboratory()).args(["plan", "many", "--copies", "2", "--strategy", "p3"]).output().unwrap();
-    assert!(output.status.success() && reported(&output).contains("strategy p3 does not divide main"), "{}", reported(&output));
+    assert!(output.status.success() && read_messages(&output).contains("strategy p3 does not divide main"), "{}", read_messages(&output));
     let output = place.command(laboratory()).args(["plan", "many", "--copies", "2", "--strategy", "weighted"]).output().unwrap();
-    assert!(output.status.success() && !reported(&output).contains("leaves"), "{}", reported(&output));
+    assert!(output.status.success() && !read_messages(&output).contains("leaves"), "{}", read_messages(&output));
 }

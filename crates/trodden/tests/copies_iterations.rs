@@ -1,5 +1,5 @@
-//! `trodden record --copies K --divide iterations`: copies that share the sequences of functions, or the counting of paths over iterations,
-//! against the iterations counted from the stream of the whole program.
+//! `trodden record --copies K --divide iterations`: copies that each record the path sequences of some functions, or count some of the
+//! paths over iterations. The expected counts come from the stream of the undivided program.
 
 mod place;
 
@@ -8,8 +8,9 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use trodden_profile::Profile;
 
-/// Loops with alternating iterations, within mutual recursion and across `longjmp` over other functions' frames.
-const TURNS: &str = r#"
+/// A program with loops that have alternating iterations, in mutually recursive functions, and with `longjmp` over frames of other
+/// functions.
+const ALTERNATING_PROGRAM: &str = r#"
 #include <setjmp.h>
 #include <stdio.h>
 static jmp_buf back;
@@ -37,8 +38,8 @@ __attribute__((noinline)) static int jumps(int n) {
 int main(void) { printf("%d %d\n", even(12), jumps(40)); return 0; }
 "#;
 
-/// A loop that calls functions which catch exceptions. The exceptions pass frames with and without landing pads.
-const EXCEPTIONS: &str = r#"
+/// A program with a loop that calls functions which catch exceptions. The exceptions pass frames with and without landing pads.
+const EXCEPTIONS_PROGRAM: &str = r#"
 #include <cstdio>
 #include <stdexcept>
 struct Guard { int *n; ~Guard() { ++*n; } };
@@ -59,9 +60,9 @@ __attribute__((noinline)) int outer(int n, int *g) {
 int main() { int g = 0; int s = outer(60, &g); std::printf("%d %d\n", s, g); }
 "#;
 
-/// Nested loops over a number of iterations that is given, which change their paths after a while; `setjmp` within a loop, to which the
-/// loop itself jumps, and a loop that is left by a call that does not return.
-const NESTED: &str = r#"
+/// A program with nested loops whose trip counts are arguments and whose paths change after a while, with `setjmp` in a loop to which the
+/// loop itself jumps, and with a loop that ends at a call that does not return.
+const NESTED_PROGRAM: &str = r#"
 #include <setjmp.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -94,13 +95,13 @@ __attribute__((noinline)) static void search(int n) {
 int main(int argc, char **argv) { int n = atoi(argv[1]); printf("%d %d\n", nest(n), retry(n)); search(n); }
 "#;
 
-/// Paths across iterations, by function and the events of each.
-fn iterations(place: &Place, wanted: &str, k: &str) -> BTreeMap<String, u64> {
-    iterations_and_others(place, wanted, k).0
+/// Returns the executions of paths across iterations. Keys consist of the function and the path's events.
+fn count_iterations(place: &Place, wanted: &str, k: &str) -> BTreeMap<String, u64> {
+    count_iterations_and_others(place, wanted, k).0
 }
 
-/// Paths across iterations, and the executions of those that the program did not distinguish.
-fn iterations_and_others(place: &Place, wanted: &str, k: &str) -> (BTreeMap<String, u64>, Option<u64>) {
+/// Returns the executions of paths across iterations, and the executions of paths that the program did not distinguish.
+fn count_iterations_and_others(place: &Place, wanted: &str, k: &str) -> (BTreeMap<String, u64>, Option<u64>) {
     let output = place.laboratory(&format!("patterns iterations {wanted} --length {k} --json"));
     let answer: Value = serde_json::from_slice(&output.stdout).unwrap();
     let rows = answer["paths"].as_array().unwrap().iter();
@@ -108,14 +109,13 @@ fn iterations_and_others(place: &Place, wanted: &str, k: &str) -> (BTreeMap<Stri
     (rows.collect(), answer["others"].as_u64())
 }
 
-/// The number of differences is part of the profile.
-fn diverged(place: &Place, profile: &str) -> u64 {
+fn count_differences(place: &Place, profile: &str) -> u64 {
     Profile::read(&place.path(profile)).unwrap().run.diverged
 }
 
 #[test]
 fn copies_share_the_counting_of_paths_over_iterations() {
-    for (file, source) in [("turns.c", TURNS), ("prog.cc", EXCEPTIONS), ("nested.c", NESTED)] {
+    for (file, source) in [("turns.c", ALTERNATING_PROGRAM), ("prog.cc", EXCEPTIONS_PROGRAM), ("nested.c", NESTED_PROGRAM)] {
         let place = Place::with(&[(file, source)]);
         let compile = |line: &str| if file.ends_with(".cc") { place.cxx(line) } else { place.cc(line) };
         compile(&format!("--trodden=stream -O1 {file} -o streaming"));
@@ -125,18 +125,18 @@ fn copies_share_the_counting_of_paths_over_iterations() {
             must(with_choices(&mut place.command(trodden()), arguments.split_whitespace())).stdout
         };
         let plain = run("streaming", "-o stream.trodden --whole-program");
-        let executions = iterations(&place, "stream.trodden.streams", "1");
+        let executions = count_iterations(&place, "stream.trodden.streams", "1");
         for k in ["2", "3"] {
-            let expected = iterations(&place, "stream.trodden.streams", k);
+            let expected = count_iterations(&place, "stream.trodden.streams", k);
             assert!(expected.len() > 8, "{expected:?}");
             for copies in ["1", "2", "3"] {
                 let options = format!("-o counted.trodden --copies {copies} --divide iterations --iterations {k}:stream.trodden.streams");
                 assert_eq!(run("prog", &options), plain);
-                let counted = iterations_and_others(&place, "counted.trodden", k);
+                let counted = count_iterations_and_others(&place, "counted.trodden", k);
                 assert_eq!(counted, (expected.clone(), Some(0)), "{file}, {k} iterations, {copies} copies");
-                let single = iterations(&place, "counted.trodden", "1");
+                let single = count_iterations(&place, "counted.trodden", "1");
                 assert!(single.len() > 4 && single.iter().all(|(path, count)| executions.get(path) == Some(count)), "{single:?}");
-                assert_eq!(diverged(&place, "counted.trodden"), 0);
+                assert_eq!(count_differences(&place, "counted.trodden"), 0);
                 let profile = Profile::read(&place.path("counted.trodden")).unwrap();
                 assert!((1..=copies.parse().unwrap()).contains(&profile.images.len()));
             }
@@ -146,10 +146,10 @@ fn copies_share_the_counting_of_paths_over_iterations() {
     }
 }
 
-/// The set is that of a shorter run, so the longer run has other paths over iterations. They are counted together.
+/// The set is from a shorter run, so the longer run has additional paths over iterations. They must be counted together.
 #[test]
 fn other_paths_over_iterations_are_counted_together() {
-    let place = Place::with(&[("nested.c", NESTED)]);
+    let place = Place::with(&[("nested.c", NESTED_PROGRAM)]);
     place.cc("--trodden=stream -O1 nested.c -o streaming");
     place.cc("-O1 nested.c -o prog");
     let run = |program: &str, options: &str| {
@@ -159,10 +159,10 @@ fn other_paths_over_iterations_are_counted_together() {
     run("streaming 9", "-o short.trodden --whole-program");
     run("streaming 80", "-o long.trodden --whole-program");
     let with_loop = |(name, _): &(String, u64)| !name.starts_with("\"main ");
-    let all: u64 = iterations(&place, "long.trodden.streams", "1").into_iter().filter(with_loop).map(|(_, count)| count).sum();
+    let all: u64 = count_iterations(&place, "long.trodden.streams", "1").into_iter().filter(with_loop).map(|(_, count)| count).sum();
     for k in ["2", "3"] {
-        let known = iterations(&place, "short.trodden.streams", k);
-        let mut expected = iterations(&place, "long.trodden.streams", k);
+        let known = count_iterations(&place, "short.trodden.streams", k);
+        let mut expected = count_iterations(&place, "long.trodden.streams", k);
         let of_long: u64 = expected.values().sum();
         expected.retain(|path, _| known.contains_key(path));
         let unknown = of_long - expected.values().sum::<u64>();
@@ -170,8 +170,8 @@ fn other_paths_over_iterations_are_counted_together() {
         for copies in ["1", "3"] {
             let options = format!("-o counted.trodden --copies {copies} --divide iterations --iterations {k}:short.trodden.streams");
             run("prog 80", &options);
-            let (mut counted, others) = iterations_and_others(&place, "counted.trodden", k);
-            // At the beginnings of activations, the longer run takes the same paths or unknown ones.
+            let (mut counted, others) = count_iterations_and_others(&place, "counted.trodden", k);
+            // At the start of each activation, the longer run takes a path of the shorter run or an unknown path.
             let others = others.unwrap();
             assert!(others >= unknown && others < unknown + all - of_long, "{others}, {unknown}");
             counted.retain(|_, count| *count > 0);
@@ -184,7 +184,7 @@ fn other_paths_over_iterations_are_counted_together() {
 
 #[test]
 fn copies_share_path_sequences_by_function() {
-    for (file, source) in [("turns.c", TURNS), ("prog.cc", EXCEPTIONS)] {
+    for (file, source) in [("turns.c", ALTERNATING_PROGRAM), ("prog.cc", EXCEPTIONS_PROGRAM)] {
         let place = Place::with(&[(file, source)]);
         let compile = |line: &str| if file.ends_with(".cc") { place.cxx(line) } else { place.cc(line) };
         compile(&format!("--trodden=stream -O1 {file} -o streaming"));
@@ -198,9 +198,9 @@ fn copies_share_path_sequences_by_function() {
         for (copies, program) in [("3", "prog"), ("2", "streaming")] {
             assert_eq!(run(program, &format!("-o shared.trodden --copies {copies} --divide iterations")), plain);
             for k in ["1", "2", "4"] {
-                let expected = iterations(&place, "stream.trodden.streams", k);
+                let expected = count_iterations(&place, "stream.trodden.streams", k);
                 assert!(expected.len() > 8, "{expected:?}");
-                assert_eq!(iterations(&place, "shared.trodden.streams", k), expected, "{file}, {k} iterations");
+                assert_eq!(count_iterations(&place, "shared.trodden.streams", k), expected, "{file}, {k} iterations");
             }
             assert_eq!(place.paths("shared.trodden"), counts, "{file}: the counts of {copies} copies");
             let profile = Profile::read(&place.path("shared.trodden")).unwrap();
@@ -213,12 +213,11 @@ fn copies_share_path_sequences_by_function() {
 }
 
 impl Place {
-    /// What a command prints.
     fn text(&self, arguments: &str) -> String {
         String::from_utf8(self.trodden(arguments).stdout).unwrap()
     }
 
-    /// Executions of all paths of a profile that were executed, by function and number.
+    /// Returns the executions of a profile's executed paths, by function and path number.
     fn paths(&self, profile: &str) -> BTreeMap<(String, u64), u64> {
         let profile = Profile::read(&self.path(profile)).unwrap();
         let mut paths = BTreeMap::new();

@@ -1,5 +1,5 @@
-//! `trodden record --copies K` of programs that observe a set of paths, made by `trodden instrument --watch` or `--interesting`: together,
-//! the copies find or count what a single program does.
+//! `trodden record --copies K` for programs that observe a set of paths, made by `trodden instrument --watch` or `--interesting`. Together,
+//! the copies find or count the same as a single program.
 
 mod place;
 
@@ -9,8 +9,8 @@ use std::process::{Command, Output};
 use trodden_profile::{Inexact, Profile};
 use trodden_unit::Identity;
 
-/// Mutual recursion, and `longjmp` over frames of both functions and out of a loop.
-const JUMPS: &str = r#"
+/// A program with mutual recursion, and with `longjmp` over frames of both functions and out of a loop.
+const JUMPS_PROGRAM: &str = r#"
 #include <setjmp.h>
 #include <stdio.h>
 static jmp_buf back;
@@ -37,8 +37,8 @@ int main(void) {
 }
 "#;
 
-/// Exceptions through a function with a cleanup, recursion, and a child process that continues beside its parent.
-const THROWS: &str = r#"
+/// A program with exceptions that leave a function with a cleanup, with recursion, and with a child process that runs beside its parent.
+const THROWS_PROGRAM: &str = r#"
 #include <cstdio>
 #include <stdexcept>
 #include <sys/wait.h>
@@ -75,10 +75,11 @@ fn record(place: &Place, options: &str) -> Output {
     record_program(place, options, "./watch")
 }
 
-/// Watched paths that were taken: the image, the executions by function and path, and whether each has a time.
-type Noticed = (Identity, BTreeMap<(String, u64), u64>);
+/// The watched paths that were executed: the image, and executions by function and path. The flag says whether the time of the first
+/// execution is known.
+type WatchedMatches = (Identity, BTreeMap<(String, u64), u64>);
 
-fn noticed(place: &Place) -> Noticed {
+fn read_watched_matches(place: &Place) -> WatchedMatches {
     let profile = Profile::read(&place.path("run.trodden")).unwrap();
     assert_eq!(profile.images.len(), 1);
     let mut counts = BTreeMap::new();
@@ -91,12 +92,11 @@ fn noticed(place: &Place) -> Noticed {
     (profile.images[0].identity, counts)
 }
 
-/// Returns the messages about matches.
-fn matches(output: &Output) -> BTreeSet<String> {
+fn find_match_messages(output: &Output) -> BTreeSet<String> {
     String::from_utf8_lossy(&output.stderr).lines().filter(|line| line.contains(" matches ")).map(str::to_owned).collect()
 }
 
-fn watch(place: &Place, expression: &str, action: &str) {
+fn build_watch(place: &Place, expression: &str, action: &str) {
     let made = place.command(trodden()).args(["instrument", "prog", "-o", "watch", "--watch", expression, "--action", action]).output();
     let made = made.unwrap();
     assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
@@ -105,23 +105,27 @@ fn watch(place: &Place, expression: &str, action: &str) {
 #[test]
 fn copies_together_report_all_matches_of_one_program() {
     for (file, source, expressions) in [
-        ("jumps.c", JUMPS, ["8 | 12-13 | 17-18", "even|odd|caught: exit", "odd: 12 !13"]),
-        ("throws.cc", THROWS, ["8-10 | 12", "deep: 9 !10", "caught: 14"]),
+        ("jumps.c", JUMPS_PROGRAM, ["8 | 12-13 | 17-18", "even|odd|caught: exit", "odd: 12 !13"]),
+        ("throws.cc", THROWS_PROGRAM, ["8-10 | 12", "deep: 9 !10", "caught: 14"]),
     ] {
         let place = Place::with(&[(file, source)]);
         let compile = |line: &str| if file.ends_with(".cc") { place.cxx(line) } else { place.cc(line) };
         compile(&format!("-O1 -g {file} -o prog"));
         let mut divided = 0;
         for expression in expressions {
-            watch(&place, expression, "report");
+            build_watch(&place, expression, "report");
             let one = record(&place, "");
-            let (truth, lines) = (noticed(&place), matches(&one));
+            let (truth, lines) = (read_watched_matches(&place), find_match_messages(&one));
             assert!(!truth.1.is_empty() && lines.len() == truth.1.len(), "{expression}: {truth:?} {lines:?}");
             for copies in [2, 3, 64] {
                 let several = record(&place, &format!("--copies {copies}"));
                 let said = String::from_utf8_lossy(&several.stderr).into_owned();
                 assert_eq!((several.status.code(), &several.stdout), (one.status.code(), &one.stdout), "{expression}: {said}");
-                assert_eq!((noticed(&place), matches(&several)), (truth.clone(), lines.clone()), "{expression}, {copies} copies: {said}");
+                assert_eq!(
+                    (read_watched_matches(&place), find_match_messages(&several)),
+                    (truth.clone(), lines.clone()),
+                    "{expression}, {copies} copies: {said}"
+                );
                 divided += usize::from(said.contains("functions are divided") || said.contains("1 function is divided"));
             }
         }
@@ -131,9 +135,9 @@ fn copies_together_report_all_matches_of_one_program() {
 
 #[test]
 fn actions_that_would_make_copies_differ_are_rejected() {
-    let place = Place::with(&[("jumps.c", JUMPS)]);
+    let place = Place::with(&[("jumps.c", JUMPS_PROGRAM)]);
     place.cc("-O1 -g jumps.c -o prog");
-    watch(&place, "odd: 12", "abort");
+    build_watch(&place, "odd: 12", "abort");
     let refused = |command: &mut Command, text: &str| {
         let output = command.output().unwrap();
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -146,18 +150,18 @@ fn actions_that_would_make_copies_differ_are_rejected() {
         "--weights applies to copies that count all paths",
     );
     refused(place.command(trodden()).args(options).args(["--divide", "edges", "--", "./watch"]), "cannot share");
-    // The environment variable overrides the built-in action, as for the program itself.
+    // The environment variable overrides the built-in action, as it does when the program itself runs.
     let counted = place.command(trodden()).args(options).args(["--", "./watch"]).env("TRODDEN_ON_UNTESTED", "count").output().unwrap();
-    assert!(matches(&counted).is_empty() && !noticed(&place).1.is_empty(), "{counted:?}");
+    assert!(find_match_messages(&counted).is_empty() && !read_watched_matches(&place).1.is_empty(), "{counted:?}");
     let status = place.command("strip").args(["--strip-all", "watch"]).status().unwrap();
     assert!(status.success());
     refused(place.command(trodden()).args(options).args(["--", "./watch"]), "has no symbols");
 }
 
-/// The counts of interesting paths, the executions of all other paths by function, and the reasons why the profile is inexact.
+/// The counts of interesting paths, the executions of all other paths by function, and the reasons why the profile is not exact.
 type Counted = (BTreeMap<(String, u64), u64>, BTreeMap<String, u64>, Vec<Inexact>);
 
-fn counted(place: &Place) -> Counted {
+fn read_counts(place: &Place) -> Counted {
     let profile = Profile::read(&place.path("run.trodden")).unwrap();
     let (mut paths, mut others) = (BTreeMap::new(), BTreeMap::new());
     for (_, unit, function) in profile.functions() {
@@ -173,8 +177,8 @@ fn counted(place: &Place) -> Counted {
 #[test]
 fn merged_counts_of_interesting_paths_equal_counts_of_one_program() {
     for (file, source, sets) in [
-        ("jumps.c", JUMPS, ["touch:jumps.c:8", "run.trodden", "touch:jumps.c:17"]),
-        ("throws.cc", THROWS, ["touch:throws.cc:10", "run.trodden", "top:5:run.trodden"]),
+        ("jumps.c", JUMPS_PROGRAM, ["touch:jumps.c:8", "run.trodden", "touch:jumps.c:17"]),
+        ("throws.cc", THROWS_PROGRAM, ["touch:throws.cc:10", "run.trodden", "top:5:run.trodden"]),
     ] {
         let place = Place::with(&[(file, source)]);
         let compile = |line: &str| if file.ends_with(".cc") { place.cxx(line) } else { place.cc(line) };
@@ -185,13 +189,13 @@ fn merged_counts_of_interesting_paths_equal_counts_of_one_program() {
             let arguments = format!("instrument prog -o chosen {scheme} --interesting {set}");
             must(with_choices(&mut place.command(trodden()), arguments.split_whitespace()));
             let one = record_program(&place, "", "./chosen");
-            let truth = counted(&place);
+            let truth = read_counts(&place);
             assert!(!truth.0.is_empty(), "{set} {scheme}: {one:?}");
             for copies in [2, 3, 64] {
                 let several = record_program(&place, &format!("--copies {copies}"), "./chosen");
                 let said = String::from_utf8_lossy(&several.stderr).into_owned();
                 assert_eq!((several.status.code(), &several.stdout), (one.status.code(), &one.stdout), "{set} {scheme}: {said}");
-                assert_eq!(counted(&place), truth, "{set} {scheme}, {copies} copies: {said}");
+                assert_eq!(read_counts(&place), truth, "{set} {scheme}, {copies} copies: {said}");
                 divided += usize::from(said.contains("functions are divided") || said.contains("1 function is divided"));
             }
         }
@@ -201,7 +205,7 @@ fn merged_counts_of_interesting_paths_equal_counts_of_one_program() {
 
 #[test]
 fn options_that_do_not_apply_to_copies_of_interesting_paths_are_rejected() {
-    let place = Place::with(&[("jumps.c", JUMPS)]);
+    let place = Place::with(&[("jumps.c", JUMPS_PROGRAM)]);
     place.cc("-O1 -g jumps.c -o prog");
     record_program(&place, "", "./prog");
     let make = |scheme: &str| {

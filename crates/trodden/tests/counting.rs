@@ -1,5 +1,5 @@
-//! Less common ways to count, in real programs with threads and forks: tables, counters that threads share, incomplete profiles. The
-//! program's text determines the expected count of each path.
+//! Less common ways to count, in real programs with threads and forks: hash tables, counters that threads share, incomplete profiles. The
+//! text of each program determines the expected count of each path.
 
 mod place;
 
@@ -7,8 +7,8 @@ use place::{Place, trodden};
 use std::process::Command;
 use trodden_profile::{FunctionPaths, Inexact, Profile};
 
-/// Eight paths, each taken equally often, by two threads and by a process that one of the threads creates.
-const SUBJECT: &str = "#include <pthread.h>\n#include <stdlib.h>\n#include <sys/wait.h>\n#include <unistd.h>\n#define NOP __asm__ \
+/// A program with eight paths. Each path is taken equally often by two threads, and by a process that one of the threads creates.
+const SUBJECT_PROGRAM: &str = "#include <pthread.h>\n#include <stdlib.h>\n#include <sys/wait.h>\n#include <unistd.h>\n#define NOP __asm__ \
     volatile(\"nop\")\n\
     __attribute__((noinline)) void tread(unsigned x) { if (x & 1) NOP; if (x & 2) NOP; if (x & 4) NOP; }\n\
     static void iterations(void) { for (unsigned i = 0; i < 8000; i++) tread(i); }\n\
@@ -19,14 +19,14 @@ const SUBJECT: &str = "#include <pthread.h>\n#include <stdlib.h>\n#include <sys/
       iterations(); return 0; }\n\
     int main(void) { pthread_t t[2]; for (long i = 0; i < 2; i++) pthread_create(&t[i], 0, run, (void *)i);\n\
       for (int i = 0; i < 2; i++) pthread_join(t[i], 0); return 0; }\n";
-/// Executions of each path: five times 8000 iterations.
-const EACH: u64 = 5000;
+/// Five times 8,000 iterations are divided among eight paths.
+const EXECUTIONS_PER_PATH: u64 = 5000;
 
-fn build(place: &Place, parameters: &str) -> Command {
-    build_at("-O2", place, parameters)
+fn build_command(place: &Place, parameters: &str) -> Command {
+    build_command_at("-O2", place, parameters)
 }
 
-fn build_at(level: &str, place: &Place, parameters: &str) -> Command {
+fn build_command_at(level: &str, place: &Place, parameters: &str) -> Command {
     let mut compile = place.command(trodden());
     compile.args(["cc", level, "-pthread", "prog.c", "-o", "prog"]).env("TRODDEN_INSTRUMENT", parameters);
     compile
@@ -38,21 +38,20 @@ fn record(place: &Place) -> Profile {
     Profile::read(&place.path("run.trodden")).unwrap()
 }
 
-fn profile(parameters: &str) -> Profile {
-    let place = Place::with(&[("prog.c", SUBJECT)]);
-    assert!(build(&place, parameters).status().unwrap().success());
+fn record_subject(parameters: &str) -> Profile {
+    let place = Place::with(&[("prog.c", SUBJECT_PROGRAM)]);
+    assert!(build_command(&place, parameters).status().unwrap().success());
     record(&place)
 }
 
-/// Like [`profile`], for unoptimised code.
-fn unoptimised_profile(parameters: &str) -> Profile {
-    let place = Place::with(&[("prog.c", SUBJECT)]);
-    assert!(build_at("-O0", &place, parameters).status().unwrap().success());
+fn record_unoptimised_subject(parameters: &str) -> Profile {
+    let place = Place::with(&[("prog.c", SUBJECT_PROGRAM)]);
+    assert!(build_command_at("-O0", &place, parameters).status().unwrap().success());
     record(&place)
 }
 
-/// Counts of the paths of `tread`, and its executions without a path.
-fn tread(profile: &Profile) -> (Vec<u64>, u64) {
+/// Returns the counts of the paths of `tread`, and the executions of `tread` for which no path was counted.
+fn count_tread_paths(profile: &Profile) -> (Vec<u64>, u64) {
     let (_, unit, function) = profile.functions().find(|(_, _, f)| f.name == "tread").unwrap();
     let paths = FunctionPaths::decode(function, unit.counts_of(function)).unwrap();
     let mut counts: Vec<u64> = paths.complete.iter().map(|p| p.count).collect();
@@ -65,8 +64,8 @@ fn tables_and_atomic_counters_are_exact_in_threads_and_forks() {
     for parameters in
         ["table-slots=8 array-paths=1", "table-slots=700 array-paths=1", "threads=atomic", "threads=atomic table-slots=64 array-paths=1"]
     {
-        let profile = profile(parameters);
-        assert_eq!(tread(&profile), (vec![EACH; 8], 0), "{parameters}");
+        let profile = record_subject(parameters);
+        assert_eq!(count_tread_paths(&profile), (vec![EXECUTIONS_PER_PATH; 8], 0), "{parameters}");
         assert!(profile.inexact().is_empty(), "{parameters}");
     }
 }
@@ -74,23 +73,24 @@ fn tables_and_atomic_counters_are_exact_in_threads_and_forks() {
 #[test]
 fn unoptimised_code_counts_exactly_in_threads_and_forks() {
     for parameters in ["", "threads=atomic", "table-slots=64 array-paths=1", "chords=off"] {
-        let profile = unoptimised_profile(parameters);
-        assert_eq!(tread(&profile), (vec![EACH; 8], 0), "{parameters}");
+        let profile = record_unoptimised_subject(parameters);
+        assert_eq!(count_tread_paths(&profile), (vec![EXECUTIONS_PER_PATH; 8], 0), "{parameters}");
         assert!(profile.inexact().is_empty(), "{parameters}");
     }
 }
 
-/// Loops, calls, a switch, parameters of several kinds: paths whose numbers are constants, and paths whose numbers are computed.
-const UNOPTIMISED: &str = "static int twice(int x) { return x > 9 ? 9 : 2 * x; }\n\
+/// A program with loops, calls, a switch and parameters of several kinds. The numbers of some paths are constants; those of others are
+/// computed.
+const UNOPTIMISED_PROGRAM: &str = "static int twice(int x) { return x > 9 ? 9 : 2 * x; }\n\
     int run(int n, double d, char *s) { int sum = 0; for (int i = 0; i < n; i++) { if (i & 1) sum += twice(i); if (d > i) sum++; \
       switch (s[i & 3]) { case 'a': sum++; break; case 'b': sum--; break; case 'z': return 1; } } return sum; }\n\
     int main(void) { return run(4, 1.5, \"abc\") & 0; }\n";
 
-/// Code that FastISel does not support goes through the instruction selection for optimised code, which would take most of the compile
+/// If FastISel does not support some code, clang uses the instruction selection for optimised code, which would take most of the compile
 /// time.
 #[test]
 fn fast_instruction_selection_supports_all_code_added_to_unoptimised_code() {
-    let place = Place::with(&[("prog.c", UNOPTIMISED)]);
+    let place = Place::with(&[("prog.c", UNOPTIMISED_PROGRAM)]);
     let remarks = |mut command: Command| -> Vec<String> {
         let output = command.args(["-O0", "-c", "prog.c", "-o", "prog.o", "-Rpass-missed=sdagisel"]).output().unwrap();
         let text = String::from_utf8(output.stderr).unwrap();
@@ -100,25 +100,26 @@ fn fast_instruction_selection_supports_all_code_added_to_unoptimised_code() {
     for parameters in ["", "threads=atomic"] {
         let mut counting = place.command(trodden());
         counting.arg("cc").env("TRODDEN_INSTRUMENT", parameters);
-        // clang's own compilation misses a switch, too.
+        // clang without trodden also falls back at a switch.
         assert_eq!(remarks(counting), remarks(place.command("clang-22")), "{parameters}");
     }
 }
 
 #[test]
 fn full_tables_lose_paths_but_no_executions_and_are_reported() {
-    let profile = profile("table-slots=4 array-paths=4");
-    let (counts, unattributed) = tread(&profile);
-    // Which paths are in a table depends on which paths the thread or the child takes first.
+    let profile = record_subject("table-slots=4 array-paths=4");
+    let (counts, unattributed) = count_tread_paths(&profile);
+    // Which paths get into a table depends on which paths the thread or the child executes first.
     assert!((4..=8).contains(&counts.len()), "{counts:?}");
-    assert_eq!(counts.iter().sum::<u64>() + unattributed, 8 * EACH);
-    assert_eq!(unattributed, 4 * EACH);
-    // `run` may have a full table, too.
+    assert_eq!(counts.iter().sum::<u64>() + unattributed, 8 * EXECUTIONS_PER_PATH);
+    assert_eq!(unattributed, 4 * EXECUTIONS_PER_PATH);
+    // The table of `run` may be full, too.
     assert!(matches!(profile.inexact()[..], [Inexact::TableFull { functions: 1.., executions }] if executions >= unattributed));
 }
 
-/// With RARE set, a thread calls a function that no other run executes, and a branch leads to a call that must be a tail call.
-const RARE: &str = "#include <pthread.h>\n#include <stdlib.h>\n#define NOP __asm__ volatile(\"nop\")\n\
+/// A program in which, if RARE is set, a thread calls a function that no other run executes, and a branch leads to a call that must be a
+/// tail call.
+const RARE_PROGRAM: &str = "#include <pthread.h>\n#include <stdlib.h>\n#define NOP __asm__ volatile(\"nop\")\n\
     static __attribute__((noinline)) void rare(unsigned x) { if (x & 1) NOP; }\n\
     static void *run(void *too) { if (too) for (unsigned i = 0; i < 1000; i++) rare(i); return 0; }\n\
     static __attribute__((noinline)) int other(int x) { NOP; return x + 1; }\n\
@@ -128,11 +129,11 @@ const RARE: &str = "#include <pthread.h>\n#include <stdlib.h>\n#define NOP __asm
 
 #[test]
 fn residual_builds_count_untested_paths_in_threads_and_at_tail_calls() {
-    let place = Place::with(&[("prog.c", RARE)]);
-    assert!(build(&place, "").status().unwrap().success());
+    let place = Place::with(&[("prog.c", RARE_PROGRAM)]);
+    assert!(build_command(&place, "").status().unwrap().success());
     record(&place);
     assert!(place.command(trodden()).args(["export", "known", "run.trodden", "-o", "known"]).status().unwrap().success());
-    assert!(build(&place, &format!("known={}", place.path("known").display())).status().unwrap().success());
+    assert!(build_command(&place, &format!("known={}", place.path("known").display())).status().unwrap().success());
     let again = place.command(trodden()).args(["record", "--no-store", "-o", "rare.trodden", "--", "./prog"]).env("RARE", "1").status();
     assert!(again.unwrap().success());
     let profile = Profile::read(&place.path("rare.trodden")).unwrap();
@@ -148,16 +149,16 @@ fn residual_builds_count_untested_paths_in_threads_and_at_tail_calls() {
 
 #[test]
 fn paths_with_nonstandard_numbers_are_not_exported_as_known() {
-    let place = Place::with(&[("prog.c", SUBJECT)]);
-    assert!(build(&place, "table-slots=64 array-paths=1").status().unwrap().success());
+    let place = Place::with(&[("prog.c", SUBJECT_PROGRAM)]);
+    assert!(build_command(&place, "table-slots=64 array-paths=1").status().unwrap().success());
     record(&place);
     let export = place.command(trodden()).args(["export", "known", "run.trodden", "-o", "known"]).output().unwrap();
     assert!(!export.status.success() && String::from_utf8_lossy(&export.stderr).contains("are not numbered as"));
 }
 
-/// Loops with more instructions than tight loops have. They take 16, 5, 7 and 2^20 + 2 iterations, or as many as the caller says, in steps
-/// of 1, 4, 2^12 and 2^13; one has an exit edge in the middle, and one contains another loop.
-const LOOPS: &str = "#define STAY _Pragma(\"clang loop unroll(disable) vectorize(disable)\")\n#define N __attribute__((noinline))\n\
+/// A program with loops that have too many instructions for tight loops. Their trip counts are 16, 5, 7 and 2^20 + 2, or arguments. Their
+/// steps are 1, 4, 2^12 and 2^13. One loop has an exit edge in the middle, and another contains a loop.
+const LOOPS_PROGRAM: &str = "#define STAY _Pragma(\"clang loop unroll(disable) vectorize(disable)\")\n#define N __attribute__((noinline))\n\
     static volatile unsigned a, b, c, d, e;\n#define BODY a += i; b ^= a; c += b; d ^= c; e += d;\n\
     N void up(void) { STAY for (unsigned i = 0; i < 16; i++) { BODY } }\n\
     N void down(void) { STAY for (int i = 5; i > 0; i--) { BODY } }\n\
@@ -174,10 +175,10 @@ const LOOPS: &str = "#define STAY _Pragma(\"clang loop unroll(disable) vectorize
 
 #[test]
 fn loops_with_computable_trip_counts_are_counted_when_they_are_left() {
-    let place = Place::with(&[("prog.c", LOOPS)]);
-    assert!(build(&place, "").status().unwrap().success());
+    let place = Place::with(&[("prog.c", LOOPS_PROGRAM)]);
+    assert!(build_command(&place, "").status().unwrap().success());
     let counted = record(&place);
-    assert!(build(&place, "trip-counts=off").status().unwrap().success());
+    assert!(build_command(&place, "trip-counts=off").status().unwrap().success());
     let off = record(&place);
     let sorted = |profile: &Profile, name: &str| {
         let (_, unit, function) = profile.functions().find(|(_, _, f)| f.name == name).unwrap();
@@ -185,7 +186,7 @@ fn loops_with_computable_trip_counts_are_counted_when_they_are_left() {
         counts.sort_unstable();
         (counts, function.by_trip_count.len())
     };
-    // For each call: the path from the entry, the iterations of the loop, and the path that leaves it.
+    // For each call: the count of the path from the entry, the iterations of the loop, and the count of the path that leaves the loop.
     for (name, counts, by_trip_count) in [
         ("up", vec![10, 10, 140], 1),
         ("down", vec![10, 10, 30], 1),
@@ -194,7 +195,7 @@ fn loops_with_computable_trip_counts_are_counted_when_they_are_left() {
         ("reported", vec![1, 1, 8, 8, 28], 0),
         ("fours", vec![2, 3, 5, 5, 8], 1),
         ("near", vec![1, 1, 8, 8, 28], 1),
-        // The induction variable may wrap around to an earlier value.
+        // The induction variable may wrap around to an earlier value, so the trip count is unknown.
         ("far", vec![1, 1, 8, 8, 28], 0),
         ("left", vec![1, 9, 9, 36], 0),
     ] {
@@ -212,9 +213,9 @@ fn trip_count_is_computed_from_the_programs_own_induction_variable() {
         _Pragma(\"clang loop unroll(disable)\") for (unsigned long i = 0; i < n; i += 4) { p[i] += p[i + 1]; p[i + 2] += p[i + 3]; }\n\
         return n; }\nint main(int c, char **v) { (void)v; char s[32]; return walk(c, s) == 0; }\n";
     let place = Place::with(&[("prog.c", WALK)]);
-    let number = |parameters: &str| walk_of(&place, parameters, |l| l.starts_with("shr"));
+    let number = |parameters: &str| count_walk_lines(&place, parameters, |l| l.starts_with("shr"));
     assert_eq!((number(""), number("trip-counts=off")), (1, 0));
-    let steps = |parameters: &str| walk_of(&place, parameters, |l| ["incq\t%", "decq\t%"].iter().any(|i| l.starts_with(i)));
+    let steps = |parameters: &str| count_walk_lines(&place, parameters, |l| ["incq\t%", "decq\t%"].iter().any(|i| l.starts_with(i)));
     assert_eq!(steps(""), 0);
 }
 
@@ -228,7 +229,7 @@ fn endless_loops_are_counted_while_they_run() {
           return 0; }\n";
     let place = Place::with(&[("prog.c", ENDLESS)]);
     for parameters in ["", "trip-counts=on"] {
-        assert!(build(&place, parameters).status().unwrap().success());
+        assert!(build_command(&place, parameters).status().unwrap().success());
         let profile = record(&place);
         for name in ["spin", "turn"] {
             let (_, unit, function) = profile.functions().find(|(_, _, f)| f.name == name).unwrap();
@@ -238,8 +239,8 @@ fn endless_loops_are_counted_while_they_run() {
     }
 }
 
-/// A loop with several paths, whose first iteration takes a different path from the other iterations.
-const DOMINANT: &str = "static volatile unsigned a, b;\n\
+/// A program with a loop that has several paths. The first iteration takes a different path from all others.
+const DOMINANT_PROGRAM: &str = "static volatile unsigned a, b;\n\
     __attribute__((noinline)) unsigned walk(unsigned n, unsigned seldom) {\n\
       unsigned sum = 0; if (seldom & 1) a = n;\n\
       _Pragma(\"clang loop unroll(disable)\") for (unsigned i = 0; i != n; i++) { if (__builtin_expect(i % seldom == 0, 0)) { a = i; \
@@ -247,9 +248,9 @@ const DOMINANT: &str = "static volatile unsigned a, b;\n\
       return sum; }\n\
     int main(int c, char **v) { (void)v; if (c == 1) for (unsigned n = 0; n < 9; n++) walk(n, 3 + n % 2); return 0; }\n";
 
-/// Returns how many lines of the machine code of `walk` satisfy a condition.
-fn walk_of(place: &Place, parameters: &str, is: impl Fn(&str) -> bool) -> usize {
-    assert!(build(place, parameters).args(["-S", "-o", "prog.s"]).status().unwrap().success());
+/// Returns the number of machine code lines in `walk` that satisfy a condition.
+fn count_walk_lines(place: &Place, parameters: &str, is: impl Fn(&str) -> bool) -> usize {
+    assert!(build_command(place, parameters).args(["-S", "-o", "prog.s"]).status().unwrap().success());
     let text = std::fs::read_to_string(place.path("prog.s")).unwrap();
     let walk = text.split("\nwalk:").nth(1).and_then(|t| t.split("\n.Lfunc_end").next()).unwrap();
     walk.lines().filter(|l| is(l.trim_start())).count()
@@ -257,15 +258,15 @@ fn walk_of(place: &Place, parameters: &str, is: impl Fn(&str) -> bool) -> usize 
 
 #[test]
 fn untested_loop_increments_counters_in_memory_with_a_base_address_computed_once() {
-    let place = Place::with(&[("prog.c", DOMINANT)]);
-    assert!(build(&place, "").status().unwrap().success());
+    let place = Place::with(&[("prog.c", DOMINANT_PROGRAM)]);
+    assert!(build_command(&place, "").status().unwrap().success());
     let run = |arguments: &[&str]| assert!(place.command(trodden()).args(arguments).output().unwrap().status.success(), "{arguments:?}");
     run(&["record", "--no-store", "-o", "test.trodden", "--", "./prog", "none"]);
     run(&["export", "known", "test.trodden", "-o", "known"]);
     let parameters = format!("known={}", place.path("known").display());
-    assert_eq!(walk_of(&place, &parameters, |l| l.contains("__trodden_direct_bias@")), 1);
+    assert_eq!(count_walk_lines(&place, &parameters, |l| l.contains("__trodden_direct_bias@")), 1);
     let counts = |l: &str| ["incq\t", "addq\t%", "subq\t%"].iter().any(|i| l.starts_with(i)) && l.contains('(');
-    assert!(walk_of(&place, &parameters, counts) > 2);
+    assert!(count_walk_lines(&place, &parameters, counts) > 2);
 }
 
 #[test]
@@ -277,24 +278,24 @@ fn untested_tight_loop_is_counted_by_trip_count() {
         _Pragma(\"clang loop unroll(disable)\") for (int i = 0; i < n; i++) at = steps[at & 7]; return at; }\n\
         int main(int c, char **v) { (void)v; return c == 1 ? walk(c) : 0; }\n",
     )]);
-    assert!(build(&place, "").status().unwrap().success());
+    assert!(build_command(&place, "").status().unwrap().success());
     let run = |arguments: &[&str]| assert!(place.command(trodden()).args(arguments).output().unwrap().status.success(), "{arguments:?}");
     run(&["record", "--no-store", "-o", "test.trodden", "--", "./prog", "none"]);
     run(&["export", "known", "test.trodden", "-o", "known"]);
     let parameters = |more: &str| format!("known={}{more}", place.path("known").display());
-    // Either the trip count is added once, or one is added in each iteration.
+    // Either the trip count is added once, or 1 is added in each iteration.
     let is_sum = |l: &str| (l.starts_with("addq\t%") || l.starts_with("subq\t%")) && l.contains('(');
-    assert_eq!(walk_of(&place, &parameters(""), is_sum), 1);
-    assert_eq!(walk_of(&place, &parameters(" trip-counts=off dominant-iteration=shared"), is_sum), 0);
+    assert_eq!(count_walk_lines(&place, &parameters(""), is_sum), 1);
+    assert_eq!(count_walk_lines(&place, &parameters(" trip-counts=off dominant-iteration=shared"), is_sum), 0);
 }
 
 #[test]
 fn dominant_iteration_of_a_short_loop_has_its_own_increment_or_with_weights_a_register() {
-    let place = Place::with(&[("prog.c", DOMINANT)]);
-    let additions = |parameters: &str| walk_of(&place, parameters, |l| l.starts_with("incq") && l.contains('('));
-    let sums = |parameters: &str| walk_of(&place, parameters, |l| l.starts_with("addq\t%") && l.contains('('));
+    let place = Place::with(&[("prog.c", DOMINANT_PROGRAM)]);
+    let additions = |parameters: &str| count_walk_lines(&place, parameters, |l| l.starts_with("incq") && l.contains('('));
+    let sums = |parameters: &str| count_walk_lines(&place, parameters, |l| l.starts_with("addq\t%") && l.contains('('));
     let counts = |parameters: &str| {
-        assert!(build(&place, parameters).status().unwrap().success());
+        assert!(build_command(&place, parameters).status().unwrap().success());
         let profile = record(&place);
         let (_, unit, function) = profile.functions().find(|(_, _, f)| f.name == "walk").unwrap();
         unit.counts_of(function).collect::<Vec<_>>()
@@ -302,20 +303,22 @@ fn dominant_iteration_of_a_short_loop_has_its_own_increment_or_with_weights_a_re
     let split = counts("");
     assert_eq!(split, counts("dominant-iteration=shared"));
     assert_eq!(split.iter().map(|(_, count)| count).sum::<u64>(), 1 + 36);
-    assert!(build(&place, "").status().unwrap().success());
+    assert!(build_command(&place, "").status().unwrap().success());
     let run = |arguments: &[&str]| assert!(place.command(trodden()).args(arguments).output().unwrap().status.success(), "{arguments:?}");
     run(&["record", "--no-store", "-o", "run.trodden", "--", "./prog"]);
     run(&["export", "weights", "run.trodden", "-o", "weights"]);
     let weights = format!("weights={}", place.path("weights").display());
     assert_eq!(split, counts(&weights));
-    // There is one separate addition for the dominant iteration. With weights there is none, but a sum is added where the loop is left.
+    // Without weights, there is a separate addition for the dominant iteration. With weights, a register counts instead, and its value is
+    // added where the loop is left.
     assert_eq!(additions(""), additions("dominant-iteration=shared") + 1);
     assert_eq!(additions(&weights), additions("dominant-iteration=shared"));
     assert_eq!([sums(&weights), sums(""), sums("dominant-iteration=shared")], [1, 0, 0]);
 }
 
-/// With an argument, a signal handler that takes the same path interrupts the program all the time. Prints how often the path is taken.
-const INTERRUPTED: &str = "#include <signal.h>\n#include <stdio.h>\n#include <sys/time.h>\n#define NOP __asm__ volatile(\"nop\")\n\
+/// A program that, with an argument, is constantly interrupted by a signal handler which takes the same path. It prints how often the path
+/// is taken.
+const INTERRUPTED_PROGRAM: &str = "#include <signal.h>\n#include <stdio.h>\n#include <sys/time.h>\n#define NOP __asm__ volatile(\"nop\")\n\
     __attribute__((noinline)) void step(unsigned n) { if (n & 1) NOP; }\n\
     static volatile unsigned long handled;\n\
     static void handle(int signal) { (void)signal; handled++; for (int i = 0; i < 100; i++) step(1); }\n\
@@ -326,14 +329,14 @@ const INTERRUPTED: &str = "#include <signal.h>\n#include <stdio.h>\n#include <sy
 
 #[test]
 fn counts_of_signal_handlers_are_not_lost_in_optimised_and_unoptimised_code() {
-    let place = Place::with(&[("prog.c", INTERRUPTED)]);
+    let place = Place::with(&[("prog.c", INTERRUPTED_PROGRAM)]);
     for level in ["-O0", "-O2"] {
         for is_residual in [false, true] {
             let mut compile = place.command(trodden());
             compile.args(["cc", level, "prog.c", "-o", "prog"]);
             if is_residual {
-                // The run without an argument takes no path of `step`.
-                assert!(build(&place, "").status().unwrap().success());
+                // The run without an argument does not execute any path of `step`.
+                assert!(build_command(&place, "").status().unwrap().success());
                 record(&place);
                 assert!(place.command(trodden()).args(["export", "known", "run.trodden", "-o", "known"]).status().unwrap().success());
                 compile.env("TRODDEN_INSTRUMENT", format!("known={}", place.path("known").display()));
@@ -350,9 +353,9 @@ fn counts_of_signal_handlers_are_not_lost_in_optimised_and_unoptimised_code() {
     }
 }
 
-/// Returns a state machine like those of code generators: each state continues in one of twenty others, selected by the next number, 1,000
-/// times.
-fn machine(states: u32) -> String {
+/// Returns a state machine like those that code generators write. In each of 1,000 steps, the state continues in one of twenty other
+/// states, which the next number selects.
+fn generate_state_machine(states: u32) -> String {
     let state = |at: u32| {
         let cases = (0..20).map(|case| format!("case {case}: goto s{};", (at * 7 + case * 13 + 1) % states));
         format!(
@@ -369,10 +372,10 @@ fn machine(states: u32) -> String {
     )
 }
 
-/// Without this measure, code generation of the instrumented machine took three times as long, and with 2,000 states ten times.
+/// Hoisting would make code generation for the instrumented machine three times slower, and ten times slower with 2,000 states.
 #[test]
 fn jump_table_addresses_are_not_hoisted_in_a_large_state_machine() {
-    let place = Place::with(&[("large.c", &machine(260)), ("small.c", &machine(40))]);
+    let place = Place::with(&[("large.c", &generate_state_machine(260)), ("small.c", &generate_state_machine(40))]);
     assert!(place.tool("clang-22", "-O1 large.c -o plain").status.success());
     let said = |output: std::process::Output| String::from_utf8_lossy(&output.stderr).into_owned();
     let note = said(place.cc("-O1 large.c -o large"));

@@ -1,5 +1,5 @@
-//! Counts of real programs are exact: many threads, threads that end early, many processes at once, processes that fork, all ways in which
-//! a program can end. The program's text determines each count.
+//! Counts of real programs are exact: with many threads, threads that end early, many processes at the same time, processes that fork, and
+//! all ways in which a program can end. The text of each program determines each count.
 
 mod place;
 
@@ -7,7 +7,7 @@ use place::{Place, executions, trodden};
 use serde_json::Value;
 use trodden_profile::{FunctionPaths, Profile};
 
-const HEAD: &str = "#define _GNU_SOURCE\n#include <pthread.h>\n#include <setjmp.h>\n#include <signal.h>\n#include <stdio.h>\n#include \
+const PROLOGUE: &str = "#define _GNU_SOURCE\n#include <pthread.h>\n#include <setjmp.h>\n#include <signal.h>\n#include <stdio.h>\n#include \
     <stdlib.h>\n\
                     #include <sys/wait.h>\n#include <unistd.h>\n\
                     __attribute__((noinline)) long step(long n) { if (n & 1) { __asm__ volatile(\"nop\"); return n; } return 2 * n; }\n";
@@ -18,7 +18,7 @@ fn record(main: &str, status: i32) -> Profile {
 
 /// Records a program that must end with this status. `parameters` is the value of `TRODDEN_INSTRUMENT`.
 fn record_with(parameters: &str, main: &str, status: i32) -> Profile {
-    let place = Place::with(&[("prog.c", &format!("{HEAD}{main}"))]);
+    let place = Place::with(&[("prog.c", &format!("{PROLOGUE}{main}"))]);
     let mut compile = place.command(trodden());
     compile.args(["cc", "-O2", "-pthread", "prog.c", "-o", "prog"]).env("TRODDEN_INSTRUMENT", parameters);
     assert!(compile.status().unwrap().success());
@@ -27,16 +27,16 @@ fn record_with(parameters: &str, main: &str, status: i32) -> Profile {
     Profile::read(&place.path("run.trodden")).unwrap()
 }
 
-/// Returns the decoded counts of the only function with this name.
-fn paths(profile: &Profile, name: &str) -> FunctionPaths {
+fn decode_paths(profile: &Profile, name: &str) -> FunctionPaths {
     let mut all = profile.functions().filter(|(_, _, f)| f.name == name);
     let (_, unit, function) = all.next().unwrap_or_else(|| panic!("no function {name}"));
     assert!(all.next().is_none());
     FunctionPaths::decode(function, unit.counts_of(function)).unwrap()
 }
 
-/// Loops whose trip counts are constants, as the vectoriser leaves them: the second loop takes its back edge once, the first never.
-const CONSTANT_LOOPS: &str = "\
+/// A program with loops whose trip counts are constants, as the vectoriser leaves them. The second loop takes its back edge once, the first
+/// loop never.
+const CONSTANT_LOOPS_PROGRAM: &str = "\
 target triple = \"x86_64-pc-linux-gnu\"
 @sum = global i64 0
 define void @walk(i64 %n) noinline {
@@ -79,15 +79,15 @@ end:
 #[test]
 fn loops_that_never_take_their_back_edge_have_no_iterations() {
     for trip_counts in ["off", "tight", "on"] {
-        let place = Place::with(&[("prog.ll", CONSTANT_LOOPS)]);
+        let place = Place::with(&[("prog.ll", CONSTANT_LOOPS_PROGRAM)]);
         let mut compile = place.command(trodden());
         compile.args(["cc", "-O0", "prog.ll", "-o", "prog"]).env("TRODDEN_INSTRUMENT", format!("trip-counts={trip_counts}"));
         assert!(compile.status().unwrap().success());
         place.trodden("record --no-store -o run.trodden -- ./prog");
-        let walk = paths(&Profile::read(&place.path("run.trodden")).unwrap(), "walk");
+        let walk = decode_paths(&Profile::read(&place.path("run.trodden")).unwrap(), "walk");
         let mut counts: Vec<u64> = walk.complete.iter().map(|p| p.count).filter(|n| *n > 0).collect();
         counts.sort_unstable();
-        // Four calls take one path; three take the back edge once.
+        // Four calls take one path each. Three calls take the back edge once.
         assert_eq!((walk.entries(), counts), (7, vec![3, 3, 4]), "{trip_counts}");
     }
 }
@@ -100,7 +100,7 @@ fn counts_of_sixty_four_threads_are_complete() {
          for (int i = 0; i < 64; i++) pthread_join(t[i], 0); return 0; }",
         0,
     );
-    let step = paths(&profile, "step");
+    let step = decode_paths(&profile, "step");
     assert_eq!(step.entries(), 64 * 200_000);
     let mut counts: Vec<u64> = step.complete.iter().map(|p| p.count).collect();
     counts.sort_unstable();
@@ -118,13 +118,13 @@ fn threads_that_end_early_are_counted_and_have_unfinished_paths() {
         0,
     );
     assert_eq!(executions(&profile, "step"), Some(1000));
-    let run = paths(&profile, "run");
+    let run = decode_paths(&profile, "run");
     assert_eq!((run.entries(), run.total()), (500, 0));
     assert_eq!(run.unfinished.iter().map(|u| u.count).sum::<i64>(), 500);
 }
 
-/// Returns a program that ends ten calls deep.
-fn deep(end: &str) -> String {
+/// Returns a program that ends, in the given way, ten calls deep.
+fn generate_deep_program(end: &str) -> String {
     format!(
         "__attribute__((noinline)) void deep(int n) {{ step(n); if (n == 0) {{ {end}; }} deep(n - 1); step(7); }}\n\
          int main(void) {{ step(1); deep(9); step(2); return 0; }}"
@@ -134,27 +134,28 @@ fn deep(end: &str) -> String {
 #[test]
 fn counts_are_complete_however_the_program_ends() {
     for (end, status) in [("exit(3)", 3), ("_exit(4)", 4), ("quick_exit(5)", 5), ("abort()", 134), ("raise(SIGKILL)", 137)] {
-        let profile = record(&deep(end), status);
+        let profile = record(&generate_deep_program(end), status);
         assert_eq!(executions(&profile, "step"), Some(11), "{end}");
-        let main = paths(&profile, "main");
+        let main = decode_paths(&profile, "main");
         assert_eq!((main.entries(), main.total()), (1, 0), "{end}");
-        // The nine callers wait at their calls and never continue.
-        assert!(paths(&profile, "deep").unfinished.iter().map(|u| u.count).sum::<i64>() >= 9, "{end}");
+        // The nine callers wait at their calls, to which control never returns.
+        assert!(decode_paths(&profile, "deep").unfinished.iter().map(|u| u.count).sum::<i64>() >= 9, "{end}");
     }
 }
 
 #[test]
 fn callers_at_a_crash_are_known_if_all_calls_are_counted() {
-    let crash = deep("*(volatile int *)0 = 1");
+    let crash = generate_deep_program("*(volatile int *)0 = 1");
     let profile = record_with("reach=all", &crash, 139);
     assert_eq!(executions(&profile, "step"), Some(11));
-    assert_eq!(paths(&profile, "main").unfinished.len(), 1);
-    // Nine frames wait at their calls. The innermost has returned from its last call and crashed after it.
-    assert_eq!(paths(&profile, "deep").unfinished.iter().map(|u| u.count).sum::<i64>(), 10);
-    // Otherwise, calls that always return are not counted, so these callers are unknown, but the counts of complete paths are exact.
+    assert_eq!(decode_paths(&profile, "main").unfinished.len(), 1);
+    // Nine frames wait at their calls. The innermost frame's last call has returned, and the crash came after it.
+    assert_eq!(decode_paths(&profile, "deep").unfinished.iter().map(|u| u.count).sum::<i64>(), 10);
+    // Without this option, calls that always return are not counted. The waiting callers are then unknown, but the counts of complete paths
+    // are exact.
     let profile = record(&crash, 139);
     assert_eq!(executions(&profile, "step"), Some(11));
-    assert!(paths(&profile, "main").unfinished.is_empty());
+    assert!(decode_paths(&profile, "main").unfinished.is_empty());
 }
 
 #[test]
@@ -166,11 +167,11 @@ fn longjmp_leaves_the_callers_paths_unfinished() {
          int main(void) { for (volatile int i = 0; i < 90; i++) if (setjmp(back) == 0) outer(i); return 0; }",
         0,
     );
-    let outer = paths(&profile, "outer");
+    let outer = decode_paths(&profile, "outer");
     assert_eq!((outer.entries(), outer.total()), (90, 60));
     assert_eq!(outer.unfinished.iter().map(|u| u.count).sum::<i64>(), 30);
     assert_eq!(executions(&profile, "step"), Some(90 + 60 + 60));
-    assert_eq!(paths(&profile, "main").entries(), 1);
+    assert_eq!(decode_paths(&profile, "main").entries(), 1);
 }
 
 #[test]
@@ -181,19 +182,19 @@ fn forked_processes_have_separate_counts() {
         0,
     );
     assert_eq!(executions(&profile, "step"), Some(1 + 20 * 1000 + 20));
-    assert_eq!(paths(&profile, "main").entries(), 1);
+    assert_eq!(decode_paths(&profile, "main").entries(), 1);
 }
 
 #[test]
 fn counts_of_a_hundred_simultaneous_runs_are_added() {
-    let place = Place::with(&[("prog.c", &format!("{HEAD}int main(void) {{ for (long i = 0; i < 5000; i++) step(i); return 0; }}"))]);
+    let place = Place::with(&[("prog.c", &format!("{PROLOGUE}int main(void) {{ for (long i = 0; i < 5000; i++) step(i); return 0; }}"))]);
     place.cc("-O2 prog.c -o prog");
     let script = "for i in $(seq 100); do ./prog & done; wait";
     let output = place.command(trodden()).args(["record", "--no-store", "-o", "run.trodden", "--", "sh", "-c", script]).output().unwrap();
     assert!(output.status.success());
     let profile = Profile::read(&place.path("run.trodden")).unwrap();
     assert_eq!(executions(&profile, "step"), Some(500_000));
-    assert_eq!(paths(&profile, "main").entries(), 100);
+    assert_eq!(decode_paths(&profile, "main").entries(), 100);
 }
 
 #[test]
@@ -210,18 +211,18 @@ fn exceptions_take_their_own_paths() {
     )]);
     place.cxx("-O2 prog.cc -o prog");
     let (_, profile) = place.record("prog");
-    let bare = paths(&profile, "_Z4barei");
+    let bare = decode_paths(&profile, "_Z4barei");
     assert_eq!((bare.entries(), bare.total()), (100, 75));
     assert_eq!(bare.unfinished.iter().map(|u| u.count).sum::<i64>(), 25);
-    // The guarded function resumes unwinding itself, so all its paths are complete.
-    let guarded = paths(&profile, "_Z7guardedi");
+    // The guarded function continues unwinding with its own code, so all its paths are complete.
+    let guarded = decode_paths(&profile, "_Z7guardedi");
     assert_eq!((guarded.entries(), guarded.total()), (100, 100));
     assert!(guarded.all_finished());
 }
 
 #[test]
 fn measured_weights_are_used_by_a_later_build() {
-    // One loop iterates a hundred times, so with weights it is counted by trip count; the other does not.
+    // One of the loops iterates a hundred times, so that it is counted by trip count if weights are known. The other loop is not.
     let source = "#include <stdio.h>\n__attribute__((noinline)) int sum(const int *a, int n, int odd) {\n  int s = odd ? 7 : 1;\n  for \
         (int i = 0; i < n; i++) s = s * 3 + a[i];\n  \
                   return s;\n}\nint main(void) { int a[100] = {1, 2}, t = 0; for (int i = 0; i < 9; i++) t += sum(a, i % 3 ? 100 : i / \
@@ -235,7 +236,7 @@ fn measured_weights_are_used_by_a_later_build() {
     let (second, tuned) = place.record("tuned");
     assert_eq!(first, second);
     for function in ["sum", "main"] {
-        let (before, after) = (paths(&profile, function), paths(&tuned, function));
+        let (before, after) = (decode_paths(&profile, function), decode_paths(&tuned, function));
         assert_eq!((before.blocks, before.edges), (after.blocks, after.edges), "{function}");
         assert!(before.complete.iter().any(|p| p.count >= 5));
     }
@@ -246,8 +247,8 @@ fn measured_weights_are_used_by_a_later_build() {
     }
 }
 
-/// A function that ends with a call of a function which may jump away. As a tail call, the call ends the path; as an ordinary call, it may
-/// leave the path unfinished.
+/// The function ends with a call to a function that may jump away. A tail call ends the path; an ordinary call may leave the path
+/// unfinished.
 #[test]
 fn path_that_ends_with_a_tail_call_does_not_end_with_a_return() {
     const PROGRAM: &str = "#include <setjmp.h>\n#include <stdio.h>\n\

@@ -1,5 +1,5 @@
-//! Coverage computed from paths equals the coverage of the compiler's own instrumentation, count by count, as `llvm-cov export` prints
-//! both.
+//! Coverage computed from paths equals the coverage that the compiler's own instrumentation measures. All counts that `llvm-cov export`
+//! prints are compared.
 // Length: all forms of coverage are compared on the same programs.
 
 mod place;
@@ -17,23 +17,23 @@ const PROGRAMS: [(&str, &str); 6] = [
     ("decisions.c", include_str!("coverage/decisions.c")),
 ];
 
-/// The program whose conditions (MC/DC) are observed as well.
-const DECISIONS: &str = "decisions.c";
+/// The program for which conditions (MC/DC) are compared as well.
+const DECISIONS_FILE: &str = "decisions.c";
 
-/// Returns what `llvm-cov` exports for a program and a profile: all regions, branches and functions, with their counts.
-fn exported(place: &Place, program: &str, profile: &str) -> Value {
+/// Returns what `llvm-cov` exports for a program and a profile: all regions, branches and functions with their counts.
+fn export_llvm_coverage(place: &Place, program: &str, profile: &str) -> Value {
     let text = place.tool("llvm-cov-22", &format!("export {program} -instr-profile={profile}")).stdout;
     let mut all: Value = serde_json::from_slice(&text).unwrap();
     all["data"].take()
 }
 
-/// Runs the compiler's own coverage build, with counters in a shared mapping of the file, so that forks and kills lose no counts.
-fn reference(place: &Place, compiler: &str, options: &str, source: &str) {
+/// Runs the compiler's own coverage build. Its counters are in a shared mapping of the file, so that forks and kills lose no counts.
+fn run_reference_build(place: &Place, compiler: &str, options: &str, source: &str) {
     let counting = "-fprofile-instr-generate -fcoverage-mapping -fprofile-update=atomic -mllvm -runtime-counter-relocation";
-    let counting = if source == DECISIONS { format!("{counting} -fcoverage-mcdc") } else { counting.to_owned() };
+    let counting = if source == DECISIONS_FILE { format!("{counting} -fcoverage-mcdc") } else { counting.to_owned() };
     place.tool(compiler, &format!("{options} {counting} {source} -o reference"));
     let raw = format!("%c{}", place.path("reference.profraw").display());
-    // Some programs end with a status that `must` does not accept.
+    // Some programs end with a status that `must` would not accept.
     place.command(place.path("reference")).env("LLVM_PROFILE_FILE", raw).output().unwrap();
     place.tool("llvm-profdata-22", "merge reference.profraw -o reference.profdata");
 }
@@ -43,57 +43,58 @@ fn check(source: &str, level: &str) {
     check_program(name, text, level);
 }
 
-/// Compares the coverage of a program. Returns the folder with `own`, the program built with trodden's coverage.
+/// Compares the coverage of a program. Returns a folder that contains `own`, the program built with trodden's coverage.
 fn check_program(name: &str, text: &str, level: &str) -> Place {
     let place = Place::with(&[(name, text)]);
     let (compiler, driver) = if name.ends_with(".cc") { ("clang++-22", "c++") } else { ("clang-22", "cc") };
     let options = format!("{level} -w -pthread");
-    reference(&place, compiler, &options, name);
-    let option = if name == DECISIONS { "--trodden=coverage=mcdc" } else { "--trodden=coverage" };
+    run_reference_build(&place, compiler, &options, name);
+    let option = if name == DECISIONS_FILE { "--trodden=coverage=mcdc" } else { "--trodden=coverage" };
     place.trodden(&format!("{driver} {option} {options} {name} -o own"));
     place.command(trodden()).args(["record", "--no-store", "-o", "run.trodden", "--", "./own"]).output().unwrap();
     place.trodden("export profdata run.trodden -o own.profdata");
-    let (llvm, own) = (exported(&place, "reference", "reference.profdata"), exported(&place, "own", "own.profdata"));
+    let (llvm, own) =
+        (export_llvm_coverage(&place, "reference", "reference.profdata"), export_llvm_coverage(&place, "own", "own.profdata"));
     assert!(llvm[0]["functions"].as_array().unwrap().iter().any(|f| f["count"].as_u64() > Some(0)), "{name} {level}: nothing was executed");
     assert_eq!(llvm, own, "{name} {level}");
-    assert_eq!(llvm[0]["totals"]["mcdc"]["covered"].as_u64() > Some(0), name == DECISIONS, "{name} {level}");
+    assert_eq!(llvm[0]["totals"]["mcdc"]["covered"].as_u64() > Some(0), name == DECISIONS_FILE, "{name} {level}");
     let text = place.trodden("export llvm-json run.trodden --like llvm-cov").stdout;
     assert_eq!(llvm, serde_json::from_slice::<Value>(&text).unwrap()["data"], "{name} {level}: coverage export");
     place
 }
 
 #[test]
-fn c_without_optimisation() {
+fn c_coverage_equals_llvms_without_optimisation() {
     check("plain.c", "-O0");
 }
 
 #[test]
-fn c_optimised() {
+fn c_coverage_equals_llvms_with_optimisation() {
     check("plain.c", "-O2");
 }
 
 #[test]
-fn frames_that_do_not_return() {
+fn frames_that_do_not_return_have_llvms_counts() {
     check("jump.c", "-O2");
 }
 
 #[test]
-fn templates_and_exceptions_without_optimisation() {
+fn cxx_coverage_equals_llvms_without_optimisation() {
     check("cxx.cc", "-O0");
 }
 
 #[test]
-fn templates_and_exceptions_optimised() {
+fn cxx_coverage_equals_llvms_with_optimisation() {
     check("cxx.cc", "-O2");
 }
 
 #[test]
-fn threads() {
+fn coverage_of_threads_equals_llvms() {
     check("threads.c", "-O2");
 }
 
-/// Returns, for each region and each side of each branch of a function, whether it was executed.
-fn covered(function: &Value) -> Vec<bool> {
+/// Returns, for each region and for each side of each branch in a function, whether it was executed.
+fn find_executed_sides(function: &Value) -> Vec<bool> {
     let all = |list: &str, counts: std::ops::Range<usize>| -> Vec<bool> {
         let each = function[list].as_array().unwrap().iter().flat_map(|one| one.as_array().unwrap()[counts.clone()].iter());
         each.map(|count| count.as_u64() > Some(0)).collect()
@@ -101,12 +102,13 @@ fn covered(function: &Value) -> Vec<bool> {
     [all("regions", 4..5), all("branches", 4..6)].concat()
 }
 
-/// With LLVM's merging mode (`%m`), executed code is correct, but a child's counts include its parent's counts before the fork once more.
-/// LLVM's continuous mode counts everything once, but computes 0 for a parent's code after `if (fork() == 0)`. trodden's coverage must
-/// execute the code of the first, and have the counts of the second except in functions that children continue.
-fn forked_processes(level: &str) {
+/// Neither of LLVM's modes is exact here. In merging mode (`%m`), LLVM knows which code was executed, but a child's counts include, once
+/// more, its parent's counts before the fork. In continuous mode, LLVM counts everything once, but computes 0 for a parent's code after `if
+/// (fork() == 0)`. trodden's coverage must agree with the former about what was executed. It must have the counts of the latter, except in
+/// functions that children continue.
+fn check_forked_processes(level: &str) {
     let place = Place::with(&[("forks.c", include_str!("coverage/forks.c"))]);
-    reference(&place, "clang-22", level, "forks.c");
+    run_reference_build(&place, "clang-22", level, "forks.c");
     must(place.command(place.path("reference")).env("LLVM_PROFILE_FILE", place.path("each-%m.profraw")));
     let each = std::fs::read_dir(place.path("")).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
     let each = each.into_iter().find(|name| name.starts_with("each-")).unwrap();
@@ -116,33 +118,33 @@ fn forked_processes(level: &str) {
     let output = place.trodden("export llvm-json run.trodden --like llvm-cov");
     assert!(!String::from_utf8_lossy(&output.stderr).contains("returned twice"));
     let own = serde_json::from_slice::<Value>(&output.stdout).unwrap()["data"].take();
-    let [once, each] = ["reference", "each"].map(|name| exported(&place, "reference", &format!("{name}.profdata")));
+    let [once, each] = ["reference", "each"].map(|name| export_llvm_coverage(&place, "reference", &format!("{name}.profdata")));
     let [own, once, each] = [&own, &once, &each].map(|all| all[0]["functions"].as_array().unwrap());
     assert_eq!(own.len(), 4);
     for ((own, once), each) in own.iter().zip(once).zip(each) {
         let name = own["name"].as_str().unwrap();
-        assert_eq!((&own["name"], covered(own)), (&each["name"], covered(each)), "{name}");
+        assert_eq!((&own["name"], find_executed_sides(own)), (&each["name"], find_executed_sides(each)), "{name}");
         if name.ends_with("work") {
             assert_eq!(own, once);
         }
         assert!(own["count"].as_u64() <= each["count"].as_u64(), "{name}");
     }
-    // Called once, and continued by four processes.
+    // The function is called once and continued by four processes.
     let serve = own.iter().find(|f| f["name"].as_str().unwrap().ends_with("serve")).unwrap();
     assert_eq!(serve["count"], 1 + 4);
 }
 
 #[test]
-fn forked_processes_without_optimisation() {
-    forked_processes("-O0");
+fn forked_processes_are_counted_without_optimisation() {
+    check_forked_processes("-O0");
 }
 
 #[test]
-fn forked_processes_optimised() {
-    forked_processes("-O2");
+fn forked_processes_are_counted_with_optimisation() {
+    check_forked_processes("-O2");
 }
 
-/// LLVM's tail duplication would give each case a copy of all following cases, and its tail merging would compare all of them.
+/// Otherwise, LLVM's tail duplication would give each case a copy of all following cases, and its tail merging would compare all copies.
 #[test]
 fn cases_that_fall_through_are_not_duplicated() {
     let cases: String = (0..60).map(|n| format!("  case {n}: sum += {n};\n")).collect();
@@ -161,7 +163,7 @@ fn cases_that_fall_through_are_not_duplicated() {
     assert!(own < counted * 3 / 2, "{own} bytes, {counted} without coverage");
 }
 
-/// If a child ends with `_exit`, LLVM knows its executions only in continuous mode.
+/// LLVM knows the executions of a child that ends with `_exit` only in continuous mode.
 #[test]
 fn parents_code_after_a_fork_is_executed() {
     const PARENT: &str = "#include <sys/wait.h>\n#include <unistd.h>\nint main(int n, char **v) {\n  pid_t child = fork();\n  \
@@ -175,7 +177,7 @@ fn parents_code_after_a_fork_is_executed() {
     }
 }
 
-/// LLVM computes 0 for the second return: one entry minus one first return.
+/// For the second return, LLVM computes 0: one entry minus one first return.
 #[test]
 fn warning_names_functions_with_calls_that_return_twice() {
     const BACK: &str = "#include <setjmp.h>\nstatic jmp_buf back;\n__attribute__((noinline)) static void away(int n) {\n  \
@@ -189,7 +191,7 @@ fn warning_names_functions_with_calls_that_return_twice() {
     assert!(warned(&[]) && !warned(&["no jump"]));
 }
 
-/// Exports use source names in all formats. With `--like llvm-cov` they use linkage names, as `llvm-cov export` does.
+/// All export formats use source names. With `--like llvm-cov`, they use linkage names as `llvm-cov export` does.
 #[test]
 fn exports_use_source_names() {
     const BOX: &str = "namespace a { template <class T> struct Box {\n  T t;\n  Box(T x) : t(x) {}\n}; }\n\
@@ -198,9 +200,9 @@ fn exports_use_source_names() {
     place.cxx("--trodden=coverage -O1 box.cc -o own");
     place.trodden("record --no-store -o run.trodden -- ./own");
     let names = |options: &str| -> (Vec<String>, Vec<String>) {
-        let json: Value = serde_json::from_str(&text(&place, &format!("export llvm-json run.trodden {options}"))).unwrap();
+        let json: Value = serde_json::from_str(&read_output(&place, &format!("export llvm-json run.trodden {options}"))).unwrap();
         let functions = json["data"][0]["functions"].as_array().unwrap();
-        let lcov = text(&place, &format!("export lcov run.trodden {options}"));
+        let lcov = read_output(&place, &format!("export lcov run.trodden {options}"));
         let lcov = lcov.lines().filter_map(|line| Some(line.strip_prefix("FNDA:")?.to_owned()));
         (functions.iter().map(|f| f["name"].as_str().unwrap().to_owned()).collect(), lcov.collect())
     };
@@ -214,59 +216,59 @@ fn exports_use_source_names() {
 }
 
 #[test]
-fn a_process_killed() {
+fn coverage_of_a_killed_process_equals_llvms() {
     check("killed.c", "-O2");
 }
 
 #[test]
-fn conditions_of_decisions_without_optimisation() {
-    check(DECISIONS, "-O0");
+fn mcdc_conditions_equal_llvms_without_optimisation() {
+    check(DECISIONS_FILE, "-O0");
 }
 
 #[test]
-fn conditions_of_decisions_optimised() {
-    check(DECISIONS, "-O2");
+fn mcdc_conditions_equal_llvms_with_optimisation() {
+    check(DECISIONS_FILE, "-O2");
 }
 
 /// Returns the line counts of a program's run, and the branches that `coverage show` prints.
-fn lines_of_run(place: &Place, options: &str) -> (std::collections::BTreeMap<u32, u64>, String) {
-    let lcov = text(place, &format!("export lcov run.trodden {options}"));
+fn read_lines_of_run(place: &Place, options: &str) -> (std::collections::BTreeMap<u32, u64>, String) {
+    let lcov = read_output(place, &format!("export lcov run.trodden {options}"));
     let numbers = lcov.lines().filter_map(|line| line.strip_prefix("DA:")?.split_once(','));
     let lines = numbers.map(|(line, count)| (line.parse().unwrap(), count.parse().unwrap())).collect();
-    (lines, text(place, &format!("coverage show run.trodden --conditions {options}")))
+    (lines, read_output(place, &format!("coverage show run.trodden --conditions {options}")))
 }
 
-fn code_after_calls_that_do_not_return(level: &str) {
+fn check_code_after_calls_that_do_not_return(level: &str) {
     const LEAVE: &str = "#include <stdio.h>\n#include <stdlib.h>\nstatic void (*volatile leave)(int) = exit;\nint main(void) {\n  \
         puts(\"before\");\n  leave(0);\n  puts(\"after\");\n  for (int i = 0; i < 3; i++)\n    puts(\"more\");\n\n  return 0;\n}\n";
     let place = Place::with(&[("leave.c", LEAVE)]);
     place.cc(&format!("--trodden=coverage {level} leave.c -o own"));
     place.trodden("record --no-store -o run.trodden -- ./own");
-    let (lines, _) = lines_of_run(&place, "");
+    let (lines, _) = read_lines_of_run(&place, "");
     for (line, executed) in [(4, true), (5, true), (6, true), (7, false), (8, false), (9, false), (11, false)] {
         assert_eq!(lines[&line] > 0, executed, "{level} line {line}: {lines:?}");
     }
-    let (lines, _) = lines_of_run(&place, "--like llvm-cov");
+    let (lines, _) = read_lines_of_run(&place, "--like llvm-cov");
     assert_eq!((lines[&7], lines[&9], lines[&11]), (1, 0, 1), "{level}");
-    // The number of regions is that of the source, whatever was executed.
+    // The number of regions depends only on the source, not on what was executed.
     let regions = |options: &str| -> Value {
-        let report: Value = serde_json::from_str(&text(&place, &format!("coverage report run.trodden --json {options}"))).unwrap();
+        let report: Value = serde_json::from_str(&read_output(&place, &format!("coverage report run.trodden --json {options}"))).unwrap();
         report["total"]["regions"]["count"].clone()
     };
     assert_eq!(regions(""), regions("--like llvm-cov"));
 }
 
 #[test]
-fn code_after_calls_that_do_not_return_without_optimisation() {
-    code_after_calls_that_do_not_return("-O0");
+fn code_after_exit_is_unexecuted_without_optimisation() {
+    check_code_after_calls_that_do_not_return("-O0");
 }
 
 #[test]
-fn code_after_calls_that_do_not_return_optimised() {
-    code_after_calls_that_do_not_return("-O2");
+fn code_after_exit_is_unexecuted_with_optimisation() {
+    check_code_after_calls_that_do_not_return("-O2");
 }
 
-/// The line of `else` is that of the preceding brace, which was not executed.
+/// The line of `else` starts with a brace that was not executed.
 #[test]
 fn else_block_that_begins_on_the_last_line_of_unexecuted_code_is_executed() {
     const OTHER: &str = "#include <stdio.h>\n#include <stdlib.h>\nstatic void (*volatile leave)(int) = exit;\n\
@@ -276,14 +278,14 @@ fn else_block_that_begins_on_the_last_line_of_unexecuted_code_is_executed() {
         let place = Place::with(&[("other.c", OTHER)]);
         place.cc(&format!("--trodden=coverage {level} other.c -o own"));
         place.trodden("record --no-store -o run.trodden -- ./own");
-        let (lines, _) = lines_of_run(&place, "");
+        let (lines, _) = read_lines_of_run(&place, "");
         let executed: Vec<u32> = lines.iter().filter(|(_, count)| **count > 0).map(|(line, _)| *line).collect();
         assert!([4, 5, 6, 9, 11, 13, 14, 15].iter().all(|line| executed.contains(line)), "{level}: {lines:?}");
         assert_eq!((lines[&7], lines[&16]), (0, 0), "{level}: {lines:?}");
     }
 }
 
-/// A program that is killed in its last loop has not left the loop.
+/// A program that was killed in its last loop has not left this loop.
 #[test]
 fn loop_in_which_the_program_was_killed_has_no_executed_exit() {
     const WAIT: &str = "#include <signal.h>\n#include <unistd.h>\nstatic volatile int stop;\nint main(void) {\n  \
@@ -292,14 +294,14 @@ fn loop_in_which_the_program_was_killed_has_no_executed_exit() {
         let place = Place::with(&[("wait.c", WAIT)]);
         place.cc(&format!("--trodden=coverage {level} wait.c -o own"));
         place.command(trodden()).args(["record", "--no-store", "-o", "run.trodden", "--", "./own"]).output().unwrap();
-        let (lines, branches) = lines_of_run(&place, "");
+        let (lines, branches) = read_lines_of_run(&place, "");
         assert!(lines[&6] == 3 && lines[&8] == 1 && lines[&9] == 0, "{level}: {lines:?}");
         assert!(branches.contains("Branch (7:10): [True: 1, False: 0]"), "{level}: {branches}");
         assert!(branches.contains("Branch (5:19): [True: 3, False: 1]"), "{branches}");
     }
 }
 
-/// Optimised code destroys an object with an empty destructor by calling its base class's destructor.
+/// For an object with an empty destructor, optimised code calls the destructor of the base class.
 #[test]
 fn executed_empty_destructor_is_covered() {
     const DERIVED: &str = "int g;\nstruct B { virtual ~B(); };\nstruct D : B { ~D() override; };\nB::~B() { g++; }\nD::~D() {}\n\
@@ -307,40 +309,39 @@ fn executed_empty_destructor_is_covered() {
     let place = Place::with(&[("derived.cc", DERIVED)]);
     place.cxx("--trodden=coverage -O2 derived.cc -o own");
     place.trodden("record --no-store -o run.trodden -- ./own");
-    let (lines, _) = lines_of_run(&place, "");
+    let (lines, _) = read_lines_of_run(&place, "");
     assert_eq!((lines[&4], lines[&5]), (1, 1), "{lines:?}");
 }
 
-/// Runs a command that must fail, and returns its message.
-fn failure(place: &Place, arguments: &str) -> String {
+fn expect_error(place: &Place, arguments: &str) -> String {
     let output = place.command(trodden()).args(arguments.split_whitespace()).output().unwrap();
     assert_eq!(output.status.code(), Some(2), "{arguments}");
     String::from_utf8(output.stderr).unwrap()
 }
 
-fn text(place: &Place, arguments: &str) -> String {
+fn read_output(place: &Place, arguments: &str) -> String {
     String::from_utf8(place.trodden(arguments).stdout).unwrap()
 }
 
 #[test]
 fn suites_show_what_each_test_adds() {
-    let place = Place::with(&[("parse.c", include_str!("coverage/parse.c")), ("tests.txt", TESTS)]);
+    let place = Place::with(&[("parse.c", include_str!("coverage/parse.c")), ("tests.txt", TEST_LIST)]);
     place.trodden("build --coverage -- clang -O2 parse.c -o parse");
     place.trodden("suite run tests --commands tests.txt");
-    let report = text(&place, "coverage report tests --functions --combinations 1");
+    let report = read_output(&place, "coverage report tests --functions --combinations 1");
     assert!(
         report.contains("parse     14/14 100.00%") && report.contains("8 of 54") && report.contains("never together: path "),
         "{report}"
     );
-    let added: Value = serde_json::from_str(&text(&place, "suite order tests --by lines --json")).unwrap();
+    let added: Value = serde_json::from_str(&read_output(&place, "suite order tests --by lines --json")).unwrap();
     let lines = |test: &Value| test["adds_lines"].as_object().unwrap().values().map(|l| l.as_array().unwrap().len()).sum::<usize>();
     let found: Vec<_> =
         added["tests"].as_array().unwrap().iter().map(|t| (t["test"].as_str().unwrap(), lines(t), t["adds_paths"].as_u64())).collect();
     assert_eq!(found, [("minus", 20, Some(1)), ("big", 1, Some(3)), ("bad", 1, Some(1)), ("plain", 0, Some(3))]);
-    assert_eq!(text(&place, "suite order tests --by lines --names"), "minus\nbig\nbad\nplain\n");
-    assert_eq!(text(&place, "suite order tests --by lines --file parse.c"), text(&place, "suite order tests --by lines"));
-    assert!(failure(&place, "suite order tests --by lines --file nowhere").contains("nowhere"));
-    let difference = text(&place, "coverage report tests --baseline 1");
+    assert_eq!(read_output(&place, "suite order tests --by lines --names"), "minus\nbig\nbad\nplain\n");
+    assert_eq!(read_output(&place, "suite order tests --by lines --file parse.c"), read_output(&place, "suite order tests --by lines"));
+    assert!(expect_error(&place, "suite order tests --by lines --file nowhere").contains("nowhere"));
+    let difference = read_output(&place, "coverage report tests --baseline 1");
     assert!(difference.contains("only in 1: 0 lines, 0 paths") && difference.contains("parse.c: 7-9, 12, 16\n"), "{difference}");
     for (arguments, status) in [
         ("tests --fail-under lines=100,regions=1", 0),
@@ -356,14 +357,14 @@ fn suites_show_what_each_test_adds() {
         let output = place.command(trodden()).args(["coverage", "report"]).args(arguments.split(' ')).output().unwrap();
         assert_eq!(output.status.code(), Some(status), "{arguments}: {output:?}");
     }
-    let lcov = text(&place, "export lcov tests");
+    let lcov = read_output(&place, "export lcov tests");
     assert!(lcov.contains("DA:16,1\n") && lcov.contains("LF:22\nLH:22\n"), "{lcov}");
     place.trodden("coverage show tests --html pages --conditions");
     assert!(std::fs::read_to_string(place.path("pages/index.html")).unwrap().contains("parse.c"));
     assert!(std::fs::read_to_string(place.path("pages/paths.html")).unwrap().contains("<td>8 of 54</td>"));
 }
 
-const TESTS: &str = "plain\t./parse 1 2 3\nminus\t./parse -5\nbig\t./parse 123456\nbad\t./parse 7x\n";
+const TEST_LIST: &str = "plain\t./parse 1 2 3\nminus\t./parse -5\nbig\t./parse 123456\nbad\t./parse 7x\n";
 
 #[test]
 fn changed_lines_are_distinguished() {
@@ -376,23 +377,23 @@ fn changed_lines_are_distinguished() {
     place.write("parse.c", &changed);
     place.cc("--trodden=coverage -O2 parse.c -o parse");
     place.trodden("record -- ./parse 5");
-    let report = text(&place, "coverage report --changed-since HEAD");
+    let report = read_output(&place, "coverage report --changed-since HEAD");
     assert!(report.contains("1/2  50.00%") && report.contains("not executed: line 7\n"), "{report}");
 }
 
-/// Counts in the margin come from the mapping, so no executed line has the count 0.
+/// Counts in the margin come from the coverage mapping, so no executed line has the count 0.
 #[test]
 fn annotated_lines_have_the_counts_of_the_mapping() {
     let place = Place::with(&[("cxx.cc", include_str!("coverage/cxx.cc"))]);
     place.cxx("--trodden=coverage -O2 cxx.cc -o own");
     place.trodden("record --no-store -o run.trodden -- ./own");
-    let lcov = text(&place, "export lcov run.trodden");
+    let lcov = read_output(&place, "export lcov run.trodden");
     let known: std::collections::BTreeMap<u64, u64> = lcov
         .lines()
         .filter_map(|l| l.strip_prefix("DA:")?.split_once(','))
         .map(|(l, n)| (l.parse().unwrap(), n.parse().unwrap()))
         .collect();
-    let page: Value = serde_json::from_str(&text(&place, "annotate main run.trodden --json")).unwrap();
+    let page: Value = serde_json::from_str(&read_output(&place, "annotate main run.trodden --json")).unwrap();
     let lines = page["source"]["lines"].as_array().unwrap();
     assert_eq!(lines.len(), 29, "the lines of `main`");
     for line in lines {
@@ -407,36 +408,36 @@ fn program_that_changed_since_it_ran_is_rejected() {
     place.cc("--trodden=coverage -O1 -w plain.c -o own");
     place.trodden("record --no-store -o run.trodden -- ./own");
     std::fs::rename(place.path("own"), place.path("moved")).unwrap();
-    assert!(failure(&place, "coverage report run.trodden").contains("own no longer exists"));
+    assert!(expect_error(&place, "coverage report run.trodden").contains("own no longer exists"));
     place.trodden("coverage report run.trodden --object moved");
     place.cc("--trodden=coverage -O2 -w plain.c -o own");
-    assert!(failure(&place, "coverage report run.trodden").contains("own was rebuilt after it ran. Record it again"));
-    assert!(failure(&place, "coverage report run.trodden --object moved --object own").contains("own is not the recorded program"));
-    // A library that no run has loaded counts as not executed.
+    assert!(expect_error(&place, "coverage report run.trodden").contains("own was rebuilt after it ran. Record it again"));
+    assert!(expect_error(&place, "coverage report run.trodden --object moved --object own").contains("own is not the recorded program"));
+    // A library that was in no run counts as not executed.
     std::fs::write(place.path("idle.c"), "int f(int x) {\n  return x ? 1 : 2;\n}\nint main(void) { return f(0); }\n").unwrap();
     place.cc("--trodden=coverage -O1 -w idle.c -o idle");
-    let with_idle = text(&place, "coverage report run.trodden --object moved --object idle");
+    let with_idle = read_output(&place, "coverage report run.trodden --object moved --object idle");
     assert!(with_idle.lines().any(|line| line.contains("idle.c") && line.contains("0/4")), "{with_idle}");
     assert!(
-        failure(&place, "coverage show run.trodden --object moved --function nothing_so_called")
+        expect_error(&place, "coverage show run.trodden --object moved --function nothing_so_called")
             .contains("no function matches `nothing_so_called`")
     );
     place.tool("llvm-objcopy-22", "--remove-section=__llvm_covmap moved own");
-    assert!(failure(&place, "coverage report run.trodden").contains("own has no section __llvm_covmap"));
-    // Sections that `strip` removes are not needed.
+    assert!(expect_error(&place, "coverage report run.trodden").contains("own has no section __llvm_covmap"));
+    // The sections that `strip` removes are not needed.
     place.tool("strip", "moved -o own");
     place.trodden("coverage report run.trodden");
     std::fs::write(place.path("own"), &std::fs::read(place.path("moved")).unwrap()[..3000]).unwrap();
-    assert!(failure(&place, "coverage report run.trodden").contains("own is corrupt (rebuild it with --coverage"));
+    assert!(expect_error(&place, "coverage report run.trodden").contains("own is corrupt (rebuild it with --coverage"));
     place.cc("-O1 -w plain.c -o without");
     place.trodden("record --no-store -o without.trodden -- ./without");
-    assert!(failure(&place, "coverage report without.trodden").contains("`trodden build --coverage -- ...`"));
-    let refused = failure(&place, "cc --trodden=coverage -fprofile-instr-generate -fcoverage-mapping plain.c");
+    assert!(expect_error(&place, "coverage report without.trodden").contains("`trodden build --coverage -- ...`"));
+    let refused = expect_error(&place, "cc --trodden=coverage -fprofile-instr-generate -fcoverage-mapping plain.c");
     assert!(refused.contains("-fprofile-instr-generate cannot be used together with `--coverage`"), "{refused}");
 }
 
-/// The tests run under cargo, which sets variables that the command must not see.
-fn without_cargos_variables(mut command: Command) -> Command {
+/// Removes variables that cargo sets for tests, because the command must not see them.
+fn remove_cargos_variables(mut command: Command) -> Command {
     for (name, _) in std::env::vars_os().filter(|(n, _)| n.to_string_lossy().starts_with("CARGO") && n != "CARGO_HOME") {
         command.env_remove(name);
     }
@@ -444,8 +445,8 @@ fn without_cargos_variables(mut command: Command) -> Command {
     command
 }
 
-/// Removes text that differs between builds: with different flags, cargo uses different hashes in names.
-fn without_hashes(mut data: Value) -> Value {
+/// Removes parts of names that differ between builds: cargo uses different hashes if flags differ.
+fn remove_hashes(mut data: Value) -> Value {
     let functions = data[0]["functions"].as_array_mut().unwrap();
     functions.iter_mut().for_each(|f| f["name"] = Value::Null);
     functions.sort_by_key(Value::to_string);
@@ -453,21 +454,21 @@ fn without_hashes(mut data: Value) -> Value {
 }
 
 #[test]
-fn rust() {
+fn rust_coverage_equals_llvms() {
     let manifest = "[package]\nname = \"subject\"\nversion = \"0.1.0\"\nedition = \"2021\"\n[workspace]\n";
     let place = Place::with(&[("Cargo.toml", manifest), ("src/main.rs", include_str!("coverage/subject.rs"))]);
     let target = "x86_64-unknown-linux-gnu";
-    must(without_cargos_variables(place.command(cargo_trodden())).args(["build", "--release", "--coverage"]));
+    must(remove_cargos_variables(place.command(cargo_trodden())).args(["build", "--release", "--coverage"]));
     let program = format!("target/trodden/{target}/release/subject");
     must(place.command(trodden()).args(["record", "--no-store", "-o", "run.trodden", "--"]).arg(place.path(&program)));
     let arguments = ["build", "--release", "--target", target, "--target-dir", "reference"];
-    must(without_cargos_variables(place.command("cargo")).args(arguments).env("RUSTFLAGS", "-Cinstrument-coverage"));
+    must(remove_cargos_variables(place.command("cargo")).args(arguments).env("RUSTFLAGS", "-Cinstrument-coverage"));
     let reference = format!("reference/{target}/release/subject");
     must(place.command(place.path(&reference)).env("LLVM_PROFILE_FILE", "reference.profraw"));
     place.tool("llvm-profdata-22", "merge reference.profraw -o reference.profdata");
     place.trodden("export profdata run.trodden -o own.profdata");
-    let llvm = without_hashes(exported(&place, &reference, "reference.profdata"));
-    assert_eq!(llvm, without_hashes(exported(&place, &program, "own.profdata")));
+    let llvm = remove_hashes(export_llvm_coverage(&place, &reference, "reference.profdata"));
+    assert_eq!(llvm, remove_hashes(export_llvm_coverage(&place, &program, "own.profdata")));
     let report = String::from_utf8(place.trodden("coverage report run.trodden").stdout).unwrap();
     assert!(report.contains("main.rs") && !report.contains("/rustc/"), "{report}");
 }
@@ -484,7 +485,7 @@ fn functions_inlined_into_other_crates_are_executed() {
         ("library/Cargo.toml", &package("library", "")),
         ("library/src/lib.rs", "#[inline(always)]\npub fn twice(n: u32) -> u32 {\n    let two = 2;\n    n * two\n}\n"),
     ]);
-    must(without_cargos_variables(place.command(cargo_trodden())).args(["build", "--coverage"]));
+    must(remove_cargos_variables(place.command(cargo_trodden())).args(["build", "--coverage"]));
     let program = place.path("target/trodden/x86_64-unknown-linux-gnu/debug/subject");
     must(place.command(trodden()).args(["record", "--no-store", "-o", "run.trodden", "--"]).arg(program));
     let tracefile = String::from_utf8(place.trodden("export lcov run.trodden").stdout).unwrap();
@@ -492,7 +493,7 @@ fn functions_inlined_into_other_crates_are_executed() {
     assert!(library.contains("DA:3,3\n"), "{library}");
 }
 
-/// Options that rename folders in the mapping or in debug information, but not in both.
+/// Options rename folders either in the coverage mapping or in debug information, but not in both.
 #[test]
 fn files_in_renamed_folders_have_their_paths() {
     let place = Place::with(&[
@@ -506,7 +507,7 @@ fn files_in_renamed_folders_have_their_paths() {
     for option in ["", "-fcoverage-prefix-map=HERE=.", "-fcoverage-prefix-map=HERE=/usr/src", "-fdebug-prefix-map=HERE=/usr/src"] {
         place.cc(&format!("--trodden=coverage -O1 -g {} {here}/src/one.c -o prog", option.replace("HERE", here)));
         place.trodden("record --no-store -o run.trodden -- ./prog");
-        let report = |more: &str| text(&place, &format!("coverage report run.trodden {more}"));
+        let report = |more: &str| read_output(&place, &format!("coverage report run.trodden {more}"));
         reports.push((report(""), report("--functions")));
     }
     assert!(reports[0].0.contains("paths taken of possible") && reports[0].0.contains("part.c"), "{}", reports[0].0);

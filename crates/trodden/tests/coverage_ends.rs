@@ -1,4 +1,4 @@
-//! Coverage of programs with calls that do not return: counts of lines and branch sides, compared with counters in the program.
+//! Coverage of programs with calls that do not return. The counts of lines and of branch sides are compared with counters in the program.
 
 mod place;
 
@@ -7,7 +7,7 @@ use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
-/// Executions of lines, and of both sides of branches, by line.
+/// Executions by line, and executions of both sides of a branch by line.
 type Counted = (BTreeMap<u64, u64>, BTreeMap<u64, (u64, u64)>);
 
 fn counted(place: &Place, options: &str) -> Counted {
@@ -22,20 +22,20 @@ fn counted(place: &Place, options: &str) -> Counted {
     (lines, branches.map(|b| (number(b, 0), (number(b, 4), number(b, 5)))).collect())
 }
 
-fn run(name: &str, text: &str, level: &str) -> Place {
+fn build_and_record(name: &str, text: &str, level: &str) -> Place {
     let place = Place::with(&[(name, text)]);
     match name.ends_with(".cc") {
         true => place.cxx(&format!("--trodden=coverage -w {level} {name} -o own")),
         false => place.cc(&format!("--trodden=coverage -w {level} {name} -o own")),
     };
-    // Some programs end with a status that `must` does not accept.
+    // Some programs end with a status that `must` would not accept.
     place.command(trodden()).args(["record", "--no-store", "-o", "run.trodden", "--", "./own"]).output().unwrap();
     place
 }
 
 const LEVELS: [&str; 3] = ["-O0", "-O1", "-O2"];
 
-/// `step` does not return in 3 of 10 calls.
+/// `step` does not return from 3 of 10 calls.
 #[test]
 fn lines_after_a_call_count_only_its_returns() {
     const SOME: &str = "#include <setjmp.h>\n#include <stdio.h>\nstatic jmp_buf back;\nstatic volatile int n;\n\
@@ -43,7 +43,7 @@ fn lines_after_a_call_count_only_its_returns() {
         __attribute__((noinline)) static void work(int i) {\n  puts(\"before\");\n  step();\n  if (i & 1)\n    puts(\"odd\");\n  else\n    \
         puts(\"even\");\n  puts(\"after\");\n}\nint main(void) {\n  for (n = 0; n < 10; n++)\n    if (!setjmp(back))\n      work(n);\n}\n";
     for level in LEVELS {
-        let place = run("some.c", SOME, level);
+        let place = build_and_record("some.c", SOME, level);
         let (lines, branches) = counted(&place, "");
         // The calls with 1, 5 and 9 do not return.
         let expected = [(7, 10), (8, 10), (9, 7), (10, 2), (12, 5), (13, 7), (14, 7)];
@@ -54,7 +54,7 @@ fn lines_after_a_call_count_only_its_returns() {
     }
 }
 
-/// Two instances of a template, one of which throws.
+/// One of two instances of a template throws.
 #[test]
 fn instances_of_a_template_have_separate_counts() {
     const BOTH: &str = "#include <cstdio>\ntemplate <int N> __attribute__((noinline)) void work(int i) {\n  std::puts(\"before\");\n  \
@@ -63,25 +63,25 @@ fn instances_of_a_template_have_separate_counts() {
         int main() {\n  for (int i = 0; i < 6; i++)\n    try {\n      outer<0>(i);\n      outer<1>(i);\n      std::puts(\"both\");\n    \
         } catch (int) {\n      std::puts(\"caught\");\n    }\n}\n";
     for level in LEVELS {
-        let (lines, _) = counted(&run("both.cc", BOTH, level), "");
+        let (lines, _) = counted(&build_and_record("both.cc", BOTH, level), "");
         let expected = [(3, 12), (5, 3), (6, 9), (9, 12), (10, 9), (15, 6), (16, 6), (17, 3), (19, 3)];
         assert_eq!(expected.map(|(line, _)| (line, lines[&line])), expected, "{level}");
     }
 }
 
-/// Loops of each kind, left by a jump in the body, the condition or the step.
+/// Jumps from the body, the condition or the step leave loops of each kind.
 #[test]
-fn loops_that_were_not_left() {
+fn loops_left_by_longjmp_have_exact_counts() {
     const LOOPS: &str = "#include <setjmp.h>\nstatic jmp_buf back;\nstatic volatile int n, stop, sink;\n\
         __attribute__((noinline)) static int step(int v) { if (n++ == stop) longjmp(back, 1); return v; }\n\
         __attribute__((noinline)) static void work(void) {\n  for (int i = 0;\n       step(i) < 2;\n       i = step(i) + 1)\n  { \
         step(i);\n    sink++;\n  }\n  int k = 0;\n  do {\n    step(k);\n    sink++;\n  } while (step(++k) < 2);\n  \
         while (step(k--) > 0) {\n    step(k);\n    sink++;\n  }\n  sink++;\n}\n\
         int main(void) {\n  for (stop = 0; stop < 20; stop++) {\n    n = 0;\n    if (!setjmp(back))\n      work();\n  }\n}\n";
-    // Calls in order: condition 0, body 0, step 0, condition 1, body 1, step 1, condition 2; body, condition, body, condition; condition,
-    // body, condition, body, condition. These are 16 calls, so stops 16 to 19 reach the end.
+    // The calls in order: condition 0, body 0, step 0, condition 1, body 1, step 1, condition 2; body, condition, body, condition;
+    // condition, body, condition, body, condition. This makes 16 calls, so with stops from 16 to 19, the function returns.
     for level in LEVELS {
-        let (lines, branches) = counted(&run("loops.c", LOOPS, level), "");
+        let (lines, branches) = counted(&build_and_record("loops.c", LOOPS, level), "");
         let expected =
             [(7, 20 + 17 + 14), (8, 18 + 15), (9, 19 + 16), (10, 18 + 15), (12, 13), (14, 13 + 11), (15, 12 + 10), (16, 12 + 10)];
         assert_eq!(expected.map(|(line, _)| (line, lines[&line])), expected, "{level}");
@@ -91,8 +91,8 @@ fn loops_that_were_not_left() {
     }
 }
 
-/// Debug information and the mapping may use different names for a folder. Pages and tracefiles contain each file once, with the counts of
-/// the mapping, and code after calls that did not return has its own counts.
+/// Debug information and the coverage mapping may have different names for a folder. Pages and tracefiles must contain each file once, with
+/// the counts from the mapping. Code after a call that did not return must have its own counts.
 #[test]
 fn files_with_two_names_have_their_counts() {
     const LEAVE: &str = "#include <stdlib.h>\nstatic void (*volatile leave)(int) = exit;\nint main(void) {\n  \
@@ -109,19 +109,19 @@ fn files_with_two_names_have_their_counts() {
         let of_page = page["source"]["lines"].as_array().map_or(&[][..], Vec::as_slice).iter();
         let of_page: Vec<u64> =
             of_page.filter_map(|line| line["count"].as_str().and_then(|count| count.parse().ok()).or(line["count"].as_u64())).collect();
-        // If the source is not found by its name, a page has no lines.
+        // If the source is not found under its name, the page shows no lines.
         if !option.contains("debug") {
             assert_eq!(of_page, lines.values().copied().collect::<Vec<_>>(), "{option}");
         }
     }
 }
 
-/// Random functions in which each line counts itself first, and each condition counts its sides.
+/// Generates random functions. Each line first counts itself, and each condition counts its sides.
 struct Program {
     text: String,
     random: u64,
     line: u64,
-    /// Lines with the number of their function.
+    /// Pairs of a line and the number of the function that contains it.
     lines: Vec<(u64, u64)>,
     conditions: Vec<(u64, u64)>,
     is_cxx: bool,
@@ -130,9 +130,9 @@ struct Program {
 impl Program {
     fn new(seed: u64, is_cxx: bool) -> Program {
         let mut program = Program { text: String::new(), random: seed, line: 1, lines: Vec::new(), conditions: Vec::new(), is_cxx };
-        let (leave, tail) = if is_cxx { (HEAD_CXX, TAIL_CXX) } else { (HEAD_C, TAIL_C) };
+        let (leave, tail) = if is_cxx { (CXX_PROLOGUE, CXX_EPILOGUE) } else { (C_PROLOGUE, C_EPILOGUE) };
         program.push(leave);
-        program.push(HEAD);
+        program.push(SHARED_PROLOGUE);
         let functions = if is_cxx { 4 } else { 3 };
         for function in 0..functions {
             let inlined = if function + 2 < functions { "static inline" } else { "__attribute__((noinline)) static" };
@@ -227,10 +227,11 @@ impl Program {
     }
 }
 
-const HEAD_C: &str = "#include <setjmp.h>\n#include <stdio.h>\n#include <stdlib.h>\nstatic jmp_buf back;\n#define LEAVE longjmp(back, 1)\n";
-const HEAD_CXX: &str = "#include <stdio.h>\n#include <stdlib.h>\n#define LEAVE throw 1\nextern int sink;\n\
+const C_PROLOGUE: &str =
+    "#include <setjmp.h>\n#include <stdio.h>\n#include <stdlib.h>\nstatic jmp_buf back;\n#define LEAVE longjmp(back, 1)\n";
+const CXX_PROLOGUE: &str = "#include <stdio.h>\n#include <stdlib.h>\n#define LEAVE throw 1\nextern int sink;\n\
     struct Guard { ~Guard() { sink++; } };\n";
-const HEAD: &str = "static unsigned state = 1;\nint sink;\nstatic int calls, hits[4000], sides[4000][2];\n\
+const SHARED_PROLOGUE: &str = "static unsigned state = 1;\nint sink;\nstatic int calls, hits[4000], sides[4000][2];\n\
     __attribute__((noinline)) unsigned next(void) { return (state = state * 1103515245 + 12345) >> 16; }\n\
     __attribute__((noinline)) int odd(int a) { return next() % 5 < 2; }\n\
     static inline void hit(int n) { hits[n]++; }\nstatic inline int side(int n, int c) { sides[n][c]++; return c; }\n\
@@ -238,16 +239,16 @@ const HEAD: &str = "static unsigned state = 1;\nint sink;\nstatic int calls, hit
     printf(\"%d %d %d\\n\", hits[i], sides[i][0], sides[i][1]);\n}\n\
     static void (*volatile leave)(int) = exit;\n\
     __attribute__((noinline)) void may_leave(void) {\n  if (next() % 11 == 0) LEAVE;\n  if (++calls > 3000) leave(0);\n}\n";
-const TAIL_C: &str = "int main(void) {\n  atexit(show);\n  for (volatile int i = 0; i < 300; i++)\n    if (!setjmp(back)) f2(i);\n}\n";
-const TAIL_CXX: &str = "int main(void) {\n  atexit(show);\n  for (volatile int i = 0; i < 300; i++)\n    try {\n      f3(i);\n    } \
+const C_EPILOGUE: &str = "int main(void) {\n  atexit(show);\n  for (volatile int i = 0; i < 300; i++)\n    if (!setjmp(back)) f2(i);\n}\n";
+const CXX_EPILOGUE: &str = "int main(void) {\n  atexit(show);\n  for (volatile int i = 0; i < 300; i++)\n    try {\n      f3(i);\n    } \
     catch (int) {\n    }\n}\n";
 
-/// Checks that every line has its own count, or that its function is marked. Returns the number of marked functions.
+/// Checks that each line has the count that the program determined, or that its function is marked. Returns the number of marked functions.
 fn check_random(seed: u64, level: &str, is_cxx: bool) -> usize {
     let program = Program::new(seed, is_cxx);
-    let place = run(if is_cxx { "random.cc" } else { "random.c" }, &program.text, level);
+    let place = build_and_record(if is_cxx { "random.cc" } else { "random.c" }, &program.text, level);
     let output = must(&mut place.command(place.path("own")));
-    let own: Vec<Vec<u64>> = String::from_utf8(output.stdout).unwrap().lines().map(numbers).collect();
+    let own: Vec<Vec<u64>> = String::from_utf8(output.stdout).unwrap().lines().map(parse_numbers).collect();
     let (lines, branches) = counted(&place, "");
     let export: Value = serde_json::from_slice(&place.trodden("export llvm-json run.trodden").stdout).unwrap();
     let marked = export["not_exact"].as_array().unwrap().iter().map(|mark| mark["function"].as_str().unwrap().to_owned());
@@ -273,11 +274,11 @@ fn check_random(seed: u64, level: &str, is_cxx: bool) -> usize {
     marked.len()
 }
 
-fn numbers(line: &str) -> Vec<u64> {
+fn parse_numbers(line: &str) -> Vec<u64> {
     line.split_whitespace().map(|number| number.parse().unwrap()).collect()
 }
 
-/// Checks programs, of whose functions at most `most` may be marked.
+/// Checks random programs. At most `most` of their functions may be marked.
 fn check_all(seeds: std::ops::Range<u64>, level: &str, is_cxx: bool, most: usize) {
     let marked: usize = seeds.map(|seed| check_random(seed, level, is_cxx)).sum();
     println!("{marked} functions are marked");
@@ -285,21 +286,21 @@ fn check_all(seeds: std::ops::Range<u64>, level: &str, is_cxx: bool, most: usize
 }
 
 #[test]
-fn random_programs_without_optimisation() {
+fn coverage_of_random_c_programs_is_exact_without_optimisation() {
     check_all(1..5, "-O0", false, 0);
 }
 
 #[test]
-fn random_programs_optimised() {
+fn coverage_of_random_c_programs_is_exact_with_optimisation() {
     check_all(1..5, "-O2", false, 0);
 }
 
 #[test]
-fn random_programs_with_exceptions_without_optimisation() {
+fn coverage_of_random_cxx_programs_is_exact_without_optimisation() {
     check_all(1..5, "-O0", true, 0);
 }
 
 #[test]
-fn random_programs_with_exceptions_optimised() {
+fn coverage_of_random_cxx_programs_is_exact_with_optimisation() {
     check_all(1..5, "-O2", true, 4);
 }

@@ -1,4 +1,4 @@
-//! Functions whose counts `trodden coverage` cannot determine completely are marked in every output; no other function is marked.
+//! Every output marks the functions whose counts `trodden coverage` cannot determine completely, and no other functions.
 
 mod place;
 
@@ -6,7 +6,7 @@ use place::{Place, cargo_trodden, must, trodden};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A marked function with its first line and the reason.
+/// A marked function: its name, its first line, and the reason.
 type Mark<'t> = (&'t str, u64, &'t str);
 
 const LEVELS: [&str; 3] = ["-O0", "-O1", "-O2"];
@@ -15,31 +15,28 @@ fn text(place: &Place, arguments: &str) -> String {
     String::from_utf8(place.trodden(arguments).stdout).unwrap()
 }
 
-fn said(place: &Place, arguments: &str) -> String {
+fn read_messages(place: &Place, arguments: &str) -> String {
     String::from_utf8(place.trodden(arguments).stderr).unwrap()
 }
 
-fn json(place: &Place, arguments: &str) -> Value {
+fn read_json(place: &Place, arguments: &str) -> Value {
     serde_json::from_str(&text(place, arguments)).unwrap()
 }
 
-/// Builds and records a program with coverage.
-fn run(name: &str, source: &str, options: &str) -> Place {
+fn build_and_record(name: &str, source: &str, options: &str) -> Place {
     let place = Place::with(&[(name, source)]);
     place.cc(&format!("--trodden=coverage -w {options} {name} -o own"));
     place.trodden("record --no-store -o run.trodden -- ./own");
     place
 }
 
-/// Executions of lines.
-fn lines(place: &Place) -> BTreeMap<u64, u64> {
+fn count_lines(place: &Place) -> BTreeMap<u64, u64> {
     let lcov = text(place, "export lcov run.trodden");
     let lines = lcov.lines().filter_map(|line| line.strip_prefix("DA:")?.split_once(','));
     lines.map(|(line, count)| (line.parse().unwrap(), count.parse().unwrap())).collect()
 }
 
-/// Returns the first words of the text of each reason.
-fn words(reason: &str) -> &'static str {
+fn text_of_reason(reason: &str) -> &'static str {
     match reason {
         "fork" => "several processes continued it",
         "tail-call" => "counts after its calls assume that they returned: the last call is a jump",
@@ -49,43 +46,42 @@ fn words(reason: &str) -> &'static str {
     }
 }
 
-fn marks_in(list: &Value) -> BTreeSet<(String, u64, String)> {
+fn find_marks(list: &Value) -> BTreeSet<(String, u64, String)> {
     let text = |mark: &Value, key: &str| mark[key].as_str().unwrap().to_owned();
     let marks = list.as_array().unwrap().iter();
     marks.map(|mark| (text(mark, "function"), mark["line"].as_u64().unwrap(), text(mark, "reason"))).collect()
 }
 
-/// Checks that every output has these marks and no others.
 fn check_marks(place: &Place, source: &str, expected: &[Mark], context: &str) {
-    let of_export = json(place, "export llvm-json run.trodden");
+    let of_export = read_json(place, "export llvm-json run.trodden");
     let wanted: BTreeSet<_> = expected.iter().map(|(function, line, reason)| (function.to_string(), *line, reason.to_string())).collect();
-    assert_eq!(marks_in(&of_export["not_exact"]), wanted, "{context}");
+    assert_eq!(find_marks(&of_export["not_exact"]), wanted, "{context}");
     for row in of_export["not_exact"].as_array().unwrap() {
         assert!(
             row["file"].as_str().unwrap().ends_with(source)
-                && row["text"].as_str().unwrap().starts_with(words(row["reason"].as_str().unwrap()))
+                && row["text"].as_str().unwrap().starts_with(text_of_reason(row["reason"].as_str().unwrap()))
         );
     }
-    let rows = |options: &str| json(place, &format!("coverage report run.trodden --json {options}"))["rows"].take();
-    let of_rows = |rows: &Value| rows.as_array().unwrap().iter().flat_map(|row| marks_in(&row["not_exact"])).collect::<BTreeSet<_>>();
+    let rows = |options: &str| read_json(place, &format!("coverage report run.trodden --json {options}"))["rows"].take();
+    let of_rows = |rows: &Value| rows.as_array().unwrap().iter().flat_map(|row| find_marks(&row["not_exact"])).collect::<BTreeSet<_>>();
     assert_eq!((of_rows(&rows("")), of_rows(&rows("--functions"))), (wanted.clone(), wanted.clone()), "{context}");
-    let is_at_its_row = |row: &Value| marks_in(&row["not_exact"]).iter().all(|(function, ..)| row["name"] == function.as_str());
+    let is_at_its_row = |row: &Value| find_marks(&row["not_exact"]).iter().all(|(function, ..)| row["name"] == function.as_str());
     assert!(rows("--functions").as_array().unwrap().iter().all(is_at_its_row), "{context}");
 
     let (files, functions) = (text(place, "coverage report run.trodden"), text(place, "coverage report run.trodden --functions"));
     let shown = text(place, "coverage show run.trodden");
     place.trodden("coverage show run.trodden --html pages");
-    let page = text_of(&place.path("pages/coverage"), source);
+    let page = read_page(&place.path("pages/coverage"), source);
     let paths = std::fs::read_to_string(place.path("pages/paths.html")).unwrap();
     for (function, line, reason) in expected {
-        let words = words(reason);
+        let words = text_of_reason(reason);
         assert!(files.contains(&format!("\n    not exact: {function} ({line}): {words}")), "{context}\n{files}");
         assert!(
-            below(&functions, |l| l.starts_with(&format!("{function} ")), &format!("    not exact: {words}")),
+            is_below(&functions, |l| l.starts_with(&format!("{function} ")), &format!("    not exact: {words}")),
             "{context}\n{functions}"
         );
         let is_line = |l: &str| l.trim_start().starts_with(&format!("{line}|"));
-        assert!(below(&shown, is_line, &format!("  |  Not exact ({function}): {words}")), "{context}\n{shown}");
+        assert!(is_below(&shown, is_line, &format!("  |  Not exact ({function}): {words}")), "{context}\n{shown}");
         let row = page.split("<tr>").find(|row| row.contains(&format!("href='#L{line}'><pre>"))).unwrap();
         assert!(row.contains(&format!("Not exact ({function}): {words}")), "{context}\n{row}");
         assert!(paths.contains(&format!("<div>not exact: {function} ({line}): {words}")), "{context}");
@@ -95,14 +91,15 @@ fn check_marks(place: &Place, source: &str, expected: &[Mark], context: &str) {
     assert_eq!([&files, &functions, &shown, &page].map(|text| number(&text.to_lowercase(), "not exact")), [all; 4], "{context}");
     assert_eq!(number(&paths, "not exact"), 2 * all, "{context}");
 
-    let note = said(place, "export lcov run.trodden");
-    let is_noted = expected.iter().any(|(function, _, reason)| note.contains(&format!("{function}: not exact: {}", words(reason))));
+    let note = read_messages(place, "export lcov run.trodden");
+    let is_noted =
+        expected.iter().any(|(function, _, reason)| note.contains(&format!("{function}: not exact: {}", text_of_reason(reason))));
     assert_eq!((is_noted, note.contains("not exact")), (all > 0, all > 0), "{context} {note}");
     assert_eq!(note.contains(&format!("(and {} more;", all.saturating_sub(1))), all > 1, "{context} {note}");
     check_like_llvm(place);
 }
 
-/// Checks that nothing is marked with `--like llvm-cov`, where counts are those of LLVM.
+/// Checks that nothing is marked with `--like llvm-cov`, because the counts are then those of LLVM.
 fn check_like_llvm(place: &Place) {
     for command in
         ["export llvm-json", "export lcov", "coverage show", "coverage report", "coverage report --functions", "coverage report --json"]
@@ -113,15 +110,15 @@ fn check_like_llvm(place: &Place) {
     }
 }
 
-/// Returns true if a text follows a line, before the next line without a remark.
-fn below(all: &str, is_line: impl Fn(&str) -> bool, text: &str) -> bool {
+/// Returns true if `text` follows a line selected by `is_line`, with only remarks in between.
+fn is_below(all: &str, is_line: impl Fn(&str) -> bool, text: &str) -> bool {
     let rest = all.lines().skip_while(|line| !is_line(line)).skip(1);
     rest.take_while(|line| line.starts_with("  ") && !line.trim_start().starts_with(|c: char| c.is_ascii_digit()))
         .any(|line| line.starts_with(text))
 }
 
-/// Returns the page of a source below a folder.
-fn text_of(folder: &std::path::Path, source: &str) -> String {
+/// Returns the HTML page of a source. The page is somewhere below `folder`.
+fn read_page(folder: &std::path::Path, source: &str) -> String {
     let mut open = vec![folder.to_owned()];
     while let Some(folder) = open.pop() {
         for entry in std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
@@ -135,7 +132,7 @@ fn text_of(folder: &std::path::Path, source: &str) -> String {
     panic!("no page of {source}")
 }
 
-/// The marked functions are the function that forks, functions inlined before the fork, and the callers to which both processes return.
+/// Marked are the function that forks, functions inlined before the fork, and the callers to which both processes return.
 #[test]
 fn functions_continued_by_several_processes_are_marked() {
     const FORK: &str = "#include <sys/wait.h>\n#include <unistd.h>\nstatic volatile int sum;\nstatic inline void prepare(int n) {\n  \
@@ -144,31 +141,31 @@ fn functions_continued_by_several_processes_are_marked() {
         return sum;\n}\n__attribute__((noinline)) static int through(int n) {\n  alone(n);\n  return divide(n) + 1;\n}\n\
         int main(void) {\n  alone(2);\n  int got = through(3);\n  alone(got);\n  _exit(0);\n}\n";
     for level in LEVELS {
-        let place = run("fork.c", FORK, level);
+        let place = build_and_record("fork.c", FORK, level);
         let (divide, through, main) = (("divide", 10, "fork"), ("through", 18, "fork"), ("main", 22, "fork"));
         let expected = if level == "-O0" { vec![divide, through, main] } else { vec![("prepare", 4, "fork"), divide, through, main] };
         check_marks(&place, "fork.c", &expected, level);
-        // Called by `main` and `through` before the fork, and by each process after it.
-        let lines = lines(&place);
+        // `main` and `through` call this function before the fork, and each process calls it after the fork.
+        let lines = count_lines(&place);
         assert_eq!([8, 13, 15, 23].map(|line| lines[&line]), [4, 1, 1, 2], "{level}");
     }
 }
 
-/// A process forks in a callee, in a loop. The child executes another program, and the parent continues alone.
+/// A callee forks in a loop. The child executes a different program, and the parent continues alone.
 #[test]
 fn children_that_do_not_return_to_the_function_cause_no_mark() {
     const EXECUTE: &str = "#include <sys/wait.h>\n#include <unistd.h>\nstatic volatile int sum;\n\
         __attribute__((noinline)) static void start(void) {\n  if (fork() == 0) {\n    execl(\"/bin/true\", \"true\", (char *)0);\n    \
         _exit(1);\n  }\n  wait(0);\n}\nint main(void) {\n  for (int i = 0; i < 3; i++) {\n    start();\n    sum++;\n  }\n  return 0;\n}\n";
     for level in LEVELS {
-        let place = run("execute.c", EXECUTE, level);
+        let place = build_and_record("execute.c", EXECUTE, level);
         check_marks(&place, "execute.c", &[("start", 4, "fork")], level);
-        let lines = lines(&place);
+        let lines = count_lines(&place);
         assert_eq!([6, 7, 13, 14, 16].map(|line| lines[&line]), [3, 0, 3, 3, 1], "{level}");
     }
 }
 
-/// A call of a callee that sometimes does not return was compiled to a jump: its function is marked, but not the functions around it.
+/// The call to a callee that sometimes does not return is compiled to a jump. Its function must be marked, but not the functions around it.
 #[test]
 fn tail_calls_that_do_not_return_are_marked() {
     const TAIL: &str = "#include <setjmp.h>\nstatic jmp_buf back;\nstatic volatile int sum;\n\
@@ -180,19 +177,19 @@ fn tail_calls_that_do_not_return_are_marked() {
         __attribute__((noinline)) static void once(int n) {\n  if (!setjmp(back))\n    outer(n);\n}\n\
         int main(void) {\n  for (int i = 0; i < 6; i++)\n    once(i);\n  return 0;\n}\n";
     for level in LEVELS {
-        let place = run("tail.c", TAIL, level);
+        let place = build_and_record("tail.c", TAIL, level);
         let twice = ("once", 25, "returned-twice");
         let expected = if level == "-O0" { vec![twice] } else { vec![("work", 9, "tail-call"), twice] };
         check_marks(&place, "tail.c", &expected, level);
-        let lines = lines(&place);
+        let lines = count_lines(&place);
         assert_eq!([6, 7, 10, 14, 18, 21, 22, 23].map(|line| lines[&line]), [3, 3, 6, 3, 3, 6, 3, 3], "{level}");
         assert_eq!(lines[&12], if level == "-O0" { 3 } else { 6 }, "{level}");
     }
 }
 
-/// `setjmp` and `vfork` that return twice, and a `setjmp` that does not.
+/// The program contains a `setjmp` and a `vfork` that return twice, and a `setjmp` that returns once.
 #[test]
-fn calls_that_return_twice() {
+fn calls_that_returned_twice_are_marked() {
     const TWICE: &str = "#include <setjmp.h>\n#include <sys/wait.h>\n#include <unistd.h>\nstatic jmp_buf back;\nstatic volatile int sum;\n\
         __attribute__((noinline)) static void again(int n) {\n  if (n < 3)\n    longjmp(back, n + 1);\n}\n\
         __attribute__((noinline)) static void retry(void) {\n  int n = setjmp(back);\n  sum++;\n  again(n);\n}\n\
@@ -200,15 +197,15 @@ fn calls_that_return_twice() {
         __attribute__((noinline)) static void start(void) {\n  pid_t child = vfork();\n  if (child == 0)\n    _exit(0);\n  \
         waitpid(child, 0, 0);\n}\nint main(void) {\n  retry();\n  once();\n  start();\n  return 0;\n}\n";
     for level in LEVELS {
-        let place = run("twice.c", TWICE, level);
+        let place = build_and_record("twice.c", TWICE, level);
         check_marks(&place, "twice.c", &[("retry", 10, "returned-twice"), ("start", 20, "returned-twice")], level);
-        let lines = lines(&place);
+        let lines = count_lines(&place);
         assert_eq!([7, 8, 16, 18, 28, 30].map(|line| lines[&line]), [4, 3, 1, 1, 1, 1], "{level}");
     }
 }
 
-/// The tests run under cargo, which sets variables that the command must not see.
-fn cargo(place: &Place) -> std::process::Command {
+/// Creates a cargo command without the variables that cargo sets for tests, because the command must not see them.
+fn cargo_command(place: &Place) -> std::process::Command {
     let mut command = place.command(cargo_trodden());
     for (name, _) in std::env::vars_os().filter(|(n, _)| n.to_string_lossy().starts_with("CARGO") && n != "CARGO_HOME") {
         command.env_remove(name);
@@ -217,7 +214,7 @@ fn cargo(place: &Place) -> std::process::Command {
     command
 }
 
-/// Functions with branches in which a panic ended an execution are marked; functions that always returned are not.
+/// Functions with branches are marked if a panic ended an execution. Functions that always returned are not marked.
 #[test]
 fn rust_functions_that_a_panic_exits_are_marked() {
     const PANIC: &str = "use std::hint::black_box;\n#[inline(never)]\nfn fail(n: u32) {\n    if n % 2 == 1 {\n        \
@@ -227,17 +224,17 @@ fn rust_functions_that_a_panic_exits_are_marked() {
         for n in 0..6 {\n        let _ = std::panic::catch_unwind(|| branching(n));\n        black_box(finished(n));\n    }\n}\n";
     let manifest = "[package]\nname = \"subject\"\nversion = \"0.1.0\"\nedition = \"2021\"\n[workspace]\n";
     let place = Place::with(&[("Cargo.toml", manifest), ("src/main.rs", PANIC)]);
-    must(cargo(&place).args(["build", "--coverage"]));
+    must(cargo_command(&place).args(["build", "--coverage"]));
     let program = place.path("target/trodden/x86_64-unknown-linux-gnu/debug/subject");
     must(place.command(trodden()).args(["record", "--no-store", "-o", "run.trodden", "--"]).arg(program));
     let mark = |function, line| (function, line, "rust-branch");
     let expected = [mark("subject::fail", 3), mark("subject::branching", 9), mark("subject::main::{closure#1}", 24)];
     check_marks(&place, "main.rs", &expected, "");
-    let lines = lines(&place);
+    let lines = count_lines(&place);
     assert_eq!([5, 12, 19, 25].map(|line| lines[&line]), [2, 3, 6, 6]);
 }
 
-/// Comparisons and annotated sources have the same counts. A table of changed lines has marks, the other outputs have a note.
+/// Comparisons and annotated sources contain the same counts. A table of changed lines contains marks; the other outputs contain a note.
 #[test]
 fn lines_in_other_outputs_are_marked() {
     const RETRY: &str = "#include <setjmp.h>\nstatic jmp_buf back;\nstatic volatile int sum;\n\
@@ -254,8 +251,8 @@ fn lines_in_other_outputs_are_marked() {
     place.trodden("record --no-store -o run.trodden -- ./own");
     let changed = text(&place, "coverage report run.trodden --changed-since HEAD");
     assert!(changed.contains("    not exact: main (4): a call returned twice"), "{changed}");
-    let rows = json(&place, "coverage report run.trodden --changed-since HEAD --json");
-    assert!(marks_in(&rows["rows"][0]["not_exact"]).contains(&("main".to_owned(), 4, "returned-twice".to_owned())), "{rows}");
+    let rows = read_json(&place, "coverage report run.trodden --changed-since HEAD --json");
+    assert!(find_marks(&rows["rows"][0]["not_exact"]).contains(&("main".to_owned(), 4, "returned-twice".to_owned())), "{rows}");
     for command in [
         "coverage report run.trodden --baseline run.trodden",
         "suite order tests --by lines",
@@ -264,7 +261,7 @@ fn lines_in_other_outputs_are_marked() {
         "export html run.trodden -o page.html",
         "report run.trodden --html page.html",
     ] {
-        let note = said(&place, command);
+        let note = read_messages(&place, command);
         assert!(note.contains("main: not exact: "), "{command}: {note}");
     }
 }

@@ -1,5 +1,5 @@
 //! Coverage of several programs, and of sources that were compiled several times: with different folder names, with different macros, in a
-//! static library, in several build folders. Each function has the executions of its own programs, and each file its paths.
+//! static library, in several build folders. Each function must have the executions in its own programs, and each file its paths.
 
 mod place;
 
@@ -7,12 +7,12 @@ use place::{Place, must, trodden};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// `work` takes paths with `n` from 1 on that it does not take with 0.
-const PART: &str = "__attribute__((noinline)) int work(int n) {\n  int sum = 0;\n  for (int i = 0; i < n; i++)\n    if (i % 3)\n      \
+/// `work` takes some paths only if `n` is 1 or more.
+const PART_CODE: &str = "__attribute__((noinline)) int work(int n) {\n  int sum = 0;\n  for (int i = 0; i < n; i++)\n    if (i % 3)\n      \
     sum += i;\n#ifdef EXTRA\n  if (sum > 5)\n    sum--;\n#endif\n  return sum;\n}\n";
-const MAIN: &str = "int work(int);\nint main(int n, char **v) {\n  (void)v;\n  return work(5 * (n - 1)) < 0;\n}\n";
+const MAIN_SOURCE: &str = "int work(int);\nint main(int n, char **v) {\n  (void)v;\n  return work(5 * (n - 1)) < 0;\n}\n";
 
-/// Compiles, links and records.
+/// Compiles, links and records programs.
 struct Programs {
     place: Place,
     counters: &'static str,
@@ -20,7 +20,7 @@ struct Programs {
 
 impl Programs {
     fn new(counters: &'static str) -> Programs {
-        let place = Place::with(&[("src/part.c", PART), ("src/main.c", MAIN)]);
+        let place = Place::with(&[("src/part.c", PART_CODE), ("src/main.c", MAIN_SOURCE)]);
         Programs { place, counters }
     }
 
@@ -28,7 +28,7 @@ impl Programs {
         self.place.path("").to_str().unwrap().trim_end_matches('/').to_owned()
     }
 
-    /// Compiles a source with options in which `HERE` is the folder.
+    /// Compiles a source. In the options, `HERE` stands for the folder.
     fn compile(&self, source: &str, options: &str, object: &str) {
         let here = self.here();
         let options = options.replace("HERE", &here);
@@ -53,7 +53,7 @@ impl Programs {
         serde_json::from_slice(&self.place.trodden(arguments).stdout).unwrap()
     }
 
-    /// Returns the taken and the possible paths by file or function. A name may have several rows.
+    /// Returns the number of executed paths and of possible paths for each file or function. Several rows may have the same name.
     fn paths(&self, options: &str) -> Vec<(String, Option<(u64, u64)>)> {
         let report = self.json(&format!("coverage report run.trodden --json {options}"));
         let rows = report["rows"].as_array().unwrap().iter().chain([&report["total"]]);
@@ -66,7 +66,7 @@ impl Programs {
         all
     }
 
-    /// Returns the executions of lines, by the last parts of file names.
+    /// Returns the executions of lines. Keys contain the last part of the file name.
     fn lines(&self, options: &str) -> BTreeMap<(String, u64), u64> {
         let text = self.place.trodden(&format!("export lcov run.trodden {options}")).stdout;
         let (mut file, mut lines) = (String::new(), BTreeMap::new());
@@ -86,7 +86,7 @@ fn assert_rows(found: &[(String, Option<(u64, u64)>)], expected: &[(&str, u64, u
     assert_eq!(found, expected, "{what}");
 }
 
-/// `main` has the same hash in both programs, so LLVM adds their counts.
+/// `main` has the same hash in both programs, so LLVM would add their counts.
 #[test]
 fn functions_with_the_same_name_have_the_counts_of_their_program() {
     const LEAVES: &str = "#include <stdlib.h>\n#include <stdio.h>\nstatic void (*volatile leave)(int) = exit;\nint main(void) {\n  \
@@ -112,7 +112,7 @@ fn functions_with_the_same_name_have_the_counts_of_their_program() {
     }
 }
 
-/// Two programs from one source, each with a different name for its folder.
+/// Two programs are built from one source, with different names for the folder of the source.
 #[test]
 fn programs_with_renamed_folders_have_their_paths() {
     for option in ["-fdebug-prefix-map=HERE=/NAME", "-fcoverage-prefix-map=HERE=/NAME", "-ffile-prefix-map=HERE=/NAME"] {
@@ -120,7 +120,7 @@ fn programs_with_renamed_folders_have_their_paths() {
         programs.build(&option.replace("NAME", "one"), "one");
         programs.build(&option.replace("NAME", "two"), "two");
         programs.build("", "own");
-        // Only the second program takes the paths for a number that is not 0.
+        // Only the second program executes the paths for a number other than 0.
         programs.record("./one; ./two more; ./own");
         let lines = programs.lines("");
         if option.contains("debug") {
@@ -143,7 +143,6 @@ fn programs_with_renamed_folders_have_their_paths() {
     }
 }
 
-/// A report of an edge profile has the paths of each program.
 #[test]
 fn programs_for_edge_profiles_have_their_paths() {
     let programs = Programs::new("--trodden=pgo");
@@ -162,7 +161,7 @@ fn programs_for_edge_profiles_have_their_paths() {
     assert!(!String::from_utf8_lossy(&edges.stderr).contains("built without LLVM's counters"));
 }
 
-/// The taken paths of a library function are those that either program took.
+/// The executed paths of a library function are those that either program executed.
 #[test]
 fn static_library_has_the_paths_of_both_programs() {
     for counters in ["--trodden=coverage", "--trodden=pgo"] {
@@ -189,7 +188,7 @@ fn static_library_has_the_paths_of_both_programs() {
     }
 }
 
-/// LLVM's tools show the first build that they find, and drop the other.
+/// LLVM's tools show only the first build that they find.
 #[test]
 fn source_compiled_in_two_ways_has_the_counts_and_paths_of_both() {
     let programs = Programs::new("--trodden=coverage");
@@ -208,8 +207,8 @@ fn source_compiled_in_two_ways_has_the_counts_and_paths_of_both() {
     assert_eq!(total(&programs.paths("--functions")), total(&rows));
 }
 
-/// One program contains two static functions with the same name and source. The linker keeps the regions of only one, so a message must
-/// name the other.
+/// A program contains two static functions with the same name and source file. The linker keeps the regions of only one of them, so a
+/// message must name the other.
 #[test]
 fn local_functions_of_a_source_compiled_twice_are_named() {
     const LOCAL: &str = "__attribute__((noinline)) static int local(int n) {\n#ifdef TWICE\n  if (n)\n    n++;\n#endif\n  return n;\n}\n\
@@ -234,15 +233,15 @@ fn local_functions_of_a_source_compiled_twice_are_named() {
     }
 }
 
-/// A compiler cache gives a build folder an object that was compiled in a different folder.
+/// A compiler cache puts an object into a build folder although it was compiled in a different folder.
 #[test]
 fn objects_from_another_build_folder_have_their_paths() {
     for counters in ["--trodden=coverage", "--trodden=pgo"] {
         let programs = Programs::new(counters);
         let place = &programs.place;
         for folder in ["a", "b"] {
-            place.write(&format!("{folder}/part.c"), PART);
-            place.write(&format!("{folder}/main.c"), MAIN);
+            place.write(&format!("{folder}/part.c"), PART_CODE);
+            place.write(&format!("{folder}/main.c"), MAIN_SOURCE);
         }
         place.shell(&format!(
             "cd a && for s in part main; do {0} cc {counters} -O1 -g -c $s.c -o $s.o; done && cp part.o ../b && \

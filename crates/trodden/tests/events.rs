@@ -1,8 +1,8 @@
-//! Events of paths: counts equal those of a build without events, and each path's sum contains only its own events, however control leaves
-//! the path.
+//! Events per path. Counts must equal those of a build without events. However control leaves a path, the path's sum must contain only its
+//! own events.
 //!
-//! Page faults are events that a program can cause one by one, so the program's text determines their sums. If the kernel does not let
-//! users count them, the runtime must say so, and no profile is written.
+//! A program can cause page faults one by one, so its text determines the expected sums. If the kernel forbids users to count page faults,
+//! the runtime must say so, and no profile is written.
 
 mod place;
 
@@ -12,7 +12,7 @@ use trodden_oracle::random::{RandomLanguage, program};
 use trodden_profile::events::PathEvents;
 use trodden_profile::{FunctionPaths, Profile};
 
-/// Random programs in C and C++, with threads, `longjmp` and exceptions.
+/// Seeds of random C and C++ programs with threads, `longjmp` and exceptions.
 const SEEDS: [u64; 6] = [0, 1, 2, 3, 4, 5];
 
 #[test]
@@ -31,14 +31,14 @@ fn counts_equal_those_of_a_build_without_events() {
             let output = place.command(trodden()).args(["record", "--no-store", "-o", "run.trodden", "--", "./subject"]).output().unwrap();
             let profile = Profile::read(&place.path("run.trodden")).unwrap();
             check_squares(&profile);
-            let found = (output.stdout, counts(&profile));
+            let found = (output.stdout, read_counts(&profile));
             assert!(known.get_or_insert(found.clone()) == &found, "seed {seed} {level}: counts differ");
         }
     }
 }
 
-/// Charges by a signal handler between two instructions are not lost in unoptimised code, either: each word of memory is incremented by a
-/// single instruction, and the two words of a sum of squares by two instructions with carry.
+/// A signal handler may run between any two instructions, and its charges must not be lost. In unoptimised code, each word in memory is
+/// therefore incremented by a single instruction, and the two words for a sum of squares by two instructions with carry.
 #[test]
 fn sums_are_incremented_in_memory_in_unoptimised_code() {
     let place = Place::with(&[("leaf.c", "int leaf(int x) { return x + 1; }\n")]);
@@ -52,18 +52,18 @@ fn sums_are_incremented_in_memory_in_unoptimised_code() {
             |line: &str| line.trim().strip_prefix(name).map(|operands| operands.trim().ends_with(')') || operands.contains("%fs:"));
         body.lines().filter(|line| operands(line) == Some(true)).count()
     };
-    // The overhead of reading, the count, the sum, the lower half of the square, and the charged time.
+    // The instructions add to the overhead of reading, the count, the sum, the lower half of the square, and the charged time.
     assert_eq!((to_memory("addq"), to_memory("adcq")), (5, 1), "{body}");
 }
 
-/// Counts of all functions, in the order of the program.
+/// Counts of all functions, in the program's order.
 type Counts = Vec<(String, Vec<(u64, u64)>)>;
 
-fn counts(profile: &Profile) -> Counts {
+fn read_counts(profile: &Profile) -> Counts {
     profile.functions().map(|(_, unit, function)| (function.name.clone(), unit.counts_of(function).collect())).collect()
 }
 
-/// Checks that the mean of squares is at least the square of the mean, and that events belong to executed paths.
+/// Checks that the mean of squares is at least the square of the mean, and that only executed paths have events.
 fn check_squares(profile: &Profile) {
     for (_, unit, function) in profile.functions() {
         let executed: Vec<(u64, u64)> = unit.counts_of(function).collect();
@@ -79,8 +79,9 @@ fn check_squares(profile: &Profile) {
     }
 }
 
-/// Each iteration of `heavy` takes far longer than reading the clock, so that its sum is meaningful on a busy machine.
-const TIMED: &str = r#"
+/// A program in which each iteration of `heavy` takes far longer than reading the clock, so that its sum is meaningful even on a busy
+/// machine.
+const TIMED_PROGRAM: &str = r#"
 #include <stdio.h>
 #include <setjmp.h>
 #include <x86intrin.h>
@@ -114,44 +115,45 @@ __attribute__((no_profile_instrument_function)) int main(void) {
 
 #[test]
 fn times_of_paths_exclude_callees_and_do_not_exceed_the_total() {
-    let place = Place::with(&[("timed.c", TIMED)]);
+    let place = Place::with(&[("timed.c", TIMED_PROGRAM)]);
     place.cc("--trodden=events=tsc -O2 timed.c -o timed");
     let (output, profile) = place.record("timed");
     let elapsed: i128 = output.split_whitespace().next().unwrap().parse().unwrap();
-    let total: i128 = profile.functions().map(|(_, unit, function)| sum(unit, function)).sum();
-    // No time is charged twice. How much is missing depends on the load of the processor.
-    let by_function = || profile.functions().map(|(_, unit, f)| format!("{} {}", f.name, sum(unit, f))).collect::<Vec<_>>();
+    let total: i128 = profile.functions().map(|(_, unit, function)| sum_events(unit, function)).sum();
+    // No time is charged twice. How much time is missing depends on the load of the processor.
+    let by_function = || profile.functions().map(|(_, unit, f)| format!("{} {}", f.name, sum_events(unit, f))).collect::<Vec<_>>();
     assert!(0 < total && total <= elapsed, "{total} of {elapsed}: {:?}", by_function());
     for (_, unit, function) in profile.functions() {
-        assert!(sum(unit, function) > -elapsed / 10, "{}", function.name);
+        assert!(sum_events(unit, function) > -elapsed / 10, "{}", function.name);
     }
-    // An interruption is charged to the interrupted path, which differs from run to run.
+    // An interruption is charged to the path that it interrupts, which differs between runs.
     let right = (0..8).any(|_| is_charged_right(&place.record("timed").1));
-    assert!(right, "{:?}", paths(&profile, "choose"));
+    assert!(right, "{:?}", read_path_events(&profile, "choose"));
 }
 
-/// Returns true if a path with 4000 multiplications has more events than a path without any, and `heavy` has nearly all events that it
-/// causes.
+/// Returns true if a path with 4,000 multiplications has more events than a path without any, and if nearly all events that `heavy` causes
+/// are charged to `heavy`.
 fn is_charged_right(profile: &Profile) -> bool {
-    let choose = paths(profile, "choose");
+    let choose = read_path_events(profile, "choose");
     let mean = |n: u64| choose.iter().filter(|(count, _)| *count == n).map(|(_, events)| events.mean(n)).fold(0.0, f64::max);
-    let of = |name| paths(profile, name).iter().map(|(_, e)| e.sum).sum::<i128>();
+    let of = |name| read_path_events(profile, name).iter().map(|(_, e)| e.sum).sum::<i128>();
     mean(100) > 1000.0 && mean(700) < mean(100) / 2.0 && of("recurse") < of("heavy") / 10 && of("leap") < of("heavy") / 2
 }
 
-fn sum(unit: &trodden_profile::UnitProfile, function: &trodden_unit::FunctionMap) -> i128 {
+fn sum_events(unit: &trodden_profile::UnitProfile, function: &trodden_unit::FunctionMap) -> i128 {
     unit.counts_of(function).map(|(id, _)| unit.events_of(function, id).sum).sum()
 }
 
-/// Executions and events of a function's complete paths.
-fn paths(profile: &Profile, name: &str) -> Vec<(u64, PathEvents)> {
+/// Returns the executions and events of a function's complete paths.
+fn read_path_events(profile: &Profile, name: &str) -> Vec<(u64, PathEvents)> {
     let (_, unit, function) = profile.functions().find(|(_, _, f)| f.name == name).unwrap();
     let decoded = FunctionPaths::decode(function, unit.counts_of(function)).unwrap();
     decoded.complete.iter().map(|p| (p.count, unit.events_of(function, p.id))).collect()
 }
 
-/// Each call of `touch` causes one page fault with an odd number, and none with an even number; `leap` causes one and never returns.
-const FAULTS: &str = r#"
+/// A program in which a call to `touch` causes one page fault if its number is odd, and none otherwise. `leap` causes one page fault and
+/// never returns.
+const FAULTS_PROGRAM: &str = r#"
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <setjmp.h>
@@ -187,39 +189,38 @@ int main(void) {
 
 #[test]
 fn page_faults_are_charged_to_the_paths_that_cause_them() {
-    let place = Place::with(&[("faults.c", FAULTS)]);
+    let place = Place::with(&[("faults.c", FAULTS_PROGRAM)]);
     place.cc("--trodden=events=page-faults -O2 -pthread faults.c -o faults");
     let output = place.command(trodden()).args(["record", "--no-store", "-o", "run.trodden", "--", "./faults"]).output().unwrap();
     assert_eq!(output.status.code(), Some(3), "{output:?}");
     if !place.path("run.trodden").exists() {
-        return refused(&output.stderr);
+        return check_rejection(&output.stderr);
     }
     let profile = Profile::read(&place.path("run.trodden")).unwrap();
-    let mut touch = paths(&profile, "touch");
+    let mut touch = read_path_events(&profile, "touch");
     touch.sort_by_key(|(_, events)| events.sum);
     let calls = 500 + 4 * 100 + 50;
-    // The first fault in a region's page may be caused by the counter, and the first fault in a code page by the code.
+    // The counter's own page and the code's page may each cause one additional fault.
     let [(none, quiet), (one, faulting)] = touch[..] else { panic!("{touch:?}") };
     assert_eq!((none, one), (calls, calls));
     let near = |events: PathEvents, expected: i128| (events.sum - expected).abs() <= 12;
     assert!(near(quiet, 0) && near(faulting, i128::from(calls)), "{quiet:?} {faulting:?}");
     assert!(faulting.deviation(one) < 0.5 && (faulting.mean(one) - 1.0).abs() < 0.02, "{faulting:?}");
-    assert!(paths(&profile, "leap").is_empty());
-    // The faults of `leap` before it is left are charged to the path that ends next, in `main`.
-    let main: i128 = paths(&profile, "main").iter().map(|(_, e)| e.sum).sum();
+    assert!(read_path_events(&profile, "leap").is_empty());
+    // The fault in `leap` is charged to the path that ends next, which is in `main`.
+    let main: i128 = read_path_events(&profile, "main").iter().map(|(_, e)| e.sum).sum();
     assert!(main >= 1, "{main}");
 }
 
-/// Checks the runtime's message if it cannot count an event.
-fn refused(stderr: &[u8]) {
+fn check_rejection(stderr: &[u8]) {
     let text = String::from_utf8_lossy(stderr);
     assert!(text.contains("event") && text.contains("--events tsc") && text.contains("is not counted"), "{text}");
 }
 
-/// Only interesting paths have separate sums, under the standard path numbers. All other paths of a function share one sum.
+/// Interesting paths have separate sums, under their standard numbers. All other paths of a function share one sum.
 #[test]
 fn only_interesting_paths_have_separate_sums() {
-    let place = Place::with(&[("timed.c", TIMED)]);
+    let place = Place::with(&[("timed.c", TIMED_PROGRAM)]);
     place.cc("--trodden=events=tsc -O2 -g timed.c -o timed");
     let (_, all) = place.record("timed");
     for scheme in ["known-table", "ppp", "pspp", "ball-larus"] {
@@ -238,8 +239,8 @@ fn only_interesting_paths_have_separate_sums() {
             assert_eq!(counts, whole.counts_of(same).collect::<Vec<_>>());
             continue;
         }
-        // Seven of eight calls take the path in line 13. The eighth multiplies 4000 times, and its ticks are counted as those of other
-        // paths.
+        // Seven of eight calls take the path through line 13. The eighth call multiplies 4,000 times, and its ticks are charged to the
+        // other paths.
         let [(path, 700)] = counts[..] else { panic!("{scheme}: {counts:?}") };
         assert_eq!((whole.counts_of(same).find(|(id, _)| *id == path), unit.unattributed(choose)), (Some((path, 700)), 100));
         let others = unit.counts.events_of(choose.unattributed().start);
@@ -256,13 +257,13 @@ fn no_profile_is_written_if_the_event_cannot_be_counted() {
     assert_eq!(output.status.code(), Some(4));
     match place.path("run.trodden").exists() {
         true => check_squares(&Profile::read(&place.path("run.trodden")).unwrap()),
-        false => refused(&output.stderr),
+        false => check_rejection(&output.stderr),
     }
 }
 
 #[test]
 fn reports_show_events_and_merging_adds_them() {
-    let place = Place::with(&[("timed.c", TIMED)]);
+    let place = Place::with(&[("timed.c", TIMED_PROGRAM)]);
     place.cc("--trodden=events=tsc -O2 timed.c -o timed");
     let (_, profile) = place.record("timed");
     place.trodden("merge -o twice.trodden run.trodden run.trodden");
@@ -281,7 +282,7 @@ fn reports_show_events_and_merging_adds_them() {
     let sums: Vec<i64> = json["paths"].as_array().unwrap().iter().map(|p| p["events"]["sum"].as_i64().unwrap()).collect();
     assert!(sums.is_sorted_by(|a, b| a.max(&0) >= b.max(&0)), "{sums:?}");
     assert_eq!(sums.iter().sum::<i64>(), json["totals"]["events"]["sum"].as_i64().unwrap());
-    // A variant without events of the same program has no sums.
+    // A variant of the same program without events has no sums.
     place.trodden("instrument timed -o plain");
     place.record("plain");
     let output = place.command(trodden()).args(["report", "--measure", "events", "run.trodden"]).output().unwrap();
@@ -305,7 +306,7 @@ fn conflicting_events_and_settings_are_rejected() {
         assert!(!output.status.success() && String::from_utf8_lossy(&output.stderr).contains(message), "{arguments}: {output:?}");
     }
     assert!(!Path::new("mixed").exists());
-    // Units without events can be linked with units that have events.
+    // Units with events can be linked with units that have none.
     place.cc("-c b.c -o b.o");
     place.cc("a.o b.o -o both");
     let output = place.command(trodden()).args(["record", "--no-store", "-o", "run.trodden", "--", "./both"]).output().unwrap();

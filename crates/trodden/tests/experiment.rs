@@ -1,5 +1,5 @@
-//! The settings of a build reach the plugin, the map and every reader of the map: with files of any name, from the command line and the
-//! environment, and again from a program's own map.
+//! The settings of a build reach the plugin, the unit map and every reader of the map. They may come from the command line, from the
+//! environment or from a program's own map, and may name files with any name.
 
 mod place;
 
@@ -11,8 +11,8 @@ use std::process::Command;
 use trodden_unit::Experiment;
 use trodden_unit::experiment::{InputFolder, PluginRequest};
 
-/// `mix` has a loop with two paths, or with four and calls of `rare` if there is an argument. The loop iterates 1,000 times, with two
-/// arguments 2,000 times.
+/// In `mix`, a loop has two paths, or four paths and calls to `rare` if there is an argument. The loop iterates 1,000 times, or 2,000 times
+/// with two arguments.
 const PROGRAM: &str = "#include <stdio.h>\n\
     __attribute__((noinline)) unsigned mix(volatile unsigned *p, int n, int often) {\n\
       for (int i = 0; i < n; i++) { if (*p & 1) *p = *p * 3 + 1; else *p = *p / 2 + i; if (i % 8 < often) *p ^= 5; }\n\
@@ -22,22 +22,22 @@ const PROGRAM: &str = "#include <stdio.h>\n\
     return argc > 1 ? !rare(argc) \
     : 0; }\n";
 
-fn recorded() -> Place {
+fn build_and_record() -> Place {
     let place = Place::with(&[("a.c", PROGRAM)]);
     place.cc("-O2 -g -fno-unroll-loops a.c -o prog");
     place.trodden("record -o run.trodden -- ./prog");
     place
 }
 
-/// Returns the computed instructions per iteration of the loop of `mix`, without and with counting.
-fn loop_of(place: &Place, arguments: &str) -> (f64, f64) {
+/// Returns the computed number of instructions per iteration of the loop in `mix`, first without counting, then with counting.
+fn compute_loop_costs(place: &Place, arguments: &str) -> (f64, f64) {
     let found: Value = serde_json::from_slice(&place.laboratory(&format!("loops --json --function mix {arguments}")).stdout).unwrap();
     let [only] = &found["loops"].as_array().unwrap()[..] else { panic!("{found}") };
     (only["plain"].as_f64().unwrap(), only["counted"].as_f64().unwrap())
 }
 
-/// Returns the same by single-stepping, which knows no loops: the difference between runs with 2,000 and with 1,000 iterations.
-fn stepped(place: &Place, program: &str) -> f64 {
+/// Measures the instructions per iteration by single-stepping, as the difference between runs with 2,000 and with 1,000 iterations.
+fn step_loop(place: &Place, program: &str) -> f64 {
     let steps = |arguments: &[&str]| -> f64 {
         let mut command = place.command(trodden());
         command.args(["trace", "record", "--collector", "single-step", "--output", "steps.trace", "--"]);
@@ -50,11 +50,11 @@ fn stepped(place: &Place, program: &str) -> f64 {
     (steps(&["x", "y"]) - steps(&["x"])) / 1000.0
 }
 
-fn experiment(place: &Place, program: &str) -> Experiment {
+fn run_experiment(place: &Place, program: &str) -> Experiment {
     place.image(program).frames[0].map().unwrap().experiment
 }
 
-fn refused(command: &mut Command) -> String {
+fn expect_error(command: &mut Command) -> String {
     let output = command.output().unwrap();
     assert!(!output.status.success(), "{command:?}");
     String::from_utf8_lossy(&output.stderr).into_owned()
@@ -62,50 +62,50 @@ fn refused(command: &mut Command) -> String {
 
 #[test]
 fn computed_loop_costs_equal_single_stepped_costs() {
-    let place = recorded();
+    let place = build_and_record();
     let record = |program: &str| {
         let (file, program) = (format!("{program}.trodden"), format!("./{program}"));
         must(place.command(trodden()).args(["record", "--no-store", "-o", &file, "--", &program, "x"]));
     };
     record("prog");
     place.tool("clang-22", "-O2 -g -fno-unroll-loops a.c -o plain");
-    let (plain, full) = loop_of(&place, "./prog prog.trodden");
-    assert!((plain - stepped(&place, "plain")).abs() < 0.5, "{plain}");
-    // The program merges equal ends of blocks, but the computed cost does not.
-    let all = stepped(&place, "prog");
+    let (plain, full) = compute_loop_costs(&place, "./prog prog.trodden");
+    assert!((plain - step_loop(&place, "plain")).abs() < 0.5, "{plain}");
+    // The tolerance is larger because code generation merges equal ends of blocks, which the computed cost ignores.
+    let all = step_loop(&place, "prog");
     assert!((full - all).abs() < 1.5, "{full}, stepped {all}");
     place.trodden("export known run.trodden -o known");
     for (made, options) in [("residual", "--residual known"), ("interesting", "--interesting top:1:run.trodden")] {
         place.trodden(&format!("instrument prog -o {made} {options}"));
         record(made);
-        assert_eq!(experiment(&place, made).inputs().len(), 1, "{made}");
+        assert_eq!(run_experiment(&place, made).inputs().len(), 1, "{made}");
         if made == "residual" {
-            // Seven of eight iterations take known paths, whose counts the profile does not have.
+            // Seven of eight iterations take known paths. The profile has no counts for them.
             let refused = place.command(laboratory()).args(["loops", "./residual", "residual.trodden"]).output().unwrap();
             assert!(!refused.status.success() && String::from_utf8_lossy(&refused.stderr).contains("build it without --residual"));
             continue;
         }
-        let (plain, counted) = loop_of(&place, &format!("./{made} {made}.trodden"));
+        let (plain, counted) = compute_loop_costs(&place, &format!("./{made} {made}.trodden"));
         assert!(plain > 0.0 && counted > 0.0 && counted != full, "{made}: {plain} to {counted}; all paths: {full}");
-        let real = stepped(&place, made);
+        let real = step_loop(&place, made);
         assert!((counted - real).abs() < 1.0, "{counted}, stepped {real}");
     }
 }
 
 #[test]
 fn missing_set_of_paths_is_named_with_advice() {
-    let place = recorded();
+    let place = build_and_record();
     place.trodden("instrument prog -o interesting --interesting top:1:run.trodden");
     place.trodden("record --no-store -o interesting.trodden -- ./interesting");
-    let set = experiment(&place, "interesting").interesting().expect("interesting paths").set;
+    let set = run_experiment(&place, "interesting").interesting().expect("interesting paths").set;
     std::fs::remove_file(InputFolder::new(place.path("store/inputs")).path(set)).unwrap();
-    let error = refused(place.command(laboratory()).args(["loops", "./interesting", "interesting.trodden"]));
+    let error = expect_error(place.command(laboratory()).args(["loops", "./interesting", "interesting.trodden"]));
     assert!(error.contains(&set.to_string()) && error.contains("--interesting") && error.contains("TRODDEN_CACHE"), "{error}");
 }
 
 #[test]
 fn file_names_may_contain_blanks_quotes_and_any_bytes() {
-    let place = recorded();
+    let place = build_and_record();
     let name = |text: &[u8]| -> OsString { place.path("").join(OsStr::from_bytes(text)).into_os_string() };
     let (weights, known, store) = (name(b"of 'a run' \"x\" \xff=%20"), name(b"known, \"all\" \xfe"), name(b"a store 'y' \xfd"));
     must(place.command(trodden()).args(["export", "weights", "run.trodden", "-o"]).arg(&weights));
@@ -120,7 +120,7 @@ fn file_names_may_contain_blanks_quotes_and_any_bytes() {
     let mut driver = place.command(trodden());
     driver.env("TRODDEN_CACHE", &store).env("TRODDEN_INSTRUMENT", format!("weights={} known={}", encoded(&weights), encoded(&known)));
     must(driver.args(["cc", "-O2", "a.c", "-o", "by-variable"]));
-    let (one, other) = (experiment(&place, "by-option"), experiment(&place, "by-variable"));
+    let (one, other) = (run_experiment(&place, "by-option"), run_experiment(&place, "by-variable"));
     assert!(one.known().is_some() && one.placement().weights.is_some(), "{one}");
     assert_eq!(one, other);
     let mut record = place.command(trodden());
@@ -142,11 +142,11 @@ fn contradictory_settings_are_rejected_before_files_are_read_or_written() {
         (vec!["instrument", "nothing", "-o", "x", "--watch", "f", "--events", "tsc"], "--events cannot be combined with --watch"),
     ];
     for (arguments, reason) in cases {
-        let error = refused(with_choices(&mut place.command(trodden()), arguments.iter().copied()));
+        let error = expect_error(with_choices(&mut place.command(trodden()), arguments.iter().copied()));
         assert!(error.contains(reason), "{arguments:?}: {error}");
         assert!(!place.path("store").exists(), "{arguments:?}");
     }
-    let error = refused(place.command(trodden()).args(["build", "--", "true"]).env("TRODDEN_LABORATORY", "--scheme ppp"));
+    let error = expect_error(place.command(trodden()).args(["build", "--", "true"]).env("TRODDEN_LABORATORY", "--scheme ppp"));
     assert!(error.contains("trodden instrument --interesting"), "{error}");
     for (arguments, choices, reason) in [
         (["report", "x.trodden"], "p3", "unexpected argument 'p3'"),
@@ -154,12 +154,12 @@ fn contradictory_settings_are_rejected_before_files_are_read_or_written() {
         (["report", "x.trodden"], "--scheme ball-larus", "--scheme, which does not apply to `trodden report`"),
         (["build", "true"], "--collector uprobes", "--collector, which does not apply to `trodden build`"),
     ] {
-        let error = refused(place.command(trodden()).args(arguments).env("TRODDEN_LABORATORY", choices));
+        let error = expect_error(place.command(trodden()).args(arguments).env("TRODDEN_LABORATORY", choices));
         assert!(error.contains("TRODDEN_LABORATORY") && error.contains(reason), "{arguments:?}: {error}");
     }
-    let error = refused(place.command(trodden()).args(["cc", "-c", "a.c"]).env("TRODDEN_INSTRUMENT", "chords=maybe"));
+    let error = expect_error(place.command(trodden()).args(["cc", "-c", "a.c"]).env("TRODDEN_INSTRUMENT", "chords=maybe"));
     assert!(error.contains("`chords=maybe`") && error.contains("chords takes on|off"), "{error}");
-    let error = refused(place.command(trodden()).args(["build", "--residual", "nothing", "--", "true"]));
+    let error = expect_error(place.command(trodden()).args(["build", "--residual", "nothing", "--", "true"]));
     assert!(error.contains("nothing") && !place.path("store/inputs").exists(), "{error}");
 }
 
@@ -171,7 +171,7 @@ fn options_override_the_environment_which_overrides_the_build() {
     let arguments = ["build", "--max-paths", "64", "--chords", "on", "--", "sh", "-ec", script];
     with_choices(build.env("TRODDEN_INSTRUMENT", "reach=all chords=off"), arguments);
     must(&mut build);
-    let text = |program| experiment(&place, program).to_string();
+    let text = |program| run_experiment(&place, program).to_string();
     assert_eq!(text("one"), "scheme=ball-larus max-paths=64 chords=on trip-counts=tight early=on reach=all");
     assert_eq!(text("two"), text("one").replace("max-paths=64", "max-paths=9"));
     assert_eq!(text("three"), format!("{} when=bursts", text("one")));
@@ -188,20 +188,20 @@ fn plugin_accepts_only_requests() {
         command.arg(format!("-fpass-plugin={}", plugin.display())).args(["-c", "a.c", "-o", "a.o"]).env(variable, value);
         command
     };
-    let error = refused(&mut clang("TRODDEN_INSTRUMENT", OsStr::new("when=bursts")));
+    let error = expect_error(&mut clang("TRODDEN_INSTRUMENT", OsStr::new("when=bursts")));
     assert!(error.contains("read by trodden's drivers"), "{error}");
     let folder = InputFolder::new(place.path("in puts"));
     let request = PluginRequest::default().write(&folder).unwrap();
     must(&mut clang("TRODDEN_EXPERIMENT", request.as_os_str()));
     std::fs::write(&request, b"TRODEXP\x09").unwrap();
-    let error = refused(&mut clang("TRODDEN_EXPERIMENT", request.as_os_str()));
+    let error = expect_error(&mut clang("TRODDEN_EXPERIMENT", request.as_os_str()));
     assert!(error.contains("an earlier version of trodden wrote it: start the build again"), "{error}");
 }
 
 #[test]
 fn laboratory_choices_reach_only_builds_and_drivers() {
     let place = Place::with(&[("a.c", PROGRAM)]);
-    let refuses = |arguments: &str| refused(place.command(laboratory()).args(arguments.split(' ')));
+    let refuses = |arguments: &str| expect_error(place.command(laboratory()).args(arguments.split(' ')));
     let of_report = refuses("with --chords off -- report");
     assert!(of_report.contains("--chords does not apply to `trodden report`") && of_report.contains("`cargo trodden`"), "{of_report}");
     assert!(refuses("with --growth 9 -- build -- true").contains("it is for `trodden instrument`"));
@@ -212,12 +212,12 @@ fn laboratory_choices_reach_only_builds_and_drivers() {
     place.cc("-O1 a.c -o usual");
     place.laboratory("with --max-paths 2 --chords off -- instrument usual -o made");
     for program in ["driven", "built", "made"] {
-        let settings = experiment(&place, program).to_string();
+        let settings = run_experiment(&place, program).to_string();
         assert!(settings.contains("max-paths=2") && settings.contains("chords=off"), "{program}: {settings}");
     }
     let mut both = place.command(laboratory());
     both.args("with --max-paths 3 -- cc -O1 a.c -o both".split(' ')).env("TRODDEN_INSTRUMENT", "reach=all max-paths=9");
     must(&mut both);
-    let settings = experiment(&place, "both").to_string();
+    let settings = run_experiment(&place, "both").to_string();
     assert!(settings.contains("max-paths=3") && settings.contains("reach=all"), "{settings}");
 }

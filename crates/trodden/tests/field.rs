@@ -1,4 +1,4 @@
-//! Reports of many users: their contents, and their aggregation.
+//! Reports of untested paths from many users: what they contain, and how they are merged.
 
 mod place;
 
@@ -7,7 +7,7 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs;
 
-const SUBJECT: &str = r#"#include <stdlib.h>
+const SUBJECT_PROGRAM: &str = r#"#include <stdlib.h>
 __attribute__((noinline)) int secret_function(int a, int b) {
     int r = 0;
     if (a > 10) { __asm__ volatile("nop"); r += 1; } else { __asm__ volatile("nop;nop"); r -= 1; }
@@ -21,9 +21,9 @@ int main(int argc, char **argv) {
 }
 "#;
 
-/// Creates the reports of three machines, two of which belong to one user.
-fn inbox() -> Place {
-    let place = Place::with(&[("prog.c", SUBJECT)]);
+/// Creates reports from three machines. Two of the machines belong to the same user.
+fn create_reports() -> Place {
+    let place = Place::with(&[("prog.c", SUBJECT_PROGRAM)]);
     place.cc("-O1 -g prog.c -o prog");
     place.trodden("record --suite tests -- ./prog 1 1 20 20");
     place.trodden("instrument ./prog --residual tests -o prog.field");
@@ -39,15 +39,14 @@ fn inbox() -> Place {
 /// Executions by image, unit and counter.
 type Executions = BTreeMap<(Vec<u8>, Vec<u8>, u64), u64>;
 
-/// Reads a report as its format is described: the user, and executions by image, unit and counter. Fails if the report contains anything
-/// else.
-fn read(bytes: &[u8]) -> (Vec<u8>, Executions) {
+/// Reads a report according to the format's description. Returns the user and the executions. Panics if the report contains anything else.
+fn parse_report(bytes: &[u8]) -> (Vec<u8>, Executions) {
     assert_eq!(&bytes[..8], b"TRODFLD\x01");
     assert_eq!(u32::from_le_bytes(bytes[8..12].try_into().unwrap()) as usize, bytes.len() - 16);
     let mut rest = bytes[16..].iter().copied();
     let mut counts = BTreeMap::new();
     let user: Vec<u8> = rest.by_ref().take(16).collect();
-    fn number(rest: &mut impl Iterator<Item = u8>) -> u64 {
+    fn parse_number(rest: &mut impl Iterator<Item = u8>) -> u64 {
         let (mut value, mut shift) = (0, 0);
         loop {
             let byte = rest.next().unwrap();
@@ -62,8 +61,8 @@ fn read(bytes: &[u8]) -> (Vec<u8>, Executions) {
         let (image, unit): (Vec<u8>, Vec<u8>) = (rest.by_ref().take(16).collect(), rest.by_ref().take(16).collect());
         let mut counter = 0;
         for _ in 0..number(&mut rest) {
-            counter += number(&mut rest);
-            counts.insert((image.clone(), unit.clone(), counter), number(&mut rest));
+            counter += parse_number(&mut rest);
+            counts.insert((image.clone(), unit.clone(), counter), parse_number(&mut rest));
         }
     }
     assert_eq!(rest.next(), None);
@@ -72,10 +71,10 @@ fn read(bytes: &[u8]) -> (Vec<u8>, Executions) {
 
 #[test]
 fn reports_contain_only_path_identities_and_counts() {
-    let place = inbox();
+    let place = create_reports();
     let bytes = fs::read(place.path("inbox/a.field")).unwrap();
-    let (user, counts) = read(&bytes);
-    assert!(user != [0; 16] && user == read(&fs::read(place.path("inbox/b.field")).unwrap()).0);
+    let (user, counts) = parse_report(&bytes);
+    assert!(user != [0; 16] && user == parse_report(&fs::read(place.path("inbox/b.field")).unwrap()).0);
     let report: Value = serde_json::from_slice(&place.trodden("untested a.raw --json").stdout).unwrap();
     let paths = report["paths"].as_array().unwrap();
     assert_eq!(counts.len(), paths.len());
@@ -92,7 +91,7 @@ fn reports_contain_only_path_identities_and_counts() {
 
 #[test]
 fn paths_are_ranked_by_users() {
-    let place = inbox();
+    let place = create_reports();
     let sums: Value = serde_json::from_slice(&place.trodden("fleet aggregate inbox --json --rows rows.csv").stdout).unwrap();
     assert_eq!(sums["reports"], 3);
     let first = sums["paths"].as_array().unwrap().iter().find(|p| p["function"] == "secret_function").unwrap();
@@ -107,7 +106,7 @@ fn paths_are_ranked_by_users() {
     assert_eq!(executions, ["1", "3"], "{csv}");
     let text = String::from_utf8(place.trodden("fleet aggregate inbox").stdout).unwrap();
     assert!(text.contains("2 users, 3 reports, 4 executions") && text.contains("if (a > 10)"), "{text}");
-    // Concatenated reports give the same result. If one is corrupt, it and the following reports are left out.
+    // Concatenated reports give the same result. If one report is corrupt, it and the reports after it are left out.
     let mut all = Vec::new();
     for machine in ["a", "b", "c"] {
         all.extend(fs::read(place.path(&format!("inbox/{machine}.field"))).unwrap());
@@ -120,7 +119,7 @@ fn paths_are_ranked_by_users() {
     let output = place.command(trodden()).args(["fleet", "aggregate", "all.field"]).output().unwrap();
     let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(out.contains("in 2 reports") && err.contains("checksum"), "{out}{err}");
-    // A file that is missing, or that contains no report, is an error.
+    // A missing file is an error, as is a file without a report.
     fs::write(place.path("none.field"), "").unwrap();
     for (file, message) in [("missing.field", "cannot read missing.field"), ("none.field", "contain no report")] {
         let output = place.command(trodden()).args(["fleet", "aggregate", file]).output().unwrap();

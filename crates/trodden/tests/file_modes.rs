@@ -1,4 +1,4 @@
-//! Permissions of the files that trodden writes: files with command lines, counts or recordings can be read only by their owner, unless the
+//! Permissions of the files that trodden writes. Files with command lines, counts or recordings can be read only by their owner, unless the
 //! folder of the run store is shared. Programs that change their user are counted nevertheless.
 
 mod place;
@@ -17,8 +17,8 @@ const PROGRAM: &str = "
     int main(void) { int i, s = 0; for (i = 0; i < 5; i++) s += half(i); printf(\"%d\\n\", s); return 0; }
 ";
 
-/// Changes its user, and then counts: in `main`, in a child of `fork`, and in a thread.
-const DROPPER: &str = "
+/// A program that changes its user and then counts in `main`, in a child of `fork`, and in a thread.
+const USER_CHANGING_PROGRAM: &str = "
     #include <pthread.h>
     #include <stdio.h>
     #include <sys/wait.h>
@@ -39,12 +39,12 @@ const DROPPER: &str = "
     }
 ";
 
-fn mode(path: &Path) -> u32 {
+fn read_mode(path: &Path) -> u32 {
     path.symlink_metadata().unwrap().mode() & 0o7777
 }
 
 /// Returns all files and folders below a folder, except links.
-fn all(folder: &Path) -> Vec<PathBuf> {
+fn list_all(folder: &Path) -> Vec<PathBuf> {
     let mut found = vec![folder.to_owned()];
     let mut at = 0;
     while at < found.len() {
@@ -57,7 +57,7 @@ fn all(folder: &Path) -> Vec<PathBuf> {
     found
 }
 
-fn compiled(source: &str, options: &[&str]) -> Place {
+fn compile_program(source: &str, options: &[&str]) -> Place {
     let place = Place::new();
     place.write("prog.c", source);
     must(place.command(trodden()).arg("build").args(options).args("-- cc -O1 -pthread prog.c -o prog".split(' ')));
@@ -65,8 +65,8 @@ fn compiled(source: &str, options: &[&str]) -> Place {
     place
 }
 
-/// Returns a command that runs with a umask under which everybody could read new files.
-fn open_to_all(place: &Place, command_line: &str) -> Command {
+/// Creates a command with a umask that would let everybody read new files.
+fn command_with_open_umask(place: &Place, command_line: &str) -> Command {
     let mut command = place.command("sh");
     command.args(["-c", &format!("umask 0022; exec {command_line}")]);
     command
@@ -74,66 +74,66 @@ fn open_to_all(place: &Place, command_line: &str) -> Command {
 
 #[test]
 fn only_the_owner_can_read_stores_profiles_and_raw_files() {
-    let place = compiled(PROGRAM, &[]);
+    let place = compile_program(PROGRAM, &[]);
     let trodden = trodden();
     let trodden = trodden.display();
     place.write("old.trodden", "something that all may read");
     fs::set_permissions(place.path("old.trodden"), fs::Permissions::from_mode(0o644)).unwrap();
-    must(&mut open_to_all(&place, &format!("{trodden} record -- ./prog --password=secret")));
-    must(&mut open_to_all(&place, &format!("{trodden} record --suite tests --output old.trodden -- ./prog")));
-    must(&mut open_to_all(&place, &format!("{trodden} record --no-store --output new.trodden -- ./prog")));
-    must(&mut open_to_all(&place, &format!("{trodden} merge --output sum.trodden new.trodden old.trodden")));
-    must(&mut open_to_all(&place, &format!("{trodden} runs suite nightly 1")));
-    must(open_to_all(&place, "./prog").env("TRODDEN_OUTPUT", place.path("counts/%p.raw")));
-    for path in all(&place.path(".trodden")).into_iter().chain(all(&place.path("counts"))) {
+    must(&mut command_with_open_umask(&place, &format!("{trodden} record -- ./prog --password=secret")));
+    must(&mut command_with_open_umask(&place, &format!("{trodden} record --suite tests --output old.trodden -- ./prog")));
+    must(&mut command_with_open_umask(&place, &format!("{trodden} record --no-store --output new.trodden -- ./prog")));
+    must(&mut command_with_open_umask(&place, &format!("{trodden} merge --output sum.trodden new.trodden old.trodden")));
+    must(&mut command_with_open_umask(&place, &format!("{trodden} runs suite nightly 1")));
+    must(command_with_open_umask(&place, "./prog").env("TRODDEN_OUTPUT", place.path("counts/%p.raw")));
+    for path in list_all(&place.path(".trodden")).into_iter().chain(list_all(&place.path("counts"))) {
         let expected = if path.is_dir() { 0o700 } else { 0o600 };
-        assert_eq!(mode(&path), expected, "{}", path.display());
+        assert_eq!(read_mode(&path), expected, "{}", path.display());
     }
-    assert!(all(&place.path("counts")).len() == 2 && all(&place.path(".trodden/profiles")).len() == 3);
+    assert!(list_all(&place.path("counts")).len() == 2 && list_all(&place.path(".trodden/profiles")).len() == 3);
     for name in ["old.trodden", "new.trodden", "sum.trodden"] {
-        assert_eq!(mode(&place.path(name)), 0o600, "{name}");
+        assert_eq!(read_mode(&place.path(name)), 0o600, "{name}");
     }
-    // The modes of exported files follow the umask.
-    must(&mut open_to_all(&place, &format!("{trodden} report 1 --html page.html")));
-    must(&mut open_to_all(&place, &format!("{trodden} export lcov 1 -o lines.info")));
+    // The permissions of exported files follow the umask.
+    must(&mut command_with_open_umask(&place, &format!("{trodden} report 1 --html page.html")));
+    must(&mut command_with_open_umask(&place, &format!("{trodden} export lcov 1 -o lines.info")));
     for name in ["page.html", "lines.info"] {
-        assert_eq!(mode(&place.path(name)), 0o644, "{name}");
+        assert_eq!(read_mode(&place.path(name)), 0o644, "{name}");
     }
 }
 
 #[test]
 fn only_the_owner_can_read_streams() {
-    let place = compiled(PROGRAM, &["--stream"]);
+    let place = compile_program(PROGRAM, &["--stream"]);
     let trodden = trodden();
     let trodden = trodden.display();
-    must(&mut open_to_all(&place, &format!("{trodden} record --whole-program -- ./prog")));
-    must(&mut open_to_all(&place, &format!("{trodden} record --last 50 -- ./prog")));
-    let files = all(&place.path(".trodden"));
+    must(&mut command_with_open_umask(&place, &format!("{trodden} record --whole-program -- ./prog")));
+    must(&mut command_with_open_umask(&place, &format!("{trodden} record --last 50 -- ./prog")));
+    let files = list_all(&place.path(".trodden"));
     for extension in ["log", "stream"] {
         assert!(files.iter().any(|path| path.extension().is_some_and(|e| e == extension)), "{files:?}");
     }
     for path in files {
-        assert_eq!(mode(&path), if path.is_dir() { 0o700 } else { 0o600 }, "{}", path.display());
+        assert_eq!(read_mode(&path), if path.is_dir() { 0o700 } else { 0o600 }, "{}", path.display());
     }
 }
 
-/// Files in the store get the permissions of its folder.
+/// Files in the store get the permissions of the store's folder.
 #[test]
 fn store_is_shared_if_its_folder_is() {
-    let place = compiled(PROGRAM, &["--stream"]);
+    let place = compile_program(PROGRAM, &["--stream"]);
     fs::create_dir(place.path(".trodden")).unwrap();
     fs::set_permissions(place.path(".trodden"), fs::Permissions::from_mode(0o770)).unwrap();
     let trodden = trodden();
-    must(&mut open_to_all(&place, &format!("{} record --whole-program -- ./prog", trodden.display())));
-    for path in all(&place.path(".trodden")) {
-        assert_eq!(mode(&path), if path.is_dir() { 0o770 } else { 0o660 }, "{}", path.display());
+    must(&mut command_with_open_umask(&place, &format!("{} record --whole-program -- ./prog", trodden.display())));
+    for path in list_all(&place.path(".trodden")) {
+        assert_eq!(read_mode(&path), if path.is_dir() { 0o770 } else { 0o660 }, "{}", path.display());
     }
 }
 
-/// Checks the temporary files that exist while a command runs.
+/// Looks at the temporary files that exist while a command runs.
 #[test]
 fn only_the_owner_can_read_temporary_files() {
-    let place = compiled(PROGRAM, &[]);
+    let place = compile_program(PROGRAM, &[]);
     fs::create_dir(place.path("tmp")).unwrap();
     let trodden = trodden();
     // The traced program itself lists the files.
@@ -152,28 +152,28 @@ fn only_the_owner_can_read_temporary_files() {
         }",
     );
     must(place.command("cc").args(["look.c", "-o", "look"]));
-    let output = must(open_to_all(&place, &format!("{} {command}", trodden.display())).env("TMPDIR", place.path("tmp")));
+    let output = must(command_with_open_umask(&place, &format!("{} {command}", trodden.display())).env("TMPDIR", place.path("tmp")));
     let output = String::from_utf8(output.stdout).unwrap();
     let modes: Vec<&str> = output.lines().collect();
     assert!(!modes.is_empty() && modes.iter().all(|mode| ["700", "600"].contains(mode)), "{output}");
-    assert_eq!(mode(&place.path("t.trace")), 0o600);
+    assert_eq!(read_mode(&place.path("t.trace")), 0o600);
 }
 
 /// Neither traces nor profiles contain the environment.
 #[test]
 fn environment_is_not_stored() {
-    let place = compiled(PROGRAM, &[]);
+    let place = compile_program(PROGRAM, &[]);
     let secret = "correct-horse-battery-staple";
     for arguments in ["record --output run.trodden -- ./prog", "trace record -o t.trace -- ./plain"] {
         must(place.command(trodden()).args(arguments.split(' ')).env("TOKEN", secret));
     }
-    let files: Vec<PathBuf> = all(&place.path("")).into_iter().filter(|path| path.is_file()).collect();
+    let files: Vec<PathBuf> = list_all(&place.path("")).into_iter().filter(|path| path.is_file()).collect();
     assert!(files.len() > 5);
     for file in files {
         let bytes = fs::read(&file).unwrap();
         assert!(!bytes.windows(secret.len()).any(|part| part == secret.as_bytes()), "{}", file.display());
     }
-    // Blocks of a trace are compressed, so its decoded description is checked as well.
+    // The blocks of a trace are compressed, so the decoded description is checked as well.
     let about = format!("{:?}", trodden_trace::TraceFile::open(&place.path("t.trace")).unwrap().description());
     assert!(about.contains("./plain") && !about.contains(secret), "{about}");
 }
@@ -184,7 +184,7 @@ fn programs_that_change_their_user_are_counted() {
         eprintln!("skipped, needs root: a program that becomes another user");
         return;
     }
-    let place = compiled(DROPPER, &[]);
+    let place = compile_program(USER_CHANGING_PROGRAM, &[]);
     must(place.command(trodden()).args(["record", "--", "./prog"]));
     let store = RunStore::open(&place.path(".trodden")).unwrap();
     let profile = store.load(&store.get("last").unwrap()).unwrap();

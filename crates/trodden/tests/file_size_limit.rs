@@ -1,5 +1,5 @@
-//! Recording under a file size limit (`ulimit -f`, in blocks of at least 512 bytes): no loss goes unreported, and the signal does not kill
-//! trodden.
+//! Recording under a file size limit (`ulimit -f`, in blocks of at least 512 bytes). Every loss is reported, and the limit's signal does
+//! not kill trodden.
 
 mod place;
 
@@ -17,31 +17,30 @@ int main(void) {
 }
 "#;
 
-/// Runs trodden in a shell that has set a limit.
-fn limited(place: &Place, blocks: u32, arguments: &str) -> Output {
+fn run_with_limit(place: &Place, blocks: u32, arguments: &str) -> Output {
     let script = format!("ulimit -f {blocks} && exec \"$0\" {arguments}");
     place.command("sh").args(["-c", &script]).arg(trodden()).output().unwrap()
 }
 
-/// The limit allows the log and the profile, but not a region of a stream.
+/// The limit leaves room for the log and the profile, but not for a region of a stream.
 #[test]
 fn loss_of_a_stream_without_room_is_reported() {
     let place = Place::with(&[("prog.c", PROGRAM)]);
     place.cc("--trodden=stream -O1 prog.c -o prog");
-    let output = limited(&place, 600, "record --whole-program --no-store -o lost.trodden -- ./prog");
+    let output = run_with_limit(&place, 600, "record --whole-program --no-store -o lost.trodden -- ./prog");
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(2), "{said}");
     assert!(said.contains("the counts of 1 thread are lost") && said.contains("ulimit -f"), "{said}");
     let report = String::from_utf8(place.trodden("report lost.trodden").stdout).unwrap();
     assert!(report.contains("not exact") && report.contains("the counts of 1 thread are lost"), "{report}");
-    // The same for a flight recorder, and in a suite.
-    let output = limited(&place, 600, "record --last 10 -- ./prog");
+    // The loss is also reported for a flight recorder and in a suite.
+    let output = run_with_limit(&place, 600, "record --last 10 -- ./prog");
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.code() == Some(2) && said.contains("1 thread could not be recorded"), "{said}");
-    let output = limited(&place, 600, "record --whole-program --suite tests -- ./prog");
+    let output = run_with_limit(&place, 600, "record --whole-program --suite tests -- ./prog");
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.code() == Some(2) && said.contains("counts of 1 run are lost"), "{said}");
-    // Without the limit, nothing is reported.
+    // Without the limit, nothing is lost.
     let output = place.trodden("record --whole-program --no-store -o whole.trodden -- ./prog");
     assert!(!String::from_utf8_lossy(&output.stderr).contains("lost"));
 }
@@ -51,10 +50,10 @@ fn writes_beyond_the_limit_are_errors_with_reasons() {
     let place = Place::with(&[("prog.c", PROGRAM)]);
     place.cc("-O1 prog.c -o prog");
     place.trodden("record --no-store -o run.trodden -- ./prog");
-    let output = limited(&place, 1, "report run.trodden --html page.html");
+    let output = run_with_limit(&place, 1, "report run.trodden --html page.html");
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.code() == Some(2) && said.contains("page.html"), "{:?}: {said}", output.status);
-    // Programs that trodden starts get the signal's default action.
+    // A program that trodden starts has the signal's default action.
     let output = place.command(trodden()).args(["record", "--no-store", "-o", "x", "--", "cat", "/proc/self/status"]).output().unwrap();
     let status = String::from_utf8_lossy(&output.stdout);
     for set in ["SigIgn:", "SigCgt:"] {

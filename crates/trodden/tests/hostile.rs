@@ -1,4 +1,4 @@
-//! Malicious files: each command reads them, or rejects them by name, within limits of memory and stack.
+//! Malicious files. Each command either reads such a file or rejects it by name, within limits on memory and stack.
 
 mod place;
 
@@ -9,8 +9,8 @@ use std::process::Output;
 use trodden_trace::block_file::{TraceBlockKind, Writer, pack};
 use trodden_trace::{BlockInfo, FunctionInfo, TRACE_FORMAT, TraceBlock, TraceDescription, TraceEnd, TraceFunction};
 
-/// Runs trodden with a limited address space in MB. The command may succeed or reject its input, but must neither panic nor be killed.
-fn limited(place: &Place, megabytes: u64, arguments: &str) -> Output {
+/// Runs trodden with a limit on its address space in MB. The command may succeed or reject its input, but must neither panic nor be killed.
+fn run_with_memory_limit(place: &Place, megabytes: u64, arguments: &str) -> Output {
     let script = format!("ulimit -v {}; exec \"$0\" {arguments}", megabytes * 1024);
     let output = place.command("sh").args(["-c", &script]).arg(program_of(arguments.split(' ').next().unwrap())).output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
@@ -19,12 +19,11 @@ fn limited(place: &Place, megabytes: u64, arguments: &str) -> Output {
     output
 }
 
-fn error(output: &Output) -> String {
+fn read_error(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// Formats events as an array in Chrome's format.
-fn chrome(events: impl Iterator<Item = String>) -> String {
+fn format_chrome_trace(events: impl Iterator<Item = String>) -> String {
     format!("[{}]", events.collect::<Vec<_>>().join(",\n"))
 }
 
@@ -32,22 +31,22 @@ fn chrome(events: impl Iterator<Item = String>) -> String {
 fn memory_for_deeply_nested_slices_is_proportional() {
     let place = Place::new();
     let begin = |n: u32| format!(r#"{{"name":"f{n}","ph":"B","ts":{n},"pid":1,"tid":1}}"#);
-    place.write("open.json", &chrome((0..20_000).map(begin)));
+    place.write("open.json", &format_chrome_trace((0..20_000).map(begin)));
     let end = |n: u32| format!(r#"{{"ph":"E","ts":{},"pid":1,"tid":1}}"#, 20_000 + n);
-    place.write("closed.json", &chrome((0..20_000).map(begin).chain((0..20_000).map(end))));
-    // Each slice begins inside the previous one, and ends after it.
+    place.write("closed.json", &format_chrome_trace((0..20_000).map(begin).chain((0..20_000).map(end))));
+    // Each slice starts inside the previous slice and ends after it.
     let overlap = |n: u32| format!(r#"{{"name":"g{n}","ph":"X","ts":{n},"dur":100000,"pid":1,"tid":1}}"#);
-    place.write("overlap.json", &chrome((0..20_000).map(overlap)));
+    place.write("overlap.json", &format_chrome_trace((0..20_000).map(overlap)));
     for trace in ["open.json", "closed.json", "overlap.json"] {
-        let output = limited(&place, 2_000, &format!("report {trace}"));
-        assert_eq!(output.status.code(), Some(0), "{trace}: {}", error(&output));
+        let output = run_with_memory_limit(&place, 2_000, &format!("report {trace}"));
+        assert_eq!(output.status.code(), Some(0), "{trace}: {}", read_error(&output));
         let said = [output.stdout, output.stderr].concat();
         assert!(String::from_utf8_lossy(&said).contains("nested deeper than 128"), "{trace}");
     }
 }
 
 /// Returns the description of a trace with two blocks, as the recorder would write it.
-fn about() -> TraceDescription {
+fn describe_trace() -> TraceDescription {
     let block = |address: u64| BlockInfo { address, size: 4, function: TraceFunction(0), lines: vec![(0, 1)] };
     TraceDescription {
         command: vec!["./app".into()],
@@ -61,7 +60,7 @@ fn about() -> TraceDescription {
     }
 }
 
-/// Writes a trace with one symbol block: the thread, the claimed number of symbols, the index, and the symbols.
+/// Writes a trace with one symbol block: thread, claimed number of symbols, index, and symbols.
 fn write_trace(path: &Path, about: &TraceDescription, (thread, count, index, symbols): (u32, u32, &[u8], &[u64])) {
     let mut writer = Writer::create(path, TRACE_FORMAT).unwrap();
     writer.append_value(TraceBlockKind::Description, about).unwrap();
@@ -69,9 +68,9 @@ fn write_trace(path: &Path, about: &TraceDescription, (thread, count, index, sym
     writer.append_value(TraceBlockKind::End, &TraceEnd::default()).unwrap();
 }
 
-/// Symbols of calls are numbered from 2, and symbols of the following blocks from 8.
+/// Symbols of calls are numbered from 2, symbols of other blocks from 8.
 const SYMBOLS: [u64; 3] = [3, 8, 9];
-/// Index of a symbol block: the number of its first block, no frames, one function.
+/// The index of a symbol block: the number of its first block, no frames, one function.
 const INDEX: [u8; 4] = [0, 0, 1, 0];
 
 const COMMANDS: [&str; 7] =
@@ -81,10 +80,10 @@ const COMMANDS: [&str; 7] =
 fn crafted_traces_are_rejected() {
     let place = Place::new();
     let trace = place.path("t");
-    write_trace(&trace, &about(), (0, 3, &INDEX, &SYMBOLS));
+    write_trace(&trace, &describe_trace(), (0, 3, &INDEX, &SYMBOLS));
     for command in COMMANDS {
-        let output = limited(&place, 2_000, command);
-        assert_eq!(output.status.code(), Some(0), "{command}: {}", error(&output));
+        let output = run_with_memory_limit(&place, 2_000, command);
+        assert_eq!(output.status.code(), Some(0), "{command}: {}", read_error(&output));
     }
     type Piece<'a> = (u32, u32, &'a [u8], &'a [u64]);
     let pieces: [(&str, Piece); 9] = [
@@ -99,8 +98,8 @@ fn crafted_traces_are_rejected() {
         ("an index of no function", (0, 3, &[0, 0, 1, 5], &SYMBOLS)),
     ];
     for (what, piece) in pieces {
-        write_trace(&trace, &about(), piece);
-        refused(&place, what);
+        write_trace(&trace, &describe_trace(), piece);
+        check_rejection(&place, what);
     }
     type Change = fn(&mut TraceDescription);
     let changes: [(&str, Change); 5] = [
@@ -111,21 +110,25 @@ fn crafted_traces_are_rejected() {
         ("a function of no library", |about| about.functions[0].address = 5 << 48),
     ];
     for (what, change) in changes {
-        let mut about = about();
+        let mut about = describe_trace();
         change(&mut about);
         write_trace(&trace, &about, (0, 3, &INDEX, &SYMBOLS));
-        refused(&place, what);
+        check_rejection(&place, what);
     }
 }
 
-fn refused(place: &Place, what: &str) {
+fn check_rejection(place: &Place, what: &str) {
     for command in COMMANDS {
-        let output = limited(place, 2_000, command);
-        assert!(output.status.code() == Some(2) && error(&output).contains("is corrupt"), "{what}: {command}: {}", error(&output));
+        let output = run_with_memory_limit(place, 2_000, command);
+        assert!(
+            output.status.code() == Some(2) && read_error(&output).contains("is corrupt"),
+            "{what}: {command}: {}",
+            read_error(&output)
+        );
     }
 }
 
-/// Compresses by a factor of a thousand, so a small file could fill the memory.
+/// The data compresses by a factor of a thousand, so that a small file could fill the memory.
 #[test]
 fn small_trace_does_not_fill_the_memory() {
     let place = Place::new();
@@ -133,7 +136,7 @@ fn small_trace_does_not_fill_the_memory() {
     write_trace(&place.path("t"), &about, (0, 3, &INDEX, &SYMBOLS));
     drop(about);
     assert!(fs::metadata(place.path("t")).unwrap().len() < 1 << 16);
-    refused(&place, "a bomb");
+    check_rejection(&place, "a bomb");
 }
 
 #[test]
@@ -145,22 +148,22 @@ fn deep_recursion_is_shown_within_depth_limits() {
     )]);
     must(place.command("cc").args(["-O1", "-fno-optimize-sibling-calls", "-g", "deep.c", "-o", "deep"]));
     must(place.command(trodden()).args(["trace", "record", "--output", "t", "--", "./deep"]));
-    let output = limited(&place, 4_000, "show --depth 1000000 t");
-    assert!(output.status.code() == Some(2) && error(&output).contains("--depth"), "{}", error(&output));
-    let output = limited(&place, 4_000, "show --calls --depth 400 t");
+    let output = run_with_memory_limit(&place, 4_000, "show --depth 1000000 t");
+    assert!(output.status.code() == Some(2) && read_error(&output).contains("--depth"), "{}", read_error(&output));
+    let output = run_with_memory_limit(&place, 4_000, "show --calls --depth 400 t");
     assert_eq!(
         String::from_utf8_lossy(&output.stdout).lines().filter(|line| line.contains("down")).count(),
         398,
         "all but `_start` and `main`"
     );
     for command in COMMANDS.into_iter().chain(["show --calls --json --depth 400 t", "show --count 0 --depth 400 t"]) {
-        let output = limited(&place, 4_000, command);
-        assert_eq!(output.status.code(), Some(0), "{command}: {}", error(&output));
+        let output = run_with_memory_limit(&place, 4_000, command);
+        assert_eq!(output.status.code(), Some(0), "{command}: {}", read_error(&output));
     }
 }
 
-/// Returns ChampSim records: consecutive instructions of 4 bytes, with random registers so that they compress badly.
-fn champsim(instructions: u64) -> Vec<u8> {
+/// Returns ChampSim records of consecutive instructions with 4 bytes each. Registers are random, so that the records compress badly.
+fn generate_champsim_trace(instructions: u64) -> Vec<u8> {
     let mut state = 7u64;
     let record = |number: u64| {
         let mut record = [0u8; 64];
@@ -177,7 +180,7 @@ fn champsim(instructions: u64) -> Vec<u8> {
 #[test]
 fn truncated_compressed_trace_is_an_error() {
     let place = Place::new();
-    let plain = champsim(20_000);
+    let plain = generate_champsim_trace(20_000);
     fs::write(place.path("t"), &plain).unwrap();
     for (tool, ending) in [("gzip", "gz"), ("xz", "xz"), ("zstd", "zst")] {
         let name = format!("t.{ending}");
@@ -186,13 +189,17 @@ fn truncated_compressed_trace_is_an_error() {
             _ => drop(must(place.command(tool).args(["-k", "t"]))),
         }
         let command = format!("convert --format champsim {name} -o t.trodrec");
-        let output = limited(&place, 2_000, &command);
-        assert_eq!(output.status.code(), Some(0), "{name}: {}", error(&output));
+        let output = run_with_memory_limit(&place, 2_000, &command);
+        assert_eq!(output.status.code(), Some(0), "{name}: {}", read_error(&output));
         let whole = fs::read(place.path(&name)).unwrap();
         for length in [whole.len() / 2, whole.len() - 1] {
             fs::write(place.path(&name), &whole[..length]).unwrap();
-            let output = limited(&place, 2_000, &command);
-            assert!(output.status.code() == Some(2) && error(&output).contains("truncated"), "{name}, {length}: {}", error(&output));
+            let output = run_with_memory_limit(&place, 2_000, &command);
+            assert!(
+                output.status.code() == Some(2) && read_error(&output).contains("truncated"),
+                "{name}, {length}: {}",
+                read_error(&output)
+            );
         }
     }
 }
@@ -200,23 +207,27 @@ fn truncated_compressed_trace_is_an_error() {
 #[test]
 fn many_configurations_are_simulated_within_bounded_memory() {
     let place = Place::new();
-    fs::write(place.path("t.champsim"), champsim(2_000)).unwrap();
-    // Each configuration has two tables with 2^20 entries.
+    fs::write(place.path("t.champsim"), generate_champsim_trace(2_000)).unwrap();
+    // Each configuration has two tables with 2^20 entries each.
     place.write(
         "e.toml",
         "sources = [\"t.champsim\"]\nformat = \"champsim\"\n[factors]\nentries = [1048576]\nassociativity = [1, 2, 4]\n\
          index = [\"start\", \"xor\", \"fold\"]\nreplacement = [\"lfu\", \"lru\", \"rap\", \"decay\"]\n",
     );
-    let output = limited(&place, 3_200, "sweep e.toml");
-    assert_eq!(output.status.code(), Some(0), "{}", error(&output));
+    let output = run_with_memory_limit(&place, 3_200, "sweep e.toml");
+    assert_eq!(output.status.code(), Some(0), "{}", read_error(&output));
     assert_eq!(String::from_utf8_lossy(&output.stdout).lines().count(), 36 + 1);
-    assert!(error(&output).contains("36 configurations") && error(&output).contains("at least 2 times"), "{}", error(&output));
+    assert!(
+        read_error(&output).contains("36 configurations") && read_error(&output).contains("at least 2 times"),
+        "{}",
+        read_error(&output)
+    );
 }
 
-/// Names with characters that control a terminal, reverse text, or start a new line.
-const HOSTILE: &str = "na\u{1b}[31mme\u{202e}x\u{9b}2J\nEVIL";
+/// A name with characters that control a terminal, reverse text or start a new line.
+const HOSTILE_NAME: &str = "na\u{1b}[31mme\u{202e}x\u{9b}2J\nEVIL";
 
-fn is_harmless(place: &Place, arguments: &[&str]) {
+fn check_output_is_harmless(place: &Place, arguments: &[&str]) {
     let output = place.command(program_of(arguments[0])).args(arguments).output().unwrap();
     let said = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
     let steers = |c: char| c.is_control() && c != '\n' && c != '\t' || ('\u{202a}'..='\u{202e}').contains(&c);
@@ -228,55 +239,55 @@ fn is_harmless(place: &Place, arguments: &[&str]) {
 #[test]
 fn program_names_do_not_control_the_terminal() {
     let place = Place::new();
-    let source = format!("{HOSTILE}.c");
+    let source = format!("{HOSTILE_NAME}.c");
     place.write(
         &source,
         "__attribute__((noinline)) int loop(volatile int *p) { int s = 0; for (int i = 0; i < 1000; i++) { s += *p;\n\
          __asm__ volatile (\"nop # \u{1b}[31mred \u{202e}\" ::: \"memory\"); } return s; }\n\
          int main(void) { volatile int v = 1; return loop(&v) & 1; }\n",
     );
-    must(place.command(trodden()).args(["cc", "-O2", "-g", source.as_str(), "-o", HOSTILE]));
-    place.command(trodden()).args(["record", "--no-store", "-o", "run.trodden", "--"]).arg(place.path(HOSTILE)).output().unwrap();
-    fs::copy(place.path("run.trodden"), place.path(&format!("{HOSTILE}.trodden"))).unwrap();
-    let profile = format!("{HOSTILE}.trodden");
+    must(place.command(trodden()).args(["cc", "-O2", "-g", source.as_str(), "-o", HOSTILE_NAME]));
+    place.command(trodden()).args(["record", "--no-store", "-o", "run.trodden", "--"]).arg(place.path(HOSTILE_NAME)).output().unwrap();
+    fs::copy(place.path("run.trodden"), place.path(&format!("{HOSTILE_NAME}.trodden"))).unwrap();
+    let profile = format!("{HOSTILE_NAME}.trodden");
     for arguments in [
-        vec!["info", HOSTILE],
+        vec!["info", HOSTILE_NAME],
         vec!["info", "run.trodden"],
         vec!["info", &profile],
-        vec!["info", "--json", HOSTILE],
+        vec!["info", "--json", HOSTILE_NAME],
         vec!["report", "run.trodden"],
         vec!["report", "--function", "loop", "run.trodden"],
         vec!["annotate", "run.trodden", "loop"],
-        vec!["loops", HOSTILE, "run.trodden"],
-        vec!["loops", "--json", HOSTILE, "run.trodden"],
+        vec!["loops", HOSTILE_NAME, "run.trodden"],
+        vec!["loops", "--json", HOSTILE_NAME, "run.trodden"],
         vec!["diff", "run.trodden", &profile],
         vec!["advise", "run.trodden"],
         vec!["info", "missing\u{1b}[2J\nEVIL"],
-        vec!["report", HOSTILE],
-        vec!["show", HOSTILE],
-        vec!["simulate", "--from", HOSTILE],
+        vec!["report", HOSTILE_NAME],
+        vec!["show", HOSTILE_NAME],
+        vec!["simulate", "--from", HOSTILE_NAME],
         vec!["coverage", "show", &profile],
         vec!["coverage", "report", &profile],
     ] {
-        is_harmless(&place, &arguments);
+        check_output_is_harmless(&place, &arguments);
     }
 }
 
 #[test]
 fn names_in_traces_do_not_control_the_terminal() {
     let place = Place::new();
-    let mut about = about();
-    about.functions[0].name = HOSTILE.into();
-    about.files[0] = HOSTILE.into();
-    about.image = HOSTILE.into();
-    about.opaque = vec![(HOSTILE.into(), HOSTILE.into())];
+    let mut about = describe_trace();
+    about.functions[0].name = HOSTILE_NAME.into();
+    about.files[0] = HOSTILE_NAME.into();
+    about.image = HOSTILE_NAME.into();
+    about.opaque = vec![(HOSTILE_NAME.into(), HOSTILE_NAME.into())];
     write_trace(&place.path("t"), &about, (0, 3, &INDEX, &SYMBOLS));
-    // A trace with the same blocks and a different path.
+    // The second trace has the same blocks and a different path.
     write_trace(&place.path("u"), &about, (0, 4, &INDEX, &[3, 8, 9, 9]));
     for command in COMMANDS.into_iter().chain(["report --json t", "diff t u", "diff --json t u", "export chrome t"]) {
-        is_harmless(&place, &command.replace("main", "0x1004").split(' ').collect::<Vec<_>>());
+        check_output_is_harmless(&place, &command.replace("main", "0x1004").split(' ').collect::<Vec<_>>());
     }
-    let name = serde_json::to_string(HOSTILE).unwrap();
+    let name = serde_json::to_string(HOSTILE_NAME).unwrap();
     let event = |rest: &str, tid: u32| format!(r#"{{"name":{name},"pid":1,"tid":{tid},{rest}}}"#);
     let thread = format!(r#"{{"ph":"M","name":"thread_name","pid":1,"tid":1,"args":{{"name":{name}}}}}"#);
     let slice = format!(r#""ph":"X","ts":0,"dur":10,"args":{{"file":{name},"line":3}}"#);
@@ -287,8 +298,8 @@ fn names_in_traces_do_not_control_the_terminal() {
         event(r#""ph":"s","id":1,"ts":9"#, 2),
         event(r#""ph":"f","id":1,"ts":9"#, 1),
     ];
-    place.write("waits.json", &chrome(events.into_iter()));
+    place.write("waits.json", &format_chrome_trace(events.into_iter()));
     for options in [&["--json"][..], &[]] {
-        is_harmless(&place, &[&["report", "waits.json"], options].concat());
+        check_output_is_harmless(&place, &[&["report", "waits.json"], options].concat());
     }
 }

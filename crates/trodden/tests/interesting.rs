@@ -1,4 +1,5 @@
-//! Programs rebuilt to count only some paths: every kind of set, every numbering, and the messages about what is not counted.
+//! Programs that are rebuilt to count only some paths: all kinds of path sets, all numbering schemes, and the messages about paths that are
+//! not counted.
 
 mod place;
 
@@ -7,8 +8,8 @@ use std::collections::BTreeMap;
 use trodden_profile::{FunctionPaths, Inexact, Profile, UnitProfile};
 use trodden_unit::FunctionMap;
 
-/// `tread` has eight paths, each taken 1000 times. Half of the paths contain line 4, half line 6, and half line 8.
-const SUBJECT: &str = "#define NOP __asm__ volatile(\"nop\")
+/// `tread` has eight paths, each of which is taken 1,000 times. Lines 4, 6 and 8 are each in half of the paths.
+const SUBJECT_PROGRAM: &str = "#define NOP __asm__ volatile(\"nop\")
 __attribute__((noinline)) void tread(unsigned x) {
   if (x & 1)
     NOP;
@@ -21,33 +22,31 @@ void other(unsigned x);
 int main(void) { for (unsigned i = 0; i < 8000; i++) { tread(i); other(i); } return 0; }
 ";
 
-/// A separate unit, none of whose paths may be interesting.
-const OTHER: &str = "void other(unsigned x) { if (x & 1) __asm__ volatile(\"nop\"); }\n";
+/// A separate unit without any interesting path in some tests.
+const OTHER_SOURCE: &str = "void other(unsigned x) { if (x & 1) __asm__ volatile(\"nop\"); }\n";
 
-fn built() -> Place {
-    let place = Place::with(&[("prog.c", SUBJECT), ("other.c", OTHER)]);
+fn build_subject() -> Place {
+    let place = Place::with(&[("prog.c", SUBJECT_PROGRAM), ("other.c", OTHER_SOURCE)]);
     place.cc("-O2 -g prog.c other.c -o prog");
     place.record("prog");
     place
 }
 
-/// Rebuilds the program with these arguments, and runs it.
-fn again(place: &Place, arguments: &str) -> Profile {
+fn rebuild_and_run(place: &Place, arguments: &str) -> Profile {
     must(with_choices(place.command(trodden()).args(["instrument", "prog", "-o", "again"]), arguments.split(' ')));
     place.trodden("record --no-store -o again.trodden -- ./again");
     Profile::read(&place.path("again.trodden")).unwrap()
 }
 
-/// Returns the error of a build that is rejected.
-fn refused(place: &Place, arguments: &str) -> String {
+fn expect_error(place: &Place, arguments: &str) -> String {
     let mut command = place.command(trodden());
     let output = with_choices(command.args(["instrument", "prog", "-o", "again"]), arguments.split(' ')).output().unwrap();
     assert!(!output.status.success(), "{arguments}");
     String::from_utf8(output.stderr).unwrap()
 }
 
-/// Returns the counts of a function's paths, and its executions without a path; `None` if the function is not counted.
-fn counts(profile: &Profile, name: &str) -> Option<(Vec<u64>, u64)> {
+/// Returns the counts of a function's paths, and the executions without a counted path; `None` if the function is not counted.
+fn count_paths(profile: &Profile, name: &str) -> Option<(Vec<u64>, u64)> {
     let (_, unit, function) = profile.functions().find(|(_, _, f)| f.name == name)?;
     let paths = FunctionPaths::decode(function, unit.counts_of(function)).unwrap();
     Some((paths.complete.iter().map(|p| p.count).collect(), unit.unattributed(function)))
@@ -55,7 +54,7 @@ fn counts(profile: &Profile, name: &str) -> Option<(Vec<u64>, u64)> {
 
 #[test]
 fn all_kinds_of_path_sets_are_counted() {
-    let place = built();
+    let place = build_subject();
     place.write("paths", "# all three\ntread: prog.c:4 prog.c:6 prog.c:8\n");
     place.write("change.diff", "--- a/prog.c\n+++ b/prog.c\n@@ -6 +6 @@\n-x\n+y\n");
     for (set, paths) in [
@@ -66,27 +65,27 @@ fn all_kinds_of_path_sets_are_counted() {
         ("diff:change.diff", 4),
         ("function:tread", 8),
     ] {
-        let profile = again(&place, &format!("--interesting {set}"));
-        assert_eq!(counts(&profile, "tread"), Some((vec![1000; paths], 8000 - 1000 * paths as u64)), "{set}");
-        assert_eq!(counts(&profile, "other"), None, "{set}");
+        let profile = rebuild_and_run(&place, &format!("--interesting {set}"));
+        assert_eq!(count_paths(&profile, "tread"), Some((vec![1000; paths], 8000 - 1000 * paths as u64)), "{set}");
+        assert_eq!(count_paths(&profile, "other"), None, "{set}");
     }
-    let all = again(&place, "--interesting run.trodden");
-    assert_eq!((counts(&all, "tread"), counts(&all, "other")), (Some((vec![1000; 8], 0)), Some((vec![4000; 2], 0))));
-    // The loop of `main` takes one path 7999 times. The two paths of `other` are next.
-    let top = again(&place, "--interesting top:3:run.trodden");
-    assert_eq!((counts(&top, "tread"), counts(&top, "other")), (None, Some((vec![4000; 2], 0))));
-    let both = again(&place, "--interesting top:3:run.trodden --interesting touch:prog.c:4");
-    assert!(counts(&both, "tread").is_some() && counts(&both, "other").is_some());
-    let share = again(&place, "--interesting share:60%:run.trodden");
-    assert_eq!((counts(&share, "tread"), counts(&share, "other")), (None, Some((vec![4000; 2], 0))));
+    let all = rebuild_and_run(&place, "--interesting run.trodden");
+    assert_eq!((count_paths(&all, "tread"), count_paths(&all, "other")), (Some((vec![1000; 8], 0)), Some((vec![4000; 2], 0))));
+    // The loop in `main` takes one path 7,999 times. The next most frequent paths are the two paths of `other`.
+    let top = rebuild_and_run(&place, "--interesting top:3:run.trodden");
+    assert_eq!((count_paths(&top, "tread"), count_paths(&top, "other")), (None, Some((vec![4000; 2], 0))));
+    let both = rebuild_and_run(&place, "--interesting top:3:run.trodden --interesting touch:prog.c:4");
+    assert!(count_paths(&both, "tread").is_some() && count_paths(&both, "other").is_some());
+    let share = rebuild_and_run(&place, "--interesting share:60%:run.trodden");
+    assert_eq!((count_paths(&share, "tread"), count_paths(&share, "other")), (None, Some((vec![4000; 2], 0))));
 }
 
 #[test]
 fn every_scheme_counts_its_paths_and_reports_what_it_leaves_out() {
-    let place = built();
+    let place = build_subject();
     for scheme in ["spp", "mspp", "pertinent", "pspp", "ppp", "known-table", "ppp-optimal", "approximate"] {
-        let profile = again(&place, &format!("--interesting touch:prog.c:4 --scheme {scheme}"));
-        let (found, others) = counts(&profile, "tread").unwrap();
+        let profile = rebuild_and_run(&place, &format!("--interesting touch:prog.c:4 --scheme {scheme}"));
+        let (found, others) = count_paths(&profile, "tread").unwrap();
         let inexact = profile.inexact();
         assert!(
             matches!(&inexact[0], Inexact::Interesting { scheme: named, functions: 1, executions: n } if named == scheme && *n == others)
@@ -95,12 +94,12 @@ fn every_scheme_counts_its_paths_and_reports_what_it_leaves_out() {
         assert!(aliases || (found == [1000; 4] && others == 4000), "{scheme}: {found:?} {others}");
         assert!(!aliases || scheme == "spp" || scheme == "approximate", "{scheme}");
     }
-    let full = again(&place, "--interesting touch:prog.c:4 --scheme ball-larus");
-    assert_eq!((counts(&full, "tread"), full.inexact()), (Some((vec![1000; 8], 0)), vec![]));
+    let full = rebuild_and_run(&place, "--interesting touch:prog.c:4 --scheme ball-larus");
+    assert_eq!((count_paths(&full, "tread"), full.inexact()), (Some((vec![1000; 8], 0)), vec![]));
 }
 
-/// A calculator: loops, recursion, and a `longjmp` out of deep frames.
-const CALCULATOR: &str = r#"#include <setjmp.h>
+/// A calculator with loops, recursion, and `longjmp` out of deep frames.
+const CALCULATOR_PROGRAM: &str = r#"#include <setjmp.h>
 #include <stdio.h>
 #include <string.h>
 static jmp_buf wrong;
@@ -144,9 +143,9 @@ int main(void) {
 }
 "#;
 
-/// Checks that a function counts its interesting paths, and that its total equals that of the full build. Returns the number of compared
-/// paths.
-fn check(full: &Profile, unit: &UnitProfile, function: &FunctionMap, what: &str) -> usize {
+/// Checks that a function's interesting paths have the same counts as in the full build, and that the totals are equal. Returns the number
+/// of compared paths.
+fn compare_function(full: &Profile, unit: &UnitProfile, function: &FunctionMap, what: &str) -> usize {
     let (_, in_full, oracle) = full.functions().find(|(_, _, f)| f.name == function.name).unwrap();
     let all: BTreeMap<u64, u64> = in_full.counts_of(oracle).collect();
     let counted: BTreeMap<u64, u64> = unit.counts_of(function).collect();
@@ -157,7 +156,7 @@ fn check(full: &Profile, unit: &UnitProfile, function: &FunctionMap, what: &str)
     let count = |counts: &BTreeMap<u64, u64>, path: u64| counts.get(&path).copied().unwrap_or(0);
     for (_, path) in &interesting.paths {
         let (found, expected) = (count(&counted, *path), count(&all, *path));
-        // A path's counter may include other paths, but then the map lists them as aliases.
+        // A path's counter may include other paths, but only if the map lists these as aliases.
         assert!(
             found == expected || found > expected && !interesting.aliases.is_empty(),
             "{what}: path {path} {found} times, not {expected}"
@@ -174,13 +173,13 @@ fn check(full: &Profile, unit: &UnitProfile, function: &FunctionMap, what: &str)
 
 #[test]
 fn every_scheme_agrees_with_the_full_build_on_loops_recursion_and_longjmp() {
-    let place = Place::with(&[("calc.c", CALCULATOR)]);
+    let place = Place::with(&[("calc.c", CALCULATOR_PROGRAM)]);
     place.cc("-O1 -g calc.c -o prog");
     place.trodden("record --no-store -o full.trodden -- ./prog");
     let full = Profile::read(&place.path("full.trodden")).unwrap();
     for scheme in ["ball-larus", "spp", "mspp", "pertinent", "pspp", "ppp", "known-table", "ppp-optimal", "approximate"] {
-        let profile = again(&place, &format!("--interesting share:80%:full.trodden --scheme {scheme}"));
-        let paths: usize = profile.functions().map(|(_, unit, f)| check(&full, unit, f, &format!("{scheme}: {}", f.name))).sum();
+        let profile = rebuild_and_run(&place, &format!("--interesting share:80%:full.trodden --scheme {scheme}"));
+        let paths: usize = profile.functions().map(|(_, unit, f)| compare_function(&full, unit, f, &format!("{scheme}: {}", f.name))).sum();
         assert!(paths >= 5, "{scheme}: {paths} paths");
         let exact = !["spp", "approximate"].contains(&scheme);
         let aliases = profile.functions().any(|(_, _, f)| f.interesting().is_some_and(|c| !c.aliases.is_empty()));
@@ -191,22 +190,22 @@ fn every_scheme_agrees_with_the_full_build_on_loops_recursion_and_longjmp() {
 
 #[test]
 fn uncounted_paths_and_invalid_sets_are_reported() {
-    let place = built();
-    again(&place, "--interesting touch:prog.c:4 --scheme ppp");
+    let place = build_subject();
+    rebuild_and_run(&place, "--interesting touch:prog.c:4 --scheme ppp");
     let info = String::from_utf8(place.trodden("info again").stdout).unwrap();
     assert!(info.contains("none of its paths is interesting") && info.contains("scheme ppp"), "{info}");
     let report = String::from_utf8(place.trodden("report again.trodden").stdout).unwrap();
     assert!(report.contains("4000 executions of their other paths are counted together"), "{report}");
-    assert!(refused(&place, "--scheme ppp").contains("--interesting"));
-    assert!(refused(&place, "--scheme ppp --watch 3").contains("cannot be combined with --watch"));
-    assert!(refused(&place, "--interesting share:0%:run.trodden").contains("must be a percentage"));
-    assert!(refused(&place, "--interesting touch:prog.c:999").contains("the set contains no path"));
-    assert!(refused(&place, "--interesting touch:prog.c").contains("Write FILE:LINE"));
-    assert!(refused(&place, "--interesting share:2:run.trodden").contains("99%"));
+    assert!(expect_error(&place, "--scheme ppp").contains("--interesting"));
+    assert!(expect_error(&place, "--scheme ppp --watch 3").contains("cannot be combined with --watch"));
+    assert!(expect_error(&place, "--interesting share:0%:run.trodden").contains("must be a percentage"));
+    assert!(expect_error(&place, "--interesting touch:prog.c:999").contains("the set contains no path"));
+    assert!(expect_error(&place, "--interesting touch:prog.c").contains("Write FILE:LINE"));
+    assert!(expect_error(&place, "--interesting share:2:run.trodden").contains("99%"));
 }
 
-/// 131,072 paths: too many for an array, and for a scheme that tries all paths.
-const LARGE: &str = "
+/// A function with 131,072 paths. These are too many for an array, and for a scheme that tries all paths.
+const LARGE_FUNCTION_SOURCE: &str = "
 #define ONE(n) if (x & 1u << n) __asm__ volatile(\"nop\");
 #define FOUR(n) ONE(n) ONE(n + 1) ONE(n + 2) ONE(n + 3)
 __attribute__((noinline)) void large(unsigned x) { FOUR(0) FOUR(4) FOUR(8) FOUR(12) ONE(16) }
@@ -215,7 +214,7 @@ int main(void) { large(77777); large(4711); return 0; }
 
 #[test]
 fn functions_with_nonstandard_path_numbers_are_named() {
-    let place = Place::with(&[("prog.c", LARGE)]);
+    let place = Place::with(&[("prog.c", LARGE_FUNCTION_SOURCE)]);
     let arguments = ["cc", "-O1", "-g", "prog.c", "-o", "prog"];
     must(place.command(trodden()).env("TRODDEN_INSTRUMENT", "table-slots=64").args(arguments));
     place.record("prog");
@@ -236,7 +235,7 @@ fn functions_with_nonstandard_path_numbers_are_named() {
             );
         }
     }
-    // Schemes that count the interesting paths with standard numbers report nothing.
+    // Schemes that count the interesting paths under standard numbers report nothing.
     for scheme in ["pspp", "known-table"] {
         assert_eq!(made(scheme), (vec![], vec![]), "{scheme}");
     }
@@ -244,13 +243,13 @@ fn functions_with_nonstandard_path_numbers_are_named() {
 
 #[test]
 fn set_of_a_diff_contains_the_paths_through_changed_lines() {
-    let place = Place::with(&[("prog.c", SUBJECT), ("other.c", OTHER)]);
+    let place = Place::with(&[("prog.c", SUBJECT_PROGRAM), ("other.c", OTHER_SOURCE)]);
     must(place.command("git").args(["init", "--quiet"]));
     must(place.command("git").args(["add", "prog.c"]));
     must(place.command("git").args(["-c", "user.name=x", "-c", "user.email=x@x", "commit", "--quiet", "--message", "one"]));
-    place.write("prog.c", &SUBJECT.replacen("  if (x & 4)\n    NOP;", "  if (x & 4)\n    __asm__ volatile(\"nop; nop\");", 1));
+    place.write("prog.c", &SUBJECT_PROGRAM.replacen("  if (x & 4)\n    NOP;", "  if (x & 4)\n    __asm__ volatile(\"nop; nop\");", 1));
     place.cc("-O2 -g prog.c other.c -o prog");
-    let profile = again(&place, "--interesting diff:HEAD");
-    assert_eq!(counts(&profile, "tread"), Some((vec![1000; 4], 4000)));
-    assert_eq!(counts(&profile, "other"), None);
+    let profile = rebuild_and_run(&place, "--interesting diff:HEAD");
+    assert_eq!(count_paths(&profile, "tread"), Some((vec![1000; 4], 4000)));
+    assert_eq!(count_paths(&profile, "other"), None);
 }

@@ -1,12 +1,12 @@
-//! Known bugs are found by comparing the paths of failing and passing runs, with the real command.
+//! Finds known bugs by comparing the paths of failing and passing runs.
 
 mod place;
 
 use place::{Place, trodden};
 use serde_json::Value;
 
-/// The first branch scales, the second rounds. Only a number that is both scaled and rounded gives a wrong result. Passing runs take every
-/// line and every branch.
+/// A program in which the first branch scales and the second rounds. The result is wrong only for a number that is both scaled and rounded.
+/// Passing runs take every line and every branch.
 const PROGRAM: &str = "\
 #include <stdlib.h>
 #define KEEP __attribute__((noinline))
@@ -34,7 +34,7 @@ int main(int argc, char **argv) {
 }
 ";
 
-fn recorded() -> Place {
+fn record_tests() -> Place {
     let place = Place::with(&[("a.c", PROGRAM)]);
     place.cc("-O1 -g a.c -o prog");
     for options in ["0 0", "1 0", "0 1", "1 1", "0 0", "1 1", "1 0", "0 1"] {
@@ -45,7 +45,7 @@ fn recorded() -> Place {
     place
 }
 
-fn isolate(place: &Place, arguments: &str) -> Value {
+fn run_isolate(place: &Place, arguments: &str) -> Value {
     let output = place.trodden(&format!("isolate {arguments} --json"));
     let json: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!((&json["schema_version"], &json["kind"]), (&Value::from(3), &Value::from("isolation")));
@@ -54,9 +54,9 @@ fn isolate(place: &Place, arguments: &str) -> Value {
 
 #[test]
 fn path_with_two_branches_that_fail_only_together_is_ranked_first() {
-    let place = recorded();
+    let place = record_tests();
     for arguments in ["nightly", "nightly --score tarantula", "nightly --score importance"] {
-        let json = isolate(&place, arguments);
+        let json = run_isolate(&place, arguments);
         assert_eq!((&json["failing_runs"], &json["passing_runs"]), (&Value::from(2), &Value::from(6)));
         let first = &json["suspects"][0];
         assert_eq!(first["function"], "convert", "{json:#}");
@@ -76,13 +76,13 @@ fn path_with_two_branches_that_fail_only_together_is_ranked_first() {
         "{text}"
     );
     // Failing and passing runs execute the same lines and branches.
-    let all = isolate(&place, "nightly --top 1000");
+    let all = run_isolate(&place, "nightly --top 1000");
     assert!(all["suspects"].as_array().unwrap().iter().all(|s| s["new_edges"] == 0), "{all:#}");
 }
 
 #[test]
 fn runs_of_other_programs_or_builds_or_with_unknown_status_are_left_out() {
-    let place = recorded();
+    let place = record_tests();
     place.write("b.c", "int main(void) { return 0; }\n");
     place.cc("-O1 -g b.c -o other");
     let isolated = |arguments: &str| {
@@ -122,8 +122,8 @@ fn runs_of_other_programs_or_builds_or_with_unknown_status_are_left_out() {
 
 #[test]
 fn failing_and_passing_options_override_the_exit_status() {
-    let place = recorded();
-    let json = isolate(&place, "nightly --passing 4 --failing 2");
+    let place = record_tests();
+    let json = run_isolate(&place, "nightly --passing 4 --failing 2");
     assert_eq!((&json["failing_runs"], &json["passing_runs"]), (&Value::from(2), &Value::from(6)));
     for (arguments, message) in [
         ("isolate 1 2 3", "needs failing and passing runs"),

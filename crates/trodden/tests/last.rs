@@ -1,5 +1,5 @@
-//! `trodden show` for flight recorders compared with a debugger: unfinished paths of innermost frames, and the frames of a panicking Rust
-//! program.
+//! `trodden show` for flight recorders, compared with a debugger: unfinished paths in innermost frames, and the frames of a Rust program
+//! that panics.
 
 mod place;
 
@@ -7,8 +7,8 @@ use place::{Place, cargo_trodden, must, trodden};
 use serde_json::Value;
 use std::process::Command;
 
-/// The first argument selects the function that fails. The lines that fail are marked.
-const PICK: &str = r##"#include <stdlib.h>
+/// A program whose first argument selects the function that fails. The failing lines are marked.
+const PICK_PROGRAM: &str = r##"#include <stdlib.h>
 __attribute__((noinline)) static int both(int *p, int n) {
     int r = n;
     if (n & 1)
@@ -46,9 +46,9 @@ int main(int argc, char **argv) {
 }
 "##;
 
-/// Runs a program in gdb until a signal ends it. Returns gdb's frames, innermost first, as function and line. The core file is `prog.core`,
-/// and the flight recorder's file is in `flight`.
-fn in_gdb(place: &Place, program: &str, arguments: &str) -> Vec<(String, u64)> {
+/// Runs a program in gdb until a signal ends the program. Returns gdb's frames as function and line, innermost first. The core file is
+/// `prog.core`, and the flight recorder's file is in the folder `flight`.
+fn run_in_gdb(place: &Place, program: &str, arguments: &str) -> Vec<(String, u64)> {
     let _ = std::fs::remove_dir_all(place.path("flight"));
     let mut gdb = place.command("gdb");
     gdb.args(["-nx", "-batch", "-ex", &format!("run {arguments}"), "-ex", "generate-core-file prog.core", "-ex", "bt"]).arg(program);
@@ -66,48 +66,49 @@ fn in_gdb(place: &Place, program: &str, arguments: &str) -> Vec<(String, u64)> {
     frames
 }
 
-fn thread(place: &Place, more: &[&str]) -> Value {
+fn show_first_thread(place: &Place, more: &[&str]) -> Value {
     let report = must(place.command(trodden()).args(["show", "flight", "--json"]).args(more));
     let report: Value = serde_json::from_slice(&report.stdout).unwrap();
     report["streams"][0]["threads"][0].clone()
 }
 
-/// Checks that the innermost frame's unfinished path is one of `paths` paths of a function, and ends at the debugger's line.
-fn unfinished_in(which: &str, function: &str, paths: u64) {
-    let place = Place::with(&[("prog.c", PICK)]);
+/// Checks that the unfinished path in the innermost frame belongs to a function with `paths` possible paths, and ends at the debugger's
+/// line.
+fn check_unfinished_path(which: &str, function: &str, paths: u64) {
+    let place = Place::with(&[("prog.c", PICK_PROGRAM)]);
     place.cc("--trodden=stream -O1 -g prog.c -o prog");
-    let frames = in_gdb(&place, "./prog", which);
+    let frames = run_in_gdb(&place, "./prog", which);
     assert_eq!(frames[0].0, function, "{frames:?}");
-    let found = thread(&place, &["--core", "prog.core"]);
+    let found = show_first_thread(&place, &["--core", "prog.core"]);
     let unfinished = &found["unfinished"];
     assert_eq!((unfinished["function"].as_str(), unfinished["paths"].as_u64()), (Some(function), Some(paths)), "{found:#}");
     let lines: Vec<u64> = unfinished["path"].as_str().unwrap().split('-').map(|line| line.parse().unwrap()).collect();
-    // The path ends at the debugger's line, and does not contain the branch sides that were not taken.
+    // The path ends at the debugger's line, and contains no branch side that was not taken.
     assert_eq!(lines.last(), Some(&frames[0].1), "{found:#}");
     assert!([5, 7, 18].iter().all(|other| !lines.contains(other)), "{found:#}");
     let text = String::from_utf8(place.trodden("show flight --core prog.core").stdout).unwrap();
     let said =
         if paths == 1 { format!("on the path {}", unfinished["path"].as_str().unwrap()) } else { "on one of 2 paths of both".into() };
     assert!(text.contains(&said), "{text}");
-    assert!(thread(&place, &[])["unfinished"].is_null());
+    assert!(show_first_thread(&place, &[])["unfinished"].is_null());
 }
 
 #[test]
 fn unfinished_path_of_the_innermost_frame_is_shown() {
-    unfinished_in("3", "pass", 1);
+    check_unfinished_path("3", "pass", 1);
 }
 
 #[test]
 fn unfinished_path_in_a_loop_is_shown() {
-    unfinished_in("2", "scan", 1);
+    check_unfinished_path("2", "scan", 1);
 }
 
 #[test]
 fn number_of_possible_unfinished_paths_is_shown() {
-    unfinished_in("1", "both", 2);
+    check_unfinished_path("1", "both", 2);
 }
 
-const PANIC: &str = r#"
+const PANIC_PROGRAM: &str = r#"
 #[inline(never)]
 fn leaf(all: &[u32], n: usize) -> u32 {
     let mut sum = 0;
@@ -130,15 +131,15 @@ fn main() {
 fn frames_of_an_aborting_rust_program_equal_those_of_a_debugger() {
     let manifest = "[package]\nname = \"subject\"\nversion = \"0.1.0\"\nedition = \"2021\"\n\
         [profile.dev]\nopt-level = 1\npanic = \"abort\"\n[workspace]\n";
-    let place = Place::with(&[("src/main.rs", PANIC), ("Cargo.toml", manifest)]);
+    let place = Place::with(&[("src/main.rs", PANIC_PROGRAM), ("Cargo.toml", manifest)]);
     must(place.command(cargo_trodden()).args(["trodden", "build", "--stream"]).env("CARGO_TARGET_DIR", place.path("target")));
     let found = Command::new("find").arg(place.path("target")).args(["-name", "subject", "-type", "f"]).output().unwrap();
     let found = String::from_utf8(found.stdout).unwrap();
-    let expected = in_gdb(&place, found.lines().next().unwrap(), "1 2 3 4");
+    let expected = run_in_gdb(&place, found.lines().next().unwrap(), "1 2 3 4");
     let expected: Vec<(String, u64)> = expected.into_iter().filter(|(name, _)| name.starts_with("subject::")).collect();
     let names: Vec<&str> = expected.iter().map(|(name, _)| name.as_str()).collect();
     assert_eq!(names, ["subject::leaf", "subject::middle", "subject::main"]);
-    let thread = thread(&place, &[]);
+    let thread = show_first_thread(&place, &[]);
     let live: Vec<&Value> =
         thread["frames"].as_array().unwrap().iter().filter(|f| f["function"].as_str().unwrap().starts_with("subject::")).collect();
     let functions: Vec<&str> = live.iter().map(|f| f["function"].as_str().unwrap()).collect();

@@ -1,4 +1,4 @@
-//! Files that commands leave when they are killed or ended by signals; and the permissions of the files that copies get.
+//! Files that commands leave when they are killed or when signals end them, and permissions of the files that copies use.
 
 mod place;
 
@@ -14,56 +14,61 @@ const PROGRAM: &str = "#include <stdio.h>\n#include <unistd.h>\n__attribute__((n
     int main(int c, char **v) { int k, s = 0; while (c == 1 && (k = getchar()) != EOF) s += work(k); while (c > 1) pause(); \
     printf(\"%d\\n\", s); return 0; }\n";
 
-fn place() -> Place {
+fn create_place() -> Place {
     let place = Place::with(&[("prog.c", PROGRAM)]);
     place.cc("-O1 -g prog.c -o prog");
     place
 }
 
-fn runs(place: &Place, arguments: &str) -> String {
+fn run_runs_command(place: &Place, arguments: &str) -> String {
     let output = must(place.command(trodden()).arg("runs").args(arguments.split_whitespace()));
     String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned()
 }
 
-fn raw_folders(place: &Place) -> usize {
+fn count_raw_folders(place: &Place) -> usize {
     let Ok(entries) = fs::read_dir(place.path(".trodden")) else { return 0 };
     entries.filter(|entry| entry.as_ref().unwrap().file_name().to_string_lossy().starts_with("raw-")).count()
 }
 
 #[test]
 fn files_of_a_killed_recorder_are_listed_and_removed() {
-    let place = place();
+    let place = create_place();
     let mut recorder = place.command(trodden()).args(["record", "--", "./prog", "wait"]).stdin(Stdio::null()).spawn().unwrap();
     let begun = Instant::now();
-    let raw =
-        || fs::read_dir(place.path(".trodden")).into_iter().flatten().flatten().any(|e| e.path().join(".").is_dir() && has_raw(&e.path()));
+    let raw = || {
+        fs::read_dir(place.path(".trodden"))
+            .into_iter()
+            .flatten()
+            .flatten()
+            .any(|e| e.path().join(".").is_dir() && has_raw_files(&e.path()))
+    };
     while !raw() {
         assert!(begun.elapsed() < Duration::from_secs(60) && recorder.try_wait().unwrap().is_none(), "it does not begin");
         std::thread::sleep(Duration::from_millis(20));
     }
-    assert!(!runs(&place, "").contains("left"), "one that runs has left nothing");
-    runs(&place, "remove --leftovers");
-    assert_eq!(raw_folders(&place), 1);
+    assert!(!run_runs_command(&place, "").contains("left"), "one that runs has left nothing");
+    run_runs_command(&place, "remove --leftovers");
+    assert_eq!(count_raw_folders(&place), 1);
     let children = fs::read_to_string(format!("/proc/{0}/task/{0}/children", recorder.id())).unwrap();
     recorder.kill().unwrap();
     recorder.wait().unwrap();
     must(Command::new("kill").args(children.split_whitespace()));
     fs::write(place.path(".trodden/profiles/.profile-half"), "half").unwrap();
-    let reported = runs(&place, "");
+    let reported = run_runs_command(&place, "");
     assert!(reported.contains("killed recordings left 2 files and folders") && reported.contains("/raw-"), "{reported}");
-    let json: serde_json::Value = serde_json::from_str(&runs(&place, "--json")).unwrap();
+    let json: serde_json::Value = serde_json::from_str(&run_runs_command(&place, "--json")).unwrap();
     assert_eq!(json["leftovers"].as_array().unwrap().len(), 2, "{json}");
-    assert!(runs(&place, "remove --leftovers").contains("removed 2 files and folders"));
-    assert!(raw_folders(&place) == 0 && !place.path(".trodden/profiles/.profile-half").exists());
+    assert!(run_runs_command(&place, "remove --leftovers").contains("removed 2 files and folders"));
+    assert!(count_raw_folders(&place) == 0 && !place.path(".trodden/profiles/.profile-half").exists());
 }
 
-fn has_raw(folder: &std::path::Path) -> bool {
+fn has_raw_files(folder: &std::path::Path) -> bool {
     fs::read_dir(folder).is_ok_and(|mut entries| entries.any(|e| e.unwrap().path().extension().is_some_and(|end| end == "raw")))
 }
 
 #[test]
 fn only_the_owner_can_read_input_and_output_of_copies() {
-    let place = place();
+    let place = create_place();
     place.write("input", "a secret");
     let mut command = place.command(trodden());
     with_choices(&mut command, "record --no-store -o run.trodden --copies 2 --no-first-run --work copies -- ./prog".split(' '));
@@ -71,7 +76,7 @@ fn only_the_owner_can_read_input_and_output_of_copies() {
     let mut recorder = command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     std::io::Write::write_all(&mut recorder.stdin.take().unwrap(), b"a secret").unwrap();
     assert!(recorder.wait().unwrap().success());
-    // The job description contains the environment.
+    // The job description must be gone, because it contains the environment.
     assert!(!place.path("copies/job.json").exists());
     assert_eq!(fs::metadata(place.path("copies")).unwrap().permissions().mode() & 0o777, 0o700);
     for name in ["input", "out-0", "err-1"] {
@@ -80,19 +85,19 @@ fn only_the_owner_can_read_input_and_output_of_copies() {
     }
 }
 
-/// Runs a command in a new process group, as a shell does, and sends the group a signal when `has_begun` returns true. Returns the
+/// Runs a command in a new process group, as a shell does. When `has_begun` returns true, sends a signal to the group. Returns the
 /// temporary files that are left.
-fn left_by(place: &Place, arguments: &[&str], signal: &str, has_begun: impl Fn() -> bool) -> Vec<String> {
+fn list_files_left_by(place: &Place, arguments: &[&str], signal: &str, has_begun: impl Fn() -> bool) -> Vec<String> {
     let mut command = place.command(trodden());
     with_choices(&mut command, arguments.iter().copied());
-    left_by_command(place, command, signal, |_| has_begun())
+    list_files_left_by_command(place, command, signal, |_| has_begun())
 }
 
-/// Like [`left_by`], with a condition that depends on the process ID.
-fn left_by_command(place: &Place, mut command: Command, signal: &str, has_begun: impl Fn(u32) -> bool) -> Vec<String> {
+/// Like [`list_files_left_by`], but `has_begun` gets the process ID.
+fn list_files_left_by_command(place: &Place, mut command: Command, signal: &str, has_begun: impl Fn(u32) -> bool) -> Vec<String> {
     let temporary = place.path("temporary");
     fs::create_dir_all(&temporary).unwrap();
-    // Clang treats SIGQUIT as a crash, and would leave files of llvm-symbolizer.
+    // Clang would treat SIGQUIT as a crash, and leave files of llvm-symbolizer.
     command.env("LLVM_DISABLE_SYMBOLIZATION", "1");
     command.env("TMPDIR", &temporary).stdin(Stdio::null()).stdout(Stdio::null()).process_group(0);
     let arguments = format!("{command:?}");
@@ -106,17 +111,17 @@ fn left_by_command(place: &Place, mut command: Command, signal: &str, has_begun:
     must(Command::new("kill").args([format!("-{signal}"), "--".to_owned(), format!("-{}", child.id())]));
     let status = child.wait().unwrap();
     assert!(!status.success(), "{arguments}: {status}");
-    names(&temporary)
+    list_names(&temporary)
 }
 
-fn names(folder: &std::path::Path) -> Vec<String> {
+fn list_names(folder: &std::path::Path) -> Vec<String> {
     let entries = fs::read_dir(folder).into_iter().flatten();
     entries.map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned()).collect()
 }
 
 #[test]
 fn signals_leave_no_temporary_files() {
-    let place = place();
+    let place = create_place();
     place.write("tests.txt", "./prog wait\n");
     let mut many = String::new();
     for number in 0..400 {
@@ -124,25 +129,27 @@ fn signals_leave_no_temporary_files() {
     }
     place.write("many.c", &(many + "int main(int c, char **v) { return f3(c); }\n"));
     place.cc("-O2 many.c -o many");
-    let temporary = || !names(&place.path("temporary")).is_empty();
-    let is_counting =
-        || raw_folders(&place) > 0 && names(&place.path(".trodden")).iter().any(|name| has_raw(&place.path(".trodden").join(name)));
+    let temporary = || !list_names(&place.path("temporary")).is_empty();
+    let is_counting = || {
+        count_raw_folders(&place) > 0
+            && list_names(&place.path(".trodden")).iter().any(|name| has_raw_files(&place.path(".trodden").join(name)))
+    };
     for signal in ["INT", "TERM"] {
         let _ = fs::remove_file(place.path("begun"));
         let build = ["build", "--", "sh", "-c", "touch begun; exec sleep 1000"];
-        assert_eq!(left_by(&place, &build, signal, || place.path("begun").exists()), [""; 0], "build, {signal}");
-        assert_eq!(left_by(&place, &["instrument", "many", "-o", "other"], signal, temporary), [""; 0], "instrument, {signal}");
-        assert_eq!(left_by(&place, &["simulate", "--", "./prog", "wait"], signal, temporary), [""; 0], "simulate, {signal}");
+        assert_eq!(list_files_left_by(&place, &build, signal, || place.path("begun").exists()), [""; 0], "build, {signal}");
+        assert_eq!(list_files_left_by(&place, &["instrument", "many", "-o", "other"], signal, temporary), [""; 0], "instrument, {signal}");
+        assert_eq!(list_files_left_by(&place, &["simulate", "--", "./prog", "wait"], signal, temporary), [""; 0], "simulate, {signal}");
         let suite = ["suite", "run", "tests", "--commands", "tests.txt"];
-        assert_eq!(left_by(&place, &suite, signal, is_counting), [""; 0], "suite run, {signal}");
-        assert_eq!(raw_folders(&place), 0, "suite run, {signal}");
+        assert_eq!(list_files_left_by(&place, &suite, signal, is_counting), [""; 0], "suite run, {signal}");
+        assert_eq!(count_raw_folders(&place), 0, "suite run, {signal}");
         assert!(!place.path("other").exists());
     }
 }
 
 #[test]
 fn signals_during_a_link_leave_no_temporary_files() {
-    let place = place();
+    let place = create_place();
     place.cc("-O1 -g -c prog.c -o prog.o");
     place.write("slow/ld", "#!/bin/sh\ntouch begun\nexec sleep 1000\n");
     fs::set_permissions(place.path("slow/ld"), fs::Permissions::from_mode(0o755)).unwrap();
@@ -150,13 +157,13 @@ fn signals_during_a_link_leave_no_temporary_files() {
     for signal in ["INT", "TERM", "HUP", "QUIT"] {
         let _ = fs::remove_file(place.path("begun"));
         let link = ["cc", &linker, "prog.o", "-o", "linked"];
-        assert_eq!(left_by(&place, &link, signal, || place.path("begun").exists()), [""; 0], "{signal}");
+        assert_eq!(list_files_left_by(&place, &link, signal, || place.path("begun").exists()), [""; 0], "{signal}");
     }
 }
 
-/// Makes the system disturb a command that writes files (`disturb.c`).
+/// Makes the system disturb a command that writes files (see `disturb.c`).
 #[cfg(target_arch = "x86_64")]
-fn disturb(place: &Place, command: &mut Command, how: &str) {
+fn disturb_writes(place: &Place, command: &mut Command, how: &str) {
     if !place.path("disturb.so").exists() {
         place.write("disturb.c", include_str!("leftovers/disturb.c"));
         place.tool("cc", "-O1 -shared -fPIC disturb.c -o disturb.so");
@@ -164,11 +171,11 @@ fn disturb(place: &Place, command: &mut Command, how: &str) {
     command.env("LD_PRELOAD", place.path("disturb.so")).env("DISTURB", how);
 }
 
-fn begun_names(folder: &std::path::Path) -> Vec<String> {
-    names(folder).into_iter().filter(|name| name.starts_with(".trodden-")).collect()
+fn list_begun_names(folder: &std::path::Path) -> Vec<String> {
+    list_names(folder).into_iter().filter(|name| name.starts_with(".trodden-")).collect()
 }
 
-/// Returns true if a process has an open file without a name in a folder.
+/// Returns true if a process has an open file in `folder` that has no name.
 fn has_unnamed_file(process: u32, folder: &std::path::Path) -> bool {
     let folder = fs::canonicalize(folder).unwrap();
     let files = fs::read_dir(format!("/proc/{process}/fd")).into_iter().flatten().flatten();
@@ -179,7 +186,7 @@ fn has_unnamed_file(process: u32, folder: &std::path::Path) -> bool {
 
 #[test]
 fn unfinished_results_have_no_file_name() {
-    let place = place();
+    let place = create_place();
     let results = place.path("results");
     fs::create_dir(&results).unwrap();
     if fs::OpenOptions::new().write(true).custom_flags(nix::libc::O_TMPFILE).open(&results).is_err() {
@@ -190,58 +197,58 @@ fn unfinished_results_have_no_file_name() {
         let mut command = place.command(trodden());
         command.args("simulate --record results/branches -- ./prog wait".split(' '));
         let is_written = |process| {
-            assert_eq!(begun_names(&results), [""; 0]);
+            assert_eq!(list_begun_names(&results), [""; 0]);
             has_unnamed_file(process, &results)
         };
-        assert_eq!(left_by_command(&place, command, signal, is_written), [""; 0], "{signal}");
-        assert_eq!(names(&results), [""; 0], "{signal}");
+        assert_eq!(list_files_left_by_command(&place, command, signal, is_written), [""; 0], "{signal}");
+        assert_eq!(list_names(&results), [""; 0], "{signal}");
     }
 }
 
 #[cfg(target_arch = "x86_64")]
 #[test]
 fn unfinished_results_with_temporary_names_are_removed_by_signals() {
-    let place = place();
+    let place = create_place();
     let results = place.path("results");
     fs::create_dir(&results).unwrap();
     for signal in ["INT", "TERM", "HUP", "QUIT"] {
         let mut command = place.command(trodden());
         command.args("simulate --record results/branches -- ./prog wait".split(' '));
-        disturb(&place, &mut command, "unnamed");
-        let is_written = |_| !begun_names(&results).is_empty();
-        assert_eq!(left_by_command(&place, command, signal, is_written), [""; 0], "{signal}");
-        // The program gets the signal, too. If the recorder notices the program's end first, the recording is complete up to this end, and
-        // has its final name.
-        if names(&results) == ["branches"] {
+        disturb_writes(&place, &mut command, "unnamed");
+        let is_written = |_| !list_begun_names(&results).is_empty();
+        assert_eq!(list_files_left_by_command(&place, command, signal, is_written), [""; 0], "{signal}");
+        // The program gets the signal, too. If the recorder notices the end of the program first, the recording is complete up to this end
+        // and has its final name.
+        if list_names(&results) == ["branches"] {
             place.trodden("simulate --from results/branches");
             fs::remove_file(results.join("branches")).unwrap();
         }
-        assert_eq!(names(&results), [""; 0], "{signal}");
+        assert_eq!(list_names(&results), [""; 0], "{signal}");
     }
 }
 
 #[cfg(target_arch = "x86_64")]
 #[test]
 fn signal_while_a_result_is_renamed_leaves_no_temporary_file() {
-    let place = place();
+    let place = create_place();
     must(place.command(trodden()).args("record --no-store -o run.trodden -- ./prog".split(' ')).stdin(Stdio::null()));
     place.trodden("export json run.trodden -o whole");
     let whole = fs::read(place.path("whole")).unwrap();
     place.write("results/old", "an older file");
     let mut command = place.command(trodden());
     command.args("export json run.trodden -o results/old".split(' '));
-    disturb(&place, &mut command, "end");
+    disturb_writes(&place, &mut command, "end");
     let output = command.output().unwrap();
     // The command may have ended before the signal was handled.
     assert!(output.status.success() || output.status.signal() == Some(15), "{output:?}");
-    assert_eq!(names(&place.path("results")), ["old"]);
+    assert_eq!(list_names(&place.path("results")), ["old"]);
     assert!(fs::read(place.path("results/old")).unwrap() == whole);
 }
 
 #[cfg(target_arch = "x86_64")]
 #[test]
 fn signal_leaves_no_temporary_copy_of_a_read_only_store() {
-    let place = place();
+    let place = create_place();
     let Some(disk) = place::Disk::mount(place.path("disk"), "512k") else { return };
     must(place.command(trodden()).args("record -- ../prog".split(' ')).current_dir(place.path("disk")).stdin(Stdio::null()));
     disk.forbid_writing();
@@ -250,25 +257,25 @@ fn signal_leaves_no_temporary_copy_of_a_read_only_store() {
         let mut command = place.command(trodden());
         command.arg("runs").current_dir(place.path("disk")).env("TMPDIR", place.path("temporary"));
         if how == "end" {
-            disturb(&place, &mut command, how);
+            disturb_writes(&place, &mut command, how);
         }
         let output = command.output().unwrap();
         assert!(output.status.success() || how == "end" && output.status.signal() == Some(15), "{output:?}");
         assert!(String::from_utf8_lossy(&output.stdout).contains("prog"), "{output:?}");
-        assert_eq!(names(&place.path("temporary")), [""; 0], "{how}");
+        assert_eq!(list_names(&place.path("temporary")), [""; 0], "{how}");
     }
 }
 
-/// With --hot-paths, a script replaces the program during the second training.
+/// With --hot-paths, a script takes the program's place during the second training.
 #[test]
 fn signal_during_training_restores_the_program() {
-    let place = place();
+    let place = create_place();
     place.write(
         "train.sh",
         "case $(head -c 2 \"$TRODDEN_PROGRAM\") in '#!') touch begun; exec sleep 1000;; esac; \"$TRODDEN_PROGRAM\" < train.sh\n",
     );
     let pgo = ["pgo", "--train", "sh train.sh", "--hot-paths", "complete", "--", "sh", "-c", "rm -f built; cc -O1 prog.c -o built"];
-    assert_eq!(left_by(&place, &pgo, "TERM", || place.path("begun").exists()), [""; 0]);
+    assert_eq!(list_files_left_by(&place, &pgo, "TERM", || place.path("begun").exists()), [""; 0]);
     assert!(fs::read(place.path("built")).unwrap().starts_with(b"\x7fELF"));
-    assert!(!names(&place.path("")).iter().any(|name| name.contains("trained")), "{:?}", names(&place.path("")));
+    assert!(!list_names(&place.path("")).iter().any(|name| name.contains("trained")), "{:?}", list_names(&place.path("")));
 }

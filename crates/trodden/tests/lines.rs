@@ -1,7 +1,7 @@
-//! Counts of lines and calls in optimised code, compared with llvm-cov, which counts in the front end: three programs at `-O2`.
+//! Line and call counts of optimised code, compared with llvm-cov, which counts in the front end. Three programs are built at `-O2`.
 //!
-//! The compiler's line table determines which lines have code. Lines that contain only a brace are left out: code for exceptions is
-//! attributed to closing braces, and a function's entry code to the opening brace, but counted at the line of its name.
+//! The compiler's line table determines which lines have code. Lines that contain only a brace are left out: code for exceptions belongs to
+//! the closing brace, and a function's entry code belongs to the opening brace but is counted at the line of the function's name.
 
 mod place;
 
@@ -12,14 +12,14 @@ use std::path::Path;
 
 const PROGRAMS: [&str; 3] = ["words.c", "calculator.c", "shapes.cc"];
 
-/// Lines and calls of one source file.
+/// Line and call counts of one source file.
 #[derive(Debug, Default)]
 struct Coverage {
     lines: BTreeMap<u32, u64>,
     calls: BTreeMap<String, u64>,
 }
 
-fn read(trace: &str, file: &str) -> Coverage {
+fn parse_tracefile(trace: &str, file: &str) -> Coverage {
     let mut coverage = Coverage::default();
     let of_file = |r: &&str| r.lines().any(|l| l.strip_prefix("SF:").is_some_and(|f| f.ends_with(file)));
     for line in trace.split("end_of_record\n").filter(of_file).flat_map(str::lines) {
@@ -27,20 +27,19 @@ fn read(trace: &str, file: &str) -> Coverage {
             coverage.lines.insert(line.parse().unwrap(), count.parse().unwrap());
         }
         if let Some((count, name)) = line.strip_prefix("FNDA:").and_then(|l| l.split_once(',')) {
-            // llvm-cov prefixes the names of local functions with the file.
+            // llvm-cov prefixes the names of local functions with the name of the file.
             *coverage.calls.entry(name.rsplit(':').next().unwrap().to_owned()).or_default() += count.parse::<u64>().unwrap();
         }
     }
     coverage
 }
 
-fn text(place: &Place, program: &str, arguments: &str) -> String {
+fn read_output(place: &Place, program: &str, arguments: &str) -> String {
     String::from_utf8(place.tool(program, arguments).stdout).unwrap()
 }
 
-/// Returns the lines of a program's own file that have machine code.
-fn lines_with_code(place: &Place, program: &str, file: &str) -> BTreeSet<u32> {
-    let table = text(place, "llvm-dwarfdump-22", &format!("--debug-line {program}"));
+fn find_lines_with_code(place: &Place, program: &str, file: &str) -> BTreeSet<u32> {
+    let table = read_output(place, "llvm-dwarfdump-22", &format!("--debug-line {program}"));
     let (mut numbers, mut number, mut lines) = (BTreeSet::new(), String::new(), BTreeSet::new());
     for row in table.lines() {
         if row.starts_with("debug_line[") {
@@ -69,8 +68,12 @@ fn line_and_call_counts_of_optimised_code_agree_with_llvm_cov() {
         place.record("counted");
         must(place.command(place.path("covered")).env("LLVM_PROFILE_FILE", place.path("run.raw")));
         place.tool("llvm-profdata-22", "merge -o run.profdata run.raw");
-        let expected = read(&text(&place, "llvm-cov-22", "export --format=lcov --instr-profile run.profdata covered"), file);
-        let found = read(&String::from_utf8(must(place.command(trodden()).args(["export", "lcov", "run.trodden"])).stdout).unwrap(), file);
+        let expected =
+            parse_tracefile(&read_output(&place, "llvm-cov-22", "export --format=lcov --instr-profile run.profdata covered"), file);
+        let found = parse_tracefile(
+            &String::from_utf8(must(place.command(trodden()).args(["export", "lcov", "run.trodden"])).stdout).unwrap(),
+            file,
+        );
 
         let is_brace = |line: &u32| source.lines().nth(*line as usize - 1).is_none_or(|l| matches!(l.trim(), "{" | "}" | "};"));
         let executed = || expected.lines.iter().filter(|(_, n)| **n > 0).map(|(line, _)| *line);
@@ -80,15 +83,15 @@ fn line_and_call_counts_of_optimised_code_agree_with_llvm_cov() {
         let invented: Vec<&u32> = found.lines.iter().filter(|(line, n)| **n > 0 && unexecuted(line)).map(|(line, _)| line).collect();
         assert!(invented.is_empty(), "{file}: lines that were not executed and have counts: {invented:?}");
 
-        let with_code = lines_with_code(&place, "counted", file);
+        let with_code = find_lines_with_code(&place, "counted", file);
         let wanted: Vec<u32> = executed().filter(|l| with_code.contains(l) && !is_brace(l)).collect();
         let missing: Vec<u32> = wanted.iter().copied().filter(|l| !found.lines.contains_key(l)).collect();
         assert!(wanted.len() >= 15, "{file}: only {} lines with code were executed", wanted.len());
         all_wanted += wanted.len();
         all_missing.extend(missing.iter().map(|line| format!("{file}:{line}")));
 
-        // If the optimiser computes a call's result on some paths to the call, no code of the inlined body is left on these paths. If it
-        // does so on all paths, nothing is known of the function.
+        // If the optimiser knows a call's result on some paths, no code of the inlined body is left on these paths. If it knows the result
+        // on all paths, nothing is known about the function.
         for (name, calls) in expected.calls.iter().filter(|(_, calls)| **calls > 0) {
             let Some(&known) = found.calls.get(name) else { continue };
             assert!(known.abs_diff(*calls) * 10 <= *calls, "{file}: {known} calls of {name}, not {calls}; {:?}", found.calls);
@@ -130,12 +133,12 @@ int main(int argc, char **argv) {
     let main = &found.functions[place_of("main")];
     let [(block, called)] = main.calls[..] else { panic!("{main:?}") };
     assert_eq!((called as usize, main.blocks[block as usize].lines.contains(&6)), (place_of("twice"), true), "{main:?}");
-    let sections = text(&place, "llvm-readelf-22", "-S optimised");
+    let sections = read_output(&place, "llvm-readelf-22", "-S optimised");
     assert!(!sections.contains(".llvmbc"), "{sections}");
-    // A variant is made from the stored bitcode.
+    // Variants are made from the stored bitcode.
     place.trodden("instrument optimised --sample -o variant");
     assert_eq!(graphs("variant"), found);
-    // Unoptimised code is not moved, so each line's own code tells whether it was executed.
+    // Unoptimised code is not moved, so each line's own code shows whether the line was executed.
     place.trodden("cc -O0 -g twice.c -o plain");
     assert!(graphs("plain").functions.is_empty());
 }
@@ -172,10 +175,10 @@ int main(int argc, char **argv) {
         place.trodden(&format!("cc {level} -g run.c end.c -o counted"));
         place.record("counted");
         let trace = String::from_utf8(must(place.command(trodden()).args(["export", "lcov", "run.trodden"])).stdout).unwrap();
-        let lines = read(&trace, "run.c").lines;
+        let lines = parse_tracefile(&trace, "run.c").lines;
         assert_eq!([7, 10, 11].map(|line| lines.get(&line).copied()), [Some(2), Some(1), Some(1)], "{level}: {lines:?}");
         assert!((12..=16).all(|line| lines.get(&line).is_none_or(|n| *n == 0)), "{level}: {lines:?}");
-        assert_eq!(read(&trace, "end.c").lines.get(&3), Some(&1), "{level}");
+        assert_eq!(parse_tracefile(&trace, "end.c").lines.get(&3), Some(&1), "{level}");
     }
 }
 
@@ -206,7 +209,7 @@ int main(void) {
         place.trodden(&format!("cc {level} -g run.c leave.c -o counted"));
         place.record("counted");
         let trace = String::from_utf8(must(place.command(trodden()).args(["export", "lcov", "run.trodden"])).stdout).unwrap();
-        let lines = read(&trace, "run.c").lines;
+        let lines = parse_tracefile(&trace, "run.c").lines;
         assert_eq!([7, 8, 9].map(|line| lines.get(&line).copied()), [Some(6), Some(6), Some(0)], "{level}: {lines:?}");
         let report = String::from_utf8(place.trodden("report run.trodden").stdout).unwrap();
         assert!(report.contains("body  stopped at a call in lines 7-8"), "{level}: {report}");
@@ -225,7 +228,7 @@ fn header_has_one_name_however_it_is_included() {
     let trace = String::from_utf8(must(place.command(trodden()).args(["export", "lcov", "run.trodden"])).stdout).unwrap();
     let names: Vec<&str> = trace.lines().filter(|l| l.starts_with("SF:") && l.ends_with("twice.h")).collect();
     assert_eq!(names.len(), 1, "{trace}");
-    assert_eq!(read(&trace, "twice.h").lines.get(&2), Some(&2), "{trace}");
+    assert_eq!(parse_tracefile(&trace, "twice.h").lines.get(&2), Some(&2), "{trace}");
 }
 
 #[test]

@@ -1,7 +1,7 @@
-//! Programs built by LLVM 19 and by LLVM 22: both count the same, each reads the other's files, and bitcode is only passed to a version
-//! that can read it.
+//! Programs built with LLVM 19 and with LLVM 22. Both count the same, each version's files are readable by tools of the other, and bitcode
+//! is passed only to an LLVM version that can read it.
 //!
-//! `cargo xtask test` also runs complete test files with LLVM 19, among them the comparisons with LLVM's own counters.
+//! `cargo xtask test` also runs complete test files with LLVM 19, including the comparisons with LLVM's own counters.
 
 mod place;
 
@@ -11,53 +11,50 @@ use std::process::{Command, Output};
 use trodden_oracle::random::{self, RandomLanguage};
 use trodden_profile::{FunctionPaths, Profile};
 
-const VERSIONS: [u32; 2] = [19, 22];
+const LLVM_VERSIONS: [u32; 2] = [19, 22];
 
 /// Returns true if clang 19 is installed. Otherwise, prints that the test is skipped.
-fn has_both() -> bool {
+fn has_both_versions() -> bool {
     let has = |major: u32| Command::new(format!("clang-{major}")).arg("--version").output().is_ok_and(|out| out.status.success());
-    let all = VERSIONS.into_iter().all(has);
+    let all = LLVM_VERSIONS.into_iter().all(has);
     if !all {
         eprintln!("skipped: clang 19 is not installed (`cargo xtask test` installs it)");
     }
     all
 }
 
-/// Returns `trodden` with the clang of a version.
-fn with(place: &Place, major: u32, arguments: &str) -> Command {
+fn trodden_with_clang(place: &Place, major: u32, arguments: &str) -> Command {
     let mut command = place.command(trodden());
     command.env("TRODDEN_CLANG", format!("clang-{major}")).args(arguments.split_whitespace());
     command
 }
 
-/// Returns `trodden` with the clang that it selects itself.
-fn unnamed(place: &Place, arguments: &str) -> Command {
+fn trodden_with_default_clang(place: &Place, arguments: &str) -> Command {
     let mut command = place.command(trodden());
     command.env_remove("TRODDEN_CLANG").env_remove("CC").args(arguments.split_whitespace());
     command
 }
 
-fn error_of(command: &mut Command) -> String {
+fn expect_error(command: &mut Command) -> String {
     let output: Output = command.output().unwrap();
     assert!(!output.status.success(), "{command:?} succeeded");
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// Returns the LLVM versions that compiled the units of an image.
-fn versions(place: &Place, image: &str) -> Vec<u32> {
+fn read_versions(place: &Place, image: &str) -> Vec<u32> {
     place.image(image).frames.iter().map(|frame| frame.map().unwrap().llvm).collect()
 }
 
-/// Returns the executions of the main source file's lines.
-fn lines(place: &Place, profile: &str) -> BTreeMap<u32, u64> {
-    let trace = must(unnamed(place, &format!("export lcov {profile}")).arg("--include=*/prog.*")).stdout;
+/// Returns the executions of lines in the main source file.
+fn count_lines(place: &Place, profile: &str) -> BTreeMap<u32, u64> {
+    let trace = must(trodden_with_default_clang(place, &format!("export lcov {profile}")).arg("--include=*/prog.*")).stdout;
     let counts = String::from_utf8(trace).unwrap();
     let counts = counts.lines().filter_map(|line| line.strip_prefix("DA:")?.split_once(','));
     counts.map(|(line, count)| (line.parse().unwrap(), count.parse().unwrap())).collect()
 }
 
-/// Returns how often each function took each path, by its blocks, for functions with the same graph in both profiles.
-fn paths(profile: &Profile) -> BTreeMap<(String, u64), BTreeMap<u64, u64>> {
+/// Returns how often each function took each path. Keys are comparable between profiles if the function has the same graph in both.
+fn count_paths(profile: &Profile) -> BTreeMap<(String, u64), BTreeMap<u64, u64>> {
     let of = |(_, unit, map): (_, &trodden_profile::UnitProfile, &trodden_unit::FunctionMap)| {
         let decoded = FunctionPaths::decode(map, unit.counts_of(map)).unwrap();
         let counts = decoded.complete.iter().map(|path| (path.id, path.count)).collect();
@@ -68,7 +65,7 @@ fn paths(profile: &Profile) -> BTreeMap<(String, u64), BTreeMap<u64, u64>> {
 
 #[test]
 fn both_versions_count_the_same() {
-    if !has_both() {
+    if !has_both_versions() {
         return;
     }
     let (mut same_graphs, mut same_lines) = (0, 0);
@@ -77,22 +74,22 @@ fn both_versions_count_the_same() {
         let (name, language) = if program.language == RandomLanguage::C { ("prog.c", "cc") } else { ("prog.cc", "c++") };
         for level in ["-O0", "-O2"] {
             let place = Place::with(&[(name, &program.text)]);
-            let [old, new] = VERSIONS.map(|major| {
-                must(&mut with(&place, major, &format!("{language} {level} -g -w -pthread {name} -o prog-{major}")));
-                assert_eq!(versions(&place, &format!("prog-{major}")), [major]);
-                // Some of these programs are ended by a signal, the same in all builds.
-                let mut record = unnamed(&place, &format!("record --no-store -o {major}.trodden -- ./prog-{major}"));
+            let [old, new] = LLVM_VERSIONS.map(|major| {
+                must(&mut trodden_with_clang(&place, major, &format!("{language} {level} -g -w -pthread {name} -o prog-{major}")));
+                assert_eq!(read_versions(&place, &format!("prog-{major}")), [major]);
+                // A signal ends some of these programs, but the same signal in all builds.
+                let mut record = trodden_with_default_clang(&place, &format!("record --no-store -o {major}.trodden -- ./prog-{major}"));
                 let output = record.output().unwrap();
                 (output.status.code(), output.stdout, Profile::read(&place.path(&format!("{major}.trodden"))).unwrap())
             });
             assert_eq!((old.0, old.1), (new.0, new.1), "seed {seed} {level}");
-            let (old, new) = (paths(&old.2), paths(&new.2));
+            let (old, new) = (count_paths(&old.2), count_paths(&new.2));
             for (function, counts) in &old {
                 let Some(others) = new.get(function) else { continue };
                 assert_eq!(counts, others, "seed {seed} {level}: {function:?}");
                 same_graphs += 1;
             }
-            let (old, new) = (lines(&place, "19.trodden"), lines(&place, "22.trodden"));
+            let (old, new) = (count_lines(&place, "19.trodden"), count_lines(&place, "22.trodden"));
             let common: BTreeSet<u32> = old.keys().filter(|line| new.contains_key(line)).copied().collect();
             let differences: Vec<_> = common.iter().filter(|l| old[l] != new[l]).map(|l| (l, old[l], new[l])).collect();
             assert!(differences.is_empty(), "seed {seed} {level}: {differences:?}");
@@ -104,7 +101,7 @@ fn both_versions_count_the_same() {
 
 #[test]
 fn profiles_of_both_versions_are_compared() {
-    if !has_both() {
+    if !has_both_versions() {
         return;
     }
     let source = "\
@@ -122,20 +119,20 @@ int main(void) {
 }
 ";
     let place = Place::with(&[("prog.c", source)]);
-    for major in VERSIONS {
-        must(&mut with(&place, major, &format!("cc -O0 -g prog.c -o prog-{major}")));
-        must(&mut unnamed(&place, &format!("record --no-store -o {major}.trodden -- ./prog-{major}")));
+    for major in LLVM_VERSIONS {
+        must(&mut trodden_with_clang(&place, major, &format!("cc -O0 -g prog.c -o prog-{major}")));
+        must(&mut trodden_with_default_clang(&place, &format!("record --no-store -o {major}.trodden -- ./prog-{major}")));
     }
-    let diff = must(&mut unnamed(&place, "diff --across-builds --fail --json 19.trodden 22.trodden"));
+    let diff = must(&mut trodden_with_default_clang(&place, "diff --across-builds --fail --json 19.trodden 22.trodden"));
     let found: serde_json::Value = serde_json::from_slice(&diff.stdout).unwrap();
     assert_eq!((&found["compared"], &found["functions"]), (&2.into(), &serde_json::json!([])), "{found}");
-    assert_eq!(lines(&place, "19.trodden"), lines(&place, "22.trodden"));
-    must(&mut unnamed(&place, "report 19.trodden"));
+    assert_eq!(count_lines(&place, "19.trodden"), count_lines(&place, "22.trodden"));
+    must(&mut trodden_with_default_clang(&place, "report 19.trodden"));
 }
 
 #[test]
 fn functions_whose_graphs_differ_are_compared_by_lines() {
-    if !has_both() {
+    if !has_both_versions() {
         return;
     }
     let source = "\
@@ -185,16 +182,17 @@ int main(int argc, char **argv) {
 ";
     let place = Place::with(&[("prog.c", source)]);
     let record = |name: &str, major: u32, argument: &str| {
-        must(&mut unnamed(&place, &format!("record --no-store -o {name}.trodden -- ./prog-{major} {argument}")));
+        must(&mut trodden_with_default_clang(&place, &format!("record --no-store -o {name}.trodden -- ./prog-{major} {argument}")));
     };
-    // The versions make equal graphs of this program if it is optimised equally.
+    // At these optimisation levels, the two versions make equal graphs for this program.
     for (major, level) in [(19, "-O1"), (22, "-O2")] {
-        must(&mut with(&place, major, &format!("cc {level} -g prog.c -o prog-{major}")));
+        must(&mut trodden_with_clang(&place, major, &format!("cc {level} -g prog.c -o prog-{major}")));
         record(&major.to_string(), major, "1");
     }
     record("other", 22, "5");
     let compare = |after: &str| -> serde_json::Value {
-        let diff = unnamed(&place, &format!("diff --across-builds --fail --json 19.trodden {after}.trodden")).output().unwrap();
+        let diff =
+            trodden_with_default_clang(&place, &format!("diff --across-builds --fail --json 19.trodden {after}.trodden")).output().unwrap();
         let found: serde_json::Value = serde_json::from_slice(&diff.stdout).unwrap();
         let is_different = [&found["functions"], &found["by_lines"]["functions"]].iter().any(|list| *list != &serde_json::json!([]));
         assert_eq!(diff.status.code(), Some(i32::from(is_different)), "{found}");
@@ -207,60 +205,60 @@ int main(int argc, char **argv) {
     let other = compare("other");
     let lines = other["by_lines"]["functions"].as_array().unwrap().iter().flat_map(|function| function["lines"].as_array().unwrap());
     let changed: Vec<u64> = lines.map(|line| line["lines"][1].as_u64().unwrap()).collect();
-    // The comparison in the bucket, and what follows if nothing is found.
+    // The changed lines are the comparison in the bucket and the code for a word that is not found.
     assert!(changed.contains(&15) && changed.iter().any(|line| (17..=23).contains(line)), "{other}");
 }
 
 #[test]
 fn units_are_recompiled_by_their_own_llvm_version_or_a_newer_one() {
-    if !has_both() {
+    if !has_both_versions() {
         return;
     }
     let place = Place::with(&[("prog.c", "int main(int argc, char **argv) { return argc > 3 ? argc : 0; }\n")]);
-    for major in VERSIONS {
-        must(&mut with(&place, major, &format!("cc -O1 -g prog.c -o prog-{major}")));
-        must(&mut unnamed(&place, &format!("instrument prog-{major} -o again-{major} --sample")));
-        assert_eq!(versions(&place, &format!("again-{major}")), [major]);
+    for major in LLVM_VERSIONS {
+        must(&mut trodden_with_clang(&place, major, &format!("cc -O1 -g prog.c -o prog-{major}")));
+        must(&mut trodden_with_default_clang(&place, &format!("instrument prog-{major} -o again-{major} --sample")));
+        assert_eq!(read_versions(&place, &format!("again-{major}")), [major]);
     }
-    must(&mut with(&place, 22, "instrument prog-19 -o newer"));
-    assert_eq!(versions(&place, "newer"), [22]);
+    must(&mut trodden_with_clang(&place, 22, "instrument prog-19 -o newer"));
+    assert_eq!(read_versions(&place, "newer"), [22]);
     assert_eq!(executions(&place.record("newer").1, "main"), Some(1));
-    let said = error_of(&mut with(&place, 19, "instrument prog-22 -o older"));
+    let said = expect_error(&mut trodden_with_clang(&place, 19, "instrument prog-22 -o older"));
     assert!(said.contains("prog.c was compiled by LLVM 22, whose bitcode clang 19 cannot read") && said.contains("clang-22"), "{said}");
 }
 
 #[test]
 fn bitcode_of_a_newer_version_is_not_linked() {
-    if !has_both() {
+    if !has_both_versions() {
         return;
     }
     let place = Place::with(&[
         ("part.c", "int part(int n) { return n ? n : 3; }\n"),
         ("main.c", "int part(int); int main(void) { return part(0) - 3; }\n"),
     ]);
-    must(&mut with(&place, 22, "cc --trodden=lto -O1 -c part.c -o part.o"));
+    must(&mut trodden_with_clang(&place, 22, "cc --trodden=lto -O1 -c part.c -o part.o"));
     place.tool("ar", "rcs libpart.a part.o");
     for input in ["part.o", "libpart.a"] {
-        let said = error_of(&mut with(&place, 19, &format!("cc --trodden=lto -O1 main.c {input} -o prog")));
+        let said = expect_error(&mut trodden_with_clang(&place, 19, &format!("cc --trodden=lto -O1 main.c {input} -o prog")));
         assert!(said.contains("part.o") && said.contains("contains bitcode of LLVM 22, which clang 19 cannot read"), "{said}");
     }
-    must(&mut with(&place, 19, "cc --trodden=lto -O1 -c part.c -o part.o"));
-    must(&mut with(&place, 22, "cc --trodden=lto -O1 main.c part.o -o prog"));
-    assert_eq!((versions(&place, "prog"), place.output("prog")), (vec![22], String::new()));
+    must(&mut trodden_with_clang(&place, 19, "cc --trodden=lto -O1 -c part.c -o part.o"));
+    must(&mut trodden_with_clang(&place, 22, "cc --trodden=lto -O1 main.c part.o -o prog"));
+    assert_eq!((read_versions(&place, "prog"), place.output("prog")), (vec![22], String::new()));
 }
 
 #[test]
 fn build_calls_the_clang_that_it_names() {
-    if !has_both() {
+    if !has_both_versions() {
         return;
     }
     let makefile = "prog: prog.c\n\t$(CC) -O1 -g prog.c -o prog\n";
     let place = Place::with(&[("prog.c", "int main(int argc, char **argv) { return argc > 3; }\n"), ("Makefile", makefile)]);
     let built = |command: &mut Command| {
         must(command);
-        versions(&place, "prog")
+        read_versions(&place, "prog")
     };
-    let build = |arguments: &str| unnamed(&place, &format!("build -- make -B {arguments}"));
+    let build = |arguments: &str| trodden_with_default_clang(&place, &format!("build -- make -B {arguments}"));
     assert_eq!(built(&mut build("")), [22]);
     assert_eq!(built(&mut build("CC=clang-19")), [19]);
     assert_eq!(built(build("").env("CC", "clang-19")), [19]);
@@ -268,8 +266,7 @@ fn build_calls_the_clang_that_it_names() {
     assert_eq!(built(build("").env("CC", "gcc")), [22]);
 }
 
-/// Creates a folder with a program that claims to be a clang of this version.
-fn pretender(place: &Place, major: u32) -> String {
+fn create_fake_clang(place: &Place, major: u32) -> String {
     use std::os::unix::fs::PermissionsExt;
     let name = format!("clang-{major}");
     place.write(&name, &format!("#!/bin/sh\necho 'clang version {major}.1.0'\n[ \"$1\" = --version ]\n"));
@@ -281,22 +278,22 @@ fn pretender(place: &Place, major: u32) -> String {
 fn unsupported_clang_is_rejected_before_anything_is_compiled() {
     let place = Place::with(&[("prog.c", "int main(void) { return 0; }\n")]);
     for major in [14, 18, 23] {
-        let clang = pretender(&place, major);
+        let clang = create_fake_clang(&place, major);
         for (variable, arguments) in [("TRODDEN_CLANG", "cc prog.c -o prog"), ("CC", "build -- touch built")] {
-            let said = error_of(unnamed(&place, arguments).env(variable, &clang));
+            let said = expect_error(trodden_with_default_clang(&place, arguments).env(variable, &clang));
             assert!(said.contains(&format!("which is clang {major}")) && said.contains("needs clang 19 to 22"), "{said}");
             assert!(said.contains("apt-get install clang-22"), "{said}");
         }
     }
     assert!(!place.path("built").exists() && !place.path("prog").exists());
-    let output = unnamed(&place, "doctor --json").env("TRODDEN_CLANG", pretender(&place, 18)).output().unwrap();
+    let output = trodden_with_default_clang(&place, "doctor --json").env("TRODDEN_CLANG", create_fake_clang(&place, 18)).output().unwrap();
     let found: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     let clang = found["checks"].as_array().unwrap().iter().find(|check| check["what"] == "clang").unwrap();
     assert!(clang["ok"] == false && clang["detail"].as_str().unwrap().contains("clang 18"), "{clang}");
 }
 
-/// A clang of a supported version that is linked statically, so that neither slots nor functions of LLVM can be found.
-fn static_clang(place: &Place) -> String {
+/// Creates a clang of a supported version that is linked statically, so that the plugin cannot find LLVM's slots and functions.
+fn create_static_clang(place: &Place) -> String {
     let source = r#"
 #include <stdio.h>
 #include <string.h>
@@ -317,9 +314,9 @@ int main(int argc, char **argv) {
 #[test]
 fn clang_that_does_not_load_the_plugin_is_rejected_before_anything_is_compiled() {
     let place = Place::with(&[("prog.c", "int main(void) { return 0; }\n")]);
-    for clang in [static_clang(&place), pretender(&place, 21)] {
+    for clang in [create_static_clang(&place), create_fake_clang(&place, 21)] {
         for arguments in ["build -- touch built", "cc prog.c -o prog", "cc -c prog.c -o prog.o", "cc --trodden=lto -c prog.c -o prog.o"] {
-            let said = error_of(unnamed(&place, arguments).env("TRODDEN_CLANG", &clang));
+            let said = expect_error(trodden_with_default_clang(&place, arguments).env("TRODDEN_CLANG", &clang));
             assert!(said.contains("clang-2") && said.contains("does not load") && said.contains("libtrodden_instrument.so"), "{said}");
             assert!(said.contains("apt-get install clang-22") && said.contains("TRODDEN_CLANG"), "{said}");
         }
@@ -329,7 +326,7 @@ fn clang_that_does_not_load_the_plugin_is_rejected_before_anything_is_compiled()
     }
 }
 
-/// The check is made once for each clang.
+/// The check is made once per clang.
 #[test]
 fn accepted_clang_is_tried_again_only_if_it_changed() {
     use std::os::unix::fs::PermissionsExt;
@@ -337,25 +334,30 @@ fn accepted_clang_is_tried_again_only_if_it_changed() {
     let compiled = |script: &str| {
         place.write("clang-22", script);
         std::fs::set_permissions(place.path("clang-22"), std::fs::Permissions::from_mode(0o755)).unwrap();
-        unnamed(&place, "cc -c prog.c -o prog.o").env("TRODDEN_CLANG", place.path("clang-22")).output().unwrap().status.success()
+        trodden_with_default_clang(&place, "cc -c prog.c -o prog.o")
+            .env("TRODDEN_CLANG", place.path("clang-22"))
+            .output()
+            .unwrap()
+            .status
+            .success()
     };
     let calls = || std::fs::read_to_string(place.path("calls")).unwrap().lines().count();
     let real = "#!/bin/sh\necho >> calls\nexec /usr/lib/llvm-22/bin/clang \"$@\"\n";
     assert!(compiled(real) && calls() == 2);
-    let again = unnamed(&place, "cc -c prog.c -o prog.o").env("TRODDEN_CLANG", place.path("clang-22")).status().unwrap();
+    let again = trodden_with_default_clang(&place, "cc -c prog.c -o prog.o").env("TRODDEN_CLANG", place.path("clang-22")).status().unwrap();
     assert!(again.success() && calls() == 3);
     assert!(!compiled("#!/bin/sh\nexit 1\n"));
     assert!(compiled(&format!("{real}# changed\n")) && calls() == 5);
     std::fs::copy(trodden().with_file_name("libtrodden_instrument.so"), place.path("plugin.so")).unwrap();
-    let mut with_other_plugin = unnamed(&place, "cc -c prog.c -o prog.o");
+    let mut with_other_plugin = trodden_with_default_clang(&place, "cc -c prog.c -o prog.o");
     with_other_plugin.env("TRODDEN_CLANG", place.path("clang-22")).env("TRODDEN_PLUGIN", place.path("plugin.so"));
     assert!(with_other_plugin.status().unwrap().success() && calls() == 7);
 }
 
-/// Simulates a clang that is not linked with libLLVM: LLVM is present, but the plugin finds no slots.
+/// Simulates a clang that is not linked with libLLVM: LLVM is loaded, but the plugin finds no slots.
 #[test]
 fn clang_without_slots_is_rejected_by_name() {
-    if !has_both() {
+    if !has_both_versions() {
         return;
     }
     let host = r#"
@@ -399,10 +401,10 @@ fn rustc_newer_than_clang_is_rejected_before_anything_is_built() {
         command.args(["trodden", "build"]).env_remove("TRODDEN_CLANG").env_remove("CC");
         command
     };
-    let said = error_of(cargo().env("RUSTC", place.path("rustc")));
+    let said = expect_error(cargo().env("RUSTC", place.path("rustc")));
     assert!(said.contains("rustc 1.99.0 is based on LLVM 23, but the newest clang found is 22"), "{said}");
-    if has_both() {
-        let said = error_of(cargo().env("TRODDEN_CLANG", "clang-19"));
+    if has_both_versions() {
+        let said = expect_error(cargo().env("TRODDEN_CLANG", "clang-19"));
         assert!(said.contains("is based on LLVM 22, whose bitcode clang 19 cannot read"), "{said}");
     }
     assert!(!place.path("target").exists());

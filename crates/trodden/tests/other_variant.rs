@@ -1,12 +1,12 @@
-//! Profiles and sequences of variants of a program are used if they match, and otherwise rejected by name.
+//! Profiles and sequences of program variants are used if they match, and rejected by name otherwise.
 
 mod place;
 
 use place::{Place, laboratory};
 use std::os::unix::process::ExitStatusExt;
 
-/// The compiler proves that `step` returns.
-const RETURNS: &str = r#"
+/// A program for which the compiler proves that `step` returns.
+const RETURNS_PROGRAM: &str = r#"
 #include <stdio.h>
 __attribute__((noinline)) int step(int n) { return n & 1 ? n * 3 : n / 2; }
 int main(void) {
@@ -17,7 +17,7 @@ int main(void) {
 }
 "#;
 
-const FORKS: &str = r#"
+const FORKS_PROGRAM: &str = r#"
 #include <stdio.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -34,10 +34,10 @@ int main(int argc, char **argv) {
 }
 "#;
 
-/// A build that counts more calls has more positions at which paths can stop, so its paths have different numbers.
+/// A build that counts more calls has more positions at which paths can stop. Its paths therefore have different numbers.
 #[test]
 fn plan_rejects_the_run_of_a_different_variant() {
-    let place = Place::with(&[("prog.c", RETURNS)]);
+    let place = Place::with(&[("prog.c", RETURNS_PROGRAM)]);
     place.cc("-O1 prog.c -o prog");
     place.trodden("record --no-store -o own.trodden -- ./prog");
     place.laboratory("plan ./prog -k 2 --profile own.trodden");
@@ -51,10 +51,10 @@ fn plan_rejects_the_run_of_a_different_variant() {
     );
 }
 
-/// A forked child keeps the callers of frames from before the fork, so all segments of a run are known as tested by the same run.
+/// A forked child keeps the callers of frames from before the fork. If a run is compared with itself, all its segments are thus known.
 #[test]
 fn forked_children_keep_their_callers() {
-    let place = Place::with(&[("prog.c", FORKS)]);
+    let place = Place::with(&[("prog.c", FORKS_PROGRAM)]);
     place.cc("-O1 prog.c -o prog");
     place.trodden("instrument prog --stream -o streaming");
     place.trodden("record --whole-program --no-store -o stream.trodden -- ./streaming");

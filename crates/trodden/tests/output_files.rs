@@ -1,5 +1,4 @@
-//! Output files of commands: links are followed, pipes are written to, and an existing file remains if the new content does not fit on the
-//! disk.
+//! Output files of commands: links are followed, pipes are written to, and an existing file stays intact if the disk is full.
 
 mod place;
 
@@ -14,9 +13,9 @@ const PROGRAM: &str = "
     int main(void) { int sum = 0; for (int i = 0; i < 100; i++) sum += step(i); printf(\"%d\\n\", sum); return 0; }
 ";
 
-const EXPERIMENT: &str = "sources = [\"branches\"]\n[factors]\npreset = [\"ball-larus\", \"extended-loops\"]\n";
+const EXPERIMENT_FILE: &str = "sources = [\"branches\"]\n[factors]\npreset = [\"ball-larus\", \"extended-loops\"]\n";
 
-/// Commands that write a file, which is `OUT`.
+/// Commands that write a file. `OUT` stands for the file's name.
 const COMMANDS: [&str; 26] = [
     "record -o OUT -- ./prog",
     "record --no-store --copies 2 --costs OUT -o costly.trodden -- ./prog",
@@ -46,9 +45,8 @@ const COMMANDS: [&str; 26] = [
     "sweep experiment.toml --html OUT",
 ];
 
-/// Creates a folder with the inputs of the commands.
-fn place() -> Place {
-    let place = Place::with(&[("prog.c", PROGRAM), ("experiment.toml", EXPERIMENT)]);
+fn create_place() -> Place {
+    let place = Place::with(&[("prog.c", PROGRAM), ("experiment.toml", EXPERIMENT_FILE)]);
     place.cc("-O1 -g prog.c -o prog");
     place.cc("--trodden=coverage -O1 -g prog.c -o covered");
     place.cc("--trodden=stream -O1 -g prog.c -o streamed");
@@ -67,7 +65,7 @@ fn place() -> Place {
     place
 }
 
-fn run(place: &Place, command: &str, file: &str) -> Output {
+fn run_command(place: &Place, command: &str, file: &str) -> Output {
     let arguments = command.split(' ').map(|word| if word == "OUT" { file } else { word });
     let program = program_of(command);
     with_choices(&mut place.command(program), arguments).stdin(Stdio::null()).output().unwrap()
@@ -75,11 +73,11 @@ fn run(place: &Place, command: &str, file: &str) -> Output {
 
 #[test]
 fn commands_follow_links_and_write_into_pipes() {
-    let place = place();
+    let place = create_place();
     for (at, command) in COMMANDS.into_iter().enumerate() {
         let [target, link, pipe] = ["target", "link", "pipe"].map(|name| format!("{name}-{at}"));
         symlink(&target, place.path(&link)).unwrap();
-        let output = run(&place, command, &link);
+        let output = run_command(&place, command, &link);
         assert!(output.status.success(), "{command}: {output:?}");
         assert!(place.path(&link).is_symlink() && place.path(&target).is_file(), "{command}");
         let written = fs::read(place.path(&target)).unwrap();
@@ -87,13 +85,13 @@ fn commands_follow_links_and_write_into_pipes() {
         place.tool("mkfifo", &pipe);
         let path = place.path(&pipe);
         let reader = std::thread::spawn(move || fs::read(path).unwrap());
-        let output = run(&place, command, &pipe);
+        let output = run_command(&place, command, &pipe);
         assert!(fs::metadata(place.path(&pipe)).unwrap().file_type().is_fifo(), "{command}");
-        // Lets the reader continue if the command has not opened the pipe.
+        // If the command has not opened the pipe, this lets the reader continue.
         drop(fs::File::options().read(true).write(true).open(place.path(&pipe)).unwrap());
         let piped = reader.join().unwrap();
         assert!(output.status.success(), "{command}: {output:?}");
-        // Times and names in some outputs differ between runs.
+        // Some outputs contain times and names that differ between runs.
         assert_eq!(piped.get(..4), written.get(..4), "{command}");
         assert!(piped.len() * 2 > written.len(), "{command}: {} and {} bytes", piped.len(), written.len());
     }
@@ -101,13 +99,13 @@ fn commands_follow_links_and_write_into_pipes() {
 
 #[test]
 fn existing_file_remains_if_the_disk_is_full() {
-    let place = place();
+    let place = create_place();
     let Some(disk) = Disk::mount(place.path("disk"), "64k") else { return };
     place.write("disk/old", "an older file");
     disk.fill();
     for command in COMMANDS {
         for file in ["disk/old", "disk/new"] {
-            let output = run(&place, command, file);
+            let output = run_command(&place, command, file);
             let said = String::from_utf8_lossy(&output.stderr);
             assert_eq!(output.status.code(), Some(2), "{command}: {said}");
             assert!(said.contains(file) && said.contains("No space left"), "{command}: {said}");

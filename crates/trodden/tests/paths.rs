@@ -1,5 +1,4 @@
-//! Programs transformed according to their paths (`trodden pgo`): their behaviour is unchanged, and the planned transformations are
-//! applied.
+//! Programs that `trodden pgo` transforms according to their paths keep their behaviour, and get the planned transformations.
 
 mod place;
 
@@ -12,8 +11,8 @@ use trodden_oracle::random::{self, RandomLanguage};
 use trodden_unit::transformations::{BranchWeights, LastIterations, PathCopy};
 use trodden_unit::{EdgeKind, FunctionMap, Transformation, TransformationPlan};
 
-/// A loop whose last iteration skips a part, as is common in dynamic programming.
-const LOOPS: &str = r#"
+/// A program with a loop whose last iteration skips some code, as is common in dynamic programming.
+const LOOPS_PROGRAM: &str = r#"
 #include <stdio.h>
 #include <stdlib.h>
 __attribute__((noinline)) static void row(int *m, int *d, int *i, const int *b, const int *a, const int *t, int n) {
@@ -42,8 +41,8 @@ int main(int argc, char **argv) {
 }
 "#;
 
-/// A branch that an earlier branch decides, with other work in between.
-const DECIDED: &str = r#"
+/// A program with a branch that an earlier branch decides, and other work in between.
+const DECIDED_PROGRAM: &str = r#"
 #include <stdio.h>
 static int table[64];
 static volatile int odds, evens;
@@ -64,7 +63,7 @@ int main(void) {
 }
 "#;
 
-fn pgo(place: &Place, choices: &str, flags: &str) -> Output {
+fn run_pgo(place: &Place, choices: &str, flags: &str) -> Output {
     let mut command = place.command(trodden());
     command.arg("pgo").env("TRODDEN_LABORATORY", choices).args(["--train", "./prog > trained || true", "-o", "fast", "--"]);
     command.args(["sh", "-c", &format!("$CC {flags} -w prog.c -o prog")]);
@@ -73,35 +72,35 @@ fn pgo(place: &Place, choices: &str, flags: &str) -> Output {
 
 #[test]
 fn last_iteration_of_a_loop_is_split_off() {
-    let place = Place::with(&[("prog.c", LOOPS)]);
+    let place = Place::with(&[("prog.c", LOOPS_PROGRAM)]);
     place.tool("clang-22", "-O2 -w prog.c -o plain");
-    let reported = String::from_utf8(pgo(&place, "", "-O2 -g").stderr).unwrap();
+    let reported = String::from_utf8(run_pgo(&place, "", "-O2 -g").stderr).unwrap();
     assert!(reported.contains("row") && reported.contains("loops with separate code for the last iteration: 1"), "{reported}");
     for n in ["0", "1", "2", "3", "9", "1000"] {
         let run = |program: &str| place.command(place.path(program)).arg(n).output().unwrap().stdout;
         assert_eq!(run("plain"), run("fast"), "{n}");
     }
-    // The optimised program contains nothing of trodden.
+    // The optimised program contains nothing from trodden.
     let symbols = String::from_utf8(place.tool("nm", "fast").stdout).unwrap();
     assert!(!symbols.contains("trodden"), "{symbols}");
 }
 
 #[test]
 fn paths_after_a_decided_branch_are_copied() {
-    let place = Place::with(&[("prog.c", DECIDED)]);
+    let place = Place::with(&[("prog.c", DECIDED_PROGRAM)]);
     place.tool("clang-22", "-O2 -w prog.c -o plain");
-    let reported = String::from_utf8(pgo(&place, "", "-O1 -g").stderr).unwrap();
+    let reported = String::from_utf8(run_pgo(&place, "", "-O1 -g").stderr).unwrap();
     assert_eq!(place.output("plain"), place.output("fast"), "{reported}");
-    let reported = String::from_utf8(pgo(&place, "--edges", "-O1 -g").stderr).unwrap();
+    let reported = String::from_utf8(run_pgo(&place, "--edges", "-O1 -g").stderr).unwrap();
     assert!(reported.contains("the optimised program is fast") && !reported.contains("warning"), "{reported}");
     assert_eq!(place.output("plain"), place.output("fast"), "{reported}");
-    let reported = String::from_utf8(pgo(&place, "--min-share 100", "-O1 -g").stderr).unwrap();
+    let reported = String::from_utf8(run_pgo(&place, "--min-share 100", "-O1 -g").stderr).unwrap();
     assert!(reported.contains("functions with branch weights from paths") && reported.contains("no path is copied"), "{reported}");
     assert_eq!(place.output("plain"), place.output("fast"), "{reported}");
 }
 
-/// A branch that takes one side 999 times of 1,000, and a switch with two cases that share a block.
-const BIASED: &str = r#"
+/// A program with a branch that takes one side in 999 of 1,000 executions, and a switch in which two cases share a block.
+const BIASED_PROGRAM: &str = r#"
 #include <stdio.h>
 static volatile int sum;
 __attribute__((noinline)) static void step(int i) {
@@ -120,7 +119,7 @@ int main(void) {
 
 #[test]
 fn code_generation_gets_measured_branch_weights() {
-    let place = Place::with(&[("prog.c", BIASED)]);
+    let place = Place::with(&[("prog.c", BIASED_PROGRAM)]);
     must(place.command(trodden()).args(["cc", "-O1", "-w", "prog.c", "-o", "prog"]));
     must(place.command(trodden()).args(["record", "-o", "run.trodden", "./prog"]));
     let profile = trodden_profile::Profile::read(&place.path("run.trodden")).unwrap();
@@ -146,8 +145,8 @@ fn code_generation_gets_measured_branch_weights() {
     assert!(text.contains("\"function_entry_count\", i64 8000"), "entries of `step`");
 }
 
-/// Two branches that take the same sides in every run.
-const TOGETHER: &str = r#"
+/// A program with two branches that take the same sides in every run.
+const TOGETHER_PROGRAM: &str = r#"
 #include <stdio.h>
 #define NOP __asm__ volatile("nop")
 static volatile int sum, limit = 4000;
@@ -162,10 +161,10 @@ int main(void) {
 }
 "#;
 
-/// Code generation moves rarely executed blocks out of their loops only if it takes the weights for measured.
+/// Code generation moves rarely executed blocks out of their loops only if it considers the weights measured.
 #[test]
 fn code_generation_gets_entry_counts_of_known_paths() {
-    let place = Place::with(&[("prog.c", TOGETHER)]);
+    let place = Place::with(&[("prog.c", TOGETHER_PROGRAM)]);
     must(place.command(trodden()).args(["cc", "-O1", "-w", "prog.c", "-o", "prog"]));
     must(place.command(trodden()).args(["record", "-o", "run.trodden", "./prog"]));
     must(place.command(trodden()).args(["export", "known", "run.trodden", "-o", "known"]));
@@ -178,8 +177,8 @@ fn code_generation_gets_entry_counts_of_known_paths() {
     assert_eq!(counts, BTreeSet::from([1, 8000]), "of `main` and `classify`");
 }
 
-/// Whatever a transformation plan contains, programs keep their behaviour. Paths and loops are picked at random, far more than a profile
-/// would suggest.
+/// Whatever a transformation plan contains, programs must keep their behaviour. Paths and loops are picked at random, many more than a
+/// profile would suggest.
 #[test]
 fn random_transformations_preserve_behaviour_of_random_programs() {
     let mut larger = 0;
@@ -197,7 +196,7 @@ fn random_transformations_preserve_behaviour_of_random_programs() {
         let mut dice = random::RandomNumbers::new(seed);
         for frame in &place.image("prog").frames {
             let map = frame.map().unwrap();
-            map.functions.iter().for_each(|f| plan.add(&map.source, &f.name, f.shape, at_random(f, &mut dice)));
+            map.functions.iter().for_each(|f| plan.add(&map.source, &f.name, f.shape, create_random_transformations(f, &mut dice)));
         }
         for (output, plan) in [("same", &TransformationPlan::default()), ("fast", &plan)] {
             std::fs::write(place.path("plan"), plan.to_bytes()).unwrap();
@@ -208,19 +207,19 @@ fn random_transformations_preserve_behaviour_of_random_programs() {
         let run = |program: &str| place.command(place.path(program)).output().unwrap();
         let (plain, fast) = (run("plain"), run("fast"));
         assert_eq!((plain.status, plain.stdout), (fast.status, fast.stdout), "seed {seed} {level}");
-        larger += usize::from(size_of_code(&place, "fast") > size_of_code(&place, "same"));
+        larger += usize::from(measure_code(&place, "fast") > measure_code(&place, "same"));
     }
     assert!(larger >= 4, "only {larger} programs grew");
 }
 
-fn size_of_code(place: &Place, program: &str) -> u64 {
+fn measure_code(place: &Place, program: &str) -> u64 {
     let bytes = std::fs::read(place.path(program)).unwrap();
     let file = object::File::parse(&*bytes).unwrap();
     file.section_by_name(".text").unwrap().size()
 }
 
-/// Copies some edges of a function, and splits some loops, at random.
-fn at_random(function: &FunctionMap, dice: &mut random::RandomNumbers) -> Vec<Transformation> {
+/// Copies some edges of a function and splits some of its loops, at random.
+fn create_random_transformations(function: &FunctionMap, dice: &mut random::RandomNumbers) -> Vec<Transformation> {
     let (graph, cut) = (&function.graph, |edge: Edge| function.cuts.iter().any(|(e, _)| *e == edge));
     let paths: Vec<Edge> = graph.edges().filter(|e| matches!(graph.kind(*e), EdgeKind::True | EdgeKind::False) && !cut(*e)).collect();
     let mut count = || {

@@ -8,15 +8,14 @@ use std::path::Path;
 use std::process::Command;
 use trodden_oracle::random::{self, RandomLanguage};
 
-/// Functions by name and hash: counters, and lines about values, with the values of one site in alphabetical order.
+/// For each function's name and hash: its counters, and the lines about values. The values of a site are in alphabetical order.
 type Profile = BTreeMap<(String, u64), (Vec<u64>, Vec<String>)>;
 
-/// Warnings about profiles that do not match.
-const STRICT: [&str; 5] =
+/// Options that turn warnings about mismatching profiles into errors.
+const STRICT_FLAGS: [&str; 5] =
     ["-Wprofile-instr-out-of-date", "-Wprofile-instr-unprofiled", "-Werror", "-Wno-error=unused-command-line-argument", "-c"];
 
-/// Reads a profile in LLVM's text format.
-fn read(place: &Place, file: &str) -> Profile {
+fn read_profile(place: &Place, file: &str) -> Profile {
     let text = place.tool("llvm-profdata-22", &format!("merge --text {file} -o -")).stdout;
     let text = String::from_utf8(text).unwrap();
     let lines: Vec<&str> = text.lines().collect();
@@ -25,14 +24,13 @@ fn read(place: &Place, file: &str) -> Profile {
         let count: usize = lines[at + 3].parse().unwrap();
         let counts = lines[at + 5..at + 5 + count].iter().map(|l| l.parse().unwrap()).collect();
         let mut values: Vec<String> = lines[at + 5 + count..].iter().take_while(|l| !l.is_empty()).map(|l| (*l).to_owned()).collect();
-        // The order of equally frequent values is irrelevant.
+        // The order of values with equal frequency is irrelevant.
         values.chunk_by_mut(|a, b| a.contains(':') && b.contains(':') && !a.starts_with('#')).for_each(<[String]>::sort);
         profile.insert((lines[at - 1].to_owned(), lines[at + 1].parse().unwrap()), (counts, values));
     }
     profile
 }
 
-/// Asserts that the profiles contain the same functions with the same counters and values.
 fn assert_equal(llvm: &Profile, ours: &Profile, what: &str) {
     let names = |p: &Profile| p.keys().cloned().collect::<Vec<_>>();
     assert_eq!(names(llvm), names(ours), "{what}: functions");
@@ -58,24 +56,25 @@ fn counters_of_random_programs_equal_those_of_llvm() {
         let status = place.command(place.path("prog")).env("LLVM_PROFILE_FILE", "llvm.profraw").output().unwrap().status;
         let is_written = std::fs::metadata(place.path("llvm.profraw")).is_ok_and(|file| file.len() > 0);
         if status.code().is_none() || !is_written {
-            // LLVM writes nothing if a signal or `_exit` ends the program.
+            // LLVM writes no profile if a signal or `_exit` ends the program.
             continue;
         }
         must(place.command(trodden()).args([language, "--trodden=pgo", level, "-w", "-pthread", name, "-o", "prog"]));
         let recorded = place.command(trodden()).args(["record", "--no-store", "-o", "run.trodden", "--", "./prog"]).output().unwrap();
         assert_eq!(recorded.status.code(), status.code(), "{what}");
         place.trodden("export profdata run.trodden -o own.profdata");
-        assert_equal(&read(&place, "llvm.profraw"), &read(&place, "own.profdata"), &what);
+        assert_equal(&read_profile(&place, "llvm.profraw"), &read_profile(&place, "own.profdata"), &what);
         let mut using = place.command(clang);
-        must(using.args([level, "-w", "-fprofile-use=own.profdata", name, "-o", "prog.o"]).args(STRICT));
+        must(using.args([level, "-w", "-fprofile-use=own.profdata", name, "-o", "prog.o"]).args(STRICT_FLAGS));
         checked += 1;
     }
     assert!(checked >= 5);
 }
 
-/// One function that is inlined in two units; a local function; an exit within a call; values that paths do not contain: computed sizes,
-/// and a counter between two calls; calls through a table, also of a function that is not profiled; copies of various sizes.
-const FIRST: &str = "\
+/// A program for edge profiles: one function is inlined in two units, a local function, an exit inside a call, values that paths do not
+/// contain (computed sizes, and a counter between two calls), calls through a table (also to a function without a profile), and copies of
+/// various sizes.
+const FIRST_PROGRAM: &str = "\
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -93,12 +92,12 @@ int main(void) {
     return 0;
 }
 ";
-const SHARED: &str = "static inline long weigh(long n) { if (n % 3 == 0) return n * 2; return n % 5 ? n : -n; }\n";
-const SECOND: &str = "#include \"shared.h\"\nlong second(long n) { long s = 0; while (n-- > 0) s += weigh(n); return s; }\n";
+const SHARED_HEADER: &str = "static inline long weigh(long n) { if (n % 3 == 0) return n * 2; return n % 5 ? n : -n; }\n";
+const SECOND_SOURCE: &str = "#include \"shared.h\"\nlong second(long n) { long s = 0; while (n-- > 0) s += weigh(n); return s; }\n";
 
 #[test]
 fn edge_profiles_of_several_units_and_merged_runs_equal_those_of_llvm() {
-    let place = Place::with(&[("first.c", FIRST), ("second.c", SECOND), ("shared.h", SHARED)]);
+    let place = Place::with(&[("first.c", FIRST_PROGRAM), ("second.c", SECOND_SOURCE), ("shared.h", SHARED_HEADER)]);
     place.tool("clang-22", "-O2 -fprofile-generate first.c second.c -o prog");
     for run in ["one", "two"] {
         must(place.command(place.path("prog")).env("LLVM_PROFILE_FILE", format!("{run}.profraw")));
@@ -110,16 +109,16 @@ fn edge_profiles_of_several_units_and_merged_runs_equal_those_of_llvm() {
     }
     place.trodden("merge -o both.trodden one.trodden two.trodden");
     place.trodden("export profdata both.trodden -o own.profdata");
-    assert_equal(&read(&place, "llvm.profdata"), &read(&place, "own.profdata"), "two units");
-    // Variants that `trodden instrument` makes from the stored bitcode, with LLVM's counters and without.
+    assert_equal(&read_profile(&place, "llvm.profdata"), &read_profile(&place, "own.profdata"), "two units");
+    // `trodden instrument` makes these variants from the stored bitcode, with LLVM's counters and without them.
     place.trodden("instrument prog -o again --pgo");
     place.trodden("record --no-store -o again.trodden -- ./again");
     place.trodden("export profdata again.trodden -o again.profdata");
-    assert_equal(&read(&place, "one.profraw"), &read(&place, "again.profdata"), "a variant");
+    assert_equal(&read_profile(&place, "one.profraw"), &read_profile(&place, "again.profdata"), "a variant");
     place.trodden("build --lto --pgo -- clang -O2 first.c second.c -o whole");
     place.trodden("record --no-store -o whole.trodden -- ./whole");
     place.trodden("export profdata whole.trodden -o whole.profdata");
-    assert_equal(&read(&place, "one.profraw"), &read(&place, "whole.profdata"), "optimised as a whole");
+    assert_equal(&read_profile(&place, "one.profraw"), &read_profile(&place, "whole.profdata"), "optimised as a whole");
     place.trodden("instrument prog -o plain");
     place.trodden("record --no-store -o plain.trodden -- ./plain");
     let refused = place.command(trodden()).args(["export", "profdata", "plain.trodden"]).output().unwrap();
@@ -127,7 +126,7 @@ fn edge_profiles_of_several_units_and_merged_runs_equal_those_of_llvm() {
     assert!(String::from_utf8_lossy(&refused.stderr).contains("--pgo for `-fprofile-use`"));
     for file in ["first.c", "second.c"] {
         let mut using = place.command("clang-22");
-        must(using.args(["-O2", "-fprofile-use=own.profdata", file, "-o", "used.o"]).args(STRICT));
+        must(using.args(["-O2", "-fprofile-use=own.profdata", file, "-o", "used.o"]).args(STRICT_FLAGS));
     }
 }
 
@@ -139,7 +138,7 @@ fn clangs_own_profile_options_are_rejected() {
     assert!(String::from_utf8_lossy(&output.stderr).contains("-fprofile-generate cannot be used together"));
 }
 
-const RUST: &str = "\
+const RUST_PROGRAM: &str = "\
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 fn grade(n: u64) -> &'static str { match n % 7 { 0 => \"zero\", 1 | 2 => \"low\", 3 if n > 1000 => \"high\", _ => \"rest\" } }
@@ -169,14 +168,14 @@ static ODDS: AtomicU32 = AtomicU32::new(0);
 }
 ";
 
-fn cargo(place: &Place, program: impl AsRef<Path>, arguments: &str, flags: &str) -> String {
-    let mut command = without_cargos_variables(place.command(program.as_ref()));
+fn run_cargo(place: &Place, program: impl AsRef<Path>, arguments: &str, flags: &str) -> String {
+    let mut command = remove_cargos_variables(place.command(program.as_ref()));
     let output = must(command.args(arguments.split_whitespace()).env("RUSTFLAGS", flags));
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// The tests run under cargo, which sets variables that the command must not see.
-fn without_cargos_variables(mut command: Command) -> Command {
+/// Removes variables that cargo sets for tests, because the command must not see them.
+fn remove_cargos_variables(mut command: Command) -> Command {
     for (name, _) in std::env::vars_os().filter(|(n, _)| n.to_string_lossy().starts_with("CARGO") && n != "CARGO_HOME") {
         command.env_remove(name);
     }
@@ -185,11 +184,11 @@ fn without_cargos_variables(mut command: Command) -> Command {
 }
 
 #[test]
-fn rust_programs() {
+fn rust_edge_profiles_equal_those_of_llvm() {
     let manifest = "[package]\nname = \"subject\"\nversion = \"0.1.0\"\nedition = \"2021\"\n[workspace]\n";
-    let place = Place::with(&[("Cargo.toml", manifest), ("src/main.rs", RUST)]);
+    let place = Place::with(&[("Cargo.toml", manifest), ("src/main.rs", RUST_PROGRAM)]);
     let target = "x86_64-unknown-linux-gnu";
-    cargo(&place, cargo_trodden(), "build --release --pgo", "");
+    run_cargo(&place, cargo_trodden(), "build --release --pgo", "");
     must(
         place
             .command(trodden())
@@ -198,31 +197,31 @@ fn rust_programs() {
     );
     place.trodden("export profdata run.trodden -o own.profdata");
     let raw = place.path("raw");
-    cargo(&place, "cargo", &format!("build --release --target {target}"), &format!("-Cprofile-generate={}", raw.display()));
+    run_cargo(&place, "cargo", &format!("build --release --target {target}"), &format!("-Cprofile-generate={}", raw.display()));
     must(&mut place.command(place.path(&format!("target/{target}/release/subject"))));
     let raw = std::fs::read_dir(raw).unwrap().next().unwrap().unwrap().file_name();
-    let llvm = read(&place, &format!("raw/{}", raw.to_string_lossy()));
-    assert_equal(&llvm, &read(&place, "own.profdata"), "rust");
+    let llvm = read_profile(&place, &format!("raw/{}", raw.to_string_lossy()));
+    assert_equal(&llvm, &read_profile(&place, "own.profdata"), "rust");
     let flags = format!("-Cprofile-use={} -Cllvm-args=-pgo-warn-missing-function", place.path("own.profdata").display());
-    let said = cargo(&place, "cargo", &format!("build --release --target {target} --target-dir used"), &flags);
+    let said = run_cargo(&place, "cargo", &format!("build --release --target {target} --target-dir used"), &flags);
     assert!(!said.contains("warning"), "{said}");
     check_one_command(&place, &format!("used/{target}/release/subject"), &llvm);
 }
 
-/// Checks `trodden pgo` with cargo's own command: the same edge profile, unchanged behaviour, and path-based transformations.
+/// Checks `trodden pgo` with a cargo command: the edge profile is the same, behaviour is unchanged, and path-based transformations apply.
 fn check_one_command(place: &Place, plain: &str, llvm: &Profile) {
     let arguments =
         ["pgo", "--train", "$TRODDEN_PROGRAM > trained", "--keep-profile", "kept.profdata", "--", "cargo", "build", "--release"];
-    let mut command = without_cargos_variables(place.command(trodden()));
+    let mut command = remove_cargos_variables(place.command(trodden()));
     let reported = String::from_utf8(must(with_choices(&mut command, arguments)).stderr).unwrap();
-    assert_equal(llvm, &read(place, "kept.profdata"), "rust, in one command");
+    assert_equal(llvm, &read_profile(place, "kept.profdata"), "rust, in one command");
     assert!(reported.contains("step") && reported.contains("copies of paths whose branches are decided by earlier ones: "), "{reported}");
     assert_eq!(place.output("subject.fast"), place.output(plain));
     let symbols = String::from_utf8(place.tool("nm", "subject.fast").stdout).unwrap();
     assert!(!symbols.contains("trodden") && !symbols.contains("__llvm_prf"), "{symbols}");
 }
 
-/// The makefile names the compiler first with its version, and then by an absolute path, which the error must mention.
+/// The makefile first calls the compiler by a name with a version, and then by an absolute path. The error must mention that path.
 #[test]
 fn compilers_with_a_version_in_their_name_are_intercepted() {
     let makefile = |compiler: &str| format!("CC = {compiler}\nprog: a.c\n\t$(CC) -O2 a.c -o prog\nclean:\n\trm -f prog\n");
@@ -244,7 +243,7 @@ fn compilers_with_a_version_in_their_name_are_intercepted() {
     assert_eq!(pgo("make CC=\"$CC\"").0, Some(0), "the remedy that the error names");
 }
 
-/// A source compiled twice, with different folder names and a different name for its function: each copy has its own paths.
+/// A source is compiled twice, with different folder names and with different names for its function. Each copy must have its own paths.
 #[test]
 fn copies_of_a_unit_with_renamed_folders_have_their_paths() {
     const PART: &str = "__attribute__((noinline)) int NAME(int n) {\n  int sum = 0;\n  for (int i = 0; i < n; i++)\n    if (i % 3)\n      \

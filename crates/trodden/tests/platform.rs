@@ -1,5 +1,6 @@
-//! What compilers, linkers and build systems do to a program, with one test each: the instrumented program prints what the original prints,
-//! its units are in the image, and its counts are right. Needs clang-22, lld-22, llvm-22, binutils (with gold), make, cmake and ccache.
+//! What compilers, linkers and build systems do to programs, with one test each. The instrumented program must print what the original
+//! program prints, its units must be in the image, and its counts must be right. The tests need clang-22, lld-22, llvm-22, binutils (with
+//! gold), make, cmake and ccache.
 
 #[path = "platform/bare.rs"]
 mod bare;
@@ -14,8 +15,8 @@ use std::fs;
 use std::io::Write;
 use std::process::Stdio;
 
-/// Calls `step`, which is in a different unit, ten times.
-const MAIN: &str = r#"
+/// Calls `step`, which is in a separate unit, ten times.
+const MAIN_SOURCE: &str = r#"
 #include <stdio.h>
 int step(int n);
 int main(void) {
@@ -25,65 +26,65 @@ int main(void) {
   return 0;
 }
 "#;
-const STEP: &str = "int step(int n) { if (n % 3 == 0) return n * 7; return n; }\n";
-const PRINTED: &str = "153\n";
+const STEP_SOURCE: &str = "int step(int n) { if (n % 3 == 0) return n * 7; return n; }\n";
+const EXPECTED_OUTPUT: &str = "153\n";
 
-fn two_units() -> Place {
-    Place::with(&[("main.c", MAIN), ("step.c", STEP)])
+fn create_two_units() -> Place {
+    Place::with(&[("main.c", MAIN_SOURCE), ("step.c", STEP_SOURCE)])
 }
 
 #[test]
-fn separate_units() {
-    let place = two_units();
+fn separately_compiled_units_are_counted() {
+    let place = create_two_units();
     place.cc("-O2 -c main.c");
     place.cc("-O2 -c step.c");
     place.cc("main.o step.o -o prog");
     assert_eq!(place.sources("prog"), ["main.c", "step.c"]);
-    place.check("prog", PRINTED, &[("step", 10)]);
+    place.check("prog", EXPECTED_OUTPUT, &[("step", 10)]);
 }
 
 #[test]
-fn compiling_and_linking_in_one_command() {
-    let place = two_units();
+fn program_compiled_and_linked_by_one_command_is_counted() {
+    let place = create_two_units();
     place.cc("-O2 main.c step.c -o prog");
     assert_eq!(place.sources("prog"), ["main.c", "step.c"]);
-    place.check("prog", PRINTED, &[("step", 10)]);
+    place.check("prog", EXPECTED_OUTPUT, &[("step", 10)]);
 }
 
 #[test]
-fn without_optimisation_and_through_assembly() {
-    let place = two_units();
+fn unoptimised_code_and_code_from_assembly_output_are_counted() {
+    let place = create_two_units();
     place.cc("-O0 -c main.c");
     place.cc("-O1 -S step.c");
     place.cc("-c step.s");
     place.cc("main.o step.o -o prog");
     assert_eq!(place.sources("prog"), ["main.c", "step.c"]);
-    place.check("prog", PRINTED, &[("step", 10), ("main", 1)]);
+    place.check("prog", EXPECTED_OUTPUT, &[("step", 10), ("main", 1)]);
 }
 
 #[test]
 fn users_lto_option_is_ignored_with_a_note() {
-    let place = two_units();
+    let place = create_two_units();
     for lto in ["-flto", "-flto=thin"] {
         let notes = place.cc(&format!("-O2 {lto} -c step.c"));
         let notes = String::from_utf8(notes.stderr).unwrap();
         assert_eq!(notes.lines().count(), 1, "{notes}");
         assert!(notes.contains("-flto"), "{notes}");
         place.cc(&format!("-O2 {lto} main.c step.o -o prog"));
-        place.check("prog", PRINTED, &[("step", 10)]);
+        place.check("prog", EXPECTED_OUTPUT, &[("step", 10)]);
     }
 }
 
 #[test]
 fn notes_can_be_silenced() {
-    let place = two_units();
+    let place = create_two_units();
     let output = must(place.command(trodden()).args(["cc", "-flto", "-c", "step.c"]).env("TRODDEN_QUIET", "1"));
     assert_eq!(output.stderr, b"");
 }
 
 #[test]
-fn cmake_with_interprocedural_optimisation() {
-    let place = two_units();
+fn cmake_build_with_interprocedural_optimisation_is_counted() {
+    let place = create_two_units();
     place.write(
         "CMakeLists.txt",
         "cmake_minimum_required(VERSION 3.13)\nproject(p \
@@ -92,60 +93,60 @@ fn cmake_with_interprocedural_optimisation() {
     );
     place.shell("cmake -S . -B out -DCMAKE_BUILD_TYPE=Release && cmake --build out");
     assert_eq!(place.sources("out/prog").len(), 2);
-    place.check("out/prog", PRINTED, &[("step", 10)]);
+    place.check("out/prog", EXPECTED_OUTPUT, &[("step", 10)]);
 }
 
 #[test]
-fn objects_merged_into_one() {
-    let place = two_units();
+fn merged_objects_are_counted() {
+    let place = create_two_units();
     place.cc("-O2 -c main.c");
     place.cc("-O2 -c step.c");
     place.cc("-r main.o step.o -o both.o");
     place.cc("both.o -o prog");
-    place.check("prog", PRINTED, &[("step", 10)]);
+    place.check("prog", EXPECTED_OUTPUT, &[("step", 10)]);
     place.trodden("instrument prog -o other --chords off");
-    place.check("other", PRINTED, &[("step", 10)]);
+    place.check("other", EXPECTED_OUTPUT, &[("step", 10)]);
 }
 
 #[test]
-fn precompiled_headers() {
-    let place = Place::with(&[("all.h", "int step(int);\n#include <stdio.h>\n"), ("main.c", MAIN), ("step.c", STEP)]);
+fn programs_with_precompiled_headers_are_counted() {
+    let place = Place::with(&[("all.h", "int step(int);\n#include <stdio.h>\n"), ("main.c", MAIN_SOURCE), ("step.c", STEP_SOURCE)]);
     place.cc("-O1 -x c-header all.h -o all.pch");
     place.cc("-O1 -include-pch all.pch -c main.c");
     place.cc("-O1 main.o step.c -o prog");
-    place.check("prog", PRINTED, &[("step", 10)]);
+    place.check("prog", EXPECTED_OUTPUT, &[("step", 10)]);
 }
 
 #[test]
-fn without_any_library() {
+fn program_without_any_library_is_counted() {
     let start = "int step(int);\n__attribute__((force_align_arg_pointer)) void _start(void) {\n  int s = 0;\n  for (int i = 0; i < 10; \
         i++) s += step(i);\n  \
                  __asm__ volatile(\"syscall\" :: \"a\"(231), \"D\"(s == 153 ? 0 : 1));\n  __builtin_unreachable();\n}\n";
-    let place = Place::with(&[("start.c", start), ("step.c", STEP)]);
+    let place = Place::with(&[("start.c", start), ("step.c", STEP_SOURCE)]);
     place.cc("-O2 -nostdlib -ffreestanding -shared -fPIC step.c -o libstep.so");
     assert_eq!(place.sources("libstep.so"), ["step.c"]);
-    place.write("main.c", MAIN);
+    place.write("main.c", MAIN_SOURCE);
     place.cc("-O2 main.c -L. -lstep -o prog");
-    place.check("prog", PRINTED, &[("step", 10)]);
+    place.check("prog", EXPECTED_OUTPUT, &[("step", 10)]);
 }
 
 #[test]
 fn garbage_collection_works_with_three_linkers() {
-    let place = two_units();
+    let place = create_two_units();
     place.write("spare.c", "int spare(int n) { return n ? n + 1 : 5; }\n");
     for linker in ["bfd", "gold", "lld"] {
         place.cc(&format!("-O2 -ffunction-sections -fdata-sections -fuse-ld={linker} -Wl,--gc-sections main.c step.c spare.c -o {linker}"));
         assert!(place.sources(linker).contains(&"step.c".to_owned()));
-        place.check(linker, PRINTED, &[("step", 10)]);
+        place.check(linker, EXPECTED_OUTPUT, &[("step", 10)]);
     }
 }
 
 #[test]
 fn failed_link_names_counters_that_code_cannot_address() {
-    // Fifteen decisions: more paths than fit in an array here.
+    // Fifteen decisions give more paths than fit into an array with this option.
     let step: String = (0..15).map(|i| format!("  if (n >> {i} & 1) seen++;\n")).collect();
-    let place = Place::with(&[("main.c", MAIN)]);
-    // Nine tables with 2^24 slots have 2.25 GiB.
+    let place = Place::with(&[("main.c", MAIN_SOURCE)]);
+    // Nine tables with 2^24 slots each take 2.25 GiB.
     let options = "table-slots=16777216 array-paths=100";
     let mut objects = String::new();
     for unit in 0..9 {
@@ -161,31 +162,31 @@ fn failed_link_names_counters_that_code_cannot_address() {
     let said = link(&objects);
     let said = (said.status.success(), String::from_utf8_lossy(&said.stderr).into_owned());
     assert!(!said.0 && said.1.contains("the counters of prog take 2.3 GiB, but code can address less than 2 GiB"), "{said:?}");
-    // A link error without large counters is not attributed to them.
+    // If the counters are not large, a link error is not attributed to them.
     let said = link("");
     let said = (said.status.success(), String::from_utf8_lossy(&said.stderr).into_owned());
     assert!(!said.0 && !said.1.contains("counters of"), "{said:?}");
 }
 
 #[test]
-fn version_scripts() {
-    let place = Place::with(&[("step.c", STEP), ("main.c", MAIN), ("lib.map", "V1 { global: step; local: *; };\n")]);
+fn version_scripts_hide_trodden_symbols() {
+    let place = Place::with(&[("step.c", STEP_SOURCE), ("main.c", MAIN_SOURCE), ("lib.map", "V1 { global: step; local: *; };\n")]);
     for linker in ["bfd", "gold", "lld"] {
         place.cc(&format!("-O2 -fPIC -shared -fuse-ld={linker} -Wl,--version-script=lib.map step.c -o libstep.so"));
         place.cc("-O2 main.c -L. -lstep -o prog");
-        place.check("prog", PRINTED, &[("step", 10)]);
+        place.check("prog", EXPECTED_OUTPUT, &[("step", 10)]);
         let symbols = place.tool("nm", "-D --defined-only libstep.so");
-        // gold also lists hidden symbols, as local ones (with a lower-case letter).
+        // gold also lists hidden symbols. It marks them as local, with a lower-case letter.
         let symbols = String::from_utf8(symbols.stdout).unwrap();
         let exported = symbols.lines().filter(|l| l.contains("trodden") && l.split(' ').nth(1).unwrap().chars().all(char::is_uppercase));
         assert_eq!(exported.count(), 0, "{symbols}");
     }
     place.trodden("instrument libstep.so -o libstep.so --chords off");
-    place.check("prog", PRINTED, &[("step", 10)]);
+    place.check("prog", EXPECTED_OUTPUT, &[("step", 10)]);
 }
 
 #[test]
-fn weak_and_comdat_functions_constructors_thread_locals() {
+fn weak_functions_constructors_and_thread_locals_are_counted() {
     let header = "#pragma once\ntemplate <class T> __attribute__((noinline)) T twice(T x) { static thread_local T calls; calls++; return \
         x > 3 ? x * 2 : x; }\n\
                   struct Early { int n; Early(); };\n";
@@ -201,36 +202,36 @@ fn weak_and_comdat_functions_constructors_thread_locals() {
 }
 
 #[test]
-fn static_programs() {
-    let place = two_units();
+fn static_programs_are_counted() {
+    let place = create_two_units();
     for option in ["-static", "-static-pie -fPIE", "-no-pie -fno-pie", "-pie -fPIE"] {
         place.cc(&format!("-O2 {option} main.c step.c -o prog"));
-        place.check("prog", PRINTED, &[("step", 10)]);
+        place.check("prog", EXPECTED_OUTPUT, &[("step", 10)]);
     }
     place.cc("-O2 -static main.c step.c -o prog");
     place.trodden("instrument prog -o other --max-paths 1");
-    place.check("other", PRINTED, &[]);
+    place.check("other", EXPECTED_OUTPUT, &[]);
 }
 
 #[test]
-fn whole_archives_and_members_of_one_name() {
-    let place = two_units();
+fn archive_members_with_equal_names_are_counted() {
+    let place = create_two_units();
     place.write("sub/step.c", "int spare(int n) { if (n) return 1; return 2; }\n");
     place.cc("-O2 -c step.c -o step.o");
     place.cc("-O2 -c sub/step.c -o sub/step.o");
     place.tool("ar", "qc libstep.a step.o sub/step.o");
     place.cc("-O2 main.c -Wl,--whole-archive libstep.a -Wl,--no-whole-archive -o prog");
     assert_eq!(place.image("prog").units.len(), 3);
-    place.check("prog", PRINTED, &[("step", 10), ("spare", 0)]);
+    place.check("prog", EXPECTED_OUTPUT, &[("step", 10), ("spare", 0)]);
     for file in ["libstep.a", "step.o", "sub/step.o", "step.c", "sub/step.c", "main.c"] {
         place.remove(file);
     }
     place.trodden("instrument prog -o other --chords off");
-    place.check("other", PRINTED, &[("step", 10), ("spare", 0)]);
+    place.check("other", EXPECTED_OUTPUT, &[("step", 10), ("spare", 0)]);
 }
 
 #[test]
-fn a_program_and_two_libraries() {
+fn program_and_two_libraries_are_counted() {
     let place = Place::with(&[
         (
             "main.c",
@@ -248,7 +249,7 @@ fn a_program_and_two_libraries() {
 }
 
 #[test]
-fn libraries_loaded_at_run_time() {
+fn libraries_loaded_at_run_time_are_counted() {
     let main = r#"
 #include <dlfcn.h>
 #include <stdio.h>
@@ -265,7 +266,7 @@ int main(void) {
   return 0;
 }
 "#;
-    let place = Place::with(&[("main.c", main), ("step.c", STEP)]);
+    let place = Place::with(&[("main.c", main), ("step.c", STEP_SOURCE)]);
     place.cc("-O2 -fPIC -shared step.c -o libstep.so");
     place.cc("-O2 main.c -ldl -o prog");
     place.check("prog", "27\n", &[("step", 6)]);
@@ -273,7 +274,7 @@ int main(void) {
 
 #[test]
 fn libraries_use_as_little_thread_local_storage_as_the_guide_says() {
-    let place = two_units();
+    let place = create_two_units();
     place.cc("-O2 main.c step.c -o prog");
     must(place.command(trodden()).args(["record", "--no-store", "-o", "run.trodden", "--", "./prog"]));
     place.trodden("export known run.trodden -o known");
@@ -291,21 +292,21 @@ fn libraries_use_as_little_thread_local_storage_as_the_guide_says() {
 
 #[test]
 fn units_of_stripped_programs_are_found_in_the_cache() {
-    let place = two_units();
+    let place = create_two_units();
     place.cc("-O2 main.c step.c -o prog");
     place.tool("strip", "prog -o gnu");
     assert_eq!(place.sources("gnu"), ["main.c", "step.c"]);
-    place.check("gnu", PRINTED, &[("step", 10)]);
+    place.check("gnu", EXPECTED_OUTPUT, &[("step", 10)]);
     place.tool("llvm-strip-22", "prog -o llvm");
     assert!(place.image("llvm").frames.is_empty());
-    place.check("llvm", PRINTED, &[("step", 10)]);
+    place.check("llvm", EXPECTED_OUTPUT, &[("step", 10)]);
     place.trodden("instrument llvm -o other --chords off");
-    place.check("other", PRINTED, &[("step", 10)]);
+    place.check("other", EXPECTED_OUTPUT, &[("step", 10)]);
 }
 
 #[test]
-fn ccache() {
-    let place = two_units();
+fn objects_from_ccache_are_counted() {
+    let place = create_two_units();
     place.trodden("drivers bin");
     let compile = |source: &str| {
         let mut command = place.command("ccache");
@@ -317,12 +318,12 @@ fn ccache() {
         compile("step.c");
     }
     place.cc("main.o step.o -o prog");
-    place.check("prog", PRINTED, &[("step", 10)]);
+    place.check("prog", EXPECTED_OUTPUT, &[("step", 10)]);
 }
 
 #[test]
 fn configure_script_that_requires_silence_succeeds() {
-    let place = two_units();
+    let place = create_two_units();
     place.write("lib.map", "V1 { global: step; missing; local: *; };\n");
     let output = place.shell(
         "test -z \"$($CC -w -c -fPIC -O3 step.c 2>&1)\"
@@ -337,36 +338,36 @@ fn configure_script_that_requires_silence_succeeds() {
 }
 
 #[test]
-fn sources_from_standard_input_and_no_output() {
-    let place = two_units();
+fn source_from_standard_input_is_compiled_without_output_option() {
+    let place = create_two_units();
     let compile = |arguments: &[&str]| {
         let mut child = place.command(trodden()).arg("cc").args(arguments).stdin(Stdio::piped()).spawn().unwrap();
-        child.stdin.take().unwrap().write_all(MAIN.as_bytes()).unwrap();
+        child.stdin.take().unwrap().write_all(MAIN_SOURCE.as_bytes()).unwrap();
         assert!(child.wait().unwrap().success(), "{arguments:?}");
     };
     compile(&["-x", "c", "-c", "-o", "/dev/null", "-"]);
     compile(&["-O2", "-o", "prog", "step.c", "-x", "c", "-"]);
     assert_eq!(place.sources("prog"), ["-", "step.c"]);
-    place.check("prog", PRINTED, &[("step", 10)]);
+    place.check("prog", EXPECTED_OUTPUT, &[("step", 10)]);
     place.cc("-O2 -c step.c -o /dev/null");
     place.trodden("instrument prog -o other --chords off");
-    place.check("other", PRINTED, &[("step", 10)]);
+    place.check("other", EXPECTED_OUTPUT, &[("step", 10)]);
 }
 
 #[test]
-fn response_files() {
-    let place = two_units();
+fn arguments_in_response_files_are_used() {
+    let place = create_two_units();
     place.write("words", "-O2 'main.c' \"step.c\"\n-o prog");
     place.cc("@words");
-    place.check("prog", PRINTED, &[("step", 10)]);
+    place.check("prog", EXPECTED_OUTPUT, &[("step", 10)]);
     place.trodden("instrument prog -o other --chords off");
-    place.check("other", PRINTED, &[("step", 10)]);
+    place.check("other", EXPECTED_OUTPUT, &[("step", 10)]);
 }
 
 #[test]
-fn assembly_passes_by() {
+fn assembly_is_linked_without_instrumentation() {
     let place = Place::with(&[
-        ("main.c", MAIN),
+        ("main.c", MAIN_SOURCE),
         ("step.S", ".globl step\nstep:\n  lea (%rdi,%rdi), %eax\n  ret\n.section .note.GNU-stack,\"\",@progbits\n"),
     ]);
     place.cc("-O2 main.c step.S -o prog");
@@ -378,27 +379,28 @@ fn assembly_passes_by() {
 }
 
 #[test]
-fn parallel_make_by_trodden_build() {
-    let place = two_units();
+fn trodden_build_instruments_parallel_make() {
+    let place = create_two_units();
     let units: Vec<String> = (0..12).map(|i| format!("u{i}")).collect();
     for (i, unit) in units.iter().enumerate() {
         place.write(&format!("{unit}.c"), &format!("int {unit}(int n) {{ if (n > {i}) return 1; return 0; }}\n"));
     }
-    // The makefile names its compiler, as many makefiles do.
+    // The makefile sets `CC` itself, as many makefiles do.
     let objects = units.iter().map(|u| format!("{u}.o")).collect::<Vec<_>>().join(" ");
     place.write("Makefile", &format!("CC = gcc\nCFLAGS = -O2\nprog: main.o step.o {objects}\n\t$(CC) -o $@ $^\n"));
     let output = place.trodden("build -- make -j4");
     let notes = String::from_utf8(output.stderr).unwrap();
     assert!(notes.contains("14 units instrumented in 1 image: prog"), "{notes}");
-    place.check("prog", PRINTED, &[("step", 10), ("u3", 0)]);
+    place.check("prog", EXPECTED_OUTPUT, &[("step", 10), ("u3", 0)]);
     let again = place.trodden("build -- make -j4");
     assert!(String::from_utf8(again.stderr).unwrap().contains("everything was up to date"));
 }
 
-/// Links objects with different options, as a compiler cache returns them that does not know the counting options.
+/// Links objects that were compiled with different options. A compiler cache may return such objects, because it does not know the counting
+/// options.
 #[test]
 fn link_warns_of_objects_built_with_different_options() {
-    let place = two_units();
+    let place = create_two_units();
     place.cc("-O1 -c main.c");
     place.cc("-O1 -c step.c");
     let link = |options: &str| {
@@ -423,30 +425,30 @@ fn link_warns_of_objects_built_with_different_options() {
 /// Counters are accessed through an ELF thread-local variable.
 #[test]
 fn emulated_thread_local_storage_is_rejected_by_name() {
-    let place = two_units();
+    let place = create_two_units();
     for options in ["-femulated-tls", "-fno-emulated-tls -femulated-tls"] {
         let output = place.command(trodden()).args(format!("cc -O1 {options} main.c step.c -o prog").split(' ')).output().unwrap();
         let said = String::from_utf8_lossy(&output.stderr);
         assert!(!output.status.success() && said.contains("-femulated-tls cannot be combined with counting"), "{said}");
     }
     place.cc("-O1 -femulated-tls -fno-emulated-tls main.c step.c -o prog");
-    place.check("prog", PRINTED, &[("step", 10)]);
+    place.check("prog", EXPECTED_OUTPUT, &[("step", 10)]);
     place.cc("-O1 -femulated-tls --trodden=addresses main.c step.c -o marked");
-    assert_eq!(place.output("marked"), PRINTED);
+    assert_eq!(place.output("marked"), EXPECTED_OUTPUT);
 }
 
 #[test]
 fn sanitizers_find_their_address_ranges_free() {
-    let place = two_units();
+    let place = create_two_units();
     for sanitizer in ["address", "memory", "thread", "undefined"] {
         place.cc(&format!("-O1 -fsanitize={sanitizer} main.c step.c -o prog"));
-        place.check("prog", PRINTED, &[("step", 10)]);
+        place.check("prog", EXPECTED_OUTPUT, &[("step", 10)]);
     }
 }
 
 #[test]
-fn whole_programs_by_lto() {
-    let place = two_units();
+fn lto_builds_instrument_whole_programs() {
+    let place = create_two_units();
     place.write(
         "Makefile",
         "prog: main.o libstep.a\n\t$(CC) $(CFLAGS) -o $@ main.o -L. -lstep\nlibstep.a: step.o\n\t$(AR) rc $@ \
@@ -455,16 +457,16 @@ fn whole_programs_by_lto() {
     place.trodden("build --lto -- make");
     assert_eq!(place.image("prog").units.len(), 1);
     let (output, profile) = place.record("prog");
-    assert_eq!(output, PRINTED);
+    assert_eq!(output, EXPECTED_OUTPUT);
     assert!(executions(&profile, "main").unwrap() > 0);
     assert_eq!(executions(&profile, "step"), None, "it is inlined from another unit");
     place.trodden("instrument prog -o other --chords off");
-    assert_eq!(place.output("other"), PRINTED);
+    assert_eq!(place.output("other"), EXPECTED_OUTPUT);
 }
 
 #[test]
 fn variants_count_the_same() {
-    let place = two_units();
+    let place = create_two_units();
     place.cc("-O2 -c step.c");
     place.cc("-O2 main.c step.o -o prog");
     let (_, before) = place.record("prog");
@@ -473,7 +475,7 @@ fn variants_count_the_same() {
     }
     place.trodden("instrument prog -o other --chords off");
     let (output, after) = place.record("other");
-    assert_eq!(output, PRINTED);
+    assert_eq!(output, EXPECTED_OUTPUT);
     let counts = |profile: &trodden_profile::Profile| -> Vec<(String, Vec<(u64, u64)>)> {
         profile.functions().map(|(_, unit, f)| (f.name.clone(), unit.counts_of(f).collect())).collect()
     };
@@ -483,9 +485,9 @@ fn variants_count_the_same() {
 
 #[test]
 fn missing_recipe_or_bitcode_is_named() {
-    let place = two_units();
+    let place = create_two_units();
     must(place.command(trodden()).args(["cc", "-O2", "main.c", "step.c", "-o", "prog"]).env("TRODDEN_INSTRUMENT", "keep=map"));
-    place.check("prog", PRINTED, &[("step", 10)]);
+    place.check("prog", EXPECTED_OUTPUT, &[("step", 10)]);
     let output = place.command(trodden()).args(["instrument", "prog", "-o", "x"]).output().unwrap();
     assert_eq!(output.status.code(), Some(2));
     assert!(String::from_utf8(output.stderr).unwrap().contains("does not know how image"));

@@ -1,4 +1,4 @@
-//! Data of other tools: readers use the part that they understand, and reject the rest by name. No reader succeeds on a file in which it
+//! Data from other tools. Readers use what they understand and reject everything else by name. No reader succeeds on a file in which it
 //! recognises nothing.
 
 mod place;
@@ -10,11 +10,11 @@ use std::process::{Output, Stdio};
 use trodden_oracle::step;
 use trodden_profile::Profile;
 
-fn run(place: &Place, arguments: &str) -> Output {
+fn run_trodden(place: &Place, arguments: &str) -> Output {
     place.command(program_of(arguments)).args(arguments.split_whitespace()).output().unwrap()
 }
 
-fn said(output: &Output) -> String {
+fn read_messages(output: &Output) -> String {
     [&output.stdout, &output.stderr].map(|text| String::from_utf8_lossy(text).into_owned()).concat()
 }
 
@@ -64,17 +64,17 @@ fn unrecognised_files_are_rejected_and_empty_ones_reported() {
         ("show F", "some words\n", 2, "F"),
     ];
     for (command, text, status, words) in cases {
-        answers(&place, command, text, status, words);
+        check_answer(&place, command, text, status, words);
     }
 }
 
-/// Output of `perf script --header` for a recording without events.
-const HEADER_OF_PERF: &str = "# ========\n# captured on    : Sat Nov 28 13:56:33 2026\n# header version : 1\n# nrcpus online : 2\n\
+/// Text that `perf script --header` prints for a recording without events.
+const PERF_HEADER: &str = "# ========\n# captured on    : Sat Nov 28 13:56:33 2026\n# header version : 1\n# nrcpus online : 2\n\
     # event : name = sched:sched_switch, , id = { 5, 6 }, type = 2, size = 128, config = 0x174\n\
     # sample duration :      0.000 ms\n# ========\n#\n";
 
-/// Returns the description of a trace (Common Trace Format 1.8) with one kind of event.
-fn description_of(event: &str) -> String {
+/// Returns the description of a trace (Common Trace Format 1.8) that has one kind of event.
+fn describe_trace(event: &str) -> String {
     format!(
         "/* CTF 1.8 */\ntypealias integer {{ size = 32; align = 8; signed = false; }} := uint32_t;\n\
         trace {{ major = 1; minor = 8; byte_order = le; packet.header := struct {{ uint32_t magic; uint32_t stream_id; }}; }};\n\
@@ -89,23 +89,23 @@ fn description_of(event: &str) -> String {
 fn perf_text_without_scheduler_events_is_reported() {
     let place = Place::new();
     let cases = [
-        (HEADER_OF_PERF, 0, "no events"),
+        (PERF_HEADER, 0, "no events"),
         ("# a comment\n", 2, "neither a profile"),
         ("a 1 [000] 1.0: PERF_RECORD_COMM: a:1/1\n", 2, "neither a profile"),
         ("a 1 [000] 1.0: 1 cpu-clock:\n", 2, "neither a profile"),
     ];
     for (text, status, words) in cases {
-        answers(&place, "report F", text, status, words);
+        check_answer(&place, "report F", text, status, words);
     }
 }
 
 #[test]
 fn trace_folders_without_events_are_reported() {
     let place = Place::new();
-    // Description, stream, exit status, expected message. The last description is that of a perf 6.1 recording without events.
+    // Description, stream, exit status, expected message. The last description comes from a recording without events by perf 6.1.
     let packet = [0xC1FC_1FC1_u32, 0, 0].map(u32::to_le_bytes).concat();
     let with_event = [&packet[..], &[0; 12], &7_u32.to_le_bytes()[..]].concat();
-    let (other, unknown) = (description_of("other"), description_of("other").replace("byte_order = le", "byte_order = unknown"));
+    let (other, unknown) = (describe_trace("other"), describe_trace("other").replace("byte_order = le", "byte_order = unknown"));
     let cases = [
         (other.as_str(), Some(&packet), 0, "no events"),
         (other.as_str(), Some(&with_event), 2, "no events sched_switch"),
@@ -122,13 +122,13 @@ fn trace_folders_without_events_are_reported() {
         if let Some(stream) = stream {
             fs::write(place.path("trace/stream"), stream).unwrap();
         }
-        let output = run(&place, "report trace");
-        let said = said(&output);
+        let output = run_trodden(&place, "report trace");
+        let said = read_messages(&output);
         assert!(output.status.code() == Some(status) && said.contains(words), "case {number}: {}: {said}", output.status);
     }
 }
 
-/// An OTF2 archive of one location without events, as libotf2 3.0 writes it: the anchor, the definitions, and the two files of the
+/// An OTF2 archive that has one location and no events, as libotf2 3.0 writes it: the anchor, the definitions, and the two files of the
 /// location.
 const ARCHIVE: [(&str, &str); 4] = [
     (
@@ -154,27 +154,28 @@ fn otf2_archive_without_events_is_reported() {
         fs::write(place.path(name), digits.as_bytes().chunks(2).map(byte).collect::<Vec<u8>>()).unwrap();
     }
     let is_reader_there = place.command("otf2-print").arg("--version").output().is_ok();
-    // If the reader is not installed, its package is named.
+    // If the reader is not installed, the message names its package.
     let (status, words) = if is_reader_there { (0, "no events") } else { (2, "otf2-tools") };
-    let output = run(&place, "report a.otf2");
-    assert!(output.status.code() == Some(status) && said(&output).contains(words), "{output:?}");
+    let output = run_trodden(&place, "report a.otf2");
+    assert!(output.status.code() == Some(status) && read_messages(&output).contains(words), "{output:?}");
 }
 
-/// Checks the exit status of a command on a file with this text, and its message.
-fn answers(place: &Place, command: &str, text: &str, status: i32, words: &str) {
+/// Runs a command on a file with this text. Checks the exit status and the message.
+fn check_answer(place: &Place, command: &str, text: &str, status: i32, words: &str) {
     place.write("F", text);
-    let output = run(place, command);
-    let said = said(&output);
+    let output = run_trodden(place, command);
+    let said = read_messages(&output);
     assert!(output.status.code() == Some(status) && said.contains(words), "{command} of {text:?}: {}: {said}", output.status);
     assert!(!said.contains("panicked"), "{command} of {text:?}: {said}");
 }
 
-fn report(place: &Place, file: &str) -> Value {
+fn read_report(place: &Place, file: &str) -> Value {
     serde_json::from_slice(&must(place.command(trodden()).args(["report", "--json", file])).stdout).unwrap()
 }
 
-/// A hundred barriers of two threads, with times in fractions of nanoseconds: `slow` arrives about half a millisecond late at each barrier.
-fn barriers() -> String {
+/// Returns a trace with a hundred barriers of two threads, with times in fractions of nanoseconds. `slow` arrives about half a millisecond
+/// late at each barrier.
+fn generate_barriers() -> String {
     let (mut events, mut now, mut state) = (Vec::new(), 0.0f64, 1u64);
     let slice = |events: &mut Vec<Value>, process: u32, name: &str, from: f64, until: f64| {
         events.push(serde_json::json!({ "ph": "X", "name": name, "pid": process, "tid": 0, "ts": from, "dur": until - from }));
@@ -198,7 +199,7 @@ fn barriers() -> String {
 #[test]
 fn chrome_traces_may_be_fractional_compressed_unfinished_or_begun_before() {
     let place = Place::with(&[
-        ("barriers.json", &barriers()),
+        ("barriers.json", &generate_barriers()),
         ("open.json", r#"[{"name":"w","ph":"X","ts":1,"dur":5,"pid":1,"tid":1},{"name":"v","ph":"X","ts":2,"dur":3,"pid":1,"tid":2}"#),
         (
             "unmatched.json",
@@ -206,14 +207,14 @@ fn chrome_traces_may_be_fractional_compressed_unfinished_or_begun_before() {
                 {"ph": "X", "pid": 1, "tid": 1, "ts": 10, "dur": 5, "name": "a"}]}"#,
         ),
     ]);
-    let plain = report(&place, "barriers.json");
+    let plain = read_report(&place, "barriers.json");
     assert_eq!(plain["wait_occurrences"], 100, "{plain:#}");
     assert_eq!(plain["causes"][0]["function"], "slow");
     must(place.command("gzip").arg("barriers.json"));
-    assert_eq!(report(&place, "barriers.json.gz"), plain);
-    let open = report(&place, "open.json");
+    assert_eq!(read_report(&place, "barriers.json.gz"), plain);
+    let open = read_report(&place, "open.json");
     assert!(open["run_ns"] == 5000 && open["notes"].to_string().contains("not closed"), "{open:#}");
-    let unmatched = report(&place, "unmatched.json");
+    let unmatched = read_report(&place, "unmatched.json");
     assert!(unmatched["run_ns"] == 5000 && unmatched["notes"].to_string().contains("1 slice that began before"), "{unmatched:#}");
 }
 
@@ -223,15 +224,15 @@ __attribute__((noinline)) long collatz(long n) { long steps = 0; while (n != 1) 
 int main(void) { long s = 0; for (long i = 1; i < 40; i++) s += collatz(i); sink = s; return 0; }
 ";
 
-/// Converts a program's branches to those of a process that mapped a file at the program's address.
-fn branches(trace: &str, process: u32, file: &str) -> String {
+/// Converts a program's branches to those of a process that mapped `file` at the program's address.
+fn convert_branches(trace: &str, process: u32, file: &str) -> String {
     let mapping =
         format!("{process}/{process} 0.5: PERF_RECORD_MMAP2 {process}/{process}: [0x400000(0x200000) @ 0 fe:00 1 1]: r-xp {file}\n");
     let line = |line: &str| line.split_once(' ').map(|(_, rest)| format!("{process}/{process} {rest}\n"));
     mapping + &trace.lines().filter(|line| line.contains(" => ")).filter_map(line).collect::<String>()
 }
 
-fn counts(profile: &Profile, function: &str) -> Vec<(u64, u64)> {
+fn count_paths(profile: &Profile, function: &str) -> Vec<(u64, u64)> {
     let (_, unit, map) = profile.functions().find(|(_, _, f)| f.name == function).unwrap();
     unit.counts_of(map).collect()
 }
@@ -243,7 +244,7 @@ fn different_file_at_the_same_address_in_another_process_is_not_the_program() {
     let mut trace = Vec::new();
     step::record(&place.path("marked"), &[], Stdio::null(), &place.path(""), &mut trace).unwrap();
     let trace = String::from_utf8(trace).unwrap();
-    let (own, other) = (branches(&trace, 4711, "/old/place/marked"), branches(&trace, 2004, "/usr/lib/other.so"));
+    let (own, other) = (convert_branches(&trace, 4711, "/old/place/marked"), convert_branches(&trace, 2004, "/usr/lib/other.so"));
     place.write("one.txt", &own);
     place.write("other.txt", &other);
     place.write("both.txt", &(own + &other));
@@ -252,18 +253,18 @@ fn different_file_at_the_same_address_in_another_process_is_not_the_program() {
     }
     let [one, both] = ["one", "both"].map(|name| Profile::read(&place.path(&format!("{name}.trodden"))).unwrap());
     for function in ["main", "collatz"] {
-        assert!(!counts(&one, function).is_empty());
-        assert_eq!(counts(&both, function), counts(&one, function), "{function}");
+        assert!(!count_paths(&one, function).is_empty());
+        assert_eq!(count_paths(&both, function), count_paths(&one, function), "{function}");
     }
-    let output = run(&place, "import other.txt --program marked --no-store -o other.trodden");
-    assert!(output.status.code() == Some(2) && said(&output).contains("none of the"), "{}", said(&output));
-    // The file is not at the path of its mapping.
+    let output = run_trodden(&place, "import other.txt --program marked --no-store -o other.trodden");
+    assert!(output.status.code() == Some(2) && read_messages(&output).contains("none of the"), "{}", read_messages(&output));
+    // The path of the mapping does not name this file.
     let simulated = |file: &str| -> Value {
         serde_json::from_slice(&place.trodden(&format!("simulate --json --from {file} --program marked --top 50")).stdout).unwrap()
     };
     let (one, both) = (simulated("one.txt"), simulated("both.txt"));
     assert_eq!(both["branches"], one["branches"], "{both:#}");
     assert!(one.to_string().contains("collatz"), "{one:#}");
-    let output = run(&place, "simulate --from other.txt --program marked");
-    assert!(output.status.code() == Some(2) && said(&output).contains("--program"), "{}", said(&output));
+    let output = run_trodden(&place, "simulate --from other.txt --program marked");
+    assert!(output.status.code() == Some(2) && read_messages(&output).contains("--program"), "{}", read_messages(&output));
 }

@@ -1,4 +1,4 @@
-//! Reading profiles: queries on paths that are cut, corrupt files, suites of several programs, and the contents of the outputs.
+//! Reading profiles: queries on paths with cut edges, corrupt files, suites of several programs, and the contents of outputs.
 
 mod place;
 
@@ -9,21 +9,22 @@ use std::process::Output;
 use trodden_wire::RawHeader;
 use trodden_wire::layout::Layout;
 
-fn run(place: &Place, arguments: &[&str]) -> Output {
+fn run_trodden(place: &Place, arguments: &[&str]) -> Output {
     place.command(trodden()).args(arguments).output().unwrap()
 }
 
-fn json(place: &Place, arguments: &[&str]) -> Value {
-    let output = run(place, arguments);
+fn read_json(place: &Place, arguments: &[&str]) -> Value {
+    let output = run_trodden(place, arguments);
     serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{arguments:?}: {e}: {output:?}"))
 }
 
-fn said(output: &Output) -> String {
+fn read_messages(output: &Output) -> String {
     format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
 }
 
-/// Three decisions in a row, in a function that is cut between them if at most two paths may be counted. `flags` selects the taken sides.
-const CUT: &str = "\
+/// A program with three decisions in a row. If at most two paths may be counted, the function is cut between them. `flags` selects the
+/// sides.
+const CUT_PROGRAM: &str = "\
 #include <stdlib.h>
 #define NOP __asm__ volatile(\"nop\")
 __attribute__((noinline)) void walk(int flags) {
@@ -44,45 +45,45 @@ int main(int argc, char **argv) {
 }
 ";
 
-fn cut() -> Place {
-    let place = Place::with(&[("a.c", CUT)]);
+fn build_and_record_cut() -> Place {
+    let place = Place::with(&[("a.c", CUT_PROGRAM)]);
     must(place.command(trodden()).args(["cc", "-O1", "-g", "a.c", "-o", "prog"]).env("TRODDEN_INSTRUMENT", "max-paths=2"));
     place
 }
 
 #[test]
 fn expressions_are_matched_across_cuts() {
-    let place = cut();
+    let place = build_and_record_cut();
     let find = |expression: &str| {
-        let output = run(&place, &["find", expression, "--json"]);
+        let output = run_trodden(&place, &["find", expression, "--json"]);
         let found: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{output:?}"));
         (output.status.code().unwrap(), found["answer"].as_str().unwrap().to_owned(), found)
     };
-    // Every execution takes all three, so the answer is certain.
+    // All executions take all three sides, so the answer is certain.
     place.trodden("record -- ./prog 7 7 7");
-    assert!(said(&run(&place, &["report"])).contains("cut"), "the program is cut");
+    assert!(read_messages(&run_trodden(&place, &["report"])).contains("cut"), "the program is cut");
     let (status, answer, found) = find("walk: 5 .. 11");
     assert_eq!((status, answer.as_str(), &found["paths_found"]), (0, "yes", &Value::from(1)), "{found:#}");
     assert_eq!((&found["paths"][0]["count"], &found["paths"][0]["count_is_exact"]), (&Value::from(3), &Value::from(false)), "{found:#}");
     assert!(found["paths"][0]["pieces"].as_array().unwrap().len() > 1, "{found:#}");
-    let text = said(&run(&place, &["find", "walk: 5 .. 8 .. 11"]));
+    let text = read_messages(&run_trodden(&place, &["find", "walk: 5 .. 8 .. 11"]));
     assert!(text.contains("taken at least 3 times"), "{text}");
-    // Line 5 is on a path, and line 11 is on every path.
+    // Line 5 is on a path. Line 11 is on every path.
     assert_eq!(find("walk: 5 !11").1, "no");
-    // Three of four executions take the first, and three of four the last, so at least two take both.
+    // Three of four executions take the first side, and three of four the last side. At least two executions thus take both.
     place.trodden("record -- ./prog 1 4 5 5");
     let (_, answer, found) = find("walk: 5 .. 11");
     assert_eq!((answer.as_str(), &found["paths"][0]["count"]), ("yes", &Value::from(2)), "{found:#}");
-    // Of two executions, one takes the first, and one takes the last. Whether it is the same one is unknown.
+    // One of two executions takes the first side, and one takes the last side. Whether it is the same execution is unknown.
     for flags in ["5 0", "1 4"] {
         place.trodden(&format!("record -- ./prog {flags}"));
         assert_eq!((find("walk: 5 .. 11").0, find("walk: 5 .. 11").1.as_str()), (2, "unknown"), "{flags}");
-        let output = run(&place, &["find", "walk: 5 .. 11"]);
-        let text = said(&output);
+        let output = run_trodden(&place, &["find", "walk: 5 .. 11"]);
+        let text = read_messages(&output);
         assert!(output.status.code() == Some(2) && text.contains("unknown: paths are cut") && text.contains("--table-slots"), "{text}");
         assert_eq!(find("walk: 8").1, "no", "it is within one piece");
     }
-    // Paths without cuts decide the question.
+    // A variant without cuts gives the answer.
     place.trodden("instrument prog --output whole --table-slots 64");
     place.trodden("record -- ./whole 1 4");
     assert_eq!(find("walk: 5 .. 11").1, "no");
@@ -92,7 +93,7 @@ fn expressions_are_matched_across_cuts() {
 
 #[test]
 fn nonexistent_lines_and_functions_are_errors() {
-    let place = cut();
+    let place = build_and_record_cut();
     place.trodden("record -- ./prog 7");
     for (expression, message) in [
         ("walk: 5 .. 900", "contains code of line 900"),
@@ -101,23 +102,23 @@ fn nonexistent_lines_and_functions_are_errors() {
         ("walk: nothing()", "inlined code of nothing"),
     ] {
         for arguments in [&["find", expression][..], &["instrument", "prog", "-o", "watch", "--watch", expression]] {
-            let output = run(&place, arguments);
-            assert!(output.status.code() == Some(2) && said(&output).contains(message), "{arguments:?}: {output:?}");
+            let output = run_trodden(&place, arguments);
+            assert!(output.status.code() == Some(2) && read_messages(&output).contains(message), "{arguments:?}: {output:?}");
         }
     }
-    let watch = |expression: &str| run(&place, &["instrument", "prog", "-o", "watch", "--watch", expression]);
+    let watch = |expression: &str| run_trodden(&place, &["instrument", "prog", "-o", "watch", "--watch", expression]);
     let across = watch("walk: 5 .. 11");
-    assert!(across.status.code() == Some(2) && said(&across).contains("unknown: paths are cut"), "{across:?}");
-    // The excluded line may be on the next piece.
+    assert!(across.status.code() == Some(2) && read_messages(&across).contains("unknown: paths are cut"), "{across:?}");
+    // The line to exclude may be on the path's next piece.
     let excluded = watch("walk: 5 !11");
-    assert!(excluded.status.code() == Some(2) && said(&excluded).contains("unknown: paths are cut"), "{excluded:?}");
+    assert!(excluded.status.code() == Some(2) && read_messages(&excluded).contains("unknown: paths are cut"), "{excluded:?}");
     let within = watch("walk: 5");
-    assert!(within.status.success() && said(&within).contains("warning") && said(&within).contains("cut"), "{within:?}");
+    assert!(within.status.success() && read_messages(&within).contains("warning") && read_messages(&within).contains("cut"), "{within:?}");
 }
 
 #[test]
 fn intact_part_of_a_corrupt_profile_is_used() {
-    let place = cut();
+    let place = build_and_record_cut();
     place.write("b.c", "int other(int n) { return n * 3; }\n");
     place.cc("-O1 -g a.c b.c -o prog");
     for _ in 0..3 {
@@ -126,10 +127,10 @@ fn intact_part_of_a_corrupt_profile_is_used() {
     let file = ".trodden/profiles/000002.trodden";
     let bytes = fs::read(place.path(file)).unwrap();
     fs::write(place.path(file), &bytes[..bytes.len() - 20]).unwrap();
-    let report = run(&place, &["report", "2"]);
-    let text = said(&report);
+    let report = run_trodden(&place, &["report", "2"]);
+    let text = read_messages(&report);
     assert!(report.status.success() && text.contains("walk") && text.contains("is corrupt") && text.contains("000002.trodden"), "{text}");
-    assert!(json(&place, &["report", "2", "--json"])["damaged"][0].as_str().unwrap().contains("000002.trodden"));
+    assert!(read_json(&place, &["report", "2", "--json"])["damaged"][0].as_str().unwrap().contains("000002.trodden"));
     for arguments in [
         &["annotate", "walk", "2"][..],
         &["find", "walk: 5", "2"],
@@ -137,15 +138,15 @@ fn intact_part_of_a_corrupt_profile_is_used() {
         &["diff", "1", "2"],
         &["suite", "list", "--redundant", "nightly"],
     ] {
-        let output = run(&place, arguments);
-        assert!(output.status.success() && said(&output).contains("is corrupt"), "{arguments:?}: {output:?}");
+        let output = run_trodden(&place, arguments);
+        assert!(output.status.success() && read_messages(&output).contains("is corrupt"), "{arguments:?}: {output:?}");
     }
-    let merged = run(&place, &["merge", "--output", "all.trodden", "nightly"]);
-    assert!(merged.status.code() == Some(1) && said(&merged).contains("is corrupt"), "{merged:?}");
-    assert_eq!(json(&place, &["report", "all.trodden", "--json"])["run"]["runs"], 3);
+    let merged = run_trodden(&place, &["merge", "--output", "all.trodden", "nightly"]);
+    assert!(merged.status.code() == Some(1) && read_messages(&merged).contains("is corrupt"), "{merged:?}");
+    assert_eq!(read_json(&place, &["report", "all.trodden", "--json"])["run"]["runs"], 3);
     fs::write(place.path(file), &bytes[..100]).unwrap();
-    let nothing = run(&place, &["report", "2"]);
-    assert!(nothing.status.code() == Some(2) && said(&nothing).contains("000002.trodden"), "{nothing:?}");
+    let nothing = run_trodden(&place, &["report", "2"]);
+    assert!(nothing.status.code() == Some(2) && read_messages(&nothing).contains("000002.trodden"), "{nothing:?}");
 }
 
 #[test]
@@ -156,16 +157,17 @@ fn json_is_complete_and_top_0_means_no_limit() {
     let place = Place::with(&[("a.c", &format!("{functions}int main(void) {{ int n = 0;{calls} return 0; }}\n"))]);
     place.cc("-O1 -g a.c -o prog");
     place.trodden("record -- ./prog");
-    let paths = |arguments: &[&str]| json(&place, arguments)["paths"].as_array().unwrap().len();
+    let paths = |arguments: &[&str]| read_json(&place, arguments)["paths"].as_array().unwrap().len();
     assert_eq!(paths(&["report", "--json"]), 16);
     assert_eq!(paths(&["report", "--json", "--top", "0"]), 16);
     assert_eq!(paths(&["report", "--json", "--top", "3"]), 3);
     assert_eq!(paths(&["find", "..", "--json"]), 16);
-    let shown =
-        |arguments: &[&str]| said(&run(&place, arguments)).lines().find(|l| l.starts_with("Hottest paths")).unwrap_or_default().to_owned();
+    let shown = |arguments: &[&str]| {
+        read_messages(&run_trodden(&place, arguments)).lines().find(|l| l.starts_with("Hottest paths")).unwrap_or_default().to_owned()
+    };
     assert!(shown(&["report"]).contains("10 of 16 shown"), "{}", shown(&["report"]));
     assert!(shown(&["report", "--top", "0"]).contains("16 of 16 shown"));
-    assert!(!said(&run(&place, &["find", "..", "--top", "0"])).contains("more (--top)"));
+    assert!(!read_messages(&run_trodden(&place, &["find", "..", "--top", "0"])).contains("more (--top)"));
 }
 
 #[test]
@@ -179,7 +181,7 @@ fn coverage_lists_only_existing_files() {
     place.remove("src/gone.h");
     must(place.command(trodden()).args(["record", "--", "./prog"]));
     let files = |arguments: &[&str]| {
-        let output = run(&place, &[&["export", "lcov"], arguments].concat());
+        let output = run_trodden(&place, &[&["export", "lcov"], arguments].concat());
         assert!(output.status.success(), "{output:?}");
         let text = String::from_utf8(output.stdout).unwrap();
         let names = text
@@ -193,8 +195,8 @@ fn coverage_lists_only_existing_files() {
     assert_eq!(files(&["--relative-to", "."]).0, ["lib/b.h", "src/a.c"]);
     assert_eq!(files(&["--include", "src", "--relative-to", "src"]).0, ["a.c"]);
     assert_eq!(files(&["--exclude", "*.h"]).0, ["ROOT/src/a.c"]);
-    let wrong = run(&place, &["export", "folded", "--include", "src"]);
-    assert!(wrong.status.code() == Some(2) && said(&wrong).contains("lcov"), "{wrong:?}");
+    let wrong = run_trodden(&place, &["export", "folded", "--include", "src"]);
+    assert!(wrong.status.code() == Some(2) && read_messages(&wrong).contains("lcov"), "{wrong:?}");
 }
 
 #[test]
@@ -213,7 +215,7 @@ fn control_characters_in_names_reach_neither_terminal_nor_tracefile() {
         &["info", "no\u{1b}file"],
         &["report", "no\u{1b}file"],
     ] {
-        let text = said(&run(&place, arguments));
+        let text = read_messages(&run_trodden(&place, arguments));
         assert!(!text.contains('\u{1b}') && !text.is_empty(), "{arguments:?}: {text:?}");
     }
     let escaped = "p\u{1b}[31m\u{9b}";
@@ -227,10 +229,10 @@ fn control_characters_in_names_reach_neither_terminal_nor_tracefile() {
     ] {
         let mut command = place.command(program);
         command.env("TRODDEN_CACHE", place.path(escaped)).args(arguments);
-        let text = said(&command.output().unwrap());
+        let text = read_messages(&command.output().unwrap());
         assert!(!text.contains(['\u{1b}', '\u{9b}']) && !text.is_empty(), "{arguments:?}: {text:?}");
     }
-    let lcov = String::from_utf8(run(&place, &["export", "lcov", files[0]]).stdout).unwrap();
+    let lcov = String::from_utf8(run_trodden(&place, &["export", "lcov", files[0]]).stdout).unwrap();
     let known = ["TN:", "SF:", "FN", "DA:", "BR", "LF:", "LH:", "end_of_record"];
     assert!(lcov.contains("str\u{fffd}ange") && lcov.lines().all(|l| known.iter().any(|k| l.starts_with(k))), "{lcov}");
 }
@@ -245,45 +247,45 @@ fn cached_map_of_a_different_unit_is_rejected() {
     let at = |unit: &str| place.path(&format!("store/units/{}/{unit}.unit", &unit[..2]));
     fs::copy(at(&units("other")), at(&units("one"))).unwrap();
     must(place.command("llvm-strip-22").args(["--remove-section", ".trodden.unit", "one"]));
-    let output = run(&place, &["info", "one"]);
-    let text = said(&output);
+    let output = run_trodden(&place, &["info", "one"]);
+    let text = read_messages(&output);
     assert!(
         output.status.code() == Some(2) && text.contains(&units("other")) && text.contains(".unit") && text.contains("one"),
         "{output:?}"
     );
 }
 
-/// A program was rebuilt between two runs of a suite. The build of the newest run is used.
+/// A program is rebuilt between two runs of a suite. The build of the newest run is used.
 #[test]
 fn newest_build_of_a_suite_is_read() {
-    let place = Place::with(&[("prog.c", CUT)]);
-    for (source, argument) in [(CUT.to_owned(), "1"), (CUT.replace("flags & 4", "flags & 8"), "3")] {
+    let place = Place::with(&[("prog.c", CUT_PROGRAM)]);
+    for (source, argument) in [(CUT_PROGRAM.to_owned(), "1"), (CUT_PROGRAM.replace("flags & 4", "flags & 8"), "3")] {
         fs::write(place.path("prog.c"), source).unwrap();
         place.cc("-O1 -g prog.c -o prog");
         must(place.command(trodden()).args(["record", "--suite", "nightly", "--", "./prog", argument]));
     }
-    let report = run(&place, &["report", "nightly"]);
-    let text = said(&report);
+    let report = run_trodden(&place, &["report", "nightly"]);
+    let text = read_messages(&report);
     assert!(text.contains("./prog 3") && text.contains("000001.trodden is skipped") && !text.contains("./prog 1"), "{text}");
 }
 
-/// Losses of a raw file are reported whenever the profile is read, not only when it is made.
+/// A raw file's losses are reported whenever the profile is read, not only when it is made.
 #[test]
 fn profile_of_a_truncated_raw_file_is_marked_inexact() {
-    let place = Place::with(&[("prog.c", CUT)]);
+    let place = Place::with(&[("prog.c", CUT_PROGRAM)]);
     place.cc("-O1 -g prog.c -o prog");
     must(place.command(place.path("prog")).args(["1", "3"]).env("TRODDEN_OUTPUT", place.path("raw/counts.raw")));
     let bytes = fs::read(place.path("raw/counts.raw")).unwrap();
     // Only one counter of the first region is left.
     let start = RawHeader::read(&bytes).unwrap().regions_offset as usize;
     fs::write(place.path("raw/counts.raw"), &bytes[..start + 8]).unwrap();
-    let collected = run(&place, &["import", "--no-store", "-o", "c.trodden", "raw"]);
-    assert!(!collected.status.success() && said(&collected).contains("the counts of region 0 are incomplete"), "{collected:?}");
-    assert!(said(&run(&place, &["report", "c.trodden"])).contains("not exact"));
-    assert!(!json(&place, &["report", "c.trodden", "--json"])["totals"]["not_exact"].as_array().unwrap().is_empty());
+    let collected = run_trodden(&place, &["import", "--no-store", "-o", "c.trodden", "raw"]);
+    assert!(!collected.status.success() && read_messages(&collected).contains("the counts of region 0 are incomplete"), "{collected:?}");
+    assert!(read_messages(&run_trodden(&place, &["report", "c.trodden"])).contains("not exact"));
+    assert!(!read_json(&place, &["report", "c.trodden", "--json"])["totals"]["not_exact"].as_array().unwrap().is_empty());
 }
 
-/// A function in a different file than its unit, with inlined code of a third file.
+/// The program has a function that is in a different file than its unit, and that contains inlined code from a third file.
 #[test]
 fn differences_name_the_files_of_lines() {
     let place = Place::with(&[
@@ -307,16 +309,16 @@ fn differences_name_the_files_of_lines() {
     assert!(text.contains("\nwork  (part.c; entered 1 -> 1)\n"), "{text}");
     let appeared = text.lines().find(|line| line.contains("appeared") && line.contains("small.h:4")).unwrap_or_else(|| panic!("{text}"));
     let lines = appeared.split_once("lines ").unwrap().1;
-    // A line number without a file name belongs to the previously named file; the first name is the function's file.
+    // A line number without a file name refers to the file that was named last. The first name is that of the function's file.
     assert!(lines.contains("part.c:"), "{text}");
     let json: Value = serde_json::from_slice(&place.trodden("diff --json before.trodden after.trodden").stdout).unwrap();
     let work = json["functions"].as_array().unwrap().iter().find(|f| f["function"] == "work").unwrap();
     assert_eq!((work["source"].as_str(), work["file"].as_str().unwrap().ends_with("/part.c")), (Some("one.c"), true));
 }
 
-/// Two functions with three sides each. The first argument is how often `mixed` takes the first side. The second is how often `mixed` takes
-/// the last side, and which side `steady` takes once.
-const RARE: &str = "\
+/// A program with two functions that have three paths each. The first argument is how often `mixed` takes the first path. The second
+/// argument is how often `mixed` takes the last path, and which path `steady` takes once.
+const RARE_PROGRAM: &str = "\
 #include <stdlib.h>
 __attribute__((noinline)) void mixed(int way) {
     if (way == 0)
@@ -346,10 +348,10 @@ int main(int argc, char **argv) {
 }
 ";
 
-/// Paths with 0.0 % of their function's executions in both profiles are counted instead of listed; JSON contains all of them.
+/// Paths with 0.0 % of their function's executions in both profiles are counted, not listed. JSON lists all paths.
 #[test]
 fn differences_of_rare_paths_are_counted_instead_of_listed() {
-    let place = Place::with(&[("rare.c", RARE)]);
+    let place = Place::with(&[("rare.c", RARE_PROGRAM)]);
     place.cc("-O1 -g rare.c -o rare");
     for (file, common, rare) in [("before.trodden", "6000", "1"), ("after.trodden", "3000", "2")] {
         must(place.command(trodden()).args(["record", "--no-store", "-o", file, "--", "./rare", common, rare]));
@@ -358,15 +360,15 @@ fn differences_of_rare_paths_are_counted_instead_of_listed() {
     let section = |function: &str| {
         text.split("\n\n").find(|section| section.starts_with(function)).map(|section| section.lines().collect::<Vec<_>>())
     };
-    // Two paths have thousands of executions. The third has 1 and 2, which is 0.0 % of about 10,000 both times.
+    // Two paths have thousands of executions. The third path has 1 and then 2, which is 0.0 % of about 10,000 both times.
     let mixed = section("mixed  (rare.c; entered 10001 -> 10002)").unwrap_or_else(|| panic!("{text}"));
     assert_eq!(mixed.iter().filter(|line| line.starts_with("  share ")).count(), 2, "{text}");
     assert_eq!(mixed.last(), Some(&"  ... and 1 path with 0.0 % of the executions both times (--json)"), "{text}");
     assert!(!text.contains("0.0 % -> 0.0 %"), "{text}");
-    // One path vanished and one appeared, and each has 0.0 % both times, so the function is not listed.
+    // In `steady`, one path vanished and one appeared. Both have 0.0 % both times, so the function is not listed.
     assert!(section("steady").is_none(), "{text}");
     assert!(text.contains("\n\n1 function differs only in paths with 0.0 % of the executions both times (--json)\n"), "{text}");
-    let json = json(&place, &["diff", "--json", "before.trodden", "after.trodden"]);
+    let json = read_json(&place, &["diff", "--json", "before.trodden", "after.trodden"]);
     let paths = |name: &str| {
         json["functions"].as_array().unwrap().iter().find(|f| f["function"] == name).unwrap()["paths"].as_array().unwrap().len()
     };

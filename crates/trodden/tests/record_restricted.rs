@@ -1,5 +1,5 @@
-//! `trodden record` of programs that are restricted or restrict themselves: limits, filters of system calls, and files that grant
-//! privileges. They behave as without counting, and lost counts are reported.
+//! `trodden record` for programs that are restricted or restrict themselves: by limits, filters of system calls, or files that grant
+//! privileges. The programs must behave as without counting, and lost counts must be reported.
 
 mod place;
 
@@ -10,47 +10,49 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use trodden_profile::Profile;
 
-const RESTRICTED: &str = include_str!("cases/restricted.c");
+const RESTRICTED_PROGRAM: &str = include_str!("cases/restricted.c");
 
-/// Number of calls of `step`: by `main` before and after the restriction, by the thread, and by the child.
+/// Number of calls to `step`: by `main` before and after the restriction, by the thread, and by the child.
 const STEPS: u64 = 10 + 100 + 5 + 1000;
 
-fn place() -> Place {
-    let place = Place::with(&[("restricted.c", RESTRICTED)]);
+fn create_place() -> Place {
+    let place = Place::with(&[("restricted.c", RESTRICTED_PROGRAM)]);
     place.tool("cc", "-O1 restricted.c -o plain -pthread");
     place.cc("-O1 -g restricted.c -o counted -pthread");
     place
 }
 
-fn record(place: &Place, words: &[&str]) -> Output {
+fn record_restricted(place: &Place, words: &[&str]) -> Output {
     let _ = fs::remove_file(place.path("run.trodden"));
     let mut command = place.command(trodden());
     command.args(["record", "--no-store", "-o", "run.trodden", "--", "./counted"]).args(words);
     command.stdin(Stdio::null()).output().unwrap()
 }
 
-fn errors(output: &Output) -> String {
+fn read_errors(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
 #[test]
 fn limits_that_a_program_sets_apply_unchanged_when_it_is_counted() {
-    let place = place();
+    let place = create_place();
     for words in [&[][..], &["nofile"], &["fsize"], &["as"], &["as", "nofile", "fsize"]] {
         let plain = place.command(place.path("plain")).args(words).output().unwrap();
         assert_eq!((plain.status.code(), plain.stdout.is_empty()), (Some(3), false), "{words:?}");
-        let counted = record(&place, words);
-        assert_eq!((counted.status.code(), &counted.stdout), (Some(3), &plain.stdout), "{words:?}: {}", errors(&counted));
+        let counted = record_restricted(&place, words);
+        assert_eq!((counted.status.code(), &counted.stdout), (Some(3), &plain.stdout), "{words:?}: {}", read_errors(&counted));
         let profile = Profile::read(&place.path("run.trodden")).unwrap();
         let steps = executions(&profile, "step").unwrap();
         match steps {
-            STEPS => assert!(!errors(&counted).contains("lost"), "{words:?}: {}", errors(&counted)),
-            _ => assert!(errors(&counted).contains("are lost"), "{words:?}: {steps}, {}", errors(&counted)),
+            STEPS => assert!(!read_errors(&counted).contains("lost"), "{words:?}: {}", read_errors(&counted)),
+            _ => assert!(read_errors(&counted).contains("are lost"), "{words:?}: {steps}, {}", read_errors(&counted)),
         }
         match words {
-            // Counting in `main` and its thread needs neither a further file nor a larger one.
+            // To count in `main` and its thread, no additional file and no larger file is needed.
             [] | ["nofile"] => assert_eq!(steps, STEPS),
-            ["as"] => assert!(steps >= 1010 && errors(&counted).contains("(ulimit -v)"), "{words:?}: {steps}, {}", errors(&counted)),
+            ["as"] => {
+                assert!(steps >= 1010 && read_errors(&counted).contains("(ulimit -v)"), "{words:?}: {steps}, {}", read_errors(&counted))
+            }
             _ => assert!(steps >= 1010),
         }
     }
@@ -58,20 +60,20 @@ fn limits_that_a_program_sets_apply_unchanged_when_it_is_counted() {
 
 #[test]
 fn program_without_room_for_counts_runs_unchanged() {
-    let place = place();
+    let place = create_place();
     let plain = place.command(place.path("plain")).output().unwrap();
     for (limit, remedy) in [("ulimit -f 0", "ulimit -f"), ("ulimit -n 4", "ulimit -n")] {
         let script = format!("{limit}; exec ./counted");
         let mut command = place.command(trodden());
         command.args(["record", "--no-store", "-o", "run.trodden", "--", "sh", "-c", &script]);
         let output = command.stdin(Stdio::null()).output().unwrap();
-        assert_eq!(output.status.code(), Some(3), "{limit}: {}", errors(&output));
-        assert!(errors(&output).contains(remedy) && !place.path("run.trodden").exists(), "{limit}: {}", errors(&output));
+        assert_eq!(output.status.code(), Some(3), "{limit}: {}", read_errors(&output));
+        assert!(read_errors(&output).contains(remedy) && !place.path("run.trodden").exists(), "{limit}: {}", read_errors(&output));
         assert_eq!(output.stdout, plain.stdout, "{limit}");
     }
 }
 
-/// A control group with a memory limit, which is removed on drop. `None` without the right to create one.
+/// A control group with a memory limit. It is removed on drop. `make` returns `None` if this process has no right to create one.
 struct MemoryGroup(PathBuf);
 
 impl MemoryGroup {
@@ -84,7 +86,7 @@ impl MemoryGroup {
             }
             let group = MemoryGroup(group);
             if group.0.join(limit).exists() && fs::write(group.0.join(limit), bytes.to_string()).is_ok() {
-                // Without swap space, there is no limit for it.
+                // Without swap space, there is no limit for swap.
                 let _ = fs::write(group.0.join("memory.swap.max"), "0");
                 let _ = fs::write(group.0.join("memory.memsw.limit_in_bytes"), bytes.to_string());
                 return Some(group);
@@ -107,15 +109,15 @@ impl Drop for MemoryGroup {
 
 #[test]
 fn control_group_limits_apply_as_without_counting_and_tracing() {
-    let place = place();
+    let place = create_place();
     let Some(group) = MemoryGroup::make(16 << 20) else { return };
     let processes = group.processes();
     for (megabytes, status) in [("8", 3), ("64", 137)] {
         let script = "./plain \"$@\"; exit $?";
         let plain = place.command("sh").args(["-c", script, "sh", &processes, megabytes]).output().unwrap();
         assert_eq!(plain.status.code(), Some(status), "{megabytes}");
-        let counted = record(&place, &[&processes, megabytes]);
-        assert_eq!((counted.status.code(), &counted.stdout), (Some(status), &plain.stdout), "{megabytes}: {}", errors(&counted));
+        let counted = record_restricted(&place, &[&processes, megabytes]);
+        assert_eq!((counted.status.code(), &counted.stdout), (Some(status), &plain.stdout), "{megabytes}: {}", read_errors(&counted));
         let steps = executions(&Profile::read(&place.path("run.trodden")).unwrap(), "step").unwrap();
         assert_eq!(steps, if status == 3 { STEPS } else { STEPS - 1000 }, "{megabytes}");
         for collector in ["trampolines", "ptrace"] {
@@ -126,14 +128,14 @@ fn control_group_limits_apply_as_without_counting_and_tracing() {
                 (traced.status.code(), &traced.stdout),
                 (Some(status), &plain.stdout),
                 "{collector} {megabytes}: {}",
-                errors(&traced)
+                read_errors(&traced)
             );
         }
     }
 }
 
-/// Allows itself three system calls; all others end the process.
-const FILTERED: &str = concat!(
+/// A program that allows itself only three system calls. All other system calls end it.
+const FILTERED_PROGRAM: &str = concat!(
     include_str!("cases/filter.h"),
     r#"
 __attribute__((noinline)) static int step(int n) { return n & 1 ? n * 3 : n / 2; }
@@ -152,13 +154,13 @@ int main(int count, char **words) {
 
 #[test]
 fn programs_that_filter_system_calls_are_counted_to_their_end() {
-    let place = Place::with(&[("filtered.c", FILTERED)]);
+    let place = Place::with(&[("filtered.c", FILTERED_PROGRAM)]);
     place.cc("-O1 -g filtered.c -o counted");
     for words in [&[][..], &["strict"]] {
-        let output = record(&place, words);
-        assert_eq!((output.status.code(), &output.stdout[..]), (Some(3), &b"2184\n"[..]), "{words:?}: {}", errors(&output));
+        let output = record_restricted(&place, words);
+        assert_eq!((output.status.code(), &output.stdout[..]), (Some(3), &b"2184\n"[..]), "{words:?}: {}", read_errors(&output));
         let profile = Profile::read(&place.path("run.trodden")).unwrap();
-        assert_eq!(executions(&profile, "step"), Some(51), "{words:?}: {}", errors(&output));
+        assert_eq!(executions(&profile, "step"), Some(51), "{words:?}: {}", read_errors(&output));
     }
 }
 
@@ -193,17 +195,17 @@ fn programs_that_gain_privileges_run_uncounted_and_the_warning_says_why() {
             mode => changed(mode),
         }
         let output = recorded("--no-store -o run.trodden");
-        assert_eq!((output.status.code(), &*String::from_utf8_lossy(&output.stdout)), (Some(4), said), "{what}: {}", errors(&output));
-        assert_eq!(errors(&output).contains("nothing was counted"), !what.is_empty(), "{}", errors(&output));
-        assert!(errors(&output).contains(what), "{what}: {}", errors(&output));
-        // Following its processes would deprive the program of its privileges.
+        assert_eq!((output.status.code(), &*String::from_utf8_lossy(&output.stdout)), (Some(4), said), "{what}: {}", read_errors(&output));
+        assert_eq!(read_errors(&output).contains("nothing was counted"), !what.is_empty(), "{}", read_errors(&output));
+        assert!(read_errors(&output).contains(what), "{what}: {}", read_errors(&output));
+        // A program whose processes are followed does not get its privileges.
         let output = recorded("--suite tests");
         match what {
-            "" => assert_eq!(output.status.code(), Some(4), "{}", errors(&output)),
+            "" => assert_eq!(output.status.code(), Some(4), "{}", read_errors(&output)),
             _ => assert!(
-                output.status.code() == Some(2) && output.stdout.is_empty() && errors(&output).contains(what),
+                output.status.code() == Some(2) && output.stdout.is_empty() && read_errors(&output).contains(what),
                 "{}",
-                errors(&output)
+                read_errors(&output)
             ),
         }
     }

@@ -1,14 +1,14 @@
 //! The same source, compiled twice in the same way, gives the same object, whatever is observed.
 //!
-//! Compilations differ in memory addresses and in the seeds of hash tables, which must not influence the result. The unit contains
-//! constructs that create many values and blocks: nested loops, a switch, indirect branches, exceptions, calls of functions that return
-//! twice.
+//! Two compilations differ in memory addresses and in the seeds of hash tables, neither of which may influence the result. The unit
+//! contains constructs that create many values and blocks: nested loops, a switch, indirect branches, exceptions, calls to functions that
+//! return twice.
 
 mod place;
 
 use place::Place;
 
-const SUBJECT: &str = r#"
+const SUBJECT_PROGRAM: &str = r#"
 #include <csetjmp>
 #include <stdexcept>
 volatile int sink;
@@ -51,12 +51,12 @@ int main(int c, char **v) {
 
 #[test]
 fn objects_are_identical_each_time() {
-    let place = Place::with(&[("subject.cpp", SUBJECT)]);
+    let place = Place::with(&[("subject.cpp", SUBJECT_PROGRAM)]);
     place.cxx("-O2 subject.cpp -o full");
     place.trodden("record --no-store -o run.trodden -- ./full");
     place.trodden("export known run.trodden -o run.known");
     let known = format!("known={}", place.path("run.known").display());
-    // Not `observe=addresses`: LLVM writes the probes of inlined functions in an order that differs each time.
+    // `observe=addresses` is left out, because LLVM writes the probes of inlined functions in an order that varies.
     let cases = [
         "",
         "when=bursts",

@@ -1,4 +1,4 @@
-//! Untested paths from end to end: residual builds find the same untested paths as full builds, and every output format is valid.
+//! Untested paths from end to end. Residual builds find the same untested paths as full builds, and every output format is valid.
 //!
 //! `sarif-2.1.0.schema.json` is the schema published by OASIS (as in the package serde-sarif 0.8).
 
@@ -13,9 +13,9 @@ use std::process::Output;
 use trodden_wire::file_header::{FileHeader, FileKind};
 use trodden_wire::{KNOWN_VERSION, KnownHeader};
 
-/// Two branches. Tests take both sides of each, but only two of the four combinations. A third branch side is taken by no test, and the
-/// program may end by `exit`.
-const SUBJECT: &str = r#"#include <stdio.h>
+/// A program with two branches. Tests take both sides of each branch, but only two of the four combinations. No test takes the side of a
+/// third branch that may end the program by `exit`.
+const SUBJECT_PROGRAM: &str = r#"#include <stdio.h>
 #include <stdlib.h>
 #define NOP __asm__ volatile("nop")
 __attribute__((noinline)) int classify(int a, int b) {
@@ -34,8 +34,7 @@ int main(int argc, char **argv) {
     return 0;
 }
 "#;
-/// Defines the callback.
-const CALLBACK: &str = r#"#include <stdio.h>
+const CALLBACK_SOURCE: &str = r#"#include <stdio.h>
 int called;
 __attribute__((noinline)) int helper(int n) { if (n % 3 == 2) { __asm__ volatile("nop"); return 1; } return 0; }
 void trodden_untested(const char *function, unsigned long path, unsigned long count) {
@@ -44,35 +43,35 @@ void trodden_untested(const char *function, unsigned long path, unsigned long co
 }
 "#;
 
-/// Creates a program, tests of it in a suite, and a field build.
-fn place() -> Place {
-    let place = Place::with(&[("prog.c", SUBJECT), ("callback.c", CALLBACK), ("run-tests", "./prog 1 1\n./prog 20 20\n")]);
+/// Creates a program, runs of its tests in a suite, and a field build.
+fn create_place() -> Place {
+    let place = Place::with(&[("prog.c", SUBJECT_PROGRAM), ("callback.c", CALLBACK_SOURCE), ("run-tests", "./prog 1 1\n./prog 20 20\n")]);
     place.cc("-O1 -g prog.c -o prog");
     place.trodden("record --suite tests -- sh run-tests");
     place.trodden("instrument ./prog --residual tests -o prog.field");
     place
 }
 
-fn json(place: &Place, arguments: &str) -> Value {
+fn read_json(place: &Place, arguments: &str) -> Value {
     serde_json::from_slice(&place.trodden(&format!("untested --json {arguments}")).stdout).unwrap()
 }
 
-/// Returns function, number and executions of a report's complete paths.
-fn paths(report: &Value) -> BTreeSet<(String, u64, u64)> {
+/// Returns the function, number and executions of each complete path in a report.
+fn list_paths(report: &Value) -> BTreeSet<(String, u64, u64)> {
     let complete = report["paths"].as_array().unwrap().iter().filter(|p| p["complete"] == true);
     complete.map(|p| (p["function"].as_str().unwrap().into(), p["id"].as_u64().unwrap(), p["count"].as_u64().unwrap())).collect()
 }
 
-fn run(place: &Place, program: &str, arguments: &[&str], variables: &[(&str, &str)]) -> Output {
+fn run_program(place: &Place, program: &str, arguments: &[&str], variables: &[(&str, &str)]) -> Output {
     place.command(place.path(program)).args(arguments).envs(variables.iter().copied()).output().unwrap()
 }
 
-/// Checks the field program's raw file: given twice, and imported as a profile.
+/// Checks the raw file of the field program when it is given twice, and when it is imported.
 fn check_raw_file(place: &Place, found: &BTreeSet<(String, u64, u64)>) {
     // A file that is given twice counts once.
     let raw = fs::read_dir(place.path(".trodden/field")).unwrap().next().unwrap().unwrap().path();
     let raw = raw.display();
-    assert_eq!(paths(&json(place, &format!("{raw} {raw}"))), *found);
+    assert_eq!(list_paths(&read_json(place, &format!("{raw} {raw}"))), *found);
     let said = |arguments: &str| String::from_utf8(place.trodden(arguments).stderr).unwrap();
     must(place.command(trodden()).args(["import", "-o", "field.trodden", "--no-store"]).arg(raw.to_string()));
     for arguments in ["export lcov field.trodden", "find .. field.trodden", "annotate classify field.trodden"] {
@@ -80,35 +79,35 @@ fn check_raw_file(place: &Place, found: &BTreeSet<(String, u64, u64)>) {
     }
 }
 
-/// Checks recorded runs of the field program, and that known paths are left out.
-fn check_recorded(place: &Place) {
+/// Checks recorded runs of the field program, and checks that known paths are left out.
+fn check_recorded_runs(place: &Place) {
     // Each run is listed with its command line.
     must(place.command(trodden()).args(["record", "--suite", "field", "--", "./prog.field", "1", "20"]));
-    let recorded = json(place, "field --function classify");
+    let recorded = read_json(place, "field --function classify");
     assert_eq!(recorded["paths"][0]["first_run"]["command"], "./prog.field 1 20");
     // Paths that become known are no longer untested.
     assert_eq!(place.command(trodden()).args(["untested", "field", "--fail"]).status().unwrap().code(), Some(1));
-    // The exit status does not depend on whether the output is read.
+    // The exit status does not depend on whether somebody reads the output.
     let (reader, writer) = std::io::pipe().unwrap();
     drop(reader);
     let mut unread = place.command(trodden());
     assert_eq!(unread.args(["untested", "field", "--fail"]).stdout(writer).status().unwrap().code(), Some(1));
     place.trodden("untested field --fail --known full");
-    assert_eq!(paths(&json(place, "field --known full")).len(), 0);
+    assert_eq!(list_paths(&read_json(place, "field --known full")).len(), 0);
 }
 
 #[test]
 fn field_run_reports_paths_that_tests_did_not_take() {
-    let place = place();
+    let place = create_place();
     let before = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_nanos() as u64;
     let field = ["1", "20", "1", "20", "20", "200", "1", "1"];
-    assert_eq!(run(&place, "prog.field", &field, &[]).stdout, b"23\n");
-    let report = json(&place, "");
-    // Compare with full builds, whose known paths are removed afterwards.
+    assert_eq!(run_program(&place, "prog.field", &field, &[]).stdout, b"23\n");
+    let report = read_json(&place, "");
+    // The expected paths come from a full build. Its known paths are removed afterwards.
     must(place.command(trodden()).args(["record", "--suite", "full", "--", "./prog"]).args(field));
-    let full = json(&place, "full --known tests");
-    let found = paths(&report);
-    assert_eq!(found, paths(&full));
+    let full = read_json(&place, "full --known tests");
+    let found = list_paths(&report);
+    assert_eq!(found, list_paths(&full));
     let classify: BTreeSet<u64> = found.iter().filter(|p| p.0 == "classify").map(|p| p.2).collect();
     assert_eq!(classify, BTreeSet::from([1, 2]), "{found:?}");
     let of = |count: u64| report["paths"].as_array().unwrap().iter().find(|p| p["function"] == "classify" && p["count"] == count).unwrap();
@@ -118,10 +117,10 @@ fn field_run_reports_paths_that_tests_did_not_take() {
     assert_eq!(report["summary"]["share_of_executions"], Value::Null);
     // The summary counts exactly the listed paths.
     for arguments in ["", "--function classify"] {
-        let report = json(&place, arguments);
+        let report = read_json(&place, arguments);
         let sum = |name: &str| report["summary"][name].as_u64().unwrap();
         assert_eq!(sum("untested_paths") + sum("unfinished_paths"), report["found"].as_u64().unwrap(), "{report:#}");
-        assert_eq!(sum("untested_paths"), paths(&report).len() as u64);
+        assert_eq!(sum("untested_paths"), list_paths(&report).len() as u64);
     }
     check_raw_file(&place, &found);
     let shown = String::from_utf8(place.trodden("report field.trodden").stdout).unwrap();
@@ -132,36 +131,36 @@ fn field_run_reports_paths_that_tests_did_not_take() {
     let text = String::from_utf8(place.trodden("untested --function classify").stdout).unwrap();
     assert!(text.contains("every edge is known") && text.contains("if (a > 10)") && text.contains("taken 2 times in 1 run"), "{text}");
     assert!(text.starts_with("Untested paths of prog.field, 1 run\n"), "{text}");
-    // Several processes may count in the same file, unless its name contains the process ID.
+    // Unless the file name contains a process ID, several processes may count in the same file.
     assert!(text.contains(" by a process of ") && !text.contains("(pid "), "{text}");
     let own = place.path("own-%p.raw");
-    run(&place, "prog.field", &["1", "20"], &[("TRODDEN_OUTPUT", own.to_str().unwrap())]);
+    run_program(&place, "prog.field", &["1", "20"], &[("TRODDEN_OUTPUT", own.to_str().unwrap())]);
     let own = fs::read_dir(place.path("")).unwrap().map(|f| f.unwrap().file_name().into_string().unwrap()).find(|f| f.starts_with("own-"));
     let text = String::from_utf8(place.trodden(&format!("untested {}", own.unwrap())).stdout).unwrap();
     assert!(text.contains("(pid "), "{text}");
     let missing = place.command(trodden()).args(["untested", "nowhere"]).output().unwrap();
     assert!(String::from_utf8_lossy(&missing.stderr).contains("file or folder nowhere does not exist, nor a run or suite of that name in"));
-    check_recorded(&place);
+    check_recorded_runs(&place);
 }
 
 #[test]
 fn tests_of_a_different_program_version_are_reported() {
-    let place = place();
+    let place = create_place();
     let said = |arguments: &str| String::from_utf8(place.trodden(&format!("instrument ./prog {arguments} -o prog.field")).stderr).unwrap();
     assert!(!said("--residual tests").contains("warning"));
-    place.write("prog.c", &SUBJECT.replace("if (b > 1000) exit(3);", "if (b > 1000) exit(3); if (a > 1000) NOP;"));
+    place.write("prog.c", &SUBJECT_PROGRAM.replace("if (b > 1000) exit(3);", "if (b > 1000) exit(3); if (a > 1000) NOP;"));
     place.cc("-O1 -g prog.c -o prog");
     let changed = said("--residual tests");
     assert!(
         changed.contains("warning: 1 function has changed since the tests were recorded") && changed.contains("(classify)"),
         "{changed}"
     );
-    // The graph is unchanged, but the code is not.
-    place.write("prog.c", &SUBJECT.replace("r += 7", "r += 8"));
+    // The function's graph is unchanged, but its code is not.
+    place.write("prog.c", &SUBJECT_PROGRAM.replace("r += 7", "r += 8"));
     place.cc("-O1 -g prog.c -o prog");
     assert!(said("--residual tests").contains("(classify)"));
     // The function only moved.
-    place.write("prog.c", &format!("\n\n{SUBJECT}"));
+    place.write("prog.c", &format!("\n\n{SUBJECT_PROGRAM}"));
     place.cc("-O1 -g prog.c -o prog");
     assert!(!said("--residual tests").contains("warning"));
     place.write("other.c", "int main(void) { return 0; }\n");
@@ -175,7 +174,7 @@ fn tests_of_a_different_program_version_are_reported() {
 
 #[test]
 fn folder_name_may_contain_a_percent_sign() {
-    let place = Place::with(&[("100%h/prog.c", SUBJECT)]);
+    let place = Place::with(&[("100%h/prog.c", SUBJECT_PROGRAM)]);
     let at = place.path("100%h");
     let trodden_there = |arguments: &str| must(place.command(trodden()).current_dir(&at).args(arguments.split(' ')));
     trodden_there("cc -O1 prog.c -o prog");
@@ -187,8 +186,8 @@ fn folder_name_may_contain_a_percent_sign() {
 
 #[test]
 fn sarif_and_lcov_outputs_are_valid() {
-    let place = place();
-    run(&place, "prog.field", &["1", "20", "20", "200"], &[]);
+    let place = create_place();
+    run_program(&place, "prog.field", &["1", "20", "20", "200"], &[]);
     place.trodden("untested --sarif untested.sarif");
     let sarif: Value = serde_json::from_slice(&fs::read(place.path("untested.sarif")).unwrap()).unwrap();
     let schema: Value = serde_json::from_str(include_str!("sarif-2.1.0.schema.json")).unwrap();
@@ -203,15 +202,15 @@ fn sarif_and_lcov_outputs_are_valid() {
     wrong["runs"][0]["results"][0]["level"] = "loud".into();
     assert!(schemas.validate(&wrong, compiled).is_err());
     let lcov = |arguments: &str| String::from_utf8(place.trodden(&format!("untested --lcov - {arguments}")).stdout).unwrap();
-    // Only the selected paths.
+    // Only the selected paths are in the output.
     let some = lcov("--function classify");
     assert!(some.contains("DA:9,2\n") && !some.contains("main"), "{some}");
     let lcov = lcov("");
     assert!(lcov.contains("DA:6,2") && lcov.contains("DA:9,2") && !lcov.contains(",0\n"), "{lcov}");
 }
 
-/// Parses a line of a target list as a directed fuzzer does: the base name of the file, and the number.
-fn fuzzers_target(line: &str) -> (String, u64) {
+/// Parses a line of a target list as a directed fuzzer does: the file's base name, and the line number.
+fn parse_fuzzer_target(line: &str) -> (String, u64) {
     let line = line.rsplit(['/', '\\']).next().unwrap();
     let (file, number) = line.rsplit_once(':').unwrap();
     (file.to_owned(), number.parse().unwrap())
@@ -219,9 +218,9 @@ fn fuzzers_target(line: &str) -> (String, u64) {
 
 #[test]
 fn untested_paths_are_targets_for_test_generators() {
-    let place = place();
-    run(&place, "prog.field", &["1", "20", "20", "200"], &[]);
-    let report = json(&place, "--function classify");
+    let place = create_place();
+    run_program(&place, "prog.field", &["1", "20", "20", "200"], &[]);
+    let report = read_json(&place, "--function classify");
     let rows = report["paths"].as_array().unwrap();
     assert!(!rows.is_empty());
     // A directed fuzzer looks up the lines in the debug information of the program that it compiles.
@@ -229,11 +228,11 @@ fn untested_paths_are_targets_for_test_generators() {
     let text = String::from_utf8(dump.stdout).unwrap();
     let known: BTreeSet<u64> =
         text.lines().filter(|line| line.starts_with("0x0")).filter_map(|line| line.split_whitespace().nth(1)?.parse().ok()).collect();
-    let lines = |row: &Value| row["lines"].as_array().unwrap().iter().map(|l| fuzzers_target(l.as_str().unwrap())).collect::<Vec<_>>();
+    let lines = |row: &Value| row["lines"].as_array().unwrap().iter().map(|l| parse_fuzzer_target(l.as_str().unwrap())).collect::<Vec<_>>();
     for row in rows {
         assert!(lines(row).iter().all(|(file, line)| file == "prog.c" && known.contains(line)), "{row} {known:?}");
     }
-    // Line 9 has `if (b > 100) { ... }`, which 200 satisfies and 20 does not.
+    // Line 9 has `if (b > 100) { ... }`. 200 satisfies the condition, and 20 does not.
     let side = |row: &Value| -> (String, String) {
         let at_line_9 = |branch: &&Value| branch["at"].as_str().is_some_and(|at| at.contains("prog.c:9:"));
         let branch = row["branches"].as_array().unwrap().iter().find(at_line_9).unwrap_or_else(|| panic!("{row}"));
@@ -248,25 +247,26 @@ fn untested_paths_are_targets_for_test_generators() {
 
 #[test]
 fn hot_paths_of_tests_are_compared_with_builds_that_count_all_paths() {
-    let place = place();
+    let place = create_place();
     must(place.command(trodden()).args(["record", "--suite", "full", "--", "./prog", "1", "20", "1", "20", "1", "1"]));
     let hot = must(place.command(laboratory()).args("hot-paths full --known tests --top 4 --json".split(' ')));
     let hot: Value = serde_json::from_slice(&hot.stdout).unwrap();
     let paths = hot["paths"].as_array().unwrap();
-    // All complete paths of the tests.
+    // These are all complete paths of the tests.
     assert_eq!(paths.len(), 3);
     let field = |name: &str| -> Vec<&Value> { paths.iter().filter(|p| p["function"] == name).map(|p| &p["field_count"]).collect() };
     assert!(field("classify").contains(&&Value::from(1)), "{hot}");
-    run(&place, "prog.field", &["1", "20"], &[]);
+    run_program(&place, "prog.field", &["1", "20"], &[]);
     let refused = place.command(laboratory()).args(["hot-paths", "--known", "tests"]).output().unwrap();
     assert!(String::from_utf8_lossy(&refused.stderr).contains("does not count known paths"));
 }
 
 #[test]
 fn programs_act_on_untested_paths() {
-    let place = place();
-    let act =
-        |arguments: &[&str], action: &str| run(&place, "prog.field", arguments, &[("TRODDEN_ON_UNTESTED", action), ("TRODDEN_OUTPUT", "")]);
+    let place = create_place();
+    let act = |arguments: &[&str], action: &str| {
+        run_program(&place, "prog.field", arguments, &[("TRODDEN_ON_UNTESTED", action), ("TRODDEN_OUTPUT", "")])
+    };
     let errors = |output: &Output| String::from_utf8(output.stderr.clone()).unwrap();
     let reported = act(&["1", "20", "1", "20", "1", "1"], "report");
     assert!(reported.status.success() && reported.stdout == b"0\n");
@@ -277,24 +277,24 @@ fn programs_act_on_untested_paths() {
     assert!(act(&["1", "1"], "abort").status.success());
     assert!(errors(&act(&["1", "1"], "callback")).contains("does not define the function trodden_untested"));
     assert!(errors(&act(&["1", "1"], "shout")).contains("must be count, report, abort or callback"));
-    // With a callback, which has untested paths itself.
+    // The callback has untested paths itself.
     place.cc("-O1 -g prog.c callback.c -o with");
     place.trodden("record --suite called -- ./with 1 1 20 20");
     place.trodden("instrument ./with --residual called --action callback -o with.field");
-    let called = run(&place, "with.field", &["1", "20", "1", "20"], &[("TRODDEN_OUTPUT", "")]);
+    let called = run_program(&place, "with.field", &["1", "20", "1", "20"], &[("TRODDEN_OUTPUT", "")]);
     let lines = String::from_utf8(called.stdout).unwrap();
     let of_classify: Vec<&str> = lines.lines().filter(|l| l.starts_with("untested classify ")).collect();
     assert!(of_classify.len() == 2 && of_classify[0].ends_with(" 1") && of_classify[1].ends_with(" 2"), "{lines}");
     assert!(!lines.contains("untested helper"), "{lines}");
     must(place.command(place.path("with.field")).args(["1", "20"]));
-    assert!(paths(&json(&place, "")).iter().all(|p| p.0 != "trodden_untested"));
-    let silent = run(&place, "with.field", &["1", "20"], &[("TRODDEN_OUTPUT", ""), ("TRODDEN_ON_UNTESTED", "count")]);
+    assert!(list_paths(&read_json(&place, "")).iter().all(|p| p.0 != "trodden_untested"));
+    let silent = run_program(&place, "with.field", &["1", "20"], &[("TRODDEN_OUTPUT", ""), ("TRODDEN_ON_UNTESTED", "count")]);
     assert!(!String::from_utf8_lossy(&silent.stdout).contains("untested"));
 }
 
-/// Calls the callback in many threads at a time, and leaves callbacks by `longjmp` and by an exception, at increasing depth, so that
-/// abandoned frames are between others.
-const LEAVING: &str = r#"
+/// A program that calls the callback in many threads at the same time. `longjmp` and exceptions leave callbacks at increasing depth, so
+/// that abandoned frames are between other frames.
+const CALLBACK_EXITS_PROGRAM: &str = r#"
 #include <atomic>
 #include <csetjmp>
 #include <cstdio>
@@ -350,19 +350,19 @@ int main(int argc, char **argv) {
 
 #[test]
 fn callbacks_run_in_all_threads_and_after_being_left_by_longjmp_or_exception() {
-    let place = Place::with(&[("prog.cc", LEAVING)]);
+    let place = Place::with(&[("prog.cc", CALLBACK_EXITS_PROGRAM)]);
     place.cxx("-O1 -pthread prog.cc -o prog");
     place.trodden("record --suite known -- ./prog 0");
     place.trodden("instrument ./prog --residual known --action callback -o prog.field");
     for (mode, expected) in [("0", "called 0"), ("1", "inside 80"), ("2", "called 12"), ("3", "called 12")] {
-        let output = run(&place, "prog.field", &[mode], &[("TRODDEN_OUTPUT", "")]);
+        let output = run_program(&place, "prog.field", &[mode], &[("TRODDEN_OUTPUT", "")]);
         let said = String::from_utf8_lossy(&output.stdout).into_owned();
         assert!(output.status.success() && said.contains(expected), "{mode}: {said} {:?}", output.status);
     }
 }
 
-/// A function that tests never enter, and one that cannot have two versions.
-const APART: &str = r#"#include <setjmp.h>
+/// A program with one function that tests never enter, and one that cannot have a second version.
+const UNCOMMON_FUNCTIONS_PROGRAM: &str = r#"#include <setjmp.h>
 #include <stdlib.h>
 #define NOP __asm__ volatile("nop")
 static jmp_buf place;
@@ -376,12 +376,12 @@ int main(int argc, char **argv) {
 
 #[test]
 fn functions_without_known_paths_or_without_a_second_version_act_as_well() {
-    let place = Place::with(&[("prog.c", APART)]);
+    let place = Place::with(&[("prog.c", UNCOMMON_FUNCTIONS_PROGRAM)]);
     place.cc("-O1 -g prog.c -o prog");
     place.trodden("record --suite tests -- ./prog 1 7");
     place.trodden("instrument ./prog --residual tests -o prog.field");
     let act = |arguments: &[&str]| {
-        let output = run(&place, "prog.field", arguments, &[("TRODDEN_ON_UNTESTED", "abort"), ("TRODDEN_OUTPUT", "")]);
+        let output = run_program(&place, "prog.field", arguments, &[("TRODDEN_ON_UNTESTED", "abort"), ("TRODDEN_OUTPUT", "")]);
         (std::os::unix::process::ExitStatusExt::signal(&output.status), String::from_utf8(output.stderr).unwrap())
     };
     assert_eq!(act(&["7", "1"]), (None, String::new()));
@@ -390,9 +390,9 @@ fn functions_without_known_paths_or_without_a_second_version_act_as_well() {
     let (signal, said) = act(&["1", "9"]);
     assert!(signal == Some(6) && said.ends_with(" of never\n"), "{said}");
     must(place.command(place.path("prog.field")).args(["1", "9", "9", "2"]));
-    let found = paths(&json(&place, ""));
+    let found = list_paths(&read_json(&place, ""));
     must(place.command(trodden()).args(["record", "--suite", "full", "--", "./prog", "1", "9", "9", "2"]));
-    assert_eq!(found, paths(&json(&place, "full --known tests")));
+    assert_eq!(found, list_paths(&read_json(&place, "full --known tests")));
     assert!(found.iter().any(|p| p.0 == "never" && p.2 > 1), "{found:?}");
 }
 
@@ -402,22 +402,23 @@ fn callback_runs_once_for_each_iteration_counted_by_trip_count() {
 __attribute__((noinline)) unsigned never(int n) { unsigned at = 1; for (int i = 0; i < n; i++) at = steps[at & 7]; return at; }
 int main(int argc, char **argv) { return argc > 2 ? never(argc - 3) : 0; }
 "#;
-    let place = Place::with(&[("prog.c", subject), ("callback.c", CALLBACK)]);
+    let place = Place::with(&[("prog.c", subject), ("callback.c", CALLBACK_SOURCE)]);
     place.cc("-O1 -g prog.c callback.c -o prog");
     place.trodden("record --suite tests -- ./prog 1");
     place.trodden("instrument ./prog --residual tests -o prog.field");
-    // The first iteration takes a different path from the others, and a third path leaves the loop. With one iteration, the other
-    // iterations are missing, and with none, the first as well.
+    // The first iteration takes a different path than the others, and a third path leaves the loop. With one iteration, the second of these
+    // paths is missing; with none, the first one is missing, too.
     for iterations in [0, 1, 2, 6] {
         let arguments = vec!["1"; 2 + iterations];
-        let called = run(&place, "prog.field", &arguments, &[("TRODDEN_ON_UNTESTED", "callback"), ("TRODDEN_OUTPUT", "")]);
+        let called = run_program(&place, "prog.field", &arguments, &[("TRODDEN_ON_UNTESTED", "callback"), ("TRODDEN_OUTPUT", "")]);
         let lines = String::from_utf8(called.stdout).unwrap();
         let of_never = lines.lines().filter_map(|l| l.strip_prefix("untested never "));
         let mut seen: Vec<Vec<u64>> = of_never.map(|l| l.split(' ').map(|n| n.parse().unwrap()).collect()).collect();
         seen.sort_unstable();
-        let of_never = |arguments: &str| paths(&json(&place, arguments)).into_iter().filter(|p| p.0 == "never").collect::<Vec<_>>();
+        let of_never =
+            |arguments: &str| list_paths(&read_json(&place, arguments)).into_iter().filter(|p| p.0 == "never").collect::<Vec<_>>();
         let file = place.path(&format!("{iterations}.raw"));
-        run(&place, "prog.field", &arguments, &[("TRODDEN_OUTPUT", file.to_str().unwrap())]);
+        run_program(&place, "prog.field", &arguments, &[("TRODDEN_OUTPUT", file.to_str().unwrap())]);
         let counted = of_never(file.to_str().unwrap());
         let words = ["record", "--no-store", "-o", "full", "--", "./prog"];
         place.command(trodden()).args(words).args(&arguments).output().unwrap();
@@ -429,14 +430,14 @@ int main(int argc, char **argv) { return argc > 2 ? never(argc - 3) : 0; }
 
 #[test]
 fn paths_become_known_without_a_rebuild() {
-    let place = place();
+    let place = create_place();
     must(place.command(trodden()).args(["record", "--suite", "more", "--", "./prog", "1", "20"]));
     place.trodden("export known more -o more.known --for prog.field");
     let counts = |known: &str| {
         let file = place.path(&format!("counts{}.raw", known.replace(['/', ' '], "-")));
         let variables = [("TRODDEN_OUTPUT", file.to_str().unwrap()), ("TRODDEN_KNOWN", known)];
-        let output = run(&place, "prog.field", &["1", "20", "20", "200", "20", "200"], &variables);
-        let report = json(&place, &format!("{} --function classify", file.display()));
+        let output = run_program(&place, "prog.field", &["1", "20", "20", "200", "20", "200"], &variables);
+        let report = read_json(&place, &format!("{} --function classify", file.display()));
         let counts: Vec<u64> = report["paths"].as_array().unwrap().iter().map(|p| p["count"].as_u64().unwrap()).collect();
         (counts, String::from_utf8(output.stderr).unwrap())
     };
@@ -447,7 +448,7 @@ fn paths_become_known_without_a_rebuild() {
     assert!(all == [2, 1] && error.contains("contains no known paths of this program"), "{error}");
     let (all, error) = counts(place.path("none.known").to_str().unwrap());
     assert!(all == [2, 1] && error.contains("none.known: it cannot be read: name a file"), "{error}");
-    // A modified file is rejected completely.
+    // A modified file is rejected as a whole.
     let whole = std::fs::read(&more).unwrap();
     let flipped = |at: usize| {
         let mut bytes = whole.clone();
@@ -476,7 +477,7 @@ fn paths_become_known_without_a_rebuild() {
 
 #[test]
 fn corrupt_file_of_known_paths_is_named() {
-    let place = place();
+    let place = create_place();
     place.trodden("export known tests -o whole.known");
     let whole = std::fs::read(place.path("whole.known")).unwrap();
     for length in [12, 30, whole.len() / 2, whole.len() - 1] {

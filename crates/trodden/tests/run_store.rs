@@ -1,4 +1,4 @@
-//! The run store from the user's point of view: a lost index is rebuilt, and killed recordings do not lose other runs.
+//! The run store as users see it: a lost index is rebuilt, and killed recordings do not lose other runs.
 
 mod place;
 
@@ -11,41 +11,45 @@ use trodden_profile::{Profile, RunStore};
 
 const PROGRAM: &str = "int main(int n, char **v) { volatile int s = 0; for (int i = 0; i < 1000; i++) s += i; return n > 5; }";
 
-fn place() -> Place {
+fn create_place() -> Place {
     let place = Place::with(&[("prog.c", PROGRAM)]);
     place.cc("-O1 prog.c -o prog");
     place
 }
 
-fn errors(output: &Output) -> String {
+fn read_errors(output: &Output) -> String {
     String::from_utf8(output.stderr.clone()).unwrap()
 }
 
-fn listed(place: &Place) -> serde_json::Value {
+fn list_runs(place: &Place) -> serde_json::Value {
     serde_json::from_slice(&place.trodden("runs --json").stdout).unwrap()
 }
 
 #[test]
 fn variable_selects_the_store_and_messages_name_the_last_store() {
-    let place = place();
+    let place = create_place();
     let named = place.path("elsewhere/runs");
     let with =
         |store: &std::path::Path, arguments: &[&str]| place.command(trodden()).args(arguments).env("TRODDEN_RUNS", store).output().unwrap();
     let recorded = with(&named, &["record", "--", "./prog"]);
-    assert!(recorded.status.success() && named.join("runs.db").is_file(), "{}", errors(&recorded));
+    assert!(recorded.status.success() && named.join("runs.db").is_file(), "{}", read_errors(&recorded));
     assert!(!place.path(".trodden").exists());
     assert!(with(&named, &["report"]).status.success());
     let relative = with("elsewhere/runs".as_ref(), &["report"]);
-    assert!(errors(&relative).contains("set it to an absolute path"), "{}", errors(&relative));
+    assert!(read_errors(&relative).contains("set it to an absolute path"), "{}", read_errors(&relative));
     let missing = with(&place.path("nowhere"), &["report"]);
-    assert!(errors(&missing).contains("no run store in") && errors(&missing).contains("TRODDEN_RUNS"), "{}", errors(&missing));
-    let elsewhere = errors(&place.command(trodden()).arg("report").output().unwrap());
+    assert!(
+        read_errors(&missing).contains("no run store in") && read_errors(&missing).contains("TRODDEN_RUNS"),
+        "{}",
+        read_errors(&missing)
+    );
+    let elsewhere = read_errors(&place.command(trodden()).arg("report").output().unwrap());
     assert!(elsewhere.contains(&format!("the last run was stored in {}", named.display())), "{elsewhere}");
 }
 
 #[test]
 fn laboratory_uses_the_store_that_the_variable_names() {
-    let place = place();
+    let place = create_place();
     let named = place.path("elsewhere/runs");
     must(place.command(trodden()).args(["record", "--", "./prog"]).env("TRODDEN_RUNS", &named));
     for arguments in [
@@ -56,11 +60,11 @@ fn laboratory_uses_the_store_that_the_variable_names() {
     ] {
         let run =
             |store: &std::path::Path| place.command(laboratory()).args(arguments.split(' ')).env("TRODDEN_RUNS", store).output().unwrap();
-        let said = errors(&run(&named));
+        let said = read_errors(&run(&named));
         assert!(!said.contains("no run store"), "{arguments}: {said}");
         let relative = run("elsewhere/runs".as_ref());
-        assert!(errors(&relative).contains("set it to an absolute path"), "{arguments}: {}", errors(&relative));
-        let missing = errors(&run(&place.path("nowhere")));
+        assert!(read_errors(&relative).contains("set it to an absolute path"), "{arguments}: {}", read_errors(&relative));
+        let missing = read_errors(&run(&place.path("nowhere")));
         assert!(missing.contains("which TRODDEN_RUNS names"), "{arguments}: {missing}");
     }
     let planned = |named: &std::path::Path| {
@@ -72,11 +76,11 @@ fn laboratory_uses_the_store_that_the_variable_names() {
 
 #[test]
 fn lost_index_is_rebuilt_with_one_message() {
-    let place = place();
+    let place = create_place();
     place.trodden("record --suite nightly -- ./prog one");
     place.trodden("record -- ./prog two");
     place.trodden("runs suite smoke 2");
-    let before = listed(&place);
+    let before = list_runs(&place);
     let profile = fs::read(place.path(".trodden/profiles/000001.trodden")).unwrap();
     for damage in ["", "no database"] {
         for name in ["runs.db-wal", "runs.db-shm"] {
@@ -86,41 +90,41 @@ fn lost_index_is_rebuilt_with_one_message() {
             true => fs::remove_file(place.path(".trodden/runs.db")).unwrap(),
             false => fs::write(place.path(".trodden/runs.db"), damage).unwrap(),
         }
-        // A command that only reads, run in a subfolder.
+        // This command only reads, and runs in a subfolder.
         fs::create_dir_all(place.path("below")).unwrap();
         let output = must(place.command(trodden()).args(["runs", "--json"]).current_dir(place.path("below")));
-        let said = errors(&output);
+        let said = read_errors(&output);
         assert!(said.contains("rebuilt from the profiles (2 runs)") && said.lines().count() == 1, "{said}");
-        assert_eq!(errors(&place.trodden("runs")), "");
-        assert_eq!(listed(&place), before);
+        assert_eq!(read_errors(&place.trodden("runs")), "");
+        assert_eq!(list_runs(&place), before);
     }
     for name in ["runs.db", "runs.db-wal", "runs.db-shm"] {
         let _ = fs::remove_file(place.path(".trodden").join(name));
     }
-    let said = errors(&place.trodden("record -- ./prog three"));
+    let said = read_errors(&place.trodden("record -- ./prog three"));
     assert!(said.contains("rebuilt from the profiles (2 runs)") && said.contains("recorded as run 3"), "{said}");
     assert_eq!(fs::read(place.path(".trodden/profiles/000001.trodden")).unwrap(), profile);
 }
 
 #[test]
 fn corrupt_profiles_are_named_but_not_listed() {
-    let place = place();
+    let place = create_place();
     place.trodden("record -- ./prog one");
     place.trodden("record -- ./prog two");
     let path = place.path(".trodden/profiles/000002.trodden");
     let whole = fs::read(&path).unwrap();
     fs::write(place.path(".trodden/profiles/000003.trodden"), &whole[..whole.len() / 2]).unwrap();
-    let said = errors(&place.trodden("report last"));
+    let said = read_errors(&place.trodden("report last"));
     assert!(said.contains("000003.trodden: corrupt at byte"), "{said}");
     let output = place.trodden("runs");
-    assert!(errors(&output).contains("000003.trodden: corrupt at byte"), "{}", errors(&output));
-    let all = listed(&place);
+    assert!(read_errors(&output).contains("000003.trodden: corrupt at byte"), "{}", read_errors(&output));
+    let all = list_runs(&place);
     assert_eq!((all["runs"].as_array().unwrap().len(), all["unreadable"].as_array().unwrap().len()), (2, 1));
-    assert!(errors(&place.trodden("record -- ./prog")).contains("recorded as run 4"));
+    assert!(read_errors(&place.trodden("record -- ./prog")).contains("recorded as run 4"));
     assert_eq!(fs::read(place.path(".trodden/profiles/000003.trodden")).unwrap(), whole[..whole.len() / 2]);
 }
 
-/// A user without write permission can read a store, even if its index is lost.
+/// A user without write permission can read the store, even if its index is lost.
 #[test]
 fn stores_of_other_users_can_be_read() {
     if !nix::unistd::geteuid().is_root() {
@@ -128,7 +132,7 @@ fn stores_of_other_users_can_be_read() {
         return;
     }
     use std::os::unix::fs::PermissionsExt;
-    let place = place();
+    let place = create_place();
     fs::create_dir(place.path(".trodden")).unwrap();
     for folder in ["", ".trodden"] {
         fs::set_permissions(place.path(folder), fs::Permissions::from_mode(0o755)).unwrap();
@@ -139,13 +143,13 @@ fn stores_of_other_users_can_be_read() {
     }
     fs::create_dir(place.path("tmp")).unwrap();
     fs::set_permissions(place.path("tmp"), fs::Permissions::from_mode(0o1777)).unwrap();
-    // The other user may not be able to read the original program file.
+    // The other user may have no right to read the original program file.
     fs::copy(trodden(), place.path("reader")).unwrap();
     let mut command = place.command("setpriv");
     command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]).arg(place.path("reader")).arg("runs");
     let output = must(command.env("TMPDIR", place.path("tmp")).env("HOME", place.path("tmp")));
-    assert!(String::from_utf8_lossy(&output.stdout).contains("./prog one"), "{}", errors(&output));
-    assert!(errors(&output).contains("was missing"), "{}", errors(&output));
+    assert!(String::from_utf8_lossy(&output.stdout).contains("./prog one"), "{}", read_errors(&output));
+    assert!(read_errors(&output).contains("was missing"), "{}", read_errors(&output));
     assert!(!place.path(".trodden/runs.db").exists());
 }
 
@@ -153,14 +157,14 @@ fn stores_of_other_users_can_be_read() {
 fn killed_recordings_lose_no_other_runs() {
     const RECORDINGS: usize = 48;
     const AT_A_TIME: usize = 8;
-    let place = place();
+    let place = create_place();
     place.trodden("record -- ./prog first");
     let record = |at: usize| -> Command {
         let mut command = place.command(trodden());
         command.args(["record", "--", "./prog", &format!("number-{at}")]).stdout(Stdio::null()).stderr(Stdio::null());
         command
     };
-    // Measure a recording's duration with as many concurrent recordings as below, so that the others are killed at all stages of a
+    // The duration of a recording is measured while as many recordings run as below, so that the others are killed at all stages of a
     // recording.
     let clock = Instant::now();
     let beside: Vec<_> = (0..AT_A_TIME).map(|at| record(at).spawn().unwrap()).collect();

@@ -1,5 +1,5 @@
-//! `cargo trodden`: several programs with panic=abort and their own LTO setting, C compiled by a build script, libraries of all kinds,
-//! tests.
+//! `cargo trodden` for several programs with panic=abort and their own LTO setting, C code that a build script compiles, all kinds of
+//! libraries, and tests.
 
 mod place;
 
@@ -31,7 +31,7 @@ members = ["plugin", "shared"]
 "#;
 
 /// Does the same as the crate `cc`, in three lines.
-const BUILD: &str = r#"
+const BUILD_SCRIPT: &str = r#"
 use std::{env, process::Command};
 fn main() {
     let out = env::var("OUT_DIR").unwrap();
@@ -45,7 +45,7 @@ fn main() {
 }
 "#;
 
-const LIBRARY: &str = r#"
+const LIBRARY_SOURCE: &str = r#"
 unsafe extern "C" { fn pick(n: i32) -> i32; }
 #[unsafe(no_mangle)]
 #[inline(never)]
@@ -61,12 +61,12 @@ mod tests {
 }
 "#;
 
-fn subject() -> Place {
+fn create_subject() -> Place {
     Place::with(&[
         ("Cargo.toml", MANIFEST),
-        ("build.rs", BUILD),
+        ("build.rs", BUILD_SCRIPT),
         ("pick.c", "int pick(int n) { if (n > 2) return 2 * n; return n; }\n"),
-        ("src/lib.rs", LIBRARY),
+        ("src/lib.rs", LIBRARY_SOURCE),
         ("src/bin/one.rs", "fn main() { println!(\"{}\", (0..6).map(|n| subject::weigh(n)).sum::<i32>()); }\n"),
         ("src/bin/two.rs", "fn main() { println!(\"two {}\", subject::weigh(3)); std::process::exit(7) }\n"),
         ("plugin/Cargo.toml", "[package]\nname = \"plugin\"\nversion = \"0.1.0\"\nedition = \"2021\"\n[lib]\nproc-macro = true\n"),
@@ -76,12 +76,12 @@ fn subject() -> Place {
     ])
 }
 
-fn cargo(place: &Place, arguments: &str) -> Output {
-    must(outside_cargo(place, cargo_trodden()).arg("trodden").args(arguments.split_whitespace()))
+fn run_cargo(place: &Place, arguments: &str) -> Output {
+    must(command_outside_cargo(place, cargo_trodden()).arg("trodden").args(arguments.split_whitespace()))
 }
 
-/// The tests run under cargo, which sets variables that the command must not see.
-fn outside_cargo(place: &Place, program: &Path) -> Command {
+/// Creates a command without the variables that cargo sets for tests, because the command must not see them.
+fn command_outside_cargo(place: &Place, program: &Path) -> Command {
     let mut command: Command = place.command(program);
     for (name, _) in std::env::vars_os().filter(|(n, _)| n.to_string_lossy().starts_with("CARGO") && n != "CARGO_HOME") {
         command.env_remove(name);
@@ -93,8 +93,8 @@ fn outside_cargo(place: &Place, program: &Path) -> Command {
 }
 
 #[test]
-fn programs_libraries_and_tests() {
-    let place = subject();
+fn programs_libraries_and_tests_are_counted() {
+    let place = create_subject();
     let folder = "target/trodden/x86_64-unknown-linux-gnu/debug";
     check_parameters(&place, folder);
     check_programs(&place, folder);
@@ -103,10 +103,10 @@ fn programs_libraries_and_tests() {
     check_recorded_tests(&place);
 }
 
-/// Checks that code built with different parameters is rebuilt, and nothing else.
+/// Checks that code that was built with different parameters is rebuilt, and nothing else.
 fn check_parameters(place: &Place, folder: &str) {
     let built = |options: &str| {
-        cargo(place, &format!("build --workspace --offline {options}"));
+        run_cargo(place, &format!("build --workspace --offline {options}"));
         std::fs::metadata(place.path(folder).join("one")).unwrap().modified().unwrap()
     };
     let first = built("--events tsc");
@@ -132,7 +132,7 @@ fn check_programs(place: &Place, folder: &str) {
     assert_eq!(executions(&profile, "weigh"), Some(1));
 }
 
-/// Checks that a `cdylib` has a module of the whole program, and a `dylib` one of its own crate.
+/// Checks that a `cdylib` contains the module of a complete program, and a `dylib` the module of its own crate.
 fn check_libraries(place: &Place, folder: &str) {
     place.write(
         "use.c",
@@ -156,7 +156,7 @@ fn check_variant(place: &Place, folder: &str) {
 }
 
 fn check_recorded_tests(place: &Place) {
-    cargo(place, "test --lib --offline");
+    run_cargo(place, "test --lib --offline");
     let store = RunStore::open(&place.path(".trodden")).unwrap();
     let runs = store.select("test").unwrap();
     assert_eq!(runs.len(), 1);
@@ -164,12 +164,12 @@ fn check_recorded_tests(place: &Place) {
     check_each_test(place);
 }
 
-/// Checks that each test of a test binary is a separate run; both binaries are already built.
+/// Checks that each test in a test binary is recorded as a separate run. Both binaries are already built.
 fn check_each_test(place: &Place) {
-    // rustc is asked for its version again, as in a folder without builds.
+    // Without this file, cargo queries rustc for its version again, as in a folder without builds.
     std::fs::remove_file(place.path("target/trodden/.rustc_info.json")).unwrap();
     let arguments = "suite run each --cargo -- --lib --offline";
-    let output = must(outside_cargo(place, trodden()).args(arguments.split_whitespace()));
+    let output = must(command_outside_cargo(place, trodden()).args(arguments.split_whitespace()));
     let store = RunStore::open(&place.path(".trodden")).unwrap();
     let runs = store.select("each").unwrap();
     let mut tests: Vec<_> = runs.iter().map(|r| r.run.test.clone().unwrap()).collect();
@@ -179,13 +179,13 @@ fn check_each_test(place: &Place) {
         let run = runs.iter().find(|r| r.run.test.as_deref() == Some(test)).unwrap();
         executions(&store.load(run).unwrap(), "pick")
     };
-    // The function in C selects even numbers.
+    // The C function selects even numbers.
     assert_eq!((picked("subject::tests::even"), picked("subject::tests::odd")), (Some(1), Some(0)));
     check_redundant_tests(place);
 }
 
-/// Each test has its own function, and the harness takes different paths for each test. So only the paths of the tested code tell that one
-/// of the tests with odd numbers is redundant.
+/// Each test is a different function, and the harness takes different paths for each test. Only the paths of the tested code show that one
+/// of the two tests with odd numbers is redundant.
 fn check_redundant_tests(place: &Place) {
     let redundant = |options: &[&str]| {
         let said = must(place.command(trodden()).args(["suite", "list", "each", "--redundant", "--json"]).args(options)).stdout;

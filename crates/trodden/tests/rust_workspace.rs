@@ -1,4 +1,4 @@
-//! `cargo trodden` in a workspace: crates instrumented one by one, and the tests of all packages as one run.
+//! `cargo trodden` in a workspace: crates are instrumented one by one, and the tests of all packages are one run.
 
 mod place;
 
@@ -10,9 +10,9 @@ use std::process::{Command, Output};
 use trodden_profile::{FunctionPaths, Profile, RunStore};
 use trodden_report::Name;
 
-const WORKSPACE: &str = "[workspace]\nresolver = \"2\"\nmembers = [\"core\", \"mac\", \"app\"]\n\
+const WORKSPACE_MANIFEST: &str = "[workspace]\nresolver = \"2\"\nmembers = [\"core\", \"mac\", \"app\"]\n\
     [profile.whole]\ninherits = \"dev\"\nlto = \"fat\"\n";
-const CORE: &str = r#"/// Adds, but never above 10.
+const CORE_LIBRARY: &str = r#"/// Adds, but never above 10.
 /// ```
 /// assert_eq!(wcore::add(9, 9), 10);
 /// ```
@@ -50,10 +50,10 @@ mod tests {
     fn nothing() { super::must(None); }
 }
 "#;
-const APP: &str = "fn main() {\n    let n = std::env::args().nth(1).and_then(|a| a.parse().ok()).unwrap_or(0u32);\n    \
+const APP_PROGRAM: &str = "fn main() {\n    let n = std::env::args().nth(1).and_then(|a| a.parse().ok()).unwrap_or(0u32);\n    \
     if n == 99 {\n        std::process::abort();\n    }\n    \
     println!(\"{}\", wcore::add(wcore::sum(&[n, 1]), wmac::seven!()));\n}\n";
-const CLI: &str = "use std::process::Command;\nconst APP: &str = env!(\"CARGO_BIN_EXE_wapp\");\n\
+const CLI_TEST: &str = "use std::process::Command;\nconst APP: &str = env!(\"CARGO_BIN_EXE_wapp\");\n\
     #[test]\nfn runs() {\n    assert_eq!(Command::new(APP).arg(\"1\").output().unwrap().stdout, b\"9\\n\");\n}\n\
     #[test]\nfn aborts() {\n    assert!(!Command::new(APP).arg(\"99\").status().unwrap().success());\n}\n\
     #[test]\nfn sees_no_wrapper() {\n    assert!(std::env::var_os(\"RUSTC_WORKSPACE_WRAPPER\").is_none());\n    \
@@ -63,11 +63,11 @@ fn package(name: &str, rest: &str) -> String {
     format!("[package]\nname = \"{name}\"\nversion = \"0.1.0\"\nedition = \"2021\"\n{rest}[lints.rust]\nunexpected_cfgs = \"allow\"\n")
 }
 
-fn workspace() -> Place {
+fn create_workspace() -> Place {
     Place::with(&[
-        ("Cargo.toml", WORKSPACE),
+        ("Cargo.toml", WORKSPACE_MANIFEST),
         ("core/Cargo.toml", &package("wcore", "[dependencies]\nouter.path = \"../outer\"\n")),
-        ("core/src/lib.rs", CORE),
+        ("core/src/lib.rs", CORE_LIBRARY),
         (
             "core/tests/it.rs",
             "#[test]\nfn it() { assert_eq!(wcore::add(outer::four(), 4), 8); }\n\
@@ -79,15 +79,15 @@ fn workspace() -> Place {
             "#[proc_macro]\npub fn seven(_: proc_macro::TokenStream) -> proc_macro::TokenStream { \"7u32\".parse().unwrap() }\n",
         ),
         ("app/Cargo.toml", &package("wapp", "default-run = \"wapp\"\n[dependencies]\nwcore.path = \"../core\"\nwmac.path = \"../mac\"\n")),
-        ("app/src/main.rs", APP),
+        ("app/src/main.rs", APP_PROGRAM),
         // No test runs this program.
         ("app/src/bin/idle.rs", "fn main() {\n    println!(\"idle\");\n}\n"),
-        ("app/tests/cli.rs", CLI),
+        ("app/tests/cli.rs", CLI_TEST),
     ])
 }
 
-/// Returns cargo in a folder of the place, without the variables of the cargo that runs this test.
-fn cargo(place: &Place, folder: &str, arguments: &str) -> Command {
+/// Creates a cargo command in a folder, without the variables of the cargo that runs this test.
+fn cargo_command(place: &Place, folder: &str, arguments: &str) -> Command {
     let mut command = place.command(cargo_trodden());
     for (name, _) in std::env::vars_os().filter(|(n, _)| n.to_string_lossy().starts_with("CARGO") && n != "CARGO_HOME") {
         command.env_remove(name);
@@ -97,17 +97,17 @@ fn cargo(place: &Place, folder: &str, arguments: &str) -> Command {
     command
 }
 
-fn text(output: &Output) -> String {
+fn read_output(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
 }
 
 #[test]
 fn tests_of_all_packages_are_one_run() {
-    let place = workspace();
+    let place = create_workspace();
     // A package outside the workspace is a dependency.
-    let place = with_outer(place);
-    let output = must(&mut cargo(&place, "app", "test --coverage --workspace --offline"));
-    let said = text(&output);
+    let place = wrap_in_outer_workspace(place);
+    let output = must(&mut cargo_command(&place, "app", "test --coverage --workspace --offline"));
+    let said = read_output(&output);
     assert!(said.contains("core/src/lib.rs") && said.contains("app/src/main.rs"), "{said}");
     assert!(!said.contains("outer/src/lib.rs"), "{said}");
     assert!(place.path(".trodden").is_dir() && !place.path("app/.trodden").exists() && !place.path("core/.trodden").exists());
@@ -115,11 +115,12 @@ fn tests_of_all_packages_are_one_run() {
     let runs = store.select("test").unwrap();
     assert_eq!(runs.len(), 1);
     let profile = store.load(&runs[0]).unwrap();
-    // The unit test, the integration test, the documentation test, and the application, which calls it once with a sum of two numbers.
-    assert_eq!(calls(&profile, "wcore::add"), 1 + 1 + 1 + 3);
-    // The application, twice, and the generated function of its unit tests.
-    assert_eq!(calls(&profile, "wapp::main"), 2 + 1);
-    assert_eq!(calls(&profile, "outer::four"), 0);
+    // These are the calls from the unit test, the integration test, the documentation test, and the application (once with a sum of two
+    // numbers).
+    assert_eq!(count_calls(&profile, "wcore::add"), 1 + 1 + 1 + 3);
+    // The application runs twice. Its unit tests have a generated `main`.
+    assert_eq!(count_calls(&profile, "wapp::main"), 2 + 1);
+    assert_eq!(count_calls(&profile, "outer::four"), 0);
     let tracefile = String::from_utf8(place.trodden("export lcov last").stdout).unwrap();
     let lines = |file: &str| tracefile.split("end_of_record").find(|part| part.contains(file)).unwrap_or_else(|| panic!("{tracefile}"));
     for line in ["DA:6,6\n", "DA:8,1\n", "DA:10,5\n", "DA:19,0\n", "DA:21,1\n"] {
@@ -131,38 +132,37 @@ fn tests_of_all_packages_are_one_run() {
         report.lines().skip(1).filter(|line| !line.starts_with("    ")).map(|l| l.split("  ").find(|w| !w.is_empty()).unwrap()).collect();
     let files = ["wapp", "app/src/bin/idle.rs", "app/src/main.rs", "app/tests/cli.rs", "wcore", "core/src/lib.rs", "core/tests/it.rs"];
     assert_eq!(names, [&files[..], &["total"]].concat(), "{report}");
-    // The unit test and the integration test have copies of the function that panics.
+    // The unit test and the integration test each contain a copy of the function that panics.
     assert_eq!(report.lines().filter(|line| line.contains("wcore::must")).count(), 1, "{report}");
     let listed = String::from_utf8(place.trodden("runs").stdout).unwrap();
     assert!(listed.contains("  cargo trodden test --coverage --workspace --offline\n"), "{listed}");
-    check_run(&place);
+    check_recorded_run(&place);
     check_dependencies(&place);
 }
 
-/// Checks that a program run by cargo in a package's folder is recorded in the run store of the workspace.
-fn check_run(place: &Place) {
-    must(&mut cargo(place, "app", "run --offline -- 3"));
+/// Checks that a program that cargo runs in a package's folder is recorded in the workspace's run store.
+fn check_recorded_run(place: &Place) {
+    must(&mut cargo_command(place, "app", "run --offline -- 3"));
     let store = RunStore::open(&place.path(".trodden")).unwrap();
     let profile = store.load(&store.select("last").unwrap()[0]).unwrap();
-    assert_eq!((calls(&profile, "wapp::main"), calls(&profile, "wcore::add")), (1, 3));
+    assert_eq!((count_calls(&profile, "wapp::main"), count_calls(&profile, "wcore::add")), (1, 3));
     assert!(!place.path("app/.trodden").exists());
 }
 
-/// Checks that dependencies are counted on request, and otherwise shared between builds.
+/// Checks that dependencies are counted on request, and are shared between builds otherwise.
 fn check_dependencies(place: &Place) {
-    let built = |end: &str| newest(&place.path("target/trodden/x86_64-unknown-linux-gnu/debug/deps"), "libouter", end);
+    let built = |end: &str| find_newest(&place.path("target/trodden/x86_64-unknown-linux-gnu/debug/deps"), "libouter", end);
     let before = built("rlib");
-    must(&mut cargo(place, "", "build --workspace --offline"));
+    must(&mut cargo_command(place, "", "build --workspace --offline"));
     assert_eq!(built("rlib"), before);
-    let output = must(&mut cargo(place, "", "test -p wcore --test it --dependencies --offline"));
-    assert!(!text(&output).contains("--dependencies adds"), "{output:?}");
+    let output = must(&mut cargo_command(place, "", "test -p wcore --test it --dependencies --offline"));
+    assert!(!read_output(&output).contains("--dependencies adds"), "{output:?}");
     let profile = RunStore::open(&place.path(".trodden")).unwrap();
     let profile = profile.load(&profile.select("last").unwrap()[0]).unwrap();
-    assert_eq!((calls(&profile, "outer::four"), calls(&profile, "wcore::add")), (1, 1));
+    assert_eq!((count_calls(&profile, "outer::four"), count_calls(&profile, "wcore::add")), (1, 1));
 }
 
-/// Does the same as the crate `cc`.
-const BUILD: &str = r#"
+const BUILD_SCRIPT: &str = r#"
 use std::{env, process::Command};
 fn main() {
     let out = env::var("OUT_DIR").unwrap();
@@ -177,21 +177,21 @@ fn main() {
 }
 "#;
 
-/// C code that a build script compiles is covered, in the same report.
+/// The report also covers C code that a build script compiles.
 #[test]
 fn c_code_of_build_scripts_is_covered() {
     let library = "unsafe extern \"C\" { fn pick(n: i32) -> i32; }\npub fn weigh(n: i32) -> i32 {\n    if n % 2 == 0 {\n        \
         unsafe { pick(n) }\n    } else {\n        n\n    }\n}\n#[test]\nfn even() {\n    assert_eq!(weigh(4), 8);\n}\n";
     let place = Place::with(&[
         ("Cargo.toml", &package("mixed", "")),
-        ("build.rs", BUILD),
+        ("build.rs", BUILD_SCRIPT),
         ("native/pick.c", "int pick(int n) {\n  if (n > 2)\n    return 2 * n;\n  return n;\n}\n"),
         ("src/lib.rs", library),
     ]);
-    // Builds without coverage are not reused.
-    must(&mut cargo(&place, "", "test --offline"));
-    let output = must(&mut cargo(&place, "", "test --coverage --offline"));
-    let said = text(&output);
+    // A build without coverage must not be reused.
+    must(&mut cargo_command(&place, "", "test --offline"));
+    let output = must(&mut cargo_command(&place, "", "test --coverage --offline"));
+    let said = read_output(&output);
     assert!(said.contains("native/pick.c") && said.contains("src/lib.rs"), "{said}");
     let tracefile = String::from_utf8(place.trodden("export lcov last").stdout).unwrap();
     let lines = |file: &str| tracefile.split("end_of_record").find(|part| part.contains(file)).unwrap_or_else(|| panic!("{tracefile}"));
@@ -202,7 +202,7 @@ fn c_code_of_build_scripts_is_covered() {
     }
 }
 
-/// After a change, only the units of a crate that it affects are compiled again. Paths do not depend on how rustc divides a crate.
+/// After a change, only the affected units of a crate are compiled again. Paths do not depend on how rustc divides the crate.
 #[test]
 fn only_changed_units_are_recompiled() {
     let part = |name: &str| {
@@ -219,13 +219,13 @@ fn only_changed_units_are_recompiled() {
     };
     let place = Place::with(&[("Cargo.toml", &package("subject", "")), ("src/main.rs", &main("1"))]);
     let program = "target/trodden/x86_64-unknown-linux-gnu/debug/subject";
-    let objects = || files_below(&place.path("store/crates")).into_iter().filter(|file| file.ends_with(".o")).count();
+    let objects = || list_files_below(&place.path("store/crates")).into_iter().filter(|file| file.ends_with(".o")).count();
     let build = |base: &str, incremental: &str| {
         place.write("src/main.rs", &main(base));
         let before = objects();
-        must(cargo(&place, "", "build --offline").env("CARGO_INCREMENTAL", incremental));
+        must(cargo_command(&place, "", "build --offline").env("CARGO_INCREMENTAL", incremental));
         let (printed, profile) = place.record(program);
-        (objects() - before, printed, main_paths(&profile))
+        (objects() - before, printed, count_main_paths(&profile))
     };
     let (all, printed, paths) = build("1", "1");
     assert!(all > 4 && printed == "5\n", "{all} {printed}");
@@ -237,26 +237,25 @@ fn only_changed_units_are_recompiled() {
     assert_eq!(whole, paths);
 }
 
-/// Returns the path numbers and counts of `main`.
-fn main_paths(profile: &Profile) -> Vec<(u64, u64)> {
+fn count_main_paths(profile: &Profile) -> Vec<(u64, u64)> {
     let (_, unit, map) = profile.functions().find(|(_, _, f)| f.plain_name().contains("7subject4main")).unwrap();
     unit.counts_of(map).collect()
 }
 
-/// Returns the files below a folder, which may not exist yet.
-fn files_below(folder: &Path) -> Vec<String> {
+/// Returns the files below a folder that may not exist yet.
+fn list_files_below(folder: &Path) -> Vec<String> {
     let Ok(entries) = fs::read_dir(folder) else { return Vec::new() };
     let mut files = Vec::new();
     for entry in entries.map(Result::unwrap) {
         match entry.path() {
-            path if path.is_dir() => files.extend(files_below(&path)),
+            path if path.is_dir() => files.extend(list_files_below(&path)),
             path => files.push(path.display().to_string()),
         }
     }
     files
 }
 
-/// Runs of a suite with different features are added up by source.
+/// The runs of a suite with different features are merged by source.
 #[test]
 fn runs_with_different_features_are_added_up() {
     let library = "pub fn one() -> u32 {\n    1\n}\n#[cfg(feature = \"more\")]\npub fn two() -> u32 {\n    2\n}\n";
@@ -271,7 +270,7 @@ fn runs_with_different_features_are_added_up() {
         ("tests/runs.rs", test),
     ]);
     for options in ["", "--features more"] {
-        must(&mut cargo(&place, "", &format!("test --coverage --offline {options}")));
+        must(&mut cargo_command(&place, "", &format!("test --coverage --offline {options}")));
     }
     let counts = |runs: &str, texts: &[&str]| -> Vec<String> {
         let shown = String::from_utf8(place.trodden(&format!("coverage show {runs}")).stdout).unwrap();
@@ -282,13 +281,13 @@ fn runs_with_different_features_are_added_up() {
         texts.iter().map(line).collect()
     };
     assert_eq!(counts("test", &["|    1", "|    2"]), ["2", "1"]);
-    // A build without coverage replaces the program, but not cargo's own copy of the program that ran.
-    must(&mut cargo(&place, "", "build --offline"));
+    // This build, without coverage, replaces the program, but not the copy that cargo keeps of the program that ran.
+    must(&mut cargo_command(&place, "", "build --offline"));
     assert_eq!(counts("test", &["|    1", "|    2"]), ["2", "1"]);
     assert_eq!(counts("1", &["|    1"]), ["1"]);
 }
 
-/// The parts of the standard library that are distributed as compiled code are counted on request.
+/// The standard library is distributed as compiled code. On request, it is counted nevertheless.
 #[test]
 fn standard_library_is_counted_on_request() {
     // The last line uses the crate gimli.
@@ -298,34 +297,34 @@ fn standard_library_is_counted_on_request() {
         #[test]\nfn passes() {}\n";
     let place = Place::with(&[("Cargo.toml", &package("subject", "")), ("src/main.rs", main)]);
     let program = "target/trodden/x86_64-unknown-linux-gnu/debug/subject";
-    must(&mut cargo(&place, "", "build --offline"));
+    must(&mut cargo_command(&place, "", "build --offline"));
     let (printed, without) = place.record(program);
-    must(&mut cargo(&place, "", "build --offline --std"));
+    must(&mut cargo_command(&place, "", "build --offline --std"));
     let (again, with) = place.record(program);
     assert_eq!((&*printed, &*again), ("5\n", "5\n"));
     let print = "std::io::stdio::_print";
-    assert_eq!((calls(&without, print), calls(&with, print)), (0, 1));
-    assert_eq!((calls(&without, "subject::main"), calls(&with, "subject::main")), (1, 1));
+    assert_eq!((count_calls(&without, print), count_calls(&with, print)), (0, 1));
+    assert_eq!((count_calls(&without, "subject::main"), count_calls(&with, "subject::main")), (1, 1));
     let of_crate = |profile: &Profile, name: &str| {
         let own = profile.functions().filter(|(_, _, f)| Name::from_linkage(f.plain_name()).short.contains(name));
         own.filter(|(_, unit, map)| unit.counts_of(map).next().is_some()).count()
     };
     assert!(of_crate(&without, "gimli::") == 0 && of_crate(&with, "gimli::") > 0);
-    must(&mut cargo(&place, "", "test --offline --std"));
+    must(&mut cargo_command(&place, "", "test --offline --std"));
     let store = RunStore::open(&place.path(".trodden")).unwrap();
     let tested = store.load(&store.select("last").unwrap()[0]).unwrap();
     assert!(of_crate(&tested, "test::run_test") > 0);
 }
 
-/// Puts a package that is not a member beside the workspace's members.
-fn with_outer(place: Place) -> Place {
+/// Adds a package to the place that is not a workspace member.
+fn wrap_in_outer_workspace(place: Place) -> Place {
     place.write("outer/Cargo.toml", &package("outer", "[workspace]\n"));
     place.write("outer/src/lib.rs", "pub fn four() -> u32 { 4 }\n");
-    place.write("Cargo.toml", &WORKSPACE.replace("members", "exclude = [\"outer\"]\nmembers"));
+    place.write("Cargo.toml", &WORKSPACE_MANIFEST.replace("members", "exclude = [\"outer\"]\nmembers"));
     place
 }
 
-fn newest(folder: &Path, begin: &str, end: &str) -> Vec<PathBuf> {
+fn find_newest(folder: &Path, begin: &str, end: &str) -> Vec<PathBuf> {
     let files = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
     let is_of = |path: &PathBuf| {
         let name = path.file_name().unwrap().to_string_lossy().into_owned();
@@ -336,23 +335,22 @@ fn newest(folder: &Path, begin: &str, end: &str) -> Vec<PathBuf> {
     files
 }
 
-/// Returns how often a function was entered, in all units.
-fn calls(profile: &Profile, name: &str) -> u64 {
+/// Returns how often a function was entered, in all units together.
+fn count_calls(profile: &Profile, name: &str) -> u64 {
     let own = profile.functions().filter(|(_, _, f)| Name::from_linkage(f.plain_name()).matches(name));
     own.map(|(_, unit, map)| FunctionPaths::decode(map, unit.counts_of(map)).unwrap().entries()).sum()
 }
 
-/// Returns a legacy mangled name without its hash.
-fn unhashed(name: &str) -> &str {
+fn remove_hash(name: &str) -> &str {
     name.rfind("17h").map_or(name, |at| &name[..at])
 }
 
-/// Returns the counts of all paths of the workspace's functions, by name.
-fn paths(profile: &Profile) -> BTreeMap<String, Vec<Vec<(u64, u64)>>> {
+/// Returns the counts of all paths in the workspace's functions, by function name.
+fn count_paths(profile: &Profile) -> BTreeMap<String, Vec<Vec<(u64, u64)>>> {
     let mut all = BTreeMap::<String, Vec<_>>::new();
     for (_, unit, map) in profile.functions().filter(|(_, _, f)| f.plain_name().contains("5wcore") || f.plain_name().contains("4wapp")) {
         let counts: Vec<(u64, u64)> = unit.counts_of(map).collect();
-        all.entry(unhashed(map.plain_name()).to_owned()).or_default().push(counts);
+        all.entry(remove_hash(map.plain_name()).to_owned()).or_default().push(counts);
     }
     all.values_mut().for_each(|counts| counts.sort());
     all
@@ -360,27 +358,27 @@ fn paths(profile: &Profile) -> BTreeMap<String, Vec<Vec<(u64, u64)>>> {
 
 #[test]
 fn crate_by_crate_counts_equal_whole_program_counts() {
-    let place = with_outer(workspace());
+    let place = wrap_in_outer_workspace(create_workspace());
     let mut found = Vec::new();
     for (profile, folder) in [("dev", "debug"), ("whole", "whole")] {
-        must(&mut cargo(&place, "", &format!("build --workspace --offline --profile {profile}")));
+        must(&mut cargo_command(&place, "", &format!("build --workspace --offline --profile {profile}")));
         let program = place.path(&format!("target/trodden/x86_64-unknown-linux-gnu/{folder}/wapp"));
         let file = format!("{profile}.trodden");
         must(place.command(trodden()).args(["record", "--no-store", "-o", &file, "--"]).arg(program).arg("3"));
         found.push(Profile::read(&place.path(&file)).unwrap());
     }
-    let (by_crate, whole) = (paths(&found[0]), paths(&found[1]));
+    let (by_crate, whole) = (count_paths(&found[0]), count_paths(&found[1]));
     assert!(by_crate.contains_key("_ZN5wcore3add") && by_crate.len() > 3, "{by_crate:?}");
-    // Crates also contain functions that the program does not call, and that a whole program does not contain.
+    // Crates also contain functions that the program does not call. A whole program does not contain them.
     for (name, counts) in &whole {
         assert_eq!(by_crate.get(name), Some(counts), "{name}");
     }
-    // Only a whole program contains the standard library.
+    // Only the whole program contains the standard library.
     assert!(found[1].functions().count() > 2 * found[0].functions().count());
     assert_eq!(executions(&found[0], "main"), executions(&found[1], "main"));
 }
 
-/// A static library contains the runtime, for programs that are linked by other compilers.
+/// A static library contains the runtime, for programs that other compilers link.
 #[test]
 fn static_libraries_contain_the_runtime() {
     let place = Place::with(&[
@@ -389,7 +387,7 @@ fn static_libraries_contain_the_runtime() {
         ("use.c", "int grade(int);\nint main(int n, char **v) { return v ? grade(10 + n) + grade(n) - 10 : 1; }\n"),
     ]);
     for (options, folder) in [("", "debug"), ("--release", "release")] {
-        must(&mut cargo(&place, "", &format!("build --offline {options}")));
+        must(&mut cargo_command(&place, "", &format!("build --offline {options}")));
         let library = format!("target/trodden/x86_64-unknown-linux-gnu/{folder}/libpart.a");
         place.tool("cc", &format!("use.c {library} -o use -lpthread -ldl -lm"));
         let (_, profile) = place.record("use");

@@ -1,5 +1,5 @@
 //! Sampling from outside: programs that count nothing by themselves, `record` with bursts, `record --attach` for a running program, and
-//! rejected inputs. The crate `trodden-oracle` compares the counts of bursts with full counts.
+//! inputs that are rejected. The crate `trodden-oracle` compares the counts of bursts with full counts.
 
 mod place;
 
@@ -8,27 +8,27 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 use trodden_profile::{FunctionPaths, Profile};
 
-/// Runs for as many milliseconds as its argument says. Three of four calls take the same path.
+/// A program that runs for as many milliseconds as its argument says. Three of four calls take the same path.
 const PROGRAM: &str = "#include <stdio.h>\n#include <stdlib.h>\n#include <time.h>\n\
     __attribute__((noinline)) long step(long n) { if (n & 3) { __asm__ volatile(\"nop\"); return n; } return 2 * n; }\n\
     static long now(void) { struct timespec t; clock_gettime(CLOCK_MONOTONIC, &t); return t.tv_sec * 1000 + t.tv_nsec / 1000000; }\n\
     int main(int argc, char **argv) { long end = now() + atol(argv[1]), s = 0, i = 0;\n\
     while (now() < end) for (int k = 0; k < 1000; k++) s += step(i++); printf(\"%s\\n\", s ? \"done\" : \"\"); return 3; }\n";
 
-fn place() -> Place {
+fn create_place() -> Place {
     let place = Place::with(&[("prog.c", PROGRAM)]);
     place.cc("--trodden=sample -O2 prog.c -o prog");
     place
 }
 
-fn record(place: &Place, more: &[&str]) -> Command {
+fn record_command(place: &Place, more: &[&str]) -> Command {
     let mut command = place.command(trodden());
     command.args(["record", "--no-store", "-o", "run.trodden"]).args(more).args(["--", "./prog", "1500"]);
     command
 }
 
 /// Returns the observed executions of `step`, and the share of its more frequent path.
-fn step(profile: &Profile) -> (u64, f64) {
+fn observe_step(profile: &Profile) -> (u64, f64) {
     let (_, unit, function) = profile.functions().find(|(_, _, f)| f.name == "step").unwrap();
     let paths = FunctionPaths::decode(function, unit.counts_of(function)).unwrap();
     (paths.total(), paths.complete.first().map_or(0.0, |p| p.count as f64 / paths.total() as f64))
@@ -36,17 +36,17 @@ fn step(profile: &Profile) -> (u64, f64) {
 
 #[test]
 fn sampled_run_is_marked_as_sampled() {
-    let place = place();
+    let place = create_place();
     let info = place.command(trodden()).args(["info", "--json", "prog"]).output().unwrap();
     let text = String::from_utf8_lossy(&info.stdout).into_owned();
     assert!(text.contains("when=bursts") && !text.contains(".counted"), "{text}");
-    let output = record(&place, &["--burst", "1ms", "--every", "10ms"]).output().unwrap();
+    let output = record_command(&place, &["--burst", "1ms", "--every", "10ms"]).output().unwrap();
     assert_eq!(output.status.code(), Some(3));
     assert!(String::from_utf8_lossy(&output.stderr).contains("sampled: counted for"), "{output:?}");
     let profile = Profile::read(&place.path("run.trodden")).unwrap();
     let sampling = profile.sampling.as_ref().and_then(|s| s.bursts()).unwrap();
     assert!(sampling.bursts > 3 && sampling.on_ns > 0 && sampling.scale() > 1.5, "{sampling:?}");
-    let (seen, share) = step(&profile);
+    let (seen, share) = observe_step(&profile);
     assert!(seen > 1000 && (share - 0.75).abs() < 0.01, "{seen} {share}");
     let report = place.command(trodden()).args(["report", "run.trodden"]).output().unwrap();
     let text = String::from_utf8_lossy(&report.stdout).into_owned();
@@ -60,18 +60,18 @@ fn sampled_run_is_marked_as_sampled() {
 
 #[test]
 fn without_a_recorder_nothing_is_counted() {
-    let place = place();
+    let place = create_place();
     let status =
         place.command(place.path("prog").to_str().unwrap()).arg("20").env("TRODDEN_OUTPUT", place.path("raw/%m.raw")).status().unwrap();
     assert_eq!(status.code(), Some(3));
     let output = place.command(trodden()).args(["import", "--no-store", "-o", "c.trodden", "raw"]).output().unwrap();
     assert!(output.status.success(), "{output:?}");
-    assert_eq!(step(&Profile::read(&place.path("c.trodden")).unwrap()).0, 0);
+    assert_eq!(observe_step(&Profile::read(&place.path("c.trodden")).unwrap()).0, 0);
 }
 
 #[test]
 fn running_program_is_sampled_by_process_id() {
-    let place = place();
+    let place = create_place();
     let mut program = place.command(place.path("prog").to_str().unwrap());
     let mut child = program.arg("8000").env("TRODDEN_OUTPUT", place.path("raw/%m.raw")).stdout(Stdio::null()).spawn().unwrap();
     let waited = Instant::now();
@@ -93,14 +93,14 @@ fn running_program_is_sampled_by_process_id() {
         ]);
         let output = sample.output().unwrap();
         assert!(output.status.success(), "{output:?}");
-        seen.push(step(&Profile::read(&place.path(name)).unwrap()));
+        seen.push(observe_step(&Profile::read(&place.path(name)).unwrap()));
     }
     child.kill().unwrap();
     child.wait().unwrap();
     for (count, share) in seen {
         assert!(count > 100 && (share - 0.75).abs() < 0.02, "{count} {share}");
     }
-    // The raw file does not tell which part of the run it covers.
+    // The raw file does not say which part of the run it covers.
     let output = place.command(trodden()).args(["import", "--no-store", "-o", "c.trodden", "raw"]).output().unwrap();
     assert!(!output.status.success() && String::from_utf8_lossy(&output.stderr).contains("`trodden record --attach`"), "{output:?}");
     let merged = place.command(trodden()).args(["merge", "-o", "both.trodden", "one.trodden", "one.trodden"]).status().unwrap();
@@ -111,11 +111,11 @@ fn running_program_is_sampled_by_process_id() {
 fn files_that_cannot_be_sampled_are_rejected() {
     let place = Place::with(&[("prog.c", PROGRAM)]);
     place.cc("-O2 prog.c -o prog");
-    let output = record(&place, &["--burst", "500us"]).output().unwrap();
+    let output = record_command(&place, &["--burst", "500us"]).output().unwrap();
     assert!(String::from_utf8_lossy(&output.stderr).contains("nothing was sampled"), "{output:?}");
     std::fs::rename(place.path("run.trodden"), place.path("full.trodden")).unwrap();
     place.cc("--trodden=sample -O2 prog.c -o prog");
-    assert_eq!(record(&place, &[]).output().unwrap().status.code(), Some(3));
+    assert_eq!(record_command(&place, &[]).output().unwrap().status.code(), Some(3));
     let merge =
         place.command(trodden()).args(["merge", "-o", "m.trodden", "--separate-builds", "full.trodden", "run.trodden"]).output().unwrap();
     assert!(String::from_utf8_lossy(&merge.stderr).contains("counted in bursts"), "{merge:?}");
@@ -135,7 +135,7 @@ fn files_that_cannot_be_sampled_are_rejected() {
 
 #[test]
 fn variants_switch_between_full_counting_and_sampling_without_sources() {
-    let place = place();
+    let place = create_place();
     place.remove("prog.c");
     for (from, to, parameters, sampled) in [("prog", "full", "", false), ("full", "again", "--sample", true)] {
         let output = place.trodden(&format!("instrument {from} -o {to} {parameters}"));
@@ -146,12 +146,12 @@ fn variants_switch_between_full_counting_and_sampling_without_sources() {
     let output = place.command(trodden()).args(["record", "--no-store", "-o", "run.trodden", "--", "./full", "50"]).output().unwrap();
     assert_eq!(output.status.code(), Some(3));
     let profile = Profile::read(&place.path("run.trodden")).unwrap();
-    assert!(profile.sampling.is_none() && step(&profile).0 >= 1000);
+    assert!(profile.sampling.is_none() && observe_step(&profile).0 >= 1000);
 }
 
-/// A loop with four instructions, whose trip count is the argument; and a loop that contains another with two instructions and a few
-/// hundred iterations.
-const LOOPS: &str = "#include <stdio.h>\n#include <stdlib.h>\n\
+/// A program with a loop of four instructions whose trip count is an argument, and with a loop that contains another loop of two
+/// instructions and a few hundred iterations.
+const LOOPS_PROGRAM: &str = "#include <stdio.h>\n#include <stdlib.h>\n\
     __attribute__((noinline)) unsigned spin(unsigned long n) { unsigned x = 1; do x = x * 1664525u + 1013904223u; while (--n); return x; \
     }\n\
     __attribute__((noinline)) long places(const char *s, long n) { long sum = 0; while (n--) { const char *p = s; while (*p < 'z') p++; \
@@ -161,7 +161,7 @@ const LOOPS: &str = "#include <stdio.h>\n#include <stdlib.h>\n\
 
 #[test]
 fn burst_begins_and_ends_within_a_short_loop() {
-    let place = Place::with(&[("prog.c", LOOPS)]);
+    let place = Place::with(&[("prog.c", LOOPS_PROGRAM)]);
     place.cc("--trodden=sample -O2 prog.c -o prog");
     let iterations = 500_000_000;
     let mut command = place.command(trodden());
@@ -183,29 +183,29 @@ fn burst_begins_and_ends_within_a_short_loop() {
     let profile = Profile::read(&place.path("run.trodden")).unwrap();
     let (_, unit, function) = profile.functions().find(|(_, _, f)| f.name == "spin").unwrap();
     let seen = FunctionPaths::decode(function, unit.counts_of(function)).unwrap().total();
-    // Without a check in the loop, all iterations or none would be counted.
+    // Without a check of the switch in the loop, all iterations or none would be counted.
     assert!(seen > 1000 && seen < iterations / 2, "{seen}");
     let (_, _, places) = profile.functions().find(|(_, _, f)| f.name == "places").unwrap();
     assert_eq!(places.by_trip_count.len(), 1, "the inner loop is counted when it is left");
 }
 
-/// Calls a function a thousand times immediately after its start, long before a recorder can find it.
-const AT_ONCE: &str = "__attribute__((noinline)) void step(int n) { if (n & 3) __asm__ volatile(\"nop\"); }\n\
+/// A program that calls a function a thousand times immediately after its start, long before a recorder can find it.
+const EARLY_CALLS_PROGRAM: &str = "__attribute__((noinline)) void step(int n) { if (n & 3) __asm__ volatile(\"nop\"); }\n\
     int main(void) { for (int i = 0; i < 1000; i++) step(i); return 0; }\n";
 
 #[test]
 fn burst_as_long_as_the_period_counts_from_the_first_path_on() {
-    let place = Place::with(&[("prog.c", AT_ONCE)]);
+    let place = Place::with(&[("prog.c", EARLY_CALLS_PROGRAM)]);
     place.cc("--trodden=sample -O2 prog.c -o prog");
     let mut command = place.command(trodden());
     command.args(["record", "--no-store", "--burst", "100s", "--every", "100s", "-o", "run.trodden", "--", "./prog"]);
     assert!(command.output().unwrap().status.success());
-    assert_eq!(step(&Profile::read(&place.path("run.trodden")).unwrap()), (1000, 0.75));
+    assert_eq!(observe_step(&Profile::read(&place.path("run.trodden")).unwrap()), (1000, 0.75));
 }
 
-/// A list traversal with a call in each iteration; and an interpreter with indirect branches, whose instruction 2 checks the switch
-/// (because it jumps back), and uses its own code afterwards.
-const CODE: &str = r#"
+/// A list traversal with a call in each iteration, and an interpreter with indirect branches. The interpreter's instruction 2 checks the
+/// switch, because it jumps back, and then uses the code of the current version.
+const CODE_SOURCE: &str = r#"
 #include <string.h>
 struct item { struct item *next; int hash; const char *text; };
 struct item *find(struct item *i, int hash, const char *text) {
@@ -227,7 +227,7 @@ end: print(a);
 
 #[test]
 fn uncounted_version_avoids_the_costs_of_having_two_versions() {
-    let place = Place::with(&[("prog.c", CODE)]);
+    let place = Place::with(&[("prog.c", CODE_SOURCE)]);
     place.cc("--trodden=sample -O2 -S prog.c -o prog.s");
     let assembly = std::fs::read_to_string(place.path("prog.s")).unwrap();
     let part = |from: &str| assembly.split_once(&format!("\n{from}:")).unwrap().1.split(".cfi_endproc").next().unwrap().to_owned();
@@ -256,14 +256,17 @@ int main(void) {
   return found != 77;
 }
 "#;
-    let place = Place::with(&[("main.c", main), ("prog.c", CODE)]);
+    let place = Place::with(&[("main.c", main), ("prog.c", CODE_SOURCE)]);
     place.tool("clang-22", "-O2 -fprofile-generate=counts main.c prog.c -o plain");
     place.tool("./plain", "");
     place.shell("llvm-profdata-22 merge counts/*.profraw -o prog.profdata");
-    // A function that the profile does not contain.
+    // The profile does not contain this function.
     place.write(
         "prog.c",
-        &format!("{CODE}\n{}", CODE[CODE.find("struct item *find").unwrap()..CODE.find("void use").unwrap()].replace("find", "later")),
+        &format!(
+            "{CODE_SOURCE}\n{}",
+            CODE_SOURCE[CODE_SOURCE.find("struct item *find").unwrap()..CODE_SOURCE.find("void use").unwrap()].replace("find", "later")
+        ),
     );
     let counts = |arguments: &str| {
         place.cc(&format!("--trodden=sample -O2 -w {arguments} -S -mllvm -stop-after=finalize-isel prog.c -o prog.mir"));
@@ -291,9 +294,9 @@ fn functions_that_are_never_sampled_are_reported_first() {
     assert!(json["totals"]["not_exact"][0].as_str().unwrap().contains("never sampled"), "{json}");
 }
 
-/// Returns a loop with many short blocks and a call, in a loop with a call. Either could be copied to check only once in several
-/// iterations.
-fn nested_loops() -> String {
+/// Returns a loop with many short blocks and a call, inside a loop with a call. Either of them could be copied, so that the switch is
+/// checked only once in several iterations.
+fn generate_nested_loops() -> String {
     const CASES: u64 = 66;
     let cases: String = (0..CASES).map(|k| format!("i8 {k}, label %case.{k}\n")).collect();
     let blocks: String = (0..CASES).map(|k| format!("case.{k}:\n%sum.{k} = add i32 %old, {}\nbr label %inner.end\n", k * k + 3)).collect();
@@ -318,7 +321,7 @@ fn only_one_of_two_nested_loops_is_copied() {
     let main = "#include <stdio.h>\nint nested(const unsigned char *, int);\nint callee(int n) { return n * 3 + 1; }\n\
         int main(void) { static unsigned char b[3000]; for (int i = 0; i < 3000; i++) b[i] = i % 100 == 99 ? 255 : i * 7 % 90;\n\
         printf(\"%d\\n\", nested(b, 30)); }\n";
-    let place = Place::with(&[("nested.ll", &nested_loops()), ("main.c", main)]);
+    let place = Place::with(&[("nested.ll", &generate_nested_loops()), ("main.c", main)]);
     place.tool("clang-22", "-O0 -Wno-override-module nested.ll main.c -o plain");
     place.cc("--trodden=sample -O0 -Wno-override-module nested.ll main.c -o sampled");
     assert_eq!(place.output("sampled"), place.output("plain"));

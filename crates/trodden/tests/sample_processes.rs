@@ -1,13 +1,14 @@
-//! Sampling of programs with several threads, a child of `fork`, and a library that is loaded at run time. Each must find the switch and
-//! count.
+//! Samples a program with several threads, a child of `fork`, and a library that is loaded at run time. Each of them must find the switch
+//! and count.
 
 mod place;
 
 use place::{Place, trodden};
 use trodden_profile::{FunctionPaths, Profile};
 
-/// Three of four calls take the same path, in each function.
-const STEP: &str = "__attribute__((noinline)) long NAME(long n) { if (n & 3) { __asm__ volatile(\"nop\"); return n; } return 2 * n; }\n";
+/// In each function, three of four calls take the same path.
+const STEP_SOURCE: &str =
+    "__attribute__((noinline)) long NAME(long n) { if (n & 3) { __asm__ volatile(\"nop\"); return n; } return 2 * n; }\n";
 const PROGRAM: &str = r#"
 #include <dlfcn.h>
 #include <pthread.h>
@@ -41,7 +42,7 @@ int main(int argc, char **argv) {
 "#;
 
 /// Returns the observed executions of a function, and the share of its more frequent path.
-fn seen(profile: &Profile, name: &str) -> (u64, f64) {
+fn observe_function(profile: &Profile, name: &str) -> (u64, f64) {
     let (_, unit, function) = profile.functions().find(|(_, _, f)| f.name == name).unwrap();
     let paths = FunctionPaths::decode(function, unit.counts_of(function)).unwrap();
     let most = paths.complete.iter().map(|p| p.count).max().unwrap_or(0);
@@ -50,8 +51,8 @@ fn seen(profile: &Profile, name: &str) -> (u64, f64) {
 
 #[test]
 fn threads_children_and_loaded_libraries_are_sampled() {
-    let library = STEP.replace("NAME", "library_step");
-    let place = Place::with(&[("step.h", STEP), ("prog.c", PROGRAM), ("library.c", &library)]);
+    let library = STEP_SOURCE.replace("NAME", "library_step");
+    let place = Place::with(&[("step.h", STEP_SOURCE), ("prog.c", PROGRAM), ("library.c", &library)]);
     place.cc("--trodden=sample -O2 -fPIC -shared library.c -o library.so");
     place.cc("--trodden=sample -O2 prog.c -o prog -pthread -ldl");
     let record = ["record", "--no-store", "-o", "run.trodden", "--burst", "5ms", "--every", "20ms", "--", "./prog", "2000"];
@@ -60,13 +61,13 @@ fn threads_children_and_loaded_libraries_are_sampled() {
     let profile = Profile::read(&place.path("run.trodden")).unwrap();
     assert_eq!(profile.images.len(), 2);
     for name in ["thread_step", "child_step", "library_step"] {
-        let (count, share) = seen(&profile, name);
+        let (count, share) = observe_function(&profile, name);
         assert!(count > 1000 && (share - 0.75).abs() < 0.02, "{name}: {count} {share}");
     }
     let sampling = profile.sampling.as_ref().and_then(|s| s.bursts()).unwrap();
     let (image, unit, function) = profile.functions().find(|(_, _, f)| f.name == "library_step").unwrap();
     for (path, count) in unit.counts_of(function).filter(|(_, count)| *count > 0) {
-        // The paths have only a few instructions, so a large part of a burst is spent counting.
+        // The paths have only few instructions, so that counting takes a large part of each burst.
         let weighted = sampling.weighted(image.identity, unit.unit, function.first_counter + path, count);
         assert!(weighted > count as f64, "{weighted} {count}");
     }

@@ -1,5 +1,5 @@
-//! `trodden instrument --segments`: interprocedural segments counted without a stream, compared with the segments of the whole program path
-//! (from the events, and from the grammar) and with counts that follow from the program's arithmetic.
+//! `trodden instrument --segments`: interprocedural segments are counted without a stream. The expected counts are those of the segments in
+//! the whole program path (from events, and from the grammar), or follow from the program's arithmetic.
 // Length: all kinds of segment sets are compared on the same programs.
 
 mod place;
@@ -8,8 +8,9 @@ use place::{Place, laboratory, must, trodden, with_choices};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// Two paths of `caller`, and two of `callee` in another unit, depending on the parity of x and on whether 3 divides it.
-const CALLER: &str = r##"
+/// A program in which `caller` has two paths and `callee`, in a separate unit, has two paths, depending on the parity of x and on whether 3
+/// divides x.
+const CALLER_SOURCE: &str = r##"
 #include <stdio.h>
 #include <stdlib.h>
 int callee(int y);
@@ -36,7 +37,7 @@ int main(int argc, char **argv) {
 }
 "##;
 
-const CALLEE: &str = r##"
+const CALLEE_SOURCE: &str = r##"
 __attribute__((noinline)) int callee(int y) {
     int r = y;
     if (y % 3 == 0) { __asm__ volatile("# three" : "+r"(r)); r += 3; } else { __asm__ volatile("# none" : "+r"(r)); r ^= 9; }
@@ -44,7 +45,8 @@ __attribute__((noinline)) int callee(int y) {
 }
 "##;
 
-/// Threads, recursion, `longjmp` over frames, callbacks from libc, a function that does not return, several calls in a block.
+/// A program with threads, recursion, `longjmp` over frames, callbacks from libc, a function that does not return, and several calls in a
+/// block.
 const PROGRAM: &str = r#"
 #include <pthread.h>
 #include <setjmp.h>
@@ -83,7 +85,7 @@ int main(void) {
 }
 "#;
 
-const EXCEPTIONS: &str = r#"
+const EXCEPTIONS_PROGRAM: &str = r#"
 #include <cstdio>
 #include <stdexcept>
 struct Guard { int *n; ~Guard() { ++*n; } };
@@ -104,9 +106,9 @@ __attribute__((noinline)) int outer(int n, int *g) {
 int main() { int g = 0; int s = outer(50, &g); std::printf("%d %d\n", s, g); }
 "#;
 
-/// Calls nested deeper than segments, calls of one function from many call sites, calls by pointers to functions of this unit and of libc,
-/// and a variable-length array on the stack.
-const LEVELS: &str = r#"
+/// A program with calls nested deeper than segments, many call sites of one function, calls by pointers to functions of this unit and of
+/// libc, and a variable-length array on the stack.
+const LEVELS_PROGRAM: &str = r#"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -135,8 +137,8 @@ int main(void) {
 }
 "#;
 
-/// Records a run into `NAME.trodden`, and its stream into `NAME.trodden.streams`.
-fn record(place: &Place, program: &str, name: &str, options: &[&str], arguments: &[&str]) -> String {
+/// Records a run to `NAME.trodden`, and its stream to `NAME.trodden.streams`.
+fn record_stream(place: &Place, program: &str, name: &str, options: &[&str], arguments: &[&str]) -> String {
     let file = format!("{name}.trodden");
     let mut command = place.command(trodden());
     with_choices(command.arg("record"), options.iter().copied());
@@ -146,18 +148,18 @@ fn record(place: &Place, program: &str, name: &str, options: &[&str], arguments:
     String::from_utf8(must(&mut command).stdout).unwrap()
 }
 
-/// Returns the segments and their counts, by the names of their paths.
-fn segments(place: &Place, arguments: &str) -> BTreeMap<String, u64> {
+/// Returns the segments and their counts. A segment is identified by the names of its paths.
+fn count_segments(place: &Place, arguments: &str) -> BTreeMap<String, u64> {
     let output = place.trodden(&format!("segments {arguments} --json --top 0"));
-    by_names(&serde_json::from_slice(&output.stdout).unwrap())
+    count_by_names(&serde_json::from_slice(&output.stdout).unwrap())
 }
 
-fn untested_segments(place: &Place, file: &str) -> BTreeMap<String, u64> {
+fn count_untested_segments(place: &Place, file: &str) -> BTreeMap<String, u64> {
     let answer = place.trodden(&format!("untested {file} --json")).stdout;
-    by_names(&serde_json::from_slice::<Value>(&answer).unwrap()["segments"][0])
+    count_by_names(&serde_json::from_slice::<Value>(&answer).unwrap()["segments"][0])
 }
 
-fn by_names(answer: &Value) -> BTreeMap<String, u64> {
+fn count_by_names(answer: &Value) -> BTreeMap<String, u64> {
     let name = |path: &Value| format!("{}:{}", path["function"].as_str().unwrap(), path["path"].as_u64().unwrap());
     let row = |row: &Value| {
         let paths: Vec<String> = row["paths"].as_array().unwrap().iter().map(name).collect();
@@ -166,8 +168,8 @@ fn by_names(answer: &Value) -> BTreeMap<String, u64> {
     answer["segments"].as_array().unwrap().iter().map(row).collect()
 }
 
-/// Returns the counts of the segments between two functions, in ascending order.
-fn between(found: &BTreeMap<String, u64>, caller: &str, callee: &str) -> Vec<u64> {
+/// Returns the counts of the segments that start in one function and end in another, in ascending order.
+fn list_counts_between(found: &BTreeMap<String, u64>, caller: &str, callee: &str) -> Vec<u64> {
     let is = |name: &str| name.starts_with(&format!("{caller}:")) && name.contains(&format!(" > {callee}:"));
     let mut counts: Vec<u64> = found.iter().filter(|(name, _)| is(name)).map(|(_, count)| *count).collect();
     counts.sort_unstable();
@@ -176,43 +178,43 @@ fn between(found: &BTreeMap<String, u64>, caller: &str, callee: &str) -> Vec<u64
 
 #[test]
 fn segment_counts_equal_arithmetic_predictions() {
-    let place = Place::with(&[("caller.c", CALLER), ("callee.c", CALLEE)]);
+    let place = Place::with(&[("caller.c", CALLER_SOURCE), ("callee.c", CALLEE_SOURCE)]);
     place.cc("--trodden=stream -O2 caller.c callee.c -o streaming");
     place.cc("-O2 caller.c callee.c -o prog");
-    let plain = record(&place, "streaming", "stream", &["--whole-program"], &[]);
+    let plain = record_stream(&place, "streaming", "stream", &["--whole-program"], &[]);
     place.trodden("instrument prog -o counting --segments stream.trodden.streams");
-    assert_eq!(record(&place, "counting", "counted", &[], &[]), plain);
+    assert_eq!(record_stream(&place, "counting", "counted", &[], &[]), plain);
     for wanted in ["stream.trodden.streams", "counted.trodden"] {
-        let found = segments(&place, wanted);
+        let found = count_segments(&place, wanted);
         for caller in ["direct", "indirect", "tail"] {
-            assert_eq!(between(&found, caller, "callee"), [100, 100, 200, 200], "{wanted}: {found:?}");
+            assert_eq!(list_counts_between(&found, caller, "callee"), [100, 100, 200, 200], "{wanted}: {found:?}");
         }
     }
     place.laboratory("sequence check counted.trodden stream.trodden.streams");
     let answer: Value = serde_json::from_slice(&place.trodden("segments counted.trodden --json").stdout).unwrap();
     let callee = answer["counters"].as_array().unwrap().iter().find(|f| f["function"] == "callee").unwrap();
-    // Two paths of the callee after each of two paths of three callers, and one counter for everything else.
+    // Each of three callers has two paths, after each of which the callee takes two paths. One more counter is for everything else.
     assert!(callee["interesting"] == 12 && callee["counters"] == 13, "{callee}");
-    let found = segments(&place, "counted.trodden");
+    let found = count_segments(&place, "counted.trodden");
     // With Ball-Larus numbering, the same paths from other callers have counters, too.
     place.laboratory("with --scheme ball-larus -- instrument prog -o all --segments stream.trodden.streams");
-    record(&place, "all", "all", &[], &[]);
-    assert!(segments(&place, "all.trodden") == found);
+    record_stream(&place, "all", "all", &[], &[]);
+    assert!(count_segments(&place, "all.trodden") == found);
     let answer: Value = serde_json::from_slice(&place.trodden("segments all.trodden --json").stdout).unwrap();
     let callee = answer["counters"].as_array().unwrap().iter().find(|f| f["function"] == "callee").unwrap();
     assert!(callee["interesting"] == 12 && callee["counters"].as_u64() >= Some(14), "{callee}");
-    // A single segment; and the most frequent segments with a different input.
+    // The set consists of a single segment here, and of the most frequent segments with a different input below.
     let one = found.keys().find(|name| name.starts_with("direct:")).unwrap();
     must(place.command(trodden()).args(["instrument", "prog", "-o", "one", "--segments", "stream.trodden.streams", "--only", one]));
-    record(&place, "one", "one", &[], &[]);
-    assert_eq!(segments(&place, "one.trodden").get(one), found.get(one));
+    record_stream(&place, "one", "one", &[], &[]);
+    assert_eq!(count_segments(&place, "one.trodden").get(one), found.get(one));
     for set in ["top:3:stream.trodden.streams", "calls:stream.trodden", "tested:stream.trodden.streams"] {
         let both = place.command(trodden()).args(["instrument", "prog", "-o", "none", "--segments", set, "--only", one]).output().unwrap();
         assert!(String::from_utf8_lossy(&both.stderr).contains("--only cannot be combined with --segments"), "{both:?}");
     }
     place.trodden("instrument prog -o top --segments top:3:stream.trodden.streams");
-    record(&place, "top", "top", &[], &["60"]);
-    record(&place, "streaming", "again", &["--whole-program"], &["60"]);
+    record_stream(&place, "top", "top", &[], &["60"]);
+    record_stream(&place, "streaming", "again", &["--whole-program"], &["60"]);
     place.laboratory("sequence check top.trodden again.trodden.streams");
 }
 
@@ -220,15 +222,15 @@ fn segment_counts_equal_arithmetic_predictions() {
 fn segment_counts_equal_those_of_the_whole_program_path() {
     let place = Place::with(&[("prog.c", PROGRAM)]);
     place.cc("--trodden=stream -O1 -pthread prog.c -o prog");
-    record(&place, "prog", "stream", &["--whole-program"], &[]);
+    record_stream(&place, "prog", "stream", &["--whole-program"], &[]);
     for depth in [1, 2, 3] {
         place.trodden(&format!("instrument prog -o counting --segments stream.trodden.streams --depth {depth}"));
-        record(&place, "counting", "counted", &[], &[]);
+        record_stream(&place, "counting", "counted", &[], &[]);
         for shorter in 1..=depth {
             place.laboratory(&format!("sequence check counted.trodden stream.trodden.streams --depth {shorter}"));
         }
     }
-    // Without --depth, all depths are compared. A depth greater than the counted one is an error.
+    // Without --depth, segments of all depths are compared. A greater depth than the counted one is an error.
     let said = String::from_utf8(place.laboratory("sequence check counted.trodden stream.trodden.streams").stdout).unwrap();
     assert!([1, 2, 3].iter().all(|depth| said.contains(&format!("of depth {depth} compared"))), "{said}");
     let deeper = ["sequence", "check", "counted.trodden", "stream.trodden.streams", "--depth", "4"];
@@ -237,33 +239,39 @@ fn segment_counts_equal_those_of_the_whole_program_path() {
     assert!(report.contains("ends of interprocedural segments") && !report.contains("ball-larus"), "{report}");
     let info = String::from_utf8(place.trodden("info counting").stdout).unwrap();
     assert!(!info.contains(".segments."), "{info}");
-    let found = segments(&place, "stream.trodden.streams");
-    assert!(!between(&found, "by_size", "leaf").is_empty() && between(&found, "main", "by_size").is_empty(), "{found:?}");
-    assert!(!between(&found, "main", "leave").is_empty() && !between(&found, "deep", "deep").is_empty(), "{found:?}");
-    // Counts of a different program version are reported as different.
-    record(&place, "counting", "counted", &[], &[]);
+    let found = count_segments(&place, "stream.trodden.streams");
+    assert!(
+        !list_counts_between(&found, "by_size", "leaf").is_empty() && list_counts_between(&found, "main", "by_size").is_empty(),
+        "{found:?}"
+    );
+    assert!(
+        !list_counts_between(&found, "main", "leave").is_empty() && !list_counts_between(&found, "deep", "deep").is_empty(),
+        "{found:?}"
+    );
+    // Counts from a different program version are reported as different.
+    record_stream(&place, "counting", "counted", &[], &[]);
     place.write("less.c", &PROGRAM.replace("i < 40", "i < 39"));
     place.cc("--trodden=stream -O1 -pthread less.c -o less");
-    record(&place, "less", "less", &["--whole-program"], &[]);
+    record_stream(&place, "less", "less", &["--whole-program"], &[]);
     let output = place.command(laboratory()).args(["sequence", "check", "counted.trodden", "less.trodden.streams"]).output().unwrap();
     assert_eq!(output.status.code(), Some(1));
 }
 
 #[test]
-fn exceptions_and_virtual_calls() {
-    let place = Place::with(&[("prog.cc", EXCEPTIONS)]);
+fn segments_across_exceptions_and_virtual_calls_are_exact() {
+    let place = Place::with(&[("prog.cc", EXCEPTIONS_PROGRAM)]);
     place.cxx("--trodden=stream -O1 prog.cc -o prog");
-    let plain = record(&place, "prog", "stream", &["--whole-program"], &[]);
+    let plain = record_stream(&place, "prog", "stream", &["--whole-program"], &[]);
     place.trodden("instrument prog -o counting --segments stream.trodden.streams --depth 2");
-    assert_eq!(record(&place, "counting", "counted", &[], &[]), plain);
+    assert_eq!(record_stream(&place, "counting", "counted", &[], &[]), plain);
     place.laboratory("sequence check counted.trodden stream.trodden.streams --depth 1");
     place.laboratory("sequence check counted.trodden stream.trodden.streams --depth 2");
 }
 
-/// Callees are inlined, copied, or read their context from a variable, depending on the growth limit. The counts are the same.
+/// Depending on the growth limit, callees are inlined, copied, or read their context from a variable. The counts are the same.
 #[test]
 fn inlined_and_copied_callees_count_the_same() {
-    let sources = [("prog.c", PROGRAM, "-O1 -pthread"), ("prog.cc", EXCEPTIONS, "-O1"), ("levels.c", LEVELS, "-O2")];
+    let sources = [("prog.c", PROGRAM, "-O1 -pthread"), ("prog.cc", EXCEPTIONS_PROGRAM, "-O1"), ("levels.c", LEVELS_PROGRAM, "-O2")];
     for (file, source, options) in sources {
         let place = Place::with(&[(file, source)]);
         let line = format!("--trodden=stream {options} {file} -o prog");
@@ -272,24 +280,24 @@ fn inlined_and_copied_callees_count_the_same() {
         } else {
             place.cc(&line)
         };
-        let plain = record(&place, "prog", "stream", &["--whole-program"], &[]);
+        let plain = record_stream(&place, "prog", "stream", &["--whole-program"], &[]);
         let mut ways = Vec::new();
         for (depth, growth) in [(1, 20), (1, 100_000), (2, 100), (3, 100_000)] {
             let (depth, growth) = (depth.to_string(), growth.to_string());
             let options = ["-o", "counting", "--segments", "stream.trodden.streams", "--depth", &depth, "--growth", &growth];
             must(with_choices(place.command(trodden()).args(["instrument", "prog"]), options));
-            assert_eq!(record(&place, "counting", "counted", &[], &[]), plain);
+            assert_eq!(record_stream(&place, "counting", "counted", &[], &[]), plain);
             place.laboratory(&format!("sequence check counted.trodden stream.trodden.streams --depth {depth}"));
             let answer: Value = serde_json::from_slice(&place.trodden("segments counted.trodden --json").stdout).unwrap();
             let sum = |what: &str| answer["counters"].as_array().unwrap().iter().map(|f| f[what].as_u64().unwrap()).sum::<u64>();
             ways.push((sum("inlined"), sum("duplicated")));
-            // Virtual calls, which may throw, are guarded direct calls.
+            // Virtual calls, which may throw, become guarded direct calls.
             let is_virtual = |f: &&Value| f["function"].as_str().unwrap().contains("area");
             let passed = |f: &Value| f["inlined"].as_u64().unwrap() + f["duplicated"].as_u64().unwrap();
             let virtually: u64 = answer["counters"].as_array().unwrap().iter().filter(is_virtual).map(passed).sum();
             assert!(file != "prog.cc" || growth != "100000" || virtually > 2, "{answer}");
         }
-        // A lower growth limit allows less inlining. With the highest limit, everything that can be inlined is inlined.
+        // A lower growth limit allows less inlining. With the highest limit, all calls that can be inlined are inlined.
         assert!(ways[0].0 < ways[1].0 && ways[1].0 > 2 && ways[3].0 >= ways[1].0, "{file}: {ways:?}");
         if file == "levels.c" {
             assert!(ways[2].1 > 0, "{ways:?}");
@@ -297,10 +305,10 @@ fn inlined_and_copied_callees_count_the_same() {
     }
 }
 
-/// Each copy counts the segments of some functions; together, the copies count the segments of the whole program path.
+/// Each copy counts the segments of some functions. Together, the copies count the segments of the whole program path.
 #[test]
 fn copies_share_the_counting_of_segments() {
-    for (file, source, options) in [("levels.c", LEVELS, "-O2"), ("prog.cc", EXCEPTIONS, "-O1")] {
+    for (file, source, options) in [("levels.c", LEVELS_PROGRAM, "-O2"), ("prog.cc", EXCEPTIONS_PROGRAM, "-O1")] {
         let place = Place::with(&[(file, source)]);
         let line = format!("--trodden=stream {options} {file} -o prog");
         if file.ends_with(".cc") {
@@ -308,20 +316,20 @@ fn copies_share_the_counting_of_segments() {
         } else {
             place.cc(&line)
         };
-        let plain = record(&place, "prog", "stream", &["--whole-program"], &[]);
+        let plain = record_stream(&place, "prog", "stream", &["--whole-program"], &[]);
         for (copies, depth) in [("3", "1"), ("2", "2")] {
             let options = ["--copies", copies, "--divide", "segments:stream.trodden.streams", "--segment-depth", depth];
-            assert_eq!(record(&place, "prog", "shared", &options, &[]), plain);
+            assert_eq!(record_stream(&place, "prog", "shared", &options, &[]), plain);
             place.laboratory(&format!("sequence check shared.trodden stream.trodden.streams --depth {depth}"));
             let depth = format!("--depth {depth}");
             assert_eq!(
-                segments(&place, &format!("shared.trodden {depth}")),
-                segments(&place, &format!("stream.trodden.streams {depth}")),
+                count_segments(&place, &format!("shared.trodden {depth}")),
+                count_segments(&place, &format!("stream.trodden.streams {depth}")),
                 "{file}"
             );
             let profile = trodden_profile::Profile::read(&place.path("shared.trodden")).unwrap();
-            // Apart from the segments that all copies count as a check, no segment is counted by two copies. Only the first copy keeps the
-            // checked ones.
+            // No segment is counted by two copies, except for segments that all copies count as a check. Only the first copy's counts of
+            // those are kept.
             let asked: Vec<u64> =
                 profile.images.iter().map(|i| trodden_profile::segments::counted_segments(i).interesting.len() as u64).collect();
             assert_eq!(asked.len().to_string(), copies, "{asked:?}");
@@ -334,26 +342,26 @@ fn copies_share_the_counting_of_segments() {
     }
 }
 
-/// A new run in a file replaces the stream logs of the previous run in this file.
+/// A new run in a file replaces the stream logs of the file's previous run.
 #[test]
 fn run_replaces_the_streams_of_an_earlier_run_in_the_same_file() {
-    let place = Place::with(&[("caller.c", CALLER), ("callee.c", CALLEE)]);
+    let place = Place::with(&[("caller.c", CALLER_SOURCE), ("callee.c", CALLEE_SOURCE)]);
     place.cc("--trodden=stream -O2 caller.c callee.c -o prog");
     for (n, expected) in [("600", [100, 100, 200, 200]), ("60", [10, 10, 20, 20])] {
-        record(&place, "prog", "run", &["--whole-program"], &[n]);
-        assert_eq!(between(&segments(&place, "run.trodden.streams"), "direct", "callee"), expected);
+        record_stream(&place, "prog", "run", &["--whole-program"], &[n]);
+        assert_eq!(list_counts_between(&count_segments(&place, "run.trodden.streams"), "direct", "callee"), expected);
     }
     place.cc("-O2 caller.c callee.c -o counting");
-    record(&place, "counting", "run", &[], &[]);
+    record_stream(&place, "counting", "run", &[], &[]);
     assert!(!place.path("run.trodden.streams").exists(), "a counting run has no stream");
 }
 
-/// If everything after the callee's first event is removed, the call segments of the grammar equal the segments of depth 1.
+/// Truncated after the callee's first event, the call segments of the grammar must equal the segments of depth 1.
 #[test]
 fn call_segments_of_the_grammar_start_with_the_counted_segments() {
-    let place = Place::with(&[("caller.c", CALLER), ("callee.c", CALLEE)]);
+    let place = Place::with(&[("caller.c", CALLER_SOURCE), ("callee.c", CALLEE_SOURCE)]);
     place.cc("--trodden=stream -O2 caller.c callee.c -o prog");
-    record(&place, "prog", "stream", &["--whole-program"], &[]);
+    record_stream(&place, "prog", "stream", &["--whole-program"], &[]);
     let output = place.trodden("segments stream.trodden.streams --thread 0 --json");
     let answer: Value = serde_json::from_slice(&output.stdout).unwrap();
     let mut expected: BTreeMap<String, u64> = BTreeMap::new();
@@ -366,7 +374,7 @@ fn call_segments_of_the_grammar_start_with_the_counted_segments() {
             *expected.entry(format!("{caller} > {callee}")).or_default() += row["count"].as_u64().unwrap();
         }
     }
-    let found = segments(&place, "stream.trodden.streams");
+    let found = count_segments(&place, "stream.trodden.streams");
     assert!(expected.len() >= 8, "{expected:?}");
     for (name, count) in &expected {
         assert_eq!(found.get(name), Some(count), "{name}: {found:?}");
@@ -375,26 +383,26 @@ fn call_segments_of_the_grammar_start_with_the_counted_segments() {
 
 #[test]
 fn both_schemes_find_the_same_untested_segments() {
-    let place = Place::with(&[("caller.c", CALLER), ("callee.c", CALLEE)]);
+    let place = Place::with(&[("caller.c", CALLER_SOURCE), ("callee.c", CALLEE_SOURCE)]);
     place.cc("--trodden=stream -O2 caller.c callee.c -o streaming");
     place.cc("-O2 caller.c callee.c -o prog");
-    // Tests reach x = 3: odd and divisible, odd and not, even and divisible (0), even and not (2).
-    record(&place, "streaming", "tests", &["--whole-program"], &["2"]);
+    // The tests reach x = 3: odd and divisible, odd and not divisible, even and divisible (0), even and not divisible (2).
+    record_stream(&place, "streaming", "tests", &["--whole-program"], &["2"]);
     place.trodden("instrument prog -o field --segments tested:tests.trodden.streams");
-    record(&place, "field", "field", &[], &["600"]);
-    let untested = untested_segments(&place, "field.trodden");
-    // The tests took even with divisible and odd without.
-    assert_eq!(between(&untested, "direct", "callee"), [100, 200], "{untested:?}");
+    record_stream(&place, "field", "field", &[], &["600"]);
+    let untested = count_untested_segments(&place, "field.trodden");
+    // The tests have covered even with divisible, and odd without.
+    assert_eq!(list_counts_between(&untested, "direct", "callee"), [100, 200], "{untested:?}");
     place.trodden("instrument prog -o one --reach calls");
-    record(&place, "one", "one", &[], &["2"]);
+    record_stream(&place, "one", "one", &[], &["2"]);
     place.trodden("instrument prog -o two --segments calls:one.trodden");
-    record(&place, "two", "two", &[], &["2"]);
+    record_stream(&place, "two", "two", &[], &["2"]);
     place.trodden("instrument prog -o three --segments tested:two.trodden");
-    record(&place, "three", "three", &[], &["600"]);
-    let by_stages = untested_segments(&place, "three.trodden");
-    // The three stages also include calls by pointer, so they find more callers of `callee` than calls by name.
+    record_stream(&place, "three", "three", &[], &["600"]);
+    let by_stages = count_untested_segments(&place, "three.trodden");
+    // The three stages also cover calls by pointer, so they find more callers of `callee` than calls by name do.
     for (caller, callee) in [("direct", "callee"), ("indirect", "callee"), ("tail", "callee"), ("main", "direct")] {
-        assert_eq!(between(&by_stages, caller, callee), between(&untested, caller, callee), "{caller}, {callee}");
+        assert_eq!(list_counts_between(&by_stages, caller, callee), list_counts_between(&untested, caller, callee), "{caller}, {callee}");
     }
     let log: Value = serde_json::from_slice(&place.trodden("untested field.trodden --sarif -").stdout).unwrap();
     assert_eq!(log["runs"][0]["results"].as_array().unwrap().len(), untested.len());
@@ -402,7 +410,7 @@ fn both_schemes_find_the_same_untested_segments() {
     let rules: Vec<&str> = run["tool"]["driver"]["rules"].as_array().unwrap().iter().map(|r| r["id"].as_str().unwrap()).collect();
     let results = run["results"].as_array().unwrap();
     assert!(results.iter().all(|r| r["ruleId"] == rules[r["ruleIndex"].as_u64().unwrap() as usize]), "{rules:?}");
-    // A code flow begins in the caller and ends in the callee.
+    // A code flow starts in the caller and ends in the callee.
     let files = |r: &Value| {
         let flow = r["codeFlows"][0]["threadFlows"][0]["locations"].as_array().unwrap().clone();
         flow.iter().map(|l| l["location"]["physicalLocation"]["artifactLocation"]["uri"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
@@ -412,14 +420,14 @@ fn both_schemes_find_the_same_untested_segments() {
     assert_eq!(place.command(trodden()).args(["untested", "field.trodden", "--fail"]).output().unwrap().status.code(), Some(1));
 }
 
-/// A build that writes a stream becomes one that counts segments. A program with different units is rejected by name.
+/// A program that was built to write a stream becomes one that counts segments. A program with different units is rejected by name.
 #[test]
 fn stream_build_becomes_a_segment_counting_build() {
-    let place = Place::with(&[("caller.c", CALLER), ("callee.c", CALLEE), ("other.c", "int main(void) { return 0; }")]);
+    let place = Place::with(&[("caller.c", CALLER_SOURCE), ("callee.c", CALLEE_SOURCE), ("other.c", "int main(void) { return 0; }")]);
     place.cc("--trodden=stream -O2 caller.c callee.c -o streaming");
-    record(&place, "streaming", "stream", &["--whole-program"], &[]);
+    record_stream(&place, "streaming", "stream", &["--whole-program"], &[]);
     place.trodden("instrument streaming -o counting --segments stream.trodden.streams");
-    record(&place, "counting", "counted", &[], &[]);
+    record_stream(&place, "counting", "counted", &[], &[]);
     place.laboratory("sequence check counted.trodden stream.trodden.streams");
     place.cc("-O2 other.c -o other");
     let refused =
@@ -427,16 +435,16 @@ fn stream_build_becomes_a_segment_counting_build() {
     let said = String::from_utf8_lossy(&refused.stderr);
     assert!(refused.status.code() == Some(2) && said.contains("instrument other --stream -o other.stream"), "{said}");
     assert!(!place.path("none").exists());
-    // One of several units has changed.
-    place.write("callee.c", &CALLEE.replace("y % 3 == 0", "y % 3 == 0 && y % 5"));
+    // Only one of several units has changed.
+    place.write("callee.c", &CALLEE_SOURCE.replace("y % 3 == 0", "y % 3 == 0 && y % 5"));
     place.cc("-O2 caller.c callee.c -o changed");
     let partly = place.trodden("instrument changed -o counting --segments stream.trodden.streams");
     let said = String::from_utf8_lossy(&partly.stderr);
     assert!(said.contains("1 function of these segments") && said.contains("(callee)"), "{said}");
 }
 
-/// Calls two functions by a pointer; the tests call each on only one path of the caller.
-const BY_POINTER: &str = r##"
+/// A program that calls two functions by a pointer. The tests call each of them on only one path of the caller.
+const BY_POINTER_PROGRAM: &str = r##"
 #include <stdio.h>
 #include <stdlib.h>
 __attribute__((noinline)) static int add(int x) {
@@ -461,10 +469,10 @@ int main(int argc, char **argv) {
 
 #[test]
 fn one_command_compares_both_schemes_and_reports_paths_and_segments() {
-    let place = Place::with(&[("prog.c", BY_POINTER)]);
+    let place = Place::with(&[("prog.c", BY_POINTER_PROGRAM)]);
     place.cc("-O1 -g prog.c -o prog");
     let report = |more: &[&str]| {
-        // Tests: add for 0 (even, divisible), sub for 1 (odd). The field: add for 0 to 29, sub for 30 to 59.
+        // The tests call `add` for 0 (even, divisible) and `sub` for 1 (odd). The field calls `add` for 0 to 29 and `sub` for 30 to 59.
         let mut command = place.command(laboratory());
         command.args(["schemes", "prog", "--tests", "{} 2 0", "--field", "{} 60 0"]).args(more).output().unwrap()
     };
@@ -489,11 +497,11 @@ fn one_command_compares_both_schemes_and_reports_paths_and_segments() {
         counts.entry(callee).or_default().push(row["count"].as_u64().unwrap());
     }
     counts.values_mut().for_each(|c| c.sort_unstable());
-    // Of 30 calls of `add`, 5 are even and divisible by 3, 10 even and not, and the same if odd; even and divisible is tested. Of the calls
-    // of `sub`, 15 are even; odd is tested.
+    // Of the 30 calls to `add`, 5 are even and divisible by 3, 10 are even and not divisible, and the same holds for odd. Even and
+    // divisible is tested. Of the calls to `sub`, 15 are even; odd is tested.
     assert_eq!(counts["add"], [5, 10, 10]);
     assert_eq!(counts["sub"], [15]);
-    // The path of `add` for numbers that 3 does not divide is untested, too, and in the same report.
+    // The path of `add` for numbers that 3 does not divide is untested, too, and is in the same report.
     let paths = answer["paths"].as_array().unwrap();
     assert!(paths.iter().any(|p| p["function"] == "add" && p["count"].as_u64() == Some(20)), "{paths:?}");
     let text = String::from_utf8(report(&["--fail"]).stdout).unwrap();

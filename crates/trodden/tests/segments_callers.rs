@@ -1,5 +1,5 @@
-//! Callers of interprocedural segments: a segment is attributed to its real caller, even if a callee is not instrumented, is left before
-//! its first instruction, or is called by a signal handler during the instructions that pass a context.
+//! Callers of interprocedural segments. Each segment must be attributed to its real caller, even if a callee is not instrumented, is left
+//! before its first instruction, or is called by a signal handler between the instructions that pass a context.
 
 mod place;
 
@@ -8,7 +8,7 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 
 /// Returns the executions of segments of depth 1, by caller and callee.
-fn callers(place: &Place, profile: &str) -> BTreeMap<(String, String), u64> {
+fn count_callers(place: &Place, profile: &str) -> BTreeMap<(String, String), u64> {
     let answer = place.trodden(&format!("segments {profile} --json --top 0"));
     let answer: Value = serde_json::from_slice(&answer.stdout).unwrap();
     let mut sums = BTreeMap::new();
@@ -19,12 +19,17 @@ fn callers(place: &Place, profile: &str) -> BTreeMap<(String, String), u64> {
     sums
 }
 
-fn called(sums: &BTreeMap<(String, String), u64>, caller: &str, callee: &str) -> u64 {
+fn sum_calls(sums: &BTreeMap<(String, String), u64>, caller: &str, callee: &str) -> u64 {
     sums.get(&(caller.to_owned(), callee.to_owned())).copied().unwrap_or(0)
 }
 
-/// Records the segments of one program, and returns what a second program counts of them.
-fn counted(place: &Place, [first, second]: [&str; 2], growth: &str, [tests, field]: [&[&str]; 2]) -> BTreeMap<(String, String), u64> {
+/// Records the segments of the first program. Returns how often the second program counts each of them.
+fn build_and_count(
+    place: &Place,
+    [first, second]: [&str; 2],
+    growth: &str,
+    [tests, field]: [&[&str]; 2],
+) -> BTreeMap<(String, String), u64> {
     let record = |program: &str, file: &str, options: &[&str], arguments: &[&str]| {
         let mut command = place.command(trodden());
         command.arg("record").args(options).args(["--no-store", "-o", file, "--"]).arg(place.path(program)).args(arguments);
@@ -33,11 +38,11 @@ fn counted(place: &Place, [first, second]: [&str; 2], growth: &str, [tests, fiel
     record(first, "stream.trodden", &["--whole-program"], tests);
     place.trodden(&format!("instrument {second} -o counting --segments stream.trodden.streams --growth {growth}"));
     record("counting", "counted.trodden", &[], field);
-    callers(place, "counted.trodden")
+    count_callers(place, "counted.trodden")
 }
 
-/// A function that calls others in all ways, and counts in `called` how often it calls `leaf` itself.
-const MAIN: &str = r##"
+/// A function that calls others in all possible ways. In `called`, it counts how often it calls `leaf` itself.
+const MAIN_SOURCE: &str = r##"
 #include <stdio.h>
 #include <stdlib.h>
 int leaf(int x);
@@ -61,8 +66,8 @@ int main(void) {
 }
 "##;
 
-/// The intermediate functions, which call `leaf` 3 + 1 + 2 + 1 times and no other function.
-const BETWEEN: &str = r"
+/// Intermediate functions. They call `leaf` 3 + 1 + 2 + 1 times, and no other function.
+const BETWEEN_SOURCE: &str = r"
 int leaf(int x);
 int plain(int n) { int s = 1; for (int i = 0; i < 3; i++) s += leaf(n + i) * 3; return s; }
 int tail(int n) { return leaf(n * 3); }
@@ -70,33 +75,33 @@ int pointed(int n) { return leaf(n) - 3 * leaf(n + 1); }
 int many(int a, int b, int c, int d, int e, int f, int g, int h) { return leaf(a + b + c + d + e + f) * 3 + g * h; }
 ";
 
-const LEAF: &str = "__attribute__((noinline)) int leaf(int x) { __asm__ volatile(\"# leaf\" : \"+r\"(x)); return x + 1; }";
+const LEAF_SOURCE: &str = "__attribute__((noinline)) int leaf(int x) { __asm__ volatile(\"# leaf\" : \"+r\"(x)); return x + 1; }";
 
 #[test]
 fn changed_intermediate_functions_do_not_pass_on_their_caller() {
-    let place = Place::with(&[("main.c", MAIN), ("between.c", BETWEEN), ("leaf.c", LEAF)]);
+    let place = Place::with(&[("main.c", MAIN_SOURCE), ("between.c", BETWEEN_SOURCE), ("leaf.c", LEAF_SOURCE)]);
     for level in ["-O1", "-O2", "-O0"] {
-        place.write("between.c", BETWEEN);
+        place.write("between.c", BETWEEN_SOURCE);
         place.cc(&format!("--trodden=stream {level} main.c between.c leaf.c -o first"));
-        // If the intermediate functions are unchanged, all have their callers.
-        let same = counted(&place, ["first", "first"], "0", [&[], &[]]);
+        // If the intermediate functions are unchanged, all segments have their callers.
+        let same = build_and_count(&place, ["first", "first"], "0", [&[], &[]]);
         let report = String::from_utf8(place.trodden("report stream.trodden --function leaf --top 0").stdout).unwrap();
         let (_, callers) = report.split_once("\nCallers from the run's stream").unwrap_or_else(|| panic!("{level}: {report}"));
         for part in ["leaf  800 calls: from plain 300 (37.5%), pointed 200 (25.0%), many 100 (12.5%), ", "100 (12.5%), 1 more"] {
             assert!(callers.contains(part), "{level}: {callers}");
         }
         for (caller, count) in [("top", 100), ("plain", 300), ("tail", 100), ("pointed", 200), ("many", 100)] {
-            assert_eq!(called(&same, caller, "leaf"), count, "{level}: {caller}: {same:?}");
+            assert_eq!(sum_calls(&same, caller, "leaf"), count, "{level}: {caller}: {same:?}");
         }
-        // A caller's path before the call and its path to another call are two segments.
+        // A caller's path before the call, and its path to another call, form two segments.
         for callee in ["plain", "pointed", "many"] {
-            assert_eq!(called(&same, "top", callee), 200, "{level}: {callee}: {same:?}");
+            assert_eq!(sum_calls(&same, "top", callee), 200, "{level}: {callee}: {same:?}");
         }
-        place.write("between.c", &BETWEEN.replace('3', "7").replace("i < 7", "i < 3"));
+        place.write("between.c", &BETWEEN_SOURCE.replace('3', "7").replace("i < 7", "i < 3"));
         place.cc(&format!("{level} main.c between.c leaf.c -o second"));
         for growth in ["0", "1000"] {
-            let sums = counted(&place, ["first", "second"], growth, [&[], &[]]);
-            assert_eq!(called(&sums, "top", "leaf"), 100, "{level}: {sums:?}");
+            let sums = build_and_count(&place, ["first", "second"], growth, [&[], &[]]);
+            assert_eq!(sum_calls(&sums, "top", "leaf"), 100, "{level}: {sums:?}");
             let to_leaf: u64 = sums.iter().filter(|((_, callee), _)| callee == "leaf").map(|(_, count)| count).sum();
             assert_eq!(to_leaf, 100, "{level}: the others have no caller that counts: {sums:?}");
         }
@@ -106,12 +111,12 @@ fn changed_intermediate_functions_do_not_pass_on_their_caller() {
 /// The intermediate functions of the recorded program are now in a library that is not instrumented.
 #[test]
 fn uninstrumented_library_functions_do_not_pass_on_their_caller() {
-    let place = Place::with(&[("main.c", MAIN), ("between.c", BETWEEN), ("leaf.c", LEAF)]);
+    let place = Place::with(&[("main.c", MAIN_SOURCE), ("between.c", BETWEEN_SOURCE), ("leaf.c", LEAF_SOURCE)]);
     place.cc("--trodden=stream -O2 main.c between.c leaf.c -o first");
     place.tool("gcc", "-O2 -fPIC -shared between.c -o libbetween.so");
     place.cc("-O2 -rdynamic main.c leaf.c ./libbetween.so -o second");
-    let sums = counted(&place, ["first", "second"], "0", [&[], &[]]);
-    assert_eq!(called(&sums, "top", "leaf"), 100, "{sums:?}");
+    let sums = build_and_count(&place, ["first", "second"], "0", [&[], &[]]);
+    assert_eq!(sum_calls(&sums, "top", "leaf"), 100, "{sums:?}");
     let to_leaf: u64 = sums.iter().filter(|((_, callee), _)| callee == "leaf").map(|(_, count)| count).sum();
     assert_eq!(to_leaf, 100, "{sums:?}");
 }
@@ -120,7 +125,7 @@ fn uninstrumented_library_functions_do_not_pass_on_their_caller() {
 ///
 /// - `1`: the handler is `leaf` itself. `2`: it calls `leaf` through `inner`. `3`: it jumps to `back`, once for each instruction.
 /// - The program prints how often the handler and `window` called `leaf`.
-const STEPS: &str = r##"
+const STEPS_PROGRAM: &str = r##"
 #include <setjmp.h>
 #include <signal.h>
 #include <stdio.h>
@@ -176,51 +181,51 @@ int main(int argc, char **argv) {
 }
 "##;
 
-const LEAVES: &str = r##"
+const LEAVES_SOURCE: &str = r##"
 extern volatile int of_window, of_others;
 __attribute__((noinline)) int leaf(int x) { if (x < 0) of_others++; else of_window++; return x + 1; }
 __attribute__((noinline)) int low(int x) { if (x < 0) of_others++; else of_window++; return x + 1; }
 "##;
 
-/// Returns what a program with [`STEPS`] counts and prints in a mode.
-fn stepped(place: &Place, mode: &str) -> (BTreeMap<(String, String), u64>, Vec<u64>) {
-    let sums = counted(place, ["prog", "prog"], "0", [&[], &[mode]]);
+/// Returns what a program that contains [`STEPS_PROGRAM`] counts and prints in a mode.
+fn run_stepped(place: &Place, mode: &str) -> (BTreeMap<(String, String), u64>, Vec<u64>) {
+    let sums = build_and_count(place, ["prog", "prog"], "0", [&[], &[mode]]);
     let mut command = place.command(trodden());
     command.args(["record", "--no-store", "-o", "counted.trodden", "--"]).arg(place.path("counting")).arg(mode);
     let printed = String::from_utf8(must(&mut command).stdout).unwrap();
-    assert_eq!(callers(place, "counted.trodden"), sums, "mode {mode}: two runs");
+    assert_eq!(count_callers(place, "counted.trodden"), sums, "mode {mode}: two runs");
     (sums, printed.split_whitespace().map(|n| n.parse().unwrap()).collect())
 }
 
 #[test]
 fn signal_handlers_at_any_instruction_do_not_take_a_context() {
-    let place = Place::with(&[("prog.c", STEPS), ("leaves.c", LEAVES)]);
+    let place = Place::with(&[("prog.c", STEPS_PROGRAM), ("leaves.c", LEAVES_SOURCE)]);
     for level in ["-O1", "-O2"] {
         place.cc(&format!("--trodden=stream {level} prog.c leaves.c -o prog"));
-        // Every segment has been executed 3 times before the interruptions.
-        let (sums, printed) = stepped(&place, "1");
+        // Every segment has been executed 3 times before the first interruption.
+        let (sums, printed) = run_stepped(&place, "1");
         let [handled, _, of_window, of_others] = printed[..] else { panic!("{printed:?}") };
         assert!(handled > 1000 && of_others == handled && of_window == 100, "{printed:?}");
-        assert_eq!(called(&sums, "calls", "leaf"), 53, "{level}: {sums:?}");
-        assert_eq!(called(&sums, "jumps", "low"), 53, "{level}: {sums:?}");
-        let (sums, printed) = stepped(&place, "2");
+        assert_eq!(sum_calls(&sums, "calls", "leaf"), 53, "{level}: {sums:?}");
+        assert_eq!(sum_calls(&sums, "jumps", "low"), 53, "{level}: {sums:?}");
+        let (sums, printed) = run_stepped(&place, "2");
         assert!(printed[0] > 1000, "{printed:?}");
-        assert_eq!(called(&sums, "calls", "leaf"), 53, "{level}: {sums:?}");
-        assert_eq!(called(&sums, "inner", "leaf"), printed[0] + 3, "{level}: {sums:?}");
-        assert!((3..=53).contains(&called(&sums, "jumps", "low")), "{level}: {sums:?}");
+        assert_eq!(sum_calls(&sums, "calls", "leaf"), 53, "{level}: {sums:?}");
+        assert_eq!(sum_calls(&sums, "inner", "leaf"), printed[0] + 3, "{level}: {sums:?}");
+        assert!((3..=53).contains(&sum_calls(&sums, "jumps", "low")), "{level}: {sums:?}");
     }
 }
 
 #[test]
 fn handler_that_does_not_return_leaves_no_stale_caller() {
-    let place = Place::with(&[("prog.c", STEPS), ("leaves.c", LEAVES)]);
+    let place = Place::with(&[("prog.c", STEPS_PROGRAM), ("leaves.c", LEAVES_SOURCE)]);
     for level in ["-O1", "-O2"] {
         place.cc(&format!("--trodden=stream {level} prog.c leaves.c -o prog"));
-        let (sums, printed) = stepped(&place, "3");
+        let (sums, printed) = run_stepped(&place, "3");
         let [_, outside, of_window, of_others] = printed[..] else { panic!("{printed:?}") };
         assert!(outside > 20 && of_others == outside && of_window > 100, "{printed:?}");
-        // `leaf` is entered before it increments its own counter, which happens before its path ends.
-        let counted = called(&sums, "returns_here", "leaf") - 3;
+        // `leaf` increments its own counter after its entry and before its path ends.
+        let counted = sum_calls(&sums, "returns_here", "leaf") - 3;
         assert!(counted <= of_window && counted + 20 > of_window, "{level}: {counted} of {of_window}: {sums:?}");
     }
 }

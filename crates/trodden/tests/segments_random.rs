@@ -1,5 +1,5 @@
-//! Segments of random programs: whether callees are inlined, copied or read their context from a variable, the counts equal those of the
-//! whole program path, which does not depend on contexts.
+//! Segments of random programs. Callees may be inlined, be copied, or read their context from a variable. In each case, the counts must
+//! equal those of the whole program path, which does not depend on contexts.
 
 mod place;
 
@@ -22,8 +22,8 @@ impl Dice {
 
 const FUNCTIONS: u64 = 9;
 
-/// Returns a call of some function, by name or by pointer. All calls end, since each execution of a function uses up fuel.
-fn call(dice: &mut Dice) -> String {
+/// Returns a call to some function, by name or by pointer. All calls end, because each execution of a function uses up fuel.
+fn generate_call(dice: &mut Dice) -> String {
     let callee = dice.below(FUNCTIONS);
     match dice.below(4) {
         0 => format!("table[(unsigned)(x + {callee}) % {FUNCTIONS}](x - 1, y)"),
@@ -31,25 +31,25 @@ fn call(dice: &mut Dice) -> String {
     }
 }
 
-/// Adds statements with branches, loops, early returns and calls: in conditions, in arguments, as return values.
-fn statements(dice: &mut Dice, depth: u32, text: &mut String) {
+/// Appends statements with branches, loops, early returns, and calls in conditions, in arguments and as return values.
+fn generate_statements(dice: &mut Dice, depth: u32, text: &mut String) {
     for _ in 0..1 + dice.below(3) {
         let (kind, number) = (dice.below(if depth == 0 { 3 } else { 7 }), dice.below(7) + 2);
         let wrote = match kind {
-            0 => write!(text, "y += {};", call(dice)),
+            0 => write!(text, "y += {};", generate_call(dice)),
             1 => write!(text, "y ^= x * {number};"),
             2 => write!(text, "__asm__ volatile(\"# {number}\" : \"+r\"(y));"),
-            3 => write!(text, "if ({} % {number} == 1) return {};", call(dice), call(dice)),
+            3 => write!(text, "if ({} % {number} == 1) return {};", generate_call(dice), generate_call(dice)),
             4 => write!(text, "for (int i = 0; i < {number} && fuel > 0; i++) {{ "),
             _ => write!(text, "if ((x ^ y) % {number} > {}) {{ ", number / 2 - 1),
         };
         wrote.expect("a string takes all");
         if kind >= 4 {
-            statements(dice, depth - 1, text);
+            generate_statements(dice, depth - 1, text);
             text.push_str("} ");
             if kind == 6 {
                 text.push_str("else { ");
-                statements(dice, depth - 1, text);
+                generate_statements(dice, depth - 1, text);
                 text.push_str("} ");
             }
         }
@@ -57,8 +57,8 @@ fn statements(dice: &mut Dice, depth: u32, text: &mut String) {
     }
 }
 
-/// Returns a program, with exceptions if it is in C++.
-fn program(seed: u64, throws: bool) -> String {
+/// Returns a C program, or a C++ program with exceptions if `throws`.
+fn generate_program(seed: u64, throws: bool) -> String {
     let mut dice = Dice(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
     let mut text = String::from("#include <stdio.h>\nstatic int fuel = 4000;\ntypedef int (*step)(int, int);\n");
     let linkage = |f: u64| if f.is_multiple_of(3) { "" } else { "static " };
@@ -73,9 +73,9 @@ fn program(seed: u64, throws: bool) -> String {
             .expect("a string takes all");
         let catches = throws && dice.below(2) == 0;
         text.push_str(if catches { "try { " } else { "" });
-        statements(&mut dice, 2, &mut text);
+        generate_statements(&mut dice, 2, &mut text);
         text.push_str(if catches { "} catch (int n) { y += n; }\n" } else { "" });
-        writeln!(text, "return {}; }}", call(&mut dice)).expect("a string takes all");
+        writeln!(text, "return {}; }}", generate_call(&mut dice)).expect("a string takes all");
     }
     let body = "s += f0(i % 9, i) ^ table[i % 9](i % 5, s);";
     let body = if throws { format!("try {{ {body} }} catch (int n) {{ s -= n; }}") } else { body.to_owned() };
@@ -84,15 +84,14 @@ fn program(seed: u64, throws: bool) -> String {
     text
 }
 
-fn run(place: &Place, program: &str, options: &[&str]) -> Vec<u8> {
+fn record_program(place: &Place, program: &str, options: &[&str]) -> Vec<u8> {
     must(place.command(trodden()).arg("record").args(options).arg("--").arg(place.path(program))).stdout
 }
 
-/// By function: its shape, its number of counters, and the count of each path.
+/// For each function: its shape, its number of counters, and the count of each path.
 type CountedFunctions = BTreeMap<String, (u64, u64, Vec<(u64, u64)>)>;
 
-/// Returns the shape, the number of counters and the path counts of each function.
-fn counted(place: &Place, file: &str) -> CountedFunctions {
+fn read_counts(place: &Place, file: &str) -> CountedFunctions {
     let profile = Profile::read(&place.path(file)).unwrap();
     let counts = profile.functions().map(|(_, unit, f)| (f.name.clone(), (f.shape, f.counters, unit.counts_of(f).collect())));
     counts.collect()
@@ -107,7 +106,7 @@ fn counts_equal_those_of_the_whole_program_path() {
     for seed in seeds {
         let throws = seed % 2 == 1;
         let file = if throws { "prog.cc" } else { "prog.c" };
-        let place = Place::with(&[(file, &program(seed, throws))]);
+        let place = Place::with(&[(file, &generate_program(seed, throws))]);
         let level = ["-O2", "-O1", "-O0"][seed as usize % 3];
         for line in [format!("--trodden=stream {level} -w {file} -o prog"), format!("{level} -w {file} -o paths")] {
             if throws {
@@ -116,15 +115,15 @@ fn counts_equal_those_of_the_whole_program_path() {
                 place.cc(&line)
             };
         }
-        let plain = run(&place, "prog", &["--whole-program", "--no-store", "-o", "stream"]);
-        assert_eq!(run(&place, "paths", &["--no-store", "-o", "paths.trodden"]), plain, "seed {seed}");
-        assert_eq!(counted(&place, "paths.trodden"), counted(&place, "stream"), "seed {seed}");
+        let plain = record_program(&place, "prog", &["--whole-program", "--no-store", "-o", "stream"]);
+        assert_eq!(record_program(&place, "paths", &["--no-store", "-o", "paths.trodden"]), plain, "seed {seed}");
+        assert_eq!(read_counts(&place, "paths.trodden"), read_counts(&place, "stream"), "seed {seed}");
         let hashed = [(1, 0), (1, 15), (1, 5000), (2, 40), (3, 300)].map(|(depth, growth)| (depth, growth, "known-table"));
         for (depth, growth, scheme) in hashed.into_iter().chain([(1, 15, "ppp"), (2, 40, "ppp")]) {
             let (depth, growth) = (depth.to_string(), growth.to_string());
             let options = ["-o", "counting", "--segments", "stream.streams", "--depth", &depth, "--growth", &growth, "--scheme", scheme];
             must(with_choices(place.command(trodden()).args(["instrument", "prog"]), options));
-            let counted = run(&place, "counting", &["--no-store", "-o", "counted"]);
+            let counted = record_program(&place, "counting", &["--no-store", "-o", "counted"]);
             assert_eq!(counted, plain, "seed {seed}, depth {depth}, growth {growth}");
             let check = ["sequence", "check", "counted", "stream.streams", "--depth", &depth];
             let output = place.command(laboratory()).args(check).output().unwrap();
@@ -134,8 +133,8 @@ fn counts_equal_those_of_the_whole_program_path() {
     }
 }
 
-/// Returns the executed segments by name, with their executions.
-fn segments(place: &Place, file: &str, depth: &str) -> BTreeMap<String, u64> {
+/// Returns the executions of segments, by name, if they were executed.
+fn count_segments(place: &Place, file: &str, depth: &str) -> BTreeMap<String, u64> {
     let output = place.trodden(&format!("segments {file} --depth {depth} --top 0 --json"));
     let answer: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     let rows = answer["segments"].as_array().unwrap().iter();
@@ -146,27 +145,27 @@ fn segments(place: &Place, file: &str, depth: &str) -> BTreeMap<String, u64> {
     rows.map(|row| (name(row), row["count"].as_u64().unwrap())).filter(|row| row.1 > 0).collect()
 }
 
-/// Copies that divide a function's paths together count the same segments as the undivided program: by whole functions, by tasks of P3, and
-/// by path ends, with precise selective labels in each copy.
+/// Copies that divide the paths of functions count, together, the same segments as the undivided program. The copies divide by function, by
+/// P3's tasks, and by path ends; each copy has precise selective labels.
 #[test]
 fn copies_together_count_all_segments() {
     for (seed, throws) in [(4, false), (5, true)] {
         let file = if throws { "prog.cc" } else { "prog.c" };
-        let place = Place::with(&[(file, &program(seed, throws))]);
+        let place = Place::with(&[(file, &generate_program(seed, throws))]);
         let line = format!("--trodden=stream -O1 -w {file} -o prog");
         if throws {
             place.cxx(&line)
         } else {
             place.cc(&line)
         };
-        let plain = run(&place, "prog", &["--whole-program", "--no-store", "-o", "stream"]);
+        let plain = record_program(&place, "prog", &["--whole-program", "--no-store", "-o", "stream"]);
         for depth in ["1", "2"] {
             let whole = ["-o", "counting", "--segments", "stream.streams", "--depth", depth, "--scheme", "pspp"];
             must(with_choices(place.command(trodden()).args(["instrument", "prog"]), whole));
-            assert_eq!(run(&place, "counting", &["--no-store", "-o", "counted"]), plain, "seed {seed}");
-            let expected = segments(&place, "counted", depth);
+            assert_eq!(record_program(&place, "counting", &["--no-store", "-o", "counted"]), plain, "seed {seed}");
+            let expected = count_segments(&place, "counted", depth);
             assert!(expected.len() > 40, "{expected:?}");
-            assert_eq!(expected, segments(&place, "stream.streams", depth), "seed {seed}, depth {depth}: pspp");
+            assert_eq!(expected, count_segments(&place, "stream.streams", depth), "seed {seed}, depth {depth}: pspp");
             for (strategy, copies) in [("weighted", "3"), ("p3", "4"), ("pbl", "2")] {
                 let divided = ["--copies", copies, "--divide", "segments:stream.streams", "--segment-depth", depth];
                 let mut options = vec!["--strategy", strategy, "--no-store", "-o", "shared"];
@@ -174,7 +173,7 @@ fn copies_together_count_all_segments() {
                 let mut command = place.command(trodden());
                 let output = must(with_choices(command.arg("record"), [&divided[..], &options, &["--", "./prog"]].concat()));
                 assert_eq!(output.stdout, plain, "seed {seed}, {strategy}");
-                assert_eq!(segments(&place, "shared", depth), expected, "seed {seed}, depth {depth}, {strategy}");
+                assert_eq!(count_segments(&place, "shared", depth), expected, "seed {seed}, depth {depth}, {strategy}");
                 let is_divided = String::from_utf8_lossy(&output.stderr).contains("; 0 functions are divided");
                 assert_eq!(is_divided, strategy == "pbl", "{}", String::from_utf8_lossy(&output.stderr));
             }

@@ -1,4 +1,4 @@
-//! The commands that analyse event sequences (`segments`, `patterns`, `find --events`, `diff`, `show`), on text files and recorded
+//! The commands that analyse event sequences (`segments`, `patterns`, `find --events`, `diff`, `show`), on text files and on recorded
 //! programs.
 
 mod place;
@@ -10,7 +10,7 @@ use std::process::Command;
 use trodden_profile::{FunctionPaths, Profile};
 
 /// The sequence of section 3.4.2 of the thesis.
-const EXAMPLE: &str = "#trodden events 1
+const EXAMPLE_EVENTS: &str = "#trodden events 1
 thread\tmain
 enter\tf1
 path\tf1\tp1\tcall
@@ -34,14 +34,14 @@ leave
 leave
 ";
 
-/// Prepares a command of `trodden` or `trodden-lab`, depending on its first word.
+/// Creates a command of `trodden` or `trodden-lab`, depending on the first argument.
 fn command_for(place: &Place, arguments: &[&str]) -> Command {
     let mut command = place.command(program_of(arguments[0]));
     command.args(arguments);
     command
 }
 
-fn ask(place: &Place, status: i32, arguments: &[&str]) -> Value {
+fn read_json(place: &Place, status: i32, arguments: &[&str]) -> Value {
     let output = command_for(place, arguments).arg("--json").output().unwrap();
     let error = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(status), "{arguments:?}: {error}");
@@ -52,13 +52,13 @@ fn ask(place: &Place, status: i32, arguments: &[&str]) -> Value {
     answer
 }
 
-fn error(place: &Place, arguments: &[&str]) -> String {
+fn expect_error(place: &Place, arguments: &[&str]) -> String {
     let output = command_for(place, arguments).output().unwrap();
     assert_eq!(output.status.code(), Some(2), "{arguments:?}");
     String::from_utf8(output.stderr).unwrap()
 }
 
-fn rows(answer: &Value, rows: &str) -> Vec<String> {
+fn format_rows(answer: &Value, rows: &str) -> Vec<String> {
     let text = |row: &Value| {
         row["events"].as_array().unwrap().iter().map(|event| event.as_str().unwrap().to_owned()).collect::<Vec<_>>().join(" ")
     };
@@ -67,15 +67,15 @@ fn rows(answer: &Value, rows: &str) -> Vec<String> {
 
 #[test]
 fn the_thesis_example_is_analysed_as_text() {
-    let place = Place::with(&[("example.events", EXAMPLE)]);
-    let answer = ask(&place, 0, &["segments", "example.events"]);
-    let mut segments = rows(&answer, "segments");
+    let place = Place::with(&[("example.events", EXAMPLE_EVENTS)]);
+    let answer = read_json(&place, 0, &["segments", "example.events"]);
+    let mut segments = format_rows(&answer, "segments");
     segments.sort();
     let expected = ["f1:p1 enter f2 f2:p2", "f2:p2 enter f3 f3:p3", "f3:p3 enter f4 f4:p4", "f3:p7 enter f5 f5:p8 leave f3:p9"];
     assert_eq!(segments, expected);
-    let answer = ask(&place, 0, &["sequence", "supergraph", "example.events"]);
-    assert!(rows(&answer, "segments").contains(&"f4:p6 leave f3:p7 enter f5 f5:p8 leave f3:p9".to_owned()));
-    let answer = ask(&place, 0, &["find", "--events", "leave; f3:p7", "example.events"]);
+    let answer = read_json(&place, 0, &["sequence", "supergraph", "example.events"]);
+    assert!(format_rows(&answer, "segments").contains(&"f4:p6 leave f3:p7 enter f5 f5:p8 leave f3:p9".to_owned()));
+    let answer = read_json(&place, 0, &["find", "--events", "leave; f3:p7", "example.events"]);
     assert_eq!((&answer["occurrences"], &answer["found"][0]["position"]), (&1.into(), &10.into()));
     assert_eq!(answer["found"][0]["open_calls"].as_array().unwrap().len(), 4);
     let answer: Value = serde_json::from_slice(&place.laboratory("grammar --json example.events").stdout).unwrap();
@@ -85,22 +85,24 @@ fn the_thesis_example_is_analysed_as_text() {
 #[test]
 fn errors_name_the_line_or_argument_that_is_wrong() {
     let place = Place::with(&[("bad.events", "#trodden events 1\nenter\tf\npath\tf\tp\tsomewhere\n"), ("other.txt", "hello\n")]);
-    let message = error(&place, &["segments", "bad.events"]);
+    let message = expect_error(&place, &["segments", "bad.events"]);
     assert!(message.contains("line 3") && message.contains("call, loop or return"), "{message}");
-    assert!(error(&place, &["patterns", "hot", "other.txt"]).contains("other.txt is neither"));
-    let place = Place::with(&[("example.events", EXAMPLE)]);
-    assert!(error(&place, &["segments", "example.events", "--depth", "0"]).contains("1..=16"));
-    assert!(error(&place, &["find", "--events", "f9:p9", "example.events"]).contains("no event `f9:p9`"));
-    assert!(error(&place, &["patterns", "hot", "example.events", "--thread", "4"]).contains("has 1 thread (main)"));
-    assert!(error(&place, &["sequence", "branches", "example.events", "--length", "2"]).contains("does not name its blocks"));
-    assert!(error(&place, &["show", "example.events"]).contains("is a sequence of events as text, which `trodden show` does not accept"));
-    assert!(error(&place, &["find", "f1:p1", "example.events"]).contains("--events"));
-    assert!(error(&place, &["segments", "example.events", "--function", "f1"]).contains("--function does not apply"));
+    assert!(expect_error(&place, &["patterns", "hot", "other.txt"]).contains("other.txt is neither"));
+    let place = Place::with(&[("example.events", EXAMPLE_EVENTS)]);
+    assert!(expect_error(&place, &["segments", "example.events", "--depth", "0"]).contains("1..=16"));
+    assert!(expect_error(&place, &["find", "--events", "f9:p9", "example.events"]).contains("no event `f9:p9`"));
+    assert!(expect_error(&place, &["patterns", "hot", "example.events", "--thread", "4"]).contains("has 1 thread (main)"));
+    assert!(expect_error(&place, &["sequence", "branches", "example.events", "--length", "2"]).contains("does not name its blocks"));
+    assert!(
+        expect_error(&place, &["show", "example.events"]).contains("is a sequence of events as text, which `trodden show` does not accept")
+    );
+    assert!(expect_error(&place, &["find", "f1:p1", "example.events"]).contains("--events"));
+    assert!(expect_error(&place, &["segments", "example.events", "--function", "f1"]).contains("--function does not apply"));
 }
 
 #[test]
 fn numbers_out_of_range_and_contradictory_options_are_rejected_by_name() {
-    let place = Place::with(&[("example.events", EXAMPLE)]);
+    let place = Place::with(&[("example.events", EXAMPLE_EVENTS)]);
     let questions: [(&[&str], &str); 7] = [
         (&["patterns", "iterations", "--length", "2-3"], "--length must be a single number"),
         (&["patterns", "iterations", "--threshold", "150"], "--threshold"),
@@ -111,7 +113,7 @@ fn numbers_out_of_range_and_contradictory_options_are_rejected_by_name() {
         (&["segments", "--depth", "101"], "--depth"),
     ];
     for (question, expected) in questions {
-        let said = error(&place, &[question, &["example.events"]].concat());
+        let said = expect_error(&place, &[question, &["example.events"]].concat());
         assert!(said.contains(expected), "{said}");
     }
 }
@@ -127,32 +129,32 @@ fn corrupt_texts_are_rejected_with_their_line() {
     ];
     for (lines, line, expected) in damaged {
         let place = Place::with(&[("bad.events", &format!("#trodden events 1\n{lines}"))]);
-        let said = error(&place, &["patterns", "hot", "bad.events"]);
+        let said = expect_error(&place, &["patterns", "hot", "bad.events"]);
         assert!(said.contains(line) && said.contains(expected), "{said}");
     }
 }
 
 /// Both instances of the template have the same short name.
-const TEMPLATE: &str = "
+const TEMPLATE_PROGRAM: &str = "
 template <typename T> __attribute__((noinline)) T half(T x) { return x / 2; }
 int main(int argc, char **) { return half(argc) + half(2.5 * argc) > 100; }
 ";
 
 #[test]
 fn functions_with_the_same_short_name_get_longer_names() {
-    let place = Place::with(&[("prog.cc", TEMPLATE)]);
+    let place = Place::with(&[("prog.cc", TEMPLATE_PROGRAM)]);
     place.cxx("--trodden=stream -O1 prog.cc -o prog");
     place.trodden("record --whole-program --no-store -o run -- ./prog");
-    let answer = ask(&place, 0, &["segments", "run.streams", "--thread", "0"]);
-    let text = rows(&answer, "segments").join("\n");
+    let answer = read_json(&place, 0, &["segments", "run.streams", "--thread", "0"]);
+    let text = format_rows(&answer, "segments").join("\n");
     assert!(text.contains("enter half<int> half<int>:") && text.contains("enter half<double> half<double>:"), "{text}");
-    // A profile stands for the stream logs next to it.
+    // The name of a profile stands for the stream logs beside it.
     let shown = place.trodden("show run --count 0").stdout;
     assert_eq!(shown, place.trodden("show run.streams --count 0").stdout);
-    let answer = ask(&place, 0, &["show", "run"]);
+    let answer = read_json(&place, 0, &["show", "run"]);
     let events = answer["events"].as_array().unwrap();
     assert_eq!((events.len(), &events[0]["kind"]), (String::from_utf8(shown).unwrap().lines().count(), &"enter".into()), "{answer}");
-    assert!(error(&place, &["show", "run", "--to", "5"]).contains("--to does not apply to a stream of paths"));
+    assert!(expect_error(&place, &["show", "run", "--to", "5"]).contains("--to does not apply to a stream of paths"));
     let output = place.trodden("show run.streams --from 1000000");
     assert!(output.stdout.is_empty() && String::from_utf8_lossy(&output.stderr).contains("event 1000000 does not exist"));
 }
@@ -165,22 +167,22 @@ fn iterations_and_differences_of_text_files_are_found() {
         format!("#trodden events 1\nenter\tf\n{body}path\tf\tout\treturn\thead\nleave\n")
     };
     let place = Place::with(&[("a.events", &events(20)), ("b.events", &events(21))]);
-    let answer = ask(&place, 0, &["patterns", "iterations", "a.events"]);
+    let answer = read_json(&place, 0, &["patterns", "iterations", "a.events"]);
     assert_eq!(answer["patterns"][0]["period"], 2);
     assert_eq!(answer["paths"][0]["iterations"].as_array().unwrap().len(), 4);
-    let answer = ask(&place, 0, &["sequence", "branches", "a.events", "--length", "2"]);
-    // head-left, left-head, head-right and right-head, each after its predecessor; and the first one alone.
+    let answer = read_json(&place, 0, &["sequence", "branches", "a.events", "--length", "2"]);
+    // These are head-left, left-head, head-right and right-head, each after its predecessor, and the first branch alone.
     assert_eq!(answer["distinct"], 5);
-    let answer = ask(&place, 1, &["diff", "--fail", "a.events", "b.events"]);
+    let answer = read_json(&place, 1, &["diff", "--fail", "a.events", "b.events"]);
     assert_eq!(answer["differences"].as_array().unwrap().len(), 1);
     assert_eq!(answer["differences"][0]["right"]["events"][0], "f:0");
-    assert_eq!(ask(&place, 0, &["diff", "--fail", "a.events", "a.events"])["equal"], true);
-    assert_eq!(ask(&place, 0, &["diff", "a.events", "b.events"])["equal"], false);
+    assert_eq!(read_json(&place, 0, &["diff", "--fail", "a.events", "a.events"])["equal"], true);
+    assert_eq!(read_json(&place, 0, &["diff", "a.events", "b.events"])["equal"], false);
 }
 
-/// Two diamonds in series. In two of the four phases both take the same side, in the other two they take different sides; each side is
-/// taken equally often in all phases.
-const PHASES: &str = r##"
+/// A program with two diamonds in series. In two of four phases, both take the same side; in the other two, they take different sides. All
+/// phases take each side equally often.
+const PHASES_PROGRAM: &str = r##"
 #include <stdio.h>
 #include <stdlib.h>
 static unsigned state = 1;
@@ -214,11 +216,11 @@ fn record(place: &Place, name: &str, arguments: &[&str]) -> Profile {
 
 #[test]
 fn phases_that_differ_in_paths_but_not_in_blocks_are_found() {
-    let place = Place::with(&[("prog.c", PHASES)]);
+    let place = Place::with(&[("prog.c", PHASES_PROGRAM)]);
     place.cc("--trodden=stream -O1 prog.c -o prog");
     let profile = record(&place, "a", &[]);
     place.laboratory("patterns phases a.trodden.streams --html phases.html");
-    let answer = ask(&place, 0, &["patterns", "phases", "a.trodden.streams"]);
+    let answer = read_json(&place, 0, &["patterns", "phases", "a.trodden.streams"]);
     let changes: Vec<u64> = answer["by_paths"]["changes"].as_array().unwrap().iter().map(|c| c.as_u64().unwrap()).collect();
     assert_eq!((changes.len(), answer["by_paths"]["phases"].as_array().unwrap().len()), (3, 2), "{changes:?}");
     assert!(changes.iter().zip([25, 50, 75]).all(|(change, expected)| change.abs_diff(expected) <= 1), "{changes:?}");
@@ -227,15 +229,15 @@ fn phases_that_differ_in_paths_but_not_in_blocks_are_found() {
     check_supergraph_counts(&place, &profile);
     check_event_numbers(&place);
     record(&place, "b", &["1"]);
-    let answer = ask(&place, 1, &["diff", "--sequence", "--fail", "a.trodden", "b.trodden"]);
+    let answer = read_json(&place, 1, &["diff", "--sequence", "--fail", "a.trodden", "b.trodden"]);
     let first = &answer["differences"][0];
     assert!(first["left"]["start"].as_u64() == answer["first_difference"].as_u64(), "{answer}");
-    let answer = ask(&place, 0, &["patterns", "hot", "a.trodden", "--threshold", "5"]);
-    assert!(!rows(&answer, "subpaths").is_empty());
+    let answer = read_json(&place, 0, &["patterns", "hot", "a.trodden", "--threshold", "5"]);
+    assert!(!format_rows(&answer, "subpaths").is_empty());
     assert!(!answer["sources"].as_object().unwrap().is_empty());
 }
 
-/// Checks a loop whose iterations alternate: every form of report and the advice mention it.
+/// The iterations of a loop alternate. Every form of the report must mention that, and so must the advice.
 #[test]
 fn alternating_iterations_are_reported_and_advised_on() {
     const TURNS: &str = "#include <stdio.h>\nint main(int argc, char **argv) {\n  int sum = 0;\n  for (int i = 0; i < 3000; i++) {\n    \
@@ -268,7 +270,7 @@ fn alternating_iterations_are_reported_and_advised_on() {
     assert!(std::fs::read_to_string(place.path("turns.html")).unwrap().contains("Alternating iterations"));
 }
 
-/// `show` numbers events as `find --events` does, although it prints a path and the return that follows in one line.
+/// Checks that `show` numbers events as `find --events` does, although `show` prints a path and the return after it in one line.
 fn check_event_numbers(place: &Place) {
     let show = |arguments: &str| {
         let mut command = place.command(trodden());
@@ -284,7 +286,7 @@ fn check_event_numbers(place: &Place) {
     shown.remove("enter");
     assert!(shown.len() >= 6, "{all}");
     for (event, numbers) in shown {
-        let answer = ask(place, 0, &["find", "--events", event, "a.trodden.streams"]);
+        let answer = read_json(place, 0, &["find", "--events", event, "a.trodden.streams"]);
         let found: Vec<u64> = answer["found"].as_array().unwrap().iter().map(|f| f["position"].as_u64().unwrap()).collect();
         assert_eq!(found, numbers, "{event}");
         let last = numbers[numbers.len() - 1];
@@ -293,11 +295,11 @@ fn check_event_numbers(place: &Place) {
     }
 }
 
-/// Supergraph paths of depth 0 are the paths of the functions, so their counts are those in the profile.
+/// Checks that supergraph paths of depth 0 have the counts of the profile, because they are the paths of functions.
 fn check_supergraph_counts(place: &Place, profile: &Profile) {
-    let answer = ask(place, 0, &["sequence", "supergraph", "a.trodden.streams", "--length", "0", "--top", "0"]);
+    let answer = read_json(place, 0, &["sequence", "supergraph", "a.trodden.streams", "--length", "0", "--top", "0"]);
     let mut found: BTreeMap<String, u64> = BTreeMap::new();
-    for (row, events) in answer["segments"].as_array().unwrap().iter().zip(rows(&answer, "segments")) {
+    for (row, events) in answer["segments"].as_array().unwrap().iter().zip(format_rows(&answer, "segments")) {
         *found.entry(events.rsplit(' ').next().unwrap().to_owned()).or_default() += row["count"].as_u64().unwrap();
     }
     let mut expected = BTreeMap::new();

@@ -1,4 +1,4 @@
-//! `trodden simulate` under QEMU, on the system's and our own programs, and on recordings of them.
+//! `trodden simulate` under QEMU, on programs of the system and of these tests, and on recordings of them.
 
 #[path = "../../report/tests/support/webdriver.rs"]
 #[allow(dead_code, reason = "the client is shared with other pages' tests")]
@@ -25,35 +25,34 @@ const MODEL: [&str; 10] = [
     "--sequence",
 ];
 
-/// Runs `trodden simulate`, or `trodden-lab simulate` if an option is only there.
-fn simulate(folder: &Path, arguments: &[&str]) -> Output {
+/// Runs `trodden simulate`, or `trodden-lab simulate` if only that has one of the options.
+fn run_simulate(folder: &Path, arguments: &[&str]) -> Output {
     if arguments.iter().any(|option| MODEL.contains(option)) {
-        return laboratory(folder, &[&["simulate"], arguments].concat());
+        return run_laboratory(folder, &[&["simulate"], arguments].concat());
     }
     let mut command = Command::new(env!("CARGO_BIN_EXE_trodden"));
     command.arg("simulate").args(arguments).current_dir(folder).env_remove("TRODDEN_QUIET");
     command.output().unwrap()
 }
 
-/// Runs `trodden-lab`, which is next to the command.
-fn laboratory(folder: &Path, arguments: &[&str]) -> Output {
+fn run_laboratory(folder: &Path, arguments: &[&str]) -> Output {
     let mut command = Command::new(Path::new(env!("CARGO_BIN_EXE_trodden")).with_file_name("trodden-lab"));
     command.args(arguments).current_dir(folder).env_remove("TRODDEN_QUIET");
     command.output().unwrap()
 }
 
-fn sweep(folder: &Path, arguments: &[&str]) -> Output {
-    laboratory(folder, &[&["sweep"], arguments].concat())
+fn run_sweep(folder: &Path, arguments: &[&str]) -> Output {
+    run_laboratory(folder, &[&["sweep"], arguments].concat())
 }
 
-fn json(folder: &Path, arguments: &[&str]) -> Value {
-    let out = simulate(folder, arguments);
+fn read_json(folder: &Path, arguments: &[&str]) -> Value {
+    let out = run_simulate(folder, arguments);
     assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
     serde_json::from_slice(&out.stdout).unwrap()
 }
 
-fn error(folder: &Path, arguments: &[&str]) -> String {
-    let out = simulate(folder, arguments);
+fn expect_error(folder: &Path, arguments: &[&str]) -> String {
+    let out = run_simulate(folder, arguments);
     assert_eq!(out.status.code(), Some(2), "{}", String::from_utf8_lossy(&out.stdout));
     String::from_utf8_lossy(&out.stderr).into_owned()
 }
@@ -65,8 +64,8 @@ fn compile(folder: &Path, name: &str, text: &str, options: &[&str]) {
     assert!(status.success());
 }
 
-/// A program without libraries whose instructions and branches can be counted by hand.
-const COUNTED: &str = "\
+/// A program without libraries. Its instructions and branches can be counted by hand.
+const COUNTED_PROGRAM: &str = "\
 asm(\".globl _start\\n_start: mov $1000, %ecx\\n1: test $1, %ecx\\njz 2f\\nnop\\n2: call 3f\\ndec %ecx\\njnz 1b\\n\
 mov $60, %eax\\nxor %edi, %edi\\nsyscall\\n3: cld\\nlea -64(%rsp), %rdi\\nmov %rcx, %rdx\\nmov $8, %ecx\\nrep stosb\\nmov %rdx, \
 %rcx\\nret\\n\");";
@@ -74,13 +73,13 @@ mov $60, %eax\\nxor %edi, %edi\\nsyscall\\n3: cld\\nlea -64(%rsp), %rdi\\nmov %r
 #[test]
 fn counts_of_a_small_program_are_exact() {
     let folder = TempDir::new().unwrap();
-    compile(folder.path(), "counted", COUNTED, &["-nostdlib", "-static", "-g"]);
-    let report = json(folder.path(), &["--json", "--", "./counted"]);
-    // One instruction before the loop; 12 in each iteration (test, jz, call, seven of the callee, dec, jnz) and a nop in every other one;
-    // three at the end.
+    compile(folder.path(), "counted", COUNTED_PROGRAM, &["-nostdlib", "-static", "-g"]);
+    let report = read_json(folder.path(), &["--json", "--", "./counted"]);
+    // The program executes one instruction before the loop and three at the end. Each iteration executes 12 (test, jz, call, seven of the
+    // callee, dec, jnz), and every other iteration executes a nop.
     assert_eq!(report["instructions"], 1 + 1000 * 12 + 500 + 3);
     assert_eq!(report["branches"]["retired"], 4000);
-    // The callee's `stosb` block is entered again for each of its eight iterations.
+    // The callee's `stosb` block is entered again in each of its eight iterations.
     assert_eq!(report["string_iterations"], 1000 * 8);
     let kinds: Vec<(&str, u64, u64)> = report["branches"]["by_kind"]
         .as_array()
@@ -91,7 +90,7 @@ fn counts_of_a_small_program_are_exact() {
     assert!(kinds.contains(&("conditional", 500 + 999, 501)) && kinds.contains(&("call", 1000, 0)) && kinds.contains(&("return", 1000, 0)));
     assert_eq!(report["overlap"], 100.0);
     let counts: Vec<u64> = report["paths"].as_array().unwrap().iter().map(|p| p["count"].as_u64().unwrap()).collect();
-    // The callee; both paths through the loop body; the first iteration, which starts with the program; and the last.
+    // The callee, both paths through the loop body, the first iteration (which starts with the program), and the last iteration.
     assert_eq!(counts, [1000, 499, 499, 1, 1]);
     let first = &report["paths"][0];
     assert_eq!(first["instructions"].as_array().unwrap().last().unwrap()["text"], "ret");
@@ -102,9 +101,10 @@ fn a_recording_can_be_replayed_with_many_tables() {
     let folder = TempDir::new().unwrap();
     let at = folder.path();
     fs::write(at.join("text"), "a line of text that repeats\n".repeat(300)).unwrap();
-    let run = json(at, &["--json", "--record", "b.trodrec", "--", "bzip2", "-9", "text"]);
+    let run = read_json(at, &["--json", "--record", "b.trodrec", "--", "bzip2", "-9", "text"]);
     assert!(at.join("text.bz2").exists());
-    let read = json(at, &["--json", "--from", "b.trodrec", "--table", "512x4", "--table", "16x2,start,lru", "--table", "65536x16,mix"]);
+    let read =
+        read_json(at, &["--json", "--from", "b.trodrec", "--table", "512x4", "--table", "16x2,start,lru", "--table", "65536x16,mix"]);
     for key in ["instructions", "threads", "branches", "detector", "overlap", "paths", "distinct_paths"] {
         assert_eq!(run[key], read[key], "{key}");
     }
@@ -119,11 +119,11 @@ fn a_recording_can_be_replayed_with_many_tables() {
 fn check_truncated_recordings(at: &Path) {
     let whole = fs::read(at.join("b.trodrec")).unwrap();
     fs::write(at.join("cut.trodrec"), &whole[..whole.len() - 30]).unwrap();
-    assert!(error(at, &["--from", "cut.trodrec"]).contains("truncated at offset"));
-    let partial = simulate(at, &["--from", "cut.trodrec", "--partial"]);
+    assert!(expect_error(at, &["--from", "cut.trodrec"]).contains("truncated at offset"));
+    let partial = run_simulate(at, &["--from", "cut.trodrec", "--partial"]);
     let notes = String::from_utf8_lossy(&partial.stderr).into_owned();
     assert!(partial.status.success() && notes.contains("warning") && notes.contains("truncated"), "{notes}");
-    assert!(error(at, &["--from", "b.trodrec", "--event", "l2-misses"]).contains("need all instructions"));
+    assert!(expect_error(at, &["--from", "b.trodrec", "--event", "l2-misses"]).contains("need all instructions"));
 }
 
 #[test]
@@ -137,8 +137,8 @@ for (int i = 0; i < 3; i++) pthread_create(&t[i], 0, work, 0);\n\
 for (int i = 0; i < 20; i++) raise(SIGUSR1);\nfor (int i = 0; i < 3; i++) pthread_join(t[i], 0);\nreturn seen == 200 ? 7 : 1; }\n";
     let folder = TempDir::new().unwrap();
     compile(folder.path(), "threads", PROGRAM, &["-O1", "-g", "-pthread"]);
-    let out = simulate(folder.path(), &["--json", "--", "./threads"]);
-    // This is the program's own exit status.
+    let out = run_simulate(folder.path(), &["--json", "--", "./threads"]);
+    // This is the exit status of the program itself.
     assert_eq!(out.status.code(), Some(7), "{}", String::from_utf8_lossy(&out.stderr));
     let report: Value = serde_json::from_slice(&out.stdout).unwrap();
     assert_eq!((report["threads"].as_u64(), report["detector"]["signals"].as_u64()), (Some(4), Some(20)));
@@ -155,26 +155,26 @@ for (int i = 0; i < 20; i++) raise(SIGUSR1);\nfor (int i = 0; i < 3; i++) pthrea
 #[test]
 fn events_and_slowdown_come_from_the_processor_model() {
     let folder = TempDir::new().unwrap();
-    compile(folder.path(), "counted", COUNTED, &["-nostdlib", "-static", "-g"]);
+    compile(folder.path(), "counted", COUNTED_PROGRAM, &["-nostdlib", "-static", "-g"]);
     let run = |more: &[&str]| {
         let arguments =
             [&["--json", "--event", "instructions", "--event", "l1-misses", "--event", "power-analytical"], more, &["--", "./counted"]];
-        json(folder.path(), &arguments.concat())
+        read_json(folder.path(), &arguments.concat())
     };
     let fast = run(&["--branch-queue", "1", "--counter-bits", "32"]);
     let cycles = |report: &Value| report["processor"]["cycles"].as_f64().unwrap();
     assert!(fast["processor"]["slowdown_percent"].as_f64().unwrap() > 1.0);
-    // These are all instructions, except those on paths that the end of the program cut off.
+    // These are all instructions, except those on paths that the end of the program truncated.
     let counted = fast["events"][0]["total"].as_u64().unwrap();
     assert!(counted > 12_400 && counted <= fast["instructions"].as_u64().unwrap(), "{counted}");
     let reference = run(&["--model", "reference", "--event", "power-cycle", "--event", "mispredictions"]);
     let bare = run(&["--event", "mispredictions"]);
     assert!((cycles(&reference) - cycles(&bare)).abs() / cycles(&reference) < 0.03, "{} {}", cycles(&reference), cycles(&bare));
-    assert!(error(folder.path(), &["--event", "power-cycle", "--", "./counted"]).contains("--model reference"));
+    assert!(expect_error(folder.path(), &["--event", "power-cycle", "--", "./counted"]).contains("--model reference"));
 }
 
 /// A program whose detected paths are converted to function paths.
-const PATHS: &str = "
+const PATHS_PROGRAM: &str = "
 #include <stdio.h>
 __attribute__((noinline)) static int classify(int x) {
   int r = 0;
@@ -194,9 +194,9 @@ __attribute__((noinline)) static long loops(int n) {
 int main(void) { long s = 0; for (int i = 0; i < 60; i++) s += loops(i); printf(\"%ld\\n\", s); return 0; }
 ";
 
-/// Loops whose arms clang places after the loop: jumps lead back from there, and a backward branch that is not taken may be followed by a
-/// single jump, or by a jump through a table.
-const ARMS: &str = r#"#include <stdio.h>
+/// A program with loops whose arms clang places after the loop. Jumps lead back from there, and a single jump or a jump through a table may
+/// follow a backward branch that is not taken.
+const ARMS_PROGRAM: &str = r#"#include <stdio.h>
 volatile unsigned sink;
 unsigned tab[64];
 __attribute__((noinline)) unsigned help(unsigned a) { sink = a; return a ^ (a >> 3); }
@@ -259,31 +259,29 @@ int main(void) {
 }
 "#;
 
-/// Returns the execution counts of the blocks of each function.
-fn blocks(folder: &Path, profile: &str) -> std::collections::BTreeMap<String, Vec<u64>> {
-    let report = report(folder, profile);
+fn count_blocks(folder: &Path, profile: &str) -> std::collections::BTreeMap<String, Vec<u64>> {
+    let report = read_report(folder, profile);
     let functions = report["functions"].as_array().unwrap().iter();
     let counts = |f: &Value| f["block_counts"].as_array().unwrap().iter().map(|c| c.as_u64().unwrap()).collect();
     functions.map(|f| (f["name"].as_str().unwrap().to_owned(), counts(f))).collect()
 }
 
-fn report(folder: &Path, profile: &str) -> Value {
+fn read_report(folder: &Path, profile: &str) -> Value {
     let mut command = Command::new(env!("CARGO_BIN_EXE_trodden"));
     let out = command.args(["report", profile, "--json", "--top", "1000"]).current_dir(folder).output().unwrap();
     assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
     serde_json::from_slice(&out.stdout).unwrap()
 }
 
-/// Returns the path counts by function and path number.
 fn counts(folder: &Path, profile: &str) -> std::collections::BTreeMap<(String, u64), u64> {
-    let report = report(folder, profile);
+    let report = read_report(folder, profile);
     let name = |path: &Value| report["functions"][path["function"].as_u64().unwrap() as usize]["name"].as_str().unwrap().to_owned();
     let paths = report["paths"].as_array().unwrap();
     paths.iter().map(|p| ((name(p), p["id"].as_u64().unwrap()), p["count"].as_u64().unwrap())).collect()
 }
 
-/// Runs `trodden` in a folder with a separate store, and returns what it writes to standard error.
-fn trodden_in(folder: &Path, arguments: &[&str]) -> String {
+/// Runs `trodden` in a folder with a separate store. Returns what it writes to standard error.
+fn run_trodden_in(folder: &Path, arguments: &[&str]) -> String {
     let program = if arguments.contains(&"--profile-of") { "trodden-lab" } else { "trodden" };
     let mut command = Command::new(Path::new(env!("CARGO_BIN_EXE_trodden")).with_file_name(program));
     let out = command.args(arguments).current_dir(folder).env("TRODDEN_CACHE", folder.join("store")).output().unwrap();
@@ -295,16 +293,16 @@ fn trodden_in(folder: &Path, arguments: &[&str]) -> String {
 fn complete_profiles_lose_nothing() {
     let folder = TempDir::new().unwrap();
     let at = folder.path();
-    fs::write(at.join("arms.c"), ARMS).unwrap();
-    trodden_in(at, &["cc", "-O2", "-g", "arms.c", "-o", "counted"]);
-    trodden_in(at, &["cc", "--trodden=addresses", "-O2", "-g", "arms.c", "-o", "arms"]);
-    trodden_in(at, &["record", "--no-store", "-o", "counted.trodden", "--", "./counted"]);
-    let said = trodden_in(at, &["simulate", "--profile", "hot.trodden", "--profile-of", "complete", "--", "./arms"]);
+    fs::write(at.join("arms.c"), ARMS_PROGRAM).unwrap();
+    run_trodden_in(at, &["cc", "-O2", "-g", "arms.c", "-o", "counted"]);
+    run_trodden_in(at, &["cc", "--trodden=addresses", "-O2", "-g", "arms.c", "-o", "arms"]);
+    run_trodden_in(at, &["record", "--no-store", "-o", "counted.trodden", "--", "./counted"]);
+    let said = run_trodden_in(at, &["simulate", "--profile", "hot.trodden", "--profile-of", "complete", "--", "./arms"]);
     assert!(said.contains("executions of paths") && !said.contains("not counted"), "{said}");
-    assert_eq!(blocks(at, "hot.trodden"), blocks(at, "counted.trodden"));
+    assert_eq!(count_blocks(at, "hot.trodden"), count_blocks(at, "counted.trodden"));
     let total = |file: &str| counts(at, file).values().sum::<u64>();
     assert_eq!(total("hot.trodden"), total("counted.trodden"));
-    // The report knows nothing about a run.
+    // The report does not describe a run.
     let head = Command::new(env!("CARGO_BIN_EXE_trodden")).args(["report", "hot.trodden"]).current_dir(at).output().unwrap();
     let head = String::from_utf8(head.stdout).unwrap();
     assert!(head.contains("  sampled ") && !head.contains("  run "), "{head}");
@@ -314,8 +312,8 @@ fn complete_profiles_lose_nothing() {
 fn detected_paths_become_function_paths() {
     let folder = TempDir::new().unwrap();
     let at = folder.path();
-    fs::write(at.join("paths.c"), PATHS).unwrap();
-    let trodden = |arguments: &[&str]| trodden_in(at, arguments);
+    fs::write(at.join("paths.c"), PATHS_PROGRAM).unwrap();
+    let trodden = |arguments: &[&str]| run_trodden_in(at, arguments);
     trodden(&["cc", "-O1", "-g", "paths.c", "-o", "counted"]);
     trodden(&["cc", "--trodden=addresses", "-O1", "-g", "paths.c", "-o", "paths"]);
     trodden(&["record", "--no-store", "-o", "counted.trodden", "--", "./counted"]);
@@ -325,43 +323,43 @@ fn detected_paths_become_function_paths() {
     let of = |counts: &std::collections::BTreeMap<(String, u64), u64>, function: &str| -> Vec<(u64, u64)> {
         counts.iter().filter(|((name, _), _)| name == function).map(|((_, id), count)| (*id, *count)).collect()
     };
-    // Paths of a function without loops begin and end within a single detected path.
+    // A path of a function without loops begins and ends within a single detected path.
     assert_eq!(of(&found, "classify"), of(&counted, "classify"));
-    // Pieces are joined by the counts of what follows them, so nothing is lost or counted twice.
+    // Pieces are joined according to the counts of the pieces after them, so nothing is lost or counted twice.
     let sum = |counts: &[(u64, u64)]| counts.iter().map(|(_, count)| count).sum::<u64>() as f64;
     let (one, other) = (sum(&of(&counted, "loops")), sum(&of(&found, "loops")));
     assert!((one - other).abs() <= 0.02 * one, "{one} {other}: {counted:?} {found:?}");
     let held = trodden(&["simulate", "--profile", "table.trodden", "--table", "512x4", "--", "./paths"]);
     assert!(held.contains("table.trodden"), "{held}");
-    assert!(error(at, &["--profile", "x", "--preset", "whole-program", "--", "./paths"]).contains("ball-larus"));
-    assert!(error(at, &["--profile", "x", "--", "true"]).contains("--addresses"));
+    assert!(expect_error(at, &["--profile", "x", "--preset", "whole-program", "--", "./paths"]).contains("ball-larus"));
+    assert!(expect_error(at, &["--profile", "x", "--", "true"]).contains("--addresses"));
 }
 
 #[test]
 fn a_recording_of_all_instructions_can_replay_events() {
     let folder = TempDir::new().unwrap();
     let at = folder.path();
-    compile(at, "counted", COUNTED, &["-nostdlib", "-static", "-g"]);
+    compile(at, "counted", COUNTED_PROGRAM, &["-nostdlib", "-static", "-g"]);
     let events = ["--event", "l1-misses", "--event", "mispredictions", "--event", "power-analytical", "--json"];
-    let live = json(at, &[&events[..], &["--record", "whole.trodrec", "--", "./counted"]].concat());
-    let again = json(at, &[&events[..], &["--from", "whole.trodrec"]].concat());
+    let live = read_json(at, &[&events[..], &["--record", "whole.trodrec", "--", "./counted"]].concat());
+    let again = read_json(at, &[&events[..], &["--from", "whole.trodrec"]].concat());
     for key in ["instructions", "events", "processor", "tables", "skew", "lengths"] {
         assert_eq!(live[key], again[key], "{key}");
     }
-    let only = json(at, &["--json", "--record", "only.trodrec", "--event", "instructions", "--", "./counted"]);
+    let only = read_json(at, &["--json", "--record", "only.trodrec", "--event", "instructions", "--", "./counted"]);
     assert_eq!(
-        (&only["instructions"], json(at, &["--json", "--from", "only.trodrec"])["overlap"].as_f64()),
+        (&only["instructions"], read_json(at, &["--json", "--from", "only.trodrec"])["overlap"].as_f64()),
         (&live["instructions"], Some(100.0))
     );
     let power = ["--model", "reference", "--event", "power-analytical", "--event", "power-cycle", "--json", "--from", "only.trodrec"];
-    assert!(json(at, &power)["power_models"]["overlap"].as_f64().unwrap() > 50.0);
+    assert!(read_json(at, &power)["power_models"]["overlap"].as_f64().unwrap() > 50.0);
     fs::write(
         at.join("e.toml"),
         "sources = [\"whole.trodrec\"]\nmetrics = [\"frequency\", \"l1-misses\", \"power-analytical\"]\n[factors]\n\
         preset = [\"ball-larus\", \"extended-loops\"]\nbranch-queue = [1, 4]\n",
     )
     .unwrap();
-    let out = sweep(at, &["e.toml", "--html", "e.html", "--json", "e.json", "--distributions", "d.csv"]);
+    let out = run_sweep(at, &["e.toml", "--html", "e.html", "--json", "e.json", "--distributions", "d.csv"]);
     let csv = String::from_utf8_lossy(&out.stdout);
     assert_eq!(csv.lines().count(), 4 * 3 + 1, "{csv}{}", String::from_utf8_lossy(&out.stderr));
     let page = fs::read_to_string(at.join("e.html")).unwrap();
@@ -380,13 +378,13 @@ fn a_recording_of_all_instructions_can_replay_events() {
 fn a_sweep_writes_results_effects_and_a_page() {
     let folder = TempDir::new().unwrap();
     let at = folder.path();
-    compile(at, "counted", COUNTED, &["-nostdlib", "-static", "-g"]);
-    json(at, &["--json", "--record", "one.trodrec", "--", "./counted"]);
+    compile(at, "counted", COUNTED_PROGRAM, &["-nostdlib", "-static", "-g"]);
+    read_json(at, &["--json", "--record", "one.trodrec", "--", "./counted"]);
     let experiment = |design: &str| {
         let factors =
             "[factors]\nentries = [2, 64]\nassociativity = [1, 2]\nindex = [\"start\", \"xor\"]\nreplacement = [\"lfu\", \"rap\"]\n";
         fs::write(at.join("e.toml"), format!("sources = [\"one.trodrec\"]\ndesign = \"{design}\"\n{factors}")).unwrap();
-        sweep(at, &["e.toml", "--html", "e.html"])
+        run_sweep(at, &["e.toml", "--html", "e.html"])
     };
     for (design, rows) in [("full-factorial", 16), ("plackett-burman", 8), ("plackett-burman-foldover", 16)] {
         let out = experiment(design);
@@ -400,7 +398,7 @@ fn a_sweep_writes_results_effects_and_a_page() {
     let factors = "[factors]\nentries = [4, 64]\nindex = [\"start\"]\n";
     fs::copy(at.join("one.trodrec"), at.join("two.trodrec")).unwrap();
     fs::write(at.join("e.toml"), format!("sources = [\"one.trodrec\", \"two.trodrec\"]\n{factors}")).unwrap();
-    assert!(sweep(at, &["e.toml", "--html", "e.html"]).status.success());
+    assert!(run_sweep(at, &["e.toml", "--html", "e.html"]).status.success());
     let page = fs::read_to_string(at.join("e.html")).unwrap();
     assert!(page.contains("<h1>Hot path tables: 2 configurations of one, two</h1>"), "{page}");
     assert!(page.contains("In all configurations: index start.") && page.contains(">entries 64</text>"), "{page}");
@@ -412,8 +410,8 @@ fn a_sweep_writes_results_effects_and_a_page() {
     assert!(String::from_utf8_lossy(&experiment("guess").stderr).contains("plackett-burman"));
 }
 
-/// A CBP-5 trace: two iterations of a loop, a call and a return, 14 instructions in all.
-const BT9: &str = "BT9_SPA_TRACE_FORMAT\ntotal_instruction_count: 14\nBT9_NODES\nNODE 0 0 - 0 0\n\
+/// A CBP-5 trace with two iterations of a loop, a call and a return, 14 instructions in total.
+const BT9_TRACE: &str = "BT9_SPA_TRACE_FORMAT\ntotal_instruction_count: 14\nBT9_NODES\nNODE 0 0 - 0 0\n\
 NODE 1 0x1008 - 0x54 4 class: JMP+DIR+CND behavior: DYN+DIR taken_cnt: 1 not_taken_cnt: 1 tgt_cnt: 1\n\
 NODE 2 0x1010 - 0x55 4 class: CALL+DIR+UCD behavior: AT+DIR taken_cnt: 1 not_taken_cnt: 0 tgt_cnt: 1\n\
 NODE 3 0x2004 - 0x56 4 class: RET+IND+UCD\nBT9_EDGES\nEDGE 0 0 1 T 0x1000 - 2 traverse_cnt: 1\n\
@@ -424,29 +422,29 @@ EDGE 4 3 0 T 0x1014 - 0 traverse_cnt: 1\nBT9_EDGE_SEQUENCE\n0\n1\n2\n3\n4\nEOF\n
 fn traces_of_other_simulators_are_converted() {
     let folder = TempDir::new().unwrap();
     let at = folder.path();
-    fs::write(at.join("t.bt9"), BT9).unwrap();
-    assert!(error(at, &["--from", "t.bt9"]).contains("trodden-lab convert t.bt9"));
-    let converted = laboratory(at, &["convert", "t.bt9", "-o", "t.trodrec"]);
+    fs::write(at.join("t.bt9"), BT9_TRACE).unwrap();
+    assert!(expect_error(at, &["--from", "t.bt9"]).contains("trodden-lab convert t.bt9"));
+    let converted = run_laboratory(at, &["convert", "t.bt9", "-o", "t.trodrec"]);
     assert!(converted.status.success(), "{}", String::from_utf8_lossy(&converted.stderr));
-    let found = json(at, &["--json", "--from", "t.trodrec"]);
+    let found = read_json(at, &["--json", "--from", "t.trodrec"]);
     // These are the four branches and the instructions between them.
     assert_eq!(found["instructions"], 10, "{found}");
     // A corrupt file is still recognised as a trace from another simulator.
-    fs::write(at.join("cut.bt9"), &BT9[..BT9.len() - 40]).unwrap();
-    fs::write(at.join("bad.bt9"), BT9.replace("EDGE 1 1", "EDGE 1 77")).unwrap();
+    fs::write(at.join("cut.bt9"), &BT9_TRACE[..BT9_TRACE.len() - 40]).unwrap();
+    fs::write(at.join("bad.bt9"), BT9_TRACE.replace("EDGE 1 1", "EDGE 1 77")).unwrap();
     for name in ["cut.bt9", "bad.bt9"] {
-        let said = error(at, &["--from", name]);
+        let said = expect_error(at, &["--from", name]);
         assert!(said.contains(&format!("trodden-lab convert {name}")) && !said.contains("--partial"), "{said}");
     }
-    // The called procedure returns to the instruction after a different call, which looks like a `longjmp`.
-    let jump = BT9.replace("BT9_EDGES", "NODE 4 0x2002 - 0x55 2 class: CALL+DIR+UCD\nBT9_EDGES").replace("EDGE 3 2 3", "EDGE 3 2 4");
+    // The called procedure returns to the instruction after a different call. This looks like a `longjmp`.
+    let jump = BT9_TRACE.replace("BT9_EDGES", "NODE 4 0x2002 - 0x55 2 class: CALL+DIR+UCD\nBT9_EDGES").replace("EDGE 3 2 3", "EDGE 3 2 4");
     let jump =
         jump.replace("BT9_EDGE_SEQUENCE", "EDGE 5 4 3 T 0x2004 - 0 traverse_cnt: 1\nBT9_EDGE_SEQUENCE").replace("\n4\nEOF", "\n5\n4\nEOF");
     fs::write(at.join("jump.bt9"), jump).unwrap();
-    let converted = laboratory(at, &["convert", "jump.bt9", "-o", "jump.trodrec"]);
+    let converted = run_laboratory(at, &["convert", "jump.bt9", "-o", "jump.trodrec"]);
     assert!(converted.status.success(), "{}", String::from_utf8_lossy(&converted.stderr));
-    assert_eq!(json(at, &["--json", "--from", "jump.trodrec"])["detector"]["guessed_repairs"], 1);
-    let report = String::from_utf8(simulate(at, &["--from", "jump.trodrec"]).stdout).unwrap();
+    assert_eq!(read_json(at, &["--json", "--from", "jump.trodrec"])["detector"]["guessed_repairs"], 1);
+    let report = String::from_utf8(run_simulate(at, &["--from", "jump.trodrec"]).stdout).unwrap();
     assert!(report.contains("1 guessed repair of the path stack"), "{report}");
 }
 
@@ -464,7 +462,7 @@ fn programs_files_and_options_that_do_not_fit_are_named() {
         (vec!["--mapping", "m.toml", "--", "true"], "order"),
         (vec!["--path-limit", "99", "--", "true"], "1 to 64"),
     ] {
-        let said = error(at, &arguments);
+        let said = expect_error(at, &arguments);
         assert!(said.contains(word), "{arguments:?}: {said}");
     }
 }

@@ -1,4 +1,4 @@
-//! `trodden simulate` on programs that switch stacks or leave frames by `longjmp`, exceptions, panics and signal handlers: whatever is
+//! `trodden simulate` on programs that switch stacks, or leave frames by `longjmp`, exceptions, panics and signal handlers. Whatever is
 //! called in between, `f` must have exactly the paths that its argument determines.
 
 use serde_json::Value;
@@ -7,15 +7,15 @@ use std::path::Path;
 use std::process::Command;
 use tempfile::TempDir;
 
-/// `f` has one condition for each of the low four bits of its argument, and calls `g` halfway.
-const F: &str = "
+/// `f` has a condition for each of the low four bits of its argument, and calls `g` in the middle.
+const F_SOURCE: &str = "
 volatile long sink;
 void g(int n);
 __attribute__((noinline)) void f(int k) { if (k & 1) sink += 3; if (k & 2) sink += 5; g(20); if (k & 4) sink += 7; if (k & 8) sink += 9; }
 ";
 
 /// Jumps out of four frames at once.
-const LONG_JUMP: &str = "
+const LONG_JUMP_PROGRAM: &str = "
 #include <setjmp.h>
 jmp_buf back;
 __attribute__((noinline)) void thrower(int d) { if (d == 0) longjmp(back, 1); thrower(d - 1); sink++; }
@@ -23,7 +23,7 @@ __attribute__((noinline)) void g(int n) { volatile int i = 0; for (i = 0; i < n;
 int main(void) { for (int k = 0; k < 1000; k++) f(k); return 0; }
 ";
 
-const EXCEPTION: &str = "
+const EXCEPTION_PROGRAM: &str = "
 #include <stdexcept>
 __attribute__((noinline)) void thrower(int d) { if (d == 0) throw std::runtime_error(\"x\"); thrower(d - 1); sink = sink + 1; }
 __attribute__((noinline)) void g(int n) {
@@ -32,8 +32,8 @@ __attribute__((noinline)) void g(int n) {
 int main() { for (int k = 0; k < 100; k++) f(k); return 0; }
 ";
 
-/// Jumps out of signal handlers, on the interrupted or on an alternate stack, across their own frames and the interrupted ones.
-const HANDLER: &str = "
+/// Jumps out of signal handlers, on the interrupted stack or on an alternate stack, over the handlers' frames and the interrupted frames.
+const HANDLER_PROGRAM: &str = "
 #include <setjmp.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -55,8 +55,8 @@ int main(void) {
 }
 ";
 
-/// Each call of `g` runs three coroutines of ten steps each, which call further functions. The stacks are reused.
-const COROUTINES: &str = "
+/// Each call to `g` runs three coroutines with ten steps each. The coroutines call further functions, and stacks are reused.
+const COROUTINES_PROGRAM: &str = "
 #include <stdlib.h>
 #include <ucontext.h>
 static ucontext_t own, those[3]; static char *stacks[3]; static int current, running;
@@ -78,7 +78,7 @@ int main(void) {
 }
 ";
 
-const PANIC: &str = "
+const PANIC_PROGRAM: &str = "
 use std::hint::black_box;
 #[inline(never)] fn thrower(d: u32) -> u32 { if d == 0 { panic!() } black_box(thrower(black_box(d - 1)) + 1) }
 #[inline(never)] fn g(n: u32) -> u32 {
@@ -100,16 +100,16 @@ fn compile(folder: &Path, compiler: &[&str], name: &str, text: &str) {
     assert!(status.success(), "{name}");
 }
 
-fn simulate(folder: &Path, arguments: &[&str]) -> Value {
+fn run_simulate(folder: &Path, arguments: &[&str]) -> Value {
     let laboratory = Path::new(env!("CARGO_BIN_EXE_trodden")).with_file_name("trodden-lab");
     let out = Command::new(laboratory).arg("simulate").args(arguments).current_dir(folder).output().unwrap();
     assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
     serde_json::from_slice(&out.stdout).unwrap()
 }
 
-/// Returns the counts of the paths that start at the beginning of `f`, in descending order, and how many other paths with branches `f` has.
-/// Compilers may place a block without branches before the block that jumps to it; one path ends there and another begins.
-fn paths_of_f(report: &Value) -> (Vec<u64>, usize) {
+/// Returns the counts of the paths that start at the entry of `f`, in descending order, and the number of other paths with branches in `f`.
+/// Compilers may place a block without branches before a block that jumps to it; one path ends there and another starts.
+fn count_paths_of_f(report: &Value) -> (Vec<u64>, usize) {
     let is_f = |path: &&Value| path["function"].as_str().is_some_and(|name| name == "f" || name == "f(int)" || name == "_Z1fi");
     let paths: Vec<&Value> = report["paths"].as_array().unwrap().iter().filter(is_f).collect();
     let start = paths.iter().map(|path| path["descriptor"]["start"].as_str().unwrap()).min().unwrap();
@@ -119,18 +119,18 @@ fn paths_of_f(report: &Value) -> (Vec<u64>, usize) {
     (counts, others.iter().filter(|path| path["descriptor"]["length"] != 0).count())
 }
 
-/// Checks a program that calls `f` with 0, 1, 2 and so on, `calls` times in all.
-fn check(compiler: &[&str], name: &str, text: &str, calls: u64) -> Value {
+/// Checks a program that calls `f` with 0, 1, 2 and so on, `calls` times in total.
+fn check_program(compiler: &[&str], name: &str, text: &str, calls: u64) -> Value {
     let folder = TempDir::new().unwrap();
     let at = folder.path();
     compile(at, compiler, name, text);
-    let live = simulate(at, &["--json", "--steps", "1", "--record", "t.trodrec", "--", "./program"]);
-    // Each combination of four bits occurs as often as in the arguments.
+    let live = run_simulate(at, &["--json", "--steps", "1", "--record", "t.trodrec", "--", "./program"]);
+    // Each combination of four bits is as frequent as in the arguments.
     let mut expected: Vec<u64> = (0..16).map(|bits| (0..calls).filter(|k| k % 16 == bits).count() as u64).collect();
     expected.sort_unstable_by(|a, b| b.cmp(a));
-    assert_eq!(paths_of_f(&live), (expected, 0), "{name}: {:#}", live["detector"]);
+    assert_eq!(count_paths_of_f(&live), (expected, 0), "{name}: {:#}", live["detector"]);
     assert_eq!(live["detector"]["guessed_repairs"], 0, "{name}");
-    let again = simulate(at, &["--json", "--steps", "1", "--from", "t.trodrec"]);
+    let again = run_simulate(at, &["--json", "--steps", "1", "--from", "t.trodrec"]);
     for key in ["detector", "paths", "tables"] {
         assert_eq!(live[key], again[key], "{name}: {key}");
     }
@@ -139,35 +139,35 @@ fn check(compiler: &[&str], name: &str, text: &str, calls: u64) -> Value {
 
 #[test]
 fn longjmp_leaves_several_frames() {
-    let detector = check(&["gcc", "-O1"], "jump.c", &format!("{F}{LONG_JUMP}"), 1000);
-    // `g` jumps 20 times in each call; its frames are never more than ten deep.
+    let detector = check_program(&["gcc", "-O1"], "jump.c", &format!("{F_SOURCE}{LONG_JUMP_PROGRAM}"), 1000);
+    // `g` jumps 20 times per call, and is never more than ten frames deep.
     assert!(detector["repairs"].as_u64() >= Some(20_000) && detector["deepest_stack"].as_u64() < Some(32), "{detector:#}");
     assert_eq!(detector["stack_overflows"], 0);
 }
 
 #[test]
 fn exceptions_leave_several_frames() {
-    let detector = check(&["g++", "-O1"], "exception.cc", &format!("{F}{EXCEPTION}"), 100);
+    let detector = check_program(&["g++", "-O1"], "exception.cc", &format!("{F_SOURCE}{EXCEPTION_PROGRAM}"), 100);
     assert!(detector["repairs"].as_u64() >= Some(2000), "{detector:#}");
 }
 
 #[test]
 fn panics_are_caught() {
-    let detector = check(&["rustc", "-O"], "panic.rs", PANIC, 100);
+    let detector = check_program(&["rustc", "-O"], "panic.rs", PANIC_PROGRAM, 100);
     assert!(detector["repairs"].as_u64() >= Some(500), "{detector:#}");
 }
 
 #[test]
 fn signal_handlers_jump_out_of_themselves() {
-    let detector = check(&["gcc", "-O1"], "handler.c", &format!("{F}{HANDLER}"), 100);
-    // Half of the handlers run on the interrupted stack, the other half on an alternate stack that they leave.
+    let detector = check_program(&["gcc", "-O1"], "handler.c", &format!("{F_SOURCE}{HANDLER_PROGRAM}"), 100);
+    // Half of the handlers run on the interrupted stack. The other half run on an alternate stack and leave it.
     assert!(detector["signals"] == 2000 && detector["repairs"].as_u64() >= Some(1000), "{detector:#}");
     assert!(detector["stack_switches"].as_u64() >= Some(1000), "{detector:#}");
 }
 
 #[test]
 fn coroutines_switch_stacks() {
-    let detector = check(&["gcc", "-O1"], "coroutines.c", &format!("{F}{COROUTINES}"), 100);
+    let detector = check_program(&["gcc", "-O1"], "coroutines.c", &format!("{F_SOURCE}{COROUTINES_PROGRAM}"), 100);
     // Each of the three coroutines is entered eleven times and left eleven times.
     assert!(detector["stack_switches"].as_u64() >= Some(100 * 3 * 11 * 2), "{detector:#}");
 }

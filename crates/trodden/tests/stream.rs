@@ -1,5 +1,5 @@
-//! Path streams: their counts against those of a counting build; frames across `longjmp`, exceptions, threads and `fork`; and what survives
-//! a crash, an abort and `kill -9`.
+//! Path streams: their counts are compared with those of a counting build. Also tested are frames across `longjmp`, exceptions, threads and
+//! `fork`, and what survives a crash, an abort and `kill -9`.
 // Length: all stream tests share a program and its helpers.
 
 mod place;
@@ -14,7 +14,8 @@ use trodden_profile::{FunctionPaths, Profile};
 use trodden_unit::FunctionMap;
 use trodden_wire::stream::Event;
 
-/// Threads, recursion, `longjmp` across frames, `fork` in the middle of a function, `exec`, and a counting signal handler.
+/// A program with threads, recursion, `longjmp` across frames, `fork` in the middle of a function, `exec`, and a signal handler that
+/// counts.
 const PROGRAM: &str = r#"
 #include <pthread.h>
 #include <setjmp.h>
@@ -57,8 +58,8 @@ int main(int argc, char **argv) {
 }
 "#;
 
-/// Exceptions through frames with and without landing pads, caught twice in the same function.
-const EXCEPTIONS: &str = r#"
+/// A program with exceptions through frames with and without landing pads, which the same function catches twice.
+const EXCEPTIONS_PROGRAM: &str = r#"
 #include <cstdio>
 #include <stdexcept>
 #include <string>
@@ -74,7 +75,7 @@ __attribute__((noinline)) int outer(int n, int *g) {
 int main() { int g = 0; int s = outer(50, &g); std::printf("%d %d\n", s, g); }
 "#;
 
-const RUST: &str = r#"
+const RUST_PROGRAM: &str = r#"
 use std::collections::BTreeMap;
 use std::panic;
 #[inline(never)]
@@ -95,14 +96,14 @@ fn main() {
 }
 "#;
 
-/// Counts of the complete and unfinished paths, by function name, path number and blocks.
+/// The counts of complete and unfinished paths, by function name, path number, blocks, and whether the path is complete.
 type Counts = BTreeMap<(String, u64, Vec<u32>, bool), i64>;
 
-fn counts(profile: &Profile) -> Counts {
+fn read_counts(profile: &Profile) -> Counts {
     let mut counts = Counts::new();
-    for (_, unit, function) in profile.functions().filter(|f| !is_of_std(&f.2.name)) {
+    for (_, unit, function) in profile.functions().filter(|f| !is_standard_library(&f.2.name)) {
         let paths = FunctionPaths::decode(function, unit.counts_of(function)).unwrap();
-        let name = without_hash(&function.name).to_owned();
+        let name = remove_hash(&function.name).to_owned();
         let blocks = |blocks: &[trodden_flow::Node]| blocks.iter().map(|b| b.0).collect::<Vec<u32>>();
         for path in &paths.complete {
             *counts.entry((name.clone(), path.id, blocks(&path.blocks), true)).or_default() += path.count as i64;
@@ -114,14 +115,15 @@ fn counts(profile: &Profile) -> Counts {
     counts
 }
 
-/// The standard library's paths depend on the order of threads, and those of its personality routine on the addresses of the code.
-fn is_of_std(name: &str) -> bool {
+/// Returns true for functions of the standard library. Their paths depend on the order of threads or, in the personality routine, on code
+/// addresses.
+fn is_standard_library(name: &str) -> bool {
     name == "rust_eh_personality" || (name.contains("3std") && !name.contains("subject"))
 }
 
-/// Returns the name without the parts that vary between builds: the hash at the end of Rust names, and the number that a link of several
-/// modules appends to a local name that occurs in more than one of them.
-fn without_hash(name: &str) -> &str {
+/// Returns a name without the parts that vary between builds: the hash at the end of a Rust name, and the number that linking several
+/// modules appends to a local name which more than one of them contains.
+fn remove_hash(name: &str) -> &str {
     let name = match name.rsplit_once('.') {
         Some((rest, number)) if !number.is_empty() && number.bytes().all(|b| b.is_ascii_digit()) => rest,
         _ => name,
@@ -131,7 +133,7 @@ fn without_hash(name: &str) -> &str {
     name.rfind("17h").filter(|at| name.len() - at == 20).map_or(name, |at| &name[..at])
 }
 
-fn recorded(place: &Place, program: &str, options: &[&str], file: &str) -> (Output, Profile) {
+fn record_program(place: &Place, program: &str, options: &[&str], file: &str) -> (Output, Profile) {
     let mut command = place.command(trodden());
     command.arg("record").args(options).args(["--no-store", "-o", file, "--"]).arg(place.path(program));
     let output = command.output().unwrap();
@@ -140,28 +142,28 @@ fn recorded(place: &Place, program: &str, options: &[&str], file: &str) -> (Outp
     (output, profile)
 }
 
-/// For each function: its shape, its number of counters and its edge values, which determine the path numbers.
+/// For each function: its shape, its number of counters, and its edge values, which determine the path numbers.
 type Numberings = BTreeMap<String, BTreeSet<(u64, u64, Vec<i64>)>>;
 
-fn numberings(profile: &Profile) -> Numberings {
+fn read_numberings(profile: &Profile) -> Numberings {
     let mut numberings = Numberings::new();
-    for (_, _, function) in profile.functions().filter(|f| !is_of_std(&f.2.name)) {
+    for (_, _, function) in profile.functions().filter(|f| !is_standard_library(&f.2.name)) {
         let numbers = (function.shape, function.counters, function.values.clone());
-        numberings.entry(without_hash(&function.name).to_owned()).or_default().insert(numbers);
+        numberings.entry(remove_hash(&function.name).to_owned()).or_default().insert(numbers);
     }
     numberings
 }
 
-/// Records a program with counters and with its stream; output, path numbers and counts must agree.
-fn same(place: &Place) -> Profile {
-    let (plain, counted) = recorded(place, "counting", &[], "counted.trodden");
-    let (output, streamed) = recorded(place, "streaming", &["--whole-program"], "streamed.trodden");
+/// Records a program with counters and with a stream. Checks that output, path numbers and counts are the same.
+fn check_stream_matches_counts(place: &Place) -> Profile {
+    let (plain, counted) = record_program(place, "counting", &[], "counted.trodden");
+    let (output, streamed) = record_program(place, "streaming", &["--whole-program"], "streamed.trodden");
     assert_eq!(String::from_utf8_lossy(&plain.stdout), String::from_utf8_lossy(&output.stdout));
     assert_eq!(plain.status, output.status);
-    let (numbers, of_stream) = (numberings(&counted), numberings(&streamed));
+    let (numbers, of_stream) = (read_numberings(&counted), read_numberings(&streamed));
     let other: Vec<&String> = numbers.keys().chain(of_stream.keys()).filter(|name| numbers.get(*name) != of_stream.get(*name)).collect();
     assert!(other.is_empty(), "of {} functions these have other numbers: {other:?}", numbers.len());
-    let (counted, from_stream) = (counts(&counted), counts(&streamed));
+    let (counted, from_stream) = (read_counts(&counted), read_counts(&streamed));
     assert!(counted.len() > 5, "{counted:?}");
     let differ = |a: &Counts, b: &Counts| a.iter().filter(|(k, n)| b.get(k) != Some(n)).map(|(k, n)| (k.clone(), *n)).collect::<Vec<_>>();
     assert_eq!(differ(&counted, &from_stream), [], "counted, and not so in the stream");
@@ -169,8 +171,8 @@ fn same(place: &Place) -> Profile {
     streamed
 }
 
-/// Checks that the frames of every thread follow unambiguously from its events.
-fn nests(place: &Place, profile: &Profile) -> Vec<(u64, usize)> {
+/// Checks that the frames of every thread follow unambiguously from the thread's events.
+fn check_frames_nest(place: &Place, profile: &Profile) -> Vec<(u64, usize)> {
     let mut threads = Vec::new();
     for file in std::fs::read_dir(place.path("streamed.trodden.streams")).unwrap().map(|e| e.unwrap().path()) {
         let log = StreamLog::open(&file).unwrap();
@@ -204,27 +206,27 @@ fn c_counts_agree_with_threads_forks_signals_and_longjmp() {
     let place = Place::with(&[("prog.c", PROGRAM)]);
     place.cc("-O1 -pthread prog.c -o counting");
     place.cc("--trodden=stream -O1 -pthread prog.c -o streaming");
-    let profile = same(&place);
-    let threads = nests(&place, &profile);
-    // The main thread, three threads, two children, and the program that one of them executed.
+    let profile = check_stream_matches_counts(&place);
+    let threads = check_frames_nest(&place, &profile);
+    // These are the main thread, three threads, two children, and the program that one of the children executed.
     assert_eq!(threads.len(), 1 + 3 + 2 + 1, "{threads:?}");
     assert_eq!(threads.iter().map(|t| t.0).sum::<u64>(), (3..8).map(|n| n + 1).sum::<u64>(), "frames that longjmp left");
 }
 
 #[test]
 fn cxx_counts_agree_with_exceptions() {
-    let place = Place::with(&[("prog.cc", EXCEPTIONS)]);
+    let place = Place::with(&[("prog.cc", EXCEPTIONS_PROGRAM)]);
     place.cxx("-O1 prog.cc -o counting");
     place.cxx("--trodden=stream -O1 prog.cc -o streaming");
-    let profile = same(&place);
-    let threads = nests(&place, &profile);
+    let profile = check_stream_matches_counts(&place);
+    let threads = check_frames_nest(&place, &profile);
     assert!(threads.len() == 1 && threads[0].0 > 0, "{threads:?}");
 }
 
 #[test]
 fn rust_counts_agree_with_panics_and_threads() {
     let place = Place::with(&[
-        ("src/main.rs", RUST),
+        ("src/main.rs", RUST_PROGRAM),
         (
             "Cargo.toml",
             "[package]\nname = \"subject\"\nversion = \"0.1.0\"\nedition = \"2021\"\n[profile.dev]\nopt-level = 1\n[workspace]\n",
@@ -238,11 +240,11 @@ fn rust_counts_agree_with_panics_and_threads() {
         let built = String::from_utf8(built.stdout).unwrap();
         std::fs::copy(built.lines().next().unwrap(), place.path(name)).unwrap();
     }
-    let profile = same(&place);
-    assert!(nests(&place, &profile).len() >= 4);
+    let profile = check_stream_matches_counts(&place);
+    assert!(check_frames_nest(&place, &profile).len() >= 4);
 }
 
-/// Checks random C and C++ programs with threads, recursion, `longjmp` and exceptions.
+/// The programs are random C and C++ programs with threads, recursion, `longjmp` and exceptions.
 #[test]
 fn path_numbers_and_counts_of_random_programs_agree() {
     let place = Place::new();
@@ -259,11 +261,11 @@ fn path_numbers_and_counts_of_random_programs_agree() {
                 place.cxx(&line)
             };
         }
-        same(&place);
+        check_stream_matches_counts(&place);
     }
 }
 
-/// Returns the symbols of each thread in a log and the number of lost events; `None` if the log is unreadable or reported as corrupt.
+/// Returns each thread's symbols and number of lost events from a log, or `None` if the log is unreadable or reported as corrupt.
 fn read_log(file: &std::path::Path) -> Option<Vec<(ThreadKey, u64, Vec<Symbol>)>> {
     let log = StreamLog::open(file).ok()?;
     let read = |thread: &ThreadLog| {
@@ -278,8 +280,8 @@ fn read_log(file: &std::path::Path) -> Option<Vec<(ThreadKey, u64, Vec<Symbol>)>
     threads.filter(|_| log.corrupt_bytes() == 0 && !log.is_truncated())
 }
 
-/// Whichever byte of a log is corrupt, reading it fails or reports the corruption. If the byte is in the head of a frame, the other frames
-/// can still be read.
+/// Whichever byte of a log is corrupt, reading the log fails or reports the corruption. If the byte is in the header of a frame, all other
+/// frames are still readable.
 #[test]
 fn corrupt_logs_are_never_misread() {
     let place = Place::with(&[("prog.c", PROGRAM)]);
@@ -296,7 +298,7 @@ fn corrupt_logs_are_never_misread() {
         std::fs::write(&file, damaged).unwrap();
         assert_eq!(read_log(&file), None, "byte {at} of {}", bytes.len());
     }
-    // The first section describes the program; the others are frames.
+    // The first section describes the program. The other sections are frames.
     let heads: Vec<usize> = (0..bytes.len()).filter(|at| bytes[*at..].starts_with(b"\x93SECTION")).skip(1).collect();
     assert!(heads.len() >= whole.len());
     for at in &heads {
@@ -319,7 +321,7 @@ fn corrupt_logs_are_never_misread() {
     assert!(String::from_utf8_lossy(&shown.stderr).contains("is truncated: later events are missing"));
 }
 
-/// The chunks of a flight recorder are overwritten while they are read; what is read must still be one contiguous stretch of the stream.
+/// The chunks of a flight recorder are overwritten while they are read. The result must still be one contiguous part of the stream.
 #[test]
 fn last_paths_of_a_running_process_are_contiguous() {
     const PERIOD: usize = 5;
@@ -358,8 +360,8 @@ fn last_paths_of_a_running_process_are_contiguous() {
     child.wait().unwrap();
 }
 
-/// Calls of functions that always return have events but do not affect path numbers, even where paths are split to stay within a limit or a
-/// path contains several calls.
+/// Calls to functions that always return have events, but do not affect path numbers. This holds even if paths are split because of a
+/// limit, or if a path contains several calls.
 #[test]
 fn path_numbers_of_recursive_functions_agree() {
     const RECURSIVE: &str = r#"
@@ -406,8 +408,8 @@ int main(void) {
         let place = Place::with(&[("prog.c", RECURSIVE)]);
         place.cc(&format!("{level} prog.c -o counting"));
         place.cc(&format!("--trodden=stream {level} prog.c -o streaming"));
-        let profile = same(&place);
-        assert_eq!(nests(&place, &profile), [(0, 0)]);
+        let profile = check_stream_matches_counts(&place);
+        assert_eq!(check_frames_nest(&place, &profile), [(0, 0)]);
         let is_walk = |f: &&FunctionMap| f.name == "walk";
         let walk = profile.functions().map(|f| f.2).find(is_walk).unwrap();
         assert!(walk.event_words().is_some_and(|words| words.words > walk.counters), "calls have events of their own");
@@ -415,11 +417,11 @@ int main(void) {
         place.trodden("instrument counting --residual streamed.trodden -o deployed");
         must(place.command(trodden()).args(["record", "--no-store", "-o", "deployed.trodden", "--"]).arg(place.path("deployed")));
         let untested = Profile::read(&place.path("deployed.trodden")).unwrap();
-        assert_eq!(counts(&untested), Counts::new(), "paths that the stream has are tested");
+        assert_eq!(read_counts(&untested), Counts::new(), "paths that the stream has are tested");
     }
 }
 
-/// The child starts in the frames that its parent had at the fork, although the parent leaves them immediately.
+/// The child starts in the frames that its parent had at the fork, although the parent leaves these frames immediately.
 #[test]
 fn forked_children_start_in_the_frames_of_their_parent() {
     const FORKS: &str = r#"
@@ -454,8 +456,8 @@ int main(int argc, char **argv) {
     }
 }
 
-/// Creates a program that ends, in the way that `how` says, in `leaf`, called by `middle`, called by `main`.
-fn ending(how: &str) -> Place {
+/// Creates a program in which `main` calls `middle`, `middle` calls `leaf`, and `leaf` ends the program in the way that `how` says.
+fn create_program_that_ends(how: &str) -> Place {
     let place = Place::with(&[(
         "prog.c",
         &format!(
@@ -471,12 +473,12 @@ fn ending(how: &str) -> Place {
     place
 }
 
-fn last(place: &Place) -> serde_json::Value {
+fn read_last_report(place: &Place) -> serde_json::Value {
     let output = must(place.command(trodden()).args(["show", "--json", "--count", "0"]));
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-fn check_last(report: &serde_json::Value) {
+fn check_last_report(report: &serde_json::Value) {
     let thread = &report["streams"][0]["threads"][0];
     let frames = thread["frames"].as_array().unwrap();
     let names: Vec<&str> = frames.iter().map(|f| f["function"].as_str().unwrap()).collect();
@@ -490,16 +492,16 @@ fn check_last(report: &serde_json::Value) {
 #[test]
 fn last_paths_before_a_crash_an_abort_and_an_exit_are_shown() {
     for (how, status) in [("s += *p;", 139), ("if (s > 0) abort();", 134), ("if (s > 0) _exit(3);", 3)] {
-        let place = ending(how);
+        let place = create_program_that_ends(how);
         let output = place.command(trodden()).args(["record", "--last", "100", "--"]).arg(place.path("prog")).output().unwrap();
         assert_eq!(output.status.code(), Some(status), "{}", String::from_utf8_lossy(&output.stderr));
-        check_last(&last(&place));
+        check_last_report(&read_last_report(&place));
     }
 }
 
 #[test]
 fn last_paths_before_kill_9_are_shown() {
-    let place = ending("if (s > 0) { puts(\"here\"); fflush(stdout); pause(); }");
+    let place = create_program_that_ends("if (s > 0) { puts(\"here\"); fflush(stdout); pause(); }");
     let mut child = place.command(trodden());
     let mut child = child.args(["record", "--last", "100", "--"]).arg(place.path("prog")).stdout(Stdio::piped()).spawn().unwrap();
     let mut line = String::new();
@@ -508,7 +510,7 @@ fn last_paths_before_kill_9_are_shown() {
     let pid = String::from_utf8(pid.stdout).unwrap();
     assert!(Command::new("kill").args(["-9", pid.trim()]).status().unwrap().success());
     assert_eq!(child.wait().unwrap().code(), Some(137));
-    check_last(&last(&place));
+    check_last_report(&read_last_report(&place));
 }
 
 /// If the recorder is killed, the program continues and its stream is complete.
@@ -551,8 +553,8 @@ fn killing_the_recorder_loses_nothing() {
     assert_eq!((thread["calls"].as_u64(), thread["lost"].as_u64()), (Some(600_001), Some(0)), "{report:#}");
 }
 
-/// Writes events faster than any recorder reads them: four for each call of `work` by `main`, and two more.
-const FAST: &str = r##"
+/// A program that writes events faster than any recorder reads them: four for each call to `work` in `main`, and two more.
+const FAST_PROGRAM: &str = r##"
 #include <stdio.h>
 #include <stdlib.h>
 __attribute__((noinline)) static unsigned work(unsigned x) {
@@ -572,7 +574,7 @@ int main(int argc, char **argv) {
 }
 "##;
 
-fn statistics(place: &Place, of: &str) -> (u64, u64) {
+fn read_statistics(place: &Place, of: &str) -> (u64, u64) {
     let report = must(place.command(trodden()).args(["info", "--json", of]));
     let report: serde_json::Value = serde_json::from_slice(&report.stdout).unwrap();
     let thread = &report["streams"]["logs"][0]["threads"][0];
@@ -581,18 +583,18 @@ fn statistics(place: &Place, of: &str) -> (u64, u64) {
 
 #[test]
 fn events_without_room_are_counted_as_lost() {
-    let place = Place::with(&[("fast.c", FAST)]);
+    let place = Place::with(&[("fast.c", FAST_PROGRAM)]);
     place.cc("--trodden=stream -O1 fast.c -o fast");
-    // This runs without a recorder, with one region, and without waiting for room.
+    // The program runs without a recorder, has one region, and does not wait for room.
     let mut alone = place.command(place.path("fast"));
     alone.arg("200000").env("TRODDEN_OUTPUT", place.path("alone/%m.%p.stream")).env("TRODDEN_STREAM", "whole,1,0");
     let expected = must(&mut alone).stdout;
     let collected = place.command(trodden()).args(["import", "alone"]).output().unwrap();
     assert_eq!(collected.status.code(), Some(2), "{}", String::from_utf8_lossy(&collected.stderr));
     assert!(String::from_utf8_lossy(&collected.stderr).contains("were lost because the file was full"));
-    let (events, lost) = statistics(&place, "last");
+    let (events, lost) = read_statistics(&place, "last");
     assert!(events > 100_000 && lost > 100_000 && events + lost == 800_002, "{events} and {lost}");
-    // With a recorder, but the file is limited to two regions: 2 MiB, in blocks of 512 bytes.
+    // There is a recorder now, but the file is limited to two regions: 2 MiB, in blocks of 512 bytes.
     let limited = "ulimit -f 4200; exec ./fast 3000000";
     let mut recorded = place.command(trodden());
     let words = ["record", "--whole-program", "--max-wait", "0", "--no-store", "-o", "few.trodden", "--", "sh", "-c", limited];
@@ -601,19 +603,19 @@ fn events_without_room_are_counted_as_lost() {
     let said = String::from_utf8_lossy(&recorded.stderr);
     assert_eq!(recorded.status.code(), Some(2), "{said}");
     assert_eq!(said.matches("raise the limit (ulimit -f)").count(), 1, "{said}");
-    let (events, lost) = statistics(&place, "few.trodden");
+    let (events, lost) = read_statistics(&place, "few.trodden");
     assert!(lost > 0 && events + lost == 12_000_002, "{events} and {lost}");
     let report = String::from_utf8(place.trodden("report few.trodden").stdout).unwrap();
     assert!(report.contains("not exact"), "{report}");
-    // With enough room nothing is lost, and the program prints the same.
+    // With enough room, nothing is lost, and the program prints the same.
     let mut whole = place.command(trodden());
     whole.args(["record", "--whole-program", "--no-store", "-o", "whole.trodden", "--", "./fast", "200000"]);
     assert_eq!(must(&mut whole).stdout, expected);
-    assert_eq!(statistics(&place, "whole.trodden"), (800_002, 0));
+    assert_eq!(read_statistics(&place, "whole.trodden"), (800_002, 0));
 }
 
-/// A virtual member function with a loop, called through a pointer to its base; the failing line is marked.
-const CRASH: &str = r#"
+/// A program with a loop in a virtual member function that is called through a pointer to the base class. The failing line is marked.
+const CRASH_PROGRAM: &str = r#"
 #include <vector>
 struct Shape { virtual int area(int n) = 0; virtual ~Shape() = default; };
 struct Square : Shape {
@@ -647,13 +649,13 @@ int main() {
 /// The live frames and the innermost line must be those that gdb shows. gdb also writes the core file.
 #[test]
 fn last_frames_agree_with_the_debugger() {
-    let place = Place::with(&[("prog.cc", CRASH)]);
+    let place = Place::with(&[("prog.cc", CRASH_PROGRAM)]);
     place.cxx("--trodden=stream -O1 -g prog.cc -o prog");
     let mut gdb = place.command("gdb");
     gdb.args(["-nx", "-batch", "-ex", "run", "-ex", "generate-core-file prog.core", "-ex", "bt", "./prog"]);
     gdb.env("TRODDEN_OUTPUT", place.path("flight/%m.%p.stream")).env("TRODDEN_STREAM", "50").env("DEBUGINFOD_URLS", "");
     let said = String::from_utf8(must(&mut gdb).stdout).unwrap();
-    // gdb prints lines of this form: `#0  0x... in Square::area (this=..., n=3) at prog.cc:11`.
+    // gdb prints lines like `#0 0x... in Square::area (this=..., n=3) at prog.cc:11`.
     let frames: Vec<&str> = said.lines().filter(|l| l.starts_with('#')).collect();
     let function = |line: &str| {
         let behind = line.split_once(" in ").map_or(line.split_once("  ").unwrap().1, |(_, behind)| behind);
@@ -687,7 +689,7 @@ fn last_frames_agree_with_the_debugger() {
 
 #[test]
 fn old_recordings_of_last_paths_are_deleted() {
-    let place = ending("if (s < 0) abort();");
+    let place = create_program_that_ends("if (s < 0) abort();");
     for _ in 0..23 {
         place.command(trodden()).args(["record", "--last", "5", "--"]).arg(place.path("prog")).output().unwrap();
     }

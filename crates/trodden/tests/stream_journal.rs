@@ -1,5 +1,5 @@
-//! Corrupt or truncated journals that a killed recorder left: what is missing must be an error or counted as lost events, and never
-//! silently shorten the stream.
+//! Corrupt or truncated journals that a killed recorder left. If data is missing, there must be an error or lost events; the stream must
+//! never be shortened silently.
 
 mod place;
 
@@ -11,28 +11,27 @@ use std::process::{Command, Stdio};
 use trodden_profile::stream::{Drain, JOURNAL_EXTENSION, StreamLog, Symbol, ThreadKey, ThreadLog};
 use trodden_sequence::CompressionMethod;
 
-/// Does some work for each byte that it reads.
+/// A program that does some work for each byte that it reads.
 const PROGRAM: &str = "#include <unistd.h>\n\
     __attribute__((noinline)) static int step(int n) { __asm__ volatile(\"\"); return n & 1 ? n : 2 * n; }\n\
     int main(void) { char c; int s = 0; while (read(0, &c, 1) == 1) for (int i = 0; i < 20000; i++) s += step(i * s); return s == 1; }\n";
 
 const LOG: &str = "log";
 
-/// Returns the journals that belong to a stream file.
-fn journals_of(stream: &Path) -> Vec<PathBuf> {
+fn list_journals(stream: &Path) -> Vec<PathBuf> {
     let begin = stream.with_extension("");
     let files = fs::read_dir(stream.parent().unwrap()).unwrap().map(|entry| entry.unwrap().path());
     let is_its = |file: &PathBuf| file.to_str().unwrap().starts_with(begin.to_str().unwrap());
     files.filter(|file| is_its(file) && file.extension().is_some_and(|e| e == JOURNAL_EXTENSION)).collect()
 }
 
-/// Whether a log is whole and has at least `number` frames.
-fn has_frames(log: &Path, number: usize) -> bool {
+/// Returns true if a log is complete and has at least `number` frames.
+fn has_at_least_frames(log: &Path, number: usize) -> bool {
     StreamLog::open(log).is_ok_and(|log| !log.is_truncated() && log.threads().iter().map(ThreadLog::windows).sum::<usize>() >= number)
 }
 
-/// Kills the recorder once a journal has some frames, lets the program end, and returns the stream file.
-fn killed(place: &Place) -> PathBuf {
+/// Kills the recorder once a journal has some frames, and lets the program end. Returns the stream file.
+fn kill_recorder(place: &Place) -> PathBuf {
     let mut recorder = place.command(trodden());
     let recorder = recorder.args(["record", "--whole-program", "--"]).arg(place.path("prog"));
     let mut recorder = recorder.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
@@ -41,9 +40,9 @@ fn killed(place: &Place) -> PathBuf {
     let stream = loop {
         input.write_all(b"x").unwrap();
         signal("-STOP");
-        let found = stream_files(place).into_iter().find(|stream| {
-            let journals = journals_of(stream);
-            stream.with_extension(LOG).exists() && matches!(journals.as_slice(), [journal] if has_frames(journal, 3))
+        let found = list_stream_files(place).into_iter().find(|stream| {
+            let journals = list_journals(stream);
+            stream.with_extension(LOG).exists() && matches!(journals.as_slice(), [journal] if has_at_least_frames(journal, 3))
         });
         if let Some(stream) = found {
             break stream;
@@ -53,33 +52,33 @@ fn killed(place: &Place) -> PathBuf {
     };
     recorder.kill().unwrap();
     recorder.wait().unwrap();
-    // The program gets more input than the recorder saw, and then ends.
+    // The program reads input that the recorder does not see, and then ends.
     input.write_all(b"xx").unwrap();
     drop(input);
-    while stream_is_used(&stream) {
+    while is_stream_used(&stream) {
         std::thread::sleep(std::time::Duration::from_millis(5));
     }
     stream
 }
 
-fn stream_files(place: &Place) -> Vec<PathBuf> {
+fn list_stream_files(place: &Place) -> Vec<PathBuf> {
     let folders = fs::read_dir(place.path(".trodden")).into_iter().flatten().flatten();
     let files = folders.flat_map(|folder| fs::read_dir(folder.path()).into_iter().flatten().flatten());
     files.map(|file| file.path()).filter(|file| file.extension().is_some_and(|e| e == "stream")).collect()
 }
 
-/// Whether any process has the file mapped.
-fn stream_is_used(stream: &Path) -> bool {
+/// Returns true if any process has the file mapped.
+fn is_stream_used(stream: &Path) -> bool {
     let name = stream.to_str().unwrap();
     let processes = fs::read_dir("/proc").unwrap().flatten();
     processes.into_iter().any(|process| fs::read_to_string(process.path().join("maps")).is_ok_and(|maps| maps.contains(name)))
 }
 
-/// For each thread, the lost events and the symbols of the collected log; and the number of bytes reported as corrupt.
+/// For each thread, the lost events and the symbols in the collected log. Then the number of bytes that are reported as corrupt.
 type Collected = (Vec<(ThreadKey, u64, Vec<Symbol>)>, u64);
 
-/// Collects a stream file from its log and journals as they are; `None` if this fails.
-fn collected(stream: &Path, to: &Path) -> Option<Collected> {
+/// Collects a stream file from its log and journals; returns `None` if that fails.
+fn collect_stream(stream: &Path, to: &Path) -> Option<Collected> {
     let drained = Drain::resume(stream, to, Some(&stream.with_extension(LOG)), CompressionMethod::Phrases).ok()?;
     let log = StreamLog::open(to).unwrap();
     let threads = log.threads().iter().map(|thread| {
@@ -98,19 +97,19 @@ fn collected(stream: &Path, to: &Path) -> Option<Collected> {
 fn corrupt_journals_are_errors_or_lost_events() {
     let place = Place::with(&[("prog.c", PROGRAM)]);
     place.cc("--trodden=stream -O1 prog.c -o prog");
-    let stream = killed(&place);
-    let journal = journals_of(&stream).remove(0);
-    let whole = collected(&stream, &place.path("whole.log")).unwrap();
+    let stream = kill_recorder(&place);
+    let journal = list_journals(&stream).remove(0);
+    let whole = collect_stream(&stream, &place.path("whole.log")).unwrap();
     assert!(whole.0.len() == 1 && whole.0[0].1 == 0 && whole.1 == 0, "{} threads", whole.0.len());
     let bytes = fs::read(&journal).unwrap();
-    // The first section describes the program; the others are frames, whose heads and indexes have 136 bytes together.
+    // The first section describes the program. The other sections are frames, each with a header and an index of 136 bytes together.
     let frames: Vec<usize> = (0..bytes.len()).filter(|at| bytes[*at..].starts_with(b"\x93SECTION")).skip(1).collect();
     assert!(frames.len() >= 3);
 
     let (mut refused, mut marked) = (0, 0);
     let mut check = |damaged: &[u8], what: String| {
         fs::write(&journal, damaged).unwrap();
-        match collected(&stream, &place.path("damaged.log")) {
+        match collect_stream(&stream, &place.path("damaged.log")) {
             None => refused += 1,
             Some((threads, damaged_bytes)) => {
                 let lost: u64 = threads.iter().map(|thread| thread.1).sum();
@@ -124,7 +123,7 @@ fn corrupt_journals_are_errors_or_lost_events() {
             }
         }
     };
-    // Change any byte of the heads of the journal and its frames, and one byte of each frame's contents.
+    // Any byte in the headers of the journal and its frames is changed, and one byte in each frame's content.
     let heads = (0..frames[0]).chain(frames.iter().flat_map(|frame| (*frame..frame + 136).step_by(11)));
     let contents = frames.iter().map(|frame| frame + 136 + 5);
     for at in heads.chain(contents) {
@@ -132,7 +131,7 @@ fn corrupt_journals_are_errors_or_lost_events() {
         damaged[at] ^= 1 << (at % 8);
         check(&damaged, format!("byte {at} of {}", bytes.len()));
     }
-    // Truncate the journal at and within each frame, and before the first one.
+    // The journal is truncated at each frame, inside each frame, and before the first frame.
     let within = frames.iter().flat_map(|frame| [*frame, frame + 1, frame + 135, frame + 137]);
     for length in within.chain([0, 11, frames[0] - 1, bytes.len() - 1]) {
         check(&bytes[..length], format!("cut off at {length} of {}", bytes.len()));
@@ -141,7 +140,7 @@ fn corrupt_journals_are_errors_or_lost_events() {
     check(b"", "an empty journal".into());
     assert!(refused > 0 && marked > frames.len(), "{refused} refused, {marked} marked");
 
-    // `trodden import` makes an incomplete run of it and fails.
+    // `trodden import` makes an incomplete run from this journal, and fails.
     fs::write(&journal, &bytes[..frames[1]]).unwrap();
     let output = place.command(trodden()).args(["import"]).arg(&stream).output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr).into_owned();

@@ -1,5 +1,4 @@
-//! `trodden suite` and `trodden find` through the real command: tests from lists and from ctest, redundant tests, orders by a change, and
-//! path expressions.
+//! `trodden suite` and `trodden find`: tests from lists and from ctest, redundant tests, test orders for a change, and path expressions.
 
 mod place;
 
@@ -8,7 +7,7 @@ use serde_json::Value;
 use std::fs::File;
 use std::process::Output;
 
-/// Each of the two options switches something on; a third argument makes the program fail.
+/// A program in which each of two options has an effect, and a third argument makes the program fail.
 const PROGRAM: &str = "\
 #include <stdlib.h>
 #define KEEP __attribute__((noinline))
@@ -30,8 +29,8 @@ int main(int argc, char **argv) {
 }
 ";
 
-/// The first test is redundant, because the last does the same and more.
-const TESTS: &str = "\
+/// The first test is redundant, because the last test does the same and more.
+const TEST_LIST: &str = "\
 # tests
 plain\t./prog 0 0
 scaled\t./prog 1 0
@@ -40,8 +39,8 @@ rounded\t./prog 0 1
 plain and scaled\t./prog 0 0; ./prog 1 0; ./prog 0 0 fail
 ";
 
-fn built() -> Place {
-    let place = Place::with(&[("a.c", PROGRAM), ("tests.txt", TESTS)]);
+fn build_program() -> Place {
+    let place = Place::with(&[("a.c", PROGRAM), ("tests.txt", TEST_LIST)]);
     place.cc("-O1 -g a.c -o prog");
     place
 }
@@ -50,7 +49,7 @@ fn run(place: &Place, arguments: &str) -> Output {
     place.command(trodden()).args(arguments.split_whitespace()).output().unwrap()
 }
 
-fn json(place: &Place, arguments: &str) -> Value {
+fn read_json(place: &Place, arguments: &str) -> Value {
     serde_json::from_slice(&place.trodden(arguments).stdout).unwrap()
 }
 
@@ -60,17 +59,17 @@ fn names(list: &Value) -> Vec<&str> {
 
 #[test]
 fn redundant_tests_are_found_and_orders_follow_changes() {
-    let place = built();
+    let place = build_program();
     let output = run(&place, "suite run tests --commands tests.txt --jobs 2");
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(1), "{said}");
     assert!(said.contains("5 tests, 1 failed") && said.contains("failed: plain and scaled"), "{said}");
-    let list = json(&place, "suite list tests --json");
+    let list = read_json(&place, "suite list tests --json");
     assert_eq!(list["tests"].as_array().unwrap().len(), 5);
     let failed: Vec<&Value> = list["tests"].as_array().unwrap().iter().filter(|t| t["status"] == "failed").collect();
     assert_eq!(failed.len(), 1);
 
-    let found = json(&place, "suite list tests --redundant --json");
+    let found = read_json(&place, "suite list tests --redundant --json");
     assert_eq!(
         (&found["cost"], &found["cost_lower_bound"], &found["proven"]),
         (&Value::from(3), &Value::from(3), &Value::from(true)),
@@ -82,12 +81,12 @@ fn redundant_tests_are_found_and_orders_follow_changes() {
     let text = String::from_utf8(place.trodden("suite list tests --redundant").stdout).unwrap();
     assert!(text.contains("3 tests take them all: no set is cheaper (proven)"), "{text}");
 
-    // Going by the paths of `main` alone, all tests do the same.
-    let found = json(&place, "suite list tests --redundant=time --file a.c --except ^convert$ --except ^touch$ --json");
+    // According to the paths of `main` alone, all tests do the same.
+    let found = read_json(&place, "suite list tests --redundant=time --file a.c --except ^convert$ --except ^touch$ --json");
     assert_eq!((&found["cost_unit"], &found["paths"], names(&found["kept"]).len()), (&"microseconds".into(), &1.into(), 1), "{found:#}");
-    let list = json(&place, "suite list tests --function convert --json");
+    let list = read_json(&place, "suite list tests --function convert --json");
     assert_eq!(list["paths"], Value::from(4));
-    let order = json(&place, "suite order tests --function convert --json");
+    let order = read_json(&place, "suite order tests --function convert --json");
     assert_eq!((&order["tests"][0]["adds"], &order["paths"]), (&Value::from(2), &Value::from(4)));
     for (options, wanted) in [
         ("--function nowhere", "`nowhere` neither names nor matches"),
@@ -102,13 +101,13 @@ fn redundant_tests_are_found_and_orders_follow_changes() {
 
     // Line 10 is in the branch that `rounded` takes.
     place.write("change.diff", "--- a/a.c\n+++ b/a.c\n@@ -10 +10 @@\n-        n = n / 10 * 10;\n+        n = n / 10 * 11;\n");
-    let order: Value = serde_json::from_str(&order_by_diff(&place, "change.diff", "--only-changed --json")).unwrap();
+    let order: Value = serde_json::from_str(&run_order_by_diff(&place, "change.diff", "--only-changed --json")).unwrap();
     let mut first = names(&order["tests"]);
     first.sort_unstable();
     assert_eq!((first, &order["changed_paths"]), (vec!["both", "rounded"], &Value::from(2)));
-    // A change that no test executes does not order the tests.
+    // A change that no test executes does not determine an order.
     place.write("other.diff", "--- a/other.c\n+++ b/other.c\n@@ -1 +1 @@\n-int a;\n+int b;\n");
-    let by_diff = |options| order_by_diff(&place, "other.diff", options);
+    let by_diff = |options| run_order_by_diff(&place, "other.diff", options);
     assert_eq!(serde_json::from_str::<Value>(&by_diff("--json")).unwrap()["average_percentage_covered"], Value::Null);
     let text = by_diff("");
     assert!(text.contains("no test executes changed lines") && !text.contains("100.0 %"), "{text}");
@@ -127,8 +126,7 @@ fn options_that_do_not_apply_are_rejected() {
     }
 }
 
-/// Returns what `suite order` prints for a diff on its standard input.
-fn order_by_diff(place: &Place, diff: &str, options: &str) -> String {
+fn run_order_by_diff(place: &Place, diff: &str, options: &str) -> String {
     let mut command = place.command(trodden());
     command.args(["suite", "order", "tests", "--changed-since", "-"]).args(options.split_whitespace());
     String::from_utf8(must(command.stdin(File::open(place.path(diff)).unwrap())).stdout).unwrap()
@@ -165,21 +163,21 @@ fn diff_paths_are_resolved_as_git_means_them() {
     let changed = |file: &str| {
         place.write(file, &PROGRAM.replace("/ 10 * 10", "/ 10 * 11"));
         place.write("change.diff", &String::from_utf8(git("diff")).unwrap());
-        let of_commit = json(&place, "suite order tests --changed-since HEAD --json")["changed_paths"].clone();
-        let of_diff: Value = serde_json::from_str(&order_by_diff(&place, "change.diff", "--json")).unwrap();
+        let of_commit = read_json(&place, "suite order tests --changed-since HEAD --json")["changed_paths"].clone();
+        let of_diff: Value = serde_json::from_str(&run_order_by_diff(&place, "change.diff", "--json")).unwrap();
         let both = (of_commit, of_diff["changed_paths"].clone());
         place.write(file, PROGRAM);
         both
     };
     assert_eq!(changed("src/m.c"), (1.into(), 1.into()));
     assert_eq!(changed("ä.c"), (1.into(), 1.into()));
-    // `m.c` is not compiled into the programs; the diff alone does not tell it from `src/m.c`.
+    // `m.c` is not compiled into the programs, and the diff alone does not distinguish it from `src/m.c`.
     assert_eq!(changed("m.c"), (0.into(), 1.into()));
 }
 
 #[test]
 fn ctest_tests_are_recorded_as_runs() {
-    let place = built();
+    let place = build_program();
     place.write(
         "CMakeLists.txt",
         "cmake_minimum_required(VERSION 3.20)\nproject(x NONE)\nenable_testing()\n\
@@ -189,17 +187,17 @@ fn ctest_tests_are_recorded_as_runs() {
     );
     must(place.command("cmake").args(["-S", ".", "-B", "out"]));
     assert_eq!(run(&place, "suite run checks --ctest out").status.code(), Some(1));
-    let list = json(&place, "suite list checks --json");
+    let list = read_json(&place, "suite list checks --json");
     let seen: Vec<_> =
         list["tests"].as_array().unwrap().iter().map(|t| (t["test"].as_str().unwrap(), t["status"].as_str().unwrap())).collect();
     assert_eq!(seen, [("one", "passed"), ("fails", "failed"), ("should fail", "passed")]);
     assert_eq!(run(&place, "suite run one --ctest out -- -R ^one$").status.code(), Some(0));
-    assert_eq!(names(&json(&place, "suite list one --json")["tests"]), ["one"]);
+    assert_eq!(names(&read_json(&place, "suite list one --json")["tests"]), ["one"]);
 }
 
 #[test]
 fn path_expressions_find_paths() {
-    let place = built();
+    let place = build_program();
     for options in ["0 0", "1 0", "1 1", "0 1"] {
         place.trodden(&format!("record --suite tests -- ./prog {options}"));
     }
@@ -245,9 +243,9 @@ fn path_expressions_find_paths() {
     assert!(find("nowhere: 6", &[]).2.contains("nowhere"));
 }
 
-/// Takes the watched path in iteration 20, and prints a character at the end of each iteration. `land` is re-entered by `longjmp`, so it
-/// has no known-path region.
-const LOOPS: &str = "\
+/// A program that takes the watched path in iteration 20 and prints a character at the end of each iteration. `longjmp` re-enters `land`,
+/// which therefore has no region for known paths.
+const LOOPS_PROGRAM: &str = "\
 #include <setjmp.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -279,7 +277,7 @@ int main(int argc, char **argv) {
 
 #[test]
 fn watching_programs_act_where_the_path_ends() {
-    let place = Place::with(&[("a.c", LOOPS)]);
+    let place = Place::with(&[("a.c", LOOPS_PROGRAM)]);
     place.cc("-O1 -g a.c -o prog");
     let made = |expression: &str, action: &str| {
         let arguments = ["instrument", "prog", "-o", "prog.watch", "--watch", expression, "--action", action];

@@ -1,5 +1,5 @@
-//! Copies that are distributed to users with inputs of their own: the users' reports and the estimates made from them, compared with full
-//! profiles of the same runs.
+//! Copies that are distributed to users with inputs of their own. The users' reports, and the estimates made from them, are compared with
+//! full profiles of the same runs.
 
 mod place;
 
@@ -13,7 +13,7 @@ use trodden_flow::Numbering;
 use trodden_profile::Profile;
 use trodden_unit::{FunctionMap, Identity, InstrumentedImage};
 
-/// Counts words of different kinds, and does arithmetic with the numbers among its arguments.
+/// A program that counts words of different kinds, and does arithmetic with the numbers among its arguments.
 const PROGRAM: &str = r#"
 #include <ctype.h>
 #include <stdio.h>
@@ -42,22 +42,22 @@ int main(int argc, char **argv) {
 }
 "#;
 
-/// The users' inputs. The counting is divided by a profile of the first.
+/// The users' inputs. The division is based on a profile of the first input.
 const INPUTS: [&str; 7] = ["27 97 ABC word 30 x9", "1", "A B C", "871 6171", "35 70 105 21", "one two", "97 ABc 12a 64"];
 
 /// Executions by linkage name and path number.
 type Counts = BTreeMap<(String, u64), u64>;
 
-fn counts(profile: &Profile) -> Counts {
+fn count_paths(profile: &Profile) -> Counts {
     profile.functions().flat_map(|(_, unit, f)| unit.counts_of(f).map(move |(path, n)| ((f.name.clone(), path), n))).collect()
 }
 
-fn functions(program: &Path) -> Vec<FunctionMap> {
+fn read_functions(program: &Path) -> Vec<FunctionMap> {
     let image = InstrumentedImage::read(&fs::read(program).unwrap()).unwrap();
     image.frames.iter().flat_map(|frame| frame.map().unwrap().functions).collect()
 }
 
-/// Whether a copy watches a path of the program, that is, its graph has all edges of the path.
+/// Returns true if a copy watches a path of the program, which means that the copy's graph contains all edges of the path.
 fn watches(whole: &[FunctionMap], copy: &[FunctionMap], path: &(String, u64)) -> bool {
     let function = whole.iter().find(|f| f.name == path.0).unwrap();
     let dag = function.dag().unwrap();
@@ -65,13 +65,12 @@ fn watches(whole: &[FunctionMap], copy: &[FunctionMap], path: &(String, u64)) ->
     copy.iter().any(|own| own.name == path.0 && edges.iter().all(|e| own.dag.contains(&dag.edge(*e).origin)))
 }
 
-/// Makes the copies for the users.
-fn make(place: &Place, arguments: &str) {
+fn make_copies(place: &Place, arguments: &str) {
     must(with_choices(place.command(trodden()).args(["fleet", "copies", "./prog"]), arguments.split(' ')));
 }
 
-/// Runs a copy as a user would, and packs a report; the raw file is given as `nothing` if the copy wrote none.
-fn report(place: &Place, copy: usize, user: &str, input: &str) {
+/// Runs a copy as a user would, packs a report of the run, and appends the report to `all.field`.
+fn pack_report(place: &Place, copy: usize, user: &str, input: &str) {
     let program = place.path(&format!("parts/copy-{copy:04}/prog"));
     let raw = format!("raw-{user}-{copy}");
     fs::create_dir(place.path(&raw)).unwrap();
@@ -82,18 +81,18 @@ fn report(place: &Place, copy: usize, user: &str, input: &str) {
     all.write_all(&fs::read(place.path("one.field")).unwrap()).unwrap();
 }
 
-fn aggregate(place: &Place, arguments: &str) -> Value {
+fn run_aggregate(place: &Place, arguments: &str) -> Value {
     let arguments = format!("fleet aggregate all.field --copies parts --json --top 10000 {arguments}");
     serde_json::from_slice(&place.trodden(&arguments).stdout).unwrap()
 }
 
-/// Returns a number of the answer, which may be written as a string.
-fn number(of: &Value) -> u64 {
+/// Returns a number from the JSON, which may contain it as a string.
+fn parse_number(of: &Value) -> u64 {
     of.as_u64().or_else(|| of.as_str()?.parse().ok()).unwrap_or_else(|| panic!("{of}"))
 }
 
 /// Reads the rows that `--rows` wrote, by user.
-fn rows(place: &Place) -> BTreeMap<String, Counts> {
+fn read_rows(place: &Place) -> BTreeMap<String, Counts> {
     let mut out = BTreeMap::<String, Counts>::new();
     for line in fs::read_to_string(place.path("rows.csv")).unwrap().lines().skip(1) {
         let row: Vec<&str> = line.split(',').collect();
@@ -102,12 +101,12 @@ fn rows(place: &Place) -> BTreeMap<String, Counts> {
     out
 }
 
-/// Checks what is reported of a path against the rows of all users, 70 in all, and returns how many users watch it.
+/// Checks the estimates for a path against the rows of all users, which have 70 executions in total. Returns how many users watch the path.
 fn check_estimates(reported: &Value, rows: &BTreeMap<String, Counts>, watching: &dyn Fn(&(String, u64)) -> u64) -> u64 {
-    let path = (reported["function"].as_str().unwrap().to_owned(), number(&reported["id"]));
+    let path = (reported["function"].as_str().unwrap().to_owned(), parse_number(&reported["id"]));
     let watching = watching(&path);
     let saw = rows.values().filter(|counts| counts.contains_key(&path)).count() as u64;
-    assert_eq!((number(&reported["watching"]), number(&reported["users"])), (watching, saw), "{reported}");
+    assert_eq!((parse_number(&reported["watching"]), parse_number(&reported["users"])), (watching, saw), "{reported}");
     let estimate = reported["estimated_users"].as_f64().unwrap();
     assert!((estimate - 70.0 * saw as f64 / watching as f64).abs() < 1e-9, "{reported}");
     let sum: u64 = rows.values().filter_map(|counts| counts.get(&path)).sum();
@@ -117,9 +116,9 @@ fn check_estimates(reported: &Value, rows: &BTreeMap<String, Counts>, watching: 
     watching
 }
 
-/// Checks how many users have each copy, and what is reported of the copy that nobody has.
+/// Checks how many users have each copy, and what is reported about the copy that nobody has.
 fn check_copies(place: &Place, sums: &Value) {
-    let users: Vec<u64> = sums["copies"].as_array().unwrap().iter().map(|c| number(&c["users"])).collect();
+    let users: Vec<u64> = sums["copies"].as_array().unwrap().iter().map(|c| parse_number(&c["users"])).collect();
     assert_eq!(users, [3, 3, 2, 0]);
     let text = String::from_utf8(place.trodden("fleet aggregate all.field --copies parts").stdout).unwrap();
     let missing = sums["copies"][3]["functions"].as_array().unwrap();
@@ -127,16 +126,15 @@ fn check_copies(place: &Place, sums: &Value) {
     assert!(missing.iter().take(8).all(|name| text.contains(name.as_str().unwrap())), "{text}");
 }
 
-/// Reports from copies of another build are rejected.
+/// Reports from copies of a different build must be rejected.
 fn check_foreign_reports(place: &Place) {
-    make(place, "-k 2 --strategy pbl -o others");
+    make_copies(place, "-k 2 --strategy pbl -o others");
     let output = place.command(trodden()).args(["fleet", "aggregate", "all.field", "--copies", "others"]).output().unwrap();
     let reported = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(output.status.code() == Some(2) && reported.contains("no report comes from these copies"), "{reported}");
 }
 
-/// Returns the name of a user in the reports.
-fn user_name(strategy: &str, user: usize) -> String {
+fn format_user_name(strategy: &str, user: usize) -> String {
     format!("{}-{user}", &strategy[..1])
 }
 
@@ -153,22 +151,22 @@ fn estimates_from_partial_reports_hold_for_all_users() {
             .output()
             .unwrap();
         fs::copy(place.path("full.trodden"), place.path("first.trodden")).map(drop).unwrap();
-        counts(&Profile::read(&place.path("full.trodden")).unwrap())
+        count_paths(&Profile::read(&place.path("full.trodden")).unwrap())
     });
     for strategy in ["weighted", "p3 --all-procedures"] {
         let _ = fs::remove_dir_all(place.path("parts"));
         let _ = fs::remove_file(place.path("all.field"));
-        make(&place, &format!("-k 4 --strategy {strategy} --weights first.trodden -o parts"));
-        let whole = functions(&place.path("prog"));
-        let copies: Vec<Vec<FunctionMap>> = (0..4).map(|n| functions(&place.path(&format!("parts/copy-{n:04}/prog")))).collect();
-        // Nobody has the last copy; one user has two copies.
+        make_copies(&place, &format!("-k 4 --strategy {strategy} --weights first.trodden -o parts"));
+        let whole = read_functions(&place.path("prog"));
+        let copies: Vec<Vec<FunctionMap>> = (0..4).map(|n| read_functions(&place.path(&format!("parts/copy-{n:04}/prog")))).collect();
+        // Nobody has the last copy, and one user has two copies.
         let having = |user: usize| if user == 6 { vec![0, 1] } else { vec![user % 3] };
         for (user, input) in INPUTS.iter().enumerate() {
-            having(user).into_iter().for_each(|copy| report(&place, copy, &user_name(strategy, user), input));
+            having(user).into_iter().for_each(|copy| pack_report(&place, copy, &format_user_name(strategy, user), input));
         }
-        let sums = aggregate(&place, "--rows rows.csv --population 70");
-        let rows = rows(&place);
-        let own = |user: usize| rows.get(&Identity::from_content(user_name(strategy, user).as_bytes()).to_string());
+        let sums = run_aggregate(&place, "--rows rows.csv --population 70");
+        let rows = read_rows(&place);
+        let own = |user: usize| rows.get(&Identity::from_content(format_user_name(strategy, user).as_bytes()).to_string());
         let mut seen = BTreeSet::new();
         for (user, counts) in full.iter().enumerate() {
             let mut expected = Counts::new();
@@ -182,12 +180,12 @@ fn estimates_from_partial_reports_hold_for_all_users() {
             assert_eq!(own(user).cloned().unwrap_or_default(), expected, "{strategy}, user {user}");
         }
         let paths = sums["paths"].as_array().unwrap();
-        assert_eq!((number(&sums["users"]), number(&sums["reports"]), paths.len()), (7, 8, seen.len()), "{sums}");
+        assert_eq!((parse_number(&sums["users"]), parse_number(&sums["reports"]), paths.len()), (7, 8, seen.len()), "{sums}");
         let watching =
             |path: &(String, u64)| (0..7).filter(|u| having(*u).iter().any(|c| watches(&whole, &copies[*c], path))).count() as u64;
         let partly = paths.iter().filter(|reported| check_estimates(reported, &rows, &watching) < 7).count();
         assert!(partly > 5, "{strategy}: only {partly} paths are not watched by all");
-        // The most certain paths come first.
+        // Paths are sorted by estimated users, in descending order.
         let shares: Vec<f64> = paths.iter().map(|p| p["estimated_users"].as_f64().unwrap()).collect();
         assert!(shares.is_sorted_by(|a, b| a >= b), "{shares:?}");
         check_copies(&place, &sums);
@@ -204,14 +202,14 @@ fn copies_that_executed_nothing_are_reported_too() {
     )]);
     place.cc("-O1 prog.c -o prog");
     let pattern = place.path("written-%p.raw");
-    make(&place, &format!("-k 2 --strategy pbl -o parts --writes {}", pattern.display()));
-    // One copy watches `f`, the other `main`.
-    let of_f = (0..2).find(|n| functions(&place.path(&format!("parts/copy-{n:04}/prog"))).iter().any(|f| f.name == "f")).unwrap();
-    report(&place, of_f, "quiet", "");
+    make_copies(&place, &format!("-k 2 --strategy pbl -o parts --writes {}", pattern.display()));
+    // One copy watches `f`, and the other watches `main`.
+    let of_f = (0..2).find(|n| read_functions(&place.path(&format!("parts/copy-{n:04}/prog"))).iter().any(|f| f.name == "f")).unwrap();
+    pack_report(&place, of_f, "quiet", "");
     assert!(fs::read_dir(place.path(&format!("raw-quiet-{of_f}"))).unwrap().next().is_none() || place.path("all.field").is_file());
-    let sums = aggregate(&place, "");
-    assert_eq!((number(&sums["users"]), number(&sums["copies"][of_f]["users"])), (1, 1), "{sums}");
-    // Without `TRODDEN_OUTPUT` a copy writes to the place given when it was built.
+    let sums = run_aggregate(&place, "");
+    assert_eq!((parse_number(&sums["users"]), parse_number(&sums["copies"][of_f]["users"])), (1, 1), "{sums}");
+    // Without `TRODDEN_OUTPUT`, a copy writes to the place that was given when the copy was built.
     place.command(place.path(&format!("parts/copy-{of_f:04}/prog"))).args(["x", "y"]).output().unwrap();
     let raws: Vec<_> = fs::read_dir(place.path(""))
         .unwrap()

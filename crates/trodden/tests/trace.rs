@@ -1,5 +1,5 @@
-//! `trodden trace` on programs that were not built for it: merged partial traces compared with single-stepping, block by block; threads,
-//! exceptions, signals and forks; programs that cannot be traced.
+//! `trodden trace` on programs that were not built for it. Merged partial traces are compared with single-stepping, block by block. Further
+//! tests are about threads, exceptions, signals, forks, and programs that cannot be traced.
 
 mod traced;
 
@@ -9,9 +9,9 @@ use traced::{Folder, errors, installed, must};
 #[test]
 fn traces_of_gzip_agree_with_stepping() {
     let folder = Folder::new();
-    let blocks = folder.agrees(&["/usr/bin/gzip", "-c", "input"], 0);
+    let blocks = folder.assert_matches_stepping(&["/usr/bin/gzip", "-c", "input"], 0);
     assert!(blocks.len() > 5000, "{} blocks", blocks.len());
-    // Other ways to trace must agree, too: a single run, and breakpoints.
+    // The other ways to trace, a single run and breakpoints, must agree, too.
     for options in [&["--runs", "1"][..], &["--runs", "1", "--collector", "ptrace"], &["--runs", "4", "--collector", "ptrace"]] {
         must(folder.record(options, "other.trace", &["/usr/bin/gzip", "-c", "input"]));
         assert!(folder.addresses("other.trace") == blocks, "{options:?}");
@@ -28,24 +28,24 @@ fn traces_of_gzip_agree_with_stepping() {
 #[test]
 fn traces_of_sed_agree_with_stepping() {
     let folder = Folder::new();
-    folder.agrees(&["/usr/bin/sed", "s/a\\(.\\)/\\1b/g", "input"], 0);
+    folder.assert_matches_stepping(&["/usr/bin/sed", "s/a\\(.\\)/\\1b/g", "input"], 0);
 }
 
 #[test]
 fn traces_of_a_cxx_program_agree_with_stepping() {
     if installed("/usr/bin/soelim") {
-        Folder::new().agrees(&["/usr/bin/soelim", "input"], 0);
+        Folder::new().assert_matches_stepping(&["/usr/bin/soelim", "input"], 0);
     }
 }
 
 #[test]
 fn traces_of_grep_which_reads_its_mappings_agree_with_stepping() {
-    Folder::new().agrees(&["/usr/bin/grep", "-c", "text", "input"], 0);
+    Folder::new().assert_matches_stepping(&["/usr/bin/grep", "-c", "text", "input"], 0);
 }
 
-/// A function in another file calls back, by name and through a pointer. The callbacks are also called directly, after a call that does not
-/// call back.
-const CALLED_BACK: &str = r#"
+/// A function in a different file calls back, by name and through a pointer. The callbacks are also called directly, after a call that does
+/// not call back.
+const CALLED_BACK_PROGRAM: &str = r#"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -65,19 +65,19 @@ int main(int argc, char **argv) {
 #[test]
 fn callbacks_are_traced() {
     let folder = Folder::new();
-    folder.compile("cc", "back.c", CALLED_BACK);
-    folder.agrees(&["./app"], 0);
+    folder.compile("cc", "back.c", CALLED_BACK_PROGRAM);
+    folder.assert_matches_stepping(&["./app"], 0);
     must(folder.record(&["--runs", "1"], "one.trace", &["./app"]));
     let calls = must(folder.trodden(&["report", "one.trace"]));
-    // Names follow two columns of numbers; deeper calls are further to the right.
+    // Each line has two columns of numbers before the name. Names of deeper calls are further to the right.
     let tree: Vec<(usize, &str)> = calls.lines().map(|line| (line.rfind(' ').unwrap(), line.rsplit(' ').next().unwrap())).collect();
     let main = tree.iter().find(|(_, name)| *name == "main").unwrap_or_else(|| panic!("{calls}")).0;
     assert!(tree.contains(&(main + 2, "compare")) && tree.contains(&(main + 2, "length")), "{calls}");
     assert!(tree.contains(&(main + 4, "compare")) && !tree.contains(&(main + 6, "compare")), "{calls}");
 }
 
-/// Counts all its mappings, and those of its own file by their permissions; reads the list in pieces of odd sizes.
-const MAPPINGS: &str = r#"
+/// A program that counts all its mappings, and the mappings of its own file by permissions. It reads the list in pieces of odd sizes.
+const MAPPINGS_PROGRAM: &str = r#"
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
@@ -103,7 +103,7 @@ int main(void) {
 #[test]
 fn programs_see_only_their_own_mappings() {
     let folder = Folder::new();
-    folder.compile("cc", "maps.c", MAPPINGS);
+    folder.compile("cc", "maps.c", MAPPINGS_PROGRAM);
     let plain = must(Command::new(folder.path("app")).output().unwrap());
     // Several runs hide the vDSO, so only the other mappings would be the same.
     for options in [&["--runs", "2", "--no-repeat", "time"][..], &["--runs", "1"], &["--collector", "single-step"]] {
@@ -111,7 +111,7 @@ fn programs_see_only_their_own_mappings() {
     }
 }
 
-const THROWS: &str = r#"
+const THROWS_PROGRAM: &str = r#"
 #include <cstdio>
 #include <stdexcept>
 struct Guard { int *n; ~Guard() { ++*n; } };
@@ -124,17 +124,16 @@ int main() { int sum = 0; for (int i = 0; i < 8; i++) sum += careful(i); std::pr
 #[test]
 fn exceptions_are_traced() {
     let folder = Folder::new();
-    folder.compile("c++", "throws.cc", THROWS);
-    folder.agrees(&["./app"], 0);
+    folder.compile("c++", "throws.cc", THROWS_PROGRAM);
+    folder.assert_matches_stepping(&["./app"], 0);
     let tree = must(folder.trodden(&["report", "merged.trace"]));
     assert!(tree.lines().any(|l| l.contains("careful(int)") && l.trim_start().starts_with("8 ")), "{tree}");
-    // The line of the `throw` is executed three times: for 0, 3 and 6.
     let found = must(folder.trodden(&["find", "risky", "merged.trace", "--json"]));
     assert_eq!(serde_json::from_str::<serde_json::Value>(&found).unwrap()["times"], 8);
 }
 
-/// Panics in a recursive function. What is dropped during unwinding prints, and may recurse itself.
-const PANICS: &str = r#"
+/// A program that panics in a recursive function. The values dropped during unwinding print text, and may recurse themselves.
+const PANICS_PROGRAM: &str = r#"
 struct Loud(u32);
 impl Drop for Loud { fn drop(&mut self) { if self.0 % 2 == 0 { println!("drop {}", self.0); } } }
 #[inline(never)] fn descend(n: u32) -> u32 { let guard = Loud(n); if n == 5 { panic!("five"); } descend(n + 1) + guard.0 }
@@ -145,14 +144,14 @@ fn main() { println!("{}", (2..5).map(careful).sum::<u32>()); }
 #[test]
 fn rust_panics_are_traced_in_several_runs() {
     let folder = Folder::new();
-    std::fs::write(folder.path("panics.rs"), PANICS).unwrap();
+    std::fs::write(folder.path("panics.rs"), PANICS_PROGRAM).unwrap();
     let options = ["-O", "-C", "strip=symbols", "panics.rs", "-o", "app"];
     must(Command::new("rustc").current_dir(folder.path("")).args(options).output().unwrap());
-    folder.agrees(&["./app"], 0);
+    folder.assert_matches_stepping(&["./app"], 0);
 }
 
-/// Adds up the bytes of its own code.
-const SELF: &str = r#"
+/// A program that adds up the bytes of its own code.
+const CHECKSUM_PROGRAM: &str = r#"
 #include <stdio.h>
 extern const unsigned char __executable_start, etext;
 __attribute__((noinline)) static unsigned sum(const unsigned char *from, const unsigned char *to) {
@@ -164,7 +163,7 @@ int main(void) { printf("%08x\n", sum(&__executable_start, &etext)); return 0; }
 #[test]
 fn programs_that_checksum_their_code_see_their_own_bytes_or_are_rejected() {
     let folder = Folder::new();
-    folder.compile("cc", "self.c", SELF);
+    folder.compile("cc", "self.c", CHECKSUM_PROGRAM);
     let plain = must(Command::new(folder.path("app")).output().unwrap());
     assert_eq!(must(folder.record(&["--collector", "single-step"], "self.trace", &["./app"])), plain);
     for collector in ["trampolines", "ptrace"] {
@@ -178,8 +177,8 @@ fn programs_that_checksum_their_code_see_their_own_bytes_or_are_rejected() {
     }
 }
 
-/// A `longjmp` out of a recursive function to a function that is entered only once.
-const JUMPS: &str = r#"
+/// A program with a `longjmp` from a recursive function to a function that is entered only once.
+const JUMPS_PROGRAM: &str = r#"
 #include <setjmp.h>
 #include <stdio.h>
 static jmp_buf out;
@@ -191,11 +190,11 @@ int main(void) { printf("%d\n", guarded(2)); return 0; }
 #[test]
 fn longjmp_to_a_function_entered_once_is_traced_in_several_runs() {
     let folder = Folder::new();
-    folder.compile("cc", "jumps.c", JUMPS);
-    folder.agrees(&["./app"], 0);
+    folder.compile("cc", "jumps.c", JUMPS_PROGRAM);
+    folder.assert_matches_stepping(&["./app"], 0);
 }
 
-const THREADS: &str = r#"
+const THREADS_PROGRAM: &str = r#"
 #include <pthread.h>
 #include <stdio.h>
 static int work(int n) { int s = 0; for (int i = 0; i < n; i++) s += i & 3 ? i : -i; return s; }
@@ -213,7 +212,7 @@ int main(void) {
 #[test]
 fn threads_have_separate_streams_in_a_single_run() {
     let folder = Folder::new();
-    folder.compile("cc", "threads.c", THREADS);
+    folder.compile("cc", "threads.c", THREADS_PROGRAM);
     let several = folder.record(&["--runs", "2"], "t.trace", &["./app"]);
     assert_eq!(several.status.code(), Some(2));
     assert!(errors(&several).contains("3 threads") && errors(&several).contains("--runs 1"), "{}", errors(&several));
@@ -228,7 +227,7 @@ fn threads_have_separate_streams_in_a_single_run() {
     assert!(errors(&absent).contains("no thread 7"), "{}", errors(&absent));
 }
 
-const SIGNALS: &str = r#"
+const SIGNALS_PROGRAM: &str = r#"
 #include <signal.h>
 #include <stdio.h>
 #include <sys/wait.h>
@@ -255,7 +254,7 @@ int main(void) {
 #[test]
 fn programs_that_trap_fork_and_get_signals_behave_as_without_tracing() {
     let folder = Folder::new();
-    folder.compile("cc", "signals.c", SIGNALS);
+    folder.compile("cc", "signals.c", SIGNALS_PROGRAM);
     for options in [["--runs", "1"], ["--collector", "single-step"]] {
         let output = folder.record(&options, "t.trace", &["./app"]);
         let notes = errors(&output);
@@ -264,7 +263,7 @@ fn programs_that_trap_fork_and_get_signals_behave_as_without_tracing() {
     }
 }
 
-const KILLED: &str = r#"
+const KILLED_PROGRAM: &str = r#"
 #include <signal.h>
 #include <unistd.h>
 static volatile int n;
@@ -275,7 +274,7 @@ int main(void) { for (int i = 0; i < 10; i++) deep(i); return 0; }
 #[test]
 fn killed_programs_leave_a_trace_of_what_they_executed() {
     let folder = Folder::new();
-    folder.compile("cc", "killed.c", KILLED);
+    folder.compile("cc", "killed.c", KILLED_PROGRAM);
     for options in [["--runs", "2"], ["--runs", "1"]] {
         let output = folder.record(&options, "t.trace", &["./app"]);
         assert_eq!(output.status.code(), Some(128 + 9), "{}", errors(&output));
@@ -294,7 +293,7 @@ fn programs_that_execute_another_are_traced_until_then() {
     assert!(!folder.addresses("t.trace").is_empty());
 }
 
-const BRANCHES: &str = r#"
+const BRANCHES_PROGRAM: &str = r#"
 #include <stdio.h>
 #include <stdlib.h>
 __attribute__((noinline)) static int log_it(int i) { return printf("%d\n", i); }
@@ -311,7 +310,7 @@ int main(int n, char **v) {
 #[test]
 fn traces_are_compared_by_their_calls() {
     let folder = Folder::new();
-    folder.compile("cc", "branches.c", BRANCHES);
+    folder.compile("cc", "branches.c", BRANCHES_PROGRAM);
     must(folder.record(&["--runs", "2"], "a.trace", &["./app"]));
     must(folder.record(&["--runs", "2"], "b.trace", &["./app", "x"]));
     let equal = folder.trodden(&["diff", "--fail", "a.trace", "a.trace"]);
@@ -322,7 +321,7 @@ fn traces_are_compared_by_their_calls() {
     assert!(text.contains("> main") && text.contains("common") && text.contains("other") && text.contains("branches.c:"), "{text}");
     let absent = folder.trodden(&["diff", "a.trace", "b.trace", "--ignore", "nothing"]);
     assert!(errors(&absent).contains("no function or source file `nothing`"), "{}", errors(&absent));
-    // Ranges can begin and end at functions, given by name.
+    // Ranges can start and end at functions that are given by name.
     let lines = must(folder.trodden(&["show", "--from", "main", "--to", "log_it 2", "a.trace"]));
     assert!(lines.lines().next().unwrap().contains("main branches.c:"), "{lines}");
     assert!(lines.lines().last().unwrap().contains("log_it"), "{lines}");
@@ -331,7 +330,7 @@ fn traces_are_compared_by_their_calls() {
 #[test]
 fn a_trace_can_be_imported_as_a_profile() {
     let folder = Folder::new();
-    folder.compile("cc", "branches.c", BRANCHES);
+    folder.compile("cc", "branches.c", BRANCHES_PROGRAM);
     must(folder.record(&["--runs", "2"], "a.trace", &["./app"]));
     must(folder.trodden(&["import", "a.trace", "--output", "a.trodden", "--no-store"]));
     let report = must(folder.trodden(&["report", "a.trodden", "--json"]));
@@ -382,7 +381,7 @@ fn programs_processes_and_files_that_cannot_be_used_are_named() {
     std::fs::write(folder.path("begun"), &whole[..100]).unwrap();
     let begun = folder.trodden(&["report", "begun"]);
     assert!(errors(&begun).contains("the file ends before the description of the program"), "{}", errors(&begun));
-    // Buffered output must not be lost silently.
+    // If buffered output cannot be written, there must be an error.
     for options in [&["report", "--json"][..], &["report"], &["show", "--count", "0"]] {
         let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
         let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_trodden"));

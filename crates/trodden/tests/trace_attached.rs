@@ -1,4 +1,4 @@
-//! `trodden trace` of programs that continue after their trace ends: processes that were already running, and programs that a limit
+//! `trodden trace` on programs that continue after their trace ends: processes that were already running, and programs that a limit
 //! releases.
 
 mod traced;
@@ -19,15 +19,14 @@ fn running_processes_can_be_attached_to() {
     }
     std::thread::sleep(std::time::Duration::from_millis(100));
     let before = mappings();
-    // Each trace leaves the process as it was, so that the next one can attach. Stepping may end at any moment, even while the code is not
-    // executable.
+    // Each trace leaves the process as it was, so that the next trace can attach. Stepping may end at any moment, even while the code is
+    // not executable.
     let steps = ["single-step"; 30].map(|collector| (collector, "30ms"));
     for (collector, time) in [("trampolines", "300ms"), ("ptrace", "300ms"), ("trampolines", "300ms")].into_iter().chain(steps) {
         let arguments = ["trace", "record", "--collector", collector, "--pid", &id, "--for", time, "--output", "t.trace"];
         let output = folder.trodden(&arguments);
         assert!(output.status.success(), "{collector}: {}", errors(&output));
         assert!(!folder.addresses("t.trace").is_empty(), "{collector}");
-        // The process continues.
         std::thread::sleep(std::time::Duration::from_millis(20));
         assert!(process.try_wait().unwrap().is_none(), "{collector}");
         if collector == "trampolines" {
@@ -38,8 +37,8 @@ fn running_processes_can_be_attached_to() {
     process.wait().unwrap();
 }
 
-/// Sleeps, and prints a message when a sleep was cut short or a call was interrupted.
-const SLEEPER: &str = r#"
+/// A program that sleeps, and prints a message if a sleep was cut short or a call was interrupted.
+const SLEEPER_PROGRAM: &str = r#"
 #include <errno.h>
 #include <poll.h>
 #include <stdio.h>
@@ -63,7 +62,7 @@ int main(void) {
 #[test]
 fn attaching_does_not_cut_sleeps_short() {
     let folder = Folder::new();
-    folder.compile("cc", "sleeper.c", SLEEPER);
+    folder.compile("cc", "sleeper.c", SLEEPER_PROGRAM);
     let mut process = Command::new(folder.path("app")).stdout(Stdio::piped()).spawn().unwrap();
     let id = process.id().to_string();
     while !std::fs::read_to_string(format!("/proc/{id}/maps")).unwrap().contains("libc") {
@@ -91,7 +90,7 @@ fn busy_processes_survive_traces_that_end_at_any_moment() {
     let mut process = Command::new(folder.path("app")).spawn().unwrap();
     let id = process.id().to_string();
     std::thread::sleep(std::time::Duration::from_millis(100));
-    // The process hits breakpoints all the time, also just before it is released: a breakpoint left behind would end it.
+    // The process constantly hits breakpoints, even just before it is released. A breakpoint that is left behind would end the process.
     for time in 0..4 {
         let arguments = ["trace", "record", "--collector", "ptrace", "--pid", &id, "--for", "20ms", "--output", "t.trace"];
         let output = folder.trodden(&arguments);
@@ -103,9 +102,9 @@ fn busy_processes_survive_traces_that_end_at_any_moment() {
     process.wait().unwrap();
 }
 
-/// One thread forks, and starts programs with `posix_spawn`, which borrows the memory; another makes short system calls. Any error ends the
-/// process.
-const MAKER: &str = r#"
+/// A program in which one thread forks and starts programs with `posix_spawn`, which borrows the memory. Another thread makes short system
+/// calls. Any error ends the process.
+const FORKING_PROGRAM: &str = r#"
 #include <pthread.h>
 #include <spawn.h>
 #include <stdlib.h>
@@ -132,7 +131,7 @@ int main(void) {
 #[test]
 fn processes_that_fork_and_spawn_survive_traces_that_begin_and_end_at_any_moment() {
     let folder = Folder::new();
-    folder.compile("cc", "maker.c", MAKER);
+    folder.compile("cc", "maker.c", FORKING_PROGRAM);
     for collector in ["single-step", "ptrace", "trampolines"] {
         let mut process = Command::new(folder.path("app")).spawn().unwrap();
         let id = process.id().to_string();
@@ -150,8 +149,8 @@ fn processes_that_fork_and_spawn_survive_traces_that_begin_and_end_at_any_moment
     }
 }
 
-/// The program and its child read the time-stamp counter all the time; the child executes another program in the end.
-const READER: &str = r#"
+/// A program that, like its child, constantly reads the time-stamp counter. In the end, the child executes a different program.
+const READER_PROGRAM: &str = r#"
 #define _GNU_SOURCE
 #include <sched.h>
 #include <stdio.h>
@@ -177,7 +176,7 @@ int main(int count, char **arguments) {
 #[test]
 fn released_programs_continue_with_their_children() {
     let folder = Folder::new();
-    folder.compile("cc", "reader.c", READER);
+    folder.compile("cc", "reader.c", READER_PROGRAM);
     let cores = std::thread::available_parallelism().unwrap().to_string();
     let traces = [&[][..], &["--runs", "1"], &["--runs", "1", "--collector", "ptrace"], &["--collector", "single-step"]].map(|options| {
         let options = [options, &["--for", "150ms"]].concat();
@@ -185,7 +184,7 @@ fn released_programs_continue_with_their_children() {
         assert_eq!(must(output), "other 1\ndone 0 1\n", "{options:?}");
         folder.addresses("t.trace")
     });
-    // Each trace ends at a different block, but the common part is the same. The end of one trace does not cut another one short.
+    // Each trace ends at a different block, but their common part is the same. The end of one trace does not shorten any other trace.
     for trace in &traces {
         assert!(trace.len() > 20, "{:?}", traces.each_ref().map(Vec::len));
         let common = trace.len().min(traces[3].len());
@@ -193,9 +192,9 @@ fn released_programs_continue_with_their_children() {
     }
 }
 
-/// One thread queues numbered signals for the other, which must get each of them once, in order, with the right information. With an
-/// argument, the process restricts itself to reading and writing.
-const RECEIVER: &str = r#"
+/// A program in which one thread queues numbered signals for the other thread. The other thread must get each signal once, in order, with
+/// the right information. With an argument, the process restricts itself to reading and writing.
+const RECEIVER_PROGRAM: &str = r#"
 #include <linux/seccomp.h>
 #include <pthread.h>
 #include <signal.h>
@@ -234,7 +233,7 @@ int main(int count, char **arguments) {
 #[test]
 fn queued_signals_survive_a_trace() {
     let folder = Folder::new();
-    folder.compile("cc", "receiver.c", &format!("#define _GNU_SOURCE{RECEIVER}"));
+    folder.compile("cc", "receiver.c", &format!("#define _GNU_SOURCE{RECEIVER_PROGRAM}"));
     let mut process = Command::new(folder.path("app")).spawn().unwrap();
     let id = process.id().to_string();
     std::thread::sleep(std::time::Duration::from_millis(100));
@@ -252,7 +251,7 @@ fn queued_signals_survive_a_trace() {
 #[test]
 fn processes_that_a_trace_would_harm_are_rejected() {
     let folder = Folder::new();
-    folder.compile("cc", "receiver.c", &format!("#define _GNU_SOURCE{RECEIVER}"));
+    folder.compile("cc", "receiver.c", &format!("#define _GNU_SOURCE{RECEIVER_PROGRAM}"));
     let refused = |id: u32, why: &str| {
         let output = folder.trodden(&["trace", "record", "--pid", &id.to_string(), "--for", "50ms"]);
         assert_eq!(output.status.code(), Some(2));

@@ -1,5 +1,5 @@
 //! `trodden trace` on code whose control flow no instruction shows: a signal handler that resumes after the instruction that trapped, a
-//! program's own `longjmp`, the time-stamp counter, a program that the loader does not start.
+//! `longjmp` that the program implements itself, the time-stamp counter, and a program that the loader does not start.
 
 mod traced;
 
@@ -9,7 +9,7 @@ use traced::{Folder, must};
 
 const IN_ONE_RUN: [&[&str]; 3] = [&["--runs", "1"], &["--runs", "1", "--collector", "ptrace"], &["--collector", "single-step"]];
 
-fn equal(folder: &Folder, said: &str) -> Vec<String> {
+fn assert_traces_equal(folder: &Folder, said: &str) -> Vec<String> {
     let traces = IN_ONE_RUN.map(|options| {
         assert_eq!(must(folder.record(options, "one.trace", &["./app"])), said, "{options:?}");
         folder.addresses("one.trace")
@@ -18,9 +18,9 @@ fn equal(folder: &Folder, said: &str) -> Vec<String> {
     traces.into_iter().next().unwrap()
 }
 
-/// Returns the blocks that stepping records of a program with jumps to code that the graphs lack. A single run that watches blocks executes
-/// the program once: it misses what follows such jumps, and says so.
-fn stepped(folder: &Folder, said: &str) -> Vec<String> {
+/// Returns the blocks that stepping records of a program with jumps to code that its graphs lack. A single run that watches blocks executes
+/// the program only once, so it misses the code after such jumps, and must say so.
+fn record_stepping(folder: &Folder, said: &str) -> Vec<String> {
     let traces = IN_ONE_RUN.map(|options| {
         let output = folder.record(options, "one.trace", &["./app"]);
         let lacks = traced::errors(&output).contains("blocks are missing after");
@@ -35,8 +35,8 @@ fn stepped(folder: &Folder, said: &str) -> Vec<String> {
     all
 }
 
-/// `ud2` is followed by bytes that look like padding but are executed.
-const RESUMED: &str = r#"
+/// The bytes after `ud2` look like padding, but are executed.
+const RESUMED_PROGRAM: &str = r#"
 #define _GNU_SOURCE
 #include <signal.h>
 #include <stdio.h>
@@ -60,14 +60,14 @@ int main(void) {
 #[test]
 fn code_after_a_trapping_instruction_is_not_overwritten() {
     let folder = Folder::new();
-    folder.compile("cc", "resumed.c", RESUMED);
+    folder.compile("cc", "resumed.c", RESUMED_PROGRAM);
     for options in [&["--runs", "1"][..], &["--runs", "1", "--collector", "ptrace"]] {
         assert_eq!(must(folder.record(options, "one.trace", &["./app"])), "3 1\n", "{options:?}");
     }
 }
 
-/// The program's own `longjmp`: an indirect jump to the instruction after a call in another function.
-const OWN_LONGJMP: &str = r#"
+/// A program that implements `longjmp` itself: an indirect jump to the instruction after a call in a different function.
+const OWN_LONGJMP_PROGRAM: &str = r#"
 #include <stdio.h>
 typedef unsigned long Saved[8];
 int save(Saved) __attribute__((returns_twice));
@@ -92,9 +92,9 @@ int main(void) {
 #[test]
 fn jumps_to_after_a_call_in_another_function_leave_both_functions_whole() {
     let folder = Folder::new();
-    folder.compile("cc", "own.c", OWN_LONGJMP);
+    folder.compile("cc", "own.c", OWN_LONGJMP_PROGRAM);
     let said = must(Command::new(folder.path("app")).output().unwrap());
-    equal(&folder, &said);
+    assert_traces_equal(&folder, &said);
     // Not every collector sees the returns at the end.
     must(folder.record(&["--runs", "1"], "two.trace", &["./app"]));
     must(folder.trodden(&["diff", "--fail", "one.trace", "two.trace"]));
@@ -104,9 +104,9 @@ fn jumps_to_after_a_call_in_another_function_leave_both_functions_whole() {
     assert!(row("restore").is_some(), "{tree}");
 }
 
-/// Faults at the first instruction of a block. One handler leaves by `siglongjmp`; another repairs the fault and returns. A further fault
-/// is in a library.
-const FAULTS: &str = r#"
+/// A program that faults at the first instruction of a block. One handler leaves by `siglongjmp`; another repairs the cause and returns.
+/// One more fault is in a library.
+const FAULTS_PROGRAM: &str = r#"
 #include <setjmp.h>
 #include <signal.h>
 #include <stdio.h>
@@ -138,20 +138,20 @@ int main(void) {
 #[test]
 fn faulting_instructions_are_recorded_once_whatever_the_handler_does() {
     let folder = Folder::new();
-    folder.compile("cc", "faults.c", FAULTS);
-    equal(&folder, "3 4\n");
+    folder.compile("cc", "faults.c", FAULTS_PROGRAM);
+    assert_traces_equal(&folder, "3 4\n");
     let tree = must(folder.trodden(&["report", "one.trace"]));
     let rows = || tree.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
     let calls = |name: &str| -> u32 { rows().filter(|row| row.last() == Some(&name)).map(|row| row[0].parse::<u32>().unwrap()).sum() };
     assert_eq!(["poke", "leave", "mend"].map(calls), [5, 3, 4], "{tree}");
-    // Several runs, each of which watches some of the blocks, do not see where a handler interrupted.
+    // With several runs that each watch some of the blocks, it is unknown where a handler interrupted the program.
     let refused = folder.record(&["--runs", "2"], "two.trace", &["./app"]);
     assert!(refused.status.code() == Some(2) && traced::errors(&refused).contains("--runs 1"), "{refused:?}");
 }
 
-/// Calls a library function that does not return, with padding after an earlier call. Where calls may not return, the code after them is a
-/// site.
-const PADDED: &str = ".globl main\n.text\n.type main,@function\nmain: .cfi_startproc\npush %rbx\n.cfi_adjust_cfa_offset 8\n\
+/// A program that calls a library function that does not return, with padding after an earlier call. The code after a call that may not
+/// return is a site.
+const PADDED_PROGRAM: &str = ".globl main\n.text\n.type main,@function\nmain: .cfi_startproc\npush %rbx\n.cfi_adjust_cfa_offset 8\n\
 mov $5,%ebx\nlea text(%rip),%rdi\ncall puts@plt\npxor %xmm0,%xmm0\n.byte 0x0f,0x1f,0x44,0,0\n1: addsd (%rsp),%xmm0\nadd $-1,%rbx\n\
 test %rbx,%rbx\njne 1b\nlea text(%rip),%rdi\ncall puts@plt\nmov $7,%edi\ncall finish\n.cfi_endproc\n.size main,.-main\n\
 .section .rodata\ntext: .string \"a\"\n.section .note.GNU-stack,\"\",@progbits\n";
@@ -160,7 +160,7 @@ test %rbx,%rbx\njne 1b\nlea text(%rip),%rdi\ncall puts@plt\nmov $7,%edi\ncall fi
 fn padding_after_a_site_within_a_block_is_left_alone() {
     let folder = Folder::new();
     std::fs::write(folder.path("finish.c"), "#include <stdlib.h>\nvoid finish(int status) { exit(status); }\n").unwrap();
-    std::fs::write(folder.path("padded.s"), PADDED).unwrap();
+    std::fs::write(folder.path("padded.s"), PADDED_PROGRAM).unwrap();
     for line in ["-shared -fPIC finish.c -o libfinish.so", "padded.s -o app -L. -lfinish -Wl,-rpath,$ORIGIN"] {
         must(Command::new("cc").current_dir(folder.path("")).args(line.split_whitespace()).output().unwrap());
     }
@@ -171,23 +171,23 @@ fn padding_after_a_site_within_a_block_is_left_alone() {
     assert!(folder.addresses("two.trace") == folder.addresses("one.trace"));
 }
 
-/// An assembly program without symbol sizes and unwind tables that jumps into code that nothing else refers to.
-const BARE: &str = ".globl main\n.text\nmain: push %rbx\nmov $4,%ebx\n7: lea table(%rip),%rdx\nmovslq (%rdx,%rbx,4),%rsi\n\
+/// An assembly program without symbol sizes and unwind tables. It jumps to code to which nothing else refers.
+const BARE_PROGRAM: &str = ".globl main\n.text\nmain: push %rbx\nmov $4,%ebx\n7: lea table(%rip),%rdx\nmovslq (%rdx,%rbx,4),%rsi\n\
 add %rdx,%rsi\njmp *%rsi\n.p2align 2\ntable: .long 1f-table, 2f-table, 3f-table, 2f-table, 4f-table\n1: jmp 6f\n2: add $1,%eax\njmp 5f\n\
 3: add $7,%eax\n4: add $100,%eax\n5: dec %ebx\njns 7b\n6: pop %rbx\nxor %eax,%eax\nret\n.section .note.GNU-stack,\"\",@progbits\n";
 
 #[test]
 fn code_that_only_a_jump_reaches_is_found_in_assembly_without_sizes() {
     let folder = Folder::new();
-    folder.compile("cc", "bare.s", BARE);
-    let blocks = stepped(&folder, "").len();
+    folder.compile("cc", "bare.s", BARE_PROGRAM);
+    let blocks = record_stepping(&folder, "").len();
     let alone = must(folder.trodden(&["show", "--count", "0", "one.trace"]));
     let of_main = alone.lines().filter(|line| line.contains(" main+")).count();
-    // The loop has five iterations. Each executes a block that the table refers to, and all but the last the end of the loop.
+    // The loop has five iterations. Each executes a block that the table refers to, and all but the last execute the end of the loop.
     assert!(of_main >= 5 + 4 + 4, "{blocks} blocks: {alone}");
 }
 
-const TIME: &str = r#"
+const TIME_PROGRAM: &str = r#"
 #include <stdio.h>
 #include <x86intrin.h>
 int main(void) {
@@ -202,11 +202,11 @@ int main(void) {
 #[test]
 fn every_collector_can_trace_reads_of_the_time_stamp_counter() {
     let folder = Folder::new();
-    folder.compile("cc", "time.c", TIME);
-    equal(&folder, "1\n");
+    folder.compile("cc", "time.c", TIME_PROGRAM);
+    assert_traces_equal(&folder, "1\n");
     let probed = folder.record_with("--collector uprobes", &["--runs", "1"], "probed.trace", &["./app"]);
     if !probed.status.success() {
-        // Uprobes need root and kernel support. Without them recording may fail, but the program must not crash.
+        // Uprobes need root and kernel support. Without these, recording may fail, but the program must not crash.
         assert!(!traced::errors(&probed).contains("signal 11"), "{}", traced::errors(&probed));
         return;
     }
@@ -217,21 +217,21 @@ fn every_collector_can_trace_reads_of_the_time_stamp_counter() {
 #[test]
 fn static_programs_are_traced_from_their_first_instruction() {
     let folder = Folder::new();
-    // The code to which a handler returns is traced as well: its unwind entry begins one byte before it.
+    // The code to which a handler returns must be traced, too. Its unwind entry starts one byte before it.
     let text = "#include <signal.h>\n#include <stdio.h>\nstatic void get(int signal) { puts(\"static\"); }\n\
                 int main(void) { signal(SIGUSR1, get); raise(SIGUSR1); return 0; }\n";
     std::fs::write(folder.path("static.c"), text).unwrap();
     must(Command::new("cc").current_dir(folder.path("")).args(["-O1", "-static", "static.c", "-o", "app"]).output().unwrap());
-    equal(&folder, "static\n");
+    assert_traces_equal(&folder, "static\n");
 }
 
-/// Works without end. An interrupt ends its trace, but not the process.
-const SPIN: &str = "#include <unistd.h>\n\
+/// A program that works forever. An interrupt ends its trace, but not the process.
+const SPIN_PROGRAM: &str = "#include <unistd.h>\n\
     __attribute__((noinline)) int work(int n) { int s = 0; for (int i = 0; i < n; i++) s += i ^ n; return s; }\n\
     int main(void) { int s = 0; for (;;) { s += work(50); usleep(1000 + (s & 1)); } }\n";
 
-/// Starts a recording, sends it a signal after two seconds, and returns its exit status; `None` if it does not end.
-fn interrupted(folder: &Folder, options: &[&str], signal: &str) -> Option<i32> {
+/// Starts a recording and sends it a signal after two seconds. Returns the recording's exit status, or `None` if it does not end.
+fn interrupt_recording(folder: &Folder, options: &[&str], signal: &str) -> Option<i32> {
     let mut trace = Command::new(env!("CARGO_BIN_EXE_trodden"));
     let mut recorder = trace.current_dir(folder.path("")).args(["trace", "record"]).args(options).spawn().unwrap();
     std::thread::sleep(Duration::from_secs(2));
@@ -251,9 +251,9 @@ fn interrupted(folder: &Folder, options: &[&str], signal: &str) -> Option<i32> {
 #[test]
 fn interrupted_traces_of_a_process_are_kept() {
     let folder = Folder::new();
-    folder.compile("cc", "spin.c", SPIN);
+    folder.compile("cc", "spin.c", SPIN_PROGRAM);
     let mut program = Command::new(folder.path("app")).spawn().unwrap();
-    let status = interrupted(&folder, &["--pid", &program.id().to_string(), "--output", "p.trace"], "-INT");
+    let status = interrupt_recording(&folder, &["--pid", &program.id().to_string(), "--output", "p.trace"], "-INT");
     let runs_on = program.try_wait().unwrap().is_none();
     program.kill().unwrap();
     program.wait().unwrap();
@@ -265,13 +265,13 @@ fn interrupted_traces_of_a_process_are_kept() {
 #[test]
 fn started_programs_get_the_signal_and_their_traces_are_kept() {
     let folder = Folder::new();
-    folder.compile("cc", "spin.c", SPIN);
-    assert_eq!(interrupted(&folder, &["--runs", "1", "--output", "c.trace", "./app"], "-TERM"), Some(128 + 15));
+    folder.compile("cc", "spin.c", SPIN_PROGRAM);
+    assert_eq!(interrupt_recording(&folder, &["--runs", "1", "--output", "c.trace", "./app"], "-TERM"), Some(128 + 15));
     assert!(folder.addresses("c.trace").len() > 10);
 }
 
-/// The program ignores the signals of a timer, which arrive while its code runs.
-const IGNORED: &str = r#"
+/// A program that ignores the signals of a timer, which arrive while the program's code runs.
+const IGNORED_PROGRAM: &str = r#"
 #include <signal.h>
 #include <stdio.h>
 #include <sys/time.h>
@@ -289,15 +289,15 @@ int main(void) {
 #[test]
 fn ignored_signals_do_not_prevent_merging_runs() {
     let folder = Folder::new();
-    folder.compile("cc", "ignored.c", IGNORED);
+    folder.compile("cc", "ignored.c", IGNORED_PROGRAM);
     let merged = folder.record(&["--runs", "2", "--collector", "ptrace"], "merged.trace", &["./app"]);
     assert!(!traced::errors(&merged).contains("falling back to one run"), "{}", traced::errors(&merged));
     assert_eq!(must(merged), "3750\n");
-    assert_eq!(equal(&folder, "3750\n"), folder.addresses("merged.trace"));
+    assert_eq!(assert_traces_equal(&folder, "3750\n"), folder.addresses("merged.trace"));
 }
 
-/// The C library creates the children, which return to code of the program.
-const FORKS: &str = r#"
+/// The C library creates these children, and they return to the program's code.
+const FORKS_PROGRAM: &str = r#"
 #include <stdio.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -316,13 +316,13 @@ int main(void) {
 #[test]
 fn untraced_children_run_as_without_tracing() {
     let folder = Folder::new();
-    folder.compile("cc", "forks.c", FORKS);
-    equal(&folder, "1 41\n1 42\n");
+    folder.compile("cc", "forks.c", FORKS_PROGRAM);
+    assert_traces_equal(&folder, "1 41\n1 42\n");
 }
 
-/// Only words in the data refer to these functions; the program has no symbols and unwind tables. A `call` jumps to the instruction that
-/// follows it.
-const NAMED_BY_DATA: &str = ".globl _start\n.text\n_start: xor %ebx,%ebx\n1: mov %ebx,%edx\nand $3,%edx\ncall *tab(,%rdx,8)\ninc %ebx\n\
+/// A program without symbols and unwind tables, in which only words in the data refer to the functions. One `call` jumps to the instruction
+/// after it.
+const DATA_CALL_PROGRAM: &str = ".globl _start\n.text\n_start: xor %ebx,%ebx\n1: mov %ebx,%edx\nand $3,%edx\ncall *tab(,%rdx,8)\ninc %ebx\n\
 cmp $9,%ebx\njl 1b\ncall 2f\n2: pop %rax\nmov $60,%eax\nxor %edi,%edi\nsyscall\nhlt\n.p2align 4\nf0: inc %ecx\nret\n.p2align 4\n\
 f1: push %rbx\ncall f0\npop %rbx\nret\n.p2align 4\nf2: test %ebx,%ebx\njz 3f\nret\n3: ret\n.p2align 4\nf3: ret\n.data\n\
 tab: .quad f0, f1, f2, f3\n.section .note.GNU-stack,\"\",@progbits\n";
@@ -330,20 +330,20 @@ tab: .quad f0, f1, f2, f3\n.section .note.GNU-stack,\"\",@progbits\n";
 #[test]
 fn functions_that_only_data_refers_to_are_traced() {
     let folder = Folder::new();
-    std::fs::write(folder.path("named.s"), NAMED_BY_DATA).unwrap();
+    std::fs::write(folder.path("named.s"), DATA_CALL_PROGRAM).unwrap();
     let options = ["-nostdlib", "-static", "-no-pie", "-Wl,-s", "-o"];
     must(Command::new("cc").args(options).arg(folder.path("app")).arg(folder.path("named.s")).output().unwrap());
-    let blocks = equal(&folder, "");
-    // The start, nine iterations of two blocks, and the two blocks of the end; five blocks of `f0`, two in each of the two calls of `f1`
-    // and of `f2`, and two of `f3`.
+    let blocks = assert_traces_equal(&folder, "");
+    // The start, nine iterations of two blocks each, and the end with two blocks. Then five blocks in `f0`, two in each of the two calls of
+    // `f1` and of `f2`, and two in `f3`.
     assert_eq!(blocks.len(), 1 + 2 * 9 + 2 + 5 + 4 + 4 + 2, "{blocks:?}");
     must(folder.record(&["--runs", "4"], "several.trace", &["./app"]));
     assert_eq!(folder.addresses("several.trace"), blocks);
 }
 
-/// An interpreter as in GCC's manual ("Labels as Values"). No analysis reads its table of two-byte distances: only execution shows where
-/// its jumps lead, and the code that they reach has more such jumps.
-const DISTANCES: &str = r#"
+/// An interpreter as in GCC's manual ("Labels as Values"). No analysis understands its table of two-byte distances. Only execution shows
+/// where its jumps lead, and the code that they reach contains more such jumps.
+const DISTANCES_PROGRAM: &str = r#"
 #include <stdio.h>
 __attribute__((noinline)) static int run(const unsigned char *p) {
     static const short offset[] = { &&add - &&add, &&sub - &&add, &&dup - &&add, &&end - &&add };
@@ -360,30 +360,30 @@ int main(void) { static const unsigned char code[] = { 0, 1, 2, 0, 2, 1, 3 }; pr
 #[test]
 fn jumps_reached_only_by_resolved_jumps_are_traced() {
     let folder = Folder::new();
-    std::fs::write(folder.path("distances.c"), DISTANCES).unwrap();
+    std::fs::write(folder.path("distances.c"), DISTANCES_PROGRAM).unwrap();
     must(Command::new("gcc").args(["-O2", "-o"]).arg(folder.path("app")).arg(folder.path("distances.c")).output().unwrap());
-    equal(&folder, "17\n");
+    assert_traces_equal(&folder, "17\n");
     let shown = must(folder.trodden(&["report", "one.trace"]));
     let run: Vec<&str> = shown.lines().find(|line| line.ends_with(" run")).unwrap().split_whitespace().collect();
     // The entry, and one block for each of the seven instructions.
     assert_eq!(run, ["1", "8", "run"], "{shown}");
 }
 
-/// Nothing refers to this function: its address is computed, and called through a register and through the stack. With an argument, the
-/// last call faults.
-const COMPUTED: &str = ".globl _start\n.text\n_start: mov $3,%ebx\n1: mov $(f0+0x10000000),%eax\nsub $0x10000000,%eax\ncall *%rax\n\
+/// A program with a function to which nothing refers: its address is computed, and the function is called through a register and through
+/// the stack. With an argument, the last call faults.
+const COMPUTED_PROGRAM: &str = ".globl _start\n.text\n_start: mov $3,%ebx\n1: mov $(f0+0x10000000),%eax\nsub $0x10000000,%eax\ncall *%rax\n\
 push %rax\ncall *(%rsp)\npop %rax\ndec %ebx\njnz 1b\nmov (%rsp),%rdi\ncmp $1,%rdi\nje 2f\ncall *0x28(%rbx)\n2: mov $60,%eax\n\
 xor %edi,%edi\nsyscall\nhlt\n.p2align 4\nf0: test $1,%bl\njz 3f\ninc %ecx\n3: ret\n.section .note.GNU-stack,\"\",@progbits\n";
 
 #[test]
 fn functions_that_only_executed_calls_reveal_are_traced() {
     let folder = Folder::new();
-    std::fs::write(folder.path("computed.s"), COMPUTED).unwrap();
+    std::fs::write(folder.path("computed.s"), COMPUTED_PROGRAM).unwrap();
     let options = ["-nostdlib", "-static", "-no-pie", "-Wl,-s", "-o"];
     must(Command::new("cc").args(options).arg(folder.path("app")).arg(folder.path("computed.s")).output().unwrap());
-    let blocks = stepped(&folder, "");
-    // Three iterations of three blocks each, split by two calls; each call executes three blocks (in the second iteration, two); the start,
-    // the branch after the loop, and the end.
+    let blocks = record_stepping(&folder, "");
+    // Three iterations of three blocks each, because two calls split each iteration. Each call executes three blocks, or two in the second
+    // iteration. Then the start, the branch after the loop, and the end.
     assert_eq!(blocks.len(), 3 * 3 + 2 * (3 + 2 + 3) + 3, "{blocks:?}");
     for options in IN_ONE_RUN {
         let killed = folder.record(options, "killed.trace", &["./app", "x"]);
@@ -394,8 +394,8 @@ fn functions_that_only_executed_calls_reveal_are_traced() {
     }
 }
 
-/// A retpoline, and a return to an address that was pushed.
-const RETURNS_AS_JUMPS: &str = r#"
+/// A program with a retpoline, and with a return to an address that was pushed.
+const RETURNS_AS_JUMPS_PROGRAM: &str = r#"
 __asm__(".globl thunk\nthunk: lea 6f(%rip),%rax\n call 7f\n8: pause\n lfence\n jmp 8b\n7: mov %rax,(%rsp)\n ret\n6: mov %edi,%eax\n ret\n"
         ".globl pushed\npushed: lea 3f(%rip),%rax\n test $1,%edi\n je 4f\n lea 5f(%rip),%rax\n4: push %rax\n ret\n"
         "3: mov $10,%eax\n ret\n5: mov $20,%eax\n ret\n");
@@ -411,18 +411,18 @@ int main(void) {
 #[test]
 fn code_after_retpolines_and_returns_used_as_jumps_is_traced() {
     let folder = Folder::new();
-    folder.compile("cc", "returns.c", RETURNS_AS_JUMPS);
+    folder.compile("cc", "returns.c", RETURNS_AS_JUMPS_PROGRAM);
     for options in IN_ONE_RUN.iter().copied().chain([&["--runs", "4"][..]]) {
         must(folder.record(options, "one.trace", &["./app"]));
         let tree = must(folder.trodden(&["report", "one.trace"]));
-        // There is at least one block for each of the eight rounds, and one after the loop.
+        // Each of the eight rounds executes at least one block, and there is one more after the loop.
         let blocks = tree.lines().map(|line| line.split_whitespace().collect::<Vec<_>>()).find(|row| row.last() == Some(&"main"));
         assert!(blocks.is_some_and(|row| row[1].parse::<u32>().unwrap() >= 9), "{options:?}: {tree}");
     }
 }
 
-/// A handler skips the trapping instruction, as the kernel's `WARN` does.
-const SKIPPED: &str = r#"
+/// A handler skips the trapping instruction, as the kernel does for `WARN`.
+const SKIPPED_TRAP_PROGRAM: &str = r#"
 #define _GNU_SOURCE
 #include <signal.h>
 #include <stdio.h>
@@ -445,8 +445,8 @@ int main(void) {
 fn code_after_a_trap_skipped_by_a_handler_is_traced() {
     for trap in ["ud2", "hlt; nop"] {
         let folder = Folder::new();
-        folder.compile("cc", "skipped.c", &format!("#define TRAP \"{trap}\"\n{SKIPPED}"));
-        equal(&folder, "20\n");
+        folder.compile("cc", "skipped.c", &format!("#define TRAP \"{trap}\"\n{SKIPPED_TRAP_PROGRAM}"));
+        assert_traces_equal(&folder, "20\n");
         let tree = must(folder.trodden(&["report", "one.trace"]));
         for name in ["check", "after"] {
             let row = tree.lines().find(|line| line.split_whitespace().last() == Some(name));
@@ -455,8 +455,8 @@ fn code_after_a_trap_skipped_by_a_handler_is_traced() {
     }
 }
 
-/// `clone3` with `CLONE_UNTRACED` creates a process that shares the memory; afterwards the flags in the arguments must still be set.
-const UNTRACED_BY_CLONE3: &str = r#"
+/// `clone3` with `CLONE_UNTRACED` creates a process that shares the memory. The flags in the arguments must still be set afterwards.
+const CLONE3_PROGRAM: &str = r#"
 #define _GNU_SOURCE
 #include <linux/sched.h>
 #include <sched.h>
@@ -485,7 +485,7 @@ int main(void) {
 #[test]
 fn untraced_processes_from_clone3_hit_no_breakpoint_alone() {
     let folder = Folder::new();
-    folder.compile("cc", "untraced.c", UNTRACED_BY_CLONE3);
+    folder.compile("cc", "untraced.c", CLONE3_PROGRAM);
     assert_eq!(must(Command::new(folder.path("app")).output().unwrap()), "30 7 1\n");
     for options in &IN_ONE_RUN[..2] {
         assert_eq!(must(folder.record(options, "one.trace", &["./app"])), "30 7 1\n", "{options:?}");

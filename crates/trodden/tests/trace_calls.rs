@@ -1,12 +1,13 @@
-//! `trodden-lab with --calls -- trace record`: call traces from runs that watch only calls and returns, compared with traces of all blocks.
+//! `trodden-lab with --calls -- trace record`: runs watch only calls and returns. The resulting call traces are compared with traces of all
+//! blocks.
 
 mod traced;
 
 use traced::{Folder, errors, installed, must};
 use trodden_trace::{ThreadNumber, TraceEvent, TraceFile};
 
-/// Mutual recursion, calls through pointers, callbacks from the C library, and loops and branches without calls.
-const CALLS: &str = r#"
+/// A program with mutual recursion, calls through pointers, callbacks from the C library, and loops and branches without calls.
+const CALLS_PROGRAM: &str = r#"
 #include <stdio.h>
 #include <stdlib.h>
 static volatile int sum;
@@ -30,8 +31,8 @@ int main(void) {
 }
 "#;
 
-/// `longjmp` across frames, out of a loop and out of recursion.
-const JUMPS: &str = r#"
+/// A program with `longjmp` across frames, out of a loop and out of a recursion.
+const JUMPS_PROGRAM: &str = r#"
 #include <setjmp.h>
 #include <stdio.h>
 static jmp_buf back;
@@ -47,8 +48,7 @@ int main(void) {
 }
 "#;
 
-/// Describes the calls, returns and unwinding of a trace in words.
-fn steps(folder: &Folder, name: &str) -> Vec<String> {
+fn describe_steps(folder: &Folder, name: &str) -> Vec<String> {
     let trace = TraceFile::open(&folder.path(name)).unwrap();
     let mut steps = Vec::new();
     let mut called = Some("begins".to_owned());
@@ -65,24 +65,24 @@ fn steps(folder: &Folder, name: &str) -> Vec<String> {
     steps
 }
 
-/// Returns how many times witnesses were executed in all runs.
-fn hits(folder: &Folder, name: &str) -> u64 {
+/// Returns how often witnesses were executed in all runs together.
+fn count_witness_executions(folder: &Folder, name: &str) -> u64 {
     TraceFile::open(&folder.path(name)).unwrap().end().runs.iter().map(|run| run.hits).sum()
 }
 
-fn agrees(folder: &Folder, program: &[&str], status: i32) {
+fn assert_matches_stepping(folder: &Folder, program: &[&str], status: i32) {
     let whole = folder.record(&["--runs", "3"], "whole.trace", program);
     assert!(whole.status.code() == Some(status) && !errors(&whole).contains("of one run instead"), "{}", errors(&whole));
-    let truth = steps(folder, "whole.trace");
+    let truth = describe_steps(folder, "whole.trace");
     assert!(truth.len() > 20, "{truth:?}");
     for runs in ["2", "3"] {
         let calls = folder.record(&["--calls", "--runs", runs], "calls.trace", program);
         assert!(calls.status.code() == Some(status) && !errors(&calls).contains("of one run instead"), "{}", errors(&calls));
         assert_eq!(calls.stdout, whole.stdout);
-        let own = steps(folder, "calls.trace");
+        let own = describe_steps(folder, "calls.trace");
         let parts = own.iter().zip(&truth).position(|(a, b)| a != b);
         assert!(own == truth, "{runs} runs: {} and {} steps, part at {parts:?}", own.len(), truth.len());
-        let (own, all) = (hits(folder, "calls.trace"), hits(folder, "whole.trace"));
+        let (own, all) = (count_witness_executions(folder, "calls.trace"), count_witness_executions(folder, "whole.trace"));
         assert!(own < all, "{own} of {all}");
     }
 }
@@ -90,19 +90,19 @@ fn agrees(folder: &Folder, program: &[&str], status: i32) {
 #[test]
 fn call_traces_agree_with_traces_of_all_blocks() {
     let folder = Folder::new();
-    folder.compile("cc", "calls.c", CALLS);
-    agrees(&folder, &["./app"], 0);
-    folder.compile("cc", "jumps.c", JUMPS);
-    agrees(&folder, &["./app"], 0);
+    folder.compile("cc", "calls.c", CALLS_PROGRAM);
+    assert_call_traces_match(&folder, &["./app"], 0);
+    folder.compile("cc", "jumps.c", JUMPS_PROGRAM);
+    assert_call_traces_match(&folder, &["./app"], 0);
     if installed("/usr/bin/gzip") {
-        agrees(&folder, &["/usr/bin/gzip", "-c", "input"], 0);
+        assert_call_traces_match(&folder, &["/usr/bin/gzip", "-c", "input"], 0);
     }
 }
 
 #[test]
 fn commands_that_need_all_blocks_are_rejected() {
     let folder = Folder::new();
-    folder.compile("cc", "calls.c", CALLS);
+    folder.compile("cc", "calls.c", CALLS_PROGRAM);
     let single = folder.record(&["--calls", "--runs", "1"], "calls.trace", &["./app"]);
     assert!(single.status.code() == Some(2) && errors(&single).contains("--calls needs several runs"), "{}", errors(&single));
     must(folder.record(&["--runs", "2"], "whole.trace", &["./app"]));

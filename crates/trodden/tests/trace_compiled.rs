@@ -1,13 +1,14 @@
-//! `trodden trace record --collector compiled` on programs with witness sleds in their blocks, compared with single-stepping block by
-//! block.
+//! `trodden trace record --collector compiled` on programs that have witness sleds in their blocks. The traces are compared with
+//! single-stepping, block by block.
 
 mod place;
 
 use place::{Place, laboratory, must, trodden, with_choices};
 use std::process::Command;
 
-/// A switch with a jump table, recursion, an indirect call, a loop of short blocks, and a signal that the program sends to itself.
-const C: &str = r#"
+/// A program with a switch that has a jump table, recursion, an indirect call, a loop of short blocks, and a signal that the program sends
+/// to itself.
+const C_PROGRAM: &str = r#"
 #include <signal.h>
 #include <stdio.h>
 static volatile int caught;
@@ -28,7 +29,7 @@ int main(int argc, char **argv) {
 }
 "#;
 
-const CXX: &str = r#"
+const CXX_PROGRAM: &str = r#"
 #include <cstdio>
 #include <stdexcept>
 #include <string>
@@ -71,7 +72,7 @@ impl Place {
     }
 }
 
-fn agrees(place: &Place) {
+fn assert_matches_stepping(place: &Place) {
     let stepped = place.blocks("--collector single-step");
     assert!(stepped.len() > 150, "{}", stepped.len());
     for options in ["--runs 4", "--runs 1", "--runs 3 --witness-strategy weighted"] {
@@ -83,27 +84,27 @@ fn agrees(place: &Place) {
 
 #[test]
 fn sled_traces_of_a_c_program_agree_with_stepping() {
-    let place = Place::with(&[("prog.c", C)]);
+    let place = Place::with(&[("prog.c", C_PROGRAM)]);
     for optimisation in ["-O0", "-O2"] {
         let mut compile = place.command(trodden());
         must(compile.args(["cc", "-g", optimisation, "prog.c", "-o", "prog"]).env("TRODDEN_INSTRUMENT", "observe=trace"));
-        agrees(&place);
+        assert_matches_stepping(&place);
     }
-    // The program runs like any other: nothing in it counts, and it contains no instrumented unit.
+    // Without a recorder, the program counts nothing and contains no instrumented unit.
     assert!(String::from_utf8_lossy(&must(&mut place.command(place.path("prog"))).stdout).contains("two"));
 }
 
 #[test]
 fn sled_traces_of_a_cxx_program_agree_with_stepping() {
-    let place = Place::with(&[("prog.cc", CXX)]);
+    let place = Place::with(&[("prog.cc", CXX_PROGRAM)]);
     let build = ["with", "--witnesses", "--", "build", "--", "sh", "-c", "$CXX -O1 prog.cc -o prog && strip prog"];
     must(place.command(laboratory()).args(build));
-    agrees(&place);
+    assert_matches_stepping(&place);
 }
 
 #[test]
 fn programs_without_sleds_and_conflicting_options_are_rejected() {
-    let place = Place::with(&[("prog.c", C)]);
+    let place = Place::with(&[("prog.c", C_PROGRAM)]);
     must(Command::new("cc").current_dir(place.path("")).args(["-O1", "prog.c", "-o", "prog"]));
     let refused = place.trace("--collector compiled --runs 2", "t.trace");
     let errors = String::from_utf8_lossy(&refused.stderr).into_owned();

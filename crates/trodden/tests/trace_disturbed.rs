@@ -1,5 +1,5 @@
-//! Ends recorders and kills targets at random moments; run it with `cargo xtask disturb`. Each program must behave as without a trace, each
-//! recorder must end, and no temporary files may be left.
+//! Ends recorders and kills targets at random moments; `cargo xtask disturb` runs this test. Each program must behave as without a trace,
+//! each recorder must end, and no temporary files may be left.
 
 #[path = "place/disk.rs"]
 mod disk;
@@ -14,11 +14,11 @@ use traced::Folder;
 
 const PROGRAMS: &str = include_str!("traced/disturbed.c");
 
-/// The kinds of programs: name, number of rounds that takes some tenths of a second, and exit status.
-const KINDS: [(&str, u64, i32); 4] = [("loops", 8000, 7), ("threads", 8000, 9), ("forks", 4000, 11), ("execs", 600, 13)];
+/// The kinds of programs: name, a number of rounds that takes some tenths of a second, and exit status.
+const PROGRAM_KINDS: [(&str, u64, i32); 4] = [("loops", 8000, 7), ("threads", 8000, 9), ("forks", 4000, 11), ("execs", 600, 13)];
 
-/// Enough for what takes less than a second on an idle machine.
-const PATIENCE: Duration = Duration::from_secs(300);
+/// Maximum time to wait for events that take less than a second on an idle machine.
+const MAX_WAIT: Duration = Duration::from_secs(300);
 
 struct Random(u64);
 
@@ -35,13 +35,11 @@ impl Random {
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Disturbance {
-    /// Sends the recorder a signal.
     Signal(&'static str),
-    /// Kills the target.
     Death,
-    /// Puts the temporary files and the trace on a small disk.
+    /// The temporary files and the trace are on a small disk.
     SmallDisk,
-    /// Limits the size of the recorder's files.
+    /// The size of the recorder's files is limited.
     FileSize,
 }
 
@@ -62,10 +60,10 @@ impl Round {
         use Disturbance::*;
         const DISTURBANCES: [Disturbance; 8] =
             [Signal("KILL"), Signal("KILL"), Signal("TERM"), Signal("QUIT"), Signal("INT"), Death, SmallDisk, FileSize];
-        let kind = random.below(KINDS.len() as u64) as usize;
+        let kind = random.below(PROGRAM_KINDS.len() as u64) as usize;
         let collector = ["trampolines", "trampolines", "ptrace", "ptrace", "single-step"][random.below(5) as usize];
         let is_attached = random.below(2) == 0;
-        // Stopping a program takes much longer than its work.
+        // Collectors that stop the program make it many times slower, so it does fewer rounds.
         let share = match (collector, is_attached) {
             ("trampolines", _) => 1,
             (_, true) => 8,
@@ -74,7 +72,7 @@ impl Round {
         Round {
             number,
             kind,
-            amount: KINDS[kind].1 / share,
+            amount: PROGRAM_KINDS[kind].1 / share,
             collector,
             is_attached,
             disturbance: DISTURBANCES[random.below(8) as usize],
@@ -84,11 +82,11 @@ impl Round {
     }
 
     fn program(&self, folder: &Folder, output: &Path) -> Vec<String> {
-        let (kind, amount) = (KINDS[self.kind].0.to_owned(), self.amount.to_string());
+        let (kind, amount) = (PROGRAM_KINDS[self.kind].0.to_owned(), self.amount.to_string());
         vec![folder.path("app").display().to_string(), kind, amount, output.display().to_string()]
     }
 
-    /// Prepares the recording command, without its program or process.
+    /// Creates the recording command, without the program or process to trace.
     fn recorder(&self, temporary: &Path, trace: &Path, errors: &Path) -> Command {
         let limit = if self.disturbance == Disturbance::FileSize { "ulimit -f 8; " } else { "" };
         let mut recorder = Command::new("sh");
@@ -98,50 +96,49 @@ impl Round {
         recorder
     }
 
-    /// Disturbs the recorder or its target.
     fn disturb(&self, recorder: &mut Child, target: Option<u32>) {
         let (signal, process) = match self.disturbance {
             Disturbance::Signal(signal) if recorder.try_wait().unwrap().is_none() => (signal, recorder.id()),
             Disturbance::Death if target.is_some() => ("KILL", target.unwrap()),
             _ => return,
         };
-        // The process may just have ended.
+        // This fails if the process has just ended.
         let _ = Command::new("kill").args([format!("-{signal}"), process.to_string()]).stderr(Stdio::null()).status();
     }
 }
 
-fn until(what: &str, round: &Round, mut is_so: impl FnMut() -> bool) {
+fn wait_until(what: &str, round: &Round, mut is_so: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !is_so() {
-        assert!(begun.elapsed() < PATIENCE, "{what}: {round:?}");
+        assert!(begun.elapsed() < MAX_WAIT, "{what}: {round:?}");
         std::thread::sleep(Duration::from_millis(5));
     }
 }
 
-fn names(folder: &Path) -> Vec<String> {
+fn list_names(folder: &Path) -> Vec<String> {
     let names = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned());
     names.filter(|name| !name.ends_with(".trace")).collect()
 }
 
-fn start(words: &[String]) -> Child {
+fn start_program(words: &[String]) -> Child {
     Command::new(&words[0]).args(&words[1..]).stdin(Stdio::null()).spawn().unwrap()
 }
 
-/// Returns the process of a program that a recorder has started, if it is running. It is recognised by its executable, because its command
-/// line is briefly empty when it executes itself again.
-fn process_of(program: &[String]) -> Option<u32> {
+/// Returns the process of a program that a recorder started, if it is running. The process is recognised by its executable, because its
+/// command line is briefly empty when it executes itself again.
+fn find_process(program: &[String]) -> Option<u32> {
     let file = fs::canonicalize(&program[0]).unwrap();
     let processes = fs::read_dir("/proc").unwrap().flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
     let is_its = |process: &u32| fs::read_link(format!("/proc/{process}/exe")).is_ok_and(|found| found == file);
-    // Its children have larger numbers.
+    // Its children have larger process IDs.
     processes.into_iter().filter(is_its).min()
 }
 
-fn play(folder: &Folder, round: &Round, disk: Option<&PathBuf>) {
+fn play_round(folder: &Folder, round: &Round, disk: Option<&PathBuf>) {
     let at = |name: &str| folder.path(&format!("{name}-{}", round.number));
     let (reference, output) = (at("reference"), at("output"));
-    let status = start(&round.program(folder, &reference)).wait().unwrap().code();
-    assert_eq!(status, Some(KINDS[round.kind].2));
+    let status = start_program(&round.program(folder, &reference)).wait().unwrap().code();
+    assert_eq!(status, Some(PROGRAM_KINDS[round.kind].2));
     let expected = fs::read(&reference).unwrap();
     let own = at("temporary");
     fs::create_dir(&own).unwrap();
@@ -153,7 +150,7 @@ fn play(folder: &Folder, round: &Round, disk: Option<&PathBuf>) {
     let program = round.program(folder, &output);
     let mut target = None;
     if round.is_attached {
-        let child = target.insert(start(&program));
+        let child = target.insert(start_program(&program));
         std::thread::sleep(round.before);
         recorder.args(["--pid", &child.id().to_string()]);
     } else {
@@ -161,26 +158,26 @@ fn play(folder: &Folder, round: &Round, disk: Option<&PathBuf>) {
     }
     let mut recorder = recorder.spawn().unwrap();
     std::thread::sleep(round.delay);
-    let has_begun = process_of(&program).is_some();
-    round.disturb(&mut recorder, target.as_ref().map(Child::id).or_else(|| process_of(&program)));
+    let has_begun = find_process(&program).is_some();
+    round.disturb(&mut recorder, target.as_ref().map(Child::id).or_else(|| find_process(&program)));
 
     if let Some(target) = &mut target {
-        until("the target hangs", round, || target.try_wait().unwrap().is_some());
+        wait_until("the target hangs", round, || target.try_wait().unwrap().is_some());
         let status = target.wait().unwrap();
         if round.disturbance != Disturbance::Death {
-            assert_eq!(status.code(), Some(KINDS[round.kind].2), "{round:?}: {status}");
+            assert_eq!(status.code(), Some(PROGRAM_KINDS[round.kind].2), "{round:?}: {status}");
         }
     }
-    until("the recorder hangs", round, || recorder.try_wait().unwrap().is_some());
-    // A tracer without its recorder and a program without its tracer may take longer.
-    until("the program hangs", round, || process_of(&program).is_none());
-    until("temporary files are left", round, || names(temporary).is_empty());
+    wait_until("the recorder hangs", round, || recorder.try_wait().unwrap().is_some());
+    // A tracer without its recorder, and a program without its tracer, may take longer to end.
+    wait_until("the program hangs", round, || find_process(&program).is_none());
+    wait_until("temporary files are left", round, || list_names(temporary).is_empty());
     let may_end_early = match round.disturbance {
         Disturbance::Death => true,
         Disturbance::Signal("KILL") => !round.is_attached && !has_begun,
-        // The signal is passed to a started program.
+        // A program that the recorder started gets the recorder's signal, too.
         Disturbance::Signal(_) => !round.is_attached,
-        // If there is not even room for the beginning of a trace, the program is not started.
+        // If there is no room even for the start of a trace, the program is not started.
         Disturbance::SmallDisk | Disturbance::FileSize => !round.is_attached && !has_begun && recorder.wait().unwrap().code() == Some(2),
     };
     match fs::read(&output) {
@@ -203,6 +200,6 @@ fn programs_survive_recorders_that_are_disturbed_at_random_moments() {
     for number in 0..rounds {
         let round = Round::draw(&mut random, number);
         eprintln!("{round:?}");
-        play(&folder, &round, disk.as_ref().map(|(_, place)| place));
+        play_round(&folder, &round, disk.as_ref().map(|(_, place)| place));
     }
 }

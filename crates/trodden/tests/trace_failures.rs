@@ -1,5 +1,5 @@
-//! `trodden trace record` that fails, and targets that end or are stopped at any moment: the process continues as if it had not been
-//! traced, and the recorder ends.
+//! `trodden trace record` that fails, and targets that end or are stopped at any moment. The process must continue as if it had not been
+//! traced, and the recorder must end.
 
 mod traced;
 
@@ -9,10 +9,10 @@ use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::time::{Duration, Instant};
 use traced::{Folder, errors, must};
 
-/// Several threads work, check the results of their calls, and add up what they do; on SIGUSR1 they end and the sum is printed. With an
-/// argument, SIGUSR2 makes the program do something that ends every trace: with `gs` it sets the `gs` register, otherwise it loads the
-/// named library while no memory near its code is free.
-const WORKER: &str = r#"
+/// A program with several threads that work, check the results of their calls, and add up what they do. On SIGUSR1, they end and the sum is
+/// printed. With an argument, SIGUSR2 makes the program do something that ends every trace: with `gs`, it sets the `gs` register;
+/// otherwise, it loads the library that the argument names while no memory near its code is free.
+const WORKER_PROGRAM: &str = r#"
 #define _GNU_SOURCE
 #include <asm/prctl.h>
 #include <dlfcn.h>
@@ -80,14 +80,14 @@ int main(int count, char **arguments) {
 }
 "#;
 
-/// A target that runs by itself.
+/// A target that was started without a trace.
 struct Target {
     child: Child,
 }
 
 impl Drop for Target {
     fn drop(&mut self) {
-        // Ends the targets of failed assertions; all others have ended already.
+        // Ends the target if an assertion failed. Otherwise, it has already ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -108,8 +108,8 @@ impl Target {
         must(Command::new("kill").args([signal, &self.id()]).output().unwrap());
     }
 
-    /// What a trace may change: the code, the number of mappings, and the signals that each thread blocks. Read while the process is not
-    /// traced.
+    /// Returns what a trace may change: the code, the number of mappings, and the signals that each thread blocks. The process must not be
+    /// traced when it is called.
     fn state(&self) -> (Vec<u8>, usize, Vec<String>) {
         let file = |name: &str| std::fs::read_to_string(format!("/proc/{}/{name}", self.id())).unwrap();
         let maps = file("maps");
@@ -130,8 +130,7 @@ impl Target {
         (bytes, maps.lines().count(), masks)
     }
 
-    /// Makes the target end, and returns its output.
-    fn end(mut self) -> String {
+    fn end_and_read_output(mut self) -> String {
         self.signal("-USR1");
         let mut said = String::new();
         self.child.stdout.as_mut().unwrap().read_to_string(&mut said).unwrap();
@@ -151,7 +150,7 @@ fn read_line(child: &mut Child) -> String {
     String::from_utf8(line).unwrap()
 }
 
-fn recorder(folder: &Folder, target: &Target, options: &[&str]) -> Command {
+fn recorder_command(folder: &Folder, target: &Target, options: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_trodden"));
     command.current_dir(folder.path("")).args(["trace", "record", "--output", "t.trace", "--pid", &target.id()]).args(options);
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
@@ -159,7 +158,7 @@ fn recorder(folder: &Folder, target: &Target, options: &[&str]) -> Command {
 }
 
 /// Waits at most a minute for a process to end.
-fn ended(child: &mut Child) -> Option<ExitStatus> {
+fn wait_for_end(child: &mut Child) -> Option<ExitStatus> {
     let begun = Instant::now();
     while begun.elapsed() < Duration::from_secs(60) {
         if let Some(status) = child.try_wait().unwrap() {
@@ -175,14 +174,14 @@ fn is_traced(target: &Target) -> bool {
     status.lines().any(|line| line.starts_with("TracerPid") && !line.ends_with("\t0"))
 }
 
-const SUM: &str = "sum ";
+const SUM_PREFIX: &str = "sum ";
 
 #[test]
 fn processes_survive_a_recorder_without_room() {
     let folder = Folder::new();
-    folder.compile("cc", "worker.c", WORKER);
-    let undisturbed = Target::start(&folder, &[]).end();
-    assert!(undisturbed.starts_with(SUM));
+    folder.compile("cc", "worker.c", WORKER_PROGRAM);
+    let undisturbed = Target::start(&folder, &[]).end_and_read_output();
+    assert!(undisturbed.starts_with(SUM_PREFIX));
     for collector in ["ptrace", "trampolines", "single-step"] {
         let target = Target::start(&folder, &[]);
         let before = target.state();
@@ -193,14 +192,14 @@ fn processes_survive_a_recorder_without_room() {
         assert_eq!(output.status.code(), Some(2), "{collector}: {}", errors(&output));
         assert!(errors(&output).contains("File too large"), "{collector}: {}", errors(&output));
         assert!(target.state() == before, "{collector}: {}", errors(&output));
-        assert_eq!(target.end(), undisturbed, "{collector}");
+        assert_eq!(target.end_and_read_output(), undisturbed, "{collector}");
     }
 }
 
 #[test]
 fn processes_survive_actions_that_end_the_trace() {
     let folder = Folder::new();
-    folder.compile("cc", "worker.c", WORKER);
+    folder.compile("cc", "worker.c", WORKER_PROGRAM);
     std::fs::write(folder.path("lib.c"), "int twice(int n) { return n > 3 ? 2 * n : n + n; }\n").unwrap();
     must(Command::new("cc").current_dir(folder.path("")).args(["-shared", "-fPIC", "lib.c", "-o", "libtwice.so"]).output().unwrap());
     let library = folder.path("libtwice.so").display().to_string();
@@ -212,7 +211,7 @@ fn processes_survive_actions_that_end_the_trace() {
     for (argument, options, why) in ways {
         let mut target = Target::start(&folder, &[argument]);
         let before = target.state();
-        let recorder = recorder(&folder, &target, &[options, &["--for", "60s"]].concat()).spawn().unwrap();
+        let recorder = recorder_command(&folder, &target, &[options, &["--for", "60s"]].concat()).spawn().unwrap();
         while !is_traced(&target) {
             std::thread::sleep(Duration::from_millis(5));
         }
@@ -223,7 +222,7 @@ fn processes_survive_actions_that_end_the_trace() {
         assert!(errors(&output).contains(why), "{options:?}: {}", errors(&output));
         let after = target.state();
         assert!(after.0 == before.0 && after.2 == before.2, "{options:?}");
-        assert!(target.end().starts_with(SUM));
+        assert!(target.end_and_read_output().starts_with(SUM_PREFIX));
     }
 }
 
@@ -247,29 +246,29 @@ fn started_programs_run_to_their_end_when_the_recorder_has_no_room() {
     }
 }
 
-/// Checks that the recorder of a killed target ends soon, and that the target does not remain as a zombie.
+/// Checks that the recorder of a killed target ends soon, and that no zombie of the target is left.
 fn check_recorder_ends_with_target(folder: &Folder, options: &[&str], disturb: impl Fn(&Target, &Child)) {
     let mut target = Target::start(folder, &[]);
-    let mut recorder = recorder(folder, &target, options).spawn().unwrap();
+    let mut recorder = recorder_command(folder, &target, options).spawn().unwrap();
     disturb(&target, &recorder);
     target.signal("-KILL");
-    let status = ended(&mut recorder);
+    let status = wait_for_end(&mut recorder);
     if status.is_none() {
         recorder.kill().unwrap();
         recorder.wait().unwrap();
     }
-    let is_reaped = ended(&mut target.child).is_some();
+    let is_reaped = wait_for_end(&mut target.child).is_some();
     assert!(status.is_some() && is_reaped, "{options:?}: the recorder {status:?}, its target reaped: {is_reaped}");
 }
 
 #[test]
 fn killing_a_target_during_attach_ends_the_recorder() {
     let folder = Folder::new();
-    folder.compile("cc", "worker.c", WORKER);
+    folder.compile("cc", "worker.c", WORKER_PROGRAM);
     for round in 0..20u64 {
         let collector = ["ptrace", "trampolines", "single-step"][round as usize % 3];
         check_recorder_ends_with_target(&folder, &["--collector", collector], |target, recorder| {
-            // Wait a little longer each round, counted from when the first thread is attached.
+            // The time between the first thread being attached and the kill grows in each round.
             let id = recorder.id();
             while !is_traced(target) && Path::new(&format!("/proc/{id}/exe")).exists() {
                 std::thread::yield_now();
@@ -282,7 +281,7 @@ fn killing_a_target_during_attach_ends_the_recorder() {
 #[test]
 fn killing_a_target_during_detach_ends_the_recorder() {
     let folder = Folder::new();
-    folder.compile("cc", "worker.c", WORKER);
+    folder.compile("cc", "worker.c", WORKER_PROGRAM);
     for round in 0..12u64 {
         let collector = ["ptrace", "trampolines", "single-step"][round as usize % 3];
         check_recorder_ends_with_target(&folder, &["--collector", collector], |target, recorder| {
@@ -299,11 +298,11 @@ fn killing_a_target_during_detach_ends_the_recorder() {
 #[test]
 fn stopped_targets_are_reported_while_they_are_traced() {
     let folder = Folder::new();
-    folder.compile("cc", "worker.c", WORKER);
+    folder.compile("cc", "worker.c", WORKER_PROGRAM);
     let target = Target::start(&folder, &[]);
     let before = target.state().0;
-    let mut recorder = recorder(&folder, &target, &["--collector", "ptrace"]).spawn().unwrap();
-    // Stopping the target while the recorder attaches would be an error instead.
+    let mut recorder = recorder_command(&folder, &target, &["--collector", "ptrace"]).spawn().unwrap();
+    // If the target were stopped while the recorder attaches, that would be an error instead.
     while target.state().0 == before {
         std::thread::sleep(Duration::from_millis(2));
     }
@@ -312,13 +311,13 @@ fn stopped_targets_are_reported_while_they_are_traced() {
     let read = recorder.stderr.as_mut().unwrap().read(&mut said).unwrap();
     let said = String::from_utf8_lossy(&said[..read]).into_owned();
     assert!(said.contains("is stopped by a signal") && said.contains("kill -CONT"), "{said}");
-    // The target is released, and is still stopped.
+    // The target is no longer traced, and is still stopped.
     must(Command::new("kill").args(["-INT", &recorder.id().to_string()]).output().unwrap());
-    assert!(ended(&mut recorder).is_some_and(|status| status.success()));
+    assert!(wait_for_end(&mut recorder).is_some_and(|status| status.success()));
     let status = std::fs::read_to_string(format!("/proc/{}/status", target.id())).unwrap();
     assert!(status.contains("State:\tT (stopped)") && status.contains("TracerPid:\t0"), "{status}");
     target.signal("-CONT");
-    assert!(target.end().starts_with(SUM));
+    assert!(target.end_and_read_output().starts_with(SUM_PREFIX));
 }
 
 #[test]
@@ -344,14 +343,14 @@ fn untraceable_processes_are_rejected_by_name_before_anything_is_planned() {
         true => refused("2", "kernel thread"),
         false => eprintln!("skipped: the kernel's threads are not seen here"),
     }
-    folder.compile("cc", "worker.c", WORKER);
+    folder.compile("cc", "worker.c", WORKER_PROGRAM);
     let target = Target::start(&folder, &[]);
-    let mut first = recorder(&folder, &target, &["--collector", "ptrace"]).spawn().unwrap();
+    let mut first = recorder_command(&folder, &target, &["--collector", "ptrace"]).spawn().unwrap();
     while !is_traced(&target) {
         std::thread::sleep(Duration::from_millis(2));
     }
     refused(&target.id(), "(trodden) already traces it");
     must(Command::new("kill").args(["-INT", &first.id().to_string()]).output().unwrap());
     assert!(first.wait().unwrap().success());
-    assert!(target.end().starts_with(SUM));
+    assert!(target.end_and_read_output().starts_with(SUM_PREFIX));
 }

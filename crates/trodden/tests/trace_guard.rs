@@ -1,4 +1,5 @@
-//! `trodden trace` of programs that read their code in states that a guard of the code could disturb: they behave as without a trace.
+//! `trodden trace` on programs that read their code in states that guarding the code could disturb. The programs must behave as without a
+//! trace.
 
 mod traced;
 
@@ -18,8 +19,8 @@ fn has_keys() -> bool {
     has
 }
 
-/// Runs the program without and with a trace. What `sh` does before is in `before`.
-fn check(before: &str, ways: &[&str]) {
+/// Runs the program without a trace and with a trace. `before` is a shell script that runs first.
+fn check_ways(before: &str, ways: &[&str]) {
     if !has_keys() {
         return;
     }
@@ -45,33 +46,33 @@ fn check(before: &str, ways: &[&str]) {
 
 #[test]
 fn actions_for_signals_stay_as_the_program_sets_them() {
-    check("", &["reset", "own-actions", "ignored", "inherited"]);
-    check("trap '' SEGV TRAP; ", &["inherited"]);
+    check_ways("", &["reset", "own-actions", "ignored", "inherited"]);
+    check_ways("trap '' SEGV TRAP; ", &["inherited"]);
 }
 
 #[test]
 fn masks_stay_as_the_program_sets_them() {
-    check("", &["masks", "handlers", "suspend", "trap-blocked", "raised"]);
+    check_ways("", &["masks", "handlers", "suspend", "trap-blocked", "raised"]);
 }
 
 #[test]
 fn faults_of_the_program_are_its_own() {
-    check("", &["store", "fatal-blocked", "stack", "emulated", "mappings"]);
+    check_ways("", &["store", "fatal-blocked", "stack", "emulated", "mappings"]);
 }
 
 #[test]
 fn protection_keys_of_the_program_are_its_own() {
-    check("", &["keys", "executable-only"]);
+    check_ways("", &["keys", "executable-only"]);
 }
 
 #[test]
 fn system_calls_that_read_code_have_the_same_results() {
-    check("", &["asynchronous", "messages", "queue", "splice", "direct", "short", "consumed", "data", "mapped"]);
+    check_ways("", &["asynchronous", "messages", "queue", "splice", "direct", "short", "consumed", "data", "mapped"]);
 }
 
 #[test]
 fn threads_processes_and_timers_are_not_disturbed() {
-    check("", &["forks", "threads", "timer", "stopped", "exec"]);
+    check_ways("", &["forks", "threads", "timer", "stopped", "exec"]);
 }
 
 #[test]

@@ -1,13 +1,13 @@
-//! `trodden trace record --library`: the inside of shared libraries is traced like the program, whether they are loaded at the start or
-//! later.
+//! `trodden trace record --library`: the code in shared libraries is traced like that of the program, whether a library is loaded at the
+//! start or later.
 
 mod traced;
 
 use std::process::Command;
 use traced::{Folder, errors, installed, must};
 
-/// Has a constructor, calls its own functions by name and through pointers, and calls back.
-const LIBRARY: &str = r#"
+/// A library that has a constructor, calls its own functions by name and through pointers, and calls back.
+const LIBRARY_SOURCE: &str = r#"
 static int seen;
 __attribute__((constructor)) static void begin(void) { seen = 3; }
 int weigh(int n) {
@@ -34,8 +34,8 @@ int main(void) {
 }
 "#;
 
-/// Loads the library twice and unloads it in between; the second time, something else may be mapped where it was.
-const LOADS: &str = r#"
+/// A program that loads the library twice and unloads it in between. The second time, something else may be mapped where the library was.
+const LOADS_PROGRAM: &str = r#"
 #include <dlfcn.h>
 #include <stdio.h>
 static int half(int i) { return i / 2; }
@@ -53,13 +53,13 @@ int main(int argc, char **argv) {
 
 impl Folder {
     fn library(&self) {
-        std::fs::write(self.path("twice.c"), LIBRARY).unwrap();
+        std::fs::write(self.path("twice.c"), LIBRARY_SOURCE).unwrap();
         let arguments = ["-O1", "-g", "-shared", "-fPIC", "twice.c", "-o", "libtwice.so"];
         must(Command::new("cc").current_dir(self.path(".")).args(arguments).output().unwrap());
     }
 
-    /// Checks that each way to record gives the blocks that stepping gives, inside the library as well.
-    fn agrees_inside(&self, library: &str, program: &[&str], ways: &[&[&str]]) -> Vec<String> {
+    /// Checks that each way to record gives the blocks that stepping gives, including the blocks in the library.
+    fn assert_library_matches_stepping(&self, library: &str, program: &[&str], ways: &[&[&str]]) -> Vec<String> {
         let options = ["--library", library];
         let stepped = self.record(&[&options[..], &["--collector", "single-step"]].concat(), "stepped.trace", program);
         let output = must(stepped);
@@ -86,11 +86,11 @@ fn libraries_are_traced() {
     std::fs::write(folder.path("app.c"), PROGRAM).unwrap();
     let arguments = ["-O1", "-g", "app.c", "-o", "app", "-L.", "-ltwice", "-Wl,-rpath,$ORIGIN"];
     must(Command::new("cc").current_dir(folder.path(".")).args(arguments).output().unwrap());
-    let blocks = folder.agrees_inside("libtwice", &["./app"], &WAYS);
-    // The file name follows each address.
+    let blocks = folder.assert_library_matches_stepping("libtwice", &["./app"], &WAYS);
+    // Each address is followed by the name of its file.
     let of = |file: &str| blocks.iter().filter(|line| line.ends_with(file)).count();
     assert!(of(" libtwice.so") > 40 && of(" app") > 20 && of(" libtwice.so") + of(" app") == blocks.len(), "{blocks:?}");
-    // Calls cross between the files, and the constructor runs before all of them.
+    // Calls go from one file to the other, and the constructor runs before all of them.
     let tree = must(folder.trodden(&["report", "merged.trace"]));
     let times = |name: &str| -> u64 {
         let calls = tree.lines().filter(|l| l.ends_with(&format!(" {name}")));
@@ -100,7 +100,6 @@ fn libraries_are_traced() {
     // Line numbers refer to the library's own source.
     let found = must(folder.trodden(&["find", "twice.c:12", "merged.trace", "--json"]));
     assert!(serde_json::from_str::<serde_json::Value>(&found).unwrap()["times"].as_u64().unwrap() >= 4, "{found}");
-    // Without `--library`, the library is not traced.
     must(folder.record(&["--runs", "2"], "plain.trace", &["./app"]));
     let plain = folder.addresses("plain.trace");
     assert_eq!(plain.len(), of(" app"));
@@ -110,26 +109,26 @@ fn libraries_are_traced() {
 fn libraries_that_are_loaded_later_are_traced() {
     let folder = Folder::new();
     folder.library();
-    folder.compile("cc", "loads.c", LOADS);
-    let blocks = folder.agrees_inside("./libtwice.so", &["./app", "./libtwice.so"], &WAYS);
+    folder.compile("cc", "loads.c", LOADS_PROGRAM);
+    let blocks = folder.assert_library_matches_stepping("./libtwice.so", &["./app", "./libtwice.so"], &WAYS);
     assert!(blocks.iter().filter(|line| line.ends_with(" libtwice.so")).count() > 30, "{blocks:?}");
-    // Without `--library`, loading a library later disturbs nothing.
-    folder.agrees(&["./app", "./libtwice.so"], 0);
+    // Without `--library`, loading a library later does not disturb the trace.
+    folder.assert_matches_stepping(&["./app", "./libtwice.so"], 0);
 }
 
 #[test]
 fn system_libraries_are_traced() {
     if installed("/usr/bin/bzip2") {
         let folder = Folder::new();
-        let blocks = folder.agrees_inside("libbz2", &["/usr/bin/bzip2", "-1", "-c", "input"], &[&["--runs", "4"]]);
+        let blocks = folder.assert_library_matches_stepping("libbz2", &["/usr/bin/bzip2", "-1", "-c", "input"], &[&["--runs", "4"]]);
         assert!(blocks.iter().filter(|line| line.contains(" libbz2.so")).count() > 1000, "{} blocks", blocks.len());
-        // Both files have functions without symbols, some with equal names. The profile keeps the files apart.
+        // Both files have functions without symbols, and some of these have equal names. The profile distinguishes the files.
         must(folder.trodden(&["import", "merged.trace", "--output", "profile.trodden"]));
         let report = must(folder.trodden(&["report", "profile.trodden", "--json"]));
         let report: serde_json::Value = serde_json::from_str(&report).unwrap();
         let paths: Vec<&str> = report["images"].as_array().unwrap().iter().map(|i| i["path"].as_str().unwrap()).collect();
         assert!(matches!(paths[..], [program, library] if program.ends_with("/bzip2") && library.contains("libbz2.so")), "{paths:?}");
-        // In the tree, `@` and the file follow such names.
+        // In the tree, `@` and the file follow the names of such functions.
         let tree = must(folder.trodden(&["report", "merged.trace"]));
         assert!(tree.lines().any(|l| l.ends_with("@bzip2")) && tree.lines().any(|l| l.contains("@libbz2.so")), "{tree}");
         let totals = &report["totals"];
@@ -154,8 +153,8 @@ fn libraries_that_cannot_be_traced_are_named() {
     assert!(hardware.contains("--library needs the collector"), "{hardware}");
 }
 
-/// Calls the library over and over.
-const CALLS: &str = r#"
+/// A program that calls the library again and again.
+const CALLS_PROGRAM: &str = r#"
 #include <unistd.h>
 int sum(int n, int (*each)(int));
 static int square(int i) { return i * i; }
@@ -166,7 +165,7 @@ int main(void) { for (volatile int n = 0;; n++) { sum(n % 5, square); usleep(100
 fn libraries_of_running_processes_are_traced() {
     let folder = Folder::new();
     folder.library();
-    std::fs::write(folder.path("app.c"), CALLS).unwrap();
+    std::fs::write(folder.path("app.c"), CALLS_PROGRAM).unwrap();
     let arguments = ["-O1", "-g", "app.c", "-o", "app", "-L.", "-ltwice", "-Wl,-rpath,$ORIGIN"];
     must(Command::new("cc").current_dir(folder.path(".")).args(arguments).output().unwrap());
     let mut process = Command::new(folder.path("app")).spawn().unwrap();

@@ -1,5 +1,5 @@
-//! Traces are compared with the addresses that stepping records, which needs no graph. Every executed target of a jump, call or return, and
-//! both sides of each executed conditional jump, must start a block; and each collector must record exactly the blocks that the addresses
+//! Compares traces with the addresses that stepping records. Stepping needs no graph. Every executed target of a jump, call or return must
+//! start a block, as must both sides of each executed conditional jump. Each collector must record exactly the blocks that the addresses
 //! pass through.
 
 mod traced;
@@ -10,18 +10,18 @@ use trodden_binary::Binary;
 use trodden_binary::instruction::{BranchInstruction, branch, decode};
 use trodden_trace::{PartialTrace, RESUMED, TRANSFER, ThreadNumber, TraceEvent, TraceFile};
 
-/// Options of `trodden trace record` for recording in one run and in several runs.
+/// Options of `trodden trace record` for a recording in one run, and for one in several runs.
 const IN_ONE_RUN: [&[&str]; 3] = [&["--collector", "single-step"], &["--runs", "1"], &["--runs", "1", "--collector", "ptrace"]];
 const IN_SEVERAL_RUNS: &[&str] = &["--runs", "4"];
 
-/// The addresses that a program's first thread executed in its section `.text`, and those at which they show that a block must start.
+/// The addresses in the section `.text` that a program's first thread executed, and the addresses at which, according to them, a block must
+/// start.
 struct Steps {
     addresses: Vec<u64>,
     targets: BTreeSet<u64>,
 }
 
-/// Steps a program.
-fn steps(folder: &Folder, program: &[&str], status: i32) -> Steps {
+fn record_steps(folder: &Folder, program: &[&str], status: i32) -> Steps {
     let stepped = folder.record(&["--collector", "single-step", "--keep-runs", "steps"], "steps.trace", program);
     assert_eq!(stepped.status.code(), Some(status), "{}", errors(&stepped));
     let binary = Binary::read(&folder.path(program[0])).unwrap();
@@ -45,9 +45,9 @@ fn steps(folder: &Folder, program: &[&str], status: i32) -> Steps {
     Steps { addresses, targets }
 }
 
-/// Asserts that the traces recorded with each set of options match the program's steps.
+/// Asserts that the traces that are recorded with each set of options match the program's steps.
 fn assert_traces_match_steps(folder: &Folder, program: &[&str], status: i32, record_options: &[&[&str]]) {
-    let steps = steps(folder, program, status);
+    let steps = record_steps(folder, program, status);
     assert!(steps.addresses.len() > 20, "{} steps", steps.addresses.len());
     for way in record_options {
         let recorded = folder.record(way, "one.trace", program);
@@ -72,7 +72,7 @@ fn assert_traces_match_steps(folder: &Folder, program: &[&str], status: i32, rec
     }
 }
 
-fn compiled(text: &str) -> Folder {
+fn compile_program(text: &str) -> Folder {
     let folder = Folder::new();
     folder.compile("cc", "oracle.c", text);
     folder
@@ -80,16 +80,16 @@ fn compiled(text: &str) -> Folder {
 
 #[test]
 fn jumps_that_look_like_calls_and_returns_start_blocks() {
-    let folder = compiled(include_str!("cases/hand_written_jumps.c"));
+    let folder = compile_program(include_str!("cases/hand_written_jumps.c"));
     assert_traces_match_steps(&folder, &["./app"], 0, &[IN_ONE_RUN[0], IN_SEVERAL_RUNS]);
     for way in &IN_ONE_RUN[1..] {
         let recorded = folder.record(way, "one.trace", &["./app"]);
-        // A single run does not find code that only an indirect branch reaches, and says so.
+        // A single run does not find code that only an indirect branch reaches, and must say so.
         assert!(errors(&recorded).contains("blocks are missing after 3 indirect jumps"), "{way:?}: {}", errors(&recorded));
     }
 }
 
-/// A handler skips the trapping instructions, as the kernel's `WARN` does.
+/// A handler skips the trapping instructions, as the kernel does for `WARN`.
 #[test]
 fn code_after_trapping_instructions_starts_blocks() {
     let text = r#"
@@ -107,11 +107,11 @@ int main(void) {
     return n == 20 ? 0 : 1;
 }
 "#;
-    assert_traces_match_steps(&compiled(text), &["./app"], 0, &IN_ONE_RUN);
+    assert_traces_match_steps(&compile_program(text), &["./app"], 0, &IN_ONE_RUN);
 }
 
-/// Calls that end by `longjmp`, by the end of the program or by a signal; some of the called functions have returned before.
-const LEFT: &str = r#"
+/// A program with calls that end by `longjmp`, by the end of the program or by a signal. Some of the called functions have returned before.
+const LEFT_PROGRAM: &str = r#"
 #include <setjmp.h>
 #include <signal.h>
 #include <stdio.h>
@@ -150,11 +150,11 @@ int main(int argc, char **argv) {
 #[test]
 fn calls_that_do_not_return_start_no_block_after_them() {
     let folder = Folder::new();
-    std::fs::write(folder.path("oracle.c"), LEFT).unwrap();
+    std::fs::write(folder.path("oracle.c"), LEFT_PROGRAM).unwrap();
     let mut compiler = std::process::Command::new("cc");
     traced::must(compiler.args(["-O0", "-g", "oracle.c", "-o", "app"]).current_dir(folder.path("")).output().unwrap());
     assert_traces_match_steps(&folder, &["./app"], 0, &IN_ONE_RUN);
-    let line = |text: &str| LEFT.lines().position(|line| line.contains(text)).unwrap() + 1;
+    let line = |text: &str| LEFT_PROGRAM.lines().position(|line| line.contains(text)).unwrap() + 1;
     let executions = |text: &str| {
         let found = folder.trodden(&["find", "--top", "0", &format!("oracle.c:{}", line(text)), "one.trace"]);
         let output = String::from_utf8(found.stdout).unwrap();
@@ -166,8 +166,7 @@ fn calls_that_do_not_return_start_no_block_after_them() {
     assert_eq!(found, expected);
 }
 
-/// Returns the deepest nesting of calls in a trace.
-fn deepest(folder: &Folder) -> usize {
+fn measure_nesting(folder: &Folder) -> usize {
     let trace = TraceFile::open(&folder.path("one.trace")).unwrap();
     let (mut depth, mut deepest) = (0usize, 0);
     for event in trace.stream(ThreadNumber(0)).map(Result::unwrap) {
@@ -181,16 +180,16 @@ fn deepest(folder: &Folder) -> usize {
     deepest
 }
 
-/// Two hundred switches between fibers: with the program's own code, and with the C library.
+/// The program switches two hundred times between fibers, with its own code and with the C library.
 #[test]
 fn code_on_another_stack_loses_no_block_and_does_not_nest() {
     for text in [include_str!("cases/fibers.c"), include_str!("cases/contexts.c")] {
-        let folder = compiled(text);
+        let folder = compile_program(text);
         for way in IN_ONE_RUN {
             assert_traces_match_steps(&folder, &["./app"], 0, &[way]);
             let notes = TraceFile::open(&folder.path("one.trace")).unwrap().end().notes.clone();
             assert!(notes.iter().any(|note| note.contains("continued on a different stack")), "{way:?}: {notes:?}");
-            assert!((4..12).contains(&deepest(&folder)), "{way:?}: {}", deepest(&folder));
+            assert!((4..12).contains(&measure_nesting(&folder)), "{way:?}: {}", measure_nesting(&folder));
             let again = folder.record(way, "again.trace", &["./app"]);
             assert!(again.status.success(), "{}", errors(&again));
             let compared = folder.trodden(&["diff", "--fail", "one.trace", "again.trace"]);
@@ -199,16 +198,16 @@ fn code_on_another_stack_loses_no_block_and_does_not_nest() {
     }
 }
 
-/// Frames end by `longjmp` and by exceptions, after calls that only the following code shows to have returned.
+/// Frames end by `longjmp` and by exceptions. Before that, they made calls of which only the code after them shows that they returned.
 #[test]
 fn code_executed_before_a_frame_is_left_is_traced() {
-    assert_traces_match_steps(&compiled(include_str!("cases/left_by_longjmp.c")), &["./app"], 0, &IN_ONE_RUN);
+    assert_traces_match_steps(&compile_program(include_str!("cases/left_by_longjmp.c")), &["./app"], 0, &IN_ONE_RUN);
     let folder = Folder::new();
     folder.compile("c++", "left.cc", include_str!("cases/left_by_exceptions.cc"));
     assert_traces_match_steps(&folder, &["./app"], 0, &IN_ONE_RUN);
 }
 
-/// A program that single-steps itself gets all of its own signals, and no others.
+/// A program that single-steps itself must get all of its own signals, and no others.
 #[test]
 fn programs_that_set_their_own_trap_flag_get_their_signals() {
     let text = r#"
@@ -230,16 +229,17 @@ int main(void) {
     return 0;
 }
 "#;
-    let folder = compiled(text);
+    let folder = compile_program(text);
     for way in IN_ONE_RUN {
         assert_eq!(traced::must(folder.record(way, "one.trace", &["./app"])), "20\n", "{way:?}");
     }
 }
 
-/// The program's handler gets one trap for each of its instructions, in whichever block, and none for the instructions that trodden adds.
+/// The program's handler must get one trap for each of the program's instructions, in whichever block, and none for instructions that
+/// trodden adds.
 #[test]
 fn programs_that_step_themselves_through_blocks_get_their_signals() {
-    let folder = compiled(include_str!("cases/steps_itself.c"));
+    let folder = compile_program(include_str!("cases/steps_itself.c"));
     let plain = std::process::Command::new(folder.path("app")).output().unwrap();
     let plain = String::from_utf8(plain.stdout).unwrap();
     assert!(plain.split(' ').next().unwrap().parse::<u32>().unwrap() > 100, "{plain}");
@@ -248,7 +248,7 @@ fn programs_that_step_themselves_through_blocks_get_their_signals() {
     }
 }
 
-/// Pushes and pops the flags as the counting runtime does; the instruction after `popf` is one byte long.
+/// The program pushes and pops the flags as the counting runtime does. The instruction after `popf` is one byte long.
 #[test]
 fn stepping_restores_flags() {
     let text = r#"
@@ -261,10 +261,10 @@ int main(void) {
     return puts("restored") < 0;
 }
 "#;
-    assert_traces_match_steps(&compiled(text), &["./app"], 0, &IN_ONE_RUN);
+    assert_traces_match_steps(&compile_program(text), &["./app"], 0, &IN_ONE_RUN);
 }
 
-/// A static program looks for the vDSO. A trace of several runs hides it, and says so.
+/// A static program looks for the vDSO. A trace of several runs hides the vDSO, and must say so.
 #[test]
 fn a_hidden_vdso_is_reported() {
     let folder = Folder::new();
@@ -304,7 +304,7 @@ __asm__(".globl _start\n_start: mov %rsp, %rdi\n and $-16, %rsp\n call begin\n h
 /// The blocks in JSON are those that `trodden export addresses` writes.
 #[test]
 fn blocks_are_shown_as_json() {
-    let folder = compiled("int main(int n, char **a) { int s = 0; for (int i = 0; i < n + 2; i++) s += a[0][i]; return s & 0; }\n");
+    let folder = compile_program("int main(int n, char **a) { int s = 0; for (int i = 0; i < n + 2; i++) s += a[0][i]; return s & 0; }\n");
     traced::must(folder.record(&["--runs", "1"], "one.trace", &["./app"]));
     let addresses = folder.addresses("one.trace");
     let blocks: serde_json::Value = serde_json::from_str(&traced::must(folder.trodden(&["show", "--json", "one.trace"]))).unwrap();

@@ -1,4 +1,5 @@
-//! `trodden trace` of programs that change or read their own code: they must behave as without tracing, and the trace says what it lacks.
+//! `trodden trace` on programs that change or read their own code. They must behave as without a trace, and the trace must say what it
+//! lacks.
 
 mod traced;
 
@@ -9,9 +10,9 @@ use traced::{Folder, errors, must};
 
 const IN_ONE_RUN: [&[&str]; 3] = [&["--runs", "1"], &["--runs", "1", "--collector", "ptrace"], &["--collector", "single-step"]];
 
-/// Replaces `f` by another function in the way named by the argument, and calls it before and after; `other` is on a separate page. Many
-/// calls lie between them, so that copies of blocks call each other.
-const CHANGES: &str = r#"
+/// A program that replaces `f` by a different function, in the way that the argument names, and calls it before and after that. `other` is
+/// on a separate page. Between both functions is code with many calls, so that copies of blocks call each other.
+const CHANGES_PROGRAM: &str = r#"
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <stdint.h>
@@ -62,7 +63,7 @@ int main(int count, char **arguments) {
 }
 "#;
 
-fn calls(folder: &Folder, trace: &str, name: &str) -> u32 {
+fn count_calls(folder: &Folder, trace: &str, name: &str) -> u32 {
     let tree = must(folder.trodden(&["report", trace]));
     let rows = tree.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
     rows.filter(|row| row.last() == Some(&name)).map(|row| row[0].parse::<u32>().unwrap()).sum()
@@ -71,7 +72,7 @@ fn calls(folder: &Folder, trace: &str, name: &str) -> u32 {
 #[test]
 fn programs_that_change_their_code_execute_what_they_wrote() {
     let folder = Folder::new();
-    folder.compile("cc", "changes.c", CHANGES);
+    folder.compile("cc", "changes.c", CHANGES_PROGRAM);
     for how in ["store", "toggle", "file", "seek", "map", "move"] {
         let said = must(Command::new(folder.path("app")).arg(how).output().unwrap());
         assert_eq!(said, "30094\n", "{how}");
@@ -80,12 +81,11 @@ fn programs_that_change_their_code_execute_what_they_wrote() {
             let output = folder.record(options, "one.trace", &["./app", how]);
             assert!(errors(&output).contains("changed its own code"), "{how} {options:?}: {}", errors(&output));
             assert_eq!(must(output), said, "{how} {options:?}");
-            assert_eq!([calls(&folder, "one.trace", "f"), calls(&folder, "one.trace", "other")], [6, 12], "{how} {options:?}");
+            assert_eq!([count_calls(&folder, "one.trace", "f"), count_calls(&folder, "one.trace", "other")], [6, 12], "{how} {options:?}");
             // The blocks on other pages are in every trace.
             let trace = folder.addresses("one.trace");
             assert!(first.get_or_insert_with(|| trace.clone()) == &trace, "{how} {options:?}");
         }
-        // The note is kept in the trace.
         let shown = folder.trodden(&["report", "one.trace"]);
         assert!(errors(&shown).contains("changed its own code"), "{shown:?}");
     }
@@ -93,8 +93,8 @@ fn programs_that_change_their_code_execute_what_they_wrote() {
     assert!(several.status.code() == Some(2) && errors(&several).contains("--runs 1"), "{several:?}");
 }
 
-/// Several threads keep executing a function whose page another thread changes; all of them must see each change.
-const THREADS: &str = r#"
+/// A program in which several threads keep executing a function whose page another thread changes. All of them must see each change.
+const THREADS_PROGRAM: &str = r#"
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <stdatomic.h>
@@ -135,24 +135,23 @@ int main(void) {
 #[test]
 fn threads_execute_changed_code_wherever_they_were() {
     let folder = Folder::new();
-    folder.compile("cc", "threads.c", THREADS);
+    folder.compile("cc", "threads.c", THREADS_PROGRAM);
     let said = must(Command::new(folder.path("app")).output().unwrap());
     assert_eq!(said, "27\n");
     for options in [&[][..], &["--collector", "ptrace"]] {
         let output = folder.record(options, "one.trace", &["./app"]);
         assert!(errors(&output).contains("changed its own code"), "{options:?}: {}", errors(&output));
         assert_eq!(must(output), said, "{options:?}");
-        assert_eq!(calls(&folder, "one.trace", "after"), 1, "{options:?}");
+        assert_eq!(count_calls(&folder, "one.trace", "after"), 1, "{options:?}");
     }
 }
 
-/// Makes the code segments of a program writable, as `ld -N` does.
 fn make_code_writable(program: &Path) {
     let mut bytes = std::fs::read(program).unwrap();
     let word = |bytes: &[u8], at: usize| u16::from_le_bytes([bytes[at], bytes[at + 1]]) as usize;
     let (first, size, count) = (word(&bytes, 32), word(&bytes, 54), word(&bytes, 56));
     for header in (0..count).map(|n| first + n * size) {
-        // An executable (1) segment of type `PT_LOAD` (1) also becomes writable (2).
+        // An executable (1) segment of type `PT_LOAD` (1) is made writable (2), too.
         if word(&bytes, header) == 1 && bytes[header + 4] & 1 != 0 {
             bytes[header + 4] |= 2;
         }
@@ -163,7 +162,7 @@ fn make_code_writable(program: &Path) {
 #[test]
 fn code_that_is_writable_from_the_start_can_only_be_stepped() {
     let folder = Folder::new();
-    folder.compile("cc", "changes.c", CHANGES);
+    folder.compile("cc", "changes.c", CHANGES_PROGRAM);
     make_code_writable(&folder.path("app"));
     let said = must(Command::new(folder.path("app")).arg("store").output().unwrap());
     assert_eq!(said, "30094\n");
@@ -183,8 +182,8 @@ fn code_that_is_writable_from_the_start_can_only_be_stepped() {
     assert_eq!(must(output), said);
 }
 
-/// Changes `f`, says so, and computes until SIGUSR1 arrives.
-const CHANGED_BEFORE: &str = r#"
+/// A program that changes `f`, reports this, and computes until SIGUSR1 arrives.
+const CHANGED_BEFORE_PROGRAM: &str = r#"
 #include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -213,7 +212,7 @@ __attribute__((aligned(4096))) int main(void) {
 #[test]
 fn code_changed_before_attaching_is_not_watched() {
     let folder = Folder::new();
-    folder.compile("cc", "before.c", CHANGED_BEFORE);
+    folder.compile("cc", "before.c", CHANGED_BEFORE_PROGRAM);
     for collector in ["trampolines", "ptrace", "single-step"] {
         let mut process = Command::new(folder.path("app")).stdout(Stdio::piped()).spawn().unwrap();
         let mut said = [0; 6];
@@ -226,13 +225,13 @@ fn code_changed_before_attaching_is_not_watched() {
         assert!(process.wait().unwrap().success(), "{collector}");
         assert_eq!(rest, "right\n", "{collector}: {}", errors(&output));
         assert!(output.status.success() && errors(&output).contains("changed its own code"), "{collector}: {}", errors(&output));
-        assert_eq!(calls(&folder, "p.trace", "f"), 0, "{collector}");
+        assert_eq!(count_calls(&folder, "p.trace", "f"), 0, "{collector}");
         assert!(!folder.addresses("p.trace").is_empty(), "{collector}");
     }
 }
 
-/// Computes a checksum of its code as read from `/proc/self/mem`.
-const READS: &str = r#"
+/// A program that computes a checksum of its code, which it reads from `/proc/self/mem`.
+const READS_PROGRAM: &str = r#"
 #include <fcntl.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -259,15 +258,15 @@ int main(void) {
 #[test]
 fn programs_read_their_own_code_from_a_file() {
     let folder = Folder::new();
-    folder.compile("cc", "reads.c", READS);
+    folder.compile("cc", "reads.c", READS_PROGRAM);
     let said = must(Command::new(folder.path("app")).output().unwrap());
     for options in IN_ONE_RUN {
         assert_eq!(must(folder.record(options, "one.trace", &["./app"])), said, "{options:?}");
     }
 }
 
-/// Computes a checksum of its code by reading memory directly.
-const CHECKS: &str = r#"
+/// A program that computes a checksum of its code, which it reads from memory directly.
+const CHECKS_PROGRAM: &str = r#"
 #include <stdio.h>
 extern char etext;
 __attribute__((noinline)) int f(int x) { if (x > 3) return x * 2; return x + 1; }
@@ -284,7 +283,7 @@ int main(void) {
 #[test]
 fn stepped_programs_read_their_own_code_from_memory() {
     let folder = Folder::new();
-    folder.compile("cc", "checks.c", CHECKS);
+    folder.compile("cc", "checks.c", CHECKS_PROGRAM);
     let said = must(Command::new(folder.path("app")).output().unwrap());
     assert_eq!(must(folder.record(&["--collector", "single-step"], "one.trace", &["./app"])), said);
 }

@@ -1,7 +1,7 @@
-//! The HTML page of a trace in a real browser: clicks on calls, search, threads, source and machine code. The page requests nothing from
-//! outside.
+//! Tests a trace's HTML page in a real browser: clicks on calls, search, threads, source code and machine code. The page must request
+//! nothing from outside.
 //!
-//! If `TRODDEN_SCREENSHOTS=FOLDER` is set, screenshots of the page are written there.
+//! If `TRODDEN_SCREENSHOTS=FOLDER` is set, the tests write screenshots of the page to this folder.
 
 #[path = "../../report/tests/support/webdriver.rs"]
 #[allow(dead_code, reason = "the client is shared with other pages' tests")]
@@ -12,54 +12,53 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use webdriver::Browser;
 
-fn folder(name: &str) -> PathBuf {
+fn create_folder(name: &str) -> PathBuf {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("trace-page-{name}-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
     folder
 }
 
-fn trodden(folder: &Path, arguments: &[&str]) -> Vec<u8> {
+fn run_trodden(folder: &Path, arguments: &[&str]) -> Vec<u8> {
     let mut command = Command::new(env!("CARGO_BIN_EXE_trodden"));
     let output = command.current_dir(folder).stdin(Stdio::null()).args(arguments).output().unwrap();
     assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
     output.stdout
 }
 
-fn compile(folder: &Path, text: &str) {
+fn compile_program(folder: &Path, text: &str) {
     std::fs::write(folder.join("app.c"), text).unwrap();
     let arguments = ["-O1", "-g", "-fno-inline", "app.c", "-o", "app", "-pthread"];
     assert!(Command::new("cc").current_dir(folder).args(arguments).status().unwrap().success());
 }
 
-fn text(browser: &Browser, selector: &str) -> String {
+fn read_text(browser: &Browser, selector: &str) -> String {
     browser.eval(&format!("return document.querySelector({selector:?}).innerText")).as_str().unwrap().to_owned()
 }
 
-fn texts(browser: &Browser, selector: &str) -> Vec<String> {
+fn read_texts(browser: &Browser, selector: &str) -> Vec<String> {
     serde_json::from_value(browser.eval(&format!("return [...document.querySelectorAll({selector:?})].map((e) => e.textContent)"))).unwrap()
 }
 
-fn picture(browser: &Browser, name: &str) {
+fn take_picture(browser: &Browser, name: &str) {
     if let Some(folder) = std::env::var_os("TRODDEN_SCREENSHOTS") {
         std::fs::write(Path::new(&folder).join(format!("{name}.base64")), browser.screenshot()).unwrap();
     }
 }
 
-/// Exports a trace as a page and opens it.
-fn opened(folder: &Path, trace: &str, options: &[&str]) -> Browser {
+fn export_and_open(folder: &Path, trace: &str, options: &[&str]) -> Browser {
     let file = folder.join("page.html");
-    std::fs::write(&file, trodden(folder, &[&["export", "html", trace], options].concat())).unwrap();
+    std::fs::write(&file, run_trodden(folder, &[&["export", "html", trace], options].concat())).unwrap();
     let browser = Browser::start(&folder.join("browser"));
     browser.open(&file);
     browser
 }
 
-fn is_quiet(browser: &Browser) {
+fn check_no_errors(browser: &Browser) {
     assert_eq!(browser.console(), Vec::<String>::new(), "no error, no refused request");
     assert_eq!(browser.eval("return performance.getEntriesByType('resource').length"), 0);
 }
 
-const NESTED: &str = r#"
+const NESTED_PROGRAM: &str = r#"
 #include <stdio.h>
 static volatile int n;
 static void leaf(int i) { if (i & 1) n += i; else n -= i; }
@@ -69,7 +68,7 @@ static void noise(void) { for (int i = 0; i < 9; i++) leaf(i); }
 int main(void) { noise(); outer(); puts("</script><b>done</b>"); return 0; }
 "#;
 
-/// Zooms with a double click on a call, with a key, and back.
+/// Zooms in with a double click on a call and with a key, and zooms out.
 fn check_zoom(browser: &Browser) {
     let size = |browser: &Browser| browser.eval("return state.to - state.from").as_f64().unwrap();
     browser.click("#whole");
@@ -79,9 +78,9 @@ fn check_zoom(browser: &Browser) {
         "const i = calls().function.findIndex((f) => f >= 0 && functionName(f) === 'outer'); const w = canvas.clientWidth / end(); \
         pressed((calls().from[i] + 5) * w + 1, calls().depth[i] * ROW + 5, ['click', 'dblclick'])",
     );
-    assert_eq!(text(browser, "#name"), "outer");
+    assert_eq!(read_text(browser, "#name"), "outer");
     assert!(size(browser) < whole);
-    picture(browser, "trace-outer");
+    take_picture(browser, "trace-outer");
     browser.eval("canvas.dispatchEvent(new KeyboardEvent('keydown', { key: '+' }))");
     let nearer = size(browser);
     browser.click("#whole");
@@ -90,64 +89,64 @@ fn check_zoom(browser: &Browser) {
 
 #[test]
 fn readers_click_through_the_calls() {
-    let home = folder("calls");
-    compile(&home, NESTED);
-    trodden(&home, &["trace", "record", "--runs", "2", "--output", "t.trace", "--", "./app", "</script>"]);
-    let browser = opened(&home, "t.trace", &[]);
+    let home = create_folder("calls");
+    compile_program(&home, NESTED_PROGRAM);
+    run_trodden(&home, &["trace", "record", "--runs", "2", "--output", "t.trace", "--", "./app", "</script>"]);
+    let browser = export_and_open(&home, "t.trace", &[]);
     assert_eq!(browser.title(), "Trace of ./app </script>");
-    assert!(text(&browser, "#headline").contains("from 2 runs with trampolines"), "{}", text(&browser, "#headline"));
+    assert!(read_text(&browser, "#headline").contains("from 2 runs with trampolines"), "{}", read_text(&browser, "#headline"));
     // The outermost call is in the middle of the first line.
     browser.eval(
         "const c = document.getElementById('calls'); window.pressed = (x, y, kind) => { const b = c.getBoundingClientRect(); \
         for (const type of kind) c.dispatchEvent(new MouseEvent(type, { clientX: b.left + x, clientY: b.top + y, bubbles: true })); }",
     );
     browser.eval("pressed(document.getElementById('calls').clientWidth / 2, 8, ['click'])");
-    assert_eq!(text(&browser, "#name"), "_start");
-    // The search says which functions match, and where they are called.
+    assert_eq!(read_text(&browser, "#name"), "_start");
+    // The search lists matching functions and marks their calls.
     browser.type_into("#search", "leaf");
-    assert_eq!(texts(&browser, "#matches button"), ["leaf (789 calls)"]);
+    assert_eq!(read_texts(&browser, "#matches button"), ["leaf (789 calls)"]);
     browser.click("#next");
-    assert_eq!((text(&browser, "#name"), text(&browser, "#found")), ("leaf".to_owned(), "call 1 of 789".to_owned()));
-    assert_eq!(texts(&browser, "#stack button").last().unwrap(), "noise");
+    assert_eq!((read_text(&browser, "#name"), read_text(&browser, "#found")), ("leaf".to_owned(), "call 1 of 789".to_owned()));
+    assert_eq!(read_texts(&browser, "#stack button").last().unwrap(), "noise");
     browser.click("#previous");
-    assert_eq!(text(&browser, "#found"), "call 789 of 789");
-    assert_eq!(texts(&browser, "#stack button").iter().rev().take(3).collect::<Vec<_>>(), ["middle", "outer", "main"]);
-    picture(&browser, "trace-leaf");
-    // Select the caller, which shows the lines that this call executed; the last call of `middle` calls `leaf` 39 times.
+    assert_eq!(read_text(&browser, "#found"), "call 789 of 789");
+    assert_eq!(read_texts(&browser, "#stack button").iter().rev().take(3).collect::<Vec<_>>(), ["middle", "outer", "main"]);
+    take_picture(&browser, "trace-leaf");
+    // Selecting the caller shows the lines that this call executed. The last call of `middle` calls `leaf` 39 times.
     browser.eval("[...document.querySelectorAll('#stack button')].at(-1).click()");
-    assert_eq!(text(&browser, "#name"), "middle");
-    let executed = texts(&browser, "#body .executed");
+    assert_eq!(read_text(&browser, "#name"), "middle");
+    let executed = read_texts(&browser, "#body .executed");
     assert!(
         executed.iter().any(|l| l.starts_with("39") || l.starts_with("40")) && executed[0].contains("static void middle"),
         "{executed:?}"
     );
     browser.click("[data-tab=order]");
-    assert_eq!(texts(&browser, "#body button").len(), 39, "{:?}", texts(&browser, "#body button"));
+    assert_eq!(read_texts(&browser, "#body button").len(), 39, "{:?}", read_texts(&browser, "#body button"));
     browser.click("#body button");
-    assert_eq!(text(&browser, "#name"), "leaf");
+    assert_eq!(read_text(&browser, "#name"), "leaf");
     browser.click("[data-tab=code]");
-    let code = texts(&browser, "#body .row");
+    let code = read_texts(&browser, "#body .row");
     assert!(code.iter().any(|l| l.contains("ret")) && code.iter().any(|l| l.contains("block 0x")), "{code:?}");
     browser.click("[data-tab=callees]");
-    assert!(text(&browser, "#body").contains("makes no traced calls"), "{}", text(&browser, "#body"));
-    picture(&browser, "trace-code");
+    assert!(read_text(&browser, "#body").contains("makes no traced calls"), "{}", read_text(&browser, "#body"));
+    take_picture(&browser, "trace-code");
     check_zoom(&browser);
     browser.check_widths_and_schemes();
-    is_quiet(&browser);
+    check_no_errors(&browser);
 }
 
 #[test]
 fn ignored_functions_are_left_out_of_every_export() {
-    let home = folder("left-out");
-    compile(&home, NESTED);
-    trodden(&home, &["trace", "record", "--runs", "2", "--output", "t.trace", "--", "./app"]);
+    let home = create_folder("left-out");
+    compile_program(&home, NESTED_PROGRAM);
+    run_trodden(&home, &["trace", "record", "--runs", "2", "--output", "t.trace", "--", "./app"]);
     let export =
-        |form: &str, options: &[&str]| String::from_utf8(trodden(&home, &[&["export", form, "t.trace"], options].concat())).unwrap();
+        |form: &str, options: &[&str]| String::from_utf8(run_trodden(&home, &[&["export", form, "t.trace"], options].concat())).unwrap();
     let folded = |options: &[&str]| -> u64 {
         let all = export("folded", options);
         all.lines().map(|l| l.rsplit_once(' ').unwrap().1.parse::<u64>().unwrap()).sum()
     };
-    let lines = String::from_utf8(trodden(&home, &["export", "addresses", "t.trace"])).unwrap().lines().count() as u64;
+    let lines = String::from_utf8(run_trodden(&home, &["export", "addresses", "t.trace"])).unwrap().lines().count() as u64;
     assert_eq!(folded(&[]), lines);
     assert!(!export("folded", &["--ignore", "leaf"]).contains("leaf"));
     assert!(folded(&["--ignore", "outer"]) < lines / 2);
@@ -158,7 +157,7 @@ fn ignored_functions_are_left_out_of_every_export() {
     assert!(page.contains("middle") && !page.contains("\"leaf\""));
 }
 
-const THREADS: &str = r#"
+const THREADS_PROGRAM: &str = r#"
 #include <pthread.h>
 #include <stdio.h>
 static int work(int n) { int s = 0; for (int i = 0; i < n; i++) s += i & 3 ? i : -i; return s; }
@@ -173,32 +172,32 @@ int main(void) {
 
 #[test]
 fn readers_select_a_thread() {
-    let home = folder("threads");
-    compile(&home, THREADS);
-    trodden(&home, &["trace", "record", "--runs", "1", "--output", "t.trace", "--", "./app"]);
-    let browser = opened(&home, "t.trace", &[]);
-    assert_eq!(texts(&browser, "#thread option").len(), 2);
+    let home = create_folder("threads");
+    compile_program(&home, THREADS_PROGRAM);
+    run_trodden(&home, &["trace", "record", "--runs", "1", "--output", "t.trace", "--", "./app"]);
+    let browser = export_and_open(&home, "t.trace", &[]);
+    assert_eq!(read_texts(&browser, "#thread option").len(), 2);
     browser.type_into("#search", "work");
-    assert_eq!(texts(&browser, "#matches button"), Vec::<String>::new());
+    assert_eq!(read_texts(&browser, "#matches button"), Vec::<String>::new());
     browser.eval("const t = document.getElementById('thread'); t.value = 1; t.dispatchEvent(new Event('change'))");
-    assert_eq!(texts(&browser, "#matches button"), ["work (1 call)"]);
+    assert_eq!(read_texts(&browser, "#matches button"), ["work (1 call)"]);
     browser.click("#matches button");
-    assert_eq!((text(&browser, "#name"), texts(&browser, "#stack button")), ("work".to_owned(), vec!["run".to_owned()]));
-    is_quiet(&browser);
+    assert_eq!((read_text(&browser, "#name"), read_texts(&browser, "#stack button")), ("work".to_owned(), vec!["run".to_owned()]));
+    check_no_errors(&browser);
 }
 
 #[test]
 fn stripped_programs_are_shown_as_machine_code() {
-    let home = folder("stripped");
+    let home = create_folder("stripped");
     std::fs::write(home.join("text"), "pack my box with five dozen jugs\n").unwrap();
-    trodden(&home, &["trace", "record", "--output", "t.trace", "--", "/usr/bin/gzip", "-c", "text"]);
-    let browser = opened(&home, "t.trace", &[]);
+    run_trodden(&home, &["trace", "record", "--output", "t.trace", "--", "/usr/bin/gzip", "-c", "text"]);
+    let browser = export_and_open(&home, "t.trace", &[]);
     browser.type_into("#search", "main");
     browser.click("#matches button");
-    assert_eq!(text(&browser, "#name"), "main");
-    assert!(text(&browser, "#body").contains("no line numbers"), "{}", text(&browser, "#body"));
+    assert_eq!(read_text(&browser, "#name"), "main");
+    assert!(read_text(&browser, "#body").contains("no line numbers"), "{}", read_text(&browser, "#body"));
     browser.click("[data-tab=code]");
-    assert!(texts(&browser, "#body .row.executed").len() > 50);
-    picture(&browser, "trace-stripped");
-    is_quiet(&browser);
+    assert!(read_texts(&browser, "#body .row.executed").len() > 50);
+    take_picture(&browser, "trace-stripped");
+    check_no_errors(&browser);
 }

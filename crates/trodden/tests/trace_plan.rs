@@ -1,4 +1,5 @@
-//! `trodden trace record`: which run watches what, with limits, weights and distributions that the user gives; runs in fresh folders.
+//! `trodden trace record`: which run watches which witnesses, given limits, weights and distributions by the user. Also tested are runs in
+//! fresh folders.
 
 mod traced;
 
@@ -8,13 +9,13 @@ use traced::{Folder, errors, must};
 fn programs_that_change_files_are_repeated_in_fresh_folders() {
     let folder = Folder::new();
     let text = std::fs::read(folder.path("input")).unwrap();
-    // gzip creates a file and removes another, so the next run does not find them as they were.
+    // gzip creates a file and removes another, so the next run finds a different folder.
     let diverged = folder.record(&["--runs", "2"], "t.trace", &["/usr/bin/gzip", "input"]);
     assert!(errors(&diverged).contains("diverged") && errors(&diverged).contains("--fresh-folder"), "{}", errors(&diverged));
     std::fs::remove_file(folder.path("input.gz")).ok();
     std::fs::write(folder.path("input"), &text).unwrap();
     must(folder.record(&["--runs", "3", "--fresh-folder"], "t.trace", &["/usr/bin/gzip", "input"]));
-    // The folder is as a single run leaves it.
+    // The folder is in the state in which a single run leaves it.
     assert!(folder.path("input.gz").exists() && !folder.path("input").exists());
     std::fs::remove_file(folder.path("input.gz")).unwrap();
     std::fs::write(folder.path("input"), &text).unwrap();
@@ -22,7 +23,7 @@ fn programs_that_change_files_are_repeated_in_fresh_folders() {
     assert!(folder.addresses("t.trace") == folder.addresses("s.trace"));
 }
 
-const LOOPS: &str = r#"
+const LOOPS_PROGRAM: &str = r#"
 #include <stdio.h>
 static volatile int n;
 __attribute__((noinline)) static void often(int i) { for (int k = 0; k < 200; k++) n += k & i ? 1 : 2; }
@@ -32,9 +33,9 @@ int main(int c, char **v) { for (int i = 0; i < 5; i++) both(i); return 0; }
 "#;
 
 /// Returns a program with loops, its plan for two runs as JSON, and the addresses that stepping records.
-fn looping() -> (Folder, serde_json::Value, Vec<String>) {
+fn plan_looping_program() -> (Folder, serde_json::Value, Vec<String>) {
     let folder = Folder::new();
-    folder.compile("cc", "loops.c", LOOPS);
+    folder.compile("cc", "loops.c", LOOPS_PROGRAM);
     must(folder.record(&["--collector", "single-step"], "stepped.trace", &["./app"]));
     let plan = must(folder.record(&["--plan=json", "--runs", "2"], "no.trace", &["./app"]));
     let stepped = folder.addresses("stepped.trace");
@@ -43,13 +44,13 @@ fn looping() -> (Folder, serde_json::Value, Vec<String>) {
 
 #[test]
 fn a_limit_makes_more_runs_for_fewer_machines() {
-    let (folder, _, stepped) = looping();
+    let (folder, _, stepped) = plan_looping_program();
     let options = ["--limit", "9", "--machines", "2", "--runs", "2"];
     let output = folder.record(&options, "t.trace", &["./app"]);
     assert!(errors(&output).contains("witness hits in 3 runs"), "{}", errors(&output));
     must(output);
     assert!(folder.addresses("t.trace") == stepped);
-    // A single run must distinguish everything that code outside can call, which is more functions than there are debug registers.
+    // A single run must distinguish all functions that other code can call. These are more functions than there are debug registers.
     let hardware = folder.record_with("--collector hardware", &["--runs", "4"], "h.trace", &["./app"]);
     assert!(errors(&hardware).contains("no run distinguishes") && errors(&hardware).contains("more witnesses"), "{}", errors(&hardware));
     let small = folder.record(&["--runs", "4", "--limit", "1"], "t.trace", &["./app"]);
@@ -60,11 +61,11 @@ fn a_limit_makes_more_runs_for_fewer_machines() {
 
 #[test]
 fn a_distribution_can_be_given() {
-    let (folder, plan, stepped) = looping();
+    let (folder, plan, stepped) = plan_looping_program();
     std::fs::write(folder.path("plan.json"), plan.to_string()).unwrap();
     must(folder.record(&["--runs", "2", "--distribution", "plan.json"], "t.trace", &["./app"]));
     assert!(folder.addresses("t.trace") == stepped);
-    // Without the blocks of `seldom`, its two sides look alike.
+    // Without the blocks of `seldom`, its two branch sides cannot be distinguished.
     let code = must(folder.laboratory(&["graph", "extract", "app", "--function", "seldom"]));
     let code: serde_json::Value = serde_json::from_str(&code).unwrap();
     let own: Vec<String> =
@@ -91,7 +92,7 @@ fn a_distribution_can_be_given() {
 
 #[test]
 fn weights_are_measured() {
-    let (folder, _, stepped) = looping();
+    let (folder, _, stepped) = plan_looping_program();
     let most = |weights: &str| {
         let options = ["--runs", "2", "--witness-strategy", "weighted", "--witness-weights", weights];
         let plan = must(folder.record(&[&options[..], &["--plan=json"]].concat(), "no.trace", &["./app"]));
@@ -100,7 +101,7 @@ fn weights_are_measured() {
         let plan: serde_json::Value = serde_json::from_str(&plan).unwrap();
         plan["predicted"].as_array().unwrap().iter().map(|p| p.as_f64().unwrap()).fold(0.0, f64::max)
     };
-    // The inner loop has 1000 iterations in all; a prediction from a trace or a first run must be close to that.
+    // The inner loop has 1,000 iterations in total. Predictions from a trace or a first run must be close to that.
     let (measured, first, guessed) = (most("stepped.trace"), most("first-run"), most("static"));
     assert!((900.0..4000.0).contains(&measured) && (900.0..4000.0).contains(&first), "{measured} {first} {guessed}");
     assert!(!(900.0..=4000.0).contains(&guessed), "{guessed}");
@@ -109,7 +110,7 @@ fn weights_are_measured() {
 }
 
 /// The loop in figure 6(a) of "Distributed program tracing".
-const DIAMONDS: &str = r#"
+const DIAMONDS_PROGRAM: &str = r#"
 #include <stdio.h>
 #include <stdlib.h>
 volatile int a, b, c, d, e, f;
@@ -121,7 +122,7 @@ int main(int n, char **v) {
 }
 "#;
 
-/// Returns the predicted cost of the most expensive machine, by the plan that is carried out.
+/// Returns the predicted cost of the most expensive machine under the plan that is carried out.
 fn highest_machine_cost(folder: &Folder, strategy: &str, runs: &str, machines: Option<&str>) -> f64 {
     let machines = machines.map_or(Vec::new(), |count| vec!["--machines", count]);
     let options = [&["--plan=json", "--runs", runs, "--witness-strategy", strategy], &machines[..]].concat();
@@ -135,7 +136,7 @@ fn highest_machine_cost(folder: &Folder, strategy: &str, runs: &str, machines: O
 #[test]
 fn weighted_plans_cost_no_more_than_published_ones_after_repair() {
     let folder = Folder::new();
-    for text in [DIAMONDS, LOOPS] {
+    for text in [DIAMONDS_PROGRAM, LOOPS_PROGRAM] {
         folder.compile("cc", "program.c", text);
         for runs in ["2", "3", "4"] {
             for machines in [None, Some("1"), Some("2")] {
@@ -151,7 +152,7 @@ fn weighted_plans_cost_no_more_than_published_ones_after_repair() {
 
 #[test]
 fn calls_are_nested_in_their_callers() {
-    let (folder, ..) = looping();
+    let (folder, ..) = plan_looping_program();
     must(folder.record(&["--runs", "2"], "two.trace", &["./app"]));
     let tree = must(folder.trodden(&["report", "two.trace"]));
     let depth = |name: &str, calls: &str| {
@@ -159,7 +160,7 @@ fn calls_are_nested_in_their_callers() {
             tree.lines().find(|l| l.ends_with(name) && l.trim_start().starts_with(calls)).unwrap_or_else(|| panic!("{name}: {tree}"));
         line.len() - name.len()
     };
-    // `often` is the last call in its function that is traced, but it is not a tail call.
+    // `often` is the last traced call in its function, but not a tail call.
     assert!(depth(" main", "1 ") < depth(" both", "5 ") && depth(" both", "5 ") < depth(" seldom", "5 "), "{tree}");
     assert_eq!(depth(" seldom", "5 "), depth(" often", "5 "), "{tree}");
 }
@@ -171,7 +172,7 @@ fn plans_say_how_many_witnesses_repair_added() {
     let json: serde_json::Value = serde_json::from_str(&plan("--plan=json")).unwrap();
     let witnesses: usize = json["profiles"].as_array().unwrap().iter().map(|p| p.as_array().unwrap().len()).sum();
     let repaired = json["repaired"].as_u64().unwrap();
-    // Placing witnesses function by function does not cover calls from outside and unwinding.
+    // Placing witnesses function by function covers neither calls from outside nor unwinding.
     assert!(repaired > 0 && (repaired as usize) < witnesses, "{repaired} of {witnesses}");
     let text = plan("--plan");
     assert!(text.contains(&format!("\n{repaired} witnesses were added by repair")), "{text}");

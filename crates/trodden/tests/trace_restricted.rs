@@ -1,5 +1,5 @@
-//! `trodden trace` of programs that are restricted, or restrict themselves: address space limits, system call filters, other users. They
-//! must behave as without tracing, or be rejected by name before they start.
+//! `trodden trace` on programs that are restricted or restrict themselves: address space limits, system call filters, other users. The
+//! programs must behave as without a trace, or be rejected by name before they start.
 
 mod traced;
 
@@ -10,8 +10,9 @@ use traced::{Folder, errors, must};
 
 const IN_ONE_RUN: [&[&str]; 3] = [&["--runs", "1"], &["--runs", "1", "--collector", "ptrace"], &["--collector", "single-step"]];
 
-/// Prints the limit of its address space and how much it can map below that, and sets another limit; so does a program that it executes.
-const LIMITED: &str = r#"
+/// A program that prints the limit of its address space and how much it can map below this limit, and then sets a different limit. So does
+/// a program that it executes.
+const LIMITED_PROGRAM: &str = r#"
 #include <stdio.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -43,7 +44,7 @@ int main(int count, char **arguments) {
 }
 "#;
 
-fn limited(folder: &Folder, script: &str, user: Option<&str>) -> Output {
+fn run_limited(folder: &Folder, script: &str, user: Option<&str>) -> Output {
     let mut command = Command::new(if user.is_some() { "setpriv" } else { "sh" });
     if let Some(user) = user {
         command.args(["--reuid", user, "--regid", user, "--clear-groups", "--inh-caps=-all", "--", "sh"]);
@@ -55,13 +56,14 @@ fn limited(folder: &Folder, script: &str, user: Option<&str>) -> Output {
 #[test]
 fn limited_address_spaces_are_as_large_as_without_a_trace() {
     let folder = Folder::new();
-    folder.compile("cc", "limited.c", LIMITED);
-    // Addresses are not randomised in a trace, which changes the sizes of the gaps between mappings.
-    let said = must(limited(&folder, "ulimit -S -v 8000000; setarch -R ./app", None));
+    folder.compile("cc", "limited.c", LIMITED_PROGRAM);
+    // In a trace, addresses are not randomised, which changes the sizes of the gaps between mappings. The comparison disables
+    // randomisation, too.
+    let said = must(run_limited(&folder, "ulimit -S -v 8000000; setarch -R ./app", None));
     assert_eq!(said.lines().count(), 4);
     for options in IN_ONE_RUN {
         let script = format!("ulimit -S -v 8000000; exec \"$0\" trace record {} --output one.trace -- ./app", options.join(" "));
-        let output = limited(&folder, &script, None);
+        let output = run_limited(&folder, &script, None);
         assert!(!errors(&output).contains("do not work here"), "{options:?}: {}", errors(&output));
         assert_eq!(must(output), said, "{options:?}");
     }
@@ -76,10 +78,9 @@ fn is_root() -> bool {
     has_all
 }
 
-const OTHER_USER: &str = "65534";
+const OTHER_USER_ID: &str = "65534";
 
-/// Creates a folder that every user can write to.
-fn open_folder() -> Folder {
+fn create_open_folder() -> Folder {
     let folder = Folder::new();
     std::fs::set_permissions(folder.path(""), std::fs::Permissions::from_mode(0o777)).unwrap();
     folder
@@ -90,10 +91,10 @@ fn limits_that_leave_no_room_are_rejected_before_the_program_starts() {
     if !is_root() {
         return;
     }
-    let folder = open_folder();
-    folder.compile("cc", "limited.c", LIMITED);
+    let folder = create_open_folder();
+    folder.compile("cc", "limited.c", LIMITED_PROGRAM);
     let script = "ulimit -v 2000000; exec \"$0\" trace record --runs 1 --collector trampolines --output one.trace -- ./app";
-    let output = limited(&folder, script, Some(OTHER_USER));
+    let output = run_limited(&folder, script, Some(OTHER_USER_ID));
     assert_eq!((output.status.code(), &output.stdout[..]), (Some(2), &b""[..]), "{}", errors(&output));
     assert!(errors(&output).contains("ulimit -v"), "{}", errors(&output));
 }
@@ -103,21 +104,21 @@ fn programs_that_gain_privileges_are_rejected_before_they_start() {
     if !is_root() {
         return;
     }
-    let folder = open_folder();
+    let folder = create_open_folder();
     folder.compile("cc", "who.c", "#include <stdio.h>\n#include <unistd.h>\nint main(void) { printf(\"%d\\n\", geteuid()); return 0; }\n");
     let program = folder.path("app");
     let refused = |what: &str| {
         for command in ["trace record --runs 1 --output one.trace", "trace record --collector single-step --output one.trace"] {
-            let output = limited(&folder, &format!("exec \"$0\" {command} -- ./app"), Some(OTHER_USER));
+            let output = run_limited(&folder, &format!("exec \"$0\" {command} -- ./app"), Some(OTHER_USER_ID));
             assert_eq!((output.status.code(), &output.stdout[..]), (Some(2), &b""[..]), "{what}: {}", errors(&output));
             assert!(errors(&output).contains(what) && errors(&output).contains("as root"), "{what}: {}", errors(&output));
         }
     };
-    must(limited(&folder, "exec \"$0\" trace record --runs 1 --output one.trace -- ./app", Some(OTHER_USER)));
+    must(run_limited(&folder, "exec \"$0\" trace record --runs 1 --output one.trace -- ./app", Some(OTHER_USER_ID)));
     std::fs::remove_file(folder.path("one.trace")).unwrap();
     std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o4755)).unwrap();
     refused("setuid");
-    // If root traces the program, it keeps its privileges.
+    // If root traces the program, the program keeps its privileges.
     assert_eq!(must(folder.record(&["--runs", "1"], "root.trace", &["./app"])), "0\n");
     std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o2755)).unwrap();
     refused("setgid");
@@ -133,20 +134,20 @@ fn processes_of_other_users_are_rejected_by_name() {
     if !is_root() {
         return;
     }
-    let folder = open_folder();
-    let by_pid = |id: u32| limited(&folder, &format!("exec \"$0\" trace record --output p.trace --pid {id}"), Some(OTHER_USER));
+    let folder = create_open_folder();
+    let by_pid = |id: u32| run_limited(&folder, &format!("exec \"$0\" trace record --output p.trace --pid {id}"), Some(OTHER_USER_ID));
     let mut sleeper = Command::new("sleep").arg("100").spawn().unwrap();
     let output = by_pid(sleeper.id());
     sleeper.kill().unwrap();
     sleeper.wait().unwrap();
     assert_eq!(output.status.code(), Some(2));
     assert!(errors(&output).contains("it belongs to user 0. Run as that user or as root"), "{}", errors(&output));
-    // The same user started this process, but its file made it run as another user.
+    // The same user started this process, but its file makes it run as a different user.
     let program = folder.path("sleep");
     std::fs::copy("/usr/bin/sleep", &program).unwrap();
     std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o4755)).unwrap();
     let mut sleeper = Command::new("setpriv");
-    sleeper.args(["--reuid", OTHER_USER, "--regid", OTHER_USER, "--clear-groups", "--"]).arg(&program).arg("100");
+    sleeper.args(["--reuid", OTHER_USER_ID, "--regid", OTHER_USER_ID, "--clear-groups", "--"]).arg(&program).arg("100");
     let mut sleeper = sleeper.spawn().unwrap();
     while std::fs::read_link(format!("/proc/{}/exe", sleeper.id())).is_ok_and(|path| !path.ends_with("sleep")) {
         std::thread::yield_now();
@@ -158,13 +159,13 @@ fn processes_of_other_users_are_rejected_by_name() {
     assert!(errors(&output).contains("setuid"), "{}", errors(&output));
 }
 
-/// A separate mount namespace lets the test change the setting without changing that of the machine.
+/// In a separate mount namespace, the test can change the setting without changing it for the machine.
 #[test]
 fn what_yama_forbids_is_rejected_by_name_before_the_program_starts() {
     if !is_root() {
         return;
     }
-    let folder = open_folder();
+    let folder = create_open_folder();
     folder.compile("cc", "who.c", "int main(void) { return 0; }\n");
     let settings = "mount -t tmpfs none /proc/sys/kernel && mkdir /proc/sys/kernel/yama";
     let Ok(status) = Command::new("unshare").args(["-m", "sh", "-c", settings]).status() else { return };
@@ -172,7 +173,7 @@ fn what_yama_forbids_is_rejected_by_name_before_the_program_starts() {
         eprintln!("skipped: no file system can be mounted");
         return;
     }
-    for (scope, user, remedy) in [("2", OTHER_USER, "Run as root"), ("3", "0", "is rebooted")] {
+    for (scope, user, remedy) in [("2", OTHER_USER_ID, "Run as root"), ("3", "0", "is rebooted")] {
         let as_user = format!("setpriv --reuid {user} --regid {user} --clear-groups{}", if user == "0" { "" } else { " --inh-caps=-all" });
         for traced in
             ["trace record --runs 1 --output y.trace -- ./app", "record --suite tests -- ./app", "trace record --output y.trace --pid 1"]
@@ -182,15 +183,15 @@ fn what_yama_forbids_is_rejected_by_name_before_the_program_starts() {
             command.args(["-m", "sh", "-c", &script, env!("CARGO_BIN_EXE_trodden")]).current_dir(folder.path("")).env("TMPDIR", ".");
             let output = command.stdin(Stdio::null()).output().unwrap();
             assert_eq!(output.status.code(), Some(2), "{scope} {traced}: {}", errors(&output));
-            // A process of another user is rejected for that reason instead.
+            // A process of a different user is rejected for that reason instead.
             let (named, said) = (!traced.contains("--pid") || user == "0", errors(&output));
             assert!(!named || said.contains("yama/ptrace_scope") && said.contains(remedy), "{scope} {traced}: {said}");
         }
     }
 }
 
-/// Computes, restricts itself to a few system calls, and computes again; any other system call ends it.
-const FILTERED: &str = concat!(
+/// A program that computes, restricts itself to a few system calls, and computes again. Any other system call ends it.
+const FILTERED_PROGRAM: &str = concat!(
     include_str!("cases/filter.h"),
     r#"
 __attribute__((noinline)) static int work(int x) { int sum = 0; for (int i = 0; i < 10; i++) sum += i & 1 ? x : 2; return sum; }
@@ -213,7 +214,7 @@ int main(int count, char **arguments) {
 #[test]
 fn programs_that_filter_their_system_calls_run_to_their_end() {
     let folder = Folder::new();
-    folder.compile("cc", "filtered.c", FILTERED);
+    folder.compile("cc", "filtered.c", FILTERED_PROGRAM);
     for way in [&["./app"][..], &["./app", "strict"]] {
         let said = must(Command::new(folder.path("app")).args(&way[1..]).output().unwrap());
         assert_eq!((said.lines().count(), said.starts_with("0 ")), (5, true), "{said}");

@@ -1,5 +1,5 @@
-//! `trodden trace` of programs that read their own code: they see their own bytes, whatever the trace has written there. That takes
-//! memory protection keys.
+//! `trodden trace` on programs that read their own code. They must see their own bytes, whatever the trace has written into the code.
+//! Hiding these changes needs memory protection keys.
 
 mod traced;
 
@@ -10,7 +10,7 @@ use traced::{Folder, errors, must};
 
 const PATCHING: [&[&str]; 2] = [&["--runs", "1"], &["--runs", "1", "--collector", "ptrace"]];
 
-/// Without protection keys, programs see the patches.
+/// Returns true if the processor has protection keys. Without them, programs see the trace's changes.
 fn has_keys() -> bool {
     let has = trodden_trace::has_protection_keys();
     if !has {
@@ -19,8 +19,9 @@ fn has_keys() -> bool {
     has
 }
 
-/// It reads all of its code in the way that its argument names, and compares it with its file. Status 3 means that they differ.
-const READS: &str = r#"
+/// A program that reads all of its code, in the way that its argument names, and compares it with its file. Status 3 means that they
+/// differ.
+const READS_PROGRAM: &str = r#"
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -131,7 +132,7 @@ int main(int count, char **arguments) {
         sigaction(SIGSEGV, 0, &action);
         check(action.sa_handler == end && sigismember(&old, SIGSEGV) && sigismember(&old, SIGTRAP));
     } else if (!strcmp(how, "faults")) {
-        // What is wrong without a trace is still wrong.
+        // Accesses that fail without a trace fail under a trace, too.
         signal(SIGSEGV, SIG_DFL);
         void *volatile nowhere = (void *)16, *volatile code = (void *)main;
         check(write(copy, nowhere, 10) == -1 && errno == EFAULT);
@@ -167,9 +168,9 @@ int main(int count, char **arguments) {
 }
 "#;
 
-fn reader() -> Folder {
+fn create_reader() -> Folder {
     let folder = Folder::new();
-    folder.compile("cc", "reads.c", READS);
+    folder.compile("cc", "reads.c", READS_PROGRAM);
     folder
 }
 
@@ -178,7 +179,7 @@ fn a_program_that_reads_its_code_in_any_way_sees_its_own() {
     if !has_keys() {
         return;
     }
-    let folder = reader();
+    let folder = create_reader();
     for how in ["sum", "calls", "compare", "write", "fwrite", "vectors", "memory", "blocked", "protect"] {
         let said = must(Command::new(folder.path("app")).current_dir(folder.path("")).arg(how).output().unwrap());
         let stepped = must(folder.record(&["--collector", "single-step"], "stepped.trace", &["./app", how]));
@@ -198,9 +199,9 @@ fn a_program_that_reads_its_code_in_any_way_sees_its_own() {
 #[test]
 fn a_program_that_reads_its_code_is_traced_in_several_runs() {
     if has_keys() {
-        let folder = reader();
-        folder.agrees(&["./app", "sum"], 0);
-        folder.agrees(&["./app", "write"], 0);
+        let folder = create_reader();
+        folder.assert_matches_stepping(&["./app", "sum"], 0);
+        folder.assert_matches_stepping(&["./app", "write"], 0);
     }
 }
 
@@ -209,7 +210,7 @@ fn threads_and_signals_do_not_disturb_reads_of_code() {
     if !has_keys() {
         return;
     }
-    let folder = reader();
+    let folder = create_reader();
     for how in ["threads", "signals"] {
         let said = must(Command::new(folder.path("app")).current_dir(folder.path("")).arg(how).output().unwrap());
         for options in PATCHING {
@@ -224,30 +225,30 @@ fn faults_of_a_program_are_its_own_although_its_code_is_guarded() {
     if !has_keys() {
         return;
     }
-    let folder = reader();
+    let folder = create_reader();
     for options in PATCHING {
         let output = folder.record(options, "one.trace", &["./app", "faults"]);
         assert_eq!(output.status.code(), Some(128 + 11), "{options:?}: {output:?}");
     }
 }
 
-/// Starts the program that checks its code until it is to end.
-fn checking(folder: &Folder) -> Child {
+/// Starts the program so that it checks its code until it is told to end.
+fn start_checking(folder: &Folder) -> Child {
     let mut process = Command::new(folder.path("app")).current_dir(folder.path("")).arg("loop").stdout(Stdio::piped()).spawn().unwrap();
     let mut said = [0; 6];
     process.stdout.as_mut().unwrap().read_exact(&mut said).unwrap();
     process
 }
 
-/// Ends it, and requires that its code was always right.
-fn end(mut process: Child, what: &str) {
+/// Ends the program, and checks that it always saw its own code.
+fn end_checking(mut process: Child, what: &str) {
     must(Command::new("kill").args(["-USR1", &process.id().to_string()]).output().unwrap());
     let mut rest = String::new();
     process.stdout.as_mut().unwrap().read_to_string(&mut rest).unwrap();
     assert_eq!((process.wait().unwrap().code(), rest.as_str()), (Some(0), "right\n111\n"), "{what}");
 }
 
-fn keys_of(process: &Child) -> Vec<String> {
+fn list_keys(process: &Child) -> Vec<String> {
     let text = std::fs::read_to_string(format!("/proc/{}/smaps", process.id())).unwrap();
     text.lines().filter(|line| line.starts_with("ProtectionKey:") && !line.ends_with(" 0")).map(str::to_owned).collect()
 }
@@ -257,19 +258,19 @@ fn a_process_that_checks_its_code_is_traced_and_left_as_it_was() {
     if !has_keys() {
         return;
     }
-    let folder = reader();
+    let folder = create_reader();
     for collector in ["trampolines", "ptrace"] {
-        let process = checking(&folder);
+        let process = start_checking(&folder);
         let id = process.id().to_string();
         let maps = || std::fs::read_to_string(format!("/proc/{id}/maps")).unwrap();
         let before = maps();
         for _ in 0..4 {
             let arguments = ["trace", "record", "--collector", collector, "--pid", &id, "--for", "150ms", "--output", "p.trace"];
             must(folder.trodden(&arguments));
-            assert_eq!((maps(), keys_of(&process)), (before.clone(), vec![]), "{collector}");
+            assert_eq!((maps(), list_keys(&process)), (before.clone(), vec![]), "{collector}");
         }
         assert!(!folder.addresses("p.trace").is_empty(), "{collector}");
-        end(process, collector);
+        end_checking(process, collector);
     }
 }
 
@@ -278,17 +279,17 @@ fn a_process_that_checks_its_code_survives_the_end_of_the_command() {
     if !has_keys() {
         return;
     }
-    let folder = reader();
+    let folder = create_reader();
     for (number, signal) in ["-INT", "-KILL", "-TERM", "-KILL"].into_iter().enumerate() {
-        let process = checking(&folder);
+        let process = start_checking(&folder);
         let before = std::fs::read_to_string(format!("/proc/{}/maps", process.id())).unwrap();
         let mut command = Command::new(env!("CARGO_BIN_EXE_trodden"));
         let collector = ["trampolines", "ptrace"][number / 2];
         command.args(["trace", "record", "--collector", collector, "--pid", &process.id().to_string(), "--output"]);
         let mut client = command.arg(folder.path("p.trace")).stderr(Stdio::null()).spawn().unwrap();
-        // Code is guarded.
+        // Once the process has a protection key, its code is guarded.
         let started = Instant::now();
-        while keys_of(&process).is_empty() {
+        while list_keys(&process).is_empty() {
             assert!(started.elapsed() < Duration::from_secs(60), "{collector}");
             std::thread::sleep(Duration::from_millis(5));
         }
@@ -296,16 +297,16 @@ fn a_process_that_checks_its_code_survives_the_end_of_the_command() {
         must(Command::new("kill").args([signal, &client.id().to_string()]).output().unwrap());
         client.wait().unwrap();
         let started = Instant::now();
-        while std::fs::read_to_string(format!("/proc/{}/maps", process.id())).unwrap() != before || !keys_of(&process).is_empty() {
+        while std::fs::read_to_string(format!("/proc/{}/maps", process.id())).unwrap() != before || !list_keys(&process).is_empty() {
             assert!(started.elapsed() < Duration::from_secs(10), "{signal} {collector}");
             std::thread::sleep(Duration::from_millis(5));
         }
-        end(process, &format!("{signal} {collector}"));
+        end_checking(process, &format!("{signal} {collector}"));
     }
 }
 
-/// Its code contains its data: messages, the arguments of a program, and a table that a loop reads.
-const DATA_IN_CODE: &str = r#"
+/// A program with data in its code: messages, the arguments of a program, and a table that a loop reads.
+const DATA_IN_CODE_PROGRAM: &str = r#"
 .globl _start
 .text
 message: .ascii "data in code\n"
@@ -360,7 +361,7 @@ fn data_within_code_is_read_as_usual() {
         return;
     }
     let folder = Folder::new();
-    std::fs::write(folder.path("data.s"), DATA_IN_CODE).unwrap();
+    std::fs::write(folder.path("data.s"), DATA_IN_CODE_PROGRAM).unwrap();
     must(Command::new("cc").current_dir(folder.path("")).args(["-nostdlib", "-static", "data.s", "-o", "app"]).output().unwrap());
     let said = "data in code\nexecuted\n";
     for options in PATCHING {
@@ -372,8 +373,8 @@ fn data_within_code_is_read_as_usual() {
     }
 }
 
-/// It installs a filter that allows everything, and then reads its code.
-const FILTERED: &str = r#"
+/// A program that installs a filter which allows everything, and then reads its own code.
+const FILTERED_PROGRAM: &str = r#"
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <stdio.h>
@@ -401,7 +402,7 @@ fn a_filter_ends_the_guard_and_the_trace_says_so() {
         return;
     }
     let folder = Folder::new();
-    folder.compile("cc", "filtered.c", FILTERED);
+    folder.compile("cc", "filtered.c", FILTERED_PROGRAM);
     let said = must(Command::new(folder.path("app")).output().unwrap());
     for options in PATCHING {
         let output = folder.record(options, "one.trace", &["./app"]);

@@ -1,5 +1,5 @@
-//! The tracer is a separate process: however the command ends, whatever it traced continues as if it had never been traced, no temporary
-//! files are left, and a program that the command starts has the same session, terminal and descriptors as without it.
+//! The tracer is a separate process. However the command ends, whatever it traced continues as if it had never been traced, and no
+//! temporary files are left. A program that the command starts has the same session, terminal and descriptors as without the command.
 
 mod traced;
 
@@ -11,8 +11,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 use traced::{Folder, errors, installed, must};
 
-/// Waits for a condition.
-fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !is_so() {
         assert!(begun.elapsed() < Duration::from_secs(120), "{what}");
@@ -20,26 +19,27 @@ fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// Prepares a command that puts its temporary files in `tmp`.
-fn trodden(folder: &Folder, arguments: &[&str]) -> Command {
+/// Creates a command that puts its temporary files in `tmp`.
+fn trodden_command(folder: &Folder, arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_trodden"));
     let _ = fs::create_dir(folder.path("tmp"));
     command.current_dir(folder.path("")).env("TMPDIR", folder.path("tmp")).env("RUST_BACKTRACE", "0").args(arguments);
     command
 }
 
-fn temporary(folder: &Folder) -> Vec<PathBuf> {
+fn list_temporary_files(folder: &Folder) -> Vec<PathBuf> {
     fs::read_dir(folder.path("tmp")).unwrap().map(|entry| entry.unwrap().path()).collect()
 }
 
 /// Returns a value from `/proc/PID/status`, or `None` if the process does not exist.
-fn status(process: &str, name: &str) -> Option<String> {
+fn read_status(process: &str, name: &str) -> Option<String> {
     let text = fs::read_to_string(format!("/proc/{process}/status")).ok()?;
     text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).map(|value| value.trim().to_owned())
 }
 
-/// Works until the file `finish` exists. Then it reports whether its results were right, and whether its code is that of its file.
-const WORKER: &str = r#"
+/// A program that works until the file `finish` exists. Then it reports whether its results were right, and whether its code is that of its
+/// file.
+const WORKER_PROGRAM: &str = r#"
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
@@ -70,117 +70,120 @@ int main(void) {
 }
 "#;
 
-fn worker() -> Folder {
+fn create_worker() -> Folder {
     let folder = Folder::new();
-    // Compute the expected result here, and put it into the program.
+    // The expected result is computed here and put into the program.
     let sum: u32 = (0..200u32).map(|n| if n % 3 != 0 { n / 2 } else { n * 5 + 1 }).sum();
-    folder.compile("cc", "worker.c", &WORKER.replace("39932", &sum.to_string()));
+    folder.compile("cc", "worker.c", &WORKER_PROGRAM.replace("39932", &sum.to_string()));
     folder
 }
 
-/// Waits until the program works, and returns its process ID.
-fn ready(folder: &Folder) -> String {
-    until("the program does not begin", || folder.path("ready").exists());
+/// Waits until the program works. Returns its process ID.
+fn wait_until_ready(folder: &Folder) -> String {
+    wait_until("the program does not begin", || folder.path("ready").exists());
     fs::read_to_string(folder.path("ready")).unwrap().trim().to_owned()
 }
 
 /// Checks that the program is released, continues by itself, and gets the right results.
-fn check_goes_on(folder: &Folder, process: &str, case: &str) {
-    until(&format!("{case}: it is not let go"), || status(process, "TracerPid").is_none_or(|tracer| tracer == "0"));
-    until(&format!("{case}: {:?}", temporary(folder)), || temporary(folder).is_empty());
+fn check_continues(folder: &Folder, process: &str, case: &str) {
+    wait_until(&format!("{case}: it is not let go"), || read_status(process, "TracerPid").is_none_or(|tracer| tracer == "0"));
+    wait_until(&format!("{case}: {:?}", list_temporary_files(folder)), || list_temporary_files(folder).is_empty());
     fs::write(folder.path("finish"), "").unwrap();
-    until(&format!("{case}: it has no result"), || folder.path("result").exists());
+    wait_until(&format!("{case}: it has no result"), || folder.path("result").exists());
     assert_eq!(fs::read_to_string(folder.path("result")).unwrap(), "0 wrong, code as it was\n", "{case}");
     ["ready", "finish", "result"].iter().for_each(|name| fs::remove_file(folder.path(name)).unwrap());
 }
 
 #[test]
 fn programs_survive_the_command_that_started_them() {
-    let folder = worker();
+    let folder = create_worker();
     for collector in ["trampolines", "ptrace", "single-step"] {
         let arguments = ["trace", "record", "--runs", "1", "--collector", collector, "--output", "t.trace", "--", "./app"];
-        let mut command = trodden(&folder, &arguments).stdin(Stdio::null()).spawn().unwrap();
-        let process = ready(&folder);
-        assert!(status(&process, "TracerPid").unwrap() != "0" && !temporary(&folder).is_empty());
+        let mut command = trodden_command(&folder, &arguments).stdin(Stdio::null()).spawn().unwrap();
+        let process = wait_until_ready(&folder);
+        assert!(read_status(&process, "TracerPid").unwrap() != "0" && !list_temporary_files(&folder).is_empty());
         command.kill().unwrap();
         assert_eq!(command.wait().unwrap().signal(), Some(9));
-        check_goes_on(&folder, &process, collector);
-        until("the program ends", || status(&process, "State").is_none_or(|state| state.starts_with('Z')));
+        check_continues(&folder, &process, collector);
+        wait_until("the program ends", || read_status(&process, "State").is_none_or(|state| state.starts_with('Z')));
     }
 }
 
 #[test]
 fn several_runs_end_with_the_command_and_their_program_continues() {
-    let folder = worker();
-    let mut command =
-        trodden(&folder, &["trace", "record", "--runs", "4", "--output", "t.trace", "--", "./app"]).stdin(Stdio::null()).spawn().unwrap();
-    let process = ready(&folder);
-    // Several runs see a fixed process ID that is not the real one.
+    let folder = create_worker();
+    let mut command = trodden_command(&folder, &["trace", "record", "--runs", "4", "--output", "t.trace", "--", "./app"])
+        .stdin(Stdio::null())
+        .spawn()
+        .unwrap();
+    let process = wait_until_ready(&folder);
+    // Several runs see a fixed process ID, which is not the real one.
     let traced = || fs::read_dir("/proc").unwrap().filter_map(|e| e.ok()?.file_name().to_str().map(str::to_owned));
-    let is_ours = |p: &String| fs::read_link(format!("/proc/{p}/exe")).is_ok_and(|exe| exe == folder.path("app"));
-    let process = traced().find(is_ours).unwrap_or(process);
+    let is_traced_program = |p: &String| fs::read_link(format!("/proc/{p}/exe")).is_ok_and(|exe| exe == folder.path("app"));
+    let process = traced().find(is_traced_program).unwrap_or(process);
     command.kill().unwrap();
     command.wait().unwrap();
-    until("it is let go", || status(&process, "TracerPid").is_none_or(|tracer| tracer == "0"));
+    wait_until("it is let go", || read_status(&process, "TracerPid").is_none_or(|tracer| tracer == "0"));
     fs::write(folder.path("finish"), "").unwrap();
-    until("it has no result", || folder.path("result").exists());
+    wait_until("it has no result", || folder.path("result").exists());
     assert_eq!(fs::read_to_string(folder.path("result")).unwrap(), "0 wrong, code as it was\n");
-    until("something is left", || temporary(&folder).is_empty());
+    wait_until("something is left", || list_temporary_files(&folder).is_empty());
 }
 
-/// Starts a process, and then a command that traces it.
-fn attached(folder: &Folder, collector: &str) -> (Child, Child) {
+/// Starts a process, and then a command that traces this process.
+fn attach_recorder(folder: &Folder, collector: &str) -> (Child, Child) {
     let program = Command::new(folder.path("app")).current_dir(folder.path("")).spawn().unwrap();
-    let process = ready(folder);
+    let process = wait_until_ready(folder);
     let arguments = ["trace", "record", "--collector", collector, "--pid", &process, "--output", "t.trace"];
-    let command = trodden(folder, &arguments).stderr(Stdio::piped()).spawn().unwrap();
-    until("it is not traced", || status(&process, "TracerPid").is_some_and(|tracer| tracer != "0"));
+    let command = trodden_command(folder, &arguments).stderr(Stdio::piped()).spawn().unwrap();
+    wait_until("it is not traced", || read_status(&process, "TracerPid").is_some_and(|tracer| tracer != "0"));
     (program, command)
 }
 
 #[test]
 fn processes_survive_the_command_that_traces_them() {
-    let folder = worker();
+    let folder = create_worker();
     for collector in ["trampolines", "ptrace"] {
-        let (mut program, mut command) = attached(&folder, collector);
+        let (mut program, mut command) = attach_recorder(&folder, collector);
         command.kill().unwrap();
         command.wait().unwrap();
-        check_goes_on(&folder, &program.id().to_string(), collector);
+        check_continues(&folder, &program.id().to_string(), collector);
         assert!(program.wait().unwrap().success());
     }
 }
 
 #[test]
 fn every_signal_ends_the_trace_of_a_process_and_keeps_it() {
-    let folder = worker();
+    let folder = create_worker();
     for signal in ["INT", "TERM", "HUP", "QUIT", "USR1", "ALRM"] {
-        let (mut program, command) = attached(&folder, "ptrace");
+        let (mut program, command) = attach_recorder(&folder, "ptrace");
         must(Command::new("kill").args(["-s", signal, &command.id().to_string()]).output().unwrap());
         let output = command.wait_with_output().unwrap();
         assert!(output.status.success(), "{signal}: {}", errors(&output));
         must(folder.trodden(&["report", "t.trace"]));
-        check_goes_on(&folder, &program.id().to_string(), signal);
+        check_continues(&folder, &program.id().to_string(), signal);
         assert!(program.wait().unwrap().success(), "{signal}");
     }
 }
 
 #[test]
 fn signals_before_anything_runs_end_the_command_and_leave_nothing() {
-    let folder = worker();
+    let folder = create_worker();
     for (signal, number) in [("TERM", 15), ("INT", 2), ("QUIT", 3), ("USR2", 12)] {
-        // Several runs get the same input, so it is first read to its end, which never comes here.
-        let mut command = trodden(&folder, &["trace", "record", "--runs", "4", "--", "./app"]).stdin(Stdio::piped()).spawn().unwrap();
+        // Several runs get the same input. The recorder therefore first waits for the end of its input, which never comes here.
+        let mut command =
+            trodden_command(&folder, &["trace", "record", "--runs", "4", "--", "./app"]).stdin(Stdio::piped()).spawn().unwrap();
         let input = command.stdin.take();
-        until("it does not begin", || !temporary(&folder).is_empty());
+        wait_until("it does not begin", || !list_temporary_files(&folder).is_empty());
         must(Command::new("kill").args(["-s", signal, &command.id().to_string()]).output().unwrap());
         assert_eq!(command.wait().unwrap().code(), Some(128 + number), "{signal}");
-        assert!(temporary(&folder).is_empty(), "{signal}: {:?}", temporary(&folder));
+        assert!(list_temporary_files(&folder).is_empty(), "{signal}: {:?}", list_temporary_files(&folder));
         assert!(!folder.path("ready").exists() && input.is_some());
     }
 }
 
-/// Prints in one line its session, process group and terminal, and its descriptors.
-const STANDS: &str = r#"
+/// A program that prints its session, process group, terminal and descriptors in one line.
+const SURROUNDINGS_PROGRAM: &str = r#"
 #include <fcntl.h>
 #include <stdio.h>
 #include <unistd.h>
@@ -192,15 +195,15 @@ int main(void) {
 }
 "#;
 
-/// Runs a shell command in a separate terminal, writes to it once a file exists, and returns the output and the exit status.
-fn in_terminal(folder: &Folder, line: &str, written: Option<(&str, &[u8])>) -> (String, ExitStatus) {
+/// Runs a shell command in a separate terminal. Once a file exists, writes to the terminal. Returns the output and the exit status.
+fn run_in_terminal(folder: &Folder, line: &str, written: Option<(&str, &[u8])>) -> (String, ExitStatus) {
     let _ = fs::create_dir(folder.path("tmp"));
     let mut script = Command::new("script");
     script.current_dir(folder.path("")).env("TMPDIR", folder.path("tmp")).args(["-qe", "-c", line, "/dev/null"]);
     let mut child = script.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     let mut input = child.stdin.take().unwrap();
     if let Some((file, bytes)) = written {
-        until("the program does not begin", || folder.path(file).exists());
+        wait_until("the program does not begin", || folder.path(file).exists());
         input.write_all(bytes).unwrap();
         input.flush().unwrap();
     }
@@ -215,16 +218,16 @@ fn programs_have_the_session_and_descriptors_that_they_have_without_the_recorder
         return;
     }
     let folder = Folder::new();
-    folder.compile("cc", "stands.c", STANDS);
+    folder.compile("cc", "stands.c", SURROUNDINGS_PROGRAM);
     let trodden = env!("CARGO_BIN_EXE_trodden");
-    let (said, status) = in_terminal(&folder, &format!("./app; {trodden} trace record --runs 1 --output t.trace -- ./app"), None);
+    let (said, status) = run_in_terminal(&folder, &format!("./app; {trodden} trace record --runs 1 --output t.trace -- ./app"), None);
     assert!(status.success(), "{said}");
     let lines: Vec<&str> = said.lines().filter(|line| !line.contains("trodden")).collect();
     assert!(lines.len() == 2 && lines[0] == lines[1] && lines[0].contains(" 0 111"), "{said}");
 }
 
-/// Counts interrupts. After the first, it waits a while for a second one.
-const INTERRUPTED: &str = r#"
+/// A program that counts interrupts. After the first interrupt, it waits some time for a second one.
+const INTERRUPTED_PROGRAM: &str = r#"
 #include <signal.h>
 #include <stdio.h>
 #include <unistd.h>
@@ -247,22 +250,23 @@ fn terminal_interrupts_reach_the_program_once_and_the_trace_is_kept() {
         return;
     }
     let folder = Folder::new();
-    folder.compile("cc", "interrupted.c", INTERRUPTED);
+    folder.compile("cc", "interrupted.c", INTERRUPTED_PROGRAM);
     let trodden = env!("CARGO_BIN_EXE_trodden");
     for (argument, code) in [("", 5), ("x", 128 + 2)] {
         let line = format!("exec {trodden} trace record --runs 1 --output t.trace -- ./app {argument}");
-        let (said, status) = in_terminal(&folder, &line, Some(("ready", b"\x03")));
+        let (said, status) = run_in_terminal(&folder, &line, Some(("ready", b"\x03")));
         assert_eq!(status.code(), Some(code), "{said}");
         assert_eq!(said.contains("1 interrupt"), code == 5, "{said}");
         let trace = must(folder.trodden(&["report", "t.trace"]));
         assert!(trace.lines().any(|line| line.ends_with(" main")) && folder.addresses("t.trace").len() > 10, "{said}\n{trace}");
-        assert!(temporary(&folder).is_empty(), "{:?}", temporary(&folder));
+        assert!(list_temporary_files(&folder).is_empty(), "{:?}", list_temporary_files(&folder));
         ["ready", "t.trace"].iter().for_each(|name| fs::remove_file(folder.path(name)).unwrap());
     }
 }
 
-/// A jump to a target that nothing refers to, with `BEFORE` in front of the target. Each execution appends a line to `count`.
-const HIDDEN: &str = r#"
+/// A program with a jump to a target to which nothing refers. `BEFORE` stands for bytes in front of the target. Each execution appends a
+/// line to `count`.
+const HIDDEN_PROGRAM: &str = r#"
 #include <stdio.h>
 volatile long hidden = 0x12345;
 __attribute__((noinline)) int jump(int n) {
@@ -274,11 +278,11 @@ __attribute__((noinline)) int jump(int n) {
 int main(void) { FILE *f = fopen("count", "a"); fprintf(f, "ran\n"); fclose(f); printf("%d\n", jump(1)); return 0; }
 "#;
 
-/// Traces [`HIDDEN`] by each collector, with other bytes before the target. Returns whether a note says that blocks are missing, and the
-/// blocks.
-fn hidden_traces(before: &str) -> Vec<(bool, Vec<String>)> {
+/// Traces [`HIDDEN_PROGRAM`] with each collector. The bytes `before` precede the target. Returns, for each collector, whether a note says
+/// that blocks are missing, and the blocks.
+fn trace_hidden_program(before: &str) -> Vec<(bool, Vec<String>)> {
     let folder = Folder::new();
-    folder.compile("cc", "hidden.c", &HIDDEN.replace("BEFORE", before));
+    folder.compile("cc", "hidden.c", &HIDDEN_PROGRAM.replace("BEFORE", before));
     let trace = |collector: &&str| {
         let output = folder.record(&["--runs", "1", "--collector", collector], "t.trace", &["./app"]);
         let said = errors(&output);
@@ -292,22 +296,22 @@ fn hidden_traces(before: &str) -> Vec<(bool, Vec<String>)> {
 
 #[test]
 fn single_runs_execute_the_program_once_and_say_what_they_lack() {
-    // The target is in the middle of what looks like one instruction, in its operand.
-    let traces = hidden_traces("\\t.byte 0xb8\\n");
+    // The target is in the middle of what looks like one instruction: inside its operand.
+    let traces = trace_hidden_program("\\t.byte 0xb8\\n");
     assert_eq!(traces.iter().map(|trace| trace.0).collect::<Vec<_>>(), [true, true, false], "{traces:?}");
     assert_eq!(traces[0].1, traces[1].1);
-    // Stepping recorded the instruction that the others lack.
+    // Stepping recorded the instruction that the other traces lack.
     assert!(traces[2].1.len() > traces[0].1.len(), "{traces:?}");
 }
 
 #[test]
 fn blocks_between_others_are_recorded_even_if_nothing_refers_to_them() {
-    let traces = hidden_traces("");
+    let traces = trace_hidden_program("");
     assert!(traces.iter().all(|trace| !trace.0 && trace.1 == traces[2].1), "{traces:?}");
 }
 
-/// Leaves a daemon that keeps its output open as long as the program's file exists.
-const DAEMON: &str = r#"
+/// A program that leaves a daemon. The daemon keeps its output open as long as the program's file exists.
+const DAEMON_PROGRAM: &str = r#"
 #include <stdio.h>
 #include <unistd.h>
 int main(void) {
@@ -320,13 +324,13 @@ int main(void) {
 #[test]
 fn daemons_that_hold_the_output_are_not_waited_for() {
     let folder = Folder::new();
-    folder.compile("cc", "daemon.c", DAEMON);
+    folder.compile("cc", "daemon.c", DAEMON_PROGRAM);
     for runs in ["1", "2"] {
         let out = fs::File::create(folder.path("out")).unwrap();
         let arguments = ["trace", "record", "--runs", runs, "--output", "t.trace", "--", "./app"];
-        let mut command = trodden(&folder, &arguments).stdin(Stdio::null()).stdout(out).spawn().unwrap();
+        let mut command = trodden_command(&folder, &arguments).stdin(Stdio::null()).stdout(out).spawn().unwrap();
         let mut ended = None;
-        until("it waits for the daemon", || {
+        wait_until("it waits for the daemon", || {
             ended = command.try_wait().unwrap();
             ended.is_some()
         });
@@ -337,12 +341,12 @@ fn daemons_that_hold_the_output_are_not_waited_for() {
 
 #[test]
 fn suite_programs_survive_the_command() {
-    let folder = worker();
-    let mut command = trodden(&folder, &["record", "--suite", "tests", "--", "sh", "-c", "./app; exit 4"]).spawn().unwrap();
-    let process = ready(&folder);
+    let folder = create_worker();
+    let mut command = trodden_command(&folder, &["record", "--suite", "tests", "--", "sh", "-c", "./app; exit 4"]).spawn().unwrap();
+    let process = wait_until_ready(&folder);
     command.kill().unwrap();
     command.wait().unwrap();
-    check_goes_on(&folder, &process, "suite");
+    check_continues(&folder, &process, "suite");
 }
 
 #[test]
@@ -370,7 +374,7 @@ fn started_programs_may_be_traced_under_yama() {
         eprintln!("skipped: this kernel has no Yama with ptrace_scope 1");
         return;
     }
-    let folder = worker();
+    let folder = create_worker();
     fs::write(folder.path("finish"), "").unwrap();
     must(folder.record(&["--runs", "1"], "t.trace", &["./app"]));
 }

@@ -1,4 +1,4 @@
-//! `trodden trace record` in one run: the program runs once, and finds everything as it does without trodden.
+//! `trodden trace record` in one run. The program runs once, and finds everything as it would without trodden.
 
 mod traced;
 
@@ -7,8 +7,8 @@ use std::fs;
 use std::process::Command;
 use traced::{Folder, errors, installed, must};
 
-/// Appends a line to `ran`. Writes to `NAME.same` what is the same in every run, and to `NAME.random` what differs.
-const ASKS: &str = r#"
+/// A program that appends a line to `ran`. It writes what is the same in every run to `NAME.same`, and what differs to `NAME.random`.
+const SELF_REPORT_PROGRAM: &str = r#"
 #define _GNU_SOURCE
 #include <sched.h>
 #include <stdio.h>
@@ -61,8 +61,8 @@ int main(int count, char **arguments) {
 }
 "#;
 
-/// Returns how many different values each line has in the reports of three runs.
-fn distinct_values(folder: &Folder, name: &str) -> Vec<usize> {
+/// Returns how many distinct values each line has in the reports of three runs.
+fn count_distinct_values(folder: &Folder, name: &str) -> Vec<usize> {
     let texts: Vec<String> = (0..3).map(|n| fs::read_to_string(folder.path(&format!("{name}{n}.random"))).unwrap()).collect();
     let lines: Vec<Vec<&str>> = texts.iter().map(|text| text.lines().collect()).collect();
     (0..lines[0].len()).map(|line| lines.iter().map(|of_run| of_run[line]).collect::<BTreeSet<_>>().len()).collect()
@@ -71,7 +71,7 @@ fn distinct_values(folder: &Folder, name: &str) -> Vec<usize> {
 #[test]
 fn programs_run_once_and_find_everything_as_without_trodden() {
     let folder = Folder::new();
-    folder.compile("cc", "asks.c", ASKS);
+    folder.compile("cc", "asks.c", SELF_REPORT_PROGRAM);
     let trodden = env!("CARGO_BIN_EXE_trodden");
     for collector in ["", "--collector ptrace", "--collector single-step"] {
         let plain = "for n in 0 1 2; do ./app plain$n; done";
@@ -90,8 +90,8 @@ fn programs_run_once_and_find_everything_as_without_trodden() {
                 let same = |name: &str| fs::read_to_string(folder.path(&format!("{name}{run}.same"))).unwrap();
                 assert_eq!(same("traced"), same("plain"), "{way:?}");
             }
-            assert!(folder.path("plain0.same").exists() && distinct_values(&folder, "plain")[..2] == [3, 3]);
-            let is_random = |name: &str| distinct_values(&folder, name).into_iter().map(|count| count > 1).collect::<Vec<_>>();
+            assert!(folder.path("plain0.same").exists() && count_distinct_values(&folder, "plain")[..2] == [3, 3]);
+            let is_random = |name: &str| count_distinct_values(&folder, name).into_iter().map(|count| count > 1).collect::<Vec<_>>();
             assert_eq!(is_random("traced"), is_random("plain"), "{way:?}");
             assert_eq!(fs::read_to_string(folder.path("ran")).unwrap().lines().count(), 6, "{way:?}");
             assert_eq!(fs::read_to_string(folder.path("status")).unwrap(), "7\n7\n7\n", "{way:?}");
@@ -104,7 +104,7 @@ fn programs_run_once_and_find_everything_as_without_trodden() {
 #[test]
 fn options_for_several_runs_are_rejected_with_one() {
     let folder = Folder::new();
-    folder.compile("cc", "asks.c", ASKS);
+    folder.compile("cc", "asks.c", SELF_REPORT_PROGRAM);
     for options in [&["--no-repeat", "time"][..], &["--no-repeat", "core"], &["--no-repeat", "time", "--pid", "1"], &["--fresh-folder"]] {
         let program: &[&str] = if options.contains(&"--pid") { &[] } else { &["./app", "plain"] };
         let refused = folder.record(options, "t.trace", program);

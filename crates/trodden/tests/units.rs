@@ -1,14 +1,13 @@
-//! What the plugin makes of small units. Each file in `tests/units` is a unit in LLVM's text form. Each of its lines `; settings: ...`
-//! gives the settings of a build (nothing stands for the defaults). After the dashes come, for each of these builds, the functions as code
-//! generation gets them.
+//! Small units, as the plugin instruments them. Each file in `tests/units` is a unit in LLVM's text form. Each of its lines `; settings:
+//! ...` gives the settings of one build (default settings if nothing follows). After the dashes come, for each of these builds, the
+//! functions that code generation gets.
 //!
-//! Input files of a build are made from further lines. `known=file` (also `interesting`, `watched` and `weights`) is made from lines
-//! `; path: FUNCTION NUMBER EXECUTIONS`, with the path numbers of a default build; `segments=file` from lines
-//! `; segment: CALLER:PATH ... CALLEE:PATH`, with the path numbers of a build with `reach=calls`. `part=1` stands for what the first of two
-//! copies counts.
+//! Further lines describe the input files of a build. `known=file` (also `interesting`, `watched` and `weights`) is made from lines `;
+//! path: FUNCTION NUMBER EXECUTIONS`, with the path numbers of a default build. `segments=file` is made from lines `; segment: CALLER:PATH
+//! ... CALLEE:PATH`, with the path numbers of a build with `reach=calls`. `part=1` selects what the first of two copies counts.
 //!
-//! `TRODDEN_BLESS=1` writes the current output into the files. A changed output shows up here as text; other tests check that it counts
-//! correctly. clang prints the functions before its first code generation pass, which follows the plugin.
+//! `TRODDEN_BLESS=1` writes the current output to the files, so that a change of the output shows up as text. Whether the code counts
+//! correctly is tested elsewhere. clang prints the functions before its first code generation pass, which runs after the plugin.
 
 #[path = "units/inputs.rs"]
 mod inputs;
@@ -20,15 +19,13 @@ use std::path::{Path, PathBuf};
 use trodden_unit::Settings;
 use trodden_unit::experiment::{EXPERIMENT_VARIABLE, InputFolder};
 
-/// Separates a unit from the expected output.
-const DASHES: &str = "; ----\n";
-/// The beginning of a line with settings.
-const SETTINGS: &str = "; settings:";
-/// The first pass of code generation.
-const PASS: &str = "pre-isel-intrinsic-lowering";
+/// Separates the unit from the expected output.
+const OUTPUT_SEPARATOR: &str = "; ----\n";
+const SETTINGS_PREFIX: &str = "; settings:";
+const FIRST_CODEGEN_PASS: &str = "pre-isel-intrinsic-lowering";
 
-/// Returns the functions of a unit built with these settings, and leaves the unit's object in the folder.
-fn made(place: &Place, unit: &str, settings: &Settings) -> String {
+/// Builds a unit with these settings and returns its functions. The unit's object stays in the folder.
+fn build_unit(place: &Place, unit: &str, settings: &Settings) -> String {
     let folder = InputFolder::new(place.path("inputs"));
     let request = settings.clone().request(&folder).unwrap().write(&folder).unwrap();
     place.write("unit.ll", unit);
@@ -36,18 +33,17 @@ fn made(place: &Place, unit: &str, settings: &Settings) -> String {
     option.push(trodden().with_file_name("libtrodden_instrument.so"));
     let mut clang = place.command("clang-22");
     clang.args(["-O0", "-x", "ir", "unit.ll", "-c", "-o", "unit.o"]).arg(option).env(EXPERIMENT_VARIABLE, request);
-    clang.args(["-mllvm", &format!("-print-before={PASS}"), "-mllvm", "-print-module-scope"]);
-    functions(&String::from_utf8(must(&mut clang).stderr).unwrap())
+    clang.args(["-mllvm", &format!("-print-before={FIRST_CODEGEN_PASS}"), "-mllvm", "-print-module-scope"]);
+    extract_functions(&String::from_utf8(must(&mut clang).stderr).unwrap())
 }
 
-/// Returns the functions of a printed module, without what precedes and follows them.
-fn functions(printed: &str) -> String {
+fn extract_functions(printed: &str) -> String {
     let mut text = String::new();
     let mut inside = false;
     for line in printed.lines() {
         inside |= line.starts_with("define ");
         if inside {
-            text.push_str(&without_identity(line));
+            text.push_str(&remove_identity(line));
             text.push('\n');
         }
         if line == "}" {
@@ -58,8 +54,8 @@ fn functions(printed: &str) -> String {
     text
 }
 
-/// Returns the line without the function identifier of its pseudo-probe, which is a hash of the whole unit and its map.
-fn without_identity(line: &str) -> String {
+/// Removes the function identifier from the line of a pseudo-probe. It is a hash of the complete unit and its map.
+fn remove_identity(line: &str) -> String {
     const PROBE: &str = "@llvm.pseudoprobe(i64 ";
     match line.split_once(PROBE).and_then(|(before, rest)| Some((before, rest.split_once(',')?.1))) {
         Some((before, after)) => format!("{before}{PROBE}FUNCTION,{after}"),
@@ -69,10 +65,10 @@ fn without_identity(line: &str) -> String {
 
 #[test]
 fn built_units_agree_with_the_expected_text() {
-    let units: Vec<PathBuf> = files().collect();
+    let units: Vec<PathBuf> = list_files().collect();
     let half = |units: &[PathBuf]| {
         let place = Place::new();
-        units.iter().map(|unit| one(&place, unit)).collect::<Vec<_>>()
+        units.iter().map(|unit| check_unit(&place, unit)).collect::<Vec<_>>()
     };
     let (first, second) = units.split_at(units.len() / 2);
     let made = std::thread::scope(|scope| {
@@ -85,44 +81,44 @@ fn built_units_agree_with_the_expected_text() {
     assert!(wrong.is_empty(), "TRODDEN_BLESS=1 writes what is made now:\n{}", wrong.join("\n"));
 }
 
-/// Builds a unit once for each of its lines with settings. Returns the number of builds, and the new output if it differs from the expected
-/// one.
-fn one(place: &Place, unit: &Path) -> (usize, Option<String>) {
+/// Builds a unit once for each of its lines with settings. Returns the number of builds. Also returns the new output if it differs from the
+/// expected output.
+fn check_unit(place: &Place, unit: &Path) -> (usize, Option<String>) {
     let text = std::fs::read_to_string(unit).unwrap();
-    let (given, expected) = text.split_once(DASHES).unwrap_or((&text, ""));
+    let (given, expected) = text.split_once(OUTPUT_SEPARATOR).unwrap_or((&text, ""));
     let mut builds = 0;
     let mut now = String::new();
-    for options in given.lines().filter_map(|line| line.strip_prefix(SETTINGS)).map(str::trim) {
+    for options in given.lines().filter_map(|line| line.strip_prefix(SETTINGS_PREFIX)).map(str::trim) {
         builds += 1;
-        let settings = settings(place, given, options);
-        now += &format!("{SETTINGS} {options}\n{}", made(place, given, &settings));
+        let settings = parse_settings(place, given, options);
+        now += &format!("{SETTINGS_PREFIX} {options}\n{}", build_unit(place, given, &settings));
     }
     let now = format!("{}\n", now.trim_end());
     if std::env::var_os("TRODDEN_BLESS").is_some() {
-        std::fs::write(unit, format!("{given}{DASHES}{now}")).unwrap();
+        std::fs::write(unit, format!("{given}{OUTPUT_SEPARATOR}{now}")).unwrap();
         return (builds, None);
     }
     (builds, (now != expected).then(|| format!("{}:\n{now}", unit.display())))
 }
 
-/// Parses settings, and makes their input files from a default build.
-fn settings(place: &Place, unit: &str, options: &str) -> Settings {
+/// Parses settings. Makes the input files that they name from a default build.
+fn parse_settings(place: &Place, unit: &str, options: &str) -> Settings {
     let mut settings: Settings = options.parse().unwrap();
     let named = options
         .split(' ')
         .filter_map(|option| option.strip_suffix("=file").or_else(|| option.strip_suffix("=1").filter(|key| *key == "part")));
     let keys: Vec<&str> = named.collect();
     if !keys.is_empty() {
-        // Paths of callers up to their calls have numbers only if calls are edges.
+        // Callers' paths up to a call have numbers only if calls are edges.
         let numbers = if keys.contains(&"segments") { "reach=calls" } else { "" };
-        made(place, unit, &numbers.parse().unwrap());
+        build_unit(place, unit, &numbers.parse().unwrap());
         let inputs = Inputs::new(&place.path("unit.o"), unit);
         keys.into_iter().for_each(|key| inputs.set(&mut settings, key, place));
     }
     settings
 }
 
-fn files() -> impl Iterator<Item = PathBuf> {
+fn list_files() -> impl Iterator<Item = PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/units");
     std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).filter(|file| file.extension().is_some_and(|end| end == "ll"))
 }

@@ -1,4 +1,4 @@
-//! Untested paths: ranked where runs failed, and found by builds whose schemes number the tested paths as interesting paths.
+//! Untested paths: their ranking if runs failed, and builds that find them with schemes that number the tested paths as interesting paths.
 
 mod place;
 
@@ -6,9 +6,10 @@ use place::{Place, must, trodden};
 use serde_json::Value;
 use std::collections::BTreeSet;
 
-/// Tests take both sides of two branches, but only two of the four combinations; no test takes a third branch; and `exit` may end the
-/// program. The clock for first executions has a resolution of some milliseconds, so the program sleeps between calls.
-const SUBJECT: &str = r#"#include <stdio.h>
+/// A program with two branches. Tests take both sides of each branch, but only two of the four combinations. No test takes a third branch,
+/// and `exit` may end the program. The clock for first executions has a resolution of some milliseconds, so the program sleeps between
+/// calls.
+const SUBJECT_PROGRAM: &str = r#"#include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 #define NOP __asm__ volatile("nop")
@@ -32,38 +33,38 @@ int main(int argc, char **argv) {
 }
 "#;
 
-/// Creates a program, a suite with tests of it, and a field build.
-fn place() -> Place {
-    let place = Place::with(&[("prog.c", SUBJECT), ("run-tests", "./prog 1 1\n./prog 20 20\n")]);
+/// Creates a program, a suite with runs of its tests, and a field build.
+fn create_place() -> Place {
+    let place = Place::with(&[("prog.c", SUBJECT_PROGRAM), ("run-tests", "./prog 1 1\n./prog 20 20\n")]);
     place.cc("-O1 -g prog.c -o prog");
     place.trodden("record --suite tests -- sh run-tests");
     place.trodden("instrument ./prog --residual tests -o prog.field");
     place
 }
 
-fn json(place: &Place, arguments: &str) -> Value {
+fn read_json(place: &Place, arguments: &str) -> Value {
     serde_json::from_slice(&place.trodden(&format!("untested --json {arguments}")).stdout).unwrap()
 }
 
-/// Returns function, number and executions of the complete paths in a report.
-fn paths(report: &Value) -> BTreeSet<(String, u64, u64)> {
+/// Returns the function, number and executions of each complete path in a report.
+fn list_paths(report: &Value) -> BTreeSet<(String, u64, u64)> {
     let complete = report["paths"].as_array().unwrap().iter().filter(|p| p["complete"] == true);
     complete.map(|p| (p["function"].as_str().unwrap().into(), p["id"].as_u64().unwrap(), p["count"].as_u64().unwrap())).collect()
 }
 
-/// Paths that only failing runs take come first; then those that the failure cut short; then those that were taken last.
+/// Paths that only failing runs take come first, then paths that the failure truncated, then paths that were taken last.
 #[test]
 fn untested_paths_of_a_failing_run_are_ranked() {
-    let place = place();
+    let place = create_place();
     let record = |suite: &str, program: &str, arguments: &str, status: i32| {
         let words = arguments.split_whitespace();
         let output = place.command(trodden()).args(["record", "--suite", suite, "--"]).arg(place.path(program)).args(words).output();
         assert_eq!(output.unwrap().status.code(), Some(status), "{arguments}");
     };
-    // (1, 20) occurs in a failing and in a passing run, (20, 1) only in the failing run; (1, 2000) does not return.
+    // (1, 20) occurs in a failing and in a passing run, and (20, 1) only in the failing run. (1, 2000) does not return.
     record("field", "prog", "1 20", 0);
     record("field", "prog", "1 20 20 1 1 20 1 2000", 3);
-    let report = json(&place, "field --known tests --function classify");
+    let report = read_json(&place, "field --known tests --function classify");
     let rows: Vec<(bool, u64, f64)> = report["paths"]
         .as_array()
         .unwrap()
@@ -73,16 +74,16 @@ fn untested_paths_of_a_failing_run_are_ranked() {
     let [exits, alone, both] = rows[..] else { panic!("{report}") };
     assert_eq!((exits, alone), ((true, 0, 1.0), (true, 0, 1.0)), "{report}");
     assert!(both.0 && both.1 == 1 && (both.2 - 0.5f64.sqrt()).abs() < 1e-12, "{report}");
-    // The failure cut a path of `main` short.
-    let first = &json(&place, "field --known tests")["paths"][0];
+    // The failure truncated a path of `main`.
+    let first = &read_json(&place, "field --known tests")["paths"][0];
     assert!(first["function"] == "main" && first["complete"] == false, "{first}");
-    let by_count = json(&place, "field --known tests --function classify --by count");
+    let by_count = read_json(&place, "field --known tests --function classify --by count");
     assert_eq!(by_count["paths"][0]["count"], 3, "{by_count}");
     let text = String::from_utf8(place.trodden("untested field --known tests").stdout).unwrap();
     assert!(text.contains("(1 of 1 failing run and 1 of 1 passing run)"), "{text}");
-    // In a single run, the path whose first execution is the latest comes first.
+    // In a single run, the path whose first execution was the latest comes first.
     let ids = |suite: &str, options: &str| -> Vec<u64> {
-        let report = json(&place, &format!("{suite} {options} --function classify"));
+        let report = read_json(&place, &format!("{suite} {options} --function classify"));
         report["paths"].as_array().unwrap().iter().map(|p| p["id"].as_u64().unwrap()).collect()
     };
     let apart = |suite: &str, arguments: &str, status: i32| {
@@ -97,30 +98,31 @@ fn untested_paths_of_a_failing_run_are_ranked() {
     assert_eq!(ids("other", "--by count")[0], low);
 }
 
-/// Builds that number the tested paths with a scheme of interesting paths must list, or at least count, everything that full counts show to
-/// be untested.
+/// These builds number the tested paths with a scheme for interesting paths. They must list, or at least count, everything that is untested
+/// according to full counts.
 #[test]
 fn builds_of_interesting_tests_find_every_untested_execution() {
-    let place = place();
+    let place = create_place();
     let arguments = ["1", "20", "1", "20", "1", "200", "30", "3", "300", "300"];
     let record = |program: &str, suite: &str| {
         must(place.command(trodden()).args(["record", "--suite", suite, "--"]).arg(place.path(program)).args(arguments));
-        json(&place, &format!("{suite} --known tests"))
+        read_json(&place, &format!("{suite} --known tests"))
     };
-    let all = paths(&record("prog", "full"));
+    let all = list_paths(&record("prog", "full"));
     let executions = |paths: &BTreeSet<(String, u64, u64)>| paths.iter().map(|path| path.2).sum::<u64>();
     assert!(all.len() > 3, "{all:?}");
     for scheme in ["pspp", "ppp", "known-table"] {
         place.laboratory(&format!("with --scheme {scheme} -- instrument ./prog --interesting tests -o prog.{scheme}"));
         let report = record(&format!("prog.{scheme}"), scheme);
-        let listed = paths(&report);
+        let listed = list_paths(&report);
         assert!(listed.is_subset(&all), "{scheme}: {listed:?} of {all:?}");
         assert_eq!(listed.is_empty(), scheme != "pspp", "{scheme}: {listed:?}");
         let rest = report["summary"]["untested_executions_without_path"].as_u64().unwrap();
         assert_eq!(executions(&listed) + rest, executions(&all), "{scheme}: {report}");
         assert_eq!(report["summary"]["unclear_executions_without_path"], 0);
     }
-    // Compared with fewer tests than the build knows, every execution is listed or untested; compared with more tests, some may be known.
-    let more = json(&place, "ppp --known tests --known full");
+    // If the report knows fewer tests than the build, each execution is listed or known to be untested. If it knows more, some unlisted
+    // executions may be known paths.
+    let more = read_json(&place, "ppp --known tests --known full");
     assert!(more["summary"]["unclear_executions_without_path"].as_u64() > Some(0), "{more}");
 }

@@ -1,7 +1,8 @@
 //! Installs and runs the package and the archive in minimal Debian systems and in a container, and checks that all crates can be published.
 //!
-//! `mmdebstrap` creates a system with the essential packages only. It is saved as a tar file and reused by later checks. Inside the system,
-//! `xtask/dist.sh` installs, moves and removes trodden as root, and `xtask/dist-user.sh` builds and records programs as an ordinary user.
+//! `mmdebstrap` creates a system that has only the essential packages. The system is saved as a tar file, for later checks. Inside the
+//! system, `xtask/dist.sh` installs, moves and removes trodden as root, and `xtask/dist-user.sh` builds and records programs as an ordinary
+//! user.
 
 use super::{DistOptions, Packages, image};
 use anyhow::{Context, Result, bail, ensure};
@@ -12,64 +13,57 @@ use trodden_corpus::Corpus;
 use trodden_corpus::packages::{self, PackagePurpose};
 use trodden_corpus::steps;
 
-/// The scripts that run inside the system.
-const SCRIPTS: [&str; 2] = ["xtask/dist.sh", "xtask/dist-user.sh"];
-/// The source package of the program that is built and recorded.
-const SUBJECT: &str = "bzip2";
+/// The scripts that run inside the minimal system.
+const CHECK_SCRIPTS: [&str; 2] = ["xtask/dist.sh", "xtask/dist-user.sh"];
+/// The source package whose program is built and recorded.
+const SUBJECT_PACKAGE: &str = "bzip2";
 
-/// The URLs of Debian's packages.
 struct Mirrors {
     main: String,
     security: String,
 }
 
-/// Installs the packages that the check needs. Called before the lengthy compilation, so that errors are found early.
-///
-/// # Errors
-/// The user is not root, or a package cannot be installed.
+/// Installs the Debian packages that the check needs. The caller calls this before the lengthy compilation, so that errors are found early.
+/// Fails if the user is not root, or a package cannot be installed.
 pub fn prepare() -> Result<()> {
     ensure!(nix::unistd::geteuid().is_root(), "--check creates Debian systems, which only root can do. Run it as root");
     packages::ensure(PackagePurpose::Dist)
 }
 
-/// Checks the crates, the package and the archive in each release of Debian, and the container image.
-///
-/// # Errors
-/// A crate does not compile from its published files, a system cannot be created, or a step inside it fails.
+/// Checks the crates, then the package and the archive in each Debian release, and then the container image.
 pub fn run(options: &DistOptions, made: &Packages) -> Result<()> {
-    steps::headline("Crates: compiled from what would be published");
+    steps::log_headline("Crates: compiled from what would be published");
     steps::run(steps::cargo().args(["package", "--locked", "--workspace"]))?;
-    let mirrors = mirrors(options)?;
-    let folder = steps::target().join("dist-systems");
+    let mirrors = choose_mirrors(options)?;
+    let folder = steps::target_folder().join("dist-systems");
     fs::create_dir_all(&folder).with_context(|| format!("cannot create the folder {}", folder.display()))?;
-    let subject = Corpus::at(&steps::target().join("demo")).source(SUBJECT)?;
+    let subject = Corpus::in_folder(&steps::target_folder().join("demo")).fetch_source(SUBJECT_PACKAGE)?;
     for release in &options.releases {
-        steps::headline(&format!("Debian {release}: package and archive"));
+        steps::log_headline(&format!("Debian {release}: package and archive"));
         let system = create_system(&folder, release, &mirrors)?;
         copy_inputs(&system.join("dist"), made, &subject)?;
-        // Use this machine's name servers.
+        // Name resolution works as on this machine.
         fs::copy("/etc/resolv.conf", system.join("etc/resolv.conf")).context("cannot copy /etc/resolv.conf")?;
         let mut inside = Command::new("unshare");
         inside.args(["--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]).arg("--root").arg(&system);
-        steps::run(inside.args(["--wd", "/", "sh", "/dist/dist.sh"]).env_clear().env("PATH", PATH).env("LC_ALL", "C.UTF-8"))?;
+        steps::run(inside.args(["--wd", "/", "sh", "/dist/dist.sh"]).env_clear().env("PATH", ROOT_SEARCH_PATH).env("LC_ALL", "C.UTF-8"))?;
         fs::remove_dir_all(&system).with_context(|| format!("cannot remove {}", system.display()))?;
     }
-    if options.releases.iter().any(|release| release == image::RELEASE) {
-        image::check(&folder.join("image"), &kept_system(&folder, image::RELEASE), &made.package)?;
+    if options.releases.iter().any(|release| release == image::BASE_IMAGE_RELEASE) {
+        image::check(&folder.join("image"), &saved_system_file(&folder, image::BASE_IMAGE_RELEASE), &made.package)?;
     }
     Ok(())
 }
 
-/// The tar file in which a system is kept for later checks.
-fn kept_system(folder: &Path, release: &str) -> PathBuf {
+/// The tar file that keeps a minimal system for later checks.
+fn saved_system_file(folder: &Path, release: &str) -> PathBuf {
     folder.join(format!("{release}.tar"))
 }
 
-/// Root's search path in Debian.
-const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+const ROOT_SEARCH_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
-/// The mirrors given as options, or else the mirrors that this machine's apt uses.
-fn mirrors(options: &DistOptions) -> Result<Mirrors> {
+/// Returns the mirrors given as options. Those not given default to the mirrors that this machine's apt uses.
+fn choose_mirrors(options: &DistOptions) -> Result<Mirrors> {
     if let (Some(main), Some(security)) = (&options.mirror, &options.security_mirror) {
         return Ok(Mirrors { main: main.clone(), security: security.clone() });
     }
@@ -86,13 +80,12 @@ fn mirrors(options: &DistOptions) -> Result<Mirrors> {
     })
 }
 
-/// Creates a system of the essential packages and returns its folder.
 fn create_system(folder: &Path, release: &str, mirrors: &Mirrors) -> Result<PathBuf> {
     ensure!(
         release.bytes().all(|b| b.is_ascii_lowercase()),
         "`{release}` is not the name of a Debian release: use a name such as `bookworm`"
     );
-    let (kept, system) = (kept_system(folder, release), folder.join(release));
+    let (kept, system) = (saved_system_file(folder, release), folder.join(release));
     if !kept.exists() {
         let new = folder.join(format!("{release}.new.tar"));
         let mut make = Command::new("mmdebstrap");
@@ -112,14 +105,13 @@ fn create_system(folder: &Path, release: &str, mirrors: &Mirrors) -> Result<Path
     Ok(system)
 }
 
-/// Copies the package, the archive, the scripts and the subject's sources into a folder of the system.
 fn copy_inputs(to: &Path, made: &Packages, subject: &Path) -> Result<()> {
     fs::create_dir_all(to).with_context(|| format!("cannot create the folder {}", to.display()))?;
-    let scripts = SCRIPTS.map(|script| steps::root().join(script));
+    let scripts = CHECK_SCRIPTS.map(|script| steps::checkout_root().join(script));
     for file in scripts.iter().chain([&made.package, &made.archive]) {
         let Some(name) = file.file_name() else { bail!("{} is not the path of a file", file.display()) };
         fs::copy(file, to.join(name)).with_context(|| format!("cannot copy {}", file.display()))?;
     }
-    steps::output(Command::new("cp").arg("-r").arg(subject).arg(to.join(SUBJECT)))?;
+    steps::output(Command::new("cp").arg("-r").arg(subject).arg(to.join(SUBJECT_PACKAGE)))?;
     steps::output(Command::new("chmod").args(["-R", "go=rX"]).arg(to)).map(drop)
 }

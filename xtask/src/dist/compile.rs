@@ -1,10 +1,10 @@
-//! Compiles the programs to pack with the cargo profile `dist`, stripped and without paths of the build machine.
+//! Compiles the programs to pack with the cargo profile `dist`. The programs are stripped and contain no paths of the build machine.
 //!
-//! Compilers embed the paths of sources in programs, for the messages of panics and assertions. The options below replace this machine's
+//! Compilers embed the paths of source files in programs, for panic and assertion messages. The options below replace this machine's
 //! folders in these paths by short names.
 //!
-//! Zig's C compiler links against the C library [`GLIBC`], so that the programs run on older systems than this one. Without zig, they
-//! need this machine's C library, and a message says so.
+//! If zig is installed, its C compiler links the programs against glibc [`GLIBC`], so that they also run on older systems. Otherwise, the
+//! programs need this machine's glibc, and a message says so.
 
 use super::tree;
 use anyhow::{Context, Result, bail, ensure};
@@ -12,13 +12,11 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use trodden_corpus::steps;
 
-/// The cargo packages whose programs and libraries are packed.
+/// The cargo packages that contain the packed programs and libraries.
 pub const PACKAGES: [&str; 5] = ["trodden", "trodden-lab", "trodden-instrument", "trodden-qemu-plugin", "trodden-waits-recorder"];
-/// The packed libraries.
 pub const LIBRARIES: [&str; 3] = ["libtrodden_instrument.so", "libtrodden_qemu_plugin.so", "libtrodden_waits_recorder.so"];
-/// The packed programs.
 pub const PROGRAMS: [&str; 2] = ["trodden", "trodden-lab"];
-/// The oldest C library that the programs run with, if zig links them: that of RHEL 8.
+/// The oldest glibc that zig-linked programs run with: that of RHEL 8.
 const GLIBC: &str = "2.28";
 /// Leaves out a third of SQLite: full-text search, spatial indexes and other extensions, which trodden does not use.
 const UNUSED_SQLITE: [&str; 10] = [
@@ -33,18 +31,14 @@ const UNUSED_SQLITE: [&str; 10] = [
     "-DSQLITE_OMIT_JSON",
     "-DSQLITE_OMIT_LOAD_EXTENSION",
 ];
-/// Separator of options in `CARGO_ENCODED_RUSTFLAGS`.
+/// Separates options in `CARGO_ENCODED_RUSTFLAGS`.
 const SEPARATOR: &str = "\x1f";
 
-/// The folder of the compiled programs and libraries.
 pub fn folder() -> PathBuf {
-    steps::target().join("dist")
+    steps::target_folder().join("dist")
 }
 
-/// Compiles everything, and checks that the results contain no path of this machine, and a build ID.
-///
-/// # Errors
-/// Cargo failed, or a result contains such a path or has no build ID.
+/// Compiles all programs and libraries, and checks that each has a build ID and contains no path of this machine.
 pub fn run() -> Result<()> {
     let (places, names): (Vec<PathBuf>, Vec<&str>) = path_replacements()?.into_iter().unzip();
     let options = |option: &str, separator: &str| {
@@ -52,15 +46,15 @@ pub fn run() -> Result<()> {
         each.collect::<Vec<_>>().join(separator)
     };
     let mut cargo = steps::cargo();
-    // SQLite and zstd are linked statically, so that the programs run on any distribution.
+    // Statically linking SQLite and zstd makes the programs run on any distribution.
     cargo
         .args(["build", "--locked", "--profile", "dist", "--no-default-features", "--features", "trodden/bundled"])
         .args(PACKAGES.iter().flat_map(|package| ["--package", package]));
-    // Strip symbols here, since cargo strips only the debug information of packages with their own optimisation level in the profile.
-    // Zig's linker writes no build ID by default.
+    // Symbols are stripped here because cargo strips only debug information from packages for which the profile sets an optimisation level.
+    // Zig's linker writes a build ID only on request.
     let paths = options("--remap-path-prefix=", SEPARATOR);
     cargo.env("CARGO_ENCODED_RUSTFLAGS", [&*paths, "-Cstrip=symbols", "-Clink-arg=-Wl,--build-id=sha1"].join(SEPARATOR));
-    match zig() {
+    match find_zig() {
         Some(zig) => {
             let compiler = write_zig_compiler(zig)?;
             cargo.env("CC", &compiler).env("CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_LINKER", &compiler);
@@ -70,49 +64,49 @@ pub fn run() -> Result<()> {
     cargo.env("CFLAGS", options("-ffile-prefix-map=", " ")).env("LIBSQLITE3_FLAGS", UNUSED_SQLITE.join(" "));
     steps::run(&mut cargo)?;
     let files = LIBRARIES.iter().chain(&PROGRAMS).map(|name| folder().join(name));
-    files.into_iter().try_for_each(|file| check(&file, &places))
+    files.into_iter().try_for_each(|file| check_compiled_file(&file, &places))
 }
 
-/// The command that starts zig: the program on the search path, or the Python package `ziglang`.
-fn zig() -> Option<&'static str> {
-    if steps::on_path("zig") {
+/// Returns the command that starts zig, be it the program on the search path or the Python package `ziglang`.
+fn find_zig() -> Option<&'static str> {
+    if steps::is_on_search_path("zig") {
         return Some("zig");
     }
     let module = Command::new("python3").args(["-m", "ziglang", "version"]).output();
     module.is_ok_and(|output| output.status.success()).then_some("python3 -m ziglang")
 }
 
-/// Writes a script that compiles and links with zig for [`GLIBC`], and returns its file.
+/// Writes a script that compiles and links with zig for glibc [`GLIBC`]. Returns the script's path.
 fn write_zig_compiler(zig: &str) -> Result<PathBuf> {
-    let script = steps::target().join("dist-work/zig-cc");
-    // Zig does not know Rust's names for targets, and its default checks for undefined behaviour need a runtime library.
+    let script = steps::target_folder().join("dist-work/zig-cc");
+    // Zig does not know Rust's target names. The checks for undefined behaviour that zig adds by default would need a runtime library.
     let text = format!(
         "#!/bin/sh\nfor argument do\n  shift\n  case $argument in --target=*) ;; *) set -- \"$@\" \"$argument\" ;; esac\ndone\n\
             exec {zig} cc -target x86_64-linux-gnu.{GLIBC} -fno-sanitize=undefined \"$@\"\n"
     );
-    tree::write(&script, text.as_bytes(), 0o755)?;
+    tree::write_file(&script, text.as_bytes(), 0o755)?;
     Ok(script)
 }
 
-/// Folders of this machine, each with its replacement. If several contain a path, the compilers use the last.
+/// Returns this machine's folders, each with its replacement. If several folders contain a path, compilers use the last of them.
 fn path_replacements() -> Result<Vec<(PathBuf, &'static str)>> {
     let home = std::env::var_os("CARGO_HOME").map(PathBuf::from);
     let home =
         home.or_else(|| std::env::home_dir().map(|home| home.join(".cargo"))).context("cannot find cargo's home folder: set CARGO_HOME")?;
     let sysroot = steps::output(Command::new("rustc").args(["--print", "sysroot"]))?;
     let library = PathBuf::from(sysroot.trim()).join("lib/rustlib/src/rust");
-    let mut places = vec![(home.clone(), "cargo"), (library, "rust"), (steps::root(), ".")];
-    // The folder of fetched crates has one subfolder for each registry.
+    let mut places = vec![(home.clone(), "cargo"), (library, "rust"), (steps::checkout_root(), ".")];
+    // This folder has one subfolder per registry.
     let fetched = home.join("registry/src");
     let registries = std::fs::read_dir(&fetched).with_context(|| format!("cannot read {}. Run `cargo fetch` first", fetched.display()))?;
     for registry in registries {
         places.push((registry?.path(), "crates"));
     }
-    places.push((steps::target(), "target"));
+    places.push((steps::target_folder(), "target"));
     Ok(places)
 }
 
-fn check(file: &Path, places: &[PathBuf]) -> Result<()> {
+fn check_compiled_file(file: &Path, places: &[PathBuf]) -> Result<()> {
     let bytes = std::fs::read(file).with_context(|| format!("cannot read {}", file.display()))?;
     for place in places {
         let place = format!("{}/", place.display());

@@ -1,7 +1,7 @@
 //! Builds the container image of `packaging/Containerfile` with buildah, and runs trodden in it.
 //!
-//! The minimal system of the check stands in for the base image, under the name that the file refers to, so that no registry of images is
-//! needed. The image runs without privileges of its own (`BUILDAH_ISOLATION`), as the user that the file names.
+//! The check's minimal Debian system is tagged with the name of the base image, so that no image registry is needed. `BUILDAH_ISOLATION`
+//! makes buildah run the container without privileges. The container's user is the one that the Containerfile names.
 
 use anyhow::{Context, Result};
 use std::fs;
@@ -9,23 +9,20 @@ use std::path::Path;
 use std::process::Command;
 use trodden_corpus::{packages, steps};
 
-const TOOL: &str = "buildah";
-/// The base image in `packaging/Containerfile`.
-const BASE: &str = "docker.io/library/debian:13-slim";
-/// The Debian release of the base image.
-pub const RELEASE: &str = "trixie";
-const NAME: &str = "localhost/trodden";
+const IMAGE_BUILDER: &str = "buildah";
+/// The name of the base image in `packaging/Containerfile`.
+const BASE_IMAGE: &str = "docker.io/library/debian:13-slim";
+/// The Debian release in the base image.
+pub const BASE_IMAGE_RELEASE: &str = "trixie";
+const IMAGE_NAME: &str = "localhost/trodden";
 
-/// Builds the image from a system in a tar file and trodden's Debian package, and runs `trodden doctor` in it. All files are in `folder`,
-/// which is removed at the end. Does nothing but say so if buildah cannot be installed.
-///
-/// # Errors
-/// A step fails, or trodden does not work in the image.
+/// Builds an image from the tar file of a minimal system and trodden's Debian package, and runs `trodden doctor` in it. All files are in
+/// `folder`, which is removed at the end. If buildah is not installed and cannot be installed, only prints a message.
 pub fn check(folder: &Path, system: &Path, package: &Path) -> Result<()> {
-    steps::headline("Container image");
-    let wanted = [TOOL.to_owned()];
-    if !steps::on_path(TOOL) && !packages::are_offered(&wanted) {
-        println!("the container image is not built, since this system's package manager does not offer {TOOL}");
+    steps::log_headline("Container image");
+    let wanted = [IMAGE_BUILDER.to_owned()];
+    if !steps::is_on_search_path(IMAGE_BUILDER) && !packages::are_offered(&wanted) {
+        println!("the container image is not built, since this system's package manager does not offer {IMAGE_BUILDER}");
         return Ok(());
     }
     packages::ensure_packages(&wanted)?;
@@ -35,17 +32,17 @@ pub fn check(folder: &Path, system: &Path, package: &Path) -> Result<()> {
     let file = package.file_name().unwrap_or_default();
     fs::copy(package, context.join(file)).with_context(|| format!("cannot copy {}", package.display()))?;
     let buildah = || {
-        let mut command = Command::new(TOOL);
+        let mut command = Command::new(IMAGE_BUILDER);
         command.arg("--root").arg(folder.join("images")).arg("--runroot").arg(folder.join("run"));
         command.env("STORAGE_DRIVER", "vfs").env("BUILDAH_ISOLATION", "chroot");
         command
     };
     let base = steps::output(buildah().args(["from", "scratch"]))?;
     steps::output(buildah().args(["add", base.trim()]).arg(system).arg("/"))?;
-    steps::output(buildah().args(["commit", "--rm", base.trim(), BASE]))?;
-    let recipe = steps::root().join("packaging/Containerfile");
-    steps::run(buildah().args(["build", "--pull=never", "--tag", NAME, "--file"]).arg(recipe).arg(&context))?;
-    let tried = steps::output(buildah().args(["from", "--pull-never", NAME]))?;
+    steps::output(buildah().args(["commit", "--rm", base.trim(), BASE_IMAGE]))?;
+    let recipe = steps::checkout_root().join("packaging/Containerfile");
+    steps::run(buildah().args(["build", "--pull=never", "--tag", IMAGE_NAME, "--file"]).arg(recipe).arg(&context))?;
+    let tried = steps::output(buildah().args(["from", "--pull-never", IMAGE_NAME]))?;
     steps::run(buildah().args(["run", tried.trim(), "trodden", "doctor"]))?;
     remove(folder)
 }

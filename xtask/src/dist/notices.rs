@@ -1,7 +1,7 @@
-//! The third-party crates that are compiled into the packed programs: their names and licence texts, and a bill of materials.
+//! Lists the third-party crates that are compiled into the packed programs: names, licence texts, and a bill of materials.
 //!
-//! These are the dependencies of the packed packages according to `cargo metadata`, without procedural macros and build dependencies, which
-//! leave no code in a program.
+//! These crates are the dependencies that `cargo metadata` reports for the packed packages. Procedural macros and build dependencies are
+//! left out, because they add no code to a program.
 
 use super::compile;
 use anyhow::{Context, Result};
@@ -11,10 +11,8 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use trodden_corpus::steps;
 
-/// Prefixes of the names of licence files.
-const NAMES: [&str; 6] = ["LICENSE", "LICENCE", "COPYING", "COPYRIGHT", "NOTICE", "UNLICENSE"];
+const LICENCE_FILE_PREFIXES: [&str; 6] = ["LICENSE", "LICENCE", "COPYING", "COPYRIGHT", "NOTICE", "UNLICENSE"];
 
-/// A third-party crate.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct ThirdPartyCrate {
     name: String,
@@ -23,13 +21,13 @@ struct ThirdPartyCrate {
     folder: PathBuf,
 }
 
-/// Lists the crates, followed by each distinct licence text with the crates that contain it.
+/// Renders a list of the crates and, below it, each distinct licence text with the crates that contain it.
 pub fn render_notices() -> Result<String> {
     let mut text = String::from("Crates that are compiled into trodden, with their licences. Their licence texts follow.\n\n");
     let mut texts: BTreeMap<String, Vec<String>> = BTreeMap::new();
-    for ThirdPartyCrate { name, version, licence, folder } in crates()? {
+    for ThirdPartyCrate { name, version, licence, folder } in list_crates()? {
         writeln!(text, "{name} {version}: {licence}")?;
-        for file in files(&folder)? {
+        for file in licence_files(&folder)? {
             let content = std::fs::read_to_string(&file).with_context(|| format!("cannot read {}", file.display()))?;
             texts.entry(content).or_default().push(format!("{name} {version}"));
         }
@@ -41,19 +39,18 @@ pub fn render_notices() -> Result<String> {
     Ok(text)
 }
 
-/// The crates as a bill of materials in CycloneDX 1.5 JSON.
-pub fn bill_of_materials(version: &str) -> Result<String> {
+pub fn render_bill_of_materials(version: &str) -> Result<String> {
     let component = |third: ThirdPartyCrate| {
         let ThirdPartyCrate { name, version, licence, .. } = third;
         let package_url = format!("pkg:cargo/{name}@{version}");
         let mut component = json!({ "type": "library", "bom-ref": package_url, "name": name, "version": version, "purl": package_url });
         if !licence.is_empty() {
-            // Some crates still write `A/B` for alternatives, which is not an SPDX expression.
+            // Some crates still write `A/B` for a choice of licences. SPDX requires `A OR B`.
             component["licenses"] = json!([{ "expression": licence.replace('/', " OR ") }]);
         }
         component
     };
-    let components: Vec<Value> = crates()?.into_iter().map(component).collect();
+    let components: Vec<Value> = list_crates()?.into_iter().map(component).collect();
     let subject = json!({ "type": "application", "name": "trodden", "version": version });
     let bill = json!({
         "bomFormat": "CycloneDX",
@@ -65,8 +62,7 @@ pub fn bill_of_materials(version: &str) -> Result<String> {
     Ok(serde_json::to_string_pretty(&bill)? + "\n")
 }
 
-/// The crates, sorted.
-fn crates() -> Result<BTreeSet<ThirdPartyCrate>> {
+fn list_crates() -> Result<BTreeSet<ThirdPartyCrate>> {
     let mut cargo = steps::cargo();
     cargo.args(["metadata", "--locked", "--format-version=1", "--filter-platform=x86_64-unknown-linux-gnu"]);
     let metadata: Value = serde_json::from_str(&steps::output(&mut cargo)?).context("cannot parse the output of `cargo metadata`")?;
@@ -100,8 +96,8 @@ fn is_macro(package: &Value) -> bool {
     elements(&package["targets"]).iter().any(|target| elements(&target["kind"]).iter().any(|kind| kind == "proc-macro"))
 }
 
-/// Licence files in a crate's folder and its direct subfolders, which can contain sources of other projects.
-fn files(folder: &Path) -> Result<Vec<PathBuf>> {
+/// Finds the licence files in a crate's folder and in its direct subfolders, which may hold sources of other projects.
+fn licence_files(folder: &Path) -> Result<Vec<PathBuf>> {
     let entries = |folder: &Path| -> Result<Vec<PathBuf>> {
         let entries = std::fs::read_dir(folder).with_context(|| format!("cannot read {}", folder.display()))?;
         entries.map(|entry| Ok(entry?.path())).collect()
@@ -112,7 +108,7 @@ fn files(folder: &Path) -> Result<Vec<PathBuf>> {
     }
     let is_licence = |path: &PathBuf| {
         let name = path.file_name().unwrap_or_default().to_string_lossy().to_uppercase();
-        path.is_file() && !name.ends_with(".RS") && NAMES.iter().any(|beginning| name.starts_with(beginning))
+        path.is_file() && !name.ends_with(".RS") && LICENCE_FILE_PREFIXES.iter().any(|beginning| name.starts_with(beginning))
     };
     let mut found: Vec<PathBuf> = all.into_iter().filter(is_licence).collect();
     found.sort();

@@ -1,4 +1,4 @@
-//! Creates the tree of files that the package and the archive contain.
+//! Creates the tree of files that packages and archives contain.
 
 use super::{compile, notices};
 use anyhow::{Context, Result, bail};
@@ -8,22 +8,18 @@ use std::path::Path;
 use std::process::Command;
 use trodden_corpus::steps;
 
-/// Names under which `trodden` behaves differently.
-const OTHER_NAMES: [&str; 3] = ["trodden-cc", "trodden-c++", "cargo-trodden"];
-/// Shells, and where they look for completions below `share` in Debian.
-const COMPLETIONS: [(&str, &str); 3] = [
+/// Link names that make `trodden` act as a different command.
+const LINK_NAMES: [&str; 3] = ["trodden-cc", "trodden-c++", "cargo-trodden"];
+/// For each shell, the folder below `share` in which Debian keeps completions.
+const COMPLETION_FOLDERS: [(&str, &str); 3] = [
     ("bash", "bash-completion/completions/trodden"),
     ("zsh", "zsh/vendor-completions/_trodden"),
     ("fish", "fish/vendor_completions.d/trodden.fish"),
 ];
-/// Folder for documents, below `share`.
-const DOCUMENTS: &str = "doc/trodden";
+/// The folder for documents, below `share`.
+const DOCUMENTS_FOLDER: &str = "doc/trodden";
 
-/// Creates the tree in a folder, which is emptied first.
-///
-/// # Errors
-/// A compiled file is missing, or a file cannot be written.
-pub fn create(folder: &Path) -> Result<()> {
+pub fn create_tree(folder: &Path) -> Result<()> {
     if folder.exists() {
         fs::remove_dir_all(folder).with_context(|| format!("cannot remove {}", folder.display()))?;
     }
@@ -31,23 +27,22 @@ pub fn create(folder: &Path) -> Result<()> {
     for name in compile::PROGRAMS {
         copy(&compiled.join(name), &folder.join("bin").join(name), 0o755)?;
     }
-    for name in OTHER_NAMES {
+    for name in LINK_NAMES {
         symlink("trodden", folder.join("bin").join(name)).with_context(|| format!("cannot create the link {name}"))?;
     }
     for name in compile::LIBRARIES {
         copy(&compiled.join(name), &folder.join("lib/trodden").join(name), 0o644)?;
     }
     let share = folder.join("share");
-    manual(&compiled, &share.join("man/man1"))?;
-    for (shell, path) in COMPLETIONS {
+    write_manual_pages(&compiled, &share.join("man/man1"))?;
+    for (shell, path) in COMPLETION_FOLDERS {
         let script = steps::output(Command::new(compiled.join("trodden-lab")).args(["completions", shell]))?;
-        write(&share.join(path), script.as_bytes(), 0o644)?;
+        write_file(&share.join(path), script.as_bytes(), 0o644)?;
     }
-    documents(&share.join(DOCUMENTS))
+    write_documents(&share.join(DOCUMENTS_FOLDER))
 }
 
-/// The manual pages of both programs.
-fn manual(compiled: &Path, folder: &Path) -> Result<()> {
+fn write_manual_pages(compiled: &Path, folder: &Path) -> Result<()> {
     steps::output(Command::new(compiled.join("trodden-lab")).arg("man").arg(folder))?;
     let mut pages: Vec<_> = fs::read_dir(folder)?.map(|entry| Ok(entry?.path())).collect::<Result<_>>()?;
     pages.sort();
@@ -61,8 +56,8 @@ fn manual(compiled: &Path, folder: &Path) -> Result<()> {
     Ok(())
 }
 
-fn documents(folder: &Path) -> Result<()> {
-    let text = |name: &str| fs::read_to_string(steps::root().join(name)).with_context(|| format!("cannot read {name}"));
+fn write_documents(folder: &Path) -> Result<()> {
+    let text = |name: &str| fs::read_to_string(steps::checkout_root().join(name)).with_context(|| format!("cannot read {name}"));
     let rule = "-".repeat(78);
     let licences = format!(
         "trodden is licensed under either of the two licences below, at your option.\nLicences of third-party code: {}.\n\n{rule}\n\n{}\n\
@@ -71,27 +66,23 @@ fn documents(folder: &Path) -> Result<()> {
         text("LICENSE-MIT")?,
         text("LICENSE-APACHE")?
     );
-    write(&folder.join("copyright"), licences.as_bytes(), 0o644)?;
-    write(&folder.join("changelog"), text("CHANGELOG.md")?.as_bytes(), 0o644)?;
-    write(&folder.join("THIRD-PARTY"), notices::render_notices()?.as_bytes(), 0o644)?;
+    write_file(&folder.join("copyright"), licences.as_bytes(), 0o644)?;
+    write_file(&folder.join("changelog"), text("CHANGELOG.md")?.as_bytes(), 0o644)?;
+    write_file(&folder.join("THIRD-PARTY"), notices::render_notices()?.as_bytes(), 0o644)?;
     steps::output(Command::new("gzip").args(["-9n", "changelog", "THIRD-PARTY"]).current_dir(folder))?;
     Ok(())
 }
 
 fn copy(from: &Path, to: &Path, mode: u32) -> Result<()> {
     let bytes = fs::read(from).with_context(|| format!("cannot read {}: run `cargo xtask dist` without --compiled", from.display()))?;
-    write(to, &bytes, mode)
+    write_file(to, &bytes, mode)
 }
 
-/// Writes a file with these permissions, and creates the folders above it.
-///
-/// # Errors
-/// The file or a folder cannot be written.
-pub fn write(to: &Path, bytes: &[u8], mode: u32) -> Result<()> {
+pub fn write_file(to: &Path, bytes: &[u8], mode: u32) -> Result<()> {
     let write = || {
         fs::create_dir_all(to.parent().unwrap_or(Path::new(".")))?;
         fs::write(to, bytes)?;
         fs::set_permissions(to, fs::Permissions::from_mode(mode))
     };
-    write().with_context(|| format!("cannot write {}", to.display()))
+    write_file().with_context(|| format!("cannot write {}", to.display()))
 }

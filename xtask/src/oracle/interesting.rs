@@ -1,5 +1,5 @@
-//! Compares builds that count interesting paths with the build that counts all paths: every interesting path must have the same count, and
-//! the executions of all other paths must add up to the rest.
+//! Compares builds that count only interesting paths with the build that counts all paths. Both must agree on the count of every
+//! interesting path and on the total number of executions of all other paths.
 
 use super::OracleOptions;
 use anyhow::{Context, Result, bail};
@@ -10,7 +10,7 @@ use std::process::Command;
 use trodden_corpus::interesting::InterestingBuilds;
 use trodden_corpus::{Corpus, Input, steps};
 
-/// The output of `trodden-oracle interesting`.
+/// The parsed output of `trodden-oracle interesting`.
 #[derive(Debug, Deserialize)]
 struct OracleFindings {
     functions: usize,
@@ -23,17 +23,16 @@ struct OracleFindings {
     differences: Vec<String>,
 }
 
-/// The result for a program and a scheme.
 pub struct OracleRow {
     program: String,
     scheme: String,
     exact: bool,
-    /// `None` if two runs of the build that counts all paths differ, so that nothing can be compared.
+    /// `None` if two runs of the build that counts all paths differ, because nothing can be compared then.
     found: Option<OracleFindings>,
 }
 
 impl OracleRow {
-    /// Returns true if a scheme that claims to be exact has differences.
+    /// Returns true if the scheme claims to be exact but its counts differ.
     pub fn is_wrong(&self) -> bool {
         self.exact && self.found.as_ref().is_some_and(|f| !f.differences.is_empty())
     }
@@ -52,10 +51,8 @@ impl OracleRow {
     }
 }
 
-/// Compares builds of a program that count interesting paths with the build that counts all paths.
-///
-/// # Errors
-/// A recipe, trodden or the oracle failed, or a scheme is unknown.
+/// Compares each scheme's build of a program with the build that counts all paths. Fails if a recipe, trodden or the oracle failed, or a
+/// scheme is unknown.
 pub fn check(corpus: &Corpus, program: &str, options: &OracleOptions, oracle: &Path) -> Result<Vec<OracleRow>> {
     let made = InterestingBuilds::prepare(corpus, program, options.input)?;
     let again = made.run_full_again(corpus)?;
@@ -91,11 +88,7 @@ fn compare(oracle: &Path, full: &Path, interesting: &Path) -> Result<OracleFindi
     serde_json::from_str(&text).context("cannot read the output of `trodden-oracle interesting`")
 }
 
-/// Formats the results as a Markdown page.
-///
-/// # Errors
-/// `date` fails.
-pub fn page(rows: &[OracleRow], input: Input, interesting: &str) -> Result<String> {
+pub fn render_page(rows: &[OracleRow], input: Input, interesting: &str) -> Result<String> {
     let date = steps::output(Command::new("date").args(["-u", "+%F"]))?;
     let mut out = format!(
         "# Interesting paths compared with all paths, {}\n\nMeasured by `cargo xtask oracle --scheme`, commit {}, on input {}. Interesting \
@@ -104,7 +97,7 @@ pub fn page(rows: &[OracleRow], input: Input, interesting: &str) -> Result<Strin
          functions that count all paths | differences |\n\
          |---|---|--:|--:|--:|--:|--:|--:|--:|--:|\n",
         date.trim(),
-        steps::commit(),
+        steps::describe_commit(),
         input.name(),
     );
     for row in rows {
@@ -122,7 +115,7 @@ pub fn page(rows: &[OracleRow], input: Input, interesting: &str) -> Result<Strin
     Ok(out)
 }
 
-/// Numbering schemes for interesting paths, and whether they claim to be exact.
+/// Numbering schemes for interesting paths. The flag is true if the scheme claims to be exact.
 const SCHEMES: [(&str, bool); 9] = [
     ("ball-larus", true),
     ("spp", false),

@@ -1,9 +1,9 @@
 //! Runs the console sessions in the README, the guide and the handbook, and checks that each command prints what the page shows.
 //!
-//! A session is a block marked `console`. Lines that start with `$ ` are commands; the lines after them are their output, standard error
-//! included. A line `...` stands for any number of lines. Dates, times, durations and the host name may differ, and percentages by one in
-//! their last digit, since the length of the environment changes what a dynamic loader executes. A command that fails is an error unless
-//! the next one is `echo $?`. These comments control the sessions:
+//! A session is a block marked `console`. Lines that start with `$ ` are commands; the lines after a command are its output, including
+//! standard error. A line `...` matches any number of lines. Dates, times, durations and the host name may differ. Percentages may differ
+//! by one in the last digit, because the size of the environment influences what the dynamic loader executes. A command may fail only if
+//! the next command is `echo $?`. These comments control the sessions:
 //!
 //! | comment | meaning |
 //! |---|---|
@@ -24,12 +24,11 @@ use std::time::Instant;
 use trodden_corpus::Corpus;
 use trodden_corpus::steps;
 
-/// A line that replaces omitted lines.
+/// A line in a page that matches any number of lines.
 const OMISSION: &str = "...";
-/// Folders whose pages have sessions.
-const FOLDERS: [&str; 2] = ["docs/guide/src/", "docs/handbook/src/"];
+/// Folders whose pages may contain sessions.
+const PAGE_FOLDERS: [&str; 2] = ["docs/guide/src/", "docs/handbook/src/"];
 
-/// `cargo xtask sessions`
 #[derive(Debug, Args)]
 pub struct SessionOptions {
     /// Pages whose paths contain one of these texts (default: all pages).
@@ -43,42 +42,40 @@ pub struct SessionOptions {
 }
 
 impl SessionOptions {
-    /// The fast sessions of all pages.
+    /// Selects the fast sessions of all pages.
     pub fn fast() -> SessionOptions {
         SessionOptions { pages: Vec::new(), slow: false, programs: None }
     }
 
-    fn chooses(&self, file: &str) -> bool {
+    fn selects_page(&self, file: &str) -> bool {
         let is_chosen = self.pages.is_empty() || self.pages.iter().any(|part| file.contains(part));
-        is_chosen && (file == "README.md" || FOLDERS.iter().any(|folder| file.starts_with(folder)))
+        is_chosen && (file == "README.md" || PAGE_FOLDERS.iter().any(|folder| file.starts_with(folder)))
     }
 }
 
-/// Programs, folders and sources that all sessions use.
+/// The programs, folders and sources that all sessions use.
 struct SessionEnvironment {
-    /// The programs that sessions call, and links to them.
+    /// Folders with the programs that sessions call, and with links to them.
     path: Vec<PathBuf>,
-    /// The folder for everything that sessions write.
+    /// The folder in which the sessions run.
     folder: PathBuf,
-    /// The folder for temporary files of their commands.
+    /// The folder for temporary files of the commands.
     temporary: PathBuf,
-    /// The unpacked sources of each package.
+    /// For each package, the folder of its unpacked sources.
     sources: BTreeMap<String, PathBuf>,
 }
 
-/// Runs sessions, several pages at a time, and returns a finding for each command whose output differs.
-///
-/// # Errors
-/// No page matches, a page is malformed, sources cannot be fetched, or a command fails.
+/// Runs the sessions of several pages in parallel. Returns a finding for each command whose output differs from the page. Fails if no page
+/// matches, a page is malformed, sources cannot be fetched, or a command fails.
 pub fn check(options: &SessionOptions) -> Result<Vec<String>> {
-    let texts: Vec<(String, String)> = super::read_pages()?.into_iter().filter(|(file, _)| options.chooses(file)).collect();
+    let texts: Vec<(String, String)> = super::read_pages()?.into_iter().filter(|(file, _)| options.selects_page(file)).collect();
     let mut pages = Vec::new();
     for (file, text) in &texts {
-        let page = page::read(text).with_context(|| format!("cannot read the sessions of {file}"))?;
+        let page = page::parse_sessions(text).with_context(|| format!("cannot read the sessions of {file}"))?;
         pages.extend(page.map(|page| (file.as_str(), page)));
     }
     ensure!(!pages.is_empty(), "no page with sessions has a path that contains {}", options.pages.join(" or "));
-    pages.retain(|(_, page)| if options.slow { page.slow_from.is_some() } else { !page.steps(false).is_empty() });
+    pages.retain(|(_, page)| if options.slow { page.first_slow_step.is_some() } else { !page.steps(false).is_empty() });
     let environment = SessionEnvironment::prepare(options, &pages)?;
     let next = AtomicUsize::new(0);
     let work = || -> Result<Vec<String>> {
@@ -91,7 +88,7 @@ pub fn check(options: &SessionOptions) -> Result<Vec<String>> {
         Ok(findings)
     };
     let results: Vec<Result<Vec<String>>> = std::thread::scope(|scope| {
-        let workers: Vec<_> = (0..steps::jobs()).map(|_| scope.spawn(work)).collect();
+        let workers: Vec<_> = (0..steps::job_count()).map(|_| scope.spawn(work)).collect();
         workers.into_iter().map(|worker| worker.join().unwrap_or_else(|_| bail!("a thread that runs sessions panicked"))).collect()
     });
     let mut findings: Vec<String> = results.into_iter().collect::<Result<Vec<_>>>()?.concat();
@@ -99,7 +96,7 @@ pub fn check(options: &SessionOptions) -> Result<Vec<String>> {
     Ok(findings)
 }
 
-/// Variables that commands with cargo inherit: where toolchains are, and how registries are reached.
+/// Environment variables that cargo commands inherit: they say where toolchains are and how registries are reached.
 const TOOLCHAIN_VARIABLES: [&str; 12] = [
     "CARGO_HOME",
     "RUSTUP_HOME",
@@ -116,19 +113,19 @@ const TOOLCHAIN_VARIABLES: [&str; 12] = [
 ];
 
 impl SessionEnvironment {
-    /// Makes links to the programs, and fetches the sources of all pages.
+    /// Links the programs, and fetches the sources that the pages need.
     fn prepare(options: &SessionOptions, pages: &[(&str, SessionPage)]) -> Result<SessionEnvironment> {
-        let programs = options.programs.clone().unwrap_or_else(|| steps::target().join("debug"));
+        let programs = options.programs.clone().unwrap_or_else(|| steps::target_folder().join("debug"));
         let programs = std::path::absolute(&programs).with_context(|| format!("cannot find {}", programs.display()))?;
-        let folder = steps::target().join("sessions");
+        let folder = steps::target_folder().join("sessions");
         let links = folder.join("links");
         std::fs::create_dir_all(&links).with_context(|| format!("cannot create {}", links.display()))?;
         steps::output(Command::new(programs.join("trodden")).arg("drivers").arg(&links))?;
-        let corpus = Corpus::at(&folder);
+        let corpus = Corpus::in_folder(&folder);
         let mut sources = BTreeMap::new();
         for (_, page) in pages {
             if page.package != NO_PACKAGE && !sources.contains_key(page.package) {
-                sources.insert(page.package.to_owned(), fetch(&corpus, page.package)?);
+                sources.insert(page.package.to_owned(), fetch_sources(&corpus, page.package)?);
             }
         }
         let temporary = folder.join("tmp");
@@ -136,10 +133,9 @@ impl SessionEnvironment {
         Ok(SessionEnvironment { path: vec![programs, links], folder, temporary, sources })
     }
 
-    /// Runs the sessions of a page.
     fn check_page(&self, file: &str, page: &SessionPage, with_slow: bool) -> Result<Vec<String>> {
         let mut findings = Vec::new();
-        let mut folder = self.fresh_folder(file, page.package)?;
+        let mut folder = self.create_page_folder(file, page.package)?;
         let mut status = 0;
         let all = page.steps(with_slow);
         for (number, step) in all.iter().enumerate() {
@@ -156,15 +152,15 @@ impl SessionEnvironment {
                     if status != 0 && !shows_status {
                         bail!("{file}:{}: `{}` failed with status {status}:\n{printed}", step.line, step.command);
                     }
-                    findings.extend(difference(file, step, &printed));
+                    findings.extend(first_difference(file, step, &printed));
                 }
             }
         }
         Ok(findings)
     }
 
-    /// The folder of a page: empty, or a copy of the unpacked sources of a package.
-    fn fresh_folder(&self, file: &str, package: &str) -> Result<PathBuf> {
+    /// Creates a page's folder. It is empty or, if the page names a package, contains a copy of the package's sources.
+    fn create_page_folder(&self, file: &str, package: &str) -> Result<PathBuf> {
         let folder = self.folder.join("pages").join(file.replace('/', "-"));
         if folder.exists() {
             std::fs::remove_dir_all(&folder).with_context(|| format!("cannot remove {}", folder.display()))?;
@@ -176,16 +172,16 @@ impl SessionEnvironment {
         Ok(folder)
     }
 
-    /// Runs a command. Returns its exit status, and its standard output and error in their original order.
+    /// Runs a command. Returns its exit status and its output, with standard output and standard error interleaved as they were written.
     fn run(&self, step: &CommandStep, folder: &Path, status: i32) -> Result<(i32, String)> {
         let mut command = Command::new("sh");
         command.args(["-c", &format!("exec 2>&1; (exit {status}); {}", step.command)]).current_dir(folder).stdin(Stdio::null());
-        // Each variable adds to the paths that the C library executes, so a command has always the same ones. Those of cargo, which runs
-        // this program, must not reach it in any case.
+        // Commands always get the same environment, because each variable adds to the paths that the C library executes. The variables that
+        // cargo sets for this program, in particular, must not reach a command.
         let inherited = if step.command.contains("cargo") { &TOOLCHAIN_VARIABLES[..] } else { &[] };
         command.env_clear().envs(inherited.iter().filter_map(|name| Some((name, std::env::var_os(name)?))));
         command.env("HOME", std::env::var_os("HOME").unwrap_or_else(|| "/".into())).env("TMPDIR", &self.temporary);
-        command.env("PATH", steps::path_with(&self.path)?).env("LC_ALL", "C.UTF-8");
+        command.env("PATH", steps::search_path_with(&self.path)?).env("LC_ALL", "C.UTF-8");
         command.env("TRODDEN_CACHE", self.folder.join("store")).env("CCACHE_DIR", folder.join(".ccache"));
         let output = command.output().with_context(|| format!("cannot run `{}`", step.command))?;
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -193,16 +189,15 @@ impl SessionEnvironment {
     }
 }
 
-/// Fetches the sources that users would unpack, from the original archive of a Debian source package or a crate of the corpus, and returns
-/// their folder.
-fn fetch(corpus: &Corpus, package: &str) -> Result<PathBuf> {
+/// Fetches the unmodified sources of a Debian source package or of a corpus crate, as users would unpack them. Returns their folder.
+fn fetch_sources(corpus: &Corpus, package: &str) -> Result<PathBuf> {
     if corpus.programs(&[package.to_owned()]).is_err() {
-        return corpus.source(package);
+        return corpus.fetch_source(package);
     }
-    let about = corpus.about()?;
+    let about = corpus.describe_programs()?;
     let about = about.lines().find_map(|line| line.strip_prefix(package)?.strip_prefix(": "));
     if let Some(source) = about.and_then(|about| about.strip_prefix("source package ")?.split(' ').next()) {
-        return corpus.source(source);
+        return corpus.fetch_source(source);
     }
     corpus.fetch(package)?;
     Ok(corpus.folder().join("src").join(package))
@@ -218,12 +213,12 @@ fn write_file(folder: &Path, name: &str, content: &str) -> Result<()> {
     std::fs::write(&path, content).with_context(|| format!("cannot write {}", path.display()))
 }
 
-/// Describes the first line in which a step's output differs from the page; `None` if it matches.
-fn difference(file: &str, step: &CommandStep, printed: &str) -> Option<String> {
-    // Pages may omit empty lines at the end of a block.
-    let actual: Vec<String> = printed.trim_end().lines().map(with_placeholders).collect();
+/// Describes the first difference between a step's output and the page; `None` if they match.
+fn first_difference(file: &str, step: &CommandStep, printed: &str) -> Option<String> {
+    // Empty lines at the end of a block are optional.
+    let actual: Vec<String> = printed.trim_end().lines().map(replace_varying_words).collect();
     let shown = step.expected.iter().rposition(|line| !line.is_empty()).map_or(0, |last| last + 1);
-    let expected: Vec<String> = step.expected[..shown].iter().map(|line| with_placeholders(line)).collect();
+    let expected: Vec<String> = step.expected[..shown].iter().map(|line| replace_varying_words(line)).collect();
     let parts: Vec<&[String]> = expected.split(|line| line == OMISSION).collect();
     let (mut at, mut line) = (0, step.line);
     for (number, part) in parts.iter().enumerate() {
@@ -231,7 +226,7 @@ fn difference(file: &str, step: &CommandStep, printed: &str) -> Option<String> {
         let start = match (number, is_last) {
             (0, _) => at,
             (_, true) => actual.len().saturating_sub(part.len()).max(at),
-            _ => (at..actual.len()).find(|start| is_shown_at(part, &actual[*start..])).unwrap_or(at),
+            _ => (at..actual.len()).find(|start| starts_with_shown_lines(part, &actual[*start..])).unwrap_or(at),
         };
         let differs = (0..part.len()).find(|n| actual.get(start + n).is_none_or(|line| !matches_line(&part[*n], line)));
         if let Some(n) = differs {
@@ -241,17 +236,16 @@ fn difference(file: &str, step: &CommandStep, printed: &str) -> Option<String> {
         at = start + part.len();
         line += part.len() + 1;
     }
-    // After the last expected line, more output is allowed only if the page ends with an omission.
+    // More output may follow the last expected line only if the page ends with an omission.
     let more = actual.get(at)?;
     Some(format!("{file}:{}: `{}` also prints `{more}`", step.line, step.command))
 }
 
-/// Whether the output begins with the lines of a page.
-fn is_shown_at(shown: &[String], output: &[String]) -> bool {
+fn starts_with_shown_lines(shown: &[String], output: &[String]) -> bool {
     output.len() >= shown.len() && shown.iter().zip(output).all(|(shown, line)| matches_line(shown, line))
 }
 
-/// Compares two lines; percentages may differ by one in their last digit.
+/// Compares a line of a page with a printed line. Percentages may differ by one in the last digit.
 fn matches_line(shown: &str, printed: &str) -> bool {
     let (shown, printed): (Vec<&str>, Vec<&str>) = (shown.split(' ').collect(), printed.split(' ').collect());
     let has_sign = |at: usize| shown[at].ends_with('%') || shown.get(at + 1).is_some_and(|next| *next == "%");
@@ -264,16 +258,16 @@ fn matches_line(shown: &str, printed: &str) -> bool {
     shown.len() == printed.len() && (0..shown.len()).all(|at| shown[at] == printed[at] || has_sign(at) && is_close(at))
 }
 
-/// Replaces dates, times, durations and the host name in a line by placeholders.
-fn with_placeholders(line: &str) -> String {
-    const UNITS: [&str; 5] = ["ns", "us", "ms", "s", "min"];
+/// Replaces dates, times, durations and the host name by placeholders.
+fn replace_varying_words(line: &str) -> String {
+    const TIME_UNITS: [&str; 5] = ["ns", "us", "ms", "s", "min"];
     let words: Vec<&str> = line.split(' ').collect();
     let is_run = line.trim_start().starts_with("run ");
     let is_number = |word: &str| {
         let digits = word.trim_start_matches('(');
         !digits.is_empty() && digits.chars().all(|c| c.is_ascii_digit() || matches!(c, '.' | ','))
     };
-    // In tables, durations have three decimals and no unit.
+    // In tables, durations have three decimal places and no unit.
     let is_seconds = |word: &str| is_number(word) && word.split_once('.').is_some_and(|(_, decimals)| decimals.len() == 3);
     let is_moment = |word: &str| {
         word.len() >= 8
@@ -281,7 +275,7 @@ fn with_placeholders(line: &str) -> String {
             && word.contains(['-', ':'])
             && word != "--------"
     };
-    let is_unit = |word: Option<&&str>| word.is_some_and(|word| UNITS.contains(&word.trim_end_matches([',', '.', ';', ':', ')'])));
+    let is_unit = |word: Option<&&str>| word.is_some_and(|word| TIME_UNITS.contains(&word.trim_end_matches([',', '.', ';', ':', ')'])));
     let replaced = words.iter().enumerate().map(|(at, word)| match *word {
         word if is_moment(word) => "MOMENT".to_owned(),
         word if is_number(word) && is_unit(words.get(at + 1)) => "NUMBER".to_owned(),
@@ -303,35 +297,35 @@ mod tests {
             |line, command: &str, expected: &[&'static str]| CommandStep { line, command: command.to_owned(), expected: expected.to_vec() };
         let make = step(2, "make", &["...", "done"]);
         for printed in ["done\n", "cc a.c\ncc b.c\ndone\n\n"] {
-            assert_eq!(difference("a.md", &make, printed), None);
+            assert_eq!(first_difference("a.md", &make, printed), None);
         }
         for printed in ["", "done\nmore\n", "cc a.c\n"] {
-            assert!(difference("a.md", &make, printed).is_some_and(|d| d.contains("a.md:4: ")), "{printed}");
+            assert!(first_difference("a.md", &make, printed).is_some_and(|d| d.contains("a.md:4: ")), "{printed}");
         }
         let report = step(5, "report", &["  run   2026-11-21 10:42:49 UTC, 210 ms, exit status 0, on vm", "  paths 528"]);
         let other = |paths: &str| format!("  run   2030-01-02 00:00:00 UTC, 1.5 s, exit status 0, on other\n  paths {paths}\n");
-        assert_eq!(difference("a.md", &report, &other("528")), None);
-        let said = difference("a.md", &report, &other("529")).unwrap();
+        assert_eq!(first_difference("a.md", &report, &other("528")), None);
+        let said = first_difference("a.md", &report, &other("529")).unwrap();
         assert_eq!(said, "a.md:7: `report` prints `  paths 529` instead of `  paths 528`");
-        assert!(difference("a.md", &report, &other("528").replace("status 0", "status 1")).is_some());
+        assert!(first_difference("a.md", &report, &other("528").replace("status 0", "status 1")).is_some());
         let list = step(1, "list", &["2 tests (0.124 s):", "passed  0.023  1,635  fast"]);
-        assert_eq!(difference("a.md", &list, "2 tests (1.5 s):\npassed  0.102  1,635  fast\n"), None);
-        assert!(difference("a.md", &list, "2 tests (1.5 s):\npassed  0.102  1,636  fast\n").is_some());
+        assert_eq!(first_difference("a.md", &list, "2 tests (1.5 s):\npassed  0.102  1,635  fast\n"), None);
+        assert!(first_difference("a.md", &list, "2 tests (1.5 s):\npassed  0.102  1,636  fast\n").is_some());
         let share = step(1, "share", &["1.  25.18 %  633,211  main", "2. 99.9% of 7"]);
         assert_eq!(
-            difference("a.md", &share, "1.  25.17 %  633,211  main\n2. 100.0% of 7\n").as_deref(),
+            first_difference("a.md", &share, "1.  25.17 %  633,211  main\n2. 100.0% of 7\n").as_deref(),
             Some("a.md:3: `share` prints `2. 100.0% of 7` instead of `2. 99.9% of 7`")
         );
-        assert_eq!(difference("a.md", &share, "1.  25.17 %  633,211  main\n2. 99.8% of 7\n"), None);
+        assert_eq!(first_difference("a.md", &share, "1.  25.17 %  633,211  main\n2. 99.8% of 7\n"), None);
         for printed in ["1.  25.16 %  633,211  main\n2. 99.9% of 7\n", "1.  25.18 %  633,212  main\n2. 99.9% of 7\n"] {
-            assert!(difference("a.md", &share, printed).is_some(), "{printed}");
+            assert!(first_difference("a.md", &share, printed).is_some(), "{printed}");
         }
         let more = format!("{}more\n", other("528"));
-        assert!(difference("a.md", &report, &more).is_some_and(|d| d.contains("also prints `more`")));
+        assert!(first_difference("a.md", &report, &more).is_some_and(|d| d.contains("also prints `more`")));
     }
 
     #[test]
-    fn files_lie_below_the_folder() {
+    fn files_of_sessions_must_be_inside_the_page_folder() {
         for name in ["/tmp/a", "../a", "a/../../b"] {
             assert!(write_file(Path::new("/nowhere"), name, "").unwrap_err().to_string().contains("is not in the session"), "{name}");
         }

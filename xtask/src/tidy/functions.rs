@@ -1,20 +1,18 @@
-//! Lengths of functions. It relies on rustfmt's layout: a function ends at the first `}` with the indentation of its first line.
+//! Measures functions. A function ends at the first `}` that is indented like the function's first line; rustfmt guarantees this layout.
 
-/// The length of a function.
 #[derive(Debug, PartialEq, Eq)]
 pub struct FunctionLength {
-    /// The function's name.
     pub name: String,
-    /// Its first line, counted from 1.
+    /// Line number of the function's first line, counted from 1.
     pub line: usize,
-    /// Number of lines without comments and empty lines.
+    /// Number of lines, not counting comments and empty lines.
     pub code: usize,
-    /// True if a comment in it states the reason for its length.
+    /// True if a comment inside the function states the reason for its length.
     pub has_reason: bool,
 }
 
-/// Measures all functions of a formatted source, including tests and nested functions.
-pub fn lengths(text: &str) -> Vec<FunctionLength> {
+/// Measures all functions of a source that rustfmt has formatted, including tests and nested functions.
+pub fn measure_functions(text: &str) -> Vec<FunctionLength> {
     let lines: Vec<&str> = text.lines().collect();
     let is_code = |line: &&&str| !line.trim().is_empty() && !line.trim_start().starts_with("//");
     let mut found = Vec::new();
@@ -28,13 +26,12 @@ pub fn lengths(text: &str) -> Vec<FunctionLength> {
         let length = if is_whole { Some(1) } else { lines[at..].iter().position(is_end).map(|n| n + 1) };
         let Some(length) = length else { continue };
         let body = &lines[at..at + length];
-        let has_reason = body.iter().any(|line| line.trim_start().starts_with(super::REASON));
+        let has_reason = body.iter().any(|line| line.trim_start().starts_with(super::REASON_PREFIX));
         found.push(FunctionLength { name: name.to_owned(), line: at + 1, code: body.iter().filter(is_code).count(), has_reason });
     }
     found
 }
 
-/// The name of the function whose definition starts on a line.
 fn function_name(line: &str) -> Option<&str> {
     let (before, rest) = line.split_once("fn ")?;
     let is_modifier = |w: &str| {
@@ -55,7 +52,7 @@ mod tests {
     fn comments_and_empty_lines_do_not_count() {
         let text = "impl A {\n    pub(crate) const fn one(&self) -> u8 {\n        // Why.\n        fn two() {}\n\n        3\n    }\n}\n\
             unsafe extern \"C\" fn three(\n    a: u8,\n) {\n}\ntrait B {\n    fn four();\n}\n// fn five() {\nlet six = |fn_| 1;\n";
-        let found: Vec<(String, usize, usize)> = lengths(text).into_iter().map(|f| (f.name, f.line, f.code)).collect();
+        let found: Vec<(String, usize, usize)> = measure_functions(text).into_iter().map(|f| (f.name, f.line, f.code)).collect();
         let expected = [("one", 2, 4), ("two", 4, 1), ("three", 9, 4), ("four", 14, 1)];
         assert_eq!(found, expected.map(|(name, line, code)| (name.to_owned(), line, code)));
     }

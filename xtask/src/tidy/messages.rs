@@ -1,7 +1,7 @@
-//! `docs/messages.txt`: all messages of the project as text, crate by crate, so that a review shows each new message.
+//! Maintains `docs/messages.txt`, which lists all messages of the project by crate, so that reviewers see each new message.
 //!
 //! Messages are the texts of errors, warnings and notes: the string literals in `bail!`, `ensure!`, `anyhow!`, `#[error(…)]`, the macros of
-//! the crate `log`, `.context(…)`, `.with_context(…)`, and the programs' functions `note` and `warn`. Tests are ignored.
+//! the crate `log`, `.context(…)`, `.with_context(…)`, and the programs' functions `note` and `warn`. Tests are skipped.
 
 use anyhow::{Context, Result};
 use proc_macro2::{Delimiter, TokenStream, TokenTree};
@@ -10,36 +10,36 @@ use std::env;
 use std::fmt::Write;
 use trodden_corpus::steps;
 
-/// The file with the messages, relative to the root of the checkout.
-const FILE: &str = "docs/messages.txt";
-/// Environment variable that makes [`check`] renew the file.
-const BLESS: &str = "TRODDEN_BLESS";
-const HEAD: &str = "\
+const MESSAGES_FILE: &str = "docs/messages.txt";
+/// Environment variable that makes [`check`] rewrite the file.
+const BLESS_VARIABLE: &str = "TRODDEN_BLESS";
+const FILE_HEADER: &str = "\
 All messages of the project, by crate. `cargo xtask tidy` compares this file with the sources; `TRODDEN_BLESS=1 cargo xtask tidy` renews it.
 ";
 
 /// Macros whose first string literal is a message.
-const MACROS: &[&str] = &["bail", "ensure", "anyhow", "error", "warn", "info"];
-/// Functions whose first string literal, directly or inside `format!` or `format_args!`, is a message.
-const FUNCTIONS: &[&str] = &["context", "with_context", "note", "warn"];
+const MESSAGE_MACROS: &[&str] = &["bail", "ensure", "anyhow", "error", "warn", "info"];
+/// Functions with a message as an argument: a string literal, or the first string literal inside `format!` or `format_args!`.
+const MESSAGE_FUNCTIONS: &[&str] = &["context", "with_context", "note", "warn"];
 
-/// Compares the file with the messages in sources, given as pairs of path and text; renews the file if `TRODDEN_BLESS` is set.
-///
-/// # Errors
-/// The file cannot be written.
+/// Compares the file with the messages in the sources (pairs of path and text), or rewrites it if [`BLESS_VARIABLE`] is set. Fails if the
+/// file cannot be written.
 pub fn check(sources: &[(String, String)]) -> Result<Vec<String>> {
     let text = render_messages(sources);
-    let path = steps::root().join(FILE);
-    if env::var_os(BLESS).is_some_and(|value| !value.is_empty()) {
+    let path = steps::checkout_root().join(MESSAGES_FILE);
+    if env::var_os(BLESS_VARIABLE).is_some_and(|value| !value.is_empty()) {
         std::fs::write(&path, &text).with_context(|| format!("cannot write {}", path.display()))?;
         return Ok(Vec::new());
     }
     let is_current = std::fs::read_to_string(&path).is_ok_and(|found| found == text);
-    let finding = || format!("{FILE}: differs from the sources. Read the new messages, and renew the file with {BLESS}=1 cargo xtask tidy");
+    let finding = || {
+        format!(
+            "{MESSAGES_FILE}: differs from the sources. Read the new messages, and renew the file with {BLESS_VARIABLE}=1 cargo xtask tidy"
+        )
+    };
     Ok(if is_current { Vec::new() } else { vec![finding()] })
 }
 
-/// Renders the file's content for these sources.
 fn render_messages(sources: &[(String, String)]) -> String {
     let mut by_crate = BTreeMap::<&str, Vec<String>>::new();
     for (name, source) in sources {
@@ -49,7 +49,7 @@ fn render_messages(sources: &[(String, String)]) -> String {
             collect_messages(tokens, by_crate.entry(of).or_default());
         }
     }
-    let mut text = HEAD.to_owned();
+    let mut text = FILE_HEADER.to_owned();
     for (of, mut messages) in by_crate {
         messages.sort();
         messages.dedup();
@@ -61,34 +61,34 @@ fn render_messages(sources: &[(String, String)]) -> String {
     text
 }
 
-/// Adds the messages in these tokens, including nested groups.
+/// Appends the messages in `tokens`, including those in nested groups, to `messages`.
 fn collect_messages(tokens: TokenStream, messages: &mut Vec<String>) {
     let tokens: Vec<TokenTree> = tokens.into_iter().collect();
     for (at, token) in tokens.iter().enumerate() {
         let TokenTree::Group(group) = token else { continue };
-        if group.delimiter() == Delimiter::Bracket && is_attribute_of_tests(group.stream()) {
-            // The item after this attribute is a test or a module of tests.
+        if group.delimiter() == Delimiter::Bracket && is_test_attribute(group.stream()) {
+            // The attribute's item is a test or a module of tests.
             return collect_outside_tests(&tokens, messages);
         }
         let before = |distance: usize| at.checked_sub(distance).map(|at| tokens[at].to_string()).unwrap_or_default();
         let (last, name) = (before(1), before(2));
-        let is_macro = last == "!" && MACROS.contains(&name.as_str());
+        let is_macro = last == "!" && MESSAGE_MACROS.contains(&name.as_str());
         let is_error_attribute = last == "error" && name.is_empty();
         if is_macro || is_error_attribute {
-            messages.extend(message_in(group.stream(), name == "ensure"));
-        } else if FUNCTIONS.contains(&last.as_str()) {
-            messages.extend(message_in(group.stream(), false).or_else(|| formatted_message_in(group.stream())));
+            messages.extend(find_message(group.stream(), name == "ensure"));
+        } else if MESSAGE_FUNCTIONS.contains(&last.as_str()) {
+            messages.extend(find_message(group.stream(), false).or_else(|| find_formatted_message(group.stream())));
         }
         collect_messages(group.stream(), messages);
     }
 }
 
-/// Adds the messages in these tokens, except in items that are compiled for tests only.
+/// Appends the messages in `tokens` to `messages`, skipping items that are compiled only for tests.
 fn collect_outside_tests(tokens: &[TokenTree], messages: &mut Vec<String>) {
     let (mut kept, mut is_skipped) = (Vec::new(), false);
     for token in tokens {
         match token {
-            TokenTree::Group(group) if group.delimiter() == Delimiter::Bracket && is_attribute_of_tests(group.stream()) => {
+            TokenTree::Group(group) if group.delimiter() == Delimiter::Bracket && is_test_attribute(group.stream()) => {
                 is_skipped = true;
             }
             TokenTree::Group(group) if is_skipped && group.delimiter() == Delimiter::Brace => is_skipped = false,
@@ -100,13 +100,13 @@ fn collect_outside_tests(tokens: &[TokenTree], messages: &mut Vec<String>) {
     collect_messages(kept.into_iter().collect(), messages);
 }
 
-fn is_attribute_of_tests(attribute: TokenStream) -> bool {
+fn is_test_attribute(attribute: TokenStream) -> bool {
     let text = attribute.to_string().replace(' ', "");
     text == "cfg(test)" || text == "test"
 }
 
-/// The first argument that is a string literal. The condition of `ensure!` is skipped.
-fn message_in(arguments: TokenStream, has_condition: bool) -> Option<String> {
+/// Returns the first argument that is a string literal. If `has_condition`, the first argument is a condition and is skipped.
+fn find_message(arguments: TokenStream, has_condition: bool) -> Option<String> {
     let mut is_first = !has_condition;
     for token in arguments {
         match token {
@@ -123,13 +123,13 @@ fn message_in(arguments: TokenStream, has_condition: bool) -> Option<String> {
     None
 }
 
-/// The message in the first `format!` or `format_args!` of an argument.
-fn formatted_message_in(argument: TokenStream) -> Option<String> {
+/// Returns the message in the first `format!` or `format_args!` of an argument.
+fn find_formatted_message(argument: TokenStream) -> Option<String> {
     let tokens: Vec<TokenTree> = argument.into_iter().collect();
     tokens.iter().enumerate().find_map(|(at, token)| {
         let TokenTree::Group(group) = token else { return None };
         let is_format = at >= 2 && ["format", "format_args"].contains(&tokens[at - 2].to_string().as_str());
-        if is_format { message_in(group.stream(), false) } else { formatted_message_in(group.stream()) }
+        if is_format { find_message(group.stream(), false) } else { find_formatted_message(group.stream()) }
     })
 }
 

@@ -14,7 +14,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
-use trodden_launch::temporary::{disable_removal_on_signals, folder_in};
+use trodden_launch::temporary::{create_folder_in, disable_removal_on_signals};
 use trodden_launch::{JobEvent, LaunchJob, LaunchTask, StopFlag};
 use trodden_profile::private;
 use trodden_trace::{CollectorKind, RunLog, RunOutcome};
@@ -57,7 +57,7 @@ pub fn runs(
     first: &Arc<RunLog>,
 ) -> Result<Vec<RunResult>> {
     // The working folder is shared by all machines.
-    let folder = folder_in(&others.folder, ".trodden-trace-")?;
+    let folder = create_folder_in(&others.folder, ".trodden-trace-")?;
     let input = subject.copy_input(&folder.path().join("input"))?;
     let spec = MachinesSpec {
         options: subject.options.clone(),

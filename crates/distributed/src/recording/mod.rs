@@ -35,7 +35,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use trodden_binary::graph::{Doubt, GraphObservation, ProgramGraph};
 use trodden_binary::linked::split_address;
-use trodden_launch::temporary::{TemporaryFolder, folder_in};
+use trodden_launch::temporary::{TemporaryFolder, create_folder_in};
 use trodden_text::words::{plural, quote_for_shell, reasons};
 use trodden_trace::{
     Collector, CollectorKind, FollowEnding, Followed, PartialTrace, PtraceBreakpoints, RepeatRecipe, RunInfo, RunLog, ThreadNumber,
@@ -158,7 +158,7 @@ impl<'a> PreparedRecording<'a> {
             reject_multi_run_options(options, host)?;
         }
         check_files(options)?;
-        let temporary = folder_in(&host.temporary, "trodden-trace-")?;
+        let temporary = create_folder_in(&host.temporary, "trodden-trace-")?;
         let folder = options.keep.clone().unwrap_or_else(|| temporary.path().to_owned());
         trodden_profile::temporary::create_folders(&folder).with_context(|| format!("cannot create the folder {}", folder.display()))?;
         let subject = RepeatedProgram::new(&options.run, host, is_single, folder)?;

@@ -1,40 +1,40 @@
-//! Parses clang command lines: whether they compile or link, from which inputs, and to which output.
+//! Parses clang command lines: whether the command compiles or links, its inputs, and its output.
 //!
-//! Only options that affect what is instrumented are recognised. All arguments are passed on to clang unchanged; the command line is never
-//! reconstructed from the result. Response files are read by a function that the caller passes.
+//! Only options that affect instrumentation are recognised. All arguments are passed on to clang unchanged; no command line is ever
+//! reconstructed from the parsed form. The caller passes a function that reads response files.
 
-use super::options::{NO_CODE, WITH_VALUE};
-use super::response_files::expand;
+use super::options::{OPTIONS_WITH_VALUE, OPTIONS_WITHOUT_MACHINE_CODE};
+use super::response_files::expand_response_files;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use trodden_unit::codegen;
 
-/// Kind of an input file.
+/// What an input file is to the compiler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CompilerInputKind {
-    /// Source code or LLVM IR, from which the compiler generates machine code.
+    /// Source code or LLVM IR that is compiled to machine code.
     Source,
-    /// Assembly, which bypasses the compiler.
+    /// Assembly. It is not compiled, so the plugin does not see it.
     Assembly,
     /// A header to precompile.
     Header,
-    /// Input of the linker: an object, an archive, a library or a linker script.
+    /// Linker input: an object, an archive, a library or a linker script.
     Linkable,
 }
 
-/// An input file of the command line.
+/// An input file on the command line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InputArgument {
-    /// Its index in [`CommandLine::arguments`].
+    /// Index of the file in [`CommandLine::arguments`].
     pub index: usize,
-    /// Its kind.
+    /// How clang treats the file.
     pub kind: CompilerInputKind,
 }
 
 /// A parsed clang command line.
 #[derive(Clone, Debug, Default)]
 pub struct CommandLine {
-    /// The arguments, with response files expanded.
+    /// All arguments, with response files expanded.
     pub arguments: Vec<OsString>,
     /// True if the command generates machine code from sources.
     pub compiles: bool,
@@ -42,60 +42,60 @@ pub struct CommandLine {
     pub links: bool,
     /// Input files.
     pub inputs: Vec<InputArgument>,
-    /// File named by `-o`.
+    /// The value of `-o`.
     pub output: Option<OsString>,
-    /// The user requests link-time optimisation.
+    /// True if the user requests link-time optimisation.
     pub lto: bool,
-    /// The user requests whole-program optimisation of virtual calls, which clang accepts only with LTO.
+    /// True if the user requests whole-program optimisation of virtual calls. Clang accepts this only with LTO.
     pub whole_program_vtables: bool,
-    /// The user specifies how much debug information to generate.
+    /// True if an option says how much debug information to generate.
     pub debug: bool,
-    /// The user specifies a build ID.
+    /// True if an option selects a build ID.
     pub build_id: bool,
-    /// File to which the linker is to write its dependencies.
+    /// File to which the linker writes the list of its inputs, if the user requests that list.
     pub dependency_file: Option<OsString>,
     /// Value of `-fuse-ld=` or `--ld-path=`.
     pub linker: Option<OsString>,
-    /// The command links a shared library.
+    /// True if the command links a shared library.
     pub shared: bool,
-    /// The command links without libc's start files.
+    /// True if the command links without libc's start files.
     pub without_start_files: bool,
-    /// The user specifies an entry point, or a linker script that may do so.
+    /// True if an option names an entry point, or a linker script that may set one.
     pub entry: bool,
-    /// Options that affect code generation and are not recorded in bitcode.
+    /// Code generation options that bitcode does not record.
     pub codegen: Vec<String>,
-    /// The target, if trodden does not support it.
+    /// The target triple, if trodden does not support the target.
     pub unsupported_target: Option<String>,
 }
 
 impl CommandLine {
-    /// Parses a command line without the compiler's name. `response` returns the bytes of a response file, or `None` if it cannot be read.
+    /// Parses the arguments that follow the compiler's name. `response` returns the content of a response file, or `None` if it cannot be
+    /// read.
     pub fn read(arguments: &[OsString], response: &dyn Fn(&OsStr) -> Option<Vec<u8>>) -> CommandLine {
-        let arguments = expand(arguments, response);
+        let arguments = expand_response_files(arguments, response);
         let mut parser = ArgumentParser::default();
         let mut at = 0;
         while at < arguments.len() {
-            at += parser.argument(&arguments, at);
+            at += parser.parse_argument(&arguments, at);
         }
-        let (compiles, links) = parser.effects();
+        let (compiles, links) = parser.compiles_and_links();
         let mut line = parser.line;
         (line.compiles, line.links) = (compiles, links);
         line.arguments = arguments;
         line
     }
 
-    /// Returns the names of the inputs of a kind, in order.
+    /// Returns the names of all inputs of this kind, in command line order.
     pub fn inputs_of(&self, kind: CompilerInputKind) -> impl Iterator<Item = &OsStr> {
         self.inputs.iter().filter(move |i| i.kind == kind).map(|i| self.arguments[i.index].as_os_str())
     }
 
-    /// Returns the file that a link writes.
+    /// Returns the file that a link command writes.
     pub fn image(&self) -> &OsStr {
         self.output.as_deref().unwrap_or(OsStr::new("a.out"))
     }
 }
 
-/// State of parsing from left to right.
 #[derive(Default)]
 struct ArgumentParser {
     line: CommandLine,
@@ -103,57 +103,57 @@ struct ArgumentParser {
     only_compile: bool,
     makes_no_code: bool,
     relocatable: bool,
-    /// There are libraries that are named without being input files (`-lfoo`).
+    /// True if a library is linked by name (`-lfoo`), without being an input file.
     libraries: bool,
-    /// All further arguments are inputs, because `--` was seen.
+    /// True after `--`: all further arguments are inputs.
     only_inputs: bool,
 }
 
 impl ArgumentParser {
-    /// Parses the argument at index `at`, with its value if it has one. Returns the number of arguments consumed.
-    fn argument(&mut self, arguments: &[OsString], at: usize) -> usize {
+    /// Parses the argument at index `at` and its value, if it has one. Returns the number of arguments consumed.
+    fn parse_argument(&mut self, arguments: &[OsString], at: usize) -> usize {
         let argument = &arguments[at];
         let text = argument.to_string_lossy();
         if self.only_inputs || !text.starts_with('-') || text == "-" {
-            self.input(at, argument);
+            self.add_input(at, argument);
             return 1;
         }
         if text == "--" {
             self.only_inputs = true;
             return 1;
         }
-        let value = if WITH_VALUE.contains(&&*text) { arguments.get(at + 1) } else { None };
+        let value = if OPTIONS_WITH_VALUE.contains(&&*text) { arguments.get(at + 1) } else { None };
         match value {
-            Some(value) => self.option_with_value(&text, value),
-            None => self.option(&text, argument),
+            Some(value) => self.parse_option_with_value(&text, value),
+            None => self.parse_option(&text, argument),
         }
         if value.is_some() { 2 } else { 1 }
     }
 
-    fn input(&mut self, at: usize, argument: &OsStr) {
+    fn add_input(&mut self, at: usize, argument: &OsStr) {
         let kind = match &self.language {
             Some(language) => kind_of_language(&language.to_string_lossy()),
-            None => kind_of_name(argument),
+            None => kind_of_extension(argument),
         };
         self.line.inputs.push(InputArgument { index: at, kind });
     }
 
-    fn option_with_value(&mut self, option: &str, value: &OsStr) {
+    fn parse_option_with_value(&mut self, option: &str, value: &OsStr) {
         let text = value.to_string_lossy();
         match option {
             "-o" | "--output" => self.line.output = Some(value.to_owned()),
-            "-x" | "--language" => self.language(value),
+            "-x" | "--language" => self.set_language(value),
             "-l" => self.libraries = true,
-            "-target" | "--target" => self.target(&text),
-            "-Xlinker" | "--for-linker" => self.linker_argument(value),
+            "-target" | "--target" => self.set_target(&text),
+            "-Xlinker" | "--for-linker" => self.parse_linker_argument(value),
             "-e" | "--entry" | "-T" => self.line.entry = true,
             "-mllvm" => self.line.codegen.extend(["-mllvm".to_owned(), text.into_owned()]),
             _ => {}
         }
     }
 
-    fn option(&mut self, text: &str, argument: &OsStr) {
-        if NO_CODE.contains(&text) || text.starts_with("-print-") || text.starts_with("--print-") {
+    fn parse_option(&mut self, text: &str, argument: &OsStr) {
+        if OPTIONS_WITHOUT_MACHINE_CODE.contains(&text) || text.starts_with("-print-") || text.starts_with("--print-") {
             self.makes_no_code = true;
         }
         if codegen::affects_generated_code(text) {
@@ -168,11 +168,11 @@ impl ArgumentParser {
             "-fwhole-program-vtables" => self.line.whole_program_vtables = true,
             "-fno-whole-program-vtables" => self.line.whole_program_vtables = false,
             "-m16" | "-m32" | "-mx32" => self.line.unsupported_target = Some(text.to_owned()),
-            _ => self.option_with_joined_value(text, argument),
+            _ => self.parse_option_with_joined_value(text, argument),
         }
     }
 
-    fn option_with_joined_value(&mut self, text: &str, argument: &OsStr) {
+    fn parse_option_with_joined_value(&mut self, text: &str, argument: &OsStr) {
         let rest = |prefix: &str| OsStr::from_bytes(&argument.as_bytes()[prefix.len()..]);
         if text == "-flto" || text.starts_with("-flto=") {
             self.line.lto = true;
@@ -181,25 +181,25 @@ impl ArgumentParser {
         } else if let Some(prefix) = ["--output=", "-o"].into_iter().find(|prefix| text.starts_with(prefix)) {
             self.line.output = Some(rest(prefix).to_owned());
         } else if text.starts_with("-x") {
-            self.language(rest("-x"));
+            self.set_language(rest("-x"));
         } else if text.starts_with("-l") {
             self.libraries = true;
         } else if let Some(triple) = text.strip_prefix("--target=") {
-            self.target(triple);
+            self.set_target(triple);
         } else if let Some(prefix) = ["-fuse-ld=", "--ld-path="].into_iter().find(|prefix| text.starts_with(prefix)) {
             self.line.linker = Some(rest(prefix).to_owned());
         } else if names_entry(text) {
             self.line.entry = true;
         } else if text.starts_with("-Wl,") {
-            argument.as_bytes()[4..].split(|b| *b == b',').for_each(|part| self.linker_argument(OsStr::from_bytes(part)));
+            argument.as_bytes()[4..].split(|b| *b == b',').for_each(|part| self.parse_linker_argument(OsStr::from_bytes(part)));
         }
     }
 
-    fn language(&mut self, name: &OsStr) {
+    fn set_language(&mut self, name: &OsStr) {
         self.language = (name != "none").then(|| name.to_owned());
     }
 
-    fn target(&mut self, triple: &str) {
+    fn set_target(&mut self, triple: &str) {
         let known = codegen::is_known_target(triple);
         self.line.unsupported_target = (!known).then(|| triple.to_owned());
         if known {
@@ -207,7 +207,7 @@ impl ArgumentParser {
         }
     }
 
-    fn linker_argument(&mut self, argument: &OsStr) {
+    fn parse_linker_argument(&mut self, argument: &OsStr) {
         let text = argument.to_string_lossy();
         match &*text {
             "-r" | "--relocatable" => self.relocatable = true,
@@ -223,8 +223,8 @@ impl ArgumentParser {
         }
     }
 
-    /// Returns whether the command compiles, and whether it links.
-    fn effects(&self) -> (bool, bool) {
+    /// Returns whether the command compiles and whether it links, in this order.
+    fn compiles_and_links(&self) -> (bool, bool) {
         let has = |kind| self.line.inputs.iter().any(|i| i.kind == kind);
         let compiles = has(CompilerInputKind::Source);
         if self.makes_no_code || (has(CompilerInputKind::Header) && !has(CompilerInputKind::Linkable) && !compiles) {
@@ -235,20 +235,20 @@ impl ArgumentParser {
     }
 }
 
-/// Returns true if a `-g...` option specifies how much debug information to generate.
+/// Returns true if a `-g...` option says how much debug information to generate.
 fn is_debug_level(text: &str) -> bool {
     let rest = &text[2..];
     let levels = ["", "0", "1", "2", "3", "mlt", "full", "lldb", "sce", "dbx", "codeview", "line-tables-only", "line-directives-only"];
     levels.contains(&rest) || ((rest.starts_with("gdb") || rest.starts_with("dwarf")) && rest != "dwarf-aranges")
 }
 
-/// Returns true if an option of the driver or of the linker names an entry point or a linker script.
+/// Returns true if an option of the driver or the linker names an entry point or a linker script.
 fn names_entry(text: &str) -> bool {
-    const NOT_ENTRY: &[&str] = &["-emit", "-exp", "-exclude", "-eh-frame", "-enable", "-error", "-embed", "-end-"];
-    const NOT_SCRIPT: &[&str] = &["-Ttext", "-Tdata", "-Tbss", "-Trodata-segment", "-Tldata-segment"];
+    const OPTIONS_NOT_NAMING_ENTRY: &[&str] = &["-emit", "-exp", "-exclude", "-eh-frame", "-enable", "-error", "-embed", "-end-"];
+    const OPTIONS_NOT_NAMING_SCRIPT: &[&str] = &["-Ttext", "-Tdata", "-Tbss", "-Trodata-segment", "-Tldata-segment"];
     let is_one_of = |known: &[&str]| known.iter().any(|k| text.starts_with(k));
-    (text.starts_with("-e") && !is_one_of(NOT_ENTRY))
-        || (text.starts_with("-T") && !is_one_of(NOT_SCRIPT))
+    (text.starts_with("-e") && !is_one_of(OPTIONS_NOT_NAMING_ENTRY))
+        || (text.starts_with("-T") && !is_one_of(OPTIONS_NOT_NAMING_SCRIPT))
         || is_one_of(&["--entry", "--script", "-script"])
 }
 
@@ -262,13 +262,13 @@ fn kind_of_language(language: &str) -> CompilerInputKind {
     }
 }
 
-/// Returns the kind that clang infers from a file's extension.
-fn kind_of_name(name: &OsStr) -> CompilerInputKind {
-    const SOURCES: &[&str] = &[
+/// Infers the kind from the file extension as clang does.
+fn kind_of_extension(name: &OsStr) -> CompilerInputKind {
+    const SOURCE_EXTENSIONS: &[&str] = &[
         "c", "i", "cc", "cp", "cxx", "cpp", "CPP", "c++", "C++", "C", "CC", "CXX", "ii", "m", "mi", "mm", "M", "mii", "ll", "bc", "cppm",
         "ccm", "cxxm", "c++m", "ixx", "pcm",
     ];
-    const HEADERS: &[&str] = &["h", "H", "hh", "hp", "hxx", "hpp", "HPP", "h++", "tcc"];
+    const HEADER_EXTENSIONS: &[&str] = &["h", "H", "hh", "hp", "hxx", "hpp", "HPP", "h++", "tcc"];
     if name == "-" {
         return CompilerInputKind::Source;
     }
@@ -277,8 +277,8 @@ fn kind_of_name(name: &OsStr) -> CompilerInputKind {
     let Some(extension) = end.and_then(|dot| std::str::from_utf8(&bytes[dot + 1..]).ok()) else { return CompilerInputKind::Linkable };
     match extension {
         "s" | "S" | "sx" | "asm" => CompilerInputKind::Assembly,
-        _ if SOURCES.contains(&extension) => CompilerInputKind::Source,
-        _ if HEADERS.contains(&extension) => CompilerInputKind::Header,
+        _ if SOURCE_EXTENSIONS.contains(&extension) => CompilerInputKind::Source,
+        _ if HEADER_EXTENSIONS.contains(&extension) => CompilerInputKind::Header,
         _ => CompilerInputKind::Linkable,
     }
 }
@@ -380,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn entry_points_and_scripts_are_recognised_in_every_spelling() {
+    fn entry_point_options_are_recognised_in_every_spelling() {
         for text in [
             "-e go",
             "-ego",
@@ -412,7 +412,7 @@ mod tests {
     }
 
     #[test]
-    fn codegen_options_are_kept() {
+    fn codegen_options_are_recorded() {
         let line =
             read("-O2 -Wall -fPIC -DX=1 -ffunction-sections -std=c11 -march=native -mllvm -x86-asm-syntax=intel -fsanitize=address -c a.c");
         let expected = ["-O2", "-fPIC", "-ffunction-sections", "-march=native", "-mllvm", "-x86-asm-syntax=intel"];
@@ -427,7 +427,7 @@ mod tests {
     }
 
     #[test]
-    fn all_arguments_after_two_dashes_are_inputs() {
+    fn arguments_after_double_dash_are_inputs() {
         let line = read("-c -- -a.c");
         assert_eq!(line.inputs_of(CompilerInputKind::Source).collect::<Vec<_>>(), ["-a.c"]);
     }

@@ -1,8 +1,8 @@
-//! Line tables for unit maps if the user requests no debug information.
+//! Requests line tables if the user requests no debug information.
 //!
-//! Unit maps take lines from clang's debug information. If the user did not request any, compile units are marked with [`MAP_ONLY_FLAG`],
-//! and the plugin strips the debug information once it has described the unit. The mark is part of the bitcode, so it also works for
-//! objects that are rebuilt from bitcode, and for merged modules.
+//! Unit maps get their line numbers from clang's debug information. If the user requests none, compile units are marked with
+//! [`MAP_ONLY_FLAG`], and the plugin strips the debug information after it has described the unit. The mark is part of the bitcode. It
+//! therefore survives when objects are rebuilt from bitcode and when modules are merged.
 
 use super::arguments::CommandLine;
 use std::ffi::OsString;
@@ -10,8 +10,8 @@ use std::fs;
 use std::path::Path;
 use trodden_unit::MAP_ONLY_FLAG;
 
-/// Prefixes of options for which clang itself keeps source locations until code generation, without writing line tables.
-const NEED_LOCATIONS: &[&str] = &[
+/// Prefixes of options for which clang keeps source locations until code generation although it writes no line tables.
+const OPTIONS_THAT_NEED_LOCATIONS: &[&str] = &[
     "-Rpass",
     "-fsave-optimization-record",
     "-foptimization-record-",
@@ -21,30 +21,30 @@ const NEED_LOCATIONS: &[&str] = &[
     "-fpseudo-probe-for-profiling",
 ];
 
-/// The first version of clang that has [`NO_KEY_INSTRUCTIONS`] and needs it.
-const FIRST_WITH_KEY_INSTRUCTIONS: u32 = 22;
-/// Key instructions serve stepping in debuggers. Each adds a location, which maps do not need.
+/// The first clang version that adds key instructions.
+const FIRST_CLANG_WITH_KEY_INSTRUCTIONS: u32 = 22;
+/// Disables key instructions. They serve stepping in debuggers; each of them adds a location that unit maps do not need.
 const NO_KEY_INSTRUCTIONS: &str = "-gno-key-instructions";
 
-/// Returns the options to add when compiling with this clang, whose version is `major`.
+/// Returns the options to add when the clang with major version `major` compiles.
 pub fn options(line: &CommandLine, clang: &Path, major: u32) -> Vec<OsString> {
     if line.debug {
         return Vec::new();
     }
     let mut added = vec!["-gline-tables-only"];
     if !needs_locations(line) && !reads_configuration(line, clang) {
-        added.extend((major >= FIRST_WITH_KEY_INSTRUCTIONS).then_some(NO_KEY_INSTRUCTIONS));
+        added.extend((major >= FIRST_CLANG_WITH_KEY_INSTRUCTIONS).then_some(NO_KEY_INSTRUCTIONS));
         added.extend(["-Xclang", "-dwarf-debug-flags", "-Xclang", MAP_ONLY_FLAG]);
     }
     added.into_iter().map(OsString::from).collect()
 }
 
 fn needs_locations(line: &CommandLine) -> bool {
-    let needs = |text: &str| NEED_LOCATIONS.iter().any(|prefix| text.starts_with(prefix));
+    let needs = |text: &str| OPTIONS_THAT_NEED_LOCATIONS.iter().any(|prefix| text.starts_with(prefix));
     line.arguments.iter().filter_map(|argument| argument.to_str()).any(needs)
 }
 
-/// Returns true if clang reads a configuration file, which may request debug information: one that the user names, or one beside clang.
+/// Returns true if clang reads a configuration file that may request debug information: a file that the user names, or one beside clang.
 fn reads_configuration(line: &CommandLine, clang: &Path) -> bool {
     if line.arguments.iter().filter_map(|argument| argument.to_str()).any(|text| text.starts_with("--config")) {
         return true;

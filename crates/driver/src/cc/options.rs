@@ -1,8 +1,8 @@
-//! Tables of those options of clang that [`super::arguments`] needs to recognise.
+//! Tables of the clang options that [`super::arguments`] must recognise.
 #![cfg_attr(rustfmt, rustfmt::skip)]
 
 /// Options whose value is the next argument.
-pub const WITH_VALUE: &[&str] = &[
+pub const OPTIONS_WITH_VALUE: &[&str] = &[
     "-o", "--output", "-x", "--language", "-I", "-L", "-l", "-D", "-U", "-A", "-F", "-B", "-T", "-u", "-z", "-e", "-G", "-V", "-b",
     "-h", "-include", "--include", "-imacros", "--imacros", "-isystem", "-isystem-after", "-iquote", "-idirafter", "-isysroot",
     "-iprefix", "-iwithprefix", "-iwithprefixbefore", "-iwithsysroot", "-iframework", "-iframeworkwithsysroot", "-ivfsoverlay",
@@ -16,8 +16,8 @@ pub const WITH_VALUE: &[&str] = &[
     "--std", "-mthread-model", "-fplugin-arg", "-plugin-arg",
 ];
 
-/// Options with which clang generates no machine code at all.
-pub const NO_CODE: &[&str] = &[
+/// Options that make clang generate no machine code.
+pub const OPTIONS_WITHOUT_MACHINE_CODE: &[&str] = &[
     "-###", "--version", "-dumpversion", "-dumpmachine", "-dumpspecs", "--help", "-help", "--help-hidden", "-E", "--preprocess",
     "-M", "--dependencies", "-MM", "--user-dependencies", "-fsyntax-only", "--analyze", "-emit-ast", "-emit-llvm", "--precompile",
     "-extract-api", "-verify-pch", "-module-file-info", "-rewrite-objc", "-fdriver-only", "-cc1", "-cc1as", "-cc1gen-reproducer",

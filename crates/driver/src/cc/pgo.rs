@@ -1,9 +1,10 @@
-//! Builds with LLVM's counters, for profile-guided optimisation and coverage. The compiler inserts them early, and the plugin removes them
-//! late.
+//! Builds that use LLVM's counters, for profile-guided optimisation and coverage. The compiler inserts these counters early, and the plugin
+//! removes them late.
 //!
-//! A profile for `-fprofile-use` must contain the values of LLVM's own counters, and `llvm-cov` needs those of clang's or rustc's coverage.
-//! So clang is asked to insert its instrumentation, by options of the front end, since those of the driver would also link LLVM's runtime.
-//! Updates are atomic, because the optimiser leaves these intact. [`trodden_unit::edge_profile`] describes what the plugin does with them.
+//! A profile for `-fprofile-use` must contain the values of LLVM's own counters, and `llvm-cov` needs the values of clang's or rustc's
+//! coverage counters. Clang therefore inserts its instrumentation. Front end options request it, because the equivalent driver options
+//! would also link LLVM's runtime. Counters are updated atomically, because the optimiser leaves atomic updates intact.
+//! [`trodden_unit::edge_profile`] describes what the plugin does with these updates.
 
 use super::arguments::CommandLine;
 use crate::context::DriverContext;
@@ -13,12 +14,13 @@ use anyhow::{Result, bail};
 use std::ffi::{OsStr, OsString};
 use trodden_unit::experiment::{Observe, Settings};
 
-/// Options of LLVM for all counters. The plugin reads function names, and cannot decompress them.
+/// LLVM options for all kinds of counters. The plugin reads the function names, which it cannot decompress.
 pub const LLVM_OPTIONS: [&str; 1] = ["-enable-name-compression=false"];
-/// Options of LLVM for coverage. If the optimiser merged calls on different lines, it would be unknown which of them did not return.
+/// Additional LLVM options for coverage. They keep the optimiser from merging calls on different lines; otherwise, it would be unknown
+/// which of the merged calls did not return.
 const COVERAGE_LLVM_OPTIONS: [&str; 2] = ["-sink-common-insts=false", "-hoist-common-insts=false"];
-/// Prefixes of clang's own profiling options, which cannot be used in the same build.
-const CONFLICTING: &[&str] = &[
+/// Prefixes of clang's profiling options that cannot be used in the same build.
+const CONFLICTING_OPTIONS: &[&str] = &[
     "-fprofile-generate",
     "-fprofile-use",
     "-fprofile-instr-",
@@ -28,22 +30,22 @@ const CONFLICTING: &[&str] = &[
     "-fprofile-sample-",
 ];
 
-/// Variable that names the edge profile with which the drivers compile.
-pub const USE_VARIABLE: &str = "TRODDEN_PROFILE_USE";
+/// Environment variable with the path of the edge profile that the drivers compile with.
+pub const PROFILE_USE_VARIABLE: &str = "TRODDEN_PROFILE_USE";
 
-/// LLVM's counters that a build contains.
+/// The kind of LLVM counters in a build.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LlvmCounters {
-    /// Counters of edges, for `-fprofile-use`.
+    /// Edge counters, for `-fprofile-use`.
     Edges,
-    /// Counters of source regions, for `llvm-cov`.
+    /// Counters for source regions, for `llvm-cov`.
     Coverage,
-    /// Counters of source regions and bitmaps of test vectors (MC/DC), for `llvm-cov`.
+    /// Counters for source regions and bitmaps of test vectors (MC/DC), for `llvm-cov`.
     Mcdc,
 }
 
 impl LlvmCounters {
-    /// Returns the counters that settings request, if any.
+    /// Returns the counters that the settings request; `None` if they request none.
     pub fn from_settings(settings: &Settings) -> Option<LlvmCounters> {
         match settings.observe? {
             Observe::EdgeProfile => Some(LlvmCounters::Edges),
@@ -53,8 +55,7 @@ impl LlvmCounters {
         }
     }
 
-    /// Returns the option of `trodden build` that requests these counters.
-    fn option(self) -> &'static str {
+    fn build_option(self) -> &'static str {
         match self {
             LlvmCounters::Edges => "--pgo",
             LlvmCounters::Coverage => "--coverage",
@@ -62,9 +63,9 @@ impl LlvmCounters {
         }
     }
 
-    /// Returns the options of clang's front end that insert the counters. `-mno-constructor-aliases`: from `-O1` on, clang would replace
-    /// calls of an empty destructor by calls of the base class's, and the regions of the empty one would not be counted.
-    /// `-fdebug-info-for-profiling`: otherwise, line tables have no linkage names of inlined functions.
+    /// Returns the front end options that insert the counters. `-mno-constructor-aliases` is needed from `-O1` on: clang would replace
+    /// calls to an empty destructor by calls to the base class's destructor, and would not count the empty destructor's regions.
+    /// `-fdebug-info-for-profiling` adds the linkage names of inlined functions to line tables.
     fn clang_options(self) -> &'static [&'static str] {
         match self {
             LlvmCounters::Edges => &["-fprofile-instrument=llvm"],
@@ -81,14 +82,13 @@ impl LlvmCounters {
         }
     }
 
-    /// Returns the options of LLVM that the counters need.
     fn llvm_options(self) -> Vec<&'static str> {
         let more: &[&str] = if self == LlvmCounters::Edges { &[] } else { &COVERAGE_LLVM_OPTIONS };
         LLVM_OPTIONS.iter().chain(more).copied().collect()
     }
 
-    /// Returns the options of rustc that insert the counters; rustc has none for MC/DC. Coverage counters are updated atomically by
-    /// default, edge counters by an option of LLVM.
+    /// Returns the rustc options that insert the counters. rustc has no options for MC/DC. It updates coverage counters atomically by
+    /// default, but edge counters only with an LLVM option.
     fn rustc_options(self) -> &'static [&'static str] {
         match self {
             LlvmCounters::Edges => &["-Cprofile-generate", "-Cllvm-args=-instrprof-atomic-counter-update-all"],
@@ -97,35 +97,33 @@ impl LlvmCounters {
     }
 }
 
-/// Returns the options to add for compiling with an edge profile, if the environment names one. Disables warnings about functions without
-/// a profile, of which there would be many.
-pub fn use_options(context: &DriverContext, line: &CommandLine) -> Vec<OsString> {
+/// Returns the options for compiling with the edge profile that the environment names, if any. They include options that silence warnings
+/// about functions without a profile, because there would be many such warnings.
+pub fn profile_use_options(context: &DriverContext, line: &CommandLine) -> Vec<OsString> {
     let Some(file) = profile_to_use(context).filter(|_| line.compiles) else { return Vec::new() };
     vec![option_with_value("-fprofile-use=", file), "-Wno-profile-instr-unprofiled".into(), "-Wno-profile-instr-out-of-date".into()]
 }
 
-/// Returns the edge profile that the environment names.
+/// Returns the path of the edge profile that the environment names, if any.
 pub fn profile_to_use(context: &DriverContext) -> Option<&OsStr> {
-    context.value(USE_VARIABLE)
+    context.value(PROFILE_USE_VARIABLE)
 }
 
-/// Returns true if functions must have the same names as in a plain build, because a profile refers to them by name.
+/// Returns true if functions must have the same names as in a plain build, because a profile refers to functions by name.
 pub fn names_must_match(context: &DriverContext, settings: &Settings) -> bool {
     LlvmCounters::from_settings(settings) == Some(LlvmCounters::Edges) || profile_to_use(context).is_some()
 }
 
-/// Returns the counters that the environment requests.
-pub fn requested(context: &DriverContext) -> Result<Option<LlvmCounters>> {
+/// Returns the counters that the environment's settings request.
+pub fn requested_counters(context: &DriverContext) -> Result<Option<LlvmCounters>> {
     Ok(LlvmCounters::from_settings(&from_environment(context)?))
 }
 
-/// Returns the options to add for rustc.
-///
-/// # Errors
-/// Fails if the settings in the environment cannot be read, or request MC/DC, which rustc does not support.
+/// Returns the options to pass to rustc. Fails if the environment's settings cannot be read, or request MC/DC, which rustc does not
+/// support.
 pub fn rustc_options(context: &DriverContext) -> Result<Vec<OsString>> {
     let mut options = Vec::new();
-    if let Some(counters) = requested(context)? {
+    if let Some(counters) = requested_counters(context)? {
         if counters == LlvmCounters::Mcdc {
             bail!("rustc does not support MC/DC coverage. Build Rust with `--coverage` instead of `--coverage=mcdc`");
         }
@@ -136,7 +134,7 @@ pub fn rustc_options(context: &DriverContext) -> Result<Vec<OsString>> {
     Ok(options)
 }
 
-/// Removes LLVM's profile runtime, which the program no longer needs, from the arguments of a link that rustc requests.
+/// Removes the profile runtime of LLVM from the linker arguments that rustc passes. The program no longer needs it.
 pub fn remove_runtime(arguments: &mut Vec<OsString>) {
     const ROOT: &str = "__llvm_profile_runtime";
     let mut kept: Vec<OsString> = Vec::with_capacity(arguments.len());
@@ -152,15 +150,12 @@ pub fn remove_runtime(arguments: &mut Vec<OsString>) {
     *arguments = kept;
 }
 
-/// Returns the options to add for inserting counters.
-///
-/// # Errors
-/// Fails if the user's options include clang's own profiling options.
+/// Returns the options for inserting counters. Fails if the user's arguments contain clang's own profiling options.
 pub fn compile_options(context: &DriverContext, line: &CommandLine) -> Result<Vec<OsString>> {
-    let Some(counters) = requested(context)?.filter(|_| line.compiles) else { return Ok(Vec::new()) };
-    let conflicts = |argument: &str| CONFLICTING.iter().any(|f| argument.starts_with(f));
+    let Some(counters) = requested_counters(context)?.filter(|_| line.compiles) else { return Ok(Vec::new()) };
+    let conflicts = |argument: &str| CONFLICTING_OPTIONS.iter().any(|f| argument.starts_with(f));
     if let Some(argument) = line.arguments.iter().map(|w| w.to_string_lossy()).find(|w| conflicts(w)) {
-        bail!("{argument} cannot be used together with `{}`, which inserts the instrumentation itself. Omit it", counters.option());
+        bail!("{argument} cannot be used together with `{}`, which inserts the instrumentation itself. Omit it", counters.build_option());
     }
     let front_end = counters.clang_options().iter().copied().chain(["-fprofile-update=atomic"]);
     let arguments = front_end.chain(counters.llvm_options().into_iter().flat_map(|o| ["-mllvm", o]));

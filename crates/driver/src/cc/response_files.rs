@@ -1,17 +1,17 @@
-//! Response files (`@file`), which contain arguments of a command line.
+//! Expands response files (`@file`), which contain command line arguments.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
-/// Replaces response files by the arguments in them. An argument whose file cannot be read stays, and clang reports it.
-pub fn expand(arguments: &[OsString], response: &dyn Fn(&OsStr) -> Option<Vec<u8>>) -> Vec<OsString> {
-    /// Maximum nesting of response files, which may refer to themselves.
+/// Replaces response files by the arguments they contain. An unreadable response file stays in the list, so that clang reports it.
+pub fn expand_response_files(arguments: &[OsString], response: &dyn Fn(&OsStr) -> Option<Vec<u8>>) -> Vec<OsString> {
+    /// Maximum nesting depth; a response file may refer to itself.
     const MAX_DEPTH: usize = 16;
     fn expand_into(arguments: &[OsString], depth: usize, response: &dyn Fn(&OsStr) -> Option<Vec<u8>>, out: &mut Vec<OsString>) {
         for argument in arguments {
             let file = argument.as_bytes().strip_prefix(b"@").filter(|_| depth < MAX_DEPTH);
             match file.and_then(|f| response(OsStr::from_bytes(f))) {
-                Some(text) => expand_into(&tokens(&text), depth + 1, response, out),
+                Some(text) => expand_into(&split_arguments(&text), depth + 1, response, out),
                 None => out.push(argument.clone()),
             }
         }
@@ -21,9 +21,8 @@ pub fn expand(arguments: &[OsString], response: &dyn Fn(&OsStr) -> Option<Vec<u8
     out
 }
 
-/// Splits a response file like LLVM's GNU tokenizer: whitespace separates, both kinds of quotes group, and a backslash escapes the next
-/// byte.
-fn tokens(text: &[u8]) -> Vec<OsString> {
+/// Splits a response file as LLVM's GNU tokenizer does: whitespace separates, single and double quotes group, a backslash escapes a byte.
+fn split_arguments(text: &[u8]) -> Vec<OsString> {
     let (mut out, mut argument, mut quote) = (Vec::new(), None::<Vec<u8>>, None);
     let mut bytes = text.iter().copied();
     while let Some(byte) = bytes.next() {
@@ -54,7 +53,7 @@ mod tests {
             "self" => Some(b"@self".to_vec()),
             _ => None,
         };
-        assert_eq!(expand(&["@one".into()], &files), ["-c", "a b.c", "-DX=\"y\"", "-o", "out put.o", ""]);
-        assert_eq!(expand(&["@missing".into(), "@self".into()], &files), ["@missing", "@self"]);
+        assert_eq!(expand_response_files(&["@one".into()], &files), ["-c", "a b.c", "-DX=\"y\"", "-o", "out put.o", ""]);
+        assert_eq!(expand_response_files(&["@missing".into(), "@self".into()], &files), ["@missing", "@self"]);
     }
 }

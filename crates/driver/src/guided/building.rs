@@ -1,14 +1,14 @@
-//! The two builds of `trodden pgo`: determines the build command, starts each build from scratch, and finds the program.
+//! The two builds of `trodden pgo`: chooses the build command, makes each build start from scratch, and finds the program that it linked.
 //!
-//! A cargo command is turned into `cargo trodden build` with its own target folder, which is emptied before each build, because cargo does
-//! not rebuild when only the profile changes. Other commands may call `cargo trodden build` themselves; the environment selects the
+//! A cargo command becomes `cargo trodden build` with a separate target folder. This folder is emptied before each build, because cargo
+//! does not rebuild when only the profile changes. Other commands may call `cargo trodden build` themselves; the environment selects the
 //! counters.
 
 use super::GuidedBuild;
 use crate::assets;
 use crate::build::{self, BuildJob};
 use crate::cargo::Workspace;
-use crate::cc::pgo::USE_VARIABLE;
+use crate::cc::pgo::PROFILE_USE_VARIABLE;
 use crate::context::DriverContext;
 use anyhow::{Context, Result, bail, ensure};
 use std::ffi::{OsStr, OsString};
@@ -24,24 +24,20 @@ pub struct ProgramBuilder<'a> {
     context: &'a DriverContext,
     job: &'a GuidedBuild,
     command: Vec<OsString>,
-    /// Details of the cargo build, if the command runs cargo.
-    cargo: Option<Cargo>,
+    cargo: Option<CargoBuild>,
 }
 
-/// A build by cargo.
 #[derive(Debug, Default)]
-struct Cargo {
-    /// The target folder that is emptied before each build; `None` if the user names one.
+struct CargoBuild {
+    /// The target folder to empty before each build; `None` if the user selects the target folder.
     folder: Option<PathBuf>,
-    /// Toolchain of rustup (`cargo +NAME`).
+    /// The rustup toolchain that the user selects with `cargo +NAME`.
     toolchain: Option<String>,
 }
 
 impl ProgramBuilder<'_> {
-    /// Analyses the user's build command.
-    ///
-    /// # Errors
-    /// Fails if the command runs a subcommand of cargo other than `build`, or if cargo does not report its target folder.
+    /// Analyses the user's build command. Fails if the command runs a cargo subcommand other than `build`, or if cargo does not report its
+    /// target folder.
     pub fn from_job<'a>(context: &'a DriverContext, job: &'a GuidedBuild) -> Result<ProgramBuilder<'a>> {
         let Some((program, rest)) = job.command.split_first() else { bail!("the build command is missing: give it after `--`") };
         if Path::new(program).file_name() != Some(OsStr::new("cargo")) {
@@ -60,33 +56,31 @@ impl ProgramBuilder<'_> {
         );
         let own_folder = !arguments.iter().any(|w| w.to_string_lossy().starts_with("--target-dir"));
         let folder = if own_folder { Some(Workspace::read(context, &arguments)?.target_folder.join("trodden/pgo")) } else { None };
-        let mut command: Vec<OsString> = vec![assets::cargo_driver(context, &context.store()?)?.into(), "trodden".into()];
+        let mut command: Vec<OsString> = vec![assets::create_cargo_driver(context, &context.store()?)?.into(), "trodden".into()];
         command.extend(arguments);
         if let Some(folder) = &folder {
             command.splice(3..3, ["--target-dir".into(), folder.into()]);
         }
-        Ok(ProgramBuilder { context, job, command, cargo: Some(Cargo { folder, toolchain }) })
+        Ok(ProgramBuilder { context, job, command, cargo: Some(CargoBuild { folder, toolchain }) })
     }
 
-    /// Runs the first build, with LLVM's counters, or the second one, with an edge profile. Returns the program.
-    ///
-    /// # Errors
-    /// Fails if the build fails, makes nothing new, or makes several programs.
+    /// Runs the second build, with the edge profile `profile`, or, if it is `None`, the first build, with LLVM's counters. Returns the
+    /// program. Fails if the build fails, links nothing new, or links several programs.
     pub fn run(&self, profile: Option<&Path>) -> Result<PathBuf> {
         self.clean()?;
-        let mut variables: Vec<(&'static str, OsString)> = profile.map(|p| (USE_VARIABLE, p.into())).into_iter().collect();
+        let mut variables: Vec<(&'static str, OsString)> = profile.map(|p| (PROFILE_USE_VARIABLE, p.into())).into_iter().collect();
         variables.extend(self.cargo.iter().flat_map(|c| &c.toolchain).map(|name| ("RUSTUP_TOOLCHAIN", name.into())));
         let observe = match profile {
             None => Some(Observe::EdgeProfile),
             Some(_) => self.job.addresses.then_some(Observe::Addresses),
         };
-        // Cargo has its own variables for compilers, and links build scripts with those on the search path.
+        // Cargo selects compilers with its own variables, and links build scripts with the compilers on the search path.
         let only_variables = self.job.only_variables || self.cargo.is_some();
         let settings = Settings { observe, ..Settings::default() };
         let built = build::run(self.context, &BuildJob { lto: false, only_variables, settings, command: self.command.clone(), variables })?;
         ensure!(built.status.success(), "the build failed ({})", built.status);
         ensure!(built.compiled, "the build called no compiler that trodden stands in for: {}", self.compiler_hint());
-        let program = self.program(built.images.iter().map(|image| final_name(image)).collect())?;
+        let program = self.choose_program(built.images.iter().map(|image| hard_link_name(image)).collect())?;
         self.check(&program, profile.is_none())?;
         Ok(program)
     }
@@ -102,8 +96,8 @@ impl ProgramBuilder<'_> {
         Ok(())
     }
 
-    /// Determines the program among the images of a build.
-    fn program(&self, images: Vec<PathBuf>) -> Result<PathBuf> {
+    /// Chooses the program among the images that a build linked.
+    fn choose_program(&self, images: Vec<PathBuf>) -> Result<PathBuf> {
         if let Some(program) = &self.job.program {
             return Ok(std::path::absolute(program)?);
         }
@@ -118,7 +112,7 @@ impl ProgramBuilder<'_> {
         }
     }
 
-    /// Checks that the program was made by this build: it must have LLVM's counters if and only if this build adds them.
+    /// Checks that this build linked the program: it must have LLVM's counters if and only if this build adds them.
     fn check(&self, program: &Path, has_counters: bool) -> Result<()> {
         let bytes = fs::read(program).with_context(|| format!("cannot read {}", program.display()))?;
         let image = InstrumentedImage::read(&bytes).with_context(|| program.display().to_string())?;
@@ -127,7 +121,6 @@ impl ProgramBuilder<'_> {
         Ok(())
     }
 
-    /// Explains how to make the build compile everything again.
     fn rebuild_hint(&self) -> String {
         match &self.job.clean {
             Some(clean) => format!("the --clean command `{clean}` does not remove the previous build. Give one that does"),
@@ -135,7 +128,6 @@ impl ProgramBuilder<'_> {
         }
     }
 
-    /// Explains how to make the build call the drivers.
     fn compiler_hint(&self) -> String {
         let up_to_date =
             if self.job.clean.is_some() { String::new() } else { format!("if everything was up to date, {}; ", self.rebuild_hint()) };
@@ -145,14 +137,14 @@ impl ProgramBuilder<'_> {
         )
     }
 
-    /// Returns an example of a command for `--clean`.
     fn clean_example(&self) -> &'static str {
         if self.cargo.is_some() { "`cargo clean` with the same --target-dir" } else { "`make clean`" }
     }
 }
 
-/// Returns the final name of an image: cargo links `deps/prog-0123456789abcdef`, and creates a hard link `prog` in the folder above.
-fn final_name(image: &Path) -> PathBuf {
+/// Returns the name under which a user runs an image. Cargo links `deps/prog-0123456789abcdef`, and creates the hard link `prog` in the
+/// folder above `deps`.
+fn hard_link_name(image: &Path) -> PathBuf {
     let folder = image.parent().filter(|f| f.ends_with("deps")).and_then(Path::parent);
     let same = |path: &PathBuf| match (fs::metadata(path), fs::metadata(image)) {
         (Ok(one), Ok(other)) => (one.dev(), one.ino()) == (other.dev(), other.ino()),

@@ -1,8 +1,8 @@
-//! The second training of `trodden-lab with --hot-paths -- pgo`: the program runs under QEMU, where a model of the hardware path profiler
+//! The second training of `trodden-lab with --hot-paths -- pgo`: the program runs under QEMU, and a model of the hardware path profiler
 //! collects its paths (K. Vaswani, *Efficient Online Path Profiling*, figure 5.9).
 //!
-//! Training commands call the program by name. So while they run, the program is renamed, and a script with its name runs
-//! `trodden-lab simulate` on it.
+//! Training commands call the program by name. While they run, the program is therefore renamed, and a script with the program's name runs
+//! `trodden-lab simulate` on the renamed program.
 
 use crate::context::DriverContext;
 use anyhow::{Context, Result, ensure};
@@ -14,23 +14,21 @@ use trodden_hardware::TableParameters;
 use trodden_profile::temporary::lock_registry;
 use trodden_profile::{Merger, Profile};
 
-/// Suffix of the program's name while the script replaces it.
-const SUFFIX: &str = ".trodden-trained";
+/// Appended to the program's name while the script replaces the program.
+const TRAINED_SUFFIX: &str = ".trodden-trained";
 
-/// The program, beside this one, that runs the simulation.
 const SIMULATOR: &str = "trodden-lab";
 
-/// Runs the training commands, with the path of the program in the variable `variable`, and returns the merged contents of the path table.
-///
-/// # Errors
-/// Fails if the table's parameters are invalid, or a training fails or does not run the program.
+/// Runs the training commands and merges the resulting contents of the path table. The environment variable `variable` tells the commands
+/// the program's path. `table` gives the parameters of the path table. Fails if the table's parameters are invalid, or if a training
+/// command fails or does not run the program.
 pub fn train(context: &DriverContext, commands: &[String], variable: &str, program: &Path, table: &str) -> Result<Profile> {
     let folder = context.folder("trodden-train-")?;
     let profile_option = match table {
         "complete" => "--profile-of complete".to_owned(),
         table => format!("--table {}", TableParameters::parse(table)?.name()),
     };
-    let substitute = Substitute::install(context, program, folder.path(), &profile_option)?;
+    let substitute = ScriptSubstitute::install(context, program, folder.path(), &profile_option)?;
     for line in commands {
         let status = Command::new("sh").arg("-c").arg(line).env(variable, program).status().context("cannot run sh")?;
         ensure!(status.success(), "the training `{line}` failed ({status})");
@@ -47,17 +45,17 @@ pub fn train(context: &DriverContext, commands: &[String], variable: &str, progr
     merger.finish().context("the training has no profile")
 }
 
-/// A script that replaces a program as long as this value lives.
-struct Substitute {
+/// A script in place of a program. Dropping this value restores the program.
+struct ScriptSubstitute {
     program: PathBuf,
     original: PathBuf,
 }
 
-impl Substitute {
-    fn install(context: &DriverContext, program: &Path, folder: &Path, profile_option: &str) -> Result<Substitute> {
+impl ScriptSubstitute {
+    fn install(context: &DriverContext, program: &Path, folder: &Path, profile_option: &str) -> Result<ScriptSubstitute> {
         let mut name = program.file_name().unwrap_or_default().to_owned();
-        name.push(SUFFIX);
-        let substitute = Substitute { program: program.to_owned(), original: program.with_file_name(name) };
+        name.push(TRAINED_SUFFIX);
+        let substitute = ScriptSubstitute { program: program.to_owned(), original: program.with_file_name(name) };
         let quoted = |path: &Path| -> Result<String> {
             let text = path.to_str().with_context(|| format!("the path {} is not UTF-8", path.display()))?;
             Ok(shlex::try_quote(text)?.into_owned())
@@ -78,9 +76,9 @@ impl Substitute {
     }
 }
 
-impl Drop for Substitute {
+impl Drop for ScriptSubstitute {
     fn drop(&mut self) {
-        // A failure shows in the next step, which reads the program.
+        // If this fails, the next step fails too, because it reads the program.
         let mut names = lock_registry();
         let _ = fs::rename(&self.original, &self.program);
         if let Ok(path) = std::path::absolute(&self.original) {

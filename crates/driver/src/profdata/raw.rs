@@ -1,7 +1,7 @@
-//! LLVM's raw profile format (version 10, `InstrProfData.inc`), for functions that its text format cannot represent.
+//! Writes LLVM's raw profile format (version 10, `InstrProfData.inc`), for functions that the text format cannot represent.
 //!
-//! The reader of the text format stores the size of a function's bitmap in a byte (`InstrProfReader.cpp`, LLVM 22: `NumBitmapBytes`), so it
-//! supports at most 2,040 test vectors. In the raw format the size has 32 bits. Call-site values are not written, since coverage has none.
+//! LLVM's text reader keeps the size of a function's bitmap in a byte (`InstrProfReader.cpp`, LLVM 22: `NumBitmapBytes`), so it supports at
+//! most 2,040 test vectors. The raw format has 32 bits for this size. Call-site values are not written, because coverage has none.
 //!
 //! ```text
 //! header (16 words) | a record of 64 bytes per function | counters | bitmaps | names, separated by \x01 | padding
@@ -10,14 +10,13 @@
 use md5::{Digest, Md5};
 use trodden_profile::FunctionEdges;
 
-/// Maximum size of a bitmap in the text format, bytes.
+/// Maximum size of a function's bitmap in the text format, in bytes.
 pub const MAX_BITMAP_BYTES_IN_TEXT: usize = 255;
 /// `\xfflprofr\x81`, little-endian.
 const MAGIC: u64 = 0xff6c_7072_6f66_7281;
-/// Version of the raw format. The upper byte of the word holds flags.
-const VERSION: u64 = 10;
-const FLAGS: u64 = 0xff << 56;
-/// The largest of LLVM's value kinds.
+/// Version of the raw format. The top byte of the version word holds flags.
+const RAW_FORMAT_VERSION: u64 = 10;
+const FLAG_BITS: u64 = 0xff << 56;
 const LAST_VALUE_KIND: u64 = 2;
 const RECORD_SIZE: i64 = 64;
 
@@ -26,15 +25,15 @@ pub fn is_needed(function: &FunctionEdges) -> bool {
     function.bitmap.len() > MAX_BITMAP_BYTES_IN_TEXT && function.values.iter().all(Vec::is_empty)
 }
 
-/// Encodes functions. Only the flags in `version` are used.
-pub fn profraw(functions: &[FunctionEdges], version: u64) -> Vec<u8> {
-    let names = names(functions);
+/// Encodes functions. From `version`, only the flags are used.
+pub fn encode_raw(functions: &[FunctionEdges], version: u64) -> Vec<u8> {
+    let names = encode_names(functions);
     let counters: usize = functions.iter().map(|f| f.counts.len()).sum();
     let bitmaps: usize = functions.iter().map(|f| f.bitmap.len()).sum();
     let after_bitmaps = padding(bitmaps);
     let header = [
         MAGIC,
-        VERSION | version & FLAGS,
+        RAW_FORMAT_VERSION | version & FLAG_BITS,
         0, // build identifiers
         functions.len() as u64,
         0, // padding before the counters
@@ -53,9 +52,9 @@ pub fn profraw(functions: &[FunctionEdges], version: u64) -> Vec<u8> {
     let mut out: Vec<u8> = header.iter().flat_map(|word| word.to_le_bytes()).collect();
     let (mut counter, mut bitmap) = (0, 0);
     for (function, at) in functions.iter().zip(0i64..) {
-        out.extend(hash(function.name.as_bytes()).to_le_bytes());
+        out.extend(hash_name(function.name.as_bytes()).to_le_bytes());
         out.extend(function.hash.to_le_bytes());
-        // Pointers are relative to the record that contains them.
+        // Each pointer is relative to the record that contains it.
         out.extend((counter - at * RECORD_SIZE).to_le_bytes());
         out.extend((bitmap - at * RECORD_SIZE).to_le_bytes());
         out.extend([0; 16]); // the function's address, and that of its values
@@ -73,8 +72,8 @@ pub fn profraw(functions: &[FunctionEdges], version: u64) -> Vec<u8> {
     out
 }
 
-/// Encodes names as LLVM does: size and compressed size (0 if not compressed) as ULEB128, then the text.
-fn names(functions: &[FunctionEdges]) -> Vec<u8> {
+/// Encodes names as LLVM does: their size and their compressed size (0 if uncompressed) as ULEB128, then the text.
+fn encode_names(functions: &[FunctionEdges]) -> Vec<u8> {
     let text = functions.iter().map(|f| f.name.as_bytes()).collect::<Vec<_>>().join(&1);
     let mut out = Vec::with_capacity(text.len() + 12);
     let mut rest = text.len();
@@ -87,8 +86,8 @@ fn names(functions: &[FunctionEdges]) -> Vec<u8> {
     out
 }
 
-/// Returns LLVM's hash of a name, the first eight bytes of its MD5.
-fn hash(name: &[u8]) -> u64 {
+/// Returns LLVM's hash of a name: the first eight bytes of its MD5.
+fn hash_name(name: &[u8]) -> u64 {
     u64::from_le_bytes(Md5::digest(name)[..8].try_into().expect("sixteen bytes"))
 }
 

@@ -1,25 +1,26 @@
-//! LLVM's text format for instrumentation profiles, as `llvm-profdata merge` reads it (`InstrProfReader.cpp`, `TextInstrProfReader`).
+//! Writes LLVM's text format for instrumentation profiles, as `llvm-profdata merge` reads it (`InstrProfReader.cpp`,
+//! `TextInstrProfReader`).
 
 use std::fmt::Write;
 use trodden_profile::edges::SiteValues;
 use trodden_profile::{EdgeCounts, ProfiledValue};
 
-/// Flags in LLVM's version word, by bit, with their names in the text.
-const FLAGS: &[(u32, &str)] = &[(56, ":ir"), (57, ":csir"), (58, ":entry_first"), (61, ":single_byte_coverage")];
+/// Bit numbers of flags in LLVM's version word, with the flags' names in the text format.
+const FLAG_NAMES: &[(u32, &str)] = &[(56, ":ir"), (57, ":csir"), (58, ":entry_first"), (61, ":single_byte_coverage")];
 
-/// LLVM's name for call targets without a profile.
-const ELSEWHERE: &str = "** External Symbol **";
-/// LLVM's names of value kinds.
+/// LLVM's name for a call target that the profile does not contain.
+const EXTERNAL_SYMBOL: &str = "** External Symbol **";
+/// LLVM's names for the kinds of call-site values.
 const VALUE_KINDS: [&str; 3] = ["IPVK_IndirectCallTarget", "IPVK_MemOPSize", "IPVK_VTableTarget"];
 
-pub fn proftext(edges: &EdgeCounts) -> String {
+pub fn encode_text(edges: &EdgeCounts) -> String {
     let mut out = String::new();
     write_all(&mut out, edges).expect("writing to a string does not fail");
     out
 }
 
 fn write_all(out: &mut String, edges: &EdgeCounts) -> std::fmt::Result {
-    for (_, flag) in FLAGS.iter().filter(|(bit, _)| edges.version >> bit & 1 == 1) {
+    for (_, flag) in FLAG_NAMES.iter().filter(|(bit, _)| edges.version >> bit & 1 == 1) {
         writeln!(out, "{flag}")?;
     }
     for function in &edges.functions {
@@ -33,13 +34,13 @@ fn write_all(out: &mut String, edges: &EdgeCounts) -> std::fmt::Result {
             function.bitmap.iter().try_for_each(|byte| writeln!(out, "{byte:#x}"))?;
             writeln!(out)?;
         }
-        values(out, &function.values)?;
+        write_values(out, &function.values)?;
         writeln!(out)?;
     }
     Ok(())
 }
 
-fn values(out: &mut String, kinds: &[Vec<SiteValues>; 3]) -> std::fmt::Result {
+fn write_values(out: &mut String, kinds: &[Vec<SiteValues>; 3]) -> std::fmt::Result {
     let used: Vec<usize> = (0..kinds.len()).filter(|kind| !kinds[*kind].is_empty()).collect();
     if used.is_empty() {
         return Ok(());
@@ -54,7 +55,7 @@ fn values(out: &mut String, kinds: &[Vec<SiteValues>; 3]) -> std::fmt::Result {
                 match value {
                     ProfiledValue::Number(number) => writeln!(out, "{number}:{count}")?,
                     ProfiledValue::Function(name) => writeln!(out, "{name}:{count}")?,
-                    ProfiledValue::Elsewhere => writeln!(out, "{ELSEWHERE}:{count}")?,
+                    ProfiledValue::Elsewhere => writeln!(out, "{EXTERNAL_SYMBOL}:{count}")?,
                 }
             }
         }

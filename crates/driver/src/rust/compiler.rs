@@ -1,4 +1,4 @@
-//! Compiles a crate's bitcode, and caches the results.
+//! Compiles bitcode of crates and caches the resulting objects.
 
 use super::CONFIGURATION_VARIABLE;
 use crate::assets::TEMPORARY_PREFIX;
@@ -6,7 +6,7 @@ use crate::compile_step::CODEGEN_SEPARATOR;
 use crate::context::DriverContext;
 use crate::experiment;
 use crate::rebuild::DriverCompiler;
-use crate::store_size::CRATES;
+use crate::store_size::CRATES_FOLDER;
 use anyhow::{Context, Result};
 use std::ffi::OsStr;
 use std::fs;
@@ -14,45 +14,42 @@ use std::path::{Path, PathBuf};
 use trodden_profile::atomic_file;
 use trodden_unit::{CodegenOptions, Identity};
 
-/// Compiles bitcode of crates to objects in the cache.
 pub struct CrateCompiler {
     pub compiler: DriverCompiler,
     pub codegen: CodegenOptions,
-    /// The part that the keys of all results share.
+    /// The part of the cache key that is the same for all results.
     pub shared: String,
     pub cache: PathBuf,
 }
 
 impl CrateCompiler {
-    /// Creates a compiler with these code-generation options.
     pub fn new(context: &DriverContext, codegen: Vec<String>) -> Result<CrateCompiler> {
         let compiler = DriverCompiler::new(context, experiment::variable_for_plugin(context).into())?;
         let way = context.variable(CONFIGURATION_VARIABLE).and_then(OsStr::to_str).unwrap_or_default();
         let shared = format!("{way} {} {}", compiler.identity_of_clang()?, codegen.join(CODEGEN_SEPARATOR));
-        let cache = context.store()?.root().join(CRATES);
+        let cache = context.store()?.root().join(CRATES_FOLDER);
         Ok(CrateCompiler { compiler, codegen: CodegenOptions::from_command_line(codegen), shared, cache })
     }
 
-    /// Returns true if code is not optimised. Then the plugin's process-wide options have no effect.
+    /// Returns true if code is not optimised. The plugin's process-wide options have no effect then.
     pub fn is_unoptimised(&self) -> bool {
         self.codegen.arguments().iter().any(|argument| argument == "-O0")
     }
 
-    /// Returns the cache file for the result of a step with this content. The name of the step is part of the key.
+    /// Returns the cache file for the result of a step applied to this content. The step's name is part of the cache key.
     pub fn cache_file(&self, step: &str, content: Identity, extension: &str) -> PathBuf {
         let key = Identity::from_content(format!("{content} {step} {}", self.shared).as_bytes()).to_string();
         self.cache.join(&key[..2]).join(format!("{key}.{extension}"))
     }
 
-    /// Moves a file into the cache.
     pub fn move_to_cache(&self, made: &Path, file: &Path) -> Result<()> {
         let bytes = fs::read(made).with_context(|| format!("cannot read {}", made.display()))?;
         atomic_file::write_unsynced(file, TEMPORARY_PREFIX, &bytes).with_context(|| format!("cannot write {}", file.display()))?;
         fs::remove_file(made).with_context(|| format!("cannot remove {}", made.display()))
     }
 
-    /// Returns the object of some bitcode, which is compiled in `folder` unless it is cached.
-    pub fn object(&self, bitcode: &[u8], is_counted: bool, folder: &Path) -> Result<PathBuf> {
+    /// Returns the object for some bitcode. If it is not cached, compiles the bitcode in `folder`.
+    pub fn compile_object(&self, bitcode: &[u8], is_counted: bool, folder: &Path) -> Result<PathBuf> {
         let path = self.cache_file(if is_counted { "counted" } else { "plain" }, Identity::from_content(bitcode), "o");
         if path.is_file() {
             return Ok(path);

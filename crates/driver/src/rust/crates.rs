@@ -1,17 +1,17 @@
-//! Builds crate by crate: the objects of each crate are replaced by instrumented ones when it is compiled, so that cargo caches
-//! instrumented libraries, and the last link is an ordinary one.
+//! Instruments crate by crate: when a crate is compiled, its objects are replaced by instrumented ones. Cargo therefore caches instrumented
+//! libraries, and the final link is an ordinary link.
 //!
-//! Compiled bitcode is cached by its content, the request, the compilers and the code-generation options.
+//! The cache key of compiled bitcode consists of the bitcode's content, the request, the compilers and the code generation options.
 
 use super::compiler::CrateCompiler;
 use super::job::{CrateJob, can_divide};
-use super::objects::{BITCODE, OBJECT, RustObject};
+use super::objects::{BITCODE_MAGIC, OBJECT_SUFFIX, RustObject};
 use super::{STD_VARIABLE, units};
 use crate::assets::{self, TEMPORARY_PREFIX};
 use crate::compile_step::{CODEGEN_SEPARATOR, CODEGEN_VARIABLE};
 use crate::context::DriverContext;
 use crate::other_programs::checked_stdout;
-use crate::rebuild::in_parallel;
+use crate::rebuild::map_in_parallel;
 use anyhow::{Context, Result, bail};
 use object::read::archive::ArchiveFile;
 use object::{Object, ObjectSection};
@@ -22,16 +22,14 @@ use std::process::Command;
 use trodden_profile::atomic_file;
 use trodden_unit::Identity;
 
-/// Compiles objects in parallel, and returns their files.
 fn compile(context: &DriverContext, compiler: &CrateCompiler, objects: &[RustObject]) -> Result<Vec<PathBuf>> {
     let folder = context.folder("trodden-rust-")?;
     if compiler.is_unoptimised() && can_divide(context)? {
         return units::compile(compiler, objects, folder.path());
     }
-    in_parallel(objects, |object| compiler.object(&object.bitcode, object.is_counted, folder.path()))
+    map_in_parallel(objects, |object| compiler.compile_object(&object.bitcode, object.is_counted, folder.path()))
 }
 
-/// Replaces the crate's own objects in its archives by instrumented ones.
 pub fn instrument_archives(context: &DriverContext, job: &CrateJob) -> Result<()> {
     let archives = job.archives();
     if archives.is_empty() {
@@ -50,24 +48,25 @@ fn instrument_archive(context: &DriverContext, job: &CrateJob, compiler: &CrateC
     for member in ArchiveFile::parse(&*bytes)?.members() {
         let member = member?;
         let name = String::from_utf8_lossy(member.name());
-        if name.starts_with(&own) && name.ends_with(OBJECT) {
+        if name.starts_with(&own) && name.ends_with(OBJECT_SUFFIX) {
             objects.extend(RustObject::new(&name, member.data(&*bytes)?.to_vec(), &job.folder)?);
         }
     }
     let mut extra_members = Vec::new();
     if archive.extension() == Some(OsStr::new("a")) {
-        // Programs that are linked by other compilers find the runtime in the archive.
+        // A different compiler may link the program; it finds the runtime in the archive.
         extra_members.push(assets::runtime_object(&context.store()?)?);
     }
     if objects.is_empty() && extra_members.is_empty() {
         return Ok(());
     }
-    // Cargo's processes must never see an incomplete library.
+    // Written atomically, because other cargo processes may read the library at any time.
     let instrumented = replace_members(context, compiler, &bytes, &objects, extra_members)?;
     Ok(atomic_file::write_unsynced(archive, TEMPORARY_PREFIX, &instrumented)?)
 }
 
-/// Compiles objects, replaces the archive members with their names, and appends the files `extra_members`. Returns the new archive.
+/// Compiles `objects`, puts the results in place of the archive members with the same names, and appends the files `extra_members`. Returns
+/// the new archive.
 fn replace_members(
     context: &DriverContext,
     compiler: &CrateCompiler,
@@ -90,7 +89,6 @@ fn replace_members(
     fs::read(&new).with_context(|| format!("cannot read {}", new.display()))
 }
 
-/// Removes the bitcode that rustc wrote for this job.
 pub fn remove_bitcode(job: &CrateJob) -> Result<()> {
     let (one, several) = (format!("{}{}.bc", job.name, job.extra), format!("{}{}.", job.name, job.extra));
     for entry in fs::read_dir(&job.folder).with_context(|| format!("cannot read {}", job.folder.display()))? {
@@ -103,16 +101,15 @@ pub fn remove_bitcode(job: &CrateJob) -> Result<()> {
     Ok(())
 }
 
-/// Replaces rustc's objects among the arguments of a link by instrumented ones.
 pub fn replace_objects(context: &DriverContext, arguments: &mut Vec<OsString>) -> Result<()> {
-    // Plugin options concern objects with bitcode, all of which are replaced.
+    // Plugin options apply to objects with bitcode, and all of these are replaced.
     arguments.retain(|argument| !argument.to_string_lossy().starts_with("-Wl,-plugin-opt="));
     let kept = context.variable(CODEGEN_VARIABLE).and_then(OsStr::to_str).unwrap_or_default();
     let compiler = CrateCompiler::new(context, kept.split(CODEGEN_SEPARATOR).map(str::to_owned).collect())?;
     let (mut objects, mut places) = (Vec::new(), Vec::new());
     for (at, argument) in arguments.iter().enumerate() {
         let path = Path::new(argument);
-        let Some(name) = path.file_name().and_then(OsStr::to_str).filter(|name| name.ends_with(OBJECT)) else { continue };
+        let Some(name) = path.file_name().and_then(OsStr::to_str).filter(|name| name.ends_with(OBJECT_SUFFIX)) else { continue };
         let content = fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
         if let Some(object) = RustObject::new(name, content, path.parent().unwrap_or(Path::new("")))? {
             objects.push(object);
@@ -134,23 +131,23 @@ pub fn replace_objects(context: &DriverContext, arguments: &mut Vec<OsString>) -
     Ok(())
 }
 
-/// Options for code of the standard library, which is distributed optimised.
+/// Code generation options for the standard library, which is distributed as optimised code.
 const STD_CODEGEN: [&str; 4] = ["-O3", "-fPIC", "-ffunction-sections", "-fdata-sections"];
 
-/// Crates of the standard library that are never instrumented: code that compilers call implicitly, also from the runtime, and code that
+/// Crates of the standard library that are never instrumented: code that compilers call implicitly, even from the runtime, and code that
 /// unwinds the stack.
 const UNCOUNTED_STD_CRATES: [&str; 5] =
     ["libcompiler_builtins-", "libprofiler_builtins-", "libpanic_abort-", "libpanic_unwind-", "libunwind-"];
 
-/// Returns true if a file among the arguments of a link is a library of the toolchain that can be instrumented.
+/// Returns true if an argument of a link is a toolchain library that can be instrumented.
 fn is_std_library(file: &Path) -> bool {
     let name = file.file_name().and_then(OsStr::to_str).unwrap_or_default();
     let is_library = name.ends_with(".rlib") && !UNCOUNTED_STD_CRATES.iter().any(|begin| name.starts_with(begin));
     is_library && file.components().any(|part| part.as_os_str() == "rustlib")
 }
 
-/// Returns the instrumented copy of a library of the toolchain. The copy is made from the bitcode in the library's objects, once for each
-/// compiler and request.
+/// Returns an instrumented copy of a toolchain library. The copy is made from the bitcode in the library's objects, once per compiler and
+/// request.
 fn instrumented_std(context: &DriverContext, compiler: &CrateCompiler, library: &Path) -> Result<PathBuf> {
     let bytes = fs::read(library).with_context(|| format!("cannot read {}", library.display()))?;
     let key = Identity::from_content(format!("{} {}", Identity::from_content(&bytes), compiler.shared).as_bytes()).to_string();
@@ -158,7 +155,7 @@ fn instrumented_std(context: &DriverContext, compiler: &CrateCompiler, library: 
     let copy = compiler.cache.join("std").join(key).join(name);
     let folder = copy.parent().context("the cache has no folder")?;
     trodden_profile::temporary::create_folders(folder).with_context(|| format!("cannot create the folder {}", folder.display()))?;
-    // Several programs are linked at a time.
+    // Several programs may be linked at the same time.
     let lock = fs::File::create(folder.join(".lock")).with_context(|| format!("cannot write to {}", folder.display()))?;
     lock.lock().with_context(|| format!("cannot lock {}", folder.display()))?;
     if copy.is_file() {
@@ -169,7 +166,7 @@ fn instrumented_std(context: &DriverContext, compiler: &CrateCompiler, library: 
     for member in ArchiveFile::parse(&*bytes)?.members() {
         let member = member?;
         let name = String::from_utf8_lossy(member.name());
-        if name.ends_with(OBJECT) {
+        if name.ends_with(OBJECT_SUFFIX) {
             let bitcode = embedded_bitcode(member.data(&*bytes)?);
             objects.extend(bitcode.map(|bitcode| RustObject { name: name.into_owned(), bitcode, is_counted: true }));
         }
@@ -182,10 +179,10 @@ fn instrumented_std(context: &DriverContext, compiler: &CrateCompiler, library: 
     Ok(copy)
 }
 
-/// Returns the bitcode in an object for link-time optimisation.
+/// Returns the bitcode that an object contains for link-time optimisation, if any.
 fn embedded_bitcode(object: &[u8]) -> Option<Vec<u8>> {
     let file = object::File::parse(object).ok()?;
-    Some(file.section_by_name(".llvmbc")?.uncompressed_data().ok()?.into_owned()).filter(|bitcode| bitcode.starts_with(BITCODE))
+    Some(file.section_by_name(".llvmbc")?.uncompressed_data().ok()?.into_owned()).filter(|bitcode| bitcode.starts_with(BITCODE_MAGIC))
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! An invocation of rustc that generates code for the target: its parsed arguments, and the commands of a whole-program build.
+//! A call of rustc that generates code for the target: its parsed arguments, and the commands that are run instead.
 
 use super::{CRATE_LINKER_ROLE, LINKER_ROLE, MODULE_VARIABLE, ROLE_VARIABLE, configuration_options, names_must_match};
 use crate::assets;
@@ -15,17 +15,17 @@ use std::process::Command;
 use trodden_unit::experiment::Observe;
 use trodden_unit::{Experiment, Settings};
 
-/// A crate that rustc compiles for the target.
+/// A crate that rustc is called to compile for the target.
 #[derive(Debug, Default)]
 pub struct CrateJob {
-    /// rustc's arguments, without crate types and other options that are decided here.
+    /// rustc's arguments, except crate types and other options that this program sets itself.
     arguments: Vec<OsString>,
     /// Options for link-time optimisation. They are passed on only if the crate is instrumented when it is compiled.
     lto_arguments: Vec<OsString>,
-    /// The option for incremental compilation, which whole programs do not support.
+    /// The option for incremental compilation. It is not passed on for whole programs, which do not support it.
     incremental: Option<OsString>,
     pub name: String,
-    /// The suffix that cargo adds to file names.
+    /// Suffix that cargo adds to file names.
     pub extra: String,
     pub folder: PathBuf,
     pub types: Vec<String>,
@@ -33,14 +33,13 @@ pub struct CrateJob {
     emit: Vec<String>,
     debug: bool,
     lto: Option<String>,
-    /// True if objects contain bitcode for link-time optimisation, which cargo requests if the profile has LTO.
+    /// True if objects contain bitcode for link-time optimisation. Cargo requests this if the profile enables LTO.
     embeds_bitcode: bool,
-    pub codegen: Codegen,
+    pub codegen: RustcCodegen,
 }
 
-/// Options that affect code generation.
 #[derive(Debug, Default)]
-pub struct Codegen {
+pub struct RustcCodegen {
     level: Option<String>,
     /// Number of codegen units; `None` for rustc's default.
     units: Option<String>,
@@ -49,27 +48,26 @@ pub struct Codegen {
     cpu: Option<String>,
 }
 
-/// Number of codegen units that rustc uses by default if it optimises.
-const DEFAULT_UNITS: &str = "16";
+/// Default number of codegen units in optimised builds of rustc.
+const DEFAULT_CODEGEN_UNITS: &str = "16";
 
-/// Number of codegen units for incremental builds. With rustc's default of 256, the code of most units costs less than LLVM's overhead for
-/// an empty unit.
-const UNITS: &str = "16";
+/// Number of codegen units in incremental builds. With rustc's default of 256, compiling the code of most units costs less than LLVM's
+/// overhead for an empty unit.
+const INCREMENTAL_CODEGEN_UNITS: &str = "16";
 
-/// Whether a crate can be divided without changing what is observed. Some observations span the calls within a unit.
+/// Returns true if a crate can be divided into units without changing what is observed. Some observations span calls within a unit.
 pub fn can_divide(context: &DriverContext) -> Result<bool> {
     let experiment = experiment::read_request(Some(experiment::variable_for_plugin(context)))?.experiment;
     let coverage = Experiment::new(&Settings { observe: Some(Observe::Coverage), ..Settings::default() })?;
     Ok(experiment == Experiment::default() || experiment == coverage)
 }
 
-impl Codegen {
-    /// Returns true if rustc does not optimise.
+impl RustcCodegen {
     fn is_unoptimised(&self) -> bool {
         self.level.as_deref().unwrap_or("0") == "0"
     }
 
-    /// Returns the options for clang that correspond to rustc's.
+    /// Translates rustc's code generation options to clang's.
     pub fn arguments(&self) -> Vec<String> {
         let level = self.level.as_deref().unwrap_or("0");
         let pic = match self.relocation.as_deref() {
@@ -85,7 +83,7 @@ impl Codegen {
 }
 
 impl CrateJob {
-    /// Parses rustc's arguments. `None` if no code is generated for the target.
+    /// Parses rustc's arguments. Returns `None` if rustc generates no code for the target.
     pub fn read(arguments: &[OsString]) -> Option<CrateJob> {
         let mut job = CrateJob { embeds_bitcode: true, ..CrateJob::default() };
         let mut target = false;
@@ -110,7 +108,7 @@ impl CrateJob {
         (target && job.emit.iter().any(|e| e == "link")).then_some(job)
     }
 
-    /// Interprets an option. Returns true if the wrapper sets this option itself, so that it is not passed on.
+    /// Interprets an option. Returns true if the wrapper sets this option itself, so that it must not be passed on.
     fn parse_option(&mut self, option: &str, value: Option<&str>) -> bool {
         let owned = || value.unwrap_or_default().to_owned();
         match option {
@@ -141,40 +139,40 @@ impl CrateJob {
             "lto" => self.lto = value(),
             _ => {}
         }
-        // Libraries must contain bitcode, even if cargo does not request LTO.
+        // Libraries must contain bitcode even if cargo does not request LTO, so `embed-bitcode` is set here.
         matches!(key, "lto" | "incremental" | "embed-bitcode")
     }
 
-    /// Returns true if the crate is instrumented when the program is linked, instead of when it is compiled: if the cargo profile has
-    /// link-time optimisation, or if names must match those of a build with an edge profile.
+    /// Returns true if the crate is instrumented when the program is linked, instead of when the crate is compiled. This is the case if the
+    /// cargo profile enables link-time optimisation, or if names must match those of a build with an edge profile.
     pub fn is_whole_program(&self, context: &DriverContext) -> Result<bool> {
         Ok(self.embeds_bitcode || names_must_match(context)?)
     }
 
-    /// Returns the command that compiles the crate so that its objects can be replaced by instrumented ones.
+    /// Returns the command that compiles the crate to objects that can be replaced by instrumented ones.
     ///
-    /// Unoptimised code is written as bitcode instead of machine code. The option for that, `-Clinker-plugin-lto`, also selects a different
-    /// optimisation pipeline. So optimised code is written both as machine code and as bitcode after all optimisations, and not
-    /// incrementally: rustc would write no bitcode for unchanged units.
+    /// Unoptimised code is written as bitcode instead of machine code. The option that does this, `-Clinker-plugin-lto`, also changes the
+    /// optimisation pipeline. Optimised code is therefore written twice: as machine code, and as bitcode after all optimisations. It is not
+    /// compiled incrementally, because rustc would write no bitcode for unchanged units.
     pub fn crate_command(&self, context: &DriverContext, rustc: &OsStr) -> Result<Command> {
         let types: Vec<&str> = self.types.iter().map(String::as_str).collect();
         let mut command = self.base_command(context, rustc, &types)?;
         command.args(&self.lto_arguments).arg("-Csplit-debuginfo=off");
         if self.codegen.is_unoptimised() {
-            let units = if self.incremental.is_some() && can_divide(context)? { UNITS } else { "1" };
+            let units = if self.incremental.is_some() && can_divide(context)? { INCREMENTAL_CODEGEN_UNITS } else { "1" };
             command.arg(format!("--emit={}", self.emit.join(","))).arg("-Clinker-plugin-lto").arg(format!("-Ccodegen-units={units}"));
             command.args(&self.incremental);
         } else {
-            // With bitcode and no number of units, rustc uses a single one.
-            let units = self.codegen.units.as_deref().unwrap_or(DEFAULT_UNITS);
+            // If bitcode is requested without a number of units, rustc uses a single unit.
+            let units = self.codegen.units.as_deref().unwrap_or(DEFAULT_CODEGEN_UNITS);
             command.arg(format!("--emit={},llvm-bc", self.emit.join(","))).arg(format!("-Ccodegen-units={units}"));
         }
-        command.arg(option_with_value("-Clinker=", assets::cargo_driver(context, &context.store()?)?));
+        command.arg(option_with_value("-Clinker=", assets::create_cargo_driver(context, &context.store()?)?));
         command.env(ROLE_VARIABLE, CRATE_LINKER_ROLE).env(CODEGEN_VARIABLE, self.codegen.arguments().join(CODEGEN_SEPARATOR));
         Ok(command)
     }
 
-    /// Returns the libraries that are archives of objects.
+    /// Returns the paths of those output libraries that are archives.
     pub fn archives(&self) -> Vec<PathBuf> {
         let of_type = |end: &str| self.folder.join(format!("lib{}{}.{end}", self.name, self.extra));
         let all = self.types.iter().filter_map(|kind| match kind.as_str() {
@@ -185,7 +183,7 @@ impl CrateJob {
         if self.test { Vec::new() } else { all.collect() }
     }
 
-    /// Returns the commands that make everything cargo requests: rustc once, or twice for crate types that need different options.
+    /// Returns the commands that produce everything cargo requests. rustc runs once, or twice if the crate types need different options.
     pub fn whole_program_commands(&self, context: &DriverContext, rustc: &OsStr) -> Result<Vec<Command>> {
         let types: Vec<&str> = self.types.iter().map(String::as_str).collect();
         let (wholes, others): (Vec<&str>, Vec<&str>) = types.iter().partition(|t| ["bin", "cdylib"].contains(t));
@@ -199,18 +197,17 @@ impl CrateJob {
         if !wholes.is_empty() {
             let emit: Vec<String> = self.emit.iter().filter(|e| *e == "link").cloned().collect();
             let mut second = self.program_command(context, rustc, &wholes, &emit)?;
-            // The first run has printed all warnings.
+            // All warnings were printed by the first run.
             second.args(["--cap-lints", "allow"]);
             commands.push(second);
         }
         Ok(commands)
     }
 
-    /// Returns the command that compiles the whole program as one module.
     fn program_command(&self, context: &DriverContext, rustc: &OsStr, types: &[&str], emit: &[String]) -> Result<Command> {
         let mut command = self.base_command(context, rustc, types)?;
         if names_must_match(context)? {
-            // If `--emit` requests bitcode, rustc uses a single codegen unit, and the names of functions would not match the profile.
+            // If `--emit` requests bitcode, rustc uses a single codegen unit, and function names would not match those in the profile.
             command.arg(format!("--emit={}", emit.join(","))).args(["-Clto=fat", "-Csave-temps"]);
         } else {
             command.arg(format!("--emit={},llvm-bc", emit.join(","))).arg("-Clto=fat");
@@ -219,7 +216,7 @@ impl CrateJob {
         Ok(command)
     }
 
-    /// Removes rustc's temporary files, which were kept because the program's bitcode is one of them.
+    /// Removes temporary files of rustc. They were kept because one of them is the program's bitcode.
     pub fn remove_temporaries(&self) -> Result<()> {
         let begin = format!("{}{}.", self.name, self.extra);
         for entry in fs::read_dir(&self.folder).with_context(|| format!("cannot read {}", self.folder.display()))? {
@@ -232,7 +229,7 @@ impl CrateJob {
         Ok(())
     }
 
-    /// Returns the command that compiles libraries for use by other Rust crates.
+    /// Returns the command that compiles the libraries that other Rust crates use.
     fn library_command(&self, context: &DriverContext, rustc: &OsStr, types: &[&str]) -> Result<Command> {
         let mut command = self.base_command(context, rustc, types)?;
         if !types.contains(&"dylib") {
@@ -256,7 +253,7 @@ impl CrateJob {
     }
 
     fn set_linker(&self, context: &DriverContext, command: &mut Command) -> Result<()> {
-        let linker = option_with_value("-Clinker=", assets::cargo_driver(context, &context.store()?)?);
+        let linker = option_with_value("-Clinker=", assets::create_cargo_driver(context, &context.store()?)?);
         command.arg(linker).arg("-Clinker-features=-lld");
         command.env(ROLE_VARIABLE, LINKER_ROLE).env(CODEGEN_VARIABLE, self.codegen.arguments().join(CODEGEN_SEPARATOR));
         command.env(MODULE_VARIABLE, self.folder.join(format!("{}{}.bc", self.name, self.extra)));
@@ -264,24 +261,24 @@ impl CrateJob {
     }
 }
 
-/// Splits an argument of rustc into option and value, in any spelling (`-C x`, `-Cx`, `--emit x`, `--emit=x`).
+/// Splits an argument into option and value. Accepts all spellings of rustc (`-C x`, `-Cx`, `--emit x`, `--emit=x`).
 fn split_option<'a>(text: &str, rest: &mut impl Iterator<Item = &'a OsString>) -> (String, Option<String>) {
-    const WITH_VALUE: &[&str] = &["-C", "--codegen", "--emit", "--crate-type", "--crate-name", "--out-dir", "--target", "--print"];
+    const OPTIONS_WITH_VALUE: &[&str] = &["-C", "--codegen", "--emit", "--crate-type", "--crate-name", "--out-dir", "--target", "--print"];
     let mut next = || rest.next().map(|v| v.to_string_lossy().into_owned());
     let named = |option: &str| if option == "--codegen" { "-C".to_owned() } else { option.to_owned() };
-    if WITH_VALUE.contains(&text) {
+    if OPTIONS_WITH_VALUE.contains(&text) {
         return (named(text), next());
     }
     if let Some(value) = text.strip_prefix("-C") {
         return ("-C".into(), Some(value.to_owned()));
     }
     match text.split_once('=') {
-        Some((option, value)) if WITH_VALUE.contains(&option) => (named(option), Some(value.to_owned())),
+        Some((option, value)) if OPTIONS_WITH_VALUE.contains(&option) => (named(option), Some(value.to_owned())),
         _ => (text.to_owned(), None),
     }
 }
 
-/// Returns the argument that passes an option on. Arguments without value are passed on unchanged, even if they are not UTF-8.
+/// Returns an argument that passes on an option and its value. An option without a value is passed on as it is, even if it is not UTF-8.
 fn option_argument(argument: &OsStr, option: &str, value: Option<&str>) -> OsString {
     match value {
         None => argument.to_owned(),
@@ -302,12 +299,12 @@ mod tests {
         command.get_args().map(|a| a.to_string_lossy().into_owned()).collect()
     }
 
-    const BASE: &str =
+    const BASE_ARGUMENTS: &str =
         "--crate-name x --edition=2024 src/main.rs --emit=dep-info,link -C opt-level=3 -C extra-filename=-ab12 --out-dir /o --target t";
 
     #[test]
     fn programs_write_bitcode_and_use_this_linker() {
-        let job = read(&format!("{BASE} --crate-type bin -C incremental=/i")).unwrap();
+        let job = read(&format!("{BASE_ARGUMENTS} --crate-type bin -C incremental=/i")).unwrap();
         let folder = tempfile::tempdir().unwrap();
         let context = DriverContext::in_folder(folder.path(), &[]);
         let commands = job.whole_program_commands(&context, OsStr::new("rustc")).unwrap();
@@ -330,7 +327,7 @@ mod tests {
 
     #[test]
     fn library_that_is_both_rlib_and_cdylib_is_compiled_twice() {
-        let job = read(&format!("{BASE} --crate-type rlib --crate-type cdylib")).unwrap();
+        let job = read(&format!("{BASE_ARGUMENTS} --crate-type rlib --crate-type cdylib")).unwrap();
         let folder = tempfile::tempdir().unwrap();
         let context = DriverContext::in_folder(folder.path(), &[]);
         let commands = job.whole_program_commands(&context, OsStr::new("rustc")).unwrap();
@@ -351,20 +348,20 @@ mod tests {
     fn crates_are_compiled_one_by_one_unless_the_profile_has_lto() {
         let folder = tempfile::tempdir().unwrap();
         let context = DriverContext::in_folder(folder.path(), &[]);
-        let whole = |text: &str| read(&format!("{BASE} --crate-type lib {text}")).unwrap().is_whole_program(&context).unwrap();
+        let whole = |text: &str| read(&format!("{BASE_ARGUMENTS} --crate-type lib {text}")).unwrap().is_whole_program(&context).unwrap();
         assert!(!whole("-C embed-bitcode=no") && !whole("-C lto=off -Cembed-bitcode=no"));
         assert!(whole("") && whole("-C linker-plugin-lto"));
-        let job = read(&format!("{BASE} --crate-type lib --crate-type staticlib -C embed-bitcode=no -C incremental=/i")).unwrap();
+        let job = read(&format!("{BASE_ARGUMENTS} --crate-type lib --crate-type staticlib -C embed-bitcode=no -C incremental=/i")).unwrap();
         let found = arguments(&job.crate_command(&context, OsStr::new("rustc")).unwrap());
         for expected in ["--emit=dep-info,link,llvm-bc", "-Ccodegen-units=16", "-Cembed-bitcode=no"] {
             assert!(found.iter().any(|w| w == expected), "{expected} in {found:?}");
         }
         assert!(!found.iter().any(|w| w.contains("incremental") || w.contains("plugin-lto")));
         assert_eq!(job.archives(), ["/o/libx-ab12.rlib", "/o/libx-ab12.a"].map(PathBuf::from));
-        let job = read(&BASE.replace("opt-level=3", "opt-level=0")).unwrap();
+        let job = read(&BASE_ARGUMENTS.replace("opt-level=3", "opt-level=0")).unwrap();
         let found = arguments(&job.crate_command(&context, OsStr::new("rustc")).unwrap());
         assert!(found.contains(&"-Clinker-plugin-lto".to_owned()) && found.contains(&"-Ccodegen-units=1".to_owned()), "{found:?}");
-        let job = read(&format!("{} -C incremental=/i", BASE.replace("opt-level=3", "opt-level=0"))).unwrap();
+        let job = read(&format!("{} -C incremental=/i", BASE_ARGUMENTS.replace("opt-level=3", "opt-level=0"))).unwrap();
         let found = arguments(&job.crate_command(&context, OsStr::new("rustc")).unwrap());
         assert!(found.contains(&"-Cincremental=/i".to_owned()) && found.contains(&"-Ccodegen-units=16".to_owned()), "{found:?}");
     }

@@ -1,34 +1,34 @@
-//! The objects that rustc wrote for a crate, and the bitcode that replaces them.
+//! The objects that rustc wrote for a crate, and the bitcode from which they are recompiled.
 
 use anyhow::{Context, Result};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// First bytes of bitcode.
-pub const BITCODE: &[u8] = b"BC\xC0\xDE";
-/// Ending of the names of rustc's objects.
-pub const OBJECT: &str = ".rcgu.o";
-/// Part of the names of objects with a crate's code, as opposed to the shim of the allocator, in builds that are not incremental.
-const CODE: &str = "-cgu.";
-/// Part of a symbol that only the shim of the default allocator refers to.
-const SHIM: &[u8] = b"___rdl_alloc";
+pub const BITCODE_MAGIC: &[u8] = b"BC\xC0\xDE";
+pub const OBJECT_SUFFIX: &str = ".rcgu.o";
+/// In non-incremental builds, part of the names of objects with a crate's code. The object with the allocator shim lacks it.
+const CODE_OBJECT_INFIX: &str = "-cgu.";
+/// Part of a symbol name to which only the shim of the default allocator refers.
+const ALLOCATOR_SHIM_SYMBOL: &[u8] = b"___rdl_alloc";
 
-/// An object of rustc's that is to be replaced.
+/// An object from rustc that is to be replaced.
 pub struct RustObject {
     pub name: String,
     pub bitcode: Vec<u8>,
-    /// False for the shim of the allocator.
+    /// False for the allocator shim.
     pub is_counted: bool,
 }
 
 impl RustObject {
-    /// Returns the object of this name in `folder`, or in an archive there. `None` if it is machine code without bitcode beside it.
+    /// Creates the object with this name. If `content` is machine code, reads the bitcode beside it in `folder`; returns `None` if there is
+    /// none.
     pub fn new(name: &str, content: Vec<u8>, folder: &Path) -> Result<Option<RustObject>> {
-        if content.starts_with(BITCODE) {
-            let is_counted = name.contains(CODE) || !content.windows(SHIM.len()).any(|part| part == SHIM);
+        if content.starts_with(BITCODE_MAGIC) {
+            let is_counted =
+                name.contains(CODE_OBJECT_INFIX) || !content.windows(ALLOCATOR_SHIM_SYMBOL.len()).any(|part| part == ALLOCATOR_SHIM_SYMBOL);
             return Ok(Some(RustObject { name: name.to_owned(), bitcode: content, is_counted }));
         }
-        let is_counted = name.contains(CODE);
+        let is_counted = name.contains(CODE_OBJECT_INFIX);
         if !is_counted {
             return Ok(None);
         }
@@ -38,7 +38,8 @@ impl RustObject {
     }
 }
 
-/// Returns the file in which rustc wrote the bitcode of an object, which is named after the crate if it is the only one.
+/// Returns the file in `folder` to which rustc wrote an object's bitcode. If the crate has only one object, the file is named after the
+/// crate.
 fn bitcode_beside(object: &str, folder: &Path) -> Option<PathBuf> {
     let crate_name = object.split('.').next().unwrap_or_default();
     let names = [format!("{}.bc", object.strip_suffix(".o")?), format!("{crate_name}.bc")];
@@ -50,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bitcode_lies_beside_its_object() {
+    fn bitcode_is_found_beside_its_object() {
         let folder = tempfile::tempdir().unwrap();
         let find = |object: &str| bitcode_beside(object, folder.path()).map(|path| path.file_name().unwrap().to_owned());
         assert_eq!(find("x-ab12.x.c0de-cgu.0.rcgu.o"), None);
@@ -61,7 +62,7 @@ mod tests {
     }
 
     #[test]
-    fn shim_of_the_allocator_is_compiled_but_not_counted() {
+    fn allocator_shim_is_compiled_but_not_counted() {
         let folder = Path::new("/nowhere");
         let of = |name: &str, content: &[u8]| RustObject::new(name, content.to_vec(), folder).unwrap().map(|object| object.is_counted);
         assert_eq!(of("x-ab12.x.c0de-cgu.0.rcgu.o", b"BC\xC0\xDE1"), Some(true));

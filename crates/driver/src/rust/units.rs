@@ -1,13 +1,13 @@
-//! The objects of an unoptimised crate: of the units into which rustc divides it for incremental builds, of which only changed ones are
-//! compiled, and of the shim of the allocator.
+//! Compiles the objects of an unoptimised crate: the units into which rustc divides the crate for incremental builds, and the allocator
+//! shim. Only changed units are compiled.
 //!
-//! If there are several units, each is summarised, which tells whether the functions of other units return ([`trodden_unit::tasks`]).
-//! Summaries and objects are cached; the key of an object includes what its unit was told. Small units are summarised and compiled by one
-//! process, since starting clang takes longer than either.
+//! If there are several units, each is summarised first. The summaries tell each unit whether the functions of other units return
+//! ([`trodden_unit::tasks`]). Summaries and objects are cached. The cache key of an object includes what its unit was told. One clang
+//! process summarises and compiles several small units, because starting clang takes longer than either step.
 
 use super::compiler::CrateCompiler;
 use super::objects::RustObject;
-use crate::rebuild::in_parallel;
+use crate::rebuild::map_in_parallel;
 use anyhow::{Context, Result};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,10 +15,9 @@ use std::thread;
 use trodden_unit::Identity;
 use trodden_unit::tasks::{CallSummary, UnitTask, UnitTasks, UnitWork, find_returning_functions};
 
-/// Bytes of bitcode per process: more bitcode is divided among more processes.
+/// Bytes of bitcode per process. More bitcode is divided among several processes.
 const BYTES_PER_PROCESS: usize = 1 << 20;
 
-/// Returns the compiled objects of a crate, in the cache. Temporary files go to `folder`.
 pub fn compile(compiler: &CrateCompiler, objects: &[RustObject], folder: &Path) -> Result<Vec<PathBuf>> {
     let contents: Vec<Identity> = objects.iter().map(|object| Identity::from_content(&object.bitcode)).collect();
     CrateObjects { compiler, objects, contents: &contents, folder }.compile()
@@ -34,13 +33,13 @@ struct CrateObjects<'o> {
 impl CrateObjects<'_> {
     fn compile(&self) -> Result<Vec<PathBuf>> {
         let units: Vec<usize> = (0..self.objects.len()).filter(|at| self.objects[*at].is_counted).collect();
-        let summaries = if units.len() > 1 { self.summaries(&units)? } else { vec![CallSummary::default(); units.len()] };
+        let summaries = if units.len() > 1 { self.read_or_make_summaries(&units)? } else { vec![CallSummary::default(); units.len()] };
         let known = find_returning_functions(&summaries.iter().collect::<Vec<_>>());
         let mut told = vec![Vec::new(); self.objects.len()];
         units.iter().zip(&summaries).for_each(|(unit, summary)| told[*unit] = summary.called_functions_in(&known));
         let place = |at: usize| match self.objects[at].is_counted {
             true => self.compiler.cache_file(&format!("unit {}", told[at].join(" ")), self.contents[at], "o"),
-            false => self.plain_place(at),
+            false => self.plain_cache_file(at),
         };
         let places: Vec<PathBuf> = (0..self.objects.len()).map(place).collect();
         let made = |at: usize| self.folder.join(object_file(at));
@@ -56,28 +55,28 @@ impl CrateObjects<'_> {
         Ok(places)
     }
 
-    /// Returns the place in the cache of an object that is not instrumented.
-    fn plain_place(&self, at: usize) -> PathBuf {
+    /// Returns the cache file for an object that is not instrumented.
+    fn plain_cache_file(&self, at: usize) -> PathBuf {
         self.compiler.cache_file("plain", self.contents[at], "o")
     }
 
-    /// Returns the summaries of the units. A corrupt one is made again. If the units that lack one are small, they are compiled as well,
-    /// together with the objects that are not instrumented.
-    fn summaries(&self, units: &[usize]) -> Result<Vec<CallSummary>> {
+    /// Returns the summaries of the units, from the cache or newly made; a corrupt summary is made again. If the units without a summary
+    /// are small, they and the objects that are not instrumented are compiled in the same process.
+    fn read_or_make_summaries(&self, units: &[usize]) -> Result<Vec<CallSummary>> {
         let places: Vec<PathBuf> = units.iter().map(|unit| self.compiler.cache_file("summary", self.contents[*unit], "calls")).collect();
         let read = |place: &PathBuf| CallSummary::from_bytes(&fs::read(place).ok()?);
         let cached: Vec<Option<CallSummary>> = places.iter().map(read).collect();
         let missing: Vec<usize> = (0..units.len()).filter(|number| cached[*number].is_none()).collect();
         let bytes: usize = missing.iter().map(|number| self.objects[units[*number]].bitcode.len()).sum();
         if missing.is_empty() {
-            // No process is needed.
+            // All summaries were cached.
         } else if bytes > BYTES_PER_PROCESS {
             let tasks = missing.iter().map(|number| (units[*number], summary_file(units[*number]), UnitWork::Summarize));
             self.execute(tasks.collect(), &[], max_processes())?;
         } else {
             let others: Vec<CallSummary> = cached.iter().flatten().cloned().collect();
             let of_unit = |unit: usize| (unit, object_file(unit), UnitWork::SummarizeAndCompile { summary: summary_file(unit) });
-            let plain = (0..self.objects.len()).filter(|at| !self.objects[*at].is_counted && !self.plain_place(*at).is_file());
+            let plain = (0..self.objects.len()).filter(|at| !self.objects[*at].is_counted && !self.plain_cache_file(*at).is_file());
             let plain = plain.map(|at| (at, object_file(at), UnitWork::CompilePlain));
             self.execute(missing.iter().map(|number| of_unit(units[*number])).chain(plain).collect(), &others, 1)?;
         }
@@ -88,7 +87,8 @@ impl CrateObjects<'_> {
         all.map(|(known, place)| known.or_else(|| read(place)).with_context(|| format!("cannot read {}", place.display()))).collect()
     }
 
-    /// Executes tasks, given as the number of the object, the file to write, and the work, in at most `max_processes` processes.
+    /// Works on units in at most `max_processes` processes. Each item of `works` consists of an object's index, the file to write, and what
+    /// to do with the object.
     fn execute(&self, works: Vec<(usize, String, UnitWork)>, others: &[CallSummary], max_processes: usize) -> Result<()> {
         let mut tasks = Vec::with_capacity(works.len());
         for (at, output, work) in works {
@@ -98,8 +98,8 @@ impl CrateObjects<'_> {
             fs::write(&bitcode, content).with_context(|| format!("cannot write {}", bitcode.display()))?;
             tasks.push((content.len(), task));
         }
-        let shares: Vec<(usize, Vec<UnitTask>)> = divide(tasks, max_processes).into_iter().enumerate().collect();
-        in_parallel(&shares, |(number, tasks)| {
+        let shares: Vec<(usize, Vec<UnitTask>)> = divide_tasks(tasks, max_processes).into_iter().enumerate().collect();
+        map_in_parallel(&shares, |(number, tasks)| {
             let tasks = UnitTasks { others: others.to_vec(), tasks: tasks.clone() };
             self.compiler.compiler.execute(&tasks, &self.compiler.codegen, self.folder, *number)
         })
@@ -120,8 +120,8 @@ fn max_processes() -> usize {
     thread::available_parallelism().map_or(1, usize::from)
 }
 
-/// Divides tasks, given with the sizes of their units, among processes.
-fn divide(mut tasks: Vec<(usize, UnitTask)>, max_processes: usize) -> Vec<Vec<UnitTask>> {
+/// Divides tasks among processes. Each task is given with the size of its unit in bytes.
+fn divide_tasks(mut tasks: Vec<(usize, UnitTask)>, max_processes: usize) -> Vec<Vec<UnitTask>> {
     let bytes: usize = tasks.iter().map(|(size, _)| size).sum();
     let processes = bytes.div_ceil(BYTES_PER_PROCESS).min(max_processes).min(tasks.len());
     let mut shares: Vec<(usize, Vec<UnitTask>)> = vec![(0, Vec::new()); processes];
@@ -142,7 +142,7 @@ mod tests {
     fn tasks_are_divided_by_size() {
         let task = |name: &str| UnitTask { bitcode: name.into(), output: String::new(), work: UnitWork::Summarize };
         let names = |sizes: &[(usize, &str)], max: usize| {
-            let shares = divide(sizes.iter().map(|(size, name)| (*size, task(name))).collect(), max);
+            let shares = divide_tasks(sizes.iter().map(|(size, name)| (*size, task(name))).collect(), max);
             shares.iter().map(|share| share.iter().map(|task| &*task.bitcode).collect::<String>()).collect::<Vec<_>>()
         };
         let large = BYTES_PER_PROCESS;

@@ -1,4 +1,4 @@
-//! A temporary copy of the files that a link reads, and the translation of the link's arguments to it.
+//! A temporary copy of the files that a link reads, and the translation of the link's arguments to this copy.
 
 use crate::context::DriverContext;
 use crate::link::is_system_file;
@@ -10,10 +10,9 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Component, Path, PathBuf};
 use trodden_launch::temporary::TemporaryFolder;
 
-/// A temporary copy of the files that a link reads.
 pub struct LinkSandbox<'a> {
     pub context: &'a DriverContext,
-    /// Folder of the copy; removed when this value is dropped.
+    /// Root folder of the copy. It is removed when this value is dropped.
     pub folder: TemporaryFolder,
     /// The folder in which the original link ran.
     pub directory: PathBuf,
@@ -21,7 +20,6 @@ pub struct LinkSandbox<'a> {
 }
 
 impl LinkSandbox<'_> {
-    /// Creates an empty sandbox for a link.
     pub fn new<'a>(context: &'a DriverContext, recipe: &Recipe) -> Result<LinkSandbox<'a>> {
         let folder = context.folder("trodden-instrument-")?;
         let directory = recipe.directory.to_path();
@@ -29,23 +27,22 @@ impl LinkSandbox<'_> {
         Ok(LinkSandbox { context, folder, directory, files })
     }
 
-    /// Translates an absolute path to the sandbox.
-    pub fn path_of(&self, path: &Path) -> PathBuf {
+    pub fn path_of_copy(&self, path: &Path) -> PathBuf {
         let relative: PathBuf = normalize(path).components().filter(|c| matches!(c, Component::Normal(_))).collect();
         self.folder.path().join("root").join(relative)
     }
 
-    /// Creates all parent folders of a path, including those that a later `..` leaves again.
+    /// Creates all parent folders of a path, even those that a later `..` in the path leaves again.
     pub fn create_parents(&self, path: &Path) -> Result<()> {
         let mut so_far = PathBuf::new();
         for part in path.parent().unwrap_or(path).components() {
             so_far.push(part);
-            trodden_profile::temporary::create_folders(&self.path_of(&so_far))?;
+            trodden_profile::temporary::create_folders(&self.path_of_copy(&so_far))?;
         }
         Ok(())
     }
 
-    /// Returns the arguments of the link, with sources replaced by objects, and absolute names of copied files translated.
+    /// Returns the arguments of the new link: objects replace sources, and absolute names of copied files are translated.
     pub fn command_line(&self, recipe: &Recipe, objects: &[(usize, PathBuf)], output: &Path) -> Vec<OsString> {
         let arguments: Vec<OsString> = recipe.arguments.iter().map(|w| w.to_os()).collect();
         let mut out: Vec<OsString> = vec!["-Qunused-arguments".into(), "-o".into(), output.into()];
@@ -67,7 +64,6 @@ impl LinkSandbox<'_> {
         out
     }
 
-    /// Translates an argument, which may result in several.
     fn translate_argument(&self, argument: &OsStr) -> Vec<OsString> {
         if let Some(folder) = argument.as_bytes().strip_prefix(b"-L").filter(|f| !f.is_empty()) {
             return self.translate_search_folder(OsStr::from_bytes(folder));
@@ -80,7 +76,7 @@ impl LinkSandbox<'_> {
         vec![self.translate_part(argument)]
     }
 
-    /// Translates an argument or a part of one: a file name, or an option with a file name after `=`, `-T` or `-L`.
+    /// Translates an argument or a part of it. A part is a file name, or an option with a file name after `=`, `-T` or `-L`.
     fn translate_part(&self, part: &OsStr) -> OsString {
         let bytes = part.as_bytes();
         let value = bytes.iter().position(|b| *b == b'=').map(|at| at + 1);
@@ -89,24 +85,25 @@ impl LinkSandbox<'_> {
             let path = Path::new(OsStr::from_bytes(&bytes[start..]));
             let folder = start == 2 && bytes.starts_with(b"-L") && !is_system_file(self.context, path);
             if path.is_absolute() && (folder || self.files.contains(&normalize(path))) {
-                return OsString::from_vec([&bytes[..start], self.path_of(path).as_os_str().as_bytes()].concat());
+                return OsString::from_vec([&bytes[..start], self.path_of_copy(path).as_os_str().as_bytes()].concat());
             }
         }
         part.to_owned()
     }
 
-    /// Translates a library folder to options: for a user's folder the copy and then the original, else just the original.
+    /// Translates a library folder to options. For a user's folder, these are the copy and then the original; otherwise, only the original.
     fn translate_search_folder(&self, folder: &OsStr) -> Vec<OsString> {
         let path = Path::new(folder);
         let option = |path: &OsStr| OsString::from_vec([b"-L", path.as_bytes()].concat());
         if path.is_absolute() && !is_system_file(self.context, path) {
-            return vec![option(self.path_of(path).as_os_str()), option(folder)];
+            return vec![option(self.path_of_copy(path).as_os_str()), option(folder)];
         }
         vec![option(folder)]
     }
 }
 
-/// Returns how many arguments, starting with this one, are left out of the new link: those for output, language and dependency files.
+/// If an argument must be left out of the new link, returns the number of arguments to skip, itself included. Options for output, language
+/// and dependency files are left out.
 fn dropped_arguments(argument: &OsStr) -> Option<usize> {
     match argument.as_bytes() {
         b"-o" | b"--output" | b"-x" | b"--language" | b"-MF" | b"-MT" | b"-MQ" | b"-MJ" => Some(2),
@@ -117,7 +114,7 @@ fn dropped_arguments(argument: &OsStr) -> Option<usize> {
     }
 }
 
-/// Normalises a path lexically, by removing `.` and resolving `..`.
+/// Removes `.` and resolves `..` in a path without accessing the file system.
 fn normalize(path: &Path) -> PathBuf {
     let mut out = PathBuf::new();
     for part in path.components() {

@@ -179,7 +179,7 @@ fn prepare_bench<'a>(options: &BenchOptions, corpus: &'a Corpus, variants: &[Var
     let new = BenchResult {
         schema_version: SCHEMA_VERSION,
         date: steps::output(Command::new("date").args(["-u", "+%F"]))?.trim().to_owned(),
-        commit: steps::commit(),
+        commit: steps::describe_commit(),
         machine: describe_machine(),
         input: input.name().to_owned(),
         rounds,
@@ -239,7 +239,7 @@ struct ResultFiles {
 impl ResultFiles {
     fn new(options: &BenchOptions, suite: &BenchResult) -> Result<ResultFiles> {
         let resumed = options.resume.as_deref().and_then(Path::parent).map(Path::to_owned);
-        let folder = options.output.clone().or(resumed).unwrap_or_else(|| steps::target().join("bench"));
+        let folder = options.output.clone().or(resumed).unwrap_or_else(|| steps::target_folder().join("bench"));
         std::fs::create_dir_all(&folder).with_context(|| format!("cannot create folder {}", folder.display()))?;
         Ok(ResultFiles { stem: folder.join(&suite.date) })
     }
@@ -282,7 +282,7 @@ pub fn describe_machine() -> BenchMachine {
     let processor = read("/proc/cpuinfo").lines().find_map(|line| Some(line.strip_prefix("model name")?.split_once(": ")?.1.to_owned()));
     BenchMachine {
         processor: processor.unwrap_or_default(),
-        cores: trodden_corpus::steps::jobs(),
+        cores: trodden_corpus::steps::job_count(),
         kernel: read("/proc/sys/kernel/osrelease").trim().to_owned(),
     }
 }

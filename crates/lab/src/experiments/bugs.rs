@@ -121,7 +121,7 @@ pub fn run(options: &BugsOptions) -> Result<()> {
         Some(trodden) => std::path::absolute(trodden)?,
         None => build_trodden()?.join("trodden"),
     };
-    let corpus = options.folder.as_deref().map_or_else(Corpus::in_target, Corpus::at);
+    let corpus = options.folder.as_deref().map_or_else(Corpus::in_target, Corpus::in_folder);
     if let Some(unknown) = options.programs.iter().find(|p| BUGS.iter().all(|b| b.program != p.as_str())) {
         bail!("no bug is known for {unknown}; choose from {}", BUGS.iter().map(|b| b.program).collect::<Vec<_>>().join(", "));
     }
@@ -166,7 +166,7 @@ fn try_bug(corpus: &Corpus, bug: &Bug, trodden: &Path) -> Result<BugOutcome> {
     corpus.ensure_packages(&[bug.program.to_owned()])?;
     corpus.fetch(bug.program)?;
     corpus.build_once(bug.program, &Variant::plain())?;
-    let seeded = Corpus::at(&corpus.folder().join("bugs"));
+    let seeded = Corpus::in_folder(&corpus.folder().join("bugs"));
     let source = copy_and_patch(corpus, &seeded, bug.program)?;
     build(&seeded, bug.program, trodden)?;
     let work = seeded.folder().join("runs").join(bug.program);
@@ -209,7 +209,7 @@ fn copy_and_patch(corpus: &Corpus, seeded: &Corpus, program: &str) -> Result<Pat
     let _ = fs::remove_dir_all(&to);
     fs::create_dir_all(seeded.folder().join("src"))?;
     steps::output(Command::new("cp").arg("-a").arg(&from).arg(&to))?;
-    let patch = steps::root().join("corpus/bugs").join(format!("{program}.patch"));
+    let patch = steps::checkout_root().join("corpus/bugs").join(format!("{program}.patch"));
     steps::output(Command::new("patch").arg("-d").arg(&to).args(["-p1", "--input"]).arg(&patch))?;
     Ok(to)
 }

@@ -73,7 +73,7 @@ pub struct CopiesOptions {
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
     /// Folder for DATE.json and DATE.md, written after each row; rows that they contain are not run again.
-    #[arg(long, value_name = "FOLDER", default_value_os_t = steps::target().join("copies"))]
+    #[arg(long, value_name = "FOLDER", default_value_os_t = steps::target_folder().join("copies"))]
     output: PathBuf,
 }
 
@@ -168,7 +168,7 @@ struct CopiesSubject<'a> {
 impl<'a> CopiesSubject<'a> {
     fn prepare(corpus: &'a Corpus, name: &'a str, trodden: &'a Path, options: &CopiesOptions) -> Result<CopiesSubject<'a>> {
         corpus.fetch(name)?;
-        corpus.inputs(name)?;
+        corpus.create_inputs(name)?;
         corpus.build_once(name, &Variant::trodden())?;
         let folder = std::path::absolute(corpus.folder().join("copies").join(name))?;
         std::fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;

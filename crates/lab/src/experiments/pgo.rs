@@ -76,7 +76,7 @@ struct CounterAgreement {
 pub fn run(options: &PgoOptions) -> Result<()> {
     packages::ensure(PackagePurpose::Bench)?;
     build_trodden()?;
-    let corpus = options.folder.as_deref().map_or_else(Corpus::in_target, Corpus::at);
+    let corpus = options.folder.as_deref().map_or_else(Corpus::in_target, Corpus::in_folder);
     let programs = corpus.programs(&options.programs)?;
     corpus.ensure_packages(&programs)?;
     if options.short {
@@ -102,7 +102,7 @@ pub fn run(options: &PgoOptions) -> Result<()> {
 
 fn measure_row(corpus: &Corpus, program: &str, rounds: usize, counter: Option<InstructionCounter>) -> Result<PgoRow> {
     corpus.fetch(program)?;
-    corpus.inputs(program)?;
+    corpus.create_inputs(program)?;
     corpus.build_once(program, &Variant::plain())?;
     let work = corpus.folder().join("pgo").join(program);
     let _ = fs::remove_dir_all(&work);
@@ -157,7 +157,7 @@ fn profile_by_paths(corpus: &Corpus, program: &str, work: &Path) -> Result<PathB
     fs::create_dir_all(&counts).with_context(|| format!("cannot create folder {}", counts.display()))?;
     corpus.run_as("trodden-pgo", program, Input::Train, "", &[("TRODDEN_OUTPUT", counts.join("%m.raw").into())])?;
     let (stored, profile) = (work.join("paths.trodden"), work.join("paths.profdata"));
-    let trodden = || Command::new(steps::target().join("release/trodden"));
+    let trodden = || Command::new(steps::target_folder().join("release/trodden"));
     steps::output(trodden().args(["import", "--no-store", "-o"]).arg(&stored).arg(&counts))?;
     steps::output(trodden().args(["export", "profdata"]).arg(&stored).arg("-o").arg(&profile))?;
     Ok(profile)
@@ -172,7 +172,7 @@ fn build_by_trodden_pgo(corpus: &Corpus, program: &str, build: &str, choices: &s
         let words = ["bash".into(), script(), step.into(), program.into(), corpus.folder().to_owned()];
         words.map(|w: PathBuf| format!("'{}'", w.display())).join(" ")
     };
-    let mut command = Command::new(steps::target().join("release/trodden"));
+    let mut command = Command::new(steps::target_folder().join("release/trodden"));
     command.arg("pgo").arg("--train").arg(recipe(Input::Train.name())).arg("--program").arg(binary_path(corpus, WORK_BUILD, program));
     command.arg("-o").arg(&output);
     // Build scripts would also use compilers in PATH.

@@ -170,7 +170,7 @@ impl<'a> ResidualSubject<'a> {
         corpus.fetch(program)?;
         corpus.build_once(program, &Variant::plain())?;
         corpus.build_once(program, &Variant::trodden())?;
-        corpus.inputs(program)?;
+        corpus.create_inputs(program)?;
         let folder = std::path::absolute(corpus.folder().join("residual").join(program)).context("cannot find the current folder")?;
         std::fs::create_dir_all(&folder).with_context(|| format!("cannot create folder {}", folder.display()))?;
         Ok(ResidualSubject { corpus, program, oracle, folder })
@@ -189,7 +189,7 @@ impl<'a> ResidualSubject<'a> {
                 Some(SuiteFigures { runs, untested: self.compare_with_oracle(&[&tests, &suite], &field)? })
             }
         };
-        Ok(ResidualRow { commit: trodden_corpus::steps::commit(), untested, residual_build, suite, sizes: self.measure_sizes(&tests)? })
+        Ok(ResidualRow { commit: trodden_corpus::steps::describe_commit(), untested, residual_build, suite, sizes: self.measure_sizes(&tests)? })
     }
 
     /// Runs a build, and stores its counts as a profile.

@@ -61,7 +61,7 @@ pub fn run(options: &TracesOptions) -> Result<()> {
         Some(file) => fs::canonicalize(file).with_context(|| format!("cannot find {}", file.display()))?,
         None => steps::build_trodden()?,
     };
-    let folder = steps::target().join("traces");
+    let folder = steps::target_folder().join("traces");
     fs::create_dir_all(&folder)?;
     fs::write(folder.join("input"), generate_input(options.bytes))?;
     let load = fs::read_to_string("/proc/loadavg").unwrap_or_default();
@@ -193,7 +193,7 @@ impl TraceBench<'_> {
 
     /// Steps through the program with a gdb script that stops after some steps, and extrapolates the time.
     fn measure_gdb(&self, steps: u64, all: u64, line: &dyn Fn(&str, f64)) -> Result<()> {
-        if !steps::on_path("gdb") {
+        if !steps::is_on_search_path("gdb") {
             println!("| gdb | not installed | |");
             return Ok(());
         }
@@ -212,7 +212,7 @@ impl TraceBench<'_> {
     }
 
     fn measure_uftrace(&self, line: &dyn Fn(&str, f64)) -> Result<()> {
-        if !steps::on_path("uftrace") {
+        if !steps::is_on_search_path("uftrace") {
             println!("| uftrace | not installed | |");
             return Ok(());
         }

@@ -40,9 +40,9 @@ pub fn run(options: &WaitsOptions) -> Result<()> {
     let mut build = steps::cargo();
     build.args(["build", "--release", "--package", "trodden", "--package", "trodden-waits-recorder", "--package", "trodden-waits"]);
     steps::run(build.args(["--example", "throughput", "--bins", "--lib"]))?;
-    let folder = steps::target().join("bench/waits");
+    let folder = steps::target_folder().join("bench/waits");
     std::fs::create_dir_all(&folder).with_context(|| format!("cannot create {}", folder.display()))?;
-    let bench = WaitsBench { options, folder, trodden: steps::target().join("release/trodden") };
+    let bench = WaitsBench { options, folder, trodden: steps::target_folder().join("release/trodden") };
     bench.write("calls.c", CALLS)?;
     bench.write("ring.c", RING)?;
     bench.write("archive.py", ARCHIVE)?;
@@ -95,7 +95,7 @@ impl WaitsBench<'_> {
     }
 
     fn measure_analysis(&self) -> Result<FigureRows> {
-        let text = steps::output(&mut self.command(steps::target().join("release/examples/throughput"), &[]))?;
+        let text = steps::output(&mut self.command(steps::target_folder().join("release/examples/throughput"), &[]))?;
         Ok(text.lines().map(|line| ("analysis, from calls in memory to classes".to_owned(), line.to_owned())).collect())
     }
 

@@ -15,7 +15,7 @@ use trodden_driver::experiment;
 use trodden_driver::other_programs::run;
 use trodden_driver::rebuild::{codegen_options, llvm_for};
 use trodden_driver::toolchain::{Llvm, Tool};
-use trodden_launch::temporary::folder_in;
+use trodden_launch::temporary::create_folder_in;
 use trodden_unit::cache::CACHE_VARIABLE;
 use trodden_unit::experiment::Keep;
 use trodden_unit::{Frame, Settings, UnitMap};
@@ -33,7 +33,7 @@ pub type Labels = HashMap<String, Vec<String>>;
 /// Compiles both versions. Counting is configured as in the program, except for `parameters`.
 pub fn assemble(frame: &Frame, parameters: &Settings) -> Result<Assembly> {
     let map = frame.map()?;
-    let folder = folder_in(&std::env::temp_dir(), "trodden-loops-")?;
+    let folder = create_folder_in(&std::env::temp_dir(), "trodden-loops-")?;
     let (bitcode, named) = (folder.path().join("unit.bc"), folder.path().join("named.ll"));
     fs::write(&bitcode, frame.bitcode().with_context(|| format!("cannot show the code of {}", map.source))?)?;
     let llvm = llvm_for(context(), [(&*map.source, map.llvm)])?;

@@ -1,7 +1,7 @@
-//! Checks whether a program is deterministic, by running it several times under the conditions in which copies run.
+//! Checks whether a program is deterministic, by running it several times under the same conditions as copies.
 
 use super::CopyContext;
-use super::launching::{CopyRun, CopyRunner, build_spec, launch, one_at_a_time, read_results, resolve_program};
+use super::launching::{CopyRun, CopyRunner, build_spec, launch, read_results, resolve_program, sequential_engine};
 use super::outcomes::outcome_differences;
 use super::preparation::CopyInput;
 use anyhow::{Context, Result, ensure};
@@ -13,20 +13,20 @@ use trodden_profile::copies::path_differences;
 /// The result of a determinism check.
 #[derive(Clone, Debug)]
 pub struct Determinism {
-    /// Differences between runs under the same conditions.
+    /// Differences between runs under equal conditions.
     pub differences: Vec<String>,
-    /// Differences in the run with randomised addresses; only determined if the other runs are the same.
+    /// Differences that appear when addresses are randomised. Determined only if there are no other differences.
     pub by_addresses: Vec<String>,
 }
 
 impl Determinism {
-    /// Returns true if all runs were the same.
+    /// Returns true if no run differed.
     pub fn is_same(&self) -> bool {
         self.differences.is_empty() && self.by_addresses.is_empty()
     }
 }
 
-/// Runs a program `runs` times under the conditions in which copies run, and once more with randomised addresses.
+/// Runs a program `runs` times under the same conditions as copies, and once more with randomised addresses.
 pub fn check_repeatable(
     command: &[OsString],
     runs: u32,
@@ -42,9 +42,9 @@ pub fn check_repeatable(
     let mut spec = build_spec(command, vec![OsText::from(program.as_os_str()); runs + 1], folder.path(), false, input, context)?;
     spec.random_addresses = Some(runs);
     let _job = spec.write(folder.path())?;
-    // All runs share the working folder.
+    // All runs use the same working folder, so they run one at a time.
     let all: Vec<usize> = (0..=runs).collect();
-    launch(folder.path(), &all, &CopyRunner { engine: one_at_a_time(None), stop: &stop, context })?;
+    launch(folder.path(), &all, &CopyRunner { engine: sequential_engine(None), stop: &stop, context })?;
     drop(stop);
     let mut copies = read_results(folder.path(), &all, context)?;
     let randomised = copies.pop().context("no run has a result")?;
@@ -53,12 +53,13 @@ pub fn check_repeatable(
     for (at, copy) in copies.iter().enumerate().skip(1) {
         found.extend(path_differences(&copies[0].profile, &copy.profile).into_iter().map(|d| format!("run {at}: {d}")));
     }
-    // If the runs differ under the same conditions, the effect of addresses cannot be determined.
+    // If runs differ under equal conditions, the effect of addresses cannot be isolated.
     let by_addresses = if found.is_empty() { address_differences(&copies[0], &randomised) } else { Vec::new() };
     Ok(Determinism { differences: found, by_addresses })
 }
 
-/// Differences in a run with randomised addresses. They matter because the code of copies differs in size, and so some addresses differ.
+/// Returns the differences in the run with randomised addresses. They matter because copies have code of different size, so some addresses
+/// differ between copies, too.
 fn address_differences(fixed: &CopyRun, randomised: &CopyRun) -> Vec<String> {
     let mut differences = path_differences(&fixed.profile, &randomised.profile);
     if fixed.outcome != randomised.outcome {

@@ -1,8 +1,7 @@
-//! `trodden fleet copies PROG -k K -o FOLDER`: makes copies of a program to distribute to users, each of which counts some of the paths,
-//! and reads the copies again to merge reports.
+//! `trodden fleet copies PROG -k K -o FOLDER`: makes copies of a program to distribute to users. Each copy counts some of the paths. This
+//! module also reads the copies again, to merge reports.
 //!
-//! `FOLDER/program/PROG` is the original program; `FOLDER/copy-0000/PROG` and so on are the copies, whose maps say what each of them
-//! counts.
+//! `FOLDER/program/PROG` is the original program. The copies are `FOLDER/copy-0000/PROG` and so on; their maps say what each copy counts.
 
 use super::CopyContext;
 use super::make::{COPY_PREFIX, CopiedProgram, PathPartition};
@@ -19,35 +18,32 @@ use trodden_profile::procedures::{add_call_sites, add_estimates, procedures};
 use trodden_stored::named;
 use trodden_unit::{Identity, InstrumentedImage, UnitCache, UnitMap, parts};
 
-/// Name of the original program's folder.
-const PROGRAM: &str = "program";
+const PROGRAM_FOLDER: &str = "program";
 
-/// Options for making copies to distribute.
+/// Input of [`make`].
 #[derive(Clone, Copy, Debug)]
 pub struct DistributedOptions<'a> {
-    /// The original program.
+    /// Path of the original program.
     pub program: &'a Path,
-    /// The folder for the copies, which is empty or does not exist yet.
+    /// The folder for the copies. It must be empty or not exist yet.
     pub folder: &'a Path,
     /// Number of copies.
     pub copies: usize,
-    /// The profile whose counts are the weights of the partition; `None` to estimate frequencies.
+    /// Name of a profile whose counts weight the partition; `None` to use estimated frequencies.
     pub profile: Option<&'a str>,
-    /// Pattern of the copies' output file names, which the environment may override.
+    /// Name pattern for the copies' output files. The environment may override it.
     pub writes: Option<&'a str>,
-    /// The partition strategy.
+    /// Strategy for dividing the paths.
     pub strategy: PartitionStrategy,
-    /// Which functions the strategy p3 divides, and how finely.
+    /// For strategy p3: which functions are divided, and into how many parts.
     pub profitable: ProfitableProcedures,
-    /// Maximum number of probes in a copy; replaces the strategy.
+    /// Maximum number of probes per copy. Given instead of a strategy.
     pub max_probes: Option<usize>,
 }
 
-/// Makes copies that each count some of a program's paths.
-///
-/// # Errors
-/// The folder is not empty or cannot be written, the profile is not of this program, the counting cannot be divided, or a tool fails.
-pub fn make(job: &DistributedOptions, context: CopyContext) -> Result<()> {
+/// Makes copies of a program that each count some of its paths. Fails if the folder is not empty or cannot be written, the profile belongs
+/// to a different program, the counting cannot be divided, or a tool fails.
+pub fn build_copies(job: &DistributedOptions, context: CopyContext) -> Result<()> {
     let (folder, file) = (job.folder, job.program);
     let has_entries = fs::read_dir(folder).is_ok_and(|mut entries| entries.next().is_some());
     ensure!(!has_entries, "{} is not empty. Pass a new folder to --output", folder.display());
@@ -58,7 +54,7 @@ pub fn make(job: &DistributedOptions, context: CopyContext) -> Result<()> {
     let is_new = !folder.exists();
     let made = fill_folder(job, PathPartition::from_plan(program, plan), &stop, context);
     if made.is_err() {
-        // Otherwise a second attempt would fail because the folder is not empty.
+        // A non-empty folder would make a second attempt fail.
         let _ = if is_new { fs::remove_dir_all(folder) } else { remove_contents(folder) };
     }
     let made = made?;
@@ -73,17 +69,16 @@ fn remove_contents(folder: &Path) -> io::Result<()> {
     })
 }
 
-/// Fills the folder. Returns the number of copies.
+/// Writes the copies and the program to the folder. Returns the number of copies.
 fn fill_folder(job: &DistributedOptions, partition: PathPartition, stop: &StopFlag, context: CopyContext) -> Result<usize> {
     let (folder, file) = (job.folder, job.program);
-    let original = folder.join(PROGRAM);
+    let original = folder.join(PROGRAM_FOLDER);
     trodden_profile::temporary::create_folders(&original).with_context(|| format!("cannot create the folder {}", original.display()))?;
     let name = file.file_name().with_context(|| format!("{} is not a program", file.display()))?;
     fs::copy(file, original.join(name)).with_context(|| format!("cannot copy {}", file.display()))?;
-    Ok(partition.make(folder, false, job.writes, stop, context)?.len())
+    Ok(partition.build_copies(folder, false, job.writes, stop, context)?.len())
 }
 
-/// Assigns the program's paths to copies.
 fn make_plan(job: &DistributedOptions, program: &CopiedProgram) -> Result<PartitionPlan> {
     let units = program.units();
     let profile = job.profile.map(named::load).transpose()?;
@@ -102,26 +97,23 @@ fn make_plan(job: &DistributedOptions, program: &CopiedProgram) -> Result<Partit
     };
     let options = PartitionOptions { profitable: job.profitable, ..PartitionOptions::new(job.copies, Measure::All) };
     match job.max_probes {
-        Some(max_probes) => program.divide_bounded(&basis, max_probes, &options),
+        Some(max_probes) => program.divide_into_bounded_copies(&basis, max_probes, &options),
         None => program.divide(&basis, job.strategy, &options),
     }
 }
 
-/// The units of a copy.
+/// The units of one copy.
 pub struct CopyUnits {
-    /// Identity of the build.
+    /// Identity of the copy's image.
     pub image: Identity,
-    /// Its units.
+    /// The units with their maps.
     pub units: Vec<(Identity, Arc<UnitMap>)>,
 }
 
-/// Reads the copies in a folder, and the original program.
-///
-/// # Errors
-/// The folder has no copies, or one of them cannot be read.
+/// Reads the original program and the copies in a folder. Fails if the folder contains no copies, or one of them cannot be read.
 pub fn read(folder: &Path, store: Option<&UnitCache>) -> Result<(PartitionedProgram, Vec<CopyUnits>)> {
     let none = || format!("found no copies in {} (create some with `trodden fleet copies PROG -k 8 -o FOLDER`)", folder.display());
-    let original = LoadedProgram::read(&only_file(&folder.join(PROGRAM)).with_context(none)?, store)?;
+    let original = LoadedProgram::read(&find_only_file(&folder.join(PROGRAM_FOLDER)).with_context(none)?, store)?;
     let program = PartitionedProgram {
         identity: original.image.identity,
         path: original.file.display().to_string(),
@@ -134,14 +126,14 @@ pub fn read(folder: &Path, store: Option<&UnitCache>) -> Result<(PartitionedProg
     folders.sort();
     ensure!(!folders.is_empty(), none());
     let copy = |folder: &PathBuf| {
-        let LoadedProgram { image, units, .. } = LoadedProgram::read(&only_file(folder)?, store)?;
+        let LoadedProgram { image, units, .. } = LoadedProgram::read(&find_only_file(folder)?, store)?;
         Ok(CopyUnits { image: image.identity, units })
     };
     let copies = folders.iter().map(copy).collect::<Result<Vec<_>>>()?;
     Ok((program, copies))
 }
 
-/// The identities of a copy's image and of its first unit that counts some of the paths.
+/// Returns the identities of a copy's image and of the first unit in which the copy counts some of the paths.
 pub fn identity(program: &Path, store: Option<&UnitCache>) -> Result<(Identity, Identity)> {
     let LoadedProgram { image, units, .. } = LoadedProgram::read(program, store)?;
     match units.iter().find(|(_, map)| parts::origin(map).is_some()) {
@@ -180,8 +172,7 @@ impl LoadedProgram {
     }
 }
 
-/// The only file in a folder, apart from raw files.
-fn only_file(folder: &Path) -> Result<PathBuf> {
+fn find_only_file(folder: &Path) -> Result<PathBuf> {
     let read = || format!("cannot read {}", folder.display());
     let files: Vec<PathBuf> = fs::read_dir(folder).with_context(read)?.map(|entry| Ok(entry?.path())).collect::<Result<_>>()?;
     let files: Vec<&PathBuf> = files.iter().filter(|path| path.is_file() && path.extension().is_none_or(|e| e != "raw")).collect();

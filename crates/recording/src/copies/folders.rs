@@ -1,9 +1,9 @@
-//! Private working folders for copies. Each private folder is made from a pristine clone of the user's folder, and the changes that the
-//! first copy makes are brought back to the user's folder.
+//! Gives each copy a private working folder, made from a pristine clone of the user's folder. The changes that the first copy makes are
+//! copied back to the user's folder.
 //!
-//! Programs may use paths that leave the working folder (`../data.txt`). Therefore a private folder has the same path below a private root
-//! as the original has below `/`, and the folders along this path link to the original folders' other entries, so `..` leads to the same
-//! files.
+//! Programs may use paths that leave the working folder (`../data.txt`). Each private folder therefore has the same path below a private
+//! root as the original folder has below `/`. The folders along this path contain links to all other entries of the original folders, so
+//! that `..` leads to the same files.
 
 use anyhow::{Context, Result, ensure};
 use std::ffi::OsStr;
@@ -12,7 +12,7 @@ use std::os::unix::fs::symlink;
 use std::path::{Component, Path, PathBuf};
 use std::process::Command;
 
-/// Clones the folder `original` to `pristine`, without the entry that contains the job folder.
+/// Clones the folder `original` to `pristine`, except for the entry that contains the job's folder.
 pub fn make_pristine_clone(original: &Path, pristine: &Path, job_folder: &Path) -> Result<()> {
     fs::create_dir(pristine).with_context(|| format!("cannot create the folder {}", pristine.display()))?;
     if !job_folder.starts_with(original) {
@@ -28,8 +28,8 @@ pub fn make_pristine_clone(original: &Path, pristine: &Path, job_folder: &Path) 
     Ok(())
 }
 
-/// Makes a private folder under `root` from the clone `pristine`, with links to the entries of its parents. Returns its path.
-pub fn make_private(root: &Path, original: &Path, pristine: &Path) -> Result<PathBuf> {
+/// Creates a private folder below `root` from the clone `pristine`, and links to the entries of its parent folders. Returns its path.
+pub fn make_private_folder(root: &Path, original: &Path, pristine: &Path) -> Result<PathBuf> {
     let (mut private, mut real) = (root.to_owned(), PathBuf::from("/"));
     for name in path_components(original) {
         link_all_but(name, &real, &private).with_context(|| format!("cannot create links in {}", private.display()))?;
@@ -41,8 +41,8 @@ pub fn make_private(root: &Path, original: &Path, pristine: &Path) -> Result<Pat
     Ok(private)
 }
 
-/// Copies all changes in a private folder, and new entries in its parents, to the original folders.
-pub fn bring_back(root: &Path, original: &Path, pristine: &Path) -> Result<()> {
+/// Copies all changes in a private folder, and new entries in its parent folders, to the original folders.
+pub fn copy_changes_back(root: &Path, original: &Path, pristine: &Path) -> Result<()> {
     let (mut private, mut real) = (root.to_owned(), PathBuf::from("/"));
     for name in path_components(original) {
         for entry in fs::read_dir(&private)? {
@@ -55,7 +55,7 @@ pub fn bring_back(root: &Path, original: &Path, pristine: &Path) -> Result<()> {
         private.push(name);
         real.push(name);
     }
-    bring_back_changes(&private, pristine, original)
+    copy_changed_entries(&private, pristine, original)
 }
 
 fn path_components(path: &Path) -> impl Iterator<Item = &OsStr> {
@@ -65,7 +65,7 @@ fn path_components(path: &Path) -> impl Iterator<Item = &OsStr> {
     })
 }
 
-/// Creates links in `to` to all entries of `from` except `name`. Creates none if `from` cannot be listed.
+/// Creates links in `to` to all entries of `from` except `name`. Does nothing if `from` cannot be listed.
 fn link_all_but(name: &OsStr, from: &Path, to: &Path) -> std::io::Result<()> {
     let Ok(entries) = fs::read_dir(from) else { return Ok(()) };
     let others = entries.filter_map(Result::ok).filter(|entry| entry.file_name() != name);
@@ -85,12 +85,12 @@ fn copy_over(from: &Path, to: &Path) -> Result<()> {
     Ok(())
 }
 
-fn bring_back_changes(made: &Path, before: &Path, to: &Path) -> Result<()> {
+fn copy_changed_entries(made: &Path, before: &Path, to: &Path) -> Result<()> {
     for entry in fs::read_dir(made)? {
         let entry = entry?;
         let (old, target) = (before.join(entry.file_name()), to.join(entry.file_name()));
         if entry.file_type()?.is_dir() && old.is_dir() && target.is_dir() {
-            bring_back_changes(&entry.path(), &old, &target)?;
+            copy_changed_entries(&entry.path(), &old, &target)?;
         } else if !is_same(&entry.path(), &old)? {
             copy_over(&entry.path(), &target)?;
         }
@@ -98,7 +98,7 @@ fn bring_back_changes(made: &Path, before: &Path, to: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Returns true if two paths have the same type, permissions and content; false if the second does not exist.
+/// Returns true if both paths have the same type, permissions and content. Returns false if `other` does not exist.
 fn is_same(one: &Path, other: &Path) -> Result<bool> {
     let Ok(second) = other.symlink_metadata() else { return Ok(false) };
     let first = one.symlink_metadata()?;
@@ -108,6 +108,6 @@ fn is_same(one: &Path, other: &Path) -> Result<bool> {
     if first.is_symlink() {
         return Ok(fs::read_link(one)? == fs::read_link(other)?);
     }
-    // Modification times are not compared, since a program may set them.
+    // Modification times may differ, because programs can set them.
     Ok(!first.is_file() || first.len() == second.len() && fs::read(one)? == fs::read(other)?)
 }

@@ -1,23 +1,23 @@
-//! Makes the heaps of all copies start at the same address. Paths may depend on the addresses of objects (hash tables of pointers), and
-//! copies must execute the same paths.
+//! Makes the heaps of all copies start at the same address. Paths may depend on the addresses of objects, as in hash tables of pointers,
+//! and all copies must execute the same paths.
 //!
-//! Without randomisation, Linux places the heap after the last loaded segment (execve(2), brk(2)). The code of copies differs in size, so
-//! their last segments end at different pages. Each last segment is therefore extended to the highest of these ends. This uses no memory,
-//! since the added pages are never touched, and does not move static data.
+//! Without address randomisation, Linux places the heap after the last loaded segment (execve(2), brk(2)). Copies have code of different
+//! size, so their last segments end at different pages. This module extends each last segment to the highest of these ends. That costs no
+//! memory, because the added pages are never touched, and it moves no static data.
 
 use anyhow::{Context, Result};
 use std::fs::{self, OpenOptions};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-const PAGE: u64 = 4096;
-/// `p_type` of a loadable segment, and `p_flags` of a writable one.
+const PAGE_SIZE: u64 = 4096;
+/// Values of `p_type` for a loadable segment and of `p_flags` for a writable one.
 const PT_LOAD: u64 = 1;
 const PF_W: u64 = 2;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct LastSegment {
-    /// Offset of its program header in the file.
+    /// File offset of the segment's program header.
     header: u64,
     address: u64,
     size: u64,
@@ -26,14 +26,14 @@ struct LastSegment {
 
 impl LastSegment {
     fn end(self) -> u64 {
-        (self.address + self.size).next_multiple_of(PAGE)
+        (self.address + self.size).next_multiple_of(PAGE_SIZE)
     }
 }
 
-/// Makes the heaps of all copies start at the same address, which is at or above the start of the original program's heap.
-pub fn align(copies: &[PathBuf], program: &Path) -> Result<()> {
+/// Makes the heaps of all copies start at the same address. No heap starts below the original program's heap.
+pub fn align_heaps(copies: &[PathBuf], program: &Path) -> Result<()> {
     let last = |path: &Path| -> Result<Option<LastSegment>> {
-        Ok(last_segment(&fs::read(path).with_context(|| format!("cannot read {}", path.display()))?))
+        Ok(find_last_segment(&fs::read(path).with_context(|| format!("cannot read {}", path.display()))?))
     };
     let ends = copies.iter().map(|path| last(path)).collect::<Result<Vec<_>>>()?;
     let end = ends.iter().copied().chain([last(program)?]).flatten().map(LastSegment::end).max().unwrap_or(0);
@@ -45,8 +45,8 @@ pub fn align(copies: &[PathBuf], program: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Finds the last loadable segment in the program headers of a 64-bit ELF file (System V ABI, chapter 5).
-fn last_segment(bytes: &[u8]) -> Option<LastSegment> {
+/// Finds the last loadable segment of a 64-bit ELF file in its program headers (System V ABI, chapter 5).
+fn find_last_segment(bytes: &[u8]) -> Option<LastSegment> {
     let number = |at: u64, length: usize| -> Option<u64> {
         let at = usize::try_from(at).ok()?;
         let bytes = bytes.get(at..at.checked_add(length)?)?;
@@ -68,8 +68,8 @@ fn last_segment(bytes: &[u8]) -> Option<LastSegment> {
 mod tests {
     use super::*;
 
-    /// An ELF file with the given program headers (type, flags, address, size).
-    fn program(segments: &[[u64; 4]]) -> Vec<u8> {
+    /// Creates an ELF file with these program headers (type, flags, address, size).
+    fn create_elf(segments: &[[u64; 4]]) -> Vec<u8> {
         let mut bytes = b"\x7fELF\x02\x01".to_vec();
         bytes.resize(64, 0);
         bytes[32] = 64;
@@ -88,15 +88,15 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let made = |name: &str, last: [u64; 4]| {
             let path = folder.path().join(name);
-            fs::write(&path, program(&[[1, 5, 0, 0x500], last, [0x6474_e551, 6, 0x9000, 0x9000]])).unwrap();
+            fs::write(&path, create_elf(&[[1, 5, 0, 0x500], last, [0x6474_e551, 6, 0x9000, 0x9000]])).unwrap();
             path
         };
         let copies = [made("a", [1, 6, 0x1800, 0x900]), made("b", [1, 6, 0x2800, 0x2900]), made("c", [1, 4, 0x1000, 0x10])];
         let whole = made("whole", [1, 6, 0x3000, 0x2001]);
-        align(&copies, &whole).unwrap();
-        let ends: Vec<u64> = copies.iter().map(|path| last_segment(&fs::read(path).unwrap()).unwrap().end()).collect();
-        // The segment of the third copy is not writable, so it is left alone.
+        align_heaps(&copies, &whole).unwrap();
+        let ends: Vec<u64> = copies.iter().map(|path| find_last_segment(&fs::read(path).unwrap()).unwrap().end()).collect();
+        // The third copy is left alone, because its last segment is not writable.
         assert_eq!(ends, [0x6000, 0x6000, 0x2000]);
-        assert_eq!(last_segment(b"#!/bin/sh"), None);
+        assert_eq!(find_last_segment(b"#!/bin/sh"), None);
     }
 }

@@ -1,13 +1,13 @@
-//! Copies of a program that only counts interesting paths (`trodden instrument --interesting`). Each copy counts some of these paths, like
-//! strategy P3 restricted to a subset of the paths (Afraz, Saha and Kanade, ESEC/FSE 2015, section 1).
+//! Copies of a program that only counts interesting paths (`trodden instrument --interesting`). Each copy counts some of these paths, as
+//! with strategy P3 restricted to a subset of the paths (Afraz, Saha and Kanade, ESEC/FSE 2015, section 1).
 //!
-//! [`super::path_sets`] divides the interesting paths. If the program counts all paths of the functions in the set, each function belongs
-//! to one copy.
+//! [`super::path_sets`] divides the interesting paths. If the program counts all paths of each function in the set, complete functions are
+//! assigned to copies instead.
 
-use super::path_sets::{self, Owners};
+use super::path_sets::{self, PathOwners};
 use super::preparation::CopyInput;
 use super::shared::{self, Partition};
-use super::units::units;
+use super::units::read_units;
 use super::{CopiesRecorded, CopyContext, CopyJob};
 use anyhow::{Context, Result, ensure};
 use std::collections::HashSet;
@@ -19,70 +19,63 @@ use trodden_profile::{ImageProfile, Profile};
 use trodden_unit::experiment::{InputPurpose, SettingsFile};
 use trodden_unit::{FunctionKey, InterestingPaths, KnownPaths, Observation, Settings};
 
-/// The option that builds such programs.
-const KIND: &str = "--interesting";
+/// The option that builds a program which only counts interesting paths.
+const PROGRAM_OPTION: &str = "--interesting";
 
-/// Returns the interesting paths that a program counts; `None` if the program does not count interesting paths.
+/// Returns the interesting paths that a program counts, or `None` if the program was built differently.
 fn find_interesting_paths(program: &Path, context: CopyContext) -> Option<InterestingPaths> {
-    let units = units(program, context.recording.units.as_ref()).ok()?;
+    let units = read_units(program, context.recording.units.as_ref()).ok()?;
     units.iter().find_map(|(_, map)| match map.experiment.observation() {
         Observation::InterestingPaths(paths) => Some(paths),
         _ => None,
     })
 }
 
-/// Returns true if a program only counts interesting paths.
-pub fn is_counting(program: &Path, context: CopyContext) -> bool {
+pub fn counts_interesting_paths(program: &Path, context: CopyContext) -> bool {
     find_interesting_paths(program, context).is_some()
 }
 
-/// Records a run by copies that share the interesting paths.
-///
-/// # Errors
-/// The copies cannot be built or run, or an option does not apply to them.
+/// Records a run with copies that share the interesting paths. Fails if the copies cannot be built or run, or an option does not apply to
+/// them.
 pub fn run(job: &CopyJob, context: CopyContext, input: &dyn Fn() -> Result<CopyInput>) -> Result<CopiesRecorded> {
-    path_sets::check_options(&job.options, KIND)?;
-    shared::run(job, context, input, |program| InterestingPartition::new(program, job.options.copies, context))
+    path_sets::check_options(&job.options, PROGRAM_OPTION)?;
+    shared::record_with_partition(job, context, input, |program| InterestingPartition::new(program, job.options.copies, context))
 }
 
-/// A partition of the interesting paths.
 struct InterestingPartition {
-    /// The program's image without counts.
     image: ImageProfile,
-    /// The program's settings.
     settings: Settings,
-    /// The interesting paths.
     paths: KnownPaths,
-    /// True if each function belongs to one copy, which is then the owner of path 0.
+    /// True if complete functions are assigned to copies. The owner of a function's path 0 is then the owner of the function.
     whole_functions: bool,
-    owners: Owners,
+    owners: PathOwners,
     copies: usize,
 }
 
 impl InterestingPartition {
     fn new(program: &Path, copies: usize, context: CopyContext) -> Result<InterestingPartition> {
         let bytes = fs::read(program).with_context(|| format!("cannot read {}", program.display()))?;
-        let units = units(program, context.recording.units.as_ref())?;
+        let units = read_units(program, context.recording.units.as_ref())?;
         let numbering = find_interesting_paths(program, context).and_then(|paths| paths.numbering);
-        // Other schemes may give several paths the same number, and different paths in each copy.
+        // With other schemes, several paths may have the same number, and a number may mean different paths in different copies.
         ensure!(
             matches!(numbering, None | Some(NumberingScheme::KnownTable)),
             "copies cannot share the interesting paths of {}, which was built with a different numbering scheme. Build it without --scheme",
             program.display()
         );
-        let settings = path_sets::settings(&units, program, KIND)?;
+        let settings = path_sets::common_settings(&units, program, PROGRAM_OPTION)?;
         let file =
             settings.interesting.as_ref().and_then(SettingsFile::stored).context("the program's units are corrupt. Build it again")?;
         let mut paths = experiment::stored_paths(context.driver, InputPurpose::Interesting, file)?;
-        // The set may contain functions of other programs.
+        // The set may also name functions of other programs.
         let functions: HashSet<(&str, &str)> =
             units.iter().flat_map(|(_, map)| map.functions.iter().map(|f| (map.source.as_str(), f.name.as_str()))).collect();
         paths.retain_functions(|(unit, name, _)| functions.contains(&(unit.as_str(), name.as_str())));
-        let weights = path_sets::weights(&units)?;
+        let weights = path_sets::estimate_executions(&units)?;
         let whole_functions = numbering.is_none();
         let (owners, copies) = match whole_functions {
-            true => path_sets::divide(paths.known().map(|(key, _)| (key, vec![0])), &weights, copies),
-            false => path_sets::divide(paths.known(), &weights, copies),
+            true => path_sets::divide_paths(paths.known().map(|(key, _)| (key, vec![0])), &weights, copies),
+            false => path_sets::divide_paths(paths.known(), &weights, copies),
         };
         ensure!(copies > 0, "{} has no interesting paths. Build it again with paths of its own functions", program.display());
         path_sets::log_division(&owners, copies, "counted");
@@ -96,7 +89,7 @@ impl InterestingPartition {
 }
 
 impl Partition for InterestingPartition {
-    const STREAMS: bool = false;
+    const WRITES_STREAMS: bool = false;
 
     fn settings(&self, context: CopyContext) -> Result<Vec<Settings>> {
         let of = |copy: usize| {
@@ -112,8 +105,8 @@ impl Partition for InterestingPartition {
 
     fn merge(&self, profiles: Vec<Profile>, work: &Path) -> Result<(Vec<ImageProfile>, Vec<String>)> {
         let (own, elsewhere) = path_sets::images_of_copies(profiles, work);
-        let (image, differences) = path_sets::merge(self.image.clone(), &own)?;
-        Ok((path_sets::join(image, elsewhere), differences))
+        let (image, differences) = path_sets::merge_copies(self.image.clone(), &own)?;
+        Ok((path_sets::join_images(image, elsewhere), differences))
     }
 
     fn store_results(&self, _: &CopyJob, _: Option<u64>, _: &Path, _: CopyContext) -> Result<()> {

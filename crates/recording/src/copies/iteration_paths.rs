@@ -1,10 +1,10 @@
-//! Copies that each count some of the paths over iterations of a set, without streams.
+//! Copies that each count some of a set's paths over iterations, without streams.
 //!
 //! P3 (Afraz, Saha and Kanade, ESEC/FSE 2015, section 6) leaves cyclic paths to future work. A path over K iterations is counted at the end
-//! of its last path, where this path is the only one that can follow. Ends are divided among the copies: a copy counts nothing at other
-//! ends, and needs labels only for paths that occur in its own paths over iterations. In each copy that counts something in a function, a
-//! path that ends with a cut edge also changes the context, which is the setup cost of the division. Paths over iterations that are not in
-//! the set are counted together at each end, so none is lost.
+//! of its last path, an edge from which only this path can follow. These ends are divided among the copies. A copy counts nothing
+//! at the other ends, and needs labels only for the paths that occur in its own paths over iterations. In each copy that counts something
+//! in a function, a path that ends with a cut edge also changes the context; this is the setup cost of dividing the function. Paths over
+//! iterations outside the set are counted together at each end, so no execution is lost.
 
 use super::preparation::CopyInput;
 use super::shared::{self, NamedFunction, Partition, lightest_functions};
@@ -22,19 +22,18 @@ use trodden_unit::experiment::SettingsFile;
 use trodden_unit::iterations::{NO_COUNTED_ITERATION_PATHS, end_of};
 use trodden_unit::{FunctionKey, IterationFunction, IterationSet, Settings};
 
-/// Records a run with copies that share the counting of paths over iterations.
 pub fn run(job: &CopyJob, set: &IterationSet, context: CopyContext, input: &dyn Fn() -> Result<CopyInput>) -> Result<CopiesRecorded> {
-    shared::run(job, context, input, |_| IterationPathPartition::new(set.clone(), job))
+    shared::record_with_partition(job, context, input, |_| IterationPathPartition::new(set.clone(), job))
 }
 
-/// An assignment of the ends of paths to copies.
 struct IterationPathPartition {
     set: IterationSet,
-    /// The copy of each end, by function.
+    /// For each function, the copy that counts at each end.
     owners: BTreeMap<FunctionKey, BTreeMap<DagEdgeId, usize>>,
-    /// Copies that count something.
+    /// The copies that count something.
     copies: Vec<usize>,
-    /// Functions that all copies count, to check that they execute the same paths. Each is the only version with its name.
+    /// Functions that all copies count, to check that the copies execute the same paths. None of them has another version with the same
+    /// name.
     counted_by_all: BTreeSet<FunctionKey>,
 }
 
@@ -51,14 +50,14 @@ impl IterationPathPartition {
         let counted_by_all: BTreeSet<FunctionKey> = chosen.map(|(key, _)| key.clone()).collect();
         let divided: Vec<(&FunctionKey, &IterationFunction)> =
             set.functions().iter().filter(|(key, _)| !counted_by_all.contains(key)).collect();
-        let tasks = divided.iter().map(|(key, function)| task(key, function)).collect::<Result<Vec<DivisibleTask>>>()?;
+        let tasks = divided.iter().map(|(key, function)| divisible_task(key, function)).collect::<Result<Vec<DivisibleTask>>>()?;
         let distribution = distribute(&tasks, job.options.copies);
         let owners: BTreeMap<FunctionKey, BTreeMap<DagEdgeId, usize>> = divided
             .iter()
             .zip(&distribution.owners)
             .map(|((key, function), owners)| ((*key).clone(), function.ends.iter().copied().zip(owners.iter().copied()).collect()))
             .collect();
-        // Copies that would count nothing are dropped.
+        // A copy that would count nothing is not made.
         let used: BTreeSet<usize> = owners.values().flat_map(BTreeMap::values).copied().collect();
         let copies = if used.is_empty() { vec![0] } else { used.into_iter().collect() };
         let is_divided = |of: &&BTreeMap<DagEdgeId, usize>| of.values().collect::<BTreeSet<_>>().len() > 1;
@@ -74,8 +73,8 @@ impl IterationPathPartition {
         Ok(IterationPathPartition { set, owners, copies, counted_by_all })
     }
 
-    /// Returns the functions of the set that some copy cannot count, and warns of each.
-    fn uncounted(&self, profiles: &[Profile]) -> BTreeSet<NamedFunction> {
+    /// Returns those functions of the set that some copy cannot count, and warns about each of them.
+    fn find_uncounted(&self, profiles: &[Profile]) -> BTreeSet<NamedFunction> {
         let units = profiles.iter().flat_map(|profile| &profile.images).flat_map(|image| &image.units);
         let skipped = units.flat_map(|unit| unit.map.skipped.iter().map(move |skipped| (&unit.map.source, skipped)));
         let missing: BTreeMap<NamedFunction, &String> = skipped
@@ -88,13 +87,13 @@ impl IterationPathPartition {
         missing.into_keys().collect()
     }
 
-    fn names(&self) -> BTreeSet<NamedFunction> {
+    fn names_counted_by_all(&self) -> BTreeSet<NamedFunction> {
         self.counted_by_all.iter().map(|(unit, name, _)| (unit.clone(), name.clone())).collect()
     }
 }
 
-/// Returns the cost of counting at each of a function's ends. The setup cost is that of the contexts.
-fn task(key: &FunctionKey, function: &IterationFunction) -> Result<DivisibleTask> {
+/// Returns the cost of counting at each end of a function. The setup cost is the cost of changing contexts.
+fn divisible_task(key: &FunctionKey, function: &IterationFunction) -> Result<DivisibleTask> {
     let (dag, numbering) = function.numbered_paths().with_context(|| format!("the paths of `{}` are corrupt", key.1))?;
     let ends = Ends::within_paths(&dag);
     let mut parts: BTreeMap<DagEdgeId, u64> = function.ends.iter().map(|end| (*end, 0)).collect();
@@ -114,7 +113,7 @@ fn task(key: &FunctionKey, function: &IterationFunction) -> Result<DivisibleTask
 }
 
 impl Partition for IterationPathPartition {
-    const STREAMS: bool = false;
+    const WRITES_STREAMS: bool = false;
 
     fn settings(&self, context: CopyContext) -> Result<Vec<Settings>> {
         let of = |copy: &usize| {
@@ -128,8 +127,8 @@ impl Partition for IterationPathPartition {
     }
 
     fn merge(&self, profiles: Vec<Profile>, _: &Path) -> Result<(Vec<ImageProfile>, Vec<String>)> {
-        let uncounted = self.uncounted(&profiles);
-        let (images, differences) = merge(profiles, &self.names(), &uncounted);
+        let uncounted = self.find_uncounted(&profiles);
+        let (images, differences) = merge(profiles, &self.names_counted_by_all(), &uncounted);
         ensure!(
             images.iter().any(counts_iterations),
             "no copy counted a path over iterations, because no function of the set was executed. Run the program as in the run that the \
@@ -143,8 +142,8 @@ impl Partition for IterationPathPartition {
     }
 }
 
-/// Combines the images of all copies. The counts of functions that all copies count come from the first copy; differences from the others
-/// are returned. What some copies counted of a function that others could not count is dropped, since it is incomplete.
+/// Combines the images of all copies. For functions that all copies count, keeps the first copy's counts and returns the differences from
+/// other copies. For functions that some copy could not count, drops all counts, because they are incomplete.
 fn merge(
     profiles: Vec<Profile>,
     counted_by_all: &BTreeSet<NamedFunction>,

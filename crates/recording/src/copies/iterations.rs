@@ -1,16 +1,16 @@
 //! Copies that each record the path sequences of some functions.
 //!
-//! A path over k iterations stays within one activation of a function. It can therefore be read from any stream that contains the
-//! function's paths and calls in order. Functions that catch exceptions, or call functions that return twice, are in all streams, because
-//! frames may end in them without an event.
+//! A path over k iterations stays within one activation of a function, so any stream that contains the function's paths and calls in order
+//! contains it. Some functions are in all streams because frames may end in them without an event: functions that catch exceptions, and
+//! functions that call functions returning twice.
 //!
-//! Path counts are computed from the streams, which are stored in one folder per copy. `trodden-lab patterns iterations` reads them for
-//! any k.
+//! Path counts are computed from the streams. The streams are stored, in one folder per copy; `trodden-lab patterns iterations` reads them
+//! for any k.
 
 use super::preparation::CopyInput;
-use super::shared::{self, Divided, Partition, divide};
+use super::shared::{self, AssignedFunctions, Partition, divide_functions};
 use super::spec::copy_file;
-use super::units::units;
+use super::units::read_units;
 use super::weights::recent_profile;
 use super::{CopiesRecorded, CopyContext, CopyJob};
 use anyhow::{Context, Result, ensure};
@@ -29,32 +29,32 @@ type StreamFunction = (String, String);
 
 type CountsByNumber = BTreeMap<u64, u64>;
 
-/// Records a run with copies that share the functions whose streams they write.
+/// Records a run with copies that write streams of different functions.
 pub fn run(job: &CopyJob, context: CopyContext, input: &dyn Fn() -> Result<CopyInput>) -> Result<CopiesRecorded> {
-    shared::run(job, context, input, |program| IterationPartition::new(program, job, context))
+    shared::record_with_partition(job, context, input, |program| IterationPartition::new(program, job, context))
 }
 
 struct IterationPartition {
     copies: Vec<KnownPaths>,
-    /// The path limit of the original program.
+    /// The path limit that the original program was built with.
     max_paths: u64,
 }
 
 impl IterationPartition {
     fn new(program: &Path, job: &CopyJob, context: CopyContext) -> Result<IterationPartition> {
-        let units: Vec<UnitMap> = units(program, context.recording.units.as_ref())?.into_iter().map(|(_, map)| map).collect();
+        let units: Vec<UnitMap> = read_units(program, context.recording.units.as_ref())?.into_iter().map(|(_, map)| map).collect();
         let image = InstrumentedImage::read(&fs::read(program).with_context(|| format!("cannot read {}", program.display()))?)?;
         let profile = recent_profile(image.identity, &job.what.command, context)?;
         let executed = executions(profile.as_ref());
         let functions: Vec<(&UnitMap, &FunctionMap)> = units.iter().flat_map(|u| u.functions.iter().map(move |f| (u, f))).collect();
         ensure!(!functions.is_empty(), "{} has no instrumented functions. Build it with trodden", program.display());
-        // Without a profile, functions are weighted by their number of paths.
+        // Without a profile, a function's weight is its number of paths.
         let weight = |(unit, function): &(&UnitMap, &FunctionMap)| match &profile {
             Some(_) => 1 + executed.get(&function_key(unit, function)).copied().unwrap_or(0),
             None => function.counters,
         };
         let weights = functions.iter().map(weight).zip(0..).collect();
-        let Divided { copies, max_load, total_weight } = divide(weights, job.options.copies);
+        let AssignedFunctions { copies, max_load, total_weight } = divide_functions(weights, job.options.copies);
         log::info!(
             "{} divided among {} copies; the largest share is {:.1} % of the {} that are not in all copies",
             plural(functions.len() as u128, "function", "functions"),
@@ -88,7 +88,7 @@ fn executions(profile: Option<&Profile>) -> HashMap<StreamFunction, u64> {
 }
 
 impl Partition for IterationPartition {
-    const STREAMS: bool = true;
+    const WRITES_STREAMS: bool = true;
 
     fn settings(&self, context: CopyContext) -> Result<Vec<Settings>> {
         let of = |functions: &KnownPaths| {
@@ -125,8 +125,8 @@ impl Partition for IterationPartition {
     }
 }
 
-/// Combines the images of all copies. If several copies have a function, the result has the first copy's counts, and differences between
-/// the copies are returned. Images that are not copies, such as libraries, come from the first copy.
+/// Combines the images of all copies. For functions in several copies, keeps the first copy's counts and returns the differences from other
+/// copies. Images that are not copies, such as libraries, are taken from the first copy.
 fn merge(profiles: Vec<Profile>, work: &Path) -> (Vec<ImageProfile>, Vec<String>) {
     let (mut images, mut differences) = (Vec::new(), Vec::new());
     let mut counted: BTreeMap<StreamFunction, (usize, CountsByNumber)> = BTreeMap::new();

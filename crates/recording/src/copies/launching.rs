@@ -1,4 +1,4 @@
-//! Runs copies as the tasks of an engine's job.
+//! Runs copies as the tasks of a `trodden_launch` job.
 
 use super::preparation::CopyInput;
 use super::spec::{self, CopyJobSpec, CopyOutcome, SCHEMA_VERSION, copy_file};
@@ -18,25 +18,20 @@ use trodden_unit::Identity;
 use trodden_unit::cache::CACHE_VARIABLE;
 use trodden_wire::OUTPUT_VARIABLE;
 
-/// Name of the folder with the pristine clone of the working folder.
-pub const PRISTINE: &str = "pristine";
+pub const PRISTINE_FOLDER: &str = "pristine";
 
-/// The engine that runs copies, and the flag that interrupts them.
 pub struct CopyRunner<'a> {
     pub engine: Engine,
     pub stop: &'a StopFlag,
     pub context: CopyContext<'a>,
 }
 
-/// The result of one copy's run.
 pub struct CopyRun {
-    /// The exit status, and hashes of the output.
     pub outcome: CopyOutcome,
     pub profile: Profile,
     pub times: CopyTimes,
 }
 
-/// Reads the results of the given copies.
 pub fn read_results(folder: &Path, copies: &[usize], context: CopyContext) -> Result<Vec<CopyRun>> {
     let read = |&copy: &usize| {
         let (outcome, profile) = spec::read_result(&copy_file(folder, "result", copy), &context.recording.temporary)?;
@@ -46,26 +41,26 @@ pub fn read_results(folder: &Path, copies: &[usize], context: CopyContext) -> Re
     copies.iter().map(read).collect()
 }
 
-/// Runs all copies. If a signal ended some copies but not all, these run once more. Returns each copy's result and number of attempts.
+/// Runs all copies. If a signal ended only some of them, runs these once more. Returns each copy's result and number of attempts.
 pub fn run_all(count: usize, work: &Path, runner: &CopyRunner) -> Result<(Vec<CopyRun>, Vec<u32>)> {
     let all: Vec<usize> = (0..count).collect();
     let mut attempts = launch(work, &all, runner)?;
     let copies = read_results(work, &all, runner.context)?;
-    let interrupted = ended_by_signal(&copies);
+    let interrupted = find_interrupted_copies(&copies);
     if interrupted.is_empty() {
         return Ok((copies, attempts));
     }
     log::info!("a signal ended only {} of {}. Running them again", interrupted.len(), plural(count as u128, "copy", "copies"));
-    run_again(work, &interrupted, runner)?.into_iter().zip(&interrupted).for_each(|(more, at)| attempts[*at] += more);
+    run_interrupted_again(work, &interrupted, runner)?.into_iter().zip(&interrupted).for_each(|(more, at)| attempts[*at] += more);
     Ok((read_results(work, &all, runner.context)?, attempts))
 }
 
-/// A local engine that runs one task at a time, with a limit on its address space in bytes.
-pub fn one_at_a_time(memory: Option<u64>) -> Engine {
+/// Creates a local engine that runs one task at a time. `memory` limits the task's address space, in bytes.
+pub fn sequential_engine(memory: Option<u64>) -> Engine {
     Engine::Local(Local { parallel: 1, memory, ..Local::default() })
 }
 
-/// Finds a program's file as a shell does.
+/// Finds a program's file as a shell would.
 pub fn resolve_program(word: &OsStr, context: CopyContext) -> Result<PathBuf> {
     let path = find_program(context.driver, word)
         .filter(|p| p.is_file())
@@ -73,7 +68,7 @@ pub fn resolve_program(word: &OsStr, context: CopyContext) -> Result<PathBuf> {
     Ok(fs::canonicalize(path)?)
 }
 
-/// Describes what the copies of a command have in common. With `own_folders`, clones the working folder.
+/// Describes everything that the copies of a command share. With `own_folders`, also clones the working folder.
 pub fn build_spec(
     command: &[OsString],
     programs: Vec<OsText>,
@@ -92,21 +87,21 @@ pub fn build_spec(
     let mut spec = CopyJobSpec { schema_version, command: arguments, directory, environment, programs, ..CopyJobSpec::default() };
     spec.input = input.into_file(folder)?.map(|file| OsText::from(file.as_os_str()));
     if own_folders {
-        let pristine = folder.join(PRISTINE);
+        let pristine = folder.join(PRISTINE_FOLDER);
         folders::make_pristine_clone(working, &pristine, folder)?;
         spec.pristine = Some(OsText::from(pristine.as_os_str()));
     }
     Ok(spec)
 }
 
-/// Runs some of a job's copies. Returns each copy's number of attempts.
+/// Runs some copies of a job. Returns the number of attempts for each of them.
 pub fn launch(folder: &Path, copies: &[usize], runner: &CopyRunner) -> Result<Vec<u32>> {
     let (first, last) = (copies.first().copied().unwrap_or(0), copies.last().copied().unwrap_or(0));
     launch_in(folder, copies, &folder.join(format!("tasks-{first}-{}", last + 1)), runner)
 }
 
-/// Runs copies once more after a signal ended them, and replaces their results.
-fn run_again(folder: &Path, copies: &[usize], runner: &CopyRunner) -> Result<Vec<u32>> {
+/// Runs copies again that a signal ended, and overwrites their results.
+fn run_interrupted_again(folder: &Path, copies: &[usize], runner: &CopyRunner) -> Result<Vec<u32>> {
     for &copy in copies {
         fs::remove_file(copy_file(folder, "result", copy))?;
         let made = copy_file(folder, "made", copy);
@@ -117,7 +112,7 @@ fn run_again(folder: &Path, copies: &[usize], runner: &CopyRunner) -> Result<Vec
     launch_in(folder, copies, &folder.join("tasks-again"), runner)
 }
 
-/// Like [`launch`], with a folder for the engine's scripts.
+/// Runs some copies of a job. The engine's scripts go to the folder `scripts`.
 fn launch_in(folder: &Path, copies: &[usize], scripts: &Path, runner: &CopyRunner) -> Result<Vec<u32>> {
     let trodden = runner.context.driver.executable()?;
     let store = runner.context.driver.store()?.root().as_os_str().to_owned();
@@ -128,7 +123,7 @@ fn launch_in(folder: &Path, copies: &[usize], scripts: &Path, runner: &CopyRunne
         input: None,
         result: copy_file(folder, "result", *copy),
     };
-    // Clusters identify jobs by name, even after they have ended, so no name may be used twice.
+    // Clusters identify a job by its name even after its end, so every job needs a new name.
     let unique = Identity::from_content(format!("{} {:?}", scripts.display(), SystemTime::now()).as_bytes()).to_string();
     let job = LaunchJob {
         name: format!("trodden-copies-{}", &unique[..8]),
@@ -150,8 +145,8 @@ fn launch_in(folder: &Path, copies: &[usize], scripts: &Path, runner: &CopyRunne
     Ok(trodden_launch::run(&job, &runner.engine, runner.stop, &mut report)?)
 }
 
-/// Returns the copies that a signal ended; empty if signals ended all copies.
-fn ended_by_signal(copies: &[CopyRun]) -> Vec<usize> {
+/// Returns the copies that a signal ended, or none if signals ended all copies.
+fn find_interrupted_copies(copies: &[CopyRun]) -> Vec<usize> {
     let is_interrupted = |at: &usize| matches!(copies[*at].outcome.ending, ProcessEnding::Signal(_));
     let interrupted: Vec<usize> = (0..copies.len()).filter(is_interrupted).collect();
     if interrupted.len() < copies.len() { interrupted } else { Vec::new() }

@@ -1,7 +1,7 @@
-//! Makes copies of a program: a plan assigns its paths or edges to copies, which are built from the stored bitcode.
+//! Builds copies of a program from its stored bitcode, according to a plan that assigns paths or edges to the copies.
 
 use super::objects::CopyObjects;
-use super::units::units;
+use super::units::read_units;
 use super::{CopyContext, CopyOptions, DividedCounts};
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use std::collections::{HashMap, HashSet};
@@ -20,29 +20,26 @@ use trodden_profile::{Profile, has_standard_numbering};
 use trodden_unit::experiment::{Keep, Timing};
 use trodden_unit::{Frame, FunctionParts, Identity, InstrumentedImage, Observation, Settings, UnitCache, UnitMap};
 
-/// Prefix of the copies' folder names, before the number.
+/// Prefix of a copy's folder name, followed by the copy's number.
 pub const COPY_PREFIX: &str = "copy-";
 
 /// A program whose paths or edges can be divided among copies.
 pub struct CopiedProgram {
-    /// The program in the form that merging needs.
+    /// The program in the form in which merging needs it.
     pub original: PartitionedProgram,
     units: Vec<(Frame, UnitMap)>,
-    /// Settings that all copies share.
+    /// The settings that all copies share.
     settings: Settings,
 }
 
 impl CopiedProgram {
-    /// Reads a program.
-    ///
-    /// # Errors
-    /// The program cannot be read, or counts neither all paths nor all unknown paths.
+    /// Reads a program and its units. Fails if the program cannot be read, or counts neither all paths nor all unknown paths.
     pub fn read(path: &Path, store: Option<&UnitCache>) -> Result<CopiedProgram> {
         let bytes = fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
         let image = InstrumentedImage::read(&bytes).with_context(|| {
             format!("{} is not an instrumented program (pass the program itself, not a script that runs it)", path.display())
         })?;
-        let mut units = units(path, store)?;
+        let mut units = read_units(path, store)?;
         let original = PartitionedProgram {
             identity: image.identity,
             path: fs::canonicalize(path)?.display().to_string(),
@@ -76,10 +73,8 @@ impl CopiedProgram {
         Ok(PathPartition::from_plan(CopiedProgram { original, units: edges, ..self }, plan))
     }
 
-    /// Divides paths among copies. `procedures` are the functions of the distinct units.
-    ///
-    /// # Errors
-    /// The strategy cannot divide the program's paths.
+    /// Divides paths among copies. `procedures` are the functions of the distinct units, in order. Fails if the strategy cannot divide the
+    /// program's paths.
     pub fn divide(&self, procedures: &[Procedure], strategy: PartitionStrategy, options: &PartitionOptions) -> Result<PartitionPlan> {
         match (self.is_residual(), strategy) {
             (false, PartitionStrategy::P3) => {
@@ -87,7 +82,8 @@ impl CopiedProgram {
                 Ok(trodden_partition::plan(procedures, strategy, options))
             }
             (false, _) => Ok(trodden_partition::plan(procedures, strategy, options)),
-            // In a function that a copy counts, known paths cost little, so dividing its unknown paths would save nothing.
+            // A function's known paths cost little once a copy counts anything in that function. Dividing its unknown paths would therefore
+            // save nothing.
             (true, PartitionStrategy::Weighted) => Ok(weighted::whole(procedures, options)),
             (true, PartitionStrategy::Pbl | PartitionStrategy::Sbl) => Ok(trodden_partition::plan(procedures, strategy, options)),
             (true, PartitionStrategy::P3) => bail!(
@@ -97,11 +93,9 @@ impl CopiedProgram {
         }
     }
 
-    /// Divides paths among as few copies as possible, each with at most `max_probes` probes.
-    ///
-    /// # Errors
-    /// Some paths need more probes, or the program only counts unknown paths.
-    pub fn bounded(&self, procedures: &[Procedure], max_probes: usize, measure: Measure) -> Result<PartitionPlan> {
+    /// Divides paths among as few copies as possible such that each has at most `max_probes` probes. Fails if some paths need more than
+    /// `max_probes` probes, or the program only counts unknown paths.
+    pub fn divide_by_max_probes(&self, procedures: &[Procedure], max_probes: usize, measure: Measure) -> Result<PartitionPlan> {
         ensure!(
             !self.is_residual(),
             "{} counts only unknown paths, to which --max-probes does not apply. Omit --max-probes",
@@ -114,16 +108,21 @@ impl CopiedProgram {
         })
     }
 
-    /// Like [`CopiedProgram::bounded`], but for a given number of copies. Copies that are not needed count nothing.
-    pub fn divide_bounded(&self, procedures: &[Procedure], max_probes: usize, options: &PartitionOptions) -> Result<PartitionPlan> {
-        let mut plan = self.bounded(procedures, max_probes, options.measure)?;
+    /// Like [`CopiedProgram::bounded`], but makes a given number of copies. Copies that are not needed count nothing.
+    pub fn divide_into_bounded_copies(
+        &self,
+        procedures: &[Procedure],
+        max_probes: usize,
+        options: &PartitionOptions,
+    ) -> Result<PartitionPlan> {
+        let mut plan = self.divide_by_max_probes(procedures, max_probes, options.measure)?;
         let needed = plan.copies.len();
         ensure!(needed <= options.copies, "--max-probes {max_probes} needs {needed} copies. Pass --copies {needed} or more");
         plan.copies.resize(options.copies, CopyPlan { parts: vec![None; procedures.len()] });
         Ok(plan)
     }
 
-    /// Logs the functions that strategy p3 does not divide because they would have too many tasks.
+    /// Logs which functions strategy p3 leaves undivided because they would need too many tasks.
     fn log_undivided(&self, procedures: &[Procedure], options: &PartitionOptions) {
         let functions = self.units.iter().flat_map(|(_, map)| &map.functions);
         let profitable = &options.profitable;
@@ -138,13 +137,13 @@ impl CopiedProgram {
         }
     }
 
-    /// The distinct units.
-    pub fn units(&self) -> &[(Frame, UnitMap)] {
+    /// The distinct units of the program.
+    pub fn read_units(&self) -> &[(Frame, UnitMap)] {
         &self.units
     }
 
-    /// Settings of a sampled variant that counts all paths, with the same path numbers.
-    pub fn sampled(&self) -> Settings {
+    /// Returns settings for a sampled variant that counts all paths and numbers them in the same way.
+    pub fn sampled_settings(&self) -> Settings {
         Settings {
             when: Some(Timing::Bursts),
             threads: None,
@@ -156,26 +155,24 @@ impl CopiedProgram {
     }
 }
 
-/// A program with the assignment of its paths or edges to copies.
+/// A program, and the assignment of its paths or edges to copies.
 pub struct PathPartition {
-    /// The program in the form that merging needs.
+    /// The program in the form in which merging needs it.
     pub program: PartitionedProgram,
     units: Vec<(Frame, UnitMap)>,
-    /// Each copy's part of each function, in the order of the units.
+    /// For each copy, the part of each function that it counts. Functions are in the order of the units.
     pub copies: Vec<CopyPlan>,
-    /// The plan of a single copy that counts all paths; `None` if copies count edges or only unknown paths.
+    /// The plan for a single copy that counts all paths; `None` if copies count edges or only unknown paths.
     pub whole: Option<CopyPlan>,
-    /// Settings that all copies share.
+    /// The settings that all copies share.
     settings: Settings,
-    /// Each copy's expected hits; `None` if the partition was not based on a run with the same input.
+    /// Expected hits for each copy; `None` unless the partition is based on a run with the same input.
     expected: Option<Vec<u64>>,
 }
 
 impl PathPartition {
-    /// Divides a program's paths or edges among copies.
-    ///
-    /// # Errors
-    /// The profile is not of this program, a map is corrupt, or the options contradict each other.
+    /// Divides a program's paths or edges among copies. Fails if the profile belongs to a different program, a map is corrupt, or the
+    /// options contradict each other.
     pub fn new(program: CopiedProgram, options: &CopyOptions, weights: Option<&PartitionProfile>) -> Result<PathPartition> {
         if matches!(options.shared, DividedCounts::Edges) {
             ensure!(!options.count_hits, "--count-hits applies only to copies that count paths. Omit --count-hits");
@@ -197,14 +194,15 @@ impl PathPartition {
         let estimated = weights.map(|_| add_estimates(&program.units, &procedures)).transpose()?;
         let basis = estimated.as_ref().unwrap_or(&procedures);
         let mut plan = match options.max_probes {
-            Some(max_probes) => program.divide_bounded(basis, max_probes, &choices)?,
+            Some(max_probes) => program.divide_into_bounded_copies(basis, max_probes, &choices)?,
             None => program.divide(basis, strategy, &choices)?,
         };
         let is_whole = !program.is_residual();
         if is_whole && options.max_probes.is_none() {
             cross_check::add(&procedures, &mut plan, choices.measure);
         }
-        // The baseline for the relative cost of copies. Its labels must be placed with the same frequencies as the copies' labels.
+        // This single copy is the baseline for the relative cost of copies. Its labels must be placed with the same frequencies as those of
+        // the copies.
         let single = PartitionOptions { copies: 1, ..choices };
         let whole = is_whole.then(|| trodden_partition::plan(basis, PartitionStrategy::Sbl, &single).copies.remove(0));
         let expected = weights.filter(|w| w.same_input).map(|_| plan.copies.iter().map(|c| hits::of_copy(&procedures, c).all).collect());
@@ -213,7 +211,7 @@ impl PathPartition {
         Ok(PathPartition { expected, whole, ..partition })
     }
 
-    /// Creates the partition that a plan for the program's units describes.
+    /// Creates the partition that a plan for the program's functions describes.
     pub fn from_plan(program: CopiedProgram, plan: PartitionPlan) -> PathPartition {
         let CopiedProgram { original: program, units, settings } = program;
         PathPartition { program, units, copies: plan.copies, whole: None, settings, expected: None }
@@ -224,22 +222,28 @@ impl PathPartition {
         self.settings.known.is_some()
     }
 
-    /// Returns true if an earlier run with the same input implies that a copy counts something.
+    /// Returns true if an earlier run with the same input implies that this copy counts something.
     pub fn expects_counts(&self, copy: usize) -> bool {
         self.expected.as_ref().is_some_and(|hits| hits[copy] > 0)
     }
 
-    /// Builds the copies in a folder and, if `plain`, a program that counts nothing. They write to the files that the environment names, or
-    /// else to files of the pattern `writes`.
-    ///
-    /// # Errors
-    /// The bitcode or the link recipe is missing, a tool fails, or a signal interrupts the build.
-    pub fn make(&self, folder: &Path, plain: bool, writes: Option<&str>, stop: &StopFlag, context: CopyContext) -> Result<Vec<PathBuf>> {
+    /// Builds the copies in a folder. With `plain`, also builds a program that counts nothing. All of them write to the files that the
+    /// environment names, or else to files with the name pattern `writes`. Fails if the bitcode or the link recipe is missing, a tool
+    /// fails, or a signal interrupts the build.
+    pub fn build_copies(
+        &self,
+        folder: &Path,
+        plain: bool,
+        writes: Option<&str>,
+        stop: &StopFlag,
+        context: CopyContext,
+    ) -> Result<Vec<PathBuf>> {
         let nothing = CopyPlan { parts: vec![None; self.copies.first().map_or(0, |c| c.parts.len())] };
         let inputs = LinkInputs::from_program(context.driver, Path::new(&self.program.path))?;
         let settings = Settings { keep: Some(Keep::Map), ..self.settings.clone() };
         let mut objects = CopyObjects::new(&settings, &inputs.llvm, context)?;
-        // This request, without parts, is for links and the plugin. Each unit has a request with its parts.
+        // The request for links and for the plugin has no parts. Each unit is compiled with a request that has the copy's parts of this
+        // unit.
         let request = experiment::write_request(
             context.driver,
             &experiment::resolve(context.driver, Settings { count_hits: None, ..settings.clone() })?,
@@ -257,7 +261,7 @@ impl PathPartition {
         objects.compile_missing(stop)?;
         let link = |(at, objects): (usize, HashMap<Identity, PathBuf>)| {
             stop.check()?;
-            // Each copy gets its own folder, and keeps the original file name, since that is the process name.
+            // Copies are in separate folders and have the original file name, because the file name determines the process name.
             let own = folder.join(format!("{COPY_PREFIX}{at:04}"));
             fs::create_dir(&own).with_context(|| format!("cannot create the folder {}", own.display()))?;
             let program = own.join(Path::new(&self.program.path).file_name().unwrap_or_else(|| "program".as_ref()));
@@ -267,7 +271,7 @@ impl PathPartition {
         copies.into_iter().enumerate().map(link).collect()
     }
 
-    /// A copy's parts by unit; units in which it counts nothing are missing.
+    /// Returns a copy's parts by unit. Units in which the copy counts nothing are left out.
     fn parts(&self, copy: &CopyPlan) -> HashMap<Identity, FunctionParts> {
         let mut units = HashMap::<Identity, FunctionParts>::new();
         let functions = self.units.iter().flat_map(|(frame, map)| map.functions.iter().map(move |f| (frame.unit, f)));
@@ -277,14 +281,14 @@ impl PathPartition {
         units
     }
 
-    /// The functions with their executions in a profile of the program, in the same order as in the plans.
-    pub fn measured(&self, profile: &Profile) -> Result<Vec<Procedure>> {
-        // The first image is the program's own; libraries may contain units of the same object.
+    /// Returns the functions with their executions in a profile of this program. They are in the same order as in plans.
+    pub fn measured_procedures(&self, profile: &Profile) -> Result<Vec<Procedure>> {
+        // The first image is the program itself. Libraries may contain units from the same object file.
         let counted: Vec<_> = profile.images.iter().take(1).flat_map(|i| &i.units).collect();
         let mut out = Vec::new();
         for (frame, map) in &self.units {
             for function in &map.functions {
-                // A program may contain a unit twice.
+                // A program may contain the same unit twice.
                 let mut counts = std::collections::BTreeMap::<u64, u64>::new();
                 for unit in counted.iter().filter(|u| u.unit == frame.unit) {
                     unit.counts_of(function).for_each(|(path, count)| *counts.entry(path).or_default() += count);
@@ -296,15 +300,15 @@ impl PathPartition {
     }
 }
 
-/// The settings that all copies share. Fails unless the program counts all paths with the standard numbering, or is residual. Copies of a
-/// residual program instrument each function as the program does.
+/// Returns the settings that all copies share. Fails unless the program counts all paths with the standard numbering or only unknown paths.
+/// In the latter case, copies instrument each function as the program does.
 fn shared_settings(units: &[(Frame, UnitMap)]) -> Result<Settings> {
     let mut all: Option<Settings> = None;
     for (_, map) in units {
         let observation = map.experiment.observation();
         let advice = match observation {
             Observation::EveryPath(_) | Observation::UnknownPaths(_) => None,
-            // Reached only with --divide: the paths themselves are divided by `interesting`.
+            // This case is reached only with --divide. Without it, `interesting` divides the interesting paths.
             Observation::InterestingPaths(_) => Some("Omit --divide, or pass the program that counts all paths"),
             Observation::IterationCounts(_) => Some("Pass the program that counts all paths, with --divide iterations"),
             Observation::SegmentCounts(_) => Some("Pass the program that counts all paths, with --divide segments:SET"),
@@ -347,10 +351,10 @@ fn shared_settings(units: &[(Frame, UnitMap)]) -> Result<Settings> {
     Ok(all.unwrap_or_default())
 }
 
-/// A profile to base a partition on.
+/// The profile on which a partition is based.
 pub struct PartitionProfile {
     /// The profile.
     pub profile: Profile,
-    /// True if the profile is of the same command with the same input.
+    /// True if the profile is from a run of the same command with the same input.
     pub same_input: bool,
 }

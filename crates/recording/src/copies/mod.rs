@@ -1,10 +1,10 @@
-//! Copies of a program that each count some of its paths, on the same input. Their counts are merged into one profile.
+//! Records a run with several copies of a program. Each copy counts some of the paths on the same input, and their counts are merged.
 //!
-//! [`weights`] finds frequencies on which the partition is based, if necessary by a first run. [`make`] divides the paths and builds the
-//! copies from shared [`objects`]; [`heap`] makes their heaps start at the same address. An engine of `trodden_launch` runs a [`worker`]
-//! for each copy; [`trodden_profile::copies`] merges the counts and checks that the copies behaved the same. [`shared`] is the variant that
-//! divides complete functions ([`segments`], [`iterations`], [`iteration_paths`]) or sets of paths ([`watched`], [`interesting`]).
-//! [`distribute`] makes copies that users run, and [`determinism`] checks whether a program is deterministic.
+//! [`weights`] finds the frequencies on which the partition is based, if necessary by running the program once. [`make`] divides the paths
+//! and builds the copies from shared [`objects`]; [`heap`] makes their heaps start at the same address. An engine of `trodden_launch` runs
+//! a [`worker`] for each copy. [`trodden_profile::copies`] merges the counts and checks that the copies behaved alike. [`shared`] is a
+//! variant for dividing complete functions ([`segments`], [`iterations`], [`iteration_paths`]) or sets of paths ([`watched`],
+//! [`interesting`]). [`distribute`] makes copies that users run, and [`determinism`] checks whether a program is deterministic.
 
 mod determinism;
 pub mod distribute;
@@ -29,14 +29,14 @@ mod worker;
 
 pub use determinism::{Determinism, check_repeatable};
 pub use preparation::CopyInput;
-pub use units::units;
-pub use worker::work;
+pub use units::read_units;
+pub use worker::run_worker;
 
 use crate::{RecordedCommand, RecordingContext, deliver, run_metadata};
 use anyhow::{Context, Result};
-use launching::{CopyRun, CopyRunner, PRISTINE, build_spec, launch, one_at_a_time, read_results, resolve_program, run_all};
+use launching::{CopyRun, CopyRunner, PRISTINE_FOLDER, build_spec, launch, read_results, resolve_program, run_all, sequential_engine};
 use make::{CopiedProgram, PathPartition};
-use outcomes::{add_first_copy_output, outcome_differences, report_differences, report_interrupted, status};
+use outcomes::{add_first_copy_output, outcome_differences, report_differences, report_interrupted, shell_exit_status};
 use preparation::{CopiesFailed, WorkFolder};
 use spec::{CopyJobSpec, CopyOutcome, copy_file};
 use std::fs;
@@ -57,22 +57,22 @@ use trodden_unit::{IterationSet, SegmentSet};
 pub struct CopyContext<'a> {
     /// Compilers, the plugin and the unit cache.
     pub driver: &'a DriverContext,
-    /// Folders and stores that all recordings use.
+    /// Folders and stores.
     pub recording: &'a RecordingContext,
 }
 
-/// The work that is divided among copies.
+/// What is divided among copies.
 #[derive(Clone, Debug)]
 pub enum DividedCounts {
-    /// All paths, or, if the program counts fewer, its watched, interesting or unknown paths.
+    /// The paths that the program counts: all paths, or only its watched, interesting or unknown paths.
     Paths,
     /// A set of edges whose counts determine the counts of all edges.
     Edges,
-    /// Interprocedural segments, divided by function.
+    /// Interprocedural segments.
     Segments(SegmentSet),
-    /// Path sequences across iterations, divided by function.
+    /// The functions whose path sequences across iterations are recorded.
     Iterations,
-    /// Counts of paths over iterations, divided by the ends of their last paths.
+    /// Paths over iterations, by the ends at which they are counted.
     IterationPaths(IterationSet),
 }
 
@@ -83,54 +83,54 @@ pub struct CopyOptions {
     pub copies: usize,
     /// What is divided among the copies.
     pub shared: DividedCounts,
-    /// The strategy for dividing paths.
+    /// Strategy for dividing paths.
     pub strategy: PartitionStrategy,
-    /// Which functions the strategy p3 divides, and how finely.
+    /// For strategy p3: which functions are divided, and into how many parts.
     pub profitable: ProfitableProcedures,
-    /// Maximum number of probes in a copy; replaces the strategy.
+    /// Maximum number of probes per copy. Given instead of a strategy.
     pub max_probes: Option<usize>,
-    /// Which hits to minimise.
+    /// Which hits the partition minimises.
     pub hits: Measure,
     /// Name of the profile on which the partition is based: a file, a run or a suite.
     pub weights: Option<String>,
-    /// True to use estimated frequencies instead of a first run if the run store has no run of the build.
+    /// True to use estimated frequencies, instead of running the program once, if the run store has no run of this build.
     pub no_first_run: bool,
-    /// How the copies are run.
+    /// The engine that runs the copies.
     pub engine: Engine,
-    /// Limit on the address space of each local copy, in bytes.
+    /// Maximum address space of each local copy, in bytes.
     pub memory: Option<u64>,
-    /// True to run each copy in its own clone of the working folder.
+    /// True to run each copy in a private clone of the working folder.
     pub private_folders: bool,
-    /// True if copies may print different output.
+    /// True if the output of copies may differ.
     pub ignore_output: bool,
-    /// True to also run the original program and a program without counting, one at a time.
+    /// True to also run the original program and a program that counts nothing, one after the other.
     pub baseline: bool,
-    /// True if copies count the executions of their probes.
+    /// True to make copies count how often their probes are executed.
     pub count_hits: bool,
-    /// A file to which the caller will write the costs. Recording fails early if it cannot be written.
+    /// File to which the caller will write the costs. Recording fails early if this file cannot be written.
     pub costs: Option<PathBuf>,
-    /// A folder in which the copies and their results are kept; `None` for a temporary folder.
+    /// Folder in which the copies and their results are kept; `None` for a temporary folder.
     pub work: Option<PathBuf>,
 }
 
-/// A command to be recorded with copies.
+/// Input of [`run`].
 #[derive(Clone, Debug)]
 pub struct CopyJob {
-    /// The command, and the destination of its profile.
+    /// The command to record, and the destination of its profile.
     pub what: RecordedCommand,
-    /// The options.
+    /// How to make and run the copies.
     pub options: CopyOptions,
 }
 
-/// The result of a recording with copies, whose profile has been stored.
+/// The result of a recording with copies. Its profile is already stored.
 pub struct CopiesRecorded {
     work: WorkFolder,
     outcome: CopyOutcome,
-    /// Differences between the copies.
+    /// Descriptions of the differences between copies.
     pub differences: Vec<String>,
     /// Times and executions of the copies; `None` if they divide functions or sets of paths.
     pub measurements: Option<CopyMeasurements>,
-    /// The user's working folder, if copies ran in private ones.
+    /// The user's working folder, if copies ran in private folders.
     home: Option<PathBuf>,
 }
 
@@ -147,29 +147,29 @@ impl CopiesRecorded {
         CopiesRecorded { work, outcome, differences, measurements, home }
     }
 
-    /// The standard output and the standard error of the first copy.
+    /// Returns the standard output and the standard error output of the first copy.
     pub fn output(&self) -> Result<[Vec<u8>; 2]> {
         let read = |name: &str| fs::read(copy_file(self.work.path(), name, 0));
         Ok([read("out")?, read("err")?])
     }
 
-    /// Copies the changes that the first copy made in its private folder to the working folder.
+    /// Copies the changes that the first copy made in its private folder to the user's working folder.
     pub fn copy_changes_back(&self) -> Result<()> {
         let work = self.work.path();
-        self.home.as_ref().map_or(Ok(()), |home| folders::bring_back(&copy_file(work, "made", 0), home, &work.join(PRISTINE)))
+        self.home.as_ref().map_or(Ok(()), |home| folders::copy_changes_back(&copy_file(work, "made", 0), home, &work.join(PRISTINE_FOLDER)))
     }
 
-    /// The program's exit status or, after a warning, 1 if the copies differ.
+    /// Returns the program's exit status. If the copies differ, warns and returns 1.
     pub fn exit_code(&self) -> ExitCode {
         if self.differences.is_empty() {
-            return ExitCode::from(status(&self.outcome));
+            return ExitCode::from(shell_exit_status(&self.outcome));
         }
         report_differences(&self.differences);
         ExitCode::FAILURE
     }
 }
 
-/// Records a run with several copies. `input` reads their standard input; it is called only after all checks have passed.
+/// Records a run with several copies. `input` reads their standard input. It is called only after all checks have passed.
 pub fn run(job: &CopyJob, context: CopyContext, input: &dyn Fn() -> Result<CopyInput>) -> Result<CopiesRecorded> {
     match &job.options.shared {
         DividedCounts::Segments(set) => return segments::run(job, set, context, input),
@@ -182,14 +182,14 @@ pub fn run(job: &CopyJob, context: CopyContext, input: &dyn Fn() -> Result<CopyI
         if watched::watches_paths(&file, context) {
             return watched::run(job, context, input);
         }
-        if interesting::is_counting(&file, context) {
+        if interesting::counts_interesting_paths(&file, context) {
             return interesting::run(job, context, input);
         }
     }
     let program = CopiedProgram::read(&file, context.recording.units.as_ref())?;
     preparation::check_destinations(job)?;
     let input = input()?;
-    // Until here, signals end the process, even while it reads input. From here on, `stop` is polled.
+    // Up to here, a signal ends the process, even while it reads input. From here on, signals set `stop`.
     trodden_launch::temporary::disable_removal_on_signals();
     let stop = StopFlag::new()?;
     let mut work = WorkFolder::new(job, context.recording)?;
@@ -198,17 +198,16 @@ pub fn run(job: &CopyJob, context: CopyContext, input: &dyn Fn() -> Result<CopyI
     let counted = spec.and_then(|spec| count_with_copies(job, &runner, program, spec, work.path()));
     let CountedCopies { profile, measurements, differences, outcome } = counted.map_err(|error| work.finish_with_error(error, &stop))?;
     drop(stop);
-    // The profile is stored first, since later steps may fail, such as writing output to a closed pipe.
+    // The profile is stored before anything else, because later steps may fail, such as writing output to a closed pipe.
     deliver(&Collected { profile, problems: Vec::new() }, &job.what.destination, context.recording)?;
     Ok(CopiesRecorded::new(job, work, outcome, differences, Some(measurements), context))
 }
 
-/// The combined result of all copies.
 struct CountedCopies {
     profile: Profile,
     measurements: CopyMeasurements,
     differences: Vec<String>,
-    /// The outcome of the first copy.
+    /// The first copy's outcome.
     outcome: CopyOutcome,
 }
 
@@ -221,10 +220,10 @@ fn count_with_copies(
 ) -> Result<CountedCopies> {
     let options = &job.options;
     spec.ignore_output = options.ignore_output;
-    let weights = weights::find(job, &program, &spec, work, runner)?;
+    let weights = weights::find_frequencies(job, &program, &spec, work, runner)?;
     let partition = &PathPartition::new(program, options, weights.as_ref())?;
-    let mut programs: Vec<PathBuf> = partition.make(work, options.baseline, None, runner.stop, runner.context)?;
-    heap::align(&programs, Path::new(&partition.program.path))?;
+    let mut programs: Vec<PathBuf> = partition.build_copies(work, options.baseline, None, runner.stop, runner.context)?;
+    heap::align_heaps(&programs, Path::new(&partition.program.path))?;
     programs.extend(options.baseline.then(|| PathBuf::from(&partition.program.path)));
     spec.programs = programs.iter().map(|p| OsText::from(p.as_os_str())).collect();
     let _job = spec.write(work)?;
@@ -244,7 +243,7 @@ fn run_copies(job: &CopyJob, runner: &CopyRunner, partition: &PathPartition, wor
         let missing = merged.silent.iter().filter(|copy| partition.expects_counts(**copy));
         differences.extend(missing.map(|copy| format!("copy {copy} counted nothing, unlike the run that the partition is based on")));
     } else {
-        // A signal interrupts each copy at a different point, so output may differ although all copies ended with the same signal.
+        // A signal interrupts each copy at a different point. The output may thus differ although the same signal ended all copies.
         differences.clear();
     }
     let mut measurements = collect_measurements(partition, &merged.profile, &copies, attempts, options)?;
@@ -253,7 +252,7 @@ fn run_copies(job: &CopyJob, runner: &CopyRunner, partition: &PathPartition, wor
     let mut profile = merged.into_profile();
     if options.baseline {
         let found = run_baseline(work, options, &profile, runner, &mut measurements)?;
-        // Unfinished paths may differ if a signal interrupted the program.
+        // If a signal interrupted the program, its unfinished paths may differ.
         if matches!(copies[0].outcome.ending, ProcessEnding::Signal(_)) || is_interrupted {
             found.iter().for_each(|at| log::info!("{at} in the program that counts all paths, which a signal ended as well"));
         } else {
@@ -267,7 +266,6 @@ fn run_copies(job: &CopyJob, runner: &CopyRunner, partition: &PathPartition, wor
     Ok(CountedCopies { profile, measurements, differences, outcome: copies[0].outcome.clone() })
 }
 
-/// The copies' times, and the executions that they counted together.
 fn collect_measurements(
     partition: &PathPartition,
     counted: &Profile,
@@ -287,7 +285,7 @@ fn collect_measurements(
         is_residual,
         plans: partition.copies.clone(),
         whole: partition.whole.clone(),
-        procedures: if is_residual { Vec::new() } else { partition.measured(counted)? },
+        procedures: if is_residual { Vec::new() } else { partition.measured_procedures(counted)? },
         confirmed: 0,
         times: copies.iter().map(|copy| copy.times.clone()).collect(),
         attempts,
@@ -296,8 +294,8 @@ fn collect_measurements(
     })
 }
 
-/// Runs the program without counting and with full counting, one at a time on this machine. Returns the differences between the profile
-/// with full counting and `merged`.
+/// Runs the program that counts nothing and the program that counts all paths, one after the other on this machine. Returns the differences
+/// between the latter's profile and `merged`.
 fn run_baseline(
     folder: &Path,
     options: &CopyOptions,
@@ -306,7 +304,7 @@ fn run_baseline(
     measurements: &mut CopyMeasurements,
 ) -> Result<Vec<String>> {
     let both = [options.copies, options.copies + 1];
-    launch(folder, &both, &CopyRunner { engine: one_at_a_time(options.memory), stop: runner.stop, context: runner.context })?;
+    launch(folder, &both, &CopyRunner { engine: sequential_engine(options.memory), stop: runner.stop, context: runner.context })?;
     let base = read_results(folder, &both, runner.context)?;
     measurements.baseline = Some([base[0].times.clone(), base[1].times.clone()]);
     Ok(match measurements.edges {
@@ -315,7 +313,7 @@ fn run_baseline(
     })
 }
 
-/// Returns the metadata of the run that the copies represent.
+/// Returns the metadata of the run that the copies represent together.
 fn combined_run(job: &CopyJob, copies: &[CopyRun], context: CopyContext) -> Run {
     let started = copies.iter().map(|c| c.times.started_ns).min().unwrap_or(0);
     let run = run_metadata(&job.what.command, Duration::from_nanos(started), copies[0].outcome.ending, context.recording);

@@ -1,7 +1,8 @@
-//! Compiled objects of copies in the unit cache. Most units are the same in almost all copies, and in the copies of later runs.
+//! Compiles objects for copies and keeps them in the unit cache. Most units are the same in almost all copies, and in the copies of later
+//! runs.
 //!
-//! Objects are stored as `ROOT/copies/ab/abcdef....o`. The name is a hash of everything that determines the object: the unit, the copy's
-//! part of it, the plugin's parameters and the compiler.
+//! An object is stored as `ROOT/copies/ab/abcdef....o`. Its name is a hash of everything that determines the object: the unit, the copy's
+//! part of the unit, the plugin's parameters and the compiler.
 
 use super::CopyContext;
 use super::spec::write_atomically;
@@ -20,24 +21,20 @@ use trodden_text::words::plural;
 use trodden_unit::experiment::{InputFolder, InputPurpose, SettingsFile};
 use trodden_unit::{Frame, FunctionParts, Identity, Settings};
 
-/// Compiles the objects of copies. Each distinct object is compiled once.
 pub struct CopyObjects<'a> {
     driver: &'a DriverContext,
     folder: PathBuf,
     compiler: DriverCompiler,
-    /// Hash of everything that all objects depend on.
+    /// Hash of everything that influences all objects.
     common: Identity,
     settings: &'a Settings,
-    /// Requested objects that are not in the cache.
+    /// Requested objects that are missing in the cache, by their path.
     missing: BTreeMap<PathBuf, (&'a Frame, Option<Vec<u8>>)>,
     requested: usize,
 }
 
 impl<'a> CopyObjects<'a> {
-    /// Prepares to compile objects with these settings and this LLVM.
-    ///
-    /// # Errors
-    /// The plugin or the unit cache is missing.
+    /// Creates a compiler for objects with these settings. Fails if the plugin or the unit cache is missing.
     pub fn new(settings: &'a Settings, llvm: &Llvm, context: CopyContext<'a>) -> Result<CopyObjects<'a>> {
         let driver = context.driver;
         let compiler = DriverCompiler::with(driver, llvm, OsString::new())?;
@@ -53,7 +50,8 @@ impl<'a> CopyObjects<'a> {
         })
     }
 
-    /// Requests the object of a unit with the given parts, or of the complete unit. Returns the path that it will have.
+    /// Requests the object for a unit with these parts, or for the complete unit if `parts` is `None`. Returns the path at which the object
+    /// will be.
     pub fn request(&mut self, frame: &'a Frame, parts: Option<&FunctionParts>) -> PathBuf {
         let parts = parts.map(FunctionParts::to_bytes);
         let own = parts.as_deref().map(Identity::from_content);
@@ -66,10 +64,8 @@ impl<'a> CopyObjects<'a> {
         path
     }
 
-    /// Compiles the requested objects that are not in the cache.
-    ///
-    /// # Errors
-    /// A unit has no bitcode or does not compile, the cache cannot be written, or a signal interrupts the compilation.
+    /// Compiles the requested objects that are missing in the cache. Fails if a unit has no bitcode or does not compile, the cache cannot
+    /// be written, or a signal interrupts the compilation.
     pub fn compile_missing(self, stop: &StopFlag) -> Result<()> {
         log::info!(
             "compiling {} of {}; the others are shared between copies or in the cache",
@@ -81,7 +77,7 @@ impl<'a> CopyObjects<'a> {
             InputFolder::new(scratch.path()).put(&self.driver.inputs()?.get(InputPurpose::Known, known)?)?;
         }
         let mut missing: Vec<_> = self.missing.iter().collect();
-        // Large units come first, since a large unit at the end would run alone.
+        // Large units come first, because a large unit at the end would run alone.
         missing.sort_by_cached_key(|(_, (frame, _))| std::cmp::Reverse(frame.to_bytes().len()));
         for_each_in_parallel(self.driver, &missing, "units", |(path, (frame, parts))| {
             stop.check()?;

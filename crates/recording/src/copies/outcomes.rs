@@ -1,4 +1,4 @@
-//! Messages about the exit status of copies, and about differences between copies.
+//! Reports exit statuses of copies, and differences between copies.
 
 use super::launching::CopyRun;
 use super::spec::{CopyOutcome, copy_file};
@@ -8,10 +8,10 @@ use trodden_profile::ProcessEnding;
 use trodden_profile::copies::{CopiesError, MergedCopies};
 use trodden_text::words::plural;
 
-const EXPLANATION: &str = "run `trodden repeatable -- COMMAND` to check whether the program is deterministic, and whether its paths \
+const DETERMINISM_ADVICE: &str = "run `trodden repeatable -- COMMAND` to check whether the program is deterministic, and whether its paths \
     depend on addresses (tables of pointers), since the code and static data of copies are at different addresses";
 
-/// Differences in exit status and output between each copy and the first one.
+/// Describes how each copy differs from the first one in exit status and output.
 pub fn outcome_differences(copies: &[CopyRun]) -> Vec<String> {
     let mut out = Vec::new();
     let first = &copies[0].outcome;
@@ -37,15 +37,16 @@ fn format_ending(ending: ProcessEnding) -> String {
     }
 }
 
-/// A copy's exit status as a shell reports it: 128 and the number of the signal if a signal ended the copy.
-pub fn status(outcome: &CopyOutcome) -> u8 {
+/// Returns a copy's exit status as a shell reports it: if a signal ended the copy, 128 plus the signal number.
+pub fn shell_exit_status(outcome: &CopyOutcome) -> u8 {
     match outcome.ending {
         ProcessEnding::Exit(code) => code as u8,
         ProcessEnding::Signal(signal) => (128 + signal) as u8,
     }
 }
 
-/// Adds the first copy's exit status and last lines of standard error to the error that nothing was counted. Other errors are unchanged.
+/// If `error` says that nothing was counted, adds the first copy's exit status and the last lines of its standard error output. Returns
+/// other errors unchanged.
 pub fn add_first_copy_output(error: CopiesError, first: &CopyRun, work: &Path) -> anyhow::Error {
     const LINES: usize = 3;
     if !matches!(error, CopiesError::Nothing) {
@@ -59,7 +60,7 @@ pub fn add_first_copy_output(error: CopiesError, first: &CopyRun, work: &Path) -
     anyhow::anyhow!("{error} (copy 0 ended with {} and printed {printed})", format_ending(first.outcome.ending))
 }
 
-/// Warns that counts are inconsistent if a signal ended all copies at different points, and logs the paths that it interrupted.
+/// If a signal ended all copies at different points, warns that counts are inconsistent and logs the paths that the signal interrupted.
 pub fn report_interrupted(merged: &MergedCopies, end: ProcessEnding) {
     const MAX_SHOWN: usize = 5;
     if merged.profile.run.interrupted > 0 {
@@ -81,7 +82,7 @@ pub fn report_interrupted(merged: &MergedCopies, end: ProcessEnding) {
     }
 }
 
-/// Warns that the copies did not execute the same paths, and lists their differences.
+/// Warns that the copies did not execute the same paths, and lists the differences.
 pub fn report_differences(differences: &[String]) {
     const MAX_SHOWN: usize = 10;
     log::warn!("the copies did not execute the same paths, so the profile is not exact:");
@@ -89,5 +90,5 @@ pub fn report_differences(differences: &[String]) {
     if differences.len() > MAX_SHOWN {
         log::warn!("and {}", plural((differences.len() - MAX_SHOWN) as u128, "more difference", "more differences"));
     }
-    log::warn!("{}", EXPLANATION);
+    log::warn!("{}", DETERMINISM_ADVICE);
 }

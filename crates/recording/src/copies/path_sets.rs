@@ -1,9 +1,9 @@
-//! Divides a set of paths among copies, for programs that only observe the paths of a set: watched ([`super::watched`]) or interesting
-//! ([`super::interesting`]) paths.
+//! Divides a set of paths among copies, for programs that observe only the paths in a set: watched paths ([`super::watched`]) or
+//! interesting paths ([`super::interesting`]).
 //!
-//! Each path in the set is observed independently, so any division is correct. Paths are sorted by function and number, and the list is cut
-//! into pieces of nearly equal weight. Therefore few functions are divided, and the paths of a function in one copy have neighbouring
-//! numbers, so they share prefixes. A function's path register costs something in each copy that observes a path of the function.
+//! Each path in the set is observed independently of the others, so any division is correct. The paths are sorted by function and number,
+//! and the list is cut into pieces of nearly equal weight. Thus few functions are divided, and the paths that a copy observes in a function
+//! have neighbouring numbers and share prefixes. Each copy that observes a path of a function pays for the function's path register.
 
 use super::CopyOptions;
 use anyhow::{Result, bail, ensure};
@@ -17,7 +17,7 @@ use trodden_profile::{Counts, ImageProfile, Profile, UnitProfile};
 use trodden_text::words::plural;
 use trodden_unit::{Frame, FunctionKey, FunctionMap, InstrumentedImage, Settings, UnitMap};
 
-/// Rejects options that apply only to copies that count all paths. `kind` is the option with which the program was built.
+/// Rejects options that apply only to copies that count all paths. `kind` is the option that the program was built with.
 pub fn check_options(options: &CopyOptions, kind: &str) -> Result<()> {
     let given = [
         (options.weights.is_some(), "--weights"),
@@ -34,11 +34,7 @@ pub fn check_options(options: &CopyOptions, kind: &str) -> Result<()> {
     }
 }
 
-/// Returns the settings that all units of a program share.
-///
-/// # Errors
-/// The settings of units differ.
-pub fn settings(units: &[(Frame, UnitMap)], program: &Path, kind: &str) -> Result<Settings> {
+pub fn common_settings(units: &[(Frame, UnitMap)], program: &Path, kind: &str) -> Result<Settings> {
     let mut all: Vec<Settings> = units.iter().map(|(_, map)| Settings::from(&map.experiment)).collect();
     all.dedup();
     ensure!(
@@ -49,7 +45,6 @@ pub fn settings(units: &[(Frame, UnitMap)], program: &Path, kind: &str) -> Resul
     Ok(all.remove(0))
 }
 
-/// Returns the program's image without counts.
 pub fn image_without_counts(program: &Path, bytes: &[u8], units: Vec<(Frame, UnitMap)>) -> Result<ImageProfile> {
     let image = InstrumentedImage::read(bytes)?;
     let nothing = |(frame, map): (Frame, UnitMap)| UnitProfile { unit: frame.unit, map: Arc::new(map), counts: Counts::default() };
@@ -57,8 +52,8 @@ pub fn image_without_counts(program: &Path, bytes: &[u8], units: Vec<(Frame, Uni
     Ok(ImageProfile { identity: image.identity, path: program.display().to_string(), build_id: image.build_id, units })
 }
 
-/// Estimates each function's number of executions from loops and calls.
-pub fn weights(units: &[(Frame, UnitMap)]) -> Result<HashMap<FunctionKey, u64>> {
+/// Estimates how often each function is executed, from loops and calls.
+pub fn estimate_executions(units: &[(Frame, UnitMap)]) -> Result<HashMap<FunctionKey, u64>> {
     let functions = units.iter().flat_map(|(_, map)| map.functions.iter().map(move |function| function_key(map, function)));
     let entries = |procedure: &Procedure| {
         let dag = &procedure.dag;
@@ -67,20 +62,20 @@ pub fn weights(units: &[(Frame, UnitMap)]) -> Result<HashMap<FunctionKey, u64>> 
     Ok(functions.zip(procedures::procedures(units, None)?.iter().map(entries)).collect())
 }
 
-/// Returns a function's key, which is the same in all copies.
+/// Returns a function's key. Copies of a function have the same key.
 pub fn function_key(map: &UnitMap, function: &FunctionMap) -> FunctionKey {
     (map.source.clone(), function.name.clone(), function.version())
 }
 
-/// The copy that observes each path, by function and path number.
-pub type Owners = HashMap<FunctionKey, BTreeMap<u64, usize>>;
+/// For each function and path number, the copy that observes the path.
+pub type PathOwners = HashMap<FunctionKey, BTreeMap<u64, usize>>;
 
-/// Divides the paths of functions among at most `copies` copies. Also returns the number of copies that observe a path.
-pub fn divide<'a>(
+/// Divides the paths of functions among at most `copies` copies. Also returns the number of copies that observe any path.
+pub fn divide_paths<'a>(
     observed: impl Iterator<Item = (&'a FunctionKey, Vec<u64>)>,
     weights: &HashMap<FunctionKey, u64>,
     copies: usize,
-) -> (Owners, usize) {
+) -> (PathOwners, usize) {
     let mut functions: Vec<(u128, &FunctionKey, Vec<u64>)> = observed
         .filter(|(_, paths)| !paths.is_empty())
         .map(|(key, paths)| (u128::from(weights.get(key).copied().unwrap_or(1).max(1)), key, paths))
@@ -91,7 +86,8 @@ pub fn divide<'a>(
     let (mut before, mut used) = (0u128, BTreeMap::new());
     for (weight, key, paths) in functions {
         let count = paths.len() as u128;
-        // A path belongs to the copy whose share of the total weight contains the middle of the path's share.
+        // The total weight is split into one interval per copy. A path belongs to the copy whose interval contains the middle of the path's
+        // share.
         let copy_at =
             |index: usize| ((before * 2 * count + weight * (2 * index as u128 + 1)) * copies as u128 / (2 * count * all)) as usize;
         let own: BTreeMap<u64, usize> = paths.iter().enumerate().map(|(index, path)| (*path, copy_at(index))).collect();
@@ -105,7 +101,7 @@ pub fn divide<'a>(
 }
 
 /// Logs a division. `participle` says what the copies do with the paths ("watched for", "counted").
-pub fn log_division(owners: &Owners, copies: usize, participle: &str) {
+pub fn log_division(owners: &PathOwners, copies: usize, participle: &str) {
     let (paths, functions) = (owners.values().map(BTreeMap::len).sum::<usize>(), owners.len());
     let divided = owners.values().filter(|own| own.values().collect::<BTreeSet<_>>().len() > 1).count();
     log::info!(
@@ -118,17 +114,17 @@ pub fn log_division(owners: &Owners, copies: usize, participle: &str) {
     );
 }
 
-/// Returns the images of the copies, with their numbers, and the images of other programs and libraries. All copies counted the latter, so
-/// only the first copy's are returned.
+/// Returns the images of the copies, each with the copy's number, and the images of other programs and libraries. Every copy counted the
+/// latter completely, so only those from the first copy are returned.
 pub fn images_of_copies(profiles: Vec<Profile>, work: &Path) -> (Vec<(usize, ImageProfile)>, Vec<ImageProfile>) {
     let images = profiles.into_iter().enumerate().flat_map(|(copy, profile)| profile.images.into_iter().map(move |image| (copy, image)));
     let (own, elsewhere): (Vec<_>, Vec<_>) = images.partition(|(_, image)| Path::new(&image.path).starts_with(work));
     (own, elsewhere.into_iter().filter(|(copy, _)| *copy == 0).map(|(_, image)| image).collect())
 }
 
-/// Puts the program's merged image before the images of other programs and libraries. If processes started the original program, its counts
-/// are added to the merged image.
-pub fn join(image: ImageProfile, elsewhere: Vec<ImageProfile>) -> Vec<ImageProfile> {
+/// Appends the images of other programs and libraries to the program's merged image. If child processes ran the original program, adds
+/// their counts to the merged image.
+pub fn join_images(image: ImageProfile, elsewhere: Vec<ImageProfile>) -> Vec<ImageProfile> {
     let mut images = vec![image];
     for other in elsewhere {
         match images.iter_mut().find(|image| image.identity == other.identity) {
@@ -139,10 +135,10 @@ pub fn join(image: ImageProfile, elsewhere: Vec<ImageProfile>) -> Vec<ImageProfi
     images
 }
 
-/// A function's key, and the number of earlier units in the image that contain the same function.
+/// A function's key, and the number of preceding units in the image that contain the same function.
 pub type PlacedKey = (FunctionKey, usize);
 
-/// Returns the key of the next function; `seen` counts the previous functions by key.
+/// Returns the key of the next function. `seen` counts, for each key, the functions passed so far.
 pub fn next_placed_key(seen: &mut HashMap<FunctionKey, usize>, map: &UnitMap, function: &FunctionMap) -> PlacedKey {
     let key = function_key(map, function);
     let before = seen.entry(key.clone()).or_default();
@@ -150,7 +146,6 @@ pub fn next_placed_key(seen: &mut HashMap<FunctionKey, usize>, map: &UnitMap, fu
     (key, *before - 1)
 }
 
-/// A path's executions in a copy, and the time of the first execution.
 struct PathInCopy {
     copy: usize,
     count: u64,
@@ -161,18 +156,16 @@ struct PathInCopy {
 #[derive(Default)]
 struct CountedFunction {
     paths: BTreeMap<u64, PathInCopy>,
-    /// For each copy: its number, the function's executions, and the function's executions without a path.
+    /// For each copy: its number, the function's executions, and those executions for which it counted no path.
     executions: Vec<(usize, u64, u64)>,
 }
 
 /// Returns the program's image with the counts of all copies, and the differences between copies.
 ///
-/// The executions without a path are a copy's executions of a function minus the executions of the paths of all copies. All copies that
-/// observe a function must have executed it equally often.
-///
-/// # Errors
-/// A copy has a function that the program does not have.
-pub fn merge(mut image: ImageProfile, copies: &[(usize, ImageProfile)]) -> Result<(ImageProfile, Vec<String>)> {
+/// The executions that no copy attributed to a path are computed: a copy's executions of the function minus the executions of all copies'
+/// paths. All copies that observe a function must have executed it equally often. Fails if a copy has a function that the program does not
+/// have.
+pub fn merge_copies(mut image: ImageProfile, copies: &[(usize, ImageProfile)]) -> Result<(ImageProfile, Vec<String>)> {
     let mut counted: HashMap<PlacedKey, CountedFunction> = HashMap::new();
     let mut differences = Vec::new();
     for (copy, own) in copies {
@@ -199,7 +192,7 @@ pub fn merge(mut image: ImageProfile, copies: &[(usize, ImageProfile)]) -> Resul
         let map = unit.map.clone();
         for function in &map.functions {
             let Some(known) = counted.remove(&next_placed_key(&mut seen, &map, function)) else { continue };
-            let others = known.executions_without_path(&function.name, function.unattributed().start, &mut differences);
+            let others = known.unattributed_executions(&function.name, function.unattributed().start, &mut differences);
             for (path, known) in known.paths {
                 let counter = function.first_counter + path;
                 unit.counts.executions.push((counter, known.count));
@@ -220,10 +213,10 @@ pub fn merge(mut image: ImageProfile, copies: &[(usize, ImageProfile)]) -> Resul
 }
 
 impl CountedFunction {
-    /// Returns the executions without a path, after their counter; `None` if there are none. Adds a difference if copies executed the
-    /// function different numbers of times.
-    fn executions_without_path(&self, name: &str, counter: u64, differences: &mut Vec<String>) -> Option<(u64, u64)> {
-        // Programs that watch for paths count only these paths.
+    /// Returns the function's counter for unattributed executions and their number, or `None` if there are none. Reports a difference if
+    /// copies executed the function different numbers of times.
+    fn unattributed_executions(&self, name: &str, counter: u64, differences: &mut Vec<String>) -> Option<(u64, u64)> {
+        // Programs that watch for paths count only the watched paths.
         if self.executions.iter().all(|(.., without_path)| *without_path == 0) {
             return None;
         }
@@ -246,12 +239,12 @@ mod tests {
         ("a.c".into(), name.into(), NameVersion::default())
     }
 
-    /// Divides functions, given by name, number of paths and weight. Returns the copy of each path, and the number of copies.
+    /// Divides functions given by name, number of paths and weight. Returns the copy of each path, and the number of copies.
     fn copies_of_paths(functions: &[(&str, u64, u64)], copies: usize) -> (Vec<Vec<usize>>, usize) {
         let watched: Vec<(FunctionKey, Vec<u64>)> =
             functions.iter().map(|(name, paths, _)| (function(name), (0..*paths).collect())).collect();
         let weights = functions.iter().map(|(name, _, weight)| (function(name), *weight)).collect();
-        let (owners, used) = divide(watched.iter().map(|(key, paths)| (key, paths.clone())), &weights, copies);
+        let (owners, used) = divide_paths(watched.iter().map(|(key, paths)| (key, paths.clone())), &weights, copies);
         (functions.iter().map(|(name, ..)| owners[&function(name)].values().copied().collect()).collect(), used)
     }
 
@@ -259,7 +252,7 @@ mod tests {
     fn copies_have_nearly_equal_weight_and_at_least_one_path() {
         assert_eq!(copies_of_paths(&[("f", 6, 1)], 3), (vec![vec![0, 0, 1, 1, 2, 2]], 3));
         assert_eq!(copies_of_paths(&[("f", 1, 5)], 4), (vec![vec![0]], 1));
-        // The heaviest function comes first, and is divided.
+        // The heaviest function comes first and is divided.
         assert_eq!(copies_of_paths(&[("f", 1, 1), ("g", 4, 99)], 2), (vec![vec![1], vec![0, 0, 1, 1]], 2));
         assert_eq!(copies_of_paths(&[("f", 2, 0), ("g", 2, 0)], 4), (vec![vec![0, 1], vec![2, 3]], 4));
     }

@@ -1,4 +1,5 @@
-//! The folder of copies and their results, their standard input, and checks before a long run that its results can be written.
+//! Prepares a recording with copies: the folder for copies and results, the standard input, and checks before a long run that its results
+//! can be written.
 
 use super::CopyJob;
 use crate::{RecordingContext, RunFolder, run_folder};
@@ -12,7 +13,7 @@ use std::path::{Path, PathBuf};
 use trodden_launch::StopFlag;
 use trodden_profile::private;
 
-/// Error context: copies ran but failed, or their results contradict each other. Their files may show why.
+/// Error context: the copies failed, or their results contradict each other. Their files may show why.
 #[derive(Clone, Copy, Debug)]
 pub struct CopiesFailed;
 
@@ -22,9 +23,9 @@ impl fmt::Display for CopiesFailed {
     }
 }
 
-/// The folder of copies and their results.
+/// The folder for copies and their results.
 pub enum WorkFolder {
-    /// A folder that the user named.
+    /// A folder that the user named. It is never removed.
     Named(PathBuf),
     /// A temporary folder.
     Temporary(RunFolder),
@@ -41,8 +42,8 @@ impl WorkFolder {
         Ok(WorkFolder::Temporary(run_folder(&job.what.destination, context)?))
     }
 
-    /// Returns the error to report. Keeps the files of copies that failed ([`CopiesFailed`]). If a signal interrupted the recording, this
-    /// is the error, whatever error it caused in a compiler or copy.
+    /// Returns the error to report. If a signal interrupted the recording, reports the interruption instead of `error`, because the signal
+    /// may have made a compiler or copy fail. Otherwise, keeps the files of copies that failed ([`CopiesFailed`]).
     pub fn finish_with_error(&mut self, error: anyhow::Error, stop: &StopFlag) -> anyhow::Error {
         if let Err(interrupted) = stop.check() {
             return interrupted.into();
@@ -64,25 +65,25 @@ impl WorkFolder {
     }
 }
 
-/// The copies' standard input.
+/// Standard input of all copies.
 pub enum CopyInput {
-    /// Empty.
+    /// No input.
     Nothing,
     /// The content of a file.
     File(PathBuf),
-    /// Data read from a pipe.
+    /// Data that was read from a pipe.
     Bytes(Vec<u8>),
 }
 
 impl CopyInput {
-    /// The path of a file with the input; `None` for empty input. Writes data from a pipe to a file in `folder`.
+    /// Returns the path of a file with the input; `None` for no input. Writes data that was read from a pipe to a file in `folder`.
     pub fn into_file(self, folder: &Path) -> Result<Option<PathBuf>> {
         match self {
             CopyInput::Nothing => Ok(None),
             CopyInput::File(path) => Ok(Some(path)),
             CopyInput::Bytes(bytes) => {
                 let path = folder.join("input");
-                // The input may be confidential.
+                // Only the owner may read the file, because the input may be confidential.
                 let made = fs::File::options().write(true).create_new(true).mode(0o600).open(&path);
                 made.and_then(|mut file| file.write_all(&bytes)).with_context(|| format!("cannot write {}", path.display()))?;
                 Ok(Some(path))
@@ -91,7 +92,7 @@ impl CopyInput {
     }
 }
 
-/// Checks that output files can be written, and creates their folders.
+/// Checks that the output files can be written, and creates their parent folders.
 pub fn check_destinations(job: &CopyJob) -> Result<()> {
     job.what.destination.output.iter().chain(&job.options.costs).try_for_each(|path| check_destination(path))
 }
@@ -99,7 +100,7 @@ pub fn check_destinations(job: &CopyJob) -> Result<()> {
 fn check_destination(path: &Path) -> Result<()> {
     let cannot = || format!("cannot write {} (pass a different file)", path.display());
     ensure!(!path.is_dir(), "cannot write {}, which is a folder. Pass a file", path.display());
-    // A regular file is replaced, which needs access to its folder. Others, such as pipes, are written to.
+    // A regular file will be replaced, for which its folder must be writable. Other files, such as pipes, will be written directly.
     if path.exists() && !path.is_file() {
         return access(path, AccessFlags::W_OK).with_context(cannot);
     }

@@ -1,10 +1,11 @@
 //! Copies that each count some of the interprocedural segments.
 //!
 //! P3 (Afraz, Saha and Kanade, ESEC/FSE 2015) divides paths within functions. A segment is a context followed by a path. Segments are
-//! divided by path: a copy counts some of a function's paths, in every context. Dividing contexts would save no probes, since every
-//! execution of a path executes its labels and its count. A copy's paths, and the callers' paths up to the calls that lead to them, get
-//! unique selective labels; other code is not instrumented. The paths that end segments form [`procedures`], which are divided like other
-//! paths; each copy counts its part of the set ([`SegmentSet::part`]). Copies do not count all executions in contexts outside the set.
+//! divided by this path: a copy counts some of a function's paths, in every context. Dividing contexts would save no probes, because each
+//! execution of a path executes the path's labels and its count in any context. In each copy, the paths that it counts, and the callers'
+//! paths up to the calls that lead to them, get unique selective labels; other code is not instrumented. The paths that end segments form
+//! [`procedures_of_set`], which are divided like other paths. Each copy counts its part of the set ([`SegmentSet::part`]). No copy counts
+//! all executions in contexts outside the set.
 
 use super::preparation::CopyInput;
 use super::shared::{self, NamedFunction, Partition, lightest_functions};
@@ -21,26 +22,25 @@ use trodden_text::words::plural;
 use trodden_unit::experiment::{ExperimentScheme, SettingsFile};
 use trodden_unit::{SegmentSet, Settings};
 
-/// Maximum number of segments of a function that are listed individually so that they can be divided, if the set has all combinations of
-/// contexts and paths.
+/// Maximum number of segments per function for which a set of all combinations of contexts and paths is expanded to individual segments.
+/// Only individual segments can be divided.
 const MAX_LISTED_SEGMENTS: u64 = 1 << 20;
 
-/// Executions of segments. A segment is a list of (unit, function, path number).
+/// The number of executions of each segment. A segment is a list of (unit, function, path number).
 type NamedSegmentCounts = BTreeMap<Vec<(String, String, u64)>, u64>;
 
-/// Records a run with copies that share the counting of segments.
 pub fn run(job: &CopyJob, set: &SegmentSet, context: CopyContext, input: &dyn Fn() -> Result<CopyInput>) -> Result<CopiesRecorded> {
-    shared::run(job, context, input, |_| SegmentPartition::new(set.with_explicit_segments(MAX_LISTED_SEGMENTS), job))
+    shared::record_with_partition(job, context, input, |_| SegmentPartition::new(set.with_explicit_segments(MAX_LISTED_SEGMENTS), job))
 }
 
-/// An assignment of segments to copies, by the path in which they end.
+/// Assigns each segment to a copy, by the path in which the segment ends.
 struct SegmentPartition {
     set: SegmentSet,
-    /// The copy of each path, by function.
+    /// For each function, the copy that counts each path.
     owners: Vec<BTreeMap<u64, usize>>,
-    /// Copies that count something.
+    /// The copies that count something.
     copies: Vec<usize>,
-    /// Functions that all copies count, to check that they execute the same paths.
+    /// Functions that all copies count, to check that the copies execute the same paths.
     counted_by_all: BTreeSet<u32>,
 }
 
@@ -60,7 +60,7 @@ impl DividedFunction {
 impl SegmentPartition {
     fn new(set: SegmentSet, job: &CopyJob) -> Result<SegmentPartition> {
         let options = &job.options;
-        let functions = procedures(&set)?;
+        let functions = procedures_of_set(&set)?;
         let counted_by_all = lightest_functions(&functions.iter().map(|f| (f.executions(), f.number)).collect::<Vec<_>>());
         let (small, divided): (Vec<DividedFunction>, Vec<DividedFunction>) =
             functions.into_iter().partition(|f| counted_by_all.contains(&f.number));
@@ -73,12 +73,12 @@ impl SegmentPartition {
         let mut loads = vec![0u64; options.copies];
         for (at, function) in divided.iter().enumerate() {
             for (path, edges, count) in &function.paths {
-                let copy = owner(&plan, at, edges);
+                let copy = first_counting_copy(&plan, at, edges);
                 loads[copy] = loads[copy].saturating_add(*count);
                 owners[function.number as usize].insert(*path, copy);
             }
         }
-        // Copies that would count nothing are dropped.
+        // A copy that would count nothing is not made.
         let mut copies: Vec<usize> =
             (0..options.copies).filter(|copy| owners.iter().any(|of| of.values().any(|own| own == copy))).collect();
         if copies.is_empty() {
@@ -91,7 +91,7 @@ impl SegmentPartition {
 
     fn log_division<'a>(&self, largest: u64, functions: impl Iterator<Item = &'a DividedFunction> + Clone) {
         let all = functions.clone().fold(0u64, |sum, function| sum.saturating_add(function.executions()));
-        let divided = self.divided().count() as u128;
+        let divided = self.divided_functions().count() as u128;
         log::info!(
             "{} of segments of {} divided among {} copies; the largest share is {largest}; {} divided",
             plural(all.into(), "execution", "executions"),
@@ -101,26 +101,25 @@ impl SegmentPartition {
         );
     }
 
-    /// Functions whose paths are divided among several copies.
-    fn divided(&self) -> impl Iterator<Item = u32> + '_ {
+    /// Returns the functions whose paths are divided among several copies.
+    fn divided_functions(&self) -> impl Iterator<Item = u32> + '_ {
         let is_divided = |of: &BTreeMap<u64, usize>| of.values().collect::<BTreeSet<_>>().len() > 1;
         (0..).zip(&self.owners).filter(move |(_, of)| is_divided(of)).map(|(number, _)| number)
     }
 
-    fn names(&self, numbers: impl Iterator<Item = u32>) -> BTreeSet<NamedFunction> {
+    fn function_names(&self, numbers: impl Iterator<Item = u32>) -> BTreeSet<NamedFunction> {
         let name = |number: u32| &self.set.functions()[number as usize];
         numbers.map(|number| (name(number).unit.clone(), name(number).name.clone())).collect()
     }
 }
 
-/// The first copy that counts a path.
-fn owner(plan: &PartitionPlan, procedure: usize, path: &[DagEdgeId]) -> usize {
+fn first_counting_copy(plan: &PartitionPlan, procedure: usize, path: &[DagEdgeId]) -> usize {
     let counts = |copy: &trodden_partition::CopyPlan| copy.parts[procedure].as_ref().is_some_and(|part| part.is_interesting(path));
     plan.copies.iter().position(counts).expect("every path is in the part of a copy")
 }
 
-/// The functions in which segments end, as procedures with the paths that end segments.
-fn procedures(set: &SegmentSet) -> Result<Vec<DividedFunction>> {
+/// Converts the functions in which segments end to procedures that contain only the paths that end segments.
+fn procedures_of_set(set: &SegmentSet) -> Result<Vec<DividedFunction>> {
     let sites = call_sites(set)?;
     let mut units: BTreeMap<&str, usize> = BTreeMap::new();
     let mut out = Vec::new();
@@ -128,8 +127,8 @@ fn procedures(set: &SegmentSet) -> Result<Vec<DividedFunction>> {
         let (dag, numbering) = function.numbered_paths().with_context(|| format!("the paths of `{}` are corrupt", function.name))?;
         let numbers: BTreeSet<u64> = function.interesting.iter().map(|(_, path)| *path).collect();
         let paths: Vec<(u64, Vec<DagEdgeId>)> = numbers.into_iter().filter_map(|path| Some((path, numbering.path(&dag, path)?))).collect();
-        let (own, renumbered) = subgraph(&dag, &paths);
-        // If no executions are known, each path has weight one.
+        let (own, renumbered) = build_subgraph(&dag, &paths);
+        // If the set has no execution counts for the function, each path has weight one.
         let executions = |path: u64| match function.executions.is_empty() {
             true => 1,
             false => function.executions.get(&path).copied().unwrap_or(0),
@@ -146,8 +145,8 @@ fn procedures(set: &SegmentSet) -> Result<Vec<DividedFunction>> {
     Ok(out)
 }
 
-/// The subgraph of the edges on the given paths, and the mapping from edges of the graph to edges of the subgraph.
-fn subgraph(dag: &Dag, paths: &[(u64, Vec<DagEdgeId>)]) -> (Dag, HashMap<DagEdgeId, DagEdgeId>) {
+/// Returns the subgraph that the given paths cover, and for each of its edges in `dag` the edge in the subgraph.
+fn build_subgraph(dag: &Dag, paths: &[(u64, Vec<DagEdgeId>)]) -> (Dag, HashMap<DagEdgeId, DagEdgeId>) {
     let used: BTreeSet<DagEdgeId> = paths.iter().flat_map(|(_, edges)| edges.iter().copied()).collect();
     let edges: Vec<DagEdge> = used.iter().map(|edge| dag.edge(*edge)).collect();
     let own = Dag::from_edges(dag.node_count() as u32, dag.entry(), dag.exit(), edges)
@@ -167,10 +166,10 @@ fn procedure(dag: Dag, paths: &[(u64, Vec<DagEdgeId>, u64)], call_sites: Option<
     Procedure { dag, frequencies, paths: executed, call_sites, unit }
 }
 
-/// The call sites by which segments enter each function: the caller's number, and the edge by which its path reaches the call.
+/// For each function, the call sites by which segments enter it: the caller's number, and the edge by which the caller's path reaches the
+/// call.
 type CallSites = BTreeMap<u32, BTreeSet<(u32, Option<Edge>)>>;
 
-/// Finds the call sites by which segments enter each function.
 fn call_sites(set: &SegmentSet) -> Result<CallSites> {
     let mut sites = CallSites::new();
     for (caller, function) in (0..).zip(set.functions()) {
@@ -192,7 +191,7 @@ fn call_sites(set: &SegmentSet) -> Result<CallSites> {
 }
 
 impl Partition for SegmentPartition {
-    const STREAMS: bool = false;
+    const WRITES_STREAMS: bool = false;
 
     fn settings(&self, context: CopyContext) -> Result<Vec<Settings>> {
         let of = |copy: &usize| {
@@ -207,8 +206,8 @@ impl Partition for SegmentPartition {
     }
 
     fn merge(&self, profiles: Vec<Profile>, _: &Path) -> Result<(Vec<ImageProfile>, Vec<String>)> {
-        let divided = self.names(self.divided());
-        let (images, differences) = merge(profiles, &self.names(self.counted_by_all.iter().copied()), &divided);
+        let divided = self.function_names(self.divided_functions());
+        let (images, differences) = merge(profiles, &self.function_names(self.counted_by_all.iter().copied()), &divided);
         ensure!(
             images.iter().any(counts_segments),
             "no copy counted a segment, because no function of the set was executed. Run the program as in the run that the set is from"
@@ -221,8 +220,8 @@ impl Partition for SegmentPartition {
     }
 }
 
-/// Combines the images of all copies. The counts of functions that all copies count come from the first copy; differences from the others
-/// are returned. Counts in other contexts are dropped for divided functions, since no copy counts all of these executions.
+/// Combines the images of all copies. For functions that all copies count, keeps the first copy's counts and returns the differences from
+/// other copies. For divided functions, drops the counts in contexts outside the set, because no copy counts all of these executions.
 fn merge(
     profiles: Vec<Profile>,
     counted_by_all: &BTreeSet<NamedFunction>,
@@ -239,7 +238,7 @@ fn merge(
                 }
                 continue;
             }
-            own.extend(counts_of(&image, counted_by_all));
+            own.extend(named_segment_counts(&image, counted_by_all));
             for unit in &mut image.units {
                 for function in &unit.map.functions {
                     let (key, Some(words)) = ((unit.map.source.clone(), function.name.clone()), function.segment_words()) else { continue };
@@ -265,9 +264,9 @@ fn merge(
     (images, differences)
 }
 
-/// Executions of the segments that end in the given functions. Segments are identified by name, since copies number contexts and paths
-/// differently.
-fn counts_of(image: &ImageProfile, functions: &BTreeSet<NamedFunction>) -> NamedSegmentCounts {
+/// Returns the executions of segments that end in the given functions. Segments are identified by names, because each copy numbers contexts
+/// and paths differently.
+fn named_segment_counts(image: &ImageProfile, functions: &BTreeSet<NamedFunction>) -> NamedSegmentCounts {
     let name = |at: &FunctionPath| (unit_map(image, at.function).source.clone(), function_map(image, at.function).name.clone(), at.path);
     let ends_there =
         |segment: &[(String, String, u64)]| segment.last().is_some_and(|(unit, name, _)| functions.contains(&(unit.clone(), name.clone())));

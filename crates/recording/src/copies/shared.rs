@@ -1,7 +1,7 @@
-//! Copies that divide segments, path sequences, or watched or interesting paths.
+//! Copies that divide segments, path sequences, watched paths or interesting paths.
 //!
-//! Functions are assigned in order of decreasing weight, each to the copy with the least weight (Graham's LPT). All copies count the
-//! lightest functions: if these counts differ, the copies did not execute the same paths.
+//! Functions are assigned to copies in order of decreasing weight, each to the copy with the least weight so far (Graham's LPT rule). All
+//! copies count the lightest functions. If copies disagree on these counts, they did not execute the same paths.
 
 use super::launching::{CopyRunner, build_spec, resolve_program, run_all};
 use super::outcomes::outcome_differences;
@@ -21,39 +21,36 @@ use trodden_launch::StopFlag;
 use trodden_profile::{Collected, ImageProfile, Profile};
 use trodden_unit::Settings;
 
-/// Maximum weight of the functions that all copies count, in percent of the total.
+/// Maximum weight of the functions that all copies count, as a percentage of the total weight.
 const CHECKED_PERCENT: u64 = 2;
 
-/// A function by the source of its unit and its linkage name.
+/// Source file of a function's unit, and linkage name of the function.
 pub type NamedFunction = (String, String);
 
-/// Divides the counting of a program among copies, and merges their counts.
+/// A way to divide a program's counting among copies and to merge their counts.
 pub trait Partition {
     /// True if copies write streams.
-    const STREAMS: bool;
-    /// Environment variables of copies, and the values that replace the user's.
+    const WRITES_STREAMS: bool;
+    /// Environment variables to set for copies. They override the user's values.
     const VARIABLES: &'static [(&'static str, &'static str)] = &[];
 
-    /// The settings of each copy.
+    /// Returns the settings with which each copy is built.
     fn settings(&self, context: CopyContext) -> Result<Vec<Settings>>;
 
-    /// Combines the images of all copies, without counting anything twice. Also returns the differences between copies.
-    ///
-    /// # Errors
-    /// Nothing was counted.
+    /// Combines the images of all copies without counting anything twice. Also returns the differences between copies. Fails if nothing was
+    /// counted.
     fn merge(&self, profiles: Vec<Profile>, work: &Path) -> Result<(Vec<ImageProfile>, Vec<String>)>;
 
-    /// Stores results other than counts. `run` is the number of the stored run.
+    /// Stores results other than counts. `run` is the number of the stored run, if it was stored.
     fn store_results(&self, job: &CopyJob, run: Option<u64>, work: &Path, context: CopyContext) -> Result<()>;
 }
 
-/// An assignment of functions, by number, to copies.
-pub struct Divided {
-    /// The functions that each copy counts.
+/// An assignment of functions to copies. Functions are given by number.
+pub struct AssignedFunctions {
+    /// For each copy, the functions that it counts.
     pub copies: Vec<BTreeSet<u32>>,
-    /// The greatest weight of a copy, not counting the functions that all copies have.
+    /// The greatest weight that a copy has, not counting functions that all copies count.
     pub max_load: u64,
-    /// The total weight of all functions.
     pub total_weight: u64,
 }
 
@@ -71,9 +68,9 @@ pub fn lightest_functions(functions: &[(u64, u32)]) -> BTreeSet<u32> {
 }
 
 /// Assigns functions to copies. Functions are given by weight and number.
-pub fn divide(mut functions: Vec<(u64, u32)>, copies: usize) -> Divided {
+pub fn divide_functions(mut functions: Vec<(u64, u32)>, copies: usize) -> AssignedFunctions {
     functions.sort_by_key(|(weight, number)| (Reverse(*weight), *number));
-    // Copies that would count nothing are dropped.
+    // A copy that would count nothing is not made.
     let copies = copies.min(functions.len().max(1));
     let total_weight: u64 = functions.iter().map(|f| f.0).sum();
     let shared = lightest_functions(&functions);
@@ -84,11 +81,11 @@ pub fn divide(mut functions: Vec<(u64, u32)>, copies: usize) -> Divided {
         least.1.insert(*number);
     }
     let max_load = loads.iter().map(|l| l.0).max().unwrap_or(0);
-    Divided { copies: loads.into_iter().map(|l| l.1).collect(), max_load, total_weight }
+    AssignedFunctions { copies: loads.into_iter().map(|l| l.1).collect(), max_load, total_weight }
 }
 
-/// Records a run with the copies of a partition, which `create_partition` makes for the path of the program.
-pub fn run<P: Partition>(
+/// Records a run with copies. `create_partition` creates the partition for the program at a path.
+pub fn record_with_partition<P: Partition>(
     job: &CopyJob,
     context: CopyContext,
     input: &dyn Fn() -> Result<CopyInput>,
@@ -105,11 +102,11 @@ pub fn run<P: Partition>(
     let runner = CopyRunner { engine: options.engine.clone(), stop: &stop, context };
     let spec = build_spec(&job.what.command, Vec::new(), work.path(), options.private_folders, input, context);
     let counted = spec.and_then(|mut spec| {
-        (spec.ignore_output, spec.streamed) = (options.ignore_output, P::STREAMS);
+        (spec.ignore_output, spec.streamed) = (options.ignore_output, P::WRITES_STREAMS);
         spec.environment.retain(|(name, _)| P::VARIABLES.iter().all(|(own, _)| name.to_os() != *own));
         spec.environment.extend(P::VARIABLES.iter().map(|(name, value)| (OsStr::new(name).into(), OsStr::new(value).into())));
         let programs = build_copies(&partition.settings(context)?, &program, work.path(), context)?;
-        heap::align(&programs, &program)?;
+        heap::align_heaps(&programs, &program)?;
         spec.programs = programs.iter().map(|p| OsText::from(p.as_os_str())).collect();
         let _job = spec.write(work.path())?;
         run_and_merge(job, &program, (&runner, work.path()), (&partition, programs.len())).context(CopiesFailed)
@@ -121,7 +118,7 @@ pub fn run<P: Partition>(
     Ok(CopiesRecorded::new(job, work, outcome, differences, None, context))
 }
 
-/// Builds the copies. Their paths have equal lengths, since the kernel puts them on the stack.
+/// Builds the copies. Their paths have equal lengths, because the kernel puts a program's path on the stack.
 fn build_copies(settings: &[Settings], program: &Path, work: &Path, context: CopyContext) -> Result<Vec<PathBuf>> {
     let build = |(at, settings): (usize, &Settings)| {
         let output = work.join(format!("copy-{at:04}"));
@@ -138,7 +135,7 @@ fn build_copies(settings: &[Settings], program: &Path, work: &Path, context: Cop
     settings.iter().enumerate().map(build).collect()
 }
 
-/// Runs the copies. Returns the merged profile, the differences, and the outcome of the first copy.
+/// Runs the copies. Returns the merged profile, the differences between copies, and the first copy's outcome.
 fn run_and_merge<P: Partition>(
     job: &CopyJob,
     program: &Path,
@@ -150,7 +147,7 @@ fn run_and_merge<P: Partition>(
     let run = combined_run(job, &copies, runner.context);
     let profiles = copies.iter().map(|copy| copy.profile.clone()).collect();
     let (mut images, different) = partition.merge(profiles, work)?;
-    // The files of the copies will be removed with their folder.
+    // Images refer to the program, because the copies will be removed.
     for image in images.iter_mut().filter(|image| Path::new(&image.path).starts_with(work)) {
         image.path = program.display().to_string();
     }

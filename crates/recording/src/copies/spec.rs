@@ -1,73 +1,64 @@
-//! The files of a copy job: its description, and the results of copies.
+//! The files of a copy job: its description, and the results of its copies.
 //!
-//! `job.json` describes the job; it is removed at the end. `result-N` has copy N's counts, exit status and output hashes, and is the same
-//! for every attempt. `times-N.json` has its times, and `out-N` and `err-N` have its output.
+//! `job.json` describes the job; it is removed when the job ends. `result-N` holds copy N's counts, exit status and output hashes, and is
+//! the same for every attempt. `times-N.json` holds the copy's times; `out-N` and `err-N` hold its output.
 
 use anyhow::{Context, Result, ensure};
 use serde::{Deserialize, Serialize};
 use std::fs;
 use std::path::{Path, PathBuf};
 use trodden_driver::recipe::OsText;
-use trodden_launch::temporary::folder_in;
+use trodden_launch::temporary::create_folder_in;
 use trodden_profile::atomic_file::{self, Access};
 use trodden_profile::{ProcessEnding, Profile};
 
-/// Version of the file formats.
 pub const SCHEMA_VERSION: u32 = 4;
 
-/// Description of a copy job.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct CopyJobSpec {
-    /// Always [`SCHEMA_VERSION`].
     pub schema_version: u32,
-    /// The command as the user wrote it.
+    /// The command as the user typed it.
     pub command: Vec<OsText>,
-    /// The working folder.
     pub directory: OsText,
-    /// The complete environment.
     pub environment: Vec<(OsText, OsText)>,
-    /// The file with the standard input.
+    /// The file for standard input; `None` for empty input.
     pub input: Option<OsText>,
     /// The pristine clone of the working folder, if copies run in private folders.
     pub pristine: Option<OsText>,
-    /// True if output is not compared.
+    /// True if the output of copies may differ.
     pub ignore_output: bool,
     /// True if the programs count in bursts.
     pub sampled: bool,
     /// True if the programs write streams.
     pub streamed: bool,
-    /// Number of the copy that runs with randomised addresses, which shows whether paths depend on addresses.
+    /// Number of the copy that runs with randomised addresses, to show whether paths depend on addresses.
     pub random_addresses: Option<usize>,
-    /// The programs' paths, by copy number.
     pub programs: Vec<OsText>,
 }
 
-/// The outcome of a copy.
+/// How a copy ended, and what it printed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CopyOutcome {
-    /// Its exit status.
     pub ending: ProcessEnding,
-    /// Hash of its standard output; empty if output is ignored.
+    /// Hash of the standard output; empty if output is ignored.
     pub output: String,
-    /// Hash of its standard error; empty if output is ignored.
+    /// Hash of the standard error output; empty if output is ignored.
     pub error_output: String,
 }
 
-/// Prefix of the names of files being written.
 const TEMPORARY_PREFIX: &str = ".trodden-";
 
-/// Writes a file atomically.
 pub fn write_atomically(path: &Path, bytes: &[u8]) -> Result<()> {
     atomic_file::write(path, TEMPORARY_PREFIX, |out| out.write_all(bytes)).with_context(|| format!("cannot write {}", path.display()))
 }
 
-/// The path of a copy's file in the job folder.
+/// Returns the path of a copy's file in the job folder.
 pub fn copy_file(folder: &Path, name: &str, copy: usize) -> PathBuf {
     folder.join(format!("{name}-{copy}"))
 }
 
 impl CopyJobSpec {
-    /// Writes the description to a folder. The file is removed when the result is dropped.
+    /// Writes the description to a folder. Dropping the returned value removes the file.
     pub fn write(&self, folder: &Path) -> Result<JobFile> {
         let path = folder.join("job.json");
         let bytes = serde_json::to_vec_pretty(self)?;
@@ -76,7 +67,6 @@ impl CopyJobSpec {
         Ok(JobFile(path))
     }
 
-    /// Reads the description from a folder.
     pub fn read(folder: &Path) -> Result<CopyJobSpec> {
         let path = folder.join("job.json");
         let bytes = fs::read(&path).with_context(|| format!("{} is not a folder of copies", folder.display()))?;
@@ -90,21 +80,21 @@ impl CopyJobSpec {
     }
 }
 
-/// The description of a job, which exists only while copies run. It contains the environment, which may contain secrets.
+/// A job's description file. It exists only while copies run, because it contains the environment, which may contain secrets.
 #[derive(Debug)]
 #[must_use]
 pub struct JobFile(PathBuf);
 
 impl Drop for JobFile {
     fn drop(&mut self) {
-        // A file that cannot be removed is readable only by its owner.
+        // If the file cannot be removed, it stays readable only by its owner.
         let _ = fs::remove_file(&self.0);
     }
 }
 
-/// Writes a result file: a line with the outcome, followed by the profile.
+/// Writes a result file. It consists of a line with the outcome, followed by the profile.
 pub fn write_result(path: &Path, outcome: &CopyOutcome, profile: &Profile, temporary: &Path) -> Result<()> {
-    let folder = folder_in(temporary, "trodden-result-")?;
+    let folder = create_folder_in(temporary, "trodden-result-")?;
     let stored = folder.path().join("profile");
     profile.write(&stored)?;
     let mut bytes = serde_json::to_vec(outcome)?;
@@ -113,12 +103,11 @@ pub fn write_result(path: &Path, outcome: &CopyOutcome, profile: &Profile, tempo
     write_atomically(path, &bytes)
 }
 
-/// Reads a result file.
 pub fn read_result(path: &Path, temporary: &Path) -> Result<(CopyOutcome, Profile)> {
     let bytes = fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
     let end = bytes.iter().position(|b| *b == b'\n').with_context(|| format!("{} is corrupt", path.display()))?;
     let outcome = serde_json::from_slice(&bytes[..end]).with_context(|| format!("{} is corrupt", path.display()))?;
-    let folder = folder_in(temporary, "trodden-result-")?;
+    let folder = create_folder_in(temporary, "trodden-result-")?;
     let stored = folder.path().join("profile");
     fs::write(&stored, &bytes[end + 1..])?;
     Ok((outcome, Profile::read(&stored)?))

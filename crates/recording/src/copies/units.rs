@@ -1,4 +1,4 @@
-//! The instrumented units of a program.
+//! Reads the instrumented units of a program.
 
 use anyhow::{Context, Result, bail};
 use std::fs;
@@ -6,11 +6,9 @@ use std::path::Path;
 use trodden_unit::UnitCache;
 use trodden_unit::{Frame, InstrumentedImage, UnitMap};
 
-/// Reads the units of a program with their maps, in link order.
-///
-/// # Errors
-/// The program cannot be read or is not instrumented, or a map is missing or corrupt.
-pub fn units(program: &Path, store: Option<&UnitCache>) -> Result<Vec<(Frame, UnitMap)>> {
+/// Reads a program's instrumented units with their maps, in link order. Fails if the program cannot be read or is not instrumented, or a
+/// map is missing or corrupt.
+pub fn read_units(program: &Path, store: Option<&UnitCache>) -> Result<Vec<(Frame, UnitMap)>> {
     let bytes = fs::read(program).with_context(|| format!("cannot read {}", program.display()))?;
     let image = InstrumentedImage::read(&bytes).with_context(|| program.display().to_string())?;
     let mut units = Vec::new();

@@ -3,13 +3,13 @@
 //! D. Saha, P. Dhoolia and G. Paul (ESEC/FSE 2013, section 8) name the runtime verification of policies by distributed runs as future work.
 //! [`super::path_sets`] divides the watched paths. Together, the copies notice every path that the program would notice.
 //!
-//! Copies only count. A program's messages about matches are printed after the counts have been merged, since the output of the copies
-//! would differ if they printed them. Actions that change the execution are rejected.
+//! Copies only count. The program's messages about matches are printed after the counts have been merged; if the copies printed them, their
+//! output would differ. Actions that change the execution are rejected.
 
-use super::path_sets::{self, Owners};
+use super::path_sets::{self, PathOwners};
 use super::preparation::CopyInput;
 use super::shared::{self, Partition};
-use super::units::units;
+use super::units::read_units;
 use super::{CopiesRecorded, CopyContext, CopyJob};
 use anyhow::{Context, Result, ensure};
 use std::ffi::OsStr;
@@ -22,32 +22,25 @@ use trodden_unit::experiment::{InputPurpose, SettingsFile};
 use trodden_unit::{KnownPaths, Settings};
 use trodden_wire::ON_UNTESTED_VARIABLE;
 
-/// The option that builds such programs.
-const KIND: &str = "--watch";
+/// The option that builds a program which watches for paths.
+const PROGRAM_OPTION: &str = "--watch";
 
-/// Returns true if a program watches for paths.
 pub fn watches_paths(program: &Path, context: CopyContext) -> bool {
-    units(program, context.recording.units.as_ref()).is_ok_and(|units| units.iter().any(|(_, map)| map.experiment.is_watched()))
+    read_units(program, context.recording.units.as_ref()).is_ok_and(|units| units.iter().any(|(_, map)| map.experiment.is_watched()))
 }
 
-/// Records a run by copies that share the watched paths.
-///
-/// # Errors
-/// The copies cannot be built or run, or an option does not apply to them.
+/// Records a run with copies that share the watched paths. Fails if the copies cannot be built or run, or an option does not apply to them.
 pub fn run(job: &CopyJob, context: CopyContext, input: &dyn Fn() -> Result<CopyInput>) -> Result<CopiesRecorded> {
-    path_sets::check_options(&job.options, KIND)?;
-    shared::run(job, context, input, |program| WatchPartition::new(program, job.options.copies, context))
+    path_sets::check_options(&job.options, PROGRAM_OPTION)?;
+    shared::record_with_partition(job, context, input, |program| WatchPartition::new(program, job.options.copies, context))
 }
 
-/// A partition of the watched paths.
 struct WatchPartition {
-    /// The program's image without counts.
     image: ImageProfile,
-    /// The program's settings.
     settings: Settings,
-    /// All paths except the watched ones.
+    /// All paths that are not watched.
     others: KnownPaths,
-    owners: Owners,
+    owners: PathOwners,
     copies: usize,
     /// The program's expression, if matches are to be reported.
     reported_expression: Option<String>,
@@ -56,19 +49,19 @@ struct WatchPartition {
 impl WatchPartition {
     fn new(program: &Path, copies: usize, context: CopyContext) -> Result<WatchPartition> {
         let bytes = fs::read(program).with_context(|| format!("cannot read {}", program.display()))?;
-        let units = units(program, context.recording.units.as_ref())?;
+        let units = read_units(program, context.recording.units.as_ref())?;
         let reported_expression = reported_expression(&bytes, program, context)?;
-        let settings = path_sets::settings(&units, program, KIND)?;
+        let settings = path_sets::common_settings(&units, program, PROGRAM_OPTION)?;
         let file = settings.watched.as_ref().and_then(SettingsFile::stored).context("the program's units are corrupt. Build it again")?;
         let others = experiment::stored_paths(context.driver, InputPurpose::Watched, file)?;
-        let (owners, copies) = path_sets::divide(others.unknown(), &path_sets::weights(&units)?, copies);
+        let (owners, copies) = path_sets::divide_paths(others.unknown(), &path_sets::estimate_executions(&units)?, copies);
         path_sets::log_division(&owners, copies, "watched for");
         let image = path_sets::image_without_counts(program, &bytes, units)?;
         Ok(WatchPartition { image, settings, others, owners, copies, reported_expression })
     }
 }
 
-/// Returns the expression of a program that reports matches; `None` if it only counts them.
+/// Returns the expression of a program that reports matches, or `None` if the program only counts them.
 fn reported_expression(bytes: &[u8], program: &Path, context: CopyContext) -> Result<Option<String>> {
     let defaults = Defaults::from_program(bytes)?;
     let expression = defaults.watched.with_context(|| {
@@ -89,8 +82,8 @@ fn reported_expression(bytes: &[u8], program: &Path, context: CopyContext) -> Re
 }
 
 impl Partition for WatchPartition {
-    const STREAMS: bool = false;
-    // Overrides the action that the program's link recipe sets for matches of watched paths.
+    const WRITES_STREAMS: bool = false;
+    // Overrides the action on watched paths that the program's link recipe sets.
     const VARIABLES: &[(&str, &str)] = &[(ON_UNTESTED_VARIABLE, "count")];
 
     fn settings(&self, context: CopyContext) -> Result<Vec<Settings>> {
@@ -104,7 +97,7 @@ impl Partition for WatchPartition {
 
     fn merge(&self, profiles: Vec<Profile>, work: &Path) -> Result<(Vec<ImageProfile>, Vec<String>)> {
         let (own, elsewhere) = path_sets::images_of_copies(profiles, work);
-        let (image, differences) = path_sets::merge(self.image.clone(), &own)?;
+        let (image, differences) = path_sets::merge_copies(self.image.clone(), &own)?;
         if let Some(expression) = &self.reported_expression {
             for unit in &image.units {
                 for function in &unit.map.functions {
@@ -112,7 +105,7 @@ impl Partition for WatchPartition {
                 }
             }
         }
-        Ok((path_sets::join(image, elsewhere), differences))
+        Ok((path_sets::join_images(image, elsewhere), differences))
     }
 
     fn store_results(&self, _: &CopyJob, _: Option<u64>, _: &Path, _: CopyContext) -> Result<()> {

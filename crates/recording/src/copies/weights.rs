@@ -1,5 +1,6 @@
-//! The frequencies on which a partition is based: from a profile that the user names, the latest runs of the build in the run store, or a
-//! first run, which is sampled to make it cheap. They affect only the balance between copies; the merged profile is always exact.
+//! Finds the frequencies on which a partition is based. They come from a profile that the user names, from the latest runs of the build in
+//! the run store, or from a first run, which is sampled to make it cheap. They affect only how balanced the copies are; the merged profile
+//! is always exact.
 
 use super::launching::{CopyRunner, launch, read_results};
 use super::make::{CopiedProgram, PartitionProfile};
@@ -22,18 +23,15 @@ use trodden_stored::named;
 use trodden_unit::Identity;
 
 const FIRST_RUN_FOLDER: &str = "first";
-/// Name of the folder of a first run with full counting.
 const FULL_RUN_FOLDER: &str = "first-whole";
-/// Maximum number of stored runs that a partition is based on.
-const MAX_RUNS: usize = 4;
-/// Maximum duration of a first run that is repeated because no sample was taken.
+/// Maximum number of stored runs on which a partition is based.
+const MAX_MERGED_RUNS: usize = 4;
+/// Maximum duration of a first run that is repeated if no sample was taken.
 const MAX_REPEATED_RUN: Duration = Duration::from_secs(1);
 
-/// Finds frequencies, or runs the program to measure them; `None` if they must be estimated.
-///
-/// # Errors
-/// The profile that the user named cannot be read, or the first run failed.
-pub fn find(
+/// Finds frequencies, or runs the program once to measure them. Returns `None` if they must be estimated. Fails if the profile that the
+/// user named cannot be read, or the first run failed.
+pub fn find_frequencies(
     job: &CopyJob,
     program: &CopiedProgram,
     spec: &CopyJobSpec,
@@ -59,8 +57,8 @@ pub fn find(
     first_run(program, spec, folder, runner)
 }
 
-/// Merges the latest runs of a build in the run store, since a single run may be untypical. Each run has the same weight, independent of
-/// its length.
+/// Merges the latest runs of a build in the run store, because a single run may be untypical. All runs have the same weight, regardless of
+/// their length.
 pub fn recent_profile(identity: Identity, command: &[OsString], context: CopyContext) -> Result<Option<Profile>> {
     let Ok(store) = RunStore::find(&context.recording.directory) else { return Ok(None) };
     let mut runs = store.list()?;
@@ -68,7 +66,7 @@ pub fn recent_profile(identity: Identity, command: &[OsString], context: CopyCon
     runs.reverse();
     let command: Vec<_> = command.iter().map(|word| word.to_string_lossy()).collect();
     let is_same = |run: &RunEntry| run.run.command.iter().eq(&command);
-    // Two or more runs of the same command are better than runs that include other commands.
+    // Several runs of the same command are preferred to runs of different commands.
     if runs.iter().filter(|run| is_same(run)).count() > 1 {
         runs.retain(is_same);
     } else {
@@ -84,7 +82,7 @@ pub fn recent_profile(identity: Identity, command: &[OsString], context: CopyCon
             Ok(_) => {}
             Err(error) => log::warn!("cannot use run {} for the partition: {error}", run.number),
         }
-        if used.len() == MAX_RUNS {
+        if used.len() == MAX_MERGED_RUNS {
             break;
         }
     }
@@ -108,7 +106,7 @@ fn describe_run(run: &RunEntry) -> String {
     }
 }
 
-/// Merges a build's profiles after scaling each profile's counts to the largest total.
+/// Merges profiles of a build. First scales the counts of each profile so that all profiles have the same total.
 fn merge_with_equal_weights(mut profiles: Vec<Profile>, identity: Identity) -> Option<Profile> {
     let most = profiles.iter().map(|profile| executions(profile, identity)).max()?;
     let mut sum = Merger::new(BuildPolicy::Separate);
@@ -117,20 +115,21 @@ fn merge_with_equal_weights(mut profiles: Vec<Profile>, identity: Identity) -> O
         profile.images.retain(|image| image.identity == identity);
         let counts = profile.images.iter_mut().flat_map(|image| &mut image.units).flat_map(|unit| &mut unit.counts.executions);
         counts.for_each(|(_, count)| *count = u64::try_from(u128::from(*count) * most / own).unwrap_or(u64::MAX));
-        // All profiles are of the same build, so none is rejected.
+        // All profiles are of the same build, so the merger rejects none.
         let _ = sum.add(&at.to_string(), profile.clone());
     }
     sum.finish()
 }
 
-/// Executions of all paths of an image.
+/// Returns the total number of executed paths in an image.
 fn executions(profile: &Profile, identity: Identity) -> u128 {
     let units = profile.images.iter().filter(|image| image.identity == identity).flat_map(|image| &image.units);
     units.flat_map(|unit| &unit.counts.executions).map(|(_, count)| u128::from(*count)).sum()
 }
 
-/// Runs a sampled variant of the program once, under the conditions in which copies run. If a short run ends before a sample is taken, it
-/// is repeated with full counting. Returns `None` after a long run without samples, which stays in innermost loops, where no sample begins.
+/// Runs a sampled variant of the program once, under the same conditions as copies. If a short run ends before a sample is taken, repeats
+/// it with full counting. Returns `None` if a long run yields no samples, which means that it stays in innermost loops, where no sample
+/// begins.
 fn first_run(program: &CopiedProgram, spec: &CopyJobSpec, folder: &Path, runner: &CopyRunner) -> Result<Option<PartitionProfile>> {
     log::info!(
         "the run store has no run of this build, so the program runs once, sampled, to provide weights for the partition. Pass \
@@ -138,8 +137,8 @@ fn first_run(program: &CopiedProgram, spec: &CopyJobSpec, folder: &Path, runner:
     );
     let own = folder.join(FIRST_RUN_FOLDER);
     fs::create_dir(&own).with_context(|| format!("cannot create the folder {}", own.display()))?;
-    let sampled = make_sampled(program, &own, runner)?;
-    let (profile, took) = run_first(&sampled, true, spec, &own, runner)?;
+    let sampled = build_sampled_variant(program, &own, runner)?;
+    let (profile, took) = run_program_once(&sampled, true, spec, &own, runner)?;
     if profile.images.iter().any(|image| image.units.iter().any(|unit| !unit.counts.executions.is_empty())) {
         return Ok(Some(PartitionProfile { profile, same_input: true }));
     }
@@ -154,17 +153,16 @@ fn first_run(program: &CopiedProgram, spec: &CopyJobSpec, folder: &Path, runner:
     log::info!("the program ended before a sample was taken, so it runs once more with full counting");
     let own = folder.join(FULL_RUN_FOLDER);
     fs::create_dir(&own).with_context(|| format!("cannot create the folder {}", own.display()))?;
-    let (profile, _) = run_first(Path::new(&program.original.path), false, spec, &own, runner)?;
+    let (profile, _) = run_program_once(Path::new(&program.original.path), false, spec, &own, runner)?;
     Ok(Some(PartitionProfile { profile, same_input: true }))
 }
 
-/// Runs the program `file` once. Returns its profile and duration.
-fn run_first(file: &Path, sampled: bool, spec: &CopyJobSpec, folder: &Path, runner: &CopyRunner) -> Result<(Profile, Duration)> {
+fn run_program_once(file: &Path, sampled: bool, spec: &CopyJobSpec, folder: &Path, runner: &CopyRunner) -> Result<(Profile, Duration)> {
     let mut spec = spec.clone();
     (spec.programs, spec.sampled) = (vec![OsText::from(file.as_os_str())], sampled);
     let _job = spec.write(folder)?;
     match launch(folder, &[0], runner) {
-        // A node presumed lost may deliver a second result. It differs from the first, since samples depend on time.
+        // If a node was presumed lost, it may still deliver a second result. Sampled results differ, because they depend on time.
         Err(error) if matches!(error.downcast_ref(), Some(trodden_launch::LaunchError::Duplicate { .. })) => {}
         other => drop(other.context(CopiesFailed).context("the first run, on which the partition would be based, failed")?),
     }
@@ -172,9 +170,9 @@ fn run_first(file: &Path, sampled: bool, spec: &CopyJobSpec, folder: &Path, runn
     Ok((run.profile, Duration::from_nanos(run.times.wall_ns)))
 }
 
-fn make_sampled(program: &CopiedProgram, folder: &Path, runner: &CopyRunner) -> Result<PathBuf> {
+fn build_sampled_variant(program: &CopiedProgram, folder: &Path, runner: &CopyRunner) -> Result<PathBuf> {
     let inputs = LinkInputs::from_program(runner.context.driver, Path::new(&program.original.path))?;
-    let (settings, driver) = (program.sampled(), runner.context.driver);
+    let (settings, driver) = (program.sampled_settings(), runner.context.driver);
     let mut objects = CopyObjects::new(&settings, &inputs.llvm, runner.context)?;
     let made = inputs.frames.iter().map(|frame| (frame.unit, objects.request(frame, None))).collect();
     objects.compile_missing(runner.stop)?;

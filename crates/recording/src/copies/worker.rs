@@ -1,12 +1,12 @@
 //! Runs one copy, on any machine. Everything that could make copies behave differently is fixed: addresses (no randomisation), the
-//! environment (the same variables with the same lengths), the program's name on the command line, its standard input and, if requested,
-//! its working folder.
+//! environment (the same variables, with values of the same lengths), the program's name on the command line, standard input and, if
+//! requested, the working folder.
 
 use super::folders;
 use super::spec::{CopyJobSpec, CopyOutcome, copy_file, write_atomically, write_result};
 use crate::bursts::{BurstFiles, BurstThread};
 use crate::streams::record::{STREAM_FILE_NAMES, drain_during, write_raw_counts};
-use crate::{BurstSchedule, RecordingContext, cpu_time, ending, host, new_run, pattern};
+use crate::{BurstSchedule, RecordingContext, cpu_time, host_name, new_run, output_pattern, process_ending};
 use anyhow::{Context, Result, bail, ensure};
 use nix::sys::personality::{self, Persona};
 use std::fs::{self, File};
@@ -25,14 +25,12 @@ use trodden_unit::Identity;
 use trodden_wire::OUTPUT_VARIABLE;
 use trodden_wire::stream::{DEFAULT_REGIONS, MAX_WAIT_LIMIT_MS, STREAM_VARIABLE};
 
-/// Bursts of a first run: a tenth of the time.
+/// Burst schedule of a first run. The program counts during a tenth of the time.
 const FIRST_RUN_BURSTS: BurstSchedule = BurstSchedule { burst: Duration::from_micros(200), period: Duration::from_millis(2) };
 
-/// Runs one copy of a job, and writes its outcome and counts to the file `result`.
-///
-/// # Errors
-/// The copy cannot be run, or counts are lost. A program that fails is not an error, but part of the result.
-pub fn work(folder: &Path, copy: usize, result: &Path, context: &RecordingContext) -> Result<()> {
+/// Runs one copy of a job and writes its outcome and counts to the file `result`. Fails if the copy cannot be run, or counts are lost. If
+/// the program fails, this is not an error but part of the result.
+pub fn run_worker(folder: &Path, copy: usize, result: &Path, context: &RecordingContext) -> Result<()> {
     let spec = CopyJobSpec::read(folder)?;
     let program = spec.programs.get(copy).with_context(|| format!("the job has no copy {copy}"))?.to_path();
     let run_folders = RunFolders::new(folder, &spec, copy)?;
@@ -53,18 +51,18 @@ pub fn work(folder: &Path, copy: usize, result: &Path, context: &RecordingContex
         keep_logs(&run_folders, folder, copy)?;
     }
     let status = status.with_context(|| format!("cannot run {}", program.display()))?;
-    let ending = ending(status);
+    let ending = process_ending(status);
     let run = Run { ending: Some(ending), ..new_run() };
     let collected = collect(raw_files(run_folders.raw.path())?, run, context.units.as_ref());
     if let Some(problem) = collected.problems.iter().find(|p| p.loses_counts()) {
         bail!("counts are lost: {problem}");
     }
-    let times = CopyTimes { wall_ns, cpu_ns: cpu_time(), started_ns: started.as_nanos() as u64, host: host(), fixed_addresses };
+    let times = CopyTimes { wall_ns, cpu_ns: cpu_time(), started_ns: started.as_nanos() as u64, host: host_name(), fixed_addresses };
     write_atomically(&copy_file(folder, "times", copy).with_extension("json"), &serde_json::to_vec(&times)?)?;
     let outcome = if spec.ignore_output {
         CopyOutcome { ending, output: String::new(), error_output: String::new() }
     } else {
-        CopyOutcome { ending, output: hash(&out)?, error_output: hash(&err)? }
+        CopyOutcome { ending, output: hash_file(&out)?, error_output: hash_file(&err)? }
     };
     fs::rename(&out, copy_file(folder, "out", copy))?;
     fs::rename(&err, copy_file(folder, "err", copy))?;
@@ -91,23 +89,23 @@ fn keep_logs(run_folders: &RunFolders, folder: &Path, copy: usize) -> Result<()>
 
 struct RunFolders {
     raw: TemporaryFolder,
-    /// The root of the private working folder; `None` if the copy runs in the user's folder.
+    /// Root of the private working folder; `None` if the copy runs in the user's folder.
     own: Option<TemporaryFolder>,
     directory: PathBuf,
 }
 
 impl RunFolders {
     fn new(folder: &Path, spec: &CopyJobSpec, copy: usize) -> Result<RunFolders> {
-        // The names have equal lengths, since the size of the environment determines the stack's address.
-        let temporary = |prefix: &str| temporary::shared_folder_in(folder, &format!("{prefix}-{copy:04}-"));
+        // All names have the same length, because the size of the environment determines the address of the stack.
+        let temporary = |prefix: &str| temporary::create_shared_folder_in(folder, &format!("{prefix}-{copy:04}-"));
         let raw = temporary("raw")?;
         let Some(pristine) = &spec.pristine else { return Ok(RunFolders { raw, own: None, directory: spec.directory.to_path() }) };
         let own = temporary("own")?;
-        let directory = folders::make_private(own.path(), &spec.directory.to_path(), &pristine.to_path())?;
+        let directory = folders::make_private_folder(own.path(), &spec.directory.to_path(), &pristine.to_path())?;
         Ok(RunFolders { raw, own: Some(own), directory })
     }
 
-    /// Keeps the first copy's working folder, whose changes are later copied back.
+    /// If this is the first copy, keeps its private working folder. Its changes are copied back later.
     fn keep_changes(self, folder: &Path, copy: usize) -> Result<()> {
         if let (0, Some(own)) = (copy, self.own) {
             let kept = copy_file(folder, "made", copy);
@@ -119,10 +117,9 @@ impl RunFolders {
     }
 }
 
-/// The copy's command, and the files of its standard output and standard error.
 fn build_command(spec: &CopyJobSpec, program: &Path, run_folders: &RunFolders) -> Result<(Command, PathBuf, PathBuf)> {
     let (out, err) = (run_folders.raw.path().join("out"), run_folders.raw.path().join("err"));
-    // Only the owner may read what programs print.
+    // Only the owner may read what the program prints.
     let made = |path: &Path| {
         let made = File::options().write(true).create(true).truncate(true).mode(0o600).open(path);
         made.with_context(|| format!("cannot write {}", path.display()))
@@ -137,19 +134,20 @@ fn build_command(spec: &CopyJobSpec, program: &Path, run_folders: &RunFolders) -
     command.env_clear().envs(spec.environment.iter().map(|(name, value)| (name.to_os(), value.to_os())));
     let names = if spec.streamed { STREAM_FILE_NAMES } else { "%m.raw" };
     if spec.streamed {
-        // Copies may wait for the recorder as long as necessary.
+        // A copy may wait for the recorder for any length of time.
         command.env(STREAM_VARIABLE, format!("whole,{DEFAULT_REGIONS},{MAX_WAIT_LIMIT_MS}"));
     }
-    command.env(OUTPUT_VARIABLE, pattern(run_folders.raw.path(), names)).stdin(input).stdout(made(&out)?).stderr(made(&err)?);
+    command.env(OUTPUT_VARIABLE, output_pattern(run_folders.raw.path(), names)).stdin(input).stdout(made(&out)?).stderr(made(&err)?);
     Ok((command, out, err))
 }
 
-/// Turns address randomisation of child processes off or on. Returns true if addresses are now fixed; some containers do not permit this.
+/// Turns address randomisation for child processes off or on. Returns true if addresses are now fixed. Some containers forbid fixed
+/// addresses.
 fn fix_addresses(fixed: bool) -> bool {
     let set = |now: Persona| if fixed { now | Persona::ADDR_NO_RANDOMIZE } else { now - Persona::ADDR_NO_RANDOMIZE };
     personality::get().is_ok_and(|now| personality::set(set(now)).is_ok()) && fixed
 }
 
-fn hash(path: &Path) -> Result<String> {
+fn hash_file(path: &Path) -> Result<String> {
     Ok(Identity::from_content(&fs::read(path).with_context(|| format!("cannot read {}", path.display()))?).to_string())
 }

@@ -1,4 +1,4 @@
-//! Recording of streams, the path and call sequences of programs built with `--stream`. Where logs are stored: [`trodden_stored::place`].
+//! Records streams: path and call sequences of programs built with `--stream`. [`trodden_stored::place`] says where logs are stored.
 
 pub mod record;
 pub mod recorder;

@@ -1,15 +1,15 @@
 //! Records complete streams, runs programs with flight recorders, and imports leftover stream files.
 //!
 //! A program writes chunks of events to a mapped file. The recorder drains full chunks, returns them to the program, and compresses the
-//! events into grammars. If the recorder falls behind, the file grows up to the bound in `StreamOptions`, and then the program waits. If
-//! the recorder is killed, the program continues until the file is full, and then counts the events that it loses; `trodden import` makes
-//! the log later. If the program is killed, the file contains everything that it wrote.
+//! events to grammars. If the recorder falls behind, the file grows up to the bound in [`StreamOptions`]; after that, the program waits. If
+//! the recorder is killed, the program continues until the file is full, and then counts the events that it loses; `trodden import` can
+//! make the log later. If the program is killed, the file contains everything that it wrote.
 
 use super::recorder::{MIN_PAUSE, StreamRecorder, longer_pause, write_lost_threads};
-use crate::runs::reasons;
+use crate::runs::format_causes;
 use crate::{
-    ProfileDestination, RecordedCommand, RecordingContext, command, deliver, ending, exit_code_with, host, new_run, nothing_counted,
-    pattern, run_folder, run_metadata,
+    ProfileDestination, RecordedCommand, RecordingContext, command, deliver, exit_code_with, host_name, new_run, output_pattern,
+    process_ending, run_folder, run_metadata, warn_nothing_counted,
 };
 use anyhow::{Context, Result, ensure};
 use std::ffi::OsString;
@@ -27,29 +27,29 @@ use trodden_text::words::{count, plural, quote_for_shell};
 use trodden_wire::stream::STREAM_VARIABLE;
 use trodden_wire::{LostReason, LostThreads, OUTPUT_VARIABLE};
 
-/// Name pattern of stream files, with one file per process.
+/// Name pattern of stream files. Each process has its own file.
 pub const STREAM_FILE_NAMES: &str = "%m.%p.stream";
 
 /// Options for recording complete streams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StreamOptions {
-    /// Compression method used while programs run.
+    /// Compression method to use while programs run.
     pub method: CompressionMethod,
-    /// Maximum amount of undrained events, in MiB per thread.
+    /// Maximum size of events that are not drained yet, in MiB per thread.
     pub backlog: u64,
-    /// Maximum time, in milliseconds, for which a thread waits for the recorder.
+    /// Maximum time that a thread waits for the recorder, in milliseconds.
     pub patience: u64,
 }
 
 impl StreamOptions {
-    /// The bounds in the format of [`STREAM_VARIABLE`].
+    /// Renders the bounds as a value of [`STREAM_VARIABLE`].
     pub fn bounds(&self) -> String {
         format!("whole,{},{}", self.backlog, self.patience)
     }
 }
 
-/// Runs a command with flight recorders, which keep each thread's last paths. Returns the command's exit status.
-pub fn record_last(arguments: &[OsString], last: u64, context: &RecordingContext) -> Result<ExitCode> {
+/// Runs a command with flight recorders, which keep the last paths of each thread. Returns the command's exit status.
+pub fn record_last_paths(arguments: &[OsString], last: u64, context: &RecordingContext) -> Result<ExitCode> {
     let store = context.run_store()?;
     let folder = place::create_flight_folder(store.folder())?;
     let folder = fs::canonicalize(&folder)?;
@@ -66,7 +66,7 @@ pub fn record_last(arguments: &[OsString], last: u64, context: &RecordingContext
         let _ = fs::remove_dir_all(&folder);
         return Ok(exit_code_with(status, false));
     }
-    let shown = match ending(status) {
+    let shown = match process_ending(status) {
         ProcessEnding::Exit(_) => "them",
         ProcessEnding::Signal(_) => "what each thread did before the end",
     };
@@ -79,15 +79,15 @@ pub fn record_last(arguments: &[OsString], last: u64, context: &RecordingContext
 }
 
 /// Runs a command and records its complete streams. Returns the command's exit status.
-pub fn record_whole(what: &RecordedCommand, options: StreamOptions, context: &RecordingContext) -> Result<ExitCode> {
+pub fn record_complete_streams(what: &RecordedCommand, options: StreamOptions, context: &RecordingContext) -> Result<ExitCode> {
     let folder = run_folder(&what.destination, context)?;
     let mut command = command(&what.command, folder.path(), STREAM_FILE_NAMES, context);
-    command.env(OUTPUT_VARIABLE, pattern(folder.path(), STREAM_FILE_NAMES)).env(STREAM_VARIABLE, options.bounds());
+    command.env(OUTPUT_VARIABLE, output_pattern(folder.path(), STREAM_FILE_NAMES)).env(STREAM_VARIABLE, options.bounds());
     let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let clock = Instant::now();
     let (status, drained) = drain_during(folder.path(), options.method, || wait_forwarding(&mut command));
     let status = status.with_context(|| format!("cannot run {}", what.command[0].display()))?;
-    let run = run_metadata(&what.command, started, ending(status), context);
+    let run = run_metadata(&what.command, started, process_ending(status), context);
     let run = Run { duration_ns: clock.elapsed().as_nanos() as u64, suite: what.destination.suite.clone(), ..run };
     let stored = drained.and_then(|drained| store_logs(what, run, folder.path(), &drained, context));
     let is_whole = match stored {
@@ -97,7 +97,7 @@ pub fn record_whole(what: &RecordedCommand, options: StreamOptions, context: &Re
             log::warn!(
                 "no streams of this run were stored: {1}. The stream files are kept in {0} (`trodden import {2}`)",
                 kept.display(),
-                reasons(&error),
+                format_causes(&error),
                 quote_for_shell(&kept.to_string_lossy())
             );
             false
@@ -106,7 +106,7 @@ pub fn record_whole(what: &RecordedCommand, options: StreamOptions, context: &Re
     Ok(exit_code_with(status, is_whole))
 }
 
-/// Calls `run` while a thread drains the streams that programs write to a folder. Returns both results.
+/// Calls `run` while a thread drains the streams that programs write to a folder. Returns the results of both.
 pub fn drain_during<T>(folder: &Path, method: CompressionMethod, run: impl FnOnce() -> T) -> (T, Result<DrainTotals>) {
     let is_over = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -131,7 +131,7 @@ fn drain(mut recorder: StreamRecorder, is_over: &AtomicBool) -> Result<DrainTota
     recorder.finish(&folder)
 }
 
-/// Delivers the logs and their profile. Returns true if they are complete.
+/// Stores the logs and their profile. Returns true if they are complete.
 fn store_logs(what: &RecordedCommand, run: Run, folder: &Path, drained: &DrainTotals, context: &RecordingContext) -> Result<bool> {
     let logs = files_with_extension(folder, LOG_EXTENSION)?;
     let mut lossy = 0;
@@ -139,7 +139,7 @@ fn store_logs(what: &RecordedCommand, run: Run, folder: &Path, drained: &DrainTo
         lossy += write_raw_counts(log)?;
     }
     if raw_files(folder)?.is_empty() {
-        nothing_counted(&what.command[0]);
+        warn_nothing_counted(&what.command[0]);
         return Ok(true);
     }
     if logs.is_empty() {
@@ -175,7 +175,7 @@ fn store_logs(what: &RecordedCommand, run: Run, folder: &Path, drained: &DrainTo
     Ok(delivered.problems == 0 && lossy == 0)
 }
 
-/// Writes the raw file with the counts of a log's events. Returns the number of threads that lost events.
+/// Writes a raw file with the counts of a log's events. Returns the number of threads that lost events.
 pub fn write_raw_counts(path: &Path) -> Result<u64> {
     let log = StreamLog::open(path)?;
     let lossy = log.threads().iter().filter(|t| t.lost > 0).count() as u64;
@@ -188,16 +188,14 @@ pub fn write_raw_counts(path: &Path) -> Result<u64> {
     Ok(lossy)
 }
 
-/// Makes logs and a run from the stream files of a killed recorder.
-///
-/// # Errors
-/// A file cannot be read, the run cannot be stored, or events are lost.
-pub fn collect(given: &[PathBuf], destination: &ProfileDestination, context: &RecordingContext) -> Result<()> {
+/// Makes logs and a run from the stream files that a killed recorder left. Fails if a file cannot be read, the run cannot be stored, or
+/// events are lost.
+pub fn import_leftover_streams(given: &[PathBuf], destination: &ProfileDestination, context: &RecordingContext) -> Result<()> {
     let (streams, counted) = find_streams(given)?;
     let folder = run_folder(destination, context)?;
     let mut lossy = 0;
     for (number, stream) in streams.iter().enumerate() {
-        // The unfinished log of a killed recorder.
+        // The log that a killed recorder did not finish.
         let before = stream.with_extension(LOG_EXTENSION);
         let log = folder.path().join(format!("{number:04}.{LOG_EXTENSION}"));
         let drained = Drain::resume(stream, &log, before.is_file().then_some(before.as_path()), CompressionMethod::Phrases)?;
@@ -213,7 +211,7 @@ pub fn collect(given: &[PathBuf], destination: &ProfileDestination, context: &Re
         let is_corrupt = drained.corrupt_bytes > 0 || drained.invalid_words > 0;
         lossy += write_raw_counts(&log)? + drained.lost.threads() + u64::from(is_corrupt);
     }
-    let run = Run { host: host(), suite: destination.suite.clone(), ..new_run() };
+    let run = Run { host: host_name(), suite: destination.suite.clone(), ..new_run() };
     let profile = collect_profile(raw_files(folder.path())?.into_iter().chain(counted), run, context.units.as_ref());
     let delivered = deliver(&profile, destination, context)?;
     let target = match (delivered.run, &destination.output) {
@@ -225,7 +223,7 @@ pub fn collect(given: &[PathBuf], destination: &ProfileDestination, context: &Re
     delivered.check()
 }
 
-/// The stream files among the given files and in the given folders, and the raw files that programs without streams wrote to these folders.
+/// Returns the stream files among the given files and folders, and the raw files that programs without streams wrote to these folders.
 fn find_streams(given: &[PathBuf]) -> Result<(Vec<PathBuf>, Vec<PathBuf>)> {
     let (mut streams, mut counted) = (Vec::new(), Vec::new());
     for path in given {
@@ -237,7 +235,7 @@ fn find_streams(given: &[PathBuf]) -> Result<(Vec<PathBuf>, Vec<PathBuf>)> {
             files_with_extension(path, STREAM_EXTENSION)?.into_iter().partition(|file| is_raw_file(file));
         streams.extend(found);
         counted.extend(raw);
-        // Raw files that were written from a log are skipped, since the log contains their counts.
+        // A raw file that was written from a log adds nothing, because the log contains its counts.
         let has_log =
             |raw: &Path| raw.with_extension(LOG_EXTENSION).exists() || raw.with_extension("").with_extension(LOG_EXTENSION).exists();
         counted.extend(raw_files(path)?.into_iter().filter(|raw| !has_log(raw)));

@@ -1,4 +1,4 @@
-//! Drains stream files into logs while programs write them.
+//! Drains stream files to logs while programs write the stream files.
 
 use anyhow::{Context, Result};
 use std::collections::BTreeMap;
@@ -13,17 +13,16 @@ use trodden_wire::LostThreads;
 
 /// Pause between polls while chunks arrive.
 pub const MIN_PAUSE: Duration = Duration::from_micros(500);
-/// Longest pause between polls when no chunks arrive.
+/// Maximum pause between polls when no chunks arrive.
 const MAX_PAUSE: Duration = Duration::from_millis(20);
 const SEARCH_INTERVAL: Duration = Duration::from_millis(20);
 
-/// The next pause if no chunk arrived during this one.
+/// Returns the next pause after a pause in which no chunk arrived.
 pub fn longer_pause(pause: Duration) -> Duration {
     (2 * pause).min(MAX_PAUSE)
 }
 
-/// Drains the stream files of a folder. Files are identified by inode number, because the code that follows processes moves the files of
-/// processes that have ended.
+/// Drains the stream files in a folder. Files are identified by inode number, because files are moved when their process ends.
 pub struct StreamRecorder<'a> {
     folder: &'a Path,
     method: CompressionMethod,
@@ -32,17 +31,17 @@ pub struct StreamRecorder<'a> {
 }
 
 impl<'a> StreamRecorder<'a> {
-    /// Creates a recorder that drains nothing yet.
+    /// Creates a recorder for a folder's stream files.
     pub fn new(folder: &'a Path, method: CompressionMethod) -> Self {
         StreamRecorder { folder, method, drains: BTreeMap::new(), last_search: None }
     }
 
-    /// The folder that programs write to.
+    /// Returns the folder that programs write to.
     pub fn folder(&self) -> &'a Path {
         self.folder
     }
 
-    /// Drains all full chunks, and returns their number.
+    /// Drains all full chunks and returns how many there were.
     pub fn poll(&mut self) -> Result<usize> {
         if self.last_search.is_none_or(|last_search| last_search.elapsed() >= SEARCH_INTERVAL) {
             self.last_search = Some(Instant::now());
@@ -56,8 +55,8 @@ impl<'a> StreamRecorder<'a> {
         Ok(drained)
     }
 
-    /// Finishes the logs of the stream files in a folder, and moves them next to the files, which are removed. The programs must have
-    /// ended. Stream files of programs that only counted become raw files.
+    /// Finishes the logs of all stream files in a folder, moves each log beside its stream file, and removes the stream file. The programs
+    /// must have ended. Stream files of programs that only counted become raw files.
     pub fn finish(&mut self, folder: &Path) -> Result<DrainTotals> {
         self.start_new_drains(folder)?;
         let mut all = DrainTotals::default();
@@ -86,7 +85,7 @@ impl<'a> StreamRecorder<'a> {
         Ok(all)
     }
 
-    /// Divides the memory bound equally among files with open windows.
+    /// Divides the memory bound equally among the files that are being compressed.
     fn divide_memory(&mut self) {
         let total = WindowBounds::default();
         let active = self.drains.values().filter(|(d, _)| d.has_open_windows()).count().max(1);
@@ -96,12 +95,12 @@ impl<'a> StreamRecorder<'a> {
 
     fn start_new_drains(&mut self, folder: &Path) -> Result<()> {
         for file in files_with_extension(folder, STREAM_EXTENSION)? {
-            // A file that was just moved, or is not initialised yet, is found by a later search.
+            // A later search finds files that are not initialised yet and files that were just moved.
             let Some(inode) = inode_of(&file).filter(|inode| !self.drains.contains_key(inode)) else { continue };
             if is_stream_file(&file) && LiveStream::open(&file, false).is_ok() {
                 let log = self.new_log(&file);
                 let Ok(drain) = Drain::begin(&file, &log, self.method) else {
-                    // If the file was moved, a later search will find it in its new folder.
+                    // If the file was moved, a later search finds it in its new folder.
                     anyhow::ensure!(!file.exists(), "cannot record {} into {}", file.display(), log.display());
                     let _ = fs::remove_file(&log);
                     continue;
@@ -112,7 +111,7 @@ impl<'a> StreamRecorder<'a> {
         Ok(())
     }
 
-    /// An unused name for a log. Process IDs may be reused before the log of the previous process is finished.
+    /// Returns an unused path for a log. A process ID may be reused before the previous process's log is finished.
     fn new_log(&self, file: &Path) -> PathBuf {
         let names =
             (0..).map(|n| if n == 0 { file.with_extension(LOG_EXTENSION) } else { file.with_extension(format!("{n}.{LOG_EXTENSION}")) });
@@ -120,7 +119,7 @@ impl<'a> StreamRecorder<'a> {
     }
 }
 
-/// Writes the number of threads that could not write events to a raw file next to the log. Logs describe only threads with events.
+/// Writes the number of threads that could not write events to a raw file beside the log. The log describes only threads with events.
 pub fn write_lost_threads(log: &Path, lost: LostThreads) -> Result<()> {
     if lost.threads() > 0 {
         write_raw(&log.with_extension("lost.raw"), StreamLog::open(log)?.header(), &[], lost)?;
@@ -128,7 +127,7 @@ pub fn write_lost_threads(log: &Path, lost: LostThreads) -> Result<()> {
     Ok(())
 }
 
-/// The inode number of a file; `None` if the file no longer exists.
+/// Returns the inode number of a file, or `None` if the file no longer exists.
 fn inode_of(file: &Path) -> Option<u64> {
     file.metadata().ok().map(|data| data.ino())
 }

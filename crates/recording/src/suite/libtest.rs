@@ -1,8 +1,8 @@
 //! Records each test of a Rust test binary as a run.
 //!
-//! This is the `runner` through which cargo and cargo-nextest run test binaries. nextest lists a binary's tests and runs each with
-//! `--exact`, so such a call is one test. Cargo runs a binary once for all its tests; this runner lists the tests and runs them one by one.
-//! A binary that cannot list its tests is recorded as one test.
+//! This is the `runner` through which cargo and cargo-nextest run test binaries. nextest lists a binary's tests and runs each of them with
+//! `--exact`, so such a call is one test. Cargo runs a binary once for all its tests; in that case, this runner lists the tests and runs
+//! them one by one. A binary that cannot list its tests is recorded as a single test.
 
 use super::{SuiteOutcome, SuiteRecorder, TestCommand, TestCounts, check_no_lost_counts, run_all};
 use crate::RecordingContext;
@@ -17,23 +17,23 @@ use trodden_launch::process::cannot_run;
 use trodden_text::words::plural;
 
 const FORWARDED_OPTIONS: [&str; 5] = ["--nocapture", "--no-capture", "--include-ignored", "--ignored", "--show-output"];
-/// Exit status of a test binary with a failed test.
-const TEST_FAILED: u8 = 101;
+/// Exit status of a test binary in which a test failed.
+const TEST_FAILED_STATUS: u8 = 101;
 
-/// A test binary as called by cargo.
+/// A test binary, and how cargo called it.
 #[derive(Clone, Debug)]
 pub struct TestBinary {
-    /// Name of the suite.
+    /// Name of the suite to record.
     pub suite: String,
     /// The folder with the run store.
     pub project: PathBuf,
-    /// The binary with its arguments.
+    /// The binary and its arguments.
     pub command: Vec<OsString>,
-    /// Value of `RUST_TEST_THREADS`, if set.
+    /// The value of `RUST_TEST_THREADS`, if it is set.
     pub threads: Option<String>,
 }
 
-/// Runs a test binary, and writes the number of tests and the names of failed tests to `out`.
+/// Runs a test binary. Writes the number of tests and the names of failed tests to `out`.
 pub fn run_binary(job: &TestBinary, context: &RecordingContext, out: &mut dyn Write) -> Result<ExitCode> {
     let command = &job.command[..];
     let (binary, arguments) = command.split_first().context("no test binary was given")?;
@@ -42,26 +42,29 @@ pub fn run_binary(job: &TestBinary, context: &RecordingContext, out: &mut dyn Wr
         return Err(cannot_run(binary, Command::new(binary).args(arguments).exec()).into());
     }
     let recorder = SuiteRecorder::new(&job.suite, &job.project, context)?;
-    let crate_name = crate_name(Path::new(binary));
+    let test_binary_name = test_binary_name(Path::new(binary));
     if has("--exact") {
         let name = arguments.iter().find(|a| !a.to_string_lossy().starts_with('-')).map(|a| a.to_string_lossy().into_owned());
-        let name = name.map_or(crate_name.clone(), |name| format!("{crate_name}::{name}"));
+        let name = name.map_or(test_binary_name.clone(), |name| format!("{test_binary_name}::{name}"));
         return run_single(&recorder, &name, command);
     }
-    let Some(names) = selected_tests(binary, arguments)? else {
-        return run_single(&recorder, &crate_name, command);
+    let Some(names) = list_selected_tests(binary, arguments)? else {
+        return run_single(&recorder, &test_binary_name, command);
     };
     let forwarded: Vec<OsString> = arguments.iter().filter(|a| FORWARDED_OPTIONS.iter().any(|k| a == k)).cloned().collect();
     let test = |name: &String| {
         let arguments = [binary.clone(), "--exact".into(), name.into(), "--quiet".into()];
-        TestCommand { name: format!("{crate_name}::{name}"), arguments: arguments.into_iter().chain(forwarded.iter().cloned()).collect() }
+        TestCommand {
+            name: format!("{test_binary_name}::{name}"),
+            arguments: arguments.into_iter().chain(forwarded.iter().cloned()).collect(),
+        }
     };
     let tests: Vec<TestCommand> = names.iter().map(test).collect();
-    let SuiteOutcome { failed, lost, .. } = run_all(&tests, threads(arguments, job.threads.clone()), &recorder)?;
-    writeln!(out, "{crate_name}: {}, {} failed", plural(tests.len() as u128, "test", "tests"), failed.len())?;
+    let SuiteOutcome { failed, lost, .. } = run_all(&tests, thread_count(arguments, job.threads.clone()), &recorder)?;
+    writeln!(out, "{test_binary_name}: {}, {} failed", plural(tests.len() as u128, "test", "tests"), failed.len())?;
     failed.iter().try_for_each(|name| writeln!(out, "failed: {name}"))?;
     check_no_lost_counts(lost)?;
-    Ok(if failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(TEST_FAILED) })
+    Ok(if failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(TEST_FAILED_STATUS) })
 }
 
 fn run_single(recorder: &SuiteRecorder<'_>, name: &str, command: &[OsString]) -> Result<ExitCode> {
@@ -70,8 +73,8 @@ fn run_single(recorder: &SuiteRecorder<'_>, name: &str, command: &[OsString]) ->
     Ok(trodden_launch::process::exit_code(status))
 }
 
-/// The number of tests to run at a time, by the test harness's rules.
-fn threads(arguments: &[OsString], from_environment: Option<String>) -> usize {
+/// Returns the number of tests to run at the same time, as the test harness determines it.
+fn thread_count(arguments: &[OsString], from_environment: Option<String>) -> usize {
     let mut rest = arguments.iter().map(|a| a.to_string_lossy());
     let mut threads = from_environment;
     while let Some(argument) = rest.next() {
@@ -85,10 +88,10 @@ fn threads(arguments: &[OsString], from_environment: Option<String>) -> usize {
     number.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from))
 }
 
-/// The tests that a binary would run with these arguments; `None` if it cannot list them.
-fn selected_tests(binary: &OsString, arguments: &[OsString]) -> Result<Option<Vec<String>>> {
+/// Returns the tests that a binary would run with these arguments, or `None` if it cannot list them.
+fn list_selected_tests(binary: &OsString, arguments: &[OsString]) -> Result<Option<Vec<String>>> {
     let Some(mut names) = list_tests(binary, arguments, &[])? else { return Ok(None) };
-    // The list includes ignored tests, which run only on request.
+    // The list includes ignored tests, but these run only on request.
     if !arguments.iter().any(|a| a == "--ignored" || a == "--include-ignored") {
         let Some(ignored) = list_tests(binary, arguments, &["--ignored"])? else { return Ok(None) };
         let ignored: BTreeSet<String> = ignored.into_iter().collect();
@@ -105,8 +108,8 @@ fn list_tests(binary: &OsString, arguments: &[OsString], more: &[&str]) -> Resul
     Ok(tests.filter(|_| output.status.success()).map(|tests| tests.into_iter().map(str::to_owned).collect()))
 }
 
-/// A test binary's name without the hash that cargo appends.
-fn crate_name(binary: &Path) -> String {
+/// Returns the name of a test binary without the hash that cargo appends.
+fn test_binary_name(binary: &Path) -> String {
     let name = binary.file_name().unwrap_or_default().to_string_lossy().into_owned();
     match name.rsplit_once('-') {
         Some((stem, hash)) if hash.len() == 16 && hash.bytes().all(|b| b.is_ascii_hexdigit()) => stem.to_owned(),
@@ -120,8 +123,8 @@ mod tests {
 
     #[test]
     fn crate_name_excludes_hash() {
-        assert_eq!(crate_name(Path::new("/t/deps/my-crate-0123456789abcdef")), "my-crate");
-        assert_eq!(crate_name(Path::new("/t/my-tests")), "my-tests");
+        assert_eq!(test_binary_name(Path::new("/t/deps/my-crate-0123456789abcdef")), "my-crate");
+        assert_eq!(test_binary_name(Path::new("/t/my-tests")), "my-tests");
     }
 
     #[test]
@@ -132,7 +135,7 @@ mod tests {
         let arguments = |more: &[&str]| -> Vec<OsString> {
             [binary.as_os_str().to_owned()].into_iter().chain(more.iter().map(OsString::from)).collect()
         };
-        let of = |more: &[&str]| selected_tests(&"sh".into(), &arguments(more)).unwrap().unwrap();
+        let of = |more: &[&str]| list_selected_tests(&"sh".into(), &arguments(more)).unwrap().unwrap();
         assert_eq!(of(&[]), ["a"]);
         assert_eq!(of(&["--include-ignored"]), ["a", "b"]);
         assert_eq!(of(&["--ignored"]), ["b"]);
@@ -140,9 +143,9 @@ mod tests {
 
     #[test]
     fn number_of_threads_follows_harness_options() {
-        let of = |text: &str| threads(&text.split_whitespace().map(OsString::from).collect::<Vec<_>>(), Some("7".into()));
+        let of = |text: &str| thread_count(&text.split_whitespace().map(OsString::from).collect::<Vec<_>>(), Some("7".into()));
         assert_eq!((of("--test-threads=3 x"), of("x --test-threads 5")), (3, 5));
         assert_eq!(of("x"), 7);
-        assert!(threads(&[], None) > 0);
+        assert!(thread_count(&[], None) > 0);
     }
 }

@@ -1,11 +1,11 @@
-//! Records suites. Each test, from a list of commands, ctest or a Rust test binary, becomes a run.
+//! Records test suites. Each test, from a list of commands, ctest or a Rust test binary, becomes a run.
 //!
-//! A test is a command with all its processes. ctest is called for one test at a time, so the test's environment, fixtures, time limits and
-//! pass criteria apply. Cargo runs test binaries through [`libtest`].
+//! A test is a command with all its processes. ctest is called separately for each test, so that the test's environment, fixtures, time
+//! limits and pass criteria apply. Cargo runs test binaries through [`libtest`].
 
 pub mod libtest;
 
-use crate::{RecordingContext, RunFolder, TEST_VARIABLE, command, ending, run_metadata};
+use crate::{RecordingContext, RunFolder, TEST_VARIABLE, command, process_ending, run_metadata};
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -21,44 +21,41 @@ use trodden_text::words::{plural, quote_for_shell};
 
 /// A test and the command that runs it.
 pub struct TestCommand {
-    /// The name of the test.
+    /// Name of the test.
     pub name: String,
     /// The program and its arguments.
     pub arguments: Vec<OsString>,
 }
 
-/// The source of a suite's tests.
+/// Where a suite's tests come from.
 #[derive(Clone, Debug)]
 pub enum TestSource {
     /// Shell commands, one per line.
     Commands {
-        /// The file's content.
+        /// Content of the file with the commands.
         text: String,
-        /// The file's name, for messages.
+        /// Name of the file, for messages.
         name: PathBuf,
     },
     /// The tests of a CMake build.
     Ctest {
         /// The build folder.
         folder: PathBuf,
-        /// Options of ctest that select tests.
+        /// Options that tell ctest which tests to select.
         options: Vec<OsString>,
     },
 }
 
-/// Lists the tests of a source.
-///
-/// # Errors
-/// There are no tests, or they cannot be listed.
+/// Lists the tests of a source. Fails if the tests cannot be listed, or there are none.
 pub fn list_tests(source: &TestSource) -> Result<Vec<TestCommand>> {
     match source {
-        TestSource::Commands { text, name } => checked_commands(text, name),
+        TestSource::Commands { text, name } => parse_unique_commands(text, name),
         TestSource::Ctest { folder, options } => list_ctest_tests(folder, options),
     }
 }
 
-/// Parses shell commands, one per line, and checks that names are unique.
-fn checked_commands(text: &str, file: &Path) -> Result<Vec<TestCommand>> {
+/// Parses shell commands, one per line, and checks that the tests' names are unique.
+fn parse_unique_commands(text: &str, file: &Path) -> Result<Vec<TestCommand>> {
     let tests = parse_commands(text);
     ensure!(!tests.is_empty(), "{} has no commands. Write one on each line", file.display());
     let mut names = BTreeSet::new();
@@ -77,7 +74,6 @@ fn parse_commands(text: &str) -> Vec<TestCommand> {
     lines.map(test).collect()
 }
 
-/// The tests that ctest lists for a build folder.
 fn list_ctest_tests(folder: &Path, options: &[OsString]) -> Result<Vec<TestCommand>> {
     ensure!(folder.is_dir(), "the folder {} does not exist. Pass the CMake build folder to --ctest", folder.display());
     let base = || -> Vec<OsString> { ["ctest", "--test-dir"].map(OsString::from).into_iter().chain([folder.into()]).collect() };
@@ -89,7 +85,7 @@ fn list_ctest_tests(folder: &Path, options: &[OsString]) -> Result<Vec<TestComma
         ensure!(output.status.success(), failure());
         serde_json::from_slice(&output.stdout).context("cannot parse the tests that ctest lists (version 3.20 or later is needed)")
     };
-    // ctest selects a test by its index in the complete list.
+    // ctest selects a test by its index in the complete list, so the list of all tests is needed, too.
     let all = query_ctest(&[])?;
     let name = |test: &Value| test["name"].as_str().unwrap_or_default().to_owned();
     let tests_of = |listing: &Value| listing["tests"].as_array().cloned().unwrap_or_default();
@@ -114,21 +110,21 @@ fn list_ctest_tests(folder: &Path, options: &[OsString]) -> Result<Vec<TestComma
     Ok(tests)
 }
 
-/// The fate of a test's counts.
+/// What happened to a test's counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TestCounts {
-    /// The counts are in the run store.
+    /// They are in the run store.
     Stored,
     /// The test counted nothing.
     None,
-    /// The counts cannot be decoded. A message names the folder with the raw files.
+    /// They cannot be decoded. A message has named the folder with the raw files.
     Lost,
 }
 
-/// The outcome of a suite.
+/// The result of running a suite.
 #[derive(Debug, Default)]
 pub struct SuiteOutcome {
-    /// Names of failed tests.
+    /// Names of tests that failed.
     pub failed: Vec<String>,
     /// Names of tests that counted nothing.
     pub not_recorded: Vec<String>,
@@ -136,13 +132,13 @@ pub struct SuiteOutcome {
     pub lost: usize,
 }
 
-/// Fails if the counts of any tests are lost. `lost` is their number.
+/// Fails if `lost`, the number of tests whose counts are lost, is not 0.
 pub fn check_no_lost_counts(lost: usize) -> Result<()> {
     ensure!(lost == 0, "the suite is incomplete: the counts of {} cannot be decoded", plural(lost as u128, "test", "tests"));
     Ok(())
 }
 
-/// Runs tests, `jobs` at a time.
+/// Runs tests, at most `jobs` at the same time.
 pub fn run_all(tests: &[TestCommand], jobs: usize, recorder: &SuiteRecorder<'_>) -> Result<SuiteOutcome> {
     let next = AtomicUsize::new(0);
     let outcome = Mutex::new(SuiteOutcome::default());
@@ -177,7 +173,7 @@ pub struct SuiteRecorder<'a> {
 }
 
 impl<'a> SuiteRecorder<'a> {
-    /// Creates a recorder for a suite in the run store of a project.
+    /// Creates a recorder for a suite. It uses the run store of the project's folder.
     pub fn new(suite: &str, project: &Path, context: &'a RecordingContext) -> Result<SuiteRecorder<'a>> {
         let store = RunStore::create(&std::path::absolute(project)?)?;
         let folder = store.folder().to_owned();
@@ -194,7 +190,7 @@ impl<'a> SuiteRecorder<'a> {
             duration_ns: clock.elapsed().as_nanos() as u64,
             suite: Some(self.suite.clone()),
             test: Some(name.to_owned()),
-            ..run_metadata(arguments, started, ending(status), self.context)
+            ..run_metadata(arguments, started, process_ending(status), self.context)
         };
         raw.check()?;
         let files = raw_files(raw.path())?;
@@ -215,7 +211,7 @@ impl<'a> SuiteRecorder<'a> {
             log::warn!("cannot decode the counts of the test `{name}`; they are kept in {folder} (`trodden import {word}`)");
             return Ok((status, TestCounts::Lost));
         }
-        // A process that is killed while it starts leaves a file without images.
+        // A process that is killed during its start leaves a file without images.
         if collected.profile.images.is_empty() {
             return Ok((status, TestCounts::None));
         }

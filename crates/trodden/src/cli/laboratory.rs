@@ -6,10 +6,8 @@ use trodden_console::arguments::laboratory::{LaboratoryChoices, LaboratoryCollec
 use trodden_trace::CollectorKind;
 
 impl Command {
-    /// Applies the choices that concern this command. The others are for commands that it starts: these read the same variable.
-    ///
-    /// # Errors
-    /// A choice conflicts with an option of the command.
+    /// Applies the choices that concern this command. The others are for commands that it starts: these read the same variable. Fails if a
+    /// choice conflicts with an option of the command.
     pub fn apply_choices(&mut self, choices: &LaboratoryChoices) -> Result<()> {
         match self {
             Command::Build(job) => job.parameters.add_laboratory_choices(&choices.counting).map_err(Error::msg)?,

@@ -30,10 +30,7 @@ pub struct Destination {
 }
 
 impl Destination {
-    /// Checks the destination before the program runs.
-    ///
-    /// # Errors
-    /// `--output` is a folder.
+    /// Checks the destination before the program runs. Fails if `--output` is a folder.
     pub fn check(&self) -> Result<()> {
         let Some(file) = &self.output else { return Ok(()) };
         ensure!(!file.is_dir(), "--output {} is a folder: name a file, such as {0}/run.trodden", file.display());

@@ -1,4 +1,5 @@
-//! `trodden advise`: optimisations suggested by a profile's paths. `trodden_analysis::advise` finds them, `trodden-report` formats them.
+//! `trodden advise`: suggests optimisations based on a profile's paths. `trodden_analysis::advise` finds them, `trodden-report` formats
+//! them.
 
 use crate::cli::{Advise, Color};
 use crate::commands::remarks;
@@ -20,20 +21,19 @@ use trodden_report::{Function, SourceCache, View};
 use trodden_stored::named;
 use trodden_unit::{Identity, UnitMap};
 
-/// Finds and prints suggestions.
 pub fn run(job: &Advise, color: Color) -> Result<ExitCode> {
-    let selection = selection(job)?;
+    let selection = advice_selection(job)?;
     let profile = named::load(&job.profile)?;
     let view = View::from_profile(&profile);
     let provider = rust_sources::sources(&source_folders(), &profile.run.directory);
     let sources = SourceCache::new(&provider);
     let known = match selection.includes(AdviceKind::Redundant) {
-        true => properties::collect(context(), units(&selection.functions(&view)?))?,
+        true => properties::collect(context(), units_of_functions(&selection.functions(&view)?))?,
         false => KnownProperties::default(),
     };
     let advice = selection.advise(&view, &|function| known.get(function.unit.unit, function.map))?;
-    // Only a recorded sequence has the order of iterations.
-    let patterns = if selection.includes(AdviceKind::Loop) { patterns(job)? } else { Vec::new() };
+    // Loop patterns need the order of iterations, which only a recorded sequence contains.
+    let patterns = if selection.includes(AdviceKind::Loop) { find_iteration_patterns(job)? } else { Vec::new() };
     if let Some(file) = &job.sarif {
         let mut log = sarif::write_advice(&advice, &sources);
         if !patterns.is_empty() {
@@ -54,12 +54,11 @@ pub fn run(job: &Advise, color: Color) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Returns the units of functions, with the paths of their images.
-fn units<'a>(functions: &'a [&Function]) -> impl Iterator<Item = (&'a str, Identity, &'a UnitMap)> {
+fn units_of_functions<'a>(functions: &'a [&Function]) -> impl Iterator<Item = (&'a str, Identity, &'a UnitMap)> {
     functions.iter().map(|function| (&*function.image.path, function.unit.unit, &*function.unit.map))
 }
 
-/// Notes which functions were not searched for redundant results, and why.
+/// Prints a note that names functions that were not searched for redundant results, and the reason.
 fn note_missing_bitcode(known: &KnownProperties, functions: &[&Function]) {
     let names: Vec<&str> = functions.iter().map(|f| f.name.short.as_str()).collect();
     if let (false, Some(reason)) = (names.is_empty(), known.missing_reason()) {
@@ -67,8 +66,8 @@ fn note_missing_bitcode(known: &KnownProperties, functions: &[&Function]) {
     }
 }
 
-/// Returns the repeating patterns of loop iterations; empty if the run has no stream.
-fn patterns(job: &Advise) -> Result<Vec<IterationPattern>> {
+/// Returns repeating patterns of loop iterations. Empty if the run has no stream.
+fn find_iteration_patterns(job: &Advise) -> Result<Vec<IterationPattern>> {
     let Some(sequence) = in_report::load_busiest_thread(&job.profile, &folders()) else { return Ok(Vec::new()) };
     let mut patterns = sequence.patterns()?;
     patterns.retain(|p| job.function.as_ref().is_none_or(|f| p.function == *f));
@@ -76,7 +75,7 @@ fn patterns(job: &Advise) -> Result<Vec<IterationPattern>> {
     Ok(patterns)
 }
 
-fn selection(job: &Advise) -> Result<AdviceSelection> {
+fn advice_selection(job: &Advise) -> Result<AdviceSelection> {
     Ok(AdviceSelection {
         function: job.function.clone(),
         kinds: job.kind.clone(),

@@ -1,6 +1,6 @@
-//! `trodden annotate`: the source of a function with one path marked.
+//! `trodden annotate`: shows the source of a function with one path marked.
 
-use super::coverage::view_of;
+use super::coverage::create_view;
 use super::remarks::{note_inexact, report_missing};
 use crate::cli::{Annotate, Color};
 use crate::output::{json_text, print_result, text_options};
@@ -12,10 +12,9 @@ use trodden_report::annotate::{AnnotateRequest, annotate};
 use trodden_report::{PathMeasure, SourceCache, json};
 use trodden_stored::named;
 
-/// Prints the source with the path.
 pub fn run(job: &Annotate, color: Color) -> Result<ExitCode> {
     let (profile, lost) = named::recover(&job.profile)?;
-    let mut view = view_of(&profile);
+    let mut view = create_view(&profile);
     view.corrupt.extend(lost);
     let provider = sources(&source_folders(), &profile.run.directory);
     let sources = SourceCache::new(&provider);

@@ -7,7 +7,6 @@ use std::process::ExitCode;
 use trodden_driver::build::{self, BuildJob};
 use trodden_launch::process::exit_code;
 
-/// Runs the build, and returns its exit status.
 pub fn run(build: &Build) -> Result<ExitCode> {
     let job = BuildJob {
         lto: build.lto,

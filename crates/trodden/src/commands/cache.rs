@@ -5,23 +5,22 @@ use crate::context::context;
 use anyhow::Result;
 use std::io::Write;
 use std::process::ExitCode;
-use trodden_driver::store_size::{Size, parts};
+use trodden_driver::store_size::{Size, measure_folders};
 
-/// Prints the contents of the unit cache, after removing old files if requested.
 pub fn run(job: &Cache) -> Result<ExitCode> {
     let store = context().store()?;
     let mut out = crate::output::text_writer();
     writeln!(out, "{}", store.root().display())?;
-    for part in parts(&store, job.prune) {
+    for part in measure_folders(&store, job.prune) {
         let part = part?;
         if let Some(removed) = part.removed {
-            writeln!(out, "  {:8} {} removed", part.folder, summary(removed))?;
+            writeln!(out, "  {:8} {} removed", part.folder, format_size(removed))?;
         }
-        writeln!(out, "  {:8} {}  ({})", part.folder, summary(part.kept), part.description)?;
+        writeln!(out, "  {:8} {}  ({})", part.folder, format_size(part.kept), part.description)?;
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn summary(size: Size) -> String {
+fn format_size(size: Size) -> String {
     format!("{:>8} files, {:>9.1} MB", size.files, size.bytes as f64 / 1e6)
 }

@@ -1,4 +1,4 @@
-//! `cargo trodden`, and the roles in which cargo and rustc call the same program.
+//! `cargo trodden`, and the roles that this program plays for cargo and rustc.
 
 use super::coverage;
 use crate::cli::{Bursts, Parameters};
@@ -17,7 +17,7 @@ use trodden_recording::record::{self, RunnerCommand};
 use trodden_unit::Settings;
 use trodden_unit::experiment::Observe;
 
-const HELP: &str = "\
+const HELP_TEXT: &str = "\
 Build, run, test or benchmark a Rust workspace with its paths counted.
 
 Usage: cargo trodden <build|run|test|bench|nextest|install> [OPTIONS] [cargo's options] [-- arguments]
@@ -46,7 +46,7 @@ Examples:
   cargo trodden run --release -- args
 ";
 
-/// Runs the command, or acts as rustc's wrapper or linker: cargo and rustc call the same program.
+/// Runs the command, or acts as rustc's wrapper or linker if cargo or rustc calls this program.
 pub fn run(mut arguments: Vec<OsString>) -> Result<ExitCode> {
     match context().variable(rust::ROLE_VARIABLE).and_then(OsStr::to_str) {
         Some(rust::WRAPPER_ROLE) => return rust::run_rustc(context(), arguments, &mut io::stdout()),
@@ -59,7 +59,7 @@ pub fn run(mut arguments: Vec<OsString>) -> Result<ExitCode> {
         arguments.remove(0);
     }
     let Some(verb) = arguments.first().and_then(|a| a.to_str()).filter(|a| !["-h", "--help", "help"].contains(a)) else {
-        output::print(HELP.as_bytes())?;
+        output::print(HELP_TEXT.as_bytes())?;
         return Ok(ExitCode::SUCCESS);
     };
     cargo::check_verb(verb)?;
@@ -68,9 +68,9 @@ pub fn run(mut arguments: Vec<OsString>) -> Result<ExitCode> {
     let scope = InstrumentedScope { dependencies: take_flag(&mut arguments, "--dependencies"), std: take_flag(&mut arguments, "--std") };
     let own = settings.clone().or(experiment::from_environment(context())?);
     match own.observe {
-        // Streams and branches are recorded program by program.
+        // Streams and branches are recorded separately for each program.
         Some(Observe::Stream | Observe::Addresses | Observe::Trace) => cargo::run(context(), arguments, settings, scope),
-        observe => match cargo::tests(context(), &arguments, &settings, scope)? {
+        observe => match cargo::command_for_tests(context(), &arguments, &settings, scope)? {
             Some(tests) => {
                 let covered = (observe == Some(Observe::Coverage)).then_some(scope);
                 record_tests(tests, typed, &arguments, covered)
@@ -80,13 +80,11 @@ pub fn run(mut arguments: Vec<OsString>) -> Result<ExitCode> {
     }
 }
 
-/// Suite that runs of tests are put into.
 const TEST_SUITE: &str = "test";
-/// Suite that runs of benchmarks are put into.
 const BENCHMARK_SUITE: &str = "bench";
 
-/// Runs tests, records all of their processes as one run in the run store of the workspace, and reports the coverage of the code in
-/// `covered`, if any.
+/// Runs tests and records all their processes as one run in the workspace's run store. Reports the coverage of the code in `covered`, if
+/// given.
 fn record_tests(tests: CargoCommand, typed: Vec<OsString>, arguments: &[OsString], covered: Option<InstrumentedScope>) -> Result<ExitCode> {
     store::set_store_folder(tests.workspace.join(store::FOLDER));
     let suite = if arguments.first().is_some_and(|verb| verb == "bench") { BENCHMARK_SUITE } else { TEST_SUITE };
@@ -105,7 +103,7 @@ fn record_tests(tests: CargoCommand, typed: Vec<OsString>, arguments: &[OsString
     Ok(status)
 }
 
-/// Removes an option without a value from the arguments before `--`. Returns true if the option was given.
+/// Removes an option that has no value from the arguments before `--`. Returns true if the option was there.
 fn take_flag(arguments: &mut Vec<OsString>, option: &str) -> bool {
     let end = arguments.iter().position(|a| a == "--").unwrap_or(arguments.len());
     let rest = arguments.split_off(end);
@@ -116,7 +114,7 @@ fn take_flag(arguments: &mut Vec<OsString>, option: &str) -> bool {
     was_given
 }
 
-/// Removes trodden's own options from the arguments before `--`, and returns them as settings.
+/// Removes trodden's own options from the arguments before `--` and returns them as settings.
 pub fn take_settings(arguments: &mut Vec<OsString>) -> Result<Settings> {
     let end = arguments.iter().position(|a| a == "--").unwrap_or(arguments.len());
     let rest = arguments.split_off(end);

@@ -1,4 +1,4 @@
-//! `trodden record --copies K`, `trodden repeatable`, and the hidden `trodden copy`. The work is in `trodden_recording::copies`.
+//! `trodden record --copies K`, `trodden repeatable`, and the hidden `trodden copy`. `trodden_recording::copies` does the work.
 
 use crate::cli::{COPY_STRATEGIES, Copies, Division, HITS, Record, word_for};
 use crate::context::context;
@@ -28,12 +28,12 @@ use trodden_profile::copies::CopyMeasurements;
 use trodden_recording::copies::{self, CopyContext, CopyInput, CopyJob, CopyOptions, DividedCounts};
 use trodden_report::copies::{self as report, CostLine};
 
-/// Time to wait for the end of standard input before a note is printed.
+/// How long to wait for the end of standard input before printing a note.
 const STDIN_NOTE_DELAY: Duration = Duration::from_secs(1);
 
-/// Records a run by several copies. Returns the program's exit status, or 1 if the copies behaved differently.
+/// Records a run with several copies. Returns the program's exit status, or 1 if the copies behaved differently.
 pub fn run(record: &Record) -> Result<ExitCode> {
-    let job = CopyJob { what: record.recorded_command(), options: options(&record.copies)? };
+    let job = CopyJob { what: record.recorded_command(), options: copy_options(&record.copies)? };
     let context = CopyContext { driver: context(), recording: &recording_context() };
     let done = copies::run(&job, context, &standard_input)?;
     print_output(&done.output()?)?;
@@ -44,14 +44,12 @@ pub fn run(record: &Record) -> Result<ExitCode> {
     Ok(done.exit_code())
 }
 
-/// Default number of times that an unfinished copy is run again.
+/// Default number of times that a copy without a result is run again.
 const DEFAULT_RETRIES: u32 = 2;
 
-/// Converts the options for the library.
-///
-/// # Errors
-/// An option does not apply to what is divided, or the engine is not available.
-fn options(given: &Copies) -> Result<CopyOptions> {
+/// Converts the command's options to those of `trodden_recording`. Fails if an option does not apply to what is divided, or the engine is
+/// not available.
+fn copy_options(given: &Copies) -> Result<CopyOptions> {
     let choices = &given.choices;
     let shared = divided_counts(given)?;
     let parameters = EngineParameters {
@@ -63,10 +61,10 @@ fn options(given: &Copies) -> Result<CopyOptions> {
     Ok(CopyOptions {
         copies: given.copies.unwrap_or(1),
         shared,
-        strategy: strategy(given),
+        strategy: partition_strategy(given),
         profitable: given.division.profitable.into(),
         max_probes: given.division.max_probes.map(|max| max as usize),
-        hits: hits(given),
+        hits: minimised_hits(given),
         weights: given.weights.clone(),
         no_first_run: choices.no_first_run,
         engine: given.engine.create_engine(&parameters)?,
@@ -80,10 +78,8 @@ fn options(given: &Copies) -> Result<CopyOptions> {
     })
 }
 
-/// Returns what the copies divide.
-///
-/// # Errors
-/// An option does not apply to it, or the run to divide by cannot be read.
+/// Returns what the copies divide. Fails if an option does not apply to what is divided, or the run that the division is based on cannot be
+/// read.
 fn divided_counts(given: &Copies) -> Result<DividedCounts> {
     let choices = &given.choices;
     let depth = choices.segment_depth;
@@ -115,21 +111,21 @@ fn divided_counts(given: &Copies) -> Result<DividedCounts> {
     Ok(shared)
 }
 
-fn strategy(given: &Copies) -> PartitionStrategy {
+fn partition_strategy(given: &Copies) -> PartitionStrategy {
     given.division.strategy.unwrap_or(PartitionStrategy::Weighted)
 }
 
-fn hits(given: &Copies) -> Measure {
+fn minimised_hits(given: &Copies) -> Measure {
     given.choices.hits.unwrap_or(Measure::All)
 }
 
-/// Returns the standard input for the copies: the path of a regular file, otherwise the content.
+/// Returns the standard input for the copies: the path if it is a regular file, otherwise its content.
 fn standard_input() -> Result<CopyInput> {
     let mut input = io::stdin().lock();
     if input.is_terminal() {
         return Ok(CopyInput::Nothing);
     }
-    if let Some(path) = regular_file(&input)? {
+    if let Some(path) = regular_file_path(&input)? {
         return Ok(CopyInput::File(path));
     }
     let (done, open) = channel::<()>();
@@ -144,9 +140,9 @@ fn standard_input() -> Result<CopyInput> {
     Ok(if bytes.is_empty() { CopyInput::Nothing } else { CopyInput::Bytes(bytes) })
 }
 
-/// Returns the path of an open regular file. `None`: the content must be read like a pipe's, because the file is not regular, was deleted,
-/// or was already read in part.
-fn regular_file(input: &impl AsFd) -> Result<Option<PathBuf>> {
+/// Returns the path of an open file. `None` if the content must be read like that of a pipe: the file is not regular, was deleted, or has
+/// already been read in part.
+fn regular_file_path(input: &impl AsFd) -> Result<Option<PathBuf>> {
     let mut file = File::from(input.as_fd().try_clone_to_owned().context("cannot read standard input")?);
     let open = file.metadata().context("cannot read standard input")?;
     if !open.is_file() || file.stream_position().context("cannot read standard input")? != 0 {
@@ -157,7 +153,7 @@ fn regular_file(input: &impl AsFd) -> Result<Option<PathBuf>> {
     Ok(is_same.then_some(path))
 }
 
-/// Prints the output of the first copy. A reader that closes the pipe early is not an error.
+/// Prints the output of the first copy. If a reader closes the pipe early, this is not an error.
 fn print_output([out, err]: &[Vec<u8>; 2]) -> Result<()> {
     let print = |text: &[u8], to: &mut dyn Write| match to.write_all(text).and_then(|()| to.flush()) {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
@@ -167,13 +163,13 @@ fn print_output([out, err]: &[Vec<u8>; 2]) -> Result<()> {
     Ok(print(err, &mut io::stderr().lock())?)
 }
 
-/// Prints the costs of the copies, and writes them to a file (HTML or JSON) if requested.
+/// Prints the costs of the copies. If requested, also writes them to a file as HTML or JSON.
 fn show_costs(options: &Copies, measurements: &CopyMeasurements, differences: &[String]) -> Result<()> {
     let choices = RequestedCopies {
-        strategy: word_for(&COPY_STRATEGIES, &strategy(options)),
+        strategy: word_for(&COPY_STRATEGIES, &partition_strategy(options)),
         engine: options.engine.name().to_owned(),
-        measure: hits(options),
-        hits: word_for(&HITS, &hits(options)),
+        measure: minimised_hits(options),
+        hits: word_for(&HITS, &minimised_hits(options)),
     };
     let mut costs = Costs::new(measurements, &choices);
     costs.diverged = differences.to_vec();
@@ -191,8 +187,8 @@ fn show_costs(options: &Copies, measurements: &CopyMeasurements, differences: &[
     output::write_file(path, text.as_bytes())
 }
 
-/// Runs a program several times as copies would run, and once more with its memory at other addresses. Returns status 0 if it behaved the
-/// same in all runs, else 1.
+/// Runs a program several times under the same conditions as copies, and once more with randomised addresses. Returns status 0 if all runs
+/// behaved alike, else 1.
 pub fn check_repeatable(command: &[OsString], runs: u32, json: bool) -> Result<ExitCode> {
     let context = CopyContext { driver: context(), recording: &recording_context() };
     let found = copies::check_repeatable(command, runs, context, &standard_input)?;
@@ -211,16 +207,14 @@ pub fn check_repeatable(command: &[OsString], runs: u32, json: bool) -> Result<E
     Ok(if same { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Runs one copy of a job, and writes its result to the file that the launcher names.
-///
-/// # Errors
-/// The copy cannot be run, or counts are lost. The program's exit status is a part of the result, not an error.
+/// Runs one copy of a job and writes its result to the file that the launcher names. Fails if the copy cannot be run, or counts are lost.
+/// If the program fails, this is not an error: its exit status is part of the result.
 pub fn run_copy(folder: &Path, copy: usize) -> Result<ExitCode> {
     let result = env::var_os(RESULT_VARIABLE)
         .with_context(|| format!("{RESULT_VARIABLE} is not set: this command is internal; run `trodden record --copies` instead"))?;
     if let Some(launcher) = env::var_os(ALIVE_VARIABLE) {
         end_with_launcher(Path::new(&launcher));
     }
-    copies::work(folder, copy, Path::new(&result), &recording_context())?;
+    copies::run_worker(folder, copy, Path::new(&result), &recording_context())?;
     Ok(ExitCode::SUCCESS)
 }

@@ -1,4 +1,4 @@
-//! `trodden diff`: compares profiles here, and hands traces and streams to their modules.
+//! `trodden diff`: compares profiles. For traces and streams, it calls other modules.
 
 use super::{sequences, trace};
 use crate::cli::Diff;
@@ -11,10 +11,9 @@ use trodden_report::input_kind::{InputKind, utf8_name};
 use trodden_report::{View, difference};
 use trodden_stored::named;
 
-/// Exit status with `--fail` if the profiles differ.
-const DIFFERENT: u8 = 1;
+/// Exit status if the profiles differ and `--fail` is given.
+const DIFFERENT_STATUS: u8 = 1;
 
-/// Compares two files, and prints the differences.
 pub fn run(job: &Diff) -> Result<ExitCode> {
     let (before, after) = (InputKind::detect(&job.before)?, InputKind::detect(&job.after)?);
     let is_stream = |kind| matches!(kind, InputKind::StreamLogs | InputKind::EventText);
@@ -58,5 +57,5 @@ fn diff_profiles(job: &Diff) -> Result<ExitCode> {
     print_result(job.json, || json_text(&difference::json(&found, &by_lines)), text)?;
     let is_same =
         found.functions.is_empty() && by_lines.functions.is_empty() && found.only_before.is_empty() && found.only_after.is_empty();
-    Ok(if job.fail && !is_same { ExitCode::from(DIFFERENT) } else { ExitCode::SUCCESS })
+    Ok(if job.fail && !is_same { ExitCode::from(DIFFERENT_STATUS) } else { ExitCode::SUCCESS })
 }

@@ -1,5 +1,5 @@
-//! `trodden doctor`: checks the installation. Each missing piece is reported with the command that installs it. The last check compiles,
-//! runs and counts a small program.
+//! `trodden doctor`: checks the installation, and names the command that installs each missing component. The last check compiles, runs and
+//! counts a small program.
 
 use crate::context::context;
 use crate::last_store;
@@ -18,23 +18,21 @@ use std::process::{Command, ExitCode};
 use trodden_driver::assets;
 use trodden_driver::cargo::RustcVersion;
 use trodden_driver::other_programs::run as printed;
-use trodden_driver::toolchain::{Llvm, NEWEST_LLVM, OLDEST_LLVM, TESTED_LLVM, Tool, all_clangs, is_supported, on_path};
+use trodden_driver::toolchain::{Llvm, NEWEST_LLVM, OLDEST_LLVM, TESTED_LLVM, Tool, find_all_clangs, find_on_path, is_supported};
 use trodden_profile::store::locate;
 use trodden_recording::record;
 
-/// Version of the JSON.
 const SCHEMA_VERSION: u32 = 1;
 
-/// Result of a check.
 #[derive(Debug, Serialize)]
 struct Finding {
     what: &'static str,
-    /// True if nothing works without this component; false if only some commands need it.
+    /// True if nothing works without the component; false if only some commands need it.
     required: bool,
     ok: bool,
-    /// What was found, or the error.
+    /// What was found, or the error message.
     detail: String,
-    /// Command or advice that fixes the error.
+    /// A command or advice that fixes the error.
     remedy: Option<String>,
 }
 
@@ -48,65 +46,64 @@ struct DoctorFindings {
 const QEMU_REMEDY: &str = "install a QEMU with plugin support (Debian 12: apt-get install qemu-user; Debian 13's has none: build QEMU with \
     --enable-plugins --target-list=x86_64-linux-user, and put its qemu-x86_64 on PATH); cargo build --release -p trodden-qemu-plugin";
 
-/// Name of the check, whether it is required, the check itself, and what fixes a failure.
+/// Name of a check, whether it must pass, the check itself, and what fixes a failure.
 type DoctorCheck = (&'static str, bool, fn() -> Result<String>, Remedy);
 
-/// What fixes a failed check.
 enum Remedy {
     Text(&'static str),
-    /// Install these tools of the LLVM version in use.
+    /// Installing these tools of the LLVM version in use.
     Install(&'static [Tool]),
 }
 
 use Remedy::{Install, Text};
 
 const CHECKS: &[DoctorCheck] = &[
-    ("clang", true, clang, Install(&[Tool::Clang])),
-    ("linker and tools for objects", true, binutils, Text("apt-get install binutils")),
-    ("C library for linking", true, c_library, Text("apt-get install libc6-dev libgcc-12-dev")),
-    ("plugin", true, plugin, Text("cargo build --release -p trodden-instrument")),
-    ("unit cache", true, unit_cache, Text("set TRODDEN_CACHE to a writable folder")),
-    ("run store", false, run_store, Text("set TRODDEN_RUNS to a writable folder")),
+    ("clang", true, check_clang, Install(&[Tool::Clang])),
+    ("linker and tools for objects", true, check_binutils, Text("apt-get install binutils")),
+    ("C library for linking", true, check_c_library, Text("apt-get install libc6-dev libgcc-12-dev")),
+    ("plugin", true, check_plugin, Text("cargo build --release -p trodden-instrument")),
+    ("unit cache", true, check_unit_cache, Text("set TRODDEN_CACHE to a writable folder")),
+    ("run store", false, check_run_store, Text("set TRODDEN_RUNS to a writable folder")),
     (
         "open file description locks",
         true,
-        locks,
+        check_file_locks,
         Text("use a local file system (ext4, xfs, btrfs, tmpfs) for TMPDIR and profiles; needs Linux 3.15 or later"),
     ),
-    ("/proc", true, proc, Text("mount -t proc proc /proc")),
-    ("lld and LLVM's tools (for --lto)", false, lto, Install(&[Tool::Lld, Tool::Ar])),
-    ("LLVM's tools for coverage and edge profiles", false, profile_tools, Install(&[Tool::Cov])),
-    ("Rust (for cargo trodden)", false, rust, Text("install Rust from https://rustup.rs, then: rustup update stable")),
+    ("/proc", true, check_proc, Text("mount -t proc proc /proc")),
+    ("lld and LLVM's tools (for --lto)", false, check_lto, Install(&[Tool::Lld, Tool::Ar])),
+    ("LLVM's tools for coverage and edge profiles", false, check_profile_tools, Install(&[Tool::Cov])),
+    ("Rust (for cargo trodden)", false, check_rust, Text("install Rust from https://rustup.rs, then: rustup update stable")),
     (
         "collectors of traces",
         false,
-        crate::commands::trace::collectors,
+        crate::commands::trace::find_working_collectors,
         Text("allow ptrace; in a container, add the capability SYS_PTRACE"),
     ),
     (
         "memory protection keys (to trace programs that read their own code)",
         false,
-        protection_keys,
+        check_protection_keys,
         Text("use a processor and a kernel that list `ospke` in /proc/cpuinfo, or trace such programs with --collector single-step"),
     ),
-    ("QEMU user mode with trodden's plugin (for simulate)", false, crate::commands::simulate::trial, Text(QEMU_REMEDY)),
-    ("wait recorder (for waits)", false, crate::commands::waits::trial, Text("cargo build --release -p trodden-waits-recorder")),
-    ("end-to-end trial", true, trial, Text("fix the problems above, then run `trodden doctor` again")),
+    ("QEMU user mode with trodden's plugin (for simulate)", false, crate::commands::simulate::try_plugin, Text(QEMU_REMEDY)),
+    ("wait recorder (for waits)", false, crate::commands::waits::try_recorder, Text("cargo build --release -p trodden-waits-recorder")),
+    ("end-to-end trial", true, try_end_to_end, Text("fix the problems above, then run `trodden doctor` again")),
 ];
 
-/// Runs all checks. Returns status 0 if all required ones pass, else 1.
+/// Runs all checks. Returns status 0 if all required checks pass, else 1.
 pub fn run(json: bool) -> Result<ExitCode> {
     trodden_trace::command::in_this_process()?;
     let checks: Vec<Finding> = CHECKS.iter().map(check).collect();
     let ok = checks.iter().all(|c| c.ok || !c.required);
     match json {
         true => output::print_json(&DoctorFindings { schema_version: SCHEMA_VERSION, ok, checks })?,
-        false => print(&mut output::text_writer(), &checks)?,
+        false => print_findings(&mut output::text_writer(), &checks)?,
     }
     Ok(if ok { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn protection_keys() -> Result<String> {
+fn check_protection_keys() -> Result<String> {
     anyhow::ensure!(trodden_trace::has_protection_keys(), "programs see the jumps and breakpoints that a trace writes into their code");
     Ok("available".to_owned())
 }
@@ -114,12 +111,12 @@ fn protection_keys() -> Result<String> {
 fn check((what, required, find, remedy): &DoctorCheck) -> Finding {
     match find() {
         Ok(detail) => Finding { what, required: *required, ok: true, detail, remedy: None },
-        Err(error) => Finding { what, required: *required, ok: false, detail: reasons(&error), remedy: Some(remedy.text()) },
+        Err(error) => Finding { what, required: *required, ok: false, detail: reasons(&error), remedy: Some(remedy.describe()) },
     }
 }
 
 impl Remedy {
-    fn text(&self) -> String {
+    fn describe(&self) -> String {
         match self {
             Text(text) => (*text).to_owned(),
             Install(tools) => {
@@ -131,7 +128,7 @@ impl Remedy {
     }
 }
 
-fn print(out: &mut impl Write, checks: &[Finding]) -> io::Result<()> {
+fn print_findings(out: &mut impl Write, checks: &[Finding]) -> io::Result<()> {
     for check in checks {
         let mark = match (check.ok, check.required) {
             (true, _) => "ok     ",
@@ -146,11 +143,11 @@ fn print(out: &mut impl Write, checks: &[Finding]) -> io::Result<()> {
     Ok(())
 }
 
-/// Describes the clang in use, and the others that were found.
-fn clang() -> Result<String> {
+/// Describes the clang in use and lists the other clangs that were found.
+fn check_clang() -> Result<String> {
     let llvm = Llvm::find(context())?;
     let cxx = llvm.tool(context(), Tool::ClangCxx)?;
-    let version = first_line(Command::new(llvm.clang()).arg("--version"))?;
+    let version = first_output_line(Command::new(llvm.clang()).arg("--version"))?;
     let untested = if TESTED_LLVM.contains(&llvm.major) { String::new() } else { "; trodden is not tested with this version".to_owned() };
     let kind = |major| match (is_supported(major), TESTED_LLVM.contains(&major)) {
         (true, true) => "supported",
@@ -158,37 +155,37 @@ fn clang() -> Result<String> {
         (false, _) if major < OLDEST_LLVM => "too old",
         (false, _) => "too new",
     };
-    let others = all_clangs(context()).into_iter().rev().filter(|(major, _)| *major != llvm.major);
+    let others = find_all_clangs(context()).into_iter().rev().filter(|(major, _)| *major != llvm.major);
     let others: Vec<String> = others.map(|(major, path)| format!("clang {major} ({}; {})", path.display(), kind(major))).collect();
     let others = if others.is_empty() { String::new() } else { format!("; also found: {}", others.join(", ")) };
     Ok(format!("{}, {} ({version}){untested}{others}", llvm.clang().display(), cxx.display()))
 }
 
-fn binutils() -> Result<String> {
-    let ar = on_path(context(), OsStr::new("ar")).context("ar is not installed")?;
-    let version = first_line(Command::new("ld").arg("--version"))?;
+fn check_binutils() -> Result<String> {
+    let ar = find_on_path(context(), OsStr::new("ar")).context("ar is not installed")?;
+    let version = first_output_line(Command::new("ld").arg("--version"))?;
     Ok(format!("{version}; {}", ar.display()))
 }
 
-fn c_library() -> Result<String> {
+fn check_c_library() -> Result<String> {
     let clang = Tool::Clang.find(context())?;
     let mut found = Vec::new();
     for file in ["crt1.o", "crtbegin.o"] {
-        let path = first_line(Command::new(&clang).arg(format!("-print-file-name={file}")))?;
+        let path = first_output_line(Command::new(&clang).arg(format!("-print-file-name={file}")))?;
         ensure!(Path::new(&path).is_absolute(), "{file} is not installed");
         found.push(path);
     }
     Ok(found.join(", "))
 }
 
-fn plugin() -> Result<String> {
+fn check_plugin() -> Result<String> {
     let plugin = assets::PLUGIN.find(context())?;
     assets::try_plugin(context(), &Llvm::find(context())?, &plugin)?;
     Ok(plugin.display().to_string())
 }
 
-/// Checks that the unit cache is writable, and puts the runtime's object into it.
-fn unit_cache() -> Result<String> {
+/// Checks that the unit cache is writable, and writes the runtime object to it.
+fn check_unit_cache() -> Result<String> {
     let cache = context().store()?;
     assets::runtime_object(&cache)?;
     let trial = tempfile::tempfile_in(cache.root()).with_context(|| format!("cannot write to {}", cache.root().display()))?;
@@ -196,8 +193,8 @@ fn unit_cache() -> Result<String> {
     Ok(cache.root().display().to_string())
 }
 
-/// Finds the run store that `trodden report` would read here. A missing run store is not an error.
-fn run_store() -> Result<String> {
+/// Finds the run store that `trodden report` would read in this folder. A missing run store is not an error.
+fn check_run_store() -> Result<String> {
     match (locate(Path::new(".")), last_store::last()) {
         (Some(folder), _) => Ok(folder.display().to_string()),
         (None, Some(last)) => Ok(format!("none here; the last run was stored in {}", last.display())),
@@ -205,8 +202,8 @@ fn run_store() -> Result<String> {
     }
 }
 
-/// Checks open file description locks, with which the runtime locks regions of a raw file.
-fn locks() -> Result<String> {
+/// Checks that open file description locks work. The runtime uses them to lock regions of a raw file.
+fn check_file_locks() -> Result<String> {
     let folder = std::env::temp_dir();
     let file =
         tempfile::tempfile_in(&folder).with_context(|| format!("cannot write to {}: set TMPDIR to a writable folder", folder.display()))?;
@@ -215,20 +212,20 @@ fn locks() -> Result<String> {
     Ok(format!("work in {}", std::env::temp_dir().display()))
 }
 
-fn proc() -> Result<String> {
+fn check_proc() -> Result<String> {
     let link = fs::read_link("/proc/self/exe").context("/proc is not mounted")?;
     Ok(format!("mounted ({})", link.display()))
 }
 
-fn lto() -> Result<String> {
+fn check_lto() -> Result<String> {
     let lld = Tool::Lld.find(context())?;
-    let version = first_line(Command::new(&lld).arg("--version"))?;
+    let version = first_output_line(Command::new(&lld).arg("--version"))?;
     [Tool::Ar, Tool::Nm, Tool::Ranlib].iter().try_for_each(|tool| tool.find(context()).map(drop))?;
     Ok(version)
 }
 
-/// Checks that llvm-cov and llvm-profdata have clang's major version: their file formats differ between versions.
-fn profile_tools() -> Result<String> {
+/// Checks that llvm-cov and llvm-profdata have clang's major version. Their file formats differ between versions.
+fn check_profile_tools() -> Result<String> {
     let llvm = Llvm::find(context())?;
     let mut found = Vec::new();
     for tool in [Tool::Cov, Tool::Profdata] {
@@ -247,14 +244,14 @@ fn profile_tools() -> Result<String> {
     Ok(found.join(", "))
 }
 
-fn rust() -> Result<String> {
+fn check_rust() -> Result<String> {
     let rustc = RustcVersion::read(context()).context("rustc is not installed")?;
     let clang = rustc.compiler(context())?;
-    first_line(Command::new("cargo").arg("--version")).context("cargo is not installed")?;
+    first_output_line(Command::new("cargo").arg("--version")).context("cargo is not installed")?;
     Ok(format!("rustc {} with LLVM {}, whose bitcode clang {} compiles", rustc.release, rustc.llvm, clang.major))
 }
 
-/// A program whose function `odd` has two paths, of which one is taken three times.
+/// A program whose function `odd` has two paths. One of them is executed three times.
 const PROGRAM: &str = "\
 __attribute__((noinline)) int odd(int n) {
   if (n & 1) return n * 3;
@@ -263,15 +260,15 @@ __attribute__((noinline)) int odd(int n) {
 int main(int c, char **v) { (void)v; return odd(c) + odd(c) + odd(c) == 9 * c ? 0 : 1; }
 ";
 
-fn trial() -> Result<String> {
-    let place = temporary::folder("trodden-doctor-")?;
+fn try_end_to_end() -> Result<String> {
+    let place = temporary::create_folder("trodden-doctor-")?;
     let (source, program) = (place.path().join("trial.c"), place.path().join("trial"));
     fs::write(&source, PROGRAM)?;
     let trodden = context().executable_folder()?.join("trodden");
     let mut compile = Command::new(&trodden);
     compile.args(["cc", "-O0", "-g"]).arg(&source).arg("-o").arg(&program).current_dir(place.path());
-    first_line(&mut compile).context("the program cannot be compiled")?;
-    let profile = record::trial(&program, place.path(), &recording_context()).context("the program cannot be recorded")?;
+    first_output_line(&mut compile).context("the program cannot be compiled")?;
+    let profile = record::record_trial(&program, place.path(), &recording_context()).context("the program cannot be recorded")?;
     let counts = profile
         .functions()
         .find(|(_, _, f)| f.plain_name() == "odd")
@@ -283,7 +280,6 @@ fn trial() -> Result<String> {
     }
 }
 
-/// Runs a tool, and returns the first line of its output.
-fn first_line(command: &mut Command) -> Result<String> {
+fn first_output_line(command: &mut Command) -> Result<String> {
     Ok(String::from_utf8_lossy(&printed(command)?).lines().next().unwrap_or_default().to_owned())
 }

@@ -1,4 +1,4 @@
-//! `trodden drivers`.
+//! `trodden drivers`: creates links to the compiler drivers.
 
 use crate::context::context;
 use crate::notes::note;
@@ -7,7 +7,6 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use trodden_driver::assets;
 
-/// Creates links to the drivers in a folder, by default that of trodden.
 pub fn run(folder: Option<PathBuf>) -> Result<ExitCode> {
     let folder = match folder {
         Some(folder) => std::path::absolute(folder)?,

@@ -1,6 +1,6 @@
-//! `trodden export`: formats of other tools. The crate `trodden-report` produces most of them.
+//! `trodden export`: converts data to the formats of other tools. Most conversions are in the crate `trodden-report`.
 
-use super::coverage::{ALL_FILES, llvm_json, mapped_tracefile, view_of};
+use super::coverage::{ALL_FILES, create_view, llvm_json, mapped_tracefile};
 use super::remarks::{note_inexact, note_missing_files};
 use super::{trace, waits};
 use crate::cli::{CoverageFileSelection, Export, Format, word};
@@ -23,7 +23,6 @@ use trodden_report::view::MappedLines;
 use trodden_report::{PathMeasure, Selection, SourceCache, View, events, folded, json, lcov, pprof};
 use trodden_stored::named;
 
-/// Writes the export.
 pub fn run(job: &Export) -> Result<ExitCode> {
     let kind = InputKind::detect(&job.file)?;
     let formats: &[Format] = match kind {
@@ -55,7 +54,6 @@ pub fn run(job: &Export) -> Result<ExitCode> {
     }
 }
 
-/// The formats for profiles.
 const PROFILE_FORMATS: [Format; 10] = [
     Format::Folded,
     Format::Pprof,
@@ -69,7 +67,6 @@ const PROFILE_FORMATS: [Format; 10] = [
     Format::Proftext,
 ];
 
-/// Rejects options that have no effect on the requested format.
 fn reject_options_of_other_formats(job: &Export) -> Result<()> {
     const COVERAGE: &[Format] = &[Format::Lcov, Format::LlvmJson];
     let options: [(&str, bool, &[Format]); 7] = [
@@ -88,7 +85,7 @@ fn reject_options_of_other_formats(job: &Export) -> Result<()> {
     Ok(())
 }
 
-/// Checks that binary data does not go to a terminal, unless `-o -` requests it.
+/// Fails if binary data would be written to a terminal, unless `-o -` requests that.
 fn check_terminal(job: &Export) -> Result<()> {
     const BINARY: [Format; 4] = [Format::Pprof, Format::Profdata, Format::Weights, Format::Known];
     let goes_to_terminal = job.output.is_none() && BINARY.contains(&job.format) && std::io::stdout().is_terminal();
@@ -100,7 +97,7 @@ fn export_profile(job: &Export) -> Result<ExitCode> {
     reject_options_of_other_formats(job)?;
     check_terminal(job)?;
     let profile = named::load(utf8_name(&job.file)?)?;
-    let view = if job.format == Format::Html { view_of(&profile) } else { View::from_profile(&profile) };
+    let view = if job.format == Format::Html { create_view(&profile) } else { View::from_profile(&profile) };
     let provider = sources(&source_folders(), &profile.run.directory);
     let sources = SourceCache::new(&provider);
     let selection = Selection {
@@ -111,8 +108,8 @@ fn export_profile(job: &Export) -> Result<ExitCode> {
     };
     events::check_measure(&profile, selection.measure)?;
     let bytes = match job.format {
-        Format::Profdata => profdata::indexed(context(), &profile)?,
-        Format::Proftext => profdata::text(&profile)?,
+        Format::Profdata => profdata::to_indexed_format(context(), &profile)?,
+        Format::Proftext => profdata::to_text_format(&profile)?,
         Format::Folded => folded::write_folded_stacks(&view, &selection)?.into_bytes(),
         Format::Pprof => pprof::write_pprof(&view, &selection)?,
         Format::Lcov => tracefile(job, &view, &selection)?.into_bytes(),
@@ -126,7 +123,7 @@ fn export_profile(job: &Export) -> Result<ExitCode> {
         Format::Html => html::page(&view, &sources, &HtmlOptions { measure: selection.measure, ..HtmlOptions::default() }).into_bytes(),
         Format::Chrome | Format::Addresses => unreachable!("`PROFILE_FORMATS` does not contain them"),
     };
-    // JSON and HTML contain these remarks.
+    // JSON and HTML contain these remarks themselves.
     if !matches!(job.format, Format::Json | Format::Html) {
         note_inexact(&profile);
     }
@@ -134,13 +131,12 @@ fn export_profile(job: &Export) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Returns the selection of source files for LLVM's coverage.
 fn coverage_file_selection(job: &Export) -> CoverageFileSelection {
     let (object, include, exclude) = (job.object.clone(), job.include.clone(), job.exclude.clone());
     CoverageFileSelection { object, include, exclude, choices: job.choices.clone() }
 }
 
-/// Returns a tracefile of the selected source files that exist.
+/// Renders a tracefile of those selected source files that exist.
 fn tracefile(job: &Export, view: &View, selection: &Selection) -> Result<String> {
     let is_all = |pattern: &String| pattern == ALL_FILES;
     let include: Vec<String> = if job.include.iter().any(is_all) { Vec::new() } else { job.include.clone() };
@@ -148,7 +144,7 @@ fn tracefile(job: &Export, view: &View, selection: &Selection) -> Result<String>
     let run = &view.profile.run;
     let found = locate(&source_folders(), &run.directory);
     let name = |path: &str| files.name(path, found(path));
-    // The mapping does not tell which lines belong to which function.
+    // The coverage mapping does not say which function a line belongs to.
     let from_mapping = job.function.is_none() && is_mapped(view.profile);
     ensure!(
         from_mapping || job.object.is_empty(),
@@ -173,12 +169,12 @@ fn tracefile(job: &Export, view: &View, selection: &Selection) -> Result<String>
     Ok(text)
 }
 
-/// Renames the source files of a tracefile, and removes the files for which `name` returns `None`. Files that would get the same name are
-/// not renamed: they are versions of one source in different builds, whose counts must not be mixed.
+/// Renames the source files in a tracefile. Removes files for which `name` returns `None`. Does not rename files that would get the same
+/// name: they are versions of one source file in different builds, and their counts must not be mixed.
 fn rename_sources(tracefile: &str, name: &dyn Fn(&str) -> Option<String>) -> String {
-    const END: &str = "end_of_record\n";
+    const RECORD_END: &str = "end_of_record\n";
     let records: Vec<(&str, &str, &str, String)> = tracefile
-        .split_inclusive(END)
+        .split_inclusive(RECORD_END)
         .filter_map(|record| {
             let (before, rest) = record.split_once("SF:")?;
             let (path, after) = rest.split_once('\n')?;

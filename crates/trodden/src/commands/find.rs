@@ -1,4 +1,4 @@
-//! `trodden find`: finds the paths of a profile that match an expression, and hands traces and streams to their modules.
+//! `trodden find`: finds paths in a profile that match an expression. For traces and streams, it calls other modules.
 //! `trodden_analysis::expression` defines the expressions.
 
 use crate::cli::{Color, Find};
@@ -15,17 +15,16 @@ use trodden_report::input_kind::{InputKind, utf8_name};
 use trodden_report::{SourceCache, View};
 use trodden_stored::named;
 
-/// Exit status with `--fail` if a path matches.
-const FOUND: u8 = 1;
+/// Exit status if a path matches and `--fail` is given.
+const FOUND_STATUS: u8 = 1;
 
 /// Exit status if it is unknown whether a path matches.
-const UNKNOWN_BECAUSE_CUT: u8 = 2;
+const UNKNOWN_STATUS: u8 = 2;
 
-/// Advice for functions whose paths are split at cut edges: a match that crosses a cut edge is missed.
-const REMEDY: &str = "Record a variant with whole paths, made by `trodden-lab with --table-slots 4096 -- instrument PROGRAM --output NEW` \
-    (or with a larger --max-paths)";
+/// Advice for functions whose paths are split at cut edges. A match that crosses a cut edge is missed.
+const CUT_EDGE_ADVICE: &str = "Record a variant with whole paths, made by `trodden-lab with --table-slots 4096 -- instrument PROGRAM \
+    --output NEW` (or with a larger --max-paths)";
 
-/// Finds the matches of an expression.
 pub fn run(job: &Find, color: Color) -> Result<ExitCode> {
     match InputKind::detect(&job.file)? {
         InputKind::Trace => trace::find(job),
@@ -52,7 +51,10 @@ fn find_in_profile(job: &Find, color: Color) -> Result<ExitCode> {
     let undecided = found.undecided_functions();
     if !undecided.is_empty() {
         let what = if found.answer() == FoundAnswer::Unknown { "a path may match" } else { "more paths may match" };
-        note(format_args!("paths of {} are cut into pieces that were counted separately, so {what}. {REMEDY}", first_of(&undecided)));
+        note(format_args!(
+            "paths of {} are cut into pieces that were counted separately, so {what}. {CUT_EDGE_ADVICE}",
+            first_of(&undecided)
+        ));
     }
     let incomplete = found.incompletely_counted();
     if found.answer() == FoundAnswer::Unknown && !incomplete.is_empty() {
@@ -64,8 +66,8 @@ fn find_in_profile(job: &Find, color: Color) -> Result<ExitCode> {
     remarks::note_inexact(&profile);
     remarks::report_missing(&view, &sources);
     Ok(match found.answer() {
-        FoundAnswer::Unknown => ExitCode::from(UNKNOWN_BECAUSE_CUT),
-        FoundAnswer::Yes if job.fail => ExitCode::from(FOUND),
+        FoundAnswer::Unknown => ExitCode::from(UNKNOWN_STATUS),
+        FoundAnswer::Yes if job.fail => ExitCode::from(FOUND_STATUS),
         FoundAnswer::Yes | FoundAnswer::No => ExitCode::SUCCESS,
     })
 }

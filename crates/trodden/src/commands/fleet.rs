@@ -1,4 +1,5 @@
-//! `trodden fleet`: reports of untested paths from many machines. `trodden_analysis::field` defines their contents and merges them.
+//! `trodden fleet`: writes and merges reports of untested paths from many machines. `trodden_analysis::field` defines and merges the
+//! reports.
 
 use crate::cli::{Aggregate, Color, Fleet, FleetCopies, Pack};
 use crate::commands::remarks;
@@ -31,25 +32,23 @@ use trodden_report::users::{TakenPath, TakenPaths, Tomography, profile_without_c
 use trodden_report::words::plural;
 use trodden_report::{SourceCache, View};
 
-/// Memory for sorting, in bytes; the rest goes to temporary files.
-const SORT_MEMORY: usize = 256 << 20;
+/// Memory for sorting, in bytes. What does not fit goes to temporary files.
+const SORT_MEMORY_BYTES: usize = 256 << 20;
 
-/// Number of users listed per path, those with most executions first.
-const SHOWN_USERS: usize = 3;
+/// Maximum number of users to list for a path. Users with more executions come first.
+const MAX_SHOWN_USERS: usize = 3;
 
-/// File name extension of reports.
-const EXTENSION: &str = "field";
+const REPORT_EXTENSION: &str = "field";
 
-/// Makes copies, writes a report, or aggregates reports.
 pub fn run(job: &Fleet, color: Color) -> Result<ExitCode> {
     match job {
-        Fleet::Copies(job) => copies(job),
-        Fleet::Pack(job) => pack(job),
-        Fleet::Aggregate(job) => aggregate(job, color),
+        Fleet::Copies(job) => make_copies(job),
+        Fleet::Pack(job) => write_report(job),
+        Fleet::Aggregate(job) => aggregate_reports(job, color),
     }
 }
 
-fn copies(job: &FleetCopies) -> Result<ExitCode> {
+fn make_copies(job: &FleetCopies) -> Result<ExitCode> {
     let options = DistributedOptions {
         program: &job.program,
         folder: &job.output,
@@ -64,7 +63,7 @@ fn copies(job: &FleetCopies) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn pack(job: &Pack) -> Result<ExitCode> {
+fn write_report(job: &Pack) -> Result<ExitCode> {
     let copy = job.copy.as_deref().map(|copy| distribute::identity(copy, folders().units.as_ref())).transpose()?;
     let mut report = FieldReport::new(&untested_counts(job)?, hash_user(&job.user))?;
     if let Some((image, unit)) = copy {
@@ -88,14 +87,14 @@ fn pack(job: &Pack) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Returns the counts of untested paths in all profiles. If any profile is of a copy, only counts of copies remain.
+/// Returns the counts of untested paths in all profiles. If any profile comes from a copy, returns only the counts from copies.
 fn untested_counts(job: &Pack) -> Result<Profile> {
     let folders = folders();
     let mut known = KnownInput::default();
     job.known.iter().try_for_each(|name| known.add_named(name))?;
     let (mut sightings, mut merger) = (Sightings::default(), Merger::new(BuildPolicy::Separate));
     let (mut of_copies, mut read) = (job.copy.is_some(), 0);
-    // A copy that took no untested path has written nothing.
+    // A copy that executed no untested path has written no raw file.
     let names: Vec<String> = job.profiles.iter().filter(|p| !of_copies || !is_empty_folder(Path::new(p))).cloned().collect();
     let inputs = if of_copies && names.is_empty() { Vec::new() } else { find_inputs(&names, &folders)? };
     for input in inputs {
@@ -121,15 +120,15 @@ fn is_empty_folder(path: &Path) -> bool {
     path.is_dir() && raw_files(path).is_ok_and(|files| files.is_empty())
 }
 
-/// Reads the copies that were made in a folder.
 fn read_copies(folder: &Path) -> Result<DistributedCopies> {
     let (program, copies) = distribute::read(folder, folders().units.as_ref())?;
     let copies = copies.into_iter().map(|copy| DistributedCopy { image: copy.image, units: copy.units });
     Ok(DistributedCopies::new(program, copies.collect())?)
 }
 
-fn aggregate(job: &Aggregate, color: Color) -> Result<ExitCode> {
-    let limits = AggregateLimits { memory: SORT_MEMORY, paths: limit(output::max_results(job.top, job.json)), users: SHOWN_USERS };
+fn aggregate_reports(job: &Aggregate, color: Color) -> Result<ExitCode> {
+    let limits =
+        AggregateLimits { memory: SORT_MEMORY_BYTES, paths: limit(output::max_results(job.top, job.json)), users: MAX_SHOWN_USERS };
     let distributed = job.copies.as_deref().map(read_copies).transpose()?;
     let mut units = BTreeMap::new();
     let copies = distributed.as_ref().map(|distributed| {
@@ -144,9 +143,9 @@ fn aggregate(job: &Aggregate, color: Color) -> Result<ExitCode> {
         Some(distributed) => Aggregator::from_copies(limits, distributed),
         None => Aggregator::new(limits),
     };
-    for file in find_files(&job.reports, EXTENSION, "reports", "make reports with `trodden fleet pack`")? {
+    for file in find_files(&job.reports, REPORT_EXTENSION, "reports", "make reports with `trodden fleet pack`")? {
         match aggregator.add_file(&file) {
-            // One corrupt file must not stop the aggregation of thousands.
+            // A single corrupt file must not stop a merge of thousands of files.
             Err(error @ FieldError::Corrupt { .. }) => warn(format_args!("{error}; the rest of this file is left out")),
             read => read?,
         }
@@ -166,17 +165,15 @@ fn aggregate(job: &Aggregate, color: Color) -> Result<ExitCode> {
         .zip(sums.reporting.as_ref())
         .map(|(functions, reporting)| Tomography::new(job.population, functions, reporting))
         .transpose()?;
-    show(job, color, &sums, tomography.as_ref(), &mut maps)?;
+    print_aggregate(job, color, &sums, tomography.as_ref(), &mut maps)?;
     if sums.unmatched > 0 {
         warn(format_args!("left out {} that belong to none of the copies", plural(sums.unmatched as u128, "path", "paths")));
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// Returns the given files, and the files with this extension in the given folders.
-///
-/// # Errors
-/// There are no such files; the message contains `what` and `advice`. Or a folder cannot be read.
+/// Returns the given files, and all files with this extension in the given folders. Fails if there are no such files (the message contains
+/// `what` and `advice`), or a folder cannot be read.
 fn find_files(given: &[PathBuf], extension: &str, what: &str, advice: &str) -> Result<Vec<PathBuf>> {
     let mut out = Vec::new();
     for path in given {
@@ -198,8 +195,14 @@ fn find_files(given: &[PathBuf], extension: &str, what: &str, advice: &str) -> R
     Ok(out)
 }
 
-/// Prints the paths that most users took, with their source.
-fn show(job: &Aggregate, color: Color, sums: &FieldAggregate, tomography: Option<&Tomography>, maps: &mut UnitMaps) -> Result<()> {
+/// Prints the paths that the most users executed, with their source.
+fn print_aggregate(
+    job: &Aggregate,
+    color: Color,
+    sums: &FieldAggregate,
+    tomography: Option<&Tomography>,
+    maps: &mut UnitMaps,
+) -> Result<()> {
     let (profile, missing) = profile_without_counts(&sums.top, maps);
     let view = View::from_profile(&profile);
     let taken: Vec<TakenPath> = sums.top.iter().map(|path| TakenPath::new(path, tomography)).collect();

@@ -13,10 +13,8 @@ use trodden_recording::streams::record as streams;
 use trodden_recording::{ProfileDestination, import, new_run, record};
 use trodden_report::input_kind::InputKind;
 
-/// File name that denotes standard input.
 const STANDARD_INPUT: &str = "-";
 
-/// Reads the files and stores the profile.
 pub fn run(job: &Import) -> Result<ExitCode> {
     job.destination.check()?;
     let kind = common_kind(job)?;
@@ -26,7 +24,7 @@ pub fn run(job: &Import) -> Result<ExitCode> {
     }
     match kind {
         InputKind::RawFiles => record::collect_files(&job.files, &destination, &recording)?,
-        InputKind::StreamFiles => streams::collect(&job.files, &destination, &recording)?,
+        InputKind::StreamFiles => streams::import_leftover_streams(&job.files, &destination, &recording)?,
         InputKind::Trace => trace::import(single_file(job, "trace")?, &destination)?,
         InputKind::Branches => import_branches(job, single_file(job, "text of `perf script`")?, &destination)?,
         other => return Err(other.not_accepted_error(&job.files[0], "import")),
@@ -34,11 +32,11 @@ pub fn run(job: &Import) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Returns the kind of all files, which must be the same.
+/// Returns the kind of the files. Fails if they are of different kinds.
 fn common_kind(job: &Import) -> Result<InputKind> {
-    let first = kind_of(job, &job.files[0])?;
+    let first = detect_kind(job, &job.files[0])?;
     for file in &job.files[1..] {
-        let other = kind_of(job, file)?;
+        let other = detect_kind(job, file)?;
         ensure!(
             other == first,
             "{} is {}, but {} is {}: import each kind separately",
@@ -51,10 +49,10 @@ fn common_kind(job: &Import) -> Result<InputKind> {
     Ok(first)
 }
 
-fn kind_of(job: &Import, file: &Path) -> Result<InputKind> {
+fn detect_kind(job: &Import, file: &Path) -> Result<InputKind> {
     let found = if file.as_os_str() == STANDARD_INPUT { Some(InputKind::Branches) } else { InputKind::detect_import(file)? };
     match found {
-        // With --program, an unrecognised file must be text of `perf script`; its parser reports what is wrong with it.
+        // With --program, a file of unknown kind must be the text output of `perf script`. If it is not, the parser says what is wrong.
         None | Some(InputKind::Waits) if !job.program.is_empty() && file.is_file() => Ok(InputKind::Branches),
         Some(kind) => Ok(kind),
         None => Err(InputKind::unknown_kind_error(file)),
@@ -66,7 +64,6 @@ fn single_file<'a>(job: &'a Import, what: &str) -> Result<&'a Path> {
     Ok(&job.files[0])
 }
 
-/// Stores a profile of the branches that hardware recorded while an uninstrumented program ran.
 fn import_branches(job: &Import, file: &Path, destination: &ProfileDestination) -> Result<()> {
     if job.program.is_empty() {
         bail!("branches cannot be imported without their program: add --program PROGRAM (built with --addresses)");
@@ -80,5 +77,5 @@ fn import_branches(job: &Import, file: &Path, destination: &ProfileDestination) 
     };
     let recording = recording_context();
     let run = Run { suite: destination.suite.clone(), ..new_run() };
-    import::store(import::profile_of(text, name, &job.program, run, &recording)?, name, destination, &recording)
+    import::store_import(import::make_profile(text, name, &job.program, run, &recording)?, name, destination, &recording)
 }

@@ -1,4 +1,4 @@
-//! `trodden info`: describes an instrumented program, a profile with its streams, or, without a file, where data is stored.
+//! `trodden info`: describes an instrumented program, or a profile and its streams. Without a file, says where data is stored.
 
 use crate::cli::Info;
 use crate::context::context;
@@ -32,39 +32,35 @@ pub fn run(info: &Info) -> Result<ExitCode> {
     };
     let kind = InputKind::detect(file)?;
     match kind {
-        InputKind::Program => return program(info, file),
+        InputKind::Program => return describe_program(info, file),
         InputKind::Profile | InputKind::StreamLogs => {}
         other => return Err(other.not_accepted_error(file, "info")),
     }
     if kind == InputKind::Profile {
-        return profile(info, utf8_name(file)?);
+        return describe_profile(info, utf8_name(file)?);
     }
     let report = StreamStatistics::read(utf8_name(file)?, &folders())?;
     print_result(info.json, || json_text(&report), || Ok(report.text()))?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// Version of the JSON of [`StorageLocations`].
 const SCHEMA_VERSION: u32 = 1;
 
-/// Folders where data is stored, as printed by `trodden info` without a file.
+/// Where data is stored. `trodden info` without a file prints this.
 #[derive(Debug, Serialize)]
 struct StorageLocations {
     schema_version: u32,
     version: &'static str,
-    /// Folder with maps, bitcode and link recipes of builds; `None` if neither the environment nor a home folder determines it.
+    /// Folder with the maps, bitcode and link recipes of builds; `None` if neither the environment nor a home folder determines it.
     unit_cache: Option<PathBuf>,
-    /// Run store of the current folder or of a parent folder.
+    /// Run store in the current folder or in a parent folder.
     run_store: Option<PathBuf>,
-    /// Number of runs in the run store.
     runs: usize,
-    /// Run store that a new run would go to.
     new_runs: PathBuf,
-    /// Run store of the last run, if it is a different one.
+    /// Run store of the last run, if it differs from `run_store`.
     last_run_store: Option<PathBuf>,
-    /// Folders of sources that have moved.
+    /// Folders to which source files have been moved.
     sources: Vec<PathBuf>,
-    /// Folder for temporary files.
     temporary: PathBuf,
 }
 
@@ -117,8 +113,7 @@ impl StorageLocations {
     }
 }
 
-/// Describes a profile or a run, with the statistics of its streams.
-fn profile(info: &Info, name: &str) -> Result<ExitCode> {
+fn describe_profile(info: &Info, name: &str) -> Result<ExitCode> {
     let files = named::profile_files(name)?;
     let [file] = files.as_slice() else {
         bail!("`{name}` is a suite of {}: name one of its runs", plural(files.len() as u128, "run", "runs"))
@@ -140,7 +135,7 @@ fn profile(info: &Info, name: &str) -> Result<ExitCode> {
     Ok(if summary.is_whole() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn program(info: &Info, file: &Path) -> Result<ExitCode> {
+fn describe_program(info: &Info, file: &Path) -> Result<ExitCode> {
     let bytes = fs::read(file).with_context(|| format!("cannot read {}", file.display()))?;
     let image = match InstrumentedImage::read(&bytes) {
         Err(ImageError::NotInstrumented) => bail!("{}: {}", file.display(), ImageError::NotInstrumented),

@@ -1,4 +1,4 @@
-//! `trodden instrument PROGRAM -o NEW`: makes a variant of a program from its bitcode and link recipe, without its sources. See
+//! `trodden instrument PROGRAM -o NEW`: makes a variant of a program from its bitcode and link recipe, without its sources; see
 //! [`trodden_driver::variant`].
 
 mod interesting;
@@ -23,18 +23,17 @@ use trodden_report::words::plural;
 use trodden_unit::experiment::{ExperimentScheme, InputPurpose, PluginRequest, SettingsFile, exclusions};
 use trodden_unit::{InstrumentedImage, Observation, Settings, UnitMap};
 
-/// Default maximum growth of a unit's code, in percent, by inlining callees or copying them for a context.
-const DEFAULT_GROWTH: u32 = 50;
+/// Default limit on how much a unit's code may grow, in percent, when callees are inlined or copied for a context.
+const DEFAULT_MAX_GROWTH_PERCENT: u32 = 50;
 
-/// Makes the variant.
 pub fn run(job: &Instrument) -> Result<ExitCode> {
     let (program, output) = (&job.program, &job.output);
     ensure!(
         job.action.is_none() || job.watch.is_some() || job.parameters.residual.is_some(),
         "--action needs paths to act on: add --watch EXPRESSION or --residual PROFILE"
     );
-    let request = request(job)?;
-    let defaults = defaults(job);
+    let request = build_request(job)?;
+    let defaults = variant_defaults(job);
     variant::check_counters(program, request.experiment.observation())?;
     let Some(made) = variant::create(context(), program, output, &request, &defaults)? else {
         if matches!(request.experiment.observation(), Observation::TraceSleds(_)) {
@@ -70,8 +69,8 @@ pub fn run(job: &Instrument) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Converts the options to a request for the plugin. Conflicting options are rejected before any file is read.
-fn request(job: &Instrument) -> Result<PluginRequest> {
+/// Converts the options to a request for the plugin. Rejects conflicting options before any file is read.
+fn build_request(job: &Instrument) -> Result<PluginRequest> {
     let placeholder = || Some(SettingsFile::File(PathBuf::new()));
     let mut settings = Settings { time_limit_s: job.choices.time_limit, ..job.parameters.settings() };
     settings.interesting = if job.interesting.is_empty() { None } else { placeholder() };
@@ -79,7 +78,7 @@ fn request(job: &Instrument) -> Result<PluginRequest> {
     settings.segments = job.segments.as_ref().and_then(|_| placeholder());
     exclusions::check(&settings)?;
     if !job.interesting.is_empty() {
-        let paths = interesting::paths(&job.interesting, &job.program)?;
+        let paths = interesting::interesting_paths(&job.interesting, &job.program)?;
         let interesting: usize = paths.functions().map(|(_, _, f)| f.known.len()).sum();
         let (path_count, function_count) =
             (plural(interesting as u128, "path", "paths"), plural(paths.len() as u128, "function", "functions"));
@@ -99,7 +98,7 @@ fn request(job: &Instrument) -> Result<PluginRequest> {
         Some((set, None)) => Some(segments::requested_segments(job.depth as usize, &job.only, set, &folders())?),
         None => None,
     };
-    if let Some(set) = set.map(|set| set.with_growth(job.choices.growth.unwrap_or(DEFAULT_GROWTH))) {
+    if let Some(set) = set.map(|set| set.with_growth(job.choices.growth.unwrap_or(DEFAULT_MAX_GROWTH_PERCENT))) {
         let functions = plural(set.functions().len() as u128, "function", "functions");
         let is_selective = settings.scheme == Some(ExperimentScheme::Interesting(NumberingScheme::Pspp));
         ensure!(
@@ -112,8 +111,9 @@ fn request(job: &Instrument) -> Result<PluginRequest> {
     experiment::resolve(context(), settings)
 }
 
-/// Returns how the variant behaves if no environment variable is set: a residual variant writes its counts to the run store, if one exists.
-fn defaults(job: &Instrument) -> Defaults {
+/// Returns how the variant behaves if the environment does not say otherwise: a residual variant writes its counts to the run store, if
+/// there is one.
+fn variant_defaults(job: &Instrument) -> Defaults {
     let store = job.parameters.residual.as_ref().and_then(|_| RunStore::find(Path::new(".")).ok());
     let output = store.and_then(|store| {
         let folder = store.folder().join(FIELD_FOLDER);
@@ -124,7 +124,7 @@ fn defaults(job: &Instrument) -> Defaults {
     Defaults { output, on_untested: job.action.or(on_match).map(word), watched: job.watch.clone() }
 }
 
-/// Warns of functions in which all paths are counted, not only the interesting ones.
+/// Warns about functions in which all paths are counted instead of only the interesting paths.
 fn warn_of_full_counting(image: &InstrumentedImage) {
     for map in image.frames.iter().filter_map(|f| f.map().ok()) {
         for function in &map.fully_counted {
@@ -133,7 +133,7 @@ fn warn_of_full_counting(image: &InstrumentedImage) {
     }
 }
 
-/// Returns the settings with which an image's units are counted.
+/// Describes the settings that the units of an image were instrumented with.
 fn describe_experiments(image: &InstrumentedImage) -> String {
     let mut experiments: Vec<String> = image.frames.iter().filter_map(|f| f.map().ok()).map(|m| m.experiment.to_string()).collect();
     experiments.sort();

@@ -12,7 +12,6 @@ use trodden_analysis::isolate::SuspiciousnessFormula;
 use trodden_report::isolation::{SuspectSelection, Suspects};
 use trodden_report::{SourceCache, View};
 
-/// Ranks and prints the paths.
 pub fn run(job: &Isolate, color: Color) -> Result<ExitCode> {
     let compared = ComparedRuns { runs: &job.runs, failing: &job.failing, passing: &job.passing, program: job.program.as_deref() };
     let (isolation, profile) = gather(&compared)?;

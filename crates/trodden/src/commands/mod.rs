@@ -1,4 +1,4 @@
-//! The commands: one file or folder each.
+//! The commands, each in a file or folder of its own.
 //!
 //! | file | contents |
 //! |---|---|
@@ -66,7 +66,7 @@ use trodden_console::arguments::simulate::SimulateModel;
 use trodden_driver::cc;
 use trodden_driver::compile_step::SourceLanguage;
 
-/// Runs a command, and remembers the run store if the command uses one.
+/// Runs a command. If the command uses a run store, remembers it.
 pub fn run(cli: Cli) -> Result<ExitCode> {
     let stores_runs = matches!(cli.command, Command::Record(_) | Command::Import(_) | Command::Suite(_));
     let done = dispatch(cli);

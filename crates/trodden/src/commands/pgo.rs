@@ -1,5 +1,5 @@
-//! `trodden pgo`: optimises a program with profiles of its own runs. [`trodden_driver::guided`] describes the steps,
-//! [`trodden_analysis::transformations`] the path-based transformations.
+//! `trodden pgo`: optimises a program with profiles of its own runs. [`trodden_driver::guided`] describes the steps, and
+//! [`trodden_analysis::transformations`] the transformations that are based on paths.
 
 use crate::cli::Pgo;
 use crate::context::context;
@@ -14,13 +14,11 @@ use trodden_driver::guided::{self, GuidedBuild, Training, hot_paths};
 use trodden_recording::{PROGRAM_VARIABLE, record};
 use trodden_unit::{Transformation, TransformationPlan};
 
-/// Default minimum percentage of the program's executed instructions that a copied path must save.
+/// A path is copied only if that saves at least this percentage of all instructions that the program executes (default of an option).
 const DEFAULT_MIN_SHARE: f64 = 0.05;
 
-/// Builds and trains the program twice, and builds the optimised program.
-///
-/// # Errors
-/// A build, a training or a tool fails, or the build makes several programs and `--program` does not name one.
+/// Builds and trains the program twice, and then builds the optimised program. Fails if a build, a training or a tool fails, or the build
+/// links several programs and `--program` names none of them.
 pub fn run(job: &Pgo) -> Result<ExitCode> {
     check_outputs(job)?;
     let guided = GuidedBuild {
@@ -48,7 +46,6 @@ pub fn run(job: &Pgo) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Checks the names of the output files before anything is built.
 fn check_outputs(job: &Pgo) -> Result<()> {
     for (option, file) in [("--output", &job.output), ("--keep-profile", &job.choices.keep_profile)] {
         let Some(file) = file else { continue };
@@ -61,7 +58,7 @@ fn check_outputs(job: &Pgo) -> Result<()> {
     Ok(())
 }
 
-/// Runs the second training, and selects transformations by its paths.
+/// Runs the second training, and selects transformations based on its paths.
 fn transformed_functions(job: &Pgo, program: &Path) -> Result<Vec<TransformedFunction>> {
     let options = TransformationOptions {
         min_saving: job.choices.min_share.unwrap_or(DEFAULT_MIN_SHARE) / 100.0,

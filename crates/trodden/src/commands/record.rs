@@ -1,4 +1,4 @@
-//! `trodden record`: selects the kind of recording.
+//! `trodden record`: selects what kind of recording to make.
 
 use crate::cli::{Branches, Division, Record};
 use crate::commands::copies;
@@ -14,9 +14,8 @@ use trodden_recording::branches::{self, BranchRecording};
 use trodden_recording::streams::record as streams;
 use trodden_recording::{programs, record, sample};
 
-/// Records a run, and returns the command's exit status.
 pub fn run(job: &Record) -> Result<ExitCode> {
-    // The command may run for a long time, so the destination is checked first.
+    // The command may run for a long time, so its destination is checked first.
     job.destination.suite.as_deref().map_or(Ok(()), check_suite_name)?;
     job.destination.check()?;
     reject_options_without_effect(job)?;
@@ -37,14 +36,14 @@ pub fn run(job: &Record) -> Result<ExitCode> {
         return trodden_trace::command::in_tracer(|| programs::run(&what, suite, whole, &recording));
     }
     match (job.stream.last, whole) {
-        (Some(last), _) => streams::record_last(&what.command, last, &recording),
-        (None, Some(options)) => streams::record_whole(&what, options, &recording),
+        (Some(last), _) => streams::record_last_paths(&what.command, last, &recording),
+        (None, Some(options)) => streams::record_complete_streams(&what, options, &recording),
         (None, None) => record::run(&what, job.bursts.to_recording(), job.bursts.are_given(), &recording),
     }
 }
 
-/// Rejects options that have no effect without a second option. clap checks this too, but not if the second option conflicts with a given
-/// one.
+/// Rejects options that have no effect without another option. clap checks this, too, but not if that other option conflicts with a given
+/// option.
 fn reject_options_without_effect(job: &Record) -> Result<()> {
     let copies = &job.copies;
     let without_copies = copies.copies.is_none();
@@ -74,12 +73,11 @@ fn reject_options_without_effect(job: &Record) -> Result<()> {
     }
 }
 
-/// Returns true if each program that the command runs becomes a run of its own.
+/// Returns true if each program that the command runs is stored as a separate run.
 fn stores_each_program(job: &Record) -> bool {
     !(job.bursts.are_given() || job.destination.no_store)
 }
 
-/// Finds perf, and returns what perf is to record.
 fn branch_recording(branches: &Branches) -> Result<BranchRecording> {
     let perf = find_program(context(), "perf".as_ref())
         .context("perf is not installed: install it (Debian: apt install linux-perf; Ubuntu: linux-tools-generic; Fedora: perf)")?;

@@ -1,12 +1,12 @@
-//! Notes that reports share: missing files, and counts that are not exact.
+//! Remarks that several reports print: missing files, and counts that are not exact.
 
 use crate::notes::{note, warn};
-use crate::rust_sources::PREFIX;
+use crate::rust_sources::STANDARD_LIBRARY_PREFIX;
 use trodden_coverage::FilePatterns;
 use trodden_profile::Profile;
 use trodden_report::{SourceCache, View};
 
-/// Notes which source files a tracefile does not contain because they do not exist.
+/// Prints a note about source files that a tracefile lacks because they do not exist.
 pub fn note_missing_files(files: &FilePatterns) {
     let missing = files.missing();
     if let Some(first) = missing.first() {
@@ -15,7 +15,7 @@ pub fn note_missing_files(files: &FilePatterns) {
     }
 }
 
-/// Warns of a sampled profile and of inexact counts, for output that does not contain such remarks.
+/// Warns about sampled and inexact counts. This is for output formats that cannot contain such remarks.
 pub fn note_inexact(profile: &Profile) {
     if profile.sampling.is_some() {
         warn("the profile is sampled: code without a count may have been executed, too");
@@ -23,10 +23,11 @@ pub fn note_inexact(profile: &Profile) {
     profile.inexact().iter().for_each(|inexact| note(format_args!("not exact: {inexact}")));
 }
 
-/// Warns of corrupt parts of a profile and of source files that could not be read.
+/// Warns about corrupt parts of a profile, and about source files that could not be read.
 pub fn report_missing(view: &View, sources: &SourceCache) {
     view.corrupt.iter().for_each(warn);
-    let (library, missing): (Vec<String>, Vec<String>) = sources.missing().into_iter().partition(|path| path.starts_with(PREFIX));
+    let (library, missing): (Vec<String>, Vec<String>) =
+        sources.missing().into_iter().partition(|path| path.starts_with(STANDARD_LIBRARY_PREFIX));
     if !library.is_empty() {
         note("cannot read sources of Rust's standard library. `rustup component add rust-src` installs them for the program's toolchain");
     }

@@ -1,6 +1,6 @@
-//! `trodden report`: reports profiles as text, JSON or HTML, and hands traces and recordings of waits to their modules.
+//! `trodden report`: reports profiles as text, JSON or HTML. For traces and recordings of waits, it calls other modules.
 
-use super::coverage::view_of;
+use super::coverage::create_view;
 use super::remarks::report_missing;
 use super::{trace, waits};
 use crate::cli::{Color, Report};
@@ -17,9 +17,8 @@ use trodden_report::{PathMeasure, Selection, SourceCache, View, callers, events,
 use trodden_stored::named;
 
 /// Default maximum number of source lines per path.
-const DEFAULT_STEPS: usize = 40;
+const DEFAULT_MAX_LINES_PER_PATH: usize = 40;
 
-/// Prints the report, or writes the page.
 pub fn run(job: &Report, color: Color) -> Result<ExitCode> {
     let kind = InputKind::detect(&job.file)?;
     if kind != InputKind::Waits {
@@ -37,8 +36,8 @@ fn report_profile(job: &Report, color: Color) -> Result<ExitCode> {
     InputKind::Profile.reject_options(&[("--what-if", !job.what_if.is_empty()), ("--stream", job.stream.is_some())])?;
     let name = utf8_name(&job.file)?;
     let (profile, lost) = named::recover(name)?;
-    // Only the page shows whole source files, which need the counts of all lines.
-    let mut view = if job.html.is_some() { view_of(&profile) } else { View::from_profile(&profile) };
+    // Only the HTML page shows complete source files, and thus needs the counts of all lines.
+    let mut view = if job.html.is_some() { create_view(&profile) } else { View::from_profile(&profile) };
     view.corrupt.extend(lost);
     let provider = sources(&source_folders(), &profile.run.directory);
     let sources = SourceCache::new(&provider);
@@ -62,14 +61,17 @@ fn report_profile(job: &Report, color: Color) -> Result<ExitCode> {
         }
         print(&json_text(&document)?)?;
     } else {
-        let mut report = text::report(&view, &selection, &sources, &text_options(color, job.steps.unwrap_or(DEFAULT_STEPS)))?.into_bytes();
+        let mut report =
+            text::report(&view, &selection, &sources, &text_options(color, job.steps.unwrap_or(DEFAULT_MAX_LINES_PER_PATH)))?.into_bytes();
         if job.function.is_none()
             && let Some(sequence) = in_report::load_busiest_thread(name, &folders())
         {
             sequence.write(&mut report)?;
         }
         if let Some(callers) = callers {
-            report.extend(callers.text(job.function.as_deref(), selection.top, &text_options(color, DEFAULT_STEPS)).into_bytes());
+            report.extend(
+                callers.text(job.function.as_deref(), selection.top, &text_options(color, DEFAULT_MAX_LINES_PER_PATH)).into_bytes(),
+            );
         }
         print_text(&String::from_utf8_lossy(&report))?;
     }

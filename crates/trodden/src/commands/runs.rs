@@ -14,10 +14,8 @@ use trodden_profile::{RunEntry, RunStore};
 use trodden_report::runs::{run_json, table};
 use trodden_report::words::plural;
 
-/// Version of the JSON output.
 const SCHEMA_VERSION: u32 = 3;
 
-/// Lists runs, removes them, or puts them into a suite.
 pub fn run(job: &Runs) -> Result<ExitCode> {
     let store = RunStore::find(Path::new("."))?;
     match &job.command {
@@ -34,7 +32,7 @@ pub fn run(job: &Runs) -> Result<ExitCode> {
             store.unreadable()?.iter().for_each(|u| warn(format_args!("cannot list a profile of the run store: {}", u.why)));
         }
         Some(RunsCommand::Remove { runs, leftovers }) => {
-            let chosen = select(&store, runs)?;
+            let chosen = select_runs(&store, runs)?;
             chosen.iter().try_for_each(|entry| store.remove(entry.number))?;
             if !chosen.is_empty() {
                 note(format_args!("removed {}", plural(chosen.len() as u128, "run", "runs")));
@@ -44,7 +42,7 @@ pub fn run(job: &Runs) -> Result<ExitCode> {
             }
         }
         Some(RunsCommand::Suite { suite, runs }) => {
-            let chosen = select(&store, runs)?;
+            let chosen = select_runs(&store, runs)?;
             chosen.iter().try_for_each(|entry| store.set_suite(entry.number, Some(suite)))?;
             note(format_args!("put {} into the suite {suite}", plural(chosen.len() as u128, "run", "runs")));
         }
@@ -52,7 +50,6 @@ pub fn run(job: &Runs) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Notes the files and folders that killed recordings left.
 fn note_leftovers(left: &[Leftover]) {
     // A recording that was killed before anything was counted leaves an empty folder.
     let left: Vec<Leftover> = left.iter().filter(|file| file.bytes > 0).cloned().collect();
@@ -61,7 +58,7 @@ fn note_leftovers(left: &[Leftover]) {
             "killed recordings left {} ({}): `trodden import FOLDER` stores raw counts as a run, and \
                 `trodden runs remove --leftovers` removes everything",
             plural(left.len() as u128, "file or folder", "files and folders"),
-            megabytes(&left)
+            format_megabytes(&left)
         ));
         left.iter().for_each(|file| note(format_args!("  {}", file.path.display())));
     }
@@ -72,17 +69,17 @@ fn remove_leftovers(left: &[Leftover]) -> Result<()> {
         let removed = if file.path.is_dir() { fs::remove_dir_all(&file.path) } else { fs::remove_file(&file.path) };
         removed.with_context(|| format!("cannot remove {}", file.path.display()))?;
     }
-    note(format_args!("removed {} ({})", plural(left.len() as u128, "file or folder", "files and folders"), megabytes(left)));
+    note(format_args!("removed {} ({})", plural(left.len() as u128, "file or folder", "files and folders"), format_megabytes(left)));
     Ok(())
 }
 
-fn megabytes(left: &[Leftover]) -> String {
+fn format_megabytes(left: &[Leftover]) -> String {
     format!("{:.1} MB", left.iter().map(|file| file.bytes).sum::<u64>() as f64 / 1e6)
 }
 
-/// Returns the named runs, without duplicates. A name is one that [`RunStore::select`] accepts, or a range (`3-7`); not all numbers of a
-/// range need to exist.
-fn select(store: &RunStore, names: &[String]) -> Result<Vec<RunEntry>> {
+/// Returns the named runs, without duplicates. A name is anything that [`RunStore::select`] accepts, or a range such as `3-7`, in which
+/// numbers may be missing.
+fn select_runs(store: &RunStore, names: &[String]) -> Result<Vec<RunEntry>> {
     let mut chosen: Vec<RunEntry> = Vec::new();
     for name in names {
         let found = match store.select(name) {
@@ -101,7 +98,6 @@ fn select(store: &RunStore, names: &[String]) -> Result<Vec<RunEntry>> {
     Ok(chosen)
 }
 
-/// Parses a range such as `3-7`.
 fn parse_range(text: &str) -> Option<RangeInclusive<u64>> {
     let (first, last) = text.split_once('-')?;
     Some(first.parse().ok()?..=last.parse().ok()?)

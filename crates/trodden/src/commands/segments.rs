@@ -1,4 +1,4 @@
-//! `trodden segments`: a caller's path up to a call, then the callee's path, counted together.
+//! `trodden segments`: counts a caller's path up to a call together with the callee's path.
 
 use crate::cli::{Color, Segments};
 use crate::commands::{remarks, sequences};
@@ -17,10 +17,9 @@ use trodden_report::segments::{SegmentList, SegmentRanking};
 use trodden_report::{Name, SourceCache, View, counted_segments};
 use trodden_stored::Folders;
 
-/// Exit status with `--fail` if a segment is shown.
-const FOUND: u8 = 1;
+/// Exit status if a segment is shown and `--fail` is given.
+const FOUND_STATUS: u8 = 1;
 
-/// Prints segments.
 pub fn run(job: &Segments, color: Color) -> Result<ExitCode> {
     let kind = InputKind::detect(&job.file)?;
     if kind == InputKind::EventText || job.thread.is_some() {
@@ -33,10 +32,10 @@ pub fn run(job: &Segments, color: Color) -> Result<ExitCode> {
     let mut found = observed.of_depth(depth);
     let all = SegmentRanking::totals(&found);
     if is_untested {
-        keep_untested(&mut found, &observed, job, (depth, &folders))?;
+        remove_known_segments(&mut found, &observed, job, (depth, &folders))?;
     }
     if let Some(name) = &job.function {
-        found.retain(|(image, segment, _)| ends_in(image, segment, name));
+        found.retain(|(image, segment, _)| segment_ends_in(image, segment, name));
         ensure!(!found.is_empty() || is_untested, "no segment ends in a function named `{name}`");
     }
     let is_text = !job.json && job.sarif.is_none();
@@ -61,15 +60,15 @@ pub fn run(job: &Segments, color: Color) -> Result<ExitCode> {
         counted_segments::summarise_counters(&observed).iter().for_each(note);
     }
     remarks::report_missing(&view, &sources);
-    Ok(if job.fail && !found.is_empty() { ExitCode::from(FOUND) } else { ExitCode::SUCCESS })
+    Ok(if job.fail && !found.is_empty() { ExitCode::from(FOUND_STATUS) } else { ExitCode::SUCCESS })
 }
 
-fn ends_in(image: &ImageProfile, segment: &Segment, name: &str) -> bool {
+fn segment_ends_in(image: &ImageProfile, segment: &Segment, name: &str) -> bool {
     segment.last().is_some_and(|path| Name::from_linkage(function_map(image, path.function).plain_name()).matches(name))
 }
 
-/// Removes the segments that the build or `--known` names.
-fn keep_untested(
+/// Removes segments that are known from the build or from `--known`.
+fn remove_known_segments(
     found: &mut Vec<(&ImageProfile, Segment, u64)>,
     observed: &ObservedSegments,
     job: &Segments,

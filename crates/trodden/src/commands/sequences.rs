@@ -1,4 +1,4 @@
-//! Queries on sequences of paths and calls: `find --events`, `diff --sequence`, `segments --thread`.
+//! Queries on sequences of paths and calls: `find --events`, `diff --sequence` and `segments --thread`.
 
 use crate::cli::{Diff, Find, Segments};
 use crate::output;
@@ -15,16 +15,16 @@ use trodden_stored::place::streams_folder_of;
 
 const SCHEMA_VERSION: u32 = 2;
 
-/// Runs `trodden find --events`: prints where a sequence of events occurs. Returns status 1 if it occurs and `--fail` is given.
+/// `trodden find --events`: prints where a sequence of events occurs. Returns status 1 if it occurs and `--fail` is given.
 pub fn find(job: &Find, kind: InputKind) -> Result<ExitCode> {
     let events = parse_events(&job.expression)?;
-    let opened = open(&recording(&job.file, kind, "find --events")?, job.thread.unwrap_or(0) as usize)?;
+    let opened = open_thread_stream(&recording(&job.file, kind, "find --events")?, job.thread.unwrap_or(0) as usize)?;
     let found = sequences::find(&opened, &events, output::max_results(job.top, job.json))?;
-    print(job.json, &found, |out| shown::write_found(out, &found))?;
+    print_result(job.json, &found, |out| shown::write_found(out, &found))?;
     Ok(if job.fail && found.occurrences > 0 { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-/// Splits events at semicolons, except in square brackets: these belong to types (`[u8; 4]`).
+/// Splits a list of events at semicolons. Semicolons in square brackets do not count, because they belong to types (`[u8; 4]`).
 fn parse_events(text: &str) -> Result<Vec<String>> {
     let (mut events, mut depth) = (vec![String::new()], 0_i32);
     for character in text.chars() {
@@ -44,7 +44,7 @@ fn parse_events(text: &str) -> Result<Vec<String>> {
     Ok(events)
 }
 
-/// Runs `trodden diff --sequence`: prints where two streams differ. Returns status 1 if they do and `--fail` is given.
+/// `trodden diff --sequence`: prints where two streams differ. Returns status 1 if they differ and `--fail` is given.
 pub fn diff(job: &Diff, (before, after): (InputKind, InputKind)) -> Result<ExitCode> {
     InputKind::StreamLogs.reject_options(&[
         ("--across-builds", job.across_builds),
@@ -53,30 +53,28 @@ pub fn diff(job: &Diff, (before, after): (InputKind, InputKind)) -> Result<ExitC
         ("--ignore", !job.ignore.is_empty()),
     ])?;
     let (before, after) = (recording(&job.before, before, "diff --sequence")?, recording(&job.after, after, "diff --sequence")?);
-    let (input, folders, mut table) = (of_thread(job.thread.unwrap_or(0) as usize), folders(), EventTable::default());
+    let (input, folders, mut table) = (choose_thread(job.thread.unwrap_or(0) as usize), folders(), EventTable::default());
     let (_, left) = shown::open_into(&before, input, &mut table, &folders)?;
     let (_, right) = shown::open_into(&after, input, &mut table, &folders)?;
     let found = sequences::diff(&left, &right, &table, job.top);
-    print(job.json, &found, |out| shown::write_differences(out, &found))?;
+    print_result(job.json, &found, |out| shown::write_differences(out, &found))?;
     Ok(if job.fail && !found.equal { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-/// Runs `trodden segments --thread`: prints the segments of one thread's stream.
+/// `trodden segments --thread`: prints the segments in one thread's stream.
 pub fn segments(job: &Segments, kind: InputKind) -> Result<ExitCode> {
     let profile_options = [("--function", job.function.is_some()), ("--known", !job.known.is_empty()), ("--sarif", job.sarif.is_some())];
     if let Some((option, _)) = profile_options.iter().find(|(_, is_given)| *is_given) {
         bail!("{option} does not apply to the segments of one thread's stream: omit it or --thread");
     }
-    let opened = open(&recording(&job.file, kind, "segments")?, job.thread.unwrap_or(0))?;
+    let opened = open_thread_stream(&recording(&job.file, kind, "segments")?, job.thread.unwrap_or(0))?;
     let found = sequences::count_segments(&opened, job.depth as usize, false, output::max_results(job.top, job.json))?;
-    print(job.json, &found, |out| shown::write_segments(out, &found))?;
+    print_result(job.json, &found, |out| shown::write_segments(out, &found))?;
     Ok(if job.fail && !found.segments.is_empty() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-/// Returns the name of a file's recorded stream. The stream of a profile is the folder of logs beside it.
-///
-/// # Errors
-/// The profile has no stream, or the command does not apply to this kind of file.
+/// Returns the name under which a file's stream is read. For a profile, this is the folder of logs beside the profile. Fails if the profile
+/// has no stream, or the command does not apply to this kind of file.
 pub fn recording(file: &Path, kind: InputKind, command: &str) -> Result<String> {
     match kind {
         InputKind::Profile if file.is_file() => {
@@ -94,17 +92,15 @@ pub fn recording(file: &Path, kind: InputKind, command: &str) -> Result<String> 
     }
 }
 
-/// Opens the stream of a thread.
-fn open(recording: &str, thread: usize) -> Result<OpenedSequence> {
-    shown::open(recording, of_thread(thread), &folders())
+fn open_thread_stream(recording: &str, thread: usize) -> Result<OpenedSequence> {
+    shown::open(recording, choose_thread(thread), &folders())
 }
 
-fn of_thread(thread: usize) -> ThreadChoice {
+fn choose_thread(thread: usize) -> ThreadChoice {
     ThreadChoice { thread, method: None }
 }
 
-/// Prints a result as JSON or text.
-fn print(json: bool, document: &impl Serialize, lines: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<()> {
+fn print_result(json: bool, document: &impl Serialize, lines: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<()> {
     let mut out = BufWriter::new(output::text_or_json_writer(json));
     if json {
         #[derive(Serialize)]

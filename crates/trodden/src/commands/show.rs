@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use trodden_report::input_kind::InputKind;
 use trodden_stored::streams::newest_recording;
 
-/// Shows a run, a trace or flight recordings; by default the newest recording.
+/// Shows a run, a trace or flight recordings. The default is the newest recording.
 pub fn run(job: &Show) -> Result<ExitCode> {
     let files = if job.files.is_empty() { vec![newest_recording()?] } else { job.files.clone() };
     let kinds = files.iter().map(|file| InputKind::detect(file)).collect::<Result<Vec<_>>>()?;

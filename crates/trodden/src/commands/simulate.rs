@@ -1,4 +1,4 @@
-//! `trodden simulate`: runs the model of the hardware path profiler on a program under QEMU, or on recorded branches.
+//! `trodden simulate`: runs a model of the hardware path profiler on a program under QEMU, or on recorded branches.
 
 use crate::context::context;
 use crate::notes::note;
@@ -28,30 +28,28 @@ use trodden_trace::simulation::{
 };
 use trodden_trace::sources::{Level, SourceNotes};
 
-/// QEMU plugin that records branches and instructions.
+/// The QEMU plugin that records branches and instructions.
 const PLUGIN: OwnLibrary =
     OwnLibrary { kind: "plugin", file: "libtrodden_qemu_plugin.so", package: "trodden-qemu-plugin", variable: "TRODDEN_QEMU_PLUGIN" };
 
-/// Simulates the profiler, and writes the report. Returns the program's exit status.
-///
-/// # Errors
-/// A parameter is out of range, the input cannot be opened or is corrupt, or a file cannot be written.
+/// Simulates the profiler and writes a report. Returns the program's exit status. Fails if a parameter is out of range, the input cannot be
+/// opened or is corrupt, or a file cannot be written.
 pub fn run(job: &SimulateOptions, model: &SimulateModel) -> Result<ExitCode> {
     ensure!(model.profile_of.is_none() || job.profile.is_some(), "--profile-of selects what --profile writes: add --profile FILE");
     if job.from.is_none() && job.command.is_empty() {
         bail!("nothing to simulate: give a program and its arguments after `--`, or a recording or trace with --from");
     }
-    // clap does not require --from if a command is given, since the two conflict.
+    // clap does not enforce that these options require --from if a command is given, because --from conflicts with a command.
     let file_options = [("--program", !job.program.is_empty()), ("--partial", job.partial)];
     if let Some((option, _)) = file_options.iter().find(|(_, is_given)| *is_given && job.from.is_none()) {
         bail!("{option} applies only to --from FILE, not to a program that is run: omit it");
     }
-    let mut parameters = parameters(job, model)?;
-    let processor = processor(job, model)?;
+    let mut parameters = profiler_parameters(job, model)?;
+    let processor = processor_model(job, model)?;
     let level = if processor.is_some() || (job.record.is_some() && !job.event.is_empty()) { Level::Instructions } else { Level::Branches };
     let mut opened = match &job.from {
         Some(file) => open_file(file, model.format, &job.program)?,
-        None => program(&job.command, crate::output::destination(job.output.as_deref()).is_none(), level)?,
+        None => start_program(&job.command, crate::output::destination(job.output.as_deref()).is_none(), level)?,
     };
     if level == Level::Instructions && opened.source.level() == Level::Branches {
         bail!(
@@ -67,7 +65,7 @@ pub fn run(job: &SimulateOptions, model: &SimulateModel) -> Result<ExitCode> {
         check_mapping(&parameters.detector.mapping)?;
     }
     let mut lane = Lane::new(parameters.clone(), processor)?;
-    let notes = feed(job, model.sequence.as_deref(), &mut opened, &mut lane)?;
+    let notes = feed_profiler(job, model.sequence.as_deref(), &mut opened, &mut lane)?;
     let status = opened.end()?.map_or(ExitCode::SUCCESS, exit_code);
     notes.notes.iter().for_each(note);
     let places = Places::new(&notes.mappings);
@@ -96,8 +94,8 @@ fn write_report(job: &SimulateOptions, report: &SimulationReport) -> Result<()> 
     }
 }
 
-/// Reads the source to its end, into the profiler and the requested files.
-fn feed(job: &SimulateOptions, sequence: Option<&Path>, opened: &mut OpenedSource, lane: &mut Lane) -> Result<SourceNotes> {
+/// Reads the source to its end. Passes its data to the profiler, and to the files that the user requests.
+fn feed_profiler(job: &SimulateOptions, sequence: Option<&Path>, opened: &mut OpenedSource, lane: &mut Lane) -> Result<SourceNotes> {
     let mut files = [None, None];
     for (file, path) in files.iter_mut().zip([job.record.as_deref(), sequence]) {
         *file = path.map(|path| anyhow::Ok((OutputFile::create(path)?, path))).transpose()?;
@@ -108,7 +106,7 @@ fn feed(job: &SimulateOptions, sequence: Option<&Path>, opened: &mut OpenedSourc
     Ok(notes)
 }
 
-/// Writes the paths of the table or the detector as a profile of the program's units.
+/// Writes the paths in the table or the detector as a profile of the program's units.
 fn write_profile(
     (job, model): (&SimulateOptions, &SimulateModel),
     file: &Path,
@@ -126,31 +124,36 @@ fn write_profile(
     Ok(())
 }
 
-/// Runs `true` under QEMU with the plugin. Returns a description of both.
-pub fn trial() -> Result<String> {
+/// Runs `true` under QEMU with the plugin. Returns a description of QEMU and the plugin.
+pub fn try_plugin() -> Result<String> {
     let version = qemu_version()?;
-    let plugin = plugin()?;
+    let plugin = plugin_path()?;
     let command = ["true".into()];
-    let instructions = emulated(&command, true, Level::Branches, |program| program.trial())?;
+    let instructions = with_emulated_program(&command, true, Level::Branches, |program| program.trial())?;
     Ok(format!("{version}; {} recorded {instructions} instructions of `true`", plugin.display()))
 }
 
-/// Starts a program under QEMU. `moves_output` sends its standard output to standard error, since the report goes to standard output.
-fn program(command: &[OsString], moves_output: bool, level: Level) -> Result<OpenedSource> {
-    emulated(command, moves_output, level, |program| program.start())
+/// Starts a program under QEMU. With `moves_output`, the program's standard output goes to standard error, because the report goes to
+/// standard output.
+fn start_program(command: &[OsString], moves_output: bool, level: Level) -> Result<OpenedSource> {
+    with_emulated_program(command, moves_output, level, |program| program.start())
 }
 
-fn emulated<T>(command: &[OsString], moves_output: bool, level: Level, work: impl FnOnce(EmulatedProgram) -> Result<T>) -> Result<T> {
+fn with_emulated_program<T>(
+    command: &[OsString],
+    moves_output: bool,
+    level: Level,
+    work: impl FnOnce(EmulatedProgram) -> Result<T>,
+) -> Result<T> {
     let name = &command[0];
     let file = find_program(context(), name).filter(|path| is_program(path));
     let file = file.ok_or_else(|| anyhow!("{} is not an executable program", name.display()))?;
-    let (plugin, folder) = (plugin()?, temporary::folder("trodden-simulate-")?);
+    let (plugin, folder) = (plugin_path()?, temporary::create_folder("trodden-simulate-")?);
     let output = moves_output.then(|| std::io::stderr().as_fd().try_clone_to_owned().map(Stdio::from)).transpose()?;
     work(EmulatedProgram { command, file: &file, plugin: &plugin, folder, output, level })
 }
 
-/// Returns the path of the plugin.
-fn plugin() -> Result<PathBuf> {
+fn plugin_path() -> Result<PathBuf> {
     if let Some(named) = PLUGIN.from_variable(context())? {
         return Ok(named);
     }
@@ -164,7 +167,7 @@ fn plugin() -> Result<PathBuf> {
     })
 }
 
-fn parameters(job: &SimulateOptions, model: &SimulateModel) -> Result<ProfilerParameters> {
+fn profiler_parameters(job: &SimulateOptions, model: &SimulateModel) -> Result<ProfilerParameters> {
     let mapping = match &model.mapping {
         Some(file) => read_mapping(file)?,
         None => {
@@ -197,8 +200,8 @@ fn parameters(job: &SimulateOptions, model: &SimulateModel) -> Result<ProfilerPa
     Ok(ProfilerParameters { detector, tables, metrics, window: model.window })
 }
 
-/// Returns the processor model and its parameters; `None` if no option needs one.
-fn processor(job: &SimulateOptions, model: &SimulateModel) -> Result<Option<(ProcessorModel, ProcessorParameters)>> {
+/// Returns the processor model and its parameters, or `None` if no option needs them.
+fn processor_model(job: &SimulateOptions, model: &SimulateModel) -> Result<Option<(ProcessorModel, ProcessorParameters)>> {
     let needs_one =
         job.event.iter().any(|e| *e != ProcessorEvent::Instructions) || model.branch_queue.is_some() || model.processor.is_some();
     if !needs_one && model.model == ProcessorModel::Fast {

@@ -1,4 +1,4 @@
-//! `trodden show` for streams of paths and calls: those of runs and of flight recorders. `trodden_recording::streams` records them.
+//! `trodden show` for streams of paths and calls, from runs or from flight recorders. `trodden_recording::streams` records them.
 
 use super::sequences::recording;
 use crate::cli::Show;
@@ -13,12 +13,11 @@ use trodden_report::input_kind::InputKind;
 use trodden_report::streams::{LastReport, LastReportRequest, ShownEvents, write_events};
 use trodden_report::words::plural;
 
-/// Default number of events shown of a run.
+/// Default number of events to show from a run.
 const DEFAULT_RUN_EVENTS: u64 = 100;
-/// Default number of events shown per thread of a flight recorder.
+/// Default number of events to show per thread from a flight recording.
 const DEFAULT_FLIGHT_EVENTS: u64 = 20;
 
-/// Prints the paths and calls of a thread of a run.
 pub fn show(job: &Show, file: &Path, kind: InputKind) -> Result<ExitCode> {
     InputKind::StreamLogs.reject_options(&[
         ("--to", job.to.is_some()),
@@ -45,7 +44,7 @@ pub fn show(job: &Show, file: &Path, kind: InputKind) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Prints the last events of each thread from files of flight recorders.
+/// Prints the last events of each thread from flight recorder files.
 pub fn last(job: &Show, files: &[PathBuf]) -> Result<ExitCode> {
     InputKind::StreamFiles.reject_options(&[
         ("--thread", job.thread.is_some()),

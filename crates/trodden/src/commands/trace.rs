@@ -1,4 +1,4 @@
-//! `trodden trace`, and the other commands on traces. `trace/record.rs` records traces.
+//! `trodden trace`, and how other commands handle traces. `trace/record.rs` records traces.
 
 mod record;
 
@@ -30,7 +30,6 @@ use trodden_trace::command::{in_this_process, in_tracer};
 use trodden_trace::{CollectorKind, TraceFile, try_collector};
 use trodden_unit::experiment::spelling::SETTINGS_VARIABLE;
 
-/// Runs `trodden trace`.
 pub fn run(job: &Trace) -> Result<ExitCode> {
     match job {
         Trace::Record(job) => in_tracer(|| record::run(job)),
@@ -41,7 +40,7 @@ pub fn run(job: &Trace) -> Result<ExitCode> {
     }
 }
 
-/// Opens a trace, and prints the notes of its recording.
+/// Opens a trace and prints notes about its recording.
 fn open(path: &Path) -> Result<TraceFile> {
     let trace = TraceFile::open(path).with_context(|| format!("cannot open the trace {}", path.display()))?;
     for note in &trace.end().notes {
@@ -50,7 +49,7 @@ fn open(path: &Path) -> Result<TraceFile> {
     Ok(trace)
 }
 
-/// Runs `trodden report`: prints the call tree of a trace, or writes a page.
+/// `trodden report`: prints a trace's call tree, or writes a page.
 pub fn report(job: &Report) -> Result<ExitCode> {
     InputKind::Trace.reject_options(&[
         ("--function", job.function.is_some()),
@@ -62,7 +61,7 @@ pub fn report(job: &Report) -> Result<ExitCode> {
     ])?;
     let trace = open(&job.file)?;
     if let Some(file) = &job.html {
-        let page = page(&trace, &TraceFilter::default())?;
+        let page = render_page(&trace, &TraceFilter::default())?;
         output::write_report(file, page.as_bytes(), "the page is")?;
         return Ok(ExitCode::SUCCESS);
     }
@@ -72,9 +71,8 @@ pub fn report(job: &Report) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Runs `trodden show`: prints the blocks of a trace, or its call tree, between two places.
+/// `trodden show`: prints the blocks or the call tree of a trace, between two positions.
 pub fn show(job: &Show, file: &Path) -> Result<ExitCode> {
-    /// Default number of blocks.
     const DEFAULT_COUNT: u64 = 100;
     InputKind::Trace.reject_options(&[("--core", job.core.is_some())])?;
     let trace = open(file)?;
@@ -94,7 +92,7 @@ fn write_shown(trace: &TraceFile, options: &TraceShowOptions) -> Result<Option<u
     Ok(next)
 }
 
-/// Runs `trodden find`: prints the executions of a place. Returns status 1 if there are any and `--fail` is given.
+/// `trodden find`: prints the executions of a place in the code. Returns status 1 if there are any and `--fail` is given.
 pub fn find(job: &Find) -> Result<ExitCode> {
     InputKind::Trace.reject_options(&[("--events", job.events)])?;
     let trace = open(&job.file)?;
@@ -110,7 +108,7 @@ pub fn find(job: &Find) -> Result<ExitCode> {
     Ok(if job.fail && !all.found.is_empty() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-/// Runs `trodden diff`: prints where two traces diverge. Returns status 1 if they do and `--fail` is given.
+/// `trodden diff`: prints where two traces diverge. Returns status 1 if they diverge and `--fail` is given.
 pub fn diff(job: &Diff) -> Result<ExitCode> {
     let other_options = [
         ("--across-builds", job.across_builds),
@@ -132,7 +130,6 @@ pub fn diff(job: &Diff) -> Result<ExitCode> {
     Ok(if job.fail && !found.differences.is_empty() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-/// Runs `trodden export`: writes a trace in a format of another tool.
 pub fn export(job: &Export) -> Result<ExitCode> {
     let trace = open(&job.file)?;
     let left_out = TraceFilter::new(&trace, &job.ignore, job.thread)?;
@@ -141,12 +138,12 @@ pub fn export(job: &Export) -> Result<ExitCode> {
         Format::Folded => export::folded(&trace, &left_out, out),
         Format::Chrome => export::chrome(&trace, &left_out, out),
         Format::Addresses => export::addresses(&trace, &left_out, out),
-        _ => Ok(out.write_all(page(&trace, &left_out)?.as_bytes())?),
+        _ => Ok(out.write_all(render_page(&trace, &left_out)?.as_bytes())?),
     })?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// Writes to standard output, or to a file, which is created only if it is complete.
+/// Writes to standard output or to a file. The file appears only when it is complete.
 fn export_to(file: Option<&Path>, is_json: bool, write: impl FnOnce(&mut dyn Write) -> Result<()>) -> Result<()> {
     if let Some(file) = output::destination(file) {
         let mut out = OutputFile::create(file)?;
@@ -158,12 +155,12 @@ fn export_to(file: Option<&Path>, is_json: bool, write: impl FnOnce(&mut dyn Wri
     Ok(out.flush()?)
 }
 
-fn page(trace: &TraceFile, left_out: &TraceFilter) -> Result<String> {
+fn render_page(trace: &TraceFile, left_out: &TraceFilter) -> Result<String> {
     let source = |path: &str| fs::read(path).ok().map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
     page::page(trace, left_out, &TracedFiles::from_trace(trace), &source)
 }
 
-/// Runs `trodden import`: stores the path profile of a trace.
+/// `trodden import`: stores the path profile of a trace.
 pub fn import(file: &Path, destination: &ProfileDestination) -> Result<()> {
     let trace = open(file)?;
     let recording = recording_context();
@@ -172,11 +169,9 @@ pub fn import(file: &Path, destination: &ProfileDestination) -> Result<()> {
     deliver(&Collected { profile, problems: Vec::new() }, destination, &recording).map(drop)
 }
 
-/// Tries each collector on this program or on a small compiled one, and returns the names of the collectors that work.
-///
-/// # Errors
-/// No collector works; the error is the first collector's.
-pub fn collectors() -> Result<String> {
+/// Tries each collector on this program or on a small program that it compiles. Returns the names of the collectors that work. Fails if no
+/// collector works. The error is that of the first collector.
+pub fn find_working_collectors() -> Result<String> {
     let tried = CollectorKind::ALL.map(|kind| (kind, try_on_program(kind)));
     let working = tried.iter().filter(|(_, result)| result.is_ok()).map(|(kind, _)| match kind {
         CollectorKind::Compiled => format!("{} (programs built with sleds for witnesses)", kind.collector().name()),
@@ -193,7 +188,7 @@ fn try_on_program(kind: CollectorKind) -> Result<()> {
     if kind != CollectorKind::Compiled {
         return try_collector(kind, &std::env::current_exe().context("cannot find the program file of trodden")?);
     }
-    let place = temporary::folder("trodden-doctor-")?;
+    let place = temporary::create_folder("trodden-doctor-")?;
     let (source, program) = (place.path().join("trial.c"), place.path().join("trial"));
     fs::write(&source, "int main(void) { return 0; }\n")?;
     let mut compile = Command::new(context().executable_folder()?.join("trodden"));

@@ -1,5 +1,5 @@
-//! `trodden untested`: the paths that the program took in the field, but in no test. `trodden_analysis` finds them, and `trodden_report`
-//! formats them.
+//! `trodden untested`: shows paths that the program executed in the field but in no test. `trodden_analysis` finds them, and
+//! `trodden_report` formats them.
 
 use crate::cli::{Color, Untested};
 use crate::commands::remarks;
@@ -22,44 +22,41 @@ use trodden_report::untested_segments::ShownSegments;
 use trodden_report::{SourceCache, View, lcov, sarif, schemes, source_files};
 use trodden_unit::UnitMap;
 
-/// Exit status with `--fail` if there is an untested path or segment.
-const UNTESTED_FOUND: u8 = 1;
+/// Exit status if there is an untested path or segment and `--fail` is given.
+const UNTESTED_FOUND_STATUS: u8 = 1;
 /// Default number of paths in a text report.
-const DEFAULT_TOP: usize = 10;
+const DEFAULT_MAX_PATHS: usize = 10;
 
-/// Reports untested paths.
 pub fn run(job: &Untested, color: Color) -> Result<ExitCode> {
     report(job, color, None)
 }
 
-/// Program and commands for a comparison of the schemes that find untested paths (`trodden-lab schemes`).
+/// Input of [`compare_schemes`].
 #[derive(Debug)]
 pub struct SchemeRequest<'a> {
-    /// The program, built with its bitcode kept.
+    /// The program. It must be built with its bitcode kept.
     pub program: &'a Path,
-    /// Shell command that runs the tests; `{}` is replaced by the program.
+    /// Shell command that runs the tests. `{}` stands for the program.
     pub tests: &'a str,
-    /// Shell command that runs the program as in the field.
+    /// Shell command that runs the program as users do. `{}` stands for the program.
     pub field: &'a str,
-    /// Number of times that `field` runs with each build, to measure processor time.
+    /// How often `field` is run with each build, to measure processor time.
     pub rounds: u32,
 }
 
-/// Finds untested paths and segments with both schemes, and compares the results.
-///
-/// # Errors
-/// A build or a command fails, or `{}` is missing in a command.
+/// Finds untested paths and segments with both schemes and compares the results. Fails if a build or a command fails, or `{}` is missing in
+/// a command.
 pub fn compare_schemes(request: &SchemeRequest, form: &Untested, color: Color) -> Result<ExitCode> {
-    let folder = temporary::folder("trodden-schemes-")?;
+    let folder = temporary::create_folder("trodden-schemes-")?;
     let SchemeRequest { program, tests, field, rounds } = *request;
-    // This runs in the program `trodden-lab`, which cannot instrument.
+    // This code runs in the program `trodden-lab`, which cannot instrument.
     let trodden = context().executable_folder()?.join("trodden");
     let scheme = SchemeJob { program, tests, field, rounds, trodden: &trodden, cpu_time };
     let (compared, profiles) = SchemeResults::compare(&scheme, folder.path(), &folders())?;
     report(&Untested { profiles, ..form.clone() }, color, Some(&compared))
 }
 
-/// Reports untested paths and, if given, a comparison of schemes.
+/// Reports untested paths and, if given, the comparison of schemes.
 fn report(job: &Untested, color: Color, schemes: Option<&SchemeResults>) -> Result<ExitCode> {
     let folders = folders();
     let FieldProfiles { profile, across, sightings, runs, known } =
@@ -70,7 +67,7 @@ fn report(job: &Untested, color: Color, schemes: Option<&SchemeResults>) -> Resu
     }
     let view = View::from_untested(&profile);
     let is_text = !job.json && job.sarif.is_none() && job.lcov.is_none();
-    let max_shown = job.top.unwrap_or(if is_text { DEFAULT_TOP } else { 0 });
+    let max_shown = job.top.unwrap_or(if is_text { DEFAULT_MAX_PATHS } else { 0 });
     let top = trodden_report::select::limit(max_shown);
     let function = job.function.as_deref();
     let selection = UntestedSelection { function, top, order: job.by };
@@ -85,19 +82,17 @@ fn report(job: &Untested, color: Color, schemes: Option<&SchemeResults>) -> Resu
     write_report(job, color, &parts, &sources, &profile.run.directory)?;
     remarks::report_missing(&view, &sources);
     let is_empty = untested.is_empty() && across.is_none_or(|segments| segments.is_empty());
-    Ok(if job.fail && !is_empty { ExitCode::from(UNTESTED_FOUND) } else { ExitCode::SUCCESS })
+    Ok(if job.fail && !is_empty { ExitCode::from(UNTESTED_FOUND_STATUS) } else { ExitCode::SUCCESS })
 }
 
-/// Parts of the report.
 struct ReportParts<'r, 'v, 'a> {
     paths: &'r ResidualReport<'v, 'a>,
     across: Option<&'r ShownSegments<'r>>,
     schemes: Option<&'r SchemeResults>,
-    /// No program counted paths, only segments.
+    /// True if no program counted paths, so that there are only segments.
     has_segments_only: bool,
 }
 
-/// Prints the report, or writes it to the file of the requested format.
 fn write_report(job: &Untested, color: Color, parts: &ReportParts, sources: &SourceCache, directory: &str) -> Result<()> {
     let ReportParts { paths: untested, across, schemes, has_segments_only } = parts;
     if let Some(file) = &job.sarif {
@@ -127,10 +122,8 @@ fn write_report(job: &Untested, color: Color, parts: &ReportParts, sources: &Sou
     output::print_text(text.trim_start_matches('\n'))
 }
 
-/// Shows how often the field executes the paths that tests execute most (`trodden-lab hot-paths`). The field profile must count all paths.
-///
-/// # Errors
-/// A program does not count known paths, or no known path belongs to the programs of the profile.
+/// Shows how often users execute the paths that tests execute most (`trodden-lab hot-paths`). The field profile must count all paths. Fails
+/// if a program does not count known paths, or no known path belongs to the programs in the profile.
 pub fn hot(profiles: &[String], known: &[String], top: usize, as_json: bool, color: Color) -> Result<ExitCode> {
     let FieldProfiles { profile, known, .. } = FieldProfiles::gather(profiles, known, true, &new_run(), &folders())?;
     let view = View::from_untested(&profile);

@@ -1,4 +1,4 @@
-//! `trodden waits`: records which ranks or threads wait for which. `trodden report` explains each wait as the difference of two paths.
+//! `trodden waits`: records which ranks or threads wait for which. `trodden report` explains each wait as a difference between two paths.
 
 use crate::cli::{Export, Report, Waits, WaitsRecord};
 use crate::context::context;
@@ -27,10 +27,10 @@ use trodden_waits_file::replay::{ReportOptions, replay};
 use trodden_waits_file::sample_paths::SamplePaths;
 use trodden_waits_file::summary::WaitSummary;
 
-/// Default number of samples per second of a thread's processor time; the kernel's tick rate is the upper bound.
-const DEFAULT_RATE: u32 = 1000;
+/// Default number of samples per second of a thread's processor time. The kernel's tick rate is an upper bound.
+const DEFAULT_SAMPLES_PER_SECOND: u32 = 1000;
 
-/// Library that is preloaded into the program.
+/// The library that is preloaded into the program.
 const RECORDER: OwnLibrary = OwnLibrary {
     kind: "recorder",
     file: trodden_waits_file::symbols::RECORDER_FILE_NAME,
@@ -38,7 +38,6 @@ const RECORDER: OwnLibrary = OwnLibrary {
     variable: "TRODDEN_WAITS_RECORDER",
 };
 
-/// Runs `trodden waits`. Returns the program's exit status.
 pub fn run(job: &Waits) -> Result<ExitCode> {
     match job {
         Waits::Record(job) => record(job),
@@ -46,7 +45,7 @@ pub fn run(job: &Waits) -> Result<ExitCode> {
 }
 
 fn record(job: &WaitsRecord) -> Result<ExitCode> {
-    // Check the program before an older recording is replaced.
+    // The program is checked before an older recording is replaced.
     let program = find_program(context(), &job.command[0]).and_then(|file| fs::metadata(file).ok());
     let refused = program.map_or(Some(io::ErrorKind::NotFound), |found| {
         let is_executable = found.is_file() && found.permissions().mode() & 0o111 != 0;
@@ -55,14 +54,15 @@ fn record(job: &WaitsRecord) -> Result<ExitCode> {
     if let Some(kind) = refused {
         return Err(cannot_run(&job.command[0], kind.into()).into());
     }
-    let program = RecordedProgram { command: &job.command, output: &job.output, rate: job.choices.rate.unwrap_or(DEFAULT_RATE) };
+    let program =
+        RecordedProgram { command: &job.command, output: &job.output, rate: job.choices.rate.unwrap_or(DEFAULT_SAMPLES_PER_SECOND) };
     Ok(exit_code(program.run(&recorder()?)?))
 }
 
 /// Loads the recorder into a program. Returns a description of the recorder.
-pub fn trial() -> Result<String> {
+pub fn try_recorder() -> Result<String> {
     let recorder = recorder()?;
-    recorder.check_preload(temporary::folder("trodden-waits-")?.path())?;
+    recorder.check_preload(temporary::create_folder("trodden-waits-")?.path())?;
     Ok(format!("{} loads into programs", recorder.library.display()))
 }
 
@@ -70,7 +70,6 @@ fn recorder() -> Result<WaitsRecorder> {
     Ok(WaitsRecorder { library: RECORDER.find_preloadable(context())?, preloaded: env::var_os("LD_PRELOAD") })
 }
 
-/// Runs `trodden report`: prints the causes of waits.
 pub fn report(job: &Report) -> Result<ExitCode> {
     InputKind::Waits.reject_options(&[
         ("--function", job.function.is_some()),
@@ -85,7 +84,7 @@ pub fn report(job: &Report) -> Result<ExitCode> {
         has_expressions: expand,
         ..ReportOptions::default()
     };
-    let summary = summary(&job.file, &options, job.stream.as_deref())?;
+    let summary = analyse_recording(&job.file, &options, job.stream.as_deref())?;
     if let Some(path) = &job.html {
         let title = format!("Waiting time: {}", job.file.display());
         let page = page::page(&summary, &title, &|file: &str| fs::read_to_string(file).ok());
@@ -108,15 +107,13 @@ pub fn report(job: &Report) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Runs `trodden export chrome`: writes the timeline.
 pub fn export(job: &Export) -> Result<ExitCode> {
-    let summary = summary(&job.file, &ReportOptions { has_timeline: true, ..ReportOptions::default() }, None)?;
+    let summary = analyse_recording(&job.file, &ReportOptions { has_timeline: true, ..ReportOptions::default() }, None)?;
     write_or_print(job.output.as_deref(), chrome::chrome_trace(&summary).to_string().as_bytes())?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// Analyses a recording of waits, or a trace of another tool.
-fn summary(file: &Path, options: &ReportOptions, stream: Option<&str>) -> Result<WaitSummary> {
+fn analyse_recording(file: &Path, options: &ReportOptions, stream: Option<&str>) -> Result<WaitSummary> {
     let replayed = if file.is_dir() && !import::ctf::is_trace(file) {
         let paths = stream.map(|run| StreamPaths::open(run, &folders())).transpose()?;
         let paths = paths.map(|paths| Box::new(paths) as Box<dyn SamplePaths>);

@@ -1,16 +1,17 @@
-//! Copies of programs that behave differently in each run, write files, crash, or are interrupted.
+//! Copies of programs that behave differently in each run, write files, crash or are interrupted.
 
 use super::place::{Place, must, trodden, with_choices};
-use super::{counts, record};
+use super::{count_paths, record};
 
-/// Behaves differently in each process.
-const DIFFERENT: &str = "#include <stdio.h>\n#include <unistd.h>\n__attribute__((noinline)) int step(int n) { if (n & 1) return 3 * n; \
+/// A program that behaves differently in each process.
+const PID_DEPENDENT: &str = "#include <stdio.h>\n#include <unistd.h>\n__attribute__((noinline)) int step(int n) { if (n & 1) return 3 * n; \
     return n / 2; }\n\
     int main(void) { int s = 0; for (int i = 0; i < getpid() % 1000 + 10; i++) s += step(i); printf(\"%d\\n\", s); return 0; }\n";
 
 #[test]
 fn nondeterministic_programs_are_detected() {
-    let place = Place::with(&[("prog.c", DIFFERENT), ("same.c", "int main(int c, char **v) { return c > 1 ? 2 : 0; }\n"), ("input", "")]);
+    let place =
+        Place::with(&[("prog.c", PID_DEPENDENT), ("same.c", "int main(int c, char **v) { return c > 1 ? 2 : 0; }\n"), ("input", "")]);
     place.cc("-O1 prog.c -o prog");
     place.cc("-O1 same.c -o same");
     let copies = record(&place, "./prog", "--copies 2 --no-first-run");
@@ -20,7 +21,7 @@ fn nondeterministic_programs_are_detected() {
         reported.contains("did not execute the same paths") && reported.contains("copy 1 and copy 0 printed different output"),
         "{reported}"
     );
-    // The stored profile says so too, also after it is merged.
+    // The stored profile contains this information, and keeps it when it is merged.
     place.trodden("merge -o sum.trodden run.trodden run.trodden");
     for stored in ["run.trodden", "sum.trodden"] {
         let report = String::from_utf8(place.trodden(&format!("report {stored}")).stdout).unwrap();
@@ -36,8 +37,8 @@ fn nondeterministic_programs_are_detected() {
     assert_eq!(same.status.code(), Some(0), "{}", String::from_utf8_lossy(&same.stdout));
 }
 
-/// Its path depends on the address of a memory block.
-const BY_ADDRESS: &str = "#include <stdint.h>\n#include <stdlib.h>\nint main(void) { uintptr_t a = (uintptr_t)malloc(64); int s = 0;\n\
+/// A program whose path depends on the address of a memory block.
+const ADDRESS_PROGRAM: &str = "#include <stdint.h>\n#include <stdlib.h>\nint main(void) { uintptr_t a = (uintptr_t)malloc(64); int s = 0;\n\
     for (int i = 12; i < 40; i++) { if (a >> i & 1) s += i; else s ^= i; }\n\
     if (a >> 13 & 1) s += 3; else s ^= 5;\n if (a >> 15 & 1) s *= 3; else s ^= 9;\n if (a >> 17 & 1) s += 7; else s ^= 17;\n\
     if (a >> 19 & 1) s *= 5; else s ^= 33;\n if (a >> 21 & 1) s += 11; else s ^= 65;\n if (a >> 23 & 1) s *= 7; else s ^= 129;\n return \
@@ -45,10 +46,10 @@ const BY_ADDRESS: &str = "#include <stdint.h>\n#include <stdlib.h>\nint main(voi
 
 #[test]
 fn programs_whose_paths_depend_on_addresses_are_reported() {
-    let place = Place::with(&[("prog.c", BY_ADDRESS)]);
+    let place = Place::with(&[("prog.c", ADDRESS_PROGRAM)]);
     place.cc("-O0 prog.c -o prog");
     let repeatable = || place.command(trodden()).args(["repeatable", "--runs", "2", "--", "./prog"]).output().unwrap();
-    // One of hundreds of random addresses may lead to the same path as the fixed one.
+    // A random address leads to the same path as the fixed address with a probability of less than one percent.
     let reported = [repeatable(), repeatable()].map(|output| {
         let reported = String::from_utf8_lossy(&output.stdout).into_owned();
         assert_eq!(output.status.code(), Some(i32::from(reported.contains("differs"))), "{reported}");
@@ -57,15 +58,15 @@ fn programs_whose_paths_depend_on_addresses_are_reported() {
     assert!(reported.iter().any(|t| t.contains("with memory at other addresses: function `main`")), "{reported:?}");
 }
 
-/// The working folder has sibling folders, which the program reads and writes.
-const LEAVES_ITS_FOLDER: &str = "#include <stdio.h>\nint main(void) { FILE *f = fopen(\"out.txt\", \"r\"); if (f) return 1; f = \
+/// A program that also reads and writes files in siblings of its working folder.
+const LEAVES_ITS_FOLDER_PROGRAM: &str = "#include <stdio.h>\nint main(void) { FILE *f = fopen(\"out.txt\", \"r\"); if (f) return 1; f = \
     fopen(\"../../beside/data.txt\", \"r\"); if (!f) return 2;\n\
     int c = fgetc(f); fclose(f); f = fopen(\"out.txt\", \"w\"); fputc(c, f); fclose(f); f = fopen(\"../up.txt\", \"w\"); \
     fputs(\"up\\n\", f); fclose(f); return 0; }\n";
 
 #[test]
 fn files_written_by_copies_are_separate_and_copied_back() {
-    let place = Place::with(&[("prog.c", LEAVES_ITS_FOLDER), ("beside/data.txt", "D"), ("of/two/input", "")]);
+    let place = Place::with(&[("prog.c", LEAVES_ITS_FOLDER_PROGRAM), ("beside/data.txt", "D"), ("of/two/input", "")]);
     place.cc("-O1 prog.c -o of/two/prog");
     let mut command = place.command(trodden());
     command.current_dir(place.path("of/two")).stdin(std::process::Stdio::null());
@@ -90,19 +91,20 @@ fn crash_of_all_copies_is_not_a_difference() {
         command.stdin(std::process::Stdio::null()).output().unwrap()
     };
     assert_eq!(run("").status.code(), Some(139));
-    let truth = counts(&place);
+    let truth = count_paths(&place);
     for arguments in ["--copies 2 --strategy p3 --no-first-run", "--copies 2 --divide edges --no-first-run --baseline"] {
         let copies = run(arguments);
         let reported = String::from_utf8_lossy(&copies.stderr).into_owned();
         assert_eq!(copies.status.code(), Some(139), "{arguments}: {reported}");
         assert!(!reported.contains("did not execute the same paths"), "{arguments}: {reported}");
-        assert!(arguments.contains("edges") || counts(&place) == truth, "{arguments}");
+        assert!(arguments.contains("edges") || count_paths(&place) == truth, "{arguments}");
     }
 }
 
 #[test]
 fn heaps_and_mappings_of_copies_start_at_equal_addresses() {
-    // The code has several pages. One copy counts all of it and the other nothing, so their counters differ by many pages, too.
+    // The code takes several pages. One copy counts all of it and the other nothing, so the sizes of their counters also differ by several
+    // pages.
     let functions: String = (0..200)
         .map(|at| {
             format!(
@@ -120,7 +122,7 @@ fn heaps_and_mappings_of_copies_start_at_equal_addresses() {
     place.cc("-O1 prog.c -o prog");
     let copies = record(&place, "./prog", "--copies 2 --strategy sbl --baseline");
     let reported = String::from_utf8_lossy(&copies.stderr).into_owned();
-    // The program prints addresses, so outputs are equal only if addresses are, where the system permits fixed addresses.
+    // The program prints addresses. If the system allows fixed addresses, all copies must print the same.
     assert!(copies.status.code() == Some(0) || reported.contains("addresses are randomised here"), "{reported}");
     let sizes = |name: &str| std::fs::metadata(place.path(name)).unwrap().len();
     record(&place, "./prog", "--copies 2 --strategy sbl --work copies");
@@ -139,15 +141,14 @@ fn copies_find_the_same_libraries_as_the_program() {
     place.cc("-O1 prog.c -o prog -Llib -ltwice -Wl,-rpath,$ORIGIN/lib");
     let copies = record(&place, "./prog", "--copies 2 --no-first-run");
     assert_eq!(copies.status.code(), Some(4), "{}", String::from_utf8_lossy(&copies.stderr));
-    // What copies cannot do is reported with what they say.
+    // If a copy cannot run, the error contains the copy's own message.
     std::fs::rename(place.path("lib/libtwice.so"), place.path("lib/gone.so")).unwrap();
     let copies = record(&place, "./prog", "--copies 2 --no-first-run");
     let reported = String::from_utf8_lossy(&copies.stderr).into_owned();
     assert!(reported.contains("copy 0 ended with status 127") && reported.contains("libtwice.so"), "{reported}");
 }
 
-/// Lists the copies' folders that are left in the place.
-fn left(place: &Place) -> Vec<String> {
+fn leftover_folders(place: &Place) -> Vec<String> {
     let entries = std::fs::read_dir(place.path(".")).unwrap();
     entries.map(|e| e.unwrap().file_name().into_string().unwrap()).filter(|name| name.starts_with("raw-")).collect()
 }
@@ -186,5 +187,5 @@ fn output_files_are_checked_first_and_an_interrupted_run_leaves_no_files() {
     let reported = String::from_utf8_lossy(&ended.stderr).into_owned();
     assert!(ended.status.code() == Some(2) && reported.contains("interrupted") && !reported.contains("kept in"), "{reported}");
     assert_eq!(std::fs::read_dir(place.path("new")).unwrap().count(), 0, "{reported}");
-    assert!(place.path("costs").is_dir() && left(&place).is_empty());
+    assert!(place.path("costs").is_dir() && leftover_folders(&place).is_empty());
 }

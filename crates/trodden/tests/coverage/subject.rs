@@ -1,4 +1,4 @@
-//! Matching, errors, caught panics, threads, closures, and a function that is never called.
+//! A program with `match`, errors, caught panics, threads, closures, and a function that is never called.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};

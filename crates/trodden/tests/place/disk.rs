@@ -1,15 +1,15 @@
-//! Small disks that are full or read-only.
+//! Small disks that tests make full or read-only.
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
 use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
 
-/// A small disk that is mounted on a folder during a test.
+/// A small disk that is mounted on a folder as long as this value lives.
 pub struct Disk(PathBuf);
 
 impl Disk {
-    /// Mounts a disk. `None` without the right to mount.
+    /// Mounts a disk. Returns `None` if this process has no right to mount disks.
     pub fn mount(folder: PathBuf, size: &str) -> Option<Disk> {
         fs::create_dir(&folder).unwrap();
         let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", &format!("size={size}"), "none"]).arg(&folder).output();
@@ -20,12 +20,10 @@ impl Disk {
         Some(Disk(folder))
     }
 
-    /// Makes the disk read-only.
     pub fn forbid_writing(&self) {
         assert!(Command::new("mount").args(["-o", "remount,ro"]).arg(&self.0).status().unwrap().success());
     }
 
-    /// Fills the free space.
     pub fn fill(&self) {
         let mut filler = fs::File::create(self.0.join("filler")).unwrap();
         while std::io::Write::write_all(&mut filler, &[0; 1024]).is_ok() {}

@@ -1,4 +1,4 @@
-//! A temporary folder with its own unit cache, in which tests build, run and record small programs with the real drivers.
+//! A temporary folder with its own unit cache. In it, tests build, run and record small programs with the real drivers.
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
 mod disk;
@@ -15,7 +15,6 @@ use tempfile::TempDir;
 use trodden_profile::{FunctionPaths, Profile};
 use trodden_unit::InstrumentedImage;
 
-/// A temporary folder.
 pub struct Place {
     folder: TempDir,
 }
@@ -26,7 +25,6 @@ impl Place {
         Place { folder: tempfile::Builder::new().prefix("trodden-test-").tempdir().unwrap() }
     }
 
-    /// Creates a folder with these files.
     pub fn with(files: &[(&str, &str)]) -> Place {
         let place = Place::new();
         for (name, text) in files {
@@ -49,8 +47,8 @@ impl Place {
         fs::remove_file(self.path(name)).unwrap();
     }
 
-    /// Returns a command that runs in the folder. If `TRODDEN_CLANG` names a version (`clang-19`), tools of LLVM 22 are replaced by those
-    /// of this version.
+    /// Creates a command that runs in the folder. If `TRODDEN_CLANG` names a version (`clang-19`), it replaces tools of LLVM 22 by those of
+    /// this version.
     pub fn command(&self, program: impl AsRef<OsStr>) -> Command {
         let mut command = Command::new(of_tested_version(program.as_ref()));
         command.current_dir(self.folder.path()).env("TRODDEN_CACHE", self.path("store"));
@@ -70,45 +68,42 @@ impl Place {
         command
     }
 
-    /// Runs `trodden`; the arguments may contain laboratory choices.
+    /// Runs `trodden`. The arguments may contain laboratory choices.
     pub fn trodden(&self, arguments: &str) -> Output {
         must(with_choices(&mut self.command(trodden()), arguments.split_whitespace()))
     }
 
-    /// Runs `trodden-lab`.
     pub fn laboratory(&self, arguments: &str) -> Output {
         must(self.command(laboratory()).args(arguments.split_whitespace()))
     }
 
-    /// Runs `trodden cc`.
     pub fn cc(&self, arguments: &str) -> Output {
         must(self.command(trodden()).arg("cc").args(arguments.split_whitespace()))
     }
 
-    /// Runs `trodden c++`.
     pub fn cxx(&self, arguments: &str) -> Output {
         must(self.command(trodden()).arg("c++").args(arguments.split_whitespace()))
     }
 
-    /// Runs any tool.
+    /// Runs a program in the folder.
     pub fn tool(&self, program: &str, arguments: &str) -> Output {
         must(self.command(program).args(arguments.split_whitespace()))
     }
 
-    /// Runs a shell script with the drivers as `$CC` and `$CXX`.
+    /// Runs a shell script in which `$CC` and `$CXX` are the drivers.
     pub fn shell(&self, script: &str) -> Output {
         self.trodden("drivers bin");
         must(self.command("sh").args(["-ec", script]).env("CC", self.path("bin/trodden-cc")).env("CXX", self.path("bin/trodden-c++")))
     }
 
-    /// Runs a program, and returns its standard output.
+    /// Runs a program and returns its standard output.
     pub fn output(&self, program: &str) -> String {
         let output = must(self.command(self.path(program)).env("LD_LIBRARY_PATH", self.folder.path()));
         assert_eq!(String::from_utf8_lossy(&output.stderr), "", "{program} prints to standard error");
         String::from_utf8(output.stdout).unwrap()
     }
 
-    /// Records a program, and returns its output and its profile.
+    /// Records a program. Returns its output and its profile.
     pub fn record(&self, program: &str) -> (String, Profile) {
         let mut command = self.command(trodden());
         command
@@ -120,7 +115,7 @@ impl Place {
         (String::from_utf8(output.stdout).unwrap(), profile)
     }
 
-    /// Records a program, which must print `expected`. The functions must be called as often as given.
+    /// Records a program. Checks that it prints `expected` and that functions are called as often as `calls` says.
     pub fn check(&self, program: &str, expected: &str, calls: &[(&str, u64)]) {
         assert_eq!(self.output(program), expected, "output of {program}");
         let (output, profile) = self.record(program);
@@ -130,7 +125,7 @@ impl Place {
         }
     }
 
-    /// Returns the sources of an image's units.
+    /// Returns the source file of each unit in an image.
     pub fn sources(&self, image: &str) -> Vec<String> {
         let image = self.image(image);
         let mut sources: Vec<String> = image.frames.iter().map(|f| f.map().unwrap().source).collect();
@@ -143,7 +138,7 @@ impl Place {
     }
 }
 
-/// Returns how often a function was entered. `None` if no unit has the function.
+/// Returns how often a function was entered, or `None` if no unit contains it.
 pub fn executions(profile: &Profile, function: &str) -> Option<u64> {
     let mut sum = None;
     for (_, unit, map) in profile.functions().filter(|(_, _, f)| f.plain_name() == function) {
@@ -152,7 +147,7 @@ pub fn executions(profile: &Profile, function: &str) -> Option<u64> {
     sum
 }
 
-/// Returns the name of a tool for the version of LLVM that is tested.
+/// Returns the name of an LLVM tool with the version to test.
 fn of_tested_version(program: &OsStr) -> OsString {
     let version = std::env::var("TRODDEN_CLANG").ok().and_then(|clang| clang.strip_prefix("clang-").map(str::to_owned));
     match (program.to_str().and_then(|name| name.strip_suffix("-22")), version) {
@@ -161,7 +156,7 @@ fn of_tested_version(program: &OsStr) -> OsString {
     }
 }
 
-/// Runs a command, which must succeed.
+/// Runs a command that must succeed.
 pub fn must(command: &mut Command) -> Output {
     let output = command.output().unwrap_or_else(|e| panic!("{command:?}: {e}"));
     let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
@@ -169,17 +164,17 @@ pub fn must(command: &mut Command) -> Output {
     output
 }
 
-/// Returns the path of the command, which is beside the laboratory.
+/// Returns the path of the command. It is in the same folder as the laboratory.
 pub fn trodden() -> &'static Path {
     program_file("trodden", option_env!("CARGO_BIN_EXE_trodden"))
 }
 
-/// Returns the path of the laboratory, which is beside the command.
+/// Returns the path of the laboratory. It is in the same folder as the command.
 pub fn laboratory() -> &'static Path {
     program_file("trodden-lab", option_env!("CARGO_BIN_EXE_trodden-lab"))
 }
 
-/// Returns the program that has the command starting with this word.
+/// Returns the program (`trodden` or `trodden-lab`) that has a command starting with this word.
 pub fn program_of(command: &str) -> &'static Path {
     match command.split(' ').next().unwrap() {
         "simulate" if command.contains(" --sequence ") || command.contains(" --format ") => laboratory(),
@@ -188,7 +183,7 @@ pub fn program_of(command: &str) -> &'static Path {
     }
 }
 
-/// Returns the path of one of the two programs. cargo provides the path only for the tests' own crate.
+/// Returns the path of one of the two programs. Cargo tells tests only the paths of programs in their own crate.
 fn program_file(name: &str, own: Option<&'static str>) -> &'static Path {
     static OTHER: OnceLock<PathBuf> = OnceLock::new();
     if let Some(own) = own {
@@ -202,11 +197,11 @@ fn program_file(name: &str, own: Option<&'static str>) -> &'static Path {
     })
 }
 
-/// Passes the laboratory choices before `--` on as `trodden-lab with` does.
+/// Moves the laboratory choices before `--` to the environment, as `trodden-lab with` does.
 pub fn with_choices<'a>(command: &mut Command, arguments: impl IntoIterator<Item = &'a str>) -> &mut Command {
     let mut choices = Vec::new();
     let mut words = arguments.into_iter().peekable();
-    // These options have the same names as options of other commands.
+    // These options have the same names as options of some commands.
     let first = command.get_args().next().map_or_else(|| words.peek().copied().unwrap_or(""), |word| word.to_str().unwrap_or(""));
     let is_coverage = first == "coverage";
     while let Some(word) = words.next() {
@@ -224,7 +219,7 @@ pub fn with_choices<'a>(command: &mut Command, arguments: impl IntoIterator<Item
     command.env("TRODDEN_LABORATORY", choices.join(" "))
 }
 
-/// Returns the command under the name of cargo's subcommand, which is a link beside it.
+/// Returns the path of a link to the command that has the name of cargo's subcommand.
 pub fn cargo_trodden() -> &'static Path {
     static LINKED: OnceLock<PathBuf> = OnceLock::new();
     LINKED.get_or_init(|| {
@@ -233,8 +228,8 @@ pub fn cargo_trodden() -> &'static Path {
     })
 }
 
-/// Builds the plugin beside the command, where the drivers look for it. `cargo xtask test` has built it, and sets a variable to say so:
-/// another build would have other features, and thus compile the plugin's dependencies again.
+/// Builds the plugin in the folder of the command, where drivers look for it. `cargo xtask test` has already built it, and sets a variable
+/// to say so: a second build would have different features and would thus compile the plugin's dependencies again.
 fn plugin() {
     static BUILT: OnceLock<()> = OnceLock::new();
     BUILT.get_or_init(|| {

@@ -2,8 +2,8 @@
 
 use super::place::{Place, executions, trodden};
 
-/// No libc, no start files, no thread-local storage; `_start` calls `step` ten times.
-const BARE: &str = r#"
+/// A program without libc, start files and thread-local storage. Its `_start` calls `step` ten times.
+const BARE_PROGRAM: &str = r#"
 static long call(long n, long a, long b, long c) {
   long r;
   __asm__ volatile("syscall" : "=a"(r) : "0"(n), "D"(a), "S"(b), "d"(c) : "rcx", "r11", "memory");
@@ -25,7 +25,7 @@ void begin(long *stack) {
 __asm__(".globl START\nSTART: mov %rsp, %rdi\nand $-16, %rsp\ncall begin\n");
 "#;
 
-/// Runs and records a program made of [`BARE`], which ends with status 15.
+/// Records a program that was built from [`BARE_PROGRAM`]. It must end with status 15.
 fn check_bare(place: &Place, program: &str, case: &str) {
     let output = place.command(place.path(program)).output().unwrap();
     assert_eq!((output.status.code(), &*output.stdout, &*output.stderr), (Some(15), &b"s=15\n"[..], &b""[..]), "{case}");
@@ -37,12 +37,12 @@ fn check_bare(place: &Place, program: &str, case: &str) {
 }
 
 #[test]
-fn executables_without_libc() {
-    let place = Place::with(&[("bare.c", &BARE.replace("START", "_start"))]);
+fn executables_without_libc_are_counted() {
+    let place = Place::with(&[("bare.c", &BARE_PROGRAM.replace("START", "_start"))]);
     let with_loader = "-pie -fPIE -Wl,--dynamic-linker=/lib64/ld-linux-x86-64.so.2";
     for linker in ["bfd", "gold", "lld"] {
         for kind in ["-static", "-static-pie -fPIE", "-no-pie -fno-pie", with_loader] {
-            // gold cannot link static PIEs, and the C library's loader cannot run a program at a fixed address that lld linked without
+            // gold cannot link static PIEs. The C library's loader cannot run a program that lld linked at a fixed address without
             // libraries.
             if matches!((linker, kind), ("gold", "-static-pie -fPIE") | ("lld", "-no-pie -fno-pie")) {
                 continue;
@@ -61,8 +61,8 @@ fn executables_without_libc() {
 }
 
 #[test]
-fn entries_without_libc() {
-    let place = Place::with(&[("bare.c", &BARE.replace("START", "_start")), ("go.c", &BARE.replace("START", "go"))]);
+fn custom_entry_points_without_libc_are_kept() {
+    let place = Place::with(&[("bare.c", &BARE_PROGRAM.replace("START", "_start")), ("go.c", &BARE_PROGRAM.replace("START", "go"))]);
     place.write("empty.c", "int nothing;\n");
     let options = "-O2 -nostdlib -ffreestanding -fno-stack-protector -static";
     let symbols = |program: &str| String::from_utf8(place.tool("nm", program).stdout).unwrap();

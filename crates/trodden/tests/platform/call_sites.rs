@@ -1,10 +1,10 @@
-//! A unit's map contains the number of call sites by which each function is called by name.
+//! A unit map contains, for each function, the number of call sites at which the unit calls it by name.
 
 use super::place::Place;
 use std::collections::BTreeMap;
 
-/// `may_throw` is called by an `invoke`, because `done` must run if it throws; `self` is passed to itself.
-const CALLS: &str = "
+/// `may_throw` is called with `invoke`, because `done` must run if it throws. `self` is passed to itself.
+const CALLS_PROGRAM: &str = "
 extern void may_throw(void);
 __attribute__((noinline)) int own(int x) { return x + 1; }
 int other(int x) __attribute__((alias(\"own\")));
@@ -21,11 +21,11 @@ int calls(int x) {
 
 #[test]
 fn each_call_by_name_is_one_call_site() {
-    let place = Place::with(&[("calls.c", CALLS)]);
+    let place = Place::with(&[("calls.c", CALLS_PROGRAM)]);
     place.cc("-O0 -fexceptions -shared -fPIC calls.c -o calls.so");
     let map = place.image("calls.so").frames[0].map().unwrap();
     let sites: BTreeMap<&str, u32> = map.calls.iter().map(|callee| (&*callee.name, callee.sites)).collect();
-    // The normal and the exceptional exit of `calls`.
+    // `done` is called at the normal and at the exceptional exit of `calls`.
     let expected = [("apply", 1), ("done", 2), ("may_throw", 1), ("other", 1), ("own", 3), ("self", 2)];
     assert_eq!(sites, BTreeMap::from(expected));
 }

@@ -1,4 +1,4 @@
-//! A folder in which programs are traced, and the output of the commands.
+//! A folder in which tests trace programs, and helpers for the output of commands.
 #![allow(dead_code, reason = "each test file uses a part")]
 
 use std::path::{Path, PathBuf};
@@ -21,16 +21,16 @@ impl Folder {
         self.run(Path::new(env!("CARGO_BIN_EXE_trodden")), arguments, "")
     }
 
-    /// Runs `trodden-lab`, which is next to the command.
     pub fn laboratory(&self, arguments: &[&str]) -> Output {
         self.run(&Path::new(env!("CARGO_BIN_EXE_trodden")).with_file_name("trodden-lab"), arguments, "")
     }
 
     fn run(&self, program: &Path, arguments: &[&str], choices: &str) -> Output {
-        // Traces of several recordings are compared, and programs like grep execute different blocks at different addresses.
+        // Traces of several recordings are compared. Programs such as grep execute different blocks at different addresses, so addresses
+        // must not be randomised.
         let mut command = Command::new("setarch");
         command.arg("-R").arg(program);
-        // With backtraces enabled, panicking programs execute millions of blocks.
+        // With backtraces enabled, a program that panics executes millions of blocks.
         command.current_dir(self.0.path()).env_remove("TRODDEN_QUIET").env("RUST_BACKTRACE", "0").stdin(Stdio::null());
         command.env("TRODDEN_LABORATORY", choices);
         command.args(arguments).output().unwrap()
@@ -40,7 +40,7 @@ impl Folder {
         self.record_with("", options, trace, program)
     }
 
-    /// Records with laboratory options: those in `choices`, and those found among `options`.
+    /// Records with the laboratory options in `choices`, and with those among `options`.
     pub fn record_with(&self, choices: &str, options: &[&str], trace: &str, program: &[&str]) -> Output {
         let (mut chosen, mut own) = (vec![choices], Vec::new());
         let mut words = options.iter().copied();
@@ -62,15 +62,14 @@ impl Folder {
         output.lines().filter(|l| !l.starts_with('#')).map(str::to_owned).collect()
     }
 
-    /// Compiles a C or C++ program without trodden.
     pub fn compile(&self, compiler: &str, name: &str, text: &str) {
         std::fs::write(self.path(name), text).unwrap();
         let output = Command::new(compiler).current_dir(self.0.path()).args(["-O1", "-g", name, "-o", "app", "-pthread"]).output().unwrap();
         must(output);
     }
 
-    /// Checks that the merged trace of several runs is the one that stepping records, and returns its blocks.
-    pub fn agrees(&self, program: &[&str], status: i32) -> Vec<String> {
+    /// Checks that the merged trace of several runs equals the trace that stepping records. Returns its blocks.
+    pub fn assert_matches_stepping(&self, program: &[&str], status: i32) -> Vec<String> {
         let merged = self.record(&["--runs", "4"], "merged.trace", program);
         assert_eq!(merged.status.code(), Some(status), "{}", String::from_utf8_lossy(&merged.stderr));
         assert!(!errors(&merged).contains("falling back to one run"), "{}", errors(&merged));

@@ -1,4 +1,4 @@
-//! The input files of the units' builds, made from lines in their text and from the map of a default build.
+//! Makes the input files for the builds of a unit, from lines in the unit's text and from the map of a default build.
 
 use crate::place::Place;
 use std::path::Path;
@@ -9,14 +9,14 @@ use trodden_unit::{
     Frame, FunctionMap, FunctionParts, FunctionWeights, InstrumentedImage, KnownPaths, SegmentSetBuilder, Settings, UnitMap,
 };
 
-/// A unit as built by default, and the text that describes its paths.
+/// A unit that was built with default settings, and the text that describes its paths.
 pub struct Inputs<'a> {
     frame: Frame,
     map: UnitMap,
     text: &'a str,
 }
 
-/// A function named by such lines, with the executions of its paths and edges.
+/// A function that such lines name, with the executions of its paths and edges.
 struct Executed<'a> {
     function: &'a FunctionMap,
     paths: Vec<(u64, u64)>,
@@ -30,7 +30,7 @@ impl Inputs<'_> {
         Inputs { map: frame.map().unwrap(), frame, text }
     }
 
-    /// Makes the input file of a setting, and sets the setting to it.
+    /// Makes the input file for a setting, and stores the file in the setting.
     pub fn set(&self, settings: &mut Settings, key: &str, place: &Place) {
         let bytes = match key {
             "weights" => self.weights().to_bytes(),
@@ -92,7 +92,7 @@ impl Inputs<'_> {
     }
 
     fn part(&self) -> FunctionParts {
-        let procedures: Vec<Procedure> = self.map.functions.iter().map(procedure).collect();
+        let procedures: Vec<Procedure> = self.map.functions.iter().map(make_procedure).collect();
         let options = PartitionOptions { copies: 2, profitable: ProfitableProcedures::ALL, fold_again: true, measure: Measure::All };
         let first = trodden_partition::plan(&procedures, PartitionStrategy::Weighted, &options).copies.remove(0);
         let mut parts = FunctionParts::default();
@@ -103,8 +103,8 @@ impl Inputs<'_> {
     }
 }
 
-/// Returns a function whose edges are all taken equally often.
-fn procedure(function: &FunctionMap) -> Procedure {
+/// Returns a function in which all edges have the same frequency.
+fn make_procedure(function: &FunctionMap) -> Procedure {
     let dag = function.dag().unwrap();
     let frequencies = vec![1; dag.edges().len()];
     Procedure { dag, frequencies, paths: Vec::new(), call_sites: None, unit: 0 }

@@ -1,12 +1,12 @@
-//! MPI waits other than those for messages and collective operations of one group: windows, files, two groups, persistent operations. Also
-//! C11 threads, and processes that share memory.
+//! MPI waits other than those for messages and for collective operations of one group: windows, files, two groups, persistent operations.
+//! Also C11 threads, and processes that share memory.
 //!
-//! In each MPI program, rank 1 does much more work than the others in one function before it lets them continue. This function must be
-//! named first, and the call that waited for it must be a site.
+//! In each MPI program, rank 1 does much more work than the other ranks in one function before it lets them continue. The report must name
+//! this function first, and the call that waited for it must be a site.
 
 use super::{Place, check, first};
 
-const MODES: &str = r#"
+const MPI_MODES_PROGRAM: &str = r#"
 #include <mpi.h>
 #include <string.h>
 #include <unistd.h>
@@ -149,11 +149,11 @@ int main(int argc, char **argv) {
 }
 "#;
 
-/// Runs a mode on three ranks with both libraries. The calls must be sites of waits of the given kinds.
+/// Runs a mode on three ranks with both MPI libraries. The calls in `expected` must be sites of waits of the given kinds.
 fn check_mode(mode: &str, expected: &[(&str, &str)]) {
     for library in ["openmpi", "mpich"] {
         let place = Place::new();
-        place.build(&format!("mpicc.{library}"), "modes.c", MODES, &["-O1"]);
+        place.build(&format!("mpicc.{library}"), "modes.c", MPI_MODES_PROGRAM, &["-O1"]);
         place.record(&[&format!("mpirun.{library}"), "-n", "3", "./app", mode]);
         let report = place.report(&[]);
         check(&report);
@@ -210,7 +210,7 @@ fn started_and_persistent_neighbourhood_exchanges_wait_at_their_completion() {
     check_mode("prepared", &[("MPI_Wait", "late sender")]);
 }
 
-/// Libraries return immediately from a broadcast of nothing, so a rank may leave it before its root has entered.
+/// Libraries return immediately from a broadcast of no data. A rank may thus leave the broadcast before its root enters.
 #[test]
 fn empty_broadcasts_are_not_contradictions() {
     check_mode("empty", &[]);
@@ -221,7 +221,7 @@ fn persistent_operations_wait_at_their_completion() {
     check_mode("persistent", &[("MPI_Wait", "wait at NxN")]);
 }
 
-const C11: &str = r#"
+const C11_THREADS_PROGRAM: &str = r#"
 #include <threads.h>
 #include <time.h>
 #include <unistd.h>
@@ -249,13 +249,13 @@ int main(void) {
 #[test]
 fn c11_threads_are_explained() {
     let place = Place::new();
-    place.build("gcc", "c11.c", C11, &["-O1", "-pthread"]);
+    place.build("gcc", "c11.c", C11_THREADS_PROGRAM, &["-O1", "-pthread"]);
     place.record(&["./app"]);
     let report = place.report(&[]);
     check(&report);
     assert_eq!(report["causes"][0]["function"], "prepare");
     let waits = report["waits"].as_array().unwrap();
-    // Once woken, `cnd_wait` waits for the mutex, which the waker holds for 20 ms.
+    // When it is woken, `cnd_wait` waits for the mutex, which the waker holds for 20 ms.
     for (call, least_ns) in [("cnd_wait", 10_000_000), ("cnd_timedwait", 1_000_000)] {
         let sites = waits.iter().filter(|w| w["site"]["call"] == call && w["site"]["function"] == "main");
         let ns = sites.map(|w| w["total_ns"].as_u64().unwrap()).sum::<u64>();
@@ -263,7 +263,7 @@ fn c11_threads_are_explained() {
     }
 }
 
-const PROCESSES: &str = r#"
+const SHARED_MEMORY_PROGRAM: &str = r#"
 #include <pthread.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -300,11 +300,11 @@ int main(void) {
 }
 "#;
 
-/// Processes without threads whose locks and barriers are in shared memory, and a parent that waits for them to end.
+/// The processes have no threads. Their locks and barriers are in shared memory, and the parent waits for them to end.
 #[test]
 fn processes_that_share_memory_are_explained() {
     let place = Place::new();
-    place.build("gcc", "processes.c", PROCESSES, &["-O1", "-pthread"]);
+    place.build("gcc", "processes.c", SHARED_MEMORY_PROGRAM, &["-O1", "-pthread"]);
     place.record(&["./app"]);
     let report = place.report(&[]);
     check(&report);
@@ -316,7 +316,7 @@ fn processes_that_share_memory_are_explained() {
     assert_eq!(report["locations"].as_array().unwrap().len(), 4);
 }
 
-const TEAM: &str = r#"
+const TEAM_PROGRAM: &str = r#"
 #include <omp.h>
 #include <signal.h>
 #include <unistd.h>
@@ -331,11 +331,11 @@ int main(void) {
 }
 "#;
 
-/// The last block of the first thread ends with the process. A note says which waits no recorded function covers.
+/// The last block of the first thread ends with the process. A note names the waits that no recorded function covers.
 #[test]
 fn a_run_ends_with_its_process_and_openmp_is_noted() {
     let place = Place::new();
-    place.build("gcc", "team.c", TEAM, &["-O1", "-fopenmp"]);
+    place.build("gcc", "team.c", TEAM_PROGRAM, &["-O1", "-fopenmp"]);
     place.record(&["./app"]);
     let report = place.report(&[]);
     check(&report);

@@ -1,4 +1,4 @@
-//! The files of a recording: how many there are, that they are complete, and what is reported if they are corrupt.
+//! The files of a recording: their number, their completeness, and the reports about corrupt files.
 
 use super::{Place, check, must};
 use std::collections::BTreeSet;
@@ -11,13 +11,13 @@ use trodden_wire::waits::{
     chunk_kind, kind,
 };
 
-/// A chunk of a threads file: its position and its header.
+/// A chunk of a threads file: its offset and its header.
 pub struct FoundChunk {
     pub at: usize,
     pub header: WaitsChunkHeader,
 }
 
-/// Returns all chunks of an intact file, going only by the layout.
+/// Returns all chunks of an intact file, based only on the file's layout.
 pub fn chunks(bytes: &[u8]) -> Vec<FoundChunk> {
     let mut found = Vec::new();
     let mut extent = 0;
@@ -37,20 +37,20 @@ pub fn chunks(bytes: &[u8]) -> Vec<FoundChunk> {
     found
 }
 
-/// Returns the records that a chunk contains: those at its beginning whose bytes in `is_there` are not all zero.
+/// Returns a chunk's records: those at its start whose bytes in the range `is_there` are not all zero.
 fn records(bytes: &[u8], chunk: &FoundChunk, size: usize, is_there: std::ops::Range<usize>) -> Vec<Vec<u8>> {
     let records = bytes[chunk.at + CHUNK_HEADER_SIZE..chunk.at + chunk.header.size as usize].chunks_exact(size);
     records.take_while(|record| record[is_there.clone()].iter().any(|byte| *byte != 0)).map(<[u8]>::to_vec).collect()
 }
 
 impl Place {
-    /// Returns the files of the recording with an extension.
+    /// Returns the recording's files with this extension.
     pub fn files(&self, ending: &str) -> Vec<PathBuf> {
         let files = std::fs::read_dir(self.path("app.waits")).unwrap().map(|entry| entry.unwrap().path());
         files.filter(|path| path.extension().is_some_and(|e| e == ending)).collect()
     }
 
-    /// Counts the threads of the recording, and the calls of a kind.
+    /// Returns the number of threads in the recording, and the number of calls of a kind.
     pub fn count(&self, kind: u16) -> (usize, usize) {
         let (mut threads, mut calls) = (0, 0);
         for path in self.files("threads") {
@@ -70,14 +70,14 @@ impl Place {
         (threads, calls)
     }
 
-    /// Records a program, however it ends.
+    /// Records a program, whatever its exit status.
     pub fn record_any(&self, command: &[&str]) -> Output {
         let mut record = self.command(env!("CARGO_BIN_EXE_trodden"));
         record.args(["waits", "record", "-o", "app.waits", "--"]).args(command).output().unwrap()
     }
 }
 
-/// Counts the samples of all threads of the recording.
+/// Returns the number of samples in all threads of the recording.
 pub fn samples(place: &Place) -> usize {
     let of_file = |path: PathBuf| {
         let bytes = std::fs::read(path).unwrap();
@@ -87,8 +87,9 @@ pub fn samples(place: &Place) -> usize {
     place.files("threads").into_iter().map(of_file).sum()
 }
 
-/// Runs THREADS threads at a time, then CHILDREN children with one more thread each; every one of them posts a semaphore POSTS times.
-const MANY: &str = r#"
+/// A program that runs THREADS threads at a time, and then CHILDREN children with one more thread each. All of them post a semaphore POSTS
+/// times.
+const MANY_PROGRAM: &str = r#"
 #include <pthread.h>
 #include <semaphore.h>
 #include <signal.h>
@@ -122,8 +123,8 @@ int main(int count, char **words) {
 }
 "#;
 
-/// The first thread and another one post a semaphore as often as the argument says.
-pub const POSTS: &str = r#"
+/// A program in which the first thread and another thread post a semaphore as often as the argument says.
+pub const POSTS_PROGRAM: &str = r#"
 #include <pthread.h>
 #include <semaphore.h>
 #include <stdio.h>
@@ -148,7 +149,7 @@ int main(int count, char **words) {
 #[test]
 fn recordings_of_many_threads_and_children_are_complete_in_two_files() {
     let place = Place::new();
-    place.build("gcc", "many.c", MANY, &["-O1", "-pthread"]);
+    place.build("gcc", "many.c", MANY_PROGRAM, &["-O1", "-pthread"]);
     for (threads, children, posts) in [(2, 1, 3), (400, 60, 5), (9, 3, 40_000)] {
         let words = [threads, children, posts].map(|number: usize| number.to_string());
         place.record(&["./app", &words[0], &words[1], &words[2]]);
@@ -166,7 +167,7 @@ fn recordings_of_many_threads_and_children_are_complete_in_two_files() {
 #[test]
 fn what_killed_threads_and_children_recorded_is_kept() {
     let place = Place::new();
-    place.build("gcc", "many.c", MANY, &["-O1", "-pthread"]);
+    place.build("gcc", "many.c", MANY_PROGRAM, &["-O1", "-pthread"]);
     let (threads, children, posts) = (150, 20, 300);
     let output = place.record_any(&["./app", "150", "20", "300", "killed"]);
     assert_eq!(output.status.code(), Some(128 + 9), "{output:?}");
@@ -177,8 +178,8 @@ fn what_killed_threads_and_children_recorded_is_kept() {
     assert!(!report["notes"].to_string().contains("corrupt"), "{:#}", report["notes"]);
 }
 
-/// Creates children by functions and system calls that do not call fork handlers.
-const COPIES: &str = r#"
+/// A program that creates children with functions and system calls that do not call fork handlers.
+const COPIES_PROGRAM: &str = r#"
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <semaphore.h>
@@ -213,7 +214,7 @@ int main(void) {
 #[test]
 fn children_made_by_system_calls_are_separate_processes() {
     let place = Place::new();
-    place.build("gcc", "copies.c", COPIES, &["-O1", "-pthread"]);
+    place.build("gcc", "copies.c", COPIES_PROGRAM, &["-O1", "-pthread"]);
     place.record(&["./app"]);
     assert_eq!(place.count(kind::SEMAPHORE_POST), (2 + 12 * 2, 25 * 3000));
     let report = place.report(&[]);
@@ -224,7 +225,7 @@ fn children_made_by_system_calls_are_separate_processes() {
 #[test]
 fn recordings_may_have_more_threads_than_a_process_may_open_files() {
     let place = Place::new();
-    place.build("gcc", "many.c", MANY, &["-O1", "-pthread"]);
+    place.build("gcc", "many.c", MANY_PROGRAM, &["-O1", "-pthread"]);
     let limited = "ulimit -n 40 && exec ./app 100 30 2";
     place.record(&["sh", "-c", limited]);
     let (threads, _) = place.count(kind::SEMAPHORE_POST);
@@ -233,8 +234,8 @@ fn recordings_may_have_more_threads_than_a_process_may_open_files() {
     must(place.command("sh").args(["-c", report, env!("CARGO_BIN_EXE_trodden")]).output().unwrap());
 }
 
-/// Closes every descriptor, and opens its own files under all of these numbers.
-const CLOSES: &str = r#"
+/// A program that closes all descriptors and opens its own files under all these numbers.
+const CLOSES_PROGRAM: &str = r#"
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <pthread.h>
@@ -267,7 +268,7 @@ int main(void) {
 #[test]
 fn the_program_may_use_every_descriptor() {
     let place = Place::new();
-    place.build("gcc", "closes.c", CLOSES, &["-O1", "-pthread"]);
+    place.build("gcc", "closes.c", CLOSES_PROGRAM, &["-O1", "-pthread"]);
     let output = place.record(&["./app"]);
     assert_eq!(String::from_utf8_lossy(&output.stdout), "");
     assert_eq!(place.count(kind::SEMAPHORE_POST), (4, 60_000));
@@ -277,7 +278,7 @@ fn the_program_may_use_every_descriptor() {
 #[test]
 fn corrupt_chunks_are_reported_as_missing() {
     let place = Place::new();
-    place.build("gcc", "many.c", MANY, &["-O1", "-pthread"]);
+    place.build("gcc", "many.c", MANY_PROGRAM, &["-O1", "-pthread"]);
     place.record(&["./app", "20", "0", "500"]);
     let path = place.files("threads").remove(0);
     let kept = std::fs::read(&path).unwrap();
@@ -308,7 +309,7 @@ fn corrupt_chunks_are_reported_as_missing() {
     assert!(said.contains("calls of thread") && said.contains("missing from some point on"), "{said}");
     let said = notes(&damage(of(chunk_kind::THREAD).nth(3).unwrap(), 0x5a));
     assert!(said.contains("has no header, and is left out"), "{said}");
-    // A lost record that precedes others is reported.
+    // If a lost record precedes others, it is reported.
     let chunk = of(chunk_kind::CALLS).find(|chunk| chunk.header.first > 0).unwrap();
     let before = of(chunk_kind::CALLS).find(|c| c.header.thread == chunk.header.thread && c.header.first == 0).unwrap();
     let mut bytes = kept.clone();
@@ -323,7 +324,7 @@ fn corrupt_chunks_are_reported_as_missing() {
 #[test]
 fn claimed_ranks_cost_no_memory() {
     let place = Place::new();
-    place.build("gcc", "many.c", MANY, &["-O1", "-pthread"]);
+    place.build("gcc", "many.c", MANY_PROGRAM, &["-O1", "-pthread"]);
     place.record(&["./app", "1", "40", "2"]);
     let path = place.files("process").remove(0);
     let mut text = std::fs::read_to_string(&path).unwrap();
@@ -343,7 +344,7 @@ fn claimed_ranks_cost_no_memory() {
 #[test]
 fn files_of_another_version_or_kind_are_rejected() {
     let place = Place::new();
-    place.build("gcc", "many.c", MANY, &["-O1", "-pthread"]);
+    place.build("gcc", "many.c", MANY_PROGRAM, &["-O1", "-pthread"]);
     place.record(&["./app", "1", "0", "5"]);
     let path = place.files("threads").remove(0);
     let kept = std::fs::read(&path).unwrap();
@@ -361,11 +362,12 @@ fn files_of_another_version_or_kind_are_rejected() {
     }
 }
 
-/// Changes single bytes in the headers of an extent and a chunk: either the file is rejected, or the lost part is named with it.
+/// Single bytes in the headers of an extent and a chunk are changed. The file must be rejected, or the report must name the file and the
+/// lost part.
 #[test]
 fn changed_header_bytes_are_reported() {
     let place = Place::new();
-    place.build("gcc", "many.c", MANY, &["-O1", "-pthread"]);
+    place.build("gcc", "many.c", MANY_PROGRAM, &["-O1", "-pthread"]);
     place.record(&["./app", "1", "0", "5"]);
     let path = place.files("threads").remove(0);
     let kept = std::fs::read(&path).unwrap();
@@ -387,7 +389,7 @@ fn changed_header_bytes_are_reported() {
 fn only_the_owner_can_read_recordings() {
     use std::os::unix::fs::PermissionsExt;
     let place = Place::new();
-    place.build("gcc", "many.c", MANY, &["-O1", "-pthread"]);
+    place.build("gcc", "many.c", MANY_PROGRAM, &["-O1", "-pthread"]);
     let mode = |path: &std::path::Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
     place.record(&["./app", "1", "1", "1"]);
     assert_eq!(mode(&place.path("app.waits")), 0o700);

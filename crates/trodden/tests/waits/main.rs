@@ -1,7 +1,7 @@
 //! `trodden waits` on real programs: MPI in C and Fortran with both libraries, POSIX threads, Rust's `std::sync`, forks, killed programs.
 //!
-//! Each program has a function that makes others wait, which must be named first. Times are never compared with a clock, and the machine
-//! may be busy; the injected work is many times the rest.
+//! Each program has a function that makes others wait, and the report must name it first. Times are never compared with a clock, and the
+//! machine may be busy. The injected work is many times larger than the rest.
 
 mod beyond_messages;
 mod files;
@@ -58,7 +58,7 @@ impl Place {
     }
 }
 
-/// Builds the recorder next to the command, which looks for it there.
+/// Builds the recorder in the folder of the command, where the command looks for it.
 fn recorder() {
     static BUILT: OnceLock<()> = OnceLock::new();
     BUILT.get_or_init(|| {
@@ -81,7 +81,7 @@ fn sum(path: &Value) -> i64 {
     path.as_array().unwrap().iter().map(|step| step["ns"].as_i64().unwrap()).sum()
 }
 
-/// Checks that the report is consistent: each wait has a site, the two paths of a class differ by the wait (before common steps are left
+/// Checks that a report is consistent: each wait has a site, the two paths of a class differ by the wait (before common steps are left
 /// out), and the causes add up to the waits.
 fn check(report: &Value) {
     assert_eq!(report["schema_version"], 1);
@@ -111,7 +111,7 @@ fn first(report: &Value) -> (String, u64) {
     (cause["function"].as_str().unwrap().to_owned(), cause["process"].as_u64().unwrap())
 }
 
-const RING: &str = r#"
+const RING_PROGRAM: &str = r#"
 #include <mpi.h>
 #include <stdio.h>
 static volatile double sink;
@@ -140,7 +140,7 @@ int main(int argc, char **argv) {
 fn the_slow_mpi_function_is_named_first_with_both_libraries() {
     for library in ["openmpi", "mpich"] {
         let place = Place::new();
-        place.build(&format!("mpicc.{library}"), "ring.c", RING, &["-O2"]);
+        place.build(&format!("mpicc.{library}"), "ring.c", RING_PROGRAM, &["-O2"]);
         let output = place.record(&[&format!("mpirun.{library}"), "-n", "2", "./app"]);
         assert_eq!(output.stdout, b"1.000000\n");
         let report = place.report(&["--what-if", "slow_filter=100"]);
@@ -155,11 +155,11 @@ fn the_slow_mpi_function_is_named_first_with_both_libraries() {
     }
 }
 
-/// Moves the clock of one rank, as if the ranks had run on two hosts with different clocks; only text is changed.
+/// The clock of one rank is moved, as if the ranks had run on two hosts with different clocks. Only text is changed.
 #[test]
 fn clocks_of_two_hosts_are_corrected_by_their_messages() {
     let place = Place::new();
-    place.build("mpicc.openmpi", "ring.c", RING, &["-O2"]);
+    place.build("mpicc.openmpi", "ring.c", RING_PROGRAM, &["-O2"]);
     place.record(&["mpirun.openmpi", "-n", "2", "./app"]);
     let before = place.report(&[]);
     let files = std::fs::read_dir(place.path("app.waits")).unwrap().map(|entry| entry.unwrap().path());
@@ -198,7 +198,7 @@ fn move_clock(text: &str, by_ns: i64) -> String {
 }
 
 /// A loop of tests, as in programs that overlap communication and computation, counts as a wait.
-const POLLING: &str = r#"
+const POLLING_PROGRAM: &str = r#"
 #include <mpi.h>
 #include <unistd.h>
 __attribute__((noinline)) static void late(void) { usleep(50000); }
@@ -224,7 +224,7 @@ int main(int argc, char **argv) {
 #[test]
 fn loops_of_tests_are_waits() {
     let place = Place::new();
-    place.build("mpicc.openmpi", "polling.c", POLLING, &["-O1"]);
+    place.build("mpicc.openmpi", "polling.c", POLLING_PROGRAM, &["-O1"]);
     place.record(&["mpirun.openmpi", "-n", "2", "./app"]);
     let report = place.report(&[]);
     check(&report);
@@ -233,7 +233,7 @@ fn loops_of_tests_are_waits() {
     assert!(calls.contains(&"MPI_Test") && calls.contains(&"MPI_Iprobe"), "{calls:?}");
 }
 
-const KILLED: &str = r#"
+const KILLED_CHILD_PROGRAM: &str = r#"
 #include <pthread.h>
 #include <signal.h>
 #include <unistd.h>
@@ -260,7 +260,7 @@ int main(void) {
 #[test]
 fn waits_of_a_killed_child_are_reported() {
     let place = Place::new();
-    place.build("gcc", "killed.c", KILLED, &["-O1", "-pthread", "-w"]);
+    place.build("gcc", "killed.c", KILLED_CHILD_PROGRAM, &["-O1", "-pthread", "-w"]);
     place.record(&["./app"]);
     let report = place.report(&[]);
     check(&report);
@@ -269,7 +269,7 @@ fn waits_of_a_killed_child_are_reported() {
     assert!(report["diagnostics"].as_array().unwrap().iter().any(|d| d["text"].as_str().unwrap().contains("ends inside a call")));
 }
 
-const KILLED_ALONE: &str = r#"
+const KILLED_ALONE_PROGRAM: &str = r#"
 #include <mpi.h>
 #include <signal.h>
 #include <unistd.h>
@@ -284,7 +284,7 @@ int main(int count, char **words) {
 #[test]
 fn times_of_a_process_killed_after_few_calls_are_in_nanoseconds() {
     let place = Place::new();
-    place.build("mpicc.mpich", "alone.c", KILLED_ALONE, &["-O1", "-w"]);
+    place.build("mpicc.mpich", "alone.c", KILLED_ALONE_PROGRAM, &["-O1", "-w"]);
     let output = place.command(env!("CARGO_BIN_EXE_trodden")).args(["waits", "record", "-o", "app.waits", "--", "./app"]).output().unwrap();
     assert_eq!(output.status.code(), Some(128 + 9), "{output:?}");
     let report = place.report(&[]);
@@ -294,7 +294,7 @@ fn times_of_a_process_killed_after_few_calls_are_in_nanoseconds() {
 #[test]
 fn corrupt_recordings_never_make_the_command_panic() {
     let place = Place::new();
-    place.build("gcc", "threads.c", threads::THREADS, &["-O1", "-pthread"]);
+    place.build("gcc", "threads.c", threads::THREAD_WAITS_PROGRAM, &["-O1", "-pthread"]);
     place.record(&["./app"]);
     let files: Vec<PathBuf> = std::fs::read_dir(place.path("app.waits")).unwrap().map(|e| e.unwrap().path()).collect();
     let mut state = 12345u64;
@@ -306,7 +306,7 @@ fn corrupt_recordings_never_make_the_command_panic() {
         let file = &files[random(files.len())];
         let kept = std::fs::read(file).unwrap();
         let mut bytes = kept.clone();
-        // The records are at the beginning; the rest of a file is zero.
+        // The records are at the start of a file. The rest of the file is zero.
         let Some(used) = bytes.iter().rposition(|b| *b != 0).map(|at| at + 1) else { continue };
         match turn % 3 {
             0 => bytes.truncate(random(used)),

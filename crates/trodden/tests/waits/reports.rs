@@ -1,11 +1,11 @@
-//! Forms of reports, and traces of other tools: a page in a browser, export to a Chrome trace and back, the scheduler's events.
+//! Forms of reports, and traces from other tools: a page in a browser, export to a Chrome trace and back, events of the scheduler.
 
-use super::threads::LOCKS;
+use super::threads::LOCKS_PROGRAM;
 use super::webdriver::Browser;
 use super::{Place, check, must};
 use serde_json::Value;
 
-fn report(place: &Place, trace: &str, options: &[&str]) -> Value {
+fn read_report(place: &Place, trace: &str, options: &[&str]) -> Value {
     let output = place.command(env!("CARGO_BIN_EXE_trodden")).args(["report", trace, "--json"]).args(options).output().unwrap();
     serde_json::from_slice(&must(output).stdout).unwrap()
 }
@@ -13,28 +13,28 @@ fn report(place: &Place, trace: &str, options: &[&str]) -> Value {
 #[test]
 fn readers_click_a_page_and_an_exported_chrome_trace_can_be_read() {
     let place = Place::new();
-    place.build("gcc", "locks.c", LOCKS, &["-O2", "-pthread"]);
+    place.build("gcc", "locks.c", LOCKS_PROGRAM, &["-O2", "-pthread"]);
     place.record(&["./app"]);
-    let own = report(&place, "app.waits", &[]);
+    let own = read_report(&place, "app.waits", &[]);
     for arguments in ["report app.waits --html page.html", "export chrome app.waits --output trace.json"] {
         must(place.command(env!("CARGO_BIN_EXE_trodden")).args(arguments.split(' ')).output().unwrap());
     }
     let text = must(place.command(env!("CARGO_BIN_EXE_trodden")).args(["report", "app.waits", "--top", "0"]).output().unwrap());
-    click(&place, &own, &String::from_utf8(text.stdout).unwrap());
-    let back = report(&place, "trace.json", &[]);
+    click_waits(&place, &own, &String::from_utf8(text.stdout).unwrap());
+    let back = read_report(&place, "trace.json", &[]);
     check(&back);
     // Chrome traces have times in microseconds, and may lack short slices.
     let (wait, again) = (own["wait_ns"].as_f64().unwrap(), back["wait_ns"].as_f64().unwrap());
     assert!((wait - again).abs() < 0.05 * wait, "{wait} {again}");
-    // A Chrome trace has no stacks, so its report names the innermost function, not the caller that makes it slow.
+    // A Chrome trace has no stacks. Its report names the innermost function instead of the caller that makes this function slow.
     let classes = own["waits"].as_array().unwrap().iter().flat_map(|w| w["classes"].as_array().unwrap());
     let steps = classes.flat_map(|c| c["plus"].as_array().unwrap());
     let longest = steps.max_by_key(|step| step["ns"].as_u64()).unwrap();
     assert_eq!(back["causes"][0]["function"], longest["function"]);
 }
 
-/// Figure 4 of the Carnival paper as a Chrome trace, in milliseconds: each process computes, waits and computes.
-fn figure_4() -> String {
+/// Returns figure 4 of the Carnival paper as a Chrome trace, in milliseconds. Each process computes, waits and computes.
+fn generate_figure_4() -> String {
     let slices =
         [(0, "A1", 0, 10), (0, "A2", 10, 3), (0, "A3", 13, 4), (1, "B1", 0, 4), (1, "B2", 4, 6), (1, "B3", 10, 5), (2, "C1", 0, 6)];
     let slices = slices.into_iter().chain([(2, "C2", 6, 9), (2, "C3", 15, 2)]);
@@ -53,7 +53,7 @@ fn figure_4() -> String {
 #[test]
 fn waits_are_printed_as_in_the_paper() {
     let place = Place::new();
-    std::fs::write(place.path("fig4.json"), figure_4()).unwrap();
+    std::fs::write(place.path("fig4.json"), generate_figure_4()).unwrap();
     let explained = |file: &str, form: &[&str]| {
         let mut command = place.command(env!("CARGO_BIN_EXE_trodden"));
         command.env("TRODDEN_LABORATORY", "--explain").args(["report", file]).args(form).output().unwrap()
@@ -65,8 +65,8 @@ fn waits_are_printed_as_in_the_paper() {
     assert_eq!(at("= (A1 + B3 + C3) - (A1 + A2)") + 1, at("= (B3 + C3) - A2, without the steps that both paths have in common"));
     let value: Value = serde_json::from_slice(&must(explained("fig4.json", &["--json"])).stdout).unwrap();
     assert_eq!(value["expressions"][2]["expanded"], "(A1 + B3 + C3) - (A1 + A2)");
-    // Without the laboratory, JSON has the first wait of each class.
-    let classes = report(&place, "fig4.json", &[]);
+    // Without the laboratory, JSON contains the first wait of each class.
+    let classes = read_report(&place, "fig4.json", &[]);
     let first = |site: &Value| site["classes"][0]["representative"]["expression"].clone();
     let expressions: Vec<Value> = classes["waits"].as_array().unwrap().iter().map(first).collect();
     assert_eq!(expressions, ["(A1 + B3) - C1", "A1 - B1", "(B3 + C3) - A2"]);
@@ -75,8 +75,8 @@ fn waits_are_printed_as_in_the_paper() {
     assert!(!refused.status.success() && String::from_utf8_lossy(&refused.stderr).contains("omit it or --html"));
 }
 
-/// Returns the facts in some sections of the text report: each line without its times and percentages.
-fn facts<'t>(report: &'t str, sections: &[&str]) -> Vec<&'t str> {
+/// Returns the facts in some sections of a text report: each line without times and percentages.
+fn extract_facts<'t>(report: &'t str, sections: &[&str]) -> Vec<&'t str> {
     let mut section = report.lines().next().unwrap();
     let lines = report.lines().filter(|line| {
         let is_fact = line.starts_with("  ");
@@ -88,7 +88,7 @@ fn facts<'t>(report: &'t str, sections: &[&str]) -> Vec<&'t str> {
     lines.map(|line| line.rsplit("  ").next().unwrap().trim()).collect()
 }
 
-/// Checks that the page has the facts of the text report.
+/// Checks that the page contains the facts of the text report.
 fn compare_with_text(browser: &Browser, report: &str) {
     let headline = report.lines().next().unwrap();
     assert_eq!(browser.eval("return document.getElementById('headline').textContent"), headline);
@@ -96,16 +96,16 @@ fn compare_with_text(browser: &Browser, report: &str) {
     let whole = whole.as_str().unwrap();
     let sections = [headline, "Not caused by code", "Critical path", "Imbalance", "Notes"];
     for section in &sections[..4] {
-        assert!(!facts(report, &[section]).is_empty(), "the text has no {section}: {report}");
+        assert!(!extract_facts(report, &[section]).is_empty(), "the text has no {section}: {report}");
     }
-    for fact in facts(report, &sections) {
+    for fact in extract_facts(report, &sections) {
         assert!(whole.contains(fact), "the page lacks {fact:?}: {whole}");
     }
     let thresholds = report.lines().find(|line| line.contains(" at threshold ") && line.ends_with(')')).unwrap();
     assert!(whole.contains(thresholds), "the page lacks {thresholds:?}: {whole}");
 }
 
-fn click(place: &Place, own: &Value, report: &str) {
+fn click_waits(place: &Place, own: &Value, report: &str) {
     let browser = Browser::start(&place.path("browser"));
     browser.open(&place.path("page.html"));
     let text =
@@ -148,8 +148,8 @@ fn click(place: &Place, own: &Value, report: &str) {
     assert_eq!(browser.eval("return performance.getEntriesByType('resource').length"), 0);
 }
 
-/// `worker` sleeps from 1 µs to 11 µs, when `main` wakes it; an interrupt in the idle thread wakes `timer`.
-const SCHEDULER: &str = "\
+/// `worker` sleeps from 1 µs until `main` wakes it at 11 µs. An interrupt in the idle thread wakes `timer`.
+const SCHEDULER_TEXT: &str = "\
     main  10 [000]   5.000000000: sched:sched_switch: prev_comm=swapper/0 prev_pid=0 prev_prio=120 prev_state=R ==> next_comm=main \
     next_pid=10 next_prio=120
   worker  11 [001]   5.000001000: sched:sched_switch: prev_comm=worker prev_pid=11 prev_prio=120 prev_state=S ==> next_comm=swapper/1 \
@@ -171,16 +171,16 @@ const SCHEDULER: &str = "\
 #[test]
 fn scheduler_events_show_who_woke_whom() {
     let place = Place::new();
-    std::fs::write(place.path("app.txt"), SCHEDULER).unwrap();
-    let found = report(&place, "app.txt", &[]);
+    std::fs::write(place.path("app.txt"), SCHEDULER_TEXT).unwrap();
+    let found = read_report(&place, "app.txt", &[]);
     check(&found);
     assert_eq!((found["wait_ns"].as_u64(), found["wait_occurrences"].as_u64()), (Some(10_000), Some(1)));
     assert_eq!(found["causes"][0]["function"], "main");
     assert_eq!(found["causes"][0]["ns"], 10_000);
 }
 
-/// The same run as `babeltrace2` prints an LTTng trace. The waker is the thread that has the processor.
-const COMMON: &str = "\
+/// The same run, as `babeltrace2` prints an LTTng trace. The waker is the thread that has the processor.
+const COMMON_FORMAT_TEXT: &str = "\
 [5.000000000] (+?.?????????) host sched_switch: { cpu_id = 0 }, { prev_comm = \"swapper/0\", prev_tid = 0, prev_prio = 20, prev_state = 0, \
 next_comm = \"main\", next_tid = 10, next_prio = 20 }
 [5.000001000] (+0.000001000) host sched_switch: { cpu_id = 1 }, { prev_comm = \"worker\", prev_tid = 11, prev_prio = 20, prev_state = 1, \
@@ -202,17 +202,17 @@ next_comm = \"swapper/1\", next_tid = 0, next_prio = 20 }
 #[test]
 fn kernel_traces_in_the_common_trace_format_give_the_same_report() {
     let place = Place::new();
-    std::fs::write(place.path("common.txt"), COMMON).unwrap();
-    std::fs::write(place.path("app.txt"), SCHEDULER).unwrap();
-    let (common, own) = (report(&place, "common.txt", &[]), report(&place, "app.txt", &[]));
+    std::fs::write(place.path("common.txt"), COMMON_FORMAT_TEXT).unwrap();
+    std::fs::write(place.path("app.txt"), SCHEDULER_TEXT).unwrap();
+    let (common, own) = (read_report(&place, "common.txt", &[]), read_report(&place, "app.txt", &[]));
     check(&common);
     for key in ["wait_ns", "wait_occurrences", "causes", "waits", "run_ns"] {
         assert_eq!(common[key], own[key], "{key}");
     }
 }
 
-/// One thread is woken ten times by another, each time 10 ms after it fell asleep.
-fn woken_by(event: &str) -> String {
+/// Returns a trace in which one thread is woken ten times by another, each time 10 ms after it fell asleep.
+fn generate_wake_ups(event: &str) -> String {
     let mut text = String::from(
         "swapper 0 [000] 10.000000: sched:sched_switch: prev_comm=swapper/0 prev_pid=0 prev_prio=120 prev_state=R ==> next_comm=maker \
             next_pid=10 next_prio=120\n\
@@ -240,8 +240,8 @@ fn woken_by(event: &str) -> String {
 fn wake_ups_come_from_the_trace_or_are_reported_as_missing() {
     let place = Place::new();
     for (event, waits) in [("sched_waking", 10), ("sched_wakeup", 10), ("", 0)] {
-        std::fs::write(place.path("app.txt"), woken_by(event)).unwrap();
-        let found = report(&place, "app.txt", &[]);
+        std::fs::write(place.path("app.txt"), generate_wake_ups(event)).unwrap();
+        let found = read_report(&place, "app.txt", &[]);
         check(&found);
         assert_eq!(found["wait_occurrences"], waits, "{event}: {found:#}");
         assert_eq!(found["wait_ns"], waits * 10_000_000, "{event}");
@@ -254,11 +254,11 @@ fn wake_ups_come_from_the_trace_or_are_reported_as_missing() {
     }
 }
 
-/// Reads the same events as perf prints them with the plugins of libtraceevent.
+/// The same events are read from the text that perf prints with the plugins of libtraceevent.
 #[test]
 fn perf_text_printed_by_plugins_gives_the_same_report() {
     let place = Place::new();
-    let named = woken_by("sched_waking");
+    let named = generate_wake_ups("sched_waking");
     let by_plugin = |line: &str| {
         let value = |name: &str| line.split_once(name).unwrap().1.split(' ').next().unwrap().to_owned();
         let head = line.split_once("sched:").unwrap().0;
@@ -276,13 +276,13 @@ fn perf_text_printed_by_plugins_gives_the_same_report() {
     };
     std::fs::write(place.path("named.txt"), &named).unwrap();
     std::fs::write(place.path("plugin.txt"), named.lines().map(by_plugin).collect::<String>()).unwrap();
-    let (named, plugin) = (report(&place, "named.txt", &[]), report(&place, "plugin.txt", &[]));
+    let (named, plugin) = (read_report(&place, "named.txt", &[]), read_report(&place, "plugin.txt", &[]));
     for key in ["wait_ns", "wait_occurrences", "causes", "waits", "run_ns"] {
         assert_eq!(plugin[key], named[key], "{key}");
     }
 }
 
-/// Reads the text of what `perf data convert --to-ctf` writes, in which each event names its thread.
+/// The text is that of a trace from `perf data convert --to-ctf`, in which each event names its thread.
 #[test]
 fn perf_events_in_the_common_trace_format_need_no_processor_context() {
     let place = Place::new();
@@ -290,15 +290,15 @@ fn perf_events_in_the_common_trace_format_need_no_processor_context() {
         let waker = if line.contains("{ cpu_id = 0 }, { comm = \"worker\"") { 10 } else { 0 };
         line.replace("{ cpu_id = ", "{ perf_cpu = ").replace("}, {", &format!("}}, {{ perf_tid = {waker}, perf_pid = {waker},")) + "\n"
     };
-    std::fs::write(place.path("perf.txt"), COMMON.lines().map(of_perf).collect::<String>()).unwrap();
-    std::fs::write(place.path("app.txt"), SCHEDULER).unwrap();
-    let (perf, own) = (report(&place, "perf.txt", &[]), report(&place, "app.txt", &[]));
+    std::fs::write(place.path("perf.txt"), COMMON_FORMAT_TEXT.lines().map(of_perf).collect::<String>()).unwrap();
+    std::fs::write(place.path("app.txt"), SCHEDULER_TEXT).unwrap();
+    let (perf, own) = (read_report(&place, "perf.txt", &[]), read_report(&place, "app.txt", &[]));
     for key in ["wait_ns", "wait_occurrences", "causes", "waits", "run_ns"] {
         assert_eq!(perf[key], own[key], "{key}");
     }
 }
 
-/// perf 6.1 recorded two threads that take turns. The recording is read both as converted by `perf data convert --to-ctf` and as printed by
+/// perf 6.1 recorded two threads that take turns. The recording is read as converted by `perf data convert --to-ctf`, and as printed by
 /// `perf script --ns`.
 #[test]
 fn converted_perf_recordings_agree_with_their_text() {
@@ -310,13 +310,13 @@ fn converted_perf_recordings_agree_with_their_text() {
     std::fs::write(place.path("perf.ctf/metadata"), include_bytes!("perf.ctf/metadata")).unwrap();
     std::fs::write(place.path("perf.ctf/perf_stream_0"), [STREAM, &vec![0; PACKET - STREAM.len()]].concat()).unwrap();
     std::fs::write(place.path("perf.txt"), include_bytes!("perf.txt")).unwrap();
-    let (converted, text) = (report(&place, "perf.ctf", &[]), report(&place, "perf.txt", &[]));
+    let (converted, text) = (read_report(&place, "perf.ctf", &[]), read_report(&place, "perf.txt", &[]));
     assert!(text["wait_occurrences"].as_u64().unwrap() > 3, "{text:#}");
     assert_eq!(converted, text);
 }
 
 /// The metadata of a trace of scheduler events (Common Trace Format 1.8).
-const METADATA: &str = "/* CTF 1.8 */
+const TRACE_METADATA: &str = "/* CTF 1.8 */
 typealias integer { size = 32; align = 8; signed = false; } := uint32_t;
 typealias integer { size = 64; align = 8; signed = false; } := uint64_t;
 typealias integer { size = 32; align = 8; signed = true; } := int32_t;
@@ -329,8 +329,8 @@ event { name = sched_switch; id = 0; stream_id = 0;
 event { name = sched_waking; id = 1; stream_id = 0; fields := struct { string comm; int32_t tid; }; };
 ";
 
-/// Encodes the event of a line of [`COMMON`] as in the binary trace; returns its processor and bytes.
-fn packed(line: &str) -> (u32, Vec<u8>) {
+/// Encodes the event in a line of [`COMMON_FORMAT_TEXT`] for the binary trace. Returns the event's processor and bytes.
+fn encode_event(line: &str) -> (u32, Vec<u8>) {
     let value = |name: &str| {
         let rest = line.split_once(&format!(" {name} = ")).unwrap().1;
         rest.split([',', '}']).next().unwrap().trim().trim_matches('"').to_owned()
@@ -358,14 +358,14 @@ fn binary_traces_in_the_common_trace_format_are_read() {
     let place = Place::new();
     let kernel = place.path("app.lttng").join("kernel");
     std::fs::create_dir_all(&kernel).unwrap();
-    std::fs::write(kernel.join("metadata"), METADATA).unwrap();
+    std::fs::write(kernel.join("metadata"), TRACE_METADATA).unwrap();
     for processor in 0..3u32 {
         let mut stream = [0xC1FC_1FC1u32, 0, processor].map(u32::to_le_bytes).concat();
-        stream.extend(COMMON.lines().map(packed).filter(|(cpu, _)| *cpu == processor).flat_map(|(_, bytes)| bytes));
+        stream.extend(COMMON_FORMAT_TEXT.lines().map(encode_event).filter(|(cpu, _)| *cpu == processor).flat_map(|(_, bytes)| bytes));
         std::fs::write(kernel.join(format!("channel_{processor}")), stream).unwrap();
     }
-    std::fs::write(place.path("app.txt"), SCHEDULER).unwrap();
-    let (common, own) = (report(&place, "app.lttng", &[]), report(&place, "app.txt", &[]));
+    std::fs::write(place.path("app.txt"), SCHEDULER_TEXT).unwrap();
+    let (common, own) = (read_report(&place, "app.lttng", &[]), read_report(&place, "app.txt", &[]));
     check(&common);
     assert_eq!((&common["waits"], &common["causes"]), (&own["waits"], &own["causes"]));
 }
@@ -373,16 +373,16 @@ fn binary_traces_in_the_common_trace_format_are_read() {
 #[test]
 fn corrupt_traces_are_errors_with_their_line() {
     let place = Place::new();
-    let run_back = SCHEDULER.replace("5.000022000", "4.000022000");
+    let run_back = SCHEDULER_TEXT.replace("5.000022000", "4.000022000");
     let cases = [
         ("a.txt", run_back.as_str(), "a.txt:8"),
-        ("b.txt", &SCHEDULER.replace("prev_pid=11", "prev_pid=x"), "not a thread ID"),
+        ("b.txt", &SCHEDULER_TEXT.replace("prev_pid=11", "prev_pid=x"), "not a thread ID"),
         ("perf.data", "PERFILE2", "perf script -i perf.data"),
         ("c.txt", "nothing", "neither a profile"),
         ("d.json", "{\"traceEvents\": [{\"ph\": \"X\"}]}", "event 0"),
         ("e.json", "{\"traceEvents\": [", "not JSON"),
         ("g.otf2", "junk", "g.otf2"),
-        ("i.txt", &COMMON.replace("prev_tid = 11", "prev_tid = x"), "i.txt:2: no field prev_tid"),
+        ("i.txt", &COMMON_FORMAT_TEXT.replace("prev_tid = 11", "prev_tid = x"), "i.txt:2: no field prev_tid"),
     ];
     for (name, text, expected) in cases {
         std::fs::write(place.path(name), text).unwrap();

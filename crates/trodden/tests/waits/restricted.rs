@@ -1,7 +1,7 @@
-//! Programs that are restricted, or restrict themselves: limits, system call filters, special permissions of their files. They must behave
-//! as without the recorder, or be rejected by name before they start.
+//! Programs that are restricted or restrict themselves: limits, system call filters, special permissions of their files. The programs must
+//! behave as without the recorder, or be rejected by name before they start.
 
-use super::files::POSTS;
+use super::files::POSTS_PROGRAM;
 use super::{Place, check, must};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -15,18 +15,18 @@ impl Place {
     }
 }
 
-fn errors(output: &Output) -> String {
+fn read_errors(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
 #[test]
 fn file_size_limits_do_not_end_the_program() {
     let place = Place::new();
-    place.build("gcc", "posts.c", POSTS, &["-O1", "-pthread"]);
+    place.build("gcc", "posts.c", POSTS_PROGRAM, &["-O1", "-pthread"]);
     for limit in [0, 8, 200] {
         let alone = must(place.script(&format!("ulimit -f {limit}; ./app 20000")));
         let recorded = must(place.record(&["sh", "-c", &format!("ulimit -f {limit}; ./app 20000")]));
-        assert_eq!(alone.stdout, recorded.stdout, "{limit}: {}", errors(&recorded));
+        assert_eq!(alone.stdout, recorded.stdout, "{limit}: {}", read_errors(&recorded));
     }
     let report = place.report(&[]);
     check(&report);
@@ -35,8 +35,9 @@ fn file_size_limits_do_not_end_the_program() {
     assert!((1..=2).contains(&threads) && posts > 800 && posts < 40_000, "{threads} threads, {posts} posts");
 }
 
-/// Prints the limit of its address space and how much it can map below that, limits itself, and creates threads before and after.
-const LIMITED: &str = r#"
+/// A program that prints the limit of its address space and how much it can map below this limit, limits itself, and creates threads before
+/// and after that.
+const LIMITED_PROGRAM: &str = r#"
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <stdio.h>
@@ -76,7 +77,7 @@ int main(int count, char **words) {
 #[test]
 fn programs_that_limit_their_address_space_have_the_same_room() {
     let place = Place::new();
-    place.build("gcc", "limited.c", LIMITED, &["-O1", "-pthread"]);
+    place.build("gcc", "limited.c", LIMITED_PROGRAM, &["-O1", "-pthread"]);
     for word in ["", "before"] {
         let script = format!("exec setarch -R ./app {word}");
         let alone = must(place.script(&script));
@@ -90,20 +91,21 @@ fn programs_that_limit_their_address_space_have_the_same_room() {
 #[test]
 fn programs_with_a_limited_address_space_are_rejected_or_left_alone() {
     let place = Place::new();
-    place.build("gcc", "posts.c", POSTS, &["-O1", "-pthread"]);
+    place.build("gcc", "posts.c", POSTS_PROGRAM, &["-O1", "-pthread"]);
     let output = place.script("ulimit -v 8000000; exec \"$0\" waits record -o app.waits -- sh -c 'echo begun >begun'");
-    assert_eq!(output.status.code(), Some(2), "{}", errors(&output));
-    assert!(errors(&output).contains("sh would be limited to 8000000 KiB") && errors(&output).contains("ulimit -v unlimited"));
+    assert_eq!(output.status.code(), Some(2), "{}", read_errors(&output));
+    assert!(read_errors(&output).contains("sh would be limited to 8000000 KiB") && read_errors(&output).contains("ulimit -v unlimited"));
     assert!(!place.path("begun").exists());
     let script = "ulimit -v 8000000; exec ./app 5";
     let alone = must(place.script(script));
     let recorded = must(place.record(&["sh", "-c", script]));
     assert_eq!(recorded.stdout, alone.stdout);
-    assert!(errors(&recorded).contains("its address space is limited"), "{}", errors(&recorded));
+    assert!(read_errors(&recorded).contains("its address space is limited"), "{}", read_errors(&recorded));
 }
 
-/// Threads post a semaphore; then a filter ends the process at system calls that it does not make itself, among them those of the recorder.
-const FILTERED: &str = r#"
+/// A program whose threads post a semaphore. Then a filter ends the process at all system calls that the program does not make itself.
+/// These include system calls of the recorder.
+const FILTERED_PROGRAM: &str = r#"
 #define _GNU_SOURCE
 #include <errno.h>
 #include <linux/filter.h>
@@ -169,13 +171,13 @@ int main(int count, char **words) {
 #[test]
 fn programs_that_filter_their_system_calls_run_to_their_end() {
     let place = Place::new();
-    place.build("gcc", "filtered.c", FILTERED, &["-O1", "-pthread"]);
+    place.build("gcc", "filtered.c", FILTERED_PROGRAM, &["-O1", "-pthread"]);
     for way in ["prctl", "threads", "strict"] {
         let script = format!("exec timeout 100 ./app {way}");
         let alone = place.script(&script);
         let recorded = place.record_any(&["sh", "-c", &script]);
         let results = [&alone, &recorded].map(|output| (output.status.code(), String::from_utf8_lossy(&output.stdout).into_owned()));
-        assert_eq!(results[0], results[1], "{way}: {}", errors(&recorded));
+        assert_eq!(results[0], results[1], "{way}: {}", read_errors(&recorded));
         assert!(!results[0].1.is_empty(), "{way}: {results:?}");
         let report = place.report(&[]);
         check(&report);
@@ -187,8 +189,7 @@ fn programs_that_filter_their_system_calls_run_to_their_end() {
     }
 }
 
-/// A user without privileges.
-const OTHER_USER: &str = "65534";
+const OTHER_USER_ID: &str = "65534";
 
 #[test]
 fn programs_that_gain_privileges_are_rejected_before_they_start() {
@@ -198,21 +199,21 @@ fn programs_that_gain_privileges_are_rejected_before_they_start() {
         return;
     }
     let place = Place::new();
-    place.build("gcc", "posts.c", POSTS, &["-O1", "-pthread"]);
+    place.build("gcc", "posts.c", POSTS_PROGRAM, &["-O1", "-pthread"]);
     let program = place.path("app");
     let mode = |path: &Path, mode: u32| std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
     mode(&place.path(""), 0o777);
     let by_other = |command: &str| {
-        let user = ["--reuid", OTHER_USER, "--regid", OTHER_USER, "--clear-groups", "--inh-caps=-all", "--", "sh", "-c", command];
+        let user = ["--reuid", OTHER_USER_ID, "--regid", OTHER_USER_ID, "--clear-groups", "--inh-caps=-all", "--", "sh", "-c", command];
         place.command("setpriv").args(user).arg(env!("CARGO_BIN_EXE_trodden")).output().unwrap()
     };
     let record = |path: &str| format!("PATH=$PWD:$PATH exec \"$0\" waits record -o other.waits -- {path} 1");
     let refused = |what: &str| {
         for path in ["./app", "app"] {
             let output = by_other(&record(path));
-            assert_eq!((output.status.code(), &output.stdout[..]), (Some(2), &b""[..]), "{what}: {}", errors(&output));
+            assert_eq!((output.status.code(), &output.stdout[..]), (Some(2), &b""[..]), "{what}: {}", read_errors(&output));
             let name = if path == "app" { program.to_str().unwrap() } else { path };
-            assert!(errors(&output).contains(&format!("{name} has {what}")), "{what}: {}", errors(&output));
+            assert!(read_errors(&output).contains(&format!("{name} has {what}")), "{what}: {}", read_errors(&output));
         }
     };
     must(by_other(&record("./app")));
@@ -228,9 +229,9 @@ fn programs_that_gain_privileges_are_rejected_before_they_start() {
         true => refused("capabilities (setcap)"),
         false => eprintln!("skipped: this file system has no capabilities"),
     }
-    // A program that is started by a shell runs as without the recorder.
+    // A program that a shell starts runs as without the recorder.
     let alone = must(by_other("./app 3"));
     let recorded = must(by_other("exec \"$0\" waits record -o other.waits -- sh -c './app 3'"));
     assert_eq!(recorded.stdout, alone.stdout);
-    assert!(errors(&recorded).contains("nothing was recorded"), "{}", errors(&recorded));
+    assert!(read_errors(&recorded).contains("nothing was recorded"), "{}", read_errors(&recorded));
 }

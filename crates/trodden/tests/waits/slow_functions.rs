@@ -1,8 +1,8 @@
-//! Slow functions that need more than the executed line to be named: Fortran procedures, and functions that spend their time in helpers.
+//! Slow functions that cannot be named from the executed line alone: Fortran procedures, and functions that spend their time in helpers.
 
 use super::{Place, check, first};
 
-const FORTRAN: &str = r#"
+const FORTRAN_PROGRAM: &str = r#"
 program relaxation
   use mpi
   implicit none
@@ -36,7 +36,7 @@ end program
 fn fortran_is_recorded_with_both_libraries() {
     for library in ["openmpi", "mpich"] {
         let place = Place::new();
-        place.build(&format!("mpif90.{library}"), "relaxation.f90", FORTRAN, &["-O1"]);
+        place.build(&format!("mpif90.{library}"), "relaxation.f90", FORTRAN_PROGRAM, &["-O1"]);
         place.record(&[&format!("mpirun.{library}"), "-n", "2", "./app"]);
         let report = place.report(&[]);
         check(&report);
@@ -45,8 +45,8 @@ fn fortran_is_recorded_with_both_libraries() {
     }
 }
 
-/// As in old programs: separate procedures, a reduction whose arguments share a buffer, and receives from any source with any tag.
-const FORTRAN_77: &str = r#"
+/// An old-style program with separate procedures, a reduction whose arguments share a buffer, and receives from any source with any tag.
+const FORTRAN_77_PROGRAM: &str = r#"
       program old
       include 'mpif.h'
       integer r, e, i
@@ -81,7 +81,7 @@ const FORTRAN_77: &str = r#"
 fn fortran_procedures_have_their_source_names() {
     for library in ["openmpi", "mpich"] {
         let place = Place::new();
-        place.build(&format!("mpif77.{library}"), "old.f", FORTRAN_77, &["-O2"]);
+        place.build(&format!("mpif77.{library}"), "old.f", FORTRAN_77_PROGRAM, &["-O2"]);
         place.record(&[&format!("mpirun.{library}"), "-n", "2", "./app"]);
         let report = place.report(&[]);
         check(&report);
@@ -90,8 +90,8 @@ fn fortran_procedures_have_their_source_names() {
     }
 }
 
-/// The function that is slow on rank 1 spends its time in several helpers, one of which is inlined.
-const HELPERS: &str = r#"
+/// A program in which the function that is slow on rank 1 spends its time in several helpers. One of the helpers is inlined.
+const HELPERS_PROGRAM: &str = r#"
 #include <mpi.h>
 static volatile double sink;
 __attribute__((noinline)) static void area(long n) { double s = 0; for (long i = 0; i < n; i++) s += i * 0.5; sink = s; }
@@ -120,7 +120,7 @@ int main(int argc, char **argv) {
 fn functions_that_are_slow_in_all_their_parts_are_named_instead_of_them() {
     for (language, compiler) in [("c", "mpicc.openmpi"), ("cc", "mpicxx.mpich")] {
         let place = Place::new();
-        place.build(compiler, &format!("helpers.{language}"), HELPERS, &["-O2"]);
+        place.build(compiler, &format!("helpers.{language}"), HELPERS_PROGRAM, &["-O2"]);
         place.record(&[&format!("mpirun.{}", compiler.rsplit('.').next().unwrap()), "-n", "2", "./app"]);
         let report = place.report(&["--what-if", "kinematics=100"]);
         check(&report);

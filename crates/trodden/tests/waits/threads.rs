@@ -2,7 +2,7 @@
 
 use super::{Place, check, first};
 
-pub const LOCKS: &str = r#"
+pub const LOCKS_PROGRAM: &str = r#"
 #include <pthread.h>
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_rwlock_t shared = PTHREAD_RWLOCK_INITIALIZER;
@@ -24,7 +24,7 @@ int main(void) {
 #[test]
 fn the_holder_of_a_lock_is_named_first() {
     let place = Place::new();
-    place.build("gcc", "locks.c", LOCKS, &["-O2", "-pthread"]);
+    place.build("gcc", "locks.c", LOCKS_PROGRAM, &["-O2", "-pthread"]);
     place.record(&["./app"]);
     let report = place.report(&[]);
     check(&report);
@@ -32,7 +32,7 @@ fn the_holder_of_a_lock_is_named_first() {
     assert!(report["waits"].as_array().unwrap().iter().any(|w| w["kind"] == "join"));
 }
 
-const RUST: &str = r#"
+const RUST_PROGRAM: &str = r#"
 use std::hint::black_box;
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -56,7 +56,7 @@ fn main() {
 #[test]
 fn the_holder_of_a_rust_mutex_is_named_first() {
     let place = Place::new();
-    place.build("rustc", "locks.rs", RUST, &["-O", "--edition=2021"]);
+    place.build("rustc", "locks.rs", RUST_PROGRAM, &["-O", "--edition=2021"]);
     place.record(&["./app"]);
     let report = place.report(&[]);
     check(&report);
@@ -64,7 +64,7 @@ fn the_holder_of_a_rust_mutex_is_named_first() {
     assert!(function.ends_with("rebuild_index") || function.ends_with("crunch"), "{:#}", report["causes"]);
 }
 
-pub const THREADS: &str = r#"
+pub const THREAD_WAITS_PROGRAM: &str = r#"
 #include <pthread.h>
 #include <semaphore.h>
 #include <unistd.h>
@@ -104,7 +104,7 @@ int main(void) {
 #[test]
 fn every_way_to_wait_for_a_thread_is_explained_by_what_it_did() {
     let place = Place::new();
-    place.build("gcc", "threads.c", THREADS, &["-O1", "-pthread"]);
+    place.build("gcc", "threads.c", THREAD_WAITS_PROGRAM, &["-O1", "-pthread"]);
     place.record(&["./app"]);
     let report = place.report(&[]);
     check(&report);
@@ -114,7 +114,7 @@ fn every_way_to_wait_for_a_thread_is_explained_by_what_it_did() {
         sites.map(|w| w["total_ns"].as_u64().unwrap()).sum::<u64>()
     };
     let calls = ["pthread_barrier_wait", "pthread_rwlock_rdlock", "pthread_spin_lock", "pthread_cond_wait", "sem_wait", "pthread_join"];
-    // The sleeps last 100 ms: even a thread that is late on a busy machine still waits for part of one.
+    // The sleeps last 100 ms. A thread that is late on a busy machine still waits for part of a sleep.
     for call in calls {
         assert!(of(call) > 10_000_000, "{call}: {} ns of waiting\n{waits:#?}", of(call));
     }
@@ -122,8 +122,8 @@ fn every_way_to_wait_for_a_thread_is_explained_by_what_it_did() {
     assert_eq!(report["causes"][0]["state"], "blocked");
 }
 
-/// A pipe used as a lock: whoever has its byte holds the lock. Writing the byte back never blocks.
-const PIPE: &str = r#"
+/// A program that uses a pipe as a lock: the thread that has read the pipe's byte holds the lock. Writing the byte back never blocks.
+const PIPE_LOCK_PROGRAM: &str = r#"
 #include <pthread.h>
 #include <unistd.h>
 static int p[2];
@@ -144,7 +144,7 @@ int main(void) {
 #[test]
 fn calls_that_only_lose_the_processor_are_not_blocked() {
     let place = Place::new();
-    place.build("gcc", "pipe.c", PIPE, &["-O1", "-pthread"]);
+    place.build("gcc", "pipe.c", PIPE_LOCK_PROGRAM, &["-O1", "-pthread"]);
     place.record(&["./app"]);
     let report = place.report(&[]);
     check(&report);

@@ -1,17 +1,18 @@
-//! Recorded programs behave like unrecorded ones: their signals, their coroutines, and the libraries that they load themselves.
+//! Recorded programs must behave like unrecorded ones. This concerns their signals, their coroutines, and the libraries that they load
+//! themselves.
 
 use super::{Place, must};
 use std::process::Output;
 
 impl Place {
-    /// Returns the program's output without and with the recorder.
+    /// Returns the program's output without the recorder and with it.
     fn both(&self, command: &[&str]) -> (Output, Output) {
         let alone = must(self.command(command[0]).args(&command[1..]).output().unwrap());
         (alone, self.record(command))
     }
 }
 
-const MODULE: &str = r#"
+const MODULE_SOURCE: &str = r#"
 #include <mpi.h>
 #include <stdio.h>
 #include <unistd.h>
@@ -29,8 +30,8 @@ int go(void) {
 }
 "#;
 
-/// Loads a module as interpreters do.
-const HOST: &str = r#"
+/// A program that loads a module as interpreters do.
+const HOST_PROGRAM: &str = r#"
 #include <dlfcn.h>
 #include <stdio.h>
 int main(void) {
@@ -45,11 +46,11 @@ fn mpi_in_a_loaded_module_is_recorded() {
     for library in ["openmpi", "mpich"] {
         for visibility in ["RTLD_LOCAL", "RTLD_GLOBAL"] {
             let place = Place::new();
-            std::fs::write(place.path("module.c"), MODULE).unwrap();
+            std::fs::write(place.path("module.c"), MODULE_SOURCE).unwrap();
             let compiler = format!("mpicc.{library}");
             let module = ["-g", "-O1", "-shared", "-fPIC", "module.c", "-o", "module.so"];
             must(place.command(&compiler).args(module).output().unwrap());
-            place.build("gcc", "host.c", HOST, &[&format!("-DVISIBILITY={visibility}")]);
+            place.build("gcc", "host.c", HOST_PROGRAM, &[&format!("-DVISIBILITY={visibility}")]);
             let output = place.record(&[&format!("mpirun.{library}"), "-n", "2", "./app"]);
             assert_eq!(String::from_utf8_lossy(&output.stdout), "2 ranks\n", "{library} {visibility}");
             let report = place.report(&[]);
@@ -59,8 +60,9 @@ fn mpi_in_a_loaded_module_is_recorded() {
     }
 }
 
-/// The stacks of the coroutines begin at the same address, but the second is shorter. Both call with equal stack pointers.
-const COROUTINES: &str = r#"
+/// A program with coroutines whose stacks start at the same address, although the second stack is shorter. Both make calls with equal stack
+/// pointers.
+const COROUTINES_PROGRAM: &str = r#"
 #define _GNU_SOURCE
 #include <alloca.h>
 #include <pthread.h>
@@ -99,7 +101,7 @@ int main(void) {
 #[test]
 fn coroutine_stacks_may_be_unmapped() {
     let place = Place::new();
-    place.build("gcc", "coroutines.c", COROUTINES, &["-O1", "-pthread"]);
+    place.build("gcc", "coroutines.c", COROUTINES_PROGRAM, &["-O1", "-pthread"]);
     let (alone, recorded) = place.both(&["./app"]);
     assert_eq!(alone.stdout, recorded.stdout);
     let text = String::from_utf8_lossy(&alone.stdout).into_owned();
@@ -107,9 +109,9 @@ fn coroutine_stacks_may_be_unmapped() {
     assert!(frames.len() == 6 && frames.iter().all(|frame| *frame == frames[0]), "the program does not do what is tested: {text}");
 }
 
-/// Depending on the argument: profiles itself, handles all signals, or has one thread that waits for all signals while the others block
-/// them.
-const SIGNALS: &str = r#"
+/// A program that, depending on its argument, profiles itself, handles all signals, or has one thread that waits for all signals while the
+/// others block them.
+const SIGNALS_PROGRAM: &str = r#"
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <signal.h>
@@ -190,7 +192,7 @@ int main(int count, char **words) {
 #[test]
 fn programs_keep_their_own_signals() {
     let place = Place::new();
-    place.build("gcc", "signals.c", SIGNALS, &["-O1", "-pthread"]);
+    place.build("gcc", "signals.c", SIGNALS_PROGRAM, &["-O1", "-pthread"]);
     for (mode, expected) in [("profile", "1 1\n"), ("handlers", "1 0 1 1\n"), ("block", "read -1\ntaken 12\nend 12\n")] {
         let (alone, recorded) = place.both(&["./app", mode]);
         assert_eq!(String::from_utf8_lossy(&alone.stdout), expected, "{mode} alone");
@@ -206,7 +208,7 @@ fn programs_keep_their_own_signals() {
 #[test]
 fn only_recordings_are_replaced() {
     let place = Place::new();
-    place.build("gcc", "signals.c", SIGNALS, &["-O1", "-pthread"]);
+    place.build("gcc", "signals.c", SIGNALS_PROGRAM, &["-O1", "-pthread"]);
     let record = || {
         let mut command = place.command(env!("CARGO_BIN_EXE_trodden"));
         command.args(["waits", "record", "-o", "app.waits", "--", "./app", "block"]).output().unwrap()
@@ -214,7 +216,7 @@ fn only_recordings_are_replaced() {
     must(record());
     must(record());
     let threads = place.files("threads").remove(0);
-    // Put files of the user, with names like those in a recording, into the recording.
+    // The user puts files into the recording, with names like those in a recording.
     for name in ["song.threads", "1-2.threads", "list.process", "top.stacks", threads.file_name().unwrap().to_str().unwrap()] {
         let file = place.path("app.waits").join(name);
         let kept = std::fs::read(&file).ok();
@@ -231,7 +233,7 @@ fn only_recordings_are_replaced() {
 #[test]
 fn reports_are_written_through_links_and_into_pipes() {
     let place = Place::new();
-    place.build("gcc", "signals.c", SIGNALS, &["-O1", "-pthread"]);
+    place.build("gcc", "signals.c", SIGNALS_PROGRAM, &["-O1", "-pthread"]);
     place.record(&["./app", "block"]);
     must(place.command("mkfifo").arg("pipe").output().unwrap());
     for option in ["report app.waits --html", "export chrome app.waits --output"] {

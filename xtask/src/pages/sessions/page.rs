@@ -1,25 +1,25 @@
-//! Reads the sessions of a page.
+//! Parses the console sessions of a page.
 
 use anyhow::{Result, bail};
 use std::iter::Peekable;
 
-/// The package name of pages whose sessions begin in an empty folder.
+/// Package name of pages whose sessions start in an empty folder.
 pub const NO_PACKAGE: &str = "none";
 
-/// The sessions of a page, as a sequence of steps.
+/// The sessions of a page as a list of steps.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct SessionPage<'a> {
-    /// The package in whose sources the sessions run, or [`NO_PACKAGE`].
+    /// The package whose sources the sessions run in, or [`NO_PACKAGE`].
     pub package: &'a str,
     pub steps: Vec<SessionStep<'a>>,
-    /// The index of the first step of the slow sessions.
-    pub slow_from: Option<usize>,
+    /// Index of the first step that belongs to a slow session; `None` if all sessions are fast.
+    pub first_slow_step: Option<usize>,
 }
 
 impl<'a> SessionPage<'a> {
-    /// The steps to run: all of them, or those before the first slow session.
+    /// Returns the steps to run: all of them, or only those before the first slow session.
     pub fn steps(&self, with_slow: bool) -> &[SessionStep<'a>] {
-        &self.steps[..self.slow_from.filter(|_| !with_slow).unwrap_or(self.steps.len())]
+        &self.steps[..self.first_slow_step.filter(|_| !with_slow).unwrap_or(self.steps.len())]
     }
 }
 
@@ -29,17 +29,15 @@ pub enum SessionStep<'a> {
     Write { file: &'a str, content: String },
 }
 
-/// A command of a session.
 #[derive(Debug, PartialEq, Eq)]
 pub struct CommandStep<'a> {
-    /// The number of the command's last line in the page.
+    /// Line number of the command's last line in the page.
     pub line: usize,
     pub command: String,
-    /// The expected output.
     pub expected: Vec<&'a str>,
 }
 
-/// A comment that applies to the next block.
+/// A comment that controls the block after it.
 #[derive(Default)]
 struct PendingComment<'a> {
     line: usize,
@@ -47,11 +45,9 @@ struct PendingComment<'a> {
     is_slow: bool,
 }
 
-/// The sessions of a page; `None` if it has none.
-///
-/// # Errors
-/// A comment or a block is malformed; the message begins with the line number.
-pub fn read(text: &str) -> Result<Option<SessionPage<'_>>> {
+/// Parses the sessions of a page; returns `None` if the page has none. Fails if a comment or a block is malformed. The message begins with
+/// the line number.
+pub fn parse_sessions(text: &str) -> Result<Option<SessionPage<'_>>> {
     let mut page = SessionPage::default();
     let mut pending = PendingComment::default();
     let mut has_session = false;
@@ -59,8 +55,8 @@ pub fn read(text: &str) -> Result<Option<SessionPage<'_>>> {
     while let Some((number, line)) = lines.next() {
         if let Some(mark) = line.strip_prefix("```") {
             let PendingComment { file, is_slow, .. } = std::mem::take(&mut pending);
-            if is_slow && page.slow_from.is_none() {
-                page.slow_from = Some(page.steps.len());
+            if is_slow && page.first_slow_step.is_none() {
+                page.first_slow_step = Some(page.steps.len());
             }
             match file {
                 Some(file) => page.steps.push(SessionStep::Write { file, content: read_block(&mut lines) }),
@@ -73,11 +69,11 @@ pub fn read(text: &str) -> Result<Option<SessionPage<'_>>> {
                 }
                 None => drop(read_block(&mut lines)),
             }
-        } else if let Some(package) = comment(line, "sessions") {
+        } else if let Some(package) = comment_value(line, "sessions") {
             page.package = package;
-        } else if let Some(file) = comment(line, "file") {
+        } else if let Some(file) = comment_value(line, "file") {
             pending = PendingComment { line: number, file: Some(file), ..pending };
-        } else if comment(line, "session") == Some("slow") {
+        } else if comment_value(line, "session") == Some("slow") {
             pending = PendingComment { line: number, is_slow: true, ..pending };
         } else if line.starts_with("<!-- ") && line.contains("session") {
             bail!("{number}: unknown comment `{line}`");
@@ -88,8 +84,8 @@ pub fn read(text: &str) -> Result<Option<SessionPage<'_>>> {
     Ok(has_session.then_some(page))
 }
 
-/// The value of a comment `<!-- KEY: VALUE -->`.
-fn comment<'a>(line: &'a str, key: &str) -> Option<&'a str> {
+/// Returns VALUE if `line` is the comment `<!-- KEY: VALUE -->` for this key.
+fn comment_value<'a>(line: &'a str, key: &str) -> Option<&'a str> {
     let value = line.trim_end().strip_prefix("<!-- ")?.strip_suffix(" -->")?.strip_prefix(key)?.strip_prefix(": ")?;
     Some(value.trim())
 }
@@ -98,7 +94,7 @@ fn read_block<'a>(lines: &mut impl Iterator<Item = (usize, &'a str)>) -> String 
     lines.map(|(_, line)| line).take_while(|line| !line.starts_with("```")).flat_map(|line| [line, "\n"]).collect()
 }
 
-/// Reads the commands of a session until the end of its block.
+/// Parses the commands of a session up to the end of its block.
 fn read_session<'a>(lines: &mut Peekable<impl Iterator<Item = (usize, &'a str)>>, steps: &mut Vec<SessionStep<'a>>) -> Result<()> {
     let first = steps.len();
     while let Some((number, line)) = lines.next().filter(|(_, line)| !line.starts_with("```")) {
@@ -115,7 +111,8 @@ fn read_session<'a>(lines: &mut Peekable<impl Iterator<Item = (usize, &'a str)>>
     Ok(())
 }
 
-/// Joins a command's first line with the lines that continue it: after a backslash, or in a here-document.
+/// Joins the first line of a command with its continuation lines: lines after a backslash, or lines of a here-document. Returns the number
+/// of the last line and the command.
 fn join_command<'a>(number: usize, first: &str, lines: &mut impl Iterator<Item = (usize, &'a str)>) -> (usize, String) {
     let (mut last, mut command) = (number, first.to_owned());
     let delimiter = first.split_once("<<").and_then(|(_, rest)| rest.split(' ').next()).map(|word| word.trim_matches('\''));
@@ -142,17 +139,17 @@ mod tests {
     #[test]
     fn sessions_are_read_from_console_blocks() {
         let text = "text\n<!-- sessions: bzip2 -->\n```console\n$ make\n...\ndone\n$ report\n  paths 528\n```\n```sh\n$ no session\n```\n";
-        let page = read(text).unwrap().unwrap();
+        let page = parse_sessions(text).unwrap().unwrap();
         assert_eq!(page.package, "bzip2");
         assert_eq!(page.steps, [run(4, "make", &["...", "done"]), run(7, "report", &["  paths 528"])]);
-        assert_eq!(read("```sh\nmake\n```\n").unwrap(), None);
+        assert_eq!(parse_sessions("```sh\nmake\n```\n").unwrap(), None);
     }
 
     #[test]
     fn files_and_long_commands_are_read() {
         let text = "<!-- sessions: none -->\n<!-- file: a/b.c -->\n\n```c\nint x;\n\n```\n```console\n$ cat > c.c <<'END'\n$ y\nEND\n\
             $ cc a/b.c \\\n  c.c\nok\n```\n";
-        let page = read(text).unwrap().unwrap();
+        let page = parse_sessions(text).unwrap().unwrap();
         let file = SessionStep::Write { file: "a/b.c", content: "int x;\n\n".to_owned() };
         assert_eq!(page.steps, [file, run(11, "cat > c.c <<'END'\n$ y\nEND", &[]), run(13, "cc a/b.c \\\n  c.c", &["ok"])]);
     }
@@ -160,13 +157,13 @@ mod tests {
     #[test]
     fn slow_sessions_end_the_fast_ones() {
         let text = "<!-- sessions: none -->\n```console\n$ a\n```\n<!-- session: slow -->\n```console\n$ b\n```\n```console\n$ c\n```\n";
-        let page = read(text).unwrap().unwrap();
+        let page = parse_sessions(text).unwrap().unwrap();
         assert_eq!((page.steps(false).len(), page.steps(true).len()), (1, 3));
     }
 
     #[test]
     fn malformed_comments_and_blocks_are_rejected() {
-        let message = |text: &str| read(text).unwrap_err().to_string();
+        let message = |text: &str| parse_sessions(text).unwrap_err().to_string();
         assert!(message("```console\n$ a\n```\n").starts_with("1: the page has no comment"));
         assert!(message("<!-- sessions: none -->\n```console\nout\n$ a\n```\n").starts_with("3: the session begins with output"));
         assert!(message("<!-- file: a.c -->\ntext\n").starts_with("1: no block follows"));

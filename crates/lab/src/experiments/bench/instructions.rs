@@ -23,7 +23,7 @@ impl InstructionCounter {
         if perf.is_ok_and(|out| out.status.success() && String::from_utf8_lossy(&out.stderr).lines().any(counts)) {
             return Some(InstructionCounter::Perf);
         }
-        steps::on_path("valgrind").then_some(InstructionCounter::Valgrind)
+        steps::is_on_search_path("valgrind").then_some(InstructionCounter::Valgrind)
     }
 
     pub fn name(self) -> &'static str {

@@ -74,7 +74,7 @@ impl Bench<'_> {
     /// Measures a program. If a variant fails, its row has the reason.
     pub fn program(&self, program: &str) -> Result<Vec<BenchRow>> {
         self.corpus.fetch(program)?;
-        self.corpus.inputs(program)?;
+        self.corpus.create_inputs(program)?;
         let is_rust = self.corpus.is_rust(program)?;
         let mut all: Vec<VariantRuns> = self.variants.iter().map(|ready| self.build_variant(program, ready, is_rust)).collect();
         self.run_in_turns(program, &mut all);
@@ -96,7 +96,7 @@ impl Bench<'_> {
     /// reason is only printed, since measuring the variant will fail, too.
     pub fn prepare(&self, program: &str) -> Result<()> {
         self.corpus.fetch(program)?;
-        self.corpus.inputs(program)?;
+        self.corpus.create_inputs(program)?;
         let is_rust = self.corpus.is_rust(program)?;
         for ready in &self.variants {
             let runs = self.build_variant(program, ready, is_rust);

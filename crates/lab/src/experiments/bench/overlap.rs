@@ -30,7 +30,7 @@ impl Margins {
     /// Compares a sampled profile with the full profile of the same run.
     pub fn compare(full: &Path, sampled: &Path) -> Result<Margins> {
         let report = |profile: &Path| -> Result<Value> {
-            let mut report = Command::new(steps::target().join("release/trodden"));
+            let mut report = Command::new(steps::target_folder().join("release/trodden"));
             serde_json::from_str(&steps::output(report.args(["report", "--json"]).arg(profile))?)
                 .context("`trodden report --json` printed invalid JSON")
         };
@@ -108,7 +108,7 @@ fn lacks(field: &str) -> String {
 /// Returns the overlap of two profiles, between 0 and 1. It is the sum over all paths of the smaller of the path's two shares of
 /// executions. Fails if the profiles belong to different programs.
 pub fn compute(full: &Path, sampled: &Path) -> Result<f64> {
-    let mut diff = Command::new(steps::target().join("release/trodden"));
+    let mut diff = Command::new(steps::target_folder().join("release/trodden"));
     parse_overlap(&steps::output(diff.args(["diff", "--across-builds", "--json"]).args([full, sampled]))?)
 }
 

@@ -49,7 +49,7 @@ pub fn run_measured<T>(run: impl FnOnce(&str) -> Result<T>) -> Result<(Usage, T)
     let own = std::env::current_exe().context("cannot find the path of this program (is /proc mounted?)")?;
     let runner = format!("{} measure {}", own.display(), file.display());
     if runner.split_whitespace().count() != 3 {
-        bail!("the path {} contains a space; set CARGO_TARGET_DIR to one without", steps::target().display());
+        bail!("the path {} contains a space; set CARGO_TARGET_DIR to one without", steps::target_folder().display());
     }
     let sum = run(&runner)?;
     let lines = std::fs::read_to_string(&file).with_context(|| format!("cannot read {}", file.display()))?;

@@ -27,7 +27,7 @@ impl Cluster {
 
     fn script(&self, word: &str) -> Command {
         let mut command = Command::new("bash");
-        command.arg(steps::root().join("xtask/slurm.sh")).arg(word).env("SLURM_FOLDER", &self.folder);
+        command.arg(steps::checkout_root().join("xtask/slurm.sh")).arg(word).env("SLURM_FOLDER", &self.folder);
         command
     }
 

@@ -9,7 +9,7 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use trodden_corpus::steps;
-use trodden_corpus::steps::commit;
+use trodden_corpus::steps::describe_commit;
 
 const SCHEMA_VERSION: u32 = 3;
 
@@ -194,12 +194,12 @@ impl CopiesResults {
                 let known: Content = serde_json::from_str(&text).with_context(advice)?;
                 ensure!(known.schema_version == SCHEMA_VERSION, advice());
                 eprintln!("rows in {} that will not be run again: {}", path.display(), known.rows.len());
-                Content { commit: commit(), ..known }
+                Content { commit: describe_commit(), ..known }
             }
             false => Content {
                 schema_version: SCHEMA_VERSION,
                 date,
-                commit: commit(),
+                commit: describe_commit(),
                 machine: describe_machine(),
                 rows: Vec::new(),
                 analyses: Vec::new(),

@@ -39,7 +39,7 @@ pub fn run(corpus: &Corpus, programs: &[String]) -> Result<()> {
 
 fn measure_row(corpus: &Corpus, program: &str, counter: InstructionCounter) -> Result<String> {
     corpus.fetch(program)?;
-    corpus.inputs(program)?;
+    corpus.create_inputs(program)?;
     corpus.build_once(program, &Variant::plain())?;
     let work = corpus.folder().join("pgo").join(program);
     let _ = fs::remove_dir_all(&work);

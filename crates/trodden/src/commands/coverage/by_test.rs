@@ -1,6 +1,6 @@
-//! `trodden suite order --by lines`: the lines and paths that each test adds.
+//! `trodden suite order --by lines`: shows the lines and paths that each test adds.
 
-use super::mapping_of;
+use super::coverage_mapping;
 use crate::cli::{CoverageFileSelection, SuiteOrder};
 use crate::notes::{Progress, warn};
 use crate::output::{json_text, print};
@@ -10,7 +10,6 @@ use trodden_coverage::{CoverageMapping, LineExecutions};
 use trodden_profile::{Maps, Profile};
 use trodden_stored::named;
 
-/// Prints the tests of a suite in the order of the lines and paths that they add.
 pub fn run(job: &SuiteOrder) -> Result<()> {
     reject_path_options(job)?;
     let include = job.functions.file.iter().map(|place| place.to_string_lossy().into_owned()).collect();
@@ -24,7 +23,7 @@ pub fn run(job: &SuiteOrder) -> Result<()> {
         named::describe_losses(&entry.profile, &found.lost).iter().for_each(warn);
         let places = files.include.iter().map(|place| format!(" --file {place}")).collect::<String>();
         let run = || format!("run {}{places}", entry.number);
-        let mapping = mapping_of(&found.profile, &files).with_context(run)?;
+        let mapping = coverage_mapping(&found.profile, &files).with_context(run)?;
         tests.add(&found.profile, &LineExecutions::from_mapping(&mapping)?).with_context(run)?;
         inexact = inexact.or_else(|| Some(mapping).filter(CoverageMapping::has_caveats));
         progress.step();
@@ -38,7 +37,7 @@ pub fn run(job: &SuiteOrder) -> Result<()> {
     })
 }
 
-/// Rejects options that select paths, because they have no effect on lines.
+/// Rejects options that select paths, because they would have no effect on lines.
 fn reject_path_options(job: &SuiteOrder) -> Result<()> {
     let options = [
         ("--function", job.functions.function.is_some()),

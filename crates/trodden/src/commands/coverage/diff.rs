@@ -1,6 +1,6 @@
-//! `trodden coverage report --baseline`: the lines and paths that only one of two profiles executed.
+//! `trodden coverage report --baseline`: shows lines and paths that only one of two profiles executed.
 
-use super::mapping_of;
+use super::coverage_mapping;
 use crate::cli::{CoverageReport, CoverageThreshold};
 use crate::output::{json_text, print};
 use anyhow::{Result, ensure};
@@ -9,10 +9,9 @@ use trodden_coverage::LineExecutions;
 use trodden_coverage::diff::{CoverageDifference, NamedCoverage};
 use trodden_stored::named;
 
-/// Exit status if a line of the baseline was not executed.
-const LESS_THAN_BASELINE: u8 = 1;
+/// Exit status if a line that the baseline executed was not executed.
+const LESS_THAN_BASELINE_STATUS: u8 = 1;
 
-/// Compares a profile with a baseline.
 pub fn run(job: &CoverageReport, baseline: &str) -> Result<ExitCode> {
     let thresholds = &job.fail_under;
     ensure!(
@@ -21,7 +20,7 @@ pub fn run(job: &CoverageReport, baseline: &str) -> Result<ExitCode> {
     );
     let (name, files) = (&job.covered.profile, &job.covered.files);
     let (before, after) = (named::load(baseline)?, named::load(name)?);
-    let mappings = [mapping_of(&before, files)?, mapping_of(&after, files)?];
+    let mappings = [coverage_mapping(&before, files)?, coverage_mapping(&after, files)?];
     let (first, second) = (LineExecutions::from_mapping(&mappings[0])?, LineExecutions::from_mapping(&mappings[1])?);
     let difference = CoverageDifference::new(
         &NamedCoverage { name: baseline, profile: &before, lines: &first },
@@ -32,5 +31,5 @@ pub fn run(job: &CoverageReport, baseline: &str) -> Result<ExitCode> {
         false => print(difference.text().as_bytes())?,
     }
     mappings.iter().for_each(|mapping| mapping.log_inexact_functions(false));
-    Ok(if !thresholds.is_empty() && difference.has_lost_lines() { ExitCode::from(LESS_THAN_BASELINE) } else { ExitCode::SUCCESS })
+    Ok(if !thresholds.is_empty() && difference.has_lost_lines() { ExitCode::from(LESS_THAN_BASELINE_STATUS) } else { ExitCode::SUCCESS })
 }

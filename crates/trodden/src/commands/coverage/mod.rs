@@ -1,4 +1,4 @@
-//! `trodden coverage` and `trodden suite order --by lines`. The work is in the crate `trodden-coverage`.
+//! `trodden coverage` and `trodden suite order --by lines`. The crate `trodden-coverage` does the work.
 
 pub mod by_test;
 mod diff;
@@ -22,23 +22,20 @@ use trodden_report::coverage::page;
 use trodden_report::view::MappedLines;
 use trodden_stored::named::LAST;
 
-/// Pattern that selects all files, including those of the standard library.
+/// Pattern that selects all source files, even those of the standard library.
 pub const ALL_FILES: &str = "*";
 
-/// Loads a profile with the mapping of its selected source files.
 fn load(covered: &Covered) -> Result<(Profile, CoverageMapping)> {
     let mut profile = trodden_stored::named::load_all_builds(&covered.profile)?;
     select_builds(&mut profile);
-    let mapping = mapping_of(&profile, &covered.files)?;
+    let mapping = coverage_mapping(&profile, &covered.files)?;
     trodden_coverage::warn_of_second_returns(&profile);
     Ok((profile, mapping))
 }
 
-/// Returns the coverage of a profile's selected source files.
-///
-/// # Errors
-/// The program was not built with `--coverage`, or has changed since it ran; no source file is selected; LLVM's tools are missing or fail.
-fn mapping_of(profile: &Profile, files: &CoverageFileSelection) -> Result<CoverageMapping> {
+/// Returns the coverage of the source files that `files` selects. Fails if the program was not built with `--coverage` or has changed since
+/// it ran, no source file is selected, or LLVM's tools are missing or fail.
+fn coverage_mapping(profile: &Profile, files: &CoverageFileSelection) -> Result<CoverageMapping> {
     let all_files = files.include.iter().any(|pattern| pattern == ALL_FILES);
     let sources = CoveredSources {
         objects: files.object.clone(),
@@ -47,15 +44,15 @@ fn mapping_of(profile: &Profile, files: &CoverageFileSelection) -> Result<Covera
         all_files,
         llvm_cov_counts: files.choices.imitated_tool.is_some(),
     };
-    let counters = profdata::coverage(profile)?;
-    let [llvm_cov, llvm_profdata] = [Tool::Cov, Tool::Profdata].map(|tool| profdata::tool_for(context(), tool, profile));
+    let counters = profdata::coverage_counts(profile)?;
+    let [llvm_cov, llvm_profdata] = [Tool::Cov, Tool::Profdata].map(|tool| profdata::find_tool_for(context(), tool, profile));
     let (llvm_cov, llvm_profdata, temporary) = (llvm_cov?, llvm_profdata?, env::temp_dir());
-    let index = |counters| profdata::indexed_form(context(), &llvm_profdata, counters);
+    let index = |counters| profdata::encode_indexed(context(), &llvm_profdata, counters);
     CoverageMapping::new(profile, counters, &sources, &CoverageTools { llvm_cov: &llvm_cov, index: &index, temporary: &temporary })
 }
 
-/// Returns the executions of source lines according to the coverage mapping, keyed by the file names in debug information. The result is
-/// empty if the program has no mapping.
+/// Returns how often source lines were executed according to the coverage mapping. The file names are those in debug information. Empty if
+/// the program has no coverage mapping.
 fn lines_from_mapping(view: &View) -> Result<MappedLines> {
     if !is_mapped(view.profile) {
         return Ok(MappedLines::new());
@@ -63,13 +60,13 @@ fn lines_from_mapping(view: &View) -> Result<MappedLines> {
     let all = CoverageFileSelection { include: vec![ALL_FILES.into()], ..CoverageFileSelection::default() };
     let mut profile = view.profile.clone();
     select_builds(&mut profile);
-    let mapping = mapping_of(&profile, &all)?;
+    let mapping = coverage_mapping(&profile, &all)?;
     mapping.log_inexact_functions(false);
     mapped_lines(view, &mapping)
 }
 
-/// Prepares a profile for reports, with line counts from the coverage mapping if its program has one.
-pub fn view_of(profile: &Profile) -> View<'_> {
+/// Prepares a profile for reports. If the program has a coverage mapping, line counts are taken from the mapping.
+pub fn create_view(profile: &Profile) -> View<'_> {
     let mut view = View::from_profile(profile);
     match lines_from_mapping(&view) {
         Ok(lines) => view.mapped = lines,
@@ -80,7 +77,7 @@ pub fn view_of(profile: &Profile) -> View<'_> {
     view
 }
 
-/// Prints the coverage of the last run, by file. `all_files` includes files outside the project.
+/// Prints the coverage of each file in the last run. With `all_files`, includes files outside the project.
 pub fn report_last(all_files: bool) -> Result<ExitCode> {
     let include = all_files.then(|| ALL_FILES.to_owned()).into_iter().collect();
     let files = CoverageFileSelection { include, ..CoverageFileSelection::default() };
@@ -95,7 +92,6 @@ pub fn report_last(all_files: bool) -> Result<ExitCode> {
     })
 }
 
-/// Runs `trodden coverage`.
 pub fn run(job: &Coverage) -> Result<ExitCode> {
     match job {
         Coverage::Report(job) => report::run(job),
@@ -105,7 +101,8 @@ pub fn run(job: &Coverage) -> Result<ExitCode> {
 
 fn show(job: &CoverageShow) -> Result<ExitCode> {
     let (profile, mapping) = load(&job.covered)?;
-    let mut arguments: Vec<OsString> = vec![option_with_value("-Xdemangler=", profdata::tool_for(context(), Tool::Cxxfilt, &profile)?)];
+    let mut arguments: Vec<OsString> =
+        vec![option_with_value("-Xdemangler=", profdata::find_tool_for(context(), Tool::Cxxfilt, &profile)?)];
     let mut option = |text: &str| arguments.push(text.into());
     if job.conditions {
         ["-show-branches=count", "-show-mcdc"].into_iter().for_each(&mut option);
@@ -141,9 +138,9 @@ fn show(job: &CoverageShow) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Page that `llvm-cov` does not write: path coverage, and lines that were never executed together.
+/// Name of a page that `llvm-cov` does not write: path coverage, and lines that were never executed together.
 const PATHS_PAGE: &str = "paths.html";
-/// Maximum number of untested combinations per function on that page.
+/// Maximum number of untested combinations per function on this page.
 const MAX_COMBINATIONS: usize = 5;
 
 fn paths_page(profile: &Profile, mapping: &CoverageMapping) -> Result<String> {
@@ -152,17 +149,16 @@ fn paths_page(profile: &Profile, mapping: &CoverageMapping) -> Result<String> {
     Ok(page("Coverage, with paths", &tables))
 }
 
-/// Returns JSON in the schema of `llvm-cov export`.
+/// Renders coverage as JSON in the schema of `llvm-cov export`.
 pub fn llvm_json(profile: &Profile, files: &CoverageFileSelection) -> Result<Vec<u8>> {
-    let mapping = mapping_of(profile, files)?;
+    let mapping = coverage_mapping(profile, files)?;
     let bytes = mapping.json(mapping.llvm_cov("export", &["-format=text".into()])?)?;
     mapping.log_inexact_functions(true);
     Ok(bytes)
 }
 
-/// Returns a tracefile of the mapping's lines and branches.
 pub fn mapped_tracefile(profile: &Profile, files: &CoverageFileSelection) -> Result<String> {
-    let mapping = mapping_of(profile, files)?;
+    let mapping = coverage_mapping(profile, files)?;
     let bytes = mapping.lcov(mapping.llvm_cov("export", &["-format=lcov".into()])?);
     mapping.log_inexact_functions(false);
     Ok(String::from_utf8_lossy(&bytes).into_owned())

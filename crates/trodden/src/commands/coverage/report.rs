@@ -1,4 +1,4 @@
-//! `trodden coverage report`: a table with a row per file or function, and thresholds.
+//! `trodden coverage report`: prints a table of files or functions, and checks thresholds.
 
 use super::{diff, load};
 use crate::cli::{Color, CoverageMeasure, CoverageReport, CoverageThreshold, word};
@@ -11,10 +11,9 @@ use trodden_coverage::tables::{by_changed_lines, by_file, by_function};
 use trodden_report::View;
 use trodden_report::coverage::CoverageRow;
 
-/// Exit status if a threshold is not reached.
-const BELOW_THRESHOLD: u8 = 1;
+/// Exit status if coverage is below a threshold.
+const BELOW_THRESHOLD_STATUS: u8 = 1;
 
-/// Prints the table.
 pub fn run(job: &CoverageReport) -> Result<ExitCode> {
     if let Some(baseline) = &job.baseline {
         return diff::run(job, baseline);
@@ -33,10 +32,9 @@ pub fn run(job: &CoverageReport) -> Result<ExitCode> {
     mapping.log_inexact_functions(true);
     let failed = missed_thresholds(&job.fail_under, &table.total);
     failed.iter().for_each(note);
-    Ok(if failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(BELOW_THRESHOLD) })
+    Ok(if failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(BELOW_THRESHOLD_STATUS) })
 }
 
-/// Checks that the thresholds apply to the report.
 fn check_thresholds(job: &CoverageReport) -> Result<()> {
     let is_of_lines = |threshold: &CoverageThreshold| matches!(threshold, CoverageThreshold::Share(CoverageMeasure::Lines, _));
     ensure!(
@@ -50,7 +48,6 @@ fn check_thresholds(job: &CoverageReport) -> Result<()> {
     Ok(())
 }
 
-/// Returns a message for each threshold that is not reached.
 fn missed_thresholds(thresholds: &[CoverageThreshold], total: &CoverageRow) -> Vec<String> {
     let missed = |threshold: &CoverageThreshold| {
         let CoverageThreshold::Share(measure, min) = *threshold else { return None };

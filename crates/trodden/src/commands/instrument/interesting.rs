@@ -1,4 +1,4 @@
-//! The sets of `--interesting`, parsed and merged into the paths of a program.
+//! Parses the sets of `--interesting` and merges them to one set of a program's paths.
 
 use crate::context::context;
 use anyhow::{Context, Result, bail};
@@ -6,19 +6,17 @@ use std::fs;
 use std::path::Path;
 use trodden_analysis::choice::{self, LineSpan};
 use trodden_analysis::git::{self, UnifiedDiff};
-use trodden_recording::copies::units;
+use trodden_recording::copies::read_units;
 use trodden_report::Name;
 use trodden_stored::known::read_known_paths;
 use trodden_stored::named::LAST;
 use trodden_stored::named::load;
 use trodden_unit::{FunctionMap, KnownPaths, UnitMap};
 
-/// Returns the paths of a program that are in at least one of the sets.
-///
-/// # Errors
-/// A set is malformed, its profile or file cannot be read, or it contains no path of the program.
-pub fn paths(sets: &[String], program: &Path) -> Result<KnownPaths> {
-    let maps: Vec<UnitMap> = units(program, context().store().ok().as_ref())?.into_iter().map(|(_, map)| map).collect();
+/// Returns those paths of a program that are in at least one of the sets. Fails if a set is malformed, its profile or file cannot be read,
+/// or no path of the program is in any set.
+pub fn interesting_paths(sets: &[String], program: &Path) -> Result<KnownPaths> {
+    let maps: Vec<UnitMap> = read_units(program, context().store().ok().as_ref())?.into_iter().map(|(_, map)| map).collect();
     let maps: Vec<&UnitMap> = maps.iter().collect();
     let mut all = KnownPaths::default();
     for set in sets {
@@ -28,7 +26,7 @@ pub fn paths(sets: &[String], program: &Path) -> Result<KnownPaths> {
         }
         all.merge(found)?;
     }
-    // A profile may be of another program, or contain functions that this program does not have.
+    // The profile may belong to a different program, or contain functions that this program lacks.
     let has = |unit: &str, name: &str| maps.iter().any(|m| m.source == unit && m.functions.iter().any(|f| f.name == name));
     all.retain(|unit, name, _, _| has(unit, name));
     if all.is_empty() {
@@ -75,7 +73,7 @@ fn paths_of_set(set: &str, maps: &[&UnitMap]) -> Result<KnownPaths> {
     }
 }
 
-/// Returns the paths that a profile executed, or the paths in a file of known paths.
+/// Returns the paths that a profile has executed, or the paths in a file of known paths.
 fn executed_paths(name: &str) -> Result<KnownPaths> {
     match read_known_paths(Path::new(name))? {
         Some(paths) => Ok(paths),
@@ -87,7 +85,7 @@ fn parse_places(text: &str) -> Result<Vec<LineSpan>> {
     Ok(text.split(',').map(LineSpan::parse).collect::<Result<_, _>>()?)
 }
 
-/// Parses a percentage such as `99%` as a fraction of one.
+/// Parses a percentage such as `99%` to a fraction of one.
 fn parse_percent(text: &str) -> Result<f64> {
     let number: Option<f64> = text.strip_suffix('%').and_then(|n| n.parse().ok());
     match number.filter(|n| *n > 0.0 && *n <= 100.0) {
@@ -96,7 +94,7 @@ fn parse_percent(text: &str) -> Result<f64> {
     }
 }
 
-/// Reads a diff from a file, or runs `git diff` from a revision to the working tree.
+/// Reads a diff from a file, or runs `git diff` to get the changes from a revision to the working tree.
 fn read_changes(source: &str) -> Result<UnifiedDiff> {
     let file = Path::new(source);
     if file.is_file() { git::read_diff(file) } else { git::diff(source) }

@@ -1,9 +1,9 @@
-//! `trodden instrument --watch EXPRESSION`: a program that acts at the end of each path that matches an expression.
+//! `trodden instrument --watch EXPRESSION`: makes a program that acts at the end of each path that matches an expression.
 //!
-//! The program is a residual build ([`trodden_flow::residual`]) that knows all paths except the matching ones. Matching paths are counted
-//! exactly, and the action runs where they end, in the thread that took them; functions without a match get no code. The matches are found
-//! here by trying all paths of the selected functions. Paths that end at a call that does not return are known, too, since only the end of
-//! the program shows that a call has not returned.
+//! The program is a residual build ([`trodden_flow::residual`]) for which all other paths are known. Matching paths are counted exactly,
+//! and the action runs where they end, in the thread that executed them. Functions without a match get no code. To find the matches, this
+//! module tries all paths of the selected functions. Paths that end at a call that does not return are treated as known, too, because only
+//! the end of the program shows that a call has not returned.
 
 use crate::context::context;
 use crate::notes::{note, warn};
@@ -13,28 +13,27 @@ use std::path::Path;
 use trodden_analysis::expression::joined::{is_cut, is_whole};
 use trodden_analysis::expression::{BlockSet, End, Matcher, PathExpression};
 use trodden_profile::{DecodedPath, PathDecoder, has_standard_numbering};
-use trodden_recording::copies::units;
+use trodden_recording::copies::read_units;
 use trodden_report::found::{UNKNOWN, describe_position};
 use trodden_report::select::matching_names;
 use trodden_report::words::plural;
 use trodden_report::{Name, ReportError};
 use trodden_unit::{FunctionMap, KnownPaths, UnitMap};
 
-/// Maximum number of paths of a function, since each path is tried.
-const MAX_PATHS: u64 = 1 << 20;
+/// Maximum number of paths in a function, because each path is tried.
+const MAX_TRIED_PATHS: u64 = 1 << 20;
 
-/// Advice for functions whose paths are split at cut edges. Tables would keep paths whole, too, but cannot be watched.
-const REMEDY: &str = "Watch a variant with whole paths, made by `trodden-lab with --max-paths 65536 -- instrument PROGRAM --output NEW`";
+/// Advice for functions whose paths are split at cut edges. Hash tables would keep the paths unsplit, too, but cannot be watched.
+const CUT_EDGE_ADVICE: &str =
+    "Watch a variant with whole paths, made by `trodden-lab with --max-paths 65536 -- instrument PROGRAM --output NEW`";
 
-/// Returns all paths of a program that do not match the expression.
-///
-/// # Errors
-/// The expression is malformed, uses `call`, or matches no path; or a function has too many paths, or does not use the standard numbering.
+/// Returns all paths of a program that do not match the expression. Fails if the expression is malformed, uses `call` or matches no path,
+/// or a function has too many paths or no standard numbering.
 pub fn unmatched_paths(text: &str, program: &Path) -> Result<KnownPaths> {
     let expression: PathExpression = text.parse()?;
     let calls = expression.patterns.iter().flatten().any(|s| s.end == Some(End::Call));
     ensure!(!calls, "`call` cannot be watched, since only the end of the program shows that a call has not returned: remove it");
-    let maps: Vec<UnitMap> = units(program, context().store().ok().as_ref())?.into_iter().map(|(_, map)| map).collect();
+    let maps: Vec<UnitMap> = read_units(program, context().store().ok().as_ref())?.into_iter().map(|(_, map)| map).collect();
     let functions: Vec<(&UnitMap, &FunctionMap)> = maps.iter().flat_map(|m| m.functions.iter().map(move |f| (m, f))).collect();
     let selected = select_functions(&expression, &functions, program)?;
     let mut unmatched = KnownPaths::default();
@@ -42,7 +41,7 @@ pub fn unmatched_paths(text: &str, program: &Path) -> Result<KnownPaths> {
     let mut unmatched_places: Option<Vec<&BlockSet>> = None;
     let mut undecided: Vec<String> = Vec::new();
     for (index, (map, function)) in functions.iter().enumerate() {
-        check_paths(function)?;
+        check_path_count(function)?;
         let mut left: Vec<u64> = (0..function.counters).collect();
         if selected.contains(&index) {
             let matcher = Matcher::new(&expression, map, function);
@@ -62,8 +61,9 @@ pub fn unmatched_paths(text: &str, program: &Path) -> Result<KnownPaths> {
     if let Some(place) = unmatched_places.unwrap_or_default().first() {
         bail!(ReportError::NoSuchPlace { place: describe_position(place) });
     }
-    let cut =
-        undecided.first().map(|first| format!("paths of `{first}` are cut, and a path that matches only as a whole is missed. {REMEDY}"));
+    let cut = undecided
+        .first()
+        .map(|first| format!("paths of `{first}` are cut, and a path that matches only as a whole is missed. {CUT_EDGE_ADVICE}"));
     match (matching, cut) {
         (0, None) => bail!("no path of {} matches `{text}`", program.display()),
         (0, Some(cut)) => bail!("{UNKNOWN}: {cut}"),
@@ -75,16 +75,16 @@ pub fn unmatched_paths(text: &str, program: &Path) -> Result<KnownPaths> {
     Ok(unmatched)
 }
 
-/// Checks that each path of a function can be tried.
-fn check_paths(function: &FunctionMap) -> Result<()> {
+/// Fails if a function has too many paths to try each of them, or no standard numbering.
+fn check_path_count(function: &FunctionMap) -> Result<()> {
     ensure!(
         has_standard_numbering(function)?,
         "`{}` counts its paths by a table or another scheme, which --watch does not support: build the program with the default scheme",
         function.name
     );
     ensure!(
-        function.counters <= MAX_PATHS,
-        "`{}` has {} paths, more than the {MAX_PATHS} that --watch can try. Watch a variant with fewer, made by \
+        function.counters <= MAX_TRIED_PATHS,
+        "`{}` has {} paths, more than the {MAX_TRIED_PATHS} that --watch can try. Watch a variant with fewer, made by \
             `trodden-lab with --max-paths 65536 -- instrument PROGRAM --output NEW`",
         function.name,
         function.counters
@@ -92,7 +92,6 @@ fn check_paths(function: &FunctionMap) -> Result<()> {
     Ok(())
 }
 
-/// Returns the indices of the functions that the expression selects.
 fn select_functions(expression: &PathExpression, functions: &[(&UnitMap, &FunctionMap)], program: &Path) -> Result<HashSet<usize>> {
     let Some(text) = &expression.function else { return Ok((0..functions.len()).collect()) };
     let names: Vec<Name> = functions.iter().map(|(_, f)| Name::from_linkage(&f.name)).collect();

@@ -1,4 +1,4 @@
-//! `trodden suite`: runs tests, finds redundant ones, and orders them. The algorithms are in `trodden_analysis::suite`.
+//! `trodden suite`: runs tests, finds redundant tests, and orders tests. The algorithms are in `trodden_analysis::suite`.
 
 mod run;
 
@@ -22,7 +22,7 @@ use trodden_report::suite::{self as shown, RedundantTests, SCHEMA_VERSION, Suite
 use trodden_report::words::plural;
 use trodden_stored::named;
 
-/// Runs `trodden suite`. Returns status 1 if a test fails.
+/// Returns status 1 if a test fails.
 pub fn run(job: &SuiteCommand) -> Result<ExitCode> {
     match job {
         SuiteCommand::Run(job) => return run::run(job),
@@ -34,24 +34,22 @@ pub fn run(job: &SuiteCommand) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Lists suites, the tests of a suite, or the redundant ones among them.
 fn list(job: &SuiteList) -> Result<()> {
     let Some(name) = &job.suite else {
         ensure!(
-            !selected(&job.functions).is_restricted(),
+            !compared_functions(&job.functions).is_restricted(),
             "the options select functions of a suite, but no suite is given: name one of those that `trodden suite list` prints"
         );
         return list_suites(job.json);
     };
-    let suite = load(name, &job.functions)?;
+    let suite = load_suite(name, &job.functions)?;
     match job.redundant {
-        Some(by) => redundant(&suite, name, by, job.json),
+        Some(by) => print_redundant_tests(&suite, name, by, job.json),
         None => print(&if job.json { json_text(&shown::tests_json(name, &suite))? } else { shown::tests_text(&suite).into_bytes() }),
     }
 }
 
-/// Converts the selection of functions to the type of the library.
-fn selected(functions: &SuiteFunctions) -> shown::ComparedFunctions<'_> {
+fn compared_functions(functions: &SuiteFunctions) -> shown::ComparedFunctions<'_> {
     shown::ComparedFunctions { function: functions.function.as_deref(), files: &functions.file, exclude: &functions.except }
 }
 
@@ -66,8 +64,8 @@ fn list_suites(as_json: bool) -> Result<()> {
     print(escape::escape_lines(&out).as_bytes())
 }
 
-/// Reads the runs of a suite, and keeps the paths of the selected functions.
-fn load(name: &str, functions: &SuiteFunctions) -> Result<Suite> {
+/// Reads the runs of a suite. Keeps only the paths of the selected functions.
+fn load_suite(name: &str, functions: &SuiteFunctions) -> Result<Suite> {
     let runs = named::runs_of_suite(name)?;
     let progress = Progress::new(runs.len(), "runs");
     let (mut suite, mut maps) = (Suite::default(), Maps::new());
@@ -81,18 +79,18 @@ fn load(name: &str, functions: &SuiteFunctions) -> Result<Suite> {
         suite.add(&profile).with_context(|| format!("run {}", entry.number))?;
         progress.step();
     }
-    shown::keep_functions(&mut suite, &selected(functions))?;
+    shown::keep_functions(&mut suite, &compared_functions(functions))?;
     Ok(suite)
 }
 
-/// Time limit of the search for a smallest set of tests. After this time, the best set so far is printed with a lower bound.
+/// Time limit for the search for a minimal set of tests. When it expires, the best set so far is printed with a lower bound.
 const SEARCH_TIME: Duration = Duration::from_secs(10);
 
-fn redundant(suite: &Suite, name: &str, by: SuiteCost, as_json: bool) -> Result<()> {
+fn print_redundant_tests(suite: &Suite, name: &str, by: SuiteCost, as_json: bool) -> Result<()> {
     let sets = suite.tests.iter().map(|t| t.paths.iter().map(|p| p.0).collect()).collect();
     let cost = |duration_ns: u64| match by {
         SuiteCost::Tests => 1,
-        // Microseconds.
+        // In microseconds.
         SuiteCost::Time => (duration_ns / 1000).max(1),
     };
     let problem = CoverProblem { sets, costs: suite.tests.iter().map(|t| cost(t.duration_ns)).collect() };
@@ -106,8 +104,8 @@ fn redundant(suite: &Suite, name: &str, by: SuiteCost, as_json: bool) -> Result<
 fn order_tests(job: &SuiteOrder) -> Result<()> {
     ensure!(job.object.is_empty(), "--object applies only to --by lines: omit it");
     let by = if job.by == TestValue::Rate { OrderBy::PathsPerTime } else { OrderBy::Paths };
-    let suite = load(&job.suite, &job.functions)?;
-    let changes = changes(job)?;
+    let suite = load_suite(&job.suite, &job.functions)?;
+    let changes = changed_lines(job)?;
     let changed_paths = match changes {
         Some(mut changes) => {
             let paths = suite.changed_paths(&mut changes)?;
@@ -137,8 +135,7 @@ fn order_tests(job: &SuiteOrder) -> Result<()> {
     })
 }
 
-/// Returns the changed lines given by `--changed-since`.
-fn changes(job: &SuiteOrder) -> Result<Option<ChangedLines>> {
+fn changed_lines(job: &SuiteOrder) -> Result<Option<ChangedLines>> {
     let (UnifiedDiff { text, root }, name) = match job.changed_since.as_deref() {
         None => return Ok(None),
         Some("-") => {

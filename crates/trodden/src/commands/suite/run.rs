@@ -1,4 +1,4 @@
-//! `trodden suite run` and the hidden `trodden suite step`: run tests from a list of commands, ctest or cargo.
+//! `trodden suite run` and the hidden `trodden suite step`: run tests from a list of commands, from ctest or from cargo.
 
 use crate::cli::SuiteRun;
 use crate::commands::cargo::take_settings;
@@ -19,16 +19,15 @@ use trodden_recording::suite::libtest::{self, TestBinary};
 use trodden_recording::suite::{SuiteOutcome, SuiteRecorder, TestSource, check_no_lost_counts, list_tests, run_all};
 use trodden_report::words::{plural, quote_for_shell};
 
-/// Exit status if a test failed.
-const TEST_FAILED: u8 = 1;
+const TEST_FAILED_STATUS: u8 = 1;
 
-/// Runs tests. Returns status 1 if one failed.
+/// Runs tests. Returns status 1 if any test failed.
 pub fn run(job: &SuiteRun) -> Result<ExitCode> {
     check_suite_name(&job.suite)?;
     if job.source.cargo || job.source.nextest {
         return run_by_cargo(job);
     }
-    let tests = list_tests(&source(job)?)?;
+    let tests = list_tests(&test_source(job)?)?;
     let recording = recording_context();
     let recorder = SuiteRecorder::new(&job.suite, Path::new("."), &recording)?;
     let SuiteOutcome { failed, not_recorded, lost } = run_all(&tests, job.jobs.into(), &recorder)?;
@@ -43,10 +42,10 @@ pub fn run(job: &SuiteRun) -> Result<ExitCode> {
     ));
     failed.iter().for_each(|name| note(format_args!("failed: {name}")));
     check_no_lost_counts(lost)?;
-    Ok(if failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(TEST_FAILED) })
+    Ok(if failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(TEST_FAILED_STATUS) })
 }
 
-/// Runs the tests with cargo, with `trodden suite step` ([`step`]) as the runner of each test binary.
+/// Runs the tests with cargo. Cargo runs each test binary through `trodden suite step` ([`step`]).
 fn run_by_cargo(job: &SuiteRun) -> Result<ExitCode> {
     ensure!(
         job.jobs == 1,
@@ -70,8 +69,7 @@ fn number_of_runs(suite: &str) -> Result<u64> {
     Ok(store.suites()?.into_iter().find(|(name, _)| name == suite).map_or(0, |(_, runs)| runs))
 }
 
-/// Returns the source of the tests.
-fn source(job: &SuiteRun) -> Result<TestSource> {
+fn test_source(job: &SuiteRun) -> Result<TestSource> {
     match (&job.source.commands, &job.source.ctest) {
         (Some(file), _) => {
             ensure!(job.options.is_empty(), "--commands takes no options after `--`: remove them");
@@ -89,7 +87,7 @@ fn source(job: &SuiteRun) -> Result<TestSource> {
     }
 }
 
-/// Records each test of a test binary as a separate run; cargo calls this.
+/// Records each test in a test binary as a separate run. Called by cargo.
 pub fn step(suite: &str, project: &Path, command: &[OsString]) -> Result<ExitCode> {
     let job = TestBinary {
         suite: suite.to_owned(),

@@ -1,4 +1,4 @@
-//! `trodden trace record`, and the hidden `trodden trace work`, which executes runs on another machine.
+//! `trodden trace record`, and the hidden `trodden trace work`, which executes runs on a different machine.
 
 use crate::cli::{RepeatPart, TraceRecord};
 use crate::context::context;
@@ -20,9 +20,9 @@ use trodden_report::trace::plan;
 use trodden_trace::{OutputStream, RepeatRecipe};
 use trodden_witness::DistributionStrategy;
 
-/// Records a trace, or prints its plan. Returns the program's exit status.
+/// Records a trace or prints a plan for recording it. Returns the program's exit status.
 pub fn run(job: &TraceRecord) -> Result<ExitCode> {
-    let (options, host) = (options(job), host(job)?);
+    let (options, host) = (record_options(job), recording_host(job)?);
     let recording = PreparedRecording::new(&options, &host)?;
     let Some(form) = job.choices.plan else { return Ok(ExitCode::from(recording.run()?)) };
     recording.plan(|planner, found| match form {
@@ -32,7 +32,7 @@ pub fn run(job: &TraceRecord) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Executes the runs assigned to a machine.
+/// Executes the runs that are assigned to this machine.
 pub fn work(folder: &Path, machine: usize) -> Result<ExitCode> {
     let result = env::var_os(RESULT_VARIABLE)
         .with_context(|| format!("{RESULT_VARIABLE} is not set: this command is internal; run `trodden trace record --engine` instead"))?;
@@ -43,7 +43,7 @@ pub fn work(folder: &Path, machine: usize) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn options(job: &TraceRecord) -> RecordOptions {
+fn record_options(job: &TraceRecord) -> RecordOptions {
     let choices = &job.choices;
     let repeats = |part| !job.no_repeat.contains(&part);
     let recipe = RepeatRecipe {
@@ -84,7 +84,7 @@ fn options(job: &TraceRecord) -> RecordOptions {
     }
 }
 
-fn host(job: &TraceRecord) -> Result<RecordingHost<'static>> {
+fn recording_host(job: &TraceRecord) -> Result<RecordingHost<'static>> {
     let here = || env::current_dir().context("cannot find the working folder");
     let own_program = env::current_exe().context("cannot find the program file of trodden")?;
     let other_machines = || {
@@ -102,13 +102,13 @@ fn host(job: &TraceRecord) -> Result<RecordingHost<'static>> {
         machines: (job.engine != EngineChoice::Local).then(other_machines).transpose()?,
         own_program,
         temporary: env::temp_dir(),
-        pass_on: &pass_on,
+        forward_output: &forward_output,
         fresh_folder: job.fresh_folder.then(here).transpose()?,
     })
 }
 
-/// Forwards the output of the traced program. Errors are ignored: a closed pipe must not stop the run.
-fn pass_on(stream: OutputStream, bytes: &[u8]) {
+/// Forwards the traced program's output. Errors are ignored, because a closed pipe must not stop the run.
+fn forward_output(stream: OutputStream, bytes: &[u8]) {
     let _ = match stream {
         OutputStream::Out => io::stdout().write_all(bytes).and_then(|()| io::stdout().flush()),
         OutputStream::Error => io::stderr().write_all(bytes),
