@@ -78,10 +78,10 @@ pub struct SectionHeader {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SectionError {
     /// No section begins here.
-    #[error("no section begins here")]
+    #[error("no section starts here")]
     Marker,
     /// The file ends within the section.
-    #[error("the file ends within it")]
+    #[error("its content is truncated")]
     Truncated,
     /// The header is corrupt.
     #[error("the checksum of its header does not match")]
@@ -93,7 +93,7 @@ pub enum SectionError {
     #[error("its checksum does not match")]
     Content,
     /// The header has a size that no writer produces.
-    #[error("its header has an impossible size: {claimed} bytes of content in {packed} compressed bytes")]
+    #[error("its header claims an impossible size: {claimed} bytes of content in {packed} compressed bytes")]
     Size {
         /// The claimed size.
         claimed: u64,
@@ -104,7 +104,7 @@ pub enum SectionError {
     #[error("it cannot be decompressed: {0}")]
     Decompression(String),
     /// The content is not a value of the expected type.
-    #[error("its content has an unexpected form: {0}")]
+    #[error("its content cannot be parsed: {0}")]
     UnexpectedForm(String),
 }
 

@@ -20,7 +20,10 @@ fn is_checkout(folder: &Path) -> bool {
 
 /// Fails unless [`root`] is a checkout of the sources.
 pub fn require_checkout() -> Result<()> {
-    anyhow::ensure!(is_checkout(&root()), "experiments need a checkout of trodden's sources. Run this command in a checkout");
+    anyhow::ensure!(
+        is_checkout(&root()),
+        "experiments can run only in a checkout of trodden's sources. Change to a checkout, and run this command there"
+    );
     Ok(())
 }
 
@@ -93,7 +96,7 @@ fn run_captured(command: &mut Command) -> Result<(String, String)> {
 pub fn path_with(folders: &[PathBuf]) -> Result<std::ffi::OsString> {
     let old = std::env::var_os("PATH").unwrap_or_default();
     let all = folders.iter().cloned().chain(std::env::split_paths(&old));
-    std::env::join_paths(all).context("cannot extend the search path: a folder's name contains a colon")
+    std::env::join_paths(all).context("cannot add a folder to PATH, because its name contains a colon. Rename the folder")
 }
 
 /// Returns true if a folder in the search path contains a file with this name.

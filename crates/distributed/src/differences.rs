@@ -101,7 +101,7 @@ pub fn differences(left: &TraceFile, right: &TraceFile, options: &TraceDiffOptio
     let (left_ignored, right_ignored) = (left_out(left)?, left_out(right)?);
     let threads = left.threads().max(right.threads());
     if let Some(thread) = options.thread {
-        ensure!(thread < threads, "the traces have no thread {thread}: their threads are 0 to {}", threads.saturating_sub(1));
+        ensure!(thread < threads, "no trace has a thread {thread}; threads are numbered from 0 to {}", threads.saturating_sub(1));
     }
     let mut differences = Vec::new();
     for thread in (0..threads).filter(|t| options.thread.is_none_or(|wanted| wanted == *t)) {

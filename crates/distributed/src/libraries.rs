@@ -44,7 +44,7 @@ fn find(process: Option<i32>, program: &Path, name: &str) -> Result<PathBuf> {
                 Some(process) => format!("process {process} has not mapped a library `{name}`"),
                 None => format!("{} does not load a library `{name}` at startup", program.display()),
             };
-            bail!("{lacks} (libraries: {has}). If the library is loaded later, pass its path")
+            bail!("{lacks} (its libraries: {has}). If the library is loaded later, pass its path")
         }
     }
 }
@@ -53,12 +53,21 @@ fn find(process: Option<i32>, program: &Path, name: &str) -> Result<PathBuf> {
 fn libraries_of_program(program: &Path) -> Result<Vec<(String, PathBuf)>> {
     let binary = Binary::read(program)?;
     let (_, loader) = binary.section(".interp").with_context(|| {
-        format!("{} specifies no dynamic loader, so libraries cannot be found by name. Pass the path of the library", program.display())
+        format!(
+            "{} specifies no dynamic loader, so libraries cannot be found by name. Pass the library's path to --library",
+            program.display()
+        )
     })?;
     let loader = String::from_utf8_lossy(loader.strip_suffix(&[0]).unwrap_or(loader)).into_owned();
-    let output = Command::new(&loader).arg("--list").arg(program).output().with_context(|| format!("cannot execute {loader}"))?;
+    let output =
+        Command::new(&loader).arg("--list").arg(program).output().with_context(|| format!("cannot run the dynamic loader {loader}"))?;
     let failed = String::from_utf8_lossy(&output.stderr);
-    ensure!(output.status.success(), "cannot list libraries with `{loader} --list {}`: {}", program.display(), failed.trim());
+    ensure!(
+        output.status.success(),
+        "cannot list the program's libraries: `{loader} --list {}` failed: {}",
+        program.display(),
+        failed.trim()
+    );
     let text = String::from_utf8_lossy(&output.stdout);
     // NAME => FILE (ADDRESS)
     let library = |line: &str| {

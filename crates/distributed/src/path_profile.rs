@@ -33,7 +33,7 @@ pub fn path_profile(trace: &TraceFile, run: Run) -> Result<Profile> {
     let seen = TraceFlow::find(trace)?;
     let functions = number_functions(trace, &seen)?;
     let counts = count(trace, &functions)?;
-    ensure!(!counts.is_empty(), "the trace has no complete path, so there is nothing to count");
+    ensure!(!counts.is_empty(), "cannot count paths, because the trace contains no complete path");
     let ending = match trace.end().ending {
         Some(FollowEnding::Exited(code)) => Some(ProcessEnding::Exit(code)),
         Some(FollowEnding::Killed(signal)) => Some(ProcessEnding::Signal(signal)),
@@ -153,7 +153,7 @@ fn number_functions(trace: &TraceFile, seen: &TraceFlow) -> Result<Vec<NumberedG
     for (function, mut blocks) in blocks {
         let entry = about.functions[function.0 as usize].address;
         let at = blocks.iter().position(|b| trace.block(*b).address == entry);
-        let at = at.with_context(|| format!("the trace has no block at the entry of {}", trace.name(function)))?;
+        let at = at.with_context(|| format!("the trace has no block at the entry of function {}", trace.name(function)))?;
         blocks[..=at].rotate_right(1);
         let first_counter = counters.entry(split_address(entry).0).or_default();
         let one = number(trace, seen, function, &blocks, *first_counter)?;

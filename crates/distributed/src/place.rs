@@ -23,7 +23,7 @@ pub(crate) fn has_calls_only(trace: &TraceFile) -> bool {
 pub(crate) fn check_blocks(trace: &TraceFile, what: &str) -> Result<()> {
     ensure!(
         !has_calls_only(trace),
-        "the trace contains only calls and returns, but {what} needs all blocks. Record it without `trodden-lab with --calls`"
+        "the trace contains only calls and returns, but {what} needs all blocks. Record again without `trodden-lab with --calls`"
     );
     Ok(())
 }
@@ -54,20 +54,23 @@ impl TraceLocation {
     pub fn parse(text: &str, trace: &TraceFile) -> Result<Self> {
         let (name, nth) = match text.trim().rsplit_once(' ') {
             Some((name, number)) if number.bytes().all(|b| b.is_ascii_digit()) => {
-                let nth: u64 = number.parse().with_context(|| format!("`{number}` is too large"))?;
-                ensure!(nth > 0, "`{text}`: occurrences are counted from 1");
+                let nth: u64 = number.parse().with_context(|| format!("the number `{number}` is too large"))?;
+                ensure!(nth > 0, "invalid place `{text}`: executions are numbered from 1");
                 (name.trim(), Some(nth))
             }
             _ => (text.trim(), None),
         };
         if let Some(number) = name.strip_prefix('#') {
             return Ok(Self {
-                what: LocationKind::Number(number.parse().with_context(|| format!("`{name}` is not a block number"))?),
+                what: LocationKind::Number(
+                    number.parse().with_context(|| format!("invalid block number `{name}`: expected `#` and a number, such as #12"))?,
+                ),
                 nth,
             });
         }
         if let Some(address) = name.strip_prefix("0x") {
-            let address = u64::from_str_radix(address, 16).with_context(|| format!("`{name}` is not an address"))?;
+            let address = u64::from_str_radix(address, 16)
+                .with_context(|| format!("invalid address `{name}`: expected a hexadecimal number, such as 0x401a2c"))?;
             return Ok(Self { what: LocationKind::Blocks(blocks_at(trace, address)?), nth });
         }
         let functions = functions(trace, name);
@@ -77,8 +80,8 @@ impl TraceLocation {
         match name.rsplit_once(':').and_then(|(file, line)| Some((file, line.parse::<u32>().ok()?))) {
             Some((file, line)) => Ok(Self { what: LocationKind::Blocks(blocks_of_line(trace, file, line)?), nth }),
             None => bail!(
-                "the trace has no function `{name}`; `trodden report` lists the functions that were called. Specify a source line as \
-                    FILE:LINE"
+                "the trace has no function `{name}`. To list the functions that were called, run `trodden report`; write a source line \
+                 as FILE:LINE"
             ),
         }
     }
@@ -156,7 +159,7 @@ fn blocks_at(trace: &TraceFile, address: u64) -> Result<Vec<TraceBlock>> {
     let blocks = (0..).zip(&trace.description().blocks);
     let has = |b: &BlockInfo| split_address(b.address).1 <= address && address < split_address(b.address).1 + u64::from(b.size.max(1));
     let found: Vec<TraceBlock> = blocks.filter(|(_, b)| has(b)).map(|(n, _)| TraceBlock(n)).collect();
-    ensure!(!found.is_empty(), "the trace has no block at {address:#x}. Pass an address in the file, as `nm` prints it");
+    ensure!(!found.is_empty(), "the trace has no block at {address:#x}. Pass the address of code in the program's file, as `nm` prints it");
     Ok(found)
 }
 
@@ -164,11 +167,11 @@ fn blocks_of_line(trace: &TraceFile, file: &str, line: u32) -> Result<Vec<TraceB
     let about = trace.description();
     let is_file = |n: u32| about.files[n as usize] == file || about.files[n as usize].ends_with(&format!("/{file}"));
     check_blocks(trace, "a line")?;
-    ensure!(!about.files.is_empty(), "{} has no line numbers: pass a function or an address", about.image);
+    ensure!(!about.files.is_empty(), "{} has no line numbers. Pass a function or an address instead of a line", about.image);
     let blocks = (0..).zip(&about.blocks);
     let found: Vec<TraceBlock> =
         blocks.filter(|(_, b)| b.lines.iter().any(|(f, l)| *l == line && is_file(*f))).map(|(n, _)| TraceBlock(n)).collect();
-    ensure!(!found.is_empty(), "no code of the trace belongs to line {line} of `{file}`");
+    ensure!(!found.is_empty(), "no traced code belongs to line {line} of `{file}`");
     let continues = |block: &TraceBlock| sole_predecessor(trace, *block).is_some_and(|before| found.binary_search(&before).is_ok());
     Ok(found.iter().copied().filter(|block| !continues(block)).collect())
 }

@@ -30,7 +30,7 @@ impl Executions {
         let trace = TraceFile::open(path).with_context(|| format!("cannot open the trace {}", path.display()))?;
         ensure!(
             trace.description().hash == hash,
-            "{} is a trace of a different build of {}. Record one of this build, or pass `--witness-weights first-run`",
+            "trace {} is of a different build of {}. Record a trace of this build, or pass `--witness-weights first-run`",
             path.display(),
             trace.description().image
         );

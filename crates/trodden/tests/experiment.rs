@@ -195,7 +195,7 @@ fn plugin_accepts_only_requests() {
     must(&mut clang("TRODDEN_EXPERIMENT", request.as_os_str()));
     std::fs::write(&request, b"TRODEXP\x09").unwrap();
     let error = refused(&mut clang("TRODDEN_EXPERIMENT", request.as_os_str()));
-    assert!(error.contains("an earlier version of trodden wrote it: start the build again"), "{error}");
+    assert!(error.contains("an earlier version of trodden wrote it. Start the build again"), "{error}");
 }
 
 #[test]

@@ -199,7 +199,7 @@ fn uncounted_paths_and_invalid_sets_are_reported() {
     assert!(report.contains("4000 executions of their other paths are counted together"), "{report}");
     assert!(refused(&place, "--scheme ppp").contains("--interesting"));
     assert!(refused(&place, "--scheme ppp --watch 3").contains("cannot be combined with --watch"));
-    assert!(refused(&place, "--interesting share:0%:run.trodden").contains("must be a percentage"));
+    assert!(refused(&place, "--interesting share:0%:run.trodden").contains("expected a percentage"));
     assert!(refused(&place, "--interesting touch:prog.c:999").contains("the set contains no path"));
     assert!(refused(&place, "--interesting touch:prog.c").contains("Write FILE:LINE"));
     assert!(refused(&place, "--interesting share:2:run.trodden").contains("99%"));

@@ -11,7 +11,7 @@ use std::collections::btree_map::Entry;
 use trodden_container::{ContentError, FileFormat, FileKind};
 use trodden_flow::{CutReason, Edge};
 
-const FORMAT: FileFormat = FileFormat { kind: FileKind::KNOWN_PATHS, version: 1, remedy: "create one with `trodden export known -o FILE`" };
+const FORMAT: FileFormat = FileFormat { kind: FileKind::KNOWN_PATHS, version: 1, remedy: "Create one with `trodden export known -o FILE`" };
 
 /// A set of paths.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -108,7 +108,9 @@ fn launch(folder: &Path, others: &OtherMachines, machines: usize) -> Result<()> 
     let work = LaunchJob { name, folder: folder.join("tasks"), tasks };
     let mut report = |event: JobEvent| match event {
         JobEvent::Done(..) => {}
-        JobEvent::Retried(task) => log::warn!("machine {task} returned no results and is retried (see {})", work.log(task).display()),
+        JobEvent::Retried(task) => {
+            log::warn!("machine {task} returned no results; its runs are repeated (see {})", work.log(task).display())
+        }
         JobEvent::Note(text) => log::info!("{text}"),
     };
     disable_removal_on_signals();
@@ -118,7 +120,7 @@ fn launch(folder: &Path, others: &OtherMachines, machines: usize) -> Result<()> 
         let said = logs.map(|text| text.trim().to_owned()).find(|text| !text.is_empty());
         let error = anyhow::Error::from(error);
         return Err(match said {
-            Some(said) => error.context(format!("output of a machine: {said}")),
+            Some(said) => error.context(format!("a machine printed: {said}")),
             None => error,
         });
     }
@@ -128,8 +130,8 @@ fn launch(folder: &Path, others: &OtherMachines, machines: usize) -> Result<()> 
 /// Executes the runs of one machine, and writes their results to the file `result`.
 pub fn run_machine(folder: &Path, machine: usize, result: &Path) -> Result<()> {
     trodden_trace::close_descriptors_in_programs()?;
-    let file =
-        File::open(folder.join("spec")).with_context(|| format!("cannot read the description of the runs in {}", folder.display()))?;
+    let file = File::open(folder.join("spec"))
+        .with_context(|| format!("cannot read the file that describes the runs, in {}", folder.display()))?;
     let mut spec: MachinesSpec = serde_json::from_reader(std::io::BufReader::new(file))?;
     let environment = std::mem::take(&mut spec.environment);
     let mut subject = RepeatedProgram::from_worker(&spec.options, spec.program.clone(), environment, spec.input.as_deref())?;
@@ -138,7 +140,11 @@ pub fn run_machine(folder: &Path, machine: usize, result: &Path) -> Result<()> {
     let collector = spec.collector.collector();
     let first = Arc::new(spec.first);
     let mut done = Vec::new();
-    for run in spec.machines.get(machine).with_context(|| format!("the specification has no machine {machine}"))? {
+    for run in spec
+        .machines
+        .get(machine)
+        .with_context(|| format!("cannot run the part of machine {machine}: the recording has no such machine"))?
+    {
         // A machine presumed lost may finish after its replacement, so files are written elsewhere and then renamed.
         let mine = partial_of_run(folder, *run).with_extension(std::process::id().to_string());
         let ran = subject.worker_run(collector, &spec.profiles[*run], &first, &mine)?;

@@ -108,7 +108,7 @@ pub(super) fn report_opaque_functions(model: &WitnessModel) {
     let more = model.opaque.len().saturating_sub(MAX_LISTED);
     let more = if more > 0 { format!(" and {more} more (`trodden report --json` lists all)") } else { String::new() };
     log::info!(
-        "{} of {} functions are not traced inside: {}{more}",
+        "the inside of {} of {} functions is not traced: {}{more}",
         model.opaque.len(),
         model.opaque.len() + model.functions.len() - 1,
         named.join(", ")
@@ -137,5 +137,5 @@ pub(super) fn contradiction(model: &WitnessModel, code: &TracedCode, error: &Rec
 
 pub(super) fn warn_of_contradiction(what: &str, is_repeated: bool) {
     let then = if is_repeated { ": repeating the runs with weaker assumptions" } else { "" };
-    log::warn!("the execution contradicts the assumptions about opaque functions ({what}){then}");
+    log::warn!("an assumption about opaque functions was wrong ({what}){then}");
 }

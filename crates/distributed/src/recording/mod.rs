@@ -73,7 +73,7 @@ fn reject_multi_run_options(options: &RecordOptions, host: &RecordingHost) -> Re
         ("--fresh-folder", host.fresh_folder.is_some()),
     ];
     match asked.iter().find(|(_, is_asked)| *is_asked) {
-        Some((option, _)) => bail!("{option} needs several runs, but there is only one. Omit it, or pass a greater --runs"),
+        Some((option, _)) => bail!("{option} needs several runs. Omit {option}, or pass --runs 2 or more"),
         None => Ok(()),
     }
 }
@@ -81,14 +81,14 @@ fn reject_multi_run_options(options: &RecordOptions, host: &RecordingHost) -> Re
 /// Checks the files named by options before the program runs, since the effects of a run cannot be undone.
 fn check_files(options: &RecordOptions) -> Result<()> {
     let process = options.run.process;
-    ensure!(process.is_none() || options.plan.runs == 1, "--pid can trace a process in one run only. Omit --runs");
+    ensure!(process.is_none() || options.plan.runs == 1, "--pid traces a running process, which cannot be run again. Omit --runs");
     process.map_or(Ok(()), check_traceable)?;
     let output = &options.output;
     let folder = output.parent().filter(|folder| !folder.as_os_str().is_empty());
     if let Some(folder) = folder.filter(|_| !options.plan_only) {
-        ensure!(folder.is_dir(), "the folder {} for the trace (--output) does not exist", folder.display());
+        ensure!(folder.is_dir(), "cannot write the trace (--output): folder {} does not exist. Create this folder", folder.display());
     }
-    ensure!(!output.is_dir(), "cannot write the trace to {}: it is a folder. Pass --output a file name", output.display());
+    ensure!(!output.is_dir(), "cannot write the trace to {}, which is a folder. Pass a file name to --output", output.display());
     let weights = if let WeightsFrom::Trace(file) = &options.weights { Some(("--witness-weights", file)) } else { None };
     for (option, file) in weights.into_iter().chain(options.plan.distribution.iter().map(|file| ("--distribution", file))) {
         ensure!(file.is_file(), "file {} ({option}) does not exist", file.display());
@@ -106,7 +106,7 @@ fn default_collector(options: &RunOptions, host: &RecordingHost) -> CollectorKin
         Ok(()) => CollectorKind::Trampolines,
         Err(error) => {
             let why = reasons(error.chain().map(ToString::to_string));
-            log::info!("trampolines do not work here, falling back to breakpoints: {why}");
+            log::info!("trampolines do not work here: {why}. Falling back to breakpoints");
             CollectorKind::Ptrace
         }
     }
@@ -253,7 +253,7 @@ impl<'a> PreparedRecording<'a> {
             let again = self.subject.first_run(&observed_jumps(&self.graphs), &Unwinding::from_graphs(&self.graphs), log, false)?;
             first = FirstRun { outcome: first.outcome, ..again };
         }
-        bail!("indirect jumps reach new targets in each run. Pass `--collector single-step`")
+        bail!("the program's indirect jumps reach different targets in each run, so runs cannot be merged. Pass `--collector single-step`")
     }
 
     /// The first run's observations, as input for the model of the runs that repeat it.
@@ -312,7 +312,8 @@ impl<'a> PreparedRecording<'a> {
         }
         ensure!(
             self.options.plan.distribution.is_none() && self.options.plan.limit.is_none() && collector.max_sites().is_none(),
-            "no assumption about opaque functions explains the runs: pass `--runs 1`, or exclude a function with `--opaque`"
+            "cannot merge the runs: no assumption about opaque functions explains them. Pass `--runs 1`, or exclude a function with \
+             `--opaque`"
         );
         self.fall_back_to_one_run("no assumption about opaque functions explains the runs", collector)
     }
@@ -323,7 +324,7 @@ impl<'a> PreparedRecording<'a> {
         match &self.host.machines {
             None => self.subject.runs(collector, &plan.sites, &machines, first, self.options.jobs),
             Some(others) => {
-                ensure!(self.host.fresh_folder.is_none(), "--fresh-folder works on this machine only. Omit it or --engine");
+                ensure!(self.host.fresh_folder.is_none(), "--fresh-folder works on this machine only. Omit --fresh-folder or --engine");
                 machines::runs(&self.subject, others, self.kind, &plan.sites, machines, first)
             }
         }
@@ -331,7 +332,7 @@ impl<'a> PreparedRecording<'a> {
 
     /// Falls back to one run that watches every block, where several runs cannot determine the execution.
     fn fall_back_to_one_run(&mut self, why: &str, collector: &dyn Collector) -> Result<u8> {
-        log::warn!("{why}: falling back to one run that watches every block");
+        log::warn!("falling back to one run that watches every block: {why}");
         self.record_one_run(collector, false)
     }
 

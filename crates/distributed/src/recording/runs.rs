@@ -184,7 +184,7 @@ impl<'a> RepeatedProgram<'a> {
         let has_others = matches!(options.collector, Some(CollectorKind::Hardware | CollectorKind::Uprobes));
         ensure!(
             options.libraries.is_empty() || !has_others,
-            "--library needs the collector trampolines, compiled, ptrace or single-step. Select one of them with --collector"
+            "this collector cannot trace libraries (--library). Pass --collector trampolines, compiled, ptrace or single-step"
         );
         let libraries = libraries(&options.libraries, &program, options.process)?;
         let (blocks, guarded, folder) = (Vec::new(), HashSet::new(), PathBuf::new());
@@ -202,7 +202,9 @@ impl<'a> RepeatedProgram<'a> {
         input: Option<&Path>,
     ) -> Result<Self> {
         let input = match input {
-            Some(path) => RunInput::File { file: File::open(path).context("cannot open the input of the runs")?, at: 0 },
+            Some(path) => {
+                RunInput::File { file: File::open(path).context("cannot open the standard input that is stored for the runs")?, at: 0 }
+            }
             None => RunInput::Null,
         };
         // Output of runs on other machines is dropped.
@@ -427,7 +429,7 @@ impl<'a> RepeatedProgram<'a> {
         };
         let followed = &mut outcome.followed;
         if !followed.unrestored.is_empty() {
-            log::warn!("could not undo these changes to the process: {}", followed.unrestored.join(", "));
+            log::warn!("some changes that tracing made to the process could not be undone: {}", followed.unrestored.join(", "));
         }
         if followed.ending == FollowEnding::Detached
             && followed.status.is_none()
@@ -483,7 +485,7 @@ fn find_program(options: &RunOptions, host: &RecordingHost) -> Result<PathBuf> {
         });
     }
     let found = host.program.clone().filter(|path| path.exists());
-    found.with_context(|| format!("cannot find the program `{}`. Pass its path, or install it", options.command[0].to_string_lossy()))
+    found.with_context(|| format!("cannot find program `{}`. Pass its path, or install it", options.command[0].to_string_lossy()))
 }
 
 /// Standard input for several runs. A file is used directly; any other input is first read to its end.
@@ -505,7 +507,7 @@ fn shared_input(temporary: &Path) -> Result<RunInput> {
     if own.is_terminal() {
         log::info!("all runs get the same input: type it now, and end it with Ctrl-D");
     }
-    let file = trodden_trace::block_file::spool(&mut own.lock(), temporary).context("cannot save standard input")?;
+    let file = trodden_trace::block_file::spool(&mut own.lock(), temporary).context("cannot store standard input for the runs")?;
     Ok(RunInput::File { file, at: 0 })
 }
 

@@ -50,7 +50,7 @@ pub fn run(job: &Instrument) -> Result<ExitCode> {
     if let Some(known) = request.experiment.tested_paths() {
         let known = experiment::stored_paths(context(), InputPurpose::Known, known)?;
         let maps: Vec<UnitMap> = made.frames.iter().filter_map(|f| f.map().ok()).collect();
-        warn_if_tests_differ(&known, &maps.iter().collect::<Vec<_>>(), "all their paths are counted");
+        warn_if_tests_differ(&known, &maps.iter().collect::<Vec<_>>(), "all paths of these functions are counted");
     }
     note(format_args!(
         "{}: image {}, {}, {}",

@@ -66,7 +66,7 @@ fn report(job: &Untested, color: Color, schemes: Option<&SchemeResults>) -> Resu
         FieldProfiles::gather(&job.profiles, &job.known, false, &new_run(), &folders)?;
     let maps: Vec<&UnitMap> = profile.images.iter().flat_map(|i| &i.units).map(|u| &*u.map).collect();
     if !known.paths.is_empty() {
-        warn_if_tests_differ(&known.paths, &maps, "all their paths count as untested");
+        warn_if_tests_differ(&known.paths, &maps, "all paths of these functions count as untested");
     }
     let view = View::from_untested(&profile);
     let is_text = !job.json && job.sarif.is_none() && job.lcov.is_none();

@@ -16,7 +16,7 @@ use trodden_container::{ContentError, FileFormat, FileKind};
 /// Environment variable that names the request's file. If it is not set, units are instrumented for the default experiment.
 pub const EXPERIMENT_VARIABLE: &str = "TRODDEN_EXPERIMENT";
 
-const FORMAT: FileFormat = FileFormat { kind: FileKind::REQUEST, version: 1, remedy: "start the build again" };
+const FORMAT: FileFormat = FileFormat { kind: FileKind::REQUEST, version: 1, remedy: "Start the build again" };
 
 /// A request to the plugin.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
