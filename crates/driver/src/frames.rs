@@ -103,6 +103,11 @@ pub fn write_archive(path: &Path, members: &[ArchiveMember], scratch: &Path) -> 
     }
     // A single call, so that `ar` builds the index once.
     let _ = fs::remove_file(path);
-    let made = Command::new("ar").arg("qcs").arg(path).args(&files).output().context("cannot run ar: run `apt-get install binutils`")?;
+    let made = Command::new("ar")
+        .arg("qcs")
+        .arg(path)
+        .args(&files)
+        .output()
+        .context("cannot run ar. Install it with `apt-get install binutils`")?;
     checked_stdout(made, format_args!("ar cannot write {}", path.display())).map(drop)
 }

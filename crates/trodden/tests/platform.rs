@@ -409,7 +409,7 @@ fn link_warns_of_objects_built_with_different_options() {
     assert_eq!(link(""), "");
     for (options, here) in [("max-paths=2", "here max-paths=2)"), ("observe=coverage", "here observe=coverage)")] {
         let said = link(options);
-        assert!(said.contains("main.c, and 1 more, in prog, was built with other counting options than this link"), "{said}");
+        assert!(said.contains("main.c, and 1 more, in prog, was compiled with other counting options than this link"), "{said}");
         assert!(said.contains(here) && said.contains("CCACHE_NAMESPACE") && said.lines().count() == 1, "{said}");
     }
     for options in ["max-paths=2", "observe=stream", "observe=coverage", "when=bursts", "keep=map", "observe=addresses"] {
