@@ -91,5 +91,5 @@ fn errors_say_what_to_do() {
     // In a residual build, the loop iterates on counted and on uncounted paths.
     place.trodden("instrument ./prog --residual last -o prog.field");
     place.trodden("record -- ./prog.field");
-    assert!(error("loops ./prog.field").contains("build it without --residual"));
+    assert!(error("loops ./prog.field").contains("Build it without --residual"));
 }

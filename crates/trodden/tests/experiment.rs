@@ -82,7 +82,7 @@ fn computed_loop_costs_equal_single_stepped_costs() {
         if made == "residual" {
             // Seven of eight iterations take known paths, whose counts the profile does not have.
             let refused = place.command(laboratory()).args(["loops", "./residual", "residual.trodden"]).output().unwrap();
-            assert!(!refused.status.success() && String::from_utf8_lossy(&refused.stderr).contains("build it without --residual"));
+            assert!(!refused.status.success() && String::from_utf8_lossy(&refused.stderr).contains("Build it without --residual"));
             continue;
         }
         let (plain, counted) = loop_of(&place, &format!("./{made} {made}.trodden"));
@@ -204,9 +204,9 @@ fn laboratory_choices_reach_only_builds_and_drivers() {
     let refuses = |arguments: &str| refused(place.command(laboratory()).args(arguments.split(' ')));
     let of_report = refuses("with --chords off -- report");
     assert!(of_report.contains("--chords does not apply to `trodden report`") && of_report.contains("`cargo trodden`"), "{of_report}");
-    assert!(refuses("with --growth 9 -- build -- true").contains("it is for `trodden instrument`"));
+    assert!(refuses("with --growth 9 -- build -- true").contains("only to `trodden instrument`"));
     assert!(refuses("with --witnesses -- build --stream -- true").contains("Omit one of them"));
-    assert!(refuses("with -- build -- true").contains("no setting is passed; add at least one of --scheme, --max-paths"));
+    assert!(refuses("with -- build -- true").contains("no option is given. Add at least one of --scheme, --max-paths"));
     place.laboratory("with --max-paths 2 --chords off -- cc -O1 a.c -o driven");
     place.laboratory("with --max-paths 2 --chords off -- build -- cc -O1 a.c -o built");
     place.cc("-O1 a.c -o usual");
