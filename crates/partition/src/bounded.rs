@@ -15,7 +15,8 @@ use trodden_flow::part::{Ends, Measure, Part};
 /// The bound is below the number of probes that a single end needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "the paths through one final edge of procedure {procedure} need {probes} probes in one copy. Allow at least {probes} probes per copy"
+    "the paths that end with the same edge of procedure {procedure} need {probes} probes in one copy. Allow at least {probes} probes \
+     per copy"
 )]
 pub struct TooFewProbes {
     /// Number of the procedure.

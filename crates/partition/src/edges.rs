@@ -49,7 +49,7 @@ pub struct Network {
 
 /// Inconsistent counts: a node is left more often than it is entered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("more executions are counted after edge {0} than before it")]
+#[error("inconsistent counts: the node after edge {0} is left more often than it is entered")]
 pub struct Unbalanced(pub u32);
 
 impl Network {

@@ -96,7 +96,7 @@ pub enum CopiesError {
     #[error(transparent)]
     Map(#[from] MapError),
     /// A copy was made from a different program.
-    #[error("function `{function}` of copy {copy} differs from the program's. Build the copies again")]
+    #[error("function `{function}` of copy {copy} differs from the program's function. Create the copies again")]
     OtherProgram {
         /// The copy.
         copy: usize,
@@ -107,7 +107,7 @@ pub enum CopiesError {
     #[error("no copy counted anything. Check that the command runs the program that was copied")]
     Nothing,
     /// No copy counts a function.
-    #[error("no copy counts function `{0}`. Build the copies again")]
+    #[error("no copy counts function `{0}`. Create the copies again")]
     Uncounted(String),
 }
 

@@ -52,8 +52,8 @@ pub enum ProfileError {
     },
     /// A stored profile has an older layout.
     #[error(
-        "{path}: written by an older version of trodden ({what} has layout {found}, this version reads {known}). Rebuild the program \
-            and record again, or use the version that wrote the file"
+        "{path} was written by an older version of trodden ({what} has layout {found}, this version reads layout {known}). Rebuild the \
+         program and record again, or use the version that wrote the file"
     )]
     Older {
         /// The file.
@@ -66,7 +66,10 @@ pub enum ProfileError {
         known: u32,
     },
     /// A stored profile has a newer layout.
-    #[error("{path}: written by a newer version of trodden ({what} has layout {found}, this version reads {known}). Use that version")]
+    #[error(
+        "{path} was written by a newer version of trodden ({what} has layout {found}, this version reads layout {known}). Use the newer \
+         version"
+    )]
     Newer {
         /// The file.
         path: PathBuf,
@@ -78,7 +81,7 @@ pub enum ProfileError {
         known: u32,
     },
     /// A raw file has no header yet: its program is still starting, or ended before it wrote the header.
-    #[error("{0}: the program ended before it wrote the header of this raw file, so the file has no counts. Delete it")]
+    #[error("{0}: this raw file has no counts, because the program ended before it wrote the file's header. Delete the file")]
     NotReady(PathBuf),
     /// The disk or the file size limit had no space for a raw file.
     #[error(
@@ -87,7 +90,7 @@ pub enum ProfileError {
     )]
     GivenUp(PathBuf),
     /// A raw file is so corrupt that nothing can be recovered.
-    #[error("{path}: corrupt at byte {offset}: {what}. No counts can be recovered; record again")]
+    #[error("{path} is corrupt at byte {offset}: {what}. No counts can be recovered. Record again")]
     RawCorrupt {
         /// The file.
         path: PathBuf,
@@ -97,7 +100,7 @@ pub enum ProfileError {
         what: String,
     },
     /// A stored profile or a stream log is corrupt.
-    #[error("{path}: corrupt at byte {offset}: {what}. `trodden info FILE` shows the intact part")]
+    #[error("{path} is corrupt at byte {offset}: {what}. To show the intact part, run `trodden info FILE`")]
     Corrupt {
         /// The file.
         path: PathBuf,
@@ -107,7 +110,7 @@ pub enum ProfileError {
         what: String,
     },
     /// No part of a profile is intact.
-    #[error("{path}: no part of this profile is intact ({lost} parts are corrupt). Record again")]
+    #[error("{path}: all {lost} parts of this profile are corrupt. Record again")]
     NothingIntact {
         /// The file.
         path: PathBuf,
@@ -116,8 +119,8 @@ pub enum ProfileError {
     },
     /// Two profiles belong to different builds of the same program or library.
     #[error(
-        "`{image}` was built differently: {one_name} has build {one}, {other_name} has build {other}. Record both with one \
-            build{alternative}"
+        "`{image}` was built differently: {one_name} is of build {one}, {other_name} of build {other}. Record both with one \
+         build{alternative}"
     )]
     OtherBuild {
         /// Path of the executable or library.
@@ -135,8 +138,8 @@ pub enum ProfileError {
     },
     /// One profile was sampled, the other counted in full.
     #[error(
-        "{name} was {what}, the profiles before it were {others}. Merge the two kinds separately, and compare the results with \
-            `trodden diff --across-builds`"
+        "cannot merge {name}: it was {what}, the profiles before it were {others}. Merge the two kinds separately, and compare the \
+         results with `trodden diff --across-builds`"
     )]
     SampledAndFull {
         /// The profile.
@@ -148,8 +151,8 @@ pub enum ProfileError {
     },
     /// Different shares of the profiles' run time were sampled.
     #[error(
-        "{name} was counted for {share:.2}% of its run time, the profiles before it for {others:.2}%, so the merged profile would \
-            weight the runs unequally. Sample all runs with the same --burst and --every"
+        "cannot merge {name}: it was counted for {share:.2}% of its run time, the profiles before it for {others:.2}%, so the runs \
+         would have unequal weights. Sample all runs with the same --burst and --every"
     )]
     OtherShare {
         /// The profile.
@@ -160,7 +163,10 @@ pub enum ProfileError {
         others: f64,
     },
     /// Two profiles have no image in common.
-    #[error("{one_name} and {other_name} have no program or library in common ({one} and {other}). Compare runs of the same program")]
+    #[error(
+        "{one_name} and {other_name} have no program or library in common: the first has {one}, the second {other}. Compare runs of the \
+         same program"
+    )]
     NothingInCommon {
         /// First profile.
         one_name: String,
@@ -180,7 +186,9 @@ pub enum ProfileError {
         source: MapError,
     },
     /// The run store's database reported an error.
-    #[error("cannot use the run store's index {path}: {source}. If this persists, delete the file; trodden rebuilds it from the profiles")]
+    #[error(
+        "cannot use the run store's index {path}: {source}. If this happens again, delete the index; trodden rebuilds it from the profiles"
+    )]
     Database {
         /// The database.
         path: PathBuf,
@@ -190,7 +198,7 @@ pub enum ProfileError {
     /// The run store cannot be written.
     #[error(
         "cannot write run store {folder}: {why}. Check the folder's permissions and the free disk space, or write the profile to a file \
-            with `trodden record --no-store --output FILE`"
+         (`trodden record --no-store --output FILE`)"
     )]
     StoreUnwritable {
         /// Its folder.
@@ -199,7 +207,7 @@ pub enum ProfileError {
         why: String,
     },
     /// No run store was found.
-    #[error("no run store (`{folder}`) in {start} or a parent folder. `trodden record -- PROGRAM` creates one")]
+    #[error("found no run store (folder `{folder}`) in {start} or a parent folder. To create one, run `trodden record -- PROGRAM`")]
     NoStore {
         /// Name of the folder.
         folder: &'static str,
@@ -207,13 +215,13 @@ pub enum ProfileError {
         start: PathBuf,
     },
     /// The folder that TRODDEN_RUNS names is not a run store.
-    #[error("no run store in {folder}, which TRODDEN_RUNS names. `trodden record -- PROGRAM` creates one")]
+    #[error("no run store in {folder} (set by TRODDEN_RUNS). To create one, run `trodden record -- PROGRAM`")]
     NoNamedStore {
         /// The folder.
         folder: PathBuf,
     },
     /// A run store has no such run.
-    #[error("{store}: no run or suite `{wanted}`; {known}")]
+    #[error("run store {store} has no run or suite `{wanted}`; {known}")]
     NoRun {
         /// The store.
         store: PathBuf,
@@ -223,9 +231,7 @@ pub enum ProfileError {
         known: String,
     },
     /// A suite name is not allowed.
-    #[error(
-        "a suite cannot be called `{0}`. Names must not be empty, contain line breaks, or be a number, `last` or `last~N`, which name runs"
-    )]
+    #[error("invalid suite name `{0}`: it must not be empty or contain line breaks. Numbers, `last` and `last~N` are reserved for runs")]
     SuiteName(String),
 }
 

@@ -76,7 +76,10 @@ impl RawUnitCounts {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RawProblem {
     /// The last region is truncated.
-    #[error("the counts of region {region} are incomplete: the file ends at byte {end}, but the region at byte {expected}. Record again")]
+    #[error(
+        "the counts of region {region} are incomplete: the file ends at byte {end}, but the region should end at byte {expected}. \
+         Record again"
+    )]
     Truncated {
         /// Length of the file.
         end: u64,
@@ -87,7 +90,7 @@ pub enum RawProblem {
     },
     /// The file has no region, although a program creates one when it starts.
     #[error(
-        "the file contains no counts: the program ended while it created the file, or the file was truncated after its header. Record again"
+        "the file has no counts: the program ended while it created the file, or the file was truncated after its header. Record again"
     )]
     NoRegion,
     /// Threads counted in memory that could not be mapped to the file, and was discarded.
@@ -100,7 +103,8 @@ pub enum RawProblem {
     },
     /// Words outside all counters are nonzero.
     #[error(
-        "the counts are unreliable, because the file was overwritten: {} outside the counters, the first at byte {first}. Record again",
+        "the counts are unreliable, because a part of the file was overwritten: {} outside the counters, the first at byte {first}. \
+         Record again",
         plural((*words).into(), "nonzero word", "nonzero words")
     )]
     Stray {
@@ -111,7 +115,7 @@ pub enum RawProblem {
     },
     /// Number of invalid cells in hash tables.
     #[error(
-        "the counts are unreliable, because the file was overwritten: found {} for paths that do not exist. Record again",
+        "the counts are unreliable, because a part of the file was overwritten: it has {} for paths that do not exist. Record again",
         plural((*.0).into(), "hash table cell", "hash table cells")
     )]
     Cells(u64),

@@ -52,7 +52,7 @@ fn copies_ended_by_the_same_signal_are_marked() {
         reported(&output)
     );
     assert_eq!((profile(&place).run.interrupted, profile(&place).run.diverged), (2, 0));
-    assert!(not_exact(&place)[0].contains("a signal ended the 2 copies"), "{:?}", not_exact(&place));
+    assert!(not_exact(&place)[0].contains("a signal ended each of the 2 copies"), "{:?}", not_exact(&place));
     // The merged profile is marked as well.
     place.trodden("merge -o sum.trodden run.trodden run.trodden");
     assert_eq!(Profile::read(&place.path("sum.trodden")).unwrap().run.interrupted, 4);

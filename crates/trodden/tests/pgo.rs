@@ -124,7 +124,7 @@ fn edge_profiles_of_several_units_and_merged_runs_equal_those_of_llvm() {
     place.trodden("record --no-store -o plain.trodden -- ./plain");
     let refused = place.command(trodden()).args(["export", "profdata", "plain.trodden"]).output().unwrap();
     assert_eq!(refused.status.code(), Some(2));
-    assert!(String::from_utf8_lossy(&refused.stderr).contains("--pgo for `-fprofile-use`"));
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("`trodden build --pgo` (for `-fprofile-use`)"));
     for file in ["first.c", "second.c"] {
         let mut using = place.command("clang-22");
         must(using.args(["-O2", "-fprofile-use=own.profdata", file, "-o", "used.o"]).args(STRICT));

@@ -61,7 +61,7 @@ fn laboratory_uses_the_store_that_the_variable_names() {
         let relative = run("elsewhere/runs".as_ref());
         assert!(errors(&relative).contains("set it to an absolute path"), "{arguments}: {}", errors(&relative));
         let missing = errors(&run(&place.path("nowhere")));
-        assert!(missing.contains("which TRODDEN_RUNS names"), "{arguments}: {missing}");
+        assert!(missing.contains("set by TRODDEN_RUNS"), "{arguments}: {missing}");
     }
     let planned = |named: &std::path::Path| {
         place.command(laboratory()).args(["plan", "./prog", "--profile", "last", "--json"]).env("TRODDEN_RUNS", named).output().unwrap()
@@ -111,9 +111,9 @@ fn corrupt_profiles_are_named_but_not_listed() {
     let whole = fs::read(&path).unwrap();
     fs::write(place.path(".trodden/profiles/000003.trodden"), &whole[..whole.len() / 2]).unwrap();
     let said = errors(&place.trodden("report last"));
-    assert!(said.contains("000003.trodden: corrupt at byte"), "{said}");
+    assert!(said.contains("000003.trodden is corrupt at byte"), "{said}");
     let output = place.trodden("runs");
-    assert!(errors(&output).contains("000003.trodden: corrupt at byte"), "{}", errors(&output));
+    assert!(errors(&output).contains("000003.trodden is corrupt at byte"), "{}", errors(&output));
     let all = listed(&place);
     assert_eq!((all["runs"].as_array().unwrap().len(), all["unreadable"].as_array().unwrap().len()), (2, 1));
     assert!(errors(&place.trodden("record -- ./prog")).contains("recorded as run 4"));

@@ -15,12 +15,11 @@ use trodden_unit::{Frame, FunctionMap, Identity, MapError, UnitMap};
 #[derive(Debug, thiserror::Error)]
 pub enum ProcedureError {
     /// The profile has none of the program's functions.
-    #[error("the profile contains none of the program's functions, so it belongs to a different program or build. Record this program")]
+    #[error("the profile has none of the program's functions, so it is of a different program or build. Record this program")]
     OtherProgram,
     /// The profile contains functions with the same names but different paths.
     #[error(
-        "the profile belongs to a different variant of the program, in which {} different paths (the first is `{first}`). Record this \
-            program",
+        "the profile is of a different variant of the program, in which {} different paths (the first is `{first}`). Record this program",
         plural(*functions as u128, "function has", "functions have")
     )]
     OtherVariant {
