@@ -67,7 +67,7 @@ impl InterestingPartition {
         // Other schemes may give several paths the same number, and different paths in each copy.
         ensure!(
             matches!(numbering, None | Some(NumberingScheme::KnownTable)),
-            "copies cannot share the interesting paths of {}, which was built with a different numbering scheme. Build it without --scheme",
+            "copies cannot divide the interesting paths of {}, because the program was built with --scheme. Build it without --scheme",
             program.display()
         );
         let settings = path_sets::settings(&units, program, KIND)?;

@@ -98,7 +98,7 @@ pub fn check_destinations(job: &CopyJob) -> Result<()> {
 
 fn check_destination(path: &Path) -> Result<()> {
     let cannot = || format!("cannot write {} (pass a different file)", path.display());
-    ensure!(!path.is_dir(), "cannot write {}, which is a folder. Pass a file", path.display());
+    ensure!(!path.is_dir(), "cannot write {}, which is a folder. Pass the name of a file", path.display());
     // A regular file is replaced, which needs access to its folder. Others, such as pipes, are written to.
     if path.exists() && !path.is_file() {
         return access(path, AccessFlags::W_OK).with_context(cannot);
