@@ -24,7 +24,7 @@ impl Folders {
     /// # Errors
     /// No environment variable names the unit cache.
     pub fn units(&self) -> Result<&UnitCache> {
-        self.units.as_ref().with_context(|| format!("the folder of the unit cache is unknown. Set {CACHE_VARIABLE} or HOME"))
+        self.units.as_ref().with_context(|| format!("cannot determine the folder of the unit cache. Set {CACHE_VARIABLE} (or HOME)"))
     }
 
     /// The folder in the unit cache for the input files that builds need.

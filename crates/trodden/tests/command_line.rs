@@ -81,7 +81,7 @@ fn error_names_the_kind_of_an_unsuitable_input() {
         }
     }
     let said = refusal(&place, &["advise", "raws"]);
-    assert!(said.contains("raws is a folder") && said.contains("`trodden import` imports a folder"), "{said}");
+    assert!(said.contains("raws is a folder") && said.contains("use `trodden import`"), "{said}");
 }
 
 /// The message names the option that has no effect on the given input.

@@ -492,5 +492,5 @@ fn missing_recipe_or_bitcode_is_named() {
     assert!(!place.path("x").exists());
     fs::copy("/bin/true", place.path("true")).unwrap();
     let output = place.command(trodden()).args(["instrument", "true", "-o", "x"]).output().unwrap();
-    assert!(String::from_utf8(output.stderr).unwrap().contains("nothing in it was built with trodden"));
+    assert!(String::from_utf8(output.stderr).unwrap().contains("no part of this program was built with trodden"));
 }

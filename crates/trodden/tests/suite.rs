@@ -90,7 +90,7 @@ fn redundant_tests_are_found_and_orders_follow_changes() {
     let order = json(&place, "suite order tests --function convert --json");
     assert_eq!((&order["tests"][0]["adds"], &order["paths"]), (&Value::from(2), &Value::from(4)));
     for (options, wanted) in [
-        ("--function nowhere", "`nowhere` neither names nor matches"),
+        ("--function nowhere", "no function that the tests execute matches `nowhere`"),
         ("--file other.c", "declared in"),
         ("--function convert --except convert", "together"),
         ("--function *", "regular expression"),

@@ -40,13 +40,13 @@ pub struct InstrumentedImage {
 #[derive(Debug, thiserror::Error)]
 pub enum ImageError {
     /// The file is not an ELF file, or is corrupt.
-    #[error("not a readable ELF file: {0}")]
+    #[error("cannot read it as an ELF file: {0}")]
     Elf(#[from] object::Error),
     /// The file contains no instrumented unit.
-    #[error("nothing in it was built with trodden. Build it with `trodden cc`, `trodden build` or `cargo trodden build`")]
+    #[error("no part of this program was built with trodden. Build it with `trodden cc`, `trodden build` or `cargo trodden build`")]
     NotInstrumented,
     /// The unit records have a different version, or are corrupt.
-    #[error("its unit records are corrupt, or were written by a different version of trodden ({0}). Rebuild it")]
+    #[error("its unit records are corrupt, or were written by a different version of trodden ({0}). Rebuild the program")]
     Records(String),
 }
 

@@ -75,7 +75,10 @@ pub type FunctionKey = (String, String, NameVersion);
 
 /// A function was counted with two different numberings, so its path IDs are ambiguous.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the paths of function `{0}` are cut differently in these profiles. Record all runs with programs built with the same settings")]
+#[error(
+    "cannot combine these profiles: the paths of function `{0}` are cut into different pieces. Record all runs with programs that were \
+     built with the same settings"
+)]
 pub struct ConflictingNumberings(pub String);
 
 impl KnownPaths {

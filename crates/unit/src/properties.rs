@@ -169,11 +169,12 @@ pub enum PropertiesError {
     )]
     Version(u32),
     /// The properties are corrupt.
-    #[error("cannot read a unit's instruction properties: {0}. Please report this bug with the unit's source")]
+    #[error("cannot read a unit's instruction properties: {0}. Please report this bug with the unit's source file")]
     Corrupt(#[from] postcard::Error),
     /// An index is out of range.
     #[error(
-        "the instruction properties of function `{0}` are corrupt: an index is out of range. Please report this bug with the unit's source"
+        "the instruction properties of function `{0}` are corrupt: an index is out of range. Please report this bug with the unit's \
+         source file"
     )]
     Inconsistent(String),
 }

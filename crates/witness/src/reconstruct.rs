@@ -62,7 +62,7 @@ pub enum ReconstructionOutcome {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReconstructError {
     /// The numbers of traces and profiles differ.
-    #[error("the number of partial traces ({traces}) differs from the number of profiles ({profiles}). Pass one trace for each profile")]
+    #[error("expected one partial trace for each of the {profiles} profiles, found {traces}")]
     Traces {
         /// Number of traces.
         traces: usize,
@@ -71,8 +71,8 @@ pub enum ReconstructError {
     },
     /// No successor of a branch agrees with all traces.
     #[error(
-        "no successor of {branch:?} agrees with the traces after {blocks} blocks: \
-          the graph lacks an edge, or the traces belong to different executions"
+        "after {blocks} blocks, no successor of {branch:?} agrees with the traces: the graph lacks an edge, or the traces are of \
+         different executions"
     )]
     NoSuccessor {
         /// The branch.
@@ -84,8 +84,8 @@ pub enum ReconstructError {
     },
     /// An executed witness is not the next symbol of its trace.
     #[error(
-        "trace {profile} has {found:?} at symbol {position}, where {expected:?} is executed: \
-          the graph lacks an edge, or the traces belong to different executions"
+        "trace {profile} has {found:?} at symbol {position}, where {expected:?} is executed: the graph lacks an edge, or the traces are \
+         of different executions"
     )]
     UnexpectedSymbol {
         /// Index of the trace.
@@ -101,8 +101,8 @@ pub enum ReconstructError {
     },
     /// The run ends, but a trace continues.
     #[error(
-        "trace {profile} continues with {found:?} at symbol {position}, where the run ends: \
-          the graph lacks an edge, or the traces belong to different executions"
+        "trace {profile} continues with {found:?} at symbol {position}, where the run ends: the graph lacks an edge, or the traces are \
+         of different executions"
     )]
     TraceContinues {
         /// Index of the trace.
@@ -115,7 +115,7 @@ pub enum ReconstructError {
         blocks: u64,
     },
     /// Several successors of a branch agree with all traces.
-    #[error("{branch:?} can continue with {targets:?} after {blocks} blocks, because the distribution is not realizable. Add witnesses")]
+    #[error("after {blocks} blocks, {branch:?} can continue with any of {targets:?}: the witnesses do not distinguish them. Add witnesses")]
     Ambiguous {
         /// The branch.
         branch: BranchNode,
@@ -126,7 +126,7 @@ pub enum ReconstructError {
     },
     /// Control stays in a node or an endless loop, but the traces continue.
     #[error(
-        "function {} stays in node {} after {blocks} blocks, but the traces continue, so the graph lacks an edge",
+        "function {} cannot leave node {} after {blocks} blocks, but the traces continue, so the graph lacks an edge",
         .function.0, .node.0
     )]
     Stuck {

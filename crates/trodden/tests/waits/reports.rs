@@ -376,11 +376,11 @@ fn corrupt_traces_are_errors_with_their_line() {
     let run_back = SCHEDULER.replace("5.000022000", "4.000022000");
     let cases = [
         ("a.txt", run_back.as_str(), "a.txt:8"),
-        ("b.txt", &SCHEDULER.replace("prev_pid=11", "prev_pid=x"), "not a thread ID"),
+        ("b.txt", &SCHEDULER.replace("prev_pid=11", "prev_pid=x"), "invalid thread ID"),
         ("perf.data", "PERFILE2", "perf script -i perf.data"),
-        ("c.txt", "nothing", "neither a profile"),
+        ("c.txt", "nothing", "cannot recognise the format"),
         ("d.json", "{\"traceEvents\": [{\"ph\": \"X\"}]}", "event 0"),
-        ("e.json", "{\"traceEvents\": [", "not JSON"),
+        ("e.json", "{\"traceEvents\": [", "cannot parse the trace"),
         ("g.otf2", "junk", "g.otf2"),
         ("i.txt", &COMMON.replace("prev_tid = 11", "prev_tid = x"), "i.txt:2: no field prev_tid"),
     ];

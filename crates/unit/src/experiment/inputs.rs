@@ -40,7 +40,7 @@ pub enum InputPurpose {
 #[derive(Debug, thiserror::Error)]
 pub enum InputError {
     /// The file cannot be read.
-    #[error("cannot read {file}, which setting `{key}` names: {source}. Choose a readable file", file = file.display())]
+    #[error("cannot read {file} (named by setting `{key}`): {source}. Pass a readable file", file = file.display())]
     Unreadable {
         /// The setting's key.
         key: &'static str,
@@ -84,7 +84,7 @@ pub enum InputError {
         folder: PathBuf,
     },
     /// The file's content does not match its name.
-    #[error("{file} is corrupt. Delete it, and rebuild from the original files", file = file.display())]
+    #[error("{file} is corrupt. Delete this file, and build the program again", file = file.display())]
     Corrupt {
         /// The file.
         file: PathBuf,

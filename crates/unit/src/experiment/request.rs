@@ -56,8 +56,7 @@ pub enum RequestError {
     #[error(transparent)]
     Input(#[from] InputError),
     /// The request's file cannot be read.
-    #[error("cannot read {file}, which {EXPERIMENT_VARIABLE} names: {source}. Unset the variable, or build with trodden, which sets \
-        it", file = file.display())]
+    #[error("cannot read {file} (named by {EXPERIMENT_VARIABLE}): {source}. Unset the variable, or build with trodden, which sets it", file = file.display())]
     Unreadable {
         /// The file.
         file: PathBuf,
@@ -65,7 +64,7 @@ pub enum RequestError {
         source: io::Error,
     },
     /// The file is not a request, or has a different version.
-    #[error("cannot use {file}, which {EXPERIMENT_VARIABLE} names: {wrong}", file = file.display())]
+    #[error("cannot use {file} (named by {EXPERIMENT_VARIABLE}): {wrong}", file = file.display())]
     Other {
         /// The file.
         file: PathBuf,

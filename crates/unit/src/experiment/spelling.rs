@@ -223,7 +223,7 @@ pub enum SpellingError {
         entry: String,
     },
     /// A setting has an invalid value.
-    #[error("invalid build setting `{key}={value}`: {key} takes {known}", value = value.escape_debug(), known = list_values(key))]
+    #[error("invalid build setting `{key}={value}`. Values of {key}: {known}", value = value.escape_debug(), known = list_values(key))]
     Value {
         /// The setting.
         key: &'static str,

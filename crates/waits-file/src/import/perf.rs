@@ -116,7 +116,7 @@ fn is_number(text: &str) -> bool {
 }
 
 fn number_of(text: &str) -> Result<u32> {
-    text.parse().map_err(|_| anyhow!("`{text}` is not a thread ID"))
+    text.parse().map_err(|_| anyhow!("invalid thread ID `{text}`"))
 }
 
 #[cfg(test)]
