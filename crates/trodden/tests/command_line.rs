@@ -303,7 +303,7 @@ fn runs_show_start_times_and_accept_ranges() {
         runs["runs"].as_array().unwrap().iter().map(|run| run["number"].as_u64().unwrap()).collect::<Vec<_>>()
     };
     let said = place.trodden("runs suite some 4-9 5");
-    assert!(error_of(&said).contains("put 2 runs into the suite some"), "{said:?}");
+    assert!(error_of(&said).contains("added 2 runs to the suite some"), "{said:?}");
     assert_eq!(left(&place), [1, 2, 3, 4, 5]);
     let said = place.trodden("runs remove 2-3 3");
     assert!(error_of(&said).contains("removed 2 runs"), "{said:?}");

@@ -259,7 +259,7 @@ fn hot_paths_of_tests_are_compared_with_builds_that_count_all_paths() {
     assert!(field("classify").contains(&&Value::from(1)), "{hot}");
     run(&place, "prog.field", &["1", "20"], &[]);
     let refused = place.command(laboratory()).args(["hot-paths", "--known", "tests"]).output().unwrap();
-    assert!(String::from_utf8_lossy(&refused.stderr).contains("does not count known paths"));
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("has no counts of known paths"));
 }
 
 #[test]

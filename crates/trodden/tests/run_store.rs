@@ -36,7 +36,7 @@ fn variable_selects_the_store_and_messages_name_the_last_store() {
     assert!(!place.path(".trodden").exists());
     assert!(with(&named, &["report"]).status.success());
     let relative = with("elsewhere/runs".as_ref(), &["report"]);
-    assert!(errors(&relative).contains("set it to an absolute path"), "{}", errors(&relative));
+    assert!(errors(&relative).contains("Set it to an absolute path"), "{}", errors(&relative));
     let missing = with(&place.path("nowhere"), &["report"]);
     assert!(errors(&missing).contains("no run store in") && errors(&missing).contains("TRODDEN_RUNS"), "{}", errors(&missing));
     let elsewhere = errors(&place.command(trodden()).arg("report").output().unwrap());
@@ -59,7 +59,7 @@ fn laboratory_uses_the_store_that_the_variable_names() {
         let said = errors(&run(&named));
         assert!(!said.contains("no run store"), "{arguments}: {said}");
         let relative = run("elsewhere/runs".as_ref());
-        assert!(errors(&relative).contains("set it to an absolute path"), "{arguments}: {}", errors(&relative));
+        assert!(errors(&relative).contains("Set it to an absolute path"), "{arguments}: {}", errors(&relative));
         let missing = errors(&run(&place.path("nowhere")));
         assert!(missing.contains("set by TRODDEN_RUNS"), "{arguments}: {missing}");
     }

@@ -36,7 +36,7 @@ impl Destination {
     /// `--output` is a folder.
     pub fn check(&self) -> Result<()> {
         let Some(file) = &self.output else { return Ok(()) };
-        ensure!(!file.is_dir(), "--output {} is a folder: name a file, such as {0}/run.trodden", file.display());
+        ensure!(!file.is_dir(), "--output {} is a folder. Name a file, such as {0}/run.trodden", file.display());
         Ok(())
     }
 

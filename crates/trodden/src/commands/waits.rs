@@ -78,7 +78,7 @@ pub fn report(job: &Report) -> Result<ExitCode> {
         ("--steps", job.steps.is_some()),
     ])?;
     let expand = job.choices.explain;
-    ensure!(!expand || job.html.is_none(), "--explain applies only to text and JSON: omit it or --html");
+    ensure!(!expand || job.html.is_none(), "--explain applies only to text and JSON. Omit --explain or --html");
     let options = ReportOptions { what_if: job.what_if.clone(), timeline: job.html.is_some(), expand, ..ReportOptions::default() };
     let summary = summary(&job.file, &options, job.stream.as_deref())?;
     if let Some(path) = &job.html {
@@ -119,7 +119,7 @@ fn summary(file: &Path, options: &ReportOptions, stream: Option<&str>) -> Result
     } else {
         ensure!(
             stream.is_none(),
-            "--stream applies only to recordings of `trodden waits`, but {} is a trace of another tool: omit it",
+            "--stream applies only to recordings of `trodden waits`, but {} is a trace from another tool. Omit --stream",
             file.display()
         );
         import::report(file, options, decompress::read)?

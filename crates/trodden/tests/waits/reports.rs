@@ -72,7 +72,7 @@ fn waits_are_printed_as_in_the_paper() {
     assert_eq!(expressions, ["(A1 + B3) - C1", "A1 - B1", "(B3 + C3) - A2"]);
     assert!(classes.get("expressions").is_none());
     let refused = explained("fig4.json", &["--html", "page.html"]);
-    assert!(!refused.status.success() && String::from_utf8_lossy(&refused.stderr).contains("omit it or --html"));
+    assert!(!refused.status.success() && String::from_utf8_lossy(&refused.stderr).contains("Omit --explain or --html"));
 }
 
 /// Returns the facts in some sections of the text report: each line without its times and percentages.

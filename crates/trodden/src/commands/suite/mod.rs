@@ -39,7 +39,7 @@ fn list(job: &SuiteList) -> Result<()> {
     let Some(name) = &job.suite else {
         ensure!(
             !selected(&job.functions).is_restricted(),
-            "the options select functions of a suite, but no suite is given: name one of those that `trodden suite list` prints"
+            "these options select functions of a suite, but no suite is named. Name a suite that `trodden suite list` shows"
         );
         return list_suites(job.json);
     };
@@ -104,7 +104,7 @@ fn redundant(suite: &Suite, name: &str, by: SuiteCost, as_json: bool) -> Result<
 }
 
 fn order_tests(job: &SuiteOrder) -> Result<()> {
-    ensure!(job.object.is_empty(), "--object applies only to --by lines: omit it");
+    ensure!(job.object.is_empty(), "--object applies only to --by lines. Omit --object");
     let by = if job.by == TestValue::Rate { OrderBy::PathsPerTime } else { OrderBy::Paths };
     let suite = load(&job.suite, &job.functions)?;
     let changes = changes(job)?;
@@ -155,5 +155,5 @@ fn changes(job: &SuiteOrder) -> Result<Option<ChangedLines>> {
 fn note_changes(changes: &ChangedLines) {
     let (all, found) = changes.line_counts();
     let (lines, files) = (plural(all as u128, "old line", "old lines"), plural(changes.files().len() as u128, "file", "files"));
-    note(format_args!("{lines} changed in {files}, {found} with code in the tested program"));
+    note(format_args!("{lines} changed in {files}; {found} of these lines have code in the tested program"));
 }
