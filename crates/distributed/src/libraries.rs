@@ -11,12 +11,12 @@ use trodden_trace::{Library, ProcessMapping, mappings};
 ///
 /// # Errors
 /// The program or process has no library with that name, or the library's file cannot be read.
-pub fn libraries(names: &[String], program: &Path, process: Option<i32>) -> Result<Vec<Library>> {
+pub fn find_libraries(names: &[String], program: &Path, process: Option<i32>) -> Result<Vec<Library>> {
     let mut paths: Vec<PathBuf> = Vec::new();
     for name in names {
         let path = match name.contains('/') {
             true => PathBuf::from(name),
-            false => find(process, program, name)?,
+            false => find_library(process, program, name)?,
         };
         let path = path.canonicalize().with_context(|| format!("cannot read the library {}", path.display()))?;
         if !paths.contains(&path) {
@@ -28,7 +28,7 @@ pub fn libraries(names: &[String], program: &Path, process: Option<i32>) -> Resu
 }
 
 /// Finds a library by its full name, such as `libz.so.1`, or its stem, such as `libz`.
-fn find(process: Option<i32>, program: &Path, name: &str) -> Result<PathBuf> {
+fn find_library(process: Option<i32>, program: &Path, name: &str) -> Result<PathBuf> {
     let loaded = match process {
         Some(process) => libraries_of_process(process)?,
         None => libraries_of_program(program)?,
@@ -77,7 +77,6 @@ fn libraries_of_program(program: &Path) -> Result<Vec<(String, PathBuf)>> {
     Ok(text.lines().filter_map(library).collect())
 }
 
-/// Names and paths of the files that a process has mapped.
 fn libraries_of_process(process: i32) -> Result<Vec<(String, PathBuf)>> {
     let mappings = mappings(process).with_context(|| format!("process {process} does not exist"))?;
     let mut files: Vec<PathBuf> = mappings.into_iter().filter(ProcessMapping::is_file).map(|m| m.name.into()).collect();

@@ -6,21 +6,20 @@ use trodden_binary::linked::split_address;
 use trodden_text::escape;
 use trodden_trace::{BlockInfo, FunctionInfo, TraceBlock, TraceEvent, TraceFile, TraceFrames, TraceFunction};
 
-/// Suffix of the collector's name in a trace of calls and returns only.
+/// Suffix that marks a trace of calls and returns only, in the collector's name.
 const CALLS_ONLY: &str = ", calls only";
 
-/// Returns the name of a collector in a trace of calls and returns only.
-pub(crate) fn of_calls(collector: &str) -> String {
+/// Adds the suffix that marks a trace of calls and returns only to a collector's name.
+pub(crate) fn add_calls_only_suffix(collector: &str) -> String {
     format!("{collector}{CALLS_ONLY}")
 }
 
-/// Returns true if a trace contains only calls and returns.
 pub(crate) fn has_calls_only(trace: &TraceFile) -> bool {
     trace.description().collector.ends_with(CALLS_ONLY)
 }
 
 /// Fails if a trace contains only calls and returns. `what` is the operation that needs all blocks, for the message.
-pub(crate) fn check_blocks(trace: &TraceFile, what: &str) -> Result<()> {
+pub(crate) fn require_all_blocks(trace: &TraceFile, what: &str) -> Result<()> {
     ensure!(
         !has_calls_only(trace),
         "the trace contains only calls and returns, but {what} needs all blocks. Record again without `trodden-lab with --calls`"
@@ -32,7 +31,7 @@ pub(crate) fn check_blocks(trace: &TraceFile, what: &str) -> Result<()> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TraceLocation {
     what: LocationKind,
-    /// Number of the occurrence, from 1; `None` means all occurrences.
+    /// Selects only the nth execution, from 1; `None` selects all.
     pub nth: Option<u64>,
 }
 
@@ -73,7 +72,7 @@ impl TraceLocation {
                 .with_context(|| format!("invalid address `{name}`: expected a hexadecimal number, such as 0x401a2c"))?;
             return Ok(Self { what: LocationKind::Blocks(blocks_at(trace, address)?), nth });
         }
-        let functions = functions(trace, name);
+        let functions = functions_named(trace, name);
         if !functions.is_empty() {
             return Ok(Self { what: LocationKind::Calls(functions), nth });
         }
@@ -91,8 +90,8 @@ impl TraceLocation {
         if let LocationKind::Number(number) = self.what { Some(number) } else { None }
     }
 
-    /// Whether a thread's event is at the place, regardless of `nth`. `number` is the number of blocks before the event; `is_call` says
-    /// whether the block begins a call.
+    /// Returns true if a thread's event is at the place, regardless of `nth`. `number` is the number of blocks before the event; `is_call`
+    /// is true for the first block of a call.
     pub fn matches(&self, event: TraceEvent, number: u64, is_call: bool, trace: &TraceFile) -> bool {
         let TraceEvent::Block(block) = event else { return false };
         match &self.what {
@@ -112,8 +111,8 @@ impl TraceLocation {
     }
 }
 
-/// Functions with a name. If no function matches exactly, arguments, namespaces and files are ignored.
-pub fn functions(trace: &TraceFile, name: &str) -> Vec<TraceFunction> {
+/// Returns the functions with a name. If no function matches exactly, arguments, namespaces and files are ignored.
+pub fn functions_named(trace: &TraceFile, name: &str) -> Vec<TraceFunction> {
     let all = &trace.description().functions;
     let chosen = |test: &dyn Fn(&str) -> bool| -> Vec<TraceFunction> {
         (0..).zip(all).filter(|(_, f)| test(&f.name)).map(|(n, _)| TraceFunction(n)).collect()
@@ -127,14 +126,15 @@ pub fn functions(trace: &TraceFile, name: &str) -> Vec<TraceFunction> {
     }
 }
 
-/// Functions to be ignored: for each name, the functions with that name or else all functions in the source file with that name.
+/// Returns the functions to ignore: for each name, the functions with this name or, if there are none, all functions in the source file
+/// with this name.
 ///
 /// # Errors
 /// The trace has neither a function nor a source file of a name.
 pub fn ignored_functions(trace: &TraceFile, names: &[String]) -> Result<HashSet<TraceFunction>> {
     let mut left_out = HashSet::new();
     for name in names {
-        let mut named = functions(trace, name);
+        let mut named = functions_named(trace, name);
         if named.is_empty() {
             named = functions_of_file(trace, name);
         }
@@ -144,7 +144,6 @@ pub fn ignored_functions(trace: &TraceFile, names: &[String]) -> Result<HashSet<
     Ok(left_out)
 }
 
-/// Functions whose entry is in a source file, given by its full path or its last components.
 fn functions_of_file(trace: &TraceFile, name: &str) -> Vec<TraceFunction> {
     let about = trace.description();
     let is_entry = |block: &&BlockInfo| about.functions[block.function.0 as usize].address == block.address;
@@ -166,7 +165,7 @@ fn blocks_at(trace: &TraceFile, address: u64) -> Result<Vec<TraceBlock>> {
 fn blocks_of_line(trace: &TraceFile, file: &str, line: u32) -> Result<Vec<TraceBlock>> {
     let about = trace.description();
     let is_file = |n: u32| about.files[n as usize] == file || about.files[n as usize].ends_with(&format!("/{file}"));
-    check_blocks(trace, "a line")?;
+    require_all_blocks(trace, "a line")?;
     ensure!(!about.files.is_empty(), "{} has no line numbers. Pass a function or an address instead of a line", about.image);
     let blocks = (0..).zip(&about.blocks);
     let found: Vec<TraceBlock> =
@@ -176,7 +175,7 @@ fn blocks_of_line(trace: &TraceFile, file: &str, line: u32) -> Result<Vec<TraceB
     Ok(found.iter().copied().filter(|block| !continues(block)).collect())
 }
 
-/// The block that falls through to `block`, typically after a call, if it has no other successor and `block` has no other predecessor.
+/// Returns the block before `block` in memory if it is the only predecessor and has no other successor, as after a call.
 fn sole_predecessor(trace: &TraceFile, block: TraceBlock) -> Option<TraceBlock> {
     let edges = &trace.description().edges;
     let mut to_it = edges.iter().filter(|(_, to)| *to == block).map(|(from, _)| *from);
@@ -232,7 +231,7 @@ fn base_name(file: &str) -> &str {
     file.rsplit('/').next().unwrap_or(file)
 }
 
-/// Applies an event to the frames of its thread. Returns whether the event is the first block of a call.
+/// Applies an event to its thread's frames. Returns true if the event is the first block of a call.
 pub fn follow_event(frames: &mut TraceFrames, event: TraceEvent, trace: &TraceFile) -> bool {
     let opens = frames.open.last().is_none_or(Option::is_none);
     frames.follow(event, |block| trace.function_of(block));

@@ -22,19 +22,16 @@ use trodden_witness::{
     WitnessKind, check_paper,
 };
 
-/// Witnesses are blocks.
+/// The kind of witness that runs record: blocks.
 pub const KIND: WitnessKind = WitnessKind::Nodes;
 const LOOKAHEAD: Lookahead = Lookahead::OwnComponent;
-/// Maximum total number of pairs of runs tried in a search for ambiguous executions.
 const MAX_SEARCHED_PAIRS: usize = 100_000;
-/// Maximum number of blocks of an ambiguous execution that a message names.
 const MAX_NAMED_BLOCKS: usize = 12;
-/// Maximum number of violations for which ambiguous executions are searched.
 const MAX_SEARCHED_VIOLATIONS: usize = 20;
 
 /// A distribution with its addresses and costs.
 pub struct DistributionPlan {
-    /// The witnesses of each run.
+    /// The witnesses that each run watches.
     pub distribution: Distribution,
     /// The addresses of each run's witnesses.
     pub sites: Vec<Vec<u64>>,
@@ -154,8 +151,8 @@ impl Planner<'_> {
         [self.options.limit, self.max_sites].into_iter().flatten().min()
     }
 
-    /// Distributes witnesses by the strategy. Entries from outside code are watched as well, so that every call from there is noticed. Also
-    /// returns the number of witnesses that the repair step added.
+    /// Distributes witnesses over the runs by the strategy, and adds the blocks at which outside code enters, so that every call from
+    /// outside is noticed. Also returns the number of witnesses that the repair step added.
     fn distribute(&self) -> Result<(Distribution, usize)> {
         let options = DistributionOptions {
             profiles: self.options.runs,
@@ -221,7 +218,7 @@ impl Planner<'_> {
         Ok(distribution)
     }
 
-    /// The witness that a word of a distribution file denotes.
+    /// Converts a word of a distribution file (an address or a function's name) to a witness.
     fn witness(&self, word: &str) -> Result<Witness> {
         let address = match word.strip_prefix("0x") {
             Some(digits) => u64::from_str_radix(digits, 16)
@@ -319,7 +316,6 @@ impl Planner<'_> {
     }
 }
 
-/// Describes a branch by its location.
 pub fn describe_branch(model: &WitnessModel, code: &TracedCode, branch: BranchNode) -> String {
     let node = |f, n| describe_witness(model, code, model.program.node_witness(f, n));
     match branch {

@@ -1,8 +1,8 @@
 //! Runs on other machines. A file describes the sites that each run watches and the run that it repeats. A job of [`trodden_launch`] has
 //! one task per machine, which executes the machine's runs in order and writes their partial traces.
 //!
-//! The file contains the environment and the first run's system call results, so it is readable only by its owner and is removed at the
-//! end. All machines must have the same kernel, C library, program and folder; otherwise runs diverge, which is reported.
+//! The file contains the environment and the first run's system call results, so only its owner can read it, and it is removed at the end.
+//! All machines must have the same kernel, C library, program and folder; otherwise runs diverge, and the divergence is reported.
 
 use super::options::{OtherMachines, RunOptions};
 use super::runs::{RepeatedProgram, RunResult};
@@ -19,7 +19,6 @@ use trodden_launch::{JobEvent, LaunchJob, LaunchTask, StopFlag};
 use trodden_profile::private;
 use trodden_trace::{CollectorKind, RunLog, RunOutcome};
 
-/// The work of all machines.
 #[derive(Serialize, Deserialize)]
 struct MachinesSpec {
     options: RunOptions,
@@ -36,7 +35,6 @@ struct MachinesSpec {
     input: Option<PathBuf>,
 }
 
-/// The result of one run.
 #[derive(Serialize, Deserialize)]
 struct MachineRunReport {
     run: usize,

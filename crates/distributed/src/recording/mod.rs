@@ -22,12 +22,15 @@ use crate::imports::{Assumption, ImportingImage};
 use crate::jumps::{has_edge, is_uncertain_jump, observed_jumps, replaceable_blocks};
 use crate::merge::{MergeError, MergedTrace, merge};
 use crate::model::{ObservedCalls, Unwinding, WitnessModel, build_model};
-use crate::place::of_calls;
+use crate::place::add_calls_only_suffix;
 use crate::plan::{DistributionPlan, Planner, UnrealizablePlan};
 use crate::returns::cut_blocks;
 use crate::weights::{self, Executions};
 use anyhow::{Context, Result, bail, ensure};
-use messages::{changed_code, contradiction, format_runs, new_targets, own_reads, report_opaque_functions, warn_of_contradiction};
+use messages::{
+    describe_changed_code, describe_contradiction, describe_new_targets, describe_own_reads, format_runs, report_opaque_functions,
+    warn_of_contradiction,
+};
 use repeated::{check_repeatable, check_repetition, truncated_runs};
 use runs::{FirstRun, RepeatedProgram, RunResult};
 use std::collections::{BTreeSet, HashSet};
@@ -45,9 +48,7 @@ use trodden_witness::{DistributionStrategy, Weights};
 
 /// Assumptions about opaque functions, strongest first.
 const OPAQUE_FUNCTION_ASSUMPTIONS: [Assumption; 3] = [Assumption::Usual, Assumption::CallBack, Assumption::Anything];
-/// Maximum number of repetitions of a first run to observe more jumps.
 const MAX_OBSERVING_RUNS: usize = 12;
-/// Maximum number of items in a list in a message.
 const MAX_LISTED: usize = 8;
 /// Note for traces of code that uses the vDSO, which is hidden from the program.
 const HIDDEN_VDSO: &str = "the kernel's vDSO was hidden from the program so that its clock can be replayed: code that looks for it took \
@@ -206,7 +207,6 @@ impl<'a> PreparedRecording<'a> {
         Ok(())
     }
 
-    /// Determines where trampolines may replace code.
     fn find_replaceable(&mut self, leads_elsewhere: &dyn Fn(&Doubt) -> bool) {
         (self.subject.blocks, self.subject.guarded) = replaceable_blocks(&self.graphs, &self.pieces, leads_elsewhere);
     }
@@ -224,12 +224,12 @@ impl<'a> PreparedRecording<'a> {
         if !self.options.plan.calls {
             return Ok((model, code));
         }
-        let model = model.of_calls()?;
+        let model = model.reduce_to_calls()?;
         let code = code.retain_blocks(|address| model.witnesses.contains_key(&address));
         Ok((model, code))
     }
 
-    /// Performs the first run, and repeats it while it reveals jump targets that the graphs lack.
+    /// Performs the first run, and repeats it as long as it reveals jump targets that the graphs lack.
     fn first_run(&mut self, notes: &mut Vec<String>) -> Result<FirstRun> {
         let mut first = self.subject.first_run(&observed_jumps(&self.graphs), &Unwinding::from_graphs(&self.graphs), None, true)?;
         for _ in 0..MAX_OBSERVING_RUNS {
@@ -245,7 +245,7 @@ impl<'a> PreparedRecording<'a> {
             self.observed.extend(&new);
             let before = observed_jumps(&self.graphs);
             self.rebuild_graphs()?;
-            notes.push(new_targets(new.len()));
+            notes.push(describe_new_targets(new.len()));
             if observed_jumps(&self.graphs).iter().all(|jump| before.binary_search(jump).is_ok()) {
                 return Ok(first);
             }
@@ -303,7 +303,7 @@ impl<'a> PreparedRecording<'a> {
                 }
                 Err(MergeError::File(error)) => return Err(error),
                 Err(MergeError::Contradiction(error)) => {
-                    let what = contradiction(&model, &code, &error);
+                    let what = describe_contradiction(&model, &code, &error);
                     let what = self.explain_contradiction(&model, &code, collector, what)?;
                     warn_of_contradiction(&what, number + 1 < OPAQUE_FUNCTION_ASSUMPTIONS.len());
                     notes.push(format!("an execution contradicted the graph: {what}"));
@@ -336,7 +336,8 @@ impl<'a> PreparedRecording<'a> {
         self.record_one_run(collector, false)
     }
 
-    /// Describes the step that the graph lacks, found by a run that watches every block. Returns `otherwise` if no step is found.
+    /// Describes the step that the graph lacks, which a run that watches every block reveals. Returns `otherwise` if the graph has all
+    /// steps.
     fn explain_contradiction(
         &self,
         model: &WitnessModel,
@@ -398,7 +399,7 @@ impl<'a> PreparedRecording<'a> {
             libraries: self.subject.libraries.iter().map(|l| l.executable.path.display().to_string()).collect(),
             hash: self.files.hash(),
             collector: match model.reduced_from {
-                Some(_) => of_calls(collector.name()),
+                Some(_) => add_calls_only_suffix(collector.name()),
                 None => collector.name().to_owned(),
             },
             runs,
@@ -411,7 +412,7 @@ impl<'a> PreparedRecording<'a> {
         Ok(TraceWriter::create(&self.options.output, &about)?)
     }
 
-    /// Writes the end of the trace, and reports what was recorded.
+    /// Writes the trace's end, and reports what was recorded.
     fn finish(
         &self,
         writer: TraceWriter,
@@ -423,9 +424,9 @@ impl<'a> PreparedRecording<'a> {
         let ending = followed.ending;
         notes.extend(merged.ending_note(ending));
         if !followed.changed_code.is_empty() {
-            notes.push(changed_code(&followed.changed_code, &self.files));
+            notes.push(describe_changed_code(&followed.changed_code, &self.files));
         }
-        notes.extend(own_reads(followed, &self.files));
+        notes.extend(describe_own_reads(followed, &self.files));
         if let Some(at) = self.subject.executable.writable_code {
             notes.push(format!(
                 "the program can change its code at {at:#x} at any time. Where it did so, the trace shows the blocks of the file instead"
@@ -454,13 +455,13 @@ impl<'a> PreparedRecording<'a> {
         Ok(match ending {
             FollowEnding::Exited(code) => code as u8,
             FollowEnding::Killed(signal) => 128 + signal as u8,
-            FollowEnding::Executed | FollowEnding::Detached => status(followed.status),
+            FollowEnding::Executed | FollowEnding::Detached => shell_status(followed.status),
         })
     }
 }
 
 /// The exit status, as a shell reports it, of a process that outlived its trace.
-fn status(status: Option<i32>) -> u8 {
+fn shell_status(status: Option<i32>) -> u8 {
     use std::os::unix::process::ExitStatusExt;
     let status = status.map(std::process::ExitStatus::from_raw);
     status.and_then(|s| s.code().or_else(|| s.signal().map(|signal| 128 + signal))).unwrap_or(0) as u8

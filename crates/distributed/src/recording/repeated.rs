@@ -66,7 +66,7 @@ pub fn check_repetition(results: &[RunResult], first: FollowEnding) -> Result<()
     Ok(())
 }
 
-/// Notes about runs that ended earlier than the first run.
+/// Describes the runs that ended earlier than the first run.
 pub fn truncated_runs(results: &[RunResult], first: FollowEnding) -> Vec<String> {
     let ending = |r: &RunResult| match r.outcome.followed.ending {
         FollowEnding::Killed(signal) if first != FollowEnding::Killed(signal) => Some(format!("signal {signal}")),
