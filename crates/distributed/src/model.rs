@@ -79,6 +79,7 @@ impl Unwinding {
         }
     }
 
+    /// All sites, in ascending order.
     pub fn sites(&self) -> Vec<u64> {
         let twice = self.twice.iter().flat_map(|(after, (call, entry))| [*after, *call, *entry]);
         let all: BTreeSet<u64> = self.pads.iter().chain(&self.throws).copied().chain(twice).collect();

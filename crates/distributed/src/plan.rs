@@ -234,7 +234,7 @@ impl Planner<'_> {
         let marked = members(&self.model.program, distribution);
         let pairwise = check_structure(structure, &marked, LOOKAHEAD);
         if !pairwise.is_realizable() {
-            let found = ambiguous::find(
+            let found = ambiguous::find_ambiguous_executions(
                 structure,
                 &marked,
                 &pairwise.violations[..pairwise.violations.len().min(MAX_SEARCHED_VIOLATIONS)],
@@ -316,6 +316,7 @@ impl Planner<'_> {
     }
 }
 
+/// Describes a branch by its location.
 pub fn describe_branch(model: &WitnessModel, code: &TracedCode, branch: BranchNode) -> String {
     let node = |f, n| describe_witness(model, code, model.program.node_witness(f, n));
     match branch {

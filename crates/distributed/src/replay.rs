@@ -42,6 +42,7 @@ pub struct ThreadReplay<'a> {
     scratch: Cell<Vec<ImpliedStep>>,
     /// The thread's interruptions by signal handlers that have not executed a traced block yet.
     interrupted: VecDeque<u64>,
+    /// How often the thread switched to a different stack.
     pub switches: u64,
 }
 
@@ -112,6 +113,7 @@ impl<'a> ThreadReplay<'a> {
         self.see_rare_block(block, push)
     }
 
+    /// Explains several consecutive blocks, faster than [`Self::see_block`] explains each.
     pub fn see_blocks(
         &mut self,
         blocks: impl Iterator<Item = TraceBlock>,

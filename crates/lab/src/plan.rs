@@ -118,7 +118,7 @@ impl PlanDocument {
     ) -> PlanDocument {
         let copy = |copy: &trodden_partition::CopyPlan| {
             let parts: Vec<&Part> = copy.parts.iter().flatten().collect();
-            let Hits { labels, all } = hits::of_copy(procedures, copy);
+            let Hits { labels, all } = hits::copy_hits(procedures, copy);
             Copy {
                 procedures: parts.len(),
                 probes: parts.iter().map(|p| p.probes()).sum(),
@@ -132,7 +132,7 @@ impl PlanDocument {
             hits_counted: word_for(&HITS, &measure),
             copies: plan.copies.iter().map(copy).collect(),
             profitable_procedures: plan.profitable,
-            slowest: hits::slowest(procedures, plan, measure),
+            slowest: hits::slowest_copy_hits(procedures, plan, measure),
             bound: BoundRow {
                 sequential: bound.sequential,
                 ideal: bound.ideal,

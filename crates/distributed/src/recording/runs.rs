@@ -64,6 +64,7 @@ pub struct RepeatedProgram<'a> {
     fresh: Option<FreshFolder>,
 }
 
+/// The outcome of one run, with its partial trace.
 pub struct RunResult {
     /// How the run ended, and what the collector observed.
     pub outcome: RunOutcome,

@@ -135,7 +135,7 @@ pub fn violations_json(file: &WitnessFile, distribution: &Distribution, check: &
     }
     let structure = Structure::new(Pushdown::new(&file.program, distribution.kind));
     let listed = &check.violations[..check.violations.len().min(MAX_VIOLATIONS)];
-    let found = ambiguous::find(&structure, &members(&file.program, distribution), listed, MAX_SEARCHED_PAIRS);
+    let found = ambiguous::find_ambiguous_executions(&structure, &members(&file.program, distribution), listed, MAX_SEARCHED_PAIRS);
     let row = |(violation, found): (&Violation, &Option<[ambiguous::BlockSequence; 2]>)| {
         let blocks = |blocks: &ambiguous::BlockSequence| blocks.iter().map(|(f, n)| file.node(*f, *n)).collect::<Vec<Value>>();
         let executions: Vec<Vec<Value>> = found.iter().flatten().map(blocks).collect();

@@ -88,7 +88,7 @@ impl CopiedProgram {
             }
             (false, _) => Ok(trodden_partition::plan(procedures, strategy, options)),
             // In a function that a copy counts, known paths cost little, so dividing its unknown paths would save nothing.
-            (true, PartitionStrategy::Weighted) => Ok(weighted::whole(procedures, options)),
+            (true, PartitionStrategy::Weighted) => Ok(weighted::plan_whole_procedures(procedures, options)),
             (true, PartitionStrategy::Pbl | PartitionStrategy::Sbl) => Ok(trodden_partition::plan(procedures, strategy, options)),
             (true, PartitionStrategy::P3) => bail!(
                 "{} counts only unknown paths, which copies can divide only by function. Pass --strategy weighted or pbl",
@@ -212,7 +212,7 @@ impl PathPartition {
         // The baseline for the relative cost of copies. Its labels must be placed with the same frequencies as the copies' labels.
         let single = PartitionOptions { copies: 1, ..choices };
         let whole = is_whole.then(|| trodden_partition::plan(basis, PartitionStrategy::Sbl, &single).copies.remove(0));
-        let expected = weights.filter(|w| w.same_input).map(|_| plan.copies.iter().map(|c| hits::of_copy(&procedures, c).all).collect());
+        let expected = weights.filter(|w| w.same_input).map(|_| plan.copies.iter().map(|c| hits::copy_hits(&procedures, c).all).collect());
         let mut partition = PathPartition::from_plan(program, plan);
         partition.settings.count_hits = options.count_hits.then_some(true);
         Ok(PathPartition { expected, whole, ..partition })
