@@ -128,7 +128,7 @@ fn jump_to_the_next_instruction_is_a_branch() {
 #[test]
 fn imported_branch_windows_rank_the_paths() {
     let (place, counted, trace) = traced(PROGRAM, 3);
-    place.write("windows.txt", &step::windows(&trace, 32, 7));
+    place.write("windows.txt", &step::sample_windows(&trace, 32, 7));
     place.trodden("import windows.txt --program marked --no-store -o sampled.trodden");
     let sampled = Profile::read(&place.path("sampled.trodden")).unwrap();
     let hottest = |profile: &Profile| counts(profile, "collatz").into_iter().max_by_key(|c| c.1).unwrap().0;
@@ -141,7 +141,7 @@ fn imported_branch_windows_rank_the_paths() {
 #[test]
 fn record_runs_perf_and_imports_its_output() {
     let (place, counted, trace) = traced(PROGRAM, 3);
-    place.write("windows.txt", &step::windows(&trace, 32, 7));
+    place.write("windows.txt", &step::sample_windows(&trace, 32, 7));
     place.write("trace.txt", &trace);
     // This script runs the command after `--`, as `perf record` does, and prints the text for the requested fields, as `perf script` does.
     let stand_in = "#!/bin/sh\nverb=$1\necho \"$@\" >> perf.log\ncase $verb in\n\
