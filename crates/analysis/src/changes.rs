@@ -39,7 +39,7 @@ pub enum DiffError {
     #[error("the text is not a unified diff: it has no `--- FILE` and `@@ ... @@` lines. Pass the output of `git diff`")]
     NoDiff,
     /// The diff is malformed.
-    #[error("line {line} of the diff is malformed: {what}")]
+    #[error("cannot parse line {line} of the diff: {what}")]
     Malformed {
         /// Line number in the diff, from 1.
         line: usize,

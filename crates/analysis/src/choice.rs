@@ -56,8 +56,8 @@ pub enum ChoiceError {
     TwoNumberings(#[from] ConflictingNumberings),
     /// The function has too many paths.
     #[error(
-        "function `{function}` has {paths} paths, but at most {MAX_TESTED_PATHS} can be tested. Limit the paths with \
-            `trodden-lab with --max-paths {MAX_TESTED_PATHS} -- build`"
+        "function `{function}` has too many paths ({paths}) to test each (limit: {MAX_TESTED_PATHS}). Build the program with \
+         `trodden-lab with --max-paths {MAX_TESTED_PATHS} -- build`"
     )]
     TooManyPaths {
         /// The function.
@@ -66,11 +66,11 @@ pub enum ChoiceError {
         paths: u64,
     },
     /// The text is not a source location.
-    #[error("`{0}` is not a source location. Write FILE:LINE or FILE:FIRST-LAST")]
+    #[error("invalid source location `{0}`. Write FILE:LINE or FILE:FIRST-LAST")]
     NotALocation(String),
     /// The line is not a sequence.
     #[error(
-        "line {line}: cannot parse `{text}` as a path. Write FUNCTION: followed by either block numbers or source locations (FILE:LINE)"
+        "line {line}: cannot parse `{text}` as a path. Write `FUNCTION:`, followed by block numbers or by source locations (FILE:LINE)"
     )]
     NotASequence {
         /// Line number, from 1.

@@ -31,9 +31,9 @@ pub fn gather(job: &ComparedRuns) -> Result<(Isolation, Profile)> {
         let name = run.file.display().to_string();
         let profile = Profile::recover_sharing(&run.file, &mut maps)?.profile;
         isolation.add(&profile, run.failed).with_context(|| name.clone())?;
-        sum.add(&name, profile).context("cannot compare runs of different builds (name only runs of the same build)")?;
+        sum.add(&name, profile).context("cannot compare runs of different builds. Name only runs of the same build")?;
     }
-    Ok((isolation, sum.finish().context("there are no runs to compare")?))
+    Ok((isolation, sum.finish().context("no runs to compare. Name a suite, or runs with --failing and --passing")?))
 }
 
 /// A run whose outcome is known.
@@ -96,7 +96,7 @@ fn select_build(runs: Vec<ComparedRun>, program: Option<&str>) -> Result<Vec<Com
     let (runs, others): (Vec<ComparedRun>, Vec<ComparedRun>) = runs.into_iter().partition(is_wanted);
     if let (Some(wanted), true) = (program, runs.is_empty()) {
         let known: BTreeSet<&str> = others.iter().map(|r| base_name(&r.program)).collect();
-        bail!("none of the runs executed the program `{wanted}`; they executed {}", known.into_iter().collect::<Vec<_>>().join(", "));
+        bail!("none of the runs executed program `{wanted}`. Pass --program one of: {}", known.into_iter().collect::<Vec<_>>().join(", "));
     }
     let mut groups = group_by_image(runs);
     let can_be_compared = |group: &[ComparedRun]| group.iter().any(|r| r.failed) && group.iter().any(|r| !r.failed);
@@ -104,8 +104,8 @@ fn select_build(runs: Vec<ComparedRun>, program: Option<&str>) -> Result<Vec<Com
         let (one, other) = (&one[0], &other[0]);
         let build = if one.program == other.program { "a different build" } else { &other.program };
         bail!(
-            "{} is a run of {}, but {} is a run of {build}. Only runs of one build can be compared, and no build has both failing and \
-                passing runs",
+            "cannot compare {} (a run of {}) with {} (a run of {build}): only runs of one build can be compared, and no build has both \
+             failing and passing runs. Name failing and passing runs of one build",
             one.file.display(),
             one.program,
             other.file.display()
@@ -119,7 +119,8 @@ fn select_build(runs: Vec<ComparedRun>, program: Option<&str>) -> Result<Vec<Com
     if let Some(example) = others.first().or(builds.first()) {
         let of = first.first().map_or("", |r| r.program.as_str());
         log::warn!(
-            "skipping {} of other programs or builds, for example {} of {}. Comparing runs of {of}; select a program with --program",
+            "skipping {} of other programs or builds (for example {}, a run of {}). Only runs of {of} are compared; to compare others, \
+             pass --program",
             plural(skipped as u128, "run", "runs"),
             example.file.display(),
             example.program
@@ -156,7 +157,7 @@ fn profiles_with_outcomes(job: &ComparedRuns) -> Result<Vec<(PathBuf, Option<boo
     // A stated outcome takes precedence, so it is sorted first.
     all.sort_by(|a, b| a.0.cmp(&b.0).then(b.1.is_some().cmp(&a.1.is_some())));
     if let Some(both) = all.windows(2).find(|w| w[0].0 == w[1].0 && w[0].1.is_some() && w[1].1.is_some() && w[0].1 != w[1].1) {
-        bail!("{} is given as both failing and passing", both[0].0.display());
+        bail!("run {} is named by both --failing and --passing. Remove one of the two", both[0].0.display());
     }
     all.dedup_by(|later, first| later.0 == first.0);
     if all.is_empty() {

@@ -90,7 +90,7 @@ pub struct CopyCosts {
 impl CopyCosts {
     /// Computes the hits of a copy's probes from the counts of all copies.
     fn new(procedures: &[Procedure], plan: &CopyPlan, times: &CopyTimes) -> CopyCosts {
-        let hits = hits::of_copy(procedures, plan);
+        let hits = hits::copy_hits(procedures, plan);
         CopyCosts {
             wall_ns: times.wall_ns,
             cpu_ns: times.cpu_ns,
@@ -198,7 +198,7 @@ impl Costs {
 fn path_bound(measured: &CopyMeasurements, measure: Measure) -> LowerBound {
     let (procedures, copies) = (&measured.procedures, measured.plans.len());
     let bound = bound(procedures, copies, measure);
-    measured.whole.as_ref().map_or(bound, |whole| bound.with_sequential(hits::of_copy(procedures, whole).of(measure), copies))
+    measured.whole.as_ref().map_or(bound, |whole| bound.with_sequential(hits::copy_hits(procedures, whole).of(measure), copies))
 }
 
 /// Returns the lower bound for copies that count edges. Each counter that a single program needs is in exactly one copy.

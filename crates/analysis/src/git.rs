@@ -42,8 +42,8 @@ pub fn diff(revision: &str) -> Result<UnifiedDiff> {
     let stderr = String::from_utf8_lossy(&output.stderr);
     if stderr.to_lowercase().contains("not a git repository") {
         bail!(
-            "`git diff {revision}` failed: the current folder is not in a git repository. Change to the source folder, or pass a file with \
-                the diff"
+            "cannot run `git diff {revision}`: the current folder is not in a git repository. Change to the source folder, or pass a \
+             diff as a file"
         );
     }
     // git may print usage after the first line.

@@ -25,15 +25,19 @@ pub fn requested_iterations(iterations: u32, wanted: &str, folders: &Folders) ->
     };
     ensure!(
         !logs.is_empty(),
-        "`{wanted}` has no stream. Record a program built with --stream by `trodden record --whole-program`, or any program by `trodden \
-            record --copies K --divide iterations`"
+        "`{wanted}` has no stream. Build the program with --stream and record it with `trodden record --whole-program`; without a \
+         rebuild, use `trodden record --copies K --divide iterations`"
     );
     let mut set = IterationSet::new(iterations);
     for file in &logs {
         let log = streams::open_log(file)?;
         let lost: u64 = log.threads().iter().map(|thread| thread.lost).sum();
         if lost > 0 {
-            log::warn!("{} lost {}, so paths near the gaps may be wrong", file.display(), plural(lost.into(), "event", "events"));
+            log::warn!(
+                "{} lacks {} that were lost during recording, so paths near the gaps may be wrong",
+                file.display(),
+                plural(lost.into(), "event", "events")
+            );
         }
         add_log(&mut set, &log, &load_maps(&log, folders)?)?;
     }
@@ -47,8 +51,8 @@ fn add_log(set: &mut IterationSet, log: &StreamLog, maps: &StreamMaps) -> Result
         for function in &unit.map.functions {
             if set.add_function(&unit.map, function).is_none() && !function.cuts.is_empty() {
                 log::warn!(
-                    "paths over iterations of `{}` in {} are omitted, because a different program in the run has different paths for the \
-                        same code. Build all programs with the same options",
+                    "skipping paths over iterations of function `{}` in {}: two programs of the run contain this function with \
+                     different paths. Build all programs with the same options",
                     function.name,
                     log.path().display()
                 );
@@ -101,7 +105,10 @@ pub fn counted_document(
 ) -> Result<IterationDocument> {
     let deepest = counted.values().map(|function| function.iterations as usize).max().unwrap_or(0);
     let length = length.unwrap_or(deepest);
-    ensure!(length <= deepest, "the program counted paths over {deepest} iterations. Pass --length {deepest} or less");
+    ensure!(
+        length <= deepest,
+        "--length is too large: the program counted paths over at most {deepest} iterations. Pass --length {deepest} or less"
+    );
     let names: Vec<Name> = counted.keys().map(|(_, name, _)| Name::from_linkage(name)).collect();
     let (mut seen, mut shared) = (BTreeSet::new(), BTreeSet::new());
     names.iter().filter(|name| !seen.insert(&name.short)).for_each(|name| _ = shared.insert(&name.short));

@@ -15,7 +15,7 @@ pub enum BinaryError {
         source: io::Error,
     },
     /// The file is not an executable or shared library for this platform.
-    #[error("{path} is {what}. Pass an x86-64 ELF executable or shared library")]
+    #[error("cannot use {path}: it is {what}. Pass an x86-64 ELF executable or shared library")]
     Foreign {
         /// The file.
         path: PathBuf,
@@ -39,7 +39,7 @@ pub enum BinaryError {
         what: String,
     },
     /// A part of the file is corrupt.
-    #[error("{path} is corrupt: {what}. Rebuild or reinstall it")]
+    #[error("{path} is corrupt: {what}. Rebuild or reinstall this file")]
     Corrupt {
         /// The file.
         path: PathBuf,

@@ -45,7 +45,7 @@ pub enum CodingError {
     #[error("{}", CodingError::overlap(.0))]
     Overlap(u32),
     /// The set of interesting paths is empty.
-    #[error("a model needs at least one interesting path")]
+    #[error("cannot build a model without interesting paths. Name at least one")]
     NoPaths,
 }
 

@@ -17,7 +17,7 @@ pub enum FileError {
     #[error("it is {}, not {}", found.description(), expected.description())]
     Kind { found: FileKind, expected: FileKind },
     /// It has the right kind, but a format version that this version of trodden does not read.
-    #[error("it has format {found}, but this version of trodden reads format {known} of {}", kind.description())]
+    #[error("it is {} in format {found}, but this version of trodden reads format {known}", kind.description())]
     Version { kind: FileKind, found: u32, known: u32 },
     #[error("it is corrupt: {0}")]
     Corrupt(#[from] SectionError),
@@ -51,7 +51,7 @@ pub struct FileFormat {
 
 /// The reason why a file cannot be read, with advice. Callers put "FILE: " before the message.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{error}: {remedy}")]
+#[error("{error}. {remedy}")]
 pub struct ContentError {
     /// The reason.
     pub error: FileError,
@@ -98,7 +98,7 @@ impl FileFormat {
 mod tests {
     use super::*;
 
-    const WEIGHTS: FileFormat = FileFormat { kind: FileKind::WEIGHTS, version: 2, remedy: "make one" };
+    const WEIGHTS: FileFormat = FileFormat { kind: FileKind::WEIGHTS, version: 2, remedy: "Make one" };
     const SEGMENTS: FileFormat = FileFormat { kind: FileKind::SEGMENTS, ..WEIGHTS };
 
     #[test]
@@ -116,12 +116,12 @@ mod tests {
     #[test]
     fn other_kinds_and_versions_are_rejected() {
         let read_error = |bytes: &[u8]| SEGMENTS.read::<u64>(bytes).unwrap_err().to_string();
-        assert_eq!(read_error(&WEIGHTS.to_bytes(&1u64)), "it is a file of weights, not a set of segments: make one");
+        assert_eq!(read_error(&WEIGHTS.to_bytes(&1u64)), "it is a file of weights, not a set of segments. Make one");
         let older = FileFormat { version: 1, ..SEGMENTS }.to_bytes(&1u64);
-        assert_eq!(read_error(&older), "it has format 1, but this version of trodden reads format 2 of a set of segments: make one");
-        assert_eq!(read_error(b"TRODSEG\x02 and more"), "an earlier version of trodden wrote it: make one");
-        assert_eq!(read_error(b"\x7fELF"), "it is not a file of trodden: make one");
-        assert_eq!(read_error(b""), "it ends within its header: make one");
+        assert_eq!(read_error(&older), "it is a set of segments in format 1, but this version of trodden reads format 2. Make one");
+        assert_eq!(read_error(b"TRODSEG\x02 and more"), "an earlier version of trodden wrote it. Make one");
+        assert_eq!(read_error(b"\x7fELF"), "it is not a file of trodden. Make one");
+        assert_eq!(read_error(b""), "it ends within its header. Make one");
         assert_eq!(SEGMENTS.read_checked(&SEGMENTS.to_bytes(&1u64), |one: &u64| *one > 1).unwrap_err().error, FileError::Inconsistent);
     }
 }

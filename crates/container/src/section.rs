@@ -76,9 +76,9 @@ pub struct SectionHeader {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[allow(missing_docs, reason = "the messages describe the variants and their fields")]
 pub enum SectionError {
-    #[error("no section begins here")]
+    #[error("no section starts here")]
     Marker,
-    #[error("the file ends within it")]
+    #[error("its content is truncated")]
     Truncated,
     #[error("the checksum of its header does not match")]
     Header,
@@ -87,11 +87,11 @@ pub enum SectionError {
     #[error("its checksum does not match")]
     Content,
     /// The header has a size that no writer produces.
-    #[error("its header has an impossible size: {claimed} bytes of content in {packed} compressed bytes")]
+    #[error("its header claims an impossible size: {claimed} bytes of content in {packed} compressed bytes")]
     Size { claimed: u64, packed: u64 },
     #[error("it cannot be decompressed: {0}")]
     Decompression(String),
-    #[error("its content has an unexpected form: {0}")]
+    #[error("its content cannot be parsed: {0}")]
     UnexpectedForm(String),
 }
 

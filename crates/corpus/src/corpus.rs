@@ -42,7 +42,7 @@ impl Corpus {
             return Ok(all);
         }
         match named.iter().find(|n| !all.contains(n)) {
-            Some(unknown) => bail!("the corpus has no program {unknown}. Choose from {}", all.join(", ")),
+            Some(unknown) => bail!("the corpus has no program `{unknown}`. Choose from {}", all.join(", ")),
             None => Ok(named.to_vec()),
         }
     }
@@ -84,7 +84,7 @@ impl Corpus {
         if let Some(scheme) = variant.scheme() {
             return self.build_with_scheme(program, variant, scheme);
         }
-        log::info!("building {program}, {}", variant.name());
+        log::info!("building {program} ({})", variant.name());
         let mut command = self.recipe_command("build", program);
         let mut variables = variant.build_environment()?;
         if let Some(trained) = variant.training_runs() {
@@ -99,7 +99,7 @@ impl Corpus {
     /// Re-instruments the default build so that it counts only the paths that the short run executes. `scheme` numbers these paths.
     fn build_with_scheme(&self, program: &str, variant: &Variant, scheme: &str) -> Result<()> {
         let stored = self.full_profile(program, Input::Train)?;
-        log::info!("building {program}, {}", variant.name());
+        log::info!("building {program} ({})", variant.name());
         let output = self.program(program, variant);
         if let Some(folder) = output.parent() {
             std::fs::create_dir_all(folder).with_context(|| format!("cannot create {}", folder.display()))?;
@@ -114,7 +114,7 @@ impl Corpus {
     fn export_known_paths(&self, program: &str, trained: TrainingRuns) -> Result<PathBuf> {
         let stored = match trained {
             TrainingRuns::TrainAndSuite if self.suite_runs(program)? == 0 => {
-                bail!("{program} has no test suite. Add one to corpus/programs/{program}.sh, or omit this variant")
+                bail!("{program} has no test suite, which this variant needs. Add one to corpus/programs/{program}.sh, or omit the variant")
             }
             TrainingRuns::TrainAndSuite => self.profile_runs(program, &[Input::Train, Input::Suite], trained.runs())?,
             TrainingRuns::Train => self.profile_runs(program, &[Input::Train], trained.runs())?,
@@ -146,7 +146,7 @@ impl Corpus {
         let mut collect = Command::new(steps::programs_folder().join("trodden"));
         collect.args(["import", "--no-store", "-o"]).arg(&stored);
         steps::output(collect.args(inputs.iter().map(|input| self.counts_folder(program, &trodden, *input))))?;
-        std::path::absolute(&stored).context("cannot determine the current folder")
+        std::path::absolute(&stored).context("cannot determine the current folder. Change to an existing folder")
     }
 
     fn profile_file(&self, program: &str, runs: &str) -> PathBuf {
@@ -203,7 +203,7 @@ impl Corpus {
 
     /// Builds a program with these environment variables. The executable goes into the folder `bin/BUILD`.
     pub fn build_as(&self, build: &str, program: &str, variables: &[(&str, OsString)]) -> Result<()> {
-        log::info!("building {program}, {build}");
+        log::info!("building {program} (build {build})");
         self.run_recipe(self.recipe_command("build", program).envs(variables.iter().map(|(k, v)| (k, v))).env("BUILD", build))
     }
 
@@ -256,7 +256,7 @@ impl Corpus {
     fn run_recipe(&self, command: &mut Command) -> Result<()> {
         let status = command.stdin(std::process::Stdio::null()).status().context("cannot run bash")?;
         if !status.success() {
-            bail!("the recipe in {} failed, see its message above", script().display());
+            bail!("the recipe in {} failed; its message is above", script().display());
         }
         Ok(())
     }

@@ -27,7 +27,7 @@ impl InterestingBuilds {
         let folder = corpus.folder().join("interesting");
         std::fs::create_dir_all(&folder).with_context(|| format!("cannot create {}", folder.display()))?;
         let full = std::path::absolute(folder.join(format!("{program}.{}.trodden", input.name())))
-            .context("cannot determine the current folder")?;
+            .context("cannot determine the current folder. Change to an existing folder")?;
         let builds = InterestingBuilds { program: program.to_owned(), input, full, folder };
         builds.record_profile(corpus, &variant.folder(), &builds.full)?;
         Ok(builds)
@@ -75,7 +75,8 @@ impl InterestingBuilds {
             std::fs::remove_dir_all(&counts).with_context(|| format!("cannot remove {}", counts.display()))?;
         }
         std::fs::create_dir_all(&counts).with_context(|| format!("cannot create {}", counts.display()))?;
-        let output = std::path::absolute(counts.join("%m.raw")).context("cannot determine the current folder")?;
+        let output =
+            std::path::absolute(counts.join("%m.raw")).context("cannot determine the current folder. Change to an existing folder")?;
         corpus.run_as(build, &self.program, self.input, "", &[("TRODDEN_OUTPUT", output.into())])?;
         steps::output(trodden().args(["import", "--no-store", "-o"]).arg(stored).arg(&counts)).map(drop)
     }

@@ -130,7 +130,7 @@ pub fn ensure(purpose: PackagePurpose) -> Result<()> {
 pub fn ensure_packages(packages: &[String]) -> Result<()> {
     if !steps::is_on_search_path("dpkg-query") {
         log::info!(
-            "This is not a Debian system. Programs of the corpus may need the programs and libraries in these Debian packages: {}",
+            "this is not a Debian system. To build all programs of the corpus, install the equivalents of these Debian packages: {}",
             packages.join(" ")
         );
         return Ok(());
@@ -163,13 +163,13 @@ fn install(packages: &[&str]) -> Result<()> {
     let list = packages.join(" ");
     if !steps::is_on_search_path("apt-get") {
         bail!(
-            "these Debian packages are missing: {list}. Install their contents with your system's package manager, since apt-get is not \
-                available"
+            "this system lacks the contents of these Debian packages: {list}. Install the equivalent packages with your system's \
+             package manager"
         );
     }
     let is_root = nix::unistd::geteuid().is_root();
     if !is_root && !steps::is_on_search_path("sudo") {
-        bail!("these packages are missing: {list}. Run `apt-get install {list}` as root, then run this command again");
+        bail!("these packages are not installed: {list}. Run `apt-get install {list}` as root, and repeat this command");
     }
     steps::log_headline(&format!("Installing {} Debian package{}: {list}", packages.len(), if packages.len() == 1 { "" } else { "s" }));
     // Updating the package lists takes time, so the present lists are tried first.
@@ -177,8 +177,8 @@ fn install(packages: &[&str]) -> Result<()> {
         steps::run(&mut apt_command(is_root, "update"))?;
         if let Err(error) = steps::run(apt_command(is_root, "install").args(packages)) {
             bail!(
-                "{error}: see apt-get's message above. LLVM 22 is part of Debian 12 and later (main and security); on other systems, use \
-                    LLVM's own package archive"
+                "{error}; apt-get's message is above. Debian 12 and later provide LLVM 22 (main and security). On other systems, \
+                 install it from LLVM's own package archive"
             );
         }
     }

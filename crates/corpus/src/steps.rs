@@ -22,7 +22,10 @@ fn is_checkout(folder: &Path) -> bool {
 
 /// Fails if [`checkout_root`] is not a checkout of the sources.
 pub fn require_checkout() -> Result<()> {
-    anyhow::ensure!(is_checkout(&checkout_root()), "experiments need a checkout of trodden's sources. Run this command in a checkout");
+    anyhow::ensure!(
+        is_checkout(&checkout_root()),
+        "experiments can run only in a checkout of trodden's sources. Change to a checkout, and run this command there"
+    );
     Ok(())
 }
 
@@ -95,7 +98,7 @@ fn run_captured(command: &mut Command) -> Result<(String, String)> {
 pub fn search_path_with(folders: &[PathBuf]) -> Result<std::ffi::OsString> {
     let old = std::env::var_os("PATH").unwrap_or_default();
     let all = folders.iter().cloned().chain(std::env::split_paths(&old));
-    std::env::join_paths(all).context("cannot extend the search path: a folder's name contains a colon")
+    std::env::join_paths(all).context("cannot add a folder to PATH, because its name contains a colon. Rename the folder")
 }
 
 /// Returns true if the search path (`PATH`) leads to a file with this name.

@@ -34,10 +34,10 @@ impl Variant {
     pub fn parse(text: &str) -> Result<Variant> {
         let (name, options) = text.split_once(':').unwrap_or((text, ""));
         let Some(kind) = BUILD_KINDS.iter().find(|k| k.name == name) else {
-            bail!("unknown variant {name}. Choose from {}, trodden:OPTIONS", Variant::names().join(", "));
+            bail!("unknown variant `{name}`. Choose from {}, trodden:OPTIONS", Variant::names().join(", "));
         };
         if !options.is_empty() && kind.compiler != BenchCompiler::Trodden {
-            bail!("variant {name} does not accept options. Use trodden:{options}");
+            bail!("variant `{name}` does not accept options. Use trodden:{options}");
         }
         Ok(Variant { kind, options: options.replace('+', " ") })
     }
@@ -131,7 +131,8 @@ impl Variant {
         let packages: Vec<String> = self.kind.packages.iter().map(|p| (*p).to_owned()).collect();
         if !packages::are_offered(&packages) {
             bail!(
-                "{tool} is not installed, and this system's package manager does not offer it. On Debian, it is in {}",
+                "{tool} is not installed, and this system's package manager does not offer it. Install {tool} by hand (on Debian: \
+                 package {})",
                 packages.join(", ")
             );
         }
@@ -139,7 +140,7 @@ impl Variant {
         if steps::is_on_search_path(tool) {
             Ok(())
         } else {
-            bail!("{tool} is not on the search path, although {} was installed", packages.join(", "))
+            bail!("cannot find {tool} on the search path, although {} was installed. Add its folder to PATH", packages.join(", "))
         }
     }
 

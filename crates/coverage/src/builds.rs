@@ -32,7 +32,7 @@ pub fn select_builds(profile: &mut Profile) {
         true
     });
     for path in lost {
-        log::warn!("{path} was rebuilt, so the counts of an earlier build are ignored");
+        log::warn!("{path} was rebuilt after it ran: counts of the earlier build are ignored");
     }
 }
 

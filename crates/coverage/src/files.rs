@@ -24,12 +24,12 @@ impl FilePatterns {
     pub fn new(include: &[String], exclude: &[String], project: Option<&Path>) -> Result<FilePatterns> {
         let pattern = |text: &String| {
             Pattern::new(text.trim_end_matches('/'))
-                .with_context(|| format!("`{text}` is not a file pattern (expected a pattern such as src/*.c)"))
+                .with_context(|| format!("invalid file pattern `{text}`: expected a pattern such as src/*.c"))
         };
         let project = match project {
             Some(folder) if !folder.is_dir() => {
                 bail!(
-                    "the folder {} does not exist. Pass --relative-to with the folder that file names are to be relative to",
+                    "folder {} (--relative-to) does not exist. Pass an existing folder; file names will be relative to it",
                     folder.display()
                 )
             }

@@ -136,7 +136,7 @@ impl CoverageMapping {
         let chosen: Vec<String> = all.iter().filter(|name| files.is_selected(Path::new(name), Path::new(name))).cloned().collect();
         ensure!(
             !chosen.is_empty(),
-            "--include and --exclude select none of {}; the first of these files is {}",
+            "--include and --exclude select none of {}, such as {}. Change the patterns",
             plural(all.len() as u128, "source file", "source files"),
             all[0]
         );
@@ -182,7 +182,7 @@ impl CoverageMapping {
         let names: Vec<String> = names.map(str::to_owned).collect();
         ensure!(
             !names.is_empty(),
-            "all source files belong to downloaded packages or the standard library. Pass --include '*' to show them"
+            "no source file to show: all belong to downloaded packages or the standard library. To show these, pass --include '*'"
         );
         Ok(names)
     }
@@ -198,7 +198,9 @@ impl CoverageMapping {
     /// Runs a subcommand of `llvm-cov` and returns its output.
     pub fn llvm_cov(&self, verb: &str, options: &[OsString]) -> Result<Vec<u8>> {
         let tool = &self.llvm_cov;
-        let Some((first, others)) = self.images.split_first() else { bail!("the profile contains no program") };
+        let Some((first, others)) = self.images.split_first() else {
+            bail!("cannot show coverage, because the profile contains no program")
+        };
         let mut command = Command::new(tool);
         command.arg(verb).arg(first).arg("-instr-profile").arg(self.folder.path().join(PROFILE)).args(options);
         others.iter().for_each(|image| _ = command.arg("-object").arg(image));
@@ -218,7 +220,7 @@ impl CoverageMapping {
                 true => ". The file is corrupt: rebuild it with --coverage and record again",
                 false => "",
             };
-            bail!("{} fails on {}: {}{advice}", tool.display(), named.join(", "), stderr.trim().trim_end_matches('.'));
+            bail!("{} failed on {}: {}{advice}", tool.display(), named.join(", "), stderr.trim().trim_end_matches('.'));
         }
         Ok(output.stdout)
     }
@@ -230,7 +232,7 @@ fn log_caveats(caveats: &[&Caveat]) {
         1 => String::new(),
         all => format!(" (and {} more; `trodden coverage report` lists them)", all - 1),
     };
-    log::info!("{}: {}{more}", first.name(), first.remark());
+    log::info!("coverage of {}: {}{more}", first.name(), first.remark());
 }
 
 /// Computes the counters of all functions. Replaces an image with copies that have a corrected mapping if calls did not return, or if
@@ -305,11 +307,11 @@ fn check_images(profile: &Profile, moved: &[PathBuf]) -> Result<Vec<PathBuf>> {
     for (path, _) in &others {
         ensure!(
             !images.iter().any(|image| Path::new(&image.path).file_name() == path.file_name()),
-            "{} is not the recorded program: no image of the profile has its build ID",
+            "{} is not the recorded program: the profile has no program or library with this build ID. Pass the file that ran",
             path.display()
         );
         check_mapping(&fs::read(path)?, path)?;
-        log::info!("{} did not run, so all of its code counts as not executed", path.display());
+        log::info!("{} did not run: all of its code is shown as not executed", path.display());
     }
     let others = others.into_iter().map(|(path, _)| Ok(path.clone()));
     let found = images.into_iter().map(|image| {
@@ -323,26 +325,34 @@ fn check_images(profile: &Profile, moved: &[PathBuf]) -> Result<Vec<PathBuf>> {
 
 fn check_image(path: &Path, image: &ImageProfile) -> Result<()> {
     if path.as_os_str().is_empty() {
-        bail!("the profile does not name the program's file. Pass it with --object");
+        bail!("the profile does not name the program's file. Pass the file with --object");
     }
     if !path.is_file() {
-        bail!("{} no longer exists, but its source mapping is needed. Pass its new path with --object", path.display());
+        bail!(
+            "cannot read the source mapping of {}, because the file no longer exists. If it was moved, pass its new path with --object",
+            path.display()
+        );
     }
     let bytes = fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
     let corrupt = || format!("{} is corrupt (rebuild it with --coverage and record again)", path.display());
     let file = object::File::parse(&*bytes).with_context(corrupt)?;
     let id = file.build_id().with_context(corrupt)?.map(hexadecimal);
-    ensure!(id == image.build_id, "{} was rebuilt after it ran. Record it again, or pass --object with the file that ran", path.display());
+    ensure!(
+        id == image.build_id,
+        "{} was rebuilt after it ran, so its source mapping does not match the counts. Record again, or pass the file that ran with \
+         --object",
+        path.display()
+    );
     check_mapping(&bytes, path)
 }
 
 fn check_mapping(bytes: &[u8], path: &Path) -> Result<()> {
-    let file = object::File::parse(bytes).with_context(|| format!("{} is not a program", path.display()))?;
+    let file = object::File::parse(bytes).with_context(|| format!("{} is not an ELF program", path.display()))?;
     for section in SECTIONS {
         let size = file.section_by_name(section).map_or(0, |s| s.size());
         ensure!(
             size > 0,
-            "{} has no section {section}, which coverage needs. If a tool removed it, pass --object with the file that the linker wrote",
+            "{} has no section {section}, which coverage needs. If the file was stripped, pass the unstripped file with --object",
             path.display()
         );
     }
@@ -352,7 +362,7 @@ fn check_mapping(bytes: &[u8], path: &Path) -> Result<()> {
 pub(crate) fn build_id(path: &Path) -> Result<Option<String>> {
     let bytes = fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
     let file = object::File::parse(&*bytes)
-        .with_context(|| format!("{} is not a program (pass --object with the program that ran)", path.display()))?;
+        .with_context(|| format!("{} is not an ELF program. Pass the program that ran with --object", path.display()))?;
     Ok(file.build_id().ok().flatten().map(hexadecimal))
 }
 

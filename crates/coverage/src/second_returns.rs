@@ -14,8 +14,8 @@ pub fn warn_of_second_returns(profile: &Profile) {
     let Some(first) = names.first() else { return };
     let more = if names.len() > 1 { format!(" and {} more", names.len() - 1) } else { String::new() };
     log::warn!(
-        "a call in {first}{more} returned twice (setjmp, vfork), so LLVM's counts of code after it may be too low, or 0. `trodden report` \
-        shows the paths"
+        "a call in {first}{more} returned twice (setjmp, vfork), so LLVM's counts for the code after the call may be too low or 0. For \
+         exact path counts, run `trodden report`"
     );
 }
 

@@ -97,7 +97,7 @@ fn add_caveats(row: &mut CoverageRow, mapping: &CoverageMapping, file: &str) {
 /// Reads one of llvm-cov's summaries, which may be of a file or the total.
 fn summary_row(name: String, summary: &Value) -> Result<CoverageRow> {
     let share = |what: &str| -> Result<CoverageRatio> {
-        let of = |key: &str| summary[what][key].as_u64().with_context(|| format!("llvm-cov's export has no {key} of {what} for {name}"));
+        let of = |key: &str| summary[what][key].as_u64().with_context(|| format!("llvm-cov's export lacks `{what}.{key}` for {name}"));
         Ok(CoverageRatio { all: of("count")?, hit: of("covered")? })
     };
     let mcdc = share("mcdc")?;
@@ -189,7 +189,7 @@ pub fn by_changed_lines(mapping: &CoverageMapping, commit: &str) -> Result<Cover
     }
     table.total = CoverageRow { name: "changed lines".into(), lines: Some(total), ..CoverageRow::default() };
     let all = plural(changes.line_counts().0 as u128, "line", "lines");
-    log::info!("{all} changed since {commit}, {} of them with code", total.all);
+    log::info!("{all} changed since {commit}; {} of these lines have code", total.all);
     Ok(table)
 }
 

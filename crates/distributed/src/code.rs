@@ -35,12 +35,12 @@ impl TracedCode {
         self
     }
 
-    /// A function's name.
+    /// A function's demangled name, given its index in the graphs.
     pub fn name(&self, function: usize) -> &str {
         &self.names[function]
     }
 
-    /// The entry of the traced function with a name; `None` if no traced function has this name.
+    /// The entry address of a traced function, given its demangled or linkage name; `None` if no traced function has this name.
     pub fn entry_of(&self, name: &str) -> Option<u64> {
         let named = |number: usize| self.names[number] == name || self.graphs.functions[number].name == name;
         let entry = |number: usize| self.graphs.functions[number].entry;
@@ -52,7 +52,7 @@ impl TracedCode {
         self.graphs.function_containing(address).map(|function| self.name(function.0 as usize))
     }
 
-    /// The block that starts at an address.
+    /// The block that starts at exactly this address.
     pub fn block_at(&self, address: u64) -> Option<TraceBlock> {
         self.blocks.binary_search_by_key(&address, |b| b.0).ok().map(|at| TraceBlock(at as u32))
     }

@@ -6,13 +6,12 @@
 //! Blocks of the same build are equal if their addresses are equal. Blocks of different builds are compared by function name and source
 //! line, or, without lines, by their position in the function.
 
-use crate::place::{check_blocks, describe_block, has_calls_only, ignored_functions};
+use crate::place::{describe_block, has_calls_only, ignored_functions, require_all_blocks};
 use anyhow::{Result, ensure};
 use serde::Serialize;
 use std::collections::{HashMap, HashSet, VecDeque};
 use trodden_trace::{ThreadNumber, TraceBlock, TraceEvent, TraceFile, TraceFrames, TraceFunction};
 
-/// Maximum number of calls listed for a frame after a difference.
 const MAX_LISTED_CALLS: usize = 12;
 
 /// A cursor in one of the traces.
@@ -93,15 +92,15 @@ pub struct AfterDifference {
 /// A trace cannot be read, or lacks an ignored function or the selected thread.
 pub fn differences(left: &TraceFile, right: &TraceFile, options: &TraceDiffOptions) -> Result<TraceDifferences> {
     if has_calls_only(left) != has_calls_only(right) {
-        [left, right].into_iter().try_for_each(|trace| check_blocks(trace, "a comparison with the other trace"))?;
+        [left, right].into_iter().try_for_each(|trace| require_all_blocks(trace, "a comparison with the other trace"))?;
     }
     let same_build = left.description().hash == right.description().hash;
-    let (left_keys, right_keys) = if same_build { (addresses(left), addresses(right)) } else { keys(left, right) };
+    let (left_keys, right_keys) = if same_build { (address_keys(left), address_keys(right)) } else { keys_across_builds(left, right) };
     let left_out = |trace| ignored_functions(trace, &options.ignore);
     let (left_ignored, right_ignored) = (left_out(left)?, left_out(right)?);
     let threads = left.threads().max(right.threads());
     if let Some(thread) = options.thread {
-        ensure!(thread < threads, "the traces have no thread {thread}: their threads are 0 to {}", threads.saturating_sub(1));
+        ensure!(thread < threads, "no trace has a thread {thread}; threads are numbered from 0 to {}", threads.saturating_sub(1));
     }
     let mut differences = Vec::new();
     for thread in (0..threads).filter(|t| options.thread.is_none_or(|wanted| wanted == *t)) {
@@ -122,7 +121,7 @@ fn next_difference(a: &mut TraceCursor, b: &mut TraceCursor, thread: u32) -> Res
     loop {
         let (calls, behind) = (a.frames.clone(), a.last);
         let (number_a, number_b) = (a.blocks, b.blocks);
-        let (left, right) = (a.step()?, b.step()?);
+        let (left, right) = (a.next_step()?, b.next_step()?);
         if left.map(|s| s.1) == right.map(|s| s.1) {
             if left.is_none() {
                 return Ok(None);
@@ -145,7 +144,7 @@ impl<'a> TraceCursor<'a> {
     }
 
     /// The next event. Return events after the last block are dropped, since not every collector records them.
-    fn event(&mut self) -> Result<Option<TraceEvent>> {
+    fn next_event(&mut self) -> Result<Option<TraceEvent>> {
         while self.ahead.back().is_none_or(|last| !matches!(last, TraceEvent::Block(_))) {
             match self.events.next() {
                 Some(event) => self.ahead.push_back(event?),
@@ -156,8 +155,8 @@ impl<'a> TraceCursor<'a> {
     }
 
     /// The next step to compare; `None` at the end.
-    fn step(&mut self) -> Result<Option<(TraceEvent, AlignmentStep)>> {
-        while let Some(event) = self.event()? {
+    fn next_step(&mut self) -> Result<Option<(TraceEvent, AlignmentStep)>> {
+        while let Some(event) = self.next_event()? {
             let depth = self.frames.open.len();
             let was_ignored = self.is_ignored(depth);
             self.frames.follow(event, |block| self.trace.function_of(block));
@@ -205,20 +204,20 @@ impl<'a> TraceCursor<'a> {
             if let TraceEvent::Block(block) = event {
                 after.blocks += 1;
                 if now == depth + 1 && before <= depth {
-                    note_call(&mut after.called, self.trace.name(self.trace.function_of(block)));
+                    list_call(&mut after.called, self.trace.name(self.trace.function_of(block)));
                 }
             }
             if now < depth {
                 break;
             }
             before = now;
-            step = self.step()?;
+            step = self.next_step()?;
         }
         Ok(after)
     }
 }
 
-fn note_call(called: &mut Vec<(String, u64)>, name: &str) {
+fn list_call(called: &mut Vec<(String, u64)>, name: &str) {
     let full = called.len() >= MAX_LISTED_CALLS;
     match called.last_mut() {
         Some((last, times)) if last == name => *times += 1,
@@ -227,7 +226,7 @@ fn note_call(called: &mut Vec<(String, u64)>, name: &str) {
     }
 }
 
-fn addresses(trace: &TraceFile) -> Vec<BlockKey> {
+fn address_keys(trace: &TraceFile) -> Vec<BlockKey> {
     trace.description().blocks.iter().map(|b| b.address).collect()
 }
 
@@ -235,7 +234,7 @@ fn addresses(trace: &TraceFile) -> Vec<BlockKey> {
 type NamedPlace = (String, Option<(String, u32)>, u32);
 
 /// Keys for the blocks of two builds: one number for each [`NamedPlace`].
-fn keys(left: &TraceFile, right: &TraceFile) -> (Vec<BlockKey>, Vec<BlockKey>) {
+fn keys_across_builds(left: &TraceFile, right: &TraceFile) -> (Vec<BlockKey>, Vec<BlockKey>) {
     let mut numbers: HashMap<NamedPlace, BlockKey> = HashMap::new();
     let mut of = |trace: &TraceFile| {
         let about = trace.description();

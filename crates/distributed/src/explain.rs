@@ -15,13 +15,12 @@ struct ExplainedFrame {
 
 type Stack = Option<Rc<ExplainedFrame>>;
 
-/// Maximum number of configurations considered at a time.
 const MAX_CONFIGURATIONS: usize = 4096;
 
 /// A step that the model lacks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MissingStep {
-    /// Number of blocks before it.
+    /// Number of blocks before the step.
     pub position: u64,
     /// The previous block; `None` at the beginning.
     pub from: Option<u64>,
@@ -45,7 +44,6 @@ pub fn first_missing_step(model: &WitnessModel, addresses: impl Iterator<Item = 
     None
 }
 
-/// The configurations that enter the block at address `to` next.
 fn configurations_entering(
     model: &WitnessModel,
     pushdown: &Pushdown,
@@ -55,7 +53,7 @@ fn configurations_entering(
     let mut work: Vec<(AutomatonState, Stack)> = Vec::new();
     let mut seen: HashSet<(AutomatonState, usize)> = HashSet::new();
     possible.iter().for_each(|(state, stack)| push_successors(pushdown, *state, stack, &mut work));
-    // Stacks are compared by address, so no stack may be freed before the end.
+    // Stacks are compared by address, so every stack stays allocated until the end.
     let mut kept: Vec<Stack> = Vec::new();
     let mut found = Vec::new();
     while let Some((state, stack)) = work.pop() {
@@ -73,7 +71,6 @@ fn configurations_entering(
     found
 }
 
-/// Adds the configurations that can follow a state.
 fn push_successors(pushdown: &Pushdown, state: AutomatonState, stack: &Stack, work: &mut Vec<(AutomatonState, Stack)>) {
     match &pushdown.state(state).action {
         StateAction::Choose(next) => work.extend(next.iter().map(|s| (*s, stack.clone()))),

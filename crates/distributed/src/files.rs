@@ -10,7 +10,7 @@ use trodden_binary::linked::{base_address, split_address};
 use trodden_binary::{AddressMap, Binary, SourceLocations, recover};
 use trodden_trace::TraceFile;
 
-/// The traced files by number, the program first.
+/// The traced files, indexed by file number; the program is number 0.
 pub struct TracedFiles(Vec<TracedFile>);
 
 struct TracedFile {
@@ -51,19 +51,19 @@ impl TracedFiles {
         Ok(ProgramGraph::linked(graphs, &image.exports))
     }
 
-    /// The name, without folders, of the file with a number.
+    /// A file's name without its folders.
     pub fn name(&self, number: usize) -> String {
         let path = self.0.get(number).map_or(Path::new(""), |file| file.binary.path());
         path.file_name().unwrap_or_default().to_string_lossy().into_owned()
     }
 
-    /// The entry points, exports and unwinding abilities of all files together.
+    /// The combined entry points and exports of all files, and whether any of them raises exceptions or leaves frames by `longjmp`.
     pub fn image(&self) -> Result<ImportingImage> {
         let mut all = ImportingImage::default();
         for (number, file) in self.0.iter().enumerate() {
             let image = ImportingImage::read(&file.binary)?;
             let moved = |address: u64| address + base_address(number);
-            // A library has no entry.
+            // Libraries have no entry point; object files store 0.
             all.starts.extend(image.starts.into_iter().filter(|s| *s != 0).map(moved));
             for (name, address) in image.exports {
                 all.exports.entry(name).or_insert(moved(address));
@@ -74,7 +74,7 @@ impl TracedFiles {
         Ok(all)
     }
 
-    /// A hash of all files.
+    /// A hash of the contents of all files, which identifies the build.
     pub fn hash(&self) -> u64 {
         let hashes: Vec<u64> = self.0.iter().map(|f| trodden_trace::block_file::hash(f.binary.data())).collect();
         match hashes.as_slice() {
@@ -83,7 +83,7 @@ impl TracedFiles {
         }
     }
 
-    /// The source locations of each file, or `None` without line information.
+    /// Each file's source locations; `None` for a file without line information.
     pub fn sources(&self) -> Result<Vec<Option<SourceLocations>>> {
         self.0.iter().map(|file| Ok(SourceLocations::read(&file.binary)?)).collect()
     }
@@ -95,8 +95,8 @@ impl TracedFiles {
         is_static || names.into_iter().any(|name| name.starts_with("libc.so") || name.starts_with("ld-"))
     }
 
-    /// Addresses after all byte sequences that look like a call of the next instruction. Position-independent code obtains its own address
-    /// with such a call, which never returns and is therefore a jump.
+    /// Addresses of instructions that follow a byte sequence which looks like a call of the next instruction. Position-independent code
+    /// obtains its own address with such a call. The call never returns, so it is treated as a jump.
     pub fn return_addresses_of_calls_to_next(&self, graphs: &ProgramGraph) -> BTreeSet<u64> {
         const CALL_OF_NEXT: [u8; 5] = [0xe8, 0, 0, 0, 0];
         let mut found = BTreeSet::new();

@@ -1,7 +1,8 @@
 //! The assumed behaviour of functions in other files, based on their names: whether they call back, throw, or end the program.
 //!
-//! Almost all such functions simply return, and watching the code after each call would be expensive. So this behaviour is assumed first.
-//! If an execution contradicts this assumption, weaker assumptions are made, and the runs are repeated.
+//! Almost all such functions simply return, and watching the code after each of their calls would be expensive. So the first assumption is
+//! that functions behave as their names suggest. If an execution contradicts this assumption, the runs are repeated with weaker
+//! assumptions.
 
 use anyhow::Result;
 use std::collections::BTreeMap;
@@ -177,7 +178,7 @@ pub struct ImportingImage {
 }
 
 impl ImportingImage {
-    /// Reads an image's symbol tables.
+    /// Reads the symbol tables of an image.
     pub fn read(binary: &Binary) -> Result<Self> {
         use object::{Object, ObjectSymbol};
         let section = |name: &str| binary.section(name).map(|(range, _)| range.start);

@@ -10,7 +10,7 @@ use trodden_binary::instruction::{Instruction, decode, switches_stack};
 use trodden_binary::linked::split_address;
 use trodden_trace::TraceBlock;
 
-/// Whether a doubt concerns the targets of an indirect jump.
+/// Returns true if a doubt concerns the targets of an indirect jump.
 pub fn is_uncertain_jump(doubt: &Doubt) -> bool {
     matches!(
         doubt,
@@ -31,9 +31,9 @@ pub fn uncertain_jumps(graphs: &ProgramGraph) -> Vec<u64> {
     jumps.into_iter().collect()
 }
 
-/// The blocks in which trampolines may replace code, in ascending order; a block includes its `pieces`, which start after its calls. The
-/// second result contains the starts of blocks in which only one byte may be replaced, because an indirect jump in the same function may
-/// lead to the middle of a block (`leads_elsewhere`), or because unreached bytes of the function could be such a jump.
+/// Returns the blocks in which trampolines may replace code, in ascending order. A block includes those of the `pieces` (parts that start
+/// after calls) that continue it. Also returns the starts of blocks in which only one byte may be replaced: an indirect jump in the same
+/// function may lead to their middle (`leads_elsewhere`), or unreached bytes of the function could contain such a jump.
 pub fn replaceable_blocks(
     graphs: &ProgramGraph,
     pieces: &HashSet<u64>,
@@ -75,9 +75,9 @@ fn has_stack_switch(code: &TracedCode, files: &TracedFiles, block: TraceBlock) -
     switches_stack(std::iter::successors(at(start), |last| at(next(last)?)), leaves)
 }
 
-/// Indices in the graphs of functions that may call, directly or indirectly, code that switches stacks. After a switch, the callers' frames
-/// are unknown, so later blocks cannot show that a call of one of these functions has returned. `switching` contains the blocks that load
-/// the stack pointer.
+/// Returns the graph indices of functions that may call, directly or indirectly, code that switches stacks. After a switch, the callers'
+/// frames are unknown, so later blocks cannot show that a call of one of these functions has returned. `switching` contains the blocks that
+/// load the stack pointer.
 pub fn functions_that_may_switch_stacks(
     graphs: &ProgramGraph,
     image: &ImportingImage,
@@ -85,7 +85,7 @@ pub fn functions_that_may_switch_stacks(
     switching: &HashSet<TraceBlock>,
 ) -> HashSet<usize> {
     let mut callers: HashMap<u64, Vec<usize>> = HashMap::new();
-    // Functions whose address is taken, and functions that may call any of these.
+    // Functions whose address is taken, and functions that may call one of them.
     let (mut of_any, mut callers_of_any) = (HashSet::new(), Vec::new());
     let mut found: HashSet<usize> = switching.iter().map(|block| code.function_of(*block)).collect();
     for (number, function) in graphs.functions.iter().enumerate() {
@@ -124,8 +124,8 @@ pub fn observed_jumps(graphs: &ProgramGraph) -> Vec<u64> {
     all.into_iter().collect()
 }
 
-/// Whether the graphs allow a jump to reach a target: a block in the same function, a different function or file (by a tail call), or the
-/// instruction after a call (by `longjmp`).
+/// Returns true if the graphs contain the jump's target as a successor: a block in the same function, the entry of a different function (a
+/// tail call), or the instruction after a call (`longjmp`).
 pub fn has_edge(graphs: &ProgramGraph, (jump, target): (u64, u64)) -> bool {
     let Some(function) = graphs.function_containing(jump).map(|f| graphs.function(f)) else { return false };
     let to_block = function.edges.iter().any(|e| function.block(e.from).last == jump && function.block(e.to).start == target);

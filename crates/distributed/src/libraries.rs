@@ -11,12 +11,12 @@ use trodden_trace::{Library, ProcessMapping, mappings};
 ///
 /// # Errors
 /// The program or process has no library with that name, or the library's file cannot be read.
-pub fn libraries(names: &[String], program: &Path, process: Option<i32>) -> Result<Vec<Library>> {
+pub fn find_libraries(names: &[String], program: &Path, process: Option<i32>) -> Result<Vec<Library>> {
     let mut paths: Vec<PathBuf> = Vec::new();
     for name in names {
         let path = match name.contains('/') {
             true => PathBuf::from(name),
-            false => find(process, program, name)?,
+            false => find_library(process, program, name)?,
         };
         let path = path.canonicalize().with_context(|| format!("cannot read the library {}", path.display()))?;
         if !paths.contains(&path) {
@@ -28,7 +28,7 @@ pub fn libraries(names: &[String], program: &Path, process: Option<i32>) -> Resu
 }
 
 /// Finds a library by its full name, such as `libz.so.1`, or its stem, such as `libz`.
-fn find(process: Option<i32>, program: &Path, name: &str) -> Result<PathBuf> {
+fn find_library(process: Option<i32>, program: &Path, name: &str) -> Result<PathBuf> {
     let loaded = match process {
         Some(process) => libraries_of_process(process)?,
         None => libraries_of_program(program)?,
@@ -44,7 +44,7 @@ fn find(process: Option<i32>, program: &Path, name: &str) -> Result<PathBuf> {
                 Some(process) => format!("process {process} has not mapped a library `{name}`"),
                 None => format!("{} does not load a library `{name}` at startup", program.display()),
             };
-            bail!("{lacks} (libraries: {has}). If the library is loaded later, pass its path")
+            bail!("{lacks} (its libraries: {has}). If the library is loaded later, pass its path")
         }
     }
 }
@@ -53,12 +53,21 @@ fn find(process: Option<i32>, program: &Path, name: &str) -> Result<PathBuf> {
 fn libraries_of_program(program: &Path) -> Result<Vec<(String, PathBuf)>> {
     let binary = Binary::read(program)?;
     let (_, loader) = binary.section(".interp").with_context(|| {
-        format!("{} specifies no dynamic loader, so libraries cannot be found by name. Pass the path of the library", program.display())
+        format!(
+            "{} specifies no dynamic loader, so libraries cannot be found by name. Pass the library's path to --library",
+            program.display()
+        )
     })?;
     let loader = String::from_utf8_lossy(loader.strip_suffix(&[0]).unwrap_or(loader)).into_owned();
-    let output = Command::new(&loader).arg("--list").arg(program).output().with_context(|| format!("cannot execute {loader}"))?;
+    let output =
+        Command::new(&loader).arg("--list").arg(program).output().with_context(|| format!("cannot run the dynamic loader {loader}"))?;
     let failed = String::from_utf8_lossy(&output.stderr);
-    ensure!(output.status.success(), "cannot list libraries with `{loader} --list {}`: {}", program.display(), failed.trim());
+    ensure!(
+        output.status.success(),
+        "cannot list the program's libraries: `{loader} --list {}` failed: {}",
+        program.display(),
+        failed.trim()
+    );
     let text = String::from_utf8_lossy(&output.stdout);
     // NAME => FILE (ADDRESS)
     let library = |line: &str| {
@@ -68,7 +77,6 @@ fn libraries_of_program(program: &Path) -> Result<Vec<(String, PathBuf)>> {
     Ok(text.lines().filter_map(library).collect())
 }
 
-/// Names and paths of the files that a process has mapped.
 fn libraries_of_process(process: i32) -> Result<Vec<(String, PathBuf)>> {
     let mappings = mappings(process).with_context(|| format!("process {process} does not exist"))?;
     let mut files: Vec<PathBuf> = mappings.into_iter().filter(ProcessMapping::is_file).map(|m| m.name.into()).collect();

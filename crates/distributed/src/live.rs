@@ -1,7 +1,7 @@
-//! A sink that passes on hits during a recording, so that the trace is nearly complete when the recording ends.
+//! A sink that forwards hits to a receiver during a recording, so that the trace is nearly complete when the recording ends.
 //!
-//! Invariant: the recording is at most a fixed number of hits ahead of the receiver and then blocks, so the work left at its end does not
-//! grow with its length.
+//! Invariant: the recording blocks once it is a fixed number of hits ahead of the receiver, so the work that remains at the end does not
+//! grow with the length of the recording.
 
 use std::io;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
@@ -14,7 +14,7 @@ const MAX_QUEUED_CHUNKS: usize = 8;
 /// Chunks of hits, in order within each thread.
 pub struct LiveHits {
     chunks: Receiver<(ThreadNumber, Symbols)>,
-    /// Takes chunks back, so that their memory is reused: fresh memory costs page faults.
+    /// Returns chunks to the sender, which reuses their memory: fresh memory costs page faults.
     used: Sender<Symbols>,
 }
 
@@ -24,7 +24,7 @@ impl LiveHits {
         for (thread, mut chunk) in self.chunks {
             process(thread, &chunk)?;
             chunk.clear();
-            // The recording may have ended.
+            // This fails if the recording has ended.
             let _ = self.used.send(chunk);
         }
         Ok(())
@@ -37,7 +37,6 @@ pub struct LiveSink<S> {
     pub sink: S,
     sender: SyncSender<(ThreadNumber, Symbols)>,
     chunks_by_thread: Vec<Symbols>,
-    /// Chunks whose memory can be reused.
     used: Receiver<Symbols>,
 }
 

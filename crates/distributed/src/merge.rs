@@ -40,7 +40,7 @@ pub struct MergedTrace {
 impl MergedTrace {
     /// Describes how the trace ended; `None` if the program exited.
     pub fn ending_note(&self, ending: FollowEnding) -> Option<String> {
-        // The function of the last certain step, which may be long before the end.
+        // The function of the last certain step; this step may be long before the end.
         let place = self.open.last().map(|f| format!(", in {f}")).unwrap_or_default();
         match ending {
             FollowEnding::Exited(_) => None,
@@ -106,7 +106,7 @@ fn recorded_witnesses<'a>(
 struct MergedEvents<'a> {
     model: &'a WitnessModel,
     code: &'a TracedCode,
-    /// Whether the dispatcher was entered by a tail call.
+    /// True if the dispatcher was entered by a tail call.
     tail: bool,
 }
 

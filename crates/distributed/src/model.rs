@@ -29,7 +29,7 @@ pub struct WitnessModel {
     pub functions: Vec<Option<usize>>,
     /// The address of each of the program's nodes, indexed by witness number; `None` for virtual nodes.
     pub addresses: Vec<Option<u64>>,
-    /// The node at an address.
+    /// The node at each address.
     pub witnesses: HashMap<u64, Witness>,
     /// Names of the functions that are not traced inside, each with the reason.
     pub opaque: Vec<(String, String)>,
@@ -65,7 +65,7 @@ pub struct Unwinding {
 }
 
 impl Unwinding {
-    /// The unwinding sites of an image.
+    /// Collects the unwinding sites of an image.
     pub fn from_graphs(graphs: &ProgramGraph) -> Self {
         let calls = || graphs.functions.iter().flat_map(|f| &f.calls);
         let throws = |c: &&CallSite| matches!(&c.callee, CodeCallee::Import(name) if opaque(unversioned(name), Assumption::Usual).unwinds);
@@ -87,7 +87,7 @@ impl Unwinding {
     }
 }
 
-/// Builds the model. The functions named in `excluded` are not traced inside. Uncertain jumps and tail calls that are not in `observed` are
+/// Builds the model. Functions named in `excluded` are opaque. Uncertain jumps and tail calls with targets that are not in `observed` are
 /// assumed never to execute.
 ///
 /// # Errors
@@ -123,11 +123,11 @@ pub fn build_model(
     let mut functions = Vec::new();
     let mut places: Vec<Option<u64>> = Vec::new();
     for f in &known {
-        let (function, of_nodes) = builder.function(&graphs.functions[*f])?;
+        let (function, of_nodes) = builder.build_function(&graphs.functions[*f])?;
         functions.push(function);
         places.extend(of_nodes);
     }
-    let external = external(graphs, image, &closed, &ids);
+    let external = functions_callable_from_outside(graphs, image, &closed, &ids);
     functions.push(dispatcher_function(&external)?);
     places.extend([None, None]);
     let program = WitnessProgram::new(functions, StartPoint::Outside, external)?;
@@ -144,7 +144,7 @@ impl WitnessModel {
     ///
     /// # Errors
     /// The reduced program has too many edges.
-    pub fn of_calls(self) -> Result<WitnessModel> {
+    pub fn reduce_to_calls(self) -> Result<WitnessModel> {
         let calls = CallProgram::new(&self.program)?;
         let count = calls.program.witness_count(WitnessKind::Nodes) as u32;
         let addresses: Vec<Option<u64>> = (0..count).map(|w| self.addresses[calls.origin(Witness(w)).index()]).collect();
@@ -159,8 +159,8 @@ impl WitnessModel {
         })
     }
 
-    /// The nodes to watch so that every entry from outside code is noticed: entries of functions that outside code may call or that have no
-    /// known caller, and blocks without a known predecessor.
+    /// Returns the nodes to watch so that every entry from outside code is noticed: entries of functions that outside code may call or that
+    /// have no known caller, and blocks without a known predecessor.
     pub fn entries(&self) -> Vec<Witness> {
         let calls = self.program.functions().iter().zip(&self.functions).filter(|(_, known)| known.is_some()).flat_map(|(f, _)| &f.calls);
         let called: HashSet<WitnessFunctionId> = calls.flat_map(|(_, call)| call.callees.iter().copied()).collect();
@@ -171,7 +171,6 @@ impl WitnessModel {
         entries.chain(self.unreached()).collect()
     }
 
-    /// Blocks that cannot be reached from the entry of their function in its graph.
     fn unreached(&self) -> impl Iterator<Item = Witness> {
         let known = self.program.function_ids().filter(|f| self.functions[f.index()].is_some());
         known.flat_map(move |f| {
@@ -185,7 +184,7 @@ impl WitnessModel {
     }
 }
 
-/// Functions that cannot be traced inside, by index in the graphs, with the reason.
+/// Returns the functions that cannot be traced inside, by graph index, each with the reason.
 fn opaque_functions(graphs: &ProgramGraph, excluded: &[String], observed: bool) -> HashMap<usize, String> {
     let mut opaque: HashMap<usize, String> = HashMap::new();
     let mut owners: HashMap<u64, usize> = HashMap::new();
@@ -214,8 +213,9 @@ fn opaque_functions(graphs: &ProgramGraph, excluded: &[String], observed: bool) 
     opaque
 }
 
-/// Functions that outside code may call: those whose address is taken, entry points of the program, and callees of opaque functions.
-fn external(
+/// Returns the functions that outside code may call: entry points of the program, callees of opaque functions, and functions whose address
+/// is taken.
+fn functions_callable_from_outside(
     graphs: &ProgramGraph,
     image: &ImportingImage,
     opaque: &HashMap<usize, String>,
@@ -260,7 +260,6 @@ fn ending_in_outside_callbacks(graphs: &ProgramGraph, image: &ImportingImage, as
     }
 }
 
-/// A function of one node that may call each of `callees`.
 fn dispatcher_function(callees: &[WitnessFunctionId]) -> Result<WitnessFunction> {
     let graph = Graph::new(2, Node(0), Node(1), vec![(Node(0), Node(1))])?;
     let mut dispatcher = WitnessFunction::new("(indirect call)", graph);
@@ -308,14 +307,14 @@ impl FunctionModel {
 
 impl ModelBuilder<'_> {
     /// Converts a function. Also returns the address of each node.
-    fn function(&self, graph: &FunctionGraph) -> Result<(WitnessFunction, Vec<Option<u64>>)> {
+    fn build_function(&self, graph: &FunctionGraph) -> Result<(WitnessFunction, Vec<Option<u64>>)> {
         let mut nodes: Vec<(NodeKind, Option<u64>)> = graph.blocks.iter().map(|b| (NodeKind::Block, Some(b.start))).collect();
         nodes.push((NodeKind::Virtual, None));
         let exit = Node(graph.blocks.len() as u32);
         let mut parts =
             FunctionModel { nodes, unwinding: Vec::new(), second_returns: Vec::new(), edges: Vec::new(), calls: Vec::new(), exit };
         for block in 0..graph.blocks.len() {
-            self.block(graph, block as u32, &mut parts);
+            self.add_block(graph, block as u32, &mut parts);
         }
         // `longjmp` may lead from any call in the function to each `setjmp` in the function.
         for (from, to) in parts.unwinding.iter().flat_map(|f| parts.second_returns.iter().map(move |t| (*f, *t))) {
@@ -334,24 +333,24 @@ impl ModelBuilder<'_> {
     }
 
     /// Adds the calls of a block, in order, and then its end.
-    fn block(&self, graph: &FunctionGraph, number: u32, parts: &mut FunctionModel) {
+    fn add_block(&self, graph: &FunctionGraph, number: u32, parts: &mut FunctionModel) {
         let index = graph::BlockIndex(number);
         let block = graph.block(index);
         let mut at = Node(number);
         for call in graph.calls_in(index) {
             match call.kind {
-                CallKind::Call => match self.call(graph, call, at, parts) {
+                CallKind::Call => match self.add_call(graph, call, at, parts) {
                     Some(after) => at = after,
                     None => return,
                 },
                 CallKind::TailCall => {
-                    parts.calls.push((at, self.callee(call)));
+                    parts.calls.push((at, self.model_call(call)));
                     parts.edge(at, parts.exit, WitnessEdgeKind::Flow);
                 }
                 CallKind::ConditionalTailCall => {
                     let tail = parts.node(NodeKind::Virtual, None);
                     parts.edge(at, tail, WitnessEdgeKind::Flow);
-                    parts.calls.push((tail, self.callee(call)));
+                    parts.calls.push((tail, self.model_call(call)));
                     parts.edge(tail, parts.exit, WitnessEdgeKind::Flow);
                 }
             }
@@ -365,8 +364,8 @@ impl ModelBuilder<'_> {
     }
 
     /// Adds a call. Returns the node after it, or `None` if it does not return.
-    fn call(&self, graph: &FunctionGraph, call: &CallSite, at: Node, parts: &mut FunctionModel) -> Option<Node> {
-        let callee = self.callee(call);
+    fn add_call(&self, graph: &FunctionGraph, call: &CallSite, at: Node, parts: &mut FunctionModel) -> Option<Node> {
+        let callee = self.model_call(call);
         let is_branch =
             callee.callees.len() > 1 || callee.callees.contains(&self.dispatcher) || callee.opaque.is_some_and(|o| o != Opaque::RETURNS);
         let lands = call.always_lands && !self.image.jumps;
@@ -382,12 +381,11 @@ impl ModelBuilder<'_> {
             false => at,
         };
         parts.calls.push((at, callee));
-        let leaves =
-            matches!(self.target(call), CodeCallee::Function(entry) if self.leaves.contains(&entry) && self.ids.contains_key(&entry));
+        let leaves = matches!(self.resolve_callee(call), CodeCallee::Function(entry) if self.leaves.contains(&entry) && self.ids.contains_key(&entry));
         if leaves {
             parts.calls.push((at, ProgramCall::opaque(Opaque { calls_back: true, ..Opaque::RETURNS })));
         }
-        let branching = matches!(self.target(call), CodeCallee::Function(entry) if self.branching.contains(&entry));
+        let branching = matches!(self.resolve_callee(call), CodeCallee::Function(entry) if self.branching.contains(&entry));
         let is_branch = is_branch || leaves || branching;
         if let Some(pad) = pad {
             parts.edge(at, Node(pad.0), if lands { WitnessEdgeKind::AlwaysCaught } else { WitnessEdgeKind::Unwind });
@@ -421,10 +419,10 @@ impl ModelBuilder<'_> {
             let before = self.branching.len();
             for function in &self.graphs.functions {
                 let branches = |c: &CallSite| {
-                    let callee = self.callee(c);
+                    let callee = self.model_call(c);
                     let outcomes = callee.opaque.map_or(0, |o| [o.returns, o.ends_run, o.unwinds].into_iter().filter(|o| *o).count());
                     let several = callee.callees.len() + outcomes > 1 || callee.callees.contains(&self.dispatcher);
-                    several || matches!(self.target(c), CodeCallee::Function(entry) if self.branching.contains(&entry))
+                    several || matches!(self.resolve_callee(c), CodeCallee::Function(entry) if self.branching.contains(&entry))
                 };
                 if function.calls.iter().filter(|c| c.kind != CallKind::Call).any(branches) {
                     self.branching.insert(function.entry);

@@ -13,7 +13,7 @@ pub struct Occurrence {
     pub thread: u32,
     /// Number of the thread's blocks before this execution.
     pub block: u64,
-    /// Number of this execution among those in the searched threads, thread by thread, starting at 1.
+    /// Number of this execution among all executions in the searched threads (thread by thread), from 1.
     pub nth: u64,
     /// The executed block.
     pub place: String,
@@ -26,7 +26,7 @@ pub struct Occurrence {
 pub struct PlaceOccurrences {
     /// The number of executions.
     pub seen: u64,
-    /// The first executions, or only the requested one.
+    /// The first executions; if the user requested the nth execution, only that one.
     pub found: Vec<Occurrence>,
 }
 
@@ -41,7 +41,7 @@ pub fn occurrences(trace: &TraceFile, place: &TraceLocation, thread: Option<u32>
     Ok(PlaceOccurrences { seen, found })
 }
 
-/// Searches the pieces of a thread's trace that contain a function of the place.
+/// Searches only those pieces of the thread's trace that contain one of the place's functions.
 fn find_in_thread(
     trace: &TraceFile,
     thread: ThreadNumber,

@@ -4,7 +4,7 @@
 //! (entry first), edges and Ball-Larus numbering. A first pass over the trace collects exits of functions, and edges that the graphs lack.
 //! A second pass counts every path whose beginning is in the trace. Memory is bounded by the call depth and the number of paths.
 
-use crate::place::{check_blocks, name_in_file};
+use crate::place::{name_in_file, require_all_blocks};
 use anyhow::{Context, Result, ensure};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -29,22 +29,22 @@ const MAX_PATHS: u64 = 1 << 24;
 /// # Errors
 /// The trace cannot be read, or has no complete path.
 pub fn path_profile(trace: &TraceFile, run: Run) -> Result<Profile> {
-    check_blocks(trace, "a path profile")?;
-    let seen = TraceFlow::find(trace)?;
+    require_all_blocks(trace, "a path profile")?;
+    let seen = TraceFlow::collect(trace)?;
     let functions = number_functions(trace, &seen)?;
-    let counts = count(trace, &functions)?;
-    ensure!(!counts.is_empty(), "the trace has no complete path, so there is nothing to count");
+    let counts = count_paths(trace, &functions)?;
+    ensure!(!counts.is_empty(), "cannot count paths, because the trace contains no complete path");
     let ending = match trace.end().ending {
         Some(FollowEnding::Exited(code)) => Some(ProcessEnding::Exit(code)),
         Some(FollowEnding::Killed(signal)) => Some(ProcessEnding::Signal(signal)),
         _ => None,
     };
     let run = Run { command: trace.description().command.clone(), ending, ..run };
-    Ok(Profile { run, images: images(trace, functions, counts), sampling: None })
+    Ok(Profile { run, images: build_images(trace, functions, counts), sampling: None })
 }
 
-/// One image for each file with executed functions, since function names are unique only within a file.
-fn images(trace: &TraceFile, functions: Vec<NumberedGraph>, mut counts: PathCounts) -> Vec<ImageProfile> {
+/// Creates one image for each file with executed functions, since function names are unique only within a file.
+fn build_images(trace: &TraceFile, functions: Vec<NumberedGraph>, mut counts: PathCounts) -> Vec<ImageProfile> {
     let about = trace.description();
     let mut files: BTreeMap<usize, Vec<FunctionMap>> = BTreeMap::new();
     for function in functions {
@@ -53,7 +53,7 @@ fn images(trace: &TraceFile, functions: Vec<NumberedGraph>, mut counts: PathCoun
     let image = |(file, functions): (usize, Vec<FunctionMap>)| {
         let path = file.checked_sub(1).map_or(&about.image, |library| &about.libraries[library]).clone();
         let unit = Identity::from_content(format!("trace {:x} {file} {:?}", about.hash, functions.len()).as_bytes());
-        let map = Arc::new(unit_map(trace, path.clone(), functions));
+        let map = Arc::new(build_unit_map(trace, path.clone(), functions));
         let counts = Counts::from_executions(counts.remove(&file).unwrap_or_default().into_iter().collect());
         let identity = Identity::from_content(format!("trace {:x} {file}", about.hash).as_bytes());
         ImageProfile { identity, path, build_id: None, units: vec![UnitProfile { unit, map, counts }] }
@@ -61,10 +61,8 @@ fn images(trace: &TraceFile, functions: Vec<NumberedGraph>, mut counts: PathCoun
     files.into_iter().map(image).collect()
 }
 
-/// Path counts by counter, for each file.
 type PathCounts = BTreeMap<usize, BTreeMap<u64, u64>>;
 
-/// Control flow that the trace shows.
 #[derive(Default)]
 struct TraceFlow {
     executed: BTreeSet<TraceFunction>,
@@ -78,8 +76,8 @@ enum PathStep {
     Leave(TraceBlock, EdgeKind),
 }
 
-/// Calls `see` with each step in each of a thread's frames, and with the frame's depth.
-fn each_step(trace: &TraceFile, thread: ThreadNumber, see: &mut dyn FnMut(usize, PathStep)) -> Result<()> {
+/// Calls `see` with each step of a thread, and with the depth of the step's frame.
+fn for_each_step(trace: &TraceFile, thread: ThreadNumber, see: &mut dyn FnMut(usize, PathStep)) -> Result<()> {
     let mut frames: Vec<Option<TraceBlock>> = Vec::new();
     for event in trace.stream(thread) {
         let event = event?;
@@ -118,10 +116,10 @@ fn each_step(trace: &TraceFile, thread: ThreadNumber, see: &mut dyn FnMut(usize,
 }
 
 impl TraceFlow {
-    fn find(trace: &TraceFile) -> Result<Self> {
+    fn collect(trace: &TraceFile) -> Result<Self> {
         let mut seen = Self { edges: trace.description().edges.iter().copied().collect(), ..Self::default() };
         for thread in (0..trace.threads()).map(ThreadNumber) {
-            each_step(trace, thread, &mut |_, step| match step {
+            for_each_step(trace, thread, &mut |_, step| match step {
                 PathStep::Enter(block) => drop(seen.executed.insert(trace.function_of(block))),
                 PathStep::Edge(from, to) => drop(seen.edges.insert((from, to))),
                 PathStep::Leave(block, kind) => drop(seen.exits.entry(block).or_insert(kind)),
@@ -153,17 +151,23 @@ fn number_functions(trace: &TraceFile, seen: &TraceFlow) -> Result<Vec<NumberedG
     for (function, mut blocks) in blocks {
         let entry = about.functions[function.0 as usize].address;
         let at = blocks.iter().position(|b| trace.block(*b).address == entry);
-        let at = at.with_context(|| format!("the trace has no block at the entry of {}", trace.name(function)))?;
+        let at = at.with_context(|| format!("the trace has no block at the entry of function {}", trace.name(function)))?;
         blocks[..=at].rotate_right(1);
         let first_counter = counters.entry(split_address(entry).0).or_default();
-        let one = number(trace, seen, function, &blocks, *first_counter)?;
+        let one = number_function(trace, seen, function, &blocks, *first_counter)?;
         *first_counter += one.map.counters;
         numbered.push(one);
     }
     Ok(numbered)
 }
 
-fn number(trace: &TraceFile, seen: &TraceFlow, function: TraceFunction, blocks: &[TraceBlock], counter: u64) -> Result<NumberedGraph> {
+fn number_function(
+    trace: &TraceFile,
+    seen: &TraceFlow,
+    function: TraceFunction,
+    blocks: &[TraceBlock],
+    counter: u64,
+) -> Result<NumberedGraph> {
     let node: HashMap<TraceBlock, Node> = (0..).zip(blocks).map(|(n, b)| (*b, Node(n))).collect();
     let exit = Node(blocks.len() as u32);
     let (mut flow, mut edges) = (Vec::new(), HashMap::new());
@@ -193,7 +197,7 @@ fn number(trace: &TraceFile, seen: &TraceFlow, function: TraceFunction, blocks: 
     let graph = FlowGraph::new(blocks.len(), flow)?;
     let frequencies = Frequencies::estimate(&graph, &branch_weights(&graph, &vec![Hint::None; graph.edge_count()]));
     let NumberedPaths { dag, numbering } = cut_to_limit(&graph, &[], &frequencies, MAX_PATHS, Entries::Shared);
-    let map_blocks: Vec<UnitBlock> = blocks.iter().map(|b| block_of_map(trace, *b)).collect();
+    let map_blocks: Vec<UnitBlock> = blocks.iter().map(|b| build_unit_block(trace, *b)).collect();
     let map = FunctionMap {
         name: name_in_file(trace, &trace.description().functions[function.0 as usize]).to_owned(),
         local: false,
@@ -215,7 +219,7 @@ fn number(trace: &TraceFile, seen: &TraceFlow, function: TraceFunction, blocks: 
     Ok(NumberedGraph { map, file, dag, edges, entry: blocks[0], function })
 }
 
-fn block_of_map(trace: &TraceFile, block: TraceBlock) -> UnitBlock {
+fn build_unit_block(trace: &TraceFile, block: TraceBlock) -> UnitBlock {
     let data = trace.block(block);
     let position = |(file, line): &(u32, u32)| SourcePosition { scope: data.function.0, file: *file, line: *line, column: 0 };
     let positions: Vec<SourcePosition> = data.lines.iter().map(position).collect();
@@ -224,7 +228,7 @@ fn block_of_map(trace: &TraceFile, block: TraceBlock) -> UnitBlock {
     UnitBlock { instructions: (data.size / 4).max(1), branch: positions.last().copied(), positions, up_to_calls, kind: BlockKind::Code }
 }
 
-fn unit_map(trace: &TraceFile, source: String, functions: Vec<FunctionMap>) -> UnitMap {
+fn build_unit_map(trace: &TraceFile, source: String, functions: Vec<FunctionMap>) -> UnitMap {
     let about = trace.description();
     let mut declared: HashMap<TraceFunction, (u32, u32)> = HashMap::new();
     for block in &about.blocks {
@@ -257,13 +261,13 @@ fn unit_map(trace: &TraceFile, source: String, functions: Vec<FunctionMap>) -> U
     }
 }
 
-fn count(trace: &TraceFile, functions: &[NumberedGraph]) -> Result<PathCounts> {
+fn count_paths(trace: &TraceFile, functions: &[NumberedGraph]) -> Result<PathCounts> {
     let by_function: HashMap<TraceFunction, &NumberedGraph> = functions.iter().map(|f| (f.function, f)).collect();
     let mut counts = PathCounts::new();
     for thread in (0..trace.threads()).map(ThreadNumber) {
         // The path sum of each open frame; `None` if the beginning of its path was not seen.
         let mut sums: Vec<Option<i64>> = Vec::new();
-        each_step(trace, thread, &mut |depth, step| {
+        for_each_step(trace, thread, &mut |depth, step| {
             sums.resize(sums.len().max(depth + 1), None);
             let (block, edge) = match step {
                 PathStep::Enter(block) => {
@@ -279,14 +283,14 @@ fn count(trace: &TraceFile, functions: &[NumberedGraph]) -> Result<PathCounts> {
                 sums[depth] = None;
                 return;
             };
-            take_edge(function, *edge, &mut sums[depth], ends, &mut counts);
+            add_edge_to_path(function, *edge, &mut sums[depth], ends, &mut counts);
         })?;
     }
     Ok(counts)
 }
 
 /// Adds an edge to a frame's path. At a cut, the path is counted and a new one begins; if `ends` is true, the last path is counted as well.
-fn take_edge(function: &NumberedGraph, edge: Edge, sum: &mut Option<i64>, ends: bool, counts: &mut PathCounts) {
+fn add_edge_to_path(function: &NumberedGraph, edge: Edge, sum: &mut Option<i64>, ends: bool, counts: &mut PathCounts) {
     let value = |id: trodden_flow::dag::DagEdgeId| function.map.values[id.index()];
     let mut finish = |sum: Option<i64>| {
         if let Some(path) = sum.and_then(|s| u64::try_from(s).ok()).filter(|p| *p < function.map.counters) {

@@ -6,24 +6,23 @@ use trodden_binary::linked::split_address;
 use trodden_text::escape;
 use trodden_trace::{BlockInfo, FunctionInfo, TraceBlock, TraceEvent, TraceFile, TraceFrames, TraceFunction};
 
-/// Suffix of the collector's name in a trace of calls and returns only.
+/// Suffix that marks a trace of calls and returns only, in the collector's name.
 const CALLS_ONLY: &str = ", calls only";
 
-/// Returns the name of a collector in a trace of calls and returns only.
-pub(crate) fn of_calls(collector: &str) -> String {
+/// Adds the suffix that marks a trace of calls and returns only to a collector's name.
+pub(crate) fn add_calls_only_suffix(collector: &str) -> String {
     format!("{collector}{CALLS_ONLY}")
 }
 
-/// Returns true if a trace contains only calls and returns.
 pub(crate) fn has_calls_only(trace: &TraceFile) -> bool {
     trace.description().collector.ends_with(CALLS_ONLY)
 }
 
 /// Fails if a trace contains only calls and returns. `what` is the operation that needs all blocks, for the message.
-pub(crate) fn check_blocks(trace: &TraceFile, what: &str) -> Result<()> {
+pub(crate) fn require_all_blocks(trace: &TraceFile, what: &str) -> Result<()> {
     ensure!(
         !has_calls_only(trace),
-        "the trace contains only calls and returns, but {what} needs all blocks. Record it without `trodden-lab with --calls`"
+        "the trace contains only calls and returns, but {what} needs all blocks. Record again without `trodden-lab with --calls`"
     );
     Ok(())
 }
@@ -32,7 +31,7 @@ pub(crate) fn check_blocks(trace: &TraceFile, what: &str) -> Result<()> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TraceLocation {
     what: LocationKind,
-    /// Number of the occurrence, from 1; `None` means all occurrences.
+    /// Selects only the nth execution, from 1; `None` selects all.
     pub nth: Option<u64>,
 }
 
@@ -54,31 +53,34 @@ impl TraceLocation {
     pub fn parse(text: &str, trace: &TraceFile) -> Result<Self> {
         let (name, nth) = match text.trim().rsplit_once(' ') {
             Some((name, number)) if number.bytes().all(|b| b.is_ascii_digit()) => {
-                let nth: u64 = number.parse().with_context(|| format!("`{number}` is too large"))?;
-                ensure!(nth > 0, "`{text}`: occurrences are counted from 1");
+                let nth: u64 = number.parse().with_context(|| format!("the number `{number}` is too large"))?;
+                ensure!(nth > 0, "invalid place `{text}`: executions are numbered from 1");
                 (name.trim(), Some(nth))
             }
             _ => (text.trim(), None),
         };
         if let Some(number) = name.strip_prefix('#') {
             return Ok(Self {
-                what: LocationKind::Number(number.parse().with_context(|| format!("`{name}` is not a block number"))?),
+                what: LocationKind::Number(
+                    number.parse().with_context(|| format!("invalid block number `{name}`: expected `#` and a number, such as #12"))?,
+                ),
                 nth,
             });
         }
         if let Some(address) = name.strip_prefix("0x") {
-            let address = u64::from_str_radix(address, 16).with_context(|| format!("`{name}` is not an address"))?;
+            let address = u64::from_str_radix(address, 16)
+                .with_context(|| format!("invalid address `{name}`: expected a hexadecimal number, such as 0x401a2c"))?;
             return Ok(Self { what: LocationKind::Blocks(blocks_at(trace, address)?), nth });
         }
-        let functions = functions(trace, name);
+        let functions = functions_named(trace, name);
         if !functions.is_empty() {
             return Ok(Self { what: LocationKind::Calls(functions), nth });
         }
         match name.rsplit_once(':').and_then(|(file, line)| Some((file, line.parse::<u32>().ok()?))) {
             Some((file, line)) => Ok(Self { what: LocationKind::Blocks(blocks_of_line(trace, file, line)?), nth }),
             None => bail!(
-                "the trace has no function `{name}`; `trodden report` lists the functions that were called. Specify a source line as \
-                    FILE:LINE"
+                "the trace has no function `{name}`. To list the functions that were called, run `trodden report`; write a source line \
+                 as FILE:LINE"
             ),
         }
     }
@@ -88,8 +90,8 @@ impl TraceLocation {
         if let LocationKind::Number(number) = self.what { Some(number) } else { None }
     }
 
-    /// Whether a thread's event is at the place, regardless of `nth`. `number` is the number of blocks before the event; `is_call` says
-    /// whether the block begins a call.
+    /// Returns true if a thread's event is at the place, regardless of `nth`. `number` is the number of blocks before the event; `is_call`
+    /// is true for the first block of a call.
     pub fn matches(&self, event: TraceEvent, number: u64, is_call: bool, trace: &TraceFile) -> bool {
         let TraceEvent::Block(block) = event else { return false };
         match &self.what {
@@ -109,8 +111,8 @@ impl TraceLocation {
     }
 }
 
-/// Functions with a name. If no function matches exactly, arguments, namespaces and files are ignored.
-pub fn functions(trace: &TraceFile, name: &str) -> Vec<TraceFunction> {
+/// Returns the functions with a name. If no function matches exactly, arguments, namespaces and files are ignored.
+pub fn functions_named(trace: &TraceFile, name: &str) -> Vec<TraceFunction> {
     let all = &trace.description().functions;
     let chosen = |test: &dyn Fn(&str) -> bool| -> Vec<TraceFunction> {
         (0..).zip(all).filter(|(_, f)| test(&f.name)).map(|(n, _)| TraceFunction(n)).collect()
@@ -124,14 +126,15 @@ pub fn functions(trace: &TraceFile, name: &str) -> Vec<TraceFunction> {
     }
 }
 
-/// Functions to be ignored: for each name, the functions with that name or else all functions in the source file with that name.
+/// Returns the functions to ignore: for each name, the functions with this name or, if there are none, all functions in the source file
+/// with this name.
 ///
 /// # Errors
 /// The trace has neither a function nor a source file of a name.
 pub fn ignored_functions(trace: &TraceFile, names: &[String]) -> Result<HashSet<TraceFunction>> {
     let mut left_out = HashSet::new();
     for name in names {
-        let mut named = functions(trace, name);
+        let mut named = functions_named(trace, name);
         if named.is_empty() {
             named = functions_of_file(trace, name);
         }
@@ -141,7 +144,6 @@ pub fn ignored_functions(trace: &TraceFile, names: &[String]) -> Result<HashSet<
     Ok(left_out)
 }
 
-/// Functions whose entry is in a source file, given by its full path or its last components.
 fn functions_of_file(trace: &TraceFile, name: &str) -> Vec<TraceFunction> {
     let about = trace.description();
     let is_entry = |block: &&BlockInfo| about.functions[block.function.0 as usize].address == block.address;
@@ -156,24 +158,24 @@ fn blocks_at(trace: &TraceFile, address: u64) -> Result<Vec<TraceBlock>> {
     let blocks = (0..).zip(&trace.description().blocks);
     let has = |b: &BlockInfo| split_address(b.address).1 <= address && address < split_address(b.address).1 + u64::from(b.size.max(1));
     let found: Vec<TraceBlock> = blocks.filter(|(_, b)| has(b)).map(|(n, _)| TraceBlock(n)).collect();
-    ensure!(!found.is_empty(), "the trace has no block at {address:#x}. Pass an address in the file, as `nm` prints it");
+    ensure!(!found.is_empty(), "the trace has no block at {address:#x}. Pass the address of code in the program's file, as `nm` prints it");
     Ok(found)
 }
 
 fn blocks_of_line(trace: &TraceFile, file: &str, line: u32) -> Result<Vec<TraceBlock>> {
     let about = trace.description();
     let is_file = |n: u32| about.files[n as usize] == file || about.files[n as usize].ends_with(&format!("/{file}"));
-    check_blocks(trace, "a line")?;
-    ensure!(!about.files.is_empty(), "{} has no line numbers: pass a function or an address", about.image);
+    require_all_blocks(trace, "a line")?;
+    ensure!(!about.files.is_empty(), "{} has no line numbers. Pass a function or an address instead of a line", about.image);
     let blocks = (0..).zip(&about.blocks);
     let found: Vec<TraceBlock> =
         blocks.filter(|(_, b)| b.lines.iter().any(|(f, l)| *l == line && is_file(*f))).map(|(n, _)| TraceBlock(n)).collect();
-    ensure!(!found.is_empty(), "no code of the trace belongs to line {line} of `{file}`");
+    ensure!(!found.is_empty(), "no traced code belongs to line {line} of `{file}`");
     let continues = |block: &TraceBlock| sole_predecessor(trace, *block).is_some_and(|before| found.binary_search(&before).is_ok());
     Ok(found.iter().copied().filter(|block| !continues(block)).collect())
 }
 
-/// The block that falls through to `block`, typically after a call, if it has no other successor and `block` has no other predecessor.
+/// Returns the block before `block` in memory if it is the only predecessor and has no other successor, as after a call.
 fn sole_predecessor(trace: &TraceFile, block: TraceBlock) -> Option<TraceBlock> {
     let edges = &trace.description().edges;
     let mut to_it = edges.iter().filter(|(_, to)| *to == block).map(|(from, _)| *from);
@@ -229,7 +231,7 @@ fn base_name(file: &str) -> &str {
     file.rsplit('/').next().unwrap_or(file)
 }
 
-/// Applies an event to the frames of its thread. Returns whether the event is the first block of a call.
+/// Applies an event to its thread's frames. Returns true if the event is the first block of a call.
 pub fn follow_event(frames: &mut TraceFrames, event: TraceEvent, trace: &TraceFile) -> bool {
     let opens = frames.open.last().is_none_or(Option::is_none);
     frames.follow(event, |block| trace.function_of(block));

@@ -22,19 +22,16 @@ use trodden_witness::{
     WitnessKind, check_paper,
 };
 
-/// Witnesses are blocks.
+/// The kind of witness that runs record: blocks.
 pub const KIND: WitnessKind = WitnessKind::Nodes;
 const LOOKAHEAD: Lookahead = Lookahead::OwnComponent;
-/// Maximum total number of pairs of runs tried in a search for ambiguous executions.
 const MAX_SEARCHED_PAIRS: usize = 100_000;
-/// Maximum number of blocks of an ambiguous execution that a message names.
 const MAX_NAMED_BLOCKS: usize = 12;
-/// Maximum number of violations for which ambiguous executions are searched.
 const MAX_SEARCHED_VIOLATIONS: usize = 20;
 
 /// A distribution with its addresses and costs.
 pub struct DistributionPlan {
-    /// The witnesses of each run.
+    /// The witnesses that each run watches.
     pub distribution: Distribution,
     /// The addresses of each run's witnesses.
     pub sites: Vec<Vec<u64>>,
@@ -154,8 +151,8 @@ impl Planner<'_> {
         [self.options.limit, self.max_sites].into_iter().flatten().min()
     }
 
-    /// Distributes witnesses by the strategy. Entries from outside code are watched as well, so that every call from there is noticed. Also
-    /// returns the number of witnesses that the repair step added.
+    /// Distributes witnesses over the runs by the strategy, and adds the blocks at which outside code enters, so that every call from
+    /// outside is noticed. Also returns the number of witnesses that the repair step added.
     fn distribute(&self) -> Result<(Distribution, usize)> {
         let options = DistributionOptions {
             profiles: self.options.runs,
@@ -175,16 +172,17 @@ impl Planner<'_> {
             PlanError::LimitTooSmall { function, needs, limit } => {
                 let name = self.function(*function);
                 let option = if self.options.limit == Some(*limit) {
-                    format!("raise --limit from {limit} to {needs}")
+                    format!("Raise --limit from {limit} to {needs}")
                 } else {
-                    format!("choose a collector that supports more than {limit} sites, or exclude the function with `--opaque {name}`")
+                    format!("Choose a collector that supports more than {limit} sites, or exclude the function with `--opaque {name}`")
                 };
-                anyhow!("`{name}` needs {needs} witnesses in one run: {option}")
+                anyhow!("function `{name}` needs {needs} witnesses in one run, which exceeds the limit. {option}")
             }
             PlanError::LimitNotMet { function, limit, enough } => {
                 let name = self.function(*function);
                 anyhow!(
-                    "found no {limit} witnesses that distinguish two successors of a branch in `{name}`. Allow {enough} witnesses in a run"
+                    "found no set of {limit} witnesses that distinguishes two successors of a branch in `{name}`. Allow {enough} \
+                     witnesses in a run"
                 )
             }
             other @ PlanError::WrongWitnessKind(_) => anyhow!("{other}"),
@@ -193,34 +191,42 @@ impl Planner<'_> {
 
     fn read_distribution(&self, path: &Path) -> Result<Distribution> {
         let text = std::fs::read(path).with_context(|| {
-            format!("cannot read the distribution {} (`trodden-lab with --plan=json -- trace record` prints one)", path.display())
+            format!("cannot read witness distribution {}. To write one, run `trodden-lab with --plan=json -- trace record`", path.display())
         })?;
-        let file: DistributionFile = serde_json::from_slice(&text)
-            .with_context(|| format!("{} is not a distribution: it must be {{\"profiles\":[[\"0xADDRESS\",...],...]}}", path.display()))?;
+        let file: DistributionFile = serde_json::from_slice(&text).with_context(|| {
+            format!("{} is not a witness distribution: expected {{\"profiles\":[[\"0xADDRESS\",...],...]}}", path.display())
+        })?;
         let name = path.display();
-        ensure!(!file.profiles.is_empty(), "{name} contains no profiles. Add at least one, or omit --distribution");
+        ensure!(!file.profiles.is_empty(), "witness distribution {name} has no profiles. Add at least one, or omit --distribution");
         let own = format!("{:#x}", self.hash);
         if let Some(hash) = file.hash.filter(|hash| *hash != own) {
-            bail!("{name} is for a different build (hash {hash} instead of {own}). Create it again with `--plan=json`");
+            bail!(
+                "witness distribution {name} is for a different build (hash {hash} instead of {own}). Create it again with `--plan=json`"
+            );
         }
         let profile = |words: &Vec<String>| words.iter().map(|w| self.witness(w)).collect::<Result<Vec<Witness>>>();
         let profiles = file.profiles.iter().map(profile).collect::<Result<Vec<_>>>().with_context(|| format!("in {name}"))?;
         let distribution = Distribution::new(&self.model.program, KIND, profiles)?;
         let most = self.limit().unwrap_or(usize::MAX);
         if let Some(at) = distribution.profiles.iter().position(|p| p.len() > most) {
-            bail!("profile {} of {name} has {} witnesses, more than the limit of {most}", at + 1, distribution.profiles[at].len());
+            bail!(
+                "profile {} of {name} has {} witnesses, which exceeds the limit of {most}. Remove some, or raise --limit",
+                at + 1,
+                distribution.profiles[at].len()
+            );
         }
         Ok(distribution)
     }
 
-    /// The witness that a word of a distribution file denotes.
+    /// Converts a word of a distribution file (an address or a function's name) to a witness.
     fn witness(&self, word: &str) -> Result<Witness> {
         let address = match word.strip_prefix("0x") {
-            Some(digits) => u64::from_str_radix(digits, 16).with_context(|| format!("`{word}` is not an address"))?,
-            None => self.code.entry_of(word).with_context(|| format!("`{word}` is not a traced function"))?,
+            Some(digits) => u64::from_str_radix(digits, 16)
+                .with_context(|| format!("invalid address `{word}`: expected a hexadecimal number, such as 0x401a2c"))?,
+            None => self.code.entry_of(word).with_context(|| format!("no traced function is called `{word}`"))?,
         };
         let known = self.model.witnesses.get(&address).copied();
-        known.with_context(|| format!("no block of a traced function starts at {address:#x}. `--plan=json` lists the blocks"))
+        known.with_context(|| format!("no block of a traced function starts at {address:#x}. To list the blocks, pass `--plan=json`"))
     }
 
     /// Rejects a distribution that does not determine the execution.
@@ -228,7 +234,7 @@ impl Planner<'_> {
         let marked = members(&self.model.program, distribution);
         let pairwise = check_structure(structure, &marked, LOOKAHEAD);
         if !pairwise.is_realizable() {
-            let found = ambiguous::find(
+            let found = ambiguous::find_ambiguous_executions(
                 structure,
                 &marked,
                 &pairwise.violations[..pairwise.violations.len().min(MAX_SEARCHED_VIOLATIONS)],
@@ -241,7 +247,7 @@ impl Planner<'_> {
             let theorem = if paper.path.is_empty() { "graph" } else { "path" };
             if let Some(violation) = paper.path.iter().chain(&paper.graph).next() {
                 bail!(
-                    "the paper's {theorem} condition rejects {}; the pairwise condition holds, which suffices: pass `--check pairwise`",
+                    "the paper's {theorem} condition rejects {}, but the pairwise condition holds and suffices. Pass `--check pairwise`",
                     self.describe_targets(violation)
                 );
             }

@@ -38,9 +38,9 @@ pub struct ThreadReplay<'a> {
     /// Stack depths at which a frame was entered from outside code or by a signal.
     outermost: Vec<usize>,
     known: StepCache,
-    /// Reused for the implied steps of a route.
+    /// Buffer for the implied steps of a route, reused to avoid allocations.
     scratch: Cell<Vec<ImpliedStep>>,
-    /// Interruptions by signal handlers that have not executed a block in the trace yet.
+    /// The thread's interruptions by signal handlers that have not executed a traced block yet.
     interrupted: VecDeque<u64>,
     /// How often the thread switched to a different stack.
     pub switches: u64,
@@ -113,7 +113,7 @@ impl<'a> ThreadReplay<'a> {
         self.see_rare_block(block, push)
     }
 
-    /// Like [`Self::see_block`], for several blocks in turn.
+    /// Explains several consecutive blocks, faster than [`Self::see_block`] explains each.
     pub fn see_blocks(
         &mut self,
         blocks: impl Iterator<Item = TraceBlock>,
@@ -144,7 +144,7 @@ impl<'a> ThreadReplay<'a> {
         }
     }
 
-    /// Like [`Self::see_block`], for any block.
+    /// Explains a block that the fast paths of [`Self::see_block`] do not cover.
     fn see_rare_block(&mut self, block: TraceBlock, push: Push) -> Result<()> {
         let depth = self.frames.len();
         let switches = self.frames.last().is_some_and(|f| self.replayed.switching[f.block.0 as usize]);
@@ -162,8 +162,8 @@ impl<'a> ThreadReplay<'a> {
         Ok(())
     }
 
-    /// Ends the thread. `stack` is its call stack at that moment, as far as it is known, innermost first: the current instruction if that
-    /// is traced code, then return addresses.
+    /// Ends the thread. `stack` is the known part of its call stack at that moment, innermost first: the current instruction if it is
+    /// traced code, then return addresses.
     pub fn end(&mut self, stack: &[u64], push: Push) -> Result<()> {
         let Some(&innermost) = stack.first() else { return Ok(()) };
         let route = self.implied_steps_to(|graph: &FunctionGraph, index| {
@@ -207,7 +207,7 @@ impl<'a> ThreadReplay<'a> {
         Ok(())
     }
 
-    /// Whether a block may begin the handler of the thread's next known interruption by a signal.
+    /// Returns true if a block may begin the signal handler of the thread's next known interruption.
     fn is_handler(&self, block: TraceBlock) -> bool {
         let (to, at) = self.code.graph_of(block);
         let is_entry = to.block(at).start == to.entry && to.is_address_taken;
@@ -320,7 +320,7 @@ impl<'a> ThreadReplay<'a> {
         }
     }
 
-    /// Whether every execution of a call of this function is seen.
+    /// Returns true if every execution of the function with this entry is seen.
     fn is_seen(&self, entry: u64) -> bool {
         self.code.block_at(entry).is_some() && !self.replayed.changed.iter().any(|changed| changed.contains(&entry))
     }
@@ -342,7 +342,7 @@ impl<'a> ThreadReplay<'a> {
         if !is_entry && self.unwind(block, push)? {
             return Ok(());
         }
-        // The outermost function has returned to outside code.
+        // The outermost traced function has returned to outside code.
         if !self.frames.is_empty() && self.frames.iter().all(|frame| self.has_returned(*frame)) {
             let before = self.implied_returns();
             self.write_implied(&before, push)?;
@@ -353,7 +353,7 @@ impl<'a> ThreadReplay<'a> {
         }
         // Otherwise a signal handler begins, outside code calls, or the trace starts or resumes in the middle of a function.
         if is_entry && to.is_address_taken {
-            // A handler outside the traced code executed no traced block.
+            // A handler outside the traced code has executed no traced block, so its interruption is skipped.
             let found =
                 (0..self.interrupted.len()).find_map(|n| Some((n, self.implied_steps_to(contains_instruction(self.interrupted[n]))?)));
             if let Some((number, route)) = found {
@@ -417,7 +417,7 @@ impl<'a> ThreadReplay<'a> {
         Ok(true)
     }
 
-    /// Whether a return is the only possible next step of a frame.
+    /// Returns true if the frame's only possible next step is a return.
     fn has_returned(&self, frame: ReplayFrame) -> bool {
         let mut frame = frame;
         while let Some(next) = self.unwatched_successor(frame) {
@@ -427,7 +427,6 @@ impl<'a> ThreadReplay<'a> {
         graph.block(index).end == BlockEnd::Return
     }
 
-    /// The implied steps by which all frames return.
     fn implied_returns(&self) -> Vec<ImpliedStep> {
         let mut before = Vec::new();
         for &frame in self.frames.iter().rev() {

@@ -1,8 +1,8 @@
 //! Splitting of blocks at calls. A block of machine code continues after a call, but the call need not return: `longjmp`, an exception or
 //! the end of the program may leave the block at the call. So traces cut blocks at calls, and at faults, to show only executed code.
 //!
-//! The piece after a call is watched only if later blocks do not show whether it was executed. Usually they do: calls of traced code are
-//! seen, and C library functions return unless the stack is unwound.
+//! The piece after a call is watched only if later blocks do not show whether the piece was executed. Usually they do, because calls of
+//! traced code are seen, and C library functions return unless the stack is unwound.
 
 use crate::imports::{Assumption, ImportingImage, leaves_frames, unversioned};
 use std::collections::{BTreeMap, BTreeSet, HashSet};
@@ -12,8 +12,8 @@ use trodden_binary::graph::{
 };
 use trodden_witness::Opaque;
 
-/// Cuts the blocks of all functions after their calls and at the addresses in `further`. Returns the starts of the new pieces. `next` maps
-/// an instruction's address to the address of the next instruction.
+/// Cuts the blocks of all functions after their calls and at the addresses in `further`. Returns the start addresses of the new pieces.
+/// `next` maps an instruction's address to the address of the next instruction.
 pub fn cut_blocks(graphs: &mut ProgramGraph, further: &BTreeSet<u64>, next: &dyn Fn(u64) -> Option<u64>) -> HashSet<u64> {
     let mut pieces = HashSet::new();
     for function in &mut graphs.functions {
@@ -80,7 +80,6 @@ impl<'f> Pieces<'f> {
         Pieces { old, cuts, all }
     }
 
-    /// The index of the piece that starts at an address. Panics if no piece starts there.
     fn index(&self, start: u64) -> BlockIndex {
         BlockIndex(self.all.binary_search_by_key(&start, |(block, _)| block.start).expect("each piece starts somewhere") as u32)
     }
@@ -90,7 +89,6 @@ impl<'f> Pieces<'f> {
         self.index(piece_containing(&self.old[of.0 as usize], &self.cuts[of.0 as usize], address))
     }
 
-    /// The edges between pieces, each with its probability.
     fn edges(&self, function: &FunctionGraph, observations: &[GraphObservation]) -> Vec<(CodeEdge, f64)> {
         let probability = |edge: usize| function.frequencies.as_ref().and_then(|f| f.edges.get(edge)).copied().unwrap_or(1.0);
         let mut edges: Vec<(CodeEdge, f64)> = Vec::new();
@@ -140,8 +138,8 @@ fn cut_function(function: &mut FunctionGraph, cuts: &[Cuts], observations: &[Gra
     function.blocks = pieces.all.into_iter().map(|(block, _)| block).collect();
 }
 
-/// The pieces that need not be watched, since later blocks show whether they were executed. `returns` says whether the function at an entry
-/// is traced and cannot switch stacks.
+/// Returns the pieces that need not be watched, because later blocks show whether they were executed. `returns` is true for the entry of a
+/// function that is traced and cannot switch stacks.
 pub fn unwatched_pieces(
     graphs: &ProgramGraph,
     image: &ImportingImage,

@@ -1,4 +1,4 @@
-//! The steps of a replay, and a cache of them: which step leads from one block to another depends on nothing else.
+//! Steps of a replay, and a cache of them. The step from one block to the next depends only on the key ([`StepKey`]), so it can be cached.
 
 use crate::imports::{Assumption, opaque};
 use std::cell::Cell;
@@ -8,7 +8,6 @@ use trodden_trace::TraceBlock;
 /// The frame and the block of a step, which functions calls may enter, and whether a call has just returned.
 pub type StepKey = (ReplayFrame, TraceBlock, EnterableFunctions, bool);
 
-/// Size of the step cache; a power of two.
 const STEP_CACHE_SIZE: usize = 1 << 13;
 /// The packed key of an unused entry in the cache: no [`EnterableFunctions`] has this number.
 const UNUSED: u64 = u64::MAX;
@@ -23,7 +22,7 @@ pub struct ReplayFrame {
 /// The step that leads from a frame to a block.
 #[derive(Clone, Copy)]
 pub enum ReplayStep {
-    /// `repeats`: the call may enter several functions in turn, so it stays pending.
+    /// `repeats` is true if the call may enter several functions in turn, so that it stays pending.
     Call {
         number: u32,
         repeats: bool,

@@ -1,9 +1,9 @@
-//! Blocks' execution frequencies, which determine the cost of witnesses. The frequencies are estimated from the graphs (and from the
-//! compiler's map if it contains any), measured at function entries and loop heads by a separate run, or taken from an earlier trace.
+//! Execution frequencies of blocks, which determine the cost of witnesses. Frequencies are taken from an earlier trace, measured by a
+//! separate run at function entries and loop heads, or estimated from the graphs and, if present, the frequencies in the compiler's map.
 
 use crate::calls::{CallStep, TraceFilter, walk_calls};
 use crate::model::WitnessModel;
-use crate::place::check_blocks;
+use crate::place::require_all_blocks;
 use anyhow::{Context, Result, ensure};
 use std::collections::HashMap;
 use std::path::Path;
@@ -17,7 +17,7 @@ use trodden_witness::{EdgeWeights, Weights, Witness, WitnessFunctionId};
 #[derive(Clone, Debug, Default)]
 pub struct Executions {
     blocks: HashMap<u64, u64>,
-    /// Steps from a block to the next block in the same frame.
+    /// How often a frame continued from one block to another.
     steps: HashMap<(u64, u64), u64>,
 }
 
@@ -30,11 +30,11 @@ impl Executions {
         let trace = TraceFile::open(path).with_context(|| format!("cannot open the trace {}", path.display()))?;
         ensure!(
             trace.description().hash == hash,
-            "{} is a trace of a different build of {}. Record one of this build, or pass `--witness-weights first-run`",
+            "trace {} is of a different build of {}. Record a trace of this build, or pass `--witness-weights first-run`",
             path.display(),
             trace.description().image
         );
-        check_blocks(&trace, "`--witness-weights`")?;
+        require_all_blocks(&trace, "`--witness-weights`")?;
         let mut executions = Self::default();
         let all = TraceFilter::default();
         for thread in all.threads(&trace) {
@@ -62,14 +62,14 @@ impl Executions {
         let (mut nodes, mut edges) = (Vec::new(), Vec::new());
         for f in model.program.function_ids() {
             let function = model.functions[f.index()].map(|place| &graphs.functions[place]);
-            let block = |n: Node| block_of(model, f, n, function);
+            let block = |n: Node| start_of_block(model, f, n, function);
             let times = |n: Node| block(n).and_then(|b| self.blocks.get(&b)).copied().unwrap_or(0) as f64;
             let graph = &model.program.function(f).graph;
             nodes.extend(graph.nodes().map(times));
             let of_edge = |e: Edge| {
                 let (from, to) = (graph.from(e), graph.to(e));
                 match (block(from), block(to)) {
-                    (Some(a), Some(b)) if a != b || begins_block(model, f, to) => self.steps.get(&(a, b)).copied().unwrap_or(0) as f64,
+                    (Some(a), Some(b)) if a != b || is_block_start(model, f, to) => self.steps.get(&(a, b)).copied().unwrap_or(0) as f64,
                     _ => times(from),
                 }
             };
@@ -79,14 +79,12 @@ impl Executions {
     }
 }
 
-/// The start of the block that contains a node.
-fn block_of(model: &WitnessModel, f: WitnessFunctionId, node: Node, function: Option<&FunctionGraph>) -> Option<u64> {
+fn start_of_block(model: &WitnessModel, f: WitnessFunctionId, node: Node, function: Option<&FunctionGraph>) -> Option<u64> {
     let address = model.addresses[model.program.node_witness(f, node).index()]?;
     function?.block_containing(address).map(|b| function.expect("it is there").block(b).start)
 }
 
-/// Whether a node represents the beginning of a block.
-fn begins_block(model: &WitnessModel, f: WitnessFunctionId, node: Node) -> bool {
+fn is_block_start(model: &WitnessModel, f: WitnessFunctionId, node: Node) -> bool {
     model.program.function(f).nodes[node.index()] == trodden_witness::NodeKind::Block
 }
 
@@ -104,14 +102,13 @@ pub fn estimate(model: &WitnessModel, graphs: &ProgramGraph) -> Weights {
     Weights::new(&model.program, &known)
 }
 
-/// Frequencies of a function's edges according to the compiler's map: per run if the map has entry counts, or else relative to the source
-/// node.
+/// Edge frequencies from the compiler's map: per run if the map has entry counts, otherwise relative to the edge's source node.
 fn from_compiler_map(model: &WitnessModel, f: WitnessFunctionId, function: &FunctionGraph, measured: bool) -> Option<EdgeWeights> {
     let map = function.frequencies.as_ref().filter(|m| m.edges.len() == function.edges.len() && !m.edges.is_empty())?;
     let graph = &model.program.function(f).graph;
-    let block = |n: Node| block_of(model, f, n, Some(function)).and_then(|b| function.block_starting_at(b));
+    let block = |n: Node| start_of_block(model, f, n, Some(function)).and_then(|b| function.block_starting_at(b));
     let share = |e: Edge| match (block(graph.from(e)), block(graph.to(e))) {
-        (Some(from), Some(to)) if begins_block(model, f, graph.to(e)) => {
+        (Some(from), Some(to)) if is_block_start(model, f, graph.to(e)) => {
             let edges = function.edges.iter().zip(&map.edges);
             edges.filter(|(edge, _)| edge.from == from && edge.to == to).map(|(_, share)| *share).sum()
         }

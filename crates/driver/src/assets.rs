@@ -42,7 +42,7 @@ fn write_object(store: &UnitCache, content: &[u8]) -> Result<PathBuf> {
         return Ok(path);
     }
     atomic_file::write_unsynced(&path, TEMPORARY_PREFIX, content)
-        .with_context(|| format!("cannot write the runtime object {}: set {CACHE_VARIABLE} to a writable folder", path.display()))?;
+        .with_context(|| format!("cannot write the runtime object {}. Set {CACHE_VARIABLE} to a writable folder", path.display()))?;
     Ok(path)
 }
 
@@ -84,7 +84,7 @@ impl OwnLibrary {
     pub fn from_variable(&self, context: &DriverContext) -> Result<Option<PathBuf>> {
         let Some(named) = context.value(self.variable) else { return Ok(None) };
         let path = std::path::absolute(PathBuf::from(named))?;
-        ensure!(path.is_file(), "{} does not exist: set {} to the file {}", path.display(), self.variable, self.file);
+        ensure!(path.is_file(), "{} does not exist. Set {} to the path of {}", path.display(), self.variable, self.file);
         Ok(Some(path))
     }
 
@@ -133,7 +133,7 @@ pub fn try_plugin(context: &DriverContext, llvm: &Llvm, plugin: &Path) -> Result
     command.env(CACHE_VARIABLE, context.store()?.root()).env_remove(EXPERIMENT_VARIABLE).env_remove(SETTINGS_VARIABLE);
     run(&mut command).map(drop).with_context(|| {
         format!(
-            "{} (clang {}) does not load {}. Install your distribution's clang with {}, and set {CLANG_VARIABLE} to it",
+            "{} (clang {}) does not load {}. Install your distribution's clang with {}, and set {CLANG_VARIABLE} to its path",
             llvm.clang().display(),
             llvm.major,
             plugin.display(),
@@ -168,8 +168,8 @@ fn link_for_preload(context: &DriverContext, library: &Path) -> Result<PathBuf> 
     let own = folder.join(format!("{}.so", Identity::from_content(library.as_os_str().as_encoded_bytes())));
     if has_separator(&own) {
         bail!(
-            "neither {} nor {} can be preloaded, because their paths contain blanks or colons. Set {CACHE_VARIABLE} to a folder without \
-                blanks and colons in its path",
+            "cannot preload {} or {}, because their paths contain blanks or colons. Set {CACHE_VARIABLE} to a folder whose path has \
+             neither",
             library.display(),
             own.display()
         );

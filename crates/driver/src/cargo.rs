@@ -99,7 +99,7 @@ enum ProgramRunner {
 /// Fails unless `verb` is a cargo subcommand that builds programs.
 pub fn check_verb(verb: &str) -> Result<()> {
     if !BUILDING_VERBS.contains(&verb) {
-        bail!("`cargo trodden {verb}` is unknown: use build, run, test, bench, nextest or install (see `cargo trodden --help`)");
+        bail!("unknown command `cargo trodden {verb}`. Use build, run, test, bench, nextest or install (see `cargo trodden --help`)");
     }
     Ok(())
 }
@@ -114,7 +114,7 @@ pub fn test_as_suite(context: &DriverContext, arguments: Vec<OsString>, settings
 }
 
 fn run_cargo(command: &mut Command) -> Result<ExitCode> {
-    let status = command.status().context("cannot run cargo: install Rust from https://rustup.rs")?;
+    let status = command.status().context("cannot run cargo. Install Rust from https://rustup.rs")?;
     Ok(exit_code(status))
 }
 
@@ -173,7 +173,7 @@ fn prepare_cargo(
     scope: InstrumentedScope,
     runner: ProgramRunner,
 ) -> Result<CargoCommand> {
-    let rustc = RustcVersion::read(context).context("install Rust from https://rustup.rs")?;
+    let rustc = RustcVersion::read(context).context("cannot run rustc. Install Rust from https://rustup.rs")?;
     let llvm = rustc.compiler(context)?;
     assets::check_plugin(context, &llvm)?;
     let store = context.store()?;
@@ -221,7 +221,7 @@ fn prepare_cargo(
 /// Makes this program wrap rustdoc and rustc. rustc is wrapped for the members of the workspace `members_of`, or for all crates if `None`.
 fn set_wrappers(context: &DriverContext, command: &mut Command, wrappers: &Path, members_of: Option<&Workspace>) -> Result<()> {
     if context.value("RUSTC_WRAPPER").is_some() || context.value("RUSTC_WORKSPACE_WRAPPER").is_some() {
-        log::info!("RUSTC_WRAPPER and RUSTC_WORKSPACE_WRAPPER are ignored: trodden needs to be the wrapper itself");
+        log::info!("RUSTC_WRAPPER and RUSTC_WORKSPACE_WRAPPER are ignored, because trodden itself must be rustc's wrapper");
     }
     ["RUSTC_WRAPPER", "RUSTC_WORKSPACE_WRAPPER"].iter().for_each(|name| _ = command.env_remove(name));
     let wrapper = wrappers.join("cargo-trodden");
@@ -229,7 +229,7 @@ fn set_wrappers(context: &DriverContext, command: &mut Command, wrappers: &Path,
         None => command.env("RUSTC_WRAPPER", wrapper).env(rust::ALL_CRATES_VARIABLE, "1"),
         Some(workspace) => {
             let packages =
-                std::env::join_paths(&workspace.packages).context("the path of a package contains a colon: rename its folder")?;
+                std::env::join_paths(&workspace.packages).context("the path of a package contains a colon. Rename the package's folder")?;
             command.env("RUSTC_WORKSPACE_WRAPPER", wrapper).env(CARGO_PACKAGES_VARIABLE, packages)
         }
     };
@@ -242,7 +242,7 @@ fn set_wrappers(context: &DriverContext, command: &mut Command, wrappers: &Path,
 
 fn set_coverage(command: &mut Command, workspace: &Workspace, rustc: &RustcVersion) {
     if !workspace.host_code.is_empty() {
-        log::info!("not covered, because it runs during the build: {}", list_names(&workspace.host_code, 3));
+        log::info!("no coverage for code that runs during the build: {}", list_names(&workspace.host_code, 3));
     }
     command.env(rust::CFG_VARIABLE, if rustc.is_nightly() { "coverage coverage_nightly" } else { "coverage" });
 }
@@ -355,7 +355,7 @@ impl Workspace {
                 command.arg(argument);
             }
         }
-        let output = command.output().context("cannot run cargo: install Rust from https://rustup.rs")?;
+        let output = command.output().context("cannot run cargo. Install Rust from https://rustup.rs")?;
         if !output.status.success() {
             bail!("{}", String::from_utf8_lossy(&output.stderr).trim());
         }

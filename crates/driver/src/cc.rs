@@ -65,7 +65,7 @@ fn drive_with(context: &DriverContext, llvm: &Llvm, language: SourceLanguage, mu
         return become_clang(&clang, &arguments, &[], &[]);
     }
     if let Some(machine) = &line.unsupported_target {
-        log::info!("nothing is instrumented for {machine}: trodden supports x86-64 Linux only");
+        log::info!("code for {machine} is not instrumented, because trodden supports x86-64 Linux only");
         return become_clang(&clang, &arguments, &[], &[]);
     }
     ensure!(
@@ -117,12 +117,13 @@ fn compile_options(context: &DriverContext, llvm: &Llvm, line: &CommandLine, cla
         added.extend(pgo::profile_use_options(context, line));
     }
     if line.compiles && embeds_bitcode(line) {
-        log::info!("-fembed-bitcode has no effect here: counting needs clang to compile to machine code in one step");
+        log::info!("-fembed-bitcode is ignored, because counting needs clang to compile to machine code in one step");
         added.push("-fembed-bitcode=off".into());
     }
     if line.lto {
         log::info!(
-            "-flto has no effect here: each unit is instrumented as it is compiled (`trodden build --lto` optimises the whole program)"
+            "-flto is ignored, because each unit is instrumented as it is compiled. To optimise the whole program, use `trodden build \
+             --lto`"
         );
         added.push("-fno-lto".into());
         if line.whole_program_vtables {
@@ -214,7 +215,7 @@ fn take_own_options(arguments: &mut Vec<OsString>) -> Result<OwnOptions> {
                 let conflicts = setting.observe.is_some() && own.settings.observe.is_some() && setting.observe != own.settings.observe;
                 ensure!(
                     !conflicts,
-                    "{SETTINGS_OPTION}: `{word}` conflicts with another word that selects what is counted. Make two builds"
+                    "{SETTINGS_OPTION}: `{word}` cannot be combined with another word that selects what is counted. Make two builds"
                 );
                 own.settings = setting.or(own.settings);
             }

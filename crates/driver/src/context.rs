@@ -48,7 +48,7 @@ impl DriverContext {
     /// Returns the unit cache. Fails if the environment names neither a cache nor a home folder.
     pub fn store(&self) -> Result<UnitCache> {
         let root = UnitCache::root_from_environment(|name| self.variable(name).map(OsStr::to_owned));
-        let root = root.ok_or_else(|| anyhow!("cannot determine the folder of the unit cache: set {CACHE_VARIABLE} (or HOME)"))?;
+        let root = root.ok_or_else(|| anyhow!("cannot determine the folder of the unit cache. Set {CACHE_VARIABLE} (or HOME)"))?;
         // The path must be absolute, because the compiler and the assembler may run in different folders.
         Ok(UnitCache::new(std::path::absolute(root)?))
     }

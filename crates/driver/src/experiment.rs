@@ -45,8 +45,11 @@ pub fn resolve(context: &DriverContext, mut settings: Settings) -> Result<Plugin
     exclusions::check(&settings)?;
     // The path must be absolute, because the program may run in any folder.
     if let Some(pattern) = &settings.recorder {
-        settings.recorder =
-            Some(std::path::absolute(pattern).context("cannot make the path of the flight recorder's files absolute")?.into());
+        settings.recorder = Some(
+            std::path::absolute(pattern)
+                .context("cannot determine the absolute path of the flight recorder's files. Change to an existing folder")?
+                .into(),
+        );
     }
     if let Some(SettingsFile::File(source)) = &settings.known {
         let known = load_known_paths(source.as_os_str()).with_context(|| format!("cannot read known paths from {}", source.display()))?;

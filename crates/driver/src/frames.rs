@@ -102,6 +102,11 @@ pub fn write_archive(path: &Path, members: &[ArchiveMember], scratch: &Path) -> 
     }
     // `ar` builds the index once per call, so it is called once for all members.
     let _ = fs::remove_file(path);
-    let made = Command::new("ar").arg("qcs").arg(path).args(&files).output().context("cannot run ar: run `apt-get install binutils`")?;
+    let made = Command::new("ar")
+        .arg("qcs")
+        .arg(path)
+        .args(&files)
+        .output()
+        .context("cannot run ar. Install it with `apt-get install binutils`")?;
     checked_stdout(made, format_args!("ar cannot write {}", path.display())).map(drop)
 }

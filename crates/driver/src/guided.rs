@@ -70,7 +70,12 @@ pub fn run(context: &DriverContext, job: &GuidedBuild, training: &Training) -> R
     let purpose = if job.addresses { "recording addresses of blocks" } else { "counting paths" };
     log::info!("3 of 5: building with the edge profile, {purpose}");
     let again = builder.run(Some(&file))?;
-    ensure!(again == program, "the second build made {} instead of {}. Choose one with --program", again.display(), program.display());
+    ensure!(
+        again == program,
+        "the second build produced {}, but the first build {}. Choose one of them with --program",
+        again.display(),
+        program.display()
+    );
     let plan = match training.paths {
         None => TransformationPlan::default(),
         Some(train) => {

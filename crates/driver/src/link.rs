@@ -90,8 +90,8 @@ fn warn_about_other_options(job: &LinkJob, image: &InstrumentedImage) -> Result<
         more => format!(", and {more} more"),
     };
     log::warn!(
-        "{}{more}, in {}, was built with other counting options than this link ({}; here {}). Rebuild it, and use a separate build folder \
-            and, for ccache, a separate CCACHE_NAMESPACE for each set of options",
+        "{}{more}, in {}, was compiled with other counting options than this link ({}; here {}). Compile it again, and keep a separate \
+         build folder (for ccache: a separate CCACHE_NAMESPACE) for each set of options",
         first.source,
         Path::new(job.line.image()).display(),
         only_in(&other, &own),
@@ -127,7 +127,7 @@ pub fn run(job: &LinkJob) -> Result<(ExitStatus, Option<InstrumentedImage>)> {
         && let Err(error) = store_recipe(job, &store, image, listed.as_deref())
     {
         log::warn!(
-            "other variants of {} cannot be made later: {}",
+            "cannot store how {} was linked, so `trodden instrument` cannot make variants of it: {}",
             Path::new(job.line.image()).display(),
             reasons(error.chain().map(ToString::to_string))
         );
@@ -249,7 +249,7 @@ fn request_file(job: &LinkJob) -> Option<OsString> {
 }
 
 fn store_recipe(job: &LinkJob, store: &UnitCache, image: &InstrumentedImage, listed: Option<&Path>) -> Result<()> {
-    let listed = listed.ok_or_else(|| anyhow!("the linker `{}` does not list its inputs", linker_name(job.line).display()))?;
+    let listed = listed.ok_or_else(|| anyhow!("linker `{}` does not list its inputs", linker_name(job.line).display()))?;
     let directory = job.directory.map_or_else(|| job.context.directory(), Ok)?;
     let recipes = RecipeStore::in_cache(store);
     let paths = user_files(job, &fs::read(job.resolve(listed))?, directory);
@@ -373,7 +373,7 @@ fn assembly_sources(job: &LinkJob, recipes: &RecipeStore) -> Result<Vec<SourceIn
 fn compile_object(job: &LinkJob, recipes: &RecipeStore, at: usize) -> Result<String> {
     let source = &job.line.arguments[at];
     if source == "-" {
-        bail!("a source was read from standard input, and left no instrumented unit");
+        bail!("a source that clang read from standard input was compiled without instrumentation. Compile it from a file");
     }
     let folder = job.context.folder("trodden-object-")?;
     let object = folder.path().join("object.o");

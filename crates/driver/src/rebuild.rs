@@ -203,7 +203,7 @@ impl Rebuilder {
     fn merge(&mut self, objects: &[PathBuf]) -> Result<Vec<u8>> {
         let path = self.scratch_folder()?.join("merged.o");
         let made = Command::new("ld").arg("-r").arg("-o").arg(&path).args(objects).output();
-        checked_stdout(made.context("cannot run ld: install it with `apt-get install binutils`")?, "ld -r failed")?;
+        checked_stdout(made.context("cannot run ld. Install it with `apt-get install binutils`")?, "ld -r failed")?;
         Ok(fs::read(path)?)
     }
 
@@ -253,9 +253,9 @@ pub fn map_in_parallel<T: Sync, R: Send>(items: &[T], work: impl Fn(&T) -> Resul
 fn compile_unit(compiler: &DriverCompiler, frame: &Frame, folder: &Path) -> Result<()> {
     let map = frame.map()?;
     let bitcode = folder.join(format!("{}.bc", frame.unit));
-    fs::write(&bitcode, frame.bitcode().with_context(|| format!("cannot rebuild {}", map.source))?)?;
+    fs::write(&bitcode, frame.bitcode().with_context(|| format!("cannot rebuild the object of {}", map.source))?)?;
     let made = codegen_options(&map).and_then(|codegen| compiler.compile_object(&bitcode, &codegen, &object_path(folder, frame.unit)));
-    made.with_context(|| format!("unit of {}", map.source))?;
+    made.with_context(|| format!("cannot compile the unit of {}", map.source))?;
     fs::remove_file(&bitcode)?;
     Ok(())
 }

@@ -135,18 +135,18 @@ impl RecipeStore {
         let text = match fs::read(&path) {
             Ok(text) => text,
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => bail!(
-                "the store {} does not know how image {} was linked. Link it again with `trodden cc` and without `keep=map`, or set \
-                    TRODDEN_CACHE to the store of the machine that built it",
+                "the unit cache {} does not know how image {} was linked. Link it again with `trodden cc` and without `keep=map`, or \
+                 set TRODDEN_CACHE to the cache of the machine that built it",
                 self.root.display(),
                 image.identity
             ),
             Err(e) => return Err(e).with_context(|| format!("cannot read {}", path.display())),
         };
         let recipe: Recipe = serde_json::from_slice(&text)
-            .with_context(|| format!("the link recipe {} is corrupt: link the program again", path.display()))?;
+            .with_context(|| format!("the link recipe {} is corrupt. Link the program again", path.display()))?;
         if recipe.schema_version != SCHEMA_VERSION {
             bail!(
-                "the link recipe {} has version {}, but this trodden reads version {SCHEMA_VERSION}: link the program again",
+                "the link recipe {} has version {}, but this version of trodden reads version {SCHEMA_VERSION}. Link the program again",
                 path.display(),
                 recipe.schema_version
             );
@@ -185,12 +185,12 @@ impl RecipeStore {
     /// Reads the content with this name.
     pub fn content(&self, name: &str) -> Result<Vec<u8>> {
         let identity = Identity::parse(name)
-            .ok_or_else(|| anyhow!("`{name}` is not the name of a stored file: the link recipe is corrupt. Link the program again"))?;
+            .ok_or_else(|| anyhow!("the link recipe is corrupt: `{name}` is not the name of a stored file. Link the program again"))?;
         let path = self.content_path(name);
         let bytes =
-            fs::read(&path).with_context(|| format!("cannot read {} (an input of the link): link the program again", path.display()))?;
+            fs::read(&path).with_context(|| format!("cannot read {}, an input of the link. Link the program again", path.display()))?;
         if Identity::from_content(&bytes) != identity {
-            bail!("{} is corrupt: remove it and link the program again", path.display());
+            bail!("{} is corrupt. Delete this file, and link the program again", path.display());
         }
         Ok(bytes)
     }

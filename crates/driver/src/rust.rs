@@ -68,7 +68,7 @@ const MODULE_VARIABLE: &str = "TRODDEN_CARGO_MODULE";
 
 /// Runs rustc. The first of the `arguments` is the name of rustc. Text that is added to rustc's output goes to `out`.
 pub fn run_rustc(context: &DriverContext, arguments: Vec<OsString>, out: &mut dyn Write) -> Result<ExitCode> {
-    let Some((rustc, rest)) = arguments.split_first() else { bail!("cargo did not pass the name of rustc") };
+    let Some((rustc, rest)) = arguments.split_first() else { bail!("expected the path of rustc: cargo passed none") };
     let Some(job) = CrateJob::read(rest) else {
         if rest == ["-vV"] {
             return print_version(context, rustc, out);
@@ -150,7 +150,7 @@ pub const COMPILER_VARIABLES: [&str; 15] = [
 
 /// Runs a program for cargo. The program writes its counts to the output pattern in [`OUTPUT_VARIABLE`].
 pub fn run_program(context: &DriverContext, arguments: &[OsString]) -> Result<ExitCode> {
-    let Some((program, rest)) = arguments.split_first() else { bail!("cargo did not name a program to run") };
+    let Some((program, rest)) = arguments.split_first() else { bail!("expected a program to run: cargo passed none") };
     let mut command = Command::new(program);
     command.args(rest);
     COMPILER_VARIABLES.iter().for_each(|name| _ = command.env_remove(name));
@@ -241,7 +241,7 @@ fn replace_module(context: &DriverContext, arguments: &mut [OsString]) -> Result
     let written = context.variable(MODULE_VARIABLE).map(PathBuf::from).filter(|m| m.is_file());
     match written.or_else(|| saved_module(arguments)) {
         Some(module) => replace_object(context, arguments, &module)?,
-        None => log::warn!("rustc called the linker without writing bitcode: the result is not instrumented"),
+        None => log::warn!("rustc called the linker without writing bitcode, so the result is not instrumented"),
     }
     Ok(())
 }
@@ -260,7 +260,7 @@ fn replace_object(context: &DriverContext, arguments: &mut [OsString], module: &
         ([one], _) => *one,
         (_, Some(at)) => at,
         _ => bail!(
-            "rustc links {} objects, and none can be identified as the object of {}: trodden does not support this version of rustc",
+            "cannot tell which of the {} objects that rustc links was compiled from {}: trodden does not support this version of rustc",
             objects.len(),
             module.display()
         ),

@@ -120,8 +120,8 @@ impl Llvm {
         let Some(major) = major.filter(|_| context.value(CLANG_VARIABLE).is_none()) else { return Llvm::find(context) };
         ensure!(
             is_supported(major),
-            "the build calls {name}, but trodden supports clang {OLDEST_LLVM} to {NEWEST_LLVM}. Let it call one of them, or set \
-                {CLANG_VARIABLE} to the clang to use instead"
+            "the build calls {name}, but trodden supports clang {OLDEST_LLVM} to {NEWEST_LLVM}. Let the build call one of these, or set \
+             {CLANG_VARIABLE} to the clang to use instead"
         );
         Llvm::find_installed(context, major).map_or_else(|| Llvm::find(context), Ok)
     }
@@ -164,7 +164,10 @@ impl Llvm {
         if let Some(word) = context.value(CLANG_VARIABLE) {
             let found = program_named(context, word);
             let found = found.with_context(|| {
-                format!("{CLANG_VARIABLE} is {}, which is not a program: set it to the path or the name of a clang", word.display())
+                format!(
+                    "{CLANG_VARIABLE} is {}, which is not a program. Set the variable to the path or the name of a clang",
+                    word.display()
+                )
             })?;
             return Llvm::from_clang(found, CLANG_VARIABLE).map(Some);
         }
@@ -227,7 +230,9 @@ impl Llvm {
         };
         let packaged = || Some(packages_folder(self.major).join(tool.name())).filter(|path| is_program(path));
         let found = found.or_else(in_folder).or_else(|| find_compiler_on_path(context, OsStr::new(&versioned))).or_else(packaged);
-        found.with_context(|| format!("{versioned} is not installed: run `{}` (`trodden doctor` checks the rest)", self.install(tool)))
+        found.with_context(|| {
+            format!("{versioned} is not installed. Run `{}`, then `trodden doctor`, which checks the rest", self.install(tool))
+        })
     }
 
     /// Returns the shell command that installs a tool of this version.
@@ -328,7 +333,7 @@ pub fn query_major_version(clang: &Path) -> Result<u32> {
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     let version = text.split_once("clang version ").map(|(_, rest)| rest.split(|c: char| !c.is_ascii_digit()).next().unwrap_or_default());
     let major = version.and_then(|version| version.parse().ok());
-    major.with_context(|| format!("`{} --version` names no version of clang", clang.display()))
+    major.with_context(|| format!("cannot find clang's version in the output of `{} --version`", clang.display()))
 }
 
 /// Returns the version that a clang's path contains, as in `clang-19` or `llvm-19/bin/clang`.

@@ -258,10 +258,10 @@ fn write_inputs(inputs: &LinkInputs, sandbox: &LinkSandbox, mut rebuilder: Rebui
 
 fn read_unit(store: &UnitCache, unit: &str) -> Result<Frame> {
     let identity = Identity::parse(unit)
-        .ok_or_else(|| anyhow!("`{unit}` is not the name of a unit: the link recipe is corrupt. Link the program again"))?;
+        .ok_or_else(|| anyhow!("the link recipe is corrupt: `{unit}` is not the name of a unit. Link the program again"))?;
     match store.get(identity)? {
         Some(frame) => Ok(frame),
-        None => bail!("unit {unit} is missing from the store {}: build the program again", store.root().display()),
+        None => bail!("unit {unit} is missing from the unit cache {}. Build the program again", store.root().display()),
     }
 }
 

@@ -72,7 +72,7 @@ fn paths_of_a_long_chain_are_distributed_in_time() {
     let procedure = procedure(&chain(60_000, false));
     let options = PartitionOptions { copies: 4, profitable: ProfitableProcedures::ALL, fold_again: false, measure: Measure::All };
     let plan = plan(std::slice::from_ref(&procedure), PartitionStrategy::Weighted, &options);
-    let hits: Vec<u64> = plan.copies.iter().map(|c| hits::of_copy(std::slice::from_ref(&procedure), c).all).collect();
+    let hits: Vec<u64> = plan.copies.iter().map(|c| hits::copy_hits(std::slice::from_ref(&procedure), c).all).collect();
     let (least, most) = (hits.iter().min().unwrap(), hits.iter().max().unwrap());
     assert!(*least > 0 && most - least < most / 4, "{hits:?}");
 }

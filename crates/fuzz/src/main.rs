@@ -87,7 +87,6 @@ fn exit_code(result: io::Result<()>) -> ExitCode {
     }
 }
 
-/// Reads the corpus of a target.
 fn corpus(target: &FuzzTarget) -> io::Result<Vec<Vec<u8>>> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus").join(target.name);
     let failed = |error: io::Error| io::Error::new(error.kind(), format!("cannot read the corpus {}: {error}", folder.display()));
@@ -97,7 +96,6 @@ fn corpus(target: &FuzzTarget) -> io::Result<Vec<Vec<u8>>> {
     if inputs.is_empty() { Err(failed(io::Error::other("it is empty"))) } else { Ok(inputs) }
 }
 
-/// The file with the input that a worker is reading.
 fn current_input(folder: &Path) -> PathBuf {
     folder.join("current")
 }
@@ -119,7 +117,7 @@ fn run_worker(target: &FuzzTarget, folder: &Path, cli: &Cli) -> io::Result<()> {
     };
     for input in &corpus {
         if !read(input)? {
-            // The reader would also reject the input's mutations at once, so nothing would be tested.
+            // The reader would reject the input's mutations as well, so the target would test nothing.
             return Err(io::Error::other("the reader rejects an input of the corpus. Replace it with a valid input in the current format"));
         }
     }

@@ -12,7 +12,6 @@ const BYTES: [u8; 12] = [0, 1, 2, 7, 8, 0x7f, 0x80, 0xff, b'0', b'9', b' ', b'\n
 const NUMBERS: [&str; 8] = ["0", "1", "-1", "4294967295", "18446744073709551615", "9223372036854775808", "1e308", "0x7fffffffffffffff"];
 
 impl Mutator {
-    /// Creates a source from a seed.
     pub fn new(seed: u64) -> Mutator {
         Mutator { state: seed }
     }

@@ -1,4 +1,4 @@
-//! Makes the checksums in container files, raw files and stream files valid.
+//! Corrects the checksums in mutated container files, raw files and stream files.
 //!
 //! In the corpus, a container file has uncompressed sections with arbitrary checksums, so that mutations change the content. Before a
 //! reader gets the file, its sizes and checksums are corrected; otherwise the reader would reject the file at once.
@@ -7,7 +7,6 @@ use trodden_container::{FILE_HEADER_BYTES, FileHeader, FileKind, MARKER, SECTION
 use trodden_wire::RawHeader;
 use trodden_wire::layout::Layout;
 
-/// The fastest level of compression.
 const LEVEL: i32 = 1;
 
 /// Returns a file with the kind, the version and the sections of the input.

@@ -2,7 +2,7 @@
 //!
 //! The command's readers run in this process. The laboratory's readers run in `trodden-lab`, which must be in the same folder as this
 //! program.
-//! Errors are expected and ignored. Formats with checksums get valid ones, since readers would otherwise reject every mutated input.
+//! Errors are expected and ignored. Checksums in inputs are corrected, since readers would otherwise reject every mutated input.
 
 use crate::sealed;
 use std::ffi::OsString;
@@ -22,7 +22,6 @@ use trodden_unit::{Frame, UnitMap};
 use trodden_wire::RAW_VERSION;
 use trodden_wire::stream::STREAM_VERSION;
 
-/// A fuzz target.
 pub struct FuzzTarget {
     /// The name of the target and of its corpus folder.
     pub name: &'static str,
@@ -31,7 +30,6 @@ pub struct FuzzTarget {
     pub read: fn(&Path, &[u8]) -> io::Result<bool>,
 }
 
-/// All targets.
 pub static TARGETS: [FuzzTarget; 15] = [
     FuzzTarget { name: "profiles", read: profiles },
     FuzzTarget { name: "raw", read: raw },

@@ -48,7 +48,7 @@ pub enum IterationPlanError {
     #[error(transparent)]
     Numbering(#[from] IterationNumberingError),
     /// No hash of the keys was found.
-    #[error("its paths over iterations cannot be hashed. Count paths over fewer iterations")]
+    #[error("cannot find a hash function for its paths over iterations. Count paths over fewer iterations")]
     NoHash,
 }
 

@@ -76,8 +76,8 @@ pub struct PluginOptions {
 pub enum BadOption {
     /// The environment contains settings that no driver has resolved into a request.
     #[error(
-        "{SETTINGS_VARIABLE} is read by trodden's drivers (trodden cc, trodden c++, cargo trodden), not by the plugin: compile with one of \
-             them, or set {EXPERIMENT_VARIABLE} to the file of a request"
+        "{SETTINGS_VARIABLE} has no effect on the plugin, only on trodden's drivers (trodden cc, trodden c++, cargo trodden). Compile \
+         with a driver, or set {EXPERIMENT_VARIABLE} to the file of a request"
     )]
     NotResolved,
     /// The request cannot be read.

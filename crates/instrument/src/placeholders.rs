@@ -38,13 +38,10 @@ const PLACEHOLDER_MARK: &str = "trodden.edge.counters";
 #[derive(Debug, thiserror::Error)]
 pub enum PlaceholderError {
     /// One of LLVM's tables has an unexpected layout.
-    #[error(
-        "cannot read LLVM's profile table `{0}`: build with `trodden build --pgo` or `--coverage` alone, without profile \
-            options of the compiler"
-    )]
+    #[error("cannot read LLVM's profile table `{0}`. Use `trodden build --pgo` or `--coverage` without profiling options of the compiler")]
     Table(String),
     /// The unit was compiled with a different kind of counters.
-    #[error("the unit was compiled with {found} instead of {expected}: recompile it with `trodden build {option}`")]
+    #[error("the unit was compiled with {found} instead of {expected}. Compile it again with `trodden build {option}`")]
     Kind {
         /// The unit's counters.
         found: &'static str,
@@ -53,8 +50,8 @@ pub enum PlaceholderError {
         option: &'static str,
     },
     #[error(
-        "function `{function}` uses one of LLVM's counters in an unsupported way (`{instruction}`): build this file without `--pgo` \
-            and `--coverage`, and please report it"
+        "function `{function}` uses one of LLVM's counters in an unsupported way (`{instruction}`). Build this file without `--pgo` and \
+         `--coverage`, and please report the bug"
     )]
     Use { function: String, instruction: String },
 }

@@ -33,7 +33,7 @@ pub fn run(job: &Patterns) -> Result<ExitCode> {
         ("--html", job.html.is_some(), job.kind == PatternKind::Phases),
     ];
     if let Some((option, ..)) = given.iter().find(|(_, is_given, applies)| *is_given && !applies) {
-        bail!("{option} does not apply to `patterns {}`: omit it", word(job.kind));
+        bail!("{option} does not apply to `patterns {}`. Omit {option}", word(job.kind));
     }
     match job.kind {
         PatternKind::Hot => find_hot_subpaths(job, kind),
@@ -54,7 +54,7 @@ fn find_hot_subpaths(job: &Patterns, kind: InputKind) -> Result<()> {
 
 fn count_iterations(job: &Patterns, kind: InputKind) -> Result<()> {
     let length = job.length.unwrap_or(Length { min: ITERATIONS, max: ITERATIONS });
-    ensure!(length.min == length.max && length.max <= 64, "--length must be a single number from 1 to 64 for iterations");
+    ensure!(length.min == length.max && length.max <= 64, "--length must be a single number from 1 to 64 for `patterns iterations`");
     let (share, top) = (job.threshold.unwrap_or(PATTERN_SHARE), output::max_results(job.top, job.json));
     if kind == InputKind::Profile
         && let Some(found) = list_counted_iterations(job, top)?
@@ -81,14 +81,14 @@ fn list_counted_iterations(job: &Patterns, top: usize) -> Result<Option<Iteratio
     }
     let given = [("--threshold", job.threshold.is_some()), ("--thread", job.thread > 0)];
     if let Some((option, _)) = given.iter().find(|(_, is_given)| *is_given) {
-        bail!("{option} does not apply to counted paths over iterations: omit it");
+        bail!("{option} does not apply to counted paths over iterations. Omit {option}");
     }
     counted_document(&counted, job.length.map(|length| length.max), top).map(Some)
 }
 
 fn find_phases(job: &Patterns, kind: InputKind) -> Result<()> {
     let top = job.top.unwrap_or(PHASES);
-    ensure!(top > 0, "--top must be at least 1 for phases");
+    ensure!(top > 0, "--top must be at least 1 for `patterns phases`");
     let recording = recording(&job.file, kind, "patterns")?;
     let found = sequences::phase_document(&open(&recording, job.thread)?, top)?;
     if let Some(file) = &job.html {

@@ -35,7 +35,7 @@ pub fn run(job: &cli::PlanJob) -> Result<ExitCode> {
     }
     let basis = if profile.is_some() { add_estimates(units, &procedures)? } else { procedures.clone() };
     if profile.is_none() {
-        note("hits are estimated from the code; for measured hits, pass a profile of the program (--profile last)");
+        note("hits are estimated from the code. For measured hits, pass a profile of the program, as in --profile last");
     }
     let (measure, measured) = (job.hits, profile.is_some());
     let mut answers = Vec::new();
@@ -116,7 +116,7 @@ impl PlanDocument {
     ) -> PlanDocument {
         let copy = |copy: &trodden_partition::CopyPlan| {
             let parts: Vec<&Part> = copy.parts.iter().flatten().collect();
-            let Hits { labels, all } = hits::of_copy(procedures, copy);
+            let Hits { labels, all } = hits::copy_hits(procedures, copy);
             Copy {
                 procedures: parts.len(),
                 probes: parts.iter().map(|p| p.probes()).sum(),
@@ -130,7 +130,7 @@ impl PlanDocument {
             hits_counted: word_for(&HITS, &measure),
             copies: plan.copies.iter().map(copy).collect(),
             profitable_procedures: plan.profitable,
-            slowest: hits::slowest(procedures, plan, measure),
+            slowest: hits::slowest_copy_hits(procedures, plan, measure),
             bound: BoundRow {
                 sequential: bound.sequential,
                 ideal: bound.ideal,

@@ -14,12 +14,12 @@ use trodden_unit::experiment::spelling::SETTINGS_VARIABLE;
 /// Replaces this process with the command. Fails if a choice does not apply to the command, or if `trodden` cannot be run.
 pub fn run(job: &With) -> Result<ExitCode> {
     let words: Vec<&str> = job.command.iter().map(|word| word.to_str().unwrap_or("")).collect();
-    ensure!(!job.given.given.is_empty(), "no setting is passed; add at least one of {}", option_names());
+    ensure!(!job.given.given.is_empty(), "no option is given. Add at least one of {}", option_names());
     for choice in &job.given.given {
         let GivenChoice { option, commands, .. } = choice;
         if !choice.applies_to(&words) {
             let list: Vec<String> = commands.iter().map(|command| full_name(command)).collect();
-            bail!("{option} does not apply to {}; it is for {}", full_name(words[0]), list.join(", "));
+            bail!("{option} does not apply to {}, only to {}", full_name(words[0]), list.join(", "));
         }
     }
     let program = trodden_program()?;
@@ -48,6 +48,6 @@ fn full_name(command: &str) -> String {
 fn trodden_program() -> Result<PathBuf> {
     let own = env::current_exe().context("cannot find trodden's own executable (is /proc mounted?)")?;
     let program = own.with_file_name("trodden");
-    ensure!(program.is_file(), "{} does not exist; install trodden and trodden-lab in the same folder", program.display());
+    ensure!(program.is_file(), "{} does not exist. Install trodden and trodden-lab in the same folder", program.display());
     Ok(program)
 }

@@ -33,8 +33,8 @@ fn invalid_graph_file_is_named() {
 
 #[test]
 fn choice_for_another_command_is_rejected() {
-    assert!(error(&["with", "--strategy", "p3", "--", "report"], "").contains("it is for `trodden record`, `trodden fleet copies`"));
-    assert!(error(&["with", "--collector", "uprobes", "--", "record", "./x"], "").contains("it is for `trodden trace record`"));
-    assert!(error(&["with", "--", "record", "./x"], "").contains("no setting is passed"));
+    assert!(error(&["with", "--strategy", "p3", "--", "report"], "").contains("only to `trodden record`, `trodden fleet copies`"));
+    assert!(error(&["with", "--collector", "uprobes", "--", "record", "./x"], "").contains("only to `trodden trace record`"));
+    assert!(error(&["with", "--", "record", "./x"], "").contains("no option is given"));
     assert!(error(&["with", "--strategy", "p4", "--", "record", "./x"], "").contains("p4"));
 }

@@ -87,9 +87,9 @@ fn errors_say_what_to_do() {
     assert!(error("loops ./other").contains("trodden record -- ./other"));
     must(place.command(trodden()).args(["cc", "-O1", "a.c", "-o", "lean"]).env("TRODDEN_INSTRUMENT", "keep=map"));
     place.trodden("record -- ./lean");
-    assert!(error("loops ./lean").contains("rebuild it without `keep=map`"));
+    assert!(error("loops ./lean").contains("Rebuild the program without `keep=map`"));
     // In a residual build, the loop iterates on counted and on uncounted paths.
     place.trodden("instrument ./prog --residual last -o prog.field");
     place.trodden("record -- ./prog.field");
-    assert!(error("loops ./prog.field").contains("build it without --residual"));
+    assert!(error("loops ./prog.field").contains("Build it without --residual"));
 }

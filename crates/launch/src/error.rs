@@ -7,7 +7,7 @@ use std::path::PathBuf;
 #[derive(Debug, thiserror::Error)]
 pub enum LaunchError {
     /// A temporary folder cannot be created.
-    #[error("cannot create a temporary folder in {base}: set TMPDIR to a writable folder")]
+    #[error("cannot create a temporary folder in {base}. Set TMPDIR to a writable folder")]
     TemporaryFolder {
         /// The parent folder of the temporary folder.
         base: PathBuf,
@@ -15,7 +15,7 @@ pub enum LaunchError {
         source: io::Error,
     },
     /// A shared folder cannot be created.
-    #[error("cannot write to {folder}")]
+    #[error("cannot write to folder {folder}")]
     NotWritable {
         /// The parent folder of the shared folder.
         folder: PathBuf,
@@ -33,7 +33,7 @@ pub enum LaunchError {
         advice: &'static str,
     },
     /// A script, log or lock file of the job cannot be read or written.
-    #[error("cannot access the job's file {path}: {source}. Put the job in a writable folder")]
+    #[error("cannot access the job's file {path}: {source}. Run the job in a writable folder")]
     File {
         /// The file.
         path: PathBuf,
@@ -41,7 +41,7 @@ pub enum LaunchError {
         source: io::Error,
     },
     /// Signal handlers cannot be installed.
-    #[error("cannot handle signals: {0}")]
+    #[error("cannot install signal handlers: {0}")]
     Signals(io::Error),
     /// A program that an engine needs (`sbatch`, `sh`) cannot be run.
     #[error("cannot run {program}: {source}. {advice}")]
@@ -72,7 +72,7 @@ pub enum LaunchError {
         last: String,
     },
     /// A task was run twice, and the two results differ.
-    #[error("task {task} ran twice and produced different results, {one} and {other}. Its command must be deterministic")]
+    #[error("task {task} ran twice, and its results differ: {one} and {other}. Run a command that prints the same in each run")]
     Duplicate {
         /// Index of the task in the job.
         task: usize,
@@ -86,8 +86,8 @@ pub enum LaunchError {
     Interrupted,
     /// The command template has no placeholder for the script.
     #[error(
-        "the command `{0}` contains none of {{script}}, {{index}} and {{each}}. Put one where a task's script goes (`ssh \
-            host{{index}} sh {{script}}`)"
+        "the command `{0}` has no placeholder for the task's script. Add {{script}}, {{index}} or {{each}}, as in `ssh host{{index}} sh \
+         {{script}}`"
     )]
     NoPlaceholder(String),
 }

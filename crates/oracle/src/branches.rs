@@ -1,5 +1,5 @@
 //! Compares paths reconstructed from branches with counted paths. A program is built twice from the same sources, once with counters and
-//! once with addresses only, and the branches of the second are recorded by single-stepping ([`crate::step`]).
+//! once with addresses only; single-stepping ([`crate::step`]) records the branches of the second build.
 //!
 //! The trace of all branches must give the same value for every counter. Windows of branches give estimates, whose overlap with the counts
 //! is measured.
@@ -8,7 +8,7 @@ use crate::check::{CheckBuild, CheckVariant};
 use crate::counts::{UnitCounts, counts_of};
 use crate::error::OracleError;
 use crate::random::RandomLanguage;
-use crate::step::{record, windows};
+use crate::step::{record, sample_windows};
 use crate::subject::{Subject, SubjectRun};
 use crate::tools::{Toolkit, run as run_tool};
 use std::collections::BTreeMap;
@@ -71,7 +71,7 @@ pub fn check(
     let marking = CheckBuild { variant: &addresses, ..counting };
     let probed = folder.join("addresses");
     let objects = marking.compile_objects(sources, true)?;
-    // Link statically, since the dynamic linker would take most of the steps.
+    // A static link saves steps: otherwise, most steps would be those of the dynamic linker.
     run_tool(tools.command(marking.driver()).args(&objects).args([kind, "-pthread", "-o"]).arg(&probed))?;
     let mut trace = Vec::new();
     let outcome = record(&probed, &[], Stdio::null(), folder, &mut trace)?;
@@ -82,7 +82,7 @@ pub fn check(
     }
     let trace = String::from_utf8_lossy(&trace);
     for sampler in samplers {
-        let text = windows(&trace, sampler.size, sampler.interval);
+        let text = sample_windows(&trace, sampler.size, sampler.interval);
         let sampled = read(text.as_bytes())?.profile;
         findings.overlaps.push(overlap(&subject, &counts, &sampled));
         if sampler.interval == 0 {
@@ -92,7 +92,7 @@ pub fn check(
     Ok(findings)
 }
 
-/// Compares counts with the values that a trace gives. Both programs must have their units in the same order.
+/// Compares counts with the counts that a trace gives. Both programs must have their units in the same order.
 pub fn compare(subject: &Subject, counts: &[UnitCounts], traced: &BranchImport) -> BranchFindings {
     let losses = traced.profile.sampling.as_ref().and_then(|s| s.branches()).map_or_else(Default::default, |s| s.losses);
     let (uncertain, without_addresses) = (traced.uncertain.clone(), traced.functions_without_addresses.clone());
@@ -120,8 +120,8 @@ pub fn compare(subject: &Subject, counts: &[UnitCounts], traced: &BranchImport) 
 }
 
 /// Finds counters whose estimate exceeds the upper bound for a window after every branch. Each execution of a path adds `size` to the
-/// estimate if the path fits in a window, and nothing if it does not. The bound allows one more execution, because windows at the start of
-/// the trace are shorter.
+/// estimate if the path fits into a window, and nothing otherwise. The bound allows one more execution, because windows at the start of the
+/// trace are shorter.
 fn estimates_above_bound(subject: &Subject, counts: &[UnitCounts], sampled: &Profile, size: u64) -> Vec<String> {
     let mut found = Vec::new();
     for ((unit, counted), other) in subject.units.iter().zip(counts).zip(&sampled.images[0].units) {

@@ -140,7 +140,6 @@ impl CheckBuild<'_> {
         run(&mut link).map(drop)
     }
 
-    /// Compiles the variant's additional object; `None` if it has none.
     fn compile_helper(&self) -> Result<Option<PathBuf>, OracleError> {
         let Some(text) = self.variant.helper else { return Ok(None) };
         let (source, object) = (self.folder.join("helper.c"), self.folder.join("helper.o"));
@@ -149,7 +148,7 @@ impl CheckBuild<'_> {
         Ok(Some(object))
     }
 
-    /// The link command that rebuilds an instrumented program from its units.
+    /// Returns the link command that rebuilds an instrumented program from its units.
     pub fn link_of_units(&self, program: &Path) -> Result<LinkCommand, OracleError> {
         let image = InstrumentedImage::read(&fs::read(program).map_err(OracleError::file(program))?)?;
         let mut arguments: Vec<LinkArgument> = image.units.iter().map(|u| LinkArgument::Unit(u.unit)).collect();

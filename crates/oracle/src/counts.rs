@@ -1,7 +1,7 @@
 //! The first oracle: a counter in every block.
 //!
-//! These counters do not depend on paths, and are exact even if calls do not return. The block counts that trodden derives from its paths,
-//! unfinished ones included, must equal them. The exception is the block after a tail call that does not return, which trodden counts
+//! These counters do not depend on paths, and are exact even if calls do not return. They must equal the block counts that trodden derives
+//! from its paths, unfinished paths included. The exception is the block after a tail call that does not return, which trodden counts
 //! before the call (see [`crate::probes`]).
 
 use crate::error::OracleError;
@@ -73,7 +73,8 @@ pub fn check(subject: &Subject, paths: &[UnitCounts], probed: &ProbedProgram, co
     Ok(verdict)
 }
 
-/// The non-zero counts of a function as (path, count), in ascending order of paths. There may be far more paths than counts.
+/// Returns the non-zero counts of a function as (path, count), in ascending order of paths. A function may have far more paths than counts,
+/// so the smaller of the two is searched.
 pub fn counts_of(function: &FunctionMap, counts: &UnitCounts) -> Vec<(u64, u64)> {
     let id = |index: u64| index.checked_sub(function.first_counter).filter(|id| *id < function.counters);
     let mut own: Vec<(u64, u64)> = match function.counters <= counts.len() as u64 {

@@ -1,5 +1,5 @@
-//! How compactly the executed paths of a function can be numbered: the spans of Ball-Larus numbers, of preferential numbers, and of numbers
-//! found by a search, with a lower bound.
+//! Measures how compactly the executed paths of a function can be numbered: the spans of Ball-Larus numbers, of preferential numbers, and
+//! of numbers found by a search, with a lower bound.
 //!
 //! Reproduces figures 3.17 and 3.18 of Vaswani's thesis, where delta is the span divided by the number of paths.
 
@@ -26,7 +26,7 @@ pub struct Compactness {
     pub published: Option<u64>,
     /// Smallest span of preferential numbers over several orders of outgoing edges; `None` if none fits in 64 bits.
     pub restarted: Option<u64>,
-    /// Smallest span found by the search, or `restarted` if there was none.
+    /// Smallest span found by the search; `restarted` if there was no search.
     pub searched: Option<u64>,
     /// Lower bound on the span of any numbering.
     pub bound: u64,
@@ -39,7 +39,7 @@ pub struct Compactness {
 pub struct DeltaLimits {
     /// For one function.
     pub function: Duration,
-    /// For the complete profile. When this time is over, the remaining functions get neither other edge orders nor a search.
+    /// For the complete profile. After this time, the remaining functions get neither other edge orders nor a search.
     pub profile: Duration,
 }
 

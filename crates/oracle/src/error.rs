@@ -22,7 +22,7 @@ pub enum OracleError {
         source: std::io::Error,
     },
     /// A program cannot be single-stepped.
-    #[error("cannot {what} {program}: {source}. Make sure that tracing is allowed (/proc/sys/kernel/yama/ptrace_scope)")]
+    #[error("cannot {what} {program}: {source}. Check that tracing is allowed (/proc/sys/kernel/yama/ptrace_scope)")]
     Trace {
         /// The program.
         program: PathBuf,

@@ -1,7 +1,7 @@
 //! Compares a program that counts only interesting paths with one that counts all paths, on the same input: each interesting path must have
 //! the same count in both, and the executions of all other paths must add up to the rest.
 //!
-//! The oracle is the full numbering, which shares neither path numbers nor counters with a numbering of interesting paths.
+//! The oracle is the full numbering: it shares neither path numbers nor counters with a numbering of interesting paths.
 
 use std::collections::HashMap;
 use trodden_profile::{FunctionPaths, Profile, UnitProfile};

@@ -17,7 +17,6 @@ use trodden_flow::{Edge, Origin};
 use trodden_profile::{FunctionPaths, PathEnd, PathStart};
 use trodden_unit::{BlockKind, EdgeKind, FunctionMap};
 
-/// Maximum size of a log in bytes.
 const MAX_LOG_BYTES: u64 = 2 << 30;
 /// Number of 8-byte words before the records.
 const HEADER_WORDS: usize = 2;
@@ -33,7 +32,7 @@ enum LogStep {
     End,
     /// The next instruction is a call that returns twice.
     ReturnsTwice,
-    /// The next instruction is a tail call before a block that only returns.
+    /// The next instruction is a tail call, and only a returning block follows it.
     TailReturn,
 }
 
@@ -68,7 +67,7 @@ fn read_log(file: &Path) -> Result<Vec<u64>, OracleError> {
     let mut bytes = vec![0; (used as usize - 1) * 8];
     log.read_exact(&mut bytes).map_err(OracleError::file(file))?;
     let words = bytes.chunks_exact(8).skip(HEADER_WORDS - 1);
-    // A record is zero if its thread was killed after reserving it and before writing it.
+    // A record is zero if its thread was killed between reserving the record and writing it.
     Ok(words.map(|b| u64::from_le_bytes(b.try_into().expect("eight bytes"))).filter(|w| *w != 0).collect())
 }
 
@@ -95,22 +94,20 @@ struct Observed {
     contradictions: Vec<String>,
 }
 
-/// A function's map, indexed for following the steps of a log.
 struct LogWalk<'a> {
     map: &'a FunctionMap,
-    /// Outgoing edges by node, except `Reach` edges.
+    /// For each node, its outgoing edges without `Reach` edges.
     out: Vec<Vec<u32>>,
-    /// Value of each edge; `None` if the edge is not in the acyclic graph.
+    /// For each edge, its value; `None` if the edge is not in the acyclic graph.
     real: Vec<Option<i64>>,
-    /// Value added by ending a path at a cut edge, by edge.
+    /// For each edge, the value that is added when a path ends there at a cut.
     leave: Vec<Option<i64>>,
-    /// Value added by starting a path after a cut edge, by node.
+    /// For each node, the value that is added when a path starts there after a cut edge.
     enter: Vec<Option<i64>>,
-    /// The `Reach` edge of each node that has one.
+    /// For each node, its `Reach` edge, if it has one.
     reach: Vec<Option<u32>>,
 }
 
-/// An activation of a function.
 struct Activation {
     unit: usize,
     function: usize,
@@ -119,7 +116,7 @@ struct Activation {
     /// Blocks of the current path.
     path: Vec<u32>,
     starts_after_cut: bool,
-    /// True if the last path has ended and no block has started a new one.
+    /// True after a path has ended, until a block starts the next path.
     is_between_paths: bool,
     /// True if a tail call before a returning block is in progress.
     in_tail_call: bool,
@@ -262,7 +259,7 @@ impl<'a> LogWalk<'a> {
         self.out[node as usize].iter().copied().find(|e| which(Edge(*e)))
     }
 
-    /// Takes the edges to a block, through dispatch blocks and landings if necessary.
+    /// Follows the edges to a block, through dispatch blocks and landings if necessary.
     fn go_to(&self, activation: &mut Activation, to: u32, observed: &mut Observed) {
         activation.in_tail_call = false;
         let Some(&from) = activation.path.last() else {
@@ -345,7 +342,7 @@ impl<'a> LogWalk<'a> {
     /// Processes an activation that was still running at the end of the log.
     fn leave_unfinished(&self, mut activation: Activation, observed: &mut Observed) {
         if activation.in_tail_call {
-            // The tail call replaced the function, so trodden counts the returning block.
+            // The tail call has replaced the function's frame, so trodden counts the returning block.
             let from = *activation.path.last().expect("a block made the call");
             let to = self.find_edge(from, |_| true).map(|e| self.map.graph.to(Edge(e)).0).expect("the block jumps to a return");
             self.go_to(&mut activation, to, observed);

@@ -195,7 +195,7 @@ fn branches(output: &Path, window: Option<usize>, interval: u64, command: &[OsSt
     let mut trace = Vec::new();
     let outcome = step::record(Path::new(program), arguments, Stdio::inherit(), &here, &mut trace)?;
     if let Some(size) = window {
-        trace = step::windows(&String::from_utf8_lossy(&trace), size, interval).into_bytes();
+        trace = step::sample_windows(&String::from_utf8_lossy(&trace), size, interval).into_bytes();
     }
     std::fs::write(output, trace).map_err(OracleError::file(output))?;
     std::io::stdout().write_all(&outcome.output).map_err(OracleError::file(Path::new("standard output")))?;

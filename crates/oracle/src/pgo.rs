@@ -2,9 +2,9 @@
 //!
 //! `pgo-instr-gen` counts the chords of a spanning tree, and `pgo-instr-use` derives the counts of all blocks and edges from them. Its dump
 //! of raw counts is exact, unlike branch weights, which are scaled to 32 bits. The derived counts are wrong if a call does not return, so
-//! functions with unfinished paths are listed as not checked; the block counters check them. LLVM splits critical edges and the targets of
-//! indirect branches before it instruments. trodden's probes are inserted after that, so that both count in the same run; blocks are
-//! matched by names given to them before.
+//! functions with unfinished paths are listed as not checked; the block counters check these functions. LLVM splits critical edges and the
+//! targets of indirect branches before it instruments. trodden's probes are inserted after the split, so that both count in the same run;
+//! blocks are matched by names that they got before.
 
 use crate::counts::{UnitCounts, counts_of, decode};
 use crate::error::OracleError;
@@ -22,14 +22,13 @@ use trodden_unit::{BlockKind, FunctionMap};
 /// Options that restrict the profile to edge counts, and make the counts exact when threads share counters.
 const OPTIONS: [&str; 3] = ["-disable-vp", "-pgo-instr-select=false", "-instrprof-atomic-counter-update-all"];
 
-/// LLVM's counts for a function's blocks, by label, and edges, by pair of labels.
+/// LLVM's counts for a function: of blocks by label, and of edges by pair of labels.
 #[derive(Debug, Default)]
 struct Dump {
     blocks: HashMap<String, u64>,
     edges: HashMap<(String, String), u64>,
 }
 
-/// LLVM's profile of a unit.
 struct UnitDump {
     dumps: HashMap<String, Dump>,
     /// Functions that have a profile.
@@ -76,7 +75,7 @@ pub fn check(
     Ok((outcome, verdict))
 }
 
-/// Finds the unit whose copy of each non-local function the linker chose: the unit with counts, or else the first.
+/// Finds, for each non-local function, the unit whose copy the linker chose: the unit with counts, or else the first unit.
 fn linked_copies<'a>(subject: &'a Subject, paths: &[UnitCounts]) -> HashMap<&'a str, usize> {
     let mut kept = HashMap::new();
     for (at, (unit, counted)) in subject.units.iter().zip(paths).enumerate() {
@@ -103,7 +102,7 @@ fn build(subject: &Subject, tools: &Toolkit) -> Result<PathBuf, OracleError> {
     }
     let program = subject.folder.join("pgo");
     let more = ["-fprofile-generate".into(), tools.runtime.clone().into(), build_profile_writer(subject, tools)?.into()];
-    subject.link.run(tools, &objects, &more, &program)?;
+    subject.link.build(tools, &objects, &more, &program)?;
     Ok(program)
 }
 
@@ -268,7 +267,7 @@ fn verify_function(
     }
 }
 
-/// Why LLVM's counts of a function cannot be compared; `None` if they can.
+/// Returns why LLVM's counts of a function cannot be compared; `None` if they can.
 fn reason_not_compared(function: &FunctionMap, paths: &FunctionPaths, read: &UnitDump, left_by_tail_call: bool) -> Option<String> {
     if !paths.all_finished() {
         let count: i64 = paths.unfinished.iter().map(|u| u.count).chain(paths.lost.iter().map(|l| l.count)).sum();

@@ -3,11 +3,11 @@
 //!
 //! Probes are numbered by the nodes of the unit's map. The i-th basic block of the text is the i-th node of kind `Code`; the continuations
 //! after it are the code that follows its calls that return twice. Landings and dispatch blocks are not in the text and get no probe. A
-//! tail call before a return gets two further probes: the function may end before the call, and trodden counts it that way, so the
-//! returning block is counted even if the callee never returns.
+//! tail call before a return gets two additional probes. trodden counts as if the function ended before such a call, so it counts the
+//! returning block even if the callee never returns.
 
 use crate::error::OracleError;
-use crate::text::{TextBlock, TextFunction, TextModule, call_kind, is_codeless, is_intrinsic, opcode, result};
+use crate::text::{TextBlock, TextFunction, TextModule, call_kind, is_codeless, is_intrinsic, opcode, result_name};
 use std::collections::HashMap;
 use std::fmt::Write;
 use trodden_unit::{BlockKind, EdgeKind, FunctionMap, UnitMap};
@@ -87,12 +87,11 @@ pub fn insert_probes(
     Ok((probes.into_text(&module, purpose), probed))
 }
 
-/// Text to insert before and after lines, by index of the line.
 #[derive(Default)]
 struct Insertions {
     before: HashMap<usize, String>,
     after: HashMap<usize, String>,
-    /// Number of IR values named so far.
+    /// Number of IR values that were named so far.
     values: usize,
 }
 
@@ -193,7 +192,7 @@ impl FunctionProber<'_, '_> {
         Ok(())
     }
 
-    /// The line before which the function ends; `None` if it does not end in this node.
+    /// Returns the line before which the function ends; `None` if the function does not end in this node.
     fn end_line(&self, body: &[usize], node: u32, terminator: usize) -> Result<Option<usize>, String> {
         let ends = |e: &trodden_unit::FlowEdge| {
             e.from.0 == node
@@ -216,8 +215,8 @@ impl FunctionProber<'_, '_> {
         })
     }
 
-    /// Finds a tail call at the end of a block that jumps to a block which only returns the call's result. Returns the call's line and the
-    /// index of the returning block.
+    /// Finds a tail call at the end of a block that jumps to a block which only returns the call's result. Returns the line of the call and
+    /// the index of the returning block.
     fn tail_call_before_return(&self, function: &TextFunction, block: &TextBlock, labels: &HashMap<&str, usize>) -> Option<(usize, usize)> {
         let line = |at: usize| self.module.lines[at];
         let jump = *block.instructions.last()?;
@@ -237,8 +236,8 @@ impl FunctionProber<'_, '_> {
             return Some((call, to));
         }
         let returned = line(ret).split(", !").next()?.split(' ').next_back()?;
-        let phi = others.iter().copied().find(|at| result(line(*at)) == Some(returned))?;
-        let value = result(line(call))?;
+        let phi = others.iter().copied().find(|at| result_name(line(*at)) == Some(returned))?;
+        let value = result_name(line(call))?;
         line(phi).contains(&format!("[ {value}, %{} ]", block.label.as_deref().unwrap_or_default())).then_some((call, to))
     }
 

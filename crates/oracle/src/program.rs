@@ -1,6 +1,6 @@
-//! Reads a program built by trodden's drivers, with its link from the recipe that the drivers keep in the unit cache.
+//! Reads a program built by trodden's drivers, and reconstructs its link from the recipe that the drivers keep in the unit cache.
 //!
-//! The link's inputs come from the cache too, so the build folder need not exist any more.
+//! The link's inputs also come from the cache, so the build folder need not exist any more.
 
 use crate::error::OracleError;
 use crate::subject::{LinkArgument, LinkCommand, Subject};
@@ -36,7 +36,7 @@ struct RecipeReader<'a> {
 impl RecipeReader<'_> {
     fn link(&self) -> Result<LinkCommand, OracleError> {
         let directory = PathBuf::from(parse_os_string(&self.value["directory"]));
-        let inputs = self.inputs()?;
+        let inputs = self.link_arguments_by_path()?;
         let sources: HashMap<u64, &Value> = elements(&self.value["sources"]).map(|s| (s["at"].as_u64().unwrap_or(u64::MAX), s)).collect();
         let mut folders: Vec<PathBuf> = Vec::new();
         let mut linked = Vec::new();
@@ -64,8 +64,8 @@ impl RecipeReader<'_> {
         Ok(LinkCommand { driver, directory, arguments: linked })
     }
 
-    /// The link arguments that replace the input files, by path.
-    fn inputs(&self) -> Result<HashMap<PathBuf, LinkArgument>, OracleError> {
+    /// Returns the link arguments that replace the input files, by path.
+    fn link_arguments_by_path(&self) -> Result<HashMap<PathBuf, LinkArgument>, OracleError> {
         let mut inputs = HashMap::new();
         for (number, file) in elements(&self.value["files"]).enumerate() {
             let path = PathBuf::from(parse_os_string(&file["path"]));
@@ -73,7 +73,7 @@ impl RecipeReader<'_> {
             let bytes = fs::read(&content).map_err(OracleError::file(&content))?;
             let name = path.file_name().unwrap_or_default().to_owned();
             let copy = self.folder.join(format!("input-{number}")).join(name);
-            inputs.insert(normalized(&path), input(&bytes, &copy)?);
+            inputs.insert(normalized(&path), link_argument_for(&bytes, &copy)?);
         }
         Ok(inputs)
     }
@@ -94,8 +94,8 @@ impl RecipeReader<'_> {
     }
 }
 
-/// The link argument that replaces an input file: the units in the file, or a copy of it if it contains none.
-fn input(bytes: &[u8], copy: &Path) -> Result<LinkArgument, OracleError> {
+/// Returns the link argument that replaces an input file: the file's units or, if it has none, a copy of the file.
+fn link_argument_for(bytes: &[u8], copy: &Path) -> Result<LinkArgument, OracleError> {
     let mut units = InstrumentedImage::read(bytes)
         .map(|image| image.frames.into_iter().map(|f| LinkArgument::Unit(f.unit)).collect())
         .unwrap_or_else(|_| vec![]);
@@ -109,9 +109,9 @@ fn input(bytes: &[u8], copy: &Path) -> Result<LinkArgument, OracleError> {
     let mut members = Vec::new();
     for (number, member) in archive.members().enumerate() {
         let unusable = |e: object::Error| OracleError::Unusable { path: copy.to_owned(), what: e.to_string() };
-        // Copy the member, since the reader of ELF files needs aligned data.
+        // The member is copied, since the reader of ELF files needs aligned data.
         let data = member.and_then(|m| m.data(bytes)).map_err(unusable)?.to_vec();
-        members.push(input(&data, &copy.with_extension(format!("{number}.o")))?);
+        members.push(link_argument_for(&data, &copy.with_extension(format!("{number}.o")))?);
     }
     if members.iter().all(|m| matches!(m, LinkArgument::Plain(_))) {
         return copy_input(bytes, copy);

@@ -82,14 +82,15 @@ pub fn program(seed: u64) -> RandomProgram {
     RandomProgram { language, text: writer.text }
 }
 
-/// Makes the seed of [`ProgramWriter::entrances`] differ from the seed of [`ProgramWriter::dice`].
+/// XORed into the seed, so that [`ProgramWriter::entrances`] and [`ProgramWriter::dice`] have different seeds.
 const ENTRANCES: u64 = 0x5eed_0001;
 
 mod statements;
 
 struct ProgramWriter {
     dice: RandomNumbers,
-    /// Decides which functions have loops with several entries. A separate generator keeps the rest of the program unchanged.
+    /// Decides which functions have loops with several entries. With a separate generator, this decision does not change the rest of the
+    /// program.
     entrances: RandomNumbers,
     language: RandomLanguage,
     threads: bool,
@@ -143,7 +144,8 @@ impl ProgramWriter {
 
     fn prelude(&mut self) {
         let fuel = [150, 600, 3000][self.dice.below(3) as usize];
-        // If a thread called `exit` while others run, the counts would depend on scheduling.
+        // Only single-threaded programs call `exit` deep in the stack: if a thread called it while others run, the counts would depend on
+        // scheduling.
         let leave = if self.threads { -1_000_000 } else { [-1_000_000, 60, fuel][self.dice.below(3) as usize] };
         self.push_line(&format!("#define FUEL {fuel}\n#define LEAVE_BELOW {leave}"));
         self.push_line(PRELUDE);

@@ -1,8 +1,8 @@
 //! A branch recorder that needs no hardware support: it single-steps a program and writes each taken branch in the format of `perf script`.
 //!
-//! The text looks like a trace of all branches by Intel PT without the kernel (`--itrace=b -F pid,tid,ip,addr`). [`windows`] turns it into
-//! samples of branch records (`-F pid,tid,ip,brstack`). An instruction has branched if the next one does not follow it within the maximum
-//! length of an instruction. System calls and jumps, which can have nearer targets, are recognised by their opcodes.
+//! The text looks like a trace of all branches by Intel PT without the kernel (`--itrace=b -F pid,tid,ip,addr`). [`sample_windows`] turns it into
+//! samples of branch records (`-F pid,tid,ip,brstack`). An instruction has branched unless the next executed instruction starts after it,
+//! within the maximum length of an instruction. System calls and jumps, which can have nearer targets, are recognised by their opcodes.
 
 use crate::error::OracleError;
 use crate::subject::SubjectOutcome;
@@ -21,12 +21,10 @@ use std::path::Path;
 use std::process::{Command, ExitStatus, Stdio};
 use trodden_trace::{ProcessMapping, mappings};
 
-/// Maximum length of an instruction in bytes.
 const MAX_INSTRUCTION_LENGTH: u64 = 15;
 /// An address that represents the kernel.
 const KERNEL: u64 = 0xffff_ffff_8100_0000;
-/// Number of the system call `mmap`.
-const MMAP: u64 = 9;
+const MMAP_SYSCALL: u64 = 9;
 
 /// Runs a program to its end and writes its branches to `trace`. The program must not start other processes.
 ///
@@ -64,9 +62,9 @@ pub fn record(
 }
 
 /// Samples windows of each thread's last `size` branches from a trace, as lines of branch stacks. Between two windows, a pseudo-random
-/// number of branches with average `interval` is skipped; 0 takes a window after every branch. Like hardware, windows contain branches out
-/// of the kernel but not those into it.
-pub fn windows(trace: &str, size: usize, interval: u64) -> String {
+/// number of branches is skipped, `interval` on average; 0 takes a window after every branch. Like hardware, windows contain the branches
+/// out of the kernel but not the branches into it.
+pub fn sample_windows(trace: &str, size: usize, interval: u64) -> String {
     let mut text = String::new();
     let mut last: HashMap<&str, VecDeque<String>> = HashMap::new();
     let (mut seed, mut wait) = (0x9e37_79b9_7f4a_7c15_u64, 0);
@@ -93,7 +91,8 @@ pub fn windows(trace: &str, size: usize, interval: u64) -> String {
     text
 }
 
-/// Pins this thread, and the program that it starts, to one processor, so that a step need not wake another. Restores the affinity on drop.
+/// Pins this thread, and the program that it starts, to one processor, so that a step need not wake a second processor. Restores the
+/// affinity on drop.
 struct PinnedThread(Option<CpuSet>);
 
 impl PinnedThread {
@@ -102,7 +101,7 @@ impl PinnedThread {
         let allowed = sched_getaffinity(this).ok();
         let first = allowed.and_then(|set| (0..CpuSet::count()).find(|cpu| set.is_set(*cpu) == Ok(true)));
         let mut one = CpuSet::new();
-        // Pinning only saves time, so failure is ignored.
+        // Pinning only saves time, so a failure is ignored.
         if let Some(cpu) = first
             && one.set(cpu).is_ok()
         {
@@ -137,18 +136,17 @@ impl From<std::io::Error> for StepError {
     }
 }
 
-/// Kinds of instructions, as far as they matter for recognising branches.
+/// The kinds of instructions that matter for recognising branches.
 #[derive(Clone, Copy, PartialEq)]
 enum InstructionKind {
     SystemCall,
     /// A direct jump or call, with its length in bytes.
     Jump(u64),
-    /// A return, or an indirect jump or call. It always branches.
+    /// A return, or an indirect jump or call. Such an instruction always branches.
     Indirect,
     Other,
 }
 
-/// State of a thread.
 #[derive(Default)]
 struct ThreadSteps {
     /// Address of the next instruction; `None` before the first.
@@ -198,7 +196,7 @@ impl<'a> Stepper<'a> {
         }
     }
 
-    /// Waits for an event of one of the program's threads, and for no other child of this process.
+    /// Waits for an event of one of the program's threads, but not of any other child of this process.
     fn wait(&mut self) -> Result<WaitStatus, StepError> {
         if self.threads.len() == 1 {
             return Ok(waitpid(self.threads.keys().next().copied(), Some(WaitPidFlag::__WALL))?);
@@ -214,7 +212,7 @@ impl<'a> Stepper<'a> {
         }
     }
 
-    /// Resumes a thread: by one instruction once the program has been executed, freely before that.
+    /// Resumes a thread. Before the program is executed, the thread runs freely; then it executes one instruction.
     fn resume(&self, pid: Pid, signal: Option<Signal>) -> Result<(), StepError> {
         match self.memory {
             Some(_) => step(pid, signal),
@@ -235,7 +233,7 @@ impl<'a> Stepper<'a> {
         let (kind, ahead) = (self.kind(before), now.wrapping_sub(before));
         match kind {
             InstructionKind::SystemCall => {
-                if registers.orig_rax == MMAP {
+                if registers.orig_rax == MMAP_SYSCALL {
                     self.write_new_mappings()?;
                 }
                 self.branch(pid, Some(before), None)?;
@@ -279,7 +277,7 @@ impl<'a> Stepper<'a> {
         Ok(writeln!(self.trace, "{}/{} {:x} => {:x}", self.pid, pid, from.unwrap_or(0), to.unwrap_or(0))?)
     }
 
-    /// Writes the executable file mappings that were added since the last call.
+    /// Writes the executable file mappings that the program has added since the last call.
     fn write_new_mappings(&mut self) -> Result<(), StepError> {
         let pid = self.pid;
         for mapping in mappings(pid.as_raw())?.into_iter().filter(|m| m.executable && m.is_file()) {
@@ -295,7 +293,7 @@ impl<'a> Stepper<'a> {
         Ok(())
     }
 
-    /// Records that a thread has ended. Returns true if it was the main thread, which ends last.
+    /// Records the end of a thread. Returns true for the main thread, which ends last.
     fn thread_ended(&mut self, pid: Pid) -> Result<bool, StepError> {
         self.threads.remove(&pid);
         let program = self.pid;

@@ -23,7 +23,7 @@ pub struct Subject {
     pub link: LinkCommand,
     /// The folder for the oracle's files.
     pub folder: PathBuf,
-    /// Files derived from earlier profiles that the build used.
+    /// Files derived from earlier profiles, which the build used.
     pub inputs: InputFolder,
 }
 
@@ -58,14 +58,14 @@ pub enum LinkArgument {
     Unit(Identity),
     /// An archive whose members are files and units.
     Archive(Vec<LinkArgument>),
-    /// The units of one relocatable object, all of which are linked.
+    /// The units of one relocatable object. All of them are linked.
     Whole(Vec<LinkArgument>),
 }
 
 /// How to run a program.
 #[derive(Debug)]
 pub struct SubjectRun {
-    /// Path to which every variant is copied before it runs, since programs can depend on their own path.
+    /// The path to which every variant is copied before it runs, since programs can depend on their own path.
     pub place: PathBuf,
     /// Command-line arguments.
     pub arguments: Vec<OsString>,
@@ -152,7 +152,7 @@ impl Subject {
         let program = self.folder.join(name);
         let mut more = vec![recorder.into()];
         more.extend(combined.then(|| tools.runtime.clone().into()));
-        self.link.run(tools, &objects, &more, &program)?;
+        self.link.build(tools, &objects, &more, &program)?;
         let count = numbers.count();
         Ok(ProbedProgram { program, functions, slots: count })
     }
@@ -170,7 +170,7 @@ impl Subject {
         tools.object(module, &unit.map.codegen, object, request.as_deref().map(|request| (store.as_path(), request)))
     }
 
-    /// Writes the request by which a unit was built, and the files that it names, to `folder`, and returns the request's file.
+    /// Writes the request by which a unit was built, and the files that the request names, to `folder`. Returns the request's file.
     fn request(&self, unit: &SubjectUnit, folder: &InputFolder) -> Result<PathBuf, OracleError> {
         for (kind, identity) in unit.map.experiment.inputs() {
             folder.put(&self.inputs.get(kind, identity)?)?;
@@ -178,7 +178,7 @@ impl Subject {
         Ok(PluginRequest::new(unit.map.experiment.clone(), UnitAction::Instrument, Keep::Bitcode).write(folder)?)
     }
 
-    /// Reads a variant of this program that was instrumented again after its units had been changed. The units have the same order.
+    /// Reads a variant of this program that was instrumented again after its units were changed. The units must have the same order.
     ///
     /// # Errors
     /// The program has a different number of units.
@@ -239,7 +239,13 @@ impl LinkCommand {
     ///
     /// # Errors
     /// The link fails.
-    pub fn run(&self, tools: &Toolkit, objects: &HashMap<Identity, PathBuf>, more: &[OsString], output: &Path) -> Result<(), OracleError> {
+    pub fn build(
+        &self,
+        tools: &Toolkit,
+        objects: &HashMap<Identity, PathBuf>,
+        more: &[OsString],
+        output: &Path,
+    ) -> Result<(), OracleError> {
         let mut command = tools.command(self.driver);
         command.current_dir(&self.directory).args(["-Qunused-arguments", "-o"]).arg(output).args(more);
         for (i, argument) in self.arguments.iter().enumerate() {
@@ -247,26 +253,27 @@ impl LinkCommand {
                 LinkArgument::Archive(members) => {
                     command.arg(archive(tools, members, objects, &output.with_extension(format!("{i}.a")))?);
                 }
-                argument => add(&mut command, argument, objects),
+                argument => add_link_argument(&mut command, argument, objects),
             }
         }
         run(&mut command).map(drop)
     }
 }
 
-/// Adds an argument with the objects of its units. Units without an object are omitted: they are archive members that the link did not use.
-fn add(command: &mut Command, argument: &LinkArgument, objects: &HashMap<Identity, PathBuf>) {
+fn add_link_argument(command: &mut Command, argument: &LinkArgument, objects: &HashMap<Identity, PathBuf>) {
     match argument {
         LinkArgument::Plain(argument) => drop(command.arg(argument)),
         LinkArgument::Unit(unit) => drop(command.args(objects.get(unit))),
-        LinkArgument::Archive(arguments) | LinkArgument::Whole(arguments) => arguments.iter().for_each(|w| add(command, w, objects)),
+        LinkArgument::Archive(arguments) | LinkArgument::Whole(arguments) => {
+            arguments.iter().for_each(|w| add_link_argument(command, w, objects))
+        }
     }
 }
 
 fn archive(tools: &Toolkit, members: &[LinkArgument], objects: &HashMap<Identity, PathBuf>, output: &Path) -> Result<PathBuf, OracleError> {
     let mut command = tools.command("llvm-ar");
     command.arg("qc").arg(output);
-    members.iter().for_each(|m| add(&mut command, m, objects));
+    members.iter().for_each(|m| add_link_argument(&mut command, m, objects));
     let _ = fs::remove_file(output);
     run(&mut command)?;
     Ok(output.to_owned())
@@ -291,7 +298,7 @@ impl SubjectRun {
     }
 
     /// Copies the program to where it runs, using `cp`. If this process wrote the file itself, a child started by another thread could
-    /// inherit the descriptor, and executing the file would fail with `ETXTBSY` until that child closes it.
+    /// inherit the descriptor. Executing the file would then fail with `ETXTBSY` until that child closes the descriptor.
     fn copy_to_place(&self, program: &Path) -> Result<(), OracleError> {
         if let Some(folder) = self.place.parent() {
             fs::create_dir_all(folder).map_err(OracleError::file(folder))?;

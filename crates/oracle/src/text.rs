@@ -1,8 +1,8 @@
-//! A reader for the parts of LLVM's textual IR that the oracles need: functions, blocks, the first lines of instructions, and callees.
+//! Reads the parts of LLVM's textual IR that the oracles need: functions, blocks, the first lines of instructions, and callees.
 //!
-//! It reads the output of LLVM's printer only, which has a fixed layout. A definition extends from a line starting with `define` to a line
-//! `}`. Labels start in the first column, instructions after two blanks. Lines indented further, and the `]` that closes a switch, continue
-//! the previous instruction.
+//! Only the output of LLVM's printer can be read, which has a fixed layout. A definition extends from a line that starts with `define` to a
+//! line `}`. Labels start in the first column, instructions after two blanks. Lines that are indented further, and the `]` that closes a
+//! switch, continue the previous instruction.
 
 use std::collections::{HashMap, HashSet};
 
@@ -134,7 +134,7 @@ fn operation(line: &str) -> &str {
 }
 
 /// The name of an instruction's result, with its `%`.
-pub fn result(line: &str) -> Option<&str> {
+pub fn result_name(line: &str) -> Option<&str> {
     let line = line.trim_start();
     line.starts_with('%').then(|| line.split(" = ").next()).flatten()
 }

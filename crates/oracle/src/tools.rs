@@ -18,16 +18,15 @@ pub struct Toolkit {
     pub runtime: PathBuf,
 }
 
-/// The runtime object built by the build script.
 const RUNTIME: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/trodden_rt.o"));
 /// The C source of the recorder that probes call.
 pub const RECORDER: &str = include_str!("probes.c");
-/// The clang whose LLVM is used unless `TRODDEN_CLANG` names another.
+/// The clang whose LLVM is used unless `TRODDEN_CLANG` names a different clang.
 const DEFAULT_CLANG: &str = "clang-22";
 
 impl Toolkit {
-    /// Takes the plugin from `TRODDEN_PLUGIN` or else builds it with cargo, and writes the runtime object to `folder`. LLVM is
-    /// that of the clang that `TRODDEN_CLANG` names, if it is set.
+    /// Takes the plugin from `TRODDEN_PLUGIN`, or builds it with cargo, and writes the runtime object to `folder`. If `TRODDEN_CLANG` is
+    /// set, LLVM's tools are those of that clang.
     ///
     /// # Errors
     /// The plugin cannot be built, or the folder cannot be written.

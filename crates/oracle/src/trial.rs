@@ -10,7 +10,6 @@ use std::process::ExitCode;
 use trodden_oracle::{CountVerdict, OracleError, Subject, SubjectRun, Toolkit, counts, log, pgo, program};
 use trodden_unit::UnitCache;
 
-/// Options of a check.
 pub struct Trial {
     /// Unit cache of the build; `None` for the user's cache.
     pub store: Option<PathBuf>,
@@ -57,7 +56,7 @@ fn replay(
     Ok(describe(text, name, "log of steps", &replay.check(subject, paths)?))
 }
 
-/// The run requested by the user. Standard input is saved to a file, since the program runs several times.
+/// Prepares the run that the user requested. Standard input is saved to a file, since the program runs several times.
 fn prepare_run(name: &OsString, arguments: &[OsString], folder: &Path) -> Result<SubjectRun, OracleError> {
     let mut input = Vec::new();
     std::io::stdin().read_to_end(&mut input).map_err(OracleError::file(Path::new("standard input")))?;

@@ -34,10 +34,9 @@ pub struct UntestedExecution {
     pub all_edges_tested: u64,
 }
 
-/// Identifies a function across builds: source of its unit, name and shape.
+/// Identifies a function across builds by its unit's source, its name and its shape.
 type FunctionAcrossBuilds<'p> = (&'p str, &'p str, u64);
 
-/// The paths and edge counts of a function in the tests.
 #[derive(Default)]
 struct Tested {
     paths: HashSet<Vec<Origin>>,

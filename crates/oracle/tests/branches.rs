@@ -63,5 +63,5 @@ fn windows_contain_the_latest_branches_first() {
 7/7 26 0xffffffff81000000/0x26/P/-/-/0 0x10/0x20/P/-/-/0
 7/7 40 0x30/0x40/P/-/-/0 0xffffffff81000000/0x26/P/-/-/0
 ";
-    assert_eq!(step::windows(trace, 2, 0), expected);
+    assert_eq!(step::sample_windows(trace, 2, 0), expected);
 }

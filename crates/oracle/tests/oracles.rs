@@ -8,7 +8,7 @@ use trodden_oracle::check::{CheckVariant, check_sources};
 use trodden_oracle::random::RandomLanguage;
 use trodden_oracle::{Subject, SubjectRun, Toolkit, counts, log};
 
-/// Shared by all tests, since cargo builds the plugin under a lock.
+/// Shared by all tests, since cargo holds a lock while it builds the plugin.
 static TOOLS: LazyLock<Toolkit> = LazyLock::new(|| Toolkit::prepare(&Path::new(env!("CARGO_TARGET_TMPDIR")).join("oracles")).unwrap());
 
 struct Workspace {
@@ -32,7 +32,7 @@ impl Workspace {
         let language = if name.ends_with(".c") { RandomLanguage::C } else { RandomLanguage::Cxx };
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/subjects").join(name);
         let found = self.check(&[path], language);
-        // Look at the unoptimised variant only, since the optimiser may remove the calls in which paths stop.
+        // Only the unoptimised variant is checked, since the optimiser may remove the calls in which paths stop.
         assert_eq!(found[0] > 0, unfinished, "{found:?}");
     }
 

@@ -53,8 +53,8 @@ fn only_unknown_paths_are_counted_and_exactly() {
             let known = plain::Execution { outcome: full.outcome.clone(), profile: tested }.counts();
             let mut expected = full.counts();
             expected.retain(|path, _| !known.contains_key(path));
-            // By default, known paths are recognised by the region of code that they stay in; with ppp or pspp, as published, by their
-            // numbers.
+            // Without a scheme, known paths are recognised by the region of code that they stay in; with ppp or pspp, they are recognised
+            // by their numbers, as published.
             let numbered = if share == 50 { " scheme=pspp" } else { " scheme=ppp" };
             for scheme in ["", numbered] {
                 let words = format!("{words} known={}{scheme}", file.display());
@@ -114,7 +114,8 @@ fn paths_are_looked_up_before_tail_calls_that_do_not_return() {
     let place = |name: &str| folder.path().join(name);
     let full = plain::execute(&plain::build(&program, "-O2", "", &[], &tools, &place("full")), &[]);
     assert_eq!(full.outcome.1, Some(0));
-    // Each trial leaves a different quarter of the paths unknown, so one trial does so with the path whose tail call does not return.
+    // Each trial leaves a different quarter of the paths unknown. In one of the trials, this quarter contains the path whose tail call does
+    // not return.
     for trial in 0..4 {
         let mut tested = full.profile.clone();
         for (at, (_, count)) in tested.images.iter_mut().flat_map(|i| &mut i.units).flat_map(|u| &mut u.counts.executions).enumerate() {
@@ -137,7 +138,7 @@ fn paths_are_looked_up_before_tail_calls_that_do_not_return() {
     }
 }
 
-/// Paths whose counts are not as expected, each with the actual and the expected count.
+/// Returns the paths whose counts are not as expected, each with the actual and the expected count.
 fn differences(counts: &Counts, expected: &Counts) -> Vec<((String, u64), u64, u64)> {
     let of = |counts: &Counts, path| counts.get(path).copied().unwrap_or(0);
     let paths: BTreeSet<&(String, u64)> = counts.keys().chain(expected.keys()).collect();
@@ -145,7 +146,7 @@ fn differences(counts: &Counts, expected: &Counts) -> Vec<((String, u64), u64, u
     all.filter(|(_, counted, expected)| counted != expected).collect()
 }
 
-/// Counters of paths that do not start at the entry of their function.
+/// Returns the counters of paths that do not start at their function's entry.
 fn iterations(unit: &UnitProfile) -> HashSet<u64> {
     let of = |function: &FunctionMap| -> Vec<u64> {
         let paths = FunctionPaths::decode(function, unit.counts_of(function)).unwrap();

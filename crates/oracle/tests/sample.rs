@@ -7,8 +7,8 @@ use trodden_oracle::check::{CheckVariant, check};
 use trodden_oracle::random::{RandomLanguage, RandomProgram};
 use trodden_oracle::{Toolkit, random};
 
-/// C code that turns the switch on in the first constructor, or flips it at random if `FLIP` is set. It replaces the page mapped by the
-/// runtime by a writable one. Programs with only the oracles' probes have no switch.
+/// C code that turns the switch on in the first constructor or, if `FLIP` is set, flips it at random. It replaces the page that the runtime
+/// has mapped by a writable page. Programs with only the oracles' probes have no switch.
 const HELPER: &str = r#"
 #define _GNU_SOURCE
 #include <pthread.h>

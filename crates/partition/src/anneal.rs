@@ -1,27 +1,24 @@
 //! Refines a distribution of ends by simulated annealing.
 //!
 //! The local search of [`super::weighted`] stops when no single move reduces the cost. The usual reason is that several ends of a procedure
-//! have the same labels. When the first end moves, both copies have these labels, and only after the last move, one copy has them. The
-//! objective is a norm of the loads that is close to the maximum, but also falls if a different heavily loaded copy has less load. The
-//! result is the best distribution that was found, so it is never worse. The random numbers are a fixed sequence, so the result is
-//! deterministic.
+//! have the same labels: after the first of these ends has moved, both copies need the labels, and only after the last move does one copy
+//! need them. The objective is a norm of the loads that is close to the maximum, but also falls if another heavily loaded copy gets less
+//! load. The result is the best distribution found, so it is never worse than the initial one. The random numbers are a fixed sequence, so
+//! the result is deterministic.
 
 use super::weighing::{EndPartition, EndSet, Weigher};
 use trodden_flow::numbering::sequence::Shuffle;
 
 // docs/benchmarks/constants.md has the effect of other values of the constants below, except of the two that bound the time.
 
-/// Maximum number of edges examined, which bounds the time.
+/// Maximum number of edges examined. Bounds the time, like [`MAX_STEPS`].
 const MAX_WORK: u64 = 60_000_000;
 /// Steps per movable end.
 const STEPS_PER_END: usize = 200;
-/// Maximum number of steps, which bounds the time.
 const MAX_STEPS: usize = 60_000;
 /// Initial temperature: a move that worsens the norm by this share of the mean load is accepted with probability 1/e.
 const INITIAL_TEMPERATURE: f64 = 0.02;
-/// Final temperature.
 const FINAL_TEMPERATURE: f64 = 0.000_5;
-/// Exponent of the norm.
 const EXPONENT: i32 = 24;
 /// Procedures whose total cost is below this share of the mean load are not changed.
 const MIN_SHARE: f64 = 0.002;
@@ -113,7 +110,7 @@ impl AnnealingState<'_> {
         true
     }
 
-    /// Returns some of a copy's ends: a single one, those reachable from a node, those never executed, or all.
+    /// Returns some of a copy's ends: a single end, the ends reachable from a node, the ends that were never executed, or all ends.
     fn random_set(&mut self, procedure: usize, from: usize) -> EndSet {
         let (weigher, own) = (&self.weighers[procedure], &self.partition[procedure][from]);
         match self.random.below(8) {

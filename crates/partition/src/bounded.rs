@@ -2,8 +2,8 @@
 //!
 //! Source: M. Diep, M. Cohen and S. Elbaum, "Probe distribution techniques to profile events in deployed software" (ISSRE 2006), as
 //! described by Afraz, Saha and Kanade (2015, section 5): each variant of a program has a bounded subset of the probes. Their events are
-//! independent. Paths are not, because each [end](trodden_flow::part::Ends) needs labels that distinguish its paths. So ends are
-//! distributed, and the probes of a copy include its labels ([`Part::probes`]).
+//! independent of each other, but paths are not, because each [end](trodden_flow::part::Ends) needs labels that distinguish its paths. So
+//! ends are distributed, and the probes of a copy include the labels that its ends need ([`Part::probes`]).
 //!
 //! Procedures that fit are not split. Others are split into pieces of consecutive ends. Pieces go to copies by first fit, the largest
 //! first.
@@ -15,7 +15,8 @@ use trodden_flow::part::{Ends, Measure, Part};
 /// The bound is below the number of probes that a single end needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "the paths through one final edge of procedure {procedure} need {probes} probes in one copy. Allow at least {probes} probes per copy"
+    "the paths that end with the same edge of procedure {procedure} need {probes} probes in one copy. Allow at least {probes} probes \
+     per copy"
 )]
 pub struct TooFewProbes {
     /// Number of the procedure.
@@ -24,7 +25,6 @@ pub struct TooFewProbes {
     pub probes: usize,
 }
 
-/// A part of a procedure for one copy.
 struct BoundedPiece {
     procedure: usize,
     part: Part,
@@ -46,7 +46,7 @@ pub fn plan(procedures: &[Procedure], max_probes: usize, measure: Measure) -> Re
     pieces.sort_by_key(|piece| std::cmp::Reverse(piece.probes));
     let mut copies: Vec<(usize, CopyPlan)> = Vec::new();
     for BoundedPiece { procedure, part, probes } in pieces {
-        // Two pieces of a procedure in one copy would be one part with different labels, so each goes to a different copy.
+        // Two pieces of a procedure in one copy would be one part with different labels, so each piece goes to a different copy.
         let fits = |(used, copy): &(usize, CopyPlan)| used + probes <= max_probes && copy.parts[procedure].is_none();
         let at = copies.iter().position(fits).unwrap_or_else(|| {
             copies.push((0, CopyPlan { parts: vec![None; procedures.len()] }));
@@ -76,7 +76,8 @@ fn split(number: usize, procedure: &Procedure, max_probes: usize, measure: Measu
         if one.probes > max_probes {
             return Err(TooFewProbes { procedure: number, probes: one.probes });
         }
-        // Each end has a counter, so at most `max_probes` ends fit. More ends may need fewer labels, so the search begins with the most.
+        // Each end has a counter, so at most `max_probes` ends fit. More ends may need fewer labels, so the search starts with the most
+        // ends.
         let taken = (2..=rest.len().min(max_probes))
             .rev()
             .find_map(|number| Some((number, of(&rest[..number]))).filter(|(_, p)| p.probes <= max_probes));

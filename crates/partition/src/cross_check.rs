@@ -1,36 +1,36 @@
 //! Cross-checks: paths that all copies count, so that a difference between the executions of the copies is detected.
 //!
-//! Copies that count different paths cannot be compared. So all copies count some procedures that a single copy would count, if the cost
-//! is small. They count only the rarely executed [ends](trodden_flow::part::Ends) of their paths, such as a collision in a hash table or a
-//! slow path, because executions usually differ there first.
+//! Copies that count different paths cannot be compared. So all copies count some procedures that otherwise a single copy would count, if
+//! the cost is small. They count only the rarely executed [ends](trodden_flow::part::Ends) of the procedures' paths, such as a hash table
+//! collision or a slow path, because executions usually diverge there first.
 //!
-//! Invariants: existing parts are not changed. The cross-checks of a copy cost at most [`PERCENT`] of the hits of the slowest copy plus
-//! [`FREE`] hits. O(edges) for each procedure and each halving of its ends.
+//! Invariants: existing parts are not changed. The cross-checks of a copy cost at most [`BUDGET_PERCENT`] of the hits of the slowest copy plus
+//! [`EXTRA_BUDGET_HITS`] hits. O(edges) for each procedure and each halving of its ends.
 
 use super::{CopyPlan, PartitionPlan, Procedure, hits};
 use trodden_flow::dag::DagEdgeId;
 use trodden_flow::part::{Ends, Measure, Part};
 
-/// The hottest procedure may use two thirds of the budget; each other one this fraction (1/8) of the rest. With 1/2, half as many
-/// procedures are checked in two of four programs; with 1/32, 4 to 14% fewer in three (docs/benchmarks/constants.md).
-const PART_OF_REST: u64 = 8;
-/// Budget, in percent of the slowest copy's hits. With 1, up to 16% fewer procedures of four programs are checked; with 10, up to 13%
-/// more (docs/benchmarks/constants.md).
-const PERCENT: u64 = 3;
+/// The hottest procedure may use two thirds of the budget, and each further procedure 1/8 of the rest. With 1/2, half as many procedures
+/// are checked in two of four programs; with 1/32, 4 to 14% fewer in three (docs/benchmarks/constants.md).
+const REST_DIVISOR: u64 = 8;
+/// The budget for cross-checks, in percent of the slowest copy's hits. With 1, up to 16% fewer procedures of four programs are checked;
+/// with 10, up to 13% more (docs/benchmarks/constants.md).
+const BUDGET_PERCENT: u64 = 3;
 /// Additional budget in hits, so that short runs are checked. With 0, the results for four programs are the same.
-const FREE: u64 = 256;
+const EXTRA_BUDGET_HITS: u64 = 256;
 
 /// Adds cross-checks to the copies of a plan.
 pub fn add(procedures: &[Procedure], plan: &mut PartitionPlan, measure: Measure) {
     if plan.copies.len() < 2 {
         return;
     }
-    let mut budget = hits::slowest(procedures, plan, measure) / 100 * PERCENT + FREE;
-    let mut candidates: Vec<usize> = (0..procedures.len()).filter(|at| is_in_one(&plan.copies, *at)).collect();
+    let mut budget = hits::slowest_copy_hits(procedures, plan, measure) / 100 * BUDGET_PERCENT + EXTRA_BUDGET_HITS;
+    let mut candidates: Vec<usize> = (0..procedures.len()).filter(|at| is_counted_by_one_copy(&plan.copies, *at)).collect();
     candidates.sort_by_key(|at| (std::cmp::Reverse(executions(&procedures[*at])), *at));
     let mut is_first = true;
     for at in candidates.into_iter().filter(|at| executions(&procedures[*at]) > 0) {
-        let max_cost = if is_first { budget / 3 * 2 } else { budget / PART_OF_REST };
+        let max_cost = if is_first { budget / 3 * 2 } else { budget / REST_DIVISOR };
         let Some((part, cost)) = affordable_part(&procedures[at], max_cost, measure) else { continue };
         let others = plan.copies.iter_mut().map(|copy| &mut copy.parts[at]).filter(|part| part.is_none());
         others.for_each(|place| *place = Some(part.clone()));
@@ -39,8 +39,7 @@ pub fn add(procedures: &[Procedure], plan: &mut PartitionPlan, measure: Measure)
     }
 }
 
-/// Returns true if exactly one copy counts a procedure.
-fn is_in_one(copies: &[CopyPlan], at: usize) -> bool {
+fn is_counted_by_one_copy(copies: &[CopyPlan], at: usize) -> bool {
     copies.iter().filter(|copy| copy.parts[at].is_some()).count() == 1
 }
 
@@ -49,8 +48,8 @@ fn executions(procedure: &Procedure) -> u64 {
     ends.edges().iter().fold(0, |sum: u64, end| sum.saturating_add(procedure.frequencies[end.index()]))
 }
 
-/// Returns a part of a procedure that costs at most `max_cost` hits, and its cost. Begins with all executed ends, and drops the more
-/// frequent half until the rest fits; `None` if even a single end does not fit.
+/// Returns a part of a procedure that costs at most `max_cost` hits, and its cost. Starts with all executed ends, and drops the more
+/// frequent half until the rest fits. Returns `None` if not even one end fits.
 fn affordable_part(procedure: &Procedure, max_cost: u64, measure: Measure) -> Option<(Part, u64)> {
     let mut ends: Vec<DagEdgeId> = Ends::from_dag(&procedure.dag).edges().to_vec();
     let executed = |end: &DagEdgeId| procedure.frequencies[end.index()];
@@ -58,7 +57,7 @@ fn affordable_part(procedure: &Procedure, max_cost: u64, measure: Measure) -> Op
     ends.sort_by_key(|end| (executed(end), *end));
     while !ends.is_empty() {
         let part = Part::by_ends(&procedure.dag, &ends, &procedure.frequencies, measure);
-        let cost = hits::of_part(procedure, &part).of(measure);
+        let cost = hits::part_hits(procedure, &part).of(measure);
         if cost <= max_cost {
             return Some((part, cost));
         }
@@ -94,7 +93,7 @@ mod tests {
         let before = plan(&procedures, PartitionStrategy::Pbl, &options);
         let mut after = before.clone();
         add(&procedures, &mut after, options.measure);
-        let slowest = hits::slowest(&procedures, &before, options.measure);
+        let slowest = hits::slowest_copy_hits(&procedures, &before, options.measure);
         for (copy, (old, new)) in before.copies.iter().zip(&after.copies).enumerate() {
             for at in 0..procedures.len() {
                 match &old.parts[at] {
@@ -105,8 +104,8 @@ mod tests {
                     None => assert!(new.parts[at].is_none()),
                 }
             }
-            let cost = hits::of_copy(&procedures, new).all - hits::of_copy(&procedures, old).all;
-            assert!(cost <= slowest / 100 * PERCENT + FREE, "{cost}");
+            let cost = hits::copy_hits(&procedures, new).all - hits::copy_hits(&procedures, old).all;
+            assert!(cost <= slowest / 100 * BUDGET_PERCENT + EXTRA_BUDGET_HITS, "{cost}");
         }
         let mut one = plan(&procedures, PartitionStrategy::Sbl, &PartitionOptions { copies: 1, ..options });
         let single = one.copies[0].parts.clone();

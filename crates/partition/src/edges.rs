@@ -4,10 +4,10 @@
 //! events with support for on-line queries" (1994). By Kirchhoff's law only the chords of a maximum spanning tree need counters. Unlike
 //! labels of paths, counters of chords are independent: each chord goes to the copy with the least load, the most executed first.
 //!
-//! If all edges of a graph are cut, each path is one edge, so an edge profile is a path profile of that graph. Kirchhoff's law fails for
-//! calls that may not return, whose edge to the exit counts the executions up to the call ([`trodden_flow::dag`]), and for calls that
-//! return twice. Each of their blocks is two nodes of the network, one entered and one left. The difference flows from or to the outside,
-//! as at entry and exit.
+//! If all edges of a graph are cut, each path is one edge, so an edge profile is a path profile of that graph. Kirchhoff's law does not
+//! hold for calls that may not return, whose edge to the exit counts the executions up to the call ([`trodden_flow::dag`]), and for calls
+//! that return twice. A block with such a call is represented by two network nodes, one that is entered and one that is left. The
+//! difference flows from or to the outside, as at the entry and the exit.
 
 use super::{CopyPlan, PartitionPlan, Procedure};
 use trodden_flow::dag::{CutReason, Dag, DagEdgeId, Entries, Origin};
@@ -30,11 +30,12 @@ pub fn dag(graph: &Graph, cuts: &[(Edge, CutReason)]) -> Dag {
 /// A path of one edge.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EdgeEvent {
-    /// Its edges in the acyclic graph: the one by which its block is entered (unless that is the entry), and the counted one.
+    /// The event's edges in the acyclic graph: the edge by which the block is entered (unless the block is the function's entry), and the
+    /// counted edge.
     pub path: Vec<DagEdgeId>,
-    /// Node of the network that it leaves.
+    /// The network node at which the event starts.
     from: Node,
-    /// Node of the network that it enters.
+    /// The network node at which the event ends.
     to: Node,
 }
 
@@ -47,9 +48,9 @@ pub struct Network {
     outside: Node,
 }
 
-/// Inconsistent counts: a node is left more often than it is entered.
+/// Inconsistent counts: a node is left more often than it is entered. The field is the number of the edge into the node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("more executions are counted after edge {0} than before it")]
+#[error("inconsistent counts: the node after edge {0} is left more often than it is entered")]
 pub struct Unbalanced(pub u32);
 
 impl Network {

@@ -1,8 +1,8 @@
 //! Finds the optimal distribution of a few ends over copies.
 //!
-//! Branch and bound over ends, the most frequent first. Since copies are interchangeable, an end goes to a copy that already has an end,
-//! or to the first empty one. The cost of a set never falls when an end is added, so a branch is pruned when its slowest copy is as slow
-//! as that of the best solution.
+//! Branch and bound over ends, the most frequent first. Since copies are interchangeable, an end goes to a copy that already has an end, or
+//! to the first empty copy. Adding an end never lowers the cost of a set, so a branch is pruned when its slowest copy is as slow as the
+//! slowest copy of the best solution.
 
 use super::weighing::{EndPartition, EndSet, Weigher};
 

@@ -7,7 +7,7 @@ use crate::{CopyPlan, PartitionPlan, Procedure};
 use trodden_flow::part::{Hits, Measure, Part};
 
 /// Returns the hits of a part of a procedure.
-pub fn of_part(procedure: &Procedure, part: &Part) -> Hits {
+pub fn part_hits(procedure: &Procedure, part: &Part) -> Hits {
     let mut hits = Hits::default();
     for (edge, &executed) in procedure.dag.edge_ids().zip(&procedure.frequencies) {
         let labelled = part.increments[edge.index()] != 0;
@@ -18,12 +18,12 @@ pub fn of_part(procedure: &Procedure, part: &Part) -> Hits {
 }
 
 /// Returns the hits of a copy.
-pub fn of_copy(procedures: &[Procedure], copy: &CopyPlan) -> Hits {
+pub fn copy_hits(procedures: &[Procedure], copy: &CopyPlan) -> Hits {
     let parts = procedures.iter().zip(&copy.parts);
-    parts.filter_map(|(procedure, part)| Some(of_part(procedure, part.as_ref()?))).sum()
+    parts.filter_map(|(procedure, part)| Some(part_hits(procedure, part.as_ref()?))).sum()
 }
 
 /// Returns the hits of the slowest copy.
-pub fn slowest(procedures: &[Procedure], plan: &PartitionPlan, measure: Measure) -> u64 {
-    plan.copies.iter().map(|c| of_copy(procedures, c).of(measure)).max().unwrap_or(0)
+pub fn slowest_copy_hits(procedures: &[Procedure], plan: &PartitionPlan, measure: Measure) -> u64 {
+    plan.copies.iter().map(|c| copy_hits(procedures, c).of(measure)).max().unwrap_or(0)
 }

@@ -40,7 +40,7 @@ pub struct Procedure {
     pub paths: Vec<ExecutedPath>,
     /// Number of call sites; `None` if unknown.
     pub call_sites: Option<u32>,
-    /// Number of its compilation unit. A copy that counts in few units is built quickly.
+    /// Index of its compilation unit. Units matter because a copy that counts in only a few units is quick to build.
     pub unit: usize,
 }
 
@@ -51,7 +51,7 @@ pub struct ExecutedPath {
     pub end: DagEdgeId,
     /// Executions.
     pub count: u64,
-    /// True if this is a prefix of another path, which is counted where that path continues. It then has the labels of that path.
+    /// True if this is a prefix of another path. Such a path is counted where the longer path continues, and has its labels.
     pub in_passing: bool,
 }
 

@@ -18,7 +18,7 @@
 //! copy that distinguishes fewer paths needs fewer labels.
 
 use super::Procedure;
-use super::hits::of_part;
+use super::hits::part_hits;
 use super::separation_bound::least_labels;
 use super::single_path_bound::least_labels_of_one;
 use std::cmp::Reverse;
@@ -75,15 +75,14 @@ pub fn bound(procedures: &[Procedure], copies: usize, measure: Measure) -> Lower
         counts.sort_unstable_by_key(|c| Reverse(*c));
         sum += counts.iter().sum::<u64>();
         bound.path = procedures.iter().flat_map(|p| &p.paths).map(|p| p.count).max().unwrap_or(0);
-        bound.together = together(&counts, copies as usize);
+        bound.together = executions_counted_together(&counts, copies as usize);
         bound.whole_end = most_expensive_end(&known, sum.div_ceil(copies));
-        bound.end = sufficient(&expensive_ends(&known, sum.div_ceil(copies)), copies, sum);
+        bound.end = smallest_sufficient_hits(&expensive_ends(&known, sum.div_ceil(copies)), copies, sum);
     }
     bound.average = sum.div_ceil(copies);
     bound
 }
 
-/// The costs of a procedure.
 struct KnownCosts<'a> {
     procedure: &'a Procedure,
     ends: Ends,
@@ -100,7 +99,7 @@ impl KnownCosts<'_> {
         let counts = ends.edges().iter().map(|e| (*e, procedure.frequencies[e.index()])).collect();
         let separated = least_labels(&procedure.dag, &ends, &procedure.frequencies, ends.edges());
         let whole = Part::whole(&procedure.dag, &procedure.frequencies, measure);
-        let sequential = whole.map_or(0, |part| of_part(procedure, &part).of(measure));
+        let sequential = whole.map_or(0, |part| part_hits(procedure, &part).of(measure));
         KnownCosts { procedure, counts, labels: separated.max(executions_except_most_frequent(procedure)), sequential, ends }
     }
 
@@ -110,8 +109,8 @@ impl KnownCosts<'_> {
     }
 }
 
-/// Returns the minimum executions of labels in all copies together: at each end, the executions of all paths but the most frequent one.
-/// paths that are counted where longer ones continue have the labels of other paths.
+/// Returns the minimum executions of labels in all copies together: at each end, the executions of all paths except the most frequent one.
+/// Paths that are counted where longer paths continue have the labels of other paths, so they are not included.
 fn executions_except_most_frequent(procedure: &Procedure) -> u64 {
     let mut of_end = BTreeMap::<_, (u64, u64)>::new();
     for path in procedure.paths.iter().filter(|p| !p.in_passing) {
@@ -123,7 +122,7 @@ fn executions_except_most_frequent(procedure: &Procedure) -> u64 {
 }
 
 /// Of `k m + 1` ends one copy counts at least `m + 1`. `counts` is in descending order.
-fn together(counts: &[u64], copies: usize) -> u64 {
+fn executions_counted_together(counts: &[u64], copies: usize) -> u64 {
     let of = |m: usize| counts.get((copies - 1) * m..=copies * m).map_or(0, |least| least.iter().sum());
     (0..=counts.len() / copies).map(of).max().unwrap_or(0)
 }
@@ -169,7 +168,7 @@ fn expensive_ends(known: &[KnownCosts], share: u64) -> Vec<ExpensiveEnd> {
 
 /// Returns the smallest number of hits per copy with which no end needs more than `copies` copies, and all copies together can hold all
 /// hits.
-fn sufficient(expensive: &[ExpensiveEnd], copies: u64, sum: u64) -> u64 {
+fn smallest_sufficient_hits(expensive: &[ExpensiveEnd], copies: u64, sum: u64) -> u64 {
     let suffices = |hits: u64| {
         let mut all = u128::from(sum);
         for end in expensive {

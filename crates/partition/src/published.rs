@@ -60,7 +60,7 @@ fn task_of_all_paths(at: usize, procedure: &Procedure) -> PathTask {
     PathTask { procedure: at, edges: None, cost }
 }
 
-/// Returns the number of probes of a part that is made without frequencies.
+/// Returns the number of probes of a part that is chosen without frequencies.
 fn static_probes(procedure: &Procedure, part: impl Fn(&[u64]) -> Option<Part>) -> usize {
     part(&vec![1; procedure.dag.edges().len()]).map_or(0, |p| p.labels())
 }

@@ -94,7 +94,7 @@ impl Folding<'_> {
         if self.gone.contains(begin) || !(2..=max_edges).contains(&edges.len()) {
             return None;
         }
-        // The direct edge of a triangle leads to the join itself; the other branch leads there through a node.
+        // One edge of a triangle leads directly to the join; the other leads there through one node.
         let middle: Vec<Option<Node>> = edges.iter().map(|e| self.only_successor(self.to[e.index()])).collect();
         let direct = |e: &DagEdgeId| self.to[e.index()];
         let candidates: BTreeSet<Node> = edges.iter().map(direct).chain(middle.iter().flatten().copied()).collect();

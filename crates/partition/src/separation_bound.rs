@@ -15,7 +15,7 @@
 //! - *contraction*: the only edge into a node does not have to be closed if closing all edges out of the node is no more expensive, and
 //!   vice versa;
 //! - *bubble*: the lowest price on a bubble is added to the bound, and subtracted from the prices of all edges of the bubble. Any hitting
-//!   set has at least this cost for one of them, so the result is a lower bound (linear programming duality).
+//!   set pays at least this price for one of these edges, so the result is a lower bound (linear programming duality).
 //!
 //! On graphs of nested conditionals the first four rules suffice, and the bound is the optimum. O(nodes x edges) for each bubble.
 
@@ -59,7 +59,6 @@ struct Net {
     into: Vec<Vec<usize>>,
     /// Cost that every hitting set has.
     bound: u64,
-    /// Nodes to visit.
     work: Vec<usize>,
 }
 
@@ -96,7 +95,7 @@ impl Net {
     }
 
     /// Removes an edge that needs no decision, because closing it has no additional cost, or because it is on no bubble.
-    fn resolve(&mut self, id: usize) {
+    fn remove_decided_edge(&mut self, id: usize) {
         let edge = self.take(id);
         self.bound = self.bound.saturating_add(edge.open);
     }
@@ -122,7 +121,7 @@ impl Net {
             ([], [only]) | ([only], []) => Some(*only),
             _ => None,
         };
-        free.or(single).map(|id| self.resolve(id)).is_some()
+        free.or(single).map(|id| self.remove_decided_edge(id)).is_some()
     }
 
     fn join_parallel(&mut self, node: usize) -> bool {
@@ -173,8 +172,8 @@ impl Net {
     fn add_price_of_bubble(&mut self) -> bool {
         let left = (0..self.edges.len()).filter(|id| self.edges[*id].is_some());
         let Some(cheapest) = left.min_by_key(|id| self.edges[*id].map(|w| w.price())) else { return false };
-        let Some(bubble) = self.bubble(cheapest) else {
-            self.resolve(cheapest);
+        let Some(bubble) = self.find_bubble(cheapest) else {
+            self.remove_decided_edge(cheapest);
             return true;
         };
         let price = bubble.iter().filter_map(|id| self.edges[*id]).map(|w| w.price()).min().unwrap_or(0);
@@ -190,17 +189,17 @@ impl Net {
 
     /// Returns the edges of a bubble that contains this edge, if there is one: it begins at the nearest predecessor from which a second
     /// path leads to a node after the edge.
-    fn bubble(&self, through: usize) -> Option<Vec<usize>> {
+    fn find_bubble(&self, through: usize) -> Option<Vec<usize>> {
         let edge = self.edges[through]?;
-        let after = self.search(edge.to, |w| w.from, |w| w.to, &self.out, |_| true);
-        let before = self.search(edge.from, |w| w.to, |w| w.from, &self.into, |_| true);
+        let after = self.search_breadth_first(edge.to, |w| w.from, |w| w.to, &self.out, |_| true);
+        let before = self.search_breadth_first(edge.from, |w| w.to, |w| w.from, &self.into, |_| true);
         for &start in &before.order {
-            let mut bubble = before.trace(start, &self.edges, |w| w.to);
+            let mut bubble = before.edges_back_to_start(start, &self.edges, |w| w.to);
             bubble.push(through);
-            let other = self.search(start, |w| w.from, |w| w.to, &self.out, |id| !bubble.contains(&id));
+            let other = self.search_breadth_first(start, |w| w.from, |w| w.to, &self.out, |id| !bubble.contains(&id));
             if let Some(&end) = other.order.iter().find(|n| after.by.contains_key(n)) {
-                bubble.extend(after.trace(end, &self.edges, |w| w.from));
-                bubble.extend(other.trace(end, &self.edges, |w| w.from));
+                bubble.extend(after.edges_back_to_start(end, &self.edges, |w| w.from));
+                bubble.extend(other.edges_back_to_start(end, &self.edges, |w| w.from));
                 return Some(bubble);
             }
         }
@@ -208,7 +207,7 @@ impl Net {
     }
 
     /// Searches breadth first over the allowed edges.
-    fn search(
+    fn search_breadth_first(
         &self,
         start: usize,
         near: fn(&NetEdge) -> usize,
@@ -240,7 +239,7 @@ struct SeparationSearch {
 
 impl SeparationSearch {
     /// Returns the edges from a node back to the start of the search; `back` is the other end of an edge in that direction.
-    fn trace(&self, node: usize, edges: &[Option<NetEdge>], back: fn(&NetEdge) -> usize) -> Vec<usize> {
+    fn edges_back_to_start(&self, node: usize, edges: &[Option<NetEdge>], back: fn(&NetEdge) -> usize) -> Vec<usize> {
         let (mut trace, mut node) = (Vec::new(), node);
         while let Some(id) = self.by.get(&node).copied().flatten() {
             trace.push(id);

@@ -1,12 +1,11 @@
 //! Distributes divisible tasks that have a setup cost in each copy that does a part of them.
 //!
-//! Whole tasks are assigned by longest processing time first (Graham, 1969). Then parts move away from the most expensive copy, singly or
-//! together with all parts of the same task, as long as this makes it cheaper and no copy as expensive as it was. So a task is divided only
-//! if that saves more than the setup costs.
+//! Complete tasks are assigned by longest processing time first (Graham, 1969). Then parts move away from the most expensive copy, singly
+//! or together with all parts of the same task, as long as this makes the copy cheaper and leaves every copy cheaper than the most
+//! expensive copy was. So a task is divided only if this saves more than the setup costs.
 
 use std::cmp::Reverse;
 
-/// Maximum number of moves.
 const MAX_MOVES: usize = 10_000;
 
 /// A task whose parts may be done by different copies.
@@ -27,7 +26,6 @@ pub struct TaskDistribution {
     pub loads: Vec<u64>,
 }
 
-/// Parts of a task that move to a different copy.
 struct TaskMove {
     task: usize,
     parts: Vec<usize>,

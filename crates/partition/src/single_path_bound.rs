@@ -12,7 +12,7 @@ use trodden_flow::dag::{Dag, DagEdgeId, DagEdgeSet};
 use trodden_flow::graph::{Node, NodeSet};
 use trodden_flow::part::Ends;
 
-/// Maximum length of paths. Longer ones are ignored, which lowers the bound.
+/// Maximum length of examined paths. Ignoring longer paths lowers the bound.
 const MAX_LENGTH: usize = 120;
 /// Number of edges, the most frequent ones, whose widest paths are tried.
 const MAX_TRIED_EDGES: usize = 24;
@@ -20,7 +20,7 @@ const MAX_TRIED_EDGES: usize = 24;
 /// Returns a lower bound on the executions of labels, before the end, of a copy that profiles the most expensive of some paths of an end.
 pub fn least_labels_of_one(dag: &Dag, ends: &Ends, frequencies: &[u64], end: DagEdgeId) -> u64 {
     let piece = ExecutedPiece::new(dag, ends, frequencies, end);
-    piece.paths().iter().filter(|p| p.len() <= MAX_LENGTH).map(|p| piece.least(p)).max().unwrap_or(0)
+    piece.paths().iter().filter(|p| p.len() <= MAX_LENGTH).map(|p| piece.min_label_executions(p)).max().unwrap_or(0)
 }
 
 /// The executed edges that lead to an end. Labels on edges that are not executed are free.
@@ -30,7 +30,6 @@ struct ExecutedPiece<'a> {
     /// Outgoing and incoming edges of each node.
     out: Vec<Vec<DagEdgeId>>,
     into: Vec<Vec<DagEdgeId>>,
-    /// All edges, in topological order.
     edges: Vec<DagEdgeId>,
     last: Node,
 }
@@ -66,14 +65,14 @@ impl ExecutedPiece<'_> {
         let (mut from, mut to) = (vec![(0, None); nodes], vec![(0, None); nodes]);
         (from[self.dag.entry().index()].0, to[self.last.index()].0) = (u64::MAX, u64::MAX);
         for &edge in self.in_topological_order().iter() {
-            let (tail, head) = self.at(edge);
+            let (tail, head) = self.ends_of(edge);
             let width = from[tail].0.min(self.executed(edge));
             if width > from[head].0 {
                 from[head] = (width, Some(edge));
             }
         }
         for &edge in self.in_topological_order().iter().rev() {
-            let (tail, head) = self.at(edge);
+            let (tail, head) = self.ends_of(edge);
             let width = to[head].0.min(self.executed(edge));
             if width > to[tail].0 {
                 to[tail] = (width, Some(edge));
@@ -83,16 +82,16 @@ impl ExecutedPiece<'_> {
         tried.sort_by_key(|e| (std::cmp::Reverse(self.executed(*e)), *e));
         let over = |edge: DagEdgeId| {
             let (mut before, mut after) = (Vec::new(), Vec::new());
-            let (tail, head) = self.at(edge);
+            let (tail, head) = self.ends_of(edge);
             let mut node = tail;
             while let Some(step) = from[node].1 {
                 before.push(step);
-                node = self.at(step).0;
+                node = self.ends_of(step).0;
             }
             let mut node = head;
             while let Some(step) = to[node].1 {
                 after.push(step);
-                node = self.at(step).1;
+                node = self.ends_of(step).1;
             }
             before.reverse();
             before.push(edge);
@@ -103,22 +102,21 @@ impl ExecutedPiece<'_> {
         paths.sort();
         paths.dedup();
         // Frequencies may be inconsistent: an executed edge may not be reachable over executed edges.
-        paths.retain(|p| self.at(p[0]).0 == self.dag.entry().index());
+        paths.retain(|p| self.ends_of(p[0]).0 == self.dag.entry().index());
         paths
     }
 
-    fn at(&self, edge: DagEdgeId) -> (usize, usize) {
+    fn ends_of(&self, edge: DagEdgeId) -> (usize, usize) {
         (self.dag.edge(edge).from.index(), self.dag.edge(edge).to.index())
     }
 
-    /// Returns the edges in topological order of their sources.
     fn in_topological_order(&self) -> Vec<DagEdgeId> {
         self.dag.order().iter().flat_map(|n| self.out[n.index()].iter().copied()).collect()
     }
 
     /// Returns the minimum executions of labels that distinguish this path from all others.
-    fn least(&self, path: &[DagEdgeId]) -> u64 {
-        let nodes: Vec<usize> = path.iter().map(|e| self.at(*e).0).chain([self.last.index()]).collect();
+    fn min_label_executions(&self, path: &[DagEdgeId]) -> u64 {
+        let nodes: Vec<usize> = path.iter().map(|e| self.ends_of(*e).0).chain([self.last.index()]).collect();
         // For each node, the minimum for the prefix that ends there with a label on its last edge.
         let mut before = vec![u64::MAX; nodes.len()];
         before[0] = 0;
@@ -146,7 +144,6 @@ struct DetourFlow<'a> {
     piece: &'a ExecutedPiece<'a>,
     /// Residual capacity of each edge.
     left: Vec<u64>,
-    /// Flow on each edge.
     back: Vec<u64>,
     within: Vec<bool>,
     on_path: DagEdgeSet,
@@ -168,7 +165,7 @@ impl DetourFlow<'_> {
         // Existing flow through the node becomes two detours, one that ends here and one that begins here.
         let through: u64 = self.piece.into[node].iter().map(|e| self.back[e.index()]).sum();
         self.sum = self.sum.saturating_add(through);
-        while let Some(trace) = self.trace() {
+        while let Some(trace) = self.find_augmenting_path() {
             let width = trace.iter().map(|(e, forth)| if *forth { self.left[e.index()] } else { self.back[e.index()] }).min().unwrap_or(0);
             for (edge, forth) in trace {
                 let (less, more) = if forth { (&mut self.left, &mut self.back) } else { (&mut self.back, &mut self.left) };
@@ -181,7 +178,7 @@ impl DetourFlow<'_> {
     }
 
     /// Returns an augmenting path between two nodes of the piece.
-    fn trace(&self) -> Option<Vec<(DagEdgeId, bool)>> {
+    fn find_augmenting_path(&self) -> Option<Vec<(DagEdgeId, bool)>> {
         let nodes = self.within.len();
         let mut by: Vec<Option<(DagEdgeId, bool)>> = vec![None; nodes];
         let mut seen = self.within.clone();
@@ -189,16 +186,18 @@ impl DetourFlow<'_> {
         while let Some(node) = queue.pop_front() {
             let is_start = self.within[node];
             let forth = self.piece.out[node].iter().filter(|e| self.left[e.index()] > 0 && !self.on_path.contains(**e));
-            let forth = forth.map(|e| (*e, true, self.piece.at(*e).1));
-            let back =
-                self.piece.into[node].iter().filter(|e| !is_start && self.back[e.index()] > 0).map(|e| (*e, false, self.piece.at(*e).0));
+            let forth = forth.map(|e| (*e, true, self.piece.ends_of(*e).1));
+            let back = self.piece.into[node]
+                .iter()
+                .filter(|e| !is_start && self.back[e.index()] > 0)
+                .map(|e| (*e, false, self.piece.ends_of(*e).0));
             for (edge, is_forth, to) in forth.chain(back) {
                 if self.within[to] && is_forth {
                     let mut trace = vec![(edge, true)];
                     let mut at = node;
                     while let Some((edge, forth)) = by[at] {
                         trace.push((edge, forth));
-                        let (tail, head) = self.piece.at(edge);
+                        let (tail, head) = self.piece.ends_of(edge);
                         at = if forth { tail } else { head };
                     }
                     return Some(trace);

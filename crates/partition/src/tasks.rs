@@ -11,8 +11,8 @@ use trodden_flow::graph::Node;
 /// Maximum total number of edges in all edge sets.
 const MAX_EDGES: usize = 1 << 24;
 
-/// Returns true if making `threshold` tasks would take too much memory and time. Each task is a set of edges, and the entry of a long
-/// graph with many cuts has thousands of outgoing edges.
+/// Returns true if `threshold` tasks would take too much memory and time. Each task is a set of edges, and the entry of a long graph with
+/// many cuts has thousands of outgoing edges.
 pub fn are_too_many(dag: &Dag, threshold: usize) -> bool {
     threshold.saturating_mul(dag.edges().len()) > MAX_EDGES
 }
@@ -92,7 +92,6 @@ impl Growth<'_> {
         out
     }
 
-    /// Marks these edges and all that are reachable from them.
     fn reachable(&self, from: &[ReducedEdge]) -> ReducedEdgeSet {
         let mut seen = ReducedEdgeSet::empty(self.reduced.edges.len());
         let mut stack = from.to_vec();

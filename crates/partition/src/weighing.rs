@@ -11,7 +11,6 @@ use trodden_flow::graph::Node;
 use trodden_flow::part::{Ends, Measure};
 use trodden_flow::placement::DisjointSets;
 
-/// Maximum number of clusters per procedure.
 const MAX_CLUSTERS: usize = 64;
 /// Maximum size, in words of 8 bytes, of the sets of all nodes (32 MiB). If the sets are larger, only some nodes are considered for
 /// clusters.
@@ -25,49 +24,40 @@ pub struct EndSet(Vec<u64>);
 pub type EndPartition = Vec<Vec<EndSet>>;
 
 impl EndSet {
-    /// Returns the empty set.
     pub fn none(ends: usize) -> EndSet {
         EndSet(vec![0; ends.div_ceil(64)])
     }
 
-    /// Returns the set of all ends.
     pub fn all(ends: usize) -> EndSet {
         let mut set = EndSet::none(ends);
         (0..ends).for_each(|at| set.insert(at));
         set
     }
 
-    /// Inserts an end.
     pub fn insert(&mut self, at: usize) {
         self.0[at / 64] |= 1 << (at % 64);
     }
 
-    /// Returns true if the set contains an end.
     pub fn contains(&self, at: usize) -> bool {
         self.0[at / 64] >> (at % 64) & 1 == 1
     }
 
-    /// Returns true if the set is empty.
     pub fn is_empty(&self) -> bool {
         self.0.iter().all(|w| *w == 0)
     }
 
-    /// Returns the ends in either set.
     pub fn union(&self, other: &EndSet) -> EndSet {
         EndSet(self.0.iter().zip(&other.0).map(|(a, b)| a | b).collect())
     }
 
-    /// Returns the ends in both sets.
     pub fn intersection(&self, other: &EndSet) -> EndSet {
         EndSet(self.0.iter().zip(&other.0).map(|(a, b)| a & b).collect())
     }
 
-    /// Returns the ends that are not in the other set.
     pub fn difference(&self, other: &EndSet) -> EndSet {
         EndSet(self.0.iter().zip(&other.0).map(|(a, b)| a & !b).collect())
     }
 
-    /// Returns the indices in ascending order.
     pub fn iter(&self) -> impl Iterator<Item = usize> + '_ {
         (0..self.0.len() * 64).filter(|at| self.contains(*at))
     }
@@ -82,16 +72,16 @@ pub struct Weigher {
     pub ends: Vec<DagEdgeId>,
     /// Executions of each end.
     pub weights: Vec<u64>,
-    /// Ends by falling frequency.
+    /// Ends by descending frequency.
     pub by_weight: Vec<usize>,
     /// Ends in topological order.
     pub by_place: Vec<usize>,
-    /// Sets of ends that are reachable from one node, by falling weight.
+    /// Sets of ends that are reachable from one node, by descending weight.
     pub clusters: Vec<EndSet>,
     entry: Node,
     /// Nodes at which the path is not decided yet, in reverse topological order, with their edges.
     order: Vec<(Node, Vec<EdgeHead>)>,
-    /// Edges between these nodes (and ends, where they cost as much as labels), by falling weight.
+    /// Edges between these nodes, by descending weight; also ends, if an end costs as much as a label.
     sorted: Vec<(Node, Node, u64, Option<usize>)>,
     known: HashMap<EndSet, u64>,
     sets: DisjointSets,

@@ -13,15 +13,15 @@ use std::collections::{BTreeSet, HashMap};
 use trodden_flow::dag::DagEdgeId;
 use trodden_flow::part::Part;
 
-/// A procedure is cheap if it costs less than a copy's equal share of the total cost, divided by this.
+/// A procedure is cheap if it costs less than a copy's equal share of the total cost, divided by this number.
 const CHEAP_DIVISOR: u64 = 200;
-/// The price of work that a move adds, for each trial.
+/// The trials' prices of the work that a move adds.
 const SUM_PRICES: [f64; 3] = [0.3, 1.0, 0.0];
 /// A trial makes no further move after this much work, in the units of `Weigher::work`.
 const MAX_WORK: u64 = 120_000_000;
 /// Number of procedures of the slowest copy, the most expensive ones, that may be divided.
 const MAX_DIVIDED: usize = 24;
-/// Maximum number of single ends that are considered.
+/// Maximum number of single ends that are considered as moves.
 const MAX_SINGLE: usize = 32;
 
 /// Distributes the paths of procedures.
@@ -45,11 +45,11 @@ pub fn plan(procedures: &[Procedure], options: &PartitionOptions) -> PartitionPl
 }
 
 /// Distributes whole procedures, the most expensive first.
-pub fn whole(procedures: &[Procedure], options: &PartitionOptions) -> PartitionPlan {
+pub fn plan_whole_procedures(procedures: &[Procedure], options: &PartitionOptions) -> PartitionPlan {
     let copies = options.copies.max(1);
     let mut weighers: Vec<Weigher> = procedures.iter().map(|p| Weigher::new(p, options.measure)).collect();
     let mut search = PartitionSearch::new(&mut weighers, procedures, copies, 0.0);
-    search.whole();
+    search.assign_whole_procedures();
     let mut plan = PartitionPlan { copies: vec![CopyPlan { parts: vec![None; procedures.len()] }; copies], profitable: 0 };
     for (at, (procedure, sets)) in procedures.iter().zip(&search.partition).enumerate() {
         for (copy, _) in plan.copies.iter_mut().zip(sets).filter(|(_, set)| !set.is_empty()) {
@@ -88,7 +88,7 @@ impl<'a> PartitionSearch<'a> {
     }
 
     fn search(mut self) -> (EndPartition, u64) {
-        self.whole();
+        self.assign_whole_procedures();
         while self.work() < MAX_WORK {
             match self.best_move() {
                 Some(chosen) => self.apply(chosen),
@@ -105,7 +105,7 @@ impl<'a> PartitionSearch<'a> {
 
     /// Distributes whole procedures, the most expensive first. Cheap ones go to a copy that has others of their unit, unless that makes it
     /// the slowest, so that few units are compiled for each copy.
-    fn whole(&mut self) {
+    fn assign_whole_procedures(&mut self) {
         let all: Vec<EndSet> = self.weighers.iter().map(|w| EndSet::all(w.ends.len())).collect();
         let mut order: Vec<(u64, usize)> = (0..all.len()).map(|at| (self.weighers[at].cost(&all[at]), at)).collect();
         order.sort_by_key(|(cost, at)| (std::cmp::Reverse(*cost), *at));

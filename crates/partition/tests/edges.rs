@@ -116,7 +116,7 @@ fn counts_of_all_edges_follow_from_counts_of_chords() {
         // No chord is superfluous, and none is counted twice.
         let chords = network.chords(&truth);
         assert_eq!(known.iter().filter(|n| n.is_some()).count(), chords.len());
-        let hit: u64 = plan.copies.iter().map(|c| hits::of_copy(std::slice::from_ref(&procedure), c).of(Measure::All)).sum();
+        let hit: u64 = plan.copies.iter().map(|c| hits::copy_hits(std::slice::from_ref(&procedure), c).of(Measure::All)).sum();
         assert_eq!(hit, chords.iter().map(|at| truth[*at]).sum::<u64>());
         if let Some(at) = chords.first() {
             let less: Vec<Option<u64>> = known.iter().enumerate().map(|(i, n)| n.filter(|_| i != *at)).collect();

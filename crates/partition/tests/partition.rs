@@ -84,7 +84,7 @@ fn check(seed: u64, what: &str, subjects: &[Subject], plan: &PartitionPlan) {
         let mut merged = vec![None; subject.paths.len()];
         for copy in &plan.copies {
             let Some(part) = &copy.parts[at] else { continue };
-            assert_eq!(hits::of_part(&subject.procedure, part), naive(part, &subject.paths), "seed {seed} {what}: hits");
+            assert_eq!(hits::part_hits(&subject.procedure, part), naive(part, &subject.paths), "seed {seed} {what}: hits");
             let mut counters = BTreeMap::<i64, u64>::new();
             for (path, count) in &subject.paths {
                 let (id, counted) = walk(part, path);
@@ -187,13 +187,13 @@ fn every_plan_counts_every_path_exactly_and_has_the_computed_cost() {
             assert_eq!(plan.copies.len(), copies);
             check(seed, &format!("{strategy:?}"), &subjects, &plan);
             for (measure, bound) in &bounds {
-                let slowest = hits::slowest(&procedures, &plan, *measure);
+                let slowest = hits::slowest_copy_hits(&procedures, &plan, *measure);
                 let least = if strategy == PartitionStrategy::P3 { bound.proven() } else { bound.proven_for_whole_ends() };
                 assert!(slowest >= least, "seed {seed} {strategy:?} {measure:?}: {slowest} hits, at least {least}");
             }
             divided += usize::from(plan.profitable > 0);
             plans += 1;
-            slowest.insert(format!("{strategy:?}"), hits::slowest(&procedures, &plan, measure));
+            slowest.insert(format!("{strategy:?}"), hits::slowest_copy_hits(&procedures, &plan, measure));
         }
         better += usize::from(slowest["Weighted"] < slowest["P3"]);
         assert!(slowest["Weighted"] <= slowest["Sbl"], "seed {seed}: {slowest:?}");
@@ -293,7 +293,7 @@ fn a_path_of_most_hits_bounds_every_plan() {
     assert_eq!(found.proven(), 900);
     let options = PartitionOptions { copies: 8, profitable: ProfitableProcedures::default(), fold_again: false, measure: Measure::All };
     let plan = plan(std::slice::from_ref(&procedure), PartitionStrategy::Weighted, &options);
-    assert_eq!(hits::slowest(&[procedure], &plan, Measure::All), 900);
+    assert_eq!(hits::slowest_copy_hits(&[procedure], &plan, Measure::All), 900);
 }
 
 /// Four units of three functions, of which one of each unit is executed often and one rarely.
@@ -318,7 +318,7 @@ fn rarely_executed_functions_stay_with_others_of_their_unit() {
         procedures.iter().zip(&copy.parts).filter(|(_, part)| part.is_some()).map(|(p, _)| p.unit).collect::<BTreeSet<_>>()
     };
     assert!(plan.copies.iter().all(|copy| units(copy).len() == 1), "{:?}", plan.copies.iter().map(units).collect::<Vec<_>>());
-    assert!(hits::slowest(&procedures, &plan, Measure::All) <= 20_002);
+    assert!(hits::slowest_copy_hits(&procedures, &plan, Measure::All) <= 20_002);
 }
 
 #[test]

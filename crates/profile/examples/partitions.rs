@@ -96,7 +96,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 fn row(procedures: &[Procedure], strategy: PartitionStrategy, copies: usize, bounds: &[LowerBound; 2]) -> Row {
     let slowest = |measure: Measure| {
         let options = PartitionOptions { copies, profitable: ProfitableProcedures::ALL, fold_again: false, measure };
-        hits::slowest(procedures, &plan(procedures, strategy, &options), measure)
+        hits::slowest_copy_hits(procedures, &plan(procedures, strategy, &options), measure)
     };
     let (labels, all) = (slowest(Measure::Labels), slowest(Measure::All));
     let [of_labels, of_all] = bounds;

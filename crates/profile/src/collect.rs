@@ -37,7 +37,7 @@ pub enum CollectProblem {
     /// The image on disk is not the build that ran, and maps are missing from the unit cache. The image is not in the profile.
     #[error(
         "`{image}` is not in the profile: it was rebuilt after it ran (build {ran} was counted, the file is now build {on_disk}), and \
-            the maps of {missing} of its units are not in the unit cache. Run it again"
+         the unit cache lacks the maps of {missing} of the units that ran. Record again"
     )]
     Rebuilt {
         image: String,
@@ -47,10 +47,7 @@ pub enum CollectProblem {
         missing: usize,
     },
     /// The image on disk is not the build that ran, but all maps are in the unit cache. The image is in the profile.
-    #[error(
-        "`{image}` was rebuilt after it ran: the profile describes build {ran}, whose maps are in the unit cache, but the file is now \
-            build {on_disk}"
-    )]
+    #[error("`{image}` was rebuilt after it ran: the profile describes the old build {ran}, not build {on_disk}, which the file is now")]
     RebuiltButCached { image: String, ran: Identity, on_disk: Identity },
     #[error(
         "`{image}` (build {ran}): {} of its {units} units have no map and are not in the profile ({}), because {reason}, {remedy}",
@@ -343,8 +340,8 @@ impl<'a> ProfileCollector<'a> {
     fn remedy(&self) -> String {
         match self.store {
             Some(store) => format!(
-                "and they are not in the unit cache {} either. Set TRODDEN_CACHE to the cache that the program was built with, or rebuild \
-                    the program and run it again",
+                "and the maps are not in the unit cache {} either. Set TRODDEN_CACHE to the cache that the program was built with, or \
+                 rebuild the program and run it again",
                 store.root().display()
             ),
             None => {

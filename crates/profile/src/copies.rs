@@ -93,11 +93,11 @@ impl fmt::Display for CopyDivergence {
 pub enum CopiesError {
     #[error(transparent)]
     Map(#[from] MapError),
-    #[error("function `{function}` of copy {copy} differs from the program's. Build the copies again")]
+    #[error("function `{function}` of copy {copy} differs from the program's function. Create the copies again")]
     OtherProgram { copy: usize, function: String },
     #[error("no copy counted anything. Check that the command runs the program that was copied")]
     Nothing,
-    #[error("no copy counts function `{0}`. Build the copies again")]
+    #[error("no copy counts function `{0}`. Create the copies again")]
     Uncounted(String),
 }
 

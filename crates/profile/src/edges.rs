@@ -62,8 +62,8 @@ pub type SiteValues = Vec<(ProfiledValue, u64)>;
 #[allow(missing_docs, reason = "the messages describe the variants and their fields")]
 pub enum EdgeError {
     #[error(
-        "the profiled program was built without LLVM's counters. Build it with `trodden build` (or `cargo trodden build`) and --coverage \
-            for coverage, or --pgo for `-fprofile-use`, and record again"
+        "the profiled program was built without LLVM's counters. Build it with `trodden build --coverage` (for coverage) or `trodden \
+         build --pgo` (for `-fprofile-use`), or with `cargo trodden build` and the same option, and record again"
     )]
     NoPlaceholders,
     /// Units were built for different kinds or versions of LLVM's profiles.

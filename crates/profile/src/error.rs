@@ -26,29 +26,32 @@ pub enum ProfileError {
     #[error("{path}: this {kind} was written by an earlier version of trodden. Use that version, or record again")]
     Earlier { path: PathBuf, kind: &'static str },
     #[error(
-        "{path}: written by an older version of trodden ({what} has layout {found}, this version reads {known}). Rebuild the program \
-            and record again, or use the version that wrote the file"
+        "{path} was written by an older version of trodden ({what} has layout {found}, this version reads layout {known}). Rebuild the \
+         program and record again, or use the version that wrote the file"
     )]
     Older { path: PathBuf, what: String, found: u32, known: u32 },
-    #[error("{path}: written by a newer version of trodden ({what} has layout {found}, this version reads {known}). Use that version")]
+    #[error(
+        "{path} was written by a newer version of trodden ({what} has layout {found}, this version reads layout {known}). Use the newer \
+         version"
+    )]
     Newer { path: PathBuf, what: String, found: u32, known: u32 },
     /// A raw file has no header yet: its program is still starting, or ended before it wrote the header.
-    #[error("{0}: the program ended before it wrote the header of this raw file, so the file has no counts. Delete it")]
+    #[error("{0}: this raw file has no counts, because the program ended before it wrote the file's header. Delete the file")]
     NotReady(PathBuf),
     #[error(
         "{0}: the program's counts are lost, because the disk was full or the file size limit (ulimit -f) was too low. Free space or \
             raise the limit, and record again"
     )]
     GivenUp(PathBuf),
-    #[error("{path}: corrupt at byte {offset}: {what}. No counts can be recovered; record again")]
+    #[error("{path} is corrupt at byte {offset}: {what}. No counts can be recovered. Record again")]
     RawCorrupt { path: PathBuf, offset: u64, what: String },
-    #[error("{path}: corrupt at byte {offset}: {what}. `trodden info FILE` shows the intact part")]
+    #[error("{path} is corrupt at byte {offset}: {what}. To show the intact part, run `trodden info FILE`")]
     Corrupt { path: PathBuf, offset: u64, what: String },
-    #[error("{path}: no part of this profile is intact ({lost} parts are corrupt). Record again")]
+    #[error("{path}: all {lost} parts of this profile are corrupt. Record again")]
     NothingIntact { path: PathBuf, lost: usize },
     #[error(
-        "`{image}` was built differently: {one_name} has build {one}, {other_name} has build {other}. Record both with one \
-            build{alternative}"
+        "`{image}` was built differently: {one_name} is of build {one}, {other_name} of build {other}. Record both with one \
+         build{alternative}"
     )]
     OtherBuild {
         image: String,
@@ -60,40 +63,43 @@ pub enum ProfileError {
         alternative: &'static str,
     },
     #[error(
-        "{name} was {what}, the profiles before it were {others}. Merge the two kinds separately, and compare the results with \
-            `trodden diff --across-builds`"
+        "cannot merge {name}: it was {what}, the profiles before it were {others}. Merge the two kinds separately, and compare the \
+         results with `trodden diff --across-builds`"
     )]
     SampledAndFull { name: String, what: &'static str, others: &'static str },
     #[error(
-        "{name} was counted for {share:.2}% of its run time, the profiles before it for {others:.2}%, so the merged profile would \
-            weight the runs unequally. Sample all runs with the same --burst and --every"
+        "cannot merge {name}: it was counted for {share:.2}% of its run time, the profiles before it for {others:.2}%, so the runs \
+         would have unequal weights. Sample all runs with the same --burst and --every"
     )]
     OtherShare { name: String, share: f64, others: f64 },
-    #[error("{one_name} and {other_name} have no program or library in common ({one} and {other}). Compare runs of the same program")]
+    #[error(
+        "{one_name} and {other_name} have no program or library in common: the first has {one}, the second {other}. Compare runs of the \
+         same program"
+    )]
     NothingInCommon { one_name: String, one: String, other_name: String, other: String },
     #[error("{name}: {source}. Rebuild the program and record again")]
     Map { name: String, source: MapError },
-    #[error("cannot use the run store's index {path}: {source}. If this persists, delete the file; trodden rebuilds it from the profiles")]
+    #[error(
+        "cannot use the run store's index {path}: {source}. If this happens again, delete the index; trodden rebuilds it from the profiles"
+    )]
     Database { path: PathBuf, source: rusqlite::Error },
     #[error(
         "cannot write run store {folder}: {why}. Check the folder's permissions and the free disk space, or write the profile to a file \
-            with `trodden record --no-store --output FILE`"
+         (`trodden record --no-store --output FILE`)"
     )]
     StoreUnwritable { folder: PathBuf, why: String },
-    #[error("no run store (`{folder}`) in {start} or a parent folder. `trodden record -- PROGRAM` creates one")]
+    #[error("found no run store (folder `{folder}`) in {start} or a parent folder. To create one, run `trodden record -- PROGRAM`")]
     NoStore { folder: &'static str, start: PathBuf },
-    #[error("no run store in {folder}, which TRODDEN_RUNS names. `trodden record -- PROGRAM` creates one")]
+    #[error("no run store in {folder} (set by TRODDEN_RUNS). To create one, run `trodden record -- PROGRAM`")]
     NoNamedStore { folder: PathBuf },
-    #[error("{store}: no run or suite `{wanted}`; {known}")]
+    #[error("run store {store} has no run or suite `{wanted}`; {known}")]
     NoRun {
         store: PathBuf,
         wanted: String,
         /// A description of the runs and suites in the store.
         known: String,
     },
-    #[error(
-        "a suite cannot be called `{0}`. Names must not be empty, contain line breaks, or be a number, `last` or `last~N`, which name runs"
-    )]
+    #[error("invalid suite name `{0}`: it must not be empty or contain line breaks. Numbers, `last` and `last~N` are reserved for runs")]
     SuiteName(String),
 }
 

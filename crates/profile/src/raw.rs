@@ -75,11 +75,14 @@ impl RawUnitCounts {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[allow(missing_docs, reason = "the messages describe the variants and their fields")]
 pub enum RawProblem {
-    #[error("the counts of region {region} are incomplete: the file ends at byte {end}, but the region at byte {expected}. Record again")]
+    #[error(
+        "the counts of region {region} are incomplete: the file ends at byte {end}, but the region should end at byte {expected}. \
+         Record again"
+    )]
     Truncated { end: u64, region: u64, expected: u64 },
     /// The file has no region, although a program creates one when it starts.
     #[error(
-        "the file contains no counts: the program ended while it created the file, or the file was truncated after its header. Record again"
+        "the file has no counts: the program ended while it created the file, or the file was truncated after its header. Record again"
     )]
     NoRegion,
     /// Threads counted in memory that could not be mapped to the file, and was discarded.
@@ -90,12 +93,13 @@ pub enum RawProblem {
         reasons: Vec<LostReason>,
     },
     #[error(
-        "the counts are unreliable, because the file was overwritten: {} outside the counters, the first at byte {first}. Record again",
+        "the counts are unreliable, because a part of the file was overwritten: {} outside the counters, the first at byte {first}. \
+         Record again",
         plural((*words).into(), "nonzero word", "nonzero words")
     )]
     Stray { words: u64, first: u64 },
     #[error(
-        "the counts are unreliable, because the file was overwritten: found {} for paths that do not exist. Record again",
+        "the counts are unreliable, because a part of the file was overwritten: it has {} for paths that do not exist. Record again",
         plural((*.0).into(), "hash table cell", "hash table cells")
     )]
     Cells(u64),

@@ -172,7 +172,7 @@ fn corrupt_byte_loses_one_block() {
         corrupt[at] ^= 0x40;
         with_file(&corrupt, |path| {
             let error = Profile::read(path).expect_err("the changed byte is detected").to_string();
-            assert!(error.contains("p.trodden: corrupt at byte"), "{error}");
+            assert!(error.contains("p.trodden is corrupt at byte"), "{error}");
             let part = Profile::recover(path).expect("most of it is intact");
             assert!(!part.lost.is_empty(), "byte {at}");
             assert_part(&part.profile, &profile);

@@ -114,7 +114,7 @@ fn every_changed_byte_of_a_chunk_header_is_an_error_or_a_loss() {
                         "{what}"
                     );
                 }
-                Err(error) => assert!(error.to_string().contains("a.stream: corrupt at byte"), "{what}: {error}"),
+                Err(error) => assert!(error.to_string().contains("a.stream is corrupt at byte"), "{what}: {error}"),
             }
             let drained = Drain::resume(&path, &log, None, CompressionMethod::Phrases).unwrap();
             let lost: u64 = StreamLog::open(&log).unwrap().threads().iter().map(|thread| thread.lost).sum();

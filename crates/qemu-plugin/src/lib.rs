@@ -1,4 +1,4 @@
-//! A plugin for QEMU's user mode that sends which translated blocks of an unmodified program are executed, thread by thread.
+//! A plugin for QEMU's user mode. It reports which translated blocks of an unmodified program are executed, thread by thread.
 //!
 //! The stream (layout: [`trodden_wire::blocks`]) is written to the file named by the argument `out=`, usually a pipe. Its reader
 //! disassembles the blocks to determine their control flow. Each thread's buffer is written in one piece under a global lock. A block is
@@ -84,7 +84,7 @@ extern "C" fn on_system_call(_: PluginId, thread: c_uint, number: i64, one: u64,
         CLONE3 => stream.send_fork_of_clone3(one),
         FORK | VFORK => stream.send_fork(0),
         EXECVE | EXECVEAT => stream.prepare_for_exec(thread),
-        // A signal may end the process before QEMU's exit callback runs.
+        // The system call may end the process by a signal before QEMU's exit callback runs.
         KILL | TKILL | TGKILL | EXIT_GROUP => stream.flush(thread),
         _ => {}
     }
@@ -99,7 +99,7 @@ extern "C" fn on_translation(_: PluginId, block: *mut Translation) {
     let stream = ProcessStream::get();
     // SAFETY: QEMU passes a block that is valid during this call, and so are its instructions.
     let number = unsafe { stream.describe(block) };
-    // SAFETY: the same block. QEMU only passes the number back and does not use it as a pointer.
+    // SAFETY: the block is valid, as above. QEMU only passes the number back and does not use it as a pointer.
     unsafe {
         qemu::qemu_plugin_register_vcpu_tb_exec_cb(block, on_execution, qemu::NO_REGISTERS, std::ptr::without_provenance_mut(number));
     }
@@ -144,7 +144,7 @@ mod tests {
 
     #[test]
     fn calls_and_returns_are_recognised() {
-        // call, call *%rax, call *%r8, call *8(%rax), notrack call *%rax, ret, rep ret, ret $8.
+        // Machine code of: call, call *%rax, call *%r8, call *8(%rax), notrack call *%rax, ret, rep ret, ret $8.
         let calls_and_returns: [&[u8]; 8] = [
             &[0xe8, 1, 2, 3, 4],
             &[0xff, 0xd0],
@@ -156,7 +156,8 @@ mod tests {
             &[0xc2, 8, 0],
         ];
         assert!(calls_and_returns.iter().all(|code| is_call_or_return(code)));
-        // inc %eax, jmp *%rax, push (%rax), jmp, a prefix alone, and the first byte of an instruction truncated at the end of its page.
+        // Machine code of: inc %eax, jmp *%rax, push (%rax), jmp, a prefix alone, and the first byte of an instruction that is truncated at
+        // the end of its page.
         let others: [&[u8]; 6] = [&[0xff, 0xc0], &[0xff, 0xe0], &[0xff, 0x30], &[0xe9, 0, 0, 0, 0], &[0x66], &[0xff]];
         assert!(!others.iter().any(|code| is_call_or_return(code)));
     }

@@ -2,22 +2,19 @@
 
 use std::ffi::{c_int, c_uint, c_void};
 
-/// The ID of a loaded plugin.
 pub type PluginId = u64;
 
-/// QEMU's information about itself, which is not used.
+/// QEMU's information about itself; this plugin ignores it.
 #[repr(C)]
 pub struct QemuInfo {
     _private: [u8; 0],
 }
 
-/// A translated block.
 #[repr(C)]
 pub struct Translation {
     _private: [u8; 0],
 }
 
-/// An instruction of a block.
 #[repr(C)]
 pub struct QemuInstruction {
     _private: [u8; 0],
@@ -29,17 +26,13 @@ pub const NO_REGISTERS: c_int = 0;
 /// Requests callbacks for both loads and stores (`QEMU_PLUGIN_MEM_RW`).
 pub const READ_AND_WRITE: c_int = 3;
 
-/// Called when a thread begins or ends.
 pub type ThreadCallback = extern "C" fn(PluginId, c_uint);
-/// Called when a block has been translated.
 pub type TranslationCallback = extern "C" fn(PluginId, *mut Translation);
-/// Called when a block is executed.
 pub type ExecutionCallback = extern "C" fn(c_uint, *mut c_void);
 /// Called when memory is accessed.
 pub type MemoryCallback = extern "C" fn(c_uint, u32, u64, *mut c_void);
-/// Called when a system call is made, with its number and arguments.
+/// The arguments after the plugin and the thread are the system call's number and arguments.
 pub type SystemCallCallback = extern "C" fn(PluginId, c_uint, i64, u64, u64, u64, u64, u64, u64, u64, u64);
-/// Called when the program ends.
 pub type EndCallback = extern "C" fn(PluginId, *mut c_void);
 
 unsafe extern "C" {

@@ -12,21 +12,20 @@ use trodden_wire::file_header::{FileHeader, FileKind};
 
 /// Number of words in a thread's buffer.
 const BUFFER_WORDS: usize = 1 << 13;
-/// Maximum number of threads at a time. The stream ends with the number of threads beyond this limit.
+/// Maximum number of concurrent threads. The end of the stream contains the number of threads that exceeded this limit.
 const MAX_THREADS: usize = 1 << 14;
 
-/// The output file, and what has been sent so far.
+/// The output file, and which blocks and mappings were already sent.
 struct Output {
     file: File,
     blocks: usize,
     /// Address ranges of mapped files that were sent, in the program's addresses.
     files: Vec<(u64, u64)>,
-    /// Page numbers of code that is not in a file.
+    /// Page numbers of code that belongs to no file.
     anonymous: Vec<u64>,
     broken: bool,
 }
 
-/// The stream of this process.
 pub struct ProcessStream {
     buffers: Box<[AtomicPtr<Vec<u64>>]>,
     output: Mutex<Output>,
@@ -41,7 +40,6 @@ pub struct ProcessStream {
 static STREAM: OnceLock<ProcessStream> = OnceLock::new();
 
 impl ProcessStream {
-    /// Opens the file and writes the header.
     pub fn open(file: &str, memory: bool) -> io::Result<()> {
         let mut file = to_high_descriptor(File::options().write(true).create(true).truncate(true).open(file)?);
         let process = std::process::id();
@@ -52,17 +50,16 @@ impl ProcessStream {
         STREAM.set(stream).map_err(|_| io::Error::other("the plugin is loaded twice"))
     }
 
-    /// The stream. It is opened when the plugin is loaded.
+    /// Returns the stream, which was opened when QEMU loaded the plugin.
     pub fn get() -> &'static ProcessStream {
         STREAM.get().expect("callbacks are registered after the stream was opened")
     }
 
-    /// Returns true if all memory accesses are sent.
+    /// Returns true if all memory accesses are sent, not only those of calls and returns.
     pub fn records_memory(&self) -> bool {
         self.memory
     }
 
-    /// Starts a thread.
     pub fn begin_thread(&self, thread: u32) {
         let Some(place) = self.buffers.get(thread as usize) else {
             self.overflow.fetch_add(1, Ordering::Relaxed);
@@ -83,10 +80,10 @@ impl ProcessStream {
         self.frame(FrameKind::ThreadEnds, thread, &[]);
     }
 
-    /// Appends a word to a thread's buffer.
     pub fn push(&self, thread: u32, word: u64) {
         let Some(place) = self.buffers.get(thread as usize) else { return };
-        // SAFETY: QEMU makes this call on the thread itself. No other thread uses the buffer, which lives until the number is reused.
+        // SAFETY: QEMU makes this call on the thread itself. No other thread uses the buffer, and the buffer lives until the thread's
+        // number is reused.
         let Some(buffer) = (unsafe { place.load(Ordering::Relaxed).as_mut() }) else { return };
         buffer.push(word);
         if buffer.len() == BUFFER_WORDS {
@@ -94,10 +91,9 @@ impl ProcessStream {
         }
     }
 
-    /// Writes a thread's buffer.
     pub fn flush(&self, thread: u32) {
         let Some(place) = self.buffers.get(thread as usize) else { return };
-        // SAFETY: as in `push`.
+        // SAFETY: as in `push`, only this thread uses the buffer.
         if let Some(buffer) = unsafe { place.load(Ordering::Relaxed).as_mut() } {
             self.write(thread, buffer);
         }
@@ -111,7 +107,7 @@ impl ProcessStream {
         }
     }
 
-    /// Writes all buffers and ends the stream. All threads of the program have stopped.
+    /// Writes all buffers and ends the stream. Called after all threads of the program have stopped.
     pub fn end(&self) {
         for (thread, place) in self.buffers.iter().enumerate() {
             // SAFETY: no thread of the program runs any more.
@@ -140,16 +136,15 @@ impl ProcessStream {
         }
     }
 
-    /// Like [`ProcessStream::send_fork`] for `clone3`, whose arguments are at this address, flags first.
+    /// Like [`ProcessStream::send_fork`], for `clone3`: `arguments` is the address of its arguments, which begin with the flags.
     pub fn send_fork_of_clone3(&self, arguments: u64) {
         if let Some(flags) = self.read_program(arguments) {
             self.send_fork(flags);
         }
     }
 
-    /// Writes the thread's buffer, because the program may be about to replace itself.
-    ///
-    /// Other threads continue until the system call. Anything that they have not written by then is lost.
+    /// Writes the thread's buffer, because the program may be about to replace itself. Other threads run until the system call takes
+    /// effect; data that they have not written by then is lost.
     pub fn prepare_for_exec(&self, thread: u32) {
         self.flush(thread);
         self.frame(FrameKind::Exec, 0, &[]);
@@ -171,7 +166,7 @@ impl ProcessStream {
         let Some(mut output) = self.output() else { return 0 };
         let number = output.blocks;
         output.blocks += 1;
-        // SAFETY: the block is valid, and so are its instructions and their bytes.
+        // SAFETY: QEMU is translating the block, so the block, its instructions and their bytes are valid.
         unsafe {
             let address = qemu::qemu_plugin_tb_vaddr(block);
             let count = qemu::qemu_plugin_tb_n_insns(block);
@@ -201,13 +196,13 @@ impl ProcessStream {
         }
     }
 
-    /// Locks the output. `None` in a child process, since a different thread may have held the lock at the time of the fork.
+    /// Locks the output. Returns `None` in a child process, since at the time of the fork a different thread may have held the lock.
     fn output(&self) -> Option<MutexGuard<'_, Output>> {
         (std::process::id() == self.process).then(|| self.output.lock().unwrap_or_else(|poisoned| poisoned.into_inner()))
     }
 }
 
-/// Moves the file to a high descriptor, which programs are unlikely to use by number and which is closed on exec.
+/// Moves the file to a high descriptor that is closed on exec, because programs rarely use high descriptors by number.
 fn to_high_descriptor(file: File) -> File {
     const HIGH: i32 = 900;
     // SAFETY: the descriptor is open, and the call only changes the descriptor table.
@@ -222,7 +217,7 @@ impl Output {
             return;
         }
         let frame = [&FrameHeader::new(kind, thread, content).to_bytes(), content].concat();
-        // If the reader no longer exists, let the program continue.
+        // If the reader no longer exists, the program continues without a stream.
         self.broken = self.file.write_all(&frame).is_err();
     }
 
@@ -230,7 +225,7 @@ impl Output {
         self.files.iter().any(|(from, to)| (*from..*to).contains(&address)) || self.anonymous.contains(&(address >> 12))
     }
 
-    /// Sends the file mappings. The program's addresses are the process's addresses minus `base`.
+    /// Sends the file mappings. A program address is the process's address minus `base`.
     fn send_mappings(&mut self, base: u64, address: u64) {
         let Ok(maps) = std::fs::read_to_string("/proc/self/maps") else { return };
         self.files.clear();

@@ -56,7 +56,7 @@ pub fn run(what: &RecordedCommand, job: &BranchRecording, context: &RecordingCon
     };
     let stored = store_profile(what, job, &data, run, context);
     if let Err(error) = &stored {
-        log::warn!("no profile of this run was stored: {}", format_causes(error));
+        log::warn!("could not store the profile of this run: {}", format_causes(error));
     }
     Ok(exit_code_with(status, stored.is_ok()))
 }
@@ -81,7 +81,7 @@ fn check_recording_works(job: &BranchRecording, data: &Path) -> Result<()> {
     }
     let stderr = String::from_utf8_lossy(&output.stderr);
     let lines: Vec<&str> = stderr.lines().map(str::trim).filter(|l| !l.is_empty()).take(4).collect();
-    bail!("cannot record branches on this machine ({}); {}. The command was not run", lines.join(" "), describe_requirements(job.kind))
+    bail!("cannot record branches on this machine: {}; {}. The command was not run", lines.join(" "), describe_requirements(job.kind))
 }
 
 fn describe_requirements(kind: RecordedBranches) -> &'static str {
@@ -119,7 +119,7 @@ fn run_perf_script<T>(
     let mut script = Command::new(&job.perf);
     script.arg("script").arg("-i").arg(data).args(fields).arg("--show-mmap-events").stdin(Stdio::null()).stdout(Stdio::piped());
     let mut child = script.spawn().with_context(|| format!("cannot run {}", job.perf.display()))?;
-    let found = read(BufReader::new(child.stdout.take().context("perf's output is a pipe")?));
+    let found = read(BufReader::new(child.stdout.take().context("cannot read perf's output")?));
     let status = child.wait()?;
     let found = found?;
     ensure!(status.success(), "`perf script` failed ({status})");

@@ -34,7 +34,11 @@ pub struct Delivered {
 impl Delivered {
     /// Fails if there were problems.
     pub fn check(self) -> Result<()> {
-        ensure!(self.problems == 0, "the profile is incomplete; see {} above", plural(self.problems as u128, "problem", "problems"));
+        ensure!(
+            self.problems == 0,
+            "the profile is incomplete, because of {} listed above",
+            plural(self.problems as u128, "problem", "problems")
+        );
         Ok(())
     }
 }
@@ -45,7 +49,7 @@ pub fn deliver(collected: &Collected, destination: &ProfileDestination, context:
     let mut delivered =
         Delivered { run: None, problems: losses.clone().count(), all_marked: losses.all(CollectProblem::is_recorded_in_profile) };
     collected.problems.iter().for_each(|problem| log::warn!("{problem}"));
-    anyhow::ensure!(!collected.profile.images.is_empty(), "none of the images can be decoded");
+    anyhow::ensure!(!collected.profile.images.is_empty(), "cannot decode the counts of any program or library");
     if let Some(output) = &destination.output {
         collected.profile.write(output)?;
         remove_old_streams(output)?;
@@ -64,7 +68,8 @@ fn remove_old_streams(profile: &Path) -> Result<()> {
     let folder = streams_folder_of(profile);
     let copies = folder.join("copies");
     if copies.is_dir() {
-        fs::remove_dir_all(&copies).with_context(|| format!("cannot remove {}, streams of the previous run", copies.display()))?;
+        fs::remove_dir_all(&copies)
+            .with_context(|| format!("cannot remove folder {}, which has the streams of the previous run", copies.display()))?;
     }
     let Ok(entries) = fs::read_dir(&folder) else { return Ok(()) };
     for path in entries.filter_map(|e| Some(e.ok()?.path())).filter(|path| path.extension().is_some_and(|e| e == "log")) {
@@ -79,16 +84,16 @@ fn remove_old_streams(profile: &Path) -> Result<()> {
 pub fn warn_nothing_counted(program: &OsStr) {
     if let Some((path, what)) = trodden_trace::privileged_file(program, None) {
         log::warn!(
-            "nothing was counted: {} has {what}, and such a program ignores its user's environment. Record a copy of the program without \
-                these rights, or run it as a user who already has them",
+            "nothing was counted: {} has {what}, and programs with such rights ignore their user's environment. Record a copy without \
+             these rights, or record as a user who already has them",
             path.display()
         );
         return;
     }
     log::warn!(
-        "nothing was counted: unless a program printed a reason above, neither `{}` nor any program that it runs was built with trodden. \
-            Build with `trodden build -- ...` or `cargo trodden build`; `trodden info PROGRAM` shows how a program was built. (Programs \
-            that do not inherit this environment, as under `env -i` or `sudo`, are not counted. Pass TRODDEN_OUTPUT on to them)",
+        "nothing was counted. Unless a program printed a reason above, neither `{}` nor any program that it runs was built with trodden \
+         (`trodden info PROGRAM` shows how a program was built), or the programs do not inherit the environment, as under `env -i` or \
+         `sudo`. Build with `trodden build -- ...` or `cargo trodden build`, or pass TRODDEN_OUTPUT on to the programs",
         program.display()
     );
 }

@@ -48,7 +48,8 @@ impl RunFolder {
         let inode = |metadata: fs::Metadata| (metadata.dev(), metadata.ino());
         ensure!(
             fs::metadata(self.path()).is_ok_and(|now| self.locked.metadata().is_ok_and(|opened| inode(now) == inode(opened))),
-            "the folder {}, with all counts of this run, was deleted while the command ran. Record again, and do not delete that folder",
+            "the counts of this run are lost, because their folder {} was deleted while the command ran. Record again, and do not \
+             delete this folder",
             self.path().display()
         );
         Ok(())

@@ -17,11 +17,16 @@ pub fn make_profile(text: impl BufRead, name: &Path, programs: &[PathBuf], run: 
 /// Logs what was imported, and stores the profile. Fails if the text contains no branches or no complete path, or the profile cannot be
 /// stored.
 pub fn store_import(imported: BranchImport, name: &Path, destination: &ProfileDestination, context: &RecordingContext) -> Result<()> {
-    let sampling =
-        imported.profile.sampling.as_ref().and_then(|s| s.branches()).cloned().context("an imported profile says how it was sampled")?;
+    let sampling = imported
+        .profile
+        .sampling
+        .as_ref()
+        .and_then(|s| s.branches())
+        .cloned()
+        .context("the imported profile does not describe how it was sampled")?;
     anyhow::ensure!(sampling.records > 0, "{} has no branches. {}", name.display(), no_path_advice(sampling.samples));
     log_summary(&imported, &sampling);
-    anyhow::ensure!(sampling.whole_paths > 0, "no path was recorded from its beginning to its end");
+    anyhow::ensure!(sampling.whole_paths > 0, "cannot count paths: no path was recorded from its beginning to its end");
     deliver(&Collected { profile: imported.profile, problems: Vec::new() }, destination, context).map(drop)
 }
 
@@ -41,26 +46,32 @@ fn log_summary(imported: &BranchImport, sampling: &BranchSampling) {
     part(losses.ambiguous, "sequence of blocks that matches several paths", "sequences of blocks that match several paths");
     part(losses.inferred, "block inferred from the only possible path", "blocks inferred from the only possible path");
     if !parts.is_empty() {
-        log::info!("not counted, or inferred: {}", parts.join(", "));
+        log::info!("not counted or inferred: {}", parts.join(", "));
     }
     if losses.inconsistent > 0 {
         log::warn!(
-            "{} cannot be matched to paths of their functions, in {}. Is this the program that ran?",
+            "{} cannot be matched to paths of their functions, in {}. Check that --program names the program that ran",
             words::plural(losses.inconsistent.into(), "sequence of blocks", "sequences of blocks"),
             list_functions(&imported.uncertain)
         );
     }
     if losses.broken + losses.gaps > 0 {
         log::warn!(
-            "{} and {}; paths in progress at these points are incomplete",
+            "{} and {}. Paths in progress at these points are incomplete",
             words::plural(losses.broken.into(), "branch does not continue the previous one", "branches do not continue the previous one"),
             words::plural(losses.gaps.into(), "point where perf lost data", "points where perf lost data")
         );
     }
     if sampling.source == BranchSource::BranchRecords {
-        log::info!("counts are estimates, which show shares of paths, not numbers of executions. Paths longer than a window are missing");
+        log::info!(
+            "counts are estimates: they show shares of paths, not numbers of executions. Paths that are longer than a branch record are \
+             missing"
+        );
     }
-    imported.functions_without_addresses.iter().for_each(|what| log::warn!("no addresses are known of {what}"));
+    imported
+        .functions_without_addresses
+        .iter()
+        .for_each(|what| log::warn!("no addresses are known for {what}, so its branches are not counted"));
 }
 
 fn list_functions(functions: &[(String, u64)]) -> String {

@@ -75,7 +75,8 @@ pub fn run(what: &RecordedCommand, suite: &str, streams: Option<StreamOptions>, 
     if let Err(error) = finished {
         let kept = folder.keep();
         log::warn!(
-            "the suite is incomplete: {1}. Raw counts that were not stored are kept in {0} (`trodden import {2}`)",
+            "the suite is incomplete: {1}. The raw counts that could not be stored are kept in {0}; to store them, run `trodden import \
+             {2}`",
             kept.display(),
             format_causes(&error),
             quote_for_shell(&kept.to_string_lossy())
@@ -89,8 +90,8 @@ fn describe_failure(error: TraceError, program: &OsStr) -> anyhow::Error {
         TraceError::Start(error) => cannot_run(program, error).into(),
         _ => {
             anyhow::anyhow!(
-                "cannot run {}: {error}. Record all processes as one run, without --suite, and add this run to the suite with \
-                    `trodden runs suite SUITE last`",
+                "cannot run {} with each process as a separate run: {error}. Record all processes as one run, without --suite, and add \
+                 the run to the suite with `trodden runs suite SUITE last`",
                 program.display()
             )
         }
@@ -103,7 +104,7 @@ fn drain_in_background(folder: PathBuf, method: CompressionMethod, programs: Rec
     std::thread::spawn(move || {
         let mut recorder = StreamRecorder::new(&folder, method);
         if let Err(error) = drain(&mut recorder, &programs, &complete) {
-            log::warn!("cannot record streams any longer: {}", format_causes(&error));
+            log::warn!("stopped recording streams: {}", format_causes(&error));
             programs.iter().for_each(|program| drop(complete.send(program)));
         }
     });
@@ -186,13 +187,13 @@ impl ProgramRecorder {
         logs.iter().try_for_each(|log| write_raw_counts(log).map(drop))?;
         let left = files_with_extension(folder, STREAM_EXTENSION)?;
         if let Some(left) = left.first() {
-            bail!("the stream {} was not recorded", left.display());
+            bail!("stream {} was not recorded", left.display());
         }
         let files = raw_files(folder)?;
         if files.iter().any(|f| matches!(SamplingSwitch::open(f), Ok(Some(_)))) {
             bail!(
-                "a program built with --sample counts nothing when programs are recorded separately. Pass --burst or --every, or omit \
-                    --suite"
+                "with --suite, a program built with --sample counts nothing unless bursts are requested. Pass --burst or --every, or \
+                 omit --suite"
             );
         }
         let collected = collect(files, Run { suite: Some(self.suite.clone()), ..run }, self.units.as_ref());
@@ -200,7 +201,7 @@ impl ProgramRecorder {
         let (has_losses, all_marked) = (losses.clone().next().is_some(), losses.all(CollectProblem::is_recorded_in_profile));
         collected.problems.iter().for_each(|p| self.report(&p.to_string()));
         if !all_marked {
-            bail!("the counts of a run cannot be decoded");
+            bail!("cannot decode the counts of a run");
         }
         self.runs_with_losses += u64::from(has_losses);
         // A process that is killed during its start leaves a file without images.
@@ -225,13 +226,13 @@ impl ProgramRecorder {
         rest.extend(files_with_extension(&self.folder, LOG_EXTENSION)?);
         if !rest.is_empty() {
             log::warn!(
-                "{} of processes that could not be followed (in a different namespace?) are stored as one run",
+                "some processes could not be followed, possibly in a different namespace. {} of these processes are stored as one run",
                 plural(rest.len() as u128, "raw file", "raw files")
             );
             let remaining = self.folder.join("rest");
             trodden_profile::temporary::create_folders(&remaining)?;
             for file in &rest {
-                fs::rename(file, remaining.join(file.file_name().context("a file has a name")?))?;
+                fs::rename(file, remaining.join(file.file_name().context("a raw file has no name")?))?;
             }
             let run = run_metadata(&what.command, UNIX_EPOCH.elapsed().unwrap_or_default(), process_ending(status), context);
             self.store_run(run, &remaining)?;
@@ -242,7 +243,7 @@ impl ProgramRecorder {
         }
         if let Some(output) = &what.destination.output {
             let merged = merge_files(&self.stored, BuildPolicy::Separate, |_| {});
-            merged.profile.context("cannot read any of the runs again")?.write(output)?;
+            merged.profile.context("cannot read back any of the recorded runs")?.write(output)?;
             log::info!("the merged profile of all runs is in {}", output.display());
         }
         let runs = plural(self.stored.len() as u128, "run", "runs");
@@ -255,7 +256,7 @@ impl ProgramRecorder {
         anyhow::ensure!(self.failures == 0, "{} could not be stored", plural(self.failures as u128, "run", "runs"));
         anyhow::ensure!(
             self.runs_with_losses == 0,
-            "counts of {} are lost; the stored profiles are marked accordingly",
+            "{} lost counts; the stored profiles are marked as incomplete",
             plural(u128::from(self.runs_with_losses), "run", "runs")
         );
         Ok(())

@@ -62,7 +62,7 @@ pub fn run_through_runner(what: RunnerCommand, bursts: BurstSchedule, context: &
     let status = counted.status;
     folder.check()?;
     if raw_files(folder.path())?.is_empty() {
-        log::info!("no instrumented program ran, so nothing was recorded");
+        log::info!("nothing was recorded, because no instrumented program ran");
         return Ok((exit_code(status), false));
     }
     let delivery = counted.collect(folder.path(), context).and_then(|mut collected| {
@@ -91,13 +91,13 @@ fn report_delivery(delivery: Result<Delivered>, folder: RunFolder) -> bool {
         Ok(Delivered { problems: 0, .. }) => return true,
         Ok(delivered) => delivered,
         Err(error) if !has_counts(folder.path()) => {
-            log::warn!("no profile of this run was stored: {}", format_causes(&error));
+            log::warn!("could not store the profile of this run: {}", format_causes(&error));
             return false;
         }
         Err(error) => {
             let kept = folder.keep();
             log::warn!(
-                "no profile of this run was stored: {1}. The raw counts are kept in {0} (`trodden import {2}`)",
+                "could not store the profile of this run: {1}. The raw counts are kept in {0}; to store them, run `trodden import {2}`",
                 kept.display(),
                 format_causes(&error),
                 quote_for_shell(&kept.to_string_lossy())
@@ -106,11 +106,12 @@ fn report_delivery(delivery: Result<Delivered>, folder: RunFolder) -> bool {
         }
     };
     if delivered.all_marked {
-        log::warn!("the profile of this run lacks counts and is marked accordingly");
+        log::warn!("the profile of this run lacks counts, and is marked as incomplete");
     } else {
         let kept = folder.keep();
         log::warn!(
-            "the profile of this run is incomplete ({}, see above). The raw counts are kept in {1} (`trodden import {2}`)",
+            "the profile of this run is incomplete ({}, listed above). The raw counts are kept in {1}; to import them again, run \
+             `trodden import {2}`",
             plural(delivered.problems as u128, "problem", "problems"),
             kept.display(),
             quote_for_shell(&kept.to_string_lossy())
@@ -149,8 +150,11 @@ pub fn train(commands: &[String], program: &Path, context: &RecordingContext) ->
         anyhow::ensure!(counted.status.success(), "the training `{line}` failed with {}", counted.status);
         last = Some(counted);
     }
-    anyhow::ensure!(!raw_files(folder.path())?.is_empty(), "the training counted nothing. Does it run the program that is being built?");
-    let collected = last.context("no training command was given")?.collect(folder.path(), context)?;
+    anyhow::ensure!(
+        !raw_files(folder.path())?.is_empty(),
+        "the training counted nothing. Check that the training command runs the program that is being built"
+    );
+    let collected = last.context("expected a training command")?.collect(folder.path(), context)?;
     match collected.problems.iter().find(|p| p.loses_counts()) {
         Some(problem) => Err(anyhow::anyhow!("{problem}")),
         None => Ok(collected.profile),
@@ -232,8 +236,9 @@ fn warn_of_running_processes(arguments: &[OsString], folder: &Path) {
         is_used()
     } {
         log::warn!(
-            "`{}` has ended, but a process that it started is still running, and this profile will not contain its further \
-                counts. To include them, record a command that waits for it, or set TRODDEN_OUTPUT and run `trodden import` at the end",
+            "`{}` has ended, but a process that it started is still running. The profile will lack what this process counts from now \
+             on. To include these counts, record a command that waits for the process, or set TRODDEN_OUTPUT and run `trodden import` \
+             at the end",
             arguments[0].display()
         );
     }
@@ -268,7 +273,7 @@ pub fn collect_files(given: &[PathBuf], destination: &ProfileDestination, contex
             false => files.push(path.clone()),
         }
     }
-    anyhow::ensure!(!files.is_empty(), "the given folders have no raw files (whose names end in .raw)");
+    anyhow::ensure!(!files.is_empty(), "the given folders have no raw files (*.raw)");
     let run = Run { suite: destination.suite.clone(), ..new_run() };
     let collected = collect(files, run, context.units.as_ref());
     let has_bursts = |unit: &UnitProfile| {
@@ -276,8 +281,8 @@ pub fn collect_files(given: &[PathBuf], destination: &ProfileDestination, contex
     };
     if let Some(image) = collected.profile.images.iter().find(|image| image.units.iter().any(has_bursts)) {
         anyhow::bail!(
-            "{} was built with --sample: its raw file has the counts of bursts, but not the part of the run that they cover. Use `trodden \
-                record` or, for the running program, `trodden record --attach`",
+            "{} was built with --sample, and its raw file does not say which part of the run the counts cover. Record with `trodden \
+             record` or, if the program is running, `trodden record --attach`",
             image.path
         );
     }

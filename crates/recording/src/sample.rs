@@ -37,11 +37,12 @@ pub fn attach(job: &Sample, context: &RecordingContext) -> Result<()> {
     let before = read(&files.list()?)?;
     ensure!(
         files.list()?.iter().any(|f| matches!(SamplingSwitch::open(f), Ok(Some(_)))),
-        "none of {} can be sampled. Build with --sample, and start the program with TRODDEN_OUTPUT (or is another recorder active?)",
+        "cannot sample {}: the program was not built with --sample and started with TRODDEN_OUTPUT, or another recorder is active. \
+         Build it with --sample, or end the other recorder",
         job.subjects.iter().map(|s| s.display().to_string()).collect::<Vec<_>>().join(", ")
     );
     if processes.is_empty() && !files.list()?.iter().any(|file| is_in_use(file)) {
-        log::warn!("no process uses these files now, so only processes that start later are sampled");
+        log::warn!("no running process uses these files, so only processes that start later are sampled");
     }
     let (started, clock) = (SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default(), Instant::now());
     let bursting = BurstThread::start(files.clone(), job.bursts)?;
@@ -79,22 +80,22 @@ fn resolve_subjects(names: &[PathBuf]) -> Result<(BurstFiles, Vec<u32>)> {
                 let found = raw_files_of(process)?;
                 ensure!(
                     !found.is_empty(),
-                    "process {process} has no raw file. Build its program with --sample, and start it with TRODDEN_OUTPUT=FOLDER/%m.raw"
+                    "process {process} writes no raw file. Build the program with --sample, and start it with TRODDEN_OUTPUT=FOLDER/%m.raw"
                 );
                 files.single.extend(found);
                 processes.push(process);
             }
             None if name.is_dir() => files.folders.push(name.clone()),
             None if name.exists() => files.single.push(name.clone()),
-            None => bail!("{} is neither a file, a folder nor the ID of a running process", name.display()),
+            None => bail!("cannot attach to {}: expected a file, a folder or the ID of a running process", name.display()),
         }
     }
     Ok((files, processes))
 }
 
 fn raw_files_of(process: u32) -> Result<Vec<PathBuf>> {
-    ensure!(Path::new(&format!("/proc/{process}")).exists(), "process {process} does not exist. Has it ended?");
-    let mappings = mappings(process as i32).with_context(|| format!("cannot examine process {process}"))?;
+    ensure!(Path::new(&format!("/proc/{process}")).exists(), "process {process} does not exist. It may have ended");
+    let mappings = mappings(process as i32).with_context(|| format!("cannot read the memory mappings of process {process}"))?;
     let mut paths: Vec<PathBuf> = mappings.into_iter().filter(ProcessMapping::is_file).map(|m| m.name.into()).collect();
     paths.sort();
     paths.dedup();

@@ -28,7 +28,7 @@ pub enum ReportError {
         reason: String,
     },
     /// The function has no path with this number.
-    #[error("function `{function}` has no complete path {path}: its {paths} paths are numbered from 0; {}", list_executed(.known))]
+    #[error("function `{function}` has no complete path {path}: it has {paths} paths, numbered from 0; {}", list_executed(.known))]
     NoSuchPath {
         /// Name of the function.
         function: String,
@@ -40,9 +40,7 @@ pub enum ReportError {
         known: Vec<u64>,
     },
     /// Paths are weighted by events, but the programs of the profile do not all count the same event.
-    #[error(
-        "the profile does not count the same event in all its programs. Build all of them with the same option, for example --events tsc"
-    )]
+    #[error("the programs of this profile count different events, or none. Build all of them with the same option, such as --events tsc")]
     NoEvents,
     /// The function's map is corrupt.
     #[error(transparent)]
@@ -81,6 +79,6 @@ fn list_executed(known: &[u64]) -> String {
 fn position_hint(place: &str) -> &'static str {
     match place.starts_with("line") {
         true => "a line may have no code of its own, or the optimiser moved it; `trodden annotate` shows which lines have code",
-        false => "`trodden graph show` shows a function's blocks",
+        false => "`trodden-lab graph show` shows a function's blocks",
     }
 }

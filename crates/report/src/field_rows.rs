@@ -47,8 +47,8 @@ impl FieldTable {
     pub fn create(file: &Path, temporary_prefix: &str) -> Result<FieldTable> {
         if is_parquet(file) && !cfg!(feature = "parquet") {
             anyhow::bail!(
-                "cannot write Parquet with this build of trodden. Build it with `cargo build --release --features parquet`, or name a \
-                    file that ends in .csv"
+                "this build of trodden cannot write Parquet. Build trodden with `cargo build --release --features parquet`, or name a \
+                 file that ends in .csv"
             );
         }
         let destination = AtomicFile::create(file, temporary_prefix).with_context(|| format!("cannot write {}", file.display()))?;

@@ -140,12 +140,12 @@ impl InputKind {
                 path.display()
             ),
             Ok(found) if found.is_dir() => {
-                anyhow!("folder {} has no raw files, no streams of paths and no recording of waits", path.display())
+                anyhow!("folder {} contains nothing that trodden reads: no raw files, path streams or recording of waits", path.display())
             }
             Ok(found) if found.len() == 0 => anyhow!("{}: the file is empty", path.display()),
             Ok(_) => anyhow!(
-                "{} is neither a profile, a trace, a stream of paths nor a recording of waits, nor in a format that trodden imports (OTF2, \
-                 CTF, Chrome trace JSON, output of `perf script` or `babeltrace2`)",
+                "cannot recognise the format of {}. Pass a profile, trace, path stream or recording of waits, or a file that trodden \
+                 imports (OTF2, CTF, Chrome trace JSON, output of `perf script` or `babeltrace2`)",
                 path.display()
             ),
         }
@@ -159,7 +159,7 @@ impl InputKind {
     /// Rejects options that do not apply to this kind. Each element has an option's name, and true if the option was given.
     pub fn reject_options(self, options: &[(&str, bool)]) -> Result<()> {
         options.iter().try_for_each(|(option, is_given)| {
-            ensure!(!is_given, "{option} does not apply to {}; remove it", self.phrase());
+            ensure!(!is_given, "{option} does not apply to {}. Omit {option}", self.phrase());
             Ok(())
         })
     }
@@ -211,7 +211,7 @@ fn detect_content(path: &Path) -> Result<Option<InputKind>> {
     }
     ensure!(
         !beginning.starts_with(PERF_DATA),
-        "{0} is a binary file of `perf record`: convert it to text with `perf script -i {0} > trace.txt`",
+        "{0} is a binary file of `perf record`. Convert it to text with `perf script -i {0} > trace.txt`",
         path.display()
     );
     if let Some(kind) = FileKind::detect(&beginning) {

@@ -34,7 +34,9 @@ pub enum IterationNumberingError {
     #[error("the paths over iterations belong to a different function. Record their run again with the current program")]
     NoPath,
     /// The classes of K paths do not fit into a word.
-    #[error("its paths over {iterations} iterations need keys of {bits} bits, but a key has 64. Count paths over fewer iterations")]
+    #[error(
+        "its paths over {iterations} iterations would need keys of {bits} bits, but a key has 64 bits. Count paths over fewer iterations"
+    )]
     TooLong {
         /// K, the requested number of iterations.
         iterations: u32,

@@ -56,10 +56,10 @@ pub enum NumberingError {
     #[error(transparent)]
     TooManyPaths(#[from] TooManyPaths),
     /// The set of interesting paths is empty.
-    #[error("no path is interesting. Give a path whose edges lead from the entry to the exit")]
+    #[error("no path is interesting. Select a path whose edges lead from the entry to the exit")]
     NothingInteresting,
     /// An interesting path is not a path of the graph.
-    #[error("interesting path {number} is not a path: {why}")]
+    #[error("interesting path {number} is not a path of the graph: {why}")]
     NoPath {
         /// The path's index in the list.
         number: usize,
@@ -67,7 +67,7 @@ pub enum NumberingError {
         why: String,
     },
     /// No path has this number.
-    #[error("path {id} does not exist. The {paths} paths are numbered from 0")]
+    #[error("no path has number {id}: there are {paths} paths, numbered from 0")]
     NoSuchId {
         /// The requested number.
         id: u64,
@@ -81,7 +81,7 @@ pub enum NumberingError {
         nodes: Vec<u32>,
     },
     /// The scheme needs a list of the interesting paths, but there are too many.
-    #[error("{paths} paths are interesting, but the limit of this scheme is {limit}. Give fewer paths, or use pspp")]
+    #[error("{paths} interesting paths are too many for this scheme (limit: {limit}). Select fewer paths, or use pspp")]
     TooManyInteresting {
         /// Number of interesting paths.
         paths: u128,
@@ -89,7 +89,7 @@ pub enum NumberingError {
         limit: u64,
     },
     /// There are too many paths for `mspp`, which takes exponential time.
-    #[error("mspp is limited to {limit} paths, because it tries every path for every edge, but there are {paths}. Use pspp")]
+    #[error("{paths} paths are too many for mspp, which tries every path for every edge (limit: {limit}). Use pspp")]
     TooLargeForRepair {
         /// Number of paths.
         paths: u64,
@@ -97,11 +97,11 @@ pub enum NumberingError {
         limit: u64,
     },
     /// The numbers do not fit into a word.
-    #[error("the numbers of the interesting paths do not fit into 64 bits. Give fewer paths, or use known-table")]
+    #[error("the numbers of the interesting paths do not fit into 64 bits. Select fewer paths, or use known-table")]
     Overflow,
     /// The numbers of the interesting paths are too far apart for an array.
     #[error(
-        "the numbers of the interesting paths have a range of {span}, but the limit is {limit}. Give fewer paths, or use \
+        "the numbers of the interesting paths span a range of {span}, but at most {limit} are possible. Select fewer paths, or use \
          known-table"
     )]
     TooWide {

@@ -56,13 +56,13 @@ pub enum InterestingPlanError {
     #[error(transparent)]
     Numbering(#[from] NumberingError),
     /// Too many counters.
-    #[error("{words} counters would be necessary, but the limit is {MAX_COUNTERS}. Give fewer paths, or use a different scheme")]
+    #[error("the paths would need {words} counters, but the limit is {MAX_COUNTERS}. Select fewer paths, or use a different scheme")]
     TooWide {
         /// Number of counters.
         words: u128,
     },
     /// The joined registers do not fit into one word.
-    #[error("it has {paths} paths, and their Ball-Larus numbers leave no bits for other numbers in a 64-bit register. Use known-table")]
+    #[error("it has {paths} paths, so their Ball-Larus numbers leave no room for a second number in a 64-bit register. Use known-table")]
     TooLong {
         /// Number of paths.
         paths: u64,

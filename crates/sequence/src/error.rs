@@ -12,7 +12,7 @@ pub enum SequenceError {
         what: &'static str,
     },
     /// The bytes end within a window.
-    #[error("window is truncated: it needs {needed} bytes, but has {available}. The windows before it can be read")]
+    #[error("window is truncated: it needs {needed} bytes, but {available} are left. The windows before it can be read")]
     Truncated {
         /// Minimum size of the window, in bytes.
         needed: usize,
@@ -20,7 +20,7 @@ pub enum SequenceError {
         available: usize,
     },
     /// The window has an unsupported version.
-    #[error("window has version {found}, but only versions up to {newest} are supported. Read it with the program that wrote it")]
+    #[error("window has version {found}, but this program reads versions up to {newest}. Use the program that wrote the window")]
     Version {
         /// Version of the window.
         found: u8,

@@ -24,7 +24,7 @@ pub fn open(path: &Path) -> Result<Box<dyn Read>> {
 pub fn read(path: &Path, limit: u64) -> Result<Vec<u8>> {
     let mut bytes = Vec::new();
     open(path)?.take(limit + 1).read_to_end(&mut bytes).with_context(|| format!("cannot read {}", path.display()))?;
-    anyhow::ensure!(bytes.len() as u64 <= limit, "{} has more than {limit} bytes after decompression. Split the file", path.display());
+    anyhow::ensure!(bytes.len() as u64 <= limit, "{} is larger than {limit} bytes after decompression. Split the file", path.display());
     Ok(bytes)
 }
 

@@ -21,7 +21,7 @@ pub struct Folders {
 impl Folders {
     /// Returns the unit cache. Fails if no environment variable determines its location.
     pub fn units(&self) -> Result<&UnitCache> {
-        self.units.as_ref().with_context(|| format!("the folder of the unit cache is unknown. Set {CACHE_VARIABLE} or HOME"))
+        self.units.as_ref().with_context(|| format!("cannot determine the folder of the unit cache. Set {CACHE_VARIABLE} (or HOME)"))
     }
 
     /// Returns the unit cache's folder for input files of builds. Fails if no environment variable determines its location.

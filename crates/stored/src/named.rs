@@ -9,7 +9,8 @@ use trodden_text::words::plural;
 /// The name of the latest run.
 pub const LAST: &str = "last";
 /// Appended to the error message if the user names a folder instead of a profile.
-const FOLDER_ADVICE: &str = ". `trodden import` imports a folder of raw or stream files, and `trodden report` shows a recording of waits";
+const FOLDER_ADVICE: &str = ". To import a folder of raw or stream files, use `trodden import`; to show a recording of waits, use \
+    `trodden report`";
 
 /// Loads a profile: the file with this name if it exists, or else a run, or a suite's runs, merged. Warns if a file is corrupt and only its
 /// intact part is used.
@@ -44,7 +45,7 @@ fn recover_builds(name: &str, builds: BuildPolicy) -> Result<(Profile, Vec<Strin
             0 => String::new(),
             more => format!("; {} of `{name}`", plural(more as u128, "more run is also skipped", "more runs are also skipped")),
         };
-        log::warn!("{} is skipped: {reason}{more}", file.display());
+        log::warn!("skipping {}: {reason}{more}", file.display());
     }
     let lost = merged.corrupt.iter().flat_map(|(file, lost)| describe_losses(file, lost)).collect();
     Ok((merged.profile.with_context(|| format!("cannot read any run of the suite `{name}`"))?, lost))
@@ -73,16 +74,16 @@ pub fn profile_files(name: &str) -> Result<Vec<PathBuf>> {
     }
     let store = match RunStore::find(Path::new(".")) {
         Err(ProfileError::NoStore { .. }) if path.is_dir() => {
-            bail!("{name} is a folder, not a profile, and there is no run store here{FOLDER_ADVICE}")
+            bail!("{name} is a folder, not a profile, and the current folder has no run store{FOLDER_ADVICE}")
         }
         Err(ProfileError::NoStore { .. }) if name != LAST => {
-            bail!("file {name} does not exist, and there is no run store here. Record a run with `trodden record -- PROGRAM`")
+            bail!("file {name} does not exist, and the current folder has no run store. Record a run with `trodden record -- PROGRAM`")
         }
         other => other?,
     };
     // A suite may have the name of a folder, such as `tests`.
     match store.select(name) {
-        Err(_) if path.is_dir() => bail!("{name} is a folder, not a profile, and no run or suite has that name{FOLDER_ADVICE}"),
+        Err(_) if path.is_dir() => bail!("{name} is a folder, not a profile, and there is no run or suite called {name}{FOLDER_ADVICE}"),
         found => Ok(found?.into_iter().map(|entry| entry.profile).collect()),
     }
 }

@@ -47,8 +47,8 @@ pub fn find_logs(name: &str) -> Result<Vec<PathBuf>> {
     let logs = files_with_extension(&folder, LOG_EXTENSION)?;
     if logs.is_empty() && folder.join(COPIES_FOLDER).is_dir() {
         bail!(
-            "`{name}` was recorded by copies that each stream only some functions. Read it with `trodden-lab patterns iterations {name}`; \
-             no other command can"
+            "`{name}` was recorded by several copies, each of which recorded only some functions. Only `trodden-lab patterns iterations \
+             {name}` can read such a run"
         );
     }
     if logs.is_empty() {
@@ -78,7 +78,9 @@ fn streams_folder(name: &str) -> Result<PathBuf> {
         false => {
             let store = RunStore::find(Path::new("."))?;
             let runs = store.select(name)?;
-            let [run] = runs.as_slice() else { bail!("`{name}` is a suite of several runs. Name one run by its number") };
+            let [run] = runs.as_slice() else {
+                bail!("`{name}` is a suite of several runs, but one run is needed. Name a run by its number")
+            };
             let folder = store.streams(run.number);
             if !folder.is_dir() {
                 bail!(

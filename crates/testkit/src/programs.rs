@@ -128,13 +128,13 @@ struct PartialExecution {
     steps: usize,
 }
 
-/// Enumerates executions of at most `steps` steps, breadth first, until `limit` have been found or the search becomes too large. The result
-/// is sorted and without duplicates.
+/// Enumerates executions of at most `steps` steps, breadth first, until `limit` executions are found or the search becomes too large. The
+/// result is sorted and has no duplicates.
 pub fn executions(program: &WitnessProgram, steps: usize, limit: usize) -> Vec<Execution> {
     let nothing = Execution { blocks: Vec::new(), sites: Vec::new(), calls: Vec::new() };
     let mut first = PartialExecution { frames: Vec::new(), execution: nothing, steps: 0 };
     match program.start() {
-        StartPoint::Main(main) => first.begin(program, main),
+        StartPoint::Main(main) => first.enter_function(program, main),
         StartPoint::Outside => first.frames.push(ExecutionFrame::Outside { can: Opaque { calls_back: true, ..Opaque::RETURNS } }),
     }
     let (mut ended, mut running) = (Vec::new(), VecDeque::from([first]));
@@ -147,7 +147,7 @@ pub fn executions(program: &WitnessProgram, steps: usize, limit: usize) -> Vec<E
         if one.frames.is_empty() {
             ended.push(one.execution);
         } else if one.steps < steps && one.frames.len() < 12 {
-            running.extend(one.next(program));
+            running.extend(one.next_states(program));
         }
     }
     ended.sort();
@@ -156,13 +156,11 @@ pub fn executions(program: &WitnessProgram, steps: usize, limit: usize) -> Vec<E
 }
 
 impl PartialExecution {
-    /// Calls a function.
-    fn begin(&mut self, program: &WitnessProgram, function: WitnessFunctionId) {
+    fn enter_function(&mut self, program: &WitnessProgram, function: WitnessFunctionId) {
         self.execution.calls.push(CallOrReturn::Enter(function));
         self.enter(program, function, program.function(function).graph.entry());
     }
 
-    /// Leaves the innermost frame.
     fn pop_frame(&mut self) {
         if let Some(ExecutionFrame::Code { function, .. }) = self.frames.pop() {
             self.execution.calls.push(CallOrReturn::Leave(function));
@@ -189,8 +187,8 @@ impl PartialExecution {
         next
     }
 
-    /// All states that can follow this one.
-    fn next(&self, program: &WitnessProgram) -> Vec<PartialExecution> {
+    /// Returns all states that can follow this state.
+    fn next_states(&self, program: &WitnessProgram) -> Vec<PartialExecution> {
         let mut this = self.clone();
         this.steps += 1;
         match this.frames.last().expect("it has frames").clone() {
@@ -211,7 +209,7 @@ impl PartialExecution {
         let mut next = Vec::new();
         for callee in &call.callees {
             let mut one = self.clone();
-            one.begin(program, *callee);
+            one.enter_function(program, *callee);
             next.push(one);
         }
         if let Some(can) = call.opaque {
@@ -225,7 +223,7 @@ impl PartialExecution {
         let mut next = Vec::new();
         for callee in program.external().iter().filter(|_| can.calls_back) {
             let mut one = self.clone();
-            one.begin(program, *callee);
+            one.enter_function(program, *callee);
             next.push(one);
         }
         self.frames.pop();
@@ -242,8 +240,8 @@ impl PartialExecution {
         next
     }
 
-    /// All states that can follow if the call in the innermost frame unwinds: a landing pad in any frame is entered, or all frames are
-    /// left.
+    /// Returns all states that can follow if the innermost frame's call unwinds: control enters a landing pad in one of the frames, or
+    /// leaves all frames.
     fn unwind(self, program: &WitnessProgram) -> Vec<PartialExecution> {
         let mut this = self;
         let mut next = Vec::new();

@@ -13,7 +13,7 @@ impl Random {
         Random { state: seed }
     }
 
-    /// The next random number.
+    /// Returns the next random number.
     pub fn number(&mut self) -> u64 {
         self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.state;
@@ -22,7 +22,7 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// A random number below `bound`.
+    /// Returns a random number below `bound`.
     ///
     /// # Panics
     /// If `bound` is zero.
@@ -30,7 +30,7 @@ impl Random {
         self.number() % bound
     }
 
-    /// A random index below `bound`.
+    /// Returns a random index below `bound`.
     ///
     /// # Panics
     /// If `bound` is zero.
@@ -38,12 +38,12 @@ impl Random {
         self.below(bound as u64) as usize
     }
 
-    /// True with a probability in percent.
+    /// Returns true with a probability of `percent` percent.
     pub fn chance(&mut self, percent: u64) -> bool {
         self.below(100) < percent
     }
 
-    /// A random element.
+    /// Returns a random element.
     ///
     /// # Panics
     /// If the slice is empty.

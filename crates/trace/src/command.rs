@@ -28,10 +28,10 @@ const FAILURE_STATUS: u8 = 2;
 #[derive(Debug, thiserror::Error)]
 pub enum CommandError {
     /// The tracer cannot be forked.
-    #[error("cannot start the tracer process. Raise the limit on processes, or end some")]
+    #[error("cannot start the tracer process. Raise the limit on processes (`ulimit -u`), or end some processes")]
     Tracer(#[source] io::Error),
     /// The launcher cannot be forked.
-    #[error("cannot start the launcher process. Raise the limit on processes, or end some")]
+    #[error("cannot start the launcher process. Raise the limit on processes (`ulimit -u`), or end some processes")]
     Launcher(#[source] io::Error),
     /// The connection to the client cannot be duplicated.
     #[error(transparent)]
@@ -95,8 +95,8 @@ pub fn in_tracer<E: From<CommandError>>(work: impl FnOnce() -> Result<ExitCode, 
         TracerSplit::Client(status) => {
             if let Some(signal) = status.signal() {
                 log::warn!(
-                    "signal {signal} killed the tracer (a child process of this command). A process that it traced may have been \
-                     killed too, or may still contain breakpoints"
+                    "signal {signal} killed the tracer (a child process of this command). The traced process may have been killed as \
+                     well, or may still contain breakpoints. End or restart it"
                 );
             }
             let status = status.code().or_else(|| status.signal().map(|signal| 128 + signal)).unwrap_or(i32::from(FAILURE_STATUS));

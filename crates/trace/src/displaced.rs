@@ -17,10 +17,12 @@ pub const SLOT: u64 = 64;
 #[derive(Debug, thiserror::Error)]
 pub enum DisplaceError {
     /// The bytes are not an instruction.
-    #[error("the bytes at {0:#x} are not an instruction, so the graph of this function is wrong. Exclude the function with `--opaque`")]
+    #[error("the graph of a function is wrong: the bytes at {0:#x} are not an instruction. Exclude the function with `--opaque`")]
     Undecodable(u64),
     /// The instruction only works at its own address.
-    #[error("the instruction at {address:#x} ({instruction:?}) cannot be moved. Exclude its function with `--opaque`")]
+    #[error(
+        "cannot move the instruction at {address:#x} ({instruction:?}), which depends on its address. Exclude its function with `--opaque`"
+    )]
     Immovable {
         /// Its address.
         address: u64,

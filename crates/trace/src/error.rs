@@ -20,7 +20,10 @@ pub enum CollectError {
     #[error(transparent)]
     Start(TraceError),
     /// The process cannot be attached to.
-    #[error("process {process} cannot be traced: {source}. It must be yours and have no debugger; if Yama forbids it, run as root")]
+    #[error(
+        "cannot trace process {process}: {source}. The process must be yours, and have no debugger attached; if Yama forbids tracing, \
+         run as root"
+    )]
     Attach {
         /// The process.
         process: i32,
@@ -28,7 +31,7 @@ pub enum CollectError {
         source: io::Error,
     },
     /// There are more sites than one run can watch.
-    #[error("one run can watch at most {max} sites, but {sites} were requested. Use more runs (--runs), or exclude functions (--opaque)")]
+    #[error("one run can watch at most {max} sites, but {sites} are needed. Use more runs (--runs), or exclude functions (--opaque)")]
     TooManySites {
         /// The number of sites.
         sites: usize,
@@ -36,7 +39,7 @@ pub enum CollectError {
         max: usize,
     },
     /// A site is not code.
-    #[error("{address:#x} is not code of {}: the plan belongs to a different build", path.display())]
+    #[error("{address:#x} is not code of {}: the plan is for a different build. Create the plan again", path.display())]
     NoCode {
         /// The file address.
         address: u64,
@@ -57,8 +60,8 @@ pub enum CollectError {
     },
     /// The address space of the program has no room for the collector's mappings.
     #[error(
-        "programs may use only {limit} bytes of address space here (`ulimit -v`), and the trace needs {needed} more. Raise the hard limit, \
-         run as root, or use `--collector ptrace`, which needs least"
+        "the limit on address space (`ulimit -v`) is {limit} bytes, but tracing needs {needed} bytes more. Raise the hard limit, run as \
+         root, or use `--collector ptrace`, which needs least"
     )]
     NoRoom {
         /// The limit in bytes.
@@ -68,12 +71,12 @@ pub enum CollectError {
     },
     /// The subject filters its system calls.
     #[error(
-        "the program filters its system calls (seccomp), and a call injected by the trace could kill it. With several runs, pass \
-         `--no-repeat time`, and name no library that it loads later"
+        "the program filters its system calls (seccomp), so a system call that tracing adds could kill the program. With several runs, \
+         pass `--no-repeat time`, and name no library that is loaded later"
     )]
     Filtered,
     /// Tracing the process is impossible or would harm it.
-    #[error("process {process} cannot be traced: {why}")]
+    #[error("cannot trace process {process}: {why}")]
     Untraceable {
         /// The process.
         process: i32,
@@ -84,7 +87,7 @@ pub enum CollectError {
     #[error("cannot store the trace: {0}. Free some space, or set TMPDIR to a different folder")]
     Store(io::Error),
     /// Something failed, and some changes to the process remain.
-    #[error("{error}; the following changes to process {process} could not be undone: {}", unrestored.join(", "))]
+    #[error("{error}. Some changes to process {process} could not be undone: {}", unrestored.join(", "))]
     Unrestored {
         /// What failed.
         error: Box<CollectError>,

@@ -32,14 +32,15 @@ impl FreshFolder {
         let before = create_folder_in(&temporary, "trodden-folder-")?;
         ensure!(
             !before.path().starts_with(&folder),
-            "copies of {} would be inside it. Set TMPDIR to a folder elsewhere, or run in a smaller folder",
+            "cannot copy folder {}, because the temporary folder is inside it. Set TMPDIR to a folder outside, or run in a different \
+             folder",
             folder.display()
         );
         let mut size = 0;
         measure(&folder, &mut size)?;
         ensure!(
             size <= MAX_SIZE,
-            "{} is larger than {} GiB. Run in a smaller folder, or omit --fresh-folder",
+            "folder {} is larger than {} GiB, which is too large to copy for each run. Run in a smaller folder, or omit --fresh-folder",
             folder.display(),
             MAX_SIZE >> 30
         );

@@ -71,7 +71,7 @@ pub enum TraceError {
     #[error("cannot trace the program's processes: {0}")]
     Yama(String),
     /// The program would lose its privileges if it were traced.
-    #[error("{} has {what}, which the kernel ignores in a program traced by this user. Run it as root", path.display())]
+    #[error("{} has {what}, which the kernel ignores while this user traces the program. Run trodden as root", path.display())]
     Privileged {
         /// The program's file.
         path: PathBuf,

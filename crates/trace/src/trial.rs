@@ -46,10 +46,15 @@ pub fn try_collector(kind: CollectorKind, program: &Path) -> Result<()> {
     if !matches!(kind, CollectorKind::Compiled | CollectorKind::Uprobes) && try_with_tiny_program(kind.collector()).is_ok() {
         return Ok(());
     }
-    ensure!(program.exists(), "the file of this program was replaced while it was running ({}). Start it again", program.display());
+    ensure!(
+        program.exists(),
+        "the file of this program ({}) was replaced while the program was running. Start the program again",
+        program.display()
+    );
     let executable = Executable::read(program)?;
     let place = match kind {
-        CollectorKind::Compiled => sleds::first(&Binary::read(program)?).context("the compiled program has no sled")?,
+        CollectorKind::Compiled => sleds::first(&Binary::read(program)?)
+            .context("the program has no witness sled. Build it with `trodden-lab with --witnesses -- build`")?,
         _ => executable.entry,
     };
     sees(kind.collector(), &Executable { code: code_around(place, &executable), ..executable }, place)
@@ -159,6 +164,6 @@ fn sees(collector: &dyn Collector, executable: &Executable, place: u64) -> Resul
     if let (FollowEnding::Detached, None, Ok(process)) = (outcome.followed.ending, outcome.followed.status, begun.try_recv()) {
         wait_child(process as i32)?;
     }
-    ensure!(seen.0 > 0, "the collector `{}` recorded no hit", collector.name());
+    ensure!(seen.0 > 0, "collector `{}` recorded nothing in a trial", collector.name());
     Ok(())
 }

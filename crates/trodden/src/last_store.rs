@@ -41,7 +41,7 @@ pub fn end(done: Result<ExitCode>) -> ExitCode {
 fn suggest_last_store() {
     if let Some(folder) = last() {
         note(format_args!(
-            "the last run was stored in {}: change to that project, or set {RUNS_VARIABLE} to this folder",
+            "the last run was stored in {}. Change to that project, or set {RUNS_VARIABLE} to this folder",
             folder.display()
         ));
     }

@@ -27,8 +27,8 @@ pub fn recording_context() -> RecordingContext {
 /// or it is relative and would thus mean a different folder in a child process.
 fn folder_of_variable(variable: &str) -> Result<Option<PathBuf>> {
     let Some(folder) = env::var_os(variable).filter(|folder| !folder.is_empty()).map(PathBuf::from) else { return Ok(None) };
-    ensure!(folder.is_absolute(), "{variable} is {}, a relative path: set it to an absolute path", folder.display());
-    ensure!(!folder.exists() || folder.is_dir(), "{variable} is {}, which is not a folder: set it to a folder", folder.display());
+    ensure!(folder.is_absolute(), "{variable} is {}, a relative path. Set it to an absolute path", folder.display());
+    ensure!(!folder.exists() || folder.is_dir(), "{variable} is {}, which is not a folder. Set it to a folder", folder.display());
     Ok(Some(folder))
 }
 

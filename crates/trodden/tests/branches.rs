@@ -129,7 +129,7 @@ fn jump_to_the_next_instruction_is_a_branch() {
 #[test]
 fn imported_branch_windows_rank_the_paths() {
     let (place, counted, trace) = build_and_trace(PROGRAM, 3);
-    place.write("windows.txt", &step::windows(&trace, 32, 7));
+    place.write("windows.txt", &step::sample_windows(&trace, 32, 7));
     place.trodden("import windows.txt --program marked --no-store -o sampled.trodden");
     let sampled = Profile::read(&place.path("sampled.trodden")).unwrap();
     let hottest = |profile: &Profile| count_paths(profile, "collatz").into_iter().max_by_key(|c| c.1).unwrap().0;
@@ -142,7 +142,7 @@ fn imported_branch_windows_rank_the_paths() {
 #[test]
 fn record_runs_perf_and_imports_its_output() {
     let (place, counted, trace) = build_and_trace(PROGRAM, 3);
-    place.write("windows.txt", &step::windows(&trace, 32, 7));
+    place.write("windows.txt", &step::sample_windows(&trace, 32, 7));
     place.write("trace.txt", &trace);
     // This script acts as `perf record` by running the command after `--`, and as `perf script` by printing the text with the requested
     // fields.

@@ -51,7 +51,7 @@ fn copies_ended_by_the_same_signal_are_marked() {
         read_messages(&output)
     );
     assert_eq!((read_profile(&place).run.interrupted, read_profile(&place).run.diverged), (2, 0));
-    assert!(list_inexactness(&place)[0].contains("a signal ended the 2 copies"), "{:?}", list_inexactness(&place));
+    assert!(list_inexactness(&place)[0].contains("a signal ended each of the 2 copies"), "{:?}", list_inexactness(&place));
     // A merged profile keeps this mark.
     place.trodden("merge -o sum.trodden run.trodden run.trodden");
     assert_eq!(Profile::read(&place.path("sum.trodden")).unwrap().run.interrupted, 4);

@@ -147,9 +147,9 @@ fn actions_that_would_make_copies_differ_are_rejected() {
     refused(place.command(trodden()).args(options).args(["--", "./watch"]), "performs the action `abort`");
     refused(
         place.command(trodden()).args(options).args(["--weights", "x", "--", "./watch"]),
-        "--weights applies to copies that count all paths",
+        "--weights applies only to programs that count all paths",
     );
-    refused(place.command(trodden()).args(options).args(["--divide", "edges", "--", "./watch"]), "cannot share");
+    refused(place.command(trodden()).args(options).args(["--divide", "edges", "--", "./watch"]), "copies cannot divide");
     // The environment variable overrides the built-in action, as it does when the program itself runs.
     let counted = place.command(trodden()).args(options).args(["--", "./watch"]).env("TRODDEN_ON_UNTESTED", "count").output().unwrap();
     assert!(find_match_messages(&counted).is_empty() && !read_watched_matches(&place).1.is_empty(), "{counted:?}");
@@ -218,9 +218,9 @@ fn options_that_do_not_apply_to_copies_of_interesting_paths_are_rejected() {
         assert!(output.status.code() == Some(2) && said.contains(text), "{text}: {said}");
     };
     make("--scheme ppp");
-    refused("record --copies 2 -- ./chosen", "which was built with a different numbering scheme. Build it without --scheme");
+    refused("record --copies 2 -- ./chosen", "because the program was built with --scheme. Build it without --scheme");
     make("");
-    refused("record --copies 2 --weights x -- ./chosen", "--weights applies to copies that count all paths");
-    refused("record --copies 2 --divide edges -- ./chosen", "--interesting, which copies cannot share. Omit --divide");
-    refused("fleet copies ./chosen -k 2 -o parts", "--interesting, which copies cannot share");
+    refused("record --copies 2 --weights x -- ./chosen", "--weights applies only to programs that count all paths");
+    refused("record --copies 2 --divide edges -- ./chosen", "because it was built with --interesting. Omit --divide");
+    refused("fleet copies ./chosen -k 2 -o parts", "because it was built with --interesting");
 }

@@ -82,7 +82,7 @@ fn computed_loop_costs_equal_single_stepped_costs() {
         if made == "residual" {
             // Seven of eight iterations take known paths. The profile has no counts for them.
             let refused = place.command(laboratory()).args(["loops", "./residual", "residual.trodden"]).output().unwrap();
-            assert!(!refused.status.success() && String::from_utf8_lossy(&refused.stderr).contains("build it without --residual"));
+            assert!(!refused.status.success() && String::from_utf8_lossy(&refused.stderr).contains("Build it without --residual"));
             continue;
         }
         let (plain, counted) = compute_loop_costs(&place, &format!("./{made} {made}.trodden"));
@@ -189,13 +189,13 @@ fn plugin_accepts_only_requests() {
         command
     };
     let error = expect_error(&mut clang("TRODDEN_INSTRUMENT", OsStr::new("when=bursts")));
-    assert!(error.contains("read by trodden's drivers"), "{error}");
+    assert!(error.contains("only on trodden's drivers"), "{error}");
     let folder = InputFolder::new(place.path("in puts"));
     let request = PluginRequest::default().write(&folder).unwrap();
     must(&mut clang("TRODDEN_EXPERIMENT", request.as_os_str()));
     std::fs::write(&request, b"TRODEXP\x09").unwrap();
     let error = expect_error(&mut clang("TRODDEN_EXPERIMENT", request.as_os_str()));
-    assert!(error.contains("an earlier version of trodden wrote it: start the build again"), "{error}");
+    assert!(error.contains("an earlier version of trodden wrote it. Start the build again"), "{error}");
 }
 
 #[test]
@@ -204,9 +204,9 @@ fn laboratory_choices_reach_only_builds_and_drivers() {
     let refuses = |arguments: &str| expect_error(place.command(laboratory()).args(arguments.split(' ')));
     let of_report = refuses("with --chords off -- report");
     assert!(of_report.contains("--chords does not apply to `trodden report`") && of_report.contains("`cargo trodden`"), "{of_report}");
-    assert!(refuses("with --growth 9 -- build -- true").contains("it is for `trodden instrument`"));
+    assert!(refuses("with --growth 9 -- build -- true").contains("only to `trodden instrument`"));
     assert!(refuses("with --witnesses -- build --stream -- true").contains("Omit one of them"));
-    assert!(refuses("with -- build -- true").contains("no setting is passed; add at least one of --scheme, --max-paths"));
+    assert!(refuses("with -- build -- true").contains("no option is given. Add at least one of --scheme, --max-paths"));
     place.laboratory("with --max-paths 2 --chords off -- cc -O1 a.c -o driven");
     place.laboratory("with --max-paths 2 --chords off -- build -- cc -O1 a.c -o built");
     place.cc("-O1 a.c -o usual");

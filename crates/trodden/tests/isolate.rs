@@ -105,7 +105,7 @@ fn runs_of_other_programs_or_builds_or_with_unknown_status_are_left_out() {
     assert!(status == Some(2) && said.contains("0 failing and 1 passing"), "{said}");
     assert!(isolated("nightly others --program nothing").2.contains("other, prog"));
     let (status, _, said) = isolated("1 others");
-    assert!(status == Some(2) && said.contains("Only runs of one build can be compared"), "{said}");
+    assert!(status == Some(2) && said.contains("only runs of one build can be compared"), "{said}");
     // A merged profile of runs with different exit statuses has no exit status.
     place.trodden("merge --output sum.trodden nightly");
     let (status, runs, said) = isolated("nightly sum.trodden");
@@ -128,7 +128,7 @@ fn failing_and_passing_options_override_the_exit_status() {
     for (arguments, message) in [
         ("isolate 1 2 3", "needs failing and passing runs"),
         ("isolate", "no runs are given"),
-        ("isolate nightly --failing 1 --passing 1", "as both failing and passing"),
+        ("isolate nightly --failing 1 --passing 1", "by both --failing and --passing"),
         ("isolate nowhere", "no run or suite"),
         ("isolate nightly --function nothing", "nothing"),
     ] {

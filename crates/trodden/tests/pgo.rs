@@ -123,7 +123,7 @@ fn edge_profiles_of_several_units_and_merged_runs_equal_those_of_llvm() {
     place.trodden("record --no-store -o plain.trodden -- ./plain");
     let refused = place.command(trodden()).args(["export", "profdata", "plain.trodden"]).output().unwrap();
     assert_eq!(refused.status.code(), Some(2));
-    assert!(String::from_utf8_lossy(&refused.stderr).contains("--pgo for `-fprofile-use`"));
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("`trodden build --pgo` (for `-fprofile-use`)"));
     for file in ["first.c", "second.c"] {
         let mut using = place.command("clang-22");
         must(using.args(["-O2", "-fprofile-use=own.profdata", file, "-o", "used.o"]).args(STRICT_FLAGS));
@@ -239,7 +239,7 @@ fn compilers_with_a_version_in_their_name_are_intercepted() {
     let whole = String::from_utf8(place.shell("command -v clang-22").stdout).unwrap();
     place.write("Makefile", &makefile(whole.trim()));
     let (status, reported) = pgo("make");
-    assert!(status == Some(2) && reported.contains("by an absolute path") && !reported.contains("use --clean"), "{reported}");
+    assert!(status == Some(2) && reported.contains("by an absolute path") && !reported.contains("pass a command to --clean"), "{reported}");
     assert_eq!(pgo("make CC=\"$CC\"").0, Some(0), "the remedy that the error names");
 }
 

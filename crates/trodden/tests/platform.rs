@@ -411,7 +411,7 @@ fn link_warns_of_objects_built_with_different_options() {
     assert_eq!(link(""), "");
     for (options, here) in [("max-paths=2", "here max-paths=2)"), ("observe=coverage", "here observe=coverage)")] {
         let said = link(options);
-        assert!(said.contains("main.c, and 1 more, in prog, was built with other counting options than this link"), "{said}");
+        assert!(said.contains("main.c, and 1 more, in prog, was compiled with other counting options than this link"), "{said}");
         assert!(said.contains(here) && said.contains("CCACHE_NAMESPACE") && said.lines().count() == 1, "{said}");
     }
     for options in ["max-paths=2", "observe=stream", "observe=coverage", "when=bursts", "keep=map", "observe=addresses"] {
@@ -494,5 +494,5 @@ fn missing_recipe_or_bitcode_is_named() {
     assert!(!place.path("x").exists());
     fs::copy("/bin/true", place.path("true")).unwrap();
     let output = place.command(trodden()).args(["instrument", "true", "-o", "x"]).output().unwrap();
-    assert!(String::from_utf8(output.stderr).unwrap().contains("nothing in it was built with trodden"));
+    assert!(String::from_utf8(output.stderr).unwrap().contains("no part of this program was built with trodden"));
 }

@@ -32,12 +32,12 @@ fn unrecognised_files_are_rejected_and_empty_ones_reported() {
         ("report F", "{\"traceEvents\": []}", 0, "no slices"),
         ("report F", "[{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":1}]", 0, "no slices"),
         ("report F", "{}", 2, "traceEvents"),
-        ("report F", "{\"traceEvents\": 1}", 2, "not JSON"),
+        ("report F", "{\"traceEvents\": 1}", 2, "cannot parse the trace"),
         ("report F", "[1, 2]", 2, "no phase"),
-        ("report F", "[{\"name\":\"w\"", 2, "not JSON"),
-        ("report F", "[{\"ph\":\"M\"} {}]", 2, "not JSON"),
-        ("report F", "[{\"ph\":\"M\"}] x", 2, "not JSON"),
-        ("report F", "nothing of the kind", 2, "neither a profile"),
+        ("report F", "[{\"name\":\"w\"", 2, "not valid JSON"),
+        ("report F", "[{\"ph\":\"M\"} {}]", 2, "not followed by"),
+        ("report F", "[{\"ph\":\"M\"}] x", 2, "cannot parse the trace"),
+        ("report F", "nothing of the kind", 2, "cannot recognise the format"),
         ("report F", "", 2, "the file is empty"),
         ("report F", "sched_switch: nonsense", 2, "F"),
         ("report folder", "", 2, "folder"),
@@ -58,7 +58,7 @@ fn unrecognised_files_are_rejected_and_empty_ones_reported() {
         ("convert --format bt9 F -o o", "some words\n", 2, "F"),
         ("simulate --from F", "BT9_SPA_TRACE_FORMAT\nBT9_EDGE_SEQUENCE\nEOF\n", 2, "trodden-lab convert"),
         ("sweep F", "some words\n", 2, "F"),
-        ("show F", "some words\n", 2, "neither a profile, a trace"),
+        ("show F", "some words\n", 2, "cannot recognise the format"),
         ("report F", "some words\n", 2, "F"),
         ("merge F -o o", "some words\n", 2, "F"),
         ("show F", "some words\n", 2, "F"),
@@ -90,9 +90,9 @@ fn perf_text_without_scheduler_events_is_reported() {
     let place = Place::new();
     let cases = [
         (PERF_HEADER, 0, "no events"),
-        ("# a comment\n", 2, "neither a profile"),
-        ("a 1 [000] 1.0: PERF_RECORD_COMM: a:1/1\n", 2, "neither a profile"),
-        ("a 1 [000] 1.0: 1 cpu-clock:\n", 2, "neither a profile"),
+        ("# a comment\n", 2, "cannot recognise the format"),
+        ("a 1 [000] 1.0: PERF_RECORD_COMM: a:1/1\n", 2, "cannot recognise the format"),
+        ("a 1 [000] 1.0: 1 cpu-clock:\n", 2, "cannot recognise the format"),
     ];
     for (text, status, words) in cases {
         check_answer(&place, "report F", text, status, words);
@@ -108,7 +108,7 @@ fn trace_folders_without_events_are_reported() {
     let (other, unknown) = (describe_trace("other"), describe_trace("other").replace("byte_order = le", "byte_order = unknown"));
     let cases = [
         (other.as_str(), Some(&packet), 0, "no events"),
-        (other.as_str(), Some(&with_event), 2, "no events sched_switch"),
+        (other.as_str(), Some(&with_event), 2, "no sched_switch"),
         (other.as_str(), None, 0, "no events"),
         (unknown.as_str(), None, 0, "no events"),
         (unknown.as_str(), Some(&packet), 2, "babeltrace2 cannot read trace"),

@@ -223,7 +223,7 @@ fn lost_counts_are_an_error_and_marked_in_the_profile() {
         assert_eq!(output.status.code(), Some(status), "{reported}");
         assert!(reported.contains("the counts of 1 thread are lost: the file would have exceeded"), "{reported}");
         assert!(
-            reported.contains("the profile of this run lacks counts and is marked accordingly") && !reported.contains("no profile"),
+            reported.contains("the profile of this run lacks counts, and is marked as incomplete") && !reported.contains("no profile"),
             "{reported}"
         );
         let profile = read_profile(&place);

@@ -36,7 +36,7 @@ fn variable_selects_the_store_and_messages_name_the_last_store() {
     assert!(!place.path(".trodden").exists());
     assert!(with(&named, &["report"]).status.success());
     let relative = with("elsewhere/runs".as_ref(), &["report"]);
-    assert!(read_errors(&relative).contains("set it to an absolute path"), "{}", read_errors(&relative));
+    assert!(read_errors(&relative).contains("Set it to an absolute path"), "{}", read_errors(&relative));
     let missing = with(&place.path("nowhere"), &["report"]);
     assert!(
         read_errors(&missing).contains("no run store in") && read_errors(&missing).contains("TRODDEN_RUNS"),
@@ -63,9 +63,9 @@ fn laboratory_uses_the_store_that_the_variable_names() {
         let said = read_errors(&run(&named));
         assert!(!said.contains("no run store"), "{arguments}: {said}");
         let relative = run("elsewhere/runs".as_ref());
-        assert!(read_errors(&relative).contains("set it to an absolute path"), "{arguments}: {}", read_errors(&relative));
+        assert!(read_errors(&relative).contains("Set it to an absolute path"), "{arguments}: {}", read_errors(&relative));
         let missing = read_errors(&run(&place.path("nowhere")));
-        assert!(missing.contains("which TRODDEN_RUNS names"), "{arguments}: {missing}");
+        assert!(missing.contains("set by TRODDEN_RUNS"), "{arguments}: {missing}");
     }
     let planned = |named: &std::path::Path| {
         place.command(laboratory()).args(["plan", "./prog", "--profile", "last", "--json"]).env("TRODDEN_RUNS", named).output().unwrap()
@@ -115,9 +115,9 @@ fn corrupt_profiles_are_named_but_not_listed() {
     let whole = fs::read(&path).unwrap();
     fs::write(place.path(".trodden/profiles/000003.trodden"), &whole[..whole.len() / 2]).unwrap();
     let said = read_errors(&place.trodden("report last"));
-    assert!(said.contains("000003.trodden: corrupt at byte"), "{said}");
+    assert!(said.contains("000003.trodden is corrupt at byte"), "{said}");
     let output = place.trodden("runs");
-    assert!(read_errors(&output).contains("000003.trodden: corrupt at byte"), "{}", read_errors(&output));
+    assert!(read_errors(&output).contains("000003.trodden is corrupt at byte"), "{}", read_errors(&output));
     let all = list_runs(&place);
     assert_eq!((all["runs"].as_array().unwrap().len(), all["unreadable"].as_array().unwrap().len()), (2, 1));
     assert!(read_errors(&place.trodden("record -- ./prog")).contains("recorded as run 4"));

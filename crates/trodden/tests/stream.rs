@@ -591,7 +591,7 @@ fn events_without_room_are_counted_as_lost() {
     let expected = must(&mut alone).stdout;
     let collected = place.command(trodden()).args(["import", "alone"]).output().unwrap();
     assert_eq!(collected.status.code(), Some(2), "{}", String::from_utf8_lossy(&collected.stderr));
-    assert!(String::from_utf8_lossy(&collected.stderr).contains("were lost because the file was full"));
+    assert!(String::from_utf8_lossy(&collected.stderr).contains("were lost, because the file was full"));
     let (events, lost) = read_statistics(&place, "last");
     assert!(events > 100_000 && lost > 100_000 && events + lost == 800_002, "{events} and {lost}");
     // There is a recorder now, but the file is limited to two regions: 2 MiB, in blocks of 512 bytes.

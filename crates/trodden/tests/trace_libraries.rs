@@ -150,7 +150,7 @@ fn libraries_that_cannot_be_traced_are_named() {
     let other = said(&["--library", "./input"]);
     assert!(other.contains("is not an ELF file"), "{other}");
     let hardware = with("--collector hardware", &["--library", "./libtwice.so"]);
-    assert!(hardware.contains("--library needs the collector"), "{hardware}");
+    assert!(hardware.contains("this collector cannot trace libraries"), "{hardware}");
 }
 
 /// A program that calls the library again and again.

@@ -55,7 +55,7 @@ fn a_limit_makes_more_runs_for_fewer_machines() {
     assert!(errors(&hardware).contains("no run distinguishes") && errors(&hardware).contains("more witnesses"), "{}", errors(&hardware));
     let small = folder.record(&["--runs", "4", "--limit", "1"], "t.trace", &["./app"]);
     assert_eq!(small.status.code(), Some(2));
-    assert!(errors(&small).contains("raise --limit from 1 to"), "{}", errors(&small));
+    assert!(errors(&small).contains("Raise --limit from 1 to"), "{}", errors(&small));
     must(folder.record(&["--runs", "4", "--check", "paper", "--plan"], "t.trace", &["./app"]));
 }
 

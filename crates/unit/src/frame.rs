@@ -30,11 +30,11 @@ pub struct Frame {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[allow(missing_docs, reason = "the messages describe the variants and their fields")]
 pub enum FrameError {
-    #[error("expected a unit at byte {0}: the section is corrupt, or was not written by trodden")]
+    #[error("the section of units is corrupt at byte {0}, or was not written by trodden. Rebuild the program")]
     Magic(usize),
     #[error(
-        "the unit at byte {at} was built by a different version of trodden (format {found}; this version reads {MAP_VERSION}): \
-            rebuild the program"
+        "the unit at byte {at} was built by a different version of trodden (format {found}; this version reads format {MAP_VERSION}). \
+         Rebuild the program"
     )]
     Version {
         /// The unit's offset in the section.
@@ -42,7 +42,7 @@ pub enum FrameError {
         found: u32,
     },
     /// The frame was written by a version of trodden whose files had a different header.
-    #[error("the unit at byte {0} was built by an earlier version of trodden: rebuild the program")]
+    #[error("the unit at byte {0} was built by an earlier version of trodden. Rebuild the program")]
     Earlier(usize),
     #[error("the unit at byte {at} is corrupt: {error}")]
     Section { at: usize, error: SectionError },
@@ -52,7 +52,7 @@ pub enum FrameError {
     Checksum(Identity),
     #[error("unit {unit} cannot be read: {what}")]
     Payload { unit: Identity, what: String },
-    #[error("unit {0} has no bitcode, from which variants are built: rebuild it without `keep=map`")]
+    #[error("unit {0} has no bitcode, which variants are built from. Rebuild the program without `keep=map`")]
     NoBitcode(Identity),
 }
 

@@ -40,11 +40,11 @@ pub struct InstrumentedImage {
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs, reason = "the messages describe the variants and their fields")]
 pub enum ImageError {
-    #[error("not a readable ELF file: {0}")]
+    #[error("cannot read it as an ELF file: {0}")]
     Elf(#[from] object::Error),
-    #[error("nothing in it was built with trodden. Build it with `trodden cc`, `trodden build` or `cargo trodden build`")]
+    #[error("no part of this program was built with trodden. Build it with `trodden cc`, `trodden build` or `cargo trodden build`")]
     NotInstrumented,
-    #[error("its unit records are corrupt, or were written by a different version of trodden ({0}). Rebuild it")]
+    #[error("its unit records are corrupt, or were written by a different version of trodden ({0}). Rebuild the program")]
     Records(String),
 }
 

@@ -15,7 +15,7 @@ use trodden_flow::part::Ends;
 use trodden_flow::{CutReason, Dag, DagEdgeId, Edge, Graph, Numbering, Origin, Plan};
 
 const FORMAT: FileFormat =
-    FileFormat { kind: FileKind::ITERATIONS, version: 1, remedy: "`trodden-lab with --iterations` creates such files" };
+    FileFormat { kind: FileKind::ITERATIONS, version: 1, remedy: "Create such files with `trodden-lab with --iterations`" };
 
 /// Maximum value of K.
 pub const MAX_ITERATIONS: u32 = 16;

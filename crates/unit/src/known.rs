@@ -11,7 +11,7 @@ use std::collections::btree_map::Entry;
 use trodden_container::{ContentError, FileFormat, FileKind};
 use trodden_flow::{CutReason, Edge};
 
-const FORMAT: FileFormat = FileFormat { kind: FileKind::KNOWN_PATHS, version: 1, remedy: "create one with `trodden export known -o FILE`" };
+const FORMAT: FileFormat = FileFormat { kind: FileKind::KNOWN_PATHS, version: 1, remedy: "Create one with `trodden export known -o FILE`" };
 
 /// A set of paths.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -74,7 +74,10 @@ pub type FunctionKey = (String, String, NameVersion);
 
 /// A function was counted with two different numberings, so its path IDs are ambiguous.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the paths of function `{0}` are cut differently in these profiles. Record all runs with programs built with the same settings")]
+#[error(
+    "cannot combine these profiles: the paths of function `{0}` are cut into different pieces. Record all runs with programs that were \
+     built with the same settings"
+)]
 pub struct ConflictingNumberings(pub String);
 
 impl KnownPaths {

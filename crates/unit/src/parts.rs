@@ -11,7 +11,7 @@ use trodden_container::{ContentError, FileFormat, FileKind};
 use trodden_flow::part::Part;
 use trodden_flow::{CutReason, Edge};
 
-const FORMAT: FileFormat = FileFormat { kind: FileKind::COPY, version: 2, remedy: "`trodden record --copies` creates such files" };
+const FORMAT: FileFormat = FileFormat { kind: FileKind::COPY, version: 2, remedy: "Create such files with `trodden record --copies`" };
 
 /// A copy's parts of functions.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

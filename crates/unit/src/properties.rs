@@ -156,10 +156,11 @@ pub enum PropertiesError {
             plugin and trodden in the same version"
     )]
     Version(u32),
-    #[error("cannot read a unit's instruction properties: {0}. Please report this bug with the unit's source")]
+    #[error("cannot read a unit's instruction properties: {0}. Please report this bug with the unit's source file")]
     Corrupt(#[from] postcard::Error),
     #[error(
-        "the instruction properties of function `{0}` are corrupt: an index is out of range. Please report this bug with the unit's source"
+        "the instruction properties of function `{0}` are corrupt: an index is out of range. Please report this bug with the unit's \
+         source file"
     )]
     Inconsistent(String),
 }

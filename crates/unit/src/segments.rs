@@ -15,7 +15,7 @@ use trodden_container::{ContentError, FileFormat, FileKind};
 use trodden_flow::{CutReason, Edge, Graph};
 
 const FORMAT: FileFormat =
-    FileFormat { kind: FileKind::SEGMENTS, version: 2, remedy: "choose a run that was recorded by `trodden record --whole-program`" };
+    FileFormat { kind: FileKind::SEGMENTS, version: 2, remedy: "Choose a run that was recorded by `trodden record --whole-program`" };
 
 /// Maximum depth of segments.
 pub const MAX_DEPTH: u32 = 16;

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use trodden_container::{ContentError, FileFormat, FileKind};
 
-const FORMAT: FileFormat = FileFormat { kind: FileKind::WEIGHTS, version: 1, remedy: "create one with `trodden export weights -o FILE`" };
+const FORMAT: FileFormat = FileFormat { kind: FileKind::WEIGHTS, version: 1, remedy: "Create one with `trodden export weights -o FILE`" };
 
 /// Edge executions by function.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -87,7 +87,7 @@ pub fn analyse_trace(path: &Path, report_options: &ReportOptions, decompressed: 
         let codes: HashSet<CodeId> =
             imported.names.codes.iter().filter(|(_, code)| code.path.contains(function)).map(|(id, _)| id).collect();
         if codes.is_empty() {
-            bail!("--what-if {function}: the trace contains no function of that name");
+            bail!("--what-if: the trace has no function {function}");
         }
         let answer = analyse_once(&imported, analysis_options(report_options, Some((codes, 1.0 - percent / 100.0))), false);
         replayed.predictions.push((function.clone(), *percent, answer.outcome.what_if_ns));
@@ -112,7 +112,7 @@ fn read_trace(path: &Path, decompressed: Decompress) -> Result<Imported> {
     }
     let bytes = decompressed(path, MAX_TEXT_BYTES)?;
     if bytes.starts_with(PERF_DATA_MAGIC) {
-        bail!("{0} is a binary file of perf. Convert it to text with `perf script -i {0} > trace.txt`", path.display());
+        bail!("{0} is a binary file of `perf record`. Convert it to text with `perf script -i {0} > trace.txt`", path.display());
     }
     let text = String::from_utf8_lossy(&bytes);
     match text.trim_start().chars().next() {
@@ -121,8 +121,8 @@ fn read_trace(path: &Path, decompressed: Decompress) -> Result<Imported> {
         _ if is_scheduler_line(&text) => perf::read(path, &text),
         _ if perf::is_only_header(&text) => Ok(Imported::empty_trace("the perf recording has no events")),
         _ => bail!(
-            "{}: neither a recording (a folder), nor an OTF2 archive (.otf2), Chrome trace JSON, or text of `perf script` or \
-                `babeltrace2` with sched_switch events",
+            "cannot recognise the format of {}. Pass a recording (a folder), an OTF2 archive (.otf2), Chrome trace JSON, or text from \
+             `perf script` or `babeltrace2` with sched_switch events",
             path.display()
         ),
     }

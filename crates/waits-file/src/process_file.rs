@@ -96,15 +96,14 @@ impl ProcessFile {
             Some((_, "trodden-waits 2")) => {}
             Some((_, other)) if other.starts_with("trodden-waits ") => {
                 bail!(
-                    "{}: the recording has the format `{other}`, which this version of trodden cannot read. Use the version that \
-                        recorded it",
+                    "{}: this version of trodden cannot read recordings of format `{other}`. Use the version that wrote the recording",
                     path.display()
                 )
             }
             _ => bail!("{} does not describe recorded processes: its first line is not `trodden-waits 2`", path.display()),
         }
         for (line_number, line) in lines {
-            let corrupt = |what| anyhow!("{}:{line_number}: {what}. The recording is corrupt; record again", path.display());
+            let corrupt = |what| anyhow!("{}:{line_number}: the recording is corrupt: {what}. Record again", path.display());
             if let Some(name) = line.strip_prefix("process ") {
                 let (number, start) = parse_process_identity(name).map_err(corrupt)?;
                 current = Some(*indices.entry((number, start)).or_insert_with(|| {
@@ -118,7 +117,7 @@ impl ProcessFile {
             file.read_line(line).map_err(corrupt)?;
         }
         if files.is_empty() {
-            bail!("{} describes no process. The recording is corrupt; record again", path.display());
+            bail!("{} is corrupt: it describes no process. Record again", path.display());
         }
         Ok(files)
     }

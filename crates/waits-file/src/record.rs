@@ -67,8 +67,8 @@ impl RecordedProgram<'_> {
             match WaitsRecording::open(&folder) {
                 Err(error) if !list_files(&folder, "process")?.is_empty() => log::warn!("nothing was recorded: {error}"),
                 _ => log::warn!(
-                    "nothing was recorded, and {} stays empty: no process of the command initialised MPI or created a thread by means of \
-                        shared libraries of the system",
+                    "nothing was recorded, and {} stays empty: no process of the command initialised MPI or created a thread through a \
+                     shared MPI or C library",
                     self.output.display()
                 ),
             }
@@ -87,16 +87,15 @@ impl RecordedProgram<'_> {
 fn check_recordable(command: &OsStr) -> Result<()> {
     if let Some((path, what)) = trodden_trace::privileged_file(command, None) {
         bail!(
-            "{} has {what}, so the dynamic loader ignores LD_PRELOAD and the program cannot be recorded. Record a copy without it, or \
-                record as the user that the program runs as",
+            "cannot record {}, because it has {what}, so the dynamic loader ignores LD_PRELOAD. Record a copy without these rights, or \
+             record as the user that the program runs as",
             path.display()
         );
     }
     let (limit, _) = getrlimit(Resource::RLIMIT_AS)?;
     if limit != RLIM_INFINITY {
         bail!(
-            "the address space of {} would be limited to {} KiB, and the recorder needs part of it. Raise the limit with `ulimit -v \
-                unlimited`",
+            "the address space of {} is limited to {} KiB, but the recorder needs a part of it. Raise the limit with `ulimit -v unlimited`",
             command.display(),
             limit >> 10
         );
@@ -117,7 +116,7 @@ impl WaitsRecorder {
         // If the loader rejects the library, it prints an error message but still runs the program.
         ensure!(
             out.status.success() && said.is_empty(),
-            "cannot run `true` with {} preloaded: {} {}",
+            "cannot preload {} (test run of `true`: {}): {}",
             self.library.display(),
             out.status,
             said.trim()
@@ -164,7 +163,7 @@ impl EarlierContent {
         if let EarlierContent::Recording(aside) = self
             && let Err(error) = fs::remove_dir_all(&aside)
         {
-            log::warn!("cannot remove {}, an earlier recording: {error}", aside.display());
+            log::warn!("cannot remove the earlier recording {}: {error}", aside.display());
         }
     }
 }

@@ -69,7 +69,7 @@ impl WaitsRecording {
     /// Fails if the folder is not a recording or contains no thread, or if a file is unusable. The message names the file.
     pub fn open(folder: &Path) -> Result<WaitsRecording> {
         if !folder.is_dir() {
-            bail!("{} is not a recording, that is, a folder written by `trodden waits record`", folder.display());
+            bail!("{} is not a recording of waits. Pass a folder written by `trodden waits record`", folder.display());
         }
         let mut recording = WaitsRecording { processes: Vec::new(), losses: Vec::new() };
         for path in list_files(folder, "process")? {

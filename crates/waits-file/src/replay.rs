@@ -94,8 +94,8 @@ pub fn replay(recording: &WaitsRecording, report_options: &ReportOptions, paths:
             let known: BTreeSet<&str> = names.codes.iter().flat_map(|(_, code)| &code.path).map(String::as_str).collect();
             let known: Vec<&str> = known.into_iter().take(MAX_LISTED).collect();
             anyhow::bail!(
-                "--what-if {function}: the recording has no code in a function of that name, only in {}. Calls such as `usleep` or \
-                 `MPI_Send` count for their callers",
+                "--what-if: no time was recorded in function {function}, only in {}. The time of calls such as `usleep` or `MPI_Send` \
+                 belongs to their callers; name a caller",
                 known.join(", ")
             );
         }
@@ -106,8 +106,8 @@ pub fn replay(recording: &WaitsRecording, report_options: &ReportOptions, paths:
     if let Some(paths) = &names.paths {
         if paths.is_unused() {
             anyhow::bail!(
-                "no sample of the recording lies in these streams. Record with `trodden record --whole-program -- trodden waits record -- \
-                    PROGRAM`, with sampling enabled and a program built with --stream and not stripped"
+                "these streams contain no sample of the recording. Build the program with --stream, do not strip it, and record with \
+                 sampling enabled: `trodden record --whole-program -- trodden waits record -- PROGRAM`"
             );
         }
         replayed.notes.extend(paths.notes().iter().cloned());

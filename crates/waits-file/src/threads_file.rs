@@ -72,13 +72,13 @@ impl ThreadsFile {
                 Ok(_) | Err(FileError::Header(HeaderError::Checksum)) => {}
                 Err(FileError::Version { found, .. }) => {
                     bail!(
-                        "{}: version {found} of the recording format, but this trodden reads version {VERSION}. Use the one that \
-                            recorded it",
+                        "{}: the recording has format {found}, but this version of trodden reads format {VERSION}. Use the version that \
+                         wrote the recording",
                         path.display()
                     )
                 }
                 Err(FileError::Header(error @ HeaderError::EarlierFormat)) => {
-                    bail!("{}: {error}. Use that version, or record again", path.display())
+                    bail!("{}: {error}. Use the earlier version, or record again", path.display())
                 }
                 Err(error) => bail!("{} does not contain recorded threads: {error}", path.display()),
             }

@@ -1,11 +1,11 @@
-//! A breadth-first search for two executions with equal partial traces. They explain why no profile distinguishes two successors of a
-//! branch.
+//! A breadth-first search for two executions that explain a violation of the pairwise condition: they take different successors of a
+//! branch, but leave equal partial traces.
 //!
-//! The search first finds a few of the shortest call stacks with which runs reach the branch. From each, two runs continue at different
-//! successors. The search always advances the run with fewer steps, until both runs are in the same state with equal records. A shortest
-//! path to the end completes both. For each profile, the search stores the symbols that only one run has recorded so far. It
-//! drops a pair of runs whose records contradict each other. The pairwise condition is only sufficient, so there may be no such
-//! executions. Every part of the search is bounded.
+//! The search first finds a few of the shortest call stacks with which runs reach the branch. From each call stack, two runs continue at
+//! different successors. The search always advances the run with fewer steps, until both runs are in the same state with equal records; a
+//! shortest path to the end then completes both. For each profile, the search stores the symbols that only one run has recorded so far, and
+//! it drops a pair of runs whose records contradict each other. Such executions need not exist, because the pairwise condition is only
+//! sufficient. Every part of the search is bounded.
 
 use super::Violation;
 use super::automaton::{AutomatonState, StateAction};
@@ -15,11 +15,11 @@ use super::structure::Structure;
 use std::collections::{HashMap, HashSet, VecDeque};
 use trodden_flow::graph::Node;
 
-/// The executed blocks of an execution, in order.
+/// The blocks of an execution, in order.
 pub type BlockSequence = Vec<(WitnessFunctionId, Node)>;
 
-// The following constants bound the search time. docs/benchmarks/constants.md has the effect of other values on 81 violations in three
-// programs. The comments below give the effects that were found.
+// These constants bound the search time. The comments give the effects of other values on 81 violations in three programs
+// (docs/benchmarks/constants.md).
 
 /// Deeper call stacks are not searched.
 const MAX_CALL_DEPTH: usize = 24;
@@ -36,8 +36,13 @@ const MAX_PREFIX_CONFIGURATIONS: usize = 100_000;
 
 /// Returns two executions with equal partial traces for each violation, if the search finds any. `budget` bounds the pairs of runs tried
 /// for all violations together.
-pub fn find(structure: &Structure, members: &[WitnessSet], violations: &[Violation], mut budget: usize) -> Vec<Option<[BlockSequence; 2]>> {
-    let prefixes = prefixes(structure, violations);
+pub fn find_ambiguous_executions(
+    structure: &Structure,
+    members: &[WitnessSet],
+    violations: &[Violation],
+    mut budget: usize,
+) -> Vec<Option<[BlockSequence; 2]>> {
+    let prefixes = find_prefixes(structure, violations);
     let search = |violation: &Violation| {
         for (stack, before) in prefixes.get(&violation.state).into_iter().flatten() {
             let mut pairs = MAX_PAIRS.min(budget);
@@ -53,7 +58,7 @@ pub fn find(structure: &Structure, members: &[WitnessSet], violations: &[Violati
     violations.iter().map(search).collect()
 }
 
-/// A run: the state entered last (`None` after its end) and the active calls.
+/// A run: the state it entered last (`None` after the run's end) and its active calls.
 #[derive(Clone, PartialEq, Eq, Hash)]
 struct AmbiguousRun {
     state: Option<AutomatonState>,
@@ -61,8 +66,7 @@ struct AmbiguousRun {
 }
 
 impl AmbiguousRun {
-    /// Returns all possible next configurations.
-    fn next(&self, pushdown: &Pushdown) -> Vec<AmbiguousRun> {
+    fn next_runs(&self, pushdown: &Pushdown) -> Vec<AmbiguousRun> {
         let Some(state) = self.state else { return Vec::new() };
         let step = |to: AutomatonState| AmbiguousRun { state: Some(to), stack: self.stack.clone() };
         match &pushdown.state(state).action {
@@ -87,13 +91,13 @@ impl AmbiguousRun {
 }
 
 /// Returns the block that is executed when a state is entered, if any.
-fn block(pushdown: &Pushdown, state: Option<AutomatonState>) -> Option<(WitnessFunctionId, Node)> {
+fn executed_block(pushdown: &Pushdown, state: Option<AutomatonState>) -> Option<(WitnessFunctionId, Node)> {
     let data = pushdown.state(state?);
     data.executes.then_some((data.function, data.node))
 }
 
-/// Returns, for each branch, a few call stacks with which runs reach the branch, each with the blocks executed on the way.
-fn prefixes(structure: &Structure, violations: &[Violation]) -> HashMap<AutomatonState, Vec<(Vec<AutomatonState>, BlockSequence)>> {
+/// Returns, for each branch, a few call stacks with which runs reach the branch, each with the blocks executed up to the branch.
+fn find_prefixes(structure: &Structure, violations: &[Violation]) -> HashMap<AutomatonState, Vec<(Vec<AutomatonState>, BlockSequence)>> {
     let pushdown = &structure.pushdown;
     let mut wanted: HashMap<AutomatonState, usize> = violations.iter().map(|v| (v.state, MAX_STACKS)).collect();
     let mut found: HashMap<AutomatonState, Vec<(Vec<AutomatonState>, BlockSequence)>> = HashMap::new();
@@ -108,7 +112,7 @@ fn prefixes(structure: &Structure, violations: &[Violation]) -> HashMap<Automato
             let before = blocks_up_to(pushdown, &visited, at);
             found.entry(run.state.expect("only states are looked up")).or_default().push((run.stack.clone(), before));
         }
-        for next in run.next(pushdown) {
+        for next in run.next_runs(pushdown) {
             if seen.insert(next.clone()) {
                 visited.push((next, at));
             }
@@ -121,7 +125,7 @@ fn prefixes(structure: &Structure, violations: &[Violation]) -> HashMap<Automato
 fn blocks_up_to(pushdown: &Pushdown, visited: &[(AmbiguousRun, usize)], mut at: usize) -> BlockSequence {
     let mut blocks = Vec::new();
     loop {
-        blocks.extend(block(pushdown, visited[at].0.state));
+        blocks.extend(executed_block(pushdown, visited[at].0.state));
         if at == 0 {
             blocks.reverse();
             return blocks;
@@ -130,7 +134,7 @@ fn blocks_up_to(pushdown: &Pushdown, visited: &[(AmbiguousRun, usize)], mut at: 
     }
 }
 
-/// The symbols that one run (the second if `second` is set) has recorded ahead of the other.
+/// The symbols that one run has recorded ahead of the other; `second` is true if this is the second run.
 #[derive(Clone, PartialEq, Eq, Hash)]
 struct Lead {
     second: bool,
@@ -139,7 +143,7 @@ struct Lead {
 
 impl Lead {
     /// Records a symbol of a run. Returns false if the two runs' records contradict each other, or if one run is too far ahead.
-    fn add(&mut self, second: bool, symbol: u32) -> bool {
+    fn record_symbol(&mut self, second: bool, symbol: u32) -> bool {
         if self.symbols.is_empty() || self.second == second {
             self.second = second;
             self.symbols.push_back(symbol);
@@ -149,12 +153,11 @@ impl Lead {
     }
 }
 
-/// Two runs after a branch.
 #[derive(Clone, PartialEq, Eq, Hash)]
 struct RunPair {
     runs: [AmbiguousRun; 2],
     records: Vec<Lead>,
-    /// The executed blocks that one run is ahead. `None` once the blocks of the runs differ.
+    /// The blocks that one run has executed ahead of the other; `None` once the runs' blocks differ.
     blocks: Option<Lead>,
 }
 
@@ -172,12 +175,12 @@ fn shortest_end(pushdown: &Pushdown, run: &AmbiguousRun) -> Option<BlockSequence
     while at < visited.len() && visited.len() < MAX_END_CONFIGURATIONS {
         if visited[at].0.state.is_none() {
             let mut blocks = blocks_up_to(pushdown, &visited, at);
-            if block(pushdown, run.state).is_some() {
+            if executed_block(pushdown, run.state).is_some() {
                 blocks.remove(0);
             }
             return Some(blocks);
         }
-        for next in visited[at].0.next(pushdown) {
+        for next in visited[at].0.next_runs(pushdown) {
             if seen.insert(next.clone()) {
                 visited.push((next, at));
             }
@@ -194,7 +197,8 @@ struct AmbiguitySearch<'a> {
     stack: &'a [AutomatonState],
 }
 
-/// A visited pair of runs, the pair from which it was reached, the run that was advanced last, and the steps of both.
+/// A visited pair of runs, with the index of the pair from which it was reached, the run that was advanced last, and both runs' step
+/// counts.
 struct VisitedPair {
     pair: RunPair,
     from: usize,
@@ -225,7 +229,7 @@ impl AmbiguitySearch<'_> {
                 continue;
             }
             let side = usize::from(ended[0] || (!ended[1] && steps[1] < steps[0]));
-            for next in pair.runs[side].next(self.pushdown) {
+            for next in pair.runs[side].next_runs(self.pushdown) {
                 let mut new = pair.clone();
                 new.runs[side] = next;
                 if self.record_entry(&mut new, side) && seen.insert(new.clone()) {
@@ -245,11 +249,11 @@ impl AmbiguitySearch<'_> {
         let data = self.pushdown.state(state);
         if data.executes {
             let number = data.function.0.wrapping_mul(0x9e37_79b9) ^ data.node.0;
-            pair.blocks = pair.blocks.take().and_then(|mut lead| lead.add(side == 1, number).then_some(lead));
+            pair.blocks = pair.blocks.take().and_then(|mut lead| lead.record_symbol(side == 1, number).then_some(lead));
         }
         let Some(witness) = data.witness else { return true };
         let mut records = pair.records.iter_mut().zip(self.members).filter(|(_, members)| members.contains(witness));
-        records.all(|(record, _)| record.add(side == 1, witness.0))
+        records.all(|(record, _)| record.record_symbol(side == 1, witness.0))
     }
 
     /// Returns the blocks of both runs, starting at the branch.
@@ -258,11 +262,11 @@ impl AmbiguitySearch<'_> {
         let mut here = at;
         while here != 0 {
             let VisitedPair { pair, from, moved, .. } = &visited[here];
-            blocks[*moved].extend(block(self.pushdown, pair.runs[*moved].state));
+            blocks[*moved].extend(executed_block(self.pushdown, pair.runs[*moved].state));
             here = *from;
         }
         for (side, blocks) in blocks.iter_mut().enumerate() {
-            blocks.extend(block(self.pushdown, visited[0].pair.runs[side].state));
+            blocks.extend(executed_block(self.pushdown, visited[0].pair.runs[side].state));
             blocks.reverse();
         }
         blocks

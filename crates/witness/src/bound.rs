@@ -19,13 +19,13 @@ const MAX_STEPS: usize = 5_000;
 
 /// Returns a lower bound on the cost of the most expensive of `machines` machines.
 ///
-/// *Loops:* Two successors of a branch may both lead back to it inside the function. The profile that distinguishes them records at least
-/// one symbol between two executions of the branch. So one machine has at least the cost of the executions of both edges, minus the entries
-/// of the loop. *Sum:* Additional witnesses never distinguish less, so the witnesses of all profiles would also suffice in a single
-/// profile. All machines together therefore have at least the cost of a single profile. For small functions, this is the result of the
-/// exact solver. For others, it is the sum of the cheapest states of branches whose regions up to their postdominators are disjoint. The
-/// sum excludes functions with calls and functions that are called repeatedly, because witnesses of other functions may distinguish their
-/// branches. Both bounds exclude recursive functions.
+/// *Loops:* Two successors of a branch may both lead back to the branch inside the function. The profile that distinguishes them records at
+/// least one symbol between two executions of the branch. So the cost of one machine is at least the executions of both edges minus the
+/// entries of the loop. *Sum:* Additional witnesses never distinguish less, so the witnesses of all profiles together would also suffice in
+/// a single profile. All machines together therefore have at least the cost of a single profile. For small functions, the exact solver
+/// computes this cost; for others, it is bounded by the sum of the cheapest states of branches whose regions up to their postdominators are
+/// disjoint. The sum excludes functions with calls and functions that are called repeatedly, because witnesses of other functions may
+/// distinguish their branches. Both bounds exclude recursive functions.
 ///
 /// All terms depend on the weights. Loops with contradictory weights are excluded. O(edges), plus the steps of the exact solver.
 pub fn bound(program: &WitnessProgram, kind: WitnessKind, weights: &Weights, machines: usize) -> f64 {
@@ -43,7 +43,6 @@ pub fn bound(program: &WitnessProgram, kind: WitnessKind, weights: &Weights, mac
     f64::max(loops, sum / machines.max(1) as f64)
 }
 
-/// Returns a lower bound on the cost of a single profile for the whole function.
 fn single_profile_bound(view: &StateGraph) -> f64 {
     if view.witness.iter().flatten().count() <= MAX_EXACT_STATES {
         let (member, proven) = find_cheapest(view, &require_all(view), eliminate_cheapest(view), MAX_STEPS);
@@ -54,7 +53,7 @@ fn single_profile_bound(view: &StateGraph) -> f64 {
     disjoint_regions_bound(view)
 }
 
-/// Sums the costs of the cheapest states of branches whose regions are disjoint. Each region needs a witness.
+/// Sums the cheapest states of branches whose regions are disjoint: each region needs a witness.
 fn disjoint_regions_bound(view: &StateGraph) -> f64 {
     let postdominators = view.postdominators();
     let mut regions: Vec<(f64, HashSet<u32>)> = (0..view.branches.len()).map(|b| region(view, &postdominators, b)).collect();
@@ -83,8 +82,8 @@ fn region(view: &StateGraph, postdominators: &[Option<u32>], branch: usize) -> (
     (if cheapest.is_finite() { cheapest } else { 0.0 }, seen)
 }
 
-/// Returns, for each component, whether the weights into and out of its nodes are equal. Estimates for irreducible or endless loops can
-/// differ.
+/// Returns, for each component, whether the weights into its nodes equal the weights out of them. They can differ for estimates of
+/// irreducible or endless loops.
 fn has_consistent_weights(program: &WitnessProgram, weights: &Weights, function: WitnessFunctionId, component: &[u32]) -> Vec<bool> {
     let graph = &program.function(function).graph;
     let mut consistent = vec![true; graph.node_count()];
@@ -98,8 +97,8 @@ fn has_consistent_weights(program: &WitnessProgram, weights: &Weights, function:
     consistent
 }
 
-/// Returns the maximum, over all branches with two successors that lead back to it, of the executions of these two edges minus the entries
-/// of the loop.
+/// Returns the loop bound: the maximum, over all branches with two successors that lead back to the branch, of the executions of these two
+/// edges minus the entries of the loop.
 fn loop_bound(program: &WitnessProgram, weights: &Weights, function: WitnessFunctionId) -> f64 {
     let graph = &program.function(function).graph;
     let pairs: Vec<(u32, u32)> = graph.edges().map(|e| (graph.from(e).0, graph.to(e).0)).collect();

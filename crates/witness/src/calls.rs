@@ -75,7 +75,6 @@ fn is_observable(call: &ProgramCall) -> bool {
     !call.callees.is_empty() || call.opaque != Some(Opaque::RETURNS)
 }
 
-/// Returns the kept nodes of a function, in ascending order.
 fn kept_nodes(function: &WitnessFunction) -> Vec<Node> {
     let graph = &function.graph;
     let is_virtual = |node: Node| function.nodes[node.index()] == NodeKind::Virtual;
@@ -93,7 +92,6 @@ fn kept_nodes(function: &WitnessFunction) -> Vec<Node> {
     graph.nodes().filter(|node| kept[node.index()]).collect()
 }
 
-/// Reduces a function to the kept nodes.
 fn reduce(function: &WitnessFunction, kept: &[Node]) -> WitnessFunction {
     let graph = &function.graph;
     let number = |node: Node| kept.binary_search(&node).ok().map(|place| Node(place as u32));
@@ -136,7 +134,7 @@ fn next_kept(function: &WitnessFunction, number: &dyn Fn(Node) -> Option<Node>, 
         }
         match number(node) {
             Some(kept) => drop(found.insert(kept)),
-            // A node that is not kept makes no call that could unwind.
+            // A node that is not kept has no call that could unwind.
             None => {
                 work.extend(graph.out(node).iter().filter(|e| function.edges[e.index()] == WitnessEdgeKind::Flow).map(|e| graph.to(*e)))
             }

@@ -22,22 +22,20 @@ pub(super) struct ProposedDistribution {
 
 /// The inputs for completing distributions of a program.
 pub(super) struct Completion<'a> {
-    /// The program.
     pub program: &'a WitnessProgram,
-    /// The analysed automaton of the program.
+    /// The program's analysed automaton.
     pub structure: &'a Structure,
     /// Whether witnesses are nodes or edges.
     pub kind: WitnessKind,
-    /// Costs of witnesses.
     pub weights: &'a Weights,
     /// The requested properties of the distribution.
     pub options: &'a DistributionOptions,
-    /// Witnesses that a profile must have even if no branch needs them.
+    /// Witnesses that a profile must contain even if no branch needs them.
     pub entries: &'a [Witness],
 }
 
 impl Completion<'_> {
-    /// Returns the candidate that is cheapest after completion, or the first of several equally cheap ones.
+    /// Returns the candidate that is cheapest after completion; among equally cheap candidates, the first.
     ///
     /// # Panics
     /// `candidates` is empty.
@@ -46,7 +44,7 @@ impl Completion<'_> {
         candidates.sort_by(|a, b| a.0.total_cmp(&b.0));
         let mut best: Option<((bool, f64, f64), PlannedDistribution)> = None;
         for (bound, candidate) in candidates {
-            // The tolerance allows for sums of the same numbers in a different order.
+            // The tolerance is needed because the same numbers may be summed in different orders.
             if best.as_ref().is_some_and(|((violated, cost, _), _)| !violated && bound * (1.0 - 1e-9) > *cost) {
                 break;
             }
@@ -67,7 +65,7 @@ impl Completion<'_> {
         loads.into_iter().fold(even, f64::max)
     }
 
-    /// Repairs the profiles, adds the entries, and repairs again, since profiles that contain only entries may lack witnesses.
+    /// Repairs the profiles, adds the entries, and repairs again, since a profile that contains only entries may lack witnesses.
     fn complete(&self, ProposedDistribution { mut profiles, home }: ProposedDistribution) -> PlannedDistribution {
         let Self { program, structure, weights, .. } = *self;
         let (limit, lookahead) = (self.options.limit, self.options.lookahead);

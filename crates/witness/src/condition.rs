@@ -87,10 +87,10 @@ impl ConditionCheck {
 
 /// Checks the pairwise condition with both lookaheads.
 ///
-/// The condition is sufficient: the next symbol of every trace is in the set of the true successor, and for any other successor, the
-/// profile that distinguishes the two has a next symbol outside that set. It is not necessary. In general, the question is whether words of
-/// a trace monoid have a unique decomposition, which is undecidable. Two parallel edges that are not witnesses count as one. O(k x (states
-/// + sizes of the sets) + pairs) for k profiles.
+/// The condition is sufficient: the next symbol of every trace is in the set of the true successor, and for any other successor, the next
+/// symbol of the distinguishing profile's trace is not in that successor's set. The condition is not necessary: in general, the question is
+/// whether words of a trace monoid have a unique decomposition, which is undecidable. Two parallel edges that are not witnesses count as
+/// one edge. Complexity for k profiles: O(k x (states + sizes of the sets) + pairs).
 pub fn check_pairwise(program: &WitnessProgram, distribution: &Distribution) -> ConditionCheck {
     let structure = Structure::new(Pushdown::new(program, distribution.kind));
     check_structure(&structure, &members(program, distribution), Lookahead::OwnComponent)
@@ -125,7 +125,7 @@ pub fn check_structure(structure: &Structure, members: &[WitnessSet], max_lookah
     ConditionCheck { violations, unbounded_lookahead }
 }
 
-/// Drops the pairs that can be distinguished by symbols of the branch's own component. Returns the branches for which that was needed.
+/// Drops the pairs that are distinguished by symbols of the branch's own component. Returns the branches that needed these symbols.
 fn distinguish_by_components(structure: &Structure, members: &[WitnessSet], open: &mut Vec<Undecided>) -> Vec<BranchNode> {
     let mut by_component: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
     for (at, undecided) in open.iter().enumerate() {
@@ -152,7 +152,6 @@ fn distinguish_by_components(structure: &Structure, members: &[WitnessSet], open
     far
 }
 
-/// Returns the reachable states with several successors.
 fn branches(structure: &Structure, members: &[WitnessSet]) -> Vec<(AutomatonState, Vec<AutomatonState>)> {
     let reached = structure.pushdown.states().filter(|s| structure.reached[s.index()]);
     let with = reached.map(|state| (state, successors(&structure.pushdown, members, state)));
@@ -185,7 +184,6 @@ struct Undecided {
     pairs: SuccessorPairs,
 }
 
-/// All pairs of this number of successors, or the remaining pairs.
 enum SuccessorPairs {
     All(usize),
     Remaining(Vec<(u32, u32)>),
@@ -209,7 +207,6 @@ impl Undecided {
         Undecided { state, pairs: SuccessorPairs::All(next.len()), next }
     }
 
-    /// Drops the pairs that the sets distinguish.
     fn distinguish(&mut self, structure: &Structure, scope: &WitnessScope, sets: &FirstSets) {
         let parts: Vec<SymbolSets> = self.next.iter().map(|s| sets.parts(structure, scope, *s)).collect();
         let same = |i: u32, j: u32| !sets.disjoint(parts[i as usize], parts[j as usize]);

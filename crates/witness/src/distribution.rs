@@ -58,11 +58,11 @@ const MAX_SETS_PER_JOB_AND_PROFILE: usize = 1 << 8;
 /// Plans a distribution.
 ///
 /// Source: D. Saha et al., section 4.1. Jobs ([`jobs`](super::jobs)) are assigned one at a time to the profile with the lowest load. The
-/// profile's witnesses are then updated incrementally: the region of the new job is filled with witnesses, and superfluous ones are
-/// eliminated ([`eliminate`](super::eliminate)). There are two additions. The first is the longest-processing-time order (Graham 1969). The
-/// second is [`DistributionStrategy::Weighted`]: it assigns each job to the profile whose machine then has the lowest load, which
-/// depends on the existing witnesses, and returns the best result of all groupings and of the other strategies. If elimination leaves too
-/// many witnesses for a limit, a search tries to find fewer ([`fewest`](super::fewest)). Each distribution is checked for the whole program
+/// profile's witnesses are then updated incrementally: the region of the new job is filled with witnesses, and superfluous witnesses are
+/// eliminated ([`eliminate`](super::eliminate)). Two parts are our own. The first is the longest-processing-time order (Graham 1969). The
+/// second is [`DistributionStrategy::Weighted`]: it assigns each job to the profile whose machine then has the lowest load, which depends
+/// on the existing witnesses, and returns the best result of all groupings and of the other strategies. If elimination leaves too many
+/// witnesses for a limit, a search tries to find fewer ([`fewest`](super::fewest)). Each distribution is checked for the complete program
 /// and repaired before it is compared with others (`completion`).
 ///
 /// Complexity: jobs x (profiles, for `Weighted`) x elimination in the job's region.
@@ -78,8 +78,8 @@ pub fn plan(
     plan_with_entries(program, kind, weights, options, &[])
 }
 
-/// Plans a distribution in which one profile, or as few as the limit allows, also contain `entries`: witnesses that no branch needs, such
-/// as those on functions that code outside can call.
+/// Plans a distribution whose profiles also contain `entries`: witnesses that no branch needs, such as those on functions that code outside
+/// can call. As few profiles as the limit allows contain them.
 ///
 /// # Errors
 /// The limit is too small for a branch.
@@ -110,7 +110,6 @@ pub fn plan_with_entries(
     Ok(completion.find_cheapest(candidates.collect()))
 }
 
-/// The part of a profile in one function.
 #[derive(Clone)]
 struct FunctionPlan {
     jobs: Vec<Rc<WitnessJob>>,
@@ -119,7 +118,6 @@ struct FunctionPlan {
     size: usize,
 }
 
-/// A profile that is being filled.
 #[derive(Clone, Default)]
 struct Slot {
     functions: BTreeMap<usize, FunctionPlan>,
@@ -128,8 +126,8 @@ struct Slot {
 }
 
 impl Slot {
-    /// Returns the function's plan with one more job. Additional witnesses never distinguish less, so existing witnesses stay, and only
-    /// states of the new job's region are tried. One variant drops these states in the order of their costs. The other drops the farthest
+    /// Returns the function's plan with one more job. Existing witnesses stay, since additional witnesses never distinguish less; only
+    /// states of the new job's region are tried. One variant drops these states in the order of their costs, the other drops the farthest
     /// first, because the paper's witnesses are edges of the diamond itself. Returns the cheaper result.
     fn plan_with_job(&self, view: &StateGraph, job: &Rc<WitnessJob>) -> FunctionPlan {
         let mut jobs = self.functions.get(&job.view).map_or(Vec::new(), |p| p.jobs.clone());
@@ -181,7 +179,6 @@ impl Slot {
     }
 }
 
-/// Eliminates the marked states that the jobs do not need.
 fn reduce(view: &StateGraph, jobs: Vec<Rc<WitnessJob>>, mut member: Vec<bool>) -> FunctionPlan {
     let required: Vec<Requirement> = jobs.iter().flat_map(|j| j.required.clone()).collect();
     let order = droppable(view, &mut member);
@@ -196,7 +193,7 @@ struct ProfileSlots<'a> {
     slots: Vec<Slot>,
     limit: Option<usize>,
     machines: Option<usize>,
-    /// Remaining sets of [`MAX_SETS_FOR_FULL_PROFILES`].
+    /// Number of sets that may still be tried, of [`MAX_SETS_FOR_FULL_PROFILES`].
     effort: usize,
 }
 
@@ -231,7 +228,7 @@ impl<'a> ProfileSlots<'a> {
     }
 
     /// Returns true if a profile stays within the limit when a plan replaces its current plan for the function.
-    fn fits(&self, at: usize, view: usize, plan: &FunctionPlan) -> bool {
+    fn fits_in_profile(&self, at: usize, view: usize, plan: &FunctionPlan) -> bool {
         let slot = &self.slots[at];
         let others = slot.size - slot.functions.get(&view).map_or(0, |p| p.size);
         self.limit.is_none_or(|limit| others + plan.size <= limit)
@@ -244,7 +241,7 @@ impl<'a> ProfileSlots<'a> {
         }
         for at in self.slots_by_load() {
             let plan = self.slots[at].plan_with_job(&self.views[job.view], &job);
-            if self.fits(at, job.view, &plan) {
+            if self.fits_in_profile(at, job.view, &plan) {
                 self.slots[at].set_plan(job.view, Some(plan));
                 return Ok(());
             }
@@ -260,7 +257,7 @@ impl<'a> ProfileSlots<'a> {
         self.add_where(job, |slots, at, cost, added| (slots.machine_load(at, cost), added))
     }
 
-    /// Adds a job to the profile where its cost is least, which is often zero.
+    /// Adds a job to the profile where the job costs least, which is often nothing.
     fn add_cheapest(&mut self, job: Rc<WitnessJob>) -> Result<(), PlanError> {
         self.add_where(job, |_, _, cost, added| (added, cost))
     }
@@ -271,7 +268,7 @@ impl<'a> ProfileSlots<'a> {
         for at in 0..self.slots.len() {
             let (slot, view) = (&self.slots[at], &self.views[job.view]);
             let plan = slot.plan_with_job(view, &job);
-            if !self.fits(at, job.view, &plan) {
+            if !self.fits_in_profile(at, job.view, &plan) {
                 continue;
             }
             let added = plan.cost - slot.functions.get(&job.view).map_or(0.0, |p| p.cost);

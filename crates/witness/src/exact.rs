@@ -1,9 +1,9 @@
 //! Finds the cheapest witnesses of a small function by branch and bound.
 //!
-//! Additional witnesses never distinguish less. While a pair of successors has a first witness in common, one of the states on the paths
-//! from them to their first witnesses must therefore become a witness. The search tries these states, the cheapest first, and excludes each
-//! of them after it has been tried. It prunes a branch when its cost plus that of the next state is no less than the best cost so far. The
-//! number of steps is limited.
+//! Additional witnesses never distinguish less. So while two successors have a first witness in common, one of the states on the paths to
+//! their first witnesses must become a witness. The search tries these states, the cheapest first, and excludes each state after it has
+//! been tried. It prunes a branch whose cost plus the next state's cost is no less than the best cost so far. The number of steps is
+//! limited.
 use super::eliminate::Requirement;
 use super::sets::disjoint;
 use super::view::{StateGraph, first_of};

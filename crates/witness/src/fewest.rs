@@ -63,7 +63,8 @@ fn candidates_for_open_pair(view: &StateGraph, required: &[Requirement], member:
     })
 }
 
-/// A breadth-first search: the predecessor of each visited state (itself for the first), and the first state where the run can end.
+/// A breadth-first search. `from` has the predecessor of each visited state (for the first state, the state itself), and `ends` the first
+/// state where the run can end.
 struct WitnessSearch {
     from: Vec<Option<u32>>,
     ends: Option<u32>,

@@ -1,9 +1,10 @@
 //! The sets of witnesses that can come first after a state: the sets W of the paper (section 3.1), for whole programs.
 //!
-//! `W_m(q)` contains the witnesses of profile `m` that can be the first one recorded when control is at state `q`, and [`END`] if the run
-//! can end before. It has three parts: the witnesses that are reached inside the function of `q` and its callees (*local*); if the function
-//! can return before any witness, those after its calls; and if it can unwind before any witness, those after its unwinding. Two
-//! summaries of callees, "can return without a witness" and "can unwind without a witness", ensure that a call returns only to its caller.
+//! `W_m(q)` contains the witnesses of profile `m` that can be the first recorded witness when control is at state `q`, and [`END`] if the
+//! run can end before any witness. It has three parts: witnesses reached inside the function of `q` and its callees (*local*); if the
+//! function can return before any witness, the witnesses after its calls; and if the function can unwind before any witness, the witnesses
+//! after its unwinding. Two summaries of callees, "can return without a witness" and "can unwind without a witness", ensure that a call
+//! returns only to its caller.
 
 use super::automaton::{AutomatonState, StateAction};
 use super::program::{WitnessFunctionId, WitnessSet};

@@ -32,12 +32,12 @@ pub struct WitnessJob {
     pub view: usize,
     /// The successors to distinguish.
     pub required: Vec<Requirement>,
-    /// States that may become witnesses, the nearest first. States that are witnesses already are not included.
+    /// States that may become witnesses, the nearest first, without states that are already witnesses.
     pub region: Vec<u32>,
     /// Whether the region is the complete function. Its order is then arbitrary.
     pub whole: bool,
-    /// Whether no diamond begins at the branch, but at other branches of its cycle. The paper has no such jobs. The profiles that break
-    /// those diamonds usually also break the cycles, and so distinguish the successors of this branch.
+    /// True if no diamond begins at the branch, but one begins at another branch of its cycle. The paper has no such jobs. The profiles
+    /// that break those diamonds usually also break the cycles, and so distinguish the successors of this branch.
     pub follows: bool,
 }
 

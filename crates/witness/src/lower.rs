@@ -43,7 +43,7 @@ impl Lowered {
     }
 
     /// Returns a state that chooses among states, or the state itself if there is only one.
-    fn choice(&mut self, function: WitnessFunctionId, node: Node, role: StateRole, of: Vec<AutomatonState>) -> AutomatonState {
+    fn push_choice(&mut self, function: WitnessFunctionId, node: Node, role: StateRole, of: Vec<AutomatonState>) -> AutomatonState {
         match of.as_slice() {
             [one] => *one,
             _ => self.push_without_witness(function, node, role, StateAction::Choose(of.into())),
@@ -83,7 +83,6 @@ fn add_root(program: &WitnessProgram, outside: WitnessFunctionId, lowered: &mut 
     lowered.nodes.push(vec![state]);
 }
 
-/// A function being translated.
 struct Lowering<'a> {
     program: &'a WitnessProgram,
     kind: WitnessKind,
@@ -141,13 +140,13 @@ impl Lowering<'_> {
             };
             return;
         }
-        let mut after = self.lowered.choice(self.id, node, StateRole::Node, next);
+        let mut after = self.lowered.push_choice(self.id, node, StateRole::Node, next);
         after = match calls.last().is_some_and(|call| call.keeps_frame) {
-            // A state between the call and the return, so that the call does not look like a tail call.
+            // This state separates the call from the return, so that the call does not look like a tail call.
             true => self.lowered.push_without_witness(self.id, node, StateRole::Node, StateAction::Choose(Box::new([after]))),
             false => self.skip_virtual_exit(after),
         };
-        let unwound = self.unwound(node, edges);
+        let unwound = self.unwound_state(node, edges);
         for call in calls.iter().rev() {
             after = self.call(node, call, after, unwound);
         }
@@ -167,14 +166,14 @@ impl Lowering<'_> {
     }
 
     /// Returns the state that follows when a call of the node unwinds.
-    fn unwound(&mut self, node: Node, edges: &[AutomatonState]) -> AutomatonState {
+    fn unwound_state(&mut self, node: Node, edges: &[AutomatonState]) -> AutomatonState {
         let mut pads = self.successors(node, WitnessEdgeKind::Unwind, edges);
         let certain = self.successors(node, WitnessEdgeKind::AlwaysCaught, edges);
         if certain.is_empty() {
             pads.push(self.lowered.push_without_witness(self.id, node, StateRole::Unwinding, StateAction::Unwind));
         }
         pads.extend(certain.into_iter().filter(|pad| !pads.contains(pad)).collect::<Vec<_>>());
-        self.lowered.choice(self.id, node, StateRole::Unwinding, pads)
+        self.lowered.push_choice(self.id, node, StateRole::Unwinding, pads)
     }
 
     fn successors(&self, node: Node, kind: WitnessEdgeKind, edges: &[AutomatonState]) -> Vec<AutomatonState> {
@@ -198,7 +197,7 @@ impl Lowering<'_> {
         if let Some(opaque) = call.opaque {
             next.push(self.opaque(node, opaque, after, unwound));
         }
-        self.lowered.choice(self.id, node, StateRole::Call, next)
+        self.lowered.push_choice(self.id, node, StateRole::Call, next)
     }
 
     fn opaque(&mut self, node: Node, opaque: Opaque, after: AutomatonState, unwound: AutomatonState) -> AutomatonState {
@@ -212,7 +211,7 @@ impl Lowering<'_> {
         if opaque.unwinds {
             next.push(unwound);
         }
-        let post = self.lowered.choice(self.id, node, StateRole::Opaque, next);
+        let post = self.lowered.push_choice(self.id, node, StateRole::Opaque, next);
         match opaque.calls_back {
             true => self.lowered.push_without_witness(
                 self.id,

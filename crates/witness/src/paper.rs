@@ -31,8 +31,8 @@ impl PaperCheck {
 /// An error: the theorems assume no parallel edges.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "function `{function}` has several edges from node {from} to node {to}, which the paper's theorems do not cover. \
-         Use the pairwise condition"
+    "function `{function}` has parallel edges (from node {from} to node {to}), and the paper's theorems do not cover these. Use the \
+     pairwise condition"
 )]
 pub struct ParallelEdges {
     /// Name of the function.
@@ -45,11 +45,11 @@ pub struct ParallelEdges {
 
 /// Checks both conditions.
 ///
-/// *Graph condition.* Each diamond (two paths from a fork `p` over `q1` and over `q2` that meet at a join) is broken by a profile that also
-/// breaks all directed cycles through `p -> q1` and `p -> q2`; and the profiles together break all directed cycles. A witness at the fork
-/// or at the join breaks no diamond. There are too many diamonds to list, but which profiles break those cycles depends only on `p`, `q1`
-/// and `q2`. A diamond that none of these profiles breaks is a pair of paths that avoid the witnesses of all of them, which two searches
-/// find.
+/// *Graph condition.* A diamond is a pair of paths from a fork `p`, one over `q1` and one over `q2`, that meet at a join. Each diamond is
+/// broken by a profile that also breaks all directed cycles through `p -> q1` and `p -> q2`; and the profiles together break all directed
+/// cycles. A witness at the fork or at the join breaks no diamond. There are too many diamonds to list, but which profiles break those
+/// cycles depends only on `p`, `q1` and `q2`. A diamond that none of these profiles breaks is a pair of paths that avoid the witnesses of
+/// all these profiles; two searches find such a pair.
 ///
 /// *Path condition.* For two successors that both lead back to `p`, some profile has disjoint sets W. For others, the unions of the sets W
 /// over all profiles are disjoint. The end of the run is in no set, because the exit has the lowest precedence, but not both successors may
@@ -87,7 +87,6 @@ fn reject_parallel_edges(program: &WitnessProgram, function: WitnessFunctionId) 
     }
 }
 
-/// A function being checked.
 struct CheckedFunction<'a> {
     structure: &'a Structure,
     view: &'a StateGraph,

@@ -144,10 +144,10 @@ pub enum StartPoint {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WitnessError {
     /// The program has no functions.
-    #[error("the program has no function. Add at least the one in which runs start")]
+    #[error("the program has no functions. Add at least the function in which runs start")]
     NoFunction,
     /// A number that no function has.
-    #[error("{what} refers to function {function}, but the number of functions is {functions}")]
+    #[error("{what} refers to function {function}, but there are {functions} functions, numbered from 0")]
     NoSuchFunction {
         /// The item that refers to it.
         what: String,
@@ -157,7 +157,7 @@ pub enum WitnessError {
         functions: usize,
     },
     /// A call is in a node that does not exist.
-    #[error("function `{function}` has a call in node {node}, but its number of nodes is {nodes}")]
+    #[error("function `{function}` has a call in node {node}, but only {nodes} nodes, numbered from 0")]
     NoSuchNode {
         /// The function.
         function: String,
@@ -167,7 +167,7 @@ pub enum WitnessError {
         nodes: usize,
     },
     /// The number of kinds differs from that of nodes or edges.
-    #[error("function `{function}` gives the kinds of {given} {of}, but its graph has {count}")]
+    #[error("function `{function}` lists kinds for {given} {of}, but its graph has {count} {of}")]
     Kinds {
         /// The function.
         function: String,
@@ -193,7 +193,7 @@ pub enum WitnessError {
         limit: u32,
     },
     /// A witness does not exist.
-    #[error("witness {witness} does not exist, because the number of {of} is {count}")]
+    #[error("witness {witness} does not exist: there are {count} {of}, numbered from 0")]
     NoSuchWitness {
         /// Its number.
         witness: u32,
@@ -203,7 +203,7 @@ pub enum WitnessError {
         of: &'static str,
     },
     /// A witness is on a node without code.
-    #[error("node {node} of function `{function}` has no code and cannot be a witness. Choose a block")]
+    #[error("node {node} of function `{function}` cannot be a witness, because it has no code. Choose a block")]
     NoCode {
         /// The function.
         function: String,

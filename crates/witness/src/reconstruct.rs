@@ -62,7 +62,7 @@ pub enum ReconstructionOutcome {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReconstructError {
     /// The numbers of traces and profiles differ.
-    #[error("the number of partial traces ({traces}) differs from the number of profiles ({profiles}). Pass one trace for each profile")]
+    #[error("expected one partial trace for each of the {profiles} profiles, found {traces}")]
     Traces {
         /// Number of traces.
         traces: usize,
@@ -71,8 +71,8 @@ pub enum ReconstructError {
     },
     /// No successor of a branch agrees with all traces.
     #[error(
-        "no successor of {branch:?} agrees with the traces after {blocks} blocks: \
-          the graph lacks an edge, or the traces belong to different executions"
+        "after {blocks} blocks, no successor of {branch:?} agrees with the traces: the graph lacks an edge, or the traces are of \
+         different executions"
     )]
     NoSuccessor {
         /// The branch.
@@ -84,8 +84,8 @@ pub enum ReconstructError {
     },
     /// An executed witness is not the next symbol of its trace.
     #[error(
-        "trace {profile} has {found:?} at symbol {position}, where {expected:?} is executed: \
-          the graph lacks an edge, or the traces belong to different executions"
+        "trace {profile} has {found:?} at symbol {position}, where {expected:?} is executed: the graph lacks an edge, or the traces are \
+         of different executions"
     )]
     UnexpectedSymbol {
         /// Index of the trace.
@@ -101,8 +101,8 @@ pub enum ReconstructError {
     },
     /// The run ends, but a trace continues.
     #[error(
-        "trace {profile} continues with {found:?} at symbol {position}, where the run ends: \
-          the graph lacks an edge, or the traces belong to different executions"
+        "trace {profile} continues with {found:?} at symbol {position}, where the run ends: the graph lacks an edge, or the traces are \
+         of different executions"
     )]
     TraceContinues {
         /// Index of the trace.
@@ -115,7 +115,7 @@ pub enum ReconstructError {
         blocks: u64,
     },
     /// Several successors of a branch agree with all traces.
-    #[error("{branch:?} can continue with {targets:?} after {blocks} blocks, because the distribution is not realizable. Add witnesses")]
+    #[error("after {blocks} blocks, {branch:?} can continue with any of {targets:?}: the witnesses do not distinguish them. Add witnesses")]
     Ambiguous {
         /// The branch.
         branch: BranchNode,
@@ -124,9 +124,9 @@ pub enum ReconstructError {
         /// Number of blocks executed before.
         blocks: u64,
     },
-    /// Control stays in a node or an endless loop, but the traces continue.
+    /// Control stays in a node or in an endless loop, but the traces continue.
     #[error(
-        "function {} stays in node {} after {blocks} blocks, but the traces continue, so the graph lacks an edge",
+        "function {} cannot leave node {} after {blocks} blocks, but the traces continue, so the graph lacks an edge",
         .function.0, .node.0
     )]
     Stuck {
@@ -214,7 +214,7 @@ impl<I: Iterator<Item = Witness>> ReadAheadTrace<I> {
     }
 
     /// Returns the next symbol for which `wanted` is true, at any distance.
-    fn find(&mut self, wanted: impl Fn(Witness) -> bool) -> Option<Witness> {
+    fn find_symbol(&mut self, wanted: impl Fn(Witness) -> bool) -> Option<Witness> {
         if let Some(found) = self.ahead.iter().find(|w| wanted(**w)) {
             return Some(*found);
         }
@@ -237,9 +237,9 @@ enum NextAction {
 /// The walk along a thread.
 ///
 /// Invariants: the events returned so far are certain. They form the execution if the traces belong to one execution of the program;
-/// otherwise, the first branch or witness at which no execution agrees with the traces is reported. Memory: the call stack, one symbol per
-/// trace, and, where the condition needs an unbounded lookahead, the symbols before the component's next one. Time per step: a lookup for
-/// each trace and successor.
+/// otherwise, the walk reports the first branch or witness at which no execution agrees with the traces. Memory: the call stack, one symbol
+/// per trace, and, where the condition needs an unbounded lookahead, the symbols before the component's next symbol. Time per step: a
+/// lookup for each trace and successor.
 pub struct Reconstructor<'r, I> {
     reconstruction: &'r Reconstruction,
     traces: Vec<ReadAheadTrace<I>>,
@@ -287,22 +287,22 @@ impl<I: Iterator<Item = Witness>> Reconstructor<'_, I> {
 
     /// Returns the blocks with active calls, outermost first, without code outside.
     pub fn frames(&self) -> Vec<(WitnessFunctionId, Node)> {
-        self.frames.iter().filter_map(|call| self.place(*call)).collect()
+        self.frames.iter().filter_map(|call| self.node_of(*call)).collect()
     }
 
     fn pushdown(&self) -> &Pushdown {
         &self.reconstruction.structure.pushdown
     }
 
-    /// Returns the node of a state, or `None` outside.
-    fn place(&self, state: AutomatonState) -> Option<(WitnessFunctionId, Node)> {
+    /// Returns the function and node of a state, or `None` if the state belongs to one of the two added functions (outside, root).
+    fn node_of(&self, state: AutomatonState) -> Option<(WitnessFunctionId, Node)> {
         let data = self.pushdown().state(state);
         (data.function.index() + 2 < self.pushdown().function_count()).then_some((data.function, data.node))
     }
 
     fn finish(&mut self, outcome: impl Fn(Vec<(WitnessFunctionId, Node)>) -> ReconstructionOutcome, last: Option<AutomatonState>) {
         let mut frames = self.frames();
-        frames.extend(last.and_then(|s| self.place(s)));
+        frames.extend(last.and_then(|s| self.node_of(s)));
         self.next = NextAction::Done(outcome(frames));
     }
 
@@ -345,7 +345,7 @@ impl<I: Iterator<Item = Witness>> Reconstructor<'_, I> {
         match &data.action {
             StateAction::Choose(next) => {
                 match **next {
-                    [] => self.stop(state)?,
+                    [] => self.handle_stuck_node(state)?,
                     [one] => self.next = NextAction::Enter(one),
                     _ => match self.choose(state)? {
                         Some(one) => self.next = NextAction::Enter(one),
@@ -358,7 +358,7 @@ impl<I: Iterator<Item = Witness>> Reconstructor<'_, I> {
             StateAction::Return | StateAction::Unwind => Ok(self.leave(data.function, data.action == StateAction::Return)),
             StateAction::End => {
                 self.check_all_read()?;
-                let last = self.place(state).map(|_| state);
+                let last = self.node_of(state).map(|_| state);
                 self.finish(ReconstructionOutcome::Complete, last);
                 Ok(None)
             }
@@ -366,7 +366,7 @@ impl<I: Iterator<Item = Witness>> Reconstructor<'_, I> {
     }
 
     /// Handles a node that control cannot leave, which ends the run only if all traces are read.
-    fn stop(&mut self, state: AutomatonState) -> Result<(), ReconstructError> {
+    fn handle_stuck_node(&mut self, state: AutomatonState) -> Result<(), ReconstructError> {
         if self.traces.iter_mut().any(|t| t.peek().is_some()) {
             return Err(self.stuck_error(state));
         }
@@ -389,7 +389,7 @@ impl<I: Iterator<Item = Witness>> Reconstructor<'_, I> {
     }
 
     fn call(&mut self, state: AutomatonState, callee: WitnessFunctionId) -> Option<ExecutionEvent> {
-        let caller = self.place(state);
+        let caller = self.node_of(state);
         let tail = caller.is_some() && self.is_tail(state);
         if !tail {
             self.frames.push(state);

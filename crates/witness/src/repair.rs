@@ -1,10 +1,10 @@
 //! Repair: adds witnesses to a distribution that violates the pairwise condition.
 //!
 //! For a pair of successors that no profile distinguishes, the responsible profile receives the witnesses that would come first after the
-//! cheaper successor if every node or edge were a witness, and, if they do not suffice, those after the other successor. With both, the
-//! profile records the same next symbol at this branch as a profile of all witnesses would. The next symbol therefore cannot resolve the
-//! violations that remain, such as two callbacks of unknown code between which the known code executes nothing. Each pass checks the whole
-//! program.
+//! cheaper successor if every node or edge were a witness. If these do not suffice, it also receives the witnesses that would come first
+//! after the other successor. With both, the profile records the same next symbol at this branch as a profile of all witnesses would, so a
+//! next symbol cannot resolve the remaining violations. An example are two callbacks from unknown code between which no known code runs.
+//! Each pass checks the complete program.
 
 use super::automaton::AutomatonState;
 use super::condition::{ConditionCheck, Lookahead, Violation, check_structure, mark_witnesses};
@@ -47,7 +47,7 @@ impl Repair<'_> {
                 return check;
             }
             let full = full.get_or_insert_with(|| FirstSets::new(self.structure, &whole, &all));
-            if !self.pass(&check.violations, full, &whole, profiles) {
+            if !self.add_witnesses_for(&check.violations, full, &whole, profiles) {
                 return check;
             }
         }
@@ -59,7 +59,13 @@ impl Repair<'_> {
     }
 
     /// Adds witnesses for each violation. Returns false if there was no witness to add.
-    fn pass(&mut self, violations: &[Violation], full: &FirstSets, whole: &WitnessScope, profiles: &mut Vec<Vec<Witness>>) -> bool {
+    fn add_witnesses_for(
+        &mut self,
+        violations: &[Violation],
+        full: &FirstSets,
+        whole: &WitnessScope,
+        profiles: &mut Vec<Vec<Witness>>,
+    ) -> bool {
         let mut sets: Vec<HashSet<Witness>> = profiles.iter().map(|p| p.iter().copied().collect()).collect();
         let mut helped: HashSet<AutomatonState> = HashSet::new();
         let mut added = false;

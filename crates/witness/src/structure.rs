@@ -167,7 +167,8 @@ impl Structure {
         self.recursive[function.index()]
     }
 
-    /// Marks the functions that are called from several places, in a cycle, recursively, or by such a function.
+    /// Marks the functions that may be entered more than once: those called from several places, in a cycle, recursively, or by such a
+    /// function.
     fn mark_repeated(&mut self) -> Vec<bool> {
         let in_cycle = self.mark_states_on_cycles();
         self.recursive = vec![false; self.pushdown.function_count()];
@@ -194,7 +195,6 @@ impl Structure {
         repeated
     }
 
-    /// Marks the states that lie on a cycle of their function.
     fn mark_states_on_cycles(&self) -> Vec<bool> {
         let mut pairs = Vec::new();
         self.pushdown.states().for_each(|s| self.pushdown.for_each_next(s, |to| pairs.push((s.0, to.0))));

@@ -2,9 +2,9 @@
 //! if the function can be entered more than once.
 //!
 //! This is the graph of the paper (section 4.1) with an edge exit -> entry, and an edge from each call to its return. Witnesses that
-//! distinguish the successors of a branch here do so in the trace of the function alone; whether they do in the whole trace is checked for
-//! the whole program ([`repair`](super::repair)). Construction: O(states + transitions), and for each branch a search to the next
-//! witnesses.
+//! distinguish the successors of a branch here do so in the trace of the function alone. Whether they also do so in the program's trace is
+//! checked for the complete program ([`repair`](super::repair)). Construction: O(states + transitions), and for each branch a search to the
+//! next witnesses.
 
 use super::WitnessKind;
 use super::automaton::{AutomatonState, StateAction, StateRole};
@@ -19,8 +19,8 @@ use trodden_flow::graph::Node;
 /// Represents the end of the run in lists of local states.
 pub const END: u32 = u32::MAX;
 
-/// Functions with at least this many branches have separators. Without them, functions of 2,500 branches in a row take 4 to 10 times as
-/// long, and cost up to 0.7% less (docs/benchmarks/constants.md); time is quadratic.
+/// Functions with at least this many branches have separators. Without separators, functions of 2,500 branches in a row take 4 to 10 times
+/// as long, and cost up to 0.7% less (docs/benchmarks/constants.md), because the time is quadratic.
 const MIN_BRANCHES_FOR_SEPARATORS: usize = 1000;
 /// Number of branches on every path between two separators. With 64, the same functions cost up to 1.8% more; with 1,024, they take 2 to
 /// 3.5 times as long (docs/benchmarks/constants.md).
@@ -105,9 +105,9 @@ impl StateGraph {
 
     /// Chooses states that always are witnesses, so that functions with very many branches take at most seconds.
     ///
-    /// The first witnesses after a successor of a branch may include one of each later branch. Then the sets that elimination maintains
-    /// are as large as the function, and its time is quadratic. A witness that every path passes bounds the sets, because no later
-    /// witness comes first.
+    /// The first witnesses after a successor of a branch may include one witness of each later branch. Then the sets that elimination
+    /// maintains are as large as the function, and its time is quadratic. A witness that every path passes bounds the sets, because no
+    /// later witness comes first.
     fn find_separators(&self, entry: u32) -> BTreeSet<u32> {
         if self.branches.len() < MIN_BRANCHES_FOR_SEPARATORS {
             return BTreeSet::new();
@@ -130,7 +130,7 @@ impl StateGraph {
         found
     }
 
-    /// Marks the separators.
+    /// Returns, for each state, whether it is a separator.
     pub fn mark_separators(&self) -> Vec<bool> {
         let mut member = vec![false; self.state_count()];
         self.separators.iter().for_each(|state| member[*state as usize] = true);

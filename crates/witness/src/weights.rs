@@ -44,7 +44,7 @@ impl Weights {
     pub fn new(program: &WitnessProgram, known: &[EdgeWeights]) -> Weights {
         let one = |(function, known): (&WitnessFunction, &EdgeWeights)| frequencies(function, known);
         let of: Vec<Frequencies> = program.functions().iter().zip(known).map(one).collect();
-        let calls = calls(program, known, &of);
+        let calls = estimate_calls(program, known, &of);
         let mut weights = Weights { nodes: Vec::new(), edges: Vec::new() };
         for ((function, frequencies), calls) in program.functions().iter().zip(&of).zip(&calls) {
             weights.nodes.extend(function.graph.nodes().map(|n| frequencies.node(n).max(isolated_entry_frequency(function, n)) * calls));
@@ -130,7 +130,7 @@ fn frequencies(function: &WitnessFunction, known: &EdgeWeights) -> Frequencies {
 }
 
 /// Estimates how often each function is called in a run; 1 if its edge executions are known per run.
-fn calls(program: &WitnessProgram, known: &[EdgeWeights], of: &[Frequencies]) -> Vec<f64> {
+fn estimate_calls(program: &WitnessProgram, known: &[EdgeWeights], of: &[Frequencies]) -> Vec<f64> {
     let count = program.functions().len();
     let per_run = |f: WitnessFunctionId| matches!(known[f.index()], EdgeWeights::PerRun(_));
     let pairs: Vec<(u32, u32)> = program.function_ids().flat_map(|f| callees(program, f).map(move |(_, g, _)| (f.0, g.0))).collect();

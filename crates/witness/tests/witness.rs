@@ -110,7 +110,7 @@ fn check_violations(program: &WitnessProgram, distribution: &Distribution, execu
     }
     let structure = Structure::new(Pushdown::new(program, distribution.kind));
     let members = condition::members(program, distribution);
-    let found = ambiguous::find(&structure, &members, &check.violations, 20_000);
+    let found = ambiguous::find_ambiguous_executions(&structure, &members, &check.violations, 20_000);
     // Several executions can have the same blocks, because of parallel edges or calls of unknown code.
     let mut by_blocks: HashMap<_, Vec<Vec<Vec<Witness>>>> = HashMap::new();
     let mut by_traces: HashMap<Vec<Vec<Witness>>, Vec<&Execution>> = HashMap::new();

@@ -235,7 +235,7 @@ fn distributions_that_satisfy_the_path_condition_are_unambiguous() {
         if paper.graph.is_empty() && !holds {
             let structure = Structure::new(Pushdown::new(&program, WitnessKind::Nodes));
             let violations = check_pairwise(&program, &distribution).violations;
-            let found = ambiguous::find(&structure, &condition::members(&program, &distribution), &violations, 20_000);
+            let found = ambiguous::find_ambiguous_executions(&structure, &condition::members(&program, &distribution), &violations, 20_000);
             only_graph[usize::from(found.iter().any(Option::is_some))] += 1;
         }
         pairwise += usize::from(holds);

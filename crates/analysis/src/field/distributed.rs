@@ -41,7 +41,10 @@ pub struct DistributedCopies {
 
 /// A copy does not belong to the program.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("copy {copy} belongs to a different build: its function `{function}` differs from the program's")]
+#[error(
+    "copy {copy} was made from a different build of the program: function `{function}` differs. Pass the folder with the copies of this \
+     build"
+)]
 pub struct OtherProgram {
     /// Number of the copy.
     pub copy: u32,

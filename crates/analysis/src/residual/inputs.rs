@@ -35,7 +35,7 @@ impl ProfileInput {
     pub fn read(&self, one_run: &Run, folders: &Folders) -> Result<Option<(RunLabel, Profile)>> {
         match self.read_profile(one_run, folders) {
             Err(error) if matches!(self, ProfileInput::Raw(_)) => {
-                log::warn!("{}. The file is skipped", reasons(error.chain().map(ToString::to_string)));
+                log::warn!("skipping a raw file: {}", reasons(error.chain().map(ToString::to_string)));
                 Ok(None)
             }
             read => read.map(Some),
@@ -56,7 +56,11 @@ impl ProfileInput {
                 let run = Run { started_ns: raw.created_ns, ..one_run.clone() };
                 let collected = collect([file], run, folders.units.as_ref());
                 collected.problems.iter().for_each(|problem| log::warn!("{problem}"));
-                anyhow::ensure!(!collected.profile.images.is_empty(), "cannot decode any image in {}", file.display());
+                anyhow::ensure!(
+                    !collected.profile.images.is_empty(),
+                    "cannot decode the counts of any program or library in {}",
+                    file.display()
+                );
                 Ok((RunLabel { number: None, words }, collected.profile))
             }
         }
@@ -94,12 +98,12 @@ pub fn find_inputs(wanted: &[String], folders: &Folders) -> Result<Vec<ProfileIn
             // A suite may have the name of a folder.
             Ok(entries) => out.extend(entries.into_iter().map(|e| ProfileInput::Stored(e.profile, Some(e.number)))),
             Err(_) if !raws.is_empty() => out.extend(raws.into_iter().map(ProfileInput::Raw)),
-            Err(_) if path.is_dir() => bail!("folder {name} has no raw files (*.raw), and no run or suite has that name"),
+            Err(_) if path.is_dir() => bail!("folder {name} has no raw files (*.raw), and there is no run or suite called {name}"),
             Err(ProfileError::NoStore { .. }) => {
                 bail!("file or folder {name} does not exist, and there is no run store here. Record a run with `trodden record -- PROGRAM`")
             }
             Err(ProfileError::NoRun { store, known, .. }) => {
-                bail!("file or folder {name} does not exist, nor a run or suite of that name in {}: {known}", store.display())
+                bail!("no file, folder, run or suite is called {name}. The run store {} has: {known}", store.display())
             }
             Err(error) => return Err(error.into()),
         }
@@ -138,8 +142,8 @@ fn inputs_of_residual_builds(folders: &Folders) -> Result<Vec<ProfileInput>> {
     }
     if out.is_empty() {
         bail!(
-            "the run store has no counts of programs built with --residual. Run one (`trodden instrument PROG --residual TESTS -o \
-             PROG-field` builds one), or pass a profile together with --known TESTS"
+            "the run store has no counts of programs built with --residual. Build such a program with `trodden instrument PROG \
+             --residual TESTS -o PROG-field` and run it, or pass a profile and --known TESTS"
         );
     }
     Ok(out)

@@ -33,7 +33,7 @@ pub struct KnownInput {
 impl KnownInput {
     /// Adds the paths of a run, suite or file that the user named.
     pub fn add_named(&mut self, wanted: &str) -> Result<()> {
-        let known = load_known_paths(OsStr::new(wanted)).with_context(|| format!("cannot load the paths of --known {wanted}"))?;
+        let known = load_known_paths(OsStr::new(wanted)).with_context(|| format!("cannot load known paths from {wanted} (--known)"))?;
         Ok(self.paths.merge(known)?)
     }
 
@@ -60,12 +60,15 @@ impl KnownInput {
     pub fn check(&self, profile: &Profile, folders: &Folders) -> Result<()> {
         let all_residual = profile.images.iter().flat_map(|i| &i.units).all(|u| u.map.has_times());
         if self.paths.is_empty() && self.missing.is_empty() && !all_residual {
-            bail!("no known paths are given. Name the tests with --known, or record a program built with --residual");
+            bail!(
+                "the known paths are missing, so no path can be called untested. Name the tests with --known, or record a program built \
+                 with --residual"
+            );
         }
         for identity in &self.missing {
             log::warn!(
-                "the set of known paths {identity} is not in the unit cache {}, so edges that tests take may count as untested. Name the \
-                    tests with --known, or set TRODDEN_CACHE",
+                "cannot find the set of known paths {identity} in the unit cache {}, so tested edges may be shown as untested. Name the \
+                 tests with --known, or set TRODDEN_CACHE to the cache of the build",
                 folders.units()?.root().display()
             );
         }
@@ -88,9 +91,9 @@ pub fn warn_if_tests_differ(known: &KnownPaths, maps: &[&UnitMap], consequence: 
         let names = changed.iter().take(5).map(|(_, name)| *name).collect::<Vec<_>>().join(", ");
         let more = if changed.len() > 5 { ", ..." } else { "" };
         let functions = plural(changed.len() as u128, "function has", "functions have");
-        log::warn!("{functions} changed since the tests were recorded, and {consequence} ({names}{more}). Record the tests again");
+        log::warn!("{functions} changed since the tests were recorded ({names}{more}), so {consequence}. Record the tests again");
     } else if !same {
-        log::warn!("the tests executed no function of this program, and {consequence}. Record them with this program");
+        log::warn!("the tests executed none of the program's functions, so {consequence}. Record the tests with this program");
     }
 }
 
@@ -106,7 +109,7 @@ pub fn build_known_file(program: &Path, known: &KnownPaths, folders: &Folders) -
         let frame = image.frame(placed.unit, folders.units.as_ref()).with_context(|| program.display().to_string())?;
         let frame = frame.with_context(|| {
             format!(
-                "{} needs the map of unit {}, which is missing. Set TRODDEN_CACHE to the cache of its build",
+                "{}: cannot find the map of unit {} in the program or in the unit cache. Set TRODDEN_CACHE to the cache of the build",
                 program.display(),
                 placed.unit
             )
@@ -122,7 +125,11 @@ pub fn build_known_file(program: &Path, known: &KnownPaths, folders: &Folders) -
             }
         }
     }
-    anyhow::ensure!(residual, "{} was not built with --residual, so it counts all paths", program.display());
+    anyhow::ensure!(
+        residual,
+        "{} was not built with --residual, so it counts all paths and needs no known paths. Pass a program built with --residual",
+        program.display()
+    );
     let file_header = FileHeader::new(FileKind::FURTHER_KNOWN_PATHS, KNOWN_VERSION).to_bytes();
     let mut file = vec![0; KnownHeader::BYTES];
     KnownHeader { file_header, image: image.identity.0, counters, checksum: checksum(&bits) }

@@ -68,7 +68,7 @@ impl SchemeResults {
         for (option, command) in [("--tests", job.tests), ("--field", job.field)] {
             ensure!(
                 command.contains(PLACEHOLDER),
-                "{option} `{command}` does not name the program. Write {PLACEHOLDER} in place of the program"
+                "{option} `{command}` does not contain {PLACEHOLDER}. Write {PLACEHOLDER} in place of the program's path"
             );
         }
         let stages = Stages { job, folder, folders };
@@ -125,10 +125,12 @@ impl Stages<'_> {
     /// Returns the path of a build. The file name is the program's own, because some programs depend on it. All folder names have the same
     /// length, because some programs store their path.
     fn build_path(&self, name: &str) -> Result<PathBuf> {
-        Ok(self
-            .folder
-            .join(format!("{name:-<8}"))
-            .join(self.job.program.file_name().with_context(|| format!("{} does not name a program", self.job.program.display()))?))
+        Ok(self.folder.join(format!("{name:-<8}")).join(
+            self.job
+                .program
+                .file_name()
+                .with_context(|| format!("cannot use {} as the program: the path has no file name", self.job.program.display()))?,
+        ))
     }
 
     /// Instruments the program; `choices` are laboratory options.
@@ -146,7 +148,7 @@ impl Stages<'_> {
         let kind = if command == self.job.field { "field" } else { "tests" };
         let output = build.with_file_name(format!("{kind}.trodden"));
         let command = command.replace(PLACEHOLDER, path_str(build)?);
-        log::info!("running {command}");
+        log::info!("running `{command}`");
         let record_arguments = [OsStr::new("record"), OsStr::new("--no-store"), OsStr::new("-o"), output.as_os_str()];
         let shell_arguments = ["--", "sh", "-c", &command].map(OsStr::new);
         let started = Instant::now();
@@ -154,7 +156,7 @@ impl Stages<'_> {
         let time = started.elapsed();
         match ran {
             Err(error) if !output.is_file() => return Err(error),
-            Err(error) => log::warn!("{error}. The counts of this run are used nevertheless"),
+            Err(error) => log::warn!("{error}. The counts of this run are used anyway"),
             Ok(()) => {}
         }
         Ok((output, time))

@@ -32,8 +32,8 @@ impl ObservedSegments {
     pub fn load(wanted: &str, depth: usize, folders: &Folders) -> Result<ObservedSegments> {
         let Some(observed) = ObservedSegments::load_if_any(wanted, depth, folders)? else {
             bail!(
-                "`{wanted}` has no segments. Record a program built with --stream by `trodden record --whole-program`, or one made by \
-                    `trodden instrument PROGRAM --segments RUN`"
+                "`{wanted}` has no segments. Build the program with --stream and record it with `trodden record --whole-program`, or \
+                 record a program made by `trodden instrument PROGRAM --segments RUN`"
             );
         };
         Ok(observed)
@@ -111,7 +111,7 @@ pub(crate) fn find_logs(wanted: &str) -> Result<Vec<PathBuf>> {
     let folders: Vec<PathBuf> = store.select(wanted)?.into_iter().map(|run| store.streams(run.number)).collect();
     let (with, without): (Vec<PathBuf>, Vec<PathBuf>) = folders.into_iter().partition(|folder| folder.is_dir());
     if !with.is_empty() && !without.is_empty() {
-        bail!("some runs of `{wanted}` have streams and others do not. Name either runs with streams or runs without");
+        bail!("cannot combine the runs of `{wanted}`: some have streams and others do not. Name runs of one kind");
     }
     let logs = with.iter().map(|folder| files_with_extension(folder, LOG_EXTENSION)).collect::<Result<Vec<_>>>()?;
     Ok(logs.concat())
@@ -124,7 +124,7 @@ fn from_logs(logs: &[PathBuf], depth: usize, folders: &Folders) -> Result<Observ
         let lost: u64 = log.threads().iter().map(|t| t.lost).sum();
         if lost > 0 {
             let events = plural(lost.into(), "event", "events");
-            log::warn!("{} lost {events}, so calls near the gaps may be missing or wrong", file.display());
+            log::warn!("{} lacks {events} that were lost during recording, so calls near the gaps may be missing or wrong", file.display());
         }
         let mut maps = load_maps(&log, folders)?;
         let image = maps.events.images.swap_remove(0);

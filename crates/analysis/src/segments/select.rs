@@ -39,7 +39,10 @@ pub fn requested_segments(depth: usize, only: &[String], wanted: &str, folders: 
             let observed = ObservedSegments::load(wanted, depth, folders)?;
             let mut rows: SegmentRows = (1..=depth).flat_map(|depth| observed.of_depth(depth)).collect();
             for only in only {
-                ensure!(rows.iter().any(|r| is_named(r, only)), "`{wanted}` has no segment {only}. `trodden segments {wanted}` lists them");
+                ensure!(
+                    rows.iter().any(|r| is_named(r, only)),
+                    "`{wanted}` has no segment {only}. To list its segments, run `trodden segments {wanted}`"
+                );
             }
             rows.retain(|r| only.is_empty() || only.iter().any(|only| is_named(r, only)));
             set_from_rows(&rows, wanted)
@@ -47,7 +50,7 @@ pub fn requested_segments(depth: usize, only: &[String], wanted: &str, folders: 
     };
     ensure!(
         !set.functions().is_empty(),
-        "segments {wanted}: no segment has depth {depth}. Use a run in which instrumented functions call each other"
+        "`{wanted}` has no segment of depth {depth}. Use a run in which instrumented functions call each other"
     );
     Ok(set)
 }
@@ -86,8 +89,8 @@ fn following_calls(profile: &Profile) -> Result<SegmentSet> {
             let executed: Vec<u64> = executed_paths(image, place, function).map(|(path, _)| path).collect();
             ensure!(
                 executed.is_empty() || callees.has_paths_to_calls(place, function),
-                "the run did not record which paths of `{}` lead to calls, as calls:RUN requires. Record a program built with \
-                 `trodden-lab with --reach calls -- build`",
+                "calls:RUN needs to know which paths of `{}` lead to calls, but the run did not record this. Build the program with \
+                 `trodden-lab with --reach calls -- build`, and record again",
                 function.plain_name()
             );
             for path in executed {
@@ -184,8 +187,9 @@ fn is_named((image, segment, _): &(&ImageProfile, Segment, u64), name: &str) -> 
 }
 
 fn parse_top(number: &str) -> Result<usize> {
-    let parsed = number.parse().with_context(|| format!("`top:{number}` is not valid: expected a number of segments, such as top:100"))?;
-    ensure!(parsed > 0, "top:{number} would count no segments. The number must be at least 1");
+    let parsed =
+        number.parse().with_context(|| format!("invalid set of segments `top:{number}`: expected a number after `top:`, as in top:100"))?;
+    ensure!(parsed > 0, "invalid set of segments `top:{number}`: the number must be at least 1");
     Ok(parsed)
 }
 
@@ -193,7 +197,7 @@ fn parse_top(number: &str) -> Result<usize> {
 fn parse_share(text: &str, rows: &SegmentRows) -> Result<usize> {
     let number: Option<f64> = text.strip_suffix('%').and_then(|n| n.parse().ok());
     let Some(percent) = number.filter(|n| *n > 0.0 && *n <= 100.0) else {
-        bail!("`{text}` must be a percentage above 0% and up to 100%, for example 99%")
+        bail!("invalid share `{text}`: expected a percentage above 0% and at most 100%, such as 99%")
     };
     let all: f64 = rows.iter().map(|r| r.2 as f64).sum();
     let mut sum = 0.0;

@@ -82,7 +82,7 @@ impl<'a> UntestedSegments<'a> {
             let (mut known, _) = observed.requested(depth, false);
             for known_as in wanted.known {
                 let tests = ObservedSegments::load_if_any(known_as, depth, folders)
-                    .with_context(|| format!("cannot load the segments of --known {known_as}"))?;
+                    .with_context(|| format!("cannot load known segments from {known_as} (--known)"))?;
                 known.extend(tests.iter().flat_map(|tests| tests.by_name(depth).into_keys()));
             }
             let mut found = observed.of_depth(depth);

@@ -50,7 +50,7 @@ fn symbol_strings(table: &EventTable, labels: &[String]) -> Result<Vec<Vec<u64>>
     let mut strings = vec![Vec::new()];
     for label in labels {
         let symbols = table.symbols_with_label(label);
-        ensure!(!symbols.is_empty(), "the recording has no event `{label}`. Write FUNCTION:PATH, `enter FUNCTION` or `leave`");
+        ensure!(!symbols.is_empty(), "the recording has no event `{label}`. Events are written FUNCTION:PATH, `enter FUNCTION` or `leave`");
         strings = strings.iter().flat_map(|s| symbols.iter().map(move |symbol| s.iter().copied().chain([*symbol]).collect())).collect();
     }
     Ok(strings)

@@ -210,7 +210,7 @@ fn follow_blocks(
     symbol: u64,
 ) -> Result<()> {
     let entry = table.entry(symbol);
-    ensure!(!entry.blocks.is_empty(), "path `{}` does not name its blocks, so the last branches are unknown", entry.label);
+    ensure!(!entry.blocks.is_empty(), "cannot determine the last branches of path `{}`, because its blocks are not listed", entry.label);
     for block in &entry.blocks {
         if let Some(from) = last.replace(*block) {
             let next = edges.list.len() as u64;

@@ -114,17 +114,17 @@ impl TextEvents<'_> {
                 self.table.enter_symbol(function)
             }
             ["leave"] => {
-                ensure!(frames.pop().is_some(), "`leave` needs an earlier `enter`, which is missing");
+                ensure!(frames.pop().is_some(), "`leave` without an earlier `enter` in the same thread");
                 self.table.leave_symbol()
             }
             ["path", function, path, end, ref blocks @ ..] => {
                 let (function, end) = (self.table.intern_function(function), parse_path_end(end)?);
                 match frames.last() {
-                    None => bail!("`path` needs an earlier `enter`, which is missing"),
+                    None => bail!("`path` without an earlier `enter` in the same thread"),
                     Some(open) => {
                         ensure!(
                             *open == function,
-                            "this path does not belong to the innermost open function `{}`",
+                            "the path belongs to a different function than `{}`, which was entered last",
                             self.table.function_name(*open)
                         )
                     }
@@ -133,16 +133,19 @@ impl TextEvents<'_> {
                 let is_prefix = self.convention == Convention::Prefixes && end == SubpathEnd::Call;
                 self.table.intern_path(&PathEvent { function, end, is_prefix, source: None }, path, named)
             }
-            _ => bail!("expected convention, thread, enter, leave or path, with their fields separated by tabs"),
+            _ => bail!("expected a line that starts with convention, thread, enter, leave or path, followed by fields separated by tabs"),
         })
     }
 
     fn push_simulated(&mut self, line: &str, frames: &mut HashMap<String, OpenFrames>) -> Result<()> {
         let fields: Vec<&str> = line.split(' ').collect();
         let [thread, start, outcomes, end] = fields[..] else {
-            bail!("expected a line of `trodden simulate` (thread, start, outcomes, end), or `{HEADER}` as the first line for events")
+            bail!(
+                "expected a line from `trodden simulate` (thread, start, outcomes, end). A file of events must start with the line \
+                 `{HEADER}`"
+            )
         };
-        ensure!(outcomes.bytes().all(|b| b == b'0' || b == b'1'), "outcomes must consist of the digits 0 and 1");
+        ensure!(outcomes.bytes().all(|b| b == b'0' || b == b'1'), "invalid branch outcomes: expected only the digits 0 and 1");
         let number = self.writer.thread(thread)?;
         if !frames.contains_key(thread) {
             frames.insert(thread.to_owned(), OpenFrames::default());
@@ -159,7 +162,7 @@ impl TextEvents<'_> {
             "call" => (SubpathEnd::Call, false),
             "return" => (SubpathEnd::Return, true),
             end if SIMULATED_ENDS.contains(&end) => (SubpathEnd::BackEdge, false),
-            _ => bail!("a path cannot end with `{end}`; expected one of: call, return, {}", SIMULATED_ENDS.join(", ")),
+            _ => bail!("unknown path end `{end}`: expected one of call, return, {}", SIMULATED_ENDS.join(", ")),
         };
         let symbol =
             self.table
@@ -180,7 +183,7 @@ fn parse_convention(name: &str) -> Result<Convention> {
         "subpaths" => Convention::Subpaths,
         "whole-paths" => Convention::WholePaths,
         "prefixes" => Convention::Prefixes,
-        _ => bail!("the convention must be subpaths, whole-paths or prefixes"),
+        _ => bail!("unknown convention: expected subpaths, whole-paths or prefixes"),
     })
 }
 
@@ -189,6 +192,6 @@ fn parse_path_end(name: &str) -> Result<SubpathEnd> {
         "call" => SubpathEnd::Call,
         "loop" => SubpathEnd::BackEdge,
         "return" => SubpathEnd::Return,
-        _ => bail!("the end of a path must be call, loop or return"),
+        _ => bail!("unknown path end: expected call, loop or return"),
     })
 }

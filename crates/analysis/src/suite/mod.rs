@@ -68,8 +68,8 @@ pub enum SuiteError {
     Map(#[from] MapError),
     /// The run is of a different build.
     #[error(
-        "`{test}` ran a different build of {image} than `{other}`, and only paths of one build can be compared. Record the suite again, \
-            or remove the old runs (`trodden runs remove`)"
+        "cannot compare tests `{test}` and `{other}`: they ran different builds of {image}. Record the suite again, or remove its old \
+         runs with `trodden runs remove`"
     )]
     OtherBuild {
         /// The test.

@@ -55,24 +55,21 @@ impl EngineChoice {
     pub fn create_engine(&self, parameters: &EngineParameters) -> Result<Engine> {
         let EngineParameters { jobs, memory, retries, shared } = *parameters;
         let parallel = jobs.unwrap_or(Local::default().parallel);
-        ensure!(
-            memory.is_none() || *self == EngineChoice::Local,
-            "--memory applies only to copies on this machine. Omit --memory or --engine"
-        );
+        ensure!(memory.is_none() || *self == EngineChoice::Local, "--memory limits copies on this machine only. Omit --memory or --engine");
         Ok(match self {
             EngineChoice::Local => Engine::Local(Local { parallel, memory, retries }),
             EngineChoice::Slurm(options) => {
-                shared.context("Slurm needs a folder that all machines of the cluster share. Add --work FOLDER")?;
+                shared.context("--engine slurm needs a folder that all machines of the cluster share. Add --work FOLDER")?;
                 let found = find_in_search_path("sbatch".as_ref(), env::var_os("PATH").as_deref(), Path::is_file);
                 ensure!(
                     found.is_some(),
-                    "`sbatch` is not on the search path. Run this command on a machine from which jobs are submitted to Slurm"
+                    "cannot find `sbatch` on the search path. Run this command on a machine that can submit jobs to Slurm"
                 );
                 Engine::Slurm(Slurm { options: options.clone(), retries, ..Slurm::default() })
             }
             EngineChoice::Template(line) => Engine::Template(Template { line: line.clone(), parallel, retries }),
             EngineChoice::Kubernetes { image, claim } => {
-                let folder = shared.context("Kubernetes needs a folder on the volume of the claim. Add --work FOLDER")?;
+                let folder = shared.context("--engine kubernetes needs a folder on the volume that its claim names. Add --work FOLDER")?;
                 private::create_folder(folder).with_context(|| format!("cannot create the folder {}", folder.display()))?;
                 let mount = fs::canonicalize(folder).with_context(|| format!("cannot read {}", folder.display()))?;
                 Engine::Kubernetes(Kubernetes { image: image.clone(), claim: claim.clone(), mount, retries })

@@ -78,7 +78,7 @@ pub struct CountingChoices {
     /// Cut the paths of functions with more than N paths.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=MAX_PATHS))]
     pub max_paths: Option<u64>,
-    /// Table slots of functions with more than --array-paths paths (0 = cut their paths).
+    /// Number of table slots for functions with more than --array-paths paths (0 = cut their paths).
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(0..=MAX_PATHS))]
     pub table_slots: Option<u64>,
     /// Maximum number of paths counted in an array, if there are tables.
@@ -147,7 +147,7 @@ pub struct GuidedChoices {
     /// The second training then runs under QEMU; `complete` takes all paths.
     #[arg(long, value_name = "TABLE")]
     pub hot_paths: Option<String>,
-    /// Minimum percentage of instructions a copied path saves [default: 0.05].
+    /// Minimum percentage of instructions that a copied path must save [default: 0.05].
     #[arg(long, value_name = "PERCENT")]
     pub min_share: Option<f64>,
     /// Set CC and CXX, but not the search path.

@@ -20,12 +20,12 @@ pub struct Parameters {
     /// Probes are then placed on rarely executed edges, which lowers the overhead.
     #[arg(long, value_name = "FILE")]
     pub weights: Option<PathBuf>,
-    /// Count nothing; record block addresses, for hardware branches.
+    /// Count nothing; store block addresses, to import hardware branch records.
     ///
     /// The code is nearly that of a plain build. `trodden record --branches` and `import` map branches to paths by the addresses.
     #[arg(long, conflicts_with_all = ["pgo", "stream"])]
     pub addresses: bool,
-    /// Count for -fprofile-use (`trodden export profdata`).
+    /// Count edges for -fprofile-use (`trodden export profdata`).
     #[arg(long, conflicts_with = "stream")]
     pub pgo: bool,
     /// Count for `trodden coverage`; mcdc adds conditions (C, C++).

@@ -67,7 +67,7 @@ pub struct SimulateModel {
     /// Maximum number of branches in a path.
     #[arg(long, value_name = "N", default_value_t = 32)]
     pub path_limit: u8,
-    /// Number of entries of the path stack.
+    /// Number of entries in the path stack.
     #[arg(long, value_name = "N", default_value_t = 32)]
     pub path_stack: usize,
     /// Behaviour when the path stack is full.
@@ -85,7 +85,7 @@ pub struct SimulateModel {
     /// Processor model that computes events and cycles.
     #[arg(long, value_parser = one_of(MODELS), default_value = "fast")]
     pub model: ProcessorModel,
-    /// Entries of the queue between processor and profiler; a full queue stalls the processor.
+    /// Number of entries in the queue between processor and profiler; a full queue stalls the processor.
     #[arg(long, value_name = "N")]
     pub branch_queue: Option<usize>,
     /// Write one line per path to this file: thread, start, outcomes, reason for the end.

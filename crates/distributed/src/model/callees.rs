@@ -9,7 +9,6 @@ use trodden_witness::{Opaque, ProgramCall, WitnessFunctionId};
 const CALLS_BACK_AND_RETURNS: Opaque = Opaque { returns: true, ends_run: false, unwinds: false, calls_back: true };
 
 impl ModelBuilder<'_> {
-    /// The functions that an indirect tail call was observed to enter.
     fn observed_callees(&self, call: &CallSite, observed: &ObservedCalls) -> (Vec<WitnessFunctionId>, Option<Opaque>) {
         let targets = || observed.targets.range((call.address, 0)..=(call.address, u64::MAX)).map(|(_, target)| *target);
         let callees: Vec<WitnessFunctionId> = targets().filter_map(|t| self.ids.get(&t).copied()).collect();
@@ -43,7 +42,7 @@ impl ModelBuilder<'_> {
     }
 
     /// The callee of a call. An imported name that a traced file exports refers to that file's function.
-    pub(super) fn target(&self, call: &CallSite) -> CodeCallee {
+    pub(super) fn resolve_callee(&self, call: &CallSite) -> CodeCallee {
         match &call.callee {
             CodeCallee::Import(name) => {
                 self.image.exports.get(unversioned(name)).map_or_else(|| call.callee.clone(), |entry| CodeCallee::Function(*entry))
@@ -52,10 +51,10 @@ impl ModelBuilder<'_> {
         }
     }
 
-    /// The callees of a call in the model, and the behaviour of opaque ones.
-    pub(super) fn callee(&self, call: &CallSite) -> ProgramCall {
+    /// Returns a call's traced callees, and the assumed behaviour of the opaque ones.
+    pub(super) fn model_call(&self, call: &CallSite) -> ProgramCall {
         let known = |entry: &u64| self.ids.get(entry).copied();
-        let (callees, other) = match &self.target(call) {
+        let (callees, other) = match &self.resolve_callee(call) {
             CodeCallee::Function(entry) => match known(entry) {
                 Some(id) => (vec![id], None),
                 None => (Vec::new(), Some(self.behaviour_of_opaque(*entry))),
@@ -88,7 +87,7 @@ impl ModelBuilder<'_> {
         ProgramCall { callees, opaque: other, keeps_frame: !tail }
     }
 
-    /// The possible behaviour of a function that is not traced inside.
+    /// Returns the assumed behaviour of a function that is not traced inside.
     fn behaviour_of_opaque(&self, entry: u64) -> Opaque {
         let function = self.graphs.function_entered_at(entry).map(|f| self.graphs.function(f));
         match function {

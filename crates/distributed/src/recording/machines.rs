@@ -1,8 +1,8 @@
 //! Runs on other machines. A file describes the sites that each run watches and the run that it repeats. A job of [`trodden_launch`] has
 //! one task per machine, which executes the machine's runs in order and writes their partial traces.
 //!
-//! The file contains the environment and the first run's system call results, so it is readable only by its owner and is removed at the
-//! end. All machines must have the same kernel, C library, program and folder; otherwise runs diverge, which is reported.
+//! The file contains the environment and the first run's system call results, so only its owner can read it, and it is removed at the end.
+//! All machines must have the same kernel, C library, program and folder; otherwise runs diverge, and the divergence is reported.
 
 use super::options::{OtherMachines, RunOptions};
 use super::runs::{RepeatedProgram, RunResult};
@@ -19,7 +19,6 @@ use trodden_launch::{JobEvent, LaunchJob, LaunchTask, StopFlag};
 use trodden_profile::private;
 use trodden_trace::{CollectorKind, RunLog, RunOutcome};
 
-/// The work of all machines.
 #[derive(Serialize, Deserialize)]
 struct MachinesSpec {
     options: RunOptions,
@@ -36,7 +35,6 @@ struct MachinesSpec {
     input: Option<PathBuf>,
 }
 
-/// The result of one run.
 #[derive(Serialize, Deserialize)]
 struct MachineRunReport {
     run: usize,
@@ -108,7 +106,9 @@ fn launch(folder: &Path, others: &OtherMachines, machines: usize) -> Result<()> 
     let work = LaunchJob { name, folder: folder.join("tasks"), tasks };
     let mut report = |event: JobEvent| match event {
         JobEvent::Done(..) => {}
-        JobEvent::Retried(task) => log::warn!("machine {task} returned no results and is retried (see {})", work.log(task).display()),
+        JobEvent::Retried(task) => {
+            log::warn!("machine {task} returned no results; its runs are repeated (see {})", work.log(task).display())
+        }
         JobEvent::Note(text) => log::info!("{text}"),
     };
     disable_removal_on_signals();
@@ -118,7 +118,7 @@ fn launch(folder: &Path, others: &OtherMachines, machines: usize) -> Result<()> 
         let said = logs.map(|text| text.trim().to_owned()).find(|text| !text.is_empty());
         let error = anyhow::Error::from(error);
         return Err(match said {
-            Some(said) => error.context(format!("output of a machine: {said}")),
+            Some(said) => error.context(format!("a machine printed: {said}")),
             None => error,
         });
     }
@@ -128,8 +128,8 @@ fn launch(folder: &Path, others: &OtherMachines, machines: usize) -> Result<()> 
 /// Executes the runs of one machine, and writes their results to the file `result`.
 pub fn run_machine(folder: &Path, machine: usize, result: &Path) -> Result<()> {
     trodden_trace::close_descriptors_in_programs()?;
-    let file =
-        File::open(folder.join("spec")).with_context(|| format!("cannot read the description of the runs in {}", folder.display()))?;
+    let file = File::open(folder.join("spec"))
+        .with_context(|| format!("cannot read the file that describes the runs, in {}", folder.display()))?;
     let mut spec: MachinesSpec = serde_json::from_reader(std::io::BufReader::new(file))?;
     let environment = std::mem::take(&mut spec.environment);
     let mut subject = RepeatedProgram::from_worker(&spec.options, spec.program.clone(), environment, spec.input.as_deref())?;
@@ -138,7 +138,11 @@ pub fn run_machine(folder: &Path, machine: usize, result: &Path) -> Result<()> {
     let collector = spec.collector.collector();
     let first = Arc::new(spec.first);
     let mut done = Vec::new();
-    for run in spec.machines.get(machine).with_context(|| format!("the specification has no machine {machine}"))? {
+    for run in spec
+        .machines
+        .get(machine)
+        .with_context(|| format!("cannot run the part of machine {machine}: the recording has no such machine"))?
+    {
         // A machine presumed lost may finish after its replacement, so files are written elsewhere and then renamed.
         let mine = partial_of_run(folder, *run).with_extension(std::process::id().to_string());
         let ran = subject.worker_run(collector, &spec.profiles[*run], &first, &mine)?;

@@ -13,8 +13,7 @@ use trodden_text::words::plural;
 use trodden_trace::Followed;
 use trodden_witness::ReconstructError;
 
-/// A note about code that was watched only until the program changed it.
-pub(super) fn changed_code(ranges: &[Range<u64>], files: &TracedFiles) -> String {
+pub(super) fn describe_changed_code(ranges: &[Range<u64>], files: &TracedFiles) -> String {
     format!(
         "the program changed its own code or made it writable, so blocks executed there since then are missing ({})",
         ranges_in_words(ranges, files)
@@ -32,8 +31,7 @@ fn ranges_in_words(ranges: &[Range<u64>], files: &TracedFiles) -> String {
     format!("{}{more}", named.join(", "))
 }
 
-/// Notes about a program that reads its own code.
-pub(super) fn own_reads(followed: &Followed, files: &TracedFiles) -> Vec<String> {
+pub(super) fn describe_own_reads(followed: &Followed, files: &TracedFiles) -> Vec<String> {
     let mut notes = Vec::new();
     if !followed.read_code.is_empty() {
         notes.push(format!(
@@ -59,16 +57,15 @@ pub(super) fn own_reads(followed: &Followed, files: &TracedFiles) -> Vec<String>
     notes
 }
 
-/// A note about executed code that belongs to no block.
-pub(super) fn unplaced_code(places: &BTreeSet<u64>) -> String {
+pub(super) fn describe_unplaced_code(places: &BTreeSet<u64>) -> String {
     let named: Vec<String> = places.iter().take(MAX_LISTED).map(|at| format!("{:#x}", split_address(*at).1)).collect();
     let more = places.len().saturating_sub(MAX_LISTED);
     let more = if more > 0 { format!(" and {more} more") } else { String::new() };
     format!("executed code that is not in the graphs is missing from the trace: the code after {}{more}", named.join(", "))
 }
 
-/// A note about stack switches, after which resumed functions appear as new calls.
-pub(super) fn stack_switches(switches: u64) -> String {
+/// After a stack switch, resumed functions appear as new calls.
+pub(super) fn describe_stack_switches(switches: u64) -> String {
     let times = plural(switches.into(), "time", "times");
     format!(
         "a thread continued on a different stack {times}, as coroutines and goroutines do: the callers there are not known, and a resumed \
@@ -76,8 +73,7 @@ pub(super) fn stack_switches(switches: u64) -> String {
     )
 }
 
-/// A note about blocks that a single run could not record.
-pub(super) fn missing_blocks(code: &TracedCode, unknown: &[(u64, u64)]) -> String {
+pub(super) fn describe_missing_blocks(code: &TracedCode, unknown: &[(u64, u64)]) -> String {
     let name = |address: u64| code.function_containing(address).map_or_else(String::new, |name| format!(" in {name}"));
     let shown = |(from, to): &(u64, u64)| format!("{:#x}{} to {:#x}", split_address(*from).1, name(*from), split_address(*to).1);
     let named: Vec<String> = unknown.iter().take(MAX_LISTED).map(shown).collect();
@@ -90,7 +86,7 @@ pub(super) fn missing_blocks(code: &TracedCode, unknown: &[(u64, u64)]) -> Strin
     )
 }
 
-pub(super) fn new_targets(count: usize) -> String {
+pub(super) fn describe_new_targets(count: usize) -> String {
     let targets = plural(count as u128, "target of an indirect jump", "targets of indirect jumps");
     format!("a run revealed {targets} that the graphs lacked")
 }
@@ -108,15 +104,14 @@ pub(super) fn report_opaque_functions(model: &WitnessModel) {
     let more = model.opaque.len().saturating_sub(MAX_LISTED);
     let more = if more > 0 { format!(" and {more} more (`trodden report --json` lists all)") } else { String::new() };
     log::info!(
-        "{} of {} functions are not traced inside: {}{more}",
+        "the inside of {} of {} functions is not traced: {}{more}",
         model.opaque.len(),
         model.opaque.len() + model.functions.len() - 1,
         named.join(", ")
     );
 }
 
-/// Describes a contradiction, with the names of the code positions.
-pub(super) fn contradiction(model: &WitnessModel, code: &TracedCode, error: &ReconstructError) -> String {
+pub(super) fn describe_contradiction(model: &WitnessModel, code: &TracedCode, error: &ReconstructError) -> String {
     let at = |w| describe_witness(model, code, w);
     match error {
         ReconstructError::UnexpectedSymbol { profile, found, expected, .. } => {
@@ -137,5 +132,5 @@ pub(super) fn contradiction(model: &WitnessModel, code: &TracedCode, error: &Rec
 
 pub(super) fn warn_of_contradiction(what: &str, is_repeated: bool) {
     let then = if is_repeated { ": repeating the runs with weaker assumptions" } else { "" };
-    log::warn!("the execution contradicts the assumptions about opaque functions ({what}){then}");
+    log::warn!("an assumption about opaque functions was wrong ({what}){then}");
 }

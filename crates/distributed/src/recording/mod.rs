@@ -22,12 +22,15 @@ use crate::imports::{Assumption, ImportingImage};
 use crate::jumps::{has_edge, is_uncertain_jump, observed_jumps, replaceable_blocks};
 use crate::merge::{MergeError, MergedTrace, merge};
 use crate::model::{ObservedCalls, Unwinding, WitnessModel, build_model};
-use crate::place::of_calls;
+use crate::place::add_calls_only_suffix;
 use crate::plan::{DistributionPlan, Planner, UnrealizablePlan};
 use crate::returns::cut_blocks;
 use crate::weights::{self, Executions};
 use anyhow::{Context, Result, bail, ensure};
-use messages::{changed_code, contradiction, format_runs, new_targets, own_reads, report_opaque_functions, warn_of_contradiction};
+use messages::{
+    describe_changed_code, describe_contradiction, describe_new_targets, describe_own_reads, format_runs, report_opaque_functions,
+    warn_of_contradiction,
+};
 use repeated::{check_repeatable, check_repetition, truncated_runs};
 use runs::{FirstRun, RepeatedProgram, RunResult};
 use std::collections::{BTreeSet, HashSet};
@@ -45,9 +48,7 @@ use trodden_witness::{DistributionStrategy, Weights};
 
 /// Assumptions about opaque functions, strongest first.
 const OPAQUE_FUNCTION_ASSUMPTIONS: [Assumption; 3] = [Assumption::Usual, Assumption::CallBack, Assumption::Anything];
-/// Maximum number of repetitions of a first run to observe more jumps.
 const MAX_OBSERVING_RUNS: usize = 12;
-/// Maximum number of items in a list in a message.
 const MAX_LISTED: usize = 8;
 /// Note for traces of code that uses the vDSO, which is hidden from the program.
 const HIDDEN_VDSO: &str = "the kernel's vDSO was hidden from the program so that its clock can be replayed: code that looks for it took \
@@ -73,7 +74,7 @@ fn reject_multi_run_options(options: &RecordOptions, host: &RecordingHost) -> Re
         ("--fresh-folder", host.fresh_folder.is_some()),
     ];
     match asked.iter().find(|(_, is_asked)| *is_asked) {
-        Some((option, _)) => bail!("{option} needs several runs, but there is only one. Omit it, or pass a greater --runs"),
+        Some((option, _)) => bail!("{option} needs several runs. Omit {option}, or pass --runs 2 or more"),
         None => Ok(()),
     }
 }
@@ -81,14 +82,14 @@ fn reject_multi_run_options(options: &RecordOptions, host: &RecordingHost) -> Re
 /// Checks the files named by options before the program runs, since the effects of a run cannot be undone.
 fn check_files(options: &RecordOptions) -> Result<()> {
     let process = options.run.process;
-    ensure!(process.is_none() || options.plan.runs == 1, "--pid can trace a process in one run only. Omit --runs");
+    ensure!(process.is_none() || options.plan.runs == 1, "--pid traces a running process, which cannot be run again. Omit --runs");
     process.map_or(Ok(()), check_traceable)?;
     let output = &options.output;
     let folder = output.parent().filter(|folder| !folder.as_os_str().is_empty());
     if let Some(folder) = folder.filter(|_| !options.plan_only) {
-        ensure!(folder.is_dir(), "the folder {} for the trace (--output) does not exist", folder.display());
+        ensure!(folder.is_dir(), "cannot write the trace (--output): folder {} does not exist. Create this folder", folder.display());
     }
-    ensure!(!output.is_dir(), "cannot write the trace to {}: it is a folder. Pass --output a file name", output.display());
+    ensure!(!output.is_dir(), "cannot write the trace to {}, which is a folder. Pass a file name to --output", output.display());
     let weights = if let WeightsFrom::Trace(file) = &options.weights { Some(("--witness-weights", file)) } else { None };
     for (option, file) in weights.into_iter().chain(options.plan.distribution.iter().map(|file| ("--distribution", file))) {
         ensure!(file.is_file(), "file {} ({option}) does not exist", file.display());
@@ -106,7 +107,7 @@ fn default_collector(options: &RunOptions, host: &RecordingHost) -> CollectorKin
         Ok(()) => CollectorKind::Trampolines,
         Err(error) => {
             let why = reasons(error.chain().map(ToString::to_string));
-            log::info!("trampolines do not work here, falling back to breakpoints: {why}");
+            log::info!("trampolines do not work here: {why}. Falling back to breakpoints");
             CollectorKind::Ptrace
         }
     }
@@ -206,7 +207,6 @@ impl<'a> PreparedRecording<'a> {
         Ok(())
     }
 
-    /// Determines where trampolines may replace code.
     fn find_replaceable(&mut self, leads_elsewhere: &dyn Fn(&Doubt) -> bool) {
         (self.subject.blocks, self.subject.guarded) = replaceable_blocks(&self.graphs, &self.pieces, leads_elsewhere);
     }
@@ -224,12 +224,12 @@ impl<'a> PreparedRecording<'a> {
         if !self.options.plan.calls {
             return Ok((model, code));
         }
-        let model = model.of_calls()?;
+        let model = model.reduce_to_calls()?;
         let code = code.retain_blocks(|address| model.witnesses.contains_key(&address));
         Ok((model, code))
     }
 
-    /// Performs the first run, and repeats it while it reveals jump targets that the graphs lack.
+    /// Performs the first run, and repeats it as long as it reveals jump targets that the graphs lack.
     fn first_run(&mut self, notes: &mut Vec<String>) -> Result<FirstRun> {
         let mut first = self.subject.first_run(&observed_jumps(&self.graphs), &Unwinding::from_graphs(&self.graphs), None, true)?;
         for _ in 0..MAX_OBSERVING_RUNS {
@@ -245,7 +245,7 @@ impl<'a> PreparedRecording<'a> {
             self.observed.extend(&new);
             let before = observed_jumps(&self.graphs);
             self.rebuild_graphs()?;
-            notes.push(new_targets(new.len()));
+            notes.push(describe_new_targets(new.len()));
             if observed_jumps(&self.graphs).iter().all(|jump| before.binary_search(jump).is_ok()) {
                 return Ok(first);
             }
@@ -253,7 +253,7 @@ impl<'a> PreparedRecording<'a> {
             let again = self.subject.first_run(&observed_jumps(&self.graphs), &Unwinding::from_graphs(&self.graphs), log, false)?;
             first = FirstRun { outcome: first.outcome, ..again };
         }
-        bail!("indirect jumps reach new targets in each run. Pass `--collector single-step`")
+        bail!("the program's indirect jumps reach different targets in each run, so runs cannot be merged. Pass `--collector single-step`")
     }
 
     /// The first run's observations, as input for the model of the runs that repeat it.
@@ -303,7 +303,7 @@ impl<'a> PreparedRecording<'a> {
                 }
                 Err(MergeError::File(error)) => return Err(error),
                 Err(MergeError::Contradiction(error)) => {
-                    let what = contradiction(&model, &code, &error);
+                    let what = describe_contradiction(&model, &code, &error);
                     let what = self.explain_contradiction(&model, &code, collector, what)?;
                     warn_of_contradiction(&what, number + 1 < OPAQUE_FUNCTION_ASSUMPTIONS.len());
                     notes.push(format!("an execution contradicted the graph: {what}"));
@@ -312,7 +312,8 @@ impl<'a> PreparedRecording<'a> {
         }
         ensure!(
             self.options.plan.distribution.is_none() && self.options.plan.limit.is_none() && collector.max_sites().is_none(),
-            "no assumption about opaque functions explains the runs: pass `--runs 1`, or exclude a function with `--opaque`"
+            "cannot merge the runs: no assumption about opaque functions explains them. Pass `--runs 1`, or exclude a function with \
+             `--opaque`"
         );
         self.fall_back_to_one_run("no assumption about opaque functions explains the runs", collector)
     }
@@ -323,7 +324,7 @@ impl<'a> PreparedRecording<'a> {
         match &self.host.machines {
             None => self.subject.runs(collector, &plan.sites, &machines, first, self.options.jobs),
             Some(others) => {
-                ensure!(self.host.fresh_folder.is_none(), "--fresh-folder works on this machine only. Omit it or --engine");
+                ensure!(self.host.fresh_folder.is_none(), "--fresh-folder works on this machine only. Omit --fresh-folder or --engine");
                 machines::runs(&self.subject, others, self.kind, &plan.sites, machines, first)
             }
         }
@@ -331,11 +332,12 @@ impl<'a> PreparedRecording<'a> {
 
     /// Falls back to one run that watches every block, where several runs cannot determine the execution.
     fn fall_back_to_one_run(&mut self, why: &str, collector: &dyn Collector) -> Result<u8> {
-        log::warn!("{why}: falling back to one run that watches every block");
+        log::warn!("falling back to one run that watches every block: {why}");
         self.record_one_run(collector, false)
     }
 
-    /// Describes the step that the graph lacks, found by a run that watches every block. Returns `otherwise` if no step is found.
+    /// Describes the step that the graph lacks, which a run that watches every block reveals. Returns `otherwise` if the graph has all
+    /// steps.
     fn explain_contradiction(
         &self,
         model: &WitnessModel,
@@ -397,7 +399,7 @@ impl<'a> PreparedRecording<'a> {
             libraries: self.subject.libraries.iter().map(|l| l.executable.path.display().to_string()).collect(),
             hash: self.files.hash(),
             collector: match model.reduced_from {
-                Some(_) => of_calls(collector.name()),
+                Some(_) => add_calls_only_suffix(collector.name()),
                 None => collector.name().to_owned(),
             },
             runs,
@@ -410,7 +412,7 @@ impl<'a> PreparedRecording<'a> {
         Ok(TraceWriter::create(&self.options.output, &about)?)
     }
 
-    /// Writes the end of the trace, and reports what was recorded.
+    /// Writes the trace's end, and reports what was recorded.
     fn finish(
         &self,
         writer: TraceWriter,
@@ -422,9 +424,9 @@ impl<'a> PreparedRecording<'a> {
         let ending = followed.ending;
         notes.extend(merged.ending_note(ending));
         if !followed.changed_code.is_empty() {
-            notes.push(changed_code(&followed.changed_code, &self.files));
+            notes.push(describe_changed_code(&followed.changed_code, &self.files));
         }
-        notes.extend(own_reads(followed, &self.files));
+        notes.extend(describe_own_reads(followed, &self.files));
         if let Some(at) = self.subject.executable.writable_code {
             notes.push(format!(
                 "the program can change its code at {at:#x} at any time. Where it did so, the trace shows the blocks of the file instead"
@@ -453,13 +455,13 @@ impl<'a> PreparedRecording<'a> {
         Ok(match ending {
             FollowEnding::Exited(code) => code as u8,
             FollowEnding::Killed(signal) => 128 + signal as u8,
-            FollowEnding::Executed | FollowEnding::Detached => status(followed.status),
+            FollowEnding::Executed | FollowEnding::Detached => shell_status(followed.status),
         })
     }
 }
 
 /// The exit status, as a shell reports it, of a process that outlived its trace.
-fn status(status: Option<i32>) -> u8 {
+fn shell_status(status: Option<i32>) -> u8 {
     use std::os::unix::process::ExitStatusExt;
     let status = status.map(std::process::ExitStatus::from_raw);
     status.and_then(|s| s.code().or_else(|| s.signal().map(|signal| 128 + signal))).unwrap_or(0) as u8

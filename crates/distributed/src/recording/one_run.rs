@@ -2,7 +2,9 @@
 //! run may reach code that the graphs lack. If the run was single-stepped, the recorded instructions reveal this code afterwards;
 //! otherwise, its blocks are missing, and the trace says so.
 
-use super::messages::{missing_blocks, new_targets, report_opaque_functions, stack_switches, unplaced_code};
+use super::messages::{
+    describe_missing_blocks, describe_new_targets, describe_stack_switches, describe_unplaced_code, report_opaque_functions,
+};
 use super::{Assumption, PreparedRecording, run_about};
 use crate::code::TracedCode;
 use crate::jumps::{functions_that_may_switch_stacks, has_edge, is_uncertain_jump, stack_switching_blocks, uncertain_jumps};
@@ -70,8 +72,8 @@ impl PreparedRecording<'_> {
         self.finish(writer, merged, followed, runs, notes)
     }
 
-    /// The addresses that the run watches (all blocks, followed by the jumps that do not start a block), the jumps whose targets are
-    /// recorded, and the number of watched addresses that are blocks.
+    /// Returns the addresses that the run watches (all blocks, followed by the jumps that do not start a block), the jumps whose targets
+    /// are recorded, and how many of the watched addresses are blocks.
     fn sites_of_one_run(&self, code: &TracedCode, steps: bool) -> (Vec<u64>, Vec<u64>, usize) {
         let jumps = if steps { Vec::new() } else { uncertain_jumps(&self.graphs) };
         let other_stack = functions_that_may_switch_stacks(&self.graphs, &self.image, code, &stack_switching_blocks(code, &self.files));
@@ -87,14 +89,14 @@ impl PreparedRecording<'_> {
         (sites, jumps, blocks)
     }
 
-    /// Notes for readers of the trace: missing blocks, code outside all blocks, and stack switches.
+    /// Returns notes for readers of the trace.
     fn notes_of_one_run(&self, code: &TracedCode, replayed: ReplayResults, unplaced: &BTreeSet<u64>) -> Vec<String> {
         // A block may be watched even though it has no known predecessors.
         let is_missing = |target: &(u64, u64)| !has_edge(&self.graphs, *target) && code.block_at(target.1).is_none();
         let unknown: Vec<(u64, u64)> = replayed.targets.into_iter().filter(is_missing).collect();
-        let missing = (!unknown.is_empty()).then(|| missing_blocks(code, &unknown));
-        let unplaced = (!unplaced.is_empty()).then(|| unplaced_code(unplaced));
-        missing.into_iter().chain(unplaced).chain((replayed.switches > 0).then(|| stack_switches(replayed.switches))).collect()
+        let missing = (!unknown.is_empty()).then(|| describe_missing_blocks(code, &unknown));
+        let unplaced = (!unplaced.is_empty()).then(|| describe_unplaced_code(unplaced));
+        missing.into_iter().chain(unplaced).chain((replayed.switches > 0).then(|| describe_stack_switches(replayed.switches))).collect()
     }
 
     /// The input for replaying a run that watched the blocks at some addresses, or single-stepped if `watched` is `None`. `followed` is
@@ -126,9 +128,8 @@ impl PreparedRecording<'_> {
         has_cut
     }
 
-    /// Extends the graphs with information from the executed instructions: targets of jumps, calls and returns at which no block starts,
-    /// and targets of uncertain jumps. Executed addresses that no block can contain are added to `unplaced`. Returns whether the graphs
-    /// changed.
+    /// Extends the graphs with facts from the executed instructions: targets of jumps, calls and returns at which no block starts, and
+    /// targets of uncertain jumps. Adds executed addresses that no block can contain to `unplaced`. Returns true if the graphs changed.
     fn learn_from_steps(&mut self, steps: &PartialTrace, notes: &mut Vec<String>, unplaced: &mut BTreeSet<u64>) -> Result<bool> {
         let jumps = uncertain_jumps(&self.graphs);
         let known = GraphCodeIndex::new(&self.graphs);
@@ -168,7 +169,7 @@ impl PreparedRecording<'_> {
         }
         if new + cuts > 0 {
             self.rebuild_graphs()?;
-            notes.extend((new > 0).then(|| new_targets(new)));
+            notes.extend((new > 0).then(|| describe_new_targets(new)));
         }
         Ok(new + cuts > 0)
     }
@@ -176,11 +177,10 @@ impl PreparedRecording<'_> {
 
 fn check_site_count(sites: usize, collector: &dyn Collector) -> Result<()> {
     let (name, most) = (collector.name(), collector.max_sites().unwrap_or(usize::MAX));
-    ensure!(sites <= most, "the collector `{name}` can watch only {most} of the {sites} blocks in one run. Pass `--collector ptrace`");
+    ensure!(sites <= most, "collector `{name}` can watch only {most} of the {sites} blocks in one run. Pass `--collector ptrace`");
     Ok(())
 }
 
-/// An index of the code that is in the graphs.
 struct GraphCodeIndex {
     block_starts: HashSet<u64>,
     /// The ranges covered by blocks, ascending, with adjacent ranges joined.

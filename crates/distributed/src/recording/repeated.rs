@@ -14,19 +14,26 @@ pub fn check_repeatable(first: &FirstRun) -> Result<()> {
     let one = "Pass `--runs 1`, which watches every block in one run";
     ensure!(
         followed.threads == 1,
-        "the program has {} threads (or processes that share its memory, by vfork), whose interleaving differs between runs. {one}",
+        "the program has {} threads (or vfork processes that share its memory), and their interleaving differs between runs. {one}",
         followed.threads
     );
     ensure!(
         followed.read_code.is_empty(),
-        "the program reads its own code too often to hide several traces there. Pass `--collector single-step`"
+        "the program reads its own code so often that recording jumps or breakpoints cannot be hidden from it. Pass `--collector \
+         single-step`"
     );
-    ensure!(followed.changed_code.is_empty(), "the program changes its own code, which cannot be watched in several runs. {one}");
-    ensure!(followed.asynchronous_signals == 0, "the program received signals, which would arrive at different times in other runs. {one}");
+    ensure!(
+        followed.changed_code.is_empty(),
+        "the program changes its own code, and changed code cannot be watched in several runs. {one}"
+    );
+    ensure!(
+        followed.asynchronous_signals == 0,
+        "the program received signals, and these would arrive at different times in other runs. {one}"
+    );
     ensure!(
         followed.handled_faults == 0,
-        "a signal handler handled a fault (SIGSEGV or the like), and runs that watch only some blocks cannot see which instruction it \
-         interrupted: {one}"
+        "the program handles a fault (such as SIGSEGV) in a signal handler, and runs that watch only some blocks cannot see which \
+         instruction faulted. {one}"
     );
     Ok(())
 }
@@ -46,20 +53,20 @@ pub fn check_repetition(results: &[RunResult], first: FollowEnding) -> Result<()
             && ending != first
             && FAULTS.contains(&signal)
         {
-            bail!("signal {signal} ended run {number} but not the first run, and runs that differ cannot be merged: pass `--runs 1`");
+            bail!("signal {signal} ended run {number} but not the first run, and only equal runs can be merged. Pass `--runs 1`");
         }
         if let Some(divergence) = &result.outcome.divergence {
             bail!(
-                "run {number} diverged from the first run at {divergence}, and runs that differ cannot be merged. Remove the cause (files \
-                    that the first run created or removed: `--fresh-folder`; code that reads itself: `--collector single-step`), or pass \
-                    `--runs 1`, which watches every block in one run"
+                "run {number} diverged from the first run at {divergence}, and only equal runs can be merged. If the first run created \
+                 or removed files, pass `--fresh-folder`; if the program reads its own code, pass `--collector single-step`; otherwise \
+                 pass `--runs 1`, which watches every block in one run"
             );
         }
     }
     Ok(())
 }
 
-/// Notes about runs that ended earlier than the first run.
+/// Describes the runs that ended earlier than the first run.
 pub fn truncated_runs(results: &[RunResult], first: FollowEnding) -> Vec<String> {
     let ending = |r: &RunResult| match r.outcome.followed.ending {
         FollowEnding::Killed(signal) if first != FollowEnding::Killed(signal) => Some(format!("signal {signal}")),

@@ -6,7 +6,7 @@
 // Length: all ways of running one program once.
 
 use super::options::{RecordingHost, RunOptions};
-use crate::libraries::libraries;
+use crate::libraries::find_libraries;
 use crate::live::{LiveHits, live_sink};
 use crate::model::Unwinding;
 use anyhow::{Context, Result, ensure};
@@ -31,7 +31,7 @@ use trodden_trace::{
 };
 
 enum RunInput {
-    /// The command's own input, for a single run, which also inherits the command's output.
+    /// The command's own input. Used for a single run, which also inherits the command's output.
     Inherited,
     /// A file, read by each run from the same offset.
     File {
@@ -58,18 +58,17 @@ pub struct RepeatedProgram<'a> {
     /// Starts of the blocks that may be entered in their middle by a jump.
     pub guarded: HashSet<u64>,
     input: RunInput,
-    /// Where partial traces are written.
     folder: PathBuf,
     /// The program's environment, if it differs from this process's.
     environment: Option<Vec<(OsString, OsString)>>,
     fresh: Option<FreshFolder>,
 }
 
-/// The outcome of one run.
+/// The outcome of one run, with its partial trace.
 pub struct RunResult {
     /// How the run ended, and what the collector observed.
     pub outcome: RunOutcome,
-    /// File of the run's partial trace.
+    /// The file with the run's partial trace.
     pub partial: PathBuf,
     /// Number of witnesses recorded.
     pub hits: u64,
@@ -115,9 +114,9 @@ struct TargetSink<'a> {
 }
 
 impl TargetSink<'_> {
-    /// Records an unwinding site. If a thread reaches the return address of a `setjmp` without executing the call before, it got there by
-    /// `longjmp`.
-    fn note_unwinding(&mut self, thread: ThreadNumber, site: u64) {
+    /// Records that a thread reached an unwinding site. If a thread reaches the return address of a `setjmp` without executing the call
+    /// before it, the thread got there by `longjmp`.
+    fn record_unwinding(&mut self, thread: ThreadNumber, site: u64) {
         if self.unwinding.twice.values().any(|(_, entry)| *entry == site) {
             *self.entered.entry(site).or_default() += 1;
         }
@@ -144,7 +143,7 @@ impl Sink for TargetSink<'_> {
         if self.jumps.binary_search(&site).is_ok() {
             self.last.insert(thread, site);
         } else {
-            self.note_unwinding(thread, site);
+            self.record_unwinding(thread, site);
         }
         Ok(SinkFlow::Continue)
     }
@@ -184,9 +183,9 @@ impl<'a> RepeatedProgram<'a> {
         let has_others = matches!(options.collector, Some(CollectorKind::Hardware | CollectorKind::Uprobes));
         ensure!(
             options.libraries.is_empty() || !has_others,
-            "--library needs the collector trampolines, compiled, ptrace or single-step. Select one of them with --collector"
+            "this collector cannot trace libraries (--library). Pass --collector trampolines, compiled, ptrace or single-step"
         );
-        let libraries = libraries(&options.libraries, &program, options.process)?;
+        let libraries = find_libraries(&options.libraries, &program, options.process)?;
         let (blocks, guarded, folder) = (Vec::new(), HashSet::new(), PathBuf::new());
         Ok(Self { options, pass_on, executable, libraries, blocks, guarded, input, folder, environment: None, fresh: None })
     }
@@ -202,7 +201,9 @@ impl<'a> RepeatedProgram<'a> {
         input: Option<&Path>,
     ) -> Result<Self> {
         let input = match input {
-            Some(path) => RunInput::File { file: File::open(path).context("cannot open the input of the runs")?, at: 0 },
+            Some(path) => {
+                RunInput::File { file: File::open(path).context("cannot open the standard input that is stored for the runs")?, at: 0 }
+            }
             None => RunInput::Null,
         };
         // Output of runs on other machines is dropped.
@@ -265,7 +266,7 @@ impl<'a> RepeatedProgram<'a> {
     }
 
     /// Performs one run per profile. `machines` lists the runs of each machine, which are executed one after another. `jobs` machines work
-    /// at the same time; by default one per core.
+    /// at the same time (default: one per core).
     ///
     /// # Errors
     /// A run failed; the error names its number.
@@ -302,7 +303,7 @@ impl<'a> RepeatedProgram<'a> {
         self.run_to_file(collector, (sites, jumps), None, &self.single_partial(), self.single_run_place(shows))
     }
 
-    /// Like [`Self::single_run`], but `replay` consumes the hits during the run.
+    /// Performs a single run, like [`Self::single_run`], while `replay` consumes its hits.
     pub fn live_run<T: Send>(
         &self,
         collector: &dyn Collector,
@@ -351,7 +352,6 @@ impl<'a> RepeatedProgram<'a> {
         pinned.then(|| cores[worker % cores.len()])
     }
 
-    /// Performs a run whose hits go to a partial trace.
     fn run_to_file(
         &self,
         collector: &dyn Collector,
@@ -371,7 +371,7 @@ impl<'a> RepeatedProgram<'a> {
 
     fn run(&self, collector: &dyn Collector, watched: WatchedSites, sink: &mut (dyn Sink + Send), place: RunPlace) -> Result<RunOutcome> {
         let RunPlace { core, shows, role } = place;
-        // Dropped, and thereby removed, at the end of the run.
+        // Dropping this removes the copy at the end of the run.
         let _copy;
         let (target, outputs) = match self.options.process {
             Some(process) => (RunTarget::Attach(process), Vec::new()),
@@ -427,7 +427,7 @@ impl<'a> RepeatedProgram<'a> {
         };
         let followed = &mut outcome.followed;
         if !followed.unrestored.is_empty() {
-            log::warn!("could not undo these changes to the process: {}", followed.unrestored.join(", "));
+            log::warn!("some changes that tracing made to the process could not be undone: {}", followed.unrestored.join(", "));
         }
         if followed.ending == FollowEnding::Detached
             && followed.status.is_none()
@@ -483,7 +483,7 @@ fn find_program(options: &RunOptions, host: &RecordingHost) -> Result<PathBuf> {
         });
     }
     let found = host.program.clone().filter(|path| path.exists());
-    found.with_context(|| format!("cannot find the program `{}`. Pass its path, or install it", options.command[0].to_string_lossy()))
+    found.with_context(|| format!("cannot find program `{}`. Pass its path, or install it", options.command[0].to_string_lossy()))
 }
 
 /// Standard input for several runs. A file is used directly; any other input is first read to its end.
@@ -505,7 +505,7 @@ fn shared_input(temporary: &Path) -> Result<RunInput> {
     if own.is_terminal() {
         log::info!("all runs get the same input: type it now, and end it with Ctrl-D");
     }
-    let file = trodden_trace::block_file::spool(&mut own.lock(), temporary).context("cannot save standard input")?;
+    let file = trodden_trace::block_file::spool(&mut own.lock(), temporary).context("cannot store standard input for the runs")?;
     Ok(RunInput::File { file, at: 0 })
 }
 

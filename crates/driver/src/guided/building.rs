@@ -39,7 +39,7 @@ impl ProgramBuilder<'_> {
     /// Analyses the user's build command. Fails if the command runs a cargo subcommand other than `build`, or if cargo does not report its
     /// target folder.
     pub fn from_job<'a>(context: &'a DriverContext, job: &'a GuidedBuild) -> Result<ProgramBuilder<'a>> {
-        let Some((program, rest)) = job.command.split_first() else { bail!("the build command is missing: give it after `--`") };
+        let Some((program, rest)) = job.command.split_first() else { bail!("the build command is missing. Write it after `--`") };
         if Path::new(program).file_name() != Some(OsStr::new("cargo")) {
             return Ok(ProgramBuilder { context, job, command: job.command.clone(), cargo: None });
         }
@@ -79,7 +79,7 @@ impl ProgramBuilder<'_> {
         let settings = Settings { observe, ..Settings::default() };
         let built = build::run(self.context, &BuildJob { lto: false, only_variables, settings, command: self.command.clone(), variables })?;
         ensure!(built.status.success(), "the build failed ({})", built.status);
-        ensure!(built.compiled, "the build called no compiler that trodden stands in for: {}", self.compiler_hint());
+        ensure!(built.compiled, "the build did not call trodden's compilers: {}", self.compiler_hint());
         let program = self.choose_program(built.images.iter().map(|image| hard_link_name(image)).collect())?;
         self.check(&program, profile.is_none())?;
         Ok(program)
@@ -91,7 +91,7 @@ impl ProgramBuilder<'_> {
         }
         if let Some(clean) = &self.job.clean {
             let status = Command::new("sh").arg("-c").arg(clean).status().context("cannot run sh")?;
-            ensure!(status.success(), "the command of --clean failed ({status}): {clean}");
+            ensure!(status.success(), "the --clean command `{clean}` failed ({status})");
         }
         Ok(())
     }
@@ -103,11 +103,11 @@ impl ProgramBuilder<'_> {
         }
         match images.as_slice() {
             [one] => Ok(one.clone()),
-            [] => bail!("the build linked nothing that is instrumented: {}", self.rebuild_hint()),
+            [] => bail!("the build linked no instrumented program: {}", self.rebuild_hint()),
             several => {
                 let names: Vec<String> = several.iter().map(|p| p.display().to_string()).collect();
                 let also = if self.cargo.is_some() { ", or build one alone with cargo's --bin" } else { "" };
-                bail!("the build made {} programs and libraries ({}). Choose one with --program{also}", several.len(), names.join(", "))
+                bail!("the build produced {} programs and libraries ({}). Choose one with --program{also}", several.len(), names.join(", "))
             }
         }
     }
@@ -117,14 +117,14 @@ impl ProgramBuilder<'_> {
         let bytes = fs::read(program).with_context(|| format!("cannot read {}", program.display()))?;
         let image = InstrumentedImage::read(&bytes).with_context(|| program.display().to_string())?;
         let found = image.frames.iter().filter_map(|f| f.map().ok()).any(|m| m.experiment.has_edge_profile());
-        ensure!(found == has_counters, "{} was not rebuilt: {}", program.display(), self.rebuild_hint());
+        ensure!(found == has_counters, "the build did not rebuild {}: {}", program.display(), self.rebuild_hint());
         Ok(())
     }
 
     fn rebuild_hint(&self) -> String {
         match &self.job.clean {
-            Some(clean) => format!("the --clean command `{clean}` does not remove the previous build. Give one that does"),
-            None => format!("use --clean with a command that removes the previous build ({})", self.clean_example()),
+            Some(clean) => format!("the --clean command `{clean}` does not remove the previous build. Pass a command that does"),
+            None => format!("pass a command to --clean that removes the previous build ({})", self.clean_example()),
         }
     }
 

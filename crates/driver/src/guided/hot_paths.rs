@@ -41,8 +41,8 @@ pub fn train(context: &DriverContext, commands: &[String], variable: &str, progr
     for file in &files {
         merger.add(&file.display().to_string(), Profile::read(file)?)?;
     }
-    ensure!(!files.is_empty(), "the training counted nothing: does it run the program that was built?");
-    merger.finish().context("the training has no profile")
+    ensure!(!files.is_empty(), "the training counted nothing. Check that the --train command runs the program that was built");
+    merger.finish().context("the training left no profile")
 }
 
 /// A script in place of a program. Dropping this value restores the program.

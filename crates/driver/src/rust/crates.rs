@@ -85,7 +85,7 @@ fn replace_members(
     }
     members.extend(extra_members);
     let made = Command::new("ar").arg("rD").arg(&new).args(&members).output();
-    checked_stdout(made.context("cannot run ar: run `apt-get install binutils`")?, "ar cannot replace its objects")?;
+    checked_stdout(made.context("cannot run ar. Install it with `apt-get install binutils`")?, "ar cannot replace its objects")?;
     fs::read(&new).with_context(|| format!("cannot read {}", new.display()))
 }
 
@@ -117,7 +117,7 @@ pub fn replace_objects(context: &DriverContext, arguments: &mut Vec<OsString>) -
         }
     }
     if !objects.iter().any(|object| object.is_counted) {
-        bail!("rustc wrote no bitcode for what it links: trodden does not support this version of rustc");
+        bail!("rustc wrote no bitcode for the objects that it links: trodden does not support this version of rustc");
     }
     for (at, compiled) in places.into_iter().zip(compile(context, &compiler, &objects)?) {
         arguments[at] = compiled.into();
@@ -153,7 +153,7 @@ fn instrumented_std(context: &DriverContext, compiler: &CrateCompiler, library: 
     let key = Identity::from_content(format!("{} {}", Identity::from_content(&bytes), compiler.shared).as_bytes()).to_string();
     let name = library.file_name().unwrap_or_default();
     let copy = compiler.cache.join("std").join(key).join(name);
-    let folder = copy.parent().context("the cache has no folder")?;
+    let folder = copy.parent().context("the unit cache has no folder")?;
     trodden_profile::temporary::create_folders(folder).with_context(|| format!("cannot create the folder {}", folder.display()))?;
     // Several programs may be linked at the same time.
     let lock = fs::File::create(folder.join(".lock")).with_context(|| format!("cannot write to {}", folder.display()))?;
@@ -161,7 +161,7 @@ fn instrumented_std(context: &DriverContext, compiler: &CrateCompiler, library: 
     if copy.is_file() {
         return Ok(copy);
     }
-    log::info!("instrumenting {} once, for all programs", name.display());
+    log::info!("instrumenting {}, once for all programs", name.display());
     let mut objects = Vec::new();
     for member in ArchiveFile::parse(&*bytes)?.members() {
         let member = member?;
@@ -172,7 +172,7 @@ fn instrumented_std(context: &DriverContext, compiler: &CrateCompiler, library: 
         }
     }
     if objects.is_empty() {
-        bail!("{} contains no bitcode: omit --std", library.display());
+        bail!("{} contains no bitcode, so it cannot be instrumented. Omit --std", library.display());
     }
     let instrumented = replace_members(context, compiler, &bytes, &objects, Vec::new())?;
     atomic_file::write_unsynced(&copy, TEMPORARY_PREFIX, &instrumented).with_context(|| format!("cannot write {}", copy.display()))?;

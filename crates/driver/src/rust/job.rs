@@ -191,7 +191,7 @@ impl CrateJob {
             return Ok(vec![self.program_command(context, rustc, &types, &self.emit)?]);
         }
         if others.contains(&"staticlib") {
-            log::info!("static library of crate {}: not instrumented", self.name);
+            log::info!("the static library of crate {} is not instrumented", self.name);
         }
         let mut commands = vec![self.library_command(context, rustc, &others)?];
         if !wholes.is_empty() {

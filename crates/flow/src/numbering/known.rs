@@ -13,7 +13,7 @@ const WORK_PER_SIZE: usize = 1 << 21;
 
 /// No multiplier without collisions was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("cannot hash {keys} known paths into {slots} slots without a collision. Select fewer paths, or use --scheme ppp")]
+#[error("cannot find a hash of {keys} known paths into {slots} slots without collisions. Select fewer paths, or use --scheme ppp")]
 pub struct NoHash {
     /// Number of keys.
     pub keys: usize,

@@ -24,16 +24,16 @@ pub enum StreamItem {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MachineFault {
     /// Control takes an edge that is declared dead.
-    #[error("control takes {0:?}, which is declared unreachable")]
+    #[error("control reaches {0:?}, which is declared unreachable")]
     Unreachable(Edge),
     /// The path register is used after its value was discarded.
     #[error("{0:?} uses the path register after its value was discarded")]
     Discarded(Edge),
     /// A loop is left or entered again before its iterations are counted.
-    #[error("{0:?} leaves or re-enters {1:?} before its iterations are counted")]
+    #[error("{0:?} leaves or re-enters {1:?} before the loop's iterations are counted")]
     Iterations(Edge, LoopId),
     /// A loop is left before the executions of its dominant iteration are added to their counter.
-    #[error("{0:?} leaves the loop of {1:?} before its executions are written from the register")]
+    #[error("{0:?} leaves the loop of {1:?} before the executions in its register are added to the counter")]
     Dominant(Edge, DominantId),
 }
 

@@ -41,7 +41,7 @@ pub enum ProgramFault {
         fault: MachineFault,
     },
     /// A counter has a wrong value after a walk.
-    #[error("counter {cell} is {counted} instead of {expected} after the walk {walk:?}")]
+    #[error("after the walk {walk:?}, counter {cell} is {counted} instead of {expected}")]
     Count {
         /// The walk.
         walk: Vec<Edge>,
@@ -53,7 +53,7 @@ pub enum ProgramFault {
         counted: u64,
     },
     /// The stream does not consist of the walk's paths.
-    #[error("the stream is {written:?} instead of {expected:?} after the walk {walk:?}")]
+    #[error("after the walk {walk:?}, the stream is {written:?} instead of {expected:?}")]
     Stream {
         /// The walk.
         walk: Vec<Edge>,
@@ -63,7 +63,7 @@ pub enum ProgramFault {
         written: Vec<StreamItem>,
     },
     /// At a call, a wrong path is noted in the frame.
-    #[error("path {noted:?} is noted instead of {expected:?} at the call after the walk {walk:?}")]
+    #[error("at the call after the walk {walk:?}, the frame records path {noted:?} instead of {expected:?}")]
     Noted {
         /// The edges up to the call.
         walk: Vec<Edge>,

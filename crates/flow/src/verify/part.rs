@@ -20,7 +20,7 @@ pub enum PartFault {
     #[error("the increments on a path through edge {0} do not sum to the path's number")]
     Increments(u32),
     /// An interesting path is not counted, or is counted twice.
-    #[error("an interesting path through edge {0} is not counted exactly once")]
+    #[error("an interesting path through edge {0} is counted twice or not at all")]
     Counts(u32),
 }
 

@@ -7,13 +7,12 @@ use std::path::PathBuf;
 #[command(after_help = "\
 Examples:
   trodden-lab graph extract /usr/bin/gzip                                   every function, as JSON
-    trodden-lab graph extract /usr/bin/gzip --function 0x36b5                 the function that contains this address
+  trodden-lab graph extract /usr/bin/gzip --function 0x36b5                 the function that contains this address
   trodden-lab graph extract ./prog --function main --format dot | dot -Tsvg -o main.svg
-      trodden-lab graph extract ./prog --side-build ./prog-with-map             blocks from the compiler's map in another build
+  trodden-lab graph extract ./prog --side-build ./prog-with-map             blocks from the compiler's map in another build
 
-If the compiler stored a map of the basic blocks (clang -fbasic-block-address-map), graphs are taken from it, otherwise from the machine \
-code.
-`source` says which was used, and `uncertain` lists what could not be determined for certain.")]
+Graphs are taken from the compiler's map of the basic blocks (clang -fbasic-block-address-map) if the program has one, otherwise from the \
+machine code. `source` says which was used, and `uncertain` lists facts that could not be determined for certain.")]
 pub struct Extract {
     /// An x86-64 ELF executable or shared library, stripped or not.
     pub binary: PathBuf,

@@ -10,7 +10,7 @@ use trodden_unit::Settings;
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-    trodden-lab loops ./prog                          uses the last recorded run
+  trodden-lab loops ./prog                          uses the last recorded run
   trodden-lab loops ./prog last~1 --top 1
   trodden-lab loops ./prog --function parse --max-paths 64
 

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 An experiment file:
   sources = [\"bzip2.trodrec\", \"perl.trodrec\"]
   design = \"full-factorial\"          # or plackett-burman, plackett-burman-foldover: two levels each
-    metrics = [\"frequency\"]            # and events of trodden simulate --event; each gets a table
+  metrics = [\"frequency\"]            # and events of trodden simulate --event; each gets a table
   model = \"fast\"                     # or reference, which power-cycle needs
   [factors]
   entries = [128, 512, 2048]
@@ -17,8 +17,7 @@ An experiment file:
   replacement = [\"lfu\", \"rap\"]
 
 Other factors: preset, extensions, path-limit, path-stack, l2-size, l2-associativity, direction, branch-queue. Factors of the processor \
-need recordings
-of all instructions (trodden simulate --record FILE --event instructions). Results are written to standard output as CSV.")]
+need recordings of all instructions (trodden simulate --record FILE --event instructions). Results are written to standard output as CSV.")]
 pub struct Sweep {
     /// Experiment file (TOML).
     pub experiment: PathBuf,

@@ -12,7 +12,7 @@ Examples:
   trodden-lab graph witnesses loop.json --profiles 2
   trodden-lab graph witnesses program.json --profiles 4 --strategy grouped --limit 30 --machines 2
   trodden-lab graph witnesses loop.json --edges
-    trodden-lab graph witnesses distribution.json --check paper     checks the \"profiles\" in the file
+  trodden-lab graph witnesses distribution.json --check paper     checks the \"profiles\" in the file
 
 Exit status: 0 if the distribution is realizable, 1 if it is not, 2 if the input is invalid.")]
 pub struct Witnesses {
@@ -42,7 +42,7 @@ pub struct Witnesses {
     /// Condition that the distribution must meet.
     #[arg(long, value_enum, default_value_t = Condition::Pairwise)]
     pub check: Condition,
-    /// How far a trace may be read at a branch: `next` keeps the memory of reconstruction small.
+    /// How far reconstruction may read a trace at a branch; `next` needs the least memory.
     #[arg(long, value_parser = one_of(LOOKAHEADS), default_value = "next")]
     pub lookahead: Lookahead,
 }
@@ -50,7 +50,7 @@ pub struct Witnesses {
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-    trodden-lab graph reconstruct run.json     the file contains \"profiles\" and \"traces\"
+  trodden-lab graph reconstruct run.json     the file contains \"profiles\" and \"traces\"
 
 Exit status: 0 if the distribution is realizable, 1 if it is not, 2 if the input is invalid.")]
 pub struct Reconstruct {

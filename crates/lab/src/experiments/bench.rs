@@ -112,7 +112,7 @@ pub fn run(options: &BenchOptions) -> Result<()> {
         print!("{}", compare::render(&old, &suite, &comparison));
         let slower = comparison.iter().filter(|c| c.is_slower()).count();
         if slower > 0 {
-            bail!("{slower} of {} comparisons found a slowdown; they are marked above", comparison.len());
+            bail!("{slower} of {} variants became slower. They are marked in the table above", comparison.len());
         }
     }
     Ok(())
@@ -202,8 +202,8 @@ fn read_resumed(file: &Path, new: &BenchResult) -> Result<BenchResult> {
         && old.machine == new.machine;
     if !same || old.commit != new.commit {
         bail!(
-            "cannot resume {}: it was measured with other settings or on another machine (commit {}, input {}, {} rounds). Repeat them, or \
-                start a new result.",
+            "cannot resume {}: it was measured with other settings or on a different machine (commit {}, input {}, {} rounds). Use the \
+             same settings and machine, or start a new result",
             file.display(),
             old.commit,
             old.input,
@@ -264,15 +264,15 @@ fn check(suite: &BenchResult) -> Result<()> {
     for row in &suite.rows {
         let Some(figures) = row.figures() else { continue };
         if !figures.same_output {
-            bail!("{}: the output of the {} build differs from that of its base", row.program, row.variant);
+            bail!("{}: the output of the {} build differs from the output of its base build", row.program, row.variant);
         }
         if figures.exact.as_ref().is_some_and(|exact| !exact.is_equal()) {
-            bail!("{}: the counts of the {} build differ from those of the oracles; see the table", row.program, row.variant);
+            bail!("{}: the counts of the {} build differ from the counts of the oracles. See the table", row.program, row.variant);
         }
     }
     let failed = suite.rows.iter().filter(|r| matches!(r.outcome, BenchOutcome::Failed { .. })).count();
     if failed > 0 {
-        bail!("{failed} of {} builds or runs failed; the tables show the reasons", suite.rows.len());
+        bail!("{failed} of {} builds or runs failed. The tables show the reasons", suite.rows.len());
     }
     Ok(())
 }

@@ -123,7 +123,7 @@ pub fn run(options: &BugsOptions) -> Result<()> {
     };
     let corpus = options.folder.as_deref().map_or_else(Corpus::in_target, Corpus::in_folder);
     if let Some(unknown) = options.programs.iter().find(|p| BUGS.iter().all(|b| b.program != p.as_str())) {
-        bail!("no bug is known for {unknown}; choose from {}", BUGS.iter().map(|b| b.program).collect::<Vec<_>>().join(", "));
+        bail!("no bug is known for program {unknown}. Choose from {}", BUGS.iter().map(|b| b.program).collect::<Vec<_>>().join(", "));
     }
     println!(
         "| program | function | failing, passing runs | lines covered by failing, passing runs | branches | best Ochiai of a line, a \
@@ -132,7 +132,7 @@ pub fn run(options: &BugsOptions) -> Result<()> {
     println!("|---|---|---|---|---|---|---|---|---|");
     let mut wrong = Vec::new();
     for bug in BUGS.iter().filter(|b| options.programs.is_empty() || options.programs.iter().any(|p| p == b.program)) {
-        let outcome = try_bug(&corpus, bug, &trodden).with_context(|| format!("failed to try the bug of {}", bug.program))?;
+        let outcome = try_bug(&corpus, bug, &trodden).with_context(|| format!("cannot measure the bug in {}", bug.program))?;
         println!("{}", format_row(bug, &outcome));
         if outcome.path.is_none_or(|(rank, ..)| rank > MAX_RANK) {
             wrong.push(format!("{}: the path is not among the top {MAX_RANK}", bug.program));
@@ -190,7 +190,7 @@ fn try_bug(corpus: &Corpus, bug: &Bug, trodden: &Path) -> Result<BugOutcome> {
     }
     ensure!(
         failed.iter().any(|f| *f) && failed.iter().any(|f| !f),
-        "{} of {} runs fail; expected some to fail and some to pass",
+        "{} of {} runs failed, but some should fail and some should pass",
         failed.iter().filter(|f| **f).count(),
         failed.len()
     );
@@ -306,12 +306,12 @@ fn rank_path(trodden: &Path, work: &Path, failed: &[bool], bug: &Bug, sources: &
     let text = String::from_utf8_lossy(&fs::read(sources.join(bug.place.0))?).into_owned();
     let body = text.find(bug.definition).with_context(|| format!("cannot find function {1} in {0}", bug.place.0, bug.place.1))?;
     let lines = |mark: &str| -> Result<RangeInclusive<u64>> {
-        let at = body + text[body..].find(mark).with_context(|| format!("{} does not contain `{mark}`", bug.place.0))?;
+        let at = body + text[body..].find(mark).with_context(|| format!("source file {} does not contain `{mark}`", bug.place.0))?;
         let first = text[..at].matches('\n').count() as u64 + 1;
         let end = text[at..]
             .lines()
             .position(|l| l.trim() == "}")
-            .with_context(|| format!("{}: no closing brace after `{mark}`", bug.place.0))?;
+            .with_context(|| format!("source file {} has no closing brace after `{mark}`", bug.place.0))?;
         Ok(first..=first + end as u64)
     };
     let branches = [lines(bug.branches[0])?, lines(bug.branches[1])?];
@@ -322,7 +322,7 @@ fn rank_path(trodden: &Path, work: &Path, failed: &[bool], bug: &Bug, sources: &
     }
     let found: Value =
         serde_json::from_str(&steps::output(isolate.current_dir(work))?).context("`trodden isolate --json` printed invalid JSON")?;
-    let suspects = found["suspects"].as_array().context("`trodden isolate --json` printed no suspects")?;
+    let suspects = found["suspects"].as_array().context("the output of `trodden isolate --json` has no suspects")?;
     let through_both = |s: &&Value| {
         let outline: BTreeSet<u64> = s["outline"].as_str().unwrap_or_default().split('-').filter_map(|w| w.parse().ok()).collect();
         s["function"] == bug.place.1 && branches.iter().all(|b| outline.range(b.clone()).next().is_some())
@@ -345,7 +345,7 @@ fn write_compressed_files(gzip: &Path, folder: &Path) -> Result<()> {
     let text: String = (0..2000).map(|i| format!("line {} of a text that is to be packed\n", i * i % 977)).collect();
     fs::write(folder.join("text"), text)?;
     let packed = subject_command(gzip, &["-nc".into(), "text".into()], folder).output()?.stdout;
-    ensure!(packed.len() > 18 && packed[3] == 0, "gzip -n wrote a header with optional fields");
+    ensure!(packed.len() > 18 && packed[3] == 0, "expected no optional fields in the header that `gzip -n` writes");
     let (extra, comment) = ([&[0x2c, 1][..], &[b'x'; 0x12c]].concat(), b"a comment\0".to_vec());
     let file = |name: &str, flags: u8, fields: &[&[u8]]| {
         let header = [&packed[..3], &[flags], &packed[4..10]].concat();

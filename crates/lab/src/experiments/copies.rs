@@ -86,7 +86,7 @@ enum CopyEngine {
 }
 
 pub fn run(options: &CopiesOptions) -> Result<()> {
-    ensure!(options.engine == CopyEngine::Slurm || !options.lose_node, "--lose-node needs --engine slurm");
+    ensure!(options.engine == CopyEngine::Slurm || !options.lose_node, "--lose-node requires --engine slurm");
     packages::ensure(PackagePurpose::Corpus)?;
     if options.engine == CopyEngine::Slurm {
         packages::ensure_packages(&["slurmctld", "slurmd", "slurm-client", "munge"].map(str::to_owned))?;
@@ -107,7 +107,7 @@ pub fn run(options: &CopiesOptions) -> Result<()> {
     }
     println!("wrote {}", results.page().display());
     failed.iter().for_each(|what| eprintln!("{what}"));
-    ensure!(failed.is_empty(), "failed runs: {}", failed.len());
+    ensure!(failed.is_empty(), "failed runs: {}. Their errors are listed above", failed.len());
     Ok(())
 }
 
@@ -171,7 +171,7 @@ impl<'a> CopiesSubject<'a> {
         corpus.create_inputs(name)?;
         corpus.build_once(name, &Variant::trodden())?;
         let folder = std::path::absolute(corpus.folder().join("copies").join(name))?;
-        std::fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
+        std::fs::create_dir_all(&folder).with_context(|| format!("cannot create folder {}", folder.display()))?;
         let mut subject = CopiesSubject { corpus, name, trodden, folder, output_sum: String::new(), sequential: None };
         let arguments = format!("-o {}", subject.profile().display());
         subject.output_sum = subject.record(&arguments, options)?;
@@ -238,7 +238,7 @@ impl<'a> CopiesSubject<'a> {
             CopyEngine::Slurm => self.record_on_cluster(&counting, options)?,
         };
         if output_sum != self.output_sum {
-            bail!("the output of the copies differs from that of the program");
+            bail!("the output of the copies differs from the output of the program");
         }
         let counted = read_json(&costs)?;
         let [hits, label_hits] = max_counted_hits(&counted)?;
@@ -297,7 +297,7 @@ impl<'a> CopiesSubject<'a> {
             is_done.store(true, Ordering::Relaxed);
             let lost = node_killer.map(|l| l.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))).transpose()?;
             match (output_sum, lost) {
-                (Ok(_), Some(None)) => bail!("the copies finished before a node could be killed; use --input ref"),
+                (Ok(_), Some(None)) => bail!("the copies finished before a node could be killed. Use the longer input, --input ref"),
                 (output_sum, lost) => {
                     lost.flatten().iter().for_each(|reported| eprintln!("{reported}"));
                     output_sum
@@ -331,7 +331,7 @@ fn read_json(path: &Path) -> Result<Value> {
 }
 
 fn number_field(of: &Value, name: &str) -> Result<f64> {
-    of[name].as_f64().with_context(|| format!("the cost file has no field {name}"))
+    of[name].as_f64().with_context(|| format!("the cost file has no field `{name}`"))
 }
 
 fn each_copy(costs: &Value) -> impl Iterator<Item = &Value> {
@@ -343,7 +343,7 @@ fn max_counted_hits(costs: &Value) -> Result<[f64; 2]> {
     let mut max = [0.0f64; 2];
     for copy in each_copy(costs) {
         for (at, max) in max.iter_mut().enumerate() {
-            *max = max.max(copy["counted"][at].as_f64().context("a copy did not count its hits")?);
+            *max = max.max(copy["counted"][at].as_f64().context("a copy reported no hits")?);
         }
     }
     Ok(max)

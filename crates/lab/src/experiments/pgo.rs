@@ -111,7 +111,7 @@ fn measure_row(corpus: &Corpus, program: &str, rounds: usize, counter: Option<In
     for (build, profile) in [(BUILDS[1], &clang), (BUILDS[2], &paths)] {
         build_with_profile(corpus, program, profile, build)?;
     }
-    let bytes = |build: &str| fs::read(binary_path(corpus, build, program)).with_context(|| format!("{program}: no build {build}"));
+    let bytes = |build: &str| fs::read(binary_path(corpus, build, program)).with_context(|| format!("cannot read build {build} of {program}"));
     build_by_trodden_pgo(corpus, program, BUILDS[3], "--edges")?;
     build_by_trodden_pgo(corpus, program, BUILDS[4], "")?;
     let same_bytes = bytes(BUILDS[1])? == bytes(BUILDS[2])?;
@@ -217,7 +217,7 @@ fn measure_times(corpus: &Corpus, program: &str, rounds: usize) -> Result<[Sprea
     }
     progress("");
     if sums.windows(2).any(|pair| pair[0] != pair[1]) {
-        bail!("{program}: the output of a build with a profile differs from that of the plain build");
+        bail!("{program}: the output of a build with a profile differs from the output of the plain build");
     }
     Ok(seconds.map(|of| Spread::from_values(&of)))
 }
@@ -235,7 +235,7 @@ fn count_instructions(corpus: &Corpus, program: &str, build: &str, counter: Inst
     corpus.run_as(&stripped, program, Input::Train, &counter.runner(&log), &nowhere)?;
     progress("");
     let text = fs::read_to_string(&log).with_context(|| format!("cannot read {}", log.display()))?;
-    counter.total(&text).with_context(|| format!("{} reported no instruction count for {program}; see {}", counter.name(), log.display()))
+    counter.total(&text).with_context(|| format!("{} reported no instruction count for {program}. See {}", counter.name(), log.display()))
 }
 
 fn compare_profiles(one: &Path, other: &Path) -> Result<CounterAgreement> {
@@ -252,7 +252,7 @@ fn read_functions(profile: &Path) -> Result<Vec<String>> {
         let count: usize = lines.get(at + 3)?.parse().ok()?;
         Some(lines.get(at - 1..at + 5 + count)?.join("\n"))
     };
-    begins.map(one).collect::<Option<Vec<_>>>().context("`llvm-profdata merge --text` printed an unknown format")
+    begins.map(one).collect::<Option<Vec<_>>>().context("cannot parse the output of `llvm-profdata merge --text`")
 }
 
 const HEAD: &str = concat!(

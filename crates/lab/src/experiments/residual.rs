@@ -143,8 +143,9 @@ impl ResidualResults {
             return Ok(ResidualResults { schema_version: SCHEMA_VERSION, date, programs: BTreeMap::new() });
         };
         let text = std::fs::read_to_string(&file).with_context(|| format!("cannot read {}", file.display()))?;
-        let old: ResidualResults = serde_json::from_str(&text).with_context(|| format!("{} is corrupt; remove it", file.display()))?;
-        ensure!(old.schema_version == SCHEMA_VERSION, "{} has a different schema version; remove it", file.display());
+        let old: ResidualResults =
+            serde_json::from_str(&text).with_context(|| format!("{} is corrupt. Delete this file", file.display()))?;
+        ensure!(old.schema_version == SCHEMA_VERSION, "{} has a different schema version. Delete this file", file.display());
         Ok(ResidualResults { date, ..old })
     }
 
@@ -171,7 +172,8 @@ impl<'a> ResidualSubject<'a> {
         corpus.build_once(program, &Variant::plain())?;
         corpus.build_once(program, &Variant::trodden())?;
         corpus.create_inputs(program)?;
-        let folder = std::path::absolute(corpus.folder().join("residual").join(program)).context("cannot find the current folder")?;
+        let folder = std::path::absolute(corpus.folder().join("residual").join(program))
+            .context("cannot determine the current folder. Change to an existing folder")?;
         std::fs::create_dir_all(&folder).with_context(|| format!("cannot create folder {}", folder.display()))?;
         Ok(ResidualSubject { corpus, program, oracle, folder })
     }
@@ -229,14 +231,14 @@ impl<'a> ResidualSubject<'a> {
         for (name, wanted) in expected {
             ensure!(
                 reported[name] == wanted,
-                "{}: {name} is {} by `trodden untested`, but {wanted} by the oracle",
+                "{}: according to `trodden untested`, {name} is {}, but according to the oracle it is {wanted}",
                 self.program,
                 reported[name]
             );
         }
         ensure!(
             format_number(&reported["untested_executions"]) == checked.untested_executions,
-            "{}: `trodden untested` and the oracle disagree on untested_executions",
+            "{}: `trodden untested` and the oracle report different values of untested_executions",
             self.program
         );
         Ok(checked)
@@ -256,7 +258,7 @@ impl<'a> ResidualSubject<'a> {
         let again = of(&self.profile(&Variant::trodden().folder(), Input::Ref, "again")?)?;
         ensure!(
             again != expected,
-            "{}: the residual build counts {:?}, expected {expected:?} (paths, executions)",
+            "{}: the residual build counted {:?} (paths, executions) instead of {expected:?}",
             self.program,
             of(&counted)?
         );
@@ -309,6 +311,6 @@ fn format_number(value: &serde_json::Value) -> String {
 fn section_sizes(program: &Path) -> Result<[u64; 2]> {
     let listing = steps::output(Command::new("size").arg("--format=berkeley").arg(program))?;
     let loaded = listing.lines().nth(1).and_then(|line| line.split_whitespace().nth(3)?.parse().ok());
-    let loaded = loaded.with_context(|| format!("`size` printed no total for {}", program.display()))?;
+    let loaded = loaded.with_context(|| format!("cannot find the total size of {} in the output of `size`", program.display()))?;
     Ok([crate::experiments::bench::measure::code_bytes(program)?, loaded])
 }

@@ -159,7 +159,7 @@ impl TraceBench<'_> {
     fn record_whole_trace(&self, collector: &str, arguments: &[&str]) -> Result<(u64, f64)> {
         let trace = if collector == "trampolines" { "one.trace" } else { "other.trace" };
         let shown = self.record(collector, arguments, trace)?;
-        let run = shown.runs.first().context("`trodden report --json` printed no run")?;
+        let run = shown.runs.first().context("the output of `trodden report --json` has no run")?;
         Ok((run.hits, run.seconds))
     }
 

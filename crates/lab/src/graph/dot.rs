@@ -35,7 +35,7 @@ impl Statements {
             match (candidates.next(), candidates.count()) {
                 (Some(one), 0) => Ok(one.clone()),
                 (first, more) => {
-                    bail!("{} nodes could be the {what}; choose one with `{what}=NODE;`", more + usize::from(first.is_some()))
+                    bail!("{} nodes could be the {what}. Choose one with `{what}=NODE;`", more + usize::from(first.is_some()))
                 }
             }
         };
@@ -45,7 +45,7 @@ impl Statements {
             false => None,
             true => {
                 let all: Option<Vec<f64>> = self.weights.iter().copied().collect();
-                Some(all.context("only some edges have a weight; give one to all edges or to none")?)
+                Some(all.context("only some edges have a weight. Give weights to all edges or to none")?)
             }
         };
         let edges = self.edges.into_iter().map(|(a, b)| (NodeName(a), NodeName(b))).collect();
@@ -89,12 +89,12 @@ impl DotReader {
             return Ok(());
         }
         if self.peek("{") {
-            bail!("{}: subgraphs are not supported; write their edges outside of them", self.current_line());
+            bail!("{}: subgraphs are not supported. Move their edges to the top level of the graph", self.current_line());
         }
         let line = self.current_line();
         let first = self.name()?;
         if first == "subgraph" {
-            bail!("{line}: subgraphs are not supported; write their edges outside of them");
+            bail!("{line}: subgraphs are not supported. Move their edges to the top level of the graph");
         }
         if self.skip_sign("=") {
             let value = self.name()?;
@@ -118,14 +118,14 @@ impl DotReader {
             chain.push(self.name()?);
         }
         if self.peek("--") {
-            bail!("{}: undirected edges are not supported; write `->` instead of `--`", self.current_line());
+            bail!("{}: undirected edges are not supported. Write `->` instead of `--`", self.current_line());
         }
         graph.nodes.extend(chain.iter().cloned());
         let line = self.current_line();
         let mut weight = None;
         for (key, value) in self.attributes()? {
             if key == "weight" && chain.len() > 1 {
-                weight = Some(value.parse().with_context(|| format!("{line}: the weight `{value}` is not a number"))?);
+                weight = Some(value.parse().with_context(|| format!("{line}: weight `{value}` is not a number"))?);
             }
         }
         for pair in chain.windows(2) {
@@ -157,7 +157,7 @@ impl DotReader {
                 Ok(text.clone())
             }
             Some(token) => bail!("{}: expected a name, found `{}`", self.current_line(), token.text),
-            None => bail!("{}: unexpected end of the graph", self.current_line()),
+            None => bail!("{}: the graph ends unexpectedly", self.current_line()),
         }
     }
 

@@ -13,7 +13,7 @@ pub fn steps_json(named: &NamedGraph, acyclic: &AcyclicGraph, set: &InterestingS
     match scheme {
         NumberingScheme::Pspp => selective_json(named, acyclic, &set.closed()),
         NumberingScheme::Ppp => preferential_json(named, acyclic, set),
-        _ => bail!("--explain needs --scheme pspp or ppp"),
+        _ => bail!("--explain requires --scheme pspp or ppp"),
     }
 }
 

@@ -70,13 +70,13 @@ impl Default for OpaqueInput {
 
 pub fn parse(text: &str, kind: WitnessKind) -> Result<WitnessFile> {
     if text.trim().is_empty() {
-        bail!("the input is empty; expected a graph in JSON or DOT");
+        bail!("the input is empty: expected a graph in JSON or DOT");
     }
     if !text.trim_start().starts_with(['{', '[']) {
         return single_graph(resolve(dot::parse(text)?)?, Vec::new(), kind, None, None);
     }
-    let Value::Object(mut file) = serde_json::from_str(text).context("invalid JSON")? else {
-        bail!("the JSON is not a graph; write an object such as {{\"entry\": \"a\", \"exit\": \"b\", \"edges\": [[\"a\", \"b\"]]}}");
+    let Value::Object(mut file) = serde_json::from_str(text).context("cannot parse the graph file as JSON")? else {
+        bail!("the JSON is not a graph: expected an object such as {{\"entry\": \"a\", \"exit\": \"b\", \"edges\": [[\"a\", \"b\"]]}}");
     };
     let (profiles, traces) = (file.remove("profiles"), file.remove("traces"));
     if file.contains_key("functions") {
@@ -89,7 +89,7 @@ pub fn parse(text: &str, kind: WitnessKind) -> Result<WitnessFile> {
 fn parse_graph(mut file: Map<String, Value>) -> Result<NamedGraph> {
     file.remove("unwind");
     let input: GraphInput = serde_json::from_value(Value::Object(file))
-        .context("the JSON is not a graph; write an object such as {\"entry\": \"a\", \"exit\": \"b\", \"edges\": [[\"a\", \"b\"]]}")?;
+        .context("the JSON is not a graph: expected an object such as {\"entry\": \"a\", \"exit\": \"b\", \"edges\": [[\"a\", \"b\"]]}")?;
     resolve(input)
 }
 
@@ -130,24 +130,26 @@ fn parse_functions(mut file: Map<String, Value>, kind: WitnessKind, profiles: Op
     };
     let (mut names, mut list, mut weights) = (GraphNames::new(false, kind), Vec::new(), Vec::new());
     for (name, value) in graphs {
-        let Value::Object(value) = value else { bail!("function `{name}` must be an object with its graph") };
+        let Value::Object(value) = value else {
+            bail!("function `{name}` must be an object that describes its graph: {{\"entry\": ..., \"exit\": ..., \"edges\": ...}}")
+        };
         let (spellings, unwind) = (node_spellings(&value), value.get("unwind").cloned());
-        let named = parse_graph(value).with_context(|| format!("function `{name}`"))?;
+        let named = parse_graph(value).with_context(|| format!("in function `{name}`"))?;
         names.add(&name, &named, &spellings);
         weights.push(named.weights.clone().map_or(EdgeWeights::Unknown, EdgeWeights::PerRun));
         let mut function = WitnessFunction::new(name.as_str(), named.graph);
-        mark_unwinding(&mut function, unwind).with_context(|| format!("function `{name}`"))?;
+        mark_unwinding(&mut function, unwind).with_context(|| format!("in function `{name}`"))?;
         list.push(function);
     }
     for (at, call) in parse_key::<Vec<CallInput>>(file.remove("calls"), "calls")?.unwrap_or_default().into_iter().enumerate() {
-        add_call(&mut list, &names, call).with_context(|| format!("call {at}"))?;
+        add_call(&mut list, &names, call).with_context(|| format!("in call {at}, counted from 0"))?;
     }
     let main = parse_key::<String>(file.remove("main"), "main")?.unwrap_or_else(|| "main".into());
-    let main = names.function(&main).context("`main` must name the function in which runs start")?;
+    let main = names.function(&main).context("`main` must name an existing function, in which runs start")?;
     let external = parse_key::<Vec<String>>(file.remove("external"), "external")?.unwrap_or_default();
     let external = external.iter().map(|n| names.function(n)).collect::<Result<_>>()?;
     if let Some(key) = file.keys().next() {
-        bail!("unknown key `{key}`; allowed are functions, calls, main, external, profiles and traces");
+        bail!("unknown key `{key}`: expected functions, calls, main, external, profiles or traces");
     }
     let program = WitnessProgram::new(list, StartPoint::Main(main), external)?;
     WitnessFile::new(program, &weights, names, profiles, traces)
@@ -171,13 +173,16 @@ fn find_unbalanced_nodes(program: &WitnessProgram, weights: &[EdgeWeights]) -> V
 }
 
 fn parse_key<T: for<'a> Deserialize<'a>>(value: Option<Value>, key: &str) -> Result<Option<T>> {
-    value.map(serde_json::from_value).transpose().with_context(|| format!("`{key}` has the wrong form"))
+    value.map(serde_json::from_value).transpose().with_context(|| format!("cannot parse `{key}`"))
 }
 
 fn mark_unwinding(function: &mut WitnessFunction, edges: Option<Value>) -> Result<()> {
     for edge in parse_key::<Vec<usize>>(edges, "unwind")?.unwrap_or_default() {
         let count = function.edges.len();
-        *function.edges.get_mut(edge).with_context(|| format!("`unwind` edge {edge} does not exist; the number of edges is {count}"))? =
+        *function
+            .edges
+            .get_mut(edge)
+            .with_context(|| format!("`unwind` names edge {edge}, but the graph has {count} edges, numbered from 0"))? =
             WitnessEdgeKind::Unwind;
     }
     Ok(())
@@ -193,7 +198,7 @@ fn add_call(list: &mut [WitnessFunction], names: &GraphNames, call: CallInput) -
     };
     let opaque = call.opaque.map(|o| Opaque { returns: o.returns, ends_run: o.ends_run, unwinds: o.unwinds, calls_back: o.calls_back });
     if callees.is_empty() && opaque.is_none() {
-        bail!("the call has no callee; add \"callee\": NAME");
+        bail!("the call has no callee. Add \"callee\": NAME");
     }
     list[caller.index()].calls.push((node, ProgramCall { callees, opaque, keeps_frame: false }));
     Ok(())
@@ -229,17 +234,17 @@ impl GraphNames {
             (false, Value::Array(pair)) if pair.len() == 2 && pair[0].is_string() => {
                 (self.function(pair[0].as_str().expect("checked by the pattern's guard"))?, &pair[1])
             }
-            (false, _) => bail!("cannot parse witness `{value}`; write it as [FUNCTION, {}]", self.site_name()),
+            (false, _) => bail!("cannot parse witness `{value}`. Write it as [FUNCTION, {}]", self.site_name()),
         };
         if self.kind == WitnessKind::Edges {
-            let edge = of.as_u64().with_context(|| format!("`{of}` is not the number of an edge"))?;
+            let edge = of.as_u64().with_context(|| format!("invalid edge number `{of}`"))?;
             let count = program.function(function).graph.edge_count();
             if edge >= count as u64 {
-                bail!("edge {edge} does not exist; edges are numbered from 0 to {}", count as i64 - 1);
+                bail!("no edge has number {edge}: edges are numbered from 0 to {}", count as i64 - 1);
             }
             return Ok(program.edge_witness(function, Edge(edge as u32)));
         }
-        let name: NodeName = serde_json::from_value(of.clone()).with_context(|| format!("`{of}` is not the name of a node"))?;
+        let name: NodeName = serde_json::from_value(of.clone()).with_context(|| format!("invalid node name `{of}`"))?;
         Ok(program.node_witness(function, self.node(function, &name.0)?))
     }
 
@@ -250,7 +255,10 @@ impl GraphNames {
     fn parse_lists(&self, program: &WitnessProgram, value: Option<Value>, key: &str) -> Result<Option<Vec<Vec<Witness>>>> {
         let Some(lists) = parse_key::<Vec<Vec<Value>>>(value, key)? else { return Ok(None) };
         let list = |(at, list): (usize, &Vec<Value>)| -> Result<Vec<Witness>> {
-            list.iter().map(|v| self.parse_witness(program, v)).collect::<Result<_>>().with_context(|| format!("`{key}`, list {at}"))
+            list.iter()
+                .map(|v| self.parse_witness(program, v))
+                .collect::<Result<_>>()
+                .with_context(|| format!("cannot parse list {at} of `{key}` (counted from 0)"))
         };
         Ok(Some(lists.iter().enumerate().map(list).collect::<Result<_>>()?))
     }

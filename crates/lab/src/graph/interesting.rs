@@ -15,7 +15,7 @@ pub fn interesting_set(named: &NamedGraph, acyclic: &AcyclicGraph, options: &Int
     }
     if let Some(edges) = &options.interesting_edges {
         if let Some(bad) = edges.iter().find(|e| **e as usize >= named.graph.edge_count()) {
-            bail!("edge {bad} does not exist; edges are numbered from 0 to {}", named.graph.edge_count() as i64 - 1);
+            bail!("no edge has number {bad}: edges are numbered from 0 to {}", named.graph.edge_count() as i64 - 1);
         }
         return Ok((paths_over(acyclic, &edges.iter().map(|e| Edge(*e)).collect::<Vec<_>>())?, true));
     }
@@ -26,12 +26,13 @@ pub fn interesting_set(named: &NamedGraph, acyclic: &AcyclicGraph, options: &Int
         (true, None, true) => Ok((InterestingSet::all(dag), false)),
         (false, None, true) => {
             let paths = named.interesting.iter().enumerate();
-            let paths = paths.map(|(i, p)| path(named, acyclic, p).with_context(|| format!("interesting path {i}")));
+            let paths =
+                paths.map(|(i, p)| path(named, acyclic, p).with_context(|| format!("invalid interesting path {i} (counted from 0)")));
             Ok((InterestingSet::from_paths(dag, &acyclic.all, &paths.collect::<Result<Vec<_>>>()?)?, true))
         }
         (true, Some(edges), true) => Ok((paths_over(acyclic, edges)?, true)),
         (true, None, false) => Ok((paths_through(named, acyclic, &named.through)?, true)),
-        _ => bail!("the graph file has more than one of `interesting`, `interesting_edges` and `through`; keep only one"),
+        _ => bail!("the graph file has more than one of `interesting`, `interesting_edges` and `through`. Keep only one"),
     }
 }
 
@@ -39,18 +40,17 @@ pub fn interesting_set(named: &NamedGraph, acyclic: &AcyclicGraph, options: &Int
 pub fn listed_paths(named: &NamedGraph, acyclic: &AcyclicGraph, ids: &[u64]) -> Result<Vec<Vec<DagEdgeId>>> {
     let by_id = |id: &u64| {
         let paths = acyclic.all.paths();
-        acyclic
-            .all
-            .path(&acyclic.dag, *id)
-            .with_context(|| format!("path {id} does not exist; the number of paths is {paths}, and the first is 0"))
+        acyclic.all.path(&acyclic.dag, *id).with_context(|| format!("no path has number {id}: there are {paths} paths, numbered from 0"))
     };
-    let from_file = |(i, edges): (usize, &Vec<Edge>)| path(named, acyclic, edges).with_context(|| format!("interesting path {i}"));
+    let from_file = |(i, edges): (usize, &Vec<Edge>)| {
+        path(named, acyclic, edges).with_context(|| format!("invalid interesting path {i} (counted from 0)"))
+    };
     let paths: Vec<_> = match ids.is_empty() {
         false => ids.iter().map(by_id).collect::<Result<_>>()?,
         true => named.interesting.iter().enumerate().map(from_file).collect::<Result<_>>()?,
     };
     if paths.is_empty() {
-        bail!("no executed paths are given; list them with --interesting, or as `interesting` in the graph file");
+        bail!("the executed paths are missing. List them with --interesting, or as `interesting` in the graph file");
     }
     Ok(paths)
 }
@@ -83,7 +83,7 @@ fn paths_through(named: &NamedGraph, acyclic: &AcyclicGraph, names: &[String]) -
         Ok(Node(at as u32))
     };
     let nodes = names.iter().map(node).collect::<Result<Vec<_>>>()?;
-    InterestingSet::through(&acyclic.dag, &nodes).with_context(|| format!("nodes {}", names.join(", ")))
+    InterestingSet::through(&acyclic.dag, &nodes).with_context(|| format!("cannot select the paths through nodes {}", names.join(", ")))
 }
 
 /// Converts a path of the graph to a path of the DAG. The path may begin or end with a cut edge, because paths begin and end there.
@@ -99,20 +99,23 @@ fn path(named: &NamedGraph, acyclic: &AcyclicGraph, edges: &[Edge]) -> Result<Ve
             }
             (None, Some(cut)) if at + 1 == edges.len() => path.extend(cut.leave),
             (None, Some(cut)) if cut.reason == CutReason::Limit => bail!(
-                "the path takes edge {}, which had to be cut because there are 2^63 paths or more; select fewer interesting paths",
+                "the path takes edge {}, which was cut because there are 2^63 paths or more, so no path continues over it. Select fewer \
+                 interesting paths",
                 edge.0
             ),
-            (None, Some(_)) => bail!("the path takes edge {}, which is cut; paths end there", edge.0),
+            (None, Some(_)) => {
+                bail!("the path continues over edge {}, but this edge is cut, so paths end there. End the path at this edge", edge.0)
+            }
             (None, None) => bail!("the path takes edge {}, which is on no path from entry to exit", edge.0),
         }
     }
     if graph.from(first) != graph.entry() && dag.cut(first).is_none() {
-        bail!("the path begins neither at the entry nor with a cut edge");
+        bail!("the path must begin at the entry or with a cut edge");
     }
     match dag.out(graph.to(last)) {
         // A dummy edge leads from a node without out-edges to the exit.
         [only] if dag.cut(last).is_none() && dag.underlying(*only).is_none() => path.push(*only),
-        _ if dag.cut(last).is_none() && graph.to(last) != graph.exit() => bail!("the path ends neither at the exit nor with a cut edge"),
+        _ if dag.cut(last).is_none() && graph.to(last) != graph.exit() => bail!("the path must end at the exit or with a cut edge"),
         _ => {}
     }
     Ok(path)

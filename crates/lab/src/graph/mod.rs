@@ -114,12 +114,12 @@ fn print_check((answer, succeeded): (Value, bool)) -> Result<ExitCode> {
 
 /// Reads a graph in JSON or DOT; `-` is standard input.
 fn read(file: &Path) -> Result<NamedGraph> {
-    parse(&read_input(file)?).with_context(|| format!("graph file {}", file.display()))
+    parse(&read_input(file)?).with_context(|| format!("cannot use graph file {}", file.display()))
 }
 
 fn read_functions(file: &Path, edges: bool) -> Result<functions::WitnessFile> {
     let kind = if edges { WitnessKind::Edges } else { WitnessKind::Nodes };
-    functions::parse(&read_input(file)?, kind).with_context(|| format!("graph file {}", file.display()))
+    functions::parse(&read_input(file)?, kind).with_context(|| format!("cannot use graph file {}", file.display()))
 }
 
 fn read_input(file: &Path) -> Result<String> {
@@ -131,11 +131,12 @@ fn read_input(file: &Path) -> Result<String> {
 
 fn parse(text: &str) -> Result<NamedGraph> {
     if text.trim().is_empty() {
-        bail!("the input is empty; expected a graph in JSON or DOT");
+        bail!("the input is empty: expected a graph in JSON or DOT");
     }
     let input = match text.trim_start().starts_with(['{', '[']) {
-        true => serde_json::from_str(text)
-            .context("the JSON is not a graph; write an object such as {\"entry\": \"a\", \"exit\": \"b\", \"edges\": [[\"a\", \"b\"]]}")?,
+        true => serde_json::from_str(text).context(
+            "the JSON is not a graph: expected an object such as {\"entry\": \"a\", \"exit\": \"b\", \"edges\": [[\"a\", \"b\"]]}",
+        )?,
         false => dot::parse(text)?,
     };
     resolve(input)
@@ -147,7 +148,7 @@ const KEYS_OF_SHOW: [&str; 6] = ["schema_version", "function", "linkage_name", "
 /// Numbers the nodes in the order of their first occurrence: entry, exit, then along the edges.
 fn resolve(input: GraphInput) -> Result<NamedGraph> {
     if let Some(key) = input.others.keys().find(|key| !KEYS_OF_SHOW.contains(&key.as_str())) {
-        bail!("unknown key `{key}`; allowed are entry, exit, edges, weights, interesting, interesting_edges and through");
+        bail!("unknown key `{key}`: expected entry, exit, edges, weights, interesting, interesting_edges or through");
     }
     let empty = [
         ("interesting", input.interesting.as_ref().is_some_and(Vec::is_empty)),
@@ -155,7 +156,7 @@ fn resolve(input: GraphInput) -> Result<NamedGraph> {
         ("through", input.through.as_ref().is_some_and(Vec::is_empty)),
     ];
     if let Some((key, _)) = empty.iter().find(|(_, is)| *is) {
-        bail!("`{key}` is empty, so no path would be interesting; add an entry, or omit `{key}` to select all paths");
+        bail!("`{key}` is empty, so no path would be interesting. Add an entry, or omit `{key}` to select all paths");
     }
     let mut numbers: HashMap<String, u32> = HashMap::new();
     let mut names: Vec<String> = Vec::new();
@@ -176,15 +177,16 @@ fn resolve(input: GraphInput) -> Result<NamedGraph> {
         }
     }
     if entry == exit {
-        bail!("`{}` is both entry and exit; add a separate exit node", input.entry.0);
+        bail!("node `{}` is both entry and exit. Add a separate exit node", input.entry.0);
     }
     let graph = Graph::new(names.len() as u32, Node(entry), Node(exit), edges)?;
     let interesting = input.interesting.iter().flatten().enumerate();
-    let interesting = interesting.map(|(i, p)| path_edges(&graph, &numbers, p).with_context(|| format!("interesting path {i}")));
+    let interesting =
+        interesting.map(|(i, p)| path_edges(&graph, &numbers, p).with_context(|| format!("invalid interesting path {i} (counted from 0)")));
     let interesting = interesting.collect::<Result<_>>()?;
     let interesting_edges: Option<Vec<Edge>> = input.interesting_edges.map(|edges| edges.into_iter().map(Edge).collect());
     if let Some(bad) = interesting_edges.iter().flatten().find(|e| e.index() >= graph.edge_count()) {
-        bail!("interesting edge {} does not exist; edges are numbered from 0 to {}", bad.0, graph.edge_count() as i64 - 1);
+        bail!("no interesting edge can have number {}: edges are numbered from 0 to {}", bad.0, graph.edge_count() as i64 - 1);
     }
     let through = input.through.into_iter().flatten().map(|n| n.0).collect();
     Ok(NamedGraph { graph, names, weights: input.weights, interesting, interesting_edges, through })
@@ -202,7 +204,12 @@ fn path_edges(graph: &Graph, numbers: &HashMap<String, u32>, path: &PathInput) -
                     [edge] => Ok(*edge),
                     [] => bail!("no edge leads from `{}` to `{}`", pair[0].0, pair[1].0),
                     _ => {
-                        bail!("{} edges lead from `{}` to `{}`; write the path as {{\"edges\":[...]}}", between.len(), pair[0].0, pair[1].0)
+                        bail!(
+                            "{} edges lead from `{}` to `{}`, so the path is ambiguous. Write it as {{\"edges\":[...]}}",
+                            between.len(),
+                            pair[0].0,
+                            pair[1].0
+                        )
                     }
                 }
             };
@@ -210,10 +217,10 @@ fn path_edges(graph: &Graph, numbers: &HashMap<String, u32>, path: &PathInput) -
         }
     };
     if let Some(bad) = edges.iter().find(|e| e.index() >= graph.edge_count()) {
-        bail!("edge {} does not exist; edges are numbered from 0 to {}", bad.0, graph.edge_count() as i64 - 1);
+        bail!("no edge has number {}: edges are numbered from 0 to {}", bad.0, graph.edge_count() as i64 - 1);
     }
     if edges.windows(2).any(|pair| graph.to(pair[0]) != graph.from(pair[1])) {
-        bail!("the edges of the path are not consecutive");
+        bail!("the edges of the path are not consecutive: each must start where the previous edge ends");
     }
     Ok(edges)
 }

@@ -15,7 +15,7 @@ use trodden_selective::preferential;
 pub fn model(named: &NamedGraph, job: &ModelJob) -> Result<Value> {
     let options = Interesting { interesting: (!job.interesting.is_empty()).then(|| job.interesting.clone()), ..Interesting::default() };
     let acyclic = cut_cycles(named, &edges_of_interest(named, &options));
-    ensure!(job.scheme == ModelScheme::Executed || job.executions.is_empty(), "--executions needs --scheme executed");
+    ensure!(job.scheme == ModelScheme::Executed || job.executions.is_empty(), "--executions requires --scheme executed");
     let ListedModel { name, coding, paths, interesting } = build_model(named, &acyclic, job, &options)?;
     let row = |path: &Vec<DagEdgeId>| {
         let mut row = json!({
@@ -74,7 +74,11 @@ fn build_model(named: &NamedGraph, acyclic: &AcyclicGraph, job: &ModelJob, optio
         ModelScheme::Executed => {
             let paths = listed_paths(named, acyclic, &job.interesting)?;
             let given = job.executions.len();
-            ensure!(given == 0 || given == paths.len(), "--executions needs one value per path: expected {}, found {given}", paths.len());
+            ensure!(
+                given == 0 || given == paths.len(),
+                "--executions needs one value for each interesting path: expected {}, found {given}",
+                paths.len()
+            );
             let executions = (0..paths.len()).map(|at| job.executions.get(at).copied().unwrap_or(1));
             let executed: Vec<(Vec<DagEdgeId>, u64)> = paths.iter().cloned().zip(executions).collect();
             let coding = CodingModel::from_executed_paths(dag, job.order, &executed)?;

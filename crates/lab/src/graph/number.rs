@@ -19,8 +19,8 @@ const DEFAULT_TIME_LIMIT: u64 = 60;
 pub fn number(named: &NamedGraph, job: &NumberJob) -> Result<Value> {
     let is_optimal = job.scheme == NumberingScheme::PppOptimal;
     let has_restarts = is_optimal || job.scheme == NumberingScheme::Ppp;
-    ensure!(has_restarts || job.restarts.is_none(), "--restarts needs --scheme ppp or ppp-optimal");
-    ensure!(is_optimal || job.time_limit.is_none(), "--time-limit needs --scheme ppp-optimal");
+    ensure!(has_restarts || job.restarts.is_none(), "--restarts requires --scheme ppp or ppp-optimal");
+    ensure!(is_optimal || job.time_limit.is_none(), "--time-limit requires --scheme ppp-optimal");
     let acyclic = cut_cycles(named, &edges_of_interest(named, &job.interesting));
     let (set, given) = interesting_set(named, &acyclic, &job.interesting)?;
     let start = Instant::now();
@@ -34,7 +34,10 @@ pub fn number(named: &NamedGraph, job: &NumberJob) -> Result<Value> {
     let labelling = flow_number(job.scheme, &acyclic.dag, &acyclic.weights, &set, &options)?;
     let verdict = verify(&acyclic.dag, &set, &labelling, &VerifyBudget::default());
     if !verdict.is_not_refuted(job.scheme.is_exact()) {
-        bail!("the numbering by {} is invalid ({verdict:?}); this is a bug in trodden, please report the graph", job.scheme.name());
+        bail!(
+            "the numbering by scheme {} is invalid ({verdict:?}), which is a bug in trodden. Please report the bug with the graph",
+            job.scheme.name()
+        );
     }
     let marks = MarkedPaths::new(&acyclic, &set, &labelling, given)?;
     let mut answer = summary_json(&acyclic, &set, given, &labelling, &verdict, &marks)?;

@@ -36,8 +36,7 @@ pub fn partition(named: &NamedGraph, request: &PartitionRequest) -> Result<Value
     ensure!(
         request.strategy != PartitionStrategy::P3
             || !tasks::are_too_many(&procedure.dag, ProfitableProcedures::ALL.threshold(&procedure.dag, request.copies)),
-        "the acyclic graph is too large for --strategy p3: it has {} edges, {} of them out of its entry; \
-          use --strategy weighted",
+        "the acyclic graph is too large for --strategy p3: it has {} edges, of which {} leave its entry. Use --strategy weighted",
         procedure.dag.edges().len(),
         procedure.dag.out(procedure.dag.entry()).len()
     );
@@ -62,7 +61,7 @@ pub fn partition(named: &NamedGraph, request: &PartitionRequest) -> Result<Value
     let mut answer =
         json!({ "schema_version": SCHEMA_VERSION, "strategy": word_for(&COPY_STRATEGIES, &request.strategy), "copies": copies });
     if request.explain {
-        ensure!(request.strategy == PartitionStrategy::P3, "--explain needs --strategy p3");
+        ensure!(request.strategy == PartitionStrategy::P3, "--explain requires --strategy p3");
         answer["tasks"] = tasks_json(named, &procedure.dag, request);
     }
     add_cut_edges(&procedure.dag, &mut answer);

@@ -15,8 +15,8 @@ const SCHEMA_VERSION: u32 = 2;
 /// Returns the execution as JSON, and whether the distribution is realizable.
 pub fn reconstruct(file: &WitnessFile, job: &Reconstruct) -> Result<(Value, bool)> {
     let kind = if job.edges { WitnessKind::Edges } else { WitnessKind::Nodes };
-    let profiles = file.profiles.as_ref().context("the file has no \"profiles\"; add the witnesses of each run")?;
-    let traces = file.traces.as_ref().context("the file has no \"traces\"; add the partial trace of each run")?;
+    let profiles = file.profiles.as_ref().context("the file has no \"profiles\". Add the witnesses of each run")?;
+    let traces = file.traces.as_ref().context("the file has no \"traces\". Add the partial trace of each run")?;
     let distribution = Distribution::new(&file.program, kind, profiles.clone())?;
     check_traces(file, &distribution, traces)?;
     let reconstruction = Reconstruction::new(&file.program, &distribution);
@@ -57,7 +57,7 @@ fn check_traces(file: &WitnessFile, distribution: &Distribution, traces: &[Vec<W
     }
     for (at, (trace, profile)) in traces.iter().zip(&distribution.profiles).enumerate() {
         if let Some(place) = trace.iter().position(|w| profile.binary_search(w).is_err()) {
-            bail!("trace {at} has {} at symbol {place}, which is not a witness of profile {at}", file.witness(trace[place]));
+            bail!("trace {at} has {} at symbol {place}, but this is not a witness of profile {at}", file.witness(trace[place]));
         }
     }
     Ok(())

@@ -31,7 +31,7 @@ pub fn show(program: &Path, wanted: &str, json: bool) -> Result<()> {
         [] => bail!("{} has no instrumented function `{wanted}`{}", program.display(), suggest_names(functions(), wanted)),
         several => {
             let list: Vec<String> = several.iter().map(|(u, f)| format!("{} ({})", f.name, u.source)).collect();
-            bail!("{} functions are called `{wanted}`: {}; pass the mangled name", several.len(), list.join(", "))
+            bail!("{} functions are called `{wanted}`: {}. Pass the mangled name", several.len(), list.join(", "))
         }
     };
     let text = match json {

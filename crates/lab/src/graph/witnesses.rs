@@ -72,13 +72,16 @@ fn check_given(
     job: &Witnesses,
 ) -> Result<(Distribution, ConditionCheck, Vec<f64>)> {
     if profiles.is_empty() {
-        bail!("`profiles` is empty; add at least one profile, or omit it");
+        bail!("`profiles` is empty. Add at least one profile, or omit `profiles`");
     }
     let distribution = Distribution::new(&file.program, kind, profiles.to_vec())?;
     if let Some((at, limit)) =
         job.limit.and_then(|limit| distribution.profiles.iter().position(|p| p.len() > limit as usize).map(|at| (at, limit)))
     {
-        bail!("profile {at} has {} witnesses, more than the limit of {limit}", distribution.profiles[at].len());
+        bail!(
+            "profile {at} has {} witnesses, which exceeds the limit of {limit}. Remove some, or raise --limit",
+            distribution.profiles[at].len()
+        );
     }
     let loads: Vec<f64> = distribution.profiles.iter().map(|p| file.weights.sum(kind, p)).collect();
     let machines = job.machines.unwrap_or(loads.len());
@@ -105,19 +108,19 @@ fn make_plan(file: &WitnessFile, kind: WitnessKind, job: &Witnesses) -> Result<(
     let planned = planned.map_err(|error| match error {
         PlanError::LimitTooSmall { function, needs, limit } => {
             let function = file.function(function);
-            anyhow!("function `{function}` needs {needs} witnesses in one profile; raise --limit from {limit} to {needs}")
+            anyhow!("function `{function}` needs {needs} witnesses in one profile. Raise --limit from {limit} to {needs}")
         }
         PlanError::LimitNotMet { function, limit, enough } => {
             let function = file.function(function);
             anyhow!(
-                "found no set of {limit} witnesses that distinguishes two successors of a branch in function `{function}`; \
-                raise --limit to {enough}"
+                "found no set of {limit} witnesses that distinguishes two successors of a branch in function `{function}`. Raise \
+                 --limit to {enough}"
             )
         }
         PlanError::WrongWitnessKind(WrongWitnessKind { needs: WitnessKind::Edges, .. }) => {
-            anyhow!("this placement chooses edges; add --edges")
+            anyhow!("this placement chooses edges. Add --edges")
         }
-        PlanError::WrongWitnessKind(_) => anyhow!("this placement chooses nodes; omit --edges"),
+        PlanError::WrongWitnessKind(_) => anyhow!("this placement chooses nodes. Omit --edges"),
     })?;
     Ok((planned.distribution, planned.check, planned.costs))
 }
@@ -129,7 +132,7 @@ pub fn violations_json(file: &WitnessFile, distribution: &Distribution, check: &
     }
     let structure = Structure::new(Pushdown::new(&file.program, distribution.kind));
     let listed = &check.violations[..check.violations.len().min(MAX_VIOLATIONS)];
-    let found = ambiguous::find(&structure, &members(&file.program, distribution), listed, MAX_SEARCHED_PAIRS);
+    let found = ambiguous::find_ambiguous_executions(&structure, &members(&file.program, distribution), listed, MAX_SEARCHED_PAIRS);
     let row = |(violation, found): (&Violation, &Option<[ambiguous::BlockSequence; 2]>)| {
         let blocks = |blocks: &ambiguous::BlockSequence| blocks.iter().map(|(f, n)| file.node(*f, *n)).collect::<Vec<Value>>();
         let executions: Vec<Vec<Value>> = found.iter().flatten().map(blocks).collect();

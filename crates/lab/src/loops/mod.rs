@@ -85,8 +85,8 @@ pub fn run(job: &Loops, color: Color) -> Result<ExitCode> {
     // Known paths run uncounted code, so their iterations and instructions do not follow from the counts.
     if counted.units.iter().any(|unit| unit.map.experiment.is_residual()) {
         bail!(
-            "{} counts only unknown paths, from which loop iterations cannot be computed; \
-                 build it without --residual and record a run of that build",
+            "{} counts only unknown paths, from which loop iterations cannot be computed. Build it without --residual, and record a run \
+             of that build",
             job.program.display()
         );
     }
@@ -99,7 +99,7 @@ pub fn run(job: &Loops, color: Color) -> Result<ExitCode> {
         let assembly: &Assembly = match assemblies.entry(unit) {
             Entry::Occupied(compiled) => compiled.into_mut(),
             Entry::Vacant(place) => {
-                note(format_args!("compiling {} twice", function.units_map().source));
+                note(format_args!("compiling {} twice (with and without counting)", function.units_map().source));
                 place.insert(compile::assemble(&load_frame(&image, unit)?, &job.settings())?)
             }
         };
@@ -115,7 +115,7 @@ fn image_profile<'a>(profile: &'a Profile, image: &InstrumentedImage, job: &Loop
     let others: Vec<&str> = profile.images.iter().map(|i| i.path.as_str()).collect();
     found.with_context(|| {
         format!(
-            "the profile `{}` has no counts of this build of {}, only of: {}; record a run with `trodden record -- {}`",
+            "profile `{}` has no counts of this build of {}, only of: {}. Record a run with `trodden record -- {}`",
             job.profile,
             job.program.display(),
             if others.is_empty() { "nothing".to_owned() } else { others.join(", ") },
@@ -129,7 +129,7 @@ fn select_hottest<'a, 'b>(view: &'b View<'a>, image: &ImageProfile, job: &Loops)
     let of_image = || view.executed().filter(|f| f.image.identity == image.identity);
     let wanted = |f: &&Function| job.function.as_ref().is_none_or(|name| f.name.matches(name));
     if let Some(name) = job.function.as_ref().filter(|_| !of_image().any(|f| wanted(&f))) {
-        bail!("no function `{name}` was executed in {}; `trodden report` lists the executed functions", job.program.display());
+        bail!("no function `{name}` was executed in {}. To list the executed functions, run `trodden report`", job.program.display());
     }
     let mut all: Vec<(&Function, WeightedLoop)> =
         of_image().filter(wanted).flat_map(|f| nest::loops(f.map, &f.paths).into_iter().map(move |l| (f, l))).collect();
@@ -146,7 +146,9 @@ fn load_frame(image: &InstrumentedImage, unit: Identity) -> Result<Frame> {
     }
     let store = context().store()?;
     let found = store.get(unit)?.or_else(|| own.cloned());
-    found.with_context(|| format!("unit {unit} is neither in the program nor in the store {}; rebuild the program", store.root().display()))
+    found.with_context(|| {
+        format!("unit {unit} is neither in the program nor in the unit cache {}. Rebuild the program", store.root().display())
+    })
 }
 
 fn compare_versions(function: &Function, found: &WeightedLoop, assembly: &Assembly, all: u128) -> Result<HotLoop> {

@@ -66,7 +66,7 @@ impl SweepExperiment {
         match self.model.as_deref() {
             None | Some("fast") => Ok(ProcessorModel::Fast),
             Some("reference") => Ok(ProcessorModel::Reference),
-            Some(other) => bail!("unknown model {other:?}; choose fast or reference"),
+            Some(other) => bail!("unknown model {other:?}. Choose fast or reference"),
         }
     }
 
@@ -81,9 +81,9 @@ fn metric(name: &str, model: ProcessorModel) -> Result<Metric> {
         return Ok(Metric::Frequency);
     }
     let event = ProcessorEvent::ALL.into_iter().find(|e| e.name() == name);
-    let event = event.with_context(|| format!("unknown metric {name:?}; choose frequency or an event of `trodden simulate --event`"))?;
+    let event = event.with_context(|| format!("unknown metric {name:?}. Choose frequency or an event of `trodden simulate --event`"))?;
     if event == ProcessorEvent::CyclePower && model == ProcessorModel::Fast {
-        bail!("metric \"power-cycle\" needs the cycle-stepped model; add model = \"reference\"");
+        bail!("metric \"power-cycle\" needs the cycle-stepped model. Add model = \"reference\"");
     }
     Ok(Metric::Event(event as usize))
 }
@@ -103,7 +103,8 @@ fn apply_levels(experiment: &SweepExperiment, base: &Configuration, levels: &[us
     let mut configuration = base.clone();
     for ((name, values), level) in experiment.factors.iter().zip(levels) {
         let value = &values[*level];
-        set_factor(&mut configuration, name, value).with_context(|| format!("factor {name} = {}", format_level(value)))?;
+        set_factor(&mut configuration, name, value)
+            .with_context(|| format!("invalid value of a factor ({name} = {})", format_level(value)))?;
     }
     configuration.detector.mapping = OperationMapping::preset(configuration.preset, configuration.extensions);
     configuration.detector.check()?;
@@ -120,15 +121,15 @@ fn set_factor(configuration: &mut Configuration, name: &str, value: &toml::Value
         "associativity" => configuration.table.associativity = number()?,
         "index" => {
             let named = IndexFunction::ALL.into_iter().find(|i| Some(i.name()) == value.as_str());
-            configuration.table.index = named.context("choose start, xor, fold or mix")?;
+            configuration.table.index = named.context("expected start, xor, fold or mix")?;
         }
         "replacement" => {
             let named = Replacement::ALL.into_iter().find(|r| Some(r.name()) == value.as_str());
-            configuration.table.replacement = named.context("choose lfu, lru, random, space-saving, rap or decay")?;
+            configuration.table.replacement = named.context("expected lfu, lru, random, space-saving, rap or decay")?;
         }
         "preset" => {
             configuration.preset =
-                Preset::from_name(word()?).context("choose ball-larus, whole-program, extended-loops or extended-calls")?
+                Preset::from_name(word()?).context("expected ball-larus, whole-program, extended-loops or extended-calls")?
         }
         "extensions" => configuration.extensions = u16::try_from(number()?)?,
         "path-limit" => configuration.detector.length_limit = u8::try_from(number()?)?,
@@ -140,13 +141,13 @@ fn set_factor(configuration: &mut Configuration, name: &str, value: &toml::Value
                 "bimodal" => DirectionPredictor::Bimodal,
                 "gshare" => DirectionPredictor::Gshare,
                 "combined" => DirectionPredictor::Combined,
-                _ => bail!("choose bimodal, gshare or combined"),
+                _ => bail!("expected bimodal, gshare or combined"),
             }
         }
         "branch-queue" => configuration.processor.branch_queue = number()?,
         _ => bail!(
-            "unknown factor; choose entries, associativity, index, replacement, preset, extensions, path-limit, path-stack, \
-             l2-size, l2-associativity, direction or branch-queue"
+            "unknown factor. Choose entries, associativity, index, replacement, preset, extensions, path-limit, path-stack, l2-size, \
+             l2-associativity, direction or branch-queue"
         ),
     }
     Ok(())

@@ -67,8 +67,8 @@ fn write_parquet(results: &SweepResults, file: &Path) -> Result<()> {
 #[cfg(not(feature = "parquet"))]
 fn write_parquet(_: &SweepResults, file: &Path) -> Result<()> {
     bail!(
-        "cannot write {}: trodden-lab was built without Parquet support; build it with `cargo build --release \
-         -p trodden-lab --features parquet`, or name a file that ends in .csv",
+        "cannot write {}: this trodden-lab was built without Parquet support. Build it with `cargo build --release -p trodden-lab \
+         --features parquet`, or name a file that ends in .csv",
         file.display()
     )
 }
@@ -78,7 +78,7 @@ fn run_experiment(experiment: &SweepExperiment, folder: &Path, window: u64) -> R
         "full-factorial" => Design::FullFactorial,
         "plackett-burman" => Design::PlackettBurman { foldover: false },
         "plackett-burman-foldover" => Design::PlackettBurman { foldover: true },
-        other => bail!("unknown design {other:?}; choose full-factorial, plackett-burman or plackett-burman-foldover"),
+        other => bail!("unknown design {other:?}. Choose full-factorial, plackett-burman or plackett-burman-foldover"),
     };
     let metrics = experiment.metrics()?;
     let counts: Vec<usize> = experiment.factors.values().map(Vec::len).collect();
@@ -145,7 +145,7 @@ impl SweepJob<'_> {
             || experiment.model()? == ProcessorModel::Reference;
         let format = match experiment.format.as_deref() {
             None => SourceFormat::Auto,
-            Some(name) => SourceFormat::from_name(name).with_context(|| format!("unknown format {name:?}"))?,
+            Some(name) => SourceFormat::from_name(name).with_context(|| format!("unknown trace format {name:?}"))?,
         };
         Ok(SweepJob {
             configurations,
@@ -168,8 +168,8 @@ impl SweepJob<'_> {
             let mut opened = open_file_or_trace(path, self.format)?;
             if self.model.is_some() && opened.source.level() == Level::Branches {
                 bail!(
-                    "{} contains only branches, but metrics and branch-queue need all instructions; record with --event, or use a trace in \
-                     the format of CBP2025 or ChampSim",
+                    "{} contains only branches, but metrics and branch-queue need all instructions. Record with --event, or use a trace \
+                     in the format of CBP2025 or ChampSim",
                     path.display()
                 );
             }
@@ -220,7 +220,7 @@ impl SweepJob<'_> {
         match memory.div_ceil(self.max_memory.max(1)) {
             0 | 1 => note(format_args!("{all}")),
             readings => note(format_args!(
-                "{all}; at most {} MB are used at a time, so the source is read at least {readings} times",
+                "{all}. At most {} MB may be used at a time, so the source is read at least {readings} times",
                 megabytes(self.max_memory)
             )),
         }

@@ -8,7 +8,7 @@ use trodden_oracle::Toolkit;
 use trodden_oracle::random::{RandomLanguage, RandomProgram};
 use trodden_profile::{ProcessEnding, Profile, Run, collect, raw_files};
 
-/// Builds a program at a level of optimisation, with these settings for the plugin, and links it with `more` objects.
+/// Builds a program at a level of optimisation with the given plugin settings, and links it with the objects in `more`.
 pub fn build(program: &RandomProgram, level: &str, words: &str, more: &[PathBuf], tools: &Toolkit, folder: &Path) -> PathBuf {
     let (driver, name) = if program.language == RandomLanguage::C { ("clang", "subject.c") } else { ("clang++", "subject.cpp") };
     std::fs::create_dir_all(folder).unwrap();
@@ -48,7 +48,6 @@ pub fn run(command: &mut Command) {
     assert!(command.status().unwrap().success(), "{command:?}");
 }
 
-/// The output, exit code and profile of a run.
 pub struct Execution {
     pub outcome: (Vec<u8>, Option<i32>),
     pub profile: Profile,

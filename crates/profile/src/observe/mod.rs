@@ -82,22 +82,22 @@ impl FunctionTally {
 #[allow(missing_docs, reason = "the messages describe the variants and their fields")]
 pub enum Inexact {
     #[error(
-        "only some paths of {} are counted (scheme {scheme}), and the path of {} is unknown. Record a build without --interesting to \
-            count all paths",
+        "scheme {scheme} counts only some paths of {}, so the path of {} is unknown. To count all paths, record a build without \
+         --interesting",
         plural(*.functions, "function"),
         plural(*.executions, "execution")
     )]
     Partial { scheme: String, functions: u64, executions: u64 },
     /// Number of functions that count interprocedural segments instead of their paths.
     #[error(
-        "the paths of {} are missing, because they were counted as ends of interprocedural segments. `trodden segments` shows them; \
-            instrument without --segments to count them here",
+        "the paths of {} are missing here, because they were counted as parts of segments across calls. To show the segments, run \
+         `trodden segments`; to count paths, instrument without --segments",
         plural(*.0, "function")
     )]
     Segments(u64),
     #[error(
-        "the paths of {} are missing, because they were counted together with the paths of previous iterations. \
-            `trodden-lab patterns iterations` shows them. {}",
+        "the paths of {} are missing here, because they were counted together with the paths of previous iterations. To show them, run \
+         `trodden-lab patterns iterations`. {}",
         plural(*.functions, "function"),
         match .others {
             0 => "Each execution is one of a known path over iterations".to_owned(),
@@ -127,13 +127,13 @@ pub enum Inexact {
     Watched(u64),
     #[error(
         "only the interesting paths of {} are counted separately (--interesting, scheme {scheme}). {} of their other paths are counted \
-            together, and functions without interesting paths are not counted",
+         together; functions without interesting paths are not counted",
         plural(*.functions, "function"),
         plural(*.executions, "execution")
     )]
     Interesting { scheme: String, functions: u64, executions: u64 },
     #[error(
-        "scheme {scheme} counts {} of {} as if they were interesting. Use --scheme ppp or known-table for exact counts",
+        "scheme {scheme} counts {} of {} as interesting paths. For exact counts, use --scheme ppp or known-table",
         plural(*.aliases, "other path"),
         plural(*.functions, "function")
     )]
@@ -144,28 +144,28 @@ pub enum Inexact {
         aliases: u64,
     },
     /// Number of functions whose numbering was tested on random paths instead of verified.
-    #[error("{} had too many paths to verify the numbering, which was only tested on random paths", plural(*.0, "function"))]
+    #[error("{} had too many paths to verify their numbering completely; it was tested on random paths", plural(*.0, "function"))]
     Unproven(u64),
     /// Number of units that belong to a copy, which counts only a part of the paths.
     #[error(
-        "{} to one of several copies, each of which counts some of the paths. {COUNTS_ARE_EXACT}",
+        "{} to one of several copies, which counts only a part of the paths. {COUNTS_ARE_EXACT}",
         plural_verb(*.0, "unit", "belongs", "belong")
     )]
     Copy(u64),
     /// Number of units that count edges instead of paths.
-    #[error("{} edges instead of paths (--divide edges), so each path below is a single edge", units_count(*.0))]
+    #[error("{} edges instead of paths (--divide edges): each path below is a single edge", units_count(*.0))]
     Edges(u64),
     /// Number of differences between copies that should have run the same execution.
     #[error(
-        "the copies that counted together did not run the same execution ({}), so the profile mixes counts of several executions. \
-            `trodden repeatable -- COMMAND` checks whether the program behaves the same in each run",
+        "the copies executed the program differently ({}), so the profile mixes counts of different executions. To check whether the \
+         program behaves the same in each run, use `trodden repeatable -- COMMAND`",
         plural(*.0, "difference")
     )]
     Diverged(u64),
     /// Linkage names of the functions in a sampled program that are never sampled.
     #[error(
-        "some functions are never sampled and have no counts, because they call setjmp or contain code that must not be duplicated: \
-            {}. `trodden info --json PROGRAM` gives the reason for each; build without --sample to count them",
+        "some functions have no counts, because they call setjmp or contain code that must not be duplicated, and therefore cannot be \
+         sampled: {}. To count them, build without --sample; `trodden info --json PROGRAM` shows the reason for each",
         list_first(.0)
     )]
     NotSampled(Vec<String>),
@@ -177,8 +177,8 @@ pub enum Inexact {
     Lost(u64),
     /// Number of copies that counted together and were all ended by a signal.
     #[error(
-        "a signal ended the {0} copies that counted together, each at a different point of the execution, so counts of different \
-            functions are inconsistent. Record without --copies to see where a single run was interrupted"
+        "a signal ended each of the {0} copies at a different point of the execution, so the counts of different functions do not fit \
+         together. To see where a run is interrupted, record without --copies"
     )]
     Interrupted(u64),
 }

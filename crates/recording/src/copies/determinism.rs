@@ -47,8 +47,12 @@ pub fn check_repeatable(
     launch(folder.path(), &all, &CopyRunner { engine: sequential_engine(None), stop: &stop, context })?;
     drop(stop);
     let mut copies = read_results(folder.path(), &all, context)?;
-    let randomised = copies.pop().context("no run has a result")?;
-    ensure!(!copies[0].profile.images.is_empty(), "nothing was counted, because {} was not built with trodden", program.display());
+    let randomised = copies.pop().context("no run produced a result")?;
+    ensure!(
+        !copies[0].profile.images.is_empty(),
+        "nothing was counted, because {} was not built with trodden. Build it with `trodden build -- ...`",
+        program.display()
+    );
     let mut found = outcome_differences(&copies);
     for (at, copy) in copies.iter().enumerate().skip(1) {
         found.extend(path_differences(&copies[0].profile, &copy.profile).into_iter().map(|d| format!("run {at}: {d}")));

@@ -139,10 +139,7 @@ pub fn identity(program: &Path, store: Option<&UnitCache>) -> Result<(Identity, 
     match units.iter().find(|(_, map)| parts::origin(map).is_some()) {
         Some((unit, _)) => Ok((image.identity, *unit)),
         None => {
-            bail!(
-                "{} is not a copy that counts some of the paths. Create copies with `trodden fleet copies PROG -k 8 -o FOLDER`",
-                program.display()
-            )
+            bail!("{} is not a copy of a program. Create copies with `trodden fleet copies PROG -k 8 -o FOLDER`", program.display())
         }
     }
 }
@@ -161,7 +158,7 @@ impl LoadedProgram {
             let frame = image.frame(unit, store)?;
             let frame = frame.with_context(|| {
                 format!(
-                    "{}: the map of unit {unit} is neither in the file nor in the unit cache. Set TRODDEN_CACHE to the cache of its build",
+                    "{}: the map of unit {unit} is neither in the file nor in the unit cache. Set TRODDEN_CACHE to the cache of the build",
                     file.display()
                 )
             })?;
@@ -178,6 +175,6 @@ fn find_only_file(folder: &Path) -> Result<PathBuf> {
     let files: Vec<&PathBuf> = files.iter().filter(|path| path.is_file() && path.extension().is_none_or(|e| e != "raw")).collect();
     match files[..] {
         [one] => Ok(one.clone()),
-        _ => bail!("{} contains {} files instead of one program", folder.display(), files.len()),
+        _ => bail!("expected one program in folder {}, found {} files", folder.display(), files.len()),
     }
 }

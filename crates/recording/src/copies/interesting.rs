@@ -60,7 +60,7 @@ impl InterestingPartition {
         // With other schemes, several paths may have the same number, and a number may mean different paths in different copies.
         ensure!(
             matches!(numbering, None | Some(NumberingScheme::KnownTable)),
-            "copies cannot share the interesting paths of {}, which was built with a different numbering scheme. Build it without --scheme",
+            "copies cannot divide the interesting paths of {}, because the program was built with --scheme. Build it without --scheme",
             program.display()
         );
         let settings = path_sets::common_settings(&units, program, PROGRAM_OPTION)?;

@@ -82,7 +82,7 @@ impl IterationPathPartition {
             .map(|(unit, skipped)| ((unit.clone(), skipped.name.clone()), &skipped.reason))
             .collect();
         for ((_, name), reason) in &missing {
-            log::warn!("paths over iterations of `{name}` are not counted: {reason}");
+            log::warn!("paths over iterations of function `{name}` are not counted: {reason}");
         }
         missing.into_keys().collect()
     }
@@ -94,7 +94,7 @@ impl IterationPathPartition {
 
 /// Returns the cost of counting at each end of a function. The setup cost is the cost of changing contexts.
 fn divisible_task(key: &FunctionKey, function: &IterationFunction) -> Result<DivisibleTask> {
-    let (dag, numbering) = function.numbered_paths().with_context(|| format!("the paths of `{}` are corrupt", key.1))?;
+    let (dag, numbering) = function.numbered_paths().with_context(|| format!("the path data of function `{}` is corrupt", key.1))?;
     let ends = Ends::within_paths(&dag);
     let mut parts: BTreeMap<DagEdgeId, u64> = function.ends.iter().map(|end| (*end, 0)).collect();
     let mut setup = 0u64;
@@ -131,8 +131,8 @@ impl Partition for IterationPathPartition {
         let (images, differences) = merge(profiles, &self.names_counted_by_all(), &uncounted);
         ensure!(
             images.iter().any(counts_iterations),
-            "no copy counted a path over iterations, because no function of the set was executed. Run the program as in the run that the \
-                set is from"
+            "no path over iterations was counted, because the program executed no function of the set. Run it with the same input as \
+             the run that the set was taken from"
         );
         Ok((images, differences))
     }

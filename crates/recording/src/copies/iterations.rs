@@ -56,7 +56,7 @@ impl IterationPartition {
         let weights = functions.iter().map(weight).zip(0..).collect();
         let AssignedFunctions { copies, max_load, total_weight } = divide_functions(weights, job.options.copies);
         log::info!(
-            "{} divided among {} copies; the largest share is {:.1} % of the {} that are not in all copies",
+            "{} divided among {} copies; the largest share is {:.1} % of the divided {}",
             plural(functions.len() as u128, "function", "functions"),
             copies.len(),
             100.0 * max_load as f64 / total_weight.max(1) as f64,
@@ -105,7 +105,7 @@ impl Partition for IterationPartition {
 
     fn merge(&self, profiles: Vec<Profile>, work: &Path) -> Result<(Vec<ImageProfile>, Vec<String>)> {
         let merged = merge(profiles, work);
-        ensure!(!merged.0.is_empty(), "no copy wrote a stream, because none of the program's functions was executed");
+        ensure!(!merged.0.is_empty(), "no stream was recorded, because the program executed none of its instrumented functions");
         Ok(merged)
     }
 

@@ -50,7 +50,11 @@ pub fn run_all(count: usize, work: &Path, runner: &CopyRunner) -> Result<(Vec<Co
     if interrupted.is_empty() {
         return Ok((copies, attempts));
     }
-    log::info!("a signal ended only {} of {}. Running them again", interrupted.len(), plural(count as u128, "copy", "copies"));
+    log::info!(
+        "a signal ended only {} of {}. The interrupted copies run again",
+        interrupted.len(),
+        plural(count as u128, "copy", "copies")
+    );
     run_interrupted_again(work, &interrupted, runner)?.into_iter().zip(&interrupted).for_each(|(more, at)| attempts[*at] += more);
     Ok((read_results(work, &all, runner.context)?, attempts))
 }
@@ -62,9 +66,8 @@ pub fn sequential_engine(memory: Option<u64>) -> Engine {
 
 /// Finds a program's file as a shell would.
 pub fn resolve_program(word: &OsStr, context: CopyContext) -> Result<PathBuf> {
-    let path = find_program(context.driver, word)
-        .filter(|p| p.is_file())
-        .with_context(|| format!("cannot find the program {}", word.display()))?;
+    let path =
+        find_program(context.driver, word).filter(|p| p.is_file()).with_context(|| format!("cannot find program {}", word.display()))?;
     Ok(fs::canonicalize(path)?)
 }
 

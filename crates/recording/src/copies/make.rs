@@ -37,7 +37,7 @@ impl CopiedProgram {
     pub fn read(path: &Path, store: Option<&UnitCache>) -> Result<CopiedProgram> {
         let bytes = fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
         let image = InstrumentedImage::read(&bytes).with_context(|| {
-            format!("{} is not an instrumented program (pass the program itself, not a script that runs it)", path.display())
+            format!("{} is not an instrumented program. Pass the program itself, not a script that runs it", path.display())
         })?;
         let mut units = read_units(path, store)?;
         let original = PartitionedProgram {
@@ -61,7 +61,7 @@ impl CopiedProgram {
     fn divide_edges(self, copies: usize, weights: Option<&Profile>) -> Result<PathPartition> {
         ensure!(
             !self.is_residual(),
-            "{} counts only unknown paths. Pass a program that counts all paths to --divide edges",
+            "--divide edges does not apply to {}, which counts only unknown paths. Pass a program that counts all paths",
             self.original.path
         );
         let edges = self.units.iter().map(|(frame, map)| Ok((frame.clone(), edges::edge_unit(map)?))).collect::<Result<Vec<_>>>()?;
@@ -84,10 +84,10 @@ impl CopiedProgram {
             (false, _) => Ok(trodden_partition::plan(procedures, strategy, options)),
             // A function's known paths cost little once a copy counts anything in that function. Dividing its unknown paths would therefore
             // save nothing.
-            (true, PartitionStrategy::Weighted) => Ok(weighted::whole(procedures, options)),
+            (true, PartitionStrategy::Weighted) => Ok(weighted::plan_whole_procedures(procedures, options)),
             (true, PartitionStrategy::Pbl | PartitionStrategy::Sbl) => Ok(trodden_partition::plan(procedures, strategy, options)),
             (true, PartitionStrategy::P3) => bail!(
-                "{} counts only unknown paths, and copies can divide these only by function. Pass --strategy weighted or pbl",
+                "{} counts only unknown paths, which copies can divide only by function. Pass --strategy weighted or pbl",
                 self.original.path
             ),
         }
@@ -98,13 +98,17 @@ impl CopiedProgram {
     pub fn divide_by_max_probes(&self, procedures: &[Procedure], max_probes: usize, measure: Measure) -> Result<PartitionPlan> {
         ensure!(
             !self.is_residual(),
-            "{} counts only unknown paths, to which --max-probes does not apply. Omit --max-probes",
+            "--max-probes does not apply to {}, which counts only unknown paths. Omit --max-probes",
             self.original.path
         );
         bounded::plan(procedures, max_probes, measure).map_err(|few| {
             let name =
                 self.units.iter().flat_map(|(_, map)| &map.functions).nth(few.procedure).map_or("", |function| function.plain_name());
-            anyhow!("--max-probes {max_probes} is too small: some paths of `{name}` need {} probes together", few.probes)
+            anyhow!(
+                "--max-probes {max_probes} is too small: some paths of `{name}` must be counted by one copy, with {} probes. Pass a \
+                 greater --max-probes",
+                few.probes
+            )
         })
     }
 
@@ -117,7 +121,7 @@ impl CopiedProgram {
     ) -> Result<PartitionPlan> {
         let mut plan = self.divide_by_max_probes(procedures, max_probes, options.measure)?;
         let needed = plan.copies.len();
-        ensure!(needed <= options.copies, "--max-probes {max_probes} needs {needed} copies. Pass --copies {needed} or more");
+        ensure!(needed <= options.copies, "--max-probes {max_probes} requires {needed} copies. Pass --copies {needed} or more");
         plan.copies.resize(options.copies, CopyPlan { parts: vec![None; procedures.len()] });
         Ok(plan)
     }
@@ -132,7 +136,8 @@ impl CopiedProgram {
         if let Some(first) = left.first() {
             let more = if left.len() > 1 { format!(" and {} more", left.len() - 1) } else { String::new() };
             log::info!(
-                "strategy p3 does not divide {first}{more}, which would have too many tasks. `--strategy weighted` divides large functions"
+                "strategy p3 does not divide {first}{more}, because there would be too many tasks. To divide large functions, use \
+                 --strategy weighted"
             );
         }
     }
@@ -205,7 +210,7 @@ impl PathPartition {
         // the copies.
         let single = PartitionOptions { copies: 1, ..choices };
         let whole = is_whole.then(|| trodden_partition::plan(basis, PartitionStrategy::Sbl, &single).copies.remove(0));
-        let expected = weights.filter(|w| w.same_input).map(|_| plan.copies.iter().map(|c| hits::of_copy(&procedures, c).all).collect());
+        let expected = weights.filter(|w| w.same_input).map(|_| plan.copies.iter().map(|c| hits::copy_hits(&procedures, c).all).collect());
         let mut partition = PathPartition::from_plan(program, plan);
         partition.settings.count_hits = options.count_hits.then_some(true);
         Ok(PathPartition { expected, whole, ..partition })
@@ -316,12 +321,12 @@ fn shared_settings(units: &[(Frame, UnitMap)]) -> Result<Settings> {
         };
         if let Some(advice) = advice {
             let (source, what) = (&map.source, observation.observed().kind().option);
-            bail!("the unit of {source} was built with {what}, which copies cannot share. {advice}");
+            bail!("copies cannot divide the unit of {source}, because it was built with {what}. {advice}");
         }
         for function in &map.functions {
             ensure!(
                 has_standard_numbering(function)?,
-                "function `{}` does not have the standard path numbering. Build the program without table-slots",
+                "function `{}` counts its paths in a table, which copies cannot divide. Build the program without table-slots",
                 function.name
             );
         }
@@ -340,10 +345,10 @@ fn shared_settings(units: &[(Frame, UnitMap)]) -> Result<Settings> {
         };
         match &all {
             Some(others) if others.known != shared.known => {
-                bail!("units of the program were built with different known paths. Build all units with the same known paths")
+                bail!("the program's units were built with different known paths. Build all units with the same known paths")
             }
             Some(others) if *others != shared => {
-                bail!("units of the program were built with different settings of reach or threads. Build all units with the same settings")
+                bail!("the program's units were built with different settings of reach or threads. Build all units with the same settings")
             }
             _ => all = Some(shared),
         }

@@ -254,7 +254,7 @@ fn run_copies(job: &CopyJob, runner: &CopyRunner, partition: &PathPartition, wor
         let found = run_baseline(work, options, &profile, runner, &mut measurements)?;
         // If a signal interrupted the program, its unfinished paths may differ.
         if matches!(copies[0].outcome.ending, ProcessEnding::Signal(_)) || is_interrupted {
-            found.iter().for_each(|at| log::info!("{at} in the program that counts all paths, which a signal ended as well"));
+            found.iter().for_each(|at| log::info!("{at} in the comparison run, which counts all paths and was also ended by a signal"));
         } else {
             differences.extend(found.into_iter().map(|at| format!("{at} in the program that counts all paths")));
         }
@@ -275,7 +275,8 @@ fn collect_measurements(
 ) -> Result<CopyMeasurements> {
     if copies.iter().any(|c| !c.times.fixed_addresses) {
         log::info!(
-            "addresses are randomised here (containers may forbid to turn that off): programs whose paths depend on addresses may differ"
+            "cannot turn off the randomisation of addresses (some containers forbid it). If paths depend on addresses, the copies may \
+             take different paths"
         );
     }
     let is_residual = partition.is_residual();

@@ -68,7 +68,7 @@ impl<'a> CopyObjects<'a> {
     /// be written, or a signal interrupts the compilation.
     pub fn compile_missing(self, stop: &StopFlag) -> Result<()> {
         log::info!(
-            "compiling {} of {}; the others are shared between copies or in the cache",
+            "compiling {} of {}; the other units are shared between copies or in the cache",
             self.missing.len(),
             plural(self.requested as u128, "unit", "units")
         );
@@ -89,7 +89,10 @@ impl<'a> CopyObjects<'a> {
         let map = frame.map()?;
         let stem = to.file_stem().unwrap_or_default().to_string_lossy().into_owned();
         let [input, output] = ["bc", "o"].map(|end| format!("{stem}.{end}"));
-        fs::write(scratch.join(&input), frame.bitcode().with_context(|| format!("the bitcode of {} was not stored", map.source))?)?;
+        fs::write(
+            scratch.join(&input),
+            frame.bitcode().with_context(|| format!("the bitcode of {} was not stored. Build the program without keep=map", map.source))?,
+        )?;
         let folder = InputFolder::new(scratch);
         let mut settings = self.settings.clone();
         if let Some(parts) = parts {
@@ -97,11 +100,11 @@ impl<'a> CopyObjects<'a> {
             settings.origin = Some(frame.unit);
         }
         let request = settings.request(&folder)?.write(&folder)?;
-        let codegen = codegen_options(&map).with_context(|| format!("unit of {}", map.source))?;
+        let codegen = codegen_options(&map).with_context(|| format!("cannot compile the unit of {}", map.source))?;
         let mut command = self.compiler.command(Path::new(&input), &codegen, Path::new(&output));
         command.current_dir(scratch);
         experiment::pass_request(&mut command, &request);
-        self.compiler.run(command, Path::new(&input)).with_context(|| format!("unit of {}", map.source))?;
+        self.compiler.run(command, Path::new(&input)).with_context(|| format!("cannot compile the unit of {}", map.source))?;
         let made = fs::read(scratch.join(&output))?;
         write_atomically(to, &made)?;
         // Intermediate files may be large and numerous.

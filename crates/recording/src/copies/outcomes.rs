@@ -65,12 +65,12 @@ pub fn report_interrupted(merged: &MergedCopies, end: ProcessEnding) {
     const MAX_SHOWN: usize = 5;
     if merged.profile.run.interrupted > 0 {
         log::warn!(
-            "{} ended all copies, each at a different point, so the counts of different functions are inconsistent. The profile is marked \
-                accordingly",
+            "{} ended all copies, each at a different point, so the counts of different functions do not fit together. The profile is \
+             marked as inexact",
             format_ending(end)
         );
     } else if matches!(end, ProcessEnding::Signal(_)) {
-        log::info!("{} ended the program, whose path in progress may be counted as if it were complete", format_ending(end));
+        log::info!("{} ended the program. The path in progress may be counted as if it were complete", format_ending(end));
     }
     merged
         .interrupted
@@ -78,7 +78,7 @@ pub fn report_interrupted(merged: &MergedCopies, end: ProcessEnding) {
         .take(MAX_SHOWN)
         .for_each(|at| log::info!("{} ended the program in the middle of a path: {at}", format_ending(end)));
     if merged.interrupted.len() > MAX_SHOWN {
-        log::info!("and in {}", plural((merged.interrupted.len() - MAX_SHOWN) as u128, "more place", "more places"));
+        log::info!("and in the middle of paths in {}", plural((merged.interrupted.len() - MAX_SHOWN) as u128, "more place", "more places"));
     }
 }
 

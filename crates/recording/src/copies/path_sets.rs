@@ -29,7 +29,9 @@ pub fn check_options(options: &CopyOptions, kind: &str) -> Result<()> {
         (options.strategy != PartitionStrategy::Weighted, "--strategy"),
     ];
     match given.iter().find(|(is_given, _)| *is_given) {
-        Some((_, option)) => bail!("{option} applies to copies that count all paths, but the program was built with {kind}. Omit {option}"),
+        Some((_, option)) => {
+            bail!("{option} applies only to programs that count all paths, but this one was built with {kind}. Omit {option}")
+        }
         None => Ok(()),
     }
 }
@@ -39,7 +41,7 @@ pub fn common_settings(units: &[(Frame, UnitMap)], program: &Path, kind: &str) -
     all.dedup();
     ensure!(
         all.len() == 1,
-        "units of {} were built with different parameters. Build the program again with `trodden instrument {kind}`",
+        "the units of {} were built with different options. Build the program again with `trodden instrument {kind}`",
         program.display()
     );
     Ok(all.remove(0))
@@ -105,7 +107,7 @@ pub fn log_division(owners: &PathOwners, copies: usize, participle: &str) {
     let (paths, functions) = (owners.values().map(BTreeMap::len).sum::<usize>(), owners.len());
     let divided = owners.values().filter(|own| own.values().collect::<BTreeSet<_>>().len() > 1).count();
     log::info!(
-        "{} of {} {} {participle} by {}; {} divided",
+        "{} of {} {} {participle} by {}; {} divided between copies",
         plural(paths as u128, "path", "paths"),
         plural(functions as u128, "function", "functions"),
         if paths == 1 { "is" } else { "are" },

@@ -99,7 +99,7 @@ pub fn check_destinations(job: &CopyJob) -> Result<()> {
 
 fn check_destination(path: &Path) -> Result<()> {
     let cannot = || format!("cannot write {} (pass a different file)", path.display());
-    ensure!(!path.is_dir(), "cannot write {}, which is a folder. Pass a file", path.display());
+    ensure!(!path.is_dir(), "cannot write {}, which is a folder. Pass the name of a file", path.display());
     // A regular file will be replaced, for which its folder must be writable. Other files, such as pipes, will be written directly.
     if path.exists() && !path.is_file() {
         return access(path, AccessFlags::W_OK).with_context(cannot);

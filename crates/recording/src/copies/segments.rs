@@ -124,7 +124,8 @@ fn procedures_of_set(set: &SegmentSet) -> Result<Vec<DividedFunction>> {
     let mut units: BTreeMap<&str, usize> = BTreeMap::new();
     let mut out = Vec::new();
     for (number, function) in (0..).zip(set.functions()).filter(|(_, function)| !function.interesting.is_empty()) {
-        let (dag, numbering) = function.numbered_paths().with_context(|| format!("the paths of `{}` are corrupt", function.name))?;
+        let (dag, numbering) =
+            function.numbered_paths().with_context(|| format!("the path data of function `{}` is corrupt", function.name))?;
         let numbers: BTreeSet<u64> = function.interesting.iter().map(|(_, path)| *path).collect();
         let paths: Vec<(u64, Vec<DagEdgeId>)> = numbers.into_iter().filter_map(|path| Some((path, numbering.path(&dag, path)?))).collect();
         let (own, renumbered) = build_subgraph(&dag, &paths);
@@ -177,7 +178,8 @@ fn call_sites(set: &SegmentSet) -> Result<CallSites> {
         if calls.is_empty() {
             continue;
         }
-        let (dag, numbering) = function.numbered_paths().with_context(|| format!("the paths of `{}` are corrupt", function.name))?;
+        let (dag, numbering) =
+            function.numbered_paths().with_context(|| format!("the path data of function `{}` is corrupt", function.name))?;
         for (callee, context) in calls {
             let path = numbering.path(&dag, context.path).unwrap_or_default();
             let last = path.iter().rev().find_map(|edge| match dag.edge(*edge).origin {
@@ -210,7 +212,8 @@ impl Partition for SegmentPartition {
         let (images, differences) = merge(profiles, &self.function_names(self.counted_by_all.iter().copied()), &divided);
         ensure!(
             images.iter().any(counts_segments),
-            "no copy counted a segment, because no function of the set was executed. Run the program as in the run that the set is from"
+            "no segment was counted, because the program executed no function of the set. Run it with the same input as the run that \
+             the set was taken from"
         );
         Ok((images, differences))
     }

@@ -66,7 +66,8 @@ fn reported_expression(bytes: &[u8], program: &Path, context: CopyContext) -> Re
     let defaults = Defaults::from_program(bytes)?;
     let expression = defaults.watched.with_context(|| {
         format!(
-            "{} has no symbols, so what it does when a watched path matches is unknown. Link it without stripping symbols",
+            "cannot determine what {} does when a watched path matches, because it has no symbols. Link the program without stripping \
+             symbols",
             program.display()
         )
     })?;
@@ -74,8 +75,8 @@ fn reported_expression(bytes: &[u8], program: &Path, context: CopyContext) -> Re
     let action = variable.or(defaults.on_untested).unwrap_or_default();
     ensure!(
         matches!(action.as_str(), "" | "count" | "report"),
-        "when a watched path matches, {} performs the action `{action}`, so copies that watch different paths would behave differently. \
-            Set {ON_UNTESTED_VARIABLE}=report",
+        "copies of {} would behave differently, because each watches different paths and performs the action `{action}` at a match. Set \
+         {ON_UNTESTED_VARIABLE}=report",
         program.display()
     );
     Ok((action == "report").then_some(expression))

@@ -144,8 +144,8 @@ fn first_run(program: &CopiedProgram, spec: &CopyJobSpec, folder: &Path, runner:
     }
     if took > MAX_REPEATED_RUN {
         log::info!(
-            "no sample was taken in {:.1} s, because the program rarely leaves its innermost loops. The partition uses \
-                estimated frequencies. Pass a profile with --weights to improve it",
+            "no sample was taken in {:.1} s, because the program rarely leaves its innermost loops. The partition uses estimated \
+             frequencies. For a better partition, pass a profile with --weights",
             took.as_secs_f64()
         );
         return Ok(None);
@@ -164,7 +164,7 @@ fn run_program_once(file: &Path, sampled: bool, spec: &CopyJobSpec, folder: &Pat
     match launch(folder, &[0], runner) {
         // If a node was presumed lost, it may still deliver a second result. Sampled results differ, because they depend on time.
         Err(error) if matches!(error.downcast_ref(), Some(trodden_launch::LaunchError::Duplicate { .. })) => {}
-        other => drop(other.context(CopiesFailed).context("the first run, on which the partition would be based, failed")?),
+        other => drop(other.context(CopiesFailed).context("the first run, which provides weights for the partition, failed")?),
     }
     let run = read_results(folder, &[0], runner.context)?.remove(0);
     Ok((run.profile, Duration::from_nanos(run.times.wall_ns)))
@@ -179,6 +179,6 @@ fn build_sampled_variant(program: &CopiedProgram, folder: &Path, runner: &CopyRu
     let sampled = folder.join("sampled");
     inputs
         .link_with(driver, made, &sampled, &experiment::write_request(driver, &experiment::resolve(driver, settings.clone())?)?, None)
-        .context("cannot link the program for a first run")?;
+        .context("cannot link the program for the first run, which provides weights")?;
     Ok(sampled)
 }

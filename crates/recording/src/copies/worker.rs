@@ -55,7 +55,7 @@ pub fn run_worker(folder: &Path, copy: usize, result: &Path, context: &Recording
     let run = Run { ending: Some(ending), ..new_run() };
     let collected = collect(raw_files(run_folders.raw.path())?, run, context.units.as_ref());
     if let Some(problem) = collected.problems.iter().find(|p| p.loses_counts()) {
-        bail!("counts are lost: {problem}");
+        bail!("the copy's counts are lost: {problem}");
     }
     let times = CopyTimes { wall_ns, cpu_ns: cpu_time(), started_ns: started.as_nanos() as u64, host: host_name(), fixed_addresses };
     write_atomically(&copy_file(folder, "times", copy).with_extension("json"), &serde_json::to_vec(&times)?)?;
@@ -76,7 +76,7 @@ fn keep_logs(run_folders: &RunFolders, folder: &Path, copy: usize) -> Result<()>
     for log in &logs {
         ensure!(
             write_raw_counts(log)? == 0,
-            "some events of copy {copy} were lost, so its counts would be wrong. Record again with fewer copies at a time (--jobs)"
+            "copy {copy} lost events, so its counts would be wrong. Record again with fewer copies at a time (--jobs)"
         );
     }
     let kept = copy_file(folder, "logs", copy);

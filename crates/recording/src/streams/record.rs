@@ -59,7 +59,10 @@ pub fn record_last_paths(arguments: &[OsString], last: u64, context: &RecordingC
     let streams = files_with_extension(&folder, STREAM_EXTENSION)?;
     let (streams, others): (Vec<PathBuf>, Vec<PathBuf>) = streams.into_iter().partition(|f| is_stream_file(f));
     if let Some(other) = others.first() {
-        log::warn!("{} is not a stream. The program that wrote it was built without --stream, and only counted", other.display());
+        log::warn!(
+            "{} is not a stream, because the program that wrote it was built without --stream. Build it with --stream",
+            other.display()
+        );
     }
     if streams.is_empty() {
         log::warn!("nothing was recorded, because no program that ran was built with --stream (`trodden build --stream -- ...`)");
@@ -73,7 +76,7 @@ pub fn record_last_paths(arguments: &[OsString], last: u64, context: &RecordingC
     log::info!("the last paths are in {}; `trodden show` shows {shown}", folder.display());
     let lost: u64 = streams.iter().filter_map(|file| Some(LiveStream::open(file, false).ok()?.lost_threads().ok()?.threads())).sum();
     if lost > 0 {
-        log::warn!("{} could not be recorded because the file was full", plural(lost.into(), "thread", "threads"));
+        log::warn!("{} could not be recorded, because the stream file was full", plural(lost.into(), "thread", "threads"));
     }
     Ok(exit_code_with(status, lost == 0))
 }
@@ -95,7 +98,7 @@ pub fn record_complete_streams(what: &RecordedCommand, options: StreamOptions, c
         Err(error) => {
             let kept = folder.keep();
             log::warn!(
-                "no streams of this run were stored: {1}. The stream files are kept in {0} (`trodden import {2}`)",
+                "could not store the streams of this run: {1}. The stream files are kept in {0}; to store them, run `trodden import {2}`",
                 kept.display(),
                 format_causes(&error),
                 quote_for_shell(&kept.to_string_lossy())
@@ -143,13 +146,13 @@ fn store_logs(what: &RecordedCommand, run: Run, folder: &Path, drained: &DrainTo
         return Ok(true);
     }
     if logs.is_empty() {
-        log::warn!("no streams were recorded. The programs that ran were built without --stream, and only counted");
+        log::warn!("no streams were recorded, because the programs that ran were built without --stream. Their counts are stored");
     }
     let profile = collect_profile(raw_files(folder)?, run, context.units.as_ref());
     let delivered = deliver(&profile, &what.destination, context)?;
     if drained.invalid_words > 0 {
         log::warn!(
-            "{} of the streams are not events, because the program overwrote them",
+            "{} in the streams are not events, because the program overwrote them",
             plural(drained.invalid_words.into(), "word", "words")
         );
     }
@@ -181,7 +184,7 @@ pub fn write_raw_counts(path: &Path) -> Result<u64> {
     let lossy = log.threads().iter().filter(|t| t.lost > 0).count() as u64;
     let lost: u64 = log.threads().iter().map(|t| t.lost).sum();
     if lost > 0 {
-        log::warn!("{} of {} were lost because the file was full", plural(lost.into(), "event", "events"), path.display());
+        log::warn!("{} of stream {} were lost, because the file was full", plural(lost.into(), "event", "events"), path.display());
     }
     let lost_threads = (0..lossy).fold(LostThreads::default(), |lost, _| lost.add_thread(LostReason::Other));
     write_raw(&path.with_extension("raw"), log.header(), &fold_counts(&log)?, lost_threads)?;
@@ -203,10 +206,10 @@ pub fn import_leftover_streams(given: &[PathBuf], destination: &ProfileDestinati
         write_lost_threads(&log, drained.lost)?;
         if drained.corrupt_bytes > 0 {
             let bytes = plural(drained.corrupt_bytes.into(), "byte", "bytes");
-            log::warn!("the log or a journal of {} is corrupt: cannot read {bytes}", stream.display());
+            log::warn!("the log or a journal of {} is corrupt: {bytes} cannot be read", stream.display());
         }
         if drained.invalid_words > 0 {
-            log::warn!("{} is corrupt: {} are not events", stream.display(), plural(drained.invalid_words.into(), "word", "words"));
+            log::warn!("stream {} is corrupt: {} are not events", stream.display(), plural(drained.invalid_words.into(), "word", "words"));
         }
         let is_corrupt = drained.corrupt_bytes > 0 || drained.invalid_words > 0;
         lossy += write_raw_counts(&log)? + drained.lost.threads() + u64::from(is_corrupt);
@@ -219,7 +222,7 @@ pub fn import_leftover_streams(given: &[PathBuf], destination: &ProfileDestinati
         (None, output) => streams_folder_of(&output.clone().unwrap_or_default()),
     };
     move_logs(&files_with_extension(folder.path(), LOG_EXTENSION)?, &target)?;
-    ensure!(lossy == 0, "events of {} were lost", plural(lossy.into(), "thread", "threads"));
+    ensure!(lossy == 0, "the streams of {} are incomplete, because events were lost", plural(lossy.into(), "thread", "threads"));
     delivered.check()
 }
 
@@ -240,6 +243,6 @@ fn find_streams(given: &[PathBuf]) -> Result<(Vec<PathBuf>, Vec<PathBuf>)> {
             |raw: &Path| raw.with_extension(LOG_EXTENSION).exists() || raw.with_extension("").with_extension(LOG_EXTENSION).exists();
         counted.extend(raw_files(path)?.into_iter().filter(|raw| !has_log(raw)));
     }
-    ensure!(!streams.is_empty(), "the given folders have no stream files (whose names end in .stream)");
+    ensure!(!streams.is_empty(), "the given folders have no stream files (*.stream)");
     Ok((streams, counted))
 }

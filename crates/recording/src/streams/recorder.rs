@@ -101,7 +101,7 @@ impl<'a> StreamRecorder<'a> {
                 let log = self.new_log(&file);
                 let Ok(drain) = Drain::begin(&file, &log, self.method) else {
                     // If the file was moved, a later search finds it in its new folder.
-                    anyhow::ensure!(!file.exists(), "cannot record {} into {}", file.display(), log.display());
+                    anyhow::ensure!(!file.exists(), "cannot record stream {} into {}", file.display(), log.display());
                     let _ = fs::remove_file(&log);
                     continue;
                 };

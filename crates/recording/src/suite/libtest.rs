@@ -36,7 +36,7 @@ pub struct TestBinary {
 /// Runs a test binary. Writes the number of tests and the names of failed tests to `out`.
 pub fn run_binary(job: &TestBinary, context: &RecordingContext, out: &mut dyn Write) -> Result<ExitCode> {
     let command = &job.command[..];
-    let (binary, arguments) = command.split_first().context("no test binary was given")?;
+    let (binary, arguments) = command.split_first().context("expected a test binary: cargo passed none")?;
     let has = |option: &str| arguments.iter().any(|a| a == option);
     if has("--list") {
         return Err(cannot_run(binary, Command::new(binary).args(arguments).exec()).into());

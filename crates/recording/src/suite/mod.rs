@@ -60,7 +60,7 @@ fn parse_unique_commands(text: &str, file: &Path) -> Result<Vec<TestCommand>> {
     ensure!(!tests.is_empty(), "{} has no commands. Write one on each line", file.display());
     let mut names = BTreeSet::new();
     if let Some(twice) = tests.iter().find(|t| !names.insert(&t.name)) {
-        bail!("{} has two tests `{}`. Write a unique name and a tab before each command", file.display(), twice.name);
+        bail!("{} has two tests called `{}`. Write a unique name and a tab before each command", file.display(), twice.name);
     }
     Ok(tests)
 }
@@ -75,7 +75,7 @@ fn parse_commands(text: &str) -> Vec<TestCommand> {
 }
 
 fn list_ctest_tests(folder: &Path, options: &[OsString]) -> Result<Vec<TestCommand>> {
-    ensure!(folder.is_dir(), "the folder {} does not exist. Pass the CMake build folder to --ctest", folder.display());
+    ensure!(folder.is_dir(), "folder {} does not exist. Pass the CMake build folder to --ctest", folder.display());
     let base = || -> Vec<OsString> { ["ctest", "--test-dir"].map(OsString::from).into_iter().chain([folder.into()]).collect() };
     let query_ctest = |options: &[OsString]| -> Result<Value> {
         let arguments = base();
@@ -83,7 +83,7 @@ fn list_ctest_tests(folder: &Path, options: &[OsString]) -> Result<Vec<TestComma
         let output = output.context("cannot run ctest, which is part of CMake (Debian: apt install cmake)")?;
         let failure = || format!("ctest cannot list the tests of {}: {}", folder.display(), String::from_utf8_lossy(&output.stderr).trim());
         ensure!(output.status.success(), failure());
-        serde_json::from_slice(&output.stdout).context("cannot parse the tests that ctest lists (version 3.20 or later is needed)")
+        serde_json::from_slice(&output.stdout).context("cannot parse the list of tests that ctest printed. Use CMake 3.20 or later")
     };
     // ctest selects a test by its index in the complete list, so the list of all tests is needed, too.
     let all = query_ctest(&[])?;
@@ -103,7 +103,7 @@ fn list_ctest_tests(folder: &Path, options: &[OsString]) -> Result<Vec<TestComma
         .collect();
     ensure!(
         !tests.is_empty(),
-        "ctest has no tests in {}{}",
+        "ctest found no tests in {}{}",
         folder.display(),
         if options.is_empty() { ". Build it first" } else { " that match these options" }
     );
@@ -134,7 +134,7 @@ pub struct SuiteOutcome {
 
 /// Fails if `lost`, the number of tests whose counts are lost, is not 0.
 pub fn check_no_lost_counts(lost: usize) -> Result<()> {
-    ensure!(lost == 0, "the suite is incomplete: the counts of {} cannot be decoded", plural(lost as u128, "test", "tests"));
+    ensure!(lost == 0, "the suite is incomplete: cannot decode the counts of {}", plural(lost as u128, "test", "tests"));
     Ok(())
 }
 
@@ -208,7 +208,9 @@ impl<'a> SuiteRecorder<'a> {
             let kept = raw.keep();
             let word = kept.to_string_lossy();
             let (folder, word) = (kept.display(), quote_for_shell(&word));
-            log::warn!("cannot decode the counts of the test `{name}`; they are kept in {folder} (`trodden import {word}`)");
+            log::warn!(
+                "cannot decode the counts of test `{name}`. The raw counts are kept in {folder}; to store them, run `trodden import {word}`"
+            );
             return Ok((status, TestCounts::Lost));
         }
         // A process that is killed during its start leaves a file without images.

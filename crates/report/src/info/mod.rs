@@ -112,7 +112,7 @@ impl ImageSummary {
                     let map = frame.map().with_context(what)?;
                     if map.words() != Some(placed.counters) {
                         bail!(
-                            "unit {} in {} does not have the number of counters that its map states. Rebuild the program",
+                            "unit {} in {} is corrupt: the number of its counters differs from the number in its map. Rebuild the program",
                             placed.unit,
                             path.display()
                         );

@@ -57,7 +57,7 @@ fn read_thread(log: &StreamLog, thread: &ThreadLog, table: &mut EventTable, fold
     }
     if reader.unknown > 0 {
         let events = plural(reader.unknown.into(), "different event", "different events");
-        log::warn!("ignored {events} of units without a map. Rebuild the program, or set TRODDEN_CACHE to the cache of its build");
+        log::warn!("skipping {events} of units without a map. Set TRODDEN_CACHE to the cache of the build, or rebuild the program");
     }
     Ok(grammar)
 }

@@ -131,7 +131,7 @@ fn check_core(request: &LastReportRequest, core: Option<&Core>, report: &LastRep
     let threads: Vec<String> = core.threads().map(|t| t.to_string()).collect();
     ensure!(
         recorded,
-        "no thread of the core file {} ({}) is in the stream files. Pass the stream files of the same process",
+        "the stream files contain no thread of core file {} ({}). Pass the stream files of the same process",
         file.display(),
         threads.join(", ")
     );

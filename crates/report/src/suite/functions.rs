@@ -52,13 +52,13 @@ pub fn keep_functions(suite: &mut Suite, criteria: &ComparedFunctions) -> Result
         // This is not an error, because the functions to exclude may have been inlined into others.
         let others = matching_names(&all, text)?;
         if others.is_empty() {
-            log::info!("--except {text} matches no function that the tests execute");
+            log::info!("--except {text} excludes nothing: it matches no function that the tests execute");
         }
         wanted.retain(|at| !others.contains(at));
     }
     ensure!(
         !wanted.is_empty(),
-        "--function, --file and --except together exclude all of the {} that the tests execute",
+        "--function, --file and --except together exclude all {} that the tests execute. Relax one of them",
         plural(all.len() as u128, "function", "functions")
     );
     log::info!("comparing {} of {} that the tests execute", wanted.len(), plural(all.len() as u128, "function", "functions"));
@@ -81,10 +81,7 @@ fn matching_names(all: &[ExecutedFunction], text: &str) -> Result<BTreeSet<usize
 
 fn functions_named(all: &[ExecutedFunction], text: &str) -> Result<BTreeSet<usize>> {
     let found = matching_names(all, text)?;
-    ensure!(
-        !found.is_empty(),
-        "`{text}` neither names nor matches a function that the tests execute: `trodden report SUITE` lists these functions"
-    );
+    ensure!(!found.is_empty(), "no function that the tests execute matches `{text}`. To list these functions, run `trodden report SUITE`");
     Ok(found)
 }
 
@@ -98,8 +95,8 @@ fn functions_declared_at(all: &[ExecutedFunction], place: &Path) -> Result<BTree
     let known = all.iter().filter(|f| f.file.is_some()).count();
     ensure!(
         !found.is_empty(),
-        "the tests execute no function declared in or below {} (the file is known for {known} of {}). Build with -g, and name the folder \
-            from which the program was compiled.",
+        "the tests execute no function declared in or below {} (the source file is known for {known} of {}). Build with -g, and name \
+         the folder from which the program was compiled",
         below.display(),
         plural(all.len() as u128, "function", "functions")
     );
@@ -108,5 +105,10 @@ fn functions_declared_at(all: &[ExecutedFunction], place: &Path) -> Result<BTree
 
 /// Makes a path absolute without resolving links, as in debug information.
 fn make_absolute(place: &Path) -> Result<PathBuf> {
-    std::path::absolute(place).with_context(|| format!("cannot make {} absolute: the working directory does not exist", place.display()))
+    std::path::absolute(place).with_context(|| {
+        format!(
+            "cannot determine the absolute path of {}, because the working folder was deleted. Change to an existing folder",
+            place.display()
+        )
+    })
 }

@@ -50,7 +50,7 @@ pub fn show(out: &mut impl Write, trace: &TraceFile, options: &TraceShowOptions)
     if let (Some(first), Some(last)) = (numbers(&from), numbers(&to))
         && last < first
     {
-        bail!("--to #{last} comes before --from #{first}. Swap the two values");
+        bail!("invalid range: --to #{last} comes before --from #{first}. Swap the two values");
     }
     let span = [from, to];
     match options.view {

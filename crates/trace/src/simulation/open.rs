@@ -88,7 +88,11 @@ impl SourceFormat {
 /// # Errors
 /// QEMU is not installed.
 pub fn qemu_version() -> Result<String> {
-    let version = Command::new(QEMU).arg("--version").output().map_err(|_| anyhow!("{QEMU} is not installed"))?.stdout;
+    let version = Command::new(QEMU)
+        .arg("--version")
+        .output()
+        .map_err(|_| anyhow!("{QEMU} is not installed. Install it with `apt-get install qemu-user`"))?
+        .stdout;
     Ok(String::from_utf8_lossy(&version).lines().next().unwrap_or_default().to_owned())
 }
 
@@ -122,7 +126,7 @@ fn open(path: &Path, format: SourceFormat, programs: &[PathBuf], accepts_traces:
     );
     ensure!(
         programs.is_empty() || format == SourceFormat::PerfScript,
-        "--program applies to the output of `perf script` only, which {} is not. Omit --program",
+        "--program applies only to the output of `perf script`, but {} has a different format. Omit --program",
         path.display()
     );
     let source: Box<dyn BranchSource> = match format {
@@ -179,10 +183,10 @@ impl EmulatedProgram<'_> {
     /// # Errors
     /// QEMU is missing, or cannot run the program.
     pub fn start(self) -> Result<OpenedSource> {
-        let (name, arguments) = self.command.split_first().context("no program is given")?;
+        let (name, arguments) = self.command.split_first().context("expected a program to run")?;
         reject_script(self.file)?;
         let pipe = self.folder.path().join("blocks");
-        nix::unistd::mkfifo(&pipe, Mode::S_IRUSR | Mode::S_IWUSR).context("cannot create a pipe")?;
+        nix::unistd::mkfifo(&pipe, Mode::S_IRUSR | Mode::S_IWUSR).context("cannot create a pipe for the program's branches")?;
         let mut command = Command::new(QEMU);
         let mut plugin_argument = OsString::from(self.plugin.as_os_str());
         plugin_argument.push(",out=");
@@ -194,8 +198,8 @@ impl EmulatedProgram<'_> {
         command.arg("-plugin").arg(plugin_argument).arg("-0").arg(name).arg(self.file).args(arguments);
         self.output.into_iter().for_each(|output| _ = command.stdout(output));
         let child = command.spawn().map_err(|error| match error.kind() {
-            std::io::ErrorKind::NotFound => anyhow!("{QEMU} is not installed: apt-get install qemu-user"),
-            _ => anyhow!("cannot run {QEMU}: {error}"),
+            std::io::ErrorKind::NotFound => anyhow!("{QEMU} is not installed. Run `apt-get install qemu-user`"),
+            _ => anyhow!("cannot run {QEMU} (package qemu-user): {error}"),
         })?;
         let waiter = wait(child, pipe.clone());
         let stream = File::open(&pipe).with_context(|| format!("cannot read {}", pipe.display()))?;
@@ -206,7 +210,8 @@ impl EmulatedProgram<'_> {
         if reader.fill_buf()?.is_empty() {
             let status = waiter.join().map_err(|_| anyhow!("cannot wait for {QEMU}"))??;
             bail!(
-                "{QEMU} ended before {} began ({status}); see its message above. Is it an x86-64 program, and was QEMU built with plugins?",
+                "{QEMU} ended before {} began ({status}); its message is above. Check that this is an x86-64 program, and that QEMU was \
+                 built with plugins",
                 self.file.display()
             );
         }
@@ -227,7 +232,7 @@ impl EmulatedProgram<'_> {
         }
         opened.end()?;
         let instructions = opened.source.notes().instructions;
-        ensure!(instructions > 0, "{QEMU} runs `{name}`, but {} records nothing", plugin.display());
+        ensure!(instructions > 0, "{QEMU} ran `{name}`, but the plugin {} recorded no instruction", plugin.display());
         Ok(instructions)
     }
 }

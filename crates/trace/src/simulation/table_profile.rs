@@ -33,7 +33,7 @@ pub fn check_mapping(mapping: &OperationMapping) -> Result<()> {
     let follows = mapping.follows_procedures() && !mapping.operations(BranchType::Call).pop;
     ensure!(
         follows && !matches!(mapping.extension, Extension::Calls(_)),
-        "--profile needs paths within procedures. Use the preset ball-larus or extended-loops"
+        "--profile needs paths that stay within functions. Pass --preset ball-larus or --preset extended-loops"
     );
     Ok(())
 }
@@ -58,8 +58,8 @@ pub fn table_profile(
     let paths = hot_paths(&held, detector, places);
     let imported = import_hot_paths(images, mappings, &paths, run)?;
     log::info!(
-        "the profile has {} executions of paths, {} of them joined from several pieces (estimates); of {} executions that the detector \
-        counted, {} lie in other code",
+        "the profile has {} executions of paths; {} of these were joined from several pieces and are estimates. Of {} executions that \
+         the detector counted, {} are in other code",
         imported.whole + imported.joined,
         imported.joined,
         held.total(),
@@ -97,11 +97,14 @@ fn report_losses(kind: ProfileKind, detector: &DetectorParameters, imported: &Ho
         }
         log::info!("not counted: {}", parts.join(", and "));
         if !why.is_empty() {
-            log::info!("reasons: {}", why.join("; "));
+            log::info!("reasons why paths are missing: {}", why.join("; "));
         }
     }
     if losses.inconsistent > 0 {
-        log::warn!("number of times the order of blocks contradicts the graphs: {}. Is this the program that ran?", losses.inconsistent);
+        log::warn!(
+            "the order of the executed blocks contradicts the graphs {} times. Check that this is the program that ran",
+            losses.inconsistent
+        );
     }
 }
 
@@ -119,7 +122,10 @@ fn images(mappings: &[MappedFile], store: Option<&UnitCache>) -> Result<Vec<Prob
         bail!("no program that ran has block addresses. Build it with `trodden build --addresses`:\n{}", why.join("\n"));
     }
     for image in &images {
-        image.unplaced_functions.iter().for_each(|what| log::warn!("no addresses: {}: {what}", image.path.display()));
+        image
+            .unplaced_functions
+            .iter()
+            .for_each(|what| log::warn!("{}: no addresses are known for {what}, so its branches are not counted", image.path.display()));
     }
     Ok(images)
 }

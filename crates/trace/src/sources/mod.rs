@@ -132,7 +132,7 @@ pub enum SourceError {
         what: String,
     },
     /// The source is truncated.
-    #[error("{path} is truncated at offset {offset}: {what}. Pass --partial to use what precedes it")]
+    #[error("{path} is truncated at offset {offset}: {what}. To use the part before this offset, pass --partial")]
     Truncated {
         /// The file.
         path: PathBuf,
@@ -142,7 +142,7 @@ pub enum SourceError {
         what: String,
     },
     /// The contents are malformed.
-    #[error("{path} is corrupt at offset {offset}: {what}. Pass --partial to use what precedes it")]
+    #[error("{path} is corrupt at offset {offset}: {what}. To use the intact part before this offset, pass --partial")]
     Corrupt {
         /// The file.
         path: PathBuf,

@@ -28,7 +28,7 @@ pub struct Build {
     /// Counting options.
     #[command(flatten)]
     pub parameters: Parameters,
-    /// Build command.
+    /// Build command and its arguments.
     #[arg(trailing_var_arg = true, required = true, value_name = "COMMAND")]
     pub command: Vec<OsString>,
 }
@@ -50,10 +50,10 @@ pub struct Pgo {
     /// Shell command that runs $TRODDEN_PROGRAM on typical input (repeatable).
     #[arg(long, value_name = "COMMAND", required = true)]
     pub train: Vec<String>,
-    /// Optimised program [default: its name with `.fast`, in the current folder].
+    /// File for the optimised program [default: NAME.fast in the current folder].
     #[arg(short, long, value_name = "FILE", value_parser = output_path())]
     pub output: Option<PathBuf>,
-    /// Program to optimise, if the build makes several.
+    /// Program to optimise, if the build produces several.
     #[arg(long, value_name = "FILE")]
     pub program: Option<PathBuf>,
     /// Shell command that removes the results of a build, run before each build.
@@ -62,7 +62,7 @@ pub struct Pgo {
     /// Options of `trodden-lab with`.
     #[arg(skip)]
     pub choices: GuidedChoices,
-    /// Build command.
+    /// Build command and its arguments.
     #[arg(trailing_var_arg = true, required = true, value_name = "COMMAND")]
     pub command: Vec<OsString>,
 }
@@ -99,17 +99,17 @@ pub struct Instrument {
     /// Set of segments to count; [`SEGMENTS_HELP`] lists the forms.
     #[arg(long, value_name = "SET", help = SEGMENTS_HELP)]
     pub segments: Option<String>,
-    /// With --segments: only this segment, 'f:12 > g:3' (repeatable).
+    /// With --segments: count only this segment, as 'f:12 > g:3' (repeatable).
     #[arg(long, value_name = "SEGMENT", requires = "segments")]
     pub only: Vec<String>,
-    /// With --segments: maximum calls in a segment.
+    /// With --segments: maximum number of calls in a segment.
     #[arg(long, value_name = "K", requires = "segments", default_value_t = 1)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=16))]
     pub depth: u32,
     /// Count only paths matching this expression (as in `trodden find`).
     #[arg(long, value_name = "EXPRESSION")]
     pub watch: Option<String>,
-    /// Action at a counted path [default: count; --watch: report].
+    /// Action when a counted path is taken [default: count; --watch: report].
     #[arg(long, value_enum, value_name = "ACTION")]
     pub action: Option<PathAction>,
     /// Options of `trodden-lab with`.

@@ -16,14 +16,14 @@ pub struct Copies {
     /// Divide paths, edges, iterations or segments:SET.
     #[arg(long, value_name = "WHAT", default_value = "paths", requires = "copies", value_parser = parse_division)]
     pub divide: Division,
-    /// Profile to divide by [default: newest runs, else a sampled run].
+    /// Profile that guides the division [default: newest runs, or a sampled run].
     ///
     /// By default, up to four of the newest runs of the same build are used. If there are none, a sampled run is made first.
     #[arg(long, value_name = "PROFILE", requires = "copies")]
     pub weights: Option<String>,
     /// Engine: local, slurm, kubernetes or template:COMMAND.
     ///
-    /// With options: slurm[:OPTIONS], kubernetes:IMAGE,CLAIM, template:COMMAND with {script}, {index} or {each}.
+    /// Forms with options: slurm[:OPTIONS], kubernetes:IMAGE,CLAIM, template:COMMAND with {script}, {index} or {each}.
     #[arg(long, value_name = "ENGINE", default_value = "local", requires = "copies", value_parser = parse_engine)]
     pub engine: EngineChoice,
     /// Maximum number of copies running at a time [default: number of cores].
@@ -31,7 +31,7 @@ pub struct Copies {
     pub jobs: Option<u32>,
     /// Run each copy in its own copy of the working folder.
     ///
-    /// What the first copy writes is copied back.
+    /// Files that the first copy writes are copied back.
     #[arg(long, requires = "copies")]
     pub own_folders: bool,
     /// Do not compare the output of the copies.
@@ -39,7 +39,7 @@ pub struct Copies {
     /// For programs that print times, process IDs and the like.
     #[arg(long, requires = "copies")]
     pub ignore_output: bool,
-    /// Shared folder to keep copies and results in [default: temporary].
+    /// Shared folder for copies and results [default: temporary].
     #[arg(long, value_name = "FOLDER", requires = "copies")]
     pub work: Option<PathBuf>,
     /// Options of `trodden-lab with` for the division.

@@ -50,7 +50,7 @@ pub struct FleetCopies {
     /// Number of copies.
     #[arg(short = 'k', long, value_name = "K", default_value_t = 4, value_parser = parse_copies)]
     pub copies: usize,
-    /// Profile to divide by (file, run, suite) [default: estimates].
+    /// Profile that guides the division (file, run, suite) [default: estimates].
     #[arg(long, value_name = "PROFILE")]
     pub weights: Option<String>,
     /// New folder for the copies.

@@ -33,7 +33,7 @@ impl Destination {
     /// Checks the destination before the program runs. Fails if `--output` is a folder.
     pub fn check(&self) -> Result<()> {
         let Some(file) = &self.output else { return Ok(()) };
-        ensure!(!file.is_dir(), "--output {} is a folder: name a file, such as {0}/run.trodden", file.display());
+        ensure!(!file.is_dir(), "--output {} is a folder. Name a file, such as {0}/run.trodden", file.display());
         Ok(())
     }
 
@@ -67,7 +67,7 @@ pub struct Record {
     #[arg(long, alias = "pid", value_name = "RAW|FOLDER|PID")]
     #[arg(conflicts_with_all = ["branches", "whole_program", "last", "copies", "command"])]
     pub attach: Vec<PathBuf>,
-    /// With --attach: duration [default: until Ctrl-C or their end].
+    /// With --attach: duration [default: until Ctrl-C or the processes end].
     #[arg(long = "for", value_name = "TIME", value_parser = parse_duration, requires = "attach")]
     pub time: Option<Duration>,
     /// Bursts of programs built with --sample.
@@ -83,7 +83,7 @@ pub struct Record {
     /// Recording of streams.
     #[command(flatten)]
     pub stream: RecordStream,
-    /// Command to run.
+    /// Command to run, with its arguments.
     #[arg(trailing_var_arg = true, required_unless_present = "attach", value_name = "COMMAND")]
     pub command: Vec<OsString>,
     /// Recording by several copies.
@@ -168,7 +168,7 @@ pub struct Import {
     /// Raw files, stream files, or folders of them; a trace; `perf script` text (- for stdin).
     #[arg(required = true, value_name = "FILE")]
     pub files: Vec<PathBuf>,
-    /// Branches: the program or library, built with --addresses (repeatable).
+    /// Branches: program or library that ran, built with --addresses (repeatable).
     #[arg(long, value_name = "FILE")]
     pub program: Vec<PathBuf>,
     /// Destination of the profile.

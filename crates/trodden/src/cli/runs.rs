@@ -37,7 +37,7 @@ pub enum RunsCommand {
         #[arg(long)]
         leftovers: bool,
     },
-    /// Put runs into a suite; a run belongs to at most one.
+    /// Put runs into a suite; a run belongs to at most one suite.
     Suite {
         /// Name of the suite.
         suite: String,

@@ -169,7 +169,7 @@ pub struct Export {
     /// Options of `trodden-lab with`.
     #[arg(skip)]
     pub choices: CoverageChoices,
-    /// folded, pprof, json, html: quantity [default: instructions].
+    /// folded, pprof, json, html: measured quantity [default: instructions].
     #[arg(long, value_parser = by_spelling::<PathMeasure>())]
     pub measure: Option<PathMeasure>,
     /// known: write a TRODDEN_KNOWN file for this residual program.

@@ -103,7 +103,7 @@ printed.")]
 pub struct SuiteList {
     /// Name of the suite [default: list all suites].
     pub suite: Option<String>,
-    /// List tests that can be left out together: as many tests, or as much time as possible.
+    /// List tests that can be left out together, maximising their number or time.
     #[arg(long, value_name = "BY", num_args = 0..=1, require_equals = true, default_missing_value = "tests")]
     #[arg(requires = "suite", value_parser = one_of(COSTS))]
     pub redundant: Option<SuiteCost>,
@@ -137,10 +137,10 @@ pub struct SuiteOrder {
     /// Selection of functions.
     #[command(flatten)]
     pub functions: SuiteFunctions,
-    /// Value to order by.
+    /// Criterion for the order.
     #[arg(long, value_parser = one_of(ORDERS), default_value = "paths")]
     pub by: TestValue,
-    /// Put tests of changed lines first: since COMMIT, or in DIFF.
+    /// Put tests first that execute lines changed since COMMIT or in DIFF.
     ///
     /// DIFF is a file with a unified diff, or `-` for standard input.
     #[arg(long, value_name = "COMMIT|DIFF")]
@@ -148,7 +148,7 @@ pub struct SuiteOrder {
     /// --by lines: program that has moved since the tests ran (repeatable).
     #[arg(long, value_name = "FILE")]
     pub object: Vec<PathBuf>,
-    /// Only tests that execute a path through changed lines.
+    /// List only tests that execute a path through changed lines.
     #[arg(long, requires = "changed_since")]
     pub only_changed: bool,
     /// Print only names, one per line.

@@ -105,7 +105,7 @@ pub struct TraceRecord {
     pub fresh_folder: bool,
     /// Engine: local, slurm, kubernetes or template:COMMAND.
     ///
-    /// With options: slurm[:OPTIONS], kubernetes:IMAGE,CLAIM, template:COMMAND.
+    /// Forms with options: slurm[:OPTIONS], kubernetes:IMAGE,CLAIM, template:COMMAND.
     #[arg(long, value_name = "ENGINE", default_value = "local", conflicts_with = "pid", value_parser = parse_engine)]
     pub engine: EngineChoice,
     /// Maximum number of runs at a time [default: number of cores].

@@ -19,7 +19,7 @@ A residual program (built with --residual) knows the tested paths and counts onl
 adds tested paths without a rebuild. The JSON also has untested edges, and the lines and branches of
 each path in order, for test generators.")]
 pub struct Untested {
-    /// Field profiles: files, runs, suites, raw files [default: of residual programs here].
+    /// Field profiles: files, runs, suites, raw files [default: counts of residual programs here].
     ///
     /// By default, these are the counts that residual programs wrote into the run store.
     pub profiles: Vec<String>,

@@ -100,13 +100,13 @@ fn divided_counts(given: &Copies) -> Result<DividedCounts> {
     };
     let is_plain = matches!(shared, DividedCounts::Paths | DividedCounts::Edges);
     if let (false, Some((_, option))) = (is_plain, path_and_edge_options.iter().find(|(is_given, _)| *is_given)) {
-        bail!("{option} applies only to copies that divide paths or edges: omit it or --divide");
+        bail!("{option} applies only to copies that divide paths or edges. Omit {option} or --divide");
     }
     if depth.is_some() && !matches!(shared, DividedCounts::Segments(_)) {
-        bail!("--segment-depth applies only to --divide segments:SET: omit it");
+        bail!("--segment-depth applies only to --divide segments:SET. Omit --segment-depth");
     }
     if choices.iterations.is_some() && given.divide != Division::Iterations {
-        bail!("--iterations applies only to --divide iterations: omit it");
+        bail!("--iterations applies only to --divide iterations. Omit --iterations");
     }
     Ok(shared)
 }
@@ -131,7 +131,10 @@ fn standard_input() -> Result<CopyInput> {
     let (done, open) = channel::<()>();
     std::thread::spawn(move || {
         if open.recv_timeout(STDIN_NOTE_DELAY) == Err(RecvTimeoutError::Timeout) {
-            note("reading standard input to its end, to pass it to each copy. Redirect it with `< FILE` or `< /dev/null`");
+            note(
+                "waiting for the end of standard input, which is passed to each copy. End it with Ctrl-D, or redirect it with `< FILE` \
+                 or `< /dev/null`",
+            );
         }
     });
     let mut bytes = Vec::new();
@@ -148,7 +151,8 @@ fn regular_file_path(input: &impl AsFd) -> Result<Option<PathBuf>> {
     if !open.is_file() || file.stream_position().context("cannot read standard input")? != 0 {
         return Ok(None);
     }
-    let path = fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd())).context("cannot find the file of standard input")?;
+    let path =
+        fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd())).context("cannot find the file that standard input is read from")?;
     let is_same = fs::metadata(&path).is_ok_and(|named| (named.dev(), named.ino()) == (open.dev(), open.ino()));
     Ok(is_same.then_some(path))
 }
@@ -211,7 +215,7 @@ pub fn check_repeatable(command: &[OsString], runs: u32, json: bool) -> Result<E
 /// If the program fails, this is not an error: its exit status is part of the result.
 pub fn run_copy(folder: &Path, copy: usize) -> Result<ExitCode> {
     let result = env::var_os(RESULT_VARIABLE)
-        .with_context(|| format!("{RESULT_VARIABLE} is not set: this command is internal; run `trodden record --copies` instead"))?;
+        .with_context(|| format!("this command is internal ({RESULT_VARIABLE} is not set). Run `trodden record --copies` instead"))?;
     if let Some(launcher) = env::var_os(ALIVE_VARIABLE) {
         end_with_launcher(Path::new(&launcher));
     }

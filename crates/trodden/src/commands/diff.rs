@@ -22,7 +22,7 @@ pub fn run(job: &Diff) -> Result<ExitCode> {
     }
     ensure!(
         before == after,
-        "cannot compare {} with {}: {} is {0}, {} is {1}",
+        "cannot compare {} with {}: {} is {0}, and {} is {1}. Name two files of the same kind",
         before.phrase(),
         after.phrase(),
         job.before.display(),

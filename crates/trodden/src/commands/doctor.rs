@@ -104,7 +104,10 @@ pub fn run(json: bool) -> Result<ExitCode> {
 }
 
 fn check_protection_keys() -> Result<String> {
-    anyhow::ensure!(trodden_trace::has_protection_keys(), "programs see the jumps and breakpoints that a trace writes into their code");
+    anyhow::ensure!(
+        trodden_trace::has_protection_keys(),
+        "no memory protection keys, so traced programs that read their own code see the jumps and breakpoints that tracing writes"
+    );
     Ok("available".to_owned())
 }
 
@@ -206,14 +209,14 @@ fn check_run_store() -> Result<String> {
 fn check_file_locks() -> Result<String> {
     let folder = std::env::temp_dir();
     let file =
-        tempfile::tempfile_in(&folder).with_context(|| format!("cannot write to {}: set TMPDIR to a writable folder", folder.display()))?;
+        tempfile::tempfile_in(&folder).with_context(|| format!("cannot write to {}. Set TMPDIR to a writable folder", folder.display()))?;
     let lock = nix::libc::flock { l_type: nix::libc::F_WRLCK as _, l_whence: nix::libc::SEEK_SET as _, l_start: 0, l_len: 1, l_pid: 0 };
-    fcntl(&file, FcntlArg::F_OFD_SETLK(&lock)).context("the kernel rejects the lock")?;
+    fcntl(&file, FcntlArg::F_OFD_SETLK(&lock)).context("the kernel rejects file locks (open file description locks)")?;
     Ok(format!("work in {}", std::env::temp_dir().display()))
 }
 
 fn check_proc() -> Result<String> {
-    let link = fs::read_link("/proc/self/exe").context("/proc is not mounted")?;
+    let link = fs::read_link("/proc/self/exe").context("cannot read /proc/self/exe: /proc is not mounted. Mount it")?;
     Ok(format!("mounted ({})", link.display()))
 }
 
@@ -235,7 +238,7 @@ fn check_profile_tools() -> Result<String> {
         let version = text.lines().find_map(|l| l.trim().split_once("LLVM version ")).map_or("?", |(_, version)| version);
         ensure!(
             version.split('.').next() == Some(&llvm.major.to_string()),
-            "{} belongs to LLVM {version}, but clang to LLVM {}",
+            "{} belongs to LLVM {version}, but clang belongs to LLVM {}",
             path.display(),
             llvm.major
         );
@@ -267,16 +270,16 @@ fn try_end_to_end() -> Result<String> {
     let trodden = context().executable_folder()?.join("trodden");
     let mut compile = Command::new(&trodden);
     compile.args(["cc", "-O0", "-g"]).arg(&source).arg("-o").arg(&program).current_dir(place.path());
-    first_output_line(&mut compile).context("the program cannot be compiled")?;
-    let profile = record::record_trial(&program, place.path(), &recording_context()).context("the program cannot be recorded")?;
+    first_output_line(&mut compile).context("cannot compile the test program")?;
+    let profile = record::record_trial(&program, place.path(), &recording_context()).context("cannot record the test program")?;
     let counts = profile
         .functions()
         .find(|(_, _, f)| f.plain_name() == "odd")
         .map(|(_, unit, f)| unit.counts_of(f).map(|c| c.1).collect::<Vec<_>>());
     match counts {
         Some(counts) if counts == [3] => Ok("a program was compiled, run and counted; the counts are correct".into()),
-        Some(counts) => bail!("the function `odd` took one path 3 times, but the counts are {counts:?}"),
-        None => bail!("the function `odd` is not in the profile"),
+        Some(counts) => bail!("the test program's function `odd` took one path 3 times, but the counts are {counts:?}"),
+        None => bail!("the test program's function `odd` is not in the profile"),
     }
 }
 

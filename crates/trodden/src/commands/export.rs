@@ -89,7 +89,7 @@ fn reject_options_of_other_formats(job: &Export) -> Result<()> {
 fn check_terminal(job: &Export) -> Result<()> {
     const BINARY: [Format; 4] = [Format::Pprof, Format::Profdata, Format::Weights, Format::Known];
     let goes_to_terminal = job.output.is_none() && BINARY.contains(&job.format) && std::io::stdout().is_terminal();
-    ensure!(!goes_to_terminal, "`{}` is a binary format and would go to the terminal: add -o FILE", word(job.format));
+    ensure!(!goes_to_terminal, "`{}` is a binary format, which should not be printed to a terminal. Add -o FILE", word(job.format));
     Ok(())
 }
 
@@ -148,7 +148,7 @@ fn tracefile(job: &Export, view: &View, selection: &Selection) -> Result<String>
     let from_mapping = job.function.is_none() && is_mapped(view.profile);
     ensure!(
         from_mapping || job.object.is_empty(),
-        "--object applies only to programs built with --coverage, and to all functions: omit it or --function"
+        "--object applies only to programs built with --coverage, and cannot be combined with --function. Omit one of the two"
     );
     let text = match from_mapping {
         true => {
@@ -164,7 +164,7 @@ fn tracefile(job: &Export, view: &View, selection: &Selection) -> Result<String>
     let is_chosen = !include.is_empty() || !job.exclude.is_empty();
     ensure!(
         !text.is_empty() || !is_chosen || !files.missing().is_empty(),
-        "no source file matches --include and --exclude: change the patterns"
+        "--include and --exclude select no source file. Change the patterns"
     );
     Ok(text)
 }

@@ -31,7 +31,7 @@ pub fn run(job: &Find, color: Color) -> Result<ExitCode> {
         kind if job.events => sequences::find(job, kind),
         InputKind::Profile => find_in_profile(job, color),
         kind @ (InputKind::StreamLogs | InputKind::EventText) => {
-            bail!("{} is {}: add --events to find a sequence of events in it", job.file.display(), kind.phrase())
+            bail!("{} is {}. To find a sequence of events in it, add --events", job.file.display(), kind.phrase())
         }
         other => Err(other.not_accepted_error(&job.file, "find")),
     }
@@ -59,7 +59,7 @@ fn find_in_profile(job: &Find, color: Color) -> Result<ExitCode> {
     let incomplete = found.incompletely_counted();
     if found.answer() == FoundAnswer::Unknown && !incomplete.is_empty() {
         note(format_args!(
-            "some executions of {} were not counted and may match: record a build that counts all paths",
+            "some executions of {} were not counted, and these may match. Record a build that counts all paths",
             first_of(&incomplete)
         ));
     }

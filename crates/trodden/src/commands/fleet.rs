@@ -69,7 +69,7 @@ fn write_report(job: &Pack) -> Result<ExitCode> {
     if let Some((image, unit)) = copy {
         anyhow::ensure!(
             report.units.iter().all(|u| u.image == image),
-            "the counts are not of the copy {}: pass the copy that wrote them to --copy",
+            "copy {} did not write these counts. Pass the copy that wrote them to --copy",
             job.copy.as_deref().unwrap_or(Path::new("")).display()
         );
         report.add_empty_unit(image, unit);
@@ -143,14 +143,14 @@ fn aggregate_reports(job: &Aggregate, color: Color) -> Result<ExitCode> {
         Some(distributed) => Aggregator::from_copies(limits, distributed),
         None => Aggregator::new(limits),
     };
-    for file in find_files(&job.reports, REPORT_EXTENSION, "reports", "make reports with `trodden fleet pack`")? {
+    for file in find_files(&job.reports, REPORT_EXTENSION, "reports", "Write reports with `trodden fleet pack`")? {
         match aggregator.add_file(&file) {
             // A single corrupt file must not stop a merge of thousands of files.
-            Err(error @ FieldError::Corrupt { .. }) => warn(format_args!("{error}; the rest of this file is left out")),
+            Err(error @ FieldError::Corrupt { .. }) => warn(format_args!("{error}. Skipping the rest of this file")),
             read => read?,
         }
     }
-    anyhow::ensure!(aggregator.reports() > 0, "these files contain no report of untested paths: make reports with `trodden fleet pack`");
+    anyhow::ensure!(aggregator.reports() > 0, "these files contain no report of untested paths. Write reports with `trodden fleet pack`");
     let sums = match &job.rows {
         Some(file) => {
             let mut rows = FieldTable::create(file, output::TEMPORARY_PREFIX)?;
@@ -167,7 +167,7 @@ fn aggregate_reports(job: &Aggregate, color: Color) -> Result<ExitCode> {
         .transpose()?;
     print_aggregate(job, color, &sums, tomography.as_ref(), &mut maps)?;
     if sums.unmatched > 0 {
-        warn(format_args!("left out {} that belong to none of the copies", plural(sums.unmatched as u128, "path", "paths")));
+        warn(format_args!("skipping {} of other programs than these copies", plural(sums.unmatched as u128, "path", "paths")));
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -191,7 +191,7 @@ fn find_files(given: &[PathBuf], extension: &str, what: &str, advice: &str) -> R
     // A file that is given twice counts once.
     let mut seen = BTreeSet::new();
     out.retain(|file| seen.insert(fs::canonicalize(file).unwrap_or_else(|_| file.clone())));
-    anyhow::ensure!(!out.is_empty(), "found no {what} (files *.{extension}) in these folders: {advice}");
+    anyhow::ensure!(!out.is_empty(), "found no {what} (*.{extension}) in these folders. {advice}");
     Ok(out)
 }
 
@@ -214,7 +214,7 @@ fn print_aggregate(
     if missing > 0 {
         let root = maps.store().root().display().to_string();
         warn(format_args!(
-            "{missing} of these paths cannot be decoded, because their unit maps are not in {root}: set TRODDEN_CACHE to the build's \
+            "{missing} of these paths cannot be decoded, because their unit maps are not in {root}. Set TRODDEN_CACHE to the build's \
              unit cache"
         ));
     }

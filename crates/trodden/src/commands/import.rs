@@ -39,7 +39,7 @@ fn common_kind(job: &Import) -> Result<InputKind> {
         let other = detect_kind(job, file)?;
         ensure!(
             other == first,
-            "{} is {}, but {} is {}: import each kind separately",
+            "{} is {}, but {} is {}. Import each kind separately",
             job.files[0].display(),
             first.phrase(),
             file.display(),
@@ -60,13 +60,13 @@ fn detect_kind(job: &Import, file: &Path) -> Result<InputKind> {
 }
 
 fn single_file<'a>(job: &'a Import, what: &str) -> Result<&'a Path> {
-    ensure!(job.files.len() == 1, "import one {what} at a time");
+    ensure!(job.files.len() == 1, "cannot import several files of this kind at once. Import one {what} at a time");
     Ok(&job.files[0])
 }
 
 fn import_branches(job: &Import, file: &Path, destination: &ProfileDestination) -> Result<()> {
     if job.program.is_empty() {
-        bail!("branches cannot be imported without their program: add --program PROGRAM (built with --addresses)");
+        bail!("cannot import branches without their program. Add --program PROGRAM (built with --addresses)");
     }
     let (text, name): (Box<dyn BufRead>, &Path) = match file.as_os_str() == STANDARD_INPUT {
         true => (Box::new(io::stdin().lock()), Path::new("standard input")),

@@ -116,7 +116,7 @@ impl StorageLocations {
 fn describe_profile(info: &Info, name: &str) -> Result<ExitCode> {
     let files = named::profile_files(name)?;
     let [file] = files.as_slice() else {
-        bail!("`{name}` is a suite of {}: name one of its runs", plural(files.len() as u128, "run", "runs"))
+        bail!("`{name}` is a suite of {}, but one run is needed. Name one of its runs", plural(files.len() as u128, "run", "runs"))
     };
     let bytes = fs::metadata(file).with_context(|| format!("cannot read {}", file.display()))?.len();
     let recovered = Profile::recover(file)?;

@@ -30,7 +30,7 @@ pub fn run(job: &Instrument) -> Result<ExitCode> {
     let (program, output) = (&job.program, &job.output);
     ensure!(
         job.action.is_none() || job.watch.is_some() || job.parameters.residual.is_some(),
-        "--action needs paths to act on: add --watch EXPRESSION or --residual PROFILE"
+        "--action needs paths to act on. Add --watch EXPRESSION or --residual PROFILE"
     );
     let request = build_request(job)?;
     let defaults = variant_defaults(job);
@@ -49,7 +49,7 @@ pub fn run(job: &Instrument) -> Result<ExitCode> {
     if let Some(known) = request.experiment.tested_paths() {
         let known = experiment::stored_paths(context(), InputPurpose::Known, known)?;
         let maps: Vec<UnitMap> = made.frames.iter().filter_map(|f| f.map().ok()).collect();
-        warn_if_tests_differ(&known, &maps.iter().collect::<Vec<_>>(), "all their paths are counted");
+        warn_if_tests_differ(&known, &maps.iter().collect::<Vec<_>>(), "all paths of these functions are counted");
     }
     note(format_args!(
         "{}: image {}, {}, {}",
@@ -59,10 +59,10 @@ pub fn run(job: &Instrument) -> Result<ExitCode> {
         describe_experiments(&made)
     ));
     match &defaults.output {
-        Some(pattern) => {
-            note(format_args!("the variant writes to {pattern} unless TRODDEN_OUTPUT is set; `trodden untested` reads that file"))
-        }
-        None if job.parameters.residual.is_some() => note(format_args!("found no run store here: {OUTPUT_HINT}")),
+        Some(pattern) => note(format_args!(
+            "unless TRODDEN_OUTPUT is set, the variant writes its counts to {pattern}, where `trodden untested` finds them"
+        )),
+        None if job.parameters.residual.is_some() => note(format_args!("the current folder has no run store; {OUTPUT_HINT}")),
         None if job.watch.is_some() => note(OUTPUT_HINT),
         None => {}
     }
@@ -91,7 +91,10 @@ fn build_request(job: &Instrument) -> Result<PluginRequest> {
     if let Some(set) = &job.segments
         && let Some(kind) = ["tested:", "top:", "share:", "calls:"].into_iter().find(|kind| set.starts_with(kind))
     {
-        ensure!(job.only.is_empty(), "--only cannot be combined with --segments {kind}, which selects the segments. Use --segments RUN");
+        ensure!(
+            job.only.is_empty(),
+            "--only cannot be combined with --segments {kind}, which already selects segments. Use --segments RUN"
+        );
     }
     let set = match job.segments.as_deref().map(|set| (set, set.strip_prefix("tested:"))) {
         Some((_, Some(tests))) => Some(segments::tested_contexts(tests, job.depth as usize, &folders())?),
@@ -103,7 +106,7 @@ fn build_request(job: &Instrument) -> Result<PluginRequest> {
         let is_selective = settings.scheme == Some(ExperimentScheme::Interesting(NumberingScheme::Pspp));
         ensure!(
             !(is_selective && set.counts_all_pairs()),
-            "--scheme pspp numbers only selected segments, but this set contains all paths after its calls: use known-table or ball-larus"
+            "--scheme pspp numbers only selected segments, but this set contains all paths after its calls. Use known-table or ball-larus"
         );
         note(format_args!("{} through {functions}", plural(set.len() as u128, "segment", "segments")));
         settings.segments = Some(SettingsFile::Stored(context().inputs()?.put(&set.to_bytes())?));
@@ -128,7 +131,10 @@ fn variant_defaults(job: &Instrument) -> Defaults {
 fn warn_of_full_counting(image: &InstrumentedImage) {
     for map in image.frames.iter().filter_map(|f| f.map().ok()) {
         for function in &map.fully_counted {
-            warn(format_args!("{}: all paths of `{}` are counted: {}", map.source, function.name, function.reason));
+            warn(format_args!(
+                "{}: all paths of `{}` are counted, not only the interesting ones: {}",
+                map.source, function.name, function.reason
+            ));
         }
     }
 }

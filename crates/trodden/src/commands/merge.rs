@@ -21,13 +21,13 @@ pub fn run(job: &Merge) -> Result<ExitCode> {
     }
     let mut seen = HashSet::new();
     if let Some(file) = files.iter().find(|file| !seen.insert(file.canonicalize().unwrap_or_else(|_| (*file).clone()))) {
-        warn(format_args!("{} is given more than once, and its counts are added each time", file.display()));
+        warn(format_args!("profile {} is named more than once. Its counts are added each time", file.display()));
     }
     let builds = if job.separate_builds { BuildPolicy::Separate } else { BuildPolicy::Reject };
     let progress = Progress::new(files.len(), "profiles");
     let merged = merge_files(&files, builds, |_| progress.step());
     for (file, reason) in &merged.refused {
-        warn(format_args!("left out: {}", prefix_file_name(file, &reason.to_string())));
+        warn(format_args!("skipping a profile: {}", prefix_file_name(file, &reason.to_string())));
     }
     merged.corrupt.iter().flat_map(|(file, lost)| named::describe_losses(file, lost)).for_each(warn);
     let profile = merged.profile.context("none of the given profiles could be merged")?;

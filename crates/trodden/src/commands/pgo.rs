@@ -49,10 +49,10 @@ pub fn run(job: &Pgo) -> Result<ExitCode> {
 fn check_outputs(job: &Pgo) -> Result<()> {
     for (option, file) in [("--output", &job.output), ("--keep-profile", &job.choices.keep_profile)] {
         let Some(file) = file else { continue };
-        ensure!(!file.is_dir(), "{} is a folder, but {option} takes the name of a file", file.display());
+        ensure!(!file.is_dir(), "{option} {} is a folder. Pass the name of a file", file.display());
         let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty());
         if let Some(folder) = folder {
-            ensure!(folder.is_dir(), "the folder {} of the file given by {option} does not exist: create it", folder.display());
+            ensure!(folder.is_dir(), "folder {} for the file of {option} does not exist. Create this folder", folder.display());
         }
     }
     Ok(())

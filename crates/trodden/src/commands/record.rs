@@ -63,11 +63,14 @@ fn reject_options_without_effect(job: &Record) -> Result<()> {
         ("--whole-program", !job.stream.whole_program && *streams != StreamChoices::default()),
     ];
     if let Some((needed, _)) = choices.iter().find(|(_, is_idle)| *is_idle) {
-        bail!("an option of `trodden-lab with` needs {needed}: add it");
+        bail!("an option of `trodden-lab with` requires {needed}. Add {needed}");
     }
     match options.iter().find(|(.., is_idle)| *is_idle) {
         Some((option, needed, _)) => {
-            bail!("{option} needs {needed}, which is missing or conflicts with another option: omit {option} or that option")
+            bail!(
+                "{option} requires {needed}, which is missing or conflicts with another option. Omit {option}, or omit the other option \
+                 and add {needed}"
+            )
         }
         None => Ok(()),
     }
@@ -80,6 +83,6 @@ fn stores_each_program(job: &Record) -> bool {
 
 fn branch_recording(branches: &Branches) -> Result<BranchRecording> {
     let perf = find_program(context(), "perf".as_ref())
-        .context("perf is not installed: install it (Debian: apt install linux-perf; Ubuntu: linux-tools-generic; Fedora: perf)")?;
+        .context("perf is not installed. Install it (Debian: apt install linux-perf; Ubuntu: linux-tools-generic; Fedora: perf)")?;
     Ok(BranchRecording { kind: branches.kind, perf, event: branches.event.clone() })
 }

@@ -11,14 +11,14 @@ pub fn note_missing_files(files: &FilePatterns) {
     let missing = files.missing();
     if let Some(first) = missing.first() {
         let more = if missing.len() > 1 { format!(" and {} more", missing.len() - 1) } else { String::new() };
-        note(format_args!("left out source files that do not exist: {first}{more}. Set TRODDEN_SOURCES=FOLDER if they have moved"));
+        note(format_args!("skipping source files that do not exist: {first}{more}. If they have moved, set TRODDEN_SOURCES=FOLDER"));
     }
 }
 
 /// Warns about sampled and inexact counts. This is for output formats that cannot contain such remarks.
 pub fn note_inexact(profile: &Profile) {
     if profile.sampling.is_some() {
-        warn("the profile is sampled: code without a count may have been executed, too");
+        warn("the profile is sampled, so code without a count may have been executed");
     }
     profile.inexact().iter().for_each(|inexact| note(format_args!("not exact: {inexact}")));
 }
@@ -29,10 +29,13 @@ pub fn report_missing(view: &View, sources: &SourceCache) {
     let (library, missing): (Vec<String>, Vec<String>) =
         sources.missing().into_iter().partition(|path| path.starts_with(STANDARD_LIBRARY_PREFIX));
     if !library.is_empty() {
-        note("cannot read sources of Rust's standard library. `rustup component add rust-src` installs them for the program's toolchain");
+        note(
+            "cannot read the sources of Rust's standard library. To install them, run `rustup component add rust-src` for the program's \
+             toolchain",
+        );
     }
     if let Some(first) = missing.first() {
         let more = if missing.len() > 1 { format!(" and {} more", missing.len() - 1) } else { String::new() };
-        note(format_args!("cannot read source files: {first}{more}. Set TRODDEN_SOURCES=FOLDER if they have moved"));
+        note(format_args!("cannot read source files: {first}{more}. If they have moved, set TRODDEN_SOURCES=FOLDER"));
     }
 }

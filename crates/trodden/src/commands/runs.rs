@@ -29,7 +29,7 @@ pub fn run(job: &Runs) -> Result<ExitCode> {
         None => {
             print_text(&table(&store.list()?))?;
             note_leftovers(&store.leftovers()?);
-            store.unreadable()?.iter().for_each(|u| warn(format_args!("cannot list a profile of the run store: {}", u.why)));
+            store.unreadable()?.iter().for_each(|u| warn(format_args!("cannot read a profile in the run store: {}", u.why)));
         }
         Some(RunsCommand::Remove { runs, leftovers }) => {
             let chosen = select_runs(&store, runs)?;
@@ -44,7 +44,7 @@ pub fn run(job: &Runs) -> Result<ExitCode> {
         Some(RunsCommand::Suite { suite, runs }) => {
             let chosen = select_runs(&store, runs)?;
             chosen.iter().try_for_each(|entry| store.set_suite(entry.number, Some(suite)))?;
-            note(format_args!("put {} into the suite {suite}", plural(chosen.len() as u128, "run", "runs")));
+            note(format_args!("added {} to the suite {suite}", plural(chosen.len() as u128, "run", "runs")));
         }
     }
     Ok(ExitCode::SUCCESS)
@@ -55,8 +55,8 @@ fn note_leftovers(left: &[Leftover]) {
     let left: Vec<Leftover> = left.iter().filter(|file| file.bytes > 0).cloned().collect();
     if !left.is_empty() {
         note(format_args!(
-            "killed recordings left {} ({}): `trodden import FOLDER` stores raw counts as a run, and \
-                `trodden runs remove --leftovers` removes everything",
+            "killed recordings left {} ({}). To store raw counts as a run, use `trodden import FOLDER`; to remove everything, use \
+             `trodden runs remove --leftovers`",
             plural(left.len() as u128, "file or folder", "files and folders"),
             format_megabytes(&left)
         ));

@@ -39,7 +39,7 @@ fn parse_events(text: &str) -> Result<Vec<String>> {
     let events: Vec<String> = events.iter().map(|event| event.trim().to_owned()).collect();
     ensure!(
         !events.iter().any(String::is_empty),
-        "`{text}` contains an empty event: write FUNCTION:PATH, `enter FUNCTION` or `leave`, separated by `;`"
+        "`{text}` contains an empty event. Write FUNCTION:PATH, `enter FUNCTION` or `leave`, separated by `;`"
     );
     Ok(events)
 }
@@ -65,7 +65,7 @@ pub fn diff(job: &Diff, (before, after): (InputKind, InputKind)) -> Result<ExitC
 pub fn segments(job: &Segments, kind: InputKind) -> Result<ExitCode> {
     let profile_options = [("--function", job.function.is_some()), ("--known", !job.known.is_empty()), ("--sarif", job.sarif.is_some())];
     if let Some((option, _)) = profile_options.iter().find(|(_, is_given)| *is_given) {
-        bail!("{option} does not apply to the segments of one thread's stream: omit it or --thread");
+        bail!("{option} does not apply to the segments of one thread's stream. Omit {option} or --thread");
     }
     let opened = open_thread_stream(&recording(&job.file, kind, "segments")?, job.thread.unwrap_or(0))?;
     let found = sequences::count_segments(&opened, job.depth as usize, false, output::max_results(job.top, job.json))?;
@@ -81,8 +81,8 @@ pub fn recording(file: &Path, kind: InputKind, command: &str) -> Result<String> 
             let logs = streams_folder_of(file);
             ensure!(
                 logs.is_dir(),
-                "{} is a profile without a stream: record one with `trodden record --whole-program -o FILE -- PROGRAM` (built with \
-                 --stream)",
+                "{} is a profile without a stream. Build the program with --stream, and record it with `trodden record --whole-program \
+                 -o FILE -- PROGRAM`",
                 file.display()
             );
             Ok(utf8_name(&logs)?.to_owned())

@@ -16,7 +16,7 @@ pub fn run(job: &Show) -> Result<ExitCode> {
     }
     ensure!(
         files.len() == 1,
-        "only files of flight recorders can be shown together, but {} is {}: show it separately",
+        "only flight recorder files can be shown together, but {} is {}. Show this file separately",
         files[0].display(),
         kinds[0].phrase()
     );

@@ -35,14 +35,17 @@ const PLUGIN: OwnLibrary =
 /// Simulates the profiler and writes a report. Returns the program's exit status. Fails if a parameter is out of range, the input cannot be
 /// opened or is corrupt, or a file cannot be written.
 pub fn run(job: &SimulateOptions, model: &SimulateModel) -> Result<ExitCode> {
-    ensure!(model.profile_of.is_none() || job.profile.is_some(), "--profile-of selects what --profile writes: add --profile FILE");
+    ensure!(
+        model.profile_of.is_none() || job.profile.is_some(),
+        "--profile-of needs --profile, whose content it selects. Add --profile FILE"
+    );
     if job.from.is_none() && job.command.is_empty() {
-        bail!("nothing to simulate: give a program and its arguments after `--`, or a recording or trace with --from");
+        bail!("nothing to simulate. Write a program and its arguments after `--`, or pass a recording or trace to --from");
     }
     // clap does not enforce that these options require --from if a command is given, because --from conflicts with a command.
     let file_options = [("--program", !job.program.is_empty()), ("--partial", job.partial)];
     if let Some((option, _)) = file_options.iter().find(|(_, is_given)| *is_given && job.from.is_none()) {
-        bail!("{option} applies only to --from FILE, not to a program that is run: omit it");
+        bail!("{option} applies only to --from FILE, not to a program that is run. Omit {option}");
     }
     let mut parameters = profiler_parameters(job, model)?;
     let processor = processor_model(job, model)?;
@@ -53,8 +56,8 @@ pub fn run(job: &SimulateOptions, model: &SimulateModel) -> Result<ExitCode> {
     };
     if level == Level::Instructions && opened.source.level() == Level::Branches {
         bail!(
-            "{} contains only branches, but events other than `instructions` need all instructions: run the program instead, or record it \
-                with --event",
+            "{} contains only branches, but events other than `instructions` need all instructions. Simulate the program itself, or \
+             record it with --event",
             opened.origin
         );
     }
@@ -160,7 +163,8 @@ fn plugin_path() -> Result<PathBuf> {
     PLUGIN.find_installed(context())?.map_err(|places| {
         let [one, other] = places.each_ref().map(|place| place.display());
         anyhow!(
-            "the QEMU plugin is neither {one} nor {other}: build it with `cargo build --release -p {}`, or set {} to its path",
+            "cannot find the QEMU plugin: neither {one} nor {other} exists. Build it with `cargo build --release -p {}`, or set {} to \
+             its path",
             PLUGIN.package,
             PLUGIN.variable
         )
@@ -173,7 +177,7 @@ fn profiler_parameters(job: &SimulateOptions, model: &SimulateModel) -> Result<P
         None => {
             let is_extended = matches!(model.preset, Preset::ExtendedLoops | Preset::ExtendedCalls);
             if model.extensions.is_some() && !is_extended {
-                bail!("--extensions applies only to extended paths: add --preset extended-loops or --preset extended-calls");
+                bail!("--extensions applies only to extended paths. Add --preset extended-loops or --preset extended-calls");
             }
             OperationMapping::preset(model.preset, model.extensions.unwrap_or(1))
         }
@@ -208,7 +212,7 @@ fn processor_model(job: &SimulateOptions, model: &SimulateModel) -> Result<Optio
         return Ok(None);
     }
     if job.event.contains(&ProcessorEvent::CyclePower) && model.model == ProcessorModel::Fast {
-        bail!("--event power-cycle needs the cycle-by-cycle model: add --model reference");
+        bail!("--event power-cycle needs the cycle-by-cycle model. Add --model reference");
     }
     let mut parameters = model.processor.as_deref().map_or_else(|| Ok(ProcessorParameters::default()), read_processor)?;
     if let Some(entries) = model.branch_queue {

@@ -27,7 +27,7 @@ pub fn show(job: &Show, file: &Path, kind: InputKind) -> Result<ExitCode> {
     ])?;
     ensure!(kind != InputKind::EventText, kind.not_accepted_error(file, "show"));
     let number = |text: &str| text.trim_start_matches('#').parse::<u64>().ok();
-    let from = job.from.as_deref().map(|text| number(text).with_context(|| format!("--from `{text}` is not the number of an event")));
+    let from = job.from.as_deref().map(|text| number(text).with_context(|| format!("invalid event number `{text}` in --from")));
     let from = from.transpose()?.unwrap_or(0);
     let thread = job.thread.unwrap_or(0) as usize;
     let count_limit = job.count.unwrap_or(if job.json { 0 } else { DEFAULT_RUN_EVENTS });
@@ -36,10 +36,10 @@ pub fn show(job: &Show, file: &Path, kind: InputKind) -> Result<ExitCode> {
     let remaining = write_events(&recording(file, kind, "show")?, &range, &folders(), &mut out)?;
     out.flush()?;
     if let Some(length) = remaining.length {
-        note(format_args!("event {from} does not exist: the thread has {}", plural(length.into(), "event", "events")));
+        note(format_args!("event {from} does not exist: the thread has {}, numbered from 0", plural(length.into(), "event", "events")));
     }
     if let Some(next) = remaining.next {
-        note(format_args!("there are more events: `--from {next}` shows the next ones, `--count 0` all"));
+        note(format_args!("more events follow. To show the next ones, pass `--from {next}`; to show all, pass `--count 0`"));
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -80,7 +80,7 @@ pub fn show(job: &Show, file: &Path) -> Result<ExitCode> {
     let view = if job.calls { TraceView::Tree } else { TraceView::Blocks(count) };
     let (from, to, depth) = (job.from.clone(), job.to.clone(), job.depth.unwrap_or(show::DEFAULT_DEPTH));
     if let Some(next) = write_shown(&trace, &TraceShowOptions { view, thread: job.thread, from, to, depth, json: job.json })? {
-        note(format_args!("there are more blocks: `--from '#{next}'` shows the next ones, `--count 0` all"));
+        note(format_args!("more blocks follow. To show the next ones, pass `--from '#{next}'`; to show all, pass `--count 0`"));
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -165,7 +165,7 @@ pub fn import(file: &Path, destination: &ProfileDestination) -> Result<()> {
     let trace = open(file)?;
     let recording = recording_context();
     let profile = path_profile(&trace, Run { suite: destination.suite.clone(), ..new_run() })?;
-    note("the paths are those of the machine code, with control flow graphs from the trace");
+    note("the profile has paths of machine code, whose control flow graphs are taken from the trace");
     deliver(&Collected { profile, problems: Vec::new() }, destination, &recording).map(drop)
 }
 

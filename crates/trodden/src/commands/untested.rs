@@ -63,7 +63,7 @@ fn report(job: &Untested, color: Color, schemes: Option<&SchemeResults>) -> Resu
         FieldProfiles::gather(&job.profiles, &job.known, false, &new_run(), &folders)?;
     let maps: Vec<&UnitMap> = profile.images.iter().flat_map(|i| &i.units).map(|u| &*u.map).collect();
     if !known.paths.is_empty() {
-        warn_if_tests_differ(&known.paths, &maps, "all their paths count as untested");
+        warn_if_tests_differ(&known.paths, &maps, "all paths of these functions count as untested");
     }
     let view = View::from_untested(&profile);
     let is_text = !job.json && job.sarif.is_none() && job.lcov.is_none();
@@ -128,11 +128,14 @@ pub fn hot(profiles: &[String], known: &[String], top: usize, as_json: bool, col
     let FieldProfiles { profile, known, .. } = FieldProfiles::gather(profiles, known, true, &new_run(), &folders())?;
     let view = View::from_untested(&profile);
     if profile.images.iter().flat_map(|i| &i.units).any(|u| u.map.has_times()) {
-        bail!("a program built with --residual does not count known paths: record the field with a build that counts or samples all paths");
+        bail!(
+            "the field profile has no counts of known paths, because the program was built with --residual. Record the field with a \
+             build that counts or samples all paths"
+        );
     }
     let (paths, share) = untested::hot_paths(&profile, &known.paths, top)?;
     if paths.is_empty() {
-        bail!("no known path belongs to these programs: record the tests with the same build");
+        bail!("no known path belongs to these programs. Record the tests with the same build");
     }
     let bytes = match as_json {
         true => json_text(&hot_paths_json(&view, &paths, share))?,

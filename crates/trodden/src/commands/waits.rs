@@ -77,7 +77,7 @@ pub fn report(job: &Report) -> Result<ExitCode> {
         ("--steps", job.steps.is_some()),
     ])?;
     let expand = job.choices.explain;
-    ensure!(!expand || job.html.is_none(), "--explain applies only to text and JSON: omit it or --html");
+    ensure!(!expand || job.html.is_none(), "--explain applies only to text and JSON. Omit --explain or --html");
     let options = ReportOptions {
         what_if: job.what_if.clone(),
         has_timeline: job.html.is_some(),
@@ -121,7 +121,7 @@ fn analyse_recording(file: &Path, options: &ReportOptions, stream: Option<&str>)
     } else {
         ensure!(
             stream.is_none(),
-            "--stream applies only to recordings of `trodden waits`, but {} is a trace of another tool: omit it",
+            "--stream applies only to recordings of `trodden waits`, but {} is a trace from another tool. Omit --stream",
             file.display()
         );
         import::analyse_trace(file, options, decompress::read)?

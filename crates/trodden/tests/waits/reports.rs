@@ -72,7 +72,7 @@ fn waits_are_printed_as_in_the_paper() {
     assert_eq!(expressions, ["(A1 + B3) - C1", "A1 - B1", "(B3 + C3) - A2"]);
     assert!(classes.get("expressions").is_none());
     let refused = explained("fig4.json", &["--html", "page.html"]);
-    assert!(!refused.status.success() && String::from_utf8_lossy(&refused.stderr).contains("omit it or --html"));
+    assert!(!refused.status.success() && String::from_utf8_lossy(&refused.stderr).contains("Omit --explain or --html"));
 }
 
 /// Returns the facts in some sections of a text report: each line without times and percentages.
@@ -376,11 +376,11 @@ fn corrupt_traces_are_errors_with_their_line() {
     let run_back = SCHEDULER_TEXT.replace("5.000022000", "4.000022000");
     let cases = [
         ("a.txt", run_back.as_str(), "a.txt:8"),
-        ("b.txt", &SCHEDULER_TEXT.replace("prev_pid=11", "prev_pid=x"), "not a thread ID"),
+        ("b.txt", &SCHEDULER_TEXT.replace("prev_pid=11", "prev_pid=x"), "invalid thread ID"),
         ("perf.data", "PERFILE2", "perf script -i perf.data"),
-        ("c.txt", "nothing", "neither a profile"),
+        ("c.txt", "nothing", "cannot recognise the format"),
         ("d.json", "{\"traceEvents\": [{\"ph\": \"X\"}]}", "event 0"),
-        ("e.json", "{\"traceEvents\": [", "not JSON"),
+        ("e.json", "{\"traceEvents\": [", "cannot parse the trace"),
         ("g.otf2", "junk", "g.otf2"),
         ("i.txt", &COMMON_FORMAT_TEXT.replace("prev_tid = 11", "prev_tid = x"), "i.txt:2: no field prev_tid"),
     ];

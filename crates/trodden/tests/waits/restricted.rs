@@ -94,7 +94,7 @@ fn programs_with_a_limited_address_space_are_rejected_or_left_alone() {
     place.build("gcc", "posts.c", POSTS_PROGRAM, &["-O1", "-pthread"]);
     let output = place.script("ulimit -v 8000000; exec \"$0\" waits record -o app.waits -- sh -c 'echo begun >begun'");
     assert_eq!(output.status.code(), Some(2), "{}", read_errors(&output));
-    assert!(read_errors(&output).contains("sh would be limited to 8000000 KiB") && read_errors(&output).contains("ulimit -v unlimited"));
+    assert!(read_errors(&output).contains("sh is limited to 8000000 KiB") && read_errors(&output).contains("ulimit -v unlimited"));
     assert!(!place.path("begun").exists());
     let script = "ulimit -v 8000000; exec ./app 5";
     let alone = must(place.script(script));

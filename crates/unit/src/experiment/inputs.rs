@@ -40,7 +40,7 @@ pub enum InputPurpose {
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs, reason = "the messages describe the variants and their fields")]
 pub enum InputError {
-    #[error("cannot read {file}, which setting `{key}` names: {source}. Choose a readable file", file = file.display())]
+    #[error("cannot read {file} (named by setting `{key}`): {source}. Pass a readable file", file = file.display())]
     Unreadable {
         /// The setting's key.
         key: &'static str,
@@ -57,7 +57,7 @@ pub enum InputError {
         folder = folder.display()
     )]
     Missing { key: &'static str, remedy: &'static str, identity: Identity, folder: PathBuf },
-    #[error("{file} is corrupt. Delete it, and rebuild from the original files", file = file.display())]
+    #[error("{file} is corrupt. Delete this file, and build the program again", file = file.display())]
     Corrupt { file: PathBuf },
 }
 

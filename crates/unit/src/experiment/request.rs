@@ -17,7 +17,7 @@ use trodden_container::{ContentError, FileFormat, FileKind};
 /// Environment variable that names the request's file. If it is not set, units are instrumented for the default experiment.
 pub const EXPERIMENT_VARIABLE: &str = "TRODDEN_EXPERIMENT";
 
-const FORMAT: FileFormat = FileFormat { kind: FileKind::REQUEST, version: 1, remedy: "start the build again" };
+const FORMAT: FileFormat = FileFormat { kind: FileKind::REQUEST, version: 1, remedy: "Start the build again" };
 
 /// A request to the plugin.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -55,10 +55,9 @@ pub enum RequestError {
     Experiment(#[from] ExperimentError),
     #[error(transparent)]
     Input(#[from] InputError),
-    #[error("cannot read {file}, which {EXPERIMENT_VARIABLE} names: {source}. Unset the variable, or build with trodden, which sets \
-        it", file = file.display())]
+    #[error("cannot read {file} (named by {EXPERIMENT_VARIABLE}): {source}. Unset the variable, or build with trodden, which sets it", file = file.display())]
     Unreadable { file: PathBuf, source: io::Error },
-    #[error("cannot use {file}, which {EXPERIMENT_VARIABLE} names: {wrong}", file = file.display())]
+    #[error("cannot use {file} (named by {EXPERIMENT_VARIABLE}): {wrong}", file = file.display())]
     Other { file: PathBuf, wrong: ContentError },
 }
 

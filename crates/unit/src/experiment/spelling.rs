@@ -218,7 +218,7 @@ static SPELLED_SETTINGS: &[SpelledSetting] = &[
 pub enum SpellingError {
     #[error("unknown build setting `{entry}`. Known settings: {known}", entry = entry.escape_debug(), known = list_settings())]
     Unknown { entry: String },
-    #[error("invalid build setting `{key}={value}`: {key} takes {known}", value = value.escape_debug(), known = list_values(key))]
+    #[error("invalid build setting `{key}={value}`. Values of {key}: {known}", value = value.escape_debug(), known = list_values(key))]
     Value { key: &'static str, value: String },
     #[error("{SETTINGS_VARIABLE} is not valid UTF-8. In file names, write bytes that are not UTF-8 as %XX")]
     NotText,

@@ -52,7 +52,7 @@ pub fn read(path: &Path, text: &str) -> Result<Imported> {
     let mut imported = Imported { is_recognised: true, ..Imported::default() };
     let mut events = ChromeEvents::default();
     let is_closed =
-        for_each_event(text, |number, event| events.add(event).map_err(|error| anyhow!("event {number} of traceEvents: {error}")))
+        for_each_event(text, |number, event| events.add(event).map_err(|error| anyhow!("event {number} of traceEvents is malformed: {error}")))
             .with_context(|| path.display().to_string())?;
     if !is_closed {
         imported.notes.push("the list of events is not closed by `]`, so the end of the trace may be missing".into());
@@ -100,8 +100,8 @@ fn for_each_event(text: &str, mut visit: impl FnMut(usize, &Value) -> Result<()>
             .and_then(|found| reader.end().map(|()| found));
         return match (failure, read) {
             (Some(failure), _) => Err(failure),
-            (None, Err(error)) => Err(anyhow!("not JSON: {error}")),
-            (None, Ok(false)) => bail!("expected a list `traceEvents`"),
+            (None, Err(error)) => Err(anyhow!("cannot parse the trace: {error}")),
+            (None, Ok(false)) => bail!("the trace has no list `traceEvents`"),
             (None, Ok(true)) => Ok(true),
         };
     }
@@ -116,19 +116,19 @@ fn for_each_event(text: &str, mut visit: impl FnMut(usize, &Value) -> Result<()>
         }
         let mut values = serde_json::Deserializer::from_str(rest).into_iter::<Value>();
         let Some(event) = values.next() else { return Ok(false) };
-        let event = event.map_err(|error| anyhow!("event {number}: not JSON: {error}"))?;
+        let event = event.map_err(|error| anyhow!("event {number} is not valid JSON: {error}"))?;
         visit(number, &event)?;
         rest = rest[values.byte_offset()..].trim_start();
         match rest.chars().next() {
             Some(',') => {}
             Some(']') => break,
             None => return Ok(false),
-            Some(_) => bail!("event {number}: not JSON: expected `,` or `]` after it"),
+            Some(_) => bail!("event {number} is not followed by `,` or `]`"),
         }
     }
     match rest[1..].trim() {
         "" => Ok(true),
-        _ => bail!("not JSON: unexpected text after the list of events"),
+        _ => bail!("cannot parse the trace: unexpected text after the list of events"),
     }
 }
 

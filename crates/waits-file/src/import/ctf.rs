@@ -34,9 +34,8 @@ pub(crate) fn read_trace(folder: &Path) -> Result<Imported> {
         return Ok(Imported::empty_trace(NO_EVENTS));
     }
     let out = Command::new(READER).arg("--clock-seconds").arg(folder).output();
-    let out = out.with_context(|| {
-        format!("cannot run {READER}, which is needed to read {}. Install it with `apt-get install {READER}`", folder.display())
-    })?;
+    let out =
+        out.with_context(|| format!("cannot run {READER}, which is needed to read {}. Run `apt-get install {READER}`", folder.display()))?;
     let stderr = String::from_utf8_lossy(&out.stderr);
     ensure!(out.status.success(), "{READER} cannot read {}: {}", folder.display(), stderr.trim());
     match String::from_utf8_lossy(&out.stdout) {
@@ -103,8 +102,8 @@ pub(crate) fn parse(path: &Path, text: &str) -> Result<Imported> {
     }
     ensure!(
         events > 0,
-        "{}: no events sched_switch or sched_waking. Record them with `perf record -e 'sched:sched_switch,sched:sched_waking'`, or \
-            with `lttng enable-event --kernel 'sched_*'`",
+        "{}: the trace has no sched_switch or sched_waking events. Record them with `perf record -e \
+         'sched:sched_switch,sched:sched_waking'` or `lttng enable-event --kernel 'sched_*'`",
         path.display()
     );
     Ok(scheduler.finish())

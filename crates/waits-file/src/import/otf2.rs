@@ -84,7 +84,7 @@ fn parse_events(path: &Path, definitions: &ArchiveDefinitions, text: impl BufRea
         imported.notes.push(format!("ignored {} of the unknown kind {kind}", plural(count.into(), "event", "events")));
     }
     for (id, thread) in threads {
-        let index = order.get(&id).copied().ok_or_else(|| anyhow!("{}: location {id} is not defined", path.display()))?;
+        let index = order.get(&id).copied().ok_or_else(|| anyhow!("{}: location {id} has events, but no definition", path.display()))?;
         let label = definitions.locations.get(&id).cloned();
         let name = LocationName { process: index, is_rank: true, label, ..LocationName::default() };
         let begin_ns = thread.begin_ns.unwrap_or(0);
@@ -98,7 +98,7 @@ fn run_otf2_print<T>(path: &Path, options: &[&str], parse: impl FnOnce(BufReader
     let mut command = Command::new("otf2-print");
     command.args(options).arg("--").arg(path).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().with_context(|| {
-        format!("cannot run otf2-print, which is needed to read {}. Install it (Debian package otf2-tools)", path.display())
+        format!("cannot run otf2-print, which is needed to read {}. Install otf2-print (Debian package otf2-tools)", path.display())
     })?;
     let (text, mut errors) = (child.stdout.take(), child.stderr.take());
     // Another thread reads standard error, because otf2-print blocks when a pipe is full.
@@ -177,7 +177,9 @@ fn parse_definitions(path: &Path, text: impl BufRead) -> Result<ArchiveDefinitio
                 found.offset = number("Global Offset").unwrap_or(0);
             }
             "LOCATION" => {
-                let (Some(id), Some(name)) = (id(), attribute(rest, "Name")) else { bail!("{}: a location has no name", path.display()) };
+                let (Some(id), Some(name)) = (id(), attribute(rest, "Name")) else {
+                    bail!("{}: the definition of a location has no name", path.display())
+                };
                 let group = attribute(rest, "Group").map_or("", unquote);
                 found.locations.insert(id, if group.is_empty() { unquote(name).to_owned() } else { group.to_owned() });
             }
@@ -244,7 +246,7 @@ impl Otf2Reader<'_> {
                 thread.regions.push(OpenRegion { name, enter_ns: time_ns, calls: Vec::new(), is_mpi });
             }
             "LEAVE" => {
-                let Some(region) = thread.regions.pop() else { bail!("the location leaves a region that it has not entered") };
+                let Some(region) = thread.regions.pop() else { bail!("the location leaves a region without entering one") };
                 if region.is_mpi {
                     self.add_call(thread, location, time_ns, region)?;
                 } else {

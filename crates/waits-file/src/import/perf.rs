@@ -115,7 +115,7 @@ fn is_number(text: &str) -> bool {
 }
 
 fn parse_thread_id(text: &str) -> Result<u32> {
-    text.parse().map_err(|_| anyhow!("`{text}` is not a thread ID"))
+    text.parse().map_err(|_| anyhow!("invalid thread ID `{text}`"))
 }
 
 #[cfg(test)]

@@ -17,18 +17,17 @@ const CACHE_SIZE: usize = 8;
 /// An empty cache entry; no trace has this symbol.
 const EMPTY_ENTRY: (u32, u64) = (END - 1, 0);
 
-/// The data computed so far.
 #[derive(Default)]
 pub(super) struct DecisionTables {
     branches: HashMap<AutomatonState, KnownBranch>,
     components: HashMap<u32, ComponentSets>,
 }
 
-/// A branch that was reached: its successors and, for each profile, their sets W.
+/// A branch that was reached: its successors and, for each profile, the successors' sets W.
 struct KnownBranch {
     next: Vec<AutomatonState>,
     parts: Vec<Vec<SymbolSets>>,
-    /// For each profile, cached symbols, and as bits the successors whose sets contain them.
+    /// For each profile, cached symbols, each with a bit mask of the successors whose sets contain the symbol.
     cache: Vec<[(u32, u64); CACHE_SIZE]>,
 }
 
@@ -38,14 +37,14 @@ struct ComponentSets {
     sets: Vec<FirstSets>,
 }
 
-/// Returns the next symbol of a trace. At its end, that is [`END`], or `None` (any symbol) if the trace was truncated.
-fn symbol(next: Option<Witness>, ending: TraceEnding) -> Option<u32> {
+/// Returns the next symbol of a trace. At the trace's end, returns [`END`], or `None` (any symbol is possible) if the trace was truncated.
+fn next_symbol(next: Option<Witness>, ending: TraceEnding) -> Option<u32> {
     next.map(|witness| witness.0).or((ending == TraceEnding::Complete).then_some(END))
 }
 
 impl KnownBranch {
-    /// Returns the only successor that agrees with the next symbols of all traces. `None` if there is not exactly one, or if there are
-    /// too many successors for a word of bits.
+    /// Returns the only successor that agrees with the next symbols of all traces. Returns `None` if no or several successors agree, or if
+    /// there are too many successors for a bit mask.
     fn only_agreeing<I: Iterator<Item = Witness>>(
         &mut self,
         sets: &[FirstSets],
@@ -57,7 +56,7 @@ impl KnownBranch {
         }
         let mut left = u64::MAX >> (u64::BITS as usize - self.next.len());
         for (profile, trace) in traces.iter_mut().enumerate() {
-            let Some(symbol) = symbol(trace.peek(), ending) else { continue };
+            let Some(symbol) = next_symbol(trace.peek(), ending) else { continue };
             let cache = &mut self.cache[profile][symbol as usize % CACHE_SIZE];
             if cache.0 != symbol {
                 let has = |(at, parts): (usize, &SymbolSets)| u64::from(sets[profile].has(*parts, symbol)) << at;
@@ -80,7 +79,7 @@ impl<I: Iterator<Item = Witness>> Reconstructor<'_, I> {
         let mut at_end = false;
         let mut left: Vec<usize> = (0..known.next.len()).collect();
         for (profile, trace) in self.traces.iter_mut().enumerate() {
-            let Some(symbol) = symbol(trace.peek(), self.ending) else {
+            let Some(symbol) = next_symbol(trace.peek(), self.ending) else {
                 at_end = true;
                 continue;
             };
@@ -113,8 +112,8 @@ impl<I: Iterator<Item = Witness>> Reconstructor<'_, I> {
         let component = of.structure.component[function.index()];
         let own = self.tables.components.entry(component).or_insert_with(|| of.component(function));
         for (profile, trace) in self.traces.iter_mut().enumerate() {
-            let found = trace.find(|w| of.component_of.get(w.index()) == Some(&component));
-            let Some(symbol) = symbol(found, self.ending) else {
+            let found = trace.find_symbol(|w| of.component_of.get(w.index()) == Some(&component));
+            let Some(symbol) = next_symbol(found, self.ending) else {
                 at_end = true;
                 continue;
             };

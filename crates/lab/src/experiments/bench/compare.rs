@@ -49,7 +49,7 @@ impl VariantComparison {
 pub fn compare(old: &BenchResult, new: &BenchResult) -> Result<Vec<VariantComparison>> {
     if old.input != new.input {
         bail!(
-            "the results have different inputs ({} and {}). Measure again with{} --short",
+            "cannot compare results for different inputs ({} and {}). Measure again with{} --short",
             old.input,
             new.input,
             if old.input == "ref" { "out" } else { "" }
@@ -68,7 +68,7 @@ pub fn compare(old: &BenchResult, new: &BenchResult) -> Result<Vec<VariantCompar
         }
     }
     if all.is_empty() {
-        bail!("the results have no program and variant in common");
+        bail!("cannot compare the results, because they have no program and variant in common");
     }
     Ok(all)
 }

@@ -45,7 +45,7 @@ impl InstructionCounter {
         let text = std::fs::read_to_string(&log).with_context(|| format!("cannot read {}", log.display()))?;
         let _ = std::fs::remove_file(&log);
         self.total(&text)
-            .with_context(|| format!("{} reported no instruction count for {program}; its output: {}", self.name(), text.trim()))
+            .with_context(|| format!("{} reported no instruction count for {program}. It printed: {}", self.name(), text.trim()))
     }
 
     /// Returns the command prefix that counts a command's instructions.

@@ -135,7 +135,7 @@ impl Bench<'_> {
     fn explain_from_log(&self, program: &str, variant: &Variant, error: anyhow::Error) -> anyhow::Error {
         let log = std::fs::read_to_string(self.corpus.build_log(program, variant)).unwrap_or_default();
         match log.lines().rfind(|line| !line.trim().is_empty()) {
-            Some(last) => anyhow::anyhow!("the build failed; its last output is `{}`", last.trim()),
+            Some(last) => anyhow::anyhow!("the build failed: its output ends with `{}`", last.trim()),
             None => error,
         }
     }
@@ -239,7 +239,7 @@ impl Bench<'_> {
     /// Measures one short run under a tool, and one of the base build. Only the order of magnitude of the ratio matters, so a cached result
     /// is good enough.
     fn measure_under_tool(&self, program: &str, variant: &Variant) -> Result<Figures> {
-        let base = variant.base().context("the variant has no base to compare with")?;
+        let base = variant.base().context("cannot compare the variant, because it has no base build")?;
         let compute = || {
             progress(&format!("{program}, once: {}", variant.name()));
             let (alone, plain_sum) = usage::measure_run(self.corpus, program, &base, Input::Train)?;

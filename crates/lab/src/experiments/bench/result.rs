@@ -145,7 +145,11 @@ impl BenchResult {
         let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
         let value: serde_json::Value = serde_json::from_str(&text).with_context(|| format!("{} is not valid JSON", path.display()))?;
         if value["schema_version"] != SCHEMA_VERSION {
-            bail!("{} has schema_version {}, expected {SCHEMA_VERSION}; measure again", path.display(), value["schema_version"]);
+            bail!(
+                "{} has schema_version {}, but this trodden-lab reads {SCHEMA_VERSION}. Measure again",
+                path.display(),
+                value["schema_version"]
+            );
         }
         serde_json::from_value(value).with_context(|| format!("{} is not a result of `trodden-lab experiment bench`", path.display()))
     }

@@ -46,7 +46,7 @@ impl ResultCache {
 
     fn read(&self) -> Result<BTreeMap<String, serde_json::Value>> {
         match std::fs::read(&self.file) {
-            Ok(bytes) => serde_json::from_slice(&bytes).with_context(|| format!("{} is corrupt; remove it", self.file.display())),
+            Ok(bytes) => serde_json::from_slice(&bytes).with_context(|| format!("{} is corrupt. Delete this file", self.file.display())),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(BTreeMap::new()),
             Err(error) => Err(error).with_context(|| format!("cannot read {}", self.file.display())),
         }

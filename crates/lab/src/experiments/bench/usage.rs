@@ -49,14 +49,15 @@ pub fn run_measured<T>(run: impl FnOnce(&str) -> Result<T>) -> Result<(Usage, T)
     let own = std::env::current_exe().context("cannot find the path of this program (is /proc mounted?)")?;
     let runner = format!("{} measure {}", own.display(), file.display());
     if runner.split_whitespace().count() != 3 {
-        bail!("the path {} contains a space; set CARGO_TARGET_DIR to one without", steps::target_folder().display());
+        bail!("path {} contains a space. Set CARGO_TARGET_DIR to a folder without spaces in its path", steps::target_folder().display());
     }
     let sum = run(&runner)?;
     let lines = std::fs::read_to_string(&file).with_context(|| format!("cannot read {}", file.display()))?;
     let _ = std::fs::remove_file(&file);
     let mut total = Usage::default();
     for line in lines.lines() {
-        total = total.combine(serde_json::from_str(line).with_context(|| format!("{} was not written by `measure`", file.display()))?);
+        total = total
+            .combine(serde_json::from_str(line).with_context(|| format!("{} was not written by `trodden-lab measure`", file.display()))?);
     }
     Ok((total, sum))
 }
@@ -67,7 +68,7 @@ pub fn measure(file: &Path, command: &[OsString]) -> Result<ExitCode> {
     let status = Command::new(&command[0]).args(&command[1..]).status().with_context(|| format!("cannot run {}", command[0].display()))?;
     let wall_s = started.elapsed().as_secs_f64();
     // This process has no other children.
-    let children = getrusage(UsageWho::RUSAGE_CHILDREN).context("cannot read the resource usage")?;
+    let children = getrusage(UsageWho::RUSAGE_CHILDREN).context("cannot read the program's resource usage")?;
     let seconds = |time: nix::sys::time::TimeVal| time.tv_sec() as f64 + time.tv_usec() as f64 / 1e6;
     let usage = Usage {
         wall_s,

@@ -20,7 +20,7 @@ pub fn measure(subject: &CopiesSubject, options: &CopiesOptions, results: &mut C
                 procedures = counted;
                 fastest = Some(fastest.filter(|best| best.user_s <= used.user_s).unwrap_or(used));
             }
-            let Usage { user_s, wall_s, .. } = fastest.context("--rounds is 0")?;
+            let Usage { user_s, wall_s, .. } = fastest.context("--rounds must be at least 1")?;
             let row = AnalysisTime {
                 program: subject.name.to_owned(),
                 strategy: strategy.clone(),
@@ -52,6 +52,6 @@ fn run_plan(laboratory: &Path, program: &Path, copies: u32, strategy: &str, prof
             command.arg("--profile").arg(profile);
         }
         let answer: serde_json::Value = serde_json::from_str(&steps::output(&mut command)?)?;
-        answer["procedures"].as_u64().context("`trodden-lab plan --json` printed no number of functions")
+        answer["procedures"].as_u64().context("the output of `trodden-lab plan --json` has no number of functions")
     })
 }

@@ -30,7 +30,7 @@ pub fn count_branches(corpus: &Corpus, program: &str, build: &str) -> Result<Bra
     for entry in fs::read_dir(&folder)? {
         let path = entry?.path();
         let text = fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
-        let one = parse(&text).with_context(|| format!("{} is not callgrind output of a known format", path.display()))?;
+        let one = parse(&text).with_context(|| format!("{} is not callgrind output in a known format", path.display()))?;
         all.taken += one.taken;
         all.conditional += one.conditional;
         all.mispredicted += one.mispredicted;

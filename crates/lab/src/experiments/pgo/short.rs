@@ -21,7 +21,7 @@ program    edge-guided  trodden pgo  instructions  jumps taken  branches  mispre
 /// Measures the programs, and prints a table. A program that fails is reported, and the others are still measured.
 pub fn run(corpus: &Corpus, programs: &[String]) -> Result<()> {
     let counter =
-        InstructionCounter::available().context("cannot count instructions: neither perf nor valgrind works; install valgrind")?;
+        InstructionCounter::available().context("cannot count instructions, because neither perf nor valgrind works. Install valgrind")?;
     println!("{HEAD}");
     let mut failed = Vec::new();
     for program in programs {
@@ -48,7 +48,7 @@ fn measure_row(corpus: &Corpus, program: &str, counter: InstructionCounter) -> R
     build_with_profile(corpus, program, &clang, CLANG)?;
     let changed = build_by_trodden_pgo(corpus, program, PATHS, "")?;
     let sum = |build: &str| corpus.run_as(build, program, Input::Ref, "", &[]);
-    ensure!(sum(PLAIN)? == sum(PATHS)?, "the output of the `trodden pgo` build differs from that of the plain build");
+    ensure!(sum(PLAIN)? == sum(PATHS)?, "the output of the `trodden pgo` build differs from the output of the plain build");
     let count = |build: &str| count_instructions(corpus, program, build, counter).map(|n| n as f64);
     let (plain, clang, paths) = (count(PLAIN)?, count(CLANG)?, count(PATHS)?);
     // `count_instructions` has created the stripped copies.

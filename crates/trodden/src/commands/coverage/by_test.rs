@@ -47,7 +47,8 @@ fn reject_path_options(job: &SuiteOrder) -> Result<()> {
     for (option, is_given) in options {
         ensure!(
             !is_given,
-            "{option} does not apply to --by lines: omit it. `trodden coverage report SUITE` shows the lines of functions and changes"
+            "{option} does not apply to --by lines. Omit {option}, or use `trodden coverage report SUITE`, which shows lines by \
+             function and changed lines"
         );
     }
     Ok(())

@@ -16,7 +16,7 @@ pub fn run(job: &CoverageReport, baseline: &str) -> Result<ExitCode> {
     let thresholds = &job.fail_under;
     ensure!(
         thresholds.iter().all(|threshold| *threshold == CoverageThreshold::Baseline),
-        "with --baseline, --fail-under takes only `baseline`: check percentages in a separate report"
+        "with --baseline, --fail-under accepts only `baseline`. Check percentages in a separate report"
     );
     let (name, files) = (&job.covered.profile, &job.covered.files);
     let (before, after) = (named::load(baseline)?, named::load(name)?);

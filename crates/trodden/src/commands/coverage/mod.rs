@@ -71,7 +71,7 @@ pub fn create_view(profile: &Profile) -> View<'_> {
     match lines_from_mapping(&view) {
         Ok(lines) => view.mapped = lines,
         Err(error) => {
-            warn(format_args!("line counts are taken from debug information instead of the coverage mapping: {}", reasons(&error)))
+            warn(format_args!("cannot use the coverage mapping, so line counts are taken from debug information: {}", reasons(&error)))
         }
     }
     view
@@ -111,14 +111,14 @@ fn show(job: &CoverageShow) -> Result<ExitCode> {
         option(&format!("-name-regex={function}"));
     }
     if let Some(equivalence) = &job.covered.files.choices.path_equivalence {
-        ensure!(equivalence.contains(','), "--path-equivalence {equivalence} is not a pair of folders: write it as FROM,TO");
+        ensure!(equivalence.contains(','), "invalid --path-equivalence {equivalence}: expected two folders. Write FROM,TO");
         option(&format!("-path-equivalence={equivalence}"));
     }
     match &job.html {
         None => {
             let shown = mapping.llvm_cov("show", &arguments)?;
             if let Some(function) = job.function.as_ref().filter(|_| shown.is_empty()) {
-                bail!("no function matches `{function}`: --function takes a regular expression for linkage names");
+                bail!("no function matches `{function}`. Pass a regular expression for linkage names to --function");
             }
             print_text(&mapping.mark_output(&String::from_utf8_lossy(&shown))?)?;
             mapping.log_inexact_functions(true);
@@ -128,11 +128,11 @@ fn show(job: &CoverageShow) -> Result<ExitCode> {
             arguments.push(option_with_value("-output-dir=", folder));
             mapping.llvm_cov("show", &arguments)?;
             let index = folder.join("index.html");
-            ensure!(index.is_file(), "llvm-cov did not write {}: check that the folder is writable", index.display());
+            ensure!(index.is_file(), "llvm-cov did not write {}. Check that the folder is writable", index.display());
             mapping.mark_pages(folder)?;
             let paths = folder.join(PATHS_PAGE);
             write_file(&paths, paths_page(&profile, &mapping)?.as_bytes())?;
-            note(format_args!("the pages are {} (sources) and {} (paths)", index.display(), paths.display()));
+            note(format_args!("wrote pages {} (sources) and {} (paths)", index.display(), paths.display()));
         }
     }
     Ok(ExitCode::SUCCESS)

@@ -39,11 +39,11 @@ fn check_thresholds(job: &CoverageReport) -> Result<()> {
     let is_of_lines = |threshold: &CoverageThreshold| matches!(threshold, CoverageThreshold::Share(CoverageMeasure::Lines, _));
     ensure!(
         !job.fail_under.contains(&CoverageThreshold::Baseline),
-        "--fail-under baseline needs a profile to compare with: add --baseline PROFILE"
+        "--fail-under baseline needs a profile to compare with. Add --baseline PROFILE"
     );
     ensure!(
         job.changed_since.is_none() || job.fail_under.iter().all(is_of_lines),
-        "--changed-since reports only lines: use --fail-under lines=PERCENT"
+        "--changed-since reports only lines. Use --fail-under lines=PERCENT"
     );
     Ok(())
 }

@@ -20,9 +20,9 @@ pub fn interesting_paths(sets: &[String], program: &Path) -> Result<KnownPaths> 
     let maps: Vec<&UnitMap> = maps.iter().collect();
     let mut all = KnownPaths::default();
     for set in sets {
-        let found = paths_of_set(set, &maps).with_context(|| format!("--interesting {set}"))?;
+        let found = paths_of_set(set, &maps).with_context(|| format!("cannot use the set --interesting {set}"))?;
         if found.is_empty() {
-            bail!("--interesting {set}: the set contains no path of the program");
+            bail!("cannot use the set --interesting {set}: the set contains no path of the program");
         }
         all.merge(found)?;
     }
@@ -30,7 +30,7 @@ pub fn interesting_paths(sets: &[String], program: &Path) -> Result<KnownPaths> 
     let has = |unit: &str, name: &str| maps.iter().any(|m| m.source == unit && m.functions.iter().any(|f| f.name == name));
     all.retain(|unit, name, _, _| has(unit, name));
     if all.is_empty() {
-        bail!("--interesting contains no path of {}: use a profile of this program", program.display());
+        bail!("--interesting selects no path of {}. Use a profile of this program", program.display());
     }
     Ok(all)
 }
@@ -43,7 +43,7 @@ fn paths_of_set(set: &str, maps: &[&UnitMap]) -> Result<KnownPaths> {
         "top" => {
             let (number, profile) = rest.split_once(':').unwrap_or((rest, LAST));
             let mut paths = executed_paths(profile)?;
-            choice::keep_most_frequent(&mut paths, number.parse().with_context(|| format!("`{number}` is not a number of paths"))?);
+            choice::keep_most_frequent(&mut paths, number.parse().with_context(|| format!("invalid number of paths `{number}`"))?);
             Ok(paths)
         }
         "share" => {
@@ -56,7 +56,7 @@ fn paths_of_set(set: &str, maps: &[&UnitMap]) -> Result<KnownPaths> {
         "touch" => Ok(choice::paths_touching(maps, &parse_places(rest)?)?),
         "through" => Ok(choice::paths_through_all(maps, &parse_places(rest)?)?),
         "paths" => {
-            let text = fs::read_to_string(rest).with_context(|| format!("cannot read {rest}"))?;
+            let text = fs::read_to_string(rest).with_context(|| format!("cannot read the file of paths {rest}"))?;
             Ok(choice::paths_matching(maps, &choice::parse_sequences(&text)?, named)?)
         }
         "diff" => {
@@ -90,7 +90,7 @@ fn parse_percent(text: &str) -> Result<f64> {
     let number: Option<f64> = text.strip_suffix('%').and_then(|n| n.parse().ok());
     match number.filter(|n| *n > 0.0 && *n <= 100.0) {
         Some(number) => Ok(number / 100.0),
-        None => bail!("`{text}` must be a percentage above 0% and up to 100%, such as 99%"),
+        None => bail!("invalid share `{text}`: expected a percentage above 0% and at most 100%, such as 99%"),
     }
 }
 

@@ -32,7 +32,7 @@ const CUT_EDGE_ADVICE: &str =
 pub fn unmatched_paths(text: &str, program: &Path) -> Result<KnownPaths> {
     let expression: PathExpression = text.parse()?;
     let calls = expression.patterns.iter().flatten().any(|s| s.end == Some(End::Call));
-    ensure!(!calls, "`call` cannot be watched, since only the end of the program shows that a call has not returned: remove it");
+    ensure!(!calls, "cannot watch `call`, since only the end of the program shows that a call has not returned. Remove `call`");
     let maps: Vec<UnitMap> = read_units(program, context().store().ok().as_ref())?.into_iter().map(|(_, map)| map).collect();
     let functions: Vec<(&UnitMap, &FunctionMap)> = maps.iter().flat_map(|m| m.functions.iter().map(move |f| (m, f))).collect();
     let selected = select_functions(&expression, &functions, program)?;
@@ -65,7 +65,7 @@ pub fn unmatched_paths(text: &str, program: &Path) -> Result<KnownPaths> {
         .first()
         .map(|first| format!("paths of `{first}` are cut, and a path that matches only as a whole is missed. {CUT_EDGE_ADVICE}"));
     match (matching, cut) {
-        (0, None) => bail!("no path of {} matches `{text}`", program.display()),
+        (0, None) => bail!("no path of {} matches `{text}`. To try an expression on a recorded run, use `trodden find`", program.display()),
         (0, Some(cut)) => bail!("{UNKNOWN}: {cut}"),
         (_, Some(cut)) => warn(cut),
         (_, None) => {}
@@ -79,13 +79,14 @@ pub fn unmatched_paths(text: &str, program: &Path) -> Result<KnownPaths> {
 fn check_path_count(function: &FunctionMap) -> Result<()> {
     ensure!(
         has_standard_numbering(function)?,
-        "`{}` counts its paths by a table or another scheme, which --watch does not support: build the program with the default scheme",
+        "cannot watch function `{}`, because its paths are not counted by the default scheme. Build the program without --scheme and \
+         table-slots",
         function.name
     );
     ensure!(
         function.counters <= MAX_TRIED_PATHS,
-        "`{}` has {} paths, more than the {MAX_TRIED_PATHS} that --watch can try. Watch a variant with fewer, made by \
-            `trodden-lab with --max-paths 65536 -- instrument PROGRAM --output NEW`",
+        "cannot watch function `{}`: it has {} paths, and --watch can try at most {MAX_TRIED_PATHS}. Watch a variant with fewer paths, made \
+         by `trodden-lab with --max-paths 65536 -- instrument PROGRAM --output NEW`",
         function.name,
         function.counters
     );
@@ -97,7 +98,10 @@ fn select_functions(expression: &PathExpression, functions: &[(&UnitMap, &Functi
     let names: Vec<Name> = functions.iter().map(|(_, f)| Name::from_linkage(&f.name)).collect();
     let selected: HashSet<usize> = matching_names(names.iter(), text)?.into_iter().collect();
     if selected.is_empty() {
-        bail!("{} has no instrumented function `{text}`: use its name, or a regular expression for its full name", program.display());
+        bail!(
+            "{} has no instrumented function `{text}`. Pass the function's name, or a regular expression for its full name",
+            program.display()
+        );
     }
     Ok(selected)
 }

@@ -38,7 +38,7 @@ fn list(job: &SuiteList) -> Result<()> {
     let Some(name) = &job.suite else {
         ensure!(
             !compared_functions(&job.functions).is_restricted(),
-            "the options select functions of a suite, but no suite is given: name one of those that `trodden suite list` prints"
+            "these options select functions of a suite, but no suite is named. Name a suite that `trodden suite list` shows"
         );
         return list_suites(job.json);
     };
@@ -102,7 +102,7 @@ fn print_redundant_tests(suite: &Suite, name: &str, by: SuiteCost, as_json: bool
 }
 
 fn order_tests(job: &SuiteOrder) -> Result<()> {
-    ensure!(job.object.is_empty(), "--object applies only to --by lines: omit it");
+    ensure!(job.object.is_empty(), "--object applies only to --by lines. Omit --object");
     let by = if job.by == TestValue::Rate { OrderBy::PathsPerTime } else { OrderBy::Paths };
     let suite = load_suite(&job.suite, &job.functions)?;
     let changes = changed_lines(job)?;
@@ -152,5 +152,5 @@ fn changed_lines(job: &SuiteOrder) -> Result<Option<ChangedLines>> {
 fn note_changes(changes: &ChangedLines) {
     let (all, found) = changes.line_counts();
     let (lines, files) = (plural(all as u128, "old line", "old lines"), plural(changes.files().len() as u128, "file", "files"));
-    note(format_args!("{lines} changed in {files}, {found} with code in the tested program"));
+    note(format_args!("{lines} changed in {files}; {found} of these lines have code in the tested program"));
 }

@@ -32,7 +32,7 @@ pub fn run(job: &SuiteRun) -> Result<ExitCode> {
     let recorder = SuiteRecorder::new(&job.suite, Path::new("."), &recording)?;
     let SuiteOutcome { failed, not_recorded, lost } = run_all(&tests, job.jobs.into(), &recorder)?;
     for name in &not_recorded {
-        warn(format_args!("`{name}` is not in the suite, because it ran no program built with trodden"));
+        warn(format_args!("test `{name}` is not in the suite, because it ran no program built with trodden"));
     }
     note(format_args!(
         "{}, {} failed; `trodden suite list {}` shows them",
@@ -49,7 +49,7 @@ pub fn run(job: &SuiteRun) -> Result<ExitCode> {
 fn run_by_cargo(job: &SuiteRun) -> Result<ExitCode> {
     ensure!(
         job.jobs == 1,
-        "--jobs applies only to --commands and --ctest: use `-- -- --test-threads N` for cargo, or `-- -j N` for nextest"
+        "--jobs applies only to --commands and --ctest. Use `-- -- --test-threads N` for cargo, or `-- -j N` for nextest"
     );
     let verb: &[&str] = if job.source.nextest { &["nextest", "run"] } else { &["test"] };
     let mut arguments: Vec<OsString> = verb.iter().map(OsString::from).chain(job.options.iter().cloned()).collect();
@@ -72,7 +72,7 @@ fn number_of_runs(suite: &str) -> Result<u64> {
 fn test_source(job: &SuiteRun) -> Result<TestSource> {
     match (&job.source.commands, &job.source.ctest) {
         (Some(file), _) => {
-            ensure!(job.options.is_empty(), "--commands takes no options after `--`: remove them");
+            ensure!(job.options.is_empty(), "--commands accepts no options after `--`. Remove these options");
             let mut text = String::new();
             match file == Path::new("-") {
                 true => std::io::stdin().read_to_string(&mut text).context("cannot read standard input")?,
@@ -83,7 +83,7 @@ fn test_source(job: &SuiteRun) -> Result<TestSource> {
             Ok(TestSource::Commands { text, name: file.clone() })
         }
         (_, Some(folder)) => Ok(TestSource::Ctest { folder: folder.clone(), options: job.options.clone() }),
-        _ => bail!("no tests are given: use --commands, --ctest, --cargo or --nextest"),
+        _ => bail!("no source of tests is given. Use --commands, --ctest, --cargo or --nextest"),
     }
 }
 
