@@ -79,7 +79,7 @@ fn no_relay_replaces_what_may_fault_or_be_jumped_to() {
     let mut code = WITH_ROOM;
     code[5..10].copy_from_slice(&[0x8b, 0x58, 0, 0x90, 0x90]);
     assert!(breakpoint(&code, &[0, 12, 14]));
-    // A handler may skip: mov eax, [rax + 0x100], of 6 bytes.
+    // mov eax, [rax + 0x100] (6 bytes), which a signal handler may skip
     code[..10].copy_from_slice(&[0x8b, 0x80, 0, 1, 0, 0, 0x90, 0x90, 0x90, 0x90]);
     assert!(breakpoint(&code, &[0, 12, 14]));
     // A block starts there.

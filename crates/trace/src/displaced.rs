@@ -38,7 +38,7 @@ pub struct Displaced {
     pub length: u64,
 }
 
-/// Builds the slot at address `slot` for the instruction at `address`. `code` holds its bytes, and may hold more.
+/// Builds the slot at address `slot` for the instruction at `address`. `code` starts with the instruction's bytes.
 ///
 /// # Errors
 /// The bytes are not an instruction, or the instruction cannot be moved.

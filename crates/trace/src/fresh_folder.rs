@@ -48,7 +48,7 @@ impl FreshFolder {
         Ok(Self { folder, before, temporary })
     }
 
-    /// Creates a copy for a run of a program, which sees it as its working directory. The copy is removed with the returned value.
+    /// Creates a copy for a run of a program, which sees it as its working directory. Dropping the returned value removes the copy.
     pub fn provide_copy(&self, program: &mut ProgramStart) -> Result<TemporaryFolder> {
         let own = folder_in(&self.temporary, "trodden-folder-")?;
         let tree = own.path().join(TREE);

@@ -15,7 +15,7 @@ use std::ops::Range;
 /// Size of the kernel's buffer, which holds whole lines.
 const PIECE: usize = 4096;
 
-/// The subject's open files that list its mappings.
+/// What a subject sees of its own mappings, and its open files that list them.
 #[derive(Debug, Default)]
 pub struct ShownMappings {
     hidden: Vec<Range<u64>>,
@@ -36,7 +36,7 @@ struct Position {
     rest: Vec<u8>,
 }
 
-/// One line of the file.
+/// One line of `/proc/PID/maps`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct MappingLine {
     range: Range<u64>,
@@ -47,7 +47,7 @@ struct MappingLine {
 }
 
 impl ShownMappings {
-    /// Records the state of a stopped process. Mappings in `hidden` are not shown, and code of the image, which lies at `code`, is always
+    /// Records the state of a stopped process. Mappings in `hidden` are not shown, and the image's code, which is at `code`, is always
     /// shown as it is now.
     pub fn new(process: Tid, hidden: Vec<Range<u64>>, code: &[Range<u64>]) -> std::io::Result<Self> {
         let lines = lines(process)?;
@@ -73,7 +73,6 @@ impl ShownMappings {
         self.code.retain(|line| !code.iter().any(|c| overlap(c, &line.range)));
     }
 
-    /// Hides another mapping.
     pub fn hide(&mut self, mapping: Range<u64>) {
         self.hidden.push(mapping);
     }
@@ -104,7 +103,7 @@ impl ShownMappings {
         self.files.remove(&descriptor);
     }
 
-    /// Returns true if reads of a descriptor are answered.
+    /// Returns true if the tracer answers reads of a descriptor.
     pub fn is_answered(&self, descriptor: u64) -> bool {
         self.files.contains_key(&descriptor)
     }
@@ -115,7 +114,6 @@ impl ShownMappings {
         Ok(self.files.get_mut(&descriptor).map(|position| position.read(&shown, size)).unwrap_or_default())
     }
 
-    /// The lines that the program is to see.
     fn visible_lines(&self, lines: Vec<MappingLine>) -> Vec<MappingLine> {
         let visible = lines.into_iter().filter(|line| !self.hidden.iter().any(|h| overlap(h, &line.range)));
         self.join_code_lines(visible.flat_map(|line| self.split_code_line(line)))
@@ -147,7 +145,7 @@ impl ShownMappings {
         joined
     }
 
-    /// Undoes a merge by the kernel: where the protection of code was changed, it may have joined adjacent mappings. Splits them again.
+    /// Undoes a merge by the kernel, which may have joined adjacent mappings where the protection of code was changed.
     fn split_code_line(&self, line: MappingLine) -> Vec<MappingLine> {
         let mut shown = Vec::new();
         let mut rest = line;

@@ -29,7 +29,6 @@ pub const AT_HANDLER: i32 = libc::SIGTRAP;
 /// Offset of the flags in the signal frame that the kernel pushes: after the return address, among the registers of the context.
 pub const SAVED_FLAGS: u64 = 8 + 40 + 17 * 8;
 
-/// Single-steps a program.
 #[derive(Debug)]
 pub struct Stepping {
     /// Code of the mapped files.
@@ -60,7 +59,6 @@ struct SteppedThread {
     program_traps: bool,
     /// If the current instruction pushes the flags, the address after it.
     pushes_flags: Option<u64>,
-    /// The effect of the current instruction on the program's own trap flag.
     flag_effect: TrapFlagEffect,
 }
 
@@ -92,7 +90,7 @@ impl Stepping {
         Ok(Self { code: mapped_code(process, code)?, threads: HashMap::new(), steps_libraries: false, is_executable: true })
     }
 
-    /// Steps a library that a thread, which is stopped, has mapped.
+    /// Starts stepping a library that a stopped thread has mapped.
     pub fn add(&mut self, subject: &TracedProcess, thread: Tid, image: &Image) -> Result<(), CollectError> {
         let code = mapped_code(subject.process, &image.code)?;
         if !self.is_executable {
@@ -163,7 +161,7 @@ impl Stepping {
         self.step(subject, (thread, number), Arrival::Next, images, sink)
     }
 
-    /// Steps libraries as well from now on, which takes no system calls in the program's name.
+    /// Steps libraries as well from now on, so that no more system calls have to be injected.
     pub fn start_stepping_libraries(&mut self, subject: &TracedProcess, thread: Tid) -> Result<(), CollectError> {
         self.steps_libraries = true;
         self.make_executable(subject, thread)
@@ -216,7 +214,6 @@ impl Stepping {
         }
     }
 
-    /// Decides what a signal stop means.
     pub fn handle_trap(
         &mut self,
         subject: &TracedProcess,
@@ -408,7 +405,6 @@ fn program_trap_flag(thread: Tid, registers: &Registers, last: SteppedThread, ar
     Ok(own)
 }
 
-/// Returns the effect of an instruction on the program's own trap flag.
 fn trap_flag_effect(subject: &TracedProcess, instruction: Option<&Instruction>, stack_pointer: u64) -> TrapFlagEffect {
     let popped = || match subject.memory.read_some(stack_pointer + 1, 1).as_slice() {
         [flags] => TrapFlagEffect::Popped(flags & (TRAP_FLAG >> 8) as u8 != 0),
@@ -421,7 +417,7 @@ fn trap_flag_effect(subject: &TracedProcess, instruction: Option<&Instruction>, 
     }
 }
 
-/// Clears the trap flag in flags that lie at a stack address.
+/// Clears the trap flag in the flags that are stored at `stack_pointer`.
 pub fn hide_trap_flag(subject: &TracedProcess, stack_pointer: u64) -> io::Result<()> {
     let place = stack_pointer + 1;
     match subject.memory.read_some(place, 1).as_slice() {

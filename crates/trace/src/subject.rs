@@ -24,7 +24,7 @@ use std::rc::Rc;
 /// Size in bytes of the area for slots or copies near an image.
 pub const AREA_SIZE: u64 = 32 << 20;
 
-/// Offset in the area of a slot for any one instruction: the system call stub comes first.
+/// Offset in the area of a slot for any single instruction. The system call stub precedes the slot.
 pub const FREE_SLOT: u64 = SLOT;
 
 /// Number of addresses that are tried for the area.
@@ -57,7 +57,6 @@ pub struct Executable {
 #[derive(Debug)]
 pub struct TracedProcess {
     pub process: Tid,
-    /// The session, with the journal of all changes.
     pub session: Rc<Session>,
     /// The memory; patches are entered in the session's journal.
     pub memory: Memory,
@@ -107,7 +106,7 @@ impl Executable {
         let writable_code = loaded().filter(is_code).find(is_writable).map(|s| s.p_vaddr(endian));
         let start = loaded().map(|s| range(s).start).min().ok_or_else(|| fault("has no loadable segment"))?;
         let end = loaded().map(|s| range(s).end).max().unwrap_or(start);
-        // A file without names of sections has none of these.
+        // A file without section names has no such section.
         let sections = header.sections(endian, &file).ok();
         let is_one = |name: &[u8]| name.starts_with(b"__rseq_cs");
         let has_restartable_sequences =
@@ -145,8 +144,8 @@ impl TracedProcess {
     /// Prepares a process that is about to return from `execve`.
     fn prepare(session: &Rc<Session>, executable: &Executable, recipe: &RepeatRecipe) -> Result<Self, CollectError> {
         let process = session.process();
-        // After an error of this process, the subject continues. Only if this process is killed, the subject must be killed as well,
-        // since its breakpoints would kill it sooner or later.
+        // After an error in this process, the subject continues. If this process is killed, the kernel must kill the subject as well, since
+        // the breakpoints left in it would kill it sooner or later.
         ptrace::set_options(process, true)?;
         // The stop precedes the return from `execve`, whose result would overwrite registers that are set here.
         session.resume(process, Resume::ToSystemCall, 0)?;
@@ -188,7 +187,7 @@ impl TracedProcess {
             .ok_or_else(|| CollectError::Unexpected { what: format!("process {process} has not mapped {}", canonical.display()) })?
             .start;
         let bias = start.wrapping_sub(executable.span.start & !0xfff);
-        // Before any trap, since a trap may reset the action.
+        // The actions are read before any trap, since a trap may reset them.
         for signal in [libc::SIGTRAP, libc::SIGSEGV] {
             session.note_action(process, signal, signal_action(session, &memory, process, signal)?);
         }
@@ -222,7 +221,6 @@ impl TracedProcess {
         self.area..self.area + AREA_SIZE
     }
 
-    /// Single-steps a stopped thread: see [`Session::step`].
     pub fn step(&self, thread: Tid) -> Result<Option<u64>, CollectError> {
         self.session.step(thread)
     }
@@ -238,7 +236,6 @@ impl TracedProcess {
         }
     }
 
-    /// Makes a system call in a stopped thread: see [`Session::inject`].
     pub fn inject(&self, thread: Tid, at: Option<u64>, number: libc::c_long, arguments: [u64; 6]) -> Result<i64, CollectError> {
         self.session.inject(&self.memory, thread, at, number, arguments)
     }
@@ -266,7 +263,7 @@ fn signal_action(session: &Session, memory: &Memory, process: Tid, signal: i32) 
     if ptrace::disposition(process, signal, false) == Disposition::Fatal {
         return Ok(None);
     }
-    // Scratch memory below the red zone of the stack, which is restored afterwards.
+    // Scratch memory below the stack's red zone; its contents are restored afterwards.
     let place = (ptrace::stack_pointer(process)? - 512) & !0xf;
     let (mut hidden, mut action) = (SignalAction::default(), SignalAction::default());
     memory.read(place, &mut hidden)?;

@@ -154,7 +154,7 @@ fn forward(tracer: i32, mut socket: UnixStream, set: &libc::sigset_t) -> io::Res
         let has_request = all[1].revents != 0;
         while let Some(information) = next_signal(&signals)? {
             if information.ssi_signo != libc::SIGCHLD as u32 {
-                // SI_KERNEL: no process has sent it.
+                // SI_KERNEL means that no process has sent the signal.
                 let from_terminal = information.ssi_code == 0x80;
                 // The tracer may just have ended.
                 let _ = socket.write_all(&[information.ssi_signo as u8, u8::from(from_terminal)]);

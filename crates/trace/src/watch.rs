@@ -41,7 +41,6 @@ pub struct Watch<'a> {
     unwinding: StackUnwinder,
 }
 
-/// The means of watching.
 #[derive(Debug)]
 pub enum Watched {
     /// Nothing is watched: the run serves to record system calls.
@@ -50,7 +49,6 @@ pub enum Watched {
     Breakpoints(Breakpoints),
     /// Copies of blocks that record themselves.
     Trampolines(Box<Trampolines>),
-    /// Debug registers.
     Hardware(HardwareBreakpoints),
     /// Uprobes, with breakpoints at the sites where no uprobe can be placed.
     Uprobes(Uprobes, Breakpoints),
@@ -223,7 +221,7 @@ impl<'a> Watch<'a> {
         }
     }
 
-    /// Returns the released ranges that are meant, as file addresses, ascending.
+    /// Returns the released ranges that `is_meant` selects, as file addresses, ascending.
     pub fn released_code(&self, is_meant: impl Fn(&Range<u64>) -> bool) -> Vec<Range<u64>> {
         let mut all: Vec<Range<u64>> = self.released_code.iter().filter(|range| is_meant(range)).cloned().collect();
         all.sort_unstable_by_key(|range| range.start);
@@ -291,7 +289,7 @@ impl<'a> Watch<'a> {
         }
     }
 
-    /// Ranges that were mapped into the subject for watching, apart from the slots of the program's own image.
+    /// Returns the ranges that were mapped into the subject for watching, apart from the slots of the program's own image.
     pub fn mapped(&self) -> Vec<Range<u64>> {
         let own = match &self.means {
             Watched::Trampolines(trampolines) => Some(trampolines.span()),
@@ -414,7 +412,7 @@ impl<'a> Watch<'a> {
             _ => signal,
         };
         if is_merged {
-            // It is pending again, or still.
+            // The program's own signal is pending again, or still.
             ptrace::send(thread, signal);
         }
         let left = if is_merged { 0 } else { left };

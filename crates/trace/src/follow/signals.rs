@@ -9,7 +9,7 @@ use crate::ptrace::{self, Disposition, PtraceStop, Resume, TRAP_FLAG, Tid};
 use crate::single_step::{AT_HANDLER, SAVED_FLAGS, hide_trap_flag};
 use crate::sink::{SinkFlow, ThreadNumber, Trap};
 
-/// Maximum number of places at which signals are noted.
+/// Maximum number of code addresses at which signals are noted.
 const MAX_PLACES: usize = 4096;
 
 impl Following<'_, '_> {

@@ -34,8 +34,8 @@ pub struct WrittenFile<'a> {
     pub path: &'a Path,
 }
 
-/// Reads a source to its end into a lane, and optionally into a recording and into a list of all paths (a line each: thread, start,
-/// outcomes, reason of its end).
+/// Reads a source to its end into a lane, and optionally into a recording and a list of all paths. The list has a line for each path:
+/// thread, start, outcomes, and the reason why the path ended.
 ///
 /// # Errors
 /// The source cannot be read, or is corrupt and `keeps_partial` is not set; or a file cannot be written.

@@ -210,7 +210,7 @@ struct Range {
 struct Code {
     files: Vec<(PathBuf, Option<Binary>)>,
     by_process: HashMap<u32, Vec<Range>>,
-    /// Used for processes of which no mapping is known.
+    /// Used for processes for which no mapping is known.
     of_any: Vec<Range>,
 }
 
@@ -290,7 +290,7 @@ impl Code {
     }
 }
 
-/// Returns the kind of a branch that was taken to an address; `None` if it cannot lead there.
+/// Returns the kind of a branch that was taken to an address, or `None` if the branch cannot lead there.
 fn kind_to(branch: BranchInstruction, to: u64) -> Option<BranchKind> {
     let kind = match branch {
         BranchInstruction::Conditional(_) => BranchKind::Conditional,

@@ -152,10 +152,9 @@ impl<R: Read> BranchSource for QemuSource<R> {
     }
 }
 
-/// The threads of the program.
 #[derive(Debug, Default)]
 struct Threads {
-    /// By QEMU's number, which is reused.
+    /// The running threads, by QEMU's number, which is reused.
     by_number: HashMap<u32, QemuThread>,
     begun: u32,
     /// Addresses of signal handlers.
@@ -168,7 +167,8 @@ struct Threads {
 #[derive(Debug, Default)]
 struct QemuThread {
     id: ThreadId,
-    /// The most recent block, and the number of its instructions that are not counted: 1 for a further iteration of a string instruction.
+    /// The index of the most recent block, and the number of its instructions that are not counted: 1 for a further iteration of a string
+    /// instruction.
     last: Option<(usize, u32)>,
     /// Number of instructions since the last branch.
     instructions: u32,
@@ -241,7 +241,7 @@ struct Context<'a> {
 }
 
 impl QemuThread {
-    /// Enters a block, which determines what the block before it did.
+    /// Enters a block, which determines what the previous block's last instruction did.
     fn enter(&mut self, next: usize, context: &mut Context) {
         let start = context.blocks[next].start;
         let skipped = match std::mem::take(&mut self.leaves_handler) {
@@ -252,7 +252,7 @@ impl QemuThread {
         self.accesses.clear();
     }
 
-    /// Leaves the most recent block. Returns the number of instructions of the next one that are not counted.
+    /// Leaves the most recent block. Returns the number of instructions of the next block that are not counted.
     fn leave(&mut self, next: u64, context: &mut Context) -> u32 {
         let Some((last, skipped)) = self.last else {
             context.batch.events.push((self.id, StreamEvent::Begin(Address(next))));

@@ -1,7 +1,7 @@
 //! Common parts of the readers of CBP2025 and ChampSim traces, whose records of instructions lack static branch targets.
 //!
-//! A record says whether a branch was taken, and if so, its target. The static target of a conditional branch that is not taken decides
-//! whether it is forward or backward. It is the target seen earlier; until then, the branch counts as forward.
+//! A record says whether a branch was taken, and if so, its target. The static target of an untaken conditional branch decides whether the
+//! branch is forward or backward. It is known if the branch was taken earlier; until then, the branch counts as forward.
 
 use super::Batch;
 use std::collections::HashMap;
@@ -17,9 +17,8 @@ pub(crate) struct Records {
     pending: u32,
     /// Address to which the last instruction led, if known.
     expected: Option<u64>,
-    /// Number of instructions so far.
     pub instructions: u64,
-    /// Number of instructions that do not follow the one before them.
+    /// Number of instructions that do not follow the previous instruction.
     gaps: u64,
 }
 
@@ -73,7 +72,6 @@ impl Records {
         (self.gaps > 0).then(note).into_iter().collect()
     }
 
-    /// Handles the end of the trace.
     pub fn end(&mut self, batch: &mut Batch) {
         if self.instructions > 0 {
             batch.events.push((THREAD, StreamEvent::End(std::mem::take(&mut self.pending))));
