@@ -44,7 +44,6 @@ fn are_identical(a: Value, b: Value) -> bool {
     a.kind() == b.kind() && merged(a) == merged(b)
 }
 
-/// Splits one edge of a terminator.
 fn split_edge(module: Module, call: Block, successor: usize, to: Block) {
     let between = new_block_after(module, call);
     let terminator = call.terminator();

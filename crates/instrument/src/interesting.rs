@@ -68,12 +68,10 @@ pub fn plan_unknown(request: &InterestingRequest, dag: Dag, numbering: Numbering
     Ok(ProbeProgram::from_preferential(graph, &plan, ending, input.ids.to_vec()))
 }
 
-/// Returns the program that counts all paths of an acyclic graph.
 pub fn all_paths(request: &InterestingRequest, dag: Dag, numbering: Numbering) -> ProbeProgram {
     ProbeProgram::from_plan(request.graph, &Plan::from_numbering(dag, numbering, request.graph, request.frequencies, request.options))
 }
 
-/// Returns the map's description of a function's words.
 pub fn describe_words(cells: &InterestingCells, first_word: u64) -> InterestingWords {
     let number = |n: u128| u64::try_from(n).unwrap_or(u64::MAX);
     let aliases = match cells.aliases {
@@ -112,12 +110,10 @@ impl<'a> Words<'a> {
         Words { ending, table: Some(table) }
     }
 
-    /// Returns the word for a constant register.
     pub fn constant_word(&self, register: i64) -> u64 {
         self.ending.counter_of(register)
     }
 
-    /// Emits the computation of the word.
     pub fn emit_index(&self, builder: &Builder, register: Value) -> Value {
         let constant = |value: u64| builder.constant(value);
         if self.ending.counter_count() == 1 {

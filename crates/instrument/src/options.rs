@@ -31,7 +31,6 @@ pub struct PluginOptions {
     pub experiment: Experiment,
     /// Where paths are cut and probes are placed.
     pub plan: PlanOptions,
-    /// Options of the placement passes.
     pub choices: Choices,
     /// Count the arrival at every call, not only at calls that may not return. The callers' paths are then known even if a signal ends
     /// the program.
@@ -80,13 +79,10 @@ pub enum BadOption {
              them, or set {EXPERIMENT_VARIABLE} to the file of a request"
     )]
     NotResolved,
-    /// The request cannot be read.
     #[error(transparent)]
     Request(#[from] RequestError),
-    /// A file that the request names cannot be read.
     #[error(transparent)]
     Input(#[from] InputError),
-    /// A file that the request names has invalid content.
     #[error("{file}: {source}", file = file.display())]
     Content { file: PathBuf, source: Box<dyn std::error::Error> },
 }
@@ -117,7 +113,7 @@ impl PluginOptions {
             Some(paths) => (Some(read(folder, InputPurpose::Interesting, paths.set, KnownPaths::from_bytes)?), paths.time_limit_s),
             None => (None, 0),
         };
-        // Paths that are not counted: the known ones, or, in a watch, all but the watched ones.
+        // The paths that are not counted are the known ones or, in a watch, all but the watched ones.
         let known = if experiment.is_watched() { InputPurpose::Watched } else { InputPurpose::Known };
         let (properties, apply) = match action {
             UnitAction::Instrument => (None, None),

@@ -48,13 +48,11 @@ pub fn declare_context(module: Module) -> ContextWords {
     ContextWords(words)
 }
 
-/// The plan of a function's segments.
 pub struct SegmentPlan {
     /// The entry in the map.
     pub words: SegmentWords,
     /// Number of bits of a path number.
     bits: u32,
-    /// How words are found.
     places: WordPlaces,
     /// Edges at the ends of counted first paths.
     counted: BTreeSet<Edge>,
@@ -83,7 +81,7 @@ pub struct CallOfCallee {
     /// The callee's number in the set.
     pub callee: u32,
     pub is_indirect: bool,
-    /// The call is a tail call, so the path ends before it.
+    /// True for a tail call. The path ends before such a call.
     pub ends_function: bool,
     /// Estimated number of executions.
     pub executions: f64,
@@ -345,7 +343,6 @@ impl FunctionOnSegments<'_> {
         }
     }
 
-    /// Returns the estimated number of executions of a node.
     fn executions(&self, node: Node) -> f64 {
         let edges = if node == self.graph.entry() { self.graph.out(node) } else { self.graph.incoming(node) };
         edges.iter().filter(|e| self.cfg.graph.kind(**e) != EdgeKind::Reach).map(|e| self.frequencies.edges()[e.index()]).sum()
@@ -408,7 +405,7 @@ fn calls_of(on: &FunctionOnSegments, edge: Edge, number: u32) -> Vec<(Value, Val
         true => local_function(on.module, &callee.unit, &callee.name),
         false => on.module.function_without_parameters(&callee.name),
     };
-    // A block may call it both directly and through a pointer.
+    // A block may call the function both directly and through a pointer.
     direct.into_iter().chain(indirect.into_iter().map(|call| (call, function))).collect()
 }
 
@@ -430,7 +427,7 @@ fn name_of_local(unit: &str, name: &str) -> String {
     format!("__trodden_local_{}", Identity::from_content([unit.as_bytes(), b"\0", name.as_bytes()].concat().as_slice()))
 }
 
-/// Declares a local function of another unit. If that unit does not define it, its address is null.
+/// Declares a local function of a different unit. If that unit does not define it, its address is null.
 fn local_function(module: Module, unit: &str, name: &str) -> Value {
     let function = module.function_without_parameters(&name_of_local(unit, name));
     llvm!(LLVMSetLinkage(function.0, LLVMLinkage::LLVMExternalWeakLinkage));

@@ -110,7 +110,7 @@ fn split_indirect_landing(module: Module, landing: Block) -> Option<Block> {
     Some(body)
 }
 
-/// Returns predecessors that end with an indirect branch, and the others.
+/// Returns the predecessors that end with an indirect branch, and the other predecessors.
 fn sources(block: Block) -> (IndexSet<Block>, IndexSet<Block>) {
     predecessors(block).into_iter().partition(|b| b.terminator().is(LLVMOpcode::LLVMIndirectBr))
 }

@@ -33,7 +33,7 @@ use version::{ContextSource, SegmentVersion, VersionTarget};
 #[derive(Clone, Copy)]
 pub struct OnSegments<'a> {
     pub function: Value,
-    /// Its number in the set.
+    /// The function's number in the set.
     pub number: u32,
     pub cfg: &'a FunctionCfg,
     pub plan: &'a SegmentPlan,

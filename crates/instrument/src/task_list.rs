@@ -1,4 +1,4 @@
-//! Compiling or summarising several units of a Rust crate in one process, because most units take less time than starting clang.
+//! Compiles or summarises several units of a Rust crate in one process, because most units take less time than starting clang.
 //!
 //! clang passes a module without code, and the target machine that then generates code for each unit. LLVM options that the plugin sets
 //! apply to all units of the process, so the driver uses task lists only for unoptimised code, where these options have no effect.

@@ -42,7 +42,6 @@ pub struct SegmentCounts {
     context_words: Option<ContextWords>,
 }
 
-/// A function with its plan and the plan of its segments.
 struct SegmentedFunction {
     planned: PlannedFunction,
     number: u32,

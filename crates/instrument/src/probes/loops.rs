@@ -10,7 +10,6 @@ use trodden_flow::Edge;
 use trodden_flow::program::TripCountedLoop;
 use trodden_flow::program::operation::LoopId;
 
-/// The number of iterations of a loop.
 #[derive(Clone, Copy)]
 pub(super) enum IterationCount {
     Constant(i64),
@@ -108,7 +107,7 @@ impl ProbeCode<'_> {
         };
         if self.counters.flushing == Flushing::Branch {
             let choice = choose();
-            // Copied to a new value, because `entered` may be replaced before the counts are emitted.
+            // `entered` is copied to a new value, because it may be replaced before the counts are emitted.
             let entered = builder.add(self.value(entered), module.constant(0));
             self.flushes.borrow_mut().push(TripCountFlush { choice, none, number, entered, start, increment: counted_loop.increment });
             return RegisterValue::Computed(choice);

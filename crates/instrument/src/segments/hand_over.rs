@@ -30,7 +30,6 @@ pub struct ContextWords(pub Value);
 pub struct Tags(pub Identity);
 
 impl Tags {
-    /// Returns the tag of a function of the set.
     pub fn of(self, number: u32) -> u64 {
         let hash = Identity::from_content(&[&self.0.0[..], &number.to_le_bytes()].concat());
         u64::from_le_bytes(std::array::from_fn(|byte| hash.0[byte]))

@@ -1,4 +1,4 @@
-//! Mapping the key of a pair (context and path) to the word that counts the pair.
+//! Maps the key of a pair (context and path) to the word that counts the pair.
 //!
 //! Interesting pairs have consecutive words, and all other pairs share the word after them. A key is hashed to a slot, for which constant
 //! tables have the expected key and its word. With few keys, the hash is a multiplication ([`PerfectHash`]); with more, a displacement is
@@ -26,7 +26,7 @@ pub enum WordPlaces {
     /// The key is the index of the word.
     Keys {
         words: u64,
-        /// Pairs by key, if the pair cannot be computed from the key.
+        /// The pairs by key, if pairs cannot be computed from keys.
         pairs: BTreeMap<u64, (u32, u64)>,
     },
     /// The index of an interesting key's word is the key's rank among all interesting keys.
@@ -81,7 +81,6 @@ impl KeyRun {
     }
 }
 
-/// A hash from keys to slots.
 pub enum Hash {
     Multiplied(PerfectHash),
     Displaced(DisplacedHash),
@@ -175,7 +174,7 @@ impl WordPlaces {
         }
     }
 
-    /// Returns the bits of the register that are the key.
+    /// Returns the mask of the register's bits that form the key.
     pub fn key_mask(&self) -> u64 {
         match self {
             WordPlaces::Preferential { numbering, .. } => numbering.ending.identity_mask().unwrap_or(u64::MAX),

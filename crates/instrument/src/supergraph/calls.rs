@@ -39,7 +39,6 @@ pub fn can_pass(call: Value, function: Value) -> bool {
         && llvm!(LLVMGetNumOperandBundles(call.0)) == 0
 }
 
-/// Redirects the calls.
 pub fn redirect(module: Module, redirections: &[CallRedirection]) {
     let mut by_call: IndexMap<Value, Vec<CallRedirection>> = IndexMap::new();
     redirections.iter().for_each(|p| by_call.entry(p.call).or_default().push(*p));

@@ -59,7 +59,7 @@ struct TransformTarget<'a> {
 }
 
 fn apply_to_function(place: TransformTarget, plan: &[Transformation]) -> Result<(), InstrumentError> {
-    // Set before copying, because copies get their own weights.
+    // Weights are set before copying, because copies get their own weights.
     plan.iter()
         .filter_map(|d| if let Transformation::Weights(weights) = d { Some(weights) } else { None })
         .for_each(|w| set_measured_weights(place, w));

@@ -24,7 +24,6 @@ pub struct CopyMapping {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum LinePolicy {
     Keep,
-    /// Remove them.
     Drop,
 }
 
