@@ -19,7 +19,6 @@ pub enum InstrumentError {
     PropertiesWrite { file: PathBuf, source: std::io::Error },
     #[error("cannot process the units in {file}: {what}; set TMPDIR to a writable folder with free space")]
     Tasks { file: PathBuf, what: String },
-    /// A stream needs a number for each partial path that ends at a call, and the function has too many of them.
     #[error("function `{0}` has too many partial paths (up to calls) to stream: build with a smaller max-paths=N in TRODDEN_INSTRUMENT")]
     TooManyEvents(String),
     #[error("--addresses needs clang's integrated assembler: compile without -fno-integrated-as")]
@@ -49,7 +48,6 @@ pub enum InstrumentError {
         /// LLVM's message.
         what: String,
     },
-    /// The source module that clang embedded for the line graphs is unreadable.
     #[error("cannot read the source module that clang embedded: compile without -fembed-bitcode")]
     UnreadableEmbeddedModule,
     #[error("function `{0}` is invalid after instrumentation; please report it with the source file that is being compiled")]

@@ -33,7 +33,6 @@ pub struct InterestingRequest<'a> {
     /// The numbering scheme, the interesting paths, and the edges that are excluded from the flow.
     pub input: InterestingInput<'a>,
     pub options: &'a PlanOptions,
-    /// Time limit of the optimal scheme, in seconds.
     pub time_limit_s: u64,
 }
 

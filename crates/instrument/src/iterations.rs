@@ -37,7 +37,6 @@ pub struct IterationCode<'a> {
     context: Option<Value>,
 }
 
-/// Why a function cannot be planned.
 #[derive(Debug, thiserror::Error)]
 pub enum IterationPlanError {
     #[error(transparent)]
@@ -92,7 +91,6 @@ impl IterationPlan {
         Ok(IterationPlan { words, numbering: numbered, places, counted, continued })
     }
 
-    /// Emits the code at the function's entry.
     pub fn begin(&self, module: Module, function: Value, location: Option<LLVMMetadataRef>) -> IterationCode<'_> {
         let context = (!self.continued.is_empty()).then(|| {
             let builder = Builder::before(module, function.entry().after_allocas(), location);

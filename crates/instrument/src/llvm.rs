@@ -353,7 +353,7 @@ impl Value {
         !llvm!(LLVMGetEnumAttributeAtIndex(self.0, LLVMAttributeFunctionIndex, kind)).is_null()
     }
 
-    /// Returns true if a function has a string attribute, which only the plugin interprets.
+    /// Returns true if a function has an attribute that is a string rather than one of LLVM's enumerated attributes.
     pub fn has_text_attribute(self, name: &str) -> bool {
         let (text, length) = (name.as_ptr().cast(), name.len() as c_uint);
         !llvm!(LLVMGetStringAttributeAtIndex(self.0, LLVMAttributeFunctionIndex, text, length)).is_null()

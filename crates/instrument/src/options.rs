@@ -24,7 +24,6 @@ const MAX_PATHS_PER_TABLE: u64 = 1 << 52;
 /// Maximum number of paths in all tables of a unit.
 const MAX_PATHS_IN_TABLES: u64 = 1 << 56;
 
-/// How a unit is instrumented.
 #[derive(Clone, Debug)]
 pub struct PluginOptions {
     /// The experiment, as recorded in the unit's map.
@@ -41,7 +40,6 @@ pub struct PluginOptions {
     pub recorder: Option<OsString>,
     /// Keep the unit's bitcode for building other variants of it.
     pub keep_bitcode: bool,
-    /// Measured edge frequencies.
     pub weights: Option<Rc<FunctionWeights>>,
     /// Known paths, which the tier `residual` does not count.
     pub known: Option<Rc<KnownPaths>>,
@@ -73,7 +71,6 @@ pub struct PluginOptions {
 /// Options that cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum BadOption {
-    /// The environment contains settings that no driver has resolved into a request.
     #[error(
         "{SETTINGS_VARIABLE} is read by trodden's drivers (trodden cc, trodden c++, cargo trodden), not by the plugin: compile with one of \
              them, or set {EXPERIMENT_VARIABLE} to the file of a request"
@@ -104,7 +101,6 @@ impl PluginOptions {
         }
     }
 
-    /// Loads the files that a request names, from `folder`.
     fn load(request: PluginRequest, folder: &InputFolder) -> Result<PluginOptions, BadOption> {
         let PluginRequest { experiment, action, keep, recorder } = request;
         let placement = experiment.placement();
@@ -185,7 +181,6 @@ fn choices(experiment: &Experiment) -> Choices {
     }
 }
 
-/// Reads and decodes the file named by `identity`.
 fn read<T, E: std::error::Error + 'static>(
     folder: &InputFolder,
     kind: InputPurpose,

@@ -48,7 +48,6 @@ impl PathEndAction<'_> {
     }
 }
 
-/// The code that counts unknown paths.
 #[derive(Clone, Copy)]
 pub struct UnknownPathCode<'a> {
     /// The runtime's function that counts in the thread's current region.

@@ -67,7 +67,6 @@ pub enum CounterKind {
     Discarded,
 }
 
-/// How to remove a unit's counters.
 #[derive(Clone, Copy, Debug)]
 pub struct RemovalOptions {
     pub kind: CounterKind,

@@ -30,7 +30,6 @@ pub enum InsertionPlace {
 }
 
 impl InsertionPlace {
-    /// Returns the instruction before which the code goes.
     pub fn instruction(&self) -> Value {
         match self {
             InsertionPlace::Before(instruction) => *instruction,
@@ -53,7 +52,6 @@ pub struct EdgePlaces {
     replaced: Vec<(Value, Value)>,
 }
 
-/// Returns the block properties that the placement passes need.
 pub fn block_properties(cfg: &FunctionCfg) -> BlockProperties {
     let graph = &cfg.graph;
     let (node, nodes, edges) = (|n: Node| cfg.block(n), graph.node_count(), graph.edge_count());

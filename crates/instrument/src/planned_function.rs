@@ -14,7 +14,6 @@ pub struct PlannedFunction {
     /// The program to insert, before the passes.
     pub program: ProbeProgram,
     pub frequencies: Frequencies,
-    /// True if the frequencies were measured, false if they are estimates.
     pub is_measured: bool,
     /// True if a thread may enter the function before it has acquired a region.
     pub may_lack_region: bool,

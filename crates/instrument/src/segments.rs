@@ -41,7 +41,6 @@ const MAX_WORDS_DIRECT: u64 = 1 << 12;
 /// Maximum number of words of a unit for such arrays, because code reaches at most 2 GiB.
 const MAX_WORDS_PER_UNIT: u64 = 1 << 25;
 
-/// Declares the words in which callers pass contexts.
 pub fn declare_context(module: Module) -> ContextWords {
     let words = module.add_thread_local(CONTEXT_SYMBOL);
     emit::thread_local_with_place(module, CONTEXT_SYMBOL, CONTEXT_BYTES, CONTEXT_PLACE_SYMBOL, CONTEXT_SYMBOL);
@@ -97,7 +96,6 @@ pub struct SegmentCode<'a> {
     version: &'a SegmentVersion,
 }
 
-/// A function that segments run through.
 pub struct FunctionOnSegments<'a> {
     pub module: Module,
     pub source: &'a str,
@@ -354,7 +352,6 @@ impl FunctionOnSegments<'_> {
     }
 }
 
-/// Returns true if paths are counted at an edge.
 fn ends_a_path(program: &ProbeProgram, edge: Edge) -> bool {
     program.operations(edge).iter().any(|o| matches!(o, Operation::Count { .. }))
 }
@@ -443,7 +440,6 @@ pub fn export_local_name(module: Module, unit: &str, function: Value) {
     llvm!(LLVMSetVisibility(alias, LLVMVisibility::LLVMHiddenVisibility));
 }
 
-/// Returns the index of an instruction in its block.
 fn position(instruction: Value) -> usize {
     instruction.block().instructions().position(|i| i == instruction).unwrap_or(0)
 }

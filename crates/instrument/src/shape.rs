@@ -78,7 +78,6 @@ fn move_from(module: Module, block: Block, mut instruction: Option<Value>) -> Bl
     rest
 }
 
-/// Creates an empty block after `block`.
 pub fn new_block_after(module: Module, block: Block) -> Block {
     let new = Block(llvm!(LLVMAppendBasicBlockInContext(module.context(), block.function().0, c"".as_ptr())));
     llvm!(LLVMMoveBasicBlockAfter(new.0, block.0));

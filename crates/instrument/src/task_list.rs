@@ -48,7 +48,6 @@ fn parse(task: &UnitTask) -> Result<OwnModule, InstrumentError> {
     Module::parse(&bytes).map_err(|error| in_file(bitcode, &error))
 }
 
-/// Writes a unit's summary to a file.
 fn summarize(unit: Module, file: &str) -> Result<CallSummary, InstrumentError> {
     let summary = no_return::summary(unit);
     fs::write(file, to_bytes(&summary)).map_err(|error| in_file(Path::new(file), &error))?;

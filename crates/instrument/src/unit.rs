@@ -116,7 +116,6 @@ impl Unit {
     }
 }
 
-/// Returns the map of a unit that has no functions yet.
 pub fn empty_map(module: Module, experiment: &Experiment) -> UnitMap {
     UnitMap {
         source: module.source(),

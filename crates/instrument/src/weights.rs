@@ -27,7 +27,6 @@ pub fn set_header_weight(module: Module, block: Block, weight: i64) {
     block.terminator().set_metadata(module.context(), "irr_loop", Some(node));
 }
 
-/// Marks a branch's first edge as unlikely.
 pub fn mark_unlikely(module: Module, branch: Value) {
     mark_edges_unlikely(module, branch, &BTreeSet::from([0]));
 }

@@ -103,7 +103,6 @@ pub enum CopiedPlace {
     },
 }
 
-/// A change to the image's code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Patch {
     /// A jump to this address in the copies.

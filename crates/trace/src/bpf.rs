@@ -71,7 +71,6 @@ impl Attribute {
     }
 }
 
-/// Encodes an instruction: opcode, registers, offset and constant.
 fn instruction(code: u8, to: u8, from: u8, offset: i16, constant: i32) -> u64 {
     u64::from(code) | u64::from(to | from << 4) << 8 | u64::from(offset as u16) << 16 | u64::from(constant as u32) << 32
 }
@@ -137,7 +136,6 @@ impl KernelProbes {
         self.link = None;
     }
 
-    /// Calls `handle` with each unread record, in order.
     pub fn read_hits(&self, mut handle: impl FnMut(Hit) -> io::Result<()>) -> io::Result<()> {
         self.ring.read_hits(&mut handle)
     }

@@ -18,7 +18,6 @@ const FIRST_SLOT: u64 = FREE_SLOT + SLOT;
 /// Table entry for an address that is not a site.
 const NO_SITE: u32 = u32::MAX;
 
-/// The index of a site in [`Breakpoints`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BreakpointSite(pub u32);
 
@@ -213,7 +212,6 @@ impl Breakpoints {
 }
 
 impl FileBreakpoints {
-    /// Sets a breakpoint at each of the sites, and enters the changes in the journal.
     fn write(&self, sites: &[PlacedSite], memory: &Memory) -> io::Result<()> {
         let sites = &sites[self.first_site..self.first_site + self.site_count];
         let mut pieces: Vec<(u64, &[u8])> = sites.iter().map(|site| (site.address, std::slice::from_ref(&INT3))).collect();

@@ -145,7 +145,6 @@ impl CodeGuard {
         self.ranges.values()
     }
 
-    /// Returns true if any byte of a range is guarded.
     pub fn overlaps(&self, range: &Range<u64>) -> bool {
         self.ranges.values().any(|code| overlap(&code.range, range))
     }
@@ -276,7 +275,7 @@ mod tests {
     #[test]
     fn only_pages_whose_code_is_never_read_are_taken_for_data() {
         let mut guard = guard();
-        // A checksum reads unpatched bytes up to a patch, which switches the view, and then again and again.
+        // A checksum reads unpatched bytes until it reaches a patch, which switches the view. Later reads find no patch.
         for address in 0x1000..0x2000 {
             guard.note_data_read(&(address..address + 1), true);
         }

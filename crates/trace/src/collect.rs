@@ -193,7 +193,6 @@ impl Drop for SetOnDrop<'_> {
     }
 }
 
-/// How often to check whether a collection is to end.
 const POLL: Duration = Duration::from_millis(20);
 
 /// Sets `ended` and interrupts the thread that follows a subject as soon as the collection is to end: on request (`stop`) or after the time

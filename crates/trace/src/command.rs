@@ -77,7 +77,6 @@ struct CommandRun {
     /// Receives the process id once the process runs.
     process_receiver: Receiver<u32>,
     process: Option<u32>,
-    /// Signals that arrived before the process ran.
     early_signals: Vec<i32>,
     /// True if the process has changes to be undone.
     is_changed: bool,

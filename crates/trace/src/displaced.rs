@@ -29,10 +29,8 @@ pub enum DisplaceError {
     },
 }
 
-/// A displaced instruction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Displaced {
-    /// The code of the slot.
     pub code: Vec<u8>,
     /// Length of the original instruction in bytes.
     pub length: u64,

@@ -4,7 +4,6 @@ use crate::sink::ThreadNumber;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// The thread's hits are recorded.
     Recorded(ThreadNumber),
     /// The thread runs as if it were not traced.
     Unrecorded,

@@ -13,7 +13,6 @@ use trodden_launch::temporary::{TemporaryFolder, folder_in};
 /// Maximum size in bytes of a folder to be copied.
 const MAX_SIZE: u64 = 4 << 30;
 
-/// Name of the copy within its temporary folder.
 const TREE: &str = "tree";
 
 /// The working directory as it was before the first run.

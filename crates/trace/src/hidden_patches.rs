@@ -43,7 +43,6 @@ pub enum CodeFault {
     Foreign,
     /// The access is allowed now. The thread resumes at the same instruction.
     Allowed,
-    /// The instruction was executed.
     Executed,
     /// The instruction causes a different signal, which the thread is about to receive.
     Faults,

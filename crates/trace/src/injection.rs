@@ -17,7 +17,6 @@ pub const STUB: &[u8] = &[0x0f, 0x05, 0xcc];
 const ENABLE_TIME_STAMPS: [u64; 6] = [libc::PR_SET_TSC as u64, libc::PR_TSC_ENABLE as u64, 0, 0, 0, 0];
 
 impl Session {
-    /// Returns true if a system call filter has killed a thread.
     fn killed_by_filter(&self, thread: Tid) -> bool {
         let status = match self.first_queued_event() {
             Some((ended, PtraceStop::Ended(status))) if ended == thread => status,

@@ -57,13 +57,11 @@ impl AddressLimit {
 /// A change to a traced process, apart from changes to its code.
 #[derive(Clone, Debug)]
 pub enum JournalEntry {
-    /// A mapping was created.
     Mapping(Range<u64>),
     /// The protection of code was changed from this value (as for mprotect(2)).
     Protection(Range<u64>, i32),
     /// Code was tagged with a protection key, and its protection may have been changed from this value.
     KeyedProtection(Range<u64>, i32),
-    /// A protection key was allocated.
     ProtectionKey(u32),
     /// A thread's rights for protection keys were changed from this value.
     KeyRights(Tid, u32),

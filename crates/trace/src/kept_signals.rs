@@ -30,7 +30,6 @@ impl Session {
         self.signals.borrow_mut().set_action(process, signal, action);
     }
 
-    /// Returns true if a process may ignore a signal.
     pub fn may_be_ignored(&self, signal: i32) -> bool {
         self.signals.borrow().may_be_ignored(signal)
     }

@@ -209,7 +209,6 @@ struct Request {
     conditions: StartConditions,
 }
 
-/// The main loop of the launcher.
 fn serve(socket: &UnixStream, signals: &InheritedSignals) -> ! {
     // The launcher must survive signals that the terminal sends to its group. Dispositions stay unchanged, since programs inherit them.
     // SAFETY: zero is a valid set, which is then filled.

@@ -106,7 +106,6 @@ impl Memory {
 /// The effect of a system call on memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MemoryEffect {
-    /// The program changed the memory's protection.
     Protected,
     /// The bytes may have changed.
     Written,

@@ -32,7 +32,6 @@ impl InstalledPatch {
 }
 
 impl Relay {
-    /// Moves stopped threads that are at the relay back to its site.
     pub fn move_threads<'t>(&self, threads: impl Iterator<Item = &'t Tid>) -> io::Result<()> {
         for thread in threads {
             // A thread that is gone has no registers.
@@ -44,7 +43,6 @@ impl Relay {
     }
 }
 
-/// Encodes a jump at address `at` to `to`.
 pub fn jump(at: u64, to: u64) -> [u8; 5] {
     let [a, b, c, d] = (to.wrapping_sub(at + 5) as u32).to_le_bytes();
     [0xe9, a, b, c, d]

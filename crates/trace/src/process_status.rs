@@ -11,7 +11,6 @@ pub fn field(status: &str, name: &str) -> Option<String> {
     Some(status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?.trim().to_owned())
 }
 
-/// Returns the number at the start of a field in a status text.
 pub fn number(status: &str, name: &str) -> Option<Tid> {
     field(status, name)?.split_whitespace().next()?.parse().ok()
 }
@@ -25,7 +24,6 @@ pub fn may_trace_all() -> bool {
     may_trace_others(&own_status())
 }
 
-/// Returns true if this process may raise hard resource limits.
 pub fn may_raise_limits() -> bool {
     const CAP_SYS_RESOURCE: u32 = 24;
     capabilities(&own_status(), "CapEff") >> CAP_SYS_RESOURCE & 1 == 1

@@ -245,7 +245,6 @@ struct ProgramTracker<'a> {
 }
 
 impl ProgramTracker<'_> {
-    /// Notes that a process has executed a program.
     fn begin_program(&mut self, process: i32) {
         let id = ProgramId(self.next);
         self.next += 1;

@@ -30,9 +30,7 @@ pub enum PtraceStop {
     /// A system call is about to start or has ended.
     SystemCall,
     Signal(i32),
-    /// It has executed a different program.
     Exec,
-    /// It has created a thread or a process.
     Created {
         child: Tid,
         kind: TaskKind,
@@ -140,7 +138,6 @@ pub fn disposition(thread: Tid, signal: i32, caused: bool) -> Disposition {
     }
 }
 
-/// Returns true if the action for a signal is not the default.
 pub fn has_action(thread: Tid, signal: i32) -> bool {
     let [caught, ignored] = signal_sets(thread, ["SigCgt", "SigIgn"]);
     (caught | ignored) >> (signal - 1) & 1 == 1
@@ -259,7 +256,6 @@ pub fn signal_code(thread: Tid) -> io::Result<i32> {
     Ok(signal_information(thread)?.si_code)
 }
 
-/// Reads all information on the signal that a thread is about to receive.
 pub fn signal_information(thread: Tid) -> io::Result<libc::siginfo_t> {
     // SAFETY: the structure consists of integers, for which zero is valid.
     let mut information: libc::siginfo_t = unsafe { std::mem::zeroed() };
@@ -298,7 +294,6 @@ struct CallInformation {
     words: [u64; 8],
 }
 
-/// Reads the system call that a thread has stopped at.
 pub fn system_call(thread: Tid) -> io::Result<CallStop> {
     const GET_SYSCALL_INFO: u32 = 0x420e;
     let mut information = CallInformation::default();
@@ -423,7 +418,6 @@ pub fn restart_interrupted_call(thread: Tid) -> io::Result<()> {
 
 const SYSCALL_LENGTH: u64 = 2;
 
-/// Disables the hardware breakpoints of a stopped thread.
 pub fn clear_debug_registers(thread: Tid) -> io::Result<()> {
     const CONTROL: usize = 7;
     set_debug_register(thread, CONTROL, 0)?;

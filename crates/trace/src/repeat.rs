@@ -130,7 +130,6 @@ struct PendingCall {
     number: u64,
     arguments: [u64; 6],
     answer: Option<usize>,
-    /// True if the call reads the subject's mappings.
     reads_mappings: bool,
     hash: Xxh3,
 }
@@ -305,7 +304,6 @@ impl Repeater {
         self.log.answers.push(CallAnswer { thread, number: call.number, result, written });
     }
 
-    /// Replaces process ids in results.
     fn translate_result(&mut self, call: &PendingCall, thread: ThreadNumber, result: i64) -> CallResult {
         let is_id = matches!(call.number as i64, libc::SYS_set_tid_address | libc::SYS_fork | libc::SYS_vfork | libc::SYS_clone);
         match (&self.first, is_id && self.recipe.processes && result > 0 && thread.0 == 0) {

@@ -107,7 +107,6 @@ impl Rings {
         self.file.write_all_at(&cursor.to_le_bytes(), ring.0 * STRIDE + CURSOR)
     }
 
-    /// Reads the register that is saved in a ring.
     pub fn saved(&self, ring: Ring) -> io::Result<u64> {
         self.word(ring, SAVED)
     }

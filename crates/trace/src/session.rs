@@ -90,7 +90,6 @@ impl Session {
         self.state.borrow().is_filtered
     }
 
-    /// Number of bytes that this session has mapped into the process.
     pub fn mapped_bytes(&self) -> u64 {
         let bytes = |entry: &JournalEntry| if let JournalEntry::Mapping(range) = entry { range.end - range.start } else { 0 };
         self.state.borrow().entries.iter().map(bytes).sum()
@@ -447,7 +446,6 @@ impl Session {
         }
     }
 
-    /// Stops all threads, and returns the signals that they are about to receive.
     fn stop_threads(&self) -> io::Result<BTreeMap<Tid, i32>> {
         let mut signals = BTreeMap::new();
         let running =

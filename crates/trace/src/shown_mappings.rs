@@ -27,7 +27,6 @@ pub struct ShownMappings {
     has_memory: bool,
 }
 
-/// The read position in a file.
 #[derive(Clone, Debug, Default)]
 struct Position {
     /// End address of the last line that was read.
@@ -67,7 +66,6 @@ impl ShownMappings {
         Ok(())
     }
 
-    /// Forgets a library that is no longer mapped.
     pub fn forget(&mut self, hidden: &Range<u64>, code: &[Range<u64>]) {
         self.hidden.retain(|h| h != hidden);
         self.code.retain(|line| !code.iter().any(|c| overlap(c, &line.range)));
@@ -77,7 +75,6 @@ impl ShownMappings {
         self.hidden.push(mapping);
     }
 
-    /// Notes the pages of code that are not executable at present.
     pub fn note_data_views(&mut self, pages: Vec<u64>) {
         self.data_views = pages;
     }

@@ -31,11 +31,9 @@ pub const SAVED_FLAGS: u64 = 8 + 40 + 17 * 8;
 
 #[derive(Debug)]
 pub struct Stepping {
-    /// Code of the mapped files.
     code: Vec<SteppedCode>,
     threads: HashMap<Tid, SteppedThread>,
     steps_libraries: bool,
-    /// True if the image's code is executable at present.
     is_executable: bool,
 }
 
@@ -53,7 +51,6 @@ struct SteppedThread {
     is_stepped: bool,
     /// Address of the last stop.
     address: u64,
-    /// True if the current instruction is a system call.
     is_at_system_call: bool,
     /// True if the program itself has set the trap flag, and receives a signal after the instruction.
     program_traps: bool,
@@ -85,12 +82,10 @@ enum Arrival {
 }
 
 impl Stepping {
-    /// Steps the executable parts of `code` in a stopped process.
     pub fn new(process: Tid, code: &[Range<u64>]) -> io::Result<Self> {
         Ok(Self { code: mapped_code(process, code)?, threads: HashMap::new(), steps_libraries: false, is_executable: true })
     }
 
-    /// Starts stepping a library that a stopped thread has mapped.
     pub fn add(&mut self, subject: &TracedProcess, thread: Tid, image: &Image) -> Result<(), CollectError> {
         let code = mapped_code(subject.process, &image.code)?;
         if !self.is_executable {
@@ -372,7 +367,6 @@ impl Stepping {
 }
 
 impl SteppedCode {
-    /// The journal entry that restores the protection.
     fn entry(&self) -> JournalEntry {
         JournalEntry::Protection(pages(&self.range), self.protection)
     }

@@ -53,7 +53,6 @@ pub struct Executable {
     pub has_restartable_sequences: bool,
 }
 
-/// A traced program in memory.
 #[derive(Debug)]
 pub struct TracedProcess {
     pub process: Tid,

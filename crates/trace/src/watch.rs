@@ -30,7 +30,6 @@ use trodden_binary::linked::split_address;
 #[derive(Debug)]
 pub struct Watch<'a> {
     run: &'a TraceRun<'a>,
-    /// The files that are mapped at present.
     images: Images,
     means: Watched,
     session: Rc<Session>,
@@ -71,12 +70,10 @@ impl<'a> Watch<'a> {
         }
     }
 
-    /// Returns true if an address in memory is watched code.
     pub fn is_code(&self, address: u64) -> bool {
         self.images.image_at(address).is_some()
     }
 
-    /// Translates an address in memory to one in its file.
     pub fn in_file(&self, address: u64) -> u64 {
         self.images.in_file(address)
     }
@@ -207,7 +204,6 @@ impl<'a> Watch<'a> {
         }
     }
 
-    /// Handles a change to memory that a system call of a stopped thread has made.
     pub fn handle_memory_change(
         &mut self,
         subject: &TracedProcess,
@@ -299,7 +295,6 @@ impl<'a> Watch<'a> {
         own.into_iter().chain(self.images.areas()).collect()
     }
 
-    /// Returns true if an address in memory is in a copy of watched code.
     pub fn is_copy(&self, address: u64) -> bool {
         matches!(&self.means, Watched::Trampolines(trampolines) if trampolines.is_copy(address))
     }
@@ -514,7 +509,6 @@ impl<'a> Watch<'a> {
     }
 }
 
-/// Records the hits that uprobes have collected.
 fn record_probe_hits(probes: &Uprobes, sink: &mut dyn Sink) -> io::Result<SinkFlow> {
     let mut flow = SinkFlow::Continue;
     probes.read_hits(|thread, site| {

@@ -11,7 +11,6 @@ use trodden_trace::{
     RunOutcome, RunTarget, SingleStep, Sink, SinkFlow, TRANSFER, ThreadNumber, TraceRun, Uprobes,
 };
 
-/// Keeps the streams in memory.
 #[derive(Default)]
 struct Streams(Vec<Vec<u64>>);
 

@@ -27,7 +27,6 @@ static OPTIMISER: AtomicUsize = AtomicUsize::new(0);
 static CODE_GENERATION_START: AtomicUsize = AtomicUsize::new(0);
 static CODE_GENERATOR: AtomicUsize = AtomicUsize::new(0);
 
-/// The target machine of the compilation.
 static MACHINE: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
 /// The module that was last optimised, until it is instrumented.
 static MODULE: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());

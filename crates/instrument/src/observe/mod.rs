@@ -130,7 +130,6 @@ pub trait Observer {
         Ok(planned)
     }
 
-    /// Returns the chosen passes that apply to a function's program.
     fn passes(&self, unit: &Unit, planned: &PlannedFunction) -> Choices {
         unit.passes(planned)
     }

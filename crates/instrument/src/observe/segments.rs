@@ -38,7 +38,6 @@ const NO_SEGMENT: &str = "no counted segment runs through it (--segments)";
 
 #[derive(Default)]
 pub struct SegmentCounts {
-    /// The words in which callers pass contexts.
     context_words: Option<ContextWords>,
 }
 

@@ -18,7 +18,6 @@ use llvm_sys::core::*;
 
 #[derive(Default)]
 pub struct Uses {
-    /// Instructions that set bits.
     pub updates: IndexSet<Value>,
     /// Loads that check whether bits are set.
     loads: IndexSet<Value>,

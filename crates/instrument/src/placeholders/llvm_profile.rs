@@ -37,7 +37,6 @@ pub struct CounterTable {
     pub counters: Value,
     /// The bitmap `__profbm_*` of its decisions, if it has one.
     pub bitmap: Option<Value>,
-    /// The function's entry in the profile.
     pub function: ProfiledFunction,
 }
 

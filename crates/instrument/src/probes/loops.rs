@@ -13,7 +13,6 @@ use trodden_flow::program::operation::LoopId;
 #[derive(Clone, Copy)]
 pub(super) enum IterationCount {
     Constant(i64),
-    /// The value of a counter that was inserted for this purpose.
     Inserted(TripCounter),
     /// The value of an induction variable of the program.
     Existing(TripCounter),
@@ -80,7 +79,6 @@ impl ProbeCode<'_> {
         TripCounter { value: builder.opaque(counter.value), ..counter }
     }
 
-    /// Emits the counts at a loop's exit, and returns the register after them.
     pub(super) fn flush(&self, builder: &Builder, of: LoopId, partial: i64, edge: Edge) -> RegisterValue {
         let module = self.context.module;
         let counted_loop = self.program.loop_by_id(of);

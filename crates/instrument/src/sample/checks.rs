@@ -39,7 +39,6 @@ const CHECK_DISTANCE: f64 = 64.0;
 const CHECK_DISTANCE_WITH_CALLS: f64 = 128.0;
 /// Maximum number of instructions of an unrolled loop, because the iterations may be longer than estimated.
 const MAX_UNROLLED_SIZE: f64 = 512.0;
-/// Maximum number of iterations between two checks.
 const MAX_UNROLLED_ITERATIONS: usize = 16;
 /// In a function with this many loops with checks, values are already merged at many points, and further checks hardly matter. In a
 /// function with one such loop (dynamic programming on a matrix), a second check cost 8 % of the instructions.
@@ -74,12 +73,10 @@ impl CheckSites {
     }
 }
 
-/// A short loop that checks once in several iterations.
 #[derive(Clone)]
 pub struct UnrolledLoop {
     pub back: Edge,
     pub body: Vec<Node>,
-    /// Number of iterations between checks.
     pub iterations: usize,
 }
 
@@ -105,7 +102,6 @@ impl CheckSites {
 pub enum CallFrequency {
     /// Once, since it is `main`.
     Once,
-    /// A few times.
     Rare,
     /// Possibly very often, so its short loops get a check only if many other loops have one.
     Unknown,

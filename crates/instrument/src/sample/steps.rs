@@ -68,7 +68,6 @@ fn decides(counter: Value) -> bool {
     false
 }
 
-/// The origins of a phi node's values.
 #[derive(Default)]
 struct Origins {
     /// True if a value is the phi node itself plus a nonzero constant.

@@ -31,7 +31,6 @@ pub enum WordPlaces {
     },
     /// The index of an interesting key's word is the key's rank among all interesting keys.
     Minimal {
-        /// The keys, ascending.
         keys: Vec<u64>,
         pairs: Vec<(u32, u64)>,
         /// For each edge, the runs that contain the keys of paths ending there.
@@ -157,7 +156,6 @@ impl WordPlaces {
         }
     }
 
-    /// Emits the initial value of the register in a context.
     pub fn start(&self, builder: &Builder, context: Value, bits: u32, function: Value) -> Value {
         let WordPlaces::Preferential { numbering, tables } = self else {
             return builder.shift_left(context, builder.constant(bits.into()));

@@ -13,7 +13,6 @@ use llvm_sys::core::*;
 use llvm_sys::{LLVMAttributeFunctionIndex, LLVMOpcode};
 use std::collections::HashMap;
 
-/// A call to be redirected to a version.
 #[derive(Clone, Copy, Debug)]
 pub struct CallRedirection {
     pub call: Value,
@@ -123,7 +122,6 @@ fn split_normal_edge(module: Module, call: Value) -> (Block, Vec<(Value, Value)>
     (rest, renamed)
 }
 
-/// Emits the call of a version.
 fn with_context(builder: &Builder, redirection: CallRedirection) -> Value {
     let CallRedirection { call, version, context, .. } = redirection;
     let arguments: Vec<Value> = call.arguments().chain([context]).collect();

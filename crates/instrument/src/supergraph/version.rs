@@ -20,17 +20,14 @@ pub struct SegmentVersion {
     pub code: Value,
     pub context_source: ContextSource,
     pub cfg: FunctionCfg,
-    /// The reason for which the version exists.
     pub kind: VersionKind,
     /// The mapping from the original to a copy; `None` for the original.
     pub copies: Option<CopyMapping>,
     /// The versions that this version calls, by the original's call and the callee's number in the set.
     pub targets: HashMap<(Value, u32), VersionTarget>,
-    /// Calls to redirect later.
     pub redirections: RefCell<Vec<CallRedirection>>,
 }
 
-/// A version that is called.
 #[derive(Clone, Copy)]
 pub struct VersionTarget {
     pub version: Value,

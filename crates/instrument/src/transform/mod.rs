@@ -26,7 +26,6 @@ use trodden_unit::{EdgeKind, Transformation, TransformationPlan, graph_hash};
 const FOLD_PASSES: &str =
     "instsimplify,correlated-propagation,constraint-elimination,gvn,instcombine<no-verify-fixpoint>,correlated-propagation,simplifycfg";
 
-/// Applies the plan to a module's functions.
 pub fn apply(
     module: Module,
     machine: LLVMTargetMachineRef,

@@ -12,7 +12,6 @@ use indexmap::IndexMap;
 use llvm_sys::LLVMOpcode;
 use llvm_sys::core::*;
 
-/// The mapping from blocks and values to their copies.
 #[derive(Default)]
 pub struct CopyMapping {
     blocks: IndexMap<Block, Block>,

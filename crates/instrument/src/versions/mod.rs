@@ -28,7 +28,6 @@ pub fn reason_not_to_double(function: Value) -> Option<&'static str> {
     })
 }
 
-/// Returns the description of copied blocks.
 pub fn description_of_copies(cfg: &FunctionCfg, copies: &CopyMapping) -> FunctionCfg {
     let site = |site: &EdgeSite| match site {
         EdgeSite::Before(i) => EdgeSite::Before(copies.value(*i)),

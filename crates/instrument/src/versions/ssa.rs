@@ -15,11 +15,9 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use trodden_flow::graph::postorder;
 
-/// The definition that arrives at the start of a block.
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum ArrivingDefinition {
     Unknown,
-    /// The definition with this index.
     Definition(usize),
     /// The phi node of this block.
     Phi(usize),

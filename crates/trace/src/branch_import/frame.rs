@@ -149,7 +149,6 @@ impl FrameUpdate<'_> {
         }
     }
 
-    /// Handles a return or tail call.
     pub fn leave(&mut self, by_condition: bool) {
         let Some((block, _)) = self.frame.last_block.filter(|_| !self.frame.is_done) else {
             self.frame.cut_off(self.tally);

@@ -173,7 +173,6 @@ impl BranchReader<'_> {
         (from, to)
     }
 
-    /// Locates an address of a process.
     fn place(&self, process: u32, address: Option<u64>) -> AddressPlace {
         let Some(address) = address else { return AddressPlace::Outside };
         let images = self.state.images;
@@ -190,7 +189,6 @@ impl BranchReader<'_> {
     }
 }
 
-/// Builds the profile from the counted paths.
 fn profile(images: Vec<ProbedImage>, tally: Tally, counts: Counts, source: BranchSource, run: Run) -> Profile {
     let by_unit = by_unit(&images, tally.paths);
     let estimate = |seen: &TallyPath| match source {

@@ -19,7 +19,6 @@ use trodden_unit::probes::ProbeEvent;
 pub enum AddressPlace {
     /// In a function with probes: image, index of the code range, file address.
     Code(usize, usize, u64),
-    /// In other code.
     Elsewhere,
     /// Outside of all programs: in the kernel, or not traced.
     Outside,
@@ -27,7 +26,6 @@ pub enum AddressPlace {
 
 #[derive(Clone, Copy, Debug)]
 enum Position {
-    /// Nothing was seen yet.
     Unknown,
     /// In the function on top of the stack.
     InFunction {
@@ -51,7 +49,6 @@ pub struct ThreadWalk {
     window: Option<u64>,
 }
 
-/// The state shared by all threads.
 pub struct ImportState<'a> {
     pub images: &'a [ProbedImage],
     pub graphs: ProbeGraphs<'a>,

@@ -173,7 +173,6 @@ impl Following<'_, '_> {
     }
 }
 
-/// Starts watching a library that a stopped thread has mapped.
 pub fn watch_library(
     (subject, thread): (&TracedProcess, Tid),
     watch: &mut Watch,

@@ -34,7 +34,6 @@ struct InputPart {
     is_guarded: bool,
 }
 
-/// The input of a system call that passes on guarded code.
 pub(super) struct CodeInput {
     parts: Vec<InputPart>,
     /// True if the call takes the parts as an I/O vector.

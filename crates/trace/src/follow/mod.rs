@@ -255,7 +255,6 @@ impl<'a, 'w> Following<'a, 'w> {
 }
 
 impl Following<'_, '_> {
-    /// Starts recording threads, all of which are stopped.
     fn begin(&mut self, threads: &[Tid]) {
         let mut numbers = Vec::new();
         for thread in threads {

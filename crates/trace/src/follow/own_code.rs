@@ -137,7 +137,6 @@ impl Following<'_, '_> {
         Ok(stopped)
     }
 
-    /// Returns the possible effects of a system call on memory.
     pub(super) fn memory_changes(&self, call: u64, arguments: &[u64; 6]) -> Vec<MemoryChange> {
         use MemoryEffect::{Protected, Replaced, Written};
         const DISCARDS: [u64; 4] =
@@ -188,7 +187,6 @@ pub(super) fn parts(memory: &Memory, vector: u64, count: u64) -> impl Iterator<I
     (0..words.len() / 2).map(move |part| (words[2 * part], words[2 * part + 1]))
 }
 
-/// Reads up to `count` words.
 pub(super) fn words(memory: &Memory, address: u64, count: u64) -> Vec<u64> {
     let bytes = memory.read_some(address, 8 * count as usize);
     bytes.chunks_exact(8).map(|word| u64::from_le_bytes(word.try_into().expect("it has eight bytes"))).collect()

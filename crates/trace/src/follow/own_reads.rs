@@ -175,7 +175,6 @@ impl Following<'_, '_> {
         }
     }
 
-    /// Returns true if any of the messages contains guarded code.
     fn sends_code(&self, messages: u64, count: u64) -> bool {
         const MAX_MESSAGES: u64 = 1024;
         let (guard, memory) = (self.subject.session.guard(), &self.subject.memory);

@@ -19,7 +19,6 @@ const MAX_PASSES: usize = 60;
 pub struct Successor {
     pub next: usize,
     pub count: u64,
-    /// The actions between the two fragments.
     pub actions: Rc<[NumberAction]>,
 }
 

@@ -21,7 +21,6 @@ pub type FragmentFunction = (usize, ProbedFunction);
 pub enum NumberAction {
     /// A path begins with this number.
     Begin(i64),
-    /// This value is added to the number.
     Add(i64),
     /// A call that may not return: the number plus this value is counted as a path.
     Reach(i64),
@@ -42,9 +41,7 @@ pub enum FragmentStart {
 /// The first probe on a fragment that starts in the middle of a function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FirstProbe {
-    /// The start of this block.
     BlockStart(u32),
-    /// A probe inside this block.
     InsideBlock(u32),
     /// No probe at all: the code is the remainder of the block before it, such as the jump after a backward branch that was not taken.
     NoProbe,

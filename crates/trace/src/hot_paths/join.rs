@@ -28,9 +28,7 @@ pub struct Joined {
     pub fragments: u64,
     /// Number of times several paths lead from a fragment to the next, through blocks without addresses.
     pub ambiguous: u64,
-    /// Executions of paths whose end is not known.
     pub without_end: u64,
-    /// Executions of paths whose start is not known.
     pub without_beginning: u64,
 }
 
@@ -116,7 +114,6 @@ impl Joiner<'_> {
         }
     }
 
-    /// Continues paths that are incomplete at the end of a fragment.
     fn continue_paths(&mut self, number: usize, open_paths: OpenPaths) {
         let joins = self.joins[number].clone();
         let total = open_paths.values().sum();

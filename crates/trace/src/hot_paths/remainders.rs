@@ -55,7 +55,6 @@ fn has_successor(rest: &Fragment) -> bool {
     }
 }
 
-/// Counts how often control arrives at each address from each block.
 fn arrivals(fragments: &[Fragment], placed: &[Fragment]) -> Arrivals {
     let mut arrivals = Arrivals::new();
     for fragment in fragments.iter().chain(placed) {

@@ -8,7 +8,6 @@ use std::collections::HashMap;
 use trodden_binary::instruction::{BranchInstruction, branch, decode};
 use trodden_hardware::BranchKind;
 
-/// A branch instruction of a trace.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Node {
     pub address: u64,

@@ -242,7 +242,6 @@ impl Code {
         bias.map(|_| self.files[number].0.as_path())
     }
 
-    /// Copies the mappings of a parent to a child.
     fn fork(&mut self, process: u32, parent: u32) {
         if let Some(inherited) = self.by_process.get(&parent).filter(|_| process != parent).cloned() {
             self.by_process.insert(process, inherited);

@@ -157,7 +157,6 @@ struct Threads {
     /// The running threads, by QEMU's number, which is reused.
     by_number: HashMap<u32, QemuThread>,
     begun: u32,
-    /// Addresses of signal handlers.
     handlers: HashSet<u64>,
     unexplained: u64,
     instructions: u64,
@@ -348,7 +347,6 @@ fn word(content: &[u8], at: usize) -> Option<u64> {
     Some(u64::from_le_bytes(content.get(at..at + 8)?.try_into().ok()?))
 }
 
-/// Parses the description of a block, and returns its number and the block.
 fn parse_block(content: &[u8], level: Level) -> Option<(usize, TranslatedBlock)> {
     let BlockHeader { number, address, instructions } = BlockHeader::read(content)?;
     let (sizes, code) = content[BlockHeader::BYTES..].split_at_checked(usize::try_from(instructions).ok()?)?;

@@ -16,7 +16,6 @@ pub struct TranslatedBlock {
     pub start: u64,
     /// End address (exclusive).
     pub end: u64,
-    /// Offsets of its instructions.
     pub offsets: Vec<u16>,
     /// The effect of its last instruction on control flow.
     pub branch: Option<BranchInstruction>,
@@ -28,7 +27,6 @@ pub struct TranslatedBlock {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BlockTransition {
-    /// Control continues at the end of the block.
     Straight,
     /// A branch, with its target and whether it was taken.
     Branch(BranchKind, Address, bool),
@@ -69,12 +67,10 @@ impl TranslatedBlock {
         self.offsets.len()
     }
 
-    /// Returns the address of the last instruction.
     pub fn last(&self) -> u64 {
         self.start + self.offsets.last().map_or(0, |o| u64::from(*o))
     }
 
-    /// Returns the transition from this block to one that starts at `next`.
     pub fn transition(&self, next: u64) -> BlockTransition {
         let explained = match self.branch {
             None | Some(BranchInstruction::System) if next == self.end => BlockTransition::Straight,

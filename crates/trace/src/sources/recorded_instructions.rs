@@ -30,7 +30,6 @@ const CLASS: u8 = 7;
 const LOADS: u8 = 8;
 const STORES: u8 = 16;
 
-/// Returns the number of instructions that an event counts.
 pub(super) fn counted(event: &StreamEvent) -> usize {
     match event {
         StreamEvent::Branch(branch) => branch.instructions as usize,

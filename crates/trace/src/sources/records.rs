@@ -10,7 +10,6 @@ use trodden_hardware::{Address, BranchKind, Instruction, RetiredBranch, StreamEv
 /// The thread of all events: these formats do not record threads.
 const THREAD: ThreadId = ThreadId(0);
 
-/// Translates instructions to branches and batches.
 #[derive(Debug, Default)]
 pub(crate) struct Records {
     targets: HashMap<u64, u64>,
@@ -22,7 +21,6 @@ pub(crate) struct Records {
     gaps: u64,
 }
 
-/// The branch of an instruction record of CBP2025 or ChampSim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct BranchRecord {
     pub kind: BranchKind,
