@@ -1,5 +1,5 @@
-//! Interesting paths: planning and verifying their numbering, and counting each in its own word, with one word for all other paths
-//! ([`trodden_flow::interesting`]).
+//! Plans and verifies the numbering of interesting paths, and counts each interesting path in its own word, with one word for all other
+//! paths ([`trodden_flow::interesting`]).
 //!
 //! The word is computed without branches. Its index is the register, a hash of the register, or the register's upper bits. If this index is
 //! out of range, or a constant table shows that the word belongs to a different path, the last word is used. If the register is constant,

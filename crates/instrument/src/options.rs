@@ -1,7 +1,8 @@
 //! Options of the plugin: the request that `TRODDEN_EXPERIMENT` names, and the contents of the files of earlier profiles that its
 //! experiment refers to by their hash.
 //!
-//! clang passes plugins no command line, hence the environment variable. [`Experiment`] has already rejected invalid combinations.
+//! clang passes no command line to plugins, so an environment variable names the request. [`Experiment`] has already rejected invalid
+//! combinations.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};

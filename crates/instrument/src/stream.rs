@@ -28,8 +28,8 @@ pub fn edges(cfg: &FunctionCfg) -> StreamEdges {
     }
 }
 
-/// Returns true if control may return to a function whose callees' frames were discarded: it catches exceptions, or calls a function that
-/// returns twice.
+/// Returns true if control may return to a function after its callees' frames were discarded: the function catches exceptions, or calls a
+/// function that returns twice.
 pub fn catches(function: Value) -> bool {
     // A landing pad without clauses only cleans up and continues unwinding.
     let is_handler = |i: Value| i.is(LLVMOpcode::LLVMLandingPad) && llvm!(LLVMGetNumClauses(i.0)) > 0;

@@ -93,7 +93,7 @@ fn calls_stay_in_the_image_and_return_into_a_copy() {
     let copies = copies_of(&code, &[0]);
     assert!(matches!(patch(&copies, 10), Some(Patch::Jump(_))), "after the call");
     assert!(instructions(&copies).iter().any(|i| i.near_branch_target() == 0x40_0005), "to the call");
-    // No jump is written if the return address of a call would lie inside it.
+    // No jump is written if the return address of a call would be inside it.
     code = vec![0xff, 0xd0, 0x90, 0x90, 0x90, 0xc3];
     assert!(matches!(patch(&copies_of(&code, &[0]), 0), Some(Patch::Breakpoint { .. })));
 }

@@ -17,7 +17,7 @@ use trodden_container::{
 };
 use xxhash_rust::xxh3::xxh3_64;
 
-/// Compression level of zstd, which is low since the traced program may wait for the collector.
+/// Compression level of zstd. The level is low, since the traced program may wait for the collector.
 const LEVEL: i32 = 1;
 /// Maximum number of symbols per block. Writers flush a block much earlier.
 const MAX_SYMBOLS: u32 = 1 << 17;

@@ -98,7 +98,7 @@ impl CodeGuard {
         removed
     }
 
-    /// Forgets a range that is not mapped any more.
+    /// Forgets a range that is no longer mapped.
     pub fn forget(&mut self, range: &Range<u64>) {
         self.take(range);
         for list in [&mut self.former, &mut self.excluded] {

@@ -1,4 +1,4 @@
-//! Displaced instructions: the instruction that a breakpoint replaces is executed in a slot near the image, which then jumps back.
+//! Displaced instructions: the instruction that a breakpoint replaces is executed in a slot near the image. The slot then jumps back.
 //!
 //! Removing a breakpoint, stepping over it and inserting it again would cost two stops, and other threads could slip through meanwhile.
 //! A slot costs one stop, and the breakpoint stays. The block encoder of iced-x86 relocates the instruction. A call becomes `push [return

@@ -1,6 +1,6 @@
-//! Hiding patches from a program that reads its own code, by memory protection keys (pkeys(7)): patched pages are tagged with a key that
-//! no thread may use for data accesses, so that a read reports SIGSEGV. The page is then switched to its data view, until the program
-//! executes code there: see [`code_guard`](crate::code_guard).
+//! Hides patches from a program that reads its own code, by memory protection keys (pkeys(7)). Patched pages are tagged with a key that no
+//! thread may use for data accesses, so that a read reports SIGSEGV. The page is then switched to its data view, until the program executes
+//! code there: see [`code_guard`](crate::code_guard).
 //!
 //! Switching does not stop other threads. During a switch, a page can be neither read nor executed, and a thread that tries to do so
 //! reports a fault, which is handled in its turn. The reading instruction is executed before any other event is handled, so that threads
@@ -228,7 +228,7 @@ impl Session {
         self.guard.borrow_mut()
     }
 
-    /// Returns true if a stopped thread is about to receive a signal that is due to the guard alone.
+    /// Returns true if the guard alone has caused the signal that a stopped thread is about to receive.
     pub fn is_code_fault(&self, thread: Tid, signal: i32) -> bool {
         let fault = || io::Result::Ok(self.guarded_fault(thread, signal)?.is_some());
         fault().unwrap_or(false)

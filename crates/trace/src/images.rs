@@ -55,7 +55,7 @@ impl Library {
             return false;
         }
         let name = std::fs::read_link(file).unwrap_or_else(|_| file.to_owned());
-        // Under a folder binding, the file has another path.
+        // Under a folder binding, the file has a different path.
         name == self.executable.path
             || name.file_name() == self.executable.path.file_name() && std::fs::read(file).is_ok_and(|bytes| bytes == self.binary.data())
     }

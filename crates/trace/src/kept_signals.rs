@@ -143,7 +143,7 @@ impl Session {
         unrestored
     }
 
-    /// Restores the actions in a stopped child with a copy of the memory, which is not followed any more.
+    /// Restores the actions in a stopped child that has a copy of the memory and is no longer followed.
     pub fn restore_actions_of_child(&self, parent: Tid, child: Tid) -> Result<(), CollectError> {
         for signal in KNOWN {
             let Some(action) = self.action(parent, signal).filter(|_| !self.is_filtered()) else { continue };

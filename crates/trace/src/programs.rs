@@ -1,4 +1,4 @@
-//! All programs that a command runs, observed by ptrace(2), the only means to learn how a process ended that another process started.
+//! Observes all programs that a command runs, by ptrace(2). No other means tells how a process ended that a different process started.
 //!
 //! A *program* begins when a process executes a file. It consists of that process and of the processes forked from it that execute no file
 //! themselves, and its exit status is that of its first process. Processes are stopped only briefly, when they fork, execute a file or

@@ -251,7 +251,7 @@ fn extended_state(thread: Tid) -> io::Result<(Vec<u8>, usize)> {
     }
 }
 
-/// Reads the code of the signal that a thread is about to receive, which shows its cause.
+/// Reads `si_code` of the signal that a thread is about to receive. The code shows the signal's cause.
 pub fn signal_code(thread: Tid) -> io::Result<i32> {
     Ok(signal_information(thread)?.si_code)
 }
@@ -324,7 +324,7 @@ pub fn wait_interruptibly() -> io::Result<Option<(Tid, PtraceStop)>> {
     wait_status(-1, 0)
 }
 
-/// Waits for the end of a child of this process that is not traced any more, and returns its wait status.
+/// Waits for the end of a child of this process that is no longer traced, and returns its wait status.
 ///
 /// # Errors
 /// The process is not a child, or its status was already taken.

@@ -20,7 +20,7 @@ const PIECE: usize = 4096;
 pub struct ShownMappings {
     hidden: Vec<Range<u64>>,
     code: Vec<MappingLine>,
-    /// Pages of code that are not executable at present, because the program reads them.
+    /// Pages of code that are currently not executable, because the program reads them.
     data_views: Vec<u64>,
     files: HashMap<u64, Position>,
     /// True if the subject may have opened a file of its memory.
@@ -57,7 +57,7 @@ impl ShownMappings {
         Ok(Self { hidden, code: lines.into_iter().filter(is_code).collect(), has_memory, ..Self::default() })
     }
 
-    /// Adds a library with this code, which has just been mapped, and the memory mapped for it.
+    /// Adds a library that has just been mapped. `code` is its code, and `hidden` is the memory that the collector has mapped for it.
     pub fn add(&mut self, process: Tid, hidden: Range<u64>, code: &[Range<u64>]) -> std::io::Result<()> {
         let more = Self::new(process, vec![hidden], code)?;
         self.hidden.extend(more.hidden);

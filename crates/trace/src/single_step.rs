@@ -99,8 +99,8 @@ impl Stepping {
         self.code.retain(|code| !image.code.iter().any(|of_image| overlap(of_image, &code.range)));
     }
 
-    /// Handles a change to whole pages by a system call of a stopped thread. Code that was replaced or has become writable is not stepped
-    /// any more.
+    /// Handles a change to whole pages by a system call of a stopped thread. Code that was replaced or has become writable is no longer
+    /// stepped.
     pub fn handle_memory_change(
         &mut self,
         subject: &TracedProcess,
@@ -309,7 +309,7 @@ impl Stepping {
         Ok(sink.record(number, images.in_file(at) | transfer | resumed)?)
     }
 
-    /// Returns true if a trap after a stopped thread's last instruction is due to the program itself, whether the thread was stepped or
+    /// Returns true if the program itself has caused a trap after a stopped thread's last instruction, whether the thread was stepped or
     /// not.
     fn program_traps(&self, thread: Tid) -> io::Result<bool> {
         match self.threads.get(&thread) {

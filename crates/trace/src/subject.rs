@@ -47,9 +47,9 @@ pub struct Executable {
     pub code: Vec<Range<u64>>,
     /// The address of a writable segment with code, if there is one.
     pub writable_code: Option<u64>,
-    /// From the start of the first segment to the end of the last.
+    /// The address range from the start of the first segment to the end of the last segment.
     pub span: Range<u64>,
-    /// True if it has restartable sequences (rseq(2)), whose code the kernel reads.
+    /// True if the file has restartable sequences (rseq(2)). The kernel reads their code.
     pub has_restartable_sequences: bool,
 }
 
@@ -239,7 +239,7 @@ impl TracedProcess {
         self.session.inject(&self.memory, thread, at, number, arguments)
     }
 
-    /// Allows a stopped child with a copy of the memory, which is not followed any more, to read the time-stamp counter.
+    /// Allows a stopped child to read the time-stamp counter. The child has a copy of the memory and is no longer followed.
     pub fn enable_time_stamps(&self, thread: Tid) -> Result<(), CollectError> {
         // A program with a filter was allowed to read the counter before the filter took effect.
         match self.fixed_clock && !self.session.is_filtered() {
@@ -304,7 +304,7 @@ impl Auxiliary {
 }
 
 impl RepeatRecipe {
-    /// Overwrites the random bytes and hides the vdso, as far as the recipe demands it.
+    /// Overwrites the random bytes if the recipe fixes randomness, and hides the vdso if it fixes the time.
     fn fix_auxiliary(&self, memory: &Memory, random: u64, vdso: Option<u64>) -> io::Result<()> {
         if self.randomness && random != 0 {
             memory.write(random, b"trodden repeats.")?;

@@ -276,7 +276,7 @@ impl<'a> Watch<'a> {
         Ok(())
     }
 
-    /// Records what is left of all threads. Nothing that is watched runs any more.
+    /// Records what is left of all threads. No watched code runs any longer.
     pub fn end_all(&mut self, sink: &mut dyn Sink) -> io::Result<()> {
         match &mut self.means {
             Watched::Trampolines(trampolines) => trampolines.end_all(sink),

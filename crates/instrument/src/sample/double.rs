@@ -219,7 +219,7 @@ impl DoubledFunction<'_> {
         for phi in counted_head.phis() {
             let value = phi.incoming_from(counted_check).ok_or("the path register is not reset on a back edge")?;
             let original = copies.original(value);
-            // Stack variables are shared by both versions, and so are merged values after the versions met.
+            // Both versions share stack variables, and also values that were merged after the versions met.
             let computed = value.is_instruction() && !value.is(LLVMOpcode::LLVMAlloca);
             if original == value && computed && !self.join_blocks.contains(&value.block()) {
                 return Err("the path register is not constant on a back edge".into());

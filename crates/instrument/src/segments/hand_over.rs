@@ -121,7 +121,7 @@ impl ContextWords {
     }
 }
 
-/// Emits code that reads the stack pointer, by an intrinsic, so that code generation completes the frame first.
+/// Emits code that reads the stack pointer. It is read by an intrinsic, so that code generation completes the frame first.
 fn stack_pointer(builder: &Builder) -> Value {
     let (module, context) = (builder.module, builder.module.context());
     let name = llvm!(LLVMMDStringInContext2(context, c"rsp".as_ptr(), 3));

@@ -30,7 +30,7 @@ pub struct RedirectedCall {
 struct InputPart {
     start: u64,
     length: u64,
-    /// True if the part contains guarded code, or code whose guard is lifted at present.
+    /// True if the part contains guarded code, or code whose guard is currently lifted.
     is_guarded: bool,
 }
 
@@ -107,7 +107,7 @@ impl Following<'_, '_> {
         Ok(ptrace::set_registers(thread, &Registers { rsi, ..ptrace::registers(thread)? })?)
     }
 
-    /// Returns the input of a system call if it contains guarded code, or code whose guard is lifted at present.
+    /// Returns the input of a system call if it contains guarded code, or code whose guard is currently lifted.
     pub(super) fn code_input(&self, call: u64, arguments: &[u64; 6]) -> Option<CodeInput> {
         let (session, memory) = (&self.subject.session, &self.subject.memory);
         let guard = session.guard();

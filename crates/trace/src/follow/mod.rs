@@ -89,8 +89,8 @@ pub struct Followed {
     /// True if the collector's changes to code were visible to the program at times, since they could not be hidden without disturbing it.
     #[serde(default)]
     pub shows_changes: bool,
-    /// Each thread's call stack at the time it ended, in the form of `stack`, by thread number. Threads whose stack could not be read are
-    /// missing.
+    /// Each thread's call stack at the time it ended, by thread number, with addresses as in `stack`. A thread whose stack could not be
+    /// read is missing.
     #[serde(default)]
     pub stacks: BTreeMap<u32, Vec<u64>>,
     /// File addresses of instructions whose faults the program handled.

@@ -2,9 +2,9 @@
 //! write(2), and through files of their memory. [`hidden_patches`](crate::hidden_patches) hides patches from instructions and the kernel.
 //!
 //! A system call that passes on code gets a copy of its original bytes instead. Any other call that fails with EFAULT because it reads
-//! guarded memory, such as a path within code, is made again without the guard. Calls that need the guard to be changed are deferred:
-//! they are skipped, and made again once the change, which takes injected calls, is done. Calls after which the kernel may read memory at
-//! any time, or whose effect the guard would change, end the guard.
+//! guarded memory, such as a path within code, is made again without the guard. Calls that need a change of the guard are deferred: they
+//! are skipped, and made again once injected calls have made the change. Calls after which the kernel may read memory at any time, or whose
+//! effect the guard would change, end the guard.
 
 use super::Following;
 use super::copied_input::CodeInput;

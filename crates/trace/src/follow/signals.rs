@@ -113,7 +113,8 @@ impl Following<'_, '_> {
         }
     }
 
-    /// If the thread has stopped at `rdtsc` or `rdtscp`, which trap when the recipe fixes the time, emulates it and returns true.
+    /// If the thread has stopped at `rdtsc` or `rdtscp`, emulates the instruction and returns true. Both trap when the recipe fixes the
+    /// time.
     pub(super) fn emulate_time_stamp(&mut self, thread: Tid) -> Result<bool, CollectError> {
         if !self.subject.fixed_clock {
             return Ok(false);

@@ -129,7 +129,7 @@ pub struct Cell {
 #[derive(Clone)]
 pub struct Link {
     actions: Rc<[NumberAction]>,
-    /// True if the way passes no block with code of its own.
+    /// True if no block on the way has code of its own.
     is_certain: bool,
 }
 
@@ -165,7 +165,7 @@ fn link_between(graphs: &mut ProbeGraphs, from: &Fragment, block: u32, next: &Fr
         }
         // Control did take this way, but the path's number is no longer known.
         Connection::Ambiguous if !is_indirect => Some(Link::certain(lost_path_actions(graph, block, to))),
-        // The block continues after another of the branches that end it.
+        // The block continues after a different one of the branches at its end.
         _ if to == block && !is_indirect => Some(Link::certain([])),
         _ => None,
     })
@@ -181,7 +181,7 @@ fn actions_through(graph: &mut ProbeGraph, from: u32, by: u32, to: u32) -> Optio
     }
 }
 
-/// Drops each uncertain link whose row and column both have a certain one.
+/// Drops each uncertain link whose row and column both have a certain link.
 fn drop_uncertain(rows: &mut [Row], columns: usize) {
     let mut is_certain = vec![false; columns];
     rows.iter().flat_map(|row| &row.cells).for_each(|cell| is_certain[cell.column] |= cell.link.is_certain);

@@ -4,7 +4,7 @@
 //! | file | content |
 //! |---|---|
 //! | `open.rs` | opens a source: a file, or QEMU with the plugin |
-//! | `places.rs` | what lies at an address: file, function, source line, code |
+//! | `places.rs` | what is at an address: file, function, source line, code |
 //! | `walk.rs` | from a path descriptor to its instructions |
 //! | `table_profile.rs` | the profile of a table, as paths of the program's units |
 

@@ -95,7 +95,7 @@ pub fn qemu_version() -> Result<String> {
 /// Opens a file of branches, which may be compressed.
 ///
 /// # Errors
-/// The file cannot be read or its format is unknown, or it is a trace from another simulator; the message then says how to convert it.
+/// The file cannot be read or its format is unknown, or it is a trace from a different simulator; the message then says how to convert it.
 pub fn open_file(path: &Path, format: SourceFormat, programs: &[PathBuf]) -> Result<OpenedSource> {
     open(path, format, programs, false)
 }

@@ -42,7 +42,7 @@ fn aarch64(node: &Node) -> Option<u64> {
         0x36 | 0x37 | 0xb6 | 0xb7 => 14,
         _ => return None,
     };
-    // The signed displacement, in instructions, lies above the lowest five bits.
+    // The signed displacement, in instructions, is above the lowest five bits.
     let displacement = (word << (27 - bits)) as i32 >> (32 - bits);
     Some(node.address.wrapping_add_signed(4 * i64::from(displacement)))
 }

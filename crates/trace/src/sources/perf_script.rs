@@ -113,7 +113,7 @@ impl<R: BufRead> PerfScriptSource<R> {
     /// Checks at the end of the text that it was usable.
     ///
     /// # Errors
-    /// The text has samples, but none of their branches lies in code of a readable file.
+    /// The text has samples, but none of their branches is in code of a readable file.
     fn end(&self) -> Result<(), SourceError> {
         let what = match (self.samples, self.records, self.inside) {
             (0, 0, _) if !self.is_recognised => "it has no output of `perf script`".to_owned(),

@@ -1,5 +1,5 @@
-//! Branches of an unmodified program under QEMU's user mode: reads the stream of executed blocks that the plugin writes, whose layout is
-//! `trodden_wire::blocks`.
+//! Branches of an unmodified program under QEMU's user mode, from the stream of executed blocks that the plugin writes.
+//! `trodden_wire::blocks` defines the stream's layout.
 //!
 //! A branch is known once the block after it is executed ([`TranslatedBlock::transition`]). If a signal handler interrupts a thread, the
 //! pending transition is kept until the handler has returned.
