@@ -1,4 +1,4 @@
-//! Tells the linker of the unit tests where Debian's packages put LLVM. The plugin itself is linked without LLVM: its symbols resolve to
+//! Tells the linker where Debian's packages put LLVM, for the unit tests. The plugin itself is linked without LLVM: its symbols resolve to
 //! those of the compiler that loads it.
 
 fn main() {

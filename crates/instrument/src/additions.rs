@@ -5,7 +5,6 @@ use crate::unoptimised;
 use llvm_sys::core::*;
 use llvm_sys::{LLVMAtomicOrdering, LLVMAtomicRMWBinOp};
 
-/// Adds to a word in memory in one instruction.
 const ADD: &str = "addq $1, $0";
 /// The word, and an immediate or register operand. FPU status and direction flag are not clobbered, because they do not change: naming them
 /// would account for most of the compile time of this code.

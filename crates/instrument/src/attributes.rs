@@ -13,7 +13,6 @@ pub fn of_function(function: Value, index: u32) -> Vec<LLVMAttributeRef> {
     attributes
 }
 
-/// Returns a call's attributes at `index`.
 pub fn of_call(call: Value, index: u32) -> Vec<LLVMAttributeRef> {
     let count = llvm!(LLVMGetCallSiteAttributeCount(call.0, index)) as usize;
     let mut attributes: Vec<LLVMAttributeRef> = vec![std::ptr::null_mut(); count];

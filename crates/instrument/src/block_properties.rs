@@ -68,7 +68,7 @@ impl PropertyCollector<'_> {
         InstructionProperties { phis, steps: steps.collect() }
     }
 
-    /// Returns an instruction's effect; `None` if it only produces a value about which nothing is known.
+    /// Returns an instruction's effect, or `None` if the instruction only produces a value about which nothing is known.
     fn action(&mut self, instruction: Value) -> Option<BlockAction> {
         use LLVMOpcode::*;
         match instruction.opcode() {

@@ -16,7 +16,7 @@ pub struct RaisedLimit {
     once: Once,
 }
 
-/// The maximum number of predecessors for which an indirect branch is duplicated into each of them. The value is that of the sample tier's
+/// The maximum number of predecessors into which an indirect branch is duplicated. The value is that of the sample tier's
 /// `dispatch::MAX_COPIED_LANDINGS`. The limit only matters where values are merged at such branches.
 pub static DUPLICATED_BRANCHES: RaisedLimit =
     RaisedLimit { name: "tail-dup-pred-size", raised: c"-tail-dup-pred-size=128", once: Once::new() };

@@ -11,7 +11,7 @@ use trodden_unit::{Alias, BlockCall, Callee};
 
 /// Returns the callees of the module, before anything is inserted.
 pub fn callees(module: Module) -> Vec<Callee> {
-    // Follows use lists, which is faster than scanning all instructions.
+    // Following use lists is faster than scanning all instructions.
     let functions = module.functions().filter(|function| function.intrinsic() == 0).chain(all_aliases(module));
     let called = functions.map(|callee| (callee, callee.calls().count() as u32)).filter(|(_, sites)| *sites > 0);
     let mut callees: Vec<Callee> = called.map(|(callee, sites)| Callee { name: callee.name(), sites }).collect();

@@ -23,7 +23,6 @@ pub fn digest(blocks: &[Block]) -> u64 {
     trodden_unit::code_hash(&code.words)
 }
 
-/// The input of the digest, while it is assembled.
 struct DigestInput {
     numbers: HandleMap<Value, u64>,
     words: Vec<u8>,

@@ -43,9 +43,8 @@ pub struct Counters<'a> {
     pub base: Value,
     /// Index of the function's first counter, if it counts in an array.
     pub first: u64,
-    /// Increments are atomic because threads share the counters.
+    /// True if increments are atomic, because threads share the counters.
     pub atomic: bool,
-    /// How the iterations of loops are counted.
     pub flushing: Flushing,
     pub at_end: PathEndAction<'a>,
 }
@@ -70,7 +69,6 @@ impl Counters<'_> {
         self.at_end.may_count_split() && !self.atomic
     }
 
-    /// Emits an addition to the word at an address.
     pub fn add(&self, builder: &Builder, address: Value, by: Value) {
         match self.at_end.has_events() {
             true => add_inline(builder, address, by, self.atomic),
@@ -79,14 +77,12 @@ impl Counters<'_> {
     }
 }
 
-/// A count whose code is emitted later.
 #[derive(Clone, Copy)]
 pub struct DeferredCount {
     place: Value,
     path: Value,
     by: Value,
     lookup: Lookup,
-    /// The dominant path, if one path is counted most of the time.
     dominant: Option<DominantPath>,
 }
 
@@ -96,11 +92,12 @@ struct DominantPath {
     /// The comparison that is true for this path.
     holds: Value,
     number: i64,
-    /// If its executions are accumulated in a register: the new value of the register, selected by the comparison.
+    /// The new value of the register that accumulates the path's executions, selected by the comparison; `None` if they are counted in
+    /// memory.
     in_register: Option<Value>,
 }
 
-/// If only unknown paths are counted: whether a path must be looked up.
+/// Whether a path must be looked up, where only unknown paths are counted.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Lookup {
     /// The path may be known.
@@ -212,7 +209,7 @@ impl CountEmitter<'_> {
         };
         let builder = self.at_end(count);
         let copies = || {
-            // Frozen, so that code generation does not compute the sum a second time for the count.
+            // Freezing the sum keeps code generation from computing it a second time for the count.
             builder.freeze(builder.offset(self.module.i8(), self.counters.base, builder.load(i64, unknown.bias)))
         };
         let copy = own(&builder, unknown.thread_base.unwrap_or_else(copies));
@@ -341,7 +338,7 @@ impl CountEmitter<'_> {
     }
 
     /// Stores the key into a free cell atomically, because a signal handler or another thread may acquire the cell at the same time.
-    /// Returns a condition: the cell has the key now.
+    /// Returns the condition that the cell has the key now.
     fn acquire(&self, builder: &Builder, cell: Value, key: Value) -> Value {
         let order = LLVMAtomicOrdering::LLVMAtomicOrderingMonotonic;
         let free = self.constant(0);

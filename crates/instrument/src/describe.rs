@@ -23,21 +23,17 @@ use trodden_unit::{BlockCall, BlockKind, EdgeKind, FlowEdge, FlowGraph, UnitBloc
 /// A function's graph with the LLVM handles of its nodes, and of the places where code for its edges is inserted.
 #[derive(Clone)]
 pub struct FunctionCfg {
-    /// The graph. What follows belongs to its nodes and edges.
+    /// The graph, to whose nodes and edges the other fields refer.
     pub graph: FlowGraph,
     /// The blocks of the nodes; `None` for a dispatch block.
     pub nodes: Vec<Option<Block>>,
-    /// The blocks' entries in the map.
     pub blocks: Vec<BlockMap>,
     /// For each block, its calls that may not return, each with the number of the block's source positions up to the call.
     pub reached: Vec<Vec<(Value, u32)>>,
     /// Digest of the function's code.
     pub code: u64,
-    /// Calls, by block.
     pub calls: Vec<BlockCall>,
-    /// For each edge, where its code can be inserted.
     pub sites: Vec<EdgeSite>,
-    /// Hints about each edge's frequency.
     pub hints: Vec<Hint>,
     /// Edges that must be cut, with the reasons.
     pub forced: Vec<(Edge, CutReason)>,
@@ -66,7 +62,7 @@ impl FunctionCfg {
         self.nodes.get(node.index()).copied().flatten()
     }
 
-    /// Returns the `Reach` edges. Paths that end with one are prefixes of the paths that continue.
+    /// Returns the `Reach` edges. A path that ends with such an edge is a prefix of the paths that continue.
     pub fn reach_edges(&self) -> EdgeSet {
         self.graph.edges_where(|kind| kind == EdgeKind::Reach)
     }
@@ -226,7 +222,7 @@ fn weights_by_trip_count(block: Block, successors: &[Block]) -> Option<Vec<f64>>
     times.map(|(head, times)| successors.iter().map(|to| if *to == head { times } else { 1.0 }).collect())
 }
 
-/// Returns how a block ends the function and the instruction before which the path ends; `None` if the block does not end it.
+/// Returns how a block ends the function and the instruction before which the path ends; `None` if the block does not end the function.
 fn end_of(block: Block) -> Option<(EdgeKind, Value)> {
     let terminator = block.terminator();
     match terminator.opcode() {
@@ -252,7 +248,6 @@ fn has_return_edge(call: Value) -> bool {
     call.is(LLVMOpcode::LLVMCall) && returns_twice(call)
 }
 
-/// Returns true if a block only returns.
 pub fn only_returns(block: Block) -> bool {
     block.instructions().all(|i| match i.opcode() {
         LLVMOpcode::LLVMPHI | LLVMOpcode::LLVMRet => true,
@@ -284,7 +279,7 @@ fn return_end(terminator: Value) -> (EdgeKind, Value) {
         match instruction.opcode() {
             LLVMOpcode::LLVMCall if is_tail_call(instruction) => last = Some(instruction),
             LLVMOpcode::LLVMRet => {}
-            // May follow a tail call.
+            // A cast may follow a tail call.
             LLVMOpcode::LLVMBitCast => {}
             LLVMOpcode::LLVMCall if is_placeholder(instruction) => {}
             _ => last = None,

@@ -42,7 +42,6 @@ pub fn declare_count(module: Module) -> Value {
     declare_of_runtime(module, COUNT_SYMBOL, llvm!(LLVMFunctionType(module.void(), &raw mut pointer, 1, 0)))
 }
 
-/// Declares a cold function of the runtime.
 pub fn declare_of_runtime(module: Module, name: &str, kind: LLVMTypeRef) -> Value {
     let function = declare_preserving(module, name, kind);
     add_attribute(module, function, "cold");
@@ -144,7 +143,7 @@ pub fn declare_switch(module: Module) -> Value {
     module.add_hidden_global(SWITCH_SYMBOL, module.i8())
 }
 
-/// Defines the image's switch: a page of its own, over which the runtime maps another. All units define it; linkers keep one.
+/// Defines the image's switch: a page of its own, over which the runtime maps a different page. All units define it; linkers keep one.
 pub fn switch(module: Module) {
     zeros(module, SWITCH_SYMBOL, 12);
 }
@@ -158,7 +157,7 @@ pub fn sections(module: Module, unit: Identity, counters: u64, several: bool, fr
     let mut assembly = String::new();
     let mut distance = "0".to_owned();
     if counters > 0 {
-        // Relative to the record's start, not to the field.
+        // The distance is relative to the record's start, not to the field.
         distance = format!("{COUNTERS_SYMBOL}-.+{}", offset_of!(UnitRecord, counters_delta));
         assembly += &format!(
             ".pushsection {COUNTERS_SECTION},\"aw\",@nobits\n.p2align {align}\n{COUNTERS_SYMBOL}:\n.zero {}\n\
@@ -183,7 +182,7 @@ fn quoted(path: &Path) -> String {
     bytes.map(|&byte| if is_plain(byte) { char::from(byte).to_string() } else { format!("\\{byte:03o}") }).collect()
 }
 
-/// Emits a record of each function, from which the runtime derives the function that a counter belongs to, and the address of the
+/// Emits a record for each function. From the records, the runtime derives the function that a counter belongs to, and the address of the
 /// counter's time.
 pub fn functions(module: Module, map: &UnitMap) {
     // The section's bounds are hidden only where the section is not empty: gold gives undefined hidden symbols a wrong address instead

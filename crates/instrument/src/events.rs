@@ -89,7 +89,6 @@ impl EventActivation {
     }
 }
 
-/// Declares the intrinsic or runtime function that reads the counter.
 fn declare_reading(module: Module, source: EventSource) -> Value {
     if source == EventSource::Tsc {
         return module.intrinsic("llvm.readcyclecounter", &mut []);

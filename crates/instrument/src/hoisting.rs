@@ -15,7 +15,6 @@ use std::sync::Once;
 const MAX_SWITCHES_TIMES_BLOCKS: usize = 1 << 20;
 /// Minimum number of successors of a switch that becomes a jump table.
 const MIN_JUMP_TABLE_CASES: usize = 5;
-/// LLVM's option that disables the pass.
 const OPTION: &CStr = c"-disable-machine-licm";
 
 /// Disables hoisting for this process if one of the functions is too large.

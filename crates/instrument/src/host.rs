@@ -38,7 +38,7 @@ pub struct PassPluginLibraryInfo {
     name: *const c_char,
     version: *const c_char,
     register_passes: Option<extern "C" fn(*mut c_void)>,
-    /// Only in version 2 of the plugin interface; memory beyond the structure before that.
+    /// Exists only in version 2 of the plugin interface. In version 1, this memory is beyond the structure.
     before_code_generation: Option<BeforeCodeGeneration>,
 }
 
@@ -75,7 +75,6 @@ fn version() -> [c_uint; 3] {
     [major, minor, patch]
 }
 
-/// Returns the major version of LLVM.
 pub fn major() -> u32 {
     version()[0]
 }
@@ -84,7 +83,7 @@ fn version_text() -> String {
     version().map(|part| part.to_string()).join(".")
 }
 
-/// Returns the address of a function or variable of this process; null if it has none of that name.
+/// Returns the address of a function or variable of this process; null if the process has no such symbol.
 fn symbol(name: &CStr) -> *mut c_void {
     // SAFETY: a null handle represents the process, and the name is terminated.
     unsafe { dlsym(std::ptr::null_mut(), name.as_ptr()) }

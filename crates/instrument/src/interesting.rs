@@ -1,5 +1,5 @@
-//! Interesting paths: planning and verifying their numbering, and counting each in its own word, with one word for all other paths
-//! ([`trodden_flow::interesting`]).
+//! Plans and verifies the numbering of interesting paths, and counts each interesting path in its own word, with one word for all other
+//! paths ([`trodden_flow::interesting`]).
 //!
 //! The word is computed without branches. Its index is the register, a hash of the register, or the register's upper bits. If this index is
 //! out of range, or a constant table shows that the word belongs to a different path, the last word is used. If the register is constant,
@@ -33,7 +33,6 @@ pub struct InterestingRequest<'a> {
     /// The numbering scheme, the interesting paths, and the edges that are excluded from the flow.
     pub input: InterestingInput<'a>,
     pub options: &'a PlanOptions,
-    /// Time limit of the optimal scheme, in seconds.
     pub time_limit_s: u64,
 }
 
@@ -68,12 +67,10 @@ pub fn plan_unknown(request: &InterestingRequest, dag: Dag, numbering: Numbering
     Ok(ProbeProgram::from_preferential(graph, &plan, ending, input.ids.to_vec()))
 }
 
-/// Returns the program that counts all paths of an acyclic graph.
 pub fn all_paths(request: &InterestingRequest, dag: Dag, numbering: Numbering) -> ProbeProgram {
     ProbeProgram::from_plan(request.graph, &Plan::from_numbering(dag, numbering, request.graph, request.frequencies, request.options))
 }
 
-/// Returns the map's description of a function's words.
 pub fn describe_words(cells: &InterestingCells, first_word: u64) -> InterestingWords {
     let number = |n: u128| u64::try_from(n).unwrap_or(u64::MAX);
     let aliases = match cells.aliases {
@@ -112,12 +109,10 @@ impl<'a> Words<'a> {
         Words { ending, table: Some(table) }
     }
 
-    /// Returns the word for a constant register.
     pub fn constant_word(&self, register: i64) -> u64 {
         self.ending.counter_of(register)
     }
 
-    /// Emits the computation of the word.
     pub fn emit_index(&self, builder: &Builder, register: Value) -> Value {
         let constant = |value: u64| builder.constant(value);
         if self.ending.counter_count() == 1 {

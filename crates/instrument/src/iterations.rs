@@ -18,21 +18,17 @@ use trodden_unit::EdgeKind;
 use trodden_unit::iterations::{IterationFunction, IterationPath, end_of};
 use trodden_unit::observe::IterationWords;
 
-/// The plan of a function's paths over iterations.
 pub struct IterationPlan {
     /// The entry in the map.
     pub words: IterationWords,
     numbering: IterationNumbering,
-    /// How words are found.
     places: WordPlaces,
-    /// Edges on which paths are counted.
     counted: BTreeSet<Edge>,
-    /// Edges on which a path ends after which the activation may have another one: cut edges and, if control may come back by `longjmp`,
-    /// those to calls that do not return.
+    /// Edges on which a path ends and after which the activation may start another path: cut edges and, if control may come back by
+    /// `longjmp`, edges to calls that do not return.
     continued: BTreeSet<Edge>,
 }
 
-/// The code that counts paths over iterations in a function.
 #[derive(Clone, Copy)]
 pub struct IterationCode<'a> {
     plan: &'a IterationPlan,
@@ -41,13 +37,10 @@ pub struct IterationCode<'a> {
     context: Option<Value>,
 }
 
-/// Why a function cannot be planned.
 #[derive(Debug, thiserror::Error)]
 pub enum IterationPlanError {
-    /// The keys do not fit.
     #[error(transparent)]
     Numbering(#[from] IterationNumberingError),
-    /// No hash of the keys was found.
     #[error("cannot find a hash function for its paths over iterations. Count paths over fewer iterations")]
     NoHash,
 }
@@ -98,7 +91,6 @@ impl IterationPlan {
         Ok(IterationPlan { words, numbering: numbered, places, counted, continued })
     }
 
-    /// Emits the code at the function's entry.
     pub fn begin(&self, module: Module, function: Value, location: Option<LLVMMetadataRef>) -> IterationCode<'_> {
         let context = (!self.continued.is_empty()).then(|| {
             let builder = Builder::before(module, function.entry().after_allocas(), location);

@@ -77,7 +77,6 @@ extern "C" fn before_code_generation(module: LLVMModuleRef, machine: *mut c_void
     fail(&message)
 }
 
-/// Ends the compilation with an error.
 fn fail(message: &str) -> ! {
     eprintln!("trodden: error: {message}");
     std::process::exit(1);

@@ -89,7 +89,6 @@ impl Block {
         self.instructions().find(|i| !i.is(LLVMOpcode::LLVMAlloca)).unwrap_or_else(|| self.terminator())
     }
 
-    /// Returns the landing pad instruction, if the block is a landing pad.
     pub fn landing_pad(self) -> Option<Value> {
         self.instructions().find(|i| !i.is(LLVMOpcode::LLVMPHI)).filter(|i| i.is(LLVMOpcode::LLVMLandingPad))
     }
@@ -204,7 +203,6 @@ impl Value {
         llvm!(LLVMTypeOf(self.0))
     }
 
-    /// Returns true if the instruction has no result.
     pub fn is_void(self) -> bool {
         type_kind(self.kind()) == LLVMTypeKind::LLVMVoidTypeKind
     }
@@ -240,18 +238,16 @@ impl Value {
         llvm!(LLVMSetSuccessor(self.0, index as c_uint, to.0));
     }
 
-    /// Replaces the successor `from` of a terminator by `to`, everywhere.
+    /// Replaces every occurrence of the successor `from` of a terminator by `to`.
     pub fn redirect(self, from: Block, to: Block) {
         let taken = self.successors().into_iter().enumerate().filter(|(_, successor)| *successor == from);
         taken.for_each(|(index, _)| self.set_successor(index, to));
     }
 
-    /// Returns the value that a phi node receives from a block.
     pub fn incoming_from(self, block: Block) -> Option<Value> {
         self.incoming().into_iter().find(|(_, from)| *from == block).map(|(value, _)| value)
     }
 
-    /// Returns the incoming values of a phi node with their blocks.
     pub fn incoming(self) -> Vec<(Value, Block)> {
         let count = llvm!(LLVMCountIncoming(self.0));
         (0..count).map(|i| (Value(llvm!(LLVMGetIncomingValue(self.0, i))), Block(llvm!(LLVMGetIncomingBlock(self.0, i))))).collect()
@@ -297,7 +293,6 @@ impl Value {
         })
     }
 
-    /// Returns an instruction's metadata of a kind given by name.
     pub fn metadata(self, kind: &str) -> Option<Value> {
         let context = llvm!(LLVMGetTypeContext(self.kind()));
         Value::some(llvm!(LLVMGetMetadata(self.0, metadata_kind(context, kind))))
@@ -347,7 +342,7 @@ impl Value {
         Some(llvm!(LLVMConstIntGetSExtValue(constant)))
     }
 
-    /// Returns the width in bits of an integer type's value.
+    /// Returns the width in bits, or `None` if the value is not an integer.
     pub fn integer_width(self) -> Option<u32> {
         let kind = self.kind();
         (type_kind(kind) == LLVMTypeKind::LLVMIntegerTypeKind).then(|| llvm!(LLVMGetIntTypeWidth(kind)))
@@ -358,7 +353,7 @@ impl Value {
         !llvm!(LLVMGetEnumAttributeAtIndex(self.0, LLVMAttributeFunctionIndex, kind)).is_null()
     }
 
-    /// Returns true if a function has an attribute that LLVM does not know.
+    /// Returns true if a function has an attribute that is a string rather than one of LLVM's enumerated attributes.
     pub fn has_text_attribute(self, name: &str) -> bool {
         let (text, length) = (name.as_ptr().cast(), name.len() as c_uint);
         !llvm!(LLVMGetStringAttributeAtIndex(self.0, LLVMAttributeFunctionIndex, text, length)).is_null()
@@ -386,7 +381,6 @@ impl Value {
     }
 }
 
-/// Returns LLVM's ID of a metadata kind.
 pub fn metadata_kind(context: LLVMContextRef, name: &str) -> c_uint {
     llvm!(LLVMGetMDKindIDInContext(context, name.as_ptr().cast(), name.len() as c_uint))
 }
@@ -396,7 +390,6 @@ thread_local! {
     static ATTRIBUTE_KINDS: RefCell<Vec<(String, c_uint)>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Returns LLVM's ID of an enum attribute.
 pub fn attribute_kind(name: &str) -> c_uint {
     ATTRIBUTE_KINDS.with_borrow_mut(|known| {
         if let Some((_, kind)) = known.iter().find(|(other, _)| other == name) {
@@ -417,7 +410,6 @@ pub fn file_name(file: LLVMMetadataRef) -> (String, String) {
     (folder, text(name, length as usize))
 }
 
-/// Copies the fast-math flags of a floating-point operation.
 pub fn copy_fast_math(from: Value, to: Value) {
     if llvm!(LLVMCanValueUseFastMathFlags(from.0)) != 0 {
         llvm!(LLVMSetFastMathFlags(to.0, llvm!(LLVMGetFastMathFlags(from.0))));

@@ -2,7 +2,6 @@
 
 use crate::llvm::{Module, Value};
 
-/// The globals and runtime functions that a module's inserted code refers to.
 #[derive(Clone, Copy)]
 pub struct ModuleContext {
     pub module: Module,

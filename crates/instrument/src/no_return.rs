@@ -13,14 +13,13 @@ use llvm_sys::core::*;
 use std::collections::BTreeSet;
 use trodden_unit::tasks::{CallSummary, RETURNS_ATTRIBUTE};
 
-/// The result of the analysis for a module.
 #[derive(Clone)]
 pub struct NoReturnAnalysis {
     /// Functions defined here that may not return.
     suspicious: IndexSet<Value>,
-    /// Treat every call as one that may not return.
+    /// True if every call is treated as one that may not return.
     all: bool,
-    /// Treat every call of a function that the module defines as one that may not return.
+    /// True if every call of a function that the module defines is treated as one that may not return.
     defined: bool,
 }
 
@@ -80,8 +79,8 @@ impl NoReturnAnalysis {
 
 /// Summarises a module's calls for the other units of its crate.
 pub fn summary(module: Module) -> CallSummary {
-    // Other units may show that further callees return, so each function has the set of callees that it depends on; `None` if it may not
-    // return in any case.
+    // Other units may show that further callees return, so each function has the set of callees that it depends on, or `None` if it may not
+    // return whatever these callees do.
     let analysis = NoReturnAnalysis { suspicious: IndexSet::new(), all: false, defined: false };
     let own: IndexSet<Value> = module.functions().filter(|f| is_definition(*f)).collect();
     let mut needed: Vec<Option<BTreeSet<String>>> = vec![Some(BTreeSet::new()); own.len()];
@@ -134,7 +133,6 @@ fn returns_by_attribute(call: Value) -> bool {
     call.call_has_attribute("nounwind") && call.call_has_attribute("willreturn")
 }
 
-/// Returns true if the module has a body of the function.
 pub fn is_definition(function: Value) -> bool {
     llvm!(LLVMIsDeclaration(function.0)) == 0
 }

@@ -1,7 +1,8 @@
 //! Options of the plugin: the request that `TRODDEN_EXPERIMENT` names, and the contents of the files of earlier profiles that its
 //! experiment refers to by their hash.
 //!
-//! clang passes plugins no command line, hence the environment variable. [`Experiment`] has already rejected invalid combinations.
+//! clang passes no command line to plugins, so an environment variable names the request. [`Experiment`] has already rejected invalid
+//! combinations.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -24,14 +25,12 @@ const MAX_PATHS_PER_TABLE: u64 = 1 << 52;
 /// Maximum number of paths in all tables of a unit.
 const MAX_PATHS_IN_TABLES: u64 = 1 << 56;
 
-/// How a unit is instrumented.
 #[derive(Clone, Debug)]
 pub struct PluginOptions {
     /// The experiment, as recorded in the unit's map.
     pub experiment: Experiment,
     /// Where paths are cut and probes are placed.
     pub plan: PlanOptions,
-    /// Options of the placement passes.
     pub choices: PassChoices,
     /// Count the arrival at every call, not only at calls that may not return. The callers' paths are then known even if a signal ends
     /// the program.
@@ -42,7 +41,6 @@ pub struct PluginOptions {
     pub recorder: Option<OsString>,
     /// Keep the unit's bitcode for building other variants of it.
     pub keep_bitcode: bool,
-    /// Measured edge frequencies.
     pub weights: Option<Rc<FunctionWeights>>,
     /// Known paths, which the tier `residual` does not count.
     pub known: Option<Rc<KnownPaths>>,
@@ -74,19 +72,15 @@ pub struct PluginOptions {
 /// Options that cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum BadOption {
-    /// The environment contains settings that no driver has resolved into a request.
     #[error(
         "{SETTINGS_VARIABLE} has no effect on the plugin, only on trodden's drivers (trodden cc, trodden c++, cargo trodden). Compile \
          with a driver, or set {EXPERIMENT_VARIABLE} to the file of a request"
     )]
     NotResolved,
-    /// The request cannot be read.
     #[error(transparent)]
     Request(#[from] RequestError),
-    /// A file that the request names cannot be read.
     #[error(transparent)]
     Input(#[from] InputError),
-    /// A file that the request names has invalid content.
     #[error("{file}: {source}", file = file.display())]
     Content { file: PathBuf, source: Box<dyn std::error::Error> },
 }
@@ -108,7 +102,6 @@ impl PluginOptions {
         }
     }
 
-    /// Loads the files that a request names, from `folder`.
     fn load(request: PluginRequest, folder: &InputFolder) -> Result<PluginOptions, BadOption> {
         let PluginRequest { experiment, action, keep, recorder } = request;
         let placement = experiment.placement();
@@ -117,7 +110,7 @@ impl PluginOptions {
             Some(paths) => (Some(read(folder, InputPurpose::Interesting, paths.set, KnownPaths::from_bytes)?), paths.time_limit_s),
             None => (None, 0),
         };
-        // Paths that are not counted: the known ones, or, in a watch, all but the watched ones.
+        // The paths that are not counted are the known ones or, in a watch, all but the watched ones.
         let known = if experiment.is_watched() { InputPurpose::Watched } else { InputPurpose::Known };
         let (properties, apply) = match action {
             UnitAction::Instrument => (None, None),
@@ -189,7 +182,6 @@ fn choices(experiment: &Experiment) -> PassChoices {
     }
 }
 
-/// Reads and decodes the file named by `identity`.
 fn read<T, E: std::error::Error + 'static>(
     folder: &InputFolder,
     kind: InputPurpose,

@@ -9,7 +9,6 @@ use llvm_sys::target_machine::LLVMTargetMachineRef;
 use llvm_sys::transforms::pass_builder::*;
 use std::ffi::{CStr, CString};
 
-/// Runs LLVM's verifier on a function.
 pub fn verify(function: Value) -> Result<(), InstrumentError> {
     match llvm!(LLVMVerifyFunction(function.0, LLVMVerifierFailureAction::LLVMPrintMessageAction)) {
         0 => Ok(()),
@@ -17,13 +16,11 @@ pub fn verify(function: Value) -> Result<(), InstrumentError> {
     }
 }
 
-/// Runs passes on a module.
 pub fn run_on_module(module: Module, machine: LLVMTargetMachineRef, passes: &'static str) -> Result<(), InstrumentError> {
     let run = |names: &CStr, options| llvm!(LLVMRunPasses(module.raw, names.as_ptr(), machine, options));
     run_with(passes, run, || module.source())
 }
 
-/// Runs passes on a function.
 pub fn run_on_function(function: Value, machine: LLVMTargetMachineRef, passes: &'static str) -> Result<(), InstrumentError> {
     run_with(passes, |names, options| host::run_passes(function.0, names, machine, options), || function.name())
 }

@@ -36,7 +36,6 @@ impl PathEndAction<'_> {
         !matches!(self, PathEndAction::Table(_) | PathEndAction::Sums(_) | PathEndAction::Interesting(..))
     }
 
-    /// Returns true if events are added to paths.
     pub fn has_events(&self) -> bool {
         matches!(self, PathEndAction::Sums(_) | PathEndAction::Interesting(_, Some(_)))
     }
@@ -49,7 +48,6 @@ impl PathEndAction<'_> {
     }
 }
 
-/// The code that counts unknown paths.
 #[derive(Clone, Copy)]
 pub struct UnknownPathCode<'a> {
     /// The runtime's function that counts in the thread's current region.
@@ -62,11 +60,10 @@ pub struct UnknownPathCode<'a> {
     pub known: Option<KnownTest<'a>>,
 }
 
-/// A test whether a path is known.
 #[derive(Clone, Copy)]
 pub enum KnownTest<'a> {
     /// One byte for each of the function's paths, by path number: 1 if known.
     Bytes(Value),
-    /// Each known path has its own word, and no other path has. The mask selects the path number from the path register.
+    /// Each known path has its own word, and no other path has one. The mask selects the path number from the path register.
     Words(Words<'a>, u64),
 }

@@ -1,4 +1,4 @@
-//! Updating phi nodes when predecessors change.
+//! Updates phi nodes when predecessors change.
 //!
 //! LLVM-C can add incoming values, but cannot remove them or change their blocks, so affected phi nodes are rebuilt.
 

@@ -37,13 +37,10 @@ const PLACEHOLDER_MARK: &str = "trodden.edge.counters";
 /// Reasons why LLVM's counters cannot become placeholders.
 #[derive(Debug, thiserror::Error)]
 pub enum PlaceholderError {
-    /// One of LLVM's tables has an unexpected layout.
     #[error("cannot read LLVM's profile table `{0}`. Use `trodden build --pgo` or `--coverage` without profiling options of the compiler")]
     Table(String),
-    /// The unit was compiled with a different kind of counters.
     #[error("the unit was compiled with {found} instead of {expected}. Compile it again with `trodden build {option}`")]
     Kind {
-        /// The unit's counters.
         found: &'static str,
         expected: &'static str,
         /// The option of `trodden build` that inserts them.
@@ -67,11 +64,10 @@ pub enum CounterKind {
     Discarded,
 }
 
-/// How to remove a unit's counters.
 #[derive(Clone, Copy, Debug)]
 pub struct RemovalOptions {
     pub kind: CounterKind,
-    /// Increment counters atomically, because threads share them.
+    /// True if counters are incremented atomically, because threads share them.
     pub shared: bool,
 }
 
@@ -113,7 +109,6 @@ pub fn insert(module: Module) {
     }
 }
 
-/// Returns true if a module's counters are placeholders.
 pub fn has_placeholders(module: Module) -> bool {
     !llvm!(LLVMGetNamedMetadata(module.raw, PLACEHOLDER_MARK.as_ptr().cast(), PLACEHOLDER_MARK.len())).is_null()
 }
@@ -190,7 +185,7 @@ impl Placeholders {
         first
     }
 
-    /// Assigns counters to all sites of a function. Each site gets as many as a site of the kind that needs the most.
+    /// Assigns counters to all sites of a function. Each site gets as many counters as the most demanding kind of site needs.
     fn count_all_values(&mut self, function: u32, next: &mut u64) -> u64 {
         let first = *next;
         let [targets, sizes, _] = self.profile.functions[function as usize].value_sites;
@@ -274,7 +269,7 @@ impl Placeholders {
         functions.into_iter().for_each(fall_through::restore);
     }
 
-    /// Assigns a counter of the unit to each counter of a function, and returns the address of the first one.
+    /// Assigns a counter of the unit to each counter of a function, and returns the address of the first assigned counter.
     fn duplicate(&mut self, counters: Value, function: u32, next: &mut u64) -> Value {
         let first = *next;
         let count = self.profile.functions[function as usize].counters;

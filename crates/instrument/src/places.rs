@@ -30,7 +30,6 @@ pub enum InsertionPlace {
 }
 
 impl InsertionPlace {
-    /// Returns the instruction before which the code goes.
     pub fn instruction(&self) -> Value {
         match self {
             InsertionPlace::Before(instruction) => *instruction,
@@ -47,13 +46,12 @@ pub struct EdgePlaces {
     code: Vec<Option<InsertionPlace>>,
     /// The edge between two blocks in the current control flow.
     arrivals: HandleMap<(Block, Block), Edge>,
-    /// The new landing pads that edges without code share, with these edges.
+    /// Each new landing pad that edges without code share, with those edges.
     shared_pads: IndexMap<Block, Vec<Edge>>,
     /// Deleted values and their replacements, in the order of the replacements.
     replaced: Vec<(Value, Value)>,
 }
 
-/// Returns the block properties that the placement passes need.
 pub fn block_properties(cfg: &FunctionCfg) -> BlockProperties {
     let graph = &cfg.graph;
     let (node, nodes, edges) = (|n: Node| cfg.block(n), graph.node_count(), graph.edge_count());
@@ -149,7 +147,6 @@ impl EdgePlaces {
         self.code[edge.index()].as_ref()
     }
 
-    /// Returns the edge from one block to another in the current control flow.
     pub fn arrival(&self, from: Block, to: Block) -> Option<Edge> {
         self.arrivals.get(&(from, to)).copied()
     }
@@ -159,7 +156,6 @@ impl EdgePlaces {
         self.shared_pads.get(&block).map(Vec::as_slice)
     }
 
-    /// Returns deleted values and their replacements, in the order of the replacements.
     pub fn into_replaced(self) -> Vec<(Value, Value)> {
         self.replaced
     }

@@ -6,7 +6,6 @@ use trodden_flow::frequency::Frequencies;
 use trodden_flow::{Edge, Node, ProbeProgram};
 use trodden_unit::{FlowGraph, SourcePosition, UnitBlock};
 
-/// A function with its plan, before anything is inserted.
 pub struct PlannedFunction {
     pub function: Value,
     pub position: Option<SourcePosition>,
@@ -14,9 +13,7 @@ pub struct PlannedFunction {
     pub cfg: FunctionCfg,
     /// The program to insert, before the passes.
     pub program: ProbeProgram,
-    /// Edge frequencies.
     pub frequencies: Frequencies,
-    /// True if the frequencies were measured, false if they are estimates.
     pub is_measured: bool,
     /// True if a thread may enter the function before it has acquired a region.
     pub may_lack_region: bool,

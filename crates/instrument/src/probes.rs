@@ -105,14 +105,12 @@ fn erase_unused(created: &[Value]) {
     }
 }
 
-/// State while the code of a function's probes is emitted.
 struct ProbeCode<'a> {
     context: ModuleContext,
     cfg: &'a FunctionCfg,
     graph: &'a Graph,
     program: &'a ProbeProgram,
     places: &'a EdgePlaces,
-    /// Where and how the function counts.
     counters: Counters<'a>,
     /// Iteration counts to emit at the end, because they split blocks.
     flushes: RefCell<Vec<TripCountFlush>>,
@@ -133,7 +131,7 @@ struct ProbeCode<'a> {
     trip_counts: IndexMap<LoopId, (IterationCount, RegisterValue)>,
     /// For each edge: the register that holds the number of dominant iterations after the edge's code, if any.
     in_register: Vec<Option<Value>>,
-    /// Phi nodes of such registers, whose incoming values are added at the end.
+    /// Phi nodes of the registers in `in_register`, whose incoming values are added at the end.
     pending_phis: Vec<(Value, Block)>,
 }
 
@@ -222,7 +220,6 @@ impl ProbeCode<'_> {
         register
     }
 
-    /// Emits the code of one operation, and returns the register after it.
     fn emit_operation(&mut self, code: &Builder, operation: Operation, edge: Edge, register: RegisterValue) -> RegisterValue {
         let one = self.context.module.constant(1);
         match operation {
@@ -251,13 +248,12 @@ impl ProbeCode<'_> {
     fn flush_dominant(&mut self, code: &Builder, which: DominantId, edge: Edge) {
         let index = RegisterValue::Constant(self.program.dominant_by_id(which).index);
         if let Some(number) = self.in_register[edge.index()].take() {
-            // Copied to a new value, because the phi node may be replaced before the count is emitted.
+            // The number is copied to a new value, because the phi node may be replaced before the count is emitted.
             let number = code.add(number, self.context.module.constant(0));
             self.count(code, index, 0, number);
         }
     }
 
-    /// Counts the executions of an edge's probes.
     fn count_hits(&self, builder: &Builder, hits: Hits) {
         let (PathEndAction::Part(Some(first)), module) = (self.counters.at_end, self.context.module) else { return };
         for (word, by) in [(first, hits.labels), (first + 1, hits.all)].into_iter().filter(|(_, by)| *by > 0) {
@@ -311,7 +307,7 @@ impl ProbeCode<'_> {
             }
             (RegisterValue::Computed(value), in_register) => {
                 let path = self.value(self.add_increment(builder, register, increment));
-                // Emitted now, because the values may be replaced before the count is emitted.
+                // These values are computed now, because the operands may be replaced before the count is emitted.
                 let holds = builder.equal(value, module.constant(dominant.index.wrapping_sub(increment)));
                 let more = in_register.map(|in_register| (in_register, builder.add(in_register, one)));
                 let deferred = DeferredCount::new(builder, path, one, Lookup::NotNeeded);

@@ -33,7 +33,6 @@ use trodden_unit::{BlockKind, FlowEdge, FlowGraph};
 
 mod gates;
 
-/// Inserts the code that counts a function's unknown paths.
 pub fn insert(context: ModuleContext, count: Value, planned: &PlannedFunction, first_counter: u64, choices: PassChoices) {
     match planned.program.places() {
         Some(places) => insert_versions(context, count, planned, places, first_counter, choices),
@@ -41,7 +40,6 @@ pub fn insert(context: ModuleContext, count: Value, planned: &PlannedFunction, f
     }
 }
 
-/// Builds the versions of a function and inserts their probes.
 fn insert_versions(
     context: ModuleContext,
     count: Value,
@@ -325,9 +323,9 @@ impl VersionBuilder<'_> {
         let olds: Vec<Value> = arriving.iter().flat_map(|a| &a.phis).map(|(phi, _)| *phi).collect();
         let replaced: IndexMap<Value, Value> = olds.iter().map(|old| (*old, Builder::phi_like(self.module, *old, *old))).collect();
         let now = |v: Value| replaced.get(&v).copied().unwrap_or(v);
-        // Replaced in a fixed order, because passes depend on the order of uses.
+        // The uses are replaced in a fixed order, because passes depend on the order of uses.
         olds.iter().for_each(|old| old.replace_uses(now(*old)));
-        // Cached per block: a switch may have thousands of edges to one target.
+        // Successors are cached per block: a switch may have thousands of edges to one target.
         let mut leads = IndexMap::<Block, IndexSet<Block>>::new();
         for PhiVersions { phis, entries } in &arriving {
             let mut into = vec![Vec::new(); phis.len()];

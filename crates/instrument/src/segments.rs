@@ -41,20 +41,17 @@ const MAX_WORDS_DIRECT: u64 = 1 << 12;
 /// Maximum number of words of a unit for such arrays, because code reaches at most 2 GiB.
 const MAX_WORDS_PER_UNIT: u64 = 1 << 25;
 
-/// Declares the words in which callers pass contexts.
 pub fn declare_context(module: Module) -> ContextWords {
     let words = module.add_thread_local(CONTEXT_SYMBOL);
     emit::thread_local_with_place(module, CONTEXT_SYMBOL, CONTEXT_BYTES, CONTEXT_ADDRESS_SYMBOL, CONTEXT_SYMBOL);
     ContextWords(words)
 }
 
-/// The plan of a function's segments.
 pub struct SegmentPlan {
     /// The entry in the map.
     pub words: SegmentWords,
     /// Number of bits of a path number.
     bits: u32,
-    /// How words are found.
     places: WordPlaces,
     /// Edges at the ends of counted first paths.
     counted: BTreeSet<Edge>,
@@ -83,7 +80,7 @@ pub struct CallOfCallee {
     /// The callee's number in the set.
     pub callee: u32,
     pub is_indirect: bool,
-    /// The call is a tail call, so the path ends before it.
+    /// True for a tail call. The path ends before such a call.
     pub ends_function: bool,
     /// Estimated number of executions.
     pub executions: f64,
@@ -99,7 +96,6 @@ pub struct SegmentCode<'a> {
     version: &'a SegmentVersion,
 }
 
-/// A function that segments run through.
 pub struct FunctionOnSegments<'a> {
     pub module: Module,
     pub source: &'a str,
@@ -345,7 +341,6 @@ impl FunctionOnSegments<'_> {
         }
     }
 
-    /// Returns the estimated number of executions of a node.
     fn executions(&self, node: Node) -> f64 {
         let edges = if node == self.graph.entry() { self.graph.out(node) } else { self.graph.incoming(node) };
         edges.iter().filter(|e| self.cfg.graph.kind(**e) != EdgeKind::Reach).map(|e| self.frequencies.edges()[e.index()]).sum()
@@ -357,7 +352,6 @@ impl FunctionOnSegments<'_> {
     }
 }
 
-/// Returns true if paths are counted at an edge.
 fn ends_a_path(program: &ProbeProgram, edge: Edge) -> bool {
     program.operations(edge).iter().any(|o| matches!(o, Operation::Count { .. }))
 }
@@ -408,7 +402,7 @@ fn calls_of(on: &FunctionOnSegments, edge: Edge, number: u32) -> Vec<(Value, Val
         true => local_function(on.module, &callee.unit, &callee.name),
         false => on.module.function_without_parameters(&callee.name),
     };
-    // A block may call it both directly and through a pointer.
+    // A block may call the function both directly and through a pointer.
     direct.into_iter().chain(indirect.into_iter().map(|call| (call, function))).collect()
 }
 
@@ -430,7 +424,7 @@ fn name_of_local(unit: &str, name: &str) -> String {
     format!("__trodden_local_{}", Identity::from_content([unit.as_bytes(), b"\0", name.as_bytes()].concat().as_slice()))
 }
 
-/// Declares a local function of another unit. If that unit does not define it, its address is null.
+/// Declares a local function of a different unit. If that unit does not define it, its address is null.
 fn local_function(module: Module, unit: &str, name: &str) -> Value {
     let function = module.function_without_parameters(&name_of_local(unit, name));
     llvm!(LLVMSetLinkage(function.0, LLVMLinkage::LLVMExternalWeakLinkage));
@@ -446,7 +440,6 @@ pub fn export_local_name(module: Module, unit: &str, function: Value) {
     llvm!(LLVMSetVisibility(alias, LLVMVisibility::LLVMHiddenVisibility));
 }
 
-/// Returns the index of an instruction in its block.
 fn position(instruction: Value) -> usize {
     instruction.block().instructions().position(|i| i == instruction).unwrap_or(0)
 }

@@ -78,7 +78,6 @@ fn move_from(module: Module, block: Block, mut instruction: Option<Value>) -> Bl
     rest
 }
 
-/// Creates an empty block after `block`.
 pub fn new_block_after(module: Module, block: Block) -> Block {
     let new = Block(llvm!(LLVMAppendBasicBlockInContext(module.context(), block.function().0, c"".as_ptr())));
     llvm!(LLVMMoveBasicBlockAfter(new.0, block.0));
@@ -110,7 +109,7 @@ fn split_indirect_landing(module: Module, landing: Block) -> Option<Block> {
     Some(body)
 }
 
-/// Returns predecessors that end with an indirect branch, and the others.
+/// Returns the predecessors that end with an indirect branch, and the other predecessors.
 fn sources(block: Block) -> (IndexSet<Block>, IndexSet<Block>) {
     predecessors(block).into_iter().partition(|b| b.terminator().is(LLVMOpcode::LLVMIndirectBr))
 }

@@ -28,8 +28,8 @@ pub fn edges(cfg: &FunctionCfg) -> StreamEdges {
     }
 }
 
-/// Returns true if control may return to a function whose callees' frames were discarded: it catches exceptions, or calls a function that
-/// returns twice.
+/// Returns true if control may return to a function after its callees' frames were discarded: the function catches exceptions, or calls a
+/// function that returns twice.
 pub fn catches(function: Value) -> bool {
     // A landing pad without clauses only cleans up and continues unwinding.
     let is_handler = |i: Value| i.is(LLVMOpcode::LLVMLandingPad) && llvm!(LLVMGetNumClauses(i.0)) > 0;
@@ -62,7 +62,6 @@ impl Streams {
         Streams { module, next_chunk, next_slot }
     }
 
-    /// Removes declarations without uses.
     pub fn remove_unused(self) {
         emit::remove_unused(&[self.next_chunk, self.next_slot]);
     }
@@ -136,7 +135,7 @@ impl StreamCode {
         builder.assembly(builder.module.void(), &text, "r,~{rax},~{r11},~{memory},~{flags},~{fpsr},~{dirflag}", &[self.slot]);
     }
 
-    /// Writes this event at the function's landing pads and after calls that return twice.
+    /// Writes the resume event at the function's landing pads and after calls that return twice.
     pub fn append_resumes(self, function: Value, cfg: &FunctionCfg, location: Option<LLVMMetadataRef>) {
         let module = self.streams.module;
         let is_pad = |i: &Value| i.is(LLVMOpcode::LLVMLandingPad);

@@ -33,7 +33,7 @@ use version::{ContextSource, SegmentVersion, VersionTarget};
 #[derive(Clone, Copy)]
 pub struct OnSegments<'a> {
     pub function: Value,
-    /// Its number in the set.
+    /// The function's number in the set.
     pub number: u32,
     pub cfg: &'a FunctionCfg,
     pub plan: &'a SegmentPlan,
@@ -41,7 +41,6 @@ pub struct OnSegments<'a> {
     pub entries: f64,
 }
 
-/// All versions of a unit's functions.
 pub struct Supergraph {
     module: Module,
     versions: Vec<SegmentVersion>,
@@ -121,14 +120,10 @@ impl Supergraph {
     }
 }
 
-/// The result for one function.
 #[derive(Debug, Default)]
 pub struct VersionSummary {
-    /// Copies that remain.
     pub copies: Vec<Value>,
-    /// Number of inlined calls.
     pub inlined: u32,
-    /// Number of calls of copies.
     pub duplicated: u32,
 }
 
@@ -251,7 +246,6 @@ fn declare(module: Module, function: Value, number: usize, kind: VersionKind) ->
     code
 }
 
-/// Copies a function's blocks into a version.
 fn copy(module: Module, function: Value, code: Value) -> CopyMapping {
     let known: IndexMap<Value, Value> = function.parameters().into_iter().zip(code.parameters()).collect();
     let blocks: Vec<Block> = function.blocks().collect();

@@ -1,4 +1,4 @@
-//! Compiling or summarising several units of a Rust crate in one process, because most units take less time than starting clang.
+//! Compiles or summarises several units of a Rust crate in one process, because most units take less time than starting clang.
 //!
 //! clang passes a module without code, and the target machine that then generates code for each unit. LLVM options that the plugin sets
 //! apply to all units of the process, so the driver uses task lists only for unoptimised code, where these options have no effect.
@@ -48,7 +48,6 @@ fn parse(task: &UnitTask) -> Result<OwnModule, InstrumentError> {
     Module::parse(&bytes).map_err(|error| in_file(bitcode, &error))
 }
 
-/// Writes a unit's summary to a file.
 fn summarize(unit: Module, file: &str) -> Result<CallSummary, InstrumentError> {
     let summary = no_return::summary(unit);
     fs::write(file, to_bytes(&summary)).map_err(|error| in_file(Path::new(file), &error))?;

@@ -96,7 +96,7 @@ const MAX_STEP_SHIFT: u32 = 12;
 pub struct TripCounter {
     /// A 64-bit value that does not wrap around to an earlier value in practice; see [`MAX_STEP_SHIFT`].
     pub value: Value,
-    /// Its value in the first iteration.
+    /// The counter's value in the first iteration.
     pub first: i64,
     /// The increment per iteration is `1 << shift`.
     pub shift: u32,

@@ -41,20 +41,17 @@ fn store(frame: &Frame) -> Result<PathBuf, InstrumentError> {
     UnitCache::new(&folder).put(frame).map_err(|source| InstrumentError::CacheWrite { folder, source })
 }
 
-/// A unit that is being instrumented.
 pub struct Unit {
     pub module: Module,
     pub options: PluginOptions,
-    /// Which calls may not return.
     pub no_return: NoReturnAnalysis,
     pub positions: Positions,
-    /// Globals and runtime functions that inserted code refers to.
     pub context: ModuleContext,
     pub chosen: IndexSet<Value>,
     /// Functions whose code was changed or generated.
     changed: Vec<Value>,
     pub map: UnitMap,
-    /// Paths of all functions so far that count in tables.
+    /// Number of paths of all functions so far that count in tables.
     paths_in_tables: u64,
 }
 
@@ -119,7 +116,6 @@ impl Unit {
     }
 }
 
-/// Returns the map of a unit that has no functions yet.
 pub fn empty_map(module: Module, experiment: &Experiment) -> UnitMap {
     UnitMap {
         source: module.source(),

@@ -33,9 +33,9 @@ const ADDITIONS: [Addition; 4] = [
 /// A function that adds to the word at its first argument.
 struct Addition {
     name: &'static str,
-    /// Other threads may add to the word at the same time.
+    /// True if other threads may add to the word at the same time.
     is_atomic: bool,
-    /// Adds one instead of the second argument.
+    /// True if the function adds one instead of its second argument.
     is_one: bool,
     /// Machine code, without the return.
     code: &'static str,

@@ -27,7 +27,6 @@ pub fn set_header_weight(module: Module, block: Block, weight: i64) {
     block.terminator().set_metadata(module.context(), "irr_loop", Some(node));
 }
 
-/// Marks a branch's first edge as unlikely.
 pub fn mark_unlikely(module: Module, branch: Value) {
     mark_edges_unlikely(module, branch, &BTreeSet::from([0]));
 }
@@ -50,7 +49,7 @@ pub fn set_edge_weights(module: Module, terminator: Value, executions: &[u64]) {
     if max == 0 || executions.len() < 2 || !has_weights(terminator) {
         return;
     }
-    // An edge that was never taken is still possible, hence the 1.
+    // An edge that was never taken is still possible, so its weight is 1 rather than 0.
     let weight = |n: &u64| (u128::from(*n) * u128::from(MAX_WEIGHT) / u128::from(max)) as u64 / executions.len() as u64 + 1;
     set_weights(module, terminator, executions.iter().map(weight));
 }

@@ -14,7 +14,7 @@ use std::time::Duration;
 pub fn seize_all(session: &Session) -> Result<Vec<Tid>, CollectError> {
     let process = session.process();
     let mut threads: Vec<Tid> = Vec::new();
-    // Threads that are about to end remain listed for a while.
+    // A thread that is about to end remains listed for a while; `seen` keeps it from being tried again.
     let mut seen: Vec<Tid> = Vec::new();
     loop {
         let listed = std::fs::read_dir(format!("/proc/{process}/task")).map_err(|source| CollectError::Attach { process, source })?;
@@ -28,7 +28,7 @@ pub fn seize_all(session: &Session) -> Result<Vec<Tid>, CollectError> {
             }
         }
         for thread in fresh {
-            // Until the thread has stopped, only its end is reported: in the middle of a system call nothing can be injected.
+            // Until the thread has stopped, only its exit is reported, because nothing can be injected in the middle of a system call.
             match ptrace::seize(thread, ptrace::EXIT_EVENTS) {
                 Ok(()) => session.add_thread(thread, false),
                 Err(_) if has_ended(thread) => continue,
@@ -41,7 +41,7 @@ pub fn seize_all(session: &Session) -> Result<Vec<Tid>, CollectError> {
     }
 }
 
-/// Returns true if a thread has ended, although it may still be listed.
+/// Returns true if a thread has ended. `/proc` may still list such a thread, as a zombie.
 fn has_ended(thread: Tid) -> bool {
     field(&status(thread), "State").is_none_or(|state| state.starts_with(['Z', 'X']))
 }
@@ -93,7 +93,7 @@ pub fn check_traceable(process: Tid) -> Result<(), CollectError> {
     if let Some(why) = forbidden_by_yama() {
         return reject(why);
     }
-    // Filters that a container imposes on all its processes are no obstacle.
+    // A container imposes its filters on the tracer too, so only additional filters matter.
     let filters = |status: &str| number(status, "Seccomp_filters").unwrap_or(0);
     if field(&its, "Seccomp").as_deref() == Some("1") || filters(&its) > filters(&own) {
         return reject("it filters its system calls (seccomp), and the filter would kill it for calls that the trace injects".to_owned());
@@ -118,7 +118,7 @@ fn is_recorder(process: Tid) -> bool {
 
 /// Checks that a process does not share its memory with other processes for more than a short time.
 pub fn check_unshared(process: Tid) -> Result<(), CollectError> {
-    // A `vfork` child soon executes another program.
+    // A `vfork` child shares memory only until it executes a different program.
     let mut sharing = sharing(process)?;
     for _ in 0..SHARING_CHECKS {
         if sharing.is_empty() {
@@ -133,7 +133,7 @@ pub fn check_unshared(process: Tid) -> Result<(), CollectError> {
     }
 }
 
-/// Checks that a path names the same file for the process as for this one, since its mounts may differ (a container, a bind mount).
+/// Checks that a path names the same file in the process's mount namespace (it may run in a container) as in this process's namespace.
 pub fn check_same_file(process: Tid, path: &Path) -> Result<(), CollectError> {
     let of = |path: &Path| std::fs::metadata(path).map(|file| (file.dev(), file.ino()));
     let seen = Path::new("/proc").join(process.to_string()).join("root").join(path.strip_prefix("/").unwrap_or(path));
@@ -147,7 +147,7 @@ pub fn check_same_file(process: Tid, path: &Path) -> Result<(), CollectError> {
     }
 }
 
-/// Checks that a process cannot change the code of a file by a plain store.
+/// Checks that the process has no writable mapping of the file's code, which a plain store could change.
 pub fn check_unwritable_in(process: Tid, path: &Path) -> Result<(), CollectError> {
     let name = path.canonicalize().unwrap_or_else(|_| path.to_owned());
     let mappings = mappings(process).unwrap_or_default().into_iter();
@@ -161,11 +161,11 @@ pub fn check_unwritable_in(process: Tid, path: &Path) -> Result<(), CollectError
     }
 }
 
-/// Number of checks whether processes still share memory, and the time between two checks. Some processes share it only briefly.
+/// How often, and at what interval, to check again whether a process shares memory. Some processes share it only briefly.
 const SHARING_CHECKS: u32 = 20;
 const SHARING_WAIT: Duration = Duration::from_millis(25);
 
-/// Returns the other processes with the same memory.
+/// Returns the other processes that share the process's memory.
 fn sharing(process: Tid) -> io::Result<Vec<Tid>> {
     let others = std::fs::read_dir("/proc")?.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<Tid>().ok());
     Ok(others.filter(|other| *other != process && shares_memory(process, *other).unwrap_or(false)).collect())
@@ -190,7 +190,7 @@ fn stop_first(session: &Session, thread: Tid) -> Result<bool, CollectError> {
     unless_gone(ptrace::interrupt(thread))?;
     loop {
         match session.wait_for(thread) {
-            // The event of its end is queued for the loop that follows the subject.
+            // The thread has ended; its exit event is queued for the loop that follows the subject.
             Err(e) if e.raw_os_error() == Some(libc::ESRCH) => return Ok(false),
             Err(e) => return Err(e.into()),
             Ok(PtraceStop::Signal(signal)) => {

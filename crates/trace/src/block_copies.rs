@@ -14,14 +14,15 @@
 //!        the block
 //! ```
 //!
-//! The head changes no flags and does not touch the stack, and so not the red zone either. It saves one register in the thread's ring,
-//! which the otherwise unused base of `gs` points to. Copies branch directly to each other, so that a thread that has entered one stays
-//! in copies. The image leads into them as follows:
+//! The head changes no flags and does not touch the stack or the red zone. The `gs` base, which programs do not use otherwise, points to
+//! the thread's ring, where the head saves one register. Copies branch directly to each other, so that a thread that has entered a copy
+//! stays in copies. The image leads to the copies as follows:
 //!
 //! - A site whose first five bytes can be replaced has a jump to its copy. None of these bytes may start another block
 //!   or be returned to.
-//! - Of a shorter site, two bytes are replaced by a short jump to a *relay*: a jump to its copy, within reach, in bytes of another block
-//!   that lie after the first five and that no longer execute, since they are part of that block's copy.
+//! - In a shorter site, the first two bytes become a short jump to a *relay*, which is a jump to the site's copy. The relay is
+//!  within reach, in a different block, after that block's first five bytes. The bytes that the relay replaces no longer
+//!  execute in the image, since they are part of that block's copy.
 //! - Any other site has a breakpoint, after which the tracer moves the thread to the head. Only indirect jumps and returns reach it.
 //! - Calls are made by the call instruction in the image, so that return addresses, and their prediction, are the program's own.
 //!   If five bytes after the call can be replaced, a jump there leads to a copy of the rest of the block.
@@ -41,11 +42,11 @@ use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use trodden_wire::SLED;
 
-/// Offset in a ring of the cursor, which is the negative distance to the end of the ring in bytes.
+/// Offset of the cursor in a ring. The cursor is the negative distance in bytes to the end of the ring.
 pub const CURSOR: u64 = 0;
-/// Offset in a ring of the saved register.
+/// Offset of the saved register in a ring.
 pub const SAVED: u64 = 16;
-/// Offset in a ring of the first symbol.
+/// Offset of the first symbol in a ring.
 pub const SYMBOLS: u64 = 64;
 /// Size of a ring's symbols in bytes.
 pub const RING_SIZE: u64 = 1 << 20;
@@ -56,9 +57,9 @@ const JUMP_LENGTH: u64 = 5;
 const SHORT_JUMP_LENGTH: u64 = 2;
 /// Maximum number of relays in one block.
 const MAX_RELAYS: u64 = 4;
-/// Tag bit that tells the encoder that an address means the head of a site. It is never set in addresses of programs.
+/// Tag bit of a branch target that stands for the head of the site at that address. Addresses in programs never have this bit.
 const HEAD_TAG: u64 = 1 << 62;
-/// Marks addresses of the breakpoints before heads.
+/// Tag for the address of the breakpoint before a site's head, where a thread stops if its ring is full.
 const FULL_TAG: u64 = 3 << 61;
 
 /// The blocks to copy. All addresses are addresses in memory.
@@ -72,7 +73,7 @@ pub struct CopyRequest<'a> {
     pub sites: &'a HashMap<u64, u32>,
     /// Sites that are indirect jumps whose targets are to be recorded.
     pub jumps: &'a HashSet<u64>,
-    /// Starts of blocks of which only the first byte may be replaced.
+    /// Starts of blocks in which only the first byte may be replaced.
     pub guarded: &'a HashSet<u64>,
     pub sleds: &'a HashSet<u64>,
     pub thread_positions: &'a [u64],
@@ -102,7 +103,6 @@ pub enum CopiedPlace {
     },
 }
 
-/// A change to the image's code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Patch {
     /// A jump to this address in the copies.
@@ -154,12 +154,12 @@ struct Copier<'a> {
     starts: HashSet<u64>,
     /// For each site with a short jump, its relay and the site whose block contains the relay.
     relays: HashMap<u64, (u64, u64)>,
-    /// Number of relays in the block of each site that has any.
+    /// For each site whose block has relays, their number.
     hosts: HashMap<u64, u64>,
     instructions: Vec<Instruction>,
     /// Parallel to `instructions`.
     places: Vec<Option<CopiedPlace>>,
-    /// Image address, index of the instruction it leads to, and how it does.
+    /// For each image address to patch, the index of the instruction that it leads to, and the kind of patch.
     entries: Vec<(u64, usize, Entry)>,
 }
 
@@ -172,7 +172,7 @@ enum Entry {
 }
 
 impl Copier<'_> {
-    /// Copies a site's block, including what follows its calls.
+    /// Copies a site's block, including the parts after its calls.
     fn copy_site(&mut self, address: u64, site: u32) -> Result<(), CollectError> {
         if self.request.jumps.contains(&address) {
             self.entries.push((address, self.instructions.len(), Entry::IndirectJump));
@@ -211,13 +211,13 @@ impl Copier<'_> {
         Ok(())
     }
 
-    /// The end of the block that contains a site; `None` if there is no such block. A site may follow a call, in the middle of a block.
+    /// Returns the end of the block that contains a site, or `None` if no block does. A site after a call is in the middle of a block.
     fn block_end(&self, site: u64) -> Option<u64> {
         let before = self.request.blocks.partition_point(|b| b.start <= site);
         self.request.blocks[..before].last().filter(|b| b.contains(&site)).map(|b| b.end)
     }
 
-    /// Finds places for the relays of sites whose first five bytes cannot be replaced. `sites` is sorted by address.
+    /// Assigns a relay, where possible, to each site whose first five bytes cannot be replaced. `sites` is sorted by address.
     fn place_relays(&mut self, sites: &[(u64, u32)]) {
         let request = self.request;
         let is_plain = |site: u64| !request.guarded.contains(&site) && !request.jumps.contains(&site) && !request.sleds.contains(&site);
@@ -244,8 +244,9 @@ impl Copier<'_> {
         }
     }
 
-    /// Returns true if a relay can be written at `relay`, in the block of `host`, which has a jump and other relays before it. No signal
-    /// handler may see or resume at a replaced instruction, so none may fault, nor follow one that may. None may be a call.
+    /// Returns true if a relay can be written at `relay`, in the block of `host`, after that block's jump and earlier relays. A signal
+    /// handler must never see or resume at a replaced instruction, so no replaced instruction may fault, follow one that may fault, or be a
+    /// call.
     fn relay_fits(&self, host: u64, end: u64, relay: u64) -> bool {
         let after = relay + JUMP_LENGTH;
         if !self.jump_fits(host, end, after - host) {
@@ -256,7 +257,7 @@ impl Copier<'_> {
         replaced.all(|i| !is_call(&i) && is_movable(&i) && !may_fault(&i))
     }
 
-    /// Emits the head of a sled, and the jump back.
+    /// Emits a sled's head and the jump back to the image.
     fn copy_sled(&mut self, address: u64, site: u32) -> Result<(), CollectError> {
         let copies = self.emit_head(address, site);
         self.entries.push((address, self.instructions.len() - HEAD_LENGTH, Entry::Jump));
@@ -266,8 +267,8 @@ impl Copier<'_> {
 
     /// Returns true if a jump of this length can be written at `address`, in a block that ends at `end`.
     ///
-    /// A signal handler may resume after an instruction that traps, so the bytes after one are not padding. The first frame of a
-    /// goroutine returns to the address after the `nop` at the start of `runtime.goexit`, where no graph has a block.
+    /// A signal handler may resume after a trapping instruction, so the bytes after such an instruction are not padding. A goroutine's
+    /// first frame returns to the address after the `nop` at the start of `runtime.goexit`, where no graph has a block.
     fn jump_fits(&self, address: u64, end: u64, length: u64) -> bool {
         let inside = address + 1..address + length;
         if inside.clone().any(|a| self.starts.contains(&a)) || self.request.thread_positions.iter().any(|a| inside.contains(a)) {
@@ -352,7 +353,7 @@ impl Copier<'_> {
         Ok(None)
     }
 
-    /// Emits a jump to `to`, or to its copy if it has one.
+    /// Emits a jump to `to`, or to the copy of `to` if there is one.
     fn emit_jump(&mut self, to: u64, place: Option<CopiedPlace>) -> Result<(), IcedError> {
         let jump = Instruction::with_branch(Code::Jmp_rel32_64, to)?;
         self.emit(&jump, place);
@@ -435,7 +436,7 @@ fn is_movable(instruction: &Instruction) -> bool {
     instruction.flow_control() != FlowControl::XbeginXabortXend && (!is_call(instruction) || call_as_jump(instruction).is_some())
 }
 
-/// Returns true if an instruction may fault: it accesses memory, divides, or is not an ordinary one.
+/// Returns true if an instruction may fault: it accesses memory, divides, is privileged, or is an indirect branch, call, return or trap.
 fn may_fault(instruction: &Instruction) -> bool {
     let accesses = instruction.op_kinds().any(|kind| kind == OpKind::Memory) || instruction.is_stack_instruction();
     let is_address = matches!(instruction.mnemonic(), Mnemonic::Lea | Mnemonic::Nop);

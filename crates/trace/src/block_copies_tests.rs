@@ -79,7 +79,7 @@ fn no_relay_replaces_what_may_fault_or_be_jumped_to() {
     let mut code = WITH_ROOM;
     code[5..10].copy_from_slice(&[0x8b, 0x58, 0, 0x90, 0x90]);
     assert!(breakpoint(&code, &[0, 12, 14]));
-    // A handler may skip: mov eax, [rax + 0x100], of 6 bytes.
+    // mov eax, [rax + 0x100] (6 bytes), which a signal handler may skip
     code[..10].copy_from_slice(&[0x8b, 0x80, 0, 1, 0, 0, 0x90, 0x90, 0x90, 0x90]);
     assert!(breakpoint(&code, &[0, 12, 14]));
     // A block starts there.
@@ -93,7 +93,7 @@ fn calls_stay_in_the_image_and_return_into_a_copy() {
     let copies = copies_of(&code, &[0]);
     assert!(matches!(patch(&copies, 10), Some(Patch::Jump(_))), "after the call");
     assert!(instructions(&copies).iter().any(|i| i.near_branch_target() == 0x40_0005), "to the call");
-    // No jump is written if the return address of a call would lie inside it.
+    // No jump is written if the return address of a call would be inside it.
     code = vec![0xff, 0xd0, 0x90, 0x90, 0x90, 0xc3];
     assert!(matches!(patch(&copies_of(&code, &[0]), 0), Some(Patch::Breakpoint { .. })));
 }

@@ -17,14 +17,14 @@ use trodden_container::{
 };
 use xxhash_rust::xxh3::xxh3_64;
 
-/// Compression level of zstd, which is low since the traced program may wait for the collector.
+/// Compression level of zstd. The level is low, since the traced program may wait for the collector.
 const LEVEL: i32 = 1;
 /// Maximum number of symbols per block. Writers flush a block much earlier.
 const MAX_SYMBOLS: u32 = 1 << 17;
 /// Maximum number of threads per file.
 pub const MAX_THREADS: u32 = 1 << 24;
 
-/// A format based on such files.
+/// A file format that consists of such blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TraceFormat {
     /// The kind of file.
@@ -103,11 +103,11 @@ pub struct Writer {
 /// The header of a block in a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StoredBlock {
-    /// Its kind.
+    /// What the block contains.
     pub kind: TraceBlockKind,
-    /// Its stream, which is the thread's number.
+    /// The number of the stream's thread.
     pub stream: u32,
-    /// Its number of symbols.
+    /// The number of symbols.
     pub count: u32,
     offset: u64,
     section: SectionHeader,
@@ -136,7 +136,7 @@ impl Writer {
         Ok(Self { file, path: path.to_owned(), size: FILE_HEADER_BYTES as u64, bytes: Vec::new() })
     }
 
-    /// Appends a block.
+    /// Appends a block with `count` symbols that are already encoded in `data`.
     pub fn append(&mut self, kind: TraceBlockKind, stream: u32, count: u32, index: &[u8], data: &[u8]) -> Result<(), TraceFileError> {
         self.append_section(kind, DIFFERENCES, (stream, count), index, data)
     }
@@ -302,7 +302,7 @@ fn read_header(path: &Path, file: &File, offset: u64, size: u64) -> Result<Optio
     Ok(is_whole.then_some(StoredBlock { kind, stream, count, offset, section }))
 }
 
-/// Encodes symbols.
+/// Encodes symbols as differences (zigzag, LEB128).
 pub fn pack(symbols: &[u64]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(symbols.len() * 2);
     let mut before = 0u64;
@@ -325,13 +325,13 @@ fn unpack(bytes: &[u8], count: usize) -> Option<Vec<u64>> {
     rest.0.is_empty().then_some(symbols)
 }
 
-/// Decodes `count` words; `None` if the number of words is different.
+/// Decodes `count` words. Returns `None` if `bytes` holds a different number of words.
 fn unpack_words(bytes: &[u8], count: usize) -> Option<Vec<u64>> {
     let (words, []) = bytes.as_chunks::<4>() else { return None };
     (words.len() == count).then(|| words.iter().map(|word| u64::from(u32::from_le_bytes(*word))).collect())
 }
 
-/// Hash of file contents, for comparing them.
+/// Hashes file contents, so that they can be compared.
 pub fn hash(bytes: &[u8]) -> u64 {
     xxh3_64(bytes)
 }
@@ -413,7 +413,6 @@ mod tests {
         assert!(matches!(reader.symbols(&block), Err(TraceFileError::Corrupt { error: SectionError::Content, .. })));
     }
 
-    /// Any change to any byte of a file is detected.
     #[test]
     fn every_changed_byte_is_detected() {
         let folder = tempfile::tempdir().unwrap();

@@ -21,7 +21,7 @@ const MAP_TYPE_RINGBUF: u32 = 27;
 const PROG_TYPE_KPROBE: u32 = 2;
 const TRACE_UPROBE_MULTI: u32 = 48;
 
-/// Helper functions by number.
+/// Numbers of BPF helper functions.
 const SEND_SIGNAL_THREAD: i32 = 117;
 const GET_NS_CURRENT_PID_TGID: i32 = 120;
 const RINGBUF_OUTPUT: i32 = 130;
@@ -33,11 +33,11 @@ const NO_WAKEUP: i32 = 1;
 /// `BPF_RB_AVAIL_DATA`: the number of unread bytes.
 const AVAILABLE: i32 = 0;
 
-/// A record of a hit.
+/// The record of one execution of a probed address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hit {
     pub thread: i32,
-    /// The number given to the probe.
+    /// The value that [`KernelProbes::attach`] got for the probe.
     pub cookie: u64,
 }
 
@@ -59,7 +59,7 @@ impl Attribute {
         self
     }
 
-    /// Makes the system call, whose result is a descriptor.
+    /// Makes the bpf(2) call. All commands that are used here return a descriptor.
     fn call(&self, command: libc::c_int) -> io::Result<OwnedFd> {
         // SAFETY: the kernel reads the structure and what its pointers refer to, which the callers keep alive.
         let result = unsafe { libc::syscall(libc::SYS_bpf, command, self.0.as_ptr(), self.0.len()) };
@@ -71,12 +71,11 @@ impl Attribute {
     }
 }
 
-/// Encodes an instruction: opcode, registers, offset and constant.
 fn instruction(code: u8, to: u8, from: u8, offset: i16, constant: i32) -> u64 {
     u64::from(code) | u64::from(to | from << 4) << 8 | u64::from(offset as u16) << 16 | u64::from(constant as u32) << 32
 }
 
-/// Loads an 8-byte constant. With `kind` 1, the constant is a descriptor of a map, and the map is loaded.
+/// Loads an 8-byte constant. With `kind` 1, the constant is a map's descriptor, and the map's address is loaded.
 fn load(to: u8, kind: u8, value: u64) -> [u64; 2] {
     [instruction(0x18, to, kind, 0, value as u32 as i32), instruction(0, 0, 0, 0, (value >> 32) as i32)]
 }
@@ -116,7 +115,7 @@ pub struct KernelProbes {
 }
 
 impl KernelProbes {
-    /// Attaches probes to offsets of a file as mapped by a process. Hits are recorded by cookie.
+    /// Attaches probes to offsets of a file as mapped by a process. Each hit is recorded with its offset's cookie.
     ///
     /// # Errors
     /// This process lacks the permission (root has it), the kernel is older than 6.6, or an instruction cannot be probed.
@@ -137,7 +136,6 @@ impl KernelProbes {
         self.link = None;
     }
 
-    /// Calls `handle` with each unread record, in order.
     pub fn read_hits(&self, mut handle: impl FnMut(Hit) -> io::Result<()>) -> io::Result<()> {
         self.ring.read_hits(&mut handle)
     }
@@ -147,7 +145,7 @@ impl KernelProbes {
 struct Ring {
     /// The page with the read position.
     read: *mut u8,
-    /// The page with the write position, followed by the data, twice.
+    /// The page with the write position, followed by two mappings of the data.
     written: *mut u8,
 }
 

@@ -13,12 +13,11 @@ use std::io;
 use std::ops::Range;
 
 const INT3: u8 = 0xcc;
-/// Offset of the first slot: the system call stub comes first, then the slot for other instructions.
+/// Offset of the first slot. Before it are the system call stub and the slot for other instructions.
 const FIRST_SLOT: u64 = FREE_SLOT + SLOT;
 /// Table entry for an address that is not a site.
 const NO_SITE: u32 = u32::MAX;
 
-/// The index of a site in [`Breakpoints`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BreakpointSite(pub u32);
 
@@ -28,7 +27,6 @@ pub struct Breakpoints {
     parts: Vec<FileBreakpoints>,
 }
 
-/// The breakpoints of one file.
 #[derive(Debug)]
 struct FileBreakpoints {
     /// Start address of the file's code in memory.
@@ -54,7 +52,7 @@ struct PlacedSite {
     is_one_byte: bool,
     /// True if the site is a jump whose target is recorded.
     is_jump: bool,
-    /// True if the program changes the code there, so that the site is not watched any more.
+    /// True once the program has changed the code there. The site is then no longer watched.
     is_released: bool,
 }
 
@@ -169,28 +167,24 @@ impl Breakpoints {
         self.site_at(instruction_pointer.wrapping_sub(1))
     }
 
-    /// Returns the site at an address in memory.
     pub fn site_at(&self, address: u64) -> Option<BreakpointSite> {
         let in_part = |part: &FileBreakpoints| part.site_indexes.get(usize::try_from(address.wrapping_sub(part.start)).ok()?).copied();
         self.parts.iter().find_map(in_part).filter(|site| *site != NO_SITE).map(BreakpointSite)
     }
 
-    /// The number that is recorded for a site.
     pub fn number(&self, site: BreakpointSite) -> u32 {
         self.sites[site.0 as usize].number
     }
 
-    /// The slot at which a thread that has hit a site resumes.
+    /// Returns the address at which a thread that has hit a site resumes.
     pub fn slot(&self, site: BreakpointSite) -> u64 {
         self.sites[site.0 as usize].slot
     }
 
-    /// The address of a site in memory.
     pub fn address(&self, site: BreakpointSite) -> u64 {
         self.sites[site.0 as usize].address
     }
 
-    /// Returns true if a site is a jump whose target is recorded.
     pub fn is_jump(&self, site: BreakpointSite) -> bool {
         self.sites[site.0 as usize].is_jump
     }
@@ -218,7 +212,6 @@ impl Breakpoints {
 }
 
 impl FileBreakpoints {
-    /// Sets a breakpoint at each of the sites, and enters the changes in the journal.
     fn write(&self, sites: &[PlacedSite], memory: &Memory) -> io::Result<()> {
         let sites = &sites[self.first_site..self.first_site + self.site_count];
         let mut pieces: Vec<(u64, &[u8])> = sites.iter().map(|site| (site.address, std::slice::from_ref(&INT3))).collect();

@@ -1,9 +1,9 @@
-//! Properties of the Linux system calls of x86-64 by which runs are compared: names, path arguments and transferred data.
+//! Properties of x86-64 Linux system calls by which two runs are compared: names, path arguments and transferred data.
 
 use crate::memory::Memory;
 use xxhash_rust::xxh3::Xxh3;
 
-/// Maximum number of bytes of a buffer that are compared.
+/// Maximum number of bytes that are compared per buffer.
 const MAX_COMPARED: usize = 16 << 20;
 
 pub fn call_name(number: u64) -> String {
@@ -65,7 +65,7 @@ pub fn hash_exit(number: u64, arguments: &[u64; 6], result: i64, memory: &Memory
     }
 }
 
-/// Hash of a call that named a path and transferred no data.
+/// Returns the hash of a call that names a path and transfers no data.
 pub fn path_hash(path: &[u8]) -> u64 {
     let mut hash = Xxh3::new();
     hash.update(path);

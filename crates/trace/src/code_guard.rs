@@ -1,13 +1,13 @@
-//! The guard of patched code: which pages are hidden from the program's own reads, and what the program sees of each. This module only
-//! keeps account; [`hidden_patches`](crate::hidden_patches) changes the process.
+//! The guard of patched code: which pages are hidden from the program's own reads, and what the program sees of each. This module only does
+//! the bookkeeping; [`hidden_patches`](crate::hidden_patches) changes the process.
 //!
 //! A guarded page has one of two views. In the *code view* it contains the patches, can be executed, and is tagged with a protection key
 //! that forbids data accesses. In the *data view* it contains the program's own bytes, and can be read but not executed. A fault at an
 //! access that the view forbids switches it.
 //!
-//! Reads of bytes without patches in the code view, such as tables within code, do not switch the view. A page of which only such bytes
-//! have been read, [`MAX_DATA_READS`] times, is taken for data and is no longer guarded. A program that sums up a page byte by byte has
-//! read a patch by then, if the page has any.
+//! Reads of unpatched bytes in the code view, such as tables within code, do not switch the view. A page in which only such bytes have been
+//! read, [`MAX_DATA_READS`] times, is classified as data and no longer guarded. By then, a program that sums up a page byte by byte has
+//! read a patch if the page has one.
 
 use crate::memory::{common, outside, overlap};
 use crate::ptrace::Tid;
@@ -17,21 +17,20 @@ use std::ops::Range;
 pub const PAGE: u64 = 4096;
 /// Weighted number of reads of unpatched bytes after which a page without other reads is no longer guarded.
 const MAX_DATA_READS: u32 = PAGE as u32 + SCATTERED;
-/// Weight of a read that does not follow the one before: sums read one byte after the other, tables are read anywhere.
+/// Weight of a read that is not adjacent to the previous one. Checksums read consecutive bytes; tables are read at scattered offsets.
 const SCATTERED: u32 = 4;
 /// Weight of a system call that reads unpatched bytes.
 const CALL: u32 = 256;
-/// Number of switches to the code view after which a page is no longer watched: about a second.
+/// Number of switches to the code view after which a page is no longer watched. A busy page reaches it in about a second.
 const MAX_SWITCHES: u32 = 10_000;
-/// Number of times that the same access of a thread is tried again although no view forbids it.
+/// How often a thread may retry the same access although no view forbids it.
 const MAX_RETRIES: u32 = 1000;
 
-/// The guarded code of a process.
 #[derive(Debug, Default)]
 pub struct CodeGuard {
     /// The protection key of code views; `None` if nothing is guarded.
     pub key: Option<u32>,
-    /// Guarded code, as whole pages, by start address.
+    /// Guarded code, in whole pages, by start address.
     ranges: BTreeMap<u64, GuardedCode>,
     pages: HashMap<u64, PageState>,
     /// Formerly guarded pages. Threads may still report faults there.
@@ -42,10 +41,10 @@ pub struct CodeGuard {
     pub readable: Vec<Range<u64>>,
     /// Pages that switch so often that they should be released.
     overused: Vec<u64>,
-    /// Pages that are taken for data, and should not be guarded any more.
+    /// Pages that are classified as data and should no longer be guarded.
     data: Vec<u64>,
     retries: HashMap<Tid, (Vec<u64>, u32)>,
-    /// True if this process can or must not be guarded.
+    /// True if this process cannot or must not be guarded.
     pub is_disabled: bool,
     /// True if the guard ended before the program did, or for the duration of a system call that had other threads.
     pub ends_early: bool,
@@ -53,7 +52,6 @@ pub struct CodeGuard {
     pub lacks_access: bool,
 }
 
-/// One range of guarded code.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GuardedCode {
     pub range: Range<u64>,
@@ -74,12 +72,11 @@ struct PageState {
     is_read_as_code: bool,
 }
 
-/// The view of a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PageView {
     Code,
     Data,
-    /// Not guarded any more.
+    /// No longer guarded.
     Former,
 }
 
@@ -101,7 +98,7 @@ impl CodeGuard {
         removed
     }
 
-    /// Forgets a range that is not mapped any more.
+    /// Forgets a range that is no longer mapped.
     pub fn forget(&mut self, range: &Range<u64>) {
         self.take(range);
         for list in [&mut self.former, &mut self.excluded] {
@@ -135,7 +132,7 @@ impl CodeGuard {
         self.excluded.push(range);
     }
 
-    /// Returns the parts of a range that are not guarded and may be.
+    /// Returns the parts of a range that are not guarded but may be.
     pub fn unguarded(&self, range: Range<u64>) -> Vec<Range<u64>> {
         let mut parts = vec![range];
         for other in self.ranges.values().map(|code| &code.range).chain(&self.excluded) {
@@ -148,7 +145,6 @@ impl CodeGuard {
         self.ranges.values()
     }
 
-    /// Returns true if any byte of a range is guarded.
     pub fn overlaps(&self, range: &Range<u64>) -> bool {
         self.ranges.values().any(|code| overlap(&code.range, range))
     }
@@ -162,7 +158,7 @@ impl CodeGuard {
         self.ranges.range(..=address).next_back().map(|(_, code)| code).filter(|code| code.range.contains(&address))
     }
 
-    /// The view of the page that contains an address; `None` if it was never guarded.
+    /// Returns the view of the page that contains an address, or `None` if the page was never guarded.
     pub fn view(&self, address: u64) -> Option<PageView> {
         if self.code_at(address).is_some() {
             let shows_data = self.pages.get(&page_of(address)).is_some_and(|page| page.shows_data);
@@ -171,13 +167,11 @@ impl CodeGuard {
         self.former.iter().any(|range| range.contains(&address)).then_some(PageView::Former)
     }
 
-    /// Notes that a page now has the data view.
     pub fn set_data_view(&mut self, page: u64) {
         let state = self.pages.entry(page).or_default();
         (state.shows_data, state.is_read_as_code) = (true, true);
     }
 
-    /// Notes that a page now has the code view.
     pub fn set_code_view(&mut self, page: u64) {
         let state = self.pages.entry(page).or_default();
         state.shows_data = false;
@@ -194,17 +188,15 @@ impl CodeGuard {
         pages
     }
 
-    /// Takes the pages that should be released.
     pub fn take_overused(&mut self) -> Vec<u64> {
         std::mem::take(&mut self.overused)
     }
 
-    /// Takes the pages that are taken for data.
     pub fn take_data(&mut self) -> Vec<u64> {
         std::mem::take(&mut self.data)
     }
 
-    /// Notes a read of unpatched bytes in the code view. If there are no patches in the page, it is taken for data at once.
+    /// Notes a read of unpatched bytes in the code view. A page without patches is classified as data at once.
     pub fn note_data_read(&mut self, read: &Range<u64>, has_patches: bool) {
         let page = page_of(read.start);
         let state = self.pages.entry(page).or_default();
@@ -229,8 +221,8 @@ impl CodeGuard {
         }
     }
 
-    /// Notes that a thread tries an access again, in a state that consists of its registers and the address. Returns false if it has done
-    /// so too often in the same state: the fault has another cause, or the guard keeps the thread from its access.
+    /// Notes that a thread retries an access. `state` consists of the thread's registers and the address. Returns false after too many
+    /// retries in the same state: either the fault has a different cause, or the guard blocks the access for good.
     pub fn note_retry(&mut self, thread: Tid, state: &[u64]) -> bool {
         let retry = self.retries.entry(thread).or_default();
         if retry.0 != state {
@@ -245,14 +237,14 @@ impl CodeGuard {
         self.retries.remove(&thread);
     }
 
-    /// Notes that nothing is guarded from now on. Faults that threads report later have other causes, apart from their first.
+    /// Notes that nothing is guarded from now on. Each thread may still report one fault that the guard caused; later faults have other
+    /// causes.
     pub fn end(&mut self) {
         (self.is_disabled, self.ends_early) = (true, self.ends_early || self.key.is_some());
         self.retries.clear();
     }
 }
 
-/// The start address of the page that contains an address.
 pub fn page_of(address: u64) -> u64 {
     address & !(PAGE - 1)
 }
@@ -283,7 +275,7 @@ mod tests {
     #[test]
     fn only_pages_whose_code_is_never_read_are_taken_for_data() {
         let mut guard = guard();
-        // A sum that finds no patch on the first byte of a page, again and again.
+        // A checksum reads unpatched bytes until it reaches a patch, which switches the view. Later reads find no patch.
         for address in 0x1000..0x2000 {
             guard.note_data_read(&(address..address + 1), true);
         }
@@ -292,7 +284,7 @@ mod tests {
         guard.set_code_view(0x1000);
         (0..10_000).for_each(|_| guard.note_data_read(&(0x1000..0x1001), true));
         assert!(guard.take_data().is_empty());
-        // A table on another one.
+        // Scattered reads from a table in a different page.
         let read = |guard: &mut CodeGuard, n: u32| {
             guard.note_data_read(&(0x2000 + u64::from(n % 7) * 256..0x3000), true);
             guard.take_data()

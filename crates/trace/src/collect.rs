@@ -47,7 +47,7 @@ pub struct RunOutcome {
     pub followed: Followed,
     /// The system calls of the run, for comparison with other runs.
     pub log: RunLog,
-    /// The first difference from the run that it repeats, if any.
+    /// The first difference from the run that this run repeats, if any.
     pub divergence: Option<RepeatDivergence>,
 }
 
@@ -77,7 +77,7 @@ pub trait Collector: Sync {
         }
     }
 
-    /// Sets up the watching of a run's sites in a stopped subject.
+    /// Starts watching a run's sites in a stopped subject.
     fn watch(&self, subject: &TracedProcess, run: &TraceRun) -> Result<Watched, CollectError>;
 
     /// Carries out a run. If the collection ends before the program does ([`FollowEnding::Detached`]), the program continues, and the
@@ -112,7 +112,7 @@ pub trait Collector: Sync {
         };
         let first = run.first.take();
         let session = subject.session.clone();
-        // From here on the subject continues untraced if something fails.
+        // If anything fails from here on, the subject continues untraced.
         let watched = (|| {
             let mut watch = Watch::new(&run, &subject, self.watch(&subject, &run)?);
             let mapped = [subject.mapped()].into_iter().chain(watch.mapped()).collect();
@@ -131,7 +131,7 @@ pub trait Collector: Sync {
         let waiting = SignalWait::from_this_thread();
         let (followed, calls) = watched.map_err(|error| session.close_after(error)).and_then(|(mut watch, mut calls)| {
             let followed = std::thread::scope(|scope| {
-                // The waker ends after a panic as well.
+                // The waker thread must end after a panic as well.
                 let _over = SetOnDrop(&is_over);
                 scope.spawn(|| wake_at_end(waiting, stop, (&is_over, &ended), limit));
                 follow(&subject, &threads, &mut watch, &mut calls, sink, &ended, run.note)
@@ -146,7 +146,7 @@ pub trait Collector: Sync {
     }
 }
 
-/// The limit on the address space that programs inherit from this process.
+/// Returns the address-space limit that programs inherit from this process, or `None` if there is no limit.
 fn subject_limit() -> Option<AddressLimit> {
     AddressLimit::of(std::process::id() as i32).filter(|limit| limit.is_limited())
 }
@@ -161,14 +161,14 @@ fn check_address_space(limit: Option<AddressLimit>, collector: &str) -> Result<(
     }
 }
 
-/// Checks that the program cannot change a file's code by a plain store.
+/// Checks that a file has no writable code, which a plain store could change.
 fn check_unwritable(executable: &Executable) -> Result<(), CollectError> {
     let fault = |at: u64| format!("has writable code at {:#x} (`ld -N`). Use `--collector single-step`", split_address(at).1);
     let of = |at| CollectError::Executable { path: executable.path.clone(), fault: fault(at) };
     executable.writable_code.map_or(Ok(()), |at| Err(of(at)))
 }
 
-/// Stops watching those pages of a running process's code that differ from the file: the program has changed them earlier.
+/// Stops watching those code pages of a running process that differ from the file because the program has changed them.
 fn release_changed_pages(watch: &mut Watch, subject: &TracedProcess, run: &TraceRun, sink: &mut dyn Sink) -> Result<(), CollectError> {
     let executables = [run.executable].into_iter().chain(run.libraries.iter().map(|l| &l.executable));
     for executable in executables {
@@ -185,7 +185,6 @@ fn in_memory(executable: &Executable, subject: &TracedProcess) -> Vec<Range<u64>
     executable.code.iter().map(|c| c.start.wrapping_add(subject.bias)..c.end.wrapping_add(subject.bias)).collect()
 }
 
-/// Sets a flag when it is dropped.
 struct SetOnDrop<'a>(&'a AtomicBool);
 
 impl Drop for SetOnDrop<'_> {
@@ -194,7 +193,6 @@ impl Drop for SetOnDrop<'_> {
     }
 }
 
-/// How often to check whether a collection is to end.
 const POLL: Duration = Duration::from_millis(20);
 
 /// Sets `ended` and interrupts the thread that follows a subject as soon as the collection is to end: on request (`stop`) or after the time
@@ -210,7 +208,7 @@ fn wake_at_end(waiting: SignalWait, stop: &AtomicBool, (is_over, ended): (&Atomi
     }
 }
 
-/// Breakpoints by ptrace, with slots for the displaced instructions.
+/// Sets breakpoints by ptrace, with slots for the displaced instructions.
 #[derive(Clone, Copy, Debug)]
 pub struct PtraceBreakpoints;
 
@@ -229,7 +227,7 @@ impl Collector for PtraceBreakpoints {
     }
 }
 
-/// Jumps to copies of blocks that record themselves.
+/// Writes jumps to copies of blocks that record themselves.
 #[derive(Clone, Copy, Debug)]
 pub struct Trampolines;
 
@@ -247,7 +245,7 @@ impl Collector for Trampolines {
     }
 }
 
-/// Jumps in witness sleds that were compiled into the program. Blocks without a sled are watched as by [`Trampolines`].
+/// Uses jumps in witness sleds that were compiled into the program. Blocks without a sled are watched as by [`Trampolines`].
 #[derive(Clone, Copy, Debug)]
 pub struct Compiled;
 
@@ -277,7 +275,7 @@ impl Collector for Compiled {
     }
 }
 
-/// Every instruction of the image, by single-stepping.
+/// Single-steps every instruction of the image.
 #[derive(Clone, Copy, Debug)]
 pub struct SingleStep;
 
@@ -295,7 +293,7 @@ impl Collector for SingleStep {
     }
 }
 
-/// Uprobes of the kernel with a BPF program.
+/// Sets kernel uprobes that run a BPF program.
 #[derive(Clone, Copy, Debug)]
 pub struct Uprobes;
 
@@ -359,7 +357,7 @@ fn place_kernel_page(subject: &TracedProcess, binary: &Binary) -> Result<Option<
     Ok(mappings(thread)?.into_iter().find(|m| m.name == "[uprobes]").map(|m| m.start..m.end))
 }
 
-/// The debug registers.
+/// Sets hardware breakpoints in the four debug registers.
 #[derive(Clone, Copy, Debug)]
 pub struct Hardware;
 

@@ -42,7 +42,7 @@ static TRACER: OnceLock<Tracer> = OnceLock::new();
 
 struct Tracer {
     launcher: Arc<Launcher>,
-    /// Ends all collections once it is true.
+    /// True once all collections must end.
     stop: AtomicBool,
     state: Mutex<CommandState>,
     synchronised: Condvar,
@@ -77,11 +77,10 @@ struct CommandRun {
     /// Receives the process id once the process runs.
     process_receiver: Receiver<u32>,
     process: Option<u32>,
-    /// Signals that arrived before the process ran.
     early_signals: Vec<i32>,
     /// True if the process has changes to be undone.
     is_changed: bool,
-    /// True if its output passes through this process.
+    /// True if the program's output passes through this process.
     has_pipes: bool,
 }
 
@@ -139,7 +138,7 @@ pub fn launcher() -> &'static Arc<Launcher> {
     &tracer().launcher
 }
 
-/// Ends all collections once it is true.
+/// Returns the flag that ends all collections once it is true.
 pub fn stop() -> &'static AtomicBool {
     &tracer().stop
 }
@@ -176,7 +175,7 @@ impl ActiveRun {
         (ActiveRun { number, role }, sender)
     }
 
-    /// The process id, once the process runs.
+    /// Returns the process id once the process runs.
     pub fn process(&self) -> Option<u32> {
         let mut state = tracer().state();
         state.runs.iter_mut().find(|run| run.number == self.number).and_then(CommandRun::process)
@@ -241,7 +240,7 @@ impl Tracer {
         }
         self.stop.store(true, Ordering::SeqCst);
         if state.ending.replace(128 + signal).is_some() {
-            // After a second signal, output is not waited for.
+            // After a second signal, do not wait for output.
             state.runs.iter_mut().for_each(|run| run.has_pipes = false);
         }
         state.exit_if_possible();
@@ -262,13 +261,13 @@ impl CommandRun {
     }
 }
 
-/// Passes a signal to a process, which may just have ended.
+/// Sends a signal to a process. Errors are ignored, since the process may just have ended.
 fn forward(process: Option<u32>, signal: i32) {
     process.into_iter().for_each(|process| _ = send_signal(process as i32, signal));
 }
 
 impl CommandState {
-    /// Exits if that is requested and no process has changes or output left.
+    /// Exits if an exit is requested and no process has changes to undo or output to pass on.
     fn exit_if_possible(&self) {
         if let Some(status) = self.ending
             && self.runs.iter().all(|run| !run.is_changed && !run.has_pipes)
@@ -279,7 +278,7 @@ impl CommandState {
     }
 }
 
-/// Handles a signal sent to this process itself. Returns false if it is not a tracer.
+/// Handles a signal sent to this process. Returns false if this process is not a tracer.
 fn handle_signal(signal: i32) -> bool {
     let tracer = TRACER.get().filter(|tracer| tracer.client.is_some());
     tracer.inspect(|tracer| tracer.handle_signal(signal, false)).is_some()
@@ -292,7 +291,7 @@ fn listen(mut client: ClientLink) {
                 tracer().state().synchronisations += 1;
                 tracer().synchronised.notify_all();
             }
-            // Commands that handle signals themselves, such as jobs for other machines, receive them.
+            // Commands that handle signals themselves, such as jobs for other machines, receive the signal.
             ClientMessage::Signal { signal, .. } if temporary::is_removal_disabled() => {
                 forward(Some(std::process::id()), signal);
             }

@@ -1,4 +1,4 @@
-//! Displaced instructions: the instruction that a breakpoint replaces is executed in a slot near the image, which then jumps back.
+//! Displaced instructions: the instruction that a breakpoint replaces is executed in a slot near the image. The slot then jumps back.
 //!
 //! Removing a breakpoint, stepping over it and inserting it again would cost two stops, and other threads could slip through meanwhile.
 //! A slot costs one stop, and the breakpoint stays. The block encoder of iced-x86 relocates the instruction. A call becomes `push [return
@@ -31,16 +31,14 @@ pub enum DisplaceError {
     },
 }
 
-/// A displaced instruction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Displaced {
-    /// The code of the slot.
     pub code: Vec<u8>,
     /// Length of the original instruction in bytes.
     pub length: u64,
 }
 
-/// Builds the slot at address `slot` for the instruction at `address`. `code` holds its bytes, and may hold more.
+/// Builds the slot at address `slot` for the instruction at `address`. `code` starts with the instruction's bytes.
 ///
 /// # Errors
 /// The bytes are not an instruction, or the instruction cannot be moved.

@@ -80,7 +80,7 @@ pub enum CollectError {
     Untraceable {
         /// The process.
         process: i32,
-        /// The reason and the remedy.
+        /// The reason, and what to do.
         why: String,
     },
     /// Recorded hits cannot be stored.

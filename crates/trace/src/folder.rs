@@ -10,7 +10,7 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// A copy of a folder, and the folder in whose place a new process sees it.
+/// A copy of a folder, and the original in whose place a new process sees the copy.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct FolderBinding {
     copy: CString,

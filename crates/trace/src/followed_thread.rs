@@ -4,7 +4,6 @@ use crate::sink::ThreadNumber;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// The thread's hits are recorded.
     Recorded(ThreadNumber),
     /// The thread runs as if it were not traced.
     Unrecorded,
@@ -16,8 +15,8 @@ const MAX_HANDLERS: usize = 64;
 #[derive(Debug)]
 pub struct Task {
     pub role: Role,
-    /// Return addresses of the signal handlers it is in, each with the stack pointer there. The instruction at the address is recorded
-    /// but was not executed.
+    /// For each signal handler that the thread is in, its return address and the stack pointer there. The instruction at that address is
+    /// recorded but was not executed.
     handler_returns: Vec<(u64, u64)>,
     /// True while the thread is in `rt_sigreturn`.
     pub is_returning: bool,
@@ -25,9 +24,9 @@ pub struct Task {
     pub changes_mask: bool,
     /// True while the thread is in a system call that sets the action for a signal.
     pub sets_action: bool,
-    /// The program's own values of `rdi` and `rsi` while a system call runs with others.
+    /// The program's own values of `rdi` and `rsi` while a system call runs with different values.
     pub original_arguments: Option<[u64; 2]>,
-    /// True if it has reported that it is ending.
+    /// True once the thread has reported that it is about to end.
     pub is_ending: bool,
 }
 
@@ -44,9 +43,10 @@ impl Task {
         }
     }
 
-    /// Notes that a signal handler is about to run before a recorded instruction. `place` is its address, with the stack pointer.
+    /// Notes that a signal handler is about to run before a recorded instruction. `place` is the instruction's address and the stack
+    /// pointer.
     pub fn enter_handler(&mut self, place: (u64, u64)) {
-        // A handler that was interrupted at the same place has never returned.
+        // An earlier handler that was entered at the same place has never returned.
         self.handler_returns.retain(|other| *other != place);
         if self.handler_returns.len() == MAX_HANDLERS {
             self.handler_returns.remove(0);

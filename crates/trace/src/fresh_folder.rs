@@ -13,7 +13,6 @@ use trodden_launch::temporary::{TemporaryFolder, create_folder_in};
 /// Maximum size in bytes of a folder to be copied.
 const MAX_SIZE: u64 = 4 << 30;
 
-/// Name of the copy within its temporary folder.
 const TREE: &str = "tree";
 
 /// The working directory as it was before the first run.
@@ -49,7 +48,7 @@ impl FreshFolder {
         Ok(Self { folder, before, temporary })
     }
 
-    /// Creates a copy for a run of a program, which sees it as its working directory. The copy is removed with the returned value.
+    /// Creates a copy for a run of a program, which sees it as its working directory. Dropping the returned value removes the copy.
     pub fn provide_copy(&self, program: &mut ProgramStart) -> Result<TemporaryFolder> {
         let own = create_folder_in(&self.temporary, "trodden-folder-")?;
         let tree = own.path().join(TREE);

@@ -18,7 +18,7 @@ const CONTROL: usize = 7;
 #[derive(Clone, Debug)]
 pub struct HardwareBreakpoints {
     addresses: Vec<u64>,
-    /// Addresses at which the program has changed the code, so that hits are not recorded any more.
+    /// Addresses at which the program has changed the code, so that hits are no longer recorded.
     released: Vec<u64>,
 }
 

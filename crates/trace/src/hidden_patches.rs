@@ -1,12 +1,12 @@
-//! Hiding patches from a program that reads its own code, by memory protection keys (pkeys(7)): patched pages are tagged with a key that
-//! no thread may use for data accesses, so that a read reports SIGSEGV. The page is then switched to its data view, until the program
-//! executes code there: see [`code_guard`](crate::code_guard).
+//! Hides patches from a program that reads its own code, by memory protection keys (pkeys(7)). Patched pages are tagged with a key that no
+//! thread may use for data accesses, so that a read reports SIGSEGV. The page is then switched to its data view, until the program executes
+//! code there: see [`code_guard`](crate::code_guard).
 //!
-//! Switching needs no stop of other threads. Between the views a page can be neither read nor executed, and a thread that tries to reports
-//! a fault, which is handled when its turn comes. The instruction that has read is executed before any other event is handled, so that
-//! threads which read and execute the same page make progress. All changes are entered in the journal.
+//! Switching does not stop other threads. During a switch, a page can be neither read nor executed, and a thread that tries to do so
+//! reports a fault, which is handled in its turn. The reading instruction is executed before any other event is handled, so that threads
+//! which read and execute the same page make progress. All changes are entered in the journal.
 //!
-//! What cannot be hidden exactly is not hidden: the guard ends, and the program sees the patches from then on.
+//! If patches cannot be hidden exactly, the guard ends, and the program sees the patches from then on.
 
 use crate::CollectError;
 use crate::code_guard::{CodeGuard, GuardedCode, PAGE, PageView, page_of};
@@ -27,25 +27,24 @@ const SEGV_PKUERR: i32 = 4;
 const SEGV_ACCERR: i32 = 2;
 /// `si_code` of a fault that the kernel has not explained.
 const SI_KERNEL: i32 = 0x80;
-/// Right of a key in a thread's register: no data access (PKEY_DISABLE_ACCESS).
+/// Access right of a protection key: no data access (PKEY_DISABLE_ACCESS).
 const NO_ACCESS: u32 = 1;
 /// The rights with which the kernel starts every program: no access, except with key 0.
 const INITIAL_RIGHTS: u32 = 0x5555_5554;
-/// Number of pages that one instruction is switched for before it is resumed, to report its next fault as usual.
+/// Maximum number of page switches for one instruction. After that, the thread resumes and reports its next fault as usual.
 const MAX_FAULTS: usize = 16;
-/// Number of bytes that an instruction accesses at most, if its size is unknown.
+/// Number of bytes that an instruction is assumed to access if its access size is unknown.
 const MAX_ACCESS: u64 = 64;
 
 /// The meaning of a fault for the guard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CodeFault {
-    /// It has nothing to do with guarded code.
+    /// The fault has nothing to do with guarded code.
     Foreign,
     /// The access is allowed now. The thread resumes at the same instruction.
     Allowed,
-    /// The instruction was executed.
     Executed,
-    /// The instruction causes another signal, which the thread is about to receive.
+    /// The instruction causes a different signal, which the thread is about to receive.
     Faults,
 }
 
@@ -59,8 +58,8 @@ pub fn has_protection_keys() -> bool {
 }
 
 impl Session {
-    /// Hides the patches in images, given as code and the address of a slot near it. Ranges that are guarded already stay as they are.
-    /// `thread` is stopped outside a system call. Without protection keys, patches stay visible.
+    /// Hides the patches in images, each given by its code ranges and the address of a slot near them. Ranges that are guarded already stay
+    /// as they are. `thread` is stopped outside a system call. Without protection keys, patches stay visible.
     pub fn guard_code(&self, thread: Tid, images: &[(Vec<Range<u64>>, u64)]) -> Result<(), CollectError> {
         if self.is_filtered() || self.guard.borrow().is_disabled {
             return Ok(());
@@ -84,7 +83,7 @@ impl Session {
             self.enter(code.entry());
             match self.protect(thread, &code.range, code.protection, key)? {
                 0 => self.guard.borrow_mut().add(code),
-                // The program has sealed it, for example, or the process has too many mappings.
+                // The program may have sealed the memory, or the process may have too many mappings.
                 _ => {
                     self.remove(|entry| code.is_meant(entry));
                     self.guard.borrow_mut().exclude(code.range);
@@ -94,7 +93,7 @@ impl Session {
         Ok(())
     }
 
-    /// From the first to the last patched page of a range.
+    /// Returns the pages from the first to the last patched page of a range, or `None` if the range has no patches.
     fn patched_pages(&self, range: &Range<u64>) -> Option<Range<u64>> {
         let code = self.code_changes();
         let mut pages = code.spans_in(range);
@@ -120,7 +119,7 @@ impl Session {
         if call(libc::SYS_prctl, [GET_EXECUTABILITY, 0, 0, 0, 0, 0])? > 0 || has_asynchronous_calls(self.process())? {
             return Ok(None);
         }
-        // A program with other rights uses keys itself. The rights of threads that run are unknown, but are inherited.
+        // A program with other rights uses keys itself. The rights of running threads cannot be read, but threads inherit them.
         let has_own_rights = |thread| ptrace::key_rights(thread).is_ok_and(|rights| rights != INITIAL_RIGHTS);
         if ptrace::key_rights(thread).is_err() || self.threads().into_iter().any(has_own_rights) {
             return Ok(None);
@@ -143,14 +142,12 @@ impl Session {
         }
     }
 
-    /// Switches a page to its data view.
     fn show_data(&self, thread: Tid, page: u64) -> Result<(), CollectError> {
         // If the switch is interrupted, the next execution there completes it.
         self.guard.borrow_mut().set_data_view(page);
         self.switch(thread, page, |session, bytes| session.hide_changes(page, bytes), libc::PROT_READ, 0)
     }
 
-    /// Switches a page to its code view.
     fn show_code(&self, thread: Tid, page: u64) -> Result<(), CollectError> {
         let Some(protection) = self.guard.borrow().code_at(page).map(|code| code.protection) else { return Ok(()) };
         let key = self.guard.borrow().key.unwrap_or(0);
@@ -197,7 +194,7 @@ impl Session {
         Ok(())
     }
 
-    /// Ends the guard of all code for good, because it cannot be hidden exactly. The children of other threads have been handled.
+    /// Ends the guard of all code for good, because it cannot be hidden exactly. The caller has handled the children of other threads.
     pub fn end_guard(&self, thread: Tid) -> Result<(), CollectError> {
         self.unguard(thread, &(0..u64::MAX))?;
         self.guard.borrow_mut().end();
@@ -218,29 +215,26 @@ impl Session {
         Ok(())
     }
 
-    /// Shows the code view of all pages.
     pub fn show_all_code(&self, thread: Tid) -> Result<(), CollectError> {
         let data_pages = self.guard.borrow().data_pages();
         data_pages.into_iter().try_for_each(|page| self.show_code(thread, page))
     }
 
-    /// The guard, for questions about it.
     pub fn guard(&self) -> std::cell::Ref<'_, CodeGuard> {
         self.guard.borrow()
     }
 
-    /// The guard, for notes in it.
     pub fn guard_mut(&self) -> std::cell::RefMut<'_, CodeGuard> {
         self.guard.borrow_mut()
     }
 
-    /// Returns true if a stopped thread is about to receive a signal that is due to the guard alone.
+    /// Returns true if the guard alone has caused the signal that a stopped thread is about to receive.
     pub fn is_code_fault(&self, thread: Tid, signal: i32) -> bool {
         let fault = || io::Result::Ok(self.guarded_fault(thread, signal)?.is_some());
         fault().unwrap_or(false)
     }
 
-    /// Returns the address of a fault that the guard may have caused, and true if it is the execution of code.
+    /// Returns the address of a fault that the guard may have caused, and true if an instruction fetch has faulted.
     fn guarded_fault(&self, thread: Tid, signal: i32) -> io::Result<Option<(u64, bool)>> {
         if signal != libc::SIGSEGV || !self.guard.borrow().is_active() {
             return Ok(None);
@@ -324,8 +318,8 @@ impl Session {
         Ok(CodeFault::Allowed)
     }
 
-    /// Returns true if the kernel itself reads the instruction of a stopped thread, which has the thread's rights, to emulate it, and if
-    /// that instruction is guarded.
+    /// Returns true if a stopped thread's instruction is guarded and the kernel reads the instruction to emulate it. The kernel reads it
+    /// with the thread's key rights.
     pub fn is_emulated(&self, thread: Tid) -> io::Result<bool> {
         use Mnemonic::{Cli, Cpuid, Sgdt, Sidt, Sldt, Smsw, Sti, Str};
         let at = ptrace::instruction_pointer(thread)?;
@@ -336,8 +330,8 @@ impl Session {
         Ok(instruction.is_some_and(|mnemonic| [Cli, Cpuid, Sgdt, Sidt, Sldt, Smsw, Sti, Str].contains(&mnemonic)))
     }
 
-    /// If an instruction reads bytes without patches, executes it with access to the page in its code view. Returns `None` if it does not
-    /// or that is impossible, else the new position, or `Some(None)` if the instruction faults.
+    /// If an instruction reads bytes without patches, executes it with access to the page's code view. Returns the new instruction pointer,
+    /// or `Some(None)` if the instruction faults. Returns `None` if the bytes have patches or access cannot be granted.
     fn execute_data_read(&self, thread: Tid, address: u64) -> Result<Option<Option<u64>>, CollectError> {
         let page = page_of(address);
         let end = (address + self.access_size(thread)?).min(page + PAGE);
@@ -388,7 +382,8 @@ impl Session {
         Ok(if size == 0 { MAX_ACCESS } else { size })
     }
 
-    /// Single-steps a thread like [`Session::step_once`]. If its instruction lies in a page with the data view, a copy of it is executed.
+    /// Single-steps a thread like [`Session::step_once`]. If its instruction is in a page with the data view, a copy of the instruction is
+    /// executed.
     fn step_from_data(&self, thread: Tid) -> Result<Option<u64>, CollectError> {
         let at = ptrace::instruction_pointer(thread)?;
         let has_data_view = |address: u64| self.guard.borrow().view(address) == Some(PageView::Data);

@@ -1,8 +1,8 @@
 //! The watched files that are mapped into the process: the program, and the shared libraries that the user named.
 //!
-//! A library is watched from the moment its code is mapped, before any of it has run. So its constructors are recorded, and it makes no
-//! difference whether the loader maps it at the start or `dlopen` later. Addresses in library `n` have `n` in their upper bits
-//! ([`trodden_binary::linked`]), so that one number identifies any place.
+//! A library is watched from the moment its code is mapped, before any of it has run, so that its constructors are recorded whether the
+//! loader maps it at the start or `dlopen` later. Addresses in library `n` have `n` in their upper bits ([`trodden_binary::linked`]), so
+//! that one number identifies an address in any file.
 
 use crate::CollectError;
 use crate::mappings::mappings;
@@ -21,7 +21,7 @@ const MAX_TRIES: u64 = 8;
 /// A shared library to watch.
 #[derive(Clone, Debug)]
 pub struct Library {
-    /// Its file. The addresses contain the library's number.
+    /// The library's file. Its addresses contain the library's number.
     pub executable: Executable,
     number: usize,
     binary: Binary,
@@ -55,12 +55,12 @@ impl Library {
             return false;
         }
         let name = std::fs::read_link(file).unwrap_or_else(|_| file.to_owned());
-        // Under a folder binding, the file has another path.
+        // Under a folder binding, the file has a different path.
         name == self.executable.path
             || name.file_name() == self.executable.path.file_name() && std::fs::read(file).is_ok_and(|bytes| bytes == self.binary.data())
     }
 
-    /// Returns what must be added to its numbered addresses when its code is mapped at `start`.
+    /// Returns what to add to the library's numbered addresses if its code is mapped at `start`.
     fn bias(&self, start: u64) -> Option<u64> {
         Some(self.binary.load_bias(start, self.offset)?.wrapping_sub(base_address(self.number)))
     }
@@ -72,7 +72,7 @@ pub struct Image {
     /// The file's number; 0 is the program.
     pub number: usize,
     pub code: Vec<Range<u64>>,
-    /// What is added to numbered file addresses, with wrap-around.
+    /// The difference, with wrap-around, between addresses in memory and numbered file addresses.
     pub bias: u64,
     /// Start address of the area for slots or copies.
     pub area: u64,
@@ -83,17 +83,15 @@ pub struct Image {
 pub struct Images(Vec<Image>);
 
 impl Images {
-    /// Starts with the program alone.
     pub fn new(subject: &TracedProcess, executable: &Executable) -> Self {
         Self(vec![Image::new(0, executable, subject.bias, subject.area)])
     }
 
-    /// Translates an address in memory to a file address; relative to the program if it is not in any file's code.
+    /// Translates an address in memory to a file address. An address outside all files' code is translated as if it were in the program.
     pub fn in_file(&self, address: u64) -> u64 {
         address.wrapping_sub(self.image_at(address).unwrap_or(&self.0[0]).bias)
     }
 
-    /// The file whose code contains an address in memory.
     pub fn image_at(&self, address: u64) -> Option<&Image> {
         self.0.iter().find(|image| image.code.iter().any(|c| c.contains(&address)))
     }
@@ -119,8 +117,8 @@ impl Images {
         gone
     }
 
-    /// Adds a library whose code was just mapped. Its area is mapped by a system call of a stopped thread. Returns a view of the process
-    /// relative to the library, for setting its sites, or `None` if the mapping is not its code.
+    /// Adds a library whose code was just mapped, and maps its area by a system call in the stopped `thread`. Returns a view of the process
+    /// relative to the library, for setting the library's sites, or `None` if the mapping is not the library's code.
     ///
     /// # Errors
     /// No memory near the library is free, or the thread is gone.
@@ -159,7 +157,7 @@ pub fn find_mapped(libraries: &[Library], process: Tid, descriptor: u64, offset:
     libraries.iter().find(|library| library.is_mapped(Path::new(&file), offset))
 }
 
-/// Finds the libraries whose code a process has mapped already, with the addresses.
+/// Finds the libraries whose code a process has mapped already, each with the start address of the mapping.
 pub fn find_already_mapped(libraries: &[Library], process: Tid) -> std::io::Result<Vec<(&Library, u64)>> {
     let all = mappings(process)?;
     let of = |library: &Library| {

@@ -17,7 +17,6 @@ pub const STUB: &[u8] = &[0x0f, 0x05, 0xcc];
 const ENABLE_TIME_STAMPS: [u64; 6] = [libc::PR_SET_TSC as u64, libc::PR_TSC_ENABLE as u64, 0, 0, 0, 0];
 
 impl Session {
-    /// Returns true if a system call filter has killed a thread.
     fn killed_by_filter(&self, thread: Tid) -> bool {
         let status = match self.first_queued_event() {
             Some((ended, PtraceStop::Ended(status))) if ended == thread => status,
@@ -79,8 +78,8 @@ impl Session {
         Ok(result)
     }
 
-    /// Makes a system call in a thread that receives no signal when it resumes, and without causing a signal, so that the thread's action
-    /// for SIGTRAP is not reset. This is slower than [`Session::inject`].
+    /// Makes a system call without causing a signal, in a thread that receives no signal when it resumes, so that the thread's action for
+    /// SIGTRAP is not reset. This is slower than [`Session::inject`].
     ///
     /// # Errors
     /// The thread is gone, the program filters its system calls, or there is no permanent stub.
@@ -141,7 +140,8 @@ impl Session {
 
     /// Like [`Session::step`], but reads of guarded code fault.
     pub fn step_once(&self, thread: Tid) -> Result<Option<u64>, CollectError> {
-        // After a step over a uprobe, the kernel sends SIGTRAP like a process. Only one that the thread blocks may have been pending.
+        // After a step over a uprobe, the kernel's SIGTRAP looks as if a process had sent it. An earlier SIGTRAP can be pending only if the
+        // thread blocks it.
         let is_step = |signal| signal == libc::SIGTRAP && !self.blocks(thread, signal);
         let is_end = |signal| Ok(is_step(signal) || is_caused(thread, signal)?);
         let signal = self.with_signals_blocked(thread, || self.run_until_signal(thread, Resume::Step, is_end, "at an indirect jump"))?;
@@ -178,7 +178,7 @@ impl Session {
                     held.into_iter().for_each(|signal| ptrace::send(thread, signal));
                     return Ok(signal);
                 }
-                // A signal that is not blocked: it is sent again once the thread has finished.
+                // An unblocked signal, which is sent again once the thread has finished.
                 Ok(PtraceStop::Signal(signal)) => held.push(signal),
                 Ok(PtraceStop::Interrupted | PtraceStop::GroupStopped) => {}
                 Ok(other) => return Err(CollectError::Unexpected { what: format!("{other:?} {when}") }),
@@ -199,7 +199,8 @@ impl Session {
         self.inject(memory, thread, at, libc::SYS_prctl, ENABLE_TIME_STAMPS).map(drop)
     }
 
-    /// Sets an action for a signal in the process of a thread, which has this memory and receives no signal when it resumes.
+    /// Sets the action for a signal in the process of a thread. `memory` is that process's memory; the thread receives no signal when it
+    /// resumes.
     pub fn set_action(&self, memory: &Memory, thread: Tid, signal: i32, action: &SignalAction) -> Result<(), CollectError> {
         let arguments = self.action_arguments(memory, signal, action)?;
         self.inject_without_signal(thread, libc::SYS_rt_sigaction, arguments).map(drop)
@@ -213,7 +214,7 @@ impl Session {
     }
 
     fn action_arguments(&self, memory: &Memory, signal: i32, action: &SignalAction) -> io::Result<[u64; 6]> {
-        // Memory after the stub, which the program does not use.
+        // The program does not use the memory after the stub.
         let place = self.stub() + 16;
         memory.write(place, action)?;
         Ok([signal as u64, place, 0, 8, 0, 0])

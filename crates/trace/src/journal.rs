@@ -16,14 +16,12 @@ const PAGE: usize = 4096;
 /// A limit on the address space (`RLIMIT_AS`), in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AddressLimit {
-    /// The enforced limit.
     pub soft: u64,
-    /// The maximum of `soft`.
     pub hard: u64,
 }
 
 impl AddressLimit {
-    /// The limit of a process; `None` if the process is gone.
+    /// Returns the limit of a process, or `None` if the process is gone.
     pub fn of(process: i32) -> Option<Self> {
         let mut limit = libc::rlimit64 { rlim_cur: 0, rlim_max: 0 };
         // SAFETY: the pointer to a new limit is null, and the kernel writes the old one to a valid structure.
@@ -38,7 +36,6 @@ impl AddressLimit {
         unsafe { libc::prlimit64(process, libc::RLIMIT_AS, &raw const limit, std::ptr::null_mut()) == 0 }
     }
 
-    /// Returns the limit raised by a number of bytes.
     pub fn raised(self, by: u64) -> Self {
         // Saturation preserves "no limit", which is the largest number.
         Self { soft: self.soft.saturating_add(by), hard: self.hard.saturating_add(by) }
@@ -48,7 +45,7 @@ impl AddressLimit {
         self.soft != libc::RLIM64_INFINITY
     }
 
-    /// The kernel's `struct rlimit`.
+    /// Encodes the limit as the kernel's `struct rlimit`.
     pub fn bytes(self) -> [u8; 16] {
         let mut bytes = [0; 16];
         bytes[..8].copy_from_slice(&self.soft.to_le_bytes());
@@ -60,15 +57,13 @@ impl AddressLimit {
 /// A change to a traced process, apart from changes to its code.
 #[derive(Clone, Debug)]
 pub enum JournalEntry {
-    /// A mapping was created.
     Mapping(Range<u64>),
     /// The protection of code was changed from this value (as for mprotect(2)).
     Protection(Range<u64>, i32),
     /// Code was tagged with a protection key, and its protection may have been changed from this value.
     KeyedProtection(Range<u64>, i32),
-    /// A protection key was allocated.
     ProtectionKey(u32),
-    /// The rights of a thread for protection keys were changed from this value.
+    /// A thread's rights for protection keys were changed from this value.
     KeyRights(Tid, u32),
     /// A thread's registers were replaced for an injected system call or a step.
     Registers(Tid, Box<Registers>),
@@ -152,7 +147,7 @@ impl CodeChanges {
         self.replace(address, bytes, |page, offset| (page.after[offset], page.before[offset]))
     }
 
-    /// Makes the changes again in bytes in which they were undone, at `address`.
+    /// Makes the changes again in bytes that were read at `address` and in which they were undone.
     pub fn redo(&self, address: u64, bytes: &mut [u8]) {
         self.replace(address, bytes, |page, offset| (page.before[offset], page.after[offset]));
     }
@@ -174,7 +169,6 @@ impl CodeChanges {
         is_changed
     }
 
-    /// Returns true if the byte at an address was changed.
     pub fn is_changed(&self, address: u64) -> bool {
         let offset = address as usize % PAGE;
         self.pages.get(&(address - offset as u64)).is_some_and(|page| page.is_changed(offset))

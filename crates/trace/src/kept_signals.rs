@@ -1,4 +1,4 @@
-//! Keeps the signal state that a program knows, although the trace causes faults and traps.
+//! Preserves the signal state that a program expects, although the trace causes faults and traps.
 //!
 //! If a thread blocks or ignores the signal of a fault or trap, the kernel unblocks it and resets its action to the default before the
 //! tracer learns of it (`force_sig_info_to_task` in Linux's `kernel/signal.c`). Both are restored here if the trace was the cause. Masks
@@ -20,22 +20,21 @@ impl Session {
         Ok(())
     }
 
-    /// Returns true if the program has a thread block a signal.
+    /// Returns true if a thread blocks a signal according to the program's own mask.
     pub fn blocks(&self, thread: Tid, signal: i32) -> bool {
         self.signals.borrow().masks.get(&thread).is_some_and(|mask| mask & bit(signal) != 0)
     }
 
-    /// Notes that a process sets its action for a signal, or has had it from its start.
+    /// Notes the action that a process sets for a signal, or that it has had from its start.
     pub fn note_action(&self, process: Tid, signal: i32, action: Option<SignalAction>) {
         self.signals.borrow_mut().set_action(process, signal, action);
     }
 
-    /// Returns true if a process may ignore a signal.
     pub fn may_be_ignored(&self, signal: i32) -> bool {
         self.signals.borrow().may_be_ignored(signal)
     }
 
-    /// Handles the delivery of a signal to a handler.
+    /// Notes that a signal is delivered to its handler, since a one-shot handler is then removed.
     pub fn note_delivery(&self, thread: Tid, signal: i32) {
         let action = self.action(thread, signal);
         if action.is_some_and(|action| runs_once(&action)) {
@@ -47,8 +46,9 @@ impl Session {
         self.signals.borrow().action(thread, signal)
     }
 
-    /// Restores what the kernel has changed because the trace, not the program, has caused a fault or trap of a thread. The thread receives
-    /// no signal when it resumes. Returns true if other threads of its process may have seen a wrong action meanwhile.
+    /// Restores the mask and the action that the kernel has changed because the trace, not the program, has caused a thread's fault or
+    /// trap. The thread receives no signal when it resumes. Returns true if other threads of its process may have seen a wrong action
+    /// meanwhile.
     pub fn restore_signal(&self, thread: Tid, signal: i32) -> Result<bool, CollectError> {
         let is_blocked = self.blocks(thread, signal);
         if !is_blocked && !self.may_be_ignored(signal) {
@@ -65,13 +65,13 @@ impl Session {
         Ok(number(&status(thread), "Threads") != Some(1))
     }
 
-    /// Returns true if the signal that a thread is about to receive was sent although the thread blocks it. It was pending when a fault or
-    /// trap unblocked it, and stands for both, since a signal is pending only once.
+    /// Returns true if the signal that a thread is about to receive was sent although the thread blocks it. The signal was pending when a
+    /// fault or trap unblocked it, and represents both, since a signal is pending only once.
     pub fn is_merged(&self, thread: Tid, signal: i32) -> io::Result<bool> {
         Ok(KNOWN.contains(&signal) && self.blocks(thread, signal) && ptrace::signal_code(thread)? <= 0)
     }
 
-    /// Blocks signals again that a thread blocks, apart from one.
+    /// Blocks again the signals that the program's own mask blocks, except for `delivered`.
     pub fn restore_masks(&self, thread: Tid, delivered: i32) -> io::Result<()> {
         let signals = KNOWN.iter().filter(|signal| **signal != delivered).fold(0, |set, signal| set | bit(*signal));
         self.restore_mask(thread, signals)
@@ -99,15 +99,15 @@ impl Session {
         if is_reset { self.restore_signal(thread, libc::SIGTRAP).map(drop) } else { Ok(()) }
     }
 
-    /// Ignores SIGSEGV again after a fault in a step that the trace has caused. Steps block nothing that faults send.
+    /// Makes the process ignore SIGSEGV again after the trace has caused a fault in a step. Steps do not block the signals of faults.
     pub fn restore_ignored_fault(&self, thread: Tid) -> Result<(), CollectError> {
         let is_ignored = self.may_be_ignored(libc::SIGSEGV) && !self.is_filtered() && !ptrace::has_action(thread, libc::SIGSEGV);
         let Some(action) = self.action(thread, libc::SIGSEGV).filter(|_| is_ignored) else { return Ok(()) };
         self.set_action_by_trap(thread, libc::SIGSEGV, &action)
     }
 
-    /// Restores the action for SIGSEGV before a thread receives one that the trace has not caused, if the kernel has reset it because of a
-    /// fault of another thread.
+    /// Before a thread receives a SIGSEGV that the trace has not caused, restores the action if the kernel has reset it because of a
+    /// different thread's fault.
     pub fn restore_action_for_delivery(&self, thread: Tid, information: &libc::siginfo_t) -> Result<(), CollectError> {
         let (signal, is_caused) = (information.si_signo, information.si_code > 0);
         let Some(action) = self.action(thread, signal).filter(|_| signal == libc::SIGSEGV) else { return Ok(()) };
@@ -143,7 +143,7 @@ impl Session {
         unrestored
     }
 
-    /// Restores the actions in a stopped child with a copy of the memory, which is not followed any more.
+    /// Restores the actions in a stopped child that has a copy of the memory and is no longer followed.
     pub fn restore_actions_of_child(&self, parent: Tid, child: Tid) -> Result<(), CollectError> {
         for signal in KNOWN {
             let Some(action) = self.action(parent, signal).filter(|_| !self.is_filtered()) else { continue };

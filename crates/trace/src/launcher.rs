@@ -21,21 +21,21 @@ const MAX_DESCRIPTORS: usize = 5;
 /// A program to be started. Any property that is not specified here is inherited from the process that the user started.
 #[derive(Debug)]
 pub struct ProgramStart {
-    /// The launcher that starts it.
+    /// The launcher that starts the program.
     pub launcher: Arc<Launcher>,
-    /// Its file, or a name to be looked up in `PATH`.
+    /// The program's file, or a name to be looked up in `PATH`.
     pub program: OsString,
-    /// Its arguments, starting with argument 0.
+    /// The arguments, starting with argument 0.
     pub arguments: Vec<OsString>,
-    /// Its complete environment, unless it inherits one.
+    /// The complete environment; `None` if the program inherits one.
     pub environment: Option<Vec<(OsString, OsString)>>,
     /// Environment variables to be set or (`None`) removed.
     pub variables: Vec<(OsString, Option<OsString>)>,
-    /// Its working directory.
+    /// The working directory.
     pub directory: Option<OsString>,
     /// Standard input, output and error, if they are not inherited.
     pub streams: [Option<OwnedFd>; 3],
-    /// A copy of a folder that it sees in place of the original.
+    /// A copy of a folder that the program sees in place of the original.
     pub folder: Option<FolderBinding>,
 }
 
@@ -68,11 +68,11 @@ impl ProgramStart {
 /// Properties of the new process that are set before it executes its program.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub struct StartConditions {
-    /// Addresses are not randomised.
+    /// True if addresses are not randomised.
     pub fixed_addresses: bool,
-    /// Reading the time-stamp counter traps.
+    /// True if reading the time-stamp counter traps.
     pub fixed_clock: bool,
-    /// The core that it is bound to.
+    /// The core that the process is bound to.
     pub core: Option<usize>,
 }
 
@@ -85,7 +85,7 @@ pub struct WaitingProcess {
 }
 
 impl WaitingProcess {
-    /// Lets the process execute its program. Returns the pipe that carries the error if it cannot.
+    /// Lets the process execute its program. Returns the pipe that carries the error if that fails.
     pub fn open_gate(mut self) -> ErrorPipe {
         // The process may have been killed.
         let _ = self.opener.write_all(&[1]);
@@ -98,7 +98,7 @@ impl WaitingProcess {
 pub struct ErrorPipe(PipeReader);
 
 impl ErrorPipe {
-    /// Waits for the error; `None` if the program was executed or the process was killed.
+    /// Waits for the error. Returns `None` if the program was executed or the process was killed.
     pub fn read(mut self) -> Option<io::Error> {
         let mut number = [0; 4];
         self.0.read_exact(&mut number).ok()?;
@@ -114,7 +114,7 @@ pub struct InheritedSignals {
 }
 
 impl InheritedSignals {
-    /// Reads the state of this process.
+    /// Reads this process's signal state.
     pub fn now() -> Self {
         // SAFETY: zero is a valid set, which the kernel overwrites.
         let mut mask: libc::sigset_t = unsafe { std::mem::zeroed() };
@@ -209,9 +209,8 @@ struct Request {
     conditions: StartConditions,
 }
 
-/// The main loop of the launcher.
 fn serve(socket: &UnixStream, signals: &InheritedSignals) -> ! {
-    // The launcher must survive what the terminal sends to its group. The dispositions stay as they are, for the programs.
+    // The launcher must survive signals that the terminal sends to its group. Dispositions stay unchanged, since programs inherit them.
     // SAFETY: zero is a valid set, which is then filled.
     unsafe {
         let mut all: libc::sigset_t = std::mem::zeroed();
@@ -347,7 +346,6 @@ fn send(mut socket: &UnixStream, bytes: &[u8], descriptors: &[RawFd]) -> io::Res
     socket.write_all(bytes)
 }
 
-/// Receives a request with its descriptors.
 fn receive(mut socket: &UnixStream) -> io::Result<(Request, Vec<OwnedFd>)> {
     let mut length = [0; 8];
     let mut vector = libc::iovec { iov_base: length.as_mut_ptr().cast(), iov_len: length.len() };

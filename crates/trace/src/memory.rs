@@ -36,7 +36,7 @@ impl Memory {
         self.file.read_exact_at(bytes, address)
     }
 
-    /// Reads up to `length` bytes from `address`: those that are mapped.
+    /// Reads up to `length` bytes from `address`, as far as they are mapped.
     pub fn read_some(&self, address: u64, length: usize) -> Vec<u8> {
         let mut bytes = vec![0; length];
         let read = self.file.read_at(&mut bytes, address).unwrap_or(0);
@@ -106,9 +106,8 @@ impl Memory {
 /// The effect of a system call on memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MemoryEffect {
-    /// Its protection was changed by the program.
     Protected,
-    /// Its bytes may have changed.
+    /// The bytes may have changed.
     Written,
     /// A different file or memory is mapped there now, or nothing.
     Replaced,

@@ -17,11 +17,11 @@ const BLOCK: usize = 1 << 16;
 /// The end of a run, as it is stored.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PartialEnd {
-    /// How it ended.
+    /// How the run ended.
     pub ending: FollowEnding,
     /// Number of recorded threads.
     pub threads: u32,
-    /// Return addresses on the stack.
+    /// The call stack at the end, as in [`Followed::stack`].
     pub stack: Vec<u64>,
 }
 

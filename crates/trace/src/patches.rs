@@ -1,4 +1,4 @@
-//! Patches: what trampolines have written into an image, with what was there before.
+//! Patches: the bytes that trampolines have written into an image, and the original bytes.
 
 use crate::memory::Memory;
 use crate::ptrace::{self, Tid};
@@ -10,13 +10,13 @@ pub struct InstalledPatch {
     pub original_bytes: [u8; 5],
     pub new_bytes: [u8; 5],
     pub length: usize,
-    /// The address in a copy that it leads to.
+    /// The address in a copy that the patch leads to.
     pub target: u64,
-    /// If this is a short jump or its relay: both.
+    /// The relay, if this patch is a short jump to a relay or the relay itself.
     pub relay: Option<Relay>,
 }
 
-/// A jump in another site's block, to which a site's short jump leads.
+/// A jump in a different site's block that continues a site's short jump.
 #[derive(Clone, Copy, Debug)]
 pub struct Relay {
     pub site: u64,
@@ -32,7 +32,6 @@ impl InstalledPatch {
 }
 
 impl Relay {
-    /// Moves stopped threads that are at the relay back to its site.
     pub fn move_threads<'t>(&self, threads: impl Iterator<Item = &'t Tid>) -> io::Result<()> {
         for thread in threads {
             // A thread that is gone has no registers.
@@ -44,18 +43,17 @@ impl Relay {
     }
 }
 
-/// Encodes `jmp to` for an address.
 pub fn jump(at: u64, to: u64) -> [u8; 5] {
     let [a, b, c, d] = (to.wrapping_sub(at + 5) as u32).to_le_bytes();
     [0xe9, a, b, c, d]
 }
 
-/// Encodes `jmp to` in two bytes for an address near `to`.
+/// Encodes a two-byte jump at address `at` to `to`, which must be near.
 pub fn short_jump(at: u64, to: u64) -> [u8; 2] {
     [0xeb, to.wrapping_sub(at + 2) as u8]
 }
 
-/// Writes the chosen bytes at the address of each patch.
+/// Writes, at the address of each patch, the bytes that `bytes` selects.
 pub fn write(patches: &[InstalledPatch], memory: &Memory, bytes: impl Fn(&InstalledPatch) -> &[u8; 5]) -> io::Result<()> {
     let pieces: Vec<(u64, &[u8])> = patches.iter().map(|patch| (patch.address, &bytes(patch)[..patch.length])).collect();
     memory.patch(&pieces)

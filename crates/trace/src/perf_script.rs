@@ -1,4 +1,4 @@
-//! Parser of `perf script` output: branch stacks, single branches, mappings, ends of threads.
+//! Parses `perf script` output: branch stacks, single branches, mappings, ends of threads.
 //!
 //! Branches come in two forms. With `-F ...,brstack` each sample is a line with a window of branches, newest first: `PID/TID TIME:
 //! 0xFROM/0xTO/P/-/-/CYCLES 0xFROM/0xTO/...`. With `--itrace=b -F ...,ip,addr` each branch is a line, `PID/TID TIME: FROM => TO`. Other
@@ -10,7 +10,7 @@ use trodden_binary::MappedFile;
 /// Start of the kernel's half of the address space.
 const KERNEL: u64 = 1 << 63;
 
-/// A thread of a process; both numbers are 0 if the text does not name it.
+/// A thread of a process; both numbers are 0 if the text does not name the thread.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ScriptThread {
     /// Process id.
@@ -101,7 +101,7 @@ fn parse_window(line: &str) -> Result<ScriptLine, String> {
             "it contains neither a branch stack nor a branch (FROM => TO). Print the field brstack, or ip,addr of --itrace=b".into()
         );
     }
-    // Branch registers that were not used since recording was switched on.
+    // These come from branch registers that have not been used since recording began.
     records.retain(|r| *r != Record { from: None, to: None });
     records.reverse();
     Ok(ScriptLine::Window(thread_of(line), records))

@@ -2,17 +2,15 @@
 
 use crate::ptrace::Tid;
 
-/// Reads `/proc/PID/status`; empty if the process does not exist.
+/// Reads `/proc/PID/status`. The text is empty if the process does not exist.
 pub fn status(process: Tid) -> String {
     std::fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default()
 }
 
-/// Returns a field of a status text.
 pub fn field(status: &str, name: &str) -> Option<String> {
     Some(status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?.trim().to_owned())
 }
 
-/// Returns the number at the start of a field in a status text.
 pub fn number(status: &str, name: &str) -> Option<Tid> {
     field(status, name)?.split_whitespace().next()?.parse().ok()
 }
@@ -26,7 +24,6 @@ pub fn may_trace_all() -> bool {
     may_trace_others(&own_status())
 }
 
-/// Returns true if this process may raise hard resource limits.
 pub fn may_raise_limits() -> bool {
     const CAP_SYS_RESOURCE: u32 = 24;
     capabilities(&own_status(), "CapEff") >> CAP_SYS_RESOURCE & 1 == 1
@@ -49,7 +46,7 @@ pub fn may_trace_others(status: &str) -> bool {
     capabilities(status, "CapEff") >> CAP_SYS_PTRACE & 1 == 1
 }
 
-/// Returns a capability set of a status text.
+/// Returns a capability set from a status text, or 0 if the text lacks it.
 pub fn capabilities(status: &str, name: &str) -> u64 {
     field(status, name).and_then(|set| u64::from_str_radix(&set, 16).ok()).unwrap_or(0)
 }

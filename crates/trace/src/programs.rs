@@ -1,7 +1,8 @@
-//! All programs that a command runs, observed by ptrace(2), the only means to learn how a process ended that another process started.
+//! Observes all programs that a command runs, by ptrace(2). No other means tells how a process ended that a different process started.
 //!
-//! A *program* begins when a process executes a file. It consists of that process and those it forks that execute nothing themselves, and
-//! ends like its first process. Processes are stopped only briefly, when they fork, execute a file or receive a signal.
+//! A *program* begins when a process executes a file. It consists of that process and of the processes forked from it that execute no file
+//! themselves, and its exit status is that of its first process. Processes are stopped only briefly, when they fork, execute a file or
+//! receive a signal.
 //!
 //! A child's first stop may be reported before or after its parent's fork. If before, the parent is still stopped, and is the child's
 //! parent in `/proc`; if after, the fork event has named the child. So the program of every process is known before it runs.
@@ -20,7 +21,7 @@ use std::process::ExitStatus;
 use std::time::{Duration, Instant, SystemTime};
 use trodden_launch::process::find_in_search_path;
 
-/// The number of a program, in the order in which they began.
+/// A program's number. Programs are numbered in the order in which they began.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ProgramId(pub u64);
 
@@ -64,7 +65,7 @@ pub enum TraceError {
     /// The command cannot be started.
     #[error("cannot start the program: {0}")]
     Start(io::Error),
-    /// The system forbids tracing it.
+    /// The system forbids tracing the program.
     #[error("cannot trace the program's processes: {0}. Check whether a sandbox or container forbids ptrace")]
     Forbidden(io::Error),
     /// Yama forbids tracing any process.
@@ -244,7 +245,6 @@ struct ProgramTracker<'a> {
 }
 
 impl ProgramTracker<'_> {
-    /// Notes that a process has executed a program.
     fn begin_program(&mut self, process: i32) {
         let id = ProgramId(self.next);
         self.next += 1;
@@ -261,7 +261,7 @@ impl ProgramTracker<'_> {
         self.program_of.insert(process, id);
     }
 
-    /// Handles the stop of a process that has created another.
+    /// Handles the stop of a process that has created a process or thread.
     fn handle_fork(&mut self, process: i32, created: i32) {
         let creator = self.program_of.get(&process).copied().or_else(|| self.program_of.get(&leader(process)?.0).copied());
         if let Some(program) = creator.filter(|_| !self.program_of.contains_key(&created)) {

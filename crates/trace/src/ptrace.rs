@@ -6,13 +6,11 @@
 use crate::system::checked;
 use std::io;
 
-/// The general registers of a thread.
 pub type Registers = libc::user_regs_struct;
 
 /// The kernel's id of a thread or process.
 pub type Tid = i32;
 
-/// How a stopped thread resumes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Resume {
     Continue,
@@ -32,9 +30,7 @@ pub enum PtraceStop {
     /// A system call is about to start or has ended.
     SystemCall,
     Signal(i32),
-    /// It has executed another program.
     Exec,
-    /// It has created a thread or a process.
     Created {
         child: Tid,
         kind: TaskKind,
@@ -49,30 +45,29 @@ pub enum PtraceStop {
     GroupStopped,
 }
 
-/// The kind of a new task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TaskKind {
     /// A process with a copy of the memory.
     Fork,
-    /// A process that shares the memory until it executes another program or ends.
+    /// A process that shares the memory until it executes a different program or ends.
     Vfork,
     /// A thread, or a process created by clone(2).
     Clone,
 }
 
-/// Options: report new tasks and executed programs.
+/// Ptrace options that report new tasks and executed programs.
 pub const TASK_EVENTS: i32 = libc::PTRACE_O_TRACEFORK | libc::PTRACE_O_TRACEVFORK | libc::PTRACE_O_TRACECLONE | libc::PTRACE_O_TRACEEXEC;
-/// Options: also report ends and the end of `vfork`, and tell system calls from signals.
+/// Ptrace options that also report exits and the end of `vfork`, and that distinguish system calls from signals.
 pub const ALL_EVENTS: i32 = TASK_EVENTS | libc::PTRACE_O_TRACEVFORKDONE | libc::PTRACE_O_TRACEEXIT | libc::PTRACE_O_TRACESYSGOOD;
 
-/// Enables all reports of a thread. `kill_with_tracer` kills it when the tracer ends.
+/// Enables all reports of a thread. With `kill_with_tracer`, the thread is killed when the tracer ends.
 pub fn set_options(thread: Tid, kill_with_tracer: bool) -> io::Result<()> {
     let options = ALL_EVENTS | if kill_with_tracer { libc::PTRACE_O_EXITKILL } else { 0 };
     request(libc::PTRACE_SETOPTIONS, thread, 0, options as usize)
 }
 
-/// Options: report that a thread is about to end. Otherwise, a killed process of which only the first thread has options could not be
-/// waited for.
+/// Ptrace options that report only that a thread is about to end. Without them, a killed process in which only the first thread has options
+/// could not be waited for.
 pub const EXIT_EVENTS: i32 = libc::PTRACE_O_TRACEEXIT;
 
 /// Starts tracing a running thread without stopping it, with these options.
@@ -80,7 +75,7 @@ pub fn seize(thread: Tid, reports: i32) -> io::Result<()> {
     request(libc::PTRACE_SEIZE, thread, 0, reports as usize)
 }
 
-/// Signal sets of a thread (proc(5)), with signal 1 in the lowest bit; empty if the thread is gone.
+/// Returns signal sets of a thread (proc(5)), with signal 1 in the lowest bit. They are empty if the thread is gone.
 fn signal_sets<const N: usize>(thread: Tid, names: [&str; N]) -> [u64; N] {
     let status = std::fs::read_to_string(format!("/proc/{thread}/status")).unwrap_or_default();
     let set = |name: &str| {
@@ -96,12 +91,12 @@ pub fn is_pending(thread: Tid, signal: i32) -> bool {
     (pending & !blocked) >> (signal - 1) & 1 == 1
 }
 
-/// Returns true if a stopped thread blocks a signal at present, be it for the duration of a system call.
+/// Returns true if a stopped thread blocks a signal at present, even if only for the duration of a system call.
 pub fn is_blocked(thread: Tid, signal: i32) -> bool {
     signal_sets(thread, ["SigBlk"])[0] >> (signal - 1) & 1 == 1
 }
 
-/// Reads a stopped thread's signal mask, with signal 1 in the lowest bit; within `sigsuspend`, the mask to which the call returns.
+/// Reads a stopped thread's signal mask, with signal 1 in the lowest bit. Within `sigsuspend`, this is the mask that the call will restore.
 pub fn signal_mask(thread: Tid) -> io::Result<u64> {
     const GET: u32 = 0x420a;
     let mut mask = 0u64;
@@ -124,12 +119,12 @@ pub fn has_pending(thread: Tid) -> bool {
 pub enum Disposition {
     /// The program's handler runs.
     Caught,
-    /// None, except possibly a stop.
+    /// Nothing happens, except that the process may stop.
     Ignored,
     Fatal,
 }
 
-/// Returns the effect of a signal on a stopped thread. `caused` means that the thread's own instruction has caused it.
+/// Returns the effect of a signal on a stopped thread. `caused` means that the thread's own instruction has caused the signal.
 pub fn disposition(thread: Tid, signal: i32, caused: bool) -> Disposition {
     let [caught, ignored] = signal_sets(thread, ["SigCgt", "SigIgn"]).map(|set| set >> (signal - 1) & 1 == 1);
     let passes = matches!(
@@ -143,7 +138,6 @@ pub fn disposition(thread: Tid, signal: i32, caused: bool) -> Disposition {
     }
 }
 
-/// Returns true if the action for a signal is not the default.
 pub fn has_action(thread: Tid, signal: i32) -> bool {
     let [caught, ignored] = signal_sets(thread, ["SigCgt", "SigIgn"]);
     (caught | ignored) >> (signal - 1) & 1 == 1
@@ -223,9 +217,9 @@ fn set_user_word(thread: Tid, offset: usize, value: u64) -> io::Result<()> {
 
 /// Type of the register set with all extended state (`NT_X86_XSTATE`), in the format of XSAVE.
 const EXTENDED_STATE: usize = 0x202;
-/// Number of the component of that state with the rights for protection keys.
+/// Number of the state's component with the rights for protection keys.
 const KEY_RIGHTS: u32 = 9;
-/// Offset of the bit set of the components that the state has.
+/// Offset of the bit set that says which components the state has.
 const COMPONENTS: usize = 512;
 
 /// Reads a stopped thread's rights for memory protection keys (the register PKRU).
@@ -234,7 +228,6 @@ pub fn key_rights(thread: Tid) -> io::Result<u32> {
     Ok(u32::from_le_bytes(state[place..place + 4].try_into().expect("four bytes")))
 }
 
-/// Sets a stopped thread's rights for memory protection keys.
 pub fn set_key_rights(thread: Tid, rights: u32) -> io::Result<()> {
     const SET: u32 = 0x4205;
     let (mut state, place) = extended_state(thread)?;
@@ -244,7 +237,7 @@ pub fn set_key_rights(thread: Tid, rights: u32) -> io::Result<()> {
     request(SET, thread, EXTENDED_STATE, &raw const vector as usize)
 }
 
-/// Reads the extended state of a stopped thread. Returns it with the offset of the rights for protection keys.
+/// Reads a stopped thread's extended state. Returns the state, and the offset in it of the rights for protection keys.
 fn extended_state(thread: Tid) -> io::Result<(Vec<u8>, usize)> {
     const GET: u32 = 0x4204;
     let mut state = vec![0; 1 << 14];
@@ -258,12 +251,11 @@ fn extended_state(thread: Tid) -> io::Result<(Vec<u8>, usize)> {
     }
 }
 
-/// Reads the code of the signal that a thread is about to receive, which shows its cause.
+/// Reads `si_code` of the signal that a thread is about to receive. The code shows the signal's cause.
 pub fn signal_code(thread: Tid) -> io::Result<i32> {
     Ok(signal_information(thread)?.si_code)
 }
 
-/// Reads all information on the signal that a thread is about to receive.
 pub fn signal_information(thread: Tid) -> io::Result<libc::siginfo_t> {
     // SAFETY: the structure consists of integers, for which zero is valid.
     let mut information: libc::siginfo_t = unsafe { std::mem::zeroed() };
@@ -271,7 +263,7 @@ pub fn signal_information(thread: Tid) -> io::Result<libc::siginfo_t> {
     Ok(information)
 }
 
-/// Restores the information after the thread has been stepped.
+/// Restores the information on a thread's signal after the thread has been stepped.
 pub fn set_signal_information(thread: Tid, information: &libc::siginfo_t) -> io::Result<()> {
     request(libc::PTRACE_SETSIGINFO, thread, 0, std::ptr::from_ref(information) as usize)
 }
@@ -279,9 +271,9 @@ pub fn set_signal_information(thread: Tid, information: &libc::siginfo_t) -> io:
 /// The state of a system call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CallStop {
-    /// It is about to start.
+    /// The call is about to start.
     Entry { number: u64, arguments: [u64; 6] },
-    /// It has ended.
+    /// The call has ended.
     Exit {
         /// Its result; small negative numbers are errors.
         result: i64,
@@ -302,7 +294,6 @@ struct CallInformation {
     words: [u64; 8],
 }
 
-/// Reads the system call that a thread has stopped at.
 pub fn system_call(thread: Tid) -> io::Result<CallStop> {
     const GET_SYSCALL_INFO: u32 = 0x420e;
     let mut information = CallInformation::default();
@@ -333,7 +324,7 @@ pub fn wait_interruptibly() -> io::Result<Option<(Tid, PtraceStop)>> {
     wait_status(-1, 0)
 }
 
-/// Waits for the end of a child of this process that is not traced any more, and returns its wait status.
+/// Waits for the end of a child of this process that is no longer traced, and returns its wait status.
 ///
 /// # Errors
 /// The process is not a child, or its status was already taken.
@@ -396,7 +387,7 @@ fn request(what: u32, thread: Tid, address: usize, data: usize) -> io::Result<()
     checked(result)
 }
 
-/// Ignores the error of a thread that was killed meanwhile, whose end wait(2) reports.
+/// Ignores the error `ESRCH`: the thread was killed meanwhile, and wait(2) reports its end.
 pub fn unless_gone(result: io::Result<()>) -> io::Result<()> {
     result.or_else(|e| if e.raw_os_error() == Some(libc::ESRCH) { Ok(()) } else { Err(e) })
 }
@@ -412,8 +403,8 @@ const INTERRUPTED_BY_STOPS: &[libc::c_long] = &[
     libc::SYS_io_getevents,
 ];
 
-/// Restarts such a system call of a stopped thread, with its full time limit, so that the program does not see an error caused by
-/// tracing.
+/// If a stop has interrupted one of these system calls in a stopped thread, restarts the call with its full time limit, so that the program
+/// does not see an error caused by tracing.
 pub fn restart_interrupted_call(thread: Tid) -> io::Result<()> {
     let registers = registers(thread)?;
     let is_interrupted =
@@ -427,7 +418,6 @@ pub fn restart_interrupted_call(thread: Tid) -> io::Result<()> {
 
 const SYSCALL_LENGTH: u64 = 2;
 
-/// Disables the hardware breakpoints of a stopped thread.
 pub fn clear_debug_registers(thread: Tid) -> io::Result<()> {
     const CONTROL: usize = 7;
     set_debug_register(thread, CONTROL, 0)?;

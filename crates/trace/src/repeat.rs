@@ -1,4 +1,4 @@
-//! Repeatable runs: what differs from run to run is fixed, or answered from a recorded first run. Remaining divergence is detected.
+//! Makes runs repeatable: what differs from run to run is fixed, or answered from a recorded first run. Remaining divergence is detected.
 //!
 //! | aspect | how it is made repeatable |
 //! |---|---|
@@ -24,13 +24,13 @@ use xxhash_rust::xxh3::Xxh3;
 /// The aspects of a run that are made repeatable; each can be switched off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RepeatRecipe {
-    /// Addresses are not randomised.
+    /// True if addresses are not randomised.
     pub addresses: bool,
-    /// The time is that of the first run.
+    /// True if the time is that of the first run.
     pub time: bool,
-    /// Random numbers are those of the first run.
+    /// True if random numbers are those of the first run.
     pub randomness: bool,
-    /// Process ids are those of the first run.
+    /// True if process ids are those of the first run.
     pub processes: bool,
     /// The core that tracer and subject run on, if it is fixed.
     pub core: Option<usize>,
@@ -71,7 +71,6 @@ pub struct RunLog {
     pub answers: Vec<CallAnswer>,
     /// The system calls of each thread, in order.
     pub calls: Vec<Vec<RepeatedCall>>,
-    /// The process id.
     process: Tid,
     /// True if the run was followed to its end.
     is_complete: bool,
@@ -82,11 +81,11 @@ pub struct RunLog {
 pub struct RepeatDivergence {
     /// The thread.
     pub thread: ThreadNumber,
-    /// Number of equal system calls of the thread before it.
+    /// Number of equal system calls of the thread before the difference.
     pub position: usize,
-    /// The system call of the first run; `None` if it had no more.
+    /// The system call of the first run; `None` if that run made no more calls.
     pub expected: Option<RepeatedCall>,
-    /// The system call of this run; `None` if it had no more.
+    /// The system call of this run; `None` if this run made no more calls.
     pub found: Option<RepeatedCall>,
 }
 
@@ -131,7 +130,6 @@ struct PendingCall {
     number: u64,
     arguments: [u64; 6],
     answer: Option<usize>,
-    /// True if the call reads the subject's mappings.
     reads_mappings: bool,
     hash: Xxh3,
 }
@@ -139,15 +137,14 @@ struct PendingCall {
 /// How to handle a system call that is about to start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CallEntry {
-    /// Run it.
     Run,
-    /// Run it with these first two arguments.
+    /// Run the call with these first two arguments.
     RunWith([u64; 2]),
-    /// Skip it: it is answered.
+    /// Skip the call, which is answered.
     Skip,
 }
 
-/// A call, the aspect that it belongs to, and the indexes and lengths of the buffers that it writes.
+/// A call, the part of the recipe that covers it, and the argument index and length of each buffer that the call writes.
 type AnsweredCall = (i64, RecipePart, &'static [(usize, usize)]);
 
 /// The calls that are answered. A buffer length of 0 means that the call's result is the length.
@@ -307,7 +304,6 @@ impl Repeater {
         self.log.answers.push(CallAnswer { thread, number: call.number, result, written });
     }
 
-    /// Replaces process ids in results.
     fn translate_result(&mut self, call: &PendingCall, thread: ThreadNumber, result: i64) -> CallResult {
         let is_id = matches!(call.number as i64, libc::SYS_set_tid_address | libc::SYS_fork | libc::SYS_vfork | libc::SYS_clone);
         match (&self.first, is_id && self.recipe.processes && result > 0 && thread.0 == 0) {
@@ -353,7 +349,6 @@ impl Repeater {
     }
 }
 
-/// A result, and whether it replaces the kernel's.
 enum CallResult {
     Replaced(i64),
     Kept(i64),
@@ -367,7 +362,7 @@ impl CallResult {
     }
 }
 
-/// Number of leading arguments of a system call that are ids of processes or threads.
+/// Returns how many leading arguments of a system call are ids of processes or threads.
 fn process_arguments(number: u64) -> usize {
     match number as i64 {
         libc::SYS_tgkill | libc::SYS_rt_tgsigqueueinfo => 2,

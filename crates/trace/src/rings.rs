@@ -19,7 +19,7 @@ use std::os::unix::fs::FileExt;
 
 /// Distance in bytes between the starts of two rings.
 pub const STRIDE: u64 = RING_SIZE + 4096;
-/// Number of rings, which limits the threads at a time. Unused rings take address space but no memory.
+/// Number of rings, and thus the maximum number of threads at a time. Unused rings take address space but no memory.
 pub const RINGS: u64 = 4096;
 
 #[derive(Debug)]
@@ -75,7 +75,6 @@ impl Rings {
         Ok(Self { file, start: start as u64, free: (0..RINGS).rev().collect(), bytes: Vec::new(), symbols: Vec::new() })
     }
 
-    /// The address range of all rings in the subject.
     pub fn span(&self) -> Range<u64> {
         self.start..self.start + RINGS * STRIDE
     }
@@ -108,7 +107,6 @@ impl Rings {
         self.file.write_all_at(&cursor.to_le_bytes(), ring.0 * STRIDE + CURSOR)
     }
 
-    /// Reads the register that is saved in a ring.
     pub fn saved(&self, ring: Ring) -> io::Result<u64> {
         self.word(ring, SAVED)
     }

@@ -42,7 +42,7 @@ pub struct TraceRun<'a> {
     pub recipe: RepeatRecipe,
     /// The first run, if this run repeats it.
     pub first: Option<Arc<RunLog>>,
-    /// Ends the collection once it is true.
+    /// Ends the collection once the flag is true.
     pub stop: &'a AtomicBool,
     /// Ends the collection after this time.
     pub limit: Option<Duration>,

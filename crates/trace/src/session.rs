@@ -1,5 +1,6 @@
 //! The session of a traced process: its threads and their stops, system calls injected into it, and the journal of all changes to it.
-//! Closing a session undoes the changes and lets the process continue untraced, also after errors. Dropping it is the last resort.
+//! Closing a session undoes the changes and lets the process continue untraced, also after errors. As a last resort, dropping the session
+//! closes it.
 //!
 //! Invariant: no wait is for one thread alone. The end of a killed process's first thread is reported only after all other threads have
 //! ended, and these end only once they are resumed. So events of other threads are accepted and queued.
@@ -22,10 +23,9 @@ use std::rc::Rc;
 #[derive(Debug)]
 pub struct Session {
     process: Tid,
-    /// Opened once the threads are stopped: before that, the process may still execute another program, which replaces its memory.
+    /// Opened once the threads are stopped: before that, the process may still execute a different program, which replaces its memory.
     memory: OnceCell<Memory>,
     code: SharedCodeChanges,
-    /// Hides the changes to code from the program.
     pub(crate) guard: RefCell<CodeGuard>,
     /// The signal state as the program knows it.
     pub(crate) signals: RefCell<SignalState>,
@@ -58,7 +58,7 @@ impl Session {
         self.process
     }
 
-    /// Opens the memory another time. Changes to code are entered in the same journal.
+    /// Opens the memory once more. Changes to code are entered in the same journal.
     pub fn memory(&self) -> io::Result<Memory> {
         Memory::open_journaled(self.process, self.code.clone())
     }
@@ -77,12 +77,11 @@ impl Session {
         self.state.borrow().threads.len() > 1
     }
 
-    /// The traced threads.
     pub fn threads(&self) -> Vec<Tid> {
         self.state.borrow().threads.keys().copied().collect()
     }
 
-    /// Notes that the program filters its system calls. None is injected from now on, since the filter could kill the program for it.
+    /// Notes that the program filters its system calls. No call is injected from now on, since the filter could kill the program for it.
     pub fn set_filtered(&self) {
         self.state.borrow_mut().is_filtered = true;
     }
@@ -91,7 +90,6 @@ impl Session {
         self.state.borrow().is_filtered
     }
 
-    /// Number of bytes that this session has mapped into the process.
     pub fn mapped_bytes(&self) -> u64 {
         let bytes = |entry: &JournalEntry| if let JournalEntry::Mapping(range) = entry { range.end - range.start } else { 0 };
         self.state.borrow().entries.iter().map(bytes).sum()
@@ -109,7 +107,7 @@ impl Session {
         self.enter(JournalEntry::AddressLimit(own));
     }
 
-    /// Raises the limit on the address space by the size of what is mapped and of what is about to be mapped.
+    /// Raises the limit on the address space by the size of this session's mappings, including those about to be made.
     pub fn fit_address_limit(&self) {
         let own = self.address_limit().or_else(|| AddressLimit::of(self.process).filter(|limit| limit.is_limited()));
         if let Some(own) = own {
@@ -231,7 +229,7 @@ impl Session {
     /// Returns the next event of any thread, or `None` if no thread is traced any more.
     ///
     /// # Errors
-    /// `EINTR` if a signal interrupted the wait, or another error of the system.
+    /// `EINTR` if a signal interrupted the wait, or a different system error.
     pub fn next_event(&self) -> io::Result<Option<(Tid, PtraceStop)>> {
         let kept = self.state.borrow_mut().events.pop_front();
         match kept {
@@ -253,14 +251,14 @@ impl Session {
     /// Waits until a thread stops. Events of other threads are queued.
     ///
     /// # Errors
-    /// `ESRCH` if the thread has ended or is about to. That event is queued as well.
+    /// `ESRCH` if the thread has ended or is about to. The exit event is queued as well.
     pub fn wait_for(&self, thread: Tid) -> io::Result<PtraceStop> {
         let kept = {
             let events = &mut self.state.borrow_mut().events;
             events.iter().position(|event| event.0 == thread).and_then(|at| events.remove(at))
         };
         if thread == self.process {
-            // The first thread's end is reported only after these have ended.
+            // The first thread's end is reported only after these threads have ended.
             let is_ending = |event: &(Tid, PtraceStop)| event.0 != thread && event.1 == PtraceStop::Ending;
             let ending: Vec<Tid> = self.state.borrow().events.iter().filter(|event| is_ending(event)).map(|event| event.0).collect();
             self.state.borrow_mut().events.retain(|event| !is_ending(event));
@@ -375,7 +373,6 @@ impl Session {
         unrestored
     }
 
-    /// Restores the original protection of code.
     fn restore_protection(&self, threads: &[Tid], code: &Range<u64>, protection: i32) -> Result<(), CollectError> {
         let arguments = [code.start, code.end - code.start, protection as u64, 0, 0, 0];
         self.inject_in_any(threads, Some(self.stub.get()), libc::SYS_mprotect, arguments)
@@ -449,7 +446,6 @@ impl Session {
         }
     }
 
-    /// Stops all threads, and returns the signals that they are about to receive.
     fn stop_threads(&self) -> io::Result<BTreeMap<Tid, i32>> {
         let mut signals = BTreeMap::new();
         let running =

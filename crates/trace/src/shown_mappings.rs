@@ -15,19 +15,18 @@ use std::ops::Range;
 /// Size of the kernel's buffer, which holds whole lines.
 const PIECE: usize = 4096;
 
-/// The subject's open files that list its mappings.
+/// What a subject sees of its own mappings, and its open files that list them.
 #[derive(Debug, Default)]
 pub struct ShownMappings {
     hidden: Vec<Range<u64>>,
     code: Vec<MappingLine>,
-    /// Pages of code that are not executable at present, because the program reads them.
+    /// Pages of code that are currently not executable, because the program reads them.
     data_views: Vec<u64>,
     files: HashMap<u64, Position>,
     /// True if the subject may have opened a file of its memory.
     has_memory: bool,
 }
 
-/// The read position in a file.
 #[derive(Clone, Debug, Default)]
 struct Position {
     /// End address of the last line that was read.
@@ -36,7 +35,7 @@ struct Position {
     rest: Vec<u8>,
 }
 
-/// One line of the file.
+/// One line of `/proc/PID/maps`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct MappingLine {
     range: Range<u64>,
@@ -47,7 +46,7 @@ struct MappingLine {
 }
 
 impl ShownMappings {
-    /// Records the state of a stopped process. Mappings in `hidden` are not shown, and code of the image, which lies at `code`, is always
+    /// Records the state of a stopped process. Mappings in `hidden` are not shown, and the image's code, which is at `code`, is always
     /// shown as it is now.
     pub fn new(process: Tid, hidden: Vec<Range<u64>>, code: &[Range<u64>]) -> std::io::Result<Self> {
         let lines = lines(process)?;
@@ -58,7 +57,7 @@ impl ShownMappings {
         Ok(Self { hidden, code: lines.into_iter().filter(is_code).collect(), has_memory, ..Self::default() })
     }
 
-    /// Adds a library with this code, which has just been mapped, and the memory mapped for it.
+    /// Adds a library that has just been mapped. `code` is its code, and `hidden` is the memory that the collector has mapped for it.
     pub fn add(&mut self, process: Tid, hidden: Range<u64>, code: &[Range<u64>]) -> std::io::Result<()> {
         let more = Self::new(process, vec![hidden], code)?;
         self.hidden.extend(more.hidden);
@@ -67,18 +66,15 @@ impl ShownMappings {
         Ok(())
     }
 
-    /// Forgets a library that is no longer mapped.
     pub fn forget(&mut self, hidden: &Range<u64>, code: &[Range<u64>]) {
         self.hidden.retain(|h| h != hidden);
         self.code.retain(|line| !code.iter().any(|c| overlap(c, &line.range)));
     }
 
-    /// Hides another mapping.
     pub fn hide(&mut self, mapping: Range<u64>) {
         self.hidden.push(mapping);
     }
 
-    /// Notes the pages of code that are not executable at present.
     pub fn note_data_views(&mut self, pages: Vec<u64>) {
         self.data_views = pages;
     }
@@ -104,7 +100,7 @@ impl ShownMappings {
         self.files.remove(&descriptor);
     }
 
-    /// Returns true if reads of a descriptor are answered.
+    /// Returns true if the tracer answers reads of a descriptor.
     pub fn is_answered(&self, descriptor: u64) -> bool {
         self.files.contains_key(&descriptor)
     }
@@ -115,7 +111,6 @@ impl ShownMappings {
         Ok(self.files.get_mut(&descriptor).map(|position| position.read(&shown, size)).unwrap_or_default())
     }
 
-    /// The lines that the program is to see.
     fn visible_lines(&self, lines: Vec<MappingLine>) -> Vec<MappingLine> {
         let visible = lines.into_iter().filter(|line| !self.hidden.iter().any(|h| overlap(h, &line.range)));
         self.join_code_lines(visible.flat_map(|line| self.split_code_line(line)))
@@ -147,7 +142,7 @@ impl ShownMappings {
         joined
     }
 
-    /// Undoes a merge by the kernel: where the protection of code was changed, it may have joined adjacent mappings. Splits them again.
+    /// Undoes a merge by the kernel, which may have joined adjacent mappings where the protection of code was changed.
     fn split_code_line(&self, line: MappingLine) -> Vec<MappingLine> {
         let mut shown = Vec::new();
         let mut rest = line;

@@ -1,4 +1,4 @@
-//! The signal state of a program as it knows it: the masks of its threads, and its actions for SIGTRAP and SIGSEGV, which traces cause.
+//! A program's own view of its signal state: the masks of its threads, and its actions for SIGTRAP and SIGSEGV, which traces cause.
 //! [`kept_signals`](crate::kept_signals) keeps it up to date and restores it.
 //!
 //! Actions belong to a process, not to memory: a `vfork` child has its own.
@@ -17,13 +17,13 @@ pub const KNOWN: [i32; 2] = [libc::SIGSEGV, libc::SIGTRAP];
 pub struct SignalState {
     /// The mask of each thread, with signal 1 in the lowest bit.
     pub masks: HashMap<Tid, u64>,
-    /// Actions by process and signal; none for the default.
+    /// Actions by process and signal. Default actions are absent.
     actions: HashMap<(Tid, i32), SignalAction>,
     /// Threads in which injected calls have reset an action for SIGTRAP.
     pub reset_traps: HashSet<Tid>,
 }
 
-/// A signal as a set.
+/// Returns the signal set that contains only this signal.
 pub fn bit(signal: i32) -> u64 {
     1 << (signal - 1)
 }
@@ -49,7 +49,6 @@ pub fn ignoring() -> SignalAction {
     action
 }
 
-/// The process of a thread.
 pub fn process_of(thread: Tid) -> Tid {
     number(&status(thread), "Tgid").unwrap_or(thread)
 }
@@ -62,18 +61,18 @@ impl SignalState {
         }
     }
 
-    /// The action of a process; `None` for the default.
+    /// Returns a process's action for a signal; `None` is the default action.
     pub fn action_of(&self, process: Tid, signal: i32) -> Option<SignalAction> {
         self.actions.get(&(process, signal)).copied()
     }
 
-    /// The action for a signal in a thread's process; `None` for the default.
+    /// Returns the action of a thread's process for a signal; `None` is the default action.
     pub fn action(&self, thread: Tid, signal: i32) -> Option<SignalAction> {
         let is_set = self.actions.keys().any(|key| key.1 == signal);
         if is_set { self.action_of(process_of(thread), signal) } else { None }
     }
 
-    /// Returns true if a process may ignore a signal.
+    /// Returns true if any process ignores a signal.
     pub fn may_be_ignored(&self, signal: i32) -> bool {
         self.actions.iter().any(|(key, action)| key.1 == signal && ignores(action))
     }
@@ -89,7 +88,7 @@ impl SignalState {
         }
     }
 
-    /// Forgets a thread that has ended, or a process that has executed another program.
+    /// Forgets a thread that has ended, or a process that has executed a different program.
     pub fn forget(&mut self, thread: Tid) {
         self.masks.remove(&thread);
         self.reset_traps.remove(&thread);

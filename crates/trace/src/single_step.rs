@@ -29,14 +29,11 @@ pub const AT_HANDLER: i32 = libc::SIGTRAP;
 /// Offset of the flags in the signal frame that the kernel pushes: after the return address, among the registers of the context.
 pub const SAVED_FLAGS: u64 = 8 + 40 + 17 * 8;
 
-/// Single-steps a program.
 #[derive(Debug)]
 pub struct Stepping {
-    /// Code of the mapped files.
     code: Vec<SteppedCode>,
     threads: HashMap<Tid, SteppedThread>,
     steps_libraries: bool,
-    /// True if the image's code is executable at present.
     is_executable: bool,
 }
 
@@ -54,13 +51,11 @@ struct SteppedThread {
     is_stepped: bool,
     /// Address of the last stop.
     address: u64,
-    /// True if the current instruction is a system call.
     is_at_system_call: bool,
     /// True if the program itself has set the trap flag, and receives a signal after the instruction.
     program_traps: bool,
     /// If the current instruction pushes the flags, the address after it.
     pushes_flags: Option<u64>,
-    /// The effect of the current instruction on the program's own trap flag.
     flag_effect: TrapFlagEffect,
 }
 
@@ -87,12 +82,10 @@ enum Arrival {
 }
 
 impl Stepping {
-    /// Steps the executable parts of `code` in a stopped process.
     pub fn new(process: Tid, code: &[Range<u64>]) -> io::Result<Self> {
         Ok(Self { code: mapped_code(process, code)?, threads: HashMap::new(), steps_libraries: false, is_executable: true })
     }
 
-    /// Steps a library that a thread, which is stopped, has mapped.
     pub fn add(&mut self, subject: &TracedProcess, thread: Tid, image: &Image) -> Result<(), CollectError> {
         let code = mapped_code(subject.process, &image.code)?;
         if !self.is_executable {
@@ -106,8 +99,8 @@ impl Stepping {
         self.code.retain(|code| !image.code.iter().any(|of_image| overlap(of_image, &code.range)));
     }
 
-    /// Handles a change to whole pages by a system call of a stopped thread. Code that was replaced or has become writable is not stepped
-    /// any more.
+    /// Handles a change to whole pages by a system call of a stopped thread. Code that was replaced or has become writable is no longer
+    /// stepped.
     pub fn handle_memory_change(
         &mut self,
         subject: &TracedProcess,
@@ -163,7 +156,7 @@ impl Stepping {
         self.step(subject, (thread, number), Arrival::Next, images, sink)
     }
 
-    /// Steps libraries as well from now on, which takes no system calls in the program's name.
+    /// Steps libraries as well from now on, so that no more system calls have to be injected.
     pub fn start_stepping_libraries(&mut self, subject: &TracedProcess, thread: Tid) -> Result<(), CollectError> {
         self.steps_libraries = true;
         self.make_executable(subject, thread)
@@ -216,7 +209,6 @@ impl Stepping {
         }
     }
 
-    /// Decides what a signal stop means.
     pub fn handle_trap(
         &mut self,
         subject: &TracedProcess,
@@ -317,7 +309,7 @@ impl Stepping {
         Ok(sink.record(number, images.in_file(at) | transfer | resumed)?)
     }
 
-    /// Returns true if a trap after a stopped thread's last instruction is due to the program itself, whether the thread was stepped or
+    /// Returns true if the program itself has caused a trap after a stopped thread's last instruction, whether the thread was stepped or
     /// not.
     fn program_traps(&self, thread: Tid) -> io::Result<bool> {
         match self.threads.get(&thread) {
@@ -375,7 +367,6 @@ impl Stepping {
 }
 
 impl SteppedCode {
-    /// The journal entry that restores the protection.
     fn entry(&self) -> JournalEntry {
         JournalEntry::Protection(pages(&self.range), self.protection)
     }
@@ -408,7 +399,6 @@ fn program_trap_flag(thread: Tid, registers: &Registers, last: SteppedThread, ar
     Ok(own)
 }
 
-/// Returns the effect of an instruction on the program's own trap flag.
 fn trap_flag_effect(subject: &TracedProcess, instruction: Option<&Instruction>, stack_pointer: u64) -> TrapFlagEffect {
     let popped = || match subject.memory.read_some(stack_pointer + 1, 1).as_slice() {
         [flags] => TrapFlagEffect::Popped(flags & (TRAP_FLAG >> 8) as u8 != 0),
@@ -421,7 +411,7 @@ fn trap_flag_effect(subject: &TracedProcess, instruction: Option<&Instruction>, 
     }
 }
 
-/// Clears the trap flag in flags that lie at a stack address.
+/// Clears the trap flag in the flags that are stored at `stack_pointer`.
 pub fn hide_trap_flag(subject: &TracedProcess, stack_pointer: u64) -> io::Result<()> {
     let place = stack_pointer + 1;
     match subject.memory.read_some(place, 1).as_slice() {

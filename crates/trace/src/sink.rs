@@ -19,10 +19,10 @@ pub enum SinkFlow {
 /// Recorded instead of the target of a jump or call that faulted.
 pub const NOWHERE: u64 = u64::MAX;
 
-/// Bit of a single-stepped address whose instruction, as found in memory at that moment, is a jump, a call or a return.
+/// Bit that is set in a single-stepped address if the instruction found there at that moment is a jump, a call or a return.
 pub const TRANSFER: u64 = 1 << 63;
 
-/// Bit of a single-stepped address that the thread reached through a system call, including the return from a signal handler.
+/// Bit that is set in a single-stepped address if the thread reached it through a system call, such as the return from a signal handler.
 pub const RESUMED: u64 = 1 << 62;
 
 /// A consumer of recorded hits.

@@ -7,7 +7,7 @@ use std::ops::Range;
 use trodden_binary::Binary;
 use trodden_wire::SLED;
 
-/// Finds each block's sled, if it has one, by the block's start. The code before the sled always runs, and contains no call.
+/// Returns the address of each block's sled, by the block's start. The code before a sled always runs, and contains no call.
 pub fn of_blocks(code: &[(u64, Vec<u8>)], blocks: &[Range<u64>]) -> HashMap<u64, u64> {
     blocks.iter().filter_map(|block| Some((block.start, of_block(code, block)?))).collect()
 }

@@ -1,5 +1,5 @@
 //! The stack of a stopped thread: the calls that have not returned. A run can end within calls, by `exit`, a signal or `exec`; the stack
-//! shows which.
+//! shows within which calls.
 //!
 //! Frames of libraries are unwound by their `.eh_frame`, using framehop.
 
@@ -66,7 +66,7 @@ impl StackUnwinder {
     }
 }
 
-/// The files mapped with code, and their unwind tables.
+/// Returns the files that are mapped with code, with their unwind tables.
 fn modules(mappings: &[ProcessMapping]) -> Vec<Module<Vec<u8>>> {
     let mut modules = Vec::new();
     for code in mappings.iter().filter(|m| m.executable && m.is_file()) {

@@ -24,7 +24,7 @@ use std::rc::Rc;
 /// Size in bytes of the area for slots or copies near an image.
 pub const AREA_SIZE: u64 = 32 << 20;
 
-/// Offset in the area of a slot for any one instruction: the system call stub comes first.
+/// Offset in the area of a slot for any single instruction. The system call stub precedes the slot.
 pub const FREE_SLOT: u64 = SLOT;
 
 /// Number of addresses that are tried for the area.
@@ -47,17 +47,15 @@ pub struct Executable {
     pub code: Vec<Range<u64>>,
     /// The address of a writable segment with code, if there is one.
     pub writable_code: Option<u64>,
-    /// From the start of the first segment to the end of the last.
+    /// The address range from the start of the first segment to the end of the last segment.
     pub span: Range<u64>,
-    /// True if it has restartable sequences (rseq(2)), whose code the kernel reads.
+    /// True if the file has restartable sequences (rseq(2)). The kernel reads their code.
     pub has_restartable_sequences: bool,
 }
 
-/// A traced program in memory.
 #[derive(Debug)]
 pub struct TracedProcess {
     pub process: Tid,
-    /// The session, with the journal of all changes.
     pub session: Rc<Session>,
     /// The memory; patches are entered in the session's journal.
     pub memory: Memory,
@@ -107,7 +105,7 @@ impl Executable {
         let writable_code = loaded().filter(is_code).find(is_writable).map(|s| s.p_vaddr(endian));
         let start = loaded().map(|s| range(s).start).min().ok_or_else(|| fault("has no loadable segment"))?;
         let end = loaded().map(|s| range(s).end).max().unwrap_or(start);
-        // A file without names of sections has none of these.
+        // A file without section names has no such section.
         let sections = header.sections(endian, &file).ok();
         let is_one = |name: &[u8]| name.starts_with(b"__rseq_cs");
         let has_restartable_sequences =
@@ -145,8 +143,8 @@ impl TracedProcess {
     /// Prepares a process that is about to return from `execve`.
     fn prepare(session: &Rc<Session>, executable: &Executable, recipe: &RepeatRecipe) -> Result<Self, CollectError> {
         let process = session.process();
-        // After an error of this process, the subject continues. Only if this process is killed, the subject must be killed as well,
-        // since its breakpoints would kill it sooner or later.
+        // After an error in this process, the subject continues. If this process is killed, the kernel must kill the subject as well, since
+        // the breakpoints left in it would kill it sooner or later.
         ptrace::set_options(process, true)?;
         // The stop precedes the return from `execve`, whose result would overwrite registers that are set here.
         session.resume(process, Resume::ToSystemCall, 0)?;
@@ -188,7 +186,7 @@ impl TracedProcess {
             .ok_or_else(|| CollectError::Unexpected { what: format!("process {process} has not mapped {}", canonical.display()) })?
             .start;
         let bias = start.wrapping_sub(executable.span.start & !0xfff);
-        // Before any trap, since a trap may reset the action.
+        // The actions are read before any trap, since a trap may reset them.
         for signal in [libc::SIGTRAP, libc::SIGSEGV] {
             session.note_action(process, signal, signal_action(session, &memory, process, signal)?);
         }
@@ -222,7 +220,6 @@ impl TracedProcess {
         self.area..self.area + AREA_SIZE
     }
 
-    /// Single-steps a stopped thread: see [`Session::step`].
     pub fn step(&self, thread: Tid) -> Result<Option<u64>, CollectError> {
         self.session.step(thread)
     }
@@ -238,12 +235,11 @@ impl TracedProcess {
         }
     }
 
-    /// Makes a system call in a stopped thread: see [`Session::inject`].
     pub fn inject(&self, thread: Tid, at: Option<u64>, number: libc::c_long, arguments: [u64; 6]) -> Result<i64, CollectError> {
         self.session.inject(&self.memory, thread, at, number, arguments)
     }
 
-    /// Allows a stopped child with a copy of the memory, which is not followed any more, to read the time-stamp counter.
+    /// Allows a stopped child to read the time-stamp counter. The child has a copy of the memory and is no longer followed.
     pub fn enable_time_stamps(&self, thread: Tid) -> Result<(), CollectError> {
         // A program with a filter was allowed to read the counter before the filter took effect.
         match self.fixed_clock && !self.session.is_filtered() {
@@ -266,7 +262,7 @@ fn signal_action(session: &Session, memory: &Memory, process: Tid, signal: i32) 
     if ptrace::disposition(process, signal, false) == Disposition::Fatal {
         return Ok(None);
     }
-    // Scratch memory below the red zone of the stack, which is restored afterwards.
+    // Scratch memory below the stack's red zone; its contents are restored afterwards.
     let place = (ptrace::stack_pointer(process)? - 512) & !0xf;
     let (mut hidden, mut action) = (SignalAction::default(), SignalAction::default());
     memory.read(place, &mut hidden)?;
@@ -308,7 +304,7 @@ impl Auxiliary {
 }
 
 impl RepeatRecipe {
-    /// Overwrites the random bytes and hides the vdso, as far as the recipe demands it.
+    /// Overwrites the random bytes if the recipe fixes randomness, and hides the vdso if it fixes the time.
     fn fix_auxiliary(&self, memory: &Memory, random: u64, vdso: Option<u64>) -> io::Result<()> {
         if self.randomness && random != 0 {
             memory.write(random, b"trodden repeats.")?;

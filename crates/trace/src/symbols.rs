@@ -1,4 +1,4 @@
-//! Sequences of recorded numbers, of which nearly all are small: sites, and now and then an address.
+//! Sequences of recorded numbers. Nearly all of these are small: sites, and occasionally an address.
 
 /// Marks the position of a number that does not fit into a word.
 const WIDE: u32 = u32::MAX;

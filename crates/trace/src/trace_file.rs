@@ -52,7 +52,7 @@ pub struct TraceDescription {
     pub edges: Vec<(TraceBlock, TraceBlock)>,
     /// Paths of the source files.
     pub files: Vec<String>,
-    /// Names of the functions that were not traced inside, each with the reason.
+    /// Names of functions inside which nothing was traced, each with the reason.
     pub opaque: Vec<(String, String)>,
 }
 
@@ -108,9 +108,9 @@ pub enum TraceEvent {
     Block(TraceBlock),
     /// A call; the next block is the callee's first.
     Call {
-        /// The caller is outside the traced code.
+        /// True if the caller is outside the traced code.
         outside: bool,
-        /// A tail call: the caller's frame is replaced.
+        /// True for a tail call, which replaces the frame of the caller.
         tail: bool,
     },
     /// The current function returns.
@@ -246,7 +246,7 @@ impl TraceWriter {
         self.thread(thread).push(event)
     }
 
-    /// The writer of one thread's events.
+    /// Returns the writer for one thread's events.
     pub fn thread(&mut self, thread: ThreadNumber) -> ThreadWriter<'_> {
         let index = thread.0 as usize;
         if self.threads.len() <= index {
@@ -461,7 +461,7 @@ impl TraceFile {
     }
 }
 
-/// Checks that a number is below `all`.
+/// Returns a number if it is below `all`.
 fn checked_number(number: u64, all: usize) -> Option<u32> {
     u32::try_from(number).ok().filter(|number| (*number as usize) < all)
 }
@@ -483,7 +483,7 @@ fn piece(header: StoredBlock, index: &[u8], all: usize) -> Option<TracePiece> {
     for _ in 0..touched {
         functions.push(TraceFunction(checked_number(rest.number()?, all)?));
     }
-    // So that counting blocks from here cannot overflow.
+    // With this bound, counting blocks from here cannot overflow.
     if first > u64::MAX / 2 {
         return None;
     }

@@ -1,8 +1,8 @@
 //! Two processes for a command that traces: the *client*, which the user started, and the *tracer*, in a session of its own.
 //!
-//! The client forwards its signals and waits. When it ends, in whatever way, its end of their socket is closed. The tracer notices, and
-//! undoes all changes to traced processes, so that even `kill -9` of the client leaves nothing behind. Signals from the terminal reach
-//! the client and the programs, which stay in its process group, but not the tracer.
+//! The client forwards its signals and waits. However the client ends, its end of the socket between them is closed. The tracer notices
+//! this, and undoes all changes to traced processes, so that even `kill -9` of the client leaves nothing behind. Signals from the terminal
+//! reach the client and the programs, which stay in its process group, but not the tracer.
 
 use crate::launcher::{InheritedSignals, Launcher, is_ignored};
 use crate::system::checked;
@@ -40,7 +40,7 @@ pub enum ClientMessage {
 #[derive(Debug)]
 pub struct ClientLink(UnixStream);
 
-/// Splits this process, which must have one thread. In the client, this returns after the tracer has ended.
+/// Splits this process, which must have only one thread. In the client, the function returns after the tracer has ended.
 ///
 /// # Errors
 /// The limit on processes or descriptors is reached.
@@ -96,8 +96,8 @@ impl ClientLink {
     }
 }
 
-/// The signals that the client forwards, which would otherwise end it, and SIGCHLD, which reports the end of the tracer. Signals ignored
-/// from the start stay ignored, and the client's own faults are not forwarded.
+/// Returns the signals that the client forwards because they would otherwise end it, and SIGCHLD, which reports the end of the tracer.
+/// Signals ignored from the start stay ignored, and the client's own faults are not forwarded.
 fn forwarded_signals() -> libc::sigset_t {
     const OTHERS: [i32; 20] = [
         libc::SIGKILL,
@@ -154,7 +154,7 @@ fn forward(tracer: i32, mut socket: UnixStream, set: &libc::sigset_t) -> io::Res
         let has_request = all[1].revents != 0;
         while let Some(information) = next_signal(&signals)? {
             if information.ssi_signo != libc::SIGCHLD as u32 {
-                // SI_KERNEL: no process has sent it.
+                // SI_KERNEL means that no process has sent the signal.
                 let from_terminal = information.ssi_code == 0x80;
                 // The tracer may just have ended.
                 let _ = socket.write_all(&[information.ssi_signo as u8, u8::from(from_terminal)]);

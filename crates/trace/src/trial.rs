@@ -1,4 +1,4 @@
-//! Trials of collectors: whether one works on this machine, shown by recording a single hit.
+//! Tests whether a collector works on this machine, by recording a single hit.
 
 use crate::collect::Collector;
 use crate::collectors::CollectorKind;
@@ -71,7 +71,7 @@ const TINY_START: u64 = 0x40_0000;
 /// The code of the tiny program: `xor edi,edi; mov eax,231; nop`, which is watched, and then `syscall`, which is `exit_group(0)`.
 const TINY_CODE: [u8; 10] = [0x31, 0xff, 0xb8, 231, 0, 0, 0, 0x90, 0x0f, 0x05];
 
-/// Also fails if the system does not execute files in memory.
+/// Tries a collector with the tiny program. Also fails if the system does not execute files in memory.
 fn try_with_tiny_program(collector: &dyn Collector) -> Result<()> {
     // SAFETY: the name is a C string with a terminating zero, and the new descriptor is owned by the `File` alone.
     let mut writable = unsafe {

@@ -26,7 +26,6 @@ const OTHER_PREFIXES: [u8; 6] = [0x64, 0x65, 0x66, 0x67, 0xf2, 0xf3];
 pub struct Uprobes {
     probes: KernelProbes,
     slots: Option<Range<u64>>,
-    /// Thread numbers by id.
     threads: HashMap<Tid, u32>,
 }
 

@@ -30,7 +30,6 @@ use trodden_binary::linked::split_address;
 #[derive(Debug)]
 pub struct Watch<'a> {
     run: &'a TraceRun<'a>,
-    /// The files that are mapped at present.
     images: Images,
     means: Watched,
     session: Rc<Session>,
@@ -41,7 +40,6 @@ pub struct Watch<'a> {
     unwinding: StackUnwinder,
 }
 
-/// The means of watching.
 #[derive(Debug)]
 pub enum Watched {
     /// Nothing is watched: the run serves to record system calls.
@@ -50,7 +48,6 @@ pub enum Watched {
     Breakpoints(Breakpoints),
     /// Copies of blocks that record themselves.
     Trampolines(Box<Trampolines>),
-    /// Debug registers.
     Hardware(HardwareBreakpoints),
     /// Uprobes, with breakpoints at the sites where no uprobe can be placed.
     Uprobes(Uprobes, Breakpoints),
@@ -73,12 +70,10 @@ impl<'a> Watch<'a> {
         }
     }
 
-    /// Returns true if an address in memory is watched code.
     pub fn is_code(&self, address: u64) -> bool {
         self.images.image_at(address).is_some()
     }
 
-    /// Translates an address in memory to one in its file.
     pub fn in_file(&self, address: u64) -> u64 {
         self.images.in_file(address)
     }
@@ -209,7 +204,6 @@ impl<'a> Watch<'a> {
         }
     }
 
-    /// Handles a change to memory that a system call of a stopped thread has made.
     pub fn handle_memory_change(
         &mut self,
         subject: &TracedProcess,
@@ -223,7 +217,7 @@ impl<'a> Watch<'a> {
         }
     }
 
-    /// Returns the released ranges that are meant, as file addresses, ascending.
+    /// Returns the released ranges that `is_meant` selects, as file addresses, ascending.
     pub fn released_code(&self, is_meant: impl Fn(&Range<u64>) -> bool) -> Vec<Range<u64>> {
         let mut all: Vec<Range<u64>> = self.released_code.iter().filter(|range| is_meant(range)).cloned().collect();
         all.sort_unstable_by_key(|range| range.start);
@@ -282,7 +276,7 @@ impl<'a> Watch<'a> {
         Ok(())
     }
 
-    /// Records what is left of all threads. Nothing that is watched runs any more.
+    /// Records what is left of all threads. No watched code runs any longer.
     pub fn end_all(&mut self, sink: &mut dyn Sink) -> io::Result<()> {
         match &mut self.means {
             Watched::Trampolines(trampolines) => trampolines.end_all(sink),
@@ -291,7 +285,7 @@ impl<'a> Watch<'a> {
         }
     }
 
-    /// Ranges that were mapped into the subject for watching, apart from the slots of the program's own image.
+    /// Returns the ranges that were mapped into the subject for watching, apart from the slots of the program's own image.
     pub fn mapped(&self) -> Vec<Range<u64>> {
         let own = match &self.means {
             Watched::Trampolines(trampolines) => Some(trampolines.span()),
@@ -301,7 +295,6 @@ impl<'a> Watch<'a> {
         own.into_iter().chain(self.images.areas()).collect()
     }
 
-    /// Returns true if an address in memory is in a copy of watched code.
     pub fn is_copy(&self, address: u64) -> bool {
         matches!(&self.means, Watched::Trampolines(trampolines) if trampolines.is_copy(address))
     }
@@ -414,7 +407,7 @@ impl<'a> Watch<'a> {
             _ => signal,
         };
         if is_merged {
-            // It is pending again, or still.
+            // The program's own signal is pending again, or still.
             ptrace::send(thread, signal);
         }
         let left = if is_merged { 0 } else { left };
@@ -516,7 +509,6 @@ impl<'a> Watch<'a> {
     }
 }
 
-/// Records the hits that uprobes have collected.
 fn record_probe_hits(probes: &Uprobes, sink: &mut dyn Sink) -> io::Result<SinkFlow> {
     let mut flow = SinkFlow::Continue;
     probes.read_hits(|thread, site| {

@@ -11,7 +11,6 @@ use trodden_trace::{
     RunOutcome, RunTarget, SingleStep, Sink, SinkFlow, TRANSFER, ThreadNumber, TraceRun, Uprobes,
 };
 
-/// Keeps the streams in memory.
 #[derive(Default)]
 struct Streams(Vec<Vec<u64>>);
 
@@ -92,7 +91,7 @@ fn breakpoints_agree_with_stepping_on_sed() {
     check_against_stepping(&["/usr/bin/sed", "s/a/b/;p"], "a small text\nof lines\n");
 }
 
-/// Setting probes requires root.
+/// Returns true if this process may set probes, which requires root.
 fn may_probe() -> bool {
     let root = std::fs::read_to_string("/proc/self/status").unwrap().lines().any(|l| l.starts_with("Uid:\t0\t"));
     let has = Path::new("/sys/bus/event_source/devices/uprobe").exists();

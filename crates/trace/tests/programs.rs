@@ -43,7 +43,7 @@ fn each_program_is_reported_with_its_arguments_and_its_end() {
 
 #[test]
 fn forked_processes_belong_to_their_program_and_executed_files_do_not() {
-    // Two subshells that execute nothing, one that does, and a program that executes another.
+    // Two subshells that execute nothing, one that does, and a program that executes a different program.
     let (_, all) = programs("(:; true) & (for i in 1 2 3; do :; done) & (sh -c 'exec sleep 0.01') & wait; exec true");
     let seen: Vec<_> = all.iter().map(|(p, n)| (p.command.join(" "), p.ending.is_some(), *n)).collect();
     let of = |begin: &str| seen.iter().find(|s| s.0.starts_with(begin)).unwrap_or_else(|| panic!("{begin}: {seen:?}"));

@@ -27,7 +27,6 @@ static OPTIMISER: AtomicUsize = AtomicUsize::new(0);
 static CODE_GENERATION_START: AtomicUsize = AtomicUsize::new(0);
 static CODE_GENERATOR: AtomicUsize = AtomicUsize::new(0);
 
-/// The target machine of the compilation.
 static MACHINE: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
 /// The module that was last optimised, until it is instrumented.
 static MODULE: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
@@ -179,7 +178,6 @@ mod tag {
     pub const PLT_RELOCATIONS: u64 = 23;
 }
 
-/// A file that is loaded in this process.
 struct LoadedObject {
     base: usize,
     segments: &'static [ProgramHeader],
@@ -205,12 +203,11 @@ impl LoadedObject {
         self.segments.iter().filter(move |s| s.kind == kind).map(|s| (self.base.wrapping_add(s.address as usize), s))
     }
 
-    /// Returns true if an address is in a segment of this kind.
     fn contains(&self, kind: u32, address: usize) -> bool {
         self.segments_of(kind).any(|(start, segment)| (start..start + segment.size as usize).contains(&address))
     }
 
-    /// Returns the value of an entry of the dynamic section, 0 if there is none.
+    /// Returns the value of an entry of the dynamic section, or 0 if the entry is missing.
     fn dynamic(&self, wanted: u64) -> usize {
         let Some((start, segment)) = self.segments_of(DYNAMIC).next() else { return 0 };
         // SAFETY: the dynamic section of a loaded file is an array of pairs of words.

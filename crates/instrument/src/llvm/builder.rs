@@ -11,7 +11,6 @@ pub struct Builder {
     raw: LLVMBuilderRef,
 }
 
-/// Defines methods that build binary operations.
 macro_rules! operations {
     ($($(#[$what:meta])* $name:ident: $build:ident,)*) => {
         impl Builder {
@@ -53,7 +52,6 @@ impl Builder {
         builder.locate(location).phi(kind)
     }
 
-    /// Inserts an empty phi node at the beginning of a block.
     pub fn phi_at_top(module: Module, block: Block, kind: LLVMTypeRef, location: Option<LLVMMetadataRef>) -> Value {
         Builder::phi_before(module, block.instructions().next().expect("a block has a terminator"), kind, location)
     }

@@ -92,7 +92,6 @@ impl Module {
         bytes
     }
 
-    /// Appends to the module-level inline assembly.
     pub fn append_assembly(self, assembly: &str) {
         llvm!(LLVMAppendModuleInlineAsm(self.raw, assembly.as_ptr().cast(), assembly.len()));
     }
@@ -112,7 +111,6 @@ impl Module {
         llvm!(LLVMVoidTypeInContext(self.context()))
     }
 
-    /// Returns the function of that name, if it is declared.
     pub fn function(self, name: &str) -> Option<Value> {
         Value::some(llvm!(LLVMGetNamedFunction(self.raw, c_string(name).as_ptr())))
     }
@@ -123,7 +121,6 @@ impl Module {
         self.function(name).unwrap_or_else(|| self.add_function(name, kind()))
     }
 
-    /// Returns the global variable of that name, if it is declared.
     pub fn global(self, name: &str) -> Option<Value> {
         Value::some(llvm!(LLVMGetNamedGlobal(self.raw, c_string(name).as_ptr())))
     }
@@ -142,7 +139,6 @@ impl Module {
         Value(llvm!(LLVMAddGlobal(self.raw, kind, c_string(name).as_ptr())))
     }
 
-    /// Declares a variable with hidden visibility.
     pub fn add_hidden_global(self, name: &str, kind: LLVMTypeRef) -> Value {
         let global = self.add_global(name, kind);
         llvm!(LLVMSetVisibility(global.0, LLVMVisibility::LLVMHiddenVisibility));

@@ -21,7 +21,6 @@ pub fn parse(text: &str) -> Module {
     Module::new(module)
 }
 
-/// Returns the block with the given name.
 pub fn block(function: Value, name: &str) -> Block {
     let is_wanted = |block: &Block| {
         let raw = llvm!(LLVMGetBasicBlockName(block.0));
@@ -31,7 +30,6 @@ pub fn block(function: Value, name: &str) -> Block {
     function.blocks().find(is_wanted).expect("the function has the block")
 }
 
-/// Returns true if LLVM's verifier accepts a function.
 pub fn is_valid(function: Value) -> bool {
     llvm!(LLVMVerifyFunction(function.0, LLVMVerifierFailureAction::LLVMPrintMessageAction)) == 0
 }

@@ -44,7 +44,6 @@ impl Observer for BlockAddresses {
 }
 
 impl BlockAddresses {
-    /// Inserts the probes into the module from which code is generated.
     pub fn insert_into(&self, module: Module, unit: Identity) {
         insert(module, unit, &self.probes);
     }

@@ -9,7 +9,6 @@ use crate::sample;
 use crate::unit::Unit;
 use llvm_sys::target_machine::LLVMTargetMachineRef;
 
-/// Observer that counts all paths in bursts.
 pub struct CountsInBursts;
 
 impl Observer for CountsInBursts {

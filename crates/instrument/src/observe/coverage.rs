@@ -15,7 +15,6 @@ use crate::unit::Unit;
 use llvm_sys::prelude::LLVMMetadataRef;
 use trodden_unit::EdgeProfile;
 
-/// Observer that counts paths from which the coverage counters follow.
 pub struct CoverageCounts {
     placeholders: Option<Placeholders>,
 }

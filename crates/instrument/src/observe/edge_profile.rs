@@ -13,7 +13,6 @@ use crate::unit::Unit;
 use llvm_sys::prelude::LLVMMetadataRef;
 use trodden_unit::EdgeProfile;
 
-/// Observer that counts paths from which LLVM's edge counters follow.
 pub struct EdgeProfileCounts {
     placeholders: Option<Placeholders>,
 }
@@ -34,7 +33,6 @@ impl EdgeProfileCounts {
     }
 }
 
-/// Removes counters of a kind from a module.
 pub fn extract(
     module: Module,
     context: ModuleContext,

@@ -2,7 +2,6 @@
 
 use super::Observer;
 
-/// Observer that counts all paths.
 pub struct EveryPath;
 
 impl Observer for EveryPath {

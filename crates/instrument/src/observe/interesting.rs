@@ -22,7 +22,6 @@ const NOT_INTERESTING: &str = "none of its paths is interesting (--interesting)"
 /// iterations are recognised by the register, which is not a path's number here.
 const PASSES: PassChoices = PassChoices { early: EarlyCounting::IfProfitable, ..PassChoices::AT_PATH_ENDS };
 
-/// Observer that counts the paths of a set.
 pub struct InterestingPaths;
 
 impl Observer for InterestingPaths {
@@ -65,7 +64,7 @@ impl Observer for InterestingPaths {
     }
 }
 
-/// Returns why a function is not counted; `None` if the set has paths of it.
+/// Returns why a function is not counted; `None` if the set has some of the function's paths.
 pub fn reason_to_skip(unit: &Unit, function: Value) -> Option<&'static str> {
     let is_named = unit.options.interesting.as_ref().is_none_or(|paths| paths.has_function(&unit.map.source, &function.name()));
     (!is_named).then_some(NOT_INTERESTING)
@@ -134,7 +133,6 @@ pub fn plan_again(unit: &mut Unit, planned: &mut PlannedFunction) -> Result<(), 
     Ok(())
 }
 
-/// Explains that a function's paths do not have the numbers that the set of interesting paths uses.
 fn explain_different_cuts(unit: &Unit, paths: u64) -> String {
     format!(
         "it has {paths} paths but max-paths is {}, so they are cut into shorter ones, whose numbers differ from those of \

@@ -11,7 +11,6 @@ use crate::unit::{Unit, verify_plan};
 use trodden_unit::iterations::NO_COUNTED_ITERATION_PATHS;
 use trodden_unit::{IterationFunction, NameVersion, Skipped, Storage, graph_hash};
 
-/// Observer that counts the paths over iterations of a set.
 pub struct IterationCounts;
 
 impl Observer for IterationCounts {
@@ -52,7 +51,7 @@ impl Observer for IterationCounts {
     }
 }
 
-/// Why a function is not counted that the set has with other code.
+/// The reason for skipping a function that the set contains with different code.
 const OTHER_SHAPE: &str = "its shape differs from that of the function with this name in the set of paths over iterations. Record the run \
     that the set is from again, with the current program";
 

@@ -85,7 +85,6 @@ pub trait Observer {
         functions.iter().try_for_each(|function| self.observe(unit, *function))
     }
 
-    /// Instruments one function.
     fn observe(&mut self, unit: &mut Unit, function: Value) -> Result<(), InstrumentError> {
         let mut planned = plan_function(unit, self.as_dyn(), function)?;
         self.insert(unit, &mut planned);
@@ -131,7 +130,6 @@ pub trait Observer {
         Ok(planned)
     }
 
-    /// Returns the chosen passes that apply to a function's program.
     fn passes(&self, unit: &Unit, planned: &PlannedFunction) -> PassChoices {
         unit.passes(planned)
     }
@@ -153,7 +151,6 @@ pub trait Observer {
     /// Called after all functions, to define the symbols that their code refers to.
     fn define(&self, _unit: &Unit) {}
 
-    /// Removes declarations that no function uses.
     fn remove_unused(&self, _unit: &Unit) {}
 
     /// Returns the data that convert the unit's path counts into LLVM's edge profile or coverage, if the unit was built for that.
@@ -178,7 +175,6 @@ fn insert_probes(observer: &mut dyn Observer, unit: &Unit, planned: &mut Planned
     observer.inserted(planned, base, at_end, location);
 }
 
-/// Describes a function and plans its probes.
 pub fn plan_function(unit: &mut Unit, observer: &mut dyn Observer, function: Value) -> Result<PlannedFunction, InstrumentError> {
     if unit.map.producer.is_empty() {
         unit.map.producer = unit.positions.producer(function).unwrap_or_default();

@@ -15,13 +15,11 @@ use trodden_flow::program::{DominantCounting, EarlyCounting, PassChoices};
 use trodden_flow::{Plan, ProbeProgram};
 use trodden_unit::{FunctionPart, Storage, graph_hash, observe};
 
-/// Observer that counts a copy's part of the paths.
 struct CopyPart {
-    /// Also count the executions of its probes.
+    /// True if executions of the copy's probes are counted as well.
     count_hits: bool,
 }
 
-/// Creates the observer of a copy's unit.
 pub fn begin(module: Module, part: observe::CopyPart) -> Box<dyn Observer> {
     match part.known {
         Some(_) => Box::new(UnknownPaths::new(module, PassChoices::in_registers, reason_to_skip)),
@@ -29,7 +27,7 @@ pub fn begin(module: Module, part: observe::CopyPart) -> Box<dyn Observer> {
     }
 }
 
-/// A function of which this copy counts nothing gets no code.
+/// A function in which this copy counts nothing gets no code.
 fn reason_to_skip(unit: &Unit, function: Value) -> Option<&'static str> {
     part_of(unit, &function.name()).is_none().then_some("other copies of the program count its paths")
 }
@@ -50,8 +48,8 @@ impl Observer for CopyPart {
         Plan::from_part(dag, known.part.clone()).ok_or_else(other)
     }
 
-    /// If hits are counted, each iteration is counted when it ends. Paths are counted at their ends already, which are the first edges on
-    /// which they are known.
+    /// If hits are counted, each iteration is counted when it ends. Counting paths early would gain nothing, since the first edge on which
+    /// a path is known is the edge at its end.
     fn passes(&self, unit: &Unit, planned: &PlannedFunction) -> PassChoices {
         let chosen = if self.count_hits { count_each_iteration(unit.options.choices) } else { unit.passes(planned) };
         PassChoices { early: EarlyCounting::Never, dominant: DominantCounting::Shared, ..chosen }

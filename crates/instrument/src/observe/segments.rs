@@ -38,11 +38,9 @@ const NO_SEGMENT: &str = "no counted segment runs through it (--segments)";
 
 #[derive(Default)]
 pub struct SegmentCounts {
-    /// The words in which callers pass contexts.
     context_words: Option<ContextWords>,
 }
 
-/// A function with its plan and the plan of its segments.
 struct SegmentedFunction {
     planned: PlannedFunction,
     number: u32,

@@ -10,7 +10,6 @@ use crate::llvm::{Block, Builder, Module, Value};
 use llvm_sys::LLVMOpcode;
 use trodden_wire::SLED;
 
-/// Inserts a sled into each block of the functions.
 pub fn insert(module: Module, functions: Vec<Value>) {
     let text = format!(".byte {}", SLED.map(|byte| format!("{byte:#04x}")).join(","));
     for function in functions {

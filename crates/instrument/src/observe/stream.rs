@@ -20,15 +20,13 @@ use trodden_flow::program::operation::Operation;
 use trodden_flow::{Edge, Plan, ProbeProgram};
 use trodden_unit::BlockKind;
 
-/// Observer that writes the sequence of paths and calls.
 pub struct PathStream {
     streams: Streams,
-    /// Calls that may not return or have an event: the event before a function's entry identifies the call site.
+    /// Finds the calls that may not return or that have an event. The event before a function's entry identifies the call site.
     no_return: NoReturnAnalysis,
 }
 
 impl PathStream {
-    /// Declares the symbols that the code refers to.
     pub fn begin(module: Module, options: &PluginOptions) -> PathStream {
         let no_return = NoReturnAnalysis::new(module, options.reach_all).with_calls(true);
         PathStream { streams: Streams::declare(module), no_return }

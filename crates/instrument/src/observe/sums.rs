@@ -13,15 +13,13 @@ use llvm_sys::prelude::LLVMMetadataRef;
 use trodden_flow::program::PassChoices;
 use trodden_unit::{BlockKind, observe};
 
-/// Observer that sums an event per path.
 pub struct EventSums {
     events: EventSymbols,
-    /// Only paths of a set have their own sums.
+    /// True if only paths of a set have their own sums.
     of_interesting: bool,
 }
 
 impl EventSums {
-    /// Declares the symbols that the code refers to.
     pub fn begin(module: Module, sums: observe::EventSums) -> EventSums {
         EventSums { events: EventSymbols::declare(module, sums.event), of_interesting: sums.paths.is_some() }
     }
@@ -55,7 +53,7 @@ impl Observer for EventSums {
 
     fn enter<'p>(&self, unit: &Unit, planned: &'p PlannedFunction, location: Option<LLVMMetadataRef>) -> (Value, PathEndAction<'p>) {
         let entry = planned.function.entry();
-        // Inline, because the events of a call would be charged to paths. Events are read after this code.
+        // This code is inline, because a call's events would be charged to paths. Events are read after it.
         let base = unit.thread_counters_inline(planned, location);
         let events = self.events.begin(unit.module, entry, location);
         let at_end = match interesting::words(unit, planned) {

@@ -18,7 +18,6 @@ use trodden_selective::plan::{InterestingInput, InterestingPlanError};
 use trodden_unit::{BlockKind, KnownFunction, NameVersion, Observation, Skipped, graph_hash};
 use trodden_wire::UNTESTED_SYMBOL;
 
-/// Observer that counts unknown paths.
 pub struct UnknownPaths {
     /// The runtime's counting function.
     count: Value,
@@ -80,9 +79,9 @@ impl Observer for UnknownPaths {
     fn passes(&self, unit: &Unit, planned: &PlannedFunction) -> PassChoices {
         let chosen = (self.passes)(unit.options.choices);
         match (planned.program.known(), planned.program.places()) {
-            // All paths are counted.
+            // No path is known, so all paths are counted.
             (None, _) => chosen,
-            // In the instrumented code, paths are counted like others, but where they end: unknown ones are rare.
+            // In the instrumented code, paths are counted as usual, but only where they end, since unknown paths are rare.
             (Some(_), Some(_)) => PassChoices { early: EarlyCounting::IfNecessary, ..chosen },
             // Every path is looked up where it ends.
             (Some(_), None) => PassChoices::AT_PATH_ENDS,

@@ -18,7 +18,6 @@ use llvm_sys::core::*;
 
 #[derive(Default)]
 pub struct Uses {
-    /// Instructions that set bits.
     pub updates: IndexSet<Value>,
     /// Loads that check whether bits are set.
     loads: IndexSet<Value>,
@@ -44,7 +43,6 @@ pub fn uses(bitmap: Value) -> Result<Uses, PlaceholderError> {
 }
 
 impl Uses {
-    /// Removes the checks.
     pub fn fold_checks(&self, module: Module) {
         self.loads.iter().for_each(|load| fold(module, *load, 0));
     }
@@ -60,7 +58,7 @@ fn is_update(user: Value, address: Value) -> bool {
 fn fold(module: Module, value: Value, constant: u64) {
     let branches: IndexSet<Value> = value.users().filter(|user| is_branch(*user)).collect();
     branches.into_iter().for_each(|branch| fold_branch(module, branch, constant != 0));
-    // Searched anew each time, because folding one user may delete another.
+    // The users are searched anew each time, because folding one user may delete another.
     while let Some((user, constant)) = value.users().find_map(|user| Some((user, result(user, value, constant)?))) {
         fold(module, user, constant);
     }

@@ -37,11 +37,9 @@ pub struct CounterTable {
     pub counters: Value,
     /// The bitmap `__profbm_*` of its decisions, if it has one.
     pub bitmap: Option<Value>,
-    /// The function's entry in the profile.
     pub function: ProfiledFunction,
 }
 
-/// The contents of LLVM's tables.
 pub struct ProfileTables {
     /// Version and flags; 0 if missing, as in units whose counters a front end inserted.
     pub version: u64,
@@ -120,7 +118,7 @@ pub enum CoverageTables {
 }
 
 /// Removes all tables except the counters and, if `mapping` says so, the coverage mapping. Remaining references to a table in
-/// `replacements` refer to its number as an address.
+/// `replacements` become the table's number, as an address.
 pub fn remove_tables(module: Module, replacements: &[(Value, u64)], mapping: CoverageTables) {
     let is_kept = |name: &str| mapping == CoverageTables::Kept && is_mapping(name);
     let mut doomed: IndexSet<Value> =
@@ -134,7 +132,7 @@ pub fn remove_tables(module: Module, replacements: &[(Value, u64)], mapping: Cov
     doomed.into_iter().for_each(remove);
 }
 
-/// Returns records that declare a function as not executed although another record has its counters.
+/// Returns records that declare a function as not executed although a different record has the function's counters.
 ///
 /// rustc writes such a record (with hash 0) in the crate that defines the function, if all its uses were inlined into other crates. LLVM's
 /// tools use the first record of a name, and would report 0 executions of a function that ran.

@@ -10,11 +10,9 @@ use trodden_flow::Edge;
 use trodden_flow::program::TripCountedLoop;
 use trodden_flow::program::operation::LoopId;
 
-/// The number of iterations of a loop.
 #[derive(Clone, Copy)]
 pub(super) enum IterationCount {
     Constant(i64),
-    /// The value of a counter that was inserted for this purpose.
     Inserted(TripCounter),
     /// The value of an induction variable of the program.
     Existing(TripCounter),
@@ -81,7 +79,6 @@ impl ProbeCode<'_> {
         TripCounter { value: builder.opaque(counter.value), ..counter }
     }
 
-    /// Emits the counts at a loop's exit, and returns the register after them.
     pub(super) fn flush(&self, builder: &Builder, of: LoopId, partial: i64, edge: Edge) -> RegisterValue {
         let module = self.context.module;
         let counted_loop = self.program.loop_by_id(of);
@@ -108,7 +105,7 @@ impl ProbeCode<'_> {
         };
         if self.counters.flushing == Flushing::Branch {
             let choice = choose();
-            // Copied to a new value, because `entered` may be replaced before the counts are emitted.
+            // `entered` is copied to a new value, because it may be replaced before the counts are emitted.
             let entered = builder.add(self.value(entered), module.constant(0));
             self.flushes.borrow_mut().push(TripCountFlush { choice, none, number, entered, start, increment: counted_loop.increment });
             return RegisterValue::Computed(choice);

@@ -41,8 +41,8 @@ impl ProbeCode<'_> {
         self.counters.add(builder, path, by);
     }
 
-    /// Increments the word of an interesting path, or the word that all other paths share. If the path ends here, adds its events, if
-    /// events are summed.
+    /// Increments the word of an interesting path, or the word that all other paths share. If events are summed and the path ends here,
+    /// adds its events.
     fn count_word(&self, (words, events): (Words, Option<EventActivation>), builder: &Builder, register: RegisterValue, by: Value) {
         let (module, counters) = (builder.module, &self.counters);
         let cells = events.map_or(module.i64(), |events| events.cells);

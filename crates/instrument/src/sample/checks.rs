@@ -15,8 +15,8 @@ use trodden_flow::frequency::Frequencies;
 use trodden_flow::{CutReason, Dag, Edge, Graph, Node};
 use trodden_unit::EdgeKind;
 
-// docs/benchmarks/constants.md has the effect of a quarter and of four times these constants on four sampled programs, in instructions
-// executed while sampling is off: mostly at most 1 %. The comments give the larger increases.
+// docs/benchmarks/constants.md gives, for four sampled programs, the change in instructions executed while sampling is off if these
+// constants are divided or multiplied by four: mostly at most 1 %. The comments give the larger increases.
 
 /// Minimum number of instructions per iteration for a check in an inner loop.
 const MIN_LENGTH: f64 = 256.0;
@@ -28,9 +28,9 @@ const MIN_LENGTH_INNERMOST: f64 = 128.0;
 /// for a long time. With 32, the instructions of four interpreters change by -1.5 to +11.5 %; without such checks, by -2.1 to +0.5 %
 /// (docs/benchmarks/constants.md).
 const MIN_LENGTH_AFTER_JUMP: f64 = 128.0;
-/// Minimum estimated probability that an instruction of the interpreted program jumps for the interpreter to check there. Includes
-/// conditional jumps and the ends of counted loops. With 0.1, three interpreters execute between 0.1 % more and 0.6 % fewer instructions;
-/// with 0.7, -0.9 to +1.1 % (docs/benchmarks/constants.md).
+/// The interpreter only checks at an instruction of the interpreted program if the estimated probability that the instruction jumps is at
+/// least this. Conditional jumps and the ends of counted loops count as jumps. With 0.1, three interpreters execute between 0.1 % more and
+/// 0.6 % fewer instructions; with 0.7, -0.9 to +1.1 % (docs/benchmarks/constants.md).
 const MIN_JUMP_PROBABILITY: f64 = 0.4;
 /// Number of instructions between two checks in an unrolled short loop.
 const CHECK_DISTANCE: f64 = 64.0;
@@ -39,10 +39,9 @@ const CHECK_DISTANCE: f64 = 64.0;
 const CHECK_DISTANCE_WITH_CALLS: f64 = 128.0;
 /// Maximum number of instructions of an unrolled loop, because the iterations may be longer than estimated.
 const MAX_UNROLLED_SIZE: f64 = 512.0;
-/// Maximum number of iterations between two checks.
 const MAX_UNROLLED_ITERATIONS: usize = 16;
-/// In a function with this many loops with checks, values are already merged at many points, and further checks hardly matter. A second
-/// check in a function with one (dynamic programming on a matrix) cost 8 % of its instructions.
+/// In a function with this many loops with checks, values are already merged at many points, and further checks hardly matter. In a
+/// function with one such loop (dynamic programming on a matrix), a second check cost 8 % of the instructions.
 const MANY_CHECKS: usize = 3;
 /// A loop with calls or inner loops and at least this many blocks is assumed to be an interpreter's main loop, whose iterations are short
 /// and which may run for a long time. With 64, three of six programs execute 0.6 to 1.4 % more instructions; with 1, four programs execute
@@ -53,7 +52,6 @@ const MAX_ASSUMED_TRIPS: f64 = 3.0;
 /// The cost of a call, in instructions.
 const CALL_COST: f64 = 24.0;
 
-/// A loop, with its back edges and the nodes of its body.
 struct CheckedLoop {
     head: Node,
     back: Vec<Edge>,
@@ -70,22 +68,18 @@ pub struct CheckSites {
 }
 
 impl CheckSites {
-    /// Returns true if no loop contains a check.
     pub fn is_empty(&self) -> bool {
         self.every_iteration.is_empty() && self.unrolled.is_empty()
     }
 }
 
-/// A short loop that checks once in several iterations.
 #[derive(Clone)]
 pub struct UnrolledLoop {
     pub back: Edge,
     pub body: Vec<Node>,
-    /// Number of iterations between checks.
     pub iterations: usize,
 }
 
-/// Returns the nodes of a function's loops.
 pub fn in_loops(cfg: &FunctionCfg, graph: &Graph, dag: &Dag) -> IndexSet<Node> {
     loops(cfg, graph, dag).into_iter().flat_map(|l| l.body).collect()
 }
@@ -106,9 +100,8 @@ impl CheckSites {
 /// How often a function is called, as far as the unit shows.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum CallFrequency {
-    /// Once: it is `main`.
+    /// Once, since it is `main`.
     Once,
-    /// A few times.
     Rare,
     /// Possibly very often, so its short loops get a check only if many other loops have one.
     Unknown,
@@ -165,8 +158,8 @@ impl CheckedLoop {
         loops.iter().any(|l| l.head != self.head && l.body.contains(&self.head) && self.body.contains(&l.head))
     }
 
-    /// Returns how to unroll the loop so that checks are `distance` instructions apart. `None` unless the loop is entered at its header
-    /// only, has one back edge, and all its blocks can be copied.
+    /// Returns how to unroll the loop so that checks are `distance` instructions apart. Returns `None` unless the header is the loop's only
+    /// entry, the loop has one back edge, and all its blocks can be copied.
     fn unrolled(&self, cfg: &FunctionCfg, graph: &Graph, frequencies: &Frequencies, distance: f64) -> Option<UnrolledLoop> {
         let &[back] = self.back.as_slice() else { return None };
         let is_entered = |n: &Node| *n != self.head && graph.incoming(*n).iter().any(|e| !self.body.contains(&graph.from(*e)));
@@ -244,7 +237,6 @@ fn loops(cfg: &FunctionCfg, graph: &Graph, dag: &Dag) -> Vec<CheckedLoop> {
     loops
 }
 
-/// Returns the nodes reachable from a node.
 fn reached(graph: &Graph, from: Node) -> IndexSet<Node> {
     let (mut reached, mut stack) = (IndexSet::from([from]), vec![from]);
     while let Some(node) = stack.pop() {

@@ -18,7 +18,6 @@ use llvm_sys::{LLVMLinkage, LLVMOpcode};
 /// instructions thanks to it; those with 182 and about 250 would execute 2 and 15 % more, to move values.
 pub const MAX_COPIED_LANDINGS: usize = 128;
 
-/// The tables of a function's indirect branches.
 pub struct DispatchTables {
     /// Operands that are tables: the instruction, the operand's index, and the table.
     uses: Vec<(Value, u32, Value)>,

@@ -45,7 +45,6 @@ pub struct DoubledFunction<'a> {
 }
 
 impl DoubledFunction<'_> {
-    /// Adds instrumented code to a function.
     pub fn insert(tier: &SampleTier, planned: &PlannedFunction, first_counter: u64) -> Result<(), String> {
         let (module, function) = (tier.context.module, planned.function);
         let location = crate::debug::no_line(module, function);
@@ -77,7 +76,7 @@ impl DoubledFunction<'_> {
         let is_interpreter = work.split_latches(&crossings, &mut copies);
         let unrolled: Vec<Unrolled> =
             sites.unrolled.iter().zip(&short).map(|(l, (check, head))| work.unroll(&cfg, l, *check, *head)).collect();
-        // Before anything is deleted, because new values may reuse addresses.
+        // The values are collected before anything is deleted, because new values may reuse addresses.
         let values = values(&copies, &fast, &unrolled);
         let heads: Vec<(Block, Block)> = crossings.iter().map(|(_, head)| (*head, copies.block(*head))).collect();
         work.insert_version_changes(&landings, &crossings, &copies)?;
@@ -220,7 +219,7 @@ impl DoubledFunction<'_> {
         for phi in counted_head.phis() {
             let value = phi.incoming_from(counted_check).ok_or("the path register is not reset on a back edge")?;
             let original = copies.original(value);
-            // Stack variables are shared by both versions, and so are merged values after the versions met.
+            // Both versions share stack variables, and also values that were merged after the versions met.
             let computed = value.is_instruction() && !value.is(LLVMOpcode::LLVMAlloca);
             if original == value && computed && !self.join_blocks.contains(&value.block()) {
                 return Err("the path register is not constant on a back edge".into());

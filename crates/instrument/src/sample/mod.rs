@@ -34,7 +34,6 @@ use llvm_sys::{LLVMIntPredicate, LLVMOpcode, LLVMTailCallKind};
 use trodden_flow::Node;
 use trodden_flow::program::{PassChoices, TripCounting};
 
-/// The sampling tier's decisions for a unit.
 pub struct SampleTier {
     context: ModuleContext,
     switch: Value,
@@ -104,7 +103,6 @@ impl SampleTier {
         [Some(function), self.counted.get(&function).copied()].into_iter().flatten().collect()
     }
 
-    /// Creates the instrumented code of a function that is split into two.
     fn build_counted(&self, planned: &PlannedFunction, counted: Value, first_counter: u64) {
         let mut known = self.left_to_callers.clone();
         known.extend(planned.function.parameters().into_iter().zip(counted.parameters()));

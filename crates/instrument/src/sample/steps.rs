@@ -10,8 +10,9 @@ use crate::shape::predecessors;
 use indexmap::IndexSet;
 use llvm_sys::{LLVMOpcode, LLVMTypeKind};
 
-/// A `switch` with at least this many cases is assumed to be an interpreter's dispatch. Those that distinguish characters have fewer cases.
-/// Three programs are the same with 16; without the limit, an interpreter executes 1 % more instructions (docs/benchmarks/constants.md).
+/// A `switch` with at least this many cases is assumed to be an interpreter's dispatch. A `switch` that distinguishes characters has fewer
+/// cases. Three programs are the same with 16; without the limit, an interpreter executes 1 % more instructions
+/// (docs/benchmarks/constants.md).
 const MIN_INTERPRETER_CASES: usize = 48;
 
 /// Returns the blocks that update the program counter other than by a constant. `landings` are the blocks where indirect branches arrive.
@@ -67,7 +68,6 @@ fn decides(counter: Value) -> bool {
     false
 }
 
-/// The origins of a phi node's values.
 #[derive(Default)]
 struct Origins {
     /// True if a value is the phi node itself plus a nonzero constant.

@@ -5,10 +5,8 @@
 //! M. Dietzfelbinger, "Hash, displace, and compress" (2009), here without the compression. Bucket and slot are different bits of one
 //! product. The first suitable multiplier of a fixed sequence is used.
 
-/// Number of multipliers to try.
 const TRIES: u64 = 64;
 
-/// A hash table without collisions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DisplacedHash {
     multiplier: u64,

@@ -30,7 +30,6 @@ pub struct ContextWords(pub Value);
 pub struct Tags(pub Identity);
 
 impl Tags {
-    /// Returns the tag of a function of the set.
     pub fn of(self, number: u32) -> u64 {
         let hash = Identity::from_content(&[&self.0.0[..], &number.to_le_bytes()].concat());
         u64::from_le_bytes(std::array::from_fn(|byte| hash.0[byte]))
@@ -122,7 +121,7 @@ impl ContextWords {
     }
 }
 
-/// Emits code that reads the stack pointer, by an intrinsic, so that code generation completes the frame first.
+/// Emits code that reads the stack pointer. It is read by an intrinsic, so that code generation completes the frame first.
 fn stack_pointer(builder: &Builder) -> Value {
     let (module, context) = (builder.module, builder.module.context());
     let name = llvm!(LLVMMDStringInContext2(context, c"rsp".as_ptr(), 3));

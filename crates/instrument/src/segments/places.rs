@@ -1,4 +1,4 @@
-//! Mapping the key of a pair (context and path) to the word that counts the pair.
+//! Maps the key of a pair (context and path) to the word that counts the pair.
 //!
 //! Interesting pairs have consecutive words, and all other pairs share the word after them. A key is hashed to a slot, for which constant
 //! tables have the expected key and its word. With few keys, the hash is a multiplication ([`PerfectHash`]); with more, a displacement is
@@ -26,12 +26,11 @@ pub enum WordPlaces {
     /// The key is the index of the word.
     Keys {
         words: u64,
-        /// Pairs by key, if the pair cannot be computed from the key.
+        /// The pairs by key, if pairs cannot be computed from keys.
         pairs: BTreeMap<u64, (u32, u64)>,
     },
     /// The index of an interesting key's word is the key's rank among all interesting keys.
     Minimal {
-        /// The keys, ascending.
         keys: Vec<u64>,
         pairs: Vec<(u32, u64)>,
         /// For each edge, the runs that contain the keys of paths ending there.
@@ -81,7 +80,6 @@ impl KeyRun {
     }
 }
 
-/// A hash from keys to slots.
 pub enum Hash {
     Multiplied(PerfectHash),
     Displaced(DisplacedHash),
@@ -158,7 +156,6 @@ impl WordPlaces {
         }
     }
 
-    /// Emits the initial value of the register in a context.
     pub fn start(&self, builder: &Builder, context: Value, bits: u32, function: Value) -> Value {
         let WordPlaces::Preferential { numbering, tables } = self else {
             return builder.shift_left(context, builder.constant(bits.into()));
@@ -175,7 +172,7 @@ impl WordPlaces {
         }
     }
 
-    /// Returns the bits of the register that are the key.
+    /// Returns the mask of the register's bits that form the key.
     pub fn key_mask(&self) -> u64 {
         match self {
             WordPlaces::Preferential { numbering, .. } => numbering.ending.identity_mask().unwrap_or(u64::MAX),

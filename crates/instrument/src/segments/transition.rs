@@ -20,7 +20,6 @@ pub struct Transition {
     pub callee: u32,
     /// Mask that selects the path from the number, if the caller's own context does not matter.
     mask: Option<u64>,
-    /// Contexts by number.
     contexts: BTreeMap<u64, u32>,
     /// Upper bound of the numbers.
     bound: u64,
@@ -67,7 +66,6 @@ impl Transition {
         Transition { callee, mask, contexts, bound, hash, tables: TransitionTables::default() }
     }
 
-    /// Returns the context for a constant number.
     pub fn constant_context(&self, number: u64) -> u32 {
         self.contexts.get(&self.mask.map_or(number, |mask| number & mask)).copied().unwrap_or(0)
     }

@@ -13,7 +13,6 @@ use llvm_sys::core::*;
 use llvm_sys::{LLVMAttributeFunctionIndex, LLVMOpcode};
 use std::collections::HashMap;
 
-/// A call to be redirected to a version.
 #[derive(Clone, Copy, Debug)]
 pub struct CallRedirection {
     pub call: Value,
@@ -39,7 +38,6 @@ pub fn can_pass(call: Value, function: Value) -> bool {
         && llvm!(LLVMGetNumOperandBundles(call.0)) == 0
 }
 
-/// Redirects the calls.
 pub fn redirect(module: Module, redirections: &[CallRedirection]) {
     let mut by_call: IndexMap<Value, Vec<CallRedirection>> = IndexMap::new();
     redirections.iter().for_each(|p| by_call.entry(p.call).or_default().push(*p));
@@ -124,7 +122,6 @@ fn split_normal_edge(module: Module, call: Value) -> (Block, Vec<(Value, Value)>
     (rest, renamed)
 }
 
-/// Emits the call of a version.
 fn with_context(builder: &Builder, redirection: CallRedirection) -> Value {
     let CallRedirection { call, version, context, .. } = redirection;
     let arguments: Vec<Value> = call.arguments().chain([context]).collect();

@@ -8,10 +8,9 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use trodden_flow::selective_inlining::VersionKind;
 
-/// The source of a version's context.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ContextSource {
-    /// Nowhere: no call on a segment leads to it.
+    /// None: no call on a segment leads to the version.
     None,
     Word,
     Argument,
@@ -19,20 +18,16 @@ pub enum ContextSource {
 
 pub struct SegmentVersion {
     pub code: Value,
-    /// The source of its context.
     pub context_source: ContextSource,
     pub cfg: FunctionCfg,
-    /// The reason for which the version exists.
     pub kind: VersionKind,
     /// The mapping from the original to a copy; `None` for the original.
     pub copies: Option<CopyMapping>,
-    /// The versions it calls, by the original's call and the callee's number in the set.
+    /// The versions that this version calls, by the original's call and the callee's number in the set.
     pub targets: HashMap<(Value, u32), VersionTarget>,
-    /// Calls to redirect later.
     pub redirections: RefCell<Vec<CallRedirection>>,
 }
 
-/// A version that is called.
 #[derive(Clone, Copy)]
 pub struct VersionTarget {
     pub version: Value,
@@ -54,7 +49,6 @@ impl SegmentVersion {
         true
     }
 
-    /// Redirects the recorded calls.
     pub fn redirect_calls(&self, module: Module) {
         calls::redirect(module, &self.redirections.take());
     }

@@ -26,7 +26,6 @@ use trodden_unit::{EdgeKind, Transformation, TransformationPlan, graph_hash};
 const FOLD_PASSES: &str =
     "instsimplify,correlated-propagation,constraint-elimination,gvn,instcombine<no-verify-fixpoint>,correlated-propagation,simplifycfg";
 
-/// Applies the plan to a module's functions.
 pub fn apply(
     module: Module,
     machine: LLVMTargetMachineRef,
@@ -59,7 +58,7 @@ struct TransformTarget<'a> {
 }
 
 fn apply_to_function(place: TransformTarget, plan: &[Transformation]) -> Result<(), InstrumentError> {
-    // Set before copying, because copies get their own weights.
+    // Weights are set before copying, because copies get their own weights.
     plan.iter()
         .filter_map(|d| if let Transformation::Weights(weights) = d { Some(weights) } else { None })
         .for_each(|w| set_measured_weights(place, w));

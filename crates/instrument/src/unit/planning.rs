@@ -14,7 +14,7 @@ use trodden_flow::program::{DominantCounting, PassChoices, TripCounting};
 use trodden_unit::graph_hash;
 
 impl Unit {
-    /// Returns the frequencies of the edges, and whether they were measured, by the unit's weights or else by `path_counts`. Edges that
+    /// Returns the edge frequencies, and true if they were measured: by the unit's weights or, without these, by `path_counts`. Edges that
     /// were never executed keep a tiny share of their static estimate, so that likely edges can still be told from unlikely ones.
     pub fn frequencies(&self, name: &str, cfg: &FunctionCfg, path_counts: Option<&[u64]>) -> (Frequencies, bool) {
         // Weight of the estimate relative to a measured execution. A factor of 100 either way changes the instruction counts of three

@@ -22,7 +22,6 @@ impl Unit {
         self.add_function_with_storage(planned, storage);
     }
 
-    /// Adds a function that counts in `storage` to the map.
     pub fn add_function_with_storage(&mut self, planned: PlannedFunction, storage: Storage) {
         let PlannedFunction { function, position, cfg, program, counted, .. } = planned;
         let (blocks, graph, program) = match counted {
@@ -63,7 +62,6 @@ impl Unit {
         self.map.counters += words;
     }
 
-    /// Returns where the next function counts.
     pub fn storage(&self, planned: &PlannedFunction) -> Storage {
         match planned.program.cells() {
             Cells::Interesting(cells) => Storage::Interesting(interesting::describe_words(cells, self.map.counters)),
@@ -94,7 +92,6 @@ impl Unit {
         CountTable { first_word: self.map.counters, slots: self.options.table_slots }
     }
 
-    /// Returns the counters of the next function, for its probes.
     pub fn counters<'a>(&self, base: Value, at_end: PathEndAction<'a>) -> Counters<'a> {
         let atomic = self.options.experiment.threads() == ThreadCounters::Atomic;
         Counters { atomic, flushing: Flushing::Branch, at_end, ..Counters::own(base, self.map.counters) }
@@ -108,7 +105,6 @@ impl Unit {
         }
     }
 
-    /// Emits the address of the thread's counters inline, never as a call.
     pub fn thread_counters_inline(&self, planned: &PlannedFunction, location: Option<LLVMMetadataRef>) -> Value {
         entry::thread_counters(self.context, planned.function, location, planned.may_lack_region)
     }

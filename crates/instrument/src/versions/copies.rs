@@ -12,7 +12,6 @@ use indexmap::IndexMap;
 use llvm_sys::LLVMOpcode;
 use llvm_sys::core::*;
 
-/// The mapping from blocks and values to their copies.
 #[derive(Default)]
 pub struct CopyMapping {
     blocks: IndexMap<Block, Block>,
@@ -24,7 +23,6 @@ pub struct CopyMapping {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum LinePolicy {
     Keep,
-    /// Remove them.
     Drop,
 }
 

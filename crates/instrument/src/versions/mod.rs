@@ -28,7 +28,6 @@ pub fn reason_not_to_double(function: Value) -> Option<&'static str> {
     })
 }
 
-/// Returns the description of copied blocks.
 pub fn description_of_copies(cfg: &FunctionCfg, copies: &CopyMapping) -> FunctionCfg {
     let site = |site: &EdgeSite| match site {
         EdgeSite::Before(i) => EdgeSite::Before(copies.value(*i)),
@@ -46,7 +45,7 @@ pub fn description_of_copies(cfg: &FunctionCfg, copies: &CopyMapping) -> Functio
 pub fn landings(function: Value) -> Vec<Block> {
     let jumps = function.blocks().map(Block::terminator).filter(|t| t.is(LLVMOpcode::LLVMIndirectBr));
     let targets: IndexSet<Block> = jumps.flat_map(Value::successors).collect();
-    // In block order, because the order of addresses is not deterministic.
+    // The blocks are in block order, because the order of addresses is not deterministic.
     function.blocks().filter(|b| targets.contains(b)).collect()
 }
 

@@ -15,12 +15,9 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use trodden_flow::graph::postorder;
 
-/// The definition that arrives at the start of a block.
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum ArrivingDefinition {
-    /// Not known yet.
     Unknown,
-    /// The definition with this index.
     Definition(usize),
     /// The phi node of this block.
     Phi(usize),
@@ -31,7 +28,7 @@ enum ArrivingDefinition {
 pub enum VersionDefinitions {
     /// One per version, and each version uses its own.
     OnePerVersion,
-    /// Any number, and uses refer to an arbitrary one.
+    /// Any number, and uses refer to an arbitrary definition.
     Arbitrary,
 }
 
@@ -45,7 +42,6 @@ struct Use {
     at_end: bool,
 }
 
-/// A function's control flow.
 pub struct ValueFlow {
     module: Module,
     blocks: Vec<Block>,
@@ -91,7 +87,8 @@ impl ValueFlow {
         }
     }
 
-    /// Repairs the uses of values with several definitions. Pairs of definitions are of kind `two`; larger groups are arbitrary.
+    /// Repairs the uses of values with several definitions. Groups of two definitions are of kind `two`; larger groups are of kind
+    /// `Arbitrary`.
     pub fn merge(&mut self, values: &[Vec<Value>], two: VersionDefinitions) {
         let kind = |definitions: &[Value]| if definitions.len() > 2 { VersionDefinitions::Arbitrary } else { two };
         let mut again: Vec<(&[Value], Vec<Rematerialisation>)> =
@@ -183,7 +180,7 @@ impl ValueFlow {
     fn uses(&self, definition: Value, defined: &IndexMap<usize, usize>) -> Vec<Use> {
         let home = definition.block();
         let is_reached = |u: &Value| u.is_instruction() && (u.is(LLVMOpcode::LLVMPHI) || u.block() != home);
-        // Kept in use-list order, because later passes depend on the order, and the order of addresses is not deterministic.
+        // The users are kept in use-list order, because later passes depend on the order, and the order of addresses is not deterministic.
         let mut seen = IndexSet::new();
         let users: Vec<Value> = definition.users().filter(|u| is_reached(u) && seen.insert(*u)).collect();
         let mut uses = Vec::new();

@@ -4,26 +4,24 @@ use super::tally::Tally;
 use trodden_binary::{Connection, NumberStep, ProbeGraph, ProbedFunction};
 use trodden_flow::Edge;
 
-/// The current path of a frame.
 #[derive(Clone, Debug)]
 pub struct FramePath {
     /// The sum of the increments on its edges so far.
     pub sum: i64,
-    /// The stretch in which it began.
+    /// The stretch in which the path began.
     pub first_stretch: u64,
-    /// Numbers of the paths that end at calls on the current path.
+    /// Numbers of the shorter paths that end at calls on this path that may not return.
     pub reached: Vec<i64>,
     pub blocks: u64,
 }
 
-/// An active function.
 #[derive(Clone, Debug)]
 pub struct BranchFrame {
     pub image: usize,
     pub function: ProbedFunction,
     /// The last block that was seen, and its stretch.
     pub last_block: Option<(u32, u64)>,
-    /// True if it was called and no block was seen yet.
+    /// True if the function was called and none of its blocks was seen yet.
     pub is_fresh: bool,
     /// The current path, if its start was seen.
     pub path: Option<FramePath>,
@@ -34,7 +32,7 @@ pub struct BranchFrame {
 }
 
 impl BranchFrame {
-    /// A frame of which nothing was seen yet.
+    /// Creates a frame for a function of which nothing was seen yet.
     pub fn unknown(image: usize, function: ProbedFunction) -> BranchFrame {
         BranchFrame { image, function, last_block: None, is_fresh: false, path: None, is_done: false, return_range: None }
     }
@@ -51,7 +49,6 @@ impl BranchFrame {
 pub struct FrameUpdate<'a> {
     pub frame: &'a mut BranchFrame,
     pub flow: &'a mut ProbeGraph,
-    /// The counts to update.
     pub tally: &'a mut Tally,
     pub stretch: u64,
     /// Number of records in the window; `None` for a trace.
@@ -59,7 +56,6 @@ pub struct FrameUpdate<'a> {
 }
 
 impl FrameUpdate<'_> {
-    /// Handles the start of a block.
     pub fn enter_block(&mut self, block: u32) {
         match self.frame.last_block {
             None if self.frame.is_fresh && self.frame.path.is_none() => match block {
@@ -153,7 +149,6 @@ impl FrameUpdate<'_> {
         }
     }
 
-    /// Handles a return or tail call.
     pub fn leave(&mut self, by_condition: bool) {
         let Some((block, _)) = self.frame.last_block.filter(|_| !self.frame.is_done) else {
             self.frame.cut_off(self.tally);

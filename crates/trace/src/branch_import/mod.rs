@@ -173,7 +173,6 @@ impl BranchReader<'_> {
         (from, to)
     }
 
-    /// Locates an address of a process.
     fn place(&self, process: u32, address: Option<u64>) -> AddressPlace {
         let Some(address) = address else { return AddressPlace::Outside };
         let images = self.state.images;
@@ -190,7 +189,6 @@ impl BranchReader<'_> {
     }
 }
 
-/// Builds the profile from the counted paths.
 fn profile(images: Vec<ProbedImage>, tally: Tally, counts: Counts, source: BranchSource, run: Run) -> Profile {
     let by_unit = by_unit(&images, tally.paths);
     let estimate = |seen: &TallyPath| match source {
@@ -230,7 +228,7 @@ pub(crate) fn by_unit<T>(
     by_unit
 }
 
-/// Builds the profile of each image from the executions of its paths, by image and unit.
+/// Builds each image's profile. `executions` returns the (path, count) pairs of an (image, unit) pair.
 pub(crate) fn image_profiles(images: &[ProbedImage], executions: impl Fn((usize, usize)) -> Vec<(u64, u64)>) -> Vec<ImageProfile> {
     let units = |number: usize, image: &ProbedImage| {
         let units = image.units.iter().enumerate().map(|(place, (unit, map))| UnitProfile {
@@ -249,7 +247,7 @@ pub(crate) fn image_profiles(images: &[ProbedImage], executions: impl Fn((usize,
     images.collect()
 }
 
-/// The raw counts of a unit's paths.
+/// Returns how often each path of a unit was seen, without weights.
 fn observed_counts((image, unit): (usize, usize), paths: &BTreeMap<u64, TallyPath>) -> ObservedBranches {
     ObservedBranches { image: image as u32, unit: unit as u32, counts: paths.iter().map(|(at, seen)| (*at, seen.times)).collect() }
 }

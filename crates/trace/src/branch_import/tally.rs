@@ -4,10 +4,9 @@ use std::collections::{BTreeMap, HashMap};
 use trodden_binary::ProbedFunction;
 use trodden_profile::Losses;
 
-/// A path: image, function, path number.
+/// Image, function and path number.
 pub type TallyPathKey = (usize, ProbedFunction, i64);
 
-/// The count of a path.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct TallyPath {
     /// Number of times the complete path was seen.
@@ -18,10 +17,8 @@ pub struct TallyPath {
 
 #[derive(Clone, Debug, Default)]
 pub struct Tally {
-    /// The counts by path.
     pub paths: HashMap<TallyPathKey, TallyPath>,
     pub whole_paths: u64,
-    /// The paths and blocks that were not counted, by reason.
     pub losses: Losses,
     /// Number of inconsistent or ambiguous block sequences by function.
     pub uncertain: BTreeMap<(usize, ProbedFunction), u64>,

@@ -19,16 +19,13 @@ use trodden_unit::probes::ProbeEvent;
 pub enum AddressPlace {
     /// In a function with probes: image, index of the code range, file address.
     Code(usize, usize, u64),
-    /// In other code.
     Elsewhere,
     /// Outside of all programs: in the kernel, or not traced.
     Outside,
 }
 
-/// The current position of control.
 #[derive(Clone, Copy, Debug)]
 enum Position {
-    /// Unknown, since nothing was seen yet.
     Unknown,
     /// In the function on top of the stack.
     InFunction {
@@ -43,7 +40,6 @@ enum Position {
     Elsewhere,
 }
 
-/// The state of a thread.
 #[derive(Clone, Debug)]
 pub struct ThreadWalk {
     frames: Vec<BranchFrame>,
@@ -53,10 +49,8 @@ pub struct ThreadWalk {
     window: Option<u64>,
 }
 
-/// The state shared by all threads.
 pub struct ImportState<'a> {
     pub images: &'a [ProbedImage],
-    /// The graphs of their functions.
     pub graphs: ProbeGraphs<'a>,
     pub tally: Tally,
 }
@@ -67,7 +61,6 @@ impl ThreadWalk {
         ThreadWalk { frames: Vec::new(), position: Position::Unknown, stretch: 0, window }
     }
 
-    /// Handles a taken branch.
     pub fn handle_branch(&mut self, state: &mut ImportState, from: AddressPlace, to: AddressPlace) -> Result<(), BinaryError> {
         match (self.position, from) {
             (Position::InFunction { image, range, address, unseen, jumped }, AddressPlace::Code(i, r, last))
@@ -229,7 +222,7 @@ impl ThreadWalk {
         Ok(())
     }
 
-    /// Ends all functions above the one at index `at` on the stack, which then continues.
+    /// Ends all functions above index `at` on the stack. The function at that index continues.
     fn unwind_to(&mut self, state: &mut ImportState, at: usize) {
         while self.frames.len() > at + 1 {
             let frame = self.frames.pop().expect("there are more");
@@ -313,7 +306,6 @@ impl ThreadWalk {
         Ok(())
     }
 
-    /// Ends a function that has not returned.
     fn leave_unfinished(&self, state: &mut ImportState, mut frame: BranchFrame) {
         match frame.path.take() {
             Some(path) => {

@@ -1,5 +1,5 @@
-//! System calls of recorded threads: they are answered from a first run or compared with it, and changes to mappings and new tasks are
-//! noticed.
+//! Handles system calls of recorded threads: answers them from a first run or compares them with that run, and notices changed mappings and
+//! new tasks.
 
 use super::Following;
 use crate::CollectError;
@@ -14,7 +14,6 @@ use crate::watch::Watch;
 const UNTRACED: u64 = libc::CLONE_UNTRACED as u64;
 
 impl Following<'_, '_> {
-    /// Handles a stop of a recorded thread at a system call.
     pub(super) fn handle_system_call(&mut self, thread: Tid, number: ThreadNumber) -> Result<SinkFlow, CollectError> {
         match ptrace::system_call(thread)? {
             CallStop::Entry { number: call, arguments } => self.enter_call(thread, number, call, arguments).map(|()| SinkFlow::Continue),
@@ -174,7 +173,6 @@ impl Following<'_, '_> {
     }
 }
 
-/// Starts watching a library that a stopped thread has mapped.
 pub fn watch_library(
     (subject, thread): (&TracedProcess, Tid),
     watch: &mut Watch,

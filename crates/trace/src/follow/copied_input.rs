@@ -9,9 +9,8 @@ use crate::ptrace::{self, Registers, Tid};
 use crate::subject::AREA_SIZE;
 use std::ops::Range;
 
-/// Maximum number of bytes of code that one system call passes on. For more, the guard ends.
+/// Maximum number of bytes of code that one system call may pass on. A larger input ends the guard.
 const MAX_INPUT: u64 = 8 << 20;
-/// Minimum size of a buffer.
 const MIN_BUFFER: u64 = 1 << 16;
 /// Size of the kernel's `struct msghdr`.
 const MESSAGE_SIZE: u64 = 56;
@@ -19,29 +18,27 @@ const MESSAGE_SIZE: u64 = 56;
 /// Buffers in the subject for copies of code that system calls pass on.
 #[derive(Default)]
 pub struct InputBuffers {
-    /// Each with the thread that uses it.
+    /// The range of each buffer, and the thread that uses it.
     all: Vec<(Range<u64>, Option<Tid>)>,
 }
 
-/// The program's own second argument of a system call that has another.
+/// The program's own second argument of a system call whose second argument was replaced.
 pub struct RedirectedCall {
     rsi: u64,
 }
 
-/// A part of a system call's input.
 struct InputPart {
     start: u64,
     length: u64,
-    /// True if it contains guarded code.
+    /// True if the part contains guarded code, or code whose guard is currently lifted.
     is_guarded: bool,
 }
 
-/// The input of a system call that passes on guarded code.
 pub(super) struct CodeInput {
     parts: Vec<InputPart>,
-    /// True if the parts are those of a vector.
+    /// True if the call takes the parts as an I/O vector.
     is_vector: bool,
-    /// The address of the message that refers to the vector.
+    /// The address of the `msghdr` that refers to the vector.
     message: Option<u64>,
 }
 
@@ -67,8 +64,8 @@ impl Following<'_, '_> {
         })
     }
 
-    /// Handles the start of a system call that passes on guarded code: replaces its input by a copy of the original bytes, and returns
-    /// its arguments.
+    /// Handles the start of a system call that passes on guarded code: replaces its input by a copy of the original bytes, and returns the
+    /// new arguments.
     pub(super) fn redirect_input(&mut self, thread: Tid, input: CodeInput, arguments: [u64; 6]) -> Result<[u64; 6], CollectError> {
         let Some(buffer) = self.buffers.acquire(thread, input.size()) else { return Ok(arguments) };
         let (memory, session) = (&self.subject.memory, &self.subject.session);
@@ -81,7 +78,7 @@ impl Following<'_, '_> {
             if part.is_guarded {
                 let mut bytes = memory.read_some(part.start, part.length as usize);
                 session.hide_changes(part.start, &mut bytes);
-                // Files that are written directly require an alignment.
+                // Direct I/O requires that buffers are aligned.
                 start = next.next_multiple_of(PAGE) + part.start % PAGE;
                 memory.write(start, &bytes)?;
                 next = start + part.length;
@@ -104,14 +101,13 @@ impl Following<'_, '_> {
         Ok([arguments[0], start, arguments[2], arguments[3], arguments[4], arguments[5]])
     }
 
-    /// Handles the end of a system call whose input was replaced.
     pub(super) fn restore_input(&mut self, thread: Tid) -> Result<(), CollectError> {
         let Some(RedirectedCall { rsi }) = self.redirected_calls.remove(&thread) else { return Ok(()) };
         self.buffers.release(thread);
         Ok(ptrace::set_registers(thread, &Registers { rsi, ..ptrace::registers(thread)? })?)
     }
 
-    /// The input of a system call, if it contains guarded code, or code whose guard is lifted at present.
+    /// Returns the input of a system call if it contains guarded code, or code whose guard is currently lifted.
     pub(super) fn code_input(&self, call: u64, arguments: &[u64; 6]) -> Option<CodeInput> {
         let (session, memory) = (&self.subject.session, &self.subject.memory);
         let guard = session.guard();
@@ -123,7 +119,7 @@ impl Following<'_, '_> {
         };
         let vector = |vector: u64, count: u64| -> Option<Vec<InputPart>> {
             let parts: Vec<InputPart> = parts(memory, vector, count).map(part).collect();
-            // Otherwise the call fails.
+            // If part of the vector cannot be read, the call fails anyway.
             (parts.len() as u64 == count).then_some(parts)
         };
         let [_, second, third, ..] = *arguments;
@@ -143,7 +139,7 @@ impl Following<'_, '_> {
 }
 
 impl CodeInput {
-    /// The size of a buffer for a copy.
+    /// Returns the size of the buffer that a copy needs.
     pub(super) fn size(&self) -> u64 {
         let sizes = self.guarded_parts().map(|part| part.length.saturating_add(2 * PAGE));
         sizes.fold(16 * self.parts.len() as u64 + MESSAGE_SIZE, u64::saturating_add)
@@ -153,7 +149,7 @@ impl CodeInput {
         self.parts.iter().filter(|part| part.is_guarded)
     }
 
-    /// Returns true if a copy is as good as the input itself: otherwise the call may end early.
+    /// Returns true if a copy can replace the input. A call whose input is partly unmapped ends early, which a copy would hide.
     pub(super) fn can_be_copied(&self, memory: &Memory) -> bool {
         let is_mapped = |part: &InputPart| memory.read(part.start.saturating_add(part.length - 1), &mut [0]).is_ok();
         self.size() <= MAX_INPUT && self.guarded_parts().all(is_mapped)
@@ -165,7 +161,7 @@ impl InputBuffers {
         self.all.iter().any(|(range, user)| user.is_none() && range.end - range.start >= size)
     }
 
-    /// Takes a free buffer of this size, and returns its address.
+    /// Reserves a free buffer of at least this size, and returns its address.
     fn acquire(&mut self, thread: Tid, size: u64) -> Option<u64> {
         let (range, user) = self.all.iter_mut().find(|(range, user)| user.is_none() && range.end - range.start >= size)?;
         *user = Some(thread);

@@ -9,7 +9,7 @@ use crate::ptrace::{self, PtraceStop, Resume, Tid, restart_interrupted_call, unl
 use crate::sink::SinkFlow;
 use std::collections::{HashMap, HashSet};
 
-/// Maximum number of single steps that take a thread out of a slot.
+/// Maximum number of single steps that move a thread out of a slot.
 const MAX_STEPS: usize = 16;
 
 impl Following<'_, '_> {
@@ -65,7 +65,6 @@ impl Following<'_, '_> {
         }
     }
 
-    /// Returns true if handling a thread's current stop has failed.
     fn has_failed_stop(&self, thread: Tid) -> bool {
         self.unhandled.contains_key(&thread)
     }

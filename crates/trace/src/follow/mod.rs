@@ -1,6 +1,6 @@
-//! Following a subject: the loop that waits for stops of its threads, records hits, and resumes the threads.
+//! Follows a subject in a loop that waits for stops of its threads, records hits, and resumes the threads.
 //!
-//! One thread follows one process with all its threads. What is done at a stop:
+//! One thread follows one process with all its threads. It acts on stops as follows:
 //!
 //! | stop | action |
 //! |---|---|
@@ -69,17 +69,18 @@ pub struct Followed {
     pub threads: u32,
     /// Number of processes that the subject created and that were not traced.
     pub untraced_children: u32,
-    /// Number of signals delivered asynchronously while code of the image ran. In a different run they arrive elsewhere.
+    /// Number of signals delivered asynchronously while code of the image ran. A different run receives them at different points.
     pub asynchronous_signals: u32,
-    /// Number of handlers that ran because of a fault of an instruction of the program or of a library.
+    /// Number of times a signal handler ran because an instruction of the program or of a library faulted.
     pub handled_faults: u32,
-    /// The main thread's instruction pointer and return addresses at the end of the trace (or, until that thread ends, those of the first
-    /// thread that ended), innermost first, as file addresses. Addresses outside watched images are left out.
+    /// The call stack at the end of the trace: instruction pointer and return addresses, innermost first, as file addresses. It is the main
+    /// thread's stack or, until the main thread has ended, the stack of the first thread that ended. Addresses outside watched images are
+    /// left out.
     pub stack: Vec<u64>,
     /// File addresses of code that the program changed, and that was not watched from then on.
     #[serde(default)]
     pub changed_code: Vec<Range<u64>>,
-    /// File addresses of code that the program read and executed in turns too often, and that was not watched from then on.
+    /// File addresses of code that the program alternately read and executed so often that it was no longer watched.
     #[serde(default)]
     pub read_code: Vec<Range<u64>>,
     /// File addresses of code in which the program saw the collector's changes, because it reads data there.
@@ -88,16 +89,17 @@ pub struct Followed {
     /// True if the collector's changes to code were visible to the program at times, since they could not be hidden without disturbing it.
     #[serde(default)]
     pub shows_changes: bool,
-    /// Like `stack`, but for each thread, by number, at the time it ended. A thread is missing if its stack could not be read.
+    /// Each thread's call stack at the time it ended, by thread number, with addresses as in `stack`. A thread whose stack could not be
+    /// read is missing.
     #[serde(default)]
     pub stacks: BTreeMap<u32, Vec<u64>>,
-    /// File addresses of instructions whose faults were handled by the program.
+    /// File addresses of instructions whose faults the program handled.
     #[serde(default)]
     pub faults: BTreeSet<u64>,
-    /// The members of `faults` and `interruptions` in the order of their occurrence, each with its thread's number.
+    /// The thread number and address of each member of `faults` and `interruptions`, in the order in which they occurred.
     #[serde(default)]
     pub handled_signals: Vec<(u32, u64)>,
-    /// File addresses of instructions before which a handler for any other signal ran.
+    /// File addresses of instructions before which a handler ran for a signal that was not a fault.
     #[serde(default)]
     pub interruptions: BTreeSet<u64>,
     /// Changes to the process that could not be undone before it was detached.
@@ -158,7 +160,7 @@ impl Followed {
     }
 }
 
-/// Ignores the error of a request to a thread that was killed since its stop, since the thread's end is reported next.
+/// Ignores the error of a request that failed because the thread was killed after its stop. The thread's end is reported next.
 fn unless_killed(error: CollectError) -> Result<SinkFlow, CollectError> {
     match error {
         CollectError::System(e) if e.raw_os_error() == Some(libc::ESRCH) => Ok(SinkFlow::Continue),
@@ -173,33 +175,33 @@ struct Following<'a, 'w> {
     sink: &'a mut dyn Sink,
     note: fn(&str),
     tasks: HashMap<Tid, Task>,
-    /// First stops of new tasks that arrived before the event of their parents.
+    /// First stops of new tasks that arrived before the parent's event.
     early_stops: HashMap<Tid, PtraceStop>,
     /// Threads whose `vfork` child has not executed a different program yet.
     in_vfork: HashSet<Tid>,
     /// Deferred system calls that install a filter, by thread.
     deferred_filters: HashMap<Tid, (u64, [u64; 6])>,
-    /// Threads in a system call that limits the address space: the address of the limit, and the program's own value.
+    /// For each thread in a system call that limits the address space, the address of the limit and the program's own value.
     pending_limits: HashMap<Tid, (u64, AddressLimit)>,
     /// The effects on memory of system calls under way, by thread.
     pending_changes: HashMap<Tid, Vec<MemoryChange>>,
-    /// Threads in `clone3`: the address of the flags, and the program's own value.
+    /// For each thread in `clone3`, the address of the flags and the program's own value.
     pending_clone_flags: HashMap<Tid, (u64, u64)>,
     /// System calls that are skipped and made again later, by thread.
     deferred_calls: HashMap<Tid, (u64, DeferredCall)>,
     /// System calls under way that read copies of code, by thread.
     redirected_calls: HashMap<Tid, RedirectedCall>,
     buffers: InputBuffers,
-    /// Threads in a system call for whose duration code is not guarded.
+    /// Threads in a system call during which code is not guarded.
     lifting: HashSet<Tid>,
     followed: Followed,
-    /// The counter from which `rdtsc` is answered.
+    /// The counter that supplies the results of `rdtsc`.
     cycles: u64,
     /// True once the process has ended or executed a different program, so that the image is gone.
     is_image_gone: bool,
     /// The first error, which ends the collection.
     failure: Option<CollectError>,
-    /// Threads that are stopped because handling this stop failed.
+    /// Threads that remain stopped because handling their stop failed.
     unhandled: HashMap<Tid, PtraceStop>,
     /// True once all changes are undone. The remaining threads are being killed.
     is_undone: bool,
@@ -253,7 +255,6 @@ impl<'a, 'w> Following<'a, 'w> {
 }
 
 impl Following<'_, '_> {
-    /// Starts recording threads, all of which are stopped.
     fn begin(&mut self, threads: &[Tid]) {
         let mut numbers = Vec::new();
         for thread in threads {
@@ -268,11 +269,11 @@ impl Following<'_, '_> {
             let begun = begun.and_then(|()| session.restore_injected_trap(thread));
             if let Err(error) = begun.map(|()| SinkFlow::Continue).or_else(unless_killed) {
                 self.failure = Some(error);
-                // All are still stopped, and are detached in this state.
+                // All threads are still stopped, and are detached in this state.
                 return;
             }
         }
-        // Only with all threads started is it known how each must be resumed.
+        // How to resume a thread is known only after all threads have been started.
         for thread in threads {
             if let Err(error) = self.resume(*thread, 0) {
                 self.failure.get_or_insert(error);
@@ -322,7 +323,7 @@ impl Following<'_, '_> {
                 self.handle_new_task(thread, child, kind)?;
                 self.resume(thread, 0)?;
             }
-            // A request to stop was deferred.
+            // The thread stops for an earlier request, which no longer matters.
             (PtraceStop::Interrupted, _) => {
                 unless_gone(restart_interrupted_call(thread))?;
                 self.resume(thread, 0)?;
@@ -400,7 +401,7 @@ impl Following<'_, '_> {
         self.resume(thread, 0)
     }
 
-    /// Handles `execve` of a recorded thread. If it belongs to the process itself, all other threads and the image are gone.
+    /// Handles `execve` of a recorded thread. After an `execve` in the process itself, all other threads and the image are gone.
     fn handle_exec(&mut self, thread: Tid) {
         self.forget_calls(thread);
         self.subject.session.signals.borrow_mut().forget(thread);

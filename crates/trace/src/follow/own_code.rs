@@ -16,9 +16,8 @@ use std::ops::Range;
 /// Maximum number of buffers in a vector (`IOV_MAX`). Calls with more buffers fail.
 const MAX_PARTS: u64 = 1024;
 
-/// The effect of a system call on memory.
 pub struct MemoryChange {
-    /// Whole pages.
+    /// The affected addresses, in whole pages.
     pub(super) pages: Range<u64>,
     effect: MemoryEffect,
     /// True if the code there may be different or missing afterwards.
@@ -26,7 +25,7 @@ pub struct MemoryChange {
 }
 
 impl Following<'_, '_> {
-    /// Handles the start of a system call: releases the code that it may change.
+    /// Handles the start of a system call: releases the code that the call may change.
     pub(super) fn release_changed_code(&mut self, thread: Tid, call: u64, arguments: &[u64; 6]) -> Result<(), CollectError> {
         let mut ranges = Vec::new();
         let changes = self.memory_changes(call, arguments);
@@ -48,8 +47,8 @@ impl Following<'_, '_> {
         released
     }
 
-    /// Stops all other threads, and returns their events. Tasks with a copy of the memory, which must be cleaned while the changes to it
-    /// are known, have been handled before.
+    /// Stops all other threads, and returns their events. New tasks with a copy of the memory are handled first, since their copies must be
+    /// cleaned while the changes to the memory are known.
     fn settle_others(&mut self, thread: Tid) -> Result<Vec<(Tid, PtraceStop)>, CollectError> {
         loop {
             let stopped = self.stop_others(thread)?.into_iter();
@@ -62,7 +61,7 @@ impl Following<'_, '_> {
         }
     }
 
-    /// Handles the new tasks of other threads before the guard of code ends: those with a copy of the memory have a copy of the guard.
+    /// Handles new tasks of other threads before the code guard ends, since a task with a copy of the memory also has a copy of the guard.
     pub(super) fn settle_children(&mut self, thread: Tid) -> Result<(), CollectError> {
         if !self.subject.session.has_several_threads() {
             return Ok(());
@@ -72,7 +71,8 @@ impl Following<'_, '_> {
         Ok(())
     }
 
-    /// Ends the guard of code that is about to be released. A system call that releases code is deferred until that is done.
+    /// Ends the guard of code that is about to be released. A system call was deferred until its guard had ended, so nothing is left to do
+    /// for it.
     fn unguard(&self, ranges: &[Range<u64>], thread: Tid, is_in_call: bool) -> Result<(), CollectError> {
         if is_in_call {
             return Ok(());
@@ -89,8 +89,8 @@ impl Following<'_, '_> {
         Ok(())
     }
 
-    /// Releases code and corrects the positions of all threads: of `thread`, which is at its system call or can be stepped, and of
-    /// `others`, which are stopped for these events.
+    /// Releases code and moves all threads out of it. `thread` is at its system call or can be stepped; `others` are stopped for these
+    /// events.
     fn release(&mut self, ranges: &[Range<u64>], others: &[(Tid, PtraceStop)], thread: Tid, is_in_call: bool) -> Result<(), CollectError> {
         for range in ranges {
             self.watch.release(self.subject, range, self.sink).map_err(CollectError::Store)?;
@@ -98,7 +98,7 @@ impl Following<'_, '_> {
         self.watch.move_out_of_released_code(thread, &|| Ok(!is_in_call && self.subject.step(thread)?.is_some()))?;
         for (other, what) in others {
             let information = if let PtraceStop::Signal(_) = what { ptrace::signal_information(*other).ok() } else { None };
-            // Otherwise the thread is in the middle of a system call.
+            // In other stops, the thread is in the middle of a system call.
             let can_step = matches!(what, PtraceStop::Signal(_) | PtraceStop::Interrupted);
             let moved = self.watch.move_out_of_released_code(*other, &|| Ok(can_step && self.subject.step(*other)?.is_some()));
             moved.map(|()| SinkFlow::Continue).or_else(unless_killed)?;
@@ -115,7 +115,7 @@ impl Following<'_, '_> {
         let session = self.subject.session.clone();
         // The parent of a `vfork` child executes nothing, and cannot be stopped.
         let is_running = |other: &Tid| *other != thread && !session.is_stopped(*other) && !self.in_vfork.contains(other);
-        // Others have a memory of their own, from which the changes have been removed.
+        // Unrecorded tasks have their own memory, from which the changes have been removed.
         let shares = |task: &Task| !task.is_ending && matches!(task.role, Role::Recorded(_));
         let running = self.tasks.iter().filter(|(_, task)| shares(task)).map(|(other, _)| *other).filter(is_running);
         let running: Vec<Tid> = running.collect();
@@ -129,7 +129,7 @@ impl Following<'_, '_> {
                     stopped.push((other, PtraceStop::Interrupted));
                 }
                 Ok(what) => stopped.push((other, what)),
-                // The event of its end has been queued.
+                // The thread has ended; its exit event is queued.
                 Err(e) if e.raw_os_error() == Some(libc::ESRCH) => {}
                 Err(e) => return Err(e.into()),
             }
@@ -137,7 +137,6 @@ impl Following<'_, '_> {
         Ok(stopped)
     }
 
-    /// Returns the possible effects of a system call on memory.
     pub(super) fn memory_changes(&self, call: u64, arguments: &[u64; 6]) -> Vec<MemoryChange> {
         use MemoryEffect::{Protected, Replaced, Written};
         const DISCARDS: [u64; 4] =
@@ -182,13 +181,12 @@ impl Following<'_, '_> {
     }
 }
 
-/// Yields addresses and lengths of the buffers in a vector.
+/// Yields the address and length of each buffer in an I/O vector.
 pub(super) fn parts(memory: &Memory, vector: u64, count: u64) -> impl Iterator<Item = (u64, u64)> + use<> {
     let words = words(memory, vector, 2 * count.min(MAX_PARTS));
     (0..words.len() / 2).map(move |part| (words[2 * part], words[2 * part + 1]))
 }
 
-/// Reads up to `count` words.
 pub(super) fn words(memory: &Memory, address: u64, count: u64) -> Vec<u64> {
     let bytes = memory.read_some(address, 8 * count as usize);
     bytes.chunks_exact(8).map(|word| u64::from_le_bytes(word.try_into().expect("it has eight bytes"))).collect()

@@ -1,10 +1,10 @@
-//! Programs that read their own code, which must be the program's own: by instructions, by system calls that pass code on, such as
-//! write(2), and by files of their memory. [`hidden_patches`](crate::hidden_patches) hides the code from instructions and from the kernel.
+//! Programs that read their own code and must see their own bytes. They read it by instructions, by system calls that pass code on, such as
+//! write(2), and through files of their memory. [`hidden_patches`](crate::hidden_patches) hides patches from instructions and the kernel.
 //!
 //! A system call that passes on code gets a copy of its original bytes instead. Any other call that fails with EFAULT because it reads
-//! guarded memory, such as a path within code, is made again without the guard. Calls that need the guard to be changed are deferred:
-//! they are skipped, and made again once the change, which takes injected calls, is done. Calls after which the kernel may read memory at
-//! any time, or whose effect the guard would change, end the guard.
+//! guarded memory, such as a path within code, is made again without the guard. Calls that need a change of the guard are deferred: they
+//! are skipped, and made again once injected calls have made the change. Calls after which the kernel may read memory at any time, or whose
+//! effect the guard would change, end the guard.
 
 use super::Following;
 use super::copied_input::CodeInput;
@@ -30,7 +30,7 @@ const PR_SET_MDWE: u64 = 65;
 /// Address and length of a buffer.
 type Buffer = (u64, u64);
 
-/// What must be done before a system call is made again.
+/// What must be done before a deferred system call is made.
 pub enum DeferredCall {
     /// The guard of these pages ends until the call has ended.
     Lift(Range<u64>),
@@ -91,7 +91,7 @@ impl Following<'_, '_> {
         pages.into_iter().try_for_each(|page| session.open(thread, page))
     }
 
-    /// Stops watching pages that the program reads and executes in turns.
+    /// Stops watching pages that the program alternately reads and executes.
     fn release_overused(&mut self, thread: Tid) -> Result<(), CollectError> {
         let overused = self.subject.session.guard_mut().take_overused();
         let ranges: Vec<Range<u64>> = overused.iter().flat_map(|page| self.watch.watched_in(&(*page..page + PAGE), false)).collect();
@@ -103,7 +103,7 @@ impl Following<'_, '_> {
         self.release_with_all_stopped(&ranges, thread, false)
     }
 
-    /// Handles the start of a system call. Returns true if it is skipped now and made again later.
+    /// Handles the start of a system call. Returns true if the call is skipped now and made again later.
     pub(super) fn defer_call(
         &mut self,
         thread: Tid,
@@ -116,7 +116,7 @@ impl Following<'_, '_> {
             return Ok(false);
         }
         if !self.lifting.is_empty() && input.is_some() {
-            // The code is not to be guarded again before this call has ended either.
+            // The guard must also stay lifted until this call has ended.
             self.lifting.insert(thread);
         }
         let Some(deferred) = self.needed_change(call, arguments, input) else { return Ok(false) };
@@ -126,7 +126,7 @@ impl Following<'_, '_> {
         Ok(true)
     }
 
-    /// The change that a system call needs before it is made.
+    /// Returns the change that must precede a system call, or `None` if the call needs no change.
     fn needed_change(&self, call: u64, arguments: &[u64; 6], input: Option<&CodeInput>) -> Option<DeferredCall> {
         if self.ends_guard(call, arguments, input) {
             return Some(DeferredCall::End);
@@ -159,12 +159,12 @@ impl Following<'_, '_> {
         let is_sent_later = |flags: u64| flags & libc::MSG_ZEROCOPY as u64 != 0;
         match call as i64 {
             libc::SYS_pkey_alloc | libc::SYS_pkey_free | libc::SYS_io_uring_setup | libc::SYS_io_setup => true,
-            // With -1, it is `mprotect`.
+            // With key -1, the call is a plain `mprotect`.
             libc::SYS_pkey_mprotect => fourth as i32 != -1,
-            // The kernel protects memory that can only be executed by a key.
+            // The kernel implements execute-only memory with a protection key.
             libc::SYS_mprotect | libc::SYS_mmap => third == libc::PROT_EXEC as u64,
             libc::SYS_prctl => first == PR_SET_MDWE && second != 0,
-            // A process with the same memory, but with rights of its own.
+            // The new process shares the memory but has its own key rights.
             libc::SYS_clone => shares(first),
             libc::SYS_clone3 => self.subject.memory.word(first).is_ok_and(shares),
             libc::SYS_sendmmsg => self.sends_code(second, third),
@@ -175,7 +175,6 @@ impl Following<'_, '_> {
         }
     }
 
-    /// Returns true if one of several messages contains guarded code.
     fn sends_code(&self, messages: u64, count: u64) -> bool {
         const MAX_MESSAGES: u64 = 1024;
         let (guard, memory) = (self.subject.session.guard(), &self.subject.memory);
@@ -194,8 +193,8 @@ impl Following<'_, '_> {
         (0..count.min(MAX_MESSAGES)).any(|n| has_code(words(memory, messages.wrapping_add(MESSAGES_STEP * n), 7)))
     }
 
-    /// Handles the end of a skipped system call: does what it needs, and lets the thread make it again. Returns false if the call was not
-    /// skipped.
+    /// Handles the end of a skipped system call: makes the change that the call needs, and lets the thread repeat the call. Returns false
+    /// if the call was not skipped.
     pub(super) fn make_deferred_call(&mut self, thread: Tid) -> Result<bool, CollectError> {
         let Some((call, deferred)) = self.deferred_calls.remove(&thread) else { return Ok(false) };
         repeat_call(thread, call)?;
@@ -231,7 +230,7 @@ impl Following<'_, '_> {
         let call = ptrace::registers(thread)?;
         let arguments = [call.rdi, call.rsi, call.rdx, call.r10, call.r8, call.r9];
         let guarded = self.guarded_arguments(call.orig_rax, &arguments);
-        // Their arguments are addresses of addresses, without a limit.
+        // Their arguments are arrays of pointers, of any length.
         let executes = matches!(call.orig_rax as i64, libc::SYS_execve | libc::SYS_execveat);
         if guarded.is_empty() && !executes {
             return Ok(false);
@@ -267,8 +266,8 @@ impl Following<'_, '_> {
         self.subject.session.code_changes().spans_in(&(address..end)).next().is_none()
     }
 
-    /// Arguments of a system call that may be inputs and contain code that is or was guarded. If none is, addresses of such code in their
-    /// first words.
+    /// Returns a system call's input arguments that contain code which is or was guarded. If there are none, returns addresses of such code
+    /// that the arguments' first words hold.
     fn guarded_arguments(&self, call: u64, arguments: &[u64; 6]) -> Vec<u64> {
         let (guard, memory) = (self.subject.session.guard(), &self.subject.memory);
         let near = |address: u64| Some(address).filter(|at| guard.was_guarding(&(*at..at.saturating_add(MAX_ARGUMENT))));
@@ -322,8 +321,8 @@ impl Following<'_, '_> {
         if self.lifting.is_empty() { self.watch.guard(thread) } else { Ok(()) }
     }
 
-    /// Puts the program's own code in place of the tracer's changes in what a system call has read from `/proc/self/mem`, or from its own
-    /// memory by `process_vm_readv`.
+    /// After a system call has read `/proc/self/mem`, or the process's own memory by `process_vm_readv`, replaces the tracer's changes in
+    /// the result by the program's own code.
     pub(super) fn hide_changes(&self, call: &Registers, result: i64) -> Result<(), CollectError> {
         let Ok(length @ 1..) = u64::try_from(result) else { return Ok(()) };
         let memory = &self.subject.memory;
@@ -354,7 +353,7 @@ impl Following<'_, '_> {
         Ok(())
     }
 
-    /// Forgets a thread that has ended, or has executed another program.
+    /// Forgets the pending calls of a thread that has ended or has executed a different program.
     pub(super) fn forget_calls(&mut self, thread: Tid) {
         self.deferred_calls.remove(&thread);
         if self.redirected_calls.remove(&thread).is_some() {
@@ -371,7 +370,7 @@ fn repeat_call(thread: Tid, call: u64) -> Result<(), CollectError> {
     Ok(ptrace::set_registers(thread, &again)?)
 }
 
-/// Divides a transfer of `length` bytes between two lists of buffers into pieces of one buffer of each.
+/// Splits a transfer of `length` bytes between two lists of buffers into pieces (source, target, length), each within one buffer per list.
 fn transfers(from: &[Buffer], to: &[Buffer], length: u64) -> Vec<(u64, u64, u64)> {
     let (mut from, mut to) = (from.iter().copied(), to.iter().copied());
     let (mut source, mut target, mut left) = ((0, 0), (0, 0), length);

@@ -3,7 +3,7 @@
 //!
 //! - Everything that would later need an injected call is done before a filter takes effect. The call that installs the filter is deferred
 //!   until then.
-//! - The limit in force is the program's own plus the size of the trace's mappings. The program reads back its own.
+//! - The limit in force is the program's own plus the size of the trace's mappings. The program reads back its own limit.
 
 use super::Following;
 use crate::CollectError;
@@ -31,7 +31,7 @@ impl Following<'_, '_> {
             self.subject.enable_time_stamps(thread)?;
         }
         let result = self.subject.inject(thread, Some(self.subject.area), call as libc::c_long, arguments)?;
-        // A positive result is the id of a thread that could not be filtered as well.
+        // A positive result is the id of a thread to which the filter could not be applied.
         if result == 0 {
             if self.followed.threads == 1 {
                 session.remove(|entry| matches!(entry, JournalEntry::TimeStampCounter));
@@ -72,7 +72,7 @@ impl Following<'_, '_> {
         }
     }
 
-    /// Returns the addresses of the new and of the old limit in a system call that sets or reads the limit on the address space.
+    /// Returns the addresses of the new and of the old limit if a system call sets or reads the address-space limit.
     fn limits_of(&self, call: u64, arguments: &[u64; 6]) -> Option<(Option<u64>, Option<u64>)> {
         let [first, second, third, fourth, ..] = *arguments;
         let place = |at: u64| Some(at).filter(|at| *at != 0);

@@ -9,7 +9,7 @@ use crate::ptrace::{self, Disposition, PtraceStop, Resume, TRAP_FLAG, Tid};
 use crate::single_step::{AT_HANDLER, SAVED_FLAGS, hide_trap_flag};
 use crate::sink::{SinkFlow, ThreadNumber, Trap};
 
-/// Maximum number of places at which signals are noted.
+/// Maximum number of code addresses at which signals are noted.
 const MAX_PLACES: usize = 4096;
 
 impl Following<'_, '_> {
@@ -113,7 +113,8 @@ impl Following<'_, '_> {
         }
     }
 
-    /// If the thread has stopped at `rdtsc` or `rdtscp`, which trap when the recipe fixes the time, emulates it and returns true.
+    /// If the thread has stopped at `rdtsc` or `rdtscp`, emulates the instruction and returns true. Both trap when the recipe fixes the
+    /// time.
     pub(super) fn emulate_time_stamp(&mut self, thread: Tid) -> Result<bool, CollectError> {
         if !self.subject.fixed_clock {
             return Ok(false);

@@ -12,18 +12,16 @@ use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
 use trodden_binary::{Connection, ProbeGraph};
 
-/// Maximum number of passes when fitting a table to its sums, which does not converge if the sums contradict each other.
+/// Maximum number of passes that fit a table to its sums. They do not converge if the sums contradict each other.
 const MAX_PASSES: usize = 60;
 
 #[derive(Clone, Debug)]
 pub struct Successor {
     pub next: usize,
     pub count: u64,
-    /// The actions between the two fragments.
     pub actions: Rc<[NumberAction]>,
 }
 
-/// Returns the successors of each fragment, with counts.
 pub fn successors(graphs: &mut ProbeGraphs, fragments: &[Fragment]) -> Result<Vec<Vec<Successor>>, ImportError> {
     let mut joins: Vec<Vec<Successor>> = vec![Vec::new(); fragments.len()];
     let mut direct: BTreeMap<(FragmentFunction, u64), Group> = BTreeMap::new();
@@ -39,7 +37,7 @@ pub fn successors(graphs: &mut ProbeGraphs, fragments: &[Fragment]) -> Result<Ve
             Exit::End | Exit::LeavesFunction(_) => {}
         }
     }
-    // Counts of starts that direct jumps do not account for.
+    // For each fragment, the number of starts that direct jumps do not account for.
     let mut left: Vec<u64> = fragments.iter().map(|f| f.count).collect();
     for group in direct.values() {
         let counts: Vec<u64> = group.begin.iter().map(|next| fragments[*next].count).collect();
@@ -122,23 +120,20 @@ pub struct Row {
 
 pub struct Cell {
     pub column: usize,
-    /// Estimate of how often it follows.
+    /// Estimate of how often the column's fragment follows.
     pub flow: f64,
-    /// How control reaches the successor.
     pub link: Link,
 }
 
 /// How control gets from a block to a fragment.
 #[derive(Clone)]
 pub struct Link {
-    /// The actions on the way.
     actions: Rc<[NumberAction]>,
-    /// True if the way passes no block with code of its own.
+    /// True if no block on the way has code of its own.
     is_certain: bool,
 }
 
 impl Link {
-    /// Creates a link that is certain.
     pub fn certain(actions: impl Into<Rc<[NumberAction]>>) -> Link {
         Link { actions: actions.into(), is_certain: true }
     }
@@ -170,7 +165,7 @@ fn link_between(graphs: &mut ProbeGraphs, from: &Fragment, block: u32, next: &Fr
         }
         // Control did take this way, but the path's number is no longer known.
         Connection::Ambiguous if !is_indirect => Some(Link::certain(lost_path_actions(graph, block, to))),
-        // The block continues after another of the branches that end it.
+        // The block continues after a different one of the branches at its end.
         _ if to == block && !is_indirect => Some(Link::certain([])),
         _ => None,
     })
@@ -186,7 +181,7 @@ fn actions_through(graph: &mut ProbeGraph, from: u32, by: u32, to: u32) -> Optio
     }
 }
 
-/// Drops each uncertain link whose row and column both have a certain one.
+/// Drops each uncertain link whose row and column both have a certain link.
 fn drop_uncertain(rows: &mut [Row], columns: usize) {
     let mut is_certain = vec![false; columns];
     rows.iter().flat_map(|row| &row.cells).for_each(|cell| is_certain[cell.column] |= cell.link.is_certain);
@@ -230,7 +225,7 @@ fn sums(rows: &[Row], columns: usize) -> Vec<f64> {
     sums
 }
 
-/// The sums of columns as whole numbers.
+/// Rounds the sums of columns to integers with the same total.
 fn limits(rows: &[Row], columns: usize) -> Vec<u64> {
     apportion(rows.iter().map(|row| row.count).sum(), &sums(rows, columns))
 }

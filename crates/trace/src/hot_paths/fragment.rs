@@ -13,7 +13,7 @@ use trodden_flow::Edge;
 use trodden_profile::Losses;
 use trodden_unit::probes::ProbeEvent;
 
-/// A function of an image.
+/// The index of an image, and one of its functions.
 pub type FragmentFunction = (usize, ProbedFunction);
 
 /// An action on the number of the current path.
@@ -21,7 +21,6 @@ pub type FragmentFunction = (usize, ProbedFunction);
 pub enum NumberAction {
     /// A path begins with this number.
     Begin(i64),
-    /// This value is added to the number.
     Add(i64),
     /// A call that may not return: the number plus this value is counted as a path.
     Reach(i64),
@@ -42,9 +41,7 @@ pub enum FragmentStart {
 /// The first probe on a fragment that starts in the middle of a function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FirstProbe {
-    /// The start of this block.
     BlockStart(u32),
-    /// A probe inside this block.
     InsideBlock(u32),
     /// No probe at all: the code is the remainder of the block before it, such as the jump after a backward branch that was not taken.
     NoProbe,
@@ -68,11 +65,9 @@ pub enum Exit {
 pub struct Fragment {
     pub function: FragmentFunction,
     pub start: FragmentStart,
-    /// The first probe on it.
     pub first: FirstProbe,
     /// Its last block; `None` if it has no block.
     pub last: Option<u32>,
-    /// The actions along it.
     pub actions: Vec<NumberAction>,
     pub exit: Exit,
     pub count: u64,
@@ -114,7 +109,7 @@ pub fn fragments(
         HotPathExit::Returned => leave(graphs, &mut current, found)?,
         HotPathExit::At(address) => match (place(address), &current) {
             (Some((image, range, at)), Some(f)) if (image, images[image].ranges[range].function) == f.function => {
-                // A jump to the function's start is a tail call to itself.
+                // A jump to the function's start is a recursive tail call.
                 if at == images[image].ranges[range].start {
                     leave(graphs, &mut current, found)?;
                 }
@@ -158,7 +153,6 @@ pub fn connect_to_exit(graphs: &mut ProbeGraphs, function: FragmentFunction, blo
     Ok(if by_condition { graph.connect_folded(block) } else { graph.connect(block, None) })
 }
 
-/// A fragment under construction.
 struct FragmentBuilder {
     function: FragmentFunction,
     start: u64,
@@ -273,7 +267,7 @@ impl FragmentBuilder {
     }
 }
 
-/// The actions of a connection between two blocks. If it is not unique, the path's number is lost.
+/// Returns the actions of a connection between two blocks. If the connection is not unique, the path's number is lost.
 pub fn actions_of(graph: &ProbeGraph, connection: &Connection) -> Vec<NumberAction> {
     let mut actions = Vec::new();
     match connection {
@@ -285,12 +279,12 @@ pub fn actions_of(graph: &ProbeGraph, connection: &Connection) -> Vec<NumberActi
     actions
 }
 
-/// The actions if several paths connect two blocks: the current path is lost, but the next one may begin.
+/// Returns the actions if several paths connect two blocks: the current path is lost, but the next path may begin.
 pub fn lost_path_actions(graph: &ProbeGraph, from: u32, to: u32) -> Vec<NumberAction> {
     std::iter::once(NumberAction::Lose).chain(graph.start_after_common_cut(from, to).map(NumberAction::Begin)).collect()
 }
 
-/// Appends the action of an edge. Returns true if it ends the path by leaving the function.
+/// Appends the action of an edge. Returns true if the edge ends the path by leaving the function.
 fn push_action(graph: &ProbeGraph, edge: Edge, actions: &mut Vec<NumberAction>) -> bool {
     match graph.step(edge) {
         NumberStep::Add(value) => actions.push(NumberAction::Add(value)),

@@ -1,7 +1,7 @@
 //! Joins fragments to paths.
 //!
-//! Paths that are incomplete at the end of a fragment continue in the fragments that follow it, in proportion to how often each does.
-//! Paths with the same number are handled together, so the cost depends on the number of different paths at each fragment, not on
+//! Paths that are incomplete at the end of a fragment continue in the fragments that follow it, in proportion to how often each of them
+//! follows. Paths with the same number are handled together, so the cost depends on the number of different paths at each fragment, not on
 //! executions.
 
 use super::apportion::{apportion, apportion_within};
@@ -28,9 +28,7 @@ pub struct Joined {
     pub fragments: u64,
     /// Number of times several paths lead from a fragment to the next, through blocks without addresses.
     pub ambiguous: u64,
-    /// Executions of paths whose end is not known.
     pub without_end: u64,
-    /// Executions of paths whose start is not known.
     pub without_beginning: u64,
 }
 
@@ -59,7 +57,7 @@ type OpenPaths = BTreeMap<OpenPath, u64>;
 struct Joiner<'a> {
     fragments: &'a [Fragment],
     joins: Vec<Vec<Successor>>,
-    /// By fragment.
+    /// The incomplete paths at the end of each fragment, by the fragment's index.
     open_paths: BTreeMap<usize, OpenPaths>,
     joined: Joined,
 }
@@ -74,7 +72,7 @@ impl Joiner<'_> {
                 self.continue_paths(number, OpenPaths::from([(path, fragment.count)]));
             }
             for join in self.joins[number].clone().into_iter().filter(|join| has_begin(&join.actions)) {
-                // If the table has dropped paths, the counts of what starts at an address and of what arrives there may differ.
+                // If the table has dropped paths, a fragment's count may differ from the number of arrivals at its start.
                 let share = self.fragments[join.next].count as f64 / arrivals[join.next] as f64;
                 let count = if arrivals[join.next] == self.fragments[join.next].count {
                     join.count
@@ -116,7 +114,6 @@ impl Joiner<'_> {
         }
     }
 
-    /// Continues paths that are incomplete at the end of a fragment.
     fn continue_paths(&mut self, number: usize, open_paths: OpenPaths) {
         let joins = self.joins[number].clone();
         let total = open_paths.values().sum();
@@ -143,7 +140,7 @@ impl Joiner<'_> {
         }
     }
 
-    /// Applies actions to an incomplete path, which is returned if it is still incomplete. Paths that begin on the way are ignored.
+    /// Applies actions to an incomplete path, and returns the path if it is still incomplete. Paths that begin on the way are ignored.
     fn apply(&mut self, function: FragmentFunction, actions: &[NumberAction], mut path: OpenPath, count: u64) -> Option<OpenPath> {
         for action in actions {
             if matches!(action, NumberAction::Begin(_)) {

@@ -102,7 +102,6 @@ pub fn import_hot_paths(
     Ok(HotPathImport { profile, whole, joined: together, without_beginning, without_end, elsewhere })
 }
 
-/// Builds the profile from the counted paths.
 fn profile(images: &[ProbedImage], joined: Joined, losses: Losses, descriptors: u64, run: Run) -> Profile {
     let by_unit = by_unit(images, joined.paths.into_iter().filter(|(_, count)| *count > 0));
     let sampling = BranchSampling {

@@ -12,7 +12,7 @@ use crate::probe_graphs::ProbeGraphs;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use trodden_binary::{Connection, ProbeGraph};
 
-/// Maximum number of remainders in a row. They are parts of one block.
+/// Maximum number of consecutive remainders, which are parts of one block.
 const MAX_REMAINDERS: usize = 16;
 
 /// How often control arrived at an address from each block.
@@ -45,8 +45,8 @@ pub fn place_remainders(graphs: &mut ProbeGraphs, found: Vec<Fragment>) -> Resul
     Ok(fragments)
 }
 
-/// Returns true if any code follows a remainder. No code follows a loop of instructions within a block, which is left the way it was
-/// entered.
+/// Returns true if any code follows a remainder. A remainder that ends with a jump to its own start is a loop within a block, and nothing
+/// follows it.
 fn has_successor(rest: &Fragment) -> bool {
     match (rest.start, rest.exit) {
         (FragmentStart::At(from), Exit::At(to)) => from != to,
@@ -55,7 +55,6 @@ fn has_successor(rest: &Fragment) -> bool {
     }
 }
 
-/// Counts how often control arrives at each address from each block.
 fn arrivals(fragments: &[Fragment], placed: &[Fragment]) -> Arrivals {
     let mut arrivals = Arrivals::new();
     for fragment in fragments.iter().chain(placed) {
@@ -71,8 +70,8 @@ type Start = Result<u32, u64>;
 /// Number of starts in one function, by address and by the block or remainder that starts there.
 type StartCounts = BTreeMap<(u64, Start), u64>;
 
-/// Adds the arrivals through indirect jumps: if more starts at an address than direct jumps account for, the rest arrived from the blocks
-/// that end in an indirect jump. Their shares are fitted to the counts of all targets of such jumps.
+/// Adds the arrivals through indirect jumps: if an address has more starts than direct jumps account for, the other arrivals came from
+/// blocks that end in an indirect jump. The shares of these blocks are fitted to the counts of all targets of such jumps.
 fn add_indirect(graphs: &mut ProbeGraphs, fragments: &[Fragment], rests: &[Fragment], arrivals: &mut Arrivals) -> Result<(), ImportError> {
     let mut jumps: BTreeMap<FragmentFunction, BTreeMap<u32, u64>> = BTreeMap::new();
     let mut begin: BTreeMap<FragmentFunction, StartCounts> = BTreeMap::new();
@@ -107,7 +106,7 @@ fn add_indirect(graphs: &mut ProbeGraphs, fragments: &[Fragment], rests: &[Fragm
     Ok(())
 }
 
-/// The counts of starts that direct jumps do not account for.
+/// Returns the counts of starts that direct jumps do not account for.
 fn unexplained_starts(function: FragmentFunction, begin: &StartCounts, arrivals: &Arrivals) -> StartCounts {
     let mut totals: HashMap<u64, u64> = HashMap::new();
     begin.iter().for_each(|((address, _), count)| *totals.entry(*address).or_default() += count);
@@ -120,7 +119,7 @@ fn unexplained_starts(function: FragmentFunction, begin: &StartCounts, arrivals:
     begin.iter().filter_map(left).collect()
 }
 
-/// The table of indirect jumps and their possible targets.
+/// Builds the table of indirect jumps and their possible targets.
 fn rows(graph: &mut ProbeGraph, jumps: &BTreeMap<u32, u64>, begin: &StartCounts, left: &StartCounts) -> Vec<Row> {
     let mut blocks: HashMap<u64, BTreeSet<u32>> = HashMap::new();
     for (address, start) in begin.keys() {
@@ -144,7 +143,6 @@ fn rows(graph: &mut ProbeGraph, jumps: &BTreeMap<u32, u64>, begin: &StartCounts,
     rows
 }
 
-/// Places a remainder after a block.
 fn place_after(graphs: &mut ProbeGraphs, rest: &Fragment, block: u32, count: u64) -> Result<Fragment, ImportError> {
     let mut placed = Fragment { first: FirstProbe::InsideBlock(block), last: Some(block), count, ..rest.clone() };
     if let Exit::LeavesFunction(address) = rest.exit {

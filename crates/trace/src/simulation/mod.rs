@@ -4,7 +4,7 @@
 //! | file | content |
 //! |---|---|
 //! | `open.rs` | opens a source: a file, or QEMU with the plugin |
-//! | `places.rs` | what lies at an address: file, function, source line, code |
+//! | `places.rs` | what is at an address: file, function, source line, code |
 //! | `walk.rs` | from a path descriptor to its instructions |
 //! | `table_profile.rs` | the profile of a table, as paths of the program's units |
 
@@ -34,8 +34,8 @@ pub struct WrittenFile<'a> {
     pub path: &'a Path,
 }
 
-/// Reads a source to its end into a lane, and optionally into a recording and into a list of all paths (a line each: thread, start,
-/// outcomes, reason of its end).
+/// Reads a source to its end into a lane, and optionally into a recording and a list of all paths. The list has a line for each path:
+/// thread, start, outcomes, and the reason why the path ended.
 ///
 /// # Errors
 /// The source cannot be read, or is corrupt and `keeps_partial` is not set; or a file cannot be written.

@@ -47,7 +47,7 @@ impl OpenedSource {
 /// The format of a file of branches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SourceFormat {
-    /// Recognised by the file's first bytes.
+    /// The format is recognised by the file's first bytes.
     Auto,
     /// A recording written by `trodden simulate --record`.
     Recorded,
@@ -72,7 +72,7 @@ impl SourceFormat {
         (Self::PerfScript, "perf-script"),
     ];
 
-    /// Returns true if another simulator wrote the file; only the laboratory reads such files.
+    /// Returns true if a different simulator writes this format. Only the laboratory reads such files.
     fn is_of_another_simulator(self) -> bool {
         matches!(self, Self::Bt9 | Self::Cbp2025 | Self::Champsim)
     }
@@ -99,7 +99,7 @@ pub fn qemu_version() -> Result<String> {
 /// Opens a file of branches, which may be compressed.
 ///
 /// # Errors
-/// The file cannot be read or its format is unknown, or it is a trace from another simulator; the message then says how to convert it.
+/// The file cannot be read or its format is unknown, or it is a trace from a different simulator; the message then says how to convert it.
 pub fn open_file(path: &Path, format: SourceFormat, programs: &[PathBuf]) -> Result<OpenedSource> {
     open(path, format, programs, false)
 }
@@ -139,7 +139,6 @@ fn open(path: &Path, format: SourceFormat, programs: &[PathBuf], accepts_traces:
     Ok(OpenedSource { source, origin: path.display().to_string(), running: None })
 }
 
-/// Recognises the format of a file by its first bytes.
 fn recognise_format(path: &Path, beginning: &[u8]) -> Result<SourceFormat> {
     let start = &beginning[..beginning.len().min(1024)];
     let is_text = !start.is_empty() && start.iter().all(|b| b.is_ascii_graphic() || b.is_ascii_whitespace());

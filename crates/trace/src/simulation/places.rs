@@ -72,7 +72,7 @@ impl Memory<'_> {
         self.places.binaries[file].code_at(at)
     }
 
-    /// Locates an address.
+    /// Locates an address; `None` if it is not in a mapped file's code.
     pub fn place(&self, address: Address) -> Option<SourcePlace> {
         let (file, at) = self.find(address)?;
         let binary = &self.places.binaries[file];

@@ -1,4 +1,4 @@
-//! The contents of the first table as a profile of the program's units, which report, diff and pgo read.
+//! Turns the contents of the first table into a profile of the program's units, which report, diff and pgo can read.
 //!
 //! The program must be built with the addresses of its blocks. Each descriptor is walked through the code, and the walk is translated
 //! into paths of the units.
@@ -16,7 +16,7 @@ use trodden_hardware::{
 use trodden_profile::{Profile, Run};
 use trodden_unit::UnitCache;
 
-/// The detector's paths that become paths of units.
+/// Which of the detector's paths become paths of units.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProfileKind {
     /// The paths in the first table.

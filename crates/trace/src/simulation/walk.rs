@@ -19,9 +19,9 @@ pub struct InstructionStep {
     pub address: Address,
     /// Its disassembly.
     pub text: String,
-    /// Whether it was taken, if it is a branch that the path records.
+    /// True if the instruction is a branch that was taken; `None` if it is not a branch that the path records.
     pub outcome: Option<bool>,
-    /// True if it does not follow the instruction before it in memory.
+    /// True if the instruction does not directly follow the previous one in memory.
     pub is_jumped_to: bool,
 }
 
@@ -83,7 +83,7 @@ enum Next {
     At(u64),
     /// This instruction is the path's last.
     End(HotPathExit),
-    /// The instruction before was the path's last.
+    /// The previous instruction was the path's last.
     EndsBefore,
     /// The path continues, but the code does not tell where.
     Unknown(&'static str),
@@ -95,7 +95,7 @@ struct Walker<'a> {
     extensions: u16,
     returns: Vec<u64>,
     mapping: &'a OperationMapping,
-    /// The path has the detector's maximum number of branches.
+    /// True if the path has the detector's maximum number of branches.
     is_split: bool,
 }
 

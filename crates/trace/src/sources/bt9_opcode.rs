@@ -1,4 +1,4 @@
-//! Decodes the targets of conditional branches in a BT9 trace that are never taken.
+//! Decodes the targets of never-taken conditional branches in a BT9 trace.
 //!
 //! The target decides whether a branch is forward or backward, but no edge contains the target of such a branch. The trace does not specify
 //! the architecture or the byte order of its opcodes either. So each encoding is tried on the branches with known targets; an encoding that
@@ -8,7 +8,6 @@ use std::collections::HashMap;
 use trodden_binary::instruction::{BranchInstruction, branch, decode};
 use trodden_hardware::BranchKind;
 
-/// A branch instruction of a trace.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Node {
     pub address: u64,
@@ -43,12 +42,12 @@ fn aarch64(node: &Node) -> Option<u64> {
         0x36 | 0x37 | 0xb6 | 0xb7 => 14,
         _ => return None,
     };
-    // The signed displacement, in instructions, lies above the lowest five bits.
+    // The signed displacement, in instructions, is above the lowest five bits.
     let displacement = (word << (27 - bits)) as i32 >> (32 - bits);
     Some(node.address.wrapping_add_signed(4 * i64::from(displacement)))
 }
 
-/// Decodes the target of a conditional jump of x86-64. The opcode's first byte is the number's highest or lowest.
+/// Decodes the target of a conditional jump of x86-64. The instruction's first byte is the highest or the lowest byte of the opcode number.
 fn x86(node: &Node, is_lowest_first: bool) -> Option<u64> {
     let size = usize::try_from(node.size).ok().filter(|size| (1..=8).contains(size))?;
     let bytes = node.opcode?.to_le_bytes();

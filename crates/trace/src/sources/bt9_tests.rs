@@ -65,8 +65,8 @@ fn corrupt_data_is_reported_with_its_offset() {
     assert!(text(&TRACE[..edges + 60]).contains(&format!("truncated at offset {}", edges + 60)) || TRACE.as_bytes()[edges + 59] == b'\n');
 }
 
-/// A trace of conditional branches, each with its address, size and opcode, the target if it is taken, and otherwise the target of its
-/// edge.
+/// Builds a trace of conditional branches. Each is given by its address, size and opcode, the target if it is taken, and the edge's target
+/// otherwise.
 fn conditionals(branches: &[(u64, u64, &str, Option<u64>, u64)]) -> String {
     let mut text = "BT9_SPA_TRACE_FORMAT\nBT9_NODES\nNODE 0 0 - 0 0\n".to_owned();
     for (number, (address, size, opcode, ..)) in branches.iter().enumerate() {

@@ -62,7 +62,7 @@ fn records_are_instructions_and_branches() {
     let expected = vec![
         StreamEvent::Begin(Address(0x1000)),
         branch(0x1008, 0x1000, BranchKind::Conditional, true, 3),
-        // The earlier outcome has shown its target, so it is a backward branch.
+        // The earlier outcome has shown the branch's target, so the branch is backward.
         branch(0x1008, 0x1000, BranchKind::Conditional, false, 3),
         branch(0x100c, 0x2000, BranchKind::Call, true, 1),
         branch(0x2000, 0x1010, BranchKind::Return, true, 1),

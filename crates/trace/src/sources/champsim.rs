@@ -105,7 +105,6 @@ impl<R: Read> BranchSource for ChampSimSource<R> {
     }
 }
 
-/// Returns the kind of a branch from the registers of its record.
 fn kind_of(record: &[u8; RECORD]) -> BranchKind {
     let (writes, reads) = (&record[10..12], &record[12..16]);
     let uses_stack = reads.contains(&STACK_POINTER) && writes.contains(&STACK_POINTER);

@@ -56,7 +56,7 @@ fn kinds_follow_from_registers_and_targets_from_the_next_record() {
         (BranchKind::Jump, true, 0x1200),
     ];
     assert_eq!(kinds, expected);
-    // An earlier outcome has shown its fall-through address.
+    // An earlier outcome has shown the branch's fall-through address.
     assert_eq!(branches[4].fall_through, Address(0x1006));
     assert_eq!((batch.instructions.len(), batch.instructions[0].load), (8, Some(Address(0x8000))));
     assert_eq!(notes.unwrap().instructions, 8);

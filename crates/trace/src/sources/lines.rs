@@ -34,12 +34,10 @@ impl<R: BufRead> Lines<R> {
         SourceError::Corrupt { path: self.path.clone(), offset: self.at.0, what: what.into() }
     }
 
-    /// The error for missing lines.
     pub fn truncated(&self, what: impl Into<String>) -> SourceError {
         SourceError::Truncated { path: self.path.clone(), offset: self.at.1, what: what.into() }
     }
 
-    /// The error for a text of a different format.
     pub fn foreign(&self, what: impl Into<String>) -> SourceError {
         SourceError::Foreign { path: self.path.clone(), what: what.into() }
     }

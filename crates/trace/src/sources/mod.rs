@@ -181,7 +181,7 @@ impl<R: Read> Bytes<R> {
         SourceError::Foreign { path: self.path.clone(), what: what.into() }
     }
 
-    /// Fills the buffer. Returns false if the stream ended before its first byte.
+    /// Fills the buffer. Returns false if the stream ended before the buffer's first byte.
     pub fn fill(&mut self, buffer: &mut [u8], what: &str) -> Result<bool, SourceError> {
         let mut filled = 0;
         while filled < buffer.len() {

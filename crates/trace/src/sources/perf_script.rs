@@ -113,7 +113,7 @@ impl<R: BufRead> PerfScriptSource<R> {
     /// Checks at the end of the text that it was usable.
     ///
     /// # Errors
-    /// The text has samples, but none of their branches lies in code of a readable file.
+    /// The text has samples, but none of their branches is in code of a readable file.
     fn end(&self) -> Result<(), SourceError> {
         let what = match (self.samples, self.records, self.inside) {
             (0, 0, _) if !self.is_recognised => "it has no output of `perf script`".to_owned(),
@@ -210,7 +210,7 @@ struct Range {
 struct Code {
     files: Vec<(PathBuf, Option<Binary>)>,
     by_process: HashMap<u32, Vec<Range>>,
-    /// Used for processes of which no mapping is known.
+    /// Used for processes for which no mapping is known.
     of_any: Vec<Range>,
 }
 
@@ -242,7 +242,6 @@ impl Code {
         bias.map(|_| self.files[number].0.as_path())
     }
 
-    /// Copies the mappings of a parent to a child.
     fn fork(&mut self, process: u32, parent: u32) {
         if let Some(inherited) = self.by_process.get(&parent).filter(|_| process != parent).cloned() {
             self.by_process.insert(process, inherited);
@@ -290,7 +289,7 @@ impl Code {
     }
 }
 
-/// Returns the kind of a branch that was taken to an address; `None` if it cannot lead there.
+/// Returns the kind of a branch that was taken to an address, or `None` if the branch cannot lead there.
 fn kind_to(branch: BranchInstruction, to: u64) -> Option<BranchKind> {
     let kind = match branch {
         BranchInstruction::Conditional(_) => BranchKind::Conditional,

@@ -2,8 +2,8 @@
 
 use super::*;
 
-/// Finds a function of this program with a conditional branch before a jump. Returns its start, the addresses of the branch and after it,
-/// and the jump and its target.
+/// Finds a function of this program that has a conditional branch before a jump. Returns the function's start, the branch's address and
+/// fall-through address, and the jump's address and target.
 fn place(binary: &Binary) -> [u64; 5] {
     for function in binary.functions().iter().filter(|f| f.size > 16) {
         let mut address = function.address;
@@ -52,7 +52,7 @@ fn untaken_conditional_branches_are_reconstructed() {
         assert_eq!((second.address.0, second.kind, second.next().0), (to, BranchKind::Jump, next));
         assert_eq!((notes.instructions, notes.notes), (u64::from(first.instructions + second.instructions), vec![]));
     }
-    // A branch that cannot follow the one before.
+    // The second branch cannot follow the first.
     let (events, notes) = read(&format!("{event}\n7/7 1.1: 10 => {to:x}\n7/7 1.1: {from:x} => {next:x}\n"), &program);
     assert_eq!(events, [StreamEvent::Begin(Address(to)), StreamEvent::Gap(Address(next))]);
     assert!(notes.notes[0].starts_with("1 of 2 branches"));

@@ -1,5 +1,5 @@
-//! Branches of an unmodified program under QEMU's user mode: reads the stream of executed blocks that the plugin writes, whose layout is
-//! `trodden_wire::blocks`.
+//! Branches of an unmodified program under QEMU's user mode, from the stream of executed blocks that the plugin writes.
+//! `trodden_wire::blocks` defines the stream's layout.
 //!
 //! A branch is known once the block after it is executed ([`TranslatedBlock::transition`]). If a signal handler interrupts a thread, the
 //! pending transition is kept until the handler has returned.
@@ -152,13 +152,11 @@ impl<R: Read> BranchSource for QemuSource<R> {
     }
 }
 
-/// The threads of the program.
 #[derive(Debug, Default)]
 struct Threads {
-    /// By QEMU's number, which is reused.
+    /// The running threads, by QEMU's number, which is reused.
     by_number: HashMap<u32, QemuThread>,
     begun: u32,
-    /// Addresses of signal handlers.
     handlers: HashSet<u64>,
     unexplained: u64,
     instructions: u64,
@@ -168,7 +166,8 @@ struct Threads {
 #[derive(Debug, Default)]
 struct QemuThread {
     id: ThreadId,
-    /// The most recent block, and the number of its instructions that are not counted: 1 for a further iteration of a string instruction.
+    /// The index of the most recent block, and the number of its instructions that are not counted: 1 for a further iteration of a string
+    /// instruction.
     last: Option<(usize, u32)>,
     /// Number of instructions since the last branch.
     instructions: u32,
@@ -241,7 +240,7 @@ struct Context<'a> {
 }
 
 impl QemuThread {
-    /// Enters a block, which determines what the block before it did.
+    /// Enters a block, which determines what the previous block's last instruction did.
     fn enter(&mut self, next: usize, context: &mut Context) {
         let start = context.blocks[next].start;
         let skipped = match std::mem::take(&mut self.leaves_handler) {
@@ -252,7 +251,7 @@ impl QemuThread {
         self.accesses.clear();
     }
 
-    /// Leaves the most recent block. Returns the number of instructions of the next one that are not counted.
+    /// Leaves the most recent block. Returns the number of instructions of the next block that are not counted.
     fn leave(&mut self, next: u64, context: &mut Context) -> u32 {
         let Some((last, skipped)) = self.last else {
             context.batch.events.push((self.id, StreamEvent::Begin(Address(next))));
@@ -348,7 +347,6 @@ fn word(content: &[u8], at: usize) -> Option<u64> {
     Some(u64::from_le_bytes(content.get(at..at + 8)?.try_into().ok()?))
 }
 
-/// Parses the description of a block, and returns its number and the block.
 fn parse_block(content: &[u8], level: Level) -> Option<(usize, TranslatedBlock)> {
     let BlockHeader { number, address, instructions } = BlockHeader::read(content)?;
     let (sizes, code) = content[BlockHeader::BYTES..].split_at_checked(usize::try_from(instructions).ok()?)?;

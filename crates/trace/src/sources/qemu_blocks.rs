@@ -13,11 +13,9 @@ use trodden_hardware::{Address, BranchKind, Instruction};
 
 #[derive(Clone, Debug, Default)]
 pub struct TranslatedBlock {
-    /// Start address.
     pub start: u64,
     /// End address (exclusive).
     pub end: u64,
-    /// Offsets of its instructions.
     pub offsets: Vec<u16>,
     /// The effect of its last instruction on control flow.
     pub branch: Option<BranchInstruction>,
@@ -27,10 +25,8 @@ pub struct TranslatedBlock {
     pub details: Vec<Instruction>,
 }
 
-/// The transition between two executed blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BlockTransition {
-    /// Control continues after the block.
     Straight,
     /// A branch, with its target and whether it was taken.
     Branch(BranchKind, Address, bool),
@@ -51,7 +47,7 @@ impl TranslatedBlock {
         for size in sizes.iter().map(|s| usize::from(*s)) {
             let address = start + at as u64;
             let Some(instruction) = decode(code.get(at..at + size)?, address).filter(|i| i.len() == size) else {
-                // Truncated at a page boundary: another block executes it.
+                // Truncated at a page boundary: a different block executes it.
                 break;
             };
             block.offsets.push(u16::try_from(at).ok()?);
@@ -71,12 +67,10 @@ impl TranslatedBlock {
         self.offsets.len()
     }
 
-    /// Address of its last instruction.
     pub fn last(&self) -> u64 {
         self.start + self.offsets.last().map_or(0, |o| u64::from(*o))
     }
 
-    /// Returns the transition from this block to one that starts at `next`.
     pub fn transition(&self, next: u64) -> BlockTransition {
         let explained = match self.branch {
             None | Some(BranchInstruction::System) if next == self.end => BlockTransition::Straight,
@@ -134,7 +128,7 @@ mod tests {
         assert_eq!(repeated.transition(0x1001), BlockTransition::Iteration);
         assert_eq!(repeated.transition(0x1003), BlockTransition::Straight);
         assert_eq!(block(0x1001, &[&[0xf3, 0xa4]]).transition(0x1001), BlockTransition::Iteration);
-        // Before other instructions the prefix has other meanings.
+        // Before other instructions, the prefix means something else.
         assert_eq!(block(0x1001, &[&[0xf3, 0x90]]).transition(0x1001), BlockTransition::Restart(0));
     }
 

@@ -30,8 +30,8 @@ impl Stream {
         self.frame(FrameKind::Executed, thread, &content)
     }
 
-    /// Blocks 0 to 5: a conditional branch at 0x1001, its successors at 0x1003 and 0x1013, a handler at 0x2000, the code that leaves the
-    /// handler, and the code after 0x1013.
+    /// Adds blocks 0 to 5: a conditional branch at 0x1001, its successors at 0x1003 and 0x1013, a handler at 0x2000, the code that leaves
+    /// the handler, and the code after 0x1013.
     fn with_blocks() -> Stream {
         Stream::new()
             .block(0x1000, &[&[0x90], &[0x74, 0x10]])

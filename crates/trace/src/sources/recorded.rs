@@ -95,7 +95,7 @@ impl<R: Read> RecordedSource<R> {
         Ok(Some((offset, kind, content)))
     }
 
-    /// Decodes the events of a chunk. Those before an error remain valid.
+    /// Decodes the events of a chunk. Events before an error remain valid.
     fn take_events(&mut self, content: &[u8], batch: &mut Batch) -> Option<()> {
         let mut at = Cursor(content);
         for _ in 0..at.number()? {

@@ -1,9 +1,9 @@
 //! Instructions in the compact format, with all that the processor model needs, so that one recording serves experiments with caches and
 //! predictors.
 //!
-//! The instructions between two branches have mostly occurred before. Such a *run* is described once (addresses, units, registers, which
-//! of them load or store), and then referred to by number. What remains of an instruction are its memory accesses, as differences from
-//! its previous ones.
+//! The instructions between two branches have mostly occurred before. Such a *run* is described once (addresses, units, registers, which of
+//! them load or store), and then referred to by number. All that remains to be stored for an instruction are its memory accesses, as
+//! differences from the previous accesses of the same instruction.
 //!
 //! ```text
 //! Instructions  number of new runs | new runs | for each run executed: its number, its accesses
@@ -30,7 +30,6 @@ const CLASS: u8 = 7;
 const LOADS: u8 = 8;
 const STORES: u8 = 16;
 
-/// Returns the number of instructions that an event counts.
 pub(super) fn counted(event: &StreamEvent) -> usize {
     match event {
         StreamEvent::Branch(branch) => branch.instructions as usize,
@@ -39,7 +38,7 @@ pub(super) fn counted(event: &StreamEvent) -> usize {
     }
 }
 
-/// The last accessed address by instruction address and whether the access was a store.
+/// The last accessed address, by instruction address and kind of access (true for a store).
 type LastAccesses = HashMap<(u64, bool), u64>;
 
 #[derive(Default)]
@@ -54,7 +53,6 @@ pub(super) struct InstructionEncoder {
 }
 
 impl InstructionEncoder {
-    /// Adds the contents of a batch.
     pub fn add(&mut self, events: &[(ThreadId, StreamEvent)], instructions: &[Instruction]) {
         self.carried.extend_from_slice(instructions);
         let carried = std::mem::take(&mut self.carried);
@@ -91,7 +89,7 @@ impl InstructionEncoder {
         }
     }
 
-    /// Returns the chunk of what was added since the last one.
+    /// Returns a chunk with everything that was added since the last call.
     pub fn content(&mut self) -> Vec<u8> {
         let mut content = Vec::new();
         push_number(self.definitions.0, &mut content);

@@ -108,7 +108,7 @@ fn instructions_are_read_back() {
     }
 }
 
-/// Reads the events, and returns them with the error that ends them.
+/// Reads the events, and returns them with the error that ends the reading, if any.
 fn read(bytes: &[u8]) -> (Vec<(ThreadId, StreamEvent)>, Result<SourceNotes, SourceError>) {
     let mut batch = Batch::default();
     let result = RecordedSource::new(bytes, Path::new("file")).and_then(|mut source| {

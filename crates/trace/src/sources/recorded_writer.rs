@@ -14,9 +14,10 @@
 //! Notes     instructions | number of notes | notes, each with its length | number of mappings | start, length, offset, path of each
 //! End       empty
 //! ```
-//! All numbers in contents are LEB128. A branch's target and fall-through address are zigzag differences from its own address. With
-//! frames, calls and returns have the stack address of their return address, if it is known, as the difference from that of the thread's
-//! call or return before, which is mostly constant at a given place. Memory grows with the number of different events.
+//! All numbers in contents are LEB128. A branch's target and fall-through address are zigzag differences from its own address. With frames,
+//! calls and returns have the stack address of their return address, if it is known, as the difference from the stack address at the
+//! thread's previous call or return. This difference is mostly constant for a given branch. Memory grows with the number of different
+//! events.
 
 use super::recorded_instructions::InstructionEncoder;
 use super::{Batch, BranchSource, Level, SourceNotes};
@@ -34,23 +35,18 @@ pub const HAS_INSTRUCTIONS: u64 = 1;
 pub const LACKS_RETURN_ADDRESSES: u64 = 2;
 /// Flag: calls and returns include the stack address at which the return address is stored.
 pub const HAS_FRAMES: u64 = 4;
-/// The kind of a chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum ChunkKind {
-    /// The origin of the recording.
     Origin = 1,
-    /// Events of threads.
     Events = 2,
     /// Information for the user.
     Notes = 3,
-    /// The end of the recording.
     End = 4,
     /// Instructions for the events of the next chunk.
     Instructions = 5,
 }
 
-/// Compression level.
 const LEVEL: i32 = 3;
 /// Approximate number of events per chunk.
 const CHUNK_EVENTS: usize = 1 << 18;

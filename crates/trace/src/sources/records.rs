@@ -1,7 +1,7 @@
 //! Common parts of the readers of CBP2025 and ChampSim traces, whose records of instructions lack static branch targets.
 //!
-//! A record says whether a branch was taken, and if so, its target. The static target of a conditional branch that is not taken decides
-//! whether it is forward or backward. It is the target seen earlier; until then, the branch counts as forward.
+//! A record says whether a branch was taken, and if so, its target. The static target of an untaken conditional branch decides whether the
+//! branch is forward or backward. It is known if the branch was taken earlier; until then, the branch counts as forward.
 
 use super::Batch;
 use std::collections::HashMap;
@@ -10,20 +10,17 @@ use trodden_hardware::{Address, BranchKind, Instruction, RetiredBranch, StreamEv
 /// The thread of all events: these formats do not record threads.
 const THREAD: ThreadId = ThreadId(0);
 
-/// Translates instructions to branches and batches.
 #[derive(Debug, Default)]
 pub(crate) struct Records {
     targets: HashMap<u64, u64>,
     pending: u32,
     /// Address to which the last instruction led, if known.
     expected: Option<u64>,
-    /// Number of instructions so far.
     pub instructions: u64,
-    /// Number of instructions that do not follow the one before them.
+    /// Number of instructions that do not follow the previous instruction.
     gaps: u64,
 }
 
-/// The branch of an instruction record of CBP2025 or ChampSim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct BranchRecord {
     pub kind: BranchKind,
@@ -73,7 +70,6 @@ impl Records {
         (self.gaps > 0).then(note).into_iter().collect()
     }
 
-    /// Handles the end of the trace.
     pub fn end(&mut self, batch: &mut Batch) {
         if self.instructions > 0 {
             batch.events.push((THREAD, StreamEvent::End(std::mem::take(&mut self.pending))));

@@ -77,7 +77,7 @@ mod tests {
         assert_eq!(described(&[0xf2, 0x0f, 0x59, 0xc1]).class, InstructionClass::FloatMultiply);
         assert_eq!(described(&[0xf2, 0x0f, 0x5e, 0xc1]).class, InstructionClass::FloatDivide);
         assert_eq!(described(&[0x0f, 0x28, 0xc1]).class, InstructionClass::Integer);
-        // A partial register counts as the whole one.
+        // A partial register counts as the full register.
         assert_eq!(described(&[0x88, 0xc3]).destinations[0], described(&[0x48, 0x89, 0xc3]).destinations[0]);
     }
 }
