@@ -30,7 +30,7 @@ fn execute(binary: &Binary, arguments: &[&str], folder: &Path) -> (HashSet<Trans
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    let code: Vec<(u64, u64)> = binary.segments().iter().filter(|s| s.executable).map(|s| (s.address, s.address + s.size)).collect();
+    let code: Vec<(u64, u64)> = binary.segments().iter().filter(|s| s.is_executable).map(|s| (s.address, s.address + s.size)).collect();
     let lowest = code.iter().map(|c| c.0).min().unwrap();
     let (mut bias, mut before, mut executed) = (None, None, 0);
     let mut transfers = HashSet::new();

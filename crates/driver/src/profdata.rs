@@ -25,7 +25,7 @@ pub fn to_text_format(profile: &Profile) -> Result<Vec<u8>> {
 }
 
 fn edge_counts(profile: &Profile) -> Result<EdgeCounts> {
-    let edges = EdgeCounts::new(profile, &targets)?;
+    let edges = EdgeCounts::new(profile, &call_targets)?;
     if !edges.without_placeholders.is_empty() {
         let sources = list_names(&edges.without_placeholders, 1);
         log::info!("skipping units that were built without LLVM's counters: {sources}");

@@ -13,7 +13,9 @@ use llvm_sys::target_machine::LLVMTargetMachineRef;
 use std::ffi::OsStr;
 use std::fs;
 use std::path::Path;
-use trodden_unit::tasks::{CallSummary, RETURNS_ATTRIBUTE, UnitTask, UnitTasks, UnitWork, returning, tasks_from_bytes, to_bytes};
+use trodden_unit::tasks::{
+    CallSummary, RETURNS_ATTRIBUTE, UnitTask, UnitTasks, UnitWork, find_returning_functions, tasks_from_bytes, to_bytes,
+};
 
 /// Executes the tasks in a file. The module that clang passed is not compiled.
 ///
@@ -37,7 +39,7 @@ pub fn run(file: &OsStr, machine: LLVMTargetMachineRef) -> Result<UnitOutcome, I
         }
     }
     let summaries: Vec<&CallSummary> = summarized.iter().map(|(.., summary)| summary).chain(&others).collect();
-    let known = returning(&summaries);
+    let known = find_returning_functions(&summaries);
     summarized.iter().try_for_each(|(task, unit, summary)| compile(task, unit, &summary.called_functions_in(&known), machine))?;
     Ok(UnitOutcome::NoCode)
 }

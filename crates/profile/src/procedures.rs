@@ -86,7 +86,7 @@ pub fn estimated_procedure(function: &FunctionMap, calls: f64) -> Result<Procedu
     Ok(Procedure { dag, frequencies, paths: Vec::new(), call_sites: None, unit: 0 })
 }
 
-fn cuts_into<'a>(dag: &'a Dag, function: &'a FunctionMap, head: Node) -> impl Iterator<Item = Edge> + 'a {
+fn cut_edges_into<'a>(dag: &'a Dag, function: &'a FunctionMap, head: Node) -> impl Iterator<Item = Edge> + 'a {
     dag.cuts().iter().map(|c| c.edge).filter(move |e| function.graph.to(*e) == head)
 }
 

@@ -38,7 +38,7 @@ pub fn exit_code_with(status: ExitStatus, is_whole: bool) -> ExitCode {
 }
 
 pub(crate) fn format_causes(error: &anyhow::Error) -> String {
-    words::format_causes(error.chain().map(ToString::to_string))
+    words::reasons(error.chain().map(ToString::to_string))
 }
 
 /// Returns the processor time of all ended child processes and their descendants, in nanoseconds.

@@ -148,7 +148,7 @@ fn unlock(raw: &ImageRawFile, index: u64) {
 
 /// Locks the first free region at or after `next`. Returns the region's index and the holder named in it.
 fn find_free(raw: &ImageRawFile, next: u64, process: u32, counters: u64) -> Result<Option<(u64, u64)>, OutputFailure> {
-    for index in next..count(raw)? {
+    for index in next..count_regions(raw)? {
         match system::lock_byte(&raw.descriptor, region_lock_byte(index), true) {
             Err(system::EAGAIN | system::EACCES) => continue,
             Err(error) => return Err(cannot_lock(error)),

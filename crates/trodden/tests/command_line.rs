@@ -346,7 +346,10 @@ fn failed_command_leaves_no_files() {
         ["record --copies 2 --engine slurm --work shared -- ./prog 3", "trace record --runs 2 -o x.trace --engine slurm -- ./prog 3"]
     {
         let refused = without_sbatch(line);
-        assert!(refused.status.code() == Some(2) && read_error(&refused).contains("cannot find `sbatch` on the search path"), "{refused:?}");
+        assert!(
+            refused.status.code() == Some(2) && read_error(&refused).contains("cannot find `sbatch` on the search path"),
+            "{refused:?}"
+        );
         assert!(!place.path("x.trace").exists() && !place.path("shared").exists(), "{line}");
     }
     assert!(expect_error(&place, &["suite", "run", "x", "--ctest", "nowhere"]).contains("the folder nowhere does not exist"));

@@ -57,10 +57,10 @@ fn parse_report(bytes: &[u8]) -> (Vec<u8>, Executions) {
             }
         }
     }
-    for _ in 0..number(&mut rest) {
+    for _ in 0..parse_number(&mut rest) {
         let (image, unit): (Vec<u8>, Vec<u8>) = (rest.by_ref().take(16).collect(), rest.by_ref().take(16).collect());
         let mut counter = 0;
-        for _ in 0..number(&mut rest) {
+        for _ in 0..parse_number(&mut rest) {
             counter += parse_number(&mut rest);
             counts.insert((image.clone(), unit.clone(), counter), parse_number(&mut rest));
         }

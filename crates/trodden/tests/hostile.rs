@@ -132,7 +132,7 @@ fn check_rejection(place: &Place, what: &str) {
 #[test]
 fn small_trace_does_not_fill_the_memory() {
     let place = Place::new();
-    let about = TraceDescription { files: vec![String::new(); 200_000_000 / 8], ..about() };
+    let about = TraceDescription { files: vec![String::new(); 200_000_000 / 8], ..describe_trace() };
     write_trace(&place.path("t"), &about, (0, 3, &INDEX, &SYMBOLS));
     drop(about);
     assert!(fs::metadata(place.path("t")).unwrap().len() < 1 << 16);

@@ -30,7 +30,7 @@ pub fn file_name(info: &dl_phdr_info) -> &[u8] {
 /// Returns the size of this library's image in the address space, in bytes.
 pub fn own_image_size() -> usize {
     let mut size = 0;
-    any(|info| {
+    any_image(|info| {
         let is_own = find_segment(info, own_image_size as *const () as usize).is_some();
         if is_own {
             let ends = segments(info).map(|segment| segment.end.next_multiple_of(page_size()) - info.dlpi_addr as usize);

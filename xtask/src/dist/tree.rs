@@ -84,5 +84,5 @@ pub fn write_file(to: &Path, bytes: &[u8], mode: u32) -> Result<()> {
         fs::write(to, bytes)?;
         fs::set_permissions(to, fs::Permissions::from_mode(mode))
     };
-    write_file().with_context(|| format!("cannot write {}", to.display()))
+    write().with_context(|| format!("cannot write {}", to.display()))
 }

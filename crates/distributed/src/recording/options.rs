@@ -59,7 +59,7 @@ pub struct RecordingHost<'a> {
     /// The folder for temporary files.
     pub temporary: PathBuf,
     /// Receives the output of the run that the user sees, if it passes through this process.
-    pub pass_on: &'a (dyn Fn(OutputStream, &[u8]) + Sync),
+    pub forward_output: &'a (dyn Fn(OutputStream, &[u8]) + Sync),
     /// A folder of which each run but the first gets a fresh copy.
     pub fresh_folder: Option<PathBuf>,
     /// Other machines, which execute all runs but the first.

@@ -48,7 +48,7 @@ pub struct RepeatedProgram<'a> {
     /// Options that all runs share.
     pub options: &'a RunOptions,
     /// Receives the output of the run that the user sees.
-    pass_on: &'a (dyn Fn(OutputStream, &[u8]) + Sync),
+    forward_output: &'a (dyn Fn(OutputStream, &[u8]) + Sync),
     /// The program's image.
     pub executable: Executable,
     /// Shared libraries that are traced as well.
@@ -166,7 +166,7 @@ impl<'a> RepeatedProgram<'a> {
     pub fn new(options: &'a RunOptions, host: &'a RecordingHost, is_single: bool, folder: PathBuf) -> Result<Self> {
         let input = if is_single { RunInput::Inherited } else { shared_input(&host.temporary)? };
         let fresh = host.fresh_folder.as_ref().map(|fresh| FreshFolder::save(fresh.clone(), host.temporary.clone())).transpose()?;
-        let subject = Self::from_parts(options, host.pass_on, find_program(options, host)?, input)?;
+        let subject = Self::from_parts(options, host.forward_output, find_program(options, host)?, input)?;
         // The environment is passed explicitly, as on other machines. Inheriting it could change the order of variables, which the program
         // can observe.
         let environment = host.machines.as_ref().map(|others| others.environment.clone());
@@ -175,7 +175,7 @@ impl<'a> RepeatedProgram<'a> {
 
     fn from_parts(
         options: &'a RunOptions,
-        pass_on: &'a (dyn Fn(OutputStream, &[u8]) + Sync),
+        forward_output: &'a (dyn Fn(OutputStream, &[u8]) + Sync),
         program: PathBuf,
         input: RunInput,
     ) -> Result<Self> {
@@ -187,7 +187,7 @@ impl<'a> RepeatedProgram<'a> {
         );
         let libraries = find_libraries(&options.libraries, &program, options.process)?;
         let (blocks, guarded, folder) = (Vec::new(), HashSet::new(), PathBuf::new());
-        Ok(Self { options, pass_on, executable, libraries, blocks, guarded, input, folder, environment: None, fresh: None })
+        Ok(Self { options, forward_output, executable, libraries, blocks, guarded, input, folder, environment: None, fresh: None })
     }
 
     /// The program of a recording that another machine coordinates.
@@ -400,7 +400,7 @@ impl<'a> RepeatedProgram<'a> {
                 scope.spawn(move || {
                     drain(pipe, over, |bytes| {
                         if shows {
-                            (self.pass_on)(which, bytes)
+                            (self.forward_output)(which, bytes)
                         }
                     })
                 });

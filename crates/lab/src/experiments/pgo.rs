@@ -111,7 +111,8 @@ fn measure_row(corpus: &Corpus, program: &str, rounds: usize, counter: Option<In
     for (build, profile) in [(BUILDS[1], &clang), (BUILDS[2], &paths)] {
         build_with_profile(corpus, program, profile, build)?;
     }
-    let bytes = |build: &str| fs::read(binary_path(corpus, build, program)).with_context(|| format!("cannot read build {build} of {program}"));
+    let bytes =
+        |build: &str| fs::read(binary_path(corpus, build, program)).with_context(|| format!("cannot read build {build} of {program}"));
     build_by_trodden_pgo(corpus, program, BUILDS[3], "--edges")?;
     build_by_trodden_pgo(corpus, program, BUILDS[4], "")?;
     let same_bytes = bytes(BUILDS[1])? == bytes(BUILDS[2])?;

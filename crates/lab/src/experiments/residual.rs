@@ -191,7 +191,13 @@ impl<'a> ResidualSubject<'a> {
                 Some(SuiteFigures { runs, untested: self.compare_with_oracle(&[&tests, &suite], &field)? })
             }
         };
-        Ok(ResidualRow { commit: trodden_corpus::steps::describe_commit(), untested, residual_build, suite, sizes: self.measure_sizes(&tests)? })
+        Ok(ResidualRow {
+            commit: trodden_corpus::steps::describe_commit(),
+            untested,
+            residual_build,
+            suite,
+            sizes: self.measure_sizes(&tests)?,
+        })
     }
 
     /// Runs a build, and stores its counts as a profile.

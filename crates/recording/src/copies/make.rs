@@ -143,7 +143,7 @@ impl CopiedProgram {
     }
 
     /// The distinct units of the program.
-    pub fn read_units(&self) -> &[(Frame, UnitMap)] {
+    pub fn units(&self) -> &[(Frame, UnitMap)] {
         &self.units
     }
 

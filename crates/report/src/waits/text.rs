@@ -175,7 +175,7 @@ fn write_path(out: &mut impl Write, summary: &WaitSummary, what: &str, path: &[(
 fn step_name(summary: &WaitSummary, step: &Step) -> String {
     let code = summary.code(step.code);
     let at = format_place(&code.file, summary.line(step.code));
-    let taken = match &code.taken {
+    let taken = match &code.taken_path {
         Some(taken) if taken.function == code.function() => format!(", path {}", taken.lines),
         Some(taken) => format!(", path of {} {}", taken.function, taken.lines),
         None => String::new(),

@@ -59,7 +59,7 @@ fn make_copies(job: &FleetCopies) -> Result<ExitCode> {
         profitable: job.division.profitable.into(),
         max_probes: job.division.max_probes.map(|max| max as usize),
     };
-    distribute::make(&options, CopyContext { driver: context(), recording: &recording_context() })?;
+    distribute::build_copies(&options, CopyContext { driver: context(), recording: &recording_context() })?;
     Ok(ExitCode::SUCCESS)
 }
 

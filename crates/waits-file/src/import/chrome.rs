@@ -51,9 +51,10 @@ struct ChromeEvents {
 pub fn read(path: &Path, text: &str) -> Result<Imported> {
     let mut imported = Imported { is_recognised: true, ..Imported::default() };
     let mut events = ChromeEvents::default();
-    let is_closed =
-        for_each_event(text, |number, event| events.add(event).map_err(|error| anyhow!("event {number} of traceEvents is malformed: {error}")))
-            .with_context(|| path.display().to_string())?;
+    let is_closed = for_each_event(text, |number, event| {
+        events.add(event).map_err(|error| anyhow!("event {number} of traceEvents is malformed: {error}"))
+    })
+    .with_context(|| path.display().to_string())?;
     if !is_closed {
         imported.notes.push("the list of events is not closed by `]`, so the end of the trace may be missing".into());
     }

@@ -4,7 +4,7 @@
 use super::behaviour::add_completion;
 use super::call::MpiCall;
 use super::communicator::{self, MemberKind};
-use crate::thread::finish;
+use crate::thread::finish_record;
 use trodden_wire::waits::{NO_PEER, kind};
 
 /// Open: communicator, name, mode, info, file.

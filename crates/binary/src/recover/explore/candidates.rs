@@ -1,6 +1,6 @@
 //! Searches code addresses that occur in data for functions that nothing calls directly.
 
-use super::{ALIGNMENT, CodeFlow, Exploration, flow_of};
+use super::{CodeFlow, Exploration, FUNCTION_ALIGNMENT, flow_of};
 use crate::elf::Binary;
 use crate::instruction::decode;
 use crate::recover::imports;
@@ -37,7 +37,7 @@ impl Exploration<'_, '_> {
         const END_BYTES: [u8; 4] = [0xc3, 0x90, 0xcc, 0];
         let byte = |back: u64| self.code.binary.bytes_at(at.wrapping_sub(back)).and_then(|bytes| bytes.first().copied());
         let is_after_jump = || byte(5) == Some(0xe9) || byte(2) == Some(0xeb);
-        at.is_multiple_of(ALIGNMENT)
+        at.is_multiple_of(FUNCTION_ALIGNMENT)
             || !self.code.is_code(at.wrapping_sub(1))
             || byte(1).is_some_and(|b| END_BYTES.contains(&b))
             || is_after_jump()

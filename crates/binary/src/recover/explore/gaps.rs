@@ -83,7 +83,8 @@ impl Exploration<'_, '_> {
         let Some(bytes) = self.bytes(range) else { return true };
         let padded = padding::padding_length(bytes, range.start);
         let end = range.start + padded as u64;
-        padded == bytes.len() || (padded > 0 && self.frames.index_at(range.start).is_none() && end.is_multiple_of(super::ALIGNMENT))
+        padded == bytes.len()
+            || (padded > 0 && self.frames.index_at(range.start).is_none() && end.is_multiple_of(super::FUNCTION_ALIGNMENT))
     }
 
     /// Returns true if the bytes at an address decode to code that stays in its region until it ends or reaches known code.

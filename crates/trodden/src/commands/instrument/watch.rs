@@ -14,7 +14,7 @@ use trodden_analysis::expression::joined::{is_cut, is_whole};
 use trodden_analysis::expression::{BlockSet, End, Matcher, PathExpression};
 use trodden_profile::{DecodedPath, PathDecoder, has_standard_numbering};
 use trodden_recording::copies::read_units;
-use trodden_report::found::{UNKNOWN, describe_position};
+use trodden_report::found::{UNKNOWN_BECAUSE_CUT, describe_position};
 use trodden_report::select::matching_names;
 use trodden_report::words::plural;
 use trodden_report::{Name, ReportError};
@@ -66,7 +66,7 @@ pub fn unmatched_paths(text: &str, program: &Path) -> Result<KnownPaths> {
         .map(|first| format!("paths of `{first}` are cut, and a path that matches only as a whole is missed. {CUT_EDGE_ADVICE}"));
     match (matching, cut) {
         (0, None) => bail!("no path of {} matches `{text}`. To try an expression on a recorded run, use `trodden find`", program.display()),
-        (0, Some(cut)) => bail!("{UNKNOWN}: {cut}"),
+        (0, Some(cut)) => bail!("{UNKNOWN_BECAUSE_CUT}: {cut}"),
         (_, Some(cut)) => warn(cut),
         (_, None) => {}
     }

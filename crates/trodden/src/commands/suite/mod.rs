@@ -29,7 +29,7 @@ pub fn run(job: &SuiteCommand) -> Result<ExitCode> {
         SuiteCommand::Step { suite, project, command } => return run::step(suite, project, command),
         SuiteCommand::List(job) => list(job)?,
         SuiteCommand::Order(job) if job.by == TestValue::Lines => crate::commands::coverage::by_test::run(job)?,
-        SuiteCommand::Order(job) => order_tests(job)?,
+        SuiteCommand::Order(job) => report_test_order(job)?,
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -101,7 +101,7 @@ fn print_redundant_tests(suite: &Suite, name: &str, by: SuiteCost, as_json: bool
     print(&if as_json { json_text(&found.json())? } else { escape::escape_lines(&found.text()).into_bytes() })
 }
 
-fn order_tests(job: &SuiteOrder) -> Result<()> {
+fn report_test_order(job: &SuiteOrder) -> Result<()> {
     ensure!(job.object.is_empty(), "--object applies only to --by lines. Omit --object");
     let by = if job.by == TestValue::Rate { OrderBy::PathsPerTime } else { OrderBy::Paths };
     let suite = load_suite(&job.suite, &job.functions)?;
