@@ -69,7 +69,7 @@ fn additional_iteration_and_changed_call_are_two_small_differences() {
         events
     };
     let mut random = Random::new(1);
-    let (left, right) = (grammar(&random_execution(7, 60), &mut random), grammar(&random_execution(8, 61), &mut random));
+    let (left, right) = (grammar(&execution(7, 60), &mut random), grammar(&execution(8, 61), &mut random));
     let found = differences(&left, &right, &class, 10);
     let symbols = |grammar: &Grammar, range: &std::ops::Range<u64>| -> Vec<u64> {
         grammar.symbols_from(range.start).take((range.end - range.start) as usize).collect()
