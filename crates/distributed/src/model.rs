@@ -286,7 +286,7 @@ struct ModelBuilder<'a> {
 
 struct FunctionModel {
     nodes: Vec<(NodeKind, Option<u64>)>,
-    /// Nodes with calls that may unwind, and nodes after calls that may return twice.
+    /// Nodes with calls that may unwind.
     unwinding: Vec<Node>,
     second_returns: Vec<Node>,
     edges: Vec<(Node, Node, WitnessEdgeKind)>,
@@ -332,7 +332,6 @@ impl ModelBuilder<'_> {
         Ok((function, parts.nodes.iter().map(|n| n.1).collect()))
     }
 
-    /// Adds the calls of a block, in order, and then its end.
     fn add_block(&self, graph: &FunctionGraph, number: u32, parts: &mut FunctionModel) {
         let index = graph::BlockIndex(number);
         let block = graph.block(index);

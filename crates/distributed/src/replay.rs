@@ -172,7 +172,7 @@ impl<'a> ThreadReplay<'a> {
         self.apply_implied(route, push)
     }
 
-    /// The implied steps to the nearest frame whose block satisfies `is_place`, with the resulting depth and innermost frame.
+    /// Returns the implied steps to the nearest frame whose block satisfies `is_place`, with the resulting depth and innermost frame.
     fn implied_steps_to(&self, is_place: impl Fn(&FunctionGraph, BlockIndex) -> bool) -> Option<(Vec<ImpliedStep>, usize, ReplayFrame)> {
         let is_reached = |frame: ReplayFrame| {
             let (graph, index) = self.code.graph_of(frame.block);
@@ -466,7 +466,6 @@ impl<'a> ThreadReplay<'a> {
     }
 }
 
-/// A predicate for blocks that contain an instruction.
 fn contains_instruction(place: u64) -> impl Fn(&FunctionGraph, BlockIndex) -> bool {
     move |graph, index| graph.block(index).contains(place)
 }

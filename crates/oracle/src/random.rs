@@ -95,7 +95,6 @@ struct ProgramWriter {
     language: RandomLanguage,
     threads: bool,
     functions: usize,
-    /// The function being written.
     function: usize,
     labels: usize,
     loop_depth: usize,

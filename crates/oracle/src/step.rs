@@ -22,7 +22,6 @@ use std::process::{Command, ExitStatus, Stdio};
 use trodden_trace::{ProcessMapping, mappings};
 
 const MAX_INSTRUCTION_LENGTH: u64 = 15;
-/// An address that represents the kernel.
 const KERNEL: u64 = 0xffff_ffff_8100_0000;
 const MMAP_SYSCALL: u64 = 9;
 
@@ -136,7 +135,6 @@ impl From<std::io::Error> for StepError {
     }
 }
 
-/// The kinds of instructions that matter for recognising branches.
 #[derive(Clone, Copy, PartialEq)]
 enum InstructionKind {
     SystemCall,

@@ -73,7 +73,6 @@ mod tests {
     use trodden_flow::dag::{Dag, DagEdgeId, Entries};
     use trodden_flow::graph::{Graph, Node};
 
-    /// Returns a branch of two edges.
     fn procedure(often: u64, seldom: u64) -> Procedure {
         let graph = Graph::new(3, Node(0), Node(2), vec![(Node(0), Node(1)), (Node(0), Node(1)), (Node(1), Node(2))]).unwrap();
         let dag = Dag::new(&graph, &[], Entries::PerEdge);

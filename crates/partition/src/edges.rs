@@ -44,7 +44,6 @@ pub struct EdgeEvent {
 pub struct Network {
     events: Vec<EdgeEvent>,
     entry: Node,
-    /// The node outside the function.
     outside: Node,
 }
 

@@ -186,7 +186,6 @@ fn reduce(view: &StateGraph, jobs: Vec<Rc<WitnessJob>>, mut member: Vec<bool>) -
     FunctionPlan { cost: view.sum(&member), size: view.count(&member), jobs, member }
 }
 
-/// The profiles being filled.
 #[derive(Clone)]
 struct ProfileSlots<'a> {
     views: &'a [StateGraph],

@@ -96,7 +96,6 @@ impl WitnessSearch {
         (walk, None)
     }
 
-    /// Returns the states on the way from `to` back to the start.
     fn back(&self, to: u32) -> impl Iterator<Item = u32> + '_ {
         std::iter::successors(Some(to), |state| self.from[*state as usize].filter(|before| before != state))
     }

@@ -11,7 +11,6 @@ use trodden_flow::graph::{Edge, Node};
 
 /// The states of a program, and the first states of functions and nodes.
 pub struct Lowered {
-    /// All states.
     pub states: Vec<StateData>,
     /// The state of each function's entry; the two added functions (outside, root) come last.
     pub entries: Vec<AutomatonState>,

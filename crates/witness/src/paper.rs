@@ -126,7 +126,6 @@ impl CheckedFunction<'_> {
         Violation { branch: branch(pushdown, state), targets: successors.map(|s| target(pushdown, state, s)), state, successors }
     }
 
-    /// Marks the states with a witness of one of the given profiles.
     fn mark_witnesses_of(&self, of: &[usize]) -> Vec<bool> {
         (0..self.view.state_count()).map(|s| of.iter().any(|m| self.profiles[*m][s])).collect()
     }

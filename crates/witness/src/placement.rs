@@ -186,7 +186,6 @@ fn paper_nodes(program: &WitnessProgram, structure: &Structure, view: &StateGrap
     member
 }
 
-/// Returns true if an edge is the first of its parallel edges.
 fn is_first_parallel_edge(graph: &Graph, edge: Edge) -> bool {
     graph.out(graph.from(edge)).iter().find(|e| graph.to(**e) == graph.to(edge)) == Some(&edge)
 }
@@ -208,8 +207,8 @@ fn closes_diamond(graph: &Graph, edge: Edge) -> bool {
     false
 }
 
-/// Returns an end of an edge at which a witness is executed as often as one on the edge; the target of a critical edge. If that node is
-/// virtual, returns the other end.
+/// Returns an end of the edge at which a witness is executed as often as on the edge; for a critical edge, its target. If that node is
+/// virtual, returns the edge's other end.
 fn choose_end(function: &WitnessFunction, edge: Edge, weight: impl Fn(Node) -> f64) -> Node {
     let graph = &function.graph;
     let (from, to) = (graph.from(edge), graph.to(edge));

@@ -114,7 +114,7 @@ pub fn correction_points(program: &WitnessProgram) -> Vec<Witness> {
     program.function_ids().flat_map(of).collect()
 }
 
-/// Returns 1 for the entry of a function with a single executed node, whose frequency does not follow from edges, and 0 otherwise.
+/// Returns 1 for the entry of a function that has a single node without edges, since its frequency does not follow from edges; 0 otherwise.
 fn isolated_entry_frequency(function: &WitnessFunction, node: Node) -> f64 {
     let lonely = function.graph.incoming(node).is_empty() && function.graph.out(node).is_empty();
     if lonely && node == function.graph.entry() { 1.0 } else { 0.0 }
@@ -129,7 +129,7 @@ fn frequencies(function: &WitnessFunction, known: &EdgeWeights) -> Frequencies {
     }
 }
 
-/// Estimates how often each function is called in a run; 1 if its edge executions are known per run.
+/// Estimates how often each function is called in a run. If the function's edge executions are known per run, the factor is 1.
 fn estimate_calls(program: &WitnessProgram, known: &[EdgeWeights], of: &[Frequencies]) -> Vec<f64> {
     let count = program.functions().len();
     let per_run = |f: WitnessFunctionId| matches!(known[f.index()], EdgeWeights::PerRun(_));
