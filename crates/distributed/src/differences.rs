@@ -64,7 +64,7 @@ pub struct TraceDifference {
     pub thread: u32,
     /// Names of the open functions, outermost first.
     pub calls: Vec<String>,
-    /// The last block that both executed; `None` if the traces differ from the start.
+    /// The last block that both traces executed; `None` if the traces differ from the start.
     pub last_common_block: Option<String>,
     /// The next steps in the first trace.
     pub left: AfterDifference,

@@ -233,8 +233,9 @@ fn functions_callable_from_outside(
     all.into_iter().filter_map(|entry| ids.get(&entry).copied()).collect()
 }
 
-/// Entries of functions that may end, directly or through other such functions, in a tail call of outside code that calls back. A callback
-/// from the tail-called code cannot be distinguished from one by the caller, so the model places it after the function's return.
+/// Returns the entries of functions that may end in a tail call of outside code that calls back, either directly or through further tail
+/// calls. A callback from the tail-called code cannot be distinguished from a callback by the caller, so the model places it after the
+/// function's return.
 fn ending_in_outside_callbacks(graphs: &ProgramGraph, image: &ImportingImage, assumption: Assumption) -> HashSet<u64> {
     let mut leaves: HashSet<u64> = HashSet::new();
     loop {
@@ -277,7 +278,7 @@ struct ModelBuilder<'a> {
     /// The result of [`ending_in_outside_callbacks`].
     leaves: HashSet<u64>,
     observed: Option<&'a ObservedCalls>,
-    /// Entries of functions that may end, directly or through other such functions, in a tail call with several outcomes.
+    /// Entries of functions that may end in a tail call with several outcomes, either directly or through further tail calls.
     branching: HashSet<u64>,
     /// Whether the program may throw exceptions or call `longjmp`.
     unwinds: bool,
@@ -362,7 +363,7 @@ impl ModelBuilder<'_> {
         }
     }
 
-    /// Adds a call. Returns the node after it, or `None` if it does not return.
+    /// Adds a call. Returns the node that follows the call, or `None` if the call does not return.
     fn add_call(&self, graph: &FunctionGraph, call: &CallSite, at: Node, parts: &mut FunctionModel) -> Option<Node> {
         let callee = self.model_call(call);
         let is_branch =

@@ -1,10 +1,11 @@
 //! Reconstruction of calls and returns from a thread's recorded blocks. Every watched block was recorded, so only the steps between
 //! consecutive blocks must be determined.
 //!
-//! The replay maintains a stack of frames, each with its current block and the number of that block's calls already seen. The next block is
-//! explained by the first of these steps that is possible: a pending call; a successor; a return to a caller that continues at the block;
-//! unwinding to such a caller; a call from outside code. Unwatched pieces after calls count as executed if a later block implies it. After
-//! code that loads the stack pointer from memory, the thread continues on a different stack, whose frames are unknown.
+//! The replay maintains a stack of frames, each with its current block and the number of that block's calls already seen. Each recorded
+//! block is explained by the first possible step of these: a pending call; a successor; a return to a caller that continues at the block;
+//! unwinding to a caller that continues at the block; a call from outside code. An unwatched piece after a call counts as executed if a
+//! later block implies its execution. After code that loads the stack pointer from memory, the thread continues on a different stack with
+//! unknown frames.
 
 use crate::code::TracedCode;
 use crate::steps::{EnterableFunctions, ReplayFrame, ReplayStep, StepCache, StepKey};

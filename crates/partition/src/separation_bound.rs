@@ -6,7 +6,7 @@
 //!
 //! An *edge of the net* represents a part of the graph between two nodes. It has two costs: the minimum executions of labels that hit all
 //! bubbles inside (`open`), and the minimum if, in addition, each path through it has a label (`closed`). The difference is its price. The
-//! net is reduced by rules of which all but the last preserve the optimum:
+//! net is reduced by the following rules; all but the last preserve the optimum:
 //!
 //! - *free*: an edge with price 0 is closed and removed. An edge on no bubble is also removed: the only edge of a node with no predecessor
 //!   or with no successor;

@@ -115,7 +115,7 @@ impl Lowering<'_> {
         self.lowered.push(StateData { witness, executes, function: self.id, node, role: StateRole::Node, action: StateAction::Return })
     }
 
-    /// Returns the state of an edge if edges are witnesses, and that of its target otherwise.
+    /// Returns the state of an edge if edges are witnesses, and the state of the edge's target otherwise.
     fn edge_state(&mut self, edge: Edge, to: AutomatonState) -> AutomatonState {
         if self.kind == WitnessKind::Nodes {
             return to;

@@ -121,7 +121,7 @@ fn mark_branch_targets(view: &StateGraph) -> Vec<bool> {
     member
 }
 
-/// Adds the targets of branches that are not distinguished, and then drops unnecessary ones.
+/// Adds the targets of branches that are not distinguished, and then drops the witnesses that are not needed.
 fn repair(view: &StateGraph, member: &mut [bool]) {
     let required = require_all(view);
     for requirement in &required {

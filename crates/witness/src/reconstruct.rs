@@ -39,7 +39,7 @@ pub enum ExecutionEvent {
         caller: Option<(WitnessFunctionId, Node)>,
         /// The called function.
         callee: WitnessFunctionId,
-        /// Whether it is a tail call, which replaces the caller's frame.
+        /// Whether this is a tail call, which replaces the caller's frame.
         tail: bool,
     },
     /// A function returns.

@@ -40,7 +40,8 @@ impl Weights {
         Weights::new(program, &vec![EdgeWeights::Unknown; program.functions().len()])
     }
 
-    /// Computes weights from what is known of each function, in their order. Lists of the wrong length are ignored.
+    /// Computes weights from the known facts about each function, listed in the order of the functions. Lists of the wrong length are
+    /// ignored.
     pub fn new(program: &WitnessProgram, known: &[EdgeWeights]) -> Weights {
         let one = |(function, known): (&WitnessFunction, &EdgeWeights)| frequencies(function, known);
         let of: Vec<Frequencies> = program.functions().iter().zip(known).map(one).collect();
@@ -140,7 +141,7 @@ fn estimate_calls(program: &WitnessProgram, known: &[EdgeWeights], of: &[Frequen
         StartPoint::Main(main) => calls[main.index()] = 1.0,
         StartPoint::Outside => program.external().iter().for_each(|f| calls[f.index()] = 1.0),
     }
-    // Components of callers have higher numbers than those of callees.
+    // Components of callers have higher numbers than components of callees.
     let mut order: Vec<WitnessFunctionId> = program.function_ids().collect();
     order.sort_by_key(|f| std::cmp::Reverse(component[f.index()]));
     for same in order.chunk_by(|a, b| component[a.index()] == component[b.index()]) {

@@ -96,8 +96,8 @@ fn check_files(options: &RecordOptions) -> Result<()> {
     Ok(())
 }
 
-/// The default collector: trampolines where they work, or else breakpoints. In a running process, always breakpoints, each of which changes
-/// only one byte.
+/// Returns the default collector: trampolines if they work, otherwise breakpoints. In a running process, breakpoints are always used, since
+/// each changes only one byte.
 fn default_collector(options: &RunOptions, host: &RecordingHost) -> CollectorKind {
     if options.process.is_some() {
         return CollectorKind::Ptrace;

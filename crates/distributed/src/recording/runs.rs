@@ -1,5 +1,5 @@
-//! Runs of the traced program: a first run without witnesses, whose input, system call results and output are recorded, and then one run
-//! per profile, several at a time, each on its own core.
+//! Runs of the traced program. A first run without witnesses records the program's input, system call results and output. Then, one run per
+//! profile follows, several at a time, each on its own core.
 //!
 //! Invariant: if there are several runs, all get the same arguments, environment, folder and input, and pipes for their output, so that
 //! they behave the same. A single run uses the command's own streams, and nothing is changed for it.
