@@ -381,7 +381,10 @@ impl ModelBuilder<'_> {
             false => at,
         };
         parts.calls.push((at, callee));
-        let leaves = matches!(self.resolve_callee(call), CodeCallee::Function(entry) if self.leaves.contains(&entry) && self.ids.contains_key(&entry));
+        let leaves = matches!(
+            self.resolve_callee(call),
+            CodeCallee::Function(entry) if self.leaves.contains(&entry) && self.ids.contains_key(&entry)
+        );
         if leaves {
             parts.calls.push((at, ProgramCall::opaque(Opaque { calls_back: true, ..Opaque::RETURNS })));
         }

@@ -4,8 +4,8 @@
 //! the cost is small. They count only the rarely executed [ends](trodden_flow::part::Ends) of the procedures' paths, such as a hash table
 //! collision or a slow path, because executions usually diverge there first.
 //!
-//! Invariants: existing parts are not changed. The cross-checks of a copy cost at most [`BUDGET_PERCENT`] of the hits of the slowest copy plus
-//! [`EXTRA_BUDGET_HITS`] hits. O(edges) for each procedure and each halving of its ends.
+//! Invariants: existing parts are not changed. The cross-checks of a copy cost at most [`BUDGET_PERCENT`] of the hits of the slowest copy
+//! plus [`EXTRA_BUDGET_HITS`] hits. O(edges) for each procedure and each halving of its ends.
 
 use super::{CopyPlan, PartitionPlan, Procedure, hits};
 use trodden_flow::dag::DagEdgeId;

@@ -39,7 +39,10 @@ pub enum Placement {
 
 /// An error: the placement needs the other kind of witnesses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("placement {placement:?} needs witnesses on {}. Choose witnesses of this kind", if *.needs == WitnessKind::Edges { "edges" } else { "nodes" })]
+#[error(
+    "placement {placement:?} needs witnesses on {}. Choose witnesses of this kind",
+    if *.needs == WitnessKind::Edges { "edges" } else { "nodes" }
+)]
 pub struct WrongWitnessKind {
     /// The placement.
     pub placement: Placement,

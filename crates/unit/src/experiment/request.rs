@@ -56,7 +56,10 @@ pub enum RequestError {
     #[error(transparent)]
     Input(#[from] InputError),
     /// The request's file cannot be read.
-    #[error("cannot read {file} (named by {EXPERIMENT_VARIABLE}): {source}. Unset the variable, or build with trodden, which sets it", file = file.display())]
+    #[error(
+        "cannot read {file} (named by {EXPERIMENT_VARIABLE}): {source}. Unset the variable, or build with trodden, which sets it",
+        file = file.display()
+    )]
     Unreadable {
         /// The file.
         file: PathBuf,
