@@ -14,7 +14,6 @@ use trodden_trace::{ThreadNumber, TraceBlock, TraceEvent, TraceFile, TraceFrames
 
 const MAX_LISTED_CALLS: usize = 12;
 
-/// A cursor in one of the traces.
 struct TraceCursor<'a> {
     trace: &'a TraceFile,
     events: Box<dyn Iterator<Item = Result<TraceEvent, trodden_trace::block_file::TraceFileError>> + 'a>,
@@ -65,7 +64,7 @@ pub struct TraceDifference {
     pub thread: u32,
     /// Names of the open functions, outermost first.
     pub calls: Vec<String>,
-    /// The last block that both executed; `None` if the traces differ from the start.
+    /// The last block that both traces executed; `None` if the traces differ from the start.
     pub last_common_block: Option<String>,
     /// The next steps in the first trace.
     pub left: AfterDifference,
@@ -154,7 +153,6 @@ impl<'a> TraceCursor<'a> {
         Ok(self.ahead.pop_front())
     }
 
-    /// The next step to compare; `None` at the end.
     fn next_step(&mut self) -> Result<Option<(TraceEvent, AlignmentStep)>> {
         while let Some(event) = self.next_event()? {
             let depth = self.frames.open.len();
@@ -182,7 +180,6 @@ impl<'a> TraceCursor<'a> {
         Ok(None)
     }
 
-    /// Whether any of the outermost `depth` frames is ignored.
     fn is_ignored(&self, depth: usize) -> bool {
         !self.ignored.is_empty() && self.frames.open[..depth].iter().flatten().any(|f| self.ignored.contains(f))
     }
@@ -233,7 +230,6 @@ fn address_keys(trace: &TraceFile) -> Vec<BlockKey> {
 /// Identifies a block across builds: the function's name, a source line, and the block's number among the function's blocks for that line.
 type NamedPlace = (String, Option<(String, u32)>, u32);
 
-/// Keys for the blocks of two builds: one number for each [`NamedPlace`].
 fn keys_across_builds(left: &TraceFile, right: &TraceFile) -> (Vec<BlockKey>, Vec<BlockKey>) {
     let mut numbers: HashMap<NamedPlace, BlockKey> = HashMap::new();
     let mut of = |trace: &TraceFile| {

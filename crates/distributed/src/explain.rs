@@ -28,8 +28,8 @@ pub struct MissingStep {
     pub to: u64,
 }
 
-/// The first step of an execution that the model lacks; `None` if the model has all steps. `addresses` are the addresses of the executed
-/// blocks.
+/// Returns the first step, in an execution, that is missing from the model; `None` if the model has every step. `addresses` are the
+/// addresses of the executed blocks.
 pub fn first_missing_step(model: &WitnessModel, addresses: impl Iterator<Item = u64>) -> Option<MissingStep> {
     let pushdown = Pushdown::new(&model.program, WitnessKind::Nodes);
     let mut possible: Vec<(AutomatonState, Stack)> = vec![(pushdown.root(), None)];

@@ -31,9 +31,9 @@ pub fn uncertain_jumps(graphs: &ProgramGraph) -> Vec<u64> {
     jumps.into_iter().collect()
 }
 
-/// Returns the blocks in which trampolines may replace code, in ascending order. A block includes those of the `pieces` (parts that start
-/// after calls) that continue it. Also returns the starts of blocks in which only one byte may be replaced: an indirect jump in the same
-/// function may lead to their middle (`leads_elsewhere`), or unreached bytes of the function could contain such a jump.
+/// Returns the blocks in which trampolines may replace code, in ascending order. A block includes the `pieces` (parts that start after
+/// calls) that continue it. Also returns the starts of blocks in which only one byte may be replaced: an indirect jump in the same function
+/// may lead to the middle of the block (`leads_elsewhere`), or unreached bytes of the function could contain such a jump.
 pub fn replaceable_blocks(
     graphs: &ProgramGraph,
     pieces: &HashSet<u64>,

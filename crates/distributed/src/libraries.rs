@@ -49,7 +49,6 @@ fn find_library(process: Option<i32>, program: &Path, name: &str) -> Result<Path
     }
 }
 
-/// Names and files of the libraries that the program's loader would load.
 fn libraries_of_program(program: &Path) -> Result<Vec<(String, PathBuf)>> {
     let binary = Binary::read(program)?;
     let (_, loader) = binary.section(".interp").with_context(|| {

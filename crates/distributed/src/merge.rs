@@ -198,13 +198,12 @@ impl<'a> RunHits<'a> {
     }
 }
 
-/// In place of a block's number: a site that is a jump or no block.
+/// In [`HitReplay::plain`]: the site is a jump, or is not a block.
 const NOT_PLAIN: u32 = u32::MAX;
 
 struct SiteState {
     block: Option<TraceBlock>,
     is_jump: bool,
-    /// The most recent target of the jump.
     last_target: u64,
     /// The block at `last_target` if it is an unwatched piece after a call. Only the jump's target shows that such a block was entered.
     target_block: Option<TraceBlock>,
@@ -224,7 +223,7 @@ pub struct HitReplay<'a> {
 }
 
 impl HitReplay<'_> {
-    /// Processes a chunk of hits: those at blocks together, which is the fastest, and others one by one.
+    /// Processes a chunk of hits. Consecutive hits at blocks are processed together, which is fastest; other hits are processed one by one.
     fn process_chunk(&mut self, thread: ThreadNumber, symbols: &Symbols, writer: &mut TraceWriter) -> Result<()> {
         let Some(mut words) = symbols.as_words() else { return self.process_hits(thread, symbols.iter(), writer) };
         self.begin_thread(thread);

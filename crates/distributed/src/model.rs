@@ -233,8 +233,9 @@ fn functions_callable_from_outside(
     all.into_iter().filter_map(|entry| ids.get(&entry).copied()).collect()
 }
 
-/// Entries of functions that may end, directly or through other such functions, in a tail call of outside code that calls back. A callback
-/// from the tail-called code cannot be distinguished from one by the caller, so the model places it after the function's return.
+/// Returns the entries of functions that may end in a tail call of outside code that calls back, either directly or through further tail
+/// calls. A callback from the tail-called code cannot be distinguished from a callback by the caller, so the model places it after the
+/// function's return.
 fn ending_in_outside_callbacks(graphs: &ProgramGraph, image: &ImportingImage, assumption: Assumption) -> HashSet<u64> {
     let mut leaves: HashSet<u64> = HashSet::new();
     loop {
@@ -277,7 +278,7 @@ struct ModelBuilder<'a> {
     /// The result of [`ending_in_outside_callbacks`].
     leaves: HashSet<u64>,
     observed: Option<&'a ObservedCalls>,
-    /// Entries of functions that may end, directly or through other such functions, in a tail call with several outcomes.
+    /// Entries of functions that may end in a tail call with several outcomes, either directly or through further tail calls.
     branching: HashSet<u64>,
     /// Whether the program may throw exceptions or call `longjmp`.
     unwinds: bool,
@@ -286,7 +287,7 @@ struct ModelBuilder<'a> {
 
 struct FunctionModel {
     nodes: Vec<(NodeKind, Option<u64>)>,
-    /// Nodes with calls that may unwind, and nodes after calls that may return twice.
+    /// Nodes with calls that may unwind.
     unwinding: Vec<Node>,
     second_returns: Vec<Node>,
     edges: Vec<(Node, Node, WitnessEdgeKind)>,
@@ -332,7 +333,6 @@ impl ModelBuilder<'_> {
         Ok((function, parts.nodes.iter().map(|n| n.1).collect()))
     }
 
-    /// Adds the calls of a block, in order, and then its end.
     fn add_block(&self, graph: &FunctionGraph, number: u32, parts: &mut FunctionModel) {
         let index = graph::BlockIndex(number);
         let block = graph.block(index);
@@ -363,7 +363,7 @@ impl ModelBuilder<'_> {
         }
     }
 
-    /// Adds a call. Returns the node after it, or `None` if it does not return.
+    /// Adds a call. Returns the node that follows the call, or `None` if the call does not return.
     fn add_call(&self, graph: &FunctionGraph, call: &CallSite, at: Node, parts: &mut FunctionModel) -> Option<Node> {
         let callee = self.model_call(call);
         let is_branch =
@@ -381,7 +381,10 @@ impl ModelBuilder<'_> {
             false => at,
         };
         parts.calls.push((at, callee));
-        let leaves = matches!(self.resolve_callee(call), CodeCallee::Function(entry) if self.leaves.contains(&entry) && self.ids.contains_key(&entry));
+        let leaves = matches!(
+            self.resolve_callee(call),
+            CodeCallee::Function(entry) if self.leaves.contains(&entry) && self.ids.contains_key(&entry)
+        );
         if leaves {
             parts.calls.push((at, ProgramCall::opaque(Opaque { calls_back: true, ..Opaque::RETURNS })));
         }

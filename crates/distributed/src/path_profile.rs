@@ -289,7 +289,7 @@ fn count_paths(trace: &TraceFile, functions: &[NumberedGraph]) -> Result<PathCou
     Ok(counts)
 }
 
-/// Adds an edge to a frame's path. At a cut, the path is counted and a new one begins; if `ends` is true, the last path is counted as well.
+/// Adds an edge to a frame's path. At a cut, counts the path and begins a new path. If `ends` is true, counts the last path as well.
 fn add_edge_to_path(function: &NumberedGraph, edge: Edge, sum: &mut Option<i64>, ends: bool, counts: &mut PathCounts) {
     let value = |id: trodden_flow::dag::DagEdgeId| function.map.values[id.index()];
     let mut finish = |sum: Option<i64>| {

@@ -138,7 +138,7 @@ impl Planner<'_> {
             Some(path) => (self.read_distribution(path)?, 0),
             None => self.distribute()?,
         };
-        self.check(&structure, &distribution)?;
+        self.require_realizable(&structure, &distribution)?;
         let address = |w: &Witness| self.model.addresses[w.index()].expect("witnesses have addresses");
         let sites: Vec<Vec<u64>> = distribution.profiles.iter().map(|p| p.iter().map(address).collect()).collect();
         let predicted: Vec<f64> = distribution.profiles.iter().map(|p| self.weights.sum(KIND, p)).collect();
@@ -229,8 +229,7 @@ impl Planner<'_> {
         known.with_context(|| format!("no block of a traced function starts at {address:#x}. To list the blocks, pass `--plan=json`"))
     }
 
-    /// Rejects a distribution that does not determine the execution.
-    fn check(&self, structure: &Structure, distribution: &Distribution) -> Result<()> {
+    fn require_realizable(&self, structure: &Structure, distribution: &Distribution) -> Result<()> {
         let marked = members(&self.model.program, distribution);
         let pairwise = check_structure(structure, &marked, LOOKAHEAD);
         if !pairwise.is_realizable() {

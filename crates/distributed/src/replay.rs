@@ -1,10 +1,11 @@
 //! Reconstruction of calls and returns from a thread's recorded blocks. Every watched block was recorded, so only the steps between
 //! consecutive blocks must be determined.
 //!
-//! The replay maintains a stack of frames, each with its current block and the number of that block's calls already seen. The next block is
-//! explained by the first of these steps that is possible: a pending call; a successor; a return to a caller that continues at the block;
-//! unwinding to such a caller; a call from outside code. Unwatched pieces after calls count as executed if a later block implies it. After
-//! code that loads the stack pointer from memory, the thread continues on a different stack, whose frames are unknown.
+//! The replay maintains a stack of frames, each with its current block and the number of that block's calls already seen. Each recorded
+//! block is explained by the first possible step of these: a pending call; a successor; a return to a caller that continues at the block;
+//! unwinding to a caller that continues at the block; a call from outside code. An unwatched piece after a call counts as executed if a
+//! later block implies its execution. After code that loads the stack pointer from memory, the thread continues on a different stack with
+//! unknown frames.
 
 use crate::code::TracedCode;
 use crate::steps::{EnterableFunctions, ReplayFrame, ReplayStep, StepCache, StepKey};
@@ -172,7 +173,7 @@ impl<'a> ThreadReplay<'a> {
         self.apply_implied(route, push)
     }
 
-    /// The implied steps to the nearest frame whose block satisfies `is_place`, with the resulting depth and innermost frame.
+    /// Returns the implied steps to the nearest frame whose block satisfies `is_place`, with the resulting depth and innermost frame.
     fn implied_steps_to(&self, is_place: impl Fn(&FunctionGraph, BlockIndex) -> bool) -> Option<(Vec<ImpliedStep>, usize, ReplayFrame)> {
         let is_reached = |frame: ReplayFrame| {
             let (graph, index) = self.code.graph_of(frame.block);
@@ -466,7 +467,6 @@ impl<'a> ThreadReplay<'a> {
     }
 }
 
-/// A predicate for blocks that contain an instruction.
 fn contains_instruction(place: u64) -> impl Fn(&FunctionGraph, BlockIndex) -> bool {
     move |graph, index| graph.block(index).contains(place)
 }

@@ -55,7 +55,6 @@ fn piece_containing(block: &CodeBlock, cuts: &Cuts, address: u64) -> u64 {
     cuts.range(..=address).next_back().map_or(block.start, |(start, _)| *start)
 }
 
-/// The pieces that replace a function's blocks, and the mapping from old blocks to them.
 struct Pieces<'f> {
     old: Vec<CodeBlock>,
     cuts: &'f [Cuts],
@@ -159,7 +158,6 @@ pub fn unwatched_pieces(
     unwatched
 }
 
-/// Whether later blocks show that a call has returned.
 fn is_return_visible(call: &CallSite, image: &ImportingImage, unwinds: bool, returns: &dyn Fn(u64) -> bool) -> bool {
     // A call whose target is its own return address is a jump.
     let returns = |entry: &u64| call.return_address != Some(*entry) && returns(*entry);
@@ -183,7 +181,6 @@ fn may_leave_unseen(call: &CallSite, image: &ImportingImage, is_seen: &dyn Fn(u6
     }
 }
 
-/// Whether an imported name refers to a function of the C library.
 fn is_libc_import(name: &str, image: &ImportingImage) -> bool {
     name.contains("@GLIBC_") && !image.exports.contains_key(unversioned(name))
 }

@@ -5,7 +5,7 @@ use std::cell::Cell;
 use trodden_binary::graph::{CallSite, CodeCallee, FunctionGraph};
 use trodden_trace::TraceBlock;
 
-/// The frame and the block of a step, which functions calls may enter, and whether a call has just returned.
+/// A step's frame and block, the set of functions that calls may enter, and whether a call has just returned.
 pub type StepKey = (ReplayFrame, TraceBlock, EnterableFunctions, bool);
 
 const STEP_CACHE_SIZE: usize = 1 << 13;
@@ -19,7 +19,6 @@ pub struct ReplayFrame {
     pub calls: u32,
 }
 
-/// The step that leads from a frame to a block.
 #[derive(Clone, Copy)]
 pub enum ReplayStep {
     /// `repeats` is true if the call may enter several functions in turn, so that it stays pending.
@@ -92,7 +91,6 @@ impl EnterableFunctions {
     }
 }
 
-/// Whether a call is known to enter a function.
 fn usually_enters(call: &CallSite, function: &FunctionGraph) -> bool {
     match &call.callee {
         CodeCallee::Import(name) => function.is_address_taken && opaque(name, Assumption::Usual).calls_back,

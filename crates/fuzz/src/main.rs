@@ -22,7 +22,6 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 use targets::{FuzzTarget, TARGETS};
 
-/// Maximum address space of a worker, in bytes.
 const MAX_MEMORY: u64 = 3 << 30;
 /// Maximum time for one input, long enough for a loaded machine.
 const MAX_TIME: Duration = Duration::from_secs(20);

@@ -1,6 +1,5 @@
 //! Mutations of inputs.
 
-/// A deterministic source of mutated inputs.
 #[derive(Debug)]
 pub struct Mutator {
     state: u64,
@@ -60,7 +59,6 @@ impl Mutator {
         }
     }
 
-    /// Replaces the first decimal number at or after an index.
     fn change_number(&mut self, input: &mut Vec<u8>, at: usize) {
         let Some(begin) = input[at..].iter().position(u8::is_ascii_digit).map(|begin| at + begin) else { return };
         let end = input[begin..].iter().position(|b| !b.is_ascii_digit()).map_or(input.len(), |end| begin + end);

@@ -23,7 +23,6 @@ use trodden_wire::RAW_VERSION;
 use trodden_wire::stream::STREAM_VERSION;
 
 pub struct FuzzTarget {
-    /// The name of the target and of its corpus folder.
     pub name: &'static str,
     /// Reads an input, with an initially empty folder for files. Returns false if the reader rejects the input, and an error only if a file
     /// cannot be written.

@@ -3,7 +3,7 @@
 //!
 //! Programs contain branches, loops with one and several entries, `switch` with fall-through, `goto`, indirect branches, early returns,
 //! recursion, indirect calls, `musttail` calls, `setjmp` and `longjmp`, calls of `exit` deep in the stack, and `asm goto`; in C++ also
-//! exceptions with cleanups, typed handlers and rethrowing; and optionally threads. Loops and calls consume fuel, of which each thread has
+//! exceptions with cleanups, typed handlers and rethrowing; and optionally threads. Loops and calls consume fuel; each thread has
 //! a fixed amount.
 
 /// Language of a random program.
@@ -95,7 +95,6 @@ struct ProgramWriter {
     language: RandomLanguage,
     threads: bool,
     functions: usize,
-    /// The function being written.
     function: usize,
     labels: usize,
     loop_depth: usize,

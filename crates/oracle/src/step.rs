@@ -1,8 +1,9 @@
 //! A branch recorder that needs no hardware support: it single-steps a program and writes each taken branch in the format of `perf script`.
 //!
-//! The text looks like a trace of all branches by Intel PT without the kernel (`--itrace=b -F pid,tid,ip,addr`). [`sample_windows`] turns it into
-//! samples of branch records (`-F pid,tid,ip,brstack`). An instruction has branched unless the next executed instruction starts after it,
-//! within the maximum length of an instruction. System calls and jumps, which can have nearer targets, are recognised by their opcodes.
+//! The text looks like a trace of all branches by Intel PT without the kernel (`--itrace=b -F pid,tid,ip,addr`). [`sample_windows`] turns
+//! it into samples of branch records (`-F pid,tid,ip,brstack`). An instruction has branched unless the next executed instruction starts
+//! after it, within the maximum length of an instruction. System calls and jumps, which can have nearer targets, are recognised by their
+//! opcodes.
 
 use crate::error::OracleError;
 use crate::subject::SubjectOutcome;
@@ -22,7 +23,6 @@ use std::process::{Command, ExitStatus, Stdio};
 use trodden_trace::{ProcessMapping, mappings};
 
 const MAX_INSTRUCTION_LENGTH: u64 = 15;
-/// An address that represents the kernel.
 const KERNEL: u64 = 0xffff_ffff_8100_0000;
 const MMAP_SYSCALL: u64 = 9;
 
@@ -136,7 +136,6 @@ impl From<std::io::Error> for StepError {
     }
 }
 
-/// The kinds of instructions that matter for recognising branches.
 #[derive(Clone, Copy, PartialEq)]
 enum InstructionKind {
     SystemCall,

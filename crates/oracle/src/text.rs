@@ -39,7 +39,6 @@ pub struct TextBlock {
 
 /// Functions that create a process and therefore return twice.
 const FORKS: [&str; 8] = ["fork", "_Fork", "__fork", "__libc_fork", "forkpty", "vfork", "__vfork", "daemon"];
-/// Prefixes of intrinsics that generate no code.
 const CODELESS: [&str; 6] = ["llvm.lifetime.", "llvm.dbg.", "llvm.assume", "llvm.fake.use", "llvm.pseudoprobe", "llvm.invariant."];
 
 impl<'a> TextModule<'a> {
@@ -222,7 +221,6 @@ fn label_of(line: &str) -> String {
     }
 }
 
-/// The numbers of the attribute groups that a line refers to.
 fn attribute_groups_of(line: &str) -> Vec<u32> {
     line.split(' ').filter_map(|word| word.strip_prefix('#')?.trim_end_matches(',').parse().ok()).collect()
 }

@@ -21,7 +21,6 @@ pub struct Toolkit {
 const RUNTIME: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/trodden_rt.o"));
 /// The C source of the recorder that probes call.
 pub const RECORDER: &str = include_str!("probes.c");
-/// The clang whose LLVM is used unless `TRODDEN_CLANG` names a different clang.
 const DEFAULT_CLANG: &str = "clang-22";
 
 impl Toolkit {

@@ -11,13 +11,10 @@ use trodden_oracle::{CountVerdict, OracleError, Subject, SubjectRun, Toolkit, co
 use trodden_unit::UnitCache;
 
 pub struct Trial {
-    /// Unit cache of the build; `None` for the user's cache.
     pub store: Option<PathBuf>,
     /// File to which the report is appended; `None` for standard error.
     pub report: Option<PathBuf>,
-    /// True to compare with a log of every step as well.
     pub log: bool,
-    /// The program and its arguments.
     pub command: Vec<OsString>,
 }
 

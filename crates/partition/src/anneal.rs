@@ -13,7 +13,6 @@ use trodden_flow::numbering::sequence::Shuffle;
 
 /// Maximum number of edges examined. Bounds the time, like [`MAX_STEPS`].
 const MAX_WORK: u64 = 60_000_000;
-/// Steps per movable end.
 const STEPS_PER_END: usize = 200;
 const MAX_STEPS: usize = 60_000;
 /// Initial temperature: a move that worsens the norm by this share of the mean load is accepted with probability 1/e.
@@ -23,7 +22,6 @@ const EXPONENT: i32 = 24;
 /// Procedures whose total cost is below this share of the mean load are not changed.
 const MIN_SHARE: f64 = 0.002;
 
-/// Searches for a better distribution, starting from a complete one.
 pub fn refine(weighers: &mut [Weigher], partition: EndPartition) -> EndPartition {
     let copies = partition.first().map_or(0, Vec::len);
     let mut state = AnnealingState::new(weighers, partition);
@@ -83,7 +81,6 @@ impl AnnealingState<'_> {
         sum.powf(1.0 / f64::from(EXPONENT))
     }
 
-    /// Tries a random move. Returns true if it was accepted.
     fn step(&mut self, temperature: f64) -> bool {
         let procedure = self.movable[self.random.below(self.movable.len())];
         let from = self.random.below(self.loads.len());

@@ -61,7 +61,6 @@ pub fn plan(procedures: &[Procedure], max_probes: usize, measure: Measure) -> Re
     Ok(PartitionPlan { copies: copies.into_iter().map(|(_, copy)| copy).collect(), profitable })
 }
 
-/// Splits a procedure into pieces of at most `max_probes` probes.
 fn split(number: usize, procedure: &Procedure, max_probes: usize, measure: Measure) -> Result<Vec<BoundedPiece>, TooFewProbes> {
     let Procedure { dag, frequencies, .. } = procedure;
     let piece = |part: Part| BoundedPiece { procedure: number, probes: part.probes(), part };

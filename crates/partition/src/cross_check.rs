@@ -4,8 +4,8 @@
 //! the cost is small. They count only the rarely executed [ends](trodden_flow::part::Ends) of the procedures' paths, such as a hash table
 //! collision or a slow path, because executions usually diverge there first.
 //!
-//! Invariants: existing parts are not changed. The cross-checks of a copy cost at most [`BUDGET_PERCENT`] of the hits of the slowest copy plus
-//! [`EXTRA_BUDGET_HITS`] hits. O(edges) for each procedure and each halving of its ends.
+//! Invariants: existing parts are not changed. The cross-checks of a copy cost at most [`BUDGET_PERCENT`] of the hits of the slowest copy
+//! plus [`EXTRA_BUDGET_HITS`] hits. O(edges) for each procedure and each halving of its ends.
 
 use super::{CopyPlan, PartitionPlan, Procedure, hits};
 use trodden_flow::dag::DagEdgeId;
@@ -73,7 +73,6 @@ mod tests {
     use trodden_flow::dag::{Dag, DagEdgeId, Entries};
     use trodden_flow::graph::{Graph, Node};
 
-    /// Returns a branch of two edges.
     fn procedure(often: u64, seldom: u64) -> Procedure {
         let graph = Graph::new(3, Node(0), Node(2), vec![(Node(0), Node(1)), (Node(0), Node(1)), (Node(1), Node(2))]).unwrap();
         let dag = Dag::new(&graph, &[], Entries::PerEdge);

@@ -15,7 +15,7 @@ use trodden_flow::graph::{Edge, Graph, Node};
 use trodden_flow::part::{Ends, Measure, Part};
 use trodden_flow::placement::DisjointSets;
 
-/// Returns the cuts with which each path is one edge: the given ones, and all edges except those to the exit.
+/// Returns cuts with which each path is one edge: the given cuts, and a cut of every other edge that does not lead to the exit.
 pub fn cut_all(graph: &Graph, cuts: &[(Edge, CutReason)]) -> Vec<(Edge, CutReason)> {
     let known = |edge: Edge| cuts.iter().any(|c| c.0 == edge);
     let more = graph.edges().filter(|e| graph.to(*e) != graph.exit() && !known(*e));
@@ -44,7 +44,6 @@ pub struct EdgeEvent {
 pub struct Network {
     events: Vec<EdgeEvent>,
     entry: Node,
-    /// The node outside the function.
     outside: Node,
 }
 
@@ -54,8 +53,8 @@ pub struct Network {
 pub struct Unbalanced(pub u32);
 
 impl Network {
-    /// Creates the network of a graph all of whose edges are cut. `reaches` is true for edges that mean that a call which may not return
-    /// was reached, and `returning` for blocks after a call that returns twice.
+    /// Creates the network of a graph whose edges are all cut. `reaches` is true for edges that count how often a call was reached that may
+    /// not return; `returning` is true for blocks after a call that returns twice.
     pub fn new(graph: &Graph, dag: &Dag, reaches: impl Fn(Edge) -> bool, returning: impl Fn(Node) -> bool) -> Network {
         let outside = dag.exit();
         let ends_by_call = |node: Node| graph.out(node).iter().any(|e| reaches(*e));
@@ -104,7 +103,7 @@ impl Network {
     /// A count would be negative, or the chords do not determine it.
     pub fn complete(&self, counted: &[Option<u64>]) -> Result<Vec<u64>, Unbalanced> {
         let mut counts: Vec<Option<i128>> = counted.iter().map(|c| c.map(i128::from)).collect();
-        // The last one is the number of calls.
+        // The last entry is the number of calls.
         counts.push(None);
         let ends: Vec<(Node, Node)> = self.events.iter().map(|e| (e.from, e.to)).chain([(self.outside, self.entry)]).collect();
         let mut at_place = std::collections::BTreeMap::<Node, Vec<usize>>::new();

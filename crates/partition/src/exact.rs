@@ -8,7 +8,6 @@ use super::weighing::{EndPartition, EndSet, Weigher};
 
 /// Maximum number of ends. With 4 and with 24 the plans of four programs are the same: this search is for small programs.
 const MAX_ENDS: usize = 12;
-/// Maximum number of branches examined before the search stops.
 const MAX_BRANCHES: u64 = 300_000;
 
 /// Returns the distribution with the least load of the slowest copy. `None` if there are too many ends or the search takes too long.

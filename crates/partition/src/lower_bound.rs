@@ -88,7 +88,6 @@ struct KnownCosts<'a> {
     ends: Ends,
     /// Executions of ends.
     counts: Vec<(DagEdgeId, u64)>,
-    /// Minimum executions of labels in all copies together.
     labels: u64,
     sequential: u64,
 }
@@ -142,7 +141,6 @@ fn most_expensive_end(known: &[KnownCosts], uninteresting: u64) -> u64 {
     most_expensive
 }
 
-/// Maximum number of expensive ends that are examined.
 const MAX_EXPENSIVE: usize = 64;
 
 /// An end that may be too expensive for a single copy.

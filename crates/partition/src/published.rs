@@ -1,8 +1,8 @@
 //! The published strategies: sequential Ball-Larus, parallel Ball-Larus, and partitioned path profiling (P3).
 //!
 //! Source: Afraz, Saha and Kanade (2015), algorithm 2 and section 4.1. The cost of a task is its number of probes. Tasks go to the copy
-//! with the least load, the most expensive first. Equally expensive ones are ordered by the number of the procedure. Frequencies are used
-//! only to place labels on chords that are executed less.
+//! with the least load, the most expensive first. Equally expensive tasks are ordered by the number of their procedure. Frequencies are
+//! used only to place labels on chords that are executed less.
 
 use super::tasks::{are_too_many, tasks};
 use super::{CopyPlan, PartitionOptions, PartitionPlan, Procedure};

@@ -6,7 +6,7 @@
 //!
 //! An *edge of the net* represents a part of the graph between two nodes. It has two costs: the minimum executions of labels that hit all
 //! bubbles inside (`open`), and the minimum if, in addition, each path through it has a label (`closed`). The difference is its price. The
-//! net is reduced by rules of which all but the last preserve the optimum:
+//! net is reduced by the following rules; all but the last preserve the optimum:
 //!
 //! - *free*: an edge with price 0 is closed and removed. An edge on no bubble is also removed: the only edge of a node with no predecessor
 //!   or with no successor;
@@ -51,13 +51,12 @@ impl NetEdge {
     }
 }
 
-/// The net of remaining edges.
 struct Net {
     edges: Vec<Option<NetEdge>>,
     /// Edges out of and into each node, including removed ones until the node is visited.
     out: Vec<Vec<usize>>,
     into: Vec<Vec<usize>>,
-    /// Cost that every hitting set has.
+    /// The lower bound so far: every hitting set costs at least this much.
     bound: u64,
     work: Vec<usize>,
 }
@@ -137,7 +136,6 @@ impl Net {
         true
     }
 
-    /// Applies the rules series and contraction.
     fn join_series(&mut self, node: usize) {
         match (self.into[node].as_slice(), self.out[node].as_slice()) {
             (&[before], &[after]) => {
@@ -206,7 +204,6 @@ impl Net {
         None
     }
 
-    /// Searches breadth first over the allowed edges.
     fn search_breadth_first(
         &self,
         start: usize,

@@ -30,7 +30,6 @@ struct TaskMove {
     task: usize,
     parts: Vec<usize>,
     to: usize,
-    /// Cost of the two copies afterwards.
     loads: (u64, u64),
 }
 
@@ -46,7 +45,6 @@ pub fn distribute(tasks: &[DivisibleTask], copies: usize) -> TaskDistribution {
     found
 }
 
-/// Assigns each task to the least expensive copy, the most expensive task first.
 fn assign_whole(tasks: &[DivisibleTask], copies: usize) -> TaskDistribution {
     let cost = |task: &DivisibleTask| task.parts.iter().fold(task.setup, |sum, part| sum.saturating_add(*part));
     let mut order: Vec<usize> = (0..tasks.len()).filter(|task| !tasks[*task].parts.is_empty()).collect();

@@ -27,7 +27,6 @@ pub fn least_labels_of_one(dag: &Dag, ends: &Ends, frequencies: &[u64], end: Dag
 struct ExecutedPiece<'a> {
     dag: &'a Dag,
     frequencies: &'a [u64],
-    /// Outgoing and incoming edges of each node.
     out: Vec<Vec<DagEdgeId>>,
     into: Vec<Vec<DagEdgeId>>,
     edges: Vec<DagEdgeId>,
@@ -142,7 +141,6 @@ impl ExecutedPiece<'_> {
 /// A flow along detours between nodes of a piece of the path, which grows as the piece grows.
 struct DetourFlow<'a> {
     piece: &'a ExecutedPiece<'a>,
-    /// Residual capacity of each edge.
     left: Vec<u64>,
     back: Vec<u64>,
     within: Vec<bool>,

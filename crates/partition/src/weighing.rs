@@ -63,7 +63,7 @@ impl EndSet {
     }
 }
 
-/// The target of an edge, and which end the edge is, if it is one.
+/// The target of an edge and, if the edge is an end, the index of the end.
 type EdgeHead = (Node, Option<usize>);
 
 /// Computes costs of sets of ends of one procedure, and remembers them.

@@ -19,7 +19,7 @@ const CHEAP_DIVISOR: u64 = 200;
 const SUM_PRICES: [f64; 3] = [0.3, 1.0, 0.0];
 /// A trial makes no further move after this much work, in the units of `Weigher::work`.
 const MAX_WORK: u64 = 120_000_000;
-/// Number of procedures of the slowest copy, the most expensive ones, that may be divided.
+/// Maximum number of procedures that may be divided: the most expensive procedures of the slowest copy.
 const MAX_DIVIDED: usize = 24;
 /// Maximum number of single ends that are considered as moves.
 const MAX_SINGLE: usize = 32;
@@ -103,8 +103,8 @@ impl<'a> PartitionSearch<'a> {
         self.weighers.iter().map(|w| w.work).sum::<u64>() - self.work_before
     }
 
-    /// Distributes whole procedures, the most expensive first. Cheap ones go to a copy that has others of their unit, unless that makes it
-    /// the slowest, so that few units are compiled for each copy.
+    /// Distributes complete procedures, the most expensive first. A cheap procedure goes to a copy that already has procedures of the same
+    /// unit, unless this makes the copy the slowest, so that few units are compiled for each copy.
     fn assign_whole_procedures(&mut self) {
         let all: Vec<EndSet> = self.weighers.iter().map(|w| EndSet::all(w.ends.len())).collect();
         let mut order: Vec<(u64, usize)> = (0..all.len()).map(|at| (self.weighers[at].cost(&all[at]), at)).collect();
@@ -138,7 +138,8 @@ impl<'a> PartitionSearch<'a> {
         (0..self.loads.len()).max_by_key(|c| (self.loads[*c], std::cmp::Reverse(*c))).unwrap_or(0)
     }
 
-    /// Returns the best move away from the slowest copy, if there is one that makes it faster and does not make a different copy as slow.
+    /// Returns the best move away from the slowest copy. Returns `None` if no move makes this copy faster without making a different copy
+    /// as slow as it was.
     fn best_move(&mut self) -> Option<EndMove> {
         let from = self.slowest();
         let mut order: Vec<usize> = (0..self.partition.len()).filter(|at| self.costs[*at][from] > 0).collect();

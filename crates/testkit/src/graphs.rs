@@ -37,7 +37,7 @@ pub fn graph(random: &mut Random, nodes: u32, edges: u32, cycles: Cycles) -> Gra
     Graph::new(nodes, Node(0), Node(exit), list).expect("the nodes exist")
 }
 
-/// Chooses edges that must be cut, none of which leads to the exit.
+/// Chooses edges that must be cut. Edges to the exit are never chosen.
 pub fn forced_cuts(random: &mut Random, graph: &Graph) -> Vec<(Edge, CutReason)> {
     let percent = random.pick(&[0, 0, 10, 30]);
     graph.edges().filter(|e| graph.to(*e) != graph.exit() && random.chance(percent)).map(|e| (e, CutReason::Unsplittable)).collect()

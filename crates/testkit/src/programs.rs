@@ -187,7 +187,6 @@ impl PartialExecution {
         next
     }
 
-    /// Returns all states that can follow this state.
     fn next_states(&self, program: &WitnessProgram) -> Vec<PartialExecution> {
         let mut this = self.clone();
         this.steps += 1;

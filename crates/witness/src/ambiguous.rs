@@ -21,17 +21,14 @@ pub type BlockSequence = Vec<(WitnessFunctionId, Node)>;
 // These constants bound the search time. The comments give the effects of other values on 81 violations in three programs
 // (docs/benchmarks/constants.md).
 
-/// Deeper call stacks are not searched.
+/// Longer call stacks are not searched.
 const MAX_CALL_DEPTH: usize = 24;
 /// Maximum number of symbols by which one run may be ahead of the other. With 4, one more violation is explained.
 const MAX_LEAD: usize = 32;
-/// Maximum number of call stacks tried for a branch.
 const MAX_STACKS: usize = 3;
 /// Maximum number of pairs of runs tried for a violation. With 200, four fewer violations are explained; with 160,000, one more.
 const MAX_PAIRS: usize = 20_000;
-/// Maximum number of configurations tried to find a path to the end.
 const MAX_END_CONFIGURATIONS: usize = 5_000;
-/// Maximum number of configurations tried to reach all branches.
 const MAX_PREFIX_CONFIGURATIONS: usize = 100_000;
 
 /// Returns two executions with equal partial traces for each violation, if the search finds any. `budget` bounds the pairs of runs tried
@@ -256,7 +253,6 @@ impl AmbiguitySearch<'_> {
         records.all(|(record, _)| record.record_symbol(side == 1, witness.0))
     }
 
-    /// Returns the blocks of both runs, starting at the branch.
     fn blocks(&self, visited: &[VisitedPair], at: usize) -> [BlockSequence; 2] {
         let mut blocks = [Vec::new(), Vec::new()];
         let mut here = at;

@@ -13,7 +13,7 @@ indices!(AutomatonState);
 /// The action after a state has been entered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StateAction {
-    /// Control passes to one of these states. If there are none, it stays in this state forever.
+    /// Control passes to one of these states. If there are none, control stays in the current state forever.
     Choose(Box<[AutomatonState]>),
     /// A function is called.
     Call {
@@ -56,7 +56,7 @@ pub struct StateData {
     pub witness: Option<Witness>,
     /// Whether entering the state executes the block of its node.
     pub executes: bool,
-    /// Function of the state. The two added functions have numbers above those of the program.
+    /// Function of the state. The two added functions have numbers above the program's functions.
     pub function: WitnessFunctionId,
     /// Node of the state; for an edge, the node that it leads to.
     pub node: Node,

@@ -108,7 +108,7 @@ fn loop_bound(program: &WitnessProgram, weights: &Weights, function: WitnessFunc
         let [from, to] = [graph.from(edge), graph.to(edge)].map(|n| component[n.index()]);
         entered[to as usize] += if from == to { 0.0 } else { weights.edge(program, function, edge) };
     }
-    // The entry node's executions in excess of those of its in-edges are entries of the function.
+    // The function's entries are the executions of the entry node that its in-edges do not explain.
     let entry = graph.entry();
     let from_edges: f64 = graph.incoming(entry).iter().map(|e| weights.edge(program, function, *e)).sum();
     entered[component[entry.index()] as usize] += (weights.node(program, function, entry) - from_edges).max(0.0);

@@ -18,10 +18,10 @@ use trodden_flow::graph::{Edge, Graph, Node};
 /// - nodes without code and their neighbours: a function returns after them, and they determine whether a call is a tail call;
 /// - predecessors of the entry: without them, a loop back to the entry would look like a second call of the function.
 ///
-/// An edge represents all paths from one kept node to the next. The reduced program's executions are the original ones with all other
-/// nodes removed. A partial trace of the original program is therefore also one of the reduced program, provided that all witnesses are
-/// kept nodes.
-/// Alternative paths between the same calls need no witness, and loops without calls disappear. O(kept nodes x edges) for each function.
+/// An edge represents all paths from one kept node to the next. The executions of the reduced program are the original executions without
+/// the other nodes. So a partial trace of the original program is also a partial trace of the reduced program if all witnesses are kept
+/// nodes. Alternative paths between the same calls need no witness, and loops without calls disappear. O(kept nodes x edges) for each
+/// function.
 #[derive(Clone, Debug)]
 pub struct CallProgram {
     /// The reduced program. Functions keep their numbers.
@@ -52,8 +52,8 @@ impl CallProgram {
         self.origin[witness.index()]
     }
 
-    /// Derives the reduced program's weights from those of the original. Nodes keep their executions. An edge's executions are unknown, so
-    /// the minimum of its two nodes' executions is assumed.
+    /// Derives the reduced program's weights from the original weights. Nodes keep their executions. The executions of an edge are unknown,
+    /// so the smaller number of executions of its two nodes is assumed.
     pub fn weights(&self, weights: &Weights) -> Weights {
         let nodes: Vec<f64> = self.origin.iter().map(|node| weights.cost(WitnessKind::Nodes, *node)).collect();
         let of = |function: WitnessFunctionId, node: Node| nodes[self.program.node_witness(function, node).index()];

@@ -12,9 +12,7 @@ use super::structure::Structure;
 use super::weights::Weights;
 use std::collections::HashMap;
 
-/// A distribution proposed by a strategy.
 pub(super) struct ProposedDistribution {
-    /// Witnesses of each profile.
     pub profiles: Vec<Vec<Witness>>,
     /// For each branch, the profile that should distinguish its successors.
     pub home: HashMap<AutomatonState, usize>,
@@ -25,10 +23,8 @@ pub(super) struct Completion<'a> {
     pub program: &'a WitnessProgram,
     /// The program's analysed automaton.
     pub structure: &'a Structure,
-    /// Whether witnesses are nodes or edges.
     pub kind: WitnessKind,
     pub weights: &'a Weights,
-    /// The requested properties of the distribution.
     pub options: &'a DistributionOptions,
     /// Witnesses that a profile must contain even if no branch needs them.
     pub entries: &'a [Witness],

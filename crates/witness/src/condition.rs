@@ -29,7 +29,7 @@ pub enum Lookahead {
 pub enum BranchNode {
     /// The end of a node.
     Node(WitnessFunctionId, Node),
-    /// An indirect call in a node, or one of unknown code.
+    /// A node's indirect call, or call of unknown code.
     Call(WitnessFunctionId, Node),
     /// The outcome of a call of unknown code in a node.
     Opaque(WitnessFunctionId, Node),

@@ -186,7 +186,6 @@ fn reduce(view: &StateGraph, jobs: Vec<Rc<WitnessJob>>, mut member: Vec<bool>) -
     FunctionPlan { cost: view.sum(&member), size: view.count(&member), jobs, member }
 }
 
-/// The profiles being filled.
 #[derive(Clone)]
 struct ProfileSlots<'a> {
     views: &'a [StateGraph],
@@ -234,7 +233,7 @@ impl<'a> ProfileSlots<'a> {
         self.limit.is_none_or(|limit| others + plan.size <= limit)
     }
 
-    /// Adds a job to the least loaded profile into which it fits, or else to a new one.
+    /// Adds a job to the least loaded profile that has room for the job, or else to a new profile.
     fn add(&mut self, job: Rc<WitnessJob>) -> Result<(), PlanError> {
         if job.follows {
             return self.add_cheapest(job);
@@ -249,7 +248,8 @@ impl<'a> ProfileSlots<'a> {
         self.add_to_new_slot(job)
     }
 
-    /// Adds a job to the profile whose machine then has the lowest load; if several are equal, to the one whose own cost grows least.
+    /// Adds a job to the profile whose machine then has the lowest load. If several are equal, chooses the profile whose own cost grows
+    /// least.
     fn add_best(&mut self, job: Rc<WitnessJob>) -> Result<(), PlanError> {
         if job.follows {
             return self.add_cheapest(job);
@@ -393,8 +393,8 @@ fn assign_all<'a>(views: &'a [StateGraph], grouping: Grouping, options: &Distrib
     Ok(slots)
 }
 
-/// Assigns the jobs of each grouping in two ways: each job to the profile whose machine then has the lowest load, and as published. Returns
-/// the assignments that succeed, or an error if the limit is too small for all of them.
+/// Assigns the jobs of each grouping in two ways: as published, and each job to the profile whose machine then has the lowest load. Returns
+/// the assignments that succeed, or an error if the limit is too small for every assignment.
 fn assign_by_all_groupings<'a>(views: &'a [StateGraph], options: &DistributionOptions) -> Result<Vec<ProfileSlots<'a>>, PlanError> {
     let (mut all, mut first_error) = (Vec::new(), None);
     for grouping in [Grouping::Function, Grouping::Grouped, Grouping::Fine] {

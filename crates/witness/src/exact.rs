@@ -56,7 +56,8 @@ impl ExactSearch<'_> {
         finished
     }
 
-    /// Returns, for a pair that is not distinguished, the states of which one must become a witness. `None` if all pairs are distinguished.
+    /// Returns, for a pair that is not distinguished, candidates of which at least one must become a witness. Returns `None` if all pairs
+    /// are distinguished.
     fn states_for_open_pair(&self, chosen: &[bool]) -> Option<Vec<u32>> {
         for requirement in self.required {
             let next = &self.view.branches[requirement.branch].next;

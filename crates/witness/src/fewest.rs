@@ -32,7 +32,7 @@ pub fn find_fewest(view: &StateGraph, required: &[Requirement], limit: usize, ef
     FewestSearch::NoSet
 }
 
-/// Tries to complete a set with at most `more` further witnesses. Marks them and returns true if that succeeds. Returns `None` if the
+/// Tries to complete a set with at most `more` further witnesses. On success, marks the witnesses and returns true. Returns `None` if the
 /// effort is exhausted.
 fn deepen(view: &StateGraph, required: &[Requirement], member: &mut [bool], more: usize, effort: &mut usize) -> Option<bool> {
     *effort = effort.checked_sub(1)?;
@@ -53,8 +53,8 @@ fn deepen(view: &StateGraph, required: &[Requirement], member: &mut [bool], more
     Some(false)
 }
 
-/// Returns, for the first pair that is not distinguished, the states of which one must become a witness. `None` if all pairs are
-/// distinguished.
+/// Returns, for the first pair that is not distinguished, candidates of which at least one must become a witness. Returns `None` if all
+/// pairs are distinguished.
 fn candidates_for_open_pair(view: &StateGraph, required: &[Requirement], member: &[bool]) -> Option<Vec<u32>> {
     required.iter().find_map(|requirement| {
         let next = &view.branches[requirement.branch].next;
@@ -96,14 +96,13 @@ impl WitnessSearch {
         (walk, None)
     }
 
-    /// Returns the states on the way from `to` back to the start.
     fn back(&self, to: u32) -> impl Iterator<Item = u32> + '_ {
         std::iter::successors(Some(to), |state| self.from[*state as usize].filter(|before| before != state))
     }
 }
 
-/// Finds two paths from `a` and `b` that meet, and returns the states on them, before they meet, that can have a witness. `None` if
-/// no paths meet.
+/// Finds two paths that start at `a` and `b` and meet. Returns the states on these paths, before the meeting point, that can have a
+/// witness; `None` if no paths meet.
 fn find_meeting(view: &StateGraph, member: &[bool], a: u32, b: u32) -> Option<Vec<u32>> {
     let (over_a, _) = WitnessSearch::new(view, member, a, |_| false);
     let (over_b, met) = WitnessSearch::new(view, member, b, |state| over_a.from[state as usize].is_some());

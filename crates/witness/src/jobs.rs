@@ -1,9 +1,10 @@
 //! Jobs: sets of branches that one profile distinguishes together.
 //!
-//! Source: D. Saha et al., section 4.1. There, a job is a set of diamonds and directed cycles, of which a function can have exponentially
-//! many. Each has one fork, and the pairwise condition needs one profile for each pair of a fork's successors. So here, a job is a set of
-//! branches. *Fine-grained*: one branch. *Function-wise*: all branches of a function. *Grouped*: branches whose diamonds share a directed
-//! cycle (they are in one strongly connected component) or an edge (one lies between the other and its immediate postdominator).
+//! Source: D. Saha et al., section 4.1. There, a job is a set of diamonds and directed cycles. A function can have exponentially many
+//! diamonds and cycles. Each has one fork, and the pairwise condition needs one profile for each pair of a fork's successors. So here, a
+//! job is a set of branches. *Fine-grained*: one branch. *Function-wise*: all branches of a function. *Grouped*: branches whose diamonds
+//! share a directed cycle (they are in one strongly connected component) or an edge (one branch lies between the other and its immediate
+//! postdominator).
 
 use super::eliminate::Requirement;
 use super::sets::{Adjacency, components};
@@ -77,7 +78,7 @@ fn find_following(view: &StateGraph) -> Vec<bool> {
     (0..view.branches.len()).map(|at| cyclic[at] && !begins[at] && with.contains(&of(view.branches[at].state))).collect()
 }
 
-/// Returns true if paths from two successors of a branch meet without returning to it.
+/// Returns true if paths from two successors of a branch meet without returning to the branch.
 fn diamond_begins(view: &StateGraph, branch: &ViewBranch) -> bool {
     let mut reached: Vec<Option<usize>> = vec![None; view.state_count()];
     let mut ended = None;
@@ -116,8 +117,8 @@ fn new_job(view: &StateGraph, index: usize, branches: Vec<usize>, whole: bool) -
     WitnessJob { view: index, required: branches.into_iter().map(Requirement::all).collect(), region, whole, follows: false }
 }
 
-/// Returns the states near the successors of a branch that can have a witness, each with its rank by distance. The first such states on
-/// all paths are always included.
+/// Returns the states near the successors of a branch, each with its rank by distance. Only states that can have a witness are returned;
+/// the first of them on each path is always included.
 pub fn states_near(view: &StateGraph, branch: usize) -> Vec<(usize, u32)> {
     let mut all = Vec::new();
     for &successor in &view.branches[branch].next {
@@ -165,7 +166,7 @@ fn group_branches(view: &StateGraph) -> Vec<Vec<usize>> {
     groups
 }
 
-/// Joins each branch with those between it and its immediate postdominator.
+/// Joins each branch with the branches between it and its immediate postdominator.
 fn join_nested(view: &StateGraph, sets: &mut DisjointSets) {
     let postdominator = view.postdominators();
     let mut branch_at = vec![None; view.state_count()];

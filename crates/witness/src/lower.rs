@@ -11,7 +11,6 @@ use trodden_flow::graph::{Edge, Node};
 
 /// The states of a program, and the first states of functions and nodes.
 pub struct Lowered {
-    /// All states.
     pub states: Vec<StateData>,
     /// The state of each function's entry; the two added functions (outside, root) come last.
     pub entries: Vec<AutomatonState>,
@@ -116,7 +115,7 @@ impl Lowering<'_> {
         self.lowered.push(StateData { witness, executes, function: self.id, node, role: StateRole::Node, action: StateAction::Return })
     }
 
-    /// Returns the state of an edge if edges are witnesses, and that of its target otherwise.
+    /// Returns the state of an edge if edges are witnesses, and the state of the edge's target otherwise.
     fn edge_state(&mut self, edge: Edge, to: AutomatonState) -> AutomatonState {
         if self.kind == WitnessKind::Nodes {
             return to;

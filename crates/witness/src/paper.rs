@@ -57,8 +57,8 @@ pub struct ParallelEdges {
 /// witnesses of the unions. No distribution in which several profiles have witnesses after the branch satisfies this, so it would reject
 /// the paper's own distributions for figures 1, 4 and 9. The handbook has the example.)
 ///
-/// Both conditions consider one function at a time, with an edge exit -> entry if it is entered more than once, and have no indirect calls.
-/// They assume no parallel edges. O(profiles x branches x edges).
+/// Both conditions consider one function at a time, with an edge exit -> entry if the function is entered more than once, and have no
+/// indirect calls. They assume no parallel edges. O(profiles x branches x edges).
 ///
 /// # Errors
 /// Edges are witnesses, and some of them are parallel.
@@ -126,7 +126,6 @@ impl CheckedFunction<'_> {
         Violation { branch: branch(pushdown, state), targets: successors.map(|s| target(pushdown, state, s)), state, successors }
     }
 
-    /// Marks the states with a witness of one of the given profiles.
     fn mark_witnesses_of(&self, of: &[usize]) -> Vec<bool> {
         (0..self.view.state_count()).map(|s| of.iter().any(|m| self.profiles[*m][s])).collect()
     }

@@ -39,7 +39,10 @@ pub enum Placement {
 
 /// An error: the placement needs the other kind of witnesses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("placement {placement:?} needs witnesses on {}. Choose witnesses of this kind", if *.needs == WitnessKind::Edges { "edges" } else { "nodes" })]
+#[error(
+    "placement {placement:?} needs witnesses on {}. Choose witnesses of this kind",
+    if *.needs == WitnessKind::Edges { "edges" } else { "nodes" }
+)]
 pub struct WrongWitnessKind {
     /// The placement.
     pub placement: Placement,
@@ -121,7 +124,7 @@ fn mark_branch_targets(view: &StateGraph) -> Vec<bool> {
     member
 }
 
-/// Adds the targets of branches that are not distinguished, and then drops unnecessary ones.
+/// Adds the targets of branches that are not distinguished, and then drops the witnesses that are not needed.
 fn repair(view: &StateGraph, member: &mut [bool]) {
     let required = require_all(view);
     for requirement in &required {
@@ -186,7 +189,6 @@ fn paper_nodes(program: &WitnessProgram, structure: &Structure, view: &StateGrap
     member
 }
 
-/// Returns true if an edge is the first of its parallel edges.
 fn is_first_parallel_edge(graph: &Graph, edge: Edge) -> bool {
     graph.out(graph.from(edge)).iter().find(|e| graph.to(**e) == graph.to(edge)) == Some(&edge)
 }
@@ -208,8 +210,8 @@ fn closes_diamond(graph: &Graph, edge: Edge) -> bool {
     false
 }
 
-/// Returns an end of an edge at which a witness is executed as often as one on the edge; the target of a critical edge. If that node is
-/// virtual, returns the other end.
+/// Returns an end of the edge at which a witness is executed as often as on the edge; for a critical edge, its target. If that node is
+/// virtual, returns the edge's other end.
 fn choose_end(function: &WitnessFunction, edge: Edge, weight: impl Fn(Node) -> f64) -> Node {
     let graph = &function.graph;
     let (from, to) = (graph.from(edge), graph.to(edge));

@@ -11,7 +11,7 @@ use trodden_flow::indices;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct WitnessFunctionId(pub u32);
 
-/// A node or an edge whose executions are recorded, identified by its number among the nodes, or the edges, of all functions.
+/// A node or an edge whose executions are recorded. Nodes (or edges) of all functions are numbered consecutively, and this is the number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Witness(pub u32);
 
@@ -119,12 +119,12 @@ pub struct WitnessFunction {
     pub nodes: Vec<NodeKind>,
     /// Kind of each edge.
     pub edges: Vec<WitnessEdgeKind>,
-    /// Calls with their nodes; those of one node in the order of execution.
+    /// Calls with their nodes. Calls of the same node are in the order of execution.
     pub calls: Vec<(Node, ProgramCall)>,
 }
 
 impl WitnessFunction {
-    /// Returns a function without calls, all of whose nodes are blocks.
+    /// Returns a function without calls whose nodes are all blocks.
     pub fn new(name: impl Into<String>, graph: Graph) -> WitnessFunction {
         let (nodes, edges) = (vec![NodeKind::Block; graph.node_count()], vec![WitnessEdgeKind::Flow; graph.edge_count()]);
         WitnessFunction { name: name.into(), graph, nodes, edges, calls: Vec::new() }
@@ -166,7 +166,7 @@ pub enum WitnessError {
         /// The number of nodes.
         nodes: usize,
     },
-    /// The number of kinds differs from that of nodes or edges.
+    /// The number of kinds differs from the number of nodes or edges.
     #[error("function `{function}` lists kinds for {given} {of}, but its graph has {count} {of}")]
     Kinds {
         /// The function.

@@ -30,7 +30,7 @@ impl Pushdown {
         Pushdown { states: lowered.states, entries: lowered.entries, nodes: lowered.nodes, root, kind, first_edges }
     }
 
-    /// Returns the edge of a state that represents one.
+    /// Returns the edge that a state represents; `None` if the state does not represent an edge.
     pub fn edge(&self, state: AutomatonState) -> Option<Edge> {
         let data = self.state(state);
         let witness = data.witness.filter(|_| data.role == StateRole::Edge)?;

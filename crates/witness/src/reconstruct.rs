@@ -39,7 +39,7 @@ pub enum ExecutionEvent {
         caller: Option<(WitnessFunctionId, Node)>,
         /// The called function.
         callee: WitnessFunctionId,
-        /// Whether it is a tail call, which replaces the caller's frame.
+        /// Whether this is a tail call, which replaces the caller's frame.
         tail: bool,
     },
     /// A function returns.
@@ -193,7 +193,7 @@ impl Reconstruction {
     }
 }
 
-/// A partial trace with the symbols that were read ahead.
+/// A partial trace with a buffer for symbols that were read ahead.
 struct ReadAheadTrace<I> {
     rest: I,
     ahead: VecDeque<Witness>,
@@ -379,7 +379,6 @@ impl<I: Iterator<Item = Witness>> Reconstructor<'_, I> {
         ReconstructError::Stuck { function: data.function, node: data.node, blocks: self.blocks }
     }
 
-    /// Returns an error if a trace has symbols left.
     fn check_all_read(&mut self) -> Result<(), ReconstructError> {
         let blocks = self.blocks;
         match self.traces.iter_mut().enumerate().find_map(|(i, t)| t.peek().map(|found| (i, found, t.read))) {

@@ -226,7 +226,7 @@ fn ranges(pushdown: &Pushdown) -> Vec<(u32, u32)> {
     ranges
 }
 
-/// Returns, for each state, the states whose exits depend on its own.
+/// Returns, for each state, the states whose exits depend on the exits of this state.
 fn dependents(pushdown: &Pushdown) -> Adjacency {
     let mut pairs = Vec::new();
     for state in pushdown.states() {

@@ -40,7 +40,8 @@ impl Weights {
         Weights::new(program, &vec![EdgeWeights::Unknown; program.functions().len()])
     }
 
-    /// Computes weights from what is known of each function, in their order. Lists of the wrong length are ignored.
+    /// Computes weights from the known facts about each function, listed in the order of the functions. Lists of the wrong length are
+    /// ignored.
     pub fn new(program: &WitnessProgram, known: &[EdgeWeights]) -> Weights {
         let one = |(function, known): (&WitnessFunction, &EdgeWeights)| frequencies(function, known);
         let of: Vec<Frequencies> = program.functions().iter().zip(known).map(one).collect();
@@ -114,7 +115,7 @@ pub fn correction_points(program: &WitnessProgram) -> Vec<Witness> {
     program.function_ids().flat_map(of).collect()
 }
 
-/// Returns 1 for the entry of a function with a single executed node, whose frequency does not follow from edges, and 0 otherwise.
+/// Returns 1 for the entry of a function that has a single node without edges, since its frequency does not follow from edges; 0 otherwise.
 fn isolated_entry_frequency(function: &WitnessFunction, node: Node) -> f64 {
     let lonely = function.graph.incoming(node).is_empty() && function.graph.out(node).is_empty();
     if lonely && node == function.graph.entry() { 1.0 } else { 0.0 }
@@ -129,7 +130,7 @@ fn frequencies(function: &WitnessFunction, known: &EdgeWeights) -> Frequencies {
     }
 }
 
-/// Estimates how often each function is called in a run; 1 if its edge executions are known per run.
+/// Estimates how often each function is called in a run. If the function's edge executions are known per run, the factor is 1.
 fn estimate_calls(program: &WitnessProgram, known: &[EdgeWeights], of: &[Frequencies]) -> Vec<f64> {
     let count = program.functions().len();
     let per_run = |f: WitnessFunctionId| matches!(known[f.index()], EdgeWeights::PerRun(_));
@@ -140,7 +141,7 @@ fn estimate_calls(program: &WitnessProgram, known: &[EdgeWeights], of: &[Frequen
         StartPoint::Main(main) => calls[main.index()] = 1.0,
         StartPoint::Outside => program.external().iter().for_each(|f| calls[f.index()] = 1.0),
     }
-    // Components of callers have higher numbers than those of callees.
+    // Components of callers have higher numbers than components of callees.
     let mut order: Vec<WitnessFunctionId> = program.function_ids().collect();
     order.sort_by_key(|f| std::cmp::Reverse(component[f.index()]));
     for same in order.chunk_by(|a, b| component[a.index()] == component[b.index()]) {

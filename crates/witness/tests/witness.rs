@@ -37,7 +37,7 @@ fn random_distribution(random: &mut Random, program: &WitnessProgram) -> Distrib
     Distribution::new(program, kind, profiles).unwrap()
 }
 
-/// Returns true if the condition holds; all executions must then be reconstructed exactly.
+/// Returns true if the condition holds. In this case, all executions must be reconstructed exactly.
 fn check_reconstruction(program: &WitnessProgram, distribution: &Distribution, executions: &[Execution]) -> bool {
     if !check_pairwise(program, distribution).is_realizable() {
         return false;
@@ -54,7 +54,7 @@ fn check_reconstruction(program: &WitnessProgram, distribution: &Distribution, e
     true
 }
 
-/// Truncated traces must give a prefix of the execution.
+/// Checks that truncated traces yield a prefix of the execution.
 fn check_truncated(reconstruction: &Reconstruction, traces: &[Vec<Witness>], execution: &Execution) {
     for part in [0, 1, 2] {
         let short = traces.iter().enumerate().map(|(i, t)| t[..t.len() * ((part + i) % 3) / 3].iter().copied()).collect();

@@ -82,7 +82,7 @@ fn options(profiles: usize, strategy: DistributionStrategy, limit: Option<usize>
     }
 }
 
-/// Plans a distribution and reconstructs a walk. No trace may be read more than one symbol beyond the returned events.
+/// Plans a distribution and reconstructs a walk. Fails if a trace is read more than one symbol beyond the returned events.
 fn plan_and_reconstruct(random: &mut Random, program: &WitnessProgram, options: &DistributionOptions, blocks: usize) {
     let weights = Weights::estimate(program);
     let planned = plan(program, WitnessKind::Nodes, &weights, options).unwrap();
@@ -136,7 +136,6 @@ fn limits_of_4_and_30_witnesses_are_met() {
     plan_and_reconstruct(&mut random, &program, &options(4, DistributionStrategy::Fine, Some(30)), 20_000);
 }
 
-/// Builds a sequence of diamonds.
 fn diamonds(count: u32) -> WitnessProgram {
     let of = |at: u32| [(at, at + 1), (at, at + 2), (at + 1, at + 3), (at + 2, at + 3)];
     let edges = (0..count).flat_map(|n| of(3 * n)).map(|(a, b)| (Node(a), Node(b))).collect();

@@ -26,7 +26,8 @@ impl ModelBuilder<'_> {
         self.observed.is_none_or(|o| o.landed.contains(&place))
     }
 
-    /// The possible behaviour of an imported function called at `address`. If it throws but was never observed to do so, it ends the run.
+    /// Returns the assumed behaviour of an imported function called at `address`. A function that throws, but was never observed to throw,
+    /// ends the run.
     fn import(&self, name: &str, address: u64) -> Opaque {
         let may = self.image.import(name, self.assumption);
         let never = opaque(unversioned(name), Assumption::Usual).unwinds && self.observed.is_some_and(|o| !o.throws.contains(&address));
@@ -87,7 +88,6 @@ impl ModelBuilder<'_> {
         ProgramCall { callees, opaque: other, keeps_frame: !tail }
     }
 
-    /// Returns the assumed behaviour of a function that is not traced inside.
     fn behaviour_of_opaque(&self, entry: u64) -> Opaque {
         let function = self.graphs.function_entered_at(entry).map(|f| self.graphs.function(f));
         match function {

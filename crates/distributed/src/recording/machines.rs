@@ -27,9 +27,7 @@ struct MachinesSpec {
     collector: CollectorKind,
     blocks: Vec<Range<u64>>,
     guarded: Vec<u64>,
-    /// The sites of each run.
     profiles: Vec<Vec<u64>>,
-    /// The runs of each machine.
     machines: Vec<Vec<usize>>,
     first: RunLog,
     input: Option<PathBuf>,

@@ -95,7 +95,6 @@ pub(super) fn format_runs(runs: usize) -> String {
     plural(runs as u128, "run", "runs")
 }
 
-/// Reports the functions that are not traced inside, before anything runs.
 pub(super) fn report_opaque_functions(model: &WitnessModel) {
     if model.opaque.is_empty() {
         return;

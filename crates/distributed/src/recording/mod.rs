@@ -46,7 +46,7 @@ use trodden_trace::{
 };
 use trodden_witness::{DistributionStrategy, Weights};
 
-/// Assumptions about opaque functions, strongest first.
+/// The assumptions to try, in this order.
 const OPAQUE_FUNCTION_ASSUMPTIONS: [Assumption; 3] = [Assumption::Usual, Assumption::CallBack, Assumption::Anything];
 const MAX_OBSERVING_RUNS: usize = 12;
 const MAX_LISTED: usize = 8;
@@ -54,7 +54,6 @@ const MAX_LISTED: usize = 8;
 const HIDDEN_VDSO: &str = "the kernel's vDSO was hidden from the program so that its clock can be replayed: code that looks for it took \
      another path than it does without trodden. Pass `--no-repeat time` to leave the vDSO visible";
 
-/// Note in a trace of calls and returns only.
 const ONLY_CALLS: &str = "the trace contains only calls and returns: blocks with calls, and blocks where functions begin or end";
 
 /// Rejects options that require several runs, before any file is read.
@@ -97,8 +96,8 @@ fn check_files(options: &RecordOptions) -> Result<()> {
     Ok(())
 }
 
-/// The default collector: trampolines where they work, or else breakpoints. In a running process, always breakpoints, each of which changes
-/// only one byte.
+/// Returns the default collector: trampolines if they work, otherwise breakpoints. In a running process, breakpoints are always used, since
+/// each changes only one byte.
 fn default_collector(options: &RunOptions, host: &RecordingHost) -> CollectorKind {
     if options.process.is_some() {
         return CollectorKind::Ptrace;
@@ -256,7 +255,6 @@ impl<'a> PreparedRecording<'a> {
         bail!("the program's indirect jumps reach different targets in each run, so runs cannot be merged. Pass `--collector single-step`")
     }
 
-    /// The first run's observations, as input for the model of the runs that repeat it.
     fn observed_calls(&self, first: &FirstRun) -> ObservedCalls {
         let (targets, throws, landed) = (first.targets.clone(), first.throws.clone(), first.landed.clone());
         let after = landed.first().copied().filter(|_| landed.len() == 1);
@@ -290,7 +288,7 @@ impl<'a> PreparedRecording<'a> {
                     Err(error) => return Err(error),
                 },
             };
-            let results = self.runs(&plan, collector, &log)?;
+            let results = self.execute_plan(&plan, collector, &log)?;
             check_repetition(&results, first.outcome.followed.ending)?;
             notes.extend(truncated_runs(&results, first.outcome.followed.ending));
             let partials: Vec<PathBuf> = results.iter().map(|r| r.partial.clone()).collect();
@@ -318,8 +316,7 @@ impl<'a> PreparedRecording<'a> {
         self.fall_back_to_one_run("no assumption about opaque functions explains the runs", collector)
     }
 
-    /// Performs the runs of a plan, on this machine or others.
-    fn runs(&self, plan: &DistributionPlan, collector: &dyn Collector, first: &Arc<RunLog>) -> Result<Vec<RunResult>> {
+    fn execute_plan(&self, plan: &DistributionPlan, collector: &dyn Collector, first: &Arc<RunLog>) -> Result<Vec<RunResult>> {
         let machines = plan.runs_by_machine(self.options.plan.machines.is_some());
         match &self.host.machines {
             None => self.subject.runs(collector, &plan.sites, &machines, first, self.options.jobs),
@@ -330,7 +327,6 @@ impl<'a> PreparedRecording<'a> {
         }
     }
 
-    /// Falls back to one run that watches every block, where several runs cannot determine the execution.
     fn fall_back_to_one_run(&mut self, why: &str, collector: &dyn Collector) -> Result<u8> {
         log::warn!("falling back to one run that watches every block: {why}");
         self.record_one_run(collector, false)
@@ -371,7 +367,7 @@ impl<'a> PreparedRecording<'a> {
         Planner { options: &self.options.plan, model, code, weights, max_sites: collector.max_sites(), hash: self.files.hash() }
     }
 
-    /// Execution frequencies of blocks: estimated, measured by a separate run, or taken from a trace.
+    /// Returns the execution frequencies of blocks from the requested source: estimates, a separate run, or a trace.
     fn weights(&self, model: &WitnessModel, log: Option<&Arc<RunLog>>) -> Result<Weights> {
         if let Some((whole, calls)) = model.reduced_from.as_deref() {
             return Ok(calls.weights(&self.weights(whole, log)?));

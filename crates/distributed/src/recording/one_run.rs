@@ -89,7 +89,6 @@ impl PreparedRecording<'_> {
         (sites, jumps, blocks)
     }
 
-    /// Returns notes for readers of the trace.
     fn notes_of_one_run(&self, code: &TracedCode, replayed: ReplayResults, unplaced: &BTreeSet<u64>) -> Vec<String> {
         // A block may be watched even though it has no known predecessors.
         let is_missing = |target: &(u64, u64)| !has_edge(&self.graphs, *target) && code.block_at(target.1).is_none();

@@ -60,7 +60,7 @@ pub struct RecordingHost<'a> {
     pub temporary: PathBuf,
     /// Receives the output of the run that the user sees, if it passes through this process.
     pub forward_output: &'a (dyn Fn(OutputStream, &[u8]) + Sync),
-    /// A folder of which each run but the first gets a fresh copy.
+    /// A folder; each run except the first gets a fresh copy of it.
     pub fresh_folder: Option<PathBuf>,
     /// Other machines, which execute all runs but the first.
     pub machines: Option<OtherMachines>,

@@ -1,5 +1,5 @@
-//! Runs of the traced program: a first run without witnesses, whose input, system call results and output are recorded, and then one run
-//! per profile, several at a time, each on its own core.
+//! Runs of the traced program. A first run without witnesses records the program's input, system call results and output. Then, one run per
+//! profile follows, several at a time, each on its own core.
 //!
 //! Invariant: if there are several runs, all get the same arguments, environment, folder and input, and pipes for their output, so that
 //! they behave the same. A single run uses the command's own streams, and nothing is changed for it.
@@ -458,11 +458,10 @@ impl<'a> RepeatedProgram<'a> {
     }
 }
 
-/// The core that a run uses, whether the user sees its output, and its role.
+/// How a run is performed on this machine.
 #[derive(Clone, Copy)]
 struct RunPlace {
     core: Option<usize>,
-    /// Whether its output is passed on to the user.
     shows: bool,
     role: RunKind,
 }
@@ -509,7 +508,6 @@ fn shared_input(temporary: &Path) -> Result<RunInput> {
     Ok(RunInput::File { file, at: 0 })
 }
 
-/// Opens a file a second time, at the given offset.
 fn reopen_at(file: &File, at: u64) -> Result<File> {
     use std::io::Seek;
     let mut file = reopen(file.as_raw_fd())?;

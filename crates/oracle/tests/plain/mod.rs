@@ -54,7 +54,6 @@ pub struct Execution {
 }
 
 impl Execution {
-    /// Counts by function and path.
     pub fn counts(&self) -> HashMap<(String, u64), u64> {
         let mut all = HashMap::new();
         for (_, unit, function) in self.profile.functions() {
@@ -64,7 +63,6 @@ impl Execution {
     }
 }
 
-/// Runs a program with additional environment variables.
 pub fn execute(program: &Path, variables: &[(&str, String)]) -> Execution {
     let raw = program.with_extension("raw");
     let _ = std::fs::remove_dir_all(&raw);

@@ -55,7 +55,10 @@ pub enum RequestError {
     Experiment(#[from] ExperimentError),
     #[error(transparent)]
     Input(#[from] InputError),
-    #[error("cannot read {file} (named by {EXPERIMENT_VARIABLE}): {source}. Unset the variable, or build with trodden, which sets it", file = file.display())]
+    #[error(
+        "cannot read {file} (named by {EXPERIMENT_VARIABLE}): {source}. Unset the variable, or build with trodden, which sets it",
+        file = file.display()
+    )]
     Unreadable { file: PathBuf, source: io::Error },
     #[error("cannot use {file} (named by {EXPERIMENT_VARIABLE}): {wrong}", file = file.display())]
     Other { file: PathBuf, wrong: ContentError },

@@ -12,7 +12,6 @@ use crate::sets::END;
 use crate::structure::WitnessScope;
 use std::collections::HashMap;
 
-/// Number of cached answers for a branch and a profile.
 const CACHE_SIZE: usize = 8;
 /// An empty cache entry; no trace has this symbol.
 const EMPTY_ENTRY: (u32, u64) = (END - 1, 0);
@@ -31,7 +30,6 @@ struct KnownBranch {
     cache: Vec<[(u32, u64); CACHE_SIZE]>,
 }
 
-/// The sets W of a component, for each profile.
 struct ComponentSets {
     scope: WitnessScope,
     sets: Vec<FirstSets>,
