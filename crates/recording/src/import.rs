@@ -4,7 +4,7 @@ use crate::{ProfileDestination, RecordingContext, deliver};
 use anyhow::{Context, Result};
 use std::io::BufRead;
 use std::path::{Path, PathBuf};
-use trodden_profile::{BranchSampling, BranchSource, Collected, Run};
+use trodden_profile::{BranchSampling, Collected, Run, SamplingSource};
 use trodden_text::words;
 use trodden_trace::{BranchImport, import};
 
@@ -61,7 +61,7 @@ fn log_summary(imported: &BranchImport, sampling: &BranchSampling) {
             words::plural(losses.gaps.into(), "point where perf lost data", "points where perf lost data")
         );
     }
-    if sampling.source == BranchSource::BranchRecords {
+    if sampling.source == SamplingSource::BranchRecords {
         log::info!("counts are estimates, which show shares of paths, not numbers of executions. Paths longer than a window are missing");
     }
     imported.functions_without_addresses.iter().for_each(|what| log::warn!("no addresses are known of {what}"));

@@ -11,7 +11,7 @@ use core::ptr::{null, null_mut};
 use core::sync::atomic::{AtomicI32, AtomicU64, AtomicUsize, Ordering};
 use libc::{siginfo_t, sigset_t};
 
-type SignalAction = libc::sigaction;
+type LibcSignalAction = libc::sigaction;
 type SignalHandler = extern "C" fn(c_int, *mut siginfo_t, *mut c_void);
 
 /// The sampler's signal; 0 before it is chosen.
@@ -51,15 +51,15 @@ pub fn unblock() {
     }
 }
 
-fn installed(signal: c_int) -> Option<SignalAction> {
+fn installed(signal: c_int) -> Option<LibcSignalAction> {
     // SAFETY: zero is a valid value for every field of this C structure.
-    let mut action: SignalAction = unsafe { zeroed() };
+    let mut action: LibcSignalAction = unsafe { zeroed() };
     (real_action(signal, null(), &raw mut action) == 0).then_some(action)
 }
 
 fn set(signal: c_int, flags: c_int) -> bool {
     // SAFETY: zero is a valid value for every field of this C structure.
-    let mut action: SignalAction = unsafe { zeroed() };
+    let mut action: LibcSignalAction = unsafe { zeroed() };
     action.sa_sigaction = handle as *const () as usize;
     // The handler runs on the thread's own stack: alternate stacks are sized for small handlers (8 KiB in Rust's threads), and unwinding
     // needs more.
@@ -67,9 +67,9 @@ fn set(signal: c_int, flags: c_int) -> bool {
     real_action(signal, &raw const action, null_mut()) == 0
 }
 
-fn real_action(signal: c_int, new: *const SignalAction, old: *mut SignalAction) -> c_int {
+fn real_action(signal: c_int, new: *const LibcSignalAction, old: *mut LibcSignalAction) -> c_int {
     static REAL: Real = Real::new(c"sigaction");
-    real!(REAL, fn(c_int, *const SignalAction, *mut SignalAction) -> c_int, signal, new, old)
+    real!(REAL, fn(c_int, *const LibcSignalAction, *mut LibcSignalAction) -> c_int, signal, new, old)
 }
 
 fn mask(how: c_int, new: *const sigset_t, old: *mut sigset_t) -> c_int {
@@ -97,7 +97,7 @@ fn pass_on(signal: c_int, information: *mut siginfo_t, context: *mut c_void) {
     }
     if handler == libc::SIG_DFL {
         // SAFETY: zero is a valid value for every field of this C structure.
-        let default: SignalAction = unsafe { zeroed() };
+        let default: LibcSignalAction = unsafe { zeroed() };
         real_action(signal, &raw const default, null_mut());
         // The signal is delivered when this handler returns.
         // SAFETY: the calling thread exists.
@@ -145,7 +145,7 @@ pub fn without_sampler_signal<R>(signals: Option<&sigset_t>, call: impl FnOnce(*
 /// # Safety
 /// The caller must fulfil the C function's contract.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn sigaction(signal: c_int, new: *const SignalAction, old: *mut SignalAction) -> c_int {
+pub unsafe extern "C" fn sigaction(signal: c_int, new: *const LibcSignalAction, old: *mut LibcSignalAction) -> c_int {
     if signal == 0 || signal != SIGNAL.load(Ordering::Acquire) {
         return real_action(signal, new, old);
     }
@@ -185,7 +185,7 @@ macro_rules! handlers {
                 return real!(REAL, fn(c_int, libc::sighandler_t) -> libc::sighandler_t, signal, handler);
             }
             // SAFETY: zero is a valid value for every field of this C structure.
-            let (mut new, mut old): (SignalAction, SignalAction) = unsafe { (zeroed(), zeroed()) };
+            let (mut new, mut old): (LibcSignalAction, LibcSignalAction) = unsafe { (zeroed(), zeroed()) };
             new.sa_sigaction = handler;
             new.sa_flags = $flags;
             // SAFETY: both actions are local variables.

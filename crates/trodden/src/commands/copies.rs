@@ -1,6 +1,6 @@
 //! `trodden record --copies K`, `trodden repeatable`, and the hidden `trodden copy`. The work is in `trodden_recording::copies`.
 
-use crate::cli::{COPY_STRATEGIES, Copies, Division, HITS, Record, word_for};
+use crate::cli::{COPY_STRATEGIES, CopiesRecording, Division, HITS, Record, word_for};
 use crate::context::context;
 use crate::notes::{note, warn};
 use crate::output;
@@ -51,7 +51,7 @@ const DEFAULT_RETRIES: u32 = 2;
 ///
 /// # Errors
 /// An option does not apply to what is divided, or the engine is not available.
-fn options(given: &Copies) -> Result<CopyOptions> {
+fn options(given: &CopiesRecording) -> Result<CopyOptions> {
     let choices = &given.choices;
     let shared = divided_counts(given)?;
     let parameters = EngineParameters {
@@ -84,7 +84,7 @@ fn options(given: &Copies) -> Result<CopyOptions> {
 ///
 /// # Errors
 /// An option does not apply to it, or the run to divide by cannot be read.
-fn divided_counts(given: &Copies) -> Result<DividedCounts> {
+fn divided_counts(given: &CopiesRecording) -> Result<DividedCounts> {
     let choices = &given.choices;
     let depth = choices.segment_depth;
     let path_and_edge_options = [
@@ -115,11 +115,11 @@ fn divided_counts(given: &Copies) -> Result<DividedCounts> {
     Ok(shared)
 }
 
-fn strategy(given: &Copies) -> PartitionStrategy {
+fn strategy(given: &CopiesRecording) -> PartitionStrategy {
     given.division.strategy.unwrap_or(PartitionStrategy::Weighted)
 }
 
-fn hits(given: &Copies) -> Measure {
+fn hits(given: &CopiesRecording) -> Measure {
     given.choices.hits.unwrap_or(Measure::All)
 }
 
@@ -168,7 +168,7 @@ fn print_output([out, err]: &[Vec<u8>; 2]) -> Result<()> {
 }
 
 /// Prints the costs of the copies, and writes them to a file (HTML or JSON) if requested.
-fn show_costs(options: &Copies, measurements: &CopyMeasurements, differences: &[String]) -> Result<()> {
+fn show_costs(options: &CopiesRecording, measurements: &CopyMeasurements, differences: &[String]) -> Result<()> {
     let choices = RequestedCopies {
         strategy: word_for(&COPY_STRATEGIES, &strategy(options)),
         engine: options.engine.name().to_owned(),
