@@ -5,18 +5,20 @@
 //! if neither has a version, clang is asked. Bitcode is compiled by the LLVM that wrote it, if that is installed, or else by a newer one.
 //!
 //! To support a new version of LLVM, change [`NEWEST_LLVM`] and [`TESTED_LLVM`] here, and `instrument/src/host.rs`.
-// Length: the rules by which a clang is chosen, and their tests, are in one place.
+
+mod launchers;
 
 use crate::context::DriverContext;
 use anyhow::{Context, Result, bail, ensure};
+use launchers::{is_launcher, program_named};
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use trodden_launch::process::find_in_search_path;
 use trodden_unit::bitcode::producer_major;
+
+pub use launchers::{compiler_on_path, is_program, on_path};
 
 /// Variable that names clang.
 pub const CLANG_VARIABLE: &str = "TRODDEN_CLANG";
@@ -368,44 +370,10 @@ fn is_clang(name: &str) -> bool {
     kind == "clang" || kind.ends_with("-clang")
 }
 
-/// Finds the program that a word names, by its path or on the search path. A link to this program or to a compiler launcher stands for the
-/// next program of the link's name on the search path, which the launcher would call.
-fn program_named(context: &DriverContext, word: &OsStr) -> Option<PathBuf> {
-    match word.as_encoded_bytes().contains(&b'/') {
-        true if is_launcher(Path::new(word)) => compiler_on_path(context, Path::new(word).file_name()?),
-        true => Some(PathBuf::from(word)).filter(|path| is_program(path)),
-        false => compiler_on_path(context, word),
-    }
-}
-
-/// Finds a program by name on the search path.
-pub fn on_path(context: &DriverContext, name: &OsStr) -> Option<PathBuf> {
-    find_in_search_path(name, context.variable("PATH"), is_program)
-}
-
-/// Finds a program by name on the search path, except links to this program, which `trodden build` adds under names of compilers, and
-/// links to compiler launchers.
-pub fn compiler_on_path(context: &DriverContext, name: &OsStr) -> Option<PathBuf> {
-    context.search_path().map(|folder| folder.join(name)).find(|path| is_program(path) && !is_launcher(path))
-}
-
-/// Programs that links with a compiler's name may lead to. Each calls the next compiler of that name on the search path, which may be
-/// trodden's driver: the two would call each other forever.
-const LAUNCHERS: [&str; 5] = ["trodden", "ccache", "sccache", "distcc", "icecc"];
-
-/// Whether a file is a link to this program or to a compiler launcher.
-fn is_launcher(path: &Path) -> bool {
-    path.canonicalize().is_ok_and(|file| LAUNCHERS.iter().any(|name| file.file_name() == Some(OsStr::new(name))))
-}
-
-/// Whether a path is a file with any permission to execute.
-pub fn is_program(path: &Path) -> bool {
-    path.metadata().is_ok_and(|m| m.is_file() && m.permissions().mode() & 0o111 != 0)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::fs::PermissionsExt;
     use tempfile::TempDir;
 
     /// Creates a folder with programs, each of which prints the given version.
