@@ -1,10 +1,11 @@
-//! Checks of sources that the compiler does not make: module comments, lengths, unfinished work, purity of the core, and dependencies
-//! between crates.
+//! Checks of sources that the compiler does not make: module comments, lengths, names of types, unfinished work, purity of the core, and
+//! dependencies between crates.
 //!
 //! The map in ARCHITECTURE.md lists the crates by rooms. A crate may depend only on crates of its own room and of rooms above it.
 
 mod functions;
 mod messages;
+mod type_names;
 
 use anyhow::{Context, Result};
 use serde_json::Value;
@@ -92,6 +93,7 @@ pub fn check() -> Result<Vec<String>> {
         }
     }
     findings.extend(messages::check(&sources)?);
+    findings.extend(type_names::check(&sources));
     findings.extend(check_crates()?);
     Ok(findings)
 }
