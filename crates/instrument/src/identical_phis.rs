@@ -40,7 +40,7 @@ fn is_left_early(terminator: Value, to: Block) -> bool {
 
 /// Returns true if two phi nodes merge the same values from the same blocks.
 fn are_identical(a: Value, b: Value) -> bool {
-    let merged = |phi: Value| phi.incoming().into_iter().map(|(value, block)| (block, value.0)).collect::<IndexSet<_>>();
+    let merged = |phi: Value| phi.incoming().into_iter().map(|(value, block)| (block, value)).collect::<IndexSet<_>>();
     a.kind() == b.kind() && merged(a) == merged(b)
 }
 
