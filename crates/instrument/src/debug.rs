@@ -84,7 +84,7 @@ impl Positions {
         let operands = self.operands(subprogram.into());
         let name = |at: usize| operands.get(at).copied().flatten().and_then(Value::metadata_text).unwrap_or_default();
         let (name, linkage_name) = (name(2), name(3));
-        let (file, line) = (self.file(subprogram.scope().file()), subprogram.line());
+        let (file, line) = (self.file(subprogram.file()), subprogram.line());
         let number = self.scopes.len() as u32;
         let linkage_name = if linkage_name == name { String::new() } else { linkage_name };
         self.scopes.push(Scope { name, linkage_name, file, line, inlined_at: caller });
@@ -134,5 +134,5 @@ fn normalise(path: &str) -> String {
 
 /// Returns a location with line 0 in a function, for code without a source line; `None` without debug information.
 pub fn no_line(module: Module, function: Value) -> Option<DebugLocation> {
-    Some(module.context().no_line(function.subprogram()?.scope()))
+    Some(module.context().no_line(function.subprogram()?))
 }

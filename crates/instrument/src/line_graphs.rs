@@ -48,7 +48,7 @@ fn graphs(module: Module, bytes: &[u8]) -> Option<LineGraphs> {
     let known: IndexMap<Value, Subprogram> = defined.filter_map(|f| Some((f, f.subprogram()?))).collect();
     let numbers: IndexMap<Value, u32> = known.keys().copied().zip(0..).collect();
     for (function, subprogram) in known {
-        let path = path_of(subprogram.scope().file());
+        let path = path_of(subprogram.file());
         let blocks = blocks(function, &path);
         let next = files.len() as u32;
         let file = *files.entry(path).or_insert(next);

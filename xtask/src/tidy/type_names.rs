@@ -93,7 +93,8 @@ mod tests {
     #[test]
     fn declarations_are_found_and_associated_types_and_strings_are_not() {
         let text = "pub struct One<'a>(&'a u8);\npub(super) enum Two {\n}\nunsafe trait Three {\n    type Item;\n}\n\
-            impl<T> Three for One<T>\nwhere\n    T: Copy,\n{\n    type Item = u8;\n}\nmod tests {\n    type Four = u8;\n    struct Five;\n}\n\
+            impl<T> Three for One<T>\nwhere\n    T: Copy,\n{\n    type Item = u8;\n}\n\
+            mod tests {\n    type Four = u8;\n    struct Five;\n}\n\
             const C: &str = \"\\\nstruct Guard { int at; };\nunion Word { int word; }\n\";\n// struct Six;\npub use a::structure;\n\
             pub struct Seven {}\nunion Eight {\n    a: u8,\n}\n";
         assert_eq!(names(text), ["One", "Two", "Three", "Four", "Five", "Seven", "Eight"]);

@@ -1,14 +1,12 @@
-//! Classes of values, types, attributes and metadata, as far as functions of LLVM-C require them.
+//! Classes of values, types, attributes and metadata, as far as functions of LLVM-C require them. A class has one constructor, which tests
+//! for it ([`Class::of`], in [`checks`]).
 //!
-//! A class has one constructor, which tests for it ([`Class::of`]). A live value keeps its class. Only whether an instruction is in a block
-//! can change, so a [`PlacedInstruction`] is made for the next call and not kept.
+//! A live value keeps its class. Only whether an instruction is in a block can change, so a [`PlacedInstruction`] is made for the next call
+//! and not kept.
 
-use super::functions::*;
+mod checks;
+
 use super::handles::{AttributeKind, CodeAttribute, Metadata, Type, Value};
-use crate::host::type_kind;
-use llvm_sys::LLVMOpcode::{self, *};
-use llvm_sys::LLVMTypeKind::*;
-use llvm_sys::debuginfo::LLVMMetadataKind;
 
 /// A class of what `Of` is a handle to.
 pub trait Class<Of>: Sized {
@@ -19,21 +17,13 @@ pub trait Class<Of>: Sized {
     fn of(handle: Of) -> Option<Self>;
 }
 
-/// Defines classes, each with the test for it.
+/// Defines classes.
 macro_rules! classes {
-    ($of:ident: $($(#[$what:meta])* $name:ident($handle:ident) if $test:expr;)*) => {$(
+    ($of:ident: $($(#[$what:meta])* $name:ident;)*) => {$(
         $(#[$what])*
         #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
         #[repr(transparent)]
         pub struct $name($of);
-
-        impl Class<$of> for $name {
-            const NAME: &'static str = stringify!($name);
-
-            fn of($handle: $of) -> Option<$name> {
-                ($test).then_some($name($handle))
-            }
-        }
 
         impl From<$name> for $of {
             fn from(of_class: $name) -> $of {
@@ -45,110 +35,120 @@ macro_rules! classes {
 
 classes! { Value:
     /// A value with operands (`llvm::User`).
-    UserValue(value) if LLVMIsAUser(value).is_some();
-    AnyInstruction(value) if LLVMIsAInstruction(value).is_some();
+    UserValue;
+    AnyInstruction;
     /// An instruction in a block.
-    PlacedInstruction(value) if AnyInstruction::of(value).is_some_and(|i| LLVMGetInstructionParent(i).is_some());
-    Terminator(value) if LLVMIsATerminatorInst(value).is_some();
-    Branch(value) if value.is(LLVMBr);
-    ConditionalBranch(value) if Branch::of(value).is_some_and(|branch| LLVMIsConditional(branch) != 0);
-    Switch(value) if value.is(LLVMSwitch);
-    Invoke(value) if value.is(LLVMInvoke);
+    PlacedInstruction;
+    Terminator;
+    Branch;
+    ConditionalBranch;
+    Switch;
+    Invoke;
     /// `call`, `invoke` or `callbr` (`llvm::CallBase`).
-    CallInstruction(value) if value.is_one_of(&[LLVMCall, LLVMInvoke, LLVMCallBr]);
+    CallInstruction;
     /// `call` (`llvm::CallInst`).
-    PlainCall(value) if value.is(LLVMCall);
-    PhiNode(value) if value.is(LLVMPHI);
-    LandingPad(value) if value.is(LLVMLandingPad);
-    IntegerComparison(value) if value.is(LLVMICmp);
-    FloatComparison(value) if value.is(LLVMFCmp);
-    ValueExtract(value) if value.is(LLVMExtractValue);
-    AtomicUpdate(value) if value.is(LLVMAtomicRMW);
+    PlainCall;
+    PhiNode;
+    LandingPad;
+    IntegerComparison;
+    FloatComparison;
+    ValueExtract;
+    AtomicUpdate;
     /// An access to memory that may be volatile.
-    AccessInstruction(value) if value.is_one_of(&[LLVMLoad, LLVMStore, LLVMAtomicRMW, LLVMAtomicCmpXchg]);
+    AccessInstruction;
     /// An access to memory with one order.
-    OrderedAccess(value) if value.is_one_of(&[LLVMLoad, LLVMStore, LLVMAtomicRMW, LLVMFence]);
+    OrderedAccess;
     /// An operation that has fast-math flags (`llvm::FPMathOperator`).
-    FloatOperation(value) if AnyInstruction::of(value).is_some() && LLVMCanValueUseFastMathFlags(value) != 0;
+    FloatOperation;
     /// `getelementptr`, as an instruction or a constant (`llvm::GEPOperator`).
-    ElementAddress(value) if value.opcode_of_operation() == Some(LLVMGetElementPtr);
-    Constant(value) if LLVMIsAConstant(value).is_some();
-    ConstantExpression(value) if LLVMIsAConstantExpr(value).is_some();
+    ElementAddress;
+    Constant;
+    ConstantExpression;
     /// A constant integer of at most 64 bits.
-    ShortInteger(value) if LLVMIsAConstantInt(value).is_some() && LLVMTypeOf(value).width().is_some_and(|bits| bits <= 64);
+    ShortInteger;
     /// A constant array or vector of numbers.
-    DataSequence(value) if LLVMIsAConstantDataSequential(value).is_some();
+    DataSequence;
     /// A constant array of bytes.
-    ConstantText(value) if DataSequence::of(value).is_some_and(|sequence| LLVMIsConstantString(sequence) != 0);
-    BlockAddress(value) if LLVMIsABlockAddress(value).is_some();
-    Argument(value) if LLVMIsAArgument(value).is_some();
-    InlineAssembly(value) if LLVMIsAInlineAsm(value).is_some();
-    GlobalValue(value) if LLVMIsAGlobalValue(value).is_some();
+    ConstantText;
+    BlockAddress;
+    Argument;
+    InlineAssembly;
+    GlobalValue;
     /// A function, a variable or an indirect function.
-    GlobalObject(value) if LLVMIsAGlobalObject(value).is_some();
-    GlobalVariable(value) if LLVMIsAGlobalVariable(value).is_some();
-    FunctionValue(value) if LLVMIsAFunction(value).is_some();
-    FunctionWithPersonality(value) if FunctionValue::of(value).is_some_and(|function| LLVMHasPersonalityFn(function) != 0);
-    AliasValue(value) if LLVMIsAGlobalAlias(value).is_some();
-    IndirectFunction(value) if LLVMIsAGlobalIFunc(value).is_some();
+    GlobalObject;
+    GlobalVariable;
+    FunctionValue;
+    FunctionWithPersonality;
+    AliasValue;
+    IndirectFunction;
     /// A value that has an alignment.
-    AlignedValue(value) if GlobalObject::of(value).is_some() || AccessInstruction::of(value).is_some() || value.is(LLVMAlloca);
+    AlignedValue;
     /// A metadata node, or a value as metadata, in turn as a value.
-    MetadataNode(value) if LLVMIsAMDNode(value).is_some();
+    MetadataNode;
     /// A value of an integer type.
-    NumberValue(value) if IntegerType::of(LLVMTypeOf(value)).is_some();
+    NumberValue;
     /// An `i1`.
-    ConditionValue(value) if LLVMTypeOf(value).width() == Some(1);
+    ConditionValue;
     /// A value of a pointer type.
-    Pointer(value) if type_kind(LLVMTypeOf(value)) == LLVMPointerTypeKind;
+    Pointer;
 }
 
 classes! { Type:
-    IntegerType(kind) if type_kind(kind) == LLVMIntegerTypeKind;
-    FunctionType(kind) if type_kind(kind) == LLVMFunctionTypeKind;
-    StructType(kind) if type_kind(kind) == LLVMStructTypeKind;
-    ArrayType(kind) if type_kind(kind) == LLVMArrayTypeKind;
+    IntegerType;
+    FunctionType;
+    StructType;
+    ArrayType;
     /// A type whose values have a size.
-    SizedType(kind) if LLVMTypeIsSized(kind) != 0;
+    SizedType;
 }
 
 classes! { Metadata:
     /// A node (`llvm::MDNode`), which may be attached to instructions, globals and modules; no string, and no value as metadata.
-    AttachedNode(node) if !matches!(
-        LLVMGetMetadataKind(node),
-        LLVMMetadataKind::LLVMMDStringMetadataKind
-            | LLVMMetadataKind::LLVMConstantAsMetadataMetadataKind
-            | LLVMMetadataKind::LLVMLocalAsMetadataMetadataKind
-    );
+    AttachedNode;
     /// The description of a function (`DISubprogram`).
-    Subprogram(node) if matches!(LLVMGetMetadataKind(node), LLVMMetadataKind::LLVMDISubprogramMetadataKind);
+    Subprogram;
 }
 
 classes! { CodeAttribute:
     /// An attribute that has a number or no value.
-    NumberAttribute(attribute) if LLVMIsEnumAttribute(attribute) != 0;
-    TypeAttribute(attribute) if LLVMIsTypeAttribute(attribute) != 0;
-    TextAttribute(attribute) if LLVMIsStringAttribute(attribute) != 0;
+    NumberAttribute;
+    TypeAttribute;
+    TextAttribute;
 }
 
 classes! { AttributeKind:
-    KnownAttributeKind(kind) if kind.is_known();
+    KnownAttributeKind;
 }
 
 impl Value {
-    /// Returns true for an instruction with this opcode.
-    pub fn is(self, opcode: LLVMOpcode) -> bool {
-        self.is_one_of(&[opcode])
+    /// Checks that the value is of a class.
+    ///
+    /// # Panics
+    /// It is not.
+    #[track_caller]
+    pub(super) fn expect<C: Class<Value>>(self) -> C {
+        C::of(self).unwrap_or_else(|| panic!("`{}` is not of class {}", self.printed().trim(), C::NAME))
     }
+}
 
-    /// Returns true for an instruction with one of these opcodes.
-    pub fn is_one_of(self, opcodes: &[LLVMOpcode]) -> bool {
-        AnyInstruction::of(self).is_some_and(|instruction| opcodes.contains(&LLVMGetInstructionOpcode(instruction)))
+impl Metadata {
+    /// Checks that the metadata is of a class.
+    ///
+    /// # Panics
+    /// It is not.
+    #[track_caller]
+    pub(super) fn expect<C: Class<Metadata>>(self) -> C {
+        C::of(self).unwrap_or_else(|| panic!("the metadata is not of class {}", C::NAME))
     }
+}
 
-    /// Returns the opcode of an instruction or a constant expression.
-    fn opcode_of_operation(self) -> Option<LLVMOpcode> {
-        let expression = || ConstantExpression::of(self).map(|it| LLVMGetConstOpcode(it));
-        AnyInstruction::of(self).map(|it| LLVMGetInstructionOpcode(it)).or_else(expression)
+impl Type {
+    /// Checks that the type is of a class.
+    ///
+    /// # Panics
+    /// It is not.
+    #[track_caller]
+    pub(super) fn expect<C: Class<Type>>(self) -> C {
+        C::of(self).unwrap_or_else(|| panic!("`{}` is not of class {}", self.printed(), C::NAME))
     }
 }

@@ -317,7 +317,7 @@ unsafe extern "C" {
         context: LlvmContext,
         line: c_uint,
         column: c_uint,
-        scope: LocalScope,
+        scope: Subprogram,
         inlined_at: Option<DebugLocation>,
     ) -> DebugLocation;
     pub safe fn LLVMDIFileGetDirectory(file: DebugFile, length: &mut c_uint) -> *const c_char;
@@ -327,6 +327,9 @@ unsafe extern "C" {
     pub safe fn LLVMDILocationGetLine(location: DebugLocation) -> c_uint;
     pub safe fn LLVMDILocationGetScope(location: DebugLocation) -> LocalScope;
     pub safe fn LLVMDIScopeGetFile(scope: LocalScope) -> Option<DebugFile>;
+    /// A function is a scope.
+    #[link_name = "LLVMDIScopeGetFile"]
+    pub safe fn file_of_subprogram(subprogram: Subprogram) -> Option<DebugFile>;
     pub safe fn LLVMDISubprogramGetLine(subprogram: Subprogram) -> c_uint;
     pub safe fn LLVMGetMDNodeNumOperands(node: MetadataNode) -> c_uint;
     pub safe fn LLVMGetMetadataKind(node: Metadata) -> LLVMMetadataKind;

@@ -5,7 +5,6 @@
 //!
 //! What the types do not say is that handles of different contexts are kept apart. The plugin works on one context at a time.
 
-use super::classes::Class;
 use std::ffi::{CStr, c_char, c_uint, c_void};
 use std::marker::PhantomData;
 use std::ptr::NonNull;
@@ -77,13 +76,6 @@ descriptions! {
 impl From<LocalScope> for Metadata {
     fn from(scope: LocalScope) -> Metadata {
         scope.0
-    }
-}
-
-impl super::classes::Subprogram {
-    /// A function is a scope.
-    pub fn scope(self) -> LocalScope {
-        LocalScope(self.into())
     }
 }
 
@@ -168,38 +160,5 @@ impl TargetMachine {
     /// The pointer is null, or points to an `llvm::TargetMachine` that outlives the handle.
     pub unsafe fn from_raw(pointer: *mut c_void) -> Option<TargetMachine> {
         NonNull::new(pointer).map(TargetMachine)
-    }
-}
-
-impl Value {
-    /// Checks that the value is of a class.
-    ///
-    /// # Panics
-    /// It is not.
-    #[track_caller]
-    pub(crate) fn expect<C: Class<Value>>(self) -> C {
-        C::of(self).unwrap_or_else(|| panic!("`{}` is not of class {}", self.printed().trim(), C::NAME))
-    }
-}
-
-impl Metadata {
-    /// Checks that the metadata is of a class.
-    ///
-    /// # Panics
-    /// It is not.
-    #[track_caller]
-    pub(crate) fn expect<C: Class<Metadata>>(self) -> C {
-        C::of(self).unwrap_or_else(|| panic!("the metadata is not of class {}", C::NAME))
-    }
-}
-
-impl Type {
-    /// Checks that the type is of a class.
-    ///
-    /// # Panics
-    /// It is not.
-    #[track_caller]
-    pub(crate) fn expect<C: Class<Type>>(self) -> C {
-        C::of(self).unwrap_or_else(|| panic!("`{}` is not of class {}", self.printed(), C::NAME))
     }
 }

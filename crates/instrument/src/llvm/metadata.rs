@@ -38,7 +38,7 @@ impl LlvmContext {
     }
 
     /// Creates a location in a function, with line 0, for code without a source line.
-    pub fn no_line(self, scope: LocalScope) -> DebugLocation {
+    pub fn no_line(self, scope: Subprogram) -> DebugLocation {
         LLVMDIBuilderCreateDebugLocation(self, 0, 0, scope, None)
     }
 }
@@ -90,6 +90,10 @@ impl Metadata {
 impl Subprogram {
     pub fn line(self) -> u32 {
         LLVMDISubprogramGetLine(self)
+    }
+
+    pub fn file(self) -> Option<DebugFile> {
+        file_of_subprogram(self)
     }
 }
 
