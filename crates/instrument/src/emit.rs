@@ -124,9 +124,10 @@ fn zeros(module: Module, symbol: &str, alignment_bits: u32) {
 /// definition has one.
 pub fn remove_unused(declared: &[Value]) {
     for value in declared.iter().filter(|v| v.users().next().is_none()) {
-        // SAFETY: nothing uses the declaration, and code is complete, so its handle is not used to emit more.
         match value.is_function() {
+            // SAFETY: nothing uses the function, and code is complete, so its handle is not used to emit more calls.
             true => unsafe { value.delete_function() },
+            // SAFETY: nothing uses the variable, and code is complete, so its handle is not used to emit more accesses.
             false => unsafe { value.delete_variable() },
         }
     }
