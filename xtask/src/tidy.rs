@@ -1,10 +1,11 @@
-//! Checks sources for rules that the compiler does not know: module comments, lengths, unfinished work, purity of the core, and
+//! Checks sources for rules that the compiler does not know: module comments, lengths, names of types, unfinished work, purity of the core, and
 //! dependencies between crates.
 //!
 //! The map in ARCHITECTURE.md assigns each crate to a room. A crate may depend only on crates in its own room and in rooms above it.
 
 mod functions;
 mod messages;
+mod type_names;
 
 use anyhow::{Context, Result};
 use serde_json::Value;
@@ -82,6 +83,7 @@ pub fn check() -> Result<Vec<String>> {
         }
     }
     findings.extend(messages::check(&sources)?);
+    findings.extend(type_names::check(&sources));
     findings.extend(check_crates()?);
     Ok(findings)
 }

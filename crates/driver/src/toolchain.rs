@@ -6,18 +6,20 @@
 //! by a newer version.
 //!
 //! To support a new version of LLVM, change [`NEWEST_LLVM`] and [`TESTED_LLVM`] here, and `instrument/src/host.rs`.
-// Length: the rules by which a clang is chosen, and their tests, are in one place.
+
+mod launchers;
 
 use crate::context::DriverContext;
 use anyhow::{Context, Result, bail, ensure};
+use launchers::{is_launcher, program_named};
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use trodden_launch::process::find_in_search_path;
 use trodden_unit::bitcode::producer_major;
+
+pub use launchers::{find_compiler_on_path, find_on_path, is_program};
 
 /// Environment variable with the path or name of clang.
 pub const CLANG_VARIABLE: &str = "TRODDEN_CLANG";
@@ -354,44 +356,10 @@ fn is_clang_name(name: &str) -> bool {
     kind == "clang" || kind.ends_with("-clang")
 }
 
-/// Finds the program that `word` names, by its path or on the search path. If it is a link to this program or to a compiler launcher,
-/// returns the next program with the link's name on the search path, because the launcher would call that program.
-fn program_named(context: &DriverContext, word: &OsStr) -> Option<PathBuf> {
-    match word.as_encoded_bytes().contains(&b'/') {
-        true if is_launcher(Path::new(word)) => find_compiler_on_path(context, Path::new(word).file_name()?),
-        true => Some(PathBuf::from(word)).filter(|path| is_program(path)),
-        false => find_compiler_on_path(context, word),
-    }
-}
-
-/// Finds a program on the search path by name.
-pub fn find_on_path(context: &DriverContext, name: &OsStr) -> Option<PathBuf> {
-    find_in_search_path(name, context.variable("PATH"), is_program)
-}
-
-/// Finds a compiler on the search path by name. Skips links to this program, which `trodden build` puts there under compiler names, and
-/// links to compiler launchers.
-pub fn find_compiler_on_path(context: &DriverContext, name: &OsStr) -> Option<PathBuf> {
-    context.search_path().map(|folder| folder.join(name)).find(|path| is_program(path) && !is_launcher(path))
-}
-
-/// Programs to which a link with a compiler's name may lead. Each of them calls the next compiler of that name on the search path. If that
-/// were trodden's driver, the two would call each other forever.
-const LAUNCHERS: [&str; 5] = ["trodden", "ccache", "sccache", "distcc", "icecc"];
-
-/// Returns true if a file is a link to this program or to a compiler launcher.
-fn is_launcher(path: &Path) -> bool {
-    path.canonicalize().is_ok_and(|file| LAUNCHERS.iter().any(|name| file.file_name() == Some(OsStr::new(name))))
-}
-
-/// Returns true if `path` is a file that anyone may execute.
-pub fn is_program(path: &Path) -> bool {
-    path.metadata().is_ok_and(|m| m.is_file() && m.permissions().mode() & 0o111 != 0)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::fs::PermissionsExt;
     use tempfile::TempDir;
 
     /// Creates a folder with clang stand-ins that print the given versions.

@@ -167,11 +167,11 @@ mod tests {
     use super::*;
 
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-    struct Edge(u32);
+    struct Element(u32);
 
-    impl DenseIndex for Edge {
-        fn from_index(index: usize) -> Edge {
-            Edge(index as u32)
+    impl DenseIndex for Element {
+        fn from_index(index: usize) -> Element {
+            Element(index as u32)
         }
 
         fn to_index(self) -> usize {
@@ -179,41 +179,41 @@ mod tests {
         }
     }
 
-    type EdgeSet = DenseSet<Edge>;
+    type ElementSet = DenseSet<Element>;
 
-    fn set(universe: usize, members: &[u32]) -> EdgeSet {
-        EdgeSet::from_members(universe, members.iter().copied().map(Edge))
+    fn set(universe: usize, members: &[u32]) -> ElementSet {
+        ElementSet::from_members(universe, members.iter().copied().map(Element))
     }
 
     #[test]
     fn members_are_added_removed_and_listed_in_order() {
         let mut edges = set(130, &[129, 0, 64, 63]);
-        assert!(!edges.insert(Edge(64)) && edges.insert(Edge(7)) && edges.remove(Edge(0)) && !edges.remove(Edge(500)));
+        assert!(!edges.insert(Element(64)) && edges.insert(Element(7)) && edges.remove(Element(0)) && !edges.remove(Element(500)));
         assert_eq!(edges.iter().map(|e| e.0).collect::<Vec<_>>(), [7, 63, 64, 129]);
-        assert_eq!((edges.count(), edges.universe(), edges.contains(Edge(129)), edges.contains(Edge(130))), (4, 130, true, false));
+        assert_eq!((edges.count(), edges.universe(), edges.contains(Element(129)), edges.contains(Element(130))), (4, 130, true, false));
         edges.union_with(&set(130, &[0, 7]));
-        assert_eq!(edges, EdgeSet::from_fn(130, |e| [0, 7, 63, 64, 129].contains(&e.0)));
+        assert_eq!(edges, ElementSet::from_fn(130, |e| [0, 7, 63, 64, 129].contains(&e.0)));
     }
 
     #[test]
     fn full_and_empty_sets_agree_with_their_members() {
         for universe in [0, 1, 63, 64, 65, 128, 200] {
-            let (full, empty) = (EdgeSet::full(universe), EdgeSet::empty(universe));
-            assert!(full.is_full() && empty.is_empty() && full == EdgeSet::from_fn(universe, |_| true), "{universe}");
-            assert_eq!((full.iter().count(), empty.iter().count(), full.contains(Edge(universe as u32))), (universe, 0, false));
+            let (full, empty) = (ElementSet::full(universe), ElementSet::empty(universe));
+            assert!(full.is_full() && empty.is_empty() && full == ElementSet::from_fn(universe, |_| true), "{universe}");
+            assert_eq!((full.iter().count(), empty.iter().count(), full.contains(Element(universe as u32))), (universe, 0, false));
         }
     }
 
     #[test]
     #[should_panic(expected = "5 is outside of a set of 5")]
     fn members_outside_of_the_universe_are_rejected() {
-        EdgeSet::empty(5).insert(Edge(5));
+        ElementSet::empty(5).insert(Element(5));
     }
 
     #[test]
     fn sets_are_ordered_like_lists_of_booleans() {
         let sets = [set(70, &[]), set(70, &[69]), set(70, &[1]), set(70, &[0]), set(70, &[0, 69]), set(70, &[0, 1]), set(70, &[64, 65])];
-        let list = |set: &EdgeSet| (0..70).map(|e| set.contains(Edge(e))).collect::<Vec<bool>>();
+        let list = |set: &ElementSet| (0..70).map(|e| set.contains(Element(e))).collect::<Vec<bool>>();
         for (a, b) in sets.iter().flat_map(|a| sets.iter().map(move |b| (a, b))) {
             assert_eq!(a.cmp(b), list(a).cmp(&list(b)), "{a:?} {b:?}");
         }
@@ -221,7 +221,7 @@ mod tests {
 
     #[test]
     fn stored_sets_with_members_outside_of_the_universe_are_rejected() {
-        let stored = |universe, words: &[u64]| EdgeSet::try_from(StoredSet { universe, words: words.to_vec() });
+        let stored = |universe, words: &[u64]| ElementSet::try_from(StoredSet { universe, words: words.to_vec() });
         assert_eq!(stored(65, &[1, 1]), Ok(set(65, &[0, 64])));
         assert_eq!(stored(0, &[]), Ok(set(0, &[])));
         for (universe, words) in [(65, &[1, 2][..]), (64, &[1, 1]), (65, &[1]), (usize::MAX, &[]), (0, &[0])] {

@@ -4,16 +4,16 @@ use super::*;
 use crate::replacement::Generator;
 use crate::stream::{Address, BranchKind, RetiredBranch};
 
-type Stream = Vec<(Instruction, Option<RetiredBranch>)>;
+type ExecutedStream = Vec<(Instruction, Option<RetiredBranch>)>;
 
 /// Executes a random program of short blocks with loops, whose data accesses have some locality.
-fn random_program(seed: u64, length: usize) -> Stream {
+fn random_program(seed: u64, length: usize) -> ExecutedStream {
     let mut generator = Generator::default();
     (0..seed * 7 + 1).for_each(|_| {
         generator.draw();
     });
     let blocks: Vec<(Vec<Instruction>, u64, u64)> = (0..60u64).map(|number| random_block(number, &mut generator)).collect();
-    let mut stream = Stream::new();
+    let mut stream = ExecutedStream::new();
     let mut at = 0usize;
     while stream.len() < length {
         let (instructions, bias, target) = &blocks[at];
@@ -67,13 +67,13 @@ fn random_block(number: u64, generator: &mut Generator) -> (Vec<Instruction>, u6
     (instructions, [5, 20, 50, 80, 97][generator.below(5) as usize], generator.below(60))
 }
 
-fn run_fast(parameters: ProcessorParameters, stream: &Stream) -> ProcessorTotals {
+fn run_fast(parameters: ProcessorParameters, stream: &ExecutedStream) -> ProcessorTotals {
     let mut model = FastModel::new(parameters).unwrap();
     stream.iter().for_each(|(instruction, branch)| model.retire(instruction, branch.as_ref(), &mut |_, _| 3));
     model.totals()
 }
 
-fn run_reference(parameters: ProcessorParameters, stream: &Stream) -> ProcessorTotals {
+fn run_reference(parameters: ProcessorParameters, stream: &ExecutedStream) -> ProcessorTotals {
     let mut model = ReferenceModel::new(parameters).unwrap();
     stream.iter().for_each(|(instruction, branch)| model.retire(instruction, branch.as_ref(), &mut |_, _| 3));
     model.finish(&mut |_, _| 3);
@@ -132,8 +132,8 @@ fn chain_of_additions_takes_one_cycle_each() {
             Instruction { address: Address(0x1000 + at % 8 * 4), sources: [1, 0, 0, 0], destinations: [1, 0], ..Instruction::default() };
         (instruction, None)
     };
-    let chain: Stream = (0..1000).map(add).collect();
-    let free: Stream = chain.iter().map(|(i, b)| (Instruction { sources: [0; 4], ..*i }, *b)).collect();
+    let chain: ExecutedStream = (0..1000).map(add).collect();
+    let free: ExecutedStream = chain.iter().map(|(i, b)| (Instruction { sources: [0; 4], ..*i }, *b)).collect();
     for run in [run_fast, run_reference] {
         let dependent = run(ProcessorParameters::default(), &chain).cycles;
         let independent = run(ProcessorParameters::default(), &free).cycles;
@@ -158,11 +158,12 @@ fn models_agree_within_three_percent_on_random_programs() {
 
 #[test]
 fn every_parameter_changes_cycles_of_both_models_in_the_same_direction() {
-    let streams: Vec<Stream> = (0..2).map(|seed| random_program(seed, 20_000)).collect();
+    let streams: Vec<ExecutedStream> = (0..2).map(|seed| random_program(seed, 20_000)).collect();
     let base = ProcessorParameters::default();
     for (name, parameters) in processor_variants() {
-        let sum =
-            |run: fn(ProcessorParameters, &Stream) -> ProcessorTotals, p| streams.iter().map(|s| run(p, s).cycles).sum::<u64>() as i64;
+        let sum = |run: fn(ProcessorParameters, &ExecutedStream) -> ProcessorTotals, p| {
+            streams.iter().map(|s| run(p, s).cycles).sum::<u64>() as i64
+        };
         let moved = sum(run_fast, parameters) - sum(run_fast, base);
         let expected = sum(run_reference, parameters) - sum(run_reference, base);
         assert!(expected != 0 && moved.signum() == expected.signum(), "{name}: {moved} and {expected} cycles");

@@ -1,9 +1,7 @@
 //! Additions to words in memory that remain correct if a signal handler interrupts them and adds to the same word.
 
-use crate::llvm::{Block, Builder, Value, llvm};
+use crate::llvm::{Builder, Value};
 use crate::unoptimised;
-use llvm_sys::core::*;
-use llvm_sys::{LLVMAtomicOrdering, LLVMAtomicRMWBinOp};
 
 const ADD: &str = "addq $1, $0";
 /// The word, and an immediate or register operand. FPU status and direction flag are not clobbered, because they do not change: naming them
@@ -35,8 +33,7 @@ pub fn add_inline(builder: &Builder, address: Value, by: Value, atomic: bool) {
 
 fn emit_add(builder: &Builder, address: Value, by: Value, atomic: bool) {
     if atomic {
-        let (add, order) = (LLVMAtomicRMWBinOp::LLVMAtomicRMWBinOpAdd, LLVMAtomicOrdering::LLVMAtomicOrderingMonotonic);
-        llvm!(LLVMBuildAtomicRMW(builder.raw(), add, address.0, by.0, order, 0));
+        builder.atomic_add(address, by);
         return;
     }
     let old = builder.load(builder.module.i64(), address);
@@ -52,5 +49,5 @@ pub fn add_to_two_words(builder: &Builder, address: Value, [low, high]: [Value; 
 }
 
 fn function_of(builder: &Builder) -> Value {
-    Block(llvm!(LLVMGetInsertBlock(builder.raw()))).function()
+    builder.block().function()
 }

@@ -6,16 +6,13 @@
 
 use crate::debug::Positions;
 use crate::describe::{FunctionCfg, is_placeholder};
-use crate::host::type_kind;
-use crate::llvm::{Block, Module, Value, attribute_kind, llvm, owned};
+use crate::llvm::{Block, CodeAttribute, Module, Type, Value};
 use crate::no_return::NoReturnAnalysis;
 use crate::shape::prepare;
 use indexmap::IndexMap;
 use llvm_sys::LLVMAtomicOrdering::LLVMAtomicOrderingNotAtomic;
+use llvm_sys::LLVMAttributeFunctionIndex;
 use llvm_sys::LLVMOpcode;
-use llvm_sys::core::*;
-use llvm_sys::prelude::LLVMTypeRef;
-use llvm_sys::target::{LLVMGetModuleDataLayout, LLVMStoreSizeOfType};
 use trodden_flow::Node;
 use trodden_unit::properties::*;
 
@@ -92,7 +89,7 @@ impl PropertyCollector<'_> {
     fn load(&mut self, load: Value) -> BlockAction {
         let address = load.operand(0);
         let root = linked_object(address).map_or(address, |(object, _)| object);
-        let constant = root.is_global_variable() && llvm!(LLVMIsGlobalConstant(root.0)) != 0;
+        let constant = root.is_global_variable() && root.is_global_constant();
         let constant = constant || load.metadata("invariant.load").is_some();
         let operation = self.names.loaded(load.kind());
         BlockAction::Load { result: self.value(load), operation, access: self.access(load, address, load.kind()), constant }
@@ -104,10 +101,9 @@ impl PropertyCollector<'_> {
         BlockAction::Store { value: self.value(value), operation, access: self.access(store, address, value.kind()) }
     }
 
-    fn access(&mut self, instruction: Value, address: Value, kind: LLVMTypeRef) -> AccessedMemory {
-        let layout = llvm!(LLVMGetModuleDataLayout(self.names.module.raw));
+    fn access(&mut self, instruction: Value, address: Value, kind: Type) -> AccessedMemory {
         let class = instruction.metadata("tbaa").and_then(|tag| self.names.classes.of(tag));
-        AccessedMemory { address: self.value(address), size: llvm!(LLVMStoreSizeOfType(layout, kind)), class }
+        AccessedMemory { address: self.value(address), size: kind.store_size(self.names.module), class }
     }
 
     fn call(&mut self, call: Value) -> Option<BlockAction> {
@@ -131,7 +127,7 @@ impl PropertyCollector<'_> {
         if let Some(bytes) = byte_distance(address) {
             return BlockAction::Offset { result: self.value(address), base: self.value(base), bytes };
         }
-        let name = format!("getelementptr {}", self.names.kind(llvm!(LLVMGetGEPSourceElementType(address.0))));
+        let name = format!("getelementptr {}", self.names.kind(address.element_type()));
         let operation = self.names.operation(name);
         BlockAction::Compute { result: self.value(address), operation, operands: self.operands(address) }
     }
@@ -149,26 +145,25 @@ impl PropertyCollector<'_> {
 }
 
 fn is_simple(access: Value) -> bool {
-    llvm!(LLVMGetVolatile(access.0)) == 0 && llvm!(LLVMGetOrdering(access.0)) == LLVMAtomicOrderingNotAtomic
+    !access.is_volatile() && access.ordering() == LLVMAtomicOrderingNotAtomic
 }
 
 fn kind_of(value: Value) -> ValueKind {
-    let has = |index: u32, place: Value| !llvm!(LLVMGetEnumAttributeAtIndex(place.0, index, attribute_kind("noalias"))).is_null();
-    if value.is_global_variable() || !llvm!(LLVMIsAAllocaInst(value.0)).is_null() {
+    let has = |index: u32, place: Value| place.attribute_at(index, "noalias").is_some();
+    if value.is_global_variable() || value.is(LLVMOpcode::LLVMAlloca) {
         return ValueKind::Object;
     }
-    if !llvm!(LLVMIsAArgument(value.0)).is_null() {
-        let function = Value(llvm!(LLVMGetParamParent(value.0)));
+    if let Some(function) = value.function_of_parameter() {
         let place = (1..).zip(function.parameters()).find(|(_, parameter)| *parameter == value);
         return if place.is_some_and(|(i, _)| has(i, function)) { ValueKind::Object } else { ValueKind::Other };
     }
-    if !llvm!(LLVMIsACallInst(value.0)).is_null() && value.callee().is_function() && has(0, value.callee()) {
+    if value.is(LLVMOpcode::LLVMCall) && value.callee().is_function() && has(0, value.callee()) {
         return ValueKind::Object;
     }
-    match (value.as_integer(), llvm!(LLVMIsConstant(value.0))) {
+    match (value.as_integer(), value.is_constant()) {
         (Some(number), _) => ValueKind::Integer(number),
         // Undefined values are excluded, because they are not fixed.
-        (None, 1) if llvm!(LLVMIsUndef(value.0)) == 0 && llvm!(LLVMIsPoison(value.0)) == 0 => ValueKind::Constant,
+        (None, true) if !value.is_undefined() => ValueKind::Constant,
         _ => ValueKind::Other,
     }
 }
@@ -176,8 +171,8 @@ fn kind_of(value: Value) -> ValueKind {
 /// If a value is a constant address inside a global object, returns the object, and the offset if it is known in bytes.
 fn linked_object(value: Value) -> Option<(Value, Option<i64>)> {
     let (mut at, mut bytes) = (value, Some(0));
-    while !llvm!(LLVMIsAConstantExpr(at.0)).is_null() {
-        if llvm!(LLVMGetConstOpcode(at.0)) != LLVMOpcode::LLVMGetElementPtr {
+    while let Some(opcode) = at.constant_opcode() {
+        if opcode != LLVMOpcode::LLVMGetElementPtr {
             return None;
         }
         bytes = bytes.zip(byte_distance(at)).map(|(a, b): (i64, i64)| a.wrapping_add(b));
@@ -188,9 +183,7 @@ fn linked_object(value: Value) -> Option<(Value, Option<i64>)> {
 
 /// Returns the offset of an address computation if it is constant and in bytes.
 fn byte_distance(address: Value) -> Option<i64> {
-    let element = llvm!(LLVMGetGEPSourceElementType(address.0));
-    let is_byte = type_kind(element) == llvm_sys::LLVMTypeKind::LLVMIntegerTypeKind && llvm!(LLVMGetIntTypeWidth(element)) == 8;
-    if !is_byte || address.operand_count() != 2 {
+    if address.element_type().width() != Some(8) || address.operand_count() != 2 {
         return None;
     }
     address.operand(1).as_integer()
@@ -203,23 +196,18 @@ const INACCESSIBLE: u64 = 0b11 << 2;
 
 /// Returns the effects of a call on memory that this module can access, as bits of LLVM's attribute `memory`.
 fn effects(call: Value) -> u64 {
-    let kind = attribute_kind("memory");
-    let bits = |attribute: llvm_sys::prelude::LLVMAttributeRef| match attribute.is_null() {
-        true => u64::MAX,
-        false => llvm!(LLVMGetEnumAttributeValue(attribute)),
-    };
-    let index = llvm_sys::LLVMAttributeFunctionIndex;
-    let here = bits(llvm!(LLVMGetCallSiteEnumAttribute(call.0, index, kind)));
-    let callee = call.callee();
-    let there = if callee.is_function() { bits(llvm!(LLVMGetEnumAttributeAtIndex(callee.0, index, kind))) } else { u64::MAX };
-    here & there & !INACCESSIBLE
+    let (kind, callee) = ("memory", call.callee());
+    let here = call.call_attribute_at(LLVMAttributeFunctionIndex, kind);
+    let there = callee.is_function().then(|| callee.attribute_at(LLVMAttributeFunctionIndex, kind)).flatten();
+    let bits = |attribute: Option<CodeAttribute>| attribute.and_then(CodeAttribute::number).unwrap_or(u64::MAX);
+    bits(here) & bits(there) & !INACCESSIBLE
 }
 
 /// Numbers of operations and memory classes, and names of types, shared by the functions of a unit.
 struct PropertyNames {
     module: Module,
     numbers: IndexMap<String, OperationId>,
-    types: IndexMap<LLVMTypeRef, String>,
+    types: IndexMap<Type, String>,
     classes: MemoryClasses,
 }
 
@@ -229,11 +217,11 @@ impl PropertyNames {
         *self.numbers.entry(name).or_insert(next)
     }
 
-    fn kind(&mut self, kind: LLVMTypeRef) -> &str {
-        self.types.entry(kind).or_insert_with(|| owned(llvm!(LLVMPrintTypeToString(kind))))
+    fn kind(&mut self, kind: Type) -> &str {
+        self.types.entry(kind).or_insert_with(|| kind.printed())
     }
 
-    fn loaded(&mut self, kind: LLVMTypeRef) -> OperationId {
+    fn loaded(&mut self, kind: Type) -> OperationId {
         let name = format!("load {}", self.kind(kind));
         self.operation(name)
     }
@@ -242,9 +230,9 @@ impl PropertyNames {
     fn pure(&mut self, instruction: Value) -> Option<OperationId> {
         use LLVMOpcode::*;
         let word = match instruction.opcode() {
-            LLVMICmp => format!("icmp {}", predicate(&format!("{:?}", llvm!(LLVMGetICmpPredicate(instruction.0))))),
-            LLVMFCmp => format!("fcmp {}", predicate(&format!("{:?}", llvm!(LLVMGetFCmpPredicate(instruction.0))))),
-            LLVMExtractValue => format!("extractvalue {:?}", indices(instruction)),
+            LLVMICmp => format!("icmp {}", predicate(&format!("{:?}", instruction.integer_predicate()?))),
+            LLVMFCmp => format!("fcmp {}", predicate(&format!("{:?}", instruction.float_predicate()?))),
+            LLVMExtractValue => format!("extractvalue {:?}", instruction.extracted_indices()),
             LLVMAdd | LLVMFAdd | LLVMSub | LLVMFSub | LLVMMul | LLVMFMul | LLVMUDiv | LLVMSDiv | LLVMFDiv | LLVMURem | LLVMSRem
             | LLVMFRem | LLVMShl | LLVMLShr | LLVMAShr | LLVMAnd | LLVMOr | LLVMXor | LLVMFNeg | LLVMSelect | LLVMTrunc | LLVMZExt
             | LLVMSExt | LLVMFPToUI | LLVMFPToSI | LLVMUIToFP | LLVMSIToFP | LLVMFPTrunc | LLVMFPExt | LLVMPtrToInt | LLVMIntToPtr
@@ -262,12 +250,6 @@ impl PropertyNames {
 fn predicate(name: &str) -> String {
     let name = name.strip_prefix("LLVMInt").or(name.strip_prefix("LLVMReal")).unwrap_or(name);
     name.to_lowercase()
-}
-
-fn indices(instruction: Value) -> Vec<u32> {
-    let count = llvm!(LLVMGetNumIndices(instruction.0)) as usize;
-    // SAFETY: LLVM returns a pointer to `count` indices, which live as long as the instruction.
-    unsafe { std::slice::from_raw_parts(LLVMGetIndices(instruction.0), count) }.to_vec()
 }
 
 /// Memory classes by source type, from LLVM's metadata `!tbaa`, in which the node of a scalar type has the type's name and its parent.

@@ -4,15 +4,14 @@
 //! Source: Afraz, Saha and Kanade, "P3: partitioned path profiling" (ESEC/FSE 2015), section 4.1. As there, indirect calls have no known
 //! callee. Only the unit that defines an alias knows its target, so aliases are recorded alongside the calls.
 
-use crate::llvm::{Block, Module, Value, llvm};
-use llvm_sys::core::*;
+use crate::llvm::{Block, Module, Value};
 use trodden_flow::Node;
 use trodden_unit::{Alias, BlockCall, Callee};
 
 /// Returns the callees of the module, before anything is inserted.
 pub fn callees(module: Module) -> Vec<Callee> {
     // Following use lists is faster than scanning all instructions.
-    let functions = module.functions().filter(|function| function.intrinsic() == 0).chain(all_aliases(module));
+    let functions = module.functions().filter(|function| function.intrinsic() == 0).chain(module.aliases());
     let called = functions.map(|callee| (callee, callee.calls().count() as u32)).filter(|(_, sites)| *sites > 0);
     let mut callees: Vec<Callee> = called.map(|(callee, sites)| Callee { name: callee.name(), sites }).collect();
     callees.sort_by(|a, b| a.name.cmp(&b.name));
@@ -42,23 +41,14 @@ pub fn in_block(block: Block, number: Node) -> Vec<BlockCall> {
 }
 
 pub fn aliases(module: Module) -> Vec<Alias> {
-    all_aliases(module).filter_map(|alias| Some(Alias { name: alias.name(), of: resolve_alias(alias)?.name() })).collect()
-}
-
-fn all_aliases(module: Module) -> impl Iterator<Item = Value> {
-    let first = Value::some(llvm!(LLVMGetFirstGlobalAlias(module.raw)));
-    std::iter::successors(first, |alias| Value::some(llvm!(LLVMGetNextGlobalAlias(alias.0))))
+    module.aliases().filter_map(|alias| Some(Alias { name: alias.name(), of: resolve_alias(alias)?.name() })).collect()
 }
 
 /// Resolves an alias, or a chain of aliases, to its function; `None` if the target is not a function. LLVM rules out cycles.
 pub fn resolve_alias(alias: Value) -> Option<Value> {
     let mut value = alias;
-    while is_alias(value) {
-        value = Value(llvm!(LLVMAliasGetAliasee(value.0)));
+    while let Some(aliasee) = value.aliasee() {
+        value = aliasee;
     }
     value.is_function().then_some(value)
-}
-
-fn is_alias(value: Value) -> bool {
-    !llvm!(LLVMIsAGlobalAlias(value.0)).is_null()
 }

@@ -6,11 +6,8 @@
 
 use crate::handle_map::HandleMap;
 use crate::host::type_kind;
-use crate::llvm::{Block, Value, llvm, owned};
+use crate::llvm::{Block, Value};
 use llvm_sys::LLVMLinkage;
-use llvm_sys::LLVMTypeKind;
-use llvm_sys::core::*;
-use llvm_sys::debuginfo::LLVMDILocationGetLine;
 
 /// Maximum depth to which nested constants are hashed.
 const DEPTH: u32 = 4;
@@ -42,16 +39,16 @@ impl DigestInput {
     fn instruction(&mut self, instruction: Value) {
         self.word(b'i', instruction.opcode() as u64);
         self.kind(instruction);
-        if !llvm!(LLVMIsAICmpInst(instruction.0)).is_null() {
-            self.word(b'p', llvm!(LLVMGetICmpPredicate(instruction.0)) as u64);
-        } else if !llvm!(LLVMIsAFCmpInst(instruction.0)).is_null() {
-            self.word(b'p', llvm!(LLVMGetFCmpPredicate(instruction.0)) as u64);
+        if let Some(predicate) = instruction.integer_predicate() {
+            self.word(b'p', predicate as u64);
+        } else if let Some(predicate) = instruction.float_predicate() {
+            self.word(b'p', predicate as u64);
         }
-        let line = instruction.location().map(|l| i64::from(llvm!(LLVMDILocationGetLine(l))));
+        let line = instruction.location().map(|l| i64::from(l.line()));
         // Functions that do not return, such as assertion failures, take the source location as arguments.
         let names_place = instruction.is_call() && instruction.call_has_attribute("noreturn");
         for operand in instruction.operands() {
-            let constant = !llvm!(LLVMIsAConstant(operand.0)).is_null() && !operand.is_function();
+            let constant = operand.is_constant() && !operand.is_function();
             let is_place = constant && instruction.is_call() && (names_place || (line.is_some() && operand.as_integer() == line));
             if is_place { self.word(b'l', 0) } else { self.operand(operand, DEPTH) }
         }
@@ -59,9 +56,8 @@ impl DigestInput {
 
     /// Adds the type as far as it determines the operation: its kind, and the width of integers.
     fn kind(&mut self, value: Value) {
-        let kind = type_kind(value.kind());
-        let width = if kind == LLVMTypeKind::LLVMIntegerTypeKind { llvm!(LLVMGetIntTypeWidth(value.kind())) } else { 0 };
-        self.word(b't', kind as u64 | u64::from(width) << 8);
+        let width = value.integer_width().unwrap_or(0);
+        self.word(b't', type_kind(value.kind()) as u64 | u64::from(width) << 8);
     }
 
     fn operand(&mut self, value: Value, depth: u32) {
@@ -70,42 +66,34 @@ impl DigestInput {
         } else if let Some(number) = value.as_integer() {
             self.kind(value);
             self.word(b'n', number as u64);
-        } else if !llvm!(LLVMIsAGlobalValue(value.0)).is_null() {
+        } else if value.is_global() {
             self.global(value);
-        } else if has_only_numbers(value) {
+        } else if value.has_only_numbers() {
             self.printed(value);
-        } else if !llvm!(LLVMIsAConstant(value.0)).is_null() {
-            self.word(b'c', u64::from(value.operand_count()) | (llvm!(LLVMGetValueKind(value.0)) as u64) << 32);
+        } else if value.is_constant() {
+            self.word(b'c', u64::from(value.operand_count()) | (value.value_kind() as u64) << 32);
             if depth > 0 {
                 value.operands().for_each(|operand| self.operand(operand, depth - 1));
             }
         } else {
             // Blocks are already part of the graph's shape.
-            self.word(b'o', llvm!(LLVMGetValueKind(value.0)) as u64);
+            self.word(b'o', value.value_kind() as u64);
         }
     }
 
     /// Adds a global by name. The compiler makes up the names of private globals, so these are added by content if it consists of numbers,
     /// and otherwise without distinction.
     fn global(&mut self, global: Value) {
-        if !matches!(llvm!(LLVMGetLinkage(global.0)), LLVMLinkage::LLVMPrivateLinkage | LLVMLinkage::LLVMLinkerPrivateLinkage) {
+        if !matches!(global.linkage(), LLVMLinkage::LLVMPrivateLinkage | LLVMLinkage::LLVMLinkerPrivateLinkage) {
             return self.text(b'g', global.name().as_bytes());
         }
         match global.is_global_variable().then(|| global.initializer()).flatten() {
-            Some(content) if has_only_numbers(content) => self.printed(content),
+            Some(content) if content.has_only_numbers() => self.printed(content),
             _ => self.word(b'h', 0),
         }
     }
 
     fn printed(&mut self, value: Value) {
-        self.text(b's', owned(llvm!(LLVMPrintValueToString(value.0))).as_bytes());
+        self.text(b's', value.printed().as_bytes());
     }
-}
-
-/// Returns true for a constant that consists of numbers only, so that its printed form contains no names.
-fn has_only_numbers(value: Value) -> bool {
-    let raw = value.0;
-    !llvm!(LLVMIsAConstantFP(raw)).is_null()
-        || !llvm!(LLVMIsAConstantDataSequential(raw)).is_null()
-        || !llvm!(LLVMIsAConstantInt(raw)).is_null()
 }

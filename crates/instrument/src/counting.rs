@@ -7,13 +7,11 @@
 //! The runtime counts an unknown path's first execution, and inline code the others.
 
 use crate::additions::{add_inline, add_to_word};
-use crate::llvm::{Block, Builder, Module, Value, llvm};
+use crate::llvm::{Block, Builder, DebugLocation, Module, Value};
 use crate::path_end::{KnownTest, PathEndAction, UnknownPathCode};
 use crate::shape::{move_rest_to_new_block, new_block_after, predecessors};
 use crate::weights::{mark_unlikely, set_edge_weights};
-use llvm_sys::core::*;
-use llvm_sys::prelude::LLVMMetadataRef;
-use llvm_sys::{LLVMAtomicOrdering, LLVMIntPredicate};
+use llvm_sys::LLVMIntPredicate;
 use trodden_unit::CountTable;
 
 /// Fibonacci hashing of path numbers: 2^64 divided by the golden ratio.
@@ -120,7 +118,7 @@ impl DeferredCount {
     }
 }
 
-pub fn emit_deferred(module: Module, counters: Counters, waiting: &[DeferredCount], location: Option<LLVMMetadataRef>) {
+pub fn emit_deferred(module: Module, counters: Counters, waiting: &[DeferredCount], location: Option<DebugLocation>) {
     for count in waiting {
         let block = count.place.block();
         let rest = move_rest_to_new_block(module, count.place);
@@ -133,7 +131,8 @@ pub fn emit_deferred(module: Module, counters: Counters, waiting: &[DeferredCoun
         emitter.update_register();
     }
     if let Some(place) = module.function(PLACEHOLDER) {
-        llvm!(LLVMDeleteFunction(place.0));
+        // SAFETY: all calls of the placeholder were erased above, and only this function has a handle to it.
+        unsafe { place.delete_function() };
     }
 }
 
@@ -143,7 +142,7 @@ struct CountEmitter<'a> {
     module: Module,
     counters: Counters<'a>,
     count: DeferredCount,
-    location: Option<LLVMMetadataRef>,
+    location: Option<DebugLocation>,
     rest: Block,
 }
 
@@ -166,7 +165,7 @@ impl CountEmitter<'_> {
         set_edge_weights(self.module, branch, &DOMINANT_WEIGHTS);
         let Some(choice) = in_register else { return vec![(same, self.module.constant(number)), (other, path)] };
         let more = choice.operand(1);
-        llvm!(LLVMInstructionRemoveFromParent(more.0));
+        more.remove_from_block();
         let builder = self.at_end(same);
         builder.insert(more);
         builder.jump(self.rest);
@@ -266,7 +265,7 @@ impl CountEmitter<'_> {
         let is_unknown = match test {
             KnownTest::Bytes(table) => {
                 let known = builder.load(self.module.i8(), builder.offset(self.module.i8(), table, self.count.path));
-                builder.equal(known, Value(llvm!(LLVMConstInt(self.module.i8(), 0, 0))))
+                builder.equal(known, self.module.i8().unsigned(0))
             }
             KnownTest::Words(words, _) => words.has_no_own_word(&builder, self.count.path),
         };
@@ -340,12 +339,7 @@ impl CountEmitter<'_> {
     /// Stores the key into a free cell atomically, because a signal handler or another thread may acquire the cell at the same time.
     /// Returns the condition that the cell has the key now.
     fn acquire(&self, builder: &Builder, cell: Value, key: Value) -> Value {
-        let order = LLVMAtomicOrdering::LLVMAtomicOrderingMonotonic;
-        let free = self.constant(0);
-        let both = llvm!(LLVMBuildAtomicCmpXchg(builder.raw(), cell.0, free.0, key.0, order, order, 0));
-        llvm!(LLVMSetAlignment(both, WORD as u32));
-        let before = Value(llvm!(LLVMBuildExtractValue(builder.raw(), both, 0, c"".as_ptr())));
-        let done = Value(llvm!(LLVMBuildExtractValue(builder.raw(), both, 1, c"".as_ptr())));
+        let (before, done) = builder.atomic_exchange(cell, self.constant(0), key, WORD as u32);
         builder.or(done, builder.equal(before, key))
     }
 }

@@ -4,12 +4,9 @@
 //! of LLVM's `DISubprogram` (file, scope, name, linkage name, ...) and `DILexicalBlock` (file, scope, ...).
 
 use crate::handle_map::HandleMap;
-use crate::llvm::{Module, Value, file_name, llvm};
+use crate::llvm::{DebugFile, DebugLocation, LocalScope, Metadata, Module, Subprogram, Value};
 use indexmap::IndexMap;
-use llvm_sys::core::*;
 use llvm_sys::debuginfo::LLVMMetadataKind;
-use llvm_sys::debuginfo::*;
-use llvm_sys::prelude::LLVMMetadataRef;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
 use trodden_unit::{Scope, SourcePosition};
@@ -23,8 +20,8 @@ pub struct Positions {
     pub scopes: Vec<Scope>,
     file_numbers: IndexMap<String, u32>,
     /// File numbers by metadata node, so that each path is normalised once.
-    node_numbers: HandleMap<LLVMMetadataRef, u32>,
-    scope_numbers: HandleMap<(LLVMMetadataRef, LLVMMetadataRef), u32>,
+    node_numbers: HandleMap<Option<DebugFile>, u32>,
+    scope_numbers: HandleMap<(Subprogram, Option<DebugLocation>), u32>,
 }
 
 impl Positions {
@@ -47,48 +44,47 @@ impl Positions {
 
     /// Returns the position of a function's declaration.
     pub fn of_function(&mut self, function: Value) -> Option<SourcePosition> {
-        let scope = self.scope(subprogram(function)?, std::ptr::null_mut())?;
+        let scope = self.scope(function.subprogram()?, None)?;
         let Scope { file, line, .. } = self.scopes[scope as usize];
         Some(SourcePosition { scope, file, line, column: 0 })
     }
 
     /// Returns the compiler that produced the function's compile unit, from debug information.
     pub fn producer(&self, function: Value) -> Option<String> {
-        let unit = self.operands(subprogram(function)?).into_iter().flatten().find(|o| {
-            let node = llvm!(LLVMValueAsMetadata(o.0));
-            matches!(kind(node), LLVMMetadataKind::LLVMDICompileUnitMetadataKind)
-        })?;
+        let is_unit = |o: &Value| matches!(o.as_metadata().metadata_kind(), LLVMMetadataKind::LLVMDICompileUnitMetadataKind);
+        let unit = self.operands(function.subprogram()?.into()).into_iter().flatten().find(is_unit)?;
         unit.metadata_operands().get(1).copied().flatten()?.metadata_text()
     }
 
-    fn at(&mut self, location: LLVMMetadataRef) -> Option<SourcePosition> {
-        let inlined_at = llvm!(LLVMDILocationGetInlinedAt(location));
-        let local = llvm!(LLVMDILocationGetScope(location));
-        let file = self.file(llvm!(LLVMDIScopeGetFile(local)));
-        let scope = self.scope(self.subprogram(local)?, inlined_at)?;
-        let line = llvm!(LLVMDILocationGetLine(location));
-        Some(SourcePosition { scope, file, line, column: llvm!(LLVMDILocationGetColumn(location)) })
+    fn at(&mut self, location: DebugLocation) -> Option<SourcePosition> {
+        let file = self.file(location.scope().file());
+        let scope = self.scope(self.subprogram(location.scope())?, location.inlined_at())?;
+        Some(SourcePosition { scope, file, line: location.line(), column: location.column() })
     }
 
     /// Returns the function that contains a lexical block.
-    fn subprogram(&self, mut scope: LLVMMetadataRef) -> Option<LLVMMetadataRef> {
-        while !matches!(kind(scope), LLVMMetadataKind::LLVMDISubprogramMetadataKind) {
-            let outer = self.operands(scope).get(1).copied().flatten()?;
-            scope = llvm!(LLVMValueAsMetadata(outer.0));
+    fn subprogram(&self, scope: LocalScope) -> Option<Subprogram> {
+        let mut node = Metadata::from(scope);
+        loop {
+            if let Some(subprogram) = node.as_subprogram() {
+                return Some(subprogram);
+            }
+            node = self.operands(node).get(1).copied().flatten()?.as_metadata();
         }
-        Some(scope)
     }
 
-    fn scope(&mut self, subprogram: LLVMMetadataRef, inlined_at: LLVMMetadataRef) -> Option<u32> {
+    fn scope(&mut self, subprogram: Subprogram, inlined_at: Option<DebugLocation>) -> Option<u32> {
         if let Some(&known) = self.scope_numbers.get(&(subprogram, inlined_at)) {
             return Some(known);
         }
-        let caller = if inlined_at.is_null() { None } else { Some(self.at(inlined_at)?) };
-        let operands = self.operands(subprogram);
+        let caller = match inlined_at {
+            Some(call) => Some(self.at(call)?),
+            None => None,
+        };
+        let operands = self.operands(subprogram.into());
         let name = |at: usize| operands.get(at).copied().flatten().and_then(Value::metadata_text).unwrap_or_default();
         let (name, linkage_name) = (name(2), name(3));
-        let file = self.file(llvm!(LLVMDIScopeGetFile(subprogram)));
-        let line = llvm!(LLVMDISubprogramGetLine(subprogram));
+        let (file, line) = (self.file(subprogram.file()), subprogram.line());
         let number = self.scopes.len() as u32;
         let linkage_name = if linkage_name == name { String::new() } else { linkage_name };
         self.scopes.push(Scope { name, linkage_name, file, line, inlined_at: caller });
@@ -96,7 +92,7 @@ impl Positions {
         Some(number)
     }
 
-    fn file(&mut self, file: LLVMMetadataRef) -> u32 {
+    fn file(&mut self, file: Option<DebugFile>) -> u32 {
         let (files, numbers) = (&mut self.files, &mut self.file_numbers);
         *self.node_numbers.entry(file).or_insert_with(|| {
             *numbers.entry(path_of(file)).or_insert_with_key(|path| {
@@ -106,17 +102,15 @@ impl Positions {
         })
     }
 
-    fn operands(&self, node: LLVMMetadataRef) -> Vec<Option<Value>> {
-        Value(llvm!(LLVMMetadataAsValue(self.module.context(), node))).metadata_operands()
+    fn operands(&self, node: Metadata) -> Vec<Option<Value>> {
+        self.module.context().as_value(node).metadata_operands()
     }
 }
 
-/// Returns a file's path; empty for a null node.
-pub fn path_of(file: LLVMMetadataRef) -> String {
-    if file.is_null() {
-        return String::new();
-    }
-    match file_name(file) {
+/// Returns a file's path; empty if there is none.
+pub fn path_of(file: Option<DebugFile>) -> String {
+    let Some(file) = file else { return String::new() };
+    match file.folder_and_name() {
         (folder, name) if name.starts_with('/') || folder.is_empty() => normalise(&name),
         (folder, name) => normalise(&format!("{folder}/{name}")),
     }
@@ -138,18 +132,7 @@ fn normalise(path: &str) -> String {
     short.into_os_string().into_string().unwrap_or_else(|_| path.to_owned())
 }
 
-/// Returns a function's `DISubprogram`; `None` without debug information.
-pub fn subprogram(function: Value) -> Option<LLVMMetadataRef> {
-    let found = llvm!(LLVMGetSubprogram(function.0));
-    (!found.is_null()).then_some(found)
-}
-
-fn kind(node: LLVMMetadataRef) -> LLVMMetadataKind {
-    llvm!(LLVMGetMetadataKind(node))
-}
-
 /// Returns a location with line 0 in a function, for code without a source line; `None` without debug information.
-pub fn no_line(module: Module, function: Value) -> Option<LLVMMetadataRef> {
-    let scope = subprogram(function)?;
-    Some(llvm!(LLVMDIBuilderCreateDebugLocation(module.context(), 0, 0, scope, std::ptr::null_mut())))
+pub fn no_line(module: Module, function: Value) -> Option<DebugLocation> {
+    Some(module.context().no_line(function.subprogram()?))
 }

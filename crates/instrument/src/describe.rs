@@ -9,13 +9,12 @@ use crate::code;
 use crate::debug::Positions;
 use crate::handle_map::HandleMap;
 use crate::host;
-use crate::llvm::{Block, Value, llvm};
+use crate::llvm::{Block, Value};
 use crate::no_return::{NoReturnAnalysis, returns_twice};
 use crate::trip_count::constant_trip_count;
 use crate::weights;
 use llvm_sys::LLVMOpcode;
-use llvm_sys::core::*;
-use llvm_sys::{LLVMAttributeFunctionIndex, LLVMTailCallKind};
+use llvm_sys::LLVMTailCallKind;
 use trodden_flow::frequency::Hint;
 use trodden_flow::{CutReason, Edge, EdgeSet, Node, NodeSet};
 use trodden_unit::{BlockCall, BlockKind, EdgeKind, FlowEdge, FlowGraph, UnitBlock as BlockMap};
@@ -53,7 +52,7 @@ pub enum EdgeSite {
 }
 
 pub fn is_must_tail(call: Value) -> bool {
-    call.is(LLVMOpcode::LLVMCall) && llvm!(LLVMGetTailCallKind(call.0)) == LLVMTailCallKind::LLVMTailCallKindMustTail
+    call.is(LLVMOpcode::LLVMCall) && call.tail_call_kind() == LLVMTailCallKind::LLVMTailCallKindMustTail
 }
 
 impl FunctionCfg {
@@ -293,7 +292,7 @@ fn return_end(terminator: Value) -> (EdgeKind, Value) {
 
 /// Returns true if a call in tail position may become a jump: a call of a real function, unless tail calls are disabled for the caller.
 fn is_tail_call(call: Value) -> bool {
-    if !call.is(LLVMOpcode::LLVMCall) || llvm!(LLVMIsTailCall(call.0)) == 0 || call.calls_intrinsic() {
+    if !call.is(LLVMOpcode::LLVMCall) || !call.is_tail_call() || call.calls_intrinsic() {
         return false;
     }
     !call.callee().is_assembly() && (is_must_tail(call) || !disables_tail_calls(call))
@@ -301,22 +300,13 @@ fn is_tail_call(call: Value) -> bool {
 
 /// Returns true if the function containing an instruction was compiled with `-fno-optimize-sibling-calls`.
 fn disables_tail_calls(instruction: Value) -> bool {
-    const NAME: &str = "disable-tail-calls";
-    let function = instruction.block().function().0;
-    let attribute = llvm!(LLVMGetStringAttributeAtIndex(function, LLVMAttributeFunctionIndex, NAME.as_ptr().cast(), NAME.len() as u32));
-    let mut length = 0;
-    // SAFETY: LLVM returns the attribute's value together with its length; it lives as long as the context.
-    !attribute.is_null()
-        && unsafe {
-            let value = LLVMGetStringAttributeValue(attribute, &mut length);
-            std::slice::from_raw_parts(value.cast::<u8>(), length as usize) == b"true"
-        }
+    instruction.block().function().text_attribute("disable-tail-calls").is_some_and(|value| value == b"true")
 }
 
 /// Returns true if a `ret` returns nothing, or the result of `call`.
 fn returns_value_of(terminator: Value, call: Value) -> bool {
     let Some(value) = terminator.operands().next() else { return true };
-    let is_cast = !llvm!(LLVMIsABitCastInst(value.0)).is_null();
+    let is_cast = value.is(LLVMOpcode::LLVMBitCast);
     value == call || (is_cast && value.operand(0) == call)
 }
 
@@ -377,8 +367,5 @@ fn edge_kind(terminator: Value, index: usize, alone: bool) -> EdgeKind {
 
 /// Returns the switch value that selects a successor; `None` for the default.
 fn case_value(terminator: Value, index: usize) -> Option<i64> {
-    if !terminator.is(LLVMOpcode::LLVMSwitch) || index == 0 {
-        return None;
-    }
-    Value(host::case_value(terminator.0, index as u32)).as_integer()
+    host::case_value(terminator, index)?.as_integer()
 }

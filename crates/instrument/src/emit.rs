@@ -4,10 +4,8 @@
 //! file, they cannot be in a section that is not loaded, and the linker drops them unless `llvm.used` lists them. The record has the flag
 //! `R` so that `--gc-sections` keeps it. It refers to the counters by distance and needs no relocation at start-up.
 
-use crate::llvm::{Module, Value, attribute_kind, llvm};
+use crate::llvm::{Module, Type, Value};
 use llvm_sys::LLVMVisibility;
-use llvm_sys::core::*;
-use llvm_sys::prelude::LLVMTypeRef;
 use std::mem::offset_of;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -34,26 +32,25 @@ pub fn declare_bias(module: Module) -> Value {
 
 /// Declares a function of the runtime that acquires a region.
 pub fn declare_enter(module: Module, name: &str) -> Value {
-    declare_of_runtime(module, name, llvm!(LLVMFunctionType(module.i64(), std::ptr::null_mut(), 0, 0)))
+    declare_of_runtime(module, name, Type::function(module.i64(), &[]))
 }
 
 pub fn declare_count(module: Module) -> Value {
-    let mut pointer = llvm!(LLVMPointerTypeInContext(module.context(), 0));
-    declare_of_runtime(module, COUNT_SYMBOL, llvm!(LLVMFunctionType(module.void(), &raw mut pointer, 1, 0)))
+    declare_of_runtime(module, COUNT_SYMBOL, Type::function(module.void(), &[module.pointer()]))
 }
 
-pub fn declare_of_runtime(module: Module, name: &str, kind: LLVMTypeRef) -> Value {
+pub fn declare_of_runtime(module: Module, name: &str, kind: Type) -> Value {
     let function = declare_preserving(module, name, kind);
-    add_attribute(module, function, "cold");
+    function.add_attribute(module.context(), "cold");
     function
 }
 
 /// Declares a function of the runtime that preserves all registers.
-pub fn declare_preserving(module: Module, name: &str, kind: LLVMTypeRef) -> Value {
+pub fn declare_preserving(module: Module, name: &str, kind: Type) -> Value {
     let function = module.add_function(name, kind);
-    llvm!(LLVMSetVisibility(function.0, LLVMVisibility::LLVMHiddenVisibility));
-    llvm!(LLVMSetFunctionCallConv(function.0, PRESERVE_ALL));
-    add_attribute(module, function, "nounwind");
+    function.set_visibility(LLVMVisibility::LLVMHiddenVisibility);
+    function.set_convention(PRESERVE_ALL);
+    function.add_attribute(module.context(), "nounwind");
     function
 }
 
@@ -127,15 +124,12 @@ fn zeros(module: Module, symbol: &str, alignment_bits: u32) {
 pub fn remove_unused(declared: &[Value]) {
     for value in declared.iter().filter(|v| v.users().next().is_none()) {
         match value.is_function() {
-            true => llvm!(LLVMDeleteFunction(value.0)),
-            false => llvm!(LLVMDeleteGlobal(value.0)),
+            // SAFETY: nothing uses the function, and code is complete, so its handle is not used to emit more calls.
+            true => unsafe { value.delete_function() },
+            // SAFETY: nothing uses the variable, and code is complete, so its handle is not used to emit more accesses.
+            false => unsafe { value.delete_variable() },
         }
     }
-}
-
-pub fn add_attribute(module: Module, function: Value, name: &str) {
-    let attribute = llvm!(LLVMCreateEnumAttribute(module.context(), attribute_kind(name), 0));
-    llvm!(LLVMAddAttributeAtIndex(function.0, llvm_sys::LLVMAttributeFunctionIndex, attribute));
 }
 
 /// Declares the switch of the sample tier; [`switch`] defines it.

@@ -3,17 +3,15 @@
 //! A thread that counts for the first time has no region yet; a cold path calls the runtime to acquire one. Functions that only
 //! instrumented functions call need no check.
 
-use crate::llvm::{Block, Builder, Module, Value, llvm};
+use crate::llvm::{Block, Builder, DebugLocation, Module, Value};
 use crate::module_context::ModuleContext;
 use crate::shape::new_block_after;
 use crate::weights::mark_unlikely;
 use llvm_sys::LLVMOpcode;
-use llvm_sys::core::*;
-use llvm_sys::prelude::LLVMMetadataRef;
 
 /// Emits, at function entry, the address of the calling thread's copy of the unit's counters. If the thread `may_lack_region`, the code
 /// acquires one first.
-pub fn thread_counters(context: ModuleContext, function: Value, location: Option<LLVMMetadataRef>, may_lack_region: bool) -> Value {
+pub fn thread_counters(context: ModuleContext, function: Value, location: Option<DebugLocation>, may_lack_region: bool) -> Value {
     let module = context.module;
     if !may_lack_region {
         let builder = Builder::before(module, function.entry().after_allocas(), location);
@@ -28,7 +26,7 @@ pub fn thread_counters(context: ModuleContext, function: Value, location: Option
 
 /// Emits, at function entry, the address at which residual code counts without calling the runtime: that of the thread's copy, or of
 /// the template while the runtime has to see each count (the template's counters stay 0). Afterwards the thread has a region.
-pub fn direct_thread_counters(context: ModuleContext, function: Value, direct_bias: Value, location: Option<LLVMMetadataRef>) -> Value {
+pub fn direct_thread_counters(context: ModuleContext, function: Value, direct_bias: Value, location: Option<DebugLocation>) -> Value {
     let module = context.module;
     let (check, entry) = new_entry(module, function);
     let (_, end) = counters_at(context, check, location);
@@ -41,14 +39,14 @@ pub fn direct_thread_counters(context: ModuleContext, function: Value, direct_bi
 /// Creates a new entry block, without terminator, to which the static allocas are moved. Returns the new and the old entry block.
 pub fn new_entry(module: Module, function: Value) -> (Block, Block) {
     let old = function.entry();
-    let new = Block(llvm!(LLVMInsertBasicBlockInContext(module.context(), old.0, c"".as_ptr())));
+    let new = Block::insert_before(module, old);
     move_static_allocas(module, old, new);
     (new, old)
 }
 
 /// Emits the check for a region and the address of the thread's counters at the end of `check`, a block without terminator. Returns the
 /// address and the block where code continues, which has no terminator either.
-pub fn counters_at(context: ModuleContext, check: Block, location: Option<LLVMMetadataRef>) -> (Value, Block) {
+pub fn counters_at(context: ModuleContext, check: Block, location: Option<DebugLocation>) -> (Value, Block) {
     let module = context.module;
     let (end, acquire) = (new_block_after(module, check), new_block_after(module, check));
     let builder = Builder::at_end(module, check, location);
@@ -56,7 +54,7 @@ pub fn counters_at(context: ModuleContext, check: Block, location: Option<LLVMMe
     mark_unlikely(module, builder.branch(builder.equal(bias, module.constant(0)), acquire, end));
     let builder = Builder::at_end(module, acquire, location);
     let acquired = builder.call(context.enter, &[]);
-    llvm!(LLVMSetInstructionCallConv(acquired.0, llvm!(LLVMGetFunctionCallConv(context.enter.0))));
+    acquired.set_call_convention(context.enter.convention());
     builder.jump(end);
     let builder = Builder::at_end(module, end, location);
     let known = builder.phi(module.i64());
@@ -68,12 +66,12 @@ pub fn move_static_allocas(module: Module, from: Block, to: Block) {
     let builder = Builder::at_end(module, to, None);
     for alloca in from.instructions().filter(is_static_alloca).collect::<Vec<_>>() {
         let location = alloca.location();
-        llvm!(LLVMInstructionRemoveFromParent(alloca.0));
+        alloca.remove_from_block();
         builder.insert(alloca);
         alloca.set_location(location);
     }
 }
 
 fn is_static_alloca(instruction: &Value) -> bool {
-    instruction.is(LLVMOpcode::LLVMAlloca) && !llvm!(LLVMIsAConstantInt(instruction.operand(0).0)).is_null()
+    instruction.is(LLVMOpcode::LLVMAlloca) && instruction.operand(0).is_constant_integer()
 }

@@ -7,9 +7,7 @@
 
 use crate::additions::{add_inline, add_to_two_words};
 use crate::emit::{declare_preserving, label, thread_local_with_place};
-use crate::llvm::{Block, Builder, Module, Value, llvm};
-use llvm_sys::core::*;
-use llvm_sys::prelude::{LLVMMetadataRef, LLVMTypeRef, LLVMValueRef};
+use crate::llvm::{Block, Builder, DebugLocation, Module, Type, Value};
 use std::mem::offset_of;
 use trodden_unit::EventSource;
 use trodden_unit::events::CELLS_PER_COUNTER;
@@ -30,7 +28,7 @@ pub struct EventSymbols {
 #[derive(Clone, Copy)]
 pub struct EventActivation {
     /// Type of a path's cells.
-    pub cells: LLVMTypeRef,
+    pub cells: Type,
     events: EventSymbols,
     start: Value,
 }
@@ -45,18 +43,18 @@ impl EventSymbols {
     }
 
     /// Reads the counter at the start of a function. `entry` is the block that was the entry before the check for a region was inserted.
-    pub fn begin(self, module: Module, entry: Block, location: Option<LLVMMetadataRef>) -> EventActivation {
+    pub fn begin(self, module: Module, entry: Block, location: Option<DebugLocation>) -> EventActivation {
         let builder = Builder::before(module, entry.after_allocas(), location);
         let now = self.read(&builder);
         let start = builder.subtract(now, builder.load(module.i64(), self.thread));
         self.add_spent(&builder, builder.load(module.i64(), self.at_cost(&builder, offset_of!(EventCost, begin))));
-        let cells = llvm!(LLVMArrayType2(module.i64(), CELLS_PER_COUNTER));
+        let cells = module.i64().array(CELLS_PER_COUNTER);
         EventActivation { cells, events: self, start }
     }
 
     fn read(self, builder: &Builder) -> Value {
         let call = builder.call(self.now, &[]);
-        llvm!(LLVMSetInstructionCallConv(call.0, llvm!(LLVMGetFunctionCallConv(self.now.0))));
+        call.set_call_convention(self.now.convention());
         call
     }
 
@@ -77,13 +75,12 @@ impl EventActivation {
         let own = builder.subtract(builder.subtract(now, self.start), builder.load(module.i64(), events.thread));
         let cell = |number: i64| builder.offset(module.i64(), path, module.constant(number));
         add_inline(builder, cell(1), own, false);
-        let wide = llvm!(LLVMIntTypeInContext(module.context(), 128));
-        let extended = Value(llvm!(LLVMBuildSExt(builder.raw(), own.0, wide, c"".as_ptr())));
+        let wide = module.context().integer(128);
+        let extended = builder.sign_extend(own, wide);
         let square = builder.multiply(extended, extended);
-        let half = |value: LLVMValueRef| Value(llvm!(LLVMBuildTrunc(builder.raw(), value, module.i64(), c"".as_ptr())));
-        let word = llvm!(LLVMConstInt(wide, 64, 0));
-        let high = half(llvm!(LLVMBuildLShr(builder.raw(), square.0, word, c"".as_ptr())));
-        add_to_two_words(builder, cell(2), [half(square.0), high]);
+        let half = |value: Value| builder.truncate(value, module.i64());
+        let high = half(builder.shift_right(square, wide.unsigned(64)));
+        add_to_two_words(builder, cell(2), [half(square), high]);
         let cost = builder.load(module.i64(), events.at_cost(builder, offset_of!(EventCost, end)));
         events.add_spent(builder, builder.add(own, cost));
     }
@@ -91,9 +88,9 @@ impl EventActivation {
 
 fn declare_reading(module: Module, source: EventSource) -> Value {
     if source == EventSource::Tsc {
-        return module.intrinsic("llvm.readcyclecounter", &mut []);
+        return module.intrinsic("llvm.readcyclecounter", &[]);
     }
-    let kind = llvm!(LLVMFunctionType(module.i64(), std::ptr::null_mut(), 0, 0));
+    let kind = Type::function(module.i64(), &[]);
     declare_preserving(module, &format!("{EVENT_SYMBOL}_now"), kind)
 }
 

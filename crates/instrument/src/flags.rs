@@ -1,6 +1,5 @@
 //! Compiler flags that the driver passes on, because the plugin cannot get them from LLVM.
 
-use crate::llvm::llvm;
 use llvm_sys::support::LLVMParseCommandLineOptions;
 use std::ffi::CStr;
 
@@ -13,5 +12,6 @@ pub fn code_generation_flags() -> Vec<String> {
 /// Sets an LLVM option for this process. LLVM exits if an option is set twice.
 pub fn set_option(option: &CStr) {
     let words = [c"trodden".as_ptr(), option.as_ptr()];
-    llvm!(LLVMParseCommandLineOptions(words.len() as i32, words.as_ptr(), std::ptr::null()));
+    // SAFETY: the array has that many terminated texts, which LLVM copies. No overview is given.
+    unsafe { LLVMParseCommandLineOptions(words.len() as i32, words.as_ptr(), std::ptr::null()) };
 }

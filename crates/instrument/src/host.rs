@@ -6,12 +6,8 @@
 
 mod redirect;
 
-use llvm_sys::core::*;
-use llvm_sys::error::LLVMErrorRef;
-use llvm_sys::prelude::*;
-use llvm_sys::target_machine::LLVMTargetMachineRef;
-use llvm_sys::transforms::pass_builder::{LLVMPassBuilderOptionsRef, LLVMRunPasses};
-use llvm_sys::{LLVMAttributeFunctionIndex, LLVMTypeKind};
+use crate::llvm::{Class, Module, OwnedPassError, PassOptions, PassOptionsHandle, Switch, TargetMachine, Terminated, Type, Value};
+use llvm_sys::LLVMTypeKind;
 use std::ffi::{CStr, CString, c_char, c_int, c_uint, c_void};
 use std::ops::RangeInclusive;
 use std::sync::OnceLock;
@@ -21,15 +17,20 @@ const SUPPORTED: RangeInclusive<u32> = 19..=22;
 /// The first version that calls plugins before code generation.
 const FIRST_WITH_ENTRY: u32 = 22;
 
+// SAFETY: every live type has a kind, and LLVM writes its version to three integers.
 unsafe extern "C" {
     fn dlsym(handle: *mut c_void, name: *const c_char) -> *mut c_void;
     /// Declared with an integer as the result, since older versions have kinds that are not in the enumeration.
     #[link_name = "LLVMGetTypeKind"]
-    fn type_kind_number(kind: LLVMTypeRef) -> c_uint;
+    safe fn type_kind_number(kind: Type) -> c_uint;
+    /// The kind must be in the enumeration.
+    #[expect(clashing_extern_declarations, reason = "the number tells whether the result is in the enumeration")]
+    fn LLVMGetTypeKind(kind: Type) -> LLVMTypeKind;
+    safe fn LLVMGetVersion(major: &mut c_uint, minor: &mut c_uint, patch: &mut c_uint);
 }
 
 /// Called just before code generation. Returns true if no code is to be generated.
-pub type BeforeCodeGeneration = extern "C" fn(LLVMModuleRef, *mut c_void, c_int, *mut c_void) -> bool;
+pub type BeforeCodeGeneration = extern "C" fn(Module, TargetMachine, c_int, *mut c_void) -> bool;
 
 /// `llvm::PassPluginLibraryInfo`.
 #[repr(C)]
@@ -70,8 +71,7 @@ pub unsafe extern "C" fn llvmGetPassPluginInfo(info: *mut PassPluginLibraryInfo)
 
 fn version() -> [c_uint; 3] {
     let [mut major, mut minor, mut patch] = [0; 3];
-    // SAFETY: LLVM writes to three integers.
-    unsafe { LLVMGetVersion(&mut major, &mut minor, &mut patch) };
+    LLVMGetVersion(&mut major, &mut minor, &mut patch);
     [major, minor, patch]
 }
 
@@ -90,60 +90,61 @@ fn symbol(name: &CStr) -> *mut c_void {
 }
 
 /// Returns the kind of a type. MMX registers, which have a type of their own before LLVM 20, count as the vectors that replaced it.
-pub fn type_kind(kind: LLVMTypeRef) -> LLVMTypeKind {
+pub fn type_kind(kind: Type) -> LLVMTypeKind {
     const MMX: c_uint = 15;
-    // SAFETY: the type is that of a live value, and the result of the second call is in the enumeration.
-    unsafe { if type_kind_number(kind) == MMX { LLVMTypeKind::LLVMVectorTypeKind } else { LLVMGetTypeKind(kind) } }
+    if type_kind_number(kind) == MMX {
+        return LLVMTypeKind::LLVMVectorTypeKind;
+    }
+    // SAFETY: of the kinds of all supported versions, the enumeration lacks only that of MMX registers.
+    unsafe { LLVMGetTypeKind(kind) }
 }
 
-/// Returns the value that selects a successor of a switch other than the default.
-pub fn case_value(switch: LLVMValueRef, successor: u32) -> LLVMValueRef {
-    type CaseValueFn = unsafe extern "C" fn(LLVMValueRef, c_uint) -> LLVMValueRef;
+/// Returns the value that selects a successor of a switch; `None` for the default, and for other instructions.
+pub fn case_value(terminator: Value, successor: usize) -> Option<Value> {
+    type CaseValueFn = unsafe extern "C" fn(Switch, c_uint) -> Value;
     static FUNCTION: OnceLock<Option<CaseValueFn>> = OnceLock::new();
+    let switch = Switch::of(terminator).filter(|_| (1..terminator.successor_count()).contains(&successor))?;
     let function = FUNCTION.get_or_init(|| {
         let found = symbol(c"LLVMGetSwitchCaseValue");
         // SAFETY: LLVM's function of this name has this type.
         (!found.is_null()).then(|| unsafe { std::mem::transmute::<*mut c_void, CaseValueFn>(found) })
     });
-    // SAFETY: the caller passes a switch, whose operands are the condition and the default, then value and block of each case.
-    unsafe { function.map_or_else(|| LLVMGetOperand(switch, 2 * successor), |function| function(switch, successor)) }
+    Some(match function {
+        // SAFETY: the switch has the successor, which is not the default.
+        Some(function) => unsafe { function(switch, successor as c_uint) },
+        // The operands are the condition and the default, then value and block of each case.
+        None => terminator.operand(2 * successor as u32),
+    })
 }
 
-/// Runs passes on a function. Returns LLVM's error, or null.
-pub fn run_passes(function: LLVMValueRef, names: &CStr, machine: LLVMTargetMachineRef, options: LLVMPassBuilderOptionsRef) -> LLVMErrorRef {
-    type RunPassesFn = unsafe extern "C" fn(LLVMValueRef, *const c_char, LLVMTargetMachineRef, LLVMPassBuilderOptionsRef) -> LLVMErrorRef;
+/// Runs passes on a function. Returns LLVM's error, if there is one.
+///
+/// # Safety
+/// No handle to the function's code, or to a constant, is used afterwards.
+pub unsafe fn run_passes(function: Value, names: &CStr, machine: TargetMachine, options: &PassOptions) -> Option<OwnedPassError> {
+    type RunPassesFn = unsafe extern "C" fn(Value, Terminated, TargetMachine, PassOptionsHandle) -> Option<OwnedPassError>;
     let found = symbol(c"LLVMRunPassesOnFunction");
     if found.is_null() {
-        return run_passes_on_one(function, names, machine, options);
+        // SAFETY: the caller says so.
+        return unsafe { run_passes_on_one(function, names, machine, options) };
     }
-    // SAFETY: LLVM's function of this name has this type, and the caller passes live handles.
-    unsafe { std::mem::transmute::<*mut c_void, RunPassesFn>(found)(function, names.as_ptr(), machine, options) }
+    // SAFETY: LLVM's function of this name has this type, and the caller says that it uses no handle to what is deleted.
+    unsafe { std::mem::transmute::<*mut c_void, RunPassesFn>(found)(function, names.into(), machine, options.handle()) }
 }
 
 /// Runs passes on a function's module. Meanwhile the other functions have an attribute that makes LLVM skip them.
-fn run_passes_on_one(
-    function: LLVMValueRef,
-    names: &CStr,
-    machine: LLVMTargetMachineRef,
-    options: LLVMPassBuilderOptionsRef,
-) -> LLVMErrorRef {
+///
+/// # Safety
+/// As for [`run_passes`].
+unsafe fn run_passes_on_one(function: Value, names: &CStr, machine: TargetMachine, options: &PassOptions) -> Option<OwnedPassError> {
     const SKIPPED: &str = "optnone";
     let names = CString::new(format!("function({})", names.to_string_lossy())).expect("no zero bytes");
-    // SAFETY: the caller passes live handles, and passes on functions delete no function.
-    unsafe {
-        let module = LLVMGetGlobalParent(function);
-        let kind = LLVMGetEnumAttributeKindForName(SKIPPED.as_ptr().cast(), SKIPPED.len());
-        let attribute = LLVMCreateEnumAttribute(LLVMGetModuleContext(module), kind, 0);
-        let next = |at: &LLVMValueRef| LLVMGetNextFunction(*at);
-        let all = std::iter::successors(Some(LLVMGetFirstFunction(module)), |at| Some(next(at))).take_while(|at| !at.is_null());
-        let is_changed = |other: &LLVMValueRef| {
-            let has = !LLVMGetEnumAttributeAtIndex(*other, LLVMAttributeFunctionIndex, kind).is_null();
-            *other != function && !has && LLVMIsDeclaration(*other) == 0
-        };
-        let others: Vec<LLVMValueRef> = all.filter(is_changed).collect();
-        others.iter().for_each(|other| LLVMAddAttributeAtIndex(*other, LLVMAttributeFunctionIndex, attribute));
-        let error = LLVMRunPasses(module, names.as_ptr(), machine, options);
-        others.iter().for_each(|other| LLVMRemoveEnumAttributeAtIndex(*other, LLVMAttributeFunctionIndex, kind));
-        error
-    }
+    let module = function.module();
+    let is_changed = |other: &Value| *other != function && !other.has_attribute(SKIPPED) && !other.is_declaration();
+    let others: Vec<Value> = module.functions().filter(is_changed).collect();
+    others.iter().for_each(|other| other.add_attribute(module.context(), SKIPPED));
+    // SAFETY: passes on functions delete no function, and the caller says that it uses no handle to the code.
+    let error = unsafe { module.run_passes(&names, machine, options) };
+    others.iter().for_each(|other| other.remove_attribute(SKIPPED));
+    error
 }

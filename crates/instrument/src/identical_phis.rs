@@ -39,7 +39,7 @@ fn is_left_early(terminator: Value, to: Block) -> bool {
 }
 
 fn are_identical(a: Value, b: Value) -> bool {
-    let merged = |phi: Value| phi.incoming().into_iter().map(|(value, block)| (block, value.0)).collect::<IndexSet<_>>();
+    let merged = |phi: Value| phi.incoming().into_iter().map(|(value, block)| (block, value)).collect::<IndexSet<_>>();
     a.kind() == b.kind() && merged(a) == merged(b)
 }
 

@@ -5,10 +5,8 @@
 //! out of range, or a constant table shows that the word belongs to a different path, the last word is used. If the register is constant,
 //! so is the word. Table entries have as few bytes as possible.
 
-use crate::llvm::{Builder, Module, Value, llvm};
+use crate::llvm::{Builder, Module, Type, Value};
 use llvm_sys::LLVMIntPredicate;
-use llvm_sys::core::*;
-use llvm_sys::prelude::LLVMTypeRef;
 use std::time::{Duration, Instant};
 use trodden_flow::frequency::Frequencies;
 use trodden_flow::interesting::NumberAliases;
@@ -85,7 +83,7 @@ pub fn describe_words(cells: &InterestingCells, first_word: u64) -> InterestingW
 pub struct Words<'a> {
     ending: &'a PathEnding,
     /// The table and the type of its entries, if one is needed.
-    table: Option<(Value, LLVMTypeRef)>,
+    table: Option<(Value, Type)>,
 }
 
 impl<'a> Words<'a> {
@@ -105,7 +103,7 @@ impl<'a> Words<'a> {
     }
 
     /// Uses an existing table with the entries of [`Words::entries`].
-    pub fn with_table(ending: &'a PathEnding, table: (Value, LLVMTypeRef)) -> Words<'a> {
+    pub fn with_table(ending: &'a PathEnding, table: (Value, Type)) -> Words<'a> {
         Words { ending, table: Some(table) }
     }
 
@@ -157,12 +155,12 @@ fn plus(builder: &Builder, register: Value, by: i64) -> Value {
 
 /// Adds a constant array of numbers with as few bytes each as possible. `u64::MAX` means "none", and becomes the maximum of the chosen
 /// width.
-pub fn constant_table(module: Module, function: &str, entries: &[u64]) -> (Value, LLVMTypeRef) {
+pub fn constant_table(module: Module, function: &str, entries: &[u64]) -> (Value, Type) {
     const NONE: u64 = u64::MAX;
     let max = entries.iter().copied().filter(|e| *e != NONE).max().unwrap_or(0);
     let bytes = [1usize, 2, 4].into_iter().find(|b| max < (1 << (8 * b)) - 1).unwrap_or(8);
     let content: Vec<u8> = entries.iter().flat_map(|e| e.to_le_bytes().into_iter().take(bytes)).collect();
     let table = module.add_bytes(&format!("{function}.paths"), &content);
-    llvm!(LLVMSetAlignment(table.0, bytes as u32));
-    (table, llvm!(LLVMIntTypeInContext(module.context(), 8 * bytes as u32)))
+    table.set_alignment(bytes as u32);
+    (table, module.context().integer(8 * bytes as u32))
 }

@@ -3,12 +3,10 @@
 //!
 //! The context is in memory, so control that comes back by `longjmp` finds the paths that have ended since, not those before `setjmp`.
 
-use crate::llvm::{Builder, Module, Value, llvm};
+use crate::llvm::{Builder, DebugLocation, Module, Value};
 use crate::planned_function::PlannedFunction;
 use crate::program_passes;
 use crate::segments::places::WordPlaces;
-use llvm_sys::core::*;
-use llvm_sys::prelude::LLVMMetadataRef;
 use std::collections::BTreeSet;
 use trodden_flow::part::Ends;
 use trodden_flow::plan::probe_costs;
@@ -91,10 +89,10 @@ impl IterationPlan {
         Ok(IterationPlan { words, numbering: numbered, places, counted, continued })
     }
 
-    pub fn begin(&self, module: Module, function: Value, location: Option<LLVMMetadataRef>) -> IterationCode<'_> {
+    pub fn begin(&self, module: Module, function: Value, location: Option<DebugLocation>) -> IterationCode<'_> {
         let context = (!self.continued.is_empty()).then(|| {
             let builder = Builder::before(module, function.entry().after_allocas(), location);
-            let context = Value(llvm!(LLVMBuildAlloca(builder.raw(), module.i64(), c"".as_ptr())));
+            let context = builder.allocate(module.i64());
             builder.store(builder.constant(0), context);
             context
         });

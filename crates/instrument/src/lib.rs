@@ -6,8 +6,6 @@
 //! turns functions into [`trodden_flow::Graph`]s ([`describe`]) and inserts the probes of [`trodden_flow::Plan`]s ([`probes`]). Errors end
 //! the compilation with a message; no unit is silently left uninstrumented.
 
-#![allow(unused_unsafe, reason = "calls to LLVM-C, each in its own `unsafe`, may be nested")]
-
 mod additions;
 mod attributes;
 mod block_properties;
@@ -59,15 +57,15 @@ mod values;
 mod versions;
 mod weights;
 
-use llvm_sys::prelude::LLVMModuleRef;
+use llvm::{Module, TargetMachine};
 use std::ffi::{c_int, c_void};
 use trodden_unit::tasks::TASKS_VARIABLE;
 
 /// Instruments the module in place. Returns false if LLVM should go on to generate code, true if there is no code to generate.
-extern "C" fn before_code_generation(module: LLVMModuleRef, machine: *mut c_void, _file_type: c_int, _out: *mut c_void) -> bool {
+extern "C" fn before_code_generation(module: Module, machine: TargetMachine, _file_type: c_int, _out: *mut c_void) -> bool {
     let outcome = std::panic::catch_unwind(|| match std::env::var_os(TASKS_VARIABLE) {
-        Some(tasks) => task_list::run(&tasks, machine.cast()),
-        None => module::instrument(llvm::Module::new(module), machine.cast()),
+        Some(tasks) => task_list::run(&tasks, machine),
+        None => module::instrument(module, machine),
     });
     let message = match outcome {
         Ok(Ok(outcome)) => return outcome == module::UnitOutcome::NoCode,

@@ -3,17 +3,13 @@
 //! The plugin only sees a module after optimisation. `clang -fembed-bitcode` embeds the front end's module as a constant, which is removed
 //! here. The line graphs of that module are stored in a metadata node, which remains in the bitcode that variants are built from.
 
-use crate::debug::{path_of, subprogram};
+use crate::debug::path_of;
 use crate::error::InstrumentError;
-use crate::llvm::{Block, Module, Value, c_string, llvm};
+use crate::llvm::{Block, Module, OwnModule, Subprogram, Value};
 use crate::no_return::is_definition;
-use crate::placeholders::llvm_profile::delete_globals;
+use crate::placeholders::llvm_profile::delete_used;
 use indexmap::{IndexMap, IndexSet};
 use llvm_sys::LLVMOpcode;
-use llvm_sys::bit_reader::LLVMParseBitcodeInContext2;
-use llvm_sys::core::*;
-use llvm_sys::debuginfo::*;
-use llvm_sys::prelude::LLVMMetadataRef;
 use trodden_unit::line_graphs::{LineBlock, LineGraph, LineGraphs};
 
 /// The constant that clang adds.
@@ -30,48 +26,35 @@ pub fn extract(module: Module) -> Result<(), InstrumentError> {
         return Ok(());
     }
     let graphs = graphs(module, &bytes).ok_or(InstrumentError::UnreadableEmbeddedModule)?;
-    delete_globals(module, &IndexSet::from([embedded]));
-    let bytes = graphs.to_bytes();
-    let mut text = llvm!(LLVMMDStringInContext2(module.context(), bytes.as_ptr().cast(), bytes.len()));
-    let node = llvm!(LLVMMDNodeInContext2(module.context(), &mut text, 1));
-    let node = llvm!(LLVMMetadataAsValue(module.context(), node));
-    llvm!(LLVMAddNamedMetadataOperand(module.raw, c_string(NODE).as_ptr(), node));
+    // SAFETY: no other code of the plugin has run, so there are no other handles.
+    unsafe { delete_used(module, embedded) };
+    let context = module.context();
+    module.add_named_metadata(NODE, context.metadata_node(&[context.metadata_string(&graphs.to_bytes())]));
     Ok(())
 }
 
 pub fn read(module: Module) -> LineGraphs {
     let mut all = LineGraphs::default();
-    let count = llvm!(LLVMGetNamedMetadataNumOperands(module.raw, c_string(NODE).as_ptr()));
-    let mut nodes = vec![std::ptr::null_mut(); count as usize];
-    llvm!(LLVMGetNamedMetadataOperands(module.raw, c_string(NODE).as_ptr(), nodes.as_mut_ptr()));
-    let texts = nodes.into_iter().filter_map(Value::some).flat_map(Value::metadata_operands).flatten();
+    let texts = module.named_metadata(NODE).into_iter().flat_map(Value::metadata_operands).flatten();
     texts.filter_map(Value::metadata_bytes).filter_map(|bytes| LineGraphs::from_bytes(&bytes)).for_each(|graphs| all.append(graphs));
     all
 }
 
 fn graphs(module: Module, bytes: &[u8]) -> Option<LineGraphs> {
-    let buffer = llvm!(LLVMCreateMemoryBufferWithMemoryRangeCopy(bytes.as_ptr().cast(), bytes.len(), c"source".as_ptr()));
-    let mut raw = std::ptr::null_mut();
-    let failed = llvm!(LLVMParseBitcodeInContext2(module.context(), buffer, &mut raw)) != 0;
-    llvm!(LLVMDisposeMemoryBuffer(buffer));
-    if failed {
-        return None;
-    }
-    let source = Module::new(raw);
+    // SAFETY: the graphs that are returned contain no handles.
+    let source = unsafe { OwnModule::parse_beside(module, bytes) }?;
     let (mut files, mut functions) = (IndexMap::<String, u32>::new(), Vec::new());
-    let defined = source.functions().filter(|f| is_definition(*f));
-    let known: IndexMap<Value, LLVMMetadataRef> = defined.filter_map(|f| Some((f, subprogram(f)?))).collect();
+    let defined = source.module.functions().filter(|f| is_definition(*f));
+    let known: IndexMap<Value, Subprogram> = defined.filter_map(|f| Some((f, f.subprogram()?))).collect();
     let numbers: IndexMap<Value, u32> = known.keys().copied().zip(0..).collect();
     for (function, subprogram) in known {
-        let path = path_of(llvm!(LLVMDIScopeGetFile(subprogram)));
+        let path = path_of(subprogram.file());
         let blocks = blocks(function, &path);
         let next = files.len() as u32;
         let file = *files.entry(path).or_insert(next);
-        let line = llvm!(LLVMDISubprogramGetLine(subprogram));
         let name = function.name().trim_start_matches('\u{1}').to_owned();
-        functions.push(LineGraph { name, file, line, blocks, calls: calls(function, &numbers) });
+        functions.push(LineGraph { name, file, line: subprogram.line(), blocks, calls: calls(function, &numbers) });
     }
-    llvm!(LLVMDisposeModule(raw));
     Some(LineGraphs { files: files.into_keys().collect(), functions })
 }
 
@@ -94,8 +77,8 @@ fn blocks(function: Value, path: &str) -> Vec<LineBlock> {
         for instruction in block.instructions() {
             described.may_end |= instruction.is_call() && !instruction.calls_intrinsic();
             let Some(location) = instruction.location() else { continue };
-            let line = llvm!(LLVMDILocationGetLine(location));
-            if line > 0 && is_own(llvm!(LLVMDIScopeGetFile(llvm!(LLVMDILocationGetScope(location))))) {
+            let line = location.line();
+            if line > 0 && is_own(location.scope().file()) {
                 add_line(&mut described, instruction, line);
             }
         }

@@ -6,17 +6,16 @@ use crate::error::InstrumentError;
 use crate::flags::code_generation_flags;
 use crate::hoisting;
 use crate::line_graphs;
-use crate::llvm::{Module, Value};
+use crate::llvm::{Module, OwnModule, TargetMachine, Value};
 use crate::map_only_debug_info;
 use crate::module_context::ModuleContext;
-use crate::observe::addresses::{self, BlockAddresses, ModuleCopy};
+use crate::observe::addresses::{self, BlockAddresses};
 use crate::observe::{self, Observer, choose_functions, sleds};
 use crate::options::{PluginOptions, ThreadCounters};
 use crate::placeholders;
 use crate::transform;
 use crate::unit::{Unit, choose, empty_map, identity, is_emitted};
 use crate::unoptimised;
-use llvm_sys::target_machine::LLVMTargetMachineRef;
 use trodden_unit::{Identity, Observation};
 use trodden_wire::{ENTER_SHARED_SYMBOL, ENTER_SYMBOL};
 
@@ -29,7 +28,7 @@ pub enum UnitOutcome {
 }
 
 /// Instruments a module in place, or only writes the properties of its blocks.
-pub fn instrument(module: Module, machine: LLVMTargetMachineRef) -> Result<UnitOutcome, InstrumentError> {
+pub fn instrument(module: Module, machine: TargetMachine) -> Result<UnitOutcome, InstrumentError> {
     let options = PluginOptions::from_environment(|name| std::env::var_os(name))?;
     line_graphs::extract(module)?;
     if options.placeholders {
@@ -86,12 +85,7 @@ fn begin(module: Module, options: PluginOptions) -> Result<(Unit, Box<dyn Observ
 }
 
 /// Instruments the chosen functions, and defines the symbols that their probes refer to.
-fn observe_all(
-    work: &mut Unit,
-    observer: &mut dyn Observer,
-    chosen: &[Value],
-    machine: LLVMTargetMachineRef,
-) -> Result<(), InstrumentError> {
+fn observe_all(work: &mut Unit, observer: &mut dyn Observer, chosen: &[Value], machine: TargetMachine) -> Result<(), InstrumentError> {
     if work.options.experiment.threads() != ThreadCounters::Own {
         emit::shared_bias(work.module);
     }
@@ -116,7 +110,8 @@ fn mark_addresses(
     if !merge_tails {
         addresses::forbid_tail_merging();
     }
-    let copy = ModuleCopy::from_module(module);
+    // SAFETY: the copy is declared before everything that has handles to it, so it is dropped last.
+    let copy = unsafe { OwnModule::copy_of(module) };
     let (mut work, _) = begin(copy.module, options)?;
     let mut observer = BlockAddresses::default();
     let (chosen, skipped) = choose_functions(&mut work, &observer);

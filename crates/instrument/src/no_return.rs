@@ -5,11 +5,10 @@
 //! exempt: those whose callee LLVM knows to return and not to throw, or whose callee is a function of the module that only makes exempt
 //! calls. A signal that ends the program inside a callee is ignored unless the user asks for it (`reach=all`).
 
-use crate::llvm::{Block, Module, Value, llvm};
+use crate::llvm::{Block, Module, Value};
 use indexmap::IndexSet;
 use llvm_sys::LLVMLinkage;
 use llvm_sys::LLVMOpcode;
-use llvm_sys::core::*;
 use std::collections::BTreeSet;
 use trodden_unit::tasks::{CallSummary, RETURNS_ATTRIBUTE};
 
@@ -104,7 +103,7 @@ pub fn summary(module: Module) -> CallSummary {
         }
     }
     propagate(&mut needed, &callees);
-    let is_known_elsewhere = |f: &Value| llvm!(LLVMGetLinkage(f.0)) == LLVMLinkage::LLVMExternalLinkage;
+    let is_known_elsewhere = |f: &Value| f.linkage() == LLVMLinkage::LLVMExternalLinkage;
     let functions = own.iter().zip(needed).filter(|(function, _)| is_known_elsewhere(function));
     CallSummary { returning: functions.filter_map(|(function, names)| Some((function.name(), names?))).collect(), called }
 }
@@ -134,13 +133,13 @@ fn returns_by_attribute(call: Value) -> bool {
 }
 
 pub fn is_definition(function: Value) -> bool {
-    llvm!(LLVMIsDeclaration(function.0)) == 0
+    !function.is_declaration()
 }
 
 /// Returns true if the body in this module, or an equivalent one, is the one that runs.
 fn is_final(function: Value) -> bool {
     use LLVMLinkage::*;
-    !matches!(llvm!(LLVMGetLinkage(function.0)), LLVMWeakAnyLinkage | LLVMLinkOnceAnyLinkage | LLVMExternalWeakLinkage)
+    !matches!(function.linkage(), LLVMWeakAnyLinkage | LLVMLinkOnceAnyLinkage | LLVMExternalWeakLinkage)
 }
 
 fn is_jumping_intrinsic(function: Value) -> bool {

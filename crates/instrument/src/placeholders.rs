@@ -14,15 +14,13 @@ pub mod llvm_profile;
 use crate::additions::add_inline;
 use crate::debug::Positions;
 use crate::describe::{EdgeSite, FunctionCfg, calls_that_may_not_return, ending_call};
-use crate::host::type_kind;
-use crate::llvm::{Block, Builder, Module, Value, llvm, owned};
+use crate::llvm::{Block, Builder, Module, Value};
 use crate::no_return::{NoReturnAnalysis, forks};
 use crate::values;
 use indexmap::{IndexMap, IndexSet};
 use llvm_profile::{CoverageTables, ProfileTables, fixed_element};
 use llvm_sys::LLVMAtomicRMWBinOp::{LLVMAtomicRMWBinOpAdd, LLVMAtomicRMWBinOpOr};
 use llvm_sys::LLVMOpcode;
-use llvm_sys::core::*;
 use std::collections::BTreeMap;
 use trodden_flow::{Edge, Node};
 use trodden_unit::{
@@ -103,14 +101,12 @@ struct ValueNote {
 /// Marks a module's counters as placeholders.
 pub fn insert(module: Module) {
     if !has_placeholders(module) {
-        let node = llvm!(LLVMMDNodeInContext2(module.context(), std::ptr::null_mut(), 0));
-        let node = llvm!(LLVMMetadataAsValue(module.context(), node));
-        llvm!(LLVMAddNamedMetadataOperand(module.raw, crate::llvm::c_string(PLACEHOLDER_MARK).as_ptr(), node));
+        module.add_named_metadata(PLACEHOLDER_MARK, module.context().metadata_node(&[]));
     }
 }
 
 pub fn has_placeholders(module: Module) -> bool {
-    !llvm!(LLVMGetNamedMetadata(module.raw, PLACEHOLDER_MARK.as_ptr().cast(), PLACEHOLDER_MARK.len())).is_null()
+    module.has_named_metadata(PLACEHOLDER_MARK)
 }
 
 impl Placeholders {
@@ -143,9 +139,11 @@ impl Placeholders {
         for (number, table) in tables.functions.iter().enumerate() {
             if needs_duplicate[number] {
                 let duplicate = placeholders.duplicate(counters, number as u32, next);
-                table.counters.replace_uses(duplicate);
+                // SAFETY: handles are kept to instructions and globals only.
+                unsafe { table.counters.replace_constant(duplicate) };
             }
-            llvm_profile::remove(table.counters);
+            // SAFETY: each table is handled once, and `numbers`, which has handles to the counters, is not used after this loop.
+            unsafe { llvm_profile::remove(table.counters) };
         }
         Ok(placeholders)
     }
@@ -230,11 +228,13 @@ impl Placeholders {
             if computed {
                 let counter = EdgeCounter { function, index: before };
                 self.profile.own.push(OwnCounters { counter, first: first + 8 * bytes, count: bits });
-                let mut at = [self.module.constant(bytes as i64).0];
-                bitmap.replace_uses(Value(llvm!(LLVMConstGEP2(self.module.i8(), counters.0, at.as_mut_ptr(), 1))));
+                let moved = self.module.i8().constant_address(counters, self.module.constant(bytes as i64));
+                // SAFETY: handles are kept to instructions and globals only. Addresses in them are read from their operands later.
+                unsafe { bitmap.replace_constant(moved) };
                 bytes += u64::from(bits / 8);
             }
-            llvm_profile::remove(bitmap);
+            // SAFETY: each bitmap is handled once. Updates of constant bits are erased later, without a look at what they update.
+            unsafe { llvm_profile::remove(bitmap) };
         }
         *next += 8 * bytes;
         self.first_bit = first;
@@ -276,8 +276,7 @@ impl Placeholders {
         *next += u64::from(count);
         self.profile.own.push(OwnCounters { counter: EdgeCounter { function, index: 0 }, first, count });
         self.own.extend((0..count).map(|index| (EdgeCounter { function, index }, first + u64::from(index))));
-        let mut at = [self.module.constant(first as i64).0];
-        Value(llvm!(LLVMConstGEP2(self.module.i64(), counters.0, at.as_mut_ptr(), 1)))
+        self.module.i64().constant_address(counters, self.module.constant(first as i64))
     }
 
     /// Emits counts for a function's computed updates and values. [`Placeholders::resolve`] supplies the counters' address later.
@@ -295,16 +294,16 @@ impl Placeholders {
         for update in updates {
             let (address, amount) = (update.operand(0), update.operand(1));
             let builder = Builder::before(self.module, update, update.location());
-            if llvm!(LLVMGetAtomicRMWBinOp(update.0)) == LLVMAtomicRMWBinOpOr {
+            if update.atomic_operation() == Some(LLVMAtomicRMWBinOpOr) {
                 let word = bitmaps::computed_word(&builder, update, counters, self.first_bit);
                 self.add(&builder, builder.offset(self.module.i64(), base, word), self.module.constant(1));
-                // SAFETY: the list was removed from `computed`, and no placeholder refers to the instruction any more.
+                // SAFETY: the list is no longer in `computed` and has each update once; no placeholder is before one any more.
                 unsafe { update.erase() };
                 continue;
             }
             let offset = builder.subtract(builder.pointer_to_int(address), builder.pointer_to_int(counters));
             self.add(&builder, builder.offset(self.module.i8(), base, offset), amount);
-            // SAFETY: as above.
+            // SAFETY: the list is no longer in `computed` and has each update once; no placeholder is before one any more.
             unsafe { update.erase() };
         }
         for ValueNote { call, kind, first } in notes {
@@ -314,7 +313,7 @@ impl Placeholders {
             for (index, amount) in values::increments(&builder, kind, call.operand(0)) {
                 self.add(&builder, builder.offset(self.module.i64(), counters, index), amount);
             }
-            // SAFETY: as above, for `notes`.
+            // SAFETY: the list is no longer in `notes` and has each call once; no placeholder is before one any more.
             unsafe { call.erase() };
         }
     }
@@ -398,8 +397,8 @@ impl Placeholders {
         let module = self.module;
         *self.base.get_or_insert_with(|| {
             let builder = Builder::before(module, function.entry().after_allocas(), None);
-            let pointer = llvm!(LLVMPointerTypeInContext(module.context(), 0));
-            builder.freeze(Value(llvm!(LLVMGetPoison(pointer))))
+            let pointer = module.pointer();
+            builder.freeze(pointer.poison())
         })
     }
 
@@ -481,13 +480,13 @@ fn updates_of(counters: Value) -> Result<IndexSet<Value>, PlaceholderError> {
 
 /// Returns true if an instruction updates a counter and its result is unused.
 fn is_update(user: Value, address: Value) -> bool {
-    if llvm!(LLVMIsAAtomicRMWInst(user.0)).is_null() || user.operand(0) != address || user.users().next().is_some() {
+    if !user.is(LLVMOpcode::LLVMAtomicRMW) || user.operand(0) != address || user.users().next().is_some() {
         return false;
     }
-    match llvm!(LLVMGetAtomicRMWBinOp(user.0)) {
-        LLVMAtomicRMWBinOpAdd => true,
+    match user.atomic_operation() {
+        Some(LLVMAtomicRMWBinOpAdd) => true,
         // The optimiser's form of adding zero.
-        LLVMAtomicRMWBinOpOr => user.operand(1).as_integer() == Some(0),
+        Some(LLVMAtomicRMWBinOpOr) => user.operand(1).as_integer() == Some(0),
         _ => false,
     }
 }
@@ -497,7 +496,7 @@ pub fn passes_address_on(user: Value) -> bool {
     if !user.is_instruction() {
         return true;
     }
-    let makes_pointer = type_kind(user.kind()) == llvm_sys::LLVMTypeKind::LLVMPointerTypeKind;
+    let makes_pointer = user.kind().is_pointer();
     match user.opcode() {
         LLVMOpcode::LLVMPHI | LLVMOpcode::LLVMSelect | LLVMOpcode::LLVMGetElementPtr | LLVMOpcode::LLVMFreeze => true,
         LLVMOpcode::LLVMLoad => makes_pointer,
@@ -507,6 +506,6 @@ pub fn passes_address_on(user: Value) -> bool {
 }
 
 pub fn unknown_use(user: Value) -> PlaceholderError {
-    let instruction = owned(llvm!(LLVMPrintValueToString(user.0))).trim().to_owned();
+    let instruction = user.printed().trim().to_owned();
     PlaceholderError::Use { function: user.block().function().name(), instruction }
 }

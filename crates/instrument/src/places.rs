@@ -7,15 +7,13 @@
 
 use crate::describe::{EdgeSite, FunctionCfg, only_returns, tail_call_before_return};
 use crate::handle_map::HandleMap;
-use crate::llvm::{Block, Builder, Module, Value, llvm};
+use crate::llvm::{Block, Builder, DebugLocation, Module, Value};
 use crate::no_return::returns_twice;
 use crate::phis;
 use crate::shape::new_block_after;
 use crate::trip_count;
 use indexmap::IndexMap;
 use llvm_sys::LLVMOpcode;
-use llvm_sys::core::*;
-use llvm_sys::prelude::LLVMMetadataRef;
 use std::collections::BTreeSet;
 use trodden_flow::program::BlockProperties;
 use trodden_flow::{Edge, EdgeSet, Graph, Node, NodeSet, ProbeProgram};
@@ -104,7 +102,7 @@ fn tail_call(cfg: &FunctionCfg, edge: Edge) -> Option<Value> {
 
 impl EdgePlaces {
     /// Determines the insertion point of every edge that needs code, splitting edges where necessary.
-    pub fn new(module: Module, cfg: &FunctionCfg, program: &ProbeProgram, location: Option<LLVMMetadataRef>) -> EdgePlaces {
+    pub fn new(module: Module, cfg: &FunctionCfg, program: &ProbeProgram, location: Option<DebugLocation>) -> EdgePlaces {
         let graph = program.graph();
         let code = vec![None; graph.edge_count()];
         let mut places = EdgePlaces { code, arrivals: HandleMap::default(), shared_pads: IndexMap::new(), replaced: Vec::new() };
@@ -178,7 +176,7 @@ impl EdgePlaces {
         cfg: &FunctionCfg,
         edge: Edge,
         successors: &[usize],
-        location: Option<LLVMMetadataRef>,
+        location: Option<DebugLocation>,
         renames: &mut Renames,
     ) -> InsertionPlace {
         let flow = cfg.graph.edge(edge);
@@ -195,14 +193,7 @@ impl EdgePlaces {
     }
 
     /// Splits a landing pad: each incoming edge with code gets its own pad, and the other edges share one.
-    fn split_landing_pad(
-        &mut self,
-        module: Module,
-        cfg: &FunctionCfg,
-        program: &ProbeProgram,
-        pad: Node,
-        location: Option<LLVMMetadataRef>,
-    ) {
+    fn split_landing_pad(&mut self, module: Module, cfg: &FunctionCfg, program: &ProbeProgram, pad: Node, location: Option<DebugLocation>) {
         let graph = program.graph();
         let old = cfg.nodes[pad.index()].expect("a block");
         let instruction = old.landing_pad().expect("calls unwind to landing pads");
@@ -214,7 +205,7 @@ impl EdgePlaces {
         let mut values = Vec::new();
         for edges in &groups {
             let new = new_block_after(module, old);
-            let copy = Value(llvm!(LLVMInstructionClone(instruction.0)));
+            let copy = instruction.duplicate();
             Builder::at_end(module, new, None).insert(copy);
             copy.set_location(instruction.location());
             Builder::at_end(module, new, location).jump(old);

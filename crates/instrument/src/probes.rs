@@ -11,13 +11,12 @@ mod path_ends;
 
 use crate::counting::{self, Counters, DeferredCount, Lookup};
 use crate::describe::FunctionCfg;
-use crate::llvm::{Block, Builder, Value};
+use crate::llvm::{Block, Builder, DebugLocation, Type, Value};
 use crate::module_context::ModuleContext;
 use crate::path_end::PathEndAction;
 use crate::places::{EdgePlaces, InsertionPlace};
 use crate::shape::predecessors;
 use indexmap::IndexMap;
-use llvm_sys::prelude::{LLVMMetadataRef, LLVMTypeRef};
 use loops::{IterationCount, TripCountFlush};
 use std::cell::RefCell;
 use trodden_flow::part::Hits;
@@ -124,7 +123,7 @@ struct ProbeCode<'a> {
     appended: Option<Value>,
     /// Values computed for the register. Those without uses are deleted at the end.
     created: RefCell<Vec<Value>>,
-    location: Option<LLVMMetadataRef>,
+    location: Option<DebugLocation>,
     /// The register after each edge's code.
     leaving: Vec<RegisterValue>,
     /// For each loop that is counted by trip count: its number of iterations so far, and the register at loop entry.
@@ -280,7 +279,7 @@ impl ProbeCode<'_> {
     }
 
     /// Returns the address of `count[register + increment]`, in an array of words or of groups of cells.
-    fn address(&self, builder: &Builder, cells: LLVMTypeRef, register: RegisterValue, increment: i64) -> Value {
+    fn address(&self, builder: &Builder, cells: Type, register: RegisterValue, increment: i64) -> Value {
         let (module, base) = (self.context.module, self.counters.base);
         let fixed = (self.counters.first as i64).wrapping_add(increment);
         match register {

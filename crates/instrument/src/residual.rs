@@ -11,7 +11,7 @@ use crate::describe::{EdgeSite, FunctionCfg, is_must_tail};
 use crate::emit;
 use crate::entry;
 use crate::interesting::Words;
-use crate::llvm::{Block, Builder, Module, Value, llvm};
+use crate::llvm::{Block, Builder, Module, Value};
 use crate::module_context::ModuleContext;
 use crate::path_end::{KnownTest, PathEndAction, UnknownPathCode};
 use crate::places;
@@ -25,7 +25,6 @@ use crate::versions::{description_of_copies, landings, split_landings};
 use crate::weights;
 use indexmap::{IndexMap, IndexSet};
 use llvm_sys::LLVMOpcode;
-use llvm_sys::core::*;
 use std::collections::{BTreeMap, BTreeSet};
 use trodden_flow::program::{Cells, CodeVersion, NodePlace, PassChoices};
 use trodden_flow::{CutReason, Dag, Edge, Graph, Node, ProbeProgram};
@@ -264,7 +263,7 @@ impl VersionBuilder<'_> {
             weights::mark_edges_unlikely(self.module, block.terminator(), &successors);
         }
         for (landing, body) in landings {
-            if llvm!(LLVMGetBasicBlockTerminator(landing.0)).is_null() {
+            if !landing.is_terminated() {
                 Builder::at_end(self.module, *landing, None).jump(*body);
             }
         }
@@ -305,8 +304,8 @@ impl VersionBuilder<'_> {
     fn placeholder(&self, block: Block) -> Value {
         let end = block.terminator();
         let builder = Builder::at_end(self.module, block, None);
-        let value = (!end.is_void()).then(|| builder.freeze(Value(llvm!(LLVMGetPoison(end.kind())))));
-        let unreachable = Value(llvm!(LLVMBuildUnreachable(builder.raw())));
+        let value = (!end.is_void()).then(|| builder.freeze(end.kind().poison()));
+        let unreachable = builder.unreachable();
         value.unwrap_or(unreachable)
     }
 

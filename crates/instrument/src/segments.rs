@@ -14,12 +14,10 @@ mod transition;
 use crate::calls;
 use crate::describe::{EdgeSite, FunctionCfg, ending_call};
 use crate::emit;
-use crate::llvm::{Builder, Module, Value, c_string, llvm};
+use crate::llvm::{Builder, DebugLocation, Module, Value};
 use crate::supergraph::version::{ContextSource, SegmentVersion};
 use hand_over::{ContextWords, Tags};
 use indexmap::IndexMap;
-use llvm_sys::core::*;
-use llvm_sys::prelude::LLVMMetadataRef;
 use llvm_sys::{LLVMLinkage, LLVMVisibility};
 use places::WordPlaces;
 use std::collections::{BTreeMap, BTreeSet};
@@ -221,7 +219,7 @@ impl SegmentPlan {
         module: Module,
         version: &'a SegmentVersion,
         words: ContextWords,
-        location: Option<LLVMMetadataRef>,
+        location: Option<DebugLocation>,
     ) -> SegmentCode<'a> {
         let code = SegmentCode { start: None, plan: self, words, version };
         let takes_context = version.context_source != ContextSource::None;
@@ -230,7 +228,7 @@ impl SegmentPlan {
         }
         let builder = Builder::before(module, version.code.entry().after_allocas(), location);
         let context = match version.context_source {
-            ContextSource::Argument => Value(llvm!(LLVMGetLastParam(version.code.0))),
+            ContextSource::Argument => version.code.last_parameter(),
             _ => words.take(&builder, self.tags.0.of(self.tags.1), self.words.contexts.len() as u64),
         };
         SegmentCode { start: Some(self.places.start(&builder, context, self.bits, version.code)), ..code }
@@ -243,7 +241,7 @@ impl SegmentCode<'_> {
     pub fn path_ends(
         &self,
         builder: &Builder,
-        (edge, location): (Edge, Option<LLVMMetadataRef>),
+        (edge, location): (Edge, Option<DebugLocation>),
         (known, number): (Option<i64>, Value),
         base: Value,
     ) -> Option<Value> {
@@ -262,13 +260,7 @@ impl SegmentCode<'_> {
         Some(builder.offset(i64, first, word))
     }
 
-    fn pass_context(
-        &self,
-        builder: &Builder,
-        location: Option<LLVMMetadataRef>,
-        at: &CallOnSegment,
-        (known, number): (Option<i64>, Value),
-    ) {
+    fn pass_context(&self, builder: &Builder, location: Option<DebugLocation>, at: &CallOnSegment, (known, number): (Option<i64>, Value)) {
         let context = |transition: usize| {
             let transition = &self.plan.transitions[transition];
             match known {
@@ -427,17 +419,16 @@ fn name_of_local(unit: &str, name: &str) -> String {
 /// Declares a local function of a different unit. If that unit does not define it, its address is null.
 fn local_function(module: Module, unit: &str, name: &str) -> Value {
     let function = module.function_without_parameters(&name_of_local(unit, name));
-    llvm!(LLVMSetLinkage(function.0, LLVMLinkage::LLVMExternalWeakLinkage));
-    llvm!(LLVMSetVisibility(function.0, LLVMVisibility::LLVMHiddenVisibility));
+    function.set_linkage(LLVMLinkage::LLVMExternalWeakLinkage);
+    function.set_visibility(LLVMVisibility::LLVMHiddenVisibility);
     function
 }
 
 /// Lets other units compare pointers with a local function of this one.
 pub fn export_local_name(module: Module, unit: &str, function: Value) {
-    let name = c_string(&name_of_local(unit, &function.name()));
-    let alias = llvm!(LLVMAddAlias2(module.raw, llvm!(LLVMGlobalGetValueType(function.0)), 0, function.0, name.as_ptr()));
-    llvm!(LLVMSetLinkage(alias, LLVMLinkage::LLVMWeakAnyLinkage));
-    llvm!(LLVMSetVisibility(alias, LLVMVisibility::LLVMHiddenVisibility));
+    let alias = module.add_alias(&name_of_local(unit, &function.name()), function);
+    alias.set_linkage(LLVMLinkage::LLVMWeakAnyLinkage);
+    alias.set_visibility(LLVMVisibility::LLVMHiddenVisibility);
 }
 
 fn position(instruction: Value) -> usize {

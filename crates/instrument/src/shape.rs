@@ -5,12 +5,11 @@
 //!    landing block, which keeps the address. Edges of indirect branches cannot carry code, since their targets are
 //!    addresses in data.
 
-use crate::llvm::{Block, Builder, Module, Value, llvm};
+use crate::llvm::{Block, Builder, Module, Value};
 use crate::no_return::returns_twice;
 use crate::phis;
 use indexmap::IndexSet;
 use llvm_sys::LLVMOpcode;
-use llvm_sys::core::*;
 use trodden_unit::BlockKind;
 
 /// Prepares a function and returns its blocks in the order of its map, each with its kind.
@@ -66,7 +65,7 @@ fn move_from(module: Module, block: Block, mut instruction: Option<Value>) -> Bl
     while let Some(this) = instruction {
         instruction = this.next();
         let location = this.location();
-        llvm!(LLVMInstructionRemoveFromParent(this.0));
+        this.remove_from_block();
         builder.insert(this);
         this.set_location(location);
     }
@@ -79,14 +78,14 @@ fn move_from(module: Module, block: Block, mut instruction: Option<Value>) -> Bl
 }
 
 pub fn new_block_after(module: Module, block: Block) -> Block {
-    let new = Block(llvm!(LLVMAppendBasicBlockInContext(module.context(), block.function().0, c"".as_ptr())));
-    llvm!(LLVMMoveBasicBlockAfter(new.0, block.0));
+    let new = Block::append(module, block.function());
+    new.move_after(block);
     new
 }
 
 /// Returns the predecessors of a block, with duplicates.
 pub fn predecessors(block: Block) -> Vec<Block> {
-    let value = Value(llvm!(LLVMBasicBlockAsValue(block.0)));
+    let value = block.as_value();
     let terminators = value.users().filter(|u| u.is_instruction());
     terminators.map(|t| t.block()).collect()
 }

@@ -8,11 +8,9 @@
 
 use crate::describe::FunctionCfg;
 use crate::emit::{self, declare_of_runtime};
-use crate::llvm::{Builder, Module, Value, llvm};
+use crate::llvm::{Builder, DebugLocation, Module, Type, Value};
 use crate::no_return::returns_twice;
 use llvm_sys::LLVMOpcode;
-use llvm_sys::core::*;
-use llvm_sys::prelude::LLVMMetadataRef;
 use trodden_flow::program::StreamEdges;
 use trodden_unit::{BlockKind, EdgeKind};
 use trodden_wire::stream::{
@@ -32,7 +30,7 @@ pub fn edges(cfg: &FunctionCfg) -> StreamEdges {
 /// function that returns twice.
 pub fn catches(function: Value) -> bool {
     // A landing pad without clauses only cleans up and continues unwinding.
-    let is_handler = |i: Value| i.is(LLVMOpcode::LLVMLandingPad) && llvm!(LLVMGetNumClauses(i.0)) > 0;
+    let is_handler = |i: Value| i.clause_count() > 0;
     let is_catching = |i: Value| is_handler(i) || i.is_call() && returns_twice(i);
     function.blocks().any(|block| block.instructions().any(is_catching))
 }
@@ -57,7 +55,7 @@ impl Streams {
     /// Declares the runtime's functions, and defines the thread's stream state (linkers keep one definition per image).
     pub fn declare(module: Module) -> Streams {
         emit::thread_local_with_place(module, STREAM_SYMBOL, size_of::<ThreadStream>(), STREAM_ADDRESS_SYMBOL, STREAM_SYMBOL);
-        let kind = llvm!(LLVMFunctionType(module.void(), std::ptr::null_mut(), 0, 0));
+        let kind = Type::function(module.void(), &[]);
         let [next_chunk, next_slot] = [NEXT_CHUNK_SYMBOL, NEXT_SLOT_SYMBOL].map(|name| declare_of_runtime(module, name, kind));
         Streams { module, next_chunk, next_slot }
     }
@@ -67,7 +65,7 @@ impl Streams {
     }
 
     /// Takes a slot for the function's frame and writes the event of its entry. `first` is the index of the function's first counter.
-    pub fn enter(self, function: Value, first: u64, counters: Value, location: Option<LLVMMetadataRef>) -> StreamCode {
+    pub fn enter(self, function: Value, first: u64, counters: Value, location: Option<DebugLocation>) -> StreamCode {
         let builder = Builder::before(self.module, function.entry().after_allocas(), location);
         let word = self.word(&builder, builder.offset(self.module.i64(), counters, self.module.constant(first as i64)), TAG_ENTER);
         let text = format!(
@@ -136,7 +134,7 @@ impl StreamCode {
     }
 
     /// Writes the resume event at the function's landing pads and after calls that return twice.
-    pub fn append_resumes(self, function: Value, cfg: &FunctionCfg, location: Option<LLVMMetadataRef>) {
+    pub fn append_resumes(self, function: Value, cfg: &FunctionCfg, location: Option<DebugLocation>) {
         let module = self.streams.module;
         let is_pad = |i: &Value| i.is(LLVMOpcode::LLVMLandingPad);
         let pads: Vec<Value> = function.blocks().flat_map(|b| b.instructions().filter(is_pad).collect::<Vec<_>>()).collect();

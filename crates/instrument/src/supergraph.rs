@@ -11,17 +11,14 @@ pub mod version;
 
 use crate::attributes::declare_like;
 use crate::describe::FunctionCfg;
-use crate::emit::add_attribute;
 use crate::error::InstrumentError;
-use crate::llvm::{Block, Module, Value, llvm};
+use crate::llvm::{Block, Module, TargetMachine, Type, Value};
 use crate::passes::run_on_module;
 use crate::segments::SegmentPlan;
 use crate::versions::copies::{CopyMapping, LinePolicy};
 use crate::versions::{description_of_copies, reason_not_to_double};
 use calls::can_pass;
 use indexmap::IndexMap;
-use llvm_sys::core::*;
-use llvm_sys::target_machine::LLVMTargetMachineRef;
 use llvm_sys::{LLVMLinkage, LLVMOpcode};
 use std::cell::RefCell;
 use std::collections::{BTreeSet, HashMap};
@@ -88,7 +85,7 @@ impl Supergraph {
 
     /// Emits the recorded calls, and inlines versions with one call. Returns, for each function, the remaining copies, the number of
     /// inlined calls, and the number of calls of copies.
-    pub fn inline(self, machine: LLVMTargetMachineRef) -> Result<Vec<VersionSummary>, InstrumentError> {
+    pub fn inline(self, machine: TargetMachine) -> Result<Vec<VersionSummary>, InstrumentError> {
         let module = self.module;
         for version in &self.versions {
             // The instrumented version writes memory. With the attribute, LLVM might delete its calls as dead.
@@ -100,13 +97,15 @@ impl Supergraph {
         let copies = copies.map(|(f, v)| (f, self.versions[v].code.name(), self.versions[v].kind));
         let copies: Vec<(usize, String, VersionKind)> = copies.filter(|(.., kind)| *kind != VersionKind::Own).collect();
         if copies.iter().any(|(.., kind)| *kind != VersionKind::Duplicate) {
-            run_on_module(module, machine, "always-inline")?;
+            // SAFETY: versions are found by name afterwards. Of what was planned, only functions are used, which the pass keeps.
+            unsafe { run_on_module(module, machine, "always-inline")? };
         }
         for (function, name, kind) in copies {
             let left = module.function(&name);
             let calls = left.map_or(0, |code| code.users().count());
             match left {
-                Some(code) if calls == 0 => llvm!(LLVMDeleteFunction(code.0)),
+                // SAFETY: nothing uses the copy. Its handle in `versions`, which ends here, is not used after the inlining.
+                Some(code) if calls == 0 => unsafe { code.delete_function() },
                 Some(code) => summaries[function].copies.push(code),
                 None => {}
             }
@@ -186,7 +185,7 @@ impl Sites {
 
 /// Returns why a function cannot be copied; `None` if it can.
 fn reason_not_to_copy(function: Value) -> Option<&'static str> {
-    let linkage = llvm!(LLVMGetLinkage(function.0));
+    let linkage = function.linkage();
     let may_be_replaced = !matches!(
         linkage,
         LLVMLinkage::LLVMExternalLinkage
@@ -195,7 +194,7 @@ fn reason_not_to_copy(function: Value) -> Option<&'static str> {
             | LLVMLinkage::LLVMLinkOnceODRLinkage
             | LLVMLinkage::LLVMWeakODRLinkage
     );
-    let is_variadic = llvm!(LLVMIsFunctionVarArg(llvm!(LLVMGlobalGetValueType(function.0)))) != 0;
+    let is_variadic = function.value_type().is_variadic();
     let is_special = function.has_attribute("naked") || function.has_attribute("alwaysinline");
     if may_be_replaced || is_variadic || is_special {
         return Some("the linker may replace it, or its attributes require special treatment");
@@ -229,19 +228,13 @@ fn size_of(module: Module) -> u64 {
 
 /// Declares a version of a function with an additional last argument, the context.
 fn declare(module: Module, function: Value, number: usize, kind: VersionKind) -> Value {
-    let old = llvm!(LLVMGlobalGetValueType(function.0));
-    let mut types = vec![std::ptr::null_mut(); llvm!(LLVMCountParams(function.0)) as usize];
-    llvm!(LLVMGetParamTypes(old, types.as_mut_ptr()));
-    types.push(module.i64());
-    let new = llvm!(LLVMFunctionType(llvm!(LLVMGetReturnType(old)), types.as_mut_ptr(), types.len() as u32, 0));
+    let old = function.value_type();
+    let new = Type::function(old.result(), &[old.parameters(), vec![module.i64()]].concat());
     let code = declare_like(module, function, &format!("{}.segments.{number}", function.name()), new);
-    let section = llvm!(LLVMGetSection(function.0));
-    if !section.is_null() {
-        llvm!(LLVMSetSection(code.0, section));
-    }
+    code.place_like(function);
     if kind != VersionKind::Duplicate {
         ["noinline", "optnone"].iter().for_each(|name| code.remove_attribute(name));
-        add_attribute(module, code, "alwaysinline");
+        code.add_attribute(module.context(), "alwaysinline");
     }
     code
 }

@@ -4,12 +4,9 @@
 //! apply to all units of the process, so the driver uses task lists only for unoptimised code, where these options have no effect.
 
 use crate::error::InstrumentError;
-use crate::llvm::{Module, OwnModule, llvm};
+use crate::llvm::{Module, OwnModule, TargetMachine};
 use crate::module::{UnitOutcome, instrument};
 use crate::no_return;
-use llvm_sys::LLVMAttributeFunctionIndex;
-use llvm_sys::core::{LLVMAddAttributeAtIndex, LLVMCreateStringAttribute};
-use llvm_sys::target_machine::LLVMTargetMachineRef;
 use std::ffi::OsStr;
 use std::fs;
 use std::path::Path;
@@ -21,7 +18,7 @@ use trodden_unit::tasks::{
 ///
 /// # Errors
 /// A file cannot be read or written, or a unit cannot be instrumented.
-pub fn run(file: &OsStr, machine: LLVMTargetMachineRef) -> Result<UnitOutcome, InstrumentError> {
+pub fn run(file: &OsStr, machine: TargetMachine) -> Result<UnitOutcome, InstrumentError> {
     let file = Path::new(file);
     let bytes = fs::read(file).map_err(|error| in_file(file, &error))?;
     let UnitTasks { others, tasks } = tasks_from_bytes(&bytes).map_err(|error| in_file(file, &error))?;
@@ -47,7 +44,8 @@ pub fn run(file: &OsStr, machine: LLVMTargetMachineRef) -> Result<UnitOutcome, I
 fn parse(task: &UnitTask) -> Result<OwnModule, InstrumentError> {
     let bitcode = Path::new(&task.bitcode);
     let bytes = fs::read(bitcode).map_err(|error| in_file(bitcode, &error))?;
-    Module::parse(&bytes).map_err(|error| in_file(bitcode, &error))
+    // SAFETY: `run` drops each unit after the functions that get handles to it have returned. They return no handle.
+    unsafe { OwnModule::parse(&bytes) }.ok_or_else(|| in_file(bitcode, &"LLVM cannot read its bitcode"))
 }
 
 fn summarize(unit: Module, file: &str) -> Result<CallSummary, InstrumentError> {
@@ -57,22 +55,20 @@ fn summarize(unit: Module, file: &str) -> Result<CallSummary, InstrumentError> {
 }
 
 /// Instruments a unit and writes its object, given the functions of other units whose calls return.
-fn compile(task: &UnitTask, unit: &OwnModule, returning: &[String], machine: LLVMTargetMachineRef) -> Result<(), InstrumentError> {
+fn compile(task: &UnitTask, unit: &OwnModule, returning: &[String], machine: TargetMachine) -> Result<(), InstrumentError> {
     returning.iter().for_each(|name| mark_returning(unit.module, name));
     instrument(unit.module, machine)?;
     write_object(task, unit.module, machine)
 }
 
-fn write_object(task: &UnitTask, unit: Module, machine: LLVMTargetMachineRef) -> Result<(), InstrumentError> {
+fn write_object(task: &UnitTask, unit: Module, machine: TargetMachine) -> Result<(), InstrumentError> {
     unit.write_object(machine, &task.output).map_err(|error| in_file(Path::new(&task.output), &error))
 }
 
 /// Marks a declared function as one whose calls return. The mark is part of the unit's stored bitcode, so that variants number paths alike.
 fn mark_returning(module: Module, name: &str) {
     let Some(function) = module.function(name) else { return };
-    let (text, length) = (RETURNS_ATTRIBUTE.as_ptr().cast(), RETURNS_ATTRIBUTE.len() as u32);
-    let attribute = llvm!(LLVMCreateStringAttribute(module.context(), text, length, c"".as_ptr(), 0));
-    llvm!(LLVMAddAttributeAtIndex(function.0, LLVMAttributeFunctionIndex, attribute));
+    function.add_text_attribute(module.context(), RETURNS_ATTRIBUTE);
 }
 
 fn in_file(file: &Path, what: &dyn std::fmt::Display) -> InstrumentError {

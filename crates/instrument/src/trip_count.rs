@@ -5,10 +5,9 @@
 //! takes the same values whenever the loop is entered, so they are enumerated. Other exits of the loop are not examined; callers must check
 //! that the loop has none.
 
-use crate::llvm::{Block, Builder, Value, llvm};
+use crate::llvm::{Block, Builder, Value};
 use llvm_sys::LLVMIntPredicate::{self, *};
 use llvm_sys::LLVMOpcode;
-use llvm_sys::core::*;
 
 /// Maximum number of iterations to enumerate, to bound compile time. With 16, one of three programs executes 0.2 % more instructions; 2^24
 /// changes nothing (docs/benchmarks/constants.md).
@@ -23,11 +22,7 @@ struct Integer {
 
 impl Integer {
     fn from_value(value: Value) -> Option<Integer> {
-        if llvm!(LLVMIsAConstantInt(value.0)).is_null() {
-            return None;
-        }
-        let bits = llvm!(LLVMGetIntTypeWidth(LLVMTypeOf(value.0)));
-        (bits <= 64).then(|| Integer { bits, value: llvm!(LLVMConstIntGetZExtValue(value.0)) })
+        value.as_unsigned().map(|(bits, value)| Integer { bits, value })
     }
 
     fn plus(self, other: Integer) -> Integer {
@@ -60,16 +55,11 @@ impl Integer {
 /// `None` if that is not a known constant.
 pub fn constant_trip_count(latch: Block, head: Block) -> Option<u64> {
     let branch = latch.terminator();
-    let is_conditional = branch.is(LLVMOpcode::LLVMBr) && llvm!(LLVMIsConditional(branch.0)) != 0;
-    let successors = branch.successors();
-    if !is_conditional || successors.iter().filter(|s| **s == head).count() != 1 {
+    let (compared, successors) = (branch.condition()?, branch.successors());
+    if successors.iter().filter(|s| **s == head).count() != 1 {
         return None;
     }
-    let compared = Value(llvm!(LLVMGetCondition(branch.0)));
-    if llvm!(LLVMIsAICmpInst(compared.0)).is_null() {
-        return None;
-    }
-    let (how, limit) = (llvm!(LLVMGetICmpPredicate(compared.0)), Integer::from_value(compared.operand(1))?);
+    let (how, limit) = (compared.integer_predicate()?, Integer::from_value(compared.operand(1))?);
     let (phi, first, step) = counted(compared.operand(0), latch, head)?;
     let back_if = successors[0] == head;
     let (mut value, mut times) = (first, 0);
@@ -153,7 +143,7 @@ fn progression(phi: Value, latch: Block) -> Option<(Integer, Integer)> {
 }
 
 fn is_sum(value: Value) -> bool {
-    !llvm!(LLVMIsABinaryOperator(value.0)).is_null() && value.is(LLVMOpcode::LLVMAdd)
+    value.is(LLVMOpcode::LLVMAdd)
 }
 
 #[cfg(test)]

@@ -5,15 +5,13 @@
 //! that add to a word, and a function that returns the address of the thread's counters, and unoptimised code calls them. An addition is
 //! one instruction, so no count is lost if a signal handler counts the same path.
 
-use crate::emit::{COUNTERS_SYMBOL, add_attribute};
+use crate::emit::COUNTERS_SYMBOL;
 use crate::flags::code_generation_flags;
-use crate::llvm::{Builder, Module, Value, llvm};
+use crate::llvm::{Builder, DebugLocation, Module, Type, Value};
 use crate::module_context::ModuleContext;
 use crate::options::ThreadCounters;
 use llvm_sys::LLVMOpcode;
 use llvm_sys::LLVMVisibility;
-use llvm_sys::core::*;
-use llvm_sys::prelude::{LLVMMetadataRef, LLVMTypeRef};
 use std::sync::OnceLock;
 use trodden_wire::{BIAS_SYMBOL, ENTER_SHARED_SYMBOL, ENTER_SYMBOL, SHARED_BIAS_SYMBOL};
 
@@ -55,27 +53,26 @@ pub fn add_to_word(builder: &Builder, address: Value, by: Value, is_atomic: bool
     let arguments = if is_one { vec![address] } else { vec![address, by] };
     let function = builder.module.function(addition.name).unwrap_or_else(|| {
         let kinds: Vec<_> = arguments.iter().map(|a| a.kind()).collect();
-        declare(builder.module, addition.name, builder.module.void(), kinds)
+        declare(builder.module, addition.name, builder.module.void(), &kinds)
     });
     builder.call(function, &arguments);
 }
 
 /// Emits, at function entry, a call that returns the address of the thread's copy of the unit's counters. It follows the stores of the
 /// parameters, which then need not be preserved across the call.
-pub fn thread_counters(module: Module, function: Value, location: Option<LLVMMetadataRef>) -> Value {
+pub fn thread_counters(module: Module, function: Value, location: Option<DebugLocation>) -> Value {
     let parameters = function.parameters();
     let precedes = |i: &Value| i.is(LLVMOpcode::LLVMAlloca) || (i.is(LLVMOpcode::LLVMStore) && parameters.contains(&i.operand(0)));
     let at = function.entry().instructions().find(|i| !precedes(i)).expect("a block has a terminator");
-    let pointer = llvm!(LLVMPointerTypeInContext(module.context(), 0));
-    let called = module.function(COUNTERS_OF_THREAD).unwrap_or_else(|| declare(module, COUNTERS_OF_THREAD, pointer, Vec::new()));
+    let pointer = module.pointer();
+    let called = module.function(COUNTERS_OF_THREAD).unwrap_or_else(|| declare(module, COUNTERS_OF_THREAD, pointer, &[]));
     Builder::before(module, at, location).call(called, &[])
 }
 
-fn declare(module: Module, name: &str, result: LLVMTypeRef, mut parameters: Vec<LLVMTypeRef>) -> Value {
-    let kind = llvm!(LLVMFunctionType(result, parameters.as_mut_ptr(), parameters.len() as u32, 0));
-    let function = module.add_function(name, kind);
-    llvm!(LLVMSetVisibility(function.0, LLVMVisibility::LLVMHiddenVisibility));
-    add_attribute(module, function, "nounwind");
+fn declare(module: Module, name: &str, result: Type, parameters: &[Type]) -> Value {
+    let function = module.add_function(name, Type::function(result, parameters));
+    function.set_visibility(LLVMVisibility::LLVMHiddenVisibility);
+    function.add_attribute(module.context(), "nounwind");
     function
 }
 

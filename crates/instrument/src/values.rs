@@ -3,11 +3,10 @@
 //! LLVM keeps a list per site, which its runtime searches and extends. Here each site has a few of the unit's counters, so that the
 //! values of threads and runs can be added up. [`ProfiledValueKind`] describes their meaning.
 
-use crate::llvm::{Builder, Module, Value, llvm};
+use crate::llvm::{Builder, Module, Value};
 use indexmap::IndexSet;
 use llvm_sys::LLVMIntPredicate::{LLVMIntNE, LLVMIntUGT, LLVMIntULT};
 use llvm_sys::LLVMLinkage;
-use llvm_sys::core::*;
 use trodden_unit::ProfiledValueKind;
 use trodden_unit::edge_profile::{SIZE_CLASSES, TARGET_BUCKETS, TARGET_HASH, size_of_class};
 
@@ -84,7 +83,7 @@ fn image_start(module: Module) -> Value {
     module.global(IMAGE_START).unwrap_or_else(|| {
         let start = module.add_hidden_global(IMAGE_START, module.i8());
         // If the image's headers are not loaded, the address is 0 and all targets are outside.
-        llvm!(LLVMSetLinkage(start.0, LLVMLinkage::LLVMExternalWeakLinkage));
+        start.set_linkage(LLVMLinkage::LLVMExternalWeakLinkage);
         start
     })
 }

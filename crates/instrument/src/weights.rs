@@ -1,10 +1,8 @@
 //! Branch weights in LLVM's metadata, from which code generation infers how often edges are taken.
 
-use crate::llvm::{Block, Module, Value, llvm, metadata_kind};
+use crate::llvm::{Block, Metadata, Module, Value};
 use indexmap::IndexMap;
 use llvm_sys::LLVMOpcode;
-use llvm_sys::core::*;
-use llvm_sys::prelude::LLVMMetadataRef;
 use std::collections::BTreeSet;
 
 const PROFILE: &str = "prof";
@@ -24,7 +22,7 @@ pub fn read(terminator: Value) -> Option<Vec<f64>> {
 /// Sets a block's weight relative to the other headers of an irreducible loop. Other blocks ignore it.
 pub fn set_header_weight(module: Module, block: Block, weight: i64) {
     let node = metadata_list(module, "loop_header_weight", [module.constant(weight)]);
-    block.terminator().set_metadata(module.context(), "irr_loop", Some(node));
+    block.terminator().set_metadata(module, "irr_loop", Some(node));
 }
 
 pub fn mark_unlikely(module: Module, branch: Value) {
@@ -75,22 +73,17 @@ pub fn set_target_weights(module: Module, terminator: Value, executions: impl Fn
 
 pub fn set_entry_count(module: Module, function: Value, entries: u64) {
     let node = metadata_list(module, "function_entry_count", [module.constant(entries.min(i64::MAX as u64) as i64)]);
-    llvm!(LLVMGlobalSetMetadata(function.0, metadata_kind(module.context(), PROFILE), node));
+    function.set_global_metadata(module.context(), PROFILE, node);
 }
 
 /// Returns true if the module was compiled with a profile. In such a module, code without counts was never executed, or is new.
 pub fn is_profiled(module: Module) -> bool {
     const SUMMARY: &str = "ProfileSummary";
-    !llvm!(LLVMGetModuleFlag(module.raw, SUMMARY.as_ptr().cast(), SUMMARY.len())).is_null()
+    module.has_flag(SUMMARY)
 }
 
 pub fn has_entries(module: Module, function: Value) -> bool {
-    let mut count = 0;
-    let entries = llvm!(LLVMGlobalCopyAllMetadata(function.0, &raw mut count));
-    let profile = metadata_kind(module.context(), PROFILE);
-    let found = (0..count as u32).any(|at| llvm!(LLVMValueMetadataEntriesGetKind(entries, at)) == profile);
-    llvm!(LLVMDisposeValueMetadataEntries(entries));
-    found
+    function.has_global_metadata(module.context(), PROFILE)
 }
 
 fn has_weights(terminator: Value) -> bool {
@@ -98,15 +91,14 @@ fn has_weights(terminator: Value) -> bool {
 }
 
 fn set_weights(module: Module, terminator: Value, weights: impl Iterator<Item = u64>) {
-    let i32 = llvm!(LLVMInt32TypeInContext(module.context()));
-    let node = metadata_list(module, BRANCH_WEIGHTS, weights.map(|weight| Value(llvm!(LLVMConstInt(i32, weight, 0)))));
-    terminator.set_metadata(module.context(), PROFILE, Some(node));
+    let node = metadata_list(module, BRANCH_WEIGHTS, weights.map(|weight| module.i32().unsigned(weight)));
+    terminator.set_metadata(module, PROFILE, Some(node));
 }
 
 /// Creates a metadata node of a name followed by numbers.
-fn metadata_list(module: Module, name: &str, numbers: impl IntoIterator<Item = Value>) -> LLVMMetadataRef {
+fn metadata_list(module: Module, name: &str, numbers: impl IntoIterator<Item = Value>) -> Metadata {
     let context = module.context();
-    let mut content = vec![llvm!(LLVMMDStringInContext2(context, name.as_ptr().cast(), name.len()))];
-    content.extend(numbers.into_iter().map(|n| llvm!(LLVMValueAsMetadata(n.0))));
-    llvm!(LLVMMDNodeInContext2(context, content.as_mut_ptr(), content.len()))
+    let mut content = vec![context.metadata_string(name.as_bytes())];
+    content.extend(numbers.into_iter().map(Value::as_metadata));
+    context.metadata_node(&content)
 }

@@ -78,6 +78,6 @@ pub use model::{ImageProfile, ProcessEnding, Profile, Run, UnitProfile};
 pub use observe::stream::EventPaths;
 pub use paths::{CountedPath, DecodedPath, FunctionPaths, LostPath, PathCount, PathDecoder, PathEnd, PathStart, UnfinishedPath};
 pub use raw::{RawProblem, RawProfile, RawUnitCounts};
-pub use sampling::{BranchSampling, BranchSource, BurstEstimate, BurstSampling, CounterEstimate, Losses, ObservedBranches};
+pub use sampling::{BranchSampling, BurstEstimate, BurstSampling, CounterEstimate, Losses, ObservedBranches, SamplingSource};
 pub use sampling::{Readings, SampledRun, Sampling, SamplingSwitch, UnitEstimates};
 pub use store::{RunEntry, RunStore};

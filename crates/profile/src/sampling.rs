@@ -8,7 +8,7 @@ mod quantile;
 pub mod readings;
 mod slowdown;
 
-pub use branches::{BranchSampling, BranchSource, Losses, ObservedBranches};
+pub use branches::{BranchSampling, Losses, ObservedBranches, SamplingSource};
 pub use bursts::{BurstEstimate, BurstSampling, CounterEstimate, SamplingSwitch, UnitEstimates, subtract_earlier_counts};
 pub use busy::SampledClock;
 pub use readings::{Readings, SampledRun, SwitchedOn};

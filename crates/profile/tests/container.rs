@@ -5,7 +5,7 @@ mod common;
 use common::{identity, profile};
 use std::path::Path;
 use trodden_container::{FILE_HEADER_BYTES, FileHeader, FileKind, MARKER, SECTION_HEADER_BYTES};
-use trodden_profile::{BranchSampling, BranchSource, BuildPolicy, Merger};
+use trodden_profile::{BranchSampling, BuildPolicy, Merger, SamplingSource};
 use trodden_profile::{Losses, Maps, ObservedBranches, Profile, ProfileError, Sampling};
 
 fn bytes_of(profile: &Profile) -> Vec<u8> {
@@ -26,7 +26,7 @@ fn sampling_data_survives_storing() {
     let mut profile = profile(0, 3);
     let observed = vec![ObservedBranches { image: 0, unit: 1, counts: vec![(3, 9), (70, 1)] }];
     let losses = Losses { blocks: 100, blocks_counted: 75, incomplete: 4, ..Losses::default() };
-    let (source, samples, windows) = (BranchSource::BranchRecords, 12, 11);
+    let (source, samples, windows) = (SamplingSource::BranchRecords, 12, 11);
     profile.sampling =
         Some(Sampling::Branches(BranchSampling { source, samples, windows, records: 352, whole_paths: 31, losses, observed }));
     let again = with_file(&bytes_of(&profile), |file| Profile::read(file).unwrap());

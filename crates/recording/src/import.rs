@@ -4,7 +4,7 @@ use crate::{ProfileDestination, RecordingContext, deliver};
 use anyhow::{Context, Result};
 use std::io::BufRead;
 use std::path::{Path, PathBuf};
-use trodden_profile::{BranchSampling, BranchSource, Collected, Run};
+use trodden_profile::{BranchSampling, Collected, Run, SamplingSource};
 use trodden_text::words;
 use trodden_trace::{BranchImport, import};
 
@@ -62,7 +62,7 @@ fn log_summary(imported: &BranchImport, sampling: &BranchSampling) {
             words::plural(losses.gaps.into(), "point where perf lost data", "points where perf lost data")
         );
     }
-    if sampling.source == BranchSource::BranchRecords {
+    if sampling.source == SamplingSource::BranchRecords {
         log::info!(
             "counts are estimates: they show shares of paths, not numbers of executions. Paths that are longer than a branch record are \
              missing"

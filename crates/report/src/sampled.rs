@@ -4,7 +4,7 @@ use crate::select::RankedPath;
 use crate::view::View;
 use crate::words;
 use serde_json::{Map, Value, json};
-use trodden_profile::{BranchSampling, BranchSource, BurstEstimate, Sampling};
+use trodden_profile::{BranchSampling, BurstEstimate, Sampling, SamplingSource};
 
 /// Estimates a path's executions. Returns `None` if the path's unit was not sampled, or if the samples do not permit an estimate.
 pub fn estimate_executions(view: &View, ranked: &RankedPath) -> Option<BurstEstimate> {
@@ -61,9 +61,9 @@ pub fn sampling_json(sampling: Option<&Sampling>) -> Value {
 
 fn branches_json(sampling: &BranchSampling) -> Value {
     let source = match sampling.source {
-        BranchSource::BranchRecords => "branch records",
-        BranchSource::BranchTrace => "branch trace",
-        BranchSource::HotPaths => "hot paths",
+        SamplingSource::BranchRecords => "branch records",
+        SamplingSource::BranchTrace => "branch trace",
+        SamplingSource::HotPaths => "hot paths",
     };
     let mut out = json!(sampling.losses);
     out["summary"] = json!(sampling.summary());

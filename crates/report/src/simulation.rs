@@ -10,7 +10,7 @@ use trodden_hardware::{
     BranchKind, DetectorCounts, DetectorParameters, Lane, LaneTiming, Metric, PathDescriptor, PathProfile, Profiler, ProfilerParameters,
     TableResult, overlap, paths_for_share,
 };
-use trodden_trace::simulation::{InstructionStep, InstructionWalk, Memory, Places, SourcePlace, walk};
+use trodden_trace::simulation::{InstructionStep, InstructionWalk, MappedMemory, Places, SourcePlace, walk};
 
 const SCHEMA_VERSION: u32 = 1;
 const DEFAULT_TOP: usize = 10;
@@ -31,7 +31,7 @@ pub struct SimulationReport<'a> {
     iterations: Option<u64>,
     detector: DetectorParameters,
     profiler: &'a Profiler,
-    memory: Memory<'a>,
+    memory: MappedMemory<'a>,
     tables: Vec<TableResult>,
     timing: Option<LaneTiming>,
     events: Vec<ProcessorEvent>,

@@ -111,7 +111,7 @@ fn program(ring: &OwnedFd) -> io::Result<Vec<u64>> {
 pub struct KernelProbes {
     /// The attachment, which lasts until this descriptor is closed.
     link: Option<OwnedFd>,
-    ring: Ring,
+    ring: HitRing,
 }
 
 impl KernelProbes {
@@ -128,7 +128,7 @@ impl KernelProbes {
         let link = Attribute::new().word(0, program.as_raw_fd() as u32).word(8, TRACE_UPROBE_MULTI);
         let link = link.pointer(16, path.as_ptr()).pointer(24, offsets.as_ptr()).pointer(40, cookies.as_ptr());
         let link = link.word(48, offsets.len() as u32).word(56, process as u32).call(LINK_CREATE)?;
-        Ok(Self { link: Some(link), ring: Ring::map(&map)? })
+        Ok(Self { link: Some(link), ring: HitRing::map(&map)? })
     }
 
     /// Removes the probes. Recorded hits remain in the ring.
@@ -142,7 +142,7 @@ impl KernelProbes {
 }
 
 #[derive(Debug)]
-struct Ring {
+struct HitRing {
     /// The page with the read position.
     read: *mut u8,
     /// The page with the write position, followed by two mappings of the data.
@@ -150,9 +150,9 @@ struct Ring {
 }
 
 // SAFETY: only this value unmaps the memory, and positions are accessed atomically.
-unsafe impl Send for Ring {}
+unsafe impl Send for HitRing {}
 
-impl Ring {
+impl HitRing {
     fn map(descriptor: &OwnedFd) -> io::Result<Self> {
         let map = |size, protection, offset| {
             // SAFETY: the kernel chooses the address, so that no mapping is replaced.
@@ -199,7 +199,7 @@ impl Ring {
     }
 }
 
-impl Drop for Ring {
+impl Drop for HitRing {
     fn drop(&mut self) {
         // SAFETY: `map` created these mappings with these sizes, and nothing refers to them any more.
         unsafe {

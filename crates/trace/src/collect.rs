@@ -4,9 +4,9 @@
 //! |---|---|---|
 //! | [`PtraceBreakpoints`] | any number of sites | one ptrace stop per hit |
 //! | [`SingleStep`] | every instruction | one ptrace stop per instruction |
-//! | [`Trampolines`] | any number of sites | a few instructions per hit |
+//! | [`TrampolineCollector`] | any number of sites | a few instructions per hit |
 //! | [`Compiled`] | any number of sites | a few instructions per hit; the program must have sleds |
-//! | [`Uprobes`] | any number of sites | one kernel entry per hit; needs root |
+//! | [`UprobeCollector`] | any number of sites | one kernel entry per hit; needs root |
 //! | [`Hardware`] | four sites | one ptrace stop per hit; code is not modified |
 
 use crate::CollectError;
@@ -154,7 +154,7 @@ fn subject_limit() -> Option<AddressLimit> {
 /// Checks that a program's limited address space has room for the collector's mappings.
 fn check_address_space(limit: Option<AddressLimit>, collector: &str) -> Result<(), CollectError> {
     let Some(limit) = limit else { return Ok(()) };
-    let needed = AREA_SIZE + if collector == Trampolines.name() || collector == Compiled.name() { RINGS * STRIDE } else { 0 };
+    let needed = AREA_SIZE + if collector == TrampolineCollector.name() || collector == Compiled.name() { RINGS * STRIDE } else { 0 };
     match limit.soft.saturating_add(needed) <= limit.hard || may_raise_limits() {
         true => Ok(()),
         false => Err(CollectError::NoRoom { limit: limit.soft, needed }),
@@ -229,9 +229,9 @@ impl Collector for PtraceBreakpoints {
 
 /// Writes jumps to copies of blocks that record themselves.
 #[derive(Clone, Copy, Debug)]
-pub struct Trampolines;
+pub struct TrampolineCollector;
 
-impl Collector for Trampolines {
+impl Collector for TrampolineCollector {
     fn name(&self) -> &'static str {
         "trampolines"
     }
@@ -245,7 +245,7 @@ impl Collector for Trampolines {
     }
 }
 
-/// Uses jumps in witness sleds that were compiled into the program. Blocks without a sled are watched as by [`Trampolines`].
+/// Uses jumps in witness sleds that were compiled into the program. Blocks without a sled are watched as by [`TrampolineCollector`].
 #[derive(Clone, Copy, Debug)]
 pub struct Compiled;
 
@@ -255,7 +255,7 @@ impl Collector for Compiled {
     }
 
     fn check_files(&self, executable: &Executable, libraries: &[Library]) -> Result<(), CollectError> {
-        Trampolines.check_files(executable, libraries)?;
+        TrampolineCollector.check_files(executable, libraries)?;
         for path in [&executable.path].into_iter().chain(libraries.iter().map(|l| &l.executable.path)) {
             let fault = |fault: String| CollectError::Executable { path: path.clone(), fault };
             if sleds::first(&Binary::read(path).map_err(|e| fault(e.to_string()))?).is_some() {
@@ -295,9 +295,9 @@ impl Collector for SingleStep {
 
 /// Sets kernel uprobes that run a BPF program.
 #[derive(Clone, Copy, Debug)]
-pub struct Uprobes;
+pub struct UprobeCollector;
 
-impl Collector for Uprobes {
+impl Collector for UprobeCollector {
     fn name(&self) -> &'static str {
         "uprobes"
     }

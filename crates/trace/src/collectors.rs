@@ -1,6 +1,6 @@
 //! The list of all collectors, by the names they have in options and jobs.
 
-use crate::collect::{Collector, Compiled, Hardware, PtraceBreakpoints, SingleStep, Trampolines, Uprobes};
+use crate::collect::{Collector, Compiled, Hardware, PtraceBreakpoints, SingleStep, TrampolineCollector, UprobeCollector};
 use serde::{Deserialize, Serialize};
 
 /// Ways to observe that a program reaches a site.
@@ -27,12 +27,12 @@ impl CollectorKind {
     /// Returns the collector itself.
     pub fn collector(self) -> &'static dyn Collector {
         match self {
-            Self::Trampolines => &Trampolines,
+            Self::Trampolines => &TrampolineCollector,
             Self::Compiled => &Compiled,
             Self::Ptrace => &PtraceBreakpoints,
             Self::SingleStep => &SingleStep,
             Self::Hardware => &Hardware,
-            Self::Uprobes => &Uprobes,
+            Self::Uprobes => &UprobeCollector,
         }
     }
 }

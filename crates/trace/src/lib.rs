@@ -87,7 +87,7 @@ mod watch;
 
 pub use attach::check_traceable;
 pub use branch_import::{BranchImport, ImportError, import, programs_with_addresses};
-pub use collect::{Collector, Compiled, Hardware, PtraceBreakpoints, RunOutcome, SingleStep, Trampolines, Uprobes};
+pub use collect::{Collector, Compiled, Hardware, PtraceBreakpoints, RunOutcome, SingleStep, TrampolineCollector, UprobeCollector};
 pub use collectors::CollectorKind;
 pub use displaced::{DisplaceError, displace};
 pub use error::CollectError;

@@ -21,7 +21,7 @@ pub struct ScriptThread {
 
 /// A taken branch. `None` is an address outside the traced programs: in the kernel, or not traced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Record {
+pub struct ScriptRecord {
     /// Address of the branch.
     pub from: Option<u64>,
     /// Target of the branch.
@@ -34,9 +34,9 @@ pub enum ScriptLine {
     /// Nothing of interest.
     Nothing,
     /// A sample with the branches that preceded it, oldest first.
-    Window(ScriptThread, Vec<Record>),
+    Window(ScriptThread, Vec<ScriptRecord>),
     /// One branch of a complete trace.
-    Branch(ScriptThread, Record),
+    Branch(ScriptThread, ScriptRecord),
     /// A file was mapped.
     Mapping(MappedFile),
     /// A process was forked, and shares its parent's mappings.
@@ -77,7 +77,7 @@ fn parse_branch(left: &str, right: &str) -> Result<ScriptLine, String> {
     let from = left.split_whitespace().last().and_then(hexadecimal);
     let to = right.split_whitespace().next().and_then(hexadecimal);
     match (from, to) {
-        (Some(from), Some(to)) => Ok(ScriptLine::Branch(thread_of(left), Record { from: in_program(from), to: in_program(to) })),
+        (Some(from), Some(to)) => Ok(ScriptLine::Branch(thread_of(left), ScriptRecord { from: in_program(from), to: in_program(to) })),
         _ => Err("the sides of `=>` are not both addresses. Print the fields pid,tid,time,ip,addr, without symbols".into()),
     }
 }
@@ -102,7 +102,7 @@ fn parse_window(line: &str) -> Result<ScriptLine, String> {
         );
     }
     // These come from branch registers that have not been used since recording began.
-    records.retain(|r| *r != Record { from: None, to: None });
+    records.retain(|r| *r != ScriptRecord { from: None, to: None });
     records.reverse();
     Ok(ScriptLine::Window(thread_of(line), records))
 }
@@ -117,10 +117,10 @@ fn is_aggregated(line: &str) -> bool {
 }
 
 /// Parses `0xFROM/0xTO/...`. Each address may be followed by a file name in parentheses.
-fn parse_entry(word: &str) -> Option<Record> {
+fn parse_entry(word: &str) -> Option<ScriptRecord> {
     let (from, rest) = parse_address(word)?;
     let (to, _) = parse_address(rest.strip_prefix('/')?)?;
-    Some(Record { from: in_program(from), to: in_program(to) })
+    Some(ScriptRecord { from: in_program(from), to: in_program(to) })
 }
 
 fn parse_address(text: &str) -> Option<(u64, &str)> {
@@ -199,8 +199,8 @@ fn in_program(address: u64) -> Option<u64> {
 mod tests {
     use super::*;
 
-    fn record(from: u64, to: u64) -> Record {
-        Record { from: in_program(from), to: in_program(to) }
+    fn record(from: u64, to: u64) -> ScriptRecord {
+        ScriptRecord { from: in_program(from), to: in_program(to) }
     }
 
     #[test]
@@ -217,7 +217,7 @@ mod tests {
         }
         assert_eq!(parse("  401136 "), Ok(ScriptLine::Window(ScriptThread::default(), vec![])));
         let kernel = parse("0xffffffff81000010/0x401000/P/-/-/0");
-        assert_eq!(kernel, Ok(ScriptLine::Window(ScriptThread::default(), vec![Record { from: None, to: Some(0x401000) }])));
+        assert_eq!(kernel, Ok(ScriptLine::Window(ScriptThread::default(), vec![ScriptRecord { from: None, to: Some(0x401000) }])));
     }
 
     #[test]

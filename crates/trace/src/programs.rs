@@ -227,7 +227,7 @@ fn resume(process: i32, signal: i32) -> Result<(), TraceError> {
     unless_gone(ptrace::resume(process, Resume::Continue, signal)).map_err(TraceError::Lost)
 }
 
-struct Running {
+struct RunningProgram {
     program: StartedProgram,
     first: i32,
     processes: u64,
@@ -241,7 +241,7 @@ struct ProgramTracker<'a> {
     program_of: HashMap<i32, ProgramId>,
     /// The parent's program of each new process or thread that has not stopped yet.
     created_by: HashMap<i32, ProgramId>,
-    running: HashMap<ProgramId, Running>,
+    running: HashMap<ProgramId, RunningProgram>,
 }
 
 impl ProgramTracker<'_> {
@@ -257,7 +257,7 @@ impl ProgramTracker<'_> {
             duration: Duration::ZERO,
             ending: None,
         };
-        self.running.insert(id, Running { program, first: process, processes: 1, clock: Instant::now() });
+        self.running.insert(id, RunningProgram { program, first: process, processes: 1, clock: Instant::now() });
         self.program_of.insert(process, id);
     }
 

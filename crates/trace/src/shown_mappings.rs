@@ -22,13 +22,13 @@ pub struct ShownMappings {
     code: Vec<MappingLine>,
     /// Pages of code that are currently not executable, because the program reads them.
     data_views: Vec<u64>,
-    files: HashMap<u64, Position>,
+    files: HashMap<u64, ReadPosition>,
     /// True if the subject may have opened a file of its memory.
     has_memory: bool,
 }
 
 #[derive(Clone, Debug, Default)]
-struct Position {
+struct ReadPosition {
     /// End address of the last line that was read.
     next: u64,
     /// The end of a line that did not fit.
@@ -82,7 +82,7 @@ impl ShownMappings {
     pub fn note_open(&mut self, process: Tid, descriptor: u64) {
         self.has_memory |= is_proc_file(process, descriptor, "mem");
         match is_proc_file(process, descriptor, "maps") {
-            true => drop(self.files.insert(descriptor, Position::default())),
+            true => drop(self.files.insert(descriptor, ReadPosition::default())),
             false => self.note_close(descriptor),
         }
     }
@@ -162,7 +162,7 @@ impl ShownMappings {
     }
 }
 
-impl Position {
+impl ReadPosition {
     fn read(&mut self, lines: &[MappingLine], size: usize) -> Vec<u8> {
         let left = self.rest.len().min(size);
         let mut read: Vec<u8> = self.rest.drain(..left).collect();
@@ -250,7 +250,7 @@ mod tests {
         for size in [1, 7, 100, 1000, 4095, 4096, 5000, 1 << 16] {
             let mut file = std::fs::File::open(format!("/proc/{process}/maps")).unwrap();
             let mut shown = ShownMappings::new(process, Vec::new(), &[]).unwrap();
-            shown.files.insert(3, Position::default());
+            shown.files.insert(3, ReadPosition::default());
             let mut buffer = vec![0; size];
             loop {
                 let read = file.read(&mut buffer).unwrap();

@@ -213,11 +213,11 @@ pub struct TraceWriter {
     writer: Writer,
     whole: AtomicFile,
     functions: Vec<TraceFunction>,
-    threads: Vec<Buffer>,
+    threads: Vec<ThreadBuffer>,
 }
 
 #[derive(Debug, Default)]
-struct Buffer {
+struct ThreadBuffer {
     symbols: Vec<u32>,
     touched: Vec<TraceFunction>,
     /// For each function by number, whether it is in `touched`.
@@ -250,14 +250,14 @@ impl TraceWriter {
     pub fn thread(&mut self, thread: ThreadNumber) -> ThreadWriter<'_> {
         let index = thread.0 as usize;
         if self.threads.len() <= index {
-            self.threads.resize_with(index + 1, Buffer::default);
+            self.threads.resize_with(index + 1, ThreadBuffer::default);
         }
         ThreadWriter { writer: self, index }
     }
 
     /// Number of program blocks of all threads so far.
     pub fn blocks(&self) -> u64 {
-        let pending = |thread: &Buffer| thread.symbols.iter().filter(|symbol| **symbol >= FIRST).count() as u64;
+        let pending = |thread: &ThreadBuffer| thread.symbols.iter().filter(|symbol| **symbol >= FIRST).count() as u64;
         self.threads.iter().map(|thread| thread.blocks + pending(thread)).sum()
     }
 
@@ -297,7 +297,7 @@ impl TraceWriter {
     }
 }
 
-impl Buffer {
+impl ThreadBuffer {
     /// Updates the frames, and notes the functions that occur. `functions` has the function of each block.
     fn follow_symbols(&mut self, functions: &[TraceFunction]) {
         // The function that the thread is in; `None` after a call or return.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use trodden_trace::{
     Collector, Executable, FollowEnding, InheritedSignals, Launcher, ProgramStart, PtraceBreakpoints, RESUMED, RepeatRecipe, RunLog,
-    RunOutcome, RunTarget, SingleStep, Sink, SinkFlow, TRANSFER, ThreadNumber, TraceRun, Uprobes,
+    RunOutcome, RunTarget, SingleStep, Sink, SinkFlow, TRANSFER, ThreadNumber, TraceRun, UprobeCollector,
 };
 
 #[derive(Default)]
@@ -104,8 +104,8 @@ fn may_probe() -> bool {
 #[test]
 fn uprobes_agree_with_stepping() {
     if may_probe() {
-        check_collector_against_stepping(&Uprobes, &["/usr/bin/gzip", "-c"], "a small text, a small text\n");
-        check_collector_against_stepping(&Uprobes, &["/usr/bin/sed", "s/a/b/;p"], "a small text\nof lines\n");
+        check_collector_against_stepping(&UprobeCollector, &["/usr/bin/gzip", "-c"], "a small text, a small text\n");
+        check_collector_against_stepping(&UprobeCollector, &["/usr/bin/sed", "s/a/b/;p"], "a small text\nof lines\n");
     }
 }
 

@@ -9,7 +9,7 @@ use std::sync::atomic::AtomicBool;
 use trodden_binary::{AddressMap, Binary, recover};
 use trodden_trace::{
     Collector, Executable, FollowEnding, InheritedSignals, Launcher, ProgramStart, PtraceBreakpoints, RESUMED, RepeatRecipe, RunOutcome,
-    RunTarget, SingleStep, Sink, SinkFlow, TRANSFER, ThreadNumber, TraceRun, Trampolines, Uprobes,
+    RunTarget, SingleStep, Sink, SinkFlow, TRANSFER, ThreadNumber, TraceRun, TrampolineCollector, UprobeCollector,
 };
 
 /// Keeps the streams in memory.
@@ -81,7 +81,7 @@ fn command(line: &[&str], input: &Path) -> ProgramStart {
 }
 
 fn check_against_stepping(line: &[&str], input: &str) {
-    check_collector_against_stepping(&Trampolines, line, input);
+    check_collector_against_stepping(&TrampolineCollector, line, input);
 }
 
 fn check_collector_against_stepping(collector: &dyn Collector, line: &[&str], input: &str) {
@@ -174,7 +174,7 @@ fn children_run_untraced() {
         let plain = Command::new(&app).status().unwrap();
         assert!(plain.code().unwrap() > 12);
         let blocks = blocks(&app);
-        let (found, outcome) = collect(&Trampolines, command(&[app.to_str().unwrap()], &folder.path().join("a.c")), &blocks);
+        let (found, outcome) = collect(&TrampolineCollector, command(&[app.to_str().unwrap()], &folder.path().join("a.c")), &blocks);
         assert_eq!(outcome.followed.status, Some(plain.code().unwrap() << 8), "{options:?}");
         let (expected, _) = collect(&PtraceBreakpoints, command(&[app.to_str().unwrap()], &folder.path().join("a.c")), &blocks);
         assert!(found[0] == expected[0], "{options:?}: {} and {} blocks", found[0].len(), expected[0].len());
@@ -221,7 +221,7 @@ fn full_rings_lose_no_hits() {
     let app = folder.path().join("app");
     let blocks = blocks(&app);
     let input = folder.path().join("a.c");
-    let (found, outcome) = collect(&Trampolines, command(&[app.to_str().unwrap()], &input), &blocks);
+    let (found, outcome) = collect(&TrampolineCollector, command(&[app.to_str().unwrap()], &input), &blocks);
     let plain = Command::new(&app).status().unwrap();
     assert_eq!(outcome.followed.status, Some(plain.code().unwrap() << 8));
     // The loop's condition is executed once more than its body.
@@ -264,7 +264,7 @@ fn hundreds_of_concurrent_threads_are_recorded() {
             for (int i = 0; i < 300; i++) pthread_join(t[i], 0);
             return 0;
         }"#;
-    let (found, outcome) = entries(&Trampolines, source, &["-O1", "-pthread"], "met");
+    let (found, outcome) = entries(&TrampolineCollector, source, &["-O1", "-pthread"], "met");
     assert_eq!((outcome.followed.status, outcome.followed.threads), (Some(0), 301));
     assert_eq!(found, vec![1; 301]);
 }
@@ -282,8 +282,8 @@ fn may_probe() -> bool {
 #[test]
 fn uprobes_on_all_blocks_agree_with_stepping() {
     if may_probe() {
-        check_collector_against_stepping(&Uprobes, &["/usr/bin/gzip", "-c"], "a small text, a small text\n");
-        check_collector_against_stepping(&Uprobes, &["/usr/bin/mawk", "{ n += NF } END { print n }"], "a b\nc d e\n");
+        check_collector_against_stepping(&UprobeCollector, &["/usr/bin/gzip", "-c"], "a small text, a small text\n");
+        check_collector_against_stepping(&UprobeCollector, &["/usr/bin/mawk", "{ n += NF } END { print n }"], "a b\nc d e\n");
     }
 }
 
@@ -294,7 +294,7 @@ fn half_full_probe_ring_loses_no_hits() {
     }
     let source = "__attribute__((noinline)) static int one(int i) { __asm__ volatile(\"\"); return i & 1; }\n\
         int main(void) { unsigned s = 0; for (int i = 0; i < 400000; i++) s += one(i); return s == 200000 ? 7 : 1; }\n";
-    let (found, outcome) = entries(&Uprobes, source, &["-O1"], "one");
+    let (found, outcome) = entries(&UprobeCollector, source, &["-O1"], "one");
     assert_eq!((outcome.followed.ending, outcome.followed.asynchronous_signals), (FollowEnding::Exited(7), 0));
     assert_eq!(found, [400_000]);
 }
@@ -331,7 +331,7 @@ fn threads_with_timer_signals_are_recorded() {
     let app = folder.path().join("app");
     let plain = Command::new(&app).status().unwrap();
     let blocks = blocks(&app);
-    let (found, outcome) = collect(&Trampolines, command(&[app.to_str().unwrap()], &folder.path().join("a.c")), &blocks);
+    let (found, outcome) = collect(&TrampolineCollector, command(&[app.to_str().unwrap()], &folder.path().join("a.c")), &blocks);
     assert_eq!(outcome.followed.status, Some(plain.code().unwrap() << 8));
     assert_eq!(found.len(), 4);
     let symbol = |name: &str| {
@@ -349,7 +349,7 @@ fn threads_with_timer_signals_are_recorded() {
         let (found, _) = collect_sites(collector, command, &blocks, &[work.start]);
         found.iter().flatten().filter(|block| **block == work.start).count()
     };
-    assert_eq!((again(&Trampolines), again(&PtraceBreakpoints)), (3, 3));
+    assert_eq!((again(&TrampolineCollector), again(&PtraceBreakpoints)), (3, 3));
 }
 
 /// Jumps through a table to blocks of two and four bytes at the end of a page, while a timer sends signals. With a second argument, the
@@ -400,7 +400,7 @@ fn hits_of_short_blocks(collector: &dyn Collector, arguments: &[&str]) -> (Vec<u
 #[test]
 fn short_blocks_are_recorded_while_signals_arrive() {
     const N: usize = 3_000_000;
-    let (found, outcome) = hits_of_short_blocks(&Trampolines, &[&N.to_string()]);
+    let (found, outcome) = hits_of_short_blocks(&TrampolineCollector, &[&N.to_string()]);
     assert_eq!(outcome.followed.ending, FollowEnding::Exited(3));
     assert!(outcome.followed.asynchronous_signals > 0, "{outcome:?}");
     assert_eq!(found, [1, N / 2, N, N + 1, N, 1]);
@@ -409,7 +409,7 @@ fn short_blocks_are_recorded_while_signals_arrive() {
 #[test]
 fn short_blocks_are_recorded_after_the_code_of_their_relays_has_changed() {
     const N: usize = 500;
-    for collector in [&Trampolines as &dyn Collector, &PtraceBreakpoints] {
+    for collector in [&TrampolineCollector as &dyn Collector, &PtraceBreakpoints] {
         let (found, outcome) = hits_of_short_blocks(collector, &[&N.to_string(), "changed"]);
         assert_eq!((outcome.followed.ending, outcome.followed.changed_code.len()), (FollowEnding::Exited(3), 1), "{}", collector.name());
         assert_eq!(found, [1, N / 2, N, 0, 0, 0], "{}", collector.name());

@@ -22,7 +22,7 @@ mod waits;
 
 pub use branches::Branches;
 pub use building::{Build, Instrument, PathAction, Pgo};
-pub use copies::{Copies, Division};
+pub use copies::{CopiesRecording, Division};
 pub use coverage::{Coverage, CoverageFileSelection, CoverageMeasure, CoverageReport, CoverageShow, CoverageThreshold, Covered};
 pub use find::Find;
 pub use fleet::{Aggregate, Fleet, FleetCopies, Pack};

@@ -11,7 +11,7 @@ use core::ptr::{null, null_mut};
 use core::sync::atomic::{AtomicI32, AtomicU64, AtomicUsize, Ordering};
 use libc::{siginfo_t, sigset_t};
 
-type SignalAction = libc::sigaction;
+type LibcSignalAction = libc::sigaction;
 type SignalHandler = extern "C" fn(c_int, *mut siginfo_t, *mut c_void);
 
 /// The sampler's signal; 0 until it is chosen.
@@ -50,15 +50,15 @@ pub fn unblock() {
     }
 }
 
-fn query_action(signal: c_int) -> Option<SignalAction> {
+fn query_action(signal: c_int) -> Option<LibcSignalAction> {
     // SAFETY: zero is a valid value for every field of this C structure.
-    let mut action: SignalAction = unsafe { zeroed() };
+    let mut action: LibcSignalAction = unsafe { zeroed() };
     (real_action(signal, null(), &raw mut action) == 0).then_some(action)
 }
 
 fn install_own_handler(signal: c_int, flags: c_int) -> bool {
     // SAFETY: zero is a valid value for every field of this C structure.
-    let mut action: SignalAction = unsafe { zeroed() };
+    let mut action: LibcSignalAction = unsafe { zeroed() };
     action.sa_sigaction = handle_signal as *const () as usize;
     // The handler runs on the thread's own stack. Alternate stacks are sized for small handlers (8 KiB in Rust's threads), and unwinding
     // needs more.
@@ -66,9 +66,9 @@ fn install_own_handler(signal: c_int, flags: c_int) -> bool {
     real_action(signal, &raw const action, null_mut()) == 0
 }
 
-fn real_action(signal: c_int, new: *const SignalAction, old: *mut SignalAction) -> c_int {
+fn real_action(signal: c_int, new: *const LibcSignalAction, old: *mut LibcSignalAction) -> c_int {
     static REAL: Real = Real::new(c"sigaction");
-    real!(REAL, fn(c_int, *const SignalAction, *mut SignalAction) -> c_int, signal, new, old)
+    real!(REAL, fn(c_int, *const LibcSignalAction, *mut LibcSignalAction) -> c_int, signal, new, old)
 }
 
 fn change_mask(how: c_int, new: *const sigset_t, old: *mut sigset_t) -> c_int {
@@ -96,7 +96,7 @@ fn forward_to_program(signal: c_int, information: *mut siginfo_t, context: *mut 
     }
     if handler == libc::SIG_DFL {
         // SAFETY: zero is a valid value for every field of this C structure.
-        let default: SignalAction = unsafe { zeroed() };
+        let default: LibcSignalAction = unsafe { zeroed() };
         real_action(signal, &raw const default, null_mut());
         // The signal is delivered when this handler returns. SAFETY: the calling thread exists.
         unsafe { libc::pthread_kill(libc::pthread_self(), signal) };
@@ -139,7 +139,7 @@ pub fn call_without_sampler_signal<R>(signals: Option<&sigset_t>, call: impl FnO
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn sigaction(signal: c_int, new: *const SignalAction, old: *mut SignalAction) -> c_int {
+pub unsafe extern "C" fn sigaction(signal: c_int, new: *const LibcSignalAction, old: *mut LibcSignalAction) -> c_int {
     if signal == 0 || signal != SAMPLER_SIGNAL.load(Ordering::Acquire) {
         return real_action(signal, new, old);
     }
@@ -175,7 +175,7 @@ macro_rules! handlers {
                 return real!(REAL, fn(c_int, libc::sighandler_t) -> libc::sighandler_t, signal, handler);
             }
             // SAFETY: zero is a valid value for every field of this C structure.
-            let (mut new, mut old): (SignalAction, SignalAction) = unsafe { (zeroed(), zeroed()) };
+            let (mut new, mut old): (LibcSignalAction, LibcSignalAction) = unsafe { (zeroed(), zeroed()) };
             new.sa_sigaction = handler;
             new.sa_flags = $flags;
             // SAFETY: both actions are local variables.

@@ -247,9 +247,9 @@ fn compute_lower_hull(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
 mod tests {
     use super::*;
 
-    struct Random(u64);
+    struct SmallRandom(u64);
 
-    impl Random {
+    impl SmallRandom {
         fn below(&mut self, limit: u64) -> i128 {
             self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             i128::from((self.0 >> 33) % limit)
@@ -258,7 +258,7 @@ mod tests {
 
     /// Returns the bounds from messages in both directions, with delays of up to 2 ms, between an exact clock and one that is ahead of it
     /// by `ahead`.
-    fn messages(random: &mut Random, count: usize, ahead: impl Fn(i128) -> i128) -> OffsetBounds {
+    fn messages(random: &mut SmallRandom, count: usize, ahead: impl Fn(i128) -> i128) -> OffsetBounds {
         let mut bounds = OffsetBounds::default();
         for _ in 0..count {
             let sent = 1_700_000_000_000_000_000 + random.below(1_000_000_000);
@@ -274,7 +274,7 @@ mod tests {
     #[test]
     fn estimate_violates_no_bound_and_is_within_its_error() {
         for seed in 0..300 {
-            let mut random = Random(seed);
+            let mut random = SmallRandom(seed);
             let (offset, drift) = (random.below(1 << 40) - (1 << 39), random.below(200) - 100);
             let ahead = |time: i128| offset + (time - 1_700_000_000_000_000_000) * drift / 1_000_000;
             let count = 2 + random.below(60) as usize;
@@ -298,7 +298,7 @@ mod tests {
             let since = time - 1_700_000_000_000_000_000;
             since * since / 10_000_000_000_000
         };
-        let bounds = messages(&mut Random(7), 20_000, ahead);
+        let bounds = messages(&mut SmallRandom(7), 20_000, ahead);
         let found = bounds.estimate().unwrap();
         assert_eq!(found.violated, 0);
         assert!(found.error_ns < 3_000, "{found:?}");

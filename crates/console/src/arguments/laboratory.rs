@@ -452,12 +452,12 @@ mod tests {
     fn choices_are_equal_after_encoding_and_parsing() {
         #[derive(Parser)]
         #[command(no_binary_name = true)]
-        struct Line {
+        struct GivenLine {
             #[command(flatten)]
             given: GivenChoices,
         }
         let line = ["--chords", "off", "--keep-profile", "a %file=\n", "--all-procedures", "--min-share=-1"];
-        let given = Line::try_parse_from(line).unwrap().given;
+        let given = GivenLine::try_parse_from(line).unwrap().given;
         let choices = parse_variable(&given.to_variable_value()).unwrap().choices;
         assert_eq!(choices, given.choices);
         assert_eq!((choices.counting.chords, choices.guided.min_share), (Some(false), Some(-1.0)));

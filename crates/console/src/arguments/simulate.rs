@@ -106,11 +106,11 @@ impl Default for SimulateModel {
     fn default() -> SimulateModel {
         #[derive(Parser)]
         #[command(no_binary_name = true)]
-        struct Line {
+        struct ModelLine {
             #[command(flatten)]
             model: SimulateModel,
         }
-        Line::parse_from([""; 0]).model
+        ModelLine::parse_from([""; 0]).model
     }
 }
 

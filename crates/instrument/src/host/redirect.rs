@@ -11,6 +11,7 @@
 //! of these cases the compilation ends with an error; no code is silently left uninstrumented.
 
 use super::{symbol, version_text};
+use crate::llvm::{Module, TargetMachine};
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::sync::Once;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering::Relaxed};
@@ -55,10 +56,15 @@ extern "C" fn begin_code_generation(analysis: *mut c_void) -> *mut c_void {
     let (module, machine) = (MODULE.swap(std::ptr::null_mut(), Relaxed), MACHINE.load(Relaxed));
     // SAFETY: the parameter starts with a function object, which starts with the target machine that it captures.
     let captured = unsafe { *analysis.cast::<*mut c_void>() };
-    if module.is_null() || captured != machine {
+    if captured != machine {
         crate::fail(&unsupported_clang("generates code in an unknown way"));
     }
-    IS_SKIPPED.store(crate::before_code_generation(module.cast(), machine, 0, std::ptr::null_mut()), Relaxed);
+    // SAFETY: clang passed both to LLVM's functions, and needs them until it has generated code, which is after this.
+    let (module, machine) = unsafe { (Module::from_raw(module), TargetMachine::from_raw(machine)) };
+    let Some((module, machine)) = module.zip(machine) else {
+        crate::fail(&unsupported_clang("generates code in an unknown way"));
+    };
+    IS_SKIPPED.store(crate::before_code_generation(module, machine, 0, std::ptr::null_mut()), Relaxed);
     original(analysis)
 }
 
@@ -187,7 +193,7 @@ fn loaded_objects() -> Vec<LoadedObject> {
     extern "C" fn collect(info: *const ObjectInfo, _size: usize, objects: *mut c_void) -> c_int {
         // SAFETY: the dynamic linker passes valid information, and the vector that it was given. No loaded file is unloaded.
         let (info, objects) = unsafe { (&*info, &mut *objects.cast::<Vec<LoadedObject>>()) };
-        // SAFETY: as above.
+        // SAFETY: the headers of a loaded file have that many entries, and stay mapped.
         let segments = unsafe { std::slice::from_raw_parts(info.segments, info.segment_count.into()) };
         objects.push(LoadedObject { base: info.base, segments });
         0
@@ -258,7 +264,7 @@ impl LoadedObject {
             (slot as *mut usize).write(value);
         }
         if self.contains(READ_ONLY_AFTER_RELOCATION, slot) {
-            // SAFETY: as above; the dynamic linker has protected all pages of the segment.
+            // SAFETY: the page was read-only before, like all of the segment, and is so again.
             unsafe { mprotect(page, PAGE, READABLE) };
         }
     }

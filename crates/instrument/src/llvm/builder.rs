@@ -1,21 +1,25 @@
 //! An instruction builder.
 
-use super::{Block, Module, Value, attribute_kind, copy_fast_math, llvm};
-use llvm_sys::core::*;
-use llvm_sys::prelude::*;
-use llvm_sys::{LLVMAttributeIndex, LLVMInlineAsmDialect, LLVMIntPredicate};
+use super::classes::{Class, FunctionType, IntegerType, NumberValue, Pointer, StructType};
+use super::functions::*;
+use super::handles::{Block, BuilderHandle, CodeAttribute, DebugLocation, Module, Terminated, Type, Value};
+use llvm_sys::{LLVMAtomicOrdering, LLVMAtomicRMWBinOp, LLVMInlineAsmDialect, LLVMIntPredicate};
 
 /// Inserts instructions at a position in a module.
 pub struct Builder {
     pub module: Module,
-    raw: LLVMBuilderRef,
+    raw: BuilderHandle,
 }
 
+/// A function of LLVM that builds an operation on two integers of one type.
+struct IntegerOperator(unsafe extern "C" fn(BuilderHandle, NumberValue, NumberValue, Terminated) -> Value);
+
+/// Defines methods that build operations on two integers.
 macro_rules! operations {
     ($($(#[$what:meta])* $name:ident: $build:ident,)*) => {
         impl Builder {
             $($(#[$what])* pub fn $name(&self, a: Value, b: Value) -> Value {
-                Value(llvm!($build(self.raw, a.0, b.0, c"".as_ptr())))
+                self.operation(IntegerOperator($build), a, b)
             })*
         }
     };
@@ -33,72 +37,120 @@ operations! {
     shift_right: LLVMBuildLShr,
 }
 
+/// Results of instructions have no names.
+const UNNAMED: &std::ffi::CStr = c"";
+
+/// Positions.
 impl Builder {
+    /// Creates a builder, which the caller positions.
     fn new(module: Module) -> Builder {
-        Builder { module, raw: llvm!(LLVMCreateBuilderInContext(module.context())) }
+        Builder { module, raw: LLVMCreateBuilderInContext(module.context()) }
     }
 
     /// Inserts before an instruction, with the given debug location.
-    pub fn before(module: Module, instruction: Value, location: Option<LLVMMetadataRef>) -> Builder {
+    pub fn before(module: Module, instruction: Value, location: Option<DebugLocation>) -> Builder {
         let builder = Builder::new(module);
-        llvm!(LLVMPositionBuilderBefore(builder.raw, instruction.0));
+        LLVMPositionBuilderBefore(builder.raw, instruction.expect());
         builder.locate(location)
     }
 
     /// Inserts an empty phi node before an instruction and before the debug records attached to it, which no phi node may follow.
-    pub fn phi_before(module: Module, instruction: Value, kind: LLVMTypeRef, location: Option<LLVMMetadataRef>) -> Value {
+    pub fn phi_before(module: Module, instruction: Value, kind: Type, location: Option<DebugLocation>) -> Value {
         let builder = Builder::new(module);
-        llvm!(LLVMPositionBuilderBeforeInstrAndDbgRecords(builder.raw, instruction.0));
+        LLVMPositionBuilderBeforeInstrAndDbgRecords(builder.raw, instruction.expect());
         builder.locate(location).phi(kind)
     }
 
-    pub fn phi_at_top(module: Module, block: Block, kind: LLVMTypeRef, location: Option<LLVMMetadataRef>) -> Value {
+    /// Inserts an empty phi node at the beginning of a block.
+    pub fn phi_at_top(module: Module, block: Block, kind: Type, location: Option<DebugLocation>) -> Value {
         Builder::phi_before(module, block.instructions().next().expect("a block has a terminator"), kind, location)
     }
 
     /// Inserts an empty phi node with the type, location and fast-math flags of `phi`.
     pub fn phi_like(module: Module, phi: Value, before: Value) -> Value {
         let new = Builder::phi_before(module, before, phi.kind(), phi.location());
-        copy_fast_math(phi, new);
+        new.copy_fast_math(phi);
         new
     }
 
     /// Appends to a block, with the given debug location.
-    pub fn at_end(module: Module, block: Block, location: Option<LLVMMetadataRef>) -> Builder {
+    pub fn at_end(module: Module, block: Block, location: Option<DebugLocation>) -> Builder {
         let builder = Builder::new(module);
-        llvm!(LLVMPositionBuilderAtEnd(builder.raw, block.0));
+        LLVMPositionBuilderAtEnd(builder.raw, block);
         builder.locate(location)
     }
 
-    fn locate(self, location: Option<LLVMMetadataRef>) -> Builder {
-        llvm!(LLVMSetCurrentDebugLocation2(self.raw, location.unwrap_or(std::ptr::null_mut())));
+    fn locate(self, location: Option<DebugLocation>) -> Builder {
+        LLVMSetCurrentDebugLocation2(self.raw, location);
         self
     }
 
-    pub fn raw(&self) -> LLVMBuilderRef {
-        self.raw
+    /// Returns the block into which instructions are inserted.
+    pub fn block(&self) -> Block {
+        LLVMGetInsertBlock(self.raw).expect("builders have a position")
+    }
+
+    /// Inserts an instruction that was removed from its block, or is a copy.
+    pub fn insert(&self, instruction: Value) {
+        assert!(!instruction.is_in_block(), "the instruction is in no other block");
+        // SAFETY: no block has the instruction, so the block of this position can own it.
+        unsafe { LLVMInsertIntoBuilder(self.raw, instruction.expect()) }
+    }
+}
+
+/// Terminators and phi nodes.
+impl Builder {
+    /// `br label %to`
+    pub fn jump(&self, to: Block) {
+        LLVMBuildBr(self.raw, to);
+    }
+
+    /// `br i1 %condition, label %yes, label %no`
+    pub fn branch(&self, condition: Value, yes: Block, no: Block) -> Value {
+        LLVMBuildCondBr(self.raw, condition.expect(), yes, no)
+    }
+
+    /// Returns a call's result, or nothing if it has none.
+    pub fn return_result_of(&self, call: Value) -> Value {
+        let expected = self.block().function().value_type().result();
+        assert!(call.kind() == expected, "a function returns a value of its type of result");
+        match call.is_void() {
+            true => LLVMBuildRetVoid(self.raw),
+            // SAFETY: the value has the function's type of result.
+            false => unsafe { LLVMBuildRet(self.raw, call) },
+        }
+    }
+
+    pub fn unreachable(&self) -> Value {
+        LLVMBuildUnreachable(self.raw)
+    }
+
+    pub fn phi(&self, kind: Type) -> Value {
+        LLVMBuildPhi(self.raw, kind, UNNAMED.into())
+    }
+}
+
+/// Numbers.
+impl Builder {
+    fn operation(&self, operator: IntegerOperator, a: Value, b: Value) -> Value {
+        assert!(a.kind() == b.kind(), "an operation has operands of one type");
+        // SAFETY: the operator takes two integers of one type, which `a` and `b` are.
+        unsafe { operator.0(self.raw, a.expect(), b.expect(), UNNAMED.into()) }
     }
 
     pub fn constant(&self, value: u64) -> Value {
         self.module.constant(value as i64)
     }
 
-    /// `br label %to`
-    pub fn jump(&self, to: Block) {
-        llvm!(LLVMBuildBr(self.raw, to.0));
-    }
-
-    /// `br i1 %condition, label %yes, label %no`
-    pub fn branch(&self, condition: Value, yes: Block, no: Block) -> Value {
-        Value(llvm!(LLVMBuildCondBr(self.raw, condition.0, yes.0, no.0)))
-    }
-
-    pub fn phi(&self, kind: LLVMTypeRef) -> Value {
-        Value(llvm!(LLVMBuildPhi(self.raw, kind, c"".as_ptr())))
+    pub fn not(&self, number: Value) -> Value {
+        LLVMBuildNot(self.raw, number.expect(), UNNAMED.into())
     }
 
     pub fn compare(&self, how: LLVMIntPredicate, a: Value, b: Value) -> Value {
-        Value(llvm!(LLVMBuildICmp(self.raw, how, a.0, b.0, c"".as_ptr())))
+        let is_comparable = NumberValue::of(a).is_some() || Pointer::of(a).is_some();
+        assert!(is_comparable && a.kind() == b.kind(), "numbers or pointers of one type are compared");
+        // SAFETY: both operands are numbers or pointers of one type.
+        unsafe { LLVMBuildICmp(self.raw, how, a, b, UNNAMED.into()) }
     }
 
     pub fn equal(&self, a: Value, b: Value) -> Value {
@@ -106,34 +158,129 @@ impl Builder {
     }
 
     pub fn select(&self, condition: Value, yes: Value, no: Value) -> Value {
-        Value(llvm!(LLVMBuildSelect(self.raw, condition.0, yes.0, no.0, c"".as_ptr())))
+        assert!(yes.kind() == no.kind(), "both values have the type of the result");
+        // SAFETY: the condition is an `i1`, and the values have one type.
+        unsafe { LLVMBuildSelect(self.raw, condition.expect(), yes, no, UNNAMED.into()) }
     }
 
+    /// Extends a number to 64 bits, without sign.
     pub fn zero_extend(&self, number: Value) -> Value {
-        Value(llvm!(LLVMBuildZExt(self.raw, number.0, self.module.i64(), c"".as_ptr())))
+        let (from, to) = (number.expect(), self.module.i64());
+        assert!(number.integer_width() <= to.width(), "the number has at most 64 bits");
+        // SAFETY: the new type is not narrower.
+        unsafe { LLVMBuildZExt(self.raw, from, to.expect(), UNNAMED.into()) }
+    }
+
+    /// Extends a number to a wider type, with sign.
+    pub fn sign_extend(&self, number: Value, to: Type) -> Value {
+        assert!(number.integer_width() <= to.width(), "the new type is not narrower");
+        // SAFETY: the new type is not narrower.
+        unsafe { LLVMBuildSExt(self.raw, number.expect(), to.expect(), UNNAMED.into()) }
+    }
+
+    /// Returns the lower part of a number.
+    pub fn truncate(&self, number: Value, to: Type) -> Value {
+        assert!(number.integer_width() >= to.width(), "the new type is not wider");
+        // SAFETY: the new type is not wider.
+        unsafe { LLVMBuildTrunc(self.raw, number.expect(), to.expect(), UNNAMED.into()) }
     }
 
     pub fn pointer_to_int(&self, address: Value) -> Value {
-        Value(llvm!(LLVMBuildPtrToInt(self.raw, address.0, self.module.i64(), c"".as_ptr())))
+        LLVMBuildPtrToInt(self.raw, address.expect(), self.module.i64().expect::<IntegerType>(), UNNAMED.into())
     }
 
     /// Builds `freeze`: turns poison into an arbitrary but fixed value.
     pub fn freeze(&self, value: Value) -> Value {
-        Value(llvm!(LLVMBuildFreeze(self.raw, value.0, c"".as_ptr())))
+        LLVMBuildFreeze(self.raw, value, UNNAMED.into())
     }
 
+    /// Counts leading or trailing zeros with the given intrinsic; the result for 0 is 64.
+    pub fn count_zeros(&self, intrinsic: &str, number: Value) -> Value {
+        let defined = self.module.i1().unsigned(0);
+        self.call(self.module.intrinsic(intrinsic, &[self.module.i64()]), &[number, defined])
+    }
+}
+
+/// Memory.
+impl Builder {
+    /// Reserves memory in the stack frame.
+    pub fn allocate(&self, kind: Type) -> Value {
+        LLVMBuildAlloca(self.raw, kind.expect(), UNNAMED.into())
+    }
+
+    /// Builds the address `base + offset`, in units of `element`.
+    pub fn offset(&self, element: Type, base: Value, offset: Value) -> Value {
+        let index: NumberValue = offset.expect();
+        // SAFETY: there is one index, a number, which moves the address by the size of the type.
+        unsafe { LLVMBuildGEP2(self.raw, element.expect(), base.expect(), &index, 1, UNNAMED.into()) }
+    }
+
+    pub fn load(&self, kind: Type, from: Value) -> Value {
+        LLVMBuildLoad2(self.raw, kind.expect(), from.expect(), UNNAMED.into())
+    }
+
+    pub fn store(&self, value: Value, to: Value) -> Value {
+        LLVMBuildStore(self.raw, value, to.expect())
+    }
+
+    /// Adds to a number in memory, atomically.
+    pub fn atomic_add(&self, address: Value, by: Value) {
+        let (add, order) = (LLVMAtomicRMWBinOp::LLVMAtomicRMWBinOpAdd, LLVMAtomicOrdering::LLVMAtomicOrderingMonotonic);
+        // SAFETY: the address is a pointer and `by` an integer, to which addition applies, and the order is one of atomic updates.
+        unsafe { LLVMBuildAtomicRMW(self.raw, add, address.expect(), by.expect(), order, 0) };
+    }
+
+    /// Stores `new` in memory if that contains `expected`, atomically. Returns the earlier content, and whether it was `expected`.
+    pub fn atomic_exchange(&self, address: Value, expected: Value, new: Value, alignment: u32) -> (Value, Value) {
+        let order = LLVMAtomicOrdering::LLVMAtomicOrderingMonotonic;
+        assert!(expected.kind() == new.kind(), "a number is exchanged for one of its type");
+        // SAFETY: the address is a pointer, the numbers have one type, and both orders are ones of this instruction.
+        let both = unsafe { LLVMBuildAtomicCmpXchg(self.raw, address.expect(), expected.expect(), new.expect(), order, order, 0) };
+        both.set_alignment(alignment);
+        (self.extract(both, 0), self.extract(both, 1))
+    }
+
+    /// Returns an element of a structure.
+    fn extract(&self, structure: Value, index: u32) -> Value {
+        assert!(StructType::of(structure.kind()).is_some() && index < structure.kind().structure_elements().len() as u32);
+        // SAFETY: the value is a structure that has the element.
+        unsafe { LLVMBuildExtractValue(self.raw, structure, index, UNNAMED.into()) }
+    }
+}
+
+/// Checks that arguments fit a function type.
+fn check_arguments(kind: Type, arguments: &[Value]) {
+    let parameters = kind.parameters();
+    let is_count_right = parameters.len() == arguments.len() || kind.is_variadic() && parameters.len() < arguments.len();
+    let fits = is_count_right && parameters.iter().zip(arguments).all(|(parameter, argument)| *parameter == argument.kind());
+    assert!(fits, "the arguments do not fit `{}`", kind.printed());
+}
+
+/// Calls.
+impl Builder {
     pub fn call(&self, function: Value, arguments: &[Value]) -> Value {
-        self.call_as(llvm!(LLVMGlobalGetValueType(function.0)), function, arguments)
+        self.call_as(function.value_type(), function, arguments)
     }
 
     /// Builds a call of `callee` as a function of type `kind`.
-    pub fn call_as(&self, kind: LLVMTypeRef, callee: Value, arguments: &[Value]) -> Value {
-        let mut arguments: Vec<LLVMValueRef> = arguments.iter().map(|a| a.0).collect();
-        Value(llvm!(LLVMBuildCall2(self.raw, kind, callee.0, arguments.as_mut_ptr(), arguments.len() as u32, c"".as_ptr())))
+    pub fn call_as(&self, kind: Type, callee: Value, arguments: &[Value]) -> Value {
+        check_arguments(kind, arguments);
+        let count = arguments.len() as u32;
+        // SAFETY: the array has that many arguments, which fit the type.
+        unsafe { LLVMBuildCall2(self.raw, kind.expect::<FunctionType>(), callee.expect(), arguments.as_ptr(), count, UNNAMED.into()) }
+    }
+
+    /// Builds an `invoke` of a function.
+    pub fn invoke(&self, function: Value, arguments: &[Value], normal: Block, unwind: Block) -> Value {
+        let kind = function.value_type();
+        check_arguments(kind, arguments);
+        let (kind, count) = (kind.expect::<FunctionType>(), arguments.len() as u32);
+        // SAFETY: the array has that many arguments, which fit the type.
+        unsafe { LLVMBuildInvoke2(self.raw, kind, function.expect(), arguments.as_ptr(), count, normal, unwind, UNNAMED.into()) }
     }
 
     /// Builds inline assembly with side effects, in AT&T syntax.
-    pub fn assembly(&self, result: LLVMTypeRef, text: &str, registers: &str, operands: &[Value]) -> Value {
+    pub fn assembly(&self, result: Type, text: &str, registers: &str, operands: &[Value]) -> Value {
         self.assembly_with(true, result, text, registers, operands)
     }
 
@@ -141,10 +288,8 @@ impl Builder {
     pub fn assembly_on_memory(&self, text: &str, constraints: &str, addresses: &[Value], others: &[Value]) {
         let operands: Vec<Value> = addresses.iter().chain(others).copied().collect();
         let call = self.assembly(self.module.void(), text, constraints, &operands);
-        let word = llvm!(LLVMCreateTypeAttribute(self.module.context(), attribute_kind("elementtype"), self.module.i64()));
-        for number in 1..=addresses.len() {
-            llvm!(LLVMAddCallSiteAttribute(call.0, number as LLVMAttributeIndex, word));
-        }
+        let word = CodeAttribute::element_type(self.module.context(), self.module.i64());
+        (1..=addresses.len()).for_each(|number| call.add_call_attribute_at(number as u32, word));
     }
 
     /// Hides a value from code generation, so that nothing can be inferred about it.
@@ -152,43 +297,21 @@ impl Builder {
         self.assembly_with(false, value.kind(), "", "=r,0", &[value])
     }
 
-    fn assembly_with(&self, effects: bool, result: LLVMTypeRef, text: &str, registers: &str, operands: &[Value]) -> Value {
-        let mut kinds: Vec<LLVMTypeRef> = operands.iter().map(|o| o.kind()).collect();
-        let kind = llvm!(LLVMFunctionType(result, kinds.as_mut_ptr(), kinds.len() as u32, 0));
+    fn assembly_with(&self, effects: bool, result: Type, text: &str, registers: &str, operands: &[Value]) -> Value {
+        let kinds: Vec<Type> = operands.iter().map(|o| o.kind()).collect();
+        let kind = Type::function(result, &kinds);
         let (dialect, effects) = (LLVMInlineAsmDialect::LLVMInlineAsmDialectATT, effects.into());
         let (text_at, registers_at) = (text.as_ptr().cast(), registers.as_ptr().cast());
-        let assembly = llvm!(LLVMGetInlineAsm(kind, text_at, text.len(), registers_at, registers.len(), effects, 0, dialect, 0));
-        self.call_as(kind, Value(assembly), operands)
-    }
-
-    /// Counts leading or trailing zeros with the given intrinsic; the result for 0 is 64.
-    pub fn count_zeros(&self, intrinsic: &str, number: Value) -> Value {
-        let defined = llvm!(LLVMConstInt(llvm!(LLVMInt1TypeInContext(self.module.context())), 0, 0));
-        self.call(self.module.intrinsic(intrinsic, &mut [self.module.i64()]), &[number, Value(defined)])
-    }
-
-    /// Builds the address `base + offset`, in units of `element`.
-    pub fn offset(&self, element: LLVMTypeRef, base: Value, offset: Value) -> Value {
-        let mut indices = [offset.0];
-        Value(llvm!(LLVMBuildGEP2(self.raw, element, base.0, indices.as_mut_ptr(), 1, c"".as_ptr())))
-    }
-
-    pub fn load(&self, kind: LLVMTypeRef, from: Value) -> Value {
-        Value(llvm!(LLVMBuildLoad2(self.raw, kind, from.0, c"".as_ptr())))
-    }
-
-    pub fn store(&self, value: Value, to: Value) -> Value {
-        Value(llvm!(LLVMBuildStore(self.raw, value.0, to.0)))
-    }
-
-    /// Inserts an instruction that was removed from its block.
-    pub fn insert(&self, instruction: Value) {
-        llvm!(LLVMInsertIntoBuilder(self.raw, instruction.0));
+        // SAFETY: pointers and lengths are those of `text` and `registers`, which LLVM copies.
+        let assembly =
+            unsafe { LLVMGetInlineAsm(kind.expect(), text_at, text.len(), registers_at, registers.len(), effects, 0, dialect, 0) };
+        self.call_as(kind, assembly, operands)
     }
 }
 
 impl Drop for Builder {
     fn drop(&mut self) {
-        llvm!(LLVMDisposeBuilder(self.raw));
+        // SAFETY: the handle is not copied out of the builder, which ends here.
+        unsafe { LLVMDisposeBuilder(self.raw) }
     }
 }

@@ -1,35 +1,34 @@
 //! Modules for unit tests, parsed from LLVM's assembly language. Unit tests are linked with LLVM; the plugin is not.
 
-use super::{Block, Module, Value, llvm, owned};
-use llvm_sys::analysis::{LLVMVerifierFailureAction, LLVMVerifyFunction};
-use llvm_sys::core::*;
-use llvm_sys::ir_reader::LLVMParseIRInContext2;
+use super::functions::{LLVMContextCreate, LLVMCreateMemoryBufferWithMemoryRangeCopy, LLVMGetBasicBlockName};
+use super::handles::{Block, LlvmContext, MemoryBuffer, Module, OwnedText, Terminated, Value};
+use super::values::take;
+use std::ffi::c_int;
 
+// SAFETY: it reads the buffer, and reports either a module or a message.
 #[link(name = "LLVM-22")]
-unsafe extern "C" {}
+unsafe extern "C" {
+    safe fn LLVMParseIRInContext2(
+        context: LlvmContext,
+        buffer: MemoryBuffer,
+        module: &mut Option<Module>,
+        message: &mut Option<OwnedText>,
+    ) -> c_int;
+}
 
 /// Parses a module. Its context is never freed, so handles stay valid.
 ///
 /// # Panics
 /// The text is not a valid module.
 pub fn parse(text: &str) -> Module {
-    let (mut module, mut message) = (std::ptr::null_mut(), std::ptr::null_mut());
-    let context = llvm!(LLVMContextCreate());
-    let buffer = llvm!(LLVMCreateMemoryBufferWithMemoryRangeCopy(text.as_ptr().cast(), text.len(), c"test".as_ptr()));
-    let failed = llvm!(LLVMParseIRInContext2(context, buffer, &mut module, &mut message));
-    assert!(failed == 0, "{}", owned(message));
-    Module::new(module)
+    // SAFETY: pointer and length are those of `text`, which LLVM copies.
+    let buffer = unsafe { LLVMCreateMemoryBufferWithMemoryRangeCopy(text.as_ptr().cast(), text.len(), Terminated::from(c"test")) };
+    let (mut module, mut message) = (None, None);
+    let failed = LLVMParseIRInContext2(LLVMContextCreate(), buffer, &mut module, &mut message);
+    assert!(failed == 0, "{}", message.map(take).unwrap_or_default());
+    module.expect("a module was parsed")
 }
 
 pub fn block(function: Value, name: &str) -> Block {
-    let is_wanted = |block: &Block| {
-        let raw = llvm!(LLVMGetBasicBlockName(block.0));
-        // SAFETY: LLVM returns a NUL-terminated string that lives as long as the block.
-        unsafe { std::ffi::CStr::from_ptr(raw) }.to_bytes() == name.as_bytes()
-    };
-    function.blocks().find(is_wanted).expect("the function has the block")
-}
-
-pub fn is_valid(function: Value) -> bool {
-    llvm!(LLVMVerifyFunction(function.0, LLVMVerifierFailureAction::LLVMPrintMessageAction)) == 0
+    function.blocks().find(|block| LLVMGetBasicBlockName(*block).to_text() == name).expect("the function has the block")
 }

@@ -10,12 +10,11 @@ use super::{Observer, plan_function};
 use crate::describe::{EdgeSite, FunctionCfg};
 use crate::error::InstrumentError;
 use crate::flags::set_option;
-use crate::llvm::{Block, Builder, Module, Value, llvm};
+use crate::llvm::{Block, Builder, Module, Value};
 use crate::shape::predecessors;
 use crate::unit::Unit;
 use indexmap::{IndexMap, IndexSet};
 use llvm_sys::LLVMOpcode;
-use llvm_sys::core::*;
 use trodden_unit::probes::{PseudoProbe, probe_function_id};
 use trodden_unit::{EdgeKind, Identity};
 
@@ -56,23 +55,6 @@ struct FunctionPseudoProbes {
     function: String,
     /// The probes, each with the position of the instruction before which it is inserted.
     at: Vec<((usize, usize), PseudoProbe)>,
-}
-
-/// A copy of a module; deleted on drop.
-pub struct ModuleCopy {
-    pub module: Module,
-}
-
-impl ModuleCopy {
-    pub fn from_module(module: Module) -> ModuleCopy {
-        ModuleCopy { module: Module::new(llvm!(LLVMCloneModule(module.raw))) }
-    }
-}
-
-impl Drop for ModuleCopy {
-    fn drop(&mut self) {
-        llvm!(LLVMDisposeModule(self.module.raw));
-    }
 }
 
 impl PseudoProbes {
@@ -149,9 +131,9 @@ pub fn forbid_tail_merging() {
 
 /// Inserts the probes. Functions are numbered by their order in the unit.
 fn insert(module: Module, unit: Identity, probes: &[FunctionPseudoProbes]) {
-    llvm!(LLVMGetOrInsertNamedMetadata(module.raw, PROBES_METADATA.as_ptr().cast(), PROBES_METADATA.len()));
-    let probe = module.intrinsic("llvm.pseudoprobe", &mut []);
-    let whole = Value(llvm!(LLVMConstInt(llvm!(LLVMInt32TypeInContext(module.context())), 0, 0)));
+    module.declare_named_metadata(PROBES_METADATA);
+    let probe = module.intrinsic("llvm.pseudoprobe", &[]);
+    let whole = module.i32().unsigned(0);
     let functions: IndexMap<String, Value> = module.functions().map(|f| (f.name(), f)).collect();
     for (number, probes) in probes.iter().enumerate() {
         let function = functions[&probes.function];

@@ -4,10 +4,9 @@
 use super::{Observer, plan_function};
 use crate::emit;
 use crate::error::InstrumentError;
-use crate::llvm::Value;
+use crate::llvm::{TargetMachine, Value};
 use crate::sample;
 use crate::unit::Unit;
-use llvm_sys::target_machine::LLVMTargetMachineRef;
 
 pub struct CountsInBursts;
 
@@ -16,7 +15,7 @@ impl Observer for CountsInBursts {
         crate::versions::reason_not_to_double(function)
     }
 
-    fn observe_all(&mut self, unit: &mut Unit, functions: &[Value], _: LLVMTargetMachineRef) -> Result<(), InstrumentError> {
+    fn observe_all(&mut self, unit: &mut Unit, functions: &[Value], _: TargetMachine) -> Result<(), InstrumentError> {
         let planned = functions.iter().map(|f| plan_function(unit, self, *f)).collect::<Result<Vec<_>, _>>()?;
         let tier = sample::SampleTier::new(unit.context, &planned, unit.options.choices.trip_counts);
         for mut planned in planned {

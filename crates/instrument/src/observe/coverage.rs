@@ -5,14 +5,13 @@
 use super::Observer;
 use super::edge_profile::extract;
 use crate::describe::FunctionCfg;
-use crate::llvm::{Module, Value};
+use crate::llvm::{DebugLocation, Module, Value};
 use crate::module_context::ModuleContext;
 use crate::options::PluginOptions;
 use crate::path_end::PathEndAction;
 use crate::placeholders::{CounterKind, PlaceholderError, Placeholders};
 use crate::planned_function::PlannedFunction;
 use crate::unit::Unit;
-use llvm_sys::prelude::LLVMMetadataRef;
 use trodden_unit::EdgeProfile;
 
 pub struct CoverageCounts {
@@ -47,7 +46,7 @@ impl Observer for CoverageCounts {
         placeholders.record_calls(function, cfg, number, &mut unit.positions, &mut unit.map.counters);
     }
 
-    fn inserted(&mut self, _: &PlannedFunction, base: Value, _: PathEndAction, _: Option<LLVMMetadataRef>) {
+    fn inserted(&mut self, _: &PlannedFunction, base: Value, _: PathEndAction, _: Option<DebugLocation>) {
         self.placeholders.iter_mut().for_each(|placeholders| placeholders.resolve(base));
     }
 

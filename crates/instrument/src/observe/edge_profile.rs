@@ -3,14 +3,13 @@
 
 use super::Observer;
 use crate::describe::FunctionCfg;
-use crate::llvm::{Module, Value};
+use crate::llvm::{DebugLocation, Module, Value};
 use crate::module_context::ModuleContext;
 use crate::options::{PluginOptions, ThreadCounters};
 use crate::path_end::PathEndAction;
 use crate::placeholders::{self, CounterKind, PlaceholderError, Placeholders, RemovalOptions};
 use crate::planned_function::PlannedFunction;
 use crate::unit::Unit;
-use llvm_sys::prelude::LLVMMetadataRef;
 use trodden_unit::EdgeProfile;
 
 pub struct EdgeProfileCounts {
@@ -62,7 +61,7 @@ impl Observer for EdgeProfileCounts {
         placeholders.record(function, cfg, &unit.no_return, unit.map.functions.len(), &mut unit.map.counters);
     }
 
-    fn inserted(&mut self, _: &PlannedFunction, base: Value, _: PathEndAction, _: Option<LLVMMetadataRef>) {
+    fn inserted(&mut self, _: &PlannedFunction, base: Value, _: PathEndAction, _: Option<DebugLocation>) {
         self.placeholders.iter_mut().for_each(|placeholders| placeholders.resolve(base));
     }
 

@@ -4,12 +4,11 @@ use super::Observer;
 use crate::describe::FunctionCfg;
 use crate::error::InstrumentError;
 use crate::interesting::{InterestingRequest, Words, all_paths, plan};
-use crate::llvm::{Block, Value};
+use crate::llvm::{Block, DebugLocation, Value};
 use crate::options::ExperimentScheme;
 use crate::path_end::PathEndAction;
 use crate::planned_function::PlannedFunction;
 use crate::unit::Unit;
-use llvm_sys::prelude::LLVMMetadataRef;
 use trodden_flow::program::{Cells, EarlyCounting, PassChoices};
 use trodden_flow::{NumberingScheme, Plan};
 use trodden_selective::plan::{InterestingInput, InterestingPlanError};
@@ -50,7 +49,7 @@ impl Observer for InterestingPaths {
         }
     }
 
-    fn enter<'p>(&self, unit: &Unit, planned: &'p PlannedFunction, location: Option<LLVMMetadataRef>) -> (Value, PathEndAction<'p>) {
+    fn enter<'p>(&self, unit: &Unit, planned: &'p PlannedFunction, location: Option<DebugLocation>) -> (Value, PathEndAction<'p>) {
         let base = unit.thread_counters(planned, location);
         let at_end = match words(unit, planned) {
             Some(words) => PathEndAction::Interesting(words, None),

@@ -20,7 +20,7 @@ pub mod watched;
 
 use crate::describe::FunctionCfg;
 use crate::error::InstrumentError;
-use crate::llvm::{Block, Module, Value};
+use crate::llvm::{Block, DebugLocation, Module, TargetMachine, Value};
 use crate::module_context::ModuleContext;
 use crate::options::PluginOptions;
 use crate::path_end::PathEndAction;
@@ -30,8 +30,6 @@ use crate::probes;
 use crate::program_passes;
 use crate::shape::prepare;
 use crate::unit::{Unit, choose, verify_plan};
-use llvm_sys::prelude::LLVMMetadataRef;
-use llvm_sys::target_machine::LLVMTargetMachineRef;
 use trodden_flow::frequency::Frequencies;
 use trodden_flow::program::PassChoices;
 use trodden_flow::{Plan, ProbeProgram};
@@ -81,7 +79,7 @@ pub trait Observer {
     ///
     /// # Errors
     /// The experiment's input belongs to different code, or a function has too many events.
-    fn observe_all(&mut self, unit: &mut Unit, functions: &[Value], _machine: LLVMTargetMachineRef) -> Result<(), InstrumentError> {
+    fn observe_all(&mut self, unit: &mut Unit, functions: &[Value], _machine: TargetMachine) -> Result<(), InstrumentError> {
         functions.iter().try_for_each(|function| self.observe(unit, *function))
     }
 
@@ -137,12 +135,12 @@ pub trait Observer {
     fn rewrite(&self, _program: &mut ProbeProgram, _cfg: &FunctionCfg) {}
 
     /// Emits the code at a function's entry. Returns the base address of its counters, and the action at the end of its paths.
-    fn enter<'p>(&self, unit: &Unit, planned: &'p PlannedFunction, location: Option<LLVMMetadataRef>) -> (Value, PathEndAction<'p>) {
+    fn enter<'p>(&self, unit: &Unit, planned: &'p PlannedFunction, location: Option<DebugLocation>) -> (Value, PathEndAction<'p>) {
         (unit.thread_counters(planned, location), unit.in_array_or_table(planned))
     }
 
     /// Called after a function's probes were inserted.
-    fn inserted(&mut self, _planned: &PlannedFunction, _base: Value, _at_end: PathEndAction, _location: Option<LLVMMetadataRef>) {}
+    fn inserted(&mut self, _planned: &PlannedFunction, _base: Value, _at_end: PathEndAction, _location: Option<DebugLocation>) {}
 
     fn insert(&mut self, unit: &Unit, planned: &mut PlannedFunction) {
         insert_probes(self.as_dyn(), unit, planned);

@@ -5,11 +5,10 @@ use super::Observer;
 use super::unknown::UnknownPaths;
 use crate::describe::FunctionCfg;
 use crate::error::InstrumentError;
-use crate::llvm::{Module, Value};
+use crate::llvm::{DebugLocation, Module, Value};
 use crate::path_end::PathEndAction;
 use crate::planned_function::PlannedFunction;
 use crate::unit::{Unit, count_each_iteration};
-use llvm_sys::prelude::LLVMMetadataRef;
 use trodden_flow::frequency::Frequencies;
 use trodden_flow::program::{DominantCounting, EarlyCounting, PassChoices};
 use trodden_flow::{Plan, ProbeProgram};
@@ -61,7 +60,7 @@ impl Observer for CopyPart {
         }
     }
 
-    fn enter<'p>(&self, unit: &Unit, planned: &'p PlannedFunction, location: Option<LLVMMetadataRef>) -> (Value, PathEndAction<'p>) {
+    fn enter<'p>(&self, unit: &Unit, planned: &'p PlannedFunction, location: Option<DebugLocation>) -> (Value, PathEndAction<'p>) {
         let hits = if let Storage::Labels(labels) = unit.storage(planned) { labels.hits() } else { None };
         (unit.thread_counters(planned, location), PathEndAction::Part(hits))
     }

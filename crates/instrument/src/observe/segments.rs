@@ -7,7 +7,7 @@ use crate::emit;
 use crate::entry;
 use crate::error::InstrumentError;
 use crate::interesting::RESTARTS;
-use crate::llvm::Value;
+use crate::llvm::{TargetMachine, Value};
 use crate::path_end::PathEndAction;
 use crate::places;
 use crate::planned_function::PlannedFunction;
@@ -18,7 +18,6 @@ use crate::segments::{FunctionOnSegments, SegmentPlan, declare_context, export_l
 use crate::supergraph::version::{ContextSource, SegmentVersion};
 use crate::supergraph::{OnSegments, Supergraph};
 use crate::unit::{Unit, verify_plan};
-use llvm_sys::target_machine::LLVMTargetMachineRef;
 use std::collections::BTreeSet;
 use std::rc::Rc;
 use trodden_flow::part::precise_selective_labels;
@@ -65,7 +64,7 @@ impl Observer for SegmentCounts {
         segments_of(unit, name, cfg).map(|(_, function)| function.edges.as_slice())
     }
 
-    fn observe_all(&mut self, unit: &mut Unit, functions: &[Value], machine: LLVMTargetMachineRef) -> Result<(), InstrumentError> {
+    fn observe_all(&mut self, unit: &mut Unit, functions: &[Value], machine: TargetMachine) -> Result<(), InstrumentError> {
         let set = &unit.options.segments.clone().expect("a unit that counts segments has a set of them");
         let planned = functions.iter().filter_map(|f| self.plan_segments(unit, *f, set).transpose()).collect::<Result<Vec<_>, _>>()?;
         let on_paths = plan_words(unit, planned, set);

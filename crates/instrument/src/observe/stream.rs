@@ -4,7 +4,7 @@ use super::{Observer, interesting};
 use crate::describe::FunctionCfg;
 use crate::emit;
 use crate::error::InstrumentError;
-use crate::llvm::{Block, Module, Value};
+use crate::llvm::{Block, DebugLocation, Module, Value};
 use crate::no_return::NoReturnAnalysis;
 use crate::options::PluginOptions;
 use crate::path_end::PathEndAction;
@@ -12,7 +12,6 @@ use crate::planned_function::{CountedPaths, PlannedFunction};
 use crate::program_passes;
 use crate::stream::{Streams, catches, edges};
 use crate::unit::Unit;
-use llvm_sys::prelude::LLVMMetadataRef;
 use std::os::unix::ffi::OsStrExt;
 use trodden_flow::frequency::{Frequencies, branch_weights};
 use trodden_flow::program::PassChoices;
@@ -62,7 +61,7 @@ impl Observer for PathStream {
         program_passes::write_stream(program, edges(cfg));
     }
 
-    fn enter<'p>(&self, unit: &Unit, planned: &'p PlannedFunction, location: Option<LLVMMetadataRef>) -> (Value, PathEndAction<'p>) {
+    fn enter<'p>(&self, unit: &Unit, planned: &'p PlannedFunction, location: Option<DebugLocation>) -> (Value, PathEndAction<'p>) {
         match planned.program.at_entry().contains(&Operation::EnterCall) {
             true => {
                 let counters = unit.context.counters;
@@ -73,7 +72,7 @@ impl Observer for PathStream {
         }
     }
 
-    fn inserted(&mut self, planned: &PlannedFunction, _: Value, at_end: PathEndAction, location: Option<LLVMMetadataRef>) {
+    fn inserted(&mut self, planned: &PlannedFunction, _: Value, at_end: PathEndAction, location: Option<DebugLocation>) {
         if let PathEndAction::Stream(stream) = at_end {
             stream.append_resumes(planned.function, &planned.cfg, location);
         }

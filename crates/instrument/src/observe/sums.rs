@@ -5,11 +5,10 @@ use super::{Observer, interesting};
 use crate::describe::FunctionCfg;
 use crate::error::InstrumentError;
 use crate::events::EventSymbols;
-use crate::llvm::{Block, Module, Value};
+use crate::llvm::{Block, DebugLocation, Module, Value};
 use crate::path_end::PathEndAction;
 use crate::planned_function::PlannedFunction;
 use crate::unit::Unit;
-use llvm_sys::prelude::LLVMMetadataRef;
 use trodden_flow::program::PassChoices;
 use trodden_unit::{BlockKind, observe};
 
@@ -51,7 +50,7 @@ impl Observer for EventSums {
         PassChoices::AT_PATH_ENDS
     }
 
-    fn enter<'p>(&self, unit: &Unit, planned: &'p PlannedFunction, location: Option<LLVMMetadataRef>) -> (Value, PathEndAction<'p>) {
+    fn enter<'p>(&self, unit: &Unit, planned: &'p PlannedFunction, location: Option<DebugLocation>) -> (Value, PathEndAction<'p>) {
         let entry = planned.function.entry();
         // This code is inline, because a call's events would be charged to paths. Events are read after it.
         let base = unit.thread_counters_inline(planned, location);

@@ -8,13 +8,12 @@
 
 use super::llvm_profile::fixed_element;
 use super::{PlaceholderError, passes_address_on, unknown_use};
-use crate::llvm::{Block, Builder, Module, Value, llvm};
+use crate::llvm::{Block, Builder, Module, Value};
 use crate::phis;
 use indexmap::IndexSet;
 use llvm_sys::LLVMAtomicRMWBinOp::LLVMAtomicRMWBinOpOr;
 use llvm_sys::LLVMIntPredicate::{LLVMIntEQ, LLVMIntNE};
 use llvm_sys::LLVMOpcode;
-use llvm_sys::core::*;
 
 #[derive(Default)]
 pub struct Uses {
@@ -50,8 +49,7 @@ impl Uses {
 
 /// Returns true if an instruction sets bits of a bitmap and its result is unused.
 fn is_update(user: Value, address: Value) -> bool {
-    let is_atomic = !llvm!(LLVMIsAAtomicRMWInst(user.0)).is_null();
-    is_atomic && user.operand(0) == address && user.users().next().is_none() && llvm!(LLVMGetAtomicRMWBinOp(user.0)) == LLVMAtomicRMWBinOpOr
+    user.atomic_operation() == Some(LLVMAtomicRMWBinOpOr) && user.operand(0) == address && user.is_unused()
 }
 
 /// Replaces an instruction by a constant, and folds the users that become constant.
@@ -62,7 +60,7 @@ fn fold(module: Module, value: Value, constant: u64) {
     while let Some((user, constant)) = value.users().find_map(|user| Some((user, result(user, value, constant)?))) {
         fold(module, user, constant);
     }
-    value.replace_uses(Value(llvm!(LLVMConstInt(value.kind(), constant, 0))));
+    value.replace_uses(value.kind().unsigned(constant));
     // SAFETY: it has no users, and callers do not use it afterwards.
     unsafe { value.erase() };
 }
@@ -80,7 +78,7 @@ fn result(user: Value, of: Value, constant: u64) -> Option<u64> {
         (LLVMOpcode::LLVMICmp, 0) => {
             // The other operand is 0, or a bit.
             let equal = other().as_integer() == Some(0);
-            match llvm!(LLVMGetICmpPredicate(user.0)) {
+            match user.integer_predicate()? {
                 LLVMIntEQ => Some(u64::from(equal)),
                 LLVMIntNE => Some(u64::from(!equal)),
                 _ => None,

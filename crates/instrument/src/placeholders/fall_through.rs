@@ -1,9 +1,8 @@
 //! Block layout after counters were removed.
 
-use crate::llvm::{Block, Value, llvm};
+use crate::llvm::{Block, Value};
 use crate::shape::predecessors;
 use llvm_sys::LLVMOpcode;
-use llvm_sys::core::*;
 
 /// Moves each block that contained only counters next to its predecessor, so that it no longer separates a block from its fall-through
 /// successor. Cases of a `switch` that fall through start with such blocks. LLVM keeps fall-through blocks, but tail-duplicates short
@@ -18,7 +17,7 @@ pub fn restore(function: Value) {
         }
         for moved in &blocks[at + 1..=at + between] {
             if let [from] = predecessors(*moved)[..] {
-                llvm!(LLVMMoveBasicBlockAfter(moved.0, from.0));
+                moved.move_after(from);
             }
         }
     }

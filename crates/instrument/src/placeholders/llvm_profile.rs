@@ -5,13 +5,9 @@
 //! names are in globals called `__llvm_prf_nm`. A program whose counters are removed needs no such table at run time.
 
 use super::PlaceholderError;
-use crate::emit::add_attribute;
-use crate::host::type_kind;
-use crate::llvm::{Builder, Module, Value, llvm};
+use crate::llvm::{Builder, Module, Value};
 use indexmap::IndexSet;
 use llvm_sys::LLVMOpcode;
-use llvm_sys::LLVMTypeKind;
-use llvm_sys::core::*;
 use std::collections::HashSet;
 use trodden_unit::ProfiledFunction;
 
@@ -65,14 +61,14 @@ pub fn read(module: Module) -> Result<ProfileTables, PlaceholderError> {
 }
 
 fn table(global: Value, data: Value) -> Option<CounterTable> {
-    let field = |at: u32| Value::some(llvm!(LLVMGetOperand(data.0, at)));
+    let field = |at: u32| data.operand_if_any(at);
     let number = |at: u32| field(at)?.as_integer();
     // Counters and bitmap are given as distances from the structure.
-    let distant = |at: u32, prefix: &str| operand(operand(field(at)?, 0)?, 0).filter(|c| c.name().starts_with(prefix));
+    let distant = |at: u32, prefix: &str| field(at)?.operand_if_any(0)?.operand_if_any(0).filter(|c| c.name().starts_with(prefix));
     let counters = distant(COUNTERS, "__profc_")?;
     let bitmap = distant(BITMAP, "__profbm_");
     let sites = field(VALUE_SITES)?;
-    let element = |at| Value::some(llvm!(LLVMGetAggregateElement(sites.0, at)))?.as_integer();
+    let element = |at| sites.element(at)?.as_integer();
     let function = ProfiledFunction {
         name: number(NAME)? as u64,
         hash: number(HASH)? as u64,
@@ -81,10 +77,6 @@ fn table(global: Value, data: Value) -> Option<CounterTable> {
         value_sites: [element(0)? as u16, element(1)? as u16, element(2)? as u16],
     };
     Some(CounterTable { data: global, counters, bitmap, function })
-}
-
-fn operand(value: Value, at: u32) -> Option<Value> {
-    value.operands().nth(at as usize).and_then(|operand| Value::some(operand.0))
 }
 
 /// Parses names from chunks, each of which has a size (LEB128), a compressed size (0 if uncompressed) and names. `None` if a chunk is
@@ -126,10 +118,14 @@ pub fn remove_tables(module: Module, replacements: &[(Value, u64)], mapping: Cov
     doomed.extend(superseded_records(module));
     remove_from_used_lists(module, &doomed);
     for &(table, number) in replacements {
-        let address = llvm!(LLVMConstIntToPtr(module.constant(number as i64).0, table.kind()));
-        table.replace_uses(Value(address));
+        let address = table.kind().pointer_from(module.constant(number as i64));
+        // SAFETY: handles are kept to instructions and globals only.
+        unsafe { table.replace_constant(address) };
     }
-    doomed.into_iter().for_each(remove);
+    for global in doomed {
+        // SAFETY: handles to the tables end with `doomed` and `replacements`, and none is kept to a constant that contains an address.
+        unsafe { remove(global) };
+    }
 }
 
 /// Returns records that declare a function as not executed although a different record has the function's counters.
@@ -141,7 +137,7 @@ fn superseded_records(module: Module) -> Vec<Value> {
         .filter(|g| g.name().starts_with(RECORD))
         .filter_map(|g| {
             let content = g.initializer()?;
-            Some((g, operand(content, RECORD_NAME)?.as_integer()?, operand(content, RECORD_HASH)?.as_integer()?))
+            Some((g, content.operand_if_any(RECORD_NAME)?.as_integer()?, content.operand_if_any(RECORD_HASH)?.as_integer()?))
         })
         .collect();
     let counted: HashSet<i64> = records.iter().filter(|(_, _, hash)| *hash != 0).map(|(_, name, _)| *name).collect();
@@ -154,7 +150,7 @@ pub fn value_notes(module: Module) -> Vec<Value> {
     for function in module.functions().filter(|f| f.name().starts_with("__llvm_profile_instrument_")).collect::<Vec<_>>() {
         // The analysis of calls that may not return then exempts these calls.
         for attribute in ["nounwind", "willreturn"] {
-            add_attribute(module, function, attribute);
+            function.add_attribute(module.context(), attribute);
         }
         for user in function.users().collect::<Vec<_>>().into_iter().filter(|u| u.is_call() && u.callee() == function) {
             notes.push(if user.is(LLVMOpcode::LLVMInvoke) { call_of_invoke(module, user) } else { user });
@@ -166,7 +162,7 @@ pub fn value_notes(module: Module) -> Vec<Value> {
 /// Replaces an `invoke` by a call and an empty `invoke`.
 fn call_of_invoke(module: Module, invoke: Value) -> Value {
     let builder = Builder::before(module, invoke, invoke.location());
-    let kind = llvm!(LLVMGetCalledFunctionType(invoke.0));
+    let kind = invoke.called_type();
     let call = builder.call_as(kind, invoke.callee(), &invoke.arguments().collect::<Vec<_>>());
     insert_empty_invoke(module, invoke);
     // SAFETY: the caller keeps only the call.
@@ -176,17 +172,21 @@ fn call_of_invoke(module: Module, invoke: Value) -> Value {
 
 /// Inserts an `invoke` of `llvm.donothing` with the same destinations before an `invoke`.
 fn insert_empty_invoke(module: Module, invoke: Value) {
-    let nothing = module.intrinsic("llvm.donothing", &mut []).0;
-    let kind = llvm!(LLVMGlobalGetValueType(nothing));
+    let nothing = module.intrinsic("llvm.donothing", &[]);
     let builder = Builder::before(module, invoke, invoke.location());
-    let (normal, unwind) = (llvm!(LLVMGetNormalDest(invoke.0)), llvm!(LLVMGetUnwindDest(invoke.0)));
-    llvm!(LLVMBuildInvoke2(builder.raw(), kind, nothing, std::ptr::null_mut(), 0, normal, unwind, c"".as_ptr()));
+    builder.invoke(nothing, &[], invoke.normal_destination(), invoke.unwind_destination());
 }
 
 /// Deletes a global, replacing its remaining uses by null.
-pub fn remove(global: Value) {
-    global.replace_uses(Value(llvm!(LLVMConstNull(global.kind()))));
-    llvm!(LLVMDeleteGlobal(global.0));
+///
+/// # Safety
+/// No handle to the global, or to a constant that contains its address, is used afterwards.
+pub unsafe fn remove(global: Value) {
+    // SAFETY: the caller says so. After the replacement, nothing uses the global.
+    unsafe {
+        global.replace_constant(global.kind().null());
+        global.delete_variable();
+    }
 }
 
 fn is_table(name: &str) -> bool {
@@ -199,14 +199,17 @@ fn is_mapping(name: &str) -> bool {
 }
 
 fn globals(module: Module) -> impl Iterator<Item = Value> {
-    let first = llvm!(LLVMGetFirstGlobal(module.raw));
-    std::iter::successors(Value::some(first), |g| Value::some(llvm!(LLVMGetNextGlobal(g.0)))).collect::<Vec<_>>().into_iter()
+    module.variables().collect::<Vec<_>>().into_iter()
 }
 
-/// Deletes globals, and removes them from LLVM's lists of used globals.
-pub fn delete_globals(module: Module, doomed: &IndexSet<Value>) {
-    remove_from_used_lists(module, doomed);
-    doomed.iter().copied().for_each(remove);
+/// Deletes a global, and removes it from LLVM's lists of used globals.
+///
+/// # Safety
+/// As for [`remove`].
+pub unsafe fn delete_used(module: Module, global: Value) {
+    remove_from_used_lists(module, &IndexSet::from([global]));
+    // SAFETY: the caller says so.
+    unsafe { remove(global) };
 }
 
 fn remove_from_used_lists(module: Module, doomed: &IndexSet<Value>) {
@@ -218,20 +221,20 @@ fn remove_from_list(module: Module, list: &str, doomed: &IndexSet<Value>) {
     let Some(old) = module.global(list) else { return };
     let Some(content) = old.initializer() else { return };
     let all: Vec<Value> = content.operands().collect();
-    let mut kept: Vec<_> = all.iter().filter(|g| !doomed.contains(*g)).map(|g| g.0).collect();
+    let kept: Vec<Value> = all.iter().filter(|global| !doomed.contains(*global)).copied().collect();
     if kept.len() == all.len() {
         return;
     }
-    llvm!(LLVMDeleteGlobal(old.0));
+    // SAFETY: no code refers to the list, and only this function has a handle to it.
+    unsafe { old.delete_variable() };
     if kept.is_empty() {
         return;
     }
-    let pointer = llvm!(LLVMPointerTypeInContext(module.context(), 0));
-    let array = Value(llvm!(LLVMConstArray2(pointer, kept.as_mut_ptr(), kept.len() as u64)));
+    let array = module.pointer().constant_array(&kept);
     let new = module.add_global(list, array.kind());
-    llvm!(LLVMSetInitializer(new.0, array.0));
-    llvm!(LLVMSetLinkage(new.0, llvm_sys::LLVMLinkage::LLVMAppendingLinkage));
-    llvm!(LLVMSetSection(new.0, c"llvm.metadata".as_ptr()));
+    new.set_initializer(array);
+    new.set_linkage(llvm_sys::LLVMLinkage::LLVMAppendingLinkage);
+    new.set_section(c"llvm.metadata");
 }
 
 /// If an address is a constant element of an array with elements of `bytes` bytes, returns the array and the index.
@@ -239,19 +242,16 @@ pub fn fixed_element(address: Value, bytes: i64) -> Option<(Value, u32)> {
     if address.is_global_variable() {
         return Some((address, 0));
     }
-    if llvm!(LLVMIsAConstantExpr(address.0)).is_null() || llvm!(LLVMGetConstOpcode(address.0)) != LLVMOpcode::LLVMGetElementPtr {
+    if address.constant_opcode() != Some(LLVMOpcode::LLVMGetElementPtr) {
         return None;
     }
     let last = address.operand_count() - 1;
     let offset = address.operand(last).as_integer()?;
-    let element = llvm!(LLVMGetGEPSourceElementType(address.0));
-    let index = match (type_kind(element), last) {
-        (LLVMTypeKind::LLVMIntegerTypeKind, 1) => match i64::from(llvm!(LLVMGetIntTypeWidth(element))) {
-            8 if offset % bytes == 0 => offset / bytes,
-            bits if bits == 8 * bytes => offset,
-            _ => return None,
-        },
-        (LLVMTypeKind::LLVMArrayTypeKind, 2) if address.operand(1).as_integer() == Some(0) => offset,
+    let element = address.element_type();
+    let index = match (element.width().map(i64::from), last) {
+        (Some(8), 1) if offset % bytes == 0 => offset / bytes,
+        (Some(bits), 1) if bits == 8 * bytes => offset,
+        (None, 2) if element.is_array() && address.operand(1).as_integer() == Some(0) => offset,
         _ => return None,
     };
     let base = Some(address.operand(0)).filter(|base| base.is_global_variable());

@@ -2,10 +2,9 @@
 
 use super::{ProbeCode, RegisterValue};
 use crate::counting::Flushing;
-use crate::llvm::{Block, Builder, Value, llvm};
+use crate::llvm::{Block, Builder, Value};
 use crate::shape::{move_rest_to_new_block, new_block_after, predecessors};
 use crate::trip_count::{self, TripCounter};
-use llvm_sys::core::*;
 use trodden_flow::Edge;
 use trodden_flow::program::TripCountedLoop;
 use trodden_flow::program::operation::LoopId;
@@ -98,7 +97,7 @@ impl ProbeCode<'_> {
             return self.add_increment(builder, start, partial);
         }
         let none = builder.equal(number.value, module.constant(number.first));
-        let some = Value(llvm!(LLVMBuildNot(builder.raw(), none.0, c"".as_ptr())));
+        let some = builder.not(none);
         let choose = || {
             let (entry_value, start_value) = (self.add_increment(builder, entered, partial), self.add_increment(builder, start, partial));
             builder.select(some, self.value(start_value), self.value(entry_value))
@@ -129,7 +128,7 @@ impl ProbeCode<'_> {
         Builder::at_end(module, block, self.location).branch(none, rest, counting);
         let builder = Builder::at_end(module, counting, self.location);
         if entered.is_instruction() {
-            llvm!(LLVMInstructionRemoveFromParent(entered.0));
+            entered.remove_from_block();
             builder.insert(entered);
         }
         self.count(&builder, RegisterValue::Computed(entered), increment, module.constant(1));

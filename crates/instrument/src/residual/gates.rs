@@ -5,12 +5,11 @@
 //! and the instrumented code re-enters it from outside: `before -> gate -> head -> ... -> latch -> head`, and `head -> ... -> instrumented
 //! code -> gate`.
 
-use crate::llvm::{Block, Builder, Module, Value, llvm};
+use crate::llvm::{Block, Builder, Module, Value};
 use crate::phis;
 use crate::shape::{new_block_after, predecessors};
 use indexmap::{IndexMap, IndexSet};
 use llvm_sys::LLVMOpcode;
-use llvm_sys::core::*;
 
 /// Inserts gates before those loops of the checking code that `counted` (the instrumented blocks) lead back to. `outer_headers` are the
 /// headers of loops that contained other loops in the original function.
@@ -112,7 +111,7 @@ impl ControlFlow {
 /// Redirects the predecessors `outer` through a new block before the header.
 fn gate(module: Module, head: Block, outer: &IndexSet<Block>) {
     let gate = new_block_after(module, head);
-    llvm!(LLVMMoveBasicBlockBefore(gate.0, head.0));
+    gate.move_before(head);
     let location = head.instructions().next().and_then(Value::location);
     Builder::at_end(module, gate, location).jump(head);
     phis::rebuild(module, head, |entries| {

@@ -6,11 +6,10 @@
 //! instruction of the interpreter, so a limit is [raised](crate::bounds::DUPLICATED_BRANCHES). Invariant: no block address is live where
 //! control changes versions; otherwise one version would jump into the other.
 
-use crate::llvm::{Block, Builder, Module, Value, llvm};
+use crate::llvm::{Block, Builder, Module, Value};
 use crate::shape::predecessors;
 use crate::versions::copies::CopyMapping;
 use indexmap::{IndexMap, IndexSet};
-use llvm_sys::core::*;
 use llvm_sys::{LLVMLinkage, LLVMOpcode};
 
 /// Maximum number of landing blocks for which the indirect branch is duplicated; also the value of
@@ -50,7 +49,7 @@ impl DispatchTables {
     }
 
     fn add_load(&mut self, function: Value, load: Value) -> Option<()> {
-        if llvm!(LLVMGetVolatile(load.0)) != 0 {
+        if load.is_volatile() {
             return None;
         }
         let place = load.operand(0);
@@ -92,7 +91,7 @@ impl DispatchTables {
         let mut copied_tables = IndexMap::<Value, Value>::new();
         for (user, operand, table) in &self.uses {
             let table = *copied_tables.entry(*table).or_insert_with(|| copy_of_table(module, function, *table, copies));
-            llvm!(LLVMSetOperand(copies.value(*user).0, *operand, table.0));
+            copies.value(*user).set_operand(*operand, table);
         }
     }
 
@@ -105,38 +104,38 @@ impl DispatchTables {
         for (user, operand, table) in &self.uses {
             let at_entry = || Builder::before(module, function.entry().terminator(), None);
             let address = *kept.entry(*table).or_insert_with(|| at_entry().opaque(*table));
-            llvm!(LLVMSetOperand(user.0, *operand, address.0));
+            user.set_operand(*operand, address);
         }
     }
 }
 
 /// Returns true if a value is a constant array of addresses of the function's blocks.
 fn is_table(function: Value, value: Value) -> bool {
-    if !value.is_global_variable() || llvm!(LLVMIsGlobalConstant(value.0)) == 0 {
+    if !value.is_global_variable() || !value.is_global_constant() {
         return false;
     }
     // With any other linkage, a different unit might replace the content.
-    let linkage = llvm!(LLVMGetLinkage(value.0));
+    let linkage = value.linkage();
     if !matches!(linkage, LLVMLinkage::LLVMInternalLinkage | LLVMLinkage::LLVMPrivateLinkage) {
         return false;
     }
     let Some(content) = value.initializer() else { return false };
-    let is_own = |entry: Value| !llvm!(LLVMIsABlockAddress(entry.0)).is_null() && llvm!(LLVMGetBlockAddressFunction(entry.0)) == function.0;
-    !llvm!(LLVMIsAConstantArray(content.0)).is_null() && content.operands().all(is_own)
+    let is_own = |entry: Value| entry.block_address().is_some_and(|(owner, _)| owner == function);
+    content.is_constant_array() && content.operands().all(is_own)
 }
 
 fn copy_of_table(module: Module, function: Value, table: Value, copies: &CopyMapping) -> Value {
     let copy_of = |entry: Value| {
-        let block = Block(llvm!(LLVMGetBlockAddressBasicBlock(entry.0)));
-        llvm!(LLVMBlockAddress(function.0, copies.block(block).0))
+        let (_, block) = entry.block_address().expect("the table consists of block addresses");
+        function.address_of_block(copies.block(block))
     };
-    let mut copied: Vec<_> = table.initializer().into_iter().flat_map(Value::operands).map(copy_of).collect();
-    let kind = llvm!(LLVMGlobalGetValueType(table.0));
-    let content = llvm!(LLVMConstArray2(llvm!(LLVMGetElementType(kind)), copied.as_mut_ptr(), copied.len() as u64));
+    let copied: Vec<_> = table.initializer().into_iter().flat_map(Value::operands).map(copy_of).collect();
+    let kind = table.value_type();
+    let (_, element) = kind.array_elements();
     let copy = module.add_global(&format!("{}.counted", table.name()), kind);
-    llvm!(LLVMSetInitializer(copy.0, content));
-    llvm!(LLVMSetGlobalConstant(copy.0, 1));
-    llvm!(LLVMSetLinkage(copy.0, LLVMLinkage::LLVMInternalLinkage));
-    llvm!(LLVMSetAlignment(copy.0, llvm!(LLVMGetAlignment(table.0))));
+    copy.set_initializer(element.constant_array(&copied));
+    copy.set_global_constant();
+    copy.set_linkage(LLVMLinkage::LLVMInternalLinkage);
+    copy.set_alignment(table.alignment());
     copy
 }

@@ -9,7 +9,7 @@ use crate::bounds;
 use crate::counting::Counters;
 use crate::describe::{EdgeSite, FunctionCfg};
 use crate::entry;
-use crate::llvm::{Block, Builder, Module, Value, llvm};
+use crate::llvm::{Block, Builder, DebugLocation, Module, Value};
 use crate::phis;
 use crate::planned_function::PlannedFunction;
 use crate::probes;
@@ -20,8 +20,6 @@ use crate::versions::{description_of_copies, landings, split_landings};
 use crate::weights;
 use indexmap::{IndexMap, IndexSet};
 use llvm_sys::LLVMOpcode;
-use llvm_sys::core::*;
-use llvm_sys::prelude::LLVMMetadataRef;
 use trodden_flow::{Edge, Graph};
 
 /// Weight of an interpreter's loop header relative to its copy. Without weights, two of four such interpreters execute 0.1 and 2 % more
@@ -37,7 +35,7 @@ pub struct DoubledFunction<'a> {
     tier: &'a SampleTier,
     module: Module,
     function: Value,
-    location: Option<LLVMMetadataRef>,
+    location: Option<DebugLocation>,
     /// Addresses of the counters, each computed where control enters the instrumented code.
     bases: Vec<Value>,
     /// Blocks with predecessors in both versions.
@@ -186,7 +184,7 @@ impl DoubledFunction<'_> {
     /// Creates code that acquires a region if necessary and continues at `to`, in the instrumented code. Returns its first and its last
     /// block.
     fn acquire(&mut self, to: Block) -> (Block, Block) {
-        let block = Block(llvm!(LLVMAppendBasicBlockInContext(self.module.context(), self.function.0, c"".as_ptr())));
+        let block = Block::append(self.module, self.function);
         let (base, end) = entry::counters_at(self.tier.context, block, self.location);
         Builder::at_end(self.module, end, self.location).jump(to);
         self.bases.push(base);

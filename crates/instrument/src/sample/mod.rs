@@ -13,10 +13,10 @@ mod latch;
 mod steps;
 mod unroll;
 
-use crate::attributes::{self, declare_like};
+use crate::attributes::declare_like;
 use crate::counting::Counters;
 use crate::entry;
-use crate::llvm::{Block, Builder, Module, Value, llvm};
+use crate::llvm::{Block, Builder, DebugLocation, Module, Value};
 use crate::module_context::ModuleContext;
 use crate::planned_function::PlannedFunction;
 use crate::probes;
@@ -27,9 +27,6 @@ use crate::weights;
 use checks::{CallFrequency, CheckSites};
 use double::DoubledFunction;
 use indexmap::{IndexMap, IndexSet};
-use llvm_sys::comdat::{LLVMGetComdat, LLVMSetComdat};
-use llvm_sys::core::*;
-use llvm_sys::prelude::LLVMMetadataRef;
 use llvm_sys::{LLVMIntPredicate, LLVMOpcode, LLVMTailCallKind};
 use trodden_flow::Node;
 use trodden_flow::program::{PassChoices, TripCounting};
@@ -124,30 +121,27 @@ impl SampleTier {
     fn check_at_entry(&self, function: Value, counted: Value) {
         let (module, location) = (self.context.module, crate::debug::no_line(self.context.module, function));
         let (entry, old) = entry::new_entry(module, function);
-        let instead = Block(llvm!(LLVMAppendBasicBlockInContext(module.context(), function.0, c"".as_ptr())));
+        let instead = Block::append(module, function);
         let builder = Builder::at_end(module, instead, location);
         let parameters = function.parameters();
         let call = builder.call(counted, &parameters);
-        llvm!(LLVMSetInstructionCallConv(call.0, llvm!(LLVMGetFunctionCallConv(function.0))));
+        call.set_call_convention(function.convention());
         for index in 0..=parameters.len() as u32 {
-            attributes::of_function(function, index).into_iter().for_each(|a| llvm!(LLVMAddCallSiteAttribute(call.0, index, a)));
+            function.attributes_at(index).into_iter().for_each(|attribute| call.add_call_attribute_at(index, attribute));
         }
-        llvm!(LLVMSetTailCallKind(call.0, LLVMTailCallKind::LLVMTailCallKindMustTail));
-        match call.is_void() {
-            true => llvm!(LLVMBuildRetVoid(builder.raw())),
-            false => llvm!(LLVMBuildRet(builder.raw(), call.0)),
-        };
+        call.set_tail_call_kind(LLVMTailCallKind::LLVMTailCallKindMustTail);
+        builder.return_result_of(call);
         self.insert_check(entry, instead, old, location);
     }
 
     /// Ends a block with a branch to `on` if the switch is on, else to `off`.
-    fn insert_check(&self, block: Block, on: Block, off: Block, location: Option<LLVMMetadataRef>) {
+    fn insert_check(&self, block: Block, on: Block, off: Block, location: Option<DebugLocation>) {
         let module = self.context.module;
         let builder = Builder::at_end(module, block, location);
         let value = builder.load(module.i8(), self.switch);
         // The recorder changes the switch from another process.
-        llvm!(LLVMSetVolatile(value.0, 1));
-        let zero = Value(llvm!(LLVMConstInt(module.i8(), 0, 0)));
+        value.set_volatile();
+        let zero = module.i8().unsigned(0);
         let is_on = builder.compare(LLVMIntPredicate::LLVMIntNE, value, zero);
         weights::mark_unlikely(module, builder.branch(is_on, on, off));
     }
@@ -204,12 +198,9 @@ fn rarely_called(functions: &[PlannedFunction]) -> IndexSet<Value> {
 }
 
 fn declare_counted(module: Module, function: Value) -> Value {
-    let kind = llvm!(LLVMGlobalGetValueType(function.0));
+    let kind = function.value_type();
     let counted = declare_like(module, function, &format!("{}.counted", function.name()), kind);
-    crate::emit::add_attribute(module, counted, "cold");
-    let comdat = llvm!(LLVMGetComdat(function.0));
-    if !comdat.is_null() {
-        llvm!(LLVMSetComdat(counted.0, comdat));
-    }
+    counted.add_attribute(module.context(), "cold");
+    counted.group_with(function);
     counted
 }

@@ -5,13 +5,11 @@
 //! counted entirely or not at all. The instrumented code is not unrolled and checks in each iteration. Invariant: the block with the check
 //! stays before the loop header; only the last copy leads to it.
 
-use crate::llvm::{Block, Builder, Module, Value, llvm};
+use crate::llvm::{Block, Builder, DebugLocation, Module, Value};
 use crate::phis;
 use crate::shape::new_block_after;
 use crate::versions::copies::{CopyMapping, LinePolicy};
 use indexmap::{IndexMap, IndexSet};
-use llvm_sys::core::*;
-use llvm_sys::prelude::LLVMMetadataRef;
 
 pub struct Unrolled {
     body: Vec<Block>,
@@ -33,14 +31,7 @@ impl Unrolled {
 
 /// Unrolls a loop with these blocks, in which a jump from `check` leads back to `head`, so that control passes `check` once in
 /// `iterations` iterations.
-pub fn unroll(
-    module: Module,
-    body: Vec<Block>,
-    head: Block,
-    check: Block,
-    iterations: usize,
-    location: Option<LLVMMetadataRef>,
-) -> Unrolled {
+pub fn unroll(module: Module, body: Vec<Block>, head: Block, check: Block, iterations: usize, location: Option<DebugLocation>) -> Unrolled {
     let function = head.function();
     let latch_values: Vec<Value> = head.phis().map(|phi| phi.incoming_from(check).expect("the edge was there")).collect();
     let mut copies: Vec<CopyMapping> =
@@ -62,7 +53,7 @@ pub fn unroll(
     let last = copies.last().expect("there are several iterations");
     for (phi, value) in head.phis().zip(&latch_values) {
         let place = phi.incoming().iter().position(|(_, from)| *from == check).expect("the edge was there");
-        llvm!(LLVMSetOperand(phi.0, place as u32, last.value(*value).0));
+        phi.set_operand(place as u32, last.value(*value));
     }
     Unrolled { body, copies }
 }

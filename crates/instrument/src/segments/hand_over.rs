@@ -8,11 +8,8 @@
 
 use crate::describe::{is_must_tail, is_placeholder};
 use crate::host::type_kind;
-use crate::llvm::{Block, Builder, Module, Value, attribute_kind, llvm};
+use crate::llvm::{Block, Builder, CodeAttribute, Module, Type, Value};
 use crate::no_return::returns_twice;
-use llvm_sys::core::*;
-use llvm_sys::prelude::LLVMTypeRef;
-use llvm_sys::target::{LLVMABIAlignmentOfType, LLVMABISizeOfType, LLVMGetModuleDataLayout};
 use llvm_sys::{LLVMIntPredicate, LLVMOpcode, LLVMTailCallKind, LLVMTypeKind};
 use trodden_unit::Identity;
 
@@ -67,8 +64,8 @@ impl ContextWords {
         let other = if is_must_tail(call) || pushed == 0 && may_become_jump(call) {
             builder.shift_left(pointer_at_call(builder), builder.constant(SHIFT))
         } else if pushed > 0 {
-            if llvm!(LLVMIsTailCall(call.0)) != 0 {
-                llvm!(LLVMSetTailCallKind(call.0, LLVMTailCallKind::LLVMTailCallKindNoTail));
+            if call.is_tail_call() {
+                call.set_tail_call_kind(LLVMTailCallKind::LLVMTailCallKindNoTail);
             }
             builder.subtract(pointer, builder.constant(pushed << SHIFT))
         } else {
@@ -111,31 +108,28 @@ impl ContextWords {
 
     fn load(self, builder: &Builder, word: Word) -> Value {
         let loaded = builder.load(builder.module.i64(), self.address(builder, word));
-        llvm!(LLVMSetVolatile(loaded.0, 1));
+        loaded.set_volatile();
         loaded
     }
 
     fn store(self, builder: &Builder, word: Word, value: Value) {
         let stored = builder.store(value, self.address(builder, word));
-        llvm!(LLVMSetVolatile(stored.0, 1));
+        stored.set_volatile();
     }
 }
 
 /// Emits code that reads the stack pointer. It is read by an intrinsic, so that code generation completes the frame first.
 fn stack_pointer(builder: &Builder) -> Value {
     let (module, context) = (builder.module, builder.module.context());
-    let name = llvm!(LLVMMDStringInContext2(context, c"rsp".as_ptr(), 3));
-    let mut names = [name];
-    let node = llvm!(LLVMMDNodeInContext2(context, names.as_mut_ptr(), 1));
-    let register = Value(llvm!(LLVMMetadataAsValue(context, node)));
-    builder.call(module.intrinsic("llvm.read_volatile_register", &mut [module.i64()]), &[register])
+    let register = context.as_value(context.metadata_node(&[context.metadata_string(b"rsp")]));
+    builder.call(module.intrinsic("llvm.read_volatile_register", &[module.i64()]), &[register])
 }
 
 /// Returns the value of the stack pointer at the call of the current function.
 fn pointer_at_call(builder: &Builder) -> Value {
     let module = builder.module;
-    let pointer = llvm!(LLVMPointerTypeInContext(module.context(), 0));
-    let address = builder.call(module.intrinsic("llvm.addressofreturnaddress", &mut [pointer]), &[]);
+    let pointer = module.pointer();
+    let address = builder.call(module.intrinsic("llvm.addressofreturnaddress", &[pointer]), &[]);
     builder.add(builder.pointer_to_int(address), builder.constant(8))
 }
 
@@ -156,7 +150,7 @@ fn may_become_jump(call: Value) -> bool {
         }
         true
     };
-    call.is(LLVMOpcode::LLVMCall) && llvm!(LLVMIsTailCall(call.0)) != 0 && leads_to_return(call.next())
+    call.is(LLVMOpcode::LLVMCall) && call.is_tail_call() && leads_to_return(call.next())
 }
 
 fn is_placeholder_call(instruction: Value) -> bool {
@@ -165,15 +159,12 @@ fn is_placeholder_call(instruction: Value) -> bool {
 
 /// Returns the size in bytes of the arguments that a call passes on the stack, including padding (x86-64 psABI, section 3.2.3).
 fn stack_arguments(module: Module, call: Value) -> u64 {
-    let layout = llvm!(LLVMGetModuleDataLayout(module.raw));
     let mut arguments = Arguments { integers: 6, vectors: 8, bytes: 0 };
     for (number, argument) in (1..).zip(call.arguments()) {
-        let has = |name: &str| !llvm!(LLVMGetCallSiteEnumAttribute(call.0, number, attribute_kind(name))).is_null();
-        let by_value = llvm!(LLVMGetCallSiteEnumAttribute(call.0, number, attribute_kind("byval")));
-        if !by_value.is_null() {
-            let kind = llvm!(LLVMGetTypeAttributeValue(by_value));
-            let alignment = llvm!(LLVMABIAlignmentOfType(layout, kind));
-            arguments.in_memory(llvm!(LLVMABISizeOfType(layout, kind)), alignment.into());
+        let has = |name: &str| call.call_attribute_at(number, name).is_some();
+        if let Some(kind) = call.call_attribute_at(number, "byval").and_then(CodeAttribute::kind) {
+            let (size, alignment) = kind.abi_size_and_alignment(module);
+            arguments.in_memory(size, alignment.into());
         } else if !["nest", "swiftself", "swifterror", "swiftasync"].into_iter().any(has) {
             arguments.add(argument.kind());
         }
@@ -193,17 +184,18 @@ impl Arguments {
         self.bytes = self.bytes.next_multiple_of(alignment.max(8)) + size.next_multiple_of(8);
     }
 
-    fn add(&mut self, kind: LLVMTypeRef) {
+    fn add(&mut self, kind: Type) {
         match type_kind(kind) {
             LLVMTypeKind::LLVMStructTypeKind => {
-                (0..llvm!(LLVMCountStructElementTypes(kind))).for_each(|at| self.add(llvm!(LLVMStructGetTypeAtIndex(kind, at))));
+                kind.structure_elements().into_iter().for_each(|element| self.add(element));
             }
             LLVMTypeKind::LLVMArrayTypeKind => {
-                (0..llvm!(LLVMGetArrayLength2(kind))).for_each(|_| self.add(llvm!(LLVMGetElementType(kind))));
+                let (count, element) = kind.array_elements();
+                (0..count).for_each(|_| self.add(element));
             }
             LLVMTypeKind::LLVMPointerTypeKind => self.in_registers(|left| &mut left.integers, 1, 8),
             LLVMTypeKind::LLVMIntegerTypeKind => {
-                let words = u64::from(llvm!(LLVMGetIntTypeWidth(kind))).div_ceil(64);
+                let words = u64::from(kind.width().unwrap_or(0)).div_ceil(64);
                 self.in_registers(|left| &mut left.integers, words, 8 * words);
             }
             LLVMTypeKind::LLVMX86_FP80TypeKind => self.in_memory(16, 16),

@@ -3,8 +3,7 @@
 //! Small tables are indexed by path number, others use a perfect hash. All versions of a function share its tables.
 
 use crate::interesting::constant_table;
-use crate::llvm::{Builder, Value};
-use llvm_sys::prelude::LLVMTypeRef;
+use crate::llvm::{Builder, Type, Value};
 use std::cell::OnceCell;
 use std::collections::BTreeMap;
 use trodden_flow::numbering::PerfectHash;
@@ -30,11 +29,11 @@ pub struct Transition {
 
 /// Constant tables that all versions of a function share, created on first use.
 #[derive(Default)]
-pub struct TransitionTables([OnceCell<(Value, LLVMTypeRef)>; 3]);
+pub struct TransitionTables([OnceCell<(Value, Type)>; 3]);
 
 impl TransitionTables {
     /// Returns a table with the type of its entries.
-    pub fn table(&self, which: usize, builder: &Builder, name: &str, entries: impl FnOnce() -> Vec<u64>) -> (Value, LLVMTypeRef) {
+    pub fn table(&self, which: usize, builder: &Builder, name: &str, entries: impl FnOnce() -> Vec<u64>) -> (Value, Type) {
         *self.0[which].get_or_init(|| constant_table(builder.module, name, &entries()))
     }
 

@@ -3,13 +3,11 @@
 //! An indirect call becomes a guarded direct call for each expected callee, and remains for all others (after Calder and Grunwald,
 //! "Reducing indirect function call overhead in C++ programs", POPL 1994): `if (p == f) f.version(a, context) else p(a)`.
 
-use crate::attributes;
 use crate::describe::is_must_tail;
-use crate::llvm::{Block, Builder, Module, Value, llvm, metadata_kind};
+use crate::llvm::{Block, Builder, Module, Value};
 use crate::phis;
 use crate::shape::{move_rest_to_new_block, new_block_after};
 use indexmap::IndexMap;
-use llvm_sys::core::*;
 use llvm_sys::{LLVMAttributeFunctionIndex, LLVMOpcode};
 use std::collections::HashMap;
 
@@ -29,13 +27,9 @@ const DROPPED_ATTRIBUTES: [&str; 2] = ["memory", "noinline"];
 /// Returns true if a direct or indirect call can be redirected to a version of a function.
 pub fn can_pass(call: Value, function: Value) -> bool {
     let is_plain = call.is(LLVMOpcode::LLVMCall);
-    let same_type = llvm!(LLVMGetCalledFunctionType(call.0)) == llvm!(LLVMGlobalGetValueType(function.0));
-    let convention = llvm!(LLVMGetInstructionCallConv(call.0)) == llvm!(LLVMGetFunctionCallConv(function.0));
-    (is_plain || call.is(LLVMOpcode::LLVMInvoke))
-        && !is_must_tail(call)
-        && same_type
-        && convention
-        && llvm!(LLVMGetNumOperandBundles(call.0)) == 0
+    let same_type = call.called_type() == function.value_type();
+    let convention = call.call_convention() == function.convention();
+    (is_plain || call.is(LLVMOpcode::LLVMInvoke)) && !is_must_tail(call) && same_type && convention && !call.has_operand_bundles()
 }
 
 pub fn redirect(module: Module, redirections: &[CallRedirection]) {
@@ -68,13 +62,13 @@ pub fn redirect(module: Module, redirections: &[CallRedirection]) {
 fn guard(module: Module, call: Value, redirections: &[CallRedirection]) -> Vec<(Value, Value)> {
     let (before, location) = (call.block(), call.location());
     let mut block = before;
-    let unwinds = call.is(LLVMOpcode::LLVMInvoke).then(|| Block(llvm!(LLVMGetUnwindDest(call.0))));
+    let unwinds = call.is(LLVMOpcode::LLVMInvoke).then(|| call.unwind_destination());
     let (rest, mut replaced) = match unwinds {
         Some(_) => split_normal_edge(module, call),
         None => (move_rest_to_new_block(module, call), Vec::new()),
     };
     let mut values: Vec<(Value, Block)> = Vec::new();
-    llvm!(LLVMInstructionRemoveFromParent(call.0));
+    call.remove_from_block();
     for redirection in redirections {
         let (other, direct) = (new_block_after(module, block), new_block_after(module, block));
         let builder = Builder::at_end(module, block, location);
@@ -114,11 +108,11 @@ fn guard(module: Module, call: Value, redirections: &[CallRedirection]) -> Vec<(
 /// Inserts a block between an `invoke` and its normal destination, which all calls that replace the `invoke` share. Returns the block, and
 /// the phi nodes that were rebuilt, with their replacements.
 fn split_normal_edge(module: Module, call: Value) -> (Block, Vec<(Value, Value)>) {
-    let (block, then) = (call.block(), Block(llvm!(LLVMGetNormalDest(call.0))));
+    let (block, then) = (call.block(), call.normal_destination());
     let rest = new_block_after(module, block);
     Builder::at_end(module, rest, call.location()).jump(then);
     let renamed = phis::rename(module, then, block, rest);
-    llvm!(LLVMSetNormalDest(call.0, rest.0));
+    call.set_normal_destination(rest);
     (rest, renamed)
 }
 
@@ -127,22 +121,20 @@ fn with_context(builder: &Builder, redirection: CallRedirection) -> Value {
     let arguments: Vec<Value> = call.arguments().chain([context]).collect();
     let count = arguments.len() as u32;
     let new = if call.is(LLVMOpcode::LLVMInvoke) {
-        let (then, unwind) = (llvm!(LLVMGetNormalDest(call.0)), llvm!(LLVMGetUnwindDest(call.0)));
-        let (kind, mut arguments) = (llvm!(LLVMGlobalGetValueType(version.0)), arguments.iter().map(|a| a.0).collect::<Vec<_>>());
-        Value(llvm!(LLVMBuildInvoke2(builder.raw(), kind, version.0, arguments.as_mut_ptr(), count, then, unwind, c"".as_ptr())))
+        builder.invoke(version, &arguments, call.normal_destination(), call.unwind_destination())
     } else {
         let new = builder.call(version, &arguments);
-        llvm!(LLVMSetTailCallKind(new.0, llvm!(LLVMGetTailCallKind(call.0))));
+        new.set_tail_call_kind(call.tail_call_kind());
         new
     };
-    llvm!(LLVMSetInstructionCallConv(new.0, llvm!(LLVMGetInstructionCallConv(call.0))));
+    new.set_call_convention(call.call_convention());
     for index in (0..count).chain([LLVMAttributeFunctionIndex]) {
-        attributes::of_call(call, index).into_iter().for_each(|a| llvm!(LLVMAddCallSiteAttribute(new.0, index, a)));
+        call.call_attributes_at(index).into_iter().for_each(|attribute| new.add_call_attribute_at(index, attribute));
     }
-    DROPPED_ATTRIBUTES.iter().for_each(|name| attributes::remove_from_call(new, name));
+    DROPPED_ATTRIBUTES.iter().for_each(|name| new.remove_call_attribute(name));
     // Branch weights of an `invoke` still hold.
     if let Some(weights) = call.metadata("prof").filter(|_| call.is(LLVMOpcode::LLVMInvoke)) {
-        llvm!(LLVMSetMetadata(new.0, metadata_kind(builder.module.context(), "prof"), weights.0));
+        new.set_metadata(builder.module, "prof", Some(weights.as_metadata()));
     }
     new
 }

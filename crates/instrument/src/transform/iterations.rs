@@ -9,13 +9,10 @@
 
 use super::TransformTarget;
 use crate::error::InstrumentError;
-use crate::llvm::{Value, llvm};
+use crate::llvm::{Metadata, Value};
 use crate::passes::run_on_function;
 use indexmap::IndexSet;
 use llvm_sys::LLVMOpcode;
-use llvm_sys::core::*;
-use llvm_sys::debuginfo::{LLVMMetadataReplaceAllUsesWith, LLVMTemporaryMDNode};
-use llvm_sys::prelude::LLVMMetadataRef;
 use trodden_unit::transformations::LastIterations;
 
 /// LLVM's mark of loops that it split, or created by splitting.
@@ -42,7 +39,8 @@ pub fn split(place: TransformTarget) -> Result<(), InstrumentError> {
     let ends = |place: TransformTarget| place.function.blocks().map(|b| b.terminator()).collect::<Vec<_>>();
     let others = ends(place).into_iter().filter(|t| t.metadata(TO_SPLIT_MARK).is_none());
     others.for_each(|t| attach(place, t, SPLIT_MARK, Some(empty(place))));
-    run_on_function(place.function, place.machine, SPLIT_PASSES)?;
+    // SAFETY: blocks and terminators are looked up again after each run.
+    unsafe { run_on_function(place.function, place.machine, SPLIT_PASSES)? };
     // Only copies have both marks: loops that were not chosen have only LLVM's mark, and loops that could not be split have only trodden's.
     let was_split = ends(place).iter().any(|t| t.metadata(TO_SPLIT_MARK).is_some() && t.metadata(SPLIT_MARK).is_some());
     for end in ends(place) {
@@ -51,31 +49,28 @@ pub fn split(place: TransformTarget) -> Result<(), InstrumentError> {
         }
         [TO_SPLIT_MARK, SPLIT_MARK].into_iter().for_each(|kind| attach(place, end, kind, None));
     }
-    run_on_function(place.function, place.machine, if was_split { AFTER_SPLIT_PASSES } else { CLEANUP_PASSES })
+    let passes = if was_split { AFTER_SPLIT_PASSES } else { CLEANUP_PASSES };
+    // SAFETY: this is the end of the work on the function.
+    unsafe { run_on_function(place.function, place.machine, passes) }
 }
 
 /// Requests distribution of the loop with this latch, keeping its other metadata.
 fn distribute(place: TransformTarget, end: Value) {
     let context = place.module.context();
-    let yes = llvm!(LLVMConstInt(llvm!(LLVMInt1TypeInContext(context)), 1, 0));
-    let name = "llvm.loop.distribute.enable";
-    let mut request = [llvm!(LLVMMDStringInContext2(context, name.as_ptr().cast(), name.len())), llvm!(LLVMValueAsMetadata(yes))];
-    let request = llvm!(LLVMMDNodeInContext2(context, request.as_mut_ptr(), request.len()));
+    let yes = place.module.i1().unsigned(1).as_metadata();
+    let request = context.metadata_node(&[context.metadata_string(b"llvm.loop.distribute.enable"), yes]);
     let known = end.metadata("llvm.loop").map(Value::metadata_operands).unwrap_or_default();
     // The first operand of loop metadata is the node itself, which makes it distinct.
-    let own = llvm!(LLVMTemporaryMDNode(context, std::ptr::null_mut(), 0));
-    let known = known.into_iter().skip(1).flatten().map(|v| llvm!(LLVMValueAsMetadata(v.0)));
-    let mut operands: Vec<LLVMMetadataRef> = [own].into_iter().chain(known).chain([request]).collect();
-    let node = llvm!(LLVMMDNodeInContext2(context, operands.as_mut_ptr(), operands.len()));
-    llvm!(LLVMMetadataReplaceAllUsesWith(own, node));
+    let known = known.into_iter().skip(1).flatten().map(Value::as_metadata);
+    let node = context.distinct_node(&known.chain([request]).collect::<Vec<Metadata>>());
     attach(place, end, "llvm.loop", Some(node));
 }
 
-fn empty(place: TransformTarget) -> LLVMMetadataRef {
-    llvm!(LLVMMDNodeInContext2(place.module.context(), std::ptr::null_mut(), 0))
+fn empty(place: TransformTarget) -> Metadata {
+    place.module.context().metadata_node(&[])
 }
 
 /// Attaches metadata to an instruction; `None` removes it.
-fn attach(place: TransformTarget, instruction: Value, kind: &str, node: Option<LLVMMetadataRef>) {
-    instruction.set_metadata(place.module.context(), kind, node);
+fn attach(place: TransformTarget, instruction: Value, kind: &str, node: Option<Metadata>) {
+    instruction.set_metadata(place.module, kind, node);
 }

@@ -12,13 +12,12 @@ use crate::debug::Positions;
 use crate::describe::FunctionCfg;
 use crate::error::InstrumentError;
 use crate::identical_phis;
-use crate::llvm::{Block, Module, Value};
+use crate::llvm::{Block, Module, TargetMachine, Value};
 use crate::no_return::NoReturnAnalysis;
 use crate::passes::{run_on_function, verify};
 use crate::shape::prepare;
 use crate::weights::{set_entry_count, set_target_weights};
 use indexmap::IndexMap;
-use llvm_sys::target_machine::LLVMTargetMachineRef;
 use trodden_unit::transformations::BranchWeights;
 use trodden_unit::{EdgeKind, Transformation, TransformationPlan, graph_hash};
 
@@ -28,7 +27,7 @@ const FOLD_PASSES: &str =
 
 pub fn apply(
     module: Module,
-    machine: LLVMTargetMachineRef,
+    machine: TargetMachine,
     chosen: &[Value],
     plan: &TransformationPlan,
     reach_all: bool,
@@ -52,7 +51,7 @@ pub fn apply(
 #[derive(Clone, Copy)]
 struct TransformTarget<'a> {
     module: Module,
-    machine: LLVMTargetMachineRef,
+    machine: TargetMachine,
     function: Value,
     cfg: &'a FunctionCfg,
 }
@@ -73,7 +72,8 @@ fn apply_to_function(place: TransformTarget, plan: &[Transformation]) -> Result<
     let marked = iterations::mark(place, &loops);
     if copied {
         verify(place.function)?;
-        run_on_function(place.function, place.machine, FOLD_PASSES)?;
+        // SAFETY: what follows looks up blocks and instructions again. The marked latches are found by their marks.
+        unsafe { run_on_function(place.function, place.machine, FOLD_PASSES)? };
     }
     if marked {
         iterations::split(place)?;

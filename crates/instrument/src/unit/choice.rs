@@ -1,9 +1,8 @@
 //! Selection of the functions to instrument, with a reason for each one left out.
 
-use crate::llvm::{Module, Value, llvm};
+use crate::llvm::{Module, Value};
 use crate::no_return::is_definition;
 use indexmap::IndexSet;
-use llvm_sys::core::*;
 use llvm_sys::{LLVMLinkage, LLVMOpcode};
 use trodden_unit::Skipped;
 
@@ -25,7 +24,7 @@ pub fn choose(module: Module) -> (Vec<Value>, Vec<Skipped>) {
 
 /// Returns true if this module emits code for the function's body.
 pub fn is_emitted(function: Value) -> bool {
-    is_definition(function) && llvm!(LLVMGetLinkage(function.0)) != LLVMLinkage::LLVMAvailableExternallyLinkage
+    is_definition(function) && function.linkage() != LLVMLinkage::LLVMAvailableExternallyLinkage
 }
 
 fn reason_to_skip(function: Value, early: &IndexSet<Value>) -> Option<&'static str> {
@@ -38,14 +37,14 @@ fn reason_to_skip(function: Value, early: &IndexSet<Value>) -> Option<&'static s
     if let Some((_, reason)) = attributes.into_iter().find(|(name, _)| function.has_attribute(name)) {
         return Some(reason);
     }
-    if llvm!(LLVMGetFunctionCallConv(function.0)) == X86_INTERRUPT {
+    if function.convention() == X86_INTERRUPT {
         return Some("it is an interrupt handler");
     }
     if early.contains(&function) {
         return Some("it runs while the program is being relocated (it is an ifunc resolver or called by one)");
     }
     // A function without a personality has no funclets; its instructions need not be scanned.
-    if llvm!(LLVMHasPersonalityFn(function.0)) == 0 {
+    if !function.has_personality() {
         return None;
     }
     let funclet = |i: Value| matches!(i.opcode(), LLVMOpcode::LLVMCatchSwitch | LLVMOpcode::LLVMCatchPad | LLVMOpcode::LLVMCleanupPad);
@@ -55,10 +54,8 @@ fn reason_to_skip(function: Value, early: &IndexSet<Value>) -> Option<&'static s
 /// Returns ifunc resolvers and the functions that they call, directly or indirectly. They run before relocations are processed and
 /// thread-local storage is set up.
 fn run_before_relocation(module: Module) -> IndexSet<Value> {
-    let first = llvm!(LLVMGetFirstGlobalIFunc(module.raw));
-    let ifuncs = std::iter::successors(Value::some(first), |i| Value::some(llvm!(LLVMGetNextGlobalIFunc(i.0))));
     let mut early = IndexSet::new();
-    let mut stack: Vec<Value> = ifuncs.map(|i| Value(llvm!(LLVMGetGlobalIFuncResolver(i.0)))).collect();
+    let mut stack: Vec<Value> = module.resolvers().collect();
     while let Some(function) = stack.pop() {
         if function.is_function() && early.insert(function) {
             let calls = function.blocks().flat_map(|b| b.instructions().filter(|i| i.is_call()).map(Value::callee).collect::<Vec<_>>());

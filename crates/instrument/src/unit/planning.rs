@@ -2,11 +2,10 @@
 
 use super::{InstrumentError, Unit};
 use crate::describe::FunctionCfg;
-use crate::llvm::{Value, llvm};
+use crate::llvm::Value;
 use crate::options::ThreadCounters;
 use crate::planned_function::PlannedFunction;
 use llvm_sys::LLVMLinkage;
-use llvm_sys::core::*;
 use trodden_flow::Plan;
 use trodden_flow::frequency::{Frequencies, branch_weights};
 use trodden_flow::program::verify::verify_numbering;
@@ -66,7 +65,7 @@ impl Unit {
 }
 
 pub(super) fn is_local(function: Value) -> bool {
-    matches!(llvm!(LLVMGetLinkage(function.0)), LLVMLinkage::LLVMInternalLinkage | LLVMLinkage::LLVMPrivateLinkage)
+    matches!(function.linkage(), LLVMLinkage::LLVMInternalLinkage | LLVMLinkage::LLVMPrivateLinkage)
 }
 
 /// Verifies a program's numbering. Numberings of interesting paths are also verified where they are built.

@@ -5,12 +5,11 @@ use super::planning::is_local;
 use crate::counting::{Counters, Flushing};
 use crate::entry;
 use crate::interesting;
-use crate::llvm::Value;
+use crate::llvm::{DebugLocation, Value};
 use crate::options::ThreadCounters;
 use crate::path_end::PathEndAction;
 use crate::planned_function::{CountedPaths, PlannedFunction};
 use crate::unoptimised;
-use llvm_sys::prelude::LLVMMetadataRef;
 use trodden_flow::Node;
 use trodden_flow::numbering::NumberedPaths;
 use trodden_flow::program::Cells;
@@ -98,14 +97,14 @@ impl Unit {
     }
 
     /// Emits, at a function's entry, the address of the thread's counters. Unoptimised code gets it by a call, which keeps it short.
-    pub fn thread_counters(&self, planned: &PlannedFunction, location: Option<LLVMMetadataRef>) -> Value {
+    pub fn thread_counters(&self, planned: &PlannedFunction, location: Option<DebugLocation>) -> Value {
         match unoptimised::is_unoptimised(planned.function) {
             true => unoptimised::thread_counters(self.module, planned.function, location),
             false => self.thread_counters_inline(planned, location),
         }
     }
 
-    pub fn thread_counters_inline(&self, planned: &PlannedFunction, location: Option<LLVMMetadataRef>) -> Value {
+    pub fn thread_counters_inline(&self, planned: &PlannedFunction, location: Option<DebugLocation>) -> Value {
         entry::thread_counters(self.context, planned.function, location, planned.may_lack_region)
     }
 }

@@ -7,10 +7,9 @@
 //! Invariant: a copy refers to the copy of each value or block that was copied, and otherwise to the same ones as the original (arguments,
 //! constants, blocks of indirect branches).
 
-use crate::llvm::{Block, Builder, Module, Value, llvm};
+use crate::llvm::{Block, Builder, Module, Value};
 use indexmap::IndexMap;
 use llvm_sys::LLVMOpcode;
-use llvm_sys::core::*;
 
 #[derive(Default)]
 pub struct CopyMapping {
@@ -31,7 +30,7 @@ impl CopyMapping {
     pub fn new(module: Module, blocks: &[Block], function: Value, known: &IndexMap<Value, Value>, lines: LinePolicy) -> CopyMapping {
         let mut copies = CopyMapping { values: known.clone(), ..CopyMapping::default() };
         for &block in blocks {
-            let copy = Block(llvm!(LLVMAppendBasicBlockInContext(module.context(), function.0, c"".as_ptr())));
+            let copy = Block::append(module, function);
             copies.blocks.insert(block, copy);
         }
         for &block in blocks {
@@ -90,15 +89,15 @@ impl CopyMapping {
         for instruction in block.instructions() {
             let copy = if instruction.is(LLVMOpcode::LLVMPHI) {
                 let phi = builder.phi(instruction.kind());
-                crate::llvm::copy_fast_math(instruction, phi);
+                phi.copy_fast_math(instruction);
                 phi
             } else {
-                let copy = Value(llvm!(LLVMInstructionClone(instruction.0)));
+                let copy = instruction.duplicate();
                 builder.insert(copy);
                 copy
             };
             // With the metadata, debug records of variables in the originals would refer to copies.
-            copy.set_metadata(module.context(), "DIAssignID", None);
+            copy.set_metadata(module, "DIAssignID", None);
             copy.set_location(if lines == LinePolicy::Keep { instruction.location() } else { None });
             self.values.insert(instruction, copy);
             self.originals.insert(copy, instruction);
@@ -114,14 +113,14 @@ impl CopyMapping {
             return;
         }
         for index in 0..copy.operand_count() {
-            let Some(operand) = Value::some(copy.operand(index).0) else { continue };
-            if llvm!(LLVMValueIsBasicBlock(operand.0)) == 0
+            let Some(operand) = copy.operand_if_any(index) else { continue };
+            if !operand.is_block()
                 && let Some(new) = self.values.get(&operand)
             {
-                llvm!(LLVMSetOperand(copy.0, index, new.0));
+                copy.set_operand(index, *new);
             }
         }
-        if llvm!(LLVMIsATerminatorInst(copy.0)).is_null() {
+        if !copy.is_terminator() {
             return;
         }
         for (index, to) in copy.successors().into_iter().enumerate() {

@@ -65,7 +65,7 @@ mod tests {
     use super::copies::{CopyMapping, LinePolicy};
     use super::ssa::{ValueFlow, VersionDefinitions};
     use super::*;
-    use crate::llvm::test_module::{block, is_valid, parse};
+    use crate::llvm::test_module::{block, parse};
     use indexmap::IndexMap;
 
     /// A loop with a diamond, whose values are used after it.
@@ -138,12 +138,12 @@ mod tests {
             }",
         );
         let function = module.function("f").unwrap();
-        assert!(!is_valid(function));
+        assert!(!function.is_valid());
         let [one, other, join, done] = ["one", "other", "join", "done"].map(|name| block(function, name));
         let [a, b] = [one, other].map(|block| block.instructions().next().unwrap());
         let mut flow = ValueFlow::new(module, function, &[join].into_iter().collect());
         flow.merge(&[vec![a, b]], VersionDefinitions::Arbitrary);
-        assert!(is_valid(function));
+        assert!(function.is_valid());
         let phi = join.phis().next().expect("the versions meet here");
         let incoming = phi.incoming();
         assert!(incoming.len() == 2 && incoming.contains(&(a, one)) && incoming.contains(&(b, other)));

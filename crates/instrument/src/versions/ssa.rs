@@ -6,11 +6,10 @@
 //! or stack slot all the time ([`ValueFlow::merge`]). Invariant: blocks and edges stay the same from [`ValueFlow::new`] to the last
 //! [`ValueFlow::rewrite_uses`].
 
-use crate::llvm::{Block, Builder, Module, Value, llvm};
+use crate::llvm::{Block, Builder, Module, Value};
 use crate::shape::predecessors;
 use indexmap::{IndexMap, IndexSet};
 use llvm_sys::LLVMOpcode;
-use llvm_sys::core::*;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use trodden_flow::graph::postorder;
@@ -117,7 +116,7 @@ impl ValueFlow {
         for &block in &phis {
             created.insert(block, Builder::phi_at_top(self.module, self.blocks[block], kind, None));
         }
-        let poison = Value(llvm!(LLVMGetPoison(kind)));
+        let poison = kind.poison();
         let value = |flow: &ValueFlow, block: usize, at_end: bool| {
             let arrival = match defined.get(&block) {
                 Some(definition) if at_end => ArrivingDefinition::Definition(*definition),
@@ -135,7 +134,7 @@ impl ValueFlow {
             created[&block].add_incoming(&incoming);
         }
         for Use { user, operand, block, at_end } in uses {
-            llvm!(LLVMSetOperand(user.0, operand, value(self, block, at_end).0));
+            user.set_operand(operand, value(self, block, at_end));
         }
     }
 
@@ -152,14 +151,14 @@ impl ValueFlow {
             let definition = user.operand(operand);
             let value = match self.arrival(block) {
                 ArrivingDefinition::Definition(definition) => definitions[definition],
-                ArrivingDefinition::Unknown => Value(llvm!(LLVMGetPoison(definition.kind()))),
+                ArrivingDefinition::Unknown => definition.kind().poison(),
                 ArrivingDefinition::Phi(_) => *created.entry((definition, block, at_end)).or_insert_with(|| {
                     let mut others = self.blocks[block].instructions();
                     let before = if at_end { None } else { others.find(|i| uses_value(*i, definition)) };
                     self.rematerialise(definition, source[&definition], before.unwrap_or_else(|| self.blocks[block].terminator()))
                 }),
             };
-            llvm!(LLVMSetOperand(user.0, operand, value.0));
+            user.set_operand(operand, value);
         }
     }
 
@@ -167,12 +166,12 @@ impl ValueFlow {
         let builder = Builder::before(self.module, before, None);
         match source {
             Rematerialisation::Clone => {
-                let copy = Value(llvm!(LLVMInstructionClone(definition.0)));
+                let copy = definition.duplicate();
                 builder.insert(copy);
                 copy.set_location(before.location());
                 copy
             }
-            Rematerialisation::LowerPart(whole) => Value(llvm!(LLVMBuildTrunc(builder.raw(), whole.0, definition.kind(), c"".as_ptr()))),
+            Rematerialisation::LowerPart(whole) => builder.truncate(whole, definition.kind()),
         }
     }
 
@@ -187,7 +186,7 @@ impl ValueFlow {
         for user in users {
             let at_end = user.is(LLVMOpcode::LLVMPHI);
             for (operand, _) in (0..).zip(user.operands()).filter(|(_, value)| *value == definition) {
-                let block = if at_end { Block(llvm!(LLVMGetIncomingBlock(user.0, operand))) } else { user.block() };
+                let block = if at_end { user.incoming_block(operand) } else { user.block() };
                 let block = self.number[&block];
                 if !(at_end && defined.contains_key(&block)) {
                     uses.push(Use { user, operand, block, at_end });

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BranchSampling {
     /// Source of the data.
-    pub source: BranchSource,
+    pub source: SamplingSource,
     /// Number of samples taken.
     pub samples: u64,
     /// Number of observed intervals of execution: windows of branch records, or pieces of a trace.
@@ -25,7 +25,7 @@ pub struct BranchSampling {
 
 /// Source of a profile's branches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum BranchSource {
+pub enum SamplingSource {
     /// Windows of the most recent branches, recorded by hardware (`perf record -b`).
     BranchRecords,
     /// A trace of all branches. Counts are exact if nothing was lost.
@@ -73,12 +73,12 @@ impl BranchSampling {
     /// Returns whether all executions were observed. Otherwise an unfinished path may only be a gap in the data.
     pub fn is_complete(&self) -> bool {
         let Losses { blocks: _, blocks_counted: _, incomplete, inconsistent, ambiguous, inferred: _, broken, gaps } = self.losses;
-        self.source == BranchSource::BranchTrace && [incomplete, inconsistent, ambiguous, broken, gaps] == [0; 5]
+        self.source == SamplingSource::BranchTrace && [incomplete, inconsistent, ambiguous, broken, gaps] == [0; 5]
     }
 
     /// Describes the data in one line, for the header of a report.
     pub fn summary(&self) -> String {
-        if self.source == BranchSource::HotPaths {
+        if self.source == SamplingSource::HotPaths {
             let BranchSampling { samples, windows, whole_paths, .. } = self;
             let joined = whole_paths.saturating_sub(*windows);
             return format!(
@@ -87,9 +87,9 @@ impl BranchSampling {
             );
         }
         let source = match self.source {
-            BranchSource::BranchRecords => "sampled from branch records",
-            BranchSource::BranchTrace => "from a trace of branches",
-            BranchSource::HotPaths => "from hot paths",
+            SamplingSource::BranchRecords => "sampled from branch records",
+            SamplingSource::BranchTrace => "from a trace of branches",
+            SamplingSource::HotPaths => "from hot paths",
         };
         let BranchSampling { samples, windows, whole_paths, .. } = self;
         let lost = match (self.losses.blocks, self.losses.blocks_counted) {

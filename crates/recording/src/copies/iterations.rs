@@ -8,7 +8,7 @@
 //! for any k.
 
 use super::preparation::CopyInput;
-use super::shared::{self, AssignedFunctions, Partition, divide_functions};
+use super::shared::{self, AssignedFunctions, NamedFunction, Partition, divide_functions};
 use super::spec::copy_file;
 use super::units::read_units;
 use super::weights::recent_profile;
@@ -24,8 +24,6 @@ use trodden_stored::place::{LOG_EXTENSION, files_with_extension, folder_of_copy,
 use trodden_text::words::{plural, quote_for_shell};
 use trodden_unit::experiment::{ExperimentScheme, Observe};
 use trodden_unit::{FunctionMap, InstrumentedImage, KnownPaths, Settings, UnitMap};
-
-type StreamFunction = (String, String);
 
 type CountsByNumber = BTreeMap<u64, u64>;
 
@@ -74,12 +72,12 @@ impl IterationPartition {
     }
 }
 
-fn function_key(unit: &UnitMap, function: &FunctionMap) -> StreamFunction {
+fn function_key(unit: &UnitMap, function: &FunctionMap) -> NamedFunction {
     (unit.source.clone(), function.name.clone())
 }
 
-fn executions(profile: Option<&Profile>) -> HashMap<StreamFunction, u64> {
-    let mut executions: HashMap<StreamFunction, u64> = HashMap::new();
+fn executions(profile: Option<&Profile>) -> HashMap<NamedFunction, u64> {
+    let mut executions: HashMap<NamedFunction, u64> = HashMap::new();
     for (_, unit, function) in profile.iter().flat_map(|profile| profile.functions()) {
         let sum = executions.entry(function_key(&unit.map, function)).or_default();
         *sum = unit.counts_of(function).fold(*sum, |sum, (_, count)| sum.saturating_add(count));
@@ -129,9 +127,9 @@ impl Partition for IterationPartition {
 /// copies. Images that are not copies, such as libraries, are taken from the first copy.
 fn merge(profiles: Vec<Profile>, work: &Path) -> (Vec<ImageProfile>, Vec<String>) {
     let (mut images, mut differences) = (Vec::new(), Vec::new());
-    let mut counted: BTreeMap<StreamFunction, (usize, CountsByNumber)> = BTreeMap::new();
+    let mut counted: BTreeMap<NamedFunction, (usize, CountsByNumber)> = BTreeMap::new();
     for (copy, profile) in profiles.into_iter().enumerate() {
-        let mut own: BTreeMap<StreamFunction, CountsByNumber> = BTreeMap::new();
+        let mut own: BTreeMap<NamedFunction, CountsByNumber> = BTreeMap::new();
         for mut image in profile.images {
             if !Path::new(&image.path).starts_with(work) {
                 images.extend((copy == 0).then_some(image));

@@ -10,7 +10,7 @@ mod programs;
 mod tally;
 mod walk;
 
-use crate::perf_script::{self, Record, ScriptLine, ScriptThread};
+use crate::perf_script::{self, ScriptLine, ScriptRecord, ScriptThread};
 use crate::probe_graphs::ProbeGraphs;
 pub use programs::programs_with_addresses;
 use std::collections::{BTreeMap, HashMap};
@@ -18,7 +18,7 @@ use std::io::{self, BufRead};
 use std::path::{Path, PathBuf};
 use tally::{Tally, TallyPath};
 use trodden_binary::{AddressSpace, BinaryError, ProbedFunction, ProbedImage};
-use trodden_profile::{BranchSampling, BranchSource, ImageProfile, ObservedBranches, Profile, Run, Sampling, UnitProfile};
+use trodden_profile::{BranchSampling, ImageProfile, ObservedBranches, Profile, Run, Sampling, SamplingSource, UnitProfile};
 use trodden_unit::UnitCache;
 use walk::{AddressPlace, ImportState, ThreadWalk};
 
@@ -74,7 +74,7 @@ pub fn import(
     let images = programs.iter().map(|p| ProbedImage::read(p, store)).collect::<Result<Vec<_>, _>>()?;
     let state = ImportState { images: &images, graphs: ProbeGraphs::new(&images), tally: Tally::default() };
     let mut reader =
-        BranchReader { state, space: AddressSpace::new(&images), walks: HashMap::new(), source: None, counts: Counts::default() };
+        BranchReader { state, space: AddressSpace::new(&images), walks: HashMap::new(), source: None, counts: ImportCounts::default() };
     let failed = |line: u64| move |what: String| ImportError::Text { path: name.to_owned(), line, what };
     for (number, line) in text.split(b'\n').enumerate() {
         let line = line.map_err(|source| ImportError::Read { path: name.to_owned(), source })?;
@@ -82,7 +82,7 @@ pub fn import(
         reader.handle_line(line)?.map_err(failed(number as u64 + 1))?;
     }
     let BranchReader { state, counts, source, .. } = reader.finish();
-    let (tally, source) = (state.tally, source.unwrap_or(BranchSource::BranchRecords));
+    let (tally, source) = (state.tally, source.unwrap_or(SamplingSource::BranchRecords));
     if counts.records > 0 && counts.in_programs == 0 {
         let what = format!(
             "none of the {} branches lies in it. Position-independent programs and shared libraries need `perf script --show-mmap-events`, \
@@ -99,7 +99,7 @@ pub fn import(
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Counts {
+struct ImportCounts {
     samples: u64,
     windows: u64,
     records: u64,
@@ -110,8 +110,8 @@ struct BranchReader<'a> {
     state: ImportState<'a>,
     space: AddressSpace<'a, ProbedImage>,
     walks: HashMap<ScriptThread, ThreadWalk>,
-    source: Option<BranchSource>,
-    counts: Counts,
+    source: Option<SamplingSource>,
+    counts: ImportCounts,
 }
 
 impl BranchReader<'_> {
@@ -134,13 +134,13 @@ impl BranchReader<'_> {
                 }
             }
             ScriptLine::Window(thread, records) => {
-                if *self.source.get_or_insert(BranchSource::BranchRecords) != BranchSource::BranchRecords {
+                if *self.source.get_or_insert(SamplingSource::BranchRecords) != SamplingSource::BranchRecords {
                     return Ok(Err("a branch stack follows branches of a trace. Print them to separate files".into()));
                 }
                 self.window(thread, &records)?;
             }
             ScriptLine::Branch(thread, record) => {
-                if *self.source.get_or_insert(BranchSource::BranchTrace) != BranchSource::BranchTrace {
+                if *self.source.get_or_insert(SamplingSource::BranchTrace) != SamplingSource::BranchTrace {
                     return Ok(Err("a branch of a trace follows branch stacks. Print them to separate files".into()));
                 }
                 let (from, to) = self.places(thread, record);
@@ -154,7 +154,7 @@ impl BranchReader<'_> {
         Ok(Ok(()))
     }
 
-    fn window(&mut self, thread: ScriptThread, records: &[Record]) -> Result<(), BinaryError> {
+    fn window(&mut self, thread: ScriptThread, records: &[ScriptRecord]) -> Result<(), BinaryError> {
         self.counts.samples += 1;
         self.counts.windows += u64::from(!records.is_empty());
         let mut walk = ThreadWalk::new(Some(records.len() as u64));
@@ -166,7 +166,7 @@ impl BranchReader<'_> {
         Ok(())
     }
 
-    fn places(&mut self, thread: ScriptThread, record: Record) -> (AddressPlace, AddressPlace) {
+    fn places(&mut self, thread: ScriptThread, record: ScriptRecord) -> (AddressPlace, AddressPlace) {
         let (from, to) = (self.place(thread.process, record.from), self.place(thread.process, record.to));
         self.counts.records += 1;
         self.counts.in_programs += u64::from(matches!(from, AddressPlace::Code(..)) || matches!(to, AddressPlace::Code(..)));
@@ -189,14 +189,14 @@ impl BranchReader<'_> {
     }
 }
 
-fn profile(images: Vec<ProbedImage>, tally: Tally, counts: Counts, source: BranchSource, run: Run) -> Profile {
+fn profile(images: Vec<ProbedImage>, tally: Tally, counts: ImportCounts, source: SamplingSource, run: Run) -> Profile {
     let by_unit = by_unit(&images, tally.paths);
     let estimate = |seen: &TallyPath| match source {
-        BranchSource::BranchTrace => seen.times,
+        SamplingSource::BranchTrace => seen.times,
         _ => (seen.weight.round() as u64).max(1),
     };
     let observed = match source {
-        BranchSource::BranchTrace => Vec::new(),
+        SamplingSource::BranchTrace => Vec::new(),
         _ => by_unit.iter().map(|(place, paths)| observed_counts(*place, paths)).collect(),
     };
     let sampling = BranchSampling {

@@ -25,7 +25,7 @@ pub enum AddressPlace {
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Position {
+enum ControlPosition {
     Unknown,
     /// In the function on top of the stack.
     InFunction {
@@ -43,7 +43,7 @@ enum Position {
 #[derive(Clone, Debug)]
 pub struct ThreadWalk {
     frames: Vec<BranchFrame>,
-    position: Position,
+    position: ControlPosition,
     stretch: u64,
     /// Number of records in the window; `None` for a trace.
     window: Option<u64>,
@@ -58,36 +58,41 @@ pub struct ImportState<'a> {
 impl ThreadWalk {
     /// Starts a walk through a window with this number of records, or through a trace.
     pub fn new(window: Option<u64>) -> ThreadWalk {
-        ThreadWalk { frames: Vec::new(), position: Position::Unknown, stretch: 0, window }
+        ThreadWalk { frames: Vec::new(), position: ControlPosition::Unknown, stretch: 0, window }
     }
 
     pub fn handle_branch(&mut self, state: &mut ImportState, from: AddressPlace, to: AddressPlace) -> Result<(), BinaryError> {
         match (self.position, from) {
-            (Position::InFunction { image, range, address, unseen, jumped }, AddressPlace::Code(i, r, last))
+            (ControlPosition::InFunction { image, range, address, unseen, jumped }, AddressPlace::Code(i, r, last))
                 if (i, r) == (image, range) && last >= address =>
             {
                 self.handle_stretch(state, image, unseen, last, jumped)?;
             }
-            (Position::InFunction { image, range, address, unseen, jumped }, AddressPlace::Outside) => match to {
+            (ControlPosition::InFunction { image, range, address, unseen, jumped }, AddressPlace::Outside) => match to {
                 // An interrupt, after which control returns to the interrupted instruction.
                 AddressPlace::Code(i, r, back) if (i, r) == (image, range) && back >= address => {
                     if back > address {
                         self.handle_stretch(state, image, unseen, back - 1, jumped)?;
                     }
-                    self.position =
-                        Position::InFunction { image, range, address: back, unseen: unseen.max(back), jumped: jumped && back == address };
+                    self.position = ControlPosition::InFunction {
+                        image,
+                        range,
+                        address: back,
+                        unseen: unseen.max(back),
+                        jumped: jumped && back == address,
+                    };
                     self.stretch += 1;
                     return Ok(());
                 }
                 _ => self.leave_top_frame(address, state.images[image].ranges[range].end),
             },
-            (Position::InFunction { .. }, _) => self.break_off(state),
-            (Position::Elsewhere, AddressPlace::Code(..)) => self.break_off(state),
+            (ControlPosition::InFunction { .. }, _) => self.break_off(state),
+            (ControlPosition::Elsewhere, AddressPlace::Code(..)) => self.break_off(state),
             _ => {}
         }
         match from {
             AddressPlace::Code(image, range, address) => {
-                if self.frames.is_empty() || matches!(self.position, Position::Unknown) {
+                if self.frames.is_empty() || matches!(self.position, ControlPosition::Unknown) {
                     let function = state.images[image].ranges[range].function;
                     self.frames.push(BranchFrame::unknown(image, function));
                 }
@@ -104,7 +109,7 @@ impl ThreadWalk {
         for frame in self.frames.drain(..) {
             frame.cut_off(&mut state.tally);
         }
-        self.position = Position::Unknown;
+        self.position = ControlPosition::Unknown;
     }
 
     /// Handles the end of the thread: its current paths remain unfinished.
@@ -112,7 +117,7 @@ impl ThreadWalk {
         while let Some(frame) = self.frames.pop() {
             self.leave_unfinished(state, frame);
         }
-        self.position = Position::Unknown;
+        self.position = ControlPosition::Unknown;
     }
 
     fn break_off(&mut self, state: &mut ImportState) {
@@ -124,7 +129,7 @@ impl ThreadWalk {
         if let Some(top) = self.frames.last_mut() {
             top.return_range = Some((first, last));
         }
-        self.position = Position::Elsewhere;
+        self.position = ControlPosition::Elsewhere;
     }
 
     /// Handles a branch that leaves the current position of the function on top of the stack.
@@ -157,7 +162,7 @@ impl ThreadWalk {
                 let own = state.images[image].ranges[range].function;
                 match to {
                     AddressPlace::Code(i, r, target) if i == image && state.images[i].ranges[r].function == own => {
-                        self.position = Position::InFunction { image, range: r, address: target, unseen: target, jumped: true };
+                        self.position = ControlPosition::InFunction { image, range: r, address: target, unseen: target, jumped: true };
                     }
                     _ => {
                         self.finish_top_frame(state, matches!(kind, Some(BranchInstruction::Conditional(_))))?;
@@ -172,13 +177,13 @@ impl ThreadWalk {
     fn enter_function(&mut self, state: &ImportState, image: usize, range: usize, address: u64) {
         let function = state.images[image].ranges[range].function;
         self.frames.push(BranchFrame { is_fresh: true, ..BranchFrame::unknown(image, function) });
-        self.position = Position::InFunction { image, range, address, unseen: address, jumped: true };
+        self.position = ControlPosition::InFunction { image, range, address, unseen: address, jumped: true };
     }
 
     /// Handles the arrival of control from other code.
     fn arrive(&mut self, state: &mut ImportState, to: AddressPlace, returned: bool) -> Result<(), BinaryError> {
         let AddressPlace::Code(image, range, address) = to else {
-            self.position = Position::Elsewhere;
+            self.position = ControlPosition::Elsewhere;
             return Ok(());
         };
         let CodeRange { start, function, .. } = state.images[image].ranges[range];
@@ -188,7 +193,7 @@ impl ThreadWalk {
             // If the function was interrupted before an instruction, the probes there were handled already.
             let unseen = address + u64::from(self.frames[at].return_range.is_some_and(|(first, _)| first == address));
             self.unwind_to(state, at);
-            self.position = Position::InFunction { image, range, address, unseen, jumped: false };
+            self.position = ControlPosition::InFunction { image, range, address, unseen, jumped: false };
             return Ok(());
         }
         if address == start && !returned {
@@ -218,7 +223,7 @@ impl ThreadWalk {
                 self.frames.push(BranchFrame::unknown(image, function));
             }
         }
-        self.position = Position::InFunction { image, range, address, unseen: address, jumped: true };
+        self.position = ControlPosition::InFunction { image, range, address, unseen: address, jumped: true };
         Ok(())
     }
 

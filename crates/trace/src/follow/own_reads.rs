@@ -28,7 +28,7 @@ const MAX_WORDS: u64 = 64;
 const PR_SET_MDWE: u64 = 65;
 
 /// Address and length of a buffer.
-type Buffer = (u64, u64);
+type CallBuffer = (u64, u64);
 
 /// What must be done before a deferred system call is made.
 pub enum DeferredCall {
@@ -330,7 +330,7 @@ impl Following<'_, '_> {
         // The position is now after the bytes that were read.
         let before = || self.in_memory_file(descriptor, None).map(|at| at.wrapping_sub(length));
         let at = |at| self.in_memory_file(descriptor, Some(at));
-        let (from, to): (Vec<Buffer>, Vec<Buffer>) = match call.orig_rax as i64 {
+        let (from, to): (Vec<CallBuffer>, Vec<CallBuffer>) = match call.orig_rax as i64 {
             libc::SYS_read => (before().map(|at| (at, length)).into_iter().collect(), vec![(buffer, length)]),
             libc::SYS_pread64 => (at(call.r10).map(|at| (at, length)).into_iter().collect(), vec![(buffer, length)]),
             libc::SYS_readv | libc::SYS_preadv | libc::SYS_preadv2 => {
@@ -371,7 +371,7 @@ fn repeat_call(thread: Tid, call: u64) -> Result<(), CollectError> {
 }
 
 /// Splits a transfer of `length` bytes between two lists of buffers into pieces (source, target, length), each within one buffer per list.
-fn transfers(from: &[Buffer], to: &[Buffer], length: u64) -> Vec<(u64, u64, u64)> {
+fn transfers(from: &[CallBuffer], to: &[CallBuffer], length: u64) -> Vec<(u64, u64, u64)> {
     let (mut from, mut to) = (from.iter().copied(), to.iter().copied());
     let (mut source, mut target, mut left) = ((0, 0), (0, 0), length);
     let mut all = Vec::new();

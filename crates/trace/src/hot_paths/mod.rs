@@ -19,7 +19,7 @@ use fragment::{Fragment, fragments};
 use join::{Joined, join};
 use remainders::place_remainders;
 use trodden_binary::{AddressSpace, MappedFile, ProbedImage};
-use trodden_profile::{BranchSampling, BranchSource, Losses, Profile, Run, Sampling};
+use trodden_profile::{BranchSampling, Losses, Profile, Run, Sampling, SamplingSource};
 
 /// How a path of the detector ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -105,7 +105,7 @@ pub fn import_hot_paths(
 fn profile(images: &[ProbedImage], joined: Joined, losses: Losses, descriptors: u64, run: Run) -> Profile {
     let by_unit = by_unit(images, joined.paths.into_iter().filter(|(_, count)| *count > 0));
     let sampling = BranchSampling {
-        source: BranchSource::HotPaths,
+        source: SamplingSource::HotPaths,
         samples: descriptors,
         windows: joined.whole,
         records: joined.fragments,

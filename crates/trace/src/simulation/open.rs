@@ -24,10 +24,10 @@ pub struct OpenedSource {
     pub source: Box<dyn BranchSource>,
     /// The command, or the path of the file.
     pub origin: String,
-    running: Option<Running>,
+    running: Option<RunningSource>,
 }
 
-struct Running {
+struct RunningSource {
     waiter: JoinHandle<std::io::Result<ExitStatus>>,
     _folder: TemporaryFolder,
 }
@@ -215,7 +215,7 @@ impl EmulatedProgram<'_> {
             );
         }
         let source = Box::new(QemuSource::new(reader, Path::new("the stream of QEMU's plugin"), self.level)?);
-        Ok(OpenedSource { source, origin, running: Some(Running { waiter, _folder: self.folder }) })
+        Ok(OpenedSource { source, origin, running: Some(RunningSource { waiter, _folder: self.folder }) })
     }
 
     /// Runs the program to test whether QEMU and the plugin work together. Returns the number of recorded instructions.

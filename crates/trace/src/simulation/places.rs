@@ -45,23 +45,23 @@ impl Places {
     }
 
     /// The memory of the program.
-    pub fn memory(&self) -> Memory<'_> {
+    pub fn memory(&self) -> MappedMemory<'_> {
         let mut space = AddressSpace::new(&self.binaries);
         for mapping in &self.mappings {
             // Mappings are matched by name here, so this cannot fail.
             let _ = space.map(mapping);
         }
-        Memory { places: self, space }
+        MappedMemory { places: self, space }
     }
 }
 
 /// The parts of the program's memory into which files are mapped.
-pub struct Memory<'a> {
+pub struct MappedMemory<'a> {
     places: &'a Places,
     space: AddressSpace<'a, Binary>,
 }
 
-impl Memory<'_> {
+impl MappedMemory<'_> {
     fn find(&self, address: Address) -> Option<(usize, u64)> {
         self.space.resolve(0, address.0).find(|(file, at)| self.places.binaries[*file].is_code(*at))
     }

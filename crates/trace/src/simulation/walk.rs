@@ -4,7 +4,7 @@
 //! branch to be recorded. A path with the maximum number of branches ends after the last one. Extension counters are updated as in the
 //! detector.
 
-use super::places::Memory;
+use super::places::MappedMemory;
 use crate::hot_paths::HotPathExit;
 use trodden_binary::instruction::{BranchInstruction, branch, decode, format_intel};
 use trodden_hardware::{Address, BranchType, DetectorParameters, Extension, OperationMapping, PathDescriptor};
@@ -37,7 +37,7 @@ pub struct InstructionWalk {
 }
 
 /// Walks a path of a detector with these parameters.
-pub fn walk(memory: &Memory, detector: &DetectorParameters, path: &PathDescriptor) -> InstructionWalk {
+pub fn walk(memory: &MappedMemory, detector: &DetectorParameters, path: &PathDescriptor) -> InstructionWalk {
     let is_split = path.length == detector.length_limit;
     let outcomes = path.outcomes().collect();
     let mut walker = Walker { outcomes, used: 0, extensions: 0, returns: Vec::new(), mapping: &detector.mapping, is_split };

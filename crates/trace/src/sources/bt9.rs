@@ -14,7 +14,7 @@
 //! A node is a branch instruction; node 0 is the start of the trace. An edge is an outcome of a branch and the next branch, with `inst_cnt`
 //! non-branch instructions between them. Memory grows with the numbers of nodes and edges, not with the sequence.
 
-use super::bt9_opcode::{Node, find_untaken_targets};
+use super::bt9_opcode::{Bt9Node, find_untaken_targets};
 use super::lines::Lines;
 use super::{Batch, BranchSource, Level, SourceError, SourceNotes};
 use std::collections::HashMap;
@@ -23,7 +23,7 @@ use std::path::Path;
 use trodden_hardware::{Address, BranchKind, RetiredBranch, StreamEvent, ThreadId};
 
 #[derive(Clone, Copy, Debug)]
-struct Edge {
+struct Bt9Edge {
     from: u64,
     is_taken: bool,
     target: u64,
@@ -33,8 +33,8 @@ struct Edge {
 /// An open BT9 trace.
 pub struct Bt9Source<R> {
     lines: Lines<R>,
-    nodes: HashMap<u64, Node>,
-    edges: HashMap<u64, Edge>,
+    nodes: HashMap<u64, Bt9Node>,
+    edges: HashMap<u64, Bt9Edge>,
     /// Number of instructions since the last branch.
     pending: u32,
     has_begun: bool,
@@ -81,13 +81,14 @@ impl<R: BufRead> Bt9Source<R> {
         let [_, id, address, _physical, opcode, size, ..] = words else { return None };
         let class = words.iter().position(|w| *w == "class:").and_then(|at| words.get(at + 1));
         let kind = class.map_or(Some(BranchKind::Jump), |class| kind_of(class))?;
-        self.nodes.insert(number(id)?, Node { address: number(address)?, size: number(size)?, opcode: number(opcode), kind, target: None });
+        self.nodes
+            .insert(number(id)?, Bt9Node { address: number(address)?, size: number(size)?, opcode: number(opcode), kind, target: None });
         Some(())
     }
 
     fn add_edge(&mut self, words: &[&str]) -> Option<()> {
         let [_, id, from, _to, taken, target, _physical, instructions, ..] = words else { return None };
-        let edge = Edge {
+        let edge = Bt9Edge {
             from: number(from)?,
             is_taken: *taken == "T",
             target: number(target)?,
@@ -102,7 +103,7 @@ impl<R: BufRead> Bt9Source<R> {
         Some(())
     }
 
-    fn follow_edge(&mut self, edge: Edge, batch: &mut Batch) -> Option<()> {
+    fn follow_edge(&mut self, edge: Bt9Edge, batch: &mut Batch) -> Option<()> {
         const THREAD: ThreadId = ThreadId(0);
         let node = *self.nodes.get(&edge.from)?;
         if !self.has_begun {

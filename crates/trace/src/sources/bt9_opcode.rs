@@ -9,7 +9,7 @@ use trodden_binary::instruction::{BranchInstruction, branch, decode};
 use trodden_hardware::BranchKind;
 
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Node {
+pub(super) struct Bt9Node {
     pub address: u64,
     pub size: u64,
     /// The instruction as a number, if the trace has it.
@@ -20,11 +20,11 @@ pub(super) struct Node {
 }
 
 /// Finds the missing targets. Returns the number of branches whose target remains unknown.
-pub(super) fn find_untaken_targets(nodes: &mut HashMap<u64, Node>) -> usize {
-    let encodings: [fn(&Node) -> Option<u64>; 3] = [aarch64, |node| x86(node, false), |node| x86(node, true)];
-    let is_conditional = |node: &&Node| node.kind == BranchKind::Conditional;
-    let known: Vec<&Node> = nodes.values().filter(is_conditional).filter(|node| node.target.is_some()).collect();
-    let fits = |encoding: &&fn(&Node) -> Option<u64>| !known.is_empty() && known.iter().all(|node| encoding(node) == node.target);
+pub(super) fn find_untaken_targets(nodes: &mut HashMap<u64, Bt9Node>) -> usize {
+    let encodings: [fn(&Bt9Node) -> Option<u64>; 3] = [aarch64, |node| x86(node, false), |node| x86(node, true)];
+    let is_conditional = |node: &&Bt9Node| node.kind == BranchKind::Conditional;
+    let known: Vec<&Bt9Node> = nodes.values().filter(is_conditional).filter(|node| node.target.is_some()).collect();
+    let fits = |encoding: &&fn(&Bt9Node) -> Option<u64>| !known.is_empty() && known.iter().all(|node| encoding(node) == node.target);
     let encoding = encodings.iter().find(fits).copied();
     let mut unknown = 0;
     for node in nodes.values_mut().filter(|node| node.kind == BranchKind::Conditional && node.target.is_none()) {
@@ -35,7 +35,7 @@ pub(super) fn find_untaken_targets(nodes: &mut HashMap<u64, Node>) -> usize {
 }
 
 /// Decodes the target of `b.cond`, `cbz`, `cbnz`, `tbz` or `tbnz`. Source: Arm Architecture Reference Manual, branches.
-fn aarch64(node: &Node) -> Option<u64> {
+fn aarch64(node: &Bt9Node) -> Option<u64> {
     let word = u32::try_from(node.opcode?).ok().filter(|_| node.size == 4)?;
     let bits = match word >> 24 {
         0x54 | 0x34 | 0x35 | 0xb4 | 0xb5 => 19,
@@ -48,7 +48,7 @@ fn aarch64(node: &Node) -> Option<u64> {
 }
 
 /// Decodes the target of a conditional jump of x86-64. The instruction's first byte is the highest or the lowest byte of the opcode number.
-fn x86(node: &Node, is_lowest_first: bool) -> Option<u64> {
+fn x86(node: &Bt9Node, is_lowest_first: bool) -> Option<u64> {
     let size = usize::try_from(node.size).ok().filter(|size| (1..=8).contains(size))?;
     let bytes = node.opcode?.to_le_bytes();
     let mut code = bytes[..size].to_vec();

@@ -7,7 +7,7 @@
 
 use super::lines::Lines;
 use super::{Batch, BranchSource, Level, SourceError, SourceNotes};
-use crate::perf_script::{self, Record, ScriptLine, ScriptThread};
+use crate::perf_script::{self, ScriptLine, ScriptRecord, ScriptThread};
 use std::collections::{BTreeSet, HashMap};
 use std::io::BufRead;
 use std::path::{Path, PathBuf};
@@ -134,7 +134,7 @@ impl<R: BufRead> PerfScriptSource<R> {
         Err(self.lines.foreign(what))
     }
 
-    fn record(&mut self, thread: ScriptThread, record: Record, batch: &mut Batch) {
+    fn record(&mut self, thread: ScriptThread, record: ScriptRecord, batch: &mut Batch) {
         self.records += 1;
         let (id, at) = (self.state(thread).id, self.state(thread).at);
         let mut walked = None;

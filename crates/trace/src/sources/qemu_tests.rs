@@ -4,20 +4,20 @@ use super::*;
 use trodden_container::FileHeader;
 
 #[derive(Default)]
-struct Stream(Vec<u8>, u64);
+struct QemuStream(Vec<u8>, u64);
 
-impl Stream {
-    fn new() -> Stream {
-        Stream(FileHeader::new(FileKind::BLOCKS, VERSION).to_bytes().to_vec(), 0)
+impl QemuStream {
+    fn new() -> QemuStream {
+        QemuStream(FileHeader::new(FileKind::BLOCKS, VERSION).to_bytes().to_vec(), 0)
     }
 
-    fn frame(mut self, kind: FrameKind, thread: u32, content: &[u8]) -> Stream {
+    fn frame(mut self, kind: FrameKind, thread: u32, content: &[u8]) -> QemuStream {
         self.0.extend(FrameHeader::new(kind, thread, content).to_bytes());
         self.0.extend(content);
         self
     }
 
-    fn block(mut self, start: u64, instructions: &[&[u8]]) -> Stream {
+    fn block(mut self, start: u64, instructions: &[&[u8]]) -> QemuStream {
         let mut content = BlockHeader { number: self.1, address: start, instructions: instructions.len() as u64 }.to_bytes().to_vec();
         content.extend(instructions.iter().map(|i| i.len() as u8));
         content.extend(instructions.concat());
@@ -25,15 +25,15 @@ impl Stream {
         self.frame(FrameKind::Block, 0, &content)
     }
 
-    fn executed(self, thread: u32, words: &[u64]) -> Stream {
+    fn executed(self, thread: u32, words: &[u64]) -> QemuStream {
         let content: Vec<u8> = words.iter().flat_map(|w| w.to_le_bytes()).collect();
         self.frame(FrameKind::Executed, thread, &content)
     }
 
     /// Adds blocks 0 to 5: a conditional branch at 0x1001, its successors at 0x1003 and 0x1013, a handler at 0x2000, the code that leaves
     /// the handler, and the code after 0x1013.
-    fn with_blocks() -> Stream {
-        Stream::new()
+    fn with_blocks() -> QemuStream {
+        QemuStream::new()
             .block(0x1000, &[&[0x90], &[0x74, 0x10]])
             .block(0x1003, &[&[0x90], &[0xeb, 0xfa]])
             .block(0x1013, &[&[0xf3, 0xa4]])
@@ -70,7 +70,7 @@ fn jump() -> StreamEvent {
 
 #[test]
 fn threads_are_separated_and_string_instructions_count_once() {
-    let stream = Stream::with_blocks().executed(0, &[0, 1]).executed(1, &[0]).executed(0, &[0, 2, 2, 2, 5]).executed(1, &[1, 0]).frame(
+    let stream = QemuStream::with_blocks().executed(0, &[0, 1]).executed(1, &[0]).executed(0, &[0, 2, 2, 2, 5]).executed(1, &[1, 0]).frame(
         FrameKind::End,
         0,
         &[0; 8],
@@ -94,7 +94,7 @@ fn threads_are_separated_and_string_instructions_count_once() {
 
 #[test]
 fn interrupted_transitions_complete_after_the_handler() {
-    let stream = Stream::with_blocks()
+    let stream = QemuStream::with_blocks()
         .frame(FrameKind::Handler, 0, &0x2000u64.to_le_bytes())
         .executed(0, &[0, 3, 4, HANDLER_RETURN, 1, 0])
         .frame(FrameKind::End, 0, &[0; 8]);
@@ -124,33 +124,33 @@ fn interrupted_transitions_complete_after_the_handler() {
 
 #[test]
 fn unexplained_transitions_are_gaps() {
-    let (events, notes) = Stream::with_blocks().executed(0, &[0, 3]).events();
+    let (events, notes) = QemuStream::with_blocks().executed(0, &[0, 3]).events();
     assert_eq!(events[1], (0, StreamEvent::Gap(Address(0x2000))));
     assert!(notes.notes.iter().any(|n| n.contains("killed")) && notes.notes.iter().any(|n| n.ends_with("allows: 1")));
 }
 
 #[test]
 fn corrupt_data_is_reported_with_its_offset() {
-    let failure = |stream: Stream| {
+    let failure = |stream: QemuStream| {
         let mut source = QemuSource::new(&stream.0[..], Path::new("pipe"), Level::Branches)?;
         let mut batch = Batch::default();
         while source.read(&mut batch)? {}
         Ok::<_, SourceError>(())
     };
-    let text = |stream: Stream| failure(stream).unwrap_err().to_string();
-    assert!(text(Stream::with_blocks().executed(0, &[9])).contains("block 9"));
-    let mut truncated = Stream::with_blocks().executed(0, &[0, 1]);
+    let text = |stream: QemuStream| failure(stream).unwrap_err().to_string();
+    assert!(text(QemuStream::with_blocks().executed(0, &[9])).contains("block 9"));
+    let mut truncated = QemuStream::with_blocks().executed(0, &[0, 1]);
     truncated.0.truncate(truncated.0.len() - 3);
     let end = truncated.0.len();
     assert!(text(truncated).contains(&format!("truncated at offset {end}")));
-    let mut wrong = Stream::new().frame(FrameKind::Fork, 0, &[]);
+    let mut wrong = QemuStream::new().frame(FrameKind::Fork, 0, &[]);
     wrong.0[FILE_HEADER_BYTES] = 99;
     assert!(text(wrong).contains(&format!("corrupt at offset {FILE_HEADER_BYTES}")));
-    assert!(text(Stream(b"something else that is long enough for a header".to_vec(), 0)).contains("not a stream"));
+    assert!(text(QemuStream(b"something else that is long enough for a header".to_vec(), 0)).contains("not a stream"));
     let newer = FileHeader::new(FileKind::BLOCKS, VERSION + 1).to_bytes();
-    assert!(text(Stream(newer.to_vec(), 0)).contains(&format!("writes version {}", VERSION + 1)));
+    assert!(text(QemuStream(newer.to_vec(), 0)).contains(&format!("writes version {}", VERSION + 1)));
     for at in 0..FILE_HEADER_BYTES {
-        let mut corrupt = Stream::with_blocks().executed(0, &[0, 1]);
+        let mut corrupt = QemuStream::with_blocks().executed(0, &[0, 1]);
         corrupt.0[at] ^= 1;
         assert!(text(corrupt).contains("not a stream"), "byte {at}");
     }
@@ -160,7 +160,7 @@ fn corrupt_data_is_reported_with_its_offset() {
 fn memory_accesses_belong_to_their_instructions() {
     use trodden_wire::blocks::encode_memory_access;
     // mov rax, [rbx]; add [rcx], rax; jmp to itself.
-    let stream = Stream::new()
+    let stream = QemuStream::new()
         .block(0x1000, &[&[0x48, 0x8b, 0x03], &[0x48, 0x01, 0x01], &[0xeb, 0xf8]])
         .executed(
             0,

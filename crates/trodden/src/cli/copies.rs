@@ -9,7 +9,7 @@ use trodden_console::arguments::partition::parse_copies;
 /// A recording by several copies of a program, each of which counts a part of the paths.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Copies")]
-pub struct Copies {
+pub struct CopiesRecording {
     /// Run K copies that count different paths, and merge their counts.
     #[arg(long, value_name = "K", value_parser = parse_copies, conflicts_with_all = ["burst", "every", "branches"])]
     pub copies: Option<usize>,

@@ -1,7 +1,7 @@
 //! Syntax of the commands that store runs: `trodden record`, `import`.
 
 use super::branches::{Branches, branches};
-use super::copies::Copies;
+use super::copies::CopiesRecording;
 use anyhow::{Result, ensure};
 use clap::Args;
 use std::ffi::OsString;
@@ -88,7 +88,7 @@ pub struct Record {
     pub command: Vec<OsString>,
     /// Recording by several copies.
     #[command(flatten)]
-    pub copies: Copies,
+    pub copies: CopiesRecording,
 }
 
 impl Record {

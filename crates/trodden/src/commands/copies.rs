@@ -1,6 +1,6 @@
 //! `trodden record --copies K`, `trodden repeatable`, and the hidden `trodden copy`. `trodden_recording::copies` does the work.
 
-use crate::cli::{COPY_STRATEGIES, Copies, Division, HITS, Record, word_for};
+use crate::cli::{COPY_STRATEGIES, CopiesRecording, Division, HITS, Record, word_for};
 use crate::context::context;
 use crate::notes::{note, warn};
 use crate::output;
@@ -49,7 +49,7 @@ const DEFAULT_RETRIES: u32 = 2;
 
 /// Converts the command's options to those of `trodden_recording`. Fails if an option does not apply to what is divided, or the engine is
 /// not available.
-fn copy_options(given: &Copies) -> Result<CopyOptions> {
+fn copy_options(given: &CopiesRecording) -> Result<CopyOptions> {
     let choices = &given.choices;
     let shared = divided_counts(given)?;
     let parameters = EngineParameters {
@@ -80,7 +80,7 @@ fn copy_options(given: &Copies) -> Result<CopyOptions> {
 
 /// Returns what the copies divide. Fails if an option does not apply to what is divided, or the run that the division is based on cannot be
 /// read.
-fn divided_counts(given: &Copies) -> Result<DividedCounts> {
+fn divided_counts(given: &CopiesRecording) -> Result<DividedCounts> {
     let choices = &given.choices;
     let depth = choices.segment_depth;
     let path_and_edge_options = [
@@ -111,11 +111,11 @@ fn divided_counts(given: &Copies) -> Result<DividedCounts> {
     Ok(shared)
 }
 
-fn partition_strategy(given: &Copies) -> PartitionStrategy {
+fn partition_strategy(given: &CopiesRecording) -> PartitionStrategy {
     given.division.strategy.unwrap_or(PartitionStrategy::Weighted)
 }
 
-fn minimised_hits(given: &Copies) -> Measure {
+fn minimised_hits(given: &CopiesRecording) -> Measure {
     given.choices.hits.unwrap_or(Measure::All)
 }
 
@@ -168,7 +168,7 @@ fn print_output([out, err]: &[Vec<u8>; 2]) -> Result<()> {
 }
 
 /// Prints the costs of the copies. If requested, also writes them to a file as HTML or JSON.
-fn show_costs(options: &Copies, measurements: &CopyMeasurements, differences: &[String]) -> Result<()> {
+fn show_costs(options: &CopiesRecording, measurements: &CopyMeasurements, differences: &[String]) -> Result<()> {
     let choices = RequestedCopies {
         strategy: word_for(&COPY_STRATEGIES, &partition_strategy(options)),
         engine: options.engine.name().to_owned(),

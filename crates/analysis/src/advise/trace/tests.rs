@@ -104,7 +104,7 @@ fn random_action(random: &mut Random, values: &mut Vec<ValueProperties>, numbers
 }
 
 /// One run of a program. A run that the source language forbids is discarded.
-struct Machine<'a> {
+struct UnitRun<'a> {
     unit: &'a UnitProperties,
     values: HashMap<ValueId, i64>,
     memory: HashMap<i64, (u8, Option<ClassId>)>,
@@ -112,7 +112,7 @@ struct Machine<'a> {
     results: HashMap<StepPosition, i64>,
 }
 
-impl<'a> Machine<'a> {
+impl<'a> UnitRun<'a> {
     fn run(program: &'a Program, random: &mut Random) -> Option<HashMap<StepPosition, i64>> {
         let mut values: HashMap<ValueId, i64> = (0..NUMBERS).map(|v| (ValueId(v), i64::from(v) * 4)).collect();
         values.extend((NUMBERS..NUMBERS + OBJECTS).chain([ROM]).map(|v| (ValueId(v), i64::from(v) * OBJECT_DISTANCE)));
@@ -121,7 +121,7 @@ impl<'a> Machine<'a> {
             values.insert(ValueId(v), i64::from(object) * OBJECT_DISTANCE + random.pick(&[0, 4, 8]));
         }
         let seed = random.number();
-        let mut machine = Machine { unit: &program.unit, values, memory: HashMap::new(), seed, results: HashMap::new() };
+        let mut machine = UnitRun { unit: &program.unit, values, memory: HashMap::new(), seed, results: HashMap::new() };
         for (at, block) in program.walk.blocks.iter().enumerate() {
             let properties = &program.unit.functions[0].blocks[block.index()];
             let before = at.checked_sub(1).map(|b| program.walk.blocks[b]);
@@ -208,7 +208,7 @@ fn known_results_are_equal_in_every_run() {
         let program = random_program(&mut random);
         let found = find_results(&program);
         for _ in 0..RUNS {
-            let Some(results) = Machine::run(&program, &mut random) else { continue };
+            let Some(results) = UnitRun::run(&program, &mut random) else { continue };
             checked += 1;
             for (place, finds) in &found {
                 if let StepResult::Known(from) = finds {

@@ -25,10 +25,10 @@ impl Baseline {
 const GRAPHS: u64 = 20_000;
 
 /// A path that was walked: the block where it starts after a cut edge (`None` at the entry), its edges, and how it ends.
-type Walked = (Option<Node>, Vec<Edge>, End);
+type Walked = (Option<Node>, Vec<Edge>, WalkEnd);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum End {
+enum WalkEnd {
     Exit,
     Cut(Edge),
 }
@@ -44,7 +44,7 @@ fn walk(random: &mut Random, graph: &Graph, plan: &Baseline, excluded: &EdgeSet,
         }
         let out: Vec<Edge> = graph.out(at).iter().copied().filter(|e| !excluded.contains(*e)).collect();
         if at == graph.exit() {
-            return log.push((begin, edges, End::Exit));
+            return log.push((begin, edges, WalkEnd::Exit));
         }
         if out.is_empty() {
             // Graphs of real functions have no blocks without out-edges.
@@ -64,7 +64,7 @@ fn walk(random: &mut Random, graph: &Graph, plan: &Baseline, excluded: &EdgeSet,
             RegisterAction::CountAndRestart { increment, start } => {
                 *counts.entry(register + increment).or_default() += 1;
                 register = start;
-                log.push((begin, std::mem::take(&mut edges), End::Cut(edge)));
+                log.push((begin, std::mem::take(&mut edges), WalkEnd::Cut(edge)));
                 begin = (graph.to(edge) != graph.entry()).then_some(graph.to(edge));
             }
             RegisterAction::Dead => panic!("a walk took a dead edge"),
@@ -87,8 +87,8 @@ fn find_in_dag(dag: &Dag, (begin, edges, end): &Walked) -> Option<Vec<DagEdgeId>
         path.push(find(&|origin, _| origin == Origin::Real(*edge))?);
     }
     match end {
-        End::Exit => {}
-        End::Cut(edge) => path.push(find(&|origin, _| origin == Origin::Leave(*edge))?),
+        WalkEnd::Exit => {}
+        WalkEnd::Cut(edge) => path.push(find(&|origin, _| origin == Origin::Leave(*edge))?),
     }
     Some(path)
 }

@@ -1,0 +1,179 @@
+//! Metadata: nodes, strings, and debug information.
+
+use super::classes::{AttachedNode, Class, MetadataNode, Subprogram};
+use super::functions::*;
+use super::handles::{DebugFile, DebugLocation, LlvmContext, LocalScope, Metadata, MetadataKind, Module, TemporaryNode, Value};
+use super::values::{bytes_of, text_of};
+use llvm_sys::debuginfo::LLVMMetadataKind;
+
+impl LlvmContext {
+    /// Returns LLVM's number of a metadata kind.
+    pub(super) fn metadata_kind(self, name: &str) -> MetadataKind {
+        // SAFETY: pointer and length are those of `name`, which LLVM copies.
+        unsafe { LLVMGetMDKindIDInContext(self, name.as_ptr().cast(), name.len() as u32) }
+    }
+
+    /// Returns metadata as an operand of instructions.
+    pub fn as_value(self, node: Metadata) -> Value {
+        LLVMMetadataAsValue(self, node)
+    }
+
+    pub fn metadata_string(self, text: &[u8]) -> Metadata {
+        // SAFETY: pointer and length are those of `text`, which LLVM copies.
+        unsafe { LLVMMDStringInContext2(self, text.as_ptr().cast(), text.len()) }
+    }
+
+    pub fn metadata_node(self, operands: &[Metadata]) -> Metadata {
+        // SAFETY: the array has that many elements, which LLVM copies.
+        unsafe { LLVMMDNodeInContext2(self, operands.as_ptr(), operands.len()) }
+    }
+
+    /// Creates a node whose first operand is the node itself, which makes it distinct from nodes with the same other operands.
+    pub fn distinct_node(self, others: &[Metadata]) -> Metadata {
+        // SAFETY: the node has no operands.
+        let own: TemporaryNode = unsafe { LLVMTemporaryMDNode(self, std::ptr::null(), 0) };
+        let node = self.metadata_node(&[&[own.as_operand()], others].concat());
+        LLVMMetadataReplaceAllUsesWith(own, node);
+        node
+    }
+
+    /// Creates a location in a function, with line 0, for code without a source line.
+    pub fn no_line(self, scope: Subprogram) -> DebugLocation {
+        LLVMDIBuilderCreateDebugLocation(self, 0, 0, scope, None)
+    }
+}
+
+impl Value {
+    /// Returns the value as an operand of metadata; metadata that is a value, as what it is.
+    pub fn as_metadata(self) -> Metadata {
+        LLVMValueAsMetadata(self)
+    }
+
+    /// Returns the operands of a metadata node, `None` for null operands.
+    pub fn metadata_operands(self) -> Vec<Option<Value>> {
+        let node: MetadataNode = self.expect();
+        let mut operands = vec![None; LLVMGetMDNodeNumOperands(node) as usize];
+        // SAFETY: the array has as many elements as the node has operands.
+        unsafe { LLVMGetMDNodeOperands(node, operands.as_mut_ptr()) };
+        operands
+    }
+
+    pub fn metadata_text(self) -> Option<String> {
+        Some(String::from_utf8_lossy(&self.metadata_bytes()?).into_owned())
+    }
+
+    /// Returns the content of a metadata string; `None` for other values.
+    pub fn metadata_bytes(self) -> Option<Vec<u8>> {
+        let mut length = 0;
+        let pointer = LLVMGetMDString(self, &mut length);
+        // SAFETY: LLVM returns the string with its length, or null.
+        unsafe { bytes_of(pointer, length as usize) }
+    }
+
+    /// Attaches metadata to a function or variable.
+    pub fn set_global_metadata(self, context: LlvmContext, kind: &str, node: Metadata) {
+        LLVMGlobalSetMetadata(self.expect(), context.metadata_kind(kind), node.expect());
+    }
+}
+
+impl Metadata {
+    pub fn metadata_kind(self) -> LLVMMetadataKind {
+        LLVMGetMetadataKind(self)
+    }
+
+    /// Returns the description of a function, if the node is one.
+    pub fn as_subprogram(self) -> Option<Subprogram> {
+        Subprogram::of(self)
+    }
+}
+
+impl Subprogram {
+    pub fn line(self) -> u32 {
+        LLVMDISubprogramGetLine(self)
+    }
+
+    pub fn file(self) -> Option<DebugFile> {
+        file_of_subprogram(self)
+    }
+}
+
+impl LocalScope {
+    pub fn file(self) -> Option<DebugFile> {
+        LLVMDIScopeGetFile(self)
+    }
+}
+
+impl DebugLocation {
+    pub fn line(self) -> u32 {
+        LLVMDILocationGetLine(self)
+    }
+
+    pub fn column(self) -> u32 {
+        LLVMDILocationGetColumn(self)
+    }
+
+    pub fn scope(self) -> LocalScope {
+        LLVMDILocationGetScope(self)
+    }
+
+    /// Returns the call that was replaced by the code of the function, if it was inlined.
+    pub fn inlined_at(self) -> Option<DebugLocation> {
+        LLVMDILocationGetInlinedAt(self)
+    }
+}
+
+impl DebugFile {
+    /// Returns the file's folder and name.
+    pub fn folder_and_name(self) -> (String, String) {
+        let (mut folder_length, mut name_length) = (0, 0);
+        let (folder, name) = (LLVMDIFileGetDirectory(self, &mut folder_length), LLVMDIFileGetFilename(self, &mut name_length));
+        // SAFETY: LLVM returns both strings with their lengths.
+        unsafe { (text_of(folder, folder_length as usize), text_of(name, name_length as usize)) }
+    }
+}
+
+impl Module {
+    /// Returns the nodes of the module's metadata of that name.
+    pub fn named_metadata(self, name: &str) -> Vec<Value> {
+        let name = super::module::c_string(name);
+        let mut nodes = vec![None; LLVMGetNamedMetadataNumOperands(self, (&*name).into()) as usize];
+        // SAFETY: the array has as many elements as there are nodes.
+        unsafe { LLVMGetNamedMetadataOperands(self, (&*name).into(), nodes.as_mut_ptr()) };
+        nodes.into_iter().flatten().collect()
+    }
+
+    /// Adds a node to the module's metadata of that name.
+    pub fn add_named_metadata(self, name: &str, node: Metadata) {
+        let name = super::module::c_string(name);
+        let value = self.context().as_value(node.expect::<AttachedNode>().into()).expect();
+        // SAFETY: the node may be attached.
+        unsafe { LLVMAddNamedMetadataOperand(self, (&*name).into(), value) }
+    }
+
+    /// Returns true if the module has metadata of that name, even without nodes.
+    pub fn has_named_metadata(self, name: &str) -> bool {
+        // SAFETY: pointer and length are those of `name`, which LLVM compares.
+        unsafe { LLVMGetNamedMetadata(self, name.as_ptr().cast(), name.len()) }.is_some()
+    }
+
+    /// Creates the module's metadata of that name, without nodes, if there is none.
+    pub fn declare_named_metadata(self, name: &str) {
+        // SAFETY: pointer and length are those of `name`, which LLVM copies.
+        unsafe { LLVMGetOrInsertNamedMetadata(self, name.as_ptr().cast(), name.len()) };
+    }
+
+    /// Returns true if the module has a flag of that name.
+    pub fn has_flag(self, name: &str) -> bool {
+        // SAFETY: pointer and length are those of `name`, which LLVM compares.
+        unsafe { LLVMGetModuleFlag(self, name.as_ptr().cast(), name.len()) }.is_some()
+    }
+
+    /// Removes all debug information.
+    ///
+    /// # Safety
+    /// No handle to a call of a debug intrinsic is used afterwards.
+    pub unsafe fn strip_debug_info(self) {
+        // SAFETY: the caller says so.
+        unsafe { LLVMStripModuleDebugInfo(self) };
+    }
+}
