@@ -24,6 +24,7 @@ pub struct MappedFile {
 
 /// A file that can be mapped into processes.
 pub trait Loadable {
+    /// The file that is mapped.
     fn path(&self) -> &Path;
     /// Returns the build ID in hexadecimal, if the file has one.
     fn build_id(&self) -> Option<&str>;

@@ -18,13 +18,17 @@ use trodden_testkit::graphs::{Cycles, forced_cuts, graph, plan_options};
 
 mod machine;
 
+/// Executes the actions of a plan.
 #[derive(Default)]
 pub struct PlanMachine {
+    /// The path register.
     pub register: i64,
+    /// Counts by index.
     pub counts: BTreeMap<i64, u64>,
 }
 
 impl PlanMachine {
+    /// Executes an action.
     pub fn act(&mut self, action: RegisterAction) {
         match action {
             RegisterAction::Add { increment } => self.register += increment,
