@@ -151,8 +151,8 @@ pub struct RunHits<'a> {
     pub code: &'a ReplayedCode<'a>,
     /// The sites of the run.
     pub sites: &'a [u64],
-    /// The sites that are jumps, ascending. The hit of a jump is followed by the jump's target.
-    pub jumps: &'a [u64],
+    /// The number of sites that are blocks. The others are jumps; the hit of a jump is followed by the jump's target.
+    pub blocks: usize,
     /// Whether the run recorded addresses of instructions instead of sites.
     pub steps: bool,
 }
@@ -185,25 +185,20 @@ impl<'a> RunHits<'a> {
     }
 
     fn begin(&self) -> HitReplay<'a> {
-        let about = |at: &u64| SiteState {
-            block: self.code.code.block_at(*at),
-            is_jump: self.jumps.binary_search(at).is_ok(),
-            last_target: NOWHERE,
-            target_block: None,
-        };
-        let sites: Vec<SiteState> = if self.steps { Vec::new() } else { self.sites.iter().map(about).collect() };
-        let plain = sites.iter().map(|site| site.block.filter(|_| !site.is_jump).map_or(NOT_PLAIN, |block| block.0)).collect();
-        let RunHits { code, sites: addresses, steps, .. } = *self;
-        HitReplay { code, addresses, steps, sites, plain, threads: Vec::new(), targets: BTreeSet::new() }
+        let (blocks, jumps) = if self.steps { (&[][..], &[][..]) } else { self.sites.split_at(self.blocks) };
+        let block_at = |at: &u64| self.code.code.block_at(*at).map_or(NOT_PLAIN, |block| block.0);
+        let plain = blocks.iter().map(block_at).chain(jumps.iter().map(|_| NOT_PLAIN)).collect();
+        let jumps = jumps.iter().map(|at| JumpSite { address: *at, last_target: NOWHERE, target_block: None }).collect();
+        let RunHits { code, blocks, steps, .. } = *self;
+        HitReplay { code, blocks, steps, plain, jumps, threads: Vec::new(), targets: BTreeSet::new() }
     }
 }
 
 /// In place of a block's number: a site that is a jump or no block.
 const NOT_PLAIN: u32 = u32::MAX;
 
-struct SiteState {
-    block: Option<TraceBlock>,
-    is_jump: bool,
+struct JumpSite {
+    address: u64,
     /// The most recent target of the jump.
     last_target: u64,
     /// The block at `last_target` if it is an unwatched piece after a call. Only the jump's target shows that such a block was entered.
@@ -213,12 +208,13 @@ struct SiteState {
 /// A replay in progress.
 pub struct HitReplay<'a> {
     code: &'a ReplayedCode<'a>,
-    addresses: &'a [u64],
+    /// The number of sites that are blocks.
+    blocks: usize,
     steps: bool,
-    sites: Vec<SiteState>,
     /// The block of each site, or [`NOT_PLAIN`].
     plain: Vec<u32>,
-    /// For each thread, its call stack, and the jump whose target is the next hit.
+    jumps: Vec<JumpSite>,
+    /// For each thread, its call stack, and the index of the jump whose target is the next hit.
     threads: Vec<(ThreadReplay<'a>, Option<usize>)>,
     targets: BTreeSet<(u64, u64)>,
 }
@@ -261,21 +257,17 @@ impl HitReplay<'_> {
                 self.code.code.block_at(symbol & !(TRANSFER | RESUMED)).map_or(Ok(()), &mut see)?;
                 continue;
             }
-            if let Some(site) = jump.take() {
-                let about = &mut self.sites[site];
-                if symbol != about.last_target {
-                    about.last_target = symbol;
-                    about.target_block = self.code.code.block_at(symbol).filter(|to| self.code.unwatched.contains(to));
-                    self.targets.extend((symbol != NOWHERE).then(|| (self.addresses[site], symbol)));
+            if let Some(site) = jump.take().map(|site| &mut self.jumps[site]) {
+                if symbol != site.last_target {
+                    site.last_target = symbol;
+                    site.target_block = self.code.code.block_at(symbol).filter(|to| self.code.unwatched.contains(to));
+                    self.targets.extend((symbol != NOWHERE).then_some((site.address, symbol)));
                 }
-                about.block.into_iter().chain(about.target_block).try_for_each(&mut see)?;
-                continue;
-            }
-            let about = &self.sites[symbol as usize];
-            if about.is_jump {
-                *jump = Some(symbol as usize);
-            } else if let Some(block) = about.block {
-                see(block)?;
+                site.target_block.map_or(Ok(()), &mut see)?;
+            } else if symbol as usize >= self.blocks {
+                *jump = Some(symbol as usize - self.blocks);
+            } else if let Some(block) = Some(self.plain[symbol as usize]).filter(|block| *block != NOT_PLAIN) {
+                see(TraceBlock(block))?;
             }
         }
         Ok(())
@@ -284,13 +276,9 @@ impl HitReplay<'_> {
     /// Writes the ends of all threads, and returns the replay's results.
     pub fn finish(self, stacks: &BTreeMap<u32, Vec<u64>>, writer: &mut TraceWriter) -> Result<ReplayResults> {
         let mut switches = 0;
-        for (number, (mut replay, jump)) in (0..).zip(self.threads) {
+        for (number, (mut replay, _)) in (0..).zip(self.threads) {
             let mut writer = writer.thread(ThreadNumber(number));
             let mut push = |event| writer.push(event);
-            // The trace ended before the jump's target was recorded.
-            if let Some(block) = jump.and_then(|site| self.sites[site].block) {
-                replay.see_block(block, &mut push)?;
-            }
             if let Some(stack) = stacks.get(&number).filter(|_| !self.steps) {
                 replay.end(stack, &mut push)?;
             }

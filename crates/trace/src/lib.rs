@@ -9,7 +9,7 @@
 //! | `follow/`, `followed_thread.rs` | the loop that follows a subject with its threads, signals and children |
 //! | `watch.rs`, `breakpoints.rs`, `displaced.rs`, `hardware.rs`, `single_step.rs` | the means of watching a subject's code |
 //! | `uprobes.rs`, `bpf.rs` | the kernel's probes |
-//! | `trampolines.rs`, `block_copies.rs`, `patches.rs`, `sleds.rs`, `rings.rs` | blocks that record themselves |
+//! | `trampolines.rs`, `block_copies.rs`, `lookups.rs`, `unknown_targets.rs`, `patches.rs`, `sleds.rs`, `rings.rs` | blocks that record themselves |
 //! | `folder.rs`, `fresh_folder.rs` | a copy of a folder mounted over the original; a new one for each run |
 //! | `outputs.rs` | the output of runs through pipes |
 //! | `session.rs`, `injection.rs`, `journal.rs` | all changes to a subject, and their undoing |
@@ -52,6 +52,7 @@ mod injection;
 mod journal;
 mod kept_signals;
 mod launcher;
+mod lookups;
 mod mappings;
 mod memory;
 mod numbers;
@@ -82,6 +83,7 @@ mod trace_file;
 mod tracer;
 mod trampolines;
 mod trial;
+mod unknown_targets;
 mod uprobes;
 mod watch;
 

@@ -123,7 +123,12 @@ impl Rings {
         Ok(&self.symbols)
     }
 
-    fn word(&self, ring: Ring, at: u64) -> io::Result<u64> {
+    pub fn set_word(&self, ring: Ring, at: u64, word: u64) -> io::Result<()> {
+        self.file.write_all_at(&word.to_le_bytes(), ring.0 * STRIDE + at)
+    }
+
+    /// Reads the word at an offset in a ring.
+    pub fn word(&self, ring: Ring, at: u64) -> io::Result<u64> {
         let mut word = [0; 8];
         self.file.read_exact_at(&mut word, ring.0 * STRIDE + at)?;
         Ok(u64::from_le_bytes(word))

@@ -1,7 +1,9 @@
 //! Trampolines: jumps in the image that lead to copies of its blocks, which record themselves in a ring in memory. A hit does not enter
-//! the kernel; a thread stops only when its ring is full, and at sites that cannot be replaced by a jump.
+//! the kernel; a thread stops only when its ring is full, at sites that cannot be replaced by a jump, and when an indirect jump leads to a
+//! target for the first time.
 //!
-//! [`block_copies`](crate::block_copies) creates the copies, [`rings`](crate::rings) are what they write to. This file installs them, and
+//! [`block_copies`](crate::block_copies) creates the copies, [`rings`](crate::rings) are what they write to, and
+//! [`unknown_targets`](crate::unknown_targets) handles jumps to unknown targets. This file installs them, and
 //! knows at any stop where in the image a thread is, so that a program's signal handlers see addresses of the image.
 //! Invariants: a block is recorded once each time its first instruction starts to execute; the stream of a thread has its hits in order,
 //! whether a copy or the tracer recorded them; a `fork` child leaves the copies and writes to no ring.
@@ -9,12 +11,13 @@
 use crate::CollectError;
 use crate::block_copies::{CopiedPlace, CopyRequest, Patch, copy_blocks};
 use crate::images::{Image, Images, sites_of};
+use crate::lookups::{SAVED_RAX, SAVED_RCX, SAVED_RDX, TABLE_SIZE, TargetTable};
 use crate::memory::{Memory, overlap};
 use crate::patches::{InstalledPatch, Relay, jump, short_jump, write};
 use crate::ptrace::{self, Registers, Tid};
 use crate::rings::{Ring, Rings, code_bytes, thread_positions};
 use crate::run::TraceRun;
-use crate::sink::{NOWHERE, Sink, SinkFlow, ThreadNumber};
+use crate::sink::{Sink, SinkFlow, ThreadNumber};
 use crate::sleds;
 use crate::subject::{AREA_SIZE, Executable, TracedProcess};
 use std::collections::{HashMap, HashSet};
@@ -39,36 +42,53 @@ const INT3: u8 = 0xcc;
 /// Places in copies, ascending by address.
 type CopiedPlaces = Vec<(u64, CopiedPlace)>;
 
+/// The copies of one image.
+#[derive(Debug)]
+pub struct CopyArea {
+    /// Where the copies are.
+    pub range: Range<u64>,
+    /// The end of the room for copies.
+    pub end: u64,
+    pub places: CopiedPlaces,
+    /// The known targets of the image's indirect jumps.
+    pub targets: TargetTable,
+}
+
 #[derive(Debug)]
 pub struct Trampolines {
-    /// The areas with copies, and the places in each.
-    areas: Vec<(Range<u64>, CopiedPlaces)>,
+    pub areas: Vec<CopyArea>,
     /// Site addresses by site number. If the site's sled is used, the address is the sled's; 0 if its library is not mapped.
     sites: Vec<u64>,
     /// The installed patches, ascending by address.
-    patches: Vec<InstalledPatch>,
-    /// Breakpoints by address: where threads resume, and the site number if the site is an indirect jump whose target is recorded.
-    traps: HashMap<u64, (u64, Option<u32>)>,
+    pub patches: Vec<InstalledPatch>,
+    /// For each breakpoint in an image, where threads resume.
+    traps: HashMap<u64, u64>,
     /// For each address of a relay, the number of its site.
     relays: HashMap<u64, u32>,
-    rings: Rings,
+    /// Site numbers of the indirect jumps and calls whose targets are recorded, by address.
+    pub jumps: HashMap<u64, u32>,
+    /// Starts of blocks that do not record themselves.
+    pub unwatched: HashSet<u64>,
+    /// Copies of code in the middle of a patch to which a jump has led, by address.
+    pub pieces: HashMap<u64, Range<u64>>,
+    pub rings: Rings,
     threads: HashMap<Tid, RecordedThread>,
     /// True if sleds are used where blocks have them.
     uses_sleds: bool,
     /// Copies of code that the program has changed. Nothing leads to them any more.
-    released: Vec<Range<u64>>,
+    pub released: Vec<Range<u64>>,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct RecordedThread {
-    ring: Ring,
-    number: ThreadNumber,
+pub struct RecordedThread {
+    pub ring: Ring,
+    pub number: ThreadNumber,
     /// If the program itself sets the thread's trap flag: the instruction that was next at the last trap.
     last_step: Option<u64>,
 }
 
 /// Where a stopped thread is, relative to the copies.
-enum CodePlace {
+pub enum CodePlace {
     /// Not in a copy.
     Outside,
     /// At an instruction of a copy.
@@ -90,6 +110,9 @@ impl Trampolines {
             patches: Vec::new(),
             traps: HashMap::new(),
             relays: HashMap::new(),
+            jumps: HashMap::new(),
+            unwatched: HashSet::new(),
+            pieces: HashMap::new(),
             rings,
             threads: HashMap::new(),
             uses_sleds,
@@ -110,11 +133,18 @@ impl Trampolines {
         let own: Vec<Range<u64>> = run.blocks.iter().filter(|b| split_address(b.start).0 == file).cloned().collect();
         let of_file = |all: &mut dyn Iterator<Item = &u64>| all.filter(|a| split_address(**a).0 == file).map(|a| in_memory(*a)).collect();
         let (jumps, guarded): (HashSet<u64>, HashSet<u64>) = (of_file(&mut run.jumps.iter()), of_file(&mut run.guarded.iter()));
+        self.unwatched.extend(of_file(&mut run.unwatched.iter()));
         let (code, blocks) = (code_bytes(&subject.memory, &ranges(&executable.code))?, ranges(&own));
         let sleds = if self.uses_sleds { sleds::of_blocks(&code, &blocks) } else { HashMap::new() };
-        let place = |site: u64| sleds.get(&site).copied().filter(|_| !jumps.contains(&site)).unwrap_or(site);
-        let by_address: HashMap<u64, u32> = sites.iter().map(|(number, site)| (place(in_memory(*site)), *number)).collect();
+        let mut by_address: HashMap<u64, u32> = HashMap::with_capacity(sites.len());
+        for (number, site) in &sites {
+            let at = in_memory(*site);
+            // A jump that is also a block has the number of the block first.
+            let block = if jumps.contains(&at) { self.jumps.insert(at, *number) } else { Some(*number) };
+            block.into_iter().for_each(|block| _ = by_address.insert(sleds.get(&at).copied().unwrap_or(at), block));
+        }
         let (sleds, thread_positions) = (sleds.values().copied().collect(), thread_positions(subject.process));
+        let table = subject.area + AREA_SIZE - TABLE_SIZE;
         let request = CopyRequest {
             code: &code,
             blocks: &blocks,
@@ -123,29 +153,38 @@ impl Trampolines {
             guarded: &guarded,
             sleds: &sleds,
             thread_positions: &thread_positions,
+            table,
         };
-        let copies = copy_blocks(&request, subject.area + FIRST_COPY)?;
-        if FIRST_COPY + copies.code.len() as u64 > AREA_SIZE {
-            let max = sites.len() * (AREA_SIZE - FIRST_COPY) as usize / copies.code.len();
+        let first = subject.area + FIRST_COPY;
+        let copies = copy_blocks(&request, first)?;
+        if first + copies.code.len() as u64 > table {
+            let max = sites.len() * (table - first) as usize / copies.code.len();
             return Err(CollectError::TooManySites { sites: sites.len(), max });
         }
-        subject.memory.write(subject.area + FIRST_COPY, &copies.code)?;
+        subject.memory.write(first, &copies.code)?;
         by_address.iter().for_each(|(address, number)| self.sites[*number as usize] = *address);
         let patches = self.prepare_patches(&copies.patches, &by_address, subject);
         write(&patches, &subject.memory, |patch| &patch.new_bytes)?;
-        self.areas.push((subject.area + FIRST_COPY..subject.area + FIRST_COPY + copies.code.len() as u64, copies.places));
+        let targets = TargetTable::new(table, &subject.memory)?;
+        let range = first..first + copies.code.len() as u64;
+        self.areas.push(CopyArea { range, end: table, places: copies.places, targets });
         self.patches.extend(patches);
         self.patches.sort_unstable_by_key(|patch| patch.address);
         Ok(())
     }
 
     /// Forgets the copies and patches of a library that is no longer mapped.
-    pub fn forget(&mut self, image: &Image) {
+    pub fn forget(&mut self, image: &Image, memory: &Memory) {
         let is_gone = |address: u64| image.code.iter().any(|code| code.contains(&address));
-        self.areas.retain(|(area, _)| !(image.area..image.area + AREA_SIZE).contains(&area.start));
+        self.areas.retain(|area| !(image.area..image.area + AREA_SIZE).contains(&area.range.start));
+        // Otherwise the process is gone.
+        let _ = self.areas.iter_mut().try_for_each(|area| area.targets.remove(&image.code, memory));
         self.patches.retain(|patch| !is_gone(patch.address));
         self.traps.retain(|address, _| !is_gone(*address));
         self.relays.retain(|address, _| !is_gone(*address));
+        self.jumps.retain(|address, _| !is_gone(*address));
+        self.unwatched.retain(|address| !is_gone(*address));
+        self.pieces.retain(|address, _| !is_gone(*address));
     }
 
     /// Prepares patches for writing, and notes the breakpoints and relays among them.
@@ -169,9 +208,9 @@ impl Trampolines {
                     add(relay, to, &jump(relay, to), found);
                     self.relays.insert(relay, numbers[&address]);
                 }
-                Patch::Breakpoint { to, jump } => {
+                Patch::Breakpoint(to) => {
                     add(address, to, &[INT3], None);
-                    self.traps.insert(address, (to, jump.then(|| numbers[&address])));
+                    self.traps.insert(address, to);
                 }
             }
         }
@@ -211,7 +250,7 @@ impl Trampolines {
     }
 
     /// Records the contents of a stopped thread's ring.
-    fn drain(&mut self, thread: Tid, sink: &mut dyn Sink) -> io::Result<SinkFlow> {
+    pub fn drain(&mut self, thread: Tid, sink: &mut dyn Sink) -> io::Result<SinkFlow> {
         let Some(recorded) = self.threads.get(&thread) else { return Ok(SinkFlow::Continue) };
         sink.record_sites(recorded.number, self.rings.take_symbols(recorded.ring)?)
     }
@@ -233,18 +272,23 @@ impl Trampolines {
             TRAP_TRACE if !self.is_step_of_program(thread, at) => return Ok(Some(SinkFlow::Continue)),
             _ => return Ok(None),
         }
-        if let CodePlace::At(CopiedPlace::Head { saved: false, .. }) = self.place_at(at) {
-            let registers = ptrace::registers(thread)?;
-            ptrace::set_registers(thread, &Registers { rcx: self.rings.saved(recorded.ring)?, ..registers })?;
-            return Ok(Some(self.drain(thread, sink)?));
+        match self.place_at(at) {
+            CodePlace::At(CopiedPlace::Head { saved: false, .. }) => {
+                let registers = ptrace::registers(thread)?;
+                ptrace::set_registers(thread, &Registers { rcx: self.rings.saved(recorded.ring)?, ..registers })?;
+                return Ok(Some(self.drain(thread, sink)?));
+            }
+            CodePlace::At(CopiedPlace::Missed { jump, .. }) => {
+                return Ok(Some(self.handle_missed_target(subject, (thread, recorded), jump, images, sink)?));
+            }
+            CodePlace::At(CopiedPlace::Stepped { jump, .. }) => {
+                return Ok(Some(self.step_jump(subject, (thread, recorded), jump, images, sink)?));
+            }
+            _ => {}
         }
-        let Some((to, jump)) = self.traps.get(&at.wrapping_sub(1)).copied() else { return Ok(None) };
+        let Some(to) = self.traps.get(&at.wrapping_sub(1)).copied() else { return Ok(None) };
         ptrace::set_instruction_pointer(thread, to)?;
-        let Some(site) = jump else { return Ok(Some(SinkFlow::Continue)) };
-        self.drain(thread, sink)?;
-        sink.record(recorded.number, u64::from(site))?;
-        let to = subject.step_to_target(thread, |at| self.is_copy(at))?;
-        Ok(Some(sink.record(recorded.number, to.map_or(NOWHERE, |to| images.in_file(to)))?))
+        Ok(Some(SinkFlow::Continue))
     }
 
     /// Returns true if a trap by the trap flag, which the program has set, would also occur without copies. It would before an
@@ -253,7 +297,7 @@ impl Trampolines {
     fn is_step_of_program(&mut self, thread: Tid, at: u64) -> bool {
         let is_next = match self.place_at(at) {
             CodePlace::Outside | CodePlace::At(CopiedPlace::Head { saved: false, .. } | CopiedPlace::Body { .. }) => true,
-            CodePlace::At(CopiedPlace::Head { .. } | CopiedPlace::Recorded { .. }) | CodePlace::Inside => false,
+            CodePlace::At(_) | CodePlace::Inside => false,
         };
         let original = self.to_image(at);
         let last = self.threads.get_mut(&thread).filter(|_| is_next).map(|recorded| recorded.last_step.replace(original));
@@ -273,7 +317,8 @@ impl Trampolines {
             ptrace::set_registers(thread, &Registers { rcx, rip, ..registers })?;
             return Ok(true);
         }
-        let is_trap = self.traps.contains_key(&at.wrapping_sub(1));
+        let is_lookup = matches!(self.place_at(at), CodePlace::At(CopiedPlace::Missed { .. } | CopiedPlace::Stepped { .. }));
+        let is_trap = is_lookup || self.traps.contains_key(&at.wrapping_sub(1));
         if is_trap {
             ptrace::set_instruction_pointer(thread, at - 1)?;
         }
@@ -293,23 +338,20 @@ impl Trampolines {
         }
         for _ in 0..MAX_STEPS {
             let registers = ptrace::registers(thread)?;
-            let place = self.place_at(registers.rip);
-            let (rip, rcx) = match place {
+            match self.place_at(registers.rip) {
                 CodePlace::Outside => return Ok(false),
-                CodePlace::At(CopiedPlace::Head { site, saved } | CopiedPlace::Recorded { site, saved }) => {
-                    (self.sites[site as usize], self.program_rcx(thread, saved, &registers)?)
+                CodePlace::At(CopiedPlace::Body { intact: false, .. }) | CodePlace::Inside if !is_final && is_fault => return Ok(false),
+                CodePlace::At(CopiedPlace::Body { intact: false, .. }) if !is_final => {}
+                CodePlace::Inside if is_fault => return Ok(false),
+                CodePlace::Inside => {}
+                CodePlace::At(place) => {
+                    ptrace::set_registers(thread, &self.registers_in_image(thread, &place, &registers)?)?;
+                    return Ok(place.is_recorded());
                 }
-                CodePlace::At(CopiedPlace::Body { original, intact }) if intact || is_final => (original, registers.rcx),
-                CodePlace::At(CopiedPlace::Body { .. }) | CodePlace::Inside if is_fault => return Ok(false),
-                CodePlace::At(CopiedPlace::Body { .. }) | CodePlace::Inside => {
-                    if subject.step(thread)?.is_none() {
-                        return Ok(false);
-                    }
-                    continue;
-                }
-            };
-            ptrace::set_registers(thread, &Registers { rip, rcx, ..registers })?;
-            return Ok(matches!(place, CodePlace::At(CopiedPlace::Recorded { .. })));
+            }
+            if subject.step(thread)?.is_none() {
+                return Ok(false);
+            }
         }
         Ok(false)
     }
@@ -329,7 +371,7 @@ impl Trampolines {
         let at = ptrace::instruction_pointer(thread)?;
         let is_there =
             |place: &CopiedPlace| matches!(place, CopiedPlace::Recorded { site, saved: false } if self.sites[*site as usize] == at);
-        let places = self.areas.iter().flat_map(|(_, places)| places);
+        let places = self.areas.iter().flat_map(|area| &area.places);
         match places.filter(|(_, place)| is_there(place)).find(|(copied, _)| !self.is_released(*copied)) {
             Some((copied, _)) => ptrace::set_instruction_pointer(thread, *copied),
             None => Ok(()),
@@ -340,7 +382,9 @@ impl Trampolines {
     /// are made to jump back to the image, since other copies branch to them. All threads must be stopped;
     /// [`Trampolines::move_out_of_released_code`] moves those in such a copy.
     pub fn release(&mut self, range: &Range<u64>, subject: &TracedProcess) -> io::Result<()> {
-        let known = self.released.iter().map(|copy| copy.start).chain(self.areas.iter().map(|(area, _)| area.end));
+        self.release_pieces(range, &subject.memory)?;
+        let known = self.released.iter().map(|copy| copy.start).chain(self.areas.iter().map(|area| area.range.end));
+        let known = known.chain(self.pieces.values().map(|piece| piece.start));
         let mut ends: Vec<u64> = self.patches.iter().map(|patch| patch.target).chain(known).collect();
         ends.sort_unstable();
         let copy = |patch: &InstalledPatch| patch.target..ends[ends.partition_point(|end| *end <= patch.target)];
@@ -389,7 +433,7 @@ impl Trampolines {
         for patch in self.patches.iter_mut().filter(|patch| without_relay.contains(&patch.address)) {
             patch.new_bytes[..2].copy_from_slice(&[INT3, patch.original_bytes[1]]);
             (patch.length, patch.relay) = (1, None);
-            self.traps.insert(patch.address, (patch.target, None));
+            self.traps.insert(patch.address, patch.target);
         }
         for patch in &gone {
             self.traps.remove(&patch.address);
@@ -408,15 +452,11 @@ impl Trampolines {
             if !self.is_released(registers.rip) {
                 return Ok(());
             }
-            let (rip, rcx) = match self.place_at(registers.rip) {
-                CodePlace::At(CopiedPlace::Head { site, saved } | CopiedPlace::Recorded { site, saved }) => {
-                    (self.sites[site as usize], self.program_rcx(thread, saved, &registers)?)
-                }
-                CodePlace::At(CopiedPlace::Body { original, .. }) => (original, registers.rcx),
+            return match self.place_at(registers.rip) {
+                CodePlace::At(place) => Ok(ptrace::set_registers(thread, &self.registers_in_image(thread, &place, &registers)?)?),
                 CodePlace::Inside if step()? => continue,
-                CodePlace::Inside | CodePlace::Outside => return Ok(()),
+                CodePlace::Inside | CodePlace::Outside => Ok(()),
             };
-            return Ok(ptrace::set_registers(thread, &Registers { rip, rcx, ..registers })?);
         }
     }
 
@@ -434,16 +474,23 @@ impl Trampolines {
     fn image_address(&self, place: &CopiedPlace) -> Option<u64> {
         match place {
             CopiedPlace::Head { .. } => None,
-            CopiedPlace::Recorded { site, .. } => Some(self.sites[*site as usize]),
-            CopiedPlace::Body { original, .. } => Some(*original),
+            _ => Some(self.original_address(place)),
+        }
+    }
+
+    /// The address in the image that belongs to a place.
+    fn original_address(&self, place: &CopiedPlace) -> u64 {
+        match *place {
+            CopiedPlace::Head { site, .. } | CopiedPlace::Recorded { site, .. } => self.sites[site as usize],
+            CopiedPlace::Body { original, .. } => original,
+            CopiedPlace::Lookup { jump, .. } | CopiedPlace::Missed { jump, .. } | CopiedPlace::Stepped { jump, .. } => jump,
         }
     }
 
     /// Translates an address in a copy to the image; others are returned unchanged.
     pub fn to_image(&self, address: u64) -> u64 {
         match self.place_at(address) {
-            CodePlace::At(CopiedPlace::Head { site, .. } | CopiedPlace::Recorded { site, .. }) => self.sites[site as usize],
-            CodePlace::At(CopiedPlace::Body { original, .. }) => original,
+            CodePlace::At(place) => self.original_address(&place),
             CodePlace::Outside | CodePlace::Inside => address,
         }
     }
@@ -455,7 +502,7 @@ impl Trampolines {
 
     /// The places in the area that an address lies in.
     fn places_around(&self, address: u64) -> Option<&[(u64, CopiedPlace)]> {
-        self.areas.iter().find(|(area, _)| area.contains(&address)).map(|(_, places)| places.as_slice())
+        self.areas.iter().find(|area| area.range.contains(&address)).map(|area| area.places.as_slice())
     }
 
     /// Removes the patches from a memory: this process's, or that of a child with a copy of it.
@@ -463,14 +510,23 @@ impl Trampolines {
         write(&self.patches, memory, |patch| &patch.original_bytes)
     }
 
-    fn program_rcx(&self, thread: Tid, saved: bool, registers: &Registers) -> io::Result<u64> {
-        match self.threads.get(&thread) {
-            Some(recorded) if saved => self.rings.saved(recorded.ring),
-            _ => Ok(registers.rcx),
+    /// The registers that the program has at a place in a copy, and the place's address in the image.
+    fn registers_in_image(&self, thread: Tid, place: &CopiedPlace, registers: &Registers) -> io::Result<Registers> {
+        let found = Registers { rip: self.original_address(place), ..*registers };
+        let Some(ring) = self.threads.get(&thread).map(|recorded| recorded.ring) else { return Ok(found) };
+        match *place {
+            CopiedPlace::Head { saved: true, .. } | CopiedPlace::Recorded { saved: true, .. } => {
+                Ok(Registers { rcx: self.rings.saved(ring)?, ..found })
+            }
+            CopiedPlace::Lookup { saved: true, .. } | CopiedPlace::Missed { .. } => {
+                let word = |offset| self.rings.word(ring, offset);
+                Ok(Registers { rax: word(SAVED_RAX)?, rcx: word(SAVED_RCX)?, rdx: word(SAVED_RDX)?, ..found })
+            }
+            _ => Ok(found),
         }
     }
 
-    fn place_at(&self, address: u64) -> CodePlace {
+    pub fn place_at(&self, address: u64) -> CodePlace {
         let Some(places) = self.places_around(address) else {
             let site = self.relays.get(&address);
             return site.map_or(CodePlace::Outside, |site| CodePlace::At(CopiedPlace::Head { site: *site, saved: false }));

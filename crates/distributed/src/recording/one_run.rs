@@ -26,8 +26,10 @@ impl PreparedRecording<'_> {
         let (sites, jumps, blocks) = self.sites_of_one_run(&code, steps);
         check_site_count(sites.len(), collector)?;
         report_opaque_functions(&model);
-        self.find_replaceable(&is_uncertain_jump);
+        // The collector knows where these jumps lead before they lead there.
+        self.find_replaceable(&|at, doubt| is_uncertain_jump(doubt) && jumps.binary_search(&at).is_err());
         let watched = &sites[..blocks];
+        self.subject.unwatched = self.pieces.iter().copied().filter(|piece| watched.binary_search(piece).is_err()).collect();
         let (result, mut has_learned, mut written);
         if steps {
             result = self.subject.single_run(collector, &sites, &jumps, shows)?;
@@ -36,7 +38,7 @@ impl PreparedRecording<'_> {
         } else {
             let mut writer = self.writer(&model, &code, collector, 1)?;
             let known = self.replayed_code(&code, Some(watched), None);
-            let hits = RunHits { code: &known, sites: &sites, jumps: &jumps, steps };
+            let hits = RunHits { code: &known, sites: &sites, blocks, steps };
             let replay;
             (result, replay) = self.subject.live_run(collector, (&sites, &jumps), shows, |live| hits.replay_live(live, &mut writer))?;
             let followed = &result.outcome.followed;
@@ -58,7 +60,7 @@ impl PreparedRecording<'_> {
         if written.is_none() {
             let mut writer = self.writer(&model, &code, collector, 1)?;
             let known = self.replayed_code(&code, (!steps).then_some(watched), Some(followed));
-            let hits = RunHits { code: &known, sites: &sites, jumps: &jumps, steps };
+            let hits = RunHits { code: &known, sites: &sites, blocks, steps };
             let replayed = hits.replay(&partial, &followed.stacks, &mut writer)?;
             written = Some((writer, replayed));
         }
@@ -70,8 +72,8 @@ impl PreparedRecording<'_> {
         self.finish(writer, merged, followed, runs, notes)
     }
 
-    /// The addresses that the run watches (all blocks, followed by the jumps that do not start a block), the jumps whose targets are
-    /// recorded, and the number of watched addresses that are blocks.
+    /// The addresses that the run watches (all blocks, followed by the jumps whose targets are recorded), these jumps, and the number of
+    /// watched addresses that are blocks.
     fn sites_of_one_run(&self, code: &TracedCode, steps: bool) -> (Vec<u64>, Vec<u64>, usize) {
         let jumps = if steps { Vec::new() } else { uncertain_jumps(&self.graphs) };
         let other_stack = functions_that_may_switch_stacks(&self.graphs, &self.image, code, &stack_switching_blocks(code, &self.files));
@@ -82,8 +84,7 @@ impl PreparedRecording<'_> {
         let mut sites = code.addresses();
         sites.retain(|site| !unwatched.contains(site));
         let blocks = sites.len();
-        let others: Vec<u64> = jumps.iter().copied().filter(|jump| sites.binary_search(jump).is_err()).collect();
-        sites.extend(others);
+        sites.extend(&jumps);
         (sites, jumps, blocks)
     }
 

@@ -57,6 +57,8 @@ pub struct RepeatedProgram<'a> {
     pub blocks: Vec<Range<u64>>,
     /// Starts of the blocks that may be entered in their middle by a jump.
     pub guarded: HashSet<u64>,
+    /// Starts of blocks that a single run does not watch.
+    pub unwatched: HashSet<u64>,
     input: RunInput,
     /// Where partial traces are written.
     folder: PathBuf,
@@ -187,8 +189,8 @@ impl<'a> RepeatedProgram<'a> {
             "--library needs the collector trampolines, compiled, ptrace or single-step. Select one of them with --collector"
         );
         let libraries = libraries(&options.libraries, &program, options.process)?;
-        let (blocks, guarded, folder) = (Vec::new(), HashSet::new(), PathBuf::new());
-        Ok(Self { options, pass_on, executable, libraries, blocks, guarded, input, folder, environment: None, fresh: None })
+        let (blocks, guarded, unwatched, folder) = (Vec::new(), HashSet::new(), HashSet::new(), PathBuf::new());
+        Ok(Self { options, pass_on, executable, libraries, blocks, guarded, unwatched, input, folder, environment: None, fresh: None })
     }
 
     /// The program of a recording that another machine coordinates.
@@ -386,13 +388,27 @@ impl<'a> RepeatedProgram<'a> {
         let recipe = self.recipe(core);
         let WatchedSites { sites, jumps, first } = watched;
         let (stop, limit) = (command::stop(), self.options.limit);
-        let (executable, blocks, guarded) = (&self.executable, self.blocks.as_slice(), &self.guarded);
+        let (executable, blocks, guarded, unwatched) = (&self.executable, self.blocks.as_slice(), &self.guarded, &self.unwatched);
         let libraries = &self.libraries;
         let (active, begun) = ActiveRun::begin(role, true, !outputs.is_empty());
         let process_sender = Some(begun);
         let note = |text: &str| log::info!("{text}");
-        let run =
-            TraceRun { target, executable, libraries, sites, jumps, blocks, guarded, recipe, first, stop, limit, process_sender, note };
+        let run = TraceRun {
+            target,
+            executable,
+            libraries,
+            sites,
+            jumps,
+            blocks,
+            guarded,
+            unwatched,
+            recipe,
+            first,
+            stop,
+            limit,
+            process_sender,
+            note,
+        };
         let (over, is_over) = io::pipe()?;
         std::thread::scope(|scope| {
             for (pipe, which) in outputs {
