@@ -5,6 +5,7 @@
 
 use super::explore::{CodeFlow, Exploration, LOCK_PREFIX, Resolution};
 use super::padding;
+use super::reached::Reached;
 use super::regions::{Families, is_cold};
 use crate::graph::*;
 use std::collections::{BTreeSet, HashMap};
@@ -113,8 +114,8 @@ impl AssembledFunction<'_, '_, '_> {
         }
     }
 
-    fn reached(&self) -> impl Iterator<Item = (u64, super::explore::Reached)> + '_ {
-        self.ranges.iter().flat_map(|r| self.explored.instructions.range(r.clone())).map(|(a, r)| (*a, *r))
+    fn reached(&self) -> impl Iterator<Item = (u64, Reached)> + '_ {
+        self.ranges.iter().flat_map(|r| self.explored.instructions.range(r.clone()))
     }
 
     fn is_inside(&self, address: u64) -> bool {
@@ -126,14 +127,14 @@ impl AssembledFunction<'_, '_, '_> {
         let is_cold_part = |at: &u64| self.explored.known.symbols.get(at).is_some_and(|name| is_cold(name));
         let mut entries: BTreeSet<u64> = self.regions.iter().copied().filter(|at| self.explored.is_function_start(*at)).collect();
         entries.extend(self.ranges.iter().flat_map(|r| self.explored.called.range(r.clone())));
-        entries.retain(|at| self.explored.instructions.contains_key(at) && !is_cold_part(at));
+        entries.retain(|at| self.explored.instructions.contains(*at) && !is_cold_part(at));
         // Without symbols, a cold part that starts at the stack depth of an entry looks like a function. But nothing calls it or takes its
         // address.
         if entries.iter().any(|at| self.explored.is_used_as_function(*at)) {
             entries.retain(|at| self.explored.is_used_as_function(*at));
         }
         if entries.is_empty() {
-            let first = self.regions.iter().copied().find(|at| !is_cold_part(at) && self.explored.instructions.contains_key(at));
+            let first = self.regions.iter().copied().find(|at| !is_cold_part(at) && self.explored.instructions.contains(*at));
             let first = first.or_else(|| self.reached().next().map(|(at, _)| at));
             entries.insert(first.unwrap_or(self.regions[0]));
         }
@@ -148,7 +149,7 @@ impl AssembledFunction<'_, '_, '_> {
     fn landing_pads(&self) -> Vec<u64> {
         let frames = self.regions.iter().filter_map(|at| self.explored.frames.index_at(*at));
         let pads = frames.flat_map(|f| self.explored.frames.frames[f].protected.iter().map(|p| p.landing_pad));
-        let pads: BTreeSet<u64> = pads.filter(|pad| self.is_inside(*pad) && self.explored.instructions.contains_key(pad)).collect();
+        let pads: BTreeSet<u64> = pads.filter(|pad| self.is_inside(*pad) && self.explored.instructions.contains(*pad)).collect();
         pads.into_iter().collect()
     }
 
@@ -169,28 +170,28 @@ impl AssembledFunction<'_, '_, '_> {
             }
         }
         for (at, _) in self.reached().filter(|(at, _)| self.explored.speculative.contains(at)) {
-            let before = self.explored.instructions.range(..at).next_back();
+            let before = self.explored.instructions.last_before(at);
             if before
-                .is_none_or(|(before, reached)| before + u64::from(reached.size) != at || self.explored.returns(*before) == Returns::Never)
+                .is_none_or(|(before, reached)| before + u64::from(reached.size) != at || self.explored.returns(before) == Returns::Never)
             {
                 starts.insert(at);
             }
         }
         starts.extend(self.explored.known.observations.iter().filter(|o| !self.is_return(o)).map(|o| o.to));
-        starts.retain(|at| self.is_inside(*at) && self.explored.instructions.contains_key(at));
+        starts.retain(|at| self.is_inside(*at) && self.explored.instructions.contains(*at));
         starts
     }
 
     /// Whether an observed transfer is the return of a call.
     fn is_return(&self, seen: &GraphObservation) -> bool {
-        let reached = self.explored.instructions.get(&seen.from);
+        let reached = self.explored.instructions.get(seen.from);
         reached.is_some_and(|r| matches!(r.flow, CodeFlow::Call(_) | CodeFlow::CallIndirect) && seen.from + u64::from(r.size) == seen.to)
     }
 
     fn block_from(&self, start: u64, starts: &BTreeSet<u64>) -> Option<CodeBlock> {
         let mut at = start;
         loop {
-            let reached = self.explored.instructions.get(&at)?;
+            let reached = self.explored.instructions.get(at)?;
             let next = at + u64::from(reached.size);
             let end = match reached.flow {
                 CodeFlow::Conditional(_) => Some(BlockEnd::Conditional),
@@ -202,8 +203,8 @@ impl AssembledFunction<'_, '_, '_> {
                     Some(BlockEnd::CallWithoutReturn)
                 }
                 _ if starts.contains(&next) => Some(BlockEnd::FallThrough),
-                _ if !self.is_inside(next) && self.explored.instructions.contains_key(&next) => Some(BlockEnd::FallThrough),
-                _ if !self.explored.instructions.contains_key(&next) => Some(BlockEnd::Unknown),
+                _ if !self.is_inside(next) && self.explored.instructions.contains(next) => Some(BlockEnd::FallThrough),
+                _ if !self.explored.instructions.contains(next) => Some(BlockEnd::Unknown),
                 _ => None,
             };
             if let Some(end) = end {
@@ -223,7 +224,7 @@ impl AssembledFunction<'_, '_, '_> {
     ) {
         let mut at = block.start;
         loop {
-            let reached = self.explored.instructions[&at];
+            let Some(reached) = self.explored.instructions.get(at) else { break };
             let next = at + u64::from(reached.size);
             for transfer in self.transfers(at, reached, block) {
                 match transfer {
@@ -255,7 +256,7 @@ impl AssembledFunction<'_, '_, '_> {
         }
     }
 
-    fn transfers(&self, at: u64, reached: super::explore::Reached, block: &CodeBlock) -> Vec<Transfer> {
+    fn transfers(&self, at: u64, reached: Reached, block: &CodeBlock) -> Vec<Transfer> {
         let next = at + u64::from(reached.size);
         let is_last = at == block.last;
         match reached.flow {
@@ -266,7 +267,7 @@ impl AssembledFunction<'_, '_, '_> {
             CodeFlow::Next | CodeFlow::Return | CodeFlow::Stop => Vec::new(),
             CodeFlow::Call(_) | CodeFlow::CallIndirect => {
                 let callee = match (self.explored.import_called(at), reached.flow) {
-                    (Some(name), _) => CodeCallee::Import(name),
+                    (Some(name), _) => CodeCallee::Import(name.to_owned()),
                     (None, CodeFlow::Call(to)) => self.callee(to),
                     (None, _) => CodeCallee::Indirect,
                 };
@@ -298,7 +299,7 @@ impl AssembledFunction<'_, '_, '_> {
 
     /// A transfer to an address: an edge within the function, or else a call.
     fn transfer_to(&self, to: u64, kind: CodeEdgeKind, call: CallKind) -> Transfer {
-        if self.is_inside(to) && self.explored.instructions.contains_key(&to) {
+        if self.is_inside(to) && self.explored.instructions.contains(to) {
             return Transfer::Edge(to, kind);
         }
         Transfer::Call(call, self.callee(to))

@@ -9,6 +9,7 @@ mod gaps;
 use super::code::FileCode;
 use super::frames::UnwindTables;
 use super::imports;
+use super::reached::{Reached, ReachedCode};
 use crate::graph::{Doubt, GraphObservation, Returns, Uncertainty};
 use crate::instruction::{BranchInstruction, branch, decode};
 use candidates::data_words;
@@ -35,13 +36,6 @@ pub enum CodeFlow {
     Return,
     /// A trap.
     Stop,
-}
-
-/// A reachable instruction.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Reached {
-    pub size: u8,
-    pub flow: CodeFlow,
 }
 
 /// The targets of an indirect jump.
@@ -83,7 +77,7 @@ pub struct Exploration<'k, 'a> {
     pub frames: &'a UnwindTables<'a>,
     pub known: &'k KnownCode,
     /// Reachable instructions by address.
-    pub instructions: BTreeMap<u64, Reached>,
+    pub instructions: ReachedCode,
     /// Starts of functions without unwind information.
     pub starts: BTreeSet<u64>,
     /// Targets of direct calls.
@@ -116,7 +110,7 @@ impl<'k, 'a> Exploration<'k, 'a> {
             code,
             frames,
             known,
-            instructions: BTreeMap::new(),
+            instructions: ReachedCode::new(&code.sections),
             starts: BTreeSet::new(),
             called: BTreeSet::new(),
             taken: BTreeSet::new(),
@@ -234,7 +228,7 @@ impl<'k, 'a> Exploration<'k, 'a> {
         self.follow_scheduled();
         while !self.candidates.is_empty() {
             let candidates = std::mem::take(&mut self.candidates);
-            let fresh: Vec<u64> = candidates.into_iter().filter(|at| !self.instructions.contains_key(at)).collect();
+            let fresh: Vec<u64> = candidates.into_iter().filter(|at| !self.instructions.contains(*at)).collect();
             for at in fresh {
                 if self.looks_like_function(at) {
                     self.taken.insert(at);
@@ -255,7 +249,7 @@ impl<'k, 'a> Exploration<'k, 'a> {
     fn follow_from(&mut self, mut at: u64) {
         let mut before: Option<Instruction> = None;
         loop {
-            if self.instructions.contains_key(&at) || self.code.is_stub(at) {
+            if self.instructions.contains(at) || self.code.is_stub(at) {
                 return;
             }
             let Some(instruction) = self.code.binary.code_at(at).filter(|_| self.code.is_code(at)).and_then(|bytes| decode(bytes, at))
@@ -366,7 +360,7 @@ impl<'k, 'a> Exploration<'k, 'a> {
 
     /// Whether the call at an address returns.
     pub fn returns(&self, at: u64) -> Returns {
-        let Some(reached) = self.instructions.get(&at) else { return Returns::Maybe };
+        let Some(reached) = self.instructions.get(at) else { return Returns::Maybe };
         let next = at + u64::from(reached.size);
         if self.known.observations.iter().any(|o| o.from == at && o.to == next) {
             return Returns::Maybe;
@@ -376,8 +370,8 @@ impl<'k, 'a> Exploration<'k, 'a> {
             return Returns::Never;
         }
         match self.import_called(at) {
-            Some(name) if imports::never_returns(&name) => Returns::Never,
-            Some(name) if imports::returns_twice(&name) => Returns::Twice,
+            Some(name) if imports::never_returns(name) => Returns::Never,
+            Some(name) if imports::returns_twice(name) => Returns::Twice,
             Some(_) => Returns::Maybe,
             None => match reached.flow {
                 CodeFlow::Call(callee) if self.known.never.contains(&callee) => Returns::Never,
@@ -392,22 +386,22 @@ impl<'k, 'a> Exploration<'k, 'a> {
 
     /// Whether an address is inside a reached instruction. The byte after a `lock` prefix does not count, since code may jump there.
     pub fn is_within_instruction(&self, at: u64) -> bool {
-        let before = self.instructions.range(..at).next_back().filter(|(start, reached)| at < *start + u64::from(reached.size));
-        before.is_some_and(|(start, _)| *start + 1 != at || self.code.binary.bytes_at(*start).is_none_or(|bytes| bytes[0] != LOCK_PREFIX))
+        let before = self.instructions.last_before(at).filter(|(start, reached)| at < *start + u64::from(reached.size));
+        before.is_some_and(|(start, _)| start + 1 != at || self.code.binary.bytes_at(start).is_none_or(|bytes| bytes[0] != LOCK_PREFIX))
     }
 
     /// The imported function that the call or jump at an address leads to, directly or through a stub. `None` for other targets.
-    pub fn import_called(&self, at: u64) -> Option<String> {
-        let reached = self.instructions.get(&at)?;
+    pub fn import_called(&self, at: u64) -> Option<&str> {
+        let reached = self.instructions.get(at)?;
         match reached.flow {
-            CodeFlow::Call(to) | CodeFlow::Jump(to) | CodeFlow::Conditional(to) => self.code.stubs.get(&to)?.import.clone(),
+            CodeFlow::Call(to) | CodeFlow::Jump(to) | CodeFlow::Conditional(to) => self.code.stubs.get(&to)?.import.as_deref(),
             CodeFlow::CallIndirect | CodeFlow::JumpIndirect => {
                 let instruction = decode(self.code.binary.code_at(at)?, at)?;
                 if !instruction.is_ip_rel_memory_operand() {
                     return None;
                 }
                 match self.code.words.get(&instruction.memory_displacement64())? {
-                    super::code::CodeWord::Import(name) => Some(name.clone()),
+                    super::code::CodeWord::Import(name) => Some(name),
                     _ => None,
                 }
             }

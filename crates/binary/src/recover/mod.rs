@@ -16,6 +16,7 @@ mod imports;
 mod mapped;
 mod names;
 mod padding;
+mod reached;
 mod regions;
 mod sums;
 mod tables;
@@ -262,7 +263,7 @@ fn never_returning(explored: &Exploration, families: &Families) -> HashSet<u64> 
         let ranges = ranges_of(explored, regions);
         let ends = |to: u64| departure(explored, &ranges, to);
         let reached = ranges.iter().flat_map(|r| explored.instructions.range(r.clone()));
-        for (&at, reached) in reached.filter(|(at, _)| !explored.speculative.contains(at)) {
+        for (at, reached) in reached.filter(|(at, _)| !explored.speculative.contains(at)) {
             let to = match reached.flow {
                 CodeFlow::Return => Departure::Returns,
                 CodeFlow::Jump(to) | CodeFlow::Conditional(to) => ends(to),
@@ -310,7 +311,7 @@ fn departure(explored: &Exploration, ranges: &[Range<u64>], to: u64) -> Departur
         let never = stub.import.as_deref().is_some_and(imports::never_returns);
         return if never { Departure::Stays } else { Departure::Returns };
     }
-    if ranges.iter().any(|r| r.contains(&to)) || !explored.instructions.contains_key(&to) {
+    if ranges.iter().any(|r| r.contains(&to)) || !explored.instructions.contains(to) {
         return Departure::Stays;
     }
     Departure::To(to)

@@ -52,7 +52,7 @@ impl FunctionBody {
             search_cache: RefCell::default(),
         };
         let mut factory = InstructionInfoFactory::new();
-        for (&address, reached) in reached {
+        for (address, reached) in reached {
             let instruction =
                 explored.code.binary.code_at(address).and_then(|bytes| crate::instruction::decode(bytes, address)).unwrap_or_default();
             body.addresses.push(address);
