@@ -35,8 +35,10 @@
 //! size apart from sorting.
 
 use crate::CollectError;
+use crate::copied_place::CopiedPlace;
 use crate::displaced::{DisplaceError, call_as_jump, is_software_interrupt};
 use crate::lookups::{self, push_constant};
+use crate::ring_layout::{CURSOR, RING_SIZE, SAVED, SYMBOLS};
 use iced_x86::{
     BlockEncoder, BlockEncoderOptions, Code, Decoder, DecoderOptions, FlowControl, IcedError, Instruction, InstructionBlock, MemoryOperand,
     Mnemonic, OpKind, Register,
@@ -44,15 +46,6 @@ use iced_x86::{
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use trodden_wire::SLED;
-
-/// Offset in a ring of the cursor, which is the negative distance to the end of the ring in bytes.
-pub const CURSOR: u64 = 0;
-/// Offset in a ring of the saved register.
-pub const SAVED: u64 = 16;
-/// Offset in a ring of the first symbol.
-pub const SYMBOLS: u64 = 64;
-/// Size of a ring's symbols in bytes.
-pub const RING_SIZE: u64 = 1 << 20;
 
 /// Length in bytes of a jump with a 32-bit displacement.
 const JUMP_LENGTH: u64 = 5;
@@ -82,54 +75,6 @@ pub struct CopyRequest<'a> {
     pub thread_positions: &'a [u64],
     /// Address of the table that lookups read.
     pub table: u64,
-}
-
-/// The purpose of an instruction in the copies.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CopiedPlace {
-    /// Part of a head, before the site is recorded.
-    Head {
-        site: u32,
-        /// True if the program's `rcx` is in the ring.
-        saved: bool,
-    },
-    /// After the site is recorded and before its first instruction is executed.
-    Recorded {
-        site: u32,
-        /// True if the program's `rcx` is in the ring.
-        saved: bool,
-    },
-    /// Part of a copied block.
-    Body {
-        /// The instruction's address in the image.
-        original: u64,
-        /// True if the image still has the instruction there.
-        intact: bool,
-    },
-    /// Part of a lookup. The image has a site, a breakpoint or the original instruction at the jump.
-    Lookup {
-        /// The jump's address in the image.
-        jump: u64,
-        /// True if three of the program's registers are in the ring.
-        saved: bool,
-        /// True if the jump starts a block, which is recorded already.
-        is_recorded: bool,
-    },
-    /// After the breakpoint of a lookup that has not found its target. The registers are in the ring.
-    Missed { jump: u64, is_recorded: bool },
-    /// After the breakpoint of a jump that must be single-stepped: the jump itself.
-    Stepped { jump: u64, is_recorded: bool },
-}
-
-impl CopiedPlace {
-    /// Returns true if the instruction at the place starts a block that is recorded already.
-    pub fn is_recorded(&self) -> bool {
-        match *self {
-            Self::Recorded { .. } => true,
-            Self::Lookup { is_recorded, .. } | Self::Missed { is_recorded, .. } | Self::Stepped { is_recorded, .. } => is_recorded,
-            Self::Head { .. } | Self::Body { .. } => false,
-        }
-    }
 }
 
 /// A change to the image's code.
@@ -439,7 +384,10 @@ impl<'a> Copier<'a> {
         let stepped = CopiedPlace::Stepped { jump: address, is_recorded: matches!(place, CopiedPlace::Recorded { .. }) };
         match is_call(jump) {
             true => self.emit_call(jump, stepped).map_err(|_| self.immovable(address)),
-            false => Ok(self.emit(jump, Some(stepped))),
+            false => {
+                self.emit(jump, Some(stepped));
+                Ok(())
+            }
         }
     }
 

@@ -92,14 +92,7 @@ impl Breakpoints {
         if FIRST_SLOT + addresses.len() as u64 * SLOT > AREA_SIZE {
             return Err(CollectError::TooManySites { sites: addresses.len(), max: ((AREA_SIZE - FIRST_SLOT) / SLOT) as usize });
         }
-        let mut blocks: HashMap<u64, u32> = HashMap::new();
-        let mut addresses = addresses.to_vec();
-        if !jumps.is_empty() {
-            let last: HashMap<u64, u32> = addresses.iter().map(|(number, address)| (*address, *number)).collect();
-            blocks
-                .extend(addresses.iter().filter(|(number, address)| last[address] != *number).map(|(number, address)| (*address, *number)));
-            addresses.retain(|(number, address)| last[address] == *number);
-        }
+        let (addresses, blocks) = split_blocks(addresses, jumps);
         let in_memory = |address: u64| address.wrapping_add(subject.bias);
         let start = executable.code.iter().map(|c| c.start).min().unwrap_or(0);
         let end = executable.code.iter().map(|c| c.end).max().unwrap_or(0);
@@ -232,6 +225,17 @@ impl Breakpoints {
         let part = self.parts.iter().find(|part| part.area.contains(&address))?;
         Some(&self.sites[part.first_site + ((address - part.area.start) / SLOT) as usize])
     }
+}
+
+/// Splits sites, given with their numbers, into those of different addresses, and the numbers of blocks whose address occurs again as a
+/// jump.
+fn split_blocks(sites: &[(u32, u64)], jumps: &[u64]) -> (Vec<(u32, u64)>, HashMap<u64, u32>) {
+    if jumps.is_empty() {
+        return (sites.to_vec(), HashMap::new());
+    }
+    let last: HashMap<u64, u32> = sites.iter().map(|(number, address)| (*address, *number)).collect();
+    let (different, blocks): (Vec<_>, Vec<_>) = sites.iter().copied().partition(|(number, address)| last[address] == *number);
+    (different, blocks.into_iter().map(|(number, address)| (address, number)).collect())
 }
 
 impl FileBreakpoints {

@@ -22,23 +22,14 @@
 //! No flags are changed, and nothing but a call's return address is written to the stack. Until the last jump, a thread can be moved back
 //! to the jump in the image: a lookup has no effect.
 
-use crate::block_copies::{CopiedPlace, SYMBOLS};
+use crate::copied_place::CopiedPlace;
 use crate::displaced::call_as_jump;
 use crate::memory::Memory;
+use crate::ring_layout::{DESTINATION, SAVED_RAX, SAVED_RCX, SAVED_RDX, TARGET};
 use iced_x86::{Code, FlowControl, IcedError, Instruction, MemoryOperand, OpKind, Register};
 use std::collections::HashMap;
 use std::io;
 use std::ops::Range;
-
-/// Offsets in a ring of the saved registers.
-pub const SAVED_RAX: u64 = 24;
-pub const SAVED_RCX: u64 = 32;
-pub const SAVED_RDX: u64 = 40;
-/// Offset in a ring of the target that is looked up.
-pub const TARGET: u64 = 48;
-/// Offset in a ring of the address where the thread continues.
-pub const DESTINATION: u64 = 56;
-const _: () = assert!(DESTINATION + 8 <= SYMBOLS);
 
 /// Size of an entry in bytes: the negative target, and where it is executed.
 const ENTRY: u64 = 16;
@@ -69,6 +60,7 @@ pub fn instructions(
     label: u64,
     first: CopiedPlace,
 ) -> Result<Vec<(Instruction, Option<CopiedPlace>)>, IcedError> {
+    // Length: one sequence of instructions.
     use Register::{RAX, RCX, RDX, RSP};
     let ring = |offset: u64| MemoryOperand::new(Register::None, Register::None, 1, offset as i64, 8, false, Register::GS);
     let save = |offset: u64, register: Register| Instruction::with2(Code::Mov_rm64_r64, ring(offset), register);

@@ -5,11 +5,12 @@
 //! patch, where the image's code is gone: that code gets a copy.
 
 use crate::CollectError;
-use crate::block_copies::{CopiedPlace, Copies, copy_piece};
+use crate::block_copies::{Copies, copy_piece};
+use crate::copied_place::CopiedPlace;
 use crate::images::Images;
-use crate::lookups::{DESTINATION, TARGET};
 use crate::memory::{Memory, overlap};
 use crate::ptrace::{self, Tid};
+use crate::ring_layout::{DESTINATION, TARGET};
 use crate::sink::{NOWHERE, Sink, SinkFlow};
 use crate::subject::TracedProcess;
 use crate::trampolines::{CodePlace, RecordedThread, Trampolines};

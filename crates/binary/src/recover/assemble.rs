@@ -3,9 +3,9 @@
 //! A block starts at an entry, a branch target, a landing pad, or after a branch or return. It ends where another block starts or control
 //! does not continue. If code jumps into the middle of an instruction, two blocks overlap and share their end.
 
-use super::explore::{CodeFlow, Exploration, LOCK_PREFIX, Resolution};
+use super::explore::{Exploration, LOCK_PREFIX, Resolution};
 use super::padding;
-use super::reached::Reached;
+use super::reached::{CodeFlow, Reached};
 use super::regions::{Families, is_cold};
 use crate::graph::*;
 use std::collections::{BTreeSet, HashMap};
@@ -223,8 +223,7 @@ impl AssembledFunction<'_, '_, '_> {
         calls: &mut Vec<CallSite>,
     ) {
         let mut at = block.start;
-        loop {
-            let Some(reached) = self.explored.instructions.get(at) else { break };
+        while let Some(reached) = self.explored.instructions.get(at) {
             let next = at + u64::from(reached.size);
             for transfer in self.transfers(at, reached, block) {
                 match transfer {

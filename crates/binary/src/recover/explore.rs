@@ -9,7 +9,7 @@ mod gaps;
 use super::code::FileCode;
 use super::frames::UnwindTables;
 use super::imports;
-use super::reached::{Reached, ReachedCode};
+use super::reached::{CodeFlow, Reached, ReachedCode};
 use crate::graph::{Doubt, GraphObservation, Returns, Uncertainty};
 use crate::instruction::{BranchInstruction, branch, decode};
 use candidates::data_words;
@@ -18,25 +18,6 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 /// Alignment of functions, in bytes.
 const ALIGNMENT: u64 = 16;
-
-/// The effect of an instruction on control flow.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CodeFlow {
-    Next,
-    /// A call of a fixed address.
-    Call(u64),
-    /// A call through a register or memory.
-    CallIndirect,
-    /// A conditional jump to a fixed address.
-    Conditional(u64),
-    /// A jump to a fixed address.
-    Jump(u64),
-    /// A jump through a register or memory.
-    JumpIndirect,
-    Return,
-    /// A trap.
-    Stop,
-}
 
 /// The targets of an indirect jump.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -2,9 +2,27 @@
 //! constant time, and iteration is a scan of bits.
 
 use super::code::CodeSection;
-use super::explore::CodeFlow;
 use crate::instruction::MAX_INSTRUCTION_LENGTH;
 use std::ops::Range;
+
+/// The effect of an instruction on control flow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CodeFlow {
+    Next,
+    /// A call of a fixed address.
+    Call(u64),
+    /// A call through a register or memory.
+    CallIndirect,
+    /// A conditional jump to a fixed address.
+    Conditional(u64),
+    /// A jump to a fixed address.
+    Jump(u64),
+    /// A jump through a register or memory.
+    JumpIndirect,
+    Return,
+    /// A trap.
+    Stop,
+}
 
 /// A reachable instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

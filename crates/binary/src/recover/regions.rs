@@ -5,7 +5,8 @@
 //! target if it leads to the middle of the target region, or if that region cannot be a function: its stack is deeper than at an entry, or
 //! its symbol ends in `.cold`.
 
-use super::explore::{CodeFlow, Exploration, Resolution};
+use super::explore::{Exploration, Resolution};
+use super::reached::CodeFlow;
 use crate::instruction::MAX_INSTRUCTION_LENGTH;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -126,7 +127,8 @@ impl Families {
         }
         for (&jump, resolution) in &explored.jumps {
             if let Resolution::Within(targets) = resolution {
-                targets.iter().for_each(|&to| families.join_by_jump(explored, jump, to));
+                let region = explored.region_range(explored.region_of(jump));
+                targets.iter().filter(|to| !region.contains(to)).for_each(|&to| families.join_by_jump(explored, jump, to));
             }
         }
         families.join_landing_pads(explored);

@@ -6,7 +6,8 @@
 
 use super::bounds::{IndexBounds, bounds};
 use super::code::CodeWord;
-use super::explore::{CodeFlow, Exploration, Resolution, flow};
+use super::explore::{Exploration, Resolution, flow};
+use super::reached::CodeFlow;
 use super::sums::{Atom, SumPosition, SumValue};
 use super::values::FunctionBody;
 use crate::graph::Doubt;

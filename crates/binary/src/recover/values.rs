@@ -6,7 +6,8 @@
 //! Stores through pointers are assumed not to alias, which is unsound. The results are therefore checked (table entries must lead into the
 //! function) or marked as uncertain. Searches are bounded by [`MAX_SEARCHED_INSTRUCTIONS`] and [`FUEL`].
 
-use super::explore::{CodeFlow, Exploration};
+use super::explore::Exploration;
+use super::reached::CodeFlow;
 use super::sums::{Atom, SumLocation, SumPosition, SumValue, is_from_table, unextended};
 use crate::graph::Returns;
 use iced_x86::{Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind, Register};

@@ -20,6 +20,7 @@ use trodden_trace::{Collector, FollowEnding, Followed, PartialTrace, RESUMED, TR
 impl PreparedRecording<'_> {
     /// Performs the run and writes its trace. If `shows` is true, the program's output is passed on to the user.
     pub(super) fn record_one_run(&mut self, collector: &dyn Collector, shows: bool) -> Result<u8> {
+        // Length: one run, from its sites to its trace.
         let mut notes = Vec::new();
         let steps = collector.name() == "single-step";
         let (mut model, mut code) = self.model(Assumption::Usual, Some(&ObservedCalls::default()))?;
@@ -31,6 +32,7 @@ impl PreparedRecording<'_> {
         let watched = &sites[..blocks];
         self.subject.unwatched = self.pieces.iter().copied().filter(|piece| watched.binary_search(piece).is_err()).collect();
         let (result, mut has_learned, mut written);
+        let mut first = None;
         if steps {
             result = self.subject.single_run(collector, &sites, &jumps, shows)?;
             has_learned = self.cut_at_early_exits(&result.outcome.followed);
@@ -40,19 +42,29 @@ impl PreparedRecording<'_> {
             let known = self.replayed_code(&code, Some(watched), None);
             let hits = RunHits { code: &known, sites: &sites, blocks, steps };
             let replay;
-            (result, replay) = self.subject.live_run(collector, (&sites, &jumps), shows, |live| hits.replay_live(live, &mut writer))?;
+            let keeps_hits = self.options.keep.is_some();
+            let replay_live = |live| hits.replay_live(live, &mut writer);
+            (result, replay) = self.subject.live_run(collector, (&sites, &jumps), (shows, keeps_hits), replay_live)?;
             let followed = &result.outcome.followed;
             has_learned = self.cut_at_early_exits(followed);
             // Interruptions by signals and code changes are known only now. If there were any, the hits are replayed once more.
             let is_whole = !has_learned && followed.handled_signals.is_empty() && followed.released_code().next().is_none();
-            let replayed = if is_whole { Some(replay.finish(&followed.stacks, &mut writer)?) } else { None };
-            written = replayed.map(|replayed| (writer, replayed));
+            if is_whole {
+                let replayed = replay.finish(&followed.stacks, &mut writer)?;
+                written = Some((writer, replayed));
+            } else {
+                let jumps = replay.into_jumps();
+                first = Some((writer.read_back()?, jumps));
+                written = None;
+            }
         }
         let followed = &result.outcome.followed;
-        let partial = PartialTrace::open(&result.partial)?;
+        let partial = if steps { Some(PartialTrace::open(&result.partial)?) } else { None };
         let mut unplaced = BTreeSet::new();
-        while steps && self.learn_from_steps(&partial, &mut notes, &mut unplaced)? {
-            has_learned = true;
+        if let Some(partial) = &partial {
+            while self.learn_from_steps(partial, &mut notes, &mut unplaced)? {
+                has_learned = true;
+            }
         }
         if has_learned {
             (model, code) = self.model(Assumption::Usual, Some(&ObservedCalls::default()))?;
@@ -61,7 +73,11 @@ impl PreparedRecording<'_> {
             let mut writer = self.writer(&model, &code, collector, 1)?;
             let known = self.replayed_code(&code, (!steps).then_some(watched), Some(followed));
             let hits = RunHits { code: &known, sites: &sites, blocks, steps };
-            let replayed = hits.replay(&partial, &followed.stacks, &mut writer)?;
+            let replayed = match (partial, first) {
+                (Some(partial), _) => hits.replay(&partial, &followed.stacks, &mut writer)?,
+                (None, Some((trace, jumps))) => hits.replay_again(&trace, jumps, &followed.stacks, &mut writer)?,
+                (None, None) => unreachable!("the run was stepped or replayed"),
+            };
             written = Some((writer, replayed));
         }
         let (writer, replayed) = written.expect("it is written live or afterwards");

@@ -71,7 +71,7 @@ pub struct RepeatedProgram<'a> {
 pub struct RunResult {
     /// How the run ended, and what the collector observed.
     pub outcome: RunOutcome,
-    /// File of the run's partial trace.
+    /// File of the run's partial trace. It does not exist if the hits were only replayed.
     pub partial: PathBuf,
     /// Number of witnesses recorded.
     pub hits: u64,
@@ -149,6 +149,24 @@ impl Sink for TargetSink<'_> {
             self.note_unwinding(thread, site);
         }
         Ok(SinkFlow::Continue)
+    }
+}
+
+/// A sink that counts hits, and stores them if it has a writer.
+struct StoredHits {
+    writer: Option<PartialWriter>,
+    count: u64,
+}
+
+impl Sink for StoredHits {
+    fn record(&mut self, thread: ThreadNumber, what: u64) -> io::Result<SinkFlow> {
+        self.count += 1;
+        self.writer.as_mut().map_or(Ok(SinkFlow::Continue), |writer| writer.record(thread, what))
+    }
+
+    fn record_sites(&mut self, thread: ThreadNumber, sites: &[u32]) -> io::Result<SinkFlow> {
+        self.count += sites.len() as u64;
+        self.writer.as_mut().map_or(Ok(SinkFlow::Continue), |writer| writer.record_sites(thread, sites))
     }
 }
 
@@ -304,16 +322,19 @@ impl<'a> RepeatedProgram<'a> {
         self.run_to_file(collector, (sites, jumps), None, &self.single_partial(), self.single_run_place(shows))
     }
 
-    /// Like [`Self::single_run`], but `replay` consumes the hits during the run.
+    /// Like [`Self::single_run`], but `replay` consumes the hits during the run. They are stored only if `keeps_hits` is true or their
+    /// size is limited.
     pub fn live_run<T: Send>(
         &self,
         collector: &dyn Collector,
         (sites, jumps): (&[u64], &[u64]),
-        shows: bool,
+        (shows, keeps_hits): (bool, bool),
         replay: impl FnOnce(LiveHits) -> Result<T> + Send,
     ) -> Result<(RunResult, T)> {
-        let partial = self.single_partial();
-        let (mut sink, hits) = live_sink(PartialWriter::create(&partial, self.options.max_size)?);
+        let (partial, max_size) = (self.single_partial(), self.options.max_size);
+        let stores = keeps_hits || max_size.is_some();
+        let writer = if stores { Some(PartialWriter::create(&partial, max_size)?) } else { None };
+        let (mut sink, hits) = live_sink(StoredHits { writer, count: 0 });
         std::thread::scope(|scope| {
             let replaying = scope.spawn(|| replay(hits));
             let begun = Instant::now();
@@ -325,9 +346,8 @@ impl<'a> RepeatedProgram<'a> {
                 // If the replay fails, the run ends with a write error, so the replay's error is the cause.
                 (_, _, Err(error)) | (Err(error), _, Ok(_)) => Err(error),
                 (Ok(_), Err(error), Ok(_)) => Err(error.into()),
-                (Ok(outcome), Ok(writer), Ok(replayed)) => {
-                    let hits = writer.symbols();
-                    writer.finish(&outcome.followed)?;
+                (Ok(outcome), Ok(StoredHits { writer, count: hits }), Ok(replayed)) => {
+                    writer.map_or(Ok(()), |writer| writer.finish(&outcome.followed))?;
                     Ok((RunResult { outcome, partial, hits, time }, replayed))
                 }
             }
@@ -372,6 +392,7 @@ impl<'a> RepeatedProgram<'a> {
     }
 
     fn run(&self, collector: &dyn Collector, watched: WatchedSites, sink: &mut (dyn Sink + Send), place: RunPlace) -> Result<RunOutcome> {
+        // Length: a run is described, started and waited for in one place.
         let RunPlace { core, shows, role } = place;
         // Dropped, and thereby removed, at the end of the run.
         let _copy;
