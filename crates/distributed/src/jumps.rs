@@ -33,11 +33,11 @@ pub fn uncertain_jumps(graphs: &ProgramGraph) -> Vec<u64> {
 
 /// Returns the blocks in which trampolines may replace code, in ascending order. A block includes the `pieces` (parts that start after
 /// calls) that continue it. Also returns the starts of blocks in which only one byte may be replaced: an indirect jump in the same function
-/// may lead to the middle of the block (`leads_elsewhere`), or unreached bytes of the function could contain such a jump.
+/// may lead to the middle of the block (`leads_elsewhere`, given its address), or unreached bytes of the function could contain such a jump.
 pub fn replaceable_blocks(
     graphs: &ProgramGraph,
     pieces: &HashSet<u64>,
-    leads_elsewhere: &dyn Fn(&Doubt) -> bool,
+    leads_elsewhere: &dyn Fn(u64, &Doubt) -> bool,
 ) -> (Vec<Range<u64>>, HashSet<u64>) {
     let (mut blocks, mut guarded) = (Vec::new(), HashSet::new());
     for function in &graphs.functions {
@@ -51,7 +51,7 @@ pub fn replaceable_blocks(
             }
         }
         blocks.extend(own);
-        if function.uncertain.iter().any(|u| leads_elsewhere(&u.doubt) || matches!(u.doubt, Doubt::Unreached { .. })) {
+        if function.uncertain.iter().any(|u| leads_elsewhere(u.address, &u.doubt) || matches!(u.doubt, Doubt::Unreached { .. })) {
             guarded.extend(function.blocks.iter().map(|b| b.start));
         }
     }

@@ -4,13 +4,17 @@ use crate::code::TracedCode;
 use crate::live::LiveHits;
 use crate::model::WitnessModel;
 use crate::replay::{ReplayedCode, ThreadReplay};
+use crate::steps::SuccessorCache;
 use anyhow::Result;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use trodden_binary::linked::split_address;
 use trodden_trace::block_file::TraceFileError;
-use trodden_trace::{FollowEnding, NOWHERE, PartialTrace, RESUMED, Symbols, TRANSFER, ThreadNumber, TraceBlock, TraceEvent, TraceWriter};
+use trodden_trace::{
+    BlockInfo, FollowEnding, NOWHERE, PartialTrace, RESUMED, Symbols, TRANSFER, ThreadNumber, ThreadWriter, TraceBlock, TraceEvent,
+    TraceFile, TraceWriter,
+};
 use trodden_witness::{Distribution, WitnessSite};
 use trodden_witness::{ExecutionEvent, ReconstructError, Reconstruction, TraceEnding, Witness, WitnessFunctionId, WitnessKind};
 
@@ -151,8 +155,8 @@ pub struct RunHits<'a> {
     pub code: &'a ReplayedCode<'a>,
     /// The sites of the run.
     pub sites: &'a [u64],
-    /// The sites that are jumps, ascending. The hit of a jump is followed by the jump's target.
-    pub jumps: &'a [u64],
+    /// The number of sites that are blocks. The others are jumps; the hit of a jump is followed by the jump's target.
+    pub blocks: usize,
     /// Whether the run recorded addresses of instructions instead of sites.
     pub steps: bool,
 }
@@ -177,6 +181,41 @@ impl<'a> RunHits<'a> {
         replay.finish(stacks, writer)
     }
 
+    /// Writes a trace again from what was written while it was recorded, `first`, and the jumps that were recorded then.
+    pub fn replay_again(
+        &self,
+        first: &TraceFile,
+        jumps: RecordedJumps,
+        stacks: &BTreeMap<u32, Vec<u64>>,
+        writer: &mut TraceWriter,
+    ) -> Result<ReplayResults> {
+        let mut replay = self.begin();
+        replay.targets = jumps.targets;
+        // Other blocks were not recorded, but concluded.
+        let watched = &self.sites[..self.blocks];
+        let is_recorded = |block: &BlockInfo| watched.binary_search(&block.address).is_ok();
+        let recorded = |block: &BlockInfo| if is_recorded(block) { self.code.code.block_at(block.address) } else { None };
+        let blocks: Vec<Option<TraceBlock>> = first.description().blocks.iter().map(recorded).collect();
+        let none = Vec::new();
+        for thread in (0..first.threads()).map(ThreadNumber) {
+            let mut jumps = jumps.by_thread.get(thread.0 as usize).unwrap_or(&none).iter().peekable();
+            for (number, event) in (0..).zip(first.stream(thread)) {
+                while let Some(jump) = jumps.next_if(|jump| jump.events <= number) {
+                    replay.process_hits(thread, [(self.blocks + jump.site) as u64, jump.target], writer)?;
+                }
+                if let TraceEvent::Block(block) = event?
+                    && let Some(block) = blocks[block.0 as usize]
+                {
+                    replay.see_block(thread, block, writer)?;
+                }
+            }
+            for jump in jumps {
+                replay.process_hits(thread, [(self.blocks + jump.site) as u64, jump.target], writer)?;
+            }
+        }
+        replay.finish(stacks, writer)
+    }
+
     /// Writes the trace while it is recorded, except for its end, which depends on the final call stacks.
     pub fn replay_live(&self, hits: LiveHits, writer: &mut TraceWriter) -> Result<HitReplay<'a>> {
         let mut replay = self.begin();
@@ -185,41 +224,63 @@ impl<'a> RunHits<'a> {
     }
 
     fn begin(&self) -> HitReplay<'a> {
-        let about = |at: &u64| SiteState {
-            block: self.code.code.block_at(*at),
-            is_jump: self.jumps.binary_search(at).is_ok(),
-            last_target: NOWHERE,
-            target_block: None,
-        };
-        let sites: Vec<SiteState> = if self.steps { Vec::new() } else { self.sites.iter().map(about).collect() };
-        let plain = sites.iter().map(|site| site.block.filter(|_| !site.is_jump).map_or(NOT_PLAIN, |block| block.0)).collect();
-        let RunHits { code, sites: addresses, steps, .. } = *self;
-        HitReplay { code, addresses, steps, sites, plain, threads: Vec::new(), targets: BTreeSet::new() }
+        let (blocks, jumps) = if self.steps { (&[][..], &[][..]) } else { self.sites.split_at(self.blocks) };
+        let block_at = |at: &u64| self.code.code.block_at(*at).map_or(NOT_PLAIN, |block| block.0);
+        let plain = blocks.iter().map(block_at).chain(jumps.iter().map(|_| NOT_PLAIN)).collect();
+        let jumps = jumps.iter().map(|at| JumpSite { address: *at, last_target: NOWHERE, target_block: None, is_watched: false }).collect();
+        let RunHits { code, blocks, steps, sites } = *self;
+        let watched = &sites[..blocks];
+        let successors = SuccessorCache::new(code.code.blocks().count());
+        HitReplay { code, watched, steps, plain, jumps, successors, threads: Vec::new(), targets: BTreeSet::new() }
     }
+}
+
+/// The jumps to targets that do not record themselves, in a replay.
+pub struct RecordedJumps {
+    targets: BTreeSet<(u64, u64)>,
+    by_thread: Vec<Vec<RecordedJump>>,
+}
+
+struct RecordedJump {
+    /// The number of the thread's events before it.
+    events: u64,
+    /// The index of the jump among the sites that are jumps.
+    site: usize,
+    target: u64,
 }
 
 /// In [`HitReplay::plain`]: the site is a jump, or is not a block.
 const NOT_PLAIN: u32 = u32::MAX;
 
-struct SiteState {
-    block: Option<TraceBlock>,
-    is_jump: bool,
+struct JumpSite {
+    address: u64,
     last_target: u64,
     /// The block at `last_target` if it is an unwatched piece after a call. Only the jump's target shows that such a block was entered.
     target_block: Option<TraceBlock>,
+    /// Whether the target is a watched block, which is recorded itself.
+    is_watched: bool,
 }
 
 /// A replay in progress.
 pub struct HitReplay<'a> {
     code: &'a ReplayedCode<'a>,
-    addresses: &'a [u64],
+    /// The sites that are blocks, ascending.
+    watched: &'a [u64],
     steps: bool,
-    sites: Vec<SiteState>,
     /// The block of each site, or [`NOT_PLAIN`].
     plain: Vec<u32>,
-    /// For each thread, its call stack, and the jump whose target is the next hit.
-    threads: Vec<(ThreadReplay<'a>, Option<usize>)>,
+    jumps: Vec<JumpSite>,
+    successors: SuccessorCache,
+    threads: Vec<ThreadHits<'a>>,
     targets: BTreeSet<(u64, u64)>,
+}
+
+/// The replay of one thread.
+struct ThreadHits<'a> {
+    replay: ThreadReplay<'a>,
+    /// The index of the jump whose target is the next hit.
+    jump: Option<usize>,
+    recorded: Vec<RecordedJump>,
 }
 
 impl HitReplay<'_> {
@@ -228,12 +289,13 @@ impl HitReplay<'_> {
         let Some(mut words) = symbols.as_words() else { return self.process_hits(thread, symbols.iter(), writer) };
         self.begin_thread(thread);
         while !words.is_empty() {
-            let (replay, jump) = &mut self.threads[thread.0 as usize];
+            let ThreadHits { replay, jump, .. } = &mut self.threads[thread.0 as usize];
             let mut seen = 0;
             if jump.is_none() {
                 let mut writer = writer.thread(thread);
                 let blocks = words.iter().map(|site| self.plain[*site as usize]).take_while(|block| *block != NOT_PLAIN);
-                replay.see_blocks(blocks.map(TraceBlock).inspect(|_| seen += 1), &mut |event| writer.push(event))?;
+                let blocks = blocks.map(TraceBlock).inspect(|_| seen += 1);
+                replay.see_blocks(blocks, &mut self.successors, &mut |event| writer.push(event))?;
             }
             // A jump is followed by its target.
             let others = words[seen..].len().min(if jump.is_none() { 2 } else { 1 });
@@ -246,50 +308,63 @@ impl HitReplay<'_> {
 
     fn begin_thread(&mut self, thread: ThreadNumber) {
         while self.threads.len() <= thread.0 as usize {
-            self.threads.push((ThreadReplay::new(self.code, ThreadNumber(self.threads.len() as u32)), None));
+            let replay = ThreadReplay::new(self.code, ThreadNumber(self.threads.len() as u32));
+            self.threads.push(ThreadHits { replay, jump: None, recorded: Vec::new() });
         }
     }
 
     fn process_hits(&mut self, thread: ThreadNumber, hits: impl IntoIterator<Item = u64>, writer: &mut TraceWriter) -> Result<()> {
         self.begin_thread(thread);
-        let (replay, jump) = &mut self.threads[thread.0 as usize];
+        let ThreadHits { replay, jump, recorded } = &mut self.threads[thread.0 as usize];
         let mut writer = writer.thread(thread);
-        let mut see = |block: TraceBlock| replay.see_block(block, &mut |event| writer.push(event));
+        let mut see = |block: TraceBlock, writer: &mut ThreadWriter| replay.see_block(block, &mut |event| writer.push(event));
         for symbol in hits {
             if self.steps {
-                self.code.code.block_at(symbol & !(TRANSFER | RESUMED)).map_or(Ok(()), &mut see)?;
-                continue;
-            }
-            if let Some(site) = jump.take() {
-                let about = &mut self.sites[site];
-                if symbol != about.last_target {
-                    about.last_target = symbol;
-                    about.target_block = self.code.code.block_at(symbol).filter(|to| self.code.unwatched.contains(to));
-                    self.targets.extend((symbol != NOWHERE).then(|| (self.addresses[site], symbol)));
+                if let Some(block) = self.code.code.block_at(symbol & !(TRANSFER | RESUMED)) {
+                    see(block, &mut writer)?;
                 }
-                about.block.into_iter().chain(about.target_block).try_for_each(&mut see)?;
                 continue;
             }
-            let about = &self.sites[symbol as usize];
-            if about.is_jump {
-                *jump = Some(symbol as usize);
-            } else if let Some(block) = about.block {
-                see(block)?;
+            if let Some(number) = jump.take() {
+                let site = &mut self.jumps[number];
+                if symbol != site.last_target {
+                    site.last_target = symbol;
+                    site.target_block = self.code.code.block_at(symbol).filter(|to| self.code.unwatched.contains(to));
+                    site.is_watched = self.watched.binary_search(&symbol).is_ok();
+                    self.targets.extend((symbol != NOWHERE).then_some((site.address, symbol)));
+                }
+                if !site.is_watched {
+                    recorded.push(RecordedJump { events: writer.events(), site: number, target: symbol });
+                }
+                if let Some(block) = site.target_block {
+                    see(block, &mut writer)?;
+                }
+            } else if symbol as usize >= self.watched.len() {
+                *jump = Some(symbol as usize - self.watched.len());
+            } else if let Some(block) = Some(self.plain[symbol as usize]).filter(|block| *block != NOT_PLAIN) {
+                see(TraceBlock(block), &mut writer)?;
             }
         }
         Ok(())
     }
 
+    fn see_block(&mut self, thread: ThreadNumber, block: TraceBlock, writer: &mut TraceWriter) -> Result<()> {
+        self.begin_thread(thread);
+        let mut writer = writer.thread(thread);
+        self.threads[thread.0 as usize].replay.see_block(block, &mut |event| writer.push(event))
+    }
+
+    /// Ends the replay, whose trace is to be written again.
+    pub fn into_jumps(self) -> RecordedJumps {
+        RecordedJumps { targets: self.targets, by_thread: self.threads.into_iter().map(|thread| thread.recorded).collect() }
+    }
+
     /// Writes the ends of all threads, and returns the replay's results.
     pub fn finish(self, stacks: &BTreeMap<u32, Vec<u64>>, writer: &mut TraceWriter) -> Result<ReplayResults> {
         let mut switches = 0;
-        for (number, (mut replay, jump)) in (0..).zip(self.threads) {
+        for (number, ThreadHits { mut replay, .. }) in (0..).zip(self.threads) {
             let mut writer = writer.thread(ThreadNumber(number));
             let mut push = |event| writer.push(event);
-            // The trace ended before the jump's target was recorded.
-            if let Some(block) = jump.and_then(|site| self.sites[site].block) {
-                replay.see_block(block, &mut push)?;
-            }
             if let Some(stack) = stacks.get(&number).filter(|_| !self.steps) {
                 replay.end(stack, &mut push)?;
             }

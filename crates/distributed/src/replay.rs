@@ -1,14 +1,14 @@
 //! Reconstruction of calls and returns from a thread's recorded blocks. Every watched block was recorded, so only the steps between
 //! consecutive blocks must be determined.
 //!
-//! The replay maintains a stack of frames, each with its current block and the number of that block's calls already seen. Each recorded
-//! block is explained by the first possible step of these: a pending call; a successor; a return to a caller that continues at the block;
-//! unwinding to a caller that continues at the block; a call from outside code. An unwatched piece after a call counts as executed if a
-//! later block implies its execution. After code that loads the stack pointer from memory, the thread continues on a different stack with
-//! unknown frames.
+//! The replay maintains a stack of frames, each with its current block and the number of that block's calls already seen. The next block is
+//! explained by the first of these steps that is possible: a pending call; a successor; a return to a caller that continues at the block;
+//! unwinding to such a caller; a call from outside code. Unwatched pieces after calls count as executed if a later block implies it. After
+//! code that loads the stack pointer from memory, the thread continues on a different stack, whose frames are unknown.
+// Length: all steps of one stack.
 
 use crate::code::TracedCode;
-use crate::steps::{EnterableFunctions, ReplayFrame, ReplayStep, StepCache, StepKey};
+use crate::steps::{EnterableFunctions, ReplayFrame, ReplayStep, StepCache, StepKey, SuccessorCache};
 use anyhow::Result;
 use std::cell::Cell;
 use std::collections::{HashSet, VecDeque};
@@ -85,7 +85,8 @@ impl<'a> ThreadReplay<'a> {
     pub fn see_block(&mut self, block: TraceBlock, push: &mut impl FnMut(TraceEvent) -> Result<(), TraceFileError>) -> Result<()> {
         let depth = self.frames.len();
         if let Some(top) = self.frames.last().copied() {
-            // Most blocks are successors, entries of called functions, or follow a call that has returned.
+            // Most blocks are successors, entries of called functions, or follow a call that has returned, perhaps after an unwatched
+            // piece.
             match self.cached_step((top, block, EnterableFunctions::Usual, false)) {
                 ReplayStep::Next => {
                     self.frames[depth - 1] = ReplayFrame { block, calls: 0 };
@@ -107,6 +108,18 @@ impl<'a> ThreadReplay<'a> {
                         push(TraceEvent::Block(block))?;
                         return Ok(());
                     }
+                    if let ReplayStep::Unwatched(piece) = step
+                        && let Some(step) = self.step_from_piece(piece, block)
+                    {
+                        push(TraceEvent::Return)?;
+                        self.frames.pop();
+                        return self.leave_piece(piece, &step, block, push);
+                    }
+                }
+                ReplayStep::Unwatched(piece) => {
+                    if let Some(step) = self.step_from_piece(piece, block) {
+                        return self.leave_piece(piece, &step, block, push);
+                    }
                 }
                 _ => {}
             }
@@ -114,19 +127,40 @@ impl<'a> ThreadReplay<'a> {
         self.see_rare_block(block, push)
     }
 
-    /// Explains several consecutive blocks, faster than [`Self::see_block`] explains each.
+    /// The step from the start of an unwatched piece to a block, if it is a successor or a call.
+    fn step_from_piece(&self, piece: TraceBlock, block: TraceBlock) -> Option<ReplayStep> {
+        let step = self.cached_step((ReplayFrame { block: piece, calls: 0 }, block, EnterableFunctions::Usual, false));
+        matches!(step, ReplayStep::Next | ReplayStep::Call { .. }).then_some(step)
+    }
+
+    /// Writes an unwatched piece that the innermost frame has executed, and the step from there to a block.
+    fn leave_piece(
+        &mut self,
+        piece: TraceBlock,
+        step: &ReplayStep,
+        block: TraceBlock,
+        push: &mut impl FnMut(TraceEvent) -> Result<(), TraceFileError>,
+    ) -> Result<()> {
+        push(TraceEvent::Block(piece))?;
+        self.set_innermost(Some(piece));
+        self.take_step(step, block, push)?;
+        push(TraceEvent::Block(block))?;
+        Ok(())
+    }
+
+    /// Like [`Self::see_block`], for several blocks in turn. `successors` belongs to the same code.
     pub fn see_blocks(
         &mut self,
         blocks: impl Iterator<Item = TraceBlock>,
+        successors: &mut SuccessorCache,
         push: &mut impl FnMut(TraceEvent) -> Result<(), TraceFileError>,
     ) -> Result<()> {
         // After each block, the innermost frame is at its start. The frame is updated only when it is needed, so that successive steps
         // do not depend on each other.
-        let mut last = None;
+        let mut last: Option<TraceBlock> = None;
         for block in blocks {
-            if let Some(last_block) = last
-                && let ReplayStep::Next =
-                    self.cached_step((ReplayFrame { block: last_block, calls: 0 }, block, EnterableFunctions::Usual, false))
+            if let Some(last) = last
+                && (successors.contains(last, block) || self.is_next(last, block, successors))
             {
                 push(TraceEvent::Block(block))?;
             } else {
@@ -137,6 +171,16 @@ impl<'a> ThreadReplay<'a> {
         }
         self.set_innermost(last);
         Ok(())
+    }
+
+    /// Whether a frame continues from the start of `last` with `block`. If so, the cache learns it.
+    fn is_next(&self, last: TraceBlock, block: TraceBlock, successors: &mut SuccessorCache) -> bool {
+        let step = self.cached_step((ReplayFrame { block: last, calls: 0 }, block, EnterableFunctions::Usual, false));
+        let is_next = matches!(step, ReplayStep::Next);
+        if is_next {
+            successors.add(last, block);
+        }
+        is_next
     }
 
     fn set_innermost(&mut self, block: Option<TraceBlock>) {

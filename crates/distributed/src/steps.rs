@@ -69,6 +69,27 @@ impl StepCache {
     }
 }
 
+/// For each block, the successors that were executed last. Most steps lead to one of these.
+pub struct SuccessorCache(Vec<[TraceBlock; 4]>);
+
+impl SuccessorCache {
+    /// An empty cache for this number of blocks.
+    pub fn new(blocks: usize) -> Self {
+        Self(vec![[TraceBlock(u32::MAX); 4]; blocks])
+    }
+
+    #[inline]
+    pub fn contains(&self, block: TraceBlock, next: TraceBlock) -> bool {
+        // Without a branch between the comparisons, since which of them follows is hard to predict.
+        self.0[block.0 as usize].iter().fold(false, |found, known| found | (*known == next))
+    }
+
+    pub fn add(&mut self, block: TraceBlock, next: TraceBlock) {
+        let known = &mut self.0[block.0 as usize];
+        *known = [next, known[0], known[1], known[2]];
+    }
+}
+
 /// The key in one word, which is fast to hash and compare; `None` for programs of unusual size.
 #[inline]
 fn pack_key((frame, block, enters, has_returned): StepKey) -> Option<u64> {

@@ -20,20 +20,25 @@
 //!
 //! - A site whose first five bytes can be replaced has a jump to its copy. None of these bytes may start another block
 //!   or be returned to.
-//! - In a shorter site, the first two bytes become a short jump to a *relay*, which is a jump to the site's copy. The relay is
-//!  within reach, in a different block, after that block's first five bytes. The bytes that the relay replaces no longer
-//!  execute in the image, since they are part of that block's copy.
-//! - Any other site has a breakpoint, after which the tracer moves the thread to the head. Only indirect jumps and returns reach it.
+//! - Of a shorter site, two bytes are replaced by a short jump to a *relay*: a jump to its copy, within reach, in bytes of another block
+//!   that lie after the first five and that no longer execute, since they are part of that block's copy.
+//! - Any other site has a breakpoint, after which the tracer moves the thread to the head. Only returns, and indirect jumps that are not
+//!   executed in a copy, reach it.
 //! - Calls are made by the call instruction in the image, so that return addresses, and their prediction, are the program's own.
 //!   If five bytes after the call can be replaced, a jump there leads to a copy of the rest of the block.
 //! - A witness sled has a jump to a head, which jumps back to the image: there is nothing to copy.
-//! - An indirect jump whose target is to be recorded has a breakpoint, and a copy without a head.
+//! - In copies, indirect jumps are [lookups](crate::lookups), which lead to the copy of the target.
+//! - An indirect jump or call whose target is uncertain has a breakpoint in the image that leads to a lookup, since the target may lie
+//!   within replaced bytes. The few that no lookup can replace stop the program in the copy as well, and are single-stepped.
 //!
 //! The block encoder of iced-x86 relocates the instructions. This module works on bytes and addresses only, in time linear in the code's
 //! size apart from sorting.
 
 use crate::CollectError;
+use crate::copied_place::CopiedPlace;
 use crate::displaced::{DisplaceError, call_as_jump, is_software_interrupt};
+use crate::lookups::{self, push_constant};
+use crate::ring_layout::{CURSOR, RING_SIZE, SAVED, SYMBOLS};
 use iced_x86::{
     BlockEncoder, BlockEncoderOptions, Code, Decoder, DecoderOptions, FlowControl, IcedError, Instruction, InstructionBlock, MemoryOperand,
     Mnemonic, OpKind, Register,
@@ -41,15 +46,6 @@ use iced_x86::{
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use trodden_wire::SLED;
-
-/// Offset of the cursor in a ring. The cursor is the negative distance in bytes to the end of the ring.
-pub const CURSOR: u64 = 0;
-/// Offset of the saved register in a ring.
-pub const SAVED: u64 = 16;
-/// Offset of the first symbol in a ring.
-pub const SYMBOLS: u64 = 64;
-/// Size of a ring's symbols in bytes.
-pub const RING_SIZE: u64 = 1 << 20;
 
 /// Length in bytes of a jump with a 32-bit displacement.
 const JUMP_LENGTH: u64 = 5;
@@ -71,36 +67,14 @@ pub struct CopyRequest<'a> {
     pub blocks: &'a [Range<u64>],
     /// Site numbers by address.
     pub sites: &'a HashMap<u64, u32>,
-    /// Sites that are indirect jumps whose targets are to be recorded.
+    /// Indirect jumps and calls with uncertain targets.
     pub jumps: &'a HashSet<u64>,
     /// Starts of blocks in which only the first byte may be replaced.
     pub guarded: &'a HashSet<u64>,
     pub sleds: &'a HashSet<u64>,
     pub thread_positions: &'a [u64],
-}
-
-/// The purpose of an instruction in the copies.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CopiedPlace {
-    /// Part of a head, before the site is recorded.
-    Head {
-        site: u32,
-        /// True if the program's `rcx` is in the ring.
-        saved: bool,
-    },
-    /// After the site is recorded and before its first instruction is executed.
-    Recorded {
-        site: u32,
-        /// True if the program's `rcx` is in the ring.
-        saved: bool,
-    },
-    /// Part of a copied block.
-    Body {
-        /// The instruction's address in the image.
-        original: u64,
-        /// True if the image still has the instruction there.
-        intact: bool,
-    },
+    /// Address of the table that lookups read.
+    pub table: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -115,11 +89,8 @@ pub enum Patch {
         /// The site whose block contains the relay.
         host: u64,
     },
-    Breakpoint {
-        to: u64,
-        /// True if the site is an indirect jump whose target is to be recorded.
-        jump: bool,
-    },
+    /// A breakpoint, after which threads continue at this address in the copies.
+    Breakpoint(u64),
 }
 
 #[derive(Debug)]
@@ -138,13 +109,30 @@ pub struct Copies {
 pub fn copy_blocks(request: &CopyRequest, at: u64) -> Result<Copies, CollectError> {
     let mut sites: Vec<(u64, u32)> = request.sites.iter().map(|(address, site)| (*address, *site)).collect();
     sites.sort_unstable();
-    let starts = request.blocks.iter().map(|b| b.start).chain(request.sites.keys().copied()).collect();
-    let (relays, hosts) = (HashMap::new(), HashMap::new());
-    let mut copier = Copier { request, starts, relays, hosts, instructions: Vec::new(), places: Vec::new(), entries: Vec::new() };
+    let mut copier = Copier::new(request);
     copier.place_relays(&sites);
     for (address, site) in sites {
         copier.copy_site(address, site)?;
     }
+    let mut jumps: Vec<u64> = request.jumps.iter().copied().filter(|jump| !request.sites.contains_key(jump)).collect();
+    jumps.sort_unstable();
+    for jump in jumps {
+        copier.copy_jump(jump)?;
+    }
+    copier.encode(at)
+}
+
+/// Copies the instructions in `range`, which belong to no site's copy, for memory at address `at`. After them, the copy leads back to the
+/// image.
+///
+/// # Errors
+/// The range is not code, or an instruction cannot be moved.
+pub fn copy_piece(code: &[(u64, Vec<u8>)], range: Range<u64>, at: u64) -> Result<Copies, CollectError> {
+    let (sites, none) = (HashMap::new(), HashSet::new());
+    let (blocks, thread_positions) = (&[], &[]);
+    let request = CopyRequest { code, blocks, sites: &sites, jumps: &none, guarded: &none, sleds: &none, thread_positions, table: 0 };
+    let mut copier = Copier::new(&request);
+    copier.emit_body(range.start, range.end, u64::MAX - range.start, None)?;
     copier.encode(at)
 }
 
@@ -168,22 +156,18 @@ enum Entry {
     Jump,
     ShortJump { relay: u64, host: u64 },
     Breakpoint,
-    IndirectJump,
 }
 
-impl Copier<'_> {
-    /// Copies a site's block, including the parts after its calls.
+impl<'a> Copier<'a> {
+    fn new(request: &'a CopyRequest<'a>) -> Self {
+        let starts = request.blocks.iter().map(|b| b.start).chain(request.sites.keys().copied()).chain(request.jumps.iter().copied());
+        let (relays, hosts) = (HashMap::new(), HashMap::new());
+        let (instructions, places, entries) = (Vec::new(), Vec::new(), Vec::new());
+        Self { request, starts: starts.collect(), relays, hosts, instructions, places, entries }
+    }
+
+    /// Copies a site's block, including what follows its calls.
     fn copy_site(&mut self, address: u64, site: u32) -> Result<(), CollectError> {
-        if self.request.jumps.contains(&address) {
-            self.entries.push((address, self.instructions.len(), Entry::IndirectJump));
-            let jump = self.decode(address).ok_or(DisplaceError::Undecodable(address))?;
-            let place = CopiedPlace::Body { original: address, intact: false };
-            match is_call(&jump) {
-                true => self.emit_call(&jump, place).map_err(|_| self.immovable(address))?,
-                false => self.emit(&jump, Some(place)),
-            }
-            return Ok(());
-        }
         if self.request.sleds.contains(&address) {
             return self.copy_sled(address, site);
         }
@@ -211,7 +195,15 @@ impl Copier<'_> {
         Ok(())
     }
 
-    /// Returns the end of the block that contains a site, or `None` if no block does. A site after a call is in the middle of a block.
+    /// Copies a jump with an uncertain target that is not a site.
+    fn copy_jump(&mut self, address: u64) -> Result<(), CollectError> {
+        self.entries.push((address, self.instructions.len(), Entry::Breakpoint));
+        let jump = self.decode(address).ok_or(DisplaceError::Undecodable(address))?;
+        self.emit_jump_to_unknown(&jump, CopiedPlace::Body { original: address, intact: true })?;
+        Ok(())
+    }
+
+    /// The end of the block that contains a site; `None` if there is no such block. A site may follow a call, in the middle of a block.
     fn block_end(&self, site: u64) -> Option<u64> {
         let before = self.request.blocks.partition_point(|b| b.start <= site);
         self.request.blocks[..before].last().filter(|b| b.contains(&site)).map(|b| b.end)
@@ -220,7 +212,7 @@ impl Copier<'_> {
     /// Assigns a relay, where possible, to each site whose first five bytes cannot be replaced. `sites` is sorted by address.
     fn place_relays(&mut self, sites: &[(u64, u32)]) {
         let request = self.request;
-        let is_plain = |site: u64| !request.guarded.contains(&site) && !request.jumps.contains(&site) && !request.sleds.contains(&site);
+        let is_plain = |site: u64| !request.guarded.contains(&site) && !request.sleds.contains(&site);
         let blocks = sites.iter().filter(|(site, _)| is_plain(*site)).filter_map(|(site, _)| Some((*site, self.block_end(*site)?)));
         let blocks: Vec<(u64, u64)> = blocks.collect();
         for &(site, end) in &blocks {
@@ -332,7 +324,12 @@ impl Copier<'_> {
             };
             let instruction = self.decode(at).ok_or(DisplaceError::Undecodable(at))?;
             let in_image = at >= start + replaced;
-            if in_image && (is_call(&instruction) || self.request.jumps.contains(&at) || !is_movable(&instruction)) {
+            let is_uncertain = self.request.jumps.contains(&at);
+            if is_uncertain || (in_image && instruction.code() == Code::Jmp_rm64) {
+                self.emit_jump_to_unknown(&instruction, place)?;
+                return Ok(is_call(&instruction).then(|| instruction.next_ip()));
+            }
+            if in_image && (is_call(&instruction) || !is_movable(&instruction)) {
                 self.emit_jump(at, Some(place)).map_err(|_| self.immovable(at))?;
                 return Ok(is_call(&instruction).then(|| instruction.next_ip()));
             }
@@ -362,13 +359,36 @@ impl Copier<'_> {
 
     /// Emits a call whose own bytes are replaced: a push of its return address, then a jump. Flags are unchanged.
     fn emit_call(&mut self, call: &Instruction, place: CopiedPlace) -> Result<(), IcedError> {
-        let return_address = call.next_ip();
         let jump = call_as_jump(call).unwrap_or_default();
-        self.emit_raw(Instruction::with1(Code::Pushq_imm32, return_address as u32 as i32)?, Some(place));
-        let upper = MemoryOperand::with_base_displ(Register::RSP, 4);
-        self.emit_raw(Instruction::with2(Code::Mov_rm32_imm32, upper, (return_address >> 32) as u32)?, None);
+        let [push, upper] = push_constant(call.next_ip(), Register::RSP)?;
+        self.emit_raw(push, Some(place));
+        self.emit_raw(upper, None);
         self.emit(&jump, None);
         Ok(())
+    }
+
+    /// Emits an indirect jump or call whose target has a copy that only a lookup finds. The image has the original instruction, or a
+    /// breakpoint or site in its place.
+    fn emit_jump_to_unknown(&mut self, jump: &Instruction, place: CopiedPlace) -> Result<(), DisplaceError> {
+        let address = jump.ip();
+        if lookups::is_replaceable(jump) {
+            let label = self.instructions.len() as u64;
+            let lookup = lookups::instructions(jump, self.request.table, label, place).map_err(|_| self.immovable(address))?;
+            lookup.into_iter().for_each(|(instruction, place)| self.emit_raw(instruction, place));
+            return Ok(());
+        }
+        if !is_movable(jump) {
+            return Err(self.immovable(address));
+        }
+        self.emit_raw(Instruction::with(Code::Int3), Some(place));
+        let stepped = CopiedPlace::Stepped { jump: address, is_recorded: matches!(place, CopiedPlace::Recorded { .. }) };
+        match is_call(jump) {
+            true => self.emit_call(jump, stepped).map_err(|_| self.immovable(address)),
+            false => {
+                self.emit(jump, Some(stepped));
+                Ok(())
+            }
+        }
     }
 
     /// Emits an instruction of the image. A branch to a site is redirected to the site's copy.
@@ -378,7 +398,7 @@ impl Copier<'_> {
             moved.set_ip(0);
         }
         let target = moved.near_branch_target();
-        if has_target(&moved) && self.request.sites.contains_key(&target) && !self.request.jumps.contains(&target) {
+        if has_target(&moved) && self.request.sites.contains_key(&target) {
             moved.set_near_branch64(HEAD_TAG | target);
         }
         self.emit_raw(moved, place);
@@ -413,7 +433,7 @@ impl Copier<'_> {
             let patch = match entry {
                 Entry::Jump => Patch::Jump(to),
                 Entry::ShortJump { relay, host } => Patch::ShortJump { to, relay, host },
-                _ => Patch::Breakpoint { to, jump: entry == Entry::IndirectJump },
+                Entry::Breakpoint => Patch::Breakpoint(to),
             };
             (offsets[instruction] != u32::MAX).then_some((address, patch))
         };

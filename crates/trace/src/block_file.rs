@@ -3,10 +3,11 @@
 //! The format is a [container](trodden_container): each block is a section, with its kind as tag, its stream as subject and its number of
 //! symbols as count. Reading a block needs nothing that is written later. A file whose last block is incomplete or not of kind
 //! [`TraceBlockKind::End`] is *truncated*. Opening reads only the headers of blocks, so that any block can be reached at once. If all
-//! symbols of a block fit into words of four bytes, they are stored as such words, which is the fastest; otherwise, each symbol is stored
-//! as its difference from the previous one (zigzag, LEB128). The section's layout says which.
+//! symbols of a block fit into words of four bytes, they are stored by [prediction](crate::predicted); otherwise, each symbol is stored as
+//! its difference from the previous one (zigzag, LEB128). The section's layout says which. Earlier versions stored the words themselves.
 
 use crate::numbers::{Cursor, push_number, zigzag};
+use crate::predicted;
 use serde::{Deserialize, Serialize};
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -37,6 +38,8 @@ pub struct TraceFormat {
 const DIFFERENCES: u32 = 0;
 /// Layout of a block whose symbols are stored as words.
 const WORDS: u32 = 1;
+/// Layout of a block whose symbols are stored by prediction.
+const PREDICTED: u32 = 2;
 
 /// The kind of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -143,12 +146,10 @@ impl Writer {
 
     /// Appends a block of symbols that fit into words.
     pub fn append_words(&mut self, stream: u32, index: &[u8], words: &[u32]) -> Result<(), TraceFileError> {
-        self.bytes.resize(words.len() * 4, 0);
-        for (bytes, word) in self.bytes.as_chunks_mut::<4>().0.iter_mut().zip(words) {
-            *bytes = word.to_le_bytes();
-        }
-        let bytes = std::mem::take(&mut self.bytes);
-        let appended = self.append_section(TraceBlockKind::Symbols, WORDS, (stream, words.len() as u32), index, &bytes);
+        let mut bytes = std::mem::take(&mut self.bytes);
+        bytes.clear();
+        predicted::encode(words, &mut bytes);
+        let appended = self.append_section(TraceBlockKind::Symbols, PREDICTED, (stream, words.len() as u32), index, &bytes);
         self.bytes = bytes;
         appended
     }
@@ -252,6 +253,7 @@ impl Reader {
         let symbols = match header.section.layout {
             DIFFERENCES => unpack(&data, header.count as usize),
             WORDS => unpack_words(&data, header.count as usize),
+            PREDICTED => predicted::decode(&data, header.count as usize),
             _ => None,
         };
         symbols.ok_or_else(|| self.inconsistent(header, "its symbols are malformed"))
@@ -291,8 +293,8 @@ fn read_header(path: &Path, file: &File, offset: u64, size: u64) -> Result<Optio
     let stream = u32::from_le_bytes(*section.subject.first_chunk().expect("four bytes"));
     match kind {
         TraceBlockKind::Symbols if count > MAX_SYMBOLS => return Err(inconsistent("it has too many symbols")),
-        // A symbol takes one to ten bytes.
-        TraceBlockKind::Symbols if raw < u64::from(count) || raw > 10 * u64::from(count) => {
+        // A symbol takes one to ten bytes, or less than one if it is predicted.
+        TraceBlockKind::Symbols if (raw < u64::from(count) && section.layout != PREDICTED) || raw > 10 * u64::from(count) => {
             return Err(inconsistent("its size contradicts its number of symbols"));
         }
         TraceBlockKind::Symbols if stream >= MAX_THREADS => return Err(inconsistent("its thread's number is too large")),
@@ -361,6 +363,8 @@ mod tests {
         writer.append(TraceBlockKind::Symbols, 1, 1000, &[9], &pack(&symbols)).unwrap();
         writer.append(TraceBlockKind::Symbols, 2, 3, &[], &pack(&[u64::MAX, 0, 5])).unwrap();
         writer.append_words(3, &[7], &[u32::MAX, 0, 5]).unwrap();
+        let words: Vec<u8> = [7, 8, u32::MAX].iter().flat_map(|word| word.to_le_bytes()).collect();
+        writer.append_section(TraceBlockKind::Symbols, WORDS, (3, 3), &[7], &words).unwrap();
         writer.append_value(TraceBlockKind::End, &0u8).unwrap();
         symbols
     }
@@ -377,6 +381,7 @@ mod tests {
         assert_eq!((reader.symbols(&blocks[1]).unwrap(), reader.index(&blocks[1]).unwrap()), (symbols, vec![9]));
         assert_eq!(reader.symbols(&blocks[2]).unwrap(), [u64::MAX, 0, 5]);
         assert_eq!(reader.symbols(&blocks[3]).unwrap(), [u32::MAX.into(), 0, 5]);
+        assert_eq!(reader.symbols(&blocks[4]).unwrap(), [7, 8, u32::MAX.into()]);
         for other in [TraceFormat { kind: FileKind::TRACE, ..FORMAT }, TraceFormat { version: 2, ..FORMAT }] {
             assert!(matches!(Reader::open(&path, other), Err(TraceFileError::Foreign { .. })));
         }

@@ -9,6 +9,7 @@ use crate::displaced::{SLOT, displace};
 use crate::memory::{Memory, overlap};
 use crate::ptrace::{self, Tid};
 use crate::subject::{AREA_SIZE, Executable, FREE_SLOT, TracedProcess};
+use std::collections::HashMap;
 use std::io;
 use std::ops::Range;
 
@@ -43,6 +44,8 @@ struct FileBreakpoints {
 struct PlacedSite {
     /// The number that is recorded.
     number: u32,
+    /// If the site is a jump that is also a block: the block's number, which is recorded first.
+    block: Option<u32>,
     address: u64,
     slot: u64,
     length: u64,
@@ -73,7 +76,7 @@ impl Breakpoints {
     }
 
     /// Sets breakpoints at addresses in a file, each with the number that is recorded for a hit. Addresses that are also in `jumps`, which
-    /// is ascending, are indirect jumps whose targets are to be recorded.
+    /// is ascending, are indirect jumps whose targets are to be recorded; one that occurs twice is first a block.
     ///
     /// # Errors
     /// An address is not code of the image, its instruction cannot be moved, or there are more sites than slots.
@@ -87,13 +90,14 @@ impl Breakpoints {
         if FIRST_SLOT + addresses.len() as u64 * SLOT > AREA_SIZE {
             return Err(CollectError::TooManySites { sites: addresses.len(), max: ((AREA_SIZE - FIRST_SLOT) / SLOT) as usize });
         }
+        let (addresses, blocks) = split_blocks(addresses, jumps);
         let in_memory = |address: u64| address.wrapping_add(subject.bias);
         let start = executable.code.iter().map(|c| c.start).min().unwrap_or(0);
         let end = executable.code.iter().map(|c| c.end).max().unwrap_or(0);
         let first = self.sites.len();
         let mut site_indexes = vec![NO_SITE; (end - start) as usize];
         let mut slots = Vec::with_capacity(addresses.len() * SLOT as usize);
-        for (place, (number, address)) in (0u32..).zip(addresses) {
+        for (place, (number, address)) in (0u32..).zip(&addresses) {
             if !executable.is_code(*address) {
                 return Err(CollectError::NoCode { address: *address, path: executable.path.clone() });
             }
@@ -104,6 +108,7 @@ impl Breakpoints {
             slots.resize((place as usize + 1) * SLOT as usize, INT3);
             self.sites.push(PlacedSite {
                 number: *number,
+                block: blocks.get(address).copied(),
                 address: in_memory(*address),
                 slot,
                 length: moved.length,
@@ -176,7 +181,12 @@ impl Breakpoints {
         self.sites[site.0 as usize].number
     }
 
-    /// Returns the address at which a thread that has hit a site resumes.
+    /// The number of the block that a site is beside being a jump. It is recorded before the site's own.
+    pub fn block_number(&self, site: BreakpointSite) -> Option<u32> {
+        self.sites[site.0 as usize].block
+    }
+
+    /// The slot at which a thread that has hit a site resumes.
     pub fn slot(&self, site: BreakpointSite) -> u64 {
         self.sites[site.0 as usize].slot
     }
@@ -209,6 +219,17 @@ impl Breakpoints {
         let part = self.parts.iter().find(|part| part.area.contains(&address))?;
         Some(&self.sites[part.first_site + ((address - part.area.start) / SLOT) as usize])
     }
+}
+
+/// Splits sites, given with their numbers, into those of different addresses, and the numbers of blocks whose address occurs again as a
+/// jump.
+fn split_blocks(sites: &[(u32, u64)], jumps: &[u64]) -> (Vec<(u32, u64)>, HashMap<u64, u32>) {
+    if jumps.is_empty() {
+        return (sites.to_vec(), HashMap::new());
+    }
+    let last: HashMap<u64, u32> = sites.iter().map(|(number, address)| (*address, *number)).collect();
+    let (different, blocks): (Vec<_>, Vec<_>) = sites.iter().copied().partition(|(number, address)| last[address] == *number);
+    (different, blocks.into_iter().map(|(number, address)| (address, number)).collect())
 }
 
 impl FileBreakpoints {

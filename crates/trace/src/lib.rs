@@ -9,7 +9,10 @@
 //! | `follow/`, `followed_thread.rs` | the loop that follows a subject with its threads, signals and children |
 //! | `watch.rs`, `breakpoints.rs`, `displaced.rs`, `hardware.rs`, `single_step.rs` | the means of watching a subject's code |
 //! | `uprobes.rs`, `bpf.rs` | the kernel's probes |
-//! | `trampolines.rs`, `block_copies.rs`, `patches.rs`, `sleds.rs`, `rings.rs` | blocks that record themselves |
+//! | `trampolines.rs`, `block_copies.rs`, `copied_place.rs`, `patches.rs`, `sleds.rs` | blocks that record themselves |
+//! | `released_copies.rs` | copies of code that the program changes |
+//! | `lookups.rs`, `unknown_targets.rs` | their indirect jumps |
+//! | `rings.rs`, `ring_layout.rs` | where they are recorded |
 //! | `folder.rs`, `fresh_folder.rs` | a copy of a folder mounted over the original; a new one for each run |
 //! | `outputs.rs` | the output of runs through pipes |
 //! | `session.rs`, `injection.rs`, `journal.rs` | all changes to a subject, and their undoing |
@@ -18,7 +21,8 @@
 //! | `subject.rs`, `memory.rs`, `mappings.rs`, `stack.rs` | the traced process, its memory and its stacks |
 //! | `repeat.rs`, `calls.rs` | repeatable runs, and detection of divergence |
 //! | `shown_mappings.rs` | what a subject reads about its own mappings |
-//! | `block_file.rs`, `partial.rs`, `trace_file.rs`, `symbols.rs`, `numbers.rs` | file formats of partial traces and traces |
+//! | `block_file.rs`, `partial.rs`, `trace_file.rs`, `symbols.rs` | file formats of partial traces and traces |
+//! | `predicted.rs`, `numbers.rs` | compression of symbols, and numbers in files |
 //! | `perf_script.rs` | the output of `perf script`: branches, mappings, ends of threads |
 //! | `branch_import/` | path profiles of programs with code addresses in their maps, from hardware branch records |
 //! | `hot_paths/` | the same, from the paths that the hardware path profiler's detector found |
@@ -38,6 +42,7 @@ mod code_guard;
 mod collect;
 mod collectors;
 pub mod command;
+mod copied_place;
 mod displaced;
 mod error;
 mod folder;
@@ -52,6 +57,7 @@ mod injection;
 mod journal;
 mod kept_signals;
 mod launcher;
+mod lookups;
 mod mappings;
 mod memory;
 mod numbers;
@@ -59,11 +65,14 @@ mod outputs;
 mod partial;
 mod patches;
 pub mod perf_script;
+mod predicted;
 mod probe_graphs;
 mod process_status;
 mod programs;
 mod ptrace;
+mod released_copies;
 mod repeat;
+mod ring_layout;
 mod rings;
 mod run;
 mod session;
@@ -82,6 +91,7 @@ mod trace_file;
 mod tracer;
 mod trampolines;
 mod trial;
+mod unknown_targets;
 mod uprobes;
 mod watch;
 

@@ -6,6 +6,7 @@ pub fn zigzag(difference: u64) -> u64 {
 }
 
 /// Appends a number in LEB128.
+#[inline]
 pub fn push_number(mut number: u64, into: &mut Vec<u8>) {
     while number >= 0x80 {
         into.push(number as u8 | 0x80);

@@ -4,13 +4,14 @@
 //! One thread alone writes a ring, and it is read only while that thread is stopped or gone, so that nothing is lost and no lock is
 //! needed. A ring outlives the subject, so that the symbols of a killed program are read as well.
 //!
-//! Layout of a ring: the words that [`block_copies`](crate::block_copies) defines, then symbols of 4 bytes each.
+//! [`ring_layout`](crate::ring_layout) describes a ring.
 
 use crate::CollectError;
-use crate::block_copies::{CURSOR, RING_SIZE, SAVED, SYMBOLS};
 use crate::memory::Memory;
 use crate::ptrace::Tid;
+use crate::ring_layout::{CURSOR, RING_SIZE, SAVED, SYMBOLS};
 use crate::subject::{AREA_SIZE, TracedProcess};
+use object::pod::bytes_of_slice_mut;
 use std::fs::File;
 use std::io;
 use std::ops::Range;
@@ -28,7 +29,6 @@ pub struct Rings {
     start: u64,
     free: Vec<u64>,
     /// Reused for reading, since fresh memory costs page faults.
-    bytes: Vec<u8>,
     symbols: Vec<u32>,
 }
 
@@ -72,7 +72,7 @@ impl Rings {
         if (-4095..0).contains(&start) {
             return Err(failure("map", start));
         }
-        Ok(Self { file, start: start as u64, free: (0..RINGS).rev().collect(), bytes: Vec::new(), symbols: Vec::new() })
+        Ok(Self { file, start: start as u64, free: (0..RINGS).rev().collect(), symbols: Vec::new() })
     }
 
     pub fn span(&self) -> Range<u64> {
@@ -113,15 +113,19 @@ impl Rings {
 
     pub fn take_symbols(&mut self, ring: Ring) -> io::Result<&[u32]> {
         let length = RING_SIZE as i64 + self.cursor(ring)?;
-        self.bytes.resize(length as usize, 0);
-        self.file.read_exact_at(&mut self.bytes, ring.0 * STRIDE + SYMBOLS)?;
+        const { assert!(cfg!(target_endian = "little")) };
+        self.symbols.resize(length as usize / 4, 0);
+        self.file.read_exact_at(bytes_of_slice_mut(&mut self.symbols), ring.0 * STRIDE + SYMBOLS)?;
         self.set_cursor(ring, -(RING_SIZE as i64))?;
-        self.symbols.clear();
-        self.symbols.extend(self.bytes.as_chunks::<4>().0.iter().map(|symbol| u32::from_le_bytes(*symbol)));
         Ok(&self.symbols)
     }
 
-    fn word(&self, ring: Ring, at: u64) -> io::Result<u64> {
+    pub fn set_word(&self, ring: Ring, at: u64, word: u64) -> io::Result<()> {
+        self.file.write_all_at(&word.to_le_bytes(), ring.0 * STRIDE + at)
+    }
+
+    /// Reads the word at an offset in a ring.
+    pub fn word(&self, ring: Ring, at: u64) -> io::Result<u64> {
         let mut word = [0; 8];
         self.file.read_exact_at(&mut word, ring.0 * STRIDE + at)?;
         Ok(u64::from_le_bytes(word))

@@ -31,13 +31,17 @@ pub struct TraceRun<'a> {
     pub libraries: &'a [Library],
     /// File addresses to watch. Hits are recorded as indexes into this list.
     pub sites: &'a [u64],
-    /// The sites that are indirect jumps, ascending. The target is recorded after each hit.
+    /// The sites that are indirect jumps or calls, ascending. Such a site is not recorded as a block, unless it occurs among the sites a
+    /// second time before that; what is recorded is each jump, followed by its target. Trampolines do not always record jumps to targets
+    /// that record themselves, nor repeated ones to targets outside of the sites' blocks.
     pub jumps: &'a [u64],
     /// All blocks of the files, ascending: the code that may be replaced.
     pub blocks: &'a [Range<u64>],
     /// Starts of the blocks that may also be entered in the middle, as far as such entries are known. Only the first byte of such a block
     /// may be replaced.
     pub guarded: &'a HashSet<u64>,
+    /// Starts of blocks that do not record themselves. Jumps to these targets are always recorded.
+    pub unwatched: &'a HashSet<u64>,
     /// What is made repeatable.
     pub recipe: RepeatRecipe,
     /// The first run, if this run repeats it.

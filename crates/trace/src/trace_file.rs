@@ -5,12 +5,14 @@
 //! some ten thousand events, each with an index that has the number of its first program block, the open frames, and the functions that
 //! occur. So any position is reached by reading one block, and memory is bounded by one block and the call depth. The end says how the
 //! run ended.
+// Length: what is written is also read here.
 
 use crate::block_file::{Reader, StoredBlock, TraceBlockKind, TraceFileError, TraceFormat, Writer};
 use crate::follow::FollowEnding;
 use crate::numbers::{Cursor, push_number};
 use crate::sink::ThreadNumber;
 use serde::{Deserialize, Serialize};
+use std::os::fd::AsRawFd;
 use std::path::Path;
 use trodden_binary::linked::split_address;
 use trodden_container::{FILE_HEADER_BYTES, FileKind};
@@ -226,6 +228,8 @@ struct ThreadBuffer {
     frames: TraceFrames,
     /// Number of program blocks that have been written.
     blocks: u64,
+    /// Number of events that have been written.
+    events: u64,
 }
 
 impl TraceWriter {
@@ -252,13 +256,21 @@ impl TraceWriter {
         if self.threads.len() <= index {
             self.threads.resize_with(index + 1, ThreadBuffer::default);
         }
-        ThreadWriter { writer: self, index }
+        ThreadWriter { buffer: &mut self.threads[index], functions: &self.functions, writer: &mut self.writer, thread: thread.0 }
     }
 
     /// Number of program blocks of all threads so far.
     pub fn blocks(&self) -> u64 {
         let pending = |thread: &ThreadBuffer| thread.symbols.iter().filter(|symbol| **symbol >= FIRST).count() as u64;
         self.threads.iter().map(|thread| thread.blocks + pending(thread)).sum()
+    }
+
+    /// Reads what has been written, instead of finishing the file.
+    pub fn read_back(mut self) -> Result<TraceFile, TraceFileError> {
+        for (thread, buffer) in (0..).zip(&mut self.threads) {
+            buffer.flush(thread, &self.functions, &mut self.writer)?;
+        }
+        TraceFile::open(Path::new(&format!("/proc/self/fd/{}", self.whole.file().as_raw_fd())))
     }
 
     /// Size of the file in bytes so far.
@@ -268,54 +280,56 @@ impl TraceWriter {
 
     /// Writes the remaining events and the end of the trace.
     pub fn finish(mut self, end: &TraceEnd) -> Result<(), TraceFileError> {
-        for thread in 0..self.threads.len() {
-            self.flush(thread)?;
+        for (thread, buffer) in (0..).zip(&mut self.threads) {
+            buffer.flush(thread, &self.functions, &mut self.writer)?;
         }
         self.writer.append_value(TraceBlockKind::End, end)?;
         self.whole.finish().map_err(|source| TraceFileError::Io { path: self.writer.path().to_owned(), source })
     }
-
-    fn flush(&mut self, thread: usize) -> Result<(), TraceFileError> {
-        let buffer = &mut self.threads[thread];
-        if buffer.symbols.is_empty() {
-            return Ok(());
-        }
-        let mut index = Vec::new();
-        push_number(buffer.blocks, &mut index);
-        push_number(buffer.frames.open.len() as u64, &mut index);
-        buffer.frames.open.iter().for_each(|f| push_number(f.map_or(0, |f| u64::from(f.0) + 1), &mut index));
-        buffer.follow_symbols(&self.functions);
-        buffer.touched.sort_unstable();
-        push_number(buffer.touched.len() as u64, &mut index);
-        for function in buffer.touched.drain(..) {
-            push_number(u64::from(function.0), &mut index);
-            buffer.is_touched[function.0 as usize] = false;
-        }
-        self.writer.append_words(thread as u32, &index, &buffer.symbols)?;
-        buffer.symbols.clear();
-        Ok(())
-    }
 }
 
 impl ThreadBuffer {
+    /// Writes the symbols of a thread. `functions` has the function of each block.
+    #[cold]
+    fn flush(&mut self, thread: u32, functions: &[TraceFunction], writer: &mut Writer) -> Result<(), TraceFileError> {
+        if self.symbols.is_empty() {
+            return Ok(());
+        }
+        let mut index = Vec::new();
+        push_number(self.blocks, &mut index);
+        push_number(self.frames.open.len() as u64, &mut index);
+        self.frames.open.iter().for_each(|f| push_number(f.map_or(0, |f| u64::from(f.0) + 1), &mut index));
+        self.follow_symbols(functions);
+        self.touched.sort_unstable();
+        push_number(self.touched.len() as u64, &mut index);
+        for function in self.touched.drain(..) {
+            push_number(u64::from(function.0), &mut index);
+            self.is_touched[function.0 as usize] = false;
+        }
+        writer.append_words(thread, &index, &self.symbols)?;
+        self.events += self.symbols.len() as u64;
+        self.symbols.clear();
+        Ok(())
+    }
+
     /// Updates the frames, and notes the functions that occur. `functions` has the function of each block.
     fn follow_symbols(&mut self, functions: &[TraceFunction]) {
         // The function that the thread is in; `None` after a call or return.
         let mut current = None;
         for &symbol in &self.symbols {
-            let event = TraceEvent::from_symbol(symbol.into(), functions.len()).expect("it is the symbol of an event");
-            let TraceEvent::Block(block) = event else {
+            let Some(block) = symbol.checked_sub(FIRST) else {
+                let event = TraceEvent::from_symbol(symbol.into(), functions.len()).expect("it is the symbol of an event");
                 self.frames.follow(event, |block| functions[block.0 as usize]);
                 current = None;
                 continue;
             };
             self.blocks += 1;
-            let function = functions[block.0 as usize];
+            let function = functions[block as usize];
             if current == Some(function) {
                 continue;
             }
             current = Some(function);
-            self.frames.follow(event, |_| function);
+            self.frames.follow(TraceEvent::Block(TraceBlock(block)), |_| function);
             let number = function.0 as usize;
             if self.is_touched.len() <= number {
                 self.is_touched.resize(number + 1, false);
@@ -331,17 +345,23 @@ impl ThreadBuffer {
 /// Writes the events of one thread.
 #[derive(Debug)]
 pub struct ThreadWriter<'w> {
-    writer: &'w mut TraceWriter,
-    index: usize,
+    buffer: &'w mut Buffer,
+    functions: &'w [TraceFunction],
+    writer: &'w mut Writer,
+    thread: u32,
 }
 
 impl ThreadWriter<'_> {
+    /// Number of the thread's events so far.
+    pub fn events(&self) -> u64 {
+        self.buffer.events + self.buffer.symbols.len() as u64
+    }
+
     /// Appends an event.
     #[inline]
     pub fn push(&mut self, event: TraceEvent) -> Result<(), TraceFileError> {
-        let symbols = &mut self.writer.threads[self.index].symbols;
-        symbols.push(event.symbol());
-        if symbols.len() >= BLOCK { self.writer.flush(self.index) } else { Ok(()) }
+        self.buffer.symbols.push(event.symbol());
+        if self.buffer.symbols.len() >= BLOCK { self.buffer.flush(self.thread, self.functions, self.writer) } else { Ok(()) }
     }
 }
 

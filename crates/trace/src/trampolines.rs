@@ -1,26 +1,31 @@
 //! Trampolines: jumps in the image that lead to copies of its blocks, which record themselves in a ring in memory. A hit does not enter
-//! the kernel; a thread stops only when its ring is full, and at sites that cannot be replaced by a jump.
+//! the kernel; a thread stops only when its ring is full, at sites that cannot be replaced by a jump, and when an indirect jump leads to a
+//! target for the first time.
 //!
-//! [`block_copies`](crate::block_copies) creates the copies, [`rings`](crate::rings) are what they write to. This file installs them, and
+//! [`block_copies`](crate::block_copies) creates the copies, [`rings`](crate::rings) are what they write to, and
+//! [`unknown_targets`](crate::unknown_targets) handles jumps to unknown targets; [`released_copies`](crate::released_copies) is about
+//! code that the program changes. This file installs the copies, and
 //! knows at any stop where in the image a thread is, so that a program's signal handlers see addresses of the image.
 //! Invariants: a block is recorded once each time its first instruction starts to execute; the stream of a thread has its hits in order,
 //! whether a copy or the tracer recorded them; a `fork` child leaves the copies and writes to no ring.
 
 use crate::CollectError;
-use crate::block_copies::{CopiedPlace, CopyRequest, Patch, copy_blocks};
+use crate::block_copies::{CopyRequest, Patch, copy_blocks};
+use crate::copied_place::CopiedPlace;
 use crate::images::{Image, Images, sites_of};
-use crate::memory::{Memory, overlap};
+use crate::lookups::{TABLE_SIZE, TargetTable};
+use crate::memory::Memory;
 use crate::patches::{InstalledPatch, Relay, jump, short_jump, write};
 use crate::ptrace::{self, Registers, Tid};
+use crate::ring_layout::{SAVED_RAX, SAVED_RCX, SAVED_RDX};
 use crate::rings::{Ring, Rings, code_bytes, thread_positions};
 use crate::run::TraceRun;
-use crate::sink::{NOWHERE, Sink, SinkFlow, ThreadNumber};
+use crate::sink::{Sink, SinkFlow, ThreadNumber};
 use crate::sleds;
 use crate::subject::{AREA_SIZE, Executable, TracedProcess};
 use std::collections::{HashMap, HashSet};
 use std::io;
 use std::ops::Range;
-use trodden_binary::instruction::{MAX_INSTRUCTION_LENGTH, decode};
 use trodden_binary::linked::split_address;
 
 /// Offset of the first copy: the system call stub and its arguments come first.
@@ -34,41 +39,58 @@ const TRAP_TRACE: i32 = 2;
 const SI_KERNEL: i32 = 0x80;
 /// Maximum number of single steps that take a thread out of a copy. At most 25 bytes of a block are replaced.
 const MAX_STEPS: usize = 32;
-const INT3: u8 = 0xcc;
+pub const INT3: u8 = 0xcc;
 
 /// Places in copies, ascending by address.
 type CopiedPlaces = Vec<(u64, CopiedPlace)>;
 
+/// The copies of one image.
+#[derive(Debug)]
+pub struct CopyArea {
+    /// Where the copies are.
+    pub range: Range<u64>,
+    /// The end of the room for copies.
+    pub end: u64,
+    pub places: CopiedPlaces,
+    /// The known targets of the image's indirect jumps.
+    pub targets: TargetTable,
+}
+
 #[derive(Debug)]
 pub struct Trampolines {
-    /// The areas with copies, and the places in each.
-    areas: Vec<(Range<u64>, CopiedPlaces)>,
+    pub areas: Vec<CopyArea>,
     /// Site addresses by site number. If the site's sled is used, the address is the sled's; 0 if its library is not mapped.
-    sites: Vec<u64>,
+    pub sites: Vec<u64>,
     /// The installed patches, ascending by address.
-    patches: Vec<InstalledPatch>,
-    /// Breakpoints by address: where threads resume, and the site number if the site is an indirect jump whose target is recorded.
-    traps: HashMap<u64, (u64, Option<u32>)>,
+    pub patches: Vec<InstalledPatch>,
+    /// For each breakpoint in an image, where threads resume.
+    pub traps: HashMap<u64, u64>,
     /// For each address of a relay, the number of its site.
-    relays: HashMap<u64, u32>,
-    rings: Rings,
-    threads: HashMap<Tid, RecordedThread>,
+    pub relays: HashMap<u64, u32>,
+    /// Site numbers of the indirect jumps and calls whose targets are recorded, by address.
+    pub jumps: HashMap<u64, u32>,
+    /// Starts of blocks that do not record themselves.
+    pub unwatched: HashSet<u64>,
+    /// Copies of code in the middle of a patch to which a jump has led, by address.
+    pub pieces: HashMap<u64, Range<u64>>,
+    pub rings: Rings,
+    pub threads: HashMap<Tid, RecordedThread>,
     /// True if sleds are used where blocks have them.
     uses_sleds: bool,
     /// Copies of code that the program has changed. Nothing leads to them any more.
-    released: Vec<Range<u64>>,
+    pub released: Vec<Range<u64>>,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct RecordedThread {
-    ring: Ring,
-    number: ThreadNumber,
+pub struct RecordedThread {
+    pub ring: Ring,
+    pub number: ThreadNumber,
     /// If the program itself sets the thread's trap flag: the instruction that was next at the last trap.
     last_step: Option<u64>,
 }
 
 /// Where a stopped thread is, relative to the copies.
-enum CodePlace {
+pub enum CodePlace {
     /// Not in a copy.
     Outside,
     /// At an instruction of a copy.
@@ -90,6 +112,9 @@ impl Trampolines {
             patches: Vec::new(),
             traps: HashMap::new(),
             relays: HashMap::new(),
+            jumps: HashMap::new(),
+            unwatched: HashSet::new(),
+            pieces: HashMap::new(),
             rings,
             threads: HashMap::new(),
             uses_sleds,
@@ -110,11 +135,18 @@ impl Trampolines {
         let own: Vec<Range<u64>> = run.blocks.iter().filter(|b| split_address(b.start).0 == file).cloned().collect();
         let of_file = |all: &mut dyn Iterator<Item = &u64>| all.filter(|a| split_address(**a).0 == file).map(|a| in_memory(*a)).collect();
         let (jumps, guarded): (HashSet<u64>, HashSet<u64>) = (of_file(&mut run.jumps.iter()), of_file(&mut run.guarded.iter()));
+        self.unwatched.extend(of_file(&mut run.unwatched.iter()));
         let (code, blocks) = (code_bytes(&subject.memory, &ranges(&executable.code))?, ranges(&own));
         let sleds = if self.uses_sleds { sleds::of_blocks(&code, &blocks) } else { HashMap::new() };
-        let place = |site: u64| sleds.get(&site).copied().filter(|_| !jumps.contains(&site)).unwrap_or(site);
-        let by_address: HashMap<u64, u32> = sites.iter().map(|(number, site)| (place(in_memory(*site)), *number)).collect();
+        let mut by_address: HashMap<u64, u32> = HashMap::with_capacity(sites.len());
+        for (number, site) in &sites {
+            let at = in_memory(*site);
+            // A jump that is also a block has the number of the block first.
+            let block = if jumps.contains(&at) { self.jumps.insert(at, *number) } else { Some(*number) };
+            block.into_iter().for_each(|block| _ = by_address.insert(sleds.get(&at).copied().unwrap_or(at), block));
+        }
         let (sleds, thread_positions) = (sleds.values().copied().collect(), thread_positions(subject.process));
+        let table = subject.area + AREA_SIZE - TABLE_SIZE;
         let request = CopyRequest {
             code: &code,
             blocks: &blocks,
@@ -123,29 +155,38 @@ impl Trampolines {
             guarded: &guarded,
             sleds: &sleds,
             thread_positions: &thread_positions,
+            table,
         };
-        let copies = copy_blocks(&request, subject.area + FIRST_COPY)?;
-        if FIRST_COPY + copies.code.len() as u64 > AREA_SIZE {
-            let max = sites.len() * (AREA_SIZE - FIRST_COPY) as usize / copies.code.len();
+        let first = subject.area + FIRST_COPY;
+        let copies = copy_blocks(&request, first)?;
+        if first + copies.code.len() as u64 > table {
+            let max = sites.len() * (table - first) as usize / copies.code.len();
             return Err(CollectError::TooManySites { sites: sites.len(), max });
         }
-        subject.memory.write(subject.area + FIRST_COPY, &copies.code)?;
+        subject.memory.write(first, &copies.code)?;
         by_address.iter().for_each(|(address, number)| self.sites[*number as usize] = *address);
         let patches = self.prepare_patches(&copies.patches, &by_address, subject);
         write(&patches, &subject.memory, |patch| &patch.new_bytes)?;
-        self.areas.push((subject.area + FIRST_COPY..subject.area + FIRST_COPY + copies.code.len() as u64, copies.places));
+        let targets = TargetTable::new(table, &subject.memory)?;
+        let range = first..first + copies.code.len() as u64;
+        self.areas.push(CopyArea { range, end: table, places: copies.places, targets });
         self.patches.extend(patches);
         self.patches.sort_unstable_by_key(|patch| patch.address);
         Ok(())
     }
 
     /// Forgets the copies and patches of a library that is no longer mapped.
-    pub fn forget(&mut self, image: &Image) {
+    pub fn forget(&mut self, image: &Image, memory: &Memory) {
         let is_gone = |address: u64| image.code.iter().any(|code| code.contains(&address));
-        self.areas.retain(|(area, _)| !(image.area..image.area + AREA_SIZE).contains(&area.start));
+        self.areas.retain(|area| !(image.area..image.area + AREA_SIZE).contains(&area.range.start));
+        // Otherwise the process is gone.
+        let _ = self.areas.iter_mut().try_for_each(|area| area.targets.remove(&image.code, memory));
         self.patches.retain(|patch| !is_gone(patch.address));
         self.traps.retain(|address, _| !is_gone(*address));
         self.relays.retain(|address, _| !is_gone(*address));
+        self.jumps.retain(|address, _| !is_gone(*address));
+        self.unwatched.retain(|address| !is_gone(*address));
+        self.pieces.retain(|address, _| !is_gone(*address));
     }
 
     /// Prepares patches for writing, and notes the breakpoints and relays among them.
@@ -169,9 +210,9 @@ impl Trampolines {
                     add(relay, to, &jump(relay, to), found);
                     self.relays.insert(relay, numbers[&address]);
                 }
-                Patch::Breakpoint { to, jump } => {
+                Patch::Breakpoint(to) => {
                     add(address, to, &[INT3], None);
-                    self.traps.insert(address, (to, jump.then(|| numbers[&address])));
+                    self.traps.insert(address, to);
                 }
             }
         }
@@ -211,7 +252,7 @@ impl Trampolines {
     }
 
     /// Records the contents of a stopped thread's ring.
-    fn drain(&mut self, thread: Tid, sink: &mut dyn Sink) -> io::Result<SinkFlow> {
+    pub fn drain(&mut self, thread: Tid, sink: &mut dyn Sink) -> io::Result<SinkFlow> {
         let Some(recorded) = self.threads.get(&thread) else { return Ok(SinkFlow::Continue) };
         sink.record_sites(recorded.number, self.rings.take_symbols(recorded.ring)?)
     }
@@ -233,18 +274,23 @@ impl Trampolines {
             TRAP_TRACE if !self.is_step_of_program(thread, at) => return Ok(Some(SinkFlow::Continue)),
             _ => return Ok(None),
         }
-        if let CodePlace::At(CopiedPlace::Head { saved: false, .. }) = self.place_at(at) {
-            let registers = ptrace::registers(thread)?;
-            ptrace::set_registers(thread, &Registers { rcx: self.rings.saved(recorded.ring)?, ..registers })?;
-            return Ok(Some(self.drain(thread, sink)?));
+        match self.place_at(at) {
+            CodePlace::At(CopiedPlace::Head { saved: false, .. }) => {
+                let registers = ptrace::registers(thread)?;
+                ptrace::set_registers(thread, &Registers { rcx: self.rings.saved(recorded.ring)?, ..registers })?;
+                return Ok(Some(self.drain(thread, sink)?));
+            }
+            CodePlace::At(CopiedPlace::Missed { jump, .. }) => {
+                return Ok(Some(self.handle_missed_target(subject, (thread, recorded), jump, images, sink)?));
+            }
+            CodePlace::At(CopiedPlace::Stepped { jump, .. }) => {
+                return Ok(Some(self.step_jump(subject, (thread, recorded), jump, images, sink)?));
+            }
+            _ => {}
         }
-        let Some((to, jump)) = self.traps.get(&at.wrapping_sub(1)).copied() else { return Ok(None) };
+        let Some(to) = self.traps.get(&at.wrapping_sub(1)).copied() else { return Ok(None) };
         ptrace::set_instruction_pointer(thread, to)?;
-        let Some(site) = jump else { return Ok(Some(SinkFlow::Continue)) };
-        self.drain(thread, sink)?;
-        sink.record(recorded.number, u64::from(site))?;
-        let to = subject.step_to_target(thread, |at| self.is_copy(at))?;
-        Ok(Some(sink.record(recorded.number, to.map_or(NOWHERE, |to| images.in_file(to)))?))
+        Ok(Some(SinkFlow::Continue))
     }
 
     /// Returns true if a trap by the trap flag, which the program has set, would also occur without copies. It would before an
@@ -253,7 +299,7 @@ impl Trampolines {
     fn is_step_of_program(&mut self, thread: Tid, at: u64) -> bool {
         let is_next = match self.place_at(at) {
             CodePlace::Outside | CodePlace::At(CopiedPlace::Head { saved: false, .. } | CopiedPlace::Body { .. }) => true,
-            CodePlace::At(CopiedPlace::Head { .. } | CopiedPlace::Recorded { .. }) | CodePlace::Inside => false,
+            CodePlace::At(_) | CodePlace::Inside => false,
         };
         let original = self.to_image(at);
         let last = self.threads.get_mut(&thread).filter(|_| is_next).map(|recorded| recorded.last_step.replace(original));
@@ -273,7 +319,8 @@ impl Trampolines {
             ptrace::set_registers(thread, &Registers { rcx, rip, ..registers })?;
             return Ok(true);
         }
-        let is_trap = self.traps.contains_key(&at.wrapping_sub(1));
+        let is_lookup = matches!(self.place_at(at), CodePlace::At(CopiedPlace::Missed { .. } | CopiedPlace::Stepped { .. }));
+        let is_trap = is_lookup || self.traps.contains_key(&at.wrapping_sub(1));
         if is_trap {
             ptrace::set_instruction_pointer(thread, at - 1)?;
         }
@@ -293,23 +340,20 @@ impl Trampolines {
         }
         for _ in 0..MAX_STEPS {
             let registers = ptrace::registers(thread)?;
-            let place = self.place_at(registers.rip);
-            let (rip, rcx) = match place {
+            match self.place_at(registers.rip) {
                 CodePlace::Outside => return Ok(false),
-                CodePlace::At(CopiedPlace::Head { site, saved } | CopiedPlace::Recorded { site, saved }) => {
-                    (self.sites[site as usize], self.program_rcx(thread, saved, &registers)?)
+                CodePlace::At(CopiedPlace::Body { intact: false, .. }) | CodePlace::Inside if !is_final && is_fault => return Ok(false),
+                CodePlace::At(CopiedPlace::Body { intact: false, .. }) if !is_final => {}
+                CodePlace::Inside if is_fault => return Ok(false),
+                CodePlace::Inside => {}
+                CodePlace::At(place) => {
+                    ptrace::set_registers(thread, &self.registers_in_image(thread, &place, &registers)?)?;
+                    return Ok(place.is_recorded());
                 }
-                CodePlace::At(CopiedPlace::Body { original, intact }) if intact || is_final => (original, registers.rcx),
-                CodePlace::At(CopiedPlace::Body { .. }) | CodePlace::Inside if is_fault => return Ok(false),
-                CodePlace::At(CopiedPlace::Body { .. }) | CodePlace::Inside => {
-                    if subject.step(thread)?.is_none() {
-                        return Ok(false);
-                    }
-                    continue;
-                }
-            };
-            ptrace::set_registers(thread, &Registers { rip, rcx, ..registers })?;
-            return Ok(matches!(place, CodePlace::At(CopiedPlace::Recorded { .. })));
+            }
+            if subject.step(thread)?.is_none() {
+                return Ok(false);
+            }
         }
         Ok(false)
     }
@@ -329,121 +373,26 @@ impl Trampolines {
         let at = ptrace::instruction_pointer(thread)?;
         let is_there =
             |place: &CopiedPlace| matches!(place, CopiedPlace::Recorded { site, saved: false } if self.sites[*site as usize] == at);
-        let places = self.areas.iter().flat_map(|(_, places)| places);
+        let places = self.areas.iter().flat_map(|area| &area.places);
         match places.filter(|(_, place)| is_there(place)).find(|(copied, _)| !self.is_released(*copied)) {
             Some((copied, _)) => ptrace::set_instruction_pointer(thread, *copied),
             None => Ok(()),
         }
     }
 
-    /// Removes from the image what was written for code in `range`, which the program is about to change. The heads of that code's copies
-    /// are made to jump back to the image, since other copies branch to them. All threads must be stopped;
-    /// [`Trampolines::move_out_of_released_code`] moves those in such a copy.
-    pub fn release(&mut self, range: &Range<u64>, subject: &TracedProcess) -> io::Result<()> {
-        let known = self.released.iter().map(|copy| copy.start).chain(self.areas.iter().map(|(area, _)| area.end));
-        let mut ends: Vec<u64> = self.patches.iter().map(|patch| patch.target).chain(known).collect();
-        ends.sort_unstable();
-        let copy = |patch: &InstalledPatch| patch.target..ends[ends.partition_point(|end| *end <= patch.target)];
-        let is_touched = |patch: &InstalledPatch| {
-            let written = patch.address..patch.address + patch.length as u64;
-            let mut originals = self.places_in(&copy(patch)).iter().filter_map(|(_, place)| self.image_address(place));
-            overlap(&written, range) || originals.any(|at| is_instruction_in(at, range, subject))
-        };
-        let touched: HashSet<u64> = self.patches.iter().filter(|patch| is_touched(patch)).map(|patch| patch.address).collect();
-        // Without its relay, a site has a breakpoint.
-        let is_broken = |relay: Relay| [relay.site, relay.address, relay.host].iter().any(|address| touched.contains(address));
-        let is_gone = |patch: &InstalledPatch| touched.contains(&patch.address) || (patch.is_relay() && patch.relay.is_some_and(is_broken));
-        let loses_relay = |patch: &InstalledPatch| !is_gone(patch) && patch.relay.is_some_and(is_broken);
-        let is_head = |patch: &InstalledPatch| matches!(self.places_in(&copy(patch)).first(), Some((_, CopiedPlace::Head { .. })));
-        let (mut original, mut heads, mut copies) = (Vec::new(), Vec::new(), Vec::new());
-        for patch in &self.patches {
-            if loses_relay(patch) {
-                original.push((patch.address, [INT3, patch.original_bytes[1]].to_vec()));
-            } else if is_gone(patch) {
-                original.push((patch.address, patch.original_bytes[..patch.length].to_vec()));
-                if !patch.is_relay() {
-                    heads.extend(is_head(patch).then(|| (patch.target, jump(patch.target, patch.address))));
-                    copies.push(copy(patch));
-                }
-            }
-        }
-        heads.sort_unstable();
-        let original: Vec<(u64, &[u8])> = original.iter().map(|(address, bytes)| (*address, bytes.as_slice())).collect();
-        subject.memory.patch(&original)?;
-        // The copies lie in a mapping of this session's own, so that the journal need not know of them.
-        let heads: Vec<(u64, &[u8])> = heads.iter().map(|(address, bytes)| (*address, bytes.as_slice())).collect();
-        Memory::open(subject.process)?.patch(&heads)?;
-        let addresses_of = |is_one: &dyn Fn(&InstalledPatch) -> bool| -> HashSet<u64> {
-            self.patches.iter().filter(|patch| is_one(patch)).map(|patch| patch.address).collect()
-        };
-        let (gone, without_relay) = (addresses_of(&is_gone), addresses_of(&loses_relay));
-        self.released.extend(copies);
-        self.remove_released(&gone, &without_relay)
-    }
-
-    /// Forgets the patches at the addresses `gone`, and notes the breakpoints at those of sites that have lost their relays.
-    fn remove_released(&mut self, gone: &HashSet<u64>, without_relay: &HashSet<u64>) -> io::Result<()> {
-        let (gone, left): (Vec<InstalledPatch>, Vec<InstalledPatch>) =
-            std::mem::take(&mut self.patches).into_iter().partition(|patch| gone.contains(&patch.address));
-        self.patches = left;
-        for patch in self.patches.iter_mut().filter(|patch| without_relay.contains(&patch.address)) {
-            patch.new_bytes[..2].copy_from_slice(&[INT3, patch.original_bytes[1]]);
-            (patch.length, patch.relay) = (1, None);
-            self.traps.insert(patch.address, (patch.target, None));
-        }
-        for patch in &gone {
-            self.traps.remove(&patch.address);
-            self.relays.remove(&patch.address);
-            if let Some(relay) = patch.relay.filter(|_| patch.is_relay()) {
-                relay.move_threads(self.threads.keys())?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Moves a stopped thread from a copy of released code to the image. `step` single-steps the thread, and returns false if it cannot.
-    pub fn move_out_of_released_code(&self, thread: Tid, step: &dyn Fn() -> Result<bool, CollectError>) -> Result<(), CollectError> {
-        loop {
-            let registers = ptrace::registers(thread)?;
-            if !self.is_released(registers.rip) {
-                return Ok(());
-            }
-            let (rip, rcx) = match self.place_at(registers.rip) {
-                CodePlace::At(CopiedPlace::Head { site, saved } | CopiedPlace::Recorded { site, saved }) => {
-                    (self.sites[site as usize], self.program_rcx(thread, saved, &registers)?)
-                }
-                CodePlace::At(CopiedPlace::Body { original, .. }) => (original, registers.rcx),
-                CodePlace::Inside if step()? => continue,
-                CodePlace::Inside | CodePlace::Outside => return Ok(()),
-            };
-            return Ok(ptrace::set_registers(thread, &Registers { rip, rcx, ..registers })?);
-        }
-    }
-
-    fn is_released(&self, address: u64) -> bool {
-        self.released.iter().any(|copy| copy.contains(&address))
-    }
-
-    /// The places in one copy.
-    fn places_in(&self, copy: &Range<u64>) -> &[(u64, CopiedPlace)] {
-        let places = self.places_around(copy.start).unwrap_or_default();
-        &places[places.partition_point(|place| place.0 < copy.start)..places.partition_point(|place| place.0 < copy.end)]
-    }
-
-    /// The image address of the instruction executed at a place; `None` in a head.
-    fn image_address(&self, place: &CopiedPlace) -> Option<u64> {
-        match place {
-            CopiedPlace::Head { .. } => None,
-            CopiedPlace::Recorded { site, .. } => Some(self.sites[*site as usize]),
-            CopiedPlace::Body { original, .. } => Some(*original),
+    /// The address in the image that belongs to a place.
+    pub fn original_address(&self, place: &CopiedPlace) -> u64 {
+        match *place {
+            CopiedPlace::Head { site, .. } | CopiedPlace::Recorded { site, .. } => self.sites[site as usize],
+            CopiedPlace::Body { original, .. } => original,
+            CopiedPlace::Lookup { jump, .. } | CopiedPlace::Missed { jump, .. } | CopiedPlace::Stepped { jump, .. } => jump,
         }
     }
 
     /// Translates an address in a copy to the image; others are returned unchanged.
     pub fn to_image(&self, address: u64) -> u64 {
         match self.place_at(address) {
-            CodePlace::At(CopiedPlace::Head { site, .. } | CopiedPlace::Recorded { site, .. }) => self.sites[site as usize],
-            CodePlace::At(CopiedPlace::Body { original, .. }) => original,
+            CodePlace::At(place) => self.original_address(&place),
             CodePlace::Outside | CodePlace::Inside => address,
         }
     }
@@ -454,8 +403,8 @@ impl Trampolines {
     }
 
     /// The places in the area that an address lies in.
-    fn places_around(&self, address: u64) -> Option<&[(u64, CopiedPlace)]> {
-        self.areas.iter().find(|(area, _)| area.contains(&address)).map(|(_, places)| places.as_slice())
+    pub fn places_around(&self, address: u64) -> Option<&[(u64, CopiedPlace)]> {
+        self.areas.iter().find(|area| area.range.contains(&address)).map(|area| area.places.as_slice())
     }
 
     /// Removes the patches from a memory: this process's, or that of a child with a copy of it.
@@ -463,14 +412,23 @@ impl Trampolines {
         write(&self.patches, memory, |patch| &patch.original_bytes)
     }
 
-    fn program_rcx(&self, thread: Tid, saved: bool, registers: &Registers) -> io::Result<u64> {
-        match self.threads.get(&thread) {
-            Some(recorded) if saved => self.rings.saved(recorded.ring),
-            _ => Ok(registers.rcx),
+    /// The registers that the program has at a place in a copy, and the place's address in the image.
+    pub fn registers_in_image(&self, thread: Tid, place: &CopiedPlace, registers: &Registers) -> io::Result<Registers> {
+        let found = Registers { rip: self.original_address(place), ..*registers };
+        let Some(ring) = self.threads.get(&thread).map(|recorded| recorded.ring) else { return Ok(found) };
+        match *place {
+            CopiedPlace::Head { saved: true, .. } | CopiedPlace::Recorded { saved: true, .. } => {
+                Ok(Registers { rcx: self.rings.saved(ring)?, ..found })
+            }
+            CopiedPlace::Lookup { saved: true, .. } | CopiedPlace::Missed { .. } => {
+                let word = |offset| self.rings.word(ring, offset);
+                Ok(Registers { rax: word(SAVED_RAX)?, rcx: word(SAVED_RCX)?, rdx: word(SAVED_RDX)?, ..found })
+            }
+            _ => Ok(found),
         }
     }
 
-    fn place_at(&self, address: u64) -> CodePlace {
+    pub fn place_at(&self, address: u64) -> CodePlace {
         let Some(places) = self.places_around(address) else {
             let site = self.relays.get(&address);
             return site.map_or(CodePlace::Outside, |site| CodePlace::At(CopiedPlace::Head { site: *site, saved: false }));
@@ -480,14 +438,4 @@ impl Trampolines {
             Err(_) => CodePlace::Inside,
         }
     }
-}
-
-/// Returns true if the instruction at an image address has bytes in `range`.
-fn is_instruction_in(at: u64, range: &Range<u64>, subject: &TracedProcess) -> bool {
-    if at >= range.start || at + MAX_INSTRUCTION_LENGTH <= range.start {
-        return range.contains(&at);
-    }
-    let mut code = subject.memory.read_some(at, MAX_INSTRUCTION_LENGTH as usize);
-    subject.session.hide_changes(at, &mut code);
-    decode(&code, at).is_some_and(|instruction| instruction.next_ip() > range.start)
 }

@@ -150,6 +150,7 @@ fn sees(collector: &dyn Collector, executable: &Executable, place: u64) -> Resul
         jumps: &[],
         blocks: std::slice::from_ref(&block),
         guarded: &HashSet::new(),
+        unwatched: &HashSet::new(),
         libraries: &[],
         recipe: RepeatRecipe::NONE,
         first: None,

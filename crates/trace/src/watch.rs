@@ -94,12 +94,12 @@ impl<'a> Watch<'a> {
     }
 
     /// Stops watching the libraries whose code overlaps unmapped memory, and returns them.
-    pub fn unmap(&mut self, unmapped: &Range<u64>) -> Vec<Image> {
+    pub fn unmap(&mut self, unmapped: &Range<u64>, memory: &Memory) -> Vec<Image> {
         let gone = self.images.forget(unmapped);
         for image in &gone {
             match &mut self.means {
                 Watched::Breakpoints(breakpoints) => breakpoints.forget(&(image.area..image.area + AREA_SIZE)),
-                Watched::Trampolines(trampolines) => trampolines.forget(image),
+                Watched::Trampolines(trampolines) => trampolines.forget(image, memory),
                 Watched::Steps(steps) => steps.forget(image),
                 Watched::Nothing | Watched::Hardware(_) | Watched::Uprobes(..) => {}
             }
@@ -529,6 +529,9 @@ fn record_hit(
     sink: &mut dyn Sink,
 ) -> Result<SinkFlow, CollectError> {
     ptrace::set_instruction_pointer(thread, breakpoints.slot(site))?;
+    if let Some(block) = breakpoints.block_number(site) {
+        sink.record(number, u64::from(block))?;
+    }
     let flow = sink.record(number, u64::from(breakpoints.number(site)))?;
     if breakpoints.is_jump(site) {
         let to = subject.step_to_target(thread, |at| breakpoints.slot_progress(at).is_some())?;

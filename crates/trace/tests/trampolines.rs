@@ -54,6 +54,7 @@ fn collect_sites(collector: &dyn Collector, command: ProgramStart, blocks: &[Ran
         jumps: &[],
         blocks,
         guarded: &HashSet::new(),
+        unwatched: &HashSet::new(),
         libraries: &[],
         recipe,
         first: None,

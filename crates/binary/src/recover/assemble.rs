@@ -3,8 +3,9 @@
 //! A block starts at an entry, at a branch target, at a landing pad, or after a branch or return. It ends where another block starts or
 //! control does not continue. If code jumps into the middle of an instruction, two blocks overlap and share their end.
 
-use super::explore::{CodeFlow, Exploration, LOCK_PREFIX, Resolution};
+use super::explore::{Exploration, LOCK_PREFIX, Resolution};
 use super::padding;
+use super::reached::{CodeFlow, Reached};
 use super::regions::{Families, is_cold};
 use crate::graph::*;
 use std::collections::{BTreeSet, HashMap};
@@ -112,8 +113,8 @@ impl AssembledFunction<'_, '_, '_> {
         }
     }
 
-    fn reached_instructions(&self) -> impl Iterator<Item = (u64, super::explore::ReachedInstruction)> + '_ {
-        self.ranges.iter().flat_map(|r| self.explored.instructions.range(r.clone())).map(|(a, r)| (*a, *r))
+    fn reached_instructions(&self) -> impl Iterator<Item = (u64, ReachedInstruction)> + '_ {
+        self.ranges.iter().flat_map(|r| self.explored.instructions.range(r.clone()))
     }
 
     fn is_inside(&self, address: u64) -> bool {
@@ -125,14 +126,14 @@ impl AssembledFunction<'_, '_, '_> {
         let is_cold_part = |at: &u64| self.explored.known.symbols.get(at).is_some_and(|name| is_cold(name));
         let mut entries: BTreeSet<u64> = self.regions.iter().copied().filter(|at| self.explored.is_function_start(*at)).collect();
         entries.extend(self.ranges.iter().flat_map(|r| self.explored.call_targets.range(r.clone())));
-        entries.retain(|at| self.explored.instructions.contains_key(at) && !is_cold_part(at));
-        // Without symbols, a cold part that starts at the stack depth of an entry looks like a function. However, nothing calls it or
-        // takes its address.
+        entries.retain(|at| self.explored.instructions.contains(*at) && !is_cold_part(at));
+        // Without symbols, a cold part that starts at the stack depth of an entry looks like a function. But nothing calls it or takes its
+        // address.
         if entries.iter().any(|at| self.explored.is_used_as_function(*at)) {
             entries.retain(|at| self.explored.is_used_as_function(*at));
         }
         if entries.is_empty() {
-            let first = self.regions.iter().copied().find(|at| !is_cold_part(at) && self.explored.instructions.contains_key(at));
+            let first = self.regions.iter().copied().find(|at| !is_cold_part(at) && self.explored.instructions.contains(*at));
             let first = first.or_else(|| self.reached_instructions().next().map(|(at, _)| at));
             entries.insert(first.unwrap_or(self.regions[0]));
         }
@@ -147,7 +148,7 @@ impl AssembledFunction<'_, '_, '_> {
     fn find_landing_pads(&self) -> Vec<u64> {
         let frames = self.regions.iter().filter_map(|at| self.explored.frames.index_at(*at));
         let pads = frames.flat_map(|f| self.explored.frames.frames[f].protected.iter().map(|p| p.landing_pad));
-        let pads: BTreeSet<u64> = pads.filter(|pad| self.is_inside(*pad) && self.explored.instructions.contains_key(pad)).collect();
+        let pads: BTreeSet<u64> = pads.filter(|pad| self.is_inside(*pad) && self.explored.instructions.contains(*pad)).collect();
         pads.into_iter().collect()
     }
 
@@ -168,28 +169,28 @@ impl AssembledFunction<'_, '_, '_> {
             }
         }
         for (at, _) in self.reached_instructions().filter(|(at, _)| self.explored.speculative.contains(at)) {
-            let before = self.explored.instructions.range(..at).next_back();
-            if before.is_none_or(|(before, reached)| {
-                before + u64::from(reached.size) != at || self.explored.call_returns(*before) == Returns::Never
-            }) {
+            let before = self.explored.instructions.last_before(at);
+            if before
+                .is_none_or(|(before, reached)| before + u64::from(reached.size) != at || self.explored.call_returns(before) == Returns::Never)
+            {
                 starts.insert(at);
             }
         }
         starts.extend(self.explored.known.observations.iter().filter(|o| !self.is_return(o)).map(|o| o.to));
-        starts.retain(|at| self.is_inside(*at) && self.explored.instructions.contains_key(at));
+        starts.retain(|at| self.is_inside(*at) && self.explored.instructions.contains(*at));
         starts
     }
 
     /// Returns true if an observed transfer is the return of a call.
     fn is_return(&self, seen: &GraphObservation) -> bool {
-        let reached = self.explored.instructions.get(&seen.from);
+        let reached = self.explored.instructions.get(seen.from);
         reached.is_some_and(|r| matches!(r.flow, CodeFlow::Call(_) | CodeFlow::CallIndirect) && seen.from + u64::from(r.size) == seen.to)
     }
 
     fn build_block(&self, start: u64, starts: &BTreeSet<u64>) -> Option<CodeBlock> {
         let mut at = start;
         loop {
-            let reached = self.explored.instructions.get(&at)?;
+            let reached = self.explored.instructions.get(at)?;
             let next = at + u64::from(reached.size);
             let end = match reached.flow {
                 CodeFlow::Conditional(_) => Some(BlockEnd::Conditional),
@@ -201,8 +202,8 @@ impl AssembledFunction<'_, '_, '_> {
                     Some(BlockEnd::CallWithoutReturn)
                 }
                 _ if starts.contains(&next) => Some(BlockEnd::FallThrough),
-                _ if !self.is_inside(next) && self.explored.instructions.contains_key(&next) => Some(BlockEnd::FallThrough),
-                _ if !self.explored.instructions.contains_key(&next) => Some(BlockEnd::Unknown),
+                _ if !self.is_inside(next) && self.explored.instructions.contains(next) => Some(BlockEnd::FallThrough),
+                _ if !self.explored.instructions.contains(next) => Some(BlockEnd::Unknown),
                 _ => None,
             };
             if let Some(end) = end {
@@ -221,8 +222,7 @@ impl AssembledFunction<'_, '_, '_> {
         calls: &mut Vec<CallSite>,
     ) {
         let mut at = block.start;
-        loop {
-            let reached = self.explored.instructions[&at];
+        while let Some(reached) = self.explored.instructions.get(at) {
             let next = at + u64::from(reached.size);
             for transfer in self.find_transfers(at, reached, block) {
                 match transfer {
@@ -254,7 +254,7 @@ impl AssembledFunction<'_, '_, '_> {
         }
     }
 
-    fn find_transfers(&self, at: u64, reached: super::explore::ReachedInstruction, block: &CodeBlock) -> Vec<Transfer> {
+    fn find_transfers(&self, at: u64, reached: ReachedInstruction, block: &CodeBlock) -> Vec<Transfer> {
         let next = at + u64::from(reached.size);
         let is_last = at == block.last;
         match reached.flow {
@@ -265,7 +265,7 @@ impl AssembledFunction<'_, '_, '_> {
             CodeFlow::Next | CodeFlow::Return | CodeFlow::Stop => Vec::new(),
             CodeFlow::Call(_) | CodeFlow::CallIndirect => {
                 let callee = match (self.explored.called_import(at), reached.flow) {
-                    (Some(name), _) => CodeCallee::Import(name),
+                    (Some(name), _) => CodeCallee::Import(name.to_owned()),
                     (None, CodeFlow::Call(to)) => self.callee_at(to),
                     (None, _) => CodeCallee::Indirect,
                 };
@@ -297,7 +297,7 @@ impl AssembledFunction<'_, '_, '_> {
 
     /// Returns a transfer to an address: an edge in the function, or otherwise a call.
     fn transfer_to(&self, to: u64, kind: CodeEdgeKind, call: CallKind) -> Transfer {
-        if self.is_inside(to) && self.explored.instructions.contains_key(&to) {
+        if self.is_inside(to) && self.explored.instructions.contains(to) {
             return Transfer::Edge(to, kind);
         }
         Transfer::Call(call, self.callee_at(to))

@@ -3,7 +3,7 @@
 //! The index is traced backwards from the instruction that reads the table, along all paths, through copies and additions of constants.
 //! On each path, a conditional jump on a comparison with a constant bounds the index. If a path has no check, the index is unbounded.
 
-use super::explore::CodeFlow;
+use super::reached::CodeFlow;
 use super::sums::{Atom, SumLocation, SumPosition, SumValue};
 use super::values::{FunctionBody, register_number};
 use iced_x86::{ConditionCode, Instruction, Mnemonic, OpKind, Register};

@@ -78,7 +78,8 @@ impl<'a> FileCode<'a> {
     }
 
     pub fn is_stub(&self, address: u64) -> bool {
-        self.stub_ranges.iter().any(|r| r.contains(&address)) || self.stubs.contains_key(&address)
+        // All stubs are in these ranges.
+        self.stub_ranges.iter().any(|r| r.contains(&address))
     }
 
     /// Returns the eight-byte word at an address after loading.

@@ -9,6 +9,7 @@ mod gaps;
 use super::code::FileCode;
 use super::frames::UnwindTables;
 use super::imports;
+use super::reached::{CodeFlow, Reached, ReachedCode};
 use crate::graph::{Doubt, GraphObservation, Returns, Uncertainty};
 use crate::instruction::{BranchInstruction, branch, decode};
 use candidates::data_words;
@@ -17,27 +18,6 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 /// Alignment of functions in bytes.
 const FUNCTION_ALIGNMENT: u64 = 16;
-
-/// The effect of an instruction on control flow.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CodeFlow {
-    Next,
-    Call(u64),
-    /// A call through a register or memory.
-    CallIndirect,
-    Conditional(u64),
-    Jump(u64),
-    /// A jump through a register or memory.
-    JumpIndirect,
-    Return,
-    Stop,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ReachedInstruction {
-    pub size: u8,
-    pub flow: CodeFlow,
-}
 
 /// The targets of an indirect jump.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -73,7 +53,8 @@ pub struct Exploration<'k, 'a> {
     pub code: &'a FileCode<'a>,
     pub frames: &'a UnwindTables<'a>,
     pub known: &'k KnownCode,
-    pub instructions: BTreeMap<u64, ReachedInstruction>,
+    /// Reachable instructions by address.
+    pub instructions: ReachedCode,
     /// Starts of functions without unwind information.
     pub starts: BTreeSet<u64>,
     pub call_targets: BTreeSet<u64>,
@@ -101,7 +82,7 @@ impl<'k, 'a> Exploration<'k, 'a> {
             code,
             frames,
             known,
-            instructions: BTreeMap::new(),
+            instructions: ReachedCode::new(&code.sections),
             starts: BTreeSet::new(),
             call_targets: BTreeSet::new(),
             address_taken: BTreeSet::new(),
@@ -221,7 +202,7 @@ impl<'k, 'a> Exploration<'k, 'a> {
         self.follow_scheduled();
         while !self.candidates.is_empty() {
             let candidates = std::mem::take(&mut self.candidates);
-            let fresh: Vec<u64> = candidates.into_iter().filter(|at| !self.instructions.contains_key(at)).collect();
+            let fresh: Vec<u64> = candidates.into_iter().filter(|at| !self.instructions.contains(*at)).collect();
             for at in fresh {
                 if self.looks_like_function(at) {
                     self.address_taken.insert(at);
@@ -242,7 +223,7 @@ impl<'k, 'a> Exploration<'k, 'a> {
     fn follow_from(&mut self, mut at: u64) {
         let mut before: Option<Instruction> = None;
         loop {
-            if self.instructions.contains_key(&at) || self.code.is_stub(at) {
+            if self.instructions.contains(at) || self.code.is_stub(at) {
                 return;
             }
             let Some(instruction) = self.code.binary.code_at(at).filter(|_| self.code.is_code(at)).and_then(|bytes| decode(bytes, at))
@@ -354,8 +335,9 @@ impl<'k, 'a> Exploration<'k, 'a> {
         }
     }
 
+    /// Whether the call at an address returns.
     pub fn call_returns(&self, at: u64) -> Returns {
-        let Some(reached) = self.instructions.get(&at) else { return Returns::Maybe };
+        let Some(reached) = self.instructions.get(at) else { return Returns::Maybe };
         let next = at + u64::from(reached.size);
         if self.known.observations.iter().any(|o| o.from == at && o.to == next) {
             return Returns::Maybe;
@@ -366,8 +348,8 @@ impl<'k, 'a> Exploration<'k, 'a> {
             return Returns::Never;
         }
         match self.called_import(at) {
-            Some(name) if imports::never_returns(&name) => Returns::Never,
-            Some(name) if imports::returns_twice(&name) => Returns::Twice,
+            Some(name) if imports::never_returns(name) => Returns::Never,
+            Some(name) if imports::returns_twice(name) => Returns::Twice,
             Some(_) => Returns::Maybe,
             None => match reached.flow {
                 CodeFlow::Call(callee) if self.known.never_returning.contains(&callee) => Returns::Never,
@@ -383,23 +365,22 @@ impl<'k, 'a> Exploration<'k, 'a> {
     /// Returns true if an address is inside a reached instruction. The byte after a `lock` prefix does not count, because code may jump
     /// there.
     pub fn is_within_instruction(&self, at: u64) -> bool {
-        let before = self.instructions.range(..at).next_back().filter(|(start, reached)| at < *start + u64::from(reached.size));
-        before.is_some_and(|(start, _)| *start + 1 != at || self.code.binary.bytes_at(*start).is_none_or(|bytes| bytes[0] != LOCK_PREFIX))
+        let before = self.instructions.last_before(at).filter(|(start, reached)| at < *start + u64::from(reached.size));
+        before.is_some_and(|(start, _)| start + 1 != at || self.code.binary.bytes_at(start).is_none_or(|bytes| bytes[0] != LOCK_PREFIX))
     }
 
-    /// Returns the imported function to which the call or jump at an address leads, directly or through a stub. Returns `None` for other
-    /// targets.
-    pub fn called_import(&self, at: u64) -> Option<String> {
-        let reached = self.instructions.get(&at)?;
+    /// The imported function that the call or jump at an address leads to, directly or through a stub. `None` for other targets.
+    pub fn called_import(&self, at: u64) -> Option<&str> {
+        let reached = self.instructions.get(at)?;
         match reached.flow {
-            CodeFlow::Call(to) | CodeFlow::Jump(to) | CodeFlow::Conditional(to) => self.code.stubs.get(&to)?.import.clone(),
+            CodeFlow::Call(to) | CodeFlow::Jump(to) | CodeFlow::Conditional(to) => self.code.stubs.get(&to)?.import.as_deref(),
             CodeFlow::CallIndirect | CodeFlow::JumpIndirect => {
                 let instruction = decode(self.code.binary.code_at(at)?, at)?;
                 if !instruction.is_ip_rel_memory_operand() {
                     return None;
                 }
                 match self.code.words.get(&instruction.memory_displacement64())? {
-                    super::code::CodeWord::Import(name) => Some(name.clone()),
+                    super::code::CodeWord::Import(name) => Some(name),
                     _ => None,
                 }
             }

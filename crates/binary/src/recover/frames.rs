@@ -30,6 +30,8 @@ pub struct UnwindEntry<'a> {
 pub struct UnwindTables<'a> {
     /// Disjoint entries in order of address.
     pub frames: Vec<UnwindEntry<'a>>,
+    /// The starts of the entries, which are close together in memory for searching.
+    starts: Vec<u64>,
     section: EhFrame<UnwindSlice<'a>>,
     bases: BaseAddresses,
 }
@@ -43,7 +45,7 @@ impl<'a> UnwindTables<'a> {
         let got = binary.section(".got").map_or(0, |(got, _)| got.start);
         let bases = BaseAddresses::default().set_eh_frame(range.start).set_text(text).set_got(got);
         let section = EhFrame::new(data, LittleEndian);
-        let mut all = UnwindTables { frames: Vec::new(), section, bases };
+        let mut all = UnwindTables { frames: Vec::new(), starts: Vec::new(), section, bases };
         let mut entries = all.section.entries(&all.bases);
         while let Ok(Some(entry)) = entries.next() {
             let CieOrFde::Fde(partial) = entry else { continue };
@@ -66,6 +68,7 @@ impl<'a> UnwindTables<'a> {
             end = end.max(f.end);
             is_separate
         });
+        all.starts = all.frames.iter().map(|f| f.start).collect();
         for at in 0..all.frames.len() {
             all.frames[at].starts_as_function = all.is_entry_depth(at, all.frames[at].start) != Some(false);
         }
@@ -74,7 +77,7 @@ impl<'a> UnwindTables<'a> {
 
     /// Returns the index of the entry that describes an address.
     pub fn index_at(&self, address: u64) -> Option<usize> {
-        let after = self.frames.partition_point(|f| f.start <= address);
+        let after = self.starts.partition_point(|start| *start <= address);
         after.checked_sub(1).filter(|&at| address < self.frames[at].end)
     }
 

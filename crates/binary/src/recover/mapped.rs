@@ -4,7 +4,8 @@
 //! the machine block that contains its start.
 
 use super::code::FileCode;
-use super::explore::{CodeFlow, flow_of};
+use super::explore::flow_of;
+use super::reached::CodeFlow;
 use crate::address_map::{AddressMap, MapBlock, MapFunction};
 use crate::graph::{CodeBlock, CodeEdge, CodeEdgeKind, CompilerFrequencies, FunctionGraph, GraphSource, ProgramGraph};
 use crate::instruction::decode;

@@ -16,6 +16,7 @@ mod imports;
 mod mapped;
 mod names;
 mod padding;
+mod reached;
 mod regions;
 mod sums;
 mod tables;
@@ -26,8 +27,9 @@ use crate::elf::Binary;
 use crate::error::BinaryError;
 use crate::graph::{Doubt, GraphObservation, ProgramGraph, Uncertainty};
 use code::FileCode;
-use explore::{CodeFlow, Exploration, KnownCode, Resolution};
+use explore::{Exploration, KnownCode, Resolution};
 use frames::UnwindTables;
+use reached::CodeFlow;
 use regions::Families;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Range;
@@ -261,7 +263,7 @@ fn find_never_returning(explored: &Exploration, families: &Families) -> HashSet<
         let ranges = family_ranges(explored, regions);
         let ends = |to: u64| classify_departure(explored, &ranges, to);
         let reached = ranges.iter().flat_map(|r| explored.instructions.range(r.clone()));
-        for (&at, reached) in reached.filter(|(at, _)| !explored.speculative.contains(at)) {
+        for (at, reached) in reached.filter(|(at, _)| !explored.speculative.contains(at)) {
             let to = match reached.flow {
                 CodeFlow::Return => Departure::Returns,
                 CodeFlow::Jump(to) | CodeFlow::Conditional(to) => ends(to),
@@ -309,7 +311,7 @@ fn classify_departure(explored: &Exploration, ranges: &[Range<u64>], to: u64) ->
         let never = stub.import.as_deref().is_some_and(imports::never_returns);
         return if never { Departure::Stays } else { Departure::Returns };
     }
-    if ranges.iter().any(|r| r.contains(&to)) || !explored.instructions.contains_key(&to) {
+    if ranges.iter().any(|r| r.contains(&to)) || !explored.instructions.contains(to) {
         return Departure::Stays;
     }
     Departure::To(to)

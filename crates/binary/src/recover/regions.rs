@@ -5,7 +5,9 @@
 //! and its target in two cases: it leads to the middle of the target region, or that region cannot be a function, because its stack is
 //! deeper than at an entry or because its symbol ends in `.cold`.
 
-use super::explore::{CodeFlow, Exploration, Resolution};
+use super::explore::{Exploration, Resolution};
+use super::reached::CodeFlow;
+use crate::instruction::MAX_INSTRUCTION_LENGTH;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
@@ -60,13 +62,16 @@ impl Exploration<'_, '_> {
 fn find_shared_tails(explored: &Exploration) -> BTreeSet<u64> {
     let mut first: BTreeMap<u64, u64> = BTreeMap::new();
     let mut shared = BTreeSet::new();
-    for (&from, reached) in &explored.instructions {
+    let mut region = 0..0;
+    for (from, reached) in explored.instructions.transfers() {
         let CodeFlow::Jump(to) = reached.flow else { continue };
-        if explored.frames.index_at(to).is_some() || explored.region_of(to) != to {
+        if !region.contains(&from) {
+            region = explored.region_range(explored.region_of(from));
+        }
+        if region.contains(&to) || explored.frames.index_at(to).is_some() || explored.region_of(to) != to {
             continue;
         }
-        let region = explored.region_of(from);
-        if region != to && explored.is_function_start(region) && *first.entry(to).or_insert(region) != region {
+        if explored.is_function_start(region.start) && *first.entry(to).or_insert(region.start) != region.start {
             shared.insert(to);
         }
     }
@@ -88,38 +93,41 @@ pub struct Families {
 impl Families {
     /// Joins an exploration's regions into families.
     pub fn new(explored: &Exploration) -> Families {
-        let mut starts: Vec<u64> = Vec::new();
-        let mut end = 0;
-        for &address in explored.instructions.keys() {
-            if address >= end || starts.is_empty() {
-                let start = explored.region_of(address);
-                end = explored.region_range(start).end;
-                starts.push(start);
-            }
+        let mut ranges: Vec<Range<u64>> = Vec::new();
+        let mut at = 0;
+        while let Some(first) = explored.instructions.first_from(at) {
+            let range = explored.region_range(explored.region_of(first));
+            at = range.end.max(first + 1);
+            ranges.push(range);
         }
-        starts.sort_unstable();
-        starts.dedup();
-        let mut families = Families { regions: starts.into_iter().enumerate().map(|(index, start)| (start, index)).collect() };
+        ranges.sort_unstable_by_key(|range| range.start);
+        ranges.dedup();
+        let mut families = Families { regions: ranges.iter().enumerate().map(|(index, range)| (range.start, index)).collect() };
         let shared = find_shared_tails(explored);
         let mut region = 0..0;
-        for (&from, reached) in &explored.instructions {
+        for (from, reached) in explored.instructions.transfers() {
+            let (CodeFlow::Jump(to) | CodeFlow::Conditional(to)) = reached.flow else { continue };
             if !region.contains(&from) {
                 region = explored.region_range(explored.region_of(from));
             }
-            match reached.flow {
-                CodeFlow::Jump(to) | CodeFlow::Conditional(to) if !region.contains(&to) && !shared.contains(&to) => {
-                    families.join_by_jump(explored, from, to);
-                }
-                _ => {}
+            if !region.contains(&to) && !shared.contains(&to) {
+                families.join_by_jump(explored, from, to);
             }
-            let next = from + u64::from(reached.size);
-            if matches!(reached.flow, CodeFlow::Next | CodeFlow::Conditional(_)) && !region.contains(&next) {
-                families.join_by_jump(explored, from, next);
+        }
+        for region in ranges {
+            for (from, reached) in
+                explored.instructions.range(region.end.saturating_sub(MAX_INSTRUCTION_LENGTH).max(region.start)..region.end)
+            {
+                let next = from + u64::from(reached.size);
+                if matches!(reached.flow, CodeFlow::Next | CodeFlow::Conditional(_)) && !region.contains(&next) {
+                    families.join_by_jump(explored, from, next);
+                }
             }
         }
         for (&jump, resolution) in &explored.jumps {
             if let Resolution::Within(targets) = resolution {
-                targets.iter().for_each(|&to| families.join_by_jump(explored, jump, to));
+                let region = explored.region_range(explored.region_of(jump));
+                targets.iter().filter(|to| !region.contains(to)).for_each(|&to| families.join_by_jump(explored, jump, to));
             }
         }
         families.join_landing_pads(explored);
@@ -136,7 +144,7 @@ impl Families {
     }
 
     fn join_by_jump(&mut self, explored: &Exploration, from: u64, to: u64) {
-        if !explored.instructions.contains_key(&to) || (explored.region_of(to) == to && explored.is_function_start(to)) {
+        if !explored.instructions.contains(to) || (explored.region_of(to) == to && explored.is_function_start(to)) {
             return;
         }
         self.join(explored, from, to);

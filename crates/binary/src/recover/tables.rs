@@ -6,7 +6,8 @@
 
 use super::bounds::{IndexBounds, find_index_bounds};
 use super::code::CodeWord;
-use super::explore::{CodeFlow, Exploration, Resolution, flow_of};
+use super::explore::{Exploration, Resolution, flow_of};
+use super::reached::CodeFlow;
 use super::sums::{Atom, SumPosition, SumValue};
 use super::values::FunctionBody;
 use crate::graph::Doubt;

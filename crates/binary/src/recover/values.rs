@@ -6,7 +6,8 @@
 //! Stores through pointers are assumed not to alias, which is unsound. The results are therefore checked (table entries must lead into
 //! the function) or marked as uncertain. [`MAX_SEARCHED_INSTRUCTIONS`] and [`SEARCH_BUDGET`] bound the searches.
 
-use super::explore::{CodeFlow, Exploration};
+use super::explore::Exploration;
+use super::reached::CodeFlow;
 use super::sums::{Atom, SumLocation, SumPosition, SumValue, is_from_table, without_zero_extension};
 use crate::graph::Returns;
 use iced_x86::{Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind, Register};
@@ -51,7 +52,7 @@ impl FunctionBody {
             search_cache: RefCell::default(),
         };
         let mut factory = InstructionInfoFactory::new();
-        for (&address, reached) in reached {
+        for (address, reached) in reached {
             let instruction =
                 explored.code.binary.code_at(address).and_then(|bytes| crate::instruction::decode(bytes, address)).unwrap_or_default();
             body.addresses.push(address);

@@ -192,7 +192,7 @@ impl<'a> PreparedRecording<'a> {
     /// # Errors
     /// No distribution determines the execution, or `show` fails.
     pub fn plan<T>(mut self, show: impl FnOnce(&Planner, &DistributionPlan) -> Result<T>) -> Result<T> {
-        self.find_replaceable(&is_uncertain_jump);
+        self.find_replaceable(&|_, doubt| is_uncertain_jump(doubt));
         let observed = self.is_single.then(ObservedCalls::default);
         let (model, code) = self.planned_model(OPAQUE_FUNCTION_ASSUMPTIONS[0], observed.as_ref())?;
         let weights = self.weights(&model, None)?;
@@ -206,7 +206,7 @@ impl<'a> PreparedRecording<'a> {
         Ok(())
     }
 
-    fn find_replaceable(&mut self, leads_elsewhere: &dyn Fn(&Doubt) -> bool) {
+    fn find_replaceable(&mut self, leads_elsewhere: &dyn Fn(u64, &Doubt) -> bool) {
         (self.subject.blocks, self.subject.guarded) = replaceable_blocks(&self.graphs, &self.pieces, leads_elsewhere);
     }
 
@@ -273,7 +273,7 @@ impl<'a> PreparedRecording<'a> {
         report_opaque_functions(&model);
         let log = Arc::new(first.outcome.log.clone());
         // The first run has shown the targets of uncertain jumps.
-        let leads_elsewhere = |doubt: &Doubt| *doubt == Doubt::UnresolvedJump;
+        let leads_elsewhere = |_, doubt: &Doubt| *doubt == Doubt::UnresolvedJump;
         self.find_replaceable(&leads_elsewhere);
         for (number, assumption) in OPAQUE_FUNCTION_ASSUMPTIONS.into_iter().enumerate() {
             if number > 0 {

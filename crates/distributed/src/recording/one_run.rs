@@ -22,15 +22,19 @@ use trodden_trace::{Collector, FollowEnding, Followed, PartialTrace, RESUMED, TR
 impl PreparedRecording<'_> {
     /// Performs the run and writes its trace. If `shows` is true, the program's output is passed on to the user.
     pub(super) fn record_one_run(&mut self, collector: &dyn Collector, shows: bool) -> Result<u8> {
+        // Length: one run, from its sites to its trace.
         let mut notes = Vec::new();
         let steps = collector.name() == "single-step";
         let (mut model, mut code) = self.model(Assumption::Usual, Some(&ObservedCalls::default()))?;
         let (sites, jumps, blocks) = self.sites_of_one_run(&code, steps);
         check_site_count(sites.len(), collector)?;
         report_opaque_functions(&model);
-        self.find_replaceable(&is_uncertain_jump);
+        // The collector knows where these jumps lead before they lead there.
+        self.find_replaceable(&|at, doubt| is_uncertain_jump(doubt) && jumps.binary_search(&at).is_err());
         let watched = &sites[..blocks];
+        self.subject.unwatched = self.pieces.iter().copied().filter(|piece| watched.binary_search(piece).is_err()).collect();
         let (result, mut has_learned, mut written);
+        let mut first = None;
         if steps {
             result = self.subject.single_run(collector, &sites, &jumps, shows)?;
             has_learned = self.cut_at_early_exits(&result.outcome.followed);
@@ -38,21 +42,31 @@ impl PreparedRecording<'_> {
         } else {
             let mut writer = self.writer(&model, &code, collector, 1)?;
             let known = self.replayed_code(&code, Some(watched), None);
-            let hits = RunHits { code: &known, sites: &sites, jumps: &jumps, steps };
+            let hits = RunHits { code: &known, sites: &sites, blocks, steps };
             let replay;
-            (result, replay) = self.subject.live_run(collector, (&sites, &jumps), shows, |live| hits.replay_live(live, &mut writer))?;
+            let keeps_hits = self.options.keep.is_some();
+            let replay_live = |live| hits.replay_live(live, &mut writer);
+            (result, replay) = self.subject.live_run(collector, (&sites, &jumps), (shows, keeps_hits), replay_live)?;
             let followed = &result.outcome.followed;
             has_learned = self.cut_at_early_exits(followed);
             // Interruptions by signals and code changes are known only now. If there were any, the hits are replayed once more.
             let is_whole = !has_learned && followed.handled_signals.is_empty() && followed.released_code().next().is_none();
-            let replayed = if is_whole { Some(replay.finish(&followed.stacks, &mut writer)?) } else { None };
-            written = replayed.map(|replayed| (writer, replayed));
+            if is_whole {
+                let replayed = replay.finish(&followed.stacks, &mut writer)?;
+                written = Some((writer, replayed));
+            } else {
+                let jumps = replay.into_jumps();
+                first = Some((writer.read_back()?, jumps));
+                written = None;
+            }
         }
         let followed = &result.outcome.followed;
-        let partial = PartialTrace::open(&result.partial)?;
+        let partial = if steps { Some(PartialTrace::open(&result.partial)?) } else { None };
         let mut unplaced = BTreeSet::new();
-        while steps && self.learn_from_steps(&partial, &mut notes, &mut unplaced)? {
-            has_learned = true;
+        if let Some(partial) = &partial {
+            while self.learn_from_steps(partial, &mut notes, &mut unplaced)? {
+                has_learned = true;
+            }
         }
         if has_learned {
             (model, code) = self.model(Assumption::Usual, Some(&ObservedCalls::default()))?;
@@ -60,8 +74,12 @@ impl PreparedRecording<'_> {
         if written.is_none() {
             let mut writer = self.writer(&model, &code, collector, 1)?;
             let known = self.replayed_code(&code, (!steps).then_some(watched), Some(followed));
-            let hits = RunHits { code: &known, sites: &sites, jumps: &jumps, steps };
-            let replayed = hits.replay(&partial, &followed.stacks, &mut writer)?;
+            let hits = RunHits { code: &known, sites: &sites, blocks, steps };
+            let replayed = match (partial, first) {
+                (Some(partial), _) => hits.replay(&partial, &followed.stacks, &mut writer)?,
+                (None, Some((trace, jumps))) => hits.replay_again(&trace, jumps, &followed.stacks, &mut writer)?,
+                (None, None) => unreachable!("the run was stepped or replayed"),
+            };
             written = Some((writer, replayed));
         }
         let (writer, replayed) = written.expect("it is written live or afterwards");
@@ -72,8 +90,8 @@ impl PreparedRecording<'_> {
         self.finish(writer, merged, followed, runs, notes)
     }
 
-    /// Returns the addresses that the run watches (all blocks, followed by the jumps that do not start a block), the jumps whose targets
-    /// are recorded, and how many of the watched addresses are blocks.
+    /// The addresses that the run watches (all blocks, followed by the jumps whose targets are recorded), these jumps, and the number of
+    /// watched addresses that are blocks.
     fn sites_of_one_run(&self, code: &TracedCode, steps: bool) -> (Vec<u64>, Vec<u64>, usize) {
         let jumps = if steps { Vec::new() } else { uncertain_jumps(&self.graphs) };
         let other_stack = functions_that_may_switch_stacks(&self.graphs, &self.image, code, &stack_switching_blocks(code, &self.files));
@@ -84,8 +102,7 @@ impl PreparedRecording<'_> {
         let mut sites = code.addresses();
         sites.retain(|site| !unwatched.contains(site));
         let blocks = sites.len();
-        let others: Vec<u64> = jumps.iter().copied().filter(|jump| sites.binary_search(jump).is_err()).collect();
-        sites.extend(others);
+        sites.extend(&jumps);
         (sites, jumps, blocks)
     }
 

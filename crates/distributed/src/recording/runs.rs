@@ -57,6 +57,8 @@ pub struct RepeatedProgram<'a> {
     pub blocks: Vec<Range<u64>>,
     /// Starts of the blocks that may be entered in their middle by a jump.
     pub guarded: HashSet<u64>,
+    /// Starts of blocks that a single run does not watch.
+    pub unwatched: HashSet<u64>,
     input: RunInput,
     folder: PathBuf,
     /// The program's environment, if it differs from this process's.
@@ -68,7 +70,7 @@ pub struct RepeatedProgram<'a> {
 pub struct RunResult {
     /// How the run ended, and what the collector observed.
     pub outcome: RunOutcome,
-    /// The file with the run's partial trace.
+    /// File of the run's partial trace. It does not exist if the hits were only replayed.
     pub partial: PathBuf,
     /// Number of witnesses recorded.
     pub hits: u64,
@@ -149,6 +151,24 @@ impl Sink for TargetSink<'_> {
     }
 }
 
+/// A sink that counts hits, and stores them if it has a writer.
+struct StoredHits {
+    writer: Option<PartialWriter>,
+    count: u64,
+}
+
+impl Sink for StoredHits {
+    fn record(&mut self, thread: ThreadNumber, what: u64) -> io::Result<SinkFlow> {
+        self.count += 1;
+        self.writer.as_mut().map_or(Ok(SinkFlow::Continue), |writer| writer.record(thread, what))
+    }
+
+    fn record_sites(&mut self, thread: ThreadNumber, sites: &[u32]) -> io::Result<SinkFlow> {
+        self.count += sites.len() as u64;
+        self.writer.as_mut().map_or(Ok(SinkFlow::Continue), |writer| writer.record_sites(thread, sites))
+    }
+}
+
 struct CountSink(Vec<u64>);
 
 impl Sink for CountSink {
@@ -185,9 +205,9 @@ impl<'a> RepeatedProgram<'a> {
             options.libraries.is_empty() || !has_others,
             "this collector cannot trace libraries (--library). Pass --collector trampolines, compiled, ptrace or single-step"
         );
-        let libraries = find_libraries(&options.libraries, &program, options.process)?;
-        let (blocks, guarded, folder) = (Vec::new(), HashSet::new(), PathBuf::new());
-        Ok(Self { options, forward_output, executable, libraries, blocks, guarded, input, folder, environment: None, fresh: None })
+        let libraries = find_libraries(&options.find_libraries, &program, options.process)?;
+        let (blocks, guarded, unwatched, folder) = (Vec::new(), HashSet::new(), HashSet::new(), PathBuf::new());
+        Ok(Self { options, forward_output, executable, libraries, blocks, guarded, unwatched, input, folder, environment: None, fresh: None })
     }
 
     /// The program of a recording that another machine coordinates.
@@ -303,16 +323,19 @@ impl<'a> RepeatedProgram<'a> {
         self.run_to_file(collector, (sites, jumps), None, &self.single_partial(), self.single_run_place(shows))
     }
 
-    /// Performs a single run, like [`Self::single_run`], while `replay` consumes its hits.
+    /// Like [`Self::single_run`], but `replay` consumes the hits during the run. They are stored only if `keeps_hits` is true or their
+    /// size is limited.
     pub fn live_run<T: Send>(
         &self,
         collector: &dyn Collector,
         (sites, jumps): (&[u64], &[u64]),
-        shows: bool,
+        (shows, keeps_hits): (bool, bool),
         replay: impl FnOnce(LiveHits) -> Result<T> + Send,
     ) -> Result<(RunResult, T)> {
-        let partial = self.single_partial();
-        let (mut sink, hits) = live_sink(PartialWriter::create(&partial, self.options.max_size)?);
+        let (partial, max_size) = (self.single_partial(), self.options.max_size);
+        let stores = keeps_hits || max_size.is_some();
+        let writer = if stores { Some(PartialWriter::create(&partial, max_size)?) } else { None };
+        let (mut sink, hits) = live_sink(StoredHits { writer, count: 0 });
         std::thread::scope(|scope| {
             let replaying = scope.spawn(|| replay(hits));
             let begun = Instant::now();
@@ -324,9 +347,8 @@ impl<'a> RepeatedProgram<'a> {
                 // If the replay fails, the run ends with a write error, so the replay's error is the cause.
                 (_, _, Err(error)) | (Err(error), _, Ok(_)) => Err(error),
                 (Ok(_), Err(error), Ok(_)) => Err(error.into()),
-                (Ok(outcome), Ok(writer), Ok(replayed)) => {
-                    let hits = writer.symbols();
-                    writer.finish(&outcome.followed)?;
+                (Ok(outcome), Ok(StoredHits { writer, count: hits }), Ok(replayed)) => {
+                    writer.map_or(Ok(()), |writer| writer.finish(&outcome.followed))?;
                     Ok((RunResult { outcome, partial, hits, time }, replayed))
                 }
             }
@@ -370,6 +392,7 @@ impl<'a> RepeatedProgram<'a> {
     }
 
     fn run(&self, collector: &dyn Collector, watched: WatchedSites, sink: &mut (dyn Sink + Send), place: RunPlace) -> Result<RunOutcome> {
+        // Length: a run is described, started and waited for in one place.
         let RunPlace { core, shows, role } = place;
         // Dropping this removes the copy at the end of the run.
         let _copy;
@@ -386,13 +409,27 @@ impl<'a> RepeatedProgram<'a> {
         let recipe = self.recipe(core);
         let WatchedSites { sites, jumps, first } = watched;
         let (stop, limit) = (command::stop(), self.options.limit);
-        let (executable, blocks, guarded) = (&self.executable, self.blocks.as_slice(), &self.guarded);
+        let (executable, blocks, guarded, unwatched) = (&self.executable, self.blocks.as_slice(), &self.guarded, &self.unwatched);
         let libraries = &self.libraries;
         let (active, begun) = ActiveRun::begin(role, true, !outputs.is_empty());
         let process_sender = Some(begun);
         let note = |text: &str| log::info!("{text}");
-        let run =
-            TraceRun { target, executable, libraries, sites, jumps, blocks, guarded, recipe, first, stop, limit, process_sender, note };
+        let run = TraceRun {
+            target,
+            executable,
+            libraries,
+            sites,
+            jumps,
+            blocks,
+            guarded,
+            unwatched,
+            recipe,
+            first,
+            stop,
+            limit,
+            process_sender,
+            note,
+        };
         let (over, is_over) = io::pipe()?;
         std::thread::scope(|scope| {
             for (pipe, which) in outputs {

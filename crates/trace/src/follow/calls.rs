@@ -161,7 +161,7 @@ impl Following<'_, '_> {
                 }
             }
             libc::SYS_munmap => {
-                for image in self.watch.unmap(&(call.rdi..call.rdi.saturating_add(call.rsi))) {
+                for image in self.watch.unmap(&(call.rdi..call.rdi.saturating_add(call.rsi)), &self.subject.memory) {
                     let area = image.area..image.area + AREA_SIZE;
                     self.subject.inject(thread, Some(self.subject.area), libc::SYS_munmap, [area.start, AREA_SIZE, 0, 0, 0, 0])?;
                     self.calls.shown.forget(&area, &image.code);

@@ -21,7 +21,7 @@ impl Exploration<'_, '_> {
         let named: BTreeSet<u64> = data_words(binary).filter(is_candidate).collect();
         let before = self.instructions.len();
         for at in named {
-            let is_new = !self.instructions.contains_key(&at) && !self.is_within_instruction(at);
+            let is_new = !self.instructions.contains(at) && !self.is_within_instruction(at);
             if is_new && self.may_start_function(at) && self.looks_like_function(at) {
                 self.address_taken.insert(at);
                 self.schedule_function(at);
@@ -51,7 +51,7 @@ impl Exploration<'_, '_> {
         let mut work = vec![start];
         while let Some(mut at) = work.pop() {
             loop {
-                if self.instructions.contains_key(&at) || !seen.insert(at) {
+                if self.instructions.contains(at) || !seen.insert(at) {
                     break;
                 }
                 let inside_known = self.frames.index_at(at).is_some_and(|f| self.frames.frames[f].start != at);

@@ -32,8 +32,8 @@ impl Exploration<'_, '_> {
 
     /// Follows code after traps, where a signal handler may resume execution.
     fn follow_resumed(&mut self) {
-        let stops = self.instructions.iter().filter(|(_, reached)| reached.flow == CodeFlow::Stop);
-        let after: Vec<(u64, u64)> = stops.map(|(at, reached)| (*at, at + u64::from(reached.size))).collect();
+        let stops = self.instructions.transfers().filter(|(_, reached)| reached.flow == CodeFlow::Stop);
+        let after: Vec<(u64, u64)> = stops.map(|(at, reached)| (at, at + u64::from(reached.size))).collect();
         for (stop, next) in after {
             let region = self.region_range(self.region_of(stop));
             if region.contains(&next) && self.is_gap(next) && !self.is_filled(&(next..region.end)) && self.looks_like_code(next) {
@@ -47,14 +47,14 @@ impl Exploration<'_, '_> {
     /// Returns the addresses at which code may begin in gaps of functions with unwind information.
     fn possible_starts(&self) -> BTreeSet<u64> {
         let mut possible_starts: BTreeSet<u64> = self.labels.iter().copied().collect();
-        for (at, reached) in &self.instructions {
+        for (at, reached) in self.instructions.transfers() {
             let next = at + u64::from(reached.size);
             let ends = match reached.flow {
-                CodeFlow::Call(_) | CodeFlow::CallIndirect => self.call_returns(*at) == Returns::Never,
+                CodeFlow::Call(_) | CodeFlow::CallIndirect => self.call_returns(at) == Returns::Never,
                 CodeFlow::Jump(_) | CodeFlow::JumpIndirect | CodeFlow::Return | CodeFlow::Stop => true,
                 CodeFlow::Next | CodeFlow::Conditional(_) => false,
             };
-            let Some(frame) = self.frames.index_at(*at).filter(|_| ends && self.is_gap(next)) else { continue };
+            let Some(frame) = self.frames.index_at(at).filter(|_| ends && self.is_gap(next)) else { continue };
             let end = self.frames.frames[frame].end;
             let Some(bytes) = self.bytes(&(next..end)) else { continue };
             let padded = padding::padding_length(bytes, next) as u64;
@@ -68,7 +68,7 @@ impl Exploration<'_, '_> {
     fn is_gap(&self, at: u64) -> bool {
         self.code.is_code(at)
             && !self.code.is_stub(at)
-            && !self.instructions.contains_key(&at)
+            && !self.instructions.contains(at)
             && !self.is_within_instruction(at)
             && !self.data.contains(&at)
     }
@@ -94,7 +94,7 @@ impl Exploration<'_, '_> {
         let mut work = vec![start];
         while let Some(mut at) = work.pop() {
             loop {
-                if self.instructions.contains_key(&at) || !seen.insert(at) {
+                if self.instructions.contains(at) || !seen.insert(at) {
                     break;
                 }
                 let decoded = self.code.binary.code_at(at).filter(|_| region.contains(&at)).and_then(|bytes| decode(bytes, at));
@@ -113,7 +113,7 @@ impl Exploration<'_, '_> {
                         work.push(to);
                         break;
                     }
-                    CodeFlow::Jump(to) | CodeFlow::Conditional(to) if !self.may_be_called(to) && !self.instructions.contains_key(&to) => {
+                    CodeFlow::Jump(to) | CodeFlow::Conditional(to) if !self.may_be_called(to) && !self.instructions.contains(to) => {
                         return false;
                     }
                     CodeFlow::Conditional(_) => {}

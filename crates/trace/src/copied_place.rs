@@ -1,0 +1,49 @@
+//! Places in copies of blocks: what an instruction there is, and which state of the program belongs to it.
+
+/// The purpose of an instruction in the copies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CopiedPlace {
+    /// Part of a head, before the site is recorded.
+    Head {
+        site: u32,
+        /// True if the program's `rcx` is in the ring.
+        saved: bool,
+    },
+    /// After the site is recorded and before its first instruction is executed.
+    Recorded {
+        site: u32,
+        /// True if the program's `rcx` is in the ring.
+        saved: bool,
+    },
+    /// Part of a copied block.
+    Body {
+        /// The instruction's address in the image.
+        original: u64,
+        /// True if the image still has the instruction there.
+        intact: bool,
+    },
+    /// Part of a lookup. The image has a site, a breakpoint or the original instruction at the jump.
+    Lookup {
+        /// The jump's address in the image.
+        jump: u64,
+        /// True if three of the program's registers are in the ring.
+        saved: bool,
+        /// True if the jump starts a block, which is recorded already.
+        is_recorded: bool,
+    },
+    /// After the breakpoint of a lookup that has not found its target. The registers are in the ring.
+    Missed { jump: u64, is_recorded: bool },
+    /// After the breakpoint of a jump that must be single-stepped: the jump itself.
+    Stepped { jump: u64, is_recorded: bool },
+}
+
+impl CopiedPlace {
+    /// Returns true if the instruction at the place starts a block that is recorded already.
+    pub fn is_recorded(&self) -> bool {
+        match *self {
+            Self::Recorded { .. } => true,
+            Self::Lookup { is_recorded, .. } | Self::Missed { is_recorded, .. } | Self::Stepped { is_recorded, .. } => is_recorded,
+            Self::Head { .. } | Self::Body { .. } => false,
+        }
+    }
+}
