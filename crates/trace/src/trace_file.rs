@@ -345,7 +345,7 @@ impl ThreadBuffer {
 /// Writes the events of one thread.
 #[derive(Debug)]
 pub struct ThreadWriter<'w> {
-    buffer: &'w mut Buffer,
+    buffer: &'w mut ThreadBuffer,
     functions: &'w [TraceFunction],
     writer: &'w mut Writer,
     thread: u32,

@@ -113,7 +113,7 @@ impl AssembledFunction<'_, '_, '_> {
         }
     }
 
-    fn reached_instructions(&self) -> impl Iterator<Item = (u64, ReachedInstruction)> + '_ {
+    fn reached_instructions(&self) -> impl Iterator<Item = (u64, Reached)> + '_ {
         self.ranges.iter().flat_map(|r| self.explored.instructions.range(r.clone()))
     }
 
@@ -170,9 +170,9 @@ impl AssembledFunction<'_, '_, '_> {
         }
         for (at, _) in self.reached_instructions().filter(|(at, _)| self.explored.speculative.contains(at)) {
             let before = self.explored.instructions.last_before(at);
-            if before
-                .is_none_or(|(before, reached)| before + u64::from(reached.size) != at || self.explored.call_returns(before) == Returns::Never)
-            {
+            if before.is_none_or(|(before, reached)| {
+                before + u64::from(reached.size) != at || self.explored.call_returns(before) == Returns::Never
+            }) {
                 starts.insert(at);
             }
         }
@@ -254,7 +254,7 @@ impl AssembledFunction<'_, '_, '_> {
         }
     }
 
-    fn find_transfers(&self, at: u64, reached: ReachedInstruction, block: &CodeBlock) -> Vec<Transfer> {
+    fn find_transfers(&self, at: u64, reached: Reached, block: &CodeBlock) -> Vec<Transfer> {
         let next = at + u64::from(reached.size);
         let is_last = at == block.last;
         match reached.flow {

@@ -233,7 +233,7 @@ impl<'k, 'a> Exploration<'k, 'a> {
             };
             let flow = self.flow_in_context(&instruction, before.as_ref());
             before = Some(instruction);
-            self.instructions.insert(at, ReachedInstruction { size: instruction.len() as u8, flow });
+            self.instructions.insert(at, Reached { size: instruction.len() as u8, flow });
             if self.is_speculative {
                 self.speculative.insert(at);
             }

@@ -205,9 +205,21 @@ impl<'a> RepeatedProgram<'a> {
             options.libraries.is_empty() || !has_others,
             "this collector cannot trace libraries (--library). Pass --collector trampolines, compiled, ptrace or single-step"
         );
-        let libraries = find_libraries(&options.find_libraries, &program, options.process)?;
+        let libraries = find_libraries(&options.libraries, &program, options.process)?;
         let (blocks, guarded, unwatched, folder) = (Vec::new(), HashSet::new(), HashSet::new(), PathBuf::new());
-        Ok(Self { options, forward_output, executable, libraries, blocks, guarded, unwatched, input, folder, environment: None, fresh: None })
+        Ok(Self {
+            options,
+            forward_output,
+            executable,
+            libraries,
+            blocks,
+            guarded,
+            unwatched,
+            input,
+            folder,
+            environment: None,
+            fresh: None,
+        })
     }
 
     /// The program of a recording that another machine coordinates.
