@@ -1,8 +1,8 @@
 //! Compression of symbols by prediction. Programs repeat themselves, so that three symbols mostly determine the next one.
 //!
 //! A table predicts, from a hash of the last three symbols, the symbol that followed these the last time. Encoded are the lengths of runs
-//! of correct predictions, and the symbol after each run, as LEB128 numbers. This costs about 2 ns a symbol, a third of what a general
-//! compressor takes, and leaves little for it to do.
+//! of correct predictions, and the symbol after each run, as LEB128 numbers. This costs about 3 ns a symbol, and leaves little for a general
+//! compressor to do.
 
 use crate::numbers::{Cursor, push_number};
 
