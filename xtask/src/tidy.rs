@@ -1,5 +1,5 @@
-//! Checks sources for rules that the compiler does not know: module comments, lengths, names of types, unfinished work, purity of the core, and
-//! dependencies between crates.
+//! Checks sources for rules that the compiler does not know: module comments, lengths, names of types, unfinished work, purity of the core,
+//! and dependencies between crates.
 //!
 //! The map in ARCHITECTURE.md assigns each crate to a room. A crate may depend only on crates in its own room and in rooms above it.
 

@@ -33,7 +33,7 @@ pub fn uncertain_jumps(graphs: &ProgramGraph) -> Vec<u64> {
 
 /// Returns the blocks in which trampolines may replace code, in ascending order. A block includes the `pieces` (parts that start after
 /// calls) that continue it. Also returns the starts of blocks in which only one byte may be replaced: an indirect jump in the same function
-/// may lead to the middle of the block (`leads_elsewhere`, given its address), or unreached bytes of the function could contain such a jump.
+/// may lead to the middle of the block (`leads_elsewhere`, given its address), or unreached bytes of the function could hold such a jump.
 pub fn replaceable_blocks(
     graphs: &ProgramGraph,
     pieces: &HashSet<u64>,

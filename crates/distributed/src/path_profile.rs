@@ -116,6 +116,10 @@ fn for_each_step(trace: &TraceFile, thread: ThreadNumber, see: &mut dyn FnMut(us
 }
 
 impl TraceFlow {
+    fn successors(&self, block: TraceBlock) -> impl Iterator<Item = TraceBlock> + '_ {
+        self.edges.range((block, TraceBlock(0))..=(block, TraceBlock(u32::MAX))).map(|edge| edge.1)
+    }
+
     fn collect(trace: &TraceFile) -> Result<Self> {
         let mut seen = Self { edges: trace.description().edges.iter().copied().collect(), ..Self::default() };
         for thread in (0..trace.threads()).map(ThreadNumber) {
@@ -172,12 +176,7 @@ fn number_function(
     let exit = Node(blocks.len() as u32);
     let (mut flow, mut edges) = (Vec::new(), HashMap::new());
     for block in blocks {
-        let next: Vec<TraceBlock> = seen
-            .edges
-            .range((*block, TraceBlock(0))..=(*block, TraceBlock(u32::MAX)))
-            .map(|e| e.1)
-            .filter(|to| node.contains_key(to))
-            .collect();
+        let next: Vec<TraceBlock> = seen.successors(*block).filter(|to| node.contains_key(to)).collect();
         for (place, to) in (0i64..).zip(&next) {
             let kind = match next.len() {
                 1 => EdgeKind::Always,
@@ -215,8 +214,7 @@ fn number_function(
         by_trip_count: Vec::new(),
         calls: Vec::new(),
     };
-    let file = split_address(trace.block(blocks[0]).address).0;
-    Ok(NumberedGraph { map, file, dag, edges, entry: blocks[0], function })
+    Ok(NumberedGraph { map, file: split_address(trace.block(blocks[0]).address).0, dag, edges, entry: blocks[0], function })
 }
 
 fn build_unit_block(trace: &TraceFile, block: TraceBlock) -> UnitBlock {

@@ -1,3 +1,5 @@
+//! Errors in detector, table and processor parameters.
+
 /// A parameter of a detector, table or processor that is out of range, or a parameter file that is malformed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HardwareError {

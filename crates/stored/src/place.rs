@@ -65,7 +65,7 @@ pub fn move_logs(logs: &[PathBuf], folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Creates a folder for the streams of flight recorders, and removes folders that are older than the `MAX_EARLIER_RECORDINGS` previous ones.
+/// Creates a folder for the streams of flight recorders, and removes all but the `MAX_EARLIER_RECORDINGS` newest ones.
 pub fn create_flight_folder(store: &Path) -> Result<PathBuf> {
     let base = store.join(FLIGHT_FOLDER);
     private::create_folder(&base).with_context(|| format!("cannot create the folder {}", base.display()))?;

@@ -1,8 +1,8 @@
-//! Compression of symbols by prediction. Programs repeat themselves, so that three symbols mostly determine the next one.
+//! Compression of symbols by prediction. Programs repeat themselves, so three symbols mostly determine the next one.
 //!
-//! A table predicts, from a hash of the last three symbols, the symbol that followed these the last time. Encoded are the lengths of runs
-//! of correct predictions, and the symbol after each run, as LEB128 numbers. This costs about 3 ns a symbol, and leaves little for a general
-//! compressor to do.
+//! A table predicts, from a hash of the last three symbols, the symbol that followed them the last time. Runs of correct predictions are
+//! encoded by their lengths, each followed by the symbol that ended the run, as LEB128 numbers. This costs about 3 ns per symbol and
+//! leaves little for a general compressor to do.
 
 use crate::numbers::{Cursor, push_number};
 
@@ -10,13 +10,13 @@ use crate::numbers::{Cursor, push_number};
 const INDEX_BITS: u32 = 12;
 
 /// The prediction of the next symbol.
-struct Predictor {
+struct SymbolPredictor {
     table: Vec<u32>,
     /// A hash of the last three symbols: earlier ones are shifted out.
     context: u32,
 }
 
-impl Predictor {
+impl SymbolPredictor {
     fn new() -> Self {
         Self { table: vec![0; 1 << INDEX_BITS], context: 0 }
     }
@@ -37,7 +37,7 @@ impl Predictor {
 
 /// Appends the encoded symbols.
 pub fn encode(symbols: &[u32], into: &mut Vec<u8>) {
-    let mut predictor = Predictor::new();
+    let mut predictor = SymbolPredictor::new();
     let mut run = 0;
     for &symbol in symbols {
         let predicted = predictor.next();
@@ -59,7 +59,7 @@ pub fn encode(symbols: &[u32], into: &mut Vec<u8>) {
 /// Decodes `count` symbols; `None` if the bytes are malformed.
 pub fn decode(bytes: &[u8], count: usize) -> Option<Vec<u64>> {
     let mut rest = Cursor(bytes);
-    let mut predictor = Predictor::new();
+    let mut predictor = SymbolPredictor::new();
     let mut symbols: Vec<u64> = Vec::with_capacity(count);
     while symbols.len() < count {
         let run = usize::try_from(rest.number()?).ok().filter(|run| *run <= count - symbols.len())?;

@@ -1,3 +1,5 @@
+//! The records of a thread, in chunks of a file.
+
 use crate::chunks::{self, CHUNK_GROWTH, FIRST_CHUNK_SIZE, MAX_CHUNK_SIZE, RecordChunk};
 use crate::process;
 use core::marker::PhantomData;

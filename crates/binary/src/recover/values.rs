@@ -228,18 +228,15 @@ impl FunctionBody {
             };
         };
         if instruction.mnemonic() == Mnemonic::Cdqe {
-            return self
-                .evaluate_register(Register::EAX, at, depth)
-                .into_iter()
-                .map(|v| without_zero_extension(v).sign_extended(4))
-                .collect();
+            let low = self.evaluate_register(Register::EAX, at, depth).into_iter();
+            return low.map(|v| without_zero_extension(v).sign_extended(4)).collect();
         }
         let target = instruction.op0_register();
         if instruction.op0_kind() != OpKind::Register || register_number(target) != Some(registers_written) || target.size() < 4 {
             return opaque();
         }
         let bytes = target.size().min(8) as u8;
-        let second = || self.evaluate_operand(at, 1, depth);
+        let (first, second) = (|| self.evaluate_operand(at, 0, depth), || self.evaluate_operand(at, 1, depth));
         let immediate = || instruction.try_immediate(instruction.op_count() - 1).ok();
         let values = match instruction.mnemonic() {
             Mnemonic::Mov | Mnemonic::Movzx => second(),
@@ -248,21 +245,17 @@ impl FunctionBody {
                 second().into_iter().map(|v| without_zero_extension(v).sign_extended(from)).collect()
             }
             Mnemonic::Lea => self.evaluate_address(at, depth),
-            Mnemonic::Add => combine_values(&self.evaluate_operand(at, 0, depth), &second(), |a, b| a.plus(b)),
-            Mnemonic::Sub => combine_values(&self.evaluate_operand(at, 0, depth), &second(), |a, b| a.plus(&b.times(u64::MAX))),
-            Mnemonic::Inc => combine_values(&self.evaluate_operand(at, 0, depth), &[SumValue::constant(1)], |a, b| a.plus(b)),
-            Mnemonic::Dec => combine_values(&self.evaluate_operand(at, 0, depth), &[SumValue::constant(u64::MAX)], |a, b| a.plus(b)),
+            Mnemonic::Add => combine_values(&first(), &second(), |a, b| a.plus(b)),
+            Mnemonic::Sub => combine_values(&first(), &second(), |a, b| a.plus(&b.times(u64::MAX))),
+            Mnemonic::Inc => combine_values(&first(), &[SumValue::constant(1)], |a, b| a.plus(b)),
+            Mnemonic::Dec => combine_values(&first(), &[SumValue::constant(u64::MAX)], |a, b| a.plus(b)),
             Mnemonic::Xor if clears_register(instruction, target) => vec![SumValue::constant(0)],
             Mnemonic::And => match immediate() {
-                Some(bits) => {
-                    self.evaluate_operand(at, 0, depth).into_iter().map(|v| SumValue::atom(Atom::And(bits, Box::new(v)))).collect()
-                }
+                Some(bits) => first().into_iter().map(|v| SumValue::atom(Atom::And(bits, Box::new(v)))).collect(),
                 None => opaque(),
             },
             Mnemonic::Shl => match immediate() {
-                Some(by @ 0..=4) => {
-                    self.evaluate_operand(at, 0, depth).into_iter().map(|v| without_zero_extension(v).times(1 << by)).collect()
-                }
+                Some(by @ 0..=4) => first().into_iter().map(|v| without_zero_extension(v).times(1 << by)).collect(),
                 _ => opaque(),
             },
             _ => opaque(),

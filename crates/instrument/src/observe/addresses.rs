@@ -1,10 +1,10 @@
 //! The tier `addresses`: code and counters stay as they are, and blocks are only marked so that their addresses can be found later.
 //!
-//! Each block gets an `llvm.pseudoprobe`, which emits no instruction, stays in its block, is duplicated with the block, and becomes an
-//! entry (function, number, address) of the section `.pseudo_probe`, which is not loaded. Functions are named there by [`probe_function_id`],
-//! which is unique to trodden, and a probe's number says which block starts, or which call is about to happen ([`PseudoProbe`]). A function
-//! is described on a copy of the module, because describing splits blocks ([`crate::shape`]); probes are transferred by the index of
-//! instructions within blocks.
+//! Each block gets an `llvm.pseudoprobe`. A probe emits no instruction, stays in its block, is duplicated with the block, and becomes an
+//! entry (function, number, address) in the section `.pseudo_probe`, which is not loaded. The entry identifies the function by
+//! [`probe_function_id`], which is unique to trodden; its number says which block starts, or which call is about to happen
+//! ([`PseudoProbe`]). A function is described on a copy of the module, because describing splits blocks ([`crate::shape`]). Probes are
+//! transferred to the module by the indices of instructions within blocks.
 
 use super::{Observer, plan_function};
 use crate::describe::{EdgeSite, FunctionCfg};

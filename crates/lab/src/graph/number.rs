@@ -39,7 +39,7 @@ pub fn number(named: &NamedGraph, job: &NumberJob) -> Result<Value> {
             job.scheme.name()
         );
     }
-    let marks = MarkedPaths::new(&acyclic, &set, &labelling, given)?;
+    let marks = PathsToMark::new(&acyclic, &set, &labelling, given)?;
     let mut answer = summary_json(&acyclic, &set, given, &labelling, &verdict, &marks)?;
     answer["edges"] = json!(edges_json(named, &acyclic, &labelling));
     answer["ids"] = json!(ids_json(named, &acyclic, &labelling, &marks, job.list));
@@ -54,20 +54,20 @@ pub fn number(named: &NamedGraph, job: &NumberJob) -> Result<Value> {
 }
 
 /// The paths to mark as interesting, by Ball-Larus number. If all paths are interesting, `all` is set and none is marked.
-struct MarkedPaths {
+struct PathsToMark {
     ids: Vec<u64>,
     all: bool,
 }
 
-impl MarkedPaths {
-    fn new(acyclic: &AcyclicGraph, set: &InterestingSet, labelling: &Labelling, given: bool) -> Result<MarkedPaths> {
+impl PathsToMark {
+    fn new(acyclic: &AcyclicGraph, set: &InterestingSet, labelling: &Labelling, given: bool) -> Result<PathsToMark> {
         if !given {
-            return Ok(MarkedPaths { ids: Vec::new(), all: true });
+            return Ok(PathsToMark { ids: Vec::new(), all: true });
         }
         let set = if labelling.scheme.selects_edges() { set.closed() } else { set.clone() };
         // Paths of a closure that is too large to list are not marked.
         let paths = set.paths(&acyclic.dag).unwrap_or_default();
-        Ok(MarkedPaths { ids: paths.iter().map(|p| acyclic.all.id(p)).collect(), all: false })
+        Ok(PathsToMark { ids: paths.iter().map(|p| acyclic.all.id(p)).collect(), all: false })
     }
 }
 
@@ -77,7 +77,7 @@ fn summary_json(
     given: bool,
     labelling: &Labelling,
     verdict: &Verdict,
-    marks: &MarkedPaths,
+    marks: &PathsToMark,
 ) -> Result<Value> {
     let dag = &acyclic.dag;
     // Ball-Larus numbering covers all paths, but compactness is reported for the interesting paths.
@@ -154,7 +154,7 @@ fn edges_json(named: &NamedGraph, acyclic: &AcyclicGraph, labelling: &Labelling)
 }
 
 /// Lists the first paths in the order of their Ball-Larus numbers, followed by the remaining interesting ones.
-fn ids_json(named: &NamedGraph, acyclic: &AcyclicGraph, labelling: &Labelling, marks: &MarkedPaths, list: u64) -> Vec<Value> {
+fn ids_json(named: &NamedGraph, acyclic: &AcyclicGraph, labelling: &Labelling, marks: &PathsToMark, list: u64) -> Vec<Value> {
     let (dag, all) = (&acyclic.dag, &acyclic.all);
     let listed = 0..list.min(all.paths());
     let marked: BTreeMap<u64, ()> = marks.ids.iter().map(|id| (*id, ())).collect();

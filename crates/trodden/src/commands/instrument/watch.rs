@@ -85,8 +85,8 @@ fn check_path_count(function: &FunctionMap) -> Result<()> {
     );
     ensure!(
         function.counters <= MAX_TRIED_PATHS,
-        "cannot watch function `{}`: it has {} paths, and --watch can try at most {MAX_TRIED_PATHS}. Watch a variant with fewer paths, made \
-         by `trodden-lab with --max-paths 65536 -- instrument PROGRAM --output NEW`",
+        "cannot watch function `{}`: it has {} paths, and --watch can try at most {MAX_TRIED_PATHS}. Watch a variant with fewer paths, \
+         made by `trodden-lab with --max-paths 65536 -- instrument PROGRAM --output NEW`",
         function.name,
         function.counters
     );
