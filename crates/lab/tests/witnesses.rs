@@ -182,12 +182,12 @@ fn invalid_files_are_rejected_with_a_reason() {
     bad("witnesses -", json!([]), "the JSON is not a graph");
     bad("witnesses -", json!({"entry": 0, "edges": []}), "exit");
     bad("witnesses -", with(figure_1(), json!({"profiles": [["b9"]]})), "node `b9` does not exist");
-    bad("witnesses - --edges", with(figure_1(), json!({"profiles": [[8]]})), "edge 8 does not exist");
+    bad("witnesses - --edges", with(figure_1(), json!({"profiles": [[8]]})), "no edge has number 8");
     bad("witnesses -", with(figure_3(), json!({"profiles": [["c1"]]})), "[FUNCTION, NODE]");
     bad("witnesses -", with(figure_3(), json!({"main": "baz"})), "function `baz` does not exist");
     bad("witnesses -", with(figure_3(), json!({"calls": [{"function": "foo", "block": "c1"}]})), "no callee");
     bad("witnesses -", with(figure_3(), json!({"colour": 1})), "`colour`");
-    bad("witnesses - --limit 1", figure_1(), "raise --limit");
+    bad("witnesses - --limit 1", figure_1(), "Raise --limit");
     bad("witnesses - --placement spanning-tree", figure_1(), "--edges");
     bad("reconstruct -", figure_1(), "\"profiles\"");
     let profiles = json!({"profiles": [["b3", "b4"]]});

@@ -63,12 +63,12 @@ pub enum ProfileError {
         alternative: &'static str,
     },
     #[error(
-        "cannot merge {name}: it was {what}, the profiles before it were {others}. Merge the two kinds separately, and compare the \
+        "cannot merge {name}: it was {what}; the profiles before it were {others}. Merge the two kinds separately, and compare the \
          results with `trodden diff --across-builds`"
     )]
     SampledAndFull { name: String, what: &'static str, others: &'static str },
     #[error(
-        "cannot merge {name}: it was counted for {share:.2}% of its run time, the profiles before it for {others:.2}%, so the runs \
+        "cannot merge {name}: it was counted for {share:.2}% of its run time, and the profiles before it for {others:.2}%, so the runs \
          would have unequal weights. Sample all runs with the same --burst and --every"
     )]
     OtherShare { name: String, share: f64, others: f64 },

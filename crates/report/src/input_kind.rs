@@ -330,6 +330,6 @@ mod tests {
     #[test]
     fn rejected_option_is_named() {
         let error = InputKind::Trace.reject_options(&[("--top", false), ("--measure", true)]).unwrap_err();
-        assert_eq!(error.to_string(), "--measure does not apply to a trace; remove it");
+        assert_eq!(error.to_string(), "--measure does not apply to a trace. Omit --measure");
     }
 }

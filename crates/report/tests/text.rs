@@ -111,7 +111,7 @@ fn annotate_explains_what_is_missing() {
     assert!(render_annotated("table", None).unwrap().contains("cannot read the source file /src/demo/generated.c"));
     assert!(render_annotated("never", None).unwrap().contains("no path was completed"));
     let wrong = render_annotated("kind_of", Some(99)).unwrap_err().to_string();
-    assert!(wrong.contains("`kind_of` has no complete path 99: its ") && wrong.contains("executed paths: 0, "), "{wrong}");
+    assert!(wrong.contains("`kind_of` has no complete path 99: it has 4 paths") && wrong.contains("executed paths: 0, "), "{wrong}");
     assert!(render_annotated("e", None).unwrap().contains("note: `e` also matches"));
 }
 

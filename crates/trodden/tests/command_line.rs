@@ -352,7 +352,7 @@ fn failed_command_leaves_no_files() {
         );
         assert!(!place.path("x.trace").exists() && !place.path("shared").exists(), "{line}");
     }
-    assert!(expect_error(&place, &["suite", "run", "x", "--ctest", "nowhere"]).contains("the folder nowhere does not exist"));
+    assert!(expect_error(&place, &["suite", "run", "x", "--ctest", "nowhere"]).contains("folder nowhere does not exist"));
 }
 
 #[test]

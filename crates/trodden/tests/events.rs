@@ -297,7 +297,7 @@ fn conflicting_events_and_settings_are_rejected() {
     place.cc("--trodden=events=cycles -c b.c -o b.o");
     for (arguments, message) in [
         ("cc a.o b.o -o mixed", "__trodden_event"),
-        ("cc --trodden=events=sneezes -c a.c -o c.o", "events takes tsc|cycles"),
+        ("cc --trodden=events=sneezes -c a.c -o c.o", "Values of events: tsc|cycles"),
         ("cc --trodden=events=tsc --trodden=sample -c a.c -o c.o", "cannot be combined"),
         ("build --events tsc --sample -- true", "cannot be combined"),
         ("build --events sneezes -- true", "possible values: tsc, cycles"),

@@ -158,7 +158,7 @@ fn contradictory_settings_are_rejected_before_files_are_read_or_written() {
         assert!(error.contains("TRODDEN_LABORATORY") && error.contains(reason), "{arguments:?}: {error}");
     }
     let error = expect_error(place.command(trodden()).args(["cc", "-c", "a.c"]).env("TRODDEN_INSTRUMENT", "chords=maybe"));
-    assert!(error.contains("`chords=maybe`") && error.contains("chords takes on|off"), "{error}");
+    assert!(error.contains("`chords=maybe`") && error.contains("Values of chords: on|off"), "{error}");
     let error = expect_error(place.command(trodden()).args(["build", "--residual", "nothing", "--", "true"]));
     assert!(error.contains("nothing") && !place.path("store/inputs").exists(), "{error}");
 }

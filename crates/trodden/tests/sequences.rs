@@ -87,7 +87,7 @@ fn errors_name_the_line_or_argument_that_is_wrong() {
     let place = Place::with(&[("bad.events", "#trodden events 1\nenter\tf\npath\tf\tp\tsomewhere\n"), ("other.txt", "hello\n")]);
     let message = expect_error(&place, &["segments", "bad.events"]);
     assert!(message.contains("line 3") && message.contains("call, loop or return"), "{message}");
-    assert!(expect_error(&place, &["patterns", "hot", "other.txt"]).contains("other.txt is neither"));
+    assert!(expect_error(&place, &["patterns", "hot", "other.txt"]).contains("cannot recognise the format of other.txt"));
     let place = Place::with(&[("example.events", EXAMPLE_EVENTS)]);
     assert!(expect_error(&place, &["segments", "example.events", "--depth", "0"]).contains("1..=16"));
     assert!(expect_error(&place, &["find", "--events", "f9:p9", "example.events"]).contains("no event `f9:p9`"));

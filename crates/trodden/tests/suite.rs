@@ -315,7 +315,7 @@ fn watching_programs_act_where_the_path_ends() {
         "what is watched for is not what is untested"
     );
     for (expression, message) in [
-        ("step: 8 call", "cannot be watched"),
+        ("step: 8 call", "cannot watch `call`"),
         ("step: 8 x", "is not a place"),
         ("stop: 8", "no instrumented function `stop`"),
         ("step: 8000", "contains code of line 8000"),

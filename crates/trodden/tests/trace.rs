@@ -357,7 +357,7 @@ fn programs_processes_and_files_that_cannot_be_used_are_named() {
         assert_eq!(output.status.code(), Some(2), "{program:?}");
         assert!(errors(&output).contains(text), "{program:?}: {}", errors(&output));
     };
-    says(&["./nothing-here"], "cannot find the program `./nothing-here`");
+    says(&["./nothing-here"], "cannot find program `./nothing-here`");
     says(&["./input"], "is not an ELF file");
     std::fs::write(folder.path("script"), "#!/bin/sh\n").unwrap();
     says(&["./script"], "Pass its interpreter's program");

@@ -214,7 +214,7 @@ mod tests {
         bytes[..FILE_HEADER_BYTES].copy_from_slice(&FileHeader::new(FileKind::UNIT, MAP_VERSION - 1).to_bytes());
         for (bytes, found) in [(&bytes[..], "format"), (b"TRODUNIT and more", "earlier version")] {
             let message = Frame::read_all(bytes).1[0].to_string();
-            assert!(message.contains(found) && message.contains("rebuild the program"), "{message}");
+            assert!(message.contains(found) && message.contains("Rebuild the program"), "{message}");
         }
     }
 

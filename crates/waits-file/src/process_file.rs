@@ -260,7 +260,7 @@ mod tests {
     fn errors_name_the_corrupt_line() {
         let text = TEXT.replace("anchor 1 2 3", "anchor 1 x 3");
         let error = ProcessFile::parse(Path::new("p.process"), &text).unwrap_err().to_string();
-        assert!(error.starts_with("p.process:8: `x` is not a number"), "{error}");
+        assert!(error.starts_with("p.process:8: the recording is corrupt: `x` is not a number"), "{error}");
         assert!(ProcessFile::parse(Path::new("p"), "junk\n").is_err());
         assert!(ProcessFile::parse(Path::new("p"), &TEXT.replace("0-2", "0-99999999999")).is_err());
     }

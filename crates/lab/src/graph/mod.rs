@@ -456,7 +456,7 @@ mod tests {
             assert_eq!(row["steps"].as_array().unwrap().len() + 1, row["path"].as_array().unwrap().len());
         }
         assert_eq!(rows(1, &[])[0]["steps"][2]["range"], json!(["0", "1/2"]));
-        assert!(answer(1, &[1, 2]).unwrap_err().to_string().contains("one value per path: expected 3, found 2"));
+        assert!(answer(1, &[1, 2]).unwrap_err().to_string().contains("one value for each interesting path: expected 3, found 2"));
     }
 
     #[test]

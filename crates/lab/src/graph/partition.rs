@@ -189,7 +189,7 @@ mod tests {
         let request =
             PartitionRequest { copies: 2, strategy: PartitionStrategy::P3, fold_again: false, hits: Measure::All, explain: false };
         let error = partition(&named, &request).unwrap_err().to_string();
-        assert!(error.contains("edges") && error.contains("use --strategy weighted"), "{error}");
+        assert!(error.contains("edges") && error.contains("Use --strategy weighted"), "{error}");
     }
 
     /// Four of the five diamonds of figure 1 of the paper, in two chains: four tasks (example 3) that share no probes.

@@ -350,7 +350,7 @@ fn files_of_another_version_or_kind_are_rejected() {
     let kept = std::fs::read(&path).unwrap();
     let header = |kind, version| FileHeader::new(kind, version).to_bytes();
     for (header, expected) in [
-        (&header(FileKind::WAITS, 7)[..], "version 7 of the recording"),
+        (&header(FileKind::WAITS, 7)[..], "the recording has format 7"),
         (&header(FileKind::PROFILE, VERSION), "does not contain recorded threads: it is a profile"),
         (b"TRODWAIT", "an earlier version of trodden wrote it. Use that version, or record again"),
         (b"x", "does not contain recorded threads"),

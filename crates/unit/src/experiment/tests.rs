@@ -201,7 +201,7 @@ fn unknown_settings_and_values_are_named_in_the_error() {
         assert!(error.contains(&format!("`{wrong}`")), "{error}");
         // The error lists the setting's values, or all settings if the setting is unknown.
         let key = wrong.split('=').next().filter(|key| wrong.contains('=') && *key != "rounds");
-        let known = key.map_or_else(|| "trip-counts=on|tight|off".into(), |key| format!("{key} takes "));
+        let known = key.map_or_else(|| "trip-counts=on|tight|off".into(), |key| format!("Values of {key}: "));
         assert!(error.contains(&known), "{error}");
     }
     let bytes = OsStr::from_bytes(b"weights=\xff");
@@ -244,7 +244,7 @@ fn request_stores_its_files_by_content() {
     assert_eq!(read.experiment.inputs(), [(InputPurpose::Known, known)]);
     assert_eq!(Settings::from(&read.experiment).or(read.settings()).keep, Some(Keep::Map));
     let missing = requested.request(&folder).unwrap_err().to_string();
-    assert!(missing.contains("known") && missing.contains("Choose a readable file"), "{missing}");
+    assert!(missing.contains("known") && missing.contains("Pass a readable file"), "{missing}");
 }
 
 #[test]
