@@ -38,7 +38,10 @@ fn sampling_data_survives_storing() {
     merger.add("one", again.clone()).unwrap();
     merger.add("two", again.clone()).unwrap();
     let counted = merger.add("three", Profile { sampling: None, ..again }).unwrap_err().to_string();
-    assert!(counted.starts_with("cannot merge three: it was counted in full; the profiles before it were made from branch records"), "{counted}");
+    assert!(
+        counted.starts_with("cannot merge three: it was counted in full; the profiles before it were made from branch records"),
+        "{counted}"
+    );
     let sum = merger.finish().unwrap().sampling.unwrap();
     let sum = sum.branches().unwrap();
     assert_eq!((sum.samples, sum.losses.incomplete, sum.observed.len()), (24, 8, 0));
@@ -183,7 +186,10 @@ fn corrupt_byte_loses_one_block() {
         corrupt[at] ^= 0x40;
         with_file(&corrupt, |path| {
             let error = Profile::read(path).unwrap_err().to_string();
-            assert!(["p.trodden: ", "p.trodden is not a stored profile", "p.trodden is corrupt"].iter().any(|text| error.contains(text)), "byte {at}: {error}");
+            assert!(
+                ["p.trodden: ", "p.trodden is not a stored profile", "p.trodden is corrupt"].iter().any(|text| error.contains(text)),
+                "byte {at}: {error}"
+            );
             if let Ok(part) = Profile::recover(path) {
                 assert!((part.lost.len(), part.profile) == (1, profile.clone()), "byte {at}");
             }

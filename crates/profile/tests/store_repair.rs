@@ -177,7 +177,9 @@ fn truncated_profiles_are_reported_and_kept() {
         let (store, said) = open(&project);
         assert!(
             said.as_deref().is_some_and(|s| s.contains("unreadable profiles: ")
-                && ["000002.trodden: ", "000002.trodden is not a stored profile", "000002.trodden is corrupt"].iter().any(|text| s.contains(text))),
+                && ["000002.trodden: ", "000002.trodden is not a stored profile", "000002.trodden is corrupt"]
+                    .iter()
+                    .any(|text| s.contains(text))),
             "{length}: {said:?}"
         );
         assert_eq!(store.list().unwrap().iter().map(|r| r.number).collect::<Vec<_>>(), [1, 3]);

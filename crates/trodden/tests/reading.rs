@@ -266,7 +266,10 @@ fn newest_build_of_a_suite_is_read() {
     }
     let report = run_trodden(&place, &["report", "nightly"]);
     let text = read_messages(&report);
-    assert!(text.contains("./prog 3") && text.contains("skipping ") && text.contains("000001.trodden: `") && !text.contains("./prog 1"), "{text}");
+    assert!(
+        text.contains("./prog 3") && text.contains("skipping ") && text.contains("000001.trodden: `") && !text.contains("./prog 1"),
+        "{text}"
+    );
 }
 
 /// A raw file's losses are reported whenever the profile is read, not only when it is made.

@@ -77,7 +77,7 @@ pub enum ReconstructError {
     NoSuccessor {
         /// The branch.
         branch: BranchNode,
-        /// Number of blocks executed before.
+        /// Number of blocks executed so far.
         blocks: u64,
         /// The next symbol of each trace; `None` at its end.
         next: Vec<Option<Witness>>,
@@ -96,7 +96,7 @@ pub enum ReconstructError {
         found: Option<Witness>,
         /// The executed witness.
         expected: Witness,
-        /// Number of blocks executed before.
+        /// Number of blocks executed so far.
         blocks: u64,
     },
     /// The run ends, but a trace continues.
@@ -111,7 +111,7 @@ pub enum ReconstructError {
         position: u64,
         /// Its next symbol.
         found: Witness,
-        /// Number of blocks executed before.
+        /// Number of blocks executed so far.
         blocks: u64,
     },
     /// Several successors of a branch agree with all traces.
@@ -121,7 +121,7 @@ pub enum ReconstructError {
         branch: BranchNode,
         /// The remaining successors.
         targets: Vec<BranchTarget>,
-        /// Number of blocks executed before.
+        /// Number of blocks executed so far.
         blocks: u64,
     },
     /// Control stays in a node or in an endless loop, but the traces continue.
@@ -134,7 +134,7 @@ pub enum ReconstructError {
         function: WitnessFunctionId,
         /// The node.
         node: Node,
-        /// Number of blocks executed before.
+        /// Number of blocks executed so far.
         blocks: u64,
     },
 }

@@ -35,7 +35,7 @@ pub struct Window {
 }
 
 impl Window {
-    /// Appends the encoded window to `out`. Fails if the payload has 4 GiB or more.
+    /// Appends the encoded window to `out`. Fails if the payload is 4 GiB or larger.
     pub fn write(&self, out: &mut Vec<u8>) -> Result<(), SequenceError> {
         let begin = out.len();
         out.extend_from_slice(MAGIC);

@@ -352,7 +352,7 @@ fn files_of_another_version_or_kind_are_rejected() {
     for (header, expected) in [
         (&header(FileKind::WAITS, 7)[..], "the recording has format 7"),
         (&header(FileKind::PROFILE, VERSION), "does not contain recorded threads: it is a profile"),
-        (b"TRODWAIT", "an earlier version of trodden wrote it. Use that version, or record again"),
+        (b"TRODWAIT", "an earlier version of trodden wrote it. Use the earlier version, or record again"),
         (b"x", "does not contain recorded threads"),
     ] {
         std::fs::write(&path, [header, &kept[header.len()..]].concat()).unwrap();

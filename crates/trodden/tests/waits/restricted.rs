@@ -213,7 +213,11 @@ fn programs_that_gain_privileges_are_rejected_before_they_start() {
             let output = by_other(&record(path));
             assert_eq!((output.status.code(), &output.stdout[..]), (Some(2), &b""[..]), "{what}: {}", read_errors(&output));
             let name = if path == "app" { program.to_str().unwrap() } else { path };
-            assert!(read_errors(&output).contains(&format!("cannot record {name}, because it has {what}")), "{what}: {}", read_errors(&output));
+            assert!(
+                read_errors(&output).contains(&format!("cannot record {name}, because it has {what}")),
+                "{what}: {}",
+                read_errors(&output)
+            );
         }
     };
     must(by_other(&record("./app")));
