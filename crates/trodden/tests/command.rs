@@ -45,7 +45,10 @@ fn error_names_missing_component_and_what_to_do() {
     assert!(expect_error(cc().env("TRODDEN_PLUGIN", "/no.so")).contains("/no.so does not exist"));
     assert!(expect_error(cc().env_remove("TRODDEN_CACHE").env_remove("HOME").env_remove("XDG_DATA_HOME")).contains("Set TRODDEN_CACHE"));
     assert!(expect_error(place.command(trodden()).args(["report", "last"])).contains("record"));
-    assert!(expect_error(place.command(trodden()).args(["info", "missing"])).contains("missing does not exist, and there is no run store"));
+    assert!(
+        expect_error(place.command(trodden()).args(["info", "missing"]))
+            .contains("file missing does not exist, and the current folder has no run store")
+    );
 }
 
 #[test]
