@@ -1,7 +1,7 @@
 //! `cargo xtask release-check`: runs all checks that a release must pass, including those that take too long to run for every change.
 
 use crate::corpus::{CLANG_VARIABLE, OWN_PROGRAM};
-use crate::suite::{OLDEST_CLANG, PLUGIN_IS_BUILT};
+use crate::suite::{self, OLDEST_CLANG};
 use anyhow::{Result, bail};
 use std::process::Command;
 use std::time::Instant;
@@ -50,10 +50,8 @@ fn tasks() -> Vec<(String, Command)> {
         command
     };
     let mut tasks: Vec<_> = RELEASE_TASKS.iter().map(|arguments| (arguments.join(" "), own(arguments))).collect();
-    let mut oracle = steps::cargo();
-    // Other packages would be compiled with other features than by `cargo xtask test`.
-    oracle.args(["test", "--workspace", "--test", "interesting", "--test", "residual", "--test", "branches", "--test", "sample"]);
-    oracle.args(["--no-fail-fast"]).envs([ORACLE_SEEDS, PLUGIN_IS_BUILT]);
+    let mut oracle = suite::test_files(&["interesting", "residual", "branches", "sample"]);
+    oracle.envs([ORACLE_SEEDS]);
     tasks.push((format!("oracle tests with seeds {}", ORACLE_SEEDS.1), oracle));
     for arguments in OLDEST_CLANG_TASKS {
         let mut command = own(arguments);

@@ -18,7 +18,7 @@ use trodden_corpus::steps;
 const FUZZ_SECONDS: u64 = 5;
 
 /// Environment variable that tells tests not to build the plugin, because it is already in the command's folder.
-pub const PLUGIN_IS_BUILT: (&str, &str) = ("TRODDEN_TEST_PLUGIN", "built");
+const PLUGIN_IS_BUILT: (&str, &str) = ("TRODDEN_TEST_PLUGIN", "built");
 
 pub const OLDEST_CLANG: &str = "clang-19";
 /// Test files that are also run with the oldest clang. Some of them compare trodden's counts with those of LLVM's own passes.
@@ -97,9 +97,8 @@ fn fail_on_findings(findings: &[String]) -> Result<()> {
 }
 
 fn run_tests(options: &SuiteOptions) -> Result<()> {
-    let has_nextest = Command::new("cargo").args(["nextest", "--version"]).output().is_ok_and(|out| out.status.success());
     let filter = options.filter.as_slice();
-    if !has_nextest {
+    if !has_nextest() {
         return steps::run(steps::cargo().args(["test", "--workspace", "--no-fail-fast"]).args(filter).envs([PLUGIN_IS_BUILT]));
     }
     if !options.fast {
@@ -141,18 +140,27 @@ fn test_with_oldest_clang() -> Result<()> {
         eprintln!("skipped: {OLDEST_CLANG} is not installed (`cargo xtask test` without --fast installs it)");
         return Ok(());
     }
-    let has_nextest = Command::new("cargo").args(["nextest", "--version"]).output().is_ok_and(|out| out.status.success());
-    let mut tests = steps::cargo();
-    tests.args(if has_nextest { &["nextest", "run"][..] } else { &["test"] }).args(["--workspace", "--no-fail-fast"]);
-    if has_nextest {
-        // `--test` would select other features of dependencies, and compile most crates again.
-        tests.arg("--filterset").arg(OLDEST_CLANG_TESTS.map(|name| format!("binary({name})")).join(" + "));
-    } else {
-        OLDEST_CLANG_TESTS.iter().for_each(|name| _ = tests.args(["--test", name]));
-    }
     // Code from rustc needs a newer LLVM.
-    tests.args(["--", "--skip", "rust", "--skip", "cargo"]);
-    steps::run(tests.envs([PLUGIN_IS_BUILT]).env(CLANG_VARIABLE, OLDEST_CLANG))
+    let mut tests = test_files(&OLDEST_CLANG_TESTS);
+    steps::run(tests.args(["--", "--skip", "rust", "--skip", "cargo"]).env(CLANG_VARIABLE, OLDEST_CLANG))
+}
+
+/// Returns a command that runs the tests in all test files with these names, after the workspace was built.
+pub fn test_files(names: &[&str]) -> Command {
+    let mut tests = steps::cargo();
+    if has_nextest() {
+        // `--test` would select other features of dependencies, and compile most crates again.
+        let filter = names.iter().map(|name| format!("binary({name})")).collect::<Vec<_>>().join(" + ");
+        tests.args(["nextest", "run", "--workspace", "--no-fail-fast", "--filterset", &filter]);
+    } else {
+        tests.args(["test", "--workspace", "--no-fail-fast"]).args(names.iter().flat_map(|name| ["--test", name]));
+    }
+    tests.envs([PLUGIN_IS_BUILT]);
+    tests
+}
+
+fn has_nextest() -> bool {
+    Command::new("cargo").args(["nextest", "--version"]).output().is_ok_and(|out| out.status.success())
 }
 
 fn ensure_components() -> Result<()> {

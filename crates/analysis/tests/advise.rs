@@ -125,7 +125,7 @@ impl Case {
         loops.filter(|(head, body)| *head == Node(0) || !body.contains(&Node(0))).collect()
     }
 
-    fn first_iteration(&self, from: Node, to: Node) -> bool {
+    fn enters_loop(&self, from: Node, to: Node) -> bool {
         self.loops().values().any(|body| body.contains(&to) && !body.contains(&from))
     }
 }
@@ -207,7 +207,7 @@ fn assert_correlated_matches(case: &Case, found: &[&Correlated]) {
                 assert!(expected && best.contains(&&reported.earlier) && enough(&reported.earlier), "{reported:?}");
                 assert_eq!(
                     (reported.decided, reported.executions, reported.first_iteration),
-                    (most, executions, case.first_iteration(reported.earlier, *later))
+                    (most, executions, case.enters_loop(reported.earlier, *later))
                 );
                 assert!(
                     is_close(reported.entropy, bits)
@@ -234,7 +234,7 @@ fn assert_never_together_matches(case: &Case, found: &[&NeverTogether], reported
         let executions = case.count_executions(|e| outcomes.iter().any(|c| position_of(e, *c).is_some()));
         for second in outcomes {
             let seconds = case.count_executions(|e| position_of(e, *second).is_some());
-            for (earlier, firsts) in branches.iter().filter(|(a, _)| !case.first_iteration(**a, *later)) {
+            for (earlier, firsts) in branches.iter().filter(|(a, _)| !case.enters_loop(**a, *later)) {
                 for first in firsts.iter().filter(|_| earlier != later) {
                     let after_first = case.count_executions(|e| outcomes.iter().any(|c| takes_in_order(e, *first, *c)));
                     let chance = after_first as f64 * seconds as f64 / executions as f64;

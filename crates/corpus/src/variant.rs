@@ -34,7 +34,7 @@ impl Variant {
     pub fn parse(text: &str) -> Result<Variant> {
         let (name, options) = text.split_once(':').unwrap_or((text, ""));
         let Some(kind) = BUILD_KINDS.iter().find(|k| k.name == name) else {
-            bail!("unknown variant `{name}`. Choose from {}, trodden:OPTIONS", Variant::names().join(", "));
+            bail!("unknown variant `{name}`. Choose one of {}, or trodden:OPTIONS", Variant::names().join(", "));
         };
         if !options.is_empty() && kind.compiler != BenchCompiler::Trodden {
             bail!("variant `{name}` does not accept options. Use trodden:{options}");

@@ -228,8 +228,8 @@ fn set_wrappers(context: &DriverContext, command: &mut Command, wrappers: &Path,
     match members_of {
         None => command.env("RUSTC_WRAPPER", wrapper).env(rust::ALL_CRATES_VARIABLE, "1"),
         Some(workspace) => {
-            let packages =
-                std::env::join_paths(&workspace.packages).context("the path of a package contains a colon. Rename the package's folder")?;
+            let packages = std::env::join_paths(&workspace.packages)
+                .context("the path of a workspace member contains a colon. Rename the folder with the colon")?;
             command.env("RUSTC_WORKSPACE_WRAPPER", wrapper).env(CARGO_PACKAGES_VARIABLE, packages)
         }
     };

@@ -253,7 +253,7 @@ fn a_path_that_reached_a_call_is_not_an_execution_of_the_edges_before() {
     assert_eq!(taken, BTreeMap::from([(0, 100), (1, 60), (2, 0), (3, 100), (4, 100), (5, 60)]));
 }
 
-/// Node 3 returns the result of a tail call on the edge from 2, whose callee may never return.
+/// Node 3 returns. Before it is reached from node 2, there is a tail call, which may never return.
 #[test]
 fn paths_are_looked_up_before_a_tail_call_that_ends_them() {
     let edges = [(0, 1), (0, 2), (1, 3), (2, 3), (3, 4)];

@@ -7,7 +7,7 @@ use trodden_container::{FILE_HEADER_BYTES, FileHeader, FileKind, MARKER, SECTION
 use trodden_wire::RawHeader;
 use trodden_wire::layout::Layout;
 
-const LEVEL: i32 = 1;
+const COMPRESSION_LEVEL: i32 = 1;
 
 /// Returns a file with the kind, the version and the sections of the input.
 pub fn seal_container(input: &[u8]) -> Vec<u8> {
@@ -46,5 +46,5 @@ fn seal(section: &[u8]) -> Vec<u8> {
     let half = |at: usize| u32::from_le_bytes(*header[at..].first_chunk().expect("four bytes"));
     let (index, content) = body.split_at(body.len().min(half(36) as usize));
     let subject = *header[16..].first_chunk().expect("sixteen bytes");
-    Section { tag: half(8), layout: half(12), subject, count: half(32), index }.to_bytes(content, LEVEL)
+    Section { tag: half(8), layout: half(12), subject, count: half(32), index }.to_bytes(content, COMPRESSION_LEVEL)
 }

@@ -16,7 +16,7 @@ use trodden_hardware::OperationMapping;
 use trodden_hardware::processor::ProcessorParameters;
 use trodden_profile::stream::{LiveStream, StreamLog};
 use trodden_profile::{FunctionPaths, Profile, RawProfile};
-use trodden_trace::block_file::{TraceBlockKind, Writer};
+use trodden_trace::block_file::{DIFFERENCES, PREDICTED, TraceBlockKind, Writer};
 use trodden_trace::{PARTIAL_TRACE_FORMAT, PartialTrace, TRACE_FORMAT, ThreadNumber, TraceFile};
 use trodden_unit::{Frame, UnitMap};
 use trodden_wire::RAW_VERSION;
@@ -141,8 +141,8 @@ fn maps(_: &Path, input: &[u8]) -> io::Result<bool> {
     Ok(true)
 }
 
-/// Reads the input as a trace file, and then as a list of blocks (kind, thread, number of symbols, sizes of index and data, index, data),
-/// which are written to trace files with valid checksums.
+/// Reads the input as a trace file, and then as a list of blocks (kind and layout, thread, number of symbols, sizes of index and data,
+/// index, data), which are written to trace files with valid checksums.
 fn traces(folder: &Path, input: &[u8]) -> io::Result<bool> {
     let file = folder.join("f.trace");
     fs::write(&file, input)?;
@@ -154,9 +154,10 @@ fn traces(folder: &Path, input: &[u8]) -> io::Result<bool> {
         while let [kind, thread, count, index, low, high, after @ ..] = rest {
             let size = usize::from(u16::from_le_bytes([*low, *high]));
             let Some((content, next)) = after.split_at_checked(usize::from(*index) + size) else { break };
-            let kind = [TraceBlockKind::Description, TraceBlockKind::Symbols, TraceBlockKind::End][usize::from(kind % 3)];
+            let layout = if *kind & 0x80 == 0 { DIFFERENCES } else { PREDICTED };
+            let kind = [TraceBlockKind::Description, TraceBlockKind::Symbols, TraceBlockKind::End][usize::from(kind & 0x7f) % 3];
             let (index, data) = content.split_at(usize::from(*index));
-            writer.append(kind, u32::from(*thread), u32::from(*count), index, data).map_err(io::Error::other)?;
+            writer.append(kind, layout, (u32::from(*thread), u32::from(*count)), index, data).map_err(io::Error::other)?;
             rest = next;
         }
         drop(writer);

@@ -125,7 +125,7 @@ pub unsafe fn run_passes(function: Value, names: &CStr, machine: TargetMachine, 
     type RunPassesFn = unsafe extern "C" fn(Value, Terminated, TargetMachine, PassOptionsHandle) -> Option<OwnedPassError>;
     let found = symbol(c"LLVMRunPassesOnFunction");
     if found.is_null() {
-        // SAFETY: the caller says so.
+        // SAFETY: the condition of this function is that of `run_passes_on_one`.
         return unsafe { run_passes_on_one(function, names, machine, options) };
     }
     // SAFETY: LLVM's function of this name has this type, and the caller says that it uses no handle to what is deleted.

@@ -7,7 +7,7 @@ use std::ffi::CString;
 
 /// Runs LLVM's verifier on a function.
 pub fn verify(function: Value) -> Result<(), InstrumentError> {
-    match function.is_valid() {
+    match function.passes_verifier() {
         true => Ok(()),
         false => Err(InstrumentError::InvalidFunction(function.name())),
     }
@@ -18,7 +18,7 @@ pub fn verify(function: Value) -> Result<(), InstrumentError> {
 /// # Safety
 /// No handle is used afterwards to what the passes may delete: code, constants, and local functions that have become unused.
 pub unsafe fn run_on_module(module: Module, machine: TargetMachine, passes: &'static str) -> Result<(), InstrumentError> {
-    // SAFETY: the caller says so.
+    // SAFETY: the condition of this function is that of `Module::run_passes`.
     let error = unsafe { module.run_passes(&names(passes), machine, &PassOptions::default()) };
     check(error, passes, || module.source())
 }
@@ -28,7 +28,7 @@ pub unsafe fn run_on_module(module: Module, machine: TargetMachine, passes: &'st
 /// # Safety
 /// No handle to the function's code, or to a constant, is used afterwards.
 pub unsafe fn run_on_function(function: Value, machine: TargetMachine, passes: &'static str) -> Result<(), InstrumentError> {
-    // SAFETY: the caller says so.
+    // SAFETY: the condition of this function is that of `host::run_passes`.
     let error = unsafe { host::run_passes(function, &names(passes), machine, &PassOptions::default()) };
     check(error, passes, || function.name())
 }

@@ -30,7 +30,7 @@ use version::{ContextSource, SegmentVersion, VersionTarget};
 #[derive(Clone, Copy)]
 pub struct OnSegments<'a> {
     pub function: Value,
-    /// The function's number in the set.
+    /// The function's index in the segment set.
     pub number: u32,
     pub cfg: &'a FunctionCfg,
     pub plan: &'a SegmentPlan,
@@ -129,7 +129,7 @@ pub struct VersionSummary {
 /// A call on segments that can be redirected to a copy of its callee.
 struct Site {
     call: Value,
-    /// The callee's number in the set.
+    /// The callee's index in the segment set.
     number: u32,
     guard: Option<Value>,
 }

@@ -232,7 +232,7 @@ impl ProgramRecorder {
             let remaining = self.folder.join("rest");
             trodden_profile::temporary::create_folders(&remaining)?;
             for file in &rest {
-                fs::rename(file, remaining.join(file.file_name().context("a raw file has no name")?))?;
+                fs::rename(file, remaining.join(file.file_name().with_context(|| format!("{} has no file name", file.display()))?))?;
             }
             let run = run_metadata(&what.command, UNIX_EPOCH.elapsed().unwrap_or_default(), process_ending(status), context);
             self.store_run(run, &remaining)?;

@@ -211,7 +211,7 @@ fn detect_content(path: &Path) -> Result<Option<InputKind>> {
     }
     ensure!(
         !beginning.starts_with(PERF_DATA),
-        "{0} is a binary file of `perf record`. Convert it to text with `perf script -i {0} > trace.txt`",
+        "{0} is the binary output of `perf record`. Convert it to text with `perf script -i {0} > trace.txt`",
         path.display()
     );
     if let Some(kind) = FileKind::detect(&beginning) {

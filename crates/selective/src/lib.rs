@@ -97,12 +97,12 @@ pub enum NumberingError {
         limit: u64,
     },
     /// The numbers do not fit into a word.
-    #[error("the numbers of the interesting paths do not fit into 64 bits. Select fewer paths, or use known-table")]
+    #[error("the numbers of the interesting paths do not fit into 64 bits. Select fewer paths, or use the scheme known-table")]
     Overflow,
     /// The numbers of the interesting paths are too far apart for an array.
     #[error(
-        "the numbers of the interesting paths span a range of {span}, but at most {limit} are possible. Select fewer paths, or use \
-         known-table"
+        "the numbers of the interesting paths span {span} values, but an array can hold at most {limit}. Select fewer paths, or use the \
+         scheme known-table"
     )]
     TooWide {
         /// Greatest minus least number of an interesting path, plus one.

@@ -4,7 +4,7 @@
 //! symbols as count. Reading a block needs nothing that is written later. A file whose last block is incomplete or not of kind
 //! [`TraceBlockKind::End`] is *truncated*. Opening reads only the headers of blocks, so that any block can be reached at once. If all
 //! symbols of a block fit into words of four bytes, they are stored by [prediction](crate::predicted); otherwise, each symbol is stored as
-//! its difference from the previous one (zigzag, LEB128). The section's layout says which. Earlier versions stored the words themselves.
+//! its difference from the previous one (zigzag, LEB128). The section's layout says which.
 
 use crate::numbers::{Cursor, push_number, zigzag};
 use crate::predicted;
@@ -19,7 +19,7 @@ use trodden_container::{
 use xxhash_rust::xxh3::xxh3_64;
 
 /// Compression level of zstd. The level is low, since the traced program may wait for the collector.
-const LEVEL: i32 = 1;
+const COMPRESSION_LEVEL: i32 = 1;
 /// Maximum number of symbols per block. Writers flush a block much earlier.
 const MAX_SYMBOLS: u32 = 1 << 17;
 /// Maximum number of threads per file.
@@ -35,11 +35,9 @@ pub struct TraceFormat {
 }
 
 /// Layout of a block whose symbols are stored as differences, or that has no symbols.
-const DIFFERENCES: u32 = 0;
-/// Layout of a block whose symbols are stored as words.
-const WORDS: u32 = 1;
+pub const DIFFERENCES: u32 = 0;
 /// Layout of a block whose symbols are stored by prediction.
-const PREDICTED: u32 = 2;
+pub const PREDICTED: u32 = 1;
 
 /// The kind of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -139,22 +137,18 @@ impl Writer {
         Ok(Self { file, path: path.to_owned(), size: FILE_HEADER_BYTES as u64, bytes: Vec::new() })
     }
 
-    /// Appends a block with `count` symbols that are already encoded in `data`.
-    pub fn append(&mut self, kind: TraceBlockKind, stream: u32, count: u32, index: &[u8], data: &[u8]) -> Result<(), TraceFileError> {
-        self.append_section(kind, DIFFERENCES, (stream, count), index, data)
-    }
-
     /// Appends a block of symbols that fit into words.
     pub fn append_words(&mut self, stream: u32, index: &[u8], words: &[u32]) -> Result<(), TraceFileError> {
         let mut bytes = std::mem::take(&mut self.bytes);
         bytes.clear();
         predicted::encode(words, &mut bytes);
-        let appended = self.append_section(TraceBlockKind::Symbols, PREDICTED, (stream, words.len() as u32), index, &bytes);
+        let appended = self.append(TraceBlockKind::Symbols, PREDICTED, (stream, words.len() as u32), index, &bytes);
         self.bytes = bytes;
         appended
     }
 
-    fn append_section(
+    /// Appends a block with `count` symbols that are already encoded in `data`.
+    pub fn append(
         &mut self,
         kind: TraceBlockKind,
         layout: u32,
@@ -164,7 +158,7 @@ impl Writer {
     ) -> Result<(), TraceFileError> {
         let mut subject = [0; 16];
         subject[..4].copy_from_slice(&stream.to_le_bytes());
-        let block = Section { tag: kind as u32, layout, subject, count, index }.to_bytes(data, LEVEL);
+        let block = Section { tag: kind as u32, layout, subject, count, index }.to_bytes(data, COMPRESSION_LEVEL);
         self.file.write_all(&block).map_err(|source| TraceFileError::Io { path: self.path.clone(), source })?;
         self.size += block.len() as u64;
         Ok(())
@@ -172,7 +166,7 @@ impl Writer {
 
     /// Appends an encoded value as a block.
     pub fn append_value<T: Serialize>(&mut self, kind: TraceBlockKind, value: &T) -> Result<(), TraceFileError> {
-        self.append(kind, 0, 0, &[], &encode(value))
+        self.append(kind, DIFFERENCES, (0, 0), &[], &encode(value))
     }
 
     /// Number of bytes written so far.
@@ -252,7 +246,6 @@ impl Reader {
         let data = self.data(header)?;
         let symbols = match header.section.layout {
             DIFFERENCES => unpack(&data, header.count as usize),
-            WORDS => unpack_words(&data, header.count as usize),
             PREDICTED => predicted::decode(&data, header.count as usize),
             _ => None,
         };
@@ -327,12 +320,6 @@ fn unpack(bytes: &[u8], count: usize) -> Option<Vec<u64>> {
     rest.0.is_empty().then_some(symbols)
 }
 
-/// Decodes `count` words. Returns `None` if `bytes` holds a different number of words.
-fn unpack_words(bytes: &[u8], count: usize) -> Option<Vec<u64>> {
-    let (words, []) = bytes.as_chunks::<4>() else { return None };
-    (words.len() == count).then(|| words.iter().map(|word| u64::from(u32::from_le_bytes(*word))).collect())
-}
-
 /// Hashes file contents, so that they can be compared.
 pub fn hash(bytes: &[u8]) -> u64 {
     xxh3_64(bytes)
@@ -360,11 +347,9 @@ mod tests {
         let symbols: Vec<u64> = (0..1000).map(|n| n * n % 77 + 3).collect();
         let mut writer = Writer::create(path, FORMAT).unwrap();
         writer.append_value(TraceBlockKind::Description, &("a program", 7u32)).unwrap();
-        writer.append(TraceBlockKind::Symbols, 1, 1000, &[9], &pack(&symbols)).unwrap();
-        writer.append(TraceBlockKind::Symbols, 2, 3, &[], &pack(&[u64::MAX, 0, 5])).unwrap();
+        writer.append(TraceBlockKind::Symbols, DIFFERENCES, (1, 1000), &[9], &pack(&symbols)).unwrap();
+        writer.append(TraceBlockKind::Symbols, DIFFERENCES, (2, 3), &[], &pack(&[u64::MAX, 0, 5])).unwrap();
         writer.append_words(3, &[7], &[u32::MAX, 0, 5]).unwrap();
-        let words: Vec<u8> = [7, 8, u32::MAX].iter().flat_map(|word| word.to_le_bytes()).collect();
-        writer.append_section(TraceBlockKind::Symbols, WORDS, (3, 3), &[7], &words).unwrap();
         writer.append_value(TraceBlockKind::End, &0u8).unwrap();
         symbols
     }
@@ -381,7 +366,6 @@ mod tests {
         assert_eq!((reader.symbols(&blocks[1]).unwrap(), reader.index(&blocks[1]).unwrap()), (symbols, vec![9]));
         assert_eq!(reader.symbols(&blocks[2]).unwrap(), [u64::MAX, 0, 5]);
         assert_eq!(reader.symbols(&blocks[3]).unwrap(), [u32::MAX.into(), 0, 5]);
-        assert_eq!(reader.symbols(&blocks[4]).unwrap(), [7, 8, u32::MAX.into()]);
         for other in [TraceFormat { kind: FileKind::TRACE, ..FORMAT }, TraceFormat { version: 2, ..FORMAT }] {
             assert!(matches!(Reader::open(&path, other), Err(TraceFileError::Foreign { .. })));
         }

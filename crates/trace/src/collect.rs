@@ -115,7 +115,7 @@ pub trait Collector: Sync {
         // If anything fails from here on, the subject continues untraced.
         let watched = (|| {
             let mut watch = Watch::new(&run, &subject, self.watch(&subject, &run)?);
-            let mapped = [subject.mapped()].into_iter().chain(watch.mapped()).collect();
+            let mapped = [subject.injected_area()].into_iter().chain(watch.mapped()).collect();
             let shown = ShownMappings::new(subject.process, mapped, &in_memory(executable, &subject))?;
             let mut calls = Repeater::new(recipe, first, shown);
             for (library, start) in images::find_already_mapped(run.libraries, subject.process)? {

@@ -172,13 +172,15 @@ impl TargetTable {
         memory.write(at, &target.wrapping_neg().to_le_bytes())
     }
 
-    /// Removes the entries whose target or destination is in one of these ranges.
+    /// Removes the entries whose target or destination is in one of these ranges. A thread whose lookup has already found such an entry
+    /// continues at the target in the image.
     pub fn remove(&mut self, ranges: &[Range<u64>], memory: &Memory) -> io::Result<()> {
         let is_meant = |address: u64| ranges.iter().any(|range| range.contains(&address));
         let gone: Vec<u64> = self.entries.iter().filter(|(_, entry)| is_meant(entry.0) || is_meant(entry.1)).map(|(n, _)| *n).collect();
         for number in gone {
+            let Some((target, _)) = self.entries.remove(&number) else { continue };
             memory.write(self.start + number * ENTRY, &NO_TARGET.to_le_bytes())?;
-            self.entries.remove(&number);
+            memory.write(self.start + number * ENTRY + 8, &target.to_le_bytes())?;
         }
         Ok(())
     }
@@ -247,6 +249,8 @@ mod tests {
         assert_eq!([0x1_0010, 0x2_0010, 0x3_0010].map(find), [None, Some(101), Some(102)]);
         table.remove(&[0x2_0000..0x3_0000, 102..103], &own).unwrap();
         assert_eq!([0x1_0010, 0x2_0010, 0x3_0010].map(find), [None; 3]);
+        // A lookup that had found an entry reads the destination afterwards.
+        assert_eq!([0, 1].map(|probe| own.word(start + (0x10 + probe) * ENTRY + 8).unwrap()), [0x3_0010, 0x2_0010]);
         drop(space);
     }
 }

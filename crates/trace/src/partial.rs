@@ -1,6 +1,6 @@
 //! Partial traces: what one run of a collector has recorded, as one stream per thread, and how the run ended.
 
-use crate::block_file::{Reader, TraceBlockKind, TraceFileError, TraceFormat, Writer, pack};
+use crate::block_file::{DIFFERENCES, Reader, TraceBlockKind, TraceFileError, TraceFormat, Writer, pack};
 use crate::follow::{FollowEnding, Followed};
 use crate::sink::{Sink, SinkFlow, ThreadNumber};
 use crate::symbols::Symbols;
@@ -10,7 +10,7 @@ use std::path::Path;
 use trodden_container::FileKind;
 
 /// The format of partial traces.
-pub const PARTIAL_TRACE_FORMAT: TraceFormat = TraceFormat { kind: FileKind::PARTIAL_TRACE, version: 4 };
+pub const PARTIAL_TRACE_FORMAT: TraceFormat = TraceFormat { kind: FileKind::PARTIAL_TRACE, version: 5 };
 /// Maximum number of symbols per block, and thus the maximum number of a thread's hits that are lost if the collector is killed.
 const BLOCK: usize = 1 << 16;
 
@@ -63,7 +63,7 @@ impl PartialWriter {
             Some(words) => self.writer.append_words(thread as u32, &[], words)?,
             None => {
                 let all: Vec<u64> = symbols.iter().collect();
-                self.writer.append(TraceBlockKind::Symbols, thread as u32, all.len() as u32, &[], &pack(&all))?;
+                self.writer.append(TraceBlockKind::Symbols, DIFFERENCES, (thread as u32, all.len() as u32), &[], &pack(&all))?;
             }
         }
         symbols.clear();

@@ -4,7 +4,8 @@ use crate::CollectError;
 use crate::copied_place::CopiedPlace;
 use crate::memory::{Memory, overlap};
 use crate::patches::{InstalledPatch, Relay, jump};
-use crate::ptrace::{self, Tid};
+use crate::ptrace::{self, Registers, Tid};
+use crate::ring_layout::{DESTINATION, TARGET};
 use crate::subject::TracedProcess;
 use crate::trampolines::{CodePlace, INT3, Trampolines};
 use std::collections::HashSet;
@@ -49,7 +50,7 @@ impl Trampolines {
         heads.sort_unstable();
         let original: Vec<(u64, &[u8])> = original.iter().map(|(address, bytes)| (*address, bytes.as_slice())).collect();
         subject.memory.patch(&original)?;
-        // The copies lie in a mapping of this session's own, so that the journal need not know of them.
+        // Copies are in memory that the collector has mapped, so the journal need not record changes to them.
         let heads: Vec<(u64, &[u8])> = heads.iter().map(|(address, bytes)| (*address, bytes.as_slice())).collect();
         Memory::open(subject.process)?.patch(&heads)?;
         let addresses_of = |is_one: &dyn Fn(&InstalledPatch) -> bool| -> HashSet<u64> {
@@ -82,6 +83,7 @@ impl Trampolines {
 
     /// Moves a stopped thread from a copy of released code to the image. `step` single-steps the thread, and returns false if it cannot.
     pub fn move_out_of_released_code(&self, thread: Tid, step: &dyn Fn() -> Result<bool, CollectError>) -> Result<(), CollectError> {
+        self.redirect_lookup(thread)?;
         loop {
             let registers = ptrace::registers(thread)?;
             if !self.is_released(registers.rip) {
@@ -93,6 +95,22 @@ impl Trampolines {
                 CodePlace::Inside | CodePlace::Outside => Ok(()),
             };
         }
+    }
+
+    /// If a stopped thread's lookup has found a copy of released code, lets it continue at the target in the image instead.
+    fn redirect_lookup(&self, thread: Tid) -> Result<(), CollectError> {
+        let Some(ring) = self.threads.get(&thread).map(|recorded| recorded.ring) else { return Ok(()) };
+        let target = self.rings.word(ring, TARGET)?;
+        if self.is_released(self.rings.word(ring, DESTINATION)?) {
+            self.rings.set_word(ring, DESTINATION, target)?;
+        }
+        // The destination is in `rcx` before it is in the ring.
+        let registers = ptrace::registers(thread)?;
+        let is_in_lookup = matches!(self.place_at(registers.rip), CodePlace::At(CopiedPlace::Lookup { saved: true, .. }));
+        if is_in_lookup && self.is_released(registers.rcx) {
+            ptrace::set_registers(thread, &Registers { rcx: target, ..registers })?;
+        }
+        Ok(())
     }
 
     pub fn is_released(&self, address: u64) -> bool {

@@ -107,7 +107,7 @@ impl Session {
         self.enter(JournalEntry::AddressLimit(own));
     }
 
-    /// Raises the limit on the address space by the size of this session's mappings, including those about to be made.
+    /// Raises the limit on the address space by the size of what is mapped for the recording, including what is about to be mapped.
     pub fn fit_address_limit(&self) {
         let own = self.address_limit().or_else(|| AddressLimit::of(self.process).filter(|limit| limit.is_limited()));
         if let Some(own) = own {

@@ -216,7 +216,8 @@ impl TracedProcess {
         Err(CollectError::Unexpected { what: format!("no memory near its image at {wanted:#x} is free (mmap returned {got:#x})") })
     }
 
-    pub fn mapped(&self) -> Range<u64> {
+    /// Returns the memory that is mapped in the process for injected code and copies.
+    pub fn injected_area(&self) -> Range<u64> {
         self.area..self.area + AREA_SIZE
     }
 

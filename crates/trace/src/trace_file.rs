@@ -19,7 +19,7 @@ use trodden_container::{FILE_HEADER_BYTES, FileKind};
 use trodden_profile::atomic_file::{Access, AtomicFile};
 
 /// The format of trace files.
-pub const TRACE_FORMAT: TraceFormat = TraceFormat { kind: FileKind::TRACE, version: 6 };
+pub const TRACE_FORMAT: TraceFormat = TraceFormat { kind: FileKind::TRACE, version: 7 };
 /// Maximum number of events per block of the file.
 const BLOCK: usize = 1 << 16;
 

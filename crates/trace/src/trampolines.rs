@@ -4,8 +4,9 @@
 //!
 //! [`block_copies`](crate::block_copies) creates the copies, [`rings`](crate::rings) are what they write to, and
 //! [`unknown_targets`](crate::unknown_targets) handles jumps to unknown targets; [`released_copies`](crate::released_copies) is about
-//! code that the program changes. This file installs the copies, and
-//! knows at any stop where in the image a thread is, so that a program's signal handlers see addresses of the image.
+//! code that the program changes. This file installs the copies, and knows at any stop where in the image a thread is, so that a program's
+//! signal handlers see addresses of the image.
+//!
 //! Invariants: a block is recorded once each time its first instruction starts to execute; the stream of a thread has its hits in order,
 //! whether a copy or the tracer recorded them; a `fork` child leaves the copies and writes to no ring.
 
@@ -178,7 +179,9 @@ impl Trampolines {
     /// Forgets the copies and patches of a library that is no longer mapped.
     pub fn forget(&mut self, image: &Image, memory: &Memory) {
         let is_gone = |address: u64| image.code.iter().any(|code| code.contains(&address));
-        self.areas.retain(|area| !(image.area..image.area + AREA_SIZE).contains(&area.range.start));
+        let copies = image.area..image.area + AREA_SIZE;
+        self.areas.retain(|area| !copies.contains(&area.range.start));
+        self.released.retain(|copy| !copies.contains(&copy.start));
         // Otherwise the process is gone.
         let _ = self.areas.iter_mut().try_for_each(|area| area.targets.remove(&image.code, memory));
         self.patches.retain(|patch| !is_gone(patch.address));

@@ -43,7 +43,7 @@ impl Sink for First {
 /// # Errors
 /// The collector does not work on this machine, or not with this program; the message says why.
 pub fn try_collector(kind: CollectorKind, program: &Path) -> Result<()> {
-    if !matches!(kind, CollectorKind::Compiled | CollectorKind::Uprobes) && try_with_tiny_program(kind.collector()).is_ok() {
+    if !matches!(kind, CollectorKind::Compiled | CollectorKind::Uprobes) && test_on_tiny_program(kind.collector()).is_ok() {
         return Ok(());
     }
     ensure!(
@@ -72,7 +72,7 @@ const TINY_START: u64 = 0x40_0000;
 const TINY_CODE: [u8; 10] = [0x31, 0xff, 0xb8, 231, 0, 0, 0, 0x90, 0x0f, 0x05];
 
 /// Tries a collector with the tiny program. Also fails if the system does not execute files in memory.
-fn try_with_tiny_program(collector: &dyn Collector) -> Result<()> {
+fn test_on_tiny_program(collector: &dyn Collector) -> Result<()> {
     // SAFETY: the name is a C string with a terminating zero, and the new descriptor is owned by the `File` alone.
     let mut writable = unsafe {
         let descriptor = libc::memfd_create(c"trodden trial".as_ptr(), libc::MFD_CLOEXEC);

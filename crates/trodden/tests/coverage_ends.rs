@@ -69,7 +69,7 @@ fn instances_of_a_template_have_separate_counts() {
     }
 }
 
-/// Jumps from the body, the condition or the step leave loops of each kind.
+/// Loops of each kind are left by a `longjmp` from a call in their body, in their condition or, if they have one, in their step.
 #[test]
 fn loops_left_by_longjmp_have_exact_counts() {
     const LOOPS: &str = "#include <setjmp.h>\nstatic jmp_buf back;\nstatic volatile int n, stop, sink;\n\

@@ -234,7 +234,7 @@ fn rust_functions_that_a_panic_exits_are_marked() {
     assert_eq!([5, 12, 19, 25].map(|line| lines[&line]), [2, 3, 6, 6]);
 }
 
-/// Comparisons and annotated sources contain the same counts. A table of changed lines contains marks; the other outputs contain a note.
+/// Comparisons, annotated sources and exports also show the inexact counts. The table of changed lines marks them; the others print a note.
 #[test]
 fn lines_in_other_outputs_are_marked() {
     const RETRY: &str = "#include <setjmp.h>\nstatic jmp_buf back;\nstatic volatile int sum;\n\

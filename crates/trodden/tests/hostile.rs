@@ -6,7 +6,7 @@ use place::{Place, must, program_of, trodden};
 use std::fs;
 use std::path::Path;
 use std::process::Output;
-use trodden_trace::block_file::{TraceBlockKind, Writer, pack};
+use trodden_trace::block_file::{DIFFERENCES, TraceBlockKind, Writer, pack};
 use trodden_trace::{BlockInfo, FunctionInfo, TRACE_FORMAT, TraceBlock, TraceDescription, TraceEnd, TraceFunction};
 
 /// Runs trodden with a limit on its address space in MB. The command may succeed or reject its input, but must neither panic nor be killed.
@@ -64,7 +64,7 @@ fn describe_trace() -> TraceDescription {
 fn write_trace(path: &Path, about: &TraceDescription, (thread, count, index, symbols): (u32, u32, &[u8], &[u64])) {
     let mut writer = Writer::create(path, TRACE_FORMAT).unwrap();
     writer.append_value(TraceBlockKind::Description, about).unwrap();
-    writer.append(TraceBlockKind::Symbols, thread, count, index, &pack(symbols)).unwrap();
+    writer.append(TraceBlockKind::Symbols, DIFFERENCES, (thread, count), index, &pack(symbols)).unwrap();
     writer.append_value(TraceBlockKind::End, &TraceEnd::default()).unwrap();
 }
 

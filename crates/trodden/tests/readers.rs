@@ -169,7 +169,7 @@ fn check_answer(place: &Place, command: &str, text: &str, status: i32, words: &s
     assert!(!said.contains("panicked"), "{command} of {text:?}: {said}");
 }
 
-fn read_report(place: &Place, file: &str) -> Value {
+fn run_report(place: &Place, file: &str) -> Value {
     serde_json::from_slice(&must(place.command(trodden()).args(["report", "--json", file])).stdout).unwrap()
 }
 
@@ -207,14 +207,14 @@ fn chrome_traces_may_be_fractional_compressed_unfinished_or_begun_before() {
                 {"ph": "X", "pid": 1, "tid": 1, "ts": 10, "dur": 5, "name": "a"}]}"#,
         ),
     ]);
-    let plain = read_report(&place, "barriers.json");
+    let plain = run_report(&place, "barriers.json");
     assert_eq!(plain["wait_occurrences"], 100, "{plain:#}");
     assert_eq!(plain["causes"][0]["function"], "slow");
     must(place.command("gzip").arg("barriers.json"));
-    assert_eq!(read_report(&place, "barriers.json.gz"), plain);
-    let open = read_report(&place, "open.json");
+    assert_eq!(run_report(&place, "barriers.json.gz"), plain);
+    let open = run_report(&place, "open.json");
     assert!(open["run_ns"] == 5000 && open["notes"].to_string().contains("not closed"), "{open:#}");
-    let unmatched = read_report(&place, "unmatched.json");
+    let unmatched = run_report(&place, "unmatched.json");
     assert!(unmatched["run_ns"] == 5000 && unmatched["notes"].to_string().contains("1 slice that began before"), "{unmatched:#}");
 }
 

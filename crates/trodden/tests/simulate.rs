@@ -260,13 +260,13 @@ int main(void) {
 "#;
 
 fn count_blocks(folder: &Path, profile: &str) -> std::collections::BTreeMap<String, Vec<u64>> {
-    let report = read_report(folder, profile);
+    let report = run_report(folder, profile);
     let functions = report["functions"].as_array().unwrap().iter();
     let counts = |f: &Value| f["block_counts"].as_array().unwrap().iter().map(|c| c.as_u64().unwrap()).collect();
     functions.map(|f| (f["name"].as_str().unwrap().to_owned(), counts(f))).collect()
 }
 
-fn read_report(folder: &Path, profile: &str) -> Value {
+fn run_report(folder: &Path, profile: &str) -> Value {
     let mut command = Command::new(env!("CARGO_BIN_EXE_trodden"));
     let out = command.args(["report", profile, "--json", "--top", "1000"]).current_dir(folder).output().unwrap();
     assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
@@ -274,7 +274,7 @@ fn read_report(folder: &Path, profile: &str) -> Value {
 }
 
 fn counts(folder: &Path, profile: &str) -> std::collections::BTreeMap<(String, u64), u64> {
-    let report = read_report(folder, profile);
+    let report = run_report(folder, profile);
     let name = |path: &Value| report["functions"][path["function"].as_u64().unwrap() as usize]["name"].as_str().unwrap().to_owned();
     let paths = report["paths"].as_array().unwrap();
     paths.iter().map(|p| ((name(p), p["id"].as_u64().unwrap()), p["count"].as_u64().unwrap())).collect()

@@ -112,7 +112,7 @@ fn read_trace(path: &Path, decompressed: Decompress) -> Result<Imported> {
     }
     let bytes = decompressed(path, MAX_TEXT_BYTES)?;
     if bytes.starts_with(PERF_DATA_MAGIC) {
-        bail!("{0} is a binary file of `perf record`. Convert it to text with `perf script -i {0} > trace.txt`", path.display());
+        bail!("{0} is the binary output of `perf record`. Convert it to text with `perf script -i {0} > trace.txt`", path.display());
     }
     let text = String::from_utf8_lossy(&bytes);
     match text.trim_start().chars().next() {

@@ -133,8 +133,8 @@ impl FastModel {
         self.last_outcome
     }
 
-    /// Sets the outcome of the next branch's prediction, which was recorded in a run of the same instructions without a branch queue. Any
-    /// difference in timing between the two runs is then due to the profiler.
+    /// Makes the next branch prediction have this outcome, taken from a run of the same instructions on a processor without a branch queue.
+    /// Any difference in timing between the two runs is then due to the profiler.
     pub fn freeze_next(&mut self, outcome: PredictionOutcome) {
         self.frozen = Some(outcome);
     }

@@ -178,7 +178,7 @@ impl Value {
     }
 
     /// Returns true if LLVM's verifier accepts a function. If not, it prints why.
-    pub fn is_valid(self) -> bool {
+    pub fn passes_verifier(self) -> bool {
         LLVMVerifyFunction(self.expect(), LLVMVerifierFailureAction::LLVMPrintMessageAction) == 0
     }
 
@@ -260,12 +260,12 @@ impl Value {
         attributes.into_iter().flatten().collect()
     }
 
-    /// Returns true if a function has an attribute that LLVM does not know.
+    /// Returns true if a function has a string attribute.
     pub fn has_text_attribute(self, name: &str) -> bool {
         self.text_attribute(name).is_some()
     }
 
-    /// Returns the value of a function's attribute that LLVM does not know.
+    /// Returns the value of a function's string attribute.
     pub fn text_attribute(self, name: &str) -> Option<Vec<u8>> {
         // SAFETY: pointer and length are those of `name`, which LLVM compares.
         let attribute =
@@ -276,7 +276,7 @@ impl Value {
         Some(unsafe { bytes_of(pointer, length as usize) }.unwrap_or_default())
     }
 
-    /// Adds an attribute that LLVM does not know to a function.
+    /// Adds a string attribute without a value to a function.
     pub fn add_text_attribute(self, context: LlvmContext, name: &str) {
         let (text, length) = (name.as_ptr().cast(), name.len() as u32);
         // SAFETY: pointer and length are those of `name`, which LLVM copies. The value is empty.

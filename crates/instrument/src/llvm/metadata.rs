@@ -173,7 +173,7 @@ impl Module {
     /// # Safety
     /// No handle to a call of a debug intrinsic is used afterwards.
     pub unsafe fn strip_debug_info(self) {
-        // SAFETY: the caller says so.
+        // SAFETY: LLVM deletes only debug metadata of the module and calls of debug intrinsics, to which the caller keeps no handle.
         unsafe { LLVMStripModuleDebugInfo(self) };
     }
 }

@@ -40,7 +40,7 @@ impl Module {
     /// # Safety
     /// No handle is used afterwards to what the passes may delete.
     pub unsafe fn run_passes(self, names: &CStr, machine: TargetMachine, options: &PassOptions) -> Option<OwnedPassError> {
-        // SAFETY: the caller says so.
+        // SAFETY: names and options are alive, and the caller uses no handle to what the passes delete.
         unsafe { LLVMRunPasses(self, names.into(), machine, options.handle()) }
     }
 }

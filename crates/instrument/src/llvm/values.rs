@@ -12,7 +12,7 @@ use std::ffi::c_char;
 /// # Safety
 /// The pointer is null, or points to `length` bytes.
 pub(super) unsafe fn bytes_of(pointer: *const c_char, length: usize) -> Option<Vec<u8>> {
-    // SAFETY: the caller says so.
+    // SAFETY: the pointer is not null, so the caller guarantees that it points to `length` bytes.
     (!pointer.is_null()).then(|| unsafe { std::slice::from_raw_parts(pointer.cast::<u8>(), length) }.to_vec())
 }
 
@@ -21,7 +21,7 @@ pub(super) unsafe fn bytes_of(pointer: *const c_char, length: usize) -> Option<V
 /// # Safety
 /// As for [`bytes_of`].
 pub(super) unsafe fn text_of(pointer: *const c_char, length: usize) -> String {
-    // SAFETY: the caller says so.
+    // SAFETY: the condition of this function is that of `bytes_of`.
     unsafe { bytes_of(pointer, length) }.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default()
 }
 

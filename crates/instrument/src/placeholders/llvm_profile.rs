@@ -182,7 +182,7 @@ fn insert_empty_invoke(module: Module, invoke: Value) {
 /// # Safety
 /// No handle to the global, or to a constant that contains its address, is used afterwards.
 pub unsafe fn remove(global: Value) {
-    // SAFETY: the caller says so. After the replacement, nothing uses the global.
+    // SAFETY: the caller keeps no handle to the global or to a constant with its address. After the replacement, nothing uses the global.
     unsafe {
         global.replace_constant(global.kind().null());
         global.delete_variable();
@@ -208,7 +208,7 @@ fn globals(module: Module) -> impl Iterator<Item = Value> {
 /// As for [`remove`].
 pub unsafe fn delete_used(module: Module, global: Value) {
     remove_from_used_lists(module, &IndexSet::from([global]));
-    // SAFETY: the caller says so.
+    // SAFETY: the condition of this function is that of `remove`.
     unsafe { remove(global) };
 }
 

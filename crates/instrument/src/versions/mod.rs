@@ -138,12 +138,12 @@ mod tests {
             }",
         );
         let function = module.function("f").unwrap();
-        assert!(!function.is_valid());
+        assert!(!function.passes_verifier());
         let [one, other, join, done] = ["one", "other", "join", "done"].map(|name| block(function, name));
         let [a, b] = [one, other].map(|block| block.instructions().next().unwrap());
         let mut flow = ValueFlow::new(module, function, &[join].into_iter().collect());
         flow.merge(&[vec![a, b]], VersionDefinitions::Arbitrary);
-        assert!(function.is_valid());
+        assert!(function.passes_verifier());
         let phi = join.phis().next().expect("the versions meet here");
         let incoming = phi.incoming();
         assert!(incoming.len() == 2 && incoming.contains(&(a, one)) && incoming.contains(&(b, other)));

@@ -271,8 +271,8 @@ impl LiveStream {
         self.file.write_all_at(&CHUNK_FREE.to_le_bytes(), offset).map_err(ProfileError::io(&self.path, "write"))
     }
 
-    /// Returns each thread's most recent events, by process and start time. If the file is being drained, these are the events that have
-    /// not been drained yet. Fails if the file cannot be read, or a chunk's header is corrupt.
+    /// Returns the most recent events of each thread; threads are sorted by process ID, then by start time. If the file is being drained,
+    /// these are the events that have not been drained yet. Fails if the file cannot be read, or a chunk's header is corrupt.
     pub fn threads(&self) -> Result<Vec<LiveThread>, ProfileError> {
         if let Some(offset) = self.corrupt_chunks()?.first() {
             let what = "the checksum of a chunk's header does not match".into();

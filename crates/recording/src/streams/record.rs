@@ -152,7 +152,7 @@ fn store_logs(what: &RecordedCommand, run: Run, folder: &Path, drained: &DrainTo
     let delivered = deliver(&profile, &what.destination, context)?;
     if drained.invalid_words > 0 {
         log::warn!(
-            "{} in the streams are not events, because the program overwrote them",
+            "the streams contain {} without a valid event, because the program overwrote them",
             plural(drained.invalid_words.into(), "word", "words")
         );
     }
@@ -209,7 +209,11 @@ pub fn import_leftover_streams(given: &[PathBuf], destination: &ProfileDestinati
             log::warn!("the log or a journal of {} is corrupt: {bytes} cannot be read", stream.display());
         }
         if drained.invalid_words > 0 {
-            log::warn!("stream {} is corrupt: {} are not events", stream.display(), plural(drained.invalid_words.into(), "word", "words"));
+            log::warn!(
+                "stream {} is corrupt: it contains {} without a valid event",
+                stream.display(),
+                plural(drained.invalid_words.into(), "word", "words")
+            );
         }
         let is_corrupt = drained.corrupt_bytes > 0 || drained.invalid_words > 0;
         lossy += write_raw_counts(&log)? + drained.lost.threads() + u64::from(is_corrupt);

@@ -142,7 +142,7 @@ impl ImageSummary {
         self.bodies += map.functions.len();
         for function in &map.functions {
             known.insert(function.plain_name().to_owned());
-            self.cut.extend(cut_function(map, function));
+            self.cut.extend(find_cuts(map, function));
         }
         let named = |function: &Skipped| SkippedFunction {
             function: Name::from_linkage(&function.name).full,
@@ -238,8 +238,8 @@ impl ImageSummary {
     }
 }
 
-/// Returns the edges other than back edges at which a function's paths are cut; `None` if there are none.
-fn cut_function(map: &UnitMap, function: &FunctionMap) -> Option<CutFunction> {
+/// Describes the cuts of a function's paths at edges other than back edges; `None` if there are none.
+fn find_cuts(map: &UnitMap, function: &FunctionMap) -> Option<CutFunction> {
     let line = |node: trodden_flow::Node, first: bool| {
         let block = function.blocks.get(node.0 as usize)?;
         let position = if first { block.positions.first() } else { block.branch.as_ref().or(block.positions.last()) };

@@ -76,7 +76,7 @@ pub fn demo() -> Profile {
     push(&mut unit);
     blob(&mut unit);
     hostile(&mut unit);
-    table(&mut unit);
+    function_with_cut_paths(&mut unit);
     unit.map.skipped.push(Skipped { name: "fast_copy".into(), reason: "naked function".into() });
     profile(vec![("/usr/bin/demo", vec![unit.finish()])])
 }
@@ -181,7 +181,7 @@ fn hostile(unit: &mut UnitBuilder) {
 }
 
 /// A function with forty branches in a row. It has too many paths, so they are cut. Its source file is missing.
-fn table(unit: &mut UnitBuilder) {
+fn function_with_cut_paths(unit: &mut UnitBuilder) {
     const BRANCHES: u32 = 40;
     let own = unit.scope("table", 2, 10, None);
     let at = |l, c| SourcePosition { scope: own, file: 2, line: l, column: c };

@@ -100,8 +100,8 @@ impl Following<'_, '_> {
             match what {
                 _ if !self.tasks.contains_key(&thread) => _ = self.handle(thread, what),
                 PtraceStop::Signal(_) => drop(all.insert(thread, what)),
-                // The thread has just hit a breakpoint, a probe or unexecutable code. If it were detached now, the pending signal would
-                // kill or stop it.
+                // The thread has just hit a breakpoint or a probe, or entered code that was made non-executable. If it were detached now,
+                // the pending signal would kill or stop it.
                 PtraceStop::Interrupted | PtraceStop::GroupStopped
                     if [libc::SIGTRAP, libc::SIGSTOP, libc::SIGSEGV].iter().any(|signal| ptrace::is_pending(thread, *signal)) =>
                 {

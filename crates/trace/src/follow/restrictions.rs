@@ -72,7 +72,8 @@ impl Following<'_, '_> {
         }
     }
 
-    /// Returns the addresses of the new and of the old limit if a system call sets or reads the address-space limit.
+    /// If a system call sets or reads the address-space limit, returns where it reads the new limit and where it writes the limit that was
+    /// in force; `None` for an absent pointer.
     fn limits_of(&self, call: u64, arguments: &[u64; 6]) -> Option<(Option<u64>, Option<u64>)> {
         let [first, second, third, fourth, ..] = *arguments;
         let place = |at: u64| Some(at).filter(|at| *at != 0);

@@ -47,7 +47,7 @@ pub enum ChunkKind {
     Instructions = 5,
 }
 
-const LEVEL: i32 = 3;
+const COMPRESSION_LEVEL: i32 = 3;
 /// Approximate number of events per chunk.
 const CHUNK_EVENTS: usize = 1 << 18;
 /// The same for recordings with instructions, which outnumber events by about ten to one.
@@ -179,7 +179,7 @@ impl<W: Write> RecordedWriter<W> {
 }
 
 fn write_chunk(writer: &mut impl Write, kind: ChunkKind, content: &[u8]) -> io::Result<()> {
-    writer.write_all(&Section { tag: kind as u32, ..Section::default() }.to_bytes(content, LEVEL))
+    writer.write_all(&Section { tag: kind as u32, ..Section::default() }.to_bytes(content, COMPRESSION_LEVEL))
 }
 
 /// Tags of events other than branches. A branch's tag is its kind's number, with bit 3 if it was taken and bit 5 if its frame is known.

@@ -12,6 +12,7 @@ use std::process::ExitCode;
 use trodden_analysis::transformations::{TransformationOptions, TransformedFunction, build_plan, find_transformations};
 use trodden_driver::guided::{self, GuidedBuild, Training, hot_paths};
 use trodden_recording::{PROGRAM_VARIABLE, record};
+use trodden_report::words::plural;
 use trodden_unit::{Transformation, TransformationPlan};
 
 /// A path is copied only if that saves at least this percentage of all instructions that the program executes (default of an option).
@@ -87,9 +88,9 @@ fn report(output: &Path, transformed: &[TransformedFunction]) {
         let copied = if transformed.iter().any(TransformedFunction::is_changed) {
             ""
         } else {
-            "; no path is copied, since no copy would save enough"
+            "; no path was copied, since no copy would save enough"
         };
-        note(format_args!("functions with branch weights from paths: {}{copied}", transformed.len()));
+        note(format_args!("{} got branch weights from path counts{copied}", plural(transformed.len() as u128, "function", "functions")));
     }
     note(format_args!("the optimised program is {}", output.display()));
 }

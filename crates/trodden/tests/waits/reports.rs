@@ -5,7 +5,7 @@ use super::webdriver::Browser;
 use super::{Place, check, must};
 use serde_json::Value;
 
-fn read_report(place: &Place, trace: &str, options: &[&str]) -> Value {
+fn run_report(place: &Place, trace: &str, options: &[&str]) -> Value {
     let output = place.command(env!("CARGO_BIN_EXE_trodden")).args(["report", trace, "--json"]).args(options).output().unwrap();
     serde_json::from_slice(&must(output).stdout).unwrap()
 }
@@ -15,13 +15,13 @@ fn readers_click_a_page_and_an_exported_chrome_trace_can_be_read() {
     let place = Place::new();
     place.build("gcc", "locks.c", LOCKS_PROGRAM, &["-O2", "-pthread"]);
     place.record(&["./app"]);
-    let own = read_report(&place, "app.waits", &[]);
+    let own = run_report(&place, "app.waits", &[]);
     for arguments in ["report app.waits --html page.html", "export chrome app.waits --output trace.json"] {
         must(place.command(env!("CARGO_BIN_EXE_trodden")).args(arguments.split(' ')).output().unwrap());
     }
     let text = must(place.command(env!("CARGO_BIN_EXE_trodden")).args(["report", "app.waits", "--top", "0"]).output().unwrap());
     click_waits(&place, &own, &String::from_utf8(text.stdout).unwrap());
-    let back = read_report(&place, "trace.json", &[]);
+    let back = run_report(&place, "trace.json", &[]);
     check(&back);
     // Chrome traces have times in microseconds, and may lack short slices.
     let (wait, again) = (own["wait_ns"].as_f64().unwrap(), back["wait_ns"].as_f64().unwrap());
@@ -66,7 +66,7 @@ fn waits_are_printed_as_in_the_paper() {
     let value: Value = serde_json::from_slice(&must(explained("fig4.json", &["--json"])).stdout).unwrap();
     assert_eq!(value["expressions"][2]["expanded"], "(A1 + B3 + C3) - (A1 + A2)");
     // Without the laboratory, JSON contains the first wait of each class.
-    let classes = read_report(&place, "fig4.json", &[]);
+    let classes = run_report(&place, "fig4.json", &[]);
     let first = |site: &Value| site["classes"][0]["representative"]["expression"].clone();
     let expressions: Vec<Value> = classes["waits"].as_array().unwrap().iter().map(first).collect();
     assert_eq!(expressions, ["(A1 + B3) - C1", "A1 - B1", "(B3 + C3) - A2"]);
@@ -172,7 +172,7 @@ const SCHEDULER_TEXT: &str = "\
 fn scheduler_events_show_who_woke_whom() {
     let place = Place::new();
     std::fs::write(place.path("app.txt"), SCHEDULER_TEXT).unwrap();
-    let found = read_report(&place, "app.txt", &[]);
+    let found = run_report(&place, "app.txt", &[]);
     check(&found);
     assert_eq!((found["wait_ns"].as_u64(), found["wait_occurrences"].as_u64()), (Some(10_000), Some(1)));
     assert_eq!(found["causes"][0]["function"], "main");
@@ -204,7 +204,7 @@ fn kernel_traces_in_the_common_trace_format_give_the_same_report() {
     let place = Place::new();
     std::fs::write(place.path("common.txt"), COMMON_FORMAT_TEXT).unwrap();
     std::fs::write(place.path("app.txt"), SCHEDULER_TEXT).unwrap();
-    let (common, own) = (read_report(&place, "common.txt", &[]), read_report(&place, "app.txt", &[]));
+    let (common, own) = (run_report(&place, "common.txt", &[]), run_report(&place, "app.txt", &[]));
     check(&common);
     for key in ["wait_ns", "wait_occurrences", "causes", "waits", "run_ns"] {
         assert_eq!(common[key], own[key], "{key}");
@@ -241,7 +241,7 @@ fn wake_ups_come_from_the_trace_or_are_reported_as_missing() {
     let place = Place::new();
     for (event, waits) in [("sched_waking", 10), ("sched_wakeup", 10), ("", 0)] {
         std::fs::write(place.path("app.txt"), generate_wake_ups(event)).unwrap();
-        let found = read_report(&place, "app.txt", &[]);
+        let found = run_report(&place, "app.txt", &[]);
         check(&found);
         assert_eq!(found["wait_occurrences"], waits, "{event}: {found:#}");
         assert_eq!(found["wait_ns"], waits * 10_000_000, "{event}");
@@ -276,7 +276,7 @@ fn perf_text_printed_by_plugins_gives_the_same_report() {
     };
     std::fs::write(place.path("named.txt"), &named).unwrap();
     std::fs::write(place.path("plugin.txt"), named.lines().map(by_plugin).collect::<String>()).unwrap();
-    let (named, plugin) = (read_report(&place, "named.txt", &[]), read_report(&place, "plugin.txt", &[]));
+    let (named, plugin) = (run_report(&place, "named.txt", &[]), run_report(&place, "plugin.txt", &[]));
     for key in ["wait_ns", "wait_occurrences", "causes", "waits", "run_ns"] {
         assert_eq!(plugin[key], named[key], "{key}");
     }
@@ -292,7 +292,7 @@ fn perf_events_in_the_common_trace_format_need_no_processor_context() {
     };
     std::fs::write(place.path("perf.txt"), COMMON_FORMAT_TEXT.lines().map(of_perf).collect::<String>()).unwrap();
     std::fs::write(place.path("app.txt"), SCHEDULER_TEXT).unwrap();
-    let (perf, own) = (read_report(&place, "perf.txt", &[]), read_report(&place, "app.txt", &[]));
+    let (perf, own) = (run_report(&place, "perf.txt", &[]), run_report(&place, "app.txt", &[]));
     for key in ["wait_ns", "wait_occurrences", "causes", "waits", "run_ns"] {
         assert_eq!(perf[key], own[key], "{key}");
     }
@@ -310,7 +310,7 @@ fn converted_perf_recordings_agree_with_their_text() {
     std::fs::write(place.path("perf.ctf/metadata"), include_bytes!("perf.ctf/metadata")).unwrap();
     std::fs::write(place.path("perf.ctf/perf_stream_0"), [STREAM, &vec![0; PACKET - STREAM.len()]].concat()).unwrap();
     std::fs::write(place.path("perf.txt"), include_bytes!("perf.txt")).unwrap();
-    let (converted, text) = (read_report(&place, "perf.ctf", &[]), read_report(&place, "perf.txt", &[]));
+    let (converted, text) = (run_report(&place, "perf.ctf", &[]), run_report(&place, "perf.txt", &[]));
     assert!(text["wait_occurrences"].as_u64().unwrap() > 3, "{text:#}");
     assert_eq!(converted, text);
 }
@@ -365,7 +365,7 @@ fn binary_traces_in_the_common_trace_format_are_read() {
         std::fs::write(kernel.join(format!("channel_{processor}")), stream).unwrap();
     }
     std::fs::write(place.path("app.txt"), SCHEDULER_TEXT).unwrap();
-    let (common, own) = (read_report(&place, "app.lttng", &[]), read_report(&place, "app.txt", &[]));
+    let (common, own) = (run_report(&place, "app.lttng", &[]), run_report(&place, "app.txt", &[]));
     check(&common);
     assert_eq!((&common["waits"], &common["causes"]), (&own["waits"], &own["causes"]));
 }

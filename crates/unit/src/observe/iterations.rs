@@ -40,7 +40,7 @@ impl ObservationProperties for IterationCounts {
     }
 }
 
-/// Counter words of paths over iterations. The last word counts all paths over iterations that have no word of their own.
+/// Counter words for paths that span several loop iterations. The last word counts all such paths without a word of their own.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct IterationWords {
     /// Index of the function's first word among the unit's words.
