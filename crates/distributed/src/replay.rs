@@ -208,24 +208,30 @@ impl<'a> ThreadReplay<'a> {
     }
 
     /// Ends the thread. `stack` is the known part of its call stack at that moment, innermost first: the current instruction if it is
-    /// traced code, then return addresses.
+    /// traced code, then return addresses. If it is empty, the thread has returned from all traced functions.
     pub fn end(&mut self, stack: &[u64], push: Push) -> Result<()> {
-        let Some(&innermost) = stack.first() else { return Ok(()) };
-        let route = self.implied_steps_to(|graph: &FunctionGraph, index| {
-            graph.block(index).contains(innermost) || graph.calls_in(index).any(|c| c.return_address == Some(innermost))
-        });
+        let route = match stack.first() {
+            Some(&innermost) => self.implied_steps_to(|_, graph, index| {
+                graph.block(index).contains(innermost) || graph.calls_in(index).any(|c| c.return_address == Some(innermost))
+            }),
+            None => self.implied_steps_to(|depth, graph, index| depth == 1 && graph.block(index).end == BlockEnd::Return),
+        };
         self.apply_implied(route, push)
     }
 
-    /// Returns the implied steps to the nearest frame whose block satisfies `is_place`, with the resulting depth and innermost frame.
-    fn implied_steps_to(&self, is_place: impl Fn(&FunctionGraph, BlockIndex) -> bool) -> Option<(Vec<ImpliedStep>, usize, ReplayFrame)> {
-        let is_reached = |frame: ReplayFrame| {
+    /// Returns the implied steps to the nearest frame whose depth (1 for the outermost frame) and block satisfy `is_place`, with the
+    /// resulting depth and innermost frame.
+    fn implied_steps_to(
+        &self,
+        is_place: impl Fn(usize, &FunctionGraph, BlockIndex) -> bool,
+    ) -> Option<(Vec<ImpliedStep>, usize, ReplayFrame)> {
+        let is_reached = |depth: usize, frame: ReplayFrame| {
             let (graph, index) = self.code.graph_of(frame.block);
-            is_place(graph, index)
+            is_place(depth, graph, index)
         };
         let mut top = self.frames.last().copied()?;
         let (mut before, mut depth) = (Vec::new(), self.frames.len());
-        while !is_reached(top) {
+        while !is_reached(depth, top) {
             let (graph, index) = self.code.graph_of(top.block);
             match self.unwatched_successor(top) {
                 Some(next) => {
@@ -511,6 +517,6 @@ impl<'a> ThreadReplay<'a> {
     }
 }
 
-fn contains_instruction(place: u64) -> impl Fn(&FunctionGraph, BlockIndex) -> bool {
-    move |graph, index| graph.block(index).contains(place)
+fn contains_instruction(place: u64) -> impl Fn(usize, &FunctionGraph, BlockIndex) -> bool {
+    move |_, graph, index| graph.block(index).contains(place)
 }

@@ -2,6 +2,7 @@
 
 use crate::CollectError;
 use crate::mappings::mappings;
+use crate::parked::ParkedProcess;
 use crate::process_status::{capabilities, field, forbidden_by_yama, may_trace_others, number, own_status, status};
 use crate::ptrace::{self, PtraceStop, Resume, Tid, restart_interrupted_call, unless_gone};
 use crate::session::Session;
@@ -10,8 +11,9 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::Duration;
 
-/// Seizes and stops all threads of a process, including threads that are created in the meantime.
-pub fn seize_all(session: &Session) -> Result<Vec<Tid>, CollectError> {
+/// Seizes and stops all threads of a process, including threads that are created in the meantime. If the process is parked, it is put back
+/// as it was.
+pub fn seize_all(session: &Session, mut parked: Option<&mut ParkedProcess>) -> Result<Vec<Tid>, CollectError> {
     let process = session.process();
     let mut threads: Vec<Tid> = Vec::new();
     // A thread that is about to end remains listed for a while; `seen` keeps it from being tried again.
@@ -34,7 +36,7 @@ pub fn seize_all(session: &Session) -> Result<Vec<Tid>, CollectError> {
                 Err(_) if has_ended(thread) => continue,
                 Err(source) => return Err(CollectError::Attach { process, source }),
             }
-            if stop_first(session, thread)? {
+            if stop_first(session, thread, parked.as_deref_mut())? {
                 threads.push(thread);
             }
         }
@@ -186,10 +188,14 @@ pub fn shares_memory(process: Tid, other: Tid) -> io::Result<bool> {
 }
 
 /// Stops a thread that was just seized. Returns false if it has ended.
-fn stop_first(session: &Session, thread: Tid) -> Result<bool, CollectError> {
+fn stop_first(session: &Session, thread: Tid, mut parked: Option<&mut ParkedProcess>) -> Result<bool, CollectError> {
     unless_gone(ptrace::interrupt(thread))?;
     loop {
-        match session.wait_for(thread) {
+        let stop = session.wait_for(thread);
+        if let (Ok(_), Some(parked)) = (&stop, &mut parked) {
+            parked.restore()?;
+        }
+        match stop {
             // The thread has ended; its exit event is queued for the loop that follows the subject.
             Err(e) if e.raw_os_error() == Some(libc::ESRCH) => return Ok(false),
             Err(e) => return Err(e.into()),

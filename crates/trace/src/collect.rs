@@ -101,13 +101,18 @@ pub trait Collector: Sync {
                 run.process_sender.take().into_iter().for_each(|begun| _ = begun.send(thread as u32));
                 (subject, vec![thread])
             }
-            RunTarget::Attach(process) => {
+            target @ (RunTarget::Attach(_) | RunTarget::Adopt(_)) => {
+                let (process, mut parked) = match target {
+                    RunTarget::Adopt(parked) => (parked.process(), Some(parked)),
+                    RunTarget::Attach(process) => (process, None),
+                    RunTarget::Start(_) => unreachable!("this arm is for the other two"),
+                };
                 run.libraries.iter().try_for_each(|library| check_same_file(process, &library.executable.path))?;
                 if !self.leaves_code_unmodified() {
                     let files = [executable].into_iter().chain(run.libraries.iter().map(|l| &l.executable));
                     files.into_iter().try_for_each(|file| check_unwritable_in(process, &file.path))?;
                 }
-                TracedProcess::attach(process, executable)?
+                TracedProcess::attach(process, executable, parked.as_mut())?
             }
         };
         let first = run.first.take();

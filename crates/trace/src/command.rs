@@ -6,6 +6,7 @@
 //! | a running process | ends the trace, which is kept; a second signal ends the command |
 //! | one run of a program | is passed to the program, unless the terminal has sent it there |
 //! | several runs | is passed to the programs in the same way, and ends the command |
+//! | children of a program that has ended | ends the traces, which are kept; a second signal ends the command |
 //!
 //! The end of the client also ends the command. Before the command ends, all processes are detached and restored, and temporary files
 //! are removed. If a program's output passes through the tracer, the tracer waits for the program's end.
@@ -69,6 +70,8 @@ pub enum RunKind {
     Repetition,
     /// A process that was already running.
     Process,
+    /// A process that another traced process has created.
+    Child,
 }
 
 struct CommandRun {
@@ -144,6 +147,7 @@ pub fn stop() -> &'static AtomicBool {
 }
 
 /// A run in progress.
+#[derive(Debug)]
 pub struct ActiveRun {
     number: u64,
     role: RunKind,
@@ -160,19 +164,23 @@ impl ActiveRun {
             std::thread::park();
             state = tracer().state();
         }
-        let (sender, process_receiver) = channel();
-        let number = state.next;
-        state.next += 1;
-        state.runs.push(CommandRun {
-            number,
-            role,
-            process_receiver,
-            process: None,
-            early_signals: Vec::new(),
-            is_changed: changes,
-            has_pipes,
-        });
-        (ActiveRun { number, role }, sender)
+        state.register(role, changes, has_pipes)
+    }
+
+    /// Registers a run of a process that an earlier run traces or has created. Returns `None` if the command is ending.
+    pub fn begin_successor(process: u32) -> Option<ActiveRun> {
+        let mut state = tracer().state();
+        let is_program = state.runs.iter_mut().any(|run| run.role == RunKind::Program && run.process() == Some(process));
+        let role = if is_program { RunKind::Program } else { RunKind::Child };
+        let (run, sender) = state.ending.is_none().then(|| state.register(role, true, false))?;
+        // The receiver is in the state that was just changed.
+        let _ = sender.send(process);
+        Some(run)
+    }
+
+    /// Returns true if the process is the program that the command has started.
+    pub fn is_program(&self) -> bool {
+        self.role == RunKind::Program
     }
 
     /// Returns the process id once the process runs.
@@ -222,14 +230,16 @@ impl Tracer {
 
     fn handle_signal(&self, signal: i32, from_terminal: bool) {
         let mut state = self.state();
-        if state.runs.iter().any(|run| run.role == RunKind::Process) {
+        let has = |role| state.runs.iter().any(|run| run.role == role);
+        // Children that outlive the program get no signal from this command.
+        if has(RunKind::Process) || has(RunKind::Child) && !has(RunKind::Program) {
             if self.stop.swap(true, Ordering::SeqCst) {
                 state.ending.get_or_insert(128 + signal);
             }
             state.exit_if_possible();
             return;
         }
-        for run in state.runs.iter_mut().filter(|_| !from_terminal) {
+        for run in state.runs.iter_mut().filter(|run| !from_terminal && run.role != RunKind::Child) {
             match run.process() {
                 Some(process) => forward(Some(process), signal),
                 None => run.early_signals.push(signal),
@@ -267,6 +277,14 @@ fn forward(process: Option<u32>, signal: i32) {
 }
 
 impl CommandState {
+    fn register(&mut self, role: RunKind, is_changed: bool, has_pipes: bool) -> (ActiveRun, Sender<u32>) {
+        let (sender, process_receiver) = channel();
+        let number = self.next;
+        self.next += 1;
+        self.runs.push(CommandRun { number, role, process_receiver, process: None, early_signals: Vec::new(), is_changed, has_pipes });
+        (ActiveRun { number, role }, sender)
+    }
+
     /// Exits if an exit is requested and no process has changes to undo or output to pass on.
     fn exit_if_possible(&self) {
         if let Some(status) = self.ending

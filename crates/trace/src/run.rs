@@ -2,6 +2,7 @@
 
 use crate::images::Library;
 use crate::launcher::ProgramStart;
+use crate::parked::ParkedProcess;
 use crate::repeat::{RepeatRecipe, RunLog};
 use crate::subject::Executable;
 use std::collections::HashSet;
@@ -18,6 +19,18 @@ pub enum RunTarget {
     Start(Box<ProgramStart>),
     /// A running process.
     Attach(i32),
+    /// A process that another run has parked.
+    Adopt(ParkedProcess),
+}
+
+/// Receives the parked processes of a run: children, and the process itself once it has executed a different program.
+#[derive(Clone, Copy)]
+pub struct ParkedReceiver<'a>(pub &'a (dyn Fn(ParkedProcess) + Sync));
+
+impl std::fmt::Debug for ParkedReceiver<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("ParkedReceiver")
+    }
 }
 
 /// One run of a collection.
@@ -52,6 +65,8 @@ pub struct TraceRun<'a> {
     pub limit: Option<Duration>,
     /// Receives the process id once the process runs.
     pub process_sender: Option<Sender<u32>>,
+    /// Receives processes that are to be traced by other runs. If there is no receiver, they continue untraced.
+    pub children: Option<ParkedReceiver<'a>>,
     /// Receives messages for the user during the collection.
     pub note: fn(&str),
 }

@@ -406,6 +406,23 @@ impl Session {
         Ok(())
     }
 
+    /// Unmaps this session's mappings in a stopped child that has a copy of the memory.
+    pub fn unmap_in_child(&self, child: Tid) -> Result<(), CollectError> {
+        let memory = Memory::open(child)?;
+        let own = self.state.borrow().entries.clone();
+        let ranges = own.iter().filter_map(|entry| if let JournalEntry::Mapping(range) = entry { Some(range.clone()) } else { None });
+        let unmapped = ranges.rev().try_for_each(|range| {
+            let arguments = [range.start, range.end - range.start, 0, 0, 0, 0];
+            self.inject(&memory, child, None, libc::SYS_munmap, arguments).map(drop)
+        });
+        // The injected calls have removed the parent's entries.
+        self.state.borrow_mut().entries = own;
+        if self.address_limit().is_some() {
+            self.fit_address_limit();
+        }
+        unmapped
+    }
+
     /// Marks the session as closed: its threads have been detached.
     pub fn set_closed(&self) {
         self.state.borrow_mut().is_closed = true;

@@ -32,7 +32,8 @@ impl fmt::Debug for StackUnwinder {
 
 impl StackUnwinder {
     /// Returns the file addresses of a thread's frames in watched images, innermost first: its instruction pointer, then return
-    /// addresses. `original` translates an instruction pointer in a copy to the image.
+    /// addresses. `original` translates an instruction pointer in a copy to the image. Fails if the walk finds no such frame and does not
+    /// reach the outermost frame either.
     pub fn walk(&mut self, images: &Images, subject: &TracedProcess, thread: Tid, original: impl Fn(u64) -> u64) -> io::Result<Vec<u64>> {
         let registers = ptrace::registers(thread)?;
         let here = original(registers.rip);
@@ -43,7 +44,12 @@ impl StackUnwinder {
         let mut frames = self.unwinder.iter_frames(here, start, &mut cache, &mut read);
         let mut found = Vec::new();
         for _ in 0..MAX_FRAMES {
-            let Ok(Some(frame)) = frames.next() else { break };
+            let frame = match frames.next() {
+                Ok(Some(frame)) => frame,
+                Ok(None) => break,
+                Err(_) if found.is_empty() => return Err(io::ErrorKind::InvalidData.into()),
+                Err(_) => break,
+            };
             let address = frame.address();
             if images.image_at(address).is_some() {
                 found.push(images.in_file(address));

@@ -9,6 +9,7 @@ use crate::journal::JournalEntry;
 use crate::launcher::{ProgramStart, StartConditions};
 use crate::mappings::mappings;
 use crate::memory::Memory;
+use crate::parked::ParkedProcess;
 use crate::ptrace::{self, Disposition, PtraceStop, Resume, Tid};
 use crate::repeat::RepeatRecipe;
 use crate::session::Session;
@@ -164,21 +165,25 @@ impl TracedProcess {
         Self { process, session, memory, bias, area: 0, fresh: true, fixed_clock: recipe.time }.map_area(executable)
     }
 
-    /// Takes control of a running process, all of whose threads are stopped.
+    /// Takes control of a running process, all of whose threads are stopped. If it is parked, it is put back as it was.
     ///
     /// # Errors
     /// The process does not exist, or must not be followed.
-    pub fn attach(process: Tid, executable: &Executable) -> Result<(Self, Vec<Tid>), CollectError> {
+    pub fn attach(process: Tid, executable: &Executable, parked: Option<&mut ParkedProcess>) -> Result<(Self, Vec<Tid>), CollectError> {
         check_traceable(process)?;
         check_unshared(process)?;
         check_same_file(process, &executable.path)?;
         let session = Rc::new(Session::new(process));
-        Self::take_control(&session, executable).map_err(|error| session.close_after(error))
+        Self::take_control(&session, executable, parked).map_err(|error| session.close_after(error))
     }
 
-    fn take_control(session: &Rc<Session>, executable: &Executable) -> Result<(Self, Vec<Tid>), CollectError> {
+    fn take_control(
+        session: &Rc<Session>,
+        executable: &Executable,
+        parked: Option<&mut ParkedProcess>,
+    ) -> Result<(Self, Vec<Tid>), CollectError> {
         let process = session.process();
-        let threads = seize_all(session)?;
+        let threads = seize_all(session, parked)?;
         let memory = session.memory()?;
         let canonical = executable.path.canonicalize().unwrap_or_else(|_| executable.path.clone());
         let mapped = mappings(process)?.into_iter().find(|m| Path::new(&m.name) == canonical && m.offset == 0);

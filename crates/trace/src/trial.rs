@@ -157,6 +157,7 @@ fn sees(collector: &dyn Collector, executable: &Executable, place: u64) -> Resul
         stop: &stop,
         limit: None,
         process_sender: Some(sender),
+        children: None,
         note: |_| {},
     };
     let mut seen = First(0);

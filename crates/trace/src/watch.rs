@@ -11,7 +11,7 @@ use crate::hardware::HardwareBreakpoints;
 use crate::images::{Image, Images, Library, sites_of};
 use crate::memory::{Memory, MemoryEffect, common, outside, overlap, pages};
 use crate::ptrace::{self, Resume, Tid};
-use crate::run::TraceRun;
+use crate::run::{ParkedReceiver, TraceRun};
 use crate::session::Session;
 use crate::signal_state::{SignalAction, process_of};
 use crate::single_step::Stepping;
@@ -68,6 +68,11 @@ impl<'a> Watch<'a> {
             released_code: Vec::new(),
             unwinding: StackUnwinder::default(),
         }
+    }
+
+    /// Returns the receiver of processes that other runs are to trace.
+    pub fn children(&self) -> Option<ParkedReceiver<'a>> {
+        self.run.children
     }
 
     pub fn is_code(&self, address: u64) -> bool {
@@ -499,13 +504,13 @@ impl<'a> Watch<'a> {
     }
 
     /// Returns the code addresses on a stopped thread's stack that are in watched images, innermost first. If the thread's own position is
-    /// in such an image, that address comes first.
-    pub fn stack(&mut self, subject: &TracedProcess, thread: Tid) -> Vec<u64> {
+    /// in such an image, that address comes first. Returns `None` if the stack cannot be walked.
+    pub fn stack(&mut self, subject: &TracedProcess, thread: Tid) -> Option<Vec<u64>> {
         let original = |address| match &self.means {
             Watched::Trampolines(trampolines) => trampolines.to_image(address),
             _ => address,
         };
-        self.unwinding.walk(&self.images, subject, thread, original).unwrap_or_default()
+        self.unwinding.walk(&self.images, subject, thread, original).ok()
     }
 }
 

@@ -42,6 +42,7 @@ fn collect(collector: &dyn Collector, command: ProgramStart, sites: &[u64], firs
         stop: &stop,
         limit: None,
         process_sender: None,
+        children: None,
         note: |_| {},
     };
     let outcome = std::thread::scope(|s| s.spawn(|| collector.collect(run, &mut streams)).join().unwrap()).unwrap();
@@ -156,6 +157,7 @@ fn program_survives_a_panicking_collector() {
             stop: &AtomicBool::new(false),
             limit: None,
             process_sender: Some(sender),
+            children: None,
             note: |_| {},
         };
         let collected = std::thread::scope(|s| s.spawn(|| collector.collect(run, &mut Panics(0))).join());

@@ -61,6 +61,7 @@ fn collect_sites(collector: &dyn Collector, command: ProgramStart, blocks: &[Ran
         stop: &stop,
         limit: None,
         process_sender: None,
+        children: None,
         note: |_| {},
     };
     let outcome = std::thread::scope(|s| s.spawn(|| collector.collect(run, &mut streams)).join().unwrap()).unwrap();

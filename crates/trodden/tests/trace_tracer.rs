@@ -110,6 +110,39 @@ fn programs_survive_the_command_that_started_them() {
 }
 
 #[test]
+fn children_survive_the_command_that_traces_them() {
+    let folder = create_worker();
+    for collector in ["trampolines", "ptrace"] {
+        let arguments = ["trace", "record", "--follow", "--collector", collector, "--output", "t.trace", "--", "sh", "-c", "./app & wait"];
+        let mut command = trodden_command(&folder, &arguments).stdin(Stdio::null()).spawn().unwrap();
+        let process = wait_until_ready(&folder);
+        command.kill().unwrap();
+        command.wait().unwrap();
+        check_continues(&folder, &process, collector);
+    }
+}
+
+#[test]
+fn traces_of_children_that_outlive_the_program_end_with_a_signal_and_are_kept() {
+    let folder = create_worker();
+    let arguments = ["trace", "record", "--follow", "--output", "t.trace", "--", "sh", "-c", "./app &"];
+    // The child keeps the output open, so it is a file.
+    let notes = fs::File::create(folder.path("notes")).unwrap();
+    let mut command = trodden_command(&folder, &arguments).stdin(Stdio::null()).stderr(notes).spawn().unwrap();
+    let process = wait_until_ready(&folder);
+    let command_process = nix::unistd::Pid::from_raw(command.id() as i32);
+    wait_until("the command does not end", || {
+        // Signals that arrive before the shell has ended are meant for the shell.
+        let _ = nix::sys::signal::kill(command_process, nix::sys::signal::Signal::SIGTERM);
+        std::thread::sleep(Duration::from_millis(50));
+        command.try_wait().unwrap().is_some()
+    });
+    check_continues(&folder, &process, "SIGTERM");
+    let notes = fs::read_to_string(folder.path("notes")).unwrap();
+    assert!(notes.contains("of `./app` in t.trace."), "{notes}");
+}
+
+#[test]
 fn several_runs_end_with_the_command_and_their_program_continues() {
     let folder = create_worker();
     let mut command = trodden_command(&folder, &["trace", "record", "--runs", "4", "--output", "t.trace", "--", "./app"])

@@ -5,6 +5,7 @@
 //! and compare it with the first run; merge the partial traces. If they contradict the assumptions about opaque functions, try weaker ones.
 //! The process must have called [`trodden_trace::command::in_tracer`] before.
 
+mod children;
 mod machines;
 mod messages;
 mod one_run;
@@ -12,6 +13,7 @@ mod options;
 mod repeated;
 mod runs;
 
+pub use children::record;
 pub use machines::run_machine;
 pub use options::{OtherMachines, RecordOptions, RecordingHost, RunOptions, WeightsFrom};
 
@@ -157,6 +159,7 @@ impl<'a> PreparedRecording<'a> {
         if is_single {
             reject_multi_run_options(options, host)?;
         }
+        ensure!(is_single || options.family.is_none(), "--follow works in a single run only. Omit --follow or --runs");
         check_files(options)?;
         let temporary = create_folder_in(&host.temporary, "trodden-trace-")?;
         let folder = options.keep.clone().unwrap_or_else(|| temporary.path().to_owned());
@@ -432,6 +435,10 @@ impl<'a> PreparedRecording<'a> {
             let children = plural(followed.untraced_children.into(), "process", "processes");
             notes.push(format!("{children} that the program started were not traced"));
         }
+        if let Some(first) = self.options.family.as_ref().filter(|_| followed.passed_on > 0) {
+            let (first, count) = (first.display(), plural(followed.passed_on.into(), "file", "files"));
+            notes.push(format!("the traces of its child processes, and of programs that it executed, are in {count} `{first}.PID`"));
+        }
         if self.subject.hides_vdso() && self.files.use_vdso() {
             notes.push(HIDDEN_VDSO.to_owned());
         }
@@ -439,6 +446,11 @@ impl<'a> PreparedRecording<'a> {
         let hits: u64 = runs.iter().map(|r| r.hits).sum();
         let end = TraceEnd { ending: Some(ending), is_truncated: merged.truncated, notes: notes.clone(), runs };
         writer.finish(&end)?;
+        if self.options.is_child() {
+            let (blocks, command) = (plural(blocks.into(), "block", "blocks"), children::shortened_command(&self.options.run.command));
+            log::info!("recorded {blocks} of `{command}` in {}", self.options.output.display());
+            return Ok(exit_status(followed));
+        }
         notes.iter().for_each(|note| log::info!("{note}"));
         log::info!(
             "recorded {} in {}, reconstructed from {} in {}; `trodden report {}` shows the calls",
@@ -448,11 +460,16 @@ impl<'a> PreparedRecording<'a> {
             format_runs(end.runs.len()),
             quote_for_shell(&self.options.output.to_string_lossy())
         );
-        Ok(match ending {
-            FollowEnding::Exited(code) => code as u8,
-            FollowEnding::Killed(signal) => 128 + signal as u8,
-            FollowEnding::Executed | FollowEnding::Detached => shell_status(followed.status),
-        })
+        Ok(exit_status(followed))
+    }
+}
+
+/// The exit status of a traced program, as a shell reports it.
+fn exit_status(followed: &Followed) -> u8 {
+    match followed.ending {
+        FollowEnding::Exited(code) => code as u8,
+        FollowEnding::Killed(signal) => 128 + signal as u8,
+        FollowEnding::Executed | FollowEnding::Detached => shell_status(followed.status),
     }
 }
 

@@ -28,7 +28,9 @@ impl PreparedRecording<'_> {
         let (mut model, mut code) = self.model(Assumption::Usual, Some(&ObservedCalls::default()))?;
         let (sites, jumps, blocks) = self.sites_of_one_run(&code, steps);
         check_site_count(sites.len(), collector)?;
-        report_opaque_functions(&model);
+        if !self.options.is_child() {
+            report_opaque_functions(&model);
+        }
         // The collector knows where these jumps lead before they lead there.
         self.find_replaceable(&|at, doubt| is_uncertain_jump(doubt) && jumps.binary_search(&at).is_err());
         let watched = &sites[..blocks];

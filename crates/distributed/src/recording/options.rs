@@ -25,8 +25,19 @@ pub struct RecordOptions {
     pub jobs: Option<usize>,
     /// A folder for the partial traces; by default, they are removed.
     pub keep: Option<PathBuf>,
+    /// If the processes that the program creates are traced as well: the path of the first trace, to which the names of all others add a
+    /// process ID.
+    pub family: Option<PathBuf>,
     /// Whether to plan only, without running the program.
     pub plan_only: bool,
+}
+
+impl RecordOptions {
+    /// Returns true if this is the recording of a process that another traced process has created. Its notes are stored in the trace, but
+    /// not printed.
+    pub fn is_child(&self) -> bool {
+        self.family.as_ref().is_some_and(|first| *first != self.output)
+    }
 }
 
 /// Options that all runs share, including those on other machines.

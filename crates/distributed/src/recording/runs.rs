@@ -25,9 +25,9 @@ use std::time::{Duration, Instant};
 use trodden_profile::private;
 use trodden_trace::command::{self, ActiveRun, RunKind};
 use trodden_trace::{
-    CollectError, Collector, CollectorKind, Executable, FollowEnding, FreshFolder, Library, NOWHERE, OutputStream, PartialWriter,
-    ProgramStart, PtraceBreakpoints, RepeatRecipe, RunLog, RunOutcome, RunTarget, Sink, SinkFlow, ThreadNumber, TraceRun, cores, drain,
-    wait_child,
+    CollectError, Collector, CollectorKind, Executable, FollowEnding, FreshFolder, Library, NOWHERE, OutputStream, ParkedProcess,
+    ParkedReceiver, PartialWriter, ProgramStart, PtraceBreakpoints, RepeatRecipe, RunLog, RunOutcome, RunTarget, Sink, SinkFlow,
+    ThreadNumber, TraceRun, cores, drain, wait_child,
 };
 
 enum RunInput {
@@ -64,6 +64,10 @@ pub struct RepeatedProgram<'a> {
     /// The program's environment, if it differs from this process's.
     environment: Option<Vec<(OsString, OsString)>>,
     fresh: Option<FreshFolder>,
+    /// The process to trace, if an earlier run has parked it.
+    pub parked: Mutex<Option<ParkedProcess>>,
+    /// Receives the processes that the run passes on.
+    pub children: Option<ParkedReceiver<'a>>,
 }
 
 /// The outcome of one run, with its partial trace.
@@ -219,6 +223,8 @@ impl<'a> RepeatedProgram<'a> {
             folder,
             environment: None,
             fresh: None,
+            parked: Mutex::new(None),
+            children: None,
         })
     }
 
@@ -408,9 +414,12 @@ impl<'a> RepeatedProgram<'a> {
         let RunPlace { core, shows, role } = place;
         // Dropping this removes the copy at the end of the run.
         let _copy;
-        let (target, outputs) = match self.options.process {
-            Some(process) => (RunTarget::Attach(process), Vec::new()),
-            None => {
+        let mut parked = self.parked.lock().expect("no run panics").take();
+        let registered = parked.as_mut().and_then(ParkedProcess::take_registration);
+        let (target, outputs) = match (parked, self.options.process) {
+            (Some(parked), _) => (RunTarget::Adopt(parked), Vec::new()),
+            (None, Some(process)) => (RunTarget::Attach(process), Vec::new()),
+            (None, None) => {
                 let (mut program, outputs) = self.program()?;
                 if let Some(folder) = self.fresh.as_ref().filter(|_| !shows) {
                     _copy = folder.provide_copy(&mut program)?;
@@ -423,8 +432,13 @@ impl<'a> RepeatedProgram<'a> {
         let (stop, limit) = (command::stop(), self.options.limit);
         let (executable, blocks, guarded, unwatched) = (&self.executable, self.blocks.as_slice(), &self.guarded, &self.unwatched);
         let libraries = &self.libraries;
-        let (active, begun) = ActiveRun::begin(role, true, !outputs.is_empty());
-        let process_sender = Some(begun);
+        let (active, process_sender) = match registered {
+            Some(active) => (active, None),
+            None => {
+                let (active, begun) = ActiveRun::begin(role, true, !outputs.is_empty());
+                (active, Some(begun))
+            }
+        };
         let note = |text: &str| log::info!("{text}");
         let run = TraceRun {
             target,
@@ -440,6 +454,7 @@ impl<'a> RepeatedProgram<'a> {
             stop,
             limit,
             process_sender,
+            children: self.children,
             note,
         };
         let (over, is_over) = io::pipe()?;
@@ -465,7 +480,7 @@ impl<'a> RepeatedProgram<'a> {
 
     /// Waits for a program that the collector detached from, since this command started it and ends with it.
     fn wait_after_detach(&self, collected: Result<RunOutcome, CollectError>, active: &ActiveRun) -> Result<RunOutcome> {
-        let program = || active.process().filter(|_| self.options.process.is_none());
+        let program = || active.process().filter(|_| self.options.process.is_none() || active.is_program());
         let mut outcome = match collected {
             Ok(outcome) => outcome,
             Err(error) => {

@@ -40,7 +40,7 @@ impl Following<'_, '_> {
         task.sets_action = call as i64 == libc::SYS_rt_sigaction;
         task.changes_mask = matches!(call as i64, libc::SYS_rt_sigprocmask | libc::SYS_rt_sigreturn);
         if matches!(call as i64, libc::SYS_execve | libc::SYS_execveat) {
-            self.followed.stack = self.watch.stack(self.subject, thread);
+            self.followed.stack = self.watch.stack(self.subject, thread).unwrap_or_default();
         }
         if call as i64 == libc::SYS_clone3 {
             self.trace_clone3_child(thread, arguments[0])?;

@@ -12,6 +12,9 @@
 //! | `fork` child | breakpoints are removed from its copy of the memory; it runs as if it were not traced |
 //! | `exec` | the trace ends; the new program runs as if it were not traced |
 //!
+//! If the run has a receiver for other processes, `fork` children and processes that have executed a different program are parked for it
+//! instead.
+//!
 //! Invariant: a hit is recorded exactly once, even if a signal arrives between the trap and the displaced instruction. The thread resumes
 //! after the trap when the handler returns; if the handler never returns, the hit still counts.
 
@@ -20,6 +23,7 @@ mod copied_input;
 mod detach;
 mod own_code;
 mod own_reads;
+mod processes;
 mod restrictions;
 mod signals;
 
@@ -30,11 +34,9 @@ use self::own_code::MemoryChange;
 use self::own_reads::DeferredCall;
 use self::restrictions::restore_limit;
 use crate::CollectError;
-use crate::attach::shares_memory;
 use crate::followed_thread::{Role, Task};
 use crate::journal::AddressLimit;
-use crate::memory::Memory;
-use crate::ptrace::{self, PtraceStop, Resume, TaskKind, Tid, restart_interrupted_call, unless_gone};
+use crate::ptrace::{PtraceStop, Resume, TaskKind, Tid, restart_interrupted_call, unless_gone};
 use crate::repeat::Repeater;
 use crate::sink::{FallibleSink, Sink, SinkFlow, ThreadNumber};
 use crate::subject::TracedProcess;
@@ -69,6 +71,9 @@ pub struct Followed {
     pub threads: u32,
     /// Number of processes that the subject created and that were not traced.
     pub untraced_children: u32,
+    /// Number of processes that were passed on to be traced by other runs, each time they executed a different program.
+    #[serde(default)]
+    pub passed_on: u32,
     /// Number of signals delivered asynchronously while code of the image ran. A different run receives them at different points.
     pub asynchronous_signals: u32,
     /// Number of times a signal handler ran because an instruction of the program or of a library faulted.
@@ -214,6 +219,7 @@ impl<'a, 'w> Following<'a, 'w> {
             status: None,
             threads: 0,
             untraced_children: 0,
+            passed_on: 0,
             asynchronous_signals: 0,
             handled_faults: 0,
             stack: Vec::new(),
@@ -339,7 +345,7 @@ impl Following<'_, '_> {
             (PtraceStop::Exec, Role::Recorded(_)) => {
                 restore_limit(&self.subject.session, thread);
                 self.handle_exec(thread);
-                self.resume_after_exec(thread)?;
+                self.leave_exec(thread)?;
             }
             (PtraceStop::Ending, role) => self.handle_ending(thread, role)?,
             (PtraceStop::SystemCall, Role::Recorded(number)) => return self.handle_system_call(thread, number),
@@ -394,86 +400,10 @@ impl Following<'_, '_> {
         if let Role::Recorded(number) = role {
             let stack = self.watch.stack(self.subject, thread);
             if thread == self.subject.process || self.followed.stack.is_empty() {
-                self.followed.stack.clone_from(&stack);
+                self.followed.stack = stack.clone().unwrap_or_default();
             }
-            self.followed.stacks.insert(number.0, stack);
+            self.followed.stacks.extend(stack.map(|stack| (number.0, stack)));
         }
         self.resume(thread, 0)
-    }
-
-    /// Handles `execve` of a recorded thread. After an `execve` in the process itself, all other threads and the image are gone.
-    fn handle_exec(&mut self, thread: Tid) {
-        self.forget_calls(thread);
-        self.subject.session.signals.borrow_mut().forget(thread);
-        if thread != self.subject.process {
-            // A `vfork` child has stopped sharing the memory.
-            self.tasks.insert(thread, Task::new(Role::Unrecorded));
-            self.followed.untraced_children += 1;
-            return;
-        }
-        self.is_image_gone = true;
-        self.watch.end_probes();
-        self.subject.session.forget_program();
-        self.followed.ending = FollowEnding::Executed;
-        self.tasks.retain(|_, task| task.role == Role::Unrecorded);
-        self.tasks.insert(thread, Task::new(Role::Unrecorded));
-    }
-
-    /// Resumes a thread that has executed a different program. The stop precedes the return from `execve`, before which no system call can
-    /// be injected.
-    fn resume_after_exec(&mut self, thread: Tid) -> Result<(), CollectError> {
-        if self.subject.fixed_clock {
-            self.subject.session.resume(thread, Resume::ToSystemCall, 0)?;
-            match self.subject.session.wait_for(thread)? {
-                PtraceStop::SystemCall => self.subject.enable_time_stamps_after_exec(thread)?,
-                other => return self.handle_stop(thread, other).map(drop),
-            }
-        }
-        self.resume(thread, 0)
-    }
-
-    fn handle_new_task(&mut self, parent: Tid, child: Tid, kind: TaskKind) -> Result<(), CollectError> {
-        let from_unrecorded = self.tasks.get(&parent).is_some_and(|task| task.role == Role::Unrecorded);
-        let shares = !from_unrecorded && shares_memory(self.subject.process, child)?;
-        let task = match shares && !self.is_image_gone {
-            true => self.new_thread().0,
-            false => Task::new(Role::Unrecorded),
-        };
-        let copied = !shares && !from_unrecorded && !self.is_image_gone;
-        let recorded = if let Role::Recorded(number) = task.role { Some(number) } else { None };
-        if kind != TaskKind::Clone || !shares {
-            self.followed.untraced_children += u32::from(recorded.is_none());
-        }
-        self.tasks.insert(child, task);
-        if self.early_stops.remove(&child).is_none() {
-            // Its first stop follows at once. If the task was killed, its end is reported instead.
-            match self.subject.session.wait_for(child) {
-                Err(e) if e.raw_os_error() == Some(libc::ESRCH) => return Ok(()),
-                other => other?,
-            };
-        }
-        if let (true, Some((place, flags))) = (copied, self.pending_clone_flags.get(&parent)) {
-            Memory::open(child)?.write(*place, &flags.to_le_bytes())?;
-        }
-        if copied && let Err(error) = self.clean_child(parent, child).map(|()| SinkFlow::Continue).or_else(unless_killed) {
-            self.followed.unrestored.push(format!("the copy of the code in its child {child} ({error})"));
-            self.failure.get_or_insert(error);
-        }
-        if let Some(number) = recorded {
-            unless_gone(self.subject.session.note_mask(child))?;
-            self.subject.session.signals.borrow_mut().add_child(parent, child);
-            self.watch.begin_thread(self.subject, child, number, self.sink)?;
-        }
-        self.resume(child, 0)
-    }
-
-    /// Undoes all changes in a child with a copy of the memory.
-    fn clean_child(&mut self, parent: Tid, child: Tid) -> Result<(), CollectError> {
-        ptrace::set_options(child, false)?;
-        self.watch.restore_child_code(&Memory::open(child)?)?;
-        self.watch.move_out_of_copy(self.subject, child, true, false)?;
-        self.watch.restore_child_protection(self.subject, child)?;
-        self.subject.enable_time_stamps(child)?;
-        self.subject.session.restore_actions_of_child(parent, child)
     }
 }

@@ -65,6 +65,7 @@ Examples:
   trodden trace record --runs 4 -- bzip2 -k -c file           a part of the blocks in each run
   trodden trace record --pid 1234 --for 5s --output now.trace
   trodden trace record --library libz -- ./prog               trace a shared library, too
+  trodden trace record --follow -- make test                  trace every process
 
 By default, the program runs once, as it would without trodden. With --runs, all runs get the same
 arguments, environment, folder and standard input; time, random numbers and process IDs are replayed
@@ -80,6 +81,9 @@ pub struct TraceRecord {
     /// Trace a running process until it ends or Ctrl-C is pressed.
     #[arg(long, alias = "attach", value_name = "PID", conflicts_with = "command")]
     pub pid: Option<i32>,
+    /// Trace child processes and programs that the program executes, into OUTPUT.PID.
+    #[arg(long, conflicts_with_all = ["no_repeat", "fresh_folder"])]
+    pub follow: bool,
     /// End the trace after this time, in each run.
     #[arg(long = "for", value_name = "TIME", value_parser = parse_duration)]
     pub duration: Option<Duration>,

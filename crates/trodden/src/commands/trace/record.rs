@@ -12,7 +12,7 @@ use trodden_console::arguments::engines::{EngineChoice, EngineParameters};
 use trodden_console::arguments::laboratory::{PlanForm, WitnessCondition};
 use trodden_distributed::plan::DistributionPlanOptions;
 use trodden_distributed::recording::{
-    OtherMachines, PreparedRecording, RecordOptions, RecordingHost, RunOptions, WeightsFrom, run_machine as execute_runs,
+    OtherMachines, PreparedRecording, RecordOptions, RecordingHost, RunOptions, WeightsFrom, record, run_machine as execute_runs,
 };
 use trodden_driver::other_programs::find_program;
 use trodden_launch::{RESULT_VARIABLE, Slurm, alive};
@@ -23,8 +23,8 @@ use trodden_witness::DistributionStrategy;
 /// Records a trace or prints a plan for recording it. Returns the program's exit status.
 pub fn run(job: &TraceRecord) -> Result<ExitCode> {
     let (options, host) = (record_options(job), recording_host(job)?);
+    let Some(form) = job.choices.plan else { return Ok(ExitCode::from(record(&options, &host)?)) };
     let recording = PreparedRecording::new(&options, &host)?;
-    let Some(form) = job.choices.plan else { return Ok(ExitCode::from(recording.run()?)) };
     recording.plan(|planner, found| match form {
         PlanForm::Json => output::print_json(&plan::json(planner, found)),
         PlanForm::Text => Ok(plan::write(&mut output::text_writer(), planner, found)?),
@@ -80,6 +80,7 @@ fn record_options(job: &TraceRecord) -> RecordOptions {
         opaque: job.opaque.clone(),
         jobs: job.jobs.map(|jobs| jobs as usize),
         keep: choices.keep_runs.clone(),
+        family: job.follow.then(|| job.output.clone()),
         plan_only: choices.plan.is_some(),
     }
 }

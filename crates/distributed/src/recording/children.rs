@@ -1,0 +1,160 @@
+//! Recording a program together with the processes that it creates (`trodden trace record --follow`).
+//!
+//! Each process, and each program that a process executes, has a trace of its own. A process passes from the run that traces its parent to
+//! its own run; see [`ParkedProcess`]. While a run is prepared, its process waits.
+
+use super::{PreparedRecording, RecordOptions, RecordingHost, RunOptions, default_collector};
+use crate::libraries::find_libraries;
+use anyhow::Result;
+use std::collections::HashMap;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
+use std::sync::mpsc::{Sender, channel};
+use std::time::Instant;
+use trodden_text::words::reasons;
+use trodden_trace::{CollectorKind, ParkedProcess, ParkedReceiver};
+
+enum RecordingEvent {
+    /// A run passes on a process. `is_main` says whether the process is the one that the command has started or attached to.
+    Parked {
+        parked: ParkedProcess,
+        is_main: bool,
+    },
+    Ended {
+        is_main: bool,
+        result: Result<u8>,
+    },
+}
+
+/// Records the program's trace, and with [`RecordOptions::family`] also those of all processes that it creates. Returns the exit
+/// status of the program as a shell reports it.
+///
+/// # Errors
+/// The program cannot be traced. A child that cannot be traced continues untraced, and a warning names it.
+pub fn record(options: &RecordOptions, host: &RecordingHost) -> Result<u8> {
+    let recording = PreparedRecording::new(options, host)?;
+    if options.family.is_none() {
+        return recording.run();
+    }
+    drop(recording);
+    let collector = |process| {
+        let run = RunOptions { process, ..options.run.clone() };
+        run.collector.unwrap_or_else(|| default_collector(&run, host))
+    };
+    let main =
+        RecordOptions { run: RunOptions { collector: Some(collector(options.run.process)), ..options.run.clone() }, ..options.clone() };
+    let family = Family { options, collector: collector(None), begun: Instant::now() };
+    let (sender, events) = channel();
+    std::thread::scope(|scope| {
+        let begin = |is_main: bool, options: RecordOptions, parked: Option<ParkedProcess>| {
+            let sender = sender.clone();
+            scope.spawn(move || {
+                let result = run_and_pass_on(&options, host, parked, is_main, &sender);
+                // The receiver waits for the ends of all runs.
+                let _ = sender.send(RecordingEvent::Ended { is_main, result });
+            });
+        };
+        begin(true, main, None);
+        let mut programs: HashMap<i32, usize> = HashMap::new();
+        let (mut running, mut status) = (1, Ok(0));
+        while running > 0 {
+            match events.recv().expect("this thread has a sender, too") {
+                RecordingEvent::Parked { parked, is_main } => {
+                    running += 1;
+                    let number = programs.entry(parked.process()).or_default();
+                    *number += 1;
+                    begin(is_main, family.child_options(parked.process(), *number), Some(parked));
+                }
+                RecordingEvent::Ended { is_main, result } => {
+                    running -= 1;
+                    if is_main && status.is_ok() {
+                        status = result;
+                    }
+                }
+            }
+        }
+        status
+    })
+}
+
+/// Records one program of one process, and sends on the processes that its run passes on. If a parked process cannot be traced, a warning
+/// says so, and the result is an exit status of 0.
+fn run_and_pass_on(
+    options: &RecordOptions,
+    host: &RecordingHost,
+    parked: Option<ParkedProcess>,
+    is_main: bool,
+    sender: &Sender<RecordingEvent>,
+) -> Result<u8> {
+    let pass_on = |parked: ParkedProcess| {
+        let is_main = is_main && parked.is_successor();
+        // If nobody receives it, it is dropped and thereby released.
+        let _ = sender.send(RecordingEvent::Parked { parked, is_main });
+    };
+    let Some(parked) = parked else { return PreparedRecording::new(options, host)?.run_family(None, ParkedReceiver(&pass_on)) };
+    let process = parked.process();
+    let recorded = PreparedRecording::new(options, host).and_then(|r| r.run_family(Some(parked), ParkedReceiver(&pass_on)));
+    recorded.or_else(|error| {
+        let command = shortened_command(&options.run.command);
+        log::warn!("process {process} (`{command}`) is not traced: {}", reasons(error.chain().map(ToString::to_string)));
+        Ok(0)
+    })
+}
+
+/// Returns a command for a message, in which long commands are cut.
+pub(super) fn shortened_command(words: &[OsString]) -> String {
+    const MAX_CHARACTERS: usize = 60;
+    let command = words.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ");
+    match command.char_indices().nth(MAX_CHARACTERS) {
+        Some((end, _)) => format!("{}…", &command[..end]),
+        None => command,
+    }
+}
+
+impl<'a> PreparedRecording<'a> {
+    /// Records the program, or a parked process, and passes on the processes that it creates.
+    fn run_family(mut self, parked: Option<ParkedProcess>, receiver: ParkedReceiver<'a>) -> Result<u8> {
+        *self.subject.parked.get_mut().expect("no run has begun") = parked;
+        self.subject.children = Some(receiver);
+        self.run()
+    }
+}
+
+/// What the recordings of all processes have in common.
+struct Family<'a> {
+    options: &'a RecordOptions,
+    /// The collector for processes that were passed on.
+    collector: CollectorKind,
+    begun: Instant,
+}
+
+impl Family<'_> {
+    /// Returns the options for the `number`-th recorded program of a process, counted from 1, apart from the command's own program.
+    fn child_options(&self, process: i32, number: usize) -> RecordOptions {
+        let words = std::fs::read(format!("/proc/{process}/cmdline")).unwrap_or_default();
+        let words = words.strip_suffix(&[0]).unwrap_or(&words).split(|byte| *byte == 0);
+        let own = &self.options.run;
+        let run = RunOptions {
+            command: words.map(|word| OsStr::from_bytes(word).to_owned()).collect(),
+            process: Some(process),
+            collector: Some(self.collector),
+            libraries: self.libraries(process),
+            limit: own.limit.map(|limit| limit.saturating_sub(self.begun.elapsed())),
+            ..own.clone()
+        };
+        let mut output = self.options.output.clone().into_os_string();
+        output.push(if number == 1 { format!(".{process}") } else { format!(".{process}.{number}") });
+        RecordOptions { run, output: output.into(), keep: None, ..self.options.clone() }
+    }
+
+    /// Returns the paths of those libraries to trace that the process has loaded, or will load at its start.
+    fn libraries(&self, process: i32) -> Vec<String> {
+        let program = std::fs::read_link(format!("/proc/{process}/exe")).unwrap_or_default();
+        let find = |name: &String| {
+            let found =
+                [Some(process), None].into_iter().find_map(|from| find_libraries(std::slice::from_ref(name), &program, from).ok())?;
+            Some(found.first()?.executable.path.to_string_lossy().into_owned())
+        };
+        self.options.run.libraries.iter().filter_map(find).collect()
+    }
+}

@@ -1,0 +1,127 @@
+//! New threads and processes of a subject, and programs that it executes: which are recorded, and which are passed on to other runs.
+
+use super::restrictions::restore_limit;
+use super::{Following, unless_killed};
+use crate::CollectError;
+use crate::attach::shares_memory;
+use crate::follow::FollowEnding;
+use crate::followed_thread::{Role, Task};
+use crate::memory::Memory;
+use crate::parked::ParkedProcess;
+use crate::ptrace::{self, PtraceStop, Resume, TaskKind, Tid, unless_gone};
+
+impl Following<'_, '_> {
+    /// Handles `execve` of a recorded thread. After an `execve` in the process itself, all other threads and the image are gone.
+    pub(super) fn handle_exec(&mut self, thread: Tid) {
+        self.forget_calls(thread);
+        self.subject.session.signals.borrow_mut().forget(thread);
+        if thread != self.subject.process {
+            // A `vfork` child has stopped sharing the memory.
+            self.tasks.insert(thread, Task::new(Role::Unrecorded));
+            return;
+        }
+        self.is_image_gone = true;
+        self.watch.end_probes();
+        self.subject.session.forget_program();
+        self.followed.ending = FollowEnding::Executed;
+        self.tasks.retain(|_, task| task.role == Role::Unrecorded);
+        self.tasks.insert(thread, Task::new(Role::Unrecorded));
+    }
+
+    /// Resumes a thread that has executed a different program, or passes its process on. The stop precedes the return from `execve`,
+    /// before which no system call can be injected.
+    pub(super) fn leave_exec(&mut self, thread: Tid) -> Result<(), CollectError> {
+        let mut is_passed_on = false;
+        if self.subject.fixed_clock || self.watch.children().is_some() {
+            self.subject.session.resume(thread, Resume::ToSystemCall, 0)?;
+            match self.subject.session.wait_for(thread)? {
+                PtraceStop::SystemCall => {
+                    self.subject.enable_time_stamps_after_exec(thread)?;
+                    is_passed_on = self.pass_on(thread, thread == self.subject.process)?;
+                }
+                other => return self.handle_stop(thread, other).map(drop),
+            }
+        }
+        if is_passed_on {
+            return Ok(());
+        }
+        self.followed.untraced_children += u32::from(thread != self.subject.process);
+        self.resume(thread, 0)
+    }
+
+    /// Passes a stopped process with one thread on to the receiver, if there is one. It shares no memory with the subject.
+    fn pass_on(&mut self, process: Tid, is_successor: bool) -> Result<bool, CollectError> {
+        let Some(receiver) = self.watch.children().filter(|_| !self.subject.session.is_filtered()) else { return Ok(false) };
+        let Some(parked) = ParkedProcess::park(&self.subject.session, process, is_successor)? else { return Ok(false) };
+        if self.subject.session.detach(process, 0)? {
+            self.tasks.remove(&process);
+            self.followed.passed_on += 1;
+            receiver.0(parked);
+        }
+        // Otherwise the process was killed, and its end is reported.
+        Ok(true)
+    }
+
+    pub(super) fn handle_new_task(&mut self, parent: Tid, child: Tid, kind: TaskKind) -> Result<(), CollectError> {
+        let from_unrecorded = self.tasks.get(&parent).is_some_and(|task| task.role == Role::Unrecorded);
+        let shares = !from_unrecorded && shares_memory(self.subject.process, child)?;
+        let task = match shares && !self.is_image_gone {
+            true => self.new_thread().0,
+            false => Task::new(Role::Unrecorded),
+        };
+        let copied = !shares && !from_unrecorded && !self.is_image_gone;
+        let recorded = if let Role::Recorded(number) = task.role { Some(number) } else { None };
+        self.tasks.insert(child, task);
+        if self.early_stops.remove(&child).is_none() {
+            // Its first stop follows at once. If the task was killed, its end is reported instead.
+            match self.subject.session.wait_for(child) {
+                Err(e) if e.raw_os_error() == Some(libc::ESRCH) => return Ok(()),
+                other => other?,
+            };
+        }
+        if let (true, Some((place, flags))) = (copied, self.pending_clone_flags.get(&parent)) {
+            Memory::open(child)?.write(*place, &flags.to_le_bytes())?;
+        }
+        if copied {
+            match self.clean_child(parent, child) {
+                Ok(()) if self.pass_on_child(child)? => return Ok(()),
+                Ok(()) => {}
+                Err(error) => {
+                    if let Err(error) = unless_killed(error) {
+                        self.followed.unrestored.push(format!("the copy of the code in its child {child} ({error})"));
+                        self.failure.get_or_insert(error);
+                    }
+                }
+            }
+        }
+        if kind != TaskKind::Clone || !shares {
+            self.followed.untraced_children += u32::from(recorded.is_none());
+        }
+        if let Some(number) = recorded {
+            unless_gone(self.subject.session.note_mask(child))?;
+            self.subject.session.signals.borrow_mut().add_child(parent, child);
+            self.watch.begin_thread(self.subject, child, number, self.sink)?;
+        }
+        self.resume(child, 0)
+    }
+
+    /// Passes on a stopped child with a copy of the memory, from which the changes to the code have been removed.
+    fn pass_on_child(&mut self, child: Tid) -> Result<bool, CollectError> {
+        if self.watch.children().is_none() || self.subject.session.is_filtered() {
+            return Ok(false);
+        }
+        self.subject.session.unmap_in_child(child)?;
+        restore_limit(&self.subject.session, child);
+        self.pass_on(child, false)
+    }
+
+    /// Undoes all changes in a child with a copy of the memory.
+    fn clean_child(&mut self, parent: Tid, child: Tid) -> Result<(), CollectError> {
+        ptrace::set_options(child, false)?;
+        self.watch.restore_child_code(&Memory::open(child)?)?;
+        self.watch.move_out_of_copy(self.subject, child, true, false)?;
+        self.watch.restore_child_protection(self.subject, child)?;
+        self.subject.enable_time_stamps(child)?;
+        self.subject.session.restore_actions_of_child(parent, child)
+    }
+}

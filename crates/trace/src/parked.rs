@@ -1,0 +1,110 @@
+//! Parked processes: how a process passes from one tracing thread to another, since ptrace is bound to the thread that attached.
+//!
+//! The first thread makes the process wait in pause(2) with all signals blocked, and detaches. The second thread attaches, and puts the
+//! registers, the signal mask and the overwritten code back before the process continues. If a parked process is dropped instead, it is
+//! released in the same way, and continues untraced.
+
+use crate::CollectError;
+use crate::command::ActiveRun;
+use crate::memory::Memory;
+use crate::process_status::{may_trace_others, own_status, restricts_to_descendants};
+use crate::ptrace::{self, PtraceStop, Registers, Tid, unless_gone};
+use crate::session::Session;
+use std::io;
+
+/// `syscall`, followed by a jump to itself, which is reached only if the kernel ends the system call without a reason.
+const WAITING_CODE: [u8; 4] = [0x0f, 0x05, 0xeb, 0xfe];
+
+/// A process of a traced program that waits for another thread to trace it.
+#[derive(Debug)]
+pub struct ParkedProcess {
+    process: Tid,
+    /// True if the process was traced before and has executed a different program.
+    is_successor: bool,
+    state: Option<Box<ParkedState>>,
+    /// Keeps the command from ending while the process is changed.
+    registration: Option<ActiveRun>,
+}
+
+#[derive(Debug)]
+struct ParkedState {
+    registers: Registers,
+    code: [u8; WAITING_CODE.len()],
+    mask: u64,
+}
+
+impl ParkedProcess {
+    /// Parks a stopped process with one thread, which the calling thread must detach next. `is_successor` says whether the process has
+    /// executed a different program. Returns `None` if the command is ending.
+    ///
+    /// # Errors
+    /// The process is gone, or may not be attached to again.
+    pub(crate) fn park(session: &Session, process: Tid, is_successor: bool) -> Result<Option<Self>, CollectError> {
+        if restricts_to_descendants() && !may_trace_others(&own_status()) {
+            // The process's parent may end before another thread attaches.
+            let arguments = [libc::PR_SET_PTRACER as u64, u64::from(std::process::id()), 0, 0, 0, 0];
+            session.inject(&Memory::open(process)?, process, None, libc::SYS_prctl, arguments)?;
+        }
+        let Some(registration) = ActiveRun::begin_successor(process as u32) else { return Ok(None) };
+        // Opening the memory requires the same permission as attaching.
+        let memory = Memory::open(process)?;
+        let registers = Registers { orig_rax: u64::MAX, ..ptrace::registers(process)? };
+        let mut code = [0; WAITING_CODE.len()];
+        memory.read(registers.rip, &mut code)?;
+        let state = ParkedState { registers, code, mask: ptrace::signal_mask(process)? };
+        memory.write(registers.rip, &WAITING_CODE)?;
+        let mut parked = Self { process, is_successor, state: Some(Box::new(state)), registration: Some(registration) };
+        let waiting = Registers { rax: libc::SYS_pause as u64, ..registers };
+        if let Err(error) = ptrace::set_registers(process, &waiting).and_then(|()| ptrace::set_signal_mask(process, u64::MAX)) {
+            parked.restore()?;
+            return Err(error.into());
+        }
+        Ok(Some(parked))
+    }
+
+    /// The process ID.
+    pub fn process(&self) -> i32 {
+        self.process
+    }
+
+    /// Returns true if the process was traced before and has executed a different program.
+    pub fn is_successor(&self) -> bool {
+        self.is_successor
+    }
+
+    /// Takes the registration of the run, which must exist until the process's trace ends.
+    pub fn take_registration(&mut self) -> Option<ActiveRun> {
+        self.registration.take()
+    }
+
+    /// Puts everything back. The process must be stopped, and traced by the calling thread.
+    pub(crate) fn restore(&mut self) -> io::Result<()> {
+        let Some(state) = self.state.take() else { return Ok(()) };
+        Memory::open(self.process)?.write(state.registers.rip, &state.code)?;
+        ptrace::set_registers(self.process, &state.registers)?;
+        ptrace::set_signal_mask(self.process, state.mask)
+    }
+
+    fn release(&mut self) -> io::Result<()> {
+        let process = self.process;
+        ptrace::seize(process, 0)?;
+        ptrace::interrupt(process)?;
+        match ptrace::wait(process)? {
+            Some((_, PtraceStop::Ended(_))) | None => Ok(()),
+            Some((_, stop)) => {
+                self.restore()?;
+                ptrace::detach(process, if let PtraceStop::Signal(signal) = stop { signal } else { 0 })
+            }
+        }
+    }
+}
+
+impl Drop for ParkedProcess {
+    fn drop(&mut self) {
+        if self.state.is_some()
+            && let Err(error) = unless_gone(self.release())
+        {
+            log::warn!("process {} was to be traced but cannot continue ({error}). End it with `kill -KILL {0}`", self.process);
+        }
+    }
+}
