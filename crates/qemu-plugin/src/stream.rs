@@ -21,7 +21,7 @@ struct Output {
     blocks: usize,
     /// Address ranges of mapped files that were sent, in the program's addresses.
     files: Vec<(u64, u64)>,
-    /// Page numbers of code that belongs to no file.
+    /// Numbers of code pages that belong to no file, and for which mappings were sent.
     anonymous: Vec<u64>,
     broken: bool,
 }
@@ -122,7 +122,7 @@ impl ProcessStream {
     /// Sends the address of a signal handler that the program installs. `action` is the address of a `sigaction`, whose first word is the
     /// handler.
     pub fn send_handler(&self, action: u64) {
-        // 0 and 1 are SIG_DFL and SIG_IGN.
+        // The values 0 (SIG_DFL) and 1 (SIG_IGN) are not addresses of handlers.
         if let Some(handler) = self.read_program(action).filter(|h| *h > 1) {
             self.frame(FrameKind::Handler, 0, &handler.to_le_bytes());
         }
@@ -158,7 +158,7 @@ impl ProcessStream {
         (address != 0).then(|| u64::from_le_bytes(word))
     }
 
-    /// Describes a block, and returns its number.
+    /// Sends the description of a block, and returns the block's number.
     ///
     /// # Safety
     /// QEMU must be translating the block.
@@ -225,7 +225,7 @@ impl Output {
         self.files.iter().any(|(from, to)| (*from..*to).contains(&address)) || self.anonymous.contains(&(address >> 12))
     }
 
-    /// Sends the file mappings. A program address is the process's address minus `base`.
+    /// Sends the process's mappings. An address in the program is the address in this process minus `base`.
     fn send_mappings(&mut self, base: u64, address: u64) {
         let Ok(maps) = std::fs::read_to_string("/proc/self/maps") else { return };
         self.files.clear();
@@ -238,7 +238,7 @@ impl Output {
             }
         }
         if !self.has_sent(address) {
-            // Generated code, or the vdso.
+            // The block is generated code, or part of the vdso.
             self.anonymous.push(address >> 12);
         }
         let mut content = base.to_le_bytes().to_vec();

@@ -28,7 +28,8 @@ pub fn seize_all(session: &Session) -> Result<Vec<Tid>, CollectError> {
             }
         }
         for thread in fresh {
-            // Until the thread has stopped, only its exit is reported, because nothing can be injected in the middle of a system call.
+            // Request only exit events for now: the thread may be inside a system call, where nothing can be injected. `stop_first` sets
+            // the other options.
             match ptrace::seize(thread, ptrace::EXIT_EVENTS) {
                 Ok(()) => session.add_thread(thread, false),
                 Err(_) if has_ended(thread) => continue,
@@ -84,7 +85,8 @@ pub fn check_traceable(process: Tid) -> Result<(), CollectError> {
         if user != own_user {
             return reject(format!("it belongs to user {}. Run as that user or as root", user.unwrap_or_default()));
         }
-        // Each field has the real, effective, saved and file-system id.
+        // `Uid` and `Gid` list the real, effective, saved and file-system ids. They differ from this process's if the executable was setuid
+        // or setgid.
         let has_others = ["Uid", "Gid"].iter().any(|ids| field(&its, ids) != field(&own, ids));
         if has_others || capabilities(&its, "CapPrm") & !capabilities(&own, "CapPrm") != 0 {
             return reject("its file gives it privileges that this user lacks (setuid, setgid or setcap). Run as root".to_owned());
@@ -93,7 +95,7 @@ pub fn check_traceable(process: Tid) -> Result<(), CollectError> {
     if let Some(why) = forbidden_by_yama() {
         return reject(why);
     }
-    // A container imposes its filters on the tracer too, so only additional filters matter.
+    // A container's filters apply to this process, too, so only filters beyond those of this process matter.
     let filters = |status: &str| number(status, "Seccomp_filters").unwrap_or(0);
     if field(&its, "Seccomp").as_deref() == Some("1") || filters(&its) > filters(&own) {
         return reject("it filters its system calls (seccomp), and the filter would kill it for calls that the trace injects".to_owned());
@@ -101,8 +103,8 @@ pub fn check_traceable(process: Tid) -> Result<(), CollectError> {
     Ok(())
 }
 
-/// Returns true if the process is the current process, one of its threads, or an ancestor that runs the same program and has delegated its
-/// work to the current process.
+/// Returns true if the process is this recorder: the current process, one of its threads, or an ancestor that runs the same executable and
+/// has delegated its work to the current process.
 fn is_recorder(process: Tid) -> bool {
     let program = |process: Tid| std::fs::metadata(format!("/proc/{process}/exe")).ok().map(|file| (file.dev(), file.ino()));
     let own = std::process::id() as Tid;
@@ -161,7 +163,7 @@ pub fn check_unwritable_in(process: Tid, path: &Path) -> Result<(), CollectError
     }
 }
 
-/// How often, and at what interval, to check again whether a process shares memory. Some processes share it only briefly.
+/// Number of repeated checks whether a process shares memory, and the wait between two checks. Some processes share it only briefly.
 const SHARING_CHECKS: u32 = 20;
 const SHARING_WAIT: Duration = Duration::from_millis(25);
 
@@ -190,7 +192,7 @@ fn stop_first(session: &Session, thread: Tid) -> Result<bool, CollectError> {
     unless_gone(ptrace::interrupt(thread))?;
     loop {
         match session.wait_for(thread) {
-            // The thread has ended; its exit event is queued for the loop that follows the subject.
+            // The thread has ended. Its exit event stays queued for `follow`.
             Err(e) if e.raw_os_error() == Some(libc::ESRCH) => return Ok(false),
             Err(e) => return Err(e.into()),
             Ok(PtraceStop::Signal(signal)) => {

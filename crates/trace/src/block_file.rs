@@ -25,7 +25,7 @@ const MAX_SYMBOLS: u32 = 1 << 17;
 /// Maximum number of threads per file.
 pub const MAX_THREADS: u32 = 1 << 24;
 
-/// A file format that consists of such blocks.
+/// A file format that consists of blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TraceFormat {
     /// The kind of file.
@@ -42,11 +42,11 @@ pub const PREDICTED: u32 = 1;
 /// The kind of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TraceBlockKind {
-    /// The description of the file's subject.
+    /// The description of the traced program.
     Description = 1,
-    /// Symbols of one stream.
+    /// Symbols of one thread.
     Symbols = 2,
-    /// The end of a complete file.
+    /// The end of a complete file. A file without it is truncated.
     End = 3,
 }
 
@@ -66,7 +66,7 @@ pub enum TraceFileError {
     Foreign {
         /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// What is wrong with the file's header.
         error: FileError,
     },
     /// A block is corrupt.
@@ -76,7 +76,7 @@ pub enum TraceFileError {
         path: PathBuf,
         /// Offset of the block.
         offset: u64,
-        /// What is wrong.
+        /// What is wrong with the block.
         error: SectionError,
     },
     /// The contents of a block contradict the rest of the file.
@@ -86,18 +86,18 @@ pub enum TraceFileError {
         path: PathBuf,
         /// Offset of the block.
         offset: u64,
-        /// What is wrong.
+        /// What is wrong with the block.
         what: &'static str,
     },
 }
 
-/// A file that is being written.
+/// Writes a file of blocks.
 #[derive(Debug)]
 pub struct Writer {
     file: File,
     path: PathBuf,
     size: u64,
-    /// Reused for encoding.
+    /// Buffer for encoded symbols, kept to avoid allocations.
     bytes: Vec<u8>,
 }
 
@@ -106,7 +106,7 @@ pub struct Writer {
 pub struct StoredBlock {
     /// What the block contains.
     pub kind: TraceBlockKind,
-    /// The number of the stream's thread.
+    /// The number of the thread that the symbols belong to.
     pub stream: u32,
     /// The number of symbols.
     pub count: u32,
@@ -114,7 +114,7 @@ pub struct StoredBlock {
     section: SectionHeader,
 }
 
-/// An open file.
+/// Reads a file of blocks.
 #[derive(Debug)]
 pub struct Reader {
     file: File,
@@ -130,14 +130,14 @@ impl Writer {
         Self::begin(file, path, format)
     }
 
-    /// Starts writing to an empty file, whose path is or will be `path`.
+    /// Writes the header to an empty file. `path` is the file's present or future path.
     pub fn begin(mut file: File, path: &Path, format: TraceFormat) -> Result<Self, TraceFileError> {
         let header = FileHeader::new(format.kind, format.version).to_bytes();
         file.write_all(&header).map_err(|source| TraceFileError::Io { path: path.to_owned(), source })?;
         Ok(Self { file, path: path.to_owned(), size: FILE_HEADER_BYTES as u64, bytes: Vec::new() })
     }
 
-    /// Appends a block of symbols that fit into words.
+    /// Appends a block of symbols that fit into 32 bits each.
     pub fn append_words(&mut self, stream: u32, index: &[u8], words: &[u32]) -> Result<(), TraceFileError> {
         let mut bytes = std::mem::take(&mut self.bytes);
         bytes.clear();
@@ -164,7 +164,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Appends an encoded value as a block.
+    /// Serializes a value and appends it as a block.
     pub fn append_value<T: Serialize>(&mut self, kind: TraceBlockKind, value: &T) -> Result<(), TraceFileError> {
         self.append(kind, DIFFERENCES, (0, 0), &[], &encode(value))
     }
@@ -206,7 +206,7 @@ impl Reader {
         Ok(Self { file, path: path.to_owned(), headers, is_truncated })
     }
 
-    /// Reads the description in the first block.
+    /// Reads the description of the traced program in the first block.
     ///
     /// # Errors
     /// The file ends before the description, or the description is corrupt.
@@ -221,7 +221,7 @@ impl Reader {
         &self.headers
     }
 
-    /// Returns true if the file is truncated.
+    /// Returns true if the file does not end with a complete end block, for example because its writer was killed.
     pub fn is_truncated(&self) -> bool {
         self.is_truncated
     }
@@ -257,7 +257,7 @@ impl Reader {
         TraceFileError::Inconsistent { path: self.path.clone(), offset: header.offset, what }
     }
 
-    /// Reads the encoded value in a block.
+    /// Reads the serialized value in a block.
     pub fn value<T: for<'a> Deserialize<'a>>(&self, header: &StoredBlock) -> Result<T, TraceFileError> {
         trodden_container::decode(&self.data(header)?).map_err(|error| self.corrupt(header, error))
     }
@@ -297,7 +297,7 @@ fn read_header(path: &Path, file: &File, offset: u64, size: u64) -> Result<Optio
     Ok(is_whole.then_some(StoredBlock { kind, stream, count, offset, section }))
 }
 
-/// Encodes symbols as differences (zigzag, LEB128).
+/// Encodes each symbol as its difference from the previous one (zigzag, LEB128).
 pub fn pack(symbols: &[u64]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(symbols.len() * 2);
     let mut before = 0u64;
@@ -308,7 +308,7 @@ pub fn pack(symbols: &[u64]) -> Vec<u8> {
     bytes
 }
 
-/// Decodes `count` symbols; `None` if the bytes are malformed.
+/// Decodes `count` symbols that [`pack`] has encoded; `None` if the bytes are malformed.
 fn unpack(bytes: &[u8], count: usize) -> Option<Vec<u64>> {
     let mut rest = Cursor(bytes);
     let mut symbols = Vec::with_capacity(count.min(bytes.len()));
@@ -320,7 +320,7 @@ fn unpack(bytes: &[u8], count: usize) -> Option<Vec<u64>> {
     rest.0.is_empty().then_some(symbols)
 }
 
-/// Hashes file contents, so that they can be compared.
+/// Hashes the contents of a file, so that files can be compared by their hashes.
 pub fn hash(bytes: &[u8]) -> u64 {
     xxh3_64(bytes)
 }

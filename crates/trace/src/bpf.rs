@@ -37,11 +37,11 @@ const AVAILABLE: i32 = 0;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hit {
     pub thread: i32,
-    /// The value that [`KernelProbes::attach`] got for the probe.
+    /// The value that was passed to [`KernelProbes::attach`] with the address.
     pub cookie: u64,
 }
 
-/// The bytes of a kernel structure, written field by field.
+/// A `union bpf_attr` of the kernel, filled in field by field.
 struct Attribute([u8; 128]);
 
 impl Attribute {
@@ -184,7 +184,7 @@ impl HitRing {
                 ((*record.cast::<std::sync::atomic::AtomicU32>()).load(Ordering::Acquire), record.add(8).cast::<[u64; 2]>())
             };
             if header & BUSY != 0 {
-                // Its thread is in the kernel, about to complete the record.
+                // The thread that writes this record is in the kernel and about to complete it.
                 std::hint::spin_loop();
                 continue;
             }

@@ -1,5 +1,5 @@
-//! Breakpoints: `int3` at many addresses of an image at once, a slot for the instruction at each, and the lookup of the site after a
-//! trap.
+//! Breakpoints at many addresses of an image: an `int3` at each, a slot in which the replaced instruction is executed, and the lookup of
+//! the address after a trap.
 //!
 //! Adjacent pages are written with one system call. A table over the image's code maps addresses to sites, so that a trap is resolved in
 //! constant time.
@@ -44,18 +44,19 @@ struct FileBreakpoints {
 struct PlacedSite {
     /// The number that is recorded.
     number: u32,
-    /// If the site is a jump that is also a block: the block's number, which is recorded first.
+    /// If the site is a jump that is also the first instruction of a recorded block: the number of the block, which is recorded first.
     block: Option<u32>,
     address: u64,
     slot: u64,
     length: u64,
     /// The byte that the breakpoint replaces.
     original: u8,
-    /// True if the instruction has one byte, so that the position after a SIGTRAP sent by the program itself may look like a hit.
+    /// True if the instruction is one byte long. A SIGTRAP that the program sends itself after such an instruction looks like a hit of the
+    /// breakpoint.
     is_one_byte: bool,
     /// True if the site is a jump whose target is recorded.
     is_jump: bool,
-    /// True once the program has changed the code there. The site is then no longer watched.
+    /// True once the program has changed the code there, after which the site is no longer watched.
     is_released: bool,
 }
 
@@ -76,7 +77,8 @@ impl Breakpoints {
     }
 
     /// Sets breakpoints at addresses in a file, each with the number that is recorded for a hit. Addresses that are also in `jumps`, which
-    /// is ascending, are indirect jumps whose targets are to be recorded; one that occurs twice is first a block.
+    /// is ascending, are indirect jumps whose targets are to be recorded. If an address occurs twice, its first number is that of the block
+    /// that starts there, and its second is that of the jump.
     ///
     /// # Errors
     /// An address is not code of the image, its instruction cannot be moved, or there are more sites than slots.
@@ -181,7 +183,7 @@ impl Breakpoints {
         self.sites[site.0 as usize].number
     }
 
-    /// The number of the block that a site is beside being a jump. It is recorded before the site's own.
+    /// If the site is a jump that also starts a recorded block, returns the number of that block, which is recorded before the jump's.
     pub fn block_number(&self, site: BreakpointSite) -> Option<u32> {
         self.sites[site.0 as usize].block
     }
@@ -221,8 +223,8 @@ impl Breakpoints {
     }
 }
 
-/// Splits sites, given with their numbers, into those of different addresses, and the numbers of blocks whose address occurs again as a
-/// jump.
+/// Reduces pairs of number and address to one per address. Also returns, for each jump that starts a recorded block, the block's number by
+/// address.
 fn split_blocks(sites: &[(u32, u64)], jumps: &[u64]) -> (Vec<(u32, u64)>, HashMap<u64, u32>) {
     if jumps.is_empty() {
         return (sites.to_vec(), HashMap::new());

@@ -15,15 +15,15 @@ use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 
 pub const PAGE: u64 = 4096;
-/// Weighted number of reads of unpatched bytes after which a page without other reads is no longer guarded.
+/// Weighted number of reads after which a page counts as data and is no longer guarded, if all of them read unpatched bytes.
 const MAX_DATA_READS: u32 = PAGE as u32 + SCATTERED;
-/// Weight of a read that is not adjacent to the previous one. Checksums read consecutive bytes; tables are read at scattered offsets.
+/// Weight of a read that is not adjacent to the previous one. Such a read is typical of tables, whereas checksums read consecutive bytes.
 const SCATTERED: u32 = 4;
 /// Weight of a system call that reads unpatched bytes.
 const CALL: u32 = 256;
 /// Number of switches to the code view after which a page is no longer watched. A busy page reaches it in about a second.
 const MAX_SWITCHES: u32 = 10_000;
-/// How often a thread may retry the same access although no view forbids it.
+/// Maximum number of times that a thread may repeat an access that faults although the page's view permits it.
 const MAX_RETRIES: u32 = 1000;
 
 #[derive(Debug, Default)]
@@ -44,9 +44,9 @@ pub struct CodeGuard {
     /// Pages that are classified as data and should no longer be guarded.
     data: Vec<u64>,
     retries: HashMap<Tid, (Vec<u64>, u32)>,
-    /// True if this process cannot or must not be guarded.
+    /// True if the traced process cannot or must not be guarded.
     pub is_disabled: bool,
-    /// True if the guard ended before the program did, or for the duration of a system call that had other threads.
+    /// True if pages were unguarded while the program was running: for good, or during a system call of one thread while others ran.
     pub ends_early: bool,
     /// True if threads cannot be given access to pages of the code view.
     pub lacks_access: bool,
@@ -55,7 +55,7 @@ pub struct CodeGuard {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GuardedCode {
     pub range: Range<u64>,
-    /// The protection as the program knows it.
+    /// The protection (`PROT_*` bits) that the program has requested.
     pub protection: i32,
     /// The address of a slot near the code for displaced instructions.
     pub slot: u64,
@@ -66,7 +66,7 @@ struct PageState {
     shows_data: bool,
     switches: u32,
     data_reads: u32,
-    /// Address after the last read of unpatched bytes.
+    /// End address of the last read of unpatched bytes.
     next_read: u64,
     /// True once the program has read a patched byte.
     is_read_as_code: bool,
@@ -106,7 +106,7 @@ impl CodeGuard {
         }
     }
 
-    /// Forgets everything, except what is reported at the end.
+    /// Forgets all guarded pages, but keeps what is reported at the end of the run.
     pub fn clear(&mut self) {
         let (is_disabled, ends_early) = (self.is_disabled, self.ends_early);
         *self = Self { readable: std::mem::take(&mut self.readable), is_disabled, ends_early, ..Self::default() };

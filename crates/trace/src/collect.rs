@@ -1,4 +1,5 @@
-//! Collectors: ways to observe that a program reaches a site, behind one trait. Each carries out a run and records its partial trace.
+//! Collectors: ways to observe that a program reaches a site (an address whose executions are recorded), behind one trait. Each carries out
+//! a run and records its partial trace.
 //!
 //! | collector | observes | cost |
 //! |---|---|---|
@@ -51,7 +52,7 @@ pub struct RunOutcome {
     pub divergence: Option<RepeatDivergence>,
 }
 
-/// A way to observe that a program reaches a site.
+/// A way to observe that a program reaches a site, that is, an address whose executions are recorded.
 pub trait Collector: Sync {
     /// The name that users give to `--collector`.
     fn name(&self) -> &'static str;
@@ -77,7 +78,7 @@ pub trait Collector: Sync {
         }
     }
 
-    /// Starts watching a run's sites in a stopped subject.
+    /// Starts watching a run's sites in the program, which is stopped.
     fn watch(&self, subject: &TracedProcess, run: &TraceRun) -> Result<Watched, CollectError>;
 
     /// Carries out a run. If the collection ends before the program does ([`FollowEnding::Detached`]), the program continues, and the
@@ -97,7 +98,7 @@ pub trait Collector: Sync {
                 check_address_space(subject_limit(), self.name())?;
                 let subject = TracedProcess::start(*program, executable, &recipe)?;
                 let thread = subject.process;
-                // The receiver may be gone.
+                // Ignore an error: the receiver may no longer exist.
                 run.process_sender.take().into_iter().for_each(|begun| _ = begun.send(thread as u32));
                 (subject, vec![thread])
             }
@@ -112,7 +113,7 @@ pub trait Collector: Sync {
         };
         let first = run.first.take();
         let session = subject.session.clone();
-        // If anything fails from here on, the subject continues untraced.
+        // If anything fails from here on, the tracer detaches, and the program continues untraced.
         let watched = (|| {
             let mut watch = Watch::new(&run, &subject, self.watch(&subject, &run)?);
             let mapped = [subject.injected_area()].into_iter().chain(watch.mapped()).collect();
@@ -168,7 +169,7 @@ fn check_unwritable(executable: &Executable) -> Result<(), CollectError> {
     executable.writable_code.map_or(Ok(()), |at| Err(of(at)))
 }
 
-/// Stops watching those code pages of a running process that differ from the file because the program has changed them.
+/// Stops watching the code pages of a running process that differ from the file, because the program has changed them.
 fn release_changed_pages(watch: &mut Watch, subject: &TracedProcess, run: &TraceRun, sink: &mut dyn Sink) -> Result<(), CollectError> {
     let executables = [run.executable].into_iter().chain(run.libraries.iter().map(|l| &l.executable));
     for executable in executables {
@@ -208,7 +209,7 @@ fn wake_at_end(waiting: SignalWait, stop: &AtomicBool, (is_over, ended): (&Atomi
     }
 }
 
-/// Sets breakpoints by ptrace, with slots for the displaced instructions.
+/// Collector that sets breakpoints by ptrace, and executes the replaced instructions in slots.
 #[derive(Clone, Copy, Debug)]
 pub struct PtraceBreakpoints;
 
@@ -227,7 +228,7 @@ impl Collector for PtraceBreakpoints {
     }
 }
 
-/// Writes jumps to copies of blocks that record themselves.
+/// Collector that patches the program in memory with jumps to copies of its blocks, which record themselves.
 #[derive(Clone, Copy, Debug)]
 pub struct TrampolineCollector;
 
@@ -245,7 +246,8 @@ impl Collector for TrampolineCollector {
     }
 }
 
-/// Uses jumps in witness sleds that were compiled into the program. Blocks without a sled are watched as by [`TrampolineCollector`].
+/// Collector that uses jumps in witness sleds, which are `nop`s that were compiled into the program. Blocks without a sled are watched as
+/// by [`TrampolineCollector`].
 #[derive(Clone, Copy, Debug)]
 pub struct Compiled;
 
@@ -275,7 +277,7 @@ impl Collector for Compiled {
     }
 }
 
-/// Single-steps every instruction of the image.
+/// Collector that single-steps every instruction of the image.
 #[derive(Clone, Copy, Debug)]
 pub struct SingleStep;
 
@@ -293,7 +295,7 @@ impl Collector for SingleStep {
     }
 }
 
-/// Sets kernel uprobes that run a BPF program.
+/// Collector that sets kernel uprobes, which run a BPF program.
 #[derive(Clone, Copy, Debug)]
 pub struct UprobeCollector;
 
@@ -357,7 +359,7 @@ fn place_kernel_page(subject: &TracedProcess, binary: &Binary) -> Result<Option<
     Ok(mappings(thread)?.into_iter().find(|m| m.name == "[uprobes]").map(|m| m.start..m.end))
 }
 
-/// Sets hardware breakpoints in the four debug registers.
+/// Collector that sets hardware breakpoints in the four debug registers.
 #[derive(Clone, Copy, Debug)]
 pub struct Hardware;
 

@@ -24,9 +24,9 @@ pub enum DisplaceError {
         "cannot move the instruction at {address:#x} ({instruction:?}), which depends on its address. Exclude its function with `--opaque`"
     )]
     Immovable {
-        /// Its address.
+        /// The instruction's address.
         address: u64,
-        /// Its encoding.
+        /// The instruction's encoding.
         instruction: Code,
     },
 }

@@ -70,7 +70,7 @@ fn measure(folder: &Path, size: &mut u64) -> Result<()> {
     Ok(())
 }
 
-/// Copies everything, with owners, times and links.
+/// Copies a folder with everything in it, including owners, times and links.
 fn copy(from: &Path, to: &Path) -> Result<()> {
     trodden_profile::private::create_folder(to).with_context(|| format!("cannot create {}", to.display()))?;
     let output = Command::new("cp").args(["-a", "--reflink=auto", "--"]).arg(from.join(".")).arg(to).output().context("cannot run `cp`")?;

@@ -43,7 +43,7 @@ impl HardwareBreakpoints {
         let mut control = 0;
         for (register, address) in self.addresses.iter().enumerate() {
             ptrace::set_debug_register(thread, register, *address)?;
-            // Local enable. Kind 0 is execution, and length 0 is one byte.
+            // Set the register's local enable bit. Its kind and length fields remain 0, which means execution and one byte.
             control |= 1 << (2 * register);
         }
         Ok(ptrace::set_debug_register(thread, CONTROL, control)?)

@@ -25,7 +25,7 @@ use trodden_binary::instruction::{MAX_INSTRUCTION_LENGTH, decode};
 const SEGV_PKUERR: i32 = 4;
 /// `si_code` of a fault by the protection of a page.
 const SEGV_ACCERR: i32 = 2;
-/// `si_code` of a fault that the kernel has not explained.
+/// `si_code` of a fault for which the kernel gives no reason.
 const SI_KERNEL: i32 = 0x80;
 /// Access right of a protection key: no data access (PKEY_DISABLE_ACCESS).
 const NO_ACCESS: u32 = 1;
@@ -143,7 +143,7 @@ impl Session {
     }
 
     fn show_data(&self, thread: Tid, page: u64) -> Result<(), CollectError> {
-        // If the switch is interrupted, the next execution there completes it.
+        // If the switch is interrupted, the next execution of the page switches it back to the code view.
         self.guard.borrow_mut().set_data_view(page);
         self.switch(thread, page, |session, bytes| session.hide_changes(page, bytes), libc::PROT_READ, 0)
     }
@@ -177,7 +177,7 @@ impl Session {
     pub fn unguard(&self, thread: Tid, range: &Range<u64>) -> Result<(), CollectError> {
         let data_pages = self.guard.borrow().data_pages();
         for page in data_pages.into_iter().filter(|page| range.contains(page)) {
-            // Data views cannot be executed.
+            // No thread can execute the page meanwhile, because it still has the protection of a data view.
             self.rewrite(page, |session, bytes| session.code_changes().redo(page, bytes))?;
         }
         let touched: Vec<GuardedCode> =
@@ -206,7 +206,7 @@ impl Session {
         Ok(())
     }
 
-    /// Ends the guard in a stopped child with a copy of the memory, which will not be followed.
+    /// Ends the guard in a stopped child process that has its own copy of the memory and will not be followed.
     pub fn unguard_child(&self, child: Tid) -> Result<(), CollectError> {
         let (ranges, key): (Vec<GuardedCode>, _) = (self.guard.borrow().ranges().cloned().collect(), self.guard.borrow().key);
         let Some(key) = key.filter(|_| !self.is_filtered()) else { return Ok(()) };
@@ -240,7 +240,7 @@ impl Session {
             return Ok(None);
         }
         let information = ptrace::signal_information(thread)?;
-        // SAFETY: these codes are those of signals with an address.
+        // SAFETY: the signal is a SIGSEGV, whose information has an address.
         let address = unsafe { information.si_addr() } as u64;
         if self.guard.borrow().view(address).is_none() {
             return Ok(None);
@@ -294,7 +294,7 @@ impl Session {
         Ok(fault)
     }
 
-    /// Executes an instruction that has read guarded code at an address.
+    /// Executes an instruction that has faulted because it reads guarded code at `address`.
     fn execute_read(&self, thread: Tid, address: u64) -> Result<CodeFault, CollectError> {
         let mut address = address;
         for _ in 0..MAX_FAULTS {
@@ -311,7 +311,7 @@ impl Session {
             let signal = ptrace::signal_information(thread)?.si_signo;
             address = match self.guarded_fault(thread, signal)? {
                 Some((address, false)) if self.guard.borrow().view(address) == Some(PageView::Code) => address,
-                // The instruction itself could be fetched: it is a store, for example.
+                // The guard has not caused this fault: the instruction is a store, for example.
                 _ => return Ok(CodeFault::Faults),
             };
         }
@@ -351,7 +351,7 @@ impl Session {
         let executed = executed?;
         let signal = ptrace::signal_information(thread)?.si_signo;
         if executed.is_none() && self.guarded_fault(thread, signal)? == Some((address, false)) {
-            // The kernel does not let tracers change the register.
+            // The kernel does not let tracers change the register with the key rights (PKRU).
             self.guard.borrow_mut().lacks_access = true;
             return Ok(None);
         }
@@ -375,7 +375,7 @@ impl Session {
         Ok(decode(&code, address))
     }
 
-    /// Maximum number of bytes that a thread's instruction reads at one address.
+    /// Returns the maximum number of bytes that a thread's instruction reads at one address.
     fn access_size(&self, thread: Tid) -> io::Result<u64> {
         let instruction = self.instruction_at(ptrace::instruction_pointer(thread)?)?;
         let size = instruction.map_or(0, |instruction| instruction.memory_size().size() as u64);
@@ -405,7 +405,7 @@ impl Session {
                 Some(at) if (slot..slot + SLOT).contains(&at) => {}
                 Some(at) => break Some(at),
                 None => {
-                    // A repeated string instruction keeps its progress.
+                    // A repeated string instruction keeps the progress that it has made.
                     match ptrace::instruction_pointer(thread)? == slot {
                         true => ptrace::set_instruction_pointer(thread, at)?,
                         false => ptrace::set_registers(thread, &saved)?,
@@ -428,7 +428,7 @@ fn has_asynchronous_calls(process: Tid) -> io::Result<bool> {
 }
 
 impl GuardedCode {
-    /// The journal entry that ends the guard.
+    /// Returns the journal entry by which the guard is undone.
     fn entry(&self) -> JournalEntry {
         JournalEntry::KeyedProtection(self.range.clone(), self.protection)
     }

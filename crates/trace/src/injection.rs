@@ -10,7 +10,7 @@ use crate::session::Session;
 use crate::signal_state::SignalAction;
 use std::io;
 
-/// `syscall; int3`.
+/// The code of an injected system call: `syscall; int3`.
 pub const STUB: &[u8] = &[0x0f, 0x05, 0xcc];
 
 /// Arguments of `prctl` that allow a thread to read the time-stamp counter.
@@ -57,7 +57,7 @@ impl Session {
         self.enter(JournalEntry::Registers(thread, Box::new(saved)));
         let [rdi, rsi, rdx, r10, r8, r9] = arguments;
         let rax = number as u64;
-        // With the program's own trap flag, the stub would trap.
+        // If the program has set its trap flag, the stub would trap.
         let eflags = saved.eflags & !TRAP_FLAG;
         let call = Registers { rip: place, rax, orig_rax: u64::MAX, rdi, rsi, rdx, r10, r8, r9, eflags, ..saved };
         ptrace::set_registers(thread, &call)?;
@@ -68,7 +68,7 @@ impl Session {
         if at.is_none() {
             memory.patch(&[(place, &hidden)])?;
         }
-        // The registers contain the number of an interrupted system call, so that the kernel restarts the call.
+        // If the stop has interrupted a system call, these registers contain its number, so that the kernel restarts it.
         ptrace::set_registers(thread, &saved)?;
         self.remove(|entry| matches!(entry, JournalEntry::Registers(other, _) if *other == thread));
         if number == libc::SYS_munmap || number == libc::SYS_mmap && result as u64 != range.start {
@@ -107,7 +107,7 @@ impl Session {
         };
         until(Resume::ToSystemCall, &|_| Ok(matches!(ptrace::system_call(thread)?, CallStop::Exit { .. })))?;
         let result = ptrace::registers(thread)?.rax as i64;
-        // At this stop, a call that was interrupted is restarted when the thread resumes.
+        // Stop the thread once more, at a stop after which the kernel restarts a system call that was interrupted.
         ptrace::interrupt(thread)?;
         until(Resume::Continue, &|stop| Ok(matches!(stop, PtraceStop::Interrupted | PtraceStop::GroupStopped)))?;
         ptrace::set_registers(thread, &saved)?;
@@ -206,7 +206,8 @@ impl Session {
         self.inject_without_signal(thread, libc::SYS_rt_sigaction, arguments).map(drop)
     }
 
-    /// Like [`Session::set_action`], for a thread that may receive a signal when it resumes. If SIGTRAP is ignored, its action is reset.
+    /// Like [`Session::set_action`], for a thread that may receive a signal when it resumes. If the program ignores SIGTRAP, the kernel
+    /// resets that action.
     pub fn set_action_by_trap(&self, thread: Tid, signal: i32, action: &SignalAction) -> Result<(), CollectError> {
         let memory = self.own_memory()?;
         let arguments = self.action_arguments(memory, signal, action)?;

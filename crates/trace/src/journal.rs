@@ -96,7 +96,7 @@ struct PageChange {
 }
 
 impl CodeChanges {
-    /// Enters that `before` at `address` is replaced by `after`.
+    /// Records that the bytes `before` at `address` are replaced by `after`.
     pub fn enter(&mut self, address: u64, before: &[u8], after: &[u8]) {
         for (at, (old, new)) in (address..).zip(before.iter().zip(after)) {
             if old == new {
@@ -147,12 +147,12 @@ impl CodeChanges {
         self.replace(address, bytes, |page, offset| (page.after[offset], page.before[offset]))
     }
 
-    /// Makes the changes again in bytes that were read at `address` and in which they were undone.
+    /// Reapplies the changes to bytes that were read at `address`, where they had been undone.
     pub fn redo(&self, address: u64, bytes: &mut [u8]) {
         self.replace(address, bytes, |page, offset| (page.before[offset], page.after[offset]));
     }
 
-    /// Replaces bytes at `address` that have the first of two values by the second. Returns true if there were any.
+    /// Replaces each byte at `address` that has the first of two values by the second. Returns true if there was any.
     fn replace(&self, address: u64, bytes: &mut [u8], values: impl Fn(&PageChange, usize) -> (u8, u8)) -> bool {
         let mut is_changed = false;
         for span in self.spans_in(&(address..address.saturating_add(bytes.len() as u64))) {
@@ -224,7 +224,7 @@ mod tests {
         changes.redo(0x1ffe, &mut bytes);
         assert_eq!(bytes, [9, 2, 9, 7]);
         assert!(changes.spans_in(&(0x1fff..0x2001)).eq(std::iter::once(0x2000..0x2001)));
-        // Changed twice, and back.
+        // One byte is changed a second time, and another one is changed back.
         changes.enter(0x2000, &[9], &[8]);
         assert!(!changes.undo(0x2000, &mut bytes[..1]));
         let mut twice = [8];

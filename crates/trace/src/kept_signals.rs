@@ -13,7 +13,7 @@ use crate::signal_state::{KNOWN, SignalAction, bit, ignores, process_of, runs_on
 use std::io;
 
 impl Session {
-    /// Notes the mask of a stopped thread, as the program has set it.
+    /// Remembers the signal mask of a stopped thread, which must be the program's own.
     pub fn note_mask(&self, thread: Tid) -> io::Result<()> {
         let mask = ptrace::signal_mask(thread)?;
         self.signals.borrow_mut().masks.insert(thread, mask);
@@ -25,7 +25,7 @@ impl Session {
         self.signals.borrow().masks.get(&thread).is_some_and(|mask| mask & bit(signal) != 0)
     }
 
-    /// Notes the action that a process sets for a signal, or that it has had from its start.
+    /// Remembers the action that a process sets for a signal, or that it has had from its start.
     pub fn note_action(&self, process: Tid, signal: i32, action: Option<SignalAction>) {
         self.signals.borrow_mut().set_action(process, signal, action);
     }
@@ -34,7 +34,7 @@ impl Session {
         self.signals.borrow().may_be_ignored(signal)
     }
 
-    /// Notes that a signal is delivered to its handler, since a one-shot handler is then removed.
+    /// Notes that a signal is delivered to its handler: if the handler is a one-shot handler, the kernel removes it.
     pub fn note_delivery(&self, thread: Tid, signal: i32) {
         let action = self.action(thread, signal);
         if action.is_some_and(|action| runs_once(&action)) {
@@ -111,7 +111,7 @@ impl Session {
     pub fn restore_action_for_delivery(&self, thread: Tid, information: &libc::siginfo_t) -> Result<(), CollectError> {
         let (signal, is_caused) = (information.si_signo, information.si_code > 0);
         let Some(action) = self.action(thread, signal).filter(|_| signal == libc::SIGSEGV) else { return Ok(()) };
-        // A fault that the thread blocks or ignores kills the process.
+        // A fault whose signal the thread blocks or ignores kills the process.
         let kills = is_caused && (self.blocks(thread, signal) || ignores(&action));
         if kills || self.is_filtered() || ptrace::has_action(thread, signal) {
             return Ok(());
@@ -120,8 +120,8 @@ impl Session {
         Ok(ptrace::set_signal_information(thread, information)?)
     }
 
-    /// Restores actions in processes of stopped threads that receive no signal when they resume, if the kernel has reset them. Returns a
-    /// description of each that could not be restored.
+    /// Restores the actions for the signals of faults and traps if the kernel has reset them. One of `threads`, which are stopped and
+    /// receive no signal when they resume, makes the calls. Returns a description of each action that could not be restored.
     pub fn restore_actions(&self, threads: &[Tid]) -> Vec<String> {
         let mut unrestored = Vec::new();
         for signal in KNOWN {

@@ -51,7 +51,7 @@ impl ProgramStart {
         Self { launcher, program, arguments, environment: None, variables, directory, streams: [None, None, None], folder: None }
     }
 
-    /// Starts the process, which waits at its gate.
+    /// Starts the process, which waits at its gate (a pipe) until it is traced.
     pub(crate) fn start(self, conditions: StartConditions) -> io::Result<WaitingProcess> {
         let (gate, opener) = io::pipe()?;
         let (errors, error) = io::pipe()?;
@@ -76,7 +76,7 @@ pub struct StartConditions {
     pub core: Option<usize>,
 }
 
-/// A process that waits at its gate.
+/// A new process that waits at its gate (a pipe) before it executes its program.
 #[derive(Debug)]
 pub struct WaitingProcess {
     pub process: i32,
@@ -87,7 +87,7 @@ pub struct WaitingProcess {
 impl WaitingProcess {
     /// Lets the process execute its program. Returns the pipe that carries the error if that fails.
     pub fn open_gate(mut self) -> ErrorPipe {
-        // The process may have been killed.
+        // Ignore an error: the process may have been killed.
         let _ = self.opener.write_all(&[1]);
         ErrorPipe(self.errors)
     }
@@ -203,7 +203,7 @@ struct Request {
     environment: Option<Vec<(OsString, OsString)>>,
     variables: Vec<(OsString, Option<OsString>)>,
     directory: Option<OsString>,
-    /// Which of the three streams are among the descriptors.
+    /// For standard input, output and error: true if the descriptors contain the stream.
     streams: [bool; 3],
     folder: Option<FolderBinding>,
     conditions: StartConditions,
@@ -310,7 +310,7 @@ impl StartConditions {
 /// Buffer for a message's descriptors, aligned for their header.
 type Control = [u64; 8];
 
-/// A message with one buffer and room for descriptors.
+/// Builds the header of a message with one buffer and room for descriptors.
 fn message(vector: &mut libc::iovec, control: &mut Control, length: usize) -> libc::msghdr {
     // SAFETY: the structure consists of integers and pointers, for which zero is valid.
     let mut message: libc::msghdr = unsafe { std::mem::zeroed() };

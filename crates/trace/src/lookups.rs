@@ -1,4 +1,5 @@
-//! Lookups: the code that takes the place of an indirect jump in a copy, and the table that it reads. It finds the copy of the block that
+//! Lookups: the code that takes the place of an indirect jump in an instrumented copy of a block, and the table that it reads. It finds the
+//! copy of the block that
 //! the jump leads to, so that a program with computed jumps stays in copies and does not stop.
 //!
 //! ```text
@@ -31,19 +32,19 @@ use std::collections::HashMap;
 use std::io;
 use std::ops::Range;
 
-/// Size of an entry in bytes: the negative target, and where it is executed.
+/// Size of a table entry in bytes. An entry consists of a negative target and the address at which the target is executed.
 const ENTRY: u64 = 16;
-/// Number of entries that a lookup reads.
+/// Number of table entries that a lookup tries.
 const PROBES: u64 = 2;
 /// Size of a table in bytes. The pages of entries that are never used take no memory.
 pub const TABLE_SIZE: u64 = (1 << 16) * ENTRY + 4096;
 /// A key that equals no negative target of a program. It is in the entries of target 0, since an unused entry would match that target.
 const NO_TARGET: u64 = 1;
 
-/// Tells the encoder that an address means a place in a lookup. It is never set in addresses of programs.
+/// Tag bit by which the encoder recognises an address as a label within a lookup. Addresses in programs never have this bit.
 const LABEL_TAG: u64 = 1 << 63;
 
-/// Returns true if a lookup can take the place of an instruction: a near indirect jump, or such a call.
+/// Returns true if a lookup can take the place of an instruction, which must be a near indirect jump or call.
 pub fn is_replaceable(instruction: &Instruction) -> bool {
     match instruction.code() {
         Code::Jmp_rm64 => true,
@@ -52,8 +53,8 @@ pub fn is_replaceable(instruction: &Instruction) -> bool {
     }
 }
 
-/// The instructions of a lookup with their places. `jump` is the jump or call with its address; `first` is the place of the first
-/// instruction. `label` differs for each lookup.
+/// Returns the instructions of a lookup, each with its purpose. `jump` is the jump or call with its address; `first` is the purpose of the
+/// first instruction. `label` differs for each lookup.
 pub fn instructions(
     jump: &Instruction,
     table: u64,
@@ -112,7 +113,7 @@ pub fn instructions(
     Ok(all)
 }
 
-/// Two instructions that push a constant of eight bytes.
+/// Returns two instructions that push a constant of eight bytes.
 pub fn push_constant(value: u64, stack_pointer: Register) -> Result<[Instruction; 2], IcedError> {
     let upper = MemoryOperand::with_base_displ(stack_pointer, 4);
     Ok([
@@ -121,7 +122,7 @@ pub fn push_constant(value: u64, stack_pointer: Register) -> Result<[Instruction
     ])
 }
 
-/// The instruction `mov rcx, OPERAND` for the operand of a jump or call.
+/// Returns the instruction `mov rcx, OPERAND` for the operand of a jump or call.
 fn load_operand(jump: &Instruction) -> Instruction {
     let mut load = *jump;
     load.set_ip(0);
@@ -142,19 +143,19 @@ fn load_operand(jump: &Instruction) -> Instruction {
 #[derive(Debug)]
 pub struct TargetTable {
     start: u64,
-    /// The used entries by number: the target, and where it is executed.
+    /// The used entries by number: each target, and the address at which it is executed.
     entries: HashMap<u64, (u64, u64)>,
 }
 
 impl TargetTable {
-    /// A table in unused memory at an address.
+    /// Creates a table at address `start`, in memory that is not used yet.
     pub fn new(start: u64, memory: &Memory) -> io::Result<Self> {
         (0..PROBES).try_for_each(|number| memory.write(start + number * ENTRY, &NO_TARGET.to_le_bytes()))?;
         Ok(Self { start, entries: HashMap::new() })
     }
 
-    /// Adds an entry. If there is no room for it, it replaces another one (`may_replace`), or the target stays unknown. No thread may be in
-    /// a lookup that has found the other one.
+    /// Adds an entry. If there is no room for it, it replaces another entry (`may_replace`), or the target stays unknown. With
+    /// `may_replace`, no thread may be in a lookup that has found the other entry.
     pub fn add(&mut self, target: u64, destination: u64, may_replace: bool, memory: &Memory) -> io::Result<()> {
         let first = target & 0xffff;
         let is_free = |number: &u64| self.entries.get(number).is_none_or(|entry| entry.0 == target);
@@ -167,7 +168,8 @@ impl TargetTable {
         if self.entries.insert(number, (target, destination)).is_some() {
             memory.write(at, &NO_TARGET.to_le_bytes())?;
         }
-        // A lookup reads the target first. Of a negative target that is written in part, no part equals that of another program address.
+        // A lookup reads the target first, so the target is written last. A negative target that is written in part equals that of no other
+        // address in the program.
         memory.write(at + 8, &destination.to_le_bytes())?;
         memory.write(at, &target.wrapping_neg().to_le_bytes())
     }
@@ -234,7 +236,7 @@ mod tests {
         let space = vec![0_u8; TABLE_SIZE as usize];
         let start = space.as_ptr() as u64;
         let mut table = TargetTable::new(start, &own).unwrap();
-        // Follows the instructions of a lookup.
+        // Searches the table as the instructions of a lookup do.
         let find = |target: u64| {
             let word = |at: u64| own.word(at).unwrap();
             let entry = |probe: u64| start + (target & 0xffff) * ENTRY + probe * ENTRY;

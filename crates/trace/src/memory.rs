@@ -121,7 +121,7 @@ pub fn common(a: &Range<u64>, b: &Range<u64>) -> Range<u64> {
     a.start.max(b.start)..a.end.min(b.end)
 }
 
-/// The parts of a range before and after another range.
+/// Returns the parts of a range that are before and after another range.
 pub fn outside(range: &Range<u64>, other: &Range<u64>) -> impl Iterator<Item = Range<u64>> + use<> {
     let parts = [range.start..range.end.min(other.start), range.start.max(other.end)..range.end];
     parts.into_iter().filter(|part| !part.is_empty())

@@ -25,7 +25,7 @@ pub struct PartialEnd {
     pub stack: Vec<u64>,
 }
 
-/// Writes a partial trace during a collection.
+/// Writes a partial trace while a program is traced.
 #[derive(Debug)]
 pub struct PartialWriter {
     writer: Writer,
@@ -35,7 +35,7 @@ pub struct PartialWriter {
 }
 
 impl PartialWriter {
-    /// Creates the file. The collection ends when the file has reached `max_size` bytes.
+    /// Creates the file. Tracing ends when the file has reached `max_size` bytes.
     pub fn create(path: &Path, max_size: Option<u64>) -> Result<Self, TraceFileError> {
         Ok(Self { writer: Writer::create(path, PARTIAL_TRACE_FORMAT)?, buffers: Vec::new(), max_size, symbols: 0 })
     }
@@ -105,7 +105,7 @@ impl PartialWriter {
 
     fn flush_if_full(&mut self, thread: ThreadNumber) -> io::Result<SinkFlow> {
         let index = thread.0 as usize;
-        // A packed symbol takes about a byte.
+        // A compressed symbol takes about a byte.
         let full = |max_size: u64| self.writer.size() + self.buffers[index].len() as u64 >= max_size;
         if self.buffers[index].len() < BLOCK && !self.max_size.is_some_and(full) {
             return Ok(SinkFlow::Continue);
@@ -115,7 +115,7 @@ impl PartialWriter {
     }
 }
 
-/// An open partial trace.
+/// Reads a partial trace.
 #[derive(Debug)]
 pub struct PartialTrace {
     reader: Reader,

@@ -16,7 +16,7 @@ pub struct InstalledPatch {
     pub relay: Option<Relay>,
 }
 
-/// A jump in a different site's block that continues a site's short jump.
+/// A five-byte jump in another site's block, to which the two-byte jump of a site leads.
 #[derive(Clone, Copy, Debug)]
 pub struct Relay {
     pub site: u64,

@@ -28,7 +28,7 @@ pub struct ScriptRecord {
     pub to: Option<u64>,
 }
 
-/// The contents of a line.
+/// The contents of a line of `perf script` output.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ScriptLine {
     /// Nothing of interest.
@@ -48,7 +48,7 @@ pub enum ScriptLine {
     },
     /// A thread ended.
     Exit(ScriptThread),
-    /// Something was lost, in all threads unless one is named.
+    /// Events were lost: those of this thread, or (`None`) of any thread.
     Lost(Option<ScriptThread>),
 }
 
@@ -101,7 +101,7 @@ fn parse_window(line: &str) -> Result<ScriptLine, String> {
             "it contains neither a branch stack nor a branch (FROM => TO). Print the field brstack, or ip,addr of --itrace=b".into()
         );
     }
-    // These come from branch registers that have not been used since recording began.
+    // Remove the entries of branch registers that have not been used since recording began.
     records.retain(|r| *r != ScriptRecord { from: None, to: None });
     records.reverse();
     Ok(ScriptLine::Window(thread_of(line), records))

@@ -28,27 +28,27 @@ pub struct ProgramId(pub u64);
 /// A program that was run.
 #[derive(Clone, Debug)]
 pub struct StartedProgram {
-    /// Its number.
+    /// The program's number.
     pub id: ProgramId,
-    /// Its arguments, starting with argument 0.
+    /// The program's arguments, starting with argument 0.
     pub command: Vec<String>,
-    /// Its initial working directory; empty if unknown.
+    /// The program's initial working directory; empty if unknown.
     pub directory: String,
-    /// The value of the requested variable, if its environment has it.
+    /// The value of the requested environment variable, if it is set.
     pub variable: Option<String>,
-    /// When it began.
+    /// Time at which the program began.
     pub started: SystemTime,
-    /// The run time of its first process.
+    /// The run time of the program's first process.
     pub duration: Duration,
-    /// The exit status of its first process; `None` if the process executed a different program or outlived the command.
+    /// The exit status of the program's first process; `None` if the process executed a different program or outlived the command.
     pub ending: Option<ExitStatus>,
 }
 
 /// An event of a program.
 #[derive(Debug)]
 pub enum ProcessEvent {
-    /// A process has left its program, because it ended or executed a different program. Its memory is unmapped, unless the command ended
-    /// before the process.
+    /// A process has left its program, because it ended or executed a different program. Its memory has been unmapped, unless it outlived
+    /// the command.
     Left {
         /// The program.
         program: ProgramId,
@@ -84,7 +84,7 @@ pub enum TraceError {
     Lost(io::Error),
 }
 
-/// What to run, and the receivers of events.
+/// Arguments of [`follow`]: a command to run, and the receivers of its events.
 pub struct Follow<'a> {
     /// The command.
     pub command: ProgramStart,
@@ -217,7 +217,7 @@ fn privilege(path: &Path) -> Option<&'static str> {
     }
 }
 
-/// The error for a process that was killed before it executed its program.
+/// Returns the error for a process that was killed before it executed its program.
 fn killed(status: i32) -> io::Error {
     io::Error::new(io::ErrorKind::Interrupted, format!("signal {} killed the process before the program began", libc::WTERMSIG(status)))
 }
@@ -276,7 +276,7 @@ impl ProgramTracker<'_> {
             return;
         }
         match leader(process) {
-            // A thread that is not the first of its process.
+            // An additional thread belongs to the program of its process, which is known already.
             Some((leader, _)) if leader != process => {}
             Some((_, parent)) => match creator.or_else(|| self.program_of.get(&parent).copied()) {
                 Some(program) => {
@@ -298,7 +298,7 @@ impl ProgramTracker<'_> {
         if running.first == process {
             running.program.ending = ending;
             running.program.duration = running.clock.elapsed();
-            // The process id may be reused.
+            // The kernel may reuse the process id.
             running.first = 0;
         }
         if running.processes == 0
@@ -308,7 +308,7 @@ impl ProgramTracker<'_> {
         }
     }
 
-    /// Handles the end of the command: whatever still runs is left alone.
+    /// Handles the end of the command: reports that all remaining processes have left, and lets them continue.
     fn finish(&mut self) {
         let mut left: Vec<i32> = self.program_of.keys().copied().collect();
         left.sort_unstable();

@@ -25,7 +25,7 @@ pub const TRAP_FLAG: u64 = 1 << 8;
 /// Why a thread stopped or ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PtraceStop {
-    /// It ended with this wait status.
+    /// The thread ended with this wait status.
     Ended(i32),
     /// A system call is about to start or has ended.
     SystemCall,
@@ -35,13 +35,13 @@ pub enum PtraceStop {
         child: Tid,
         kind: TaskKind,
     },
-    /// Its `vfork` child has released the memory.
+    /// The thread's `vfork` child has released the memory.
     VforkDone,
-    /// It was just created, or has stopped on request.
+    /// The thread was just created, or has stopped on request.
     Interrupted,
-    /// It is about to end; its memory still exists.
+    /// The thread is about to end; its memory still exists.
     Ending,
-    /// A signal has stopped its process.
+    /// A signal has stopped the thread's process.
     GroupStopped,
 }
 
@@ -263,19 +263,19 @@ pub fn signal_information(thread: Tid) -> io::Result<libc::siginfo_t> {
     Ok(information)
 }
 
-/// Restores the information on a thread's signal after the thread has been stepped.
+/// Sets the information on the signal that a thread is about to receive, which single-stepping the thread overwrites.
 pub fn set_signal_information(thread: Tid, information: &libc::siginfo_t) -> io::Result<()> {
     request(libc::PTRACE_SETSIGINFO, thread, 0, std::ptr::from_ref(information) as usize)
 }
 
-/// The state of a system call.
+/// Where a stopped thread is in a system call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CallStop {
     /// The call is about to start.
     Entry { number: u64, arguments: [u64; 6] },
     /// The call has ended.
     Exit {
-        /// Its result; small negative numbers are errors.
+        /// The call's result; small negative numbers are errors.
         result: i64,
     },
     /// The thread is not at a system call.

@@ -1,4 +1,5 @@
-//! Copies of code that the program is about to change: nothing leads to them any more, and threads in them continue in the image.
+//! Releases instrumented copies of code that the program is about to change: nothing leads to these copies any more, and threads in them
+//! continue in the image.
 
 use crate::CollectError;
 use crate::copied_place::CopiedPlace;
@@ -30,7 +31,7 @@ impl Trampolines {
             overlap(&written, range) || originals.any(|at| is_instruction_in(at, range, subject))
         };
         let touched: HashSet<u64> = self.patches.iter().filter(|patch| is_touched(patch)).map(|patch| patch.address).collect();
-        // Without its relay, a site has a breakpoint.
+        // A site that loses its relay gets a breakpoint instead.
         let is_broken = |relay: Relay| [relay.site, relay.address, relay.host].iter().any(|address| touched.contains(address));
         let is_gone = |patch: &InstalledPatch| touched.contains(&patch.address) || (patch.is_relay() && patch.relay.is_some_and(is_broken));
         let loses_relay = |patch: &InstalledPatch| !is_gone(patch) && patch.relay.is_some_and(is_broken);
@@ -117,13 +118,13 @@ impl Trampolines {
         self.released.iter().any(|copy| copy.contains(&address))
     }
 
-    /// The places in one copy.
+    /// Returns address and purpose of each instruction in one copy.
     fn places_in(&self, copy: &Range<u64>) -> &[(u64, CopiedPlace)] {
         let places = self.places_around(copy.start).unwrap_or_default();
         &places[places.partition_point(|place| place.0 < copy.start)..places.partition_point(|place| place.0 < copy.end)]
     }
 
-    /// The image address of the instruction executed at a place; `None` in a head.
+    /// Returns the image address of the instruction that is executed at a place; `None` in a head, which has no counterpart in the image.
     fn image_address(&self, place: &CopiedPlace) -> Option<u64> {
         match place {
             CopiedPlace::Head { .. } => None,

@@ -1,8 +1,8 @@
-//! Rings of symbols, which threads of a subject write and the tracer reads: an anonymous file that the subject has mapped and the tracer
-//! holds open.
+//! Rings of symbols, which threads of the traced program write and the tracer reads. They are in an anonymous file that the program has
+//! mapped and the tracer holds open.
 //!
-//! One thread alone writes a ring, and it is read only while that thread is stopped or gone, so that nothing is lost and no lock is
-//! needed. A ring outlives the subject, so that the symbols of a killed program are read as well.
+//! One thread alone writes a ring, and it is read only while that thread is stopped or gone, so that nothing is lost and no lock is needed.
+//! A ring outlives the program, so that the symbols of a killed program are read as well.
 //!
 //! [`ring_layout`](crate::ring_layout) describes a ring.
 
@@ -28,7 +28,7 @@ pub struct Rings {
     file: File,
     start: u64,
     free: Vec<u64>,
-    /// Reused for reading, since fresh memory costs page faults.
+    /// Buffer for the symbols that are read, reused because fresh memory costs page faults.
     symbols: Vec<u32>,
 }
 
@@ -37,10 +37,10 @@ pub struct Rings {
 pub struct Ring(u64);
 
 impl Rings {
-    /// Maps the rings into a subject. `place` is the address of a buffer for a path, `stub` is the address of the system call stub.
+    /// Maps the rings into a process. `place` is the address of a buffer for a path, and `stub` is the address of the system call stub.
     ///
     /// # Errors
-    /// The subject cannot open or map the file.
+    /// The process cannot open or map the file.
     pub fn map(subject: &TracedProcess, place: u64, stub: u64) -> Result<Self, CollectError> {
         // SAFETY: the name is a C string with a terminating zero, and the new descriptor is owned by the `File` alone.
         let file = unsafe {
@@ -98,7 +98,7 @@ impl Rings {
         self.start + ring.0 * STRIDE
     }
 
-    /// Reads a ring's cursor: the negative distance to the end of its symbols, in bytes.
+    /// Reads a ring's cursor: the negative distance in bytes from the next free symbol to the end of the ring.
     pub fn cursor(&self, ring: Ring) -> io::Result<i64> {
         Ok((self.word(ring, CURSOR)? as i64).clamp(-(RING_SIZE as i64), 0))
     }
@@ -132,8 +132,8 @@ impl Rings {
     }
 }
 
-/// Chooses the address of the rings: near the area of slots, so that the kernel places all other mappings where they would be without the
-/// rings.
+/// Chooses the address of the rings: near the area of slots, where they do not change the addresses that the kernel chooses for other
+/// mappings.
 fn ring_address(area: u64) -> u64 {
     // Size in bytes of the reserved address range, which is more than all rings need.
     const RESERVED: u64 = 8 << 30;

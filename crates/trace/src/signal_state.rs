@@ -1,5 +1,5 @@
-//! A program's own view of its signal state: the masks of its threads, and its actions for SIGTRAP and SIGSEGV, which traces cause.
-//! [`kept_signals`](crate::kept_signals) keeps it up to date and restores it.
+//! A program's own view of its signal state: the masks of its threads, and its actions for SIGTRAP and SIGSEGV, the signals that tracing
+//! causes. [`kept_signals`](crate::kept_signals) keeps it up to date and restores it.
 //!
 //! Actions belong to a process, not to memory: a `vfork` child has its own.
 
@@ -10,7 +10,7 @@ use std::collections::{HashMap, HashSet};
 /// The kernel's `struct sigaction`.
 pub type SignalAction = [u8; 32];
 
-/// The signals whose actions are known.
+/// The signals whose actions are tracked.
 pub const KNOWN: [i32; 2] = [libc::SIGSEGV, libc::SIGTRAP];
 
 #[derive(Debug, Default)]
@@ -42,7 +42,7 @@ pub fn runs_once(action: &SignalAction) -> bool {
     flags & libc::SA_RESETHAND as u32 != 0
 }
 
-/// The action of a signal that a program ignores from its start.
+/// Returns the action for a signal that the program ignores.
 pub fn ignoring() -> SignalAction {
     let mut action = SignalAction::default();
     action[..8].copy_from_slice(&(libc::SIG_IGN as u64).to_le_bytes());

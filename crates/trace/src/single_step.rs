@@ -41,13 +41,13 @@ pub struct Stepping {
 #[derive(Clone, Debug)]
 struct SteppedCode {
     range: Range<u64>,
-    /// The protection as the program knows it.
+    /// The protection that the program has requested.
     protection: i32,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
 struct SteppedThread {
-    /// True if it is being single-stepped: in the image, and in libraries unless these can run at full speed.
+    /// True if the thread is being single-stepped: in the image, and in libraries unless these can run at full speed.
     is_stepped: bool,
     /// Address of the last stop.
     address: u64,
@@ -62,22 +62,22 @@ struct SteppedThread {
 /// The effect of an instruction on the program's own trap flag.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum TrapFlagEffect {
-    /// The flag is what the kernel shows.
+    /// The program's flag is the one that the kernel shows.
     #[default]
     AsShown,
-    /// The instruction does not change it.
+    /// The instruction does not change the flag.
     Unchanged,
-    /// The instruction pops this value.
+    /// The instruction pops this value of the flag.
     Popped(bool),
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Arrival {
-    /// From the instruction before.
+    /// The thread has executed the previous instruction.
     Next,
-    /// From a system call.
+    /// The thread has returned from a system call.
     Resumed,
-    /// By the return of a signal handler to the interrupted instruction, which is recorded already.
+    /// A signal handler has returned to the interrupted instruction, which is recorded already.
     Recorded,
 }
 

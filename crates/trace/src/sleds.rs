@@ -7,7 +7,8 @@ use std::ops::Range;
 use trodden_binary::Binary;
 use trodden_wire::SLED;
 
-/// Returns the address of each block's sled, by the block's start. The code before a sled always runs, and contains no call.
+/// Returns the address of the sled in each block that has one, by the block's start. The code before a sled contains no call, and always
+/// runs before it.
 pub fn of_blocks(code: &[(u64, Vec<u8>)], blocks: &[Range<u64>]) -> HashMap<u64, u64> {
     blocks.iter().filter_map(|block| Some((block.start, of_block(code, block)?))).collect()
 }

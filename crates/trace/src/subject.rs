@@ -1,4 +1,4 @@
-//! The subject of a collection: a program that is started under control, or a running process that is attached to.
+//! The traced process: a program that is started under control, or a running process that is attached to.
 //!
 //! A started program is stopped before the first instruction of its loader: the image is mapped, and no constructor has run.
 
@@ -24,7 +24,7 @@ use std::rc::Rc;
 /// Size in bytes of the area for slots or copies near an image.
 pub const AREA_SIZE: u64 = 32 << 20;
 
-/// Offset in the area of a slot for any single instruction. The system call stub precedes the slot.
+/// Offset, in the area, of a slot that can hold any one instruction. The system call stub precedes the slot.
 pub const FREE_SLOT: u64 = SLOT;
 
 /// Number of addresses that are tried for the area.
@@ -143,7 +143,7 @@ impl TracedProcess {
     /// Prepares a process that is about to return from `execve`.
     fn prepare(session: &Rc<Session>, executable: &Executable, recipe: &RepeatRecipe) -> Result<Self, CollectError> {
         let process = session.process();
-        // After an error in this process, the subject continues. If this process is killed, the kernel must kill the subject as well, since
+        // After an error in this process, the program continues. If this process is killed, the kernel must kill the program as well, since
         // the breakpoints left in it would kill it sooner or later.
         ptrace::set_options(process, true)?;
         // The stop precedes the return from `execve`, whose result would overwrite registers that are set here.
@@ -197,7 +197,7 @@ impl TracedProcess {
     /// Maps the area for slots. The process must be stopped outside a system call.
     fn map_area(mut self, executable: &Executable) -> Result<Self, CollectError> {
         let start = executable.span.start.wrapping_add(self.bias);
-        // Below the image, since the heap grows above it. Programs at fixed low addresses have no room there.
+        // Place the area below the image, since the heap grows above it. Programs at fixed low addresses have no room there.
         let wanted = if start > 64 * AREA_SIZE { (start & !0xfff) - 2 * AREA_SIZE } else { 0x6000_0000 };
         let protection = (libc::PROT_READ | libc::PROT_EXEC) as u64;
         let flags = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED_NOREPLACE) as u64;
@@ -278,7 +278,7 @@ struct Auxiliary {
     entry: u64,
     /// Address of the 16 random bytes.
     random: u64,
-    /// Address of the entry for the vdso.
+    /// Address of the vector's entry for the vdso.
     vdso: Option<u64>,
 }
 

@@ -29,7 +29,7 @@ impl Symbols {
         self.words.extend_from_slice(sites);
     }
 
-    /// Number of recorded numbers.
+    /// Returns the length of the sequence.
     pub fn len(&self) -> usize {
         self.words.len()
     }
@@ -45,12 +45,12 @@ impl Symbols {
         self.wide.clear();
     }
 
-    /// The numbers as words, if all are small.
+    /// Returns the numbers as 32-bit words, or `None` if one of them does not fit.
     pub fn as_words(&self) -> Option<&[u32]> {
         self.wide.is_empty().then_some(&self.words)
     }
 
-    /// The numbers in order.
+    /// Returns the numbers in order.
     pub fn iter(&self) -> impl Iterator<Item = u64> + '_ {
         let mut wide = self.wide.iter();
         self.words.iter().map(move |word| match *word {

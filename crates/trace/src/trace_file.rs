@@ -81,25 +81,25 @@ impl TraceDescription {
     }
 }
 
-/// A function.
+/// A function of the traced program.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FunctionInfo {
-    /// Its name.
+    /// The function's name.
     pub name: String,
-    /// File address of its entry.
+    /// File address of the function's entry.
     pub address: u64,
 }
 
-/// A program block.
+/// A basic block of the traced program.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BlockInfo {
-    /// Its file address.
+    /// The block's file address.
     pub address: u64,
-    /// Its size in bytes.
+    /// The block's size in bytes.
     pub size: u32,
-    /// Its function.
+    /// The function that contains the block.
     pub function: TraceFunction,
-    /// The distinct source lines of its instructions, in order, as pairs of file index and line number.
+    /// The distinct source lines of the block's instructions, in order, as pairs of file index and line number.
     pub lines: Vec<(u32, u32)>,
 }
 
@@ -130,11 +130,11 @@ pub struct TraceEnd {
     pub is_truncated: bool,
     /// Notes for readers of the trace.
     pub notes: Vec<String>,
-    /// The number of hits and the time of each run.
+    /// The cost of each run.
     pub runs: Vec<RunInfo>,
 }
 
-/// The cost of a run.
+/// The cost of a run: what was recorded, and how long it took.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct RunInfo {
     /// Number of watched sites.
@@ -259,13 +259,13 @@ impl TraceWriter {
         ThreadWriter { buffer: &mut self.threads[index], functions: &self.functions, writer: &mut self.writer, thread: thread.0 }
     }
 
-    /// Number of program blocks of all threads so far.
+    /// Returns the number of program blocks of all threads so far.
     pub fn blocks(&self) -> u64 {
         let pending = |thread: &ThreadBuffer| thread.symbols.iter().filter(|symbol| **symbol >= FIRST).count() as u64;
         self.threads.iter().map(|thread| thread.blocks + pending(thread)).sum()
     }
 
-    /// Reads what has been written, instead of finishing the file.
+    /// Opens the trace that has been written so far, instead of finishing the file.
     pub fn read_back(mut self) -> Result<TraceFile, TraceFileError> {
         for (thread, buffer) in (0..).zip(&mut self.threads) {
             buffer.flush(thread, &self.functions, &mut self.writer)?;
@@ -365,21 +365,21 @@ impl ThreadWriter<'_> {
     }
 }
 
-/// A block of the file and its index.
+/// A part of a thread's trace: a block of the file, and its index.
 #[derive(Clone, Debug)]
 pub struct TracePiece {
     header: StoredBlock,
     /// The thread.
     pub thread: ThreadNumber,
-    /// Number of the thread's program blocks before it.
+    /// Number of the thread's program blocks before the piece.
     pub first: u64,
-    /// The frames that are open at its start.
+    /// The frames that are open at the start of the piece.
     pub frames: TraceFrames,
-    /// The functions that occur in it.
+    /// The functions that occur in the piece.
     pub functions: Vec<TraceFunction>,
 }
 
-/// An open trace.
+/// Reads a trace.
 #[derive(Debug)]
 pub struct TraceFile {
     reader: Reader,
@@ -420,28 +420,28 @@ impl TraceFile {
         Ok(Self { reader, description, end, pieces })
     }
 
-    /// The description of the program.
+    /// Returns the description of the program.
     pub fn description(&self) -> &TraceDescription {
         &self.description
     }
 
-    /// The end of the trace.
+    /// Returns the end of the trace.
     pub fn end(&self) -> &TraceEnd {
         &self.end
     }
 
-    /// Number of threads.
+    /// Returns the number of threads.
     pub fn threads(&self) -> u32 {
         self.pieces.last().map_or(0, |piece| piece.thread.0 + 1)
     }
 
-    /// The pieces of a thread, in order.
+    /// Returns the pieces of a thread, in order.
     pub fn pieces(&self, thread: ThreadNumber) -> impl Iterator<Item = &TracePiece> {
         let begin = self.pieces.partition_point(|piece| piece.thread.0 < thread.0);
         self.pieces[begin..].iter().take_while(move |piece| piece.thread == thread)
     }
 
-    /// The piece of a thread that contains its program block `number`.
+    /// Returns the piece that contains the program block with this number within a thread.
     pub fn piece_at(&self, thread: ThreadNumber, number: u64) -> Option<&TracePiece> {
         self.pieces(thread).take_while(|p| p.first <= number).last()
     }
@@ -457,7 +457,7 @@ impl TraceFile {
         events.ok_or_else(|| self.reader.inconsistent(&piece.header, "it has an unknown block or event"))
     }
 
-    /// The events of a thread, read piece by piece.
+    /// Returns the events of a thread, read piece by piece.
     pub fn stream(&self, thread: ThreadNumber) -> impl Iterator<Item = Result<TraceEvent, TraceFileError>> + '_ {
         self.pieces(thread).flat_map(|piece| match self.events(piece) {
             Ok(events) => events.into_iter().map(Ok).collect::<Vec<_>>(),
@@ -465,12 +465,12 @@ impl TraceFile {
         })
     }
 
-    /// The function of a block.
+    /// Returns the function that contains a block.
     pub fn function_of(&self, block: TraceBlock) -> TraceFunction {
         self.block(block).function
     }
 
-    /// The description of a block.
+    /// Returns the description of a block.
     pub fn block(&self, block: TraceBlock) -> &BlockInfo {
         &self.description.blocks[block.0 as usize]
     }

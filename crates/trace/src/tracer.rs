@@ -40,7 +40,8 @@ pub enum ClientMessage {
 #[derive(Debug)]
 pub struct ClientLink(UnixStream);
 
-/// Splits this process, which must have only one thread. In the client, the function returns after the tracer has ended.
+/// Splits this process, which must have only one thread, into client and tracer. In the client, the function returns after the tracer has
+/// ended.
 ///
 /// # Errors
 /// The limit on processes or descriptors is reached.
@@ -53,7 +54,7 @@ pub fn split() -> io::Result<TracerSplit> {
     // SAFETY: SIG_DFL installs no handler.
     unsafe { libc::signal(libc::SIGCHLD, libc::SIG_DFL) };
     let (client, tracer) = UnixStream::pair()?;
-    // SAFETY: this process has one thread.
+    // SAFETY: this process has one thread, so that the child may call any function.
     match unsafe { libc::fork() } {
         -1 => Err(io::Error::last_os_error()),
         0 => {
@@ -156,7 +157,7 @@ fn forward(tracer: i32, mut socket: UnixStream, set: &libc::sigset_t) -> io::Res
             if information.ssi_signo != libc::SIGCHLD as u32 {
                 // SI_KERNEL means that no process has sent the signal.
                 let from_terminal = information.ssi_code == 0x80;
-                // The tracer may just have ended.
+                // Ignore an error: the tracer may just have ended.
                 let _ = socket.write_all(&[information.ssi_signo as u8, u8::from(from_terminal)]);
             } else if let Some(status) = end_status(tracer)? {
                 return Ok(ExitStatus::from_raw(status));

@@ -27,7 +27,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::channel;
 use trodden_binary::Binary;
 
-/// Counts hits, and ends the collection at the first.
+/// Sink that counts hits, and ends the collection at the first.
 struct First(u64);
 
 impl Sink for First {
@@ -60,7 +60,7 @@ pub fn try_collector(kind: CollectorKind, program: &Path) -> Result<()> {
     sees(kind.collector(), &Executable { code: code_around(place, &executable), ..executable }, place)
 }
 
-/// The pages of code around a site. A trial needs no other code, and large programs would take long to read.
+/// Returns the pages of code around a site. A trial needs no other code, and large programs would take long to read.
 fn code_around(place: u64, executable: &Executable) -> Vec<Range<u64>> {
     let pages = (place & !0xfff)..(place & !0xfff) + 0x2000;
     executable.code.iter().map(|code| common(code, &pages)).filter(|range| !range.is_empty()).collect()
@@ -88,7 +88,7 @@ fn test_on_tiny_program(collector: &dyn Collector) -> Result<()> {
     sees(collector, &executable, executable.entry)
 }
 
-/// The content of an executable file that ends at once.
+/// Returns the content of an executable file whose program ends at once.
 fn tiny_program() -> Vec<u8> {
     const HEADERS: usize = size_of::<elf::FileHeader64<LittleEndian>>() + size_of::<elf::ProgramHeader64<LittleEndian>>();
     let half = |value: usize| U16::new(LittleEndian, value as u16);

@@ -18,7 +18,7 @@ use std::io;
 use std::ops::Range;
 use trodden_binary::instruction::MAX_INSTRUCTION_LENGTH;
 
-/// Number of bytes that are read to copy what follows an address within a patch.
+/// Number of bytes that are read at a jump's target within a patch, to copy the code there.
 const PIECE: usize = 64;
 
 /// Returns false if a jump to an address faults.
@@ -50,7 +50,8 @@ impl Trampolines {
         let known = if is_canonical(target) { images.in_file(target) } else { NOWHERE };
         let flow = self.record_target((thread, recorded), jump, known, sink)?;
         if always {
-            // Otherwise a signal would move the thread back to the jump, which would be recorded a second time.
+            // Step the thread to the target now. Otherwise a signal would move the thread back to the jump, which would be recorded a
+            // second time.
             let is_before = |at| matches!(self.place_at(at), CodePlace::Inside | CodePlace::At(CopiedPlace::Lookup { .. }));
             subject.step_to_target(thread, is_before)?;
         }
@@ -89,8 +90,8 @@ impl Trampolines {
         Ok(sink.record(recorded.number, target)?)
     }
 
-    /// The address at which the code at `target` is executed: the head of its copy, if it is a site; a copy made for it, if patches have
-    /// replaced it; or else `target` itself.
+    /// Returns the address at which the code at `target` is executed: the head of its copy, if it is a site; a copy made for it, if patches
+    /// have overwritten it; or else `target` itself.
     fn destination(&mut self, target: u64, subject: &TracedProcess, images: &Images) -> Result<u64, CollectError> {
         let before = self.patches.partition_point(|patch| patch.address <= target);
         let Some(patch) = self.patches[..before].last() else { return Ok(target) };
@@ -127,7 +128,7 @@ impl Trampolines {
 
     /// Forgets the copies made for code that the program is about to change.
     pub fn release_pieces(&mut self, range: &Range<u64>, memory: &Memory) -> io::Result<()> {
-        // At most the last instruction begins beyond the patch.
+        // The code that was copied lies within this range.
         let copied = |target: u64| target..target + PIECE as u64 + MAX_INSTRUCTION_LENGTH;
         let gone: Vec<(u64, Range<u64>)> =
             self.pieces.iter().filter(|(target, _)| overlap(&copied(**target), range)).map(|(t, p)| (*t, p.clone())).collect();

@@ -57,7 +57,7 @@ fn command(line: &[&str], input: &Path) -> ProgramStart {
     program
 }
 
-/// Addresses that were jumped to, which are starts of blocks.
+/// Returns the addresses that were jumped to, which are starts of blocks.
 fn jumped_to(steps: &[u64]) -> BTreeSet<u64> {
     steps.windows(2).filter(|w| w[1] < w[0] || w[1] > w[0] + 15).map(|w| w[1]).collect()
 }

@@ -12,7 +12,7 @@ use trodden_trace::{
     RunTarget, SingleStep, Sink, SinkFlow, TRANSFER, ThreadNumber, TraceRun, TrampolineCollector, UprobeCollector,
 };
 
-/// Keeps the streams in memory.
+/// Sink that keeps the hits of each thread in memory.
 #[derive(Default)]
 struct Streams(Vec<Vec<u64>>);
 
@@ -24,7 +24,7 @@ impl Sink for Streams {
     }
 }
 
-/// All blocks of a program, ascending.
+/// Returns all blocks of a program, ascending.
 fn blocks(program: &Path) -> Vec<Range<u64>> {
     let binary = Binary::read(program).unwrap();
     let map = AddressMap::read(&binary).unwrap();
@@ -210,7 +210,7 @@ fn trampolines_agree_with_stepping_on_cxx_with_exceptions_and_signals() {
 
 #[test]
 fn full_rings_lose_no_hits() {
-    // More hits than a ring holds. The known number of iterations determines how many.
+    // The loop causes more hits than a ring holds. Its number of iterations determines how many hits must be recorded.
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(
         folder.path().join("a.c"),
@@ -270,7 +270,7 @@ fn hundreds_of_concurrent_threads_are_recorded() {
     assert_eq!(found, vec![1; 301]);
 }
 
-/// Setting probes requires root.
+/// Returns true if this process may set probes, which requires root.
 fn may_probe() -> bool {
     let root = std::fs::read_to_string("/proc/self/status").unwrap().lines().any(|l| l.starts_with("Uid:\t0\t"));
     let may = root && Path::new("/sys/bus/event_source/devices/uprobe").exists();

@@ -1,4 +1,4 @@
-//! An active function and its current path, updated block by block.
+//! A stack frame of the traced program with the path that its function is executing, updated block by block.
 
 use super::tally::Tally;
 use trodden_binary::{Connection, NumberStep, ProbeGraph, ProbedFunction};
@@ -6,11 +6,11 @@ use trodden_flow::Edge;
 
 #[derive(Clone, Debug)]
 pub struct FramePath {
-    /// The sum of the increments on its edges so far.
+    /// Sum of the path-number increments on the edges taken so far.
     pub sum: i64,
-    /// The stretch in which the path began.
+    /// Number of the stretch (the straight-line run between two branches) in which the path began.
     pub first_stretch: u64,
-    /// Numbers of the shorter paths that end at calls on this path that may not return.
+    /// Numbers of the prefixes of this path that end at calls that may not return.
     pub reached: Vec<i64>,
     pub blocks: u64,
 }
@@ -19,7 +19,7 @@ pub struct FramePath {
 pub struct BranchFrame {
     pub image: usize,
     pub function: ProbedFunction,
-    /// The last block that was seen, and its stretch.
+    /// The last block that was seen, and the number of its stretch.
     pub last_block: Option<(u32, u64)>,
     /// True if the function was called and none of its blocks was seen yet.
     pub is_fresh: bool,
@@ -32,7 +32,7 @@ pub struct BranchFrame {
 }
 
 impl BranchFrame {
-    /// Creates a frame for a function of which nothing was seen yet.
+    /// Creates a frame for a function none of whose blocks was seen yet.
     pub fn unknown(image: usize, function: ProbedFunction) -> BranchFrame {
         BranchFrame { image, function, last_block: None, is_fresh: false, path: None, is_done: false, return_range: None }
     }
@@ -45,13 +45,13 @@ impl BranchFrame {
     }
 }
 
-/// An update of a frame by the next event in its code.
+/// A frame, and what is needed to update it with the next event in its function.
 pub struct FrameUpdate<'a> {
     pub frame: &'a mut BranchFrame,
     pub flow: &'a mut ProbeGraph,
     pub tally: &'a mut Tally,
     pub stretch: u64,
-    /// Number of records in the window; `None` for a trace.
+    /// Number of branch records per sample (window); `None` for a trace of all branches.
     pub window: Option<u64>,
 }
 
@@ -135,14 +135,14 @@ impl FrameUpdate<'_> {
         self.tally.losses.blocks_counted += path.blocks;
     }
 
-    /// Handles a call that may not return.
+    /// Notes the path that ends at a call in `block`, if that call may not return.
     pub fn reach(&mut self, block: u32, marked: bool) {
         if let (Some(value), Some(path)) = (self.flow.reach(block, marked), &mut self.frame.path) {
             path.reached.push(path.sum.wrapping_add(value));
         }
     }
 
-    /// Handles a path that ends within its block.
+    /// Ends the current path if paths may end within `block`.
     pub fn end(&mut self, block: u32, marked: bool) {
         if let Some(edge) = self.flow.end(block, marked).filter(|_| !self.frame.is_done) {
             self.advance(&[edge]);

@@ -22,25 +22,25 @@ use trodden_profile::{BranchSampling, ImageProfile, ObservedBranches, Profile, R
 use trodden_unit::UnitCache;
 use walk::{AddressPlace, ImportState, ThreadWalk};
 
-/// Why branches yield no profile.
+/// Error of [`import`].
 #[derive(Debug, thiserror::Error)]
 pub enum ImportError {
-    /// The text cannot be read.
+    /// The output of `perf script` cannot be read.
     #[error("cannot read {path}: {source}")]
     Read {
-        /// The text's path.
+        /// The path of the output.
         path: PathBuf,
         /// The system's error.
         source: io::Error,
     },
-    /// A line of the text is malformed.
+    /// A line of the output is malformed.
     #[error("{path}: line {line}: {what}")]
     Text {
-        /// The text's path.
+        /// The path of the output.
         path: PathBuf,
         /// Line number, starting at 1.
         line: u64,
-        /// What is wrong with it.
+        /// What is wrong with the line.
         what: String,
     },
     /// A program cannot be read, or has no block addresses.
@@ -48,12 +48,12 @@ pub enum ImportError {
     Binary(#[from] BinaryError),
 }
 
-/// A profile from branches, with notes.
+/// A profile computed from recorded branches, and the functions for which it is incomplete.
 #[derive(Debug)]
 pub struct BranchImport {
-    /// The profile; its `sampling` is set.
+    /// The profile. Its `sampling` field is set.
     pub profile: Profile,
-    /// Functions without known addresses, each with the reason.
+    /// Functions whose block addresses are unknown, each with the reason.
     pub functions_without_addresses: Vec<String>,
     /// Functions with block sequences that their graphs forbid or that fit several paths, each with the number of such sequences.
     pub uncertain: Vec<(String, u64)>,

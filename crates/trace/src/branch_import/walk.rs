@@ -45,7 +45,7 @@ pub struct ThreadWalk {
     frames: Vec<BranchFrame>,
     position: ControlPosition,
     stretch: u64,
-    /// Number of records in the window; `None` for a trace.
+    /// Number of branch records per sample (window); `None` for a trace of all branches.
     window: Option<u64>,
 }
 
@@ -56,7 +56,7 @@ pub struct ImportState<'a> {
 }
 
 impl ThreadWalk {
-    /// Starts a walk through a window with this number of records, or through a trace.
+    /// Starts a walk through a sample with this number of records, or, with `None`, through a trace of all branches.
     pub fn new(window: Option<u64>) -> ThreadWalk {
         ThreadWalk { frames: Vec::new(), position: ControlPosition::Unknown, stretch: 0, window }
     }
@@ -69,7 +69,7 @@ impl ThreadWalk {
                 self.handle_stretch(state, image, unseen, last, jumped)?;
             }
             (ControlPosition::InFunction { image, range, address, unseen, jumped }, AddressPlace::Outside) => match to {
-                // An interrupt, after which control returns to the interrupted instruction.
+                // After an interrupt, control returns to the interrupted instruction.
                 AddressPlace::Code(i, r, back) if (i, r) == (image, range) && back >= address => {
                     if back > address {
                         self.handle_stretch(state, image, unseen, back - 1, jumped)?;
@@ -132,7 +132,7 @@ impl ThreadWalk {
         self.position = ControlPosition::Elsewhere;
     }
 
-    /// Handles a branch that leaves the current position of the function on top of the stack.
+    /// Handles a branch in the function on top of the stack, to another place in this function or to other code.
     fn leave(
         &mut self,
         state: &mut ImportState,

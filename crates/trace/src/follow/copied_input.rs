@@ -1,4 +1,5 @@
-//! System calls that pass on guarded code, such as write(2): they get a copy of the code's original bytes.
+//! System calls whose input is guarded code (code in which patches are hidden), such as a write(2) from a code address. They get a copy of
+//! the code's original bytes.
 
 use super::Following;
 use super::own_code::parts;
@@ -9,20 +10,20 @@ use crate::ptrace::{self, Registers, Tid};
 use crate::subject::AREA_SIZE;
 use std::ops::Range;
 
-/// Maximum number of bytes of code that one system call may pass on. A larger input ends the guard.
+/// Maximum size in bytes of the input that is copied for one system call. A larger input ends the guard.
 const MAX_INPUT: u64 = 8 << 20;
 const MIN_BUFFER: u64 = 1 << 16;
 /// Size of the kernel's `struct msghdr`.
 const MESSAGE_SIZE: u64 = 56;
 
-/// Buffers in the subject for copies of code that system calls pass on.
+/// Buffers in the traced program for copies of code that is the input of system calls.
 #[derive(Default)]
 pub struct InputBuffers {
     /// The range of each buffer, and the thread that uses it.
     all: Vec<(Range<u64>, Option<Tid>)>,
 }
 
-/// The program's own second argument of a system call whose second argument was replaced.
+/// The original second argument of a system call whose second argument was replaced.
 pub struct RedirectedCall {
     rsi: u64,
 }
@@ -48,7 +49,7 @@ impl Following<'_, '_> {
         const MAX_TRIES: u64 = 8;
         let size = size.max(MIN_BUFFER).next_power_of_two();
         let flags = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED_NOREPLACE) as u64;
-        // After the area, or after the last buffer there.
+        // Place the buffer after the collector's area, or after the last buffer there.
         let mut place = self.buffers.all.iter().map(|buffer| buffer.0.end).max().unwrap_or(self.subject.area + AREA_SIZE);
         for _ in 0..MAX_TRIES {
             let arguments = [place, size, libc::PROT_READ as u64, flags, u64::MAX, 0];
@@ -64,7 +65,7 @@ impl Following<'_, '_> {
         })
     }
 
-    /// Handles the start of a system call that passes on guarded code: replaces its input by a copy of the original bytes, and returns the
+    /// Handles the start of a system call whose input is guarded code: replaces the input by a copy of the original bytes, and returns the
     /// new arguments.
     pub(super) fn redirect_input(&mut self, thread: Tid, input: CodeInput, arguments: [u64; 6]) -> Result<[u64; 6], CollectError> {
         let Some(buffer) = self.buffers.acquire(thread, input.size()) else { return Ok(arguments) };
@@ -139,7 +140,7 @@ impl Following<'_, '_> {
 }
 
 impl CodeInput {
-    /// Returns the size of the buffer that a copy needs.
+    /// Returns the size of the buffer that a copy of the input needs.
     pub(super) fn size(&self) -> u64 {
         let sizes = self.guarded_parts().map(|part| part.length.saturating_add(2 * PAGE));
         sizes.fold(16 * self.parts.len() as u64 + MESSAGE_SIZE, u64::saturating_add)

@@ -1,4 +1,4 @@
-//! Follows a subject in a loop that waits for stops of its threads, records hits, and resumes the threads.
+//! Follows a traced program in a loop that waits for stops of its threads, records hits, and resumes the threads.
 //!
 //! One thread follows one process with all its threads. It acts on stops as follows:
 //!
@@ -54,11 +54,11 @@ pub enum FollowEnding {
     Killed(i32),
     /// The process executed a different program.
     Executed,
-    /// The collection was ended by a limit or on request, and the subject continued.
+    /// The collection was ended by a limit or on request, and the program continued.
     Detached,
 }
 
-/// The outcome of following a subject.
+/// The outcome of following a traced program.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Followed {
     /// How the trace ended.
@@ -67,7 +67,7 @@ pub struct Followed {
     pub status: Option<i32>,
     /// Number of threads that were recorded.
     pub threads: u32,
-    /// Number of processes that the subject created and that were not traced.
+    /// Number of child processes that were not traced.
     pub untraced_children: u32,
     /// Number of signals delivered asynchronously while code of the image ran. A different run receives them at different points.
     pub asynchronous_signals: u32,
@@ -107,11 +107,11 @@ pub struct Followed {
     pub unrestored: Vec<String>,
 }
 
-/// Follows a subject until it ends or the collection is over, and then closes its session, also after errors, so that the subject
+/// Follows a traced program until it ends or the collection is over, and then closes its session, even after an error, so that the program
 /// continues. `stop` ends the collection on request. `note` receives messages for the user.
 ///
 /// # Errors
-/// The subject can no longer be followed, or hits cannot be stored.
+/// The program can no longer be followed, or hits cannot be stored.
 pub fn follow(
     subject: &TracedProcess,
     threads: &[Tid],
@@ -133,7 +133,7 @@ pub fn follow(
         match subject.session.next_event() {
             Ok(Some((thread, what))) => is_finished |= state.handle(thread, what) == SinkFlow::Stop,
             Ok(None) => break,
-            // `stop` may have been set.
+            // A signal has interrupted the wait, perhaps because `stop` was set.
             Err(e) if e.raw_os_error() == Some(libc::EINTR) => {}
             Err(e) => return Err(e.into()),
         }
@@ -175,7 +175,7 @@ struct Following<'a, 'w> {
     sink: &'a mut dyn Sink,
     note: fn(&str),
     tasks: HashMap<Tid, Task>,
-    /// First stops of new tasks that arrived before the parent's event.
+    /// First stops of new tasks that were reported before the event of the parent that created them.
     early_stops: HashMap<Tid, PtraceStop>,
     /// Threads whose `vfork` child has not executed a different program yet.
     in_vfork: HashSet<Tid>,
@@ -185,7 +185,7 @@ struct Following<'a, 'w> {
     pending_limits: HashMap<Tid, (u64, AddressLimit)>,
     /// The effects on memory of system calls under way, by thread.
     pending_changes: HashMap<Tid, Vec<MemoryChange>>,
-    /// For each thread in `clone3`, the address of the flags and the program's own value.
+    /// For each thread in `clone3`, the address of the call's flags and the program's own value of them.
     pending_clone_flags: HashMap<Tid, (u64, u64)>,
     /// System calls that are skipped and made again later, by thread.
     deferred_calls: HashMap<Tid, (u64, DeferredCall)>,
@@ -269,11 +269,11 @@ impl Following<'_, '_> {
             let begun = begun.and_then(|()| session.restore_injected_trap(thread));
             if let Err(error) = begun.map(|()| SinkFlow::Continue).or_else(unless_killed) {
                 self.failure = Some(error);
-                // All threads are still stopped, and are detached in this state.
+                // All threads are still stopped, so they can be detached.
                 return;
             }
         }
-        // How to resume a thread is known only after all threads have been started.
+        // Resume the threads only now, because whether a thread is single-stepped depends on the others.
         for thread in threads {
             if let Err(error) = self.resume(*thread, 0) {
                 self.failure.get_or_insert(error);
@@ -406,7 +406,7 @@ impl Following<'_, '_> {
         self.forget_calls(thread);
         self.subject.session.signals.borrow_mut().forget(thread);
         if thread != self.subject.process {
-            // A `vfork` child has stopped sharing the memory.
+            // A `vfork` child has executed its own program, and no longer shares the memory.
             self.tasks.insert(thread, Task::new(Role::Unrecorded));
             self.followed.untraced_children += 1;
             return;
@@ -446,7 +446,7 @@ impl Following<'_, '_> {
         }
         self.tasks.insert(child, task);
         if self.early_stops.remove(&child).is_none() {
-            // Its first stop follows at once. If the task was killed, its end is reported instead.
+            // The child's first stop follows at once. If the child was killed, its end is reported instead.
             match self.subject.session.wait_for(child) {
                 Err(e) if e.raw_os_error() == Some(libc::ESRCH) => return Ok(()),
                 other => other?,
@@ -467,7 +467,7 @@ impl Following<'_, '_> {
         self.resume(child, 0)
     }
 
-    /// Undoes all changes in a child with a copy of the memory.
+    /// Undoes all changes in a child process that has its own copy of the memory.
     fn clean_child(&mut self, parent: Tid, child: Tid) -> Result<(), CollectError> {
         ptrace::set_options(child, false)?;
         self.watch.restore_child_code(&Memory::open(child)?)?;

@@ -32,13 +32,13 @@ type CallBuffer = (u64, u64);
 
 /// What must be done before a deferred system call is made.
 pub enum DeferredCall {
-    /// The guard of these pages ends until the call has ended.
+    /// The guard of these pages is lifted until the call has ended.
     Lift(Range<u64>),
-    /// The guard of these pages ends.
+    /// The guard of these pages ends for good.
     Exclude(Range<u64>),
-    /// All of the guard ends for good.
+    /// The guard of all pages ends for good.
     End,
-    /// There must be a free buffer of this size.
+    /// There must be a free buffer of this size for the call's input.
     Room(u64),
 }
 
@@ -50,7 +50,8 @@ impl Following<'_, '_> {
             Ok(CodeFault::Foreign) if self.emulate_time_stamp(thread)? => {}
             Ok(CodeFault::Foreign) if session.is_emulated(thread)? => self.end_guard(thread)?,
             Ok(CodeFault::Foreign) if session.guard().key.is_some() && session.is_merged(thread, libc::SIGSEGV)? => {
-                // With the guard, the next fault would be merged as well.
+                // A pending SIGSEGV that the thread blocks has absorbed the guard's fault. As long as there is a guard, that can happen
+                // again.
                 self.end_guard(thread)?;
                 ptrace::send(thread, libc::SIGSEGV);
             }
@@ -71,7 +72,7 @@ impl Following<'_, '_> {
         Ok(SinkFlow::Continue)
     }
 
-    /// Ends the guard for good. If that fails, the thread is still about to receive the same signal.
+    /// Ends the guard for good. If that fails, the thread still has the signal that it was about to receive.
     fn end_guard(&mut self, thread: Tid) -> Result<(), CollectError> {
         let information = ptrace::signal_information(thread);
         let ended = self.settle_children(thread).and_then(|()| self.subject.session.end_guard(thread));
@@ -230,7 +231,7 @@ impl Following<'_, '_> {
         let call = ptrace::registers(thread)?;
         let arguments = [call.rdi, call.rsi, call.rdx, call.r10, call.r8, call.r9];
         let guarded = self.guarded_arguments(call.orig_rax, &arguments);
-        // Their arguments are arrays of pointers, of any length.
+        // The arguments of these calls are arrays of pointers, of any length, which are not searched.
         let executes = matches!(call.orig_rax as i64, libc::SYS_execve | libc::SYS_execveat);
         if guarded.is_empty() && !executes {
             return Ok(false);
@@ -242,7 +243,7 @@ impl Following<'_, '_> {
             in_code.into_iter().for_each(|address| session.guard_mut().note_data_call(address));
             self.open_data(thread)?;
         } else {
-            // The call passes code on.
+            // The call passes on patched code.
             session.end_guard(thread)?;
         }
         self.lift(thread, &(0..u64::MAX))?;
@@ -274,7 +275,7 @@ impl Following<'_, '_> {
         // A call with output may have an effect before it fails, and must not be made again because of its output.
         let inputs: &[usize] = match call as i64 {
             libc::SYS_readv | libc::SYS_preadv | libc::SYS_preadv2 => &[1],
-            // Data has been copied.
+            // The buffers were replaced by copies already, so only the vector itself can be guarded.
             libc::SYS_writev | libc::SYS_pwritev | libc::SYS_pwritev2 | libc::SYS_sendmsg => &[1],
             libc::SYS_process_vm_writev => &[1, 3],
             libc::SYS_sendto => &[4],
@@ -327,7 +328,7 @@ impl Following<'_, '_> {
         let Ok(length @ 1..) = u64::try_from(result) else { return Ok(()) };
         let memory = &self.subject.memory;
         let (descriptor, buffer, count) = (call.rdi, call.rsi, call.rdx);
-        // The position is now after the bytes that were read.
+        // The file position is now after the bytes that were read.
         let before = || self.in_memory_file(descriptor, None).map(|at| at.wrapping_sub(length));
         let at = |at| self.in_memory_file(descriptor, Some(at));
         let (from, to): (Vec<CallBuffer>, Vec<CallBuffer>) = match call.orig_rax as i64 {

@@ -1,4 +1,4 @@
-//! Signals of recorded threads: hits are recorded, other signals are delivered.
+//! Handles signals of recorded threads: records hits of sites (executions of watched addresses), and delivers all other signals.
 
 use super::Following;
 use crate::CollectError;
@@ -20,7 +20,8 @@ impl Following<'_, '_> {
                 Ok(flow)
             }
             Trap::Foreign if signal == libc::SIGTRAP && self.subject.session.is_merged(thread, signal)? => {
-                // It was unblocked by a trap that has been undone.
+                // The program blocks this signal; only a trap of the tracer's, which has been undone, has unblocked it. Make it pending
+                // again.
                 ptrace::send(thread, signal);
                 self.subject.session.restore_masks(thread, 0)?;
                 self.resume(thread, 0)?;
@@ -113,8 +114,8 @@ impl Following<'_, '_> {
         }
     }
 
-    /// If the thread has stopped at `rdtsc` or `rdtscp`, emulates the instruction and returns true. Both trap when the recipe fixes the
-    /// time.
+    /// If the thread has stopped at `rdtsc` or `rdtscp`, emulates the instruction and returns true. Both instructions trap if the run has a
+    /// fixed clock.
     pub(super) fn emulate_time_stamp(&mut self, thread: Tid) -> Result<bool, CollectError> {
         if !self.subject.fixed_clock {
             return Ok(false);

@@ -1,4 +1,4 @@
-//! Estimates how often each fragment followed each other fragment.
+//! Estimates how often each fragment (a part of a hot path, within one function) followed each other fragment.
 //!
 //! The fragments that end at an address are the rows of a table, and the fragments that start there are its columns. Each row adds up to
 //! the count of its fragment, and so does each column. The cells are filled in proportion to these sums, which is exact for a single row or
@@ -125,11 +125,11 @@ pub struct Cell {
     pub link: Link,
 }
 
-/// How control gets from a block to a fragment.
+/// The control flow from the end of a block to a fragment.
 #[derive(Clone)]
 pub struct Link {
     actions: Rc<[NumberAction]>,
-    /// True if no block on the way has code of its own.
+    /// True if the control flow passes through no block that has code of its own.
     is_certain: bool,
 }
 
@@ -165,7 +165,7 @@ fn link_between(graphs: &mut ProbeGraphs, from: &Fragment, block: u32, next: &Fr
         }
         // Control did take this way, but the path's number is no longer known.
         Connection::Ambiguous if !is_indirect => Some(Link::certain(lost_path_actions(graph, block, to))),
-        // The block continues after a different one of the branches at its end.
+        // The fragments are parts of the same block, which ends in several branches.
         _ if to == block && !is_indirect => Some(Link::certain([])),
         _ => None,
     })
@@ -191,7 +191,7 @@ fn drop_uncertain(rows: &mut [Row], columns: usize) {
     }
 }
 
-/// Fits the flows to the rows' counts, and to the columns' counts scaled to the same total.
+/// Scales the cells' flows until each row adds up to its count, and each column to its count in `counts`, scaled to the same total.
 pub fn fit(rows: &mut [Row], counts: &[u64]) {
     let sums_before = sums(rows, counts.len());
     let columns_total: u64 = counts.iter().zip(&sums_before).filter(|(_, sum)| **sum > 0.0).map(|(count, _)| count).sum();

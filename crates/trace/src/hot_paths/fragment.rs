@@ -1,5 +1,5 @@
-//! Splits a path of the detector into fragments, one for each function, and translates each into actions on the number of the unit's
-//! current path.
+//! Splits a path that the hot-path detector has found into fragments, one for each function, and translates each fragment into updates of
+//! the function's current path number.
 //!
 //! The probes along the code are the executed blocks; the function's graph says how the path's number changes between two blocks. A jump
 //! into another function is a tail call, after which a new fragment begins.
@@ -16,7 +16,7 @@ use trodden_unit::probes::ProbeEvent;
 /// The index of an image, and one of its functions.
 pub type FragmentFunction = (usize, ProbedFunction);
 
-/// An action on the number of the current path.
+/// An update of the number of the current path.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum NumberAction {
     /// A path begins with this number.
@@ -66,7 +66,7 @@ pub struct Fragment {
     pub function: FragmentFunction,
     pub start: FragmentStart,
     pub first: FirstProbe,
-    /// Its last block; `None` if it has no block.
+    /// The fragment's last block; `None` if it has no block.
     pub last: Option<u32>,
     pub actions: Vec<NumberAction>,
     pub exit: Exit,

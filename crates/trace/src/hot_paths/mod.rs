@@ -30,16 +30,16 @@ pub enum HotPathExit {
     At(u64),
     /// The path ended at an indirect branch, so that only the next path shows where control continued.
     Indirect,
-    /// Its code is not completely known.
+    /// The path's code is not completely known.
     Unknown,
 }
 
-/// A path that the detector found, as code.
+/// A path that the detector found, as the addresses of its code.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HotPath {
     /// The straight runs of code, each as the addresses of the first and last instruction. All but the first were jumped to.
     pub runs: Vec<(u64, u64)>,
-    /// How it ended.
+    /// How the path ended.
     pub exit: HotPathExit,
     /// Number of executions.
     pub count: u64,
@@ -48,7 +48,7 @@ pub struct HotPath {
 /// The result of importing a detector's paths.
 #[derive(Debug)]
 pub struct HotPathImport {
-    /// The profile; its `sampling` is set.
+    /// The profile. Its `sampling` field is set.
     pub profile: Profile,
     /// Executions of paths that began and ended within one of the detector's paths.
     pub whole: u64,
@@ -93,7 +93,7 @@ pub fn import_hot_paths(
     let found = place_remainders(&mut graphs, found)?;
     let joined = join(&mut graphs, &found)?;
     losses.ambiguous = losses.ambiguous.saturating_add(joined.ambiguous);
-    // A path that lacks only its middle is in both counts.
+    // A path whose start and end are known, but not its middle, is in both counts.
     losses.incomplete = joined.without_beginning.max(joined.without_end);
     let (without_beginning, without_end) = (joined.without_beginning, joined.without_end);
     let descriptors = paths.len() as u64;

@@ -1,8 +1,8 @@
 //! Assigns blocks to fragments in which no block starts.
 //!
-//! A backward branch that is not taken ends a path of the detector. What follows may be no more than the jump after it, or the remainder
-//! of a block that ends in an indirect jump. Such a remainder belongs to the block before it, and becomes one fragment for each block
-//! from which control arrived, with a share of its count.
+//! A backward branch that is not taken ends a path of the detector. What follows may be no more than the jump after it, or the remainder of
+//! a block that ends in an indirect jump. Such a remainder belongs to the block before it. It is replaced by one fragment for each block
+//! from which control arrived, and its count is divided among them.
 
 use super::apportion::apportion;
 use super::flows::{Cell, Link, Row, fit};
@@ -15,14 +15,14 @@ use trodden_binary::{Connection, ProbeGraph};
 /// Maximum number of consecutive remainders, which are parts of one block.
 const MAX_REMAINDERS: usize = 16;
 
-/// How often control arrived at an address from each block.
+/// For each address in a function, how often control arrived there from each block.
 type Arrivals = HashMap<(FragmentFunction, u64), BTreeMap<u32, u64>>;
 
 /// Assigns a block to each fragment that has none. Fragments that no block precedes are dropped.
 pub fn place_remainders(graphs: &mut ProbeGraphs, found: Vec<Fragment>) -> Result<Vec<Fragment>, ImportError> {
     let (rests, mut fragments): (Vec<Fragment>, Vec<Fragment>) = found.into_iter().partition(|f| f.last.is_none());
     let mut placed: Vec<Fragment> = Vec::new();
-    // A remainder's shares are known only after the shares of the remainders before it.
+    // The counts of a remainder's fragments depend on those of the remainders before it.
     for _ in 0..MAX_REMAINDERS {
         let mut arrivals = arrivals(&fragments, &placed);
         add_indirect(graphs, &fragments, &rests, &mut arrivals)?;

@@ -34,7 +34,8 @@ pub struct WrittenFile<'a> {
     pub path: &'a Path,
 }
 
-/// Reads a source to its end into a lane, and optionally into a recording and a list of all paths. The list has a line for each path:
+/// Reads a source to its end and feeds it to a lane, one simulated configuration of the profiler. Optionally writes a recording of the
+/// source, and a list of all paths. The list has a line for each path:
 /// thread, start, outcomes, and the reason why the path ended.
 ///
 /// # Errors

@@ -1,8 +1,8 @@
-//! Finds the instructions of a path descriptor by walking the code, consuming an outcome at each branch that the mapping records.
+//! Finds the instructions of a path descriptor, which holds a start address and branch outcomes, by walking the code. Each branch that the
+//! mapping records consumes an outcome.
 //!
-//! A descriptor does not tell how its path ended. After the last outcome, the walk ends where the mapping ends paths, or at the next
-//! branch to be recorded. A path with the maximum number of branches ends after the last one. Extension counters are updated as in the
-//! detector.
+//! A descriptor does not tell how its path ended. After the last outcome, the walk ends where the mapping ends paths, or at the next branch
+//! to be recorded. A path with the maximum number of branches ends after the last one. Extension counters are updated as in the detector.
 
 use super::places::MappedMemory;
 use crate::hot_paths::HotPathExit;
@@ -15,9 +15,9 @@ const MAX_INSTRUCTIONS: usize = 1 << 14;
 /// An instruction of a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InstructionStep {
-    /// Its address.
+    /// The instruction's address.
     pub address: Address,
-    /// Its disassembly.
+    /// The instruction's disassembly.
     pub text: String,
     /// True if the instruction is a branch that was taken; `None` if it is not a branch that the path records.
     pub outcome: Option<bool>,
@@ -36,7 +36,7 @@ pub struct InstructionWalk {
     pub exit: HotPathExit,
 }
 
-/// Walks a path of a detector with these parameters.
+/// Walks a path of a detector that has these parameters.
 pub fn walk(memory: &MappedMemory, detector: &DetectorParameters, path: &PathDescriptor) -> InstructionWalk {
     let is_split = path.length == detector.length_limit;
     let outcomes = path.outcomes().collect();

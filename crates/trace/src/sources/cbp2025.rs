@@ -18,13 +18,13 @@ use trodden_hardware::{Address, BranchKind, Instruction, InstructionClass};
 const LOAD: u8 = 1;
 const STORE: u8 = 2;
 const CONDITIONAL: u8 = 3;
-/// First vector register; the flags follow the last one.
+/// Number of the first vector register. The flags follow the last vector register.
 const VECTORS: u8 = 32;
 const FLAGS: u8 = 64;
 /// Size of an instruction in bytes.
 const SIZE: u64 = 4;
 
-/// A CBP2025 trace, which must not be compressed.
+/// Reads a CBP2025 trace, which must not be compressed, as a source of branches.
 pub struct Cbp2025Source<R> {
     bytes: Bytes<R>,
     records: Records,
@@ -36,7 +36,7 @@ impl<R: Read> Cbp2025Source<R> {
         Cbp2025Source { bytes: Bytes::new(reader, path), records: Records::default() }
     }
 
-    /// Reads a record. Returns false at the end.
+    /// Reads a record. Returns false at the end of the trace.
     fn read_record(&mut self, batch: &mut Batch) -> Result<bool, SourceError> {
         let offset = self.bytes.offset();
         let mut pc = [0; 8];

@@ -21,11 +21,11 @@ const STACK_POINTER: u8 = 6;
 const FLAGS: u8 = 25;
 const INSTRUCTION_POINTER: u8 = 26;
 
-/// A ChampSim trace, which must not be compressed.
+/// Reads a ChampSim trace, which must not be compressed, as a source of branches.
 pub struct ChampSimSource<R> {
     bytes: Bytes<R>,
     records: Records,
-    /// The previous record, whose successor is not known yet.
+    /// The previous record. Its branch target is the address of the next record.
     before: Option<[u8; RECORD]>,
     /// Fall-through addresses of conditional branches that were seen not taken.
     fall_throughs: HashMap<u64, u64>,
@@ -37,7 +37,7 @@ impl<R: Read> ChampSimSource<R> {
         ChampSimSource { bytes: Bytes::new(reader, path), records: Records::default(), before: None, fall_throughs: HashMap::new() }
     }
 
-    /// Reads a record. Returns false at the end.
+    /// Reads a record. Returns false at the end of the trace.
     fn read_record(&mut self, batch: &mut Batch) -> Result<bool, SourceError> {
         let offset = self.bytes.offset();
         let mut record = [0; RECORD];

@@ -2,8 +2,8 @@
 //!
 //! Such recordings contain only taken branches. The conditional branches between them, which were not taken, are reconstructed by walking
 //! the code from the target of one branch to the next. [`crate::perf_script`] parses the lines. Files are found by the mappings that `perf
-//! script --show-mmap-events` prints, or among those that the user names. A window of branch records is part of an execution, and starts
-//! with a gap.
+//! script --show-mmap-events` prints, or among those that the user names. Each window of branch records covers a different part of the
+//! execution, so a gap precedes it.
 
 use super::lines::Lines;
 use super::{Batch, BranchSource, Level, SourceError, SourceNotes};
@@ -18,7 +18,7 @@ use trodden_hardware::{Address, BranchKind, RetiredBranch, StreamEvent, ThreadId
 /// Maximum number of instructions between two taken branches; a longer walk does not follow a straight line.
 const MAX_WALK: u32 = 1 << 16;
 
-/// Output of `perf script` as a source.
+/// Reads the output of `perf script` as a source of branches.
 pub struct PerfScriptSource<R> {
     lines: Lines<R>,
     code: Code,
@@ -85,7 +85,7 @@ impl<R: BufRead> PerfScriptSource<R> {
             ScriptLine::Nothing => {}
             ScriptLine::Fork { process, parent } => self.code.fork(process, parent),
             ScriptLine::Mapping(mut mapping) => {
-                // Symbols and code are taken from the file that was read.
+                // Name the file that was read, since symbols and code are taken from it.
                 if let Some(used) = self.code.map(&mapping) {
                     mapping.path = used.display().to_string();
                 }
@@ -210,7 +210,7 @@ struct Range {
 struct Code {
     files: Vec<(PathBuf, Option<Binary>)>,
     by_process: HashMap<u32, Vec<Range>>,
-    /// Used for processes for which no mapping is known.
+    /// The mappings of all processes, for a process of which no mapping is known.
     of_any: Vec<Range>,
 }
 
@@ -248,7 +248,7 @@ impl Code {
         }
     }
 
-    /// The code at an address of a process. The latest mapping takes precedence.
+    /// Returns the code at an address of a process. The latest mapping takes precedence.
     fn at(&self, process: u32, address: u64) -> Option<&[u8]> {
         let ranges = self.by_process.get(&process).unwrap_or(&self.of_any);
         let range = ranges.iter().rev().find(|r| (r.start..r.end).contains(&address))?;
@@ -280,7 +280,7 @@ impl Code {
                     push(BranchKind::Conditional, target, false);
                     instructions = 0;
                 }
-                // A taken jump would have been recorded.
+                // All other branches are always taken, so this one would have been recorded.
                 Some(_) => return None,
             }
             address = fall_through;

@@ -19,7 +19,7 @@ use trodden_wire::layout::Layout;
 /// Maximum size of a frame in bytes.
 const MAX_FRAME_SIZE: u64 = 1 << 28;
 
-/// The stream of a program under QEMU.
+/// Reads the stream of a program under QEMU as a source of branches.
 pub struct QemuSource<R> {
     level: Level,
     bytes: Bytes<R>,
@@ -166,8 +166,8 @@ struct Threads {
 #[derive(Debug, Default)]
 struct QemuThread {
     id: ThreadId,
-    /// The index of the most recent block, and the number of its instructions that are not counted: 1 for a further iteration of a string
-    /// instruction.
+    /// The index of the most recent block, and the number of its first instructions that are not counted: 1 if the block is only a further
+    /// iteration of a string instruction.
     last: Option<(usize, u32)>,
     /// Number of instructions since the last branch.
     instructions: u32,
@@ -251,7 +251,8 @@ impl QemuThread {
         self.accesses.clear();
     }
 
-    /// Leaves the most recent block. Returns the number of instructions of the next block that are not counted.
+    /// Handles the transition from the most recent block to the block at `next`. Returns the number of that block's first instructions that
+    /// are not counted.
     fn leave(&mut self, next: u64, context: &mut Context) -> u32 {
         let Some((last, skipped)) = self.last else {
             context.batch.events.push((self.id, StreamEvent::Begin(Address(next))));
@@ -315,7 +316,7 @@ impl QemuThread {
                 (self.last, self.accesses) = (interrupted.last, interrupted.accesses);
                 self.leave(next, context)
             }
-            // The start of the handler looked like an ordinary branch.
+            // No transition is pending, because the start of the handler looked like an ordinary branch.
             None => {
                 context.unexplained += 1;
                 context.batch.events.push((self.id, StreamEvent::Gap(Address(next))));

@@ -116,7 +116,7 @@ fn describe(run: &[Instruction], into: &mut Vec<u8>) {
 
 #[derive(Default)]
 pub(super) struct InstructionDecoder {
-    /// The runs, with placeholders for the accesses.
+    /// The known runs of instructions, with placeholders for the accessed addresses.
     runs: Vec<Vec<Instruction>>,
     last: LastAccesses,
 }

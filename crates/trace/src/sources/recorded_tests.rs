@@ -53,7 +53,7 @@ fn recording(events: &[(ThreadId, StreamEvent)]) -> Vec<u8> {
     writer.finish(&notes()).unwrap()
 }
 
-/// Instructions for events: few different runs, with varying accesses.
+/// Generates the instructions for events: few different runs, with varying accesses.
 fn instructions(seed: u64, events: &[(ThreadId, StreamEvent)]) -> Vec<trodden_hardware::Instruction> {
     use trodden_hardware::{Instruction, InstructionClass};
     let mut numbers = Numbers(seed);

@@ -50,7 +50,7 @@ pub enum ChunkKind {
 const COMPRESSION_LEVEL: i32 = 3;
 /// Approximate number of events per chunk.
 const CHUNK_EVENTS: usize = 1 << 18;
-/// The same for recordings with instructions, which outnumber events by about ten to one.
+/// Approximate number of events per chunk in recordings with instructions. There are about ten instructions per event.
 const CHUNK_EVENTS_WITH_INSTRUCTIONS: usize = 1 << 15;
 
 /// The properties of a recording.
@@ -60,9 +60,9 @@ pub struct Recording {
     pub origin: String,
     /// The level of detail.
     pub level: Level,
-    /// True if calls have their return addresses.
+    /// True if the records of calls have the return addresses.
     pub knows_return_addresses: bool,
-    /// True if calls and returns have the stack address of their return address.
+    /// True if the records of calls and returns have the stack address of the return address.
     pub knows_frames: bool,
 }
 
@@ -84,7 +84,7 @@ pub struct RecordedWriter<W> {
     runs: Vec<(ThreadId, Vec<u64>)>,
     events: usize,
     instructions: Option<InstructionEncoder>,
-    /// Stack address of the last return address of each thread.
+    /// For each thread, the stack address of the return address at its last call or return.
     frames: HashMap<ThreadId, u64>,
 }
 
