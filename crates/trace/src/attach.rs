@@ -28,14 +28,14 @@ pub fn seize_all(session: &Session) -> Result<Vec<Tid>, CollectError> {
             }
         }
         for thread in fresh {
-            // Request only exit events for now: the thread may be inside a system call, where nothing can be injected. `stop_first` sets
+            // Request only exit events for now: the thread may be inside a system call, where nothing can be injected. `stop_seized_thread` sets
             // the other options.
             match ptrace::seize(thread, ptrace::EXIT_EVENTS) {
                 Ok(()) => session.add_thread(thread, false),
                 Err(_) if has_ended(thread) => continue,
                 Err(source) => return Err(CollectError::Attach { process, source }),
             }
-            if stop_first(session, thread)? {
+            if stop_seized_thread(session, thread)? {
                 threads.push(thread);
             }
         }
@@ -121,7 +121,7 @@ fn is_recorder(process: Tid) -> bool {
 /// Checks that a process does not share its memory with other processes for more than a short time.
 pub fn check_unshared(process: Tid) -> Result<(), CollectError> {
     // A `vfork` child shares memory only until it executes a different program.
-    let mut sharing = sharing(process)?;
+    let mut sharing = processes_sharing_memory(process)?;
     for _ in 0..SHARING_CHECKS {
         if sharing.is_empty() {
             return Ok(());
@@ -168,7 +168,7 @@ const SHARING_CHECKS: u32 = 20;
 const SHARING_WAIT: Duration = Duration::from_millis(25);
 
 /// Returns the other processes that share the process's memory.
-fn sharing(process: Tid) -> io::Result<Vec<Tid>> {
+fn processes_sharing_memory(process: Tid) -> io::Result<Vec<Tid>> {
     let others = std::fs::read_dir("/proc")?.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<Tid>().ok());
     Ok(others.filter(|other| *other != process && shares_memory(process, *other).unwrap_or(false)).collect())
 }
@@ -188,7 +188,7 @@ pub fn shares_memory(process: Tid, other: Tid) -> io::Result<bool> {
 }
 
 /// Stops a thread that was just seized. Returns false if it has ended.
-fn stop_first(session: &Session, thread: Tid) -> Result<bool, CollectError> {
+fn stop_seized_thread(session: &Session, thread: Tid) -> Result<bool, CollectError> {
     unless_gone(ptrace::interrupt(thread))?;
     loop {
         match session.wait_for(thread) {

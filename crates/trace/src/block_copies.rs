@@ -40,7 +40,7 @@ use crate::CollectError;
 use crate::copied_place::CopiedPlace;
 use crate::displaced::{DisplaceError, call_as_jump, is_software_interrupt};
 use crate::lookups::{self, push_constant};
-use crate::ring_layout::{CURSOR, RING_SIZE, SAVED, SYMBOLS};
+use crate::ring_layout::{CURSOR_OFFSET, RING_SIZE, SAVED_OFFSET, SYMBOLS_OFFSET};
 use iced_x86::{
     BlockEncoder, BlockEncoderOptions, Code, Decoder, DecoderOptions, FlowControl, IcedError, Instruction, InstructionBlock, MemoryOperand,
     Mnemonic, OpKind, Register,
@@ -130,7 +130,7 @@ pub fn copy_blocks(request: &CopyRequest, at: u64) -> Result<Copies, CollectErro
 ///
 /// # Errors
 /// The range is not code, or an instruction cannot be moved.
-pub fn copy_piece(code: &[(u64, Vec<u8>)], range: Range<u64>, at: u64) -> Result<Copies, CollectError> {
+pub fn copy_range(code: &[(u64, Vec<u8>)], range: Range<u64>, at: u64) -> Result<Copies, CollectError> {
     let (sites, none) = (HashMap::new(), HashSet::new());
     let (blocks, thread_positions) = (&[], &[]);
     let request = CopyRequest { code, blocks, sites: &sites, jumps: &none, guarded: &none, sleds: &none, thread_positions, table: 0 };
@@ -293,21 +293,21 @@ impl<'a> Copier<'a> {
     /// Emits the code that records a site: a breakpoint for a full ring, then the `HEAD_LENGTH` instructions of the head.
     fn emit_head(&mut self, address: u64, site: u32) -> Result<(), IcedError> {
         let ring = |offset: u64| MemoryOperand::new(Register::None, Register::None, 1, offset as i64, 8, false, Register::GS);
-        let next = MemoryOperand::new(Register::RCX, Register::None, 1, (SYMBOLS + RING_SIZE) as i64, 8, false, Register::GS);
+        let next = MemoryOperand::new(Register::RCX, Register::None, 1, (SYMBOLS_OFFSET + RING_SIZE) as i64, 8, false, Register::GS);
         let rcx = Register::RCX;
         let mut full = Instruction::with(Code::Int3);
         full.set_ip(FULL_TAG + address);
         self.emit(&full, None);
-        let mut save = Instruction::with2(Code::Mov_rm64_r64, ring(SAVED), rcx)?;
+        let mut save = Instruction::with2(Code::Mov_rm64_r64, ring(SAVED_OFFSET), rcx)?;
         save.set_ip(HEAD_TAG | address);
         let head = [
             save,
-            Instruction::with2(Code::Mov_r64_rm64, rcx, ring(CURSOR))?,
+            Instruction::with2(Code::Mov_r64_rm64, rcx, ring(CURSOR_OFFSET))?,
             Instruction::with_branch(Code::Jrcxz_rel8_64, FULL_TAG + address)?,
             Instruction::with2(Code::Mov_rm32_imm32, next, site)?,
             Instruction::with2(Code::Lea_r64_m, rcx, MemoryOperand::with_base_displ(rcx, 4))?,
-            Instruction::with2(Code::Mov_rm64_r64, ring(CURSOR), rcx)?,
-            Instruction::with2(Code::Mov_r64_rm64, rcx, ring(SAVED))?,
+            Instruction::with2(Code::Mov_rm64_r64, ring(CURSOR_OFFSET), rcx)?,
+            Instruction::with2(Code::Mov_r64_rm64, rcx, ring(SAVED_OFFSET))?,
         ];
         for (number, instruction) in head.iter().enumerate() {
             let place = match number {
@@ -348,7 +348,7 @@ impl<'a> Copier<'a> {
             }
             self.emit(&instruction, Some(place));
             at = instruction.next_ip();
-            if is_end(&instruction) {
+            if never_falls_through(&instruction) {
                 return Ok(None);
             }
         }
@@ -379,7 +379,7 @@ impl<'a> Copier<'a> {
         let address = jump.ip();
         if lookups::is_replaceable(jump) {
             let label = self.instructions.len() as u64;
-            let lookup = lookups::instructions(jump, self.request.table, label, place).map_err(|_| self.immovable(address))?;
+            let lookup = lookups::build_lookup(jump, self.request.table, label, place).map_err(|_| self.immovable(address))?;
             lookup.into_iter().for_each(|(instruction, place)| self.emit_raw(instruction, place));
             return Ok(());
         }
@@ -473,7 +473,7 @@ fn may_fault(instruction: &Instruction) -> bool {
 }
 
 /// Returns true if execution never continues after the instruction.
-fn is_end(instruction: &Instruction) -> bool {
+fn never_falls_through(instruction: &Instruction) -> bool {
     matches!(instruction.flow_control(), FlowControl::UnconditionalBranch | FlowControl::IndirectBranch | FlowControl::Return)
 }
 

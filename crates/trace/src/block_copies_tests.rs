@@ -57,11 +57,11 @@ fn short_blocks_have_breakpoints_and_branches_between_copies_are_direct() {
 }
 
 /// mov eax, 1; mov ebx, 2; jmp 12; (12:) xor eax, eax; (14:) mov eax, 1; ret
-const WITH_ROOM: [u8; 20] = [0xb8, 1, 0, 0, 0, 0xbb, 2, 0, 0, 0, 0xeb, 0, 0x31, 0xc0, 0xb8, 1, 0, 0, 0, 0xc3];
+const CODE_WITH_ROOM_FOR_A_RELAY: [u8; 20] = [0xb8, 1, 0, 0, 0, 0xbb, 2, 0, 0, 0, 0xeb, 0, 0x31, 0xc0, 0xb8, 1, 0, 0, 0, 0xc3];
 
 #[test]
 fn a_short_site_has_a_relay_in_another_block() {
-    let copies = copies_of(&WITH_ROOM, &[0, 12, 14]);
+    let copies = copies_of(&CODE_WITH_ROOM_FOR_A_RELAY, &[0, 12, 14]);
     let Some(Patch::ShortJump { to, relay: 0x40_0005, host: 0x40_0000 }) = patch(&copies, 12) else { panic!("{:?}", copies.patches) };
     assert!(copies.places.contains(&(to, CopiedPlace::Head { site: 1, saved: false })));
     // The relay has overwritten the instruction at offset 5, but not the next one, at offset 10.
@@ -75,17 +75,17 @@ fn a_short_site_has_a_relay_in_another_block() {
 }
 
 #[test]
-fn no_relay_replaces_what_may_fault_or_be_jumped_to() {
+fn relays_replace_no_faulting_instruction_and_no_block_start() {
     let breakpoint = |code: &[u8], starts: &[u64]| matches!(patch(&copies_of(code, starts), 12), Some(Patch::Breakpoint(_)));
     // Replace `mov ebx, 2` by `mov ebx, [rax + 0]; nop; nop`, which may fault.
-    let mut code = WITH_ROOM;
+    let mut code = CODE_WITH_ROOM_FOR_A_RELAY;
     code[5..10].copy_from_slice(&[0x8b, 0x58, 0, 0x90, 0x90]);
     assert!(breakpoint(&code, &[0, 12, 14]));
     // Start with `mov eax, [rax + 0x100]` (6 bytes), after which a signal handler may resume.
     code[..10].copy_from_slice(&[0x8b, 0x80, 0, 1, 0, 0, 0x90, 0x90, 0x90, 0x90]);
     assert!(breakpoint(&code, &[0, 12, 14]));
     // A block starts at offset 7, inside the relay.
-    assert!(breakpoint(&WITH_ROOM, &[0, 7, 12, 14]));
+    assert!(breakpoint(&CODE_WITH_ROOM_FOR_A_RELAY, &[0, 7, 12, 14]));
 }
 
 #[test]

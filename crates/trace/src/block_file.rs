@@ -210,7 +210,7 @@ impl Reader {
     ///
     /// # Errors
     /// The file ends before the description, or the description is corrupt.
-    pub fn about<T: for<'a> Deserialize<'a>>(&self) -> Result<T, TraceFileError> {
+    pub fn read_description<T: for<'a> Deserialize<'a>>(&self) -> Result<T, TraceFileError> {
         let what = "the file ends before the description of the program";
         let inconsistent = || TraceFileError::Inconsistent { path: self.path.clone(), offset: FILE_HEADER_BYTES as u64, what };
         self.value(self.headers.first().filter(|h| h.kind == TraceBlockKind::Description).ok_or_else(inconsistent)?)
@@ -245,7 +245,7 @@ impl Reader {
     pub fn symbols(&self, header: &StoredBlock) -> Result<Vec<u64>, TraceFileError> {
         let data = self.data(header)?;
         let symbols = match header.section.layout {
-            DIFFERENCES => unpack(&data, header.count as usize),
+            DIFFERENCES => decode_differences(&data, header.count as usize),
             PREDICTED => predicted::decode(&data, header.count as usize),
             _ => None,
         };
@@ -309,7 +309,7 @@ pub fn pack(symbols: &[u64]) -> Vec<u8> {
 }
 
 /// Decodes `count` symbols that [`pack`] has encoded; `None` if the bytes are malformed.
-fn unpack(bytes: &[u8], count: usize) -> Option<Vec<u64>> {
+fn decode_differences(bytes: &[u8], count: usize) -> Option<Vec<u64>> {
     let mut rest = Cursor(bytes);
     let mut symbols = Vec::with_capacity(count.min(bytes.len()));
     let mut before = 0u64;
@@ -343,7 +343,7 @@ mod tests {
 
     const FORMAT: TraceFormat = TraceFormat { kind: FileKind(*b"TEST"), version: 1 };
 
-    fn written(path: &Path) -> Vec<u64> {
+    fn write_test_file(path: &Path) -> Vec<u64> {
         let symbols: Vec<u64> = (0..1000).map(|n| n * n % 77 + 3).collect();
         let mut writer = Writer::create(path, FORMAT).unwrap();
         writer.append_value(TraceBlockKind::Description, &("a program", 7u32)).unwrap();
@@ -358,7 +358,7 @@ mod tests {
     fn blocks_are_read_back() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("t");
-        let symbols = written(&path);
+        let symbols = write_test_file(&path);
         let reader = Reader::open(&path, FORMAT).unwrap();
         assert!(!reader.is_truncated());
         let blocks = reader.blocks();
@@ -375,7 +375,7 @@ mod tests {
     fn truncated_file_is_read_up_to_its_end() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("t");
-        let symbols = written(&path);
+        let symbols = write_test_file(&path);
         let bytes = std::fs::read(&path).unwrap();
         for length in (FILE_HEADER_BYTES..bytes.len()).step_by(11) {
             std::fs::write(&path, &bytes[..length]).unwrap();
@@ -391,7 +391,7 @@ mod tests {
     fn corrupt_block_is_reported() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("t");
-        written(&path);
+        write_test_file(&path);
         let mut bytes = std::fs::read(&path).unwrap();
         let reader = Reader::open(&path, FORMAT).unwrap();
         let block = reader.blocks()[1];
@@ -406,7 +406,7 @@ mod tests {
     fn every_changed_byte_is_detected() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("t");
-        written(&path);
+        write_test_file(&path);
         let bytes = std::fs::read(&path).unwrap();
         let all = || -> Result<(), TraceFileError> {
             let reader = Reader::open(&path, FORMAT)?;

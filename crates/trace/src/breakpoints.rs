@@ -5,7 +5,7 @@
 //! constant time.
 
 use crate::CollectError;
-use crate::displaced::{SLOT, displace};
+use crate::displaced::{SLOT_SIZE, displace};
 use crate::memory::{Memory, overlap};
 use crate::ptrace::{self, Tid};
 use crate::subject::{AREA_SIZE, Executable, FREE_SLOT, TracedProcess};
@@ -15,7 +15,7 @@ use std::ops::Range;
 
 const INT3: u8 = 0xcc;
 /// Offset of the first slot. Before it are the system call stub and the slot for other instructions.
-const FIRST_SLOT: u64 = FREE_SLOT + SLOT;
+const FIRST_SLOT: u64 = FREE_SLOT + SLOT_SIZE;
 /// Table entry for an address that is not a site.
 const NO_SITE: u32 = u32::MAX;
 
@@ -89,25 +89,25 @@ impl Breakpoints {
         addresses: &[(u32, u64)],
         jumps: &[u64],
     ) -> Result<(), CollectError> {
-        if FIRST_SLOT + addresses.len() as u64 * SLOT > AREA_SIZE {
-            return Err(CollectError::TooManySites { sites: addresses.len(), max: ((AREA_SIZE - FIRST_SLOT) / SLOT) as usize });
+        if FIRST_SLOT + addresses.len() as u64 * SLOT_SIZE > AREA_SIZE {
+            return Err(CollectError::TooManySites { sites: addresses.len(), max: ((AREA_SIZE - FIRST_SLOT) / SLOT_SIZE) as usize });
         }
-        let (addresses, blocks) = split_blocks(addresses, jumps);
+        let (addresses, blocks) = separate_blocks_from_jumps(addresses, jumps);
         let in_memory = |address: u64| address.wrapping_add(subject.bias);
         let start = executable.code.iter().map(|c| c.start).min().unwrap_or(0);
         let end = executable.code.iter().map(|c| c.end).max().unwrap_or(0);
         let first = self.sites.len();
         let mut site_indexes = vec![NO_SITE; (end - start) as usize];
-        let mut slots = Vec::with_capacity(addresses.len() * SLOT as usize);
+        let mut slots = Vec::with_capacity(addresses.len() * SLOT_SIZE as usize);
         for (place, (number, address)) in (0u32..).zip(&addresses) {
             if !executable.is_code(*address) {
                 return Err(CollectError::NoCode { address: *address, path: executable.path.clone() });
             }
-            let slot = subject.area + FIRST_SLOT + u64::from(place) * SLOT;
+            let slot = subject.area + FIRST_SLOT + u64::from(place) * SLOT_SIZE;
             let code = subject.memory.read_some(in_memory(*address), 16);
             let moved = displace(&code, in_memory(*address), slot)?;
             slots.extend_from_slice(&moved.code);
-            slots.resize((place as usize + 1) * SLOT as usize, INT3);
+            slots.resize((place as usize + 1) * SLOT_SIZE as usize, INT3);
             self.sites.push(PlacedSite {
                 number: *number,
                 block: blocks.get(address).copied(),
@@ -219,13 +219,13 @@ impl Breakpoints {
 
     fn site_of_slot(&self, address: u64) -> Option<&PlacedSite> {
         let part = self.parts.iter().find(|part| part.area.contains(&address))?;
-        Some(&self.sites[part.first_site + ((address - part.area.start) / SLOT) as usize])
+        Some(&self.sites[part.first_site + ((address - part.area.start) / SLOT_SIZE) as usize])
     }
 }
 
 /// Reduces pairs of number and address to one per address. Also returns, for each jump that starts a recorded block, the block's number by
 /// address.
-fn split_blocks(sites: &[(u32, u64)], jumps: &[u64]) -> (Vec<(u32, u64)>, HashMap<u64, u32>) {
+fn separate_blocks_from_jumps(sites: &[(u32, u64)], jumps: &[u64]) -> (Vec<(u32, u64)>, HashMap<u64, u32>) {
     if jumps.is_empty() {
         return (sites.to_vec(), HashMap::new());
     }

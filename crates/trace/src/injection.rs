@@ -11,7 +11,7 @@ use crate::signal_state::SignalAction;
 use std::io;
 
 /// The code of an injected system call: `syscall; int3`.
-pub const STUB: &[u8] = &[0x0f, 0x05, 0xcc];
+pub const SYSCALL_STUB: &[u8] = &[0x0f, 0x05, 0xcc];
 
 /// Arguments of `prctl` that allow a thread to read the time-stamp counter.
 const ENABLE_TIME_STAMPS: [u64; 6] = [libc::PR_SET_TSC as u64, libc::PR_TSC_ENABLE as u64, 0, 0, 0, 0];
@@ -26,7 +26,7 @@ impl Session {
         status & 0x7f == libc::SIGSYS
     }
 
-    /// Makes a system call in a stopped thread, and returns its result. `at` is the address of a copy of [`STUB`]; without one, the stub
+    /// Makes a system call in a stopped thread, and returns its result. `at` is the address of a copy of [`SYSCALL_STUB`]; without one, the stub
     /// is written temporarily to `memory` at the thread's position. Mappings are entered in the journal.
     ///
     /// # Errors
@@ -49,10 +49,10 @@ impl Session {
         }
         let saved = ptrace::registers(thread)?;
         let place = at.unwrap_or(saved.rip);
-        let mut hidden = [0; STUB.len()];
+        let mut hidden = [0; SYSCALL_STUB.len()];
         if at.is_none() {
             memory.read(place, &mut hidden)?;
-            memory.patch(&[(place, STUB)])?;
+            memory.patch(&[(place, SYSCALL_STUB)])?;
         }
         self.enter(JournalEntry::Registers(thread, Box::new(saved)));
         let [rdi, rsi, rdx, r10, r8, r9] = arguments;
@@ -61,7 +61,7 @@ impl Session {
         let eflags = saved.eflags & !TRAP_FLAG;
         let call = Registers { rip: place, rax, orig_rax: u64::MAX, rdi, rsi, rdx, r10, r8, r9, eflags, ..saved };
         ptrace::set_registers(thread, &call)?;
-        let is_end = |signal| Ok(signal == libc::SIGTRAP && ptrace::instruction_pointer(thread)? == place + STUB.len() as u64);
+        let is_end = |signal| Ok(signal == libc::SIGTRAP && ptrace::instruction_pointer(thread)? == place + SYSCALL_STUB.len() as u64);
         self.with_signals_blocked(thread, || self.run_until_signal(thread, Resume::Continue, is_end, "in an injected system call"))?;
         self.note_injected_trap(thread);
         let result = ptrace::registers(thread)?.rax as i64;

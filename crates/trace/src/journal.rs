@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::rc::Rc;
 
-const PAGE: usize = 4096;
+const PAGE_SIZE: usize = 4096;
 
 /// A limit on the address space (`RLIMIT_AS`), in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,8 +89,8 @@ pub struct CodeChanges {
 /// The bytes of a page before and after the changes. They are equal where nothing was changed.
 #[derive(Debug)]
 struct PageChange {
-    before: Box<[u8; PAGE]>,
-    after: Box<[u8; PAGE]>,
+    before: Box<[u8; PAGE_SIZE]>,
+    after: Box<[u8; PAGE_SIZE]>,
     /// From the first to the last byte that was ever changed.
     bytes: Range<usize>,
 }
@@ -102,7 +102,7 @@ impl CodeChanges {
             if old == new {
                 continue;
             }
-            let offset = at as usize % PAGE;
+            let offset = at as usize % PAGE_SIZE;
             let page = self.pages.entry(at - offset as u64).or_insert_with(|| PageChange::new(offset));
             // The program itself may have overwritten the byte since the last change.
             if !page.is_changed(offset) || page.after[offset] != *old {
@@ -115,7 +115,7 @@ impl CodeChanges {
 
     /// Forgets changes to memory that is no longer mapped.
     pub fn forget(&mut self, gone: &Range<u64>) {
-        let first = gone.start & !(PAGE as u64 - 1);
+        let first = gone.start & !(PAGE_SIZE as u64 - 1);
         let pages: Vec<u64> = self.pages.range(first..gone.end).map(|page| *page.0).collect();
         for page in pages {
             self.pages.remove(&page);
@@ -132,9 +132,9 @@ impl CodeChanges {
     /// The parts of a range with changes, one for each page.
     pub fn spans_in(&self, range: &Range<u64>) -> impl Iterator<Item = Range<u64>> + use<'_> {
         let range = range.clone();
-        let first = range.start & !(PAGE as u64 - 1);
+        let first = range.start & !(PAGE_SIZE as u64 - 1);
         self.pages.range(first..range.end.max(first)).filter_map(move |(start, page)| {
-            let offset = |address: u64| address.saturating_sub(*start).min(PAGE as u64) as usize;
+            let offset = |address: u64| address.saturating_sub(*start).min(PAGE_SIZE as u64) as usize;
             let mut inside = page.bytes.start.max(offset(range.start))..page.bytes.end.min(offset(range.end));
             let first = inside.clone().find(|offset| page.is_changed(*offset))?;
             let last = inside.rfind(|offset| page.is_changed(*offset))?;
@@ -156,9 +156,9 @@ impl CodeChanges {
     fn replace(&self, address: u64, bytes: &mut [u8], values: impl Fn(&PageChange, usize) -> (u8, u8)) -> bool {
         let mut is_changed = false;
         for span in self.spans_in(&(address..address.saturating_add(bytes.len() as u64))) {
-            let page = &self.pages[&(span.start & !(PAGE as u64 - 1))];
+            let page = &self.pages[&(span.start & !(PAGE_SIZE as u64 - 1))];
             for at in span {
-                let (byte, offset) = (&mut bytes[(at - address) as usize], at as usize % PAGE);
+                let (byte, offset) = (&mut bytes[(at - address) as usize], at as usize % PAGE_SIZE);
                 let (old, new) = values(page, offset);
                 if old != new && *byte == old {
                     *byte = new;
@@ -170,7 +170,7 @@ impl CodeChanges {
     }
 
     pub fn is_changed(&self, address: u64) -> bool {
-        let offset = address as usize % PAGE;
+        let offset = address as usize % PAGE_SIZE;
         self.pages.get(&(address - offset as u64)).is_some_and(|page| page.is_changed(offset))
     }
 
@@ -182,7 +182,7 @@ impl CodeChanges {
 impl PageChange {
     /// Creates a page without changes. The first change will be at `offset`.
     fn new(offset: usize) -> Self {
-        Self { before: Box::new([0; PAGE]), after: Box::new([0; PAGE]), bytes: offset..offset }
+        Self { before: Box::new([0; PAGE_SIZE]), after: Box::new([0; PAGE_SIZE]), bytes: offset..offset }
     }
 
     fn is_changed(&self, offset: usize) -> bool {

@@ -116,7 +116,7 @@ pub use ptrace::wait_child;
 pub use repeat::{RepeatDivergence, RepeatRecipe, RepeatedCall, RunLog};
 pub use run::{RunTarget, TraceRun};
 pub use sink::{NOWHERE, RESUMED, Sink, SinkFlow, TRANSFER, ThreadNumber};
-pub use sleds::first as first_sled;
+pub use sleds::first_sled;
 pub use subject::Executable;
 pub use symbols::Symbols;
 pub use system::{cores, pin, send_signal};

@@ -12,7 +12,7 @@ use trodden_container::FileKind;
 /// The format of partial traces.
 pub const PARTIAL_TRACE_FORMAT: TraceFormat = TraceFormat { kind: FileKind::PARTIAL_TRACE, version: 5 };
 /// Maximum number of symbols per block, and thus the maximum number of a thread's hits that are lost if the collector is killed.
-const BLOCK: usize = 1 << 16;
+const MAX_BLOCK_SYMBOLS: usize = 1 << 16;
 
 /// The end of a run, as it is stored.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -83,7 +83,7 @@ impl Sink for PartialWriter {
         while !rest.is_empty() {
             // Blocks are filled up, so that they are few and of one size.
             let piece;
-            (piece, rest) = rest.split_at(rest.len().min(BLOCK - self.buffer(thread).len()));
+            (piece, rest) = rest.split_at(rest.len().min(MAX_BLOCK_SYMBOLS - self.buffer(thread).len()));
             self.buffer(thread).extend(piece);
             self.symbols += piece.len() as u64;
             if self.flush_if_full(thread)? == SinkFlow::Stop {
@@ -107,7 +107,7 @@ impl PartialWriter {
         let index = thread.0 as usize;
         // A compressed symbol takes about a byte.
         let full = |max_size: u64| self.writer.size() + self.buffers[index].len() as u64 >= max_size;
-        if self.buffers[index].len() < BLOCK && !self.max_size.is_some_and(full) {
+        if self.buffers[index].len() < MAX_BLOCK_SYMBOLS && !self.max_size.is_some_and(full) {
             return Ok(SinkFlow::Continue);
         }
         self.flush(index).map_err(io::Error::other)?;

@@ -23,7 +23,7 @@ impl SymbolPredictor {
 
     /// Returns the table entry with the predicted symbol.
     #[inline]
-    fn next(&mut self) -> &mut u32 {
+    fn prediction(&mut self) -> &mut u32 {
         &mut self.table[(self.context >> (u32::BITS - INDEX_BITS)) as usize]
     }
 
@@ -40,7 +40,7 @@ pub fn encode(symbols: &[u32], into: &mut Vec<u8>) {
     let mut predictor = SymbolPredictor::new();
     let mut run = 0;
     for &symbol in symbols {
-        let predicted = predictor.next();
+        let predicted = predictor.prediction();
         if *predicted == symbol {
             run += 1;
         } else {
@@ -64,13 +64,13 @@ pub fn decode(bytes: &[u8], count: usize) -> Option<Vec<u64>> {
     while symbols.len() < count {
         let run = usize::try_from(rest.number()?).ok().filter(|run| *run <= count - symbols.len())?;
         for _ in 0..run {
-            let symbol = *predictor.next();
+            let symbol = *predictor.prediction();
             predictor.advance(symbol);
             symbols.push(symbol.into());
         }
         if symbols.len() < count {
             let symbol = u32::try_from(rest.number()?).ok()?;
-            *predictor.next() = symbol;
+            *predictor.prediction() = symbol;
             predictor.advance(symbol);
             symbols.push(symbol.into());
         }

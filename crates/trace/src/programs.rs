@@ -112,7 +112,7 @@ pub fn follow(follow: Follow) -> Result<ExitStatus, TraceError> {
         match change {
             PtraceStop::Ended(status) => {
                 let status = ExitStatus::from_raw(status);
-                tracker.leave(process, Some(status));
+                tracker.record_departure(process, Some(status));
                 if process == root {
                     tracker.finish();
                     return Ok(status);
@@ -120,7 +120,7 @@ pub fn follow(follow: Follow) -> Result<ExitStatus, TraceError> {
                 continue;
             }
             PtraceStop::Exec => {
-                tracker.leave(process, None);
+                tracker.record_departure(process, None);
                 tracker.begin_program(process);
             }
             PtraceStop::Created { child, .. } => tracker.handle_fork(process, child),
@@ -178,12 +178,12 @@ fn check_unprivileged(program: &ProgramStart) -> Result<(), TraceError> {
 /// Finds the file of a command if it grants a different user, group or capabilities, and names what it grants. `directory` is the working
 /// directory of the command, unless it is inherited.
 pub fn privileged_file(program: &OsStr, directory: Option<&OsStr>) -> Option<(PathBuf, &'static str)> {
-    let path = find(program, directory)?;
+    let path = find_executable(program, directory)?;
     privilege(&path).map(|what| (path, what))
 }
 
 /// Finds the file to be executed as execvp(3) does.
-fn find(program: &OsStr, directory: Option<&OsStr>) -> Option<PathBuf> {
+fn find_executable(program: &OsStr, directory: Option<&OsStr>) -> Option<PathBuf> {
     let name = Path::new(program);
     if program.as_bytes().contains(&b'/') {
         return Some(Path::new(directory.unwrap_or(OsStr::new(""))).join(name));
@@ -252,7 +252,7 @@ impl ProgramTracker<'_> {
             id,
             command: read_words(process, "cmdline"),
             directory: std::fs::read_link(format!("/proc/{process}/cwd")).unwrap_or_default().display().to_string(),
-            variable: value(&read_words(process, "environ"), self.variable),
+            variable: variable_value(&read_words(process, "environ"), self.variable),
             started: SystemTime::now(),
             duration: Duration::ZERO,
             ending: None,
@@ -263,7 +263,7 @@ impl ProgramTracker<'_> {
 
     /// Handles the stop of a process that has created a process or thread.
     fn handle_fork(&mut self, process: i32, created: i32) {
-        let creator = self.program_of.get(&process).copied().or_else(|| self.program_of.get(&leader(process)?.0).copied());
+        let creator = self.program_of.get(&process).copied().or_else(|| self.program_of.get(&process_and_parent(process)?.0).copied());
         if let Some(program) = creator.filter(|_| !self.program_of.contains_key(&created)) {
             self.created_by.insert(created, program);
         }
@@ -275,7 +275,7 @@ impl ProgramTracker<'_> {
         if self.program_of.contains_key(&process) {
             return;
         }
-        match leader(process) {
+        match process_and_parent(process) {
             // An additional thread belongs to the program of its process, which is known already.
             Some((leader, _)) if leader != process => {}
             Some((_, parent)) => match creator.or_else(|| self.program_of.get(&parent).copied()) {
@@ -289,7 +289,7 @@ impl ProgramTracker<'_> {
         }
     }
 
-    fn leave(&mut self, process: i32, ending: Option<ExitStatus>) {
+    fn record_departure(&mut self, process: i32, ending: Option<ExitStatus>) {
         self.created_by.remove(&process);
         let Some(id) = self.program_of.remove(&process) else { return };
         (self.report)(ProcessEvent::Left { program: id, process: process as u32 });
@@ -312,7 +312,7 @@ impl ProgramTracker<'_> {
     fn finish(&mut self) {
         let mut left: Vec<i32> = self.program_of.keys().copied().collect();
         left.sort_unstable();
-        left.into_iter().for_each(|process| self.leave(process, None));
+        left.into_iter().for_each(|process| self.record_departure(process, None));
     }
 }
 
@@ -323,12 +323,12 @@ fn read_words(process: i32, file: &str) -> Vec<String> {
     words.map(|w| String::from_utf8_lossy(w).into_owned()).collect()
 }
 
-fn value(environment: &[String], variable: &str) -> Option<String> {
+fn variable_value(environment: &[String], variable: &str) -> Option<String> {
     environment.iter().find_map(|entry| entry.strip_prefix(variable)?.strip_prefix('=')).map(str::to_owned)
 }
 
 /// Returns the process of a thread, and that process's parent.
-fn leader(thread: i32) -> Option<(i32, i32)> {
+fn process_and_parent(thread: i32) -> Option<(i32, i32)> {
     let status = std::fs::read_to_string(format!("/proc/{thread}/status")).ok()?;
     let number = |name: &str| status.lines().find_map(|l| l.strip_prefix(name)).and_then(|n| n.trim().parse().ok());
     Some((number("Tgid:")?, number("PPid:")?))

@@ -98,15 +98,15 @@ pub fn is_blocked(thread: Tid, signal: i32) -> bool {
 
 /// Reads a stopped thread's signal mask, with signal 1 in the lowest bit. Within `sigsuspend`, this is the mask that the call will restore.
 pub fn signal_mask(thread: Tid) -> io::Result<u64> {
-    const GET: u32 = 0x420a;
+    const PTRACE_GETSIGMASK: u32 = 0x420a;
     let mut mask = 0u64;
-    request(GET, thread, size_of::<u64>(), &raw mut mask as usize)?;
+    request(PTRACE_GETSIGMASK, thread, size_of::<u64>(), &raw mut mask as usize)?;
     Ok(mask)
 }
 
 pub fn set_signal_mask(thread: Tid, mask: u64) -> io::Result<()> {
-    const SET: u32 = 0x420b;
-    request(SET, thread, size_of::<u64>(), &raw const mask as usize)
+    const PTRACE_SETSIGMASK: u32 = 0x420b;
+    request(PTRACE_SETSIGMASK, thread, size_of::<u64>(), &raw const mask as usize)
 }
 
 /// Returns true if a stopped thread or its process has a pending signal that is delivered as soon as the thread resumes.
@@ -216,11 +216,11 @@ fn set_user_word(thread: Tid, offset: usize, value: u64) -> io::Result<()> {
 }
 
 /// Type of the register set with all extended state (`NT_X86_XSTATE`), in the format of XSAVE.
-const EXTENDED_STATE: usize = 0x202;
+const NT_X86_XSTATE: usize = 0x202;
 /// Number of the state's component with the rights for protection keys.
-const KEY_RIGHTS: u32 = 9;
+const PKRU_COMPONENT: u32 = 9;
 /// Offset of the bit set that says which components the state has.
-const COMPONENTS: usize = 512;
+const COMPONENTS_OFFSET: usize = 512;
 
 /// Reads a stopped thread's rights for memory protection keys (the register PKRU).
 pub fn key_rights(thread: Tid) -> io::Result<u32> {
@@ -229,23 +229,23 @@ pub fn key_rights(thread: Tid) -> io::Result<u32> {
 }
 
 pub fn set_key_rights(thread: Tid, rights: u32) -> io::Result<()> {
-    const SET: u32 = 0x4205;
+    const PTRACE_SETREGSET: u32 = 0x4205;
     let (mut state, place) = extended_state(thread)?;
     state[place..place + 4].copy_from_slice(&rights.to_le_bytes());
-    state[COMPONENTS + KEY_RIGHTS as usize / 8] |= 1 << (KEY_RIGHTS % 8);
+    state[COMPONENTS_OFFSET + PKRU_COMPONENT as usize / 8] |= 1 << (PKRU_COMPONENT % 8);
     let vector = libc::iovec { iov_base: state.as_mut_ptr().cast(), iov_len: state.len() };
-    request(SET, thread, EXTENDED_STATE, &raw const vector as usize)
+    request(PTRACE_SETREGSET, thread, NT_X86_XSTATE, &raw const vector as usize)
 }
 
 /// Reads a stopped thread's extended state. Returns the state, and the offset in it of the rights for protection keys.
 fn extended_state(thread: Tid) -> io::Result<(Vec<u8>, usize)> {
-    const GET: u32 = 0x4204;
+    const PTRACE_GETREGSET: u32 = 0x4204;
     let mut state = vec![0; 1 << 14];
     let mut vector = libc::iovec { iov_base: state.as_mut_ptr().cast(), iov_len: state.len() };
-    request(GET, thread, EXTENDED_STATE, &raw mut vector as usize)?;
+    request(PTRACE_GETREGSET, thread, NT_X86_XSTATE, &raw mut vector as usize)?;
     state.truncate(vector.iov_len);
-    let place = std::arch::x86_64::__cpuid_count(0xd, KEY_RIGHTS).ebx as usize;
-    match place > COMPONENTS && place + 4 <= state.len() {
+    let place = std::arch::x86_64::__cpuid_count(0xd, PKRU_COMPONENT).ebx as usize;
+    match place > COMPONENTS_OFFSET && place + 4 <= state.len() {
         true => Ok((state, place)),
         false => Err(io::Error::from(io::ErrorKind::Unsupported)),
     }

@@ -4,9 +4,9 @@
 use crate::CollectError;
 use crate::copied_place::CopiedPlace;
 use crate::memory::{Memory, overlap};
-use crate::patches::{InstalledPatch, Relay, jump};
+use crate::patches::{InstalledPatch, Relay, encode_jump};
 use crate::ptrace::{self, Registers, Tid};
-use crate::ring_layout::{DESTINATION, TARGET};
+use crate::ring_layout::{DESTINATION_OFFSET, TARGET_OFFSET};
 use crate::subject::TracedProcess;
 use crate::trampolines::{CodePlace, INT3, Trampolines};
 use std::collections::HashSet;
@@ -43,7 +43,7 @@ impl Trampolines {
             } else if is_gone(patch) {
                 original.push((patch.address, patch.original_bytes[..patch.length].to_vec()));
                 if !patch.is_relay() {
-                    heads.extend(is_head(patch).then(|| (patch.target, jump(patch.target, patch.address))));
+                    heads.extend(is_head(patch).then(|| (patch.target, encode_jump(patch.target, patch.address))));
                     copies.push(copy(patch));
                 }
             }
@@ -76,7 +76,7 @@ impl Trampolines {
             self.traps.remove(&patch.address);
             self.relays.remove(&patch.address);
             if let Some(relay) = patch.relay.filter(|_| patch.is_relay()) {
-                relay.move_threads(self.threads.keys())?;
+                relay.move_threads_to_site(self.threads.keys())?;
             }
         }
         Ok(())
@@ -101,9 +101,9 @@ impl Trampolines {
     /// If a stopped thread's lookup has found a copy of released code, lets it continue at the target in the image instead.
     fn redirect_lookup(&self, thread: Tid) -> Result<(), CollectError> {
         let Some(ring) = self.threads.get(&thread).map(|recorded| recorded.ring) else { return Ok(()) };
-        let target = self.rings.word(ring, TARGET)?;
-        if self.is_released(self.rings.word(ring, DESTINATION)?) {
-            self.rings.set_word(ring, DESTINATION, target)?;
+        let target = self.rings.word(ring, TARGET_OFFSET)?;
+        if self.is_released(self.rings.word(ring, DESTINATION_OFFSET)?) {
+            self.rings.set_word(ring, DESTINATION_OFFSET, target)?;
         }
         // The destination is in `rcx` before it is in the ring.
         let registers = ptrace::registers(thread)?;

@@ -227,7 +227,7 @@ impl Repeater {
             _ if answer.is_some() || reads_mappings => CallEntry::Skip,
             Some(first) if self.recipe.processes => {
                 let own = |id: u64| if id == first.process as u64 { self.log.process as u64 } else { id };
-                let named = match process_arguments(number) {
+                let named = match count_process_arguments(number) {
                     0 => return CallEntry::Run,
                     1 => [own(arguments[0]), arguments[1]],
                     _ => [own(arguments[0]), own(arguments[1])],
@@ -246,9 +246,9 @@ impl Repeater {
     /// Handles the end of a system call. Returns the result that replaces the kernel's, if any.
     pub fn exit(&mut self, tid: Tid, thread: ThreadNumber, result: i64, memory: &Memory) -> std::io::Result<Option<i64>> {
         // Results of calls that a signal has interrupted and that the kernel restarts.
-        const RESTARTS: std::ops::RangeInclusive<i64> = -516..=-512;
+        const RESTART_RESULTS: std::ops::RangeInclusive<i64> = -516..=-512;
         let Some(mut call) = self.pending.remove(&tid) else { return Ok(None) };
-        if RESTARTS.contains(&result) {
+        if RESTART_RESULTS.contains(&result) {
             self.interrupted.insert(tid, call);
             return Ok(None);
         }
@@ -363,7 +363,7 @@ impl CallResult {
 }
 
 /// Returns how many leading arguments of a system call are ids of processes or threads.
-fn process_arguments(number: u64) -> usize {
+fn count_process_arguments(number: u64) -> usize {
     match number as i64 {
         libc::SYS_tgkill | libc::SYS_rt_tgsigqueueinfo => 2,
         libc::SYS_kill

@@ -137,7 +137,7 @@ impl Session {
         }
     }
 
-    /// Returns the address of the permanent copy of [`STUB`](crate::injection::STUB); 0 if there is none yet.
+    /// Returns the address of the permanent copy of [`SYSCALL_STUB`](crate::injection::SYSCALL_STUB); 0 if there is none yet.
     pub fn stub(&self) -> u64 {
         self.stub.get()
     }

@@ -13,7 +13,7 @@ use std::collections::HashMap;
 use std::ops::Range;
 
 /// Size of the kernel's buffer, which holds whole lines.
-const PIECE: usize = 4096;
+const READ_BUFFER_SIZE: usize = 4096;
 
 /// What a program sees of its own mappings, and its open files that list them.
 #[derive(Debug, Default)]
@@ -173,7 +173,7 @@ impl ReadPosition {
         let from = self.next;
         for line in lines.iter().filter(|line| line.range.start >= from) {
             let text = line.text();
-            if !piece.is_empty() && (piece.len() >= size - read.len() || piece.len() + text.len() >= PIECE) {
+            if !piece.is_empty() && (piece.len() >= size - read.len() || piece.len() + text.len() >= READ_BUFFER_SIZE) {
                 break;
             }
             piece.extend(text.into_bytes());
@@ -220,7 +220,7 @@ mod tests {
     use std::io::Read;
     use std::os::fd::AsRawFd;
 
-    fn own() -> Tid {
+    fn own_process() -> Tid {
         std::process::id() as Tid
     }
 
@@ -272,7 +272,7 @@ mod tests {
         {
             let Ok(file) = std::fs::File::open(path) else { continue };
             let descriptor = file.as_raw_fd() as u64;
-            shown.note_open(own(), descriptor);
+            shown.note_open(own_process(), descriptor);
             assert_eq!(shown.is_answered(descriptor), is, "{path}");
         }
     }

@@ -25,9 +25,9 @@ const SI_KERNEL: i32 = 0x80;
 const TRAP_TRACE: i32 = 2;
 
 /// `si_code` of the stop before the first instruction of a signal handler.
-pub const AT_HANDLER: i32 = libc::SIGTRAP;
+pub const HANDLER_ENTRY_CODE: i32 = libc::SIGTRAP;
 /// Offset of the flags in the signal frame that the kernel pushes: after the return address, among the registers of the context.
-pub const SAVED_FLAGS: u64 = 8 + 40 + 17 * 8;
+pub const SAVED_FLAGS_OFFSET: u64 = 8 + 40 + 17 * 8;
 
 #[derive(Debug)]
 pub struct Stepping {
@@ -223,11 +223,11 @@ impl Stepping {
         match signal {
             libc::SIGTRAP if stepping => {
                 let code = ptrace::signal_code(thread)?;
-                if code == AT_HANDLER {
+                if code == HANDLER_ENTRY_CODE {
                     subject.session.note_mask(thread)?;
                 }
-                if code == AT_HANDLER && !stepped.program_traps {
-                    hide_trap_flag(subject, ptrace::stack_pointer(thread)? + SAVED_FLAGS)?;
+                if code == HANDLER_ENTRY_CODE && !stepped.program_traps {
+                    hide_trap_flag(subject, ptrace::stack_pointer(thread)? + SAVED_FLAGS_OFFSET)?;
                 }
                 let is_sent = code <= 0 && !subject.session.is_merged(thread, signal)?;
                 if code == SI_KERNEL || is_sent || (code == TRAP_TRACE && stepped.program_traps) {

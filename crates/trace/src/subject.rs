@@ -3,8 +3,8 @@
 //! A started program is stopped before the first instruction of its loader: the image is mapped, and no constructor has run.
 
 use crate::attach::{check_same_file, check_traceable, check_unshared, seize_all};
-use crate::displaced::SLOT;
-use crate::injection::STUB;
+use crate::displaced::SLOT_SIZE;
+use crate::injection::SYSCALL_STUB;
 use crate::journal::JournalEntry;
 use crate::launcher::{ProgramStart, StartConditions};
 use crate::mappings::mappings;
@@ -25,7 +25,7 @@ use std::rc::Rc;
 pub const AREA_SIZE: u64 = 32 << 20;
 
 /// Offset, in the area, of a slot that can hold any one instruction. The system call stub precedes the slot.
-pub const FREE_SLOT: u64 = SLOT;
+pub const FREE_SLOT: u64 = SLOT_SIZE;
 
 /// Number of addresses that are tried for the area.
 const MAX_TRIES: u64 = 8;
@@ -154,7 +154,7 @@ impl TracedProcess {
         }
         for signal in [libc::SIGTRAP, libc::SIGSEGV] {
             let is_ignored = ptrace::disposition(process, signal, false) == Disposition::Ignored;
-            session.note_action(process, signal, is_ignored.then(signal_state::ignoring));
+            session.note_action(process, signal, is_ignored.then(signal_state::ignore_action));
         }
         let memory = session.memory()?;
         let auxiliary = Auxiliary::read(&memory, ptrace::stack_pointer(process)?)?;
@@ -208,7 +208,7 @@ impl TracedProcess {
             if got as u64 == place {
                 self.area = place;
                 // The stub for later system calls.
-                self.memory.write(self.area, STUB)?;
+                self.memory.write(self.area, SYSCALL_STUB)?;
                 self.session.set_stub(self.area);
                 return Ok(self);
             }

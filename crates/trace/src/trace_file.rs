@@ -21,7 +21,7 @@ use trodden_profile::atomic_file::{Access, AtomicFile};
 /// The format of trace files.
 pub const TRACE_FORMAT: TraceFormat = TraceFormat { kind: FileKind::TRACE, version: 7 };
 /// Maximum number of events per block of the file.
-const BLOCK: usize = 1 << 16;
+const MAX_BLOCK_EVENTS: usize = 1 << 16;
 
 /// A function of the trace, as an index into [`TraceDescription::functions`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -147,20 +147,20 @@ pub struct RunInfo {
 
 impl Eq for RunInfo {}
 
-const RETURN: u32 = 0;
-const UNWIND: u32 = 1;
-const CALL: u32 = 2;
-const OUTSIDE: u32 = 1;
-const TAIL: u32 = 2;
-const FIRST: u32 = 8;
+const RETURN_SYMBOL: u32 = 0;
+const UNWIND_SYMBOL: u32 = 1;
+const FIRST_CALL_SYMBOL: u32 = 2;
+const OUTSIDE_FLAG: u32 = 1;
+const TAIL_FLAG: u32 = 2;
+const FIRST_BLOCK_SYMBOL: u32 = 8;
 
 impl TraceEvent {
     fn symbol(self) -> u32 {
         match self {
-            Self::Return => RETURN,
-            Self::Unwind => UNWIND,
-            Self::Call { outside, tail } => CALL + if outside { OUTSIDE } else { 0 } + if tail { TAIL } else { 0 },
-            Self::Block(block) => FIRST + block.0,
+            Self::Return => RETURN_SYMBOL,
+            Self::Unwind => UNWIND_SYMBOL,
+            Self::Call { outside, tail } => FIRST_CALL_SYMBOL + if outside { OUTSIDE_FLAG } else { 0 } + if tail { TAIL_FLAG } else { 0 },
+            Self::Block(block) => FIRST_BLOCK_SYMBOL + block.0,
         }
     }
 
@@ -168,12 +168,13 @@ impl TraceEvent {
     fn from_symbol(symbol: u64, blocks: usize) -> Option<Self> {
         let symbol = u32::try_from(symbol).ok()?;
         Some(match symbol {
-            RETURN => Self::Return,
-            UNWIND => Self::Unwind,
-            FIRST.. => Self::Block(TraceBlock(checked_number((symbol - FIRST).into(), blocks)?)),
-            CALL..FIRST if symbol - CALL <= OUTSIDE | TAIL => {
-                Self::Call { outside: (symbol - CALL) & OUTSIDE != 0, tail: (symbol - CALL) & TAIL != 0 }
-            }
+            RETURN_SYMBOL => Self::Return,
+            UNWIND_SYMBOL => Self::Unwind,
+            FIRST_BLOCK_SYMBOL.. => Self::Block(TraceBlock(checked_number((symbol - FIRST_BLOCK_SYMBOL).into(), blocks)?)),
+            FIRST_CALL_SYMBOL..FIRST_BLOCK_SYMBOL if symbol - FIRST_CALL_SYMBOL <= OUTSIDE_FLAG | TAIL_FLAG => Self::Call {
+                outside: (symbol - FIRST_CALL_SYMBOL) & OUTSIDE_FLAG != 0,
+                tail: (symbol - FIRST_CALL_SYMBOL) & TAIL_FLAG != 0,
+            },
             _ => return None,
         })
     }
@@ -261,7 +262,7 @@ impl TraceWriter {
 
     /// Returns the number of program blocks of all threads so far.
     pub fn blocks(&self) -> u64 {
-        let pending = |thread: &ThreadBuffer| thread.symbols.iter().filter(|symbol| **symbol >= FIRST).count() as u64;
+        let pending = |thread: &ThreadBuffer| thread.symbols.iter().filter(|symbol| **symbol >= FIRST_BLOCK_SYMBOL).count() as u64;
         self.threads.iter().map(|thread| thread.blocks + pending(thread)).sum()
     }
 
@@ -317,7 +318,7 @@ impl ThreadBuffer {
         // The function that the thread is in; `None` after a call or return.
         let mut current = None;
         for &symbol in &self.symbols {
-            let Some(block) = symbol.checked_sub(FIRST) else {
+            let Some(block) = symbol.checked_sub(FIRST_BLOCK_SYMBOL) else {
                 let event = TraceEvent::from_symbol(symbol.into(), functions.len()).expect("it is the symbol of an event");
                 self.frames.follow(event, |block| functions[block.0 as usize]);
                 current = None;
@@ -361,7 +362,7 @@ impl ThreadWriter<'_> {
     #[inline]
     pub fn push(&mut self, event: TraceEvent) -> Result<(), TraceFileError> {
         self.buffer.symbols.push(event.symbol());
-        if self.buffer.symbols.len() >= BLOCK { self.buffer.flush(self.thread, self.functions, self.writer) } else { Ok(()) }
+        if self.buffer.symbols.len() >= MAX_BLOCK_EVENTS { self.buffer.flush(self.thread, self.functions, self.writer) } else { Ok(()) }
     }
 }
 
@@ -395,7 +396,7 @@ impl TraceFile {
     /// The file cannot be read, or is not a valid trace.
     pub fn open(path: &Path) -> Result<Self, TraceFileError> {
         let reader = Reader::open(path, TRACE_FORMAT)?;
-        let about = reader.about()?;
+        let about = reader.read_description()?;
         let mut end = TraceEnd {
             is_truncated: true,
             notes: vec!["the recording was killed before the trace was complete".to_owned()],
@@ -413,7 +414,7 @@ impl TraceFile {
         let mut pieces = Vec::new();
         for header in reader.blocks().iter().filter(|h| h.kind == TraceBlockKind::Symbols) {
             let inconsistent = || reader.inconsistent(header, "its index contradicts the description of the program");
-            pieces.push(piece(*header, &reader.index(header)?, description.functions.len()).ok_or_else(inconsistent)?);
+            pieces.push(decode_piece(*header, &reader.index(header)?, description.functions.len()).ok_or_else(inconsistent)?);
         }
         // The sort is stable, so that the pieces of a thread stay in order.
         pieces.sort_by_key(|piece| piece.thread.0);
@@ -487,7 +488,7 @@ fn checked_number(number: u64, all: usize) -> Option<u32> {
 }
 
 /// Decodes the index of a block, in a trace with `all` functions; `None` if it is invalid.
-fn piece(header: StoredBlock, index: &[u8], all: usize) -> Option<TracePiece> {
+fn decode_piece(header: StoredBlock, index: &[u8], all: usize) -> Option<TracePiece> {
     let mut rest = Cursor(index);
     let first = rest.number()?;
     let depth = rest.number()?;

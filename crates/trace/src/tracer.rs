@@ -67,7 +67,7 @@ pub fn split() -> io::Result<TracerSplit> {
         }
         process => {
             drop(tracer);
-            Ok(TracerSplit::Client(forward(process, client, &set)?))
+            Ok(TracerSplit::Client(forward_signals(process, client, &set)?))
         }
     }
 }
@@ -100,7 +100,7 @@ impl ClientLink {
 /// Returns the signals that the client forwards because they would otherwise end it, and SIGCHLD, which reports the end of the tracer.
 /// Signals ignored from the start stay ignored, and the client's own faults are not forwarded.
 fn forwarded_signals() -> libc::sigset_t {
-    const OTHERS: [i32; 20] = [
+    const NOT_FORWARDED: [i32; 20] = [
         libc::SIGKILL,
         libc::SIGSTOP,
         libc::SIGTSTP,
@@ -126,7 +126,7 @@ fn forwarded_signals() -> libc::sigset_t {
     // SAFETY: zero is the empty set, to which valid signals are added.
     unsafe {
         let mut set: libc::sigset_t = std::mem::zeroed();
-        let all = (1..=libc::SIGRTMAX()).filter(|signal| !OTHERS.contains(signal) && !is_ignored(*signal));
+        let all = (1..=libc::SIGRTMAX()).filter(|signal| !NOT_FORWARDED.contains(signal) && !is_ignored(*signal));
         for signal in all.chain([libc::SIGCHLD]) {
             libc::sigaddset(&raw mut set, signal);
         }
@@ -135,7 +135,7 @@ fn forwarded_signals() -> libc::sigset_t {
 }
 
 /// Forwards signals until the tracer has ended, and returns its status.
-fn forward(tracer: i32, mut socket: UnixStream, set: &libc::sigset_t) -> io::Result<ExitStatus> {
+fn forward_signals(tracer: i32, mut socket: UnixStream, set: &libc::sigset_t) -> io::Result<ExitStatus> {
     // SAFETY: the kernel reads a valid set, and the new descriptor is owned by the `OwnedFd` alone.
     let signals = unsafe {
         let signals = libc::signalfd(-1, set, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK);

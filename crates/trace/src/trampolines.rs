@@ -16,9 +16,9 @@ use crate::copied_place::CopiedPlace;
 use crate::images::{Image, Images, sites_of};
 use crate::lookups::{TABLE_SIZE, TargetTable};
 use crate::memory::Memory;
-use crate::patches::{InstalledPatch, Relay, jump, short_jump, write};
+use crate::patches::{InstalledPatch, Relay, encode_jump, encode_short_jump, write_patches};
 use crate::ptrace::{self, Registers, Tid};
-use crate::ring_layout::{SAVED_RAX, SAVED_RCX, SAVED_RDX};
+use crate::ring_layout::{SAVED_RAX_OFFSET, SAVED_RCX_OFFSET, SAVED_RDX_OFFSET};
 use crate::rings::{Ring, Rings, code_bytes, thread_positions};
 use crate::run::TraceRun;
 use crate::sink::{Sink, SinkFlow, ThreadNumber};
@@ -30,9 +30,9 @@ use std::ops::Range;
 use trodden_binary::linked::split_address;
 
 /// Offset of the first copy in the area. The system call stub and its arguments precede it.
-const FIRST_COPY: u64 = 4096;
+const FIRST_COPY_OFFSET: u64 = 4096;
 /// Offset, in the area, of the buffer for the path of the rings' file.
-const PATH_BUFFER: u64 = 256;
+const PATH_BUFFER_OFFSET: u64 = 256;
 const TRAP_FLAG: u64 = 0x100;
 /// `si_code` of a trap caused by the trap flag (TRAP_TRACE).
 const TRAP_TRACE: i32 = 2;
@@ -106,7 +106,7 @@ impl Trampolines {
     /// # Errors
     /// An address is not code of the image, its instruction cannot be moved, or there are too many sites.
     pub fn install(subject: &TracedProcess, run: &TraceRun, uses_sleds: bool) -> Result<Self, CollectError> {
-        let rings = Rings::map(subject, subject.area + PATH_BUFFER, subject.area)?;
+        let rings = Rings::map(subject, subject.area + PATH_BUFFER_OFFSET, subject.area)?;
         let mut set = Self {
             areas: Vec::new(),
             sites: vec![0; run.sites.len()],
@@ -138,7 +138,7 @@ impl Trampolines {
         let (jumps, guarded): (HashSet<u64>, HashSet<u64>) = (of_file(&mut run.jumps.iter()), of_file(&mut run.guarded.iter()));
         self.unwatched.extend(of_file(&mut run.unwatched.iter()));
         let (code, blocks) = (code_bytes(&subject.memory, &ranges(&executable.code))?, ranges(&own));
-        let sleds = if self.uses_sleds { sleds::of_blocks(&code, &blocks) } else { HashMap::new() };
+        let sleds = if self.uses_sleds { sleds::find_in_blocks(&code, &blocks) } else { HashMap::new() };
         let mut by_address: HashMap<u64, u32> = HashMap::with_capacity(sites.len());
         for (number, site) in &sites {
             let at = in_memory(*site);
@@ -158,7 +158,7 @@ impl Trampolines {
             thread_positions: &thread_positions,
             table,
         };
-        let first = subject.area + FIRST_COPY;
+        let first = subject.area + FIRST_COPY_OFFSET;
         let copies = copy_blocks(&request, first)?;
         if first + copies.code.len() as u64 > table {
             let max = sites.len() * (table - first) as usize / copies.code.len();
@@ -167,7 +167,7 @@ impl Trampolines {
         subject.memory.write(first, &copies.code)?;
         by_address.iter().for_each(|(address, number)| self.sites[*number as usize] = *address);
         let patches = self.prepare_patches(&copies.patches, &by_address, subject);
-        write(&patches, &subject.memory, |patch| &patch.new_bytes)?;
+        write_patches(&patches, &subject.memory, |patch| &patch.new_bytes)?;
         let targets = TargetTable::new(table, &subject.memory)?;
         let range = first..first + copies.code.len() as u64;
         self.areas.push(CopyArea { range, end: table, places: copies.places, targets });
@@ -206,11 +206,11 @@ impl Trampolines {
         for (address, patch) in patches {
             let address = *address;
             match *patch {
-                Patch::Jump(to) => add(address, to, &jump(address, to), None),
+                Patch::Jump(to) => add(address, to, &encode_jump(address, to), None),
                 Patch::ShortJump { to, relay, host } => {
                     let found = Some(Relay { site: address, address: relay, host });
-                    add(address, to, &short_jump(address, relay), found);
-                    add(relay, to, &jump(relay, to), found);
+                    add(address, to, &encode_short_jump(address, relay), found);
+                    add(relay, to, &encode_jump(relay, to), found);
                     self.relays.insert(relay, numbers[&address]);
                 }
                 Patch::Breakpoint(to) => {
@@ -281,7 +281,7 @@ impl Trampolines {
         match self.place_at(at) {
             CodePlace::At(CopiedPlace::Head { saved: false, .. }) => {
                 let registers = ptrace::registers(thread)?;
-                ptrace::set_registers(thread, &Registers { rcx: self.rings.saved(recorded.ring)?, ..registers })?;
+                ptrace::set_registers(thread, &Registers { rcx: self.rings.saved_rcx(recorded.ring)?, ..registers })?;
                 return Ok(Some(self.drain(thread, sink)?));
             }
             CodePlace::At(CopiedPlace::Missed { jump, .. }) => {
@@ -319,7 +319,7 @@ impl Trampolines {
         }
         if let (CodePlace::At(CopiedPlace::Head { site, saved: false }), Some(recorded)) = (self.place_at(at), self.threads.get(&thread)) {
             let registers = ptrace::registers(thread)?;
-            let (rcx, rip) = (self.rings.saved(recorded.ring)?, self.sites[site as usize]);
+            let (rcx, rip) = (self.rings.saved_rcx(recorded.ring)?, self.sites[site as usize]);
             ptrace::set_registers(thread, &Registers { rcx, rip, ..registers })?;
             return Ok(true);
         }
@@ -413,7 +413,7 @@ impl Trampolines {
 
     /// Removes the patches from a memory: this process's, or that of a child with a copy of it.
     pub fn remove_patches(&self, memory: &Memory) -> io::Result<()> {
-        write(&self.patches, memory, |patch| &patch.original_bytes)
+        write_patches(&self.patches, memory, |patch| &patch.original_bytes)
     }
 
     /// Returns the registers that the program would have without copies, given a place in a copy: its own values, and the place's address
@@ -423,11 +423,11 @@ impl Trampolines {
         let Some(ring) = self.threads.get(&thread).map(|recorded| recorded.ring) else { return Ok(found) };
         match *place {
             CopiedPlace::Head { saved: true, .. } | CopiedPlace::Recorded { saved: true, .. } => {
-                Ok(Registers { rcx: self.rings.saved(ring)?, ..found })
+                Ok(Registers { rcx: self.rings.saved_rcx(ring)?, ..found })
             }
             CopiedPlace::Lookup { saved: true, .. } | CopiedPlace::Missed { .. } => {
                 let word = |offset| self.rings.word(ring, offset);
-                Ok(Registers { rax: word(SAVED_RAX)?, rcx: word(SAVED_RCX)?, rdx: word(SAVED_RDX)?, ..found })
+                Ok(Registers { rax: word(SAVED_RAX_OFFSET)?, rcx: word(SAVED_RCX_OFFSET)?, rdx: word(SAVED_RDX_OFFSET)?, ..found })
             }
             _ => Ok(found),
         }

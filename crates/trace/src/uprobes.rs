@@ -38,7 +38,7 @@ impl Uprobes {
     pub fn attach(binary: &Binary, process: Tid, places: &[(u64, u32)], slots: Option<Range<u64>>) -> Result<Self, CollectError> {
         let no_code = |address: u64| CollectError::NoCode { address, path: binary.path().to_owned() };
         let offsets: Result<Vec<u64>, CollectError> =
-            places.iter().map(|(place, _)| offset(binary, *place).ok_or_else(|| no_code(*place))).collect();
+            places.iter().map(|(place, _)| file_offset(binary, *place).ok_or_else(|| no_code(*place))).collect();
         let numbers: Vec<u64> = places.iter().map(|(_, number)| u64::from(*number)).collect();
         let probes = KernelProbes::attach(binary.path(), &offsets?, &numbers, process).map_err(CollectError::Uprobes)?;
         Ok(Self { probes, slots, threads: HashMap::new() })
@@ -144,7 +144,7 @@ fn is_long_nop(instruction: &Instruction) -> bool {
 }
 
 /// Translates a code address to a file offset.
-pub fn offset(binary: &Binary, address: u64) -> Option<u64> {
+pub fn file_offset(binary: &Binary, address: u64) -> Option<u64> {
     let segment = binary.segments().iter().find(|s| s.is_executable && (s.address..s.address + s.file_size).contains(&address))?;
     Some(segment.file_offset + (address - segment.address))
 }

@@ -1,9 +1,9 @@
-//! What a collector watches in a subject: breakpoints with slots, copies of blocks that record themselves, debug registers, uprobes,
-//! every instruction, or nothing.
+//! What a collector watches in the traced program: breakpoints with slots, copies of blocks that record themselves, debug registers,
+//! uprobes, every instruction, or nothing.
 //!
-//! The loop that follows a subject asks here what a trap means and how a thread resumes. Everything else in that loop is the same for all
-//! collectors.
-// Length: for each event of a subject, one match over the kinds of watching.
+//! The loop that follows the program asks here what a trap means and how a thread resumes. Everything else in that loop is the same for
+//! all collectors.
+// Length: for each event of the program, one match over the kinds of watching.
 
 use crate::CollectError;
 use crate::breakpoints::{BreakpointSite, Breakpoints, SlotProgress};

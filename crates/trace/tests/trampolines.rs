@@ -234,7 +234,7 @@ fn full_rings_lose_no_hits() {
 }
 
 /// Runs a program and returns the number of hits of a function's entry in each thread, with the outcome.
-fn entries(collector: &dyn Collector, source: &str, options: &[&str], function: &str) -> (Vec<usize>, RunOutcome) {
+fn count_entries(collector: &dyn Collector, source: &str, options: &[&str], function: &str) -> (Vec<usize>, RunOutcome) {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("a.c"), source).unwrap();
     let status = Command::new("cc").current_dir(folder.path()).args(options).args(["a.c", "-o", "app"]).status().unwrap();
@@ -265,7 +265,7 @@ fn hundreds_of_concurrent_threads_are_recorded() {
             for (int i = 0; i < 300; i++) pthread_join(t[i], 0);
             return 0;
         }"#;
-    let (found, outcome) = entries(&TrampolineCollector, source, &["-O1", "-pthread"], "met");
+    let (found, outcome) = count_entries(&TrampolineCollector, source, &["-O1", "-pthread"], "met");
     assert_eq!((outcome.followed.status, outcome.followed.threads), (Some(0), 301));
     assert_eq!(found, vec![1; 301]);
 }
@@ -295,7 +295,7 @@ fn half_full_probe_ring_loses_no_hits() {
     }
     let source = "__attribute__((noinline)) static int one(int i) { __asm__ volatile(\"\"); return i & 1; }\n\
         int main(void) { unsigned s = 0; for (int i = 0; i < 400000; i++) s += one(i); return s == 200000 ? 7 : 1; }\n";
-    let (found, outcome) = entries(&UprobeCollector, source, &["-O1"], "one");
+    let (found, outcome) = count_entries(&UprobeCollector, source, &["-O1"], "one");
     assert_eq!((outcome.followed.ending, outcome.followed.asynchronous_signals), (FollowEnding::Exited(7), 0));
     assert_eq!(found, [400_000]);
 }

@@ -160,29 +160,31 @@ impl Following<'_, '_> {
             libc::SYS_madvise if DISCARDS.contains(&third) => vec![memory(first, second, Written)],
             // The size of the shared memory segment is unknown, so assume the largest.
             libc::SYS_shmat if third & libc::SHM_REMAP as u64 != 0 => vec![memory(second, u64::MAX, Replaced)],
-            libc::SYS_write => self.in_memory_file(first, None).map(|at| memory(at, third, Written)).into_iter().collect(),
-            libc::SYS_pwrite64 => self.in_memory_file(first, Some(fourth)).map(|at| memory(at, third, Written)).into_iter().collect(),
+            libc::SYS_write => self.position_in_memory_file(first, None).map(|at| memory(at, third, Written)).into_iter().collect(),
+            libc::SYS_pwrite64 => {
+                self.position_in_memory_file(first, Some(fourth)).map(|at| memory(at, third, Written)).into_iter().collect()
+            }
             libc::SYS_writev | libc::SYS_pwritev | libc::SYS_pwritev2 => {
-                let at = self.in_memory_file(first, (call as i64 != libc::SYS_writev && fourth != u64::MAX).then_some(fourth));
-                let length = || parts(&self.subject.memory, second, third).map(|part| part.1).fold(0, u64::saturating_add);
+                let at = self.position_in_memory_file(first, (call as i64 != libc::SYS_writev && fourth != u64::MAX).then_some(fourth));
+                let length = || vector_buffers(&self.subject.memory, second, third).map(|part| part.1).fold(0, u64::saturating_add);
                 at.map(|at| memory(at, length(), Written)).into_iter().collect()
             }
             libc::SYS_process_vm_writev if first as Tid == self.subject.process || self.tasks.contains_key(&(first as Tid)) => {
-                parts(&self.subject.memory, fourth, fifth).map(|(start, length)| memory(start, length, Written)).collect()
+                vector_buffers(&self.subject.memory, fourth, fifth).map(|(start, length)| memory(start, length, Written)).collect()
             }
             _ => Vec::new(),
         }
     }
 
     /// If a descriptor is `/proc/self/mem`, returns the address of an access to it: `at`, or the descriptor's own position.
-    pub(super) fn in_memory_file(&self, descriptor: u64, at: Option<u64>) -> Option<u64> {
+    pub(super) fn position_in_memory_file(&self, descriptor: u64, at: Option<u64>) -> Option<u64> {
         let position = self.calls.shown.position_in_memory(self.subject.process, descriptor)?;
         Some(at.unwrap_or(position))
     }
 }
 
 /// Yields the address and length of each buffer in an I/O vector.
-pub(super) fn parts(memory: &Memory, vector: u64, count: u64) -> impl Iterator<Item = (u64, u64)> + use<> {
+pub(super) fn vector_buffers(memory: &Memory, vector: u64, count: u64) -> impl Iterator<Item = (u64, u64)> + use<> {
     let words = words(memory, vector, 2 * count.min(MAX_PARTS));
     (0..words.len() / 2).map(move |part| (words[2 * part], words[2 * part + 1]))
 }

@@ -13,9 +13,9 @@ mod fragment;
 mod join;
 mod remainders;
 
-use crate::branch_import::{ImportError, by_unit, image_profiles};
+use crate::branch_import::{ImportError, group_by_unit, image_profiles};
 use crate::probe_graphs::ProbeGraphs;
-use fragment::{Fragment, fragments};
+use fragment::{Fragment, split_into_fragments};
 use join::{Joined, join};
 use remainders::place_remainders;
 use trodden_binary::{AddressSpace, MappedFile, ProbedImage};
@@ -82,7 +82,7 @@ pub fn import_hot_paths(
     let (mut elsewhere, mut losses) = (0, Losses::default());
     for path in paths {
         let before = found.len();
-        fragments(&mut graphs, &place, path, &mut losses, &mut found)?;
+        split_into_fragments(&mut graphs, &place, path, &mut losses, &mut found)?;
         elsewhere += if found.len() == before { path.count } else { 0 };
     }
     if found.is_empty() {
@@ -103,7 +103,7 @@ pub fn import_hot_paths(
 }
 
 fn profile(images: &[ProbedImage], joined: Joined, losses: Losses, descriptors: u64, run: Run) -> Profile {
-    let by_unit = by_unit(images, joined.paths.into_iter().filter(|(_, count)| *count > 0));
+    let by_unit = group_by_unit(images, joined.paths.into_iter().filter(|(_, count)| *count > 0));
     let sampling = BranchSampling {
         source: SamplingSource::HotPaths,
         samples: descriptors,

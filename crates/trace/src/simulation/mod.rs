@@ -73,7 +73,7 @@ pub fn read_all(
     take: &mut dyn FnMut(&Batch) -> Result<()>,
 ) -> Result<SourceNotes> {
     let cannot_write = |path: &Path| format!("cannot write {}", path.display());
-    let about = Recording::of(&opened.origin, &*opened.source);
+    let about = Recording::of_source(&opened.origin, &*opened.source);
     let writer = recording.map(|file| RecordedWriter::new(file.out, &about).map(|writer| (writer, file.path)));
     let mut writer = writer.transpose().context("cannot write a recording")?;
     let mut batch = Batch::default();

@@ -55,7 +55,7 @@ pub fn table_profile(
         ProfileKind::Table => profiler.table_profile(Metric::Frequency, 0).unwrap_or_default(),
         ProfileKind::Complete => profiler.complete_profile(Metric::Frequency).cloned().unwrap_or_default(),
     };
-    let images = images(mappings, store)?;
+    let images = read_images(mappings, store)?;
     let paths = hot_paths(&held, detector, places);
     let imported = import_hot_paths(images, mappings, &paths, run)?;
     log::info!(
@@ -110,7 +110,7 @@ fn report_losses(kind: ProfileKind, detector: &DetectorParameters, imported: &Ho
 }
 
 /// Returns the mapped programs with block addresses.
-fn images(mappings: &[MappedFile], store: Option<&UnitCache>) -> Result<Vec<ProbedImage>> {
+fn read_images(mappings: &[MappedFile], store: Option<&UnitCache>) -> Result<Vec<ProbedImage>> {
     let paths: BTreeSet<&str> = mappings.iter().map(|m| m.path.as_str()).collect();
     let (mut images, mut why) = (Vec::new(), Vec::new());
     for path in paths {
@@ -135,13 +135,13 @@ fn hot_paths(held: &PathProfile, detector: &DetectorParameters, places: &Places)
     let memory = places.memory();
     let hot = |(path, count): (PathDescriptor, u64)| {
         let walk = walk(&memory, detector, &path);
-        HotPath { runs: runs(&walk), exit: walk.exit, count }
+        HotPath { runs: straight_runs(&walk), exit: walk.exit, count }
     };
     held.hottest().into_iter().map(hot).collect()
 }
 
 /// Returns the straight runs of code that a walk followed, each as the addresses of its first and last instruction.
-fn runs(walk: &InstructionWalk) -> Vec<(u64, u64)> {
+fn straight_runs(walk: &InstructionWalk) -> Vec<(u64, u64)> {
     let mut runs: Vec<(u64, u64)> = Vec::new();
     for step in &walk.steps {
         match runs.last_mut() {
