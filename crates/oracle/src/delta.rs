@@ -16,9 +16,9 @@ const RESTARTS: u32 = 16;
 /// Spans of the numbers of a function's executed paths.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Compactness {
-    /// The function.
+    /// The function's name.
     pub function: String,
-    /// Complete paths that were executed.
+    /// Number of complete paths that were executed.
     pub paths: u64,
     /// Span of Ball-Larus numbers: maximum minus minimum, plus one.
     pub ball_larus: u128,
@@ -37,9 +37,9 @@ pub struct Compactness {
 /// Time limits of the search for small spans.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeltaLimits {
-    /// For one function.
+    /// Maximum time for one function.
     pub function: Duration,
-    /// For the complete profile. After this time, the remaining functions get neither other edge orders nor a search.
+    /// Maximum time for the complete profile. After this time, the remaining functions get neither other edge orders nor a search.
     pub profile: Duration,
 }
 

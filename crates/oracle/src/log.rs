@@ -21,7 +21,7 @@ const MAX_LOG_BYTES: u64 = 2 << 30;
 /// Number of 8-byte words before the records.
 const HEADER_WORDS: usize = 2;
 
-/// A step of an activation.
+/// A step of an activation, which is one execution of a function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum LogStep {
     /// The first block of the function starts.
@@ -71,7 +71,7 @@ fn read_log(file: &Path) -> Result<Vec<u64>, OracleError> {
     Ok(words.map(|b| u64::from_le_bytes(b.try_into().expect("eight bytes"))).filter(|w| *w != 0).collect())
 }
 
-/// Counts from a log, for all functions.
+/// The counts of all functions, derived from a log.
 #[derive(Debug)]
 pub struct LogReplay {
     /// Indexed by unit and by function in the unit's map.
@@ -81,7 +81,7 @@ pub struct LogReplay {
 /// A path: its blocks, whether it starts after a cut edge, and the edge by which it ends (`None` if it is unfinished).
 type PathShape = (Vec<u32>, bool, Option<u32>);
 
-/// Counts from a log, for one function.
+/// The counts of one function, derived from a log.
 #[derive(Debug, Default)]
 struct Observed {
     counters: BTreeMap<u64, u64>,
@@ -96,7 +96,7 @@ struct Observed {
 
 struct LogWalk<'a> {
     map: &'a FunctionMap,
-    /// For each node, its outgoing edges without `Reach` edges.
+    /// For each node, its outgoing edges, except `Reach` edges.
     out: Vec<Vec<u32>>,
     /// For each edge, its value; `None` if the edge is not in the acyclic graph.
     real: Vec<Option<i64>>,

@@ -50,7 +50,7 @@ pub struct FunctionProbes {
 }
 
 impl NodeNumbers {
-    /// How many numbers have been assigned.
+    /// Returns how many numbers have been assigned.
     pub fn count(&self) -> u32 {
         self.next
     }
@@ -261,7 +261,7 @@ impl FunctionProber<'_, '_> {
         self.probes.before.entry(at).or_default().push_str(&text);
     }
 
-    /// Inserts a log record other than the execution of a block. Does nothing when counting.
+    /// Inserts the log record of a step other than the execution of a block. Does nothing if the probes are counters.
     fn record(&mut self, at: usize, what: &str, node: u32) {
         if self.purpose == ProbePurpose::Log {
             self.insert_before(at, format!("  call void @__oracle_{what}(i64 %oracle.token, i64 {})\n", self.first + node));

@@ -18,9 +18,9 @@ pub enum RandomLanguage {
 /// A random program.
 #[derive(Clone, Debug)]
 pub struct RandomProgram {
-    /// Its language.
+    /// The program's language.
     pub language: RandomLanguage,
-    /// Its source.
+    /// The program's source text.
     pub text: String,
 }
 
@@ -41,7 +41,7 @@ impl RandomNumbers {
         z ^ (z >> 31)
     }
 
-    /// A number below `n`.
+    /// Returns a number below `n`.
     pub fn below(&mut self, n: u64) -> u64 {
         self.next() % n
     }
@@ -199,7 +199,7 @@ impl ProgramWriter {
         self.push_line("}");
     }
 
-    /// A block with a `setjmp` that `longjmp` returns to. Control leaves the block only at its end.
+    /// Writes a block with a `setjmp` that `longjmp` returns to. Control leaves the block only at its end.
     fn setjmp_block(&mut self) {
         let target = self.dice.below(self.functions as u64);
         let other = self.dice.below(self.functions as u64);
@@ -214,7 +214,7 @@ impl ProgramWriter {
         }
     }
 
-    /// A state machine of several indirect branches with the same targets; control also falls through to some of these targets.
+    /// Writes a state machine of several indirect branches with the same targets. Control also falls through to some of these targets.
     fn indirect_branches(&mut self, volatile: bool) {
         let states = 3 + self.dice.below(4);
         let f = self.function;
@@ -245,7 +245,7 @@ impl ProgramWriter {
         self.push_line(&format!("out{f}: ; }}"));
     }
 
-    /// A sequence of branches with more paths than an array of counters can have.
+    /// Writes a sequence of branches with more paths than an array of counters can have.
     fn many_branches(&mut self) {
         let count = 8 + self.dice.below(9);
         for i in 0..count {
@@ -266,7 +266,7 @@ impl ProgramWriter {
         self.push_line(&format!("if (fuel-- > 0 && twist(a) % 4) goto {label};"));
     }
 
-    /// A loop through two labels, both of which can be entered from outside.
+    /// Writes a loop through two labels, both of which can be entered from outside.
     fn loop_with_two_entries(&mut self) {
         let f = self.function;
         let (condition, leave) = (self.condition(), self.condition());
@@ -280,7 +280,7 @@ impl ProgramWriter {
         self.push_line(&format!("behind{f}: d++;"));
     }
 
-    /// A loop whose body contains case labels of a switch around it, as in Duff's device.
+    /// Writes a loop whose body contains case labels of a switch around it, as in Duff's device.
     fn loop_entered_by_switch(&mut self) {
         let condition = self.condition();
         self.push_line("switch (a % 4) { case 0: do { a += 5; case 1: b = twist(b);");

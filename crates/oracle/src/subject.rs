@@ -17,9 +17,9 @@ use trodden_unit::{Identity, InstrumentedImage, UnitCache, UnitMap};
 pub struct Subject {
     /// The instrumented program.
     pub program: PathBuf,
-    /// Its units, in link order.
+    /// The program's units, in link order.
     pub units: Vec<SubjectUnit>,
-    /// The command that links it.
+    /// The command that links the program.
     pub link: LinkCommand,
     /// The folder for the oracle's files.
     pub folder: PathBuf,
@@ -30,11 +30,11 @@ pub struct Subject {
 /// A compilation unit of the program.
 #[derive(Debug)]
 pub struct SubjectUnit {
-    /// Its identity.
+    /// The unit's identity.
     pub identity: Identity,
-    /// Its map.
+    /// The unit's map.
     pub map: UnitMap,
-    /// Its bitcode, before instrumentation.
+    /// The unit's bitcode, before instrumentation.
     pub bitcode: PathBuf,
 }
 
@@ -45,7 +45,7 @@ pub struct LinkCommand {
     pub driver: &'static str,
     /// The folder in which the driver runs.
     pub directory: PathBuf,
-    /// Its arguments.
+    /// The driver's arguments.
     pub arguments: Vec<LinkArgument>,
 }
 
@@ -157,7 +157,7 @@ impl Subject {
         Ok(ProbedProgram { program, functions, slots: count })
     }
 
-    /// Compiles a variant of a unit, with trodden's probes if `probes` is true.
+    /// Compiles a module derived from a unit, with trodden's probes if `probes` is true.
     ///
     /// # Errors
     /// clang fails, or an input of the build cannot be read.
@@ -194,7 +194,7 @@ impl Subject {
         }
     }
 
-    /// The path of a file derived from a unit.
+    /// Returns the path of a file derived from a unit.
     pub fn file(&self, unit: &SubjectUnit, purpose: &str, extension: &str) -> PathBuf {
         self.folder.join(format!("{}.{purpose}.{extension}", unit.identity))
     }

@@ -22,18 +22,18 @@ pub struct TextModule<'a> {
 
 /// A defined function.
 pub struct TextFunction {
-    /// Its name, as in a unit's map.
+    /// The function's name, as in a unit's map.
     pub name: String,
-    /// Its basic blocks, in the order of the text.
+    /// The function's basic blocks, in the order of the text.
     pub blocks: Vec<TextBlock>,
 }
 
 /// A basic block.
 #[derive(Default)]
 pub struct TextBlock {
-    /// Its label; the entry block may have none.
+    /// The block's label; the entry block may have none.
     pub label: Option<String>,
-    /// Indices of the first lines of its instructions.
+    /// Indices of the first lines of the block's instructions.
     pub instructions: Vec<usize>,
 }
 
@@ -116,14 +116,14 @@ impl<'a> TextModule<'a> {
     }
 }
 
-/// The operation of an instruction: its first word after `%result = `.
+/// Returns the operation of an instruction: its first word after `%result = `.
 pub fn opcode(line: &str) -> &str {
     let operation = operation(line);
     let end = operation.find([' ', ',']).unwrap_or(operation.len());
     &operation[..end]
 }
 
-/// An instruction without `%result = `.
+/// Returns an instruction without `%result = `.
 fn operation(line: &str) -> &str {
     let line = line.trim_start();
     match line.starts_with('%') {
@@ -132,13 +132,13 @@ fn operation(line: &str) -> &str {
     }
 }
 
-/// The name of an instruction's result, with its `%`.
+/// Returns the name of an instruction's result, with its `%`.
 pub fn result_name(line: &str) -> Option<&str> {
     let line = line.trim_start();
     line.starts_with('%').then(|| line.split(" = ").next()).flatten()
 }
 
-/// The marker of a call instruction: `tail`, `musttail`, `notail` or an empty string. `None` if the line is not a call.
+/// Returns the marker of a call instruction: `tail`, `musttail`, `notail` or an empty string. `None` if the line is not a call.
 pub fn call_kind(line: &str) -> Option<&str> {
     let operation = operation(line);
     match opcode(line) {
@@ -158,8 +158,8 @@ pub fn is_codeless(line: &str) -> bool {
     call_kind(line).is_some() && callee_of(line).is_some_and(|name| CODELESS.iter().any(|m| name.starts_with(m)))
 }
 
-/// The function that a line calls, declares or defines: the first name followed by a parenthesis. `None` for indirect calls and inline
-/// assembly.
+/// Returns the function that a line calls, declares or defines: the first name followed by a parenthesis. `None` for indirect calls and
+/// inline assembly.
 pub fn callee_of(line: &str) -> Option<String> {
     let bytes = line.as_bytes();
     let mut at = 0;
@@ -179,7 +179,7 @@ pub fn callee_of(line: &str) -> Option<String> {
     None
 }
 
-/// The name that starts at an index, without quotes, and the index of its end.
+/// Returns the name that starts at an index, without quotes, and the index of its end.
 fn name_at(bytes: &[u8], start: usize) -> (String, usize) {
     if bytes.get(start) == Some(&b'"') {
         let end = closing_quote(bytes, start);

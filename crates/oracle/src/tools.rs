@@ -43,7 +43,7 @@ impl Toolkit {
         Ok(Toolkit { llvm, plugin, runtime })
     }
 
-    /// A command that runs an LLVM tool.
+    /// Returns a command that runs an LLVM tool.
     pub fn command(&self, tool: &str) -> Command {
         let mut command = Command::new(self.llvm.join(tool));
         command.env_remove("TRODDEN_OUTPUT").env_remove(SETTINGS_VARIABLE).env_remove(EXPERIMENT_VARIABLE);

@@ -12,25 +12,25 @@ use trodden_unit::{FunctionMap, MapError};
 /// How much of the field's execution is untested.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct UntestedExecution {
-    /// Complete paths that the tests executed.
+    /// Number of complete paths that the tests executed.
     pub tested_paths: u64,
-    /// Complete paths that the field executed.
+    /// Number of complete paths that the field executed.
     pub executed_paths: u64,
-    /// Complete paths that the field executed and the tests did not.
+    /// Number of complete paths that the field executed and the tests did not.
     pub untested_paths: u64,
-    /// Executions of complete paths in the field.
+    /// Number of executions of complete paths in the field.
     pub executions: u128,
-    /// Executions of untested paths in the field.
+    /// Number of executions of untested paths in the field.
     pub untested_executions: u128,
-    /// Functions with untested paths.
+    /// Number of functions with untested paths.
     pub functions: u64,
-    /// Edges of untested paths that the tests did not execute.
+    /// Number of edges of untested paths that the tests did not execute.
     pub untested_edges: u64,
-    /// Functions with untested edges.
+    /// Number of functions with untested edges.
     pub functions_with_untested_edges: u64,
-    /// Untested paths in functions without untested edges.
+    /// Number of untested paths in functions without untested edges.
     pub untested_paths_in_functions_without_untested_edges: u64,
-    /// Untested paths without untested edges.
+    /// Number of untested paths without untested edges.
     pub all_edges_tested: u64,
 }
 

@@ -69,7 +69,6 @@ fn counts_are_exact_if_the_switch_is_on() {
     assert!(functions > 5 * seeds().len());
 }
 
-/// Irreducible loops, here entered by `goto`, are counted exactly.
 #[test]
 fn loops_with_two_entries_are_counted_exactly() {
     let text = "#include <stdio.h>\n\
