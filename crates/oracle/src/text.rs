@@ -38,8 +38,9 @@ pub struct TextBlock {
 }
 
 /// Functions that create a process and therefore return twice.
-const FORKS: [&str; 8] = ["fork", "_Fork", "__fork", "__libc_fork", "forkpty", "vfork", "__vfork", "daemon"];
-const CODELESS: [&str; 6] = ["llvm.lifetime.", "llvm.dbg.", "llvm.assume", "llvm.fake.use", "llvm.pseudoprobe", "llvm.invariant."];
+const FORK_FUNCTIONS: [&str; 8] = ["fork", "_Fork", "__fork", "__libc_fork", "forkpty", "vfork", "__vfork", "daemon"];
+const CODELESS_INTRINSICS: [&str; 6] =
+    ["llvm.lifetime.", "llvm.dbg.", "llvm.assume", "llvm.fake.use", "llvm.pseudoprobe", "llvm.invariant."];
 
 impl<'a> TextModule<'a> {
     /// Parses the printer's output.
@@ -101,15 +102,15 @@ impl<'a> TextModule<'a> {
 
     /// Returns true if a call may return twice.
     pub fn returns_twice(&self, call: &str) -> bool {
-        self.has(call, &self.twice) || callee_of(call).is_some_and(|name| FORKS.contains(&name.as_str()))
+        self.has_attribute(call, &self.twice) || callee_of(call).is_some_and(|name| FORK_FUNCTIONS.contains(&name.as_str()))
     }
 
     /// Returns true if a call is known not to return.
     pub fn never_returns(&self, call: &str) -> bool {
-        self.has(call, &self.noreturn)
+        self.has_attribute(call, &self.noreturn)
     }
 
-    fn has(&self, call: &str, groups: &HashSet<u32>) -> bool {
+    fn has_attribute(&self, call: &str, groups: &HashSet<u32>) -> bool {
         let own = attribute_groups_of(call);
         let named = callee_of(call).and_then(|name| self.attributes.get(&name));
         own.iter().chain(named.into_iter().flatten()).any(|g| groups.contains(g))
@@ -155,7 +156,7 @@ pub fn is_intrinsic(line: &str) -> bool {
 
 /// Returns true if a line calls an intrinsic that generates no code.
 pub fn is_codeless(line: &str) -> bool {
-    call_kind(line).is_some() && callee_of(line).is_some_and(|name| CODELESS.iter().any(|m| name.starts_with(m)))
+    call_kind(line).is_some() && callee_of(line).is_some_and(|name| CODELESS_INTRINSICS.iter().any(|m| name.starts_with(m)))
 }
 
 /// Returns the function that a line calls, declares or defines: the first name followed by a parenthesis. `None` for indirect calls and
@@ -166,7 +167,7 @@ pub fn callee_of(line: &str) -> Option<String> {
     while at < bytes.len() {
         match bytes[at] {
             sigil @ (b'@' | b'%') => {
-                let (name, end) = name_at(bytes, at + 1);
+                let (name, end) = parse_name_at(bytes, at + 1);
                 if bytes.get(end) == Some(&b'(') {
                     return (sigil == b'@').then_some(name);
                 }
@@ -180,7 +181,7 @@ pub fn callee_of(line: &str) -> Option<String> {
 }
 
 /// Returns the name that starts at an index, without quotes, and the index of its end.
-fn name_at(bytes: &[u8], start: usize) -> (String, usize) {
+fn parse_name_at(bytes: &[u8], start: usize) -> (String, usize) {
     if bytes.get(start) == Some(&b'"') {
         let end = closing_quote(bytes, start);
         return (unescape(&bytes[start + 1..end]), end + 1);
@@ -216,7 +217,7 @@ fn unescape(bytes: &[u8]) -> String {
 
 fn label_of(line: &str) -> String {
     match line.as_bytes().first() {
-        Some(b'"') => name_at(line.as_bytes(), 0).0,
+        Some(b'"') => parse_name_at(line.as_bytes(), 0).0,
         _ => line.split(':').next().unwrap_or(line).to_owned(),
     }
 }

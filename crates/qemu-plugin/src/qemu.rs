@@ -64,7 +64,7 @@ unsafe extern "C" {
 ///
 /// # Safety
 /// The instruction must belong to a block that QEMU is translating. The bytes are valid during the translation.
-pub unsafe fn code<'a>(instruction: *const QemuInstruction) -> &'a [u8] {
+pub unsafe fn instruction_bytes<'a>(instruction: *const QemuInstruction) -> &'a [u8] {
     // SAFETY: QEMU returns the address and the size of bytes that stay valid during the translation.
     unsafe { std::slice::from_raw_parts(qemu_plugin_insn_data(instruction).cast(), qemu_plugin_insn_size(instruction)) }
 }
