@@ -28,8 +28,8 @@ pub fn seize_all(session: &Session) -> Result<Vec<Tid>, CollectError> {
             }
         }
         for thread in fresh {
-            // Request only exit events for now: the thread may be inside a system call, where nothing can be injected. `stop_seized_thread` sets
-            // the other options.
+            // Request only exit events for now: the thread may be inside a system call, where nothing can be injected.
+            // `stop_seized_thread` sets the other options.
             match ptrace::seize(thread, ptrace::EXIT_EVENTS) {
                 Ok(()) => session.add_thread(thread, false),
                 Err(_) if has_ended(thread) => continue,

@@ -26,8 +26,8 @@ impl Session {
         status & 0x7f == libc::SIGSYS
     }
 
-    /// Makes a system call in a stopped thread, and returns its result. `at` is the address of a copy of [`SYSCALL_STUB`]; without one, the stub
-    /// is written temporarily to `memory` at the thread's position. Mappings are entered in the journal.
+    /// Makes a system call in a stopped thread, and returns its result. `at` is the address of a copy of [`SYSCALL_STUB`]; without one, the
+    /// stub is written temporarily to `memory` at the thread's position. Mappings are entered in the journal.
     ///
     /// # Errors
     /// The thread is gone, or the program filters its system calls.
