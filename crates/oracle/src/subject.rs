@@ -119,7 +119,7 @@ impl Subject {
         Ok(Subject { program: program.to_owned(), units, link, folder: folder.to_owned(), inputs })
     }
 
-    /// Returns the subject with a unit store as the source of its build inputs.
+    /// Returns the program under test with a unit store as the source of its build inputs.
     #[must_use]
     pub fn with_inputs_of(self, store: &UnitCache) -> Subject {
         Subject { inputs: store.inputs(), ..self }

@@ -213,8 +213,8 @@ impl<'a> Copier<'a> {
         self.request.blocks[..before].last().filter(|b| b.contains(&site)).map(|b| b.end)
     }
 
-    /// Assigns a relay (a jump in the bytes of another block) to each site that has room for a two-byte jump but not for a five-byte one,
-    /// where possible. `sites` is sorted by address.
+    /// Assigns a relay (a jump in the bytes of another block), where possible, to each site that has room for a two-byte jump but not for a
+    /// five-byte one. `sites` is sorted by address.
     fn place_relays(&mut self, sites: &[(u64, u32)]) {
         let request = self.request;
         let is_plain = |site: u64| !request.guarded.contains(&site) && !request.sleds.contains(&site);

@@ -252,7 +252,7 @@ impl Reader {
         symbols.ok_or_else(|| self.inconsistent(header, "its symbols are malformed"))
     }
 
-    /// The error for a block whose contents contradict the rest of the file.
+    /// Returns the error for a block whose contents contradict the rest of the file.
     pub fn inconsistent(&self, header: &StoredBlock, what: &'static str) -> TraceFileError {
         TraceFileError::Inconsistent { path: self.path.clone(), offset: header.offset, what }
     }

@@ -80,7 +80,7 @@ fn load_constant(to: u8, kind: u8, value: u64) -> [u64; 2] {
     [encode_instruction(0x18, to, kind, 0, value as u32 as i32), encode_instruction(0, 0, 0, 0, (value >> 32) as i32)]
 }
 
-/// A program that writes a [`Hit`] to the ring, and stops the thread if the ring is half full.
+/// Builds a program that writes a [`Hit`] to the ring, and stops the thread if the ring is half full.
 fn build_program(ring: &OwnedFd) -> io::Result<Vec<u64>> {
     let numbers = std::fs::metadata("/proc/self/ns/pid")?;
     let ring = ring.as_raw_fd() as u64;

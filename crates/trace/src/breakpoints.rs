@@ -34,7 +34,7 @@ struct FileBreakpoints {
     start: u64,
     /// Site indexes by offset from `start`.
     site_indexes: Vec<u32>,
-    /// The address range of its slots.
+    /// The address range of the file's slots.
     area: Range<u64>,
     first_site: usize,
     site_count: usize,
@@ -63,11 +63,11 @@ struct PlacedSite {
 /// How far a thread in a slot has executed the slot's instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SlotProgress {
-    /// Not at all; this is the instruction's address in the image.
+    /// The thread has not executed the instruction, which has this address in the image.
     NotExecuted(u64),
-    /// Completely; this is where the thread continues in the image.
+    /// The thread has executed the instruction, and continues at this address in the image.
     Executed(u64),
-    /// In part, which is possible for calls.
+    /// The thread has executed a part of the instruction, which is possible for calls.
     Partial,
 }
 
@@ -188,7 +188,7 @@ impl Breakpoints {
         self.sites[site.0 as usize].block
     }
 
-    /// The slot at which a thread that has hit a site resumes.
+    /// Returns the slot at which a thread that has hit a site resumes.
     pub fn slot(&self, site: BreakpointSite) -> u64 {
         self.sites[site.0 as usize].slot
     }

@@ -181,7 +181,7 @@ impl CodeGuard {
         }
     }
 
-    /// Pages in the data view, ascending.
+    /// Returns the pages in the data view, ascending.
     pub fn data_pages(&self) -> Vec<u64> {
         let mut pages: Vec<u64> = self.pages.iter().filter(|(_, state)| state.shows_data).map(|(page, _)| *page).collect();
         pages.sort_unstable();
@@ -284,7 +284,7 @@ mod tests {
         guard.set_code_view(0x1000);
         (0..10_000).for_each(|_| guard.note_data_read(&(0x1000..0x1001), true));
         assert!(guard.take_data().is_empty());
-        // Scattered reads from a table in a different page.
+        // Read a table in a different page at scattered offsets.
         let read = |guard: &mut CodeGuard, n: u32| {
             guard.note_data_read(&(0x2000 + u64::from(n % 7) * 256..0x3000), true);
             guard.take_data()

@@ -181,7 +181,7 @@ fn release_changed_pages(watch: &mut Watch, subject: &TracedProcess, run: &Trace
     Ok(())
 }
 
-/// The code ranges of a program in memory.
+/// Returns the code ranges of a program in memory.
 fn code_ranges_in_memory(executable: &Executable, subject: &TracedProcess) -> Vec<Range<u64>> {
     executable.code.iter().map(|c| c.start.wrapping_add(subject.bias)..c.end.wrapping_add(subject.bias)).collect()
 }
@@ -196,8 +196,8 @@ impl Drop for SetOnDrop<'_> {
 
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// Sets `ended` and interrupts the thread that follows a subject as soon as the collection is to end: on request (`stop`) or after the time
-/// `limit`. `ended` belongs to this run alone, so that the run's limit does not end other runs.
+/// Sets `ended` and interrupts the thread that follows the program as soon as the collection is to end: on request (`stop`) or after the
+/// time `limit`. `ended` belongs to this run alone, so that the run's limit does not end other runs.
 fn wake_at_end(waiting: SignalWait, stop: &AtomicBool, (is_over, ended): (&AtomicBool, &AtomicBool), limit: Option<Duration>) {
     let begun = Instant::now();
     while !is_over.load(Ordering::Relaxed) {

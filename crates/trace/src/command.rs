@@ -1,7 +1,7 @@
 //! The tracer process of a command that traces: the effect of signals that its client (the process that the user started) receives, and
 //! when the tracer may end.
 //!
-//! | traced subject | effect of a signal |
+//! | traced | effect of a signal |
 //! |---|---|
 //! | nothing (planning, merging) | ends the command |
 //! | a running process | ends the trace, which is kept; a second signal ends the command |
@@ -134,7 +134,7 @@ fn tracer() -> &'static Tracer {
     TRACER.get().expect("commands that trace call `in_tracer` or `in_this_process` first")
 }
 
-/// The launcher, which starts the programs to be traced.
+/// Returns the launcher, which starts the programs to be traced.
 pub fn launcher() -> &'static Arc<Launcher> {
     &tracer().launcher
 }

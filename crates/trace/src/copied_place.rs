@@ -10,7 +10,7 @@ pub enum CopiedPlace {
         /// True if the program's `rcx` is in the ring.
         saved: bool,
     },
-    /// After the site is recorded and before its first instruction is executed.
+    /// Between the recording of the site and its first instruction.
     Recorded {
         site: u32,
         /// True if the program's `rcx` is in the ring.

@@ -13,7 +13,7 @@ pub enum CollectError {
     Executable {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it, as a verb phrase.
+        /// What is wrong with the file, as a verb phrase.
         fault: String,
     },
     /// The program cannot be started or followed.

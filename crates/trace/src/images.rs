@@ -106,7 +106,7 @@ impl Images {
         &self.0[self.0.len() - 1]
     }
 
-    /// The areas that were mapped for libraries.
+    /// Returns the areas that were mapped for libraries.
     pub fn areas(&self) -> impl Iterator<Item = Range<u64>> {
         self.0[1..].iter().map(|image| image.area..image.area + AREA_SIZE)
     }

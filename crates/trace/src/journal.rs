@@ -91,7 +91,7 @@ pub struct CodeChanges {
 struct PageChange {
     before: Box<[u8; PAGE_SIZE]>,
     after: Box<[u8; PAGE_SIZE]>,
-    /// From the first to the last byte that was ever changed.
+    /// Offsets from the first to the last byte that was ever changed.
     bytes: Range<usize>,
 }
 
@@ -122,14 +122,14 @@ impl CodeChanges {
         }
     }
 
-    /// The changed pages, each from its first to its last changed byte.
+    /// Returns the changed pages, each from its first to its last changed byte.
     pub fn spans(&self) -> impl Iterator<Item = Range<u64>> {
         let has_change = |page: &PageChange| page.bytes.clone().any(|offset| page.is_changed(offset));
         let changed = self.pages.iter().filter(move |(_, page)| has_change(page));
         changed.map(|(start, page)| start + page.bytes.start as u64..start + page.bytes.end as u64)
     }
 
-    /// The parts of a range with changes, one for each page.
+    /// Returns the parts of a range with changes, one for each page.
     pub fn spans_in(&self, range: &Range<u64>) -> impl Iterator<Item = Range<u64>> + use<'_> {
         let range = range.clone();
         let first = range.start & !(PAGE_SIZE as u64 - 1);

@@ -14,11 +14,13 @@
 //! | `lookups.rs`, `unknown_targets.rs` | indirect jumps in such blocks |
 //! | `rings.rs`, `ring_layout.rs` | the buffers that such blocks write to |
 //! | `folder.rs`, `fresh_folder.rs` | a copy of a folder mounted over the original; a new one for each run |
+//! | `run.rs`, `sink.rs`, `error.rs` | one traced run, the consumer of its hits, and its errors |
 //! | `outputs.rs` | the output of runs through pipes |
 //! | `session.rs`, `injection.rs`, `journal.rs` | all changes to the traced process, and their undoing |
 //! | `hidden_patches.rs`, `code_guard.rs` | reads of patched code by the program itself |
+//! | `kept_signals.rs`, `signal_state.rs` | the signal state that a program expects, in spite of the trace |
 //! | `images.rs` | the program and the watched libraries in memory |
-//! | `subject.rs`, `memory.rs`, `mappings.rs`, `stack.rs` | the traced process, its memory and its stacks |
+//! | `attach.rs`, `subject.rs`, `memory.rs`, `mappings.rs`, `stack.rs` | the traced process, its memory and its stacks |
 //! | `repeat.rs`, `calls.rs` | repeatable runs, and detection of divergence |
 //! | `shown_mappings.rs` | what a program reads about its own mappings |
 //! | `block_file.rs`, `partial.rs`, `trace_file.rs`, `symbols.rs` | file formats of partial traces and traces |

@@ -136,7 +136,7 @@ impl PartialTrace {
         Ok(Self { reader, end })
     }
 
-    /// The end of the run; `None` if the trace is truncated.
+    /// Returns how the run ended; `None` if the trace is truncated.
     pub fn end(&self) -> Option<&PartialEnd> {
         self.end.as_ref()
     }
@@ -147,7 +147,7 @@ impl PartialTrace {
         symbols.map(|h| h.stream + 1).max().unwrap_or(0)
     }
 
-    /// The symbols of a thread, read block by block.
+    /// Returns the symbols of a thread, which are read block by block.
     pub fn stream(&self, thread: ThreadNumber) -> impl Iterator<Item = Result<u64, TraceFileError>> + '_ {
         let headers = self.reader.blocks().iter().filter(move |h| h.kind == TraceBlockKind::Symbols && h.stream == thread.0);
         headers.flat_map(|header| match self.reader.symbols(header) {

@@ -268,7 +268,7 @@ pub fn set_signal_information(thread: Tid, information: &libc::siginfo_t) -> io:
     request(libc::PTRACE_SETSIGINFO, thread, 0, std::ptr::from_ref(information) as usize)
 }
 
-/// Where a stopped thread is in a system call.
+/// The state of a stopped thread with respect to system calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CallStop {
     /// The call is about to start.

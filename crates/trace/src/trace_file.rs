@@ -266,7 +266,7 @@ impl TraceWriter {
         self.threads.iter().map(|thread| thread.blocks + pending(thread)).sum()
     }
 
-    /// Opens the trace that has been written so far, instead of finishing the file.
+    /// Returns the size of the file in bytes so far.
     pub fn read_back(mut self) -> Result<TraceFile, TraceFileError> {
         for (thread, buffer) in (0..).zip(&mut self.threads) {
             buffer.flush(thread, &self.functions, &mut self.writer)?;
@@ -353,7 +353,7 @@ pub struct ThreadWriter<'w> {
 }
 
 impl ThreadWriter<'_> {
-    /// Number of the thread's events so far.
+    /// Returns the number of the thread's events so far.
     pub fn events(&self) -> u64 {
         self.buffer.events + self.buffer.symbols.len() as u64
     }

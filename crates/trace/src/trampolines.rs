@@ -223,7 +223,7 @@ impl Trampolines {
         all
     }
 
-    /// The address range of the rings.
+    /// Returns the address range of the rings.
     pub fn span(&self) -> Range<u64> {
         self.rings.span()
     }

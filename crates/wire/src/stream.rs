@@ -7,8 +7,8 @@
 // stream file  RawHeader (kind STREAM_FILE) ... regions, one or more per thread
 // region       0              64           SHADOW_BYTES     RING_OFFSET                    REGION_WORDS * 8
 //              | RegionStream | shadow stack | limit slot | | chunk 0 | ... | chunk SLOTS-1 | slack | holder, lost
-// chunk        0             64                CHUNK_BYTES
-//              | ChunkHeader | events, then zeros |
+// chunk        0                   64                CHUNK_BYTES
+//              | StreamChunkHeader | events, then zeros |
 //
 // - The *cursor* of a thread ([`STREAM_SYMBOL`]) is the address of its next event. An event is written by an addition to the cursor (one
 //   instruction, so that a signal handler in between loses nothing) and a store. If the cursor was a multiple of [`CHUNK_BYTES`], or 0,

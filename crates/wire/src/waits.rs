@@ -7,7 +7,7 @@
 // Files of a recording:
 //
 // <process>.process   lines of text: clock anchors, rank, communicators, mapped images, memory shared with others
-// <process>.threads   extents, each with an ExtentHeader and chunks without gaps; a chunk has a ChunkHeader and records
+// <process>.threads   extents, each with an ExtentHeader and chunks without gaps; a chunk has a WaitsChunkHeader and records
 //
 // - `<process>` consists of the process id and the start time, so a process that executes a different program starts new files.
 // - An extent belongs to one process and starts at a multiple of [`EXTENT_ALIGNMENT`]. Zeros between two extents are an extent whose

@@ -154,7 +154,7 @@ pub fn follow(
 }
 
 impl Followed {
-    /// File addresses of code that was not watched to the end.
+    /// Returns the file addresses of code that was not watched to the end.
     pub fn released_code(&self) -> impl Iterator<Item = Range<u64>> {
         self.changed_code.iter().chain(&self.read_code).cloned()
     }
@@ -281,7 +281,7 @@ impl Following<'_, '_> {
         }
     }
 
-    /// Handles an event. An error is kept until the subject has been detached.
+    /// Handles an event. An error is kept until the program has been detached.
     fn handle(&mut self, thread: Tid, what: PtraceStop) -> SinkFlow {
         match self.handle_stop(thread, what).or_else(unless_killed) {
             Ok(flow) => flow,
@@ -374,7 +374,7 @@ impl Following<'_, '_> {
                 false => FollowEnding::Exited(libc::WEXITSTATUS(status)),
             };
         }
-        // Unrecorded threads continue by themselves.
+        // The collection does not wait for the end of unrecorded threads.
         self.tasks.retain(|_, task| matches!(task.role, Role::Recorded(_)));
         Ok(())
     }
@@ -388,7 +388,7 @@ impl Following<'_, '_> {
         self.subject.session.listen(thread)
     }
 
-    /// Notes the position of a thread that is about to end. The thread's memory still exists.
+    /// Records the call stack of a thread that is about to end, while its memory still exists.
     fn handle_ending(&mut self, thread: Tid, role: Role) -> Result<(), CollectError> {
         self.tasks.entry(thread).and_modify(|task| task.is_ending = true);
         if let Role::Recorded(number) = role {

@@ -129,7 +129,7 @@ impl Following<'_, '_> {
                     stopped.push((other, PtraceStop::Interrupted));
                 }
                 Ok(what) => stopped.push((other, what)),
-                // The thread has ended; its exit event is queued.
+                // The thread has ended, and its exit event is queued.
                 Err(e) if e.raw_os_error() == Some(libc::ESRCH) => {}
                 Err(e) => return Err(e.into()),
             }
