@@ -20,26 +20,26 @@ use trodden_trace::{BranchImport, import};
 /// How windows of branches are sampled.
 #[derive(Clone, Copy, Debug)]
 pub struct Sampler {
-    /// Branches in a window.
+    /// Number of branches in a window.
     pub size: usize,
-    /// Average number of branches skipped between windows.
+    /// Average number of branches that are skipped between windows.
     pub interval: u64,
 }
 
 /// The outcome of a comparison.
 #[derive(Clone, Debug, Default)]
 pub struct BranchFindings {
-    /// Functions that were executed.
+    /// Number of functions that were executed.
     pub executed: usize,
-    /// Functions with block sequences that could not be decoded, and the number of such sequences. These functions are not compared.
+    /// Functions with block sequences that could not be decoded, each with the number of such sequences. These functions are not compared.
     pub uncertain: Vec<(String, u64)>,
     /// Functions whose addresses are unknown, each with the reason. These functions are not compared.
     pub without_addresses: Vec<String>,
-    /// Counters that differ in the compared functions.
+    /// Descriptions of the counters that differ in the compared functions.
     pub differences: Vec<String>,
     /// For each sampler, the overlap of its estimates with the counts, from 0 to 1. It is 1 if every path has the same share in both.
     pub overlaps: Vec<f64>,
-    /// Branches that do not start where the previous branch leads.
+    /// Number of branches that do not start where the previous branch leads.
     pub broken: u64,
 }
 
@@ -92,7 +92,8 @@ pub fn check(
     Ok(findings)
 }
 
-/// Compares counts with the counts that a trace gives. Both programs must have their units in the same order.
+/// Compares the counts of a program's counters with those reconstructed from a trace. Both programs must have their units in the same
+/// order.
 pub fn compare(subject: &Subject, counts: &[UnitCounts], traced: &BranchImport) -> BranchFindings {
     let losses = traced.profile.sampling.as_ref().and_then(|s| s.branches()).map_or_else(Default::default, |s| s.losses);
     let (uncertain, without_addresses) = (traced.uncertain.clone(), traced.functions_without_addresses.clone());
@@ -119,9 +120,9 @@ pub fn compare(subject: &Subject, counts: &[UnitCounts], traced: &BranchImport) 
     findings
 }
 
-/// Finds counters whose estimate exceeds the upper bound for a window after every branch. Each execution of a path adds `size` to the
-/// estimate if the path fits into a window, and nothing otherwise. The bound allows one more execution, because windows at the start of the
-/// trace are shorter.
+/// Finds counters whose estimate, from windows taken after every branch, exceeds an upper bound. Each execution of a path adds `size` to
+/// the estimate if the path fits into a window, and nothing otherwise. The bound allows one more execution, because windows at the start of
+/// the trace are shorter.
 fn estimates_above_bound(subject: &Subject, counts: &[UnitCounts], sampled: &Profile, size: u64) -> Vec<String> {
     let mut found = Vec::new();
     for ((unit, counted), other) in subject.units.iter().zip(counts).zip(&sampled.images[0].units) {
@@ -136,7 +137,7 @@ fn estimates_above_bound(subject: &Subject, counts: &[UnitCounts], sampled: &Pro
     found
 }
 
-/// The overlap of two distributions: the sum over all paths of the smaller of the path's two shares of executions.
+/// Returns the overlap of two distributions: the sum over all paths of the smaller of the path's two shares of executions.
 fn overlap(subject: &Subject, counts: &[UnitCounts], sampled: &Profile) -> f64 {
     let mut weights: Vec<(f64, f64)> = Vec::new();
     for ((unit, counted), other) in subject.units.iter().zip(counts).zip(&sampled.images[0].units) {

@@ -25,11 +25,11 @@ pub struct CheckVariant {
 /// The outcome of a check.
 #[derive(Clone, Debug, Default)]
 pub struct CheckFindings {
-    /// Functions compared.
+    /// Number of compared functions.
     pub functions: usize,
-    /// Functions with unfinished paths.
+    /// Number of functions with unfinished paths.
     pub unfinished: usize,
-    /// Functions that were also checked against LLVM's edge profile.
+    /// Number of functions that were also checked against LLVM's edge profile.
     pub verified_by_pgo: usize,
     /// Descriptions of all differences.
     pub differences: Vec<String>,

@@ -25,7 +25,7 @@ pub fn count_blocks(
     run: &SubjectRun,
 ) -> Result<(SubjectOutcome, ProbedProgram, Vec<u64>), OracleError> {
     let probed = subject.with_probes(tools, ProbePurpose::Counts, 0, false)?;
-    let file = fresh_file(subject)?;
+    let file = prepare_counts_file(subject)?;
     let outcome = run.execute(&probed.program, &[("ORACLE_FILE", &file)])?;
     let counts = read_counts(&file)?;
     Ok((outcome, probed, counts))
@@ -38,14 +38,14 @@ pub fn count_blocks(
 /// A tool fails, the program cannot be run, or a map is corrupt.
 pub fn verify_in_one_run(subject: &Subject, tools: &Toolkit, run: &SubjectRun) -> Result<(SubjectOutcome, CountVerdict), OracleError> {
     let probed = subject.with_probes(tools, ProbePurpose::Counts, 0, true)?;
-    let file = fresh_file(subject)?;
+    let file = prepare_counts_file(subject)?;
     let both = subject.reread(&probed.program)?;
     let (outcome, paths) = both.count_paths(run, &[("ORACLE_FILE", &file)])?;
     let verdict = check(&both, &paths, &probed, &read_counts(&file)?)?;
     Ok((outcome, verdict))
 }
 
-fn fresh_file(subject: &Subject) -> Result<PathBuf, OracleError> {
+fn prepare_counts_file(subject: &Subject) -> Result<PathBuf, OracleError> {
     let file = subject.folder.join("block-counts");
     if file.exists() {
         fs::remove_file(&file).map_err(OracleError::file(&file))?;

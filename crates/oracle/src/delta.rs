@@ -11,14 +11,14 @@ use trodden_selective::{Budget, Classification, NumberOptions, SearchEnd, number
 use trodden_unit::MapError;
 
 /// Number of additional edge orders that preferential numbering tries for [`Compactness::restarted`].
-const RESTARTS: u32 = 16;
+const RESTART_COUNT: u32 = 16;
 
 /// Spans of the numbers of a function's executed paths.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Compactness {
-    /// The function.
+    /// The function's name.
     pub function: String,
-    /// Complete paths that were executed.
+    /// Number of complete paths that were executed.
     pub paths: u64,
     /// Span of Ball-Larus numbers: maximum minus minimum, plus one.
     pub ball_larus: u128,
@@ -37,9 +37,9 @@ pub struct Compactness {
 /// Time limits of the search for small spans.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeltaLimits {
-    /// For one function.
+    /// Maximum time for one function.
     pub function: Duration,
-    /// For the complete profile. After this time, the remaining functions get neither other edge orders nor a search.
+    /// Maximum time for the complete profile. After this time, the remaining functions get neither other edge orders nor a search.
     pub profile: Duration,
 }
 
@@ -61,7 +61,7 @@ pub fn measure(profile: &Profile, limits: DeltaLimits) -> Result<Vec<Compactness
         let span = |restarts: u32| preferential(&dag, &paths, restarts).ok().map(|p| p.span);
         let published = span(0);
         let (is_late, is_minimal) = (started.elapsed() >= limits.profile, published == Some(ids.len() as u64));
-        let restarted = if is_late || is_minimal { published } else { span(RESTARTS) };
+        let restarted = if is_late || is_minimal { published } else { span(RESTART_COUNT) };
         let paths = ids.len() as u64;
         let mut row = Compactness {
             function: function.name.clone(),
@@ -76,7 +76,8 @@ pub fn measure(profile: &Profile, limits: DeltaLimits) -> Result<Vec<Compactness
         if !row.proven && !is_late {
             let search_started = Instant::now();
             let stop = || search_started.elapsed() >= limits.function;
-            let options = NumberOptions { restarts: RESTARTS, budget: Budget { steps: u64::MAX, stop: &stop }, ..NumberOptions::default() };
+            let options =
+                NumberOptions { restarts: RESTART_COUNT, budget: Budget { steps: u64::MAX, stop: &stop }, ..NumberOptions::default() };
             let set = InterestingSet::from_ids(&dag, &numbering, &ids).map_err(|e| inconsistent(e.to_string()))?;
             let weights = vec![1.0; dag.edges().len()];
             if let Ok(labelling) = number(NumberingScheme::PppOptimal, &dag, &weights, &set, &options)

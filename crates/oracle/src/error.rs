@@ -34,9 +34,9 @@ pub enum OracleError {
     /// A command failed.
     #[error("`{command}` failed:\n{message}")]
     Failed {
-        /// Its command line.
+        /// The command line.
         command: String,
-        /// Its exit status and error output.
+        /// The command's exit status and error output.
         message: String,
     },
     /// A function's text does not match its map.

@@ -10,17 +10,17 @@ use trodden_unit::{FunctionMap, MapError};
 /// The outcome of a comparison.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct InterestingFindings {
-    /// Functions that count interesting paths.
+    /// Number of functions that count interesting paths.
     pub functions: usize,
-    /// Functions that count all paths instead of interesting ones.
+    /// Number of functions that count all paths instead of interesting ones.
     pub counting_all: usize,
-    /// Interesting paths.
+    /// Number of interesting paths.
     pub paths: usize,
-    /// Interesting paths that were executed.
+    /// Number of interesting paths that were executed.
     pub executed: usize,
-    /// Executions of interesting paths.
+    /// Number of executions of interesting paths.
     pub executions: u128,
-    /// Executions of all other paths.
+    /// Number of executions of all other paths.
     pub others: u128,
     /// Sum of the absolute differences between the two counts of each interesting path.
     pub misplaced: u128,

@@ -21,7 +21,7 @@ const MAX_LOG_BYTES: u64 = 2 << 30;
 /// Number of 8-byte words before the records.
 const HEADER_WORDS: usize = 2;
 
-/// A step of an activation.
+/// A step of an activation, which is one execution of a function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum LogStep {
     /// The first block of the function starts.
@@ -71,19 +71,19 @@ fn read_log(file: &Path) -> Result<Vec<u64>, OracleError> {
     Ok(words.map(|b| u64::from_le_bytes(b.try_into().expect("eight bytes"))).filter(|w| *w != 0).collect())
 }
 
-/// Counts from a log, for all functions.
+/// The counts of all functions, derived from a log.
 #[derive(Debug)]
 pub struct LogReplay {
     /// Indexed by unit and by function in the unit's map.
-    units: Vec<Vec<Observed>>,
+    units: Vec<Vec<ObservedCounts>>,
 }
 
 /// A path: its blocks, whether it starts after a cut edge, and the edge by which it ends (`None` if it is unfinished).
 type PathShape = (Vec<u32>, bool, Option<u32>);
 
-/// Counts from a log, for one function.
+/// The counts of one function, derived from a log.
 #[derive(Debug, Default)]
-struct Observed {
+struct ObservedCounts {
     counters: BTreeMap<u64, u64>,
     paths: BTreeMap<PathShape, u64>,
     blocks: Vec<u64>,
@@ -96,7 +96,7 @@ struct Observed {
 
 struct LogWalk<'a> {
     map: &'a FunctionMap,
-    /// For each node, its outgoing edges without `Reach` edges.
+    /// For each node, its outgoing edges, except `Reach` edges.
     out: Vec<Vec<u32>>,
     /// For each edge, its value; `None` if the edge is not in the acyclic graph.
     real: Vec<Option<i64>>,
@@ -130,10 +130,10 @@ impl LogReplay {
             walks.push(unit.map.functions.iter().map(LogWalk::new).collect());
             owner.extend(functions.iter().enumerate().map(|(f, probes)| (probes.first, u, f)));
         }
-        let mut observed: Vec<Vec<Observed>> = walks.iter().map(|unit| unit.iter().map(LogWalk::no_counts).collect()).collect();
+        let mut observed: Vec<Vec<ObservedCounts>> = walks.iter().map(|unit| unit.iter().map(LogWalk::zero_counts).collect()).collect();
         let mut running: BTreeMap<u32, Activation> = BTreeMap::new();
         for &record in records {
-            let (token, step, number) = parse(record)?;
+            let (token, step, number) = parse_record(record)?;
             let at = owner
                 .partition_point(|o| o.0 <= number)
                 .checked_sub(1)
@@ -150,13 +150,13 @@ impl LogReplay {
             if (activation.unit, activation.function) != (unit, function) {
                 return Err(corrupt("a step belongs to an activation of a different function"));
             }
-            if walk.step(activation, step, node, observed) {
+            if walk.process_step(activation, step, node, observed) {
                 running.remove(&token);
             }
         }
         for activation in running.into_values() {
             let (unit, function) = (activation.unit, activation.function);
-            walks[unit][function].leave_unfinished(activation, &mut observed[unit][function]);
+            walks[unit][function].end_activation(activation, &mut observed[unit][function]);
         }
         Ok(LogReplay { units: observed })
     }
@@ -183,7 +183,7 @@ fn corrupt(what: &str) -> OracleError {
     OracleError::Unusable { path: "log of steps".into(), what: what.into() }
 }
 
-fn parse(record: u64) -> Result<(u32, LogStep, u32), OracleError> {
+fn parse_record(record: u64) -> Result<(u32, LogStep, u32), OracleError> {
     let step = match record >> 29 & 7 {
         0 => LogStep::Enter,
         1 => LogStep::Block,
@@ -217,14 +217,14 @@ impl<'a> LogWalk<'a> {
         LogWalk { map, out, real, leave, enter, reach }
     }
 
-    fn no_counts(&self) -> Observed {
-        Observed { blocks: vec![0; self.map.blocks.len()], edges: vec![0; self.map.graph.edge_count()], ..Observed::default() }
+    fn zero_counts(&self) -> ObservedCounts {
+        ObservedCounts { blocks: vec![0; self.map.blocks.len()], edges: vec![0; self.map.graph.edge_count()], ..ObservedCounts::default() }
     }
 
     /// Processes a step. Returns true if it ends the activation.
-    fn step(&self, activation: &mut Activation, step: LogStep, node: u32, observed: &mut Observed) -> bool {
+    fn process_step(&self, activation: &mut Activation, step: LogStep, node: u32, observed: &mut ObservedCounts) -> bool {
         match step {
-            LogStep::Enter => self.arrive(activation, node, observed),
+            LogStep::Enter => self.enter_node(activation, node, observed),
             LogStep::Block if self.map.blocks[node as usize].kind == BlockKind::Continuation => {
                 // After a second return, the path that was in progress stays unfinished.
                 if !activation.is_between_paths {
@@ -233,9 +233,9 @@ impl<'a> LogWalk<'a> {
                 activation.sum = self.enter[node as usize].unwrap_or(0);
                 activation.path.clear();
                 activation.starts_after_cut = true;
-                self.arrive(activation, node, observed);
+                self.enter_node(activation, node, observed);
             }
-            LogStep::Block => self.go_to(activation, node, observed),
+            LogStep::Block => self.follow_edges_to(activation, node, observed),
             LogStep::ReturnsTwice => match self.find_edge(node, |e| self.map.graph.kind(e) == EdgeKind::ReturnsTwice) {
                 Some(edge) => self.take_edge(activation, edge, observed),
                 None => observed
@@ -260,7 +260,7 @@ impl<'a> LogWalk<'a> {
     }
 
     /// Follows the edges to a block, through dispatch blocks and landings if necessary.
-    fn go_to(&self, activation: &mut Activation, to: u32, observed: &mut Observed) {
+    fn follow_edges_to(&self, activation: &mut Activation, to: u32, observed: &mut ObservedCounts) {
         activation.in_tail_call = false;
         let Some(&from) = activation.path.last() else {
             observed.contradictions.push(format!("block {to} was executed without a block before it"));
@@ -291,27 +291,27 @@ impl<'a> LogWalk<'a> {
         None
     }
 
-    fn take_edge(&self, activation: &mut Activation, edge: u32, observed: &mut Observed) {
+    fn take_edge(&self, activation: &mut Activation, edge: u32, observed: &mut ObservedCounts) {
         let e = edge as usize;
         observed.edges[e] += 1;
         let flow = self.map.graph.edge(Edge(edge));
         let ends = flow.to == self.map.exit();
         match (self.real[e], self.leave[e]) {
-            (Some(value), _) if ends => self.complete(activation, activation.sum + value, edge, observed),
+            (Some(value), _) if ends => self.complete_path(activation, activation.sum + value, edge, observed),
             (Some(value), _) => activation.sum += value,
             (None, Some(value)) => {
-                self.complete(activation, activation.sum + value, edge, observed);
+                self.complete_path(activation, activation.sum + value, edge, observed);
                 activation.sum = self.enter[flow.to.index()].unwrap_or(0);
                 activation.starts_after_cut = true;
             }
             (None, None) => observed.contradictions.push(format!("edge {edge} was taken, but no path contains it")),
         }
         if !ends && flow.kind != EdgeKind::ReturnsTwice {
-            self.arrive(activation, flow.to.0, observed);
+            self.enter_node(activation, flow.to.0, observed);
         }
     }
 
-    fn arrive(&self, activation: &mut Activation, node: u32, observed: &mut Observed) {
+    fn enter_node(&self, activation: &mut Activation, node: u32, observed: &mut ObservedCounts) {
         activation.is_between_paths = false;
         activation.path.push(node);
         observed.blocks[node as usize] += 1;
@@ -323,14 +323,14 @@ impl<'a> LogWalk<'a> {
         }
     }
 
-    fn complete(&self, activation: &mut Activation, id: i64, edge: u32, observed: &mut Observed) {
+    fn complete_path(&self, activation: &mut Activation, id: i64, edge: u32, observed: &mut ObservedCounts) {
         *observed.counters.entry(id as u64).or_default() += 1;
         let path = std::mem::take(&mut activation.path);
         *observed.paths.entry((path, activation.starts_after_cut, Some(edge))).or_default() += 1;
         activation.is_between_paths = true;
     }
 
-    fn record_unfinished(&self, activation: &mut Activation, observed: &mut Observed) {
+    fn record_unfinished(&self, activation: &mut Activation, observed: &mut ObservedCounts) {
         let path = std::mem::take(&mut activation.path);
         let at = path.last().copied().unwrap_or(0);
         if self.reach[at as usize].is_none() {
@@ -340,20 +340,20 @@ impl<'a> LogWalk<'a> {
     }
 
     /// Processes an activation that was still running at the end of the log.
-    fn leave_unfinished(&self, mut activation: Activation, observed: &mut Observed) {
+    fn end_activation(&self, mut activation: Activation, observed: &mut ObservedCounts) {
         if activation.in_tail_call {
             // The tail call has replaced the function's frame, so trodden counts the returning block.
             let from = *activation.path.last().expect("a block made the call");
             let to = self.find_edge(from, |_| true).map(|e| self.map.graph.to(Edge(e)).0).expect("the block jumps to a return");
-            self.go_to(&mut activation, to, observed);
-            self.step(&mut activation, LogStep::End, to, observed);
+            self.follow_edges_to(&mut activation, to, observed);
+            self.process_step(&mut activation, LogStep::End, to, observed);
         } else if !activation.is_between_paths {
             self.record_unfinished(&mut activation, observed);
         }
     }
 }
 
-fn verify_counters(function: &FunctionMap, observed: &Observed, counts: &UnitCounts, verdict: &mut CountVerdict) {
+fn verify_counters(function: &FunctionMap, observed: &ObservedCounts, counts: &UnitCounts, verdict: &mut CountVerdict) {
     for what in &observed.contradictions {
         verdict.differences.push(CountDifference { function: function.name.clone(), what: what.clone() });
     }
@@ -374,7 +374,7 @@ fn verify_counters(function: &FunctionMap, observed: &Observed, counts: &UnitCou
     }
 }
 
-fn verify_paths(function: &FunctionMap, observed: &Observed, paths: &FunctionPaths, verdict: &mut CountVerdict) {
+fn verify_paths(function: &FunctionMap, observed: &ObservedCounts, paths: &FunctionPaths, verdict: &mut CountVerdict) {
     let name = &function.name;
     for (at, (trodden, oracle)) in paths.blocks.iter().zip(&observed.blocks).enumerate() {
         verdict.compare(name, || format!("block {at}"), *trodden, *oracle);

@@ -126,19 +126,19 @@ fn run(task: OracleTask) -> Result<ExitCode, OracleError> {
             print!("{}", random::program(seed).text);
             Ok(ExitCode::SUCCESS)
         }
-        OracleTask::Interesting { full, interesting } => interesting_paths(&full, &interesting),
-        OracleTask::Untested { tests, field } => untested_paths(&tests, &field),
+        OracleTask::Interesting { full, interesting } => compare_interesting_paths(&full, &interesting),
+        OracleTask::Untested { tests, field } => find_untested_paths(&tests, &field),
         OracleTask::Delta { profile, limit_ms, total_s } => {
-            compact_numberings(&profile, DeltaLimits { function: Duration::from_millis(limit_ms), profile: Duration::from_secs(total_s) })
+            measure_numberings(&profile, DeltaLimits { function: Duration::from_millis(limit_ms), profile: Duration::from_secs(total_s) })
         }
-        OracleTask::Branches { output, window, interval, command } => branches(&output, window, interval, &command),
+        OracleTask::Branches { output, window, interval, command } => write_branches(&output, window, interval, &command),
         OracleTask::Check { store, report, log, command } => trial::check(&trial::Trial { store, report, log, command }),
-        OracleTask::File { sources, options } => files(&sources, &options),
-        OracleTask::Random { seeds, first, keep } => random_programs(first..first + seeds, keep),
+        OracleTask::File { sources, options } => check_files(&sources, &options),
+        OracleTask::Random { seeds, first, keep } => check_random_programs(first..first + seeds, keep),
     }
 }
 
-fn interesting_paths(full: &Path, interesting: &Path) -> Result<ExitCode, OracleError> {
+fn compare_interesting_paths(full: &Path, interesting: &Path) -> Result<ExitCode, OracleError> {
     let found = compare(&Profile::read(full)?, &Profile::read(interesting)?)?;
     let text = serde_json::json!({
         "functions": found.functions,
@@ -154,7 +154,7 @@ fn interesting_paths(full: &Path, interesting: &Path) -> Result<ExitCode, Oracle
     Ok(ExitCode::SUCCESS)
 }
 
-fn untested_paths(tests: &Path, field: &Path) -> Result<ExitCode, OracleError> {
+fn find_untested_paths(tests: &Path, field: &Path) -> Result<ExitCode, OracleError> {
     let found = untested::compare(&Profile::read(tests)?, &Profile::read(field)?)?;
     let text = serde_json::json!({
         "tested_paths": found.tested_paths,
@@ -172,7 +172,7 @@ fn untested_paths(tests: &Path, field: &Path) -> Result<ExitCode, OracleError> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn compact_numberings(profile: &Path, limits: DeltaLimits) -> Result<ExitCode, OracleError> {
+fn measure_numberings(profile: &Path, limits: DeltaLimits) -> Result<ExitCode, OracleError> {
     for row in delta::measure(&Profile::read(profile)?, limits)? {
         let line = serde_json::json!({
             "function": row.function,
@@ -189,7 +189,7 @@ fn compact_numberings(profile: &Path, limits: DeltaLimits) -> Result<ExitCode, O
     Ok(ExitCode::SUCCESS)
 }
 
-fn branches(output: &Path, window: Option<usize>, interval: u64, command: &[OsString]) -> Result<ExitCode, OracleError> {
+fn write_branches(output: &Path, window: Option<usize>, interval: u64, command: &[OsString]) -> Result<ExitCode, OracleError> {
     let (program, arguments) = command.split_first().expect("the command line requires a program");
     let here = std::env::current_dir().map_err(OracleError::file(Path::new(".")))?;
     let mut trace = Vec::new();
@@ -203,7 +203,7 @@ fn branches(output: &Path, window: Option<usize>, interval: u64, command: &[OsSt
     Ok(ExitCode::from(status as u8))
 }
 
-fn files(sources: &[PathBuf], options: &[String]) -> Result<ExitCode, OracleError> {
+fn check_files(sources: &[PathBuf], options: &[String]) -> Result<ExitCode, OracleError> {
     let folder = tempfile::tempdir().map_err(OracleError::file(&std::env::temp_dir()))?;
     let tools = Toolkit::prepare(folder.path())?;
     let is_c = sources.iter().all(|s| s.extension().is_some_and(|e| e == "c"));
@@ -221,7 +221,7 @@ fn files(sources: &[PathBuf], options: &[String]) -> Result<ExitCode, OracleErro
     Ok(ExitCode::from(u8::from(differences > 0)))
 }
 
-fn random_programs(seeds: std::ops::Range<u64>, keep: Option<PathBuf>) -> Result<ExitCode, OracleError> {
+fn check_random_programs(seeds: std::ops::Range<u64>, keep: Option<PathBuf>) -> Result<ExitCode, OracleError> {
     let folder = tempfile::tempdir().map_err(OracleError::file(&std::env::temp_dir()))?;
     let tools = Toolkit::prepare(folder.path())?;
     let (mut checked, mut functions, mut unfinished, mut by_pgo, mut wrong) = (0, 0, 0, 0, 0);

@@ -20,17 +20,17 @@ use trodden_profile::FunctionPaths;
 use trodden_unit::{BlockKind, FunctionMap};
 
 /// Options that restrict the profile to edge counts, and make the counts exact when threads share counters.
-const OPTIONS: [&str; 3] = ["-disable-vp", "-pgo-instr-select=false", "-instrprof-atomic-counter-update-all"];
+const EDGE_PROFILE_OPTIONS: [&str; 3] = ["-disable-vp", "-pgo-instr-select=false", "-instrprof-atomic-counter-update-all"];
 
 /// LLVM's counts for a function: of blocks by label, and of edges by pair of labels.
 #[derive(Debug, Default)]
-struct Dump {
+struct CountDump {
     blocks: HashMap<String, u64>,
     edges: HashMap<(String, String), u64>,
 }
 
 struct UnitDump {
-    dumps: HashMap<String, Dump>,
+    dumps: HashMap<String, CountDump>,
     /// Functions that have a profile.
     profiled: HashSet<String>,
     /// Functions whose profile LLVM rejects as a mismatch.
@@ -47,7 +47,7 @@ pub fn check(
     run: &SubjectRun,
     left_by_tail_call: &[String],
 ) -> Result<(SubjectOutcome, CountVerdict), OracleError> {
-    let both = subject.reread(&build(subject, tools)?)?;
+    let both = subject.reread(&build_program(subject, tools)?)?;
     let raw = subject.folder.join("pgo.profraw");
     let (outcome, paths) = both.count_paths(run, &[("LLVM_PROFILE_FILE", &raw)])?;
     if fs::metadata(&raw).map_or(0, |m| m.len()) == 0 {
@@ -57,7 +57,7 @@ pub fn check(
         };
         return Ok((outcome, verdict));
     }
-    let profile = merge(subject, tools, &raw)?;
+    let profile = merge_profile(subject, tools, &raw)?;
     let profiled = profiled_functions(tools, &profile)?;
     let read = subject.units.iter().map(|unit| dump_unit(subject, unit, tools, &profile, &profiled)).collect::<Result<Vec<_>, _>>()?;
     let mut verdict = CountVerdict::default();
@@ -90,14 +90,21 @@ fn linked_copies<'a>(subject: &'a Subject, paths: &[UnitCounts]) -> HashMap<&'a 
     kept
 }
 
-fn build(subject: &Subject, tools: &Toolkit) -> Result<PathBuf, OracleError> {
+fn build_program(subject: &Subject, tools: &Toolkit) -> Result<PathBuf, OracleError> {
     let mut objects = HashMap::new();
     for unit in &subject.units {
-        let (named, counting, object) = (named_module(subject, unit), counting_module(subject, unit), subject.file(unit, "pgo", "o"));
+        let (named, counting, object) =
+            (named_module_path(subject, unit), counting_module_path(subject, unit), subject.derived_file(unit, "pgo", "o"));
         fs::write(&counting, prepare_module(&tools.disassemble(&unit.bitcode)?, unit)).map_err(OracleError::file(&counting))?;
         run(tools.command("opt").args(["-passes=function(instnamer)", "-S"]).arg(&counting).arg("-o").arg(&named))?;
-        run(tools.command("opt").args(OPTIONS).args(["-passes=pgo-instr-gen,instrprof", "-S"]).arg(&named).arg("-o").arg(&counting))?;
-        subject.object(tools, unit, &counting, &object, true)?;
+        run(tools
+            .command("opt")
+            .args(EDGE_PROFILE_OPTIONS)
+            .args(["-passes=pgo-instr-gen,instrprof", "-S"])
+            .arg(&named)
+            .arg("-o")
+            .arg(&counting))?;
+        subject.compile_unit(tools, unit, &counting, &object, true)?;
         objects.insert(unit.identity, object);
     }
     let program = subject.folder.join("pgo");
@@ -107,7 +114,7 @@ fn build(subject: &Subject, tools: &Toolkit) -> Result<PathBuf, OracleError> {
 }
 
 /// Writes LLVM's profile again in the last destructor, since LLVM writes it before the destructors of static objects run.
-const WRITER: &str = "\
+const PROFILE_WRITER_SOURCE: &str = "\
 #include <stdlib.h>
 #include <unistd.h>
 int __llvm_profile_write_file(void);
@@ -121,23 +128,23 @@ __attribute__((destructor(101))) static void write_at_the_end(void) {
 
 fn build_profile_writer(subject: &Subject, tools: &Toolkit) -> Result<PathBuf, OracleError> {
     let (source, object) = (subject.folder.join("writer.c"), subject.folder.join("writer.o"));
-    fs::write(&source, WRITER).map_err(OracleError::file(&source))?;
+    fs::write(&source, PROFILE_WRITER_SOURCE).map_err(OracleError::file(&source))?;
     run(tools.command("clang").args(["-O2", "-fPIC", "-c"]).arg(&source).arg("-o").arg(&object))?;
     Ok(object)
 }
 
-fn merge(subject: &Subject, tools: &Toolkit, raw: &Path) -> Result<PathBuf, OracleError> {
+fn merge_profile(subject: &Subject, tools: &Toolkit, raw: &Path) -> Result<PathBuf, OracleError> {
     let merged = subject.folder.join("pgo.profdata");
     run(tools.command("llvm-profdata").arg("merge").arg(raw).arg("-o").arg(&merged))?;
     Ok(merged)
 }
 
-fn counting_module(subject: &Subject, unit: &SubjectUnit) -> PathBuf {
-    subject.file(unit, "pgo", "ll")
+fn counting_module_path(subject: &Subject, unit: &SubjectUnit) -> PathBuf {
+    subject.derived_file(unit, "pgo", "ll")
 }
 
-fn named_module(subject: &Subject, unit: &SubjectUnit) -> PathBuf {
-    subject.file(unit, "named", "ll")
+fn named_module_path(subject: &Subject, unit: &SubjectUnit) -> PathBuf {
+    subject.derived_file(unit, "named", "ll")
 }
 
 /// Gives the module a unique source name, which distinguishes local functions in the profile, and removes `optnone`, since blocks of
@@ -168,14 +175,14 @@ fn dump_unit(
     profile: &Path,
     profiled: &HashSet<String>,
 ) -> Result<UnitDump, OracleError> {
-    let named = named_module(subject, unit);
+    let named = named_module_path(subject, unit);
     let mut opt = tools.command("opt");
-    opt.args(OPTIONS).args(["-passes=pgo-instr-use", "-pgo-view-raw-counts=text", "-disable-output"]);
+    opt.args(EDGE_PROFILE_OPTIONS).args(["-passes=pgo-instr-use", "-pgo-view-raw-counts=text", "-disable-output"]);
     let mut file = std::ffi::OsString::from("-pgo-test-profile-file=");
     file.push(profile);
     let output = run(opt.arg(file).arg(&named))?;
     let messages = String::from_utf8_lossy(&output.stderr).into_owned();
-    let counting = counting_module(subject, unit);
+    let counting = counting_module_path(subject, unit);
     let text = fs::read_to_string(&counting).map_err(OracleError::file(&counting))?;
     let labels = TextModule::read(&text)
         .functions
@@ -188,7 +195,7 @@ fn dump_unit(
 }
 
 /// Parses the dumps of all functions in the output of `opt`.
-fn parse_dumps(messages: &str) -> HashMap<String, Dump> {
+fn parse_dumps(messages: &str) -> HashMap<String, CountDump> {
     let mut all = HashMap::new();
     for part in messages.split("pgo-view-raw-counts: ").skip(1) {
         let (name, rest) = part.split_once('\n').unwrap_or((part, ""));
@@ -197,7 +204,7 @@ fn parse_dumps(messages: &str) -> HashMap<String, Dump> {
     all
 }
 
-fn parse_dump(text: &str) -> Dump {
+fn parse_dump(text: &str) -> CountDump {
     let mut names = HashMap::new();
     let mut blocks = HashMap::new();
     let mut edges: Vec<(u32, u32, u64)> = Vec::new();
@@ -215,14 +222,14 @@ fn parse_dump(text: &str) -> Dump {
             }
         }
     }
-    assemble(&names, &blocks, &edges)
+    assemble_dump(&names, &blocks, &edges)
 }
 
 fn parse_count(text: &str) -> Option<u64> {
     text.split_once("Count=")?.1.trim().parse().ok()
 }
 
-fn assemble(names: &HashMap<u32, String>, blocks: &HashMap<u32, u64>, edges: &[(u32, u32, u64)]) -> Dump {
+fn assemble_dump(names: &HashMap<u32, String>, blocks: &HashMap<u32, u64>, edges: &[(u32, u32, u64)]) -> CountDump {
     let blocks = blocks.iter().filter_map(|(i, count)| Some((names.get(i)?.clone(), *count))).collect();
     let mut sums = HashMap::new();
     for (from, to, count) in edges {
@@ -230,7 +237,7 @@ fn assemble(names: &HashMap<u32, String>, blocks: &HashMap<u32, u64>, edges: &[(
             *sums.entry((from.clone(), to.clone())).or_default() += count;
         }
     }
-    Dump { blocks, edges: sums }
+    CountDump { blocks, edges: sums }
 }
 
 fn verify_function(
@@ -251,7 +258,7 @@ fn verify_function(
     }
     verdict.functions += 1;
     verdict.executed += usize::from(executed);
-    let nothing = Dump::default();
+    let nothing = CountDump::default();
     let dump = read.dumps.get(&function.name).unwrap_or(&nothing);
     let labels = &read.labels[&function.name];
     let name = |node: u32| &labels[node as usize];

@@ -50,7 +50,7 @@ pub struct FunctionProbes {
 }
 
 impl NodeNumbers {
-    /// How many numbers have been assigned.
+    /// Returns how many numbers have been assigned.
     pub fn count(&self) -> u32 {
         self.next
     }
@@ -81,7 +81,7 @@ pub fn insert_probes(
         let at = *place.get(function.name.as_str()).ok_or_else(|| mismatch("the unit's bitcode does not define it".into()))?;
         let first = numbers.assign(function.blocks.len());
         let mut prober = FunctionProber { module: &module, map: function, purpose, first, probes: &mut probes, numbers, tails: Vec::new() };
-        prober.insert(&module.functions[at]).map_err(mismatch)?;
+        prober.insert_in_function(&module.functions[at]).map_err(mismatch)?;
         probed.push(FunctionProbes { first, tails: prober.tails });
     }
     Ok((probes.into_text(&module, purpose), probed))
@@ -145,7 +145,7 @@ struct FunctionProber<'a, 'b> {
 }
 
 impl FunctionProber<'_, '_> {
-    fn insert(&mut self, function: &TextFunction) -> Result<(), String> {
+    fn insert_in_function(&mut self, function: &TextFunction) -> Result<(), String> {
         let mut nodes: Vec<Vec<u32>> = Vec::new();
         for (i, block) in self.map.blocks.iter().enumerate() {
             match block.kind {
@@ -182,12 +182,12 @@ impl FunctionProber<'_, '_> {
         let first = if nodes[0] == 0 { self.entry_probe() } else { self.block_probe(nodes[0]) };
         self.insert_before(start, first);
         for (i, call) in calls.into_iter().enumerate() {
-            self.record(call, "twice", nodes[i]);
+            self.insert_log_record(call, "twice", nodes[i]);
             let continuation = self.block_probe(nodes[i + 1]);
             self.probes.after.entry(call).or_default().push_str(&continuation);
         }
         if let Some(at) = end {
-            self.record(at, "end", *nodes.last().expect("a node"));
+            self.insert_log_record(at, "end", *nodes.last().expect("a node"));
         }
         Ok(())
     }
@@ -245,13 +245,13 @@ impl FunctionProber<'_, '_> {
         match self.purpose {
             ProbePurpose::Counts => {
                 let before = self.numbers.assign(2);
-                let (first, second) = (self.increment(before), self.increment(before + 1));
+                let (first, second) = (self.counter_increment(before), self.counter_increment(before + 1));
                 self.insert_before(call, first);
                 self.probes.after.entry(call).or_default().push_str(&second);
                 self.tails.push(TailReturn { node, returning, before, after: before + 1 });
             }
             ProbePurpose::Log => {
-                self.record(call, "tail", node);
+                self.insert_log_record(call, "tail", node);
                 self.tails.push(TailReturn { node, returning, before: 0, after: 0 });
             }
         }
@@ -261,8 +261,8 @@ impl FunctionProber<'_, '_> {
         self.probes.before.entry(at).or_default().push_str(&text);
     }
 
-    /// Inserts a log record other than the execution of a block. Does nothing when counting.
-    fn record(&mut self, at: usize, what: &str, node: u32) {
+    /// Inserts the log record of a step other than the execution of a block. Does nothing if the probes are counters.
+    fn insert_log_record(&mut self, at: usize, what: &str, node: u32) {
         if self.purpose == ProbePurpose::Log {
             self.insert_before(at, format!("  call void @__oracle_{what}(i64 %oracle.token, i64 {})\n", self.first + node));
         }
@@ -270,19 +270,19 @@ impl FunctionProber<'_, '_> {
 
     fn entry_probe(&mut self) -> String {
         match self.purpose {
-            ProbePurpose::Counts => self.increment(self.first),
+            ProbePurpose::Counts => self.counter_increment(self.first),
             ProbePurpose::Log => format!("  %oracle.token = call i64 @__oracle_enter(i64 {})\n", self.first),
         }
     }
 
     fn block_probe(&mut self, node: u32) -> String {
         match self.purpose {
-            ProbePurpose::Counts => self.increment(self.first + node),
+            ProbePurpose::Counts => self.counter_increment(self.first + node),
             ProbePurpose::Log => format!("  call void @__oracle_block(i64 %oracle.token, i64 {})\n", self.first + node),
         }
     }
 
-    fn increment(&mut self, number: u32) -> String {
+    fn counter_increment(&mut self, number: u32) -> String {
         let mut text = String::new();
         self.probes.values += 1;
         let (name, at) = (self.probes.values, u64::from(number) * 8);

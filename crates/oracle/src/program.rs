@@ -23,7 +23,7 @@ pub fn read(program: &Path, store: &Path, folder: &Path) -> Result<Subject, Orac
     let path = store.join("links").join(image.identity.to_string()).join(format!("{build}.json"));
     let text = fs::read(&path).map_err(OracleError::file(&path))?;
     let recipe: Value = serde_json::from_slice(&text).map_err(|e| OracleError::Unusable { path: path.clone(), what: e.to_string() })?;
-    let link = RecipeReader { value: &recipe, store, folder }.link()?;
+    let link = RecipeReader { value: &recipe, store, folder }.read_link()?;
     Subject::read(program, link, folder)
 }
 
@@ -34,13 +34,14 @@ struct RecipeReader<'a> {
 }
 
 impl RecipeReader<'_> {
-    fn link(&self) -> Result<LinkCommand, OracleError> {
+    fn read_link(&self) -> Result<LinkCommand, OracleError> {
         let directory = PathBuf::from(parse_os_string(&self.value["directory"]));
         let inputs = self.link_arguments_by_path()?;
-        let sources: HashMap<u64, &Value> = elements(&self.value["sources"]).map(|s| (s["at"].as_u64().unwrap_or(u64::MAX), s)).collect();
+        let sources: HashMap<u64, &Value> =
+            array_elements(&self.value["sources"]).map(|s| (s["at"].as_u64().unwrap_or(u64::MAX), s)).collect();
         let mut folders: Vec<PathBuf> = Vec::new();
         let mut linked = Vec::new();
-        let mut arguments = elements(&self.value["arguments"]).map(parse_os_string).enumerate();
+        let mut arguments = array_elements(&self.value["arguments"]).map(parse_os_string).enumerate();
         while let Some((at, argument)) = arguments.next() {
             let text = argument.to_string_lossy().into_owned();
             if let Some(source) = sources.get(&(at as u64)) {
@@ -48,13 +49,13 @@ impl RecipeReader<'_> {
             } else if matches!(text.as_str(), "-o" | "-x" | "-MF" | "-MT" | "-MQ") {
                 arguments.next();
             } else if text.starts_with("-flto") || text.starts_with("-fpass-plugin") {
-            } else if let Some(input) = inputs.get(&normalized(&directory.join(&argument))) {
+            } else if let Some(input) = inputs.get(&normalize_path(&directory.join(&argument))) {
                 linked.push(input.clone());
             } else if let Some(found) = text.strip_prefix("-l").and_then(|name| find_library(&folders, name, &inputs)) {
                 linked.push(found);
             } else {
                 if let Some(folder) = text.strip_prefix("-L") {
-                    folders.push(normalized(&directory.join(folder)));
+                    folders.push(normalize_path(&directory.join(folder)));
                 }
                 linked.push(LinkArgument::Plain(argument));
             }
@@ -67,18 +68,18 @@ impl RecipeReader<'_> {
     /// Returns the link arguments that replace the input files, by path.
     fn link_arguments_by_path(&self) -> Result<HashMap<PathBuf, LinkArgument>, OracleError> {
         let mut inputs = HashMap::new();
-        for (number, file) in elements(&self.value["files"]).enumerate() {
+        for (number, file) in array_elements(&self.value["files"]).enumerate() {
             let path = PathBuf::from(parse_os_string(&file["path"]));
-            let content = self.content(&file["content"]);
+            let content = self.content_path(&file["content"]);
             let bytes = fs::read(&content).map_err(OracleError::file(&content))?;
             let name = path.file_name().unwrap_or_default().to_owned();
             let copy = self.folder.join(format!("input-{number}")).join(name);
-            inputs.insert(normalized(&path), link_argument_for(&bytes, &copy)?);
+            inputs.insert(normalize_path(&path), link_argument_for(&bytes, &copy)?);
         }
         Ok(inputs)
     }
 
-    fn content(&self, name: &Value) -> PathBuf {
+    fn content_path(&self, name: &Value) -> PathBuf {
         let name = name.as_str().unwrap_or_default();
         self.store.join("objects").join(name.get(..2).unwrap_or_default()).join(name)
     }
@@ -87,7 +88,7 @@ impl RecipeReader<'_> {
         if let Some(unit) = source["unit"].as_str().and_then(Identity::parse) {
             return Ok(LinkArgument::Unit(unit));
         }
-        let content = self.content(&source["object"]);
+        let content = self.content_path(&source["object"]);
         let copy = self.folder.join(format!("source-{}.o", source["at"]));
         fs::copy(&content, &copy).map_err(OracleError::file(&content))?;
         Ok(LinkArgument::Plain(copy.into()))
@@ -130,7 +131,7 @@ fn find_library(folders: &[PathBuf], name: &str, inputs: &HashMap<PathBuf, LinkA
     folders.iter().find_map(|folder| inputs.get(&folder.join(format!("lib{name}.a"))).cloned())
 }
 
-fn elements(value: &Value) -> impl Iterator<Item = &Value> {
+fn array_elements(value: &Value) -> impl Iterator<Item = &Value> {
     value.as_array().into_iter().flatten()
 }
 
@@ -138,12 +139,12 @@ fn elements(value: &Value) -> impl Iterator<Item = &Value> {
 fn parse_os_string(value: &Value) -> OsString {
     match value.as_str() {
         Some(text) => text.into(),
-        None => OsString::from_vec(elements(value).map(|b| b.as_u64().unwrap_or(0) as u8).collect()),
+        None => OsString::from_vec(array_elements(value).map(|b| b.as_u64().unwrap_or(0) as u8).collect()),
     }
 }
 
 /// Removes `.` and resolves `..` in a path without accessing the file system.
-fn normalized(path: &Path) -> PathBuf {
+fn normalize_path(path: &Path) -> PathBuf {
     let mut out = PathBuf::new();
     for part in path.components() {
         match part {

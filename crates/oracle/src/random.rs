@@ -18,9 +18,9 @@ pub enum RandomLanguage {
 /// A random program.
 #[derive(Clone, Debug)]
 pub struct RandomProgram {
-    /// Its language.
+    /// The program's language.
     pub language: RandomLanguage,
-    /// Its source.
+    /// The program's source text.
     pub text: String,
 }
 
@@ -41,7 +41,7 @@ impl RandomNumbers {
         z ^ (z >> 31)
     }
 
-    /// A number below `n`.
+    /// Returns a number below `n`.
     pub fn below(&mut self, n: u64) -> u64 {
         self.next() % n
     }
@@ -61,7 +61,7 @@ pub fn program(seed: u64) -> RandomProgram {
     let language = if dice.chance(40) { RandomLanguage::Cxx } else { RandomLanguage::C };
     let threads = dice.chance(25);
     let functions = 3 + dice.below(6) as usize;
-    let entrances = RandomNumbers::new(seed ^ ENTRANCES);
+    let entrances = RandomNumbers::new(seed ^ ENTRANCES_SEED_MASK);
     let mut writer = ProgramWriter {
         dice,
         entrances,
@@ -74,16 +74,16 @@ pub fn program(seed: u64) -> RandomProgram {
         may_jump: true,
         text: String::new(),
     };
-    writer.prelude();
+    writer.write_prelude();
     for function in 0..functions {
-        writer.function(function);
+        writer.write_function(function);
     }
-    writer.main();
+    writer.write_main();
     RandomProgram { language, text: writer.text }
 }
 
 /// XORed into the seed, so that [`ProgramWriter::entrances`] and [`ProgramWriter::dice`] have different seeds.
-const ENTRANCES: u64 = 0x5eed_0001;
+const ENTRANCES_SEED_MASK: u64 = 0x5eed_0001;
 
 mod statements;
 
@@ -141,7 +141,7 @@ impl ProgramWriter {
         self.text.push('\n');
     }
 
-    fn prelude(&mut self) {
+    fn write_prelude(&mut self) {
         let fuel = [150, 600, 3000][self.dice.below(3) as usize];
         // Only single-threaded programs call `exit` deep in the stack: if a thread called it while others run, the counts would depend on
         // scheduling.
@@ -160,7 +160,7 @@ impl ProgramWriter {
         self.push_line(&format!("static u64 (*const table[])(u64, u64) = {{{}}};", all.join(", ")));
     }
 
-    fn function(&mut self, number: usize) {
+    fn write_function(&mut self, number: usize) {
         self.function = number;
         self.labels = 0;
         let jumps_back = self.language == RandomLanguage::C && self.dice.chance(35);
@@ -169,25 +169,25 @@ impl ProgramWriter {
         self.push_line(&format!("u64 f{number}(u64 a0, u64 b0) {{\n{qualifier}u64 a = a0, b = b0, c = {start}, d = 0;"));
         self.push_line("if (fuel-- <= 0) return a ^ b;");
         if jumps_back {
-            self.setjmp_block();
+            self.write_setjmp_block();
         }
         if self.dice.chance(30) {
-            self.indirect_branches(jumps_back);
+            self.write_indirect_branches(jumps_back);
         }
         if self.dice.chance(15) {
-            self.many_branches();
+            self.write_many_branches();
         }
         let statements = 2 + self.dice.below(5);
         for _ in 0..statements {
-            self.statement(3);
+            self.write_statement(3);
         }
         match self.entrances.below(8) {
-            0 | 1 => self.loop_with_two_entries(),
-            2 => self.loop_entered_by_switch(),
+            0 | 1 => self.write_loop_with_two_entries(),
+            2 => self.write_loop_entered_by_switch(),
             _ => {}
         }
         if self.dice.chance(35) {
-            self.backward_jump();
+            self.write_backward_jump();
         }
         let target = self.dice.below(self.functions as u64);
         match self.dice.below(6) {
@@ -199,8 +199,8 @@ impl ProgramWriter {
         self.push_line("}");
     }
 
-    /// A block with a `setjmp` that `longjmp` returns to. Control leaves the block only at its end.
-    fn setjmp_block(&mut self) {
+    /// Writes a block with a `setjmp` that `longjmp` returns to. Control leaves the block only at its end.
+    fn write_setjmp_block(&mut self) {
         let target = self.dice.below(self.functions as u64);
         let other = self.dice.below(self.functions as u64);
         let twice = self.dice.chance(30);
@@ -214,8 +214,8 @@ impl ProgramWriter {
         }
     }
 
-    /// A state machine of several indirect branches with the same targets; control also falls through to some of these targets.
-    fn indirect_branches(&mut self, volatile: bool) {
+    /// Writes a state machine of several indirect branches with the same targets. Control also falls through to some of these targets.
+    fn write_indirect_branches(&mut self, volatile: bool) {
         let states = 3 + self.dice.below(4);
         let f = self.function;
         let labels: Vec<String> = (0..states).map(|i| format!("&&s{f}_{i}")).collect();
@@ -232,7 +232,7 @@ impl ProgramWriter {
             let bit = 1 << self.dice.below(5);
             if !volatile && self.dice.chance(40) {
                 let saved = std::mem::replace(&mut self.may_jump, false);
-                self.statement(1);
+                self.write_statement(1);
                 self.may_jump = saved;
             }
             match self.dice.below(4) {
@@ -245,8 +245,8 @@ impl ProgramWriter {
         self.push_line(&format!("out{f}: ; }}"));
     }
 
-    /// A sequence of branches with more paths than an array of counters can have.
-    fn many_branches(&mut self) {
+    /// Writes a sequence of branches with more paths than an array of counters can have.
+    fn write_many_branches(&mut self) {
         let count = 8 + self.dice.below(9);
         for i in 0..count {
             match self.dice.below(3) {
@@ -257,38 +257,38 @@ impl ProgramWriter {
         }
     }
 
-    fn backward_jump(&mut self) {
+    fn write_backward_jump(&mut self) {
         let label = format!("again{}", self.function);
         self.push_line(&format!("{label}: a += 7;"));
         let saved = std::mem::replace(&mut self.may_jump, false);
-        self.statement(2);
+        self.write_statement(2);
         self.may_jump = saved;
         self.push_line(&format!("if (fuel-- > 0 && twist(a) % 4) goto {label};"));
     }
 
-    /// A loop through two labels, both of which can be entered from outside.
-    fn loop_with_two_entries(&mut self) {
+    /// Writes a loop through two labels, both of which can be entered from outside.
+    fn write_loop_with_two_entries(&mut self) {
         let f = self.function;
-        let (condition, leave) = (self.condition(), self.condition());
+        let (condition, leave) = (self.random_condition(), self.random_condition());
         self.push_line(&format!("if ({condition}) goto second{f};\nfirst{f}: a = twist(a + 3);"));
         let saved = std::mem::replace(&mut self.may_jump, false);
-        self.statement(1);
+        self.write_statement(1);
         self.push_line(&format!("if (fuel-- <= 0) goto behind{f};\nsecond{f}: b += a >> 3;"));
-        self.statement(1);
+        self.write_statement(1);
         self.push_line(&format!("if (fuel-- > 0 && ({leave})) goto second{f};\nif (b % 5) goto first{f};"));
         self.may_jump = saved;
         self.push_line(&format!("behind{f}: d++;"));
     }
 
-    /// A loop whose body contains case labels of a switch around it, as in Duff's device.
-    fn loop_entered_by_switch(&mut self) {
-        let condition = self.condition();
+    /// Writes a loop whose body contains case labels of a switch around it, as in Duff's device.
+    fn write_loop_entered_by_switch(&mut self) {
+        let condition = self.random_condition();
         self.push_line("switch (a % 4) { case 0: do { a += 5; case 1: b = twist(b);");
         self.push_line("if (b % 7 == 3) continue; d++;");
         self.push_line(&format!("case 2: c ^= b; }} while (fuel-- > 0 && ({condition}) && (a = twist(a)) % 8); default: c++; }}"));
     }
 
-    fn main(&mut self) {
+    fn write_main(&mut self) {
         let work = match self.language {
             RandomLanguage::C => {
                 "static u64 work(u64 x) { u64 sum = 0; for (u64 i = 0; i < 5; i++) { landings = 0; sum = twist(sum + f0(x + i, i)); } \

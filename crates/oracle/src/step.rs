@@ -23,7 +23,7 @@ use std::process::{Command, ExitStatus, Stdio};
 use trodden_trace::{ProcessMapping, mappings};
 
 const MAX_INSTRUCTION_LENGTH: u64 = 15;
-const KERNEL: u64 = 0xffff_ffff_8100_0000;
+const KERNEL_ADDRESS: u64 = 0xffff_ffff_8100_0000;
 const MMAP_SYSCALL: u64 = 9;
 
 /// Runs a program to its end and writes its branches to `trace`. The program must not start other processes.
@@ -78,7 +78,7 @@ pub fn sample_windows(trace: &str, size: usize, interval: u64) -> String {
             continue;
         }
         let window = last.entry(thread).or_default();
-        window.push_front(if from == "0" { format!("0x{KERNEL:x}/0x{to}/P/-/-/0") } else { format!("0x{from}/0x{to}/P/-/-/0") });
+        window.push_front(if from == "0" { format!("0x{KERNEL_ADDRESS:x}/0x{to}/P/-/-/0") } else { format!("0x{from}/0x{to}/P/-/-/0") });
         window.truncate(size);
         if wait > 0 {
             wait -= 1;
@@ -169,14 +169,14 @@ impl<'a> Stepper<'a> {
 
     fn run(&mut self) -> Result<ExitStatus, StepError> {
         loop {
-            match self.wait()? {
-                WaitStatus::Exited(pid, code) if self.thread_ended(pid)? => return Ok(ExitStatus::from_raw(code << 8)),
-                WaitStatus::Signaled(pid, signal, _) if self.thread_ended(pid)? => return Ok(ExitStatus::from_raw(signal as i32)),
+            match self.wait_for_event()? {
+                WaitStatus::Exited(pid, code) if self.record_thread_end(pid)? => return Ok(ExitStatus::from_raw(code << 8)),
+                WaitStatus::Signaled(pid, signal, _) if self.record_thread_end(pid)? => return Ok(ExitStatus::from_raw(signal as i32)),
                 WaitStatus::PtraceEvent(pid, _, event) if event == nix::libc::PTRACE_EVENT_EXEC => {
                     self.memory = Some(File::open(format!("/proc/{}/mem", self.pid))?);
                     self.write_new_mappings()?;
                     self.record_step(pid)?;
-                    step(pid, None)?;
+                    single_step(pid, None)?;
                 }
                 WaitStatus::PtraceEvent(pid, _, event) => {
                     if event == nix::libc::PTRACE_EVENT_CLONE {
@@ -196,7 +196,7 @@ impl<'a> Stepper<'a> {
     }
 
     /// Waits for an event of one of the program's threads, but not of any other child of this process.
-    fn wait(&mut self) -> Result<WaitStatus, StepError> {
+    fn wait_for_event(&mut self) -> Result<WaitStatus, StepError> {
         if self.threads.len() == 1 {
             return Ok(waitpid(self.threads.keys().next().copied(), Some(WaitPidFlag::__WALL))?);
         }
@@ -214,7 +214,7 @@ impl<'a> Stepper<'a> {
     /// Resumes a thread. Before the program is executed, the thread runs freely; then it executes one instruction.
     fn resume(&self, pid: Pid, signal: Option<Signal>) -> Result<(), StepError> {
         match self.memory {
-            Some(_) => step(pid, signal),
+            Some(_) => single_step(pid, signal),
             None => ignore_ended(ptrace::cont(pid, signal)),
         }
     }
@@ -227,24 +227,24 @@ impl<'a> Stepper<'a> {
         };
         let now = registers.rip;
         let Some(before) = self.threads.entry(pid).or_default().next.replace(now) else {
-            return self.branch(pid, None, Some(now));
+            return self.write_branch(pid, None, Some(now));
         };
-        let (kind, ahead) = (self.kind(before), now.wrapping_sub(before));
+        let (kind, ahead) = (self.instruction_kind(before), now.wrapping_sub(before));
         match kind {
             InstructionKind::SystemCall => {
                 if registers.orig_rax == MMAP_SYSCALL {
                     self.write_new_mappings()?;
                 }
-                self.branch(pid, Some(before), None)?;
-                self.branch(pid, None, Some(now))
+                self.write_branch(pid, Some(before), None)?;
+                self.write_branch(pid, None, Some(now))
             }
             InstructionKind::Jump(length) if ahead == length => Ok(()),
             InstructionKind::Other if ahead <= MAX_INSTRUCTION_LENGTH => Ok(()),
             _ if self.is_signal_delivery(&registers) => {
-                self.branch(pid, Some(before), None)?;
-                self.branch(pid, None, Some(now))
+                self.write_branch(pid, Some(before), None)?;
+                self.write_branch(pid, None, Some(now))
             }
-            _ => self.branch(pid, Some(before), Some(now)),
+            _ => self.write_branch(pid, Some(before), Some(now)),
         }
     }
 
@@ -260,19 +260,19 @@ impl<'a> Stepper<'a> {
         memory.read_exact_at(&mut code, u64::from_le_bytes(word)).is_ok() && code == [0x48, 0xc7, 0xc0, 15, 0, 0, 0, 0x0f, 0x05]
     }
 
-    fn kind(&mut self, address: u64) -> InstructionKind {
+    fn instruction_kind(&mut self, address: u64) -> InstructionKind {
         if let Some(kind) = self.kinds.get(&address) {
             return *kind;
         }
         let mut code = [0; 8];
         let memory = self.memory.as_ref().expect("the program runs");
         let read = memory.read_at(&mut code, address).unwrap_or(0);
-        let kind = kind_of(&code[..read]);
+        let kind = decode_kind(&code[..read]);
         self.kinds.insert(address, kind);
         kind
     }
 
-    fn branch(&mut self, pid: Pid, from: Option<u64>, to: Option<u64>) -> Result<(), StepError> {
+    fn write_branch(&mut self, pid: Pid, from: Option<u64>, to: Option<u64>) -> Result<(), StepError> {
         Ok(writeln!(self.trace, "{}/{} {:x} => {:x}", self.pid, pid, from.unwrap_or(0), to.unwrap_or(0))?)
     }
 
@@ -293,7 +293,7 @@ impl<'a> Stepper<'a> {
     }
 
     /// Records the end of a thread. Returns true for the main thread, which ends last.
-    fn thread_ended(&mut self, pid: Pid) -> Result<bool, StepError> {
+    fn record_thread_end(&mut self, pid: Pid) -> Result<bool, StepError> {
         self.threads.remove(&pid);
         let program = self.pid;
         writeln!(self.trace, "PERF_RECORD_EXIT({program}:{pid}):({program}:{program})")?;
@@ -301,7 +301,7 @@ impl<'a> Stepper<'a> {
     }
 }
 
-fn step(pid: Pid, signal: Option<Signal>) -> Result<(), StepError> {
+fn single_step(pid: Pid, signal: Option<Signal>) -> Result<(), StepError> {
     ignore_ended(ptrace::step(pid, signal))
 }
 
@@ -313,7 +313,7 @@ fn ignore_ended(result: nix::Result<()>) -> Result<(), StepError> {
     }
 }
 
-fn kind_of(code: &[u8]) -> InstructionKind {
+fn decode_kind(code: &[u8]) -> InstructionKind {
     let prefixes = code.iter().take_while(|b| matches!(b, 0xf2 | 0x2e | 0x3e)).count();
     let length = |bytes: u64| InstructionKind::Jump(bytes + prefixes as u64);
     match (code.get(prefixes), code.get(prefixes + 1)) {
@@ -322,8 +322,8 @@ fn kind_of(code: &[u8]) -> InstructionKind {
         (Some(0xe8 | 0xe9), _) => length(5),
         (Some(0x0f), Some(0x80..=0x8f)) => length(6),
         (Some(0xc2 | 0xc3), _) | (Some(0xf3), Some(0xc3)) => InstructionKind::Indirect,
-        (Some(0xff), Some(operands)) if is_transfer(*operands) => InstructionKind::Indirect,
-        (Some(0x40..=0x4f), Some(0xff)) if code.get(prefixes + 2).is_some_and(|operands| is_transfer(*operands)) => {
+        (Some(0xff), Some(operands)) if is_jump_or_call(*operands) => InstructionKind::Indirect,
+        (Some(0x40..=0x4f), Some(0xff)) if code.get(prefixes + 2).is_some_and(|operands| is_jump_or_call(*operands)) => {
             InstructionKind::Indirect
         }
         _ => InstructionKind::Other,
@@ -331,6 +331,6 @@ fn kind_of(code: &[u8]) -> InstructionKind {
 }
 
 /// Returns true if an instruction with opcode 0xff is a jump or a call, given its ModRM byte.
-fn is_transfer(operands: u8) -> bool {
+fn is_jump_or_call(operands: u8) -> bool {
     (2..=5).contains(&(operands >> 3 & 7))
 }

@@ -17,9 +17,9 @@ use trodden_unit::{Identity, InstrumentedImage, UnitCache, UnitMap};
 pub struct Subject {
     /// The instrumented program.
     pub program: PathBuf,
-    /// Its units, in link order.
+    /// The program's units, in link order.
     pub units: Vec<SubjectUnit>,
-    /// The command that links it.
+    /// The command that links the program.
     pub link: LinkCommand,
     /// The folder for the oracle's files.
     pub folder: PathBuf,
@@ -30,11 +30,11 @@ pub struct Subject {
 /// A compilation unit of the program.
 #[derive(Debug)]
 pub struct SubjectUnit {
-    /// Its identity.
+    /// The unit's identity.
     pub identity: Identity,
-    /// Its map.
+    /// The unit's map.
     pub map: UnitMap,
-    /// Its bitcode, before instrumentation.
+    /// The unit's bitcode, before instrumentation.
     pub bitcode: PathBuf,
 }
 
@@ -45,7 +45,7 @@ pub struct LinkCommand {
     pub driver: &'static str,
     /// The folder in which the driver runs.
     pub directory: PathBuf,
-    /// Its arguments.
+    /// The driver's arguments.
     pub arguments: Vec<LinkArgument>,
 }
 
@@ -119,7 +119,7 @@ impl Subject {
         Ok(Subject { program: program.to_owned(), units, link, folder: folder.to_owned(), inputs })
     }
 
-    /// Returns the subject with a unit store as the source of its build inputs.
+    /// Returns the program under test with a unit store as the source of its build inputs.
     #[must_use]
     pub fn with_inputs_of(self, store: &UnitCache) -> Subject {
         Subject { inputs: store.inputs(), ..self }
@@ -141,14 +141,14 @@ impl Subject {
         let (mut functions, mut objects) = (Vec::new(), HashMap::new());
         for unit in &self.units {
             let (text, probed) = insert_probes(&tools.disassemble(&unit.bitcode)?, &unit.map, purpose, &mut numbers)?;
-            let (module, object) = (self.file(unit, name, "ll"), self.file(unit, name, "o"));
+            let (module, object) = (self.derived_file(unit, name, "ll"), self.derived_file(unit, name, "o"));
             fs::write(&module, text).map_err(OracleError::file(&module))?;
-            self.object(tools, unit, &module, &object, combined)?;
+            self.compile_unit(tools, unit, &module, &object, combined)?;
             fs::remove_file(&module).map_err(OracleError::file(&module))?;
             functions.push(probed);
             objects.insert(unit.identity, object);
         }
-        let recorder = self.recorder(tools, purpose, numbers.count(), log_bytes)?;
+        let recorder = self.compile_recorder(tools, purpose, numbers.count(), log_bytes)?;
         let program = self.folder.join(name);
         let mut more = vec![recorder.into()];
         more.extend(combined.then(|| tools.runtime.clone().into()));
@@ -157,21 +157,21 @@ impl Subject {
         Ok(ProbedProgram { program, functions, slots: count })
     }
 
-    /// Compiles a variant of a unit, with trodden's probes if `probes` is true.
+    /// Compiles a module derived from a unit, with trodden's probes if `probes` is true.
     ///
     /// # Errors
     /// clang fails, or an input of the build cannot be read.
-    pub fn object(&self, tools: &Toolkit, unit: &SubjectUnit, module: &Path, object: &Path, probes: bool) -> Result<(), OracleError> {
+    pub fn compile_unit(&self, tools: &Toolkit, unit: &SubjectUnit, module: &Path, object: &Path, probes: bool) -> Result<(), OracleError> {
         let store = self.folder.join("store");
         let request = match probes {
-            true => Some(self.request(unit, &UnitCache::new(&store).inputs())?),
+            true => Some(self.write_request(unit, &UnitCache::new(&store).inputs())?),
             false => None,
         };
-        tools.object(module, &unit.map.codegen, object, request.as_deref().map(|request| (store.as_path(), request)))
+        tools.compile_module(module, &unit.map.codegen, object, request.as_deref().map(|request| (store.as_path(), request)))
     }
 
     /// Writes the request by which a unit was built, and the files that the request names, to `folder`. Returns the request's file.
-    fn request(&self, unit: &SubjectUnit, folder: &InputFolder) -> Result<PathBuf, OracleError> {
+    fn write_request(&self, unit: &SubjectUnit, folder: &InputFolder) -> Result<PathBuf, OracleError> {
         for (kind, identity) in unit.map.experiment.inputs() {
             folder.put(&self.inputs.get(kind, identity)?)?;
         }
@@ -194,12 +194,12 @@ impl Subject {
         }
     }
 
-    /// The path of a file derived from a unit.
-    pub fn file(&self, unit: &SubjectUnit, purpose: &str, extension: &str) -> PathBuf {
+    /// Returns the path of a file derived from a unit.
+    pub fn derived_file(&self, unit: &SubjectUnit, purpose: &str, extension: &str) -> PathBuf {
         self.folder.join(format!("{}.{purpose}.{extension}", unit.identity))
     }
 
-    fn recorder(&self, tools: &Toolkit, purpose: ProbePurpose, slots: u32, log_bytes: u64) -> Result<PathBuf, OracleError> {
+    fn compile_recorder(&self, tools: &Toolkit, purpose: ProbePurpose, slots: u32, log_bytes: u64) -> Result<PathBuf, OracleError> {
         let (source, object) = (self.folder.join("probes.c"), self.folder.join(format!("probes-{purpose:?}.o")));
         fs::write(&source, RECORDER).map_err(OracleError::file(&source))?;
         let size = match purpose {
@@ -251,7 +251,7 @@ impl LinkCommand {
         for (i, argument) in self.arguments.iter().enumerate() {
             match argument {
                 LinkArgument::Archive(members) => {
-                    command.arg(archive(tools, members, objects, &output.with_extension(format!("{i}.a")))?);
+                    command.arg(build_archive(tools, members, objects, &output.with_extension(format!("{i}.a")))?);
                 }
                 argument => add_link_argument(&mut command, argument, objects),
             }
@@ -270,7 +270,12 @@ fn add_link_argument(command: &mut Command, argument: &LinkArgument, objects: &H
     }
 }
 
-fn archive(tools: &Toolkit, members: &[LinkArgument], objects: &HashMap<Identity, PathBuf>, output: &Path) -> Result<PathBuf, OracleError> {
+fn build_archive(
+    tools: &Toolkit,
+    members: &[LinkArgument],
+    objects: &HashMap<Identity, PathBuf>,
+    output: &Path,
+) -> Result<PathBuf, OracleError> {
     let mut command = tools.command("llvm-ar");
     command.arg("qc").arg(output);
     members.iter().for_each(|m| add_link_argument(&mut command, m, objects));
@@ -374,9 +379,9 @@ mod tests {
         let link = LinkCommand { driver: "clang", directory: PathBuf::new(), arguments: Vec::new() };
         let inputs = InputFolder::new(place.path().join("nothing"));
         let subject = Subject { program: PathBuf::new(), units: Vec::new(), link, folder: oracle.clone(), inputs };
-        let missing = subject.request(&unit, &InputFolder::new(&oracle));
+        let missing = subject.write_request(&unit, &InputFolder::new(&oracle));
         assert!(matches!(missing, Err(OracleError::Input(InputError::Missing { .. }))), "{missing:?}");
-        let file = subject.with_inputs_of(&store).request(&unit, &InputFolder::new(&oracle)).unwrap();
+        let file = subject.with_inputs_of(&store).write_request(&unit, &InputFolder::new(&oracle)).unwrap();
         let (read, folder) = PluginRequest::read(&file).unwrap();
         assert_eq!((&read.experiment, folder.path(experiment.known().unwrap()).is_file()), (&experiment, true));
     }

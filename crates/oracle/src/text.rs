@@ -22,24 +22,25 @@ pub struct TextModule<'a> {
 
 /// A defined function.
 pub struct TextFunction {
-    /// Its name, as in a unit's map.
+    /// The function's name, as in a unit's map.
     pub name: String,
-    /// Its basic blocks, in the order of the text.
+    /// The function's basic blocks, in the order of the text.
     pub blocks: Vec<TextBlock>,
 }
 
 /// A basic block.
 #[derive(Default)]
 pub struct TextBlock {
-    /// Its label; the entry block may have none.
+    /// The block's label; the entry block may have none.
     pub label: Option<String>,
-    /// Indices of the first lines of its instructions.
+    /// Indices of the first lines of the block's instructions.
     pub instructions: Vec<usize>,
 }
 
 /// Functions that create a process and therefore return twice.
-const FORKS: [&str; 8] = ["fork", "_Fork", "__fork", "__libc_fork", "forkpty", "vfork", "__vfork", "daemon"];
-const CODELESS: [&str; 6] = ["llvm.lifetime.", "llvm.dbg.", "llvm.assume", "llvm.fake.use", "llvm.pseudoprobe", "llvm.invariant."];
+const FORK_FUNCTIONS: [&str; 8] = ["fork", "_Fork", "__fork", "__libc_fork", "forkpty", "vfork", "__vfork", "daemon"];
+const CODELESS_INTRINSICS: [&str; 6] =
+    ["llvm.lifetime.", "llvm.dbg.", "llvm.assume", "llvm.fake.use", "llvm.pseudoprobe", "llvm.invariant."];
 
 impl<'a> TextModule<'a> {
     /// Parses the printer's output.
@@ -101,29 +102,29 @@ impl<'a> TextModule<'a> {
 
     /// Returns true if a call may return twice.
     pub fn returns_twice(&self, call: &str) -> bool {
-        self.has(call, &self.twice) || callee_of(call).is_some_and(|name| FORKS.contains(&name.as_str()))
+        self.has_attribute(call, &self.twice) || callee_of(call).is_some_and(|name| FORK_FUNCTIONS.contains(&name.as_str()))
     }
 
     /// Returns true if a call is known not to return.
     pub fn never_returns(&self, call: &str) -> bool {
-        self.has(call, &self.noreturn)
+        self.has_attribute(call, &self.noreturn)
     }
 
-    fn has(&self, call: &str, groups: &HashSet<u32>) -> bool {
+    fn has_attribute(&self, call: &str, groups: &HashSet<u32>) -> bool {
         let own = attribute_groups_of(call);
         let named = callee_of(call).and_then(|name| self.attributes.get(&name));
         own.iter().chain(named.into_iter().flatten()).any(|g| groups.contains(g))
     }
 }
 
-/// The operation of an instruction: its first word after `%result = `.
+/// Returns the operation of an instruction: its first word after `%result = `.
 pub fn opcode(line: &str) -> &str {
     let operation = operation(line);
     let end = operation.find([' ', ',']).unwrap_or(operation.len());
     &operation[..end]
 }
 
-/// An instruction without `%result = `.
+/// Returns an instruction without `%result = `.
 fn operation(line: &str) -> &str {
     let line = line.trim_start();
     match line.starts_with('%') {
@@ -132,13 +133,13 @@ fn operation(line: &str) -> &str {
     }
 }
 
-/// The name of an instruction's result, with its `%`.
+/// Returns the name of an instruction's result, with its `%`.
 pub fn result_name(line: &str) -> Option<&str> {
     let line = line.trim_start();
     line.starts_with('%').then(|| line.split(" = ").next()).flatten()
 }
 
-/// The marker of a call instruction: `tail`, `musttail`, `notail` or an empty string. `None` if the line is not a call.
+/// Returns the marker of a call instruction: `tail`, `musttail`, `notail` or an empty string. `None` if the line is not a call.
 pub fn call_kind(line: &str) -> Option<&str> {
     let operation = operation(line);
     match opcode(line) {
@@ -155,18 +156,18 @@ pub fn is_intrinsic(line: &str) -> bool {
 
 /// Returns true if a line calls an intrinsic that generates no code.
 pub fn is_codeless(line: &str) -> bool {
-    call_kind(line).is_some() && callee_of(line).is_some_and(|name| CODELESS.iter().any(|m| name.starts_with(m)))
+    call_kind(line).is_some() && callee_of(line).is_some_and(|name| CODELESS_INTRINSICS.iter().any(|m| name.starts_with(m)))
 }
 
-/// The function that a line calls, declares or defines: the first name followed by a parenthesis. `None` for indirect calls and inline
-/// assembly.
+/// Returns the function that a line calls, declares or defines: the first name followed by a parenthesis. `None` for indirect calls and
+/// inline assembly.
 pub fn callee_of(line: &str) -> Option<String> {
     let bytes = line.as_bytes();
     let mut at = 0;
     while at < bytes.len() {
         match bytes[at] {
             sigil @ (b'@' | b'%') => {
-                let (name, end) = name_at(bytes, at + 1);
+                let (name, end) = parse_name_at(bytes, at + 1);
                 if bytes.get(end) == Some(&b'(') {
                     return (sigil == b'@').then_some(name);
                 }
@@ -179,8 +180,8 @@ pub fn callee_of(line: &str) -> Option<String> {
     None
 }
 
-/// The name that starts at an index, without quotes, and the index of its end.
-fn name_at(bytes: &[u8], start: usize) -> (String, usize) {
+/// Returns the name that starts at an index, without quotes, and the index of its end.
+fn parse_name_at(bytes: &[u8], start: usize) -> (String, usize) {
     if bytes.get(start) == Some(&b'"') {
         let end = closing_quote(bytes, start);
         return (unescape(&bytes[start + 1..end]), end + 1);
@@ -216,7 +217,7 @@ fn unescape(bytes: &[u8]) -> String {
 
 fn label_of(line: &str) -> String {
     match line.as_bytes().first() {
-        Some(b'"') => name_at(line.as_bytes(), 0).0,
+        Some(b'"') => parse_name_at(line.as_bytes(), 0).0,
         _ => line.split(':').next().unwrap_or(line).to_owned(),
     }
 }

@@ -18,7 +18,7 @@ pub struct Toolkit {
     pub runtime: PathBuf,
 }
 
-const RUNTIME: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/trodden_rt.o"));
+const RUNTIME_OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/trodden_rt.o"));
 /// The C source of the recorder that probes call.
 pub const RECORDER: &str = include_str!("probes.c");
 const DEFAULT_CLANG: &str = "clang-22";
@@ -39,11 +39,11 @@ impl Toolkit {
         let llvm = PathBuf::from(String::from_utf8_lossy(&found.stdout).trim()).with_file_name("");
         fs::create_dir_all(folder).map_err(OracleError::file(folder))?;
         let runtime = folder.join("trodden_rt.o");
-        write_atomically(&runtime, RUNTIME)?;
+        write_atomically(&runtime, RUNTIME_OBJECT)?;
         Ok(Toolkit { llvm, plugin, runtime })
     }
 
-    /// A command that runs an LLVM tool.
+    /// Returns a command that runs an LLVM tool.
     pub fn command(&self, tool: &str) -> Command {
         let mut command = Command::new(self.llvm.join(tool));
         command.env_remove("TRODDEN_OUTPUT").env_remove(SETTINGS_VARIABLE).env_remove(EXPERIMENT_VARIABLE);
@@ -64,7 +64,13 @@ impl Toolkit {
     ///
     /// # Errors
     /// clang fails.
-    pub fn object(&self, module: &Path, codegen: &[String], output: &Path, probes: Option<(&Path, &Path)>) -> Result<(), OracleError> {
+    pub fn compile_module(
+        &self,
+        module: &Path,
+        codegen: &[String],
+        output: &Path,
+        probes: Option<(&Path, &Path)>,
+    ) -> Result<(), OracleError> {
         let mut clang = self.command("clang");
         clang.args(codegen).args(["-Qunused-arguments", "-Wno-override-module", "-Xclang", "-disable-llvm-passes", "-x", "ir", "-c"]);
         if let Some((store, request)) = probes {

@@ -28,20 +28,20 @@ pub fn check(trial: &Trial) -> Result<ExitCode, OracleError> {
     let subject = program::read(Path::new(name), &store, folder.path())?.with_inputs_of(&UnitCache::new(&store));
     let mut text = String::new();
     let (outcome, by_blocks) = counts::verify_in_one_run(&subject, &tools, &run)?;
-    let mut equal = describe(&mut text, name, "block counters", &by_blocks);
+    let mut equal = describe_verdict(&mut text, name, "block counters", &by_blocks);
     let (_, by_pgo) = pgo::check(&subject, &tools, &run, &by_blocks.left_by_tail_call)?;
-    equal &= describe(&mut text, name, "LLVM's edge profile", &by_pgo);
+    equal &= describe_verdict(&mut text, name, "LLVM's edge profile", &by_pgo);
     if trial.log {
         let (_, paths) = subject.count_paths(&run, &[])?;
-        equal &= replay(&subject, &tools, &run, &paths, &mut text, name)?;
+        equal &= check_with_log(&subject, &tools, &run, &paths, &mut text, name)?;
     }
     std::io::stdout().write_all(&outcome.output).map_err(OracleError::file(Path::new("standard output")))?;
-    report(trial, &text)?;
+    write_report(trial, &text)?;
     let status = outcome.status.code().unwrap_or_else(|| 128 + outcome.status.signal().unwrap_or(0));
     Ok(ExitCode::from(if equal { status as u8 } else { 1 }))
 }
 
-fn replay(
+fn check_with_log(
     subject: &Subject,
     tools: &Toolkit,
     run: &SubjectRun,
@@ -50,7 +50,7 @@ fn replay(
     name: &OsString,
 ) -> Result<bool, OracleError> {
     let (_, replay) = log::replay(subject, tools, run)?;
-    Ok(describe(text, name, "log of steps", &replay.check(subject, paths)?))
+    Ok(describe_verdict(text, name, "log of steps", &replay.check(subject, paths)?))
 }
 
 /// Prepares the run that the user requested. Standard input is saved to a file, since the program runs several times.
@@ -64,7 +64,7 @@ fn prepare_run(name: &OsString, arguments: &[OsString], folder: &Path) -> Result
     Ok(SubjectRun { place, arguments: arguments.to_vec(), input: Some(kept), directory, limit_s: 3600 })
 }
 
-fn describe(text: &mut String, program: &OsString, oracle: &str, verdict: &CountVerdict) -> bool {
+fn describe_verdict(text: &mut String, program: &OsString, oracle: &str, verdict: &CountVerdict) -> bool {
     let program = Path::new(program).file_name().unwrap_or(program).to_string_lossy();
     let different: std::collections::BTreeSet<&str> = verdict.differences.iter().map(|d| d.function.as_str()).collect();
     let equal = verdict.functions - different.len();
@@ -83,7 +83,7 @@ fn describe(text: &mut String, program: &OsString, oracle: &str, verdict: &Count
     verdict.is_equal()
 }
 
-fn report(trial: &Trial, text: &str) -> Result<(), OracleError> {
+fn write_report(trial: &Trial, text: &str) -> Result<(), OracleError> {
     let Some(path) = &trial.report else {
         eprint!("{text}");
         return Ok(());

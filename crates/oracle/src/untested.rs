@@ -12,25 +12,25 @@ use trodden_unit::{FunctionMap, MapError};
 /// How much of the field's execution is untested.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct UntestedExecution {
-    /// Complete paths that the tests executed.
+    /// Number of complete paths that the tests executed.
     pub tested_paths: u64,
-    /// Complete paths that the field executed.
+    /// Number of complete paths that the field executed.
     pub executed_paths: u64,
-    /// Complete paths that the field executed and the tests did not.
+    /// Number of complete paths that the field executed and the tests did not.
     pub untested_paths: u64,
-    /// Executions of complete paths in the field.
+    /// Number of executions of complete paths in the field.
     pub executions: u128,
-    /// Executions of untested paths in the field.
+    /// Number of executions of untested paths in the field.
     pub untested_executions: u128,
-    /// Functions with untested paths.
+    /// Number of functions with untested paths.
     pub functions: u64,
-    /// Edges of untested paths that the tests did not execute.
+    /// Number of edges of untested paths that the tests did not execute.
     pub untested_edges: u64,
-    /// Functions with untested edges.
+    /// Number of functions with untested edges.
     pub functions_with_untested_edges: u64,
-    /// Untested paths in functions without untested edges.
+    /// Number of untested paths in functions without untested edges.
     pub untested_paths_in_functions_without_untested_edges: u64,
-    /// Untested paths without untested edges.
+    /// Number of untested paths without untested edges.
     pub all_edges_tested: u64,
 }
 
@@ -38,7 +38,7 @@ pub struct UntestedExecution {
 type FunctionAcrossBuilds<'p> = (&'p str, &'p str, u64);
 
 #[derive(Default)]
-struct Tested {
+struct TestedFunction {
     paths: HashSet<Vec<Origin>>,
     edges: Vec<u64>,
 }
@@ -48,7 +48,7 @@ struct Tested {
 /// # Errors
 /// A map is corrupt.
 pub fn compare(tests: &Profile, field: &Profile) -> Result<UntestedExecution, MapError> {
-    let mut tested: HashMap<FunctionAcrossBuilds, Tested> = HashMap::new();
+    let mut tested: HashMap<FunctionAcrossBuilds, TestedFunction> = HashMap::new();
     for (_, unit, function) in tests.functions() {
         let paths = FunctionPaths::decode(function, unit.counts_of(function))?;
         let of = tested.entry((&unit.map.source, &function.name, function.shape)).or_default();
@@ -57,16 +57,16 @@ pub fn compare(tests: &Profile, field: &Profile) -> Result<UntestedExecution, Ma
         of.paths.extend(paths.complete.iter().filter(|p| p.count > 0).map(|p| origins(function, &p.path)));
     }
     let mut found = UntestedExecution { tested_paths: tested.values().map(|t| t.paths.len() as u64).sum(), ..UntestedExecution::default() };
-    let nothing = Tested::default();
+    let nothing = TestedFunction::default();
     for (_, unit, function) in field.functions() {
         let paths = FunctionPaths::decode(function, unit.counts_of(function))?;
         let key = (unit.map.source.as_str(), function.name.as_str(), function.shape);
-        add(&mut found, function, &paths, tested.get(&key).unwrap_or(&nothing));
+        add_function(&mut found, function, &paths, tested.get(&key).unwrap_or(&nothing));
     }
     Ok(found)
 }
 
-fn add(found: &mut UntestedExecution, function: &FunctionMap, field: &FunctionPaths, tested: &Tested) {
+fn add_function(found: &mut UntestedExecution, function: &FunctionMap, field: &FunctionPaths, tested: &TestedFunction) {
     let (mut new_paths, mut new_edges) = (0, BTreeSet::new());
     for path in field.complete.iter().filter(|p| p.count > 0) {
         let edges = origins(function, &path.path);

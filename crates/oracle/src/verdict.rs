@@ -5,9 +5,9 @@ use std::fmt;
 /// What was compared, and what differs.
 #[derive(Clone, Debug, Default)]
 pub struct CountVerdict {
-    /// Functions that were compared.
+    /// Number of compared functions.
     pub functions: usize,
-    /// Compared functions that were executed.
+    /// Number of compared functions that were executed.
     pub executed: usize,
     /// Functions with unfinished paths.
     pub unfinished: Vec<String>,

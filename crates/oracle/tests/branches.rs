@@ -19,7 +19,7 @@ fn paths_from_a_trace_of_all_branches_equal_counted_paths() {
     let mut all = Vec::new();
     for seed in seeds() {
         let variants = CheckVariant::for_seed(seed);
-        // All levels of optimisation if seeds were selected, otherwise only two.
+        // Check all levels of optimisation if seeds were selected, otherwise only two.
         let chosen =
             variants.iter().filter(|v| std::env::var_os("TRODDEN_ORACLE_SEEDS").is_some() || ["-O0", "-O2"].contains(&&*v.options[0]));
         for variant in chosen {

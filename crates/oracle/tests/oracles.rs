@@ -8,7 +8,7 @@ use trodden_oracle::check::{CheckVariant, check_sources};
 use trodden_oracle::random::RandomLanguage;
 use trodden_oracle::{Subject, SubjectRun, Toolkit, counts, log};
 
-/// Shared by all tests, since cargo holds a lock while it builds the plugin.
+/// The tools that all tests share, since cargo holds a lock while it builds the plugin.
 static TOOLS: LazyLock<Toolkit> = LazyLock::new(|| Toolkit::prepare(&Path::new(env!("CARGO_TARGET_TMPDIR")).join("oracles")).unwrap());
 
 struct Workspace {

@@ -24,7 +24,7 @@ fn seeds() -> Vec<u64> {
 }
 
 #[test]
-fn only_unknown_paths_are_counted_and_exactly() {
+fn exactly_the_unknown_paths_are_counted() {
     let folder = tempfile::tempdir().unwrap();
     let tools = Toolkit::prepare(folder.path()).unwrap();
     let (mut known_paths, mut unknown_paths) = (0, 0);
@@ -85,7 +85,7 @@ fn results_of_invokes_are_usable_in_the_other_version_of_the_code() {
         let counts = tested.images.iter_mut().flat_map(|i| &mut i.units).flat_map(|u| &mut u.counts.executions);
         counts.for_each(|(_, count)| *count *= 100_000);
         for unit in tested.images.iter_mut().flat_map(|i| &mut i.units) {
-            let iterations = iterations(unit);
+            let iterations = counters_of_iterations(unit);
             unit.counts.executions.retain(|(at, _)| match trial % 3 {
                 0 => iterations.contains(at),
                 1 => iterations.contains(at) || dice.below(2) == 0,
@@ -147,7 +147,7 @@ fn differences(counts: &Counts, expected: &Counts) -> Vec<((String, u64), u64, u
 }
 
 /// Returns the counters of paths that do not start at their function's entry.
-fn iterations(unit: &UnitProfile) -> HashSet<u64> {
+fn counters_of_iterations(unit: &UnitProfile) -> HashSet<u64> {
     let of = |function: &FunctionMap| -> Vec<u64> {
         let paths = FunctionPaths::decode(function, unit.counts_of(function)).unwrap();
         paths.complete.iter().filter(|p| p.beginning != PathStart::Entry).map(|p| function.first_counter + p.id).collect()

@@ -9,7 +9,7 @@ use trodden_oracle::{Toolkit, random};
 
 /// C code that turns the switch on in the first constructor or, if `FLIP` is set, flips it at random. It replaces the page that the runtime
 /// has mapped by a writable page. Programs with only the oracles' probes have no switch.
-const HELPER: &str = r#"
+const HELPER_SOURCE: &str = r#"
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <stdlib.h>
@@ -48,7 +48,7 @@ fn seeds() -> Vec<u64> {
 }
 
 fn variant(level: &str, parameters: &str) -> CheckVariant {
-    CheckVariant { options: vec![level.into()], parameters: format!("when=bursts {parameters}"), helper: Some(HELPER) }
+    CheckVariant { options: vec![level.into()], parameters: format!("when=bursts {parameters}"), helper: Some(HELPER_SOURCE) }
 }
 
 #[test]
@@ -69,7 +69,6 @@ fn counts_are_exact_if_the_switch_is_on() {
     assert!(functions > 5 * seeds().len());
 }
 
-/// Irreducible loops, here entered by `goto`, are counted exactly.
 #[test]
 fn loops_with_two_entries_are_counted_exactly() {
     let text = "#include <stdio.h>\n\
@@ -94,7 +93,7 @@ fn bursts_count_at_most_the_executions_and_keep_the_behaviour() {
     let folder = tempfile::tempdir().unwrap();
     let tools = Toolkit::prepare(folder.path()).unwrap();
     let mut partly = 0;
-    std::fs::write(folder.path().join("helper.c"), HELPER).unwrap();
+    std::fs::write(folder.path().join("helper.c"), HELPER_SOURCE).unwrap();
     let helper = folder.path().join("helper.o");
     plain::run(tools.command("clang").args(["-O2", "-c"]).arg(folder.path().join("helper.c")).arg("-o").arg(&helper));
     for seed in seeds() {
@@ -124,7 +123,7 @@ fn bursts_count_at_most_the_executions_and_keep_the_behaviour() {
 }
 
 /// C code that the interpreter calls to set the switch.
-const TURN: &str = r#"
+const TURN_SOURCE: &str = r#"
 extern volatile char __trodden_switch[4096] __attribute__((visibility("hidden")));
 void turn(int on) { __trodden_switch[0] = on; }
 "#;
@@ -151,7 +150,7 @@ fn interpreter_enters_counting_code_where_its_program_jumps() {
     let folder = tempfile::tempdir().unwrap();
     let tools = Toolkit::prepare(folder.path()).unwrap();
     let mut objects = Vec::new();
-    for (name, text) in [("helper", HELPER), ("turn", TURN)] {
+    for (name, text) in [("helper", HELPER_SOURCE), ("turn", TURN_SOURCE)] {
         let (source, object) = (folder.path().join(name).with_extension("c"), folder.path().join(name).with_extension("o"));
         std::fs::write(&source, text).unwrap();
         plain::run(tools.command("clang").args(["-O2", "-c"]).arg(source).arg("-o").arg(&object));

@@ -98,7 +98,7 @@ extern "C" fn on_program_end(_: PluginId, _: *mut c_void) {
 extern "C" fn on_translation(_: PluginId, block: *mut Translation) {
     let stream = ProcessStream::get();
     // SAFETY: QEMU passes a block that is valid during this call, and so are its instructions.
-    let number = unsafe { stream.describe(block) };
+    let number = unsafe { stream.send_description(block) };
     // SAFETY: the block is valid, as above. QEMU only passes the number back and does not use it as a pointer.
     unsafe {
         qemu::qemu_plugin_register_vcpu_tb_exec_cb(block, on_execution, qemu::NO_REGISTERS, std::ptr::without_provenance_mut(number));
@@ -108,7 +108,7 @@ extern "C" fn on_translation(_: PluginId, block: *mut Translation) {
         let count = qemu::qemu_plugin_tb_n_insns(block);
         for at in 0..count {
             let instruction = qemu::qemu_plugin_tb_get_insn(block, at);
-            if stream.records_memory() || (at + 1 == count && is_call_or_return(qemu::code(instruction))) {
+            if stream.records_memory() || (at + 1 == count && is_call_or_return(qemu::instruction_bytes(instruction))) {
                 let flags = qemu::NO_REGISTERS;
                 let number = std::ptr::without_provenance_mut(at);
                 qemu::qemu_plugin_register_vcpu_mem_cb(instruction, on_access, flags, qemu::READ_AND_WRITE, number);

@@ -29,9 +29,10 @@ pub const READ_AND_WRITE: c_int = 3;
 pub type ThreadCallback = extern "C" fn(PluginId, c_uint);
 pub type TranslationCallback = extern "C" fn(PluginId, *mut Translation);
 pub type ExecutionCallback = extern "C" fn(c_uint, *mut c_void);
-/// Called when memory is accessed.
+/// Callback for a memory access. Its arguments are the thread, QEMU's information on the access, the address, and the data given at
+/// registration.
 pub type MemoryCallback = extern "C" fn(c_uint, u32, u64, *mut c_void);
-/// The arguments after the plugin and the thread are the system call's number and arguments.
+/// Callback for a system call. Its arguments are the plugin, the thread, and the system call's number and arguments.
 pub type SystemCallCallback = extern "C" fn(PluginId, c_uint, i64, u64, u64, u64, u64, u64, u64, u64, u64);
 pub type EndCallback = extern "C" fn(PluginId, *mut c_void);
 
@@ -59,11 +60,11 @@ unsafe extern "C" {
     pub fn qemu_plugin_mem_size_shift(info: u32) -> c_uint;
 }
 
-/// The bytes of an instruction.
+/// Returns the bytes of an instruction.
 ///
 /// # Safety
 /// The instruction must belong to a block that QEMU is translating. The bytes are valid during the translation.
-pub unsafe fn code<'a>(instruction: *const QemuInstruction) -> &'a [u8] {
+pub unsafe fn instruction_bytes<'a>(instruction: *const QemuInstruction) -> &'a [u8] {
     // SAFETY: QEMU returns the address and the size of bytes that stay valid during the translation.
     unsafe { std::slice::from_raw_parts(qemu_plugin_insn_data(instruction).cast(), qemu_plugin_insn_size(instruction)) }
 }

@@ -21,7 +21,7 @@ struct Output {
     blocks: usize,
     /// Address ranges of mapped files that were sent, in the program's addresses.
     files: Vec<(u64, u64)>,
-    /// Page numbers of code that belongs to no file.
+    /// Numbers of code pages that belong to no file, and for which mappings were sent.
     anonymous: Vec<u64>,
     broken: bool,
 }
@@ -71,13 +71,13 @@ impl ProcessStream {
             // SAFETY: `Box::into_raw` returned the pointer, and the buffer's thread has ended, since its number is reused.
             drop(unsafe { Box::from_raw(before) });
         }
-        self.frame(FrameKind::ThreadBegins, thread, &[]);
+        self.write_frame(FrameKind::ThreadBegins, thread, &[]);
     }
 
     /// Ends a thread. Its buffer stays allocated until the thread number is reused.
     pub fn end_thread(&self, thread: u32) {
         self.flush(thread);
-        self.frame(FrameKind::ThreadEnds, thread, &[]);
+        self.write_frame(FrameKind::ThreadEnds, thread, &[]);
     }
 
     pub fn push(&self, thread: u32, word: u64) {
@@ -87,7 +87,7 @@ impl ProcessStream {
         let Some(buffer) = (unsafe { place.load(Ordering::Relaxed).as_mut() }) else { return };
         buffer.push(word);
         if buffer.len() == BUFFER_WORDS {
-            self.write(thread, buffer);
+            self.write_buffer(thread, buffer);
         }
     }
 
@@ -95,14 +95,14 @@ impl ProcessStream {
         let Some(place) = self.buffers.get(thread as usize) else { return };
         // SAFETY: as in `push`, only this thread uses the buffer.
         if let Some(buffer) = unsafe { place.load(Ordering::Relaxed).as_mut() } {
-            self.write(thread, buffer);
+            self.write_buffer(thread, buffer);
         }
     }
 
-    fn write(&self, thread: u32, buffer: &mut Vec<u64>) {
+    fn write_buffer(&self, thread: u32, buffer: &mut Vec<u64>) {
         if !buffer.is_empty() {
             let bytes: Vec<u8> = buffer.iter().flat_map(|w| w.to_le_bytes()).collect();
-            self.frame(FrameKind::Executed, thread, &bytes);
+            self.write_frame(FrameKind::Executed, thread, &bytes);
             buffer.clear();
         }
     }
@@ -112,19 +112,19 @@ impl ProcessStream {
         for (thread, place) in self.buffers.iter().enumerate() {
             // SAFETY: no thread of the program runs any more.
             if let Some(buffer) = unsafe { place.load(Ordering::Acquire).as_mut() } {
-                self.write(thread as u32, buffer);
+                self.write_buffer(thread as u32, buffer);
             }
         }
         let overflow = self.overflow.load(Ordering::Relaxed) as u64;
-        self.frame(FrameKind::End, 0, &overflow.to_le_bytes());
+        self.write_frame(FrameKind::End, 0, &overflow.to_le_bytes());
     }
 
     /// Sends the address of a signal handler that the program installs. `action` is the address of a `sigaction`, whose first word is the
     /// handler.
     pub fn send_handler(&self, action: u64) {
-        // 0 and 1 are SIG_DFL and SIG_IGN.
-        if let Some(handler) = self.read_program(action).filter(|h| *h > 1) {
-            self.frame(FrameKind::Handler, 0, &handler.to_le_bytes());
+        // The values 0 (SIG_DFL) and 1 (SIG_IGN) are not addresses of handlers.
+        if let Some(handler) = self.read_program_word(action).filter(|h| *h > 1) {
+            self.write_frame(FrameKind::Handler, 0, &handler.to_le_bytes());
         }
     }
 
@@ -132,13 +132,13 @@ impl ProcessStream {
     pub fn send_fork(&self, flags: u64) {
         const CLONE_THREAD: u64 = 0x1_0000;
         if flags & CLONE_THREAD == 0 {
-            self.frame(FrameKind::Fork, 0, &[]);
+            self.write_frame(FrameKind::Fork, 0, &[]);
         }
     }
 
     /// Like [`ProcessStream::send_fork`], for `clone3`: `arguments` is the address of its arguments, which begin with the flags.
     pub fn send_fork_of_clone3(&self, arguments: u64) {
-        if let Some(flags) = self.read_program(arguments) {
+        if let Some(flags) = self.read_program_word(arguments) {
             self.send_fork(flags);
         }
     }
@@ -147,23 +147,23 @@ impl ProcessStream {
     /// effect; data that they have not written by then is lost.
     pub fn prepare_for_exec(&self, thread: u32) {
         self.flush(thread);
-        self.frame(FrameKind::Exec, 0, &[]);
+        self.write_frame(FrameKind::Exec, 0, &[]);
     }
 
     /// Reads eight bytes of the program's memory; `None` if they are not mapped.
-    fn read_program(&self, address: u64) -> Option<u64> {
+    fn read_program_word(&self, address: u64) -> Option<u64> {
         let mut word = [0; 8];
         let memory = File::open("/proc/self/mem").ok()?;
         memory.read_exact_at(&mut word, self.base.load(Ordering::Relaxed).wrapping_add(address)).ok()?;
         (address != 0).then(|| u64::from_le_bytes(word))
     }
 
-    /// Describes a block, and returns its number.
+    /// Sends the description of a block, and returns the block's number.
     ///
     /// # Safety
     /// QEMU must be translating the block.
-    pub unsafe fn describe(&self, block: *mut Translation) -> usize {
-        let Some(mut output) = self.output() else { return 0 };
+    pub unsafe fn send_description(&self, block: *mut Translation) -> usize {
+        let Some(mut output) = self.lock_output() else { return 0 };
         let number = output.blocks;
         output.blocks += 1;
         // SAFETY: QEMU is translating the block, so the block, its instructions and their bytes are valid.
@@ -174,7 +174,7 @@ impl ProcessStream {
             let mut code = Vec::new();
             for at in 0..count {
                 let instruction = qemu::qemu_plugin_tb_get_insn(block, at);
-                let bytes = qemu::code(instruction);
+                let bytes = qemu::instruction_bytes(instruction);
                 description.push(bytes.len() as u8);
                 code.extend_from_slice(bytes);
             }
@@ -185,34 +185,34 @@ impl ProcessStream {
                 self.base.store(host.wrapping_sub(address), Ordering::Relaxed);
                 output.send_mappings(host.wrapping_sub(address), address);
             }
-            output.frame(FrameKind::Block, 0, &description);
+            output.write_frame(FrameKind::Block, 0, &description);
         }
         number
     }
 
-    fn frame(&self, kind: FrameKind, thread: u32, content: &[u8]) {
-        if let Some(mut output) = self.output() {
-            output.frame(kind, thread, content);
+    fn write_frame(&self, kind: FrameKind, thread: u32, content: &[u8]) {
+        if let Some(mut output) = self.lock_output() {
+            output.write_frame(kind, thread, content);
         }
     }
 
     /// Locks the output. Returns `None` in a child process, since at the time of the fork a different thread may have held the lock.
-    fn output(&self) -> Option<MutexGuard<'_, Output>> {
+    fn lock_output(&self) -> Option<MutexGuard<'_, Output>> {
         (std::process::id() == self.process).then(|| self.output.lock().unwrap_or_else(|poisoned| poisoned.into_inner()))
     }
 }
 
 /// Moves the file to a high descriptor that is closed on exec, because programs rarely use high descriptors by number.
 fn to_high_descriptor(file: File) -> File {
-    const HIGH: i32 = 900;
+    const MIN_DESCRIPTOR: i32 = 900;
     // SAFETY: the descriptor is open, and the call only changes the descriptor table.
-    let moved = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_DUPFD_CLOEXEC, HIGH) };
+    let moved = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_DUPFD_CLOEXEC, MIN_DESCRIPTOR) };
     // SAFETY: the new descriptor is open, and nothing else owns it.
     if moved < 0 { file } else { unsafe { File::from_raw_fd(moved) } }
 }
 
 impl Output {
-    fn frame(&mut self, kind: FrameKind, thread: u32, content: &[u8]) {
+    fn write_frame(&mut self, kind: FrameKind, thread: u32, content: &[u8]) {
         if self.broken {
             return;
         }
@@ -225,7 +225,7 @@ impl Output {
         self.files.iter().any(|(from, to)| (*from..*to).contains(&address)) || self.anonymous.contains(&(address >> 12))
     }
 
-    /// Sends the file mappings. A program address is the process's address minus `base`.
+    /// Sends the process's mappings. An address in the program is the address in this process minus `base`.
     fn send_mappings(&mut self, base: u64, address: u64) {
         let Ok(maps) = std::fs::read_to_string("/proc/self/maps") else { return };
         self.files.clear();
@@ -238,11 +238,11 @@ impl Output {
             }
         }
         if !self.has_sent(address) {
-            // Generated code, or the vdso.
+            // The block is generated code, or part of the vdso.
             self.anonymous.push(address >> 12);
         }
         let mut content = base.to_le_bytes().to_vec();
         content.extend(maps.as_bytes());
-        self.frame(FrameKind::Mappings, 0, &content);
+        self.write_frame(FrameKind::Mappings, 0, &content);
     }
 }

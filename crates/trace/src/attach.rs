@@ -30,13 +30,14 @@ pub fn seize_all(session: &Session, mut parked: Option<&mut ParkedProcess>) -> R
             }
         }
         for thread in fresh {
-            // Until the thread has stopped, only its exit is reported, because nothing can be injected in the middle of a system call.
+            // Request only exit events for now: the thread may be inside a system call, where nothing can be injected.
+            // `stop_seized_thread` sets the other options.
             match ptrace::seize(thread, ptrace::EXIT_EVENTS) {
                 Ok(()) => session.add_thread(thread, false),
                 Err(_) if has_ended(thread) => continue,
                 Err(source) => return Err(CollectError::Attach { process, source }),
             }
-            if stop_first(session, thread, parked.as_deref_mut())? {
+            if stop_seized_thread(session, thread, parked.as_deref_mut())? {
                 threads.push(thread);
             }
         }
@@ -86,7 +87,8 @@ pub fn check_traceable(process: Tid) -> Result<(), CollectError> {
         if user != own_user {
             return reject(format!("it belongs to user {}. Run as that user or as root", user.unwrap_or_default()));
         }
-        // Each field has the real, effective, saved and file-system id.
+        // `Uid` and `Gid` list the real, effective, saved and file-system ids. They differ from this process's if the executable was setuid
+        // or setgid.
         let has_others = ["Uid", "Gid"].iter().any(|ids| field(&its, ids) != field(&own, ids));
         if has_others || capabilities(&its, "CapPrm") & !capabilities(&own, "CapPrm") != 0 {
             return reject("its file gives it privileges that this user lacks (setuid, setgid or setcap). Run as root".to_owned());
@@ -95,7 +97,7 @@ pub fn check_traceable(process: Tid) -> Result<(), CollectError> {
     if let Some(why) = forbidden_by_yama() {
         return reject(why);
     }
-    // A container imposes its filters on the tracer too, so only additional filters matter.
+    // A container's filters apply to this process, too, so only filters beyond those of this process matter.
     let filters = |status: &str| number(status, "Seccomp_filters").unwrap_or(0);
     if field(&its, "Seccomp").as_deref() == Some("1") || filters(&its) > filters(&own) {
         return reject("it filters its system calls (seccomp), and the filter would kill it for calls that the trace injects".to_owned());
@@ -103,8 +105,8 @@ pub fn check_traceable(process: Tid) -> Result<(), CollectError> {
     Ok(())
 }
 
-/// Returns true if the process is the current process, one of its threads, or an ancestor that runs the same program and has delegated its
-/// work to the current process.
+/// Returns true if the process is this recorder: the current process, one of its threads, or an ancestor that runs the same executable and
+/// has delegated its work to the current process.
 fn is_recorder(process: Tid) -> bool {
     let program = |process: Tid| std::fs::metadata(format!("/proc/{process}/exe")).ok().map(|file| (file.dev(), file.ino()));
     let own = std::process::id() as Tid;
@@ -121,7 +123,7 @@ fn is_recorder(process: Tid) -> bool {
 /// Checks that a process does not share its memory with other processes for more than a short time.
 pub fn check_unshared(process: Tid) -> Result<(), CollectError> {
     // A `vfork` child shares memory only until it executes a different program.
-    let mut sharing = sharing(process)?;
+    let mut sharing = processes_sharing_memory(process)?;
     for _ in 0..SHARING_CHECKS {
         if sharing.is_empty() {
             return Ok(());
@@ -163,12 +165,12 @@ pub fn check_unwritable_in(process: Tid, path: &Path) -> Result<(), CollectError
     }
 }
 
-/// How often, and at what interval, to check again whether a process shares memory. Some processes share it only briefly.
+/// Number of repeated checks whether a process shares memory, and the wait between two checks. Some processes share it only briefly.
 const SHARING_CHECKS: u32 = 20;
 const SHARING_WAIT: Duration = Duration::from_millis(25);
 
 /// Returns the other processes that share the process's memory.
-fn sharing(process: Tid) -> io::Result<Vec<Tid>> {
+fn processes_sharing_memory(process: Tid) -> io::Result<Vec<Tid>> {
     let others = std::fs::read_dir("/proc")?.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<Tid>().ok());
     Ok(others.filter(|other| *other != process && shares_memory(process, *other).unwrap_or(false)).collect())
 }
@@ -188,7 +190,7 @@ pub fn shares_memory(process: Tid, other: Tid) -> io::Result<bool> {
 }
 
 /// Stops a thread that was just seized. Returns false if it has ended.
-fn stop_first(session: &Session, thread: Tid, mut parked: Option<&mut ParkedProcess>) -> Result<bool, CollectError> {
+fn stop_seized_thread(session: &Session, thread: Tid, mut parked: Option<&mut ParkedProcess>) -> Result<bool, CollectError> {
     unless_gone(ptrace::interrupt(thread))?;
     loop {
         let stop = session.wait_for(thread);
@@ -196,7 +198,7 @@ fn stop_first(session: &Session, thread: Tid, mut parked: Option<&mut ParkedProc
             parked.restore()?;
         }
         match stop {
-            // The thread has ended; its exit event is queued for the loop that follows the subject.
+            // The thread has ended. Its exit event stays queued for `follow`.
             Err(e) if e.raw_os_error() == Some(libc::ESRCH) => return Ok(false),
             Err(e) => return Err(e.into()),
             Ok(PtraceStop::Signal(signal)) => {

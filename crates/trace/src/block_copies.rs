@@ -1,6 +1,8 @@
-//! Copies of blocks that record themselves: what the collector `trampolines` puts next to an image, and the patches that lead to them.
+//! Instrumented copies of basic blocks, which record their own execution. The collector `trampolines` maps them near an image (an
+//! executable or library in memory), and patches the image so that it jumps to them.
 //!
-//! Each site gets a copy of its block, preceded by a head that appends the site's number to the thread's ring:
+//! Each site (an address whose executions are recorded) gets a copy of its block, preceded by a head that appends the site's number to the
+//! thread's ring:
 //!
 //! ```text
 //!        int3                       ring full: the tracer drains it, and the thread resumes at `head`
@@ -38,7 +40,7 @@ use crate::CollectError;
 use crate::copied_place::CopiedPlace;
 use crate::displaced::{DisplaceError, call_as_jump, is_software_interrupt};
 use crate::lookups::{self, push_constant};
-use crate::ring_layout::{CURSOR, RING_SIZE, SAVED, SYMBOLS};
+use crate::ring_layout::{CURSOR_OFFSET, RING_SIZE, SAVED_OFFSET, SYMBOLS_OFFSET};
 use iced_x86::{
     BlockEncoder, BlockEncoderOptions, Code, Decoder, DecoderOptions, FlowControl, IcedError, Instruction, InstructionBlock, MemoryOperand,
     Mnemonic, OpKind, Register,
@@ -53,12 +55,13 @@ const JUMP_LENGTH: u64 = 5;
 const SHORT_JUMP_LENGTH: u64 = 2;
 /// Maximum number of relays in one block.
 const MAX_RELAYS: u64 = 4;
-/// Tag bit of a branch target that stands for the head of the site at that address. Addresses in programs never have this bit.
+/// Tag bit in a branch target. The branch goes to the head (the recording code) of the site at that address. Addresses in programs never
+/// have this bit.
 const HEAD_TAG: u64 = 1 << 62;
-/// Tag for the address of the breakpoint before a site's head, where a thread stops if its ring is full.
+/// Tag of the address of the `int3` before a site's head. A thread stops there if its ring buffer is full.
 const FULL_TAG: u64 = 3 << 61;
 
-/// The blocks to copy. All addresses are addresses in memory.
+/// Input of [`copy_blocks`]: an image's code, and the sites in it. All addresses are addresses in memory, not in the file.
 #[derive(Debug)]
 pub struct CopyRequest<'a> {
     /// The image's code: start address and bytes of each range.
@@ -67,7 +70,7 @@ pub struct CopyRequest<'a> {
     pub blocks: &'a [Range<u64>],
     /// Site numbers by address.
     pub sites: &'a HashMap<u64, u32>,
-    /// Indirect jumps and calls with uncertain targets.
+    /// Addresses of indirect jumps and calls whose targets are uncertain.
     pub jumps: &'a HashSet<u64>,
     /// Starts of blocks in which only the first byte may be replaced.
     pub guarded: &'a HashSet<u64>,
@@ -96,13 +99,13 @@ pub enum Patch {
 #[derive(Debug)]
 pub struct Copies {
     pub code: Vec<u8>,
-    /// Addresses of instructions in the copies, ascending.
+    /// Address and purpose of each instruction in the copies, by ascending address.
     pub places: Vec<(u64, CopiedPlace)>,
-    /// The patches, by image address.
+    /// The patches to write into the image, each with its address.
     pub patches: Vec<(u64, Patch)>,
 }
 
-/// Copies the blocks of all sites, for memory at address `at`.
+/// Copies the blocks of all sites, and relocates the copies to address `at`.
 ///
 /// # Errors
 /// A site is not code, or an instruction cannot be moved.
@@ -122,12 +125,12 @@ pub fn copy_blocks(request: &CopyRequest, at: u64) -> Result<Copies, CollectErro
     copier.encode(at)
 }
 
-/// Copies the instructions in `range`, which belong to no site's copy, for memory at address `at`. After them, the copy leads back to the
-/// image.
+/// Copies the instructions in `range`, which must contain no site, and relocates the copy to address `at`. At its end, the copy jumps back
+/// to the image.
 ///
 /// # Errors
 /// The range is not code, or an instruction cannot be moved.
-pub fn copy_piece(code: &[(u64, Vec<u8>)], range: Range<u64>, at: u64) -> Result<Copies, CollectError> {
+pub fn copy_range(code: &[(u64, Vec<u8>)], range: Range<u64>, at: u64) -> Result<Copies, CollectError> {
     let (sites, none) = (HashMap::new(), HashSet::new());
     let (blocks, thread_positions) = (&[], &[]);
     let request = CopyRequest { code, blocks, sites: &sites, jumps: &none, guarded: &none, sleds: &none, thread_positions, table: 0 };
@@ -138,14 +141,14 @@ pub fn copy_piece(code: &[(u64, Vec<u8>)], range: Range<u64>, at: u64) -> Result
 
 struct Copier<'a> {
     request: &'a CopyRequest<'a>,
-    /// Starts of blocks and sites.
+    /// Starts of blocks, sites and uncertain jumps. No patch may extend over one of them.
     starts: HashSet<u64>,
     /// For each site with a short jump, its relay and the site whose block contains the relay.
     relays: HashMap<u64, (u64, u64)>,
-    /// For each site whose block has relays, their number.
+    /// Number of relays in each site's block, for blocks that have any.
     hosts: HashMap<u64, u64>,
     instructions: Vec<Instruction>,
-    /// Parallel to `instructions`.
+    /// Purpose of each element of `instructions`.
     places: Vec<Option<CopiedPlace>>,
     /// For each image address to patch, the index of the instruction that it leads to, and the kind of patch.
     entries: Vec<(u64, usize, Entry)>,
@@ -166,7 +169,7 @@ impl<'a> Copier<'a> {
         Self { request, starts: starts.collect(), relays, hosts, instructions, places, entries }
     }
 
-    /// Copies a site's block, including what follows its calls.
+    /// Copies a site's block. The code after each call in the block is copied, too, if a jump to its copy fits there.
     fn copy_site(&mut self, address: u64, site: u32) -> Result<(), CollectError> {
         if self.request.sleds.contains(&address) {
             return self.copy_sled(address, site);
@@ -195,7 +198,7 @@ impl<'a> Copier<'a> {
         Ok(())
     }
 
-    /// Copies a jump with an uncertain target that is not a site.
+    /// Copies an indirect jump whose target is uncertain and whose address is not a site.
     fn copy_jump(&mut self, address: u64) -> Result<(), CollectError> {
         self.entries.push((address, self.instructions.len(), Entry::Breakpoint));
         let jump = self.decode(address).ok_or(DisplaceError::Undecodable(address))?;
@@ -203,13 +206,15 @@ impl<'a> Copier<'a> {
         Ok(())
     }
 
-    /// The end of the block that contains a site; `None` if there is no such block. A site may follow a call, in the middle of a block.
+    /// Returns the end of the block that contains a site, or `None` if no block does. A site may lie in the middle of a block, after a
+    /// call.
     fn block_end(&self, site: u64) -> Option<u64> {
         let before = self.request.blocks.partition_point(|b| b.start <= site);
         self.request.blocks[..before].last().filter(|b| b.contains(&site)).map(|b| b.end)
     }
 
-    /// Assigns a relay, where possible, to each site whose first five bytes cannot be replaced. `sites` is sorted by address.
+    /// Assigns a relay (a jump in the bytes of another block), where possible, to each site that has room for a two-byte jump but not for a
+    /// five-byte one. `sites` is sorted by address.
     fn place_relays(&mut self, sites: &[(u64, u32)]) {
         let request = self.request;
         let is_plain = |site: u64| !request.guarded.contains(&site) && !request.sleds.contains(&site);
@@ -221,7 +226,7 @@ impl<'a> Copier<'a> {
             }
             let next = site + SHORT_JUMP_LENGTH;
             let is_in_reach = |relay: u64| i8::try_from(relay.wrapping_sub(next) as i64).is_ok();
-            // A relay is at most this far from the start of its block.
+            // Skip blocks whose last possible relay is out of reach of a short jump.
             let first = blocks.partition_point(|(host, _)| host + JUMP_LENGTH * MAX_RELAYS + 128 < next);
             let hosts = blocks[first..].iter().take_while(|(host, _)| *host < next + 128).filter(|(host, _)| *host != site);
             let found = hosts.copied().find_map(|(host, host_end)| {
@@ -259,8 +264,9 @@ impl<'a> Copier<'a> {
 
     /// Returns true if a jump of this length can be written at `address`, in a block that ends at `end`.
     ///
-    /// A signal handler may resume after a trapping instruction, so the bytes after such an instruction are not padding. A goroutine's
-    /// first frame returns to the address after the `nop` at the start of `runtime.goexit`, where no graph has a block.
+    /// A signal handler may resume after a trapping instruction, so the bytes after such an instruction are not padding. Go's
+    /// `runtime.goexit` starts with a `nop`, and the first frame of each goroutine returns to the address after it, where no graph has a
+    /// block, so that `nop` is not replaced.
     fn jump_fits(&self, address: u64, end: u64, length: u64) -> bool {
         let inside = address + 1..address + length;
         if inside.clone().any(|a| self.starts.contains(&a)) || self.request.thread_positions.iter().any(|a| inside.contains(a)) {
@@ -287,21 +293,21 @@ impl<'a> Copier<'a> {
     /// Emits the code that records a site: a breakpoint for a full ring, then the `HEAD_LENGTH` instructions of the head.
     fn emit_head(&mut self, address: u64, site: u32) -> Result<(), IcedError> {
         let ring = |offset: u64| MemoryOperand::new(Register::None, Register::None, 1, offset as i64, 8, false, Register::GS);
-        let next = MemoryOperand::new(Register::RCX, Register::None, 1, (SYMBOLS + RING_SIZE) as i64, 8, false, Register::GS);
+        let next = MemoryOperand::new(Register::RCX, Register::None, 1, (SYMBOLS_OFFSET + RING_SIZE) as i64, 8, false, Register::GS);
         let rcx = Register::RCX;
         let mut full = Instruction::with(Code::Int3);
         full.set_ip(FULL_TAG + address);
         self.emit(&full, None);
-        let mut save = Instruction::with2(Code::Mov_rm64_r64, ring(SAVED), rcx)?;
+        let mut save = Instruction::with2(Code::Mov_rm64_r64, ring(SAVED_OFFSET), rcx)?;
         save.set_ip(HEAD_TAG | address);
         let head = [
             save,
-            Instruction::with2(Code::Mov_r64_rm64, rcx, ring(CURSOR))?,
+            Instruction::with2(Code::Mov_r64_rm64, rcx, ring(CURSOR_OFFSET))?,
             Instruction::with_branch(Code::Jrcxz_rel8_64, FULL_TAG + address)?,
             Instruction::with2(Code::Mov_rm32_imm32, next, site)?,
             Instruction::with2(Code::Lea_r64_m, rcx, MemoryOperand::with_base_displ(rcx, 4))?,
-            Instruction::with2(Code::Mov_rm64_r64, ring(CURSOR), rcx)?,
-            Instruction::with2(Code::Mov_r64_rm64, rcx, ring(SAVED))?,
+            Instruction::with2(Code::Mov_rm64_r64, ring(CURSOR_OFFSET), rcx)?,
+            Instruction::with2(Code::Mov_r64_rm64, rcx, ring(SAVED_OFFSET))?,
         ];
         for (number, instruction) in head.iter().enumerate() {
             let place = match number {
@@ -314,7 +320,7 @@ impl<'a> Copier<'a> {
     }
 
     /// Copies a block from `start` up to `end` or to its next call, and returns the address after that call. The first `replaced` bytes
-    /// are no longer in the image.
+    /// have been overwritten in the image.
     fn emit_body(&mut self, start: u64, end: u64, replaced: u64, mut site: Option<u32>) -> Result<Option<u64>, CollectError> {
         let mut at = start;
         while at < end {
@@ -342,7 +348,7 @@ impl<'a> Copier<'a> {
             }
             self.emit(&instruction, Some(place));
             at = instruction.next_ip();
-            if is_end(&instruction) {
+            if never_falls_through(&instruction) {
                 return Ok(None);
             }
         }
@@ -357,7 +363,7 @@ impl<'a> Copier<'a> {
         Ok(())
     }
 
-    /// Emits a call whose own bytes are replaced: a push of its return address, then a jump. Flags are unchanged.
+    /// Emits a call that a patch has overwritten in the image: as a push of its return address, then a jump. Neither changes flags.
     fn emit_call(&mut self, call: &Instruction, place: CopiedPlace) -> Result<(), IcedError> {
         let jump = call_as_jump(call).unwrap_or_default();
         let [push, upper] = push_constant(call.next_ip(), Register::RSP)?;
@@ -367,13 +373,13 @@ impl<'a> Copier<'a> {
         Ok(())
     }
 
-    /// Emits an indirect jump or call whose target has a copy that only a lookup finds. The image has the original instruction, or a
-    /// breakpoint or site in its place.
+    /// Emits an indirect jump or call as a lookup, which finds the copy of its target at run time. A jump that no lookup can replace is
+    /// emitted after a breakpoint, and is single-stepped.
     fn emit_jump_to_unknown(&mut self, jump: &Instruction, place: CopiedPlace) -> Result<(), DisplaceError> {
         let address = jump.ip();
         if lookups::is_replaceable(jump) {
             let label = self.instructions.len() as u64;
-            let lookup = lookups::instructions(jump, self.request.table, label, place).map_err(|_| self.immovable(address))?;
+            let lookup = lookups::build_lookup(jump, self.request.table, label, place).map_err(|_| self.immovable(address))?;
             lookup.into_iter().for_each(|(instruction, place)| self.emit_raw(instruction, place));
             return Ok(());
         }
@@ -428,7 +434,7 @@ impl<'a> Copier<'a> {
         let known = offsets.iter().zip(self.places).filter(|(offset, _)| **offset != u32::MAX);
         let places = known.filter_map(|(offset, place)| Some((at + u64::from(*offset), place?))).collect();
         let patch = |(address, instruction, entry): (u64, usize, Entry)| {
-            // The encoder does not report the offsets of instructions that it has rewritten. Heads are never rewritten.
+            // The encoder reports no offset (`u32::MAX`) for an instruction that it had to rewrite. Heads are never rewritten.
             let to = at + u64::from(offsets[instruction]);
             let patch = match entry {
                 Entry::Jump => Patch::Jump(to),
@@ -467,7 +473,7 @@ fn may_fault(instruction: &Instruction) -> bool {
 }
 
 /// Returns true if execution never continues after the instruction.
-fn is_end(instruction: &Instruction) -> bool {
+fn never_falls_through(instruction: &Instruction) -> bool {
     matches!(instruction.flow_control(), FlowControl::UnconditionalBranch | FlowControl::IndirectBranch | FlowControl::Return)
 }
 

@@ -1,4 +1,4 @@
-//! Tests of the copies of blocks, and of what is written into the image.
+//! Tests of the instrumented copies of blocks, and of the patches that lead to them.
 
 use super::*;
 use iced_x86::{InstructionInfoFactory, RflagsBits};
@@ -56,15 +56,15 @@ fn short_blocks_have_breakpoints_and_branches_between_copies_are_direct() {
     }
 }
 
-/// mov eax, 1; mov ebx, 2; jmp 12; (12:) xor eax, eax; (14:) the same five bytes; ret
-const WITH_ROOM: [u8; 20] = [0xb8, 1, 0, 0, 0, 0xbb, 2, 0, 0, 0, 0xeb, 0, 0x31, 0xc0, 0xb8, 1, 0, 0, 0, 0xc3];
+/// mov eax, 1; mov ebx, 2; jmp 12; (12:) xor eax, eax; (14:) mov eax, 1; ret
+const CODE_WITH_ROOM_FOR_A_RELAY: [u8; 20] = [0xb8, 1, 0, 0, 0, 0xbb, 2, 0, 0, 0, 0xeb, 0, 0x31, 0xc0, 0xb8, 1, 0, 0, 0, 0xc3];
 
 #[test]
 fn a_short_site_has_a_relay_in_another_block() {
-    let copies = copies_of(&WITH_ROOM, &[0, 12, 14]);
+    let copies = copies_of(&CODE_WITH_ROOM_FOR_A_RELAY, &[0, 12, 14]);
     let Some(Patch::ShortJump { to, relay: 0x40_0005, host: 0x40_0000 }) = patch(&copies, 12) else { panic!("{:?}", copies.patches) };
     assert!(copies.places.contains(&(to, CopiedPlace::Head { site: 1, saved: false })));
-    // The instruction under the relay is no longer in the image, and the next one is.
+    // The relay has overwritten the instruction at offset 5, but not the next one, at offset 10.
     let is_intact = |original| {
         copies.places.iter().find_map(|(_, place)| match place {
             CopiedPlace::Body { original: found, intact } if *found == original => Some(*intact),
@@ -75,17 +75,17 @@ fn a_short_site_has_a_relay_in_another_block() {
 }
 
 #[test]
-fn no_relay_replaces_what_may_fault_or_be_jumped_to() {
+fn relays_replace_no_faulting_instruction_and_no_block_start() {
     let breakpoint = |code: &[u8], starts: &[u64]| matches!(patch(&copies_of(code, starts), 12), Some(Patch::Breakpoint(_)));
-    // mov ebx, [rax + 0]; nop; nop in place of mov ebx, 2
-    let mut code = WITH_ROOM;
+    // Replace `mov ebx, 2` by `mov ebx, [rax + 0]; nop; nop`, which may fault.
+    let mut code = CODE_WITH_ROOM_FOR_A_RELAY;
     code[5..10].copy_from_slice(&[0x8b, 0x58, 0, 0x90, 0x90]);
     assert!(breakpoint(&code, &[0, 12, 14]));
-    // mov eax, [rax + 0x100] (6 bytes), which a signal handler may skip
+    // Start with `mov eax, [rax + 0x100]` (6 bytes), after which a signal handler may resume.
     code[..10].copy_from_slice(&[0x8b, 0x80, 0, 1, 0, 0, 0x90, 0x90, 0x90, 0x90]);
     assert!(breakpoint(&code, &[0, 12, 14]));
-    // A block starts there.
-    assert!(breakpoint(&WITH_ROOM, &[0, 7, 12, 14]));
+    // A block starts at offset 7, inside the relay.
+    assert!(breakpoint(&CODE_WITH_ROOM_FOR_A_RELAY, &[0, 7, 12, 14]));
 }
 
 #[test]
@@ -102,7 +102,7 @@ fn calls_stay_in_the_image_and_return_into_a_copy() {
 
 #[test]
 fn execution_continues_in_the_image_after_a_sled() {
-    // The sled, then `call rax`, which leaves room for no jump except in the sled.
+    // A sled, then `call rax`. The only room for a jump is in the sled.
     let code = [&SLED[..], &[0xff, 0xd0]].concat();
     let copies = copies_with_sleds(&code, &[0], &HashSet::from([0x40_0000]));
     assert_eq!(copies.patches, [(0x40_0000, Patch::Jump(0x100_0001))]);

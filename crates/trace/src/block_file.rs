@@ -25,7 +25,7 @@ const MAX_SYMBOLS: u32 = 1 << 17;
 /// Maximum number of threads per file.
 pub const MAX_THREADS: u32 = 1 << 24;
 
-/// A file format that consists of such blocks.
+/// A file format that consists of blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TraceFormat {
     /// The kind of file.
@@ -42,11 +42,11 @@ pub const PREDICTED: u32 = 1;
 /// The kind of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TraceBlockKind {
-    /// The description of the file's subject.
+    /// The description of the traced program.
     Description = 1,
-    /// Symbols of one stream.
+    /// Symbols of one thread.
     Symbols = 2,
-    /// The end of a complete file.
+    /// The end of a complete file. A file without it is truncated.
     End = 3,
 }
 
@@ -66,7 +66,7 @@ pub enum TraceFileError {
     Foreign {
         /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// What is wrong with the file's header.
         error: FileError,
     },
     /// A block is corrupt.
@@ -76,7 +76,7 @@ pub enum TraceFileError {
         path: PathBuf,
         /// Offset of the block.
         offset: u64,
-        /// What is wrong.
+        /// What is wrong with the block.
         error: SectionError,
     },
     /// The contents of a block contradict the rest of the file.
@@ -86,18 +86,18 @@ pub enum TraceFileError {
         path: PathBuf,
         /// Offset of the block.
         offset: u64,
-        /// What is wrong.
+        /// What is wrong with the block.
         what: &'static str,
     },
 }
 
-/// A file that is being written.
+/// Writes a file of blocks.
 #[derive(Debug)]
 pub struct Writer {
     file: File,
     path: PathBuf,
     size: u64,
-    /// Reused for encoding.
+    /// Buffer for encoded symbols, kept to avoid allocations.
     bytes: Vec<u8>,
 }
 
@@ -106,7 +106,7 @@ pub struct Writer {
 pub struct StoredBlock {
     /// What the block contains.
     pub kind: TraceBlockKind,
-    /// The number of the stream's thread.
+    /// The number of the thread that the symbols belong to.
     pub stream: u32,
     /// The number of symbols.
     pub count: u32,
@@ -114,7 +114,7 @@ pub struct StoredBlock {
     section: SectionHeader,
 }
 
-/// An open file.
+/// Reads a file of blocks.
 #[derive(Debug)]
 pub struct Reader {
     file: File,
@@ -130,14 +130,14 @@ impl Writer {
         Self::begin(file, path, format)
     }
 
-    /// Starts writing to an empty file, whose path is or will be `path`.
+    /// Writes the header to an empty file. `path` is the file's present or future path.
     pub fn begin(mut file: File, path: &Path, format: TraceFormat) -> Result<Self, TraceFileError> {
         let header = FileHeader::new(format.kind, format.version).to_bytes();
         file.write_all(&header).map_err(|source| TraceFileError::Io { path: path.to_owned(), source })?;
         Ok(Self { file, path: path.to_owned(), size: FILE_HEADER_BYTES as u64, bytes: Vec::new() })
     }
 
-    /// Appends a block of symbols that fit into words.
+    /// Appends a block of symbols that fit into 32 bits each.
     pub fn append_words(&mut self, stream: u32, index: &[u8], words: &[u32]) -> Result<(), TraceFileError> {
         let mut bytes = std::mem::take(&mut self.bytes);
         bytes.clear();
@@ -164,7 +164,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Appends an encoded value as a block.
+    /// Serializes a value and appends it as a block.
     pub fn append_value<T: Serialize>(&mut self, kind: TraceBlockKind, value: &T) -> Result<(), TraceFileError> {
         self.append(kind, DIFFERENCES, (0, 0), &[], &encode(value))
     }
@@ -206,11 +206,11 @@ impl Reader {
         Ok(Self { file, path: path.to_owned(), headers, is_truncated })
     }
 
-    /// Reads the description in the first block.
+    /// Reads the description of the traced program in the first block.
     ///
     /// # Errors
     /// The file ends before the description, or the description is corrupt.
-    pub fn about<T: for<'a> Deserialize<'a>>(&self) -> Result<T, TraceFileError> {
+    pub fn read_description<T: for<'a> Deserialize<'a>>(&self) -> Result<T, TraceFileError> {
         let what = "the file ends before the description of the program";
         let inconsistent = || TraceFileError::Inconsistent { path: self.path.clone(), offset: FILE_HEADER_BYTES as u64, what };
         self.value(self.headers.first().filter(|h| h.kind == TraceBlockKind::Description).ok_or_else(inconsistent)?)
@@ -221,7 +221,7 @@ impl Reader {
         &self.headers
     }
 
-    /// Returns true if the file is truncated.
+    /// Returns true if the file does not end with a complete end block, for example because its writer was killed.
     pub fn is_truncated(&self) -> bool {
         self.is_truncated
     }
@@ -245,19 +245,19 @@ impl Reader {
     pub fn symbols(&self, header: &StoredBlock) -> Result<Vec<u64>, TraceFileError> {
         let data = self.data(header)?;
         let symbols = match header.section.layout {
-            DIFFERENCES => unpack(&data, header.count as usize),
+            DIFFERENCES => decode_differences(&data, header.count as usize),
             PREDICTED => predicted::decode(&data, header.count as usize),
             _ => None,
         };
         symbols.ok_or_else(|| self.inconsistent(header, "its symbols are malformed"))
     }
 
-    /// The error for a block whose contents contradict the rest of the file.
+    /// Returns the error for a block whose contents contradict the rest of the file.
     pub fn inconsistent(&self, header: &StoredBlock, what: &'static str) -> TraceFileError {
         TraceFileError::Inconsistent { path: self.path.clone(), offset: header.offset, what }
     }
 
-    /// Reads the encoded value in a block.
+    /// Reads the serialized value in a block.
     pub fn value<T: for<'a> Deserialize<'a>>(&self, header: &StoredBlock) -> Result<T, TraceFileError> {
         trodden_container::decode(&self.data(header)?).map_err(|error| self.corrupt(header, error))
     }
@@ -297,7 +297,7 @@ fn read_header(path: &Path, file: &File, offset: u64, size: u64) -> Result<Optio
     Ok(is_whole.then_some(StoredBlock { kind, stream, count, offset, section }))
 }
 
-/// Encodes symbols as differences (zigzag, LEB128).
+/// Encodes each symbol as its difference from the previous one (zigzag, LEB128).
 pub fn pack(symbols: &[u64]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(symbols.len() * 2);
     let mut before = 0u64;
@@ -308,8 +308,8 @@ pub fn pack(symbols: &[u64]) -> Vec<u8> {
     bytes
 }
 
-/// Decodes `count` symbols; `None` if the bytes are malformed.
-fn unpack(bytes: &[u8], count: usize) -> Option<Vec<u64>> {
+/// Decodes `count` symbols that [`pack`] has encoded; `None` if the bytes are malformed.
+fn decode_differences(bytes: &[u8], count: usize) -> Option<Vec<u64>> {
     let mut rest = Cursor(bytes);
     let mut symbols = Vec::with_capacity(count.min(bytes.len()));
     let mut before = 0u64;
@@ -320,7 +320,7 @@ fn unpack(bytes: &[u8], count: usize) -> Option<Vec<u64>> {
     rest.0.is_empty().then_some(symbols)
 }
 
-/// Hashes file contents, so that they can be compared.
+/// Hashes the contents of a file, so that files can be compared by their hashes.
 pub fn hash(bytes: &[u8]) -> u64 {
     xxh3_64(bytes)
 }
@@ -343,7 +343,7 @@ mod tests {
 
     const FORMAT: TraceFormat = TraceFormat { kind: FileKind(*b"TEST"), version: 1 };
 
-    fn written(path: &Path) -> Vec<u64> {
+    fn write_test_file(path: &Path) -> Vec<u64> {
         let symbols: Vec<u64> = (0..1000).map(|n| n * n % 77 + 3).collect();
         let mut writer = Writer::create(path, FORMAT).unwrap();
         writer.append_value(TraceBlockKind::Description, &("a program", 7u32)).unwrap();
@@ -358,7 +358,7 @@ mod tests {
     fn blocks_are_read_back() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("t");
-        let symbols = written(&path);
+        let symbols = write_test_file(&path);
         let reader = Reader::open(&path, FORMAT).unwrap();
         assert!(!reader.is_truncated());
         let blocks = reader.blocks();
@@ -375,7 +375,7 @@ mod tests {
     fn truncated_file_is_read_up_to_its_end() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("t");
-        let symbols = written(&path);
+        let symbols = write_test_file(&path);
         let bytes = std::fs::read(&path).unwrap();
         for length in (FILE_HEADER_BYTES..bytes.len()).step_by(11) {
             std::fs::write(&path, &bytes[..length]).unwrap();
@@ -391,7 +391,7 @@ mod tests {
     fn corrupt_block_is_reported() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("t");
-        written(&path);
+        write_test_file(&path);
         let mut bytes = std::fs::read(&path).unwrap();
         let reader = Reader::open(&path, FORMAT).unwrap();
         let block = reader.blocks()[1];
@@ -406,7 +406,7 @@ mod tests {
     fn every_changed_byte_is_detected() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("t");
-        written(&path);
+        write_test_file(&path);
         let bytes = std::fs::read(&path).unwrap();
         let all = || -> Result<(), TraceFileError> {
             let reader = Reader::open(&path, FORMAT)?;

@@ -10,9 +10,9 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-const PAGE: usize = 4096;
+const PAGE_SIZE: usize = 4096;
 /// Size of the ring's data in bytes.
-const SIZE: usize = 8 << 20;
+const RING_DATA_SIZE: usize = 8 << 20;
 
 const MAP_CREATE: libc::c_int = 0;
 const PROG_LOAD: libc::c_int = 5;
@@ -31,20 +31,20 @@ const GET_ATTACH_COOKIE: i32 = 174;
 /// `BPF_RB_NO_WAKEUP`: no thread waits for records.
 const NO_WAKEUP: i32 = 1;
 /// `BPF_RB_AVAIL_DATA`: the number of unread bytes.
-const AVAILABLE: i32 = 0;
+const AVAILABLE_DATA: i32 = 0;
 
 /// The record of one execution of a probed address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hit {
     pub thread: i32,
-    /// The value that [`KernelProbes::attach`] got for the probe.
+    /// The value that was passed to [`KernelProbes::attach`] with the address.
     pub cookie: u64,
 }
 
-/// The bytes of a kernel structure, written field by field.
-struct Attribute([u8; 128]);
+/// A `union bpf_attr` of the kernel, filled in field by field.
+struct BpfAttribute([u8; 128]);
 
-impl Attribute {
+impl BpfAttribute {
     fn new() -> Self {
         Self([0; 128])
     }
@@ -71,38 +71,38 @@ impl Attribute {
     }
 }
 
-fn instruction(code: u8, to: u8, from: u8, offset: i16, constant: i32) -> u64 {
+fn encode_instruction(code: u8, to: u8, from: u8, offset: i16, constant: i32) -> u64 {
     u64::from(code) | u64::from(to | from << 4) << 8 | u64::from(offset as u16) << 16 | u64::from(constant as u32) << 32
 }
 
 /// Loads an 8-byte constant. With `kind` 1, the constant is a map's descriptor, and the map's address is loaded.
-fn load(to: u8, kind: u8, value: u64) -> [u64; 2] {
-    [instruction(0x18, to, kind, 0, value as u32 as i32), instruction(0, 0, 0, 0, (value >> 32) as i32)]
+fn load_constant(to: u8, kind: u8, value: u64) -> [u64; 2] {
+    [encode_instruction(0x18, to, kind, 0, value as u32 as i32), encode_instruction(0, 0, 0, 0, (value >> 32) as i32)]
 }
 
-/// A program that writes a [`Hit`] to the ring, and stops the thread if the ring is half full.
-fn program(ring: &OwnedFd) -> io::Result<Vec<u64>> {
+/// Builds a program that writes a [`Hit`] to the ring, and stops the thread if the ring is half full.
+fn build_program(ring: &OwnedFd) -> io::Result<Vec<u64>> {
     let numbers = std::fs::metadata("/proc/self/ns/pid")?;
     let ring = ring.as_raw_fd() as u64;
-    let register = |to, from| instruction(0xbf, to, from, 0, 0);
-    let constant = |to, value| instruction(0xb7, to, 0, 0, value);
-    let call = |helper| instruction(0x85, 0, 0, 0, helper);
+    let register = |to, from| encode_instruction(0xbf, to, from, 0, 0);
+    let constant = |to, value| encode_instruction(0xb7, to, 0, 0, value);
+    let call = |helper| encode_instruction(0x85, 0, 0, 0, helper);
     // The record is 24 bytes below the frame pointer (register 10): thread and process id, then the cookie.
-    let record = |to| [register(to, 10), instruction(0x07, to, 0, 0, -24)];
+    let record = |to| [register(to, 10), encode_instruction(0x07, to, 0, 0, -24)];
     let mut code = vec![register(6, 1)];
-    code.extend(load(1, 0, numbers.dev()));
-    code.extend(load(2, 0, numbers.ino()));
+    code.extend(load_constant(1, 0, numbers.dev()));
+    code.extend(load_constant(2, 0, numbers.ino()));
     code.extend(record(3));
     code.extend([constant(4, 8), call(GET_NS_CURRENT_PID_TGID)]);
-    code.extend([register(1, 6), call(GET_ATTACH_COOKIE), instruction(0x7b, 10, 0, -16, 0)]);
-    code.extend(load(1, 1, ring));
+    code.extend([register(1, 6), call(GET_ATTACH_COOKIE), encode_instruction(0x7b, 10, 0, -16, 0)]);
+    code.extend(load_constant(1, 1, ring));
     code.extend(record(2));
     code.extend([constant(3, 16), constant(4, NO_WAKEUP), call(RINGBUF_OUTPUT)]);
-    code.extend(load(1, 1, ring));
-    code.extend([constant(2, AVAILABLE), call(RINGBUF_QUERY)]);
+    code.extend(load_constant(1, 1, ring));
+    code.extend([constant(2, AVAILABLE_DATA), call(RINGBUF_QUERY)]);
     // If the ring is less than half full, skip the call.
-    code.extend([instruction(0xa5, 0, 0, 2, SIZE as i32 / 2), constant(1, libc::SIGSTOP), call(SEND_SIGNAL_THREAD)]);
-    code.extend([constant(0, 0), instruction(0x95, 0, 0, 0, 0)]);
+    code.extend([encode_instruction(0xa5, 0, 0, 2, RING_DATA_SIZE as i32 / 2), constant(1, libc::SIGSTOP), call(SEND_SIGNAL_THREAD)]);
+    code.extend([constant(0, 0), encode_instruction(0x95, 0, 0, 0, 0)]);
     Ok(code)
 }
 
@@ -120,12 +120,12 @@ impl KernelProbes {
     /// # Errors
     /// This process lacks the permission (root has it), the kernel is older than 6.6, or an instruction cannot be probed.
     pub fn attach(path: &Path, offsets: &[u64], cookies: &[u64], process: i32) -> io::Result<Self> {
-        let map = Attribute::new().word(0, MAP_TYPE_RINGBUF).word(12, SIZE as u32).call(MAP_CREATE)?;
-        let code = program(&map)?;
-        let load = Attribute::new().word(0, PROG_TYPE_KPROBE).word(4, code.len() as u32).pointer(8, code.as_ptr());
+        let map = BpfAttribute::new().word(0, MAP_TYPE_RINGBUF).word(12, RING_DATA_SIZE as u32).call(MAP_CREATE)?;
+        let code = build_program(&map)?;
+        let load = BpfAttribute::new().word(0, PROG_TYPE_KPROBE).word(4, code.len() as u32).pointer(8, code.as_ptr());
         let program = load.pointer(16, c"GPL".as_ptr()).word(68, TRACE_UPROBE_MULTI).call(PROG_LOAD)?;
         let path = CString::new(path.as_os_str().as_encoded_bytes())?;
-        let link = Attribute::new().word(0, program.as_raw_fd() as u32).word(8, TRACE_UPROBE_MULTI);
+        let link = BpfAttribute::new().word(0, program.as_raw_fd() as u32).word(8, TRACE_UPROBE_MULTI);
         let link = link.pointer(16, path.as_ptr()).pointer(24, offsets.as_ptr()).pointer(40, cookies.as_ptr());
         let link = link.word(48, offsets.len() as u32).word(56, process as u32).call(LINK_CREATE)?;
         Ok(Self { link: Some(link), ring: HitRing::map(&map)? })
@@ -159,8 +159,8 @@ impl HitRing {
             let place = unsafe { libc::mmap(std::ptr::null_mut(), size, protection, libc::MAP_SHARED, descriptor.as_raw_fd(), offset) };
             if place == libc::MAP_FAILED { Err(io::Error::last_os_error()) } else { Ok(place.cast::<u8>()) }
         };
-        let read = map(PAGE, libc::PROT_READ | libc::PROT_WRITE, 0)?;
-        let written = map(PAGE + 2 * SIZE, libc::PROT_READ, PAGE as libc::off_t)?;
+        let read = map(PAGE_SIZE, libc::PROT_READ | libc::PROT_WRITE, 0)?;
+        let written = map(PAGE_SIZE + 2 * RING_DATA_SIZE, libc::PROT_READ, PAGE_SIZE as libc::off_t)?;
         Ok(Self { read, written })
     }
 
@@ -180,11 +180,11 @@ impl HitRing {
             }
             // SAFETY: the record lies within the data, and is contiguous since that is mapped twice. Its header is 8-byte aligned.
             let (header, words) = unsafe {
-                let record = self.written.add(PAGE + at as usize % SIZE);
+                let record = self.written.add(PAGE_SIZE + at as usize % RING_DATA_SIZE);
                 ((*record.cast::<std::sync::atomic::AtomicU32>()).load(Ordering::Acquire), record.add(8).cast::<[u64; 2]>())
             };
             if header & BUSY != 0 {
-                // Its thread is in the kernel, about to complete the record.
+                // The thread that writes this record is in the kernel and about to complete it.
                 std::hint::spin_loop();
                 continue;
             }
@@ -203,8 +203,8 @@ impl Drop for HitRing {
     fn drop(&mut self) {
         // SAFETY: `map` created these mappings with these sizes, and nothing refers to them any more.
         unsafe {
-            libc::munmap(self.read.cast(), PAGE);
-            libc::munmap(self.written.cast(), PAGE + 2 * SIZE);
+            libc::munmap(self.read.cast(), PAGE_SIZE);
+            libc::munmap(self.written.cast(), PAGE_SIZE + 2 * RING_DATA_SIZE);
         }
     }
 }

@@ -1,11 +1,11 @@
-//! Breakpoints: `int3` at many addresses of an image at once, a slot for the instruction at each, and the lookup of the site after a
-//! trap.
+//! Breakpoints at many addresses of an image: an `int3` at each, a slot in which the replaced instruction is executed, and the lookup of
+//! the address after a trap.
 //!
 //! Adjacent pages are written with one system call. A table over the image's code maps addresses to sites, so that a trap is resolved in
 //! constant time.
 
 use crate::CollectError;
-use crate::displaced::{SLOT, displace};
+use crate::displaced::{SLOT_SIZE, displace};
 use crate::memory::{Memory, overlap};
 use crate::ptrace::{self, Tid};
 use crate::subject::{AREA_SIZE, Executable, FREE_SLOT, TracedProcess};
@@ -15,7 +15,7 @@ use std::ops::Range;
 
 const INT3: u8 = 0xcc;
 /// Offset of the first slot. Before it are the system call stub and the slot for other instructions.
-const FIRST_SLOT: u64 = FREE_SLOT + SLOT;
+const FIRST_SLOT: u64 = FREE_SLOT + SLOT_SIZE;
 /// Table entry for an address that is not a site.
 const NO_SITE: u32 = u32::MAX;
 
@@ -34,7 +34,7 @@ struct FileBreakpoints {
     start: u64,
     /// Site indexes by offset from `start`.
     site_indexes: Vec<u32>,
-    /// The address range of its slots.
+    /// The address range of the file's slots.
     area: Range<u64>,
     first_site: usize,
     site_count: usize,
@@ -44,29 +44,30 @@ struct FileBreakpoints {
 struct PlacedSite {
     /// The number that is recorded.
     number: u32,
-    /// If the site is a jump that is also a block: the block's number, which is recorded first.
+    /// If the site is a jump that is also the first instruction of a recorded block: the number of the block, which is recorded first.
     block: Option<u32>,
     address: u64,
     slot: u64,
     length: u64,
     /// The byte that the breakpoint replaces.
     original: u8,
-    /// True if the instruction has one byte, so that the position after a SIGTRAP sent by the program itself may look like a hit.
+    /// True if the instruction is one byte long. A SIGTRAP that the program sends itself after such an instruction looks like a hit of the
+    /// breakpoint.
     is_one_byte: bool,
     /// True if the site is a jump whose target is recorded.
     is_jump: bool,
-    /// True once the program has changed the code there. The site is then no longer watched.
+    /// True once the program has changed the code there, after which the site is no longer watched.
     is_released: bool,
 }
 
 /// How far a thread in a slot has executed the slot's instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SlotProgress {
-    /// Not at all; this is the instruction's address in the image.
+    /// The thread has not executed the instruction, which has this address in the image.
     NotExecuted(u64),
-    /// Completely; this is where the thread continues in the image.
+    /// The thread has executed the instruction, and continues at this address in the image.
     Executed(u64),
-    /// In part, which is possible for calls.
+    /// The thread has executed a part of the instruction, which is possible for calls.
     Partial,
 }
 
@@ -76,7 +77,8 @@ impl Breakpoints {
     }
 
     /// Sets breakpoints at addresses in a file, each with the number that is recorded for a hit. Addresses that are also in `jumps`, which
-    /// is ascending, are indirect jumps whose targets are to be recorded; one that occurs twice is first a block.
+    /// is ascending, are indirect jumps whose targets are to be recorded. If an address occurs twice, its first number is that of the block
+    /// that starts there, and its second is that of the jump.
     ///
     /// # Errors
     /// An address is not code of the image, its instruction cannot be moved, or there are more sites than slots.
@@ -87,25 +89,25 @@ impl Breakpoints {
         addresses: &[(u32, u64)],
         jumps: &[u64],
     ) -> Result<(), CollectError> {
-        if FIRST_SLOT + addresses.len() as u64 * SLOT > AREA_SIZE {
-            return Err(CollectError::TooManySites { sites: addresses.len(), max: ((AREA_SIZE - FIRST_SLOT) / SLOT) as usize });
+        if FIRST_SLOT + addresses.len() as u64 * SLOT_SIZE > AREA_SIZE {
+            return Err(CollectError::TooManySites { sites: addresses.len(), max: ((AREA_SIZE - FIRST_SLOT) / SLOT_SIZE) as usize });
         }
-        let (addresses, blocks) = split_blocks(addresses, jumps);
+        let (addresses, blocks) = separate_blocks_from_jumps(addresses, jumps);
         let in_memory = |address: u64| address.wrapping_add(subject.bias);
         let start = executable.code.iter().map(|c| c.start).min().unwrap_or(0);
         let end = executable.code.iter().map(|c| c.end).max().unwrap_or(0);
         let first = self.sites.len();
         let mut site_indexes = vec![NO_SITE; (end - start) as usize];
-        let mut slots = Vec::with_capacity(addresses.len() * SLOT as usize);
+        let mut slots = Vec::with_capacity(addresses.len() * SLOT_SIZE as usize);
         for (place, (number, address)) in (0u32..).zip(&addresses) {
             if !executable.is_code(*address) {
                 return Err(CollectError::NoCode { address: *address, path: executable.path.clone() });
             }
-            let slot = subject.area + FIRST_SLOT + u64::from(place) * SLOT;
+            let slot = subject.area + FIRST_SLOT + u64::from(place) * SLOT_SIZE;
             let code = subject.memory.read_some(in_memory(*address), 16);
             let moved = displace(&code, in_memory(*address), slot)?;
             slots.extend_from_slice(&moved.code);
-            slots.resize((place as usize + 1) * SLOT as usize, INT3);
+            slots.resize((place as usize + 1) * SLOT_SIZE as usize, INT3);
             self.sites.push(PlacedSite {
                 number: *number,
                 block: blocks.get(address).copied(),
@@ -181,12 +183,12 @@ impl Breakpoints {
         self.sites[site.0 as usize].number
     }
 
-    /// The number of the block that a site is beside being a jump. It is recorded before the site's own.
+    /// If the site is a jump that also starts a recorded block, returns the number of that block, which is recorded before the jump's.
     pub fn block_number(&self, site: BreakpointSite) -> Option<u32> {
         self.sites[site.0 as usize].block
     }
 
-    /// The slot at which a thread that has hit a site resumes.
+    /// Returns the slot at which a thread that has hit a site resumes.
     pub fn slot(&self, site: BreakpointSite) -> u64 {
         self.sites[site.0 as usize].slot
     }
@@ -217,13 +219,13 @@ impl Breakpoints {
 
     fn site_of_slot(&self, address: u64) -> Option<&PlacedSite> {
         let part = self.parts.iter().find(|part| part.area.contains(&address))?;
-        Some(&self.sites[part.first_site + ((address - part.area.start) / SLOT) as usize])
+        Some(&self.sites[part.first_site + ((address - part.area.start) / SLOT_SIZE) as usize])
     }
 }
 
-/// Splits sites, given with their numbers, into those of different addresses, and the numbers of blocks whose address occurs again as a
-/// jump.
-fn split_blocks(sites: &[(u32, u64)], jumps: &[u64]) -> (Vec<(u32, u64)>, HashMap<u64, u32>) {
+/// Reduces pairs of number and address to one per address. Also returns, for each jump that starts a recorded block, the block's number by
+/// address.
+fn separate_blocks_from_jumps(sites: &[(u32, u64)], jumps: &[u64]) -> (Vec<(u32, u64)>, HashMap<u64, u32>) {
     if jumps.is_empty() {
         return (sites.to_vec(), HashMap::new());
     }

@@ -14,16 +14,16 @@ use crate::ptrace::Tid;
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 
-pub const PAGE: u64 = 4096;
-/// Weighted number of reads of unpatched bytes after which a page without other reads is no longer guarded.
-const MAX_DATA_READS: u32 = PAGE as u32 + SCATTERED;
-/// Weight of a read that is not adjacent to the previous one. Checksums read consecutive bytes; tables are read at scattered offsets.
-const SCATTERED: u32 = 4;
+pub const PAGE_SIZE: u64 = 4096;
+/// Weighted number of reads after which a page counts as data and is no longer guarded, if all of them read unpatched bytes.
+const MAX_DATA_READS: u32 = PAGE_SIZE as u32 + SCATTERED_READ_WEIGHT;
+/// Weight of a read that is not adjacent to the previous one. Such a read is typical of tables, whereas checksums read consecutive bytes.
+const SCATTERED_READ_WEIGHT: u32 = 4;
 /// Weight of a system call that reads unpatched bytes.
-const CALL: u32 = 256;
+const CALL_WEIGHT: u32 = 256;
 /// Number of switches to the code view after which a page is no longer watched. A busy page reaches it in about a second.
 const MAX_SWITCHES: u32 = 10_000;
-/// How often a thread may retry the same access although no view forbids it.
+/// Maximum number of times that a thread may repeat an access that faults although the page's view permits it.
 const MAX_RETRIES: u32 = 1000;
 
 #[derive(Debug, Default)]
@@ -44,9 +44,9 @@ pub struct CodeGuard {
     /// Pages that are classified as data and should no longer be guarded.
     data: Vec<u64>,
     retries: HashMap<Tid, (Vec<u64>, u32)>,
-    /// True if this process cannot or must not be guarded.
+    /// True if the traced process cannot or must not be guarded.
     pub is_disabled: bool,
-    /// True if the guard ended before the program did, or for the duration of a system call that had other threads.
+    /// True if pages were unguarded while the program was running: for good, or during a system call of one thread while others ran.
     pub ends_early: bool,
     /// True if threads cannot be given access to pages of the code view.
     pub lacks_access: bool,
@@ -55,7 +55,7 @@ pub struct CodeGuard {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GuardedCode {
     pub range: Range<u64>,
-    /// The protection as the program knows it.
+    /// The protection (`PROT_*` bits) that the program has requested.
     pub protection: i32,
     /// The address of a slot near the code for displaced instructions.
     pub slot: u64,
@@ -66,7 +66,7 @@ struct PageState {
     shows_data: bool,
     switches: u32,
     data_reads: u32,
-    /// Address after the last read of unpatched bytes.
+    /// End address of the last read of unpatched bytes.
     next_read: u64,
     /// True once the program has read a patched byte.
     is_read_as_code: bool,
@@ -93,26 +93,26 @@ impl CodeGuard {
 
     /// Removes the guard of a range of whole pages that is still mapped, and returns what was guarded there.
     pub fn remove(&mut self, range: &Range<u64>) -> Vec<GuardedCode> {
-        let removed = self.take(range);
+        let removed = self.remove_overlapping(range);
         self.former.extend(removed.iter().map(|code| code.range.clone()));
         removed
     }
 
     /// Forgets a range that is no longer mapped.
     pub fn forget(&mut self, range: &Range<u64>) {
-        self.take(range);
+        self.remove_overlapping(range);
         for list in [&mut self.former, &mut self.excluded] {
             *list = list.iter().flat_map(|part| outside(part, range)).collect();
         }
     }
 
-    /// Forgets everything, except what is reported at the end.
+    /// Forgets all guarded pages, but keeps what is reported at the end of the run.
     pub fn clear(&mut self) {
         let (is_disabled, ends_early) = (self.is_disabled, self.ends_early);
         *self = Self { readable: std::mem::take(&mut self.readable), is_disabled, ends_early, ..Self::default() };
     }
 
-    fn take(&mut self, range: &Range<u64>) -> Vec<GuardedCode> {
+    fn remove_overlapping(&mut self, range: &Range<u64>) -> Vec<GuardedCode> {
         let touched: Vec<GuardedCode> = self.ranges.values().filter(|code| overlap(&code.range, range)).cloned().collect();
         let mut removed = Vec::new();
         for code in touched {
@@ -181,7 +181,7 @@ impl CodeGuard {
         }
     }
 
-    /// Pages in the data view, ascending.
+    /// Returns the pages in the data view, ascending.
     pub fn data_pages(&self) -> Vec<u64> {
         let mut pages: Vec<u64> = self.pages.iter().filter(|(_, state)| state.shows_data).map(|(page, _)| *page).collect();
         pages.sort_unstable();
@@ -202,7 +202,7 @@ impl CodeGuard {
         let state = self.pages.entry(page).or_default();
         let follows = read.start.wrapping_sub(state.next_read) < 64;
         state.next_read = read.end;
-        self.count_data_reads(page, if follows { 1 } else { SCATTERED });
+        self.count_data_reads(page, if follows { 1 } else { SCATTERED_READ_WEIGHT });
         if !has_patches && !self.data.contains(&page) {
             self.data.push(page);
         }
@@ -210,7 +210,7 @@ impl CodeGuard {
 
     /// Notes a system call that has read unpatched bytes.
     pub fn note_data_call(&mut self, address: u64) {
-        self.count_data_reads(page_of(address), CALL);
+        self.count_data_reads(page_of(address), CALL_WEIGHT);
     }
 
     fn count_data_reads(&mut self, page: u64, weight: u32) {
@@ -246,7 +246,7 @@ impl CodeGuard {
 }
 
 pub fn page_of(address: u64) -> u64 {
-    address & !(PAGE - 1)
+    address & !(PAGE_SIZE - 1)
 }
 
 #[cfg(test)]
@@ -284,13 +284,13 @@ mod tests {
         guard.set_code_view(0x1000);
         (0..10_000).for_each(|_| guard.note_data_read(&(0x1000..0x1001), true));
         assert!(guard.take_data().is_empty());
-        // Scattered reads from a table in a different page.
+        // Read a table in a different page at scattered offsets.
         let read = |guard: &mut CodeGuard, n: u32| {
             guard.note_data_read(&(0x2000 + u64::from(n % 7) * 256..0x3000), true);
             guard.take_data()
         };
         let reads = (0u32..).take_while(|n| read(&mut guard, *n).is_empty());
-        assert_eq!(reads.count(), MAX_DATA_READS as usize / SCATTERED as usize - 1);
+        assert_eq!(reads.count(), MAX_DATA_READS as usize / SCATTERED_READ_WEIGHT as usize - 1);
         // A page without patches.
         guard.note_data_read(&(0x4000..0x4004), false);
         assert_eq!(guard.take_data(), [0x4000]);
@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fault_with_another_cause_is_not_tried_forever() {
+    fn an_access_that_faults_for_another_reason_is_not_retried_forever() {
         let mut guard = guard();
         assert_eq!((0..).take_while(|_| guard.note_retry(1, &[2, 3])).count(), MAX_RETRIES as usize);
         assert!(!guard.note_retry(1, &[2, 3]));

@@ -1,4 +1,5 @@
-//! Collectors: ways to observe that a program reaches a site, behind one trait. Each carries out a run and records its partial trace.
+//! Collectors: ways to observe that a program reaches a site (an address whose executions are recorded), behind one trait. Each carries out
+//! a run and records its partial trace.
 //!
 //! | collector | observes | cost |
 //! |---|---|---|
@@ -22,7 +23,7 @@ use crate::memory::MemoryEffect;
 use crate::process_status::may_raise_limits;
 use crate::ptrace::{self, Registers};
 use crate::repeat::{RepeatDivergence, Repeater, RunLog};
-use crate::rings::{RINGS, STRIDE};
+use crate::rings::{RING_STRIDE, RINGS};
 use crate::run::{RunTarget, TraceRun};
 use crate::shown_mappings::ShownMappings;
 use crate::single_step::Stepping;
@@ -51,7 +52,7 @@ pub struct RunOutcome {
     pub divergence: Option<RepeatDivergence>,
 }
 
-/// A way to observe that a program reaches a site.
+/// A way to observe that a program reaches a site, that is, an address whose executions are recorded.
 pub trait Collector: Sync {
     /// The name that users give to `--collector`.
     fn name(&self) -> &'static str;
@@ -77,7 +78,7 @@ pub trait Collector: Sync {
         }
     }
 
-    /// Starts watching a run's sites in a stopped subject.
+    /// Starts watching a run's sites in the program, which is stopped.
     fn watch(&self, subject: &TracedProcess, run: &TraceRun) -> Result<Watched, CollectError>;
 
     /// Carries out a run. If the collection ends before the program does ([`FollowEnding::Detached`]), the program continues, and the
@@ -94,10 +95,10 @@ pub trait Collector: Sync {
         }
         let (subject, threads) = match std::mem::replace(&mut run.target, RunTarget::Attach(0)) {
             RunTarget::Start(program) => {
-                check_address_space(subject_limit(), self.name())?;
+                check_address_space(inherited_address_limit(), self.name())?;
                 let subject = TracedProcess::start(*program, executable, &recipe)?;
                 let thread = subject.process;
-                // The receiver may be gone.
+                // Ignore an error: the receiver may no longer exist.
                 run.process_sender.take().into_iter().for_each(|begun| _ = begun.send(thread as u32));
                 (subject, vec![thread])
             }
@@ -117,11 +118,11 @@ pub trait Collector: Sync {
         };
         let first = run.first.take();
         let session = subject.session.clone();
-        // If anything fails from here on, the subject continues untraced.
+        // If anything fails from here on, the tracer detaches, and the program continues untraced.
         let watched = (|| {
             let mut watch = Watch::new(&run, &subject, self.watch(&subject, &run)?);
             let mapped = [subject.injected_area()].into_iter().chain(watch.mapped()).collect();
-            let shown = ShownMappings::new(subject.process, mapped, &in_memory(executable, &subject))?;
+            let shown = ShownMappings::new(subject.process, mapped, &code_ranges_in_memory(executable, &subject))?;
             let mut calls = Repeater::new(recipe, first, shown);
             for (library, start) in images::find_already_mapped(run.libraries, subject.process)? {
                 watch_library((&subject, subject.process), &mut watch, &mut calls, library, start)?;
@@ -152,14 +153,14 @@ pub trait Collector: Sync {
 }
 
 /// Returns the address-space limit that programs inherit from this process, or `None` if there is no limit.
-fn subject_limit() -> Option<AddressLimit> {
+fn inherited_address_limit() -> Option<AddressLimit> {
     AddressLimit::of(std::process::id() as i32).filter(|limit| limit.is_limited())
 }
 
 /// Checks that a program's limited address space has room for the collector's mappings.
 fn check_address_space(limit: Option<AddressLimit>, collector: &str) -> Result<(), CollectError> {
     let Some(limit) = limit else { return Ok(()) };
-    let needed = AREA_SIZE + if collector == TrampolineCollector.name() || collector == Compiled.name() { RINGS * STRIDE } else { 0 };
+    let needed = AREA_SIZE + if collector == TrampolineCollector.name() || collector == Compiled.name() { RINGS * RING_STRIDE } else { 0 };
     match limit.soft.saturating_add(needed) <= limit.hard || may_raise_limits() {
         true => Ok(()),
         false => Err(CollectError::NoRoom { limit: limit.soft, needed }),
@@ -173,7 +174,7 @@ fn check_unwritable(executable: &Executable) -> Result<(), CollectError> {
     executable.writable_code.map_or(Ok(()), |at| Err(of(at)))
 }
 
-/// Stops watching those code pages of a running process that differ from the file because the program has changed them.
+/// Stops watching the code pages of a running process that differ from the file, because the program has changed them.
 fn release_changed_pages(watch: &mut Watch, subject: &TracedProcess, run: &TraceRun, sink: &mut dyn Sink) -> Result<(), CollectError> {
     let executables = [run.executable].into_iter().chain(run.libraries.iter().map(|l| &l.executable));
     for executable in executables {
@@ -185,8 +186,8 @@ fn release_changed_pages(watch: &mut Watch, subject: &TracedProcess, run: &Trace
     Ok(())
 }
 
-/// The code ranges of a program in memory.
-fn in_memory(executable: &Executable, subject: &TracedProcess) -> Vec<Range<u64>> {
+/// Returns the code ranges of a program in memory.
+fn code_ranges_in_memory(executable: &Executable, subject: &TracedProcess) -> Vec<Range<u64>> {
     executable.code.iter().map(|c| c.start.wrapping_add(subject.bias)..c.end.wrapping_add(subject.bias)).collect()
 }
 
@@ -198,10 +199,10 @@ impl Drop for SetOnDrop<'_> {
     }
 }
 
-const POLL: Duration = Duration::from_millis(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// Sets `ended` and interrupts the thread that follows a subject as soon as the collection is to end: on request (`stop`) or after the time
-/// `limit`. `ended` belongs to this run alone, so that the run's limit does not end other runs.
+/// Sets `ended` and interrupts the thread that follows the program as soon as the collection is to end: on request (`stop`) or after the
+/// time `limit`. `ended` belongs to this run alone, so that the run's limit does not end other runs.
 fn wake_at_end(waiting: SignalWait, stop: &AtomicBool, (is_over, ended): (&AtomicBool, &AtomicBool), limit: Option<Duration>) {
     let begun = Instant::now();
     while !is_over.load(Ordering::Relaxed) {
@@ -209,11 +210,11 @@ fn wake_at_end(waiting: SignalWait, stop: &AtomicBool, (is_over, ended): (&Atomi
             ended.store(true, Ordering::Relaxed);
             waiting.interrupt();
         }
-        std::thread::park_timeout(POLL);
+        std::thread::park_timeout(POLL_INTERVAL);
     }
 }
 
-/// Sets breakpoints by ptrace, with slots for the displaced instructions.
+/// Collector that sets breakpoints by ptrace, and executes the replaced instructions in slots.
 #[derive(Clone, Copy, Debug)]
 pub struct PtraceBreakpoints;
 
@@ -232,7 +233,7 @@ impl Collector for PtraceBreakpoints {
     }
 }
 
-/// Writes jumps to copies of blocks that record themselves.
+/// Collector that patches the program in memory with jumps to copies of its blocks, which record themselves.
 #[derive(Clone, Copy, Debug)]
 pub struct TrampolineCollector;
 
@@ -250,7 +251,8 @@ impl Collector for TrampolineCollector {
     }
 }
 
-/// Uses jumps in witness sleds that were compiled into the program. Blocks without a sled are watched as by [`TrampolineCollector`].
+/// Collector that uses jumps in witness sleds, which are `nop`s that were compiled into the program. Blocks without a sled are watched as
+/// by [`TrampolineCollector`].
 #[derive(Clone, Copy, Debug)]
 pub struct Compiled;
 
@@ -263,7 +265,7 @@ impl Collector for Compiled {
         TrampolineCollector.check_files(executable, libraries)?;
         for path in [&executable.path].into_iter().chain(libraries.iter().map(|l| &l.executable.path)) {
             let fault = |fault: String| CollectError::Executable { path: path.clone(), fault };
-            if sleds::first(&Binary::read(path).map_err(|e| fault(e.to_string()))?).is_some() {
+            if sleds::first_sled(&Binary::read(path).map_err(|e| fault(e.to_string()))?).is_some() {
                 return Ok(());
             }
         }
@@ -280,7 +282,7 @@ impl Collector for Compiled {
     }
 }
 
-/// Single-steps every instruction of the image.
+/// Collector that single-steps every instruction of the image.
 #[derive(Clone, Copy, Debug)]
 pub struct SingleStep;
 
@@ -294,11 +296,11 @@ impl Collector for SingleStep {
     }
 
     fn watch(&self, subject: &TracedProcess, run: &TraceRun) -> Result<Watched, CollectError> {
-        Ok(Watched::Steps(Stepping::new(subject.process, &in_memory(run.executable, subject))?))
+        Ok(Watched::Steps(Stepping::new(subject.process, &code_ranges_in_memory(run.executable, subject))?))
     }
 }
 
-/// Sets kernel uprobes that run a BPF program.
+/// Collector that sets kernel uprobes, which run a BPF program.
 #[derive(Clone, Copy, Debug)]
 pub struct UprobeCollector;
 
@@ -330,17 +332,17 @@ impl Collector for UprobeCollector {
 }
 
 /// The kernel's page is placed below this address, far from the image, the heap and libraries.
-const PAGE_LIMIT: u64 = 0x6000_0000_0000;
+const KERNEL_PAGE_LIMIT: u64 = 0x6000_0000_0000;
 
 /// Makes the kernel map its page for displaced instructions where it does not move other mappings. The kernel takes the highest free
 /// address when it first displaces an instruction, which would move the program's later mappings relative to a run without probes. So all
 /// higher gaps are filled temporarily, while the program's first instruction is executed under a probe and then undone.
 fn place_kernel_page(subject: &TracedProcess, binary: &Binary) -> Result<Option<Range<u64>>, CollectError> {
     let thread = subject.process;
-    let Some(first) = uprobes::offset(binary, binary.entry()) else { return Ok(None) };
+    let Some(first) = uprobes::file_offset(binary, binary.entry()) else { return Ok(None) };
     let mut filled = Vec::new();
-    let mut free = PAGE_LIMIT;
-    for mapping in mappings(thread)?.into_iter().filter(|m| m.end > PAGE_LIMIT) {
+    let mut free = KERNEL_PAGE_LIMIT;
+    for mapping in mappings(thread)?.into_iter().filter(|m| m.end > KERNEL_PAGE_LIMIT) {
         if mapping.start > free {
             let flags = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED_NOREPLACE) as u64;
             let size = mapping.start - free;
@@ -362,7 +364,7 @@ fn place_kernel_page(subject: &TracedProcess, binary: &Binary) -> Result<Option<
     Ok(mappings(thread)?.into_iter().find(|m| m.name == "[uprobes]").map(|m| m.start..m.end))
 }
 
-/// Sets hardware breakpoints in the four debug registers.
+/// Collector that sets hardware breakpoints in the four debug registers.
 #[derive(Clone, Copy, Debug)]
 pub struct Hardware;
 

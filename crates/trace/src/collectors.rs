@@ -3,7 +3,7 @@
 use crate::collect::{Collector, Compiled, Hardware, PtraceBreakpoints, SingleStep, TrampolineCollector, UprobeCollector};
 use serde::{Deserialize, Serialize};
 
-/// Ways to observe that a program reaches a site.
+/// A way to observe that a program reaches a site, that is, an address whose executions are recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum CollectorKind {
     /// Jumps, written into the program in memory, to copies of blocks that record themselves.

@@ -1,6 +1,7 @@
-//! The tracer's side of a command that traces: the effect of its client's signals, and when it may end.
+//! The tracer process of a command that traces: the effect of signals that its client (the process that the user started) receives, and
+//! when the tracer may end.
 //!
-//! | traced subject | effect of a signal |
+//! | traced | effect of a signal |
 //! |---|---|
 //! | nothing (planning, merging) | ends the command |
 //! | a running process | ends the trace, which is kept; a second signal ends the command |
@@ -34,7 +35,7 @@ pub enum CommandError {
     /// The launcher cannot be forked.
     #[error("cannot start the launcher process. Raise the limit on processes (`ulimit -u`), or end some processes")]
     Launcher(#[source] io::Error),
-    /// The connection to the client cannot be duplicated.
+    /// The connection to the client process cannot be duplicated.
     #[error(transparent)]
     Link(io::Error),
 }
@@ -61,7 +62,7 @@ struct CommandState {
     synchronisations: u64,
 }
 
-/// The role of a run for the user.
+/// What the traced process is for the user, which decides how signals are handled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RunKind {
     /// The program that the command runs.
@@ -77,18 +78,18 @@ pub enum RunKind {
 struct CommandRun {
     number: u64,
     role: RunKind,
-    /// Receives the process id once the process runs.
+    /// Receives the process id once the process has been started.
     process_receiver: Receiver<u32>,
     process: Option<u32>,
     early_signals: Vec<i32>,
-    /// True if the process has changes to be undone.
+    /// True if the process contains changes, such as breakpoints, that must be undone.
     is_changed: bool,
     /// True if the program's output passes through this process.
     has_pipes: bool,
 }
 
-/// Carries out a command in a tracer process. In the client, returns the tracer's exit status after it has ended. Must be called before
-/// any thread is created.
+/// Forks a tracer process that carries out `work`. The original process, its client, returns the tracer's exit status after the tracer has
+/// ended. Must be called before any thread is created.
 ///
 /// # Errors
 /// The limit on processes is reached, or the work fails.
@@ -136,7 +137,7 @@ fn tracer() -> &'static Tracer {
     TRACER.get().expect("commands that trace call `in_tracer` or `in_this_process` first")
 }
 
-/// The launcher, which starts the programs to be traced.
+/// Returns the launcher, which starts the programs to be traced.
 pub fn launcher() -> &'static Arc<Launcher> {
     &tracer().launcher
 }
@@ -159,7 +160,7 @@ impl ActiveRun {
     pub fn begin(role: RunKind, changes: bool, has_pipes: bool) -> (ActiveRun, Sender<u32>) {
         let mut state = tracer().state();
         while state.ending.is_some() {
-            // This process exits once the other runs have ended.
+            // The process exits once the other runs have ended, so no new run begins.
             drop(state);
             std::thread::park();
             state = tracer().state();
@@ -204,7 +205,8 @@ impl ActiveRun {
 impl Drop for ActiveRun {
     fn drop(&mut self) {
         if self.role == RunKind::Program {
-            // Signals that the terminal sent to program and client before the program's end are meant for the program.
+            // A signal that the terminal sent to both the program and the client before the program ended was meant for the program.
+            // Receive it while this run is still registered.
             tracer().synchronise();
         }
         let mut state = tracer().state();

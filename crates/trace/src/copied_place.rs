@@ -1,15 +1,16 @@
-//! Places in copies of blocks: what an instruction there is, and which state of the program belongs to it.
+//! Positions in instrumented copies of blocks: the purpose of the instruction there, and what is needed to reconstruct the program's own
+//! state.
 
 /// The purpose of an instruction in the copies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CopiedPlace {
-    /// Part of a head, before the site is recorded.
+    /// Part of a head (the code that records a site), before the site is recorded.
     Head {
         site: u32,
         /// True if the program's `rcx` is in the ring.
         saved: bool,
     },
-    /// After the site is recorded and before its first instruction is executed.
+    /// Between the recording of the site and its first instruction.
     Recorded {
         site: u32,
         /// True if the program's `rcx` is in the ring.
@@ -22,18 +23,18 @@ pub enum CopiedPlace {
         /// True if the image still has the instruction there.
         intact: bool,
     },
-    /// Part of a lookup. The image has a site, a breakpoint or the original instruction at the jump.
+    /// Part of a lookup, by which a copy executes an indirect jump.
     Lookup {
-        /// The jump's address in the image.
+        /// The jump's address in the image. A site, a breakpoint or the original instruction is there.
         jump: u64,
         /// True if three of the program's registers are in the ring.
         saved: bool,
         /// True if the jump starts a block, which is recorded already.
         is_recorded: bool,
     },
-    /// After the breakpoint of a lookup that has not found its target. The registers are in the ring.
+    /// Just after the breakpoint of a lookup that has not found its target. The program's registers are in the ring.
     Missed { jump: u64, is_recorded: bool },
-    /// After the breakpoint of a jump that must be single-stepped: the jump itself.
+    /// A jump that must be single-stepped, just after the breakpoint before it.
     Stepped { jump: u64, is_recorded: bool },
 }
 

@@ -11,7 +11,7 @@ use iced_x86::{
 };
 
 /// Size of a slot in bytes. A displaced call with its constant is the longest.
-pub const SLOT: u64 = 64;
+pub const SLOT_SIZE: u64 = 64;
 
 /// Why an instruction cannot be moved.
 #[derive(Debug, thiserror::Error)]
@@ -24,9 +24,9 @@ pub enum DisplaceError {
         "cannot move the instruction at {address:#x} ({instruction:?}), which depends on its address. Exclude its function with `--opaque`"
     )]
     Immovable {
-        /// Its address.
+        /// The instruction's address.
         address: u64,
-        /// Its encoding.
+        /// The instruction's encoding.
         instruction: Code,
     },
 }
@@ -70,7 +70,7 @@ pub fn displace(code: &[u8], address: u64, slot: u64) -> Result<Displaced, Displ
             encode(&[instruction, back], slot)?
         }
     };
-    if code.len() as u64 > SLOT { Err(immovable()) } else { Ok(Displaced { code, length }) }
+    if code.len() as u64 > SLOT_SIZE { Err(immovable()) } else { Ok(Displaced { code, length }) }
 }
 
 /// Returns true for `int 0x80` and the like, which iced counts among calls.

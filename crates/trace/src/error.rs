@@ -1,4 +1,4 @@
-//! Errors of a collection.
+//! Errors of tracing a run.
 
 use crate::displaced::DisplaceError;
 use crate::programs::TraceError;
@@ -13,7 +13,7 @@ pub enum CollectError {
     Executable {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it, as a verb phrase.
+        /// What is wrong with the file, as a verb phrase.
         fault: String,
     },
     /// The program cannot be started or followed.
@@ -52,7 +52,7 @@ pub enum CollectError {
     /// The kernel rejects the uprobes.
     #[error("cannot set uprobes: {0}. They need root and Linux 6.6 or later with BPF; `--collector ptrace` needs neither")]
     Uprobes(io::Error),
-    /// The subject behaves in an unexpected way.
+    /// The traced program behaves in an unexpected way.
     #[error("cannot control the program: {what}")]
     Unexpected {
         /// What happened.
@@ -69,7 +69,7 @@ pub enum CollectError {
         /// The size in bytes of the collector's mappings.
         needed: u64,
     },
-    /// The subject filters its system calls.
+    /// The traced program filters its system calls (seccomp).
     #[error(
         "the program filters its system calls (seccomp), so a system call that tracing adds could kill the program. With several runs, \
          pass `--no-repeat time`, and name no library that is loaded later"
@@ -102,7 +102,7 @@ pub enum CollectError {
 }
 
 impl CollectError {
-    /// Adds the changes that could not be undone, if any.
+    /// Wraps the error in [`Self::Unrestored`] if there are changes that could not be undone.
     pub(crate) fn with_unrestored(self, process: i32, unrestored: Vec<String>) -> Self {
         match unrestored.is_empty() {
             true => self,

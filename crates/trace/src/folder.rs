@@ -20,7 +20,8 @@ pub struct FolderBinding {
 }
 
 impl FolderBinding {
-    /// Makes `copy` visible as `folder`, which becomes the working directory. Both paths are absolute. If namespaces are forbidden,
+    /// Describes how `copy` becomes visible as `folder`, which also becomes the working directory. Both paths are absolute. If namespaces
+    /// are forbidden,
     /// starting the process fails.
     ///
     /// # Errors
@@ -50,9 +51,9 @@ pub fn bind(binding: &FolderBinding) -> io::Result<()> {
     let none = std::ptr::null();
     // SAFETY: all strings are zero-terminated and outlive the call; other pointers are null.
     checked(unsafe { libc::mount(none, c"/".as_ptr(), none, libc::MS_REC | libc::MS_PRIVATE, none.cast()) })?;
-    // SAFETY: as above.
+    // SAFETY: both paths are zero-terminated and outlive the call; the type and the data may be null for a bind mount.
     checked(unsafe { libc::mount(binding.copy.as_ptr(), binding.folder.as_ptr(), none, libc::MS_BIND, none.cast()) })?;
-    // SAFETY: as above.
+    // SAFETY: the path is zero-terminated and outlives the call.
     checked(unsafe { libc::chdir(binding.folder.as_ptr()) })
 }
 

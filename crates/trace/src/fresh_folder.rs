@@ -11,9 +11,9 @@ use std::process::Command;
 use trodden_launch::temporary::{TemporaryFolder, create_folder_in};
 
 /// Maximum size in bytes of a folder to be copied.
-const MAX_SIZE: u64 = 4 << 30;
+const MAX_FOLDER_SIZE: u64 = 4 << 30;
 
-const TREE: &str = "tree";
+const COPY_NAME: &str = "tree";
 
 /// The working directory as it was before the first run.
 pub struct FreshFolder {
@@ -36,42 +36,42 @@ impl FreshFolder {
             folder.display()
         );
         let mut size = 0;
-        measure(&folder, &mut size)?;
+        add_folder_size(&folder, &mut size)?;
         ensure!(
-            size <= MAX_SIZE,
+            size <= MAX_FOLDER_SIZE,
             "folder {} is larger than {} GiB, which is too large to copy for each run. Run in a smaller folder, or omit --fresh-folder",
             folder.display(),
-            MAX_SIZE >> 30
+            MAX_FOLDER_SIZE >> 30
         );
         // The copy keeps the original's permissions, so it is created in a folder that only the user can access.
-        copy(&folder, &before.path().join(TREE))?;
+        copy_folder(&folder, &before.path().join(COPY_NAME))?;
         Ok(Self { folder, before, temporary })
     }
 
     /// Creates a copy for a run of a program, which sees it as its working directory. Dropping the returned value removes the copy.
     pub fn provide_copy(&self, program: &mut ProgramStart) -> Result<TemporaryFolder> {
         let own = create_folder_in(&self.temporary, "trodden-folder-")?;
-        let tree = own.path().join(TREE);
-        copy(&self.before.path().join(TREE), &tree)?;
+        let tree = own.path().join(COPY_NAME);
+        copy_folder(&self.before.path().join(COPY_NAME), &tree)?;
         program.folder = Some(FolderBinding::new(&tree, &self.folder)?);
         Ok(own)
     }
 }
 
-fn measure(folder: &Path, size: &mut u64) -> Result<()> {
+fn add_folder_size(folder: &Path, size: &mut u64) -> Result<()> {
     for entry in std::fs::read_dir(folder).with_context(|| format!("cannot read {}", folder.display()))? {
         let entry = entry?;
         let about = entry.metadata()?;
         *size += about.len();
-        if about.is_dir() && *size <= MAX_SIZE {
-            measure(&entry.path(), size)?;
+        if about.is_dir() && *size <= MAX_FOLDER_SIZE {
+            add_folder_size(&entry.path(), size)?;
         }
     }
     Ok(())
 }
 
-/// Copies everything, with owners, times and links.
-fn copy(from: &Path, to: &Path) -> Result<()> {
+/// Copies a folder with everything in it, including owners, times and links.
+fn copy_folder(from: &Path, to: &Path) -> Result<()> {
     trodden_profile::private::create_folder(to).with_context(|| format!("cannot create {}", to.display()))?;
     let output = Command::new("cp").args(["-a", "--reflink=auto", "--"]).arg(from.join(".")).arg(to).output().context("cannot run `cp`")?;
     ensure!(output.status.success(), "cannot copy {}: {}", from.display(), String::from_utf8_lossy(&output.stderr).trim());

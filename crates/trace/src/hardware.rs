@@ -12,8 +12,8 @@ use crate::sink::{Sink, SinkFlow, ThreadNumber, Trap};
 use std::ops::Range;
 
 pub const MAX_BREAKPOINTS: usize = 4;
-const STATUS: usize = 6;
-const CONTROL: usize = 7;
+const STATUS_REGISTER: usize = 6;
+const CONTROL_REGISTER: usize = 7;
 
 #[derive(Clone, Debug)]
 pub struct HardwareBreakpoints {
@@ -43,10 +43,10 @@ impl HardwareBreakpoints {
         let mut control = 0;
         for (register, address) in self.addresses.iter().enumerate() {
             ptrace::set_debug_register(thread, register, *address)?;
-            // Local enable. Kind 0 is execution, and length 0 is one byte.
+            // Set the register's local enable bit. Its kind and length fields remain 0, which means execution and one byte.
             control |= 1 << (2 * register);
         }
-        Ok(ptrace::set_debug_register(thread, CONTROL, control)?)
+        Ok(ptrace::set_debug_register(thread, CONTROL_REGISTER, control)?)
     }
 
     /// Records a hit, if the signal is one. The kernel sets the resume flag, so that the instruction is executed when the thread resumes.
@@ -54,9 +54,9 @@ impl HardwareBreakpoints {
         if signal != libc::SIGTRAP {
             return Ok(Trap::Foreign);
         }
-        let status = ptrace::debug_register(thread, STATUS)?;
+        let status = ptrace::debug_register(thread, STATUS_REGISTER)?;
         let Some(register) = (0..self.addresses.len()).find(|register| status & 1 << register != 0) else { return Ok(Trap::Foreign) };
-        ptrace::set_debug_register(thread, STATUS, 0)?;
+        ptrace::set_debug_register(thread, STATUS_REGISTER, 0)?;
         if self.released.contains(&self.addresses[register]) {
             return Ok(Trap::Recorded(SinkFlow::Continue));
         }

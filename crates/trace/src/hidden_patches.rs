@@ -9,8 +9,8 @@
 //! If patches cannot be hidden exactly, the guard ends, and the program sees the patches from then on.
 
 use crate::CollectError;
-use crate::code_guard::{CodeGuard, GuardedCode, PAGE, PageView, page_of};
-use crate::displaced::{SLOT, displace};
+use crate::code_guard::{CodeGuard, GuardedCode, PAGE_SIZE, PageView, page_of};
+use crate::displaced::{SLOT_SIZE, displace};
 use crate::journal::JournalEntry;
 use crate::mappings::mappings;
 use crate::memory::{common, outside, pages};
@@ -25,16 +25,16 @@ use trodden_binary::instruction::{MAX_INSTRUCTION_LENGTH, decode};
 const SEGV_PKUERR: i32 = 4;
 /// `si_code` of a fault by the protection of a page.
 const SEGV_ACCERR: i32 = 2;
-/// `si_code` of a fault that the kernel has not explained.
+/// `si_code` of a fault for which the kernel gives no reason.
 const SI_KERNEL: i32 = 0x80;
 /// Access right of a protection key: no data access (PKEY_DISABLE_ACCESS).
 const NO_ACCESS: u32 = 1;
 /// The rights with which the kernel starts every program: no access, except with key 0.
 const INITIAL_RIGHTS: u32 = 0x5555_5554;
 /// Maximum number of page switches for one instruction. After that, the thread resumes and reports its next fault as usual.
-const MAX_FAULTS: usize = 16;
+const MAX_FAULTS_PER_INSTRUCTION: usize = 16;
 /// Number of bytes that an instruction is assumed to access if its access size is unknown.
-const MAX_ACCESS: u64 = 64;
+const MAX_ACCESS_SIZE: u64 = 64;
 
 /// The meaning of a fault for the guard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,7 +85,7 @@ impl Session {
                 0 => self.guard.borrow_mut().add(code),
                 // The program may have sealed the memory, or the process may have too many mappings.
                 _ => {
-                    self.remove(|entry| code.is_meant(entry));
+                    self.remove(|entry| code.matches_entry(entry));
                     self.guard.borrow_mut().exclude(code.range);
                 }
             }
@@ -98,7 +98,7 @@ impl Session {
         let code = self.code_changes();
         let mut pages = code.spans_in(range);
         let first = page_of(pages.next()?.start);
-        Some(first..page_of(pages.last().map_or(first, |span| span.start)) + PAGE)
+        Some(first..page_of(pages.last().map_or(first, |span| span.start)) + PAGE_SIZE)
     }
 
     /// Returns the key of code views, which is allocated at the first call; `None` if the process cannot be guarded.
@@ -143,31 +143,38 @@ impl Session {
     }
 
     fn show_data(&self, thread: Tid, page: u64) -> Result<(), CollectError> {
-        // If the switch is interrupted, the next execution there completes it.
+        // If the switch is interrupted, the next execution of the page switches it back to the code view.
         self.guard.borrow_mut().set_data_view(page);
-        self.switch(thread, page, |session, bytes| session.hide_changes(page, bytes), libc::PROT_READ, 0)
+        self.switch_view(thread, page, |session, bytes| session.hide_changes(page, bytes), libc::PROT_READ, 0)
     }
 
     fn show_code(&self, thread: Tid, page: u64) -> Result<(), CollectError> {
         let Some(protection) = self.guard.borrow().code_at(page).map(|code| code.protection) else { return Ok(()) };
         let key = self.guard.borrow().key.unwrap_or(0);
-        self.switch(thread, page, |session, bytes| session.code_changes().redo(page, bytes), protection, key)?;
+        self.switch_view(thread, page, |session, bytes| session.code_changes().redo(page, bytes), protection, key)?;
         self.guard.borrow_mut().set_code_view(page);
         Ok(())
     }
 
-    fn switch(&self, thread: Tid, page: u64, change: impl Fn(&Self, &mut [u8]), protection: i32, key: u32) -> Result<(), CollectError> {
-        let range = page..page + PAGE;
+    fn switch_view(
+        &self,
+        thread: Tid,
+        page: u64,
+        change: impl Fn(&Self, &mut [u8]),
+        protection: i32,
+        key: u32,
+    ) -> Result<(), CollectError> {
+        let range = page..page + PAGE_SIZE;
         if self.has_several_threads() {
             let no_access = self.guard.borrow().key.unwrap_or(0);
             self.protect_or_fail(thread, &range, libc::PROT_READ, no_access)?;
         }
-        self.rewrite(page, change)?;
+        self.rewrite_page(page, change)?;
         self.protect_or_fail(thread, &range, protection, key)
     }
 
-    fn rewrite(&self, page: u64, change: impl Fn(&Self, &mut [u8])) -> io::Result<()> {
-        let (mut bytes, memory) = (vec![0; PAGE as usize], self.own_memory()?);
+    fn rewrite_page(&self, page: u64, change: impl Fn(&Self, &mut [u8])) -> io::Result<()> {
+        let (mut bytes, memory) = (vec![0; PAGE_SIZE as usize], self.own_memory()?);
         memory.read(page, &mut bytes)?;
         change(self, &mut bytes);
         memory.write(page, &bytes)
@@ -177,8 +184,8 @@ impl Session {
     pub fn unguard(&self, thread: Tid, range: &Range<u64>) -> Result<(), CollectError> {
         let data_pages = self.guard.borrow().data_pages();
         for page in data_pages.into_iter().filter(|page| range.contains(page)) {
-            // Data views cannot be executed.
-            self.rewrite(page, |session, bytes| session.code_changes().redo(page, bytes))?;
+            // No thread can execute the page meanwhile, because it still has the protection of a data view.
+            self.rewrite_page(page, |session, bytes| session.code_changes().redo(page, bytes))?;
         }
         let touched: Vec<GuardedCode> =
             self.guard.borrow().ranges().filter(|code| !common(&code.range, range).is_empty()).cloned().collect();
@@ -186,7 +193,7 @@ impl Session {
             let part = common(&code.range, range);
             self.protect_or_fail(thread, &part, code.protection, 0)?;
             self.guard.borrow_mut().remove(&part);
-            self.remove(|entry| code.is_meant(entry));
+            self.remove(|entry| code.matches_entry(entry));
             for rest in outside(&code.range, &part) {
                 self.enter(GuardedCode { range: rest, ..code.clone() }.entry());
             }
@@ -206,7 +213,7 @@ impl Session {
         Ok(())
     }
 
-    /// Ends the guard in a stopped child with a copy of the memory, which will not be followed.
+    /// Ends the guard in a stopped child process that has its own copy of the memory and will not be followed.
     pub fn unguard_child(&self, child: Tid) -> Result<(), CollectError> {
         let (ranges, key): (Vec<GuardedCode>, _) = (self.guard.borrow().ranges().cloned().collect(), self.guard.borrow().key);
         let Some(key) = key.filter(|_| !self.is_filtered()) else { return Ok(()) };
@@ -240,7 +247,7 @@ impl Session {
             return Ok(None);
         }
         let information = ptrace::signal_information(thread)?;
-        // SAFETY: these codes are those of signals with an address.
+        // SAFETY: the signal is a SIGSEGV, whose information has an address.
         let address = unsafe { information.si_addr() } as u64;
         if self.guard.borrow().view(address).is_none() {
             return Ok(None);
@@ -294,10 +301,10 @@ impl Session {
         Ok(fault)
     }
 
-    /// Executes an instruction that has read guarded code at an address.
+    /// Executes an instruction that has faulted because it reads guarded code at `address`.
     fn execute_read(&self, thread: Tid, address: u64) -> Result<CodeFault, CollectError> {
         let mut address = address;
-        for _ in 0..MAX_FAULTS {
+        for _ in 0..MAX_FAULTS_PER_INSTRUCTION {
             let executed = match self.execute_data_read(thread, address)? {
                 Some(executed) => executed,
                 None => {
@@ -311,7 +318,7 @@ impl Session {
             let signal = ptrace::signal_information(thread)?.si_signo;
             address = match self.guarded_fault(thread, signal)? {
                 Some((address, false)) if self.guard.borrow().view(address) == Some(PageView::Code) => address,
-                // The instruction itself could be fetched: it is a store, for example.
+                // The guard has not caused this fault: the instruction is a store, for example.
                 _ => return Ok(CodeFault::Faults),
             };
         }
@@ -334,12 +341,12 @@ impl Session {
     /// or `Some(None)` if the instruction faults. Returns `None` if the bytes have patches or access cannot be granted.
     fn execute_data_read(&self, thread: Tid, address: u64) -> Result<Option<Option<u64>>, CollectError> {
         let page = page_of(address);
-        let end = (address + self.access_size(thread)?).min(page + PAGE);
+        let end = (address + self.access_size(thread)?).min(page + PAGE_SIZE);
         let Some(key) = self.guard.borrow().key else { return Ok(None) };
         if self.guard.borrow().lacks_access || self.code_changes().spans_in(&(address..end)).next().is_some() {
             return Ok(None);
         }
-        let has_patches = self.patched_pages(&(page..page + PAGE)).is_some();
+        let has_patches = self.patched_pages(&(page..page + PAGE_SIZE)).is_some();
         self.guard.borrow_mut().note_data_read(&(address..end), has_patches);
         let Ok(rights) = ptrace::key_rights(thread) else { return Ok(None) };
         self.enter(JournalEntry::KeyRights(thread, rights));
@@ -351,7 +358,7 @@ impl Session {
         let executed = executed?;
         let signal = ptrace::signal_information(thread)?.si_signo;
         if executed.is_none() && self.guarded_fault(thread, signal)? == Some((address, false)) {
-            // The kernel does not let tracers change the register.
+            // The kernel does not let tracers change the register with the key rights (PKRU).
             self.guard.borrow_mut().lacks_access = true;
             return Ok(None);
         }
@@ -359,12 +366,12 @@ impl Session {
     }
 
     /// Stops guarding a page on which the program reads data.
-    pub fn open(&self, thread: Tid, page: u64) -> Result<(), CollectError> {
-        self.unguard(thread, &(page..page + PAGE))?;
+    pub fn stop_guarding_page(&self, thread: Tid, page: u64) -> Result<(), CollectError> {
+        self.unguard(thread, &(page..page + PAGE_SIZE))?;
         let mut guard = self.guard.borrow_mut();
-        guard.exclude(page..page + PAGE);
-        if self.code_changes().spans_in(&(page..page + PAGE)).next().is_some() {
-            guard.readable.push(page..page + PAGE);
+        guard.exclude(page..page + PAGE_SIZE);
+        if self.code_changes().spans_in(&(page..page + PAGE_SIZE)).next().is_some() {
+            guard.readable.push(page..page + PAGE_SIZE);
         }
         Ok(())
     }
@@ -375,11 +382,11 @@ impl Session {
         Ok(decode(&code, address))
     }
 
-    /// Maximum number of bytes that a thread's instruction reads at one address.
+    /// Returns the maximum number of bytes that a thread's instruction reads at one address.
     fn access_size(&self, thread: Tid) -> io::Result<u64> {
         let instruction = self.instruction_at(ptrace::instruction_pointer(thread)?)?;
         let size = instruction.map_or(0, |instruction| instruction.memory_size().size() as u64);
-        Ok(if size == 0 { MAX_ACCESS } else { size })
+        Ok(if size == 0 { MAX_ACCESS_SIZE } else { size })
     }
 
     /// Single-steps a thread like [`Session::step_once`]. If its instruction is in a page with the data view, a copy of the instruction is
@@ -402,10 +409,10 @@ impl Session {
         ptrace::set_registers(thread, &Registers { rip: slot, orig_rax: u64::MAX, ..saved })?;
         let stepped = loop {
             match self.step_once(thread)? {
-                Some(at) if (slot..slot + SLOT).contains(&at) => {}
+                Some(at) if (slot..slot + SLOT_SIZE).contains(&at) => {}
                 Some(at) => break Some(at),
                 None => {
-                    // A repeated string instruction keeps its progress.
+                    // A repeated string instruction keeps the progress that it has made.
                     match ptrace::instruction_pointer(thread)? == slot {
                         true => ptrace::set_instruction_pointer(thread, at)?,
                         false => ptrace::set_registers(thread, &saved)?,
@@ -428,12 +435,12 @@ fn has_asynchronous_calls(process: Tid) -> io::Result<bool> {
 }
 
 impl GuardedCode {
-    /// The journal entry that ends the guard.
+    /// Returns the journal entry by which the guard is undone.
     fn entry(&self) -> JournalEntry {
         JournalEntry::KeyedProtection(self.range.clone(), self.protection)
     }
 
-    fn is_meant(&self, entry: &JournalEntry) -> bool {
+    fn matches_entry(&self, entry: &JournalEntry) -> bool {
         matches!(entry, JournalEntry::KeyedProtection(range, _) if *range == self.range)
     }
 }

@@ -13,7 +13,8 @@ use std::path::Path;
 use trodden_binary::Binary;
 use trodden_binary::linked::{base_address, split_address};
 
-/// Distance in bytes from a library to its area. Other libraries are mapped just below the library, and a jump must reach the area.
+/// Distance in bytes from a library down to its area, the memory for the collector's code. Other libraries are mapped just below the
+/// library, and a jump must reach the area.
 const AREA_DISTANCE: u64 = 1 << 30;
 /// Number of addresses that are tried for an area.
 const MAX_TRIES: u64 = 8;
@@ -55,7 +56,7 @@ impl Library {
             return false;
         }
         let name = std::fs::read_link(file).unwrap_or_else(|_| file.to_owned());
-        // Under a folder binding, the file has a different path.
+        // If the program sees a copy of its folder, it maps the file under a different path.
         name == self.executable.path
             || name.file_name() == self.executable.path.file_name() && std::fs::read(file).is_ok_and(|bytes| bytes == self.binary.data())
     }
@@ -87,7 +88,8 @@ impl Images {
         Self(vec![Image::new(0, executable, subject.bias, subject.area)])
     }
 
-    /// Translates an address in memory to a file address. An address outside all files' code is translated as if it were in the program.
+    /// Translates an address in memory to a file address. An address outside the code of all watched files is translated as if it were in
+    /// the program.
     pub fn in_file(&self, address: u64) -> u64 {
         address.wrapping_sub(self.image_at(address).unwrap_or(&self.0[0]).bias)
     }
@@ -104,7 +106,7 @@ impl Images {
         &self.0[self.0.len() - 1]
     }
 
-    /// The areas that were mapped for libraries.
+    /// Returns the areas that were mapped for libraries.
     pub fn areas(&self) -> impl Iterator<Item = Range<u64>> {
         self.0[1..].iter().map(|image| image.area..image.area + AREA_SIZE)
     }

@@ -10,8 +10,8 @@ use crate::session::Session;
 use crate::signal_state::SignalAction;
 use std::io;
 
-/// `syscall; int3`.
-pub const STUB: &[u8] = &[0x0f, 0x05, 0xcc];
+/// The code of an injected system call: `syscall; int3`.
+pub const SYSCALL_STUB: &[u8] = &[0x0f, 0x05, 0xcc];
 
 /// Arguments of `prctl` that allow a thread to read the time-stamp counter.
 const ENABLE_TIME_STAMPS: [u64; 6] = [libc::PR_SET_TSC as u64, libc::PR_TSC_ENABLE as u64, 0, 0, 0, 0];
@@ -26,8 +26,8 @@ impl Session {
         status & 0x7f == libc::SIGSYS
     }
 
-    /// Makes a system call in a stopped thread, and returns its result. `at` is the address of a copy of [`STUB`]; without one, the stub
-    /// is written temporarily to `memory` at the thread's position. Mappings are entered in the journal.
+    /// Makes a system call in a stopped thread, and returns its result. `at` is the address of a copy of [`SYSCALL_STUB`]; without one, the
+    /// stub is written temporarily to `memory` at the thread's position. Mappings are entered in the journal.
     ///
     /// # Errors
     /// The thread is gone, or the program filters its system calls.
@@ -49,26 +49,26 @@ impl Session {
         }
         let saved = ptrace::registers(thread)?;
         let place = at.unwrap_or(saved.rip);
-        let mut hidden = [0; STUB.len()];
+        let mut hidden = [0; SYSCALL_STUB.len()];
         if at.is_none() {
             memory.read(place, &mut hidden)?;
-            memory.patch(&[(place, STUB)])?;
+            memory.patch(&[(place, SYSCALL_STUB)])?;
         }
         self.enter(JournalEntry::Registers(thread, Box::new(saved)));
         let [rdi, rsi, rdx, r10, r8, r9] = arguments;
         let rax = number as u64;
-        // With the program's own trap flag, the stub would trap.
+        // If the program has set its trap flag, the stub would trap.
         let eflags = saved.eflags & !TRAP_FLAG;
         let call = Registers { rip: place, rax, orig_rax: u64::MAX, rdi, rsi, rdx, r10, r8, r9, eflags, ..saved };
         ptrace::set_registers(thread, &call)?;
-        let is_end = |signal| Ok(signal == libc::SIGTRAP && ptrace::instruction_pointer(thread)? == place + STUB.len() as u64);
+        let is_end = |signal| Ok(signal == libc::SIGTRAP && ptrace::instruction_pointer(thread)? == place + SYSCALL_STUB.len() as u64);
         self.with_signals_blocked(thread, || self.run_until_signal(thread, Resume::Continue, is_end, "in an injected system call"))?;
         self.note_injected_trap(thread);
         let result = ptrace::registers(thread)?.rax as i64;
         if at.is_none() {
             memory.patch(&[(place, &hidden)])?;
         }
-        // The registers contain the number of an interrupted system call, so that the kernel restarts the call.
+        // If the stop has interrupted a system call, these registers contain its number, so that the kernel restarts it.
         ptrace::set_registers(thread, &saved)?;
         self.remove(|entry| matches!(entry, JournalEntry::Registers(other, _) if *other == thread));
         if number == libc::SYS_munmap || number == libc::SYS_mmap && result as u64 != range.start {
@@ -107,7 +107,7 @@ impl Session {
         };
         until(Resume::ToSystemCall, &|_| Ok(matches!(ptrace::system_call(thread)?, CallStop::Exit { .. })))?;
         let result = ptrace::registers(thread)?.rax as i64;
-        // At this stop, a call that was interrupted is restarted when the thread resumes.
+        // Stop the thread once more, at a stop after which the kernel restarts a system call that was interrupted.
         ptrace::interrupt(thread)?;
         until(Resume::Continue, &|stop| Ok(matches!(stop, PtraceStop::Interrupted | PtraceStop::GroupStopped)))?;
         ptrace::set_registers(thread, &saved)?;
@@ -206,7 +206,8 @@ impl Session {
         self.inject_without_signal(thread, libc::SYS_rt_sigaction, arguments).map(drop)
     }
 
-    /// Like [`Session::set_action`], for a thread that may receive a signal when it resumes. If SIGTRAP is ignored, its action is reset.
+    /// Like [`Session::set_action`], for a thread that may receive a signal when it resumes. If the program ignores SIGTRAP, the kernel
+    /// resets that action.
     pub fn set_action_by_trap(&self, thread: Tid, signal: i32, action: &SignalAction) -> Result<(), CollectError> {
         let memory = self.own_memory()?;
         let arguments = self.action_arguments(memory, signal, action)?;

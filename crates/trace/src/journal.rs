@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::rc::Rc;
 
-const PAGE: usize = 4096;
+const PAGE_SIZE: usize = 4096;
 
 /// A limit on the address space (`RLIMIT_AS`), in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,20 +89,20 @@ pub struct CodeChanges {
 /// The bytes of a page before and after the changes. They are equal where nothing was changed.
 #[derive(Debug)]
 struct PageChange {
-    before: Box<[u8; PAGE]>,
-    after: Box<[u8; PAGE]>,
-    /// From the first to the last byte that was ever changed.
+    before: Box<[u8; PAGE_SIZE]>,
+    after: Box<[u8; PAGE_SIZE]>,
+    /// Offsets from the first to the last byte that was ever changed.
     bytes: Range<usize>,
 }
 
 impl CodeChanges {
-    /// Enters that `before` at `address` is replaced by `after`.
+    /// Records that the bytes `before` at `address` are replaced by `after`.
     pub fn enter(&mut self, address: u64, before: &[u8], after: &[u8]) {
         for (at, (old, new)) in (address..).zip(before.iter().zip(after)) {
             if old == new {
                 continue;
             }
-            let offset = at as usize % PAGE;
+            let offset = at as usize % PAGE_SIZE;
             let page = self.pages.entry(at - offset as u64).or_insert_with(|| PageChange::new(offset));
             // The program itself may have overwritten the byte since the last change.
             if !page.is_changed(offset) || page.after[offset] != *old {
@@ -115,26 +115,26 @@ impl CodeChanges {
 
     /// Forgets changes to memory that is no longer mapped.
     pub fn forget(&mut self, gone: &Range<u64>) {
-        let first = gone.start & !(PAGE as u64 - 1);
+        let first = gone.start & !(PAGE_SIZE as u64 - 1);
         let pages: Vec<u64> = self.pages.range(first..gone.end).map(|page| *page.0).collect();
         for page in pages {
             self.pages.remove(&page);
         }
     }
 
-    /// The changed pages, each from its first to its last changed byte.
+    /// Returns the changed pages, each from its first to its last changed byte.
     pub fn spans(&self) -> impl Iterator<Item = Range<u64>> {
         let has_change = |page: &PageChange| page.bytes.clone().any(|offset| page.is_changed(offset));
         let changed = self.pages.iter().filter(move |(_, page)| has_change(page));
         changed.map(|(start, page)| start + page.bytes.start as u64..start + page.bytes.end as u64)
     }
 
-    /// The parts of a range with changes, one for each page.
+    /// Returns the parts of a range with changes, one for each page.
     pub fn spans_in(&self, range: &Range<u64>) -> impl Iterator<Item = Range<u64>> + use<'_> {
         let range = range.clone();
-        let first = range.start & !(PAGE as u64 - 1);
+        let first = range.start & !(PAGE_SIZE as u64 - 1);
         self.pages.range(first..range.end.max(first)).filter_map(move |(start, page)| {
-            let offset = |address: u64| address.saturating_sub(*start).min(PAGE as u64) as usize;
+            let offset = |address: u64| address.saturating_sub(*start).min(PAGE_SIZE as u64) as usize;
             let mut inside = page.bytes.start.max(offset(range.start))..page.bytes.end.min(offset(range.end));
             let first = inside.clone().find(|offset| page.is_changed(*offset))?;
             let last = inside.rfind(|offset| page.is_changed(*offset))?;
@@ -147,18 +147,18 @@ impl CodeChanges {
         self.replace(address, bytes, |page, offset| (page.after[offset], page.before[offset]))
     }
 
-    /// Makes the changes again in bytes that were read at `address` and in which they were undone.
+    /// Reapplies the changes to bytes that were read at `address`, where they had been undone.
     pub fn redo(&self, address: u64, bytes: &mut [u8]) {
         self.replace(address, bytes, |page, offset| (page.before[offset], page.after[offset]));
     }
 
-    /// Replaces bytes at `address` that have the first of two values by the second. Returns true if there were any.
+    /// Replaces each byte at `address` that has the first of two values by the second. Returns true if there was any.
     fn replace(&self, address: u64, bytes: &mut [u8], values: impl Fn(&PageChange, usize) -> (u8, u8)) -> bool {
         let mut is_changed = false;
         for span in self.spans_in(&(address..address.saturating_add(bytes.len() as u64))) {
-            let page = &self.pages[&(span.start & !(PAGE as u64 - 1))];
+            let page = &self.pages[&(span.start & !(PAGE_SIZE as u64 - 1))];
             for at in span {
-                let (byte, offset) = (&mut bytes[(at - address) as usize], at as usize % PAGE);
+                let (byte, offset) = (&mut bytes[(at - address) as usize], at as usize % PAGE_SIZE);
                 let (old, new) = values(page, offset);
                 if old != new && *byte == old {
                     *byte = new;
@@ -170,7 +170,7 @@ impl CodeChanges {
     }
 
     pub fn is_changed(&self, address: u64) -> bool {
-        let offset = address as usize % PAGE;
+        let offset = address as usize % PAGE_SIZE;
         self.pages.get(&(address - offset as u64)).is_some_and(|page| page.is_changed(offset))
     }
 
@@ -182,7 +182,7 @@ impl CodeChanges {
 impl PageChange {
     /// Creates a page without changes. The first change will be at `offset`.
     fn new(offset: usize) -> Self {
-        Self { before: Box::new([0; PAGE]), after: Box::new([0; PAGE]), bytes: offset..offset }
+        Self { before: Box::new([0; PAGE_SIZE]), after: Box::new([0; PAGE_SIZE]), bytes: offset..offset }
     }
 
     fn is_changed(&self, offset: usize) -> bool {
@@ -224,7 +224,7 @@ mod tests {
         changes.redo(0x1ffe, &mut bytes);
         assert_eq!(bytes, [9, 2, 9, 7]);
         assert!(changes.spans_in(&(0x1fff..0x2001)).eq(std::iter::once(0x2000..0x2001)));
-        // Changed twice, and back.
+        // One byte is changed a second time, and another one is changed back.
         changes.enter(0x2000, &[9], &[8]);
         assert!(!changes.undo(0x2000, &mut bytes[..1]));
         let mut twice = [8];

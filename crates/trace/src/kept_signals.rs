@@ -9,11 +9,11 @@ use crate::memory::Memory;
 use crate::process_status::{number, status};
 use crate::ptrace::{self, Tid};
 use crate::session::Session;
-use crate::signal_state::{KNOWN, SignalAction, bit, ignores, process_of, runs_once};
+use crate::signal_state::{SignalAction, TRACKED_SIGNALS, ignores, process_of, runs_once, signal_bit};
 use std::io;
 
 impl Session {
-    /// Notes the mask of a stopped thread, as the program has set it.
+    /// Remembers the signal mask of a stopped thread, which must be the program's own.
     pub fn note_mask(&self, thread: Tid) -> io::Result<()> {
         let mask = ptrace::signal_mask(thread)?;
         self.signals.borrow_mut().masks.insert(thread, mask);
@@ -22,10 +22,10 @@ impl Session {
 
     /// Returns true if a thread blocks a signal according to the program's own mask.
     pub fn blocks(&self, thread: Tid, signal: i32) -> bool {
-        self.signals.borrow().masks.get(&thread).is_some_and(|mask| mask & bit(signal) != 0)
+        self.signals.borrow().masks.get(&thread).is_some_and(|mask| mask & signal_bit(signal) != 0)
     }
 
-    /// Notes the action that a process sets for a signal, or that it has had from its start.
+    /// Remembers the action that a process sets for a signal, or that it has had from its start.
     pub fn note_action(&self, process: Tid, signal: i32, action: Option<SignalAction>) {
         self.signals.borrow_mut().set_action(process, signal, action);
     }
@@ -34,7 +34,7 @@ impl Session {
         self.signals.borrow().may_be_ignored(signal)
     }
 
-    /// Notes that a signal is delivered to its handler, since a one-shot handler is then removed.
+    /// Notes that a signal is delivered to its handler: if the handler is a one-shot handler, the kernel removes it.
     pub fn note_delivery(&self, thread: Tid, signal: i32) {
         let action = self.action(thread, signal);
         if action.is_some_and(|action| runs_once(&action)) {
@@ -54,7 +54,7 @@ impl Session {
         if !is_blocked && !self.may_be_ignored(signal) {
             return Ok(false);
         }
-        self.restore_mask(thread, bit(signal))?;
+        self.restore_mask(thread, signal_bit(signal))?;
         let Some(action) = self.action(thread, signal).filter(|action| is_blocked || ignores(action)) else {
             return Ok(false);
         };
@@ -68,12 +68,12 @@ impl Session {
     /// Returns true if the signal that a thread is about to receive was sent although the thread blocks it. The signal was pending when a
     /// fault or trap unblocked it, and represents both, since a signal is pending only once.
     pub fn is_merged(&self, thread: Tid, signal: i32) -> io::Result<bool> {
-        Ok(KNOWN.contains(&signal) && self.blocks(thread, signal) && ptrace::signal_code(thread)? <= 0)
+        Ok(TRACKED_SIGNALS.contains(&signal) && self.blocks(thread, signal) && ptrace::signal_code(thread)? <= 0)
     }
 
     /// Blocks again the signals that the program's own mask blocks, except for `delivered`.
     pub fn restore_masks(&self, thread: Tid, delivered: i32) -> io::Result<()> {
-        let signals = KNOWN.iter().filter(|signal| **signal != delivered).fold(0, |set, signal| set | bit(*signal));
+        let signals = TRACKED_SIGNALS.iter().filter(|signal| **signal != delivered).fold(0, |set, signal| set | signal_bit(*signal));
         self.restore_mask(thread, signals)
     }
 
@@ -111,7 +111,7 @@ impl Session {
     pub fn restore_action_for_delivery(&self, thread: Tid, information: &libc::siginfo_t) -> Result<(), CollectError> {
         let (signal, is_caused) = (information.si_signo, information.si_code > 0);
         let Some(action) = self.action(thread, signal).filter(|_| signal == libc::SIGSEGV) else { return Ok(()) };
-        // A fault that the thread blocks or ignores kills the process.
+        // A fault whose signal the thread blocks or ignores kills the process.
         let kills = is_caused && (self.blocks(thread, signal) || ignores(&action));
         if kills || self.is_filtered() || ptrace::has_action(thread, signal) {
             return Ok(());
@@ -120,11 +120,11 @@ impl Session {
         Ok(ptrace::set_signal_information(thread, information)?)
     }
 
-    /// Restores actions in processes of stopped threads that receive no signal when they resume, if the kernel has reset them. Returns a
-    /// description of each that could not be restored.
+    /// Restores the actions for the signals of faults and traps if the kernel has reset them. One of `threads`, which are stopped and
+    /// receive no signal when they resume, makes the calls. Returns a description of each action that could not be restored.
     pub fn restore_actions(&self, threads: &[Tid]) -> Vec<String> {
         let mut unrestored = Vec::new();
-        for signal in KNOWN {
+        for signal in TRACKED_SIGNALS {
             let Some(action) = self.signals.borrow().action_of(self.process(), signal) else { continue };
             let mut result = Err(CollectError::Unexpected { what: "each of its threads is about to receive a signal".to_owned() });
             for thread in threads {
@@ -145,7 +145,7 @@ impl Session {
 
     /// Restores the actions in a stopped child that has a copy of the memory and is no longer followed.
     pub fn restore_actions_of_child(&self, parent: Tid, child: Tid) -> Result<(), CollectError> {
-        for signal in KNOWN {
+        for signal in TRACKED_SIGNALS {
             let Some(action) = self.action(parent, signal).filter(|_| !self.is_filtered()) else { continue };
             if !ptrace::has_action(child, signal) {
                 self.set_action(&Memory::open(child)?, child, signal, &action)?;

@@ -51,7 +51,7 @@ impl ProgramStart {
         Self { launcher, program, arguments, environment: None, variables, directory, streams: [None, None, None], folder: None }
     }
 
-    /// Starts the process, which waits at its gate.
+    /// Starts the process, which waits at its gate (a pipe) until it is traced.
     pub(crate) fn start(self, conditions: StartConditions) -> io::Result<WaitingProcess> {
         let (gate, opener) = io::pipe()?;
         let (errors, error) = io::pipe()?;
@@ -76,7 +76,7 @@ pub struct StartConditions {
     pub core: Option<usize>,
 }
 
-/// A process that waits at its gate.
+/// A new process that waits at its gate (a pipe) before it executes its program.
 #[derive(Debug)]
 pub struct WaitingProcess {
     pub process: i32,
@@ -87,7 +87,7 @@ pub struct WaitingProcess {
 impl WaitingProcess {
     /// Lets the process execute its program. Returns the pipe that carries the error if that fails.
     pub fn open_gate(mut self) -> ErrorPipe {
-        // The process may have been killed.
+        // Ignore an error: the process may have been killed.
         let _ = self.opener.write_all(&[1]);
         ErrorPipe(self.errors)
     }
@@ -168,7 +168,7 @@ impl Launcher {
             -1 => Err(io::Error::last_os_error()),
             0 => {
                 drop(own);
-                serve(&other, signals)
+                serve_requests(&other, signals)
             }
             process => Ok(Arc::new(Self { socket: Mutex::new(own), process })),
         }
@@ -178,7 +178,7 @@ impl Launcher {
         let socket = self.socket.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         let bytes = postcard::to_allocvec(request).map_err(io::Error::other)?;
         let mut answer = [0; 4];
-        let asked = send(&socket, &bytes, descriptors).and_then(|()| (&*socket).read_exact(&mut answer));
+        let asked = send_request(&socket, &bytes, descriptors).and_then(|()| (&*socket).read_exact(&mut answer));
         asked.map_err(|_| io::Error::other(format!("the process {} that starts programs has been killed", self.process)))?;
         match i32::from_ne_bytes(answer) {
             process @ 1.. => Ok(process),
@@ -203,13 +203,13 @@ struct Request {
     environment: Option<Vec<(OsString, OsString)>>,
     variables: Vec<(OsString, Option<OsString>)>,
     directory: Option<OsString>,
-    /// Which of the three streams are among the descriptors.
+    /// For standard input, output and error: true if the descriptors contain the stream.
     streams: [bool; 3],
     folder: Option<FolderBinding>,
     conditions: StartConditions,
 }
 
-fn serve(socket: &UnixStream, signals: &InheritedSignals) -> ! {
+fn serve_requests(socket: &UnixStream, signals: &InheritedSignals) -> ! {
     // The launcher must survive signals that the terminal sends to its group. Dispositions stay unchanged, since programs inherit them.
     // SAFETY: zero is a valid set, which is then filled.
     unsafe {
@@ -217,7 +217,7 @@ fn serve(socket: &UnixStream, signals: &InheritedSignals) -> ! {
         libc::sigfillset(&raw mut all);
         libc::sigprocmask(libc::SIG_SETMASK, &raw const all, std::ptr::null_mut());
     }
-    while let Ok((request, descriptors)) = receive(socket) {
+    while let Ok((request, descriptors)) = receive_request(socket) {
         let flags = libc::c_long::from(libc::CLONE_PARENT | libc::SIGCHLD);
         // SAFETY: like fork(2), this shares no memory and copies the stack. This process has one thread.
         let answer = match unsafe { libc::syscall(libc::SYS_clone, flags, 0, 0, 0, 0) } {
@@ -308,10 +308,10 @@ impl StartConditions {
 }
 
 /// Buffer for a message's descriptors, aligned for their header.
-type Control = [u64; 8];
+type ControlBuffer = [u64; 8];
 
-/// A message with one buffer and room for descriptors.
-fn message(vector: &mut libc::iovec, control: &mut Control, length: usize) -> libc::msghdr {
+/// Builds the header of a message with one buffer and room for descriptors.
+fn message_header(vector: &mut libc::iovec, control: &mut ControlBuffer, length: usize) -> libc::msghdr {
     // SAFETY: the structure consists of integers and pointers, for which zero is valid.
     let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
     message.msg_iov = vector;
@@ -322,15 +322,15 @@ fn message(vector: &mut libc::iovec, control: &mut Control, length: usize) -> li
 }
 
 /// Sends a length-prefixed message with descriptors, which are duplicated for the receiver (unix(7)).
-fn send(mut socket: &UnixStream, bytes: &[u8], descriptors: &[RawFd]) -> io::Result<()> {
+fn send_request(mut socket: &UnixStream, bytes: &[u8], descriptors: &[RawFd]) -> io::Result<()> {
     let mut length = (bytes.len() as u64).to_ne_bytes();
     let mut vector = libc::iovec { iov_base: length.as_mut_ptr().cast(), iov_len: length.len() };
-    let mut control = Control::default();
+    let mut control = ControlBuffer::default();
     let size = size_of_val(descriptors) as u32;
     assert!(descriptors.len() <= MAX_DESCRIPTORS, "a request has a gate, a pipe for errors and three streams");
     // SAFETY: this is arithmetic only.
     let space = unsafe { libc::CMSG_SPACE(size) } as usize;
-    let message = message(&mut vector, &mut control, space);
+    let message = message_header(&mut vector, &mut control, space);
     // SAFETY: `control` holds a header and MAX_DESCRIPTORS descriptors, and all pointers in `message` are valid.
     let sent = unsafe {
         let header = libc::CMSG_FIRSTHDR(&raw const message);
@@ -346,12 +346,12 @@ fn send(mut socket: &UnixStream, bytes: &[u8], descriptors: &[RawFd]) -> io::Res
     socket.write_all(bytes)
 }
 
-fn receive(mut socket: &UnixStream) -> io::Result<(Request, Vec<OwnedFd>)> {
+fn receive_request(mut socket: &UnixStream) -> io::Result<(Request, Vec<OwnedFd>)> {
     let mut length = [0; 8];
     let mut vector = libc::iovec { iov_base: length.as_mut_ptr().cast(), iov_len: length.len() };
-    let mut control = Control::default();
+    let mut control = ControlBuffer::default();
     let room = size_of_val(&control);
-    let mut message = message(&mut vector, &mut control, room);
+    let mut message = message_header(&mut vector, &mut control, room);
     let mut descriptors = Vec::new();
     // SAFETY: all pointers in `message` are valid, and the kernel fills in the descriptors, which this process then owns.
     let received = unsafe {

@@ -6,27 +6,29 @@
 //! | `command.rs` | a command that traces: its runs, its signals, and its end |
 //! | `programs.rs` | all programs that a command runs: their processes, arguments and exit statuses |
 //! | `collect.rs`, `collectors.rs`, `trial.rs` | collectors, their names, and a test which of them work on this machine |
-//! | `follow/`, `followed_thread.rs` | the loop that follows a subject with its threads, signals and children |
-//! | `watch.rs`, `breakpoints.rs`, `displaced.rs`, `hardware.rs`, `single_step.rs` | the means of watching a subject's code |
+//! | `follow/`, `followed_thread.rs` | the loop that follows a traced program with its threads, signals and children |
+//! | `watch.rs`, `breakpoints.rs`, `displaced.rs`, `hardware.rs`, `single_step.rs` | the means of watching a program's code |
 //! | `uprobes.rs`, `bpf.rs` | the kernel's probes |
 //! | `trampolines.rs`, `block_copies.rs`, `copied_place.rs`, `patches.rs`, `sleds.rs` | blocks that record themselves |
 //! | `released_copies.rs` | copies of code that the program changes |
-//! | `lookups.rs`, `unknown_targets.rs` | their indirect jumps |
-//! | `rings.rs`, `ring_layout.rs` | where they are recorded |
+//! | `lookups.rs`, `unknown_targets.rs` | indirect jumps in such blocks |
+//! | `rings.rs`, `ring_layout.rs` | the buffers that such blocks write to |
 //! | `folder.rs`, `fresh_folder.rs` | a copy of a folder mounted over the original; a new one for each run |
+//! | `run.rs`, `sink.rs`, `error.rs` | one traced run, the consumer of its hits, and its errors |
 //! | `outputs.rs` | the output of runs through pipes |
-//! | `session.rs`, `injection.rs`, `journal.rs` | all changes to a subject, and their undoing |
+//! | `session.rs`, `injection.rs`, `journal.rs` | all changes to the traced process, and their undoing |
 //! | `hidden_patches.rs`, `code_guard.rs` | reads of patched code by the program itself |
+//! | `kept_signals.rs`, `signal_state.rs` | the signal state that a program expects, in spite of the trace |
 //! | `images.rs` | the program and the watched libraries in memory |
-//! | `subject.rs`, `memory.rs`, `mappings.rs`, `stack.rs` | the traced process, its memory and its stacks |
+//! | `attach.rs`, `subject.rs`, `memory.rs`, `mappings.rs`, `stack.rs` | the traced process, its memory and its stacks |
 //! | `repeat.rs`, `calls.rs` | repeatable runs, and detection of divergence |
-//! | `shown_mappings.rs` | what a subject reads about its own mappings |
+//! | `shown_mappings.rs` | what a program reads about its own mappings |
 //! | `block_file.rs`, `partial.rs`, `trace_file.rs`, `symbols.rs` | file formats of partial traces and traces |
 //! | `predicted.rs`, `numbers.rs` | compression of symbols, and numbers in files |
 //! | `perf_script.rs` | the output of `perf script`: branches, mappings, ends of threads |
 //! | `branch_import/` | path profiles of programs with code addresses in their maps, from hardware branch records |
 //! | `hot_paths/` | the same, from the paths that the hardware path profiler's detector found |
-//! | `probe_graphs.rs` | the graphs of functions for both |
+//! | `probe_graphs.rs` | the functions' graphs, for both imports |
 //! | `system.rs`, `ptrace.rs`, `process_status.rs` | system calls, and `/proc/PID/status` |
 //! | `simulation/` | the hardware path profiler's model, run on a source of branches |
 //! | `sources/` | sources of retired branches for that model: programs under QEMU, recordings |
@@ -118,7 +120,7 @@ pub use ptrace::wait_child;
 pub use repeat::{RepeatDivergence, RepeatRecipe, RepeatedCall, RunLog};
 pub use run::{ParkedReceiver, RunTarget, TraceRun};
 pub use sink::{NOWHERE, RESUMED, Sink, SinkFlow, TRANSFER, ThreadNumber};
-pub use sleds::first as first_sled;
+pub use sleds::first_sled;
 pub use subject::Executable;
 pub use symbols::Symbols;
 pub use system::{cores, pin, send_signal};

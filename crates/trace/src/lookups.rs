@@ -1,4 +1,5 @@
-//! Lookups: the code that takes the place of an indirect jump in a copy, and the table that it reads. It finds the copy of the block that
+//! Lookups: the code that takes the place of an indirect jump in an instrumented copy of a block, and the table that it reads. It finds the
+//! copy of the block that
 //! the jump leads to, so that a program with computed jumps stays in copies and does not stop.
 //!
 //! ```text
@@ -25,25 +26,25 @@
 use crate::copied_place::CopiedPlace;
 use crate::displaced::call_as_jump;
 use crate::memory::Memory;
-use crate::ring_layout::{DESTINATION, SAVED_RAX, SAVED_RCX, SAVED_RDX, TARGET};
+use crate::ring_layout::{DESTINATION_OFFSET, SAVED_RAX_OFFSET, SAVED_RCX_OFFSET, SAVED_RDX_OFFSET, TARGET_OFFSET};
 use iced_x86::{Code, FlowControl, IcedError, Instruction, MemoryOperand, OpKind, Register};
 use std::collections::HashMap;
 use std::io;
 use std::ops::Range;
 
-/// Size of an entry in bytes: the negative target, and where it is executed.
-const ENTRY: u64 = 16;
-/// Number of entries that a lookup reads.
-const PROBES: u64 = 2;
+/// Size of a table entry in bytes. An entry consists of a negative target and the address at which the target is executed.
+const ENTRY_SIZE: u64 = 16;
+/// Number of table entries that a lookup tries.
+const ENTRIES_PER_LOOKUP: u64 = 2;
 /// Size of a table in bytes. The pages of entries that are never used take no memory.
-pub const TABLE_SIZE: u64 = (1 << 16) * ENTRY + 4096;
+pub const TABLE_SIZE: u64 = (1 << 16) * ENTRY_SIZE + 4096;
 /// A key that equals no negative target of a program. It is in the entries of target 0, since an unused entry would match that target.
 const NO_TARGET: u64 = 1;
 
-/// Tells the encoder that an address means a place in a lookup. It is never set in addresses of programs.
+/// Tag bit by which the encoder recognises an address as a label within a lookup. Addresses in programs never have this bit.
 const LABEL_TAG: u64 = 1 << 63;
 
-/// Returns true if a lookup can take the place of an instruction: a near indirect jump, or such a call.
+/// Returns true if a lookup can take the place of an instruction, which must be a near indirect jump or call.
 pub fn is_replaceable(instruction: &Instruction) -> bool {
     match instruction.code() {
         Code::Jmp_rm64 => true,
@@ -52,9 +53,9 @@ pub fn is_replaceable(instruction: &Instruction) -> bool {
     }
 }
 
-/// The instructions of a lookup with their places. `jump` is the jump or call with its address; `first` is the place of the first
-/// instruction. `label` differs for each lookup.
-pub fn instructions(
+/// Returns the instructions of a lookup, each with its purpose. `jump` is the jump or call with its address; `first` is the purpose of the
+/// first instruction. `label` differs for each lookup.
+pub fn build_lookup(
     jump: &Instruction,
     table: u64,
     label: u64,
@@ -70,20 +71,20 @@ pub fn instructions(
     let (address, is_recorded) = (jump.ip(), matches!(first, CopiedPlace::Recorded { .. }));
     let place = |saved: bool| Some(CopiedPlace::Lookup { jump: address, saved, is_recorded });
     let mut all = vec![
-        (save(SAVED_RAX, RAX)?, Some(first)),
-        (save(SAVED_RCX, RCX)?, place(false)),
-        (save(SAVED_RDX, RDX)?, place(false)),
+        (save(SAVED_RAX_OFFSET, RAX)?, Some(first)),
+        (save(SAVED_RCX_OFFSET, RCX)?, place(false)),
+        (save(SAVED_RDX_OFFSET, RDX)?, place(false)),
         (load_operand(jump), place(false)),
-        (save(TARGET, RCX)?, place(true)),
+        (save(TARGET_OFFSET, RCX)?, place(true)),
         (Instruction::with2(Code::Movzx_r32_rm16, Register::EDX, Register::CX)?, place(true)),
         (add(RAX, MemoryOperand::with_base_displ(Register::RIP, table as i64))?, place(true)),
         (add(RDX, MemoryOperand::with_base_index(RDX, RDX))?, place(true)),
         (add(RAX, MemoryOperand::with_base_index_scale(RAX, RDX, 8))?, place(true)),
     ];
-    for probe in 0..PROBES {
+    for probe in 0..ENTRIES_PER_LOOKUP {
         if probe > 0 {
-            all.push((load(RCX, ring(TARGET))?, place(true)));
-            all.push((add(RAX, MemoryOperand::with_base_displ(RAX, ENTRY as i64))?, place(true)));
+            all.push((load(RCX, ring(TARGET_OFFSET))?, place(true)));
+            all.push((add(RAX, MemoryOperand::with_base_displ(RAX, ENTRY_SIZE as i64))?, place(true)));
         }
         all.push((load(RDX, MemoryOperand::with_base(RAX))?, place(true)));
         all.push((add(RCX, MemoryOperand::with_base_index(RCX, RDX))?, place(true)));
@@ -98,21 +99,21 @@ pub fn instructions(
         (Instruction::with(Code::Int3), place(true)),
         (Instruction::with_branch(Code::Jmp_rel32_64, go)?, Some(CopiedPlace::Missed { jump: address, is_recorded })),
         (at(hit, load(RCX, MemoryOperand::with_base_displ(RAX, 8))?), place(true)),
-        (save(DESTINATION, RCX)?, place(true)),
-        (at(go, load(RAX, ring(SAVED_RAX))?), place(true)),
-        (load(RCX, ring(SAVED_RCX))?, place(true)),
-        (load(RDX, ring(SAVED_RDX))?, place(true)),
+        (save(DESTINATION_OFFSET, RCX)?, place(true)),
+        (at(go, load(RAX, ring(SAVED_RAX_OFFSET))?), place(true)),
+        (load(RCX, ring(SAVED_RCX_OFFSET))?, place(true)),
+        (load(RDX, ring(SAVED_RDX_OFFSET))?, place(true)),
     ]);
     let mut end = place(false);
     if jump.flow_control() == FlowControl::IndirectCall {
         let [push, upper] = push_constant(jump.next_ip(), RSP)?;
         all.extend([(push, end.take()), (upper, None)]);
     }
-    all.push((Instruction::with1(Code::Jmp_rm64, ring(DESTINATION))?, end));
+    all.push((Instruction::with1(Code::Jmp_rm64, ring(DESTINATION_OFFSET))?, end));
     Ok(all)
 }
 
-/// Two instructions that push a constant of eight bytes.
+/// Returns two instructions that push a constant of eight bytes.
 pub fn push_constant(value: u64, stack_pointer: Register) -> Result<[Instruction; 2], IcedError> {
     let upper = MemoryOperand::with_base_displ(stack_pointer, 4);
     Ok([
@@ -121,7 +122,7 @@ pub fn push_constant(value: u64, stack_pointer: Register) -> Result<[Instruction
     ])
 }
 
-/// The instruction `mov rcx, OPERAND` for the operand of a jump or call.
+/// Returns the instruction `mov rcx, OPERAND` for the operand of a jump or call.
 fn load_operand(jump: &Instruction) -> Instruction {
     let mut load = *jump;
     load.set_ip(0);
@@ -142,32 +143,33 @@ fn load_operand(jump: &Instruction) -> Instruction {
 #[derive(Debug)]
 pub struct TargetTable {
     start: u64,
-    /// The used entries by number: the target, and where it is executed.
+    /// The used entries by number: each target, and the address at which it is executed.
     entries: HashMap<u64, (u64, u64)>,
 }
 
 impl TargetTable {
-    /// A table in unused memory at an address.
+    /// Creates a table at address `start`, in memory that is not used yet.
     pub fn new(start: u64, memory: &Memory) -> io::Result<Self> {
-        (0..PROBES).try_for_each(|number| memory.write(start + number * ENTRY, &NO_TARGET.to_le_bytes()))?;
+        (0..ENTRIES_PER_LOOKUP).try_for_each(|number| memory.write(start + number * ENTRY_SIZE, &NO_TARGET.to_le_bytes()))?;
         Ok(Self { start, entries: HashMap::new() })
     }
 
-    /// Adds an entry. If there is no room for it, it replaces another one (`may_replace`), or the target stays unknown. No thread may be in
-    /// a lookup that has found the other one.
+    /// Adds an entry. If there is no room for it, it replaces another entry (`may_replace`), or the target stays unknown. With
+    /// `may_replace`, no thread may be in a lookup that has found the other entry.
     pub fn add(&mut self, target: u64, destination: u64, may_replace: bool, memory: &Memory) -> io::Result<()> {
         let first = target & 0xffff;
         let is_free = |number: &u64| self.entries.get(number).is_none_or(|entry| entry.0 == target);
-        let number = match (first..first + PROBES).find(is_free) {
+        let number = match (first..first + ENTRIES_PER_LOOKUP).find(is_free) {
             Some(number) => number,
             None if may_replace => first,
             None => return Ok(()),
         };
-        let at = self.start + number * ENTRY;
+        let at = self.start + number * ENTRY_SIZE;
         if self.entries.insert(number, (target, destination)).is_some() {
             memory.write(at, &NO_TARGET.to_le_bytes())?;
         }
-        // A lookup reads the target first. Of a negative target that is written in part, no part equals that of another program address.
+        // A lookup reads the target first, so the target is written last. A negative target that is written in part equals that of no other
+        // address in the program.
         memory.write(at + 8, &destination.to_le_bytes())?;
         memory.write(at, &target.wrapping_neg().to_le_bytes())
     }
@@ -179,8 +181,8 @@ impl TargetTable {
         let gone: Vec<u64> = self.entries.iter().filter(|(_, entry)| is_meant(entry.0) || is_meant(entry.1)).map(|(n, _)| *n).collect();
         for number in gone {
             let Some((target, _)) = self.entries.remove(&number) else { continue };
-            memory.write(self.start + number * ENTRY, &NO_TARGET.to_le_bytes())?;
-            memory.write(self.start + number * ENTRY + 8, &target.to_le_bytes())?;
+            memory.write(self.start + number * ENTRY_SIZE, &NO_TARGET.to_le_bytes())?;
+            memory.write(self.start + number * ENTRY_SIZE + 8, &target.to_le_bytes())?;
         }
         Ok(())
     }
@@ -197,7 +199,7 @@ mod tests {
 
     fn lookup(code: &[u8]) -> Vec<Instruction> {
         let place = CopiedPlace::Body { original: 0x40_0000, intact: true };
-        let all: Vec<Instruction> = instructions(&decoded(code), 0x50_0000, 7, place).unwrap().into_iter().map(|(i, _)| i).collect();
+        let all: Vec<Instruction> = build_lookup(&decoded(code), 0x50_0000, 7, place).unwrap().into_iter().map(|(i, _)| i).collect();
         let block = InstructionBlock::new(&all, 0x48_0000);
         let encoded = BlockEncoder::encode(64, block, BlockEncoderOptions::NONE).unwrap().code_buffer;
         Decoder::with_ip(64, &encoded, 0x48_0000, DecoderOptions::NONE).into_iter().collect()
@@ -234,11 +236,11 @@ mod tests {
         let space = vec![0_u8; TABLE_SIZE as usize];
         let start = space.as_ptr() as u64;
         let mut table = TargetTable::new(start, &own).unwrap();
-        // Follows the instructions of a lookup.
+        // Searches the table as the instructions of a lookup do.
         let find = |target: u64| {
             let word = |at: u64| own.word(at).unwrap();
-            let entry = |probe: u64| start + (target & 0xffff) * ENTRY + probe * ENTRY;
-            (0..PROBES).map(entry).find(|entry| word(*entry).wrapping_add(target) == 0).map(|entry| word(entry + 8))
+            let entry = |probe: u64| start + (target & 0xffff) * ENTRY_SIZE + probe * ENTRY_SIZE;
+            (0..ENTRIES_PER_LOOKUP).map(entry).find(|entry| word(*entry).wrapping_add(target) == 0).map(|entry| word(entry + 8))
         };
         assert_eq!(find(0), None);
         for (number, target) in [0x1_0010, 0x2_0010, 0x3_0010].into_iter().enumerate() {
@@ -250,7 +252,7 @@ mod tests {
         table.remove(&[0x2_0000..0x3_0000, 102..103], &own).unwrap();
         assert_eq!([0x1_0010, 0x2_0010, 0x3_0010].map(find), [None; 3]);
         // A lookup that had found an entry reads the destination afterwards.
-        assert_eq!([0, 1].map(|probe| own.word(start + (0x10 + probe) * ENTRY + 8).unwrap()), [0x3_0010, 0x2_0010]);
+        assert_eq!([0, 1].map(|probe| own.word(start + (0x10 + probe) * ENTRY_SIZE + 8).unwrap()), [0x3_0010, 0x2_0010]);
         drop(space);
     }
 }

@@ -9,9 +9,9 @@ pub struct ProcessMapping {
     pub start: u64,
     /// End address (exclusive).
     pub end: u64,
-    /// True if code in it can be executed.
+    /// True if the mapping is executable.
     pub executable: bool,
-    /// Its protection, as for mprotect(2).
+    /// The mapping's protection, as for mprotect(2).
     pub protection: i32,
     /// Offset in the file.
     pub offset: u64,

@@ -84,8 +84,8 @@ impl Memory {
     /// # Errors
     /// The process is gone, or part of the range is not mapped.
     pub fn patch(&self, pieces: &[(u64, &[u8])]) -> io::Result<()> {
-        const NEAR: u64 = 4096;
-        for near in pieces.chunk_by(|one, next| next.0 - one.0 < NEAR) {
+        const MAX_GAP: u64 = 4096;
+        for near in pieces.chunk_by(|one, next| next.0 - one.0 < MAX_GAP) {
             let [(start, _), ..] = near else { continue };
             let [.., (last, bytes_of_last)] = near else { continue };
             let mut bytes = vec![0; (last - start) as usize + bytes_of_last.len()];
@@ -121,7 +121,7 @@ pub fn common(a: &Range<u64>, b: &Range<u64>) -> Range<u64> {
     a.start.max(b.start)..a.end.min(b.end)
 }
 
-/// The parts of a range before and after another range.
+/// Returns the parts of a range that are before and after another range.
 pub fn outside(range: &Range<u64>, other: &Range<u64>) -> impl Iterator<Item = Range<u64>> + use<> {
     let parts = [range.start..range.end.min(other.start), range.start.max(other.end)..range.end];
     parts.into_iter().filter(|part| !part.is_empty())

@@ -1,4 +1,4 @@
-//! The output of runs through pipes.
+//! Reads the output of traced programs from pipes.
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use std::io::{self, Read};
@@ -13,11 +13,11 @@ pub enum OutputStream {
     Error,
 }
 
-/// Passes on the output of a run, until the pipe has no writer left or the run is `over`. In the latter case, all output of the run is in
-/// the pipe already, and a daemon left behind may hold the pipe open forever.
+/// Passes the output of a run to `take`, until the pipe has no writer left or the run is `over`. In the latter case, all output of the run
+/// is in the pipe already, and a daemon left behind may hold the pipe open forever.
 pub fn drain(mut pipe: io::PipeReader, over: &io::PipeReader, mut take: impl FnMut(&[u8])) {
     let mut buffer = vec![0; 1 << 16];
-    // Once the run is over: the maximum number of bytes that it has written and that are still unread.
+    // Once the run is over: the number of bytes that may still be in the pipe.
     let mut left = None;
     while left != Some(0) {
         let is_ready = |of: &PollFd| of.any().unwrap_or(true);

@@ -12,7 +12,7 @@ use trodden_container::FileKind;
 /// The format of partial traces.
 pub const PARTIAL_TRACE_FORMAT: TraceFormat = TraceFormat { kind: FileKind::PARTIAL_TRACE, version: 5 };
 /// Maximum number of symbols per block, and thus the maximum number of a thread's hits that are lost if the collector is killed.
-const BLOCK: usize = 1 << 16;
+const MAX_BLOCK_SYMBOLS: usize = 1 << 16;
 
 /// The end of a run, as it is stored.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -25,7 +25,7 @@ pub struct PartialEnd {
     pub stack: Vec<u64>,
 }
 
-/// Writes a partial trace during a collection.
+/// Writes a partial trace while a program is traced.
 #[derive(Debug)]
 pub struct PartialWriter {
     writer: Writer,
@@ -35,7 +35,7 @@ pub struct PartialWriter {
 }
 
 impl PartialWriter {
-    /// Creates the file. The collection ends when the file has reached `max_size` bytes.
+    /// Creates the file. Tracing ends when the file has reached `max_size` bytes.
     pub fn create(path: &Path, max_size: Option<u64>) -> Result<Self, TraceFileError> {
         Ok(Self { writer: Writer::create(path, PARTIAL_TRACE_FORMAT)?, buffers: Vec::new(), max_size, symbols: 0 })
     }
@@ -83,7 +83,7 @@ impl Sink for PartialWriter {
         while !rest.is_empty() {
             // Blocks are filled up, so that they are few and of one size.
             let piece;
-            (piece, rest) = rest.split_at(rest.len().min(BLOCK - self.buffer(thread).len()));
+            (piece, rest) = rest.split_at(rest.len().min(MAX_BLOCK_SYMBOLS - self.buffer(thread).len()));
             self.buffer(thread).extend(piece);
             self.symbols += piece.len() as u64;
             if self.flush_if_full(thread)? == SinkFlow::Stop {
@@ -105,9 +105,9 @@ impl PartialWriter {
 
     fn flush_if_full(&mut self, thread: ThreadNumber) -> io::Result<SinkFlow> {
         let index = thread.0 as usize;
-        // A packed symbol takes about a byte.
+        // A compressed symbol takes about a byte.
         let full = |max_size: u64| self.writer.size() + self.buffers[index].len() as u64 >= max_size;
-        if self.buffers[index].len() < BLOCK && !self.max_size.is_some_and(full) {
+        if self.buffers[index].len() < MAX_BLOCK_SYMBOLS && !self.max_size.is_some_and(full) {
             return Ok(SinkFlow::Continue);
         }
         self.flush(index).map_err(io::Error::other)?;
@@ -115,7 +115,7 @@ impl PartialWriter {
     }
 }
 
-/// An open partial trace.
+/// Reads a partial trace.
 #[derive(Debug)]
 pub struct PartialTrace {
     reader: Reader,
@@ -136,7 +136,7 @@ impl PartialTrace {
         Ok(Self { reader, end })
     }
 
-    /// The end of the run; `None` if the trace is truncated.
+    /// Returns how the run ended; `None` if the trace is truncated.
     pub fn end(&self) -> Option<&PartialEnd> {
         self.end.as_ref()
     }
@@ -147,7 +147,7 @@ impl PartialTrace {
         symbols.map(|h| h.stream + 1).max().unwrap_or(0)
     }
 
-    /// The symbols of a thread, read block by block.
+    /// Returns the symbols of a thread, which are read block by block.
     pub fn stream(&self, thread: ThreadNumber) -> impl Iterator<Item = Result<u64, TraceFileError>> + '_ {
         let headers = self.reader.blocks().iter().filter(move |h| h.kind == TraceBlockKind::Symbols && h.stream == thread.0);
         headers.flat_map(|header| match self.reader.symbols(header) {

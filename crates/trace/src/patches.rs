@@ -16,7 +16,7 @@ pub struct InstalledPatch {
     pub relay: Option<Relay>,
 }
 
-/// A jump in a different site's block that continues a site's short jump.
+/// A five-byte jump in another site's block, to which the two-byte jump of a site leads.
 #[derive(Clone, Copy, Debug)]
 pub struct Relay {
     pub site: u64,
@@ -32,7 +32,7 @@ impl InstalledPatch {
 }
 
 impl Relay {
-    pub fn move_threads<'t>(&self, threads: impl Iterator<Item = &'t Tid>) -> io::Result<()> {
+    pub fn move_threads_to_site<'t>(&self, threads: impl Iterator<Item = &'t Tid>) -> io::Result<()> {
         for thread in threads {
             // A thread that is gone has no registers.
             if ptrace::instruction_pointer(*thread).is_ok_and(|at| at == self.address) {
@@ -43,18 +43,18 @@ impl Relay {
     }
 }
 
-pub fn jump(at: u64, to: u64) -> [u8; 5] {
+pub fn encode_jump(at: u64, to: u64) -> [u8; 5] {
     let [a, b, c, d] = (to.wrapping_sub(at + 5) as u32).to_le_bytes();
     [0xe9, a, b, c, d]
 }
 
 /// Encodes a two-byte jump at address `at` to `to`, which must be near.
-pub fn short_jump(at: u64, to: u64) -> [u8; 2] {
+pub fn encode_short_jump(at: u64, to: u64) -> [u8; 2] {
     [0xeb, to.wrapping_sub(at + 2) as u8]
 }
 
 /// Writes, at the address of each patch, the bytes that `bytes` selects.
-pub fn write(patches: &[InstalledPatch], memory: &Memory, bytes: impl Fn(&InstalledPatch) -> &[u8; 5]) -> io::Result<()> {
+pub fn write_patches(patches: &[InstalledPatch], memory: &Memory, bytes: impl Fn(&InstalledPatch) -> &[u8; 5]) -> io::Result<()> {
     let pieces: Vec<(u64, &[u8])> = patches.iter().map(|patch| (patch.address, &bytes(patch)[..patch.length])).collect();
     memory.patch(&pieces)
 }

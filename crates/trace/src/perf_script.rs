@@ -8,7 +8,7 @@
 use trodden_binary::MappedFile;
 
 /// Start of the kernel's half of the address space.
-const KERNEL: u64 = 1 << 63;
+const KERNEL_START: u64 = 1 << 63;
 
 /// A thread of a process; both numbers are 0 if the text does not name the thread.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -28,7 +28,7 @@ pub struct ScriptRecord {
     pub to: Option<u64>,
 }
 
-/// The contents of a line.
+/// The contents of a line of `perf script` output.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ScriptLine {
     /// Nothing of interest.
@@ -48,7 +48,7 @@ pub enum ScriptLine {
     },
     /// A thread ended.
     Exit(ScriptThread),
-    /// Something was lost, in all threads unless one is named.
+    /// Events were lost: those of this thread, or (`None`) of any thread.
     Lost(Option<ScriptThread>),
 }
 
@@ -65,7 +65,7 @@ pub fn parse(line: &str) -> Result<ScriptLine, String> {
         return parse_event(event);
     }
     if line.contains("instruction trace error") || line.contains("auxtrace error") {
-        return Ok(ScriptLine::Lost(named_thread(line)));
+        return Ok(ScriptLine::Lost(parse_named_thread(line)));
     }
     match line.split_once(" => ") {
         Some((from, to)) => parse_branch(from, to),
@@ -77,7 +77,9 @@ fn parse_branch(left: &str, right: &str) -> Result<ScriptLine, String> {
     let from = left.split_whitespace().last().and_then(hexadecimal);
     let to = right.split_whitespace().next().and_then(hexadecimal);
     match (from, to) {
-        (Some(from), Some(to)) => Ok(ScriptLine::Branch(thread_of(left), ScriptRecord { from: in_program(from), to: in_program(to) })),
+        (Some(from), Some(to)) => {
+            Ok(ScriptLine::Branch(parse_thread(left), ScriptRecord { from: program_address(from), to: program_address(to) }))
+        }
         _ => Err("the sides of `=>` are not both addresses. Print the fields pid,tid,time,ip,addr, without symbols".into()),
     }
 }
@@ -101,10 +103,10 @@ fn parse_window(line: &str) -> Result<ScriptLine, String> {
             "it contains neither a branch stack nor a branch (FROM => TO). Print the field brstack, or ip,addr of --itrace=b".into()
         );
     }
-    // These come from branch registers that have not been used since recording began.
+    // Remove the entries of branch registers that have not been used since recording began.
     records.retain(|r| *r != ScriptRecord { from: None, to: None });
     records.reverse();
-    Ok(ScriptLine::Window(thread_of(line), records))
+    Ok(ScriptLine::Window(parse_thread(line), records))
 }
 
 /// Returns true for a line of BOLT's pre-aggregated profiles: a letter, then addresses and counts, such as `B FROM TO COUNT
@@ -120,7 +122,7 @@ fn is_aggregated(line: &str) -> bool {
 fn parse_entry(word: &str) -> Option<ScriptRecord> {
     let (from, rest) = parse_address(word)?;
     let (to, _) = parse_address(rest.strip_prefix('/')?)?;
-    Some(ScriptRecord { from: in_program(from), to: in_program(to) })
+    Some(ScriptRecord { from: program_address(from), to: program_address(to) })
 }
 
 fn parse_address(text: &str) -> Option<(u64, &str)> {
@@ -172,7 +174,7 @@ fn parse_mapping(event: &str) -> Option<MappedFile> {
 }
 
 /// Returns the first word of the form `PID/TID`.
-fn thread_of(line: &str) -> ScriptThread {
+fn parse_thread(line: &str) -> ScriptThread {
     line.split_whitespace().take_while(|w| !w.starts_with("0x")).find_map(|w| parse_pair(w, '/')).unwrap_or_default()
 }
 
@@ -182,7 +184,7 @@ fn parse_pair(word: &str, between: char) -> Option<ScriptThread> {
 }
 
 /// Parses `... pid 12 tid 13 ...`.
-fn named_thread(line: &str) -> Option<ScriptThread> {
+fn parse_named_thread(line: &str) -> Option<ScriptThread> {
     let after = |key: &str| line.split_whitespace().skip_while(|w| *w != key).nth(1)?.parse().ok();
     Some(ScriptThread { process: after("pid")?, thread: after("tid")? })
 }
@@ -191,8 +193,8 @@ fn hexadecimal(word: &str) -> Option<u64> {
     u64::from_str_radix(word.strip_prefix("0x").unwrap_or(word), 16).ok()
 }
 
-fn in_program(address: u64) -> Option<u64> {
-    (address != 0 && address < KERNEL).then_some(address)
+fn program_address(address: u64) -> Option<u64> {
+    (address != 0 && address < KERNEL_START).then_some(address)
 }
 
 #[cfg(test)]
@@ -200,7 +202,7 @@ mod tests {
     use super::*;
 
     fn record(from: u64, to: u64) -> ScriptRecord {
-        ScriptRecord { from: in_program(from), to: in_program(to) }
+        ScriptRecord { from: program_address(from), to: program_address(to) }
     }
 
     #[test]

@@ -12,7 +12,7 @@ const INDEX_BITS: u32 = 12;
 /// The prediction of the next symbol.
 struct SymbolPredictor {
     table: Vec<u32>,
-    /// A hash of the last three symbols: earlier ones are shifted out.
+    /// A hash of the last three symbols. Earlier symbols are shifted out.
     context: u32,
 }
 
@@ -21,13 +21,13 @@ impl SymbolPredictor {
         Self { table: vec![0; 1 << INDEX_BITS], context: 0 }
     }
 
-    /// The predicted symbol.
+    /// Returns the table entry with the predicted symbol.
     #[inline]
-    fn next(&mut self) -> &mut u32 {
+    fn prediction(&mut self) -> &mut u32 {
         &mut self.table[(self.context >> (u32::BITS - INDEX_BITS)) as usize]
     }
 
-    /// Takes note of a symbol.
+    /// Adds a symbol to the context of the next prediction.
     #[inline]
     fn advance(&mut self, symbol: u32) {
         // The multiplier is 2^32 / φ, which mixes the lower bits into the upper ones.
@@ -40,7 +40,7 @@ pub fn encode(symbols: &[u32], into: &mut Vec<u8>) {
     let mut predictor = SymbolPredictor::new();
     let mut run = 0;
     for &symbol in symbols {
-        let predicted = predictor.next();
+        let predicted = predictor.prediction();
         if *predicted == symbol {
             run += 1;
         } else {
@@ -64,13 +64,13 @@ pub fn decode(bytes: &[u8], count: usize) -> Option<Vec<u64>> {
     while symbols.len() < count {
         let run = usize::try_from(rest.number()?).ok().filter(|run| *run <= count - symbols.len())?;
         for _ in 0..run {
-            let symbol = *predictor.next();
+            let symbol = *predictor.prediction();
             predictor.advance(symbol);
             symbols.push(symbol.into());
         }
         if symbols.len() < count {
             let symbol = u32::try_from(rest.number()?).ok()?;
-            *predictor.next() = symbol;
+            *predictor.prediction() = symbol;
             predictor.advance(symbol);
             symbols.push(symbol.into());
         }
@@ -103,7 +103,7 @@ mod tests {
             let expected: Vec<u64> = symbols.iter().map(|symbol| u64::from(*symbol)).collect();
             assert_eq!(decode(&bytes, symbols.len()), Some(expected));
         }
-        // A few of the 97 contexts may share an entry.
+        // Some predictions are wrong, because a few of the 97 contexts may share a table entry.
         assert!(encoded(&loops).len() < loops.len() / 5, "{}", encoded(&loops).len());
     }
 

@@ -16,7 +16,7 @@ impl<'a> ProbeGraphs<'a> {
     }
 
     /// Returns a function's graph, which is built at the first request.
-    pub fn of(&mut self, function: (usize, ProbedFunction)) -> Result<&mut ProbeGraph, BinaryError> {
+    pub fn graph_of(&mut self, function: (usize, ProbedFunction)) -> Result<&mut ProbeGraph, BinaryError> {
         match self.known.entry(function) {
             Entry::Occupied(known) => Ok(known.into_mut()),
             Entry::Vacant(new) => {

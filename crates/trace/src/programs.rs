@@ -28,27 +28,27 @@ pub struct ProgramId(pub u64);
 /// A program that was run.
 #[derive(Clone, Debug)]
 pub struct StartedProgram {
-    /// Its number.
+    /// The program's number.
     pub id: ProgramId,
-    /// Its arguments, starting with argument 0.
+    /// The program's arguments, starting with argument 0.
     pub command: Vec<String>,
-    /// Its initial working directory; empty if unknown.
+    /// The program's initial working directory; empty if unknown.
     pub directory: String,
-    /// The value of the requested variable, if its environment has it.
+    /// The value of the requested environment variable, if it is set.
     pub variable: Option<String>,
-    /// When it began.
+    /// Time at which the program began.
     pub started: SystemTime,
-    /// The run time of its first process.
+    /// The run time of the program's first process.
     pub duration: Duration,
-    /// The exit status of its first process; `None` if the process executed a different program or outlived the command.
+    /// The exit status of the program's first process; `None` if the process executed a different program or outlived the command.
     pub ending: Option<ExitStatus>,
 }
 
 /// An event of a program.
 #[derive(Debug)]
 pub enum ProcessEvent {
-    /// A process has left its program, because it ended or executed a different program. Its memory is unmapped, unless the command ended
-    /// before the process.
+    /// A process has left its program, because it ended or executed a different program. Its memory has been unmapped, unless it outlived
+    /// the command.
     Left {
         /// The program.
         program: ProgramId,
@@ -84,7 +84,7 @@ pub enum TraceError {
     Lost(io::Error),
 }
 
-/// What to run, and the receivers of events.
+/// Arguments of [`follow`]: a command to run, and the receivers of its events.
 pub struct Follow<'a> {
     /// The command.
     pub command: ProgramStart,
@@ -112,7 +112,7 @@ pub fn follow(follow: Follow) -> Result<ExitStatus, TraceError> {
         match change {
             PtraceStop::Ended(status) => {
                 let status = ExitStatus::from_raw(status);
-                tracker.leave(process, Some(status));
+                tracker.record_departure(process, Some(status));
                 if process == root {
                     tracker.finish();
                     return Ok(status);
@@ -120,7 +120,7 @@ pub fn follow(follow: Follow) -> Result<ExitStatus, TraceError> {
                 continue;
             }
             PtraceStop::Exec => {
-                tracker.leave(process, None);
+                tracker.record_departure(process, None);
                 tracker.begin_program(process);
             }
             PtraceStop::Created { child, .. } => tracker.handle_fork(process, child),
@@ -178,12 +178,12 @@ fn check_unprivileged(program: &ProgramStart) -> Result<(), TraceError> {
 /// Finds the file of a command if it grants a different user, group or capabilities, and names what it grants. `directory` is the working
 /// directory of the command, unless it is inherited.
 pub fn privileged_file(program: &OsStr, directory: Option<&OsStr>) -> Option<(PathBuf, &'static str)> {
-    let path = find(program, directory)?;
+    let path = find_executable(program, directory)?;
     privilege(&path).map(|what| (path, what))
 }
 
 /// Finds the file to be executed as execvp(3) does.
-fn find(program: &OsStr, directory: Option<&OsStr>) -> Option<PathBuf> {
+fn find_executable(program: &OsStr, directory: Option<&OsStr>) -> Option<PathBuf> {
     let name = Path::new(program);
     if program.as_bytes().contains(&b'/') {
         return Some(Path::new(directory.unwrap_or(OsStr::new(""))).join(name));
@@ -217,7 +217,7 @@ fn privilege(path: &Path) -> Option<&'static str> {
     }
 }
 
-/// The error for a process that was killed before it executed its program.
+/// Returns the error for a process that was killed before it executed its program.
 fn killed(status: i32) -> io::Error {
     io::Error::new(io::ErrorKind::Interrupted, format!("signal {} killed the process before the program began", libc::WTERMSIG(status)))
 }
@@ -252,7 +252,7 @@ impl ProgramTracker<'_> {
             id,
             command: read_words(process, "cmdline"),
             directory: std::fs::read_link(format!("/proc/{process}/cwd")).unwrap_or_default().display().to_string(),
-            variable: value(&read_words(process, "environ"), self.variable),
+            variable: variable_value(&read_words(process, "environ"), self.variable),
             started: SystemTime::now(),
             duration: Duration::ZERO,
             ending: None,
@@ -263,7 +263,7 @@ impl ProgramTracker<'_> {
 
     /// Handles the stop of a process that has created a process or thread.
     fn handle_fork(&mut self, process: i32, created: i32) {
-        let creator = self.program_of.get(&process).copied().or_else(|| self.program_of.get(&leader(process)?.0).copied());
+        let creator = self.program_of.get(&process).copied().or_else(|| self.program_of.get(&process_and_parent(process)?.0).copied());
         if let Some(program) = creator.filter(|_| !self.program_of.contains_key(&created)) {
             self.created_by.insert(created, program);
         }
@@ -275,8 +275,8 @@ impl ProgramTracker<'_> {
         if self.program_of.contains_key(&process) {
             return;
         }
-        match leader(process) {
-            // A thread that is not the first of its process.
+        match process_and_parent(process) {
+            // An additional thread belongs to the program of its process, which is known already.
             Some((leader, _)) if leader != process => {}
             Some((_, parent)) => match creator.or_else(|| self.program_of.get(&parent).copied()) {
                 Some(program) => {
@@ -289,7 +289,7 @@ impl ProgramTracker<'_> {
         }
     }
 
-    fn leave(&mut self, process: i32, ending: Option<ExitStatus>) {
+    fn record_departure(&mut self, process: i32, ending: Option<ExitStatus>) {
         self.created_by.remove(&process);
         let Some(id) = self.program_of.remove(&process) else { return };
         (self.report)(ProcessEvent::Left { program: id, process: process as u32 });
@@ -298,7 +298,7 @@ impl ProgramTracker<'_> {
         if running.first == process {
             running.program.ending = ending;
             running.program.duration = running.clock.elapsed();
-            // The process id may be reused.
+            // The kernel may reuse the process id.
             running.first = 0;
         }
         if running.processes == 0
@@ -308,11 +308,11 @@ impl ProgramTracker<'_> {
         }
     }
 
-    /// Handles the end of the command: whatever still runs is left alone.
+    /// Handles the end of the command: reports that all remaining processes have left, and lets them continue.
     fn finish(&mut self) {
         let mut left: Vec<i32> = self.program_of.keys().copied().collect();
         left.sort_unstable();
-        left.into_iter().for_each(|process| self.leave(process, None));
+        left.into_iter().for_each(|process| self.record_departure(process, None));
     }
 }
 
@@ -323,12 +323,12 @@ fn read_words(process: i32, file: &str) -> Vec<String> {
     words.map(|w| String::from_utf8_lossy(w).into_owned()).collect()
 }
 
-fn value(environment: &[String], variable: &str) -> Option<String> {
+fn variable_value(environment: &[String], variable: &str) -> Option<String> {
     environment.iter().find_map(|entry| entry.strip_prefix(variable)?.strip_prefix('=')).map(str::to_owned)
 }
 
 /// Returns the process of a thread, and that process's parent.
-fn leader(thread: i32) -> Option<(i32, i32)> {
+fn process_and_parent(thread: i32) -> Option<(i32, i32)> {
     let status = std::fs::read_to_string(format!("/proc/{thread}/status")).ok()?;
     let number = |name: &str| status.lines().find_map(|l| l.strip_prefix(name)).and_then(|n| n.trim().parse().ok());
     Some((number("Tgid:")?, number("PPid:")?))

@@ -25,7 +25,7 @@ pub const TRAP_FLAG: u64 = 1 << 8;
 /// Why a thread stopped or ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PtraceStop {
-    /// It ended with this wait status.
+    /// The thread ended with this wait status.
     Ended(i32),
     /// A system call is about to start or has ended.
     SystemCall,
@@ -35,13 +35,13 @@ pub enum PtraceStop {
         child: Tid,
         kind: TaskKind,
     },
-    /// Its `vfork` child has released the memory.
+    /// The thread's `vfork` child has released the memory.
     VforkDone,
-    /// It was just created, or has stopped on request.
+    /// The thread was just created, or has stopped on request.
     Interrupted,
-    /// It is about to end; its memory still exists.
+    /// The thread is about to end; its memory still exists.
     Ending,
-    /// A signal has stopped its process.
+    /// A signal has stopped the thread's process.
     GroupStopped,
 }
 
@@ -98,15 +98,15 @@ pub fn is_blocked(thread: Tid, signal: i32) -> bool {
 
 /// Reads a stopped thread's signal mask, with signal 1 in the lowest bit. Within `sigsuspend`, this is the mask that the call will restore.
 pub fn signal_mask(thread: Tid) -> io::Result<u64> {
-    const GET: u32 = 0x420a;
+    const PTRACE_GETSIGMASK: u32 = 0x420a;
     let mut mask = 0u64;
-    request(GET, thread, size_of::<u64>(), &raw mut mask as usize)?;
+    request(PTRACE_GETSIGMASK, thread, size_of::<u64>(), &raw mut mask as usize)?;
     Ok(mask)
 }
 
 pub fn set_signal_mask(thread: Tid, mask: u64) -> io::Result<()> {
-    const SET: u32 = 0x420b;
-    request(SET, thread, size_of::<u64>(), &raw const mask as usize)
+    const PTRACE_SETSIGMASK: u32 = 0x420b;
+    request(PTRACE_SETSIGMASK, thread, size_of::<u64>(), &raw const mask as usize)
 }
 
 /// Returns true if a stopped thread or its process has a pending signal that is delivered as soon as the thread resumes.
@@ -216,11 +216,11 @@ fn set_user_word(thread: Tid, offset: usize, value: u64) -> io::Result<()> {
 }
 
 /// Type of the register set with all extended state (`NT_X86_XSTATE`), in the format of XSAVE.
-const EXTENDED_STATE: usize = 0x202;
+const NT_X86_XSTATE: usize = 0x202;
 /// Number of the state's component with the rights for protection keys.
-const KEY_RIGHTS: u32 = 9;
+const PKRU_COMPONENT: u32 = 9;
 /// Offset of the bit set that says which components the state has.
-const COMPONENTS: usize = 512;
+const COMPONENTS_OFFSET: usize = 512;
 
 /// Reads a stopped thread's rights for memory protection keys (the register PKRU).
 pub fn key_rights(thread: Tid) -> io::Result<u32> {
@@ -229,23 +229,23 @@ pub fn key_rights(thread: Tid) -> io::Result<u32> {
 }
 
 pub fn set_key_rights(thread: Tid, rights: u32) -> io::Result<()> {
-    const SET: u32 = 0x4205;
+    const PTRACE_SETREGSET: u32 = 0x4205;
     let (mut state, place) = extended_state(thread)?;
     state[place..place + 4].copy_from_slice(&rights.to_le_bytes());
-    state[COMPONENTS + KEY_RIGHTS as usize / 8] |= 1 << (KEY_RIGHTS % 8);
+    state[COMPONENTS_OFFSET + PKRU_COMPONENT as usize / 8] |= 1 << (PKRU_COMPONENT % 8);
     let vector = libc::iovec { iov_base: state.as_mut_ptr().cast(), iov_len: state.len() };
-    request(SET, thread, EXTENDED_STATE, &raw const vector as usize)
+    request(PTRACE_SETREGSET, thread, NT_X86_XSTATE, &raw const vector as usize)
 }
 
 /// Reads a stopped thread's extended state. Returns the state, and the offset in it of the rights for protection keys.
 fn extended_state(thread: Tid) -> io::Result<(Vec<u8>, usize)> {
-    const GET: u32 = 0x4204;
+    const PTRACE_GETREGSET: u32 = 0x4204;
     let mut state = vec![0; 1 << 14];
     let mut vector = libc::iovec { iov_base: state.as_mut_ptr().cast(), iov_len: state.len() };
-    request(GET, thread, EXTENDED_STATE, &raw mut vector as usize)?;
+    request(PTRACE_GETREGSET, thread, NT_X86_XSTATE, &raw mut vector as usize)?;
     state.truncate(vector.iov_len);
-    let place = std::arch::x86_64::__cpuid_count(0xd, KEY_RIGHTS).ebx as usize;
-    match place > COMPONENTS && place + 4 <= state.len() {
+    let place = std::arch::x86_64::__cpuid_count(0xd, PKRU_COMPONENT).ebx as usize;
+    match place > COMPONENTS_OFFSET && place + 4 <= state.len() {
         true => Ok((state, place)),
         false => Err(io::Error::from(io::ErrorKind::Unsupported)),
     }
@@ -263,19 +263,19 @@ pub fn signal_information(thread: Tid) -> io::Result<libc::siginfo_t> {
     Ok(information)
 }
 
-/// Restores the information on a thread's signal after the thread has been stepped.
+/// Sets the information on the signal that a thread is about to receive, which single-stepping the thread overwrites.
 pub fn set_signal_information(thread: Tid, information: &libc::siginfo_t) -> io::Result<()> {
     request(libc::PTRACE_SETSIGINFO, thread, 0, std::ptr::from_ref(information) as usize)
 }
 
-/// The state of a system call.
+/// The state of a stopped thread with respect to system calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CallStop {
     /// The call is about to start.
     Entry { number: u64, arguments: [u64; 6] },
     /// The call has ended.
     Exit {
-        /// Its result; small negative numbers are errors.
+        /// The call's result; small negative numbers are errors.
         result: i64,
     },
     /// The thread is not at a system call.

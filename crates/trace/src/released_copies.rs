@@ -1,11 +1,12 @@
-//! Copies of code that the program is about to change: nothing leads to them any more, and threads in them continue in the image.
+//! Releases instrumented copies of code that the program is about to change: nothing leads to these copies any more, and threads in them
+//! continue in the image.
 
 use crate::CollectError;
 use crate::copied_place::CopiedPlace;
 use crate::memory::{Memory, overlap};
-use crate::patches::{InstalledPatch, Relay, jump};
+use crate::patches::{InstalledPatch, Relay, encode_jump};
 use crate::ptrace::{self, Registers, Tid};
-use crate::ring_layout::{DESTINATION, TARGET};
+use crate::ring_layout::{DESTINATION_OFFSET, TARGET_OFFSET};
 use crate::subject::TracedProcess;
 use crate::trampolines::{CodePlace, INT3, Trampolines};
 use std::collections::HashSet;
@@ -30,7 +31,7 @@ impl Trampolines {
             overlap(&written, range) || originals.any(|at| is_instruction_in(at, range, subject))
         };
         let touched: HashSet<u64> = self.patches.iter().filter(|patch| is_touched(patch)).map(|patch| patch.address).collect();
-        // Without its relay, a site has a breakpoint.
+        // A site that loses its relay gets a breakpoint instead.
         let is_broken = |relay: Relay| [relay.site, relay.address, relay.host].iter().any(|address| touched.contains(address));
         let is_gone = |patch: &InstalledPatch| touched.contains(&patch.address) || (patch.is_relay() && patch.relay.is_some_and(is_broken));
         let loses_relay = |patch: &InstalledPatch| !is_gone(patch) && patch.relay.is_some_and(is_broken);
@@ -42,7 +43,7 @@ impl Trampolines {
             } else if is_gone(patch) {
                 original.push((patch.address, patch.original_bytes[..patch.length].to_vec()));
                 if !patch.is_relay() {
-                    heads.extend(is_head(patch).then(|| (patch.target, jump(patch.target, patch.address))));
+                    heads.extend(is_head(patch).then(|| (patch.target, encode_jump(patch.target, patch.address))));
                     copies.push(copy(patch));
                 }
             }
@@ -75,7 +76,7 @@ impl Trampolines {
             self.traps.remove(&patch.address);
             self.relays.remove(&patch.address);
             if let Some(relay) = patch.relay.filter(|_| patch.is_relay()) {
-                relay.move_threads(self.threads.keys())?;
+                relay.move_threads_to_site(self.threads.keys())?;
             }
         }
         Ok(())
@@ -100,9 +101,9 @@ impl Trampolines {
     /// If a stopped thread's lookup has found a copy of released code, lets it continue at the target in the image instead.
     fn redirect_lookup(&self, thread: Tid) -> Result<(), CollectError> {
         let Some(ring) = self.threads.get(&thread).map(|recorded| recorded.ring) else { return Ok(()) };
-        let target = self.rings.word(ring, TARGET)?;
-        if self.is_released(self.rings.word(ring, DESTINATION)?) {
-            self.rings.set_word(ring, DESTINATION, target)?;
+        let target = self.rings.word(ring, TARGET_OFFSET)?;
+        if self.is_released(self.rings.word(ring, DESTINATION_OFFSET)?) {
+            self.rings.set_word(ring, DESTINATION_OFFSET, target)?;
         }
         // The destination is in `rcx` before it is in the ring.
         let registers = ptrace::registers(thread)?;
@@ -117,13 +118,13 @@ impl Trampolines {
         self.released.iter().any(|copy| copy.contains(&address))
     }
 
-    /// The places in one copy.
+    /// Returns address and purpose of each instruction in one copy.
     fn places_in(&self, copy: &Range<u64>) -> &[(u64, CopiedPlace)] {
         let places = self.places_around(copy.start).unwrap_or_default();
         &places[places.partition_point(|place| place.0 < copy.start)..places.partition_point(|place| place.0 < copy.end)]
     }
 
-    /// The image address of the instruction executed at a place; `None` in a head.
+    /// Returns the image address of the instruction that is executed at a place; `None` in a head, which has no counterpart in the image.
     fn image_address(&self, place: &CopiedPlace) -> Option<u64> {
         match place {
             CopiedPlace::Head { .. } => None,

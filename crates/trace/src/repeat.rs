@@ -6,7 +6,7 @@
 //! | time | the vdso is hidden, so that each query is a system call, answered from the first run; `rdtsc` traps and reads a counter |
 //! | randomness | `AT_RANDOM` is overwritten; `getrandom` and reads of `/dev/urandom` are answered from the first run |
 //! | processes | process and thread ids are answered from the first run, and translated back where a call takes one |
-//! | core | tracer and subject share one core, which is also several times faster |
+//! | core | tracer and program share one core, which is also several times faster |
 //!
 //! Not fixed: `rdrand`, races between threads, outside input, asynchronous signals. So every system call, with its result and
 //! data, is compared with the first run's; the first difference is a [`RepeatDivergence`].
@@ -32,7 +32,7 @@ pub struct RepeatRecipe {
     pub randomness: bool,
     /// True if process ids are those of the first run.
     pub processes: bool,
-    /// The core that tracer and subject run on, if it is fixed.
+    /// The core that tracer and program run on, if it is fixed.
     pub core: Option<usize>,
 }
 
@@ -56,9 +56,9 @@ pub struct CallAnswer {
 /// A system call, reduced to what is compared between runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RepeatedCall {
-    /// Its number.
+    /// The call's number.
     pub number: u64,
-    /// Its result.
+    /// The call's result.
     pub result: i64,
     /// Hash of the paths that the call named, or of the data that it transferred.
     pub data: u64,
@@ -67,7 +67,7 @@ pub struct RepeatedCall {
 /// A record of a run, from which later runs are answered and with which they are compared.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct RunLog {
-    /// The answers, in order.
+    /// The kernel's answers that may differ in other runs, in order.
     pub answers: Vec<CallAnswer>,
     /// The system calls of each thread, in order.
     pub calls: Vec<Vec<RepeatedCall>>,
@@ -79,7 +79,7 @@ pub struct RunLog {
 /// The first difference between two runs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RepeatDivergence {
-    /// The thread.
+    /// The thread in which the runs differ.
     pub thread: ThreadNumber,
     /// Number of equal system calls of the thread before the difference.
     pub position: usize,
@@ -110,7 +110,7 @@ impl std::fmt::Display for RepeatDivergence {
     }
 }
 
-/// Records the system calls of a run, or answers them from a first run and compares the two.
+/// Records the system calls of a first run, or answers those of a later run from that record and compares the two runs.
 pub struct Repeater {
     recipe: RepeatRecipe,
     first: Option<Arc<RunLog>>,
@@ -140,14 +140,14 @@ pub enum CallEntry {
     Run,
     /// Run the call with these first two arguments.
     RunWith([u64; 2]),
-    /// Skip the call, which is answered.
+    /// Skip the call. The tracer supplies its result.
     Skip,
 }
 
 /// A call, the part of the recipe that covers it, and the argument index and length of each buffer that the call writes.
 type AnsweredCall = (i64, RecipePart, &'static [(usize, usize)]);
 
-/// The calls that are answered. A buffer length of 0 means that the call's result is the length.
+/// The system calls that are answered from the first run. A buffer length of 0 means that the call's result is the length.
 const ANSWERED_CALLS: &[AnsweredCall] = &[
     (libc::SYS_clock_gettime, RecipePart::Time, &[(1, 16)]),
     (libc::SYS_gettimeofday, RecipePart::Time, &[(0, 16), (1, 8)]),
@@ -170,7 +170,7 @@ enum RecipePart {
 }
 
 impl Repeater {
-    /// Creates the repeater for a first run, or for one that repeats `first`.
+    /// Creates the repeater for a first run (`None`), or for a run that repeats `first`.
     pub fn new(recipe: RepeatRecipe, first: Option<Arc<RunLog>>, shown: ShownMappings) -> Self {
         let mut next: HashMap<(ThreadNumber, u64), Vec<usize>> = HashMap::new();
         for (index, answer) in first.iter().flat_map(|log| log.answers.iter().enumerate()).rev() {
@@ -190,7 +190,7 @@ impl Repeater {
         }
     }
 
-    /// Notes the process of this run.
+    /// Sets the process id of this run.
     pub fn begin(&mut self, process: Tid) {
         self.log.process = process;
     }
@@ -227,7 +227,7 @@ impl Repeater {
             _ if answer.is_some() || reads_mappings => CallEntry::Skip,
             Some(first) if self.recipe.processes => {
                 let own = |id: u64| if id == first.process as u64 { self.log.process as u64 } else { id };
-                let named = match process_arguments(number) {
+                let named = match count_process_arguments(number) {
                     0 => return CallEntry::Run,
                     1 => [own(arguments[0]), arguments[1]],
                     _ => [own(arguments[0]), own(arguments[1])],
@@ -238,7 +238,7 @@ impl Repeater {
         }
     }
 
-    /// Returns true if the system call that a thread is in reads the subject's mappings.
+    /// Returns true if the system call that a thread is in reads the program's mappings.
     pub fn reads_mappings(&self, tid: Tid) -> bool {
         self.pending.get(&tid).is_some_and(|call| call.reads_mappings)
     }
@@ -246,9 +246,9 @@ impl Repeater {
     /// Handles the end of a system call. Returns the result that replaces the kernel's, if any.
     pub fn exit(&mut self, tid: Tid, thread: ThreadNumber, result: i64, memory: &Memory) -> std::io::Result<Option<i64>> {
         // Results of calls that a signal has interrupted and that the kernel restarts.
-        const RESTARTS: std::ops::RangeInclusive<i64> = -516..=-512;
+        const RESTART_RESULTS: std::ops::RangeInclusive<i64> = -516..=-512;
         let Some(mut call) = self.pending.remove(&tid) else { return Ok(None) };
-        if RESTARTS.contains(&result) {
+        if RESTART_RESULTS.contains(&result) {
             self.interrupted.insert(tid, call);
             return Ok(None);
         }
@@ -363,7 +363,7 @@ impl CallResult {
 }
 
 /// Returns how many leading arguments of a system call are ids of processes or threads.
-fn process_arguments(number: u64) -> usize {
+fn count_process_arguments(number: u64) -> usize {
     match number as i64 {
         libc::SYS_tgkill | libc::SYS_rt_tgsigqueueinfo => 2,
         libc::SYS_kill

@@ -1,15 +1,15 @@
-//! Rings of symbols, which threads of a subject write and the tracer reads: an anonymous file that the subject has mapped and the tracer
-//! holds open.
+//! Rings of symbols, which threads of the traced program write and the tracer reads. They are in an anonymous file that the program has
+//! mapped and the tracer holds open.
 //!
-//! One thread alone writes a ring, and it is read only while that thread is stopped or gone, so that nothing is lost and no lock is
-//! needed. A ring outlives the subject, so that the symbols of a killed program are read as well.
+//! One thread alone writes a ring, and it is read only while that thread is stopped or gone, so that nothing is lost and no lock is needed.
+//! A ring outlives the program, so that the symbols of a killed program are read as well.
 //!
 //! [`ring_layout`](crate::ring_layout) describes a ring.
 
 use crate::CollectError;
 use crate::memory::Memory;
 use crate::ptrace::Tid;
-use crate::ring_layout::{CURSOR, RING_SIZE, SAVED, SYMBOLS};
+use crate::ring_layout::{CURSOR_OFFSET, RING_SIZE, SAVED_OFFSET, SYMBOLS_OFFSET};
 use crate::subject::{AREA_SIZE, TracedProcess};
 use object::pod::bytes_of_slice_mut;
 use std::fs::File;
@@ -19,7 +19,7 @@ use std::os::fd::{AsRawFd, FromRawFd};
 use std::os::unix::fs::FileExt;
 
 /// Distance in bytes between the starts of two rings.
-pub const STRIDE: u64 = RING_SIZE + 4096;
+pub const RING_STRIDE: u64 = RING_SIZE + 4096;
 /// Number of rings, and thus the maximum number of threads at a time. Unused rings take address space but no memory.
 pub const RINGS: u64 = 4096;
 
@@ -28,7 +28,7 @@ pub struct Rings {
     file: File,
     start: u64,
     free: Vec<u64>,
-    /// Reused for reading, since fresh memory costs page faults.
+    /// Buffer for the symbols that are read, reused because fresh memory costs page faults.
     symbols: Vec<u32>,
 }
 
@@ -37,10 +37,10 @@ pub struct Rings {
 pub struct Ring(u64);
 
 impl Rings {
-    /// Maps the rings into a subject. `place` is the address of a buffer for a path, `stub` is the address of the system call stub.
+    /// Maps the rings into a process. `place` is the address of a buffer for a path, and `stub` is the address of the system call stub.
     ///
     /// # Errors
-    /// The subject cannot open or map the file.
+    /// The process cannot open or map the file.
     pub fn map(subject: &TracedProcess, place: u64, stub: u64) -> Result<Self, CollectError> {
         // SAFETY: the name is a C string with a terminating zero, and the new descriptor is owned by the `File` alone.
         let file = unsafe {
@@ -50,7 +50,7 @@ impl Rings {
             }
             File::from_raw_fd(descriptor)
         };
-        file.set_len(RINGS * STRIDE)?;
+        file.set_len(RINGS * RING_STRIDE)?;
         let path = format!("/proc/{}/fd/{}\0", std::process::id(), file.as_raw_fd());
         subject.memory.write(place, path.as_bytes())?;
         let call = |number, arguments| subject.inject(subject.process, Some(stub), number, arguments);
@@ -67,7 +67,7 @@ impl Rings {
         }
         let protection = (libc::PROT_READ | libc::PROT_WRITE) as u64;
         let flags = (libc::MAP_SHARED | libc::MAP_NORESERVE | libc::MAP_FIXED_NOREPLACE) as u64;
-        let start = call(libc::SYS_mmap, [ring_address(subject.area), RINGS * STRIDE, protection, flags, opened as u64, 0])?;
+        let start = call(libc::SYS_mmap, [ring_address(subject.area), RINGS * RING_STRIDE, protection, flags, opened as u64, 0])?;
         call(libc::SYS_close, [opened as u64, 0, 0, 0, 0, 0])?;
         if (-4095..0).contains(&start) {
             return Err(failure("map", start));
@@ -76,7 +76,7 @@ impl Rings {
     }
 
     pub fn span(&self) -> Range<u64> {
-        self.start..self.start + RINGS * STRIDE
+        self.start..self.start + RINGS * RING_STRIDE
     }
 
     /// Assigns a free ring, which is empty.
@@ -95,50 +95,50 @@ impl Rings {
     }
 
     pub fn address(&self, ring: Ring) -> u64 {
-        self.start + ring.0 * STRIDE
+        self.start + ring.0 * RING_STRIDE
     }
 
-    /// Reads a ring's cursor: the negative distance to the end of its symbols, in bytes.
+    /// Reads a ring's cursor: the negative distance in bytes from the next free symbol to the end of the ring.
     pub fn cursor(&self, ring: Ring) -> io::Result<i64> {
-        Ok((self.word(ring, CURSOR)? as i64).clamp(-(RING_SIZE as i64), 0))
+        Ok((self.word(ring, CURSOR_OFFSET)? as i64).clamp(-(RING_SIZE as i64), 0))
     }
 
     pub fn set_cursor(&self, ring: Ring, cursor: i64) -> io::Result<()> {
-        self.file.write_all_at(&cursor.to_le_bytes(), ring.0 * STRIDE + CURSOR)
+        self.file.write_all_at(&cursor.to_le_bytes(), ring.0 * RING_STRIDE + CURSOR_OFFSET)
     }
 
-    pub fn saved(&self, ring: Ring) -> io::Result<u64> {
-        self.word(ring, SAVED)
+    pub fn saved_rcx(&self, ring: Ring) -> io::Result<u64> {
+        self.word(ring, SAVED_OFFSET)
     }
 
     pub fn take_symbols(&mut self, ring: Ring) -> io::Result<&[u32]> {
         let length = RING_SIZE as i64 + self.cursor(ring)?;
         const { assert!(cfg!(target_endian = "little")) };
         self.symbols.resize(length as usize / 4, 0);
-        self.file.read_exact_at(bytes_of_slice_mut(&mut self.symbols), ring.0 * STRIDE + SYMBOLS)?;
+        self.file.read_exact_at(bytes_of_slice_mut(&mut self.symbols), ring.0 * RING_STRIDE + SYMBOLS_OFFSET)?;
         self.set_cursor(ring, -(RING_SIZE as i64))?;
         Ok(&self.symbols)
     }
 
     pub fn set_word(&self, ring: Ring, at: u64, word: u64) -> io::Result<()> {
-        self.file.write_all_at(&word.to_le_bytes(), ring.0 * STRIDE + at)
+        self.file.write_all_at(&word.to_le_bytes(), ring.0 * RING_STRIDE + at)
     }
 
     /// Reads the word at an offset in a ring.
     pub fn word(&self, ring: Ring, at: u64) -> io::Result<u64> {
         let mut word = [0; 8];
-        self.file.read_exact_at(&mut word, ring.0 * STRIDE + at)?;
+        self.file.read_exact_at(&mut word, ring.0 * RING_STRIDE + at)?;
         Ok(u64::from_le_bytes(word))
     }
 }
 
-/// Chooses the address of the rings: near the area of slots, so that the kernel places all other mappings where they would be without the
-/// rings.
+/// Chooses the address of the rings: near the area of slots, where they do not change the addresses that the kernel chooses for other
+/// mappings.
 fn ring_address(area: u64) -> u64 {
     // Size in bytes of the reserved address range, which is more than all rings need.
-    const RESERVED: u64 = 8 << 30;
-    const { assert!(RINGS * STRIDE < RESERVED) };
-    if area > 4 * RESERVED { area - RESERVED } else { area + 2 * AREA_SIZE }
+    const RESERVED_SIZE: u64 = 8 << 30;
+    const { assert!(RINGS * RING_STRIDE < RESERVED_SIZE) };
+    if area > 4 * RESERVED_SIZE { area - RESERVED_SIZE } else { area + 2 * AREA_SIZE }
 }
 
 /// Reads the code of an image in memory: start address and bytes of each range.

@@ -1,4 +1,4 @@
-//! One run of a collection: the program, and what is watched in it.
+//! One traced run of a program, and what is watched in it.
 
 use crate::images::Library;
 use crate::launcher::ProgramStart;
@@ -33,7 +33,7 @@ impl std::fmt::Debug for ParkedReceiver<'_> {
     }
 }
 
-/// One run of a collection.
+/// One traced run of a program.
 #[derive(Debug)]
 pub struct TraceRun<'a> {
     /// The program.
@@ -44,9 +44,9 @@ pub struct TraceRun<'a> {
     pub libraries: &'a [Library],
     /// File addresses to watch. Hits are recorded as indexes into this list.
     pub sites: &'a [u64],
-    /// The sites that are indirect jumps or calls, ascending. Such a site is not recorded as a block, unless it occurs among the sites a
-    /// second time before that; what is recorded is each jump, followed by its target. Trampolines do not always record jumps to targets
-    /// that record themselves, nor repeated ones to targets outside of the sites' blocks.
+    /// The sites that are indirect jumps or calls, ascending. Each execution of such a site is recorded with the jump's target. If the site
+    /// also starts a recorded block, its address occurs twice among the sites, first for the block. Trampolines may omit jumps whose
+    /// targets record themselves, and repeated jumps to targets outside the sites' blocks.
     pub jumps: &'a [u64],
     /// All blocks of the files, ascending: the code that may be replaced.
     pub blocks: &'a [Range<u64>],
@@ -55,9 +55,9 @@ pub struct TraceRun<'a> {
     pub guarded: &'a HashSet<u64>,
     /// Starts of blocks that do not record themselves. Jumps to these targets are always recorded.
     pub unwatched: &'a HashSet<u64>,
-    /// What is made repeatable.
+    /// The aspects of the run that are made repeatable.
     pub recipe: RepeatRecipe,
-    /// The first run, if this run repeats it.
+    /// The record of the first run, if this run repeats it.
     pub first: Option<Arc<RunLog>>,
     /// Ends the collection once the flag is true.
     pub stop: &'a AtomicBool,

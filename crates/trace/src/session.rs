@@ -58,7 +58,7 @@ impl Session {
         self.process
     }
 
-    /// Opens the memory once more. Changes to code are entered in the same journal.
+    /// Opens the process's memory once more. Changes to code are entered in the same journal.
     pub fn memory(&self) -> io::Result<Memory> {
         Memory::open_journaled(self.process, self.code.clone())
     }
@@ -95,7 +95,7 @@ impl Session {
         self.state.borrow().entries.iter().map(bytes).sum()
     }
 
-    /// The program's own limit on its address space, if it has one.
+    /// Returns the program's own limit on its address space, if it has one.
     pub fn address_limit(&self) -> Option<AddressLimit> {
         let limit = |entry: &JournalEntry| if let JournalEntry::AddressLimit(own) = entry { Some(*own) } else { None };
         self.state.borrow().entries.iter().find_map(limit)
@@ -126,7 +126,7 @@ impl Session {
         self.state.borrow().events.front().copied()
     }
 
-    /// The memory of the process, whose threads must be stopped.
+    /// Returns the memory of the process, whose threads must be stopped.
     pub fn own_memory(&self) -> io::Result<&Memory> {
         match self.memory.get() {
             Some(memory) => Ok(memory),
@@ -137,7 +137,7 @@ impl Session {
         }
     }
 
-    /// Address of the permanent copy of [`STUB`](crate::injection::STUB); 0 if there is none yet.
+    /// Returns the address of the permanent copy of [`SYSCALL_STUB`](crate::injection::SYSCALL_STUB); 0 if there is none yet.
     pub fn stub(&self) -> u64 {
         self.stub.get()
     }
@@ -307,9 +307,9 @@ impl Session {
         Ok(())
     }
 
-    /// Undoes the changes in the journal by system calls of `threads`, which are stopped outside system calls. `quiet` are those
-    /// that receive no signal when they resume. `others` are threads of other programs, which lose only what every thread has inherited.
-    /// Returns descriptions of the changes that could not be undone.
+    /// Undoes the changes in the journal by system calls of `threads`, which are stopped outside system calls. `quiet` are those that
+    /// receive no signal when they resume. `others` are threads that execute other programs; they only lose the binding to a core, which
+    /// they have inherited. Returns descriptions of the changes that could not be undone.
     pub fn undo(&self, threads: &[Tid], others: &[Tid], quiet: &[Tid]) -> Vec<String> {
         // Length: one list of changes, undone in one order.
         let entries = std::mem::take(&mut self.state.borrow_mut().entries);
@@ -385,7 +385,8 @@ impl Session {
         }
         let arguments = [range.start, range.end - range.start, 0, 0, 0, 0];
         match quiet.first() {
-            // A trap would reset the action. The area with the stub is unmapped last.
+            // The trap after an ordinary injected call would reset the program's action for SIGTRAP. The stub still exists, because the
+            // area with it is unmapped last.
             Some(thread) if self.may_be_ignored(libc::SIGTRAP) && self.stub() != 0 => {
                 self.inject_without_signal(*thread, libc::SYS_munmap, arguments).map(drop)
             }

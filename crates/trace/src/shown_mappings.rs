@@ -1,6 +1,6 @@
-//! Hides the tracer's changes from a subject that reads `/proc/self/maps`.
+//! Hides the tracer's changes from a program that reads `/proc/self/maps`.
 //!
-//! A collector maps memory into the subject, and single-stepping changes the protection of code. A program that reads its mappings (with
+//! A collector maps memory into the program, and single-stepping changes the protection of code. A program that reads its mappings (with
 //! libsigsegv or a garbage collector) could execute different blocks for that reason. So the tracer answers reads of this file: the
 //! collector's mappings are left out, and code has the protection that the program expects. The size of each read is as in Linux,
 //! `fs/seq_file.c`, `seq_read_iter`: whole lines up to a page, and the rest of a line that did not fit at the next read.
@@ -13,9 +13,9 @@ use std::collections::HashMap;
 use std::ops::Range;
 
 /// Size of the kernel's buffer, which holds whole lines.
-const PIECE: usize = 4096;
+const READ_BUFFER_SIZE: usize = 4096;
 
-/// What a subject sees of its own mappings, and its open files that list them.
+/// What a program sees of its own mappings, and its open files that list them.
 #[derive(Debug, Default)]
 pub struct ShownMappings {
     hidden: Vec<Range<u64>>,
@@ -23,7 +23,7 @@ pub struct ShownMappings {
     /// Pages of code that are currently not executable, because the program reads them.
     data_views: Vec<u64>,
     files: HashMap<u64, ReadPosition>,
-    /// True if the subject may have opened a file of its memory.
+    /// True if the program may have opened a file of its memory (`/proc/self/mem`).
     has_memory: bool,
 }
 
@@ -46,8 +46,8 @@ struct MappingLine {
 }
 
 impl ShownMappings {
-    /// Records the state of a stopped process. Mappings in `hidden` are not shown, and the image's code, which is at `code`, is always
-    /// shown as it is now.
+    /// Records the state of a stopped process. Mappings in `hidden` are not shown, and the code in the ranges `code` will always be shown
+    /// as it is now.
     pub fn new(process: Tid, hidden: Vec<Range<u64>>, code: &[Range<u64>]) -> std::io::Result<Self> {
         let lines = lines(process)?;
         let is_code = |line: &MappingLine| line.protection.contains('x') && code.iter().any(|c| overlap(c, &line.range));
@@ -87,7 +87,7 @@ impl ShownMappings {
         }
     }
 
-    /// If a descriptor is a file of the subject's memory (`/proc/self/mem`), returns its position.
+    /// If a descriptor is a file of the program's memory (`/proc/self/mem`), returns its position.
     pub fn position_in_memory(&self, process: Tid, descriptor: u64) -> Option<u64> {
         if !self.has_memory || !is_proc_file(process, descriptor, "mem") {
             return None;
@@ -105,7 +105,7 @@ impl ShownMappings {
         self.files.contains_key(&descriptor)
     }
 
-    /// Answers a read of up to `size` bytes.
+    /// Answers a read of up to `size` bytes from a file that lists the mappings.
     pub fn read(&mut self, process: Tid, descriptor: u64, size: usize) -> std::io::Result<Vec<u8>> {
         let shown = self.visible_lines(lines(process)?);
         Ok(self.files.get_mut(&descriptor).map(|position| position.read(&shown, size)).unwrap_or_default())
@@ -116,7 +116,7 @@ impl ShownMappings {
         self.join_code_lines(visible.flat_map(|line| self.split_code_line(line)))
     }
 
-    /// Undoes splits of code by data views.
+    /// Joins the lines of a code mapping that has pages with different protection because they show data views.
     fn join_code_lines(&self, lines: impl Iterator<Item = MappingLine>) -> Vec<MappingLine> {
         let mut joined: Vec<MappingLine> = Vec::new();
         for mut line in lines {
@@ -173,7 +173,7 @@ impl ReadPosition {
         let from = self.next;
         for line in lines.iter().filter(|line| line.range.start >= from) {
             let text = line.text();
-            if !piece.is_empty() && (piece.len() >= size - read.len() || piece.len() + text.len() >= PIECE) {
+            if !piece.is_empty() && (piece.len() >= size - read.len() || piece.len() + text.len() >= READ_BUFFER_SIZE) {
                 break;
             }
             piece.extend(text.into_bytes());
@@ -220,7 +220,7 @@ mod tests {
     use std::io::Read;
     use std::os::fd::AsRawFd;
 
-    fn own() -> Tid {
+    fn own_process() -> Tid {
         std::process::id() as Tid
     }
 
@@ -231,7 +231,7 @@ mod tests {
         assert!(text.lines().all(|line| MappingLine::parse(line).unwrap().text().trim_end_matches('\n') == line), "{text}");
     }
 
-    /// A sleeping process, whose mappings do not change.
+    /// Starts a process that sleeps, so that its mappings do not change.
     fn sleeping_process() -> std::process::Child {
         let child = std::process::Command::new("/usr/bin/sleep").arg("100").spawn().unwrap();
         while !std::fs::read_to_string(format!("/proc/{}/wchan", child.id())).unwrap_or_default().contains("nanosleep") {
@@ -272,7 +272,7 @@ mod tests {
         {
             let Ok(file) = std::fs::File::open(path) else { continue };
             let descriptor = file.as_raw_fd() as u64;
-            shown.note_open(own(), descriptor);
+            shown.note_open(own_process(), descriptor);
             assert_eq!(shown.is_answered(descriptor), is, "{path}");
         }
     }

@@ -1,5 +1,5 @@
-//! A program's own view of its signal state: the masks of its threads, and its actions for SIGTRAP and SIGSEGV, which traces cause.
-//! [`kept_signals`](crate::kept_signals) keeps it up to date and restores it.
+//! A program's own view of its signal state: the masks of its threads, and its actions for SIGTRAP and SIGSEGV, the signals that tracing
+//! causes. [`kept_signals`](crate::kept_signals) keeps it up to date and restores it.
 //!
 //! Actions belong to a process, not to memory: a `vfork` child has its own.
 
@@ -10,8 +10,8 @@ use std::collections::{HashMap, HashSet};
 /// The kernel's `struct sigaction`.
 pub type SignalAction = [u8; 32];
 
-/// The signals whose actions are known.
-pub const KNOWN: [i32; 2] = [libc::SIGSEGV, libc::SIGTRAP];
+/// The signals whose actions are tracked.
+pub const TRACKED_SIGNALS: [i32; 2] = [libc::SIGSEGV, libc::SIGTRAP];
 
 #[derive(Debug, Default)]
 pub struct SignalState {
@@ -24,7 +24,7 @@ pub struct SignalState {
 }
 
 /// Returns the signal set that contains only this signal.
-pub fn bit(signal: i32) -> u64 {
+pub fn signal_bit(signal: i32) -> u64 {
     1 << (signal - 1)
 }
 
@@ -42,8 +42,8 @@ pub fn runs_once(action: &SignalAction) -> bool {
     flags & libc::SA_RESETHAND as u32 != 0
 }
 
-/// The action of a signal that a program ignores from its start.
-pub fn ignoring() -> SignalAction {
+/// Returns the action for a signal that the program ignores.
+pub fn ignore_action() -> SignalAction {
     let mut action = SignalAction::default();
     action[..8].copy_from_slice(&(libc::SIG_IGN as u64).to_le_bytes());
     action
@@ -83,7 +83,7 @@ impl SignalState {
             return;
         }
         let (from, to) = (process_of(parent), process_of(child));
-        for signal in KNOWN.into_iter().filter(|_| from != to) {
+        for signal in TRACKED_SIGNALS.into_iter().filter(|_| from != to) {
             self.set_action(to, signal, self.action_of(from, signal));
         }
     }
@@ -106,8 +106,8 @@ mod tests {
         let mut once = SignalAction::default();
         (once[0], once[11]) = (9, 0x80);
         signals.set_action(own, libc::SIGSEGV, Some(once));
-        signals.set_action(own, libc::SIGTRAP, Some(ignoring()));
-        assert!(runs_once(&once) && !runs_once(&ignoring()));
+        signals.set_action(own, libc::SIGTRAP, Some(ignore_action()));
+        assert!(runs_once(&once) && !runs_once(&ignore_action()));
         signals.add_child(own, other);
         signals.set_action(other, libc::SIGSEGV, Some(SignalAction::default()));
         assert_eq!((signals.action(own, libc::SIGSEGV), signals.action(other, libc::SIGSEGV)), (Some(once), None));

@@ -25,9 +25,9 @@ const SI_KERNEL: i32 = 0x80;
 const TRAP_TRACE: i32 = 2;
 
 /// `si_code` of the stop before the first instruction of a signal handler.
-pub const AT_HANDLER: i32 = libc::SIGTRAP;
+pub const HANDLER_ENTRY_CODE: i32 = libc::SIGTRAP;
 /// Offset of the flags in the signal frame that the kernel pushes: after the return address, among the registers of the context.
-pub const SAVED_FLAGS: u64 = 8 + 40 + 17 * 8;
+pub const SAVED_FLAGS_OFFSET: u64 = 8 + 40 + 17 * 8;
 
 #[derive(Debug)]
 pub struct Stepping {
@@ -41,13 +41,13 @@ pub struct Stepping {
 #[derive(Clone, Debug)]
 struct SteppedCode {
     range: Range<u64>,
-    /// The protection as the program knows it.
+    /// The protection that the program has requested.
     protection: i32,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
 struct SteppedThread {
-    /// True if it is being single-stepped: in the image, and in libraries unless these can run at full speed.
+    /// True if the thread is being single-stepped: in the image, and in libraries unless these can run at full speed.
     is_stepped: bool,
     /// Address of the last stop.
     address: u64,
@@ -62,22 +62,22 @@ struct SteppedThread {
 /// The effect of an instruction on the program's own trap flag.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum TrapFlagEffect {
-    /// The flag is what the kernel shows.
+    /// The program's flag is the one that the kernel shows.
     #[default]
     AsShown,
-    /// The instruction does not change it.
+    /// The instruction does not change the flag.
     Unchanged,
-    /// The instruction pops this value.
+    /// The instruction pops this value of the flag.
     Popped(bool),
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Arrival {
-    /// From the instruction before.
+    /// The thread has executed the previous instruction.
     Next,
-    /// From a system call.
+    /// The thread has returned from a system call.
     Resumed,
-    /// By the return of a signal handler to the interrupted instruction, which is recorded already.
+    /// A signal handler has returned to the interrupted instruction, which is recorded already.
     Recorded,
 }
 
@@ -223,11 +223,11 @@ impl Stepping {
         match signal {
             libc::SIGTRAP if stepping => {
                 let code = ptrace::signal_code(thread)?;
-                if code == AT_HANDLER {
+                if code == HANDLER_ENTRY_CODE {
                     subject.session.note_mask(thread)?;
                 }
-                if code == AT_HANDLER && !stepped.program_traps {
-                    hide_trap_flag(subject, ptrace::stack_pointer(thread)? + SAVED_FLAGS)?;
+                if code == HANDLER_ENTRY_CODE && !stepped.program_traps {
+                    hide_trap_flag(subject, ptrace::stack_pointer(thread)? + SAVED_FLAGS_OFFSET)?;
                 }
                 let is_sent = code <= 0 && !subject.session.is_merged(thread, signal)?;
                 if code == SI_KERNEL || is_sent || (code == TRAP_TRACE && stepped.program_traps) {

@@ -1,9 +1,9 @@
-//! Sinks, to which collectors send the hits that they record.
+//! Sinks, the consumers of the hits (executions of watched addresses) that collectors record.
 
 use serde::{Deserialize, Serialize};
 use std::io;
 
-/// A thread of the subject. Threads are numbered from 0 in the order of their creation.
+/// A thread of the traced program. Threads are numbered from 0 in the order of their creation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct ThreadNumber(pub u32);
 
@@ -12,11 +12,11 @@ pub struct ThreadNumber(pub u32);
 pub enum SinkFlow {
     /// The collection continues.
     Continue,
-    /// The collection ends, and the subject continues untraced.
+    /// The collection ends, and the program continues untraced.
     Stop,
 }
 
-/// Recorded instead of the target of a jump or call that faulted.
+/// Value that is recorded instead of the target of a jump or call that faulted.
 pub const NOWHERE: u64 = u64::MAX;
 
 /// Bit that is set in a single-stepped address if the instruction found there at that moment is a jump, a call or a return.

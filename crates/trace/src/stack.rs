@@ -65,7 +65,7 @@ impl StackUnwinder {
         let mapped: Vec<(String, u64)> = code.map(|m| (m.name.clone(), m.start)).collect();
         if mapped != self.mapped {
             self.unwinder = UnwinderX86_64::new();
-            modules(&mappings).into_iter().for_each(|module| self.unwinder.add_module(module));
+            read_modules(&mappings).into_iter().for_each(|module| self.unwinder.add_module(module));
             self.mapped = mapped;
         }
         Ok(())
@@ -73,20 +73,20 @@ impl StackUnwinder {
 }
 
 /// Returns the files that are mapped with code, with their unwind tables.
-fn modules(mappings: &[ProcessMapping]) -> Vec<Module<Vec<u8>>> {
+fn read_modules(mappings: &[ProcessMapping]) -> Vec<Module<Vec<u8>>> {
     let mut modules = Vec::new();
     for code in mappings.iter().filter(|m| m.executable && m.is_file()) {
         let of_file = || mappings.iter().filter(|m| m.name == code.name);
         let span = of_file().map(|m| m.start).min().unwrap_or(code.start)..of_file().map(|m| m.end).max().unwrap_or(code.end);
         let base = of_file().find(|m| m.offset == 0).map_or(code.start - code.offset, |m| m.start);
-        if let Some(sections) = std::fs::read(&code.name).ok().and_then(|bytes| sections(&bytes)) {
+        if let Some(sections) = std::fs::read(&code.name).ok().and_then(|bytes| read_sections(&bytes)) {
             modules.push(Module::new(code.name.clone(), span, base, sections));
         }
     }
     modules
 }
 
-fn sections(bytes: &[u8]) -> Option<ExplicitModuleSectionInfo<Vec<u8>>> {
+fn read_sections(bytes: &[u8]) -> Option<ExplicitModuleSectionInfo<Vec<u8>>> {
     let file = object::File::parse(bytes).ok()?;
     let base_svma = object::ObjectSegment::address(&file.segments().min_by_key(object::ObjectSegment::address)?) & !0xfff;
     let range = |name: &str| -> Option<Range<u64>> {

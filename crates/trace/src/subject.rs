@@ -1,10 +1,10 @@
-//! The subject of a collection: a program that is started under control, or a running process that is attached to.
+//! The traced process: a program that is started under control, or a running process that is attached to.
 //!
 //! A started program is stopped before the first instruction of its loader: the image is mapped, and no constructor has run.
 
 use crate::attach::{check_same_file, check_traceable, check_unshared, seize_all};
-use crate::displaced::SLOT;
-use crate::injection::STUB;
+use crate::displaced::SLOT_SIZE;
+use crate::injection::SYSCALL_STUB;
 use crate::journal::JournalEntry;
 use crate::launcher::{ProgramStart, StartConditions};
 use crate::mappings::mappings;
@@ -25,8 +25,8 @@ use std::rc::Rc;
 /// Size in bytes of the area for slots or copies near an image.
 pub const AREA_SIZE: u64 = 32 << 20;
 
-/// Offset in the area of a slot for any single instruction. The system call stub precedes the slot.
-pub const FREE_SLOT: u64 = SLOT;
+/// Offset, in the area, of a slot that can hold any one instruction. The system call stub precedes the slot.
+pub const FREE_SLOT: u64 = SLOT_SIZE;
 
 /// Number of addresses that are tried for the area.
 const MAX_TRIES: u64 = 8;
@@ -144,7 +144,7 @@ impl TracedProcess {
     /// Prepares a process that is about to return from `execve`.
     fn prepare(session: &Rc<Session>, executable: &Executable, recipe: &RepeatRecipe) -> Result<Self, CollectError> {
         let process = session.process();
-        // After an error in this process, the subject continues. If this process is killed, the kernel must kill the subject as well, since
+        // After an error in this process, the program continues. If this process is killed, the kernel must kill the program as well, since
         // the breakpoints left in it would kill it sooner or later.
         ptrace::set_options(process, true)?;
         // The stop precedes the return from `execve`, whose result would overwrite registers that are set here.
@@ -155,7 +155,7 @@ impl TracedProcess {
         }
         for signal in [libc::SIGTRAP, libc::SIGSEGV] {
             let is_ignored = ptrace::disposition(process, signal, false) == Disposition::Ignored;
-            session.note_action(process, signal, is_ignored.then(signal_state::ignoring));
+            session.note_action(process, signal, is_ignored.then(signal_state::ignore_action));
         }
         let memory = session.memory()?;
         let auxiliary = Auxiliary::read(&memory, ptrace::stack_pointer(process)?)?;
@@ -202,7 +202,7 @@ impl TracedProcess {
     /// Maps the area for slots. The process must be stopped outside a system call.
     fn map_area(mut self, executable: &Executable) -> Result<Self, CollectError> {
         let start = executable.span.start.wrapping_add(self.bias);
-        // Below the image, since the heap grows above it. Programs at fixed low addresses have no room there.
+        // Place the area below the image, since the heap grows above it. Programs at fixed low addresses have no room there.
         let wanted = if start > 64 * AREA_SIZE { (start & !0xfff) - 2 * AREA_SIZE } else { 0x6000_0000 };
         let protection = (libc::PROT_READ | libc::PROT_EXEC) as u64;
         let flags = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED_NOREPLACE) as u64;
@@ -213,7 +213,7 @@ impl TracedProcess {
             if got as u64 == place {
                 self.area = place;
                 // The stub for later system calls.
-                self.memory.write(self.area, STUB)?;
+                self.memory.write(self.area, SYSCALL_STUB)?;
                 self.session.set_stub(self.area);
                 return Ok(self);
             }
@@ -283,7 +283,7 @@ struct Auxiliary {
     entry: u64,
     /// Address of the 16 random bytes.
     random: u64,
-    /// Address of the entry for the vdso.
+    /// Address of the vector's entry for the vdso.
     vdso: Option<u64>,
 }
 

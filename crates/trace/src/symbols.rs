@@ -1,13 +1,13 @@
 //! Sequences of recorded numbers. Nearly all of these are small: sites, and occasionally an address.
 
 /// Marks the position of a number that does not fit into a word.
-const WIDE: u32 = u32::MAX;
+const WIDE_MARK: u32 = u32::MAX;
 
 /// Recorded numbers in order, four bytes each if they are small.
 #[derive(Clone, Debug, Default)]
 pub struct Symbols {
     words: Vec<u32>,
-    /// The numbers at the places marked by [`WIDE`], in order.
+    /// The numbers at the places marked by [`WIDE_MARK`], in order.
     wide: Vec<u64>,
 }
 
@@ -15,9 +15,9 @@ impl Symbols {
     /// Appends a number.
     pub fn push(&mut self, symbol: u64) {
         match u32::try_from(symbol) {
-            Ok(word) if word != WIDE => self.words.push(word),
+            Ok(word) if word != WIDE_MARK => self.words.push(word),
             _ => {
-                self.words.push(WIDE);
+                self.words.push(WIDE_MARK);
                 self.wide.push(symbol);
             }
         }
@@ -25,11 +25,11 @@ impl Symbols {
 
     /// Appends site numbers.
     pub fn extend(&mut self, sites: &[u32]) {
-        debug_assert!(!sites.contains(&WIDE), "there are fewer sites");
+        debug_assert!(!sites.contains(&WIDE_MARK), "there are fewer sites");
         self.words.extend_from_slice(sites);
     }
 
-    /// Number of recorded numbers.
+    /// Returns the length of the sequence.
     pub fn len(&self) -> usize {
         self.words.len()
     }
@@ -45,16 +45,16 @@ impl Symbols {
         self.wide.clear();
     }
 
-    /// The numbers as words, if all are small.
+    /// Returns the numbers as 32-bit words, or `None` if one of them does not fit.
     pub fn as_words(&self) -> Option<&[u32]> {
         self.wide.is_empty().then_some(&self.words)
     }
 
-    /// The numbers in order.
+    /// Returns the numbers in order.
     pub fn iter(&self) -> impl Iterator<Item = u64> + '_ {
         let mut wide = self.wide.iter();
         self.words.iter().map(move |word| match *word {
-            WIDE => *wide.next().expect("each mark has its number"),
+            WIDE_MARK => *wide.next().expect("each mark has its number"),
             word => u64::from(word),
         })
     }

@@ -21,7 +21,7 @@ use trodden_profile::atomic_file::{Access, AtomicFile};
 /// The format of trace files.
 pub const TRACE_FORMAT: TraceFormat = TraceFormat { kind: FileKind::TRACE, version: 7 };
 /// Maximum number of events per block of the file.
-const BLOCK: usize = 1 << 16;
+const MAX_BLOCK_EVENTS: usize = 1 << 16;
 
 /// A function of the trace, as an index into [`TraceDescription::functions`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -81,25 +81,25 @@ impl TraceDescription {
     }
 }
 
-/// A function.
+/// A function of the traced program.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FunctionInfo {
-    /// Its name.
+    /// The function's name.
     pub name: String,
-    /// File address of its entry.
+    /// File address of the function's entry.
     pub address: u64,
 }
 
-/// A program block.
+/// A basic block of the traced program.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BlockInfo {
-    /// Its file address.
+    /// The block's file address.
     pub address: u64,
-    /// Its size in bytes.
+    /// The block's size in bytes.
     pub size: u32,
-    /// Its function.
+    /// The function that contains the block.
     pub function: TraceFunction,
-    /// The distinct source lines of its instructions, in order, as pairs of file index and line number.
+    /// The distinct source lines of the block's instructions, in order, as pairs of file index and line number.
     pub lines: Vec<(u32, u32)>,
 }
 
@@ -130,11 +130,11 @@ pub struct TraceEnd {
     pub is_truncated: bool,
     /// Notes for readers of the trace.
     pub notes: Vec<String>,
-    /// The number of hits and the time of each run.
+    /// The cost of each run.
     pub runs: Vec<RunInfo>,
 }
 
-/// The cost of a run.
+/// The cost of a run: what was recorded, and how long it took.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct RunInfo {
     /// Number of watched sites.
@@ -147,20 +147,20 @@ pub struct RunInfo {
 
 impl Eq for RunInfo {}
 
-const RETURN: u32 = 0;
-const UNWIND: u32 = 1;
-const CALL: u32 = 2;
-const OUTSIDE: u32 = 1;
-const TAIL: u32 = 2;
-const FIRST: u32 = 8;
+const RETURN_SYMBOL: u32 = 0;
+const UNWIND_SYMBOL: u32 = 1;
+const FIRST_CALL_SYMBOL: u32 = 2;
+const OUTSIDE_FLAG: u32 = 1;
+const TAIL_FLAG: u32 = 2;
+const FIRST_BLOCK_SYMBOL: u32 = 8;
 
 impl TraceEvent {
     fn symbol(self) -> u32 {
         match self {
-            Self::Return => RETURN,
-            Self::Unwind => UNWIND,
-            Self::Call { outside, tail } => CALL + if outside { OUTSIDE } else { 0 } + if tail { TAIL } else { 0 },
-            Self::Block(block) => FIRST + block.0,
+            Self::Return => RETURN_SYMBOL,
+            Self::Unwind => UNWIND_SYMBOL,
+            Self::Call { outside, tail } => FIRST_CALL_SYMBOL + if outside { OUTSIDE_FLAG } else { 0 } + if tail { TAIL_FLAG } else { 0 },
+            Self::Block(block) => FIRST_BLOCK_SYMBOL + block.0,
         }
     }
 
@@ -168,12 +168,13 @@ impl TraceEvent {
     fn from_symbol(symbol: u64, blocks: usize) -> Option<Self> {
         let symbol = u32::try_from(symbol).ok()?;
         Some(match symbol {
-            RETURN => Self::Return,
-            UNWIND => Self::Unwind,
-            FIRST.. => Self::Block(TraceBlock(checked_number((symbol - FIRST).into(), blocks)?)),
-            CALL..FIRST if symbol - CALL <= OUTSIDE | TAIL => {
-                Self::Call { outside: (symbol - CALL) & OUTSIDE != 0, tail: (symbol - CALL) & TAIL != 0 }
-            }
+            RETURN_SYMBOL => Self::Return,
+            UNWIND_SYMBOL => Self::Unwind,
+            FIRST_BLOCK_SYMBOL.. => Self::Block(TraceBlock(checked_number((symbol - FIRST_BLOCK_SYMBOL).into(), blocks)?)),
+            FIRST_CALL_SYMBOL..FIRST_BLOCK_SYMBOL if symbol - FIRST_CALL_SYMBOL <= OUTSIDE_FLAG | TAIL_FLAG => Self::Call {
+                outside: (symbol - FIRST_CALL_SYMBOL) & OUTSIDE_FLAG != 0,
+                tail: (symbol - FIRST_CALL_SYMBOL) & TAIL_FLAG != 0,
+            },
             _ => return None,
         })
     }
@@ -259,13 +260,13 @@ impl TraceWriter {
         ThreadWriter { buffer: &mut self.threads[index], functions: &self.functions, writer: &mut self.writer, thread: thread.0 }
     }
 
-    /// Number of program blocks of all threads so far.
+    /// Returns the number of program blocks of all threads so far.
     pub fn blocks(&self) -> u64 {
-        let pending = |thread: &ThreadBuffer| thread.symbols.iter().filter(|symbol| **symbol >= FIRST).count() as u64;
+        let pending = |thread: &ThreadBuffer| thread.symbols.iter().filter(|symbol| **symbol >= FIRST_BLOCK_SYMBOL).count() as u64;
         self.threads.iter().map(|thread| thread.blocks + pending(thread)).sum()
     }
 
-    /// Reads what has been written, instead of finishing the file.
+    /// Returns the size of the file in bytes so far.
     pub fn read_back(mut self) -> Result<TraceFile, TraceFileError> {
         for (thread, buffer) in (0..).zip(&mut self.threads) {
             buffer.flush(thread, &self.functions, &mut self.writer)?;
@@ -317,7 +318,7 @@ impl ThreadBuffer {
         // The function that the thread is in; `None` after a call or return.
         let mut current = None;
         for &symbol in &self.symbols {
-            let Some(block) = symbol.checked_sub(FIRST) else {
+            let Some(block) = symbol.checked_sub(FIRST_BLOCK_SYMBOL) else {
                 let event = TraceEvent::from_symbol(symbol.into(), functions.len()).expect("it is the symbol of an event");
                 self.frames.follow(event, |block| functions[block.0 as usize]);
                 current = None;
@@ -352,7 +353,7 @@ pub struct ThreadWriter<'w> {
 }
 
 impl ThreadWriter<'_> {
-    /// Number of the thread's events so far.
+    /// Returns the number of the thread's events so far.
     pub fn events(&self) -> u64 {
         self.buffer.events + self.buffer.symbols.len() as u64
     }
@@ -361,25 +362,25 @@ impl ThreadWriter<'_> {
     #[inline]
     pub fn push(&mut self, event: TraceEvent) -> Result<(), TraceFileError> {
         self.buffer.symbols.push(event.symbol());
-        if self.buffer.symbols.len() >= BLOCK { self.buffer.flush(self.thread, self.functions, self.writer) } else { Ok(()) }
+        if self.buffer.symbols.len() >= MAX_BLOCK_EVENTS { self.buffer.flush(self.thread, self.functions, self.writer) } else { Ok(()) }
     }
 }
 
-/// A block of the file and its index.
+/// A part of a thread's trace: a block of the file, and its index.
 #[derive(Clone, Debug)]
 pub struct TracePiece {
     header: StoredBlock,
     /// The thread.
     pub thread: ThreadNumber,
-    /// Number of the thread's program blocks before it.
+    /// Number of the thread's program blocks before the piece.
     pub first: u64,
-    /// The frames that are open at its start.
+    /// The frames that are open at the start of the piece.
     pub frames: TraceFrames,
-    /// The functions that occur in it.
+    /// The functions that occur in the piece.
     pub functions: Vec<TraceFunction>,
 }
 
-/// An open trace.
+/// Reads a trace.
 #[derive(Debug)]
 pub struct TraceFile {
     reader: Reader,
@@ -395,7 +396,7 @@ impl TraceFile {
     /// The file cannot be read, or is not a valid trace.
     pub fn open(path: &Path) -> Result<Self, TraceFileError> {
         let reader = Reader::open(path, TRACE_FORMAT)?;
-        let about = reader.about()?;
+        let about = reader.read_description()?;
         let mut end = TraceEnd {
             is_truncated: true,
             notes: vec!["the recording was killed before the trace was complete".to_owned()],
@@ -413,35 +414,35 @@ impl TraceFile {
         let mut pieces = Vec::new();
         for header in reader.blocks().iter().filter(|h| h.kind == TraceBlockKind::Symbols) {
             let inconsistent = || reader.inconsistent(header, "its index contradicts the description of the program");
-            pieces.push(piece(*header, &reader.index(header)?, description.functions.len()).ok_or_else(inconsistent)?);
+            pieces.push(decode_piece(*header, &reader.index(header)?, description.functions.len()).ok_or_else(inconsistent)?);
         }
         // The sort is stable, so that the pieces of a thread stay in order.
         pieces.sort_by_key(|piece| piece.thread.0);
         Ok(Self { reader, description, end, pieces })
     }
 
-    /// The description of the program.
+    /// Returns the description of the program.
     pub fn description(&self) -> &TraceDescription {
         &self.description
     }
 
-    /// The end of the trace.
+    /// Returns the end of the trace.
     pub fn end(&self) -> &TraceEnd {
         &self.end
     }
 
-    /// Number of threads.
+    /// Returns the number of threads.
     pub fn threads(&self) -> u32 {
         self.pieces.last().map_or(0, |piece| piece.thread.0 + 1)
     }
 
-    /// The pieces of a thread, in order.
+    /// Returns the pieces of a thread, in order.
     pub fn pieces(&self, thread: ThreadNumber) -> impl Iterator<Item = &TracePiece> {
         let begin = self.pieces.partition_point(|piece| piece.thread.0 < thread.0);
         self.pieces[begin..].iter().take_while(move |piece| piece.thread == thread)
     }
 
-    /// The piece of a thread that contains its program block `number`.
+    /// Returns the piece that contains the program block with this number within a thread.
     pub fn piece_at(&self, thread: ThreadNumber, number: u64) -> Option<&TracePiece> {
         self.pieces(thread).take_while(|p| p.first <= number).last()
     }
@@ -457,7 +458,7 @@ impl TraceFile {
         events.ok_or_else(|| self.reader.inconsistent(&piece.header, "it has an unknown block or event"))
     }
 
-    /// The events of a thread, read piece by piece.
+    /// Returns the events of a thread, read piece by piece.
     pub fn stream(&self, thread: ThreadNumber) -> impl Iterator<Item = Result<TraceEvent, TraceFileError>> + '_ {
         self.pieces(thread).flat_map(|piece| match self.events(piece) {
             Ok(events) => events.into_iter().map(Ok).collect::<Vec<_>>(),
@@ -465,12 +466,12 @@ impl TraceFile {
         })
     }
 
-    /// The function of a block.
+    /// Returns the function that contains a block.
     pub fn function_of(&self, block: TraceBlock) -> TraceFunction {
         self.block(block).function
     }
 
-    /// The description of a block.
+    /// Returns the description of a block.
     pub fn block(&self, block: TraceBlock) -> &BlockInfo {
         &self.description.blocks[block.0 as usize]
     }
@@ -487,7 +488,7 @@ fn checked_number(number: u64, all: usize) -> Option<u32> {
 }
 
 /// Decodes the index of a block, in a trace with `all` functions; `None` if it is invalid.
-fn piece(header: StoredBlock, index: &[u8], all: usize) -> Option<TracePiece> {
+fn decode_piece(header: StoredBlock, index: &[u8], all: usize) -> Option<TracePiece> {
     let mut rest = Cursor(index);
     let first = rest.number()?;
     let depth = rest.number()?;

@@ -20,7 +20,7 @@ fn any_position_is_found_with_its_frames() {
     let (main, callee) = (TraceEvent::Block(TraceBlock(0)), TraceEvent::Block(TraceBlock(2)));
     let call = TraceEvent::Call { outside: false, tail: false };
     let mut all = vec![TraceEvent::Call { outside: true, tail: false }, main];
-    for _ in 0..BLOCK {
+    for _ in 0..MAX_BLOCK_EVENTS {
         all.extend([call, callee, TraceEvent::Return, TraceEvent::Block(TraceBlock(1))]);
     }
     all.iter().for_each(|event| writer.push(ThreadNumber(1), *event).unwrap());

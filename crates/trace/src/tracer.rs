@@ -40,7 +40,8 @@ pub enum ClientMessage {
 #[derive(Debug)]
 pub struct ClientLink(UnixStream);
 
-/// Splits this process, which must have only one thread. In the client, the function returns after the tracer has ended.
+/// Splits this process, which must have only one thread, into client and tracer. In the client, the function returns after the tracer has
+/// ended.
 ///
 /// # Errors
 /// The limit on processes or descriptors is reached.
@@ -53,7 +54,7 @@ pub fn split() -> io::Result<TracerSplit> {
     // SAFETY: SIG_DFL installs no handler.
     unsafe { libc::signal(libc::SIGCHLD, libc::SIG_DFL) };
     let (client, tracer) = UnixStream::pair()?;
-    // SAFETY: this process has one thread.
+    // SAFETY: this process has one thread, so that the child may call any function.
     match unsafe { libc::fork() } {
         -1 => Err(io::Error::last_os_error()),
         0 => {
@@ -66,7 +67,7 @@ pub fn split() -> io::Result<TracerSplit> {
         }
         process => {
             drop(tracer);
-            Ok(TracerSplit::Client(forward(process, client, &set)?))
+            Ok(TracerSplit::Client(forward_signals(process, client, &set)?))
         }
     }
 }
@@ -99,7 +100,7 @@ impl ClientLink {
 /// Returns the signals that the client forwards because they would otherwise end it, and SIGCHLD, which reports the end of the tracer.
 /// Signals ignored from the start stay ignored, and the client's own faults are not forwarded.
 fn forwarded_signals() -> libc::sigset_t {
-    const OTHERS: [i32; 20] = [
+    const NOT_FORWARDED: [i32; 20] = [
         libc::SIGKILL,
         libc::SIGSTOP,
         libc::SIGTSTP,
@@ -125,7 +126,7 @@ fn forwarded_signals() -> libc::sigset_t {
     // SAFETY: zero is the empty set, to which valid signals are added.
     unsafe {
         let mut set: libc::sigset_t = std::mem::zeroed();
-        let all = (1..=libc::SIGRTMAX()).filter(|signal| !OTHERS.contains(signal) && !is_ignored(*signal));
+        let all = (1..=libc::SIGRTMAX()).filter(|signal| !NOT_FORWARDED.contains(signal) && !is_ignored(*signal));
         for signal in all.chain([libc::SIGCHLD]) {
             libc::sigaddset(&raw mut set, signal);
         }
@@ -134,7 +135,7 @@ fn forwarded_signals() -> libc::sigset_t {
 }
 
 /// Forwards signals until the tracer has ended, and returns its status.
-fn forward(tracer: i32, mut socket: UnixStream, set: &libc::sigset_t) -> io::Result<ExitStatus> {
+fn forward_signals(tracer: i32, mut socket: UnixStream, set: &libc::sigset_t) -> io::Result<ExitStatus> {
     // SAFETY: the kernel reads a valid set, and the new descriptor is owned by the `OwnedFd` alone.
     let signals = unsafe {
         let signals = libc::signalfd(-1, set, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK);
@@ -156,7 +157,7 @@ fn forward(tracer: i32, mut socket: UnixStream, set: &libc::sigset_t) -> io::Res
             if information.ssi_signo != libc::SIGCHLD as u32 {
                 // SI_KERNEL means that no process has sent the signal.
                 let from_terminal = information.ssi_code == 0x80;
-                // The tracer may just have ended.
+                // Ignore an error: the tracer may just have ended.
                 let _ = socket.write_all(&[information.ssi_signo as u8, u8::from(from_terminal)]);
             } else if let Some(status) = end_status(tracer)? {
                 return Ok(ExitStatus::from_raw(status));

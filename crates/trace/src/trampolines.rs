@@ -1,10 +1,10 @@
-//! Trampolines: jumps in the image that lead to copies of its blocks, which record themselves in a ring in memory. A hit does not enter
-//! the kernel; a thread stops only when its ring is full, at sites that cannot be replaced by a jump, and when an indirect jump leads to a
-//! target for the first time.
+//! Trampolines: jumps in the image (an executable or library in memory) that lead to instrumented copies of its blocks, which record
+//! themselves in a ring buffer. A hit does not enter the kernel; a thread stops only when its ring is full, at sites that cannot be
+//! replaced by a jump, and when an indirect jump leads to a target for the first time.
 //!
 //! [`block_copies`](crate::block_copies) creates the copies, [`rings`](crate::rings) are what they write to, and
-//! [`unknown_targets`](crate::unknown_targets) handles jumps to unknown targets; [`released_copies`](crate::released_copies) is about
-//! code that the program changes. This file installs the copies, and knows at any stop where in the image a thread is, so that a program's
+//! [`unknown_targets`](crate::unknown_targets) handles jumps to unknown targets; [`released_copies`](crate::released_copies) is about code
+//! that the program changes. This file installs the copies, and knows at any stop where in the image a thread is, so that a program's
 //! signal handlers see addresses of the image.
 //!
 //! Invariants: a block is recorded once each time its first instruction starts to execute; the stream of a thread has its hits in order,
@@ -16,9 +16,9 @@ use crate::copied_place::CopiedPlace;
 use crate::images::{Image, Images, sites_of};
 use crate::lookups::{TABLE_SIZE, TargetTable};
 use crate::memory::Memory;
-use crate::patches::{InstalledPatch, Relay, jump, short_jump, write};
+use crate::patches::{InstalledPatch, Relay, encode_jump, encode_short_jump, write_patches};
 use crate::ptrace::{self, Registers, Tid};
-use crate::ring_layout::{SAVED_RAX, SAVED_RCX, SAVED_RDX};
+use crate::ring_layout::{SAVED_RAX_OFFSET, SAVED_RCX_OFFSET, SAVED_RDX_OFFSET};
 use crate::rings::{Ring, Rings, code_bytes, thread_positions};
 use crate::run::TraceRun;
 use crate::sink::{Sink, SinkFlow, ThreadNumber};
@@ -29,10 +29,10 @@ use std::io;
 use std::ops::Range;
 use trodden_binary::linked::split_address;
 
-/// Offset of the first copy: the system call stub and its arguments come first.
-const FIRST_COPY: u64 = 4096;
-/// Offset of the buffer for a path.
-const PATH_BUFFER: u64 = 256;
+/// Offset of the first copy in the area. The system call stub and its arguments precede it.
+const FIRST_COPY_OFFSET: u64 = 4096;
+/// Offset, in the area, of the buffer for the path of the rings' file.
+const PATH_BUFFER_OFFSET: u64 = 256;
 const TRAP_FLAG: u64 = 0x100;
 /// `si_code` of a trap caused by the trap flag (TRAP_TRACE).
 const TRAP_TRACE: i32 = 2;
@@ -42,15 +42,15 @@ const SI_KERNEL: i32 = 0x80;
 const MAX_STEPS: usize = 32;
 pub const INT3: u8 = 0xcc;
 
-/// Places in copies, ascending by address.
+/// Address and purpose of each instruction in copies, ascending by address.
 type CopiedPlaces = Vec<(u64, CopiedPlace)>;
 
 /// The copies of one image.
 #[derive(Debug)]
 pub struct CopyArea {
-    /// Where the copies are.
+    /// The address range of the copies.
     pub range: Range<u64>,
-    /// The end of the room for copies.
+    /// The end of the memory that is available for copies.
     pub end: u64,
     pub places: CopiedPlaces,
     /// The known targets of the image's indirect jumps.
@@ -64,7 +64,7 @@ pub struct Trampolines {
     pub sites: Vec<u64>,
     /// The installed patches, ascending by address.
     pub patches: Vec<InstalledPatch>,
-    /// For each breakpoint in an image, where threads resume.
+    /// For each breakpoint in an image, the address at which threads resume.
     pub traps: HashMap<u64, u64>,
     /// For each address of a relay, the number of its site.
     pub relays: HashMap<u64, u32>,
@@ -72,7 +72,7 @@ pub struct Trampolines {
     pub jumps: HashMap<u64, u32>,
     /// Starts of blocks that do not record themselves.
     pub unwatched: HashSet<u64>,
-    /// Copies of code in the middle of a patch to which a jump has led, by address.
+    /// Copies of code that a patch has overwritten and to which a jump has led, by the jump's target.
     pub pieces: HashMap<u64, Range<u64>>,
     pub rings: Rings,
     pub threads: HashMap<Tid, RecordedThread>,
@@ -86,7 +86,7 @@ pub struct Trampolines {
 pub struct RecordedThread {
     pub ring: Ring,
     pub number: ThreadNumber,
-    /// If the program itself sets the thread's trap flag: the instruction that was next at the last trap.
+    /// If the program itself has set the thread's trap flag: the address of the instruction before which it last trapped.
     last_step: Option<u64>,
 }
 
@@ -106,7 +106,7 @@ impl Trampolines {
     /// # Errors
     /// An address is not code of the image, its instruction cannot be moved, or there are too many sites.
     pub fn install(subject: &TracedProcess, run: &TraceRun, uses_sleds: bool) -> Result<Self, CollectError> {
-        let rings = Rings::map(subject, subject.area + PATH_BUFFER, subject.area)?;
+        let rings = Rings::map(subject, subject.area + PATH_BUFFER_OFFSET, subject.area)?;
         let mut set = Self {
             areas: Vec::new(),
             sites: vec![0; run.sites.len()],
@@ -138,11 +138,11 @@ impl Trampolines {
         let (jumps, guarded): (HashSet<u64>, HashSet<u64>) = (of_file(&mut run.jumps.iter()), of_file(&mut run.guarded.iter()));
         self.unwatched.extend(of_file(&mut run.unwatched.iter()));
         let (code, blocks) = (code_bytes(&subject.memory, &ranges(&executable.code))?, ranges(&own));
-        let sleds = if self.uses_sleds { sleds::of_blocks(&code, &blocks) } else { HashMap::new() };
+        let sleds = if self.uses_sleds { sleds::find_in_blocks(&code, &blocks) } else { HashMap::new() };
         let mut by_address: HashMap<u64, u32> = HashMap::with_capacity(sites.len());
         for (number, site) in &sites {
             let at = in_memory(*site);
-            // A jump that is also a block has the number of the block first.
+            // If the site is both a jump and the start of a block, its first number is that of the block.
             let block = if jumps.contains(&at) { self.jumps.insert(at, *number) } else { Some(*number) };
             block.into_iter().for_each(|block| _ = by_address.insert(sleds.get(&at).copied().unwrap_or(at), block));
         }
@@ -158,7 +158,7 @@ impl Trampolines {
             thread_positions: &thread_positions,
             table,
         };
-        let first = subject.area + FIRST_COPY;
+        let first = subject.area + FIRST_COPY_OFFSET;
         let copies = copy_blocks(&request, first)?;
         if first + copies.code.len() as u64 > table {
             let max = sites.len() * (table - first) as usize / copies.code.len();
@@ -167,7 +167,7 @@ impl Trampolines {
         subject.memory.write(first, &copies.code)?;
         by_address.iter().for_each(|(address, number)| self.sites[*number as usize] = *address);
         let patches = self.prepare_patches(&copies.patches, &by_address, subject);
-        write(&patches, &subject.memory, |patch| &patch.new_bytes)?;
+        write_patches(&patches, &subject.memory, |patch| &patch.new_bytes)?;
         let targets = TargetTable::new(table, &subject.memory)?;
         let range = first..first + copies.code.len() as u64;
         self.areas.push(CopyArea { range, end: table, places: copies.places, targets });
@@ -182,7 +182,7 @@ impl Trampolines {
         let copies = image.area..image.area + AREA_SIZE;
         self.areas.retain(|area| !copies.contains(&area.range.start));
         self.released.retain(|copy| !copies.contains(&copy.start));
-        // Otherwise the process is gone.
+        // Ignore an error: the process is gone.
         let _ = self.areas.iter_mut().try_for_each(|area| area.targets.remove(&image.code, memory));
         self.patches.retain(|patch| !is_gone(patch.address));
         self.traps.retain(|address, _| !is_gone(*address));
@@ -206,11 +206,11 @@ impl Trampolines {
         for (address, patch) in patches {
             let address = *address;
             match *patch {
-                Patch::Jump(to) => add(address, to, &jump(address, to), None),
+                Patch::Jump(to) => add(address, to, &encode_jump(address, to), None),
                 Patch::ShortJump { to, relay, host } => {
                     let found = Some(Relay { site: address, address: relay, host });
-                    add(address, to, &short_jump(address, relay), found);
-                    add(relay, to, &jump(relay, to), found);
+                    add(address, to, &encode_short_jump(address, relay), found);
+                    add(relay, to, &encode_jump(relay, to), found);
                     self.relays.insert(relay, numbers[&address]);
                 }
                 Patch::Breakpoint(to) => {
@@ -223,7 +223,7 @@ impl Trampolines {
         all
     }
 
-    /// The address range of the rings.
+    /// Returns the address range of the rings.
     pub fn span(&self) -> Range<u64> {
         self.rings.span()
     }
@@ -260,7 +260,8 @@ impl Trampolines {
         sink.record_sites(recorded.number, self.rings.take_symbols(recorded.ring)?)
     }
 
-    /// Handles a SIGTRAP of a thread. Returns `None` if the trap is the program's own. `is_merged` means that it may have two causes.
+    /// Handles a SIGTRAP of a thread. Returns `None` if the trap is the program's own. `is_merged` means that the trap may also stand for a
+    /// signal of the program that was pending.
     pub fn handle_trap(
         &mut self,
         subject: &TracedProcess,
@@ -280,7 +281,7 @@ impl Trampolines {
         match self.place_at(at) {
             CodePlace::At(CopiedPlace::Head { saved: false, .. }) => {
                 let registers = ptrace::registers(thread)?;
-                ptrace::set_registers(thread, &Registers { rcx: self.rings.saved(recorded.ring)?, ..registers })?;
+                ptrace::set_registers(thread, &Registers { rcx: self.rings.saved_rcx(recorded.ring)?, ..registers })?;
                 return Ok(Some(self.drain(thread, sink)?));
             }
             CodePlace::At(CopiedPlace::Missed { jump, .. }) => {
@@ -296,9 +297,9 @@ impl Trampolines {
         Ok(Some(SinkFlow::Continue))
     }
 
-    /// Returns true if a trap by the trap flag, which the program has set, would also occur without copies. It would before an
-    /// instruction of the image or its copy, but not inside the code that records a site, and not a second time after the jump between
-    /// the two.
+    /// Returns true if a trap that occurs because the program has set the trap flag would also occur without copies. It would before each
+    /// instruction of the image or its copy, but not inside the code that records a site, and not a second time after the jump from one to
+    /// the other.
     fn is_step_of_program(&mut self, thread: Tid, at: u64) -> bool {
         let is_next = match self.place_at(at) {
             CodePlace::Outside | CodePlace::At(CopiedPlace::Head { saved: false, .. } | CopiedPlace::Body { .. }) => true,
@@ -318,7 +319,7 @@ impl Trampolines {
         }
         if let (CodePlace::At(CopiedPlace::Head { site, saved: false }), Some(recorded)) = (self.place_at(at), self.threads.get(&thread)) {
             let registers = ptrace::registers(thread)?;
-            let (rcx, rip) = (self.rings.saved(recorded.ring)?, self.sites[site as usize]);
+            let (rcx, rip) = (self.rings.saved_rcx(recorded.ring)?, self.sites[site as usize]);
             ptrace::set_registers(thread, &Registers { rcx, rip, ..registers })?;
             return Ok(true);
         }
@@ -383,7 +384,7 @@ impl Trampolines {
         }
     }
 
-    /// The address in the image that belongs to a place.
+    /// Returns the image address of the instruction that a place in a copy stands for.
     pub fn original_address(&self, place: &CopiedPlace) -> u64 {
         match *place {
             CopiedPlace::Head { site, .. } | CopiedPlace::Recorded { site, .. } => self.sites[site as usize],
@@ -405,27 +406,28 @@ impl Trampolines {
         self.places_around(address).is_some()
     }
 
-    /// The places in the area that an address lies in.
+    /// Returns the places in the copy area that contains an address.
     pub fn places_around(&self, address: u64) -> Option<&[(u64, CopiedPlace)]> {
         self.areas.iter().find(|area| area.range.contains(&address)).map(|area| area.places.as_slice())
     }
 
     /// Removes the patches from a memory: this process's, or that of a child with a copy of it.
     pub fn remove_patches(&self, memory: &Memory) -> io::Result<()> {
-        write(&self.patches, memory, |patch| &patch.original_bytes)
+        write_patches(&self.patches, memory, |patch| &patch.original_bytes)
     }
 
-    /// The registers that the program has at a place in a copy, and the place's address in the image.
+    /// Returns the registers that the program would have without copies, given a place in a copy: its own values, and the place's address
+    /// in the image.
     pub fn registers_in_image(&self, thread: Tid, place: &CopiedPlace, registers: &Registers) -> io::Result<Registers> {
         let found = Registers { rip: self.original_address(place), ..*registers };
         let Some(ring) = self.threads.get(&thread).map(|recorded| recorded.ring) else { return Ok(found) };
         match *place {
             CopiedPlace::Head { saved: true, .. } | CopiedPlace::Recorded { saved: true, .. } => {
-                Ok(Registers { rcx: self.rings.saved(ring)?, ..found })
+                Ok(Registers { rcx: self.rings.saved_rcx(ring)?, ..found })
             }
             CopiedPlace::Lookup { saved: true, .. } | CopiedPlace::Missed { .. } => {
                 let word = |offset| self.rings.word(ring, offset);
-                Ok(Registers { rax: word(SAVED_RAX)?, rcx: word(SAVED_RCX)?, rdx: word(SAVED_RDX)?, ..found })
+                Ok(Registers { rax: word(SAVED_RAX_OFFSET)?, rcx: word(SAVED_RCX_OFFSET)?, rdx: word(SAVED_RDX_OFFSET)?, ..found })
             }
             _ => Ok(found),
         }

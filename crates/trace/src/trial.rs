@@ -27,10 +27,10 @@ use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::channel;
 use trodden_binary::Binary;
 
-/// Counts hits, and ends the collection at the first.
-struct First(u64);
+/// Sink that counts hits, and ends the collection at the first.
+struct FirstHit(u64);
 
-impl Sink for First {
+impl Sink for FirstHit {
     fn record(&mut self, _: ThreadNumber, _: u64) -> io::Result<SinkFlow> {
         self.0 += 1;
         Ok(SinkFlow::Stop)
@@ -53,14 +53,14 @@ pub fn try_collector(kind: CollectorKind, program: &Path) -> Result<()> {
     );
     let executable = Executable::read(program)?;
     let place = match kind {
-        CollectorKind::Compiled => sleds::first(&Binary::read(program)?)
+        CollectorKind::Compiled => sleds::first_sled(&Binary::read(program)?)
             .context("the program has no witness sled. Build it with `trodden-lab with --witnesses -- build`")?,
         _ => executable.entry,
     };
-    sees(kind.collector(), &Executable { code: code_around(place, &executable), ..executable }, place)
+    check_hit_is_recorded(kind.collector(), &Executable { code: code_around(place, &executable), ..executable }, place)
 }
 
-/// The pages of code around a site. A trial needs no other code, and large programs would take long to read.
+/// Returns the pages of code around a site. A trial needs no other code, and large programs would take long to read.
 fn code_around(place: u64, executable: &Executable) -> Vec<Range<u64>> {
     let pages = (place & !0xfff)..(place & !0xfff) + 0x2000;
     executable.code.iter().map(|code| common(code, &pages)).filter(|range| !range.is_empty()).collect()
@@ -85,10 +85,10 @@ fn test_on_tiny_program(collector: &dyn Collector) -> Result<()> {
     drop(writable);
     let path = PathBuf::from(format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd()));
     let executable = Executable::read(&path)?;
-    sees(collector, &executable, executable.entry)
+    check_hit_is_recorded(collector, &executable, executable.entry)
 }
 
-/// The content of an executable file that ends at once.
+/// Returns the content of an executable file whose program ends at once.
 fn tiny_program() -> Vec<u8> {
     const HEADERS: usize = size_of::<elf::FileHeader64<LittleEndian>>() + size_of::<elf::ProgramHeader64<LittleEndian>>();
     let half = |value: usize| U16::new(LittleEndian, value as u16);
@@ -132,7 +132,7 @@ fn tiny_program() -> Vec<u8> {
     [bytes_of(&header), bytes_of(&segment), &TINY_CODE].concat()
 }
 
-fn sees(collector: &dyn Collector, executable: &Executable, place: u64) -> Result<()> {
+fn check_hit_is_recorded(collector: &dyn Collector, executable: &Executable, place: u64) -> Result<()> {
     let sites = [place];
     let block = place..place + 8;
     let mut trial = Command::new(&executable.path);
@@ -160,7 +160,7 @@ fn sees(collector: &dyn Collector, executable: &Executable, place: u64) -> Resul
         children: None,
         note: |_| {},
     };
-    let mut seen = First(0);
+    let mut seen = FirstHit(0);
     let outcome = std::thread::scope(|s| s.spawn(|| collector.collect(run, &mut seen)).join())
         .unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
     if let (FollowEnding::Detached, None, Ok(process)) = (outcome.followed.ending, outcome.followed.status, begun.try_recv()) {

@@ -5,12 +5,12 @@
 //! patch, where the image's code is gone: that code gets a copy.
 
 use crate::CollectError;
-use crate::block_copies::{Copies, copy_piece};
+use crate::block_copies::{Copies, copy_range};
 use crate::copied_place::CopiedPlace;
 use crate::images::Images;
 use crate::memory::{Memory, overlap};
 use crate::ptrace::{self, Tid};
-use crate::ring_layout::{DESTINATION, TARGET};
+use crate::ring_layout::{DESTINATION_OFFSET, TARGET_OFFSET};
 use crate::sink::{NOWHERE, Sink, SinkFlow};
 use crate::subject::TracedProcess;
 use crate::trampolines::{CodePlace, RecordedThread, Trampolines};
@@ -18,8 +18,8 @@ use std::io;
 use std::ops::Range;
 use trodden_binary::instruction::MAX_INSTRUCTION_LENGTH;
 
-/// Number of bytes that are read to copy what follows an address within a patch.
-const PIECE: usize = 64;
+/// Number of bytes that are read at a jump's target within a patch, to copy the code there.
+const MAX_COPIED_BYTES: usize = 64;
 
 /// Returns false if a jump to an address faults.
 fn is_canonical(address: u64) -> bool {
@@ -37,9 +37,9 @@ impl Trampolines {
         sink: &mut dyn Sink,
     ) -> Result<SinkFlow, CollectError> {
         let at = ptrace::instruction_pointer(thread)?;
-        let target = self.rings.word(recorded.ring, TARGET)?;
-        let destination = self.destination(target, subject, images)?;
-        self.rings.set_word(recorded.ring, DESTINATION, destination)?;
+        let target = self.rings.word(recorded.ring, TARGET_OFFSET)?;
+        let destination = self.find_destination(target, subject, images)?;
+        self.rings.set_word(recorded.ring, DESTINATION_OFFSET, destination)?;
         let always = self.unwatched.contains(&target);
         if !always && let Some(area) = self.areas.iter_mut().find(|area| area.range.contains(&at)) {
             area.targets.add(target, destination, !subject.session.has_several_threads(), &subject.memory)?;
@@ -50,7 +50,8 @@ impl Trampolines {
         let known = if is_canonical(target) { images.in_file(target) } else { NOWHERE };
         let flow = self.record_target((thread, recorded), jump, known, sink)?;
         if always {
-            // Otherwise a signal would move the thread back to the jump, which would be recorded a second time.
+            // Step the thread to the target now. Otherwise a signal would move the thread back to the jump, which would be recorded a
+            // second time.
             let is_before = |at| matches!(self.place_at(at), CodePlace::Inside | CodePlace::At(CopiedPlace::Lookup { .. }));
             subject.step_to_target(thread, is_before)?;
         }
@@ -69,7 +70,7 @@ impl Trampolines {
         let to = subject.step_to_target(thread, |at| self.is_copy(at))?;
         let flow = self.record_target((thread, recorded), jump, to.map_or(NOWHERE, |to| images.in_file(to)), sink)?;
         if let Some(to) = to {
-            let destination = self.destination(to, subject, images)?;
+            let destination = self.find_destination(to, subject, images)?;
             ptrace::set_instruction_pointer(thread, destination)?;
         }
         Ok(flow)
@@ -89,9 +90,9 @@ impl Trampolines {
         Ok(sink.record(recorded.number, target)?)
     }
 
-    /// The address at which the code at `target` is executed: the head of its copy, if it is a site; a copy made for it, if patches have
-    /// replaced it; or else `target` itself.
-    fn destination(&mut self, target: u64, subject: &TracedProcess, images: &Images) -> Result<u64, CollectError> {
+    /// Returns the address at which the code at `target` is executed: the head of its copy, if it is a site; a copy made for it, if patches
+    /// have overwritten it; or else `target` itself.
+    fn find_destination(&mut self, target: u64, subject: &TracedProcess, images: &Images) -> Result<u64, CollectError> {
         let before = self.patches.partition_point(|patch| patch.address <= target);
         let Some(patch) = self.patches[..before].last() else { return Ok(target) };
         let end = patch.address + patch.length as u64;
@@ -104,12 +105,12 @@ impl Trampolines {
         if let Some(piece) = self.pieces.get(&target) {
             return Ok(piece.start);
         }
-        let mut code = subject.memory.read_some(target, PIECE);
+        let mut code = subject.memory.read_some(target, MAX_COPIED_BYTES);
         subject.session.hide_changes(target, &mut code);
         let areas = images.image_at(target).map(|image| image.area);
         let area = self.areas.iter_mut().find(|area| areas.is_some_and(|start| (start..area.end).contains(&area.range.start)));
         let Some(area) = area else { return Ok(target) };
-        let Copies { code, places, .. } = copy_piece(&[(target, code)], target..end, area.range.end)?;
+        let Copies { code, places, .. } = copy_range(&[(target, code)], target..end, area.range.end)?;
         if area.range.end + code.len() as u64 > area.end {
             return Err(CollectError::Unexpected { what: "it jumps to too many places that trampolines have replaced".to_owned() });
         }
@@ -127,8 +128,8 @@ impl Trampolines {
 
     /// Forgets the copies made for code that the program is about to change.
     pub fn release_pieces(&mut self, range: &Range<u64>, memory: &Memory) -> io::Result<()> {
-        // At most the last instruction begins beyond the patch.
-        let copied = |target: u64| target..target + PIECE as u64 + MAX_INSTRUCTION_LENGTH;
+        // The code that was copied lies within this range.
+        let copied = |target: u64| target..target + MAX_COPIED_BYTES as u64 + MAX_INSTRUCTION_LENGTH;
         let gone: Vec<(u64, Range<u64>)> =
             self.pieces.iter().filter(|(target, _)| overlap(&copied(**target), range)).map(|(t, p)| (*t, p.clone())).collect();
         if gone.is_empty() {

@@ -1,10 +1,10 @@
-//! Uprobes: kernel breakpoints in a mapped file, attached by the hundreds in one call. Each runs a BPF program that records the thread
-//! and the site ([`bpf`](crate::bpf)). A hit does not stop the subject; only a thread that has filled half of the ring is stopped, by a
-//! SIGSTOP that is not delivered.
+//! Uprobes: kernel breakpoints in a mapped file, attached by the hundreds in one call. Each runs a BPF program that records the thread and
+//! the site ([`bpf`](crate::bpf)). A hit does not stop the program; only a thread that has filled half of the ring is stopped, by a SIGSTOP
+//! that is not delivered.
 //!
 //! On instructions that the kernel emulates (jumps, calls, `push`, `nop`), a probe costs 0.8 us, on others 13 us. So an emulated
-//! instruction of each block is probed, if there is one. The 5-byte `nop` is never probed: Linux 6.18 and later replace it by a call,
-//! which overwrites the red zone.
+//! instruction of each block is probed, if there is one. The 5-byte `nop` is never probed: Linux 6.18 and later replace it by a call, which
+//! overwrites the red zone.
 
 use crate::CollectError;
 use crate::bpf::KernelProbes;
@@ -38,13 +38,13 @@ impl Uprobes {
     pub fn attach(binary: &Binary, process: Tid, places: &[(u64, u32)], slots: Option<Range<u64>>) -> Result<Self, CollectError> {
         let no_code = |address: u64| CollectError::NoCode { address, path: binary.path().to_owned() };
         let offsets: Result<Vec<u64>, CollectError> =
-            places.iter().map(|(place, _)| offset(binary, *place).ok_or_else(|| no_code(*place))).collect();
+            places.iter().map(|(place, _)| file_offset(binary, *place).ok_or_else(|| no_code(*place))).collect();
         let numbers: Vec<u64> = places.iter().map(|(_, number)| u64::from(*number)).collect();
         let probes = KernelProbes::attach(binary.path(), &offsets?, &numbers, process).map_err(CollectError::Uprobes)?;
         Ok(Self { probes, slots, threads: HashMap::new() })
     }
 
-    /// The page that the kernel has mapped into the subject for displaced instructions.
+    /// Returns the page that the kernel has mapped into the process for displaced instructions.
     pub fn mapped(&self) -> Option<Range<u64>> {
         self.slots.clone()
     }
@@ -58,7 +58,7 @@ impl Uprobes {
         self.threads.remove(&thread);
     }
 
-    /// Removes the probes, before the subject continues without them or becomes a different program.
+    /// Removes the probes, before the process continues untraced or executes a different program.
     pub fn detach(&mut self) {
         self.probes.detach();
         // The page belongs to the kernel, and stays mapped.
@@ -87,7 +87,7 @@ pub fn probe_address(binary: &Binary, blocks: &[Range<u64>], site: u64) -> Optio
     choose_instruction(binary, block_of(blocks, site))
 }
 
-/// The part of a site's block that starts at the site.
+/// Returns the part of a site's block that starts at the site.
 fn block_of(blocks: &[Range<u64>], site: u64) -> Range<u64> {
     let end = blocks.partition_point(|b| b.start <= site);
     match blocks[..end].last() {
@@ -109,7 +109,7 @@ fn choose_instruction(binary: &Binary, block: Range<u64>) -> Option<u64> {
         }
         // The kernel cannot probe instructions that trap or are privileged either.
         let traps = matches!(branch(&instruction), Some(BranchInstruction::Stop | BranchInstruction::System));
-        // If the recipe fixes the time, these instructions trap, and the tracer emulates them at their own address.
+        // If the run has a fixed clock, these instructions trap, and the tracer emulates them at their own address.
         let reads_time = matches!(instruction.mnemonic(), Mnemonic::Rdtsc | Mnemonic::Rdtscp);
         let is_unsupported = prefixed || traps || reads_time || instruction.is_privileged();
         if fallback.is_none() && !is_unsupported && !is_long_nop(&instruction) {
@@ -144,7 +144,7 @@ fn is_long_nop(instruction: &Instruction) -> bool {
 }
 
 /// Translates a code address to a file offset.
-pub fn offset(binary: &Binary, address: u64) -> Option<u64> {
+pub fn file_offset(binary: &Binary, address: u64) -> Option<u64> {
     let segment = binary.segments().iter().find(|s| s.is_executable && (s.address..s.address + s.file_size).contains(&address))?;
     Some(segment.file_offset + (address - segment.address))
 }

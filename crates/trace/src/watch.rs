@@ -1,9 +1,9 @@
-//! What a collector watches in a subject: breakpoints with slots, copies of blocks that record themselves, debug registers, uprobes,
-//! every instruction, or nothing.
+//! What a collector watches in the traced program: breakpoints with slots, copies of blocks that record themselves, debug registers,
+//! uprobes, every instruction, or nothing.
 //!
-//! The loop that follows a subject asks here what a trap means and how a thread resumes. Everything else in that loop is the same for all
-//! collectors.
-// Length: for each event of a subject, one match over the kinds of watching.
+//! The loop that follows the program asks here what a trap means and how a thread resumes. Everything else in that loop is the same for
+//! all collectors.
+// Length: for each event of the program, one match over the kinds of watching.
 
 use crate::CollectError;
 use crate::breakpoints::{BreakpointSite, Breakpoints, SlotProgress};
@@ -26,7 +26,7 @@ use std::rc::Rc;
 use trodden_binary::Binary;
 use trodden_binary::linked::split_address;
 
-/// The watched images of a subject, and the means by which they are watched.
+/// The watched images of the traced program, and the means by which they are watched.
 #[derive(Debug)]
 pub struct Watch<'a> {
     run: &'a TraceRun<'a>,
@@ -158,7 +158,7 @@ impl<'a> Watch<'a> {
     /// Hides what the collector has written into code from the program's own reads, as far as the processor allows. `thread` is stopped
     /// outside a system call.
     pub fn guard(&self, thread: Tid) -> Result<(), CollectError> {
-        // What the kernel writes for uprobes is not in the journal.
+        // The journal does not contain what the kernel writes for uprobes, so that cannot be hidden.
         if !matches!(&self.means, Watched::Breakpoints(_) | Watched::Trampolines(_)) {
             return Ok(());
         }
@@ -166,7 +166,7 @@ impl<'a> Watch<'a> {
             None => Some(self.run.executable),
             Some(library) => self.run.libraries.get(library).map(|library| &library.executable),
         };
-        // The kernel reads the code of restartable sequences with the rights of the thread.
+        // The kernel reads the code of restartable sequences with the rights of the thread, so such code must not be guarded.
         let can_be = |image: &&Image| file(image.number).is_some_and(|file| !file.has_restartable_sequences);
         let images = self.images.all().iter().filter(can_be);
         self.session.guard_code(thread, &images.map(|image| (image.code.clone(), image.area + FREE_SLOT)).collect::<Vec<_>>())
@@ -290,7 +290,7 @@ impl<'a> Watch<'a> {
         }
     }
 
-    /// Returns the ranges that were mapped into the subject for watching, apart from the slots of the program's own image.
+    /// Returns the ranges that were mapped into the process for watching, apart from the slots of the program's own image.
     pub fn mapped(&self) -> Vec<Range<u64>> {
         let own = match &self.means {
             Watched::Trampolines(trampolines) => Some(trampolines.span()),
@@ -446,7 +446,7 @@ impl<'a> Watch<'a> {
         }
     }
 
-    /// Removes the uprobes: from now on the subject is a different program, or is no longer followed.
+    /// Removes the uprobes: from now on the process executes a different program, or is no longer followed.
     pub fn end_probes(&mut self) {
         if let Watched::Uprobes(probes, _) = &mut self.means {
             probes.detach();
@@ -545,8 +545,8 @@ fn record_hit(
     Ok(flow)
 }
 
-/// Returns the site whose breakpoint a thread has hit, or `None` if the trap is the program's own. `is_merged` means that it may have two
-/// causes.
+/// Returns the site whose breakpoint a thread has hit, or `None` if the trap is the program's own. `is_merged` means that the trap may also
+/// stand for a signal of the program that was pending.
 fn breakpoint_hit(breakpoints: &Breakpoints, thread: Tid, is_merged: bool) -> Result<Option<BreakpointSite>, CollectError> {
     let Some(site) = breakpoints.site_hit(ptrace::instruction_pointer(thread)?) else { return Ok(None) };
     let is_ours = is_merged || !breakpoints.is_ambiguous(site) || ptrace::signal_code(thread)? == SI_KERNEL;

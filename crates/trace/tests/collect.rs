@@ -58,8 +58,8 @@ fn command(line: &[&str], input: &Path) -> ProgramStart {
     program
 }
 
-/// Addresses that were jumped to, which are starts of blocks.
-fn jumped_to(steps: &[u64]) -> BTreeSet<u64> {
+/// Returns the addresses that were jumped to, which are starts of blocks.
+fn jump_targets(steps: &[u64]) -> BTreeSet<u64> {
     steps.windows(2).filter(|w| w[1] < w[0] || w[1] > w[0] + 15).map(|w| w[1]).collect()
 }
 
@@ -73,7 +73,7 @@ fn check_collector_against_stepping(collector: &dyn Collector, line: &[&str], in
     std::fs::write(&file, input).unwrap();
     let (steps, first) = collect(&SingleStep, command(line, &file), &[], None);
     assert!(steps[0].len() > 100, "{} steps", steps[0].len());
-    let sites: Vec<u64> = jumped_to(&steps[0]).into_iter().collect();
+    let sites: Vec<u64> = jump_targets(&steps[0]).into_iter().collect();
     let (hits, second) = collect(collector, command(line, &file), &sites, Some(Arc::new(first.log)));
     assert_eq!(second.divergence, None);
     assert_eq!(first.followed.status, second.followed.status);
@@ -121,9 +121,9 @@ fn signal_that_killed_the_program_is_reported() {
 }
 
 /// Simulates a fault of the tracer: panics at the hundredth hit.
-struct Panics(u32);
+struct PanickingSink(u32);
 
-impl Sink for Panics {
+impl Sink for PanickingSink {
     fn record(&mut self, _: ThreadNumber, _: u64) -> std::io::Result<SinkFlow> {
         self.0 += 1;
         assert!(self.0 < 100, "this panic is meant");
@@ -139,7 +139,7 @@ fn program_survives_a_panicking_collector() {
     let line = ["/usr/bin/dash", "-c", "read word rest; i=0; while test $i -lt 200; do i=$((i + 1)); done; exit $((i / 10))"];
     let (steps, whole) = collect(&SingleStep, command(&line, &file), &[], None);
     assert_eq!(whole.followed.ending, FollowEnding::Exited(20));
-    let sites: Vec<u64> = jumped_to(&steps[0]).into_iter().collect();
+    let sites: Vec<u64> = jump_targets(&steps[0]).into_iter().collect();
     let executable = Executable::read(Path::new(line[0])).unwrap();
     for collector in [&PtraceBreakpoints as &dyn Collector, &SingleStep] {
         let (sender, begun) = std::sync::mpsc::channel();
@@ -160,7 +160,7 @@ fn program_survives_a_panicking_collector() {
             children: None,
             note: |_| {},
         };
-        let collected = std::thread::scope(|s| s.spawn(|| collector.collect(run, &mut Panics(0))).join());
+        let collected = std::thread::scope(|s| s.spawn(|| collector.collect(run, &mut PanickingSink(0))).join());
         assert!(collected.is_err(), "{}", collector.name());
         // The program continues untraced.
         let status = trodden_trace::wait_child(begun.recv().unwrap() as i32).unwrap();

@@ -12,7 +12,7 @@ use trodden_trace::{
     RunTarget, SingleStep, Sink, SinkFlow, TRANSFER, ThreadNumber, TraceRun, TrampolineCollector, UprobeCollector,
 };
 
-/// Keeps the streams in memory.
+/// Sink that keeps the hits of each thread in memory.
 #[derive(Default)]
 struct Streams(Vec<Vec<u64>>);
 
@@ -24,7 +24,7 @@ impl Sink for Streams {
     }
 }
 
-/// All blocks of a program, ascending.
+/// Returns all blocks of a program, ascending.
 fn blocks(program: &Path) -> Vec<Range<u64>> {
     let binary = Binary::read(program).unwrap();
     let map = AddressMap::read(&binary).unwrap();
@@ -211,7 +211,7 @@ fn trampolines_agree_with_stepping_on_cxx_with_exceptions_and_signals() {
 
 #[test]
 fn full_rings_lose_no_hits() {
-    // More hits than a ring holds. The known number of iterations determines how many.
+    // The loop causes more hits than a ring holds. Its number of iterations determines how many hits must be recorded.
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(
         folder.path().join("a.c"),
@@ -235,7 +235,7 @@ fn full_rings_lose_no_hits() {
 }
 
 /// Runs a program and returns the number of hits of a function's entry in each thread, with the outcome.
-fn entries(collector: &dyn Collector, source: &str, options: &[&str], function: &str) -> (Vec<usize>, RunOutcome) {
+fn count_entries(collector: &dyn Collector, source: &str, options: &[&str], function: &str) -> (Vec<usize>, RunOutcome) {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("a.c"), source).unwrap();
     let status = Command::new("cc").current_dir(folder.path()).args(options).args(["a.c", "-o", "app"]).status().unwrap();
@@ -266,12 +266,12 @@ fn hundreds_of_concurrent_threads_are_recorded() {
             for (int i = 0; i < 300; i++) pthread_join(t[i], 0);
             return 0;
         }"#;
-    let (found, outcome) = entries(&TrampolineCollector, source, &["-O1", "-pthread"], "met");
+    let (found, outcome) = count_entries(&TrampolineCollector, source, &["-O1", "-pthread"], "met");
     assert_eq!((outcome.followed.status, outcome.followed.threads), (Some(0), 301));
     assert_eq!(found, vec![1; 301]);
 }
 
-/// Setting probes requires root.
+/// Returns true if this process may set probes, which requires root.
 fn may_probe() -> bool {
     let root = std::fs::read_to_string("/proc/self/status").unwrap().lines().any(|l| l.starts_with("Uid:\t0\t"));
     let may = root && Path::new("/sys/bus/event_source/devices/uprobe").exists();
@@ -296,7 +296,7 @@ fn half_full_probe_ring_loses_no_hits() {
     }
     let source = "__attribute__((noinline)) static int one(int i) { __asm__ volatile(\"\"); return i & 1; }\n\
         int main(void) { unsigned s = 0; for (int i = 0; i < 400000; i++) s += one(i); return s == 200000 ? 7 : 1; }\n";
-    let (found, outcome) = entries(&UprobeCollector, source, &["-O1"], "one");
+    let (found, outcome) = count_entries(&UprobeCollector, source, &["-O1"], "one");
     assert_eq!((outcome.followed.ending, outcome.followed.asynchronous_signals), (FollowEnding::Exited(7), 0));
     assert_eq!(found, [400_000]);
 }

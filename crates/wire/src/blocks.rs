@@ -27,13 +27,13 @@ const INSTRUCTION_SHIFT: u32 = 48;
 const ADDRESS_MASK: u64 = (1 << INSTRUCTION_SHIFT) - 1;
 const INSTRUCTION_MASK: u64 = (1 << (SIZE_SHIFT - INSTRUCTION_SHIFT)) - 1;
 
-/// The content of a frame.
+/// The kind of a frame, which determines the layout of its content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum FrameKind {
     /// The description of a block. It precedes the block's first execution.
     Block = 1,
-    /// Words for the blocks and memory accesses that a thread executed, in order.
+    /// The words of a thread: the blocks that it executed and its memory accesses, in order.
     Executed = 2,
     /// The mapped files.
     Mappings = 3,
@@ -85,7 +85,7 @@ impl FrameHeader {
     }
 }
 
-/// Start of a block's description.
+/// The start of a block's description.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockHeader {
@@ -126,7 +126,7 @@ pub fn encode_memory_access(instruction: u64, address: u64, size_shift: u32, is_
 pub struct MemoryAccess {
     /// Number of the instruction in its block, from 0.
     pub instruction: u64,
-    /// First address.
+    /// Lowest address of the accessed memory.
     pub address: u64,
     /// Size in bytes.
     pub size: u32,

@@ -32,9 +32,9 @@ impl FileKind {
     pub const PARTIAL_TRACE: FileKind = FileKind(*b"PART");
     /// A stored stream of paths.
     pub const STREAM_LOG: FileKind = FileKind(*b"SLOG");
-    /// A unit's map and bitcode.
+    /// The map and the bitcode of a compilation unit.
     pub const UNIT: FileKind = FileKind(*b"UNIT");
-    /// The share of a program's paths that one of its copies counts.
+    /// The share of a program's paths that one of several differently instrumented copies of the program counts.
     pub const COPY: FileKind = FileKind(*b"COPY");
     /// A request to a build to observe a program.
     pub const REQUEST: FileKind = FileKind(*b"REQU");
@@ -42,9 +42,9 @@ impl FileKind {
     pub const WEIGHTS: FileKind = FileKind(*b"WEIG");
     /// The transformations of a profile-guided build.
     pub const TRANSFORMATIONS: FileKind = FileKind(*b"CHNG");
-    /// A set of segments.
+    /// A set of interprocedural path segments.
     pub const SEGMENTS: FileKind = FileKind(*b"SEGM");
-    /// A set of paths over iterations.
+    /// A set of paths that extend over several loop iterations.
     pub const ITERATIONS: FileKind = FileKind(*b"ITER");
     /// A set of known paths.
     pub const KNOWN_PATHS: FileKind = FileKind(*b"KNOW");
@@ -52,7 +52,7 @@ impl FileKind {
     pub const FURTHER_KNOWN_PATHS: FileKind = FileKind(*b"MORE");
     /// A raw file: the counts that a program writes.
     pub const RAW_COUNTS: FileKind = FileKind(*b"RAWC");
-    /// A stream file: the rings of chunks in which a stream build records its paths.
+    /// A stream file: the rings of chunks in which a program that was built for streaming records its paths.
     pub const STREAM_FILE: FileKind = FileKind(*b"RING");
     /// Each thread's calls and samples, written by the waits recorder.
     pub const WAITS: FileKind = FileKind(*b"WAIT");

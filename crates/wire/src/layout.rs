@@ -4,7 +4,7 @@ use core::mem::size_of;
 
 /// A layout that can be read from and written to bytes. All its fields are little-endian.
 pub trait Layout: Sized {
-    /// Its size in bytes.
+    /// The layout's size in bytes.
     const BYTES: usize = size_of::<Self>();
 
     /// Reads a value from the start of `bytes`. `None` if there are fewer than [`Layout::BYTES`].

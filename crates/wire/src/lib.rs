@@ -1,4 +1,5 @@
-//! Layouts that the runtime inside a subject shares with the readers of its output. Everything is little-endian, without implicit padding.
+//! Layouts that the runtime inside an instrumented program shares with the readers of its output. Everything is little-endian, without
+//! implicit padding.
 //!
 //! An instrumented image has a [`UnitRecord`] per compilation unit in [`UNITS_SECTION`], and counters (`u64`) in [`COUNTERS_SECTION`].
 //! These counters are only a *template* that fixes each counter's offset. A thread counts in a *region*, a copy of the template in the raw
@@ -31,17 +32,18 @@ pub const COUNTERS_SECTION: &str = "trodden_counters";
 pub const FRAMES_SECTION: &str = ".trodden.unit";
 
 /// A witness sled: a no-op (`nop [rax + rax + 0x646f7274]`) that no compiler emits, at the start of each block of a program built for
-/// `trodden trace record --collector compiled`. At a block that is a witness, the collector replaces the sled by a jump.
+/// `trodden trace record --collector compiled`. At each block whose executions it records, the collector replaces the sled by a jump.
 pub const SLED: [u8; 8] = *b"\x0f\x1f\x84\x00trod";
 
 /// Thread-local `i64`, hidden in each image: the address of the thread's region minus the address of the template, or 0 if the thread has
 /// no region.
 pub const BIAS_SYMBOL: &str = "__trodden_bias";
-/// Thread-local [`DirectThread`], hidden in each image that has units of the residual tier.
+/// Thread-local [`DirectThread`], hidden in each image that has units of the residual tier, which count only paths that were unknown at
+/// build time.
 pub const DIRECT_BIAS_SYMBOL: &str = "__trodden_direct_bias";
-/// Function `() -> *mut DirectThread` in the same images. Returns the calling thread's instance.
+/// Function `() -> *mut DirectThread` in images with [`DIRECT_BIAS_SYMBOL`]. Returns the calling thread's instance.
 pub const DIRECT_ADDRESS_SYMBOL: &str = "__trodden_direct_place";
-/// A thread's state in an image with units of the residual tier.
+/// A thread's state in an image with units of the residual tier, which count only paths that were unknown at build time.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct DirectThread {
@@ -57,9 +59,9 @@ pub struct DirectThread {
 /// Three thread-local words, hidden in images that count interprocedural segments, in which callers pass contexts. The first is for a
 /// call, the second for a jump; the third has the previous value of the first.
 pub const CONTEXT_SYMBOL: &str = "__trodden_context";
-/// Size of the three words in bytes.
+/// Size in bytes of the three words of [`CONTEXT_SYMBOL`].
 pub const CONTEXT_BYTES: usize = 24;
-/// Function `() -> *mut u64` in the same images. Returns the address of the calling thread's words.
+/// Function `() -> *mut u64` in images with [`CONTEXT_SYMBOL`]. Returns the address of the calling thread's words.
 pub const CONTEXT_ADDRESS_SYMBOL: &str = "__trodden_context_place";
 /// Function `() -> i64` that acquires a region for the calling thread, stores the region's bias and returns it. If out of memory, it
 /// returns 0 and stores nothing; code then counts in the template, which is never read. The function preserves all registers except `rax`,
@@ -76,17 +78,17 @@ pub const SHARED_BIAS_SYMBOL: &str = "__trodden_shared_bias";
 /// [`ENTER_SYMBOL`].
 pub const ENTER_SHARED_SYMBOL: &str = "__trodden_enter_shared";
 
-/// Section of the [`FunctionRecord`]s of the residual tier. A C identifier like [`UNITS_SECTION`].
+/// Section of the [`FunctionRecord`]s of the residual tier. The name is a C identifier, like [`UNITS_SECTION`].
 pub const FUNCTIONS_SECTION: &str = "trodden_functions";
 
-/// A function of the residual tier. The unit's counters are followed by equally many `u64` times. The time of a counter is when its region
-/// first counted the path, in nanoseconds since 1970, or 0 if that is unknown or has not happened.
+/// The record of a function in a unit of the residual tier. The unit's counters are followed by equally many `u64` times. The time of a
+/// counter is when its region first counted the path, in nanoseconds since 1970, or 0 if that is unknown or has not happened.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FunctionRecord {
     /// Address of the function's first counter minus the address of this record.
     pub counters_delta: i64,
-    /// Number of its counters.
+    /// Number of the function's counters.
     pub counters: u64,
     /// Distance in bytes from a counter to its time.
     pub time_offset: u64,
@@ -94,20 +96,21 @@ pub struct FunctionRecord {
     pub name_delta: i64,
 }
 
-/// Hidden NUL-terminated string that an image may define: the pattern of raw files if [`OUTPUT_VARIABLE`] is not set. The runtime ignores
-/// it if the pattern's folder does not exist.
+/// Hidden NUL-terminated string that an image may define: the pattern for names of raw files if [`OUTPUT_VARIABLE`] is not set. The runtime
+/// ignores it if the pattern's folder does not exist.
 pub const DEFAULT_OUTPUT_SYMBOL: &str = "__trodden_default_output";
-/// Hidden NUL-terminated string that an image may define: the action if [`ON_UNTESTED_VARIABLE`] is not set.
+/// Hidden NUL-terminated string that an image may define: what to do at an unknown path if [`ON_UNTESTED_VARIABLE`] is not set.
 pub const DEFAULT_ON_UNTESTED_SYMBOL: &str = "__trodden_default_on_untested";
-/// Hidden NUL-terminated string that an image may define: in a watch, the expression that all unknown paths match.
+/// Hidden NUL-terminated string that an image may define. In a watch, a build whose unknown paths are those that match an expression, it is
+/// this expression.
 pub const WATCHED_SYMBOL: &str = "__trodden_watched";
 /// Environment variable: what a residual build does at an unknown path, besides counting it. The values are `report`, `abort`, `callback`,
 /// and `count` (nothing else).
 pub const ON_UNTESTED_VARIABLE: &str = "TRODDEN_ON_UNTESTED";
 /// Environment variable: a file with paths that count as known in addition to those known at build time; see [`KnownHeader`].
 pub const KNOWN_VARIABLE: &str = "TRODDEN_KNOWN";
-/// Weak function `(function: *const c_char, path: u64, count: u64)` that the subject may define. The runtime calls it if the action is
-/// `callback`.
+/// Weak function `(function: *const c_char, path: u64, count: u64)` that the program may define. The runtime calls it at an unknown path if
+/// [`ON_UNTESTED_VARIABLE`] is `callback`.
 pub const UNTESTED_SYMBOL: &str = "trodden_untested";
 /// Version of files of further known paths, of kind [`file_header::FileKind::FURTHER_KNOWN_PATHS`].
 pub const KNOWN_VERSION: u32 = 3;
@@ -182,7 +185,7 @@ pub const EVENT_TSC: u32 = u32::MAX;
 pub struct EventRecord {
     /// The event's type, as in `perf_event_attr`, or [`EVENT_TSC`].
     pub kind: u32,
-    /// 0.
+    /// Always 0.
     pub reserved: u32,
     /// The event's number, as in `perf_event_attr`.
     pub config: u64,
@@ -197,7 +200,8 @@ pub struct EventThread {
     /// Source of the counter's value: 0 for none; below 2^32 a file descriptor's number plus 1; otherwise the address of the counter's
     /// mapped page.
     pub source: u64,
-    /// Added to the counter's value: the events that the thread's earlier counters had counted, including those before a fork.
+    /// Number that is added to the counter's value: the events that the thread's earlier counters had counted, including those before a
+    /// fork.
     pub base: i64,
     /// The thread's reading when the process forked.
     pub reading_at_fork: i64,
@@ -207,9 +211,9 @@ pub struct EventThread {
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EventCost {
-    /// From the reading at function entry to the function's own code.
+    /// Number of events from the reading at function entry to the function's own code.
     pub begin: i64,
-    /// From the reading at a path end to the following code.
+    /// Number of events from the reading at a path end to the following code.
     pub end: i64,
 }
 
@@ -239,9 +243,9 @@ pub type IdentityBytes = [u8; 16];
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UnitRecord {
-    /// [`UNIT_MAGIC`].
+    /// Always [`UNIT_MAGIC`].
     pub magic: u32,
-    /// [`UNIT_VERSION`].
+    /// Always [`UNIT_VERSION`].
     pub version: u32,
     /// Identity of the unit: a hash of its bitcode and of how it was instrumented.
     pub unit: IdentityBytes,
@@ -363,9 +367,9 @@ impl LostThreads {
 pub struct RawUnit {
     /// Identity of the unit, as in [`UnitRecord`].
     pub unit: IdentityBytes,
-    /// Index of its first counter within a region.
+    /// Index of the unit's first counter within a region.
     pub first: u64,
-    /// Number of its counters.
+    /// Number of the unit's counters.
     pub counters: u64,
 }
 

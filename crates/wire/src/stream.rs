@@ -1,4 +1,4 @@
-//! Layouts of streams: what a thread of a stream build writes while it runs.
+//! Layouts of streams: what a thread of a stream build, a program that records its paths in order, writes while it runs.
 //!
 //! A stream build does not count. Where a counting build increments a counter, a stream build appends an *event*, a four-byte word that is
 //! unique in the image. The events ([`Event`]) give the order of paths and calls as well as their counts. [`crate::live`] explains how
@@ -7,8 +7,8 @@
 // stream file  RawHeader (kind STREAM_FILE) ... regions, one or more per thread
 // region       0              64           SHADOW_BYTES     RING_OFFSET                    REGION_WORDS * 8
 //              | RegionStream | shadow stack | limit slot | | chunk 0 | ... | chunk SLOTS-1 | slack | holder, lost
-// chunk        0             64                CHUNK_BYTES
-//              | ChunkHeader | events, then zeros |
+// chunk        0                   64                CHUNK_BYTES
+//              | StreamChunkHeader | events, then zeros |
 //
 // - The *cursor* of a thread ([`STREAM_SYMBOL`]) is the address of its next event. An event is written by an addition to the cursor (one
 //   instruction, so that a signal handler in between loses nothing) and a store. If the cursor was a multiple of [`CHUNK_BYTES`], or 0,
@@ -41,10 +41,10 @@ pub const MAX_LAST_EVENTS: u64 = (SLOTS - 2) * CHUNK_EVENTS;
 
 /// Thread-local [`ThreadStream`], hidden in each stream image.
 pub const STREAM_SYMBOL: &str = "__trodden_stream";
-/// Function `() -> *mut ThreadStream` in the same images. Returns the calling thread's instance.
+/// Function `() -> *mut ThreadStream` in images with [`STREAM_SYMBOL`]. Returns the calling thread's instance.
 pub const STREAM_ADDRESS_SYMBOL: &str = "__trodden_stream_place";
-/// Code to jump to at a chunk's end, with the cursor in `rax` and the return address in `r11`. Returns in `rax` the address for the event.
-/// Preserves all registers except `rax`, `r11` and flags.
+/// Code to jump to at the end of a chunk, with the cursor in `rax` and the return address in `r11`. It returns in `rax` the address at
+/// which to write the event. It preserves all registers except `rax`, `r11` and flags.
 pub const NEXT_CHUNK_SYMBOL: &str = "__trodden_stream_next";
 /// Code to jump to when the shadow stack pointer is not the address of a slot: at the thread's first frame, or when the stack is full. The
 /// pointer is in `rax`, the return address in `r11`. Returns the frame's slot in `rax`, and sets the thread's pointer to the address after
@@ -84,7 +84,7 @@ pub struct RegionStream {
     pub process: u32,
     /// Number of chunks that a flight recorder uses in turn. 0 if the stream is recorded completely.
     pub slots: u32,
-    /// The number of the thread's other regions. Only set in the first one.
+    /// The number of the thread's other regions. Only the thread's first region has it.
     pub more_regions: u32,
     /// When the thread began to write its stream, in nanoseconds since 1970.
     pub started_ns: u64,
@@ -122,7 +122,7 @@ pub struct StreamChunkHeader {
     pub lost: u64,
     /// [`StreamChunkHeader::fields_checksum`].
     pub checksum: u64,
-    /// 0.
+    /// Always 0.
     pub reserved: u64,
 }
 

@@ -7,7 +7,7 @@
 // Files of a recording:
 //
 // <process>.process   lines of text: clock anchors, rank, communicators, mapped images, memory shared with others
-// <process>.threads   extents, each with an ExtentHeader and chunks without gaps; a chunk has a ChunkHeader and records
+// <process>.threads   extents, each with an ExtentHeader and chunks without gaps; a chunk has a WaitsChunkHeader and records
 //
 // - `<process>` consists of the process id and the start time, so a process that executes a different program starts new files.
 // - An extent belongs to one process and starts at a multiple of [`EXTENT_ALIGNMENT`]. Zeros between two extents are an extent whose
@@ -62,7 +62,7 @@ pub struct ExtentHeader {
     pub size: u32,
     /// [`Checksum`] of the three fields above.
     pub checksum: u64,
-    /// 0.
+    /// Always 0.
     pub reserved: u64,
 }
 
@@ -98,7 +98,7 @@ pub struct WaitsChunkHeader {
     pub first: u32,
     /// Size of the chunk in bytes, including this header; a multiple of [`CHUNK_ALIGNMENT`].
     pub size: u32,
-    /// 0.
+    /// Always 0.
     pub reserved: u32,
     /// [`Checksum`] of the fields above.
     pub checksum: u64,
@@ -140,7 +140,7 @@ pub mod chunk_kind {
 pub struct ThreadHeader {
     /// The thread's id in the operating system.
     pub thread: u32,
-    /// Zero.
+    /// Always 0.
     pub reserved: u32,
     /// When the thread's recording began, in ticks.
     pub begin: u64,
@@ -160,7 +160,7 @@ pub struct ThreadHeader {
 pub struct CallRecord {
     /// When the call began, in ticks.
     pub enter: u64,
-    /// When it returned, in ticks; 0 before that.
+    /// When the call returned, in ticks; 0 before that.
     pub exit: u64,
     /// The kind of call, a constant of [`kind`]. 0 ends the chunk.
     pub kind: u16,
@@ -191,7 +191,7 @@ pub struct SampleRecord {
     pub time: u64,
     /// Address of the instruction.
     pub address: u64,
-    /// Number of the return addresses' stack among the thread's stacks.
+    /// Number of the sample's stack of return addresses among the thread's stacks.
     pub stack: u32,
     /// Number of calls that the thread had begun: the sample lies between call `calls - 1` and call `calls`.
     pub calls: u32,
@@ -211,7 +211,7 @@ crate::layout::layouts! {
 pub mod kind {
     /// Ends the chunk.
     pub const END: u16 = 0;
-    /// A blocking send. `peer`, `tag`, `object`, `size_or_count`.
+    /// A blocking send, described by `peer`, `tag`, `object` and `size_or_count`.
     pub const SEND: u16 = 1;
     /// A synchronous send.
     pub const SYNC_SEND: u16 = 2;
@@ -261,7 +261,7 @@ pub mod kind {
     /// A call that sends to several processes and receives from several processes; [`MEETING_SEND`] and [`MEETING_RECV`] records follow.
     /// If it has a `request`, the call only starts the transfers.
     pub const MEETING: u16 = 0x36;
-    /// A send of a [`MEETING`]: `peer`, `tag`, `object`.
+    /// A send of a [`MEETING`], described by `peer`, `tag` and `object`.
     pub const MEETING_SEND: u16 = 0x37;
     /// A receive of a [`MEETING`].
     pub const MEETING_RECV: u16 = 0x38;

@@ -1,4 +1,4 @@
-//! An active function and its current path, updated block by block.
+//! A stack frame of the traced program with the path that its function is executing, updated block by block.
 
 use super::tally::Tally;
 use trodden_binary::{Connection, NumberStep, ProbeGraph, ProbedFunction};
@@ -6,11 +6,11 @@ use trodden_flow::Edge;
 
 #[derive(Clone, Debug)]
 pub struct FramePath {
-    /// The sum of the increments on its edges so far.
+    /// Sum of the path-number increments on the edges taken so far.
     pub sum: i64,
-    /// The stretch in which the path began.
+    /// Number of the stretch (the straight-line run between two branches) in which the path began.
     pub first_stretch: u64,
-    /// Numbers of the shorter paths that end at calls on this path that may not return.
+    /// Numbers of the prefixes of this path that end at calls that may not return.
     pub reached: Vec<i64>,
     pub blocks: u64,
 }
@@ -19,7 +19,7 @@ pub struct FramePath {
 pub struct BranchFrame {
     pub image: usize,
     pub function: ProbedFunction,
-    /// The last block that was seen, and its stretch.
+    /// The last block that was seen, and the number of its stretch.
     pub last_block: Option<(u32, u64)>,
     /// True if the function was called and none of its blocks was seen yet.
     pub is_fresh: bool,
@@ -32,7 +32,7 @@ pub struct BranchFrame {
 }
 
 impl BranchFrame {
-    /// Creates a frame for a function of which nothing was seen yet.
+    /// Creates a frame for a function none of whose blocks was seen yet.
     pub fn unknown(image: usize, function: ProbedFunction) -> BranchFrame {
         BranchFrame { image, function, last_block: None, is_fresh: false, path: None, is_done: false, return_range: None }
     }
@@ -45,13 +45,13 @@ impl BranchFrame {
     }
 }
 
-/// An update of a frame by the next event in its code.
+/// A frame, and what is needed to update it with the next event in its function.
 pub struct FrameUpdate<'a> {
     pub frame: &'a mut BranchFrame,
     pub flow: &'a mut ProbeGraph,
     pub tally: &'a mut Tally,
     pub stretch: u64,
-    /// Number of records in the window; `None` for a trace.
+    /// Number of branch records per sample (window); `None` for a trace of all branches.
     pub window: Option<u64>,
 }
 
@@ -60,12 +60,12 @@ impl FrameUpdate<'_> {
         match self.frame.last_block {
             None if self.frame.is_fresh && self.frame.path.is_none() => match block {
                 0 => self.frame.path = Some(FramePath { sum: 0, first_stretch: self.stretch, reached: Vec::new(), blocks: 0 }),
-                _ => self.lose(&Connection::None),
+                _ => self.lose_path(&Connection::None),
             },
             None => {}
             Some((before, _)) => {
                 let connection = self.flow.connect(before, Some(block));
-                self.follow(&connection);
+                self.follow_connection(&connection);
             }
         }
         self.frame.is_fresh = false;
@@ -74,11 +74,11 @@ impl FrameUpdate<'_> {
         if let Some(path) = &mut self.frame.path {
             path.blocks += 1;
         }
-        self.reach(block, false);
-        self.end(block, false);
+        self.note_reached_call(block, false);
+        self.end_within_block(block, false);
     }
 
-    fn lose(&mut self, connection: &Connection) {
+    fn lose_path(&mut self, connection: &Connection) {
         *self.tally.uncertain.entry((self.frame.image, self.frame.function)).or_default() += 1;
         match connection {
             Connection::Ambiguous => self.tally.losses.ambiguous += 1,
@@ -88,14 +88,14 @@ impl FrameUpdate<'_> {
         self.frame.is_done = false;
     }
 
-    fn follow(&mut self, connection: &Connection) {
+    fn follow_connection(&mut self, connection: &Connection) {
         match connection {
             Connection::Unique(edges) => self.advance(edges),
             Connection::Inferred(edges) => {
                 self.tally.losses.inferred += 1;
                 self.advance(edges);
             }
-            Connection::Ambiguous | Connection::None => self.lose(connection),
+            Connection::Ambiguous | Connection::None => self.lose_path(connection),
         }
     }
 
@@ -108,26 +108,26 @@ impl FrameUpdate<'_> {
                     }
                 }
                 NumberStep::End(value) => {
-                    self.finish(value);
+                    self.finish_path(value);
                     self.frame.is_done = true;
                 }
                 NumberStep::Cut(leave, enter) => {
-                    self.finish(leave);
+                    self.finish_path(leave);
                     let first_stretch = self.frame.last_block.map_or(self.stretch, |(_, stretch)| stretch);
                     self.frame.path = Some(FramePath { sum: enter, first_stretch, reached: Vec::new(), blocks: 0 });
                 }
-                NumberStep::Dead => self.lose(&Connection::None),
+                NumberStep::Dead => self.lose_path(&Connection::None),
             }
         }
     }
 
     /// Ends the path, which is counted if its start was seen.
-    fn finish(&mut self, value: i64) {
+    fn finish_path(&mut self, value: i64) {
         let Some(path) = self.frame.path.take() else {
             self.frame.cut_off(self.tally);
             return;
         };
-        let weight = weight(self.window, self.stretch, path.first_stretch);
+        let weight = observation_weight(self.window, self.stretch, path.first_stretch);
         let key = |id: i64| (self.frame.image, self.frame.function, id);
         self.tally.count(key(path.sum.wrapping_add(value)), weight);
         path.reached.iter().for_each(|id| self.tally.count(key(*id), weight));
@@ -135,21 +135,21 @@ impl FrameUpdate<'_> {
         self.tally.losses.blocks_counted += path.blocks;
     }
 
-    /// Handles a call that may not return.
-    pub fn reach(&mut self, block: u32, marked: bool) {
+    /// Notes the path that ends at a call in `block`, if that call may not return.
+    pub fn note_reached_call(&mut self, block: u32, marked: bool) {
         if let (Some(value), Some(path)) = (self.flow.reach(block, marked), &mut self.frame.path) {
             path.reached.push(path.sum.wrapping_add(value));
         }
     }
 
-    /// Handles a path that ends within its block.
-    pub fn end(&mut self, block: u32, marked: bool) {
+    /// Ends the current path if paths may end within `block`.
+    pub fn end_within_block(&mut self, block: u32, marked: bool) {
         if let Some(edge) = self.flow.end(block, marked).filter(|_| !self.frame.is_done) {
             self.advance(&[edge]);
         }
     }
 
-    pub fn leave(&mut self, by_condition: bool) {
+    pub fn leave_function(&mut self, by_condition: bool) {
         let Some((block, _)) = self.frame.last_block.filter(|_| !self.frame.is_done) else {
             self.frame.cut_off(self.tally);
             return;
@@ -158,13 +158,13 @@ impl FrameUpdate<'_> {
             true => self.flow.connect_folded(block),
             false => self.flow.connect(block, None),
         };
-        self.follow(&connection);
+        self.follow_connection(&connection);
     }
 }
 
 /// Returns the number of executions that one observation of a path represents. The path spans the records from the one before its first
 /// stretch to the one after its last.
-pub fn weight(window: Option<u64>, stretch: u64, first_stretch: u64) -> f64 {
+pub fn observation_weight(window: Option<u64>, stretch: u64, first_stretch: u64) -> f64 {
     let Some(window) = window else { return 1.0 };
     let spanned = stretch.saturating_sub(first_stretch) + 2;
     let positions = (window + 1).saturating_sub(spanned).max(1);

@@ -22,25 +22,25 @@ use trodden_profile::{BranchSampling, ImageProfile, ObservedBranches, Profile, R
 use trodden_unit::UnitCache;
 use walk::{AddressPlace, ImportState, ThreadWalk};
 
-/// Why branches yield no profile.
+/// Error of [`import`].
 #[derive(Debug, thiserror::Error)]
 pub enum ImportError {
-    /// The text cannot be read.
+    /// The output of `perf script` cannot be read.
     #[error("cannot read {path}: {source}")]
     Read {
-        /// The text's path.
+        /// The path of the output.
         path: PathBuf,
         /// The system's error.
         source: io::Error,
     },
-    /// A line of the text is malformed.
+    /// A line of the output is malformed.
     #[error("{path}: line {line}: {what}")]
     Text {
-        /// The text's path.
+        /// The path of the output.
         path: PathBuf,
         /// Line number, starting at 1.
         line: u64,
-        /// What is wrong with it.
+        /// What is wrong with the line.
         what: String,
     },
     /// A program cannot be read, or has no block addresses.
@@ -48,12 +48,12 @@ pub enum ImportError {
     Binary(#[from] BinaryError),
 }
 
-/// A profile from branches, with notes.
+/// A profile computed from recorded branches, and the functions for which it is incomplete.
 #[derive(Debug)]
 pub struct BranchImport {
-    /// The profile; its `sampling` is set.
+    /// The profile. Its `sampling` field is set.
     pub profile: Profile,
-    /// Functions without known addresses, each with the reason.
+    /// Functions whose block addresses are unknown, each with the reason.
     pub functions_without_addresses: Vec<String>,
     /// Functions with block sequences that their graphs forbid or that fit several paths, each with the number of such sequences.
     pub uncertain: Vec<(String, u64)>,
@@ -137,13 +137,13 @@ impl BranchReader<'_> {
                 if *self.source.get_or_insert(SamplingSource::BranchRecords) != SamplingSource::BranchRecords {
                     return Ok(Err("a branch stack follows branches of a trace. Print them to separate files".into()));
                 }
-                self.window(thread, &records)?;
+                self.handle_window(thread, &records)?;
             }
             ScriptLine::Branch(thread, record) => {
                 if *self.source.get_or_insert(SamplingSource::BranchTrace) != SamplingSource::BranchTrace {
                     return Ok(Err("a branch of a trace follows branch stacks. Print them to separate files".into()));
                 }
-                let (from, to) = self.places(thread, record);
+                let (from, to) = self.resolve_branch(thread, record);
                 if !self.walks.contains_key(&thread) {
                     self.counts.windows += 1;
                     self.counts.samples += 1;
@@ -154,26 +154,26 @@ impl BranchReader<'_> {
         Ok(Ok(()))
     }
 
-    fn window(&mut self, thread: ScriptThread, records: &[ScriptRecord]) -> Result<(), BinaryError> {
+    fn handle_window(&mut self, thread: ScriptThread, records: &[ScriptRecord]) -> Result<(), BinaryError> {
         self.counts.samples += 1;
         self.counts.windows += u64::from(!records.is_empty());
         let mut walk = ThreadWalk::new(Some(records.len() as u64));
         for &record in records {
-            let (from, to) = self.places(thread, record);
+            let (from, to) = self.resolve_branch(thread, record);
             walk.handle_branch(&mut self.state, from, to)?;
         }
         walk.cut_off(&mut self.state);
         Ok(())
     }
 
-    fn places(&mut self, thread: ScriptThread, record: ScriptRecord) -> (AddressPlace, AddressPlace) {
-        let (from, to) = (self.place(thread.process, record.from), self.place(thread.process, record.to));
+    fn resolve_branch(&mut self, thread: ScriptThread, record: ScriptRecord) -> (AddressPlace, AddressPlace) {
+        let (from, to) = (self.resolve_address(thread.process, record.from), self.resolve_address(thread.process, record.to));
         self.counts.records += 1;
         self.counts.in_programs += u64::from(matches!(from, AddressPlace::Code(..)) || matches!(to, AddressPlace::Code(..)));
         (from, to)
     }
 
-    fn place(&self, process: u32, address: Option<u64>) -> AddressPlace {
+    fn resolve_address(&self, process: u32, address: Option<u64>) -> AddressPlace {
         let Some(address) = address else { return AddressPlace::Outside };
         let images = self.state.images;
         let mut found = self.space.resolve(process, address);
@@ -190,7 +190,7 @@ impl BranchReader<'_> {
 }
 
 fn profile(images: Vec<ProbedImage>, tally: Tally, counts: ImportCounts, source: SamplingSource, run: Run) -> Profile {
-    let by_unit = by_unit(&images, tally.paths);
+    let by_unit = group_by_unit(&images, tally.paths);
     let estimate = |seen: &TallyPath| match source {
         SamplingSource::BranchTrace => seen.times,
         _ => (seen.weight.round() as u64).max(1),
@@ -213,7 +213,7 @@ fn profile(images: Vec<ProbedImage>, tally: Tally, counts: ImportCounts, source:
 }
 
 /// Groups path counts by image and unit, then by counter. Paths whose number is out of the function's range are dropped.
-pub(crate) fn by_unit<T>(
+pub(crate) fn group_by_unit<T>(
     images: &[ProbedImage],
     paths: impl IntoIterator<Item = ((usize, ProbedFunction, i64), T)>,
 ) -> BTreeMap<(usize, usize), BTreeMap<u64, T>> {

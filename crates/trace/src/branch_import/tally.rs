@@ -1,10 +1,10 @@
-//! Path counts during the import of branches.
+//! Counts the paths found while branches are imported.
 
 use std::collections::{BTreeMap, HashMap};
 use trodden_binary::ProbedFunction;
 use trodden_profile::Losses;
 
-/// Image, function and path number.
+/// Identifies a path by image, function and path number.
 pub type TallyPathKey = (usize, ProbedFunction, i64);
 
 #[derive(Clone, Copy, Debug, Default, PartialEq)]

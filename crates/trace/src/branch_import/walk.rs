@@ -8,7 +8,7 @@
 //! A path counts if its start and end were seen. A window of `w` records can contain a path that spans `n` records at `w - n + 1`
 //! positions, so that long paths are seen less often than short ones. To correct this, each path counts `w / (w - n + 1)`.
 
-use super::frame::{BranchFrame, FramePath, FrameUpdate, weight};
+use super::frame::{BranchFrame, FramePath, FrameUpdate, observation_weight};
 use super::tally::Tally;
 use crate::probe_graphs::ProbeGraphs;
 use trodden_binary::instruction::{BranchInstruction, MAX_INSTRUCTION_LENGTH};
@@ -45,7 +45,7 @@ pub struct ThreadWalk {
     frames: Vec<BranchFrame>,
     position: ControlPosition,
     stretch: u64,
-    /// Number of records in the window; `None` for a trace.
+    /// Number of branch records per sample (window); `None` for a trace of all branches.
     window: Option<u64>,
 }
 
@@ -56,7 +56,7 @@ pub struct ImportState<'a> {
 }
 
 impl ThreadWalk {
-    /// Starts a walk through a window with this number of records, or through a trace.
+    /// Starts a walk through a sample with this number of records, or, with `None`, through a trace of all branches.
     pub fn new(window: Option<u64>) -> ThreadWalk {
         ThreadWalk { frames: Vec::new(), position: ControlPosition::Unknown, stretch: 0, window }
     }
@@ -69,7 +69,7 @@ impl ThreadWalk {
                 self.handle_stretch(state, image, unseen, last, jumped)?;
             }
             (ControlPosition::InFunction { image, range, address, unseen, jumped }, AddressPlace::Outside) => match to {
-                // An interrupt, after which control returns to the interrupted instruction.
+                // After an interrupt, control returns to the interrupted instruction.
                 AddressPlace::Code(i, r, back) if (i, r) == (image, range) && back >= address => {
                     if back > address {
                         self.handle_stretch(state, image, unseen, back - 1, jumped)?;
@@ -96,9 +96,9 @@ impl ThreadWalk {
                     let function = state.images[image].ranges[range].function;
                     self.frames.push(BranchFrame::unknown(image, function));
                 }
-                self.leave(state, (image, range, address), to)?;
+                self.handle_departure(state, (image, range, address), to)?;
             }
-            _ => self.arrive(state, to, false)?,
+            _ => self.handle_arrival(state, to, false)?,
         }
         self.stretch += 1;
         Ok(())
@@ -132,8 +132,8 @@ impl ThreadWalk {
         self.position = ControlPosition::Elsewhere;
     }
 
-    /// Handles a branch that leaves the current position of the function on top of the stack.
-    fn leave(
+    /// Handles a branch in the function on top of the stack, to another place in this function or to other code.
+    fn handle_departure(
         &mut self,
         state: &mut ImportState,
         (image, range, address): (usize, usize, u64),
@@ -151,12 +151,12 @@ impl ThreadWalk {
                     AddressPlace::Code(i, r, target) if state.images[i].ranges[r].start == target => {
                         self.enter_function(state, i, r, target)
                     }
-                    _ => self.arrive(state, to, false)?,
+                    _ => self.handle_arrival(state, to, false)?,
                 }
             }
             Some(BranchInstruction::Return) => {
                 self.finish_top_frame(state, false)?;
-                self.arrive(state, to, true)?;
+                self.handle_arrival(state, to, true)?;
             }
             _ => {
                 let own = state.images[image].ranges[range].function;
@@ -166,7 +166,7 @@ impl ThreadWalk {
                     }
                     _ => {
                         self.finish_top_frame(state, matches!(kind, Some(BranchInstruction::Conditional(_))))?;
-                        self.arrive(state, to, false)?;
+                        self.handle_arrival(state, to, false)?;
                     }
                 }
             }
@@ -181,7 +181,7 @@ impl ThreadWalk {
     }
 
     /// Handles the arrival of control from other code.
-    fn arrive(&mut self, state: &mut ImportState, to: AddressPlace, returned: bool) -> Result<(), BinaryError> {
+    fn handle_arrival(&mut self, state: &mut ImportState, to: AddressPlace, returned: bool) -> Result<(), BinaryError> {
         let AddressPlace::Code(image, range, address) = to else {
             self.position = ControlPosition::Elsewhere;
             return Ok(());
@@ -204,7 +204,7 @@ impl ThreadWalk {
         let mut landing = None;
         for at in (0..self.frames.len()).rev().filter(|_| !returned) {
             let Some((block, _)) = self.frames[at].last_block.filter(|_| is_own(&self.frames[at])) else { continue };
-            let flow = state.graphs.of((image, function))?;
+            let flow = state.graphs.graph_of((image, function))?;
             let is_connected = |n| matches!(flow.connect(block, Some(n)), Connection::Unique(_) | Connection::Inferred(_));
             let fits = next.is_some_and(is_connected) || flow.continuation_of_second_return(next).is_some();
             if fits {
@@ -216,7 +216,7 @@ impl ThreadWalk {
         match landing {
             Some(at) => {
                 self.unwind_to(state, at);
-                self.restart(state, next)?;
+                self.restart_path(state, next)?;
             }
             None => {
                 self.cut_off(state);
@@ -237,10 +237,10 @@ impl ThreadWalk {
     }
 
     /// If control has arrived after a call that returns twice, the current path ends and a new one begins.
-    fn restart(&mut self, state: &mut ImportState, next: Option<u32>) -> Result<(), BinaryError> {
+    fn restart_path(&mut self, state: &mut ImportState, next: Option<u32>) -> Result<(), BinaryError> {
         let top = self.frames.last().expect("control landed in it");
         let (image, function) = (top.image, top.function);
-        let flow = state.graphs.of((image, function))?;
+        let flow = state.graphs.graph_of((image, function))?;
         let Some((block, sum)) = flow.continuation_of_second_return(next).and_then(|block| Some((block, flow.restart_number(block)?)))
         else {
             return Ok(());
@@ -272,7 +272,7 @@ impl ThreadWalk {
         let here = probes.iter().take_while(|m| m.address == address && m.probe.event == ProbeEvent::Begin).count();
         let Some(top) = self.frames.last().filter(|_| here > 1) else { return Ok(0) };
         let Some((block, _)) = top.last_block else { return Ok(if top.is_fresh { 0 } else { here - 1 }) };
-        let flow = state.graphs.of((top.image, top.function))?;
+        let flow = state.graphs.graph_of((top.image, top.function))?;
         let fits = |at: &usize| matches!(flow.connect(block, Some(probes[*at].probe.block)), Connection::Unique(_));
         let fitting: Vec<usize> = (0..here).filter(fits).collect();
         match fitting[..] {
@@ -292,12 +292,12 @@ impl ThreadWalk {
             self.frames.push(BranchFrame { is_fresh: true, ..BranchFrame::unknown(image, function) });
         }
         let top = self.frames.last_mut().expect("control is in it");
-        let flow = state.graphs.of((top.image, top.function))?;
+        let flow = state.graphs.graph_of((top.image, top.function))?;
         let mut update = FrameUpdate { frame: top, flow, tally: &mut state.tally, stretch, window };
         match at.probe.event {
             ProbeEvent::Begin => update.enter_block(block),
-            ProbeEvent::Reach => update.reach(block, true),
-            ProbeEvent::End => update.end(block, true),
+            ProbeEvent::Reach => update.note_reached_call(block, true),
+            ProbeEvent::End => update.end_within_block(block, true),
         }
         Ok(())
     }
@@ -306,15 +306,15 @@ impl ThreadWalk {
     fn finish_top_frame(&mut self, state: &mut ImportState, by_condition: bool) -> Result<(), BinaryError> {
         let (stretch, window) = (self.stretch, self.window);
         let Some(mut frame) = self.frames.pop() else { return Ok(()) };
-        let flow = state.graphs.of((frame.image, frame.function))?;
-        FrameUpdate { frame: &mut frame, flow, tally: &mut state.tally, stretch, window }.leave(by_condition);
+        let flow = state.graphs.graph_of((frame.image, frame.function))?;
+        FrameUpdate { frame: &mut frame, flow, tally: &mut state.tally, stretch, window }.leave_function(by_condition);
         Ok(())
     }
 
     fn leave_unfinished(&self, state: &mut ImportState, mut frame: BranchFrame) {
         match frame.path.take() {
             Some(path) => {
-                let weight = weight(self.window, self.stretch, path.first_stretch);
+                let weight = observation_weight(self.window, self.stretch, path.first_stretch);
                 path.reached.iter().for_each(|id| state.tally.count((frame.image, frame.function, *id), weight));
             }
             None => frame.cut_off(&mut state.tally),

@@ -1,5 +1,5 @@
-//! Handles system calls of recorded threads: answers them from a first run or compares them with that run, and notices changed mappings and
-//! new tasks.
+//! Handles system calls of recorded threads: takes their results from an earlier run or compares them with that run, and notices changed
+//! mappings and new tasks (threads and processes).
 
 use super::Following;
 use crate::CollectError;
@@ -61,7 +61,7 @@ impl Following<'_, '_> {
                 ptrace::set_registers(thread, &Registers { orig_rax: u64::MAX, ..ptrace::registers(thread)? })?;
             }
             CallEntry::Run => {}
-            // The filter must see skipped calls as well. So the call is made, and its result replaced.
+            // The program's system call filter must see this call, too, so it is made, and its result is replaced afterwards.
             CallEntry::Skip if self.subject.session.is_filtered() => {}
             CallEntry::RunWith([rdi, rsi]) => {
                 self.tasks.get_mut(&thread).expect("the thread is known").original_arguments = Some([arguments[0], arguments[1]]);

@@ -1,28 +1,29 @@
-//! System calls that pass on guarded code, such as write(2): they get a copy of the code's original bytes.
+//! System calls whose input is guarded code (code in which patches are hidden), such as a write(2) from a code address. They get a copy of
+//! the code's original bytes.
 
 use super::Following;
-use super::own_code::parts;
+use super::own_code::vector_buffers;
 use crate::CollectError;
-use crate::code_guard::PAGE;
+use crate::code_guard::PAGE_SIZE;
 use crate::memory::{Memory, pages};
 use crate::ptrace::{self, Registers, Tid};
 use crate::subject::AREA_SIZE;
 use std::ops::Range;
 
-/// Maximum number of bytes of code that one system call may pass on. A larger input ends the guard.
-const MAX_INPUT: u64 = 8 << 20;
-const MIN_BUFFER: u64 = 1 << 16;
+/// Maximum size in bytes of the input that is copied for one system call. A larger input ends the guard.
+const MAX_INPUT_SIZE: u64 = 8 << 20;
+const MIN_BUFFER_SIZE: u64 = 1 << 16;
 /// Size of the kernel's `struct msghdr`.
-const MESSAGE_SIZE: u64 = 56;
+const MSGHDR_SIZE: u64 = 56;
 
-/// Buffers in the subject for copies of code that system calls pass on.
+/// Buffers in the traced program for copies of code that is the input of system calls.
 #[derive(Default)]
 pub struct InputBuffers {
     /// The range of each buffer, and the thread that uses it.
     all: Vec<(Range<u64>, Option<Tid>)>,
 }
 
-/// The program's own second argument of a system call whose second argument was replaced.
+/// The original second argument of a system call whose second argument was replaced.
 pub struct RedirectedCall {
     rsi: u64,
 }
@@ -46,9 +47,9 @@ impl Following<'_, '_> {
     /// Maps a buffer of at least this size.
     pub(super) fn add_input_buffer(&mut self, thread: Tid, size: u64) -> Result<(), CollectError> {
         const MAX_TRIES: u64 = 8;
-        let size = size.max(MIN_BUFFER).next_power_of_two();
+        let size = size.max(MIN_BUFFER_SIZE).next_power_of_two();
         let flags = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED_NOREPLACE) as u64;
-        // After the area, or after the last buffer there.
+        // Place the buffer after the collector's area, or after the last buffer there.
         let mut place = self.buffers.all.iter().map(|buffer| buffer.0.end).max().unwrap_or(self.subject.area + AREA_SIZE);
         for _ in 0..MAX_TRIES {
             let arguments = [place, size, libc::PROT_READ as u64, flags, u64::MAX, 0];
@@ -64,13 +65,13 @@ impl Following<'_, '_> {
         })
     }
 
-    /// Handles the start of a system call that passes on guarded code: replaces its input by a copy of the original bytes, and returns the
+    /// Handles the start of a system call whose input is guarded code: replaces the input by a copy of the original bytes, and returns the
     /// new arguments.
     pub(super) fn redirect_input(&mut self, thread: Tid, input: CodeInput, arguments: [u64; 6]) -> Result<[u64; 6], CollectError> {
         let Some(buffer) = self.buffers.acquire(thread, input.size()) else { return Ok(arguments) };
         let (memory, session) = (&self.subject.memory, &self.subject.session);
         let vector_size = if input.is_vector { 16 * input.parts.len() as u64 } else { 0 };
-        let message_size = input.message.map_or(0, |_| MESSAGE_SIZE);
+        let message_size = input.message.map_or(0, |_| MSGHDR_SIZE);
         let (mut vector, mut next) = (Vec::new(), buffer + message_size + vector_size);
         let mut start = arguments[1];
         for part in &input.parts {
@@ -79,7 +80,7 @@ impl Following<'_, '_> {
                 let mut bytes = memory.read_some(part.start, part.length as usize);
                 session.hide_changes(part.start, &mut bytes);
                 // Direct I/O requires that buffers are aligned.
-                start = next.next_multiple_of(PAGE) + part.start % PAGE;
+                start = next.next_multiple_of(PAGE_SIZE) + part.start % PAGE_SIZE;
                 memory.write(start, &bytes)?;
                 next = start + part.length;
             }
@@ -90,8 +91,8 @@ impl Following<'_, '_> {
             start = buffer + message_size;
         }
         if let Some(message) = input.message {
-            let mut bytes = memory.read_some(message, MESSAGE_SIZE as usize);
-            bytes.resize(MESSAGE_SIZE as usize, 0);
+            let mut bytes = memory.read_some(message, MSGHDR_SIZE as usize);
+            bytes.resize(MSGHDR_SIZE as usize, 0);
             bytes[16..24].copy_from_slice(&(buffer + message_size).to_le_bytes());
             memory.write(buffer, &bytes)?;
             start = buffer;
@@ -118,7 +119,7 @@ impl Following<'_, '_> {
             InputPart { start, length, is_guarded: length > 0 && (guard.overlaps(&range) || is_lifted(&range)) }
         };
         let vector = |vector: u64, count: u64| -> Option<Vec<InputPart>> {
-            let parts: Vec<InputPart> = parts(memory, vector, count).map(part).collect();
+            let parts: Vec<InputPart> = vector_buffers(memory, vector, count).map(part).collect();
             // If part of the vector cannot be read, the call fails anyway.
             (parts.len() as u64 == count).then_some(parts)
         };
@@ -139,10 +140,10 @@ impl Following<'_, '_> {
 }
 
 impl CodeInput {
-    /// Returns the size of the buffer that a copy needs.
+    /// Returns the size of the buffer that a copy of the input needs.
     pub(super) fn size(&self) -> u64 {
-        let sizes = self.guarded_parts().map(|part| part.length.saturating_add(2 * PAGE));
-        sizes.fold(16 * self.parts.len() as u64 + MESSAGE_SIZE, u64::saturating_add)
+        let sizes = self.guarded_parts().map(|part| part.length.saturating_add(2 * PAGE_SIZE));
+        sizes.fold(16 * self.parts.len() as u64 + MSGHDR_SIZE, u64::saturating_add)
     }
 
     fn guarded_parts(&self) -> impl Iterator<Item = &InputPart> {
@@ -152,7 +153,7 @@ impl CodeInput {
     /// Returns true if a copy can replace the input. A call whose input is partly unmapped ends early, which a copy would hide.
     pub(super) fn can_be_copied(&self, memory: &Memory) -> bool {
         let is_mapped = |part: &InputPart| memory.read(part.start.saturating_add(part.length - 1), &mut [0]).is_ok();
-        self.size() <= MAX_INPUT && self.guarded_parts().all(is_mapped)
+        self.size() <= MAX_INPUT_SIZE && self.guarded_parts().all(is_mapped)
     }
 }
 

@@ -1,4 +1,4 @@
-//! The end of a collection while the subject keeps running: its threads are stopped wherever they are, all changes are undone, and the
+//! The end of a collection while the program keeps running: its threads are stopped wherever they are, all changes are undone, and the
 //! threads are detached.
 
 use super::{Following, unless_killed};
@@ -13,7 +13,7 @@ use std::collections::{HashMap, HashSet};
 const MAX_STEPS: usize = 16;
 
 impl Following<'_, '_> {
-    /// Ends the collection if that is possible now: stops all threads, undoes all changes and detaches. Returns false if the subject must
+    /// Ends the collection if that is possible now: stops all threads, undoes all changes and detaches. Returns false if the program must
     /// still be followed, because a `vfork` is under way or because the ends of killed threads are still to be reported.
     pub(super) fn detach_all(&mut self) -> Result<bool, CollectError> {
         // A parent in `vfork` cannot be stopped until the child has executed a different program.
@@ -46,7 +46,8 @@ impl Following<'_, '_> {
                 is_free = true;
             }
         }
-        // If one thread continues, so does the process, and the end of its first thread may be far away.
+        // If any thread was detached, the process goes on, so do not wait for the killed threads: the end of the first thread is reported
+        // last.
         Ok(is_free || self.tasks.is_empty())
     }
 
@@ -56,7 +57,7 @@ impl Following<'_, '_> {
             PtraceStop::Signal(libc::SIGSEGV) if self.emulate_time_stamp(thread)? => Ok(0),
             PtraceStop::Signal(libc::SIGTRAP) if self.has_failed_stop(thread) => {
                 let at = ptrace::instruction_pointer(thread)?;
-                // The thread had been moved to a slot or copy already.
+                // If the thread is in a slot or copy already, the hit was handled.
                 let is_ours = self.watch.slot_progress(at).is_some() || self.watch.is_copy(at);
                 if is_ours { Ok(0) } else { self.watch.undo_hit(thread, libc::SIGTRAP) }
             }
@@ -162,7 +163,7 @@ impl Following<'_, '_> {
         Ok(())
     }
 
-    /// Undoes all changes to the subject, whose threads are stopped, and notes what cannot be undone.
+    /// Undoes all changes to the traced program, whose threads are stopped, and notes what cannot be undone.
     fn undo_changes(&mut self, stopped: &[(Tid, i32)]) {
         let is_gone = self.is_image_gone || self.followed.status.is_some();
         let is_unrecorded = |thread: &Tid| is_gone || self.tasks.get(thread).is_none_or(|task| task.role == Role::Unrecorded);

@@ -1,4 +1,4 @@
-//! Follows a subject in a loop that waits for stops of its threads, records hits, and resumes the threads.
+//! Follows a traced program in a loop that waits for stops of its threads, records hits, and resumes the threads.
 //!
 //! One thread follows one process with all its threads. It acts on stops as follows:
 //!
@@ -56,11 +56,11 @@ pub enum FollowEnding {
     Killed(i32),
     /// The process executed a different program.
     Executed,
-    /// The collection was ended by a limit or on request, and the subject continued.
+    /// The collection was ended by a limit or on request, and the program continued.
     Detached,
 }
 
-/// The outcome of following a subject.
+/// The outcome of following a traced program.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Followed {
     /// How the trace ended.
@@ -69,7 +69,7 @@ pub struct Followed {
     pub status: Option<i32>,
     /// Number of threads that were recorded.
     pub threads: u32,
-    /// Number of processes that the subject created and that were not traced.
+    /// Number of child processes that were not traced.
     pub untraced_children: u32,
     /// Number of processes that were passed on to be traced by other runs, each time they executed a different program.
     #[serde(default)]
@@ -112,11 +112,11 @@ pub struct Followed {
     pub unrestored: Vec<String>,
 }
 
-/// Follows a subject until it ends or the collection is over, and then closes its session, also after errors, so that the subject
+/// Follows a traced program until it ends or the collection is over, and then closes its session, even after an error, so that the program
 /// continues. `stop` ends the collection on request. `note` receives messages for the user.
 ///
 /// # Errors
-/// The subject can no longer be followed, or hits cannot be stored.
+/// The program can no longer be followed, or hits cannot be stored.
 pub fn follow(
     subject: &TracedProcess,
     threads: &[Tid],
@@ -138,7 +138,7 @@ pub fn follow(
         match subject.session.next_event() {
             Ok(Some((thread, what))) => is_finished |= state.handle(thread, what) == SinkFlow::Stop,
             Ok(None) => break,
-            // `stop` may have been set.
+            // A signal has interrupted the wait, perhaps because `stop` was set.
             Err(e) if e.raw_os_error() == Some(libc::EINTR) => {}
             Err(e) => return Err(e.into()),
         }
@@ -159,7 +159,7 @@ pub fn follow(
 }
 
 impl Followed {
-    /// File addresses of code that was not watched to the end.
+    /// Returns the file addresses of code that was not watched to the end.
     pub fn released_code(&self) -> impl Iterator<Item = Range<u64>> {
         self.changed_code.iter().chain(&self.read_code).cloned()
     }
@@ -180,7 +180,7 @@ struct Following<'a, 'w> {
     sink: &'a mut dyn Sink,
     note: fn(&str),
     tasks: HashMap<Tid, Task>,
-    /// First stops of new tasks that arrived before the parent's event.
+    /// First stops of new tasks that were reported before the event of the parent that created them.
     early_stops: HashMap<Tid, PtraceStop>,
     /// Threads whose `vfork` child has not executed a different program yet.
     in_vfork: HashSet<Tid>,
@@ -190,7 +190,7 @@ struct Following<'a, 'w> {
     pending_limits: HashMap<Tid, (u64, AddressLimit)>,
     /// The effects on memory of system calls under way, by thread.
     pending_changes: HashMap<Tid, Vec<MemoryChange>>,
-    /// For each thread in `clone3`, the address of the flags and the program's own value.
+    /// For each thread in `clone3`, the address of the call's flags and the program's own value of them.
     pending_clone_flags: HashMap<Tid, (u64, u64)>,
     /// System calls that are skipped and made again later, by thread.
     deferred_calls: HashMap<Tid, (u64, DeferredCall)>,
@@ -275,11 +275,11 @@ impl Following<'_, '_> {
             let begun = begun.and_then(|()| session.restore_injected_trap(thread));
             if let Err(error) = begun.map(|()| SinkFlow::Continue).or_else(unless_killed) {
                 self.failure = Some(error);
-                // All threads are still stopped, and are detached in this state.
+                // All threads are still stopped, so they can be detached.
                 return;
             }
         }
-        // How to resume a thread is known only after all threads have been started.
+        // Resume the threads only now, because whether a thread is single-stepped depends on the others.
         for thread in threads {
             if let Err(error) = self.resume(*thread, 0) {
                 self.failure.get_or_insert(error);
@@ -287,7 +287,7 @@ impl Following<'_, '_> {
         }
     }
 
-    /// Handles an event. An error is kept until the subject has been detached.
+    /// Handles an event. An error is kept until the program has been detached.
     fn handle(&mut self, thread: Tid, what: PtraceStop) -> SinkFlow {
         match self.handle_stop(thread, what).or_else(unless_killed) {
             Ok(flow) => flow,
@@ -380,7 +380,7 @@ impl Following<'_, '_> {
                 false => FollowEnding::Exited(libc::WEXITSTATUS(status)),
             };
         }
-        // Unrecorded threads continue by themselves.
+        // The collection does not wait for the end of unrecorded threads.
         self.tasks.retain(|_, task| matches!(task.role, Role::Recorded(_)));
         Ok(())
     }
@@ -394,7 +394,7 @@ impl Following<'_, '_> {
         self.subject.session.listen(thread)
     }
 
-    /// Notes the position of a thread that is about to end. The thread's memory still exists.
+    /// Records the call stack of a thread that is about to end, while its memory still exists.
     fn handle_ending(&mut self, thread: Tid, role: Role) -> Result<(), CollectError> {
         self.tasks.entry(thread).and_modify(|task| task.is_ending = true);
         if let Role::Recorded(number) = role {

@@ -71,8 +71,8 @@ impl Following<'_, '_> {
         Ok(())
     }
 
-    /// Ends the guard of code that is about to be released. A system call was deferred until its guard had ended, so nothing is left to do
-    /// for it.
+    /// Ends the guard of code that is about to be released. For a system call (`is_in_call`) there is nothing to do, because it was
+    /// deferred until the guard had ended.
     fn unguard(&self, ranges: &[Range<u64>], thread: Tid, is_in_call: bool) -> Result<(), CollectError> {
         if is_in_call {
             return Ok(());
@@ -89,8 +89,8 @@ impl Following<'_, '_> {
         Ok(())
     }
 
-    /// Releases code and moves all threads out of it. `thread` is at its system call or can be stepped; `others` are stopped for these
-    /// events.
+    /// Releases code and moves all threads out of it. `thread` is at its system call (`is_in_call`) or can be stepped; `others` are the
+    /// other threads, each with the event for which it is stopped.
     fn release(&mut self, ranges: &[Range<u64>], others: &[(Tid, PtraceStop)], thread: Tid, is_in_call: bool) -> Result<(), CollectError> {
         for range in ranges {
             self.watch.release(self.subject, range, self.sink).map_err(CollectError::Store)?;
@@ -98,7 +98,7 @@ impl Following<'_, '_> {
         self.watch.move_out_of_released_code(thread, &|| Ok(!is_in_call && self.subject.step(thread)?.is_some()))?;
         for (other, what) in others {
             let information = if let PtraceStop::Signal(_) = what { ptrace::signal_information(*other).ok() } else { None };
-            // In other stops, the thread is in the middle of a system call.
+            // In other stops, the thread is in the middle of a system call, and cannot be stepped.
             let can_step = matches!(what, PtraceStop::Signal(_) | PtraceStop::Interrupted);
             let moved = self.watch.move_out_of_released_code(*other, &|| Ok(can_step && self.subject.step(*other)?.is_some()));
             moved.map(|()| SinkFlow::Continue).or_else(unless_killed)?;
@@ -129,7 +129,7 @@ impl Following<'_, '_> {
                     stopped.push((other, PtraceStop::Interrupted));
                 }
                 Ok(what) => stopped.push((other, what)),
-                // The thread has ended; its exit event is queued.
+                // The thread has ended, and its exit event is queued.
                 Err(e) if e.raw_os_error() == Some(libc::ESRCH) => {}
                 Err(e) => return Err(e.into()),
             }
@@ -158,31 +158,33 @@ impl Following<'_, '_> {
                 [memory(first, second, Replaced)].into_iter().chain(to.then(|| memory(fifth, third, Replaced))).collect()
             }
             libc::SYS_madvise if DISCARDS.contains(&third) => vec![memory(first, second, Written)],
-            // The size of the segment is unknown.
+            // The size of the shared memory segment is unknown, so assume the largest.
             libc::SYS_shmat if third & libc::SHM_REMAP as u64 != 0 => vec![memory(second, u64::MAX, Replaced)],
-            libc::SYS_write => self.in_memory_file(first, None).map(|at| memory(at, third, Written)).into_iter().collect(),
-            libc::SYS_pwrite64 => self.in_memory_file(first, Some(fourth)).map(|at| memory(at, third, Written)).into_iter().collect(),
+            libc::SYS_write => self.position_in_memory_file(first, None).map(|at| memory(at, third, Written)).into_iter().collect(),
+            libc::SYS_pwrite64 => {
+                self.position_in_memory_file(first, Some(fourth)).map(|at| memory(at, third, Written)).into_iter().collect()
+            }
             libc::SYS_writev | libc::SYS_pwritev | libc::SYS_pwritev2 => {
-                let at = self.in_memory_file(first, (call as i64 != libc::SYS_writev && fourth != u64::MAX).then_some(fourth));
-                let length = || parts(&self.subject.memory, second, third).map(|part| part.1).fold(0, u64::saturating_add);
+                let at = self.position_in_memory_file(first, (call as i64 != libc::SYS_writev && fourth != u64::MAX).then_some(fourth));
+                let length = || vector_buffers(&self.subject.memory, second, third).map(|part| part.1).fold(0, u64::saturating_add);
                 at.map(|at| memory(at, length(), Written)).into_iter().collect()
             }
             libc::SYS_process_vm_writev if first as Tid == self.subject.process || self.tasks.contains_key(&(first as Tid)) => {
-                parts(&self.subject.memory, fourth, fifth).map(|(start, length)| memory(start, length, Written)).collect()
+                vector_buffers(&self.subject.memory, fourth, fifth).map(|(start, length)| memory(start, length, Written)).collect()
             }
             _ => Vec::new(),
         }
     }
 
     /// If a descriptor is `/proc/self/mem`, returns the address of an access to it: `at`, or the descriptor's own position.
-    pub(super) fn in_memory_file(&self, descriptor: u64, at: Option<u64>) -> Option<u64> {
+    pub(super) fn position_in_memory_file(&self, descriptor: u64, at: Option<u64>) -> Option<u64> {
         let position = self.calls.shown.position_in_memory(self.subject.process, descriptor)?;
         Some(at.unwrap_or(position))
     }
 }
 
 /// Yields the address and length of each buffer in an I/O vector.
-pub(super) fn parts(memory: &Memory, vector: u64, count: u64) -> impl Iterator<Item = (u64, u64)> + use<> {
+pub(super) fn vector_buffers(memory: &Memory, vector: u64, count: u64) -> impl Iterator<Item = (u64, u64)> + use<> {
     let words = words(memory, vector, 2 * count.min(MAX_PARTS));
     (0..words.len() / 2).map(move |part| (words[2 * part], words[2 * part + 1]))
 }

@@ -8,9 +8,9 @@
 
 use super::Following;
 use super::copied_input::CodeInput;
-use super::own_code::{parts, words};
+use super::own_code::{vector_buffers, words};
 use crate::CollectError;
-use crate::code_guard::PAGE;
+use crate::code_guard::PAGE_SIZE;
 use crate::followed_thread::Role;
 use crate::hidden_patches::CodeFault;
 use crate::memory::pages;
@@ -19,11 +19,11 @@ use crate::sink::{SinkFlow, ThreadNumber};
 use std::ops::Range;
 
 /// Size of the kernel's `struct mmsghdr`.
-const MESSAGES_STEP: u64 = 64;
+const MMSGHDR_SIZE: u64 = 64;
 /// Maximum distance from the start of an argument to the guarded code that is part of it.
-const MAX_ARGUMENT: u64 = 1 << 16;
+const MAX_ARGUMENT_SIZE: u64 = 1 << 16;
 /// Number of words of an argument that are searched for addresses of code.
-const MAX_WORDS: u64 = 64;
+const MAX_SEARCHED_WORDS: u64 = 64;
 /// `prctl` that keeps memory from becoming executable.
 const PR_SET_MDWE: u64 = 65;
 
@@ -32,13 +32,13 @@ type CallBuffer = (u64, u64);
 
 /// What must be done before a deferred system call is made.
 pub enum DeferredCall {
-    /// The guard of these pages ends until the call has ended.
+    /// The guard of these pages is lifted until the call has ended.
     Lift(Range<u64>),
-    /// The guard of these pages ends.
+    /// The guard of these pages ends for good.
     Exclude(Range<u64>),
-    /// All of the guard ends for good.
+    /// The guard of all pages ends for good.
     End,
-    /// There must be a free buffer of this size.
+    /// There must be a free buffer of this size for the call's input.
     Room(u64),
 }
 
@@ -50,7 +50,8 @@ impl Following<'_, '_> {
             Ok(CodeFault::Foreign) if self.emulate_time_stamp(thread)? => {}
             Ok(CodeFault::Foreign) if session.is_emulated(thread)? => self.end_guard(thread)?,
             Ok(CodeFault::Foreign) if session.guard().key.is_some() && session.is_merged(thread, libc::SIGSEGV)? => {
-                // With the guard, the next fault would be merged as well.
+                // A pending SIGSEGV that the thread blocks has absorbed the guard's fault. As long as there is a guard, that can happen
+                // again.
                 self.end_guard(thread)?;
                 ptrace::send(thread, libc::SIGSEGV);
             }
@@ -58,7 +59,7 @@ impl Following<'_, '_> {
             Ok(CodeFault::Faults) => return self.handle_signal(thread, number, ptrace::signal_information(thread)?.si_signo),
             Ok(CodeFault::Allowed | CodeFault::Executed) => {
                 self.release_overused(thread)?;
-                self.open_data(thread)?;
+                self.stop_guarding_data_pages(thread)?;
             }
             Err(CollectError::System(error)) if error.raw_os_error() == Some(libc::ESRCH) => return Err(error.into()),
             Err(_) => self.end_guard(thread)?,
@@ -71,7 +72,7 @@ impl Following<'_, '_> {
         Ok(SinkFlow::Continue)
     }
 
-    /// Ends the guard for good. If that fails, the thread is still about to receive the same signal.
+    /// Ends the guard for good. If that fails, the thread still has the signal that it was about to receive.
     fn end_guard(&mut self, thread: Tid) -> Result<(), CollectError> {
         let information = ptrace::signal_information(thread);
         let ended = self.settle_children(thread).and_then(|()| self.subject.session.end_guard(thread));
@@ -82,19 +83,19 @@ impl Following<'_, '_> {
     }
 
     /// Stops guarding pages on which the program reads data.
-    fn open_data(&mut self, thread: Tid) -> Result<(), CollectError> {
+    fn stop_guarding_data_pages(&mut self, thread: Tid) -> Result<(), CollectError> {
         let session = self.subject.session.clone();
         let pages = session.guard_mut().take_data();
         if !pages.is_empty() {
             self.settle_children(thread)?;
         }
-        pages.into_iter().try_for_each(|page| session.open(thread, page))
+        pages.into_iter().try_for_each(|page| session.stop_guarding_page(thread, page))
     }
 
     /// Stops watching pages that the program alternately reads and executes.
     fn release_overused(&mut self, thread: Tid) -> Result<(), CollectError> {
         let overused = self.subject.session.guard_mut().take_overused();
-        let ranges: Vec<Range<u64>> = overused.iter().flat_map(|page| self.watch.watched_in(&(*page..page + PAGE), false)).collect();
+        let ranges: Vec<Range<u64>> = overused.iter().flat_map(|page| self.watch.watched_in(&(*page..page + PAGE_SIZE), false)).collect();
         if ranges.is_empty() {
             return Ok(());
         }
@@ -139,7 +140,7 @@ impl Following<'_, '_> {
         let is_unmapped = call as i64 == libc::SYS_munmap;
         let lifted = self.memory_changes(call, arguments).into_iter().find_map(|change| {
             // Patches in neighbouring pages may depend on those that are removed.
-            let around = |range: Range<u64>| pages(&(range.start.saturating_sub(PAGE)..range.end.saturating_add(PAGE)));
+            let around = |range: Range<u64>| pages(&(range.start.saturating_sub(PAGE_SIZE)..range.end.saturating_add(PAGE_SIZE)));
             let released = self.watch.watched_in(&change.pages, is_unmapped).into_iter().map(around);
             let all = released.chain([change.pages]).reduce(|all, range| all.start.min(range.start)..all.end.max(range.end));
             all.and_then(guarded)
@@ -181,16 +182,16 @@ impl Following<'_, '_> {
         let has_code = |message: Vec<u64>| {
             let [name, name_length, vector, count, control, control_length, ..] = message[..] else { return false };
             let own = [
-                (messages, MESSAGES_STEP * count),
+                (messages, MMSGHDR_SIZE * count),
                 (name, name_length & 0xffff_ffff),
                 (vector, 16 * count.min(1024)),
                 (control, control_length),
             ];
             own.into_iter()
-                .chain(parts(memory, vector, count))
+                .chain(vector_buffers(memory, vector, count))
                 .any(|(start, length)| guard.overlaps(&(start..start.saturating_add(length))))
         };
-        (0..count.min(MAX_MESSAGES)).any(|n| has_code(words(memory, messages.wrapping_add(MESSAGES_STEP * n), 7)))
+        (0..count.min(MAX_MESSAGES)).any(|n| has_code(words(memory, messages.wrapping_add(MMSGHDR_SIZE * n), 7)))
     }
 
     /// Handles the end of a skipped system call: makes the change that the call needs, and lets the thread repeat the call. Returns false
@@ -203,7 +204,7 @@ impl Following<'_, '_> {
             self.settle_children(thread)?;
         }
         match deferred {
-            DeferredCall::Lift(range) => self.lift(thread, &range)?,
+            DeferredCall::Lift(range) => self.lift_guard(thread, &range)?,
             DeferredCall::Exclude(range) => {
                 session.unguard(thread, &range)?;
                 session.guard_mut().exclude(range);
@@ -230,7 +231,7 @@ impl Following<'_, '_> {
         let call = ptrace::registers(thread)?;
         let arguments = [call.rdi, call.rsi, call.rdx, call.r10, call.r8, call.r9];
         let guarded = self.guarded_arguments(call.orig_rax, &arguments);
-        // Their arguments are arrays of pointers, of any length.
+        // The arguments of these calls are arrays of pointers, of any length, which are not searched.
         let executes = matches!(call.orig_rax as i64, libc::SYS_execve | libc::SYS_execveat);
         if guarded.is_empty() && !executes {
             return Ok(false);
@@ -238,21 +239,21 @@ impl Following<'_, '_> {
         repeat_call(thread, call.orig_rax)?;
         self.settle_children(thread)?;
         let in_code: Vec<u64> = guarded.into_iter().filter(|address| session.guard().code_at(*address).is_some()).collect();
-        if in_code.iter().all(|address| self.is_data(*address)) {
+        if in_code.iter().all(|address| self.is_unpatched(*address)) {
             in_code.into_iter().for_each(|address| session.guard_mut().note_data_call(address));
-            self.open_data(thread)?;
+            self.stop_guarding_data_pages(thread)?;
         } else {
-            // The call passes code on.
+            // The call passes on patched code.
             session.end_guard(thread)?;
         }
-        self.lift(thread, &(0..u64::MAX))?;
+        self.lift_guard(thread, &(0..u64::MAX))?;
         session.restore_injected_trap(thread)?;
         self.resume(thread, 0)?;
         Ok(true)
     }
 
     /// Ends the guard of pages until a thread's system call has ended. Meanwhile, other threads see the patches.
-    fn lift(&mut self, thread: Tid, range: &Range<u64>) -> Result<(), CollectError> {
+    fn lift_guard(&mut self, thread: Tid, range: &Range<u64>) -> Result<(), CollectError> {
         self.subject.session.unguard(thread, range)?;
         let others = self.tasks.iter().filter(|(other, task)| **other != thread && matches!(task.role, Role::Recorded(_)));
         self.subject.session.guard_mut().ends_early |= others.count() > 0;
@@ -261,7 +262,7 @@ impl Following<'_, '_> {
     }
 
     /// Returns true if an argument in guarded code contains no patches.
-    fn is_data(&self, address: u64) -> bool {
+    fn is_unpatched(&self, address: u64) -> bool {
         let end = address + (self.subject.memory.string(address).len() as u64).max(8);
         self.subject.session.code_changes().spans_in(&(address..end)).next().is_none()
     }
@@ -270,11 +271,11 @@ impl Following<'_, '_> {
     /// that the arguments' first words hold.
     fn guarded_arguments(&self, call: u64, arguments: &[u64; 6]) -> Vec<u64> {
         let (guard, memory) = (self.subject.session.guard(), &self.subject.memory);
-        let near = |address: u64| Some(address).filter(|at| guard.was_guarding(&(*at..at.saturating_add(MAX_ARGUMENT))));
+        let near = |address: u64| Some(address).filter(|at| guard.was_guarding(&(*at..at.saturating_add(MAX_ARGUMENT_SIZE))));
         // A call with output may have an effect before it fails, and must not be made again because of its output.
         let inputs: &[usize] = match call as i64 {
             libc::SYS_readv | libc::SYS_preadv | libc::SYS_preadv2 => &[1],
-            // Data has been copied.
+            // The buffers were replaced by copies already, so only the vector itself can be guarded.
             libc::SYS_writev | libc::SYS_pwritev | libc::SYS_pwritev2 | libc::SYS_sendmsg => &[1],
             libc::SYS_process_vm_writev => &[1, 3],
             libc::SYS_sendto => &[4],
@@ -308,7 +309,7 @@ impl Following<'_, '_> {
         if !direct.is_empty() {
             return direct;
         }
-        inputs.flat_map(|argument| words(memory, argument, MAX_WORDS)).filter(|word| guard.view(*word).is_some()).collect()
+        inputs.flat_map(|argument| words(memory, argument, MAX_SEARCHED_WORDS)).filter(|word| guard.view(*word).is_some()).collect()
     }
 
     /// Guards the code again after a system call for which the guard was lifted.
@@ -327,9 +328,9 @@ impl Following<'_, '_> {
         let Ok(length @ 1..) = u64::try_from(result) else { return Ok(()) };
         let memory = &self.subject.memory;
         let (descriptor, buffer, count) = (call.rdi, call.rsi, call.rdx);
-        // The position is now after the bytes that were read.
-        let before = || self.in_memory_file(descriptor, None).map(|at| at.wrapping_sub(length));
-        let at = |at| self.in_memory_file(descriptor, Some(at));
+        // The file position is now after the bytes that were read.
+        let before = || self.position_in_memory_file(descriptor, None).map(|at| at.wrapping_sub(length));
+        let at = |at| self.position_in_memory_file(descriptor, Some(at));
         let (from, to): (Vec<CallBuffer>, Vec<CallBuffer>) = match call.orig_rax as i64 {
             libc::SYS_read => (before().map(|at| (at, length)).into_iter().collect(), vec![(buffer, length)]),
             libc::SYS_pread64 => (at(call.r10).map(|at| (at, length)).into_iter().collect(), vec![(buffer, length)]),
@@ -337,14 +338,14 @@ impl Following<'_, '_> {
                 let uses_position = call.orig_rax as i64 == libc::SYS_readv || call.r10 == u64::MAX;
                 let from = if uses_position { before() } else { at(call.r10) };
                 let Some(from) = from else { return Ok(()) };
-                (vec![(from, length)], parts(memory, buffer, count).collect())
+                (vec![(from, length)], vector_buffers(memory, buffer, count).collect())
             }
             libc::SYS_process_vm_readv if descriptor as Tid == self.subject.process || self.tasks.contains_key(&(descriptor as Tid)) => {
-                (parts(memory, call.r10, call.r8).collect(), parts(memory, buffer, count).collect())
+                (vector_buffers(memory, call.r10, call.r8).collect(), vector_buffers(memory, buffer, count).collect())
             }
             _ => return Ok(()),
         };
-        for (from, to, length) in transfers(&from, &to, length) {
+        for (from, to, length) in split_transfer(&from, &to, length) {
             let mut bytes = memory.read_some(to, usize::try_from(length).unwrap_or(usize::MAX));
             if self.subject.session.code_changes().undo(from, &mut bytes) {
                 memory.write(to, &bytes)?;
@@ -371,7 +372,7 @@ fn repeat_call(thread: Tid, call: u64) -> Result<(), CollectError> {
 }
 
 /// Splits a transfer of `length` bytes between two lists of buffers into pieces (source, target, length), each within one buffer per list.
-fn transfers(from: &[CallBuffer], to: &[CallBuffer], length: u64) -> Vec<(u64, u64, u64)> {
+fn split_transfer(from: &[CallBuffer], to: &[CallBuffer], length: u64) -> Vec<(u64, u64, u64)> {
     let (mut from, mut to) = (from.iter().copied(), to.iter().copied());
     let (mut source, mut target, mut left) = ((0, 0), (0, 0), length);
     let mut all = Vec::new();
@@ -400,7 +401,7 @@ mod tests {
 
     #[test]
     fn transfers_are_divided_at_the_ends_of_buffers() {
-        assert_eq!(transfers(&[(10, 4), (50, 0), (20, 9)], &[(100, 6), (200, 9)], 11), [(10, 100, 4), (20, 104, 2), (22, 200, 5)]);
-        assert_eq!(transfers(&[(10, 4)], &[(100, 2)], 9), [(10, 100, 2)]);
+        assert_eq!(split_transfer(&[(10, 4), (50, 0), (20, 9)], &[(100, 6), (200, 9)], 11), [(10, 100, 4), (20, 104, 2), (22, 200, 5)]);
+        assert_eq!(split_transfer(&[(10, 4)], &[(100, 2)], 9), [(10, 100, 2)]);
     }
 }

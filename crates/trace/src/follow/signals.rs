@@ -1,4 +1,4 @@
-//! Signals of recorded threads: hits are recorded, other signals are delivered.
+//! Handles signals of recorded threads: records hits of sites (executions of watched addresses), and delivers all other signals.
 
 use super::Following;
 use crate::CollectError;
@@ -6,11 +6,11 @@ use crate::breakpoints::SlotProgress;
 use crate::followed_thread::Role;
 use crate::memory::Memory;
 use crate::ptrace::{self, Disposition, PtraceStop, Resume, TRAP_FLAG, Tid};
-use crate::single_step::{AT_HANDLER, SAVED_FLAGS, hide_trap_flag};
+use crate::single_step::{HANDLER_ENTRY_CODE, SAVED_FLAGS_OFFSET, hide_trap_flag};
 use crate::sink::{SinkFlow, ThreadNumber, Trap};
 
 /// Maximum number of code addresses at which signals are noted.
-const MAX_PLACES: usize = 4096;
+const MAX_SIGNAL_PLACES: usize = 4096;
 
 impl Following<'_, '_> {
     pub(super) fn handle_signal(&mut self, thread: Tid, number: ThreadNumber, signal: i32) -> Result<SinkFlow, CollectError> {
@@ -20,22 +20,23 @@ impl Following<'_, '_> {
                 Ok(flow)
             }
             Trap::Foreign if signal == libc::SIGTRAP && self.subject.session.is_merged(thread, signal)? => {
-                // It was unblocked by a trap that has been undone.
+                // The program blocks this signal; only a trap of the tracer's, which has been undone, has unblocked it. Make it pending
+                // again.
                 ptrace::send(thread, signal);
                 self.subject.session.restore_masks(thread, 0)?;
                 self.resume(thread, 0)?;
                 Ok(SinkFlow::Continue)
             }
             Trap::Foreign => {
-                self.before_delivery(thread, signal)?;
-                self.deliver(thread, signal)?;
+                self.prepare_delivery(thread, signal)?;
+                self.deliver_signal(thread, signal)?;
                 Ok(SinkFlow::Continue)
             }
         }
     }
 
     /// Prepares the delivery of a signal: a thread in a slot or copy is moved to the corresponding instruction of the image.
-    fn before_delivery(&mut self, thread: Tid, signal: i32) -> Result<(), CollectError> {
+    fn prepare_delivery(&mut self, thread: Tid, signal: i32) -> Result<(), CollectError> {
         let information = ptrace::signal_information(thread)?;
         self.subject.session.restore_action_for_delivery(thread, &information)?;
         let at = ptrace::instruction_pointer(thread)?;
@@ -69,7 +70,7 @@ impl Following<'_, '_> {
         if disposition == Disposition::Caught {
             let at = ptrace::instruction_pointer(thread)?;
             let places = if synchronous { &mut self.followed.faults } else { &mut self.followed.interruptions };
-            if self.followed.handled_signals.len() < MAX_PLACES && self.watch.is_code(at) {
+            if self.followed.handled_signals.len() < MAX_SIGNAL_PLACES && self.watch.is_code(at) {
                 let place = self.watch.in_file(at);
                 places.insert(place);
                 if let Some(Role::Recorded(number)) = self.tasks.get(&thread).map(|task| task.role) {
@@ -85,7 +86,7 @@ impl Following<'_, '_> {
     }
 
     /// Delivers a signal. If its handler runs, the thread first stops there, since the handler has a mask of its own.
-    fn deliver(&mut self, thread: Tid, signal: i32) -> Result<(), CollectError> {
+    fn deliver_signal(&mut self, thread: Tid, signal: i32) -> Result<(), CollectError> {
         let session = self.subject.session.clone();
         let is_caught = ptrace::disposition(thread, signal, true) == Disposition::Caught;
         if is_caught {
@@ -99,10 +100,10 @@ impl Following<'_, '_> {
         let had_flag = ptrace::registers(thread)?.eflags & TRAP_FLAG != 0;
         session.resume(thread, Resume::Step, signal)?;
         match session.wait_for(thread)? {
-            PtraceStop::Signal(libc::SIGTRAP) if ptrace::signal_code(thread)? == AT_HANDLER => {
+            PtraceStop::Signal(libc::SIGTRAP) if ptrace::signal_code(thread)? == HANDLER_ENTRY_CODE => {
                 session.note_mask(thread)?;
                 if !had_flag {
-                    hide_trap_flag(self.subject, ptrace::stack_pointer(thread)? + SAVED_FLAGS)?;
+                    hide_trap_flag(self.subject, ptrace::stack_pointer(thread)? + SAVED_FLAGS_OFFSET)?;
                 }
                 self.resume(thread, 0)
             }
@@ -113,8 +114,8 @@ impl Following<'_, '_> {
         }
     }
 
-    /// If the thread has stopped at `rdtsc` or `rdtscp`, emulates the instruction and returns true. Both trap when the recipe fixes the
-    /// time.
+    /// If the thread has stopped at `rdtsc` or `rdtscp`, emulates the instruction and returns true. Both instructions trap if the run has a
+    /// fixed clock.
     pub(super) fn emulate_time_stamp(&mut self, thread: Tid) -> Result<bool, CollectError> {
         if !self.subject.fixed_clock {
             return Ok(false);

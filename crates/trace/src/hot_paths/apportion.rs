@@ -14,7 +14,7 @@ pub fn apportion_within(number: u64, weights: &[f64], limits: &[u64]) -> Vec<u64
     }
     let exact = |at: usize| number as f64 * weights[at] / total;
     let mut parts: Vec<u64> = (0..weights.len()).map(|at| ((exact(at) + 1e-9) as u64).min(limits[at])).collect();
-    // Weights above 2^53 are not exact.
+    // Shares above 2^53 are inexact, and the parts must not add up to more than the number.
     let mut sum = 0_u64;
     parts.iter_mut().for_each(|part| {
         *part = (*part).min(number - sum);

@@ -1,4 +1,4 @@
-//! Estimates how often each fragment followed each other fragment.
+//! Estimates how often each fragment (a part of a hot path, within one function) followed each other fragment.
 //!
 //! The fragments that end at an address are the rows of a table, and the fragments that start there are its columns. Each row adds up to
 //! the count of its fragment, and so does each column. The cells are filled in proportion to these sums, which is exact for a single row or
@@ -70,8 +70,8 @@ impl Group {
         joins: &mut [Vec<Successor>],
     ) -> Result<(), ImportError> {
         let mut rows = self.rows(graphs, fragments, counts)?;
-        fit(&mut rows, counts);
-        let mut limits = limits(&rows, counts.len());
+        fit_flows(&mut rows, counts);
+        let mut limits = column_limits(&rows, counts.len());
         for row in rows {
             let flows: Vec<f64> = row.cells.iter().map(|cell| cell.flow).collect();
             let row_limits: Vec<u64> = row.cells.iter().map(|cell| limits[cell.column]).collect();
@@ -125,11 +125,11 @@ pub struct Cell {
     pub link: Link,
 }
 
-/// How control gets from a block to a fragment.
+/// The control flow from the end of a block to a fragment.
 #[derive(Clone)]
 pub struct Link {
     actions: Rc<[NumberAction]>,
-    /// True if no block on the way has code of its own.
+    /// True if the control flow passes through no block that has code of its own.
     is_certain: bool,
 }
 
@@ -147,7 +147,7 @@ fn link_between(graphs: &mut ProbeGraphs, from: &Fragment, block: u32, next: &Fr
         FirstProbe::NoProbe => return Ok(None),
     };
     let images = graphs.images;
-    let graph = graphs.of(from.function)?;
+    let graph = graphs.graph_of(from.function)?;
     let connection = graph.connect(block, Some(to));
     let is_indirect = from.exit == Exit::Indirect;
     Ok(match connection {
@@ -165,7 +165,7 @@ fn link_between(graphs: &mut ProbeGraphs, from: &Fragment, block: u32, next: &Fr
         }
         // Control did take this way, but the path's number is no longer known.
         Connection::Ambiguous if !is_indirect => Some(Link::certain(lost_path_actions(graph, block, to))),
-        // The block continues after a different one of the branches at its end.
+        // The fragments are parts of the same block, which ends in several branches.
         _ if to == block && !is_indirect => Some(Link::certain([])),
         _ => None,
     })
@@ -191,9 +191,9 @@ fn drop_uncertain(rows: &mut [Row], columns: usize) {
     }
 }
 
-/// Fits the flows to the rows' counts, and to the columns' counts scaled to the same total.
-pub fn fit(rows: &mut [Row], counts: &[u64]) {
-    let sums_before = sums(rows, counts.len());
+/// Scales the cells' flows until each row adds up to its count, and each column to its count in `counts`, scaled to the same total.
+pub fn fit_flows(rows: &mut [Row], counts: &[u64]) {
+    let sums_before = column_sums(rows, counts.len());
     let columns_total: u64 = counts.iter().zip(&sums_before).filter(|(_, sum)| **sum > 0.0).map(|(count, _)| count).sum();
     if columns_total == 0 {
         return;
@@ -202,7 +202,7 @@ pub fn fit(rows: &mut [Row], counts: &[u64]) {
     for pass in 0..MAX_PASSES {
         let mut is_changed = false;
         if pass > 0 {
-            let sums = sums(rows, counts.len());
+            let sums = column_sums(rows, counts.len());
             for cell in rows.iter_mut().flat_map(|row| &mut row.cells).filter(|cell| sums[cell.column] > 0.0) {
                 let factor = counts[cell.column] as f64 * share / sums[cell.column];
                 is_changed |= (factor - 1.0).abs() > 1e-9;
@@ -219,15 +219,15 @@ pub fn fit(rows: &mut [Row], counts: &[u64]) {
     }
 }
 
-fn sums(rows: &[Row], columns: usize) -> Vec<f64> {
+fn column_sums(rows: &[Row], columns: usize) -> Vec<f64> {
     let mut sums = vec![0.0; columns];
     rows.iter().flat_map(|row| &row.cells).for_each(|cell| sums[cell.column] += cell.flow);
     sums
 }
 
 /// Rounds the sums of columns to integers with the same total.
-fn limits(rows: &[Row], columns: usize) -> Vec<u64> {
-    apportion(rows.iter().map(|row| row.count).sum(), &sums(rows, columns))
+fn column_limits(rows: &[Row], columns: usize) -> Vec<u64> {
+    apportion(rows.iter().map(|row| row.count).sum(), &column_sums(rows, columns))
 }
 
 #[cfg(test)]
@@ -255,7 +255,7 @@ mod tests {
     #[test]
     fn column_with_one_source_gets_its_count_from_that_source() {
         let mut rows = [row(30, &[(0, true), (1, true), (2, true)]), row(20, &[(2, true)])];
-        fit(&mut rows, &[10, 15, 25]);
+        fit_flows(&mut rows, &[10, 15, 25]);
         let flows: Vec<u64> = rows.iter().flat_map(|row| &row.cells).map(|cell| cell.flow.round() as u64).collect();
         assert_eq!(flows, [10, 15, 5, 20]);
     }

@@ -1,5 +1,5 @@
-//! Splits a path of the detector into fragments, one for each function, and translates each into actions on the number of the unit's
-//! current path.
+//! Splits a path that the hot-path detector has found into fragments, one for each function, and translates each fragment into updates of
+//! the function's current path number.
 //!
 //! The probes along the code are the executed blocks; the function's graph says how the path's number changes between two blocks. A jump
 //! into another function is a tail call, after which a new fragment begins.
@@ -16,7 +16,7 @@ use trodden_unit::probes::ProbeEvent;
 /// The index of an image, and one of its functions.
 pub type FragmentFunction = (usize, ProbedFunction);
 
-/// An action on the number of the current path.
+/// An update of the number of the current path.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum NumberAction {
     /// A path begins with this number.
@@ -66,7 +66,7 @@ pub struct Fragment {
     pub function: FragmentFunction,
     pub start: FragmentStart,
     pub first: FirstProbe,
-    /// Its last block; `None` if it has no block.
+    /// The fragment's last block; `None` if it has no block.
     pub last: Option<u32>,
     pub actions: Vec<NumberAction>,
     pub exit: Exit,
@@ -77,7 +77,7 @@ pub struct Fragment {
 type FragmentPlace = (usize, usize, u64);
 
 /// Appends the fragments of a path to `found`.
-pub fn fragments(
+pub fn split_into_fragments(
     graphs: &mut ProbeGraphs,
     place: &impl Fn(u64) -> Option<FragmentPlace>,
     path: &HotPath,
@@ -94,11 +94,11 @@ pub fn fragments(
         let here = images[image].ranges[range];
         let (function, end) = ((image, here.function), address + (last - first));
         if current.as_ref().is_some_and(|f| f.function != function || number > 0 && address == here.start) {
-            leave(graphs, &mut current, found)?;
+            finish_at_function_exit(graphs, &mut current, found)?;
         }
         let is_entry = address == here.start;
         let builder = current.get_or_insert_with(|| FragmentBuilder::new(function, address, is_entry, path.count));
-        let graph = graphs.of(function)?;
+        let graph = graphs.graph_of(function)?;
         let probes: Vec<&PlacedProbe> = images[image].probes_between(address, end).iter().filter(|m| m.function == function.1).collect();
         for probe in probes.iter().skip(builder.skipped_blocks(graph, &probes, address, number > 0)) {
             builder.handle_probe(graph, probe, losses);
@@ -106,16 +106,16 @@ pub fn fragments(
         builder.last = end;
     }
     match path.exit {
-        HotPathExit::Returned => leave(graphs, &mut current, found)?,
+        HotPathExit::Returned => finish_at_function_exit(graphs, &mut current, found)?,
         HotPathExit::At(address) => match (place(address), &current) {
             (Some((image, range, at)), Some(f)) if (image, images[image].ranges[range].function) == f.function => {
                 // A jump to the function's start is a recursive tail call.
                 if at == images[image].ranges[range].start {
-                    leave(graphs, &mut current, found)?;
+                    finish_at_function_exit(graphs, &mut current, found)?;
                 }
                 finish(&mut current, found, Exit::At(at));
             }
-            _ => leave(graphs, &mut current, found)?,
+            _ => finish_at_function_exit(graphs, &mut current, found)?,
         },
         HotPathExit::Indirect => finish(&mut current, found, Exit::Indirect),
         HotPathExit::Unknown => finish(&mut current, found, Exit::End),
@@ -131,7 +131,11 @@ fn finish(current: &mut Option<FragmentBuilder>, found: &mut Vec<Fragment>, exit
 }
 
 /// Ends the current fragment with a return or tail call.
-fn leave(graphs: &mut ProbeGraphs, current: &mut Option<FragmentBuilder>, found: &mut Vec<Fragment>) -> Result<(), ImportError> {
+fn finish_at_function_exit(
+    graphs: &mut ProbeGraphs,
+    current: &mut Option<FragmentBuilder>,
+    found: &mut Vec<Fragment>,
+) -> Result<(), ImportError> {
     let Some(builder) = current else { return Ok(()) };
     let Some(block) = builder.at else {
         let exit = Exit::LeavesFunction(builder.last);
@@ -140,7 +144,7 @@ fn leave(graphs: &mut ProbeGraphs, current: &mut Option<FragmentBuilder>, found:
     };
     if !builder.is_done {
         let connection = connect_to_exit(graphs, builder.function, block, builder.last)?;
-        builder.advance(graphs.of(builder.function)?, &connection);
+        builder.advance(graphs.graph_of(builder.function)?, &connection);
     }
     finish(current, found, Exit::End);
     Ok(())
@@ -149,7 +153,7 @@ fn leave(graphs: &mut ProbeGraphs, current: &mut Option<FragmentBuilder>, found:
 /// Returns the connection of a block with the function's exit, for the exit through the instruction at `address`.
 pub fn connect_to_exit(graphs: &mut ProbeGraphs, function: FragmentFunction, block: u32, address: u64) -> Result<Connection, ImportError> {
     let by_condition = matches!(graphs.images[function.0].branch(address), Some(BranchInstruction::Conditional(_)));
-    let graph = graphs.of(function)?;
+    let graph = graphs.graph_of(function)?;
     Ok(if by_condition { graph.connect_folded(block) } else { graph.connect(block, None) })
 }
 
@@ -203,8 +207,8 @@ impl FragmentBuilder {
                     (self.first, self.at) = (FirstProbe::InsideBlock(block), Some(block));
                 }
                 match probe.probe.event {
-                    ProbeEvent::Reach => self.reach(graph, block, true),
-                    _ => self.end(graph, block, true),
+                    ProbeEvent::Reach => self.push_reached_call(graph, block, true),
+                    _ => self.push_end_within_block(graph, block, true),
                 }
             }
             ProbeEvent::Begin => {
@@ -228,8 +232,8 @@ impl FragmentBuilder {
                     self.first = FirstProbe::BlockStart(block);
                 }
                 self.at = Some(block);
-                self.reach(graph, block, false);
-                self.end(graph, block, false);
+                self.push_reached_call(graph, block, false);
+                self.push_end_within_block(graph, block, false);
             }
         }
     }
@@ -256,11 +260,11 @@ impl FragmentBuilder {
         }
     }
 
-    fn reach(&mut self, graph: &ProbeGraph, block: u32, is_marked: bool) {
+    fn push_reached_call(&mut self, graph: &ProbeGraph, block: u32, is_marked: bool) {
         self.actions.extend(graph.reach(block, is_marked).map(NumberAction::Reach));
     }
 
-    fn end(&mut self, graph: &ProbeGraph, block: u32, is_marked: bool) {
+    fn push_end_within_block(&mut self, graph: &ProbeGraph, block: u32, is_marked: bool) {
         if let Some(edge) = graph.end(block, is_marked).filter(|_| !self.is_done) {
             self.is_done |= push_action(graph, edge, &mut self.actions);
         }

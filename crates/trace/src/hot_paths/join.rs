@@ -1,4 +1,4 @@
-//! Joins fragments to paths.
+//! Joins fragments (parts of hot paths, each within one function) to complete paths.
 //!
 //! Paths that are incomplete at the end of a fragment continue in the fragments that follow it, in proportion to how often each of them
 //! follows. Paths with the same number are handled together, so the cost depends on the number of different paths at each fragment, not on
@@ -40,7 +40,7 @@ pub fn join(graphs: &mut ProbeGraphs, fragments: &[Fragment]) -> Result<Joined, 
     let between: u64 = joins.iter().flatten().map(|join| ends(&join.actions, join.count)).sum();
     let mut joiner = Joiner { fragments, joins, open_paths: BTreeMap::new(), joined: Joined::default() };
     joiner.start_paths();
-    joiner.process_all();
+    joiner.carry_open_paths();
     let mut joined = std::mem::take(&mut joiner.joined);
     joined.fragments = fragments.iter().map(|f| f.count).sum();
     let is_lost = |join: &&Successor| join.actions.contains(&NumberAction::Lose);
@@ -68,7 +68,7 @@ impl Joiner<'_> {
         let mut arrivals = vec![0_u64; self.fragments.len()];
         self.joins.iter().flatten().for_each(|join| arrivals[join.next] = arrivals[join.next].saturating_add(join.count));
         for (number, fragment) in self.fragments.iter().enumerate() {
-            if let Some(path) = self.start_along(fragment.function, &fragment.actions, fragment.count) {
+            if let Some(path) = self.start_paths_along(fragment.function, &fragment.actions, fragment.count) {
                 self.continue_paths(number, OpenPaths::from([(path, fragment.count)]));
             }
             for join in self.joins[number].clone().into_iter().filter(|join| has_begin(&join.actions)) {
@@ -79,7 +79,7 @@ impl Joiner<'_> {
                 } else {
                     (join.count as f64 * share).round() as u64
                 };
-                if let Some(path) = self.start_along(fragment.function, &join.actions, count) {
+                if let Some(path) = self.start_paths_along(fragment.function, &join.actions, count) {
                     self.enter_fragment(join.next, path, count);
                 }
             }
@@ -87,7 +87,7 @@ impl Joiner<'_> {
     }
 
     /// Carries the incomplete paths through the fragments, in topological order as far as there is one.
-    fn process_all(&mut self) {
+    fn carry_open_paths(&mut self) {
         let is_passed: Vec<bool> = self.fragments.iter().map(|f| keeps_open(&f.actions)).collect();
         let follow = |join: &&Successor| keeps_open(&join.actions) && is_passed[join.next];
         let mut before = vec![0_u32; self.fragments.len()];
@@ -126,7 +126,7 @@ impl Joiner<'_> {
             let weights: Vec<f64> = left.iter().map(|count| *count as f64).collect();
             for (at, part) in apportion_within(count, &weights, &left).into_iter().enumerate().filter(|(_, part)| *part > 0) {
                 left[at] -= part;
-                if let Some(path) = self.apply(self.fragments[number].function, &joins[at].actions, (sum, true), part) {
+                if let Some(path) = self.apply_actions(self.fragments[number].function, &joins[at].actions, (sum, true), part) {
                     self.enter_fragment(joins[at].next, path, part);
                 }
             }
@@ -135,36 +135,36 @@ impl Joiner<'_> {
 
     fn enter_fragment(&mut self, number: usize, path: OpenPath, count: u64) {
         let fragment = &self.fragments[number];
-        if let Some(path) = self.apply(fragment.function, &fragment.actions, path, count) {
+        if let Some(path) = self.apply_actions(fragment.function, &fragment.actions, path, count) {
             *self.open_paths.entry(number).or_default().entry(path).or_default() += count;
         }
     }
 
     /// Applies actions to an incomplete path, and returns the path if it is still incomplete. Paths that begin on the way are ignored.
-    fn apply(&mut self, function: FragmentFunction, actions: &[NumberAction], mut path: OpenPath, count: u64) -> Option<OpenPath> {
+    fn apply_actions(&mut self, function: FragmentFunction, actions: &[NumberAction], mut path: OpenPath, count: u64) -> Option<OpenPath> {
         for action in actions {
             if matches!(action, NumberAction::Begin(_)) {
                 return None;
             }
-            path = self.step(function, *action, path, count)?;
+            path = self.apply_action(function, *action, path, count)?;
         }
         Some(path)
     }
 
     /// Counts the paths that begin along `actions`, and returns the last one if it is incomplete at their end.
-    fn start_along(&mut self, function: FragmentFunction, actions: &[NumberAction], count: u64) -> Option<OpenPath> {
+    fn start_paths_along(&mut self, function: FragmentFunction, actions: &[NumberAction], count: u64) -> Option<OpenPath> {
         let mut path = None;
         for action in actions {
             path = match (action, path) {
                 (NumberAction::Begin(sum), _) => Some((*sum, false)),
-                (action, Some(path)) => self.step(function, *action, path, count),
+                (action, Some(path)) => self.apply_action(function, *action, path, count),
                 (_, None) => None,
             };
         }
         path
     }
 
-    fn step(&mut self, function: FragmentFunction, action: NumberAction, path: OpenPath, count: u64) -> Option<OpenPath> {
+    fn apply_action(&mut self, function: FragmentFunction, action: NumberAction, path: OpenPath, count: u64) -> Option<OpenPath> {
         let (sum, is_joined) = path;
         let mut add = |id: i64| *self.joined.paths.entry((function.0, function.1, id)).or_default() += count;
         match action {

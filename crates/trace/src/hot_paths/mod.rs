@@ -13,9 +13,9 @@ mod fragment;
 mod join;
 mod remainders;
 
-use crate::branch_import::{ImportError, by_unit, image_profiles};
+use crate::branch_import::{ImportError, group_by_unit, image_profiles};
 use crate::probe_graphs::ProbeGraphs;
-use fragment::{Fragment, fragments};
+use fragment::{Fragment, split_into_fragments};
 use join::{Joined, join};
 use remainders::place_remainders;
 use trodden_binary::{AddressSpace, MappedFile, ProbedImage};
@@ -30,16 +30,16 @@ pub enum HotPathExit {
     At(u64),
     /// The path ended at an indirect branch, so that only the next path shows where control continued.
     Indirect,
-    /// Its code is not completely known.
+    /// The path's code is not completely known.
     Unknown,
 }
 
-/// A path that the detector found, as code.
+/// A path that the detector found, as the addresses of its code.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HotPath {
     /// The straight runs of code, each as the addresses of the first and last instruction. All but the first were jumped to.
     pub runs: Vec<(u64, u64)>,
-    /// How it ended.
+    /// How the path ended.
     pub exit: HotPathExit,
     /// Number of executions.
     pub count: u64,
@@ -48,7 +48,7 @@ pub struct HotPath {
 /// The result of importing a detector's paths.
 #[derive(Debug)]
 pub struct HotPathImport {
-    /// The profile; its `sampling` is set.
+    /// The profile. Its `sampling` field is set.
     pub profile: Profile,
     /// Executions of paths that began and ended within one of the detector's paths.
     pub whole: u64,
@@ -82,7 +82,7 @@ pub fn import_hot_paths(
     let (mut elsewhere, mut losses) = (0, Losses::default());
     for path in paths {
         let before = found.len();
-        fragments(&mut graphs, &place, path, &mut losses, &mut found)?;
+        split_into_fragments(&mut graphs, &place, path, &mut losses, &mut found)?;
         elsewhere += if found.len() == before { path.count } else { 0 };
     }
     if found.is_empty() {
@@ -93,7 +93,7 @@ pub fn import_hot_paths(
     let found = place_remainders(&mut graphs, found)?;
     let joined = join(&mut graphs, &found)?;
     losses.ambiguous = losses.ambiguous.saturating_add(joined.ambiguous);
-    // A path that lacks only its middle is in both counts.
+    // A path whose start and end are known, but not its middle, is in both counts.
     losses.incomplete = joined.without_beginning.max(joined.without_end);
     let (without_beginning, without_end) = (joined.without_beginning, joined.without_end);
     let descriptors = paths.len() as u64;
@@ -103,7 +103,7 @@ pub fn import_hot_paths(
 }
 
 fn profile(images: &[ProbedImage], joined: Joined, losses: Losses, descriptors: u64, run: Run) -> Profile {
-    let by_unit = by_unit(images, joined.paths.into_iter().filter(|(_, count)| *count > 0));
+    let by_unit = group_by_unit(images, joined.paths.into_iter().filter(|(_, count)| *count > 0));
     let sampling = BranchSampling {
         source: SamplingSource::HotPaths,
         samples: descriptors,

@@ -1,11 +1,11 @@
 //! Assigns blocks to fragments in which no block starts.
 //!
-//! A backward branch that is not taken ends a path of the detector. What follows may be no more than the jump after it, or the remainder
-//! of a block that ends in an indirect jump. Such a remainder belongs to the block before it, and becomes one fragment for each block
-//! from which control arrived, with a share of its count.
+//! A backward branch that is not taken ends a path of the detector. What follows may be no more than the jump after it, or the remainder of
+//! a block that ends in an indirect jump. Such a remainder belongs to the block before it. It is replaced by one fragment for each block
+//! from which control arrived, and its count is divided among them.
 
 use super::apportion::apportion;
-use super::flows::{Cell, Link, Row, fit};
+use super::flows::{Cell, Link, Row, fit_flows};
 use super::fragment::{Exit, FirstProbe, Fragment, FragmentFunction, FragmentStart, actions_of, connect_to_exit};
 use crate::branch_import::ImportError;
 use crate::probe_graphs::ProbeGraphs;
@@ -15,24 +15,24 @@ use trodden_binary::{Connection, ProbeGraph};
 /// Maximum number of consecutive remainders, which are parts of one block.
 const MAX_REMAINDERS: usize = 16;
 
-/// How often control arrived at an address from each block.
+/// For each address in a function, how often control arrived there from each block.
 type Arrivals = HashMap<(FragmentFunction, u64), BTreeMap<u32, u64>>;
 
 /// Assigns a block to each fragment that has none. Fragments that no block precedes are dropped.
 pub fn place_remainders(graphs: &mut ProbeGraphs, found: Vec<Fragment>) -> Result<Vec<Fragment>, ImportError> {
     let (rests, mut fragments): (Vec<Fragment>, Vec<Fragment>) = found.into_iter().partition(|f| f.last.is_none());
     let mut placed: Vec<Fragment> = Vec::new();
-    // A remainder's shares are known only after the shares of the remainders before it.
+    // The counts of a remainder's fragments depend on those of the remainders before it.
     for _ in 0..MAX_REMAINDERS {
         let mut arrivals = arrivals(&fragments, &placed);
-        add_indirect(graphs, &fragments, &rests, &mut arrivals)?;
+        add_indirect_arrivals(graphs, &fragments, &rests, &mut arrivals)?;
         let mut next = Vec::new();
         for rest in rests.iter().filter(|rest| has_successor(rest)) {
             let FragmentStart::At(address) = rest.start else { continue };
             let Some(blocks) = arrivals.get(&(rest.function, address)) else { continue };
             let weights: Vec<f64> = blocks.values().map(|count| *count as f64).collect();
             for (block, count) in blocks.keys().zip(apportion(rest.count, &weights)).filter(|(_, count)| *count > 0) {
-                next.push(place_after(graphs, rest, *block, count)?);
+                next.push(place_in_block(graphs, rest, *block, count)?);
             }
         }
         let is_done = next == placed;
@@ -66,13 +66,18 @@ fn arrivals(fragments: &[Fragment], placed: &[Fragment]) -> Arrivals {
 }
 
 /// A block that starts at an address, or a remainder that starts there, identified by the address at which it continues.
-type Start = Result<u32, u64>;
+type StartKind = Result<u32, u64>;
 /// Number of starts in one function, by address and by the block or remainder that starts there.
-type StartCounts = BTreeMap<(u64, Start), u64>;
+type StartCounts = BTreeMap<(u64, StartKind), u64>;
 
 /// Adds the arrivals through indirect jumps: if an address has more starts than direct jumps account for, the other arrivals came from
 /// blocks that end in an indirect jump. The shares of these blocks are fitted to the counts of all targets of such jumps.
-fn add_indirect(graphs: &mut ProbeGraphs, fragments: &[Fragment], rests: &[Fragment], arrivals: &mut Arrivals) -> Result<(), ImportError> {
+fn add_indirect_arrivals(
+    graphs: &mut ProbeGraphs,
+    fragments: &[Fragment],
+    rests: &[Fragment],
+    arrivals: &mut Arrivals,
+) -> Result<(), ImportError> {
     let mut jumps: BTreeMap<FragmentFunction, BTreeMap<u32, u64>> = BTreeMap::new();
     let mut begin: BTreeMap<FragmentFunction, StartCounts> = BTreeMap::new();
     for fragment in fragments.iter().chain(rests) {
@@ -93,9 +98,9 @@ fn add_indirect(graphs: &mut ProbeGraphs, fragments: &[Fragment], rests: &[Fragm
         if let (Some(jumps), Some(begin)) = (jumps.get(&function), begin.get(&function)) {
             let left = unexplained_starts(function, begin, arrivals);
             let counts: Vec<u64> = left.values().copied().collect();
-            let mut rows = rows(graphs.of(function)?, jumps, begin, &left);
-            fit(&mut rows, &counts);
-            let columns: Vec<&(u64, Start)> = left.keys().collect();
+            let mut rows = indirect_jump_rows(graphs.graph_of(function)?, jumps, begin, &left);
+            fit_flows(&mut rows, &counts);
+            let columns: Vec<&(u64, StartKind)> = left.keys().collect();
             for (row, cell) in rows.iter().flat_map(|row| row.cells.iter().map(move |cell| (row, cell))) {
                 if let (address, Err(_)) = columns[cell.column] {
                     *arrivals.entry((function, *address)).or_default().entry(row.from as u32).or_default() += cell.flow.round() as u64;
@@ -110,7 +115,7 @@ fn add_indirect(graphs: &mut ProbeGraphs, fragments: &[Fragment], rests: &[Fragm
 fn unexplained_starts(function: FragmentFunction, begin: &StartCounts, arrivals: &Arrivals) -> StartCounts {
     let mut totals: HashMap<u64, u64> = HashMap::new();
     begin.iter().for_each(|((address, _), count)| *totals.entry(*address).or_default() += count);
-    let left = |((address, start), count): (&(u64, Start), &u64)| {
+    let left = |((address, start), count): (&(u64, StartKind), &u64)| {
         let direct: u64 = arrivals.get(&(function, *address)).map_or(0, |blocks| blocks.values().sum());
         let share = 1.0 - direct as f64 / totals[address] as f64;
         let left = (*count as f64 * share).round() as u64;
@@ -120,14 +125,14 @@ fn unexplained_starts(function: FragmentFunction, begin: &StartCounts, arrivals:
 }
 
 /// Builds the table of indirect jumps and their possible targets.
-fn rows(graph: &mut ProbeGraph, jumps: &BTreeMap<u32, u64>, begin: &StartCounts, left: &StartCounts) -> Vec<Row> {
+fn indirect_jump_rows(graph: &mut ProbeGraph, jumps: &BTreeMap<u32, u64>, begin: &StartCounts, left: &StartCounts) -> Vec<Row> {
     let mut blocks: HashMap<u64, BTreeSet<u32>> = HashMap::new();
     for (address, start) in begin.keys() {
         blocks.entry(*address).or_default().extend(start.ok());
     }
     let mut rows = Vec::new();
     for (block, count) in jumps {
-        let mut fits = |start: &Start| match start {
+        let mut fits = |start: &StartKind| match start {
             Ok(to) => matches!(graph.connect(*block, Some(*to)), Connection::Unique(_)),
             // The remainder may be a block without an address, or several.
             Err(to) => blocks
@@ -143,11 +148,11 @@ fn rows(graph: &mut ProbeGraph, jumps: &BTreeMap<u32, u64>, begin: &StartCounts,
     rows
 }
 
-fn place_after(graphs: &mut ProbeGraphs, rest: &Fragment, block: u32, count: u64) -> Result<Fragment, ImportError> {
+fn place_in_block(graphs: &mut ProbeGraphs, rest: &Fragment, block: u32, count: u64) -> Result<Fragment, ImportError> {
     let mut placed = Fragment { first: FirstProbe::InsideBlock(block), last: Some(block), count, ..rest.clone() };
     if let Exit::LeavesFunction(address) = rest.exit {
         let connection = connect_to_exit(graphs, rest.function, block, address)?;
-        placed.actions = actions_of(graphs.of(rest.function)?, &connection);
+        placed.actions = actions_of(graphs.graph_of(rest.function)?, &connection);
         placed.exit = Exit::End;
     }
     Ok(placed)

@@ -34,7 +34,8 @@ pub struct WrittenFile<'a> {
     pub path: &'a Path,
 }
 
-/// Reads a source to its end into a lane, and optionally into a recording and a list of all paths. The list has a line for each path:
+/// Reads a source to its end and feeds it to a lane, one simulated configuration of the profiler. Optionally writes a recording of the
+/// source, and a list of all paths. The list has a line for each path:
 /// thread, start, outcomes, and the reason why the path ended.
 ///
 /// # Errors
@@ -72,7 +73,7 @@ pub fn read_all(
     take: &mut dyn FnMut(&Batch) -> Result<()>,
 ) -> Result<SourceNotes> {
     let cannot_write = |path: &Path| format!("cannot write {}", path.display());
-    let about = Recording::of(&opened.origin, &*opened.source);
+    let about = Recording::of_source(&opened.origin, &*opened.source);
     let writer = recording.map(|file| RecordedWriter::new(file.out, &about).map(|writer| (writer, file.path)));
     let mut writer = writer.transpose().context("cannot write a recording")?;
     let mut batch = Batch::default();

@@ -200,7 +200,7 @@ impl EmulatedProgram<'_> {
             std::io::ErrorKind::NotFound => anyhow!("{QEMU} is not installed. Run `apt-get install qemu-user`"),
             _ => anyhow!("cannot run {QEMU} (package qemu-user): {error}"),
         })?;
-        let waiter = wait(child, pipe.clone());
+        let waiter = wait_in_background(child, pipe.clone());
         let stream = File::open(&pipe).with_context(|| format!("cannot read {}", pipe.display()))?;
         // With a large pipe the program need not wait while branches are processed. A smaller one also works.
         let _ = nix::fcntl::fcntl(stream.as_fd(), nix::fcntl::FcntlArg::F_SETPIPE_SZ(1 << 20));
@@ -237,7 +237,7 @@ impl EmulatedProgram<'_> {
 }
 
 /// Waits for QEMU in a thread, and then releases a reader that still waits for the other end of the pipe.
-fn wait(mut child: std::process::Child, pipe: PathBuf) -> JoinHandle<std::io::Result<ExitStatus>> {
+fn wait_in_background(mut child: std::process::Child, pipe: PathBuf) -> JoinHandle<std::io::Result<ExitStatus>> {
     std::thread::spawn(move || {
         let status = child.wait();
         drop(OpenOptions::new().write(true).custom_flags(libc::O_NONBLOCK).open(pipe));

@@ -6,7 +6,7 @@ use std::path::Path;
 use trodden_binary::{AddressSpace, Binary, MappedFile, SourceLocations, demangle};
 use trodden_hardware::Address;
 
-/// The files that the program has mapped.
+/// The files that the program has mapped, with their symbols and source lines.
 pub struct Places {
     binaries: Vec<Binary>,
     /// The debug information of each binary, which is read when it is first needed.
@@ -44,7 +44,7 @@ impl Places {
         Places { binaries, lines, mappings: mappings.to_vec() }
     }
 
-    /// The memory of the program.
+    /// Returns the parts of the program's memory into which files are mapped.
     pub fn memory(&self) -> MappedMemory<'_> {
         let mut space = AddressSpace::new(&self.binaries);
         for mapping in &self.mappings {
@@ -66,7 +66,7 @@ impl MappedMemory<'_> {
         self.space.resolve(0, address.0).find(|(file, at)| self.places.binaries[*file].is_code(*at))
     }
 
-    /// The code that starts at an address.
+    /// Returns the code that starts at an address.
     pub fn code(&self, address: Address) -> Option<&[u8]> {
         let (file, at) = self.find(address)?;
         self.places.binaries[file].code_at(at)

@@ -1,7 +1,7 @@
-//! Turns the contents of the first table into a profile of the program's units, which report, diff and pgo can read.
+//! Turns the contents of the path profiler's first table into a profile of the program, which `trodden report`, `diff` and `pgo` can read.
 //!
-//! The program must be built with the addresses of its blocks. Each descriptor is walked through the code, and the walk is translated
-//! into paths of the units.
+//! The program must be built with the addresses of its blocks. Each descriptor is walked through the code, and the walk is translated into
+//! paths through the functions' graphs.
 
 use super::places::Places;
 use super::walk::{InstructionWalk, walk};
@@ -16,7 +16,7 @@ use trodden_hardware::{
 use trodden_profile::{Profile, Run};
 use trodden_unit::UnitCache;
 
-/// Which of the detector's paths become paths of units.
+/// Which of the detector's paths are translated into the profile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProfileKind {
     /// The paths in the first table.
@@ -25,7 +25,7 @@ pub enum ProfileKind {
     Complete,
 }
 
-/// Checks that a detector's paths can be translated into paths of units.
+/// Checks that a detector's paths can be translated into paths of functions.
 ///
 /// # Errors
 /// The paths cross procedures, or end at calls.
@@ -38,7 +38,8 @@ pub fn check_mapping(mapping: &OperationMapping) -> Result<()> {
     Ok(())
 }
 
-/// Builds the profile of a run, and reports what could not be counted. `store` has the units of programs that do not contain their own.
+/// Builds the profile of a run, and reports what could not be counted. `store` has the compilation units of programs that do not contain
+/// their own.
 ///
 /// # Errors
 /// No mapped program has block addresses, or no path is in such a program.
@@ -54,7 +55,7 @@ pub fn table_profile(
         ProfileKind::Table => profiler.table_profile(Metric::Frequency, 0).unwrap_or_default(),
         ProfileKind::Complete => profiler.complete_profile(Metric::Frequency).cloned().unwrap_or_default(),
     };
-    let images = images(mappings, store)?;
+    let images = read_images(mappings, store)?;
     let paths = hot_paths(&held, detector, places);
     let imported = import_hot_paths(images, mappings, &paths, run)?;
     log::info!(
@@ -108,8 +109,8 @@ fn report_losses(kind: ProfileKind, detector: &DetectorParameters, imported: &Ho
     }
 }
 
-/// The mapped programs with block addresses.
-fn images(mappings: &[MappedFile], store: Option<&UnitCache>) -> Result<Vec<ProbedImage>> {
+/// Returns the mapped programs with block addresses.
+fn read_images(mappings: &[MappedFile], store: Option<&UnitCache>) -> Result<Vec<ProbedImage>> {
     let paths: BTreeSet<&str> = mappings.iter().map(|m| m.path.as_str()).collect();
     let (mut images, mut why) = (Vec::new(), Vec::new());
     for path in paths {
@@ -134,13 +135,13 @@ fn hot_paths(held: &PathProfile, detector: &DetectorParameters, places: &Places)
     let memory = places.memory();
     let hot = |(path, count): (PathDescriptor, u64)| {
         let walk = walk(&memory, detector, &path);
-        HotPath { runs: runs(&walk), exit: walk.exit, count }
+        HotPath { runs: straight_runs(&walk), exit: walk.exit, count }
     };
     held.hottest().into_iter().map(hot).collect()
 }
 
-/// The straight runs of code that a walk followed.
-fn runs(walk: &InstructionWalk) -> Vec<(u64, u64)> {
+/// Returns the straight runs of code that a walk followed, each as the addresses of its first and last instruction.
+fn straight_runs(walk: &InstructionWalk) -> Vec<(u64, u64)> {
     let mut runs: Vec<(u64, u64)> = Vec::new();
     for step in &walk.steps {
         match runs.last_mut() {

@@ -1,8 +1,8 @@
-//! Finds the instructions of a path descriptor by walking the code, consuming an outcome at each branch that the mapping records.
+//! Finds the instructions of a path descriptor, which holds a start address and branch outcomes, by walking the code. Each branch that the
+//! mapping records consumes an outcome.
 //!
-//! A descriptor does not tell how its path ended. After the last outcome, the walk ends where the mapping ends paths, or at the next
-//! branch to be recorded. A path with the maximum number of branches ends after the last one. Extension counters are updated as in the
-//! detector.
+//! A descriptor does not tell how its path ended. After the last outcome, the walk ends where the mapping ends paths, or at the next branch
+//! to be recorded. A path with the maximum number of branches ends after the last one. Extension counters are updated as in the detector.
 
 use super::places::MappedMemory;
 use crate::hot_paths::HotPathExit;
@@ -15,9 +15,9 @@ const MAX_INSTRUCTIONS: usize = 1 << 14;
 /// An instruction of a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InstructionStep {
-    /// Its address.
+    /// The instruction's address.
     pub address: Address,
-    /// Its disassembly.
+    /// The instruction's disassembly.
     pub text: String,
     /// True if the instruction is a branch that was taken; `None` if it is not a branch that the path records.
     pub outcome: Option<bool>,
@@ -36,7 +36,7 @@ pub struct InstructionWalk {
     pub exit: HotPathExit,
 }
 
-/// Walks a path of a detector with these parameters.
+/// Walks a path of a detector that has these parameters.
 pub fn walk(memory: &MappedMemory, detector: &DetectorParameters, path: &PathDescriptor) -> InstructionWalk {
     let is_split = path.length == detector.length_limit;
     let outcomes = path.outcomes().collect();
@@ -52,33 +52,33 @@ pub fn walk(memory: &MappedMemory, detector: &DetectorParameters, path: &PathDes
         let fall_through = address + instruction.len() as u64;
         let used = walker.used;
         let next = walker.next(branch(&instruction), address, fall_through);
-        if next == Next::EndsBefore {
+        if next == NextStep::EndsBefore {
             walk.exit = HotPathExit::At(address);
             return walk;
         }
         let outcome = (walker.used > used).then(|| walker.outcomes[used]);
         walk.steps.push(InstructionStep { address: Address(address), text: format_intel(&instruction), outcome, is_jumped_to });
         match next {
-            Next::At(next) => {
+            NextStep::At(next) => {
                 is_jumped_to = next != fall_through;
                 address = next;
             }
-            Next::Unknown(why) => {
+            NextStep::Unknown(why) => {
                 walk.stopped = Some(why);
                 return walk;
             }
-            Next::End(exit) => {
+            NextStep::End(exit) => {
                 walk.exit = exit;
                 return walk;
             }
-            Next::EndsBefore => return walk,
+            NextStep::EndsBefore => return walk,
         }
     }
     walk
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Next {
+enum NextStep {
     /// The path continues at this address.
     At(u64),
     /// This instruction is the path's last.
@@ -100,22 +100,24 @@ struct Walker<'a> {
 }
 
 impl Walker<'_> {
-    fn next(&mut self, branch: Option<BranchInstruction>, address: u64, fall_through: u64) -> Next {
+    fn next(&mut self, branch: Option<BranchInstruction>, address: u64, fall_through: u64) -> NextStep {
         match branch {
-            None | Some(BranchInstruction::System) => Next::At(fall_through),
-            Some(BranchInstruction::Stop) => Next::End(HotPathExit::Unknown),
-            Some(BranchInstruction::Conditional(target) | BranchInstruction::Jump(target)) => self.jump(target, address, fall_through),
-            Some(BranchInstruction::IndirectJump) => match self.outcome(BranchType::Indirect) {
-                None => Next::EndsBefore,
-                Some(_) if self.ends(BranchType::Indirect) || self.is_at_limit() => Next::End(HotPathExit::Indirect),
-                Some(_) => Next::Unknown("an indirect branch, whose target the path does not record"),
+            None | Some(BranchInstruction::System) => NextStep::At(fall_through),
+            Some(BranchInstruction::Stop) => NextStep::End(HotPathExit::Unknown),
+            Some(BranchInstruction::Conditional(target) | BranchInstruction::Jump(target)) => {
+                self.follow_jump(target, address, fall_through)
+            }
+            Some(BranchInstruction::IndirectJump) => match self.take_outcome(BranchType::Indirect) {
+                None => NextStep::EndsBefore,
+                Some(_) if self.ends_path(BranchType::Indirect) || self.is_at_limit() => NextStep::End(HotPathExit::Indirect),
+                Some(_) => NextStep::Unknown("an indirect branch, whose target the path does not record"),
             },
-            Some(call @ (BranchInstruction::Call(_) | BranchInstruction::IndirectCall)) => self.call(call.target(), fall_through),
+            Some(call @ (BranchInstruction::Call(_) | BranchInstruction::IndirectCall)) => self.follow_call(call.target(), fall_through),
             Some(BranchInstruction::Return) => self.handle_return(),
         }
     }
 
-    fn jump(&mut self, target: u64, address: u64, fall_through: u64) -> Next {
+    fn follow_jump(&mut self, target: u64, address: u64, fall_through: u64) -> NextStep {
         let is_backward = target <= address;
         let class = |is_taken| match (is_backward, is_taken) {
             (false, _) => BranchType::Forward,
@@ -123,38 +125,38 @@ impl Walker<'_> {
             (true, false) => BranchType::BackwardNotTaken,
         };
         let expected = self.outcomes.get(self.used).copied().unwrap_or(true);
-        let Some(is_taken) = self.outcome(class(expected)) else { return Next::EndsBefore };
+        let Some(is_taken) = self.take_outcome(class(expected)) else { return NextStep::EndsBefore };
         let next = if is_taken { target } else { fall_through };
         if is_backward
             && let Extension::Loops(most) = self.mapping.extension
             && self.extensions < most
         {
             self.extensions += 1;
-        } else if self.ends(class(is_taken)) {
-            return Next::End(HotPathExit::At(next));
+        } else if self.ends_path(class(is_taken)) {
+            return NextStep::End(HotPathExit::At(next));
         }
-        if self.is_at_limit() { Next::End(HotPathExit::At(next)) } else { Next::At(next) }
+        if self.is_at_limit() { NextStep::End(HotPathExit::At(next)) } else { NextStep::At(next) }
     }
 
-    fn call(&mut self, target: Option<u64>, fall_through: u64) -> Next {
+    fn follow_call(&mut self, target: Option<u64>, fall_through: u64) -> NextStep {
         if let Extension::Calls(most) = self.mapping.extension
             && self.extensions < most
         {
             self.extensions += 1;
             self.returns.push(fall_through);
-            return target.map_or(Next::Unknown("an indirect call, whose target the path does not record"), Next::At);
+            return target.map_or(NextStep::Unknown("an indirect call, whose target the path does not record"), NextStep::At);
         }
-        if self.ends(BranchType::Call) { Next::End(HotPathExit::Unknown) } else { Next::At(fall_through) }
+        if self.ends_path(BranchType::Call) { NextStep::End(HotPathExit::Unknown) } else { NextStep::At(fall_through) }
     }
 
-    fn handle_return(&mut self) -> Next {
+    fn handle_return(&mut self) -> NextStep {
         match self.returns.pop() {
             Some(fall_through) => {
                 self.extensions = self.extensions.saturating_sub(1);
-                Next::At(fall_through)
+                NextStep::At(fall_through)
             }
-            None if self.used < self.outcomes.len() => Next::Unknown("a return, whose target the path does not record"),
-            None => Next::End(HotPathExit::Returned),
+            None if self.used < self.outcomes.len() => NextStep::Unknown("a return, whose target the path does not record"),
+            None => NextStep::End(HotPathExit::Returned),
         }
     }
 
@@ -164,7 +166,7 @@ impl Walker<'_> {
     }
 
     /// Consumes the next outcome; `None` if there is none left. A branch of a class that the mapping does not record counts as taken.
-    fn outcome(&mut self, class: BranchType) -> Option<bool> {
+    fn take_outcome(&mut self, class: BranchType) -> Option<bool> {
         if !self.mapping.operations(class).update {
             return Some(true);
         }
@@ -173,7 +175,7 @@ impl Walker<'_> {
         Some(outcome)
     }
 
-    fn ends(&self, class: BranchType) -> bool {
+    fn ends_path(&self, class: BranchType) -> bool {
         self.mapping.operations(class).pop
     }
 }

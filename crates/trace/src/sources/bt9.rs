@@ -30,7 +30,7 @@ struct Bt9Edge {
     instructions: u32,
 }
 
-/// An open BT9 trace.
+/// Reads a BT9 trace as a source of branches.
 pub struct Bt9Source<R> {
     lines: Lines<R>,
     nodes: HashMap<u64, Bt9Node>,
@@ -40,12 +40,12 @@ pub struct Bt9Source<R> {
     has_begun: bool,
     is_ended: bool,
     instructions: u64,
-    /// Number of conditional branches with an unknown direction.
+    /// Number of conditional branches that may be forward or backward, because their target is unknown.
     unknown: usize,
 }
 
 impl<R: BufRead> Bt9Source<R> {
-    /// Reads nodes and edges. `path` identifies the trace in messages.
+    /// Opens a trace, and reads its nodes and edges. `path` identifies the trace in messages.
     ///
     /// # Errors
     /// The text is not a BT9 trace, or is corrupt.
@@ -95,7 +95,7 @@ impl<R: BufRead> Bt9Source<R> {
             instructions: u32::try_from(number(instructions)?).ok()?,
         };
         let node = self.nodes.get_mut(&edge.from)?;
-        // A branch that is not taken continues after itself, but some writers give its static target.
+        // The edge of an untaken branch should lead to the next instruction, but some writers give the branch's static target.
         if edge.is_taken || ![0, node.address + node.size].contains(&edge.target) {
             node.target = Some(edge.target);
         }

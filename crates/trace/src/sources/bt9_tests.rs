@@ -67,7 +67,7 @@ fn corrupt_data_is_reported_with_its_offset() {
 
 /// Builds a trace of conditional branches. Each is given by its address, size and opcode, the target if it is taken, and the edge's target
 /// otherwise.
-fn conditionals(branches: &[(u64, u64, &str, Option<u64>, u64)]) -> String {
+fn trace_of_conditionals(branches: &[(u64, u64, &str, Option<u64>, u64)]) -> String {
     let mut text = "BT9_SPA_TRACE_FORMAT\nBT9_NODES\nNODE 0 0 - 0 0\n".to_owned();
     for (number, (address, size, opcode, ..)) in branches.iter().enumerate() {
         text += &format!("NODE {} {address:#x} - {opcode} {size} class: JMP+DIR+CND\n", number + 1);
@@ -82,7 +82,7 @@ fn conditionals(branches: &[(u64, u64, &str, Option<u64>, u64)]) -> String {
     text + "EOF\n"
 }
 
-fn targets(text: &str) -> (Vec<u64>, usize) {
+fn read_targets(text: &str) -> (Vec<u64>, usize) {
     let mut source = Bt9Source::new(text.as_bytes(), Path::new("t.bt9")).unwrap();
     let mut batch = Batch::default();
     while source.read(&mut batch).unwrap() {}
@@ -97,8 +97,8 @@ fn targets_of_untaken_branches_are_decoded_from_opcodes() {
         [(0x1000, 2, "0x7405", Some(0x1007), 0), (0x2000, 2, "0x74f0", None, 0x2002), (0x3000, 6, "0x0f8500ffffff", None, 0x3006)];
     let other = [(0x1000, 2, "0x0574", Some(0x1007), 0), (0x2000, 2, "0xf074", None, 0x2002), (0x3000, 6, "0xffffff00850f", None, 0x3006)];
     let expected = vec![0x1007, 0x1ff2, 0x2f06];
-    assert_eq!(targets(&conditionals(&printed)), (expected.clone(), 0));
-    assert_eq!(targets(&conditionals(&other)), (expected, 0));
+    assert_eq!(read_targets(&trace_of_conditionals(&printed)), (expected.clone(), 0));
+    assert_eq!(read_targets(&trace_of_conditionals(&other)), (expected, 0));
     // b.ne +8; cbz x0, -4; tbnz w3, #1, +16; b.eq -1 MiB.
     let arm = [
         (0x4000, 4, "0x54000041", Some(0x4008), 0),
@@ -106,13 +106,13 @@ fn targets_of_untaken_branches_are_decoded_from_opcodes() {
         (0x4020, 4, "0x37080083", None, 0x4024),
         (0x20_0000, 4, "0x54800000", None, 0x20_0004),
     ];
-    assert_eq!(targets(&conditionals(&arm)), (vec![0x4008, 0x400c, 0x4030, 0x10_0000], 0));
+    assert_eq!(read_targets(&trace_of_conditionals(&arm)), (vec![0x4008, 0x400c, 0x4030, 0x10_0000], 0));
     // If the encoding cannot be determined, the branch counts as forward, with a note.
-    assert_eq!(targets(&conditionals(&[(0x2000, 2, "0x74f0", None, 0x2002)])), (vec![0x2002], 1));
+    assert_eq!(read_targets(&trace_of_conditionals(&[(0x2000, 2, "0x74f0", None, 0x2002)])), (vec![0x2002], 1));
     assert_eq!(
-        targets(&conditionals(&[(0x1000, 2, "0x7405", Some(0x1100), 0), (0x2000, 2, "0x74f0", None, 0)])),
+        read_targets(&trace_of_conditionals(&[(0x1000, 2, "0x7405", Some(0x1100), 0), (0x2000, 2, "0x74f0", None, 0)])),
         (vec![0x1100, 0x2002], 1)
     );
     // The edge itself has the target.
-    assert_eq!(targets(&conditionals(&[(0x2000, 2, "-", None, 0x1f00)])), (vec![0x1f00], 0));
+    assert_eq!(read_targets(&trace_of_conditionals(&[(0x2000, 2, "-", None, 0x1f00)])), (vec![0x1f00], 0));
 }

@@ -15,16 +15,16 @@ use std::io::Read;
 use std::path::Path;
 use trodden_hardware::{Address, BranchKind, Instruction, InstructionClass};
 
-const LOAD: u8 = 1;
-const STORE: u8 = 2;
-const CONDITIONAL: u8 = 3;
-/// First vector register; the flags follow the last one.
-const VECTORS: u8 = 32;
-const FLAGS: u8 = 64;
+const LOAD_CLASS: u8 = 1;
+const STORE_CLASS: u8 = 2;
+const CONDITIONAL_CLASS: u8 = 3;
+/// Number of the first vector register. The flags follow the last vector register.
+const FIRST_VECTOR_REGISTER: u8 = 32;
+const FLAGS_REGISTER: u8 = 64;
 /// Size of an instruction in bytes.
-const SIZE: u64 = 4;
+const INSTRUCTION_SIZE: u64 = 4;
 
-/// A CBP2025 trace, which must not be compressed.
+/// Reads a CBP2025 trace, which must not be compressed, as a source of branches.
 pub struct Cbp2025Source<R> {
     bytes: Bytes<R>,
     records: Records,
@@ -36,7 +36,7 @@ impl<R: Read> Cbp2025Source<R> {
         Cbp2025Source { bytes: Bytes::new(reader, path), records: Records::default() }
     }
 
-    /// Reads a record. Returns false at the end.
+    /// Reads a record. Returns false at the end of the trace.
     fn read_record(&mut self, batch: &mut Batch) -> Result<bool, SourceError> {
         let offset = self.bytes.offset();
         let mut pc = [0; 8];
@@ -45,14 +45,14 @@ impl<R: Read> Cbp2025Source<R> {
         }
         let address = u64::from_le_bytes(pc);
         let class = self.byte()?;
-        let Some(unit) = unit(class) else {
+        let Some(unit) = functional_unit(class) else {
             return Err(self
                 .bytes
                 .corrupt(offset, format!("the instruction at {address:#x} has the unknown class {class}. Is it a CBP2025 trace?")));
         };
         let mut instruction = Instruction { address: Address(address), class: unit, ..Instruction::default() };
         self.read_memory(class, &mut instruction)?;
-        let next_address = address.wrapping_add(SIZE);
+        let next_address = address.wrapping_add(INSTRUCTION_SIZE);
         let mut branch = None;
         if let Some(kind) = branch_kind(class) {
             let is_taken = match self.byte()? {
@@ -69,12 +69,12 @@ impl<R: Read> Cbp2025Source<R> {
     }
 
     fn read_memory(&mut self, class: u8, instruction: &mut Instruction) -> Result<(), SourceError> {
-        if class != LOAD && class != STORE {
+        if class != LOAD_CLASS && class != STORE_CLASS {
             return Ok(());
         }
         let place = Some(Address(self.word()?));
         let [_size, _base_is_updated] = [self.byte()?, self.byte()?];
-        if class == LOAD {
+        if class == LOAD_CLASS {
             instruction.load = place;
         } else {
             instruction.store = place;
@@ -94,7 +94,7 @@ impl<R: Read> Cbp2025Source<R> {
         let mut words = u32::from(outputs);
         for at in 0..outputs {
             let register = self.byte()?;
-            words += u32::from((VECTORS..FLAGS).contains(&register));
+            words += u32::from((FIRST_VECTOR_REGISTER..FLAGS_REGISTER).contains(&register));
             if let Some(destination) = instruction.destinations.get_mut(usize::from(at)) {
                 *destination = register.wrapping_add(1);
             }
@@ -137,7 +137,7 @@ impl<R: Read> BranchSource for Cbp2025Source<R> {
 
 fn branch_kind(class: u8) -> Option<BranchKind> {
     Some(match class {
-        CONDITIONAL => BranchKind::Conditional,
+        CONDITIONAL_CLASS => BranchKind::Conditional,
         4 => BranchKind::Jump,
         5 => BranchKind::IndirectJump,
         9 => BranchKind::Call,
@@ -148,7 +148,7 @@ fn branch_kind(class: u8) -> Option<BranchKind> {
 }
 
 /// Returns the functional unit of a class; `None` if there is no such class.
-fn unit(class: u8) -> Option<InstructionClass> {
+fn functional_unit(class: u8) -> Option<InstructionClass> {
     match class {
         6 => Some(InstructionClass::Float),
         7 => Some(InstructionClass::Multiply),

@@ -9,7 +9,7 @@ fn record(pc: u64, class: u8, memory: Option<u64>, branch: Option<Option<u64>>, 
     if let Some(address) = memory {
         bytes.extend(address.to_le_bytes());
         bytes.extend([8, 0]);
-        bytes.extend((class == STORE).then_some(0));
+        bytes.extend((class == STORE_CLASS).then_some(0));
     }
     if let Some(target) = branch {
         bytes.push(u8::from(target.is_some()));
@@ -20,7 +20,7 @@ fn record(pc: u64, class: u8, memory: Option<u64>, branch: Option<Option<u64>>, 
     bytes.push(outputs.len() as u8);
     bytes.extend(outputs);
     for register in outputs {
-        let size = if (VECTORS..FLAGS).contains(register) { 16 } else { 8 };
+        let size = if (FIRST_VECTOR_REGISTER..FLAGS_REGISTER).contains(register) { 16 } else { 8 };
         bytes.extend(vec![7; size]);
     }
     bytes
@@ -29,11 +29,11 @@ fn record(pc: u64, class: u8, memory: Option<u64>, branch: Option<Option<u64>>, 
 fn trace() -> Vec<Vec<u8>> {
     vec![
         record(0x1000, 0, None, None, &[1, 2], &[3, 64]),
-        record(0x1004, LOAD, Some(0x8000), None, &[3], &[33]),
-        record(0x1008, CONDITIONAL, None, Some(Some(0x1000)), &[64], &[]),
-        record(0x1000, STORE, Some(0x9000), None, &[3], &[]),
+        record(0x1004, LOAD_CLASS, Some(0x8000), None, &[3], &[33]),
+        record(0x1008, CONDITIONAL_CLASS, None, Some(Some(0x1000)), &[64], &[]),
+        record(0x1000, STORE_CLASS, Some(0x9000), None, &[3], &[]),
         record(0x1004, 6, None, None, &[33, 34], &[35]),
-        record(0x1008, CONDITIONAL, None, Some(None), &[64], &[]),
+        record(0x1008, CONDITIONAL_CLASS, None, Some(None), &[64], &[]),
         record(0x100c, 9, None, Some(Some(0x2000)), &[], &[30]),
         record(0x2000, 11, None, Some(Some(0x1010)), &[30], &[]),
         record(0x1010, 7, None, None, &[1], &[1]),

@@ -16,17 +16,17 @@ use std::io::Read;
 use std::path::Path;
 use trodden_hardware::{Address, BranchKind, Instruction};
 
-const RECORD: usize = 64;
+const RECORD_SIZE: usize = 64;
 const STACK_POINTER: u8 = 6;
-const FLAGS: u8 = 25;
+const FLAGS_REGISTER: u8 = 25;
 const INSTRUCTION_POINTER: u8 = 26;
 
-/// A ChampSim trace, which must not be compressed.
+/// Reads a ChampSim trace, which must not be compressed, as a source of branches.
 pub struct ChampSimSource<R> {
     bytes: Bytes<R>,
     records: Records,
-    /// The previous record, whose successor is not known yet.
-    before: Option<[u8; RECORD]>,
+    /// The previous record. Its branch target is the address of the next record.
+    before: Option<[u8; RECORD_SIZE]>,
     /// Fall-through addresses of conditional branches that were seen not taken.
     fall_throughs: HashMap<u64, u64>,
 }
@@ -37,10 +37,10 @@ impl<R: Read> ChampSimSource<R> {
         ChampSimSource { bytes: Bytes::new(reader, path), records: Records::default(), before: None, fall_throughs: HashMap::new() }
     }
 
-    /// Reads a record. Returns false at the end.
+    /// Reads a record. Returns false at the end of the trace.
     fn read_record(&mut self, batch: &mut Batch) -> Result<bool, SourceError> {
         let offset = self.bytes.offset();
-        let mut record = [0; RECORD];
+        let mut record = [0; RECORD_SIZE];
         if !self.bytes.fill(&mut record, "a record of 64 bytes")? {
             return Ok(false);
         }
@@ -48,12 +48,12 @@ impl<R: Read> ChampSimSource<R> {
             return Err(self.bytes.corrupt(offset, "a record has flags other than 0 and 1. Is it a ChampSim trace?"));
         }
         if let Some(before) = self.before.replace(record) {
-            self.take(&before, Some(word(&record, 0)), batch);
+            self.handle_record(&before, Some(word(&record, 0)), batch);
         }
         Ok(true)
     }
 
-    fn take(&mut self, record: &[u8; RECORD], next: Option<u64>, batch: &mut Batch) {
+    fn handle_record(&mut self, record: &[u8; RECORD_SIZE], next: Option<u64>, batch: &mut Batch) {
         let address = word(record, 0);
         let place = |at: usize| Some(word(record, at)).filter(|a| *a != 0).map(Address);
         let instruction = Instruction {
@@ -91,7 +91,7 @@ impl<R: Read> BranchSource for ChampSimSource<R> {
         while batch.events.len() < Batch::EVENTS {
             if !self.read_record(batch)? {
                 if let Some(last) = self.before.take() {
-                    self.take(&last, None, batch);
+                    self.handle_record(&last, None, batch);
                 }
                 self.records.end(batch);
                 return Ok(false);
@@ -105,16 +105,16 @@ impl<R: Read> BranchSource for ChampSimSource<R> {
     }
 }
 
-fn kind_of(record: &[u8; RECORD]) -> BranchKind {
+fn kind_of(record: &[u8; RECORD_SIZE]) -> BranchKind {
     let (writes, reads) = (&record[10..12], &record[12..16]);
     let uses_stack = reads.contains(&STACK_POINTER) && writes.contains(&STACK_POINTER);
     let reads_pointer = reads.contains(&INSTRUCTION_POINTER);
-    let reads_other = reads.iter().any(|r| ![0, STACK_POINTER, FLAGS, INSTRUCTION_POINTER].contains(r));
+    let reads_other = reads.iter().any(|r| ![0, STACK_POINTER, FLAGS_REGISTER, INSTRUCTION_POINTER].contains(r));
     match (uses_stack, reads_pointer) {
         (true, true) if reads_other => BranchKind::IndirectCall,
         (true, true) => BranchKind::Call,
         (true, false) => BranchKind::Return,
-        _ if reads.contains(&FLAGS) => BranchKind::Conditional,
+        _ if reads.contains(&FLAGS_REGISTER) => BranchKind::Conditional,
         // `jrcxz` and `loop` read the instruction pointer and a counter.
         (false, true) if reads_other => BranchKind::Conditional,
         _ if reads_other => BranchKind::IndirectJump,
@@ -122,7 +122,7 @@ fn kind_of(record: &[u8; RECORD]) -> BranchKind {
     }
 }
 
-fn word(record: &[u8; RECORD], at: usize) -> u64 {
+fn word(record: &[u8; RECORD_SIZE], at: usize) -> u64 {
     let mut word = [0; 8];
     word.copy_from_slice(&record[at..at + 8]);
     u64::from_le_bytes(word)

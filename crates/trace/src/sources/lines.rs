@@ -1,4 +1,4 @@
-//! Lines of text, with their offsets for messages.
+//! Reads a text line by line, and keeps the lines' offsets for messages.
 
 use super::SourceError;
 use std::io::BufRead;
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 pub(crate) struct Lines<R> {
     reader: R,
     path: PathBuf,
-    /// Offsets of the start and end of the last line.
+    /// Offsets of the start and end of the line that was read last.
     at: (u64, u64),
     buffer: Vec<u8>,
 }
@@ -17,7 +17,7 @@ impl<R: BufRead> Lines<R> {
         Lines { reader, path: path.to_owned(), at: (0, 0), buffer: Vec::new() }
     }
 
-    /// Reads the next line; `None` at the end.
+    /// Reads the next line; `None` at the end of the text.
     pub fn next(&mut self) -> Result<Option<String>, SourceError> {
         self.buffer.clear();
         let read = self.reader.read_until(b'\n', &mut self.buffer);
@@ -26,7 +26,7 @@ impl<R: BufRead> Lines<R> {
         Ok((size > 0).then(|| String::from_utf8_lossy(&self.buffer).into_owned()))
     }
 
-    /// The error for a malformed last line.
+    /// Returns the error for a malformed line, which is the one that was read last.
     pub fn corrupt(&self, what: impl Into<String>) -> SourceError {
         if self.buffer.last().is_some_and(|b| *b != b'\n') {
             return self.truncated(format!("in a line: {}", what.into()));

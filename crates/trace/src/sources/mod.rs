@@ -7,7 +7,7 @@
 //! | `cbp2025.rs` | traces of CBP2025 | instructions |
 //! | `champsim.rs` | traces of ChampSim | instructions |
 //! | `perf_script.rs` | output of `perf script`: branch stacks, or branches of Intel PT | branches |
-//! | `x86.rs` | | what the processor model needs about x86-64 instructions |
+//! | `x86.rs` | the properties of x86-64 instructions that the processor model needs | |
 //! | `recorded.rs`, `recorded_writer.rs` | the compact format of `trodden simulate --record` | branches |
 //! | `recorded_instructions.rs` | the same with `--event` | instructions |
 //!
@@ -56,13 +56,13 @@ pub enum Level {
 pub struct Batch {
     /// The events of threads, in the source's order.
     pub events: Vec<(ThreadId, StreamEvent)>,
-    /// For sources at the level of instructions: the instructions that the branches and ends among `events` count, in order, and those
-    /// after the last of these.
+    /// For sources at the level of instructions: the executed instructions, in order. Each branch or end among `events` says how many of
+    /// them belong to it; the last ones may belong to an event of the next batch.
     pub instructions: Vec<Instruction>,
 }
 
 impl Batch {
-    /// Approximate number of events per batch. Sources stop at the first suitable place after it.
+    /// Approximate number of events per batch. A source ends a batch at the first suitable event after it.
     pub const EVENTS: usize = 1 << 14;
 
     /// Removes all records.
@@ -81,21 +81,22 @@ pub struct SourceNotes {
     pub mappings: Vec<MappedFile>,
     /// Number of executed instructions.
     pub instructions: u64,
-    /// Number of further iterations of string instructions, which do not count as instructions; known only for running programs.
+    /// Number of iterations of string instructions after the first one. They do not count as instructions, and are known only for running
+    /// programs.
     pub iterations: Option<u64>,
 }
 
 /// A source of retired branches.
 pub trait BranchSource {
-    /// The level of detail.
+    /// Returns the level of detail of the records.
     fn level(&self) -> Level;
 
-    /// Returns true if calls have their return addresses.
+    /// Returns true if the records of calls have the return addresses.
     fn knows_return_addresses(&self) -> bool {
         true
     }
 
-    /// Returns true if calls and returns have the stack address of their return address.
+    /// Returns true if the records of calls and returns have the stack address of the return address.
     fn knows_frames(&self) -> bool {
         false
     }
@@ -106,7 +107,7 @@ pub trait BranchSource {
     /// The source cannot be read, or is corrupt.
     fn read(&mut self, batch: &mut Batch) -> Result<bool, SourceError>;
 
-    /// Information on the records that were read so far.
+    /// Returns information on the records that were read so far.
     fn notes(&self) -> SourceNotes;
 }
 

@@ -2,8 +2,8 @@
 //!
 //! Such recordings contain only taken branches. The conditional branches between them, which were not taken, are reconstructed by walking
 //! the code from the target of one branch to the next. [`crate::perf_script`] parses the lines. Files are found by the mappings that `perf
-//! script --show-mmap-events` prints, or among those that the user names. A window of branch records is part of an execution, and starts
-//! with a gap.
+//! script --show-mmap-events` prints, or among those that the user names. Each window of branch records covers a different part of the
+//! execution, so a gap precedes it.
 
 use super::lines::Lines;
 use super::{Batch, BranchSource, Level, SourceError, SourceNotes};
@@ -16,12 +16,12 @@ use trodden_binary::{Binary, MappedFile};
 use trodden_hardware::{Address, BranchKind, RetiredBranch, StreamEvent, ThreadId};
 
 /// Maximum number of instructions between two taken branches; a longer walk does not follow a straight line.
-const MAX_WALK: u32 = 1 << 16;
+const MAX_WALK_INSTRUCTIONS: u32 = 1 << 16;
 
-/// Output of `perf script` as a source.
+/// Reads the output of `perf script` as a source of branches.
 pub struct PerfScriptSource<R> {
     lines: Lines<R>,
-    code: Code,
+    code: MappedCode,
     threads: HashMap<ScriptThread, ScriptState>,
     mappings: Vec<MappedFile>,
     instructions: u64,
@@ -51,11 +51,11 @@ impl<R: BufRead> PerfScriptSource<R> {
     /// # Errors
     /// A program cannot be read.
     pub fn new(reader: R, path: &Path, programs: &[PathBuf]) -> Result<PerfScriptSource<R>, SourceError> {
-        let mut code = Code::default();
+        let mut code = MappedCode::default();
         for program in programs {
             let binary = Binary::read(program).map_err(|e| SourceError::Foreign { path: program.clone(), what: e.to_string() })?;
             if !binary.is_position_independent() {
-                code.of_any.push(Range { start: 0, end: u64::MAX, bias: 0, file: Some(code.files.len()) });
+                code.of_any.push(CodeMapping { start: 0, end: u64::MAX, bias: 0, file: Some(code.files.len()) });
             }
             code.files.push((program.clone(), Some(binary)));
         }
@@ -80,12 +80,12 @@ impl<R: BufRead> PerfScriptSource<R> {
         self.threads.entry(thread).or_insert(ScriptState { id: next, at: None, has_begun: false })
     }
 
-    fn take(&mut self, line: ScriptLine, batch: &mut Batch) {
+    fn handle_line(&mut self, line: ScriptLine, batch: &mut Batch) {
         match line {
             ScriptLine::Nothing => {}
             ScriptLine::Fork { process, parent } => self.code.fork(process, parent),
             ScriptLine::Mapping(mut mapping) => {
-                // Symbols and code are taken from the file that was read.
+                // Name the file that was read, since symbols and code are taken from it.
                 if let Some(used) = self.code.map(&mapping) {
                     mapping.path = used.display().to_string();
                 }
@@ -94,10 +94,10 @@ impl<R: BufRead> PerfScriptSource<R> {
             ScriptLine::Window(thread, records) => {
                 self.samples += 1;
                 self.state(thread).at = None;
-                records.iter().for_each(|record| self.record(thread, *record, batch));
+                records.iter().for_each(|record| self.handle_branch(thread, *record, batch));
                 self.state(thread).at = None;
             }
-            ScriptLine::Branch(thread, record) => self.record(thread, record, batch),
+            ScriptLine::Branch(thread, record) => self.handle_branch(thread, record, batch),
             ScriptLine::Lost(Some(thread)) => self.state(thread).at = None,
             ScriptLine::Lost(None) => self.threads.values_mut().for_each(|state| state.at = None),
             ScriptLine::Exit(thread) => {
@@ -114,7 +114,7 @@ impl<R: BufRead> PerfScriptSource<R> {
     ///
     /// # Errors
     /// The text has samples, but none of their branches is in code of a readable file.
-    fn end(&self) -> Result<(), SourceError> {
+    fn check_usable(&self) -> Result<(), SourceError> {
         let what = match (self.samples, self.records, self.inside) {
             (0, 0, _) if !self.is_recognised => "it has no output of `perf script`".to_owned(),
             (0, 0, _) | (_, 1.., 1..) => return Ok(()),
@@ -134,7 +134,7 @@ impl<R: BufRead> PerfScriptSource<R> {
         Err(self.lines.foreign(what))
     }
 
-    fn record(&mut self, thread: ScriptThread, record: ScriptRecord, batch: &mut Batch) {
+    fn handle_branch(&mut self, thread: ScriptThread, record: ScriptRecord, batch: &mut Batch) {
         self.records += 1;
         let (id, at) = (self.state(thread).id, self.state(thread).at);
         let mut walked = None;
@@ -149,7 +149,7 @@ impl<R: BufRead> PerfScriptSource<R> {
                 batch.events.extend(branches.into_iter().map(|b| (id, StreamEvent::Branch(b))));
             }
             (None, Some(to)) => {
-                let is_inside = self.code.at(thread.process, to).is_some();
+                let is_inside = self.code.code_at(thread.process, to).is_some();
                 self.inside += u64::from(is_inside);
                 self.outside += u64::from(!is_inside);
                 let has_begun = std::mem::replace(&mut self.state(thread).has_begun, true);
@@ -169,11 +169,11 @@ impl<R: BufRead> BranchSource for PerfScriptSource<R> {
 
     fn read(&mut self, batch: &mut Batch) -> Result<bool, SourceError> {
         while batch.events.len() < Batch::EVENTS {
-            let Some(line) = self.lines.next()? else { return self.end().map(|()| false) };
+            let Some(line) = self.lines.next()? else { return self.check_usable().map(|()| false) };
             let is_header = line.starts_with('#');
             let line = perf_script::parse(&line).map_err(|what| self.lines.corrupt(what))?;
             self.is_recognised |= is_header || line != ScriptLine::Nothing;
-            self.take(line, batch);
+            self.handle_line(line, batch);
         }
         Ok(true)
     }
@@ -198,7 +198,7 @@ impl<R: BufRead> BranchSource for PerfScriptSource<R> {
 
 /// The memory of a mapping. `file` is `None` if the file cannot be read or does not match the mapping.
 #[derive(Clone, Copy, Debug)]
-struct Range {
+struct CodeMapping {
     start: u64,
     end: u64,
     bias: u64,
@@ -207,14 +207,14 @@ struct Range {
 
 /// The code of the mapped files. Each process has its own mappings.
 #[derive(Debug, Default)]
-struct Code {
+struct MappedCode {
     files: Vec<(PathBuf, Option<Binary>)>,
-    by_process: HashMap<u32, Vec<Range>>,
-    /// Used for processes for which no mapping is known.
-    of_any: Vec<Range>,
+    by_process: HashMap<u32, Vec<CodeMapping>>,
+    /// The mappings of all processes, for a process of which no mapping is known.
+    of_any: Vec<CodeMapping>,
 }
 
-impl Code {
+impl MappedCode {
     /// Adds a mapping to a process. The file is recognised by its build ID, or else by its name without the folder. Returns the path of
     /// the file that was read.
     fn map(&mut self, mapping: &MappedFile) -> Option<&Path> {
@@ -236,7 +236,7 @@ impl Code {
             false => Some(0),
         });
         let end = mapping.start.saturating_add(mapping.length);
-        let range = Range { start: mapping.start, end, bias: bias.unwrap_or(0), file: bias.map(|_| number) };
+        let range = CodeMapping { start: mapping.start, end, bias: bias.unwrap_or(0), file: bias.map(|_| number) };
         self.by_process.entry(mapping.process).or_default().push(range);
         self.of_any.push(range);
         bias.map(|_| self.files[number].0.as_path())
@@ -248,8 +248,8 @@ impl Code {
         }
     }
 
-    /// The code at an address of a process. The latest mapping takes precedence.
-    fn at(&self, process: u32, address: u64) -> Option<&[u8]> {
+    /// Returns the code at an address of a process. The latest mapping takes precedence.
+    fn code_at(&self, process: u32, address: u64) -> Option<&[u8]> {
         let ranges = self.by_process.get(&process).unwrap_or(&self.of_any);
         let range = ranges.iter().rev().find(|r| (r.start..r.end).contains(&address))?;
         self.files[range.file?].1.as_ref()?.code_at(address.wrapping_sub(range.bias))
@@ -261,8 +261,8 @@ impl Code {
         let mut branches = Vec::new();
         let mut address = start;
         let mut instructions = 0;
-        for _ in 0..MAX_WALK {
-            let instruction = decode(self.at(process, address)?, address)?;
+        for _ in 0..MAX_WALK_INSTRUCTIONS {
+            let instruction = decode(self.code_at(process, address)?, address)?;
             let fall_through = address.checked_add(instruction.len() as u64)?;
             instructions += 1;
             let what = branch(&instruction);
@@ -280,7 +280,7 @@ impl Code {
                     push(BranchKind::Conditional, target, false);
                     instructions = 0;
                 }
-                // A taken jump would have been recorded.
+                // All other branches are always taken, so this one would have been recorded.
                 Some(_) => return None,
             }
             address = fall_through;

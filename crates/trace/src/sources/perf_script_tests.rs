@@ -4,7 +4,7 @@ use super::*;
 
 /// Finds a function of this program that has a conditional branch before a jump. Returns the function's start, the branch's address and
 /// fall-through address, and the jump's address and target.
-fn place(binary: &Binary) -> [u64; 5] {
+fn find_conditional_and_jump(binary: &Binary) -> [u64; 5] {
     for function in binary.functions().iter().filter(|f| f.size > 16) {
         let mut address = function.address;
         let mut conditional = None;
@@ -34,7 +34,7 @@ fn read(text: &str, program: &Path) -> (Vec<StreamEvent>, SourceNotes) {
 fn untaken_conditional_branches_are_reconstructed() {
     let program = std::env::current_exe().unwrap();
     let binary = Binary::read(&program).unwrap();
-    let [start, conditional, fall_through, jump, target] = place(&binary);
+    let [start, conditional, fall_through, jump, target] = find_conditional_and_jump(&binary);
     let segment = binary.segments().iter().find(|s| s.is_executable).unwrap();
     let bias = 0x5555_0000_0000u64;
     let name = program.file_name().unwrap().to_str().unwrap();

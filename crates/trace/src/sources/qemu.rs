@@ -19,12 +19,12 @@ use trodden_wire::layout::Layout;
 /// Maximum size of a frame in bytes.
 const MAX_FRAME_SIZE: u64 = 1 << 28;
 
-/// The stream of a program under QEMU.
+/// Reads the stream of a program under QEMU as a source of branches.
 pub struct QemuSource<R> {
     level: Level,
     bytes: Bytes<R>,
     blocks: Vec<TranslatedBlock>,
-    threads: Threads,
+    threads: QemuThreads,
     mappings: Vec<MappedFile>,
     is_ended: bool,
     is_replaced: bool,
@@ -53,7 +53,7 @@ impl<R: Read> QemuSource<R> {
             level,
             bytes,
             blocks: Vec::new(),
-            threads: Threads::default(),
+            threads: QemuThreads::default(),
             mappings: Vec::new(),
             is_ended: false,
             is_replaced: false,
@@ -77,13 +77,13 @@ impl<R: Read> QemuSource<R> {
         let mut frame = std::mem::take(&mut self.frame);
         frame.resize(size as usize, 0);
         self.bytes.read_exact(&mut frame, "a frame's content")?;
-        let taken = self.take(kind, thread, &frame, batch);
+        let taken = self.handle_frame(kind, thread, &frame, batch);
         self.frame = frame;
         taken.map_err(|what| self.bytes.corrupt(offset, what))?;
         Ok(true)
     }
 
-    fn take(&mut self, kind: FrameKind, thread: u32, content: &[u8], batch: &mut Batch) -> Result<(), String> {
+    fn handle_frame(&mut self, kind: FrameKind, thread: u32, content: &[u8], batch: &mut Batch) -> Result<(), String> {
         match kind {
             FrameKind::Block => {
                 let (number, block) = parse_block(content, self.level).ok_or("the description of a block is too short")?;
@@ -153,7 +153,7 @@ impl<R: Read> BranchSource for QemuSource<R> {
 }
 
 #[derive(Debug, Default)]
-struct Threads {
+struct QemuThreads {
     /// The running threads, by QEMU's number, which is reused.
     by_number: HashMap<u32, QemuThread>,
     begun: u32,
@@ -166,13 +166,13 @@ struct Threads {
 #[derive(Debug, Default)]
 struct QemuThread {
     id: ThreadId,
-    /// The index of the most recent block, and the number of its instructions that are not counted: 1 for a further iteration of a string
-    /// instruction.
+    /// The index of the most recent block, and the number of its first instructions that are not counted: 1 if the block is only a further
+    /// iteration of a string instruction.
     last: Option<(usize, u32)>,
     /// Number of instructions since the last branch.
     instructions: u32,
     /// The pending transitions of interrupted blocks.
-    interrupted: Vec<Interrupted>,
+    interrupted: Vec<InterruptedTransition>,
     leaves_handler: bool,
     /// Memory accesses of the most recent block.
     accesses: Vec<MemoryAccess>,
@@ -182,18 +182,18 @@ struct QemuThread {
 
 /// A pending transition that a signal handler has interrupted.
 #[derive(Debug)]
-struct Interrupted {
+struct InterruptedTransition {
     last: Option<(usize, u32)>,
     accesses: Vec<MemoryAccess>,
 }
 
-impl Threads {
+impl QemuThreads {
     fn execute(&mut self, number: u32, words: &[u8], blocks: &[TranslatedBlock], batch: &mut Batch) -> Result<(), String> {
         let thread = self.by_number.entry(number).or_insert_with(|| {
             self.begun += 1;
             QemuThread { id: ThreadId(self.begun - 1), ..QemuThread::default() }
         });
-        let mut context = Context { handlers: &self.handlers, unexplained: 0, instructions: 0, iterations: 0, blocks, batch };
+        let mut context = ReadContext { handlers: &self.handlers, unexplained: 0, instructions: 0, iterations: 0, blocks, batch };
         for word in words.chunks_exact(8) {
             let word = u64::from_le_bytes([word[0], word[1], word[2], word[3], word[4], word[5], word[6], word[7]]);
             if let Some(access) = decode_memory_access(word) {
@@ -205,7 +205,7 @@ impl Threads {
                 continue;
             }
             let block = usize::try_from(word).ok().filter(|b| *b < blocks.len());
-            thread.enter(block.ok_or_else(|| format!("block {word} is executed but was not described"))?, &mut context);
+            thread.enter_block(block.ok_or_else(|| format!("block {word} is executed but was not described"))?, &mut context);
         }
         self.unexplained += context.unexplained;
         self.instructions += context.instructions;
@@ -216,7 +216,7 @@ impl Threads {
     fn end(&mut self, number: u32, blocks: &[TranslatedBlock], batch: &mut Batch) {
         let Some(mut thread) = self.by_number.remove(&number) else { return };
         if let Some((last, skipped)) = thread.last {
-            self.instructions += thread.count(&blocks[last], blocks[last].instructions(), skipped);
+            self.instructions += thread.count_instructions(&blocks[last], blocks[last].instructions(), skipped);
         }
         batch.instructions.append(&mut thread.details);
         batch.events.push((thread.id, StreamEvent::End(thread.instructions)));
@@ -230,7 +230,7 @@ impl Threads {
 }
 
 /// State shared by threads while words are read.
-struct Context<'a> {
+struct ReadContext<'a> {
     handlers: &'a HashSet<u64>,
     unexplained: u64,
     instructions: u64,
@@ -241,18 +241,19 @@ struct Context<'a> {
 
 impl QemuThread {
     /// Enters a block, which determines what the previous block's last instruction did.
-    fn enter(&mut self, next: usize, context: &mut Context) {
+    fn enter_block(&mut self, next: usize, context: &mut ReadContext) {
         let start = context.blocks[next].start;
         let skipped = match std::mem::take(&mut self.leaves_handler) {
-            true => self.resume(start, context),
-            false => self.leave(start, context),
+            true => self.resume_interrupted(start, context),
+            false => self.complete_transition(start, context),
         };
         self.last = Some((next, skipped));
         self.accesses.clear();
     }
 
-    /// Leaves the most recent block. Returns the number of instructions of the next block that are not counted.
-    fn leave(&mut self, next: u64, context: &mut Context) -> u32 {
+    /// Handles the transition from the most recent block to the block at `next`. Returns the number of that block's first instructions that
+    /// are not counted.
+    fn complete_transition(&mut self, next: u64, context: &mut ReadContext) -> u32 {
         let Some((last, skipped)) = self.last else {
             context.batch.events.push((self.id, StreamEvent::Begin(Address(next))));
             return 0;
@@ -265,15 +266,15 @@ impl QemuThread {
                 self.interrupt(next, context)
             }
             BlockTransition::Unexplained if enters_handler => self.interrupt(next, context),
-            BlockTransition::Straight => context.instructions += self.count(block, block.instructions(), skipped),
+            BlockTransition::Straight => context.instructions += self.count_instructions(block, block.instructions(), skipped),
             BlockTransition::Iteration => {
-                context.instructions += self.count(block, block.instructions(), skipped);
+                context.instructions += self.count_instructions(block, block.instructions(), skipped);
                 context.iterations += 1;
                 return 1;
             }
-            BlockTransition::Restart(executed) => context.instructions += self.count(block, executed, skipped),
+            BlockTransition::Restart(executed) => context.instructions += self.count_instructions(block, executed, skipped),
             BlockTransition::Branch(kind, target, is_taken) => {
-                context.instructions += self.count(block, block.instructions(), skipped);
+                context.instructions += self.count_instructions(block, block.instructions(), skipped);
                 let (address, fall_through) = (Address(block.last()), Address(block.end));
                 let instructions = std::mem::take(&mut self.instructions);
                 let stack = self.return_address_slot(kind, block);
@@ -282,7 +283,7 @@ impl QemuThread {
                 context.batch.events.push((self.id, StreamEvent::Branch(branch)));
             }
             BlockTransition::Unexplained => {
-                context.instructions += self.count(block, block.instructions(), skipped);
+                context.instructions += self.count_instructions(block, block.instructions(), skipped);
                 context.unexplained += 1;
                 context.batch.events.push((self.id, StreamEvent::Gap(Address(next))));
             }
@@ -298,24 +299,24 @@ impl QemuThread {
         Some(Address(access.address))
     }
 
-    fn interrupt(&mut self, handler: u64, context: &mut Context) {
-        self.interrupted.push(Interrupted { last: self.last, accesses: std::mem::take(&mut self.accesses) });
+    fn interrupt(&mut self, handler: u64, context: &mut ReadContext) {
+        self.interrupted.push(InterruptedTransition { last: self.last, accesses: std::mem::take(&mut self.accesses) });
         context.batch.events.push((self.id, StreamEvent::Interrupt(Address(handler))));
     }
 
     /// Completes the transition that a signal handler had interrupted.
-    fn resume(&mut self, next: u64, context: &mut Context) -> u32 {
+    fn resume_interrupted(&mut self, next: u64, context: &mut ReadContext) -> u32 {
         if let Some((last, skipped)) = self.last {
             let block = &context.blocks[last];
-            context.instructions += self.count(block, block.instructions(), skipped);
+            context.instructions += self.count_instructions(block, block.instructions(), skipped);
         }
         match self.interrupted.pop() {
             Some(interrupted) => {
                 context.batch.events.push((self.id, StreamEvent::Resume(Address(next))));
                 (self.last, self.accesses) = (interrupted.last, interrupted.accesses);
-                self.leave(next, context)
+                self.complete_transition(next, context)
             }
-            // The start of the handler looked like an ordinary branch.
+            // No transition is pending, because the start of the handler looked like an ordinary branch.
             None => {
                 context.unexplained += 1;
                 context.batch.events.push((self.id, StreamEvent::Gap(Address(next))));
@@ -325,7 +326,7 @@ impl QemuThread {
     }
 
     /// Counts the first `executed` instructions of a block, except for the `skipped` ones at its start.
-    fn count(&mut self, block: &TranslatedBlock, executed: usize, skipped: u32) -> u64 {
+    fn count_instructions(&mut self, block: &TranslatedBlock, executed: usize, skipped: u32) -> u64 {
         let more = (executed as u32).saturating_sub(skipped);
         self.instructions = self.instructions.saturating_add(more);
         if !block.details.is_empty() {

@@ -17,11 +17,11 @@ pub struct TranslatedBlock {
     /// End address (exclusive).
     pub end: u64,
     pub offsets: Vec<u16>,
-    /// The effect of its last instruction on control flow.
+    /// The effect of the block's last instruction on control flow.
     pub branch: Option<BranchInstruction>,
-    /// True if its last instruction is a string instruction with a REP prefix.
+    /// True if the block's last instruction is a string instruction with a REP prefix.
     pub repeats: bool,
-    /// Its instructions for the processor model, without data addresses; empty unless they are recorded.
+    /// The block's instructions for the processor model, without data addresses; empty unless they are recorded.
     pub details: Vec<Instruction>,
 }
 
@@ -47,7 +47,7 @@ impl TranslatedBlock {
         for size in sizes.iter().map(|s| usize::from(*s)) {
             let address = start + at as u64;
             let Some(instruction) = decode(code.get(at..at + size)?, address).filter(|i| i.len() == size) else {
-                // Truncated at a page boundary: a different block executes it.
+                // The instruction is truncated at a page boundary, and a different block executes it.
                 break;
             };
             block.offsets.push(u16::try_from(at).ok()?);
@@ -128,7 +128,7 @@ mod tests {
         assert_eq!(repeated.transition(0x1001), BlockTransition::Iteration);
         assert_eq!(repeated.transition(0x1003), BlockTransition::Straight);
         assert_eq!(block(0x1001, &[&[0xf3, 0xa4]]).transition(0x1001), BlockTransition::Iteration);
-        // Before other instructions, the prefix means something else.
+        // Before other instructions, the REP prefix has a different meaning.
         assert_eq!(block(0x1001, &[&[0xf3, 0x90]]).transition(0x1001), BlockTransition::Restart(0));
     }
 

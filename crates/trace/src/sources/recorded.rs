@@ -14,7 +14,7 @@ use trodden_hardware::{Address, BranchKind, RetiredBranch, StreamEvent, ThreadId
 /// Maximum size of a chunk in bytes.
 const MAX_CHUNK_SIZE: u64 = 1 << 28;
 
-/// An open recording.
+/// Reads a recording as a source of branches.
 pub struct RecordedSource<R> {
     bytes: Bytes<R>,
     /// The recorded command or file.
@@ -24,7 +24,7 @@ pub struct RecordedSource<R> {
     is_ended: bool,
     flags: u64,
     instructions: InstructionDecoder,
-    /// Stack address of the last return address of each thread.
+    /// For each thread, the stack address of the return address at its last call or return.
     frames: HashMap<ThreadId, u64>,
 }
 

@@ -26,11 +26,11 @@ const CLASSES: [InstructionClass; 6] = [
     InstructionClass::FloatMultiply,
     InstructionClass::FloatDivide,
 ];
-const CLASS: u8 = 7;
-const LOADS: u8 = 8;
-const STORES: u8 = 16;
+const CLASS_MASK: u8 = 7;
+const LOADS_FLAG: u8 = 8;
+const STORES_FLAG: u8 = 16;
 
-pub(super) fn counted(event: &StreamEvent) -> usize {
+pub(super) fn counted_instructions(event: &StreamEvent) -> usize {
     match event {
         StreamEvent::Branch(branch) => branch.instructions as usize,
         StreamEvent::End(instructions) => *instructions as usize,
@@ -57,15 +57,15 @@ impl InstructionEncoder {
         self.carried.extend_from_slice(instructions);
         let carried = std::mem::take(&mut self.carried);
         let mut used = 0;
-        for number in events.iter().map(|(_, event)| counted(event)).filter(|number| *number > 0) {
+        for number in events.iter().map(|(_, event)| counted_instructions(event)).filter(|number| *number > 0) {
             let end = (used + number).min(carried.len());
-            self.run(&carried[used..end]);
+            self.encode_run(&carried[used..end]);
             used = end;
         }
         self.carried.extend_from_slice(&carried[used..]);
     }
 
-    fn run(&mut self, run: &[Instruction]) {
+    fn encode_run(&mut self, run: &[Instruction]) {
         self.description.clear();
         describe(run, &mut self.description);
         let next = self.numbers.len() as u64;
@@ -90,7 +90,7 @@ impl InstructionEncoder {
     }
 
     /// Returns a chunk with everything that was added since the last call.
-    pub fn content(&mut self) -> Vec<u8> {
+    pub fn take_content(&mut self) -> Vec<u8> {
         let mut content = Vec::new();
         push_number(self.definitions.0, &mut content);
         content.append(&mut self.definitions.1);
@@ -108,7 +108,7 @@ fn describe(run: &[Instruction], into: &mut Vec<u8>) {
         before = instruction.address.0;
         let class = CLASSES.iter().position(|c| *c == instruction.class).unwrap_or(0) as u8;
         let flag = |is_set: bool, flag: u8| if is_set { flag } else { 0 };
-        into.push(class | flag(instruction.load.is_some(), LOADS) | flag(instruction.store.is_some(), STORES));
+        into.push(class | flag(instruction.load.is_some(), LOADS_FLAG) | flag(instruction.store.is_some(), STORES_FLAG));
         into.extend(instruction.sources);
         into.extend(instruction.destinations);
     }
@@ -116,7 +116,7 @@ fn describe(run: &[Instruction], into: &mut Vec<u8>) {
 
 #[derive(Default)]
 pub(super) struct InstructionDecoder {
-    /// The runs, with placeholders for the accesses.
+    /// The known runs of instructions, with placeholders for the accessed addresses.
     runs: Vec<Vec<Instruction>>,
     last: LastAccesses,
 }
@@ -126,7 +126,7 @@ impl InstructionDecoder {
     pub fn take(&mut self, content: &[u8], into: &mut Vec<Instruction>) -> Option<()> {
         let mut at = Cursor(content);
         for _ in 0..at.number()? {
-            let run = described(&mut at)?;
+            let run = decode_run(&mut at)?;
             self.runs.push(run);
         }
         while !at.0.is_empty() {
@@ -146,7 +146,7 @@ impl InstructionDecoder {
     }
 }
 
-fn described(at: &mut Cursor) -> Option<Vec<Instruction>> {
+fn decode_run(at: &mut Cursor) -> Option<Vec<Instruction>> {
     let number = usize::try_from(at.number()?).ok().filter(|n| *n <= at.0.len())?;
     let mut run = Vec::with_capacity(number);
     let mut address = 0u64;
@@ -154,8 +154,8 @@ fn described(at: &mut Cursor) -> Option<Vec<Instruction>> {
         address = address.wrapping_add(at.difference()?);
         let flags = at.byte()?;
         let accessed = |flag: u8| (flags & flag != 0).then_some(Address(0));
-        let class = *CLASSES.get(usize::from(flags & CLASS))?;
-        let (load, store) = (accessed(LOADS), accessed(STORES));
+        let class = *CLASSES.get(usize::from(flags & CLASS_MASK))?;
+        let (load, store) = (accessed(LOADS_FLAG), accessed(STORES_FLAG));
         let sources = [at.byte()?, at.byte()?, at.byte()?, at.byte()?];
         let destinations = [at.byte()?, at.byte()?];
         run.push(Instruction { address: Address(address), class, sources, destinations, load, store });

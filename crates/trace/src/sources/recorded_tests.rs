@@ -53,16 +53,16 @@ fn recording(events: &[(ThreadId, StreamEvent)]) -> Vec<u8> {
     writer.finish(&notes()).unwrap()
 }
 
-/// Instructions for events: few different runs, with varying accesses.
+/// Generates the instructions for events: few different runs, with varying accesses.
 fn instructions(seed: u64, events: &[(ThreadId, StreamEvent)]) -> Vec<trodden_hardware::Instruction> {
     use trodden_hardware::{Instruction, InstructionClass};
     let mut numbers = Numbers(seed);
     let mut instructions = Vec::new();
     for (_, event) in events {
         let start = 0x40_0000 + numbers.below(7) * 0x1000;
-        for at in 0..super::super::recorded_instructions::counted(event) as u64 {
+        for at in 0..super::super::recorded_instructions::counted_instructions(event) as u64 {
             let class = [InstructionClass::Integer, InstructionClass::FloatDivide, InstructionClass::Multiply][(at % 3) as usize];
-            let mut access = |of: u64| (start & 0x1000 != 0 && at.is_multiple_of(of)).then(|| Address(wandering(&mut numbers)));
+            let mut access = |of: u64| (start & 0x1000 != 0 && at.is_multiple_of(of)).then(|| Address(varying_address(&mut numbers)));
             let (load, store) = (access(2), access(5));
             instructions.push(Instruction {
                 address: Address(start + 4 * at),
@@ -77,7 +77,7 @@ fn instructions(seed: u64, events: &[(ThreadId, StreamEvent)]) -> Vec<trodden_ha
     instructions
 }
 
-fn wandering(numbers: &mut Numbers) -> u64 {
+fn varying_address(numbers: &mut Numbers) -> u64 {
     [u64::MAX, 0, 0x7fff_0000][numbers.below(3) as usize].wrapping_add(numbers.below(1 << 12))
 }
 

@@ -50,7 +50,7 @@ pub enum ChunkKind {
 const COMPRESSION_LEVEL: i32 = 3;
 /// Approximate number of events per chunk.
 const CHUNK_EVENTS: usize = 1 << 18;
-/// The same for recordings with instructions, which outnumber events by about ten to one.
+/// Approximate number of events per chunk in recordings with instructions. There are about ten instructions per event.
 const CHUNK_EVENTS_WITH_INSTRUCTIONS: usize = 1 << 15;
 
 /// The properties of a recording.
@@ -60,15 +60,15 @@ pub struct Recording {
     pub origin: String,
     /// The level of detail.
     pub level: Level,
-    /// True if calls have their return addresses.
+    /// True if the records of calls have the return addresses.
     pub knows_return_addresses: bool,
-    /// True if calls and returns have the stack address of their return address.
+    /// True if the records of calls and returns have the stack address of the return address.
     pub knows_frames: bool,
 }
 
 impl Recording {
     /// Describes a recording of a source.
-    pub fn of(origin: &str, source: &dyn BranchSource) -> Recording {
+    pub fn of_source(origin: &str, source: &dyn BranchSource) -> Recording {
         let (level, knows_return_addresses, knows_frames) = (source.level(), source.knows_return_addresses(), source.knows_frames());
         Recording { origin: origin.to_owned(), level, knows_return_addresses, knows_frames }
     }
@@ -84,7 +84,7 @@ pub struct RecordedWriter<W> {
     runs: Vec<(ThreadId, Vec<u64>)>,
     events: usize,
     instructions: Option<InstructionEncoder>,
-    /// Stack address of the last return address of each thread.
+    /// For each thread, the stack address of the return address at its last call or return.
     frames: HashMap<ThreadId, u64>,
 }
 
@@ -115,7 +115,7 @@ impl<W: Write> RecordedWriter<W> {
         }
         for (thread, event) in &batch.events {
             let next = self.numbers.len() as u64;
-            let event = self.relative(*thread, *event);
+            let event = self.make_frame_relative(*thread, *event);
             let number = *self.numbers.entry(event).or_insert(next);
             if number == next {
                 self.definitions.0 += 1;
@@ -150,7 +150,7 @@ impl<W: Write> RecordedWriter<W> {
     }
 
     /// Replaces the stack address of an event by its difference from the thread's previous one.
-    fn relative(&mut self, thread: ThreadId, event: StreamEvent) -> StreamEvent {
+    fn make_frame_relative(&mut self, thread: ThreadId, event: StreamEvent) -> StreamEvent {
         let StreamEvent::Branch(branch) = event else { return event };
         let Some(at) = branch.stack else { return event };
         let before = self.frames.insert(thread, at.0).unwrap_or(0);
@@ -162,7 +162,7 @@ impl<W: Write> RecordedWriter<W> {
             return Ok(());
         }
         if let Some(encoder) = &mut self.instructions {
-            write_chunk(&mut self.writer, ChunkKind::Instructions, &encoder.content())?;
+            write_chunk(&mut self.writer, ChunkKind::Instructions, &encoder.take_content())?;
         }
         let mut content = Vec::new();
         push_number(self.definitions.0, &mut content);

@@ -25,7 +25,7 @@ pub(crate) struct Records {
 pub(crate) struct BranchRecord {
     pub kind: BranchKind,
     pub is_taken: bool,
-    /// Its target if it was taken.
+    /// The branch's target, if it was taken.
     pub target: u64,
     pub fall_through: u64,
 }
@@ -64,7 +64,7 @@ impl Records {
         batch.events.push((THREAD, StreamEvent::Branch(retired)));
     }
 
-    /// Notes for the user on irregularities.
+    /// Returns notes for the user on irregularities.
     pub fn notes(&self) -> Vec<String> {
         let note = || format!("gaps where an instruction does not follow the one before: {}", self.gaps);
         (self.gaps > 0).then(note).into_iter().collect()

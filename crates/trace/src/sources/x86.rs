@@ -8,7 +8,7 @@ use iced_x86::{InstructionInfoFactory, Mnemonic, OpAccess, Register};
 use trodden_hardware::{Address, Instruction, InstructionClass};
 
 /// The number of the flags register.
-const FLAGS: u8 = 255;
+const FLAGS_REGISTER: u8 = 255;
 
 /// Describes an instruction, without its data addresses.
 pub(crate) fn describe(instruction: &iced_x86::Instruction) -> Instruction {
@@ -31,16 +31,16 @@ pub(crate) fn describe(instruction: &iced_x86::Instruction) -> Instruction {
             writes.push(number);
         }
     }
-    reads.extend((instruction.rflags_read() != 0).then_some(FLAGS));
+    reads.extend((instruction.rflags_read() != 0).then_some(FLAGS_REGISTER));
     // The flags come first, since branches depend on them, and nearly all additions write them.
-    writes.splice(0..0, (instruction.rflags_modified() != 0).then_some(FLAGS));
+    writes.splice(0..0, (instruction.rflags_modified() != 0).then_some(FLAGS_REGISTER));
     description.sources.iter_mut().zip(reads).for_each(|(place, register)| *place = register);
     description.destinations.iter_mut().zip(writes).for_each(|(place, register)| *place = register);
-    description.class = class(instruction.mnemonic(), uses_vectors);
+    description.class = classify(instruction.mnemonic(), uses_vectors);
     description
 }
 
-fn class(mnemonic: Mnemonic, uses_vectors: bool) -> InstructionClass {
+fn classify(mnemonic: Mnemonic, uses_vectors: bool) -> InstructionClass {
     match mnemonic {
         Mnemonic::Div | Mnemonic::Idiv => return InstructionClass::Divide,
         Mnemonic::Mul | Mnemonic::Imul | Mnemonic::Mulx => return InstructionClass::Multiply,
@@ -68,9 +68,9 @@ mod tests {
     #[test]
     fn units_and_registers_of_instructions() {
         let add = described(&[0x01, 0xd8]);
-        assert_eq!((add.class, add.destinations[0]), (InstructionClass::Integer, FLAGS));
+        assert_eq!((add.class, add.destinations[0]), (InstructionClass::Integer, FLAGS_REGISTER));
         let jump = described(&[0x74, 0x10]);
-        assert_eq!((jump.sources[0], jump.destinations), (FLAGS, [0, 0]));
+        assert_eq!((jump.sources[0], jump.destinations), (FLAGS_REGISTER, [0, 0]));
         assert_eq!(described(&[0x48, 0xf7, 0xf1]).class, InstructionClass::Divide);
         assert_eq!(described(&[0x0f, 0xaf, 0xc3]).class, InstructionClass::Multiply);
         assert_eq!(described(&[0xf2, 0x0f, 0x58, 0xc1]).class, InstructionClass::Float);
