@@ -34,12 +34,12 @@ pub enum Waypoint {
     Place(LineSpan),
 }
 
-/// Paths of one function, given either by all blocks of a path or by places in order.
+/// Paths of one function, given either by all blocks of a path or by source locations that the path passes in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChosenSequence {
     /// The function.
     pub function: String,
-    /// Either all blocks of the path, or places in order.
+    /// Either all blocks of the path, or source locations in the order in which the path passes them.
     pub waypoints: Vec<Waypoint>,
     /// The input line that the sequence was parsed from.
     pub text: String,
@@ -105,8 +105,8 @@ impl LineSpan {
     }
 }
 
-/// Returns the places that a unified diff changes in the new files, which are the added lines and the neighbours of removed lines. File
-/// names are relative to the folder `root`, if known.
+/// Returns the source lines that a unified diff changes in the new files, which are the added lines and the neighbours of removed lines.
+/// File names are relative to the folder `root`, if known.
 pub fn changed_places(difference: &str, root: Option<&str>) -> Result<Vec<LineSpan>, DiffError> {
     let mut places = Vec::new();
     for change in changes::parse_diff(difference)? {

@@ -44,7 +44,7 @@ pub struct FieldReport {
 /// Path counts of one unit of an image.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnitReport {
-    /// Identity of the image, which identifies the build.
+    /// Identity of the executable or library, which differs from build to build.
     pub image: Identity,
     /// Identity of the unit.
     pub unit: Identity,
@@ -73,7 +73,8 @@ impl FieldReport {
                 }
                 let untested: Vec<(u64, u64)> = unit.counts_of(function).collect();
                 let paths = FunctionPaths::decode(function, untested.iter().copied())?;
-                // Known prefixes are not counted, so subtraction does not yield the executions of unfinished paths that are known.
+                // Executions of unfinished paths are computed by subtracting counts. This fails for known paths, which are not counted, so
+                // only untested ones are reported.
                 let counted = |id: u64| untested.binary_search_by_key(&id, |c| c.0).is_ok();
                 let unfinished = paths.unfinished.iter().filter(|u| u.count > 0 && counted(u.id)).map(|u| (u.id, u.count.unsigned_abs()));
                 let all = paths.complete.iter().map(|p| (p.id, p.count)).chain(unfinished);
@@ -87,7 +88,7 @@ impl FieldReport {
         Ok(FieldReport { user, units })
     }
 
-    /// Records that a unit ran, even if it counted nothing.
+    /// Records that an image ran, even if it counted nothing, unless the report already has a unit of the image.
     pub fn add_empty_unit(&mut self, image: Identity, unit: Identity) {
         if self.units.iter().all(|u| u.image != image) {
             self.units.push(UnitReport { image, unit, counts: Vec::new() });

@@ -66,7 +66,7 @@ impl RunTally {
     }
 }
 
-/// Accumulates the paths of runs.
+/// Accumulates how many failing and passing runs took each path.
 #[derive(Debug, Default)]
 pub struct Isolation {
     all: RunTally,
@@ -136,7 +136,7 @@ impl Isolation {
             }
         }
         self.all.add(failed);
-        // A unit that is in several images counts once.
+        // A unit that is part of several images counts once.
         let mut executed = BTreeMap::<UnitFunction, (BTreeSet<(bool, u64)>, BTreeSet<DagEdgeId>)>::new();
         for (key, paths) in seen {
             let (ids, edges) = executed.entry(key).or_default();

@@ -16,8 +16,8 @@ use trodden_text::words::plural;
 use trodden_unit::{FunctionKey, IterationSet};
 
 /// Returns the set of paths over iterations that a run's stream contains. Functions with cut edges but without such paths are also in the
-/// set, so that a program that counts the set can show whether they have any. Fails if the run has no stream, or if no path over
-/// `iterations` iterations was executed.
+/// set, because a program that counts the set may find paths in them. Fails if the run has no stream, or if no path over `iterations`
+/// iterations was executed.
 pub fn requested_iterations(iterations: u32, wanted: &str, folders: &Folders) -> Result<IterationSet> {
     let logs = match streams::logs_of_copies(wanted) {
         Ok(Some(copies)) => copies.concat(),

@@ -242,7 +242,7 @@ fn assert_never_together_matches(case: &Case, found: &[&NeverTogether], reported
                         && seconds as f64 >= 0.01 * executions as f64
                         && after_first as f64 >= 0.05 * executions as f64;
                     if case.count_executions(|e| takes_in_order(e, *first, *second)) == 0 && often && chance >= 100.0 {
-                        // Draw the smaller number of executions one by one; none of them may be marked.
+                        // Compute the probability of an empty draw one execution at a time. The draw is the smaller of the two sets.
                         let (drawn, marked) = (after_first.min(seconds), after_first.max(seconds));
                         let one = |i: u64| ((executions - marked - i) as f64 / (executions - i) as f64).log10();
                         let surprise: f64 = -(0..drawn).map(one).sum::<f64>();

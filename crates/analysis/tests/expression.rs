@@ -38,7 +38,7 @@ fn random_gap(random: &mut Random, blocks: u64) -> Gap {
     match random.below(3) {
         0 => Gap::Nothing,
         1 => Gap::Without(Vec::new()),
-        // A gap without places is generated above.
+        // The cases above generate gaps without excluded places.
         _ => Gap::Without((0..1 + random.below(2)).map(|_| BlockSet::Block(random.below(blocks) as u32)).collect()),
     }
 }

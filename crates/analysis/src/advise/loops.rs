@@ -1,4 +1,4 @@
-//! Loops with fewer iteration patterns than independent branches would give.
+//! Finds loops whose branches depend on each other, so that the iterations follow fewer patterns than independent branches would produce.
 //!
 //! An iteration is the piece of a path from the loop's head to the back edge or to an exit edge; its *pattern* is its sequence of edges. If
 //! the branches were independent, the entropy of the patterns would be the sum of the branches' entropies. The difference, in bits per
@@ -63,7 +63,7 @@ pub struct Split {
 }
 
 impl LoopPatterns {
-    /// Returns an upper bound of the instructions that could be saved.
+    /// Returns an upper bound on the number of instructions that could be saved.
     pub fn saves(&self) -> u64 {
         (self.saved_bits() * self.iterations as f64) as u64 * TEST_INSTRUCTIONS
     }
@@ -151,7 +151,8 @@ impl LoopBranches {
         self.edges.values().map(bits).sum::<f64>() / iterations as f64
     }
 
-    /// Finds the branch that best decides the pattern, among those that every iteration executes, if little entropy remains.
+    /// Finds the branch whose outcome best predicts an iteration's pattern, among the branches that every iteration executes. Returns
+    /// `None` if too much of the patterns' entropy remains once the outcome is known.
     fn find_split(&self, patterns: &[LoopPattern], uncut: f64) -> Option<Split> {
         let iterations: u64 = patterns.iter().map(|p| p.count).sum();
         let each = self.edges.iter().filter(|(_, counts)| counts.values().sum::<u64>() == iterations && counts.len() < patterns.len());

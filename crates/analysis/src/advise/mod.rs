@@ -1,4 +1,4 @@
-//! Findings about a function that path counts show and edge counts cannot: [`Correlated`] branches, [`LoopPatterns`], [`Redundant`]
+//! Finds what path counts reveal about a function and edge counts cannot: [`Correlated`] branches, [`LoopPatterns`], [`Redundant`]
 //! computations, and pairs of edges that never occur together ([`NeverTogether`]).
 //!
 //! The analyses depend only on a function's map and counts, and consider executed paths only. Paths end at back edges, so correlations
@@ -49,11 +49,11 @@ impl Default for AdviseOptions {
 pub enum AdviceKind {
     /// A [`Correlated`] branch.
     Correlated,
-    /// A loop with [`LoopPatterns`].
+    /// A loop with few iteration patterns ([`LoopPatterns`]).
     Loop,
-    /// A [`Redundant`] computation.
+    /// Computations whose result is already available ([`Redundant`]).
     Redundant,
-    /// Edges that are [`NeverTogether`].
+    /// Two frequent edges that never occur on the same path ([`NeverTogether`]).
     Never,
 }
 
@@ -69,7 +69,7 @@ trodden_unit::spell! { AdviceKind:
 pub struct AdviceFinding {
     /// What was found.
     pub advice: Advice,
-    /// Upper bound of the executed LLVM IR instructions that could be saved, or 0 if the finding is not about speed.
+    /// Upper bound on the number of executed LLVM IR instructions that could be saved, or 0 if the finding is not about speed.
     pub saves: u64,
 }
 

@@ -13,7 +13,7 @@ use trodden_unit::properties::*;
 /// A step: its block, and its index among the block's steps.
 pub type StepPosition = (Node, u32);
 
-/// The number of a value on the current path.
+/// A value number: two values with the same number are equal whenever the current path is executed.
 type Number = u32;
 
 /// What a step computes, relative to earlier steps of the path.
@@ -34,7 +34,7 @@ pub struct ValueTracer<'a> {
     /// The number of each value on this path, or `None` if the value's index is its number.
     numbers: Vec<Option<Number>>,
     assigned: Vec<ValueId>,
-    /// Properties of each number. The function's values come first.
+    /// Properties of each value number. The first numbers belong to the function's own values.
     known: Vec<NumberProperties>,
     computed: HashMap<(OperationId, Vec<Number>), (Number, StepPosition)>,
     addresses: HashMap<(Number, i64), Number>,
@@ -220,17 +220,19 @@ impl<'a> ValueTracer<'a> {
         one.class.zip(other.class).is_none_or(|(c, d)| self.classes_may_alias(c, d))
     }
 
-    /// Returns true if a store that cannot affect an access with class `known` cannot affect an access with class `wanted` either.
+    /// Returns true if every store that cannot affect an access of type class `known` cannot affect an access of type class `wanted`
+    /// either. Type classes form a tree, as LLVM's type-based alias metadata does; `None` may alias everything.
     fn survives_as(&self, known: Option<ClassId>, wanted: Option<ClassId>) -> bool {
         known.is_none_or(|known| wanted.is_some_and(|wanted| self.enclosing_classes(wanted).any(|c| c == known)))
     }
 
-    /// Iterates over a class and its ancestors. The iteration is bounded, because corrupt input may make classes contain themselves.
+    /// Iterates over a type class and its ancestors. The iteration is bounded, because corrupt input may make classes contain themselves.
     fn enclosing_classes(&self, class: ClassId) -> impl Iterator<Item = ClassId> {
         std::iter::successors(Some(class), |c| self.unit.classes[c.0 as usize]).take(self.unit.classes.len())
     }
 
-    /// Returns true if one class contains the other, or if their roots differ (other languages), so that nothing is known about aliasing.
+    /// Returns true if accesses of two type classes may overlap: if one class contains the other, or if their roots differ because they
+    /// come from different languages, so that nothing is known.
     fn classes_may_alias(&self, a: ClassId, b: ClassId) -> bool {
         self.enclosing_classes(a).any(|c| c == b)
             || self.enclosing_classes(b).any(|c| c == a)
@@ -246,7 +248,8 @@ impl<'a> ValueTracer<'a> {
         self.assigned.push(value);
     }
 
-    /// Creates a number that no other value has. If it is an address, it has the root of `base` at an unknown offset.
+    /// Creates a value number that no other value has. If `base` is given, the value is an address at an unknown offset from the root of
+    /// `base`.
     fn new_number(&mut self, constant: bool, base: Option<NumberProperties>) -> Number {
         let number = self.known.len() as Number;
         let (root, bytes) = base.map_or((number, Some(0)), |b| (b.root, None));

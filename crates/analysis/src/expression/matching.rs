@@ -84,7 +84,7 @@ impl<'a> Matcher<'a> {
             return false;
         }
         let Some((first, _)) = sequence.steps.first() else {
-            // The gap is the whole path.
+            // The sequence has no places, so the whole path is its gap.
             return match &sequence.before {
                 Gap::Nothing => true,
                 Gap::Without(places) => !blocks.iter().any(|b| self.is_in_any(places, *b)),
@@ -98,7 +98,7 @@ impl<'a> Matcher<'a> {
         let last = |at: &[bool]| at.iter().rposition(|can| *can);
         match last_gap {
             Gap::Nothing => at.last() == Some(&true),
-            // The last possible position has the fewest blocks after it.
+            // Try only the last possible position: it has the fewest blocks after it that could be excluded.
             Gap::Without(places) => last(&at).is_some_and(|p| !blocks[p + 1..].iter().any(|b| self.is_in_any(places, *b))),
         }
     }

@@ -16,7 +16,7 @@ const BUFFER_SIZE: usize = 1 << 16;
 /// Executions of one path by one user.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct UserPathRow {
-    /// Number that the aggregation gave to the path's unit, which is a unit in a certain image.
+    /// Number that the aggregator assigned to the path's unit. A unit that is part of two images has two numbers.
     pub unit: u32,
     pub counter: u64,
     pub user: [u8; 16],

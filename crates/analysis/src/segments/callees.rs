@@ -10,7 +10,7 @@ use trodden_unit::{EdgeKind, FunctionMap};
 
 pub struct Callees<'a> {
     image: &'a ImageProfile,
-    /// Functions by name, and by unit if only their own unit can name them.
+    /// Functions by name. The key of a local function includes its unit, because other units cannot call it by name.
     names: HashMap<(Option<usize>, &'a str), FunctionIndex>,
     /// Functions that were called through pointers. Any call through a pointer may call any of them.
     by_pointer: BTreeSet<FunctionIndex>,

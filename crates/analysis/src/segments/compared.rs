@@ -1,4 +1,4 @@
-//! Comparison of counted segments with those in a stream of the same execution.
+//! Compares counted segments with those in a stream of the same execution.
 
 use super::observed::{NamedCounts, NamedPath, ObservedSegments};
 use anyhow::{Result, ensure};
@@ -16,7 +16,7 @@ pub struct ComparedSegments {
     pub executions: u128,
     /// Segments with different counts, each with the count and the executions expected from the stream.
     pub differing: Vec<(Vec<NamedPath>, u64, u64)>,
-    /// Number of segments that were not compared, because no code of the caller makes the call.
+    /// Number of segments that were not compared, because uninstrumented code makes one of their calls.
     pub left_out: usize,
 }
 

@@ -76,8 +76,8 @@ impl ObservedSegments {
         out
     }
 
-    /// Returns, by name, the segments that programs were built to count, and those of them that no code counts. Suffixes of longer segments
-    /// are included unless `exact_depth_only` is true.
+    /// Returns, by name, the segments that programs were built to count, and those of them that cannot be counted, because uninstrumented
+    /// code makes one of their calls. Suffixes of longer segments are included unless `exact_depth_only` is true.
     pub fn requested(&self, depth: usize, exact_depth_only: bool) -> (BTreeSet<Vec<NamedPath>>, BTreeSet<Vec<NamedPath>>) {
         let (mut requested, mut unplaced) = (BTreeSet::new(), BTreeSet::new());
         for (image, found) in self.profile.images.iter().zip(&self.images) {

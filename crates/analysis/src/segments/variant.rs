@@ -1,4 +1,4 @@
-//! Checks that a variant counts the segments that it was built for.
+//! Checks that an instrumented build counts the segments that it was built for.
 
 use anyhow::{Context, Result, bail};
 use std::fs;

@@ -1,4 +1,4 @@
-//! Differences between two recordings, aligned by calls (`trodden diff --sequence`).
+//! Finds the differences between two recordings, aligned by calls (`trodden diff --sequence`).
 
 use super::recording::EventTable;
 use serde::Serialize;
@@ -33,7 +33,7 @@ pub struct DifferenceRow {
     pub left: LabelledRange,
     /// The differing range on the right.
     pub right: LabelledRange,
-    /// Whether the frame's contents were aligned by calls.
+    /// True if the two ranges were aligned call by call. If false, they may have common parts.
     pub aligned: bool,
 }
 

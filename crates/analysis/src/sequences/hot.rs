@@ -1,4 +1,5 @@
-//! Minimal hot subpaths (`trodden-lab patterns hot`) of the sequence of completed paths. The cost of each path is 1.
+//! Finds minimal hot subpaths (`trodden-lab patterns hot`) in the sequence of completed paths. A subpath is hot if its length in paths
+//! times its frequency reaches a threshold.
 
 use super::numbers::{percent, take_top};
 use super::recording::OpenedSequence;

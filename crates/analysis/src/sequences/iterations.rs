@@ -69,8 +69,8 @@ pub struct IterationPattern {
     pub iterations: Vec<Vec<String>>,
 }
 
-/// Counts paths of consecutive iterations of a run in which several copies share the functions. `copies` has the sequences of each copy's
-/// threads. A function in several copies is counted in the first copy only.
+/// Counts paths of consecutive iterations in a run of several instrumented copies of a program, each of which records some of the
+/// functions. `copies` has the sequences of each copy's threads. A function in several copies is counted in the first copy only.
 pub fn iterations_of_copies(copies: &[Vec<Grammar>], table: &EventTable, question: IterationQuery) -> Result<IterationDocument> {
     let mut profile = IterationProfile::new(question.iterations)?;
     let mut counted_by: BTreeMap<u32, usize> = BTreeMap::new();
@@ -141,7 +141,7 @@ fn unrolling_advice(period: usize) -> String {
     }
 }
 
-/// Paths of the last k branches.
+/// The paths of the last k branches before each point of an execution.
 #[derive(Serialize)]
 pub struct BranchPathDocument {
     /// Maximum number of branches in a path.
@@ -157,7 +157,7 @@ pub struct BranchPathDocument {
 pub struct BranchPath {
     /// Number of executions.
     pub count: u64,
-    /// Edges between blocks, by block names.
+    /// The branches, each as the names of its source block and its target block.
     pub branches: Vec<(String, String)>,
 }
 
@@ -200,7 +200,7 @@ struct EdgeNumbers {
     numbers: std::collections::HashMap<(u64, u64), u64>,
 }
 
-/// Follows the edges of a path, beginning with the edge from the block before the path.
+/// Appends the edges of a path, beginning with the edge that leads to it from the block `last`.
 fn follow_blocks(
     paths: &mut GeneralPaths,
     position: &mut GeneralPathState,

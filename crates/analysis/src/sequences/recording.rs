@@ -174,7 +174,7 @@ pub struct ThreadSequence {
 
 /// The sequences of all threads of a run.
 pub struct SequenceRecording {
-    /// How paths with calls are represented.
+    /// How the events represent a path that calls interrupt.
     pub convention: Convention,
     /// The threads.
     pub threads: Vec<ThreadSequence>,
@@ -231,7 +231,7 @@ impl RecordingWriter {
 pub struct OpenedSequence {
     /// The meaning of symbols.
     pub table: EventTable,
-    /// How paths with calls are represented.
+    /// How the events represent a path that calls interrupt.
     pub convention: Convention,
     /// The sequence.
     pub grammar: Grammar,

@@ -31,7 +31,7 @@ pub struct Cover {
     pub selected: Vec<usize>,
     /// Sum of the selected sets' costs.
     pub cost: u64,
-    /// Lower bound of the cost of any cover.
+    /// Lower bound on the cost of any cover.
     pub bound: u64,
 }
 
@@ -42,7 +42,7 @@ impl Cover {
     }
 }
 
-/// For each row, the sets that contain its elements. Elements that are in the same sets share a row.
+/// The rows of the problem: for each row, the sets that contain its elements. Elements that are in the same sets share a row.
 type SetsByElement = Vec<Vec<u32>>;
 
 /// Returns the greedy cover, with a lower bound for any cover.
@@ -142,7 +142,8 @@ fn drop_redundant_sets(rows: &SetsByElement, mut selected: Vec<u32>, costs: &[u6
     selected
 }
 
-/// Makes the forced decisions on `rows`, and returns the sets that they select. Some cheapest cover contains all of these sets.
+/// Reduces `rows` by the decisions that are forced, and returns the sets that these decisions select. Some cheapest cover contains all of
+/// these sets.
 fn reduce_rows(rows: &mut SetsByElement, costs: &[u64]) -> Vec<u32> {
     let mut selected = Vec::new();
     loop {
@@ -230,8 +231,8 @@ struct CoverPart<'a> {
 }
 
 impl CoverPart<'_> {
-    /// Returns a lower bound of the cost of a cover, which is the Lagrangian bound improved by subgradient steps (Held and Karp, 1971).
-    /// `multipliers`, by the row's sets, are the starting point, and are replaced by the best multipliers found.
+    /// Returns a lower bound on the cost of a cover, which is the Lagrangian bound improved by subgradient steps (Held and Karp, 1971).
+    /// `multipliers` maps a row, given by its sets, to its starting multiplier. The best multipliers found replace it.
     fn find_lower_bound(&self, multipliers: &mut BTreeMap<Vec<u32>, i128>, steps: u32, upper: u64) -> u64 {
         if self.rows.is_empty() {
             return 0;

@@ -1,5 +1,5 @@
 //! Checks value numbering on random paths against an interpreter: values with the same number must be equal in every run, for any content
-//! of memory and any targets of pointers. A second test compares expressions as text, to check that enough is found.
+//! of memory and any targets of pointers. A second test compares expressions as text, to check that no repeated computation is missed.
 
 use super::*;
 use std::collections::HashMap;
@@ -29,7 +29,7 @@ fn random_program(random: &mut Random) -> Program {
         _ => ValueKind::Other,
     };
     let mut values: Vec<ValueProperties> = (0..=ROM).map(|v| ValueProperties { kind: kind(v), object: None }).collect();
-    // The values that may be operands so far. Addresses are kept separate for the interpreter.
+    // Values defined so far, which later steps may use as operands. Numbers and addresses are kept apart.
     let (mut numbers, mut addresses): (Vec<u32>, Vec<u32>) = ((0..NUMBERS).collect(), (NUMBERS..ROM).collect());
     let mut blocks = Vec::new();
     for block in 0..3u32 {
@@ -176,7 +176,7 @@ impl<'a> UnitRun<'a> {
             self.byte(at + i as i64, access.class)?;
             self.memory.insert(at + i as i64, (byte, access.class));
         }
-        // A value that is loaded back has the width of the access.
+        // Truncate the value to the width of the access.
         let mut bytes = [0; 8];
         bytes[..access.size as usize].copy_from_slice(&value.to_le_bytes()[..access.size as usize]);
         Some(i64::from_le_bytes(bytes))
