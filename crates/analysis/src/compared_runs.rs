@@ -68,7 +68,7 @@ fn read_runs(job: &ComparedRuns) -> Result<Vec<ComparedRun>> {
         }
     }
     if let Some(first) = unreadable.first() {
-        log::warn!("skipping {first}{}", and_others(&unreadable));
+        log::warn!("skipping {first}{}", suffix_for_others(&unreadable));
     }
     warn_skipped(&empty, "it has no counts");
     warn_skipped(&unknown, "its exit status is not recorded. Name it with --failing or --passing");
@@ -77,11 +77,11 @@ fn read_runs(job: &ComparedRuns) -> Result<Vec<ComparedRun>> {
 
 fn warn_skipped(files: &[String], why: &str) {
     if let Some(first) = files.first() {
-        log::warn!("skipping {first}{}: {why}", and_others(files));
+        log::warn!("skipping {first}{}: {why}", suffix_for_others(files));
     }
 }
 
-fn and_others(files: &[String]) -> String {
+fn suffix_for_others(files: &[String]) -> String {
     match files.len() {
         0 | 1 => String::new(),
         2 => " (and 1 other like it)".to_owned(),

@@ -8,9 +8,9 @@ use trodden_partition::{CopyPlan, Procedure, hits};
 use trodden_profile::copies::{CopyMeasurements, CopyTimes};
 
 /// Value of `Costs::counted` if only paths that were not known before are counted.
-const UNKNOWN: &str = "unknown";
+const COUNTED_UNKNOWN_PATHS: &str = "unknown";
 /// Value of `Costs::counted` if each copy counts some of the edges (`--divide edges`).
-const EDGES: &str = "edges";
+const COUNTED_EDGES: &str = "edges";
 const SCHEMA_VERSION: u32 = 2;
 
 /// The user's choices on the command line for a run of several copies.
@@ -152,8 +152,8 @@ impl Costs {
             baseline: None,
             diverged: Vec::new(),
             counted: match (measured.is_residual, measured.edges) {
-                (true, _) => UNKNOWN,
-                (false, true) => EDGES,
+                (true, _) => COUNTED_UNKNOWN_PATHS,
+                (false, true) => COUNTED_EDGES,
                 (false, false) => "paths",
             },
         };
@@ -165,7 +165,7 @@ impl Costs {
 
     /// Returns false for programs that count unknown paths only, because their hits cannot be computed.
     pub fn knows_hits(&self) -> bool {
-        self.counted != UNKNOWN
+        self.counted != COUNTED_UNKNOWN_PATHS
     }
 
     fn add_baseline(&mut self, plain: &CopyTimes, sequential: &CopyTimes) {
@@ -189,7 +189,7 @@ impl Costs {
     /// Returns the hits of a copy by the minimised measure, or `None` for programs that count unknown paths only.
     pub fn hits(&self, copy: &CopyCosts) -> Option<u64> {
         match (self.counted, self.hits_counted) {
-            (UNKNOWN, _) => None,
+            (COUNTED_UNKNOWN_PATHS, _) => None,
             (_, "all") => Some(copy.hits),
             _ => Some(copy.label_hits),
         }

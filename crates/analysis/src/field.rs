@@ -27,7 +27,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 const MAGIC: [u8; 8] = *b"TRODFLD\x01";
 /// Maximum length of a report's body; a larger length in the header means that the report is corrupt.
-const MAX_BODY: u32 = 1 << 30;
+const MAX_BODY_BYTES: u32 = 1 << 30;
 
 /// Hash of the sender's name, or zero if unknown.
 pub type User = [u8; 16];
@@ -157,7 +157,7 @@ impl<'a, R: BufRead> Reports<'a, R> {
         let mut header = [0; 16];
         self.input.read_exact(&mut header).map_err(short(self.at, "the file ends within the header of a report of untested paths"))?;
         let half = |at: usize| u32::from_le_bytes(header[at..at + 4].try_into().expect("four bytes"));
-        if header[..8] != MAGIC || half(8) > MAX_BODY {
+        if header[..8] != MAGIC || half(8) > MAX_BODY_BYTES {
             return Err(corrupt(self.at, "not a report of untested paths. `trodden fleet pack` writes such files"));
         }
         // Memory use grows with the bytes that the file contains, not with the length that the header claims.
@@ -213,7 +213,7 @@ mod tests {
     #[test]
     fn claimed_length_does_not_allocate_memory() {
         let mut bytes = MAGIC.to_vec();
-        bytes.extend(MAX_BODY.to_le_bytes());
+        bytes.extend(MAX_BODY_BYTES.to_le_bytes());
         bytes.extend([0; 12]);
         assert_eq!(bytes.len(), 24);
         let mut reports = Reports::new(Path::new("claim"), &bytes[..]);

@@ -77,12 +77,12 @@ impl LoopPatterns {
 /// Finds the loops that exceed the thresholds.
 pub fn find(walks: &Walks, nest: &BTreeMap<Node, BTreeSet<Node>>, options: &AdviseOptions) -> Vec<LoopPatterns> {
     let hot = |head: &Node| walks.blocks.get(head.index()).is_some_and(|c| *c >= options.min_count);
-    let uncut = nest.iter().filter(|(head, body)| hot(head) && !is_cut_inside(walks, **head, body));
+    let uncut = nest.iter().filter(|(head, body)| hot(head) && !contains_cut(walks, **head, body));
     let found = uncut.filter_map(|(head, body)| count_patterns(walks, *head, body));
     found.filter(|l| l.iterations >= options.min_count && l.saved_bits() >= MIN_SAVING && l.patterns.len() <= MAX_PATTERNS).collect()
 }
 
-fn is_cut_inside(walks: &Walks, head: Node, body: &BTreeSet<Node>) -> bool {
+fn contains_cut(walks: &Walks, head: Node, body: &BTreeSet<Node>) -> bool {
     let edge = |e: &Edge| walks.map.graph.edge(*e);
     let inside = |e: &Edge| body.contains(&edge(e).from) && body.contains(&edge(e).to);
     let closes = |(e, reason): &(Edge, CutReason)| *reason == CutReason::Back && edge(e).to == head;

@@ -106,7 +106,7 @@ fn tally_steps(walks: &Walks, unit: &UnitProperties, properties: &FunctionProper
         if steps > MAX_STEPS {
             break;
         }
-        tracer.follow(walk, |place, finds| match finds {
+        tracer.trace_path(walk, |place, finds| match finds {
             StepResult::New => {}
             StepResult::Known(from) => *tallies.entry(place).or_default().found.entry(from).or_default() += walk.count,
             StepResult::Constant => tallies.entry(place).or_default().constant += walk.count,

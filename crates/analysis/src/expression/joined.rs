@@ -40,10 +40,10 @@ pub struct JoinedPaths {
 
 /// Returns true if a function has too many paths and is therefore cut, so that a path may consist of several pieces.
 pub fn is_cut(function: &FunctionMap) -> bool {
-    function.cuts.iter().any(|(_, reason)| is_join(*reason))
+    function.cuts.iter().any(|(_, reason)| separates_pieces(*reason))
 }
 
-fn is_join(reason: CutReason) -> bool {
+fn separates_pieces(reason: CutReason) -> bool {
     matches!(reason, CutReason::Limit | CutReason::EachEdge)
 }
 
@@ -51,15 +51,16 @@ fn is_join(reason: CutReason) -> bool {
 /// reason, preferably a back edge.
 fn find_cuts_to(function: &FunctionMap, block: Node) -> (bool, Option<Edge>) {
     let cuts = || function.cuts.iter().filter(|(cut, _)| function.graph.get_edge(*cut).is_some_and(|e| e.to == block));
-    let others = || cuts().filter(|(_, reason)| !is_join(*reason));
+    let others = || cuts().filter(|(_, reason)| !separates_pieces(*reason));
     let other = others().find(|(_, reason)| *reason == CutReason::Back).or_else(|| others().next());
-    (cuts().any(|(_, reason)| is_join(*reason)), other.map(|(cut, _)| *cut))
+    (cuts().any(|(_, reason)| separates_pieces(*reason)), other.map(|(cut, _)| *cut))
 }
 
 /// Returns true if a counted path is certain to be a complete path of the function, not a piece.
 pub fn is_whole(function: &FunctionMap, blocks: &[Node], end: Option<PathEnd>) -> bool {
     let begins = blocks.first().is_some_and(|first| !find_cuts_to(function, *first).0);
-    begins && !matches!(end, Some(PathEnd::Cut(edge)) if function.cuts.iter().any(|(cut, reason)| *cut == edge && is_join(*reason)))
+    begins
+        && !matches!(end, Some(PathEnd::Cut(edge)) if function.cuts.iter().any(|(cut, reason)| *cut == edge && separates_pieces(*reason)))
 }
 
 impl PathExpression {
@@ -116,7 +117,7 @@ pub fn join(matcher: &Matcher, function: &FunctionMap, paths: &FunctionPaths) ->
 fn cut_target(function: &FunctionMap, end: Option<PathEnd>) -> Option<(Node, bool)> {
     let Some(PathEnd::Cut(edge)) = end else { return None };
     let reason = function.cuts.iter().find(|(cut, _)| *cut == edge).map(|(_, reason)| *reason);
-    function.graph.get_edge(edge).map(|e| (e.to, reason.is_some_and(is_join)))
+    function.graph.get_edge(edge).map(|e| (e.to, reason.is_some_and(separates_pieces)))
 }
 
 struct JoinSearch<'s> {

@@ -22,7 +22,7 @@ impl<'a> Matcher<'a> {
     /// Determines to which blocks of a function the expression's places belong.
     pub fn new(expression: &'a PathExpression, unit: &UnitMap, function: &'a FunctionMap) -> Matcher<'a> {
         let mut places = HashMap::new();
-        for place in expression.patterns.iter().flatten().flat_map(places_of) {
+        for place in expression.patterns.iter().flatten().flat_map(all_places) {
             places.entry(place).or_insert_with(|| (0..function.blocks.len()).map(|at| is_at_block(unit, function, place, at)).collect());
         }
         Matcher { expression, function, places }
@@ -30,7 +30,7 @@ impl<'a> Matcher<'a> {
 
     /// Returns the places of the expression that no block of the function belongs to.
     pub fn unmatched_places(&self) -> Vec<&'a BlockSet> {
-        let all = self.expression.patterns.iter().flatten().flat_map(places_of);
+        let all = self.expression.patterns.iter().flatten().flat_map(all_places);
         all.filter(|place| !self.places[place].contains(&true)).collect()
     }
 
@@ -54,7 +54,7 @@ impl<'a> Matcher<'a> {
     fn begin_matches(&self, expected: Begin, beginning: PathStart) -> bool {
         match (expected, beginning) {
             (Begin::Entry, PathStart::Entry) => true,
-            (Begin::Head, PathStart::After(edge)) => self.is_back(edge),
+            (Begin::Head, PathStart::After(edge)) => self.is_back_edge(edge),
             _ => false,
         }
     }
@@ -62,12 +62,12 @@ impl<'a> Matcher<'a> {
     fn end_matches(&self, expected: End, end: Option<PathEnd>) -> bool {
         match (expected, end) {
             (End::Exit, Some(PathEnd::Exit(_) | PathEnd::Stop)) | (End::Call, None) => true,
-            (End::Back, Some(PathEnd::Cut(edge))) => self.is_back(edge),
+            (End::Back, Some(PathEnd::Cut(edge))) => self.is_back_edge(edge),
             _ => false,
         }
     }
 
-    fn is_back(&self, edge: Edge) -> bool {
+    fn is_back_edge(&self, edge: Edge) -> bool {
         self.function.cuts.iter().any(|(cut, reason)| *cut == edge && *reason == CutReason::Back)
     }
 
@@ -134,15 +134,15 @@ impl<'a> Matcher<'a> {
     }
 }
 
-fn places_of(sequence: &ExpressionSequence) -> impl Iterator<Item = &BlockSet> {
-    fn of_gap(gap: &Gap) -> std::slice::Iter<'_, BlockSet> {
+fn all_places(sequence: &ExpressionSequence) -> impl Iterator<Item = &BlockSet> {
+    fn excluded_places(gap: &Gap) -> std::slice::Iter<'_, BlockSet> {
         match gap {
             Gap::Nothing => [].iter(),
             Gap::Without(places) => places.iter(),
         }
     }
-    let steps = sequence.steps.iter().flat_map(|(place, gap)| std::iter::once(place).chain(of_gap(gap)));
-    of_gap(&sequence.before).chain(steps).chain(&sequence.never)
+    let steps = sequence.steps.iter().flat_map(|(place, gap)| std::iter::once(place).chain(excluded_places(gap)));
+    excluded_places(&sequence.before).chain(steps).chain(&sequence.never)
 }
 
 fn is_at_block(unit: &UnitMap, function: &FunctionMap, place: &BlockSet, at: usize) -> bool {

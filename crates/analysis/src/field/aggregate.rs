@@ -178,7 +178,7 @@ impl Aggregator {
             ranking.add(&user_path);
             each(&user_path)
         })?;
-        ranking.close();
+        ranking.finish_path();
         let (reports, paths) = (self.reports, ranking.paths);
         let top = ranking.best.into_values().rev().collect();
         Ok(FieldAggregate { reports, paths, top, reporting: ranking.copies.map(|(_, reporting)| reporting), unmatched: self.unmatched })
@@ -206,7 +206,7 @@ struct PathRanking {
 impl PathRanking {
     fn add(&mut self, user_path: &UserPath) {
         if self.current.as_ref().is_none_or(|c| (c.unit, c.counter) != (user_path.unit, user_path.counter)) {
-            self.close();
+            self.finish_path();
             let (unit, counter) = (user_path.unit, user_path.counter);
             self.current = Some(AggregatedPath {
                 unit,
@@ -231,7 +231,7 @@ impl PathRanking {
         }
     }
 
-    fn close(&mut self) {
+    fn finish_path(&mut self) {
         let Some(mut path) = self.current.take() else { return };
         if let Some((copies, reporting)) = &mut self.copies {
             path.counting_users = Some(reporting.users_with_any(&copies.copies_counting(path.unit, path.counter)));

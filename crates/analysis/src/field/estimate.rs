@@ -76,17 +76,17 @@ mod tests {
     use super::*;
 
     /// Executions by twelve users, the population.
-    const TRUTH: [u64; 12] = [0, 0, 0, 5, 1, 0, 90, 7, 7, 0, 0, 31];
+    const EXECUTIONS_BY_USER: [u64; 12] = [0, 0, 0, 5, 1, 0, 90, 7, 7, 0, 0, 31];
 
     fn samples(size: u32) -> impl Iterator<Item = Vec<u64>> {
-        let chosen = (0u32..1 << TRUTH.len()).filter(move |set| set.count_ones() == size);
-        chosen.map(|set| (0..TRUTH.len()).filter(|at| set >> at & 1 == 1).map(|at| TRUTH[at]).collect())
+        let chosen = (0u32..1 << EXECUTIONS_BY_USER.len()).filter(move |set| set.count_ones() == size);
+        chosen.map(|set| (0..EXECUTIONS_BY_USER.len()).filter(|at| set >> at & 1 == 1).map(|at| EXECUTIONS_BY_USER[at]).collect())
     }
 
     #[test]
     fn estimates_are_unbiased_over_all_samples() {
-        let total: u64 = TRUTH.iter().sum();
-        let takers = TRUTH.iter().filter(|n| **n > 0).count() as f64;
+        let total: u64 = EXECUTIONS_BY_USER.iter().sum();
+        let takers = EXECUTIONS_BY_USER.iter().filter(|n| **n > 0).count() as f64;
         let mut coverage = 0.0;
         for size in 2..=12 {
             let (mut number, mut sums, mut squares, mut errors, mut users, mut covered) = (0.0, 0.0, 0.0, 0.0, 0.0, 0.0);

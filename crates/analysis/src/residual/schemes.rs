@@ -74,7 +74,7 @@ impl SchemeResults {
         let stages = Stages { job, folder, folders };
         let (first, segments) = stages.run_whole_program_path()?;
         let (second, paths) = stages.run_three_stages()?;
-        let known = stages.instrument("residual", &["--residual", path_str(&paths)?], REACHES_CALLS)?;
+        let known = stages.instrument("residual", &["--residual", path_str(&paths)?], REACH_CALLS_OPTION)?;
         let unknown = stages.record(&known, job.field, &[])?;
         let (counts_segments, across_calls) = (stages.build_path("segments")?, stages.build_path("stage-2")?);
         let (plain, every) = (stages.instrument("plain", &["--addresses"], "")?, stages.instrument("paths", &[], "")?);
@@ -92,7 +92,7 @@ impl SchemeResults {
     }
 }
 
-const REACHES_CALLS: &str = "--reach calls";
+const REACH_CALLS_OPTION: &str = "--reach calls";
 
 struct Stages<'a> {
     job: &'a SchemeJob<'a>,
@@ -113,7 +113,7 @@ impl Stages<'_> {
 
     /// Runs scheme 2. Also returns the profile of the paths that the tests took.
     fn run_three_stages(&self) -> Result<(Scheme, PathBuf)> {
-        let counts_paths = self.instrument("stage-1", &[], REACHES_CALLS)?;
+        let counts_paths = self.instrument("stage-1", &[], REACH_CALLS_OPTION)?;
         let (paths, first) = self.record(&counts_paths, self.job.tests, &[])?;
         let follows = self.instrument("stage-2", &["--segments", &format!("calls:{}", path_str(&paths)?)], "")?;
         let (segments, second) = self.record(&follows, self.job.tests, &[])?;

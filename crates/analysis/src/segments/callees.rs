@@ -63,7 +63,7 @@ impl<'a> Callees<'a> {
     }
 
     /// Records the functions that segments show to have been called through pointers.
-    pub fn observe<'s>(&mut self, segments: impl Iterator<Item = &'s Segment>) {
+    pub fn record_pointer_calls<'s>(&mut self, segments: impl Iterator<Item = &'s Segment>) {
         let pairs: BTreeSet<(FunctionPath, FunctionIndex)> =
             segments.flat_map(|s| s.windows(2).map(|pair| (pair[0], pair[1].function)).collect::<Vec<_>>()).collect();
         let is_by_pointer = |(caller, callee): &(FunctionPath, FunctionIndex)| !self.direct_callees(*caller).0.contains(callee);

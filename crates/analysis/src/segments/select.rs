@@ -62,7 +62,7 @@ pub fn tested_contexts(wanted: &str, depth: usize, folders: &Folders) -> Result<
     let mut builder = SegmentSetBuilder::default();
     for (image, found) in observed.profile.images.iter().zip(&observed.images) {
         let mut callees = Callees::from_image(image);
-        callees.observe(found.counts.keys());
+        callees.record_pointer_calls(found.counts.keys());
         let mut numbers = FunctionNumbers::default();
         for segment in (1..=depth).flat_map(|depth| sum_to_depth(&found.counts, depth).into_keys()) {
             numbers.insert_segment(&mut builder, image, &segment);

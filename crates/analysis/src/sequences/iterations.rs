@@ -175,7 +175,7 @@ pub fn last_branches(opened: &OpenedSequence, k: usize, top: usize, max_symbols:
             EventClass::Subpath { .. } if opened.table.entry(symbol).is_prefix => {}
             EventClass::Subpath { end, .. } => {
                 if let Some((position, last)) = frames.last_mut() {
-                    follow_blocks(&mut paths, position, last, &mut edges, &opened.table, symbol)?;
+                    add_path_edges(&mut paths, position, last, &mut edges, &opened.table, symbol)?;
                     if end == SubpathEnd::Return {
                         *last = None;
                     }
@@ -201,7 +201,7 @@ struct EdgeNumbers {
 }
 
 /// Appends the edges of a path, beginning with the edge that leads to it from the block `last`.
-fn follow_blocks(
+fn add_path_edges(
     paths: &mut GeneralPaths,
     position: &mut GeneralPathState,
     last: &mut Option<u64>,
