@@ -32,7 +32,7 @@ pub fn call_frequencies(roots: &[f64], calls: &[WeightedCall]) -> Vec<f64> {
     let group_of = find_recursion_groups(&out);
     let mut members: Vec<Vec<usize>> = vec![Vec::new(); roots.len()];
     (0..roots.len()).for_each(|function| members[group_of[function]].push(function));
-    // Callees have lower group numbers than their callers.
+    // Callees have lower group numbers than their callers, so the reverse order visits callers first.
     for group in members.iter().rev().filter(|group| !group.is_empty()) {
         let is_inner = |call: &WeightedCall| group_of[call.callee] == group_of[group[0]];
         let inner: Vec<WeightedCall> = group.iter().flat_map(|f| &out[*f]).filter(|call| is_inner(call)).copied().collect();
@@ -204,7 +204,7 @@ mod tests {
         let mut recursive = 0;
         for _ in 0..400 {
             let size = 2 + draw(7) as usize;
-            // The weights are so small that every recursion ends.
+            // With weights this small, every recursion terminates.
             let mut calls: Vec<WeightedCall> = Vec::new();
             for caller in 0..size {
                 (0..1 + draw(3)).for_each(|_| calls.push(call(caller, draw(size as u64) as usize, draw(30) as f64 / 100.0)));
@@ -231,12 +231,13 @@ mod tests {
 
     #[test]
     fn infinite_recursion_is_damped() {
-        // Each call leads to two more calls. Damped, there are 64 calls per call from outside, and in a pair about half of them each.
+        // Each call makes two more calls. This recursion is damped to 64 calls per call from outside; in a pair of mutually recursive
+        // functions, each gets about half of them.
         let one = call_frequencies(&[1.0], &[call(0, 0, 2.0)]);
         assert!((one[0] - MAX_DEPTH).abs() < 1e-6, "{one:?}");
         let pair = call_frequencies(&[1.0, 0.0, 0.0], &[call(0, 1, 5.0), call(1, 0, 5.0), call(1, 2, 1.0)]);
         assert!((pair[0] + pair[1] - MAX_DEPTH).abs() < 1.0 && pair[0] > pair[1] && pair[2] == pair[1], "{pair:?}");
-        // A recursion that ends is not damped.
+        // A recursion that terminates is not damped.
         assert!((call_frequencies(&[1.0], &[call(0, 0, 0.75)])[0] - 4.0).abs() < 1e-6);
     }
 

@@ -70,7 +70,7 @@ pub struct Dag {
 }
 
 impl Dag {
-    /// Cuts the `forced` edges, and all edges that still close a cycle.
+    /// Creates the DAG of a graph. Cuts the `forced` edges, and then all edges that still close a cycle.
     pub fn new(graph: &Graph, forced: &[(Edge, CutReason)], entries: Entries) -> Dag {
         let mut cut = vec![None; graph.edge_count()];
         for &(edge, reason) in forced {

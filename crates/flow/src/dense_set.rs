@@ -148,7 +148,7 @@ impl<I: DenseIndex> Extend<I> for DenseSet<I> {
     }
 }
 
-/// Compares sets like lists of booleans: at the least edge or node that is in only one of two sets, the set without it is less.
+/// Orders sets like lists of booleans: at the lowest edge or node that is in only one of the two sets, the set without it is less.
 impl<I: Eq> Ord for DenseSet<I> {
     fn cmp(&self, other: &DenseSet<I>) -> Ordering {
         let own = self.words.iter().map(|word| word.reverse_bits());

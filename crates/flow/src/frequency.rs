@@ -7,7 +7,7 @@
 use crate::graph::{Edge, Graph, Node, postorder};
 use std::collections::{HashMap, HashSet};
 
-/// Maximum estimated number of a loop's iterations per entry. With 64, three programs execute 0 to 0.1% more instructions
+/// Maximum estimated number of a loop's iterations per entry. If this is 64, three benchmark programs execute 0 to 0.1% more instructions
 /// (docs/benchmarks/constants.md).
 const MAX_ITERATIONS: f64 = 4096.0;
 
@@ -20,14 +20,15 @@ pub enum Hint {
     Weight(f64),
     /// Rarely taken: it leads to a call that does not return, or is the unwind edge of a call.
     Cold,
-    /// Never taken, because the edge only represents an event in its tail.
+    /// Never taken by control, because the edge only represents an event in its tail, such as a call that may not return.
     Never,
 }
 
 /// Computes weights for [`Frequencies::estimate`] from hints and loops. An edge that leaves its loop has weight 1, any other edge 31 (as
-/// LLVM assumes), and a cold edge 2^-20. If the compiler gave weights to some out-edges of a node, the others are cold. With 7 instead of
-/// 31, three programs execute 0.3% fewer to 0.8% more instructions; with 127, 0 to 0.8% more. 2^-10 instead of 2^-20 makes no difference
-/// (docs/benchmarks/constants.md).
+/// LLVM assumes), and a cold edge 2^-20. If the compiler gave weights to some out-edges of a node, the others are cold.
+///
+/// With 7 instead of 31, three benchmark programs execute 0.3% fewer to 0.8% more instructions; with 127, 0 to 0.8% more. 2^-10 instead of
+/// 2^-20 makes no difference (docs/benchmarks/constants.md).
 pub fn branch_weights(graph: &Graph, hints: &[Hint]) -> Vec<f64> {
     const STAY: f64 = 31.0;
     const COLD: f64 = 1.0 / 1048576.0;
@@ -192,8 +193,9 @@ fn find_loop_body(graph: &Graph, order: &ReversePostorder, head: Node) -> Option
     Some(body)
 }
 
-/// Propagates a frequency of 1 from `start` along the forward edges. If `within` is given, only its nodes are visited. At each loop head,
-/// the frequency is multiplied, except at `start` if `start` is the head of the loop `within`.
+/// Propagates a frequency of 1 from `start` along the forward edges. If `within` is given, it has the nodes of the loop whose head is
+/// `start`, and only these nodes are visited. At the head of any other loop, the frequency is multiplied by the expected number of
+/// iterations.
 fn propagate_frequency(
     graph: &Graph,
     order: &ReversePostorder,
@@ -228,7 +230,7 @@ mod tests {
 
     #[test]
     fn nested_loops_multiply_frequencies() {
-        // 0 -> 1 -> 2 -> 2 (9 of 10), 2 -> 1 (3 of 4 of the rest), 2 -> 3
+        // Two nested loops: node 2 repeats itself with probability 0.9 and returns to the outer head, node 1, with probability 0.075.
         let g = graph(4, &[(0, 1), (1, 2), (2, 2), (2, 1), (2, 3)]);
         let f = Frequencies::estimate(&g, &[1.0, 1.0, 0.9, 0.075, 0.025]);
         assert!((f.node(Node(1)) - 4.0).abs() < 1e-9, "{f:?}");

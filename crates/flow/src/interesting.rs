@@ -12,11 +12,11 @@ pub struct InterestingPlan {
     pub dag: Dag,
     /// The numbers of its paths.
     pub numbering: Numbering,
-    /// The increments and their edges.
+    /// The increments of the path register, and the edges on which they are placed.
     pub plan: Plan,
-    /// Maps the register at the end of a path to a counter.
+    /// How the path register at the end of a path determines the counter.
     pub ending: PathEnding,
-    /// Counters of interesting paths, each with the number of its path, ascending. All other counters count uninteresting paths.
+    /// Pairs of a counter and the number of the interesting path that it counts, ascending. All other counters count uninteresting paths.
     pub paths: Vec<(u64, u64)>,
     /// Number of uninteresting paths that are counted by the counter of an interesting path.
     pub aliases: NumberAliases,
@@ -24,16 +24,17 @@ pub struct InterestingPlan {
     pub proven: bool,
 }
 
-/// Maps the register at the end of a path to a counter. Counters are numbered from 0. The last counter counts all uninteresting paths.
+/// How the path register at the end of a path determines the path's counter. Counters are numbered from 0, and the last counter counts all
+/// uninteresting paths.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PathEnding {
     /// The counter is `register + bias`, if that is in range.
     Direct {
-        /// The negated minimum number.
+        /// The negated minimum number of an interesting path, so that counters start at 0.
         bias: i64,
         /// Number of counters, not including the last one.
         width: u64,
-        /// Whether sums may be out of range.
+        /// True if `register + bias` may be out of range.
         checked: bool,
     },
     /// The counter is in the upper bits of `register + bias`, if this sum equals the expected value for the counter.
@@ -66,7 +67,7 @@ impl PathEnding {
         }
     }
 
-    /// Returns the mask of the register bits that contain the path's Ball-Larus number, or `None` if all bits do.
+    /// Returns a mask of the register bits that identify the path, or `None` if all bits do.
     pub fn identity_mask(&self) -> Option<u64> {
         match self {
             PathEnding::Checked { shift, .. } => Some(u64::MAX.checked_shr(u64::BITS - shift).unwrap_or(0)),

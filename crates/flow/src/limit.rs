@@ -12,17 +12,17 @@ use crate::graph::{Edge, Graph};
 use crate::numbering::{NumberedPaths, Numbering};
 use std::collections::HashSet;
 
-/// Number of rounds that make one cut each. With 4, three programs that were cut to 64 paths per function execute 0.8% fewer to 0.9% more
-/// instructions; with 1,024, the same number (docs/benchmarks/constants.md).
+/// Number of rounds that make one cut each. If this is 4, three benchmark programs that were cut to 64 paths per function execute 0.8%
+/// fewer to 0.9% more instructions; if it is 1,024, the same number (docs/benchmarks/constants.md).
 const SINGLE_CUT_ROUNDS: u32 = 64;
-/// Number of further rounds after which the number of cuts per round doubles, to bound the build time. With 2, one of the three programs
-/// executes 2.8% fewer instructions; with 128, the difference is within 0.1%.
+/// Number of further rounds after which the number of cuts per round doubles, to bound the build time. If this is 2, one of three benchmark
+/// programs executes 2.8% fewer instructions; if it is 128, the difference is within 0.1%.
 const ROUNDS_PER_DOUBLING: u32 = 16;
 
 /// Cuts `graph` until it has at most `limit` paths, or until no further cut reduces their number. The limit is at most 2^63 - 1; a higher
 /// one is lowered.
 ///
-/// If all edges are cut, a function has about as many paths as edges. The result exceeds a lower limit, which cannot be reached.
+/// Even if all edges are cut, a function has about as many paths as edges, so the result exceeds a limit below that.
 pub fn cut_to_limit(graph: &Graph, forced: &[(Edge, CutReason)], frequencies: &Frequencies, limit: u64, entries: Entries) -> NumberedPaths {
     cut_to_limit_avoiding_edges(graph, forced, frequencies, limit, entries, &[])
 }
@@ -64,7 +64,7 @@ struct CutCandidate {
     spared: bool,
 }
 
-/// A cut: the head of the edges, and the index of the edge to cut among the edges into this head, or `None` to cut all of them.
+/// A choice of edges to cut: the node that they enter, and the index of one edge among the edges into this node, or `None` for all of them.
 type CutChoice = (usize, Option<usize>);
 
 /// The graph while cuts are chosen. Numbers of paths are base-2 logarithms. The topological order remains valid, because each dummy edge of
@@ -163,13 +163,14 @@ impl Cutter {
         }
     }
 
-    /// Returns the best cut in each of `pieces` pieces of the graph, if there is one. If `any`, includes spared edges.
+    /// Returns the best cut in each of `pieces` pieces of the graph, except in pieces where no cut helps. Considers spared edges only if
+    /// `any` is true.
     fn best_cuts(&self, pieces: usize, any: bool) -> Vec<CutChoice> {
         let heads = &self.order[1..self.order.len() - 1];
         heads.chunks(heads.len().div_ceil(pieces).max(1)).filter_map(|piece| self.best_cut(piece, any)).collect()
     }
 
-    /// Returns the cut with the best score among the edges into `heads`. Considers spared edges only if `any`.
+    /// Returns the cut with the best score among the edges into `heads`. Considers spared edges only if `any` is true.
     fn best_cut(&self, heads: &[usize], any: bool) -> Option<CutChoice> {
         let mut best = (0.0, None);
         for &head in heads {
@@ -234,7 +235,7 @@ fn piece_count(round: u32) -> usize {
 /// Returns log2(2^a + 2^b).
 fn log2_of_sum(a: f64, b: f64) -> f64 {
     let (low, high) = if a < b { (a, b) } else { (b, a) };
-    // A much smaller term is lost in the precision of a float. This also covers zero paths.
+    // A term this much smaller is below the precision of a float. This also covers zero paths, whose logarithm is negative infinity.
     if low < high - 60.0 { high } else { high + (low - high).exp2().ln_1p() * std::f64::consts::LOG2_E }
 }
 

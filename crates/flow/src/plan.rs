@@ -77,7 +77,7 @@ pub struct PartPlan {
     pub part: Part,
 }
 
-/// The remaining paths of a plan that omits all paths over certain edges, which are not part of the function's flow.
+/// The paths that a plan counts if it treats certain edges of the function as never taken.
 #[derive(Clone, Debug)]
 pub struct Partial {
     /// The acyclic graph of the paths that are counted.
@@ -186,10 +186,11 @@ pub fn edge_frequencies(dag: &Dag, graph: &Graph, frequencies: &Frequencies) -> 
     dag.edge_ids().map(frequency).collect()
 }
 
-/// Returns each edge's executions times the cost of an increment there, which is almost 0 if the edge begins or ends a path.
+/// Returns each edge's executions times the cost of an increment there. The cost is almost 0 if the edge begins or ends a path, because the
+/// increment is then part of the register's initial value or of the counter's address.
 pub fn probe_costs(dag: &Dag, graph: &Graph, frequencies: &Frequencies) -> Vec<f64> {
-    // The cost relative to the cost on other edges. With 1, three programs execute 0.3 to 7.3% more instructions; with 1e-6, the same
-    // number (docs/benchmarks/constants.md).
+    // Cost of an increment on an edge that begins or ends a path, relative to other edges. If this is 1, three benchmark programs execute
+    // 0.3 to 7.3% more instructions; if it is 1e-6, the same number (docs/benchmarks/constants.md).
     const FOLDED_COST: f64 = 1e-3;
     dag.edge_ids()
         .map(|id| match dag.edge(id).origin {

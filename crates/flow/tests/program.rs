@@ -1,5 +1,4 @@
-//! Probe programs and the plans from which they are made: on random walks through random graphs, both have the same counts after all
-//! passes.
+//! Checks that a probe program counts the same as its plan, after all passes, on random walks through random graphs.
 
 use machine::blocks;
 use std::collections::{BTreeMap, BTreeSet};

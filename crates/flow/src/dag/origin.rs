@@ -47,7 +47,7 @@ pub enum CutReason {
     FromExit,
     /// Control may take the edge a second time without entering its tail again (`setjmp`, `vfork`).
     ReturnsTwice,
-    /// No code can be inserted on the edge (one of several indirect jumps to the same target).
+    /// No code can be inserted on the edge, because it is one of several indirect jumps to the same target.
     Unsplittable,
     /// The function would have more paths than the limit.
     Limit,

@@ -13,7 +13,7 @@ use crate::graph::{Node, NodeSet};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ends {
     edges: Vec<DagEdgeId>,
-    /// Nodes at which paths have passed their end.
+    /// Nodes that a path reaches only after its end.
     decided: NodeSet,
 }
 

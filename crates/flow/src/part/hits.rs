@@ -5,9 +5,9 @@ use super::Measure;
 /// Executions of probes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Hits {
-    /// Executions by [`Measure::Labels`].
+    /// Executions of increments of the path register ([`Measure::Labels`]).
     pub labels: u64,
-    /// Executions by [`Measure::All`].
+    /// Executions of increments and counts ([`Measure::All`]).
     pub all: u64,
 }
 

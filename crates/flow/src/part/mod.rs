@@ -30,14 +30,15 @@ pub enum Measure {
     All,
 }
 
-/// A copy's part of a function. The vectors have an element for each edge of the DAG, and the sets are sets of its edges.
+/// The paths of a function that one of several copies of a program counts, and the copy's probes. The vectors have an element for each edge
+/// of the DAG, and the sets are sets of its edges.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Part {
     /// The edges on interesting paths.
     pub interesting: DagEdgeSet,
-    /// The edge's label before labels are moved to chords. A path's number is the sum of its labels.
+    /// For each edge, its label before labels are moved to chords. A path's number is the sum of its labels.
     pub values: Vec<i64>,
-    /// The increment of the path register on the edge.
+    /// For each edge, the increment of the path register.
     pub increments: Vec<i64>,
     /// A path's number minus the sum of its increments, which is the same for all paths. It is part of the counters' base address.
     pub offset: i64,
@@ -62,7 +63,8 @@ impl Part {
         Some(Part::counting_all(dag, all, numbering.values().to_vec(), frequencies, measure))
     }
 
-    /// Creates the part that counts the paths of `interesting_edges`. All ends have counts. The DAG must have fewer than 2^63 paths.
+    /// Creates the part that counts the paths of `interesting_edges` with unique numbers. Other paths are also counted, since all ends have
+    /// counts. The DAG must have fewer than 2^63 paths.
     pub fn selective(dag: &Dag, interesting_edges: &DagEdgeSet, frequencies: &[u64], measure: Measure) -> Part {
         let interesting = dag.on_marked_paths(|e| interesting_edges.contains(e));
         let values = precise_selective_labels(dag, &interesting);

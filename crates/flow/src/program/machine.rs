@@ -48,9 +48,9 @@ pub struct Machine {
     pub known: BTreeSet<i64>,
     /// The items that were appended to the stream.
     pub stream: Vec<StreamItem>,
-    /// The path noted in the frame of the current call.
+    /// The path that [`Operation::NoteCall`] wrote to the frame of the current call.
     pub noted: Option<i64>,
-    /// Hits that the program counted itself.
+    /// Executions of probes that the program itself counted ([`Operation::CountHits`]).
     pub hits: Hits,
     /// Pending iterations of loops that are counted by trip count.
     iterations: BTreeMap<LoopId, u64>,

@@ -1,4 +1,5 @@
-//! Creates the operations for a copy's part of the paths: each path of the part is counted on its end ([`crate::part::Ends`]).
+//! Creates the operations for the paths that one copy of a program counts. Each of these paths is counted on its end
+//! ([`crate::part::Ends`]).
 //!
 //! After its end, a path has only one continuation, without a call that may not return, so a count on the end is exact. If no path of the
 //! part can follow, edges have no operations until the next path begins.
@@ -23,7 +24,7 @@ pub fn operations(graph: &Graph, dag: &Dag, part: &Part) -> Vec<Vec<Operation>> 
     graph.edges().map(|e| counting.on(e)).collect()
 }
 
-/// Returns the hits of an edge's probes per execution, including those on the dummy edges that replace it.
+/// Returns the number of probes that are executed each time control takes an edge, including those on the dummy edges that replace it.
 pub fn hits(dag: &Dag, part: &Part, edge: Edge) -> Hits {
     let of = |id: DagEdgeId| {
         let (labelled, counted, end) = (part.increments[id.index()] != 0, part.counted.contains(id), part.ends.contains(id));

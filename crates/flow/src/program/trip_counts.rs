@@ -10,13 +10,14 @@ use crate::graph::{Edge, Graph, Node};
 use std::num::NonZeroU64;
 
 /// Minimum number of iterations per entry with which the code on the exit edges costs less than counting each iteration. This is a rough
-/// estimate: with 2, three programs do not change; with 20, they execute 0 to 0.3% fewer instructions (docs/benchmarks/constants.md).
+/// estimate: if it is 2, three benchmark programs do not change; if it is 20, they execute 0 to 0.3% fewer instructions
+/// (docs/benchmarks/constants.md).
 const MIN_ITERATIONS: f64 = 5.0;
-/// Maximum number of instructions in an iteration of a [tight](TripCounting::Tight) loop. With 0, three programs execute 0.9% fewer to 1.1%
-/// more instructions; with 24, 0.9% fewer to 4.3% more (docs/benchmarks/constants.md).
+/// Maximum number of instructions in an iteration of a [tight](TripCounting::Tight) loop. If this is 0, three benchmark programs execute
+/// 0.9% fewer to 1.1% more instructions; if it is 24, 0.9% fewer to 4.3% more (docs/benchmarks/constants.md).
 const MAX_TIGHT_SIZE: u32 = 6;
-/// Maximum number of exit edges, each of which needs code that adds the trip count. With 8, three programs do not change; with 1, they
-/// execute 0 to 0.3% fewer instructions (docs/benchmarks/constants.md).
+/// Maximum number of exit edges, each of which needs code that adds the trip count. If this is 8, three benchmark programs do not change;
+/// if it is 1, they execute 0 to 0.3% fewer instructions (docs/benchmarks/constants.md).
 const MAX_EXITS: usize = 3;
 
 /// Counts loops by their trip counts if that is profitable. Linear in the size of the graph and of its loops.

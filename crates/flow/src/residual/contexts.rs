@@ -14,15 +14,15 @@ use crate::graph::Node;
 use std::collections::{BTreeSet, HashMap};
 
 /// Shares of all executions. For each share, the most frequent paths that make up the share are tried as a region. With only the last
-/// share, three programs execute 1.0 to 8.2% more instructions; with only the first and the last, 0.2% fewer to 2.7% more
+/// share, three benchmark programs execute 1.0 to 8.2% more instructions; with only the first and the last, 0.2% fewer to 2.7% more
 /// (docs/benchmarks/constants.md).
 const REGION_SHARES: [f64; 6] = [0.9, 0.97, 0.99, 0.997, 0.999, 1.0];
-/// Divisors of the number of all executions. A quotient is the minimum number of executions of a prefix with a separate state; with the
-/// divisor 0, no prefix has a separate state. With only 0, three programs execute 0.6 to 5.1% more instructions; with only 64 and 0, 0 to
-/// 1.4% more (docs/benchmarks/constants.md).
+/// The number of all executions is divided by each of these. The quotient is the minimum number of executions of a prefix with a separate
+/// state; with the divisor 0, no prefix has a separate state. With only 0, three benchmark programs execute 0.6 to 5.1% more instructions;
+/// with only 64 and 0, 0 to 1.4% more (docs/benchmarks/constants.md).
 const DISTINCT_DIVISORS: [u64; 5] = [4, 16, 64, 256, 0];
-/// Maximum number of states of a region in excess of twice its nodes. With 0, two of three programs execute 6% more instructions; with 160,
-/// one executes 1.3% fewer and has 3% more code (docs/benchmarks/constants.md).
+/// Maximum number of states of a region in excess of twice its nodes. If this is 0, two of three benchmark programs execute 6% more
+/// instructions; if it is 160, one executes 1.3% fewer and has 3% more code (docs/benchmarks/constants.md).
 const MAX_EXTRA_STATES: usize = 16;
 /// Maximum total number of edges of a region's paths, which bounds the time and memory of a build.
 const MAX_EDGES: usize = 200_000;
@@ -61,7 +61,7 @@ pub fn find_cheapest(dag: &Dag, paths: &[KnownPath], prices: Prices, cost: f64, 
 
 struct KnownPrefix {
     node: Node,
-    /// The prefix without its last edge, and the last edge.
+    /// The index of the prefix without its last edge, and the last edge. `None` for the empty prefix.
     before: Option<(usize, DagEdgeId)>,
     executions: u64,
     /// The edges that may follow, each with the extended prefix, or with `None` if the path ends.

@@ -11,8 +11,8 @@ use super::prices::Prices;
 use crate::dag::{Dag, DagEdgeId, DagEdgeSet};
 use crate::graph::{Node, NodeSet};
 
-/// Minimum relative improvement of a move. With 1e-5, three programs execute 0 to 0.3% more instructions; with 3e-2, the difference is
-/// within 0.2% (docs/benchmarks/constants.md).
+/// Minimum relative improvement of a move. If this is 1e-5, three benchmark programs execute 0 to 0.3% more instructions; if it is 3e-2,
+/// the difference is within 0.2% (docs/benchmarks/constants.md).
 const MIN_IMPROVEMENT: f64 = 1e-3;
 /// Maximum number of search steps for a function, which bounds the build time. The best region found until then is used.
 const MAX_STEPS: usize = 300_000_000;
