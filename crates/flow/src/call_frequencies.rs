@@ -144,12 +144,12 @@ impl ComponentSearch<'_> {
                         (Some(_), Some(_)) => {}
                     }
                 }
-                None => self.leave_function(function, work.last().map(|(caller, _)| *caller)),
+                None => self.finish_function(function, work.last().map(|(caller, _)| *caller)),
             }
         }
     }
 
-    fn leave_function(&mut self, function: usize, caller: Option<usize>) {
+    fn finish_function(&mut self, function: usize, caller: Option<usize>) {
         if self.order[function] == Some(self.low[function]) {
             while let Some(member) = self.stack.pop() {
                 self.group[member] = Some(self.next.1);

@@ -152,12 +152,12 @@ impl ReversePostorder {
         self.position[node.index()] != u32::MAX
     }
 
-    fn is_back(&self, from: Node, to: Node) -> bool {
+    fn is_retreating(&self, from: Node, to: Node) -> bool {
         self.is_reached(from) && self.position[to.index()] <= self.position[from.index()]
     }
 
     fn back_edges<'a>(&'a self, graph: &'a Graph, head: Node) -> impl Iterator<Item = Edge> + 'a {
-        graph.incoming(head).iter().copied().filter(move |e| self.is_back(graph.from(*e), head))
+        graph.incoming(head).iter().copied().filter(move |e| self.is_retreating(graph.from(*e), head))
     }
 }
 
@@ -212,7 +212,7 @@ fn propagate_frequency(
             frequency[node.index()] /= 1.0 - repeat_probability[node.index()];
         }
         for &edge in graph.out(node) {
-            if !order.is_back(node, graph.to(edge)) {
+            if !order.is_retreating(node, graph.to(edge)) {
                 frequency[graph.to(edge).index()] += frequency[node.index()] * probability[edge.index()];
             }
         }

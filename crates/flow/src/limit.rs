@@ -120,9 +120,9 @@ impl Cutter {
             if self.total_paths() <= limit && !chosen.is_empty() {
                 break;
             }
-            let mut best = self.best_cuts(piece_count(round), false);
+            let mut best = self.find_best_cuts(piece_count(round), false);
             if best.is_empty() {
-                best = self.best_cuts(piece_count(round), true);
+                best = self.find_best_cuts(piece_count(round), true);
             }
             if best.is_empty() {
                 break;
@@ -165,13 +165,13 @@ impl Cutter {
 
     /// Returns the best cut in each of `pieces` pieces of the graph, except in pieces where no cut helps. Considers spared edges only if
     /// `any` is true.
-    fn best_cuts(&self, pieces: usize, any: bool) -> Vec<CutChoice> {
+    fn find_best_cuts(&self, pieces: usize, any: bool) -> Vec<CutChoice> {
         let heads = &self.order[1..self.order.len() - 1];
-        heads.chunks(heads.len().div_ceil(pieces).max(1)).filter_map(|piece| self.best_cut(piece, any)).collect()
+        heads.chunks(heads.len().div_ceil(pieces).max(1)).filter_map(|piece| self.find_best_cut(piece, any)).collect()
     }
 
     /// Returns the cut with the best score among the edges into `heads`. Considers spared edges only if `any` is true.
-    fn best_cut(&self, heads: &[usize], any: bool) -> Option<CutChoice> {
+    fn find_best_cut(&self, heads: &[usize], any: bool) -> Option<CutChoice> {
         let mut best = (0.0, None);
         for &head in heads {
             let real = &self.real[head];

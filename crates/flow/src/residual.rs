@@ -85,11 +85,11 @@ impl ResidualPlan {
         let mut choice = KnownPathRegion::from_all_paths(dag, paths, prices);
         let known = choice.edges.clone();
         choice.improve();
-        let (cost, nodes, unclear) = (choice.cost(), choice.node_count(), choice.unclear());
+        let (cost, nodes, unclear) = (choice.cost(), choice.node_count(), choice.find_unclear_ends());
         let (edges, paths) = choice.into_parts();
         // Interpreters with indirect branches have high register pressure, which copies of nodes increase: one interpreter executed 9% more
         // instructions than an uninstrumented build with copies, and 5% more without.
-        let contexts = if uncopied.is_empty() { contexts::find_cheapest(dag, &paths, prices, cost, nodes) } else { None };
+        let contexts = if uncopied.is_empty() { contexts::find_cheapest_region(dag, &paths, prices, cost, nodes) } else { None };
         let region = contexts.unwrap_or_else(|| Automaton::from_edges(dag, &edges, &unclear));
         let single = uncopied.iter().filter_map(|node| Some((*node, region.state_of(*node)?))).collect();
         ResidualPlan { known, region, single, paths, ids }

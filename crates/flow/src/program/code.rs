@@ -89,35 +89,35 @@ impl EdgeCode {
     }
 
     /// Returns the operations on an edge, in order.
-    pub fn on(&self, edge: Edge) -> &[Operation] {
+    pub fn operations_on(&self, edge: Edge) -> &[Operation] {
         &self.operations[edge.index()]
     }
 
     /// Returns the operations on an edge without the flushes at its start, which add the counts of the loops that control leaves.
     pub fn after_flushes(&self, edge: Edge) -> &[Operation] {
-        let operations = self.on(edge);
+        let operations = self.operations_on(edge);
         let flushes = operations.iter().take_while(|o| matches!(o, Operation::Flush { .. } | Operation::FlushDominant(_)));
         &operations[flushes.count()..]
     }
 
     pub fn is_dead(&self, edge: Edge) -> bool {
-        self.on(edge) == [Operation::Unreachable]
+        self.operations_on(edge) == [Operation::Unreachable]
     }
 
     /// Iterates over those of the given edges that may be taken.
-    pub fn live<'a>(&'a self, edges: &'a [Edge]) -> impl Iterator<Item = Edge> + 'a {
+    pub fn live_edges<'a>(&'a self, edges: &'a [Edge]) -> impl Iterator<Item = Edge> + 'a {
         edges.iter().copied().filter(|e| !self.is_dead(*e))
     }
 
     pub fn has_code(&self, edge: Edge) -> bool {
-        self.on(edge).iter().any(|o| o.needs_code())
+        self.operations_on(edge).iter().any(|o| o.needs_code())
     }
 
     pub fn reads_register(&self, edge: Edge) -> bool {
-        reads_register(self.on(edge))
+        reads_register(self.operations_on(edge))
     }
 
-    pub fn next_loop(&self) -> LoopId {
+    pub fn next_loop_id(&self) -> LoopId {
         LoopId(self.loops.len())
     }
 }

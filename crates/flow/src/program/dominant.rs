@@ -120,9 +120,9 @@ impl LoopSearch<'_> {
 
     /// Extends a node's prefix along the out-edges that stay in the loop, unless a more frequent prefix is known.
     fn extend_prefix(&self, node: Node, head: Node, prefix: DominantPrefix, prefixes: &mut HashMap<Node, DominantPrefix>) {
-        for edge in self.code.live(self.frame.graph.out(node)) {
+        for edge in self.code.live_edges(self.frame.graph.out(node)) {
             let to = self.frame.graph.to(edge);
-            let increment = match self.code.on(edge) {
+            let increment = match self.code.operations_on(edge) {
                 [] => 0,
                 [Operation::Add(increment)] => *increment,
                 _ => continue,
@@ -146,7 +146,7 @@ impl LoopSearch<'_> {
         let body = self.find_loop_nodes(head)?;
         let nodes = self.find_register_nodes(head, &body);
         let stays = |e: Edge| self.frame.graph.to(e) == head || (nodes.contains(&self.frame.graph.to(e)) && self.frame.cut(e).is_none());
-        let all = nodes.iter().flat_map(|n| self.code.live(self.frame.graph.out(*n)));
+        let all = nodes.iter().flat_map(|n| self.code.live_edges(self.frame.graph.out(*n)));
         let writes: Vec<Edge> = all.filter(|e| !stays(*e)).collect();
         let written: f64 = writes.iter().map(|e| self.frequencies.edge(*e)).sum();
         // A loop whose register is never written has no exit, so it is infinite.
@@ -160,7 +160,7 @@ impl LoopSearch<'_> {
     /// Returns the nodes of a loop, including those of inner loops, or `None` if the loop has an entry other than its head.
     fn find_loop_nodes(&self, head: Node) -> Option<BTreeSet<Node>> {
         let closes = |e: &Edge| self.frame.cut(*e).is_some_and(|c| c.reason == CutReason::Back);
-        let before = |node: Node| self.code.live(self.frame.graph.incoming(node));
+        let before = |node: Node| self.code.live_edges(self.frame.graph.incoming(node));
         let mut body = BTreeSet::from([head]);
         let mut stack: Vec<Node> = before(head).filter(closes).map(|e| self.frame.graph.from(e)).collect();
         while let Some(node) = stack.pop() {
@@ -180,7 +180,7 @@ impl LoopSearch<'_> {
         let may = |n: Node| n != head && body.contains(&n) && self.innermost[n.index()] == Some(head) && self.blocks.quiet.contains(n);
         for &node in self.frame.order.iter().filter(|n| may(**n)) {
             let comes = |e: Edge| nodes.contains(&self.frame.graph.from(e)) && self.frame.cut(e).is_none();
-            if self.code.live(self.frame.graph.incoming(node)).any(comes) {
+            if self.code.live_edges(self.frame.graph.incoming(node)).any(comes) {
                 nodes.push(node);
             }
         }

@@ -90,7 +90,7 @@ impl Machine {
         for operation in program.operations(edge) {
             self.execute(program, edge, *operation)?;
         }
-        self.check_lost(program, edge)
+        self.check_pending_counts(program, edge)
     }
 
     fn execute(&mut self, program: &ProbeProgram, edge: Edge, operation: Operation) -> Result<(), MachineFault> {
@@ -142,7 +142,7 @@ impl Machine {
         }
     }
 
-    fn check_lost(&self, program: &ProbeProgram, edge: Edge) -> Result<(), MachineFault> {
+    fn check_pending_counts(&self, program: &ProbeProgram, edge: Edge) -> Result<(), MachineFault> {
         let (from, to) = (program.graph().from(edge), program.graph().to(edge));
         for id in self.iterations.keys() {
             let it = program.loop_by_id(*id);

@@ -329,7 +329,7 @@ impl ProbeProgram {
     pub fn count_hits(&mut self) {
         let Cells::Labels { part, .. } = &self.cells else { return };
         for edge in self.frame.graph.edges() {
-            let hits = part::hits(&self.frame.dag, part, edge);
+            let hits = part::probe_hits(&self.frame.dag, part, edge);
             if hits != Hits::default() {
                 self.code.operations[edge.index()].push(Operation::CountHits(hits));
             }
@@ -393,7 +393,7 @@ impl ProbeProgram {
 
     /// Returns the operations on an edge, in order.
     pub fn operations(&self, edge: Edge) -> &[Operation] {
-        self.code.on(edge)
+        self.code.operations_on(edge)
     }
 
     /// Returns the loops that are counted by trip count.
@@ -444,7 +444,7 @@ impl ProbeProgram {
     /// Returns whether an edge counts a path that continues after it.
     pub fn counts_early(&self, edge: Edge) -> bool {
         use Operation::{Check, Count, CountHits, Emit, LeaveCall, NoteCall};
-        let last = self.code.on(edge).iter().rev().find(|o| !matches!(o, CountHits(_) | NoteCall | LeaveCall));
+        let last = self.code.operations_on(edge).iter().rev().find(|o| !matches!(o, CountHits(_) | NoteCall | LeaveCall));
         self.frame.graph.to(edge) != self.frame.graph.exit() && matches!(last, Some(Count { .. } | Check { .. } | Emit { .. }))
     }
 }

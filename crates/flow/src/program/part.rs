@@ -21,11 +21,11 @@ pub fn operations(graph: &Graph, dag: &Dag, part: &Part) -> Vec<Vec<Operation>> 
         };
     }
     let counting = PartCounting { graph, dag, part, nodes_before_counts: part.nodes_before_counts(dag), returning };
-    graph.edges().map(|e| counting.on(e)).collect()
+    graph.edges().map(|e| counting.operations_on(e)).collect()
 }
 
 /// Returns the number of probes that are executed each time control takes an edge, including those on the dummy edges that replace it.
-pub fn hits(dag: &Dag, part: &Part, edge: Edge) -> Hits {
+pub fn probe_hits(dag: &Dag, part: &Part, edge: Edge) -> Hits {
     let of = |id: DagEdgeId| {
         let (labelled, counted, end) = (part.increments[id.index()] != 0, part.counted.contains(id), part.ends.contains(id));
         Hits { labels: labelled.into(), all: (counted || labelled && !end).into() }
@@ -45,7 +45,7 @@ struct PartCounting<'a> {
 }
 
 impl PartCounting<'_> {
-    fn on(&self, edge: Edge) -> Vec<Operation> {
+    fn operations_on(&self, edge: Edge) -> Vec<Operation> {
         let pending = self.returning.contains(self.graph.from(edge)).then_some(self.part.offset);
         if let Some(id) = self.dag.real(edge) {
             return match self.counted_increment(id).or(pending) {
@@ -56,11 +56,11 @@ impl PartCounting<'_> {
         }
         match self.dag.cut(edge) {
             None => vec![Operation::Unreachable],
-            Some(cut) => self.on_cut(cut, pending),
+            Some(cut) => self.operations_on_cut(cut, pending),
         }
     }
 
-    fn on_cut(&self, cut: &Cut, pending: Option<i64>) -> Vec<Operation> {
+    fn operations_on_cut(&self, cut: &Cut, pending: Option<i64>) -> Vec<Operation> {
         let ends = cut.leave.and_then(|id| self.counted_increment(id)).or(pending).map(|increment| Operation::Count { increment });
         let start = Operation::Set(cut.enter.map_or(0, |id| self.part.increments[id.index()]));
         let is_decided = cut.enter.is_some_and(|id| self.part.counted.contains(id)) && cut.reason != CutReason::ReturnsTwice;

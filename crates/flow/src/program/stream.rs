@@ -53,7 +53,7 @@ impl ProbeProgram {
             if graph.to(last) == graph.exit() || (last != edge && self.frame.cut(last).is_some()) {
                 return Some(last);
             }
-            let mut out = self.code.live(graph.out(graph.to(last)));
+            let mut out = self.code.live_edges(graph.out(graph.to(last)));
             let (Some(only), None) = (out.next(), out.next()) else { return None };
             last = only;
         }

@@ -28,7 +28,7 @@ const MAX_EXTRA_STATES: usize = 16;
 const MAX_EDGES: usize = 200_000;
 
 /// Finds the cheapest region with contexts, or `None` if none costs less than `cost`, the cost of the region of `nodes` uncopied nodes.
-pub fn find_cheapest(dag: &Dag, paths: &[KnownPath], prices: Prices, cost: f64, nodes: usize) -> Option<Automaton> {
+pub fn find_cheapest_region(dag: &Dag, paths: &[KnownPath], prices: Prices, cost: f64, nodes: usize) -> Option<Automaton> {
     let all: u64 = paths.iter().map(|p| p.executions).fold(0, u64::saturating_add);
     let mut ranked: Vec<&KnownPath> = paths.iter().collect();
     ranked.sort_by_key(|p| std::cmp::Reverse(p.executions));
