@@ -23,10 +23,10 @@ pub type BlockSequence = Vec<(WitnessFunctionId, Node)>;
 
 /// Longer call stacks are not searched.
 const MAX_CALL_DEPTH: usize = 24;
-/// Maximum number of symbols by which one run may be ahead of the other. With 4, one more violation is explained.
+/// Maximum number of symbols by which one run may be ahead of the other. If this is 4, one more violation is explained.
 const MAX_LEAD: usize = 32;
 const MAX_STACKS: usize = 3;
-/// Maximum number of pairs of runs tried for a violation. With 200, four fewer violations are explained; with 160,000, one more.
+/// Maximum number of pairs of runs tried for a violation. If this is 200, four fewer violations are explained; if it is 160,000, one more.
 const MAX_PAIRS: usize = 20_000;
 const MAX_END_CONFIGURATIONS: usize = 5_000;
 const MAX_PREFIX_CONFIGURATIONS: usize = 100_000;
@@ -93,7 +93,8 @@ fn executed_block(pushdown: &Pushdown, state: Option<AutomatonState>) -> Option<
     data.executes.then_some((data.function, data.node))
 }
 
-/// Returns, for each branch, a few call stacks with which runs reach the branch, each with the blocks executed up to the branch.
+/// Returns, for each branch, a few call stacks that runs can have when they reach the branch, each with the blocks executed up to the
+/// branch.
 fn find_prefixes(structure: &Structure, violations: &[Violation]) -> HashMap<AutomatonState, Vec<(Vec<AutomatonState>, BlockSequence)>> {
     let pushdown = &structure.pushdown;
     let mut wanted: HashMap<AutomatonState, usize> = violations.iter().map(|v| (v.state, MAX_STACKS)).collect();
@@ -240,7 +241,7 @@ impl AmbiguitySearch<'_> {
         None
     }
 
-    /// Records the entered state of a run. Returns false if the records can no longer become equal.
+    /// Records that a run has entered its current state. Returns false if the records of the two runs can no longer become equal.
     fn record_entry(&self, pair: &mut RunPair, side: usize) -> bool {
         let Some(state) = pair.runs[side].state else { return true };
         let data = self.pushdown.state(state);

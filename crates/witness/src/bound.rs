@@ -1,4 +1,5 @@
-//! A lower bound on the cost of the most expensive machine of any distribution: the maximum of two bounds.
+//! A lower bound on the cost of the most expensive machine, for all ways to distribute witnesses among machines. It is the maximum of two
+//! bounds.
 
 use super::exact::find_cheapest;
 use super::placement::{eliminate_cheapest, require_all};
@@ -11,10 +12,11 @@ use super::weights::Weights;
 use std::collections::{BTreeMap, HashSet};
 use trodden_flow::graph::Edge;
 
-/// The exact solver is not used for functions with more states that can have a witness. With 0, the bounds of 45 functions of each of three
-/// programs are 0.3 to 3.2% lower; with 48, they are the same (docs/benchmarks/constants.md).
+/// The exact solver is not used for functions with more states that can have a witness. If this is 0, the bounds of 45 functions of each of
+/// three benchmark programs are 0.3 to 3.2% lower; if it is 48, they are the same (docs/benchmarks/constants.md).
 const MAX_EXACT_STATES: usize = 24;
-/// Step limit of the exact solver for a function. With 500, the same bounds are 0.1 to 2.9% lower; with 50,000, up to 1.5% higher.
+/// Step limit of the exact solver for a function. If this is 500, the same bounds are 0.1 to 2.9% lower; if it is 50,000, up to 1.5%
+/// higher.
 const MAX_STEPS: usize = 5_000;
 
 /// Returns a lower bound on the cost of the most expensive of `machines` machines.

@@ -26,7 +26,7 @@ use trodden_flow::graph::{Edge, Graph, Node};
 pub struct CallProgram {
     /// The reduced program. Functions keep their numbers.
     pub program: WitnessProgram,
-    /// The original of each node, numbered like witnesses.
+    /// For each node of the reduced program, the original node. Both are given by their witness numbers.
     origin: Vec<Witness>,
 }
 
@@ -47,7 +47,7 @@ impl CallProgram {
         Ok(CallProgram { program, origin })
     }
 
-    /// Returns the node of the original program.
+    /// Returns the original node of a node of the reduced program, both as witnesses.
     pub fn origin(&self, witness: Witness) -> Witness {
         self.origin[witness.index()]
     }
@@ -134,7 +134,7 @@ fn next_kept(function: &WitnessFunction, number: &dyn Fn(Node) -> Option<Node>, 
         }
         match number(node) {
             Some(kept) => drop(found.insert(kept)),
-            // A node that is not kept has no call that could unwind.
+            // Only flow edges are followed, because a node that is not kept has no call that could unwind.
             None => {
                 work.extend(graph.out(node).iter().filter(|e| function.edges[e.index()] == WitnessEdgeKind::Flow).map(|e| graph.to(*e)))
             }

@@ -26,7 +26,7 @@ pub(super) struct Completion<'a> {
     pub kind: WitnessKind,
     pub weights: &'a Weights,
     pub options: &'a DistributionOptions,
-    /// Witnesses that a profile must contain even if no branch needs them.
+    /// Witnesses that the profiles must contain even if no branch needs them.
     pub entries: &'a [Witness],
 }
 

@@ -158,7 +158,7 @@ fn branches(structure: &Structure, members: &[WitnessSet]) -> Vec<(AutomatonStat
     with.filter(|(_, next)| next.len() > 1).collect()
 }
 
-/// Returns the successors of a state, and merges parallel edges that are not witnesses.
+/// Returns the successors of a state. Parallel edges that are not witnesses are merged.
 pub fn successors(pushdown: &Pushdown, members: &[WitnessSet], state: AutomatonState) -> Vec<AutomatonState> {
     let StateAction::Choose(next) = &pushdown.state(state).action else { return Vec::new() };
     let mut kept: Vec<AutomatonState> = Vec::with_capacity(next.len());

@@ -51,7 +51,8 @@ pub enum PlanError {
 
 /// Maximum number of sets of witnesses tried for two successors of a branch, to stay within the limit.
 const MAX_SETS_PER_PAIR: usize = 1 << 16;
-/// Maximum number of sets tried, in total and for each job and profile, to add a job to a profile that is almost full.
+/// Maximum number of sets of witnesses tried to fit a job, a group of branches, into a profile that is almost full. The first limit is for
+/// all jobs together, the second for each job and profile.
 const MAX_SETS_FOR_FULL_PROFILES: usize = 1 << 15;
 const MAX_SETS_PER_JOB_AND_PROFILE: usize = 1 << 8;
 
@@ -93,7 +94,8 @@ pub fn plan_with_entries(
     let structure = Structure::new(Pushdown::new(program, kind));
     let mut views: Vec<StateGraph> = program.function_ids().map(|f| StateGraph::new(&structure, kind, weights, f)).collect();
     if options.limit.is_some() {
-        // If the function had separators, each of its profiles would need to contain all of them.
+        // The limit bounds the number of witnesses in a profile, but each profile of a function would need to contain all of its
+        // separators.
         views.iter_mut().for_each(|view| view.separators.clear());
     }
     let assigned = match options.strategy {
@@ -370,7 +372,7 @@ fn split_job(view: &StateGraph, job: &WitnessJob) -> Option<[Rc<WitnessJob>; 2]>
     Some([of(a.to_vec()), of(b.to_vec())])
 }
 
-/// Returns all jobs in the requested order. Those that probably follow from others are last.
+/// Returns all jobs in the requested order. Jobs whose branches are probably distinguished by the witnesses of other jobs come last.
 fn ordered_jobs(views: &[StateGraph], grouping: Grouping, order: WitnessJobOrder) -> Vec<Rc<WitnessJob>> {
     let mut all: Vec<Rc<WitnessJob>> =
         views.iter().enumerate().flat_map(|(place, view)| jobs(view, place, grouping)).map(Rc::new).collect();

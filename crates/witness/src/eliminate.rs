@@ -73,7 +73,8 @@ pub fn droppable(view: &StateGraph, member: &mut [bool]) -> Vec<u32> {
     order
 }
 
-/// The sets W of the successors of the required branches, and for each witness the sets that contain it.
+/// The first witnesses after each successor of the required branches (the sets W of the paper), and for each witness the sets that contain
+/// it.
 struct BranchSets {
     sets: Vec<Vec<Vec<u32>>>,
     containing: HashMap<u32, Vec<(u32, u32)>>,

@@ -18,9 +18,9 @@ use trodden_flow::placement::DisjointSets;
 pub enum Grouping {
     /// Each branch is a job.
     Fine,
-    /// All branches of a function are a job.
+    /// One job for all branches of a function.
     Function,
-    /// Branches that share a cycle or an edge are a job.
+    /// One job for the branches that share a cycle or an edge.
     Grouped,
 }
 
@@ -29,7 +29,7 @@ pub enum Grouping {
 /// The *region* of a job contains the states that may become witnesses: all for whole functions, otherwise those near the successors.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WitnessJob {
-    /// Index of the function's view.
+    /// Index of the function's [`StateGraph`].
     pub view: usize,
     /// The successors to distinguish.
     pub required: Vec<Requirement>,
@@ -42,12 +42,13 @@ pub struct WitnessJob {
     pub follows: bool,
 }
 
-/// Maximum number of states of a region found from each successor of a branch. With 8, plans for three programs cost between a third less
-/// and a tenth more, by the weights. With 512, they cost up to 2% less, but take up to five times as long (docs/benchmarks/constants.md).
-const MAX_STATES_NEAR_SUCCESSOR: usize = 64;
-/// In functions with more branches, there is no search for branches between others and their postdominators, or for branches without
-/// diamonds. This bounds the time, which is quadratic for nested branches. Plans for three programs cost the same with 0 and with 100,000
+/// Maximum number of states of a region found from each successor of a branch. If this is 8, plans for three benchmark programs cost
+/// between a third less and a tenth more, by the weights. If it is 512, they cost up to 2% less, but take up to five times as long
 /// (docs/benchmarks/constants.md).
+const MAX_STATES_NEAR_SUCCESSOR: usize = 64;
+/// In functions with more branches than this, there is no search for branches between others and their postdominators, or for branches
+/// without diamonds. This bounds the time, which is quadratic for nested branches. Plans for three benchmark programs cost the same if this
+/// is 0 or 100,000 (docs/benchmarks/constants.md).
 const MAX_NESTED_BRANCHES: usize = 2000;
 
 /// Returns the jobs of a function.

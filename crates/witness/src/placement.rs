@@ -59,8 +59,8 @@ pub struct PlacedWitnesses {
     pub proven: bool,
 }
 
-/// Step limit of the exact solver for a function. With 2,000, witnesses of 45 functions of each of three programs cost up to 0.5% more;
-/// with ten times as many, they cost the same (docs/benchmarks/constants.md).
+/// Step limit of the exact solver for a function. If this is 2,000, witnesses of 45 functions of each of three benchmark programs cost up
+/// to 0.5% more; if it is ten times as much, they cost the same (docs/benchmarks/constants.md).
 const EXACT_STEPS: usize = 20_000;
 
 /// Places the witnesses of a function.

@@ -5,7 +5,7 @@ use super::condition::{ConditionCheck, Lookahead};
 use super::program::{Witness, WitnessKind};
 use super::weights::Weights;
 
-/// Strategy for forming and assigning jobs.
+/// How branches are grouped into jobs, and jobs assigned to profiles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum DistributionStrategy {
     /// Fine-grained: a job for each branch where diamonds begin, or where a cycle without diamonds is left.
@@ -32,7 +32,7 @@ pub enum WitnessJobOrder {
 pub struct DistributionOptions {
     /// Number of profiles; there may be more if a limit requires it.
     pub profiles: usize,
-    /// Strategy for forming and assigning jobs.
+    /// How branches are grouped into jobs, and jobs assigned to profiles.
     pub strategy: DistributionStrategy,
     /// Order in which jobs are assigned.
     pub order: WitnessJobOrder,

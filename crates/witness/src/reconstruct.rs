@@ -22,9 +22,9 @@ use trodden_flow::graph::Node;
 /// Where the traces end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum TraceEnding {
-    /// At the end of the run: each trace is complete.
+    /// The traces end at the end of the run, so each is complete.
     Complete,
-    /// At any point, because the run was killed or the traces were truncated. The execution after the last symbol is unknown.
+    /// The traces may end at any point, because the run was killed or they were truncated. The execution after the last symbol is unknown.
     Truncated,
 }
 
@@ -90,9 +90,9 @@ pub enum ReconstructError {
     UnexpectedSymbol {
         /// Index of the trace.
         profile: usize,
-        /// Number of its symbols read before.
+        /// Number of the trace's symbols that were read before.
         position: u64,
-        /// Its next symbol; `None` at its end.
+        /// The trace's next symbol; `None` at its end.
         found: Option<Witness>,
         /// The executed witness.
         expected: Witness,
@@ -107,7 +107,7 @@ pub enum ReconstructError {
     TraceContinues {
         /// Index of the trace.
         profile: usize,
-        /// Number of its symbols read before.
+        /// Number of the trace's symbols that were read before.
         position: u64,
         /// Its next symbol.
         found: Witness,
@@ -150,7 +150,7 @@ pub struct Reconstruction {
 }
 
 impl Reconstruction {
-    /// Computes the sets W of each profile.
+    /// Computes, for each profile, which witnesses can come first after each state (the sets W).
     pub fn new(program: &WitnessProgram, distribution: &Distribution) -> Reconstruction {
         let structure = Structure::new(Pushdown::new(program, distribution.kind));
         let members = condition::members(program, distribution);

@@ -20,20 +20,21 @@ use trodden_flow::graph::Node;
 pub const END: u32 = u32::MAX;
 
 /// Functions with at least this many branches have separators. Without separators, functions of 2,500 branches in a row take 4 to 10 times
-/// as long, and cost up to 0.7% less (docs/benchmarks/constants.md), because the time is quadratic.
+/// as long to plan, because the time is quadratic, and cost up to 0.7% less (docs/benchmarks/constants.md).
 const MIN_BRANCHES_FOR_SEPARATORS: usize = 1000;
-/// Number of branches on every path between two separators. With 64, the same functions cost up to 1.8% more; with 1,024, they take 2 to
-/// 3.5 times as long (docs/benchmarks/constants.md).
+/// Number of branches on every path between two separators. If this is 64, the same functions cost up to 1.8% more; if it is 1,024, they
+/// take 2 to 3.5 times as long (docs/benchmarks/constants.md).
 const BRANCHES_BETWEEN_SEPARATORS: usize = 256;
-/// Number of candidates for a separator, of which the cheapest is chosen. With 1, the same functions cost the same; with 128, 0.2% less.
+/// Number of candidates for a separator, of which the cheapest is chosen. If this is 1, the same functions cost the same; if it is 128,
+/// 0.2% less.
 const SEPARATOR_CANDIDATES: usize = 16;
 
-/// A branch of a view, and its successors.
+/// A branch of a [`StateGraph`], and its successors.
 #[derive(Clone, Debug)]
 pub struct ViewBranch {
-    /// Index of the branch's state in the view.
+    /// Index of the branch's state in the graph.
     pub state: u32,
-    /// Indices of its successors.
+    /// Indices of the successors.
     pub next: Vec<u32>,
 }
 
@@ -61,7 +62,7 @@ pub struct StateGraph {
 }
 
 impl StateGraph {
-    /// Builds the view of a function.
+    /// Builds the graph of a function's states.
     pub fn new(structure: &Structure, kind: WitnessKind, weights: &Weights, function: WitnessFunctionId) -> StateGraph {
         let states: Vec<AutomatonState> = structure.states_of(function).collect();
         let first = states[0];

@@ -10,8 +10,8 @@ use std::collections::HashMap;
 use trodden_flow::frequency::{Frequencies, Hint, branch_weights, innermost_loops};
 use trodden_flow::graph::{Edge, Node};
 
-/// Assumed calls of a function in a recursive component for each call from outside. With 2, the slowest of four runs of three programs
-/// counted 0.67 to 1.07 times as much; with 64, 0.81 to 1.64 times (docs/benchmarks/constants.md).
+/// Assumed calls of a function in a recursive component for each call from outside. If this is 2, the slowest of four runs of three
+/// benchmark programs counted 0.67 to 1.07 times as much; if it is 64, 0.81 to 1.64 times (docs/benchmarks/constants.md).
 const RECURSION_FACTOR: f64 = 8.0;
 /// Maximum estimated number of calls, so that sums of many remain precise enough to be compared.
 const MAX_CALLS: f64 = 1e15;

@@ -191,7 +191,6 @@ fn limit_is_met_whenever_possible() {
     assert!(met > 200 && rejected > 20, "{met} met, {rejected} rejected");
 }
 
-/// The cost of profiles that run on one machine is their sum.
 #[test]
 fn weighted_strategy_is_never_more_expensive_than_published_ones() {
     for seed in 0..300 {
