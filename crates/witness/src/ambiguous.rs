@@ -44,7 +44,7 @@ pub fn find_ambiguous_executions(
         for (stack, before) in prefixes.get(&violation.state).into_iter().flatten() {
             let mut pairs = MAX_PAIRS.min(budget);
             budget -= pairs;
-            let found = AmbiguitySearch { pushdown: &structure.pushdown, members, violation, stack }.run(&mut pairs);
+            let found = AmbiguitySearch { pushdown: &structure.pushdown, members, violation, stack }.search(&mut pairs);
             budget += pairs;
             if let Some(rest) = found {
                 return Some(rest.map(|blocks| before.iter().copied().chain(blocks).collect()));
@@ -168,7 +168,7 @@ impl RunPair {
 }
 
 /// Returns the blocks of a shortest path from a run to its end, or `None` if none was found within the limit.
-fn shortest_end(pushdown: &Pushdown, run: &AmbiguousRun) -> Option<BlockSequence> {
+fn find_shortest_end(pushdown: &Pushdown, run: &AmbiguousRun) -> Option<BlockSequence> {
     let (mut seen, mut visited, mut at) = (HashSet::from([run.clone()]), vec![(run.clone(), 0usize)], 0);
     while at < visited.len() && visited.len() < MAX_END_CONFIGURATIONS {
         if visited[at].0.state.is_none() {
@@ -205,7 +205,7 @@ struct VisitedPair {
 }
 
 impl AmbiguitySearch<'_> {
-    fn run(&self, budget: &mut usize) -> Option<[BlockSequence; 2]> {
+    fn search(&self, budget: &mut usize) -> Option<[BlockSequence; 2]> {
         let nothing = Lead { second: false, symbols: VecDeque::new() };
         let runs = self.violation.successors.map(|s| AmbiguousRun { state: Some(s), stack: self.stack.to_vec() });
         let mut first = RunPair { runs, records: vec![nothing.clone(); self.members.len()], blocks: Some(nothing) };
@@ -219,8 +219,8 @@ impl AmbiguitySearch<'_> {
             let VisitedPair { pair, steps, .. } = &visited[at];
             let (pair, steps) = (pair.clone(), *steps);
             let ended = pair.runs.each_ref().map(|r| r.state.is_none());
-            if let Some(rest) = pair.is_ambiguous().then(|| shortest_end(self.pushdown, &pair.runs[0])).flatten() {
-                return Some(self.blocks(&visited, at).map(|blocks| blocks.into_iter().chain(rest.clone()).collect()));
+            if let Some(rest) = pair.is_ambiguous().then(|| find_shortest_end(self.pushdown, &pair.runs[0])).flatten() {
+                return Some(self.collect_blocks(&visited, at).map(|blocks| blocks.into_iter().chain(rest.clone()).collect()));
             }
             if ended == [true, true] {
                 at += 1;
@@ -254,7 +254,7 @@ impl AmbiguitySearch<'_> {
         records.all(|(record, _)| record.record_symbol(side == 1, witness.0))
     }
 
-    fn blocks(&self, visited: &[VisitedPair], at: usize) -> [BlockSequence; 2] {
+    fn collect_blocks(&self, visited: &[VisitedPair], at: usize) -> [BlockSequence; 2] {
         let mut blocks = [Vec::new(), Vec::new()];
         let mut here = at;
         while here != 0 {

@@ -58,7 +58,7 @@ fn single_profile_bound(view: &StateGraph) -> f64 {
 /// Sums the cheapest states of branches whose regions are disjoint: each region needs a witness.
 fn disjoint_regions_bound(view: &StateGraph) -> f64 {
     let postdominators = view.postdominators();
-    let mut regions: Vec<(f64, HashSet<u32>)> = (0..view.branches.len()).map(|b| region(view, &postdominators, b)).collect();
+    let mut regions: Vec<(f64, HashSet<u32>)> = (0..view.branches.len()).map(|b| branch_region(view, &postdominators, b)).collect();
     regions.sort_by(|a, b| a.1.len().cmp(&b.1.len()).then(b.0.total_cmp(&a.0)));
     let (mut used, mut sum) = (HashSet::new(), 0.0);
     for (cheapest, region) in regions {
@@ -71,7 +71,7 @@ fn disjoint_regions_bound(view: &StateGraph) -> f64 {
 }
 
 /// Returns the states between a branch and its postdominator that can have a witness, and the cost of the cheapest (0 if there are none).
-fn region(view: &StateGraph, postdominators: &[Option<u32>], branch: usize) -> (f64, HashSet<u32>) {
+fn branch_region(view: &StateGraph, postdominators: &[Option<u32>], branch: usize) -> (f64, HashSet<u32>) {
     let of = &view.branches[branch];
     let (mut seen, mut work) = (HashSet::new(), of.next.clone());
     while let Some(state) = work.pop() {

@@ -2,7 +2,7 @@
 use super::WitnessFunctionId;
 use super::automaton::AutomatonState;
 use super::completion::{Completion, ProposedDistribution};
-use super::eliminate::{Requirement, droppable, eliminate, most_expensive_first};
+use super::eliminate::{Requirement, eliminate, mark_separators_and_list_others, most_expensive_first};
 use super::fewest::{FewestSearch, find_fewest};
 use super::jobs::{Grouping, WitnessJob, jobs};
 use super::placement::WrongWitnessKind;
@@ -106,7 +106,7 @@ pub fn plan_with_entries(
     };
     let candidates = assigned.into_iter().map(|mut slots| {
         slots.slots.iter_mut().for_each(|s| s.drop_superfluous(&views));
-        ProposedDistribution { profiles: slots.slots.iter().map(|s| s.witnesses(&views)).collect(), home: slots.homes() }
+        ProposedDistribution { profiles: slots.slots.iter().map(|s| s.witnesses(&views)).collect(), home: slots.home_profiles() }
     });
     let completion = Completion { program, structure: &structure, kind, weights, options, entries };
     Ok(completion.find_cheapest(candidates.collect()))
@@ -183,7 +183,7 @@ impl Slot {
 
 fn reduce(view: &StateGraph, jobs: Vec<Rc<WitnessJob>>, mut member: Vec<bool>) -> FunctionPlan {
     let required: Vec<Requirement> = jobs.iter().flat_map(|j| j.required.clone()).collect();
-    let order = droppable(view, &mut member);
+    let order = mark_separators_and_list_others(view, &mut member);
     eliminate(view, &required, &mut member, &order);
     FunctionPlan { cost: view.sum(&member), size: view.count(&member), jobs, member }
 }
@@ -215,17 +215,17 @@ impl<'a> ProfileSlots<'a> {
     }
 
     /// Returns, for each branch, the profile that should distinguish its successors.
-    fn homes(&self) -> HashMap<AutomatonState, usize> {
-        let mut homes = HashMap::new();
+    fn home_profiles(&self) -> HashMap<AutomatonState, usize> {
+        let mut home_profiles = HashMap::new();
         for (at, slot) in self.slots.iter().enumerate() {
             for (view, plan) in &slot.functions {
                 let view = &self.views[*view];
                 for required in plan.jobs.iter().flat_map(|j| &j.required) {
-                    homes.insert(AutomatonState(view.first.0 + view.branches[required.branch].state), at);
+                    home_profiles.insert(AutomatonState(view.first.0 + view.branches[required.branch].state), at);
                 }
             }
         }
-        homes
+        home_profiles
     }
 
     /// Returns true if a profile stays within the limit when a plan replaces its current plan for the function.
@@ -252,20 +252,24 @@ impl<'a> ProfileSlots<'a> {
 
     /// Adds a job to the profile whose machine then has the lowest load. If several are equal, chooses the profile whose own cost grows
     /// least.
-    fn add_best(&mut self, job: Rc<WitnessJob>) -> Result<(), PlanError> {
+    fn add_to_least_loaded_machine(&mut self, job: Rc<WitnessJob>) -> Result<(), PlanError> {
         if job.follows {
             return self.add_cheapest(job);
         }
-        self.add_where(job, |slots, at, cost, added| (slots.machine_load(at, cost), added))
+        self.add_to_profile_with_lowest_key(job, |slots, at, cost, added| (slots.machine_load(at, cost), added))
     }
 
     /// Adds a job to the profile where the job costs least, which is often nothing.
     fn add_cheapest(&mut self, job: Rc<WitnessJob>) -> Result<(), PlanError> {
-        self.add_where(job, |_, _, cost, added| (added, cost))
+        self.add_to_profile_with_lowest_key(job, |_, _, cost, added| (added, cost))
     }
 
     /// Adds a job to the profile with the lowest key, computed from its new cost and the added cost.
-    fn add_where(&mut self, job: Rc<WitnessJob>, key: impl Fn(&Self, usize, f64, f64) -> (f64, f64)) -> Result<(), PlanError> {
+    fn add_to_profile_with_lowest_key(
+        &mut self,
+        job: Rc<WitnessJob>,
+        key: impl Fn(&Self, usize, f64, f64) -> (f64, f64),
+    ) -> Result<(), PlanError> {
         let mut best: Option<((f64, f64), usize, FunctionPlan)> = None;
         for at in 0..self.slots.len() {
             let (slot, view) = (&self.slots[at], &self.views[job.view]);
@@ -402,7 +406,7 @@ fn assign_by_all_groupings<'a>(views: &'a [StateGraph], options: &DistributionOp
     for grouping in [Grouping::Function, Grouping::Grouped, Grouping::Fine] {
         let mut added = ProfileSlots::new(views, options);
         let jobs = ordered_jobs(views, grouping, WitnessJobOrder::LongestFirst);
-        let added = jobs.into_iter().try_for_each(|job| added.add_best(job)).map(|()| added);
+        let added = jobs.into_iter().try_for_each(|job| added.add_to_least_loaded_machine(job)).map(|()| added);
         for slots in [added, assign_all(views, grouping, options)] {
             match slots {
                 Ok(slots) => all.push(slots),

@@ -54,7 +54,7 @@ pub fn eliminate(view: &StateGraph, required: &[Requirement], member: &mut [bool
 }
 
 /// Returns the marked states, in ascending order.
-pub fn marked(member: &[bool]) -> Vec<u32> {
+pub fn marked_states(member: &[bool]) -> Vec<u32> {
     (0u32..).zip(member).filter(|(_, m)| **m).map(|(s, _)| s).collect()
 }
 
@@ -66,9 +66,9 @@ pub fn most_expensive_first(view: &StateGraph, states: &[u32]) -> Vec<u32> {
 }
 
 /// Marks the separators, and returns the other marked states in the order in which dropping them is tried.
-pub fn droppable(view: &StateGraph, member: &mut [bool]) -> Vec<u32> {
+pub fn mark_separators_and_list_others(view: &StateGraph, member: &mut [bool]) -> Vec<u32> {
     view.separators.iter().for_each(|state| member[*state as usize] = true);
-    let mut order = most_expensive_first(view, &marked(member));
+    let mut order = most_expensive_first(view, &marked_states(member));
     order.retain(|state| !view.separators.contains(state));
     order
 }

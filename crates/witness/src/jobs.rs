@@ -61,12 +61,12 @@ pub fn jobs(view: &StateGraph, index: usize, grouping: Grouping) -> Vec<WitnessJ
         Grouping::Grouped => group_branches(view),
     };
     let whole = grouping == Grouping::Function;
-    let follows = if grouping == Grouping::Fine { find_following(view) } else { vec![false; view.branches.len()] };
+    let follows = if grouping == Grouping::Fine { mark_following_branches(view) } else { vec![false; view.branches.len()] };
     groups.into_iter().map(|g| WitnessJob { follows: follows[g[0]], ..new_job(view, index, g, whole) }).collect()
 }
 
 /// Marks the branches on cycles where no diamond begins, if one begins at another branch of the same component.
-fn find_following(view: &StateGraph) -> Vec<bool> {
+fn mark_following_branches(view: &StateGraph) -> Vec<bool> {
     if view.branches.len() > MAX_NESTED_BRANCHES {
         return vec![false; view.branches.len()];
     }
@@ -74,13 +74,13 @@ fn find_following(view: &StateGraph) -> Vec<bool> {
     let component = components(&Adjacency::new(view.state_count(), &pairs));
     let of = |state: u32| component[state as usize];
     let cyclic: Vec<bool> = view.branches.iter().map(|b| b.next.iter().any(|n| of(*n) == of(b.state))).collect();
-    let begins: Vec<bool> = view.branches.iter().zip(&cyclic).map(|(b, cyclic)| *cyclic && diamond_begins(view, b)).collect();
+    let begins: Vec<bool> = view.branches.iter().zip(&cyclic).map(|(b, cyclic)| *cyclic && begins_diamond(view, b)).collect();
     let with: HashSet<u32> = view.branches.iter().zip(&begins).filter(|(_, begins)| **begins).map(|(b, _)| of(b.state)).collect();
     (0..view.branches.len()).map(|at| cyclic[at] && !begins[at] && with.contains(&of(view.branches[at].state))).collect()
 }
 
 /// Returns true if paths from two successors of a branch meet without returning to the branch.
-fn diamond_begins(view: &StateGraph, branch: &ViewBranch) -> bool {
+fn begins_diamond(view: &StateGraph, branch: &ViewBranch) -> bool {
     let mut reached: Vec<Option<usize>> = vec![None; view.state_count()];
     let mut ended = None;
     branch.next.iter().enumerate().any(|(at, successor)| {

@@ -78,7 +78,7 @@ impl StateGraph {
             separators: BTreeSet::new(),
         };
         for (&state, place) in states.iter().zip(0usize..) {
-            view.connect(structure, state, place);
+            view.connect_state(structure, state, place);
         }
         let cost = |w: &Witness| weights.cost(kind, *w);
         view.cost = view.witness.iter().map(|w| w.as_ref().map_or(0.0, cost)).collect();
@@ -138,11 +138,11 @@ impl StateGraph {
         member
     }
 
-    fn connect(&mut self, structure: &Structure, state: AutomatonState, place: usize) {
+    fn connect_state(&mut self, structure: &Structure, state: AutomatonState, place: usize) {
         let local = |s: AutomatonState| s.0 - self.first.0;
         let entry = local(structure.pushdown.entry(self.function));
         match &structure.pushdown.state(state).action {
-            StateAction::Choose(next) => self.choose(structure, next, place),
+            StateAction::Choose(next) => self.connect_choice(structure, next, place),
             StateAction::Return | StateAction::Unwind => {
                 self.ends[place] = true;
                 if structure.repeated[self.function.index()] {
@@ -175,7 +175,7 @@ impl StateGraph {
     }
 
     /// Adds the successors of a choice; parallel edges are merged.
-    fn choose(&mut self, structure: &Structure, next: &[AutomatonState], place: usize) {
+    fn connect_choice(&mut self, structure: &Structure, next: &[AutomatonState], place: usize) {
         let mut edges: HashMap<Node, u32> = HashMap::new();
         for &state in next {
             let (data, local) = (structure.pushdown.state(state), state.0 - self.first.0);

@@ -131,7 +131,7 @@ fn distribution_with_two_witnesses_per_profile_is_found() {
 }
 
 /// Returns true if every reachable node can reach the exit.
-fn ends_everywhere(program: &WitnessProgram) -> bool {
+fn can_always_reach_exit(program: &WitnessProgram) -> bool {
     let graph = &program.function(WitnessFunctionId(0)).graph;
     let closure = |from: Node, step: &dyn Fn(Node) -> Vec<Node>| {
         let (mut seen, mut work) = (vec![false; graph.node_count()], vec![from]);
@@ -156,7 +156,7 @@ fn limit_is_met_whenever_possible() {
         let mut random = Random::new(seed);
         let graph = graphs::graph(&mut random, 7, 11, Cycles::Some);
         // If no end can be reached, the run is ended from outside. The check of complete runs does not consider this.
-        let Some(program) = WitnessProgram::from_graph(graph).ok().filter(ends_everywhere) else { continue };
+        let Some(program) = WitnessProgram::from_graph(graph).ok().filter(can_always_reach_exit) else { continue };
         let all = witnesses_of(&program, WitnessKind::Nodes, WitnessFunctionId(0));
         let violated = |set: &[Witness]| {
             let distribution = Distribution::new(&program, WitnessKind::Nodes, vec![set.to_vec()]).unwrap();

@@ -43,7 +43,7 @@ fn next_symbol(next: Option<Witness>, ending: TraceEnding) -> Option<u32> {
 impl KnownBranch {
     /// Returns the only successor that agrees with the next symbols of all traces. Returns `None` if no or several successors agree, or if
     /// there are too many successors for a bit mask.
-    fn only_agreeing<I: Iterator<Item = Witness>>(
+    fn find_only_agreeing_successor<I: Iterator<Item = Witness>>(
         &mut self,
         sets: &[FirstSets],
         traces: &mut [ReadAheadTrace<I>],
@@ -68,10 +68,10 @@ impl KnownBranch {
 
 impl<I: Iterator<Item = Witness>> Reconstructor<'_, I> {
     /// Returns the successor of a branch that agrees with all traces, or `None` if truncated traces leave several.
-    pub(super) fn choose(&mut self, state: AutomatonState) -> Result<Option<AutomatonState>, ReconstructError> {
+    pub(super) fn choose_successor(&mut self, state: AutomatonState) -> Result<Option<AutomatonState>, ReconstructError> {
         let of = self.reconstruction;
         let known = self.tables.branches.entry(state).or_insert_with(|| of.branch(state));
-        if let Some(one) = known.only_agreeing(&of.sets, &mut self.traces, self.ending) {
+        if let Some(one) = known.find_only_agreeing_successor(&of.sets, &mut self.traces, self.ending) {
             return Ok(Some(one));
         }
         let mut at_end = false;
