@@ -15,7 +15,7 @@ use trodden_flow::graph::Node;
 use trodden_flow::numbering::PerfectHash;
 use trodden_flow::placement::Probes;
 
-/// Maximum span of a scheme that stores an expected value for each number.
+/// Maximum range of path numbers for a scheme that stores an expected value for each number in the range.
 const MAX_CHECKED_SPAN: u128 = 1 << 24;
 
 /// The edges on which increments are placed.
@@ -34,7 +34,7 @@ pub enum RegisterPlacement {
 pub struct Register {
     /// Each edge's contribution to a path's number.
     pub values: Vec<i64>,
-    /// The increments, with the same sum along every path.
+    /// The increments, which have the same sum as the values along every path.
     pub probes: Probes,
 }
 
@@ -63,7 +63,7 @@ impl NumberSpan {
         (i128::from(self.high) - i128::from(self.low)) as u128 + 1
     }
 
-    /// Returns a number's index in such an array, or `None` if the number is outside the span.
+    /// Returns the index of a number's counter in an array of [`NumberSpan::width`] counters, or `None` if the number is outside the span.
     pub fn slot(self, number: i64) -> Option<u64> {
         (self.low..=self.high).contains(&number).then(|| number.wrapping_sub(self.low) as u64)
     }
@@ -206,7 +206,7 @@ impl Labelling {
         self.span
     }
 
-    /// Returns the number of interesting paths, in the list or in the closure.
+    /// Returns the number of interesting paths: of the listed paths, or of all paths of interesting edges.
     pub fn interesting(&self) -> u128 {
         self.interesting
     }

@@ -11,20 +11,20 @@ use trodden_flow::dag::{Dag, DagEdgeId};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum NumberSearch {
-    /// Lattice coefficients that give such numbers.
+    /// Numbers exist, and these lattice coefficients give them.
     Numbers(Vec<i64>),
     NoNumbers,
     Unfinished,
 }
 
 /// Maximum number of rows whose pairwise differences are computed, which takes quadratic time. With limits of 8 and 2,048, the functions of
-/// three programs get the same numbers (docs/benchmarks/constants.md).
+/// three benchmark programs get the same numbers (docs/benchmarks/constants.md).
 const MAX_COMPARED_ROWS: usize = 128;
 
 /// The echelon form for a list of paths.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lattice {
-    /// For each step, the path whose number is determined.
+    /// For each step of the numbering, the path whose number is determined.
     pub order: Vec<usize>,
     /// For each step, its row of `H` up to the last nonzero column.
     pub rows: Vec<Vec<i64>>,

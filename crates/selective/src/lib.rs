@@ -71,7 +71,7 @@ pub enum NumberingError {
     NoSuchId {
         /// The requested number.
         id: u64,
-        /// Number of paths of the graph.
+        /// Number of paths in the graph.
         paths: u64,
     },
     /// No path visits all of these nodes.

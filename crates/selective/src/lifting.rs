@@ -201,7 +201,8 @@ impl Lifting<'_> {
         known.then_some(equations)
     }
 
-    /// Chooses the bits of `places`. For each group, `counts` has the remaining numbers with a clear bit and those with a set bit.
+    /// Chooses the next bit of each path in `places`. For each group, `counts` has the remaining numbers with a clear bit and those with a
+    /// set bit.
     fn choose_bits(
         &mut self,
         places: &[RowBit],

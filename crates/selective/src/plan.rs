@@ -72,7 +72,8 @@ pub enum InterestingPlanError {
     Wrong(String),
 }
 
-/// Plans to count the paths of the acyclic graph `dag` that have the given numbers. Paths with an excluded edge are not counted.
+/// Plans to count the paths of the acyclic graph `dag` that have the given numbers. Paths with an edge of `input.marks_call` are not
+/// counted.
 pub fn plan_interesting(
     graph: &Graph,
     (dag, numbering): (Dag, Numbering),
@@ -178,7 +179,7 @@ impl SingleRegister<'_> {
         let joined = |word: u64, id: u64| (word << shift) | id;
         let expected_value = |(word, id): (usize, &Option<u64>)| match id {
             Some(id) => joined(word as u64, *id),
-            // The upper bits belong to a different counter, so no register value matches.
+            // No path has this number, so expect a value whose upper bits belong to a different counter: no register value matches it.
             None => joined(u64::from(word == 0), 0),
         };
         let expected = expected.iter().enumerate().map(expected_value).collect();

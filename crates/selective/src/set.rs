@@ -91,7 +91,7 @@ impl InterestingSet {
         self.listed.is_some()
     }
 
-    /// Returns the number of interesting paths, in the list or in the closure.
+    /// Returns the number of interesting paths: of the listed paths, or of all paths of interesting edges.
     pub fn count(&self) -> u128 {
         self.listed.as_ref().map_or(self.closure, |l| l.len() as u128)
     }
