@@ -251,12 +251,12 @@ impl Labelling {
         Labelling { scheme, placed, classification, span, interesting, proof: None }
     }
 
-    pub(super) fn every(placed: PlacedRegisters, all: &Numbering) -> Labelling {
+    pub(super) fn from_ball_larus(placed: PlacedRegisters, all: &Numbering) -> Labelling {
         let span = NumberSpan { low: 0, high: all.paths() as i64 - 1 };
         Labelling::new(NumberingScheme::BallLarus, placed, Classification::Every { paths: all.paths() }, span, all.paths().into())
     }
 
-    pub(super) fn closure(
+    pub(super) fn from_closure(
         scheme: NumberingScheme,
         dag: &Dag,
         placed: PlacedRegisters,
@@ -269,12 +269,12 @@ impl Labelling {
         Labelling::new(scheme, placed, Classification::Closure { member }, span, set.count())
     }
 
-    pub(super) fn hashed(placed: PlacedRegisters, table: PerfectHash, ids: &[u64]) -> Labelling {
+    pub(super) fn from_hash_table(placed: PlacedRegisters, table: PerfectHash, ids: &[u64]) -> Labelling {
         let span = NumberSpan { low: ids[0] as i64, high: ids[ids.len() - 1] as i64 };
         Labelling::new(NumberingScheme::KnownTable, placed, Classification::Hashed(table), span, ids.len() as u128)
     }
 
-    pub(super) fn checked(
+    pub(super) fn from_checked_numbers(
         scheme: NumberingScheme,
         placed: PlacedRegisters,
         values: &[i64],
@@ -295,7 +295,7 @@ impl Labelling {
         Ok(Labelling { proof, ..Labelling::new(scheme, placed, classification, span, paths.len() as u128) })
     }
 
-    pub(super) fn unchecked(placed: PlacedRegisters, values: &[i64], all: &Numbering, paths: &[Vec<DagEdgeId>]) -> Labelling {
+    pub(super) fn from_unchecked_numbers(placed: PlacedRegisters, values: &[i64], all: &Numbering, paths: &[Vec<DagEdgeId>]) -> Labelling {
         let mut ids: Vec<(i64, u64)> = paths.iter().map(|p| (sum_values(p, values), all.id(p))).collect();
         ids.sort_unstable();
         let (span, count) = (find_span(paths, values), paths.len() as u128);

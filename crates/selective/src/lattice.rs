@@ -191,7 +191,7 @@ fn order_rows(rows: &[Vec<i64>]) -> Vec<usize> {
     let mut left: Vec<usize> = (0..rows.len()).collect();
     let mut order = Vec::new();
     while !left.is_empty() {
-        let reduced: Vec<Vec<u64>> = left.iter().map(|r| basis.reduce(&rows[*r])).collect();
+        let reduced: Vec<Vec<u64>> = left.iter().map(|r| basis.reduce_row(&rows[*r])).collect();
         let follows: Vec<bool> = reduced.iter().map(|r| r.iter().all(|v| *v == 0)).collect();
         if follows.contains(&true) {
             order.extend(left.iter().zip(&follows).filter(|(_, f)| **f).map(|(r, _)| *r));
@@ -199,7 +199,7 @@ fn order_rows(rows: &[Vec<i64>]) -> Vec<usize> {
             continue;
         }
         // Rows that are multiples of each other modulo the basis follow together.
-        let normal: Vec<Vec<u64>> = reduced.iter().map(|r| normalise(r)).collect();
+        let normal: Vec<Vec<u64>> = reduced.iter().map(|r| scale_first_entry_to_one(r)).collect();
         let gain = |i: usize| normal.iter().filter(|n| **n == normal[i]).count();
         // Of rows with equal gain, the one with the fewest nonzero entries is chosen, so that other rows soon are linear combinations.
         let weight = |i: usize| reduced[i].iter().filter(|v| **v != 0).count();
@@ -219,7 +219,7 @@ struct Basis {
 const PRIME: u64 = (1 << 31) - 1;
 
 impl Basis {
-    fn reduce(&self, row: &[i64]) -> Vec<u64> {
+    fn reduce_row(&self, row: &[i64]) -> Vec<u64> {
         let mut row: Vec<u64> = row.iter().map(|v| v.rem_euclid(PRIME as i64) as u64).collect();
         for (lead, vector) in &self.vectors {
             let times = row[*lead];
@@ -231,7 +231,7 @@ impl Basis {
     }
 
     fn add(&mut self, row: &[i64]) {
-        let vector = normalise(&self.reduce(row));
+        let vector = scale_first_entry_to_one(&self.reduce_row(row));
         let lead = vector.iter().position(|v| *v != 0).expect("the row does not follow");
         for (_, other) in &mut self.vectors {
             let times = other[lead];
@@ -242,7 +242,7 @@ impl Basis {
 }
 
 /// Returns the multiple of `row` whose first nonzero entry is 1.
-fn normalise(row: &[u64]) -> Vec<u64> {
+fn scale_first_entry_to_one(row: &[u64]) -> Vec<u64> {
     let lead = row.iter().copied().find(|v| *v != 0).unwrap_or(1);
     let inverse = power_mod_prime(lead, PRIME - 2);
     row.iter().map(|v| v * inverse % PRIME).collect()

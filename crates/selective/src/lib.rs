@@ -136,29 +136,31 @@ pub fn number(
     if scheme.selects_edges() {
         let set = set.closed();
         let values = closure_values(scheme, dag, &set)?;
-        return Ok(Labelling::closure(scheme, dag, place(&[&values]), values, &set));
+        return Ok(Labelling::from_closure(scheme, dag, place(&[&values]), values, &set));
     }
     match scheme {
-        NumberingScheme::BallLarus => Ok(Labelling::every(place(&[all.values()]), &all)),
+        NumberingScheme::BallLarus => Ok(Labelling::from_ball_larus(place(&[all.values()]), &all)),
         NumberingScheme::KnownTable => {
             let ids: Vec<u64> = set.paths(dag)?.iter().map(|p| all.id(p)).collect();
-            Ok(Labelling::hashed(place(&[all.values()]), PerfectHash::from_keys(&ids)?, &ids))
+            Ok(Labelling::from_hash_table(place(&[all.values()]), PerfectHash::from_keys(&ids)?, &ids))
         }
         NumberingScheme::PppOptimal => {
             let paths = set.paths(dag)?;
             let first = preferential(dag, &paths, options.restarts)?;
             let best = optimal::find_compact_numbers(dag, &paths, first, options.budget)?;
             let placed = place(&[&best.values, all.values()]);
-            Labelling::checked(scheme, placed, &best.values, &all, &paths, Some(best.proof))
+            Labelling::from_checked_numbers(scheme, placed, &best.values, &all, &paths, Some(best.proof))
         }
         _ => {
             let paths = set.paths(dag)?;
             let values = preferential(dag, &paths, options.restarts)?.values;
             match scheme {
-                NumberingScheme::Ppp => Labelling::checked(scheme, place(&[&values, all.values()]), &values, &all, &paths, None),
+                NumberingScheme::Ppp => {
+                    Labelling::from_checked_numbers(scheme, place(&[&values, all.values()]), &values, &all, &paths, None)
+                }
                 _ => {
                     let values = approximate::reduce_aliases(dag, &all, &paths, values, options.budget.steps);
-                    Ok(Labelling::unchecked(place(&[&values]), &values, &all, &paths))
+                    Ok(Labelling::from_unchecked_numbers(place(&[&values]), &values, &all, &paths))
                 }
             }
         }
@@ -188,5 +190,5 @@ pub fn number_listed(
     }
     let (all, values) = (Numbering::ball_larus(dag)?, closure_values(scheme, dag, &set.closed())?);
     let placed = labelling::place_increments(dag, &[&values, all.values()], weights, options.placement);
-    Labelling::checked(scheme, placed, &values, &all, &set.paths(dag)?, None)
+    Labelling::from_checked_numbers(scheme, placed, &values, &all, &set.paths(dag)?, None)
 }

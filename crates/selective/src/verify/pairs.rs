@@ -60,7 +60,7 @@ pub fn search_pairs(dag: &Dag, members: &MarkedPaths, labelling: &Labelling, max
         if state.differ && state.first.0 == dag.exit() && state.second.0 == dag.exit() {
             let of = if state.second.1.is_some() { &mut found.interesting } else { &mut found.other };
             if of.is_none() {
-                *of = Some(paths_to(&visits, at));
+                *of = Some(trace_back_paths(&visits, at));
             }
             if found.interesting.is_some() && found.other.is_some() {
                 break;
@@ -129,7 +129,7 @@ fn for_each_successor(
     ControlFlow::Continue(())
 }
 
-fn paths_to(visits: &[Visit], mut at: usize) -> InterestingPair {
+fn trace_back_paths(visits: &[Visit], mut at: usize) -> InterestingPair {
     let (mut first, mut second) = (Vec::new(), Vec::new());
     while at != 0 {
         first.extend(visits[at].edges.0);
