@@ -15,7 +15,7 @@ pub struct ChangedLines {
     files: BTreeMap<String, BTreeSet<u32>>,
     /// The folder to which file names are relative, if known.
     root: Option<String>,
-    /// Changed lines for which some block contains code.
+    /// Changed lines for which [`ChangedLines::blocks`] found a block with their code.
     found: BTreeSet<(String, u32)>,
 }
 

@@ -28,9 +28,9 @@ pub struct LineSpan {
 /// An element of a [`ChosenSequence`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Waypoint {
-    /// This block, directly after the previous one.
+    /// The path enters this block directly after the block of the previous waypoint.
     Block(u32),
-    /// A block with code of these lines, anywhere after the previous place or in the same block.
+    /// The path enters a block with code of these lines, which may be the block of the previous waypoint or any later block.
     Place(LineSpan),
 }
 
@@ -51,7 +51,7 @@ pub enum ChoiceError {
     /// A unit map is corrupt.
     #[error(transparent)]
     Map(#[from] MapError),
-    /// The sets use different numberings.
+    /// Two sets of paths use different numberings of the same function.
     #[error(transparent)]
     TwoNumberings(#[from] ConflictingNumberings),
     /// The function has too many paths.
@@ -154,7 +154,7 @@ pub fn all_paths_of(units: &[&UnitMap], included: impl Fn(&FunctionMap) -> bool)
     collect_paths(units, |_, function| included(function).then_some(|_: &[Node]| true))
 }
 
-/// Returns all complete paths that touch at least one of the places.
+/// Returns all complete paths with a block that contains code of at least one of the places.
 pub fn paths_touching(units: &[&UnitMap], places: &[LineSpan]) -> Result<KnownPaths, ChoiceError> {
     collect_paths(units, |map, function| {
         let marked = find_nodes(function, |block| places.iter().any(|p| p.has_code_in(map, block)));
@@ -162,7 +162,7 @@ pub fn paths_touching(units: &[&UnitMap], places: &[LineSpan]) -> Result<KnownPa
     })
 }
 
-/// Returns all complete paths that touch every one of the places, in any order.
+/// Returns all complete paths that have, for each of the places, a block with code of the place. The order of the blocks does not matter.
 pub fn paths_through_all(units: &[&UnitMap], places: &[LineSpan]) -> Result<KnownPaths, ChoiceError> {
     collect_paths(units, |map, function| {
         let marked: Vec<HashSet<Node>> = places.iter().map(|p| find_nodes(function, |block| p.has_code_in(map, block))).collect();

@@ -23,8 +23,8 @@ pub struct ComparedRuns<'a> {
     pub program: Option<&'a str>,
 }
 
-/// Reads runs, both one by one and merged into one profile. Only runs of one build of one program are used, because the paths of different
-/// builds cannot be compared. Other runs are skipped, and so are runs with an unknown outcome.
+/// Reads the runs to compare. Returns their outcomes and paths, and all runs merged into one profile. Only runs of one build of one program
+/// are used, because the paths of different builds cannot be compared. Other runs are skipped, and so are runs with an unknown outcome.
 pub fn gather(job: &ComparedRuns) -> Result<(Isolation, Profile)> {
     let (mut isolation, mut sum, mut maps) = (Isolation::default(), Merger::new(BuildPolicy::Reject), Maps::new());
     for run in select_build(read_runs(job)?, job.program)? {
@@ -129,7 +129,7 @@ fn select_build(runs: Vec<ComparedRun>, program: Option<&str>) -> Result<Vec<Com
     Ok(first)
 }
 
-/// Groups runs that share an image, directly or through other runs.
+/// Groups runs that share an executable or library, directly or through other runs.
 fn group_by_image(runs: Vec<ComparedRun>) -> Vec<Vec<ComparedRun>> {
     let mut groups: Vec<(BTreeSet<Identity>, Vec<ComparedRun>)> = Vec::new();
     for run in runs {

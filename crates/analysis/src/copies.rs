@@ -48,7 +48,8 @@ pub struct Costs {
     pub sequential_hits: u64,
     /// `sequential_hits` divided by the number of copies, rounded up.
     pub ideal_hits: u64,
-    /// Lower bound for this number of copies. In every plan, at least one copy has this many hits.
+    /// Lower bound on the hits of the slowest copy: however the paths are divided among this number of copies, one copy has at least this
+    /// many hits.
     pub lower_bound_hits: u64,
     /// `hits_of_slowest` divided by `ideal_hits`, minus 1, or `None` if hits are unknown.
     pub distance_from_ideal: Option<f64>,
@@ -81,7 +82,7 @@ pub struct CopyCosts {
     probes: usize,
     /// Executions of all probes: of labels, which update the path register, and of counters.
     pub hits: u64,
-    /// Executions of labels only.
+    /// Executions of labels only, which update the path register.
     pub label_hits: u64,
     /// `[hits, label_hits]` as measured by the copy itself.
     pub counted: Option<[u64; 2]>,

@@ -32,7 +32,7 @@ const MAX_BODY_BYTES: u32 = 1 << 30;
 /// Hash of the sender's name, or zero if unknown.
 pub type User = [u8; 16];
 
-/// The counts of one machine.
+/// A report: the path counts that one machine sends.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FieldReport {
     /// Hash of the sender's name.

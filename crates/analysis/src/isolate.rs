@@ -12,7 +12,7 @@ use trodden_unit::{Identity, MapError};
 /// Half-width of a 95 % confidence interval, in standard deviations.
 const Z_95: f64 = 1.96;
 
-/// A function, given by the unit's identity and the index in the unit's map.
+/// Identifies a function by its unit's identity and its index in the unit's map.
 pub type UnitFunction = (Identity, usize);
 
 /// Formulas by which suspects are ranked.
@@ -93,7 +93,7 @@ pub struct Suspect {
     pub complete: bool,
     /// Runs that took the path.
     pub runs: RunTally,
-    /// Runs that executed the function.
+    /// Runs that executed the path's function.
     pub executed: RunTally,
     /// Number of the path's edges that no passing run took.
     pub new_edges: u64,
@@ -110,7 +110,7 @@ pub struct Suspect {
 }
 
 impl Suspect {
-    /// Returns the score by a formula.
+    /// Returns the path's score by a formula.
     pub fn score(&self, by: SuspiciousnessFormula) -> f64 {
         match by {
             SuspiciousnessFormula::Ochiai => self.ochiai,

@@ -113,7 +113,8 @@ pub fn transformations_for(map: &FunctionMap, paths: &FunctionPaths, total: u64,
     copies.into_iter().chain(iterations.into_iter().map(Transformation::LastIterations)).collect()
 }
 
-/// Returns a split of the loop's last iteration, if an earlier branch decides whether an iteration is the last and the loop is hot enough.
+/// Returns the transformation that splits off a loop's last iteration, if an earlier branch decides whether an iteration is the last and
+/// the loop is hot enough.
 fn find_last_iterations(walks: &Walks, found: &Correlated, total: u64, options: &TransformationOptions) -> Option<LastIterations> {
     if !found.last_iteration || found.stretch.obstacle.is_some() {
         return None;

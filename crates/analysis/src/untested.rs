@@ -14,9 +14,9 @@ use trodden_profile::model::{ProcessEnding, Profile, UnitProfile};
 use trodden_profile::paths::{FunctionPaths, PathDecoder};
 use trodden_unit::{EdgeKind, FunctionMap, Identity, InterestingWords, KnownFunction, KnownPaths, MapError, UnitMap};
 
-/// A function, given by the unit's identity and the index in the unit's map.
+/// Identifies a function by its unit's identity and its index in the unit's map.
 pub type UntestedFunction = (Identity, usize);
-/// A counter, given by the unit's identity and the index in the unit.
+/// Identifies a counter by its unit's identity and its index in the unit.
 pub type CounterKey = (Identity, u64);
 
 /// The runs that took an untested path.
@@ -104,7 +104,7 @@ impl Sightings {
         let started = profile.run.started_ns;
         let failed = profile.run.ending.map(|ending| ending != ProcessEnding::Exit(0));
         failed.iter().for_each(|failed| self.outcomes.add(*failed));
-        // A unit may be in several images of one run.
+        // A unit that is part of several images of a run counts once.
         let mut in_run = BTreeSet::new();
         for unit in profile.images.iter_mut().flat_map(|i| &mut i.units) {
             self.counts_known |= !unit.map.has_times();
@@ -205,7 +205,7 @@ pub fn new_paths_in(function: &FunctionMap, known: Option<&KnownFunction>, paths
 }
 
 impl UntestedSummary {
-    /// Adds the sums of one function.
+    /// Adds the numbers of one function.
     pub fn add(&mut self, new: &UntestedInFunction) {
         self.paths += new.paths;
         self.executions += new.executions;
@@ -264,7 +264,7 @@ pub fn hot_paths(field: &Profile, known: &KnownPaths, top: usize) -> Result<(Vec
         }
     }
     tested.sort_unstable_by(|a, b| b.0.cmp(&a.0).then((a.1, a.2).cmp(&(b.1, b.2))));
-    // A unit may be in several images.
+    // A unit that is part of several images occurs several times.
     tested.dedup_by_key(|t| (t.1, t.2));
     tested.truncate(top);
     let mut ranked: Vec<_> = all.iter().map(|(path, count)| (*count, *path)).collect();

@@ -86,7 +86,7 @@ impl ConditionalOutcomes {
     }
 }
 
-/// The blocks between two branches, which a transformation would copy for the decided case.
+/// The blocks between two branches. To save the later test in decided executions, a transformation would copy them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BlocksBetween {
     /// The blocks after the earlier branch, up to and including the later branch.

@@ -47,7 +47,7 @@ pub struct LoopPatterns {
 /// A pattern of iterations.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LoopPattern {
-    /// The edges that these iterations take, in order.
+    /// The edges that an iteration with this pattern takes, in order.
     pub edges: Vec<Edge>,
     /// Number of iterations with this pattern.
     pub count: u64,
@@ -74,7 +74,7 @@ impl LoopPatterns {
     }
 }
 
-/// Finds the loops that exceed the thresholds.
+/// Finds the loops whose iterations follow few patterns, and whose counts and savings exceed the thresholds.
 pub fn find(walks: &Walks, nest: &BTreeMap<Node, BTreeSet<Node>>, options: &AdviseOptions) -> Vec<LoopPatterns> {
     let hot = |head: &Node| walks.blocks.get(head.index()).is_some_and(|c| *c >= options.min_count);
     let uncut = nest.iter().filter(|(head, body)| hot(head) && !contains_cut(walks, **head, body));

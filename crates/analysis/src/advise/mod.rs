@@ -26,7 +26,7 @@ use trodden_profile::paths::FunctionPaths;
 use trodden_unit::FunctionMap;
 use trodden_unit::properties::{FunctionProperties, UnitProperties};
 
-/// Instructions saved when a branch is decided, which are a comparison and a jump.
+/// Number of instructions saved when a branch is decided: a comparison and a jump.
 const TEST_INSTRUCTIONS: u64 = 2;
 
 /// Thresholds of findings.
@@ -34,7 +34,7 @@ const TEST_INSTRUCTIONS: u64 = 2;
 pub struct AdviseOptions {
     /// A branch counts as decided if at least this share (0 to 1) of its executions have the same outcome.
     pub decided: f64,
-    /// Minimum number of executions of the code in a finding.
+    /// Minimum number of executions of the code that a finding is about.
     pub min_count: u64,
 }
 

@@ -1,4 +1,4 @@
-//! The natural loops of a function.
+//! Finds the natural loops of a function.
 
 use std::collections::{BTreeMap, BTreeSet};
 use trodden_flow::{CutReason, Node};

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use trodden_flow::{Edge, Node};
 
 pub struct BranchPairs {
-    /// The tables by the block of the later branch, then by the block of the earlier branch.
+    /// The joint outcomes of two branches, by the block of the later branch and then by the block of the earlier branch.
     pub tables: BTreeMap<Node, BTreeMap<Node, ContingencyTable>>,
 }
 

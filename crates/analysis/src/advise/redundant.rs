@@ -27,7 +27,7 @@ pub struct Redundant {
     pub block: Node,
     /// Executions of the block.
     pub executions: u64,
-    /// The block from which most of the results come.
+    /// The earlier block that computed most of the results.
     pub earlier: Node,
     /// True if every path to the block passes a block that computes the results. Only a write on some paths then keeps the compiler from
     /// reusing them.

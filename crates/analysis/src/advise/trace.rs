@@ -10,19 +10,19 @@ use std::collections::HashMap;
 use trodden_flow::Node;
 use trodden_unit::properties::*;
 
-/// A step: its block, and its index among the block's steps.
+/// Identifies a step, which is a computation, a load or a store, by its block and its index among the block's steps.
 pub type StepPosition = (Node, u32);
 
 /// A value number: two values with the same number are equal whenever the current path is executed.
 type ValueNumber = u32;
 
-/// What a step computes, relative to earlier steps of the path.
+/// Whether the result of a step was already known from earlier steps of the path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StepResult {
     New,
-    /// The result of this earlier step.
+    /// This earlier step had computed the same result.
     Known(StepPosition),
-    /// A result computed from operands that are constant on this path.
+    /// All operands are constant on this path, and so is the result.
     Constant,
 }
 

@@ -29,7 +29,7 @@ pub struct Chain {
     pub blocks: Vec<Node>,
 }
 
-/// The result for one expression in one function.
+/// The result of matching one path expression in one function.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct JoinedPaths {
     /// Matching chains that were certainly executed.
@@ -113,7 +113,7 @@ pub fn join(matcher: &Matcher, function: &FunctionMap, paths: &FunctionPaths) ->
     search.found
 }
 
-/// Returns the block to which the cut at the end of a piece leads, and whether the path continues there.
+/// Returns the block to which the cut edge at the end of a piece leads, and whether the same path continues there.
 fn cut_target(function: &FunctionMap, end: Option<PathEnd>) -> Option<(Node, bool)> {
     let Some(PathEnd::Cut(edge)) = end else { return None };
     let reason = function.cuts.iter().find(|(cut, _)| *cut == edge).map(|(_, reason)| *reason);

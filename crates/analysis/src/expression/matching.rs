@@ -9,12 +9,12 @@ use trodden_flow::{CutReason, Edge, Node};
 use trodden_profile::paths::{PathEnd, PathStart};
 use trodden_unit::{FunctionMap, SourcePosition, UnitMap};
 
-/// An expression prepared for the paths of one function.
+/// A path expression, prepared for matching the paths of one function.
 #[derive(Debug)]
 pub struct Matcher<'a> {
     expression: &'a PathExpression,
     function: &'a FunctionMap,
-    /// For each place, whether it contains each block.
+    /// For each place in the expression, whether each block of the function belongs to it.
     places: HashMap<&'a BlockSet, Vec<bool>>,
 }
 
@@ -28,7 +28,7 @@ impl<'a> Matcher<'a> {
         Matcher { expression, function, places }
     }
 
-    /// Returns the places of the expression that no block of the function belongs to.
+    /// Returns the places in the expression to which no block of the function belongs.
     pub fn unmatched_places(&self) -> Vec<&'a BlockSet> {
         let all = self.expression.patterns.iter().flatten().flat_map(all_places);
         all.filter(|place| !self.places[place].contains(&true)).collect()

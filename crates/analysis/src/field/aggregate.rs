@@ -73,7 +73,7 @@ pub struct FieldAggregate {
     pub reports: u64,
     /// Number of distinct paths.
     pub paths: u64,
-    /// The first paths, ordered by number of users, then by executions.
+    /// The highest-ranking paths, ordered by number of users, then by executions.
     pub top: Vec<AggregatedPath>,
     /// For distributed copies, the reporting users.
     pub reporting: Option<ReportingUsers>,

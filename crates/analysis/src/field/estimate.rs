@@ -49,7 +49,7 @@ impl UserSample {
         let square = Z_95 * Z_95;
         let centre = (share + square / (2.0 * size)) / (1.0 + square / size);
         let half = Z_95 / (1.0 + square / size) * (share * (1.0 - share) / size + square / (4.0 * size * size)).sqrt();
-        // What the users in the sample did is certain, which bounds the interval.
+        // How many users of the sample take the path, and how many do not, is certain. These numbers bound the interval.
         let (min, max) = (saw, all - (watching - saw));
         UsersEstimate { value, low: (all * (centre - half)).clamp(min, value), high: (all * (centre + half)).clamp(value, max) }
     }

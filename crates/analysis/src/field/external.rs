@@ -47,7 +47,7 @@ impl UserPathRow {
     fn read(input: &mut BufReader<File>) -> io::Result<Option<UserPathRow>> {
         let mut bytes = [0; ROW_SIZE];
         match input.read_exact(&mut bytes) {
-            // Files contain whole rows only.
+            // Files contain whole rows only, so the file has ended.
             Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => return Ok(None),
             other => other?,
         }

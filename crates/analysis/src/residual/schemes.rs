@@ -46,7 +46,7 @@ pub struct Scheme {
     pub executions: u64,
 }
 
-/// The parameters of a comparison.
+/// The parameters of a comparison of both schemes.
 pub struct SchemeJob<'a> {
     /// The program. Its bitcode must be available.
     pub program: &'a Path,

@@ -125,7 +125,8 @@ fn set_from_rows(rows: &SegmentRows, run: &str) -> SegmentSet {
 fn add_edge_counts(builder: &mut SegmentSetBuilder, run: &str) {
     let Ok(profile) = named::load(run) else { return };
     let Ok(known) = profile.known_paths() else { return };
-    // The set identifies a streamed function by the graph of its events, but the execution counts belong to the function's own graph.
+    // For a function whose events were streamed, the set refers to the graph of these events, whereas execution counts refer to the
+    // function's own graph.
     let mut streamed = HashMap::new();
     for (_, unit, function) in profile.functions() {
         if let Some(words) = function.event_words() {

@@ -75,7 +75,8 @@ pub struct UntestedSegments<'a> {
 }
 
 impl<'a> UntestedSegments<'a> {
-    /// Removes the segments that were known when the build was made, the segments of the known tests, and segments that are filtered out.
+    /// Collects the untested segments. Segments that were known when the program was built, segments of the known tests, and segments that
+    /// are filtered out are omitted.
     pub fn new(observed: &'a ObservedSegments, wanted: &UntestedSegmentSelection, folders: &Folders) -> Result<UntestedSegments<'a>> {
         let mut depths = Vec::new();
         for depth in 1..=observed.deepest() {

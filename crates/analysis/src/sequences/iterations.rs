@@ -34,7 +34,7 @@ pub struct IterationDocument {
     pub paths: Vec<IterationRow>,
     /// Repeating patterns of iterations.
     pub patterns: Vec<IterationPattern>,
-    /// Source locations of the paths.
+    /// Source locations of the paths, by label.
     pub sources: BTreeMap<String, String>,
     /// If a program counted the paths, the executions of all other paths, which the program did not distinguish.
     #[serde(skip_serializing_if = "Option::is_none")]

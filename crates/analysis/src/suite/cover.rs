@@ -111,7 +111,7 @@ fn cover_greedily(rows: &SetsByElement, costs: &[u64]) -> Vec<u32> {
     let mut left = rows.len();
     while left > 0 {
         columns.values_mut().for_each(|c| c.retain(|row| open[*row as usize]));
-        // The best set has the most open rows for its cost. Of equal sets, it is the first.
+        // The best set covers the most uncovered rows relative to its cost. Of equal sets, it is the first.
         let better = |a: (&u32, &Vec<u32>), b: (&u32, &Vec<u32>)| {
             let weigh = |n: usize, other: u32| n as u128 * u128::from(costs[other as usize]);
             weigh(b.1.len(), *a.0) > weigh(a.1.len(), *b.0)
@@ -239,7 +239,7 @@ impl CoverPart<'_> {
         }
         let columns = rows_by_set(&self.rows);
         let scaled = |set: &u32| i128::from(self.costs[*set as usize]) * SCALE;
-        // A row's initial price is an even share of the cost of its cheapest set.
+        // A row's initial multiplier, which is its price, is an even share of the cost of its cheapest set.
         let share = |row: &Vec<u32>| row.iter().map(|s| scaled(s) / columns[s].len() as i128).min().unwrap_or(0);
         let mut prices: Vec<i128> = self.rows.iter().map(|row| multipliers.get(row).copied().unwrap_or_else(|| share(row))).collect();
         let (mut best, mut best_prices) = (0, prices.clone());

@@ -44,7 +44,8 @@ pub fn order_tests(tests: &[SuiteTest], interesting: Option<&BTreeSet<PathIndex>
     placed
 }
 
-/// Orders tests greedily. A test's value only decreases, so an outdated value is an upper bound, updated when it reaches the top.
+/// Orders tests greedily. A test's value only decreases, so a value in the heap is an upper bound, and is updated only when it reaches the
+/// top.
 fn order_by_new_paths(tests: &[SuiteTest], mut remaining: Vec<usize>, sets: &[Vec<PathIndex>], by: OrderBy) -> Vec<OrderedTest> {
     let (mut placed, mut pass) = (Vec::new(), 0);
     while !remaining.is_empty() {
