@@ -1,16 +1,17 @@
 //! Computes how often each function of a program is called, from the executions of each call site per call of its function.
 //!
-//! Source: Wu and Larus, "Static branch frequency and program profile analysis" (MICRO 1994). The numbers of calls x are the solution of x
-//! = r + Mx, where r are the calls from outside. The equations are solved separately for each group of mutually recursive functions,
-//! callers first. Estimated recursions may be infinite, so a group's equations may have no solution or a negative one: if the spectral
-//! radius of its matrix exceeds 1 - 1/[`MAX_DEPTH`], all calls of the group are scaled down to that radius. A group that is never called
-//! from outside is entered once, through its first function.
+//! Source: Wu and Larus, "Static branch frequency and program profile analysis" (MICRO 1994). The vector x of the functions' numbers of
+//! calls is the solution of x = r + Mx, where r are the calls from outside, and M has the number of calls of each function per call of each
+//! caller. The equations are solved separately for each group of mutually recursive functions, callers first. Estimated recursions
+//! may be infinite, so a group's equations may have no solution or a negative one: if the spectral radius of its matrix exceeds 1 -
+//! 1/[`MAX_DEPTH`], all calls of the group are scaled down to that radius. A group that is never called from outside is entered once,
+//! through its first function.
 
 /// Maximum number of calls of a self-recursive function per call from outside.
 pub const MAX_DEPTH: f64 = 64.0;
-/// Maximum number of iterations of a solver. At the maximum radius, the error decreases by a factor of e in 64 iterations.
+/// Maximum number of iterations of a solver. At the maximum spectral radius, 64 iterations reduce the error by a factor of e.
 const MAX_ROUNDS: usize = 4096;
-/// Relative change below which an iterative solution has converged.
+/// An iterative solution has converged when its relative change is below this.
 const TOLERANCE: f64 = 1e-12;
 
 /// A call site and its executions.
@@ -49,7 +50,7 @@ pub fn call_frequencies(roots: &[f64], calls: &[WeightedCall]) -> Vec<f64> {
     called
 }
 
-/// Solves the equations of one group. `called` holds the calls from outside the group, and receives the solution.
+/// Solves the equations of one group. `called` contains the numbers of calls from outside the group, and receives the solution.
 fn solve_group(group: &[usize], inner: &[WeightedCall], called: &mut [f64]) {
     let outside: Vec<f64> = called.to_vec();
     for _ in 0..MAX_ROUNDS {
@@ -121,7 +122,7 @@ struct ComponentSearch<'a> {
     low: Vec<usize>,
     stack: Vec<usize>,
     group: Vec<Option<usize>>,
-    /// The next position in the order, and the next group number.
+    /// The next free position in the depth-first order, and the next free group number.
     next: (usize, usize),
 }
 

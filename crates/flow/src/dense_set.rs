@@ -9,9 +9,9 @@ use std::marker::PhantomData;
 
 const WORD_BITS: usize = u64::BITS as usize;
 
-/// A number from 0 that identifies an edge or a node of a graph.
+/// An edge or a node of a graph, which is identified by a number from 0.
 pub trait DenseIndex: Copy {
-    /// Returns the edge or node with a number.
+    /// Returns the edge or node with the given number.
     fn from_index(index: usize) -> Self;
 
     /// Returns the number of the edge or node.

@@ -16,11 +16,11 @@ const MAX_ITERATIONS: f64 = 4096.0;
 pub enum Hint {
     /// No information.
     None,
-    /// The compiler's weight, relative to the other out-edges of its tail.
+    /// The weight that the compiler gave to the edge, relative to the other out-edges of its tail.
     Weight(f64),
-    /// Rarely taken: it leads to a call that does not return, or is the unwind edge of a call.
+    /// The edge is rarely taken: it leads to a call that does not return, or is the unwind edge of a call.
     Cold,
-    /// Never taken by control, because the edge only represents an event in its tail, such as a call that may not return.
+    /// Control never takes the edge, which only represents an event in its tail, such as a call that may not return.
     Never,
 }
 

@@ -64,11 +64,12 @@ struct CutCandidate {
     spared: bool,
 }
 
-/// A choice of edges to cut: the node that they enter, and the index of one edge among the edges into this node, or `None` for all of them.
+/// A choice of edges to cut: the node that the edges enter, and the index of a single edge among the edges into this node, or `None` for
+/// all of them.
 type CutChoice = (usize, Option<usize>);
 
-/// The graph while cuts are chosen. Numbers of paths are base-2 logarithms. The topological order remains valid, because each dummy edge of
-/// a cut starts at the entry or ends at the exit.
+/// The graph while cuts are chosen. Numbers of paths are base-2 logarithms. The topological order remains valid when an edge is cut,
+/// because each dummy edge of a cut starts at the entry or ends at the exit.
 struct Cutter {
     entries: Entries,
     /// Nodes in topological order, from the entry to the exit.
@@ -194,7 +195,7 @@ impl Cutter {
         best.1
     }
 
-    /// Returns the reduction of the logarithm of the number of paths, divided by the price of the edges.
+    /// Returns the score of a cut: the reduction of the logarithm of the number of paths, divided by the price of the edges.
     fn score_cut(&self, head: usize, edges: &[CutCandidate]) -> f64 {
         let before = edges.iter().fold(f64::NEG_INFINITY, |sum, e| log2_of_sum(sum, self.paths_to[e.from]));
         let entrances = match self.entries {
@@ -235,7 +236,8 @@ fn piece_count(round: u32) -> usize {
 /// Returns log2(2^a + 2^b).
 fn log2_of_sum(a: f64, b: f64) -> f64 {
     let (low, high) = if a < b { (a, b) } else { (b, a) };
-    // A term this much smaller is below the precision of a float. This also covers zero paths, whose logarithm is negative infinity.
+    // The lower term does not change a sum with a term that is 2^60 times greater. This also covers zero paths, whose logarithm is negative
+    // infinity.
     if low < high - 60.0 { high } else { high + (low - high).exp2().ln_1p() * std::f64::consts::LOG2_E }
 }
 

@@ -9,7 +9,7 @@
 use crate::dag::{Dag, DagEdgeId};
 use crate::graph::Node;
 
-/// An increment for each edge of a DAG, or zero if the edge does not need a probe.
+/// The increment of each edge of a DAG, which is zero if the edge needs no probe.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Probes {
     increments: Vec<i64>,

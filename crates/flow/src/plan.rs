@@ -59,12 +59,12 @@ pub struct Plan {
     pub probes: Probes,
     /// Set if the plan omits some paths. The numbering is then that of the remaining paths.
     pub partial: Option<Partial>,
-    /// Set if this is the plan of one of several copies of a program. The numbering is then that of the copy's part of the paths, and
+    /// Set if this is the plan of one of several copies of a program. The numbering is then that of the paths which this copy counts, and
     /// [`crate::program`] counts these paths at their ends.
     pub part: Option<PartPlan>,
 }
 
-/// The part of the paths that one of several copies of a program counts ([`crate::part`]).
+/// The paths that one of several copies of a program counts ([`crate::part`]).
 #[derive(Clone, Debug)]
 pub struct PartPlan {
     /// The acyclic graph of the paths that are counted.
@@ -73,7 +73,7 @@ pub struct PartPlan {
     pub labels: Vec<i64>,
     /// Number of counters.
     pub words: u64,
-    /// Increments and counting edges, by edge of the plan's graph.
+    /// The copy's increments and the edges on which it counts, by edge of the plan's graph.
     pub part: Part,
 }
 
@@ -106,7 +106,7 @@ impl Plan {
         Plan { dag, numbering, probes, partial: None, part: None }
     }
 
-    /// Creates a plan for a copy's part of the paths, or returns `None` if the part does not belong to this graph.
+    /// Creates the plan of one of several copies of a program, or returns `None` if `part` does not belong to this graph.
     pub fn from_part(dag: Dag, part: Part) -> Option<Plan> {
         if !part.has_edges(dag.edges().len()) {
             return None;

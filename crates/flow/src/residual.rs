@@ -71,7 +71,7 @@ impl KnownPath {
 }
 
 impl ResidualPlan {
-    /// Plans the known-path region of a function.
+    /// Plans the known-path region of a function, which is the code for known paths.
     pub fn new(dag: &Dag, numbering: &Numbering, known: ResidualInput) -> ResidualPlan {
         let ResidualInput { uncopied, marks_call, .. } = known;
         let ends_at_call = |edge: DagEdgeId| dag.underlying(edge).is_some_and(|e| marks_call.contains(e));
@@ -87,8 +87,9 @@ impl ResidualPlan {
         choice.improve();
         let (cost, nodes, unclear) = (choice.cost(), choice.node_count(), choice.find_unclear_ends());
         let (edges, paths) = choice.into_parts();
-        // Interpreters with indirect branches have high register pressure, which copies of nodes increase: one interpreter executed 9% more
-        // instructions than an uninstrumented build with copies, and 5% more without.
+        // If some nodes must not be copied, no nodes are: this is the case in interpreters with indirect branches, whose register pressure
+        // is high, and copies increase it. One interpreter executed 9% more instructions than an uninstrumented build with copies, and 5%
+        // more without.
         let contexts = if uncopied.is_empty() { contexts::find_cheapest_region(dag, &paths, prices, cost, nodes) } else { None };
         let region = contexts.unwrap_or_else(|| Automaton::from_edges(dag, &edges, &unclear));
         let single = uncopied.iter().filter_map(|node| Some((*node, region.state_of(*node)?))).collect();

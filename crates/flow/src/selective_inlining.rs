@@ -11,7 +11,7 @@
 const MAX_STEPS: usize = 1 << 12;
 /// Approximate number of instructions saved per execution of an inlined call (docs/benchmarks/constants.md compares other values).
 const SAVED_BY_INLINING: f64 = 2.0;
-/// Approximate number of instructions saved per execution of a call of a copy.
+/// Approximate number of instructions saved per execution of a call that calls a copy instead of the function itself.
 const SAVED_BY_COPYING: f64 = 1.0;
 
 /// A function that may be inlined or copied.

@@ -60,7 +60,7 @@ fn path_numbers_are_dense_invertible_and_kept_by_chord_placement() {
     assert!(enumerated >= 20_000 && cyclic >= 5_000 && cheaper >= 5_000, "{enumerated} enumerated, {cyclic} cyclic, {cheaper} cheaper");
 }
 
-/// Weight of a maximum spanning tree (Prim's algorithm) that contains the edge from exit to entry, at no cost.
+/// Returns the weight of a maximum spanning tree (Prim's algorithm) that contains the edge from exit to entry, at no cost.
 fn max_spanning_tree_weight(dag: &Dag, weights: &[f64]) -> f64 {
     let mut region = BTreeSet::from([dag.entry(), dag.exit()]);
     let mut total = 0.0;

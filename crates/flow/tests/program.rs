@@ -297,7 +297,7 @@ impl Walks {
     }
 }
 
-/// Returns random cuts of a graph, including cuts of edges that are their head's only in-edge, such as edges to calls that return twice.
+/// Returns random cuts of a graph. Some of the cut edges are their head's only in-edge, like edges to calls that return twice.
 fn random_cuts(random: &mut Random, graph: &Graph) -> Vec<(Edge, CutReason)> {
     let alone = |e: Edge| graph.incoming(graph.to(e)).len() == 1 && graph.to(e) != graph.entry();
     let mut cuts = forced_cuts(random, graph);

@@ -18,7 +18,7 @@ pub enum Origin {
 }
 
 impl Origin {
-    /// Returns the edge of the graph, or `None` for [`Origin::Stop`].
+    /// Returns the edge of the graph that the origin names, or `None` for [`Origin::Stop`].
     pub fn edge(self) -> Option<Edge> {
         match self {
             Origin::Real(edge) | Origin::Enter(edge) | Origin::Leave(edge) => Some(edge),
@@ -26,7 +26,7 @@ impl Origin {
         }
     }
 
-    /// Returns the DAG's edge. The origin must belong to `graph`.
+    /// Returns the edge of the DAG that has this origin. The origin must belong to `graph`.
     pub fn dag_edge(self, graph: &Graph) -> DagEdge {
         let (from, to) = match self {
             Origin::Real(edge) => (graph.from(edge), graph.to(edge)),

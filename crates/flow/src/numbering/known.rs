@@ -1,9 +1,9 @@
 //! A perfect hash of the numbers of known paths: `slot = (number * M) >> S`. A search finds the multiplier M.
 //!
-//! A multiplication, a shift and a comparison classify a path exactly, and the set of known paths is a table. The hash function is by
-//! Dietzfelbinger and others (1997). By the birthday bound, n keys are unlikely to have different slots among 2^k if n^2 is much larger
-//! than 2^k, so tables grow with the square of the number of keys: hundreds of keys take about ten thousand slots, although thousands of
-//! multipliers are tried.
+//! A multiplication, a shift and a comparison with the number in the slot exactly determine whether a path is known, and the set of known
+//! paths is a table. The hash function is by Dietzfelbinger and others (1997). By the birthday bound, n keys are unlikely to have different
+//! slots among 2^k unless 2^k is of the order of n^2, so tables grow with the square of the number of keys: hundreds of keys take about ten
+//! thousand slots, although thousands of multipliers are tried.
 
 use super::sequence::Shuffle;
 

@@ -1,4 +1,4 @@
-//! The cost of a part's probes: the number of their executions, by two measures.
+//! The cost of the probes of one copy of a program: the number of their executions, by two measures.
 
 use super::Measure;
 

@@ -133,7 +133,7 @@ impl Part {
         path.iter().all(|e| self.interesting.contains(*e))
     }
 
-    /// Returns the interesting path with a number, or `None` if there is no such path.
+    /// Returns the interesting path with the given number, or `None` if there is no such path.
     pub fn path(&self, dag: &Dag, id: i64) -> Option<Vec<DagEdgeId>> {
         LabelSums::new(dag, &self.values, &self.interesting).path(id)
     }

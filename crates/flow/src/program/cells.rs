@@ -1,4 +1,4 @@
-//! The paths that a program's counters count.
+//! How a program's counters correspond to paths.
 
 use crate::interesting::{NumberAliases, PathEnding};
 use crate::part::Part;
@@ -14,7 +14,7 @@ pub enum Cells {
         labels: Vec<i64>,
         /// Number of counters.
         cells: u64,
-        /// Increments and counting edges, by edge of the acyclic graph of all paths.
+        /// The copy's increments and the edges on which it counts, by edge of the acyclic graph of all paths.
         part: Part,
     },
     /// Each interesting path has a counter, and the last counter counts all other paths.
@@ -41,7 +41,7 @@ pub struct InterestingCells {
     pub ending: PathEnding,
     /// Pairs of a counter and the number of the interesting path that it counts, ascending. All other counters count uninteresting paths.
     pub paths: Vec<(u64, u64)>,
-    /// Number of uninteresting paths that are counted by the counter of an interesting path.
+    /// How many uninteresting paths are counted by the counter of an interesting path.
     pub aliases: NumberAliases,
     /// Whether the numbering was verified for all paths. If false, it was only tested on some paths.
     pub proven: bool,

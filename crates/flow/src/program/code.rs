@@ -1,4 +1,4 @@
-//! The code of a probe program: the operations on each edge, and the loops that they refer to. Passes rewrite it.
+//! The code of a probe program: the operations on each edge, and the loops that they refer to. Passes change it.
 
 use super::operation::{LoopId, Operation, reads_register};
 use crate::dag::{Cut, CutReason, Dag};

@@ -1,8 +1,8 @@
 //! Pass: moves the count at the end of a path to the edges into a node from which only one path continues, if the register has different
 //! values on these edges.
 //!
-//! On these edges the counters' addresses are constants, so the register does not have to be set. The node's size does not change, which
-//! affects whether the code generator duplicates the node (as it does with an interpreter's indirect branch).
+//! On these edges the counters' addresses are constants, so the register does not have to be set. Besides, the node does not grow, so the
+//! code generator still duplicates it if it is small (as it does with an interpreter's indirect branch).
 //!
 //! Counts of a block that only returns the result of a tail call must always be moved: the callee may not return, and the path ends at the
 //! call.
@@ -13,7 +13,8 @@ use super::{BlockProperties, EarlyCounting};
 use crate::frequency::Frequencies;
 use crate::graph::{Edge, Node};
 
-/// Moves the chosen counts from a node's out-edge to its in-edges, in reverse topological order so that a count can move repeatedly.
+/// Moves the chosen counts from a node's out-edge to its in-edges. Visits nodes in reverse topological order, so that a count can move
+/// repeatedly.
 pub fn run(frame: &ProgramFrame, code: &mut EdgeCode, frequencies: &Frequencies, blocks: &BlockProperties, which: EarlyCounting) {
     if which == EarlyCounting::Never {
         return;

@@ -44,7 +44,7 @@ pub struct Machine {
     pub register: Option<i64>,
     /// Nonzero counts by index.
     pub counts: BTreeMap<i64, u64>,
-    /// Known paths, which [`Operation::Check`] does not count.
+    /// Numbers of the known paths, which [`Operation::Check`] does not count.
     pub known: BTreeSet<i64>,
     /// The items that were appended to the stream.
     pub stream: Vec<StreamItem>,
@@ -74,7 +74,7 @@ impl Default for Machine {
 }
 
 impl Machine {
-    /// Creates a machine with known paths.
+    /// Creates a machine to which the paths with the given numbers are known.
     pub fn with_known(known: impl IntoIterator<Item = i64>) -> Machine {
         Machine { known: known.into_iter().collect(), ..Machine::default() }
     }

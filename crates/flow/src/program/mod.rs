@@ -102,7 +102,7 @@ impl PassChoices {
     pub const AT_PATH_ENDS: PassChoices =
         PassChoices { trip_counts: TripCounting::Off, early: EarlyCounting::IfNecessary, dominant: DominantCounting::Shared };
 
-    /// Returns the passes that both choices contain.
+    /// Restricts each of these passes to what `limit` allows.
     #[must_use]
     pub fn limited_to(self, limit: PassChoices) -> PassChoices {
         PassChoices {
@@ -180,7 +180,7 @@ pub(crate) struct CodeVersions {
 }
 
 impl ProbeProgram {
-    /// Creates a plan's program without running passes.
+    /// Creates the program of a plan, without running passes.
     pub fn from_plan(graph: &Graph, plan: &Plan) -> ProbeProgram {
         match (&plan.part, &plan.partial) {
             (Some(part), _) => ProbeProgram::from_part(graph, plan, part),
@@ -198,7 +198,7 @@ impl ProbeProgram {
         ProbeProgram::new(ProgramFrame::from_function(graph, &plan.dag), actions(graph, plan), plan)
     }
 
-    /// Creates the program that counts a copy's part of the paths, each at its end ([`crate::part::Ends`]).
+    /// Creates the program that counts the paths of one of several copies, each at its end ([`crate::part::Ends`]).
     fn from_part(graph: &Graph, plan: &Plan, part: &PartPlan) -> ProbeProgram {
         let operations = part::operations(graph, &plan.dag, &part.part);
         let cells = Cells::Labels { labels: part.labels.clone(), cells: part.words, part: part.part.clone() };
@@ -245,7 +245,8 @@ impl ProbeProgram {
         ProbeProgram { increments: None, cells: Cells::Preferential(ending), ..program }
     }
 
-    /// Creates the program that counts all paths by `ending`, to which the plan's increments must belong. The numbering is of all paths.
+    /// Creates the program that counts all paths, and finds each path's counter by `ending`, to which the plan's increments must belong.
+    /// The numbering is of all paths.
     pub fn from_register_ending(graph: &Graph, plan: &Plan, ending: PathEnding) -> ProbeProgram {
         ProbeProgram { increments: None, cells: Cells::Preferential(ending), ..ProbeProgram::from_complete(graph, plan) }
     }
@@ -268,7 +269,7 @@ impl ProbeProgram {
         ProbeProgram { frame, code, paths, increments: None, cells, known: None, versions: None, stream: None }
     }
 
-    /// Creates a plan's program and runs the passes.
+    /// Creates the program of a plan and runs the passes.
     pub fn from_graph(
         graph: &Graph,
         plan: &Plan,
@@ -304,7 +305,8 @@ impl ProbeProgram {
         Ok(())
     }
 
-    /// Returns the frequencies of this graph's edges, or `None` if the graph is the function's own.
+    /// Returns the frequencies of the edges of the program's graph, or `None` if that is the function's graph, to which `frequencies`
+    /// belongs.
     fn own_frequencies(&self, frequencies: &Frequencies) -> Option<Frequencies> {
         let edges = self.frame.origins.as_ref()?.iter().map(|e| frequencies.edge(*e)).collect();
         Some(Frequencies::measured(&self.frame.graph, edges))
@@ -401,7 +403,7 @@ impl ProbeProgram {
         &self.code.loops
     }
 
-    /// Returns the loop with an ID.
+    /// Returns the loop with the given ID.
     pub fn loop_by_id(&self, id: LoopId) -> &TripCountedLoop {
         &self.code.loops[id.0]
     }
@@ -411,7 +413,7 @@ impl ProbeProgram {
         &self.code.dominant
     }
 
-    /// Returns the dominant iteration with an ID.
+    /// Returns the dominant iteration with the given ID.
     pub fn dominant_by_id(&self, id: DominantId) -> &DominantIterationCode {
         &self.code.dominant[id.0]
     }

@@ -14,7 +14,7 @@ pub struct LoopId(pub usize);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DominantId(pub usize);
 
-/// An operation on path register, counters and stream.
+/// An operation on the path register, the counters and the stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
     /// Control never takes this edge. The edge has no other operation.

@@ -1,8 +1,8 @@
-//! Creates the operations for the paths that one copy of a program counts. Each of these paths is counted on its end
+//! Creates the operations for the paths that one of several copies of a program counts. Each of these paths is counted on its end
 //! ([`crate::part::Ends`]).
 //!
-//! After its end, a path has only one continuation, without a call that may not return, so a count on the end is exact. If no path of the
-//! part can follow, edges have no operations until the next path begins.
+//! After its end, a path has only one continuation, without a call that may not return, so a count on the end is exact. Edges after which
+//! none of these paths can follow have no operations until the next path begins.
 //!
 //! If a path's first edge is its end, it is counted on the cut edge where it begins, after the register is set. But after a call that
 //! returns twice, a path may begin again without the cut edge being taken, so such paths are counted on the next edge.
@@ -40,7 +40,7 @@ struct PartCounting<'a> {
     part: &'a Part,
     /// The nodes from which a counting edge is reachable.
     nodes_before_counts: NodeSet,
-    /// The nodes at which a call returns twice, if the part counts the path that begins there on its first edge.
+    /// The nodes at which a call returns twice, if the path that begins there is counted on its first edge.
     returning: NodeSet,
 }
 

@@ -44,7 +44,8 @@ impl ProbeProgram {
         self.stream = Some(edges);
     }
 
-    /// Returns the edge on which all paths that take `edge` end (`edge` itself if it leads to the exit), or `None` if there are several.
+    /// Returns the edge on which all paths that take `edge` end (`edge` itself if it leads to the exit), or `None` if they end on several
+    /// edges.
     fn find_only_end_after(&self, edge: Edge) -> Option<Edge> {
         let graph = &self.frame.graph;
         let mut last = edge;

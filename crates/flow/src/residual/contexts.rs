@@ -1,10 +1,10 @@
 //! Known-path regions in which a node is copied for each context after which known paths continue differently.
 //!
-//! In a region that contains each node once ([`super::region`]), parts of known paths can form unknown paths. Copies of nodes prevent that,
-//! because the code then is an automaton of the known paths. The minimal automaton (Myhill-Nerode: one state for all prefixes with the same
-//! continuations) needs the register at joins of edges with different values; a trie has no joins, but is large. Frequently executed
-//! prefixes therefore get separate states, and all others share the states of the minimal automaton. Several sets of paths and thresholds
-//! of executions are tried, and the cheapest result is used ([`super::prices`]).
+//! In a region that contains each node once ([`super::region`]), parts of different known paths can combine to unknown paths. Copies of
+//! nodes prevent that, because the code then is an automaton of the known paths. The minimal automaton (Myhill-Nerode: one state for all
+//! prefixes with the same continuations) needs the register at joins of edges with different values; a trie has no joins, but is large.
+//! Frequently executed prefixes therefore get separate states, and all others share the states of the minimal automaton. Several sets of
+//! paths and thresholds of executions are tried, and the cheapest result is used ([`super::prices`]).
 
 use super::KnownPath;
 use super::automaton::{Automaton, RegionState, RegionTransition};
@@ -152,7 +152,7 @@ impl PrefixTrie {
     }
 }
 
-/// An automaton between the minimal one and the trie.
+/// An automaton with more states than the minimal one, but fewer than the trie.
 struct ContextAutomaton {
     /// One of the prefixes that lead to each state.
     states: Vec<usize>,

@@ -187,7 +187,7 @@ impl<'a> KnownPathRegion<'a> {
         }
     }
 
-    /// Adds a path to the paths in the region (`sign` 1), or removes it (`sign` -1).
+    /// Updates the members for a path that is added to the paths in the region (`sign` 1) or removed from them (`sign` -1).
     fn account_path(&mut self, at: usize, sign: f64) {
         let path = &self.paths[at];
         self.steps += path.edges.len();
