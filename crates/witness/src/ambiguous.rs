@@ -3,9 +3,9 @@
 //!
 //! The search first finds a few of the shortest call stacks with which runs reach the branch. From each call stack, two runs continue at
 //! different successors. The search always advances the run with fewer steps, until both runs are in the same state with equal records; a
-//! shortest path to the end then completes both. For each profile, the search stores the symbols that only one run has recorded so far, and
-//! it drops a pair of runs whose records contradict each other. Such executions need not exist, because the pairwise condition is only
-//! sufficient. Every part of the search is bounded.
+//! shortest path to the end then completes both. For each profile, the search stores the symbols (executed witnesses) that only one run has
+//! recorded so far, and it drops a pair of runs whose records contradict each other. Such executions need not exist, because the pairwise
+//! condition is only sufficient. Every part of the search is bounded.
 
 use super::Violation;
 use super::automaton::{AutomatonState, StateAction};
@@ -23,7 +23,7 @@ pub type BlockSequence = Vec<(WitnessFunctionId, Node)>;
 
 /// Longer call stacks are not searched.
 const MAX_CALL_DEPTH: usize = 24;
-/// Maximum number of symbols by which one run may be ahead of the other. If this is 4, one more violation is explained.
+/// Maximum number of recorded symbols by which one run may be ahead of the other. If this is 4, one more violation is explained.
 const MAX_LEAD: usize = 32;
 const MAX_STACKS: usize = 3;
 /// Maximum number of pairs of runs tried for a violation. If this is 200, four fewer violations are explained; if it is 160,000, one more.
@@ -87,7 +87,7 @@ impl AmbiguousRun {
     }
 }
 
-/// Returns the block that is executed when a state is entered, if any.
+/// Returns the block that is executed when a run enters this state, or `None` if no block is.
 fn executed_block(pushdown: &Pushdown, state: Option<AutomatonState>) -> Option<(WitnessFunctionId, Node)> {
     let data = pushdown.state(state?);
     data.executes.then_some((data.function, data.node))
@@ -167,7 +167,7 @@ impl RunPair {
     }
 }
 
-/// Returns the blocks of a shortest path from a run to its end, or `None` if none was found within the limit.
+/// Returns the blocks of a shortest path from the run's state to its end, or `None` if none was found within the limit.
 fn find_shortest_end(pushdown: &Pushdown, run: &AmbiguousRun) -> Option<BlockSequence> {
     let (mut seen, mut visited, mut at) = (HashSet::from([run.clone()]), vec![(run.clone(), 0usize)], 0);
     while at < visited.len() && visited.len() < MAX_END_CONFIGURATIONS {

@@ -44,7 +44,7 @@ pub enum StateRole {
     Call,
     /// A call of unknown code; the successors are its possible outcomes: return, end of the run, unwinding.
     Opaque,
-    /// Unwinding; the successors are the landing pads, and leaving the frame.
+    /// Unwinding; the successors are the landing pads, and unwinding out of the function.
     Unwinding,
     /// Code outside the program; the successors are the functions that it can enter, and leaving this code.
     Outside,

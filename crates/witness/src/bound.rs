@@ -23,13 +23,16 @@ const MAX_STEPS: usize = 5_000;
 ///
 /// *Loops:* Two successors of a branch may both lead back to the branch inside the function. The profile that distinguishes them records at
 /// least one symbol between two executions of the branch. So the cost of one machine is at least the executions of both edges minus the
-/// entries of the loop. *Sum:* Additional witnesses never distinguish less, so the witnesses of all profiles together would also suffice in
-/// a single profile. All machines together therefore have at least the cost of a single profile. For small functions, the exact solver
-/// computes this cost; for others, it is bounded by the sum of the cheapest states of branches whose regions up to their postdominators are
-/// disjoint. The sum excludes functions with calls and functions that are called repeatedly, because witnesses of other functions may
-/// distinguish their branches. Both bounds exclude recursive functions.
+/// entries of the loop.
 ///
-/// All terms depend on the weights. Loops with contradictory weights are excluded. O(edges), plus the steps of the exact solver.
+/// *Sum:* Additional witnesses never distinguish less, so the witnesses of all profiles together would also suffice in a single profile.
+/// All machines together therefore have at least the cost of the cheapest single profile. For small functions, the exact solver computes
+/// this cost; for others, it is bounded by the sum of the cheapest states of branches whose regions up to their postdominators are
+/// disjoint. The sum excludes functions with calls and functions that are called repeatedly, because witnesses of other functions may
+/// distinguish their branches.
+///
+/// Both bounds exclude recursive functions. All terms depend on the weights. Loops with contradictory weights are excluded. O(edges), plus
+/// the steps of the exact solver.
 pub fn bound(program: &WitnessProgram, kind: WitnessKind, weights: &Weights, machines: usize) -> f64 {
     let structure = Structure::new(Pushdown::new(program, kind));
     let (mut sum, mut loops) = (0.0, 0.0f64);
@@ -55,7 +58,7 @@ fn single_profile_bound(view: &StateGraph) -> f64 {
     disjoint_regions_bound(view)
 }
 
-/// Sums the cheapest states of branches whose regions are disjoint: each region needs a witness.
+/// Returns the sum of the costs of the cheapest states of branches whose regions are disjoint, because each region needs a witness.
 fn disjoint_regions_bound(view: &StateGraph) -> f64 {
     let postdominators = view.postdominators();
     let mut regions: Vec<(f64, HashSet<u32>)> = (0..view.branches.len()).map(|b| branch_region(view, &postdominators, b)).collect();
@@ -84,8 +87,8 @@ fn branch_region(view: &StateGraph, postdominators: &[Option<u32>], branch: usiz
     (if cheapest.is_finite() { cheapest } else { 0.0 }, seen)
 }
 
-/// Returns, for each component, whether the weights into its nodes equal the weights out of them. They can differ for estimates of
-/// irreducible or endless loops.
+/// Returns, for each strongly connected component, whether the weights into each of its nodes equal the weights out of the node. They can
+/// differ for estimates of irreducible or endless loops.
 fn has_consistent_weights(program: &WitnessProgram, weights: &Weights, function: WitnessFunctionId, component: &[u32]) -> Vec<bool> {
     let graph = &program.function(function).graph;
     let mut consistent = vec![true; graph.node_count()];
@@ -110,7 +113,7 @@ fn loop_bound(program: &WitnessProgram, weights: &Weights, function: WitnessFunc
         let [from, to] = [graph.from(edge), graph.to(edge)].map(|n| component[n.index()]);
         entered[to as usize] += if from == to { 0.0 } else { weights.edge(program, function, edge) };
     }
-    // The function's entries are the executions of the entry node that its in-edges do not explain.
+    // The number of entries of the function is the part of the entry node's executions that its in-edges do not explain.
     let entry = graph.entry();
     let from_edges: f64 = graph.incoming(entry).iter().map(|e| weights.edge(program, function, *e)).sum();
     entered[component[entry.index()] as usize] += (weights.node(program, function, entry) - from_edges).max(0.0);

@@ -25,7 +25,8 @@ pub enum PlanError {
     LimitTooSmall {
         /// The function.
         function: WitnessFunctionId,
-        /// Required number of witnesses in a profile: for two successors of a branch, or for a function with a fixed placement.
+        /// The number of witnesses that a single profile must contain: to distinguish two successors of a branch, or all witnesses of a
+        /// function if these may not be divided.
         needs: usize,
         /// The limit.
         limit: usize,
@@ -49,10 +50,10 @@ pub enum PlanError {
     WrongWitnessKind(#[from] WrongWitnessKind),
 }
 
-/// Maximum number of sets of witnesses tried for two successors of a branch, to stay within the limit.
+/// Maximum number of sets of witnesses that are tried for two successors of a branch, to find one within the limit.
 const MAX_SETS_PER_PAIR: usize = 1 << 16;
-/// Maximum number of sets of witnesses tried to fit a job, a group of branches, into a profile that is almost full. The first limit is for
-/// all jobs together, the second for each job and profile.
+/// Maximum number of sets of witnesses that are tried to fit a job (a group of branches) into a profile that is almost full. The first
+/// limit is for all jobs together, the second for each job and profile.
 const MAX_SETS_FOR_FULL_PROFILES: usize = 1 << 15;
 const MAX_SETS_PER_JOB_AND_PROFILE: usize = 1 << 8;
 
@@ -94,8 +95,8 @@ pub fn plan_with_entries(
     let structure = Structure::new(Pushdown::new(program, kind));
     let mut views: Vec<StateGraph> = program.function_ids().map(|f| StateGraph::new(&structure, kind, weights, f)).collect();
     if options.limit.is_some() {
-        // The limit bounds the number of witnesses in a profile, but each profile of a function would need to contain all of its
-        // separators.
+        // A limit bounds the number of witnesses in a profile, and each profile of a function would contain all of its separators, so there
+        // are none.
         views.iter_mut().for_each(|view| view.separators.clear());
     }
     let assigned = match options.strategy {
@@ -129,8 +130,8 @@ struct Slot {
 
 impl Slot {
     /// Returns the function's plan with one more job. Existing witnesses stay, since additional witnesses never distinguish less; only
-    /// states of the new job's region are tried. One variant drops these states in the order of their costs, the other drops the farthest
-    /// first, because the paper's witnesses are edges of the diamond itself. Returns the cheaper result.
+    /// states of the new job's region are tried. One variant drops these states in the order of their costs. The other drops the farthest
+    /// first, because the paper places witnesses on the edges of the diamond itself. Returns the cheaper result.
     fn plan_with_job(&self, view: &StateGraph, job: &Rc<WitnessJob>) -> FunctionPlan {
         let mut jobs = self.functions.get(&job.view).map_or(Vec::new(), |p| p.jobs.clone());
         let before = self.functions.get(&job.view).map_or_else(|| view.mark_separators(), |p| p.member.clone());
@@ -259,12 +260,12 @@ impl<'a> ProfileSlots<'a> {
         self.add_to_profile_with_lowest_key(job, |slots, at, cost, added| (slots.machine_load(at, cost), added))
     }
 
-    /// Adds a job to the profile where the job costs least, which is often nothing.
+    /// Adds a job to the profile whose cost grows least, often not at all.
     fn add_cheapest(&mut self, job: Rc<WitnessJob>) -> Result<(), PlanError> {
         self.add_to_profile_with_lowest_key(job, |_, _, cost, added| (added, cost))
     }
 
-    /// Adds a job to the profile with the lowest key, computed from its new cost and the added cost.
+    /// Adds a job to the profile for which `key` is lowest. `key` computes this from the profile's new cost and the added cost.
     fn add_to_profile_with_lowest_key(
         &mut self,
         job: Rc<WitnessJob>,

@@ -18,9 +18,9 @@ use trodden_flow::placement::DisjointSets;
 pub enum Grouping {
     /// Each branch is a job.
     Fine,
-    /// One job for all branches of a function.
+    /// A job for all branches of a function.
     Function,
-    /// One job for the branches that share a cycle or an edge.
+    /// A job for each group of branches that share a cycle or an edge.
     Grouped,
 }
 
@@ -33,7 +33,7 @@ pub struct WitnessJob {
     pub view: usize,
     /// The successors to distinguish.
     pub required: Vec<Requirement>,
-    /// States that may become witnesses, the nearest first, without states that are already witnesses.
+    /// States that may become witnesses, the nearest first.
     pub region: Vec<u32>,
     /// Whether the region is the complete function. Its order is then arbitrary.
     pub whole: bool,

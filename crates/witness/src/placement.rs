@@ -53,7 +53,7 @@ pub struct WrongWitnessKind {
 /// The witnesses of one function.
 #[derive(Clone, Debug)]
 pub struct PlacedWitnesses {
-    /// Whether each state of the view is a witness.
+    /// Whether each state of the [`StateGraph`] is a witness.
     pub member: Vec<bool>,
     /// Whether the cost is proven to be minimal.
     pub proven: bool,
@@ -166,7 +166,7 @@ fn mark_edges_outside_tree(view: &StateGraph) -> Vec<bool> {
     member
 }
 
-/// Chooses nodes by the paper's algorithm, as states of the view.
+/// Chooses nodes by the paper's algorithm. Returns, for each state of the [`StateGraph`], whether it is a witness.
 fn place_by_paper_algorithm(program: &WitnessProgram, structure: &Structure, view: &StateGraph, weights: &Weights) -> Vec<bool> {
     let function = program.function(view.function);
     let graph = &function.graph;

@@ -49,10 +49,10 @@ pub enum NodeKind {
     Virtual,
 }
 
-/// How control passes along an edge.
+/// How control takes an edge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum WitnessEdgeKind {
-    /// At the end of the block.
+    /// Taken at the end of the block.
     Flow,
     /// Taken when a call of the block unwinds: to a landing pad, or to the continuation of a `setjmp` that returns again.
     Unwind,

@@ -27,7 +27,7 @@ pub struct Repair<'a> {
     pub structure: &'a Structure,
     /// Costs of witnesses.
     pub weights: &'a Weights,
-    /// For each branch, the profile that should distinguish its successors, if it is known. Other branches go to the cheapest profile.
+    /// For each branch, the profile that should distinguish its successors, if it is known. If it is not, the cheapest profile should.
     pub home: HashMap<AutomatonState, usize>,
     /// Maximum number of witnesses in a profile.
     pub limit: Option<usize>,

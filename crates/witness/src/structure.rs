@@ -81,7 +81,7 @@ impl Structure {
         WitnessScope { functions, states, base, whole }
     }
 
-    /// Returns the index of a state in a scope, or `None` if its function is outside.
+    /// Returns the index of a state in a scope, or `None` if its function is outside the scope.
     pub fn place(&self, scope: &WitnessScope, state: AutomatonState) -> Option<u32> {
         let function = self.pushdown.state(state).function;
         let base = scope.base[function.index()];

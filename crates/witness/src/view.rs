@@ -57,7 +57,7 @@ pub struct StateGraph {
     pub branches: Vec<ViewBranch>,
     /// The first state of the function in the automaton.
     pub first: AutomatonState,
-    /// States that are witnesses in every profile with witnesses of the function (`find_separators`).
+    /// States that are witnesses in every profile that has witnesses of the function (`find_separators`).
     pub separators: BTreeSet<u32>,
 }
 
@@ -276,7 +276,7 @@ impl Scratch {
     }
 }
 
-/// Performs a single [`Scratch::first_of`].
+/// Performs a single search like [`Scratch::first_of`], with its own working memory.
 pub fn first_of(view: &StateGraph, member: &[bool], from: u32) -> Vec<u32> {
     Scratch::default().first_of(view, member, from)
 }

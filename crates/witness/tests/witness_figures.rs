@@ -80,7 +80,7 @@ fn figure_6_costs_no_more_than_in_the_paper() {
     let program = program(13, THREE_DIAMONDS);
     let weights = Weights::estimate(&program);
     let of = |profile: &[u32]| weights.sum(WitnessKind::Nodes, &profile.iter().map(|n| Witness(*n)).collect::<Vec<_>>());
-    // The paper has {b3, b4}, {b6, b7}, {b9, b10} on three machines, and {b3, b4, b6}, {b9, b10} on two.
+    // The paper's distributions are {b3, b4}, {b6, b7}, {b9, b10} for three machines, and {b3, b4, b6}, {b9, b10} for two.
     let papers = [(3, of(&[3, 4])), (2, of(&[3, 4, 6]))];
     for (machines, paper) in papers {
         for strategy in [DistributionStrategy::Fine, DistributionStrategy::Weighted] {

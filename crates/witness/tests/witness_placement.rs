@@ -228,7 +228,8 @@ fn distributions_that_satisfy_the_path_condition_are_unambiguous() {
         let paper = check_paper(&program, &distribution).unwrap();
         let holds = check_pairwise(&program, &distribution).is_realizable();
         if paper.path.is_empty() && !holds {
-            // A profile other than that of the next symbol determines that the run has not ended.
+            // The pairwise condition does not hold, but the executions are distinguished, because another profile shows that the run has
+            // not ended.
             assert!(are_distinguished(&program, &distribution), "{distribution:?} {program:?}");
             only_path += 1;
         }

@@ -1,7 +1,7 @@
 //! Decides which successor of a branch agrees with all traces.
 //!
-//! The sets W of a branch's successors are collected when the branch is first reached. The last few answers for each profile are cached, so
-//! that a branch in a loop usually costs one comparison per trace.
+//! The sets of the witnesses that can come first after each successor (the sets W) are collected when the branch is first reached. The last
+//! few answers for each profile are cached, so that a branch in a loop usually costs one comparison per trace.
 
 use super::{ReadAheadTrace, ReconstructError, Reconstruction, Reconstructor, TraceEnding};
 use crate::automaton::AutomatonState;
@@ -22,7 +22,7 @@ pub(super) struct DecisionTables {
     components: HashMap<u32, ComponentSets>,
 }
 
-/// A branch that was reached: its successors and, for each profile, the successors' sets W.
+/// A branch that was reached: its successors and, for each profile, the sets of the witnesses that can come first after each successor.
 struct KnownBranch {
     next: Vec<AutomatonState>,
     parts: Vec<Vec<SymbolSets>>,
