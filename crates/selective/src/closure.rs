@@ -17,12 +17,13 @@ use trodden_flow::{Dag, DagEdgeId, Node};
 /// Maximum number of paths for which SPP is repaired, because the repair tries every path for every edge.
 const MAX_REPAIRED_PATHS: u64 = 1 << 16;
 
-/// Returns the edge values of SPP, with interesting out-edges in the order of the graph. The labelling may be invalid.
+/// Returns the edge values of SPP, with interesting out-edges in the order of the graph. Other paths may have the number of an interesting
+/// path.
 pub fn spp_values(dag: &Dag, set: &InterestingSet) -> Result<Vec<i64>, NumberingError> {
     values_after_push(dag, set, false)
 }
 
-/// Returns the edge values of precise selective path profiling. The labelling is always valid.
+/// Returns the edge values of precise selective path profiling. No other path has the number of an interesting path.
 pub fn pspp_values(dag: &Dag, set: &InterestingSet) -> Result<Vec<i64>, NumberingError> {
     values_after_push(dag, set, true)
 }
@@ -36,8 +37,8 @@ fn values_after_push(dag: &Dag, set: &InterestingSet, sorted: bool) -> Result<Ve
     Ok(values)
 }
 
-/// Returns the edge values of SPP with repair, which drops the value of an uninteresting edge only if the labelling stays valid. Fails if
-/// there are too many paths for the repair to try each of them.
+/// Returns the edge values of SPP with repair, which drops the value of an uninteresting edge only if no other path then has the number of
+/// an interesting path. Fails if there are too many paths for the repair to try each of them.
 pub fn mspp_values(dag: &Dag, set: &InterestingSet) -> Result<Vec<i64>, NumberingError> {
     let all = Numbering::ball_larus(dag)?;
     if all.paths() > MAX_REPAIRED_PATHS {

@@ -81,7 +81,7 @@ pub fn preferential_contexts(
 struct ContextGraph {
     /// The function's acyclic graph with an edge to the entry for each context. These edges come first, in the order of the contexts.
     dag: Dag,
-    /// Maps each edge of the function's graph to its copy in the supergraph, or to `None` if no context reaches the edge.
+    /// For each edge of the function's graph, its copy in the graph with contexts, or `None` if no context reaches the edge.
     edges: Vec<Option<DagEdgeId>>,
 }
 

@@ -86,22 +86,25 @@ pub enum Classification {
         /// Number of paths.
         paths: u64,
     },
-    /// A path is interesting if its sum equals that of a path of interesting edges. The counter is the register's offset in the span.
+    /// A path is interesting if its sum equals that of a path of interesting edges. The counter's index is the register minus the least
+    /// number of an interesting path.
     Closure {
         /// The interesting edges and their possible sums.
         member: ClosureMembership,
     },
-    /// A path is interesting if its number is in this sorted list. The counter is the register's offset in the span.
+    /// A path is interesting if its number is in this sorted list. The counter's index is the register minus the least number of an
+    /// interesting path.
     Listed {
         /// The numbers of the interesting paths in ascending order, each with the path's Ball-Larus number.
         ids: Vec<(i64, u64)>,
     },
-    /// A path is interesting if its number is in the span and the second register has the expected value for this number.
+    /// A path is interesting if its number is in the span and the second register has the expected value for this number. The counter's
+    /// index is the number minus the least number of an interesting path.
     Checked {
         /// For each number of the span, the Ball-Larus number of the interesting path that has it, if any.
         expected: Vec<Option<u64>>,
     },
-    /// A path is interesting if the register is in the hash table. The counter is its slot.
+    /// A path is interesting if the register is in the hash table. The counter's index is the slot in the table.
     Hashed(PerfectHash),
 }
 
@@ -190,7 +193,8 @@ impl Labelling {
         }
     }
 
-    /// Returns the number of register values that are recognised as interesting, or `None` for a closure, whose numbers are not listed.
+    /// Returns the number of register values that are recognised as interesting, or `None` if all paths of interesting edges are, whose
+    /// numbers are not listed.
     pub fn accepted(&self) -> Option<u128> {
         match &self.classification {
             Classification::Every { paths } => Some((*paths).into()),
@@ -211,7 +215,7 @@ impl Labelling {
         self.interesting
     }
 
-    /// Returns the ratio of the span to the number of interesting paths. It is at least 1.
+    /// Returns the ratio of the span to the number of interesting paths, which is at least 1 and measures how compact the numbers are.
     pub fn delta(&self) -> f64 {
         self.span.width() as f64 / self.interesting as f64
     }

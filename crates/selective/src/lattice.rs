@@ -1,10 +1,11 @@
 //! The vectors of numbers that interesting paths can have: an integer lattice in echelon form.
 //!
 //! Path sums depend on the values of chords, and on a constant that is added to all paths (on the out-edges of the entry). So the numbers
-//! are `A w`. The matrix has a row per path, a column per chord that some but not all of the paths contain, and a column of ones. Integer
-//! column operations give the echelon form `H = A U`, `U` unimodular, so numbers are `H y` for any integers `y`. A row either has a
-//! *pivot*, and its number can be chosen in steps of it, or its number follows from the previous ones. If all pivots exist and are 1, any
-//! numbers are possible (closed form). Rows are ordered so that numbers follow as early as possible. Arithmetic is checked.
+//! are `A w`, where `w` has these values and the constant. The matrix `A` has a row per path, a column per chord that some but not all of
+//! the paths contain, and a column of ones. Integer column operations give the echelon form `H = A U`, `U` unimodular, so numbers are `H y`
+//! for any integers `y`. A row either has a *pivot*, and its number can be chosen in steps of the pivot, or its number follows from the
+//! previous ones. If all pivots exist and are 1, any numbers are possible (closed form). Rows are ordered so that numbers follow as early
+//! as possible. Overflows are detected.
 
 use std::collections::{BTreeMap, BTreeSet};
 use trodden_flow::dag::{Dag, DagEdgeId};
@@ -198,7 +199,7 @@ fn order_rows(rows: &[Vec<i64>]) -> Vec<usize> {
             left = left.iter().zip(&follows).filter(|(_, f)| !**f).map(|(r, _)| *r).collect();
             continue;
         }
-        // Rows that are multiples of each other modulo the basis follow together.
+        // Of rows that are multiples of each other modulo the basis, choosing one makes the others follow.
         let normal: Vec<Vec<u64>> = reduced.iter().map(|r| scale_first_entry_to_one(r)).collect();
         let gain = |i: usize| normal.iter().filter(|n| **n == normal[i]).count();
         // Of rows with equal gain, the one with the fewest nonzero entries is chosen, so that other rows soon are linear combinations.
@@ -210,7 +211,7 @@ fn order_rows(rows: &[Vec<i64>]) -> Vec<usize> {
     order
 }
 
-/// A basis modulo a prime. Calculating modulo a prime suffices here, because every order of the rows is correct.
+/// A basis modulo a prime. It only affects the order of the rows, and any order is correct, so calculating modulo a prime suffices.
 #[derive(Default)]
 struct Basis {
     vectors: Vec<(usize, Vec<u64>)>,

@@ -1,8 +1,9 @@
 //! Selective numberings of paths: a [`NumberingScheme`] makes a [`Labelling`] from a DAG, weights and a set of interesting paths.
 //!
-//! `spp`, `mspp`, `pertinent` and `pspp` number the closure of a set of edges; `ppp`, `known-table`, `ppp-optimal` and `approximate` number
-//! any list of paths. All schemes except `spp` and `approximate` are exact. The sources are the P3 paper (Afraz, Saha and Kanade, 2015) and
-//! Vaswani's thesis; each module cites the section. [`verify`](mod@verify) verifies labellings, and [`plan`] makes plans from them.
+//! `spp`, `mspp`, `pertinent` and `pspp` number the closure of a set of edges, which is all paths that consist of these edges; `ppp`,
+//! `known-table`, `ppp-optimal` and `approximate` number any list of paths. All schemes except `spp` and `approximate` are exact. The
+//! sources are the P3 paper (Afraz, Saha and Kanade, 2015) and Vaswani's thesis; each module cites the section. [`verify`](mod@verify)
+//! verifies labellings, and [`plan`] makes plans from them.
 #![forbid(unsafe_code)]
 
 mod approximate;
@@ -176,8 +177,8 @@ fn closure_values(scheme: NumberingScheme, dag: &Dag, set: &InterestingSet) -> R
     }
 }
 
-/// Numbers the paths of `dag` so that exactly the paths in the list of `set` are recognised, even by a scheme that numbers the closure of
-/// their edges. A second register has the Ball-Larus number of every path.
+/// Numbers the paths of `dag` so that exactly the listed paths of `set` are recognised, even by a scheme that numbers all paths that
+/// consist of their edges. A second register has the Ball-Larus number of every path.
 pub fn number_listed(
     scheme: NumberingScheme,
     dag: &Dag,

@@ -36,7 +36,7 @@ pub struct Proof {
     pub bound: u64,
     /// How the search ended.
     pub end: SearchEnd,
-    /// Number of paths that can be numbered independently.
+    /// Number of paths that can be numbered independently, or 0 if this was not computed.
     pub rank: usize,
     /// Number of steps taken.
     pub steps: u64,
@@ -49,7 +49,7 @@ pub enum SearchEnd {
     ClosedForm,
     /// The span is proven to be the least.
     Optimal,
-    /// The budget was spent. A smaller span may exist.
+    /// The least span is not known, because the budget was spent, or because there are too many paths to search. A smaller span may exist.
     BudgetSpent,
 }
 
@@ -213,7 +213,7 @@ enum Advance {
     Done,
     /// The next path's number can be chosen.
     Choice,
-    /// The next path's number follows, and is impossible.
+    /// The next path's number follows from previous choices, and is impossible.
     Conflict,
 }
 

@@ -46,7 +46,7 @@ fn plan_without_interesting_paths(
     InterestingPlan { dag, numbering, plan, ending, paths: Vec::new(), aliases: NumberAliases::Exact(0), proven: true }
 }
 
-/// The reason why a plan is impossible.
+/// No path is left without the edges that only mark a call.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum InterestingPlanError {
     /// All edges are excluded.
@@ -152,7 +152,7 @@ impl SingleRegister<'_> {
         match self.labelling.classification() {
             Classification::Checked { expected } => self.join_registers(expected, span.low),
             Classification::Hashed(_) if self.labelling.slots() >= self.all.paths().into() => {
-                // An array indexed by path number does not need more counters.
+                // The hash table has at least as many slots as there are paths, so an array indexed by path number needs no more counters.
                 Ok((PathEnding::Direct { bias: 0, width: check_counter_count(self.all.paths().into())?, checked: false }, first()))
             }
             Classification::Hashed(table) => {

@@ -21,7 +21,7 @@ pub struct SelectiveSteps {
     pub absorbed: Vec<DagEdgeId>,
 }
 
-/// Computes the steps for the closure of a set of paths.
+/// Computes the steps for all paths that consist of the edges of `set`.
 pub fn selective_steps(dag: &Dag, set: &InterestingSet) -> Result<SelectiveSteps, TooManyPaths> {
     let initial = number_marked_last(dag, set.edges(), true)?;
     let mut paths = vec![0u128; dag.node_count()];
