@@ -8,7 +8,7 @@
 
 use super::eliminate::Requirement;
 use super::sets::{Adjacency, components};
-use super::view::{StateGraph, ViewBranch};
+use super::view::{StateGraph, StateGraphBranch};
 use std::collections::{BTreeMap, HashSet, VecDeque};
 use trodden_flow::graph::Node;
 use trodden_flow::placement::DisjointSets;
@@ -80,7 +80,7 @@ fn mark_following_branches(view: &StateGraph) -> Vec<bool> {
 }
 
 /// Returns true if paths from two successors of a branch meet without returning to the branch.
-fn begins_diamond(view: &StateGraph, branch: &ViewBranch) -> bool {
+fn begins_diamond(view: &StateGraph, branch: &StateGraphBranch) -> bool {
     let mut reached: Vec<Option<usize>> = vec![None; view.state_count()];
     let mut ended = None;
     branch.next.iter().enumerate().any(|(at, successor)| {

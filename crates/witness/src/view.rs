@@ -31,7 +31,7 @@ const SEPARATOR_CANDIDATES: usize = 16;
 
 /// A branch of a [`StateGraph`], and its successors.
 #[derive(Clone, Debug)]
-pub struct ViewBranch {
+pub struct StateGraphBranch {
     /// Index of the branch's state in the graph.
     pub state: u32,
     /// Indices of the successors.
@@ -54,7 +54,7 @@ pub struct StateGraph {
     /// Cost of a witness on each state.
     pub cost: Vec<f64>,
     /// Branches whose successors the function's witnesses can distinguish.
-    pub branches: Vec<ViewBranch>,
+    pub branches: Vec<StateGraphBranch>,
     /// The first state of the function in the automaton.
     pub first: AutomatonState,
     /// States that are witnesses in every profile that has witnesses of the function (`find_separators`).
@@ -201,7 +201,7 @@ impl StateGraph {
             let sets: Vec<Vec<u32>> = next.iter().map(|n| scratch.first_of(self, &all, *n)).collect();
             let differ = |i: usize| (0..i).all(|j| disjoint(&sets[i], &sets[j]));
             if (1..next.len()).all(differ) {
-                self.branches.push(ViewBranch { state: place, next });
+                self.branches.push(StateGraphBranch { state: place, next });
             }
         }
     }

@@ -45,7 +45,7 @@ impl<'a> KnownPathRegion<'a> {
         let region = DagEdgeSet::from_fn(edges, |e| !paths_with[e.index()].is_empty());
         let (outside, flow, ends) = (vec![0; paths.len()], vec![0.0; edges], vec![0; edges]);
         let mut all = KnownPathRegion { dag, edges: region, paths, prices, paths_with, outside, flow, ends, steps: 0 };
-        (0..all.paths.len()).for_each(|at| all.account_path(at, 1.0));
+        (0..all.paths.len()).for_each(|at| all.add_or_remove_path(at, 1.0));
         all
     }
 
@@ -171,7 +171,7 @@ impl<'a> KnownPathRegion<'a> {
         self.edges.remove(edge);
         for at in self.paths_with[edge.index()].clone() {
             if self.outside[at] == 0 {
-                self.account_path(at, -1.0);
+                self.add_or_remove_path(at, -1.0);
             }
             self.outside[at] += 1;
         }
@@ -182,13 +182,13 @@ impl<'a> KnownPathRegion<'a> {
         for at in self.paths_with[edge.index()].clone() {
             self.outside[at] -= 1;
             if self.outside[at] == 0 {
-                self.account_path(at, 1.0);
+                self.add_or_remove_path(at, 1.0);
             }
         }
     }
 
     /// Updates the members for a path that is added to the paths in the region (`sign` 1) or removed from them (`sign` -1).
-    fn account_path(&mut self, at: usize, sign: f64) {
+    fn add_or_remove_path(&mut self, at: usize, sign: f64) {
         let path = &self.paths[at];
         self.steps += path.edges.len();
         path.edges.iter().for_each(|e| self.flow[e.index()] += sign * path.own_executions() as f64);
